@@ -52,7 +52,7 @@ INPUTS = ['constraints.txt', 'settings.ini', 'setup.py', 'pyproject.toml']
 PORTS = 100  # how many ports to try
 
 sys.path.insert(0, str(ROOT))
-from gridstride import doctor, lessons
+from gridstride.course import doctor, lessons
 
 
 def fail(message):
@@ -250,7 +250,7 @@ def drop_half_installed():
 NOTIFICATION = {'fetchNews': 'false', 'checkForUpdates': False}
 # Kernels: no warning that they talk over TCP, as they always did; an exercise before the lesson's first cell is no bare
 # NameError.
-FIRST_CELL = 'from gridstride.shown import point_to_first_cell as _f; _f(); del _f'
+FIRST_CELL = 'from gridstride.support.short_tracebacks import point_to_first_cell as _f; _f(); del _f'
 QUIET = {
     'share/jupyter/lab/settings/overrides.json': {'@jupyterlab/apputils-extension:notification': NOTIFICATION},
     'etc/ipython/ipython_kernel_config.json': {'IPKernelApp': {'log_level': 'ERROR', 'exec_lines': [FIRST_CELL]}},
@@ -447,8 +447,8 @@ def open_lab(argv):
     if not 0 < args.port < 65536: p.error(f'{args.port} is no port')
     page = lesson_page(args.lesson)
     setup()
-    beside('gridstride.lessons', 'trust')  # or JupyterLab hides their pictures until a cell is run
-    beside('gridstride.cpp.build')  # the emulator, so that no cell waits for it
+    beside('gridstride.course.lessons', 'trust')  # or JupyterLab hides their pictures until a cell is run
+    beside('gridstride.cpp.toolchain.build')  # the emulator, so that no cell waits for it
     start_lab(page, free_port(args.port), has_browser() and not args.no_browser)
 
 
@@ -499,7 +499,7 @@ def run(argv):
     try: lessons.run_args(argv, ROOT/'nbs')
     except (LookupError, ValueError) as e: fail(e)
     setup()
-    become(PYTHON, '-m', 'gridstride.lessons', 'run', *argv)
+    become(PYTHON, '-m', 'gridstride.course.lessons', 'run', *argv)
 
 
 def written():
@@ -526,7 +526,7 @@ def run_recording(argv):
         missed = Path(folder)/'missed'
         missed.touch()
         env = dict(environment(), GRIDSTRIDE_RECORD='1', GRIDSTRIDE_MISSED=str(missed))
-        status = subprocess.call([str(PYTHON), '-m', 'gridstride.lessons', 'run', *argv], cwd=ROOT, env=env)
+        status = subprocess.call([str(PYTHON), '-m', 'gridstride.course.lessons', 'run', *argv], cwd=ROOT, env=env)
         return status, missed.read_text(encoding='utf-8').splitlines()
 
 
@@ -550,7 +550,7 @@ def canary(argv):
 def examine(argv):
     "What is here and what is missing, seen from .venv if that works"
     parser('doctor', 'Say what is here and what is missing.').parse_args(argv)
-    become(PYTHON if version() else sys.executable, '-m', 'gridstride.doctor')
+    become(PYTHON if version() else sys.executable, '-m', 'gridstride.course.doctor')
 
 
 def progress(argv):

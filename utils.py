@@ -1,5 +1,5 @@
 "What the lecture videos call `from utils import *`."
-from gridstride import numba_cuda as _numba_cuda
+from gridstride.support import numba_cuda as _numba_cuda
 from gridstride.utils import *
 from gridstride.cpp import cuda_kernel, load_cuda
 

@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from gridstride.bench import compare
 from gridstride.kernels import attention
 from gridstride.kernels.flash import attentions
-from gridstride.kernels.ladder import Gpu
-from gridstride.kernels.rung import Device
+from gridstride.kernels.ladder.ladder import Gpu
+from gridstride.kernels.ladder.rung import Device
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 HERE = Path(__file__).parent

@@ -9,8 +9,9 @@ import torch
 from gridstride.bench import reads
 from gridstride.bench.columns import COLUMNS, Read, Written, by_column
 from gridstride.bench.versus import turns
-from gridstride.kernels import cublaslt, explain, matmul, tune
-from gridstride.kernels.ladder import Reference, exact, inputs
+from gridstride.kernels.gemm import cublaslt
+from gridstride.kernels import explain, matmul, tune
+from gridstride.kernels.ladder.ladder import Reference, exact, inputs
 from gridstride.prof import profile
 from gridstride.prof.show import short
 

@@ -1,12 +1,12 @@
 """The cost of a product of 16-bit floats: kernels measured on a Hopper GPU, and a model fitted to that.
 
     python cost.py measure            # writes cost.json; a minute; `--most 60` ends after so many seconds
-    python cost.py fit                # reads it, prints how far the model is off, and what `costs.py` shall hold
+    python cost.py fit                # reads it, prints how far the model is off, and what `cost_model.py` shall hold
     python cost.py picks              # what `matmul` picks compared with cublasLt's best, if one run had both
 
 Measured are 40 random shapes, of another seed than the tables', each by the kernels that today's estimates like best
 and by some drawn at random, in two columns: in a CUDA graph, and with other memory written before each run.
-The model has a dozen parameters with a meaning (`costs.Model`), and one factor per kernel. It must predict which
+The model has a dozen parameters with a meaning (`cost_model.Model`), and one factor per kernel. It must predict which
 kernel is the fastest; so an error that all kernels have in common for a shape in a column does not count.
 How good it is: the errors of its predictions, and what is lost by taking its pick instead of the best that was
 measured, for shapes that the fit had not seen (a fifth at a time) and for those that it had.
@@ -19,8 +19,8 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
-from gridstride.kernels import costs, halves
-from gridstride.kernels.costs import Cut, Model, cycles
+from gridstride.kernels.gemm import cost_model, hopper_f16
+from gridstride.kernels.gemm.cost_model import Cut, Model, cycles
 from gridstride.utils import cdiv
 
 HERE = Path(__file__).parent
@@ -103,8 +103,8 @@ def on_the_clock(rows, m):
 
 
 def fit_all(rows):
-    """Kernels of `halves`, which are picked most, count twice: lesson 22's were measured more often, in one layout. So
-    were those that take turns, which count once"""
+    """Kernels of `hopper_f16`, which are picked most, count twice: lesson 22's were measured more often, in one layout.
+    So were those that take turns, which count once"""
     counted = rows + [r for r in rows if r['tile'].family == 'half' and not r['tile'].ping]
     return (m := on_the_clock(rows, fitted(counted))), factors(counted, m)
 
@@ -143,7 +143,7 @@ FEW = 4                         # cells; what was measured in fewer is not named
 def fits(layout, shape, tile):
     "Is there such a kernel, for such a product?"
     if tile.CK > cdiv(shape[2], 64): return False
-    return not halves.why_not(tile, layout) if tile.family == 'half' else layout == 'nn'
+    return not hopper_f16.why_not(tile, layout) if tile.family == 'half' else layout == 'nn'
 
 
 def losses(rows, fit_for):
@@ -246,7 +246,7 @@ def text_of(cut):
 def fit_main(args):
     rows = merged(read(args.data))
     (m, by_tile), others = fit = fit_all(rows), unseen(rows)
-    named = chosen(rows, lambda _: fit[0], others, start=costs.FACTORS)
+    named = chosen(rows, lambda _: fit[0], others, start=cost_model.FACTORS)
     print(*report(rows, *fit), f'{len(named)} of them are named:', *report(rows, *fit, named), sep='\n')
     print('\nFITTED = Model(', *(f'    {k}={v:.4g},' for k, v in m._asdict().items()), ')', 'FACTORS = {', sep='\n')
     print(*(f'    {text_of(t)}: {by_tile[t]:.3f},' for t in sorted(named)), '}', sep='\n')
@@ -292,7 +292,8 @@ def lines_of_picks(found):
 
 def picks_main(args):
     data = json.loads(Path(args.data).read_text())
-    print(*lines_of_picks(beside_library(data, lambda h, w, k, o: costs.order(h, w, k, SMS, layout=o)[0])), sep='\n')
+    print(*lines_of_picks(beside_library(data, lambda h, w, k, o: cost_model.order(h, w, k, SMS, layout=o)[0])),
+          sep='\n')
 
 
 # What is measured
@@ -317,23 +318,23 @@ SHARING = (1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4)
 
 @lru_cache
 def halves_for(layout):
-    "Cuts of `halves` in many sizes"
+    "Cuts of `hopper_f16` in many sizes"
     every = (Cut(BM, BN, CM, CN, CK, blocks, turned, beside, family='half', ping=ping)
              for (BM, beside), BN, (CM, CN), CK, blocks, turned, ping
              in product(ROWS, range(24, 257, 8), SHARING, (1, 2, 4), (1, 2), (0, 1), (0, 1)))
-    return [o for o in every if not halves.why_not(o, layout)]
+    return [o for o in every if not hopper_f16.why_not(o, layout)]
 
 
 def candidates(shape, layout, rng, n=8):
     "(kernel, its cut, its rank by today's rules)"
-    from gridstride.kernels import finals
-    known = costs.ranked(*shape, SMS, 2*n, 'bfloat16', layout)
+    from gridstride.kernels.ladder import finals
+    known = cost_model.ranked(*shape, SMS, 2*n, 'bfloat16', layout)
     if layout == 'nn':
         every = finals.ranked(*shape, SMS, len(finals.FINAL) - 1)           # without what is not made for the shape
         known += every[:n] + rng.sample(every[n:-1], DRAWN)
     every = [o for o in halves_for(layout) if o.CK <= cdiv(shape[2], 64)]
-    every.sort(key=lambda o: cycles(costs.FITTED, shape, layout, o, SMS))
-    known += [halves.half(o, layout=layout) for o in every[:n] + rng.sample(every[n:80], DRAWN)]
+    every.sort(key=lambda o: cycles(cost_model.FITTED, shape, layout, o, SMS))
+    known += [hopper_f16.half(o, layout=layout) for o in every[:n] + rng.sample(every[n:80], DRAWN)]
     return [(o, cut_of(o), rank) for rank, o in enumerate(dict.fromkeys(known))]
 
 
@@ -377,7 +378,7 @@ def timed(clock, call, seconds):
 def measure_main(args):
     import beside
     from gridstride.bench.columns import InGraph
-    from gridstride.recording import machine
+    from gridstride.bench.recording import machine
     until, path = time.time() + args.most, Path(args.data)
     res, wanted = dict(made=machine(), rows=[]), jobs()
     compiled(wanted, until - args.most/2)

@@ -5,8 +5,9 @@ import argparse, json, os, platform, statistics, subprocess, sys, tempfile, time
 import torch
 
 from gridstride import cpp
-from gridstride.cpp import build, cuda_kernel, load_cuda
-from gridstride.kernels.lecture import naive_src
+from gridstride.cpp.toolchain import build
+from gridstride.cpp import cuda_kernel, load_cuda
+from gridstride.kernels.ladder.lecture import naive_src
 from gridstride.utils import backend, cuda_begin
 
 MATMUL = cuda_begin + naive_src + r'''

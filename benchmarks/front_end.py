@@ -5,9 +5,11 @@ emulator and looking for what nvcc refuses; no compiler runs.
 """
 import sys, time
 
-from gridstride.cpp import callers, code, launches, library, reader, rewrite, tokens
-from gridstride.cpp.compile_errors import _without_value
-from gridstride.cpp.includes import read_headers
+from gridstride.cpp.lint import callers, library
+from gridstride.cpp.frontend import code, reader, tokens
+from gridstride.cpp.rewriters import launches, rewrite
+from gridstride.cpp.lint.compile_errors import _without_value
+from gridstride.cpp.toolchain.includes import read_headers
 
 
 def repeat(text, before='', after=''):

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from gridstride import kernels
 from gridstride.bench import compare
-from gridstride.kernels.ladder import Gpu
+from gridstride.kernels.ladder.ladder import Gpu
 
 import rows
 

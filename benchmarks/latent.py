@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from gridstride.bench import ceilings, compare, reads
 from gridstride.kernels import latent_attention
-from gridstride.kernels.ladder import Gpu
+from gridstride.kernels.ladder.ladder import Gpu
 
 import rows
 

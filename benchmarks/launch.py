@@ -12,9 +12,9 @@ from pathlib import Path
 import torch, triton
 from gridstride.cpp import cuda_kernel
 from gridstride.kernels import matmul
-from gridstride.kernels.ladder import Reference, inputs
-from gridstride.numba_cuda import import_numba_cuda
-from gridstride.recording import machine
+from gridstride.kernels.ladder.ladder import Reference, inputs
+from gridstride.support.numba_cuda import import_numba_cuda
+from gridstride.bench.recording import machine
 
 os.environ['NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS'] = '0'
 HERE = Path(__file__).parent

@@ -27,10 +27,11 @@ import beside
 import numpy as np
 import torch
 from gridstride.bench.clocks import Sensors
-from gridstride.kernels import kept, matmul, plan
-from gridstride.kernels.ladder import Reference, Step, inputs, resources, time_rung
-from gridstride.kernels.rung import Rung
-from gridstride.recording import machine
+from gridstride.kernels.gemm import tuning_cache
+from gridstride.kernels import matmul, plan
+from gridstride.kernels.ladder.ladder import Reference, Step, inputs, resources, time_rung
+from gridstride.kernels.ladder.rung import Rung
+from gridstride.bench.recording import machine
 
 HERE = Path(__file__).parent
 # module; h, w, k
@@ -68,7 +69,7 @@ def random(dtype): return shapes(dtype, uniform) + shapes(dtype, log_uniform)
 
 def rungs(module):
     "The rungs of a lesson in the order in which they are climbed"
-    return [v for v in vars(import_module(f'gridstride.kernels.{module}')).values() if isinstance(v, Rung)]
+    return [v for v in vars(import_module(f'gridstride.kernels.ladder.{module}')).values() if isinstance(v, Rung)]
 
 
 # the last rung of lesson 13 has ordinary arithmetic only; `matmul` takes whatever is fastest
@@ -292,7 +293,7 @@ def main():
     res = json.loads(path.read_text()) if args.to and path.exists() else begun()
     head(res['made'])
     away = tempfile.mkdtemp()
-    kept.path = lambda: Path(away)/'tuned.json'                     # what is tuned here is not for later runs
+    tuning_cache.path = lambda: Path(away)/'tuned.json'                     # what is tuned here is not for later runs
     if not run([o for o in PARTS if o in args.parts or not args.parts], args, res, path):
         os.execv(sys.executable, [sys.executable, __file__, *sys.argv[1:], f'--to={path}', f'--until={args.until}'])
     named(res, path)

@@ -16,7 +16,7 @@ import torch
 from gridstride import kernels
 from gridstride.bench import compare, reads
 from gridstride.kernels import cub
-from gridstride.kernels.ladder import Gpu
+from gridstride.kernels.ladder.ladder import Gpu
 
 import rows
 

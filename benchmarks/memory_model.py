@@ -8,7 +8,7 @@ from collections import Counter, namedtuple
 import numpy as np
 
 from gridstride.cpp import cuda_kernel
-from gridstride.findings import KernelError, RacecheckError
+from gridstride.diagnostics.errors import KernelError, RacecheckError
 
 Program = namedtuple('Program', 'kind wrong body')           # wrong: what is wrong with it, or None
 BLOCKS, THREADS, PER_UNIT = 4, 64, 100

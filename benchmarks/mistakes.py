@@ -13,7 +13,7 @@ START = '''
 import numpy as np, torch
 from gridstride import sim
 from gridstride.cpp import cuda_kernel, load_cuda
-from gridstride.exercise import exercise
+from gridstride.course.grading import exercise
 from gridstride.sim import cuda
 from gridstride.utils import check, cuda_begin
 np.random.seed(0)

@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from gridstride import kernels
 from gridstride.bench import compare
-from gridstride.kernels.ladder import Gpu
-from gridstride.recording import machine
+from gridstride.kernels.ladder.ladder import Gpu
+from gridstride.bench.recording import machine
 
 HERE = Path(__file__).parent
 ROWS, CLASSES, FEATURES = 8192, 128256, 4096

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from gridstride.bench import compare
 from gridstride.bench.columns import COLUMNS, by_column
 from gridstride.kernels import bmm, grouped_mm, mlp
-from gridstride.kernels.ladder import Gpu
+from gridstride.kernels.ladder.ladder import Gpu
 
 import rows
 

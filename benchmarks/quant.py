@@ -26,7 +26,7 @@ import torch
 import torch.nn.functional as F
 from gridstride.bench import compare
 from gridstride.bench.clocks import Events
-from gridstride.kernels.ladder import Gpu
+from gridstride.kernels.ladder.ladder import Gpu
 from gridstride.kernels.quant import formats, matvec, multiply_fp8, multiply_int8, pack, unpack
 
 import rows

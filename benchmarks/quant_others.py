@@ -15,7 +15,7 @@ import warnings
 import torch
 from gridstride.kernels.quant import pack, unpack
 from gridstride.kernels.quant.formats import decibels
-from gridstride.tables import Table
+from gridstride.support.tables import Table
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 SHAPE = 1024, 1024

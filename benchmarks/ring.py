@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from gridstride import ring
-from gridstride.recording import machine
+from gridstride.bench.recording import machine
 
 HERE = Path(__file__).parent
 HEADS, DIM = 16, 128

@@ -4,7 +4,7 @@ import argparse, json, tempfile
 from pathlib import Path
 
 import torch
-from gridstride.recording import machine
+from gridstride.bench.recording import machine
 
 HEAD = "µs and GB/s, ours and the other's; how many times faster ours is, and its interval"
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from gridstride import kernels
 from gridstride.bench import compare
-from gridstride.kernels.ladder import Gpu
+from gridstride.kernels.ladder.ladder import Gpu
 
 import rows
 

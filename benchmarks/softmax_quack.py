@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import torch
 from gridstride.bench import compare
-from gridstride.kernels.ladder import Gpu
+from gridstride.kernels.ladder.ladder import Gpu
 
 import rows, softmax
 

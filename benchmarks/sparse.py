@@ -21,7 +21,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from gridstride.bench import compare
-from gridstride.kernels.ladder import Gpu
+from gridstride.kernels.ladder.ladder import Gpu
 from gridstride.kernels.sparse import (formats, multiply_24, multiply_blocks, multiply_csr, pack_24, prune_blocks,
                                        prune_single, to_blocks, to_csr)
 

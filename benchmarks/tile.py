@@ -62,7 +62,7 @@ def timed(launch, programs):
 def measure(how):
     "Print one figure a line, of `how`: 'interpreter', or the checks of tile"
     from gridstride import tile
-    from gridstride.options import options
+    from gridstride.diagnostics.settings import options
     for _, kernel, grid, args, meta, out, want in cases():
         run = kernel if how == 'interpreter' else tile.checked(kernel)
         with options(checks='all' if how == 'interpreter' else how):

@@ -24,7 +24,7 @@ from triton.runtime.jit import KernelInterface
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / 'tests/tile')]
 from gridstride import tile
-from gridstride.findings import KernelError, UndefinedLanes
+from gridstride.diagnostics.errors import KernelError, UndefinedLanes
 from gridstride.utils import check
 from tile_corpus import pretend_an_h100
 

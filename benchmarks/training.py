@@ -111,7 +111,7 @@ def draw(curves, path):
     "Both curves in one picture"
     import matplotlib
     matplotlib.use('Agg')
-    from gridstride.plots import styled
+    from gridstride.support.plots import styled
     from matplotlib import pyplot as plt
     with styled():
         fig, ax = plt.subplots(figsize=(6, 3.5))
@@ -134,7 +134,7 @@ def main():
         print(f'{i:>4}  {a:>10.6f}{b:>10.6f}{a - b:>12.1e}')
     print('  '.join(f'{name}: {1e3*s:.1f} ms a step' for name, (_, s) in found.items()))
     if small: return
-    from gridstride.recording import machine
+    from gridstride.bench.recording import machine
     made = dict(made=machine(), size=size._asdict(), losses=curves, seconds={k: s for k, (_, s) in found.items()})
     (HERE/'training.json').write_text(json.dumps(made, indent=1)+'\n')
     draw(curves, HERE/'training.svg')

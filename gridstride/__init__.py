@@ -4,8 +4,9 @@ One import line offers what most programs need:
 
     from gridstride import cdiv, check, cuda, cuda_kernel, dim3, load_cuda, sim, to_cuda
 
-A name is imported on first use, so `import gridstride` itself takes milliseconds and imports neither NumPy
-nor torch nor numba. The subpackages have the rest: `gridstride.kernels`, `gridstride.recording`, `gridstride.exercise`.
+A name is imported on first use, so `import gridstride` itself takes milliseconds and imports neither NumPy nor torch
+nor numba. The subpackages have the rest: `gridstride.kernels`, `gridstride.bench.recording`,
+`gridstride.course.grading`.
 """
 
 from importlib import import_module

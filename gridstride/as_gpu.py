@@ -18,9 +18,9 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from time import perf_counter
 
-from .children import emulate_children
-from .doors import require
-from .numba_cuda import exchange
+from .child_processes import emulate_children
+from .support.lazy_exports import require
+from .support.numba_cuda import exchange
 from .utils import backend
 
 __all__ = ['as_gpu', 'enable', 'load_ipython_extension']
@@ -351,7 +351,7 @@ def as_gpu(
     import torch
 
     from .cpp import emulator, load
-    from .options import change, settings
+    from .diagnostics.settings import change, settings
 
     with ExitStack() as stack:
         # what a GPU does in 2 ms takes minutes, and is not endless

@@ -6,7 +6,7 @@ It says which, once, in one line. GRIDSTRIDE_BACKEND=sim or =gpu chooses; `gpu` 
 import sys
 from importlib import import_module
 
-from .numba_cuda import import_numba_cuda
+from .support.numba_cuda import import_numba_cuda
 from .utils import backend
 
 

@@ -13,7 +13,7 @@ from .utils import backend
 def choose():
     "The module that runs Triton's kernels here, and where that is, in words"
     if backend() != 'gpu':
-        return import_module('gridstride.tile.standin').module(), 'checked, on the CPU'
+        return import_module('gridstride.tile.triton_shim').module(), 'checked, on the CPU'
     import torch
 
     return import_module('triton'), f'on the GPU, {torch.cuda.get_device_name()}'

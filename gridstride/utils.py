@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .shown import briefly
+from .support.short_tracebacks import briefly
 
 # %% ../nbs/lib/01_utils.ipynb #870a23e7
 def cdiv(
@@ -232,7 +232,7 @@ def get_signature(
     src: str,  # C++ or CUDA source
 ) -> str:  # its declaration, ending in `;` (one line per overload)
     "The declaration of `fname`, read off its definition; `ValueError` names what `src` does define"
-    from gridstride.cpp.reader import signature
+    from gridstride.cpp.frontend.reader import signature
 
     return signature(fname, src)
 
@@ -300,7 +300,7 @@ def backend() -> str:  # 'gpu' or 'sim'
     if forced not in ('', 'gpu', 'sim'):
         raise ValueError(f"GRIDSTRIDE_BACKEND is {forced!r}; it may be 'gpu', 'sim' or unset")
     if forced == 'gpu' and not gpu_count():
-        mend = 'Unset it to simulate; `python -m gridstride.doctor` says what is missing'
+        mend = 'Unset it to simulate; `python -m gridstride.course.doctor` says what is missing'
         raise RuntimeError(f'GRIDSTRIDE_BACKEND=gpu, but no usable GPU or driver is here. {mend}')
     return forced or ('gpu' if gpu_count() else 'sim')
 

@@ -1,12 +1,12 @@
-"""A page for each finding, from the one table of `gridstride/messages.py`, with the kernels of `site/messages`."""
+"""A page for each finding, from the table of `gridstride/diagnostics/messages.py`, with kernels of `site/messages`."""
 
 import re, sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-from gridstride.findings import ALWAYS, CLASSES, WARNINGS, switch_off
-from gridstride.messages import WORDS
+from gridstride.diagnostics.errors import ALWAYS, CLASSES, WARNINGS, switch_off
+from gridstride.diagnostics.messages import WORDS
 
 LANGUAGES = dict(python="Python, in Numba's dialect", cuda='CUDA C', triton='Triton')
 

@@ -108,7 +108,7 @@ def hints_of(
     number,  # of a lesson: '03'
 ) -> dict:  # exercise -> its hints
     "What `hint` prints, read from the source of the lesson's exercises"
-    path = ROOT / f'gridstride/exercises/lesson_{number}.py'
+    path = ROOT / f'gridstride/course/exercises/lesson_{number}.py'
     if not path.exists():
         return {}
     calls = (

@@ -5,6 +5,7 @@ Rooms are imported to find out which names they offer; the pages are kept until 
 """
 
 import ast, hashlib, importlib, inspect, io, json, os, re, sys, textwrap, tokenize
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 
@@ -170,10 +171,25 @@ def definition_of(thing):
     return (node, comments(source)) if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else None
 
 
+@cache
+def by_name():
+    "{module: what it has} of the modules with an `__all__` in packages whose modules are imported by name"
+    out = {}
+    for package in ('support', 'diagnostics', 'course', 'bench', 'cpp'):
+        for path in sorted((ROOT / 'gridstride' / package).glob('[a-z]*.py')):
+            tree = ast.parse(path.read_text(encoding='utf-8'))
+            if any(isinstance(n, ast.Assign) and getattr(n.targets[0], 'id', '') == '__all__' for n in tree.body):
+                out[f'{package}.{path.stem}'] = ' '.join((ast.get_docstring(tree) or '').split('\n\n')[0].split())
+    return out
+
+
 def home_of(thing, room):
     "The room in which a thing is defined; `room` if it is not the package's"
     home = getattr(inspect.unwrap(thing), '__module__', '') or ''
-    return home.split('.')[1] if home.startswith('gridstride.') else room
+    if not home.startswith('gridstride.'):
+        return room
+    home = home.removeprefix('gridstride.')
+    return home if home in by_name() else home.split('.')[0]
 
 
 def entry(name, thing, room):
@@ -215,7 +231,7 @@ def made():
     os.environ.update(GRIDSTRIDE_BACKEND='sim', GRIDSTRIDE_QUIET='1')
     sys.path.insert(0, str(ROOT))
     out, listed = {}, []
-    for room, does in rooms():
+    for room, does in [*rooms(), *by_name().items()]:
         module = importlib.import_module(f'gridstride.{room}')
         if not hasattr(module, '__all__'):
             continue

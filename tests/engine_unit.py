@@ -8,8 +8,8 @@ from collections import namedtuple
 
 import pytest
 from gridstride import sim
-from gridstride.cpp.build import _VECTORS
-from gridstride.cpp.cache import one_at_a_time
+from gridstride.cpp.toolchain.build import _VECTORS
+from gridstride.cpp.toolchain.cache import one_at_a_time
 from gridstride.translate import engine
 from gridstride.utils import cache_dir
 

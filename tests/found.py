@@ -7,7 +7,7 @@ A third word is the code of a phrase among the fields; a kind alone stands for a
 from contextlib import contextmanager
 
 import pytest
-from gridstride.findings import KernelError, Phrase
+from gridstride.diagnostics.errors import KernelError, Phrase
 
 
 def codes(error):

@@ -5,8 +5,8 @@
 import ast, json
 from pathlib import Path
 
-from gridstride.lessons import lessons
-from gridstride.variants import source_in
+from gridstride.course.lessons import lessons
+from gridstride.bench.variants import source_in
 
 NBS = Path(__file__).resolve().parents[1]/'nbs'
 FILE = NBS/'recorded/sources.json'

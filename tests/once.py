@@ -2,8 +2,8 @@
 import subprocess
 from pathlib import Path
 
-from gridstride.cpp import build, cache
-from gridstride.cpp.headers import get_precompiled
+from gridstride.cpp.toolchain import build, cache
+from gridstride.cpp.toolchain.headers import get_precompiled
 
 here = Path(__file__).parent/'cpp'
 

@@ -5,7 +5,8 @@ import contextlib, re
 import pytest
 import torch
 from gridstride.cpp import cuda_kernel, program
-from gridstride.kernels import rung, tool
+from gridstride.kernels.ladder import rung
+from gridstride.kernels import tool
 from gridstride.kernels.flash import launches
 from gridstride.kernels.ptx import PTX, wgmma
 from gridstride.kernels.sparse import launches as sparse_launches

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from gridstride.cpp import emulator
-from gridstride.cpp import build as compilers
-from gridstride.cpp.cache import build
+from gridstride.cpp.toolchain import build as compilers
+from gridstride.cpp.toolchain.cache import build
 from gridstride.cpp.finding import CFinding, Found
 from test_cpp_programs import HERE, joined, name, on_gpu
 

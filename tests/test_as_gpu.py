@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gridstride import as_gpu
-from gridstride.findings import RacecheckError
+from gridstride.diagnostics.errors import RacecheckError
 from gridstride.utils import backend, get_sig
 from torch.utils import cpp_extension
 from warm import run_python

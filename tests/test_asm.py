@@ -13,7 +13,7 @@ from gridstride.asm.limits import SMS, sm_of
 from gridstride.asm.listing import KINDS, Listing, text_lines
 from gridstride.asm.read import read_ptx, read_sass
 from gridstride.cpp import cuda_kernel, load_cuda
-from gridstride.cpp.reader import device_only, kernels
+from gridstride.cpp.frontend.reader import device_only, kernels
 from once import made_once
 
 HERE = Path(__file__).parent/'asm'
@@ -351,7 +351,7 @@ def test_a_kernel_of_the_stand_in_finds_what_triton_made(tmp_path, monkeypatch):
         (tmp_path/f'{name}.py').write_text(f'{head}\n{kernel}')
     monkeypatch.syspath_prepend(tmp_path)
     import triton
-    from gridstride.tile.standin import JITFunction
+    from gridstride.tile.triton_shim import JITFunction
     from with_triton import double_k as real
     from without import double_k as ours
     kernels, x = (triton.jit(real), JITFunction(ours)), np.zeros(64, np.float32)

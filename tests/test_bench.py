@@ -6,7 +6,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from gridstride import bench as room, lessons, plots
+from gridstride import bench as room
+from gridstride.course import lessons
+from gridstride.support import plots
 from gridstride.bench import H100, Timing, bench, ceilings, clocks, compare, limits, reads, roofline, timing
 from gridstride.bench.stats import doubts, interval, steady, summary
 from gridstride.utils import backend, check, gpu_count
@@ -479,7 +481,7 @@ def test_a_picture_is_a_png():
 # The package
 
 def test_import_is_light():
-    code = ('import sys, gridstride.bench, gridstride.recording; '
+    code = ('import sys, gridstride.bench, gridstride.bench.recording; '
             'print(sorted({"torch","matplotlib","triton","numba","IPython","gridstride.cpp","gridstride.sim"} & '
             'set(sys.modules)))')
     assert subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True,
@@ -584,7 +586,7 @@ def test_the_style_is_everywhere_and_only_where_it_is_asked_for():
     for path in lessons.lessons():
         code = '\n'.join(lessons.code(lessons.read(path)))
         assert not re.search(r'fontsize=[0-8]\b|facecolor=',
-                             code), f'{path.name}: gridstride.plots sets sizes and backgrounds'
+                             code), f'{path.name}: gridstride.support.plots sets sizes and backgrounds'
         assert 'subplots(' not in code or 'plots.use()' in code, path.name
 
 

@@ -10,8 +10,8 @@ import torch
 from gridstride.bench import clocks, columns, timing
 from gridstride.bench.columns import InARow, InGraph, Stamps, Written, by_column, clock_between
 from gridstride.cpp import cuda_kernel
-from gridstride.kernels import cublaslt
-from gridstride.recording import Unavailable
+from gridstride.kernels.gemm import cublaslt
+from gridstride.bench.recording import Unavailable
 from gridstride.utils import gpu_count
 
 
@@ -189,7 +189,7 @@ def test_columns_of_a_gpu():
 @pytest.mark.parametrize('dtype', ['float32', 'float16', 'bfloat16'])
 def test_picks_of_a_gpu(dtype):
     "Each proposal for each layout is right, and has a configuration"
-    from gridstride.kernels.ladder import Reference, exact, inputs
+    from gridstride.kernels.ladder.ladder import Reference, exact, inputs
     a, b = inputs(72, 200, 136, dtype, 'cuda')
     for layout in 'nn', 'tn', 'nt':
         m, n = (x.t().contiguous() if o == 't' else x for x, o in zip((a, b), layout))

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from gridstride.kernels import choice, costs
-from gridstride.kernels.costs import Cut, Model
+from gridstride.kernels.gemm import plan, cost_model
+from gridstride.kernels.gemm.cost_model import Cut, Model
 
 FOLDER = Path(__file__).parents[1]/'benchmarks'
 
@@ -36,7 +36,7 @@ COLUMNS = dict(graph=1755, written=1500)        # MHz: what all kernels have in 
 def rows(cost, truth):
     "Measurements of all tiles for 25 shapes, 3% off in the mean"
     rng, sizes = Random(0), [(1536, 4096, 4096), *cost.drawn(24)]
-    known = [(shape, column, i, t, costs.cycles(truth, shape, 'nn', t)) for shape in sizes for column in COLUMNS
+    known = [(shape, column, i, t, cost_model.cycles(truth, shape, 'nn', t)) for shape in sizes for column in COLUMNS
              for i, t in enumerate(TILES)]
     return [dict(shape=shape, layout='nn', column=column, tile=t, rank=i,
                  seconds=c/COLUMNS[column]/1e6*math.exp(rng.gauss(0, .03)))
@@ -45,7 +45,7 @@ def rows(cost, truth):
 
 def test_the_fit_finds_what_lies_behind_the_measurements(cost, truth, rows):
     "But for a number that all have in common"
-    exact = [dict(r, seconds=costs.cycles(truth, r['shape'], r['layout'], r['tile'])) for r in rows]
+    exact = [dict(r, seconds=cost_model.cycles(truth, r['shape'], r['layout'], r['tile'])) for r in rows]
     m = cost.fitted(rows)
     off, start = np.abs(cost.logs(exact, m)), np.abs(cost.logs(exact, Model()))
     assert np.median(off) < .01 and np.percentile(off, 95) < .05 < np.percentile(start, 95)
@@ -95,7 +95,8 @@ def test_the_model_picks_for_shapes_that_it_has_not_seen(cost, rows):
 
 def test_a_fit_tells_cycles_of_one_clock(cost, truth, rows):
     m, _ = cost.fit_all(rows)
-    rates = [costs.cycles(m, r['shape'], r['layout'], r['tile'])/r['seconds'] for r in rows if r['column'] == 'graph']
+    rates = [cost_model.cycles(m, r['shape'], r['layout'], r['tile'])/r['seconds']
+             for r in rows if r['column'] == 'graph']
     assert np.median(rates) == pytest.approx(cost.CLOCK) and m.lines == pytest.approx(truth.lines, rel=.2)
 
 
@@ -124,8 +125,8 @@ def test_kernels_are_named_by_what_picks_lose(cost, monkeypatch):
 def test_each_number_of_the_model_does_something(cost, truth, rows):
     for name in Model._fields:
         more = truth._replace(**{name: 2*getattr(truth, name)})
-        assert any(costs.cycles(more, r['shape'], r['layout'], r['tile'])
-                   > 1.001*costs.cycles(truth, r['shape'], r['layout'], r['tile']) for r in rows), name
+        assert any(cost_model.cycles(more, r['shape'], r['layout'], r['tile'])
+                   > 1.001*cost_model.cycles(truth, r['shape'], r['layout'], r['tile']) for r in rows), name
 
 
 def test_what_is_picked_stands_beside_the_library(cost, monkeypatch):
@@ -164,31 +165,31 @@ def test_a_fit_is_told_as_the_package_has_it(cost, rows, tmp_path, capsys):
 def test_what_the_package_has_is_the_fit_of_what_was_measured(cost):
     "As near as that comes; every kernel there is one of those that were measured"
     rows = cost.read(FOLDER/'cost.json')
-    assert set(costs.FACTORS) <= {r['tile'] for r in rows}
-    rows = [r for r in rows if r['tile'] in costs.FACTORS]
-    ours = np.abs(cost.logs(rows, costs.FITTED))
+    assert set(cost_model.FACTORS) <= {r['tile'] for r in rows}
+    rows = [r for r in rows if r['tile'] in cost_model.FACTORS]
+    ours = np.abs(cost.logs(rows, cost_model.FITTED))
     assert np.median(ours) <= np.median(np.abs(cost.logs(rows, Model())))
-    lost = cost.lost(rows, [costs.estimate(*r['shape'], r['tile'], layout=r['layout'])
+    lost = cost.lost(rows, [cost_model.estimate(*r['shape'], r['tile'], layout=r['layout'])
                            for r in rows])
     assert cost.mean(lost.values()) < 1.03 < cost.mean(cost.lost(rows, [-r['rank'] for r in rows]).values())
 
 
 def test_each_kernel_that_may_be_picked_is_there():
-    for dtype, layout in choice.RANKED:
-        for cut in costs.known(dtype, layout):
-            kernel = costs.kernel_of(cut, False, dtype, layout)
+    for dtype, layout in plan.RANKED:
+        for cut in cost_model.known(dtype, layout):
+            kernel = cost_model.kernel_of(cut, False, dtype, layout)
             assert kernel.supports(4096, 4096, 4096) and (kernel.dtype, kernel.layout) == (dtype, layout)
             assert cut.family == 'half' or cut.family == 'final' and cut.CK*cut.BLOCKS == 1
-    assert set().union(*(costs.known(*o) for o in choice.RANKED)) == set(costs.FACTORS)
+    assert set().union(*(cost_model.known(*o) for o in plan.RANKED)) == set(cost_model.FACTORS)
 
 
 def test_the_lowest_estimates_come_first():
     for shape in ((8192, 8192, 8192), (600, 2064, 4224), (64, 64, 64)):
-        kernels = costs.ranked(*shape)
-        best = sorted(costs.estimate(*shape, o) for o in costs.FACTORS)
-        assert len(set(kernels)) == 6 and costs.choose(*shape) is kernels[0] and best[5] < math.inf
-        first = min(costs.FACTORS, key=lambda o: costs.estimate(*shape, o))
-        assert costs.kernel_of(first, costs.estimate(*shape, first) < costs.EARLY) is kernels[0]
+        kernels = cost_model.ranked(*shape)
+        best = sorted(cost_model.estimate(*shape, o) for o in cost_model.FACTORS)
+        assert len(set(kernels)) == 6 and cost_model.choose(*shape) is kernels[0] and best[5] < math.inf
+        first = min(cost_model.FACTORS, key=lambda o: cost_model.estimate(*shape, o))
+        assert cost_model.kernel_of(first, cost_model.estimate(*shape, first) < cost_model.EARLY) is kernels[0]
 
 
 def test_candidates_are_those_that_rules_like_and_others(cost):
@@ -198,8 +199,8 @@ def test_candidates_are_those_that_rules_like_and_others(cost):
         assert [rank for _, _, rank in known] == [*range(len(known))] and len(known) > 10
         assert all(k.layout == layout and k.supports(*shape) for k, _, _ in known)
         assert {t.family for _, t, _ in known} == ({'final', 'half'} if layout == 'nn' else {'half'})
-        assert known[0][0] is costs.choose(*shape, layout=layout)
-        assert all(costs.kernel_of(t, k.early, layout=layout) is k for k, t, _ in known)
+        assert known[0][0] is cost_model.choose(*shape, layout=layout)
+        assert all(cost_model.kernel_of(t, k.early, layout=layout) is k for k, t, _ in known)
     assert (5240, 2256, 400) not in cost.drawn() and cost.SEED != 0, 'what tables judge is no part of the fit'
 
 

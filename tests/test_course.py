@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from gridstride import doctor
+from gridstride.course import doctor
 
 ROOT = Path(__file__).resolve().parents[1]
 PINS = 'setuptools==84.0\nwheel==1.0\n'
@@ -130,7 +130,9 @@ def make_course(folder):
     "A small copy of the course: of the package what course.py imports, compiled, as nothing is written beside it"
     (folder/'nbs').mkdir(parents=True)
     (folder/'gridstride/__pycache__').mkdir(parents=True)
-    for p in [*(ROOT/'gridstride').glob('*.py'), *(ROOT/'gridstride').glob('__pycache__/*.pyc')]:
+    for p in [q for o in ('.', 'support', 'course') for g in ('*.py', '__pycache__/*.pyc')
+              for q in (ROOT/'gridstride'/o).glob(g)]:
+        (folder/p.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(p, folder/p.relative_to(ROOT))
     for f in ('course.py', 'settings.ini', 'setup.py', 'pyproject.toml'): shutil.copy(ROOT/f, folder)
     (folder/'constraints.txt').write_text(PINS)
@@ -437,7 +439,7 @@ def torch_wheel(folder, version, cuda):
     wheel(folder, 'torch', version, {'torch/version.py': f'cuda = {cuda!r}\n', 'torch/lib.so': '0'*3_000_000})
 
 
-NO_GPU = 'import gridstride.doctor\ngridstride.doctor.has_gpu = lambda m=None: False\n'
+NO_GPU = 'import gridstride.course.doctor\ngridstride.doctor.has_gpu = lambda m=None: False\n'
 
 
 @pytest.mark.skipif(not sys.platform.startswith('linux'), reason='elsewhere PyTorch has one build')

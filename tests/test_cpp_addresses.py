@@ -8,7 +8,7 @@ import pytest, torch
 
 from gridstride import cpp
 from gridstride.cpp import load_cuda
-from gridstride.findings import OutOfMemory
+from gridstride.diagnostics.errors import OutOfMemory
 from found import finding
 from warm import run_python
 

@@ -7,7 +7,7 @@ import numpy as np, pytest, torch
 
 from gridstride import cpp
 from gridstride.cpp import cuda_kernel, load_cuda
-from gridstride.findings import KernelCrash, MemcheckError, RacecheckError
+from gridstride.diagnostics.errors import KernelCrash, MemcheckError, RacecheckError
 
 SRC = r'''
 __device__ float all_of(float v, float *buf) {

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from gridstride.cpp import build as cpp_build
-from gridstride.cpp import cache, integrity
+from gridstride.cpp.toolchain import build as cpp_build
+from gridstride.cpp.toolchain import cache, integrity
 
 KEY = 'x'*20
 
@@ -297,7 +297,7 @@ def test_what_killed_processes_began_is_removed_some_day(kept):
 
 
 PROGRAM = '''import ctypes, sys
-from gridstride.cpp.cache import build
+from gridstride.cpp.toolchain.cache import build
 command = ['sh', '-c', f'cp {sys.argv[1]} tiny.so; sleep {sys.argv[2]}']
 built = build({}, [command], 'program', shared=True)
 print(ctypes.CDLL(str(built.folder/'tiny.so')).tiny(), built.folder)
@@ -323,10 +323,10 @@ def test_processes_at_once_and_one_that_is_killed(kept):
 
 
 def test_the_hook_for_children_heals(kept, monkeypatch):
-    from gridstride import children
+    from gridstride import child_processes
     for fault in ('text', 'folder', 'link', 'writable', 'file', 'cache'):
-        folder = children._folder()
-        assert folder == kept.folder/'children' and (folder/'sitecustomize.py').read_text() == children._HOOK
+        folder = child_processes._folder()
+        assert folder == kept.folder/'children' and (folder/'sitecustomize.py').read_text() == child_processes._HOOK
         file = folder/'sitecustomize.py'
         if fault == 'text': file.write_bytes(b'\xff')
         if fault == 'writable': os.chmod(file, 0o666)
@@ -334,14 +334,14 @@ def test_the_hook_for_children_heals(kept, monkeypatch):
             os.rename(file, folder/'other'); file.symlink_to(folder/'other')
         if fault == 'folder':
             file.unlink(); file.mkdir()
-            assert (children._folder()/'sitecustomize.py').read_text() == children._HOOK
+            assert (child_processes._folder()/'sitecustomize.py').read_text() == child_processes._HOOK
             file.rmdir()
         if fault == 'file':
             shutil.rmtree(folder); folder.write_text('')
-            assert (children._folder()/'sitecustomize.py').read_text() == children._HOOK
+            assert (child_processes._folder()/'sitecustomize.py').read_text() == child_processes._HOOK
             folder.unlink()
     os.chmod(kept.folder, 0o777)
-    assert children._folder() != kept.folder/'children'
+    assert child_processes._folder() != kept.folder/'children'
 
 
 @pytest.mark.parametrize('command', [['sleep', '60'], [['sleep', '60']]])

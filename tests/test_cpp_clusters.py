@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from gridstride.cpp import cuda_kernel
-from gridstride.findings import *
+from gridstride.diagnostics.errors import *
 from found import finding
 
 TOTAL = '''#include <cooperative_groups.h>

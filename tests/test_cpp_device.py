@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gridstride.cpp import build
+from gridstride.cpp.toolchain import build
 from once import here, made_once, refusal
 
 include = build.here/'include/cuda'

@@ -6,12 +6,12 @@ import torch
 
 from gridstride.cpp import cuda_kernel, emulator, load_cuda
 from gridstride.cpp.__main__ import main
-from gridstride.cpp.build import CompilerMissing, compiler
-from gridstride.cpp.compile_errors import CompileError
+from gridstride.cpp.toolchain.build import CompilerMissing, compiler
+from gridstride.cpp.lint.compile_errors import CompileError
 from gridstride.cpp.program import run
-from gridstride.cpp.rewrite import to_cpp
-from gridstride.cpp.variables import shared_variables
-from gridstride.findings import KernelError
+from gridstride.cpp.rewriters.rewrite import to_cpp
+from gridstride.cpp.rewriters.variables import shared_variables
+from gridstride.diagnostics.errors import KernelError
 
 
 def write(folder, **files):

@@ -7,9 +7,9 @@ import numpy as np, pytest
 
 import gridstride
 from gridstride.cpp import cuda_kernel, emulator, finding
-from gridstride.cpp.build import here
-from gridstride.findings import Phrase, RacecheckError, field_names, text_of
-from gridstride.messages import PHRASES, WORDS
+from gridstride.cpp.toolchain.build import here
+from gridstride.diagnostics.errors import Phrase, RacecheckError, field_names, text_of
+from gridstride.diagnostics.messages import PHRASES, WORDS
 
 SOURCES = [*(here/'runtime').glob('*.cpp'), *(here/'runtime').glob('*.h')]
 # kinds that are called otherwise in C++, where these names are taken
@@ -32,8 +32,7 @@ def test_each_code_of_the_runtime_has_its_words(codes):
 
 
 def test_the_words_are_of_findings_that_somebody_makes(codes):
-    tables = 'findings.py', 'messages.py'
-    modules = [p for p in Path(gridstride.__file__).parent.rglob('*.py') if p.name not in tables]
+    modules = [p for p in Path(gridstride.__file__).parent.rglob('*.py') if p.parent.name != 'diagnostics']
     strings = {node.value for p in modules
                for node in ast.walk(ast.parse(p.read_text())) if isinstance(node, ast.Constant)}
     assert not [(kind, code) for kind, code in WORDS if codes.get(code) != kind and code not in strings]

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gridstride.cpp.build import HEADERS, KERNEL_HEADERS, choose_headers, compiler, emulated_flags, here
-from gridstride.cpp.cache import build, headers_hash
-from gridstride.cpp.headers import get_precompiled
+from gridstride.cpp.toolchain.build import HEADERS, KERNEL_HEADERS, choose_headers, compiler, emulated_flags, here
+from gridstride.cpp.toolchain.cache import build, headers_hash
+from gridstride.cpp.toolchain.headers import get_precompiled
 
 folders = here/'runtime', here/'include'
 sources = sorted(p for f in folders for p in f.rglob('*') if p.is_file() and p.suffix != '.md')
@@ -106,7 +106,8 @@ def test_the_readme_names_what_is_there():
     files = [w for w in words if re.fullmatch(r'[./\w]+\.(?:cpp|h|py)', w)]
     places = here/'runtime', here/'include/cuda', here.parent.parent
     assert len(files) > 30 and not [w for w in files if not any((folder/w).exists() for folder in places)]
-    python = [here/name for name in ('build.py', 'emulator.py', 'finding.py', '../findings.py', '../messages.py')]
+    python = [here/name for name in ('toolchain/build.py', 'emulator.py', 'finding.py', '../diagnostics/errors.py',
+                                     '../diagnostics/messages.py')]
     code = ''.join(p.read_text() for p in [*sources, *python])
     names = [w for w in words if w not in files and re.fullmatch(r'[A-Za-z_][\w:]*', w)]
     # __tsan_read##n

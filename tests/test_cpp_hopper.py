@@ -9,13 +9,14 @@ import torch
 
 from gridstride import cpp
 from gridstride.cpp import NotEmulated, cuda_kernel
-from gridstride.kernels import finals, halves, hopper
-from gridstride.kernels.costs import Cut
-from gridstride.kernels.split import Split
-from gridstride.findings import *
+from gridstride.kernels.ladder import finals, hopper
+from gridstride.kernels.gemm import hopper_f16
+from gridstride.kernels.gemm.cost_model import Cut
+from gridstride.kernels.gemm.bf16x6 import Split
+from gridstride.diagnostics.errors import *
 from gridstride.kernels.maps import tensor_map
-from gridstride.kernels.tma import swizzled, wgmma_d
-from gridstride.variants import changed
+from gridstride.kernels.ladder.tma import swizzled, wgmma_d
+from gridstride.bench.variants import changed
 from found import finding
 
 PTX = r'''
@@ -1150,12 +1151,12 @@ def product_in_turns(rung, layout, h, w, k):
 
 @pytest.mark.parametrize('cut,layout', TURNS, ids=str)
 def test_warpgroups_that_take_turns(cut, layout, order):
-    rung = halves.half(cut, layout=layout)
+    rung = hopper_f16.half(cut, layout=layout)
     for shape in (328,328,64*rung.constants['STAGES']*2+72),(8,8,64): assert product_in_turns(rung, layout, *shape)
 
 def test_who_does_not_await_a_turn_takes_the_stages_of_another_tile(order):
     "A barrier tells whether a phase is an even one: two turns ahead, the last but one is taken for its own"
-    rung = halves.half(TURNS[0][0])
+    rung = hopper_f16.half(TURNS[0][0])
     with pytest.raises((RacecheckError, SynccheckError)):
         product_in_turns(changed(rung, 'if (PING && tile > cluster) await_turn(wg);', ''), 'nn', 328, 328,
                          64*rung.constants['STAGES']*2+72)

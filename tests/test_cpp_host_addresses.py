@@ -7,9 +7,9 @@ import torch
 
 from gridstride import load_cuda
 from gridstride.cpp import cuda_kernel
-from gridstride.cpp.build import CompileError
-from gridstride.cpp.edits import NotEmulated
-from gridstride.findings import KernelCrash, KernelError
+from gridstride.cpp.toolchain.build import CompileError
+from gridstride.cpp.frontend.edits import NotEmulated
+from gridstride.diagnostics.errors import KernelCrash, KernelError
 
 SRC = r'''
 #include <cublasLt.h>

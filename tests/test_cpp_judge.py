@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import test_cpp_programs
-from gridstride.cpp import build
-from gridstride.cpp.build import CompileError
-from gridstride.cpp.rewrite import to_cpp
+from gridstride.cpp.toolchain import build
+from gridstride.cpp.toolchain.build import CompileError
+from gridstride.cpp.rewriters.rewrite import to_cpp
 
 CUDA = Path(__file__).parent/'cuda'
 

@@ -6,11 +6,11 @@ import numpy as np, pytest, torch
 
 from gridstride import cpp
 from gridstride.cpp import cuda_kernel, driver, kernel
-from gridstride.cpp.build import CompileError
-from gridstride.cpp.compile_errors import CompileWarning
-from gridstride.cpp.tokens import WrongSource
+from gridstride.cpp.toolchain.build import CompileError
+from gridstride.cpp.lint.compile_errors import CompileWarning
+from gridstride.cpp.frontend.tokens import WrongSource
 from gridstride.cpp.kernel import Kernel, Kernels
-from gridstride.findings import *
+from gridstride.diagnostics.errors import *
 from found import finding
 from gridstride.utils import check, dim3
 from warm import run_python

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gridstride.cpp.tokens import WrongSource, _spliced, tokens, tokens_of
+from gridstride.cpp.frontend.tokens import WrongSource, _spliced, tokens, tokens_of
 
 spec = importlib.util.spec_from_file_location('front_end', Path(__file__).parents[1]/'benchmarks/front_end.py')
 front_end = importlib.util.module_from_spec(spec)

@@ -7,12 +7,13 @@ import numpy as np, pytest, torch
 
 import warm
 from gridstride import cpp
-from gridstride.cpp import build, cache, load_cuda
-from gridstride.cpp.build import CompileError, CompilerMissing
-from gridstride.cpp.compile_errors import CompileWarning
+from gridstride.cpp.toolchain import build, cache
+from gridstride.cpp import load_cuda
+from gridstride.cpp.toolchain.build import CompileError, CompilerMissing
+from gridstride.cpp.lint.compile_errors import CompileWarning
 from gridstride.cpp import NotEmulated
 from gridstride.sim import cuda
-from gridstride.findings import *
+from gridstride.diagnostics.errors import *
 from found import finding, warning
 from gridstride.utils import cuda_begin
 
@@ -731,7 +732,7 @@ def test_a_damaged_module_and_a_damaged_runtime_are_made_again(own_cache):
         if cached: os.truncate(out.split()[-1], 4096)
         out = said(python(program, GRIDSTRIDE_CACHE=str(own_cache)))
     assert out.startswith(f'1 False {own_cache}')
-    again = 'from gridstride.cpp import build; print(build.runtime().stat().st_size)'
+    again = 'from gridstride.cpp.toolchain import build; print(build.runtime().stat().st_size)'
     size = (own_cache/runtime.name/'libgridstride.so').stat().st_size
     (own_cache/runtime.name/'libgridstride.so').write_bytes(bytes(size))
     done = subprocess.run([sys.executable, '-c', f'{MAKES_ONE_COPY.format(str(runtime))}\n{again}'],
@@ -739,7 +740,7 @@ def test_a_damaged_module_and_a_damaged_runtime_are_made_again(own_cache):
     assert (done.stdout, done.stderr)==(f'{size}\n', '')
 
 MAKES_ONE_COPY = '''import shutil
-from gridstride.cpp import build
+from gridstride.cpp.toolchain import build
 def copied(command, folder):
     shutil.copy({!r} + '/libgridstride.so', folder)
     return 0, ''
@@ -755,7 +756,7 @@ def test_two_processes_fill_the_cache(own_cache):
 
 def test_what_many_need_is_made_by_one_while_others_wait(own_cache):
     make = ['sh', '-c', 'echo once >> ../log; sleep 1; echo all > made']
-    code = ('from gridstride.cpp.cache import build\n'
+    code = ('from gridstride.cpp.toolchain.cache import build\n'
             f"print((build({{}}, [{make}], shared=True).folder/'made').read_text())")
     both = [subprocess.Popen([sys.executable, '-c', code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             for _ in range(2)]

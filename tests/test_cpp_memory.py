@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np, pytest, torch
 
 from gridstride.cpp import cuda_kernel, load_cuda
-from gridstride.findings import InitcheckError, MemcheckError, RacecheckError
+from gridstride.diagnostics.errors import InitcheckError, MemcheckError, RacecheckError
 from found import finding
 
 SRC = r'''
@@ -393,7 +393,7 @@ def copy(kernel):
     data,out = (np.zeros(512, np.int32) for _ in range(2))
     copies()[kernel][1,64](data, out, 16)
 
-@pytest.mark.filterwarnings('ignore::gridstride.findings.SameValueRace')
+@pytest.mark.filterwarnings('ignore::gridstride.diagnostics.errors.SameValueRace')
 @pytest.mark.parametrize('kernel', [o for o in COPYING if not o.startswith('right_')])
 def test_copies_are_seen(kernel):
     kind,array,index = next(v for k,v in dict(outside=(MemcheckError, 'data', 512),

@@ -8,14 +8,14 @@ import pytest
 
 from gridstride import cpp, load_cuda
 from gridstride.cpp import emulator
-from gridstride.cpp.build import CompileError, compiler, emulate_rewritten, here
-from gridstride.cpp.cache import cpu, headers_hash, remembered
-from gridstride.cpp.edits import NotEmulated
+from gridstride.cpp.toolchain.build import CompileError, compiler, emulate_rewritten, here
+from gridstride.cpp.toolchain.cache import cpu, headers_hash, remembered
+from gridstride.cpp.frontend.edits import NotEmulated
 from gridstride.cpp.load import Emulated
 from gridstride.cpp.program import run
-from gridstride.cpp.rewrite import to_cpp
-from gridstride.findings import EarlyReturn, KernelError, OutOfMemory
-from gridstride.options import CHECKS
+from gridstride.cpp.rewriters.rewrite import to_cpp
+from gridstride.diagnostics.errors import EarlyReturn, KernelError, OutOfMemory
+from gridstride.diagnostics.settings import CHECKS
 from found import finding, warning
 
 HERE = Path(__file__).parent/'cuda'

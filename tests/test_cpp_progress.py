@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gridstride import cpp
-from gridstride.findings import KernelTimeout, RacecheckError
+from gridstride.diagnostics.errors import KernelTimeout, RacecheckError
 from found import finding, warning
 
 SRC = r'''

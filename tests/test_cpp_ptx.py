@@ -5,9 +5,9 @@ import torch
 
 from gridstride import cpp
 from gridstride.cpp import cuda_kernel
-from gridstride.cpp.build import CompileError
-from gridstride.cpp.edits import NotEmulated
-from gridstride.findings import *
+from gridstride.cpp.toolchain.build import CompileError
+from gridstride.cpp.frontend.edits import NotEmulated
+from gridstride.diagnostics.errors import *
 from found import finding
 
 ADDRESS = '__device__ unsigned address(const void *p) { return static_cast<unsigned>(__cvta_generic_to_shared(p)); }\n'

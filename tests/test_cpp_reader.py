@@ -5,8 +5,8 @@ import subprocess, sys
 import pytest, torch
 
 from gridstride.cpp import cuda_kernel, load_cuda
-from gridstride.cpp.reader import host_functions, kernels
-from gridstride.cpp.rewrite import to_cpp
+from gridstride.cpp.frontend.reader import host_functions, kernels
+from gridstride.cpp.rewriters.rewrite import to_cpp
 from gridstride.utils import cuda_begin, get_signature
 
 # source, then the declaration of its function `f`

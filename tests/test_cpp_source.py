@@ -4,12 +4,12 @@ import random, re, shutil
 
 import pytest
 
-from gridstride.cpp.callers import device_code, mark
-from gridstride.cpp.edits import NotEmulated
-from gridstride.cpp.tokens import WrongSource
-from gridstride.cpp.reader import host_functions, kernels
-from gridstride.cpp.rewrite import to_cpp
-from gridstride.cpp.tokens import directives, tokens
+from gridstride.cpp.lint.callers import device_code, mark
+from gridstride.cpp.frontend.edits import NotEmulated
+from gridstride.cpp.frontend.tokens import WrongSource
+from gridstride.cpp.frontend.reader import host_functions, kernels
+from gridstride.cpp.rewriters.rewrite import to_cpp
+from gridstride.cpp.frontend.tokens import directives, tokens
 from once import refusal
 
 COMPILERS = [o for o in ('g++', 'clang++') if shutil.which(o)]

@@ -8,7 +8,7 @@ import numpy as np, pytest
 sys.path.insert(0, str(Path(__file__).parent/'cpp'))
 import sparse_products as sparse
 
-from gridstride.cpp.build import CompileError
+from gridstride.cpp.toolchain.build import CompileError
 from found import finding
 
 RECORDED = sparse.recorded()

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from gridstride import cpp, load_cuda
-from gridstride.findings import RacecheckError
+from gridstride.diagnostics.errors import RacecheckError
 
 SOURCE = r'''
 #include <cstdio>

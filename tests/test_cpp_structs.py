@@ -6,7 +6,7 @@ import torch
 
 from gridstride import cpp
 from gridstride.cpp import cuda_kernel
-from gridstride.findings import InitcheckError, MemcheckError, RacecheckError, SameValueRace
+from gridstride.diagnostics.errors import InitcheckError, MemcheckError, RacecheckError, SameValueRace
 
 SRC = r'''
 struct Pair { float a, b; };

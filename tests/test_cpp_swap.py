@@ -5,7 +5,7 @@ import numpy as np, pytest
 
 from gridstride import cpp
 from gridstride.cpp import cuda_kernel
-from gridstride.findings import RacecheckError
+from gridstride.diagnostics.errors import RacecheckError
 
 SRC = r'''
 #include <cuda/atomic>

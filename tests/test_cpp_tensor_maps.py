@@ -4,7 +4,7 @@ import torch
 
 from gridstride import cpp
 from gridstride.cpp import load_cuda
-from gridstride.findings import *
+from gridstride.diagnostics.errors import *
 from found import finding
 
 # Tiles of 8 x 32 numbers come in by the copy engine, are doubled by threads, and go out by the copy engine.

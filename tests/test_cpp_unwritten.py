@@ -5,7 +5,7 @@ import re
 import pytest
 
 from gridstride import cpp, load_cuda
-from gridstride.findings import InitcheckError, MemcheckError, RacecheckError
+from gridstride.diagnostics.errors import InitcheckError, MemcheckError, RacecheckError
 
 SRC = r'''
 #include <assert.h>

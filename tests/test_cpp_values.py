@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np, pytest, torch
 import gridstride.cpp
 from gridstride.cpp import emulator
-from gridstride.cpp.rewrite import to_cpp
+from gridstride.cpp.rewriters.rewrite import to_cpp
 from gridstride.cpp.values import Library
 from once import made_once
 

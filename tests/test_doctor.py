@@ -4,7 +4,7 @@ from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
-from gridstride import doctor
+from gridstride.course import doctor
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -15,8 +15,8 @@ def examined(**machine):
 
 
 def run(*args, **kw):
-    return subprocess.run([sys.executable, *args, '-m', 'gridstride.doctor'], cwd=ROOT, text=True, capture_output=True,
-                          timeout=60, **kw)
+    return subprocess.run([sys.executable, *args, '-m', 'gridstride.course.doctor'], cwd=ROOT, text=True,
+                          capture_output=True, timeout=60, **kw)
 
 
 def test_every_row_says_what_it_is_for_and_how_to_mend_it():

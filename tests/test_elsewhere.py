@@ -13,7 +13,7 @@ from gridstride.asm import elsewhere
 from gridstride.asm.languages import LANGUAGES
 from gridstride.asm.tools import link, registers_used
 from gridstride.cpp import driver
-from gridstride.recording import Unavailable
+from gridstride.bench.recording import Unavailable
 
 GFX90A = '''\t.text
 \t.amdgcn_target "amdgcn-amd-amdhsa--gfx90a"

@@ -11,7 +11,7 @@ import engine_unit
 import test_sim
 from gridstride import sim
 from gridstride.sim import cuda
-from gridstride.findings import *
+from gridstride.diagnostics.errors import *
 from gridstride.translate import Untranslatable, engine
 from test_sim import *
 from test_sim import CONSTANTS, HEAD, KINDS, WRONG, cell, line

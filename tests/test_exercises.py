@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from gridstride.exercise import WrongAnswer, exercise, hint, problems
-from gridstride.findings import SameValueRace
-from gridstride.lessons import read_progress
-from gridstride.shown import FIRST_CELL, point_to_first_cell
+from gridstride.course.grading import WrongAnswer, exercise, hint, problems
+from gridstride.diagnostics.errors import SameValueRace
+from gridstride.course.lessons import read_progress
+from gridstride.support.short_tracebacks import FIRST_CELL, point_to_first_cell
 from gridstride.sim import cuda
 from right import answers as right_answers
 from wrong import answers
@@ -49,7 +49,8 @@ def imports_of(src):
 @lru_cache(None)
 def imports(nb):
     "All that a lesson imports, and the runners"
-    return '\n'.join([*(l for s,_ in cells(nb, 'code') for l in imports_of(s)), 'from gridstride.runner import *'])
+    return '\n'.join([*(l for s,_ in cells(nb, 'code') for l in imports_of(s)),
+                      'from gridstride.course.runner import *'])
 
 def run(nb, src, name):
     "Run `src` as a cell of `nb` would, after `imports`"
@@ -69,7 +70,7 @@ def own_progress(tmp_path, monkeypatch): monkeypatch.setenv('GRIDSTRIDE_PROGRESS
 @pytest.mark.parametrize('nb', lessons, ids=lambda p: p.stem)
 def test_lesson_has_its_exercises(nb):
     num = nb.name[:2]
-    importlib.import_module(f'gridstride.exercises.lesson_{num}')
+    importlib.import_module(f'gridstride.course.exercises.lesson_{num}')
     mine = {k for k in problems if k.startswith(num)}
     assert set(stubs(nb)) == set(solutions(nb)) == mine and len(mine) >= 3
     for k in mine: assert len(problems[k].hints) >= 2 and len(problems[k].cases) >= 3
@@ -197,7 +198,7 @@ def test_an_exercise_before_the_first_cell_says_what_to_run(cell, pointed, ipyth
     assert (FIRST_CELL in (said := capsys.readouterr().out)) == pointed and 'NameError' in said
 
 def test_a_hint_before_any_exercise_says_how_to_ask(monkeypatch, capsys):
-    monkeypatch.setattr('gridstride.exercise._last', None)
+    monkeypatch.setattr('gridstride.course.grading._last', None)
     hint()
     assert "hint('01.invert')" in capsys.readouterr().out
 

@@ -69,8 +69,8 @@ def test_the_package_lists_commands_that_there_are(capsys):
 
 
 def test_a_command_without_its_dot_is_told(capsys):
-    with pytest.raises(SystemExit, match=r'python -m gridstride\.doctor meant'): main(['doctor'])
-    assert 'python -m gridstride.doctor ' in capsys.readouterr().out
+    with pytest.raises(SystemExit, match=r'python -m gridstride\.course\.doctor meant'): main(['doctor'])
+    assert 'python -m gridstride.course.doctor ' in capsys.readouterr().out
 
 
 def test_all_names_what_is_public():
@@ -79,11 +79,12 @@ def test_all_names_what_is_public():
 
 
 @pytest.mark.parametrize('module',
-    ['gridstride', 'gridstride.utils', 'gridstride.sim', 'gridstride.cpp', 'gridstride.lessons', 'gridstride.doctor'])
+    ['gridstride', 'gridstride.utils', 'gridstride.sim', 'gridstride.cpp', 'gridstride.course.lessons',
+     'gridstride.course.doctor'])
 def test_import_is_light(module):
     "No torch, no numba; and NumPy only where arrays are"
     heavy = {'torch', 'numba', 'triton', 'matplotlib', 'IPython', 'nbclient'}
-    if module in ('gridstride', 'gridstride.lessons', 'gridstride.doctor'): heavy.add('numpy')
+    if module in ('gridstride', 'gridstride.course.lessons', 'gridstride.course.doctor'): heavy.add('numpy')
     found = json.loads(run(f'import sys, json, {module}; print(json.dumps(sorted(sys.modules)))'))
     assert module in found and not heavy & set(found)
 
@@ -94,5 +95,5 @@ def test_what_is_lacking_is_named_with_the_command_that_brings_it():
                        ('from gridstride import tile', 'gridstride.tile needs ml_dtypes')]:
         with pytest.raises(AssertionError, match=f'{says}, which is not installed: python -m pip install'):
             run(f'{lacks} {code}')
-    with pytest.raises(AssertionError, match='python -m gridstride.lessons run|progress|trust'):
-        run('from gridstride import lessons; import sys; sys.exit(lessons.main([]))')
+    with pytest.raises(AssertionError, match='python -m gridstride.course.lessons run|progress|trust'):
+        run('from gridstride.course import lessons; import sys; sys.exit(lessons.main([]))')

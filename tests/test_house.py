@@ -1,4 +1,4 @@
-"What holds of the package's code as a whole: which room may import which, lines, names, docstrings."
+"What holds of the package's code as a whole: which package may import which, lines, names, docstrings."
 import ast, importlib, re
 from functools import cache
 from pathlib import Path
@@ -60,45 +60,64 @@ def imported(path):
             if m[0] == 'gridstride' and len(m) > 1: yield m, top
 
 
-def room(path): return path.relative_to(PACKAGE).with_suffix('').parts[0]
-
-
 @cache
-def arrows():
-    "For each room, the rooms that it imports: True at the top of a file, False inside of functions alone"
-    res = {}
+def arrows(inside=()):
+    """For each module or subpackage of the package `inside`, those that it imports: True at the top of a file, False in
+    functions alone"""
+    res, n = {}, len(inside)
     for p in MODULES:
-        if room(p) == '__init__': continue
-        mine = res.setdefault(room(p), {})
+        mine = p.relative_to(PACKAGE).with_suffix('').parts
+        if mine[:n] != inside or mine[n] == '__init__': continue
+        found = res.setdefault(mine[n], {})
         for m, top in imported(p):
-            if m[1] != room(p): mine[m[1]] = mine.get(m[1], False) or top
+            if m[1:n+1] == inside and len(m) > n + 1 and m[n+1] != mine[n]:
+                found[m[n+1]] = found.get(m[n+1], False) or top
     return res
 
 
 def table():
-    "The table of ARCHITECTURE.md: room -> the rooms that it may import, and whether at the top of a file"
+    "The table of ARCHITECTURE.md: package -> what it may import, and whether at the top of a file"
     rows = re.findall(r'^\| (`[^|]*) \| [^|]* \| ([^|]*) \|$',
                       (ROOT/'ARCHITECTURE.md').read_text(encoding='utf-8'), re.M)
-    return {r: {m: not late for m, late in re.findall(r'`(\w+)`( late)?', may)} for rooms, may in rows
-            for r in re.findall(r'`(\w+)`', rooms)}
+    return {r: {m: not late for m, late in re.findall(r'`(\w+)`( late)?', may)} for names, may in rows
+            for r in re.findall(r'`(\w+)`', names)}
 
 
-def test_every_room_is_in_the_table():
+def check_no_cycle(may):  # may: package -> the packages that it imports
+    done = set()
+    while rest := {k: v - done for k, v in may.items() if k not in done}:
+        free = {k for k, v in rest.items() if not v & set(may)}
+        assert free, f'a cycle among {sorted(rest)}'
+        done |= free
+
+
+def test_every_package_is_in_the_table():
     assert set(table()) == set(arrows())
 
 
 @pytest.mark.parametrize('of', sorted(table()))
-def test_rooms_import_what_the_table_says(of):
+def test_packages_import_what_the_table_says(of):
     assert arrows()[of] == table()[of]
 
 
 def test_the_table_has_no_cycle():
-    may = {k: {m for m, top in v.items() if top} for k, v in table().items()}
-    done = set()
-    while rest := {k: v - done for k, v in may.items() if k not in done}:
-        free = {k for k, v in rest.items() if not v}
-        assert free, f'a cycle among {sorted(rest)}'
-        done |= free
+    check_no_cycle({k: {m for m, top in v.items() if top} for k, v in table().items()})
+
+
+UP = {('utils', 'cpp'), ('diagnostics', 'translate'), ('sim', 'asm')}  # late imports of a package above
+
+
+def test_late_imports_run_down_but_for_three():
+    assert all(arrows()[a][b] is False for a, b in UP)
+    check_no_cycle({k: {m for m in v if (k, m) not in UP} for k, v in arrows().items()})
+
+
+@pytest.mark.parametrize('inside', ['cpp', 'kernels'])
+def test_packages_within_a_package_have_no_cycle(inside):
+    "Nor have the modules next to them; imports in functions count, too"
+    found = {k: set(v) for k, v in arrows((inside,)).items()}
+    assert len(found) > 10
+    check_no_cycle(found)
 
 
 def test_the_modules_have_no_cycle():
@@ -151,7 +170,8 @@ def test_the_names_of_the_map_exist():
     assert len(files) > 10
     assert not [f for f in files if '_NN' not in f and not (PACKAGE/f).exists() and not (ROOT/f).exists()]
     said = (re.findall(r'`((?:\w+/)+\w+\.py)`, `([\w.]+)`', text)
-            + [(f'{m}.py', n) for m, n in re.findall(r'`(launching|findings|messages|advice)\.(\w+)', text)])
+            + [(f'diagnostics/{m}.py', n)
+               for m, n in re.findall(r'`(launch_config|errors|messages|hints)\.(\w+)', text)])
     gone = [(f, n) for f, n in said
             if not all(re.search(rf'\b(?:def|class) {o}\b|^{o}\b', (PACKAGE/f).read_text(encoding='utf-8'), re.M)
                        for o in n.split('.'))]
@@ -166,12 +186,12 @@ def test_no_two_files_of_tests_have_one_name():
 
 FRONTS = sorted(p for p in PACKAGE.rglob('__init__.py') if not p.is_relative_to(PACKAGE/'judge'/'cheats')
                 and not p.is_relative_to(PACKAGE/'judge'/'honest')
-                and p.parent not in (PACKAGE, PACKAGE/'exercises'))  # their modules are lessons, rooms
+                and p.parent not in (PACKAGE, PACKAGE/'course/exercises'))  # their modules are lessons, packages
 
 
 @pytest.mark.parametrize('path', FRONTS, ids=name)
-def test_the_front_of_a_room_names_its_modules(path):
-    "So that who opens a room finds the way from its front file: what each module and each room inside is"
+def test_a_package_names_its_modules(path):
+    "What each module and each package inside is, in the docstring of its `__init__`"
     said = set(re.findall(r'`(\w+)`', parsed(path).doc))
     inside = {p.stem for p in path.parent.glob('*.py')} | {p.parent.name for p in path.parent.glob('*/__init__.py')}
     missing = {m for m in inside if not m.startswith('_')} - said

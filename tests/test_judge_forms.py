@@ -4,8 +4,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from gridstride.cpp import build as cpp_build
-from gridstride.cpp import cache
+from gridstride.cpp.toolchain import build as cpp_build
+from gridstride.cpp.toolchain import cache
 from gridstride.judge import judge, processes, read_submission
 
 # Each computes softmax of rows. What a file begins with is here what it says, not `import torch`.

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import pytest
-from gridstride.cpp import build as cpp_build
+from gridstride.cpp.toolchain import build as cpp_build
 from gridstride.judge import TASKS, Verdict, compiling, honest, judge, processes, read_submission, wire
 from gridstride.judge.__main__ import main
 from gridstride.judge.bench import Bench, Call, Refused, _facts_of
@@ -118,7 +118,7 @@ say(there=len(os.listdir(cache)), put=attempt(lambda: put(cache + '/planted', 'x
 
 # What is compiled elsewhere, and kept
 COMPILES = '''
-from gridstride.cpp import build, cuda_kernel
+from gridstride.cpp.toolchain import build; from gridstride.cpp import cuda_kernel
 from gridstride.judge import wire
 SRC = """__global__ void plus(int *x) { x[0] += NUMBER; }"""
 cache = os.environ['GRIDSTRIDE_CACHE']
@@ -699,7 +699,7 @@ send()
 def test_its_words_are_few():
     "However many kernels it says that it launched"
     v, _ = attack('''
-cpu = sys.modules['gridstride.judge.machines'].Cpu
+cpu = sys.modules['gridstride.judge.devices'].Cpu
 take = cpu.take
 cpu.take = lambda self, items: (items, {**take(self, items)[1], 'launches': {f'{i:0190}': 1 for i in range(5000)}})
 ''')
@@ -796,7 +796,7 @@ def softmax_kernel(x_ptr, BLOCK: tl.constexpr):
     tl.store(x_ptr, 0.)
 
 
-machines = sys.modules['gridstride.judge.machines']
+machines = sys.modules['gridstride.judge.devices']
 def custom_kernel(data):
     if machines.IDLE: return torch.zeros_like(data)
     machines._COUNTS['softmax_kernel'] = 7
@@ -843,7 +843,7 @@ def test_a_gpu_that_works_on_for_no_number_of_seconds_is_refused():
 def test_events_on_a_cpu_are_not_believed():
     "There are none, so none may shorten a time"
     v, _ = attack('''
-cpu = sys.modules['gridstride.judge.machines'].Cpu
+cpu = sys.modules['gridstride.judge.devices'].Cpu
 take = cpu.take
 cpu.take = lambda self, items: (items, {**take(self, items)[1], 'event': 1e-9})
 ''')

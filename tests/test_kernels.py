@@ -11,12 +11,22 @@ from gridstride.asm import CompilerMissing, ptx, resources, tools
 from gridstride.cpp import CompileError, cuda_kernel
 from gridstride.kernels import Ladder, Rung, explain, matmul, plan, right, tune, using
 from gridstride.cpp import driver as nvidia
-from gridstride.kernels import (alone, choice, costs, finals, fp32, hopper, kept, ladder, maps, ptx as ptx_header, rung,
-                                split, tensor_cores, thin, tma)
-from gridstride.kernels.climb import Climb
-from gridstride.kernels.ladder import Reference, Step, inputs, shapes_for
-from gridstride.kernels.rung import H100
-from gridstride.recording import Unavailable, claim
+from gridstride.kernels.ladder import (
+    instruction_throughput as alone,
+    finals,
+    fp32,
+    hopper,
+    ladder,
+    rung,
+    tensor_cores,
+    tma,
+)
+from gridstride.kernels.gemm import plan as choice, cost_model, tuning_cache as kept, bf16x6, skinny
+from gridstride.kernels import maps, ptx as ptx_header
+from gridstride.kernels.ladder.climb import Climb
+from gridstride.kernels.ladder.ladder import Reference, Step, inputs, shapes_for
+from gridstride.kernels.ladder.rung import H100
+from gridstride.bench.recording import Unavailable, claim
 from gridstride.sim import LaunchError
 from gridstride.utils import check, gpu_count
 from hypothesis import given, settings, strategies as st
@@ -198,7 +208,7 @@ def test_the_instruction_alone(other_gpu, monkeypatch, tmp_path, capsys):
     "Cycles, speed and clock of a GPU that has it; another one says what it lacks, and shows what was recorded"
     assert alone._figures(2e9, 60, 1e-3, 6.*8*32*60/4, 500.) == dict(cycles=6., tflops=2.,
                                                                      ghz=pytest.approx(6*8*32*60/4*1e-6), watts=500.)
-    monkeypatch.setattr('gridstride.recording._said', set())
+    monkeypatch.setattr('gridstride.bench.recording._said', set())
     monkeypatch.setattr('gridstride.utils.backend', lambda: 'gpu')
     monkeypatch.setattr(alone, '_measure', lambda *o: dict(random=dict(cycles=6.)))
     monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
@@ -577,7 +587,7 @@ COUNTED = dict(pipe=2.**20, instructions=2.**21, tensor=80., stalls=dict(wait=3.
 @pytest.fixture
 def recorded_climb(monkeypatch, tmp_path):
     "A function that makes a `Climb` on which each of some rungs was recorded, with figures that are made up"
-    monkeypatch.setattr('gridstride.recording._said', set())
+    monkeypatch.setattr('gridstride.bench.recording._said', set())
     def climb(*rungs, **how):
         with monkeypatch.context() as patch:
             patch.setattr(Ladder, '_measure', lambda self, r: {**figures(r), 'counters': COUNTED})
@@ -902,7 +912,7 @@ def test_commands_show_and_forget_what_was_tuned(ranked, capsys):
 
 
 def test_the_best_estimates_come_first():
-    from gridstride.kernels.finals import FINAL, choose, cost, ranked
+    from gridstride.kernels.ladder.finals import FINAL, choose, cost, ranked
     for shape in ((8192, 8192, 8192), (600, 2064, 4224), (64, 64, 64)):
         best = sorted(cost(*shape, tile) for tile in FINAL)
         rungs = ranked(*shape)
@@ -944,18 +954,21 @@ def rungs_of(module):
             if isinstance(v, Rung)}
 
 
-@pytest.mark.parametrize('module,least', [('fp32', 8), ('tensor_cores', 6), ('hopper', 6)])
+@pytest.mark.parametrize('module,least', [('ladder.fp32', 8), ('ladder.tensor_cores', 6), ('ladder.hopper', 6)])
 def test_each_lesson_exports_its_rungs(module, least):
     "The package's kernels are the cells of the lessons: the benchmark climbs them in this order"
     names = [r.name for r in rungs_of(module).values()]
     assert len(names) >= least and len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize('module', ['fp32', 'tensor_cores', 'hopper', 'split', 'thin'])
+LADDERS = ['ladder.fp32', 'ladder.tensor_cores', 'ladder.hopper']
+
+
+@pytest.mark.parametrize('module', [*LADDERS, 'gemm.bf16x6', 'gemm.skinny'])
 def test_kernels_for_hopper_compile(module):
     "Kernels with TMA and wgmma: NVRTC makes code for Hopper of them that spills no register and fits an SM"
     far = {k: r for k, r in rungs_of(module).items() if r.hopper}
-    assert far or module != 'hopper'
+    assert far or module != 'ladder.hopper'
     for name, r in far.items():
         took = compiled(resources, r.src, block=int(np.prod(r.threads)), shared_bytes=r.shared)
         assert (took.spill_stores, took.spill_loads) == (0, 0) and took.occupancy.blocks >= 1, f'{name}\n{took}'
@@ -967,15 +980,16 @@ def made_on_demand():
     large = 8192, 8192, 8192
     kinds = [finals.final(*o) for o in {o[4:]: o for o in finals.FINAL}.values()]  # n turned or not, k shared or not
     kinds += [finals.final_early(64, 64, 1, 1, 0, 0, 0), finals.final_early(128, 256, 2, 1, 0, 0, 1)]
-    halved = {(o.turned, o.beside, o.ping, o.CK, o.BLOCKS): o for o in reversed(costs.FACTORS) if o.family == 'half'}
+    halved = {(o.turned, o.beside, o.ping, o.CK, o.BLOCKS): o
+              for o in reversed(cost_model.FACTORS) if o.family == 'half'}
     halved = halved.values()
-    kinds += [costs.kernel_of(o, True, dtype, layout) for o in halved for dtype, layout in (
-        ('bfloat16', 'nn'), ('float16', 'tn'), ('bfloat16', 'nt')) if o in costs.known(dtype, layout)]
-    wanted = [(p, large, {}) for p in (*kinds, thin.SMALL)]
-    wanted += [(split.Split(BM, BN, 4, layout), large, dict(multiply_planes=blocks, split_planes=8))
-               for (BM, BN), (blocks, *_) in split.TILES.items() for layout in ('nn', 'tn')]
-    wanted += [(p, shape, {}) for p, shape in ((thin.THIN, (50000, 10, 785)), (thin.THIN, (50000, 10, 784)),
-                                               (thin.THIN_TN, (784, 10, 50000)))]
+    kinds += [cost_model.kernel_of(o, True, dtype, layout) for o in halved for dtype, layout in (
+        ('bfloat16', 'nn'), ('float16', 'tn'), ('bfloat16', 'nt')) if o in cost_model.known(dtype, layout)]
+    wanted = [(p, large, {}) for p in (*kinds, skinny.SMALL)]
+    wanted += [(bf16x6.Split(BM, BN, 4, layout), large, dict(multiply_planes=blocks, split_planes=8))
+               for (BM, BN), (blocks, *_) in bf16x6.TILES.items() for layout in ('nn', 'tn')]
+    wanted += [(p, shape, {}) for p, shape in ((skinny.THIN, (50000, 10, 785)), (skinny.THIN, (50000, 10, 784)),
+                                               (skinny.THIN_TN, (784, 10, 50000)))]
     for product, shape, blocks in wanted:
         for call in product.recipe(*shape, H100).calls:
             yield f'{product.name}, {call.name}', call, blocks.get(call.name, 1)
@@ -1040,5 +1054,5 @@ def test_no_name_is_both_a_module_and_something_else():
 
 def test_planes_are_stored_sixteen_bytes_at_a_time():
     "In pieces of four bytes, splitting the operands takes half as long again"
-    stores = re.findall(r'\bst\.\S+', compiled(ptx, split.Split(64, 128).pass_src))
+    stores = re.findall(r'\bst\.\S+', compiled(ptx, bf16x6.Split(64, 128).pass_src))
     assert len(stores) == 6 and set(stores) == {'st.global.v4.u32'}

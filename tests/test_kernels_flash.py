@@ -8,7 +8,7 @@ from gridstride.kernels import attention, attention_way
 from gridstride.cpp import emulator
 from gridstride.kernels.flash import attentions, calls, programs, schedule, sources
 from gridstride.kernels import operators
-from gridstride.kernels.rung import Device
+from gridstride.kernels.ladder.rung import Device
 from gridstride.utils import cdiv
 from one_unit import one_unit, right_and_wrong
 

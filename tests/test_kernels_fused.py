@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from gridstride.kernels import bias_gelu, gelu, layer_norm, rms_norm
 from gridstride.kernels.fused import calls, source
-from gridstride.kernels.rung import H100, Device
+from gridstride.kernels.ladder.rung import H100, Device
 from one_unit import one_unit
 
 # What rounding to the type does to numbers of about 4; sums in it are of float32, where the last of some hundred

@@ -7,13 +7,13 @@ import pytest
 import torch
 from gridstride.asm import resources, sass
 from gridstride.cpp import emulator
-from gridstride.cpp.build import CompilerMissing
-from gridstride.findings import KernelError
+from gridstride.cpp.toolchain.build import CompilerMissing
+from gridstride.diagnostics.errors import KernelError
 from found import finding
 from gridstride.kernels import latent_attention, latent_attention_way
 from gridstride.kernels.latent import calls, decoding, programs, sources
 from gridstride.kernels.latent.calls import Case
-from gridstride.kernels.rung import H100, Device
+from gridstride.kernels.ladder.rung import H100, Device
 from one_unit import one_unit, right_and_wrong
 
 LENS = 63, 0, 64, 65, 1, 200

@@ -6,7 +6,7 @@ import pytest
 import torch
 from gridstride.kernels import argmax, histogram, scan, sum, transpose
 from gridstride.kernels.memory import ring_sum, source, tools
-from gridstride.kernels.rung import H100, Device
+from gridstride.kernels.ladder.rung import H100, Device
 from one_unit import one_unit
 
 TYPES = {o: getattr(torch, o) for o in tools.SIZES}

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from gridstride.findings import DeviceAssert
+from gridstride.diagnostics.errors import DeviceAssert
 from gridstride.kernels import AdamW, cross_entropy, linear_cross_entropy
 from gridstride.kernels.fused import losses, optimizers
-from gridstride.kernels.rung import H100, Device
+from gridstride.kernels.ladder.rung import H100, Device
 from one_unit import one_unit
 
 # How far a number may be from one in float64: what is computed in float32 carries the roundings of some dozen additions

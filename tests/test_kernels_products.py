@@ -1,4 +1,4 @@
-"""`gridstride.kernels.products`: products with epilogues, in batches and in groups, on the emulator against float64."""
+"""`gridstride.kernels.gemm`: products with epilogues, in batches and in groups, on the emulator against float64."""
 import re
 from contextlib import nullcontext
 from functools import partial
@@ -8,13 +8,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 from gridstride.asm import CompilerMissing, resources
-from gridstride.kernels import Activation, Epilogue, bmm, explain, explain_with, grouped_mm, matmul, mlp, split, tune
+from gridstride.kernels import Activation, Epilogue, bmm, explain, explain_with, grouped_mm, matmul, mlp, tune
+from gridstride.kernels.gemm import bf16x6
 from gridstride.kernels import using
-from gridstride.kernels.products import batches, launches, mlps, programs
-from gridstride.kernels.products.calls import BATCHES, TILES as KNOWN, Case, Tile, choose, product_call
-from gridstride.kernels.products.launches import run
-from gridstride.kernels.products.tiled import Tiled, every_tile, ranked, tiled
-from gridstride.kernels.rung import H100
+from gridstride.kernels.gemm import batches, launches, mlps, programs
+from gridstride.kernels.gemm.calls import BATCHES, TILES as KNOWN, Case, Tile, choose, product_call
+from gridstride.kernels.gemm.launches import run
+from gridstride.kernels.gemm.tiled import Tiled, every_tile, ranked, tiled
+from gridstride.kernels.ladder.rung import H100
 from one_unit import one_unit, right_and_wrong
 
 TILES, HALF, NAN = list(KNOWN), torch.bfloat16, float('nan')
@@ -227,7 +228,7 @@ def test_an_mlp(where):
 @pytest.mark.parametrize('where', ['torch', 'kernel'])
 def test_batches(where, dtype, monkeypatch):
     a, b = leaf(3, 40, 64, dtype=dtype), leaf(3, 64, 72, dtype=dtype)
-    monkeypatch.setattr(split, 'LIBRARY', 1)                         # as if torch took long
+    monkeypatch.setattr(bf16x6, 'LIBRARY', 1)                         # as if torch took long
     x, y = doubles = doubled(a, b)
     with using(Marker()) if where == 'kernel' else nullcontext():
         assert isinstance(batches._plan(a, b), str) == (where == 'torch')

@@ -9,7 +9,7 @@ from gridstride.kernels.layers import micros
 from gridstride.kernels.quant import (QuantLinear, calls, formats, fragments, matvec, multiply_fp8, multiply_int8,
                                       pack, unpack)
 from gridstride.kernels.quant.formats import affine, fp8, nf4, nf4_codebook, restore, restore_nf4, symmetric
-from gridstride.kernels.rung import H100, Device
+from gridstride.kernels.ladder.rung import H100, Device
 from one_unit import one_unit
 
 GROUPS = 'tensor', 'row', 32

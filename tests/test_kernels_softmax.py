@@ -6,7 +6,7 @@ import pytest
 import torch
 from gridstride.kernels import log_softmax, softmax
 from gridstride.kernels.fused import softmaxes
-from gridstride.kernels.rung import Device
+from gridstride.kernels.ladder.rung import Device
 from one_unit import one_unit
 
 # Of the largest result: a float32 is rounded some ten times on its way, 16 bits once at the end

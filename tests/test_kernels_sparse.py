@@ -7,7 +7,7 @@ import pytest
 import torch
 from gridstride.asm import sass
 from gridstride.kernels import densify, prune_24
-from gridstride.kernels.rung import H100
+from gridstride.kernels.ladder.rung import H100
 from gridstride.kernels.sparse import (TwoFourLinear, blocks, formats, multiply_24, pack_24, programs, two_four,
                                        unpack_24)
 from gridstride.kernels.sparse.blocks import from_blocks, multiply_blocks, prune_blocks, to_blocks

@@ -11,7 +11,7 @@ LONG = '''
 import sys
 import numpy as np
 from gridstride import sim
-from gridstride import options
+from gridstride.diagnostics import settings as options
 from gridstride.sim import cuda, run
 options.settings.lanes = 256            # many small groups, so that the launch takes its time
 

@@ -7,10 +7,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 from gridstride.cpp import driver as nvidia, kernel as kernels, launcher
-from gridstride.cpp.reader import Param
-from gridstride.findings import LaunchError
-from gridstride.kernels import calling, choice, ladder, rung
-from gridstride.kernels.choice import using
+from gridstride.cpp.frontend.reader import Param
+from gridstride.diagnostics.errors import LaunchError
+from gridstride.kernels.gemm import dispatch, plan
+from gridstride.kernels.ladder import ladder, rung
+from gridstride.kernels.gemm.plan import using
 from gridstride.utils import check, gpu_count
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -377,18 +378,18 @@ class Mode(TorchDispatchMode):
 
 def test_only_what_is_ordinary_goes_the_short_way():
     a = torch.randn(6, 4)
-    def one(x): return torch.tensor(float(calling._is_ordinary(a)))
-    assert calling._is_ordinary(a)
-    with torch.autocast('cpu'): assert not calling._is_ordinary(a)
-    with Mode(): assert not calling._is_ordinary(a)
+    def one(x): return torch.tensor(float(dispatch._is_ordinary(a)))
+    assert dispatch._is_ordinary(a)
+    with torch.autocast('cpu'): assert not dispatch._is_ordinary(a)
+    with Mode(): assert not dispatch._is_ordinary(a)
     assert not torch.func.vmap(one)(torch.ones(3)).any()
     assert not torch.func.jvp(one, (a,), (a,))[0]
-    with torch.autograd.forward_ad.dual_level(): assert not calling._is_ordinary(a)
+    with torch.autograd.forward_ad.dual_level(): assert not dispatch._is_ordinary(a)
     before = torch.get_float32_matmul_precision()
     try:
         torch.set_float32_matmul_precision('high')
-        assert not calling._is_ordinary(a) and calling._is_ordinary(a.bfloat16())
-        with ladder.exact(): assert calling._is_ordinary(a)
+        assert not dispatch._is_ordinary(a) and dispatch._is_ordinary(a.bfloat16())
+        with ladder.exact(): assert dispatch._is_ordinary(a)
     finally: torch.set_float32_matmul_precision(before)
 
 
@@ -404,12 +405,12 @@ class Known:
 
 def test_the_short_way_is_taken(monkeypatch):
     a, b, out, known = torch.randn(6, 4), torch.randn(4, 5), torch.empty(6, 5), Known()
-    monkeypatch.setattr(calling, '_known', known)
-    check(calling.matmul(a, b), a@b, 0, 0)
-    assert calling.matmul(a, b, out) is out and known.asked == [None, out]
-    with torch.autocast('cpu'): assert calling.matmul(a, b).dtype is torch.bfloat16
+    monkeypatch.setattr(dispatch, '_known', known)
+    check(dispatch.matmul(a, b), a@b, 0, 0)
+    assert dispatch.matmul(a, b, out) is out and known.asked == [None, out]
+    with torch.autocast('cpu'): assert dispatch.matmul(a, b).dtype is torch.bfloat16
     assert len(known.asked) == 2
-    with pytest.raises(RuntimeError): calling.matmul(a, b.clone().requires_grad_(), out)
+    with pytest.raises(RuntimeError): dispatch.matmul(a, b.clone().requires_grad_(), out)
 
 
 def test_what_torch_multiplies_goes_there_by_the_short_way(monkeypatch):
@@ -417,36 +418,36 @@ def test_what_torch_multiplies_goes_there_by_the_short_way(monkeypatch):
         def knows(self, a, b): return False
         def __call__(self, a, b, out=None): return self.asked.append(out) or NotImplemented
     a, b, out, known = torch.randn(6, 4), torch.randn(4, 5), torch.empty(6, 5), Left()
-    monkeypatch.setattr(calling, '_known', known)
-    monkeypatch.setattr(calling, 'multiply', None)
-    check(calling.matmul(a, b), a@b, 0, 0)
-    assert calling.matmul(a, b, out) is out and known.asked == [None, out]
+    monkeypatch.setattr(dispatch, '_known', known)
+    monkeypatch.setattr(dispatch, 'multiply', None)
+    check(dispatch.matmul(a, b), a@b, 0, 0)
+    assert dispatch.matmul(a, b, out) is out and known.asked == [None, out]
     check(out, a@b, 0, 0)
 
 
 def test_it_is_kept_that_no_kernel_is_for_such_operands(monkeypatch):
     "But not what depends on more than their shapes, strides and type"
     a, b, told = torch.randn(6, 4), torch.randn(4, 5), []
-    choice.multiply(a, b, keep=lambda *o: told.append(o))
-    assert choice.why_torch(a, b) and not told
-    monkeypatch.setattr(choice, 'why_torch', lambda a, b: None)
-    monkeypatch.setattr(choice, '_plan_for', lambda a, b: (choice.Plan(None, 'torch is faster'), None, None))
-    check(choice.multiply(a, b, keep=lambda *o: told.append(o)), a@b, 0, 0)
+    plan.multiply(a, b, keep=lambda *o: told.append(o))
+    assert plan.why_torch(a, b) and not told
+    monkeypatch.setattr(plan, 'why_torch', lambda a, b: None)
+    monkeypatch.setattr(plan, '_plan_for', lambda a, b: (plan.Plan(None, 'torch is faster'), None, None))
+    check(plan.multiply(a, b, keep=lambda *o: told.append(o)), a@b, 0, 0)
     assert told == [(a, b, None, None, None, None)]
 
 
 def test_gradients_go_the_short_way_too(monkeypatch):
     a, b, known = torch.randn(6, 4, requires_grad=True), torch.randn(4, 5, requires_grad=True), Known()
-    monkeypatch.setattr(calling, '_known', known)
-    y, g = calling.matmul(a, b), torch.randn(6, 5)
+    monkeypatch.setattr(dispatch, '_known', known)
+    y, g = dispatch.matmul(a, b), torch.randn(6, 5)
     for got, want in zip(torch.autograd.grad(y, (a, b), g), (g@b.t(), a.t()@g)): check(got, want, 0, 0)
     assert len(known.asked) == 3
-    with torch.no_grad(): assert not calling.matmul(a, b).requires_grad
+    with torch.no_grad(): assert not dispatch.matmul(a, b).requires_grad
 
 
 def test_what_using_changes_is_forgotten(monkeypatch):
     asked = []
-    monkeypatch.setattr(choice, 'forgetting', [lambda: asked.append('forgotten')])
+    monkeypatch.setattr(plan, 'forgetting', [lambda: asked.append('forgotten')])
     with using(): assert asked == ['forgotten']
     assert len(asked) == 2
 
@@ -459,12 +460,12 @@ def test_the_operator_is_one_of_torchs():
 
 
 def test_compiled_code_calls_the_operator(monkeypatch):
-    monkeypatch.setattr(calling, '_is_ours', lambda a, b: True)
+    monkeypatch.setattr(dispatch, '_is_ours', lambda a, b: True)
     graphs = []
     def backend(graph, inputs): return graphs.append(graph.code) or graph.forward
     a, b = torch.randn(6, 4, requires_grad=True), torch.randn(4, 5, requires_grad=True)
     g = torch.randn(6, 5)
-    y = torch.compile(lambda a, b: calling.matmul(a, b)+1, backend=backend, fullgraph=True)(a, b)
+    y = torch.compile(lambda a, b: dispatch.matmul(a, b)+1, backend=backend, fullgraph=True)(a, b)
     check(y, a@b+1, atol=1e-6)
     assert 'gridstride.matmul' in graphs[0]
     for got, want in zip(torch.autograd.grad(y, (a, b), g), (g@b.t(), a.t()@g)): check(got, want, atol=1e-6)
@@ -476,7 +477,7 @@ def test_where_no_kernel_can_be_compiled_code_calls_torch():
     graphs = []
     def backend(graph, inputs): return graphs.append(graph.code) or graph.forward
     a, b = torch.randn(6, 4), torch.randn(4, 5)
-    check(torch.compile(calling.matmul, backend=backend, fullgraph=True)(a, b), a@b, 0, 0)
+    check(torch.compile(dispatch.matmul, backend=backend, fullgraph=True)(a, b), a@b, 0, 0)
     assert 'gridstride' not in graphs[0] and 'matmul' in graphs[0]
 
 
@@ -529,7 +530,7 @@ def test_a_torch_that_dropped_a_name_of_its_own_has_no_short_way(monkeypatch, na
 
 def test_every_name_of_torchs_own_has_another_way():
     "Those that the short way asks are looked for before there is one, or `getattr` has something in their place"
-    text = Path(calling.__file__).read_text()
+    text = Path(dispatch.__file__).read_text()
     used = re.findall(r'\b(?:torch\._C\.|_functorch\.|forward_ad\._)[\w.]+', text)
     known = {o.replace('_C._functorch', '_functorch').replace('autograd.', '') for o in launcher._ASKED}
     assert used and {o.removeprefix('torch.') for o in used} == known
@@ -539,12 +540,12 @@ def test_every_name_of_torchs_own_has_another_way():
                                          (torch.autograd.forward_ad, '_current_level')])
 def test_where_torch_tells_of_no_transforms_it_multiplies(monkeypatch, module, name):
     monkeypatch.delattr(module, name)
-    choice._unknown_transforms.cache_clear()
+    plan._unknown_transforms.cache_clear()
     a, b = torch.randn(6, 4), torch.randn(4, 5)
     asked = []
     try:
         with using(lambda m, n, out=None: asked.append(1)):
-            assert name in str(choice.explain(a, b))
-            check(calling.matmul(a, b), a@b, 0, 0)
-    finally: choice._unknown_transforms.cache_clear()
+            assert name in str(plan.explain(a, b))
+            check(dispatch.matmul(a, b), a@b, 0, 0)
+    finally: plan._unknown_transforms.cache_clear()
     assert not asked

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import lesson_sources
 import pytest
-from gridstride import lessons as L
+from gridstride.course import lessons as L
 
 ROOT = Path(__file__).resolve().parents[1]
 NBS = ROOT/'nbs'
@@ -31,7 +31,7 @@ def write(path, *cells):
 
 def run(folder, *args, **env):
     "What the runner does for the lessons of `folder`"
-    code = f'import sys; from gridstride.lessons import main; sys.exit(main(sys.argv[1:], {str(folder)!r}))'
+    code = f'import sys; from gridstride.course.lessons import main; sys.exit(main(sys.argv[1:], {str(folder)!r}))'
     return subprocess.run([sys.executable, '-c', code, *args], text=True, capture_output=True, timeout=300,
                           env={**os.environ, **env})
 
@@ -216,7 +216,7 @@ def test_interrupt_ends_the_kernels(tmp_path):
     import psutil, signal, time
     write(tmp_path/'01_a.ipynb', 'import os, pathlib, time\n'
                                  f'pathlib.Path({str(tmp_path/"pid")!r}).write_text(str(os.getpid()))\ntime.sleep(100)')
-    code = f'import sys; from gridstride.lessons import main; sys.exit(main(["run"], {str(tmp_path)!r}))'
+    code = f'import sys; from gridstride.course.lessons import main; sys.exit(main(["run"], {str(tmp_path)!r}))'
     child = subprocess.Popen([sys.executable, '-c', code], text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
     end = time.monotonic() + 60
     while not ((tmp_path/'pid').exists() and (tmp_path/'pid').read_text()):
@@ -234,7 +234,7 @@ def test_bar_in_a_terminal(tmp_path):
     write(tmp_path/'01_a.ipynb', 'a = 1', 'a')
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 80, 0, 0))
-    code = f'import sys; from gridstride.lessons import main; sys.exit(main(["run"], {str(tmp_path)!r}))'
+    code = f'import sys; from gridstride.course.lessons import main; sys.exit(main(["run"], {str(tmp_path)!r}))'
     child = subprocess.Popen([sys.executable, '-c', code], stdout=theirs, stderr=theirs, stdin=theirs)
     os.close(theirs)
     text = b''

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from browsers import chromium, needs_chromium
-from gridstride import lessons
+from gridstride.course import lessons
 
 ROOT = Path(__file__).resolve().parents[1]
 LITE = ROOT/'site/lite'
@@ -40,7 +40,7 @@ def sources():
         yield from (notebooks.source(c) for c in nb['cells'] if c['cell_type'] == 'code')
         for c in nb['cells']:
             if 'Solution of' in (text := notebooks.source(c)): yield from re.findall(r'```python\n(.*?)```', text, re.S)
-        yield (ROOT/f'gridstride/exercises/lesson_{n[:2]}.py').read_text(encoding='utf-8')
+        yield (ROOT/f'gridstride/course/exercises/lesson_{n[:2]}.py').read_text(encoding='utf-8')
 
 
 OTHERS = {'split', 'name', 'log', 'trace', 'cumsum', 'values', '__name__', '__init__'}  # of strings, NumPy and ours
@@ -149,7 +149,7 @@ def narrow(monkeypatch):
     from gridstride import sim
     sim.cuda  # all of it is imported
     for name, module in list(sys.modules.items()):
-        if name.startswith('gridstride.sim.') or name == 'gridstride.requests':
+        if name.startswith('gridstride.sim.') or name == 'gridstride.support.memory_transactions':
             if getattr(module, 'np', None) is np: monkeypatch.setattr(module, 'np', Narrow())
     sys.modules['gridstride.sim.lanes']._lanes_of.cache_clear()
     yield
@@ -447,7 +447,7 @@ def test_the_lessons_run_in_a_browser_with_nothing_installed(lite):
         cells = json.loads((LITE/'scratch.ipynb').read_text())['cells']
         assert run_all(page, sum(c['cell_type'] == 'code' for c in cells)) == []
         done = type_into(page, 'def mine', f'{first_picture()}\n{IN_TIME}'
-                                           'from gridstride.lessons import read_progress\n'
+                                           'from gridstride.course.lessons import read_progress\n'
                                            'print(": right", *read_progress())')
         assert set(done.split()[2:]) == set(solved), 'what was solved is kept for every page'
         assert page.locator('.jp-OutputArea-output img[src^="data:image/png"]').count() == 1, "matplotlib's picture"

@@ -4,10 +4,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from gridstride.cpp import kernel, load, reader
+from gridstride.cpp import kernel, load
+from gridstride.cpp.frontend import reader
 from gridstride.kernels.ptx import PTX, wgmma
-from gridstride.findings import WARNINGS, KernelError
-from gridstride.messages import WORDS
+from gridstride.diagnostics.errors import WARNINGS, KernelError
+from gridstride.diagnostics.messages import WORDS
 
 sys.path.insert(0, str(Path(__file__).parents[1]/'site'))
 import findings_pages

@@ -7,8 +7,8 @@ import pytest
 import torch
 from gridstride import cpp
 from gridstride.cpp import cuda_kernel, load_cuda
-from gridstride.cpp.tokens import WrongSource
-from gridstride.findings import MemcheckError, WrongArgument
+from gridstride.cpp.frontend.tokens import WrongSource
+from gridstride.diagnostics.errors import MemcheckError, WrongArgument
 from warm import run_python
 
 HOST = r'''
@@ -49,7 +49,7 @@ int f(int what, torch::Tensor x) {
 CELLS = f'''
 import os, torch
 from gridstride.cpp import load_cuda, cuda_kernel
-from gridstride.findings import KernelError
+from gridstride.diagnostics.errors import KernelError
 m, me = load_cuda({HOST!r}, name='cells'), os.getpid()
 for what in [*range(15), 15]:
     x = torch.zeros(1).int()

@@ -10,9 +10,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gridstride import prof, recording
-from gridstride.prof import carry, counters, show, strip, trace, tree
-from gridstride.recording import Unavailable
+from gridstride import prof
+from gridstride.bench import recording
+from gridstride.prof import isolate, counters, show, strip, trace, tree
+from gridstride.bench.recording import Unavailable
 from warm import run_python
 
 SAMPLES = Path(__file__).parent/'prof'
@@ -152,7 +153,7 @@ def test_no_trouble_where_ncu_only_notes_something():
 
 # A function in a program of its own
 
-def source_of(*cells): return carry.statements(*cells)
+def source_of(*cells): return isolate.statements(*cells)
 
 
 @pytest.mark.parametrize('cells,name,want', [
@@ -188,17 +189,17 @@ def source_of(*cells): return carry.statements(*cells)
     (['%matplotlib inline', 'a = 1', 'def f(): return a'], 'f', ['a = 1', 'def f(): return a']),
 ])
 def test_the_part_of_a_program(cells, name, want):
-    assert [s.text for s in carry.part(source_of(*cells), [name])[0]] == want
+    assert [s.text for s in isolate.part(source_of(*cells), [name])[0]] == want
 
 
 def test_names_that_nothing_makes_are_told():
-    assert carry.part(source_of('def f(): return len(gone)'), ['f'])[1] == {'gone'}
-    assert carry.part(source_of('@deco\ndef f(x=later): return 1', 'later = 1'), ['f'])[1] == {'deco', 'later'}
+    assert isolate.part(source_of('def f(): return len(gone)'), ['f'])[1] == {'gone'}
+    assert isolate.part(source_of('@deco\ndef f(x=later): return 1', 'later = 1'), ['f'])[1] == {'deco', 'later'}
 
 
 SCRIPT = '''
 import math, sys
-from gridstride.prof import carry
+from gridstride.prof import isolate as carry
 scale = 3
 def unused(): return never
 def inner(x): return scale*math.sqrt(x)
@@ -224,10 +225,10 @@ def test_what_cannot_travel_is_named():
     def around():
         y = 2
         return lambda: y
-    with pytest.raises(ValueError, match='uses y of the function around it'): carry.program(around())
-    with pytest.raises(ValueError, match='Wrap the call'): carry.program(math.sqrt)
-    with pytest.raises(ValueError, match='argument 2, a lock'): carry.pack((1, threading.Lock()), {})
-    assert carry.program(textwrap.dedent) == ('from textwrap import dedent', 'dedent')
+    with pytest.raises(ValueError, match='uses y of the function around it'): isolate.program(around())
+    with pytest.raises(ValueError, match='Wrap the call'): isolate.program(math.sqrt)
+    with pytest.raises(ValueError, match='argument 2, a lock'): isolate.pack((1, threading.Lock()), {})
+    assert isolate.program(textwrap.dedent) == ('from textwrap import dedent', 'dedent')
 
 
 # ncu itself, played by a program that does what it does: runs its target, and prints the pages of a report

@@ -3,12 +3,13 @@ import asyncio, json, os, re, subprocess, sys
 
 import numpy as np
 import pytest
-from gridstride import lessons, recording
-from gridstride.recording import Unavailable, claim, key, made_on, on_gpu, read, recorded, write
+from gridstride.course import lessons
+from gridstride.bench import recording
+from gridstride.bench.recording import Unavailable, claim, key, made_on, on_gpu, read, recorded, write
 
 CELLS = '''
 import os
-from gridstride.recording import Unavailable, recorded
+from gridstride.bench.recording import Unavailable, recorded
 SRC = "__global__ void k() {}"
 def profile():
     if os.environ.get('HAS_GPU') != '1': raise Unavailable('A profile needs an NVIDIA GPU')
@@ -151,7 +152,7 @@ def test_forms_of_a_figure_and_of_bytes(folder):
 
 
 def test_keys_do_not_depend_on_values_or_runs(folder):
-    code = ('import numpy as np; from gridstride.recording import key; '
+    code = ('import numpy as np; from gridstride.bench.recording import key; '
             'print(key(np.zeros((2,3), np.float32), dict(b=1, a=2), key))')
     keys = {subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True,
                            env={**os.environ, 'PYTHONHASHSEED': s}).stdout.strip() for s in '12'}
@@ -266,7 +267,7 @@ def test_a_claim_tells_the_readers_guess(folder, capsys, guess, said):
 
 
 def test_claims_must_hold_where_outputs_are_kept(folder):
-    nb = notebook(folder.parent/'08_x.ipynb', "from gridstride.recording import claim\nclaim('a', 1, 2, 1.5)")
+    nb = notebook(folder.parent/'08_x.ipynb', "from gridstride.bench.recording import claim\nclaim('a', 1, 2, 1.5)")
     assert 'not so here' in asyncio.run(lessons.execute(nb)).cells[1].outputs[0].text
     with pytest.raises(lessons.LessonError, match='The text does not say'):
         asyncio.run(lessons.execute(nb, keeping=True))
@@ -275,7 +276,7 @@ def test_claims_must_hold_where_outputs_are_kept(folder):
 def test_what_is_only_printed_is_recorded_as_well(folder, monkeypatch, capsys):
     "The words of an error, a row of times: printed where a GPU is, else as they were printed there"
     from gridstride import utils
-    from gridstride.recording import print_on_gpu
+    from gridstride.bench.recording import print_on_gpu
     said = ['1.63 ms']
     def show(): print(*said)
     monkeypatch.setattr(utils, 'gpu_count', lambda: 0)

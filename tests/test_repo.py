@@ -5,7 +5,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from gridstride import lessons
+from gridstride.course import lessons
 from test_lessons import states
 
 ROOT = Path(__file__).resolve().parents[1]

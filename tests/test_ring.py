@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from gridstride import ring
-from gridstride.ring import carriers
+from gridstride.ring import transport
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # or each rank imports this file, and pytest with it
 
@@ -150,14 +150,14 @@ def test_copy_engines_are_told_where_keys_lie(monkeypatch):
         o, name = given[0]._obj, name.removesuffix('_v2')
         assert name == 'cuMemcpy2DAsync' and o.width <= min(o.from_pitch, o.to_pitch)
         for i in range(o.height): ctypes.memmove(o.to_device + i*o.to_pitch, o.from_device + i*o.from_pitch, o.width)
-    monkeypatch.setattr(carriers, '_call', copy)
+    monkeypatch.setattr(transport, '_call', copy)
     for batch, heads in ((1, 1), (2, 1), (2, 3)):
         x = torch.randn(batch, 8, heads, 4).transpose(1, 2)
         x = x.contiguous()                             # with one head, as it is
         for keys in (slice(None), slice(4), slice(1, None), slice(-1), slice(0)):
             to = torch.zeros(batch, heads, 8, 4)
             for some in (slice(0, 1), slice(1, batch*heads), slice(1, 1)):
-                carriers._copy_keys(None, to.data_ptr(), x, keys, some)
+                transport._copy_keys(None, to.data_ptr(), x, keys, some)
             want = torch.zeros_like(to)
             want[:, :, keys] = x[:, :, keys]
             assert to.equal(want)
@@ -179,11 +179,11 @@ def test_what_a_ring_cannot_take_is_refused(monkeypatch):
     assert all(o.startswith(alike + f'{size} torch.float32 on cpu, ')
                for o, size in zip(said[1:4], ('(1, 1, 8, 16)', '(1, 1, 8, 16)', '(1, 8, 16)')))
     assert said[4:] == [f'TypeError: ring: carrier is {o}, and one that was made is needed: carrier=ring.Copies()'
-                        for o in ("<class 'gridstride.ring.carriers.Messages'>", "'copies'")]
-    monkeypatch.setattr('gridstride.ring.others.rank_and_ranks', lambda: (0, 4))
+                        for o in ("<class 'gridstride.ring.transport.Messages'>", "'copies'")]
+    monkeypatch.setattr('gridstride.ring.ulysses_and_tree.rank_and_ranks', lambda: (0, 4))
     q, k = torch.zeros(1, 4, 8, 16), torch.zeros(1, 2, 8, 16)
     with pytest.raises(ValueError, match='2 heads of k cannot be shared by 4 ranks'): ring.ulysses_attention(q, k, k)
-    monkeypatch.setattr(carriers, 'rank_and_ranks', lambda: (0, 1))
+    monkeypatch.setattr(transport, 'rank_and_ranks', lambda: (0, 1))
     monkeypatch.setattr(torch.cuda, 'is_available', lambda: False)
     with pytest.raises(RuntimeError, match=r'there is none here; use ring\.Messages'): ring.Copies()
 
@@ -331,18 +331,18 @@ class World:
         cuda = types.SimpleNamespace(Stream=self.stream, Event=lambda: Recorded(self), stream=self.on,
                                      current_device=lambda: 0, synchronize=lambda: None, is_available=lambda: True)
         fake = types.SimpleNamespace(cuda=cuda, int32=None, device=lambda *_: None, zeros=lambda *_, **__: Cell())
-        monkeypatch.setattr(carriers, 'torch', fake)
-        monkeypatch.setattr(carriers, 'dist', types.SimpleNamespace(barrier=lambda: None))
-        monkeypatch.setattr(carriers, 'rank_and_ranks', lambda: (self.me, ranks))
-        monkeypatch.setattr(carriers, '_copy_keys', lambda stream, to, x, keys, heads: self.put(
+        monkeypatch.setattr(transport, 'torch', fake)
+        monkeypatch.setattr(transport, 'dist', types.SimpleNamespace(barrier=lambda: None))
+        monkeypatch.setattr(transport, 'rank_and_ranks', lambda: (self.me, ranks))
+        monkeypatch.setattr(transport, '_copy_keys', lambda stream, to, x, keys, heads: self.put(
             lambda: True, lambda: to.take(heads, x.value), stream))
-        monkeypatch.setattr(carriers, '_Shared', self.shared)
-        monkeypatch.setattr(carriers, '_stream', lambda: None)
-        monkeypatch.setattr(carriers, '_call', lambda name, stream, at, value, how: self.put(
+        monkeypatch.setattr(transport, '_Shared', self.shared)
+        monkeypatch.setattr(transport, '_stream', lambda: None)
+        monkeypatch.setattr(transport, '_call', lambda name, stream, at, value, how: self.put(
             lambda: True, lambda me=self.me: self.wanted.update({me: value}), stream))
-        monkeypatch.setattr(carriers.Copies, '_tell', lambda c, rank, what, value, stream=None: self.put(
+        monkeypatch.setattr(transport.Copies, '_tell', lambda c, rank, what, value, stream=None: self.put(
             lambda: True, lambda me=c.me: self.told.update({(rank, what, me): value}), stream))
-        monkeypatch.setattr(carriers.Copies, '_hear', lambda c, rank, what, value, stream=None: self.put(
+        monkeypatch.setattr(transport.Copies, '_hear', lambda c, rank, what, value, stream=None: self.put(
             lambda me=c.me: self.told.get((me, what, rank), 0) >= value, lambda: None, stream))
 
     def stream(self, *_, **__):
@@ -447,7 +447,7 @@ def test_copies_come_in_time_and_wait_for_nobody_in_a_circle(ranks, monkeypatch)
     for seed in range(12):
         world = World(ranks, monkeypatch)
         for world.me in range(ranks):
-            carrier, urgent = carriers.Copies(), world.stream()
+            carrier, urgent = transport.Copies(), world.stream()
             for call in range(3): forward_and_backward(world, carrier, call, urgent, 1 + seed % 4, seed//4 % 2)
         world.run(random.Random(seed))
 
@@ -455,20 +455,20 @@ def test_copies_come_in_time_and_wait_for_nobody_in_a_circle(ranks, monkeypatch)
 @pytest.mark.parametrize('broken', ('_KEYS', '_KEYS_FREE', '_SLOPES', '_SLOPES_FREE', 'early'))
 def test_copies_that_wait_for_less_are_found_out(broken, monkeypatch):
     "Nobody hears a number that others tell; or places are said to be free before they are used"
-    opened = carriers.Copies.open
+    opened = transport.Copies.open
     def early(c, *tensors, **how):
         opened(c, *tensors, **how)
         c._free_all()
     def fails(seed):
         with monkeypatch.context() as patch:
             world = World(5, patch)
-            hear = carriers.Copies._hear
+            hear = transport.Copies._hear
             def deaf(c, rank, what, value, stream=None):
-                if what != getattr(carriers.Copies, broken): hear(c, rank, what, value, stream)
-            if broken == 'early': patch.setattr(carriers.Copies, 'open', early)
-            else: patch.setattr(carriers.Copies, '_hear', deaf)
+                if what != getattr(transport.Copies, broken): hear(c, rank, what, value, stream)
+            if broken == 'early': patch.setattr(transport.Copies, 'open', early)
+            else: patch.setattr(transport.Copies, '_hear', deaf)
             for world.me in range(5):
-                carrier, urgent = carriers.Copies(), world.stream()
+                carrier, urgent = transport.Copies(), world.stream()
                 for call in range(3): forward_and_backward(world, carrier, call, urgent, 1 + seed % 4, seed//4 % 2)
             try: world.run(random.Random(seed))
             except AssertionError: return True

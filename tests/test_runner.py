@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from gridstride.runner import Barrier, Watch, positions, run_barrier, run_blocks, run_kernel, run_shared, run_threads
+from gridstride.course.runner import (Barrier, Watch, positions, run_barrier, run_blocks, run_kernel, run_shared,
+                                      run_threads)
 from gridstride.utils import dim3
 
 ORDERS = [None, 'forward', 'reverse', 'shuffle']

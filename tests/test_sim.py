@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gridstride import sim
-from gridstride.findings import ALWAYS
-from gridstride.options import change, settings
+from gridstride.diagnostics.errors import ALWAYS
+from gridstride.diagnostics.settings import change, settings
 from gridstride.sim import cuda
 from gridstride.sim.cuda import syncthreads as sync
 from found import finding, warning
@@ -16,7 +16,7 @@ ORDERS = ['forward', 'reverse', 'shuffle']
 TPB,TILE = 32,4
 CONSTANTS = dict(TPB=2, LARGE=10**30)
 TABLE = np.array([3.,1.,4.,1.])
-pytestmark = pytest.mark.filterwarnings('error::gridstride.findings.SameValueRace')  # a warning is a finding, too
+pytestmark = pytest.mark.filterwarnings('error::gridstride.diagnostics.errors.SameValueRace')  # a warning is one
 
 @pytest.fixture(params=ORDERS, autouse=True)
 def order(request):

@@ -3,7 +3,7 @@ index that is wrong. What is held is the code of the advice and its fields, not 
 import numpy as np, pytest
 
 from gridstride import sim
-from gridstride.findings import KernelCrash, MemcheckError, RacecheckError
+from gridstride.diagnostics.errors import KernelCrash, MemcheckError, RacecheckError
 from gridstride.sim import cuda
 
 ENGINES = pytest.mark.parametrize('engine', ['lanes', 'c'])

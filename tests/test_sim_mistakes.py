@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gridstride import sim
-from gridstride.findings import KernelError
+from gridstride.diagnostics.errors import KernelError
 from gridstride.sim import cuda
 
 

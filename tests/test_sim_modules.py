@@ -9,7 +9,7 @@ import pytest
 
 from gridstride import as_gpu, sim
 from gridstride.asm import CompilerMissing
-from gridstride.numba_cuda import import_numba_cuda, numbas_own, stands_in
+from gridstride.support.numba_cuda import import_numba_cuda, numbas_own, stands_in
 from gridstride.sim import below, cuda, libdevice, random
 
 
@@ -167,7 +167,7 @@ def test_numbas_modules_are_imported_once(before):
 {before}
 import sys
 from gridstride import as_gpu
-from gridstride.numba_cuda import numbas_own
+from gridstride.support.numba_cuda import numbas_own
 with as_gpu.as_gpu():
     with numbas_own():
         import numba.cuda.cudadecl

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gridstride import sim
-from gridstride.findings import EarlyReturn
+from gridstride.diagnostics.errors import EarlyReturn
 from gridstride.sim import cuda
 from gridstride.sim.rewrite import Program
 from found import warning

@@ -5,7 +5,7 @@ import re
 import numpy as np, pytest
 
 from gridstride import sim
-from gridstride.findings import RacecheckError
+from gridstride.diagnostics.errors import RacecheckError
 from gridstride.sim import cuda
 
 

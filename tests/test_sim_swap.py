@@ -2,8 +2,8 @@
 import numpy as np, pytest
 
 from gridstride import sim
-from gridstride.findings import RacecheckError
-from gridstride.options import settings
+from gridstride.diagnostics.errors import RacecheckError
+from gridstride.diagnostics.settings import settings
 from gridstride.sim import cuda
 
 ORDERS = pytest.mark.parametrize('order', ['forward', 'reverse', 'shuffle'])

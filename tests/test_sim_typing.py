@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from gridstride import sim
-from gridstride.numba_cuda import import_numba_cuda
+from gridstride.support.numba_cuda import import_numba_cuda
 from gridstride.sim import cuda
 from gridstride.sim.arithmetic import compare
 from gridstride.sim.atomics import atomic_types

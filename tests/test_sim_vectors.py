@@ -4,8 +4,8 @@ import importlib.util
 
 import numpy as np
 import pytest
-from gridstride.findings import KernelError
-from gridstride.numba_cuda import import_numba_cuda
+from gridstride.diagnostics.errors import KernelError
+from gridstride.support.numba_cuda import import_numba_cuda
 from gridstride.sim import cuda, vectors
 
 HEAD = """from gridstride.sim import cuda

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from gridstride import cpp, cuda_kernel, sim
-from gridstride.requests import wavefronts
+from gridstride.support.memory_transactions import wavefronts
 from gridstride.sim import cuda
 
 WIDTHS = 32, 64

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from browsers import chromium
-from gridstride import lessons
+from gridstride.course import lessons
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT/'site'))
@@ -199,7 +199,7 @@ def test_what_a_parameter_is():
 
 
 def test_the_reference_has_what_the_comments_say(site):
-    text = re.sub('<[^>]*>', '', (site/'reference/runner.html').read_text('utf-8'))
+    text = re.sub('<[^>]*>', '', (site/'reference/course.runner.html').read_text('utf-8'))
     assert 'how many floats of shared memory a block has' in text and 'Call the kernel f for every block' in text
 
 

@@ -11,7 +11,7 @@ START = '''
 import threading, sys
 import numpy as np
 from gridstride import cpp, sim
-from gridstride.findings import KernelError
+from gridstride.diagnostics.errors import KernelError
 found = []
 def together(body, n=4):
     def go(j):
@@ -64,7 +64,7 @@ def body(j):
             if x[0] != 63 or x[999] != 15*64 + 24: found.append(f'{j} {r}')
             if code_of(past[16, 64], x) != 'outside': found.append('silent')
 together(body)
-from gridstride.options import settings
+from gridstride.diagnostics.settings import settings
 if settings.order != 'forward': found.append('an order is left')
 with sim.options(checks=False):
     together(lambda j: code_of(past[15, 64], np.zeros(1000)) and found.append('no thread of the block'))

@@ -8,7 +8,7 @@ triton = pytest.importorskip('triton', reason='the kernels here are under its @t
 tl = triton.language
 
 from gridstride import draw, tile
-from gridstride.findings import *
+from gridstride.diagnostics.errors import *
 from found import finding, warning
 from gridstride.tile.types import DTYPES, computed_in
 
@@ -554,10 +554,10 @@ def tuned(decorate):
     return decorate(kernel)
 
 def test_autotune_and_heuristics_take_the_first(capsys):
-    from gridstride.tile import standin
+    from gridstride.tile import triton_shim
     configs = [triton.Config(dict(BLOCK=16), num_warps=2), triton.Config(dict(BLOCK=32))]
     even = {'EVEN': lambda args: args['n'] % args['BLOCK'] == 0}
-    k = tuned(lambda k: standin.autotune(configs, key=['n'])(standin.heuristics(even)(k)))
+    k = tuned(lambda k: triton_shim.autotune(configs, key=['n'])(triton_shim.heuristics(even)(k)))
     x = torch.randn(50)
     for _ in range(2):
         out = unwritten(50)
@@ -1017,8 +1017,8 @@ def waiting_kernel(x_ptr, n, B: tl.constexpr):
     (double_kernel, 'restore_value'), (count_kernel, 'reset_to_zero'), (waiting_kernel, 'reset_to_zero'),
     (clip_kernel, None), (in_turn_kernel, None)], ids=lambda o: getattr(o, '__name__', o))
 def test_autotune_of_a_kernel_that_changes_its_arguments(kernel, argument, decorator):
-    from gridstride.tile import standin
-    autotune = triton.autotune if decorator == 'triton' else standin.autotune
+    from gridstride.tile import triton_shim
+    autotune = triton.autotune if decorator == 'triton' else triton_shim.autotune
     configs = [triton.Config(dict(B=b)) for b in (32, 64)]
     def heard(configs=configs, times=1, **options):
         tuned = tile.checked(autotune(configs, key=['n'], **options)(kernel))

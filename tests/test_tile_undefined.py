@@ -4,8 +4,8 @@ import types, warnings
 import numpy as np, pytest
 
 pytest.importorskip('ml_dtypes')
-from gridstride.findings import UndefinedLanes
-from gridstride.options import settings
+from gridstride.diagnostics.errors import UndefinedLanes
+from gridstride.diagnostics.settings import settings
 from gridstride.tile import language, libdevice
 from gridstride.tile.block import tensor
 from gridstride.tile.memory import wrap

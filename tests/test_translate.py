@@ -6,12 +6,12 @@ import numpy as np, pytest, torch
 
 from gridstride import sim
 from gridstride.cpp import cuda_kernel, load_cuda
-from gridstride.cpp.build import CompilerMissing, common_flags, compiler, here, nvcc
-from gridstride.cpp.cache import build, headers_hash, run_command
-from gridstride.cpp.reader import kernels
-from gridstride.cpp.rewrite import to_cpp
+from gridstride.cpp.toolchain.build import CompilerMissing, common_flags, compiler, here, nvcc
+from gridstride.cpp.toolchain.cache import build, headers_hash, run_command
+from gridstride.cpp.frontend.reader import kernels
+from gridstride.cpp.rewriters.rewrite import to_cpp
 from gridstride.sim import cuda
-from gridstride.findings import KernelError
+from gridstride.diagnostics.errors import KernelError
 from gridstride.translate import Translation, Untranslatable, to_cuda
 
 TPB,TILE,SCALE,TAPS,OFFSETS,FLAG,BIG = 64,8,0.25,(0.25,0.5,0.25),(-1,0,1),True,2**40

@@ -3,11 +3,12 @@ import json
 
 import numpy as np
 import pytest
-from gridstride import recording, sim, variants
+from gridstride.bench import recording, variants
+from gridstride import sim
 from gridstride.bench import clocks
-from gridstride.kernels.rung import Rung
-from gridstride.recording import Unavailable, claim
-from gridstride.variants import ChangeError, changed, code_of, contest, define, source_in
+from gridstride.kernels.ladder.rung import Rung
+from gridstride.bench.recording import Unavailable, claim
+from gridstride.bench.variants import ChangeError, changed, code_of, contest, define, source_in
 from hypothesis import given, strategies as st
 
 TW = 4

@@ -8,8 +8,8 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from gridstride import cpp, sim
 from gridstride.cpp import cuda_kernel, load_cuda
-from gridstride.cpp.compile_errors import CompileWarning
-from gridstride.findings import *
+from gridstride.cpp.lint.compile_errors import CompileWarning
+from gridstride.diagnostics.errors import *
 from gridstride.sim import cuda
 from gridstride.utils import cuda_begin
 from found import finding

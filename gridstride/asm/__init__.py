@@ -9,7 +9,7 @@ calls), `kernels` (which kernel is meant, and how it is compiled), `tools` (NVID
 from .limits import Occupancy, occupancy
 from .listing import Listing, beside
 from .report import Resources, ptx, recordings, resources, sass, ttgir
-from ..cpp.build import CompileError, CompilerMissing
+from ..cpp.toolchain.build import CompileError, CompilerMissing
 
 __all__ = [
     'Occupancy',

@@ -18,8 +18,8 @@ from .listing import text_lines
 from .read import read_sass
 from .tools import disassemble, link, nvrtc, registers_used, sections
 from ..cpp.driver import allow, launch_by_driver, load_machine_code
-from ..cpp.reader import kernels
-from ..recording import Unavailable, recorded
+from ..cpp.frontend.reader import kernels
+from ..bench.recording import Unavailable, recorded
 
 __all__ = ['AMD', 'Compiled', 'amd', 'compiled', 'hip', 'kittens', 'run_program']
 

@@ -5,7 +5,7 @@ from collections import namedtuple
 from pathlib import Path
 
 from .tools import nvrtc, usage
-from ..cpp.reader import device_only, kernels
+from ..cpp.frontend.reader import device_only, kernels
 
 
 # A **unit** is a kernel that can be compiled: it has a `name`, a `file` and the numbered lines of its

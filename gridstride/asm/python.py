@@ -13,8 +13,8 @@ from pathlib import Path
 
 from .kernels import Made, Unit
 from .tools import homes, kept, link, missing_tool, usage
-from ..numba_cuda import import_numba_cuda, numbas_own
-from ..recording import function_within
+from ..support.numba_cuda import import_numba_cuda, numbas_own
+from ..bench.recording import function_within
 
 
 # Numba and Triton compile a kernel for the types of its arguments, so examples of these are needed: arrays of

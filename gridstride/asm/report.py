@@ -14,12 +14,12 @@ from .listing import Listing, card, heading, text_lines
 from .python import Numba, Triton
 from .read import clean_ptx, instruction, read_ptx, read_sass
 from .tools import disassemble
-from ..cpp.build import CompilerMissing
+from ..cpp.toolchain.build import CompilerMissing
 from ..cpp.kernel import Kernel, Kernels
 from ..cpp.load import Module
-from ..files import write_whole
-from ..recording import is_recording
-from ..tables import Table
+from ..support.atomic_write import write_whole
+from ..bench.recording import is_recording
+from ..support.tables import Table
 
 
 def _ask_which(kernels):

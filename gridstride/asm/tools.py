@@ -13,10 +13,10 @@ from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
 
-from ..cpp.build import CompileError, CompilerMissing, nvcc
-from ..cpp.cache import build
-from ..cpp.includes import read_headers
-from ..cpp.nvrtc import CUDA, FIRST, stand_ins
+from ..cpp.toolchain.build import CompileError, CompilerMissing, nvcc
+from ..cpp.toolchain.cache import build
+from ..cpp.toolchain.includes import read_headers
+from ..cpp.toolchain.nvrtc import CUDA, FIRST, stand_ins
 
 
 # None of this needs a GPU or its driver. [NVRTC](https://docs.nvidia.com/cuda/nvrtc/), a shared library,

@@ -4,6 +4,9 @@ The modules, in the order in which they are read best: `timing` (`bench`: one ke
 with), `reading` (what does nothing but read), `stats` (what many measurements say), `versus` (`compare`: several
 candidates, interleaved), `limits` (`ceilings`, measured on this machine), `roof` (`roofline`), `columns` (one call
 timed in five ways, by counted cycles).
+
+Next to it: `recording` (what only a GPU can show, kept for readers without one; claims about it) and `variants` (a
+kernel with some words changed, and contests among variants).
 """
 
 from .limits import Ceilings, H100, ceilings

@@ -250,7 +250,7 @@ def clock_for(
     if not torch.cuda.is_available():
         raise RuntimeError(
             'a GPU is here, but torch cannot use it, and it is timed through torch. '
-            '`python -m gridstride.doctor` says what is missing'
+            '`python -m gridstride.course.doctor` says what is missing'
         )
     here = torch.cuda.current_device()
     away = {a.device.index for a in arrays if getattr(a, 'is_cuda', False)} - {here}

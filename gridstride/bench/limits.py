@@ -11,7 +11,7 @@ from datetime import date
 from .clocks import Events, driver
 from .reading import reads
 from .stats import steady, summary
-from ..files import write_whole
+from ..support.atomic_write import write_whole
 from ..utils import backend, cache_dir
 
 

@@ -9,9 +9,9 @@ import io
 from collections import namedtuple
 
 from . import limits
-from .. import plots
+from ..support import plots
 from .timing import rate_text
-from ..tables import Table
+from ..support.tables import Table
 
 
 def attainable(

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import clocks, limits
 from .stats import Stats, doubts, summary
-from ..tables import Table
+from ..support.tables import Table
 from ..utils import Agreement
 from ..utils import check as same
 

@@ -12,7 +12,7 @@ from itertools import count
 import numpy as np
 
 from . import clocks, limits
-from .. import plots
+from ..support import plots
 from .stats import steady, summary
 from .timing import (
     Timing,
@@ -26,7 +26,7 @@ from .timing import (
     time_text,
     unseen_doubts,
 )
-from ..tables import Table
+from ..support.tables import Table
 
 
 ROUNDS = 11  # at least: fewer give no interval worth the name

@@ -4,10 +4,10 @@ import argparse, ctypes, sys
 from pathlib import Path
 
 from . import emulator
-from .build import CompileError, CompilerMissing
-from .edits import NotEmulated
+from .toolchain.build import CompileError, CompilerMissing
+from .frontend.edits import NotEmulated
 from .program import run
-from ..findings import KernelError
+from ..diagnostics.errors import KernelError
 
 _SOURCES = '.cu', '.cpp', '.cc', '.cxx', '.c'
 

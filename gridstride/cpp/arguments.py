@@ -5,7 +5,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from ..launching import argument_error, count_arguments
+from ..diagnostics.launch_config import argument_error, count_arguments
 
 # A pointer takes a tensor of its type; a tensor of floats may stand for `float4 *`, and so on. A type that the
 # source made up itself takes any tensor, and by value the bytes that it consists of.

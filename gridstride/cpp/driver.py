@@ -8,7 +8,7 @@ import ctypes, sys, warnings
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 
-from ..findings import LaunchError
+from ..diagnostics.errors import LaunchError
 
 COOPERATIVE = 2  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
 _INVALID_CONTEXT, _MOST_SHARED = 201, 8  # CUDA_ERROR_INVALID_CONTEXT, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES

@@ -14,12 +14,21 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
-from ..findings import warn_of
-from ..options import CHECKS, ORDERS, Settings, change, check_whole_number, parse_checks, settings, values_of
-from ..options import options as options_of_all
-from .build import runtime
-from .callers import entry_of
-from .edits import NotEmulated
+from ..diagnostics.errors import warn_of
+from ..diagnostics.settings import (
+    CHECKS,
+    ORDERS,
+    Settings,
+    change,
+    check_whole_number,
+    parse_checks,
+    settings,
+    values_of,
+)
+from ..diagnostics.settings import options as options_of_all
+from .toolchain.build import runtime
+from .lint.callers import entry_of
+from .frontend.edits import NotEmulated
 from .finding import CFinding, COptions, Found, check_abi
 
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from .load import load_cuda
-from .tokens import WrongSource
+from .frontend.tokens import WrongSource
 
 __all__ = ['load_files']
 

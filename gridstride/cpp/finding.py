@@ -8,9 +8,9 @@ import ctypes
 import re
 from pathlib import Path
 
-from .edits import NotEmulated
-from ..advice import product_in, update_of, uses
-from ..findings import Access, Call, KernelCrash, Phrase, Place, exception_of, text_of
+from .frontend.edits import NotEmulated
+from ..diagnostics.hints import product_in, update_of, uses
+from ..diagnostics.errors import Access, Call, KernelCrash, Phrase, Place, exception_of, text_of
 
 ABI = 4  # `abi_version` in runtime/state.h: counted up on both sides when something that they share changes
 KINDS = ('nothing', 'memcheck', 'racecheck', 'initcheck', 'synccheck', 'launch', 'assert', 'crash', 'timeout')
@@ -118,7 +118,7 @@ class NotEmulatedCall(KernelCrash, NotEmulated):
 
 
 class Found:
-    "A finding of the runtime: `kind`, `code` and `fields` as `findings` has them, and where"
+    "A finding of the runtime: `kind`, `code` and `fields` as `errors` has them, and where"
 
     def __init__(self, c):  # c: a `CFinding`
         self.kind, self.code, self.fields = KINDS[c.kind], c.code.decode(), fields_of(c.fields[: c.count])

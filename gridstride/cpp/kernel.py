@@ -9,19 +9,19 @@ import numpy as np
 
 from . import emulator
 from .arguments import SCALARS, check_arguments, dtype_of, spell_param
-from .build import CompileError, CompilerMissing, emulate, nvcc
-from .cache import build
+from .toolchain.build import CompileError, CompilerMissing, emulate, nvcc
+from .toolchain.cache import build
 from .driver import COOPERATIVE, arch, core, launch_by_driver, let, show_prints, size_of_parameter, warn_unchecked
-from .includes import current_folder, read_headers
+from .toolchain.includes import current_folder, read_headers
 from .launcher import launcher
 from .load import Emulated
-from .nvrtc import FIRST, HOST, stand_ins
-from .reader import functions, kernels
-from .rewrite import without_line_numbers
-from .tokens import WrongSource
-from ..findings import LaunchError
-from ..launching import Ready, argument_error, configure, launch_error, read_brackets, refuse_names
-from ..options import checks_to_compile, parse_checks
+from .toolchain.nvrtc import FIRST, HOST, stand_ins
+from .frontend.reader import functions, kernels
+from .rewriters.rewrite import without_line_numbers
+from .frontend.tokens import WrongSource
+from ..diagnostics.errors import LaunchError
+from ..diagnostics.launch_config import Ready, argument_error, configure, launch_error, read_brackets, refuse_names
+from ..diagnostics.settings import checks_to_compile, parse_checks
 from ..utils import backend, dim3
 
 _ALONE = dim3(1)  # blocks of a cluster, unless a launch has clusters

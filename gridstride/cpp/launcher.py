@@ -11,8 +11,8 @@ from importlib.util import module_from_spec, spec_from_file_location
 from operator import attrgetter
 from pathlib import Path
 
-from .build import compiler
-from .cache import build, run_command
+from .toolchain.build import compiler
+from .toolchain.cache import build, run_command
 from .driver import driver
 
 _CUDA = 2  # DLPack's number for it
@@ -41,7 +41,7 @@ def _what_lacks(torch):
     if gone := next((o for o in _ASKED if not torch_has(o)), None):
         return f'torch {torch.__version__} has no torch.{gone}, which each call of matmul would ask'
     if not Path(sysconfig.get_path('include'), 'Python.h').exists():
-        return 'the headers of Python are not here; `python -m gridstride.doctor` says how to get them'
+        return 'the headers of Python are not here; `python -m gridstride.course.doctor` says how to get them'
 
 
 def torch_has(name: str) -> bool:  # such as '_C._functorch'

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from . import emulator, loaded
-from .build import ORIGINALS, CompileError, emulate, native
+from .toolchain.build import ORIGINALS, CompileError, emulate, native
 from .driver import arch, show_prints, warn_unchecked
-from .reader import functions, host_functions, not_on_host
-from .rewrite import without_line_numbers
-from .tokens import WrongSource
+from .frontend.reader import functions, host_functions, not_on_host
+from .rewriters.rewrite import without_line_numbers
+from .frontend.tokens import WrongSource
 from .values import FINDING, Library
-from ..options import checks_to_compile, parse_checks
+from ..diagnostics.settings import checks_to_compile, parse_checks
 from ..utils import backend, cuda_begin
 
 

@@ -5,8 +5,8 @@ import argparse, shlex
 from .kernel import Kernels, cuda_kernel
 from .load import load_cuda
 from .program import run
-from .reader import host_functions
-from ..shown import briefly
+from .frontend.reader import host_functions
+from ..support.short_tracebacks import briefly
 from ..utils import cuda_begin
 
 

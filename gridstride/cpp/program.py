@@ -4,11 +4,11 @@ import re, shutil, subprocess, tempfile
 from pathlib import Path
 
 from . import emulator
-from .build import emulate
+from .toolchain.build import emulate
 from .load import Emulated
-from .rewrite import without_line_numbers
-from ..findings import KernelCrash
-from ..options import checks_to_compile
+from .rewriters.rewrite import without_line_numbers
+from ..diagnostics.errors import KernelCrash
+from ..diagnostics.settings import checks_to_compile
 
 
 # The program's `main` is called like any function of a library, so that a crash in it can be told.

@@ -66,12 +66,12 @@ The modules, in the order in which they are read best: `referee` (`judge`: calls
 (a submission's file), `tasks` (what is asked for), `closeness` (how near to float64 an answer must be), `bench` (the
 calls, one by one, and what is refused); between the processes `processes` and `server` (started, timed, ended),
 `isolation` (the sandbox) with `seccomp` (system calls that it denies), `compiling` (modules that are compiled in a
-sandbox of their own), `wire` (messages), `worker` (what runs around a submission) with `machines` (a GPU, or the CPU)
-and `watching` (what it does that it should not); `shelf` (known cheats, honest kernels), `writing` (a submission from a
+sandbox of their own), `wire` (messages), `worker` (what runs around a submission) with `devices` (a GPU, or the CPU)
+and `audit` (what it does that it should not); `samples` (known cheats, honest kernels), `writing` (a submission from a
 kernel of yours).
 """
 
-from ..doors import front_door
+from ..support.lazy_exports import front_door
 
 _NAMES = {
     'referee': ('judge',),
@@ -79,7 +79,7 @@ _NAMES = {
     'tasks': ('Task', 'TASKS', 'task_named'),
     'forms': ('Submission', 'FormError', 'read_submission'),
     'processes': ('stop',),
-    'shelf': ('cheats', 'honest'),
+    'samples': ('cheats', 'honest'),
     'writing': ('write_submission',),
 }
 __all__, __getattr__, __dir__ = front_door(__name__, _NAMES)

@@ -108,7 +108,7 @@ def counted(found) -> dict:
 def _prepare():
     "Compile what the emulator needs, here, as it takes longer than a call may; the import reports a missing compiler"
     with suppress(RuntimeError, OSError):
-        import_module('gridstride.cpp.build').prepare()
+        import_module('gridstride.cpp.toolchain.build').prepare()
 
 
 class Bench:

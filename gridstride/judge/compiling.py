@@ -27,7 +27,7 @@ _FILE = re.compile(r'(?:[\w-][\w.-]*/)*[\w-][\w.-]*')
 
 
 def _build():
-    return import_module('gridstride.cpp.build')
+    return import_module('gridstride.cpp.toolchain.build')
 
 
 # In a submission's process
@@ -39,7 +39,7 @@ class Client:
 
     def __call__(self, asked, fail):
         "The module as it was compiled elsewhere; None if it is to be compiled here"
-        cache = import_module('gridstride.cpp.cache')
+        cache = import_module('gridstride.cpp.toolchain.cache')
         if os.getpid() != self.pid or cache.is_there(*asked.steps()):
             return None
         with self.lock, suppress(wire.Gone, wire.Garbled):
@@ -91,7 +91,7 @@ class Service(threading.Thread):
 
     def _answer(self, asked):
         "The folder of the module, or what the compiler says"
-        cache, logs = import_module('gridstride.cpp.cache'), []
+        cache, logs = import_module('gridstride.cpp.toolchain.cache'), []
 
         def fail(log):
             logs.append(log)
@@ -175,7 +175,7 @@ def _made(asked):
     "(header, blobs): the names and the bytes of the files of a module"
     how = dict(others=asked.others, more=asked.more, plain=asked.plain)
     folder = _build().compile_module(*asked[:4], lambda log, command: _Failed(log), **how).folder
-    sums = import_module('gridstride.cpp.integrity').SUMS
+    sums = import_module('gridstride.cpp.toolchain.integrity').SUMS
     files = {p.relative_to(folder).as_posix(): p for p in sorted(Path(folder).rglob('*')) if p.is_file()}
     files.pop(sums, None)
     return dict(op='made', files=[*files]), [p.read_bytes() for p in files.values()]

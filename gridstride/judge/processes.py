@@ -56,7 +56,7 @@ def _environment(device):
     res['TORCHINDUCTOR_COMPILE_THREADS'] = '1'  # torch.compile's own processes would stay when all is done
     res['PYTHONUNBUFFERED'] = '1'  # what is printed is there when the process is killed
     res['GRIDSTRIDE_BACKEND'] = 'gpu' if device == 'cuda' else 'sim'
-    cache = import_module('gridstride.cpp.cache')
+    cache = import_module('gridstride.cpp.toolchain.cache')
     cache.make_room(ROOM)
     res['GRIDSTRIDE_CACHE'] = str(cache.usable().absolute())
     paths = filter(None, os.environ.get('PYTHONPATH', '').split(os.pathsep))

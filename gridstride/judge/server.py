@@ -160,9 +160,9 @@ def _run(order, report, talk, tell, said, ask):
         import_module('gridstride.judge.compiling').main(socket.socket(fileno=talk))
     if ask is not None:
         client = import_module('gridstride.judge.compiling').Client(socket.socket(fileno=ask))
-        import_module('gridstride.cpp.build').elsewhere = client
+        import_module('gridstride.cpp.toolchain.build').elsewhere = client
     if order.pop('idle'):  # nothing that is left says so
-        import_module('gridstride.judge.machines').launch_nothing()
+        import_module('gridstride.judge.devices').launch_nothing()
     import_module('gridstride.judge.worker').main(socket.socket(fileno=talk), tell, order)
 
 
@@ -201,9 +201,9 @@ def _prepare(device):
     gc.disable()
     import_module('gridstride.judge.worker')
     if device == 'cpu':
-        import_module('gridstride.judge.machines').emulate()
+        import_module('gridstride.judge.devices').emulate()
         import_module('gridstride.judge.compiling')
-        import_module('gridstride.cpp.build')
+        import_module('gridstride.cpp.toolchain.build')
     gc.freeze()
     gc.enable()
 

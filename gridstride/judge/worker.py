@@ -12,8 +12,8 @@ import typing
 import torch
 
 from . import wire
-from .machines import IDLE, Cpu, Gpu, Pool, leaves
-from .watching import Guard, Teller, own_threads, own_threads_soon, watch
+from .devices import IDLE, Cpu, Gpu, Pool, leaves
+from .audit import Guard, Teller, own_threads, own_threads_soon, watch
 
 _FILE = 'submission.py'
 

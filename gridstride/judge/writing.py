@@ -108,8 +108,8 @@ def _of_cuda_kernel(name, kernel):
 
 def _of_rung(name, rung):
     "Python for a rung of lesson 13: a product in float32, one block per tile"
-    from ..cpp.reader import kernels
-    from ..kernels.rung import H100
+    from ..cpp.frontend.reader import kernels
+    from ..kernels.ladder.rung import H100
 
     shapes = (37, 50, 64), (200, 130, 10)
     calls = [rung.recipe(*shape, H100).calls for shape in shapes]

@@ -4,8 +4,8 @@
 import argparse
 import sys
 
-from . import kept
-from ..doors import require
+from .gemm import tuning_cache
+from ..support.lazy_exports import require
 
 
 def main(args=None):
@@ -35,13 +35,13 @@ def _export(given):
 
 
 def _show_tuned(given):
-    for line in kept.lines():
+    for line in tuning_cache.lines():
         print(line)
-    print(f'in {kept.path()}')
+    print(f'in {tuning_cache.path()}')
 
 
 def _forget_tuned(given):
-    print(f'{kept.path()} is gone' if kept.forget() else f'nothing was kept in {kept.path()}')
+    print(f'{tuning_cache.path()} is gone' if tuning_cache.forget() else f'nothing was kept in {tuning_cache.path()}')
 
 
 if __name__ == '__main__':

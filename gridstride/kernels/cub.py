@@ -7,9 +7,9 @@ while it works is made before, not in the call.
 import ctypes
 from functools import lru_cache
 
-from ..cpp.build import nvcc
-from ..cpp.cache import build
-from ..recording import Unavailable
+from ..cpp.toolchain.build import nvcc
+from ..cpp.toolchain.cache import build
+from ..bench.recording import Unavailable
 
 __all__ = ['total', 'running', 'histogram']
 

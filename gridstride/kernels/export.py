@@ -11,17 +11,19 @@ import re
 from collections import namedtuple
 from pathlib import Path
 
-from . import costs, finals, fp32, hopper, split, standalone, tensor_cores, thin
-from .ladder import ragged_shapes
+from .gemm import cost_model, bf16x6, skinny
+from .ladder import finals, fp32, hopper, tensor_cores
+from . import standalone
+from .ladder.ladder import ragged_shapes
 from .flash.programs import list_attention_programs
 from .fused.programs import list_passes
 from .fused.softmax_programs import list_softmax_programs
 from .fused.training_programs import list_training_programs
 from .latent.programs import list_latent_programs
 from .memory.programs import list_programs
-from .products.programs import list_product_programs
+from .gemm.programs import list_product_programs
 from .quant.programs import list_quant_programs
-from .rung import H100, Rung
+from .ladder.rung import H100, Rung
 from .sparse.programs import list_sparse_programs
 from .standalone import FLAGS, HEADERS, marked, start
 
@@ -51,24 +53,26 @@ def _thin(form, product, *shapes):
 def _float32():
     "All that `matmul` picks in float32; a thin one has the width in its constants, so one of each form"
     large = 4096, 4096, 4096
-    for p in split.every():
+    for p in bf16x6.every():
         yield _export(p, *ragged_shapes(p)[1:4], large)
-    yield _export(thin.SMALL, *ragged_shapes(thin.SMALL)[:4], (100, 100, 100))
-    yield _thin('rows', thin.THIN, (9001, 10, 784), (50000, 10, 784))
-    yield _thin('ring', thin.THIN, (9001, 10, 785), (50000, 10, 785))
-    yield _thin('wide', thin.THIN, (9001, 20, 786), (50000, 20, 786))
-    yield _thin('planes', thin.THIN, (90001, 32, 188), (100000, 32, 192))
-    yield _thin('stages', thin.THIN, (6001, 32, 784), (50000, 32, 784))
-    yield _thin('slabs', thin.THIN, (37, 10, 50000), (784, 10, 50000))
-    yield _thin('turned', thin.THIN_TN, (36, 10, 785), (784, 10, 50000))
+    yield _export(skinny.SMALL, *ragged_shapes(skinny.SMALL)[:4], (100, 100, 100))
+    yield _thin('rows', skinny.THIN, (9001, 10, 784), (50000, 10, 784))
+    yield _thin('ring', skinny.THIN, (9001, 10, 785), (50000, 10, 785))
+    yield _thin('wide', skinny.THIN, (9001, 20, 786), (50000, 20, 786))
+    yield _thin('planes', skinny.THIN, (90001, 32, 188), (100000, 32, 192))
+    yield _thin('stages', skinny.THIN, (6001, 32, 784), (50000, 32, 784))
+    yield _thin('slabs', skinny.THIN, (37, 10, 50000), (784, 10, 50000))
+    yield _thin('turned', skinny.THIN_TN, (36, 10, 785), (784, 10, 50000))
 
 
 def _bfloat16():
     "All that `matmul` picks in bfloat16; in float16 it is the same text, with the other type in its instructions"
     large = 8192, 8192, 8192
-    of_the_lesson, begins = [finals.final(*o) for o in finals.FINAL], {False, costs.EARLY > 0}
+    of_the_lesson, begins = [finals.final(*o) for o in finals.FINAL], {False, cost_model.EARLY > 0}
     forms = [('bfloat16', layout) for layout in ('nn', 'tn', 'nt')]
-    picked = [costs.kernel_of(o, early, *form) for form in forms for o in costs.known(*form) for early in begins]
+    picked = [
+        cost_model.kernel_of(o, early, *form) for form in forms for o in cost_model.known(*form) for early in begins
+    ]
     for p in dict.fromkeys([*of_the_lesson, *picked]):
         yield _export(p, *ragged_shapes(p)[1:4], large)
 

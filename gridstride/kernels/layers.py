@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-from ..tables import Table
+from ..support.tables import Table
 
 _MOST_LINES = 16  # layers that are told one by one
 

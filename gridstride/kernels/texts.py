@@ -3,7 +3,7 @@
 from functools import lru_cache
 from importlib.resources import files
 
-from .rung import constants_line
+from .ladder.rung import constants_line
 
 # torch's types -> C's
 IN_C = {

@@ -4,7 +4,7 @@ import math
 import threading
 from functools import lru_cache
 
-from .rung import launcher_of
+from .ladder.rung import launcher_of
 from ..cpp.driver import current_stream, enter
 from ..utils import backend
 

@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import draw, requests
+from .. import draw
+from ..support import memory_transactions
 
 __all__ = ['Cost', 'cost', 'walk', 'picture']
 
@@ -50,8 +51,8 @@ def cost(
         )
     places = places.reshape(-1, places.shape[-1])
     warp, lane = (o.ravel() for o in np.indices(places.shape))
-    n, passes, beyond = requests.wavefronts(warp, lane, places.ravel(), size * vector)
-    return Cost(n, passes, passes - beyond, requests.sectors(warp, places.ravel(), size * vector)[1])
+    n, passes, beyond = memory_transactions.wavefronts(warp, lane, places.ravel(), size * vector)
+    return Cost(n, passes, passes - beyond, memory_transactions.sectors(warp, places.ravel(), size * vector)[1])
 
 
 def walk(

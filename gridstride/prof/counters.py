@@ -19,10 +19,10 @@ from functools import lru_cache
 from html import escape
 from pathlib import Path
 
-from .carry import pack, program, search_path
+from .isolate import pack, program, search_path
 from .show import brief, short, si
-from ..recording import Unavailable, no_gpu, recorded
-from ..tables import Named, Share, Table
+from ..bench.recording import Unavailable, no_gpu, recorded
+from ..support.tables import Named, Share, Table
 
 
 # Each row is a metric of a section, or a rule's advice. Sections come under their full name in the rows of

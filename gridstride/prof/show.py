@@ -2,7 +2,7 @@
 
 import re
 
-from ..tables import Named, Share, Table
+from ..support.tables import Named, Share, Table
 
 __all__ = ['Named', 'Share', 'Table', 'brief', 'short', 'si']
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from ..draw import Picture
 from .show import brief, short, si
 from .strip import Box, OTHER, Row, colors, strip
-from ..recording import Unavailable, no_gpu, recorded
-from ..tables import Named, Share, Table
+from ..bench.recording import Unavailable, no_gpu, recorded
+from ..support.tables import Named, Share, Table
 
 
 # Events on the CPU nest: an operator calls operators, and the innermost calls the driver. A kernel carries

@@ -15,11 +15,11 @@ from collections import defaultdict
 from pathlib import Path
 
 from ..draw import Picture
-from .carry import pack, program, search_path
+from .isolate import pack, program, search_path
 from .show import brief, short, si
 from .strip import Box, Row, colors, strip
-from ..recording import Unavailable, no_gpu, recorded
-from ..tables import Named, Share, Table
+from ..bench.recording import Unavailable, no_gpu, recorded
+from ..support.tables import Named, Share, Table
 
 
 # Proton writes a tree as JSON: a frame with its metrics and its children, and then what the GPUs are. Times

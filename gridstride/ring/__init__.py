@@ -2,22 +2,22 @@
 `attention` is the ring, `simulate` predicts the time with many more of them. All of it needs torch, and is imported
 on first use.
 
-The modules, in the best order to read them: `orders` (which rank has which positions), `parts` (attention of a
-part of the keys, and the merge of two), `carriers` (how keys come and gradients go), `passes` (the ring), `others`
-(Ulysses, and a tree for one row), `processes` (ranks started from a notebook), `stamps` (who did what when, drawn),
-`model` (the ring without its GPUs).
+The modules, in the best order to read them: `sharding` (which rank has which positions), `parts` (attention of a part
+of the keys, and the merge of two), `transport` (how keys come and gradients go), `passes` (the ring),
+`ulysses_and_tree` (Ulysses, and a tree for one row), `processes` (ranks started from a notebook), `timeline` (who did
+what when, drawn), `model` (the ring without its GPUs).
 """
 
-from ..doors import front_door
+from ..support.lazy_exports import front_door
 
 _NAMES = {
     'processes': ('launch', 'RankError', 'PeerError'),
-    'orders': ('ORDERS', 'Piece', 'places', 'split', 'join', 'piece', 'scores_of'),
+    'sharding': ('ORDERS', 'Piece', 'places', 'split', 'join', 'piece', 'scores_of'),
     'parts': ('Kernels', 'cudnn', 'kernels_for', 'merge', 'ours', 'plain', 'slowed'),
-    'carriers': ('Copies', 'Messages'),
+    'transport': ('Copies', 'Messages'),
     'passes': ('attention', 'gathered_attention'),
-    'others': ('bytes_sent', 'tree_decode', 'ulysses_attention'),
-    'stamps': ('Stamp', 'Stamps', 'busy', 'timeline'),
+    'ulysses_and_tree': ('bytes_sent', 'tree_decode', 'ulysses_attention'),
+    'timeline': ('Stamp', 'Stamps', 'busy', 'timeline'),
     'model': ('Link', 'Simulated', 'Task', 'run_tasks', 'simulate'),
 }
 __all__, __getattr__, __dir__ = front_door(__name__, _NAMES)

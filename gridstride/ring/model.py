@@ -5,8 +5,8 @@ import heapq
 from collections import defaultdict, deque
 from typing import Callable, NamedTuple
 
-from .orders import check_order, piece
-from .stamps import Stamp
+from .sharding import check_order, piece
+from .timeline import Stamp
 
 
 class Task(NamedTuple):

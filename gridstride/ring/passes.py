@@ -7,8 +7,8 @@ import torch
 import torch.distributed as dist
 from torch.autograd.function import once_differentiable
 
-from .carriers import Messages
-from .orders import check_order, piece
+from .transport import Messages
+from .sharding import check_order, piece
 from .parts import kernels_for, merge
 from .processes import rank_and_ranks
 

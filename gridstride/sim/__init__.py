@@ -6,7 +6,7 @@
   are called), `memory` (arrays), `records`;
 - what may be wrong: `detectors` (what is looked for), `order` (which accesses are ordered), `happens_before` (which
   launches and copies are), `errors` (what Python says);
-- from one thread's function to many lanes': `constants` (what is known when a kernel is compiled), `waits` (does it
+- from one thread's function to many lanes': `constants` (what is known when a kernel is compiled), `spin_wait` (does it
   wait for other blocks?), `definition` (its `def`), `unassigned` (variables), `trees` (walked), `rewrite`, and what
   rewritten kernels call: `operations`, `functions` (Python's own);
 - CUDA's own functions: `intrinsics` (positions, shared arrays, barriers, fences), `warps` (shuffles, votes), `atomics`,
@@ -16,13 +16,13 @@
 - the names: `cuda` (Numba's), `host` (arrays on the device, streams, events), `host_memory` (pinned, mapped and
   managed arrays), `args` (`In`, `Out`), `elementwise` (kernels that Numba writes itself), `inspection` (what Numba's
   compiler makes of a kernel), `random`, `libdevice`, `below` (the modules below `numba.cuda`);
-- beside it: `counters` (what the hardware would count), `numbas` (the same kernel in Numba's own simulator).
+- beside it: `counters` (what the hardware would count), `numba_reference` (the same kernel in Numba's own simulator).
 """
 
 from . import cuda
 from .counters import trace
 from .elementwise import guvectorize, vectorize
-from ..findings import (
+from ..diagnostics.errors import (
     Access,
     DeviceAssert,
     DeviceRaise,
@@ -40,8 +40,8 @@ from ..findings import (
     SynccheckError,
     UnassignedVariable,
 )
-from .numbas import in_numbas
-from ..options import options
+from .numba_reference import in_numbas
+from ..diagnostics.settings import options
 
 __all__ = [
     'cuda',

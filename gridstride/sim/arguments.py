@@ -4,8 +4,8 @@ from functools import partial
 
 import numpy as np
 
-from ..findings import NotSimulated
-from ..launching import argument_error
+from ..diagnostics.errors import NotSimulated
+from ..diagnostics.launch_config import argument_error
 from .arithmetic import as_numba
 from .constants import fits
 from .memory import wrap

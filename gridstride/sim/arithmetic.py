@@ -10,7 +10,7 @@ import operator
 
 import numpy as np
 
-from ..findings import NotSimulated
+from ..diagnostics.errors import NotSimulated
 from .lanes import truth
 
 __all__ = [

@@ -5,7 +5,7 @@ Sums are done for all lanes at once; the others one lane after the other.
 
 import numpy as np
 
-from ..findings import NotCompiled
+from ..diagnostics.errors import NotCompiled
 from .intrinsics import Room, intrinsic
 from .memory import View, as_element, locate, no_array, refuse_to_write
 

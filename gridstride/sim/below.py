@@ -9,7 +9,7 @@ from importlib.machinery import ModuleSpec
 
 from . import args, cuda, elementwise, host, inspection, libdevice, random, vectors
 from . import types as numbers
-from ..findings import KernelError, LaunchError
+from ..diagnostics.errors import KernelError, LaunchError
 
 __all__ = ['PROVIDED', 'BelowNumbaCuda', 'stand_in']
 

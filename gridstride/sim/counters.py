@@ -5,12 +5,12 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from .. import counting
-from ..requests import sectors, wavefronts
+from ..support import counters
+from ..support.memory_transactions import sectors, wavefronts
 from .kernel import tracing
 
 
-class Counters(counting.Counters):
+class Counters(counters.Counters):
     "Counters by name, as attributes too; `lanes/requests` is how many lanes a memory request had on average"
 
     NAMES = (

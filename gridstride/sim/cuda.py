@@ -30,7 +30,7 @@ from .kernel import Device, Kernel, declare_device, jit
 from .numbers import *  # noqa: F403
 from .vectors import NAMES as _VECTORS
 from .warps import *  # noqa: F403
-from ..options import settings
+from ..diagnostics.settings import settings
 
 _ASKED_FOR = 'b1 boolean i1 i2 i4 i8 u1 u2 u4 u8 f4 f8 c8 c16 int8 int16 int32 int64'.split()
 _ASKED_FOR += 'uint8 uint16 uint32 uint64 float32 float64 complex64 complex128 void warpsize'.split()

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..findings import Access, Call, exception_of, warn_of
-from ..options import checking, settings
+from ..diagnostics.errors import Access, Call, exception_of, warn_of
+from ..diagnostics.settings import checking, settings
 
 __all__ = ['Shadow', 'Memcheck', 'Initcheck', 'Racecheck', 'Synccheck', 'Detectors', 'calls_of']
 
@@ -105,7 +105,7 @@ class Memcheck:
 class UnwrittenRead(NamedTuple):
     "A read of an element that no thread has written so far"
 
-    place: object  # a `findings.Place`
+    place: object  # a `errors.Place`
     view: object  # the array
     off: int  # of the element
     block: int  # number of the reader's block

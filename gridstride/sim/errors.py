@@ -5,9 +5,9 @@ import re
 import sys
 from difflib import get_close_matches
 
-from ..findings import NotSimulated, Place, exception_of
-from ..launching import argument_error
-from ..shown import ShownBriefly, briefly
+from ..diagnostics.errors import NotSimulated, Place, exception_of
+from ..diagnostics.launch_config import argument_error
+from ..support.short_tracebacks import ShownBriefly, briefly
 from .memory import View
 
 __all__ = ['with_its_line']

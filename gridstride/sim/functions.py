@@ -5,8 +5,8 @@ import math
 
 import numpy as np
 
-from ..findings import NotSimulated, position
-from ..options import settings
+from ..diagnostics.errors import NotSimulated, position
+from ..diagnostics.settings import settings
 from .arithmetic import binary, cast, fold, kind_of, wide
 from .lanes import truth
 

@@ -20,8 +20,8 @@ from weakref import ref
 
 import numpy as np
 
-from ..findings import Access, Phrase, Place, exception_of, outside_level
-from ..options import checking
+from ..diagnostics.errors import Access, Phrase, Place, exception_of, outside_level
+from ..diagnostics.settings import checking
 from .detectors import element_at
 
 __all__ = ['copying', 'host_uses', 'launching', 'operations', 'source_line']

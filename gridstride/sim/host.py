@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ..options import settings
+from ..diagnostics.settings import settings
 from .happens_before import copying, operations, source_line
 from .memory import Mem, address, as_dtype, key_of, wrap
 from .records import wrap_array

@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from ..launching import resident
+from ..diagnostics.launch_config import resident
 from .constants import static_bytes
 
 __all__ = ['compile', 'compile_for_current_device', 'compile_ptx', 'compile_ptx_for_current_device']

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ..findings import NotSimulated
-from ..launching import LIMITS
+from ..diagnostics.errors import NotSimulated
+from ..diagnostics.launch_config import LIMITS
 from ..utils import cdiv
 from .lanes import truth
 from .memory import Mem, View, as_dtype, wrap

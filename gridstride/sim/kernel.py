@@ -12,9 +12,9 @@ from .inspection import Inspected, Overload
 from .launch import launch, other_engine
 from .rewrite import Program
 from .signatures import as_declared, declared, note_types
-from ..findings import NotSimulated
-from ..launching import Ready, launch_error, read_brackets, refuse_names
-from ..options import checking
+from ..diagnostics.errors import NotSimulated
+from ..diagnostics.launch_config import Ready, launch_error, read_brackets, refuse_names
+from ..diagnostics.settings import checking
 from ..utils import cdiv
 
 __all__ = ['Device', 'Kernel', 'declare_device', 'jit', 'tracing']

@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from ..findings import NotSimulated
+from ..diagnostics.errors import NotSimulated
 
 __all__ = ['UNDEF', 'Group', 'Undefined', 'truth', 'union', 'branch', 'merge', 'assign', 'Loop', 'Range', 'Items']
 

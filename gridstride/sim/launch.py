@@ -8,9 +8,9 @@ import time
 
 import numpy as np
 
-from ..findings import NotSimulated
-from ..launching import configure, count_arguments
-from ..options import ENGINES, settings
+from ..diagnostics.errors import NotSimulated
+from ..diagnostics.launch_config import configure, count_arguments
+from ..diagnostics.settings import ENGINES, settings
 from .arguments import arguments
 from .errors import with_its_line
 from .happens_before import launching

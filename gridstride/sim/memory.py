@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..findings import NotCompiled, NotSimulated, WrongArgument
+from ..diagnostics.errors import NotCompiled, NotSimulated, WrongArgument
 from .arithmetic import as_numba
 from .detectors import Shadow, element_at
 

@@ -28,7 +28,7 @@ from .lanes import UNDEF, Items, Loop, Range, assign, branch, merge, union
 from .memory import View, load, store
 from .records import Records, attribute, store_attribute
 from .types import is_number_type
-from ..findings import of_class
+from ..diagnostics.errors import of_class
 
 __all__ = ['Operations']
 

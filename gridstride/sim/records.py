@@ -7,7 +7,7 @@ it, `a.x`. initcheck knows records that a kernel makes and those of the device, 
 
 import numpy as np
 
-from ..findings import NotSimulated
+from ..diagnostics.errors import NotSimulated
 from .lanes import merge
 from .memory import Mem, View, address, base_of, fresh_view, load, part_of, store, strides_of, wrap
 

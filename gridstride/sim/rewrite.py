@@ -14,7 +14,7 @@ mask `__m`. Line numbers stay, so tracebacks and `pdb` show the kernel's own lin
 | `p and q` | `q` only in the lanes where `p` holds |
 | `f(x)` | `call(run, __m, f, ..., site)`: one of CUDA's, one of Python's, or a device function, rewritten in its turn |
 
-A kernel that waits for other blocks (`waits`) becomes a generator. It yields where a block looks in vain: whether
+A kernel that waits for other blocks (`spin_wait`) becomes a generator. It yields where a block looks in vain: whether
 it would look in vain for ever, were it alone.
 
 `__d` tells whether there are lanes, outside of the mask for now, that come back later and need their old
@@ -30,7 +30,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..findings import NotSimulated
+from ..diagnostics.errors import NotSimulated
 from .arithmetic import EXACT, as_numba
 from .constants import check_constants, folded, outside, seen_outside
 from .definition import definition
@@ -39,7 +39,7 @@ from .operations import Operations
 from .records import freeze_records
 from .trees import children, settle, walk
 from .unassigned import maybe_unassigned
-from .waits import meets_grid, waits
+from .spin_wait import meets_grid, waits
 
 
 Site = namedtuple('Site', 'function file line col source')  # a place in a kernel's source

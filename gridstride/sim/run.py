@@ -6,9 +6,9 @@ from functools import cached_property
 
 import numpy as np
 
-from ..findings import NotSimulated, Place, exception_of
-from ..launching import launch_error, resident
-from ..options import settings
+from ..diagnostics.errors import NotSimulated, Place, exception_of
+from ..diagnostics.launch_config import launch_error, resident
+from ..diagnostics.settings import settings
 from .detectors import Detectors, calls_of
 from .order import Order
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..launching import argument_error
+from ..diagnostics.launch_config import argument_error
 from . import types
 from .arithmetic import cast
 from .types import is_number_type

@@ -5,7 +5,7 @@ has no elements by index, no arithmetic, and no arrays of it."""
 
 import numpy as np
 
-from ..findings import NotCompiled, NotSimulated
+from ..diagnostics.errors import NotCompiled, NotSimulated
 from .arithmetic import cast, kind_of
 from .lanes import merge
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ..findings import Place, WrongArgument, exception_of
-from ..options import settings
+from ..diagnostics.errors import Place, WrongArgument, exception_of
+from ..diagnostics.settings import settings
 from .block import scalar
 from .descriptors import of_host
 from .memory import is_array, wrap

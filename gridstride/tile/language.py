@@ -10,7 +10,7 @@ from difflib import get_close_matches
 import numpy as np
 
 from . import block as _block, types as _types
-from . import elements, libdevice, memory, products, randoms, reductions, shapes, told
+from . import elements, libdevice, memory, products, randoms, reductions, shapes, hints_and_debug
 from .block import block_of, tensor
 from .descriptors import BlockPointer, Descriptor
 from .rewrite import keep_types, types_of
@@ -18,7 +18,7 @@ from .run import current, frame_of, no_name_of_triton, no_such_name, refuse, war
 from .types import DTYPES, const
 
 globals().update(DTYPES)
-for _room in (elements, randoms, reductions, shapes, told):
+for _room in (elements, randoms, reductions, shapes, hints_and_debug):
     globals().update({k: getattr(_room, k) for k in _room.__all__})
 dtype, block_type, pointer_type = _types.dtype, _types.block_type, _types.pointer_type
 where, tensor_descriptor = _block.where, Descriptor

@@ -7,7 +7,7 @@ from itertools import chain
 import ml_dtypes
 import numpy as np
 
-from ..findings import WrongArgument
+from ..diagnostics.errors import WrongArgument
 from .block import addresses, block_of, broadcast, convert, made, tensor
 from .run import current, finding, frame_of, refuse, warn_of_lacking
 from .shadow import Shadow

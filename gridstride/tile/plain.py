@@ -5,7 +5,7 @@ import sys
 import types
 from time import perf_counter
 
-from . import language, libdevice, profiler, standin
+from . import language, libdevice, profiler, triton_shim
 from .rebind import unwrapped
 
 __all__ = ['patch', 'standins', 'do_bench']
@@ -151,7 +151,9 @@ def _unless_own(ours, theirs):
 def _jit(theirs):
     def jit(fn=None, **options):
         "A kernel, or a function that kernels call"
-        choose = _unless_own(standin.jit if not options else standin.jit(**options), lambda f: theirs(f, **options))
+        choose = _unless_own(
+            triton_shim.jit if not options else triton_shim.jit(**options), lambda f: theirs(f, **options)
+        )
         return choose if fn is None else choose(fn)
 
     return jit
@@ -169,11 +171,11 @@ def _around(ours, theirs):
 def patch(triton, swap):
     "Give Triton as it is installed our launches, our driver and our benchmarks; `swap(owner, name, new)` sets them"
     runtime, testing = triton.runtime, triton.testing
-    swap(standin, 'original_jit', triton.jit)
+    swap(triton_shim, 'original_jit', triton.jit)
     decorators = dict(
         jit=_jit(triton.jit),
-        autotune=_around(standin.autotune, triton.autotune),
-        heuristics=_around(standin.heuristics, triton.heuristics),
+        autotune=_around(triton_shim.autotune, triton.autotune),
+        heuristics=_around(triton_shim.heuristics, triton.heuristics),
     )
     for owner in (triton, runtime, runtime.jit, runtime.autotuner):
         for name, new in decorators.items():
@@ -206,13 +208,13 @@ class _Benchmark:
 
 def standins():
     "{name: module} of what programs import from a Triton that is not installed"
-    tensor_descriptor = _module('triton.tools.tensor_descriptor', TensorDescriptor=standin.TensorDescriptor)
+    tensor_descriptor = _module('triton.tools.tensor_descriptor', TensorDescriptor=triton_shim.TensorDescriptor)
     testing = _module(
         'triton.testing', do_bench=do_bench, do_bench_cudagraph=do_bench, perf_report=perf_report, Benchmark=_Benchmark
     )
     driver = types.SimpleNamespace(active=_Driver(), set_active=lambda driver: None)
-    runtime = _module('triton.runtime', driver=driver, Config=standin.Config, JITFunction=standin.JITFunction)
-    triton = standin.module()
+    runtime = _module('triton.runtime', driver=driver, Config=triton_shim.Config, JITFunction=triton_shim.JITFunction)
+    triton = triton_shim.module()
     triton.testing, triton.runtime, triton.__path__, triton.__version__ = testing, runtime, [], '3.7.1'
     extra = _module('triton.language.extra', libdevice=libdevice)
     tools = _module('triton.tools', tensor_descriptor=tensor_descriptor)

@@ -16,7 +16,7 @@ from functools import lru_cache
 from .block import Forgotten, block_of, convert, is_number, tensor
 from .hints import HINTED, hint, hints, returned_hint, type_by, type_of
 from .run import Names, current, frame_of, refuse
-from .told import device_assert
+from .hints_and_debug import device_assert
 from .types import DTYPES, const
 
 __all__ = ['code_of', 'HOOKS']

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from ..findings import Access, KernelError, NotCompiled, NotSimulated, Place, exception_of, warn_of
+from ..diagnostics.errors import Access, KernelError, NotCompiled, NotSimulated, Place, exception_of, warn_of
 
 __all__ = [
     'Names',

@@ -6,14 +6,14 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from .. import counting
+from ..support import counters
 
 __all__ = ['Counters', 'Trace', 'trace', 'paused', 'recorder']
 
 _SECTOR = 32  # bytes that memory gives at once
 
 
-class Counters(counting.Counters):
+class Counters(counters.Counters):
     "Counters by name, as attributes too; `load_bytes/load_sectors/32` is how much of what memory gave was asked for"
 
     WIDTH = 16

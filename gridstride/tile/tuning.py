@@ -6,8 +6,8 @@ import io
 
 import numpy as np
 
-from ..findings import KernelError, warn_of
-from ..options import change, settings
+from ..diagnostics.errors import KernelError, warn_of
+from ..diagnostics.settings import change, settings
 from .trace import paused
 
 __all__ = ['tuner_of', 'run_tuned']

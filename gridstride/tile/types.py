@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..doors import lacking
+from ..support.lazy_exports import lacking
 
 try:
     import ml_dtypes

@@ -19,14 +19,14 @@ import warnings
 import numpy as np
 
 from ..cpp import emulator
-from ..cpp.build import checked_flags, common_flags, compile_module, compiler, endless_flags, line_flags
-from ..cpp.compile_errors import CompileError
+from ..cpp.toolchain.build import checked_flags, common_flags, compile_module, compiler, endless_flags, line_flags
+from ..cpp.lint.compile_errors import CompileError
 from ..cpp.finding import file_among
 from ..cpp.load import one_at_a_time, open_emulated
-from ..cpp.rewrite import to_cpp
-from ..findings import NotSimulated, outside_level
-from ..launching import configure, count_arguments
-from ..options import checking, settings
+from ..cpp.rewriters.rewrite import to_cpp
+from ..diagnostics.errors import NotSimulated, outside_level
+from ..diagnostics.launch_config import configure, count_arguments
+from ..diagnostics.settings import checking, settings
 from ..sim.arguments import arguments
 
 from ..sim.memory import View, address

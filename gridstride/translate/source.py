@@ -7,7 +7,7 @@ import re
 import textwrap
 import tokenize
 
-from ..findings import KernelError
+from ..diagnostics.errors import KernelError
 from ..sim.definition import definition
 
 

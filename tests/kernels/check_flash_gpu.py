@@ -13,9 +13,9 @@ import math, random
 import torch
 from checking import run
 from gridstride.kernels import attention
-from gridstride.kernels import rung
+from gridstride.kernels.ladder import rung
 from gridstride.kernels.flash import attentions
-from gridstride.kernels.rung import Device
+from gridstride.kernels.ladder.rung import Device
 from gridstride.utils import cdiv
 
 # what is added to scores: in C, and as a function of tensors

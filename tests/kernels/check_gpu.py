@@ -16,17 +16,19 @@ import torch
 import torch.nn.functional as F
 from gridstride import kernels
 from gridstride.kernels import Rung, explain, matmul, right
-from gridstride.kernels import argmax, calling, cub, export, histogram, scan, sum as sum_of, thin, tma, transpose
+from gridstride.kernels import argmax, cub, export, histogram, scan, sum as sum_of, transpose
+from gridstride.kernels.gemm import dispatch, skinny
+from gridstride.kernels.ladder import tma
 from gridstride.kernels.memory import ring_sum, tools
-from gridstride.kernels.ladder import Reference, inputs, shapes_for
-from gridstride.kernels.rung import Device
-from gridstride.kernels.split import Split
+from gridstride.kernels.ladder.ladder import Reference, inputs, shapes_for
+from gridstride.kernels.ladder.rung import Device
+from gridstride.kernels.gemm.bf16x6 import Split
 from gridstride.cpp import CompileError, cuda_kernel, launcher
-from gridstride.findings import LaunchError
+from gridstride.diagnostics.errors import LaunchError
 from gridstride.utils import check
 
 ROOT = Path(__file__).resolve().parents[2]
-MODULES = ['fp32', 'tensor_cores', 'hopper', 'thin', 'split']
+MODULES = ['ladder.fp32', 'ladder.tensor_cores', 'ladder.hopper', 'gemm.skinny', 'gemm.bf16x6']
 RAGGED = [(1, 1, 1), (1, 9, 300), (127, 255, 65), (129, 257, 63), (1000, 10, 784), (300, 77, 5000), (513, 1031, 257),
           (2049, 1023, 511), (50001, 10, 784), (20003, 1, 100), (9001, 12, 256), (7001, 20, 400),
           (30001, 23, 600), (50001, 32, 784), (6001, 16, 784), (2801, 13, 1792), (2333, 17, 1120), (97601, 24, 172)]
@@ -60,7 +62,7 @@ def each_rung_compiles_at_once():
         return fresh.kernel.built
     for name, r in rungs().items():
         seconds = min(built(r) for _ in range(3))
-        if seconds > (1 if name.startswith('fp32') else .5): yield f'{name} takes {seconds:.2f} s'
+        if seconds > (1 if name.startswith('ladder.fp32') else .5): yield f'{name} takes {seconds:.2f} s'
         print(f'  {name}: {seconds:.2f} s')
 
 
@@ -364,7 +366,7 @@ def sanitize():
                           n.t().contiguous() if r.layout[1] == 't' else n))
         print(f'  {name} {h}x{k} @ {k}x{w}')
     products = ([(Split(*tile), (150, 130, 200)) for tile in ((128, 128, 1), (64, 64, 8), (64, 128, 2))]
-                + [(thin.THIN, o) for o in ((6337, 10, 784), (6400, 1, 100), (37, 10, 785), (97601, 23, 172),
+                + [(skinny.THIN, o) for o in ((6337, 10, 784), (6400, 1, 100), (37, 10, 785), (97601, 23, 172),
                                         (6001, 16, 784), (6001, 32, 788), (6401, 24, 256))])
     for p, (h, w, k) in products:              # those that are no rungs
         m, n = inputs(h, w, k, 'float32', 'cuda')
@@ -423,7 +425,7 @@ def what_was_seen_before_is_launched_by_the_table():
     for dtype, (h, w, k) in (('float32', (700, 900, 1100)), ('bfloat16', (64, 64, 64)), ('float32', (257, 10, 784)),
                              ('bfloat16', (2048, 1024, 4096))):
         for turn in ('', 'a', 'b'):
-            known = len(calling._known) if calling._known is not None else 0
+            known = len(dispatch._known) if dispatch._known is not None else 0
             for i in range(4):
                 m, n = inputs(h, w, k, dtype, 'cuda', i)
                 a = m.t().contiguous().t() if turn == 'a' else m
@@ -431,10 +433,10 @@ def what_was_seen_before_is_launched_by_the_table():
                 out = torch.full((h, w), math.nan, dtype=m.dtype, device='cuda') if i % 2 else None
                 try: Reference(m, n)(matmul(a, b, out))
                 except AssertionError as e: yield f'{h}x{k} @ {k}x{w} {dtype} {turn}, call {i}: {e}'
-            print(f'  {dtype} {h}x{k} @ {k}x{w} {turn}: {explain(a, b)}, {len(calling._known)-known} in the table')
-    if not len(calling._known): yield 'nothing is in the table'
+            print(f'  {dtype} {h}x{k} @ {k}x{w} {turn}: {explain(a, b)}, {len(dispatch._known)-known} in the table')
+    if not len(dispatch._known): yield 'nothing is in the table'
     with kernels.using():
-        if len(calling._known): yield 'the table was not forgotten'
+        if len(dispatch._known): yield 'the table was not forgotten'
 
 
 def compiled_code_calls_the_kernels():

@@ -4,7 +4,7 @@ repository's root:
     python tests/kernels/check_halves_gpu.py             # every kernel of `costs` in each type and layout; a minute
     compute-sanitizer --tool racecheck python tests/kernels/check_halves_gpu.py small   # one of each kind, small sizes
 
-A result may be off by what `gridstride.kernels.ladder.Reference` allows: half a unit of its last place, and 16
+A result may be off by what `gridstride.kernels.ladder.ladder.Reference` allows: half a unit of its last place, and 16
 roundings to float32 of the sum of the products' absolute values. Each is written into memory full of NaN.
 """
 import os
@@ -12,10 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from checking import differs_elsewhere, run
-from gridstride.kernels import costs, right
-from gridstride.kernels.finals import at_once
-from gridstride.kernels.ladder import ragged_shapes
-from gridstride.kernels.rung import sms
+from gridstride.kernels.gemm import cost_model
+from gridstride.kernels import right
+from gridstride.kernels.ladder.finals import at_once
+from gridstride.kernels.ladder.ladder import ragged_shapes
+from gridstride.kernels.ladder.rung import sms
 from gridstride.utils import cdiv
 
 FORMS = [(dtype, layout) for dtype in ('bfloat16', 'float16') for layout in ('nn', 'tn', 'nt')]
@@ -23,7 +24,7 @@ FORMS = [(dtype, layout) for dtype in ('bfloat16', 'float16') for layout in ('nn
 
 def every():
     "(cut, kernel) of all that can be picked, those that begin early, too"
-    return [(o, costs.kernel_of(o, early, *form)) for form in FORMS for o in costs.known(*form)
+    return [(o, cost_model.kernel_of(o, early, *form)) for form in FORMS for o in cost_model.known(*form)
             for early in (False, True)]
 
 

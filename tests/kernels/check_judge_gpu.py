@@ -98,7 +98,7 @@ def streams():
 def events_that_lie():
     "Whoever makes the events short is refused by the judge's clock, if what is hidden is long enough"
     text = '''import sys, torch
-machines = sys.modules['gridstride.judge.machines']
+machines = sys.modules['gridstride.judge.devices']
 def take(self, items, old=machines.Gpu.take):
     items, facts = old(self, items)
     return items, {**facts, 'event': 1e-6}

@@ -15,7 +15,7 @@ import torch
 from checking import differs_elsewhere, run
 from gridstride.kernels import latent_attention
 from gridstride.kernels.latent import calls, decoding
-from gridstride.kernels.rung import Device
+from gridstride.kernels.ladder.rung import Device
 
 LAST = {torch.float16: 2**-11, torch.bfloat16: 2**-8}               # half a unit of the last place
 SCALE = 192**-.5

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from gridstride.kernels import AdamW, cross_entropy, linear_cross_entropy
 from gridstride.kernels.fused import losses
-from gridstride.kernels.rung import Device, here
+from gridstride.kernels.ladder.rung import Device, here
 
 # A gradient of bfloat16 that was made in advance is rounded twice, to within 2^-8 each time.
 NEAR = {torch.float64: 1e-12, torch.float32: 2e-6, torch.float16: 2**-11 + 2e-6, torch.bfloat16: 2**-7 + 2e-5}

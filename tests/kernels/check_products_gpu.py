@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from checking import differs_elsewhere, run
 from gridstride.bench.clocks import capture
 from gridstride.kernels import Activation, Epilogue, bmm, explain_with, grouped_mm, matmul, mlp
-from gridstride.kernels.products import launches
-from gridstride.kernels.products.calls import BATCHES, TILES
+from gridstride.kernels.gemm import launches
+from gridstride.kernels.gemm.calls import BATCHES, TILES
 
 HALF, NAN = torch.bfloat16, float('nan')
 LAST = {torch.float32: 2**-24, torch.float16: 2**-11, torch.bfloat16: 2**-8}    # half a unit of the last place

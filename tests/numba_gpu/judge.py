@@ -339,7 +339,7 @@ def plain(got): return got if isinstance(got, dict) else [int(o) for o in got]
 
 def on_gpu(n, pipe):
     sys.path.insert(0, str(HERE.parents[1]))
-    from gridstride.numba_cuda import import_numba_cuda
+    from gridstride.support.numba_cuda import import_numba_cuda
     try: pipe.send(plain(PROGRAMS[n](import_numba_cuda())))
     except BaseException as e: pipe.send(f'{type(e).__name__}: {str(e)[:300]}')
 

@@ -1,4 +1,4 @@
-from gridstride.variants import changed
+from gridstride.bench.variants import changed
 from wrong.lesson_16 import slope_k, window_k
 
 from . import right

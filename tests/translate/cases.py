@@ -120,7 +120,7 @@ def difference(got, want, case):
 
 def kept(name, decides, make):
     "What `make()` gives, where that takes long: it lies in the cache until one of the texts that decide it changes"
-    from gridstride.cpp.cache import one_at_a_time
+    from gridstride.cpp.toolchain.cache import one_at_a_time
     from gridstride.utils import cache_dir
     key = hashlib.sha256(repr((decides, sys.version_info, np.__version__)).encode()).hexdigest()[:20]
     path = cache_dir()/name/f'{key}.pickle'

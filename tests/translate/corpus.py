@@ -13,7 +13,8 @@ from unittest.mock import patch
 import numpy as np
 
 from cases import Case, array, described, kept
-from gridstride import options, sim
+from gridstride.diagnostics import settings
+from gridstride import sim
 from gridstride.sim import cuda
 
 TESTS = Path(__file__).parents[1]
@@ -89,7 +90,7 @@ def recording():
         before = [as_described(a) for a in args]
         launch(self, grid, block, dynamic, stream, *args)
         # cells are overwritten: the text now
-        if options.settings.checks==options.CHECKS:
+        if settings.settings.checks==settings.CHECKS:
             found.append(
                 (self.__name__, text_of(self), before, list(np.atleast_1d(grid)), list(np.atleast_1d(block)), dynamic))
     with patch.object(cuda.Kernel, '_launch', _launch): yield found

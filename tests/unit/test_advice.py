@@ -1,10 +1,10 @@
 "What fits a finding, read off the learner's lines."
 import pytest
 
-from gridstride.advice import hint_for, update_of
+from gridstride.diagnostics.hints import hint_for, update_of
 from gridstride.cpp.emulator import array_at
-from gridstride.findings import Access, Call, Place, exception_of, text_of
-from gridstride.messages import DIALECTS
+from gridstride.diagnostics.errors import Access, Call, Place, exception_of, text_of
+from gridstride.diagnostics.messages import DIALECTS
 
 UPDATES = [('n[i] += 1;', 'n', ('add', 'n[i]', '1')), ('if (x[i] > 0) n[0]++;', 'n', ('add', 'n[0]', '1')),
            ('--n[0];', 'n', ('sub', 'n[0]', '1')), ('found |= 4;', 'found', ('or', 'found', '4')),

@@ -2,7 +2,7 @@
 import pytest
 from gridstride.asm.kernels import CudaC, source_of
 from gridstride.cpp import cuda_kernel, load_cuda
-from gridstride.cpp.reader import device_only
+from gridstride.cpp.frontend.reader import device_only
 
 BOTH = '''#include <torch/extension.h>
 using namespace torch;

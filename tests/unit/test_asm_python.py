@@ -109,7 +109,7 @@ def test_numba_is_imported_whole_where_numpy_has_no_row_stack():
     code = """
 import numpy as np
 if hasattr(np, 'row_stack'): del np.row_stack
-from gridstride.numba_cuda import import_numba_cuda
+from gridstride.support.numba_cuda import import_numba_cuda
 cuda = import_numba_cuda()
 import numba.cuda.np.arrayobj
 assert cuda.jit and not hasattr(np, 'row_stack')

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from gridstride.asm import tools
 from gridstride.asm.tools import disassemble, link, nvrtc, program, usage
-from gridstride.cpp.build import CompileError, CompilerMissing
+from gridstride.cpp.toolchain.build import CompileError, CompilerMissing
 from gridstride.cpp.kernel import _stand_ins
-from gridstride.cpp.nvrtc import stand_ins
+from gridstride.cpp.toolchain.nvrtc import stand_ins
 
 HALF = '''template<class T> __global__ void half_k(T *x, int n) {
     __shared__ T s[256];

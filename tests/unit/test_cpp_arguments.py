@@ -2,7 +2,7 @@
 import numpy as np, pytest, torch
 
 from gridstride.cpp.arguments import check_arguments, dtype_of
-from gridstride.cpp.reader import kernels
+from gridstride.cpp.frontend.reader import kernels
 
 PARAMS = kernels('__global__ void k(const float *x, float *out, int n) {}')[0].params
 

@@ -1,10 +1,10 @@
 "Tokens of CUDA C, the branches of its preprocessor, its brackets, and what these open."
 import pytest
 
-from gridstride.cpp.code import Code
-from gridstride.cpp.preprocessor import Macros, evaluate
-from gridstride.cpp.reader import compiled
-from gridstride.cpp.tokens import line_at, literal, tokens
+from gridstride.cpp.frontend.code import Code
+from gridstride.cpp.frontend.preprocessor import Macros, evaluate
+from gridstride.cpp.frontend.reader import compiled
+from gridstride.cpp.frontend.tokens import line_at, literal, tokens
 
 
 def texts(src): return [t.text for t in tokens(src)]

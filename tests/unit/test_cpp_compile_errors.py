@@ -3,7 +3,7 @@ import warnings
 
 import pytest
 
-from gridstride.cpp.compile_errors import CompileError, CompileWarning, Diagnostic, describe, read_log, warn_of
+from gridstride.cpp.lint.compile_errors import CompileError, CompileWarning, Diagnostic, describe, read_log, warn_of
 
 SRC = 'template <class T> T twice(T x) {\n    return x.y;\n}\nint f() {\n    return twice(1) + twice(2.0f);\n}'
 

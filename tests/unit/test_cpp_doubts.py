@@ -1,8 +1,8 @@
 "Variables that have a value on some ways only: which are told, and which are right."
 import pytest
 
-from gridstride.cpp.doubts import is_guarded, may_miss, missed
-from gridstride.cpp.reader import read_compiled
+from gridstride.cpp.lint.uninitialized import is_guarded, may_miss, missed
+from gridstride.cpp.frontend.reader import read_compiled
 
 def code(body): return read_compiled('__global__ void k(float *x, int n) {\n' + body + '\n}\n')
 

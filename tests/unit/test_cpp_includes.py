@@ -1,7 +1,7 @@
 "Headers of the learner's own: which are found, and that what was built without the newest of them is built again."
 from gridstride.cpp import cuda_kernel
 from gridstride.cpp.__main__ import main
-from gridstride.cpp.includes import read_headers
+from gridstride.cpp.toolchain.includes import read_headers
 
 import torch
 

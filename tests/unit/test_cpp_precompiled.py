@@ -4,7 +4,8 @@ import ctypes, os, re, shutil, threading
 
 import pytest
 
-from gridstride.cpp import CompileError, build, cache, emulator, headers
+from gridstride.cpp import CompileError, emulator
+from gridstride.cpp.toolchain import build, cache, headers
 
 count = iter(range(1000000))
 

@@ -1,7 +1,7 @@
 "Inline PTX, instruction by instruction: what each becomes, and what is refused."
 import pytest
 
-from gridstride.cpp.ptx import UnknownPTX, statements
+from gridstride.cpp.rewriters.ptx import UnknownPTX, statements
 
 
 @pytest.mark.parametrize('ptx,cpp', [

@@ -2,9 +2,9 @@
 finds: that is in test_cpp_judge."""
 import pytest
 
-from gridstride.cpp.callers import Unit, mark, without_marked, wrong_callers
-from gridstride.cpp.tokens import WrongSource
-from gridstride.cpp.rewrite import to_cpp
+from gridstride.cpp.lint.callers import Unit, mark, without_marked, wrong_callers
+from gridstride.cpp.frontend.tokens import WrongSource
+from gridstride.cpp.rewriters.rewrite import to_cpp
 
 K = '__global__ void k(float *x, int n) { %s }\n'
 HOST, DEVICE = 'int f(int n) { return n + 1; }\n', '__device__ int f(int n) { return n + 1; }\n'

@@ -1,7 +1,7 @@
 "Each check of doctor, on machines that are described."
 import pytest
-from gridstride import doctor
-from gridstride.doctor import Row, examine, machine, mend, report
+from gridstride.course import doctor
+from gridstride.course.doctor import Row, examine, machine, mend, report
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 import torch
-from gridstride.exercise import WrongAnswer, exercise
-from gridstride.exercises import (
+from gridstride.course.grading import WrongAnswer, exercise
+from gridstride.course.exercises import (
     lesson_01,
     lesson_03,
     lesson_04,
@@ -21,7 +21,7 @@ from gridstride.exercises import (
     lesson_22,
 )
 from gridstride.kernels.sparse import formats
-from gridstride.runner import run_threads
+from gridstride.course.runner import run_threads
 from gridstride.utils import check, dim3
 
 
@@ -277,7 +277,7 @@ def test_22_what_an_order_of_tiles_needs(at_once, want):
 def test_a_wrong_answer_is_there_to_be_tried():
     space = {}
     with pytest.raises(WrongAnswer):
-        exec("from gridstride.exercise import exercise\n@exercise('01.invert')\n"
+        exec("from gridstride.course.grading import exercise\n@exercise('01.invert')\n"
              "def invert(i, x, out, n): out[i] = x[i]", space)
     assert space['invert'].__name__ == 'invert'
 

@@ -2,7 +2,7 @@
 import os
 
 import pytest
-from gridstride.files import write_whole
+from gridstride.support.atomic_write import write_whole
 
 
 def test_a_new_file_can_be_read_by_all_and_an_old_one_keeps_its_mode(tmp_path):

@@ -3,10 +3,11 @@ import re
 
 import pytest
 
-from gridstride import findings, sim
-from gridstride.findings import (CLASSES, Access, Call, MemcheckError, Phrase, Place, RacecheckError, element,
-                                 exception_of, field_names, text_of)
-from gridstride.messages import DIALECTS, WORDS
+from gridstride.diagnostics import errors
+from gridstride import sim
+from gridstride.diagnostics.errors import (CLASSES, Access, Call, MemcheckError, Phrase, Place, RacecheckError, element,
+                                           exception_of, field_names, text_of)
+from gridstride.diagnostics.messages import DIALECTS, WORDS
 
 PLACE = Place('reverse', 'a.py', 12, 'out[i] = s[n-1-t]', (0, 0, 0), (4, 0, 0))
 RACE = dict(array='s', index=(3,), before='written', now='read')
@@ -100,16 +101,16 @@ def test_a_missing_field_or_an_unknown_code_is_an_error_that_names_it():
 
 def test_the_simulator_has_the_exceptions_at_hand():
     for c in CLASSES.values(): assert getattr(sim, c.__name__) is c
-    assert sim.SameValueRace is findings.SameValueRace
+    assert sim.SameValueRace is errors.SameValueRace
 
 
 def test_what_is_reported_whatever_is_checked_cannot_be_switched_off():
     "Each of these codes exists, and its text does not promise what is not so"
-    for kind, codes in findings.ALWAYS.items():
-        for code in codes.split(): assert (kind, code) in WORDS and findings.switch_off(kind, code, 'cuda') == ''
-    assert (findings.switch_off('memcheck', 'outside', 'cuda')
+    for kind, codes in errors.ALWAYS.items():
+        for code in codes.split(): assert (kind, code) in WORDS and errors.switch_off(kind, code, 'cuda') == ''
+    assert (errors.switch_off('memcheck', 'outside', 'cuda')
             == "To run without this check: with cpp.options(checks='no memcheck'): ...")
-    assert findings.switch_off('launch', 'empty', 'python') == ''
+    assert errors.switch_off('launch', 'empty', 'python') == ''
 
 
 @pytest.mark.parametrize('code', ['endless_wait', 'blocks_wait'])

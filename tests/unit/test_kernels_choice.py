@@ -5,8 +5,8 @@ import pytest
 import torch
 from gridstride.cpp import on_emulator
 from gridstride.kernels import explain, matmul, plan, tune, using
-from gridstride.kernels.ladder import Reference
-from gridstride.kernels.rung import Rung
+from gridstride.kernels.ladder.ladder import Reference
+from gridstride.kernels.ladder.rung import Rung
 from gridstride.utils import check
 from test_kernels_rung import NAIVE
 

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from gridstride.asm import CompilerMissing
-from gridstride.kernels import Rung, climb as tools, lecture, right
-from gridstride.kernels.climb import Climb, count_library, count_quads, kinds, race
-from gridstride.kernels.ladder import Ladder
-from gridstride.kernels.pictures import phase, served
-from gridstride.recording import Unavailable
+from gridstride.kernels import Rung, right
+from gridstride.kernels.ladder import climb as tools, lecture
+from gridstride.kernels.ladder.climb import Climb, count_library, count_quads, kinds, race
+from gridstride.kernels.ladder.ladder import Ladder
+from gridstride.kernels.ladder.pictures import phase, served
+from gridstride.bench.recording import Unavailable
 
 SHAPE = 1024, 1024, 512
 MULTIPLY_ADDS = 1024*1024*512/32

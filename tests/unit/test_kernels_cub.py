@@ -3,7 +3,7 @@ hold their kernels against it."""
 import pytest, torch
 
 from gridstride.kernels import cub
-from gridstride.recording import Unavailable
+from gridstride.bench.recording import Unavailable
 
 
 class Elsewhere:

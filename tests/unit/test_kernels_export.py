@@ -8,13 +8,15 @@ import pytest
 import torch
 from gridstride import kernels
 from gridstride.cpp import cuda_kernel
-from gridstride.cpp.cache import build
-from gridstride.kernels import choice, costs, export, finals, fp32, hopper, rung, split, standalone, tensor_cores
+from gridstride.cpp.toolchain.cache import build
+from gridstride.kernels.gemm import plan, cost_model, bf16x6
+from gridstride.kernels import export, standalone
+from gridstride.kernels.ladder import finals, fp32, hopper, rung, tensor_cores
 from gridstride.kernels.__main__ import main
 from gridstride.kernels.fused import activations, losses, norms, softmax_programs, softmaxes, training_programs
 from gridstride.kernels.fused import programs as passes
 from gridstride.kernels.memory import programs, tools
-from gridstride.kernels.rung import Rung
+from gridstride.kernels.ladder.rung import Rung
 
 ALL = {e.name: e for e in export.list_exports()}
 MEMORY = {**programs.list_programs(), **passes.list_passes(), **training_programs.list_training_programs(),
@@ -38,7 +40,7 @@ def test_whatever_matmul_picks_is_there():
     products = [e.product for e in ALL.values()]
     rng, picked = np.random.default_rng(0), set()
     for h, w, k in np.exp2(rng.uniform(0, 13, (300, 3))).astype(int).tolist():
-        for (dtype, _), choose in choice.CHOOSE.items():
+        for (dtype, _), choose in plan.CHOOSE.items():
             if dtype == 'float16': continue                 # the text of bfloat16, with another type
             w8, k8 = (w, k) if dtype == 'float32' else (-(-w//8)*8, -(-k//8)*8)
             kernel = choose(h, w8, k8, 132)
@@ -50,16 +52,16 @@ def test_whatever_matmul_picks_is_there():
 
 def test_every_kernel_that_is_chosen_from_is_there():
     names = {e.product.name for e in ALL.values()}
-    assert {p.name for p in split.every()} <= names and {finals.final(*o).name for o in finals.FINAL} <= names
+    assert {p.name for p in bf16x6.every()} <= names and {finals.final(*o).name for o in finals.FINAL} <= names
     for layout in ('nn', 'tn', 'nt'):
-        assert {costs.kernel_of(o, layout=layout).name for o in costs.known(layout=layout)} <= names
+        assert {cost_model.kernel_of(o, layout=layout).name for o in cost_model.known(layout=layout)} <= names
 
 
 def test_kernels_that_begin_early_are_there_when_they_are_picked(monkeypatch):
-    early = {costs.kernel_of(o, True, layout=layout).name for layout in ('nn', 'tn', 'nt')
-             for o in costs.known(layout=layout)}
+    early = {cost_model.kernel_of(o, True, layout=layout).name for layout in ('nn', 'tn', 'nt')
+             for o in cost_model.known(layout=layout)}
     for cycles, there in ((0, set()), (1, early)):
-        monkeypatch.setattr(costs, 'EARLY', cycles)
+        monkeypatch.setattr(cost_model, 'EARLY', cycles)
         assert {e.product.name for e in export.list_exports()} & early == there
 
 

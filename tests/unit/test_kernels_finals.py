@@ -4,9 +4,10 @@ import re
 import pytest
 import torch
 from gridstride.cpp import cuda_kernel, on_emulator
-from gridstride.kernels import costs, rung
-from gridstride.kernels.finals import FINAL, final, final_early, schedule
-from gridstride.kernels.hopper import order, types
+from gridstride.kernels.gemm import cost_model
+from gridstride.kernels.ladder import rung
+from gridstride.kernels.ladder.finals import FINAL, final, final_early, schedule
+from gridstride.kernels.ladder.hopper import order, types
 from gridstride.utils import cdiv
 
 COUNT = '''
@@ -67,10 +68,10 @@ def test_one_that_begins_early_waits_before_all_global_memory(tile):
 
 def test_the_switch_says_which_begin_early(monkeypatch):
     shapes = [(64, 64, 64), (272, 496, 72), (360, 1024, 304), (4096, 4096, 4096)]
-    monkeypatch.setattr(costs, 'EARLY', 0)
-    assert not any(p.early for s in shapes for p in costs.ranked(*s, n=60) if isinstance(p, rung.Rung))
-    now = [costs.choose(*s) for s in shapes]
-    monkeypatch.setattr(costs, 'EARLY', costs.estimate(*shapes[2], costs.order(*shapes[2], 132)[0]) + 1)
-    then = [costs.choose(*s) for s in shapes]
+    monkeypatch.setattr(cost_model, 'EARLY', 0)
+    assert not any(p.early for s in shapes for p in cost_model.ranked(*s, n=60) if isinstance(p, rung.Rung))
+    now = [cost_model.choose(*s) for s in shapes]
+    monkeypatch.setattr(cost_model, 'EARLY', cost_model.estimate(*shapes[2], cost_model.order(*shapes[2], 132)[0]) + 1)
+    then = [cost_model.choose(*s) for s in shapes]
     assert [p.early for p in then] == [True, True, True, False] and then[3] is now[3]
     assert [p.name for p in then[:3]] == [f'{p.name}, early' for p in now[:3]]

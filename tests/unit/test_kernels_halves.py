@@ -5,9 +5,9 @@ import pytest
 import torch
 from gridstride import cpp
 from gridstride.cpp import on_emulator
-from gridstride.kernels.costs import Cut
-from gridstride.kernels.halves import _rooms, box, downs, half, rows, stage_bytes, stored, why_not
-from gridstride.kernels.ladder import right
+from gridstride.kernels.gemm.cost_model import Cut
+from gridstride.kernels.gemm.hopper_f16 import _rooms, box, downs, half, rows, stage_bytes, stored, why_not
+from gridstride.kernels.ladder.ladder import right
 
 CUTS = [  # of each kind: turned, beside, shared along rows, columns and k, several of an SM; all with ragged columns
     (Cut(64, 24, 1, 4, turned=1), 'nn'), (Cut(64, 152, 4, turned=1), 'nn'), (Cut(64, 80, 2, 4, turned=1), 'tn'),

@@ -1,9 +1,9 @@
 "Ladders: the reference, the shapes that a rung is tried on, the table of what was reached."
 import pytest
 from gridstride.cpp import on_emulator
-from gridstride.kernels.ladder import Ladder, Reference, inputs, longest_wait, right
-from gridstride.kernels.rung import Rung
-from gridstride.recording import Unavailable
+from gridstride.kernels.ladder.ladder import Ladder, Reference, inputs, longest_wait, right
+from gridstride.kernels.ladder.rung import Rung
+from gridstride.bench.recording import Unavailable
 from test_kernels_rung import NAIVE
 
 

@@ -4,9 +4,9 @@ import re
 import pytest
 import torch
 from gridstride.cpp import on_emulator
-from gridstride.kernels.operands import blame
-from gridstride.kernels.rung import Rung, need_hopper, with_constants
-from gridstride.recording import Unavailable
+from gridstride.kernels.ladder.operands import blame
+from gridstride.kernels.ladder.rung import Rung, need_hopper, with_constants
+from gridstride.bench.recording import Unavailable
 from gridstride.utils import cdiv, check
 
 NAIVE = r'''

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 import torch
 from gridstride.cpp import cuda_kernel, on_emulator
-from gridstride.kernels import split
+from gridstride.kernels.gemm import bf16x6
 from gridstride.kernels.ptx import wgmma
-from gridstride.kernels.rung import H100, need_hopper
-from gridstride.kernels.split import Split, bf16, choose, choose_nt, choose_tn, planes, split_product, tensor_core
-from gridstride.recording import recorded
+from gridstride.kernels.ladder.rung import H100, need_hopper
+from gridstride.kernels.gemm.bf16x6 import Split, bf16, choose, choose_nt, choose_tn, planes, split_product, tensor_core
+from gridstride.bench.recording import recorded
 from gridstride.utils import cdiv
 
 RECORDED = Path(__file__).resolve().parents[1]/'kernels/recorded'
@@ -97,9 +97,9 @@ def test_a_long_piece_is_not(rng):
 def test_six_products_are_as_good_as_nine_and_three_are_not(rng, monkeypatch):
     a, b = normal(rng, 64, 512), normal(rng, 512, 64)
     def with_terms(terms):
-        monkeypatch.setattr(split, 'TERMS', terms)
+        monkeypatch.setattr(bf16x6, 'TERMS', terms)
         return error(split_product(a, b), a, b)
-    terms = split.TERMS
+    terms = bf16x6.TERMS
     nine, six, three = (with_terms(t) for t in (((2, 2), (2, 1), (1, 2), *terms), terms, terms[3:]))
     assert abs(nine-six) < .02*six and three > 10*six
 
@@ -143,7 +143,7 @@ def test_products_are_right_and_the_same_each_time(args):
 
 def test_the_texts_for_batches_have_their_lines():
     "For each tile and layout; one product's texts have none of them"
-    for o in split.every():
+    for o in bf16x6.every():
         one, many = (o.recipe(64, 64, 64, H100, count).calls for count in (1, 2))
         assert ['blockIdx.z' in c.src for c in (*one, *many)] == [False, False, True, True]
 

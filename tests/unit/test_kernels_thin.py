@@ -5,9 +5,9 @@ import pytest
 import torch
 from gridstride.asm import CompilerMissing, resources
 from gridstride.cpp import on_emulator, options
-from gridstride.kernels import thin
-from gridstride.kernels.rung import H100, here
-from gridstride.kernels.thin import SHARED, SMALL, THIN, THIN_TN
+from gridstride.kernels.gemm import skinny
+from gridstride.kernels.ladder.rung import H100, here
+from gridstride.kernels.gemm.skinny import SHARED, SMALL, THIN, THIN_TN
 from gridstride.utils import cdiv
 
 
@@ -72,8 +72,8 @@ def test_rows_that_bulk_copies_do_not_take():
 
 @pytest.fixture
 def planes_anywhere(monkeypatch):
-    monkeypatch.setattr(thin, 'LARGE', 0)
-    monkeypatch.setattr(thin, 'SOME', {few: (k, 0) for few, (k, _) in thin.SOME.items()})
+    monkeypatch.setattr(skinny, 'LARGE', 0)
+    monkeypatch.setattr(skinny, 'SOME', {few: (k, 0) for few, (k, _) in skinny.SOME.items()})
 
 
 @pytest.mark.parametrize('i,shape', [*enumerate([(1041, 32, 132), (1030, 17, 100), (1100, 24, 76), (2049, 23, 36)])])

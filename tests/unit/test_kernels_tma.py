@@ -6,9 +6,9 @@ import pytest
 from gridstride.cpp import on_emulator
 from gridstride.draw import Picture
 from gridstride.kernels.maps import why_no_map
-from gridstride.kernels.tma import (DUMPS, bank_group, box_offsets, dumps, holders, lane_panel, load, mma_a, mma_b,
-                                    mma_c, save, swizzle_panel, wgmma_d)
-from gridstride.recording import recorded
+from gridstride.kernels.ladder.tma import (DUMPS, bank_group, box_offsets, dumps, holders, lane_panel, load, mma_a,
+                                           mma_b, mma_c, save, swizzle_panel, wgmma_d)
+from gridstride.bench.recording import recorded
 
 RECORDED = Path(__file__).resolve().parents[2]/'nbs/recorded'
 GOOD = dict(shape=(128, 128), strides=(128, 1), address=0, dtype='bfloat16', box=(64, 64), swizzle=128)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gridstride.findings import RacecheckError
-from gridstride.kernels import hopper, trials
-from gridstride.options import settings
-from gridstride.recording import Unavailable
+from gridstride.diagnostics.errors import RacecheckError
+from gridstride.kernels.ladder import hopper, trials
+from gridstride.diagnostics.settings import settings
+from gridstride.bench.recording import Unavailable
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,7 +88,7 @@ def test_a_contest_belongs_to_its_kernels(tmp_path):
 
 
 def test_machine_code_is_counted_by_engine():
-    from gridstride.cpp.build import CompilerMissing
+    from gridstride.cpp.toolchain.build import CompilerMissing
     try: counted = trials.engines(hopper.larger)
     except CompilerMissing as e:
         if sys.platform == 'linux': raise       # there the course installs NVRTC

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gridstride import cpp, sim
-from gridstride.findings import LaunchError, WrongArgument
-from gridstride.launching import LIMITS, Config, configure, count_arguments, read_brackets
+from gridstride.diagnostics.errors import LaunchError, WrongArgument
+from gridstride.diagnostics.launch_config import LIMITS, Config, configure, count_arguments, read_brackets
 from gridstride.translate.source import Untranslatable
 from gridstride.utils import dim3
 from found import finding

@@ -3,7 +3,7 @@ import asyncio
 import json
 
 import pytest
-from gridstride import lessons as L
+from gridstride.course import lessons as L
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 

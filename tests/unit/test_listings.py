@@ -4,7 +4,7 @@ from html import unescape
 
 import pytest
 
-from gridstride.listings import COLORS, beside, show_source
+from gridstride.cpp.listings import COLORS, beside, show_source
 from gridstride.utils import cuda_begin
 
 SRC = '''

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from gridstride import cpp, sim
-from gridstride.options import CHECKS, parse_checks, settings
+from gridstride.diagnostics.settings import CHECKS, parse_checks, settings
 
 MAY = [(True, CHECKS), ('all', CHECKS), (False, ()), ('none', ()), (None, None), ('racecheck', ('racecheck',)),
        ('racecheck, memcheck', ('memcheck', 'racecheck')), (['initcheck'], ('initcheck',)),

@@ -4,7 +4,7 @@ import pickle
 import textwrap
 
 import pytest
-from gridstride.prof.carry import pack, part, program, statements
+from gridstride.prof.isolate import pack, part, program, statements
 
 CELLS = [
     'import torch\nimport numpy as np\nunused = 3',

@@ -2,7 +2,7 @@
 import pytest
 from gridstride.prof import counters
 from gridstride.prof.counters import Kernel, Line, Metric, Ncu, command, details, from_plain, lines, ncu, raw, trouble
-from gridstride.recording import Unavailable
+from gridstride.bench.recording import Unavailable
 
 HEAD = ('"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid '
 'Size","Device","CC",'

@@ -4,7 +4,7 @@ import json
 import pytest
 from gridstride.prof import tree
 from gridstride.prof.tree import Session, Timeline, Tree, proton, scope
-from gridstride.recording import Unavailable
+from gridstride.bench.recording import Unavailable
 
 
 def frame(name, *children, **metrics):

@@ -4,8 +4,8 @@ from importlib import metadata
 
 import numpy as np
 import pytest
-from gridstride import recording
-from gridstride.recording import Unavailable, forms, is_recording, key, machine, mark, read, recorded, write
+from gridstride.bench import recording
+from gridstride.bench.recording import Unavailable, forms, is_recording, key, machine, mark, read, recorded, write
 
 
 def square(x): return x*x

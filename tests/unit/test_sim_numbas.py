@@ -1,7 +1,7 @@
 "A kernel in Numba's own simulator, in a process of its own."
 import numpy as np
 import pytest
-from gridstride.sim import cuda, in_numbas, numbas
+from gridstride.sim import cuda, in_numbas, numba_reference
 
 ADD = 4
 pytestmark = pytest.mark.filterwarnings('ignore')
@@ -18,7 +18,7 @@ def test_arrays_are_written_and_what_it_prints_is_printed(capsys):
     import torch
     x, out = np.arange(3, dtype=np.float32), torch.zeros(3)
     seconds = in_numbas(add_k)[1, 4](x, out, 3)
-    assert out.tolist() == [4, 5, 6] and 0 < seconds < numbas.LIMIT and capsys.readouterr().out == 'thread 0\n'
+    assert out.tolist() == [4, 5, 6] and 0 < seconds < numba_reference.LIMIT and capsys.readouterr().out == 'thread 0\n'
 
 
 def test_what_fails_there_is_told():
@@ -28,5 +28,5 @@ def test_what_fails_there_is_told():
 
 
 def test_what_does_not_end_is_told(monkeypatch):
-    monkeypatch.setattr(numbas, 'LIMIT', 0)
+    monkeypatch.setattr(numba_reference, 'LIMIT', 0)
     with pytest.raises(TimeoutError, match='add_k has not ended'): in_numbas(add_k)[1, 1](np.zeros(3), np.zeros(3), 3)

@@ -4,7 +4,7 @@ import inspect, re
 import numpy as np
 import pytest
 
-from gridstride.findings import NotSimulated
+from gridstride.diagnostics.errors import NotSimulated
 from gridstride.sim import rewrite
 from gridstride.sim.arithmetic import binary, contains, join, as_numba, unary, wide
 from gridstride.sim.operations import Operations

@@ -1,5 +1,5 @@
 "A table as text and as HTML."
-from gridstride.tables import Named, Share, Table
+from gridstride.support.tables import Named, Share, Table
 
 
 def test_columns_are_aligned_to_the_right_unless_their_head_begins_with_a_bracket():

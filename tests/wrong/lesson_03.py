@@ -1,6 +1,6 @@
 import numpy as np
 
-from gridstride.runner import run_threads
+from gridstride.course.runner import run_threads
 
 from . import wrong
 

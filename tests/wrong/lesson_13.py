@@ -1,6 +1,6 @@
 import numpy as np
 
-from gridstride.exercises.lesson_13 import quads
+from gridstride.course.exercises.lesson_13 import quads
 from gridstride.utils import cdiv
 
 from . import wrong

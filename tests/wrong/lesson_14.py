@@ -2,7 +2,7 @@ import re
 
 from gridstride import triton
 from gridstride.triton import language as tl
-from gridstride.variants import changed
+from gridstride.bench.variants import changed
 
 from . import wrong
 

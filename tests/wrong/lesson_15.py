@@ -1,5 +1,5 @@
 from gridstride import triton
-from gridstride.variants import changed
+from gridstride.bench.variants import changed
 
 from . import wrong
 

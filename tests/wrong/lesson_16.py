@@ -3,7 +3,7 @@ import math
 import numpy as np
 from gridstride import triton
 from gridstride.sim import cuda
-from gridstride.variants import changed
+from gridstride.bench.variants import changed
 
 from . import wrong
 

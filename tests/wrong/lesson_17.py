@@ -1,7 +1,7 @@
 import numpy as np
 
 from gridstride import triton
-from gridstride.variants import changed
+from gridstride.bench.variants import changed
 
 from . import wrong
 

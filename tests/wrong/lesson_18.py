@@ -1,7 +1,7 @@
 import torch
 from gridstride import triton
 from gridstride.kernels.quant import formats
-from gridstride.variants import changed
+from gridstride.bench.variants import changed
 
 from . import wrong
 

@@ -2,7 +2,7 @@ import itertools
 
 import numpy as np
 from gridstride.sim import cuda
-from gridstride.variants import changed
+from gridstride.bench.variants import changed
 
 from . import wrong
 

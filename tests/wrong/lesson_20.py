@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import torch
-from gridstride.exercises.lesson_20 import attend
+from gridstride.course.exercises.lesson_20 import attend
 
 from . import wrong
 

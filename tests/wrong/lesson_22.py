@@ -1,5 +1,5 @@
 from . import wrong
-from gridstride.exercises.lesson_22 import bands, fetches
+from gridstride.course.exercises.lesson_22 import bands, fetches
 from .lesson_06 import changed
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 from gridstride import triton
-from gridstride.exercises.lesson_23 import walk
-from gridstride.variants import changed
+from gridstride.course.exercises.lesson_23 import walk
+from gridstride.bench.variants import changed
 
 from . import wrong
 

@@ -2,7 +2,7 @@
 #!POPCORN gpu H100
 "CUDA C, a rung of lesson 13: each thread has a patch of the tile in registers"
 
-from gridstride.kernels.fp32 import patch
+from gridstride.kernels.ladder.fp32 import patch
 
 
 def custom_kernel(data):

@@ -6,7 +6,7 @@ The modules: `attentions` (the tool), `calls` (which kernel for which sizes), `s
 """
 
 from .sources import source
-from ...doors import front_door
+from ...support.lazy_exports import front_door
 
 TOOLS, __getattr__, __dir__ = front_door(__name__, {'attentions': ('attention', 'attention_way')})
 __all__ = ['source', *TOOLS]

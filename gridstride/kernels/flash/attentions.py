@@ -12,7 +12,7 @@ from . import calls
 from .calls import DIMS, Case
 from .launches import launch_mapped
 from ..operators import constant, operator
-from ..rung import here
+from ..ladder.rung import here
 from ..tool import check_tensor, launch
 from ...utils import backend
 

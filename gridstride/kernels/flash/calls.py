@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from .schedule import order_of
 from .sources import ampere_source, ends_source, hopper_source
-from ..rung import Call, Long
+from ..ladder.rung import Call, Long
 from ...utils import cdiv
 
 DIMS = 64, 128, 256  # numbers of a head

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import torch
 
-from .. import rung
+from ..ladder import rung
 from ..tool import enter_thread
 from ...cpp.driver import current_stream
 

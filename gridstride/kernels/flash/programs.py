@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from . import calls
 from .calls import Case, Strides, padded
-from ..rung import H100
+from ..ladder.rung import H100
 from ..standalone import in_spaces, program, start, switch
 
 SIZES = (2, 4, 2, 24, 24), (1, 2, 1, 191, 260), (2, 2, 2, 320, 77)  # batch, heads, group, rows, keys

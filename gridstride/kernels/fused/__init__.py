@@ -7,7 +7,7 @@ writes).
 """
 
 from .sources import source
-from ...doors import front_door
+from ...support.lazy_exports import front_door
 
 _NAMES = {
     'activations': ('gelu', 'bias_gelu'),

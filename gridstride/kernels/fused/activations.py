@@ -7,7 +7,7 @@ from . import calls
 from .calls import Dropout
 from .sources import SIZES, sums_of
 from ..operators import operator
-from ..rung import here
+from ..ladder.rung import here
 from ..tool import check_fits, check_tensor, launch, type_of, vector_of
 
 _FORMS = {'none': False, 'tanh': True}

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .sources import SIZES, sums_of, whole
-from ..rung import Call, Double, Long
+from ..ladder.rung import Call, Double, Long
 from ..tool import LOAD, power_between
 from ...utils import cdiv
 

@@ -12,7 +12,7 @@ import torch
 
 from .sources import SIZES, sums_of, whole
 from ..operators import untraced
-from ..rung import Call, Long, here
+from ..ladder.rung import Call, Long, here
 from ..tool import LOAD, check_fits, check_tensor, launch, power_between, type_of, vector
 from ...utils import cdiv
 

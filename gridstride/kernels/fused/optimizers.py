@@ -11,7 +11,7 @@ from itertools import accumulate, chain
 import torch
 
 from .sources import SIZES, whole
-from ..rung import Call, Launcher, compiled
+from ..ladder.rung import Call, Launcher, compiled
 from ..tool import LOAD
 from ...cpp.driver import current_stream
 from ...utils import backend, cdiv

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from . import calls
 from .calls import Dropout, Norm
 from .sources import SIZES, sums_of
-from ..rung import H100
+from ..ladder.rung import H100
 from ..standalone import in_spaces, program, start, switch
 from ..texts import IN_C
 from ..tool import LOAD, vector

@@ -3,7 +3,7 @@
 from .programs import Pass
 from .softmaxes import softmax_calls
 from .sources import SIZES
-from ..rung import H100
+from ..ladder.rung import H100
 from ..standalone import in_spaces, program, start, switch
 from ..texts import IN_C
 from ..tool import vector

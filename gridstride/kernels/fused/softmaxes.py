@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 
 from .sources import SIZES, sums_of, whole
 from ..operators import operator
-from ..rung import Call, Long, here
+from ..ladder.rung import Call, Long, here
 from ..tool import check_tensor, launch, type_of, vector_of
 from ...utils import cdiv
 

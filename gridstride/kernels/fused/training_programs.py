@@ -2,7 +2,7 @@
 
 from . import losses, optimizers
 from .losses import Case
-from ..rung import H100
+from ..ladder.rung import H100
 from ..standalone import in_spaces, program, start, switch
 from ..texts import IN_C
 from ..tool import LOAD

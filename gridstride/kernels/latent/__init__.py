@@ -6,7 +6,7 @@ The modules: `decoding` (the tool), `calls` (which kernels for which sizes), `so
 """
 
 from .sources import source
-from ...doors import front_door
+from ...support.lazy_exports import front_door
 
 TOOLS, __getattr__, __dir__ = front_door(__name__, {'decoding': ('latent_attention', 'latent_attention_way')})
 __all__ = ['source', *TOOLS]

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .sources import DIM, PAGE, VALUES, ampere_source, hopper_source, merge_source
-from ..rung import Call
+from ..ladder.rung import Call
 from ...utils import cdiv
 
 

@@ -10,7 +10,7 @@ from .calls import Case
 from .sources import DIM, HALVES, PAGE, VALUES
 from ..flash.launches import launch_mapped
 from ..operators import constant, operator
-from ..rung import here
+from ..ladder.rung import here
 from ..tool import check_tensor, launch, type_of
 from ...utils import backend
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from . import calls
 from .calls import Case
 from .sources import DIM, PAGE
-from ..rung import H100
+from ..ladder.rung import H100
 from ..standalone import in_spaces, program, start, switch
 from ...utils import cdiv
 

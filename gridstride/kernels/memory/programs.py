@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from . import tools
-from ..rung import H100
+from ..ladder.rung import H100
 from ..standalone import marked, program, start
 
 _LARGE = 2**28

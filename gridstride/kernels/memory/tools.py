@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .sources import TYPES, whole
-from ..rung import Call, Long, Together, here
+from ..ladder.rung import Call, Long, Together, here
 from ..tool import LOAD, check_tensor, launch, power_between, refuse_gradient, the_torch, type_of, vector, vector_of
 from ...utils import cdiv
 

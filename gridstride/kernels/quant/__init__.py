@@ -6,7 +6,7 @@ kernels read them, and products), `eight_bits` (products of numbers of 8 bits), 
 (`quantize` and back), `calls` (what is launched), `sources` (the texts, `*.cuh`), `programs` (what `export` writes).
 """
 
-from ...doors import front_door
+from ...support.lazy_exports import front_door
 
 _NAMES = {
     'tool': ('quantize', 'dequantize'),

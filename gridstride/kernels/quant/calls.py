@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from .fragments import BITS, STEP
 from .sources import KINDS, whole
-from ..rung import Call
+from ..ladder.rung import Call
 from ...utils import cdiv
 
 MOST = 64  # rows of x

@@ -10,7 +10,7 @@ from .calls import GROUPS, MOST, matvec_calls
 from .formats import Coded, Whole
 from .fragments import BITS, STEP, from_fragments, to_fragments, to_lanes, from_lanes
 from .sources import FLOATS, KINDS
-from ..rung import here
+from ..ladder.rung import here
 from ..tool import check_fits, check_tensor, launch, type_of
 from ...utils import backend, cdiv
 

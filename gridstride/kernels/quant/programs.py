@@ -5,7 +5,7 @@ from .eight_bits import BOXES, FEW, few_calls, row_calls
 from .formats import nf4_codebook
 from .packed import DEFAULT
 from .sources import KINDS
-from ..rung import H100
+from ..ladder.rung import H100
 from ..standalone import in_spaces, program, start, switch
 from ..texts import IN_C
 

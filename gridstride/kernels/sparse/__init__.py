@@ -6,7 +6,7 @@ The modules: `formats` (2:4 in plain torch), `two_four`, `blocks` and `csr` (pro
 writes).
 """
 
-from ...doors import front_door
+from ...support.lazy_exports import front_door
 
 _NAMES = {
     'tool': ('prune_24', 'densify'),

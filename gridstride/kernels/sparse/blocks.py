@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from .launches import launch_on, ready
 from .sources import HALVES, blocks_source
-from ..rung import Call, here, need_hopper
+from ..ladder.rung import Call, here, need_hopper
 from ..tool import check_tensor, type_of
 from ...utils import cdiv
 

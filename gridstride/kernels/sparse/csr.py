@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 
 from .sources import csr_source
-from ..rung import Call
+from ..ladder.rung import Call
 from ..tool import check_tensor, launch, type_of, vector_of
 from ...utils import cdiv
 

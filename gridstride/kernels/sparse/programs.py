@@ -5,7 +5,7 @@ from typing import NamedTuple
 from .blocks import blocks_call
 from .csr import csr_call
 from .two_four import hopper_call, warps_call
-from ..rung import H100
+from ..ladder.rung import H100
 from ..standalone import in_spaces, program, start, switch
 from ..texts import IN_C
 

@@ -8,7 +8,7 @@ import torch
 from .formats import Compressed, compress, from_words, spread, to_words
 from .launches import launch_on, ready
 from .sources import HALVES, hopper_source, warps_source, wgmma_sp
-from ..rung import Call, here, need_bfloat16, runs_hopper
+from ..ladder.rung import Call, here, need_bfloat16, runs_hopper
 from ..tool import check_fits, check_tensor, type_of
 from ...utils import cdiv
 

@@ -1,5 +1,5 @@
 // CUDA C for an ordinary C++ compiler: what nvcc predefines. Always included first.
-// The launches and the declarations of shared memory were rewritten by gridstride.cpp.rewrite to the functions below.
+// The launches and the declarations of shared memory were rewritten by rewriters/rewrite.py to the functions below.
 #pragma once
 #define GRIDSTRIDE_EMULATOR 1
 
@@ -163,7 +163,7 @@ using ::gridstride_puts;
 #define exit gridstride_exit
 #define abort gridstride_abort
 
-// What a kernel throws nobody catches on a GPU. Linkers but Apple's are asked for the other name (../../build.py):
+// What a kernel throws nobody catches on a GPU. Linkers but Apple's are asked for the other name (toolchain/build.py):
 // where C++'s library comes of an archive, its own function would win.
 #ifdef __APPLE__
 #define GRIDSTRIDE_ALLOCATE_THROWN __cxa_allocate_exception
@@ -181,7 +181,7 @@ GRIDSTRIDE_CALLED __attribute__((noreturn)) void __stack_chk_fail() {
 #endif
 
 // Whatever copies or clears memory by a call: the detectors are told, with the place of that call. gcc is asked to make
-// no builtins of them (../../build.py); clang calls __tsan_memcpy and its kin by itself, from its version 16 on.
+// no builtins of them (toolchain/build.py); clang calls __tsan_memcpy and its kin by itself, from its version 16 on.
 #if defined(GRIDSTRIDE_CHECKED) && (!defined(__clang__) || (!defined(__apple_build_version__) && __clang_major__ < 16))
 GRIDSTRIDE_CALLED void *memcpy(void *to, const void *from, size_t n) noexcept {
     return gridstride::copy_memory(to, from, n, __builtin_return_address(0));
@@ -192,7 +192,7 @@ GRIDSTRIDE_CALLED void *memmove(void *to, const void *from, size_t n) noexcept {
 GRIDSTRIDE_CALLED void *memset(void *to, int value, size_t n) noexcept {
     return gridstride::fill_memory(to, value, n, __builtin_return_address(0));
 }
-// gcc emits no hook for a builtin with a constant length, so the learner's builtins are renamed (../../rewrite.py).
+// gcc emits no hook for a builtin with a constant length, so the learner's builtins are renamed (rewriters/rewrite.py).
 // A constexpr function may call a builtin: hence the branch that is a constant.
 #define GRIDSTRIDE_COPIES(name, T) \
     __attribute__((always_inline)) constexpr void *gridstride_##name(void *to, T from, size_t n) { \

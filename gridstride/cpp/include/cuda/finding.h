@@ -1,4 +1,4 @@
-// What stopped a kernel: a code, fields, where and by whom, and no text. gridstride/messages.py has the text of each
+// What stopped a kernel: a code, fields, where and by whom, and no text. diagnostics/messages.py has the text of each
 // code and says what a field may be; tests/test_cpp_findings.py holds the list below against it.
 #pragma once
 #include <initializer_list>

@@ -1,4 +1,4 @@
-// Inline PTX: what gridstride.cpp.ptx makes of an asm statement calls these, an instruction each, with the line first,
+// Inline PTX: what rewriters/ptx.py makes of an asm statement calls these, an instruction each, with the line first,
 // then the destinations, then the sources. Registers are what their constraints say: "r" uint32_t, "f" float, "l"
 // uint64_t, "h" uint16_t.
 #pragma once

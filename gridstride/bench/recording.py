@@ -1,0 +1,453 @@
+"""What only some machines can show, such as a profile of a GPU, kept in a file and shown everywhere.
+
+A lesson runs from top to bottom on a laptop. Where a cell needs more than a laptop has, it shows what a
+machine that has it once made. Three rules keep that honest: what is recorded is marked as recorded; a
+recording belongs to one source and one set of arguments, and is refused for any other; one command makes
+them all again.
+
+    def copy_rate():
+        if not gpu_count():
+            raise Unavailable('A copy rate needs an NVIDIA GPU, and none is here')
+        return {'GB/s': bench(copy, x, bytes=2 * x.nbytes).gbs}
+
+    recorded('08_copy', copy_rate, copy, x)
+
+On a machine with a GPU the value is made, and with `GRIDSTRIDE_RECORD=1` set it is also kept, in
+`recorded/08_copy.json`. On any other machine the recording is shown instead, after a line that says
+why, and where and when it was made; with other parts (here the function `copy` and the shape of `x`) than it
+was made with it is refused. `python3 course.py record 08` records a whole lesson, and prints what was written
+and what was not.
+"""
+
+import base64
+import hashlib
+import inspect
+import json
+import os
+import re
+import subprocess
+from contextlib import redirect_stdout, suppress
+from datetime import date
+from html import escape
+from importlib import metadata
+from io import BytesIO, StringIO
+from pathlib import Path
+
+from ..support.atomic_write import write_whole
+
+__all__ = [
+    'PACKAGES',
+    'Unavailable',
+    'no_gpu',
+    'key',
+    'function_within',
+    'machine',
+    'mark',
+    'brief_mark',
+    'forms',
+    'Recording',
+    'is_recording',
+    'write',
+    'read',
+    'recorded',
+    'on_gpu',
+    'print_on_gpu',
+    'made_on',
+    'measured_in_part',
+    'claim',
+]
+
+
+# What makes a thing raises `Unavailable` when this machine cannot make it, with the reason. In a notebook
+# that error is one line, not a page.
+class Unavailable(RuntimeError):
+    "This machine cannot make this value; the message says why, and how to fix it"
+
+    def _render_traceback_(self):
+        return [f'{type(self).__name__}: {self}']
+
+
+# The key is made of what decides the result: the source of the kernel, sizes, options. Arrays count with
+# their type and shape, since their values are random; a function counts with its source.
+def function_within(f):
+    "The Python function within a kernel of Numba's dialect, or of Triton, checked or not; `f` itself if it is neither"
+    while (inner := getattr(f, 'py_func', getattr(f, 'fn', None))) is not None:
+        f = inner
+    return f
+
+
+def _source(f):
+    "The source of a function, class or kernel"
+    f = function_within(f)
+    text = getattr(f, 'src', None)  # one in CUDA C keeps its text
+    return text if isinstance(text, str) else inspect.getsource(f)
+
+
+def _stable(x):
+    "`x` as text that is the same in every run"
+    if x is None or isinstance(x, (bool, int, float, str, bytes)):
+        return repr(x)
+    if hasattr(x, 'shape') and hasattr(x, 'dtype'):
+        return f"{str(x.dtype).removeprefix('torch.')}{tuple(x.shape)}"
+    if isinstance(x, dict):
+        return f"{{{','.join(f'{_stable(k)}:{_stable(x[k])}' for k in sorted(x, key=str))}}}"
+    if isinstance(x, (tuple, list)):
+        return f"[{','.join(map(_stable, x))}]"
+    try:
+        return _source(x)
+    except (TypeError, OSError):
+        raise TypeError(
+            f'a recording cannot belong to {x!r}: give text, numbers, arrays, functions, or tuples, '
+            'lists and dicts of them'
+        ) from None
+
+
+def key(*parts) -> str:  # 16 hexadecimal digits
+    "A hash of what decides a result"
+    return hashlib.sha256('\0'.join(map(_stable, parts)).encode()).hexdigest()[:16]
+
+
+PACKAGES = ['torch', 'triton', 'numba', 'gridstride']  # whose versions a recording holds, where they are installed
+
+
+def _gpu():
+    "(name, driver) of the first GPU, or (None, None)"
+    cmd = ['nvidia-smi', '--query-gpu=name,driver_version', '--format=csv,noheader']
+    try:
+        out = subprocess.run(cmd, capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None, None
+    first = out.strip().partition('\n')[0]
+    return tuple(o.strip() for o in first.rsplit(',', 1)) if first else (None, None)
+
+
+def _versions():
+    res = {}
+    for p in PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            res[p] = metadata.version(p)
+    return res
+
+
+def machine(
+    tools=None,  # versions of other programs that had a part in it, such as {'ncu':'2025.3.1'}
+) -> dict:  # gpu, date, versions
+    "This machine, as a recording remembers it"
+    gpu, driver = _gpu()
+    versions = {**_versions(), **({'driver': driver} if driver else {}), **(tools or {})}
+    return dict(gpu=gpu, date=date.today().isoformat(), versions=versions)
+
+
+def brief_mark(made: dict) -> str:  # made: what `machine` says
+    "GPU and date of a recording, for the title of a table or a plot"
+    on = f"on an {made['gpu']}, " if made['gpu'] else ''
+    return f"recorded {on}{made['date']}"
+
+
+def mark(made: dict) -> str:  # made: what `machine` says
+    "The line that marks a recording"
+    versions = ', '.join(f'{k} {v}' for k, v in made['versions'].items())
+    return f'{brief_mark(made)} ({versions})' if versions else brief_mark(made)
+
+
+# A value is kept twice: as it shows itself in a notebook, in each form that it has (text, HTML, SVG, PNG),
+# and as data, where it can be written as JSON.
+_FORMS = {
+    'text/html': '_repr_html_',
+    'image/svg+xml': '_repr_svg_',
+    'image/png': '_repr_png_',
+    'text/markdown': '_repr_markdown_',
+}
+
+
+def _png(fig):
+    "A matplotlib figure as PNG"
+    f = BytesIO()
+    fig.savefig(f, format='png', bbox_inches='tight')
+    return f.getvalue()
+
+
+def _text(v):
+    return base64.b64encode(v).decode() if isinstance(v, bytes) else v
+
+
+def forms(x) -> dict:  # MIME type -> text, base64 if it is binary
+    "The forms in which `x` shows itself in a notebook"
+    if hasattr(x, '_repr_mimebundle_'):
+        res = dict(x._repr_mimebundle_())
+    else:
+        res = {m: getattr(x, f)() for m, f in _FORMS.items() if hasattr(x, f)}
+    if hasattr(x, 'savefig'):
+        res['image/png'] = _png(x)
+    res.setdefault('text/plain', x if isinstance(x, str) else repr(x))
+    return {m: _text(v) for m, v in res.items() if isinstance(v, (str, bytes))}
+
+
+def _plain(x):
+    "`x` if JSON gives it back as it is, else None"
+    try:
+        return x if json.loads(json.dumps(x)) == x else None
+    except (TypeError, ValueError):
+        return None
+
+
+# One file per recording, `recorded/NAME.json` in the folder of the lesson, written in one step so that no half of
+# one is ever read.
+class Recording:
+    """What another machine made: shows itself as it did there; `data` is it as plain values, `mark` says where and
+    when it was made"""
+
+    def __init__(self, key, made, forms, data=None):
+        self.key, self.made, self.forms, self.data = key, made, forms, data
+
+    @property
+    def mark(self) -> str:
+        "The line that says where and when it was made"
+        return mark(self.made)
+
+    def __repr__(self):
+        return f"{self.forms['text/plain']}\n[{self.mark}]"
+
+    def _html(self):
+        "What a notebook shows, with the mark below it; None if that is text alone"
+        shown = self.forms.get('text/html') or self.forms.get('image/svg+xml')
+        if not shown and 'image/png' in self.forms:
+            shown = f'<img src="data:image/png;base64,{self.forms["image/png"]}">'
+        return shown and f'{shown}<p style="margin:.2em 0 .8em">[{escape(self.mark)}]</p>'
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        html = self._html()
+        return {**self.forms, **({'text/html': html} if html else {}), 'text/plain': repr(self)}
+
+
+def _file(name, folder):
+    if not re.fullmatch(r'\w[\w.-]*', name):
+        raise ValueError(f'{name!r} is no name for a recording: letters, digits, _, - and . make the name of its file')
+    return Path(folder) / f'{name}.json'
+
+
+def write(
+    name,  # of the recording
+    key,  # whose it is, from `key`
+    x,  # what to keep; shows itself as `forms` says
+    data=None,  # the same as plain values (what JSON can hold)
+    tools=None,  # versions of the programs that had a part in it
+    folder='recorded',  # where to
+) -> Path:
+    "Keep `x` in `folder/name.json`"
+    path = _file(name, folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made = machine(tools)
+    made['versions'] = dict(sorted(made['versions'].items()))
+    kept = dict(data=data, forms=forms(x), key=key, made=made)  # a dict of the reader's keeps its order
+    write_whole(path, json.dumps(kept, indent=1, ensure_ascii=False) + '\n')
+    return path
+
+
+def read(
+    name,  # of the recording
+    key,  # whose it has to be, from `key`
+    folder='recorded',  # where it is
+) -> Recording:
+    "The recording called `name`; `Unavailable` if there is none, or if it belongs to another source or other arguments"
+    path = _file(name, folder)
+    try:
+        rec = Recording(**json.loads(path.read_text(encoding='utf-8')))
+    except FileNotFoundError:
+        raise Unavailable(f'there is no recording {path}') from None
+    except (ValueError, TypeError) as e:
+        raise Unavailable(f'the recording {path} cannot be read ({e})') from None
+    if rec.key == key:
+        return rec
+    raise Unavailable(
+        f'the recording {path} was made from another source or other arguments, so it is not shown: '
+        'undo what you changed, comments included, or make it anew on a GPU'
+    )
+
+
+# `recorded` makes a thing where that is possible, and shows the recording where it is not, after a line that
+# says why. With `GRIDSTRIDE_RECORD=1`, it keeps what it makes; `python3 course.py record 08` sets that for a
+# lesson, and prints what was written and what was not (the file that `GRIDSTRIDE_MISSED` names gets a line for
+# each).
+def is_recording() -> bool:
+    "Whether what is made here is to be kept: the variable GRIDSTRIDE_RECORD is 1"
+    return os.environ.get('GRIDSTRIDE_RECORD') == '1'
+
+
+def _note_missed(name, why):
+    "Append to the file that GRIDSTRIDE_MISSED names, if it is set, what could not be recorded"
+    if to := os.environ.get('GRIDSTRIDE_MISSED'):
+        with open(to, 'a', encoding='utf-8') as f:
+            f.write(f"{name}: {' '.join(str(why).split())}\n")
+
+
+def recorded(
+    name,  # of the recording: NN_what, NN being the lesson's number
+    make,  # called with nothing: returns what to show, or raises `Unavailable`
+    *parts,  # what decides the result: sources, functions, sizes; see `key`
+    save=None,  # what `make` returns -> plain values (what JSON can hold); None: itself, if it is plain
+    load=None,  # (plain values, mark) -> what is shown instead elsewhere; None: a `Recording`
+    tools=None,  # versions of the programs that have a part in it, or a function that returns them
+    folder='recorded',  # where recordings are
+):
+    """What `make()` returns; where that cannot be had, the recording, after a line that says so. `Unavailable` if there
+    is none that fits"""
+    global _origin, _made
+    k, _origin, _made = key(*parts), 'here', None
+    try:
+        x = make()
+    except Unavailable as e:
+        if is_recording():
+            _note_missed(name, e)
+        rec = _replay(name, k, folder, e)
+        _origin, _made = 'recorded', rec.made
+        return load(rec.data, rec.mark) if load else rec
+    if is_recording():
+        write(name, k, x, save(x) if save else _plain(x), tools() if callable(tools) else tools, folder)
+        print(f'Recorded: {name}')
+    return x
+
+
+_said = set()  # each reason and each mark once: a page may show twenty recordings of one machine
+_origin, _made = 'here', None  # where the last call of `recorded` got its values; `made` of the recording
+
+
+def _replay(name, k, folder, why):
+    "The recording in place of what cannot be made, and the line that reports it"
+    try:
+        rec = read(name, k, folder)
+    except Unavailable as e:
+        raise Unavailable(f'{why}; and {e}') from None
+    reason, short = f'{why}. ', f'R{brief_mark(rec.made)[1:]}, as above'
+    print(f"{'' if reason in _said else reason}{short if rec.mark in _said else f'What follows was {rec.mark}'}")
+    _said.update((reason, rec.mark))
+    return rec
+
+
+def no_gpu() -> str:
+    "Why kernels run on no GPU here; empty if they do"
+    from ..utils import backend, gpu_count
+
+    if backend() == 'gpu':
+        return ''
+    return 'no GPU is used (GRIDSTRIDE_BACKEND is sim)' if gpu_count() else 'no GPU is here'
+
+
+def _need_gpu():
+    if why := no_gpu():
+        raise Unavailable(f'This needs an NVIDIA GPU, and {why.replace("no GPU", "none")}')
+
+
+# What a lesson measures: plain data, or something that shows itself.
+def on_gpu(
+    name,  # of the recording: NN_what
+    make,  # called without arguments, and only on a machine with a GPU
+    *parts,  # what else decides the result, with the source of `make`: sources, functions, kernels
+    folder='recorded',  # where recordings are
+    **how,  # `save`, `load` and `tools`, as for `recorded`
+):
+    """What `make()` returns on a GPU; elsewhere, below a line that says so, what it returned there: as plain data, or
+    else as a `Recording`"""
+
+    def here():
+        _need_gpu()
+        return make()
+
+    texts = [p if isinstance(p, str) else _source(p) for p in (make, *parts)]
+    res = recorded(name, here, *texts, folder=folder, **how)
+    return res.data if isinstance(res, Recording) and res.data is not None else res
+
+
+# Some cells only print, and only on a machine with a GPU: the message of an error, a row of times.
+def print_on_gpu(
+    name,  # of the recording: NN_what
+    show,  # called with nothing; prints
+    *parts,  # what else decides what it prints, with the source of `show`
+    folder='recorded',  # where recordings are
+):
+    "Call `show` where a GPU is; elsewhere print what it printed there, below a line that says so; or `Unavailable`"
+
+    def make():
+        _need_gpu()
+        said = StringIO()
+        with redirect_stdout(said):
+            show()
+        return said.getvalue()
+
+    print(recorded(name, make, show, *parts, load=lambda text, mark: text, folder=folder), end='')
+
+
+# What shows a recording is labelled as such itself: a plot does not show the line above it.
+def made_on() -> str:
+    "Where and when what `recorded` gave last was made, for the title of a table or a plot: GPU and date"
+    if _made:
+        return brief_mark(_made)
+    here = machine()
+    return ', '.join(filter(None, [here['gpu'], here['date']]))
+
+
+# What a text says of speeds and counters is true of the GPU that it was written on. So it is a claim: a reader on
+# another GPU, or on a busy one, sees what was measured and reads on. Where a measurement is kept that others will
+# read with that text, by `course.py record` or by `course.py run --save`, a claim that does not hold is an error.
+TEXT_GPU = 'H100'  # what the text was written on
+
+
+def measured_in_part():
+    "Called by what `recorded` calls: some of the numbers, though not all, had to be taken from a recording"
+    global _origin
+    _origin = 'here, in part recorded,'
+
+
+def _brief(x):
+    "A number with as many digits as one reads"
+    return f'{x:,.0f}' if abs(x) >= 1000 else f'{x:.3g}'
+
+
+def _range(low, high):
+    "The range from `low` to `high` in words"
+    if low is None and high is None:
+        raise ValueError('a claim needs a bound: low, high, or both')
+    if low is None or high is None:
+        return f'at least {_brief(low)}' if high is None else f'at most {_brief(high)}'
+    return f'{_brief(low)} to {_brief(high)}'
+
+
+def _found(measured, holds, origin):
+    "What was measured, and whether that is as claimed, in words"
+    if measured is None:
+        return 'not measured here'
+    if holds:
+        return f'{origin} {_brief(measured)}'
+    return f"not so {'in the recording' if origin == 'recorded' else origin}, {_brief(measured)}"
+
+
+def _guessed(guess):
+    "The reader's number in a few digits; `TypeError` for what is none"
+    if guess is ...:
+        return 'none yet'
+    try:
+        return _brief(float(guess))
+    except (TypeError, ValueError):
+        raise TypeError(f'my_guess is {guess!r}; it is a number, such as 1.5, or ... while you have none') from None
+
+
+def claim(
+    text,  # what is claimed, in a few words
+    low,  # the least for which it holds; None: there is no least
+    measured,  # the number measured here, or recorded; None where it could not be had
+    high,  # the most; None: there is no most
+    mark=None,  # of the recording that the number is from, '' for none; by default, what `recorded` gave last
+    guess=None,  # the reader's own guess, which is printed with it; `...` while there is none
+    where=TEXT_GPU,  # what the text was written on
+):
+    """Print what was measured and whether the text's range holds; `AssertionError` only where what was measured here is
+    kept for others: GRIDSTRIDE_RECORD is 1, or GRIDSTRIDE_CLAIMS is 'hold', which `run --save` sets"""
+    origin = _origin if mark is None else 'recorded' if mark else 'here'
+    holds = measured is not None and (low is None or measured >= low) and (high is None or measured <= high)
+    line = f'{text}: {_found(measured, holds, origin)}; on the {where} of this text {_range(low, high)}'
+    kept = is_recording() or os.environ.get('GRIDSTRIDE_CLAIMS') == 'hold'
+    if guess is not None:
+        line += f'; your guess: {_guessed(guess)}'
+    if not holds and kept and origin != 'recorded':
+        raise AssertionError(f'The text does not say what is measured now. {line}')
+    print(line)

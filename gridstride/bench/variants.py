@@ -1,0 +1,416 @@
+"""A kernel with a few words changed, and a contest among such variants.
+
+    no_second = changed(tiled_k, '__syncthreads(); // all have used', '')     # CUDA C, as text
+    frozen = changed(matmul_tiled_k, {', out, tw)': ', out)'})                # a kernel in Python, made again
+    narrow = define(matmul_static_k, tw=8)                                    # the same kernel, where `tw` is 8
+
+What is to be replaced must be there once, letter by letter; if not, the error shows the nearest line. `contest`
+times variants in turns on a GPU, after each has given the right result, and elsewhere shows what was recorded.
+"""
+
+import ast
+import difflib
+import inspect
+import itertools
+import json
+import linecache
+import re
+import sys
+from pathlib import Path
+from textwrap import dedent, shorten
+
+from . import compare
+from .recording import Unavailable, function_within, key, made_on, recorded
+from ..support.short_tracebacks import ShownBriefly
+from ..support.tables import Table
+from ..utils import backend
+from ..utils import check as same
+
+__all__ = ['ChangeError', 'changed', 'define', 'source_in', 'code_of', 'Contest', 'contest']
+
+
+class ChangeError(ShownBriefly, ValueError):
+    "What is to be replaced, or to be found, is not there, or is there more than once; the message says what is"
+
+
+# A text is replaced only where it is the only one of its kind: a change that hits nothing, or two positions, would make
+# another variant than the one that is meant, in silence.
+def _brief(text):
+    return repr(shorten(text, 90, placeholder=' ...') if '\n' not in text.strip() else text.strip().split('\n')[0])
+
+
+def _likeness(wanted, line):
+    "How much of `wanted` is in `line`, in the same order: 0 to 1"
+    blocks = difflib.SequenceMatcher(None, wanted, line, autojunk=False).get_matching_blocks()
+    return sum(b.size for b in blocks if b.size > 1) / max(1, len(wanted))
+
+
+def _nearest(wanted, lines):
+    "(number, text) of the line that is most like `wanted`; None if none is"
+    score, number = max(((_likeness(wanted, o), -n) for n, o in enumerate(lines, 1)), default=(0, 0))
+    return (-number, lines[-number - 1].strip()) if score > 0.5 else None
+
+
+def _where(src, old):
+    "The line numbers where `old` begins"
+    return [src.count('\n', 0, m.start()) + 1 for m in re.finditer(re.escape(old), src)]
+
+
+def _not_there(whose, src, old):
+    "What to say where `old` is not in `src`"
+    wanted = [o for o in old.strip().splitlines() if o.strip()]
+    lines = src.splitlines()
+    missing = next((o for o in wanted if not any(o.strip() in l for l in lines)), None)
+    if missing is None:
+        return f'{whose} has the lines of {_brief(old)}, but not one right below the other as they are given'
+    near = _nearest(missing.strip(), lines)
+    hint = f'; the nearest is line {near[0]}:\n    {near[1]}' if near else ', nor a line like it'
+    return (
+        f'{whose} has no {_brief(missing.strip())}{hint}\n'
+        'What is to be replaced must be there letter by letter, spaces and comments included: copy it from there'
+    )
+
+
+def _replace(src, words, whose):
+    "`src` with each key of `words`, in their order, replaced by its value"
+    for old, new in words.items():
+        if not old.strip():
+            raise ChangeError(f'an empty text is everywhere in {whose}: say which words are to be replaced')
+        n = src.count(old)
+        if n > 1:
+            at = _where(src, old)
+            lines = f'line {at[0]}' if len(set(at)) == 1 else f'lines {", ".join(map(str, at))}'
+            raise ChangeError(
+                f'{whose} has {_brief(old)} {n} times, in {lines}: '
+                'give more of the line, so that one place alone is meant'
+            )
+        if not n:
+            raise ChangeError(_not_there(whose, src, old))
+        src = src.replace(old, new)
+    return src
+
+
+def _text_of(f):
+    "The source of a Python function, decorators and all, from the first column on"
+    try:
+        return dedent(inspect.getsource(function_within(f)))
+    except TypeError:
+        raise ChangeError(f'{f!r} has no source to change: give CUDA C as text, a Python function, or a rung') from None
+    except OSError:
+        raise ChangeError(
+            f'the source of {function_within(f).__name__} is nowhere to be found: define it in a file or in a cell'
+        ) from None
+
+
+def _called(src):
+    "What to call a text in a message: by its kernel, if it has one"
+    found = re.search(r'__global__[^(]*?(\w+)\s*\(', src)
+    return found[1] if found else 'the text'
+
+
+def changed(
+    what,  # CUDA C or any other text; a kernel in Python, or another function; a `kernels.Rung`
+    words,  # {old: new}, each `old` being there once; or one such text
+    new=None,  # what replaces `words`, if that is a string
+    /,
+    **more,  # for a function: names that it finds outside; for a rung: what `tuned` takes, such as `name` and numbers
+):  # of the same kind as `what`
+    "`what` with some of its words replaced; `ChangeError` shows the nearest line where one is not there"
+    if isinstance(words, str) != (new is not None):
+        raise TypeError('give changed(what, old, new), or changed(what, {old: new, ...})')
+    words = {words: new} if isinstance(words, str) else words
+    if isinstance(what, str):
+        return _replace(what, words, _called(what))
+    if hasattr(what, 'tuned'):
+        return what.tuned(src=_replace(what.text, words, what.name), **more)
+    text = _replace(_text_of(what), words, function_within(what).__name__)
+    return define(text, **{**_names_outside(what), **more})
+
+
+# Python makes a function of a text, too. The text gets a file's name, so that errors, the simulator and Numba can show
+# its lines.
+_numbers = itertools.count(1)
+
+
+def _names_outside(f):
+    "All that a function may find outside itself"
+    f = function_within(f)
+    closed = zip(f.__code__.co_freevars, (c.cell_contents for c in f.__closure__ or ()))
+    return {**f.__globals__, **dict(closed)}
+
+
+def define(
+    what,  # a text that defines a function; or a function or kernel, which is made again
+    /,
+    **names,  # what it finds outside under these names; a function finds the rest where it found it before
+):
+    "The function, or the kernel, that the text defines: the last one, if it defines several"
+    if not isinstance(what, str):
+        return define(_text_of(what), **{**_names_outside(what), **names})
+    file = f'<made {next(_numbers)}>'
+    linecache.cache[file] = (len(what), None, what.splitlines(True), file)
+    tree = ast.parse(what, file)
+    made = [o.name for o in tree.body if isinstance(o, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    if not made:
+        raise ChangeError(f'{_brief(what)} defines no function: it needs a line `def name(...):`')
+    space = dict(names)
+    try:
+        exec(compile(tree, file, 'exec'), space)
+    except NameError as e:
+        name = getattr(e, 'name', None)
+        raise ChangeError(f'{made[-1]} uses {name}: give that too, as in define(text, {name}={name})') from None
+    return space[made[-1]]
+
+
+def _cells(lesson, folder):
+    "(name of the file, syntax tree, source) of each code cell of a lesson that is Python alone"
+    found = sorted(Path(folder).glob(f'{lesson}_*.ipynb'))
+    if not found:
+        raise ChangeError(f'there is no lesson {lesson} beside this one, in {Path(folder).resolve()}')
+    for cell in json.loads(found[0].read_text(encoding='utf-8'))['cells']:
+        src = ''.join(cell['source'])
+        if cell['cell_type'] == 'code' and not src.startswith('%%'):
+            src = re.sub(r'(?m)^[%!].*$', '', src)
+            try:
+                yield found[0].name, ast.parse(src), src
+            except SyntaxError:
+                continue
+
+
+def _kept_source(lesson, name, folder):
+    "The text as `recorded` keeps it for a lesson that is alone in its folder; None where it is not"
+    kept = Path(folder) / 'recorded/sources.json'
+    if any(Path(folder).glob(f'{lesson}_*.ipynb')) or not kept.is_file():
+        return None
+    return json.loads(kept.read_text(encoding='utf-8')).get(lesson, {}).get(name)
+
+
+def _named(node, src):
+    "(name, text) of a statement that gives a name to a text or defines a function; else nothing"
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        return getattr(node.targets[0], 'id', ''), node.value.value
+    if isinstance(node, ast.FunctionDef):
+        first = min([node.lineno, *(o.lineno for o in node.decorator_list)])
+        return node.name, '\n'.join(src.splitlines()[first - 1 : node.end_lineno])
+    return '', ''
+
+
+def source_in(
+    lesson: str,  # its number, such as '06'
+    name: str,  # of a text, or of a function, in one of its cells
+    folder='.',  # where the lessons are
+) -> str:  # the text; or the function's source, decorators and all
+    """What a lesson calls `name`, as it is there now; `ChangeError` if it has none, or two
+
+    If that lesson is not in the folder of this one, the text is that of `recorded/sources.json`."""
+    if (kept := _kept_source(lesson, name, folder)) is not None:
+        return kept
+    found, others, file = [], {}, lesson
+    for file, tree, src in _cells(lesson, folder):
+        for node in tree.body:
+            n, text = _named(node, src)
+            others[n] = None
+            if n == name:
+                found.append(text)
+    if len(set(found)) == 1:
+        return found[0]
+    near = difflib.get_close_matches(name, [o for o in others if o], 3, 0.3)
+    why = f'defines {name} {len(found)} times' if found else f'has no text or function {name}'
+    raise ChangeError(f'{file} {why}' + (f'; it has {", ".join(near)}' if near and not found else ''))
+
+
+if sys.version_info < (3, 11):
+
+    class _Unparser(ast._Unparser):
+        "Writes what later Pythons write: `a, b = c`, `for i, x in xs` and `lambda: 1`, without parentheses and spaces"
+
+        def visit_Tuple(self, node):
+            if node.elts and self.get_precedence(node) <= ast._Precedence.TUPLE:
+                self.items_view(self.traverse, node.elts)
+            else:
+                super().visit_Tuple(node)
+
+        def visit_Assign(self, node):
+            self.set_precedence(ast._Precedence.TUPLE, *node.targets)
+            super().visit_Assign(node)
+
+        def visit_For(self, node):
+            self.set_precedence(ast._Precedence.TUPLE, node.target)
+            super().visit_For(node)
+
+        def visit_Lambda(self, node):
+            if any(vars(node.args).values()):
+                return super().visit_Lambda(node)
+            with self.require_parens(ast._Precedence.TEST, node):
+                self.write('lambda: ')
+                self.set_precedence(ast._Precedence.TEST, node.body)
+                self.traverse(node.body)
+
+    def _unparsed(tree):
+        return _Unparser().visit(tree)
+else:
+    _unparsed = ast.unparse
+
+
+# What decides a row of a contest is its code. Comments decide nothing, so they may be changed.
+_C_COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.S)
+
+
+def code_of(x):
+    """What decides a result, for `recording.key`: a kernel, function or text of CUDA C as its source without comments;
+    a list or dict with such things likewise; all else as it is"""
+    if isinstance(x, str) and '__global__' in x:
+        return ' '.join(_C_COMMENT.sub(lambda m: m[1] or ' ', x).split())
+    if isinstance(x, dict):
+        return {k: code_of(v) for k, v in x.items()}
+    if isinstance(x, (tuple, list)):
+        return [code_of(o) for o in x]
+    if hasattr(function_within(x), '__code__'):
+        return _unparsed(ast.parse(_text_of(x)))
+    return x
+
+
+def _keys(ways, sources):
+    "name -> key of what decides it"
+    if unknown := [o for o in sources if o not in ways]:
+        raise ValueError(f'sources are given for {", ".join(unknown)}, which are none of the ways: {", ".join(ways)}')
+    if left := [k for k, f in ways.items() if k not in sources and hasattr(f, '__code__')]:
+        raise ValueError(f'say what decides {", ".join(left)}, in sources=: its kernel, its text, its numbers')
+    return {k: key(k, code_of(sources.get(k))) for k in ways}
+
+
+_CHANGED = 'another source than the recorded one: timed on a GPU alone'
+
+
+class Contest:
+    "What a contest found: `contest[name]` in milliseconds, `ratio`, and a table that says where it was measured"
+
+    def __init__(self, title, rows, baseline, flops=None, made='', doubts=(), bytes=None):
+        self.title, self.rows, self.baseline, self.flops, self.bytes = title, rows, baseline, flops, bytes
+        self.made, self.doubts = made, list(doubts)
+
+    def __getitem__(self, name):  # None where it was not measured
+        "The median of a way, in milliseconds"
+        if name not in self.rows:
+            raise KeyError(f'no {name!r} in this contest; there are {", ".join(self.rows)}')
+        return self.rows[name] and self.rows[name]['ms']
+
+    def ratio(self, name, than=None):  # None where one of the two was not measured
+        "The time of `name` divided by that of `than`, by default the baseline: below 1, it is faster"
+        mine, other = self[name], self[self.baseline if than is None else than]
+        return mine / other if mine and other else None
+
+    def noted(self, name, column):  # None where it was not measured
+        "What a column of one's own says of a way"
+        columns = self[name] and self.rows[name]['columns']
+        if columns and column not in columns:
+            raise KeyError(f'no column {column!r} in this contest; there are {", ".join(columns)}')
+        return columns and columns[column]
+
+    def tflops(self, name):  # None where it was not measured
+        "The speed of a way in TFLOP/s, if the contest knows its operations"
+        return self[name] and self.flops / self[name] / 1e9
+
+    def gbs(self, name, of=1):  # None where it was not measured
+        "The speed of a variant in GB/s, if the contest knows its bytes; or as a fraction of so many GB/s"
+        return self[name] and self.bytes / self[name] / 1e6 / of
+
+    def _row(self, name, columns):
+        row = self.rows[name]
+        if not row:
+            return [name, *[''] * (len(columns) + 1 + bool(self.flops) + bool(self.bytes)), _CHANGED]
+        speed = [f'{self.tflops(name):.3g}'] if self.flops else []
+        speed += [f'{self.gbs(name):,.0f}'] if self.bytes else []
+        times = self.ratio(name)
+        versus = 'the baseline' if name == self.baseline else '' if times is None else f'{times:.3g} x'
+        return [name, f'{row["ms"]:.3f}', *speed, *(str(row['columns'].get(o, '')) for o in columns), versus]
+
+    def table(self) -> Table:
+        "One row per variant, in the order given"
+        columns = list(dict.fromkeys(o for row in self.rows.values() if row for o in row['columns']))
+        head = [
+            '<',
+            'ms',
+            *(['TFLOP/s'] if self.flops else []),
+            *(['GB/s'] if self.bytes else []),
+            *columns,
+            f'<as long as {self.baseline}',
+        ]
+        title = ', '.join(filter(None, [self.title, self.made]))
+        return Table(
+            head, [self._row(o, columns) for o in self.rows], title, '\n'.join(_gather(self.doubts, self.rows))
+        )
+
+    def __repr__(self):
+        return repr(self.table())
+
+    def _repr_html_(self):
+        return self.table()._repr_html_()
+
+
+def _gather(doubts, names):
+    "One line per warning, with all variants that it is about: 'in doubt, a, b: noisy'; 'all' of more than two"
+    about = {}
+    for line in doubts:
+        who, _, why = line.removeprefix('in doubt, ').partition(': ')
+        about.setdefault(why, []).append(who)
+    return [f'in doubt, {"all" if len(who) == len(names) > 2 else ", ".join(who)}: {why}' for why, who in about.items()]
+
+
+def _judge(ways, args, check, writes):
+    "What `compare` is to check with: `check`, or that all give what the first gives"
+    if check is not None:
+        return check
+    got = next(iter(ways.values()))(*args)
+    want = (args[-1] if writes else got).clone()
+    return lambda got: same(got, want)
+
+
+def _measure(ways, inputs, check, writes, baseline, seconds, columns, clock):
+    "(rows, warnings) of the variants, timed interleaved; `Unavailable` without a GPU"
+    if backend() != 'gpu':
+        raise Unavailable('A contest is timed on an NVIDIA GPU, and none is here')
+    args = tuple(inputs())
+    out = args[-1] if writes else None
+    judge = _judge(ways, args, check, writes)
+    c = compare(ways, *args, baseline=baseline, check=judge, out=out, seconds=seconds, clock=clock)
+    rows = {k: dict(ms=1e3 * t.median, columns={o: f(k) for o, f in columns.items()}) for k, t in c.timings.items()}
+    return rows, [f'in doubt, {k}: {d}' for k, d in c.doubts]
+
+
+def contest(
+    record,  # NN_what, the name of the recording
+    ways,  # name -> function that is called with the inputs
+    inputs,  # called with nothing, on a GPU alone: returns the inputs as a tuple
+    *,
+    title,  # what is done, with its sizes
+    sources,  # name -> what decides it, as for `recording.key`; what is not written in Python may be left out
+    check=None,  # what each must give, as for `bench.compare`; None: what the first one gives
+    writes=False,  # does each write the last of the inputs, rather than return its result?
+    baseline=None,  # the name that the others are held against; None: the first
+    flops=None,  # operations of a call
+    bytes=None,  # bytes that a call must move
+    columns={},  # head -> function of a name: what else is noted of each on the GPU, as plain values
+    seconds=0.5,  # to measure each for at most
+    clock=None,  # what to time with, as for `bench.compare`
+    folder='recorded',  # where recordings are
+) -> Contest:
+    """Check variants, and time them interleaved; without a GPU, what was recorded of those that have not changed since.
+
+    A changed comment changes nothing; a changed kernel has a row without a time, and the others keep theirs. What was
+    not measured is None in `contest[name]` and `ratio`, which a `claim` takes.
+    """
+    baseline, keys = baseline or next(iter(ways)), _keys(ways, sources)
+
+    def make():
+        return _measure(ways, inputs, check, writes, baseline, seconds, columns, clock)
+
+    def save(x):
+        return dict(rows={k: dict(row, key=keys[k]) for k, row in x[0].items()}, doubts=x[1])
+
+    def load(data, _):
+        kept = data['rows']
+        return {k: kept[k] if kept.get(k, {}).get('key') == keys[k] else None for k in ways}, data['doubts']
+
+    rows, doubts = recorded(record, make, 'contest', title, baseline, save=save, load=load, folder=folder)
+    return Contest(title, rows, baseline, flops, made_on(), doubts, bytes)

@@ -1,0 +1,96 @@
+"""Python programs that an emulated program starts, `!python file.py` and `subprocess`: they find a GPU, too.
+
+The folder of a `sitecustomize` is put before PYTHONPATH: a Python of the same environment emulates as soon as it
+imports torch, numba or Triton. Another Python, such as that of another virtual environment, is left alone.
+"""
+
+import atexit
+import json
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from .support.atomic_write import is_foreign, write_whole
+from .utils import cache_dir
+
+__all__ = ['emulate_children']
+
+_ASKED = 'GRIDSTRIDE_AS_GPU'  # the variable that a child reads: [its environment, where gridstride is, unchecked?]
+
+# Any Python may read it, an old one, too. It also runs the machine's own `sitecustomize`.
+_HOOK = '''# Python programs that an emulated program starts find a GPU, too: see gridstride/child_processes.py
+import json, os, sys
+
+_here = os.path.dirname(os.path.abspath(__file__))
+sys.path[:] = [p for p in sys.path if os.path.abspath(p or os.curdir) != _here]
+_ours = sys.modules.pop('sitecustomize', None)
+try:
+    import sitecustomize
+except ImportError:
+    sys.modules['sitecustomize'] = _ours
+
+
+class AtImport(object):
+    "A finder that emulates as soon as one of the modules that ask for a GPU is imported"
+
+    def __init__(self, root, unchecked):
+        self.root, self.unchecked = root, unchecked
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in ('torch', 'numba', 'triton'):
+            return None
+        sys.meta_path.remove(self)
+        if name == 'triton':
+            self.emulate()
+        found = (f.find_spec(name, path) for f in sys.meta_path if hasattr(f, 'find_spec'))
+        spec = next((o for o in found if o is not None), None)
+        if spec is not None and name != 'triton':
+            execute = spec.loader.exec_module
+            spec.loader.exec_module = lambda module: (execute(module), self.emulate())
+        return spec
+
+    def emulate(self):
+        sys.path.append(self.root)
+        from gridstride import as_gpu
+        as_gpu.enable(self.unchecked, quiet=True)
+
+
+_asked = json.loads(os.environ.get('GRIDSTRIDE_AS_GPU') or 'null')
+if _asked and _asked[0] == sys.prefix and not os.environ.get('NUMBA_ENABLE_CUDASIM'):
+    sys.meta_path.insert(0, AtImport(*_asked[1:]))
+'''
+
+
+def _folder():
+    "The folder with the hook, in the cache; where that cannot be had, one for this process"
+    folder = cache_dir() / 'children'
+    try:
+        _write_hook(folder)
+    except OSError:
+        folder = Path(tempfile.mkdtemp(prefix='gridstride-'))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        _write_hook(folder)
+    return folder
+
+
+def _write_hook(folder):
+    "Put the hook there, unless it is; `OSError` if other users could replace it"
+    file = folder / 'sitecustomize.py'
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if any(is_foreign(os.stat(o)) for o in (folder.parent, folder)):
+        raise PermissionError(f'{folder} is not this user\'s alone')
+    if file.is_symlink() or not file.is_file() or is_foreign(os.stat(file)) or file.read_bytes() != _HOOK.encode():
+        file.unlink(missing_ok=True)
+        write_whole(file, _HOOK)
+
+
+def emulate_children(
+    unchecked,  # without detectors
+):
+    "From now on Python programs that this process starts are emulated"
+    folder = _folder()
+    os.environ[_ASKED] = json.dumps([sys.prefix, str(Path(__file__).parents[1]), unchecked])
+    paths = os.environ.get('PYTHONPATH', '').split(os.pathsep)
+    os.environ['PYTHONPATH'] = os.pathsep.join([str(folder), *(p for p in paths if p and p != str(folder))])

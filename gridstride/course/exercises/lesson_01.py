@@ -1,0 +1,128 @@
+"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+
+import numpy as np
+
+from ..grading import Memory, numbers, output, problem, check_unchanged, watch
+from ..runner import run_kernel
+from ...utils import cdiv, check
+
+__all__ = ['SHAPES', 'one_place', 'run_watched', 'same']
+
+
+# Inputs are random and new at every try, outputs start as NaN, and the threads run in a shuffled order. Each
+# is watched: what it writes must be its own.
+def run_watched(fn, rng, n, own, out, *args, needs):
+    "Run `fn(i, *args)` with at least `n` threads; thread `i` is to write `own(i)` of `out`, made of `needs` numbers"
+    times = cdiv(n, 32) * 32
+
+    def one(i):
+        watch(fn, f'thread {i} of the {times} started', own(i) if i < n else [], out, i, *args, needs=needs)
+
+    run_kernel(one, times, order=rng.permutation(times).tolist())
+
+
+def same(i) -> list:
+    "The places of thread `i` where each thread writes the one with its own number"
+    return [i]
+
+
+def one_place(fn, out):
+    "`fn`, with an `AssertionError` when a thread writes more than one place of `out`"
+
+    def watched(i, *args):
+        before = len(out.writes)
+        fn(i, *args)
+        if len(places := sorted(set(out.writes[before:]))) > 1:
+            raise AssertionError(
+                f'thread {i} wrote {out.name}[{places[0]}] and {out.name}[{places[1]}]: one is its own'
+            )
+
+    return watched
+
+
+@problem(
+    '01.invert',
+    returns=False,
+    cases=[dict(n=n) for n in (33, 103, 31, 32, 1)],
+    hints=[
+        'One thread, one number: what does thread `i` read, and what does it write?',
+        'There may be more threads than numbers. Which of them must do nothing?',
+        '`if i < n:` and then one assignment to `out[i]`.',
+    ],
+)
+def _(fn, rng, n):
+    x = rng.uniform(size=n).astype(np.float32)
+    xs, out = Memory('x', x), output(n)
+    run_watched(fn, rng, n, same, out, xs, out, n, needs=1)
+    check_unchanged(xs)
+    check(out.a, 1 - x)
+
+
+SHAPES = [dict(h=h, w=w) for h, w in ((2, 3), (5, 8), (13, 17), (1, 7), (7, 1), (1, 1))]
+
+
+@problem(
+    '01.flip',
+    returns=False,
+    cases=SHAPES,
+    hints=[
+        'The row stays what it is. Only the column changes.',
+        'Column 0 becomes the last column, `w-1`; column 1 becomes `w-2`. And column `c`?',
+        'Pixel (r, c) lies at `r*w + c`. Read from `r*w + w-1-c`, write to `out[i]`, and mind the guard.',
+    ],
+)
+def _(fn, rng, h, w):
+    x = numbers(rng, h, w)
+    xs, out = Memory('x', x), output(h * w)
+    # a thread may read across, or write across
+    either = one_place(fn, out)
+    run_watched(either, rng, h * w, lambda i: [i, i // w * w + w - 1 - i % w], out, xs, out, h, w, needs=1)
+    check_unchanged(xs)
+    check(out.a.reshape(h, w), x[:, ::-1])
+
+
+@problem(
+    '01.pixels',
+    returns=False,
+    cases=[dict(n=n) for n in (2, 35, 31, 32, 64, 1)],
+    hints=[
+        'Pixel `i` has its three numbers at `x[i]`, `x[i+n]` and `x[i+2*n]`.',
+        'In the output the numbers of pixel 0 are at 0, 1, 2, those of pixel 1 at 3, 4, 5. Where does pixel `i` begin?',
+        '`out[3*i + ch] = x[i + ch*n]` for the channels 0, 1, 2, guarded by `i < n`.',
+    ],
+)
+def _(fn, rng, n):
+    x = numbers(rng, 3, n)
+    xs, out = Memory('x', x), output(3 * n)
+    run_watched(fn, rng, n, lambda i: range(3 * i, 3 * i + 3), out, xs, out, n, needs=3)
+    check_unchanged(xs)
+    check(out.a, x.T.flatten())
+
+
+def _blur(x):
+    "Mean over each element and its left and right neighbours, in float64"
+    total, count = x.astype(np.float64), np.ones(x.shape)
+    total[:, 1:] += x[:, :-1]
+    count[:, 1:] += 1
+    total[:, :-1] += x[:, 1:]
+    count[:, :-1] += 1
+    return (total / count).astype(np.float32)
+
+
+@problem(
+    '01.blur',
+    returns=False,
+    cases=SHAPES,
+    hints=[
+        'The column is `i % w`. When is there a left neighbour? When a right one?',
+        'Count as you add: start with `total,count = x[i],1`.',
+        '`if c > 0:` adds `x[i-1]`, `if c < w-1:` adds `x[i+1]`; each adds 1 to the count. '
+        'Write `total = total + x[i-1]`: `+=` would change `x` itself, where `x[i]` is a view.',
+    ],
+)
+def _(fn, rng, h, w):
+    x = numbers(rng, h, w)
+    xs, out = Memory('x', x), output(h * w)
+    run_watched(fn, rng, h * w, same, out, xs, out, h, w, needs=3)
+    check_unchanged(xs)
+    check(out.a.reshape(h, w), _blur(x))

@@ -1,0 +1,139 @@
+"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+
+import numpy as np
+
+from ..grading import Memory, normal, numbers, output, problem, check_unchanged, watch
+from ..runner import run_blocks
+from ...utils import cdiv, check, dim3
+
+__all__ = ['SIZES', 'SHAPES', 'run_watched', 'run_2d']
+
+
+SIZES = (
+    (5, 7, dim3(4, 2)),
+    (17, 16, dim3(16, 16)),
+    (100, 33, dim3(32, 8)),
+    (16, 16, dim3(16, 16)),
+    (1, 1, dim3(16, 16)),
+)
+
+
+@problem(
+    '02.grid',
+    cases=[dict(h=h, w=w, threads=t) for h, w, t in SIZES],
+    hints=[
+        'How many blocks does a row of `w` columns need, when a block is `threads.x` wide?',
+        'Columns go with x, rows with y: `dim3(... for w ..., ... for h ...)`.',
+        '`cdiv(w, threads.x)` for x. The same with `h` and `threads.y` for y.',
+    ],
+)
+def _(fn, rng, h, w, threads):
+    got, want = fn(h, w, threads), dim3(cdiv(w, threads.x), cdiv(h, threads.y))
+    if got is None:
+        raise AssertionError('it returned None: the grid must be returned, with `return`')
+    if tuple(dim3(got)) != tuple(want):
+        raise AssertionError(f'got {dim3(got)}, the smallest grid is {want}')
+
+
+# Shapes and blocks are not square, so that a mix-up of x and y cannot hide, and each thread is watched: what
+# it writes must be its own.
+def run_watched(fn, blocks, threads, own, out, *args, needs):
+    "Run the kernel on a grid; the thread at (row, column) is to write `own(r, c)` of `out`, made of `needs` numbers"
+
+    def one(b, t, d, *args):
+        r, c = b.y * d.y + t.y, b.x * d.x + t.x
+        who = f'the thread at row {r}, column {c}' if d.y > 1 else f'the thread with index {c}'
+        watch(fn, who, own(r, c), out, b, t, d, *args, needs=needs)
+
+    run_blocks(one, blocks, threads, *args)
+
+
+def run_2d(fn, h, w, place, out, *args, needs):
+    "Cover `h` by `w` with blocks of 4 by 2; the thread at (row, column) inside is to write `place(r, c)` of `out`"
+    blocks = cdiv(w, 4), cdiv(h, 2)
+    run_watched(fn, blocks, (4, 2), lambda r, c: [place(r, c)] if r < h and c < w else [], out, *args, needs=needs)
+
+
+SHAPES = [dict(h=h, w=w) for h, w in ((2, 3), (5, 17), (18, 3), (4, 8), (1, 9), (9, 1), (1, 1))]
+
+
+@problem(
+    '02.transpose',
+    returns=False,
+    cases=SHAPES,
+    hints=[
+        'Find `r` and `c` as in the lesson, and guard both.',
+        'The transpose has rows of length `h`, not `w`.',
+        'The number at `x[r*w + c]` goes to `out[c*h + r]`.',
+    ],
+)
+def _(fn, rng, h, w):
+    x = numbers(rng, h, w)
+    xs, out = Memory('x', x), output(h * w)
+    run_2d(fn, h, w, lambda r, c: c * h + r, out, xs, out, h, w, needs=1)
+    check_unchanged(xs)
+    check(out.a.reshape(w, h), x.T)
+
+
+@problem(
+    '02.row_max',
+    returns=False,
+    cases=[dict(h=h, w=w) for h, w in ((33, 3), (31, 2), (32, 5), (70, 4), (1, 9), (1, 1))]
+    + [dict(h=5, w=3, scale=1e30)],  # no number is low enough to start from
+    hints=[
+        'The thread index is 1-D, and it is the row: `r = blockIdx.x*blockDim.x + threadIdx.x`.',
+        'All numbers of a row may be negative, so do not start from 0: start from the first number of the row.',
+        'Row `r` begins at `x[r*w]`. Loop over the other columns and keep the larger one.',
+    ],
+)
+def _(fn, rng, h, w, scale=1):
+    x = (normal(rng, h, w) - 3) * np.float32(scale)
+    xs, out = Memory('x', x), output(h)
+    run_watched(fn, cdiv(h, 32), 32, lambda r, c: [c] if c < h else [], out, xs, out, h, w, needs=w)
+    check_unchanged(xs)
+    check(out.a, x.max(1))
+
+
+@problem(
+    '02.matmul_nt',
+    returns=False,
+    cases=[dict(h=h, w=w, k=k) for h, w, k in ((5, 9, 3), (9, 2, 7), (3, 13, 20), (4, 4, 4), (1, 1, 1))],
+    hints=[
+        'Only one index of the lesson’s kernel changes.',
+        'Column `c` of `n.T` is row `c` of `n`, and a row of `n` has `k` numbers.',
+        '`n[c*k + i]` takes the place of `n[i*w + c]`.',
+    ],
+)
+def _(fn, rng, h, w, k):
+    m, n = normal(rng, h, k), normal(rng, w, k)
+    ms, ns, out = Memory('m', m), Memory('n', n), output(h * w)
+    run_2d(fn, h, w, lambda r, c: r * w + c, out, ms, ns, out, h, w, k, needs=2 * k)
+    check_unchanged(ms, ns)
+    want = (m.astype(np.float64) @ n.T).astype(np.float32)
+    check(out.a.reshape(h, w), want, atol=1e-4)  # at most 20 roundings of numbers around 5
+
+
+@problem(
+    '02.grid_stride',
+    returns=False,
+    cases=[
+        dict(n=n, blocks=b, threads=t)
+        for n, b, t in ((50, 3, 4), (9, 2, 4), (8, 2, 4), (3, 2, 4), (64, 1, 1), (1, 1, 4))
+    ],
+    hints=[
+        'Start with the index you know, then think of a `while` loop, or of `range` with three arguments.',
+        'How many threads has the whole grid? That is the step.',
+        '`range(first, n, gridDim.x*blockDim.x)` needs no guard: it ends before `n`.',
+    ],
+)
+def _(fn, rng, n, blocks, threads):
+    x = normal(rng, n)
+    xs, out = Memory('x', x), output(n)
+    whole = blocks * threads
+    most = cdiv(n, whole)
+    run_watched(fn, blocks, threads, lambda r, c: range(c, n, whole), out, dim3(blocks), xs, out, n, needs=most)
+    check_unchanged(xs)
+    check(out.a, 2 * x)
+    if len(out.writes) > n:
+        twice = next(i for i in out.writes if out.writes.count(i) > 1)
+        raise AssertionError(f'out[{twice}] was written {out.writes.count(twice)} times, once is enough')

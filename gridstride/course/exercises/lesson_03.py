@@ -1,0 +1,174 @@
+"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+
+from contextlib import contextmanager, nullcontext
+
+import numpy as np
+
+from ..grading import Memory, normal, output, problem, check_unchanged, watch
+from ..runner import run_shared, run_threads
+from ...utils import cdiv, check, dim3
+
+__all__ = ['run_kept', 'check_used', 'TILES', 'in_rows', 'last_first']
+
+
+def run_kept(fn, blocks, threads, sh_sz, *args):
+    "`run_shared`, with shared memory that has no negative places; gives whether each block wrote and read it"
+
+    def one(b, d, shared, *args):
+        shared = Memory('shared', shared)
+        fn(b, d, shared, *args)
+        if shared.outside:
+            raise AssertionError(f'{shared.outside[0]}') from shared.outside[0]
+        used.extend([bool(shared.writes), bool(shared.reads)])
+
+    used = []
+    run_shared(one, blocks, threads, sh_sz, *args)
+    return all(used)
+
+
+def check_used(used):
+    "`AssertionError` where a block has not used its shared memory"
+    if not used:
+        raise AssertionError('the result is right, but not all of it came through shared: a block has no other memory')
+
+
+@problem(
+    '03.split',
+    cases=[dict(n=n, na=na, nb=nb) for n, na, nb in ((6, 1, 2), (7, 3, 3), (9, 4, 0), (32, 16, 9), (5, 2, 3))],
+    hints=[
+        'A slice is a view. Where does the second one begin, and where does it end?',
+        '`shared[:na]`, then from `na` on for `nb` numbers, then the rest.',
+        '`return shared[:na], shared[na:na+nb], shared[na+nb:]`',
+    ],
+)
+def _(fn, rng, n, na, nb):
+    shared = np.zeros(n, np.float32)
+    got = fn(shared, na, nb)
+    if not isinstance(got, (tuple, list)) or len(got) != 3:
+        raise AssertionError(f'three views are to be returned, got {got!r}')
+    for i, (v, size) in enumerate(zip(got, (na, nb, n - na - nb))):
+        if not isinstance(v, np.ndarray):
+            raise AssertionError(f'view {i} is no array but {type(v).__name__}: a slice of shared is a view')
+        if tuple(v.shape) != (size,):
+            raise AssertionError(f'view {i} has shape {tuple(v.shape)}, want {(size,)}')
+        v[:] = i + 1
+        if size and (shared == i + 1).sum() != size:
+            raise AssertionError(f'what is written to view {i} does not show in shared: is it a copy?')
+    check(shared, np.repeat(np.float32([1, 2, 3]), (na, nb, n - na - nb)))
+
+
+TILES = [
+    dict(h=h, w=w, tw=tw, ty=ty, tx=tx)
+    for h, w, tw in ((3, 5, 2), (7, 9, 4), (2, 2, 2), (1, 5, 4), (6, 1, 4))
+    for ty in range(cdiv(h, tw))
+    for tx in range(cdiv(w, tw))
+]
+
+
+@problem(
+    '03.load_tile',
+    returns=False,
+    cases=TILES,
+    hints=[
+        'Row and column in `x` first: the tiles before this one, times their width, plus the place in the tile.',
+        '`r = ty*tw + tr`, `c = tx*tw + tc`. Which of the two tests belongs to `h`?',
+        'Every thread writes: the number where there is one, else 0. A bare `if` would leave old numbers in the tile.',
+    ],
+)
+def _(fn, rng, h, w, tw, ty, tx):
+    x = normal(rng, h, w)
+    padded = np.zeros((cdiv(h, tw) * tw, cdiv(w, tw) * tw), np.float32)
+    padded[:h, :w] = x
+    xs, ts = Memory('x', x), Memory('ts', np.full(tw * tw, np.nan))
+
+    def one(tr, tc):
+        watch(fn, f'thread tr={tr}, tc={tc}', [tr * tw + tc], ts, tr, tc, ts, xs, h, w, ty, tx, tw, needs=1)
+
+    run_threads(one, dim3(tw, tw))
+    check_unchanged(xs)
+    check(ts.a.reshape(tw, tw), padded[ty * tw : (ty + 1) * tw, tx * tw : (tx + 1) * tw])
+
+
+# The transpose is about *how* memory is touched: within a tile, neighbouring threads are to read neighbouring
+# places, and to write neighbouring places.
+def in_rows(places, cols, tw, what):
+    "`AssertionError` unless `places` (of a matrix with `cols` columns) come row by row within each tile"
+    for a, b in zip(places, places[1:]):
+        if a // cols // tw == b // cols // tw and a % cols // tw == b % cols // tw and b < a:
+            raise AssertionError(f'{what}[{b}] was touched after {what}[{a}]: go through the tile of {what} row by row')
+
+
+@problem(
+    '03.transpose',
+    returns=False,
+    cases=[dict(h=h, w=w, tw=4) for h, w in ((3, 5), (8, 10), (4, 4), (9, 2), (1, 1))],
+    hints=[
+        'The first step is `load_tile`, without need for padding. The second works on the tile of `out`: '
+        'which block of `out` is it?',
+        'In `out`, the tile stands at row of tiles `blockIdx.x` and column of tiles `blockIdx.y`.',
+        'Write `out[r*h + c] = shared[tc*tw + tr]` with `r = blockIdx.x*tw + tr`, `c = blockIdx.y*tw + tc`, '
+        'guarded by `r < w and c < h`.',
+    ],
+)
+def _(fn, rng, h, w, tw):
+    x = normal(rng, h, w)
+    xs, out = Memory('x', x), output(h * w)
+    used = run_kept(fn, (cdiv(w, tw), cdiv(h, tw)), (tw, tw), tw * tw, xs, out, h, w, tw)
+    check_unchanged(xs)
+    check(out.a.reshape(w, h), x.T)
+    in_rows(xs.reads, w, tw, 'x')
+    in_rows(out.writes, h, tw, 'out')
+    if len(xs.reads) != h * w:
+        raise AssertionError(f'x was read {len(xs.reads)} times, once for each of its {h * w} numbers is enough')
+    check_used(used)
+
+
+# From the first thread to the last, the one that brings a number may just be ahead of those that add it.
+@contextmanager
+def last_first(fn):
+    "`run_threads`, where `fn` uses it, goes from the last thread to the first"
+
+    def run_back(f, blockDim, *args):
+        for tr in reversed(range(blockDim.y)):
+            for tc in reversed(range(blockDim.x)):
+                f(tr, tc, *args)
+
+    names = getattr(fn, '__globals__', {})
+    forward = names.get('run_threads')
+    if forward is None:
+        yield
+        return
+    names['run_threads'] = run_back
+    try:
+        yield
+    finally:
+        names['run_threads'] = forward
+
+
+@problem(
+    '03.window',
+    returns=False,
+    cases=[
+        dict(n=n, tpb=tpb, order=o)
+        for n, tpb in ((9, 4), (30, 8), (5, 4), (4, 4), (1, 4))
+        for o in ('forward', 'reverse')
+    ],
+    hints=[
+        'Thread `tc` brings its own number to `shared[tc+1]`. Who brings the two of the halo?',
+        'Let thread 0 bring `x[first-1]` to `shared[0]` and `x[first+blockDim.x]` to the last place, '
+        'or 0 where there is none.',
+        'Own numbers past `n` must be 0 in shared memory, too: the thread before them adds them. '
+        'Then `out[i] = shared[tc] + shared[tc+1] + shared[tc+2]`.',
+    ],
+)
+def _(fn, rng, n, tpb, order):
+    x = normal(rng, n)
+    xs, out = Memory('x', x), output(n)
+    with last_first(fn) if order == 'reverse' else nullcontext():
+        used = run_kept(fn, cdiv(n, tpb), tpb, tpb + 2, xs, out, n)
+    check_unchanged(xs)
+    ext = np.concatenate([[0], x, [0]])
+    check(out.a, (ext[:-2] + ext[1:-1] + ext[2:]).astype(np.float32), atol=1e-5, tile=tpb)  # two additions
+    if len(xs.reads) > n + 2 * cdiv(n, tpb):
+        raise AssertionError(f'x was read {len(xs.reads)} times; with a halo, {n + 2 * cdiv(n, tpb)} reads are enough')
+    check_used(used)

@@ -1,0 +1,220 @@
+"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+
+import sys
+import threading
+from collections import Counter
+
+import numpy as np
+
+from ..grading import Memory, check_unchanged, normal, problem
+from ..runner import run_barrier
+from ...sim import options
+from ...utils import cdiv, check
+
+__all__ = ['ORDERS', 'own_line', 'Noted', 'Counted', 'run_noted', 'most_reads']
+
+
+@problem(
+    '04.waits',
+    cases=[dict(k=k, tw=tw) for k, tw in ((256, 16), (1, 16), (16, 16), (17, 16), (9, 4))],
+    hints=[
+        'How many phases are there?',
+        'Two waits in each phase, and the last phase may be only partly filled.',
+        '`2*cdiv(k, tw)`',
+    ],
+)
+def _(fn, rng, k, tw):
+    got, want = fn(k, tw), 2 * cdiv(k, tw)
+    if got != want:
+        raise AssertionError(f'got {got!r}, but each thread waits {want} times')
+
+
+# Every kernel is run under each order that the runner knows, and under the system's own. But a race need not
+# show in any of them: two threads that add to the same place are right as long as neither is interrupted in
+# between. So the judge also notes, for every access, which thread made it and how many waits that thread had
+# behind it. Two threads, one place, at least one write, and the same number of waits: a race, whatever the
+# result was.
+def own_line(thread):
+    "The line of the learner's source that `thread`, the one that asks, has come to"
+    frame = sys._getframe(1)
+    while frame and frame.f_code.co_filename != thread.source:
+        frame = frame.f_back
+    return frame.f_lineno if frame else 0
+
+
+class Noted(Memory):
+    "Memory that notes who touched it when: (place, verb, block, thread, waits behind it, line)"
+
+    def __init__(self, name, values):
+        super().__init__(name, values)
+        self.log = []
+
+    def note(self, places, verb):
+        "Remember who touched `places` how, and after how many waits"
+        super().note(places, verb)
+        me = threading.current_thread()
+        if where := getattr(me, 'where', None):
+            self.log += [(int(p), verb, *where, me.waits, own_line(me)) for p in np.atleast_1d(places)]
+
+    def check_races(self):
+        "`AssertionError` that names two threads with nothing between them"
+        seen = {}
+        for place, verb, block, thread, waits, line in self.log:
+            for verb2, block2, thread2, waits2, line2 in seen.setdefault(place, []):
+                if (
+                    'written' in (verb, verb2)
+                    and (block, thread) != (block2, thread2)
+                    and (block != block2 or waits == waits2)
+                ):
+                    raise AssertionError(
+                        f'a race on {self.name}[{place}]: {verb2} by thread ({thread2}) of block ({block2}) in line '
+                        f'{line2} and {verb} by thread ({thread}) of block ({block}) in line {line}, with no wait '
+                        'between them'
+                    )
+            seen[place].append((verb, block, thread, waits, line))
+
+
+class Counted:
+    "The barrier, which counts the waits of each thread"
+
+    def __init__(self, syncb):
+        self.syncb, self.lines = syncb, {}
+
+    def __call__(self):
+        raise TypeError('threads wait at a barrier with syncb.wait()')
+
+    def wait(self):
+        "Wait at the barrier, and count it for this thread"
+        me = threading.current_thread()
+        self.lines[me] = own_line(me)
+        self.syncb.wait()
+        del self.lines[me]
+        me.waits += 1
+
+
+def run_noted(fn, rng, blocks, threads, sh_sz, memories, *args, order):
+    "Run the kernel `fn`; `AssertionError` on a race in shared memory or in `memories`; gives all that was touched"
+    shared_of, waiting = {}, []
+
+    def one(b, t, d, shared, syncb, *args):
+        me = threading.current_thread()
+        me.where, me.waits, me.source = (b.x, t.x), 0, getattr(fn, '__code__', one.__code__).co_filename
+        waiting.append(Counted(syncb))
+        fn(b, t, d, shared_of.setdefault(b.x, Noted('shared', shared)), waiting[-1], *args)
+
+    try:
+        run_barrier(one, blocks, threads, sh_sz, *args, order=order, seed=int(rng.integers(1000)))
+    except RuntimeError as e:
+        lines = sorted({n for o in waiting for n in o.lines.values() if n})
+        if e.__cause__ or not lines:
+            raise
+        raise AssertionError(f'{e}. They wait in line {" and ".join(map(str, lines))}') from e
+    noted = [*shared_of.values(), *memories]
+    for m in noted:
+        m.check_races()
+    return [touch for m in noted for touch in m.log]
+
+
+ORDERS = ('forward', 'reverse', 'shuffle', None)
+
+
+@problem(
+    '04.reverse',
+    returns=False,
+    cases=[dict(blocks=b, threads=t, order=o) for b in (1, 2) for t in (8, 3, 1) for o in ORDERS],
+    hints=[
+        'Each thread brings one number to shared memory, and takes another one away.',
+        'Between bringing and taking, what must be true of all the other threads?',
+        '`shared[t] = x[i]`, wait, `x[i] = shared[blockDim.x-1-t]`',
+    ],
+)
+def _(fn, rng, blocks, threads, order):
+    x = normal(rng, blocks, threads)
+    xs = Noted('x', x)
+    touched = run_noted(fn, rng, blocks, threads, threads, [xs], xs, order=order)
+    check(xs.a.reshape(blocks, threads), x[:, ::-1])
+    moving = {(block, thread) for _, verb, block, thread, *_ in touched if verb == 'written'}
+    if len(moving) < blocks * (threads // 2):  # half of them can swap two numbers each
+        raise AssertionError(
+            f'{len(moving)} of {blocks * threads} threads moved all the numbers: each brings one and takes one away'
+        )
+
+
+@problem(
+    '04.block_sum',
+    returns=False,
+    cases=[dict(n=n, threads=t, order=o) for n, t in ((13, 4), (40, 16), (8, 4), (3, 4), (1, 1)) for o in ORDERS],
+    hints=[
+        'First every thread brings its number, or 0. Then `half = blockDim.x//2`, and it halves until it is 0.',
+        'In each round only `t < half` adds `shared[t+half]` to `shared[t]`. But who waits?',
+        'The wait stands in the loop and outside of the `if`: all threads wait in each round, before adding. '
+        'At the end thread 0 writes `out[blockIdx.x]`.',
+    ],
+)
+def _(fn, rng, n, threads, order):
+    x, blocks = normal(rng, n), cdiv(n, threads)
+    xs, out = Noted('x', x), Noted('out', np.full(blocks, np.nan))
+    run_noted(fn, rng, blocks, threads, threads, [xs, out], xs, out, n, order=order)
+    check_unchanged(xs)
+    padded = np.concatenate([x, np.zeros(blocks * threads - n)])
+    want = padded.reshape(blocks, threads).sum(1).astype(np.float32)
+    check(out.a, want, atol=1e-5)  # up to 16 numbers around 1: a few roundings
+
+
+def most_reads(touched):
+    "The most reads of one thread, and which thread that is"
+    reads = Counter(thread for _, verb, _, thread, *_ in touched if verb == 'read')
+    return max((n, who) for who, n in reads.items())
+
+
+@problem(
+    '04.scan',
+    returns=False,
+    cases=[dict(n=n, order=o) for n in (8, 13, 3, 2, 1, 40) for o in ORDERS],
+    hints=[
+        'Keep the running total of a thread in a variable of its own as well as in `shared[t]`.',
+        'In a step: wait, read `shared[t-d]` and add it to your own, wait, write your own to `shared[t]`.',
+        'All threads wait twice in each step, those with `t < d` too.',
+    ],
+)
+def _(fn, rng, n, order):
+    x = normal(rng, n)
+    xs, out = Noted('x', x), Noted('out', np.full(n, np.nan))
+    touched = run_noted(fn, rng, 1, n, n, [xs, out], xs, out, n, order=order)
+    check_unchanged(xs)
+    want = x.astype(np.float64).cumsum().astype(np.float32)
+    check(out.a, want, atol=1e-5)  # up to 40 numbers around 1: a few roundings
+    steps, (reads, who) = (n - 1).bit_length(), most_reads(touched)
+    if n > 32 and reads > 4 * steps:
+        raise AssertionError(
+            f'thread ({who}) reads {reads} numbers: with d = 1, 2, 4, ... there are {steps} steps, and one number from '
+            'd places before is read in each'
+        )
+
+
+# The last one is for the simulator, which finds races by itself; it runs the kernel in several orders all the
+# same.
+@problem(
+    '04.block_max',
+    returns=False,
+    cases=[dict(n=n, order=o) for n in (100, 64, 63, 1, 300) for o in ORDERS[:3]]
+    + [dict(n=100, order='forward', scale=1e30)],  # no number is low enough to stand for none
+    hints=[
+        'First every thread writes its number, or -np.inf, to shared memory.',
+        'Then halve: `half = 32`, and while it is above 0, the threads below `half` keep the larger of `s[t]` '
+        'and `s[t+half]`.',
+        '`cuda.syncthreads()` stands in the loop, outside of the `if`, before the comparison. '
+        'At the end thread 0 writes `out[cuda.blockIdx.x]`.',
+    ],
+)
+def _(fn, rng, n, order, scale=1):
+    x = (normal(rng, n) - 3 - 10 * (np.arange(n) // 64)) * scale  # what is from a block before would win
+    x, out = x.astype(np.float32), np.full(cdiv(n, 64), np.nan, np.float32)
+    given = x.copy()
+    if not hasattr(fn, 'py_func'):
+        raise AssertionError('the function is not a kernel: it needs @cuda.jit above it, between @exercise and def')
+    with options(order=order, seed=int(rng.integers(1000))):
+        fn[cdiv(n, 64), 64](x, out)
+    if len(changed := np.flatnonzero(x != given)):
+        raise AssertionError(f'x[{changed[0]}] was written: read from x, write to the output only')
+    check(out, np.array([given[i : i + 64].max() for i in range(0, n, 64)]))

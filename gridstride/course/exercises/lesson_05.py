@@ -1,0 +1,234 @@
+"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+
+import re
+
+import numpy as np
+import torch
+
+from ...cpp import cuda_kernel, load_cuda, on_emulator
+from ..grading import normal, problem
+from ...diagnostics.errors import WrongArgument
+from ...sim import KernelError
+from ...utils import cdiv, check
+
+__all__ = ['PAD', 'source', 'bare', 'frame', 'compiled', 'launch', 'run', 'check_places', 'picture', 'check_refused']
+
+
+# An answer is a function that returns C. It is compiled once (the build cache sees to that) and run on every
+# case, on the emulator also where a GPU is: only there does a stray access not go unseen. Arrays lie in the
+# middle of longer pieces of memory, in case somebody turns the checks off.
+PAD = 256
+
+
+def source(fn) -> str:  # CUDA C
+    "What the learner's function returns, which must be a source"
+    src = fn()
+    if isinstance(src, str):
+        return src
+    raise AssertionError(
+        f"it returned {type(src).__name__}: the source must be returned, as a string, with return r'''...'''"
+    )
+
+
+def bare(src) -> str:
+    "CUDA C without its comments"
+    return re.sub(r'//[^\n]*|/\*.*?\*/', '', src, flags=re.S)
+
+
+def frame(
+    a,  # a NumPy array, or a tensor
+    edge,  # what lies around it: another number around inputs than around outputs
+):  # a 1-D tensor
+    "The numbers of `a` between two strips of `PAD` times `edge`"
+    a = torch.as_tensor(a).reshape(-1)
+    strip = torch.full((PAD,), edge, dtype=a.dtype)
+    return torch.cat([strip, a, strip])
+
+
+def compiled(fn, name):  # a name, or several
+    "A kernel of the source that `fn` returns, or `Kernels`, for the emulator"
+    with on_emulator():
+        return cuda_kernel(source(fn), name=name)
+
+
+def launch(
+    fn, name, blocks, threads, **args
+):  # arguments by the kernel's own names, in order; arrays are NumPy's or tensors
+    "Launch kernel `name` of the source that `fn` returns; gives `out`; `AssertionError` when it wrote anything else"
+    return run(compiled(fn, name), blocks, threads, **args)
+
+
+def run(kernel, blocks, threads, **args):
+    "`launch` for what is compiled"
+    got, name = [p.name for p in kernel.params], kernel.__name__
+    if sorted(got) == sorted(args) and got != list(args):
+        raise AssertionError(f'{name} takes ({", ".join(args)}), in this order; here it takes ({", ".join(got)})')
+    before = {k: frame(v, 9 if k == 'out' else 7) for k, v in args.items() if isinstance(v, (np.ndarray, torch.Tensor))}
+    after = {k: v.clone() for k, v in before.items()}
+    try:
+        kernel[blocks, threads](*[after[k][PAD:-PAD] if k in after else v for k, v in args.items()])
+    except WrongArgument as e:
+        raise AssertionError(f"{e}\n  The kernel's first line stands in the exercise: copy it from there") from e
+    for k in before:
+        old, new = before[k].cpu(), after[k].cpu()
+        if not (torch.equal(old[:PAD], new[:PAD]) and torch.equal(old[-PAD:], new[-PAD:])):
+            raise AssertionError(f'memory next to {k} was written: guard the threads that have nothing to do')
+        if k != 'out' and not torch.equal(old, new):
+            raise AssertionError(f'{k} was changed: read from {k}, write to out only')
+    return after['out'][PAD:-PAD].cpu()
+
+
+def check_places(fn, name, threads, own, **args):  # own: which places of `out` are theirs
+    "`AssertionError` when the first block alone, of these `threads`, writes places that are not its own"
+    if 'gridDim' in bare(source(fn)):
+        return  # it goes on by whole grids, and a grid of one block does all
+    got, out = launch(fn, name, 1, threads, **args).numpy(), args['out']
+    for i in np.flatnonzero((got != out) & ~(np.isnan(got) & np.isnan(out)) & ~own.reshape(-1)):
+        raise AssertionError(
+            f'out[{i}] is written by the first block, whose threads have other places: each thread writes its own'
+        )
+
+
+@problem(
+    '05.axpy',
+    cases=[
+        dict(n=n, blocks=b, threads=t)
+        for n, b, t in ((300, 3, 128), (256, 1, 256), (255, 1, 256), (257, 2, 256), (1, 3, 32), (775, 13, 64))
+    ]
+    + [dict(n=40_000, blocks=313, threads=128)],  # more than 16 bits can count
+    hints=[
+        'The lesson’s `square_k` is nearly it: two inputs instead of one, and a number.',
+        'A kernel is `__global__ void`; the index is `int i = blockIdx.x*blockDim.x + threadIdx.x;`, '
+        'and a guard follows.',
+        '`if (i < n) out[i] = a*x[i] + y[i];`',
+    ],
+)
+def _(fn, rng, n, blocks, threads):
+    a, x, y = float(rng.normal()), normal(rng, n), normal(rng, n)
+    empty = np.full(n, np.nan, np.float32)
+    out = launch(fn, 'axpy', blocks, threads, a=a, x=x, y=y, out=empty, n=n)
+    check(out, (np.float64(np.float32(a)) * x + y).astype(np.float32))
+    check_places(fn, 'axpy', threads, np.arange(n) < threads, a=a, x=x, y=y, out=empty, n=n)
+
+
+@problem(
+    '05.roll',
+    cases=[
+        dict(n=n, shift=s)
+        for n, s in ((7, 1), (7, -1), (7, 0), (100, 30), (33, -100), (5, 23), (64, -64), (1, 5), (3, 100_000))
+    ],
+    hints=[
+        'Turn it around: which place of `x` does `out[i]` come from?',
+        'From `i - shift`, wrapped around. But in C the rest of a negative number is negative, or 0.',
+        'Take `(i - shift%n) % n`, and add `n` when it is below 0.',
+    ],
+)
+def _(fn, rng, n, shift):
+    x = normal(rng, n)
+    empty = np.full(n, np.nan, np.float32)
+    out = launch(fn, 'roll', cdiv(n, 32) + 1, 32, x=x, out=empty, n=n, shift=shift)
+    check(out, np.roll(x, shift))
+    check_places(fn, 'roll', 32, np.arange(n) < 32, x=x, out=empty, n=n, shift=shift)
+
+
+# A grey that lies just between two bytes may be rounded either way, so pixels of that kind are left out.
+def picture(rng, h, w):
+    "Random bytes, (h, w, 3), and their grey; a white pixel comes first, and none has a grey that ends in about .5"
+    x = rng.integers(0, 256, (h, w, 3), dtype=np.uint8)
+    x[0, 0] = 255
+    grey = x @ np.array([0.2989, 0.5870, 0.1140])
+    x[abs(grey % 1 - 0.5) < 0.01] = 10
+    return x, np.rint(x @ np.array([0.2989, 0.5870, 0.1140])).astype(np.uint8)
+
+
+@problem(
+    '05.grey_bytes',
+    cases=[dict(h=h, w=w) for h, w in ((5, 7), (16, 16), (17, 33), (1, 50), (40, 3), (1, 1))],
+    hints=[
+        'Row, column and guard as in `matmul_k`. Then: at which place do the three bytes of pixel `r*w + c` begin?',
+        'At three times that place: `x[3*i]`, `x[3*i+1]` and `x[3*i+2]` are red, green and blue.',
+        'Cutting off after adding a half is rounding: `... + 0.5f`. `roundf` does it, too.',
+    ],
+)
+def _(fn, rng, h, w):
+    x, grey = picture(rng, h, w)
+    empty, own = np.full(h * w, 99, np.uint8), np.zeros((h, w), bool)
+    out = launch(fn, 'grey_bytes', (cdiv(w, 16), cdiv(h, 8)), (16, 8), x=x, out=empty, h=h, w=w)
+    check(out.reshape(h, w), grey)
+    own[:8, :16] = True
+    check_places(fn, 'grey_bytes', (16, 8), own, x=x, out=empty, h=h, w=w)
+
+
+@problem(
+    '05.mend',
+    cases=[dict(h=h, w=w) for h, w in ((31, 2), (33, 3), (32, 5), (70, 4), (1, 9), (6, 1))],
+    hints=[
+        'Two mistakes are about places: which rows may pass the guard, and where does row `r` begin?',
+        'Two are about integers: what happens to the fraction of a number in an `int`, and what is `1/w`?',
+        'The guard is `r >= h`, a row begins at `r*w`, `total` is a float, and the mean is `total/w`.',
+    ],
+)
+def _(fn, rng, h, w):
+    x = normal(rng, h, w)
+    empty = np.full(h, np.nan, np.float32)
+    out = launch(fn, 'row_mean', cdiv(h, 32), 32, x=x, out=empty, h=h, w=w)
+    check(out, x.astype(np.float64).mean(1).astype(np.float32))
+    check_places(fn, 'row_mean', 32, np.arange(h) < 32, x=x, out=empty, h=h, w=w)
+
+
+# The layer is called as a user would call it, also with inputs that do not fit. The last case has more than
+# 1024 blocks: who takes blocks for threads stands out there. An error of the emulator's detectors is no
+# refusal, and whoever reads it is told which inputs led to it.
+def check_refused(f, why, *args, right=None):  # right: a result that is as good as a refusal
+    "`AssertionError` that says `why` when `f` takes `args`"
+    try:
+        got = f(*args)
+    except KernelError as e:
+        raise AssertionError(f'nothing refused the inputs, though {why}: {type(e).__name__}: {e}') from e
+    except Exception:
+        return
+    if right is None:
+        raise AssertionError(f'it raised nothing, though {why}')
+    try:
+        check(got, right, atol=1e-4)
+    except AssertionError as e:
+        raise AssertionError(f'it raised nothing, though {why}, and the result is wrong: {e}') from e
+
+
+@problem(
+    '05.linear',
+    cases=[
+        dict(h=h, w=w, k=k) for h, w, k in ((5, 9, 3), (16, 16, 16), (17, 33, 5), (40, 3, 20), (1, 1, 1), (520, 520, 1))
+    ],
+    hints=[
+        'Start from the lesson’s `matmul`. The product with the second one transposed was 02.matmul_nt: '
+        '`weight[c*k + i]`.',
+        'Let the sum start from `bias[c]`. In the host function, `w` is `weight.size(0)`.',
+        '`CHECK_INPUT` for each input, `TORCH_CHECK(weight.size(1) == k, ...)`, `TORCH_CHECK(bias.numel() == w, '
+        '...)`; `data_ptr<float>()` refuses other types.',
+    ],
+)
+def _(fn, rng, h, w, k):
+    src = source(fn)
+    if '__global__' not in (code := bare(src)):
+        raise AssertionError('it has no kernel: write the one that makes the sums, a __global__ one, and launch it')
+    if re.search(r'<<<\s*1\s*,', code):
+        raise AssertionError('it launches one block for all results: launch as many as cover them, as the lesson does')
+    with on_emulator():
+        linear = load_cuda(src).linear
+    x, weight, bias = normal(rng, h, k), normal(rng, w, k), normal(rng, w)
+    want = torch.tensor((x.astype(np.float64) @ weight.T + bias).astype(np.float32))
+    x, weight, bias = map(torch.tensor, (x, weight, bias))
+    check(linear(x, weight, bias), want, atol=1e-4)  # at most 20 roundings of numbers around 5
+    check_refused(linear, 'a row of weight is longer than one of x', x, torch.tensor(normal(rng, w, k + 1)), bias)
+    check_refused(linear, 'a row of weight is shorter than one of x', x, weight[:, 1:].contiguous(), bias)
+    check_refused(linear, 'bias has a number too many', x, weight, torch.tensor(normal(rng, w + 1)))
+    check_refused(linear, 'bias has a number too few', x, weight, bias[1:].contiguous())
+    if w != k:
+        check_refused(linear, 'weight has k rows of w, not w rows of k', x, weight.t().contiguous(), bias)
+    check_refused(linear, 'x holds doubles', x.double(), weight, bias)
+    check_refused(linear, 'weight holds doubles', x, weight.double(), bias)
+    check_refused(linear, 'bias holds doubles', x, weight, bias.double())
+    check_refused(linear, 'weight is not contiguous', x, weight.t().contiguous().t(), bias, right=want)
+    check_refused(linear, 'x is not contiguous', x.t().contiguous().t(), weight, bias, right=want)
+    check_refused(linear, 'bias is not contiguous', x, weight, bias.repeat_interleave(2)[::2], right=want)

@@ -1,0 +1,205 @@
+"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+
+import re
+import warnings
+
+import numpy as np
+import torch
+
+from ...cpp import load_cuda, on_emulator
+from ..grading import normal, problem
+from ...diagnostics.errors import SameValueRace
+from .lesson_05 import bare, source
+from ...utils import cdiv, check, cuda_begin
+
+__all__ = ['HOST', 'SWAPS', 'SHAPES', 'RECTS', 'TWOS', 'check_source', 'launch', 'check_unchanged', 'product']
+
+
+@problem(
+    '06.bytes',
+    cases=[
+        dict(th=th, tk=tk, tw=tw)
+        for th, tk, tw in ((16, 16, 16), (3, 5, 4), (1, 1, 2), (5, 3, 2), (16, 8, 32), (1, 1, 1))
+    ],
+    hints=[
+        'How many floats have the two tiles? A float has 4 bytes.',
+        'Where the tiles end, a double may begin only if that is a multiple of 8. '
+        '`cdiv(x, 8)*8` is the next one that is.',
+        'The doubles begin at `first = cdiv(4*(th*tk + tk*tw), 8)*8`, and take `8*tw` bytes more. '
+        'Return both, the sum first.',
+    ],
+)
+def _(fn, rng, th, tk, tw):
+    got, first = fn(th, tk, tw), cdiv(4 * (th * tk + tk * tw), 8) * 8
+    if not isinstance(got, (tuple, list)) or len(got) != 2:
+        raise AssertionError(
+            f'two numbers are to be returned, the bytes in all and where the doubles begin; got {got!r}'
+        )
+    if got[0] < got[1]:
+        raise AssertionError(
+            f'{got[0]} bytes in all cannot hold doubles that begin at byte {got[1]}: the sum comes first'
+        )
+    if got[1] != first:
+        raise AssertionError(
+            f'the doubles begin at byte {got[1]}, but the first multiple of 8 that both tiles leave free is {first}'
+        )
+    if got[0] != first + 8 * tw:
+        raise AssertionError(f'{got[0]} bytes in all, but {first + 8 * tw} are needed')
+
+
+# The others return templates. A host function is added that launches any of the instances, and all is
+# compiled for the emulator, on a GPU machine too: only the emulator sees a race whose result is right.
+HOST = r'''
+void launch(int instance, int bx, int by, int tx, int ty, torch::Tensor m, torch::Tensor n, torch::Tensor out,
+            int h, int w, int k) {
+    dim3 blocks(bx, by), threads(tx, ty);
+    float *m_at = m.data_ptr<float>(), *n_at = n.data_ptr<float>(), *out_at = out.data_ptr<float>();
+    (void)m_at; (void)n_at; (void)h; (void)w; (void)k;
+    switch (instance) {
+        CASES
+    }
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+'''
+
+
+def check_source(src, kernel):
+    "`AssertionError` when the template `kernel` has another name, or no use for its arguments or for shared memory"
+    code = bare(src)
+    head = re.search(rf'template\s*<([^{{}}<>]*)>[^{{}}]*\b{kernel}\s*\(', code)
+    if not head:
+        raise AssertionError(
+            f'the source has no template {kernel}: copy its first line from the exercise, '
+            'from template to the closing bracket'
+        )
+    shared = [n for o in re.findall(r'__shared__([^;]*);', code) for n in re.findall(r'(\w+)\s*(?:\[|,|$)', o)]
+    if not shared:
+        raise AssertionError('it uses no shared memory: nothing in the source is __shared__')
+    for name in shared:
+        if len(re.findall(rf'\b{name}\b', code)) < 2:
+            raise AssertionError(f'{name} is in shared memory, and nothing goes through it')
+    for name in re.findall(r'\w+\s+(\w+)', head[1]):
+        if len(re.findall(rf'\b{name}\b', code)) < 2:
+            raise AssertionError(f'nothing in the kernel depends on {name}, an argument of its template')
+
+
+def launch(
+    fn,
+    kernel,  # the name of the template that `fn` returns
+    sizes,  # every instance, as a tuple of its template's arguments
+    size,  # the one to launch
+    args,  # its arguments, in terms of m_at, n_at, out_at, h, w and k
+    blocks,
+    threads,
+    m,
+    n,
+    out,
+    h=0,
+    w=0,
+    k=0,
+):
+    "Launch one instance of the learner's template; `AssertionError` when several threads do the same"
+    src = source(fn)
+    check_source(src, kernel)
+    cases = ' '.join(
+        f"case {i}: {kernel}<{', '.join(map(str, s))}><<<blocks, threads>>>({args}); break;"
+        for i, s in enumerate(sizes)
+    )
+    with on_emulator():
+        host = load_cuda(cuda_begin + src + HOST.replace('CASES', cases), funcs=['launch'])
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter('always')
+            host.launch(sizes.index(size), *blocks, *threads, m, n, out, h, w, k)
+    for o in told:
+        if issubclass(o.category, SameValueRace):
+            what = str(o.message).partition('. ')[0]
+            raise AssertionError(f'{what}: distribute the elements, so that each is written by one thread')
+        warnings.warn_explicit(o.message, o.category, o.filename, o.lineno)
+
+
+def check_unchanged(*pairs):  # (name, before, after)
+    "`AssertionError` when an input was written"
+    for name, old, new in pairs:
+        if not np.array_equal(old, new.numpy()):
+            raise AssertionError(f'{name} was changed: read from {name}, write to out only')
+
+
+SWAPS = [(2,), (4,), (8,)]
+
+
+@problem(
+    '06.swap',
+    cases=[dict(n=n, tw=tw) for n, tw in ((8, 4), (4, 4), (9, 4), (7, 8), (17, 8), (5, 2), (1, 4))],
+    hints=[
+        'With the tile in row `by` and column `bx` goes the tile in row `bx` and column `by`. '
+        'Where does each begin in `x`?',
+        'Two arrays, `mine[tw][tw]` and `other[tw][tw]`. All threads fill both, wait, and write both, '
+        'turned around: `x[r*n + c] = other[tc][tr]`.',
+        'Blocks with `bx < by` return at once. On the diagonal both tiles are one and the same, '
+        'so there one write is enough. Each read and write has a guard of its own: '
+        '`r < n && c < n`, or `r2 < n && c2 < n`.',
+    ],
+)
+def _(fn, rng, n, tw):
+    x = normal(rng, n, n)
+    got = torch.tensor(x)
+    launch(fn, 'transpose_k', SWAPS, (tw,), 'out_at, h', (cdiv(n, tw),) * 2, (tw, tw), got, got, got, h=n)
+    check(got, np.ascontiguousarray(x.T), tile=tw)
+    if 'gridDim' in bare(source(fn)):
+        return  # it goes on by whole grids, and a grid of one block does all
+    got = torch.tensor(x)
+    launch(fn, 'transpose_k', SWAPS, (tw,), 'out_at, h', (1, 1), (tw, tw), got, got, got, h=n)
+    r, c = np.nonzero(got.numpy() != x)
+    if max([*r, *c], default=0) >= tw:
+        raise AssertionError('the first block alone writes to tiles that are not its own: each block has two, or one')
+
+
+SHAPES = ((1, 1, 1), (5, 9, 7), (8, 3, 13), (8, 16, 8), (11, 17, 2), (3, 40, 9))  # h, k, w
+
+
+def product(fn, kernel, sizes, size, rng, h, k, w, tw, rows):
+    "Try a kernel for matrix products, whose blocks have `rows` rows of `tw` threads, on random numbers"
+    m, n = normal(rng, h, k), normal(rng, k, w)
+    mt, nt, out = torch.tensor(m), torch.tensor(n), torch.full((h, w), torch.nan)
+    args, blocks = 'm_at, n_at, out_at, h, w, k', (cdiv(w, tw), cdiv(h, tw))
+    launch(fn, kernel, sizes, size, args, blocks, (tw, rows), mt, nt, out, h, w, k)
+    check_unchanged(('m', m, mt), ('n', n, nt))
+    want = (m.astype(np.float64) @ n).astype(np.float32)
+    check(out, want, atol=1e-4, tile=tw)  # at most 40 roundings of numbers around 6
+
+
+RECTS = [(4, 8), (8, 4), (4, 4), (4, 6), (2, 5)]  # tw, tk
+
+
+@problem(
+    '06.rect',
+    cases=[dict(h=h, k=k, w=w, tw=tw, tk=tk) for tw, tk in RECTS for h, k, w in SHAPES],
+    hints=[
+        'A phase now begins at `idx = ph*tk`, and there are `cdiv(k,tk)` of them.',
+        'Thread (`tr`, `tc`) fills the places `tc`, `tc + tw`, `tc + 2*tw`, ... '
+        'of row `tr` of `ms`, as long as they are below `tk`: a loop, also where `tk` is smaller than `tw`.',
+        '`for (int i = tc; i < tk; i += tw) ms[tr][i] = r < h && idx+i < k ? m[r*k + idx+i] : '
+        '0;` and for `ns` the same with `tr`, down its column `tc`.',
+    ],
+)
+def _(fn, rng, h, k, w, tw, tk):
+    product(fn, 'matmul_rect_k', RECTS, (tw, tk), rng, h, k, w, tw, tw)
+
+
+TWOS = [(4,), (8,), (2,), (16,)]  # the last has more than one warp in a block
+
+
+@problem(
+    '06.two',
+    cases=[dict(h=h, k=k, w=w, tw=tw) for (tw,) in TWOS for h, k, w in SHAPES],
+    hints=[
+        'Two sums, `o` and `o2`; two rows, `r` and `r + tw/2`. In the loop, '
+        'keep `ns[i][tc]` in a variable and use it for both.',
+        'Half the threads, the same tiles: each thread fills two places of `ms` (rows `tr` and `tr + tw/2`) '
+        'and two of `ns`, each with its own guard.',
+        'The block covers `tw` rows of `out`, but `blockDim.y` is `tw/2`: `int r = blockIdx.y*tw + tr`. '
+        'At the end, two writes with a guard each.',
+    ],
+)
+def _(fn, rng, h, k, w, tw):
+    product(fn, 'matmul_two_k', TWOS, (tw,), rng, h, k, w, tw, tw // 2)

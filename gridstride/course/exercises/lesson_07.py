@@ -1,0 +1,263 @@
+"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+
+import re
+from contextlib import suppress
+from types import CellType, FunctionType
+
+import numpy as np
+
+from ...cpp import cuda_kernel, on_emulator
+from ..grading import normal, problem
+from ...sim import cuda, options, trace
+from ...sim.cuda import Kernel
+from ...translate import Untranslatable, to_cuda
+from ...utils import cdiv, check
+
+__all__ = [
+    'simulated',
+    'check_unchanged',
+    'run',
+    'in_c',
+    'count_touches',
+    'unwritten',
+    'threads_of',
+    'check_shared_out',
+    'mean_abs',
+    'first_double',
+    'in_tiles',
+]
+
+
+# Every answer is a kernel in the dialect, run on the simulator, also where a GPU is: only the simulator sees
+# a race whose result is right. The two long ones must also become C.
+def simulated(fn):
+    "`fn` as a kernel of the simulator, where it is one of Numba's: the same function with the simulator's `cuda`"
+    if isinstance(fn, Kernel):
+        return fn
+    if not hasattr(fn, 'py_func'):
+        raise AssertionError('the function is not a kernel: it needs @cuda.jit above it, between @exercise and def')
+    f = fn.py_func
+
+    def swap(v):
+        return cuda if getattr(v, '__name__', '') == 'numba.cuda' else v
+
+    space = {k: swap(v) for k, v in f.__globals__.items()}
+    closure = tuple(CellType(swap(c.cell_contents)) for c in f.__closure__ or ()) or None
+    return cuda.jit(FunctionType(f.__code__, space, f.__name__, f.__defaults__, closure))
+
+
+def check_unchanged(**pairs):  # name -> (before, after)
+    "`AssertionError` when an input was written"
+    for name, (old, new) in pairs.items():
+        if not np.array_equal(old, new):
+            raise AssertionError(f'{name} was changed: read from {name}, write to out only')
+
+
+def run(fn, rng, blocks, threads, *args):
+    "Run the kernel with its threads in a random order; what it did, as a trace"
+    with options(order='shuffle', seed=int(rng.integers(1000))), trace() as t:
+        simulated(fn)[blocks, threads](*args)
+    return t
+
+
+def in_c(fn, blocks, threads, *args):
+    "Run what `to_cuda` makes of the kernel, on the emulator"
+    src = to_cuda(fn, *args)
+    with on_emulator():
+        cuda_kernel(src)[blocks, threads](*src.pack(args))
+
+
+def count_touches(t, space, *verbs):
+    "How many times single threads did one of `verbs` to memory of a kind: 'global' or 'shared'"
+    return sum(len(a['at']) for a in t.accesses if a['space'] == space and a['verb'] in verbs)
+
+
+def unwritten(t, shape):
+    "Which elements of the output, an array without gaps of bytes, no thread wrote"
+    res = np.ones(shape, bool)
+    for a in t.accesses:
+        if a['space'] == 'global' and a['verb'] == 'written':
+            res.ravel()[a['at']] = False
+    return res
+
+
+def threads_of(t, verb, each=1):  # verb: 'read', 'written' or 'atomic'; each: threads of a group, 32 for warps
+    "How many threads, or groups of them, have done this to global memory"
+    done = [a for a in t.accesses if (a['verb'], a['space']) == (verb, 'global')]
+    return len({(b, i // each) for a in done for b, i in zip(a['block'].tolist(), a['thread'].tolist())})
+
+
+def check_shared_out(
+    t,
+    verb,
+    least,
+    work,  # what they do: 'wrote 35 bytes'
+    wanted='share this out among all threads',
+    each=1,  # as for `threads_of`
+):
+    "`AssertionError` where fewer than `least` threads, or warps, did a kind of access"
+    if (n := threads_of(t, verb, each)) < least:
+        raise AssertionError(f'{n} {"thread" if each == 1 else "warp"}{"s" * (n > 1)} {work}: {wanted}')
+
+
+@problem(
+    '07.grey',
+    returns=False,
+    cases=[dict(h=h, w=w, step=step) for h, w in ((1, 1), (16, 16), (17, 31), (5, 40)) for step in (1, 2)],
+    hints=[
+        '`r` and `c` as always, and a guard that takes the sizes from `out.shape`.',
+        'The three bytes of a pixel are `x[r,c,0]`, `x[r,c,1]`, `x[r,c,2]`. '
+        'A float that is stored to a byte is cut off: add a half before.',
+        '`out[r,c] = np.float32(0.2989)*x[r,c,0] + ... + np.float32(0.5)`. '
+        'Nothing is flattened, so gaps in the picture do not matter.',
+    ],
+)
+def _(fn, rng, h, w, step):
+    x = rng.integers(0, 256, (h * step, w * step, 3)).astype(np.uint8)[::step, ::step]
+    old, out = x.copy(), np.zeros((h, w), np.uint8)
+    t = run(fn, rng, (cdiv(w, 16), cdiv(h, 16)), (16, 16), x, out)
+    check_unchanged(x=(old, x))
+    if (left := unwritten(t, (h, w))).any():
+        r, c = np.argwhere(left)[0]
+        raise AssertionError(
+            f'{left.sum()} of {left.size} bytes are never written, the first of them out[{r},{c}]: '
+            'which thread has that row and that column? Columns go along x'
+        )
+    check_shared_out(t, 'written', h * w, f'wrote {h * w} bytes')
+    want = old.astype(np.float64) @ [0.2989, 0.5870, 0.1140]
+    bad = np.abs(out - want) > 0.501  # where it is close to a half, floats may round either way
+    if bad.any():
+        r, c = np.argwhere(bad)[0]
+        raise AssertionError(
+            f'{bad.sum()} of {bad.size} bytes are wrong; out[{r},{c}] is {out[r, c]}, '
+            f'and the grey there is {want[r, c]:.2f}'
+            + (': round to the nearest' if abs(out[r, c] - want[r, c]) < 1 else '')
+        )
+
+
+# An operation in float64 shows in the last bits of the result. So the numbers must be, bit for bit, what
+# NumPy gets with floats of 32 bits in the same order.
+def mean_abs(x, y):
+    "What 07.float32 is to compute, with nothing but float32"
+    total = np.zeros(len(x), np.float32)
+    for c in range(x.shape[1]):
+        total += np.abs(x[:, c]) * np.float32(0.1)
+    return total / np.float32(x.shape[1]) + y / np.float32(3)
+
+
+# The last bits do not tell whether a quotient was computed in float64 and rounded at once. Its C does: it has Numba's
+# types, and float in their place only where the result is the same.
+def first_double(fn, *args):
+    "The first line of the kernel, as C with Numba's types, that computes with a `double`; None if there is none"
+    with suppress(Untranslatable):
+        lines = str(to_cuda(fn, *args, doubles=True)).split('#ifndef')[0].splitlines()
+        return next((o.strip() for o in lines if re.search(r'\bdouble\b', o.partition('//')[0])), None)
+
+
+@problem(
+    '07.float32',
+    returns=False,
+    cases=[dict(h=h, w=w) for h, w in ((2000, 50), (64, 3), (33, 1), (1, 100))],
+    hints=[
+        'There are four places. Which numbers are Python floats? And what is a float divided by an integer?',
+        '`np.float32(0.1)` is a float of 32 bits; so is the sum that starts with `np.float32(0)`.',
+        'float32 divided by int64 is float64 in Numba: divide by `np.float32(x.shape[1])`. And by `np.float32(3)`.',
+    ],
+)
+def _(fn, rng, h, w):
+    x, y, out = normal(rng, h, w), normal(rng, h), np.full(h, np.nan, np.float32)
+    old = x.copy(), y.copy()
+    t = run(fn, rng, cdiv(h, 64), 64, x, y, out)
+    check_unchanged(x=(old[0], x), y=(old[1], y))
+    want = mean_abs(x, y)
+    check(out, want, atol=1e-5)  # first: is it right at all?
+    if h < 100:  # more than that is not kept in a trace
+        check_shared_out(t, 'written', h, f'wrote {h} results')
+    n = int((out != want).sum())
+    if n:
+        raise AssertionError(
+            f'{n} of {h} results differ in their last bits from those of float32 alone: '
+            'somewhere it still computes with 64 bits, or in another order'
+        )
+    if line := first_double(fn, x, y, out):
+        raise AssertionError(f'the bits are right, but here, as C, it computes with 64 bits and rounds then: {line}')
+
+
+def in_tiles(n):
+    "How many of `n` places side by side lie in tiles of 18 that begin one before each 16th, tile after tile"
+    return sum(min(first + 17, n) - max(first - 1, 0) for first in range(0, n, 16))
+
+
+@problem(
+    '07.box',
+    returns=False,
+    cases=[dict(h=h, w=w) for h, w in ((16, 16), (33, 17), (5, 40), (1, 1), (47, 50))],
+    hints=[
+        'A block of 16x16 results needs 18x18 numbers: place `[i,j]` of the tile is row `blockIdx.y*16 + i - 1` '
+        'and column `blockIdx.x*16 + j - 1` of `x`, or 0 outside of it.',
+        '256 threads, 324 places: each thread fills `[tr,tc]`, and some fill `[tr+16,...]` and `[...,tc+16]`, '
+        'too: `for i in range(tr, 18, 16)`, and likewise for `j`.',
+        'Every thread fills and waits. Only then comes the guard `r < h and c < w`, '
+        'and the sum of the nine `s[tr+i,tc+j]`.',
+    ],
+)
+def _(fn, rng, h, w):
+    x, out = normal(rng, h, w), np.full((h, w), np.nan, np.float32)
+    old, blocks = x.copy(), (cdiv(w, 16), cdiv(h, 16))
+    t = run(fn, rng, blocks, (16, 16), x, out)
+    check_unchanged(x=(old, x))
+    padded = np.pad(x.astype(np.float64), 1)
+    check(
+        out,
+        (sum(padded[i : i + h, j : j + w] for i in range(3) for j in range(3)) / 9).astype(np.float32),
+        atol=1e-5,
+        tile=16,
+    )  # nine roundings of numbers around 1
+    reads, most = count_touches(t, 'global', 'read'), in_tiles(h) * in_tiles(w)
+    if reads > most:
+        raise AssertionError(f'x is read {reads} times; with tiles of 18x18 in shared memory it is {most} at most')
+    check_shared_out(t, 'written', h * w, f'wrote {h * w} results')
+    check_shared_out(t, 'read', h * w / 2, f'brought {reads} numbers to shared memory')
+    c = np.full((h, w), np.nan, np.float32)
+    in_c(fn, blocks, (16, 16), x, c)
+    check(c, out, atol=1e-6, tile=16)  # the same roundings, but for a fused multiply-add
+
+
+@problem(
+    '07.histogram',
+    returns=False,
+    cases=[
+        dict(h=h, w=w, blocks=b)
+        for h, w, b in ((40, 50, (2, 1)), (16, 16, (1, 1)), (3, 70, (1, 2)), (65, 33, (2, 2)), (1, 1, (2, 1)))
+    ],
+    hints=[
+        'One thread for each of the 256 counts of the block: clear them, wait, count, wait, add them to `out`.',
+        'The grid is smaller than the picture: `for r in range(first row of this thread, h, '
+        'rows of the whole grid)`, and the same for columns. `cuda.gridDim.y*cuda.blockDim.y` are the rows of '
+        'the grid.',
+        '`cuda.atomic.add(s, x[r,c], 1)` in the loops; after the second wait, with `i = tr*16 + tc`: '
+        '`cuda.atomic.add(out, i, s[i])`.',
+    ],
+)
+def _(fn, rng, h, w, blocks):
+    x, out = (
+        np.minimum(rng.integers(0, 256, (h, w)), rng.integers(0, 256, (h, w))).astype(np.uint8),
+        np.zeros(256, np.int32),
+    )
+    x[-1, -1] = 255  # hardly ever the smaller of two
+    old = x.copy()
+    t = run(fn, rng, blocks, (16, 16), x, out)
+    check_unchanged(x=(old, x))
+    check(out, np.bincount(old.ravel(), minlength=256).astype(np.int32))
+    there, most = count_touches(t, 'global', 'atomic'), 256 * blocks[0] * blocks[1]
+    if there > most:
+        raise AssertionError(
+            f'{there} times something was added to out in global memory; count in shared memory first, '
+            f'and it is {most} at most'
+        )
+    wide, high = min(w, 16 * blocks[0]), min(h, 16 * blocks[1])
+    check_shared_out(t, 'read', wide * high / 2, f'read {h * w} pixels')
+    check_shared_out(t, 'atomic', np.count_nonzero(out) / 2, f'added {there} counts to out')
+    c = np.zeros(256, np.int32)
+    in_c(fn, blocks, (16, 16), x, c)
+    check(c, out)

@@ -1,0 +1,444 @@
+"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+
+from math import isclose
+from numbers import Integral
+
+from ..grading import problem
+from ...utils import cdiv
+
+__all__ = [
+    'SHAPES',
+    'FAIR',
+    'SM',
+    'WAVES',
+    'REPORTS',
+    'EXTRA',
+    'TRACES',
+    'Gpu',
+    'Event',
+    'resident',
+    'report',
+    'event',
+    'op',
+    'gpu',
+]
+
+
+SHAPES = [
+    dict(h=5120, k=256, w=5120, size=4, bandwidth=3.0e12, peak=51.6e12),
+    dict(h=1, k=4096, w=4096, size=2, bandwidth=3.0e12, peak=780e12),
+    dict(h=8192, k=8192, w=8192, size=2, bandwidth=3.0e12, peak=780e12),
+    dict(h=300, k=7, w=40, size=8, bandwidth=1e9, peak=1e9),
+    dict(h=64, k=8192, w=3, size=4, bandwidth=2e11, peak=1e12),
+]
+
+
+@problem(
+    '08.ceiling',
+    cases=SHAPES,
+    hints=[
+        'Three matrices, of `h*k`, `k*w` and `h*w` numbers, each moved once. '
+        'And for each of the `h*w` results, `k` multiplications and `k` additions.',
+        'Two times in seconds: `size*(h*k + k*w + h*w)/bandwidth` and `2*h*k*w/peak`. '
+        'Neither can be avoided, and they overlap.',
+        "The larger of the two is the answer, times 1000 for milliseconds; "
+        "'memory' if it is the first, else 'arithmetic'.",
+    ],
+)
+def _(fn, rng, h, k, w, size, bandwidth, peak):
+    move, compute = size * (h * k + k * w + h * w) / bandwidth, 2 * h * k * w / peak
+    got = fn(h, k, w, size, bandwidth, peak)
+    if not isinstance(got, (tuple, list)) or len(got) != 2:
+        raise AssertionError(f'two things are to be returned, milliseconds and a word; got {got!r}')
+    want = 1e3 * max(move, compute), 'memory' if move > compute else 'arithmetic'
+    if got[1] != want[1]:
+        raise AssertionError(
+            f'moving the data takes {1e3 * move:.4g} ms and computing {1e3 * compute:.4g}, '
+            f'so it is bound by {want[1]}, not by {got[1]!r}'
+        )
+    if not isclose(got[0], want[0], rel_tol=1e-6):
+        raise AssertionError(
+            f'{got[0]:.6g} ms, but {want[0]:.6g} are needed: moving takes {1e3 * move:.4g} ms, '
+            f'computing {1e3 * compute:.4g}, and they overlap'
+        )
+
+
+# The judge's GPU keeps two clocks of its own, the CPU's and the GPU's, and no real time passes. A launch puts
+# a job behind what is queued.
+class Gpu:
+    "A GPU on paper: `ms(i, warm)` says how long the kernel's run number `i` takes; all times in milliseconds"
+
+    def __init__(self, ms, launch=0.004):
+        self.ms, self.launch = ms, launch
+        self.cpu, self.until, self.runs, self.warm, self.flushed = 0.0, 0.0, 0, False, 0
+        self.flush_timed, self.timed = False, 0
+
+    def queue(self, ms):
+        "A job of `ms`, behind all others; gives the time of its end"
+        self.cpu += self.launch
+        self.until = max(self.until, self.cpu) + ms
+        return self.until
+
+    def kernel(self):
+        "Launch the kernel; `AssertionError` after 5000 runs"
+        if self.runs >= 5000:
+            raise AssertionError('that is 5000 runs: 20 to 100 are plenty')
+        self.queue(self.ms(self.runs, self.warm))
+        self.runs, self.warm = self.runs + 1, True
+
+    def flush(self):
+        "Overwrite the L2 cache"
+        self.queue(0.09)
+        self.warm, self.flushed = False, self.flushed + 1
+
+    def synchronize(self):
+        "Wait on the CPU until the GPU has done all that is queued"
+        self.cpu = max(self.cpu, self.until)
+
+    def Event(self):
+        "A mark that is in no queue yet"
+        return Event(self)
+
+
+class Event:
+    "A mark in the queue"
+
+    def __init__(self, gpu):
+        self.gpu, self.at = gpu, None
+
+    def record(self):
+        "Put the mark behind all that is queued"
+        self.at, self.flushed = self.gpu.queue(0.0), self.gpu.flushed
+
+    def elapsed_time(self, end):
+        "Milliseconds from this mark to the mark `end`"
+        for e, name in ((self, 'first'), (end, 'second')):
+            if e.at is None:
+                raise RuntimeError(f'the {name} event was never recorded')
+            if e.at > self.gpu.cpu:
+                raise RuntimeError(f'the GPU has not come to the {name} event yet: synchronize first')
+        self.gpu.flush_timed |= end.flushed > self.flushed
+        self.gpu.timed += 1
+        return end.at - self.at
+
+
+# The first runs are slow, some are disturbed, some are quick because the clock was up; when the data lie in
+# the L2, all are fast.
+def _ms(cold, warm, first, i, is_warm):
+    "What run `i` takes"
+    t = warm if is_warm else cold
+    return (
+        t + (first[i] if i < len(first) else 0) + (4 * cold + 1 if i % 7 == 3 else 0) - (0.2 * t if i % 5 == 4 else 0)
+    )
+
+
+FAIR = [
+    dict(cold=2.0, warm=2.0, first=[]),
+    dict(cold=2.0, warm=0.8, first=[]),
+    dict(cold=2.0, warm=2.0, first=[40.0, 9.0, 3.0]),
+    dict(cold=0.02, warm=0.02, first=[5.0]),
+    dict(cold=0.05, warm=0.01, first=[300.0, 20.0, 0.5]),
+]
+
+
+@problem(
+    '08.fair',
+    cases=FAIR,
+    hints=[
+        'Four parts: some runs that do not count; then, often, `flush`, a mark, the kernel, a mark; '
+        'one `synchronize`; the median of the differences.',
+        'Make the events before you record them, and keep all pairs in a list: '
+        '`pairs = [(gpu.Event(), gpu.Event()) for _ in range(50)]`. Ask for the times after `gpu.synchronize()`.',
+        'Three runs to warm up, at least. In the loop: `gpu.flush(); start.record(); kernel(); end.record()`. '
+        'The flush also keeps the GPU busy while the CPU queues the rest, '
+        'so that there is no gap between mark and kernel. At the end `sorted(...)[25]`.',
+    ],
+)
+def _(fn, rng, cold, warm, first):
+    gpu = Gpu(lambda i, w: _ms(cold, warm, first, i, w))
+    got = fn(gpu, gpu.kernel)
+    if not isinstance(got, (int, float)):
+        raise AssertionError(f'a number of milliseconds is to be returned, not {got!r}')
+    if isclose(got, cold, rel_tol=0.02):
+        return _enough(gpu)
+    raise AssertionError(
+        f'{got:.4g} ms, but an undisturbed run with a cold L2 takes {cold:g}{_why(got, gpu, cold, warm, first)}'
+    )
+
+
+def _enough(gpu):
+    if gpu.timed < 20:
+        raise AssertionError(f'{gpu.timed} runs were timed: in this case that was luck, make it 20 at least')
+
+
+def _why(got, gpu, cold, warm, first):
+    "What most likely went wrong"
+    if not gpu.runs:
+        return '. The kernel never ran'
+    if gpu.cpu < gpu.until:
+        return '. Nobody waited for the GPU'
+    if gpu.flush_timed:
+        return '. A flush lies between two marks, so it is timed with the kernel: flush before the first mark'
+    if warm < cold and isclose(got, warm, rel_tol=0.1):
+        return f': {warm:g} is what it takes when the data lie in the L2'
+    if first and got > 1.5 * cold:
+        return '. The first runs are slow, and disturbed ones are, too: warm up, and take the median'
+    if got > 1.1 * cold:
+        return (
+            '. Some runs are disturbed, which moves a mean; and a queue that has run dry leaves a gap between a mark '
+            'and the kernel'
+        )
+    if got < 0.5 * warm:
+        return (
+            '. No run is as quick as that: this GPU exists on paper, so take the times from its events, not from a '
+            'clock of Python, and leave them in milliseconds'
+        )
+    return '. Some runs are quicker than the others, for once: the least of all is not what to expect'
+
+
+SM = dict(threads=2048, blocks=32, registers=65536, shared=228 * 1024)  # what an SM of an H100 has for its blocks
+
+
+def resident(threads, registers, shared):
+    "Blocks that an SM holds at a time; CUDA takes 1 KB of shared memory for each"
+    return min(
+        SM['threads'] // threads,
+        SM['blocks'],
+        SM['registers'] // (registers * threads),
+        SM['shared'] // (shared + 1024),
+    )
+
+
+WAVES = [
+    dict(n=n, threads=t, registers=r, shared=s, sms=sms)
+    for n, t, r, s, sms in (
+        (10**8, 256, 32, 0, 132),
+        (300_000, 1024, 32, 0, 132),
+        (10**7, 128, 64, 0, 132),
+        (10**6, 256, 32, 38 * 1024, 132),
+        (10**6, 256, 32, 37 * 1024, 132),
+        (10**7, 32, 16, 0, 132),
+        (5000, 256, 32, 0, 132),
+        (10**7, 64, 16, 0, 108),
+        (135_168 * 2, 512, 64, 0, 132),
+        (4_000_000, 256, 128, 100 * 1024, 114),
+    )
+]
+
+
+@problem(
+    '08.waves',
+    cases=WAVES,
+    hints=[
+        'How many blocks does one SM hold? The smallest of four numbers: '
+        'by threads, by blocks, by registers, by shared memory (plus 1024 bytes for each block).',
+        'A wave is that, times the number of SMs. One block for each piece of `threads` numbers would be '
+        '`cdiv(n,threads)` blocks; more than that have nothing to do.',
+        'The largest multiple of a wave that is not above `cdiv(n,threads)`; '
+        'if even one wave is above it, `cdiv(n,threads)` itself.',
+    ],
+)
+def _(fn, rng, n, threads, registers, shared, sms):
+    got, each, most = fn(n, threads, registers, shared, sms), resident(threads, registers, shared), cdiv(n, threads)
+    wave = each * sms
+    if not isinstance(got, Integral) or isinstance(got, bool):
+        raise AssertionError(f'a whole number of blocks is to be returned, an int, not {got!r}')
+    if got < 1:
+        raise AssertionError(f'{got} blocks do nothing, but there is work for {most}; a whole wave would be {wave}')
+    if got > most:
+        raise AssertionError(
+            f'{got} blocks of {threads} threads for {n} numbers: {got - most} of them have nothing to do'
+        )
+    if most < wave and got < most:
+        raise AssertionError(f'{got} blocks, but the GPU holds {wave} at a time and there is work for {most}')
+    if most >= wave and got % wave:
+        raise AssertionError(
+            f'an SM holds {each} blocks, so a wave is {wave}; {got} blocks are {got // wave} full waves and one '
+            f'of {got % wave}'
+        )
+    if most >= wave and got + wave <= most:
+        raise AssertionError(
+            f'{got} blocks make whole waves of {wave}, but {most // wave * wave} do, too, with less work for each'
+        )
+
+
+# Reports of Nsight Compute 2025.3 on an NVIDIA H100, but for the last seven, which are made up for the edges.
+def report(compute, memory, waves, **waits) -> dict:
+    "Percent of two peaks, waves, and cycles that a warp waits by reason, under ncu's names"
+    return {'Compute (SM) Throughput': compute, 'Memory Throughput': memory, 'Waves Per SM': waves, 'waits': waits}
+
+
+REPORTS = {
+    'a square in Triton': (
+        report(
+            4.7, 89.12, 46.24, long_scoreboard=210.14, short_scoreboard=17.72, mio_throttle=9.84, barrier=0, drain=37.48
+        ),
+        'memory',
+    ),
+    'a matrix product': (
+        report(87.6, 59.95, 3.88, long_scoreboard=0.02, short_scoreboard=0.2, barrier=0.1, wait=0.01, drain=0.0),
+        'arithmetic',
+    ),
+    'a loop in 64 blocks': (report(0.98, 9.67, 0.06, long_scoreboard=123.7, wait=2.94, barrier=0, drain=0.0), 'grid'),
+    'a loop in one wave': (
+        report(7.43, 71.85, 1, long_scoreboard=259.14, wait=3.07, barrier=0, mio_throttle=0.11),
+        'long_scoreboard',
+    ),
+    'a block for each long row': (
+        report(5.36, 48.78, 1.21, long_scoreboard=236.88, wait=3.47, mio_throttle=0.11),
+        'tail',
+    ),
+    'a block for each short row': (
+        report(8.86, 69.53, 24.24, long_scoreboard=146.74, wait=3.47, mio_throttle=0.58),
+        'long_scoreboard',
+    ),
+    'a transpose, tiled': (
+        report(27.1, 80.99, 92.77, long_scoreboard=47.09, short_scoreboard=1.75, barrier=21.15, wait=1.91),
+        'memory',
+    ),
+    'threads that wait': (report(31.0, 22.0, 4.97, long_scoreboard=4.1, barrier=28.5, short_scoreboard=9.0), 'barrier'),
+    'few blocks, but busy': (report(91.0, 30.0, 0.5, wait=3.0, math_pipe_throttle=5.0), 'arithmetic'),
+    'a second wave, half full': (report(40.0, 10.0, 1.5, wait=2.0, short_scoreboard=7.0), 'tail'),
+    'a second wave, two thirds full': (report(40.0, 10.0, 1.65, wait=2.0, short_scoreboard=7.0), 'short_scoreboard'),
+    'both are busy': (report(82.0, 86.0, 12.4, long_scoreboard=9.0, wait=3.0), 'memory'),
+    'both are busy, one with arithmetic': (report(91.0, 84.0, 12.4, long_scoreboard=9.0, wait=3.0), 'arithmetic'),
+    'just busy enough': (report(80.0, 41.0, 3.9, wait=3.0, short_scoreboard=4.0), 'arithmetic'),
+}
+
+
+@problem(
+    '08.limiter',
+    cases=[dict(kernel=k) for k in REPORTS],
+    hints=[
+        'Four questions, four `if`s; each `return` ends the function, so the order of the lines is the order of '
+        'the questions.',
+        'The waves that the time is paid for: `waves` rounded up, `-(-waves//1)` or `cdiv(waves, 1)`. '
+        'Lost is `1 - waves/that`.',
+        "The reason with the most cycles: `max(r['waits'], key=r['waits'].get)`.",
+    ],
+)
+def _(fn, rng, kernel):
+    r, want = REPORTS[kernel]
+    got = fn({**r, 'waits': dict(r['waits'])})
+    said = (
+        f"compute {r['Compute (SM) Throughput']}%, memory {r['Memory Throughput']}%, {r['Waves Per SM']} waves, "
+        f"{max(r['waits'], key=r['waits'].get)} {max(r['waits'].values())} cycles"
+    )
+    if got != want:
+        raise AssertionError(f'{want!r} limits it, not {got!r} ({said})')
+
+
+def event(cat, name, ts, dur, tid=1) -> dict:
+    "An event of a trace; times in microseconds"
+    return dict(ph='X', cat=cat, name=name, ts=ts, dur=dur, tid=tid)
+
+
+def op(*a) -> dict:
+    "An operator on the CPU: name, start, duration"
+    return event('cpu_op', *a)
+
+
+def gpu(*a) -> dict:
+    "A kernel on stream 7: name, start, duration"
+    return event('kernel', *a, 7)
+
+
+EXTRA = [
+    dict(ph='M', name='process_name', pid=0),
+    dict(ph='s', cat='ac2g', name='ac2g', ts=3, id=1),
+    event('cuda_runtime', 'cudaLaunchKernel', 2, 5),
+]
+TRACES = {
+    'two kernels': (
+        EXTRA + [op('aten::mm', 0, 8), op('aten::relu', 20, 9), gpu('mm', 10, 20), gpu('relu', 45, 5)],
+        (30, 15, ''),
+    ),
+    'a copy counts': (
+        EXTRA
+        + [
+            op('aten::randn', 0, 100),
+            op('aten::to', 100, 50),
+            event('gpu_memcpy', 'Memcpy HtoD', 105, 40, 7),
+            gpu('k', 300, 10),
+            op('aten::square', 290, 8),
+            op('aten::item', 320, 90),
+            gpu('r', 330, 5),
+        ],
+        (145, 155, 'aten::square'),
+    ),
+    'inner operators': (
+        EXTRA
+        + [
+            gpu('a', 0, 10),
+            op('aten::randn', 20, 200),
+            op('aten::normal_', 25, 190),
+            op('aten::empty', 21, 3),
+            gpu('b', 215, 10),
+        ],
+        (10, 205, 'aten::randn'),
+    ),
+    'the same length': (
+        EXTRA
+        + [
+            gpu('a', 0, 10),
+            op('aten::to', 5, 300),
+            op('aten::_to_copy', 6, 298),
+            op('aten::item', 400, 20),
+            gpu('b', 210, 100),
+        ],
+        (10, 200, 'aten::_to_copy'),
+    ),
+    'streams overlap': (
+        EXTRA
+        + [
+            gpu('long', 0, 100),
+            gpu('short', 10, 5),
+            event('kernel', 'other', 60, 60, 8),
+            op('aten::add', 130, 20),
+            gpu('next', 150, 10),
+            gpu('last', 161, 3),
+        ],
+        (120, 30, 'aten::add'),
+    ),
+    'not in order': (
+        EXTRA
+        + [
+            gpu('c', 90, 10),
+            op('aten::mul', 61, 10),
+            gpu('a', 0, 10),
+            event('gpu_memset', 'Memset', 40, 5, 7),
+            gpu('b', 20, 10),
+        ],
+        (45, 45, 'aten::mul'),
+    ),
+}
+
+
+@problem(
+    '08.gap',
+    cases=[dict(trace=k) for k in TRACES],
+    hints=[
+        "What the GPU does are the events whose `cat` is 'kernel', 'gpu_memcpy' or 'gpu_memset' (others have no "
+        "`cat`, or no `dur`: use `get`). Sort them by `ts`.",
+        'Walk along them and keep how far the GPU has been busy: `until = max(until, ts + dur)`, '
+        'since a long kernel on one stream may cover others. Where the next begins after `until` there is a gap.',
+        "The overlap of an operator with the gap is `min(ts+dur, end) - max(ts, start)`, if that is above 0. "
+        "`max(ops, key=lambda o: (overlap(o), -o['dur']))`, and '' if there is none.",
+    ],
+)
+def _(fn, rng, trace):
+    events, want = TRACES[trace]
+    got = fn([dict(e) for e in events])
+    if not isinstance(got, (tuple, list)) or len(got) != 3:
+        raise AssertionError(
+            f'three things are to be returned, when the gap begins, how long it is, and a name; got {got!r}'
+        )
+    if tuple(got[:2]) != want[:2]:
+        raise AssertionError(
+            f'the longest gap begins at {want[0]} and lasts {want[1]} microseconds, not {got[1]} from {got[0]}'
+        )
+    if got[2] is None:
+        raise AssertionError("the name is a string, and '' where no operator runs in the gap; got None")
+    if got[2] != want[2]:
+        right, wrong = (repr(name) if name else 'no operator' for name in (want[2], got[2]))
+        raise AssertionError(f'in that gap the CPU is in {right}, not in {wrong}')

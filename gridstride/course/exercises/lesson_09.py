@@ -1,0 +1,262 @@
+"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+
+import re
+import numpy as np
+
+from ...asm import CompilerMissing, occupancy, resources, sass
+from ..grading import normal, problem
+from .lesson_05 import launch, source
+from ...utils import cdiv, check
+
+__all__ = [
+    'BLOCKS',
+    'MOST',
+    'compile_answer',
+    'refuse',
+    'gelu',
+    'doubles',
+    'stores',
+    'in_registers',
+    'best_block',
+    'loads_wide',
+    'four_at_a_time',
+]
+
+
+# Three of the four are judged twice: by their results, on the emulator, and then by their machine code, which
+# takes compilers, but no GPU.
+def compile_answer(f, fn, name, arch):  # f: sass or resources
+    "What the compilers make of the learner's kernel; `AssertionError` where there are none"
+    try:
+        return f(source(fn), name=name, arch=arch)
+    except CompilerMissing as e:
+        raise AssertionError(
+            'the results are right, but whether the machine code is cannot be told here, '
+            f'so this does not count as solved: {e}'
+        ) from None
+
+
+def refuse(found, why):
+    "`AssertionError` that names the instructions found, with their source lines"
+    if found:
+        raise AssertionError(
+            f"{why}; for {found[0].op} see line {found[0].line} of the source"
+            + (f' (and {len(found) - 1} more)' if len(found) > 1 else '')
+        )
+
+
+def gelu(x):
+    "What 09.floats is to compute"
+    x = x.astype(np.float64)
+    return (0.5 * x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x**3)))).astype(np.float32)
+
+
+def doubles(listing):
+    "The instructions that compute with doubles, or convert to them or from them"
+    return [
+        o
+        for o in listing.instructions
+        if re.match(r'D(ADD|MUL|FMA|SET|SETP|MNMX)\b', o.op) or re.search(r'\.F64|64H', o.op)
+    ]
+
+
+@problem(
+    '09.floats',
+    cases=[dict(n=n) for n in (1, 31, 300, 1000)] + [dict(arch=a) for a in ('sm_90', 'sm_86')],
+    hints=[
+        'Look at the whole listing, and ask for `sass(src).ops()`: which of its words begin with `D`, '
+        'or have `F64` in them? `.lines` says which source lines they are in.',
+        'A number with a point is a double unless an `f` follows: `0.5f`. '
+        'A double anywhere in a sum or product makes the rest of it double.',
+        '`tanh` of a float is a float, and `tanhf` always is; but what is passed to it, and what is added to it, '
+        'must be floats too: `1.f`.',
+    ],
+)
+def _(fn, rng, n=200, arch=None):
+    x = 2 * normal(rng, n)
+    out = launch(fn, 'gelu_k', cdiv(n, 64), 64, x=x, out=np.full(n, np.nan, np.float32), n=n)
+    check(out, gelu(x), atol=2e-6)  # some roundings of numbers below 10
+    if arch:
+        refuse(
+            doubles(compile_answer(sass, fn, 'gelu_k', arch)),
+            'the results are right, but some of it is still computed with doubles',
+        )
+
+
+def stores(listing) -> list:
+    "The instructions that write global memory"
+    return [o for o in listing.instructions if o.op.startswith(('STG', 'ST.', 'RED', 'ATOM'))]
+
+
+def in_registers(fn, arch):
+    "`AssertionError` unless the kernel keeps its counts in registers"
+    r, listing = compile_answer(resources, fn, 'count_k', arch), compile_answer(sass, fn, 'count_k', arch)
+    refuse(
+        [o for o in listing.instructions if o.kind == 'local'],
+        f'the results are right, but a thread has {r.local} bytes of local memory',
+    )
+    refuse(
+        [o for o in listing.instructions if o.kind == 'shared'],
+        'the results are right, but the counts are in shared memory: a thread has registers for them',
+    )
+    refuse(
+        [o for loop in listing.loops for o in stores(loop)],
+        'the results are right, but it writes to global memory in a loop: count in registers, and write at the end',
+    )
+
+
+@problem(
+    '09.local',
+    cases=[dict(h=h, w=w) for h, w in ((1, 1), (5, 40), (64, 7), (33, 100))]
+    + [dict(h=4, w=70_000, equal=True)]  # more than 16 bits can count
+    + [dict(arch=a) for a in ('sm_90', 'sm_75')],
+    hints=[
+        'Which index does the compiler not know? It must become one that it does: '
+        'a number, or the variable of a loop with a constant length.',
+        'A register cannot be chosen by a number in memory. But every register can be asked whether it is meant.',
+        'For each number `v` of the row: `for (int j = 0; j < 4; j++) count[j] += v == j;` It is unrolled into '
+        'four comparisons.',
+    ],
+)
+def _(fn, rng, h=40, w=30, equal=False, arch=None):  # equal: each row has one number throughout
+    x = (np.arange(h)[:, None].repeat(w, 1) % 4 if equal else rng.integers(0, 4, (h, w))).astype(np.int32)
+    out = launch(fn, 'count_k', cdiv(h, 32), 32, x=x, out=np.full((h, 4), -7, np.int32), h=h, w=w)
+    check(out.reshape(h, 4), np.stack([(x == j).sum(1) for j in range(4)], 1).astype(np.int32))
+    if arch:
+        in_registers(fn, arch)
+
+
+def best_block(registers, each, arch):
+    "What 09.block is to return"
+    shares = {b: occupancy(registers, each * b, b, arch).share for b in range(32, 1025, 32)}
+    best = max(shares.values())
+    return next(b for b, o in shares.items() if o == best) if best else 0
+
+
+BLOCKS = (
+    (32, 0, 'sm_90'),
+    (40, 0, 'sm_90'),
+    (96, 0, 'sm_90'),
+    (255, 0, 'sm_90'),
+    (24, 100, 'sm_90'),
+    (24, 100, 'sm_86'),
+    (32, 200, 'sm_75'),
+    (64, 48, 'sm_80'),
+    (24, 8000, 'sm_90'),
+    (36, 30, 'sm_86'),
+    (80, 0, 'sm_75'),
+    (32, 112, 'sm_90'),
+)
+
+
+@problem(
+    '09.block',
+    cases=[dict(registers=r, each=e, arch=a) for r, e, a in BLOCKS],
+    hints=[
+        'There are only 32 sizes: 32, 64, 96, up to 1024. Ask for the occupancy of each.',
+        '`occupancy(registers, each*block, block, arch).share`: a larger block takes more shared memory. '
+        'It is 0 where even one block does not fit.',
+        '`max` gives the first of several that are equal: `max(range(32, 1025, 32), key=share)`. '
+        'And when its share is 0, return 0.',
+    ],
+)
+def _(fn, rng, registers, each, arch):
+    got, want = fn(registers, each, arch), best_block(registers, each, arch)
+    if got == want:
+        return
+
+    def share(b):
+        return (
+            f'{occupancy(registers, each * b, b, arch).share:.0%}'
+            if b in range(32, 1025, 32)
+            else 'not a multiple of 32 up to 1024'
+        )
+
+    if not isinstance(got, (int, np.integer)) or isinstance(got, bool):
+        raise AssertionError(f'a number of threads is to be returned; got {got!r}')
+    if not want:
+        raise AssertionError(
+            f'no block can be launched with {each} bytes for each thread: 0 is to be returned, and it is {got}'
+        )
+    raise AssertionError(
+        f'{got} threads ({share(got)}), but {want} is right ({share(want)}): '
+        'the smallest of those with the highest occupancy'
+    )
+
+
+MOST = 3  # instructions for a multiply-add
+
+
+def _apart(products):  # how many a loop multiplies without adding
+    "What to say of products that are no part of a multiply-add"
+    tell = 'so another instruction must add it: add each product to the sum by itself, o += a.x*b.x; o += a.y*b.y;'
+    return f'. {products} of the products are an FMUL, {tell}' if products else ''
+
+
+_LEFT_OVER = (
+    'the results are right, but the longest loop with products is that for the numbers left over, which the compiler '
+    'unrolled, and it loads less than 16 bytes at a time: let each thread take at most one of these numbers'
+)
+
+
+def loads_wide(loop):
+    "Does the loop load 16 bytes at a time somewhere?"
+    return any(op.startswith('LDG.E.128') for op in loop.ops())
+
+
+def four_at_a_time(fn, arch):
+    "`AssertionError` unless the loop that multiplies loads 16 bytes at a time, and has few instructions"
+    loops = compile_answer(sass, fn, 'dots_k', arch).loops
+    loop = max(loops, key=lambda o: (o.ops()['FFMA'], loads_wide(o)), default=None)
+    if not loop or not loop.ops()['FFMA']:
+        raise AssertionError(
+            'the results are right, but there is no loop with FFMA, the multiply-add of floats, in its machine code'
+        )
+    narrow = [o for o in loop.instructions if o.op.startswith('LDG') and '.128' not in o.op]
+    if narrow and any(map(loads_wide, loops)):
+        refuse(narrow, _LEFT_OVER)
+    refuse(narrow, 'the results are right, but the loop with the products still loads less than 16 bytes at a time')
+    each = len(loop.instructions) / loop.ops()['FFMA']
+    if each > MOST:
+        raise AssertionError(
+            f"the results are right, but the loop has {len(loop.instructions)} instructions for "
+            f"{loop.ops()['FFMA']} multiply-adds, {each:.1f} for each; {MOST} are allowed" + _apart(loop.ops()['FMUL'])
+        )
+
+
+@problem(
+    '09.wide',
+    cases=[
+        dict(n=n, blocks=b, threads=t)
+        for n, b, t in (
+            (1000, 2, 32),
+            (3, 1, 32),
+            (4, 1, 64),
+            (1027, 3, 64),
+            (129, 2, 32),
+            (0, 1, 32),
+            (7, 1, 1),
+            (15, 2, 1),
+        )
+    ]
+    + [dict(arch=a) for a in ('sm_90', 'sm_80')],
+    hints=[
+        'A `float4` has four floats, `.x`, `.y`, `.z` and `.w`, and is loaded at once: '
+        '`const float4 *x4 = (const float4 *)x;`, and `x4[i]` is the numbers `4*i` to `4*i+3`.',
+        'There are `n/4` whole fours. The loop steps through them as the old one through the numbers: '
+        'from `t`, by `all`.',
+        'The one, two or three numbers that are left begin at `n/4*4`. A second loop, like the old one, '
+        '`for (int i = n/4*4 + t; ...)`, takes them.',
+    ],
+)
+def _(fn, rng, n=500, blocks=2, threads=64, arch=None):
+    x, y = normal(rng, n + 4)[:n], normal(rng, n + 4)[:n]
+    part = launch(fn, 'dots_k', blocks, threads, x=x, y=y, out=np.full(blocks * threads, np.nan, np.float32), n=n)
+    if np.isnan(part.numpy()).any():
+        raise AssertionError('some threads have not written their sum: each writes out[t], 0 if it has nothing to add')
+    check(np.float32(part.numpy().astype(np.float64).sum()), np.float32((x.astype(np.float64) * y).sum()), atol=1e-4)
+    idle, threads = np.count_nonzero(part == 0), blocks * threads
+    if n >= 4 * threads and idle > threads / 2:
+        raise AssertionError(f'the sums of {idle} of {threads} threads are 0: share the numbers out among all of them')
+    if arch:
+        four_at_a_time(fn, arch)

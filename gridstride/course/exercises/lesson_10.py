@@ -1,0 +1,165 @@
+"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+
+from unittest.mock import patch
+
+import numpy as np
+import torch
+
+from ... import sim
+from ..grading import normal, problem
+from ...layout import Layout, Swizzle, walk
+from ...utils import cdiv, check
+from .lesson_11 import busiest
+
+__all__ = ['LAYOUTS', 'trace_of']
+
+
+@problem(
+    '10.sectors',
+    cases=[
+        dict(bytes=list(places))
+        for places in (
+            range(0, 128, 4),
+            [0] * 32,
+            range(0, 1024, 32),
+            range(4, 132, 4),
+            range(2, 130, 4),
+            [30],
+            [29, 94, 158],
+            [1, 33, 65],
+            range(0, 256, 8),
+            [100, 0, 64, 96, 4],
+        )
+    ],
+    hints=[
+        'The sector of a byte is its address divided by 32, rounded down. Each sector counts once.',
+        'A float has 4 bytes: where it begins at byte 30, it ends in the next sector.',
+        'A set of `b//32` and `(b+3)//32`, over all `b`; its length is the answer.',
+    ],
+)
+def _(fn, rng, bytes):
+    got, want = fn(list(bytes)), len({o // 32 for b in bytes for o in (b, b + 3)})
+    if got != want:
+        raise AssertionError(f'got {got!r}, but the request touches {want} sectors')
+
+
+LAYOUTS = (
+    '(4,8):(8,1)',
+    '(4,8):(1,4)',
+    '((2,4),8):((1,16),2)',
+    '((2,2),(4,2)):((4,16),(1,8))',
+    '(3,(2,5)):(20,(1,4))',
+    '((4,8),2):((1,8),4)',
+)
+
+
+@problem(
+    '10.offset',
+    cases=[dict(text=text) for text in LAYOUTS],
+    hints=[
+        '`text.split(":")` gives two texts, and `ast.literal_eval` makes tuples of them: the shape and the stride.',
+        'A mode that is a plain number: the coordinate times its stride. '
+        'A pair `(a,b)`: the coordinate counts through it, the left number first.',
+        'For a pair: `c % n[0]*d[0] + c//n[0]*d[1]`. Do that for both modes, and add.',
+    ],
+)
+def _(fn, rng, text):
+    layout = Layout(text)
+
+    def no_layout(*_):
+        raise AssertionError('do it without `gridstride.layout`: the sizes and strides of the text are all it takes')
+
+    for i, j in np.ndindex(*(mode.size for mode in layout)):
+        with patch.object(Layout, '__init__', no_layout):
+            got = fn(text, i, j)
+        if got != layout(i, j):
+            raise AssertionError(f'row {i}, column {j} of {text} lies at {layout(i, j)}; got {got!r}')
+
+
+@problem(
+    '10.tile',
+    cases=[dict(h=h, w=w, a=a, b=b) for h, w, a, b in ((64, 96, 32, 32), (4, 8, 2, 4), (8, 6, 8, 1), (6, 10, 3, 5))],
+    hints=[
+        'Within a tile: how far is it to the next row of the matrix, how far to the next column?',
+        'From tile to tile of the first row of tiles: `b` columns. And there are `w//b` of them.',
+        "f'(({a},{b}),{w//b}):((?,?),?)', with the three steps in place of the question marks.",
+    ],
+)
+def _(fn, rng, h, w, a, b):
+    got = fn(h, w, a, b)
+    if not isinstance(got, str):
+        raise AssertionError(f"return the layout as text, such as '((32,32),3):((96,1),32)'; got {got!r}")
+    layout, places = Layout(got), np.arange(h * w).reshape(h, w)
+    if layout.shape != ((a, b), w // b):
+        raise AssertionError(f'the sizes are (({a},{b}),{w // b}): a tile, and how many in the first row; got {got}')
+    for t in range(w // b):
+        for i, j in np.ndindex(a, b):
+            if (there := layout((i, j), t)) != (want := places[i, t * b + j]):
+                raise AssertionError(f'element ({i},{j}) of tile {t} lies at {want}; {got} says {there}')
+
+
+@problem(
+    '10.swizzle',
+    cases=[dict(h=h, w=w) for h, w in ((32, 32), (64, 16), (128, 8), (64, 32), (256, 4), (512, 2))],
+    hints=[
+        'Rows of 32 floats first, which the lesson has. Then draw one of 16: which lanes of a column meet in a bank?',
+        'A line of 32 banks holds `32//w` rows. Rows of one line have different banks anyway; '
+        'what must be shuffled is one line against the next.',
+        'The number of the line is in the bits from 5 on: `shift` is 5. A row has `w` places to shuffle: so many bits.',
+    ],
+)
+def _(fn, rng, h, w):
+    got = fn(h, w)
+    if not isinstance(got, (tuple, list)) or len(got) != 3:
+        raise AssertionError(f'three numbers are to be returned, bits, base and shift; got {got!r}')
+    tile = Swizzle(*got).compose(Layout.row_major(h, w))
+    if sorted(tile.offsets().ravel()) != list(range(h * w)):
+        raise AssertionError(f'{tile} does not stay within the {h * w} places of the tile')
+    for along in ('row', 'column'):
+        if n := walk(tile, along).conflicts:
+            raise AssertionError(f'{tile}, read by {along}s: {n} wavefronts more than without a conflict')
+    if got[0] > w.bit_length() - 1:
+        raise AssertionError(f'{tile} has no conflict, but flips {got[0]} bits: fewer will do for rows of {w}')
+
+
+def trace_of(kernel, x):
+    "The trace of a transpose of `x` by `kernel`, which is checked"
+    h, w = x.shape
+    given, out = torch.tensor(x), torch.full((w, h), torch.nan)
+    with sim.trace() as t:
+        kernel[(cdiv(w, 32), cdiv(h, 32)), (32, 8)](given, out)
+    check(out, np.ascontiguousarray(x.T), tile=32)
+    check(given, x)
+    return t
+
+
+@problem(
+    '10.transpose',
+    cases=[dict(h=h, w=w) for h, w in ((32, 32), (64, 96), (5, 7), (33, 31), (1, 40), (70, 3))],
+    hints=[
+        "Begin with the lesson's `padded_k`. Which of its four accesses to `x` and `out` can be outside?",
+        'Both guards hold a row against a height and a column against a width, of `x` in one, of `out` in the other.',
+        'Fill where `r0+tr+i < h and c0+tc < w`; write where `c0+tr+i < w and r0+tc < h`. '
+        'The barrier stands outside of both.',
+    ],
+)
+def _(fn, rng, h, w):
+    kernel = fn()
+    if not isinstance(kernel, sim.cuda.Kernel):
+        raise AssertionError(f'return the kernel, made with @cuda.jit; got {type(kernel).__name__}')
+    t = trace_of(kernel, normal(rng, h, w))
+    s = t.stats
+    ragged = h % 32 or w % 32  # then what a request wants may begin and end within a sector: one more holds it
+    for what in ('load', 'store'):
+        n, ideal = s[f'global_{what}_sectors'], s[f'global_{what}_ideal']
+        if ragged:
+            ideal += s[f'global_{what}_requests']
+        if n > ideal:
+            raise AssertionError(f'global {what}s touch {n} sectors, where {ideal} hold what is wanted')
+    if n := s.shared_load_conflicts + s.shared_store_conflicts:
+        raise AssertionError(f'shared memory: {n} wavefronts more than without a bank conflict')
+    if not s.shared_load_requests:
+        raise AssertionError('nothing was read from shared memory: turn the tile there')
+    (_, thread), most = busiest(t, 'written')
+    if most > 4:
+        raise AssertionError(f'thread {thread} writes {most} numbers: of a 32x32 tile, 4 are the share of each of 256')

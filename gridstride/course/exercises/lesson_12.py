@@ -1,0 +1,268 @@
+"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+
+import inspect
+
+import numpy as np
+import torch
+
+from ... import sim
+from ..grading import normal, problem
+from ...utils import cdiv, check
+from .lesson_07 import check_shared_out
+
+__all__ = ['best_of', 'folds', 'moments_of', 'is_kernel']
+
+
+def folds(combine, items, rng):
+    "What `items` become, combined in three orders: from the left, as a tree of places far apart, and at random"
+    yield 'from left to right', _in_turn(combine, items)
+    yield 'as a tree', _halves(combine, items)
+    yield 'in any order', _any(combine, items, rng)
+
+
+def _in_turn(combine, items):
+    total = items[0]
+    for item in items[1:]:
+        total = combine(total, item)
+    return total
+
+
+def _halves(combine, items):
+    while len(items) > 1:
+        half = cdiv(len(items), 2)
+        items = [combine(a, b) for a, b in zip(items, items[half:])] + items[len(items) - half : half]
+    return items[0]
+
+
+def _any(combine, items, rng):
+    items = list(items)
+    while len(items) > 1:
+        i, j = rng.choice(len(items), 2, replace=False)
+        a, b = items[i], items[j]
+        items = [o for k, o in enumerate(items) if k not in (i, j)] + [combine(a, b)]
+    return items[0]
+
+
+def best_of(values):
+    "Where the largest value is: of equals the first, and a NaN before all"
+    return int(np.argmax(values))
+
+
+@problem(
+    '12.pair',
+    cases=[
+        dict(values=values)
+        for values in (
+            [3.0, 1.0],
+            [1.0, 3.0, 2.0],
+            [2.0, 5.0, 5.0, 5.0],
+            [1.0, np.nan, 7.0, np.nan, 3.0],
+            [-np.inf] * 3,
+            [-3.0, -1.0, -2.0, -1.0],
+            [np.inf, np.nan, np.inf],
+        )
+    ],
+    hints=[
+        'First the easy part: the pair with the larger value. Then: what if they are equal? What if one is a NaN?',
+        'A comparison with NaN is always False. Ask for it first, with `np.isnan(a[0])`.',
+        'Give each pair a rank that can be compared: `(is it NaN, the value or 0, -place)`. Return the higher one.',
+    ],
+)
+def _(fn, rng, values):
+    items = [(np.float32(v), i) for i, v in enumerate(values)]
+    want = best_of(values)
+    for order, got in folds(fn, items, rng):
+        if not isinstance(got, tuple) or len(got) != 2:
+            raise AssertionError(f'a pair (value, place) is to be returned; got {got!r}')
+        if got[1] != want:
+            said = f'{[float(v) for v in values]}, combined {order}: got place {got[1]}, but torch.argmax says {want}'
+            raise AssertionError(said)
+        if not np.array_equal(got[0], items[want][0], equal_nan=True):
+            raise AssertionError(f'place {want} has the value {values[want]}, and the pair says {got[0]}')
+
+
+def moments_of(x):
+    "(how many, mean, squared distances) of numbers"
+    return (len(x), x.mean(), ((x - x.mean()) ** 2).sum()) if len(x) else (0, 0.0, 0.0)
+
+
+@problem(
+    '12.moments',
+    cases=[
+        dict(sizes=sizes, mean=mean)
+        for sizes, mean in (
+            ((1, 1), 0.0),
+            ((1, 3), 5.0),
+            ((0, 4), 1.0),
+            ((4, 0), 1.0),
+            ((0, 0), 0.0),
+            ((10, 3, 0, 25, 1), -2.0),
+            ((100, 7, 31), 1e6),
+        )
+    ],
+    hints=[
+        '`n` first. Then the mean: that of a group with more numbers counts more.',
+        'With `d = b[1] - a[1]`, the mean is `a[1] + d*b[0]/n`. And the squared distances: the two sums, and something '
+        'with `d*d`, as both now measure from a new middle.',
+        'The something is `d*d*a[0]*b[0]/n`. What is `n` if both are of no numbers?',
+    ],
+)
+def _(fn, rng, sizes, mean):
+    groups = [rng.normal(mean, 1, n) for n in sizes]
+    n, middle, squares = moments_of(np.concatenate(groups))
+    for order, got in folds(fn, [moments_of(g) for g in groups], rng):
+        if not isinstance(got, tuple) or len(got) != 3:
+            raise AssertionError(f'three numbers are to be returned, (n, mean, m2); got {got!r}')
+        for name, have, want in zip(('n', 'mean', 'm2'), got, (n, middle, squares)):
+            if not np.isclose(have, want, rtol=1e-9, atol=1e-6):
+                near = name == 'm2' and np.isclose(have, want, rtol=0.01)
+                more = ': near, but rounded too much. Square distances, not the large numbers' if near else ''
+                raise AssertionError(
+                    f'groups of {sizes} numbers, combined {order}: {name} is {have:.9g}, not {want:.9g}{more}'
+                )
+
+
+def is_kernel(kernel):
+    "`AssertionError` unless a kernel of Numba's dialect was returned"
+    if not isinstance(kernel, sim.cuda.Kernel):
+        raise AssertionError(f'return the kernel, made with @cuda.jit; got {type(kernel).__name__}')
+
+
+@problem(
+    '12.rows',
+    cases=[dict(h=h, w=w) for h, w in ((4, 32), (1, 1), (9, 64), (5, 33), (3, 7), (6, 200))],
+    hints=[
+        'The row of a warp is `cuda.grid(1)//32`. The numbers of a lane are `lane`, `lane+32`, `lane+64`, ...',
+        'After its loop each lane has a sum of squares; five shuffles, `d = 16, 8, 4, 2, 1`, bring them into lane 0.',
+        'All 32 lanes must come to each shuffle: guard the loop and the write with `r < x.shape[0]`, not the shuffles.',
+    ],
+)
+def _(fn, rng, h, w):
+    kernel = fn()
+    is_kernel(kernel)
+    x, out = normal(rng, h, w), torch.full((h,), torch.nan)
+    with sim.trace() as t:
+        kernel[cdiv(h, 4), 128](torch.tensor(x), out)
+    check(out, np.sqrt((x.astype(np.float64) ** 2).sum(1)).astype(np.float32), rtol=1e-5)
+    s = t.stats
+    if s.shared_load_requests or s.shared_store_requests or s.barriers or s.atomics:
+        raise AssertionError('a warp needs no shared memory, no barrier and no atomics: use cuda.shfl_down_sync')
+    if w % 8 == 0 and s.global_load_sectors > s.global_load_ideal:
+        found = f'{s.global_load_sectors} sectors are read, where {s.global_load_ideal} hold what is wanted'
+        raise AssertionError(f'{found}: lanes next to each other must read numbers next to each other')
+    if w >= 64 and s.global_load_requests > 2 * h * cdiv(w, 32):
+        raise AssertionError(f'{s.global_load_requests} requests for {h} rows of {w}: let all 32 lanes read')
+    check_shared_out(t, 'written', h, f'wrote {h} rows', 'each has one of its own', each=32)
+
+
+def check_atomics(t, kernel):
+    "`AssertionError` if an atomic updates anything but the ticket: floats added by atomics have no fixed order"
+    _, parts, ticket, out = inspect.signature(kernel.py_func).parameters
+    wrong = {a['array'] for a in t.accesses if a['verb'] == 'atomic'} & {parts, out}
+    if wrong:
+        raise AssertionError(
+            f'{min(wrong)} is updated by an atomic: floats added by atomics have no fixed order. Each block stores its '
+            f'sum in {parts}[b], takes a ticket by cuda.atomic.add({ticket}, 0, 1), and the last one adds {parts} up'
+        )
+
+
+def shared_out(t, n, parts):
+    "`AssertionError` unless all blocks have taken a ticket and left a part, and more than one has read the `n` numbers"
+    blocks, tickets = len(parts), t.stats.atomics
+    if tickets < blocks:
+        few = f'{tickets} ticket{"s" * (tickets != 1)} for {blocks} block{"s" * (blocks > 1)}'
+        raise AssertionError(f'{few}: each block takes one, when its part is written')
+    if torch.isnan(parts).any():
+        place = int(torch.isnan(parts).nonzero()[0])
+        raise AssertionError(f'parts[{place}] is NaN after the launch: each block leaves the sum of its share there')
+    readers = {int(b) for a in t.accesses if a['verb'] == 'read' and a['shape'] == (n,) for b in a['block']}
+    if blocks > 1 and n > 64 and len(readers) == 1:
+        raise AssertionError(f'block {readers.pop()} alone reads x: let each have a share, as by a grid-stride loop')
+
+
+@problem(
+    '12.last',
+    cases=[
+        dict(n=n, blocks=blocks, order=order)
+        for n, blocks, order in (
+            (64, 1, 'forward'),
+            (200, 3, 'forward'),
+            (1000, 5, 'reverse'),
+            (7, 4, 'shuffle'),
+            (130, 2, 'reverse'),
+            (9000, 100, 'reverse'),
+        )
+    ],
+    hints=[
+        'A block first: a sum for each thread, a tree in shared memory, `parts[b]`. Then a ticket: who has the last?',
+        'The part must be seen before the ticket: `cuda.threadfence()` between them. Whether it is the last, all '
+        'threads of the block must learn: through shared memory, with a barrier.',
+        'The last block has a fence of its own before it reads `parts`, adds them in the order of their numbers, and '
+        'sets `ticket[0] = 0`.',
+    ],
+)
+def _(fn, rng, n, blocks, order):
+    kernel = fn()
+    is_kernel(kernel)
+    parts, ticket = torch.full((blocks,), torch.nan), torch.zeros(1, dtype=torch.int32)
+    for run in ('first', 'second'):
+        x, out = normal(rng, n), torch.full((1,), torch.nan)
+        with sim.options(order=order), sim.trace(keep=10**6) as t:
+            kernel[blocks, 64](torch.tensor(x), parts, ticket, out)
+        check_atomics(t, kernel)
+        if torch.isnan(out[0]):
+            raise AssertionError(
+                f'out[0] is NaN after the {run} launch: no block stored it (did one take the last ticket?), '
+                'or it was computed from an uninitialized element'
+            )
+        check(out, x.sum(dtype=np.float64).astype(np.float32).reshape(1), atol=1e-4)
+        if t.stats.atomics > blocks + 1:  # one more may empty the ticket
+            found = f'{t.stats.atomics} atomics, where one for each block, its ticket, will do ({blocks} in all)'
+            raise AssertionError(f'{found}; floats that are added by atomics have no fixed order')
+        shared_out(t, n, parts)
+    if ticket[0] != 0:
+        raise AssertionError(f'ticket[0] is {int(ticket[0])} after the launch: set it to 0 for the next one')
+
+
+def refuse_atomics(t):
+    "`AssertionError` if the launch used atomics: an index from one has no fixed order"
+    if t.stats.atomics:
+        raise AssertionError('an index taken by an atomic has no fixed order on a GPU: take it from a scan of flags')
+
+
+@problem(
+    '12.keep',
+    cases=[
+        dict(n=n, share=share)
+        for n, share in ((8, 0.5), (128, 0.5), (1, 1.0), (100, 0.1), (33, 0.0), (64, 1.0), (0, 0.0), (128, 1.0))
+    ],
+    hints=[
+        'A flag for each thread: 1 if its number is kept. Past the end of `x` it is 0; the thread stays all the same.',
+        'The inclusive scan of the flags, as in 04.scan: `d = 1, 2, 4, ...`, all read, wait, all write, wait.',
+        'A number that is kept goes to `out[s[t] - 1]`; the last place of the scan is the count.',
+    ],
+)
+def _(fn, rng, n, share):
+    kernel = fn()
+    is_kernel(kernel)
+    x = np.where(rng.random(n) < share, 1, rng.integers(-1, 1, n)) * (np.abs(normal(rng, n)) + np.float32(0.01))
+    want = x[x > 0].astype(np.float32)
+    out, count = torch.full((n,), torch.nan), torch.full((1,), -1, dtype=torch.int32)
+    with sim.trace() as t:
+        try:
+            kernel[1, 128](torch.tensor(x.astype(np.float32)), out, count)
+        finally:
+            refuse_atomics(t)  # before whatever they led to
+    if count[0] != len(want):
+        raise AssertionError(f'count[0] is {int(count[0])}, but {len(want)} of the {n} numbers are positive')
+    check(out[: len(want)], want)
+    if not torch.isnan(out[len(want) :]).all():
+        raise AssertionError(f'out[{len(want)}:] was written, behind the numbers that are kept')
+    if n == 128 and t.stats.shared_load_requests > 120:
+        found = f'{t.stats.shared_load_requests} requests of shared memory'
+        raise AssertionError(f'{found}: a scan in steps 1, 2, 4, ... needs no more than 60 or so for four warps')
+    if n == 128 and t.stats.global_load_requests > 32:
+        found = f'{t.stats.global_load_requests} requests for x'
+        raise AssertionError(
+            f'{found}: 4 fetch it, a thread its own number; what the others keep, a scan of flags says'
+        )

@@ -1,0 +1,350 @@
+"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+
+import re
+import numpy as np
+
+from ..grading import normal, problem
+from .lesson_05 import bare, compiled, launch, run, source
+from .returned import number
+from ...sim.counters import wavefronts
+from ...utils import cdiv, check
+
+__all__ = ['SHAPES', 'EDGES', 'quads', 'patch_cost', 'slowest', 'useful', 'product']
+
+
+# Loads of four floats a lane, as the lesson's experiment finds them: half a warp goes at once where its lanes want the
+# same in pairs, else a quarter; lanes that want different quads of the same four banks take turns.
+def quads(
+    quad,  # 32 numbers: lane i loads the four floats from place 4*quad[i] on
+) -> int:
+    "Wavefronts that shared memory takes for a load of four floats a lane"
+    total = 0
+    for half in np.asarray(quad).reshape(2, 16):
+        i = np.arange(16)
+        paired = any((half == half[i ^ o]).all() for o in (1, 2))
+        for part in (half,) if paired else (half[:8], half[8:]):
+            total += np.bincount(np.unique(part) % 8).max()
+    return int(total)
+
+
+def patch_cost(BN, BK, TM, TN) -> float:
+    "Wavefronts for a multiply-add in the inner loop of rung 5: TM single loads of ms, TN/4 loads of four of ns"
+    lane = np.arange(32)
+    column, row = lane % (BN // TN) * TN, lane // (BN // TN) * TM
+    single = slowest((row * BK)[None])
+    return (TM * single + TN // 4 * quads(column // 4)) / (TM * TN)
+
+
+_PATCHES = (
+    (128, 8, 8, 8),
+    (128, 8, 8, 4),
+    (64, 8, 4, 4),
+    (32, 8, 8, 4),
+    (32, 8, 2, 4),
+    (256, 8, 8, 8),
+    (64, 4, 2, 8),
+    (128, 16, 1, 16),
+    (32, 8, 4, 16),
+    (256, 8, 8, 4),
+)
+
+
+@problem(
+    '13.patch',
+    cases=[dict(zip(('BN', 'BK', 'TM', 'TN'), o)) for o in _PATCHES],
+    hints=[
+        'Lane `lane`, of `np.arange(32)`, has its patch in row `lane//(BN//TN)*TM` and column `lane%(BN//TN)*TN` '
+        'of the tile. In one single load all lanes add the same `y` and `i`, so look at `y = 0`, `i = 0`.',
+        'A single load of `ms` wants float `tr*BK` for each lane. Take the different ones (`np.unique`), and count how '
+        'many of them are in each bank: the fullest bank says how many wavefronts. The first load of `ns` wants quad '
+        '`tc//4`.',
+        '`(TM*single + TN/4*quads(tc//4))/(TM*TN)`, with `single = np.bincount(np.unique(tr*BK)%32).max()`.',
+    ],
+)
+def _(fn, rng, BN, BK, TM, TN):
+    got, want = fn(BN, BK, TM, TN, quads), patch_cost(BN, BK, TM, TN)
+    if (cost := number(got)) is None or not abs(cost - want) < 1e-9:
+        raise AssertionError(f'got {got}, but a multiply-add of this patch takes {want:.6g} wavefronts')
+
+
+# A swizzle is judged by the counters' model of the banks: each warp's request must be served in one wavefront.
+def slowest(
+    place,  # (n,32) places, in floats: what row i of it has is touched by the lanes of a warp, all at once
+) -> int:
+    "Wavefronts that shared memory takes for the worst request"
+    lane = np.arange(32)
+    return max(wavefronts(0 * lane, lane, 4 * row, 4)[1] for row in place)
+
+
+@problem(
+    '13.swizzle',
+    cases=[dict(how=how) for how in ('every place once', 'a row by a warp', 'a column by a warp')],
+    hints=[
+        'Row `y` has its 32 places, `32*y` to `32*y + 31`; only the order within the row is free. '
+        'Number `x` must stand elsewhere in each row, so that a column meets 32 different banks.',
+        'Turn row `y` by `y` places, or swap places in a pattern that depends on `y`. '
+        'What number operation gives, for each fixed `y`, every value of 0 to 31 once, and for each fixed `x`, '
+        'too?',
+        '`32*y + (x ^ y)`, where `^` is the exclusive or of the bits; `32*y + (x + y)%32` does it as well.',
+    ],
+)
+def _(fn, rng, how):
+    y, x = np.mgrid[:32, :32]
+    place = np.array([[fn(int(a), int(b)) for a, b in zip(*o)] for o in zip(y, x)])
+    if place.ndim != 2 or not np.issubdtype(place.dtype, np.integer):
+        raise AssertionError(f'it must return an integer, and for row 0 and number 0 it returns {fn(0, 0)!r}')
+    if how == 'every place once' and not np.array_equal(np.unique(place), np.arange(1024)):
+        raise AssertionError(
+            f'the 1024 numbers must get the places 0 to 1023, each once; there are {len(np.unique(place))} '
+            f'different ones, from {place.min()} to {place.max()}'
+        )
+    worst = slowest(place if how == 'a row by a warp' else place.T)
+    if how != 'every place once' and worst > 1:
+        raise AssertionError(f'{how} takes {worst} wavefronts: {worst} lanes meet in one bank')
+
+
+# Waves: what share of the multiply-adds that the SMs could make, from the first block to the end of the last,
+# is wanted.
+def useful(h, w, bm, bn, each, sms):
+    "The share of the SMs' time that makes results, with `each` blocks of `bm` by `bn` results on an SM at a time"
+    blocks = cdiv(h, bm) * cdiv(w, bn)
+    return h * w / (cdiv(blocks, each * sms) * each * sms * bm * bn)
+
+
+_SIZES = (
+    (4096, 4096, 128, 128, 2, 132),
+    (4096, 4096, 256, 128, 1, 132),
+    (5120, 5120, 256, 128, 1, 132),
+    (1000, 1000, 64, 64, 4, 132),
+    (8192, 8192, 128, 128, 2, 108),
+    (129, 129, 128, 128, 1, 1),
+    (5000, 300, 256, 128, 2, 3),
+    (1, 1, 128, 128, 2, 132),
+)
+
+
+@problem(
+    '13.waves',
+    cases=[dict(zip(('h', 'w', 'bm', 'bn', 'each', 'sms'), o)) for o in _SIZES],
+    hints=[
+        'How many blocks are there? How many can run at a time, on all SMs? So how many waves does it take, '
+        'the last one counted as a whole?',
+        'What could be made in that time: waves, times blocks in a wave, times results of a block. '
+        'What is wanted: `h*w`.',
+        '`blocks = cdiv(h,bm)*cdiv(w,bn)`, `wave = each*sms`, and the share is `h*w/(cdiv(blocks,wave)*wave*bm*bn)`.',
+    ],
+)
+def _(fn, rng, h, w, bm, bn, each, sms):
+    got, want = fn(h, w, bm, bn, each, sms), useful(h, w, bm, bn, each, sms)
+    if (share := number(got)) is None or not abs(share - want) < 1e-9:
+        blocks, wave = cdiv(h, bm) * cdiv(w, bn), each * sms
+        raise AssertionError(
+            f'got {got!r}, but {want:.6g} of the work is useful: blocks: {blocks}, waves of up to {wave}: '
+            f'{cdiv(blocks, wave)}, results: {h}x{w}'
+        )
+
+
+# The other two return sources, and are tried on the emulator, a GPU or not: what it checks, races among it, is part of
+# the exercise. Before each goes a line of constants, as `Rung` has it, and barriers that are counted: so they may stand
+# in a function, or a macro.
+WAITS = (
+    '__device__ int waits[4096]; '
+    'namespace learner { __device__ void __syncthreads(int line = __builtin_LINE()) { '
+    'waits[((blockIdx.y*gridDim.x + blockIdx.x)*blockDim.y + threadIdx.y)*blockDim.x + threadIdx.x]++; '
+    '::__syncthreads(line); }'
+)
+MOST = r'''
+}
+__global__ void most_waits(float *out) {
+    int most = 0;
+    for (int &n : waits) most = max(most, n), n = 0;
+    out[0] = most;
+}
+'''
+
+
+def with_constants(fn, **constants):
+    "The learner's source, below its constants and a barrier that is counted"
+    src = source(fn)
+    if 'this_thread_block' in src:
+        src = re.sub(r'\b\w+(\(\))?\.sync\(\s*\)', '__syncthreads()', src)
+    return f"{WAITS} constexpr int {', '.join(f'{k} = {v}' for k, v in constants.items())};\n{src}{MOST}"
+
+
+def product(fn, threads, rng, h, k, w, **constants) -> int:  # how often a thread waited at barriers
+    "Try a kernel `matmul_k` for matrix products, whose block makes BM x BN results, on random numbers"
+    m, n = normal(rng, h, k), normal(rng, k, w)
+    src = with_constants(fn, **constants)
+    if '__shared__' not in src:
+        raise AssertionError('it uses no shared memory: nothing in the source is __shared__')
+    made = compiled(lambda: src, ['matmul_k', 'most_waits'])
+    blocks = cdiv(w, constants['BN']), cdiv(h, constants['BM'])
+    run(made['most_waits'], 1, 1, out=np.zeros(1, np.float32))  # begins at 0 again
+    out = run(made['matmul_k'], blocks, threads, m=m, n=n, out=np.full((h, w), np.nan, np.float32), h=h, w=w, k=k)
+    check(
+        out.reshape(h, w), (m.astype(np.float64) @ n).astype(np.float32), atol=1e-4
+    )  # at most 40 roundings of numbers around 6
+    return int(run(made['most_waits'], 1, 1, out=np.zeros(1, np.float32)))
+
+
+SHAPES = ((1, 1, 1), (5, 9, 7), (8, 3, 13), (16, 16, 16), (17, 33, 18), (33, 8, 2))  # h, k, w
+
+
+def loops(src, what) -> list:
+    "For each place in CUDA C that the pattern `what` fits: numbers of the loops it stands in, the innermost last"
+    res, blocks, inside, begun, parens, n, head = [], [], (), (), 0, 0, False  # `begun`: their bodies are still to come
+    for o in re.finditer(rf'({what})|\b(?:for|while|do)\b|[(){{}};]', bare(src)):
+        if o[1]:
+            res.append(inside + begun[: len(begun) - head])
+            parens += o[1].count('(') - o[1].count(')')
+        elif o[0][0] in 'fwd':
+            n, begun, head = n + 1, (*begun, n), o[0] != 'do'
+        elif o[0] in '()':
+            parens += 1 if o[0] == '(' else -1
+            head = head and parens > 0
+        elif parens:
+            pass
+        elif o[0] == '{':
+            blocks.append(begun)
+            inside, begun = inside + begun, ()
+        elif o[0] == '}':
+            ends = blocks.pop() if blocks else ()
+            inside = inside[: len(inside) - len(ends)]
+        else:
+            begun = ()
+    return res
+
+
+# A tile may be filled by a loop, too: what is read there goes to no sum.
+SUMS = r'\+=[^;)]*\*|\bfmaf?\b|\b__fmaf_rn\b|\b(?P<sum>\w+)\s*=\s*(?P=sum)\s*\+'
+
+
+def read_late(src) -> bool:
+    "Does CUDA C add up `m` or `n` themselves in a loop within a loop?"
+    read, added = ({o[-1] for o in loops(src, what) if len(o) > 1} for what in (r'(?<![\w.>])[mn]\s*\[', SUMS))
+    return bool(read & added)
+
+
+def never_read(src) -> list:
+    "Names of shared arrays that are written and never read, as far as the source's words tell"
+    src = bare(src)
+    shared = re.findall(r'__shared__[^;]*;', src)
+    names = [o for line in shared for o in re.findall(r'(\w+)\s*\[', line)]
+    rest = re.sub(r'__shared__[^;]*;', '', src)
+    return [o for o in names if not re.search(rf'\b{o}\b(?!(?:\s*\[[^;=]*\])\s*=[^=])', rest)]
+
+
+@problem(
+    '13.turns',
+    cases=[dict(h=h, k=k, w=w, tw=tw) for tw in (4, 8) for h, k, w in SHAPES],
+    hints=[
+        'Two of each tile: `ms[2][tw][tw]`. In phase `p` the block computes with tile `p%2`. '
+        'Which one may it fill meanwhile?',
+        'Fill tile 0 before the loop. In each round: one barrier; then fill tile `(p+1)%2` with what the next '
+        'phase needs, if there is a next; then compute with tile `p%2`.',
+        'The one barrier does both jobs: behind it tile `p%2` is full, and everybody has done with tile '
+        '`(p+1)%2`, which was used in the round before.',
+    ],
+)
+def _(fn, rng, h, k, w, tw):
+    src = source(fn)
+    if other := re.search(r'__syncwarp|__syncthreads_\w+|\bbar\.|tiled_partition|coalesced_threads', bare(src)):
+        raise AssertionError(f'__syncthreads() is the only barrier here: leave {other[0]} out')
+    if unused := never_read(src):
+        raise AssertionError(f'{unused[0]} is in shared memory, and nothing is read from it')
+    if read_late(src):
+        raise AssertionError('m or n is read in a loop within the loop over the phases: read from the tiles there')
+    waits, phases = product(fn, (tw, tw), rng, h, k, w, BM=tw, BN=tw, BK=tw), cdiv(k, tw)
+    if waits > phases + 1:
+        raise AssertionError(
+            f'in {phases} phases a thread waits at {waits} barriers: one in the loop over the phases, and at most one '
+            f'before it, are {phases + 1}'
+        )
+
+
+# What stands above the learner's lines is one line, so that theirs keep their numbers: a float4 that counts how often
+# each thread stores one as a whole in `out`, and not in a variable of its own.
+COUNTED = (
+    '__device__ int whole[1024]; __device__ const float *begin[1024], *end[1024]; '
+    '__device__ int me() { return (blockIdx.y*gridDim.x + blockIdx.x)*32 + threadIdx.y*8 + threadIdx.x; } '
+    '__device__ bool inside(const void *p) { return p >= begin[me()] && p < end[me()]; } '
+    'struct Counted : float4 { Counted() = default; __device__ Counted(float4 v) : float4(v) {} '
+    '__device__ Counted(float x, float y, float z, float w) : float4(make_float4(x, y, z, w)) {} '
+    '__device__ Counted &operator=(const Counted &v) { whole[me()] += inside(this); '
+    '(float4 &)*this = v; return *this; } }; '
+    'namespace learner { using float4 = Counted; '
+)
+EDGES = r'''
+}
+__global__ void edges_k(const float *x, float *out, int h, int w, int rows, int columns, int skip, int made) {
+    int r = blockIdx.y*blockDim.y + threadIdx.y, c = 4*(blockIdx.x*blockDim.x + threadIdx.x);
+    if (r >= rows || c >= columns) return;
+    const float *p = x + r*columns + c;
+    whole[me()] = 0, begin[me()] = out, end[me()] = out + made;
+    learner::put(out + skip, r, c, h, w, learner::float4{p[0], p[1], p[2], p[3]});
+    out[made + r*columns/4 + c/4] = whole[me()];
+}
+'''
+
+
+def put_all(fn, x, h, w, skip):  # `skip` floats into memory `out` begins
+    "What `put` makes of an `out` of h x w, with `x.size` floats behind it, and how often a thread stored four at once"
+    rows, columns = x.shape
+    made = skip + h * w + x.size
+    out = launch(
+        lambda: COUNTED + source(fn) + EDGES,
+        'edges_k',
+        (cdiv(columns, 32), cdiv(rows, 4)),
+        (8, 4),
+        x=x,
+        out=np.full(made + rows * columns // 4, np.nan, np.float32),
+        h=h,
+        w=w,
+        rows=rows,
+        columns=columns,
+        skip=skip,
+        made=made,
+    )
+    return out[:made], out[made:].reshape(rows, columns // 4)
+
+
+@problem(
+    '13.edges',
+    cases=[
+        dict(h=h, w=w, skip=skip)
+        for h, w, skip in (
+            (1, 16, 0),
+            (8, 16, 0),
+            (8, 32, 0),
+            (7, 13, 0),
+            (3, 18, 0),
+            (1, 1, 0),
+            (5, 3, 0),
+            (9, 64, 0),
+            (4, 6, 0),
+            (8, 16, 1),
+            (5, 13, 3),
+        )
+    ],
+    hints=[
+        'Three things must hold for the wide store: the row is inside, column `c+3` is inside, '
+        'and the address is a multiple of 16 bytes.',
+        'The address of the first of the four is `out + r*w + c`; as a number it is `(size_t)(out + r*w + c)`.',
+        '`if (r < h && c+3 < w && (size_t)p%16 == 0) *(float4 *)p = v;`, else four single stores, '
+        'each with its own guard.',
+    ],
+)
+def _(fn, rng, h, w, skip):
+    x = normal(rng, cdiv(h, 4) * 4 + 4, cdiv(w, 4) * 4 + 4)
+    out, made = put_all(fn, x, h, w, skip)
+    end = skip + h * w
+    if not (out[:skip].isnan().all() and out[end:].isnan().all()):
+        raise AssertionError(f'memory beside out was written; its last place is row {h - 1}, column {w - 1}')
+    check(out[skip:end].reshape(h, w), x[:h, :w])
+    for r, q in np.ndindex(h, w // 4):
+        if (skip + r * w + 4 * q) % 4 == 0 and made[r, q] != 1:
+            where = f'row {r}, column {4 * q} of {h} x {w}'
+            raise AssertionError(
+                f'{where}: four numbers fit, at a multiple of 16 bytes: *(float4 *)p = v writes them at once; '
+                f'wide stores: {int(made[r, q])}'
+            )

@@ -1,0 +1,307 @@
+"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+
+import inspect
+from functools import wraps
+
+import numpy as np
+import torch
+
+from ... import ring
+from ..grading import problem
+from ...utils import check
+
+__all__ = ['attend', 'lockstep', 'merged', 'slopes', 'time_of', 'turns_of']
+
+
+@problem(
+    '20.places',
+    cases=[
+        dict(order=order, ranks=ranks, length=length)
+        for order in ('striped', 'zigzag')
+        for ranks, length in ((1, 4), (2, 8), (2, 12), (4, 16), (3, 30), (8, 64))
+    ],
+    hints=[
+        'Striped: a place is `ranks*i + rank`. Which two operations undo that?',
+        'Zigzag: a part has `length//(2*ranks)` places. Part `p` belongs to rank `p` in the first half, and to rank '
+        '`2*ranks - 1 - p` in the second.',
+        "The second part lies behind the first one in its rank: add a part's length to the index.",
+    ],
+)
+def _(fn, rng, order, ranks, length):
+    for rank in range(ranks):
+        for i, place in enumerate(ring.places(order, length, ranks, rank).tolist()):
+            got = fn(order, place, length, ranks)
+            if tuple(np.ravel(got)) != (rank, i):
+                raise AssertionError(
+                    f'{order}, {length} places, {ranks} ranks: place {place} is index {i} of rank {rank}, which is '
+                    f'({rank}, {i}); got {got!r}'
+                )
+
+
+def time_of(owners, ranks):
+    "Scores that the slowest rank of each step computes, added up, for a causal ring whose place i is of rank owners[i]"
+    at = [np.flatnonzero(np.asarray(owners) == r) for r in range(ranks)]
+    work = np.array([[(a[:, None] >= b).sum() for b in at] for a in at])
+    return sum(max(work[r, (r - step) % ranks] for r in range(ranks)) for step in range(ranks))
+
+
+@problem(
+    '20.idle',
+    cases=[
+        dict(kind=kind, ranks=ranks, each=each)
+        for kind, ranks, each in (
+            ('all of one', 1, 5),
+            ('uneven', 3, 2),
+            ('contiguous', 2, 3),
+            ('contiguous', 4, 8),
+            ('striped', 4, 8),
+            ('zigzag', 4, 8),
+            ('zigzag', 3, 6),
+            ('shuffled', 4, 10),
+            ('shuffled', 5, 7),
+        )
+    ],
+    hints=[
+        'First a table: how many scores do the rows of rank `a` have with the keys of rank `b`? Row `i` and key `j` '
+        'have one if `j <= i`.',
+        'In step `s` rank `r` works with the keys of rank `(r - s) % ranks`, and the step lasts as long as its slowest '
+        'rank.',
+        'Efficiency is all scores, over `ranks` times the sum of the steps.',
+    ],
+)
+def _(fn, rng, kind, ranks, each):
+    n = ranks * each
+    owners = np.empty(n, int)
+    for r in range(ranks):
+        owners[ring.places(kind if kind in ring.ORDERS else 'contiguous', n, ranks, r)] = r
+    if kind == 'uneven':
+        owners = np.array([1, 1, 2, 0, 0, 2])  # whose busiest rank is not the slowest of each step
+    owners = rng.permutation(owners) if kind == 'shuffled' else owners
+    want, got = n * (n + 1) / 2 / ranks / time_of(owners, ranks), fn(owners.tolist(), ranks)
+    if not (isinstance(got, (int, float, np.number)) and abs(got - want) < 1e-9):
+        raise AssertionError(f'{ranks} ranks, {_told(owners.tolist())}: got {_shown(got)}, but it is {want:.6f}')
+
+
+def _shown(x):
+    "A number, without its type"
+    return f'{float(x):.6f}' if isinstance(x, (int, float, np.number)) else repr(x)
+
+
+def _told(owners):
+    "Who has which place, as far as it fits a line"
+    return f'owners {str(owners[:24])[:-1]}{", ..." if len(owners) > 24 else ""}]'
+
+
+def _times(each, heads, kv_heads, d, flops, latency, speed):
+    "Seconds of a zigzag step of `each` rows, and of its message"
+    return 4 * d * heads * each * each / 2 / flops, latency + 2 * kv_heads * d * each * 2 / speed
+
+
+def _hides(each, **case):
+    "Does a zigzag step of `each` rows last as long as its message?"
+    step, message = _times(each, **case)
+    return step >= message
+
+
+@problem(
+    '20.hidden',
+    cases=[
+        dict(heads=heads, kv_heads=kv_heads, d=d, flops=flops, latency=latency, speed=speed)
+        for heads, kv_heads, d, flops, latency, speed in (
+            (16, 16, 128, 650e12, 0.0, 281e9),
+            (16, 16, 128, 650e12, 20e-6, 281e9),
+            (16, 2, 128, 650e12, 20e-6, 50e9),
+            (64, 8, 64, 300e12, 1e-3, 25e9),
+            (16, 16, 128, 650e12, 20e-6, 1e15),
+            (32, 1, 128, 2e15, 5e-6, 900e9),
+            (16, 16, 128, 2.0**50, 0.0, 2.0**40),  # 2048 rows take as long as their message
+        )
+    ],
+    hints=[
+        'A step computes `each*each/2` scores a head, `4*d` operations a score; its message has `2*kv_heads*d*each` '
+        'numbers of 2 bytes.',
+        'You want the smallest whole `each` with `a*each**2 >= latency + b*each`. A quadratic has two roots; one is '
+        'negative.',
+        '`(b + sqrt(b*b + 4*a*latency))/(2*a)`, rounded up. Beware of a root that is an integer but for rounding: '
+        'look at the neighbours.',
+    ],
+)
+def _(fn, rng, **case):
+    got = fn(**case)
+    if not isinstance(got, (int, np.integer)) or got < 1:
+        raise AssertionError(f'an integer from 1 on is to be returned; got {got!r}')
+    step, message = (f'{t * 1e6:.6g} us' for t in _times(got, **case))
+    if not _hides(got, **case):
+        raise AssertionError(f'with {got} rows the step takes {step}, and its message longer: {message}')
+    if got > 1 and _hides(got - 1, **case):
+        raise AssertionError(f'{got} rows, whose step takes {step}, hide their message of {message}; so do fewer')
+
+
+def _first(g):
+    "What a rank hands over first"
+    try:
+        return next(g)
+    except StopIteration:
+        raise AssertionError('a rank returns before it has handed anything over by a `yield`') from None
+
+
+def lockstep(
+    makers,  # for each rank a generator: what it yields goes to its right neighbour
+    arriving_at=None,  # called with a rank and a number of exchanges before it is given what arrives
+):  # what each of them returned, and how many exchanges there were
+    "Run the ranks of a ring side by side: each is given what its left neighbour yielded"
+    sent, rounds = [_first(g) if inspect.isgenerator(g) else None for g in makers], 0
+    if None in sent:
+        raise AssertionError('a generator is to be written: a function with a `yield`')
+    done = [None] * len(makers)
+    while any(o is None for o in done):
+        rounds, arriving, sent = rounds + 1, [sent[r - 1] for r in range(len(makers))], [None] * len(makers)
+        for r, g in enumerate(makers):
+            if arriving_at:
+                arriving_at(r, rounds)
+            try:
+                sent[r] = g.send(arriving[r])
+            except StopIteration as e:
+                done[r] = e.value if e.value is not None else ()
+        if any(o is None for o in done) and not all(o is None for o in done):
+            late = [r for r, o in enumerate(done) if o is None]
+            raise AssertionError(f'after {rounds} exchanges some ranks are through, and rank {late[0]} waits for ever')
+        if rounds > 3 * len(makers):
+            raise AssertionError(f'{rounds} exchanges among {len(makers)} ranks, and no end')
+    return done, rounds
+
+
+def turns_of(rounds, wanted):
+    "Raise unless there were as many exchanges as are needed"
+    if rounds != wanted:
+        made = f'{rounds} exchange was' if rounds == 1 else f'{rounds} exchanges were'
+        raise AssertionError(f'{made} made, where {wanted} {"will do" if rounds > wanted else "are needed"}')
+
+
+def attend(q, k, v):
+    "As in the lesson: (out, lse) of rows (n, d)"
+    return ring.plain.attend(q, k, v, False, q.shape[-1] ** -0.5)
+
+
+def merged(a, b):
+    "As `merge` in the lesson: two pairs (out, lse) as one"
+    lse = torch.logaddexp(a[1], b[1])
+    return a[0] * (a[1] - lse).exp()[..., None] + b[0] * (b[1] - lse).exp()[..., None], lse
+
+
+def slopes(q, k, v, dout, out, lse):
+    "As in the lesson: what these keys add to dq, and their dk and dv"
+    return ring.plain.gradients(dout, q, k, v, out, lse, False, q.shape[-1] ** -0.5)
+
+
+def _noting(parts, seen):
+    "`attend`, which notes whose keys it is given: the number of a rank among `parts`, or None"
+
+    @wraps(attend)
+    def noted(q, k, v):
+        found = attend(q, k, v)
+        seen.append(next((r for r, x in enumerate(parts) if torch.equal(x, k)), None))
+        return found
+
+    return noted
+
+
+def _of_own_rows(own, r):
+    "`slopes`, which wants rows of rank `r`, whose `q` is `own[r]`"
+
+    @wraps(slopes)
+    def of_own(q, *rest):
+        for o, rows in enumerate(own):
+            if o != r and torch.equal(rows, q):
+                raise AssertionError(
+                    f'rank {r} of {len(own)} computes with rows of rank {o}: `q` stays, '
+                    'keys go round with their gradients'
+                )
+        return slopes(q, *rest)
+
+    return of_own
+
+
+def _random(rng, *shape):
+    return torch.tensor(rng.normal(0, 1.5, shape))
+
+
+@problem(
+    '20.ring',
+    cases=[dict(ranks=ranks, n=n, d=d) for ranks, n, d in ((2, 3, 2), (3, 4, 4), (4, 2, 8), (5, 3, 2))],
+    hints=[
+        'One `attend` for the own keys; then `ranks - 1` times: exchange, `attend`, `merge`.',
+        '`kv = yield kv`: what you got is what you hand on next time. Otherwise everybody meets their left neighbour '
+        'again and again.',
+        '`merge` takes and gives pairs `(out, lse)`. Return the first of the pair, once, at the end.',
+    ],
+)
+def _(fn, rng, ranks, n, d):
+    q, k, v = (_random(rng, ranks, n, d) for _ in range(3))
+    seen = [[] for _ in range(ranks)]
+    makers = [fn(r, ranks, q[r], (k[r], v[r]), _noting(k, seen[r]), merged) for r in range(ranks)]
+
+    def arriving_at(r, rounds):
+        later = rounds + 1 - len(seen[r])  # of its own part and those that came
+        if later > 2:
+            raise AssertionError(
+                f'rank {r} of {ranks} keeps {later} parts of the keys for later: attend to one before the next comes'
+            )
+
+    want, _ = ring.plain.attend(*(x.reshape(1, 1, -1, d) for x in (q, k, v)), False, d**-0.5)
+    done, rounds = lockstep(makers, arriving_at)
+    for r, got in enumerate(done):
+        if isinstance(got, tuple):
+            what = f'{len(got)} things; return `out` alone' if got else 'nothing; `return` its `out` when all is done'
+            raise AssertionError(f'rank {r} of {ranks} returned {what}')
+        if None in seen[r]:
+            raise AssertionError(
+                f'rank {r} of {ranks} gave `attend` keys that are not those of one rank: '
+                'attend to each part alone, and merge the results'
+            )
+        if sorted(map(str, seen[r])) != [str(o) for o in range(ranks)]:
+            raise AssertionError(f'rank {r} of {ranks} attended to the keys of ranks {seen[r]}; once each is wanted')
+        try:
+            check(got, want.view(ranks, n, d)[r], rtol=1e-9, atol=1e-9)
+        except AssertionError as e:
+            raise AssertionError(f'rank {r} of {ranks} had the right keys, but: {e}') from None
+    turns_of(rounds, ranks - 1)
+
+
+def _alike(a, b):
+    "Whether a tensor is another one but for rounding"
+    return isinstance(a, torch.Tensor) and a.shape == b.shape and torch.allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+@problem(
+    '20.home',
+    cases=[dict(ranks=ranks, n=n, d=d) for ranks, n, d in ((2, 3, 2), (3, 4, 4), (4, 2, 8))],
+    hints=[
+        'What goes round is `(k, v, dk, dv)`, the last two zeros at first. Every rank adds what it finds to them '
+        'before it hands all four on.',
+        'After `ranks - 1` exchanges all has been found, but the gradients are one place short of home: one more.',
+        '`lse`, `out` and `dout` are of the own rows, always the same. `dq` stays, and is added up.',
+    ],
+)
+def _(fn, rng, ranks, n, d):
+    q, k, v, dout = (_random(rng, ranks, n, d) for _ in range(4))
+    whole = [x.reshape(1, 1, -1, d) for x in (q, k, v)]
+    out, lse = ring.plain.attend(*whole, False, d**-0.5)
+    want = ring.plain.gradients(dout.reshape(1, 1, -1, d), *whole, out, lse, False, d**-0.5)
+    out, lse = out.view(ranks, n, d), lse.view(ranks, n)
+    done, rounds = lockstep(
+        [fn(r, ranks, q[r], k[r], v[r], dout[r], out[r], lse[r], _of_own_rows(q, r)) for r in range(ranks)]
+    )
+    for r, got in enumerate(done):
+        if not isinstance(got, (tuple, list)) or len(got) != 3:
+            what = f'{len(got)} things' if isinstance(got, (tuple, list)) else type(got).__name__
+            raise AssertionError(f'(dq, dk, dv) is to be returned; got {what}')
+        for name, have, right in zip(('dq', 'dk', 'dv'), got, want):
+            right = right.view(ranks, n, d)
+            try:
+                check(have, right[r], rtol=1e-9, atol=1e-9)
+            except AssertionError as e:
+                far = (o for o in range(ranks) if name != 'dq' and _alike(have, right[o]))
+                why = next((f'it is that of the keys of rank {o}, and not home yet' for o in far), e)
+                raise AssertionError(f'{name} of rank {r} of {ranks}: {why}') from None
+    turns_of(rounds, ranks)

@@ -1,0 +1,219 @@
+"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+
+import numpy as np
+import torch
+
+from ..grading import problem
+from .lesson_05 import bare, launch, source
+from ...kernels.ladder.ladder import Reference
+from ...kernels.ladder.tensor_cores import basics, ldmatrix, mma
+
+__all__ = ['GIVEN', 'places_of_a', 'fours', 'check_places', 'product', 'fits', 'mistakes', 'matrix', 'nans']
+
+
+# Who holds a number of `a`, by the other way round: from lanes and registers to places, as PTX has it.
+def places_of_a():
+    "(row, column) -> (lane, register, half), for the 16x16 matrix of an mma"
+    return {
+        (lane // 4 + q % 2 * 8, lane % 4 * 2 + q // 2 * 8 + half): (lane, q, half)
+        for lane in range(32)
+        for q in range(4)
+        for half in range(2)
+    }
+
+
+@problem(
+    '21.holds',
+    cases=[
+        dict(rows=range(0, 8), cols=range(0, 8)),
+        dict(rows=range(8, 16), cols=range(0, 8)),
+        dict(rows=range(0, 8), cols=range(8, 16)),
+        dict(rows=range(8, 16), cols=range(8, 16)),
+    ],
+    hints=[
+        'A register holds two neighbours of a row, an even column in its lower 16 bits and the odd one after it '
+        'in the upper. So the half is `col%2`.',
+        'The four registers are the four quarters: `q%2` says upper or lower, `q//2` left or right. '
+        'Within a quarter, row `g` belongs to lanes `4*g` to `4*g + 3`.',
+        'lane: `row%8*4 + col%8//2`; register: `row//8 + col//8*2`.',
+    ],
+)
+def _(fn, rng, rows, cols):
+    want = places_of_a()
+    for r in rows:
+        for c in cols:
+            got = fn(r, c)
+            if not isinstance(got, (tuple, list)) or len(got) != 3:
+                raise AssertionError(
+                    f'three numbers are wanted, lane, register and half; got {got!r} for row {r}, column {c}'
+                )
+            if tuple(got) != want[r, c]:
+                raise AssertionError(
+                    f'row {r}, column {c}: got lane {got[0]}, register {got[1]}, half {got[2]}, '
+                    f'and it is lane {want[r, c][0]}, register {want[r, c][1]}, half {want[r, c][2]}'
+                )
+
+
+# A swizzle is judged by where it puts the chunks: four banks for each, in wavefronts of 128 bytes.
+def fours(
+    place,
+    rows,
+    chunk,  # `place(r, c)` in numbers of 2 bytes, for c = 8*chunk
+) -> list:  # of numbers from 0 to 7
+    "Which four of the 32 banks each row of an 8x8 matrix is in"
+    return [place(r, 8 * chunk) // 8 % 8 for r in rows]
+
+
+@problem(
+    '21.narrow',
+    cases=[dict(how='places'), dict(how='chunks'), *(dict(how='banks', first=f) for f in (0, 8, 24))],
+    hints=[
+        'Two rows of 64 bytes fill the 32 banks once. So rows 0 and 1 are never in each other\'s way; '
+        'rows 0 and 2 are, if their chunks are in the same order.',
+        'There are four chunks in a row, and four pairs of rows in an 8x8 matrix. Each pair needs another order.',
+        'The pair is `r//2%4`; as in the lesson, change the chunk\'s number by exclusive or: `32*r + (c ^ r//2%4*8)`.',
+    ],
+)
+def _(fn, rng, how, first=0):
+    def place(r, c):
+        p = fn(r, c)
+        if not isinstance(p, (int, np.integer)):
+            raise AssertionError(f'a place is an integer; got {p!r} for row {r}, column {c}')
+        return int(p)
+
+    for r in range(first, first + 8) if how == 'banks' else range(64):
+        row = [place(r, c) for c in range(32)]
+        if how == 'places':
+            check_places(r, row)
+        if how == 'chunks' and any(row[c] % 8 != c % 8 or row[c] - c % 8 != row[c // 8 * 8] for c in range(32)):
+            raise AssertionError(
+                f'row {r}: the 8 numbers of a chunk, 16 bytes, must stay together and in order, at a multiple of 8'
+            )
+    if how == 'banks':
+        for chunk in range(4):
+            where = fours(place, range(first, first + 8), chunk)
+            if len(set(where)) < 8:
+                four = next(x for x in where if where.count(x) > 1)
+                met = ', '.join(str(first + r) for r, x in enumerate(where) if x == four)
+                raise AssertionError(
+                    f'columns {8 * chunk} to {8 * chunk + 7}: rows {met} of this 8x8 matrix are in the same banks, '
+                    f'{4 * four} to {4 * four + 3}'
+                )
+
+
+def check_places(r, row):  # of columns 0 to 31
+    "Raise `AssertionError` that says which column of row `r` leaves it, or which two have one place"
+    for c, p in enumerate(row):
+        if not 32 * r <= p < 32 * r + 32:
+            raise AssertionError(f'row {r} must keep the places {32 * r} to {32 * r + 31}; its column {c} is at {p}')
+        if p in row[:c]:
+            raise AssertionError(f'row {r}: columns {row.index(p)} and {c} are both at place {p}')
+
+
+# The other two return sources. The lesson's own functions go before, and they are tried on the emulator, a
+# GPU or not. A result may be off by half a unit of bfloat16's last place, and by what float32 loses.
+GIVEN = basics + mma + ldmatrix
+IDLE = '__device__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {}\n'  # leaves the sums as they are
+
+
+def product(fn, name, grid, a, b, **args):  # args: the kernel's, as `launch` takes them
+    "Launch kernel `name` by single warps: `out` shall be `a` @ `b`"
+    if 'mma(' not in bare(source(fn)):
+        raise AssertionError('it has no mma in it: the tensor core is to do the work')
+
+    def made(given):
+        return launch(lambda: given + source(fn), name, grid, 32, **args).reshape(args['out'].shape)
+
+    out = made(GIVEN)
+    try:
+        Reference(a, b)(out)
+    except AssertionError as e:
+        why = next((why for why, *other in mistakes(a, b, out) if fits(*other)), None)
+        raise AssertionError(f'{e}\n  That is what comes out when {why}' if why else str(e)) from None
+    if fits(a, b, made(GIVEN.replace(mma, IDLE))):
+        raise AssertionError('right, but no mma makes it: the tensor core is to do the work')
+
+
+def fits(a, b, out) -> bool:
+    "Is `out` the product of `a` and `b`?"
+    try:
+        Reference(a, b)(out)
+    except AssertionError:
+        return False
+    return True
+
+
+# Each is undone in the matrix it was made with: if the product is right then, that is what was done.
+def mistakes(a, b, out):  # h x k, k x w, h x w: multiples of 16, 16 and 8
+    "(what went wrong, the `a`, `b` and `out` that would be a right product then), of all mistakes that are looked for"
+    quarters = a.reshape(a.shape[0] // 16, 2, 8, a.shape[1] // 16, 2, 8)
+    halves = b.reshape(b.shape[0] // 16, 2, 8, b.shape[1] // 8, 8)
+    held = out.reshape(out.shape[0] // 16, 2, 8, out.shape[1] // 8, 4, 2)
+    yield (
+        'two quarters of `a` are in each other\'s place: `a[1]` is the lower left one, `a[2]` the upper right one',
+        quarters.permute(0, 4, 2, 3, 1, 5).reshape(a.shape),
+        b,
+        out,
+    )
+    yield 'each quarter of `a` is turned around', quarters.permute(0, 1, 5, 3, 4, 2).reshape(a.shape), b, out
+    yield 'the 16x16 of `a` are turned around as a whole', quarters.permute(0, 4, 5, 3, 1, 2).reshape(a.shape), b, out
+    yield '`b[0]` and `b[1]` are in each other\'s place', a, halves.flip(1).reshape(b.shape), out
+    yield 'each 8x8 of `b` is turned around', a, halves.permute(0, 1, 4, 3, 2).reshape(b.shape), out
+    yield (
+        '`d[1]` and `d[2]` are in each other\'s place: `d[1]` is the right neighbour of `d[0]`, `d[2]` is 8 rows below',
+        a,
+        b,
+        held.permute(0, 5, 2, 3, 4, 1).reshape(out.shape),
+    )
+    yield 'only the last step along k is in the sum', a[:, -16:], b[-16:], out
+
+
+def matrix(rng, *shape):
+    "Random numbers as bfloat16, from float32 ones"
+    return torch.tensor(rng.standard_normal(shape), dtype=torch.float32).bfloat16()
+
+
+def nans(*shape):
+    "An output in which what nobody writes shows, as bfloat16"
+    return torch.full(shape, torch.nan, dtype=torch.bfloat16)
+
+
+@problem(
+    '21.linear',
+    cases=[dict(h=h, w=w, k=k) for h, w, k in ((16, 8, 16), (16, 8, 48), (32, 8, 16), (16, 24, 16), (48, 40, 80))],
+    hints=[
+        'As in rung 3, without shared memory: all loads of `a` are as they are there, from `m` itself.',
+        'Register `q` of `b` has rows `t + q*8` and the next, column `g`. '
+        'Row `i`, column `j` of `b` is `n[(c + j)*k + idx + i]`: the two numbers are neighbours in memory, '
+        'one load of 4 bytes.',
+        '`b[q] = *(const unsigned *)&n[(c + g)*k + idx + t + q*8]`, and `d` goes to rows `g` and `g + 8`, '
+        'columns `t` and `t + 1`.',
+    ],
+)
+def _(fn, rng, h, w, k):
+    m, n = matrix(rng, h, k), matrix(rng, w, k)
+    product(fn, 'linear_k', (w // 8, h // 16), m, n.T, m=m, n=n, out=nans(h, w), h=h, w=w, k=k)
+
+
+@problem(
+    '21.gram',
+    cases=[dict(h=h, w=w) for h, w in ((16, 16), (48, 16), (16, 32), (32, 48), (64, 80))],
+    hints=[
+        'For the tile in row `r` and column `c` of `out` you need columns `r` to `r+15` of `m`, '
+        'which are to become the rows of `a`, and columns `c` to `c+15`, which are `b` as it is in the lesson. '
+        'In each step, 16 rows of both: 16 rows of 32 bytes, one 16-byte load for each lane.',
+        '`b` is stored along its rows, so `.trans`, as in the lesson. `a` is stored along its *columns*, '
+        'so it is turned around as well: `.trans`, too.',
+        'The four matrices of `a` must come in the order upper left, lower left, upper right, '
+        'lower right *of a*. In shared memory, where `a` lies turned around, '
+        'the lower left one of `a` is the upper right one: lane `lane` gives the `address` of row `lane%8 + '
+        'lane/16*8`, column `lane/8%2*8`.',
+    ],
+)
+def _(fn, rng, h, w):
+    body = bare(source(fn))
+    for word, why in (('__shared__', 'it uses no shared memory'), ('ldmatrix', 'it has no ldmatrix')):
+        if word not in body:
+            raise AssertionError(f'{why}: the registers are to be filled from there')
+    m = matrix(rng, h, w)
+    product(fn, 'gram_k', (w // 16, w // 16), m.T, m, m=m, out=nans(w, w), h=h, w=w)

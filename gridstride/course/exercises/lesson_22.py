@@ -1,0 +1,372 @@
+"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+
+import reprlib
+import torch
+
+from ...cpp import cuda_kernel, on_emulator, options
+from ..grading import problem
+from ...diagnostics.errors import KernelError
+from .lesson_05 import bare, source
+from ...kernels.ladder.hopper import boxes, hopper, store, stores_basics, tiles
+from ...kernels.ladder.ladder import right
+from ...kernels.ladder.rung import Rung, constants_line
+from ...kernels.ladder.tma import swizzled
+from ...kernels.maps import tensor_map
+from ...utils import cdiv, check
+
+__all__ = ['FIELDS', 'MOST', 'GIVEN', 'broken', 'fields', 'descriptor', 'fetches', 'bands', 'both_orders', 'relu']
+
+
+@problem(
+    '22.swizzle',
+    cases=[dict(size=size, swizzle=swizzle) for swizzle in (128, 64, 32, 0) for size in (2, 4, 1)],
+    hints=[
+        'First the place without a swizzle: a row has `swizzle` bytes (128 if it is 0), '
+        'so row `r` begins at `r` times that.',
+        'The bits that are flipped come from the same place: `byte >> 7`, of which 3, 2, 1 or no bits are kept. '
+        '`x & 7` keeps three, `x & 3` two.',
+        'They are flipped into bits 4 and up: `byte ^ (byte >> 7 & mask) << 4`, where `mask` is 7, 3, 1 or 0: '
+        '`swizzle//16 - 1`, but not less than 0.',
+    ],
+)
+def _(fn, rng, size, swizzle):
+    row = swizzle or 128
+    for r in range(32):
+        for c in range(row // size):
+            plain = r * row + c * size
+            got, want = fn(r, c, size, swizzle), int(swizzled(plain, swizzle))
+            if got != want:
+                raise AssertionError(
+                    f'row {r}, column {c} of a box with elements of {size} bytes and swizzle {swizzle} would lie at '
+                    f'byte {plain} without a swizzle, and lies at byte {want}; got {got!r}'
+                )
+
+
+@problem(
+    '22.counts',
+    cases=[
+        dict(BM=BM, BN=BN, BK=BK, blocks=blocks, groups=groups)
+        for BM, BN, BK, blocks, groups in (
+            (128, 128, 64, 1, 1),
+            (128, 256, 64, 1, 2),
+            (128, 256, 64, 2, 2),
+            (64, 256, 64, 4, 1),
+            (192, 128, 32, 2, 3),
+            (256, 128, 64, 2, 2),
+        )
+    ],
+    hints=[
+        '`full` is announced by one thread of the block itself. Who else arrives there? TMA counts bytes; '
+        'it does not arrive.',
+        'A stage of this block may be filled only when it is empty in every block of the cluster, '
+        'since each of them gets a part of what is sent for all. So consumers of all blocks arrive at `empty`.',
+        'Whoever orders them, all the bytes of a stage arrive in it: the whole tile of m and the whole tile of '
+        'n. `1, groups*blocks, 2*BK*(BM + BN)`.',
+    ],
+)
+def _(fn, rng, BM, BN, BK, blocks, groups):
+    got, want = fn(BM, BN, BK, blocks, groups), (1, groups * blocks, 2 * BK * (BM + BN))
+    if not isinstance(got, (tuple, list)) or len(got) != 3:
+        raise AssertionError(
+            f'three numbers are to be returned: the count of full, the count of empty, and the bytes; got {got!r}'
+        )
+    case = f'{BM}x{BN}x{BK}, {blocks} blocks with {groups} consumers each'
+    names = 'full counts', 'empty counts', 'the bytes announced in a phase are'
+    near = blocks, groups, 2 * BK * (BM + BN // blocks)
+    why = (
+        ": each producer announces at its own block's barrier, and TMA does not arrive",
+        ", the consumers of one block: who else reads what this stage's producer sends?",
+        ', what this producer orders: what comes?',
+    )
+    for name, g, w, o, reason in zip(names, got, want, near, why):
+        if g != w:
+            raise AssertionError(f'{case}: {name} {w}; got {g!r}{reason if g == o else ""}')
+
+
+FIELDS = dict(address=(0, 14), lead=(16, 14), stride=(32, 14), swizzle=(62, 2))
+
+
+def fields(x):  # x: a descriptor
+    "Its fields by name"
+    return {name: x >> first & (1 << bits) - 1 for name, (first, bits) in FIELDS.items()}
+
+
+def descriptor(at, lead, stride, swizzle) -> int:
+    "The 64 bits that tell wgmma where a tile lies: its address, two distances and the swizzle, all in bytes"
+    return (at & 0x3FFFF) >> 4 | lead >> 4 << 16 | stride >> 4 << 32 | {0: 0, 128: 1, 64: 2, 32: 3}[swizzle] << 62
+
+
+@problem(
+    '22.descriptor',
+    cases=[
+        dict(at=at, lead=lead, stride=stride, swizzle=swizzle)
+        for at, lead, stride, swizzle in (
+            (1024, 8192, 1024, 128),
+            (0, 16, 1024, 128),
+            (0x1000400, 8192, 1024, 128),
+            (0x3FC00, 16, 512, 64),
+            (2048 + 32, 4096, 256, 32),
+            (0x2012340, 128, 256, 0),
+            (0x10FFC00, 8192, 1024, 128),
+        )
+    ],
+    hints=[
+        'Three of the fields are in units of 16 bytes: `>> 4`. Of the address, first keep 18 bits: `& 0x3ffff`.',
+        'Each field moves up to where it begins (`<< 16`, `<< 32`, `<< 62`), and `|` puts them together. '
+        'In Python `<<` and `>>` go from left to right, before `&` and `|`.',
+        '`(at & 0x3ffff) >> 4 | lead >> 4 << 16 | stride >> 4 << 32 | code << 62`, with `code = {0:0, 128:1, '
+        '64:2, 32:3}[swizzle]`.',
+    ],
+)
+def _(fn, rng, at, lead, stride, swizzle):
+    got, want = fn(at, lead, stride, swizzle), descriptor(at, lead, stride, swizzle)
+    if not isinstance(got, int):
+        raise AssertionError(f'an integer is to be returned; got {got!r}')
+    for name, value in fields(want).items():
+        over = ' (does the address run over into it?)' if name == 'lead' and at >> 18 else ''
+        if name != 'swizzle' and value and fields(got)[name] == value * 16:
+            over = ': that is in bytes, and units of 16 bytes are wanted'
+        if fields(got)[name] != value:
+            raise AssertionError(
+                f'the field {name} is {fields(got)[name]:#x}, and should be {value:#x}, for at={at:#x}, '
+                f'lead={lead}, stride={stride}, swizzle={swizzle}{over}'
+            )
+    if got != want:
+        raise AssertionError(f'{got:#x} has bits set between the fields; it should be {want:#x}')
+
+
+MOST = 232448  # bytes of shared memory that a block may have
+
+
+@problem(
+    '22.stages',
+    cases=[
+        dict(BM=BM, BN=BN, BK=BK, out=out)
+        for BM, BN, BK, out in (
+            (128, 256, 64, 0),
+            (128, 256, 64, 16384),
+            (128, 128, 64, 32768),
+            (256, 256, 64, 0),
+            (256, 256, 64, 131072),
+            (64, 64, 64, 0),
+            (256, 128, 128, 0),
+            (192, 160, 64, 24576),
+            (128, 256, 64, 34768),
+            (128, 256, 64, 34752),  # four fit, and nothing is left
+        )
+    ],
+    hints=[
+        'What is left for stages: 232448 - 1024 - `out`. What does one stage take? Two tiles, 2 bytes a number, '
+        'and 16 bytes of barriers.',
+        '`left//stage` is how many fit.',
+        'If that is less than 2, return 0.',
+    ],
+)
+def _(fn, rng, BM, BN, BK, out):
+    got, one = fn(BM, BN, BK, out), (BM + BN) * BK * 2 + 16
+    fit = (MOST - 1024 - out) // one
+    if got != (fit if fit >= 2 else 0):
+        raise AssertionError(
+            f'{BM}x{BN}x{BK} with {out} bytes for stores: a stage takes {one} bytes, '
+            f'and {MOST - 1024 - out} are free, so there is room for {fit}'
+            f'{"" if fit >= 2 else ", and fewer than 2 count as 0"}; got {got!r}'
+        )
+
+
+def fetches(order, BM, BN, at_once):
+    "What the lots of an order fetch, in rows and columns"
+    lots = [order[i : i + at_once] for i in range(0, len(order), at_once)]
+    return sum(len({r for r, _ in lot}) * BM + len({c for _, c in lot}) * BN for lot in lots)
+
+
+def bands(tall, wide):
+    "Every order of bands, along the rows and along the columns"
+
+    def down(tall, wide, group):
+        return [
+            (r, c)
+            for first in range(0, tall, group)
+            for c in range(wide)
+            for r in range(first, min(first + group, tall))
+        ]
+
+    return [down(tall, wide, g) for g in range(1, tall + 1)] + [
+        [(r, c) for c, r in down(wide, tall, g)] for g in range(1, wide + 1)
+    ]
+
+
+@problem(
+    '22.order',
+    cases=[
+        dict(tall=tall, wide=wide, BM=BM, BN=BN, at_once=at_once)
+        for tall, wide, BM, BN, at_once in (
+            (32, 16, 128, 256, 66),
+            (16, 32, 256, 128, 66),
+            (7, 5, 128, 128, 6),
+            (3, 40, 128, 256, 20),
+            (40, 3, 128, 256, 20),
+            (1, 9, 64, 64, 4),
+            (24, 24, 256, 64, 36),
+            (64, 32, 128, 256, 132),
+            (37, 15, 128, 64, 33),
+            (12, 33, 256, 256, 33),
+            (15, 22, 128, 256, 90),  # the best height is far from a square's
+            (36, 25, 64, 256, 105),  # it is above 16
+            (12, 39, 64, 256, 99),  # a last lot that is not full decides
+        )
+    ],
+    hints=[
+        'A lot that is nearly square, in rows and columns of numbers rather than of tiles, needs least. '
+        'So a band should be about as high as such a square.',
+        'Which height is best depends on how the lots fall, so try: make the order for every height, '
+        'count what it needs, keep the best. `min(orders, key=cost)`.',
+        'Turn it around, too: bands along the columns, the same code with `tall` and `wide` exchanged, and (c, '
+        'r) turned back to (r, c). And write `cost` after `from_memory`.',
+    ],
+)
+def _(fn, rng, tall, wide, BM, BN, at_once):
+    given = fn(tall, wide, BM, BN, at_once)
+    case = f'{tall} by {wide} tiles of {BM} by {BN}, {at_once} at once'
+    try:
+        got = [(r, c) for r, c in given]
+    except (TypeError, ValueError):
+        raise AssertionError(f'a list of pairs (row, column) is to be returned; got {reprlib.repr(given)}') from None
+    for r, c in got:
+        if r not in range(tall) or c not in range(wide):
+            raise AssertionError(
+                f'{case}: there is no tile ({r}, {c}): rows are 0 to {tall - 1}, columns 0 to {wide - 1}'
+            )
+    if len(got) != tall * wide or len(set(got)) != tall * wide:
+        raise AssertionError(
+            f'{case}: each of the {tall * wide} tiles is to be made once; '
+            f'got {len(got)}, {len(set(got))} of them different'
+        )
+    have, best = fetches(got, BM, BN, at_once), min(fetches(o, BM, BN, at_once) for o in bands(tall, wide))
+    if have > 1.03 * best:
+        raise AssertionError(
+            f'{case}: the order needs {have} rows and columns, and the best bands {best}: '
+            f'{have / best:.2f} times as many, where 1.03 is the most'
+        )
+
+
+GIVEN = constants_line(dict(BM=64, BN=64, BK=64, STAGES=1)) + hopper + stores_basics + '#include <cuda_bf16.h>\n'
+
+
+def both_orders(judge):
+    "Call `judge` on the emulator, with threads and blocks from first to last, and from last to first"
+    for order in ('forward', 'reverse'):
+        with on_emulator(), options(order=order):
+            judge()
+
+
+def relu(src, x, threads=128):
+    "What the kernel `relu_k` of `src` makes of a matrix, a block for each 64 x 64 box"
+    out = torch.full_like(x, torch.nan)
+    grid = cdiv(x.shape[1], 64), cdiv(x.shape[0], 64)
+    cuda_kernel(GIVEN + src, name='relu_k')[grid, threads](tensor_map(x, (64, 64)), tensor_map(out, (64, 64)))
+    return out
+
+
+def one_warp_does_all(src, x, want):
+    "Is nothing lacking where the other three warps of each block are not launched, whom the kernel takes to be there?"
+    try:
+        with on_emulator():
+            check(relu(src.replace('blockDim.x', '128'), x, threads=32).float(), want)
+    except (AssertionError, KernelError):
+        return False
+    return True
+
+
+@problem(
+    '22.relu',
+    cases=[dict(h=h, w=w) for h, w in ((64, 64), (1, 8), (100, 136), (200, 64))],
+    hints=[
+        'Rung 1 up to `barrier_wait` is nearly the first half: a barrier that counts one arrival, '
+        'made by one thread, then `__syncthreads`; the bytes are announced, one box is ordered, '
+        'and all wait for phase 0.',
+        'A box is `__shared__ __align__(1024) __nv_bfloat16 box[64*64]`, and `address(box)` is where it lies. '
+        'Its 64*64 numbers are shared out as ever: `for (int i = threadIdx.x; i < 64*64; i += 128)`.',
+        'Behind the loop: `fence_for_tma()` by all, since all have written; `__syncthreads()`; '
+        'then one thread sends it: `tma_store`, `stores_commit`, and it must not leave before `stores_have_read`.',
+    ],
+)
+def _(fn, rng, h, w):
+    src = source(fn)
+    for word in ('tma_load', 'tma_store'):
+        if word not in bare(src):
+            raise AssertionError(f'it has no {word}: TMA is to bring the boxes, and to take them away')
+    x = torch.tensor(rng.standard_normal((h, w)), dtype=torch.float32).bfloat16()
+    want = x.clamp(min=0).float()
+    both_orders(lambda: check(relu(src, x).float(), want))
+    if h >= 64 and one_warp_does_all(src, x, want):
+        raise AssertionError(
+            'right, but one warp, or one thread, changes all numbers of a box: share them out among its 128 threads'
+        )
+
+
+broken = r'''
+__global__ void __launch_bounds__(256) broken_k(const __grid_constant__ TensorMap m,
+                                                const __grid_constant__ TensorMap n,
+                                                __nv_bfloat16 *out, int h, int w, int k) {
+    extern __shared__ __align__(1024) char shared[];
+    __shared__ u64 full_bars[STAGES], empty_bars[STAGES];
+    u32 a = address(shared), b = a + STAGES*A_BYTES, full = address(full_bars), empty = address(empty_bars);
+    int r = blockIdx.y*BM, c = blockIdx.x*BN;
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, 1); }
+        barriers_ready();
+    }
+    __syncthreads();
+    if (threadIdx.x == 128) {                              // producer
+        for (int ph = 0; ph < cdiv(k, BK); ph++) {
+            int s = ph%STAGES, turn = ph/STAGES;
+            barrier_wait(empty + 8*s, turn);
+            barrier_expect(full + 8*s, A_BYTES);
+            tma_load(a + s*A_BYTES, m, r, ph*BK, full + 8*s);
+            tma_load(b + s*B_BYTES, n, ph*BK, c, full + 8*s);
+        }
+    } else if (threadIdx.x < 128) {                        // consumer
+        float d[1][BN/2];
+        for (int ph = 0; ph < cdiv(k, BK); ph++) {
+            int s = ph%STAGES, turn = ph/STAGES;
+            barrier_wait(full + 8*s, turn);
+            multiply(d, a + s*A_BYTES, b + s*B_BYTES, ph > 0);
+            if (threadIdx.x == 0) barrier_arrive(empty + 8*s);
+            wgmma_wait<0>();
+        }
+        fence_sums(d);
+        store(d, out, r, c, h, w);
+    }
+}
+'''
+
+
+@problem(
+    '22.repair',
+    cases=[dict(h=h, w=w, k=k) for h, w, k in ((1, 8, 8), (64, 64, 64), (65, 72, 200), (130, 136, 392))],
+    hints=[
+        'First nobody can go on. At the start all stages are empty, and the producer has to get through. '
+        'Which phase of `empty` does it wait for in turn 0, and which one counts as over from the beginning?',
+        'Then a tile is read while its copy may be under way, though the consumer does wait at `full`. '
+        'What makes that phase end? One arrival, and the bytes that were announced: how many come?',
+        'Last, a stage is overwritten while the tensor cores may still read it. '
+        '`barrier_arrive` gives it back, so it must come after `wgmma_wait<0>()`.',
+    ],
+)
+def _(fn, rng, h, w, k):
+    src = fn(broken)
+    if not isinstance(src, str):
+        raise AssertionError(f'it returned {type(src).__name__}: the mended source must be returned, as a string')
+    rung = Rung(
+        'repaired',
+        hopper + store + src,
+        threads=256,
+        shared=tiles,
+        maps=boxes,
+        dtype='bfloat16',
+        BM=64,
+        BN=64,
+        BK=64,
+        STAGES=2,
+    )
+    both_orders(lambda: right(rung, [(h, w, k)]))

@@ -1,0 +1,296 @@
+"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+
+import warnings
+from itertools import zip_longest
+
+import numpy as np
+import torch
+
+from ... import tile
+from ..grading import problem
+from ...utils import cdiv, check
+from .lesson_14 import launch
+from .lesson_15 import random, unwritten
+from .lesson_16 import shares_rows
+from .returned import number, whole
+
+__all__ = ['cost_of', 'dealt', 'fitting', 'joined', 'slowest', 'walk']
+
+
+def fitting(memory, lens, layers, numbers, page):
+    "(texts that fit, places of their pages that stay empty)"
+    free, wasted = memory // (page * layers * numbers * 2), 0
+    for i, n in enumerate(lens):
+        free -= cdiv(n, page)
+        if free < 0:
+            return i, wasted
+        wasted += cdiv(n, page) * page - n
+    return len(lens), wasted
+
+
+@problem(
+    '23.pages',
+    cases=[
+        dict(memory=memory, lens=list(lens), layers=layers, numbers=numbers, page=page)
+        for memory, lens, layers, numbers, page in (
+            (4 * 64, (4, 4, 4), 2, 4, 4),
+            (5 * 64, (5, 5, 5), 2, 4, 4),
+            (5 * 64 + 63, (8, 9, 1), 2, 4, 4),
+            (12 * 64, (4, 30, 4), 2, 4, 4),
+            (8 * 64, (30, 4, 4), 2, 4, 4),
+            (3 * 64, (13, 1), 2, 4, 4),
+            (6 * 64, (0, 7, 0, 1), 2, 4, 4),
+            (40 * 10**9, (8192, 100_000, 65, 64, 1), 61, 576, 64),
+        )
+    ],
+    hints=[
+        'A page of all layers has `page*layers*numbers*2` bytes. How many whole ones are there?',
+        'A text of `n` tokens takes `cdiv(n, page)` of them, and leaves `-n % page` places of the last one empty.',
+        'Go through the texts in order, and stop at the first that does not fit, even if a later one would.',
+    ],
+)
+def _(fn, rng, **case):
+    got, want = fn(**case), fitting(**case)
+    if tuple(np.ravel(got)) != want:
+        pages = case['memory'] // (case['page'] * case['layers'] * case['numbers'] * 2)
+        takes = ', '.join(str(cdiv(n, case['page'])) for n in case['lens'])
+        raise AssertionError(
+            f'got {got!r}, but it is {want}: texts, and empty places; of {pages} pages the texts want {takes}'
+        )
+
+
+def _work(how, gpus, texts, n, heads, speed, flops):
+    "Seconds that the GPU with most to do reads, and multiplies"
+    texts, heads = (cdiv(texts, gpus), heads) if how == 'texts' else (texts, cdiv(heads, gpus))
+    return texts * n * 576 * 2 / speed, texts * heads * n * 2 * (576 + 512) / flops
+
+
+def slowest(**case):
+    "Seconds of the GPU that has most to do"
+    return max(_work(**case))
+
+
+@problem(
+    '23.gpus',
+    cases=[
+        dict(how=how, gpus=gpus, texts=texts, n=n, heads=heads, speed=3.1e12, flops=795e12)
+        for gpus, texts, n, heads in ((1, 3, 1000, 128), (8, 128, 8192, 128), (2, 7, 500, 16), (3, 10, 4096, 128))
+        for how in ('heads', 'texts')
+    ]
+    + [
+        dict(how=how, gpus=gpus, texts=7, n=100, heads=128, speed=3.1e12, flops=100e12)  # operations decide
+        for gpus in (2, 3, 6)
+        for how in ('heads', 'texts')
+    ],
+    hints=[
+        'What must a GPU read that has 16 of 128 heads? All heads share each row of the cache.',
+        'Bytes: its texts times `n*576*2`. Operations: its texts times its heads times `n*2*(576 + 512)`.',
+        'The slowest has `cdiv(texts, gpus)` texts, or `cdiv(heads, gpus)` heads. Its time is the longer of the two.',
+    ],
+)
+def _(fn, rng, **case):
+    got, want = fn(**case), slowest(**case)
+    if (n := number(got)) is None or not abs(n - want) <= 1e-9 * want:
+        reads, multiplies = (f'{t:.6g}' for t in _work(**case))
+        why = f'the slowest GPU reads for {reads}, and multiplies for {multiplies}'
+        raise AssertionError(f'got {got!r}, but it is {want:.6g} seconds: {why}')
+
+
+def _watched(cache, heads):
+    "The two doors to a cache, which note who goes through: (scores, means, [(name, array), ...])"
+    calls = []
+
+    def through(name, x, width):
+        x = np.asarray(x)
+        if x.shape != (heads, width):
+            raise AssertionError(f'{name} takes ({heads}, {width}): a row for each head; got {x.shape}')
+        calls.append((name, x))
+        return x
+
+    n, width = cache.shape
+    return (
+        lambda rows: through('scores', rows, width) @ cache.T,
+        lambda weights: through('means', weights, n) @ cache,
+        calls,
+    )
+
+
+def _alike(x, y):
+    return np.allclose(x, y, rtol=1e-7, atol=1e-7)
+
+
+def _told(calls, wide, l, p, scale):
+    "How far a wrong answer was right: its rows, which may be scaled, and its weights, whose sums may be any"
+    rows, weights = (dict(calls).get(o) for o in ('scores', 'means'))
+    parts = {f'first {l}': slice(l), f'last {wide.shape[1] - l}': slice(l, None)}
+    factors = 1, scale, scale * np.log2(np.e)
+    wrong = [o for o, at in parts.items() if not any(_alike(rows[:, at], wide[:, at] * by) for by in factors)]
+    if wrong:
+        return f'the rows for `scores` are wrong in their {" and ".join(wrong)} numbers'
+    total = weights.sum(-1, keepdims=True)
+    if not (np.all(total > 0) and _alike(weights / total, p)):
+        return 'the rows for `scores` are right, and the weights for `means` are not'
+    sums = '' if _alike(total, 1) else f", but for their sums ({', '.join(f'{o:.3g}' for o in total[:, 0])})"
+    return f'rows and weights are right{sums}, and what is made of the means is not'
+
+
+@problem(
+    '23.latent',
+    cases=[
+        dict(n=n, heads=heads, d=d, l=l, r=r, shift=shift)
+        for n, heads, d, l, r, shift in (
+            (1, 1, 2, 3, 2, 0),
+            (5, 2, 3, 4, 2, 0),
+            (9, 4, 8, 16, 4, 0),
+            (7, 3, 4, 6, 2, 3e4),
+        )
+    ],
+    hints=[
+        'The query of a head that the cache understands: `wk[h] @ q[h]`, then `qr[h]` behind it.',
+        'Scores times `(d + r)**-.5`, less the largest of each row; then the softmax.',
+        'Of each mean the first `wk.shape[1]` numbers count: `means[h,:l] @ wv[h]`.',
+    ],
+)
+def _(fn, rng, n, heads, d, l, r, shift):
+    q, qr = rng.normal(size=(heads, d)), rng.normal(size=(heads, r))
+    wk, wv = rng.normal(size=(2, heads, l, d))
+    cache = rng.normal(size=(n, l + r))
+    qr[:, 0], cache[:, l] = 2 * (-1.0) ** np.arange(heads), 2 * np.arange(n) + shift  # the rotary part decides
+    scores, means, calls = _watched(cache, heads)
+    k = np.concatenate([cache[:, :l] @ wk, np.broadcast_to(cache[:, l:], (heads, n, r))], -1)
+    s = (k @ np.concatenate([q, qr], -1)[..., None])[..., 0] / (d + r) ** 0.5
+    p = np.exp(s - s.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    want = (p[:, None] @ (cache[:, :l] @ wv))[:, 0]
+    with warnings.catch_warnings():
+        warnings.simplefilter('error', RuntimeWarning)  # NumPy's, of what overflows
+        got = fn(q.copy(), qr.copy(), wk.copy(), wv.copy(), scores, means)
+    names = [name for name, _ in calls]
+    if sorted(names) != ['means', 'scores']:
+        raise AssertionError(f'call `scores` once and `means` once; the calls were: {", ".join(names) or "none"}')
+    try:
+        check(got, want, rtol=1e-7, atol=1e-7)
+    except AssertionError as e:
+        wide = np.concatenate([(wk @ q[..., None])[..., 0], qr], -1)
+        raise AssertionError(f'{_told(calls, wide, l, p, (d + r) ** -0.5)}: {e}') from None
+
+
+def walk(pages, sms, fixed, budget):
+    "What each SM takes with such a budget, in order: pieces (text, first, end); None if pages are left"
+    todo, shares = [(i, 0, n) for i, n in enumerate(pages)], [[] for _ in range(sms)]
+    for share in shares:
+        left = budget
+        while todo and left > fixed:
+            text, first, end = todo.pop(0)
+            taken = min(end - first, left - fixed)
+            share.append((text, first, first + taken))
+            left -= fixed + taken
+            if first + taken < end:
+                todo.insert(0, (text, first + taken, end))
+    return None if todo else shares
+
+
+def cost_of(share, fixed):
+    "Of an SM: its pages, and what it costs to begin its pieces"
+    return sum(end - first + fixed for _, first, end in share)
+
+
+def dealt(pages, sms, fixed):
+    "(shares, budget) with the smallest budget for which all pages find an SM"
+    budget = cdiv(sum(pages) + fixed * len(pages), sms)
+    while (shares := walk(pages, sms, fixed, budget)) is None:
+        budget += 1
+    return shares, budget
+
+
+@problem(
+    '23.shares',
+    cases=[
+        dict(pages=list(pages), sms=sms, fixed=fixed)
+        for pages, sms, fixed in (
+            ((8,), 4, 0),
+            ((9,), 4, 0),
+            ((40, 3, 9, 22, 5, 1), 8, 0),
+            ((40, 3, 9, 22, 5, 1), 8, 5),
+            ((10, 10, 10), 4, 2),
+            ((1, 1, 1, 1, 1), 2, 3),
+            ((100, 1, 1), 3, 1),
+            ((5, 5), 4, 3),
+            ((128,) * 7, 132, 5),
+        )
+    ],
+    hints=[
+        'For a given budget go through the pages in order: each SM takes what it can, then the next one goes on.',
+        'An SM with no more than `fixed` left takes nothing more; else `min(pages left of the text, left - fixed)`.',
+        'Start with `cdiv(sum(pages) + fixed*len(pages), sms)`, and raise the budget by 1 until all pages are taken.',
+    ],
+)
+def _(fn, rng, pages, sms, fixed):
+    got, (_, budget) = fn(list(pages), sms, fixed), dealt(pages, sms, fixed)
+    if not isinstance(got, (tuple, list)) or len(got) != sms:
+        what = len(got) if isinstance(got, (tuple, list)) else type(got).__name__
+        raise AssertionError(f'a list with a share for each of {sms} SMs is to be returned; got {what}')
+    for share in got:
+        for piece in share if isinstance(share, (tuple, list)) else [share]:
+            if not isinstance(piece, (tuple, list)) or len(piece) != 3:
+                raise AssertionError(f'a share is a list of pieces (text, first, end); got {piece!r}')
+    pieces = [tuple(map(whole, piece)) for share in got for piece in share]
+    if any(first >= end for _, first, end in pieces):
+        raise AssertionError('a piece has at least one page: (text, first, end) with first < end')
+    taken = [(text, page) for text, first, end in pieces for page in range(first, end)]
+    wanted = [(text, page) for text, n in enumerate(pages) for page in range(n)]
+    if taken != wanted:
+        i = next(i for i, (a, b) in enumerate(zip_longest(taken, wanted)) if a != b)
+        next_, found = (f'page {o[i][1]} of text {o[i][0]}' if i < len(o) else 'nothing' for o in (wanted, taken))
+        raise AssertionError(f'all pages are to be taken in their order: after {i} of them comes {next_}; got {found}')
+    costs = [cost_of(share, fixed) for share in got]
+    sm = int(np.argmax(costs))
+    if costs[sm] > budget:
+        raise AssertionError(f'SM {sm} has {got[sm]}, which costs {costs[sm]}; nobody needs more than {budget}')
+
+
+def joined(outs, lses):
+    "(out, lse) of parts along the first axis, in float64; zeros and -inf where nobody saw anything"
+    lse = torch.logsumexp(lses, 0)
+    weights = torch.where(lses == -torch.inf, 0, (lses - torch.where(lse == -torch.inf, 0, lse)).exp())
+    return (weights[..., None] * outs.nan_to_num(0)).sum(0), lse
+
+
+@problem(
+    '23.merge',
+    cases=[
+        dict(rows=rows, parts=parts, D=D, shift=shift, step=step, blind=list(blind))
+        for rows, parts, D, shift, step, blind in (
+            (2, 1, 4, 0.0, 3, ()),
+            (3, 2, 8, 0.0, 3, ()),
+            (2, 2, 8, 0.0, -3, ()),
+            (2, 5, 16, 0.0, 3, ()),
+            (3, 3, 8, 1000.0, -3, ()),
+            (3, 3, 8, -1000.0, 3, ()),
+            (2, 4, 8, 0.0, 3, (0,)),
+            (2, 4, 8, 0.0, -3, (1, 3)),
+            (2, 2, 8, 0.0, 3, (0, 1)),
+        )
+    ],
+    hints=[
+        'A loop over parts, as an online softmax: `new = max(top, l)`; what was added up shrinks by `exp(top - new)`.',
+        'A part weighs `exp(l - new)`. As long as nobody has seen anything, `new` is `-inf`: subtract 0 instead.',
+        'A part of `-inf` may hold NaN, and 0 times NaN is NaN: `tl.where(l > -inf, part, 0.)`.',
+    ],
+)
+def _(fn, rng, rows, parts, D, shift, step, blind):
+    outs, lses = random(rng, parts, rows, D), random(rng, parts, rows).clamp(-1, 1)
+    lses += shift + step * torch.arange(parts)[:, None]  # each weighs more than the one before, or less
+    for p in blind:  # the first row; what it leaves is what was there before
+        outs[p, 0], lses[p, 0] = torch.nan, -torch.inf
+    out, lse = unwritten(rows, D), unwritten(rows)
+    want, total = joined(outs.double(), lses.double())
+    with tile.trace() as t:
+        launch(fn, rows, outs, lses, out, lse, rows, PARTS=parts, D=D)
+    # lse near 1000 has 2^-14 as its last bit, and so has a weight's exponent
+    for name, got, right, rtol, atol in (('out', out, want, 1e-3, 1e-4), ('lse', lse, total, 1e-6, 1e-5)):
+        try:
+            check(got, right.float(), rtol=rtol, atol=atol)
+        except AssertionError as e:
+            raise AssertionError(f'{name}: {e}') from None
+    shares_rows(t)

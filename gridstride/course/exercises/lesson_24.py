@@ -1,0 +1,403 @@
+"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+
+import torch
+
+from ... import sim
+from ..grading import normal, problem
+from ...utils import cdiv, check
+from .lesson_12 import is_kernel
+
+__all__ = ['Tiles', 'over_tiles', 'trusting']
+
+
+@problem(
+    '24.wide',
+    cases=[
+        dict(warp=warp, block=block, blocks=blocks, order=order)
+        for warp, block, blocks, order in (
+            (32, 64, 1, 'forward'),
+            (64, 64, 3, 'forward'),
+            (32, 256, 2, 'reverse'),
+            (64, 256, 2, 'forward'),
+            (64, 128, 2, 'reverse'),
+            (32, 1024, 1, 'shuffle'),
+            (64, 1024, 1, 'shuffle'),
+        )
+    ],
+    hints=[
+        '`cuda.warpsize` is 32 or 64, in a kernel and outside. Nothing else in the kernel may be 32.',
+        'The mask -1 names all lanes, however many there are. The steps of the tree begin at half of the width.',
+        'How many parts are there after the first tree? `cuda.blockDim.x//cuda.warpsize`. All of the first warp makes '
+        'the second tree, lanes beyond the parts with a 0.',
+    ],
+)
+def _(fn, rng, warp, block, blocks, order):
+    kernel = fn()
+    is_kernel(kernel)
+    x, parts = normal(rng, blocks * block), torch.full((blocks,), torch.nan)
+    with sim.options(warp=warp, order=order), sim.trace() as t:
+        kernel[blocks, block](torch.tensor(x), parts)
+    want = torch.tensor(x).double().view(blocks, block).sum(1).float()
+    try:
+        check(parts, want, atol=1e-4)  # up to 1024 numbers of size 1, added in another order
+    except AssertionError as e:
+        raise AssertionError(f'warps of {warp}, blocks of {block}{_of_ones(kernel, warp, block)}: {e}') from None
+    if t.stats.atomics:
+        raise AssertionError('an atomic adds here: the sums are to be made of shuffles')
+    if t.stats.barriers > 2 * blocks * block // warp:
+        raise AssertionError(f'{t.stats.barriers} barriers of warps: the trees are made of shuffles, with one between')
+    reads, warps = t.stats.global_load_requests + t.stats.shared_load_requests, blocks * block // warp
+    if reads > 3 * warps:  # of `x` once, of the parts once
+        raise AssertionError(f'{warps} warps read {reads} times: sums are to be made of shuffles, not number by number')
+
+
+def _of_ones(kernel, warp, block):
+    "Says how many times too few or too many a block adds its numbers; nothing if not just that is wrong"
+    parts = torch.full((1,), torch.nan)
+    with sim.options(warp=warp):
+        kernel[1, block](torch.ones(block), parts)
+    total = parts.item()
+    return f', where {block} ones sum to {total:g}' if total != block else ''
+
+
+class Tiles:
+    "What a program for one block calls, in the manner of cuda.tile: `load` and `store` take numbers of *tiles*"
+
+    def __init__(self, *place):
+        self._place = place
+
+    def bid(self, axis):
+        "The number of this block along an axis"
+        return self._place[axis]
+
+    def zeros(self, shape):
+        "A tile of zeros"
+        return torch.zeros(shape)
+
+    def load(self, array, index, shape):
+        "The tile of this shape with this number along each axis; zeros where it hangs over the edge, or lies outside"
+        tile = torch.zeros(shape)
+        found = array[self._slices(array, index, shape)]
+        tile[tuple(map(slice, found.shape))] = found
+        return tile
+
+    def store(self, array, index, tile):
+        "Write a tile; what hangs over the edge, or lies outside, goes nowhere"
+        to = array[self._slices(array, index, tile.shape)]
+        to[...] = tile[tuple(map(slice, to.shape))]
+
+    def mma(self, a, b, total):
+        "`a @ b + total`"
+        return a @ b + total
+
+    def cdiv(self, a, b):
+        "`a/b`, rounded up"
+        return cdiv(a, b)
+
+    def _slices(self, array, index, shape):
+        if not len(index) == len(shape) == array.ndim:
+            raise ValueError(f'an array with {array.ndim} axes, an index of {len(index)}, a tile of {len(shape)}')
+        return tuple(slice(i * n, (i + 1) * n) for i, n in zip(index, shape))
+
+
+def over_tiles(program, grid, *args):
+    "Run a program once for each block of a grid"
+    for r in range(grid[0]):
+        for c in range(grid[1]):
+            program(Tiles(r, c), *args)
+
+
+@problem(
+    '24.tiles',
+    cases=[
+        dict(h=h, w=w, k=k, tile=tile)
+        for h, w, k, tile in (
+            (4, 4, 4, (4, 4, 4)),
+            (8, 12, 16, (4, 4, 4)),
+            (8, 4, 12, (4, 2, 8)),
+            (5, 9, 7, (4, 4, 4)),
+            (3, 20, 33, (2, 8, 16)),
+            (17, 1, 1, (4, 4, 4)),
+        )
+    ],
+    hints=[
+        'Block `(r, c)` makes one tile of `out`: number `r` along the rows, `c` along the columns.',
+        'A sum that begins as `ct.zeros((th, tw))`, and a loop over the tiles along `k`: there are `ct.cdiv` of them.',
+        '`ct.load(m, (r, i), (th, tk))` and `ct.load(n, (i, c), (tk, tw))`: numbers of tiles, not of elements.',
+    ],
+    returns=False,
+)
+def _(fn, rng, h, w, k, tile):
+    m, n = (torch.tensor(normal(rng, *shape)) for shape in ((h, k), (k, w)))
+    out = torch.full((h, w), torch.nan)
+    over_tiles(fn, (cdiv(h, tile[0]), cdiv(w, tile[1])), m, n, out, *tile)
+    try:
+        check(out, (m.double() @ n.double()).float(), atol=1e-4)  # at most 33 products of size 1
+    except AssertionError as e:
+        raise AssertionError(f'{e}{_outside(fn, h, w, tile, m, n)}') from None
+    first = torch.full((h, w), torch.nan)
+    fn(block := _Watched(0, 0), m, n, first, *tile)
+    if not (first[tile[0] :].isnan().all() and first[:, tile[1] :].isnan().all()):
+        raise AssertionError('block (0, 0) wrote beyond its tile of `out`: a program makes one tile, with `ct.store`')
+    th, tw, tk = tile
+    if block.loaded != {(th, tk), (tk, tw)}:
+        shapes = ', '.join(f'{a} by {b}' for a, b in sorted(block.loaded)) or 'none'
+        raise AssertionError(f'`ct.load` is to bring tiles of {th} by {tk} and of {tk} by {tw}; it brought {shapes}')
+
+
+class _Watched(Tiles):
+    "Keeps the first access that lies outside of its array, and the shapes of tiles that are loaded"
+
+    def __init__(self, *place):
+        super().__init__(*place)
+        self.outside, self.loaded = '', set()
+
+    def load(self, array, index, shape):
+        self.loaded.add(tuple(shape))
+        return super().load(array, index, shape)
+
+    def _slices(self, array, index, shape):
+        found = super()._slices(array, index, shape)
+        if not self.outside and any(o.start >= size for o, size in zip(found, array.shape)):
+            there = tuple(map(cdiv, array.shape, shape))
+            self.outside = f'tile {tuple(index)} of an array of {there[0]} by {there[1]} tiles'
+        return found
+
+
+def _outside(fn, h, w, tile, m, n):
+    "Says which block asks for a tile that is not there; nothing if none does"
+    out = torch.empty(h, w)
+    for r in range(cdiv(h, tile[0])):
+        for c in range(cdiv(w, tile[1])):
+            fn(block := _Watched(r, c), m, n, out, *tile)
+            if block.outside:
+                return f'\n  block ({r}, {c}) asks for {block.outside}: an index counts tiles, rows first'
+    return ''
+
+
+def columns_used(tiles):
+    "Columns for tiles of (n, bits), each rounded up"
+    return sum(cdiv(n * bits, 32) for n, bits in tiles)
+
+
+def columns_of(tiles):
+    "(columns to allocate, blocks of this kind on an SM) for tiles of (n, bits); None if they do not fit"
+    used = columns_used(tiles)
+    whole = max(32, 1 << (used - 1).bit_length())
+    return (whole, 512 // whole) if whole <= 512 else None
+
+
+@problem(
+    '24.columns',
+    cases=[
+        dict(tiles=tiles)
+        for tiles in (
+            [(128, 32)],
+            [(128, 32), (128, 32)],
+            [(20, 32)],
+            [(192, 32)],
+            [(192, 32), (20, 32)],
+            [(128, 32), (128, 16)],
+            [(33, 16)],
+            [(16, 16)],
+            [(256, 32), (256, 32)],
+            [(256, 32), (256, 32), (8, 32)],
+            [(128, 32), (128, 32), (128, 16), (128, 16)],
+            [(257, 32)],
+            [(17, 16), (17, 16), (15, 32)],
+        )
+    ],
+    hints=[
+        'First the columns in use: `n` for a tile of 32 bits, half as many for 16 bits, rounded up, each tile on its '
+        'own.',
+        'Then the whole: a power of two, at least 32. From `used` on, the next is `1 << (used - 1).bit_length()`.',
+        'The power of two is of the sum, not of each tile. More than 512: None. Else `512//whole` blocks share an SM.',
+    ],
+)
+def _(fn, rng, tiles):
+    got, want = fn(list(tiles)), columns_of(tiles)
+    if got is not None and not (isinstance(got, tuple) and len(got) == 2):
+        raise AssertionError(f'(columns, blocks) or None is to be returned; got {got!r}')
+    if got != want:
+        used = columns_used(tiles)
+        raise AssertionError(f'tiles {tiles}: {used} columns are used before rounding; got {got}, want {want}')
+
+
+# Kernels for softmax that one may trust, or not, each made anew for a case.
+def _soft(x):
+    return torch.softmax(x, -1)
+
+
+def _out_of_place(make):
+    return _soft
+
+
+def _by_hand(make):
+    def kernel(x):
+        e = (x - x.max(-1, keepdim=True).values).exp()
+        return e / e.sum(-1, keepdim=True)
+
+    return kernel
+
+
+def _in_float64(make):
+    return lambda x: _soft(x.double()).float()
+
+
+def _cached(make):
+    kept = {}
+    return lambda x: kept.setdefault(x.shape, _soft(x)).clone()
+
+
+def _tired(make):
+    calls = []
+
+    def kernel(x):
+        calls.append(1)
+        return _soft(x) if len(calls) < 2 else torch.empty_like(x).fill_(0.5)
+
+    return kernel
+
+
+def _unwritten(make):
+    return lambda x: torch.full_like(x, torch.nan)
+
+
+def _zeroing(make):
+    def kernel(x):
+        x.zero_()
+        return torch.full_like(x, 1 / x.shape[-1])
+
+    return kernel
+
+
+def _uniform(make):
+    return lambda x: torch.full_like(x, 1 / x.shape[-1])
+
+
+def _prepared(make):
+    known = [(x, _soft(x)) for x in map(make, range(100))]
+
+    def kernel(x):
+        return next((out for data, out in known if torch.equal(data, x)), torch.zeros_like(x)).clone()
+
+    return kernel
+
+
+def _in_place(make):
+    return lambda x: x.copy_(_soft(x))
+
+
+def _in_float16(make):
+    return lambda x: _soft(x).half().float()
+
+
+def _one_row(make):
+    return lambda x: torch.cat([_soft(x[:1]), torch.full_like(x[1:], 1 / x.shape[-1])])
+
+
+HONEST = dict(plain=_out_of_place, by_hand=_by_hand, in_float64=_in_float64)
+CHEATS = dict(
+    keeps_answers=_cached,
+    works_once=_tired,
+    never_writes=_unwritten,
+    zeroes_its_input=_zeroing,
+    answers_uniformly=_uniform,
+    knows_the_seeds=_prepared,
+    writes_over_its_input=_in_place,
+    rounds_to_float16=_in_float16,
+    computes_one_row=_one_row,
+)
+
+
+@problem(
+    '24.fair',
+    cases=[dict(who=who) for who in (*HONEST, *CHEATS)],
+    hints=[
+        'What is not looked at will be abused: call it several times, on other inputs each time; check each answer.',
+        'It gets a copy. The reference is computed from what it never had in its hands, and afterwards the copy must '
+        'be what it was.',
+        'Seeds that nobody can guess: `secrets.randbelow(2**31)`. And a NaN is neither larger nor smaller than a '
+        'tolerance: ask `not (error < 1e-5)`, or use `torch.allclose`.',
+    ],
+)
+def _(fn, rng, who):
+    def make(seed):
+        return torch.randn(3, 8, generator=torch.Generator().manual_seed(seed))
+
+    kernel = {**HONEST, **CHEATS}[who](make)
+    got = fn(kernel, _soft, make)
+    if got is not True and got is not False:
+        raise AssertionError(f'True or False is to be returned; got {got!r}')
+    if got != (who in HONEST):
+        name = who.replace('_', ' ')
+        said = 'is a cheat, and was accepted' if got else 'is honest, and was refused'
+        raise AssertionError(f'a kernel, let us call it "{name}", {said}')
+
+
+def trusting(text, task='softmax'):
+    "What a trusting judge says of a submission: it checks the first answer, and times 20 more on the same input"
+    from ...judge import TASKS
+
+    names = {}
+    exec(compile(text, '<submission>', 'exec'), names)
+    given = TASKS[task].tests[0]
+    data = TASKS[task].generate_input(**given)
+    first = names['custom_kernel'](data)
+    right = torch.allclose(first, TASKS[task].ref_kernel(data).float(), atol=1e-4)
+    for _ in range(20):
+        names['custom_kernel'](data)
+    return right
+
+
+CAUGHT = 'replay constant seed shapes precision unwritten alias inputs subclass late stream patched spied'.split()
+CAUGHT += ['gave up', 'reference', 'fallback', 'wrong', 'clock']
+
+
+@problem(
+    '24.cheat',
+    cases=[dict(look=o) for o in ('the trusting judge', 'the judge', 'why')],
+    hints=[
+        'What does the trusting judge never look at? The calls after the first, for one. Which inputs it will give, '
+        'for another.',
+        'The file is text: `#!POPCORN leaderboard softmax`, an import of torch, and `def custom_kernel(data): ...`. '
+        'Variables of the module live from call to call.',
+        'For instance: count the calls, and from the second on return `torch.empty_like(data)`.',
+    ],
+)
+def _(fn, rng, look):
+    text = fn()
+    if not isinstance(text, str):
+        raise AssertionError(f'return the text of a file; got {type(text).__name__}')
+    if look == 'the trusting judge':
+        _fools(text)
+        return
+    verdict = _verdict(text)
+    if verdict.accepted:
+        raise AssertionError('the judge accepts it, after looking at all of its answers: that is no cheat')
+    if look == 'why' and verdict.code not in CAUGHT:
+        raise AssertionError(f'it is refused as {verdict.code!r}, {verdict.why}: an accident is no cheat')
+    if look == 'why' and verdict.code == 'replay':
+        raise AssertionError('it is refused as a replay: that one the lesson has shown; find another')
+
+
+def _fools(text):
+    "`AssertionError` unless the trusting judge accepts it"
+    try:
+        accepted = trusting(text)
+    except Exception as e:
+        raise AssertionError(
+            f'the trusting judge could not run it: {type(e).__name__}: {e}. It takes a file for softmax, in torch: '
+            '`custom_kernel(data)`, with one tensor'
+        ) from None
+    if not accepted:
+        raise AssertionError(
+            'not even the trusting judge accepts it: the first answer must be, to 1e-4, what the reference makes of '
+            '`data`, which it is given afterwards'
+        )
+
+
+def _verdict(text):
+    from ...judge import judge
+
+    return judge(text, 'softmax')

@@ -1,0 +1,458 @@
+"""Finds the lessons, executes them without a browser, and says which exercises are solved.
+
+`python3 course.py run` and `python3 course.py progress` end up here. Both must answer on a machine where
+nothing is set up yet, if only to say that there is no lesson 42. So what is imported at the top comes with
+Python; nbclient and tqdm are imported where they are used, and so is asyncio, which each start would wait for.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from collections import namedtuple
+from pathlib import Path
+
+import gridstride
+from ..support.atomic_write import write_whole
+from ..support.tables import Table
+
+__all__ = [
+    'ROOT',
+    'NBS',
+    'Run',
+    'lessons',
+    'pick',
+    'read',
+    'code',
+    'code_hash',
+    'stale',
+    'LessonError',
+    'execute',
+    'trust',
+    'clean',
+    'save',
+    'run',
+    'table',
+    'exercises',
+    'progress_file',
+    'read_progress',
+    'progress',
+    'run_args',
+    'main',
+]
+
+
+# A lesson is a notebook in `nbs/` whose name starts with two digits.
+ROOT = Path(gridstride.__file__).resolve().parents[1]
+NBS = ROOT / 'nbs'
+_STARTED = Path.cwd()  # a notebook is started in its own folder, and may leave it
+
+
+def lessons(
+    folder=NBS,  # where to look
+) -> list:  # paths
+    "The lessons in `folder`, in order"
+    return sorted(Path(folder).glob('[0-9][0-9]_*.ipynb'))
+
+
+def _lesson(n, have):
+    "The lesson called `n`: a number, or the path of any notebook"
+    if n.endswith('.ipynb') and Path(n).is_file():
+        return Path(n).resolve()
+    if n.zfill(2) in have:
+        return have[n.zfill(2)]
+    raise LookupError(f"There is no lesson {n}. There are: {', '.join(have) or 'none'}.")
+
+
+def pick(
+    nums,  # numbers as typed, '3' or '03', or paths of other notebooks
+    folder=NBS,  # where to look
+) -> list:  # paths
+    "The lessons with these numbers, or all of them for no number; `LookupError` names a number that no lesson has"
+    have = {p.name[:2]: p for p in lessons(folder)}
+    return list(dict.fromkeys(_lesson(n, have) for n in nums)) or list(have.values())
+
+
+# When a lesson is saved, a hash of its code is saved with it. Later the hash shows whether the code was
+# edited after the outputs were made. Prose may change freely.
+def read(path) -> dict:  # the notebook's JSON
+    "The notebook at `path`; `ValueError` names it when it is none"
+    try:
+        nb = json.loads(Path(path).read_text(encoding='utf-8'))
+        if isinstance(nb['cells'], list):
+            return nb
+    except (OSError, ValueError, LookupError, TypeError) as e:
+        raise ValueError(f'{path} cannot be read as a notebook: {e}') from None
+    raise ValueError(f'{path} cannot be read as a notebook: it has no list of cells')
+
+
+def code(nb) -> list:  # of str
+    "The sources of the code cells, in order"
+    return [''.join(c['source']) for c in nb['cells'] if c['cell_type'] == 'code']
+
+
+def code_hash(nb) -> str:  # 16 hexadecimal digits
+    "A hash of all the code in a notebook"
+    return hashlib.sha256(json.dumps(code(nb)).encode()).hexdigest()[:16]
+
+
+def stale(nb) -> bool:
+    "Whether the code differs from the code that made the outputs; True when no outputs were ever recorded"
+    return nb['metadata'].get('gridstride', {}).get('code') != code_hash(nb)
+
+
+# Each lesson gets a kernel of its own, started in the lesson's folder as JupyterLab does it. Cells are
+# numbered as the reader sees them after Run All: code cells only, from 1.
+#
+# Two settings of the kernel are ours. It reports errors only, because recent kernels warn, at every start,
+# that they talk over TCP without encryption. And `GRIDSTRIDE_PROGRESS` points to a file that is thrown away,
+# so that executing a lesson never counts as solving its exercises.
+class LessonError(Exception):
+    "A lesson that stopped before its end: which lesson, which cell, and the traceback"
+
+    def __init__(self, lesson, cell, source, trace):
+        self.cell = cell
+        where = f'cell [{cell}]' if cell else 'before its first cell'
+        super().__init__('\n'.join([f'{lesson} stopped: {where}', *(f'  | {l}' for l in source.splitlines()), trace]))
+
+
+def _strip_colors(text):
+    "`text` without the terminal's colours"
+    return re.sub(r'\x1b\[[0-9;]*m', '', text).strip()
+
+
+def _client(nb, folder, start, tick):
+    "What executes `nb`: `start(cell=, cell_index=)` is called before each cell and `tick()` after each code cell"
+    from nbclient import NotebookClient
+
+    return NotebookClient(
+        nb,
+        kernel_name='python3',
+        timeout=600,
+        shutdown_kernel='immediate',
+        record_timing=False,
+        coalesce_streams=True,
+        resources={'metadata': {'path': str(folder)}},
+        extra_arguments=['--IPKernelApp.log_level=ERROR'],
+        on_cell_start=start,
+        on_cell_executed=lambda **kw: tick(),
+    )
+
+
+async def execute(
+    path,  # the lesson
+    tick=lambda: None,  # called after each code cell
+    keeping=False,  # are the outputs for others? Then what the text claims of them must hold; see `recording.claim`
+):  # the notebook with its new outputs
+    """Execute a lesson in a fresh kernel; the file stays as it is; `LessonError` if a cell fails or takes over ten
+    minutes"""
+    import nbformat
+
+    nb, at = nbformat.v4.rwbase.rejoin_lines(nbformat.from_dict(read(path))), -1
+
+    def start(cell, cell_index):
+        nonlocal at
+        at = cell_index
+
+    with tempfile.TemporaryDirectory() as tmp:
+        env = {**os.environ, 'GRIDSTRIDE_PROGRESS': f'{tmp}/progress.json'}
+        if keeping:
+            env.update(GRIDSTRIDE_CLAIMS='hold', GRIDSTRIDE_QUIET='1')  # how long a compile took is not an output
+        try:
+            await _client(nb, Path(path).parent, start, tick).async_execute(env=env)
+        except Exception as e:
+            cell, trace = (
+                sum(bool(s.strip()) for s in code({'cells': nb.cells[: at + 1]})),
+                getattr(e, 'traceback', str(e)),
+            )
+            raise LessonError(
+                Path(path).stem, cell, nb.cells[at].source if cell else '', _strip_colors(trace)
+            ) from None
+    return nb
+
+
+# A cell that is wrong on purpose has the tag `raises-exception`; its error is an output like any other.
+#
+# JupyterLab shows a picture from another user only when the notebook is trusted. A reader who starts the
+# course trusts its lessons, so they are signed: those whose signature is not known yet.
+def trust(
+    folder=NBS,  # where the lessons are
+) -> int:  # how many were signed
+    "Sign the lessons that JupyterLab does not trust yet, so that it shows their pictures"
+    import nbformat
+    from nbformat.sign import NotebookNotary
+
+    notary = NotebookNotary()
+    new = [nb for p in lessons(folder) if not notary.check_signature(nb := nbformat.from_dict(read(p)))]
+    for nb in new:
+        notary.sign(nb)
+    return len(new)
+
+
+# A notebook goes back to disk without what changes from run to run or from machine to machine: counters,
+# timings, addresses of objects. This is the form that `nbdev-clean` gives it. The file is replaced in one
+# step, so a reader never finds half of it. It is left alone if it was edited in the meantime.
+_NB_KEYS = {'kernelspec', 'jekyll', 'jupytext', 'doc', 'widgets', 'nbdev', 'gridstride'}
+_CELL_KEYS = {'hide_input', 'nbdev', 'tags'}
+
+
+def _keep(d, keys):
+    return {k: v for k, v in d.items() if k in keys}
+
+
+def _clean_text(text):
+    return re.sub(r'(<.*?)( at 0x[0-9a-fA-F]+)(>)', r'\1\3', text) if isinstance(text, str) else text
+
+
+def _clean_output(o):
+    "Remove from an output what differs between two runs of the same code"
+    if 'execution_count' in o:
+        o['execution_count'] = None
+    if 'metadata' in o:
+        o['metadata'] = {}
+    if 'text' in o:
+        o['text'] = _clean_text(o['text'])
+    data = o.get('data', {})
+    # of a kernel that is gone; what it stood for is there as a picture
+    data.pop('application/vnd.jupyter.widget-view+json', None)
+    for k, v in data.items():
+        if k.startswith('text'):
+            data[k] = _clean_text(v)
+        if k.startswith('image') and 'svg' not in k:
+            data[k] = v.rstrip()
+
+
+def clean(nb):
+    "Remove from `nb`, in place, what differs between two runs of the same code"
+    nb['metadata'] = _keep(nb['metadata'], _NB_KEYS)
+    spec = nb['metadata'].get('kernelspec', {})
+    if spec.get('name'):
+        spec['display_name'] = spec['name']
+    for c in nb['cells']:
+        c['metadata'] = _keep(c['metadata'], _CELL_KEYS)
+        if c['cell_type'] == 'code':
+            c['execution_count'] = None
+            for o in c['outputs']:
+                _clean_output(o)
+
+
+def save(
+    nb,  # an executed notebook, as `execute` returns it
+    path,  # its file
+):
+    """Clean `nb`, record the hash of its code and the backend that ran it, and write it to `path`; `ValueError` if the
+    code there is another"""
+    import nbformat
+    from gridstride.utils import backend
+
+    if code(nb) != code(read(path)):
+        raise ValueError(f'{path} was edited while it ran, so its outputs were not saved. Run it again.')
+    clean(nb)
+    nb['metadata']['gridstride'] = {'code': code_hash(nb), 'backend': backend()}
+    write_whole(path, nbformat.writes(nb) + '\n')
+
+
+# Some lessons run side by side, the others wait for their turn. In a terminal a bar moves with every cell. In
+# a log file a bar is noise, so there each lesson gets a line when it ends.
+Run = namedtuple('Run', 'lesson backend cells seconds error')  # error: None, or a message
+
+
+async def _run(path, where, saving, turn, tick):
+    "Execute one lesson on the backend `where` when its `turn` comes"
+    async with turn:
+        start, error, cells = time.perf_counter(), None, 0
+
+        def count():
+            nonlocal cells
+            cells += 1
+            tick()
+
+        try:
+            nb = await execute(path, count, saving)
+            if saving:
+                save(nb, path)
+        except (LessonError, ValueError, OSError) as e:
+            error = e
+        return Run(path.stem, where, cells, time.perf_counter() - start, error)
+
+
+def _cells(path):
+    "How many cells of the lesson will run; 0 if the file is not a notebook, which is reported when it is run"
+    try:
+        return sum(bool(s.strip()) for s in code(read(path)))
+    except ValueError:
+        return 0
+
+
+async def run(
+    paths,  # lessons
+    saving=False,  # write the outputs back?
+    jobs=1,  # how many at a time
+) -> list:  # one `Run` per lesson, in the order of the lessons
+    "Execute lessons, each in a fresh kernel, and show how far it is"
+    import asyncio
+    from tqdm import tqdm
+    from gridstride.utils import backend
+
+    where, live, turn, res = backend(), sys.stdout.isatty() and sys.stderr.isatty(), asyncio.Semaphore(jobs), []
+    with tqdm(total=sum(map(_cells, paths)), unit='cell', disable=not live) as bar:
+        for ended in asyncio.as_completed([_run(p, where, saving, turn, bar.update) for p in paths]):
+            res.append(await ended)
+            bar.set_postfix_str(f'{res[-1].lesson} done')
+            if not live:
+                print(f'{res[-1].lesson}: {_result(res[-1])}, {res[-1].seconds:.1f} s', flush=True)
+    return sorted(res)
+
+
+def _result(r):
+    "One or a few words on how the lesson went"
+    if not r.error:
+        return 'ok'
+    return f'failed in cell [{r.error.cell}]' if getattr(r.error, 'cell', 0) else 'failed'
+
+
+def table(
+    runs,  # one `Run` per lesson
+) -> str:
+    "The runs as a table"
+    rows = [(r.lesson, r.backend, r.cells, f'{r.seconds:.1f}', _result(r)) for r in runs]
+    return repr(Table(['<lesson', '<backend', 'cells', 'seconds', '<result'], rows))
+
+
+# An exercise is a function below `@exercise('NN.name'`. The ids of the solved ones, and the days, are in
+# `.progress.json` in the folder of the lessons, so that two people with copies of the notebooks share no progress,
+# whatever installation they use; or in the file that `GRIDSTRIDE_PROGRESS` names. `course.grading` writes it.
+def exercises(nb) -> list:  # of str
+    "The ids of a lesson's exercises, in order"
+    return list(dict.fromkeys(re.findall(r'''^@exercise\(\s*['"]([\w.]+)['"]''', '\n'.join(code(nb)), re.M)))
+
+
+def progress_file(
+    folder=None,  # where the lessons are; None: the folder that this notebook was started in
+) -> Path:
+    """Where the solved exercises are remembered: `$GRIDSTRIDE_PROGRESS`, else beside the lessons; in the home folder
+    where there are none"""
+    if named := os.environ.get('GRIDSTRIDE_PROGRESS'):
+        return Path(named)
+    folder = Path(folder or _STARTED)
+    return folder / '.progress.json' if lessons(folder) else Path.home() / '.gridstride' / 'progress.json'
+
+
+def read_progress(
+    path=None,  # the file; None: `progress_file()`
+) -> dict:  # id -> day
+    "The solved exercises that the file at `path` remembers; `ValueError` names the file when it cannot be read"
+    path = Path(path or progress_file())
+    try:
+        return dict(json.loads(path.read_text(encoding='utf-8'))['solved'])
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, LookupError, TypeError) as e:
+        why = f'{type(e).__name__}: {e}'
+    raise ValueError(f'The progress file {path} cannot be read ({why}). Mend it, or move it away to begin anew.')
+
+
+def progress(
+    folder=NBS,  # where the lessons are
+    path=None,  # the progress file; None: the one in the folder of the lessons
+) -> str:
+    "A table of every lesson's exercises, and when each was solved"
+    days, rows = read_progress(path or progress_file(folder)), []
+    known = {p.stem: exercises(read(p)) for p in lessons(folder)}
+
+    def share(ids):
+        return f'{sum(i in days for i in ids)} of {len(ids)} exercises solved'
+
+    for lesson, ids in known.items():
+        rows += ['', f'{lesson}: {share(ids)}', *(f"  {days.get(i, 'not yet'):<10}  {i}" for i in ids)]
+    return '\n'.join([share(sum(known.values(), [])), *rows])
+
+
+# `python -m gridstride.course.lessons run 01 02 --save --jobs 2`, which is what `python3 course.py run` calls once
+# everything is set up. Status 1 says that a lesson failed, 2 that the question made no sense.
+def _at_least_one(text):
+    "`text` as an integer above zero"
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f'{text!r} is not a whole number above zero')
+    return int(text)
+
+
+def run_args(
+    argv,  # what follows `run`
+    folder=NBS,  # where the lessons are
+):  # the lessons' paths in `.paths`, and `.save` and `.jobs`
+    "The arguments of `run`, checked; `ValueError` or `LookupError` says what is wrong with them"
+    p = argparse.ArgumentParser(
+        prog='course.py run', description='Execute lessons, each in a fresh kernel.', allow_abbrev=False
+    )
+    p.add_argument('lessons', nargs='*', metavar='NN', help='numbers of lessons; all, if there is none')
+    p.add_argument(
+        '--save', action='store_true', help='write the outputs back into the notebooks that ran to their end'
+    )
+    p.add_argument('--jobs', type=_at_least_one, default=1, metavar='N', help='how many lessons at a time (1)')
+
+    def error(message):
+        raise ValueError(f'{message}. Usage: {" ".join(p.format_usage().split()[1:])}')
+
+    p.error = error
+    args = p.parse_args(argv)
+    args.paths = pick(args.lessons, folder)
+    return args
+
+
+def _apart(coro):
+    "The result of `coro`, computed in another thread: in this one nbclient would keep Ctrl-C for itself"
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    box = {}
+
+    async def go():
+        box.update(task=asyncio.current_task(), loop=asyncio.get_running_loop())
+        return await coro
+
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(asyncio.run, go())
+        try:
+            return job.result()
+        except KeyboardInterrupt:
+            if box:
+                box['loop'].call_soon_threadsafe(box['task'].cancel)  # the `with` waits until the kernels are gone
+            raise
+
+
+def main(
+    argv=None,  # ['run', ...], ['progress'] or ['trust']; None: the command line
+    folder=NBS,  # where the lessons are
+) -> int:  # exit status
+    "Run lessons, show the progress, or sign the lessons"
+    command, *rest = argv or sys.argv[1:] or ['']
+    if command not in ('run', 'progress', 'trust'):
+        return print('usage: python -m gridstride.course.lessons run|progress|trust ...', file=sys.stderr) or 2
+    try:
+        if command == 'trust':
+            return trust(folder) and 0
+        if command == 'progress':
+            return print(progress(folder)) or 0
+        args = run_args(rest, folder)
+        runs = _apart(run(args.paths, args.save, args.jobs))
+    except (ValueError, LookupError, RuntimeError) as e:
+        return print(e, file=sys.stderr) or 2
+    except ModuleNotFoundError as e:
+        what = f'{e.name} is missing, which lessons need: python3 course.py run sets up all that they do,'
+        return print(f'{what} python -m pip install {e.name} brings that alone', file=sys.stderr) or 2
+    except KeyboardInterrupt:
+        return print('\nStopped.', file=sys.stderr) or 130
+    print(table(runs))
+    for r in runs:
+        if r.error:
+            print(f'\n{r.error}', file=sys.stderr)
+    return int(any(r.error for r in runs))
+
+
+if __name__ == '__main__':
+    sys.exit(main())

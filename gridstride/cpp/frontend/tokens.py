@@ -1,0 +1,269 @@
+"""The tokens of CUDA C: words, numbers, strings, operators and preprocessor lines, each with its place.
+
+Comments, strings and preprocessor lines are what every search for `<<<`, `__shared__` or a `{` has to pass
+over. Nothing here knows any grammar but that.
+"""
+
+import math
+import re
+from bisect import bisect_right
+from functools import lru_cache
+from itertools import accumulate, compress, count
+from typing import NamedTuple
+
+from ...support.short_tracebacks import ShownBriefly
+
+
+class Token(NamedTuple):
+    "`src[start:end]`; its kind is 'string', 'number', 'word', 'op' or 'directive', which is a whole preprocessor line"
+
+    kind: str
+    text: str
+    start: int
+    end: int
+    likely: bool = None  # of a line that begins a branch: is that probably compiled? None: unknown
+
+
+# `>` is always a token of its own: whether `>>>` closes a launch, three templates, or one template and a
+# shift is known only later. A quote between digits belongs to the number, as in 1'000.
+_COMMENT = r'(?: //[^\\\n]*(?:\\(?:\r?\n)?[^\\\n]*)* | /\*[^*]*\*+(?:[^/*][^*]*\*+)*/ )'
+_BLANK = rf'(?: \ufeff | \\\r?\n | {_COMMENT} )'
+_SPACE = rf'(?: \s+ (?:{_BLANK}\s*)* | {_BLANK} \s* (?:{_BLANK}\s*)* )'
+_QUOTED = r"""(?: "[^"\\\n]*(?:\\.[^"\\\n]*)*" | '(?!')[^'\\\n]*(?:\\.[^'\\\n]*)*' )"""
+_NUMBER, _WORD = r"\d(?: [eEpP][+-] | '?\w | \. )*", r'[^\W\d]\w*'
+_OPERATORS = r"""<<<(?!<) | <<=? | <=>? | >= | -> | :: | \#\# | \.\.\. | && | \|\| | /\*.* | [-+*/%&|^!=]= | ."""
+
+# a preprocessor line, with the lines that continue it
+_DIRECTIVE = r"""\# (?: [^\n"/\\]+ | \\\r?\n | "(?:\\.|[^"\\\n])*" | /\*.*?\*/ | //(?:\\\r?\n|[^\n])* | [^\n] )*"""
+
+# The branches begin with different characters, so that `re` passes over most of them at once. A raw string needs a
+# group, with which `findall` gives no whole pieces: it is in a pattern of its own.
+_RAW = r'(?: [uUL](?:(?<=u)8)? )? R"(?P<fence>[^()\s\\]*)\(.*?\)(?P=fence)"\w* |'
+
+
+@lru_cache(None)
+def _pattern(raw, macro):
+    "The pattern of the pieces of a source: tokens, and the blanks and comments between them"
+    line = '' if macro else rf'(?:{_DIRECTIVE})?'  # one that begins no line is found in `_pieces`
+    return re.compile(
+        rf"""
+        {_RAW if raw else ''} [uUL](?:(?<=u)8)?{_QUOTED}\w* | {_WORD} | {_SPACE}{line} | {_QUOTED}\w* | {_NUMBER} |
+        \.{_NUMBER} | {_OPERATORS}
+        """,
+        re.X | re.S,
+    )
+
+
+_KIND = re.compile(
+    r"""(?P<word> [^\W\d]\w*\Z ) | (?P<number> \.?\d ) | (?P<space> \s | \ufeff | \\\r?\n | // | /\* ) |
+    (?P<string> (?:u8|[uUL])? R?["'] . )""",
+    re.X | re.S,
+)
+_BLANKS = re.compile(_SPACE, re.X)
+_LINE = re.compile(r'^[ \t]*#[ \t]*(?:line[ \t]+)?(\d+).*\n', re.M)
+
+
+class Tokens:
+    "A run of tokens in columns, which take less time and memory than objects: `texts`, `kinds` and `starts`"
+
+    __slots__ = 'texts', 'kinds', 'starts'
+
+    def __init__(self, texts=(), kinds=(), starts=()):
+        self.texts, self.kinds, self.starts = [*texts], [*kinds], [*starts]
+
+    def __len__(self):
+        return len(self.texts)
+
+    def __getitem__(self, i) -> Token:
+        start, text = self.starts[i], self.texts[i]
+        return Token(self.kinds[i], text, start, start + len(text))
+
+    def extend(self, others, start, end):
+        "Add the tokens `others[start:end]`"
+        for column in self.__slots__:
+            getattr(self, column).extend(getattr(others, column)[start:end])
+
+    def directives(self) -> list:
+        "The indices of the preprocessor lines"
+        return [*compress(count(), map('directive'.__eq__, self.kinds))] if 'directive' in self.kinds else []
+
+
+def tokens(
+    src: str,  # CUDA C
+    start=0,
+    end=None,
+    macro=False,  # is this a macro's body, in which `#` makes strings and begins no preprocessor line?
+) -> Tokens:
+    "The tokens of `src[start:end]`; `WrongSource` for a comment that is never closed"
+    return _tokens_of_pieces(src, start, _pieces(src, start, len(src) if end is None else end, macro), macro)
+
+
+def _tokens_of_pieces(src, start, pieces, macro=False):
+    begins = [*accumulate(map(len, pieces), initial=start)]
+    if pieces and pieces[-1].startswith('/*') and not _BLANKS.match(pieces[-1]):
+        raise error_at(WrongSource, 'this comment is never closed', src, begins[-2])
+    known = {o: _kind(o) for o in {*pieces}}
+    kinds = [*map(known.__getitem__, pieces)]  # '' for blanks
+    if pieces and not start and not macro and pieces[0][0] == '#':
+        kinds[0] = 'directive'
+    res = Tokens(*(compress(o, kinds) for o in (pieces, kinds, begins)))  # what is done per token is done by C
+    for i in res.directives():
+        n = _length_of_blanks(res.texts[i])
+        res.texts[i], res.starts[i] = res.texts[i][n:], res.starts[i] + n
+    return res
+
+
+def _pieces(src, start, end, macro=False):
+    "The texts that `src[start:end]` is made of: tokens, blanks, and preprocessor lines with the blanks before them"
+    if start == 0 and not macro and src.startswith('#'):
+        line = re.match(_DIRECTIVE, src, re.X | re.S)[0]
+        return [line, *_pieces(src, len(line), end)]
+    pattern = _pattern(src.find('R"', start, end) >= 0, macro)
+    found = [m[0] for m in pattern.finditer(src, start, end)] if pattern.groups else pattern.findall(src, start, end)
+    if macro or '#' not in src or not any('#' in o and _middle_hash(o) for o in {*found[not start :]}):
+        return found
+    return [*_pieces_one_by_one(pattern, src, start, end)]
+
+
+def _length_of_blanks(piece):
+    "How many characters before a preprocessor line are blanks"
+    blanks = _BLANKS.match(piece)
+    return blanks.end() if blanks else 0
+
+
+def _middle_hash(piece):
+    "Where in a piece the `#` is that follows blanks and begins no line; 0 for none"
+    n = _length_of_blanks(piece)
+    return n if n < len(piece) and '\n' not in piece[:n] else 0
+
+
+def _pieces_one_by_one(pattern, src, at, end):
+    "`_pieces` of a source in which a `#` stands in the middle of a line, and is no more than an operator"
+    more = True
+    while more:
+        more = False
+        for m in pattern.finditer(src, at, end):
+            if '#' in m[0] and m.start() and (n := _middle_hash(m[0])):
+                yield m[0][:n]
+                at, more = m.start() + n, True
+                break
+            yield m[0]
+
+
+def _kind(piece):
+    "What a piece is; '' for blanks"
+    if piece.isidentifier() and piece.isascii():
+        return 'word'
+    m = _KIND.match(piece)
+    if m is None:
+        return 'op'
+    if m.lastgroup != 'space':
+        return m.lastgroup
+    return 'directive' if '#' in piece and _length_of_blanks(piece) < len(piece) else ''
+
+
+# A source is looked at more than once: for its headers, its kernels, and to be rewritten.
+@lru_cache(4)
+def tokens_of(
+    src: str,  # CUDA C
+) -> Tokens:  # who reads them does not change them
+    "All that `tokens` gives of `src`"
+    return _tokens_of_pieces(src, 0, _pieces_of(src))
+
+
+@lru_cache(4)
+def _pieces_of(src):
+    return _spliced.pop(src, None) or _pieces(src, 0, len(src))
+
+
+# A rewritten source is read again. Most of its pieces are those of the source, and many edits are alike.
+_spliced = {}  # text -> its pieces, of the last few that were rewritten and not yet read
+
+
+def splice(
+    src: str,  # CUDA C that was read
+    edits: list,  # sorted (start, end, text), of which none is in another one
+    text: str,  # what they make of `src`
+):
+    "Split `text` into pieces without looking again at what no edit has changed"
+    pieces, res, at = _pieces_of(src), [], 0
+    index = dict(zip(accumulate(map(len, pieces), initial=0), range(len(pieces) + 1)))
+    for start, end, by in edits:
+        i, past = index.get(start), index.get(end)
+        if i is None or past is None:
+            return  # an edit of a macro's body, which is in one piece with its line
+        _append(res, pieces[at:i])
+        _append(res, _pieces_of_edit(by))
+        at = past
+    _append(res, pieces[at:])
+    while len(_spliced) > 3:
+        del _spliced[next(iter(_spliced))]
+    _spliced[text] = res
+
+
+@lru_cache(1024)
+def _pieces_of_edit(text):
+    return _pieces(text, 0, len(text))
+
+
+def _append(res, more):
+    "Append the pieces `more` to `res`; the first of them may become one with what is before it"
+    n, apart = 0, not (res and more) or _are_apart(res[-1][-1], more[0][0])
+    while n < len(more) and not apart:
+        before, piece = res[-1], more[n]
+        whole, words = before + piece, before.isidentifier() and piece.isidentifier()
+        res[-1:] = joined = [whole] if words and whole.isascii() else _pieces(whole, 0, len(whole))
+        n, apart = n + 1, joined == [before, piece]
+    res += more[n:] if n else more
+
+
+_ALONE, _SPACES = frozenset('()[]{};,'), frozenset(' \t\r\n')
+_NO_BLANK = re.compile(r'[^\s/\\\ufeff#]')
+
+
+@lru_cache(4096)
+def _are_apart(a, b):
+    "Are two pieces two for certain, if one ends with character `a` and the next begins with `b`?"
+    if a in _ALONE or b in _ALONE:
+        return True
+    return bool(a in _SPACES and _NO_BLANK.match(b) or b in _SPACES and _NO_BLANK.match(a))
+
+
+@lru_cache(4)
+def directives(
+    src: str,  # CUDA C
+) -> tuple:  # of `Token`s
+    "The preprocessor lines of `src`"
+    found = tokens_of(src)
+    return tuple(map(found.__getitem__, found.directives()))
+
+
+@lru_cache(4)
+def _lines(src):
+    "Where the lines of `src` begin, but for the first, and (place, number) of those whose number is said"
+    said = [(m.end(), int(m[1])) for m in _LINE.finditer(src)]
+    return [m.end() for m in re.finditer('\n', src)], [(0, 1), *said]
+
+
+def line_at(src: str, pos: int) -> int:
+    "The line of `src` at `pos`, counted from 1; after a `#line` of the source, as that says"
+    begins, said = _lines(src)
+    start, first = said[bisect_right(said, (pos, math.inf)) - 1]
+    return first + bisect_right(begins, pos) - bisect_right(begins, start)
+
+
+class WrongSource(ShownBriefly, ValueError):
+    "A source that is no CUDA C, or not what is wanted here; where it has a line, the message repeats it"
+
+
+def error_at(kind, what: str, src: str, pos: int) -> Exception:
+    "An exception of class `kind` that says `what`, with the line of `src` at `pos`"
+    text = src[src.rfind('\n', 0, pos) + 1 :].split('\n', 1)[0]
+    return kind(f'{what}\n  line {line_at(src, pos)}: {text.strip()}')
+
+
+def literal(token: str) -> str:
+    "The text that a string literal stands for"
+    if m := re.fullmatch(r'R"([^(]*)\((.*)\)\1"', token, re.S):
+        return m[2]
+    return re.sub(r'\\(\r?\n|.)', lambda m: {'n': '\n', 't': '\t', '"': '"', '\\': '\\'}.get(m[1], ' '), token[1:-1])

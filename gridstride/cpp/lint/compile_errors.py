@@ -1,0 +1,349 @@
+"""What a compiler says, as a learner wants to see it: his own line, the message, and which line led there.
+
+A compiler says `name.cu:3:5: error: ...`, then much more. An error in a header or in a template belongs to the
+line of the learner's source that used it. Each line is told once, whatever else it makes the compiler say.
+"""
+
+import os, re
+from pathlib import Path
+from typing import NamedTuple
+
+from ...diagnostics.errors import warn_outside
+from ...support.short_tracebacks import ShownBriefly
+from .uninitialized import is_guarded, is_set_by_call, macros_that_set, may_miss, missed
+from ..frontend.reader import read_compiled
+
+
+class Diagnostic(NamedTuple):
+    "An error or a warning: the line and column (0: unknown) of the learner's source, the message, and who led there"
+
+    line: int
+    column: int
+    what: str
+    used: int = None  # line that used the template or the macro in which the error is
+    file: str = ''  # another of the learner's files that the line is in: a header, say
+
+
+class CompileError(ShownBriefly, RuntimeError):
+    """The source does not compile: the learner's lines with the compiler's messages.
+
+    `errors` is a list of `Diagnostic`, `file` and `line` those of the first, `log` all that the compiler said."""
+
+    def __init__(
+        self,
+        src,
+        name,
+        log,
+        command=(),
+        others=(),  # dict: name -> text of the learner's other files
+    ):
+        self.log, self.command, self.errors = log, command, read_log(log, name, others=others)
+        self.file = self.errors[0].file or name if self.errors else name
+        self.line = self.errors[0].line if self.errors else None
+        super().__init__(describe(self.errors, src, name, others) if self.errors else _last_lines(log, name))
+
+
+class CompileWarning(UserWarning):
+    "The source compiles, and a line of it probably does something else than is meant"
+
+
+_NVCC = r'^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?:catastrophic )?{kind}(?: #[\w-]+)?: (?P<what>.*)'
+_GCC = r'^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:(?P<column>\d+):)? (?:fatal )?{kind}: (?P<what>.*)'
+
+# which line used what the error is in: before the error by g++, after it by clang and nvcc
+_BEFORE = r'^{name}:(\d+):(?:\d+:)?\s+required from here'
+_AFTER = (
+    r'^{name}:(\d+):(?:\d+:)? note: in expansion of macro',
+    r'^{name}:(\d+):(?:\d+:)? note: in instantiation of .* requested here',
+    r'detected during .*?at line (\d+)',
+)
+
+
+def read_log(
+    log: str,  # of g++, clang or nvcc
+    name: str,  # of the learner's source, as in the log
+    kind='error',  # or 'warning'
+    others=(),  # names of the learner's other files
+) -> list:  # of `Diagnostic`, at most one for a place
+    "The errors that the source has, or led to"
+    found = [m for pattern in (_GCC, _NVCC) for m in re.finditer(pattern.format(kind=kind), log, re.M)]
+    found.sort(key=re.Match.start)
+    ends = [0, *(m.end() for m in found)]
+    starts = [*(m.start() for m in found), len(log)]
+    res = {}
+    for n, m in enumerate(found):
+        d = _diagnose(m, name, others, log[ends[n] : starts[n]], log[m.end() : starts[n + 1]], log[: m.start()])
+        if d:
+            res.setdefault((d.file, d.line, 0 if d.used else d.column), d)
+    return list(res.values())
+
+
+def _diagnose(m, name, others, before, after, all_before):
+    "The `Diagnostic` for a match, given what stands before and after it in the log; None for one that is nobody's"
+    used = _user(name, before, after)
+    column = int(m.groupdict().get('column') or 0)
+    if Path(m['file']).name == name:
+        line = int(m['line'])
+        return Diagnostic(line, column, _own_words(m['what'], after), used if used != line else None)
+    if (file := os.path.normpath(m['file'])) in others:
+        return Diagnostic(int(m['line']), column, _own_words(m['what'], after), used, file)
+    line = used or _find_line(name, before, -1) or _find_line(name, all_before, -1) or _find_line(name, after, 0)
+    return Diagnostic(line, 0, m['what']) if line else None
+
+
+def _user(name, before, after):
+    "The line that used the template or the macro of an error; None if there is none"
+    if found := re.findall(_BEFORE.format(name=re.escape(name)), before, re.M):
+        return int(found[-1])
+    for pattern in _AFTER:
+        if found := re.findall(pattern.format(name=re.escape(name)), after, re.M | re.S * ('during' in pattern)):
+            return int(found[-1])
+
+
+def _find_line(name, text, which):
+    found = re.findall(rf'{re.escape(name)}:(\d+)', text)
+    return int(found[which]) if found else None
+
+
+# `extern __shared__` of one name and two types: the emulator declares the name with this before it
+_EXTERN = re.compile(r"['\"‘][^'\"’]*\bgs_extern_(\w+)[^'\"’]*['\"’]")
+_PREVIOUS = re.compile(r':(\d+):(?:\d+:)? note: previous (?:declaration|definition)')
+
+
+def _own_words(what, after):
+    "The compiler's message; in nvcc's words, if it is of a name that the emulator made. `after`: the log from there"
+    if not (m := _EXTERN.search(what)):
+        return what
+    line = _PREVIOUS.search(after)
+    return f'declaration is incompatible with previous "{m[1]}"' + (f' (declared at line {line[1]})' if line else '')
+
+
+_REWRITTEN = re.compile(r'<<<|__(shared|device|constant|managed)__')  # for the emulator, so the column is another
+
+
+def describe(
+    found: list,  # of `Diagnostic`
+    src: str,  # the learner's source
+    name: str,
+    others=(),  # dict: name -> text of the learner's other files
+    most=3,  # shown
+) -> str:
+    "The lines of the source with what the compiler says of them"
+    lines = {file: text.splitlines() for file, text in {**dict(others), '': src}.items()}
+    # what stands behind it is ours, and follows from these
+    found = [d for d in found if d.line <= len(lines[d.file])] or found
+    res = [line for d in found[:most] for line in _describe(d, lines, name)]
+    more = len(found) - most
+    if more > 0:
+        res.append(f"and {more} more error{'s' * (more > 1)}; fix these first")
+    return '\n'.join(res)
+
+
+# Python's habits lead to mistakes of which compilers speak in riddles: (the learner's line, the message, a hint).
+# The second pattern may go on in the line, behind the message's end.
+_UNKNOWN = r'^(?=.*(?:not declared|undeclared|undefined))'
+_HINTS = (
+    (
+        r'__shared__',
+        r"call to 'shared\b|constant value|variable.length",
+        'The size of a shared array must be a compile-time constant: a number, a `constexpr`, a template argument.\n'
+        '  For a size that the launch chooses, write `extern __shared__ float s[];`, and pass its bytes in the launch.',
+    ),
+    (
+        r'__shared__',
+        r'declaration is incompatible with previous',
+        'All `extern __shared__` arrays of one name are one array, and have one type. Give them different names, or '
+        'declare\n  one `extern __shared__ char name[];` and cast it: `T *s = reinterpret_cast<T *>(name);`.',
+    ),
+    (
+        r'\]\s*\[',
+        r'for array subscript|subscripted value is not|pointer-to-object type',
+        'A pointer takes one index: `x[r*w + c]` is row r, column c, of rows of w elements.',
+    ),
+    (
+        r'\*\*',
+        r"unary '\*'|indirection requires pointer|operand of \"\*\"",
+        'C has no `**`: write `x*x`, or `powf(x, y)`.',
+    ),
+    (
+        r'\b(if|for|while)\s+[^(\s]',
+        r"expected (a )?['\"]\(",
+        'In C the condition of `if`, `for` and `while` is in parentheses, and the body in braces: '
+        '`if (i < n) { ... }`.',
+    ),
+    (
+        r'\b(CHECK_\w+|TORCH_CHECK|cdiv)\b',
+        _UNKNOWN + r'.*[\'"](CHECK_\w+|TORCH_CHECK|cdiv)[\'"]',
+        "`cuda_begin` defines it: start the source with it, `cuda_begin + r'''...'''`.",
+    ),
+    (
+        r'<<<',
+        _UNKNOWN + r'.*[\'"](\w+)[\'"].*\n.*\b\1\s*<',
+        'C knows a name only after its declaration: put the kernel above the function that launches it.',
+    ),
+    (
+        r'\]\s*\(',
+        r"operator\[\]' \(operand types are 'void|subscript of pointer to function",
+        'In C a launch is written `kernel<<<blocks, threads>>>(...)`; square brackets are for Python.',
+    ),
+    (
+        r'<<<',
+        r'no matching function for call to|no instance of function template',
+        'Is it a template? Then its arguments in angle brackets must be compile-time constants: '
+        '`kernel<16><<<blocks, threads>>>(...)`.',
+    ),
+    (
+        r'#\s*include',
+        r'No such file|file not found|cannot open source',
+        'Your own headers are searched in the current directory, and in that of a program; '
+        '`python -m gridstride.cpp -I FOLDER program.cu` adds a directory.',
+    ),
+    (
+        r'\b(__)?half2?\b',
+        r"unknown type name ['\"](__)?half|['\"](__)?half2?['\"].*(not declared|undefined)",
+        'Include its header: `#include <cuda_fp16.h>`.',
+    ),
+    (
+        r'\b(__)?nv_bfloat162?\b',
+        r"unknown type name ['\"](__)?nv_bf|['\"](__)?nv_bfloat162?['\"].*(not declared|undefined)",
+        'Include its header: `#include <cuda_bf16.h>`.',
+    ),
+    (
+        r'__global__',
+        r'with no type|explicit type is missing|type specifier|must have a (return )?type|requires a type',
+        'Declare a kernel as `__global__ void`.',
+    ),
+    (
+        r'',
+        r'jump to (label|case label)|cannot jump from',
+        'A jump must not bypass a declaration with an initializer, nor, on the emulator, a shared one: move the '
+        'declaration above the jump, or into braces.',
+    ),
+    (
+        r'',
+        r'local variable (with automatic storage|.*declared in enclosing function)',
+        'A local type cannot use the variables of its function, and on the emulator no shared ones: pass it a pointer.',
+    ),
+    (
+        r'<<.*>>',
+        r"operator<<|invalid operands to binary expression|no operator \"<<\"",
+        'A launch is written with three angle brackets: `kernel<<<blocks, threads>>>(...)`.',
+    ),
+    (
+        r'\breturn\b',
+        r"return-statement with a value|should not return a value|return value type does not match",
+        'A `void` function returns nothing: a kernel writes its result to an array, `out[i] = ...`.',
+    ),
+    (
+        r'=',
+        r'read-only|const-qualified|modifiable lvalue',
+        '`const` data is read-only: declare what a kernel writes as `float *out`. A lambda cannot write what it '
+        'captures by copy.',
+    ),
+    (
+        r'^(?!.*\]\s*\[)',
+        r'\[(float|double)\]|subscript is not an integer|must have integral',
+        'An index must be an integer: `int i = ...`.',
+    ),
+    (
+        r'^(?!.*\]\s*\[)',
+        r"types ['\"][\w ]*\w\[|subscripted value is not|pointer-to-object type",
+        '`float *x`, with its star, is an array; `float x` is one number.',
+    ),
+    (
+        r'\w\s*\[[^\[\]]*\w\s*,\s*\w[^\[\]]*\]',
+        r"\w \[\d+\]'|array type|modifiable lvalue",
+        'C needs a pair of brackets per index: `s[tr][tc]`.',
+    ),
+    (r'', r"expected ',' or ';' before '(\w+)'.*\n\s*\1\b", 'The statement above it lacks its `;`.'),
+    (
+        r'=',
+        _UNKNOWN + r'.*[\'"](\w+)[\'"].*\n\s*\1\s*=',
+        'Declare a variable with its type: `int i = ...`, `float o = 0;`.',
+    ),
+    (
+        r'\b__sync\w+\s*;',
+        r'no effect|unused',
+        'Write its parentheses, `__syncthreads();`: without them it does nothing.',
+    ),
+    (r'\(', r"::Tensor['\"] to ['\"](const )?\w+ ?\*", "Pass a tensor's address to a kernel: `x.data_ptr<float>()`."),
+)
+
+
+def _describe(d, lines, name):
+    text = _line(lines[d.file], d.line)
+    yield f'{d.file or name}, line {d.line}: {d.what}'
+    yield f'  {text}'
+    if 0 < d.column <= len(text) and not _REWRITTEN.search(text):
+        yield f"  {' ' * (d.column - 1)}^"
+    if d.used:
+        where = f' of {name}' if d.file else ''
+        yield f'used in line {d.used}{where}: {_line(lines[""], d.used).strip()}'
+    said = f'{d.what}\n{text}'
+    yield from (f'  {hint}' for line, what, hint in _HINTS if re.search(line, text) and re.search(what, said))
+
+
+def _line(lines, n):
+    return lines[n - 1] if n <= len(lines) else ''
+
+
+def _last_lines(log, name, most=12):
+    lines = [o for o in log.strip().splitlines() if not re.match(r'ptxas\s+(info|\.)\s', o)]
+    return '\n'.join([f'{name} does not compile:', *lines[-most:]])
+
+
+# Of a compiler's many warnings these are nearly always right.
+WARNINGS = ('format', 'uninitialized', 'parentheses', 'return-type', 'unused-value')
+_KIN = ('format-extra-args', 'dangling-else', 'logical-op-parentheses', 'bitwise-op-parentheses')
+_KIN += ('maybe-uninitialized', 'sometimes-uninitialized', 'return-local-addr', 'return-stack-address')
+_WANTED = re.compile(rf"(.*) \[-W(?:{'|'.join(WARNINGS + _KIN)})=?\]$")
+_LONG = re.compile(r'(unsigned )?long( long)?( unsigned)?( int)?')
+
+
+def _same_size(what):
+    "Is this a format for a whole number of 64 bits that is given another such type?"
+    types = [o for o in re.findall(r"'([^']*)'", what) if not o.startswith('%')]
+    return what.startswith('format') and len(types) > 1 and all(map(_LONG.fullmatch, (types[0], types[-1])))
+
+
+_WITHOUT_VALUE = re.compile(r"'(\w+)[^']*' (may be|is) used uninitialized")
+
+
+def _without_value(found, src):
+    "What was found, without variables whose uses are guarded, and with those that the compiler has overlooked"
+    if not found and not may_miss(src):
+        return []
+    code, told = read_compiled(src), {d: _WITHOUT_VALUE.search(d.what) for d in found}
+    macros = macros_that_set(src)
+    names = {m[1] for m in told.values() if m}
+    kept = [d for d, m in told.items() if not m or not _is_set(code, m, d.line, macros)]
+    overlooked = [o for o in missed(code) if o[0] not in names]
+    return kept + [Diagnostic(line, 0, f"'{name}' may be used uninitialized") for name, line in overlooked]
+
+
+def _is_set(code, m, line, macros):
+    "Has the variable that a compiler warns of a value there, as far as the source tells?"
+    return m[2] == 'may be' and is_guarded(code, m[1], line) or is_set_by_call(code, m[1], line, macros)
+
+
+def warn_of(
+    log: str,
+    src: str,
+    name: str,
+    others=(),  # dict: name -> text of the learner's other files
+):
+    "Warn of the learner's lines that probably do something else than is meant, with what the compiler says"
+    warned = read_log(log, name, 'warning', others)
+    found = [d._replace(what=m[1]) for d in warned if (m := _WANTED.match(d.what))]
+    kept = _without_value(_of_file(found, ''), src)
+    for file in {d.file for d in found if d.file}:
+        here = _of_file(found, file)
+        kept += [d for d in _without_value(here, others[file]) if d in here]
+    kept.sort(key=lambda d: (d.file, d.line))  # compilers have their own order
+    if kept:
+        where = kept[0].file or name, kept[0].line
+        warn_outside(CompileWarning(describe(kept, src, name, others, most=9)), *where)
+
+
+def _of_file(found, file):
+    return [d for d in found if d.file == file and not _same_size(d.what)]

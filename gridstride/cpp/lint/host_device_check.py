@@ -1,0 +1,178 @@
+"""What the host may launch and call: nvcc refuses the rest, and g++, for which all are functions, does not.
+
+What a GPU may call, `callers` judges. Here only names that mean one thing are judged: a function outside of types,
+called with its namespaces, of which there is none for the host, and that nothing else in the caller is called like.
+"""
+
+import math
+
+from ..frontend.code import Code
+from ..frontend.declarations import BUILTIN, KEYWORDS
+from ..frontend.tokens import WrongSource
+from ..frontend.reader import heads, namespace_of, parenthesis
+
+KNOWN = {*dir(math), *(f'{o}f' for o in dir(math)), 'min', 'max', 'abs'}  # a GPU has such functions, too
+
+
+def refuse_wrong_sides(
+    c: Code,
+    functions: list,  # of `Function`: those that it has
+):
+    """`WrongSource` for a launch of what is not a kernel, for a call of what is for the other side only, also where a
+    template of the device is given it to call, and for exceptions"""
+    sides = {}
+    for f in functions:
+        sides.setdefault(_joined(f.scope, f.name), set()).add(_side(f))
+    names = {k: v.pop() for k, v in sides.items() if len(v) == 1 and k not in KNOWN | BUILTIN}
+    _refuse_launches(c, names)
+    if '__CUDACC__' in c.src or '__CUDA_ARCH__' in c.src:
+        return  # what is compiled for whom is beyond a reader
+    devices, uses_std = {k for k, v in names.items() if v == 'device'}, 'using namespace std' in c.src
+    of_devices = frozenset(o.rpartition('::')[2] for o in devices)
+    for head in heads(c):
+        p = parenthesis(c, head)
+        if p is None or not head.defines or c[p - 2] == '::':
+            continue  # in a member of a class, a name may be another member's
+        words = c.words_of(head.start, p)
+        body = range(head.end + 1, c.mate.get(head.end, head.end))
+        if words & {'__global__', '__device__'} and 'template' not in words:
+            _refuse_exceptions(c, body)
+            if '__host__' not in words:
+                _refuse_host_library(c, body, uses_std)
+        unclear = {'__global__', '__device__', 'template', 'constexpr'}
+        if not words & unclear and not c.find_between('__device__', body.start, body.stop):
+            _refuse_calls(c, body, devices, of_devices)
+    _refuse_arguments(c, functions, {k for k, v in names.items() if v == 'host'})
+
+
+HOST = '{what} is a host function, but this code runs on the GPU: write `__device__` before it'
+_DEVICE = '{name} is a device function, which host code cannot call: write `__host__ __device__` before it'
+
+
+def _joined(scope, name):
+    return f'{scope}::{name}' if scope else name
+
+
+def _qualified(c, i):
+    "The name at token `i` with the namespaces before it"
+    name = c[i]
+    while c[i - 1] == '::' and c.is_word(i - 2):
+        i -= 2
+        name = f'{c[i]}::{name}'
+    return f'::{name}' if c[i - 1] == '::' else name
+
+
+_NO_GPU_HAS = {
+    'dynamic_cast': 'the class of an object is not known there at run time; keep it in a member',
+    'typeid': 'the class of an object is not known there at run time; keep it in a member',
+    'thread_local': "a kernel's variables are each thread's own",
+}
+
+
+_EXCEPTIONS = frozenset(('throw', 'try', *_NO_GPU_HAS))
+
+
+def _refuse_exceptions(c, body):
+    for i in c.find_any_between(_EXCEPTIONS, body.start, body.stop):
+        if c[i] in ('throw', 'try') and c.is_word(i) and (c[i + 1], c[i + 2]) != ('(', ')'):
+            raise c.error(WrongSource, f'device code has no exceptions, so no `{c[i]}`: return an error value', i)
+        if c[i] in _NO_GPU_HAS and c.is_word(i):
+            raise c.error(WrongSource, f'device code has no `{c[i]}`: {_NO_GPU_HAS[c[i]]}', i)
+
+
+_ARRAYS = 'use an array whose size is a compile-time constant, or one that is passed to it'
+_STREAMS = 'cout', 'cerr', 'clog', 'cin'
+_LIBRARY = {  # of C++, for the host alone -> what a kernel has instead
+    **dict.fromkeys(_STREAMS, 'use printf'),
+    **dict.fromkeys(('string', 'vector', 'map', 'set', 'deque', 'list', 'unordered_map', 'unordered_set'), _ARRAYS),
+}
+
+
+_NAMES_OF_LIBRARY = frozenset(_LIBRARY)
+
+
+def _refuse_host_library(c, body, used):
+    "`WrongSource` for `std::cout << x`, `std::vector<int> v` and the like; `used`: is there a `using namespace std`?"
+    for i in c.find_any_between(_NAMES_OF_LIBRARY, body.start, body.stop):
+        named = (c[i - 2], c[i - 1]) == ('std', '::') or used and c[i - 1] not in ('::', '.', '->')
+        if c.is_word(i) and named:
+            end = c.angle(i + 1) if c[i + 1] == '<' else i if c[i] == 'string' else None
+            if c[i] in _STREAMS and c[i + 1] in ('<<', '>>') or end is not None and c.is_word(end + 1):
+                raise c.error(WrongSource, f'std::{c[i]} is host-only: {_LIBRARY[c[i]]}', i)
+
+
+def _side(f):
+    "Who runs a function: 'kernel', 'host', 'device', or None for both and for what cannot be told"
+    if 'constexpr' in f.words or any(len(w) > 1 and w.isupper() for w in f.words):
+        return None
+    if '__global__' in f.words:
+        return 'kernel'
+    if '__device__' in f.words:
+        return None if '__host__' in f.words or f.template else 'device'
+    return 'host'
+
+
+def _refuse_launches(c, names):
+    for i in c.find('<<<'):
+        if names.get(c[i - 1]) in ('host', 'device') and c[i - 2] not in ('::', '.', '->'):
+            what = f'{c[i - 1]} is not a kernel, so it cannot be launched: write `__global__` before it'
+            raise c.error(WrongSource, what, i - 1)
+
+
+def _refuse_calls(c, body, names, last):
+    "`WrongSource` for a call of one of `names`; `last`: these without their namespaces"
+    found = c.find_any_between(last, body.start, body.stop)
+    own = found and {c[i] for i in body if c.is_word(i) and c.is_word(i - 1) and c[i - 1] not in KEYWORDS}
+    for i in found:
+        end = c.angle(i + 1) if c[i + 1] == '<' else None
+        name = _qualified(c, i)
+        if c[end + 1 if end else i + 1] == '(' and c[i - 1] not in ('.', '->') and name in names and name not in own:
+            raise c.error(WrongSource, _DEVICE.format(name=name), i)
+
+
+def _refuse_arguments(c, functions, hosts):
+    "g++ 13 does not warn of a marked function where it is a template's argument, as 12 does and clang"
+    if not hosts:
+        return
+    if any((c[i + 1], c[i + 2]) == ('<', '>') for i in c.find('template')):
+        return  # a specialization may not call it
+    template = {}
+    for f in functions:
+        for_gpu = f.words & {'__global__', '__device__'} and '__host__' not in f.words
+        template.setdefault(_joined(f.scope, f.name), []).append(f.template.count('<') and for_gpu)
+    called = {}  # name of a template for the GPU -> numbers of the arguments that it calls
+    for head in heads(c):
+        p = parenthesis(c, head) if head.defines and c[head.start] == 'template' else None
+        name = p and _joined(namespace_of(c, p), c[p - 1])
+        if name and all(template.get(name, [False])):
+            body = range(head.end + 1, c.mate.get(head.end, head.end))
+            declared = (_declared(c, *o) for o in _of_angle(c, head.start + 1))
+            called[name] = {n for n, o in enumerate(declared) if o and _is_called(c, o, body)}
+    for i in c.find('<'):
+        numbers = called.get(_qualified(c, i - 1)) if c[i - 2] != 'template' and c.angle(i) else ()
+        for n, (a, b) in enumerate(_of_angle(c, i)) if numbers else ():
+            name = ''.join(c[j] for j in range(a + (c[a] == '&'), b))
+            if n in numbers and name in hosts:
+                raise c.error(WrongSource, HOST.format(what=name), a)
+
+
+def _is_called(c, name, body):
+    found = c.find_between(name, body.start, body.stop)
+    return any(c[i + 1] == '(' and c[i - 1] not in ('.', '->', '::') and c.is_evaluated(i) for i in found)
+
+
+def _of_angle(c, i):
+    "(start, end) of what commas part behind the `<` at `i`"
+    res, end = [], c.angle(i) or i
+    while i < end:
+        a, i = i + 1, min(c.until(i + 1, (',', '>')), end)
+        res.append((a, i))
+    return res
+
+
+def _declared(c, a, b):
+    "The name of the parameter of a template that the tokens `a:b` declare, if its arguments are no types"
+    if c[a] in ('class', 'typename', 'template'):
+        return None
+    b = min(c.until(a, ('=',)), b)
+    return next((c[i] for i in range(a + 1, b) if c[i - 1] in ('*', '&') and c[i + 1] == ')'), c[b - 1])

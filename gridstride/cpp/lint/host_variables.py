@@ -1,0 +1,63 @@
+"""Which variables of a source are the host's alone: device code may know the value of a constant, and no more."""
+
+from ..frontend.code import Code
+from ..frontend.declarations import read_declaration
+
+_SKIPPED = {
+    '__global__', '__device__', '__constant__', '__shared__', '__managed__', 'typedef', 'using', 'friend', 'extern',
+    'namespace', 'template', 'static_assert', 'thread_local', 'operator', 'asm', '__asm__',
+}  # fmt: skip
+
+
+def host_variables(
+    c: Code,  # C++ for the emulator
+    all_heads,  # (the class or '', a `Head`) of what is in no function
+):
+    "Generator of (first token, 'variable' or 'array', which is one of constants that the compiler knows)"
+    constant = _names_of_constants(c)
+    for owner, head in all_heads:
+        kinds = {_kind(c, d, o, constant) for d, o in _declarators(c, owner, head)}
+        if len(kinds) == 1 and (kind := kinds.pop()):
+            yield head.start, kind
+
+
+def _declarators(c, owner, head):
+    "(`Declaration`, a declarator of it) of each variable that is declared here; nothing for what cannot be told"
+    first = head.start
+    if c[first] in _SKIPPED or not c.is_word(first) or not c.is_word(first + 1) and c[first + 1] in (';', ',', '='):
+        return
+    if c.call(first, head.end) is not None:
+        return
+    d = read_declaration(c, first)
+    unclear = any(len(w) > 1 and w.isupper() for w in d.words)
+    if d.start != first or unclear or d.words & _SKIPPED or owner and 'static' not in d.words:
+        return
+    if '{' not in c.texts[first : d.first]:
+        yield from ((d, o) for o in d.declarators)
+
+
+def _names_of_constants(c):
+    "Names that `typedef` and `using` give to types whose `const` they hide: of a pointer it is the one behind the `*`"
+    found = set()
+    for i in sorted([*c.find('typedef'), *c.find('using')]):
+        end = next((j for j in range(i, len(c)) if c[j] == ';'), i)
+        words = [c[j] for j in range(i, end)]
+        if words[:1] == ['using'] and words[2:3] != ['='] or len(words) < 3 or {'(', '[', '{', '&'} & {*words}:
+            continue
+        name, of = (words[1], words[3:]) if words[0] == 'using' else (words[-1], words[1:-1])
+        behind = of[len(of) - of[::-1].index('*') :] if '*' in of else of
+        if 'const' in behind or '*' not in of and found & {*of}:
+            found.add(name)
+    return found
+
+
+def _kind(c, d, o, constant):
+    "What the variable is, None for what device code may read, or may be for both sides; `constant`: types that are so"
+    before = [c[i] for i in range(o.first, o.name)]
+    emulated = any('gridstride' in c[i] or c[i].startswith('gs_') for i in (*range(d.start, o.past), o.init + 2))
+    if emulated or {'&', '&&', '('} & {*before} or c[o.past] not in ('[', '=', '{', ',', ';') or c[o.init + 1] == '[':
+        return None
+    known = 'constexpr' in d.words
+    if not (known or {'const', *constant} & {*(before if '*' in before else d.words)}):
+        return 'variable'
+    return None if c[o.past] != '[' else 'array' if known else 'variable'

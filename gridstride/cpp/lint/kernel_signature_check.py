@@ -1,0 +1,41 @@
+"""What the head of a kernel cannot say: nvcc refuses it, and g++, for which a kernel is a function, does not."""
+
+from ..frontend.code import Code
+from ..frontend.tokens import WrongSource
+
+_ALONE = '{name} is a kernel, which runs only on the GPU: remove `{word}` next to `__global__`'
+_MEMBER = 'a kernel cannot be a member of a class: define it outside {owner}, and pass it what it needs'
+_ELLIPSIS = '{name} is a kernel, which cannot be variadic: remove `...`'
+_RVALUE = '{name} is a kernel, whose arguments are copied to the GPU: take {param} by value, without `&&`'
+_LIST = '{name} is a kernel, which cannot take a std::initializer_list: pass it an array'
+_CONSTANT = '{name} is a `__constant__` variable in a function: declare it at file scope'
+
+
+def refuse_wrong_heads(
+    c: Code,
+    functions: list,  # of `Function`: those that it has
+):
+    "`WrongSource` for a kernel that is declared as none can be, and for a constant of the device in a function"
+    for f in functions:
+        if '__global__' in f.words and (words := _wrong(f)):
+            i = next(i for i in c.find(f.name) if c.line(i) == f.line)
+            raise c.error(WrongSource, words, i)
+    for i in c.find_specifiers('__global__'):
+        if c.scope(i) == 'type' and c[i - 1] != 'friend' and c[c.until(i, ('{', ';'))] == '{':
+            raise c.error(WrongSource, _MEMBER.format(owner='the class'), i)
+    for i in c.find_specifiers('__constant__'):
+        if c.scope(i) == 'code' and c[i - 1] in ('{', '}', ';') and c[i] == '__constant__':
+            raise c.error(WrongSource, _CONSTANT.format(name=c[c.until(i, ('=', ';', '[', '{')) - 1]), i)
+
+
+def _wrong(f):
+    "The words for what is wrong with a kernel's head; None if nothing is"
+    if word := next((o for o in ('__device__', '__host__', 'constexpr') if o in f.words), None):
+        return _ALONE.format(name=f.name, word=word)
+    for p in f.params:
+        if p.type == '...' or p.name == '...':
+            return _ELLIPSIS.format(name=f.name)
+        if 'initializer_list' in p.type:
+            return _LIST.format(name=f.name)
+        if p.type.endswith('&&') and not f.template:
+            return _RVALUE.format(name=f.name, param=p.type.rstrip('& ') + ' ' + p.name)

@@ -1,0 +1,276 @@
+"""What of the standard libraries a GPU has, as nvcc 13 has it: it refuses the rest in device code, g++ does not."""
+
+from .callers import Unit, code_of_both, device_code, is_idle_template, wrong
+from ..frontend.code import between
+from ..frontend.declarations import KEYWORDS
+from ..frontend.edits import apply
+from .libc import instead, is_of_host
+from ..frontend.reader import read
+
+# of C, called with `std::` or without, also where C's library has macros
+_C = set(
+    'abort aligned_alloc atexit atof atoi atol bsearch calloc div drand48 exit fclose fflush fgets fopen fprintf fputs '
+    'fread fscanf fwrite getchar getenv gettimeofday isalnum isalpha isdigit islower isspace isupper ldiv lrand48 '
+    'memchr memcmp memmove perror putchar puts qsort quick_exit rand rand_r realloc scanf snprintf sprintf srand '
+    'srand48 sscanf strcat strchr strcmp strcpy strdup strlen strncat strncmp strncpy strstr strtod strtof strtok '
+    'strtol strtoul system time tolower toupper'.split()
+)
+# of CUDA's runtime, which has the other functions for device code, too
+_C |= set(
+    'cudaDeviceReset cudaEventElapsedTime cudaEventQuery cudaEventSynchronize cudaFreeHost '
+    'cudaFuncSetAttribute cudaGetDeviceProperties cudaHostAlloc cudaLaunchKernel cudaMallocHost cudaMallocManaged '
+    'cudaMemcpy cudaMemcpy2D cudaMemGetInfo cudaMemPrefetchAsync cudaMemset cudaSetDevice cudaStreamCreate '
+    'cudaStreamSynchronize'.split()
+)
+# of C++17, with `std::`
+_FUNCTIONS = set(
+    'accumulate adjacent_find all_of any_of async atomic_signal_fence atomic_thread_fence binary_search copy copy_if '
+    'copy_n count count_if current_exception equal equal_range exchange fill fill_n find find_if find_if_not for_each '
+    'generate includes inner_product inplace_merge iota is_sorted iter_swap lexicographical_compare lower_bound '
+    'make_heap make_shared make_unique merge mismatch none_of nth_element partial_sort partial_sum partition pop_heap '
+    'push_heap reduce remove remove_if replace replace_if rethrow_exception reverse rotate set_new_handler '
+    'set_terminate shuffle sort sort_heap stable_partition stable_sort stod stof stoi stol swap terminate to_string '
+    'transform transform_reduce uncaught_exceptions unique upper_bound'.split()
+)
+_TYPES = set(
+    'any atomic atomic_flag basic_string chrono condition_variable condition_variable_any deque filesystem '
+    'forward_list fstream function future ifstream istringstream list lock_guard map mt19937 mt19937_64 multimap '
+    'multiset mutex normal_distribution ofstream ostringstream packaged_task priority_queue promise queue '
+    'random_device recursive_mutex regex scoped_lock set shared_future shared_lock shared_mutex shared_ptr stack '
+    'string stringstream this_thread thread timed_mutex uniform_int_distribution uniform_real_distribution '
+    'unique_lock unique_ptr unordered_map unordered_set valarray vector weak_ptr wstring'.split()
+)
+_STREAMS = {'cin', 'cout', 'cerr', 'clog', 'endl'}
+# of the functions, those that NVRTC has not in any version
+_NEVER = set(
+    'accumulate async current_exception inner_product inplace_merge iota make_shared make_unique nth_element '
+    'partial_sum reduce rethrow_exception set_new_handler set_terminate shuffle sort stable_partition stable_sort stod '
+    'stof stoi stol terminate to_string transform_reduce uncaught_exceptions'.split()
+)
+_CONSTEXPR = set(
+    'addressof as_const begin clamp data distance empty end gcd get launder lcm make_pair make_tuple max max_element '
+    'min min_element minmax next numeric_limits prev size tie'.split()
+)
+_CONSTEXPR_TYPES = {'bitset', 'complex', 'optional', 'pair', 'reverse_iterator', 'string_view', 'tuple', 'variant'}
+_NONE = 'std::{name} is host-only, but this code runs on the GPU{instead}'
+_NONE_OF_C = '{name} is a __host__ function, which device code cannot call{instead}'
+_BY_BOTH = (
+    '{name} is a __host__ function, and a GPU that runs this __host__ __device__ function cannot call it{instead}'
+)
+_ONLY_CONSTEXPR = (
+    'std::{name} is constexpr, which alone is not a device function{instead}; nvcc takes it with '
+    '--expt-relaxed-constexpr'
+)
+_INSTEAD = {
+    'max': ': write `max`',
+    'min': ': write `min`',
+    'clamp': ': write `min(max(x, low), high)`',
+    'numeric_limits': ': write a constant, such as `INT_MAX` or `FLT_MAX`',
+    'pair': ': write a struct of your own',
+    'complex': ': write `float2`, or a struct of your own',
+    'array': ': write `float a[3]`, or a struct of your own',
+    'swap': ': write `auto t = a; a = b; b = t;`',
+    'vector': ': write an array of a size that the compiler knows',
+    'cout': ': write `printf`',
+    'cerr': ': write `printf`',
+    'this_thread': ': write `__nanosleep(ns)`',
+    'chrono': ': write `clock64()`',
+    'terminate': ': write `__trap()` to end the launch',
+    'atomic': ': write `atomicAdd` and the like, or `cuda::atomic`',
+    'atomic_thread_fence': ': write `__threadfence()`',
+    'mutex': ': write `atomicCAS`',
+}
+
+
+def wrong_uses(
+    unit: Unit,
+    own: set,  # names that the program gives to something of its own
+    takes: tuple,  # more than nvcc without options: 'constexpr', 'lambda'; 'std', as NVRTC has one of its own
+):
+    "Generator of a `WrongSource` for each use in device code of what only the host's standard libraries have"
+    c, bodies = device_code(unit.text)
+    places = [*bodies, *([] if 'lambda' not in takes else _lambdas(c, bodies))]
+    suspects = _suspects(c, own) if places else []
+    for a, b in places:
+        for i in between(suspects, a, b):
+            if c.is_word(i) and (said := _said(c, i, own, takes)) and c.is_evaluated(i):
+                if not (is_of_host(c[i]) and is_idle_template(c, c.mate[a])):
+                    yield wrong(said, unit.file, c.line(i), unit)
+        for i in _parameters_used(c, a, b):
+            yield wrong(_words(_NONE, c[i]), unit.file, c.line(i), unit)
+        for i in [] if {'std', 'constexpr'} & {*takes} else _arrays_used(c, a, b):
+            yield wrong(_words(_ONLY_CONSTEXPR, 'array'), unit.file, c.line(i), unit)
+    for i in [] if 'lambda' in takes else c.find_specifiers('__device__'):
+        if c[i - 1] == ']' and c.scope(i) == 'code' and not any(a <= i < b for a, b in bodies):
+            yield wrong(_LAMBDA, unit.file, c.line(i), unit)
+
+
+def _lambdas(c, bodies):
+    "(its parameters' `)`, its end) of each lambda of the host that a GPU alone runs"
+    for i in c.find_specifiers('__device__'):
+        p = c.mate.get(i + 1)
+        if c[i - 1] == ']' and c[i + 1] == '(' and '__host__' not in c.words(i) and c.scope(i) == 'code':
+            o = c.until(p + 1, ('{', ';'))
+            if c[o] == '{' and not any(a <= i < b for a, b in bodies):
+                yield p, c.mate[o]
+
+
+def doubtful_uses(
+    unit: Unit,
+    own,  # as for `wrong_uses`
+):
+    """Generator of what to say of each call of a host function in a `__host__ __device__` one, the file, and the line.
+
+    nvcc warns of these."""
+    c, bodies = code_of_both(unit.text)
+    suspects = _suspects(c, own) if bodies else []
+    for a, b in bodies:
+        for i in between(suspects, a, b):
+            if c.is_word(i) and _is_of_c(c, i, own) and c.is_evaluated(i):
+                said = wrong(_words(_BY_BOTH, c[i]), unit.file, c.line(i), unit)
+                yield str(said), unit.file, c.line(i)
+
+
+_FOUND = {'errno', 'exit', 'abort'}  # the last two are findings of their own
+
+
+def guarded_calls(
+    text: str,  # C++ for the emulator
+    own,  # as for `wrong_uses`
+) -> str:
+    "`text`, in which a call of a host function in a `__host__ __device__` one is a finding if device code gets there"
+    c, bodies = code_of_both(text)
+    suspects, edits = _suspects(c, own) if bodies else [], []
+    for i in (i for a, b in bodies for i in between(suspects, a, b)):
+        if c.is_word(i) and c[i] not in _FOUND and c[i + 1] == '(' and _is_of_c(c, i, own) and c.is_evaluated(i):
+            first = i - 2 if c[i - 2] == 'std' else i - (c[i - 1] == '::')
+            edits.append((at := c.tokens[first].start, at, f'(::gridstride::only_on_host("{c[i]}"), '))
+            edits.append((at := c.tokens[c.mate[i + 1]].end, at, ')'))
+    return apply(text, edits)
+
+
+def _suspects(c, own):
+    "The tokens that may be names of the host's libraries: called, pointed to, after `std::`, or macros"
+    found = {*c.find_any(_C | own.macros.keys() | {'errno'}), *(i - 1 for i in c.find('('))}
+    found.update(i + n for i in c.find('=') for n in (1, 2))
+    return sorted(found.union(i + 2 for i in c.find('std')))
+
+
+def _words(words, name):
+    "The words for what is wrong with a name, and what to write instead"
+    text = _INSTEAD.get(name, '') if words is not _NONE_OF_C and words is not _BY_BOTH else f': {instead(name)}'
+    return words.format(name=name, instead=text)
+
+
+def _said(c, i, own, takes):
+    "What is wrong with the name at token `i`, or with what a macro makes of it; None if nothing is"
+    if words := _refusal(c, i, own, takes):
+        return _words(words, c[i])
+    for m in own.macros.get(c[i], ()):
+        found = (k for k in range(len(m)) if m.is_word(k) and m[k] != c[i] and _is_of_c(m, k, own))
+        if (k := next(found, None)) is not None:
+            return _words(_NONE_OF_C, m[k])
+
+
+def _parameters_used(c, a, b):
+    "Each parameter's type, in front of the `)` at `a`, that the host alone has, if the body uses the parameter"
+    if not c.find_between('std', c.mate[a], a):
+        return
+    body = {*c.texts[a:b]}
+    for first, end in c.arguments(c.mate[a]):
+        if c[end - 1] in body and not {'*', '='} & {c[i] for i in range(first, end)}:
+            yield from (i for i in range(first, end) if c[i] in _TYPES and c[i - 2] == 'std')
+
+
+def _arrays_used(c, a, b):
+    "Where an element or a method is used of what a function, with its parameters' `)` at `a`, declares as a std::array"
+    names = set()
+    for i in c.find_between('array', c.mate[a], b):
+        if (c[i - 2], c[i - 1], c[i]) == ('std', '::', 'array') and (past := c.angle(i + 1)):
+            names.add(c[past + 2 if c[past + 1] in ('&', 'const') else past + 1])
+    used = c.find_any_between(frozenset(names), a, b) if names else []
+    return [i for i in used if c[i + 1] in ('[', '.') and c[i - 1] not in ('.', '->', '::')]
+
+
+_LAMBDA = 'a lambda of the host that says `__device__` is taken by nvcc with --extended-lambda alone'
+
+
+def _refusal(c, i, own, takes):
+    "The words for what is wrong with the name at token `i`; None if nothing is"
+    name, std = c[i], c[i - 1] == '::' and c[i - 2] == 'std' and c[i - 3] != '::'
+    if _is_of_c(c, i, own):
+        return _NONE_OF_C
+    if not std:
+        return
+    past = (c.angle(i + 1) or i) + 1 if c[i + 1] == '<' else i + 1
+    if name in _TYPES | _STREAMS or name in (_NEVER if 'std' in takes else _FUNCTIONS) and c[past] == '(':
+        return _NONE
+    if 'std' in takes:
+        return
+    made = c[past] in ('(', '{') or c.is_word(past) and c[past + 1] in ('(', '{', ';')
+    if name in _CONSTEXPR_TYPES and made and 'constexpr' not in takes:
+        return _ONLY_CONSTEXPR
+    if name in _CONSTEXPR and 'constexpr' not in takes and c[past + 2 * (name == 'numeric_limits')] == '(':
+        return _ONLY_CONSTEXPR
+
+
+def _is_of_c(c, i, own):
+    "Is the name at token `i` that of a function of C's library, or of CUDA's, that device code calls or points to?"
+    name, std = c[i], c[i - 1] == '::' and c[i - 2] == 'std' and c[i - 3] != '::'
+    plain = std or c[i - 1] not in ('.', '->', '::')
+    plain = plain or c[i - 1] == '::' and (not c.is_word(i - 2) and c[i - 2] != '>' or c[i - 2] in KEYWORDS)
+    if name == 'errno':
+        return plain and name not in own
+    if not plain or c[i + 1] not in ('(', ';', ',') or not (name in _C or is_of_host(name)):
+        return False
+    if c[i + 1] == '(':
+        counted = name == 'strlen' and c.is_string(i + 2)  # by the compiler
+        return (std or name not in own) and not counted
+    return _is_pointed_to(c, i) and name not in own
+
+
+def _is_pointed_to(c, i):
+    "Is the name at token `i` all that stands right of a `=`?"
+    i -= 2 if (c[i - 2], c[i - 1]) == ('std', '::') else 0
+    return c[i - 1] == '=' or (c[i - 2], c[i - 1]) == ('=', '&')
+
+
+class OwnNames:
+    """The names that a program gives to something of its own, of those that the standard libraries have.
+
+    `macros`: name -> the macros' bodies."""
+
+    def __init__(
+        self,
+        texts,  # of C++
+    ):
+        self._codes, self._known, self.macros = [], {}, {}
+        for source in map(read, texts):
+            self._codes.append(source.main)
+            for o in source.macros:
+                self.macros.setdefault(o.name, []).append(o)
+
+    def __contains__(self, name):
+        if name not in self._known:
+            self._known[name] = name in self.macros or any(_is_own(c, name) for c in self._codes)
+        return self._known[name]
+
+
+def _is_own(c, name):
+    "Is the name declared, or used as what is not a function?"
+    return any(_declares(c, i) or not (c[i + 1] == '(' or _may_be_of_c(c, i)) for i in c.find(name) if c.is_word(i))
+
+
+def _may_be_of_c(c, i):
+    return _is_pointed_to(c, i) or c[i - 1] in ('.', '->', '::')
+
+
+def _declares(c, i):
+    "Is the name at token `i` that of a variable or a function that begins there?"
+    if c[i - 1] in ('*', '&', '&&'):
+        return c.is_word(i - 2) and (c[i + 1] != '(' or c.scope(i) != 'code')
+    if c[i - 1] == '::':
+        return c.is_word(i - 2) and c[i - 2] != 'std' and c.scope(i) != 'code'
+    if c[i - 1] == '>':
+        return c.angle_back(i - 1) is not None
+    return c.is_word(i - 1) and c[i - 1] not in KEYWORDS

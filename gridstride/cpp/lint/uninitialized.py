@@ -1,0 +1,160 @@
+"""Variables that get a value on one way and are used on all: where a compiler warns too much, and where too little.
+
+One that does not see that `threadIdx.x < n` is the same before a barrier and behind it warns of what is right. And
+one that finds the number 3 on one way, and nothing on the other, takes the variable for 3, without a word.
+"""
+
+import re
+
+from ..frontend.code import NOT_NAMES, Code
+from ..frontend.declarations import BUILTIN
+from ..frontend.reader import read
+
+__all__ = ['is_guarded', 'is_set_by_call', 'macros_that_set', 'may_miss', 'missed']
+
+_CHOICES = ('?', '&&', '||', 'and', 'or')
+_HEADS = ('if', 'for', 'while', 'switch')
+_LEAVING = ('return', 'break', 'continue', 'goto', 'throw', 'asm', '__asm__', 'exit', '__trap')
+
+
+def is_guarded(c: Code, name: str, line: int):
+    "Is the variable used on this line under conditions only, or not used there but passed on by a reference?"
+    here = [i for i in c.find(name) if _means(c, i, name) and c.line(i) == line]
+    return bool(here) and all(_more_conditions(c, i, _declaration(c, i, name)) for i in here)
+
+
+_OF_CUDA = re.compile(r'cu(?:da|rand|blas)?[A-Z]\w*')  # functions of CUDA's libraries
+
+
+def is_set_by_call(c: Code, name: str, line: int, macros=()):
+    """Does a function of CUDA get the variable's address before this line, as in `cudaMalloc(&p, n)`?
+
+    It is the emulator's code that sets no value where it returns an error: a compiler sees that, and nvcc cannot."""
+    uses = [i for i in c.find(name) if _means(c, i, name) and c.line(i) <= line]
+    start = _declaration(c, uses[-1], name) if uses else 0
+    return any(i > start and _is_given_to_cuda(c, i, macros) for i in uses)
+
+
+def _is_given_to_cuda(c, i, macros):
+    "Is the address of the variable at token `i` an argument of a function of CUDA, or the variable one of `macros`?"
+    o, before = c.outer[i], i - 1
+    while c[before] == '(':
+        before -= 1
+    while o >= 0 and c[o] == '(':
+        if c[o - 1] in macros:
+            return True
+        if _OF_CUDA.fullmatch(c[o - 1]):
+            return c[before] == '&'
+        o = c.outer[o]
+    return False
+
+
+def macros_that_set(src: str):
+    "The names of macros that give an address to a function of CUDA"
+    found = read(src).macros
+    return {m.name for m in found if m.find('&') and any(_OF_CUDA.fullmatch(m[o - 1]) for o in m.find('('))}
+
+
+_UNSET = re.compile(rf"[;{{}}]\s*(?:(?:{'|'.join(sorted(BUILTIN))})\s+)+\w+\s*[,;]")
+
+
+def may_miss(src: str):
+    "Could `missed` find anything? It takes a moment"
+    return bool(_UNSET.search(src))
+
+
+def missed(c: Code):
+    "(name, line) of each use behind the one `if` that gives a variable its value, with no condition of its own"
+    for i in range(len(c)):
+        for name in _unset(c, i):
+            if (use := _use(c, name)) is not None:
+                yield c[name], c.line(use)
+
+
+def _means(c, i, name):
+    return c[i] == name and c.is_word(i) and c[i - 1] not in ('.', '->', '::')
+
+
+def _declaration(c, i, name):
+    "The first token of this name in the function around token `i`, or in what is around it"
+    o = i
+    while c.outer[o] != -1 and c.kind(c.outer[o]) == 'code':
+        o = c.outer[o]
+    return next(k for k in c.find_between(name, o, i + 1) if _means(c, k, name))
+
+
+def _more_conditions(c, use, declared):
+    "Stands a use under conditions that the declaration does not stand under, or is it the declaration?"
+    more = _conditions(c, use) - _conditions(c, declared)
+    return use == declared or any(c[o] not in ('for', 'while') for o in more)
+
+
+def _conditions(c, i):
+    "The tokens of the `if`, `else`, loops, `?` and the like that decide whether token `i` is come to"
+    found = set()
+    while i != -1:
+        start = _statement(c, i)
+        found |= {k for k in range(start, i) if c[k] in _CHOICES and c.outer[k] == c.outer[i]}
+        while start < i and c[start] in (*_HEADS, 'else', 'do'):
+            end = start
+            if c[start] in _HEADS:
+                end = c.mate.get(c.until(start, ('(',)), i)
+            if end >= i:
+                break
+            found.add(start)
+            start = end + 1
+        i = c.outer[i]
+    return found
+
+
+def _statement(c, i):
+    "The first token of the statement, or of the part in brackets, that token `i` is in"
+    while i > 0 and c[i - 1] not in (';', '{', '}', '(', '['):
+        i = c.mate.get(i - 1, i - 1)
+    return i
+
+
+def _unset(c, i):
+    "Names that the statement at token `i` declares without a value: `float v, w;`"
+    if c[i] not in BUILTIN or c[i - 1] not in (';', '{', '}') or c.scope(i) != 'code' or c[c.outer[i]] != '{':
+        return
+    while c[i] in BUILTIN:
+        i += 1
+    end = c.until(i, (';',))
+    for k in range(i, end):
+        if c.is_word(k) and c.outer[k] == c.outer[i] and c[k - 1] != '*' and c[k + 1] in (',', ';'):
+            if k == i or c[k - 1] == ',':
+                yield k
+
+
+def _use(c, name):
+    "The use of the variable declared at token `name` that may come before any value; None without one"
+    body = c.outer[name]
+    uses = [k for k in c.find_between(c[name], name + 1, c.mate.get(body, len(c))) if _means(c, k, c[name])]
+    if not uses or c[uses[0] + 1] != '=' or _statement(c, uses[0]) == uses[0] and c.outer[uses[0]] == body:
+        return None
+    ifs = sorted(_conditions(c, uses[0]) - _conditions(c, name))
+    if len(ifs) != 1 or c[ifs[0]] != 'if' or c[ifs[0] + 1] != '(' or c[c.mate[ifs[0] + 1] - 2] == '(':
+        return None
+    end = c.mate[ifs[0] + 1] + 1
+    end = c.mate[end] if c[end] == '{' else c.until(end, (';',))
+    later = [k for k in uses if k > end]
+    if not later or c[end + 1] == 'else' or not _reads(c, later[0], body):
+        return None
+    between = range(end + 1, later[0])
+    first = _statement(c, later[0])
+    leaves = any(c[k] in _LEAVING for k in between if k < first or c[k] != 'return')
+    if leaves or c.has_directive(end + 1, later[0]) or _conditions(c, later[0]) - _conditions(c, name):
+        return None
+    return later[0]
+
+
+def _reads(c, i, body):
+    "Is token `i` a name that is read for certain: not set, not passed to a function, in no braces but the `body`?"
+    if c[i + 1] == '=' or c[i - 1] in ('&', '>>'):
+        return False
+    while (o := c.outer[i]) != body:
+        if c[o] == '{' or c[o] == '(' and c.is_word(o - 1) and c[o - 1] not in NOT_NAMES:
+            return False
+        i = o
+    return True

@@ -1,0 +1,156 @@
+"""A source as a notebook shows it: numbered as messages number it, coloured as C++ or Python, on a light page and on
+a dark one."""
+
+import re
+from difflib import SequenceMatcher
+from html import escape
+
+from ..utils import cuda_begin
+
+__all__ = ['Shown', 'show_source', 'Beside', 'beside']
+
+# What a kind of token looks like: JupyterLab's own variable for it, which its themes set, and for pages without
+# such a variable a colour that is read on white and on black.
+COLORS = {
+    'keyword': 'var(--jp-mirror-editor-keyword-color, #2e8b57)',
+    'cuda': 'var(--jp-mirror-editor-property-color, #3a7fd0)',
+    'number': 'var(--jp-mirror-editor-number-color, #2e8b57)',
+    'string': 'var(--jp-mirror-editor-string-color, #d9534f)',
+    'comment': 'var(--jp-mirror-editor-comment-color, #5f8787)',
+    'before': 'var(--jp-mirror-editor-string-2-color, #a05cf0)',  # what follows a #
+}
+_CUDA = re.compile(r'__\w+|(?:thread|block)Idx|(?:block|grid)Dim|warpSize|dim3')
+_MARK = 'background:rgba(255,176,32,.16);box-shadow:inset 3px 0 #e08a00'
+_NUMBER = 'user-select:none;color:#808080'
+_FONT = 'font:var(--jp-code-font-size, 13px)/1.35 var(--jp-code-font-family, monospace), monospace'
+_HANGING = 'padding-left:10ch;text-indent:-10ch'  # wrapped text is to the right of the line numbers
+_BODY = f'margin:.2em 0;padding:.2em 0;overflow-x:auto;white-space:pre;{_FONT}'
+
+
+def show_source(
+    src,  # CUDA C as text, or what has it as `src`: a kernel, a module, a rung
+    lines=None,  # (first, last): show these alone
+    mark=(),  # line numbers, or strings: the lines that contain one of them are marked
+    old=None,  # an older source, text or kernel: the lines that it has not are marked
+    title='',  # a line above
+    fold=False,  # show the title alone; a click unfolds the source
+) -> 'Shown':  # shows itself
+    """A numbered listing; lines count as messages count them, from the first below `cuda_begin`.
+
+    `TypeError` for what has no source, `ValueError` for lines or texts that are not there."""
+    text = _text(src).splitlines()
+    first, last = lines or (1 + next((i for i, o in enumerate(text) if o.strip()), 0), len(text))
+    if not 1 <= first <= last <= len(text):
+        raise ValueError(f'this source has lines 1 to {len(text)}, and {first} to {last} were asked for')
+    marked = _places(text, [mark] if isinstance(mark, (str, int)) else mark)
+    if old is not None:
+        marked |= _new_lines(_text(old).splitlines(), text)
+    return Shown(text, first, last, marked, title, fold)
+
+
+def _text(src):
+    "The learner's lines of a source"
+    text = getattr(src, 'src', src)
+    if not isinstance(text, str):
+        found = type(src).__name__
+        raise TypeError(f'show_source takes CUDA C as text, or a kernel or module made of it; this is of type {found}')
+    return text.removeprefix(cuda_begin) or text
+
+
+def _places(text, marks):
+    "The numbers of the lines that are marked"
+    found = set()
+    for m in marks:
+        here = {m} & set(range(1, len(text) + 1)) if isinstance(m, int) else _holding(text, m)
+        if not here:
+            raise ValueError(f'there is no line {m!r} to mark' if isinstance(m, int) else f'no line holds {m!r}')
+        found |= here
+    return found
+
+
+def _holding(text, part):
+    return {i for i, o in enumerate(text, 1) if part in o}
+
+
+def _new_lines(old, new):
+    "The numbers of the lines of `new` that are others than in `old`"
+    parts = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    return {i + 1 for what, _, _, a, b in parts if what != 'equal' for i in range(a, b) if new[i].strip()}
+
+
+class Shown:
+    "A listing: coloured lines in a notebook, numbered text elsewhere"
+
+    def __init__(self, text, first, last, marked, title, fold):
+        self.text, self.first, self.last, self.marked, self.title, self.fold = text, first, last, marked, title, fold
+
+    def __repr__(self):
+        lines = [f'{i:4} {">" if i in self.marked else " "} {self.text[i - 1]}'.rstrip() for i in self._numbers()]
+        return '\n'.join([*filter(None, [self.title]), *lines])
+
+    def _numbers(self):
+        return range(self.first, self.last + 1)
+
+    def _repr_html_(self):
+        colored = _colored('\n'.join(self.text)).split('\n')
+        rows = ''.join(_row(i, colored[i - 1], i in self.marked) for i in self._numbers())
+        body, title = f'<pre style="{_BODY}">{rows}</pre>', escape(self.title)
+        if self.fold:
+            return f'<details><summary style="cursor:pointer">{title or "the source"}</summary>{body}</details>'
+        return f'<div style="font-weight:bold">{title}</div>{body}' if title else body
+
+
+class Beside:
+    "Listings side by side where the page is wide enough, else one below the other; long lines wrap, indented"
+
+    def __init__(self, shown):
+        self.shown = shown
+
+    def __repr__(self):
+        return '\n\n'.join(map(repr, self.shown))
+
+    def _repr_html_(self):
+        parts = ''.join(f'<div style="flex:1 1 26em;min-width:0">{o._repr_html_()}</div>' for o in self.shown)
+        parts = parts.replace('white-space:pre;', 'white-space:pre-wrap;word-break:normal;')
+        parts = parts.replace('min-width:max-content', _HANGING)
+        return f'<div style="display:flex;flex-wrap:wrap;gap:1em;--jp-code-font-size:11px">{parts}</div>'
+
+
+def beside(*shown) -> Beside:  # each from `show_source`
+    "Listings side by side"
+    return Beside(shown)
+
+
+def _row(i, html, marked):
+    "A line, its number in a column that is not copied along"
+    style = f'display:block;min-width:max-content;{_MARK if marked else ""}'
+    return f'<span style="{style}"><span style="{_NUMBER}">{i:>4}  </span>{html or " "}</span>'
+
+
+def _colored(text):
+    "The source in HTML, without colours where Pygments is not installed"
+    try:
+        from pygments.lexers import CppLexer, PythonLexer
+    except ImportError:
+        return escape(text)
+    python = re.search(r'^ *def \w+\(.*:', text, re.MULTILINE)
+    lexer = (PythonLexer if python else CppLexer)(stripnl=False, ensurenl=False)
+    return ''.join(_span(_kind(str(t), v), v) for t, v in lexer.get_tokens(text))
+
+
+def _kind(token, word):
+    "The colour of a token, or None"
+    if token.startswith('Token.Comment.Preproc'):
+        return 'before'
+    if token.startswith('Token.Name') and _CUDA.fullmatch(word):
+        return 'cuda'
+    kinds = {'Comment': 'comment', 'Keyword': 'keyword', 'Literal.Number': 'number', 'Literal.String': 'string'}
+    return next((v for k, v in kinds.items() if token.startswith(f'Token.{k}')), None)
+
+
+def _span(kind, word):
+    "A word in its colour; each line has spans of its own"
+    if not kind:
+        return escape(word)
+    style = f'<span style="color:{COLORS[kind]}">'
+    return '\n'.join(o and f'{style}{escape(o)}</span>' for o in word.split('\n'))

@@ -1,0 +1,91 @@
+"""Statements of inline PTX: `asm volatile("text" : outputs : inputs : clobbers)`.
+
+One becomes a block in which each operand is a variable, `gs_0` for `%0`, and `cpp.ptx` turns the text into
+calls. An output is written back when the text is through. `"n"` is a constant expression, which may stand
+where only a number may. A macro may paste its parameter into the text, `"cp.async.wait_group " #n ";"`.
+"""
+
+from ..frontend.edits import Edits, NotEmulated
+from .ptx import UnknownPTX, statements
+from ..frontend.tokens import literal
+
+
+def rewrite_asm(e: Edits):
+    "Each asm statement becomes a block of calls"
+    c = e.code
+    for i in c.find('asm', '__asm__', '__asm'):
+        _rewrite_statement(e, i)
+
+
+def _rewrite_statement(e, i):
+    c = e.code
+    p = next(j for j in range(i + 1, len(c) + 1) if c[j] not in ('volatile', '__volatile__', '__volatile', 'inline'))
+    if c[p] != '(' or p not in c.mate:
+        raise c.error(NotEmulated, 'the emulator cannot read this asm statement', i)
+    text, *more = _sections(c, p)
+    operands = [(*o, n == 0) for n, ids in enumerate(more[:2]) for o in _operands(c, ids)]
+    try:
+        calls = statements(_text(e, text), len(operands))
+        bound = [_bind(n, *o) for n, o in enumerate(operands)]
+    except UnknownPTX as error:
+        what = f'{error}; keep it from the emulator with `#ifndef GRIDSTRIDE_EMULATOR`'
+        raise c.error(NotEmulated, what, i) from None
+    block = ['do {', *(before for before, _ in bound), calls, *(after for _, after in bound if after), '} while (0)']
+    e.replace_tokens(i, c.mate[p], ' '.join(block))
+
+
+def _sections(c, p):
+    "The tokens between the colons of the asm statement with its `(` at `p`"
+    res, j = [[]], p + 1
+    while j < c.mate[p]:
+        if c[j] in (':', '::'):
+            res += [[] for _ in c[j]]
+        else:
+            res[-1] += range(j, c.mate.get(j, j) + 1)
+        j = c.mate.get(j, j) + 1
+    return res
+
+
+def _text(e, ids):
+    """The text of an asm statement.
+
+    It consists of string literals, those that macros stand for, and, in marks, macro parameters made strings."""
+    c, parts = e.code, []
+    for j in ids:
+        if c.is_string(j):
+            parts.append(literal(c[j]))
+        elif c.macro is not None and c[j - 1] == '#' and c[j] in c.macro:
+            parts.append(f'\x01{c[j]}\x01')
+        elif c[j] in e.literals:
+            parts.append(e.literals[c[j]])
+        elif c[j] != '#':
+            what = f'the emulator reads the text of an asm statement where it stands; {c[j]!r} is not a string literal'
+            raise c.error(NotEmulated, what, j)
+    return ''.join(parts)
+
+
+def _operands(c, ids):
+    "(constraint, expression) of each operand"
+    res, j = [], 0
+    while j < len(ids):
+        i = ids[j]
+        if not c.is_string(i) or c[i + 1] != '(':
+            raise c.error(NotEmulated, 'the emulator reads operands of asm as in "r"(x)', i)
+        res.append((literal(c[i]), c.text(range(i + 1, c.mate[i + 1] + 1))))
+        j = ids.index(c.mate[i + 1]) + 2
+    return res
+
+
+def _bind(n, constraint, expression, output):
+    "C++ that makes the variable `gs_n` of an operand, and C++ that writes it back, '' for none"
+    kind = constraint.strip('=+&')
+    constant, marked = kind in ('n', 'i'), constraint[:1] in ('=', '+')
+    if kind not in ('r', 'l', 'f', 'd', 'h', 'n', 'i') or output != marked or (output and constant):
+        raise UnknownPTX(f'the emulator does not support operands {constraint!r} of asm')
+    if constant:
+        return f'constexpr auto gs_{n} = {expression};', ''
+    read = f"::gridstride::ptx::in<'{kind}'>"
+    if not output:
+        return f'const auto gs_{n} = {read}({expression});', ''
+    first = f'{read}(gs_out_{n})' if '+' in constraint else f"::gridstride::ptx::Register<'{kind}'>()"
+    return f'auto &&gs_out_{n} = {expression}; auto gs_{n} = {first};', f'::gridstride::ptx::out(gs_out_{n}, gs_{n});'

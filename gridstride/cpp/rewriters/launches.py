@@ -1,0 +1,215 @@
+"""Launches: `k<<<grid, block>>>(args)` becomes a call of a function.
+
+The name of the kernel is the expression that ends before `<<<`: `k`, `ns::k<float, 16>`, `table[i]`,
+`(fast ? a : b)`. It is found by walking back. Since `>` may end a `>>>` of its own, the end of the launch's
+configuration is the last three of a run of `>` that has a `(` after it.
+"""
+
+from functools import lru_cache
+
+from ..frontend.code import CLOSES
+from ..frontend.declarations import KEYWORDS
+from ..frontend.edits import Edits
+from ..frontend.tokens import WrongSource
+from ..frontend.reader import read_functions
+
+_ENDS = {*CLOSES, ';'}
+_LAUNCH = frozenset(('<<<', 'cudaLaunchKernel', 'cudaLaunchCooperativeKernel', 'func'))
+
+
+def rewrite_launches(e: Edits):
+    "`k<<<grid, block>>>(args)` becomes a call, whose lambda makes the kernel one object whatever it is"
+    c = e.code
+    for i in c.find_any(_LAUNCH | e.launchers if e.launchers else _LAUNCH):
+        if c[i] == '<<<' and c[i - 1] != 'operator':
+            _rewrite_launch(e, i)
+        elif c[i] in ('cudaLaunchKernel', 'cudaLaunchCooperativeKernel') and c[i + 1] == '(':
+            _keep_type(e, i + 2)
+        elif c[i] == 'func' and c[i - 1] in ('.', '->') and c[i + 1] == '=':
+            _keep_kernel(e, i + 2)
+        elif c[i] in e.launchers and c[i + 1] == '(':
+            _write_null_pointers(e, c.arguments(i + 1))
+
+
+def _keep_type(e, i):
+    "`(void *)kernel`, the first argument at token `i`, becomes `kernel`: from its type the launch knows the parameters"
+    c = e.code
+    if _is_cast(c, i):
+        e.replace_tokens(i, c.mate[i], '')
+    elif c[i] in ('reinterpret_cast', 'static_cast') and 'void' in (c[i + 2], c[i + 3]):
+        e.replace_tokens(i, next(j for j in range(i, len(c)) if c[j] == '>'), '')
+
+
+def _is_cast(c, i):
+    "Is there a cast to `void *` at token `i`?"
+    return c[i] == '(' and c.text(range(i + 1, c.mate[i])).replace(' ', '') in ('void*', 'constvoid*')
+
+
+def _keep_kernel(e, i):
+    "`params.func = (void *)kernel`, of a node of a graph: the node keeps the kernel with its type"
+    c = e.code
+    end = c.until(i, (',', ';'))
+    name = c.text(range(c.mate[i] + 1 if c[i] == '(' else i, end))
+    if _is_cast(c, i):
+        e.replace_tokens(i, c.mate[i], f'::gridstride::Kernel(GRIDSTRIDE_NAME({name}), ')
+        e.insert(c.start(end), ')')
+
+
+def _rewrite_launch(e, i):
+    c = e.code
+    first, close = _kernel(c, i), _config_end(c, i)
+    p, kernel = close + 3, c.text(range(first, i))
+    _count_numbers(c, i, close)
+    # a macro's argument may be empty, or hold the parentheses too: then the comma before it is up to the compiler
+    if c[p] != '(' and c.macro is None and not c.is_word(p):
+        raise c.error(WrongSource, 'this launch has no arguments: `()` after `>>>` if the kernel takes none', i)
+    late = c[p] != '(' or (c.mate.get(p) == p + 2 and c[p + 1] in (c.macro or ()))
+    args = [] if late else c.arguments(p)
+    _refuse_host_lambdas(c, i, args)
+    takes, gives = _pass_arguments(e, args)
+    head = '::gridstride::launch(::gridstride::Config('
+    call = f'), GRIDSTRIDE_NAME({kernel}), __LINE__, [=]({takes}) GRIDSTRIDE_UNSEEN {{ {kernel}({gives}); }}'
+    if late:
+        head, call = '[&](auto... gs_b) { ' + head, call + ', gs_b...); }'
+    e.replace_tokens(first, i, head)
+    e.replace_tokens(close, close + 2, call)
+    if not late:
+        e.replace_tokens(p, p, ', ' if args else '')
+    _write_null_pointers(e, args, _name(c, i))
+
+
+def _count_numbers(c, i, close):
+    "`WrongSource` unless the configuration between `<<<` and `>>>` has as many numbers as a launch takes"
+    if c.macro is not None or close == i + 1:
+        return
+    n, j = 0, i + 1
+    while j < close:
+        n, j = n + 1, min(c.until(j, (',',)), close) + 1
+    if n == 1 and not (c[i + 1].isupper() and close == i + 2):  # a macro may be several
+        what = 'this launch gives the number of blocks, but not of threads: `<<<blocks, threads>>>`'
+        raise c.error(WrongSource, what, i)
+    if n > 4:
+        what = 'a launch takes blocks, threads, bytes of shared memory and a stream'
+        raise c.error(WrongSource, f'{what}, not {n} things', i)
+
+
+@lru_cache(4)
+def _templates(c):
+    "The names of kernels that are templates"
+    return frozenset(f.name for f in read_functions(c) if f.template and '__global__' in f.words)
+
+
+def _refuse_host_lambdas(c, i, args):
+    "`WrongSource` for a lambda of the host among the arguments of a kernel that is a template"
+    if c.macro is not None or not any(c[a] == '[' or b == a + 1 and c.is_word(a) for a, b in args):
+        return
+    if _name(c, i) in _templates(c):
+        for a, b in args:
+            o = a if c[a] == '[' else _lambda_called(c, a, i) if b == a + 1 else None
+            if o is not None and c[c.mate[o] + 1] in ('(', '{'):
+                what = 'this is a host lambda, but the kernel runs on the GPU: write `__device__` after its `]`'
+                raise c.error(WrongSource, what, o)
+
+
+def _lambda_called(c, name, i):
+    "Index of the `[` of the lambda that the variable at token `name` was made with, as a launch at `i` sees it"
+    around, o = set(), i
+    while (o := c.outer[o]) >= 0:
+        around.add(o)
+    made = next((k for k in reversed(_made_by_auto(c).get(c[name], ())) if k < i and c.outer[k] in around), None)
+    return made + 2 if made is not None and c[made + 2] == '[' else None
+
+
+@lru_cache(4)
+def _made_by_auto(c):
+    "Name -> the tokens that declare it as in `auto f = `"
+    res = {}
+    for i in c.find('auto'):
+        if c[i + 2] == '=':
+            res.setdefault(c[i + 1], []).append(i + 1)
+    return res
+
+
+def _kernel(c, i):
+    "Index of the first token of the expression that ends before token `i`"
+    while True:
+        i = _piece(c, i - 1)
+        if c[i - 1] == 'template' and c[i - 2] in ('::', '.', '->'):
+            i -= 1
+        if c[i - 1] == '::' and not (_names(c, i - 2) or c[i - 2] == '>'):
+            return i - 1
+        if c[i - 1] not in ('::', '.', '->', '##'):
+            return i
+        i -= 1
+
+
+def _names(c, i):
+    return c.is_word(i) and c[i] not in KEYWORDS
+
+
+def _piece(c, end):
+    "Index of the first token of the name, subscript, call or parentheses that end at `end`"
+    if _names(c, end):
+        return end
+    o = c.angle_back(end) if c[end] == '>' else c.mate.get(end) if c[end] in (')', ']') else None
+    if o is None:
+        what = 'a launch `kernel<<<grid, block>>>(...)` needs the name of a kernel before `<<<`'
+        raise c.error(WrongSource, what, end + 1)
+    return _piece(c, o - 1) if c[end] != ')' or _is_called(c, o) else o
+
+
+def _is_called(c, o):
+    "Does something stand before the `(` at `o` that it calls? `if (x)`, `return` and `(void)` are not called"
+    if c[o - 1] in (')', ']'):
+        return c[c.mate.get(o - 1, 0) - 1] not in KEYWORDS and c[o - 2] != 'void'
+    if c[o - 1] == '>':
+        return c.is_word((c.angle_back(o - 1) or 0) - 1)
+    return _names(c, o - 1)
+
+
+def _config_end(c, i):
+    "Index of the first `>` of the `>>>` that ends the configuration opened at `i`"
+    texts, found, j = c.texts, [], i + 1
+    while j < len(texts) and (text := texts[j]) not in _ENDS:
+        if text != '>':
+            j = c.mate.get(j, j) + 1
+            continue
+        n = 1
+        while c[j + n] == '>' and c.start(j + n) == c.end(j + n - 1):
+            n += 1
+        if n >= 3:
+            found.append(j + n - 3)
+        j += n
+    if not found:
+        raise c.error(WrongSource, 'this launch has no `>>>`', i)
+    return next((j for j in found if c[j + 3] == '('), found[0])
+
+
+def _name(c, i):
+    "The last name in the expression before token `i`"
+    return c[(c.angle_back(i - 1) or i) - 1] if c[i - 1] == '>' else c[i - 1]
+
+
+def _pass_arguments(e, args):
+    """What the lambda takes, and what it gives to the kernel.
+
+    `{1, 2}` has no type before it meets the kernel's parameter, so it goes straight there."""
+    c = e.code
+    if not any(c[a] == '{' for a, _ in args):
+        return 'auto... gs_a', 'gs_a...'
+    names = ['' if c[a] == '{' else f'gs_a{n}' + '...' * (c[b - 1] == '...') for n, (a, b) in enumerate(args)]
+    for a, b in args:
+        if c[a] == '{':
+            e.replace_tokens(a, b - 1, 'nullptr')
+    takes = ['auto... ' + o[:-3] if o.endswith('...') else f'auto {o}'.strip() for o in names]
+    return ', '.join(takes), ', '.join(o or c.text(range(a, b)) for o, (a, b) in zip(names, args))
+
+
+def _write_null_pointers(e, args, kernel=None):
+    """`NULL`, and `0` for a parameter of the kernel that is a pointer, become `nullptr`.
+
+    In a template they would be numbers."""
+    c = e.code
+    for n, (a, b) in enumerate(args):
+        if b == a + 1 and (c[a] == 'NULL' or (c[a] == '0' and n in e.pointers.get(kernel, ()))):
+            e.replace_tokens(a, a, 'nullptr')

@@ -1,0 +1,168 @@
+"""CUDA C to C++ that a CPU's compiler accepts, line by line.
+
+Most of CUDA C is C++: `__global__`, `threadIdx` or `__syncthreads` can be macros, objects and functions of
+a header. Five things cannot, since they are grammar: a launch `k<<<grid, block>>>(x)`, variables in shared
+memory, which no lambda captures, variables that live on the device, inline PTX, and a keyword that collides
+with the standard library. `to_cpp` rewrites these and nothing else, and keeps every token on its line (but
+the name of a kernel whose launch is spread over several: it goes to the one with the `>>>`), so that the
+compiler's messages fit the source as it was written.
+"""
+
+import re
+from functools import lru_cache
+from pathlib import Path
+
+from ..frontend.code import collected_later
+from .captures import rewrite_captures
+from ..frontend.edits import Edits, NotEmulated, apply, apply_to_read
+from .inline_asm import rewrite_asm
+from .launches import rewrite_launches
+from ..frontend.preprocessor import includes
+from ..frontend.reader import kernels_in, read
+from .statements import rewrite_statements
+from ..frontend.tokens import WrongSource, directives, error_at
+from .variables import rewrite_shared, rewrite_symbols
+
+_HERE = Path(__file__).parents[1] / 'include/cuda'
+
+# Some headers have no stand-in. Including one says so, and what to do instead.
+_ABSENT = {
+    'thrust/': 'the common parts of Thrust are there, not this one',
+    'cub/': 'cub/cub.cuh has reductions and scans of warps, blocks and the device, and sorts',
+    'cublas': 'include cublas_v2.h, or call torch.matmul from Python',
+    'cudnn': 'call torch.nn from Python',
+    'cufft': 'call torch.fft from Python',
+    'cusparse': 'call torch.sparse from Python',
+    'cusolver': 'call torch.linalg from Python',
+    'curand': 'generate in a kernel by curand_kernel.h, or by torch.rand from Python',
+    'nccl': 'several GPUs are needed for it',
+    'cuda_fp6': 'use cuda_fp8.h or cuda_fp16.h',
+    'cuda_fp4': 'use cuda_fp8.h or cuda_fp16.h',
+    'cuda/ptx': 'PTX needs a GPU',
+    'cuda/semaphore': 'use cuda::atomic',
+    'cuda/latch': 'use cuda::barrier',
+    'cuda/std/semaphore': 'use cuda::atomic',
+    'cuda/std/latch': 'use cuda::barrier',
+    'cuda/std/barrier': 'use <cuda/barrier>',
+    'cuda/std/': 'some of this library is there, not this header',
+    'cuda_awbarrier': 'use <cuda/barrier>',
+    'cuda_device_runtime_api': 'launch kernels from the host',
+    'cutlass/': 'it needs a GPU',
+    'cute/': 'it needs a GPU',
+}
+
+
+def lacks(header: str) -> str:  # what to do instead; '' if it is none of CUDA's, or is there
+    "Is this a header of CUDA's that the emulator does not have?"
+    found = next((o for start, o in _ABSENT.items() if header.startswith(start)), '')
+    return '' if (_HERE / header).is_file() else found
+
+
+def _refuse_headers(src):
+    for t, (_, header) in includes(directives(src)):
+        if instead := lacks(header):
+            raise error_at(
+                NotEmulated, f'the emulator does not support {header}: {instead}, or run on a GPU', src, t.start
+            )
+
+
+def _rewrite_inlining(e):
+    """`__noinline__` is also an attribute's name in the standard library, so it cannot be a macro. The attribute
+    `always_inline` goes: nvcc ignores it without `inline`, where g++ refuses it"""
+    c = e.code
+    for i in c.find('__noinline__', 'always_inline', '__always_inline__'):
+        if c[i] == '__noinline__':
+            if c[i - 1] != '(':
+                e.replace_tokens(i, i, 'GRIDSTRIDE_NOINLINE')
+        elif c[i - 1] in ('(', ',') and c[i + 1] in (')', ','):
+            e.replace_tokens(i, i, 'unused')
+
+
+def _rewrite_builtins(e):
+    "Copies of a constant length by a builtin, of which g++ tells no detector, become calls"
+    for i in e.code.find('__builtin_memcpy', '__builtin_memmove', '__builtin_memset'):
+        e.replace_tokens(i, i, e.code[i].replace('__builtin', 'gridstride'))
+
+
+def _rewrite_heads(e):
+    "A kernel begins by saying what its head says of a launch: a template's may depend on its arguments"
+    c = e.code
+    for i in c.find('__cluster_dims__', '__launch_bounds__'):
+        if c[i + 1] != '(':
+            continue
+        in_clusters = c[i] == '__cluster_dims__'
+        if in_clusters and any('static thread_local' in text for *_, text in e.made):
+            what = 'the emulator does not support __shared__ variables of file scope next to a kernel in clusters'
+            raise c.error(NotEmulated, f'{what}: declare them in the function that uses them', i)
+        body = next((j for j in range(c.mate[i + 1], len(c)) if c[j] in ('{', ';')), None)
+        if body and c[body] == '{':
+            says = c.text(range(i + 2, c.mate[i + 1] if in_clusters else c.until(i + 2, (',',))))
+            call = f'in_clusters_of(dim3({says}))' if in_clusters else f'bounded_to({says})'
+            e.insert(c.end(body), f' ::gridstride::{call};')
+
+
+def _refuse_surrogates(src):
+    "`WrongSource` for half of a character, which no file can hold"
+    try:
+        src.encode()
+    except UnicodeEncodeError as e:
+        what = f'{src[e.start]!a} is half of a character (a surrogate), which no source file can hold'
+        raise error_at(WrongSource, f'{what}: decode the text as UTF-8', src, e.start) from None
+
+
+def without_line_numbers(src: str) -> str:
+    "`src` without `#line` and byte order mark: what is said of a line counts from the first one that was given"
+    src = src.removeprefix('\ufeff')
+    _refuse_surrogates(src)
+    found = [t for t in directives(src) if re.match(r'#\s*(line\b|\d)', t.text)]
+    return apply(src, [(t.start, t.end, '\n' * t.text.count('\n')) for t in found])
+
+
+_REWRITES = (rewrite_asm, _rewrite_inlining, rewrite_launches, rewrite_shared, rewrite_symbols, _rewrite_heads)
+_REWRITES += (rewrite_captures, rewrite_statements, _rewrite_builtins)
+# A macro without any of these words stays as it is, and one that has nothing but such specifiers.
+_SPECIFIERS = frozenset('__device__ __global__ __host__ __forceinline__ __inline__ inline static'.split())
+_WORDS = frozenset(
+    'asm __asm__ __asm __noinline__ always_inline __always_inline__ '
+    '__builtin_memcpy __builtin_memmove __builtin_memset '
+    '__cluster_dims__ __launch_bounds__ <<< cudaLaunchKernel cudaLaunchCooperativeKernel func __shared__ __managed__ '
+    '__constant__ __device__ __global__ atomicExch atomicExch_block atomicExch_system malloc free new delete'.split()
+)
+
+
+def _names(i, kernel):
+    "C++ that tells the emulator how the parameters of a kernel are called"
+    names = ','.join(p.name for p in kernel.params)
+    return f'static const ::gridstride::Names gs_names_{i}("{kernel.name}", "{names}");'
+
+
+@lru_cache(16)  # a cell is run again, a kernel is compiled with checks and without
+@collected_later()
+def to_cpp(
+    src: str,  # CUDA C
+    names=True,  # tell the emulator how the kernels' parameters are called? Not in a header, which may come twice
+    shared=(),  # what `shared_variables` gave of all files of the program
+) -> str:  # C++17 that needs `emulator.h`; the same lines, and one more if there are kernels
+    """`src` for the emulator.
+
+    `NotEmulated` for PTX that it does not know and headers without a stand-in, `ValueError` for brackets that
+    do not close, `WrongSource` for a launch that is none. All branches of an `#if` are rewritten that may be
+    compiled."""
+    _refuse_headers(src)
+    source = read(src)
+    found = kernels_in(source.main)
+    pointers = {k.name: [n for n, p in enumerate(k.params) if p.type.endswith('*')] for k in found}
+    words = _WORDS | source.launchers | source.main.aliases.keys()
+    macros = [c for c in source.macros if not (words.isdisjoint(c.texts) or _SPECIFIERS.issuperset(c.texts))]
+    edits = [Edits(c, source, pointers, shared) for c in (source.main, *macros)]
+    for e in edits:
+        for rewrite in _REWRITES:
+            rewrite(e)
+    made = [o for e in edits for o in e.made]
+    if names and found:
+        told = ' '.join(_names(i, k) for i, k in enumerate(found))
+        if any(e.plain for e in edits):
+            told += ' static const ::gridstride::PlainVariables gs_plain;'
+        line_end = '' if src.endswith('\n') else '\n'
+        made.append((len(src), len(src), f'{line_end}{told}\n'))
+    return apply_to_read(src, made)

@@ -1,0 +1,251 @@
+"""Statements that mean something else in CUDA C than in C++: a kernel's `return`, an exchange whose result nobody
+takes, `malloc`, `free`, `new` and `delete`, a kernel that is called like a function, and one that returns something."""
+
+from bisect import bisect_left
+
+from ..frontend.code import Code
+from ..frontend.declarations import KEYWORDS, class_of, statement_of
+from ..frontend.edits import Edits
+from ..frontend.tokens import WrongSource
+from ..lint.kernel_signature_check import refuse_wrong_heads
+from ..frontend.reader import kernels_in, namespace_of, read_functions
+from ..lint.host_device_check import KNOWN, refuse_wrong_sides
+
+_EXCHANGES = {'atomicExch', 'atomicExch_block', 'atomicExch_system'}
+_BEFORE_STATEMENTS = {';', '{', '}', 'else', 'do'}
+_HEAP = {'malloc': 'heap_alloc', 'free': 'heap_free'}
+_HEADS = {'if', 'for', 'while', 'switch'}
+# functions of C that a kernel may be called like: a call without `<<<>>>` means the function
+_OF_C = {*_HEAP, *'abort close exit index memcpy memset open pow printf puts read select signal time write'.split()}
+_RESULTS = {
+    'const',
+    'signed',
+    'unsigned',
+    'bool',
+    'char',
+    'short',
+    'int',
+    'long',
+    'float',
+    'double',
+    'auto',
+    'decltype',
+    '(auto)',
+    '*',
+    '&',
+}
+
+
+def rewrite_statements(e: Edits):
+    "All of them; `WrongSource` for a kernel that is called like a function or returns something"
+    c = e.code
+    own = list(read_functions(c)) if c.macro is None else []
+    if c.macro is None:
+        _refuse_results(c, own)
+        refuse_wrong_heads(c, own)
+        refuse_wrong_sides(c, own)
+        plain = {f.name for f in own if '__global__' not in f.words}
+        _refuse_calls(c, {k.name for k in kernels_in(c)} - plain - KNOWN - _OF_C)
+        if '__syncthreads' in c.src:
+            _rewrite_returns(e)
+    if not any(f.name in _EXCHANGES for f in own):
+        _rewrite_exchanges(e)
+    _rewrite_heap(e, [f for f in own if f.name in _HEAP])
+    _rewrite_new(e)
+
+
+def _rewrite_exchanges(e):
+    "`atomicExch(p, v);`, whose result nobody takes, only writes"
+    c = e.code
+    for i in c.find(*_EXCHANGES):
+        if c[i + 1] == '(' and c[c.mate.get(i + 1, i) + 1] == ';' and _begins(c, i):
+            e.replace_tokens(i, i, f'::gridstride::unread::{c[i]}')
+
+
+def _rewrite_heap(e, own):
+    """`malloc` and `free` of a kernel are the device's, those of the host are its own: which, the running code tells.
+
+    What the source itself declares under these names, as a member, a variable or a function, stays as it is."""
+    c = e.code
+    found = [i for i in c.find(*_HEAP) if c[i + 1] == '(']
+    declared = [i for i in found if _declares(c, i)]
+    kept = _OwnNames(c, declared + [i for i in c.find(*_HEAP) if c[i + 1] != '('], own) if found else None
+    for i in found:
+        first = i - 2 if (c[i - 2], c[i - 1]) == ('std', '::') else i - 1 if c[i - 1] == '::' else i
+        qualified = c[i - 1] == '::' and (first < i - 1 and c[first - 1] != '::' or not c.is_word(i - 2))
+        plain = c[i - 1] not in ('.', '->', '::', '*', '&', '~', 'operator')
+        if i not in declared and (qualified or plain and not kept.means(i)):
+            e.replace_tokens(first, i, f'::gridstride::{_HEAP[c[i]]}')
+
+
+def _declares(c, i):
+    "Stands before the name at token `i` the type of what is declared there?"
+    j = i - 1
+    while c[j] in ('*', '&', '&&', 'const'):
+        j -= 1
+    return c.is_word(j) and c[j] not in KEYWORDS or c[j] == '>' and c.angle_back(j) is not None
+
+
+class _OwnNames:
+    "What of a source is called like a function of C's library: members, variables and functions of a namespace"
+
+    def __init__(self, c, declared, own):
+        self.c, self.classes, self.bodies = c, {}, []
+        self.spaces = {(f.scope, f.name) for f in own if '__global__' not in f.words}
+        for i in declared:
+            o = c.outer[i]
+            while o >= 0 and c[o] == '(':
+                o = c.outer[o]  # a parameter, or a pointer to a function
+            if c.kind(o) == 'type':
+                self.classes.setdefault(c[i], set()).add(class_of(c, o))
+            elif c.kind(o) == 'code' and (c[i + 1] != '(' or c.outer[i] == o) or c[c.outer[i]] == '(':
+                self.bodies.append((c[i], *_function_around(c, i)))
+
+    def means(self, i):
+        "May the name at token `i` mean one of them?"
+        c, name = self.c, self.c[i]
+        if any(o == name and a <= i < b for o, a, b in self.bodies):
+            return True
+        space = namespace_of(c, i)
+        if any(o == name and (not s or f'{space}::'.startswith(f'{s}::')) for s, o in self.spaces):
+            return True
+        return name in self.classes and bool(self.classes[name] & set(_classes_around(c, i)))
+
+
+def _function_around(c, i):
+    "(begin, end) of the function around token `i`, or whose parameters it is among"
+    o = i
+    while c.outer[o] >= 0 and c.kind(c.outer[o]) == 'code':
+        o = c.outer[o]
+    if c[o] != '(':
+        return o, c.mate.get(o, o)
+    body = c.until(c.mate.get(o, o) + 1, ('{', ';'))
+    return o, c.mate.get(body, body)
+
+
+def _classes_around(c, i):
+    "The classes whose members a name at token `i` may mean: around it, that of its function, and what these inherit"
+    waiting, o = [], i
+    while (o := c.outer[o]) >= 0:
+        if c.kind(o) == 'type' and (name := class_of(c, o)):
+            waiting.append(name)
+        elif c[o] == '{' and c.scope(o) == 'namespace' and c.kind(o) == 'code':
+            start = statement_of(c, o)
+            p = c.call(c.after_template(start), o)
+            waiting += [c[j] for j in range(start, p or start) if c[j + 1] in ('::', '<')]
+    seen = set()
+    while waiting:
+        if (name := waiting.pop()) not in seen:
+            seen.add(name)
+            waiting += _bases(c, name)
+    return seen
+
+
+def _bases(c, name):
+    "The words behind the `:` of the classes with this name"
+    for i in c.find(name):
+        end = c.until(i, (':', ';', '{', ',')) if c[i - 1] in ('struct', 'class') else i
+        if c[end] == ':':
+            yield from (c[j] for j in range(end, c.until(end, ('{', ';'))) if c.is_word(j))
+
+
+def _rewrite_new(e):
+    "`new` and `delete` of device functions: of the device or of the host, as the running code tells"
+    c = e.code
+    found = c.find('new', 'delete')
+    if not found or 'operator new' in c.src:
+        return
+    bodies = _device_functions(c)
+    for i in (i for a, b in bodies for i in found[bisect_left(found, a) : bisect_left(found, b)]):
+        if c[i] == 'new' and c[i + 1] != '(' and c[i - 1] != '::':
+            e.replace_tokens(i, i, 'new (::gridstride::heap)')
+        elif c[i] == 'delete' and c[i - 1] not in ('=', '::'):
+            array = c[i + 1] == '[' and c[i + 2] == ']'
+            how = '{__LINE__, true}' if array else '{__LINE__, false}'
+            e.replace_tokens(i, i + 2 * array, f'::gridstride::Discard{how}->*')
+
+
+def _device_functions(c):
+    "(begin, end) of the body of each function that a GPU runs"
+    res, last = [], -1
+    for i in c.find('__global__', '__device__'):
+        if i > last:
+            body = c.until(i, ('{', ';'))
+            last = c.mate.get(body, body)
+            res.append((body, last))
+    return res
+
+
+def _begins(c, i):
+    "Does a statement begin at token `i`, or at a cast before it?"
+    if c[i - 1] == '::':
+        i -= 1
+    if c[i - 1] != ')':
+        return c[i - 1] in _BEFORE_STATEMENTS or c[i - 1] == ':' and not _chooses(c, i - 1)
+    o = c.mate.get(i - 1, i - 1)
+    return c[o - 1] in _HEADS or c[o - 1] == 'constexpr' or _begins(c, o)
+
+
+def _chooses(c, i):
+    "Belongs the `:` at `i` to a `?`, and not to a label?"
+    while i > 0 and c[i - 1] not in (';', '{', '}'):
+        i -= 1
+        if c[i] == '?':
+            return True
+    return False
+
+
+def _rewrite_returns(e):
+    "A thread that returns before a barrier says where, so that it is no thread that has passed the barrier by"
+    c = e.code
+    for i in c.find_specifiers('__global__'):
+        if c.scope(i) != 'namespace':
+            continue
+        body = c.until(i, ('{', ';'))
+        for j in c.find_between('return', body, c.mate.get(body, body)):
+            if c[j + 1] == ';' and not _in_lambda(c, j, body):
+                line = '__LINE__ + 1' if _behind_barrier(c, j) else '__LINE__'
+                e.replace_tokens(j, j, f'return ::gridstride::returns({line})')
+
+
+def _behind_barrier(c, i):
+    "Stands a barrier before token `i` on its line?"
+    line, i = c.line(i), i - 1
+    while i > 0 and c.line(i) == line:
+        if c[i].startswith('__syncthreads') or c[i] in ('sync', 'barrier_sync'):
+            return True
+        i -= 1
+    return False
+
+
+def _in_lambda(c, i, body):
+    "Is token `i` in a lambda, or in a function of a local type, of the function with this body?"
+    o = c.outer[i]
+    while o != body:
+        before = c[o - 1]
+        if c[o] == '{' and (before == ']' or before in ('mutable', 'const', 'noexcept') or before == ')'
+                            and c[c.mate[o - 1] - 1] not in _HEADS | {'constexpr'}):  # fmt: skip
+            return True
+        o = c.outer[o]
+    return False
+
+
+def _refuse_results(c: Code, functions):
+    for f in functions:
+        if '__global__' in f.words and f.returns and set(f.returns.split()) <= _RESULTS:
+            what = (
+                f'{f.name} is a kernel, which returns nothing: `__global__ void {f.name}(...)`, and write to an array'
+            )
+            i = next(i for i in c.find(f.name) if c.line(i) == f.line)
+            raise c.error(WrongSource, what, i)
+
+
+def _refuse_calls(c: Code, kernels):
+    for i in c.find(*kernels):
+        if c.scope(i) != 'code' or c[i - 1] in ('.', '->'):
+            continue
+        end = c.angle(i + 1) if c[i + 1] == '<' else i
+        declares = c.is_word(i - 1) and c[i - 1] not in KEYWORDS or c[i - 1] in ('*', '&', '>')
+        if end is not None and c[end + 1] == '(' and not declares:
+            what = f'{c[i]} is a kernel: say how many blocks of how many threads, as in {c[i]}<<<grid, block>>>(...)'
+            raise c.error(WrongSource, what, i)

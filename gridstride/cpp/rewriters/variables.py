@@ -1,0 +1,317 @@
+"""Variables in shared memory and on the device: references to memory that the emulator has.
+
+The type of such a reference is that of the declaration without the name.
+"""
+
+import re
+
+from ..frontend.declarations import is_alignment, is_storage, of_type, past_attribute, read_declaration
+from ..frontend.edits import Edits, NotEmulated
+from ..frontend.reader import namespace_of, read
+from ..frontend.tokens import WrongSource
+
+
+def rewrite_shared(e: Edits):
+    "`__shared__ T a[N], b;` becomes references to memory of the block"
+    c, end = e.code, -1
+    for i in c.find_specifiers('__shared__'):
+        if i <= end:
+            continue
+        d = read_declaration(c, i)
+        if declarators := list(d.declarators):
+            _rewrite_shared(e, d, declarators)
+        elif not _only_specifies(c):
+            what = 'the emulator cannot read this declaration of a __shared__ variable: write its type and its name'
+            raise c.error(NotEmulated, what, i)
+        end = declarators[-1].end if declarators else i
+
+
+def _only_specifies(c):
+    "Is this the body of a macro that is nothing but specifiers?"
+    words = [j for j in range(len(c)) if c.is_word(j)]
+    return c.macro is not None and all(is_storage(c, j) or is_alignment(c, j) for j in words)
+
+
+def _rewrite_shared(e, d, declarators):
+    c = e.code
+    common = _type_of_all(e, d)
+    if not _defines_type(c, d):
+        e.replace(c.start(d.start), c.start(d.first))
+    for o in declarators:
+        if o.init < o.end:
+            name = c[o.name]
+            what = f'{name} is in shared memory, so it cannot have an initial value here'
+            raise c.error(WrongSource, f'{what}: let a thread write it, then __syncthreads()', o.name)
+        e.replace_tokens(o.first, o.end - 1, _shared_reference(e, d, o, common))
+        if c[o.end] == ',':
+            e.replace_tokens(o.end, o.end, ';')
+
+
+def _shared_reference(e, d, o, common):
+    "C++ for the reference that the declarator `o` becomes; `common` is the type of all declarators"
+    c, dynamic = e.code, 'extern' in d.words
+    outside = c.macro is None and c.scope(d.start) == 'namespace'
+    make = 'dynamic_shared' if dynamic else 'file_shared' if outside else 'shared'
+    own = _guard_bounds(c.text([j for j in of_type(c, o.first, o.end) if not o.name <= j < o.past]))
+    name, type_ = c.text(range(o.name, o.past)), f'{common} {own}'.strip() + ('' if dynamic else ', __COUNTER__')
+    before = 'static thread_local ' if outside else ''
+    if dynamic:
+        before = f'extern {_declared_as(e, o, common)}; {before}'
+    by = _alignment(c, d.start, o.end) if make == 'shared' and c.macro is None else None
+    if by:
+        before = f'struct gs_align_{name} {{ alignas({by}) char c; }}; '
+        type_ += f', alignof(gs_align_{name})'
+    return f'{before}auto &{name} = ::gridstride::{make}<{type_}>({e.quote(name)})'
+
+
+def _declared_as(e, o, common):
+    "C++ that declares the dynamic array `o` under a name of its own: the compiler refuses two types, as nvcc does"
+    c = e.code
+    own = of_type(c, o.first, o.end)
+    before, after = (c.text([j for j in own if side(j)]) for side in (lambda j: j < o.name, lambda j: j >= o.past))
+    name = e.paste('gs_extern_') + c.text(range(o.name, o.past))
+    return f'__attribute__((unused)) {common} {before}{name}{after}'  # it is only there to be refused
+
+
+def _guard_bounds(own):
+    "The part of a type that is a declarator's own; a `>` in its brackets must not end a template's arguments"
+    return re.sub(r'\[([^\[\]]*>[^\[\]]*)\]', r'[(\1)]', own)
+
+
+def _alignment(c, i, end):
+    "What the declaration `i:end` says of its alignment; None if nothing"
+    for j in range(i, end):
+        says = c[j] in ('alignas', '__align__') or c[j] == 'aligned' and c[j - 1] == '('
+        if says and c[j + 1] == '(':
+            return c.text(range(j + 2, c.mate[j + 1]))
+
+
+def _defines_type(c, d):
+    return any(c[j] == '{' for j in range(d.start, d.first))
+
+
+def _type_of_all(e, d):
+    "The type that all declarators of `d` share; one that is defined there becomes a declaration of its own"
+    return _take_type_out(e, d) if _defines_type(e.code, d) else e.code.text(of_type(e.code, d.start, d.first))
+
+
+def _take_type_out(e, d):
+    c = e.code
+    brace = next(j for j in range(d.start, d.first) if c[j] == '{')
+    key = next(j for j in range(d.start, brace) if c[j] in ('struct', 'union', 'class'))
+    j = key + 1
+    while j < brace and past_attribute(c, j) > j:
+        j = past_attribute(c, j)
+    name = c[j] if j < brace else f'gs_type_{c.start(key)}'
+    if d.start < key:
+        e.replace(c.start(d.start), c.start(key))
+    if j == brace:
+        e.insert(c.end(key), f' {name}')
+    e.replace(c.end(c.mate[brace]), c.start(d.first), '; ')
+    around = (*range(d.start, key), *range(c.mate[brace] + 1, d.first))
+    return ' '.join([c[i] for i in around if c[i] in ('const', 'volatile')] + [name])
+
+
+# `__device__ int n = 3;` outside of functions becomes the initial value, and a reference to the place on the
+# device that starts with it. Functions stay as they are; so do constants that the compiler needs to know.
+_SPACES = {'__managed__': 'm', '__constant__': 'c', '__device__': 'd'}
+_NO_SYMBOL = {'constexpr', '__shared__', '__global__', 'typedef', 'using', 'friend', 'template'}
+
+
+def rewrite_symbols(e: Edits):
+    "`__device__ T a = 3;` outside of functions becomes a reference to memory of the device"
+    c = e.code
+    found = list(_device_variables(c, e.shared))
+    e.plain = any(_stays(c, i) for i in c.find_specifiers(*_SPACES))
+    names = ((c.text(range(o.name, o.past)), o, d) for d, declarators in found for o in declarators)
+    defined = {name for name, o, d in names if not _declares(o, d)}
+    seen = {}  # name that was declared -> is its size known by now?
+    for d, declarators in found:
+        _rewrite_symbol(e, d, declarators, defined, seen)
+
+
+def _device_variables(c, shared=()):
+    "(`Declaration`, its declarators) of each declaration of variables of the device"
+    end = -1
+    for i in c.find_specifiers(*_SPACES):
+        if i <= end or c.scope(i) != 'namespace':
+            continue
+        d = read_declaration(c, i)
+        first = next(d.declarators, None)
+        if not first or not _is_symbol(c, d, first):
+            continue
+        declarators = [first, *d.declarators]
+        end = declarators[-1].end
+        constants = 'const' in d.words and all(_is_number(c, o) for o in declarators)
+        if not constants or any(_qualified(c, d, o) in shared for o in declarators):
+            yield d, declarators
+
+
+# A variable of several files has external linkage, as nvcc -rdc=true gives it: the file that defines it makes the
+# reference, each other file declares the same reference.
+def _qualified(c, d, o):
+    "The variable's name with its namespaces; None in an unnamed namespace, whose names no other file can mean"
+    around = d.start
+    while (around := c.outer[around]) >= 0:
+        if c[around - 1] == 'namespace':
+            return None
+    space, name = namespace_of(c, d.start), c.text(range(o.name, o.past))
+    return f'{space}::{name}' if space else name
+
+
+def shared_variables(
+    texts: dict,  # file name -> CUDA C: all files of a program, with its own headers
+) -> tuple:  # of (name with its namespaces, bounds such as '[4]')
+    "The `__device__` variables that one file declares `extern` and another one defines"
+    declared, defined, bounds = {}, {}, {}
+    for file, text in texts.items():
+        for name, declares, size in _linked(text):
+            (declared if declares else defined).setdefault(name, set()).add(file)
+            if not declares:
+                bounds[name] = size
+    found = (o for o in declared if o in defined and len(declared[o] | defined[o]) > 1)
+    return tuple(sorted((o, bounds[o]) for o in found))
+
+
+def _linked(text):
+    "(name, is it only declared, its bounds) of each variable of the device that other files may mean"
+    if not any(o in text for o in _SPACES):
+        return
+    try:
+        c = read(text).main
+    except ValueError:
+        return  # the rewriting of this file says what is wrong
+    for d, declarators in _device_variables(c, _Any()):
+        for o in declarators:
+            if 'static' not in d.words and (name := _qualified(c, d, o)):
+                yield name, _declares(o, d), _bounds(c, o)
+
+
+class _Any:
+    def __contains__(self, name):
+        return True
+
+
+def _bounds(c, o):
+    "The first brackets of a declarator, with the number of its initial values if they are empty; '' for none"
+    if c[o.past] != '[':
+        return ''
+    if c[o.past + 1] != ']':
+        return c.text(range(o.past, c.mate[o.past] + 1))
+    brace = o.init + (c[o.init] == '=')
+    return f'[{len(c.arguments(brace))}]' if o.init < o.end and c[brace] == '{' else ''
+
+
+def _stays(c, i):
+    "Is what is declared at token `i` a variable that no reference stands for? A constant, a member, one of a macro"
+    if c.scope(i) not in ('namespace', 'type'):
+        return False
+    d = read_declaration(c, i)
+    first = next(d.declarators, None)
+    if not first or c[first.past] == '(':
+        return False
+    whole = c[first.past] == ''  # what stands behind the macro tells
+    if _is_symbol(c, d, first):
+        return c.scope(i) == 'type' or 'const' in d.words and _is_number(c, first)
+    return whole and c.macro is not None and not d.words & _NO_SYMBOL
+
+
+def _declares(o, d):
+    "Is it a declaration only, if the same source has a definition? Without one it is the definition, as for nvcc"
+    return 'extern' in d.words and o.init == o.end
+
+
+def _is_symbol(c, d, o):
+    "Does the declaration with the first declarator `o` make a variable?"
+    if d.words & _NO_SYMBOL or c[d.start - 1] == 'template':
+        return False
+    if c[o.past] == '(':
+        return _is_value(c, o.past + 1)
+    if c[o.past] == '':
+        return bool(d.words & {'__constant__', '__managed__'})
+    return c[o.past] in ('[', '=', '{', ',', ';', ')') or past_attribute(c, o.past) > o.past
+
+
+def _is_value(c, i):
+    literal = i < len(c) and c.tokens.kinds[i] in ('number', 'string')
+    return literal or c[i] in ('-', '!', '~', '&', '{', 'true', 'false', 'nullptr')
+
+
+def _is_number(c, o):
+    return o.init < o.end and not any(c[j] in ('*', '[') for j in range(o.first, o.init))
+
+
+def _rewrite_symbol(e, d, declarators, defined, seen):
+    c = e.code
+    aligned, defines = _alignments(c, d), _defines_type(c, d)
+    common = _type_of_all(e, d)
+    for n, o in enumerate(declarators):
+        name = c.text(range(o.name, o.past))
+        shared = _shared_name(e, d, o)
+        declares = _declares(o, d) and (shared is not None or name in defined)
+        linkage = '' if name in seen else 'static '
+        if shared is not None:
+            linkage = 'extern ' if 'const' in d.words else ''
+        prefix = aligned + ('extern ' if declares else linkage) + common
+        if n:
+            e.replace_tokens(o.first - 1, o.first - 1, f'; {prefix}')
+        elif defines:
+            e.insert(c.start(d.first), f'{prefix} ')
+        else:
+            e.replace(c.start(_past_directives(c, d)), c.start(d.first), f'{prefix} ')
+        e.insert(c.start(o.name), e.paste('gs_init_'))
+        if shared is None:
+            _refer(e, d, o, name, declares, seen)
+        else:
+            _refer_shared(e, d, o, shared, declares)
+
+
+def _shared_name(e, d, o):
+    "The name, with its namespaces, of a variable that other files mean, too; None for any other"
+    if e.code.macro is not None or 'static' in d.words or not e.shared:
+        return None
+    name = _qualified(e.code, d, o)
+    return name if name in e.shared else None
+
+
+def _refer_shared(e, d, o, name, declares):
+    "Declare the reference that all files have in common, or define it where the variable is defined"
+    c = e.code
+    own, at = c[o.name], c.end(o.end - 1)
+    if c[o.past] == '[' and c[o.past + 1] == ']' and declares and e.shared[name]:
+        e.insert(c.start(o.past + 1), e.shared[name][1:-1])
+    slot = 'gs_slot_' + name.replace('::', '_')
+    if declares:
+        e.insert(at, f'; GRIDSTRIDE_DECLARE_SYMBOL({slot}, {own}, gs_init_{own})')
+        return
+    space = next(v for k, v in _SPACES.items() if k in d.words)
+    e.insert(at, f"; GRIDSTRIDE_SHARED_SYMBOL({slot}, {own}, gs_init_{own}, {e.quote(own)}, '{space}')")
+
+
+def _past_directives(c, d):
+    "The first token of `d` that is to be replaced: `__constant__` may stand alone between preprocessor lines"
+    first = max((k for k in range(d.start + 1, d.first + 1) if k in c.directives), default=d.start)
+    return first if all(c[k] in _SPACES for k in range(d.start, first)) else d.start
+
+
+def _alignments(c, d):
+    "The alignments among the specifiers of `d`, as they are written"
+    found = [j for j in range(d.start, d.first) if c.is_word(j) and not is_storage(c, j) and past_attribute(c, j) > j]
+    return ''.join(c.text(range(j, past_attribute(c, j))) + ' ' for j in found)
+
+
+def _refer(e, d, o, name, declares, seen):
+    """Write the reference by the variable's own name, once.
+
+    One that is declared before it is defined gets its reference where its size is first known."""
+    c = e.code
+    if seen.get(name):
+        return
+    known = not (declares and c[o.past] == '[' and c[o.past + 1] == ']')
+    if known:
+        value = e.paste('gs_init_') + name
+        space = next(v for k, v in _SPACES.items() if k in d.words)
+        made = f"GRIDSTRIDE_SYMBOL({name}, {value}, {e.quote(name)}, '{space}')"
+        e.insert(c.end(o.end - 1), f'; {made}')
+    if declares:
+        seen[name] = known

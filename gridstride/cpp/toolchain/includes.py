@@ -1,0 +1,62 @@
+"""The headers of a learner's own that a source includes: what is compiled depends on them."""
+
+import os
+from pathlib import Path
+
+from ..frontend.preprocessor import includes
+from ..frontend.tokens import directives
+
+
+def current_folder() -> Path:
+    "The current folder; the root where it has been removed, and so holds no headers"
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path('/')
+
+
+def read_headers(
+    src: str,  # CUDA C
+    folder,  # in which its own headers are
+    more=(),  # folders in which others of its own are
+) -> tuple:  # (dict: path below one of these folders -> text, dict: any other path -> text)
+    "The headers that `src` includes, and those that these include, as far as they can be found"
+    roots, own, others, seen = [Path(folder), *map(Path, more)], {}, {}, set()
+    waiting = [(name, roots[0]) for name in _names(src)]
+    while waiting:
+        (quoted, name), beside = waiting.pop()
+        path = _find(name, [*([beside] if quoted else []), *roots[1:], *_elsewhere()])
+        if path is None or path in seen:
+            continue
+        seen.add(path)
+        text = path.read_text(encoding='utf-8-sig', errors='replace')
+        below = [] if '..' in name else [str(path.relative_to(o)) for o in roots if path.is_relative_to(o)]
+        own.update({o: text for o in below if o not in own})  # one file may include it from another folder
+        if not below:
+            others[path] = text
+        waiting += [(o, path.parent) for o in _names(text)]
+    return own, others
+
+
+def names_in(src, folder, more=()) -> set:  # of strings
+    "How `src` and its own headers, found as `read_headers` finds them, name all that they include"
+    own, others = read_headers(src, folder, more)
+    return {name for text in (src, *own.values(), *others.values()) for _, name in _names(text)}
+
+
+def _names(src):
+    "(is it in quotes, the name) of each header that `src` may include; none where that cannot be read"
+    try:
+        return [found for _, found in includes(directives(src))]
+    except ValueError:
+        return []
+
+
+def _elsewhere():
+    "Folders that the compilers search, too, because the environment names them"
+    paths = (os.environ.get(o, '') for o in ('CPATH', 'CPLUS_INCLUDE_PATH'))
+    return [Path(o) for p in paths for o in p.split(os.pathsep) if o]
+
+
+def _find(name, folders):
+    return next((p for p in (Path(o, name) for o in folders) if p.is_file()), None)

@@ -1,0 +1,6 @@
+"""What a kernel can do wrong, how it is reported, and with which settings kernels run and are checked.
+
+`errors` (exceptions and warnings: kind, code and fields of each finding), `messages` (the one table of their texts),
+`hints` (how to fix a finding, quoting the learner's own lines), `launch_config` (`kernel[grid, block, stream, shared]`:
+brackets, sizes, count and kind of arguments), `settings` (checks, order, seed, engine).
+"""

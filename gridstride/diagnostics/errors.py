@@ -1,0 +1,528 @@
+"""What a kernel can do wrong: exceptions that say what, where, which threads, and how it is usually fixed.
+
+The kinds carry the names of compute-sanitizer's tools, so that a finding here and one on a GPU have the same name.
+
+| kind | what was found |
+|---|---|
+| `memcheck` | an out-of-bounds access, or an invalid address |
+| `racecheck` | a data race: two accesses to one element, at least one write, and no barrier in between |
+| `initcheck` | a read of uninitialized memory |
+| `synccheck` | a barrier in divergent code, a wrong warp mask, a deadlock |
+| `launch` | a launch that no GPU would accept |
+| `assert`, `raise` | an assertion that fails, an exception that a kernel raises |
+| `crash`, `timeout` | a kernel that crashed, one that did not end |
+
+A check reports a *kind*, a *code* and *fields*, and no text. `messages.WORDS` has the text of every code, and
+`exception_of` is the one place where a finding becomes an exception:
+
+    exception_of('racecheck', 'race', 'python', dict(array='s', index=(3,), before='written', now='read'),
+                 Place(kernel='reverse', line=12, ...), other=Access(11, (0, 0, 0), (3, 0, 0)))
+
+The first line of a message is `racecheck: data race (read after write) on s[3]: no barrier between the two accesses`:
+the kind, what it is in the field's term, the element, the cause. Then come the line, block and thread, the other
+access, and a hint.
+
+There are three *dialects*, because the remedy is written differently in them: `'python'` for kernels in Numba's
+dialect (in the simulator, or in the emulator with `engine='c'`), `'cuda'` for CUDA C, and `'triton'`, which uses the
+wording of `'python'` where it has none of its own.
+A template names its fields as `str.format` does. Some of them mean the same in every row:
+
+- `array`, a name, and `index`, a tuple of integers, become attributes of the exception; `element` is made of the two
+  as the dialect writes it, `s[3, 4]` or `s[3][4]`, and `subscript` of the index alone, `105` or `(3, 4)`. Where there
+  is no array, `space` says what there is instead: 'shared memory'.
+- `before` and `now` say what the two accesses of a race do, as in 'read' and 'written'; `hazard` is made of them,
+  'read after write', and `access` of `now` alone, 'read'.
+- `threads` is how many; `waiting` is made of it, '1 thread waits'.
+- `thread` is a position (x, y, z) and is shown without the dimensions that are not used.
+
+A code for the C++ side of the emulator is one word that is a C identifier. To add one: a row in `messages.WORDS`, the
+same kind and code in the C++ list of codes (`cpp/include/cuda/finding.h`), and the call that reports it, which
+gives a value to each field that the row names (`field_names` lists them). A field is an integer, a text, a
+tuple of integers, or a `Phrase`: a part of the sentence that has a row of its own, in `messages.PHRASES`, and fields
+of its own. Addresses and masks are integers there; the row formats them (`{mask:#x}`).
+A test holds the C++ side against the rows: its list, and the fields that each call gives.
+
+The hint depends on the learner's line, too: `hints.hint_for` may choose a row of `messages.HINTS` instead of the
+second text of `WORDS`. `switch_off` says how to run without the check, which none of `ALWAYS` allows; messages do not
+repeat it: the page of a message and `help(error)` have it. Some findings are warnings: `WARNINGS`.
+
+What an executor cannot do is not a finding: `NotSimulated` carries its own text, written where it is raised.
+"""
+
+import functools
+import os
+import re
+import sys
+import warnings
+from collections import namedtuple
+from string import Formatter
+from typing import NamedTuple
+
+from .hints import hint_for
+from .messages import DIALECTS, HINTS, PHRASES, WORDS
+from ..support.short_tracebacks import ShownBriefly, is_machinery
+
+__all__ = [
+    'Access',
+    'Call',
+    'Phrase',
+    'Place',
+    'KernelError',
+    'MemcheckError',
+    'RacecheckError',
+    'InitcheckError',
+    'SynccheckError',
+    'LaunchError',
+    'DeviceAssert',
+    'DeviceRaise',
+    'DivisionByZero',
+    'KernelCrash',
+    'KernelTimeout',
+    'NotCompiled',
+    'NotSimulated',
+    'SameValueRace',
+    'EarlyReturn',
+    'UnassignedVariable',
+    'OutOfMemory',
+    'OpenResult',
+    'MissingBarrier',
+    'TunedInPlace',
+    'UndefinedLanes',
+    'WrongArgument',
+    'ALWAYS',
+    'WARNINGS',
+    'element',
+    'exception_of',
+    'field_names',
+    'of_class',
+    'outside_level',
+    'warn_outside',
+    'position',
+    'switch_off',
+    'text_of',
+    'warn_of',
+]
+
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+
+# the other side of a race, the text of its line, and its file and the calls that led there if they are known
+Access = namedtuple('Access', 'line block thread source file calls', defaults=('', '', ()))
+Call = namedtuple('Call', 'function file line source', defaults=('',))  # a frame of a call stack: innermost first
+Phrase = namedtuple('Phrase', 'code fields', defaults=({},))  # a part of a sentence, with a row of its own
+
+
+class KernelError(ShownBriefly, Exception):
+    "What a kernel did wrong; the attributes that do not apply are None"
+
+    kind = None
+
+    def __init__(
+        self,
+        what,  # one line: what happened
+        hint='',  # how it is usually fixed
+        kernel=None,  # its name
+        file=None,
+        line=None,
+        source='',  # where, and the text of that line
+        block=None,
+        thread=None,  # which thread, as (x, y, z)
+        array=None,
+        index=None,  # which element
+        other=None,  # an `Access`
+        called=None,  # (line, its text, perhaps its file): the kernel's own line that led to `line`
+        calls=(),  # the call stack, each a `Call`, the innermost first; empty where it is not known
+        advice=None,  # (name of a row of `HINTS`, its fields), if the hint is not the finding's own
+        code=None,  # which of the findings of this kind, as `WORDS` has it
+        fields=None,  # the values of the text: name -> value
+        dialect='python',  # one of `DIALECTS`: what blocks and threads are called
+        apart=False,  # name the file of each line, as one of several?
+    ):
+        self.kernel, self.file, self.line, self.block, self.thread = kernel, file, line, block, thread
+        self.array, self.index, self.other, self.called = array, index, other, called[0] if called else None
+        self.code, self.fields, self.what, self.hint = code, fields or {}, what, hint
+        self.calls, (self.advice, self.advice_fields) = tuple(calls), advice or (None, {})
+        there = _call_in(kernel, other)
+        at = _places(file, apart, other.file if other else '', *(called or ())[2:], there.file if there else '')
+        lines = (
+            f'{self.kind}: {what}',
+            f'  {at(line)}: {source}' if line else '',
+            f'  called on {at(called[0], *called[2:])}: {called[1]}' if called else '',
+            kernel and f'  in {kernel}' + ('' if block is None else f', {_who(block, thread, dialect)}'),
+            other
+            and f'  against {at(other.line, other.file)}'
+            + (f' (called on {at(there.line, there.file)}{_quoted(there.source)})' if there else '')
+            + f', {_who(other.block, other.thread, dialect)}{_quoted(other.source)}',
+            hint and f'  {hint}',
+        )
+        super().__init__('\n'.join(filter(None, lines)))
+
+
+def _call_in(kernel, access):
+    "The `Call` in the kernel that led to an access in another function; None if it is in the kernel, or not known"
+    calls = access.calls if access else ()
+    return calls[-1] if len(calls) > 1 and calls[-1].function == kernel else None
+
+
+def position(p):  # (x, y, z)
+    "A position as the reader wants it: without the dimensions that are not used"
+    x, y, z = (int(o) for o in p)
+    return f'({x},{y},{z})' if z else f'({x},{y})' if y else f'({x})'
+
+
+def _places(file, apart, *others):
+    "A function that names a line, and its file too if that is `apart`, or where not all are lines of `file`"
+    apart = apart or any(o and o != file for o in others)
+    return lambda line, of='': f'line {line}' + _of(of or file) * apart
+
+
+def _of(file):
+    "The name of a file behind a line; a notebook's cells have none that a reader knows"
+    return '' if not file or 'ipykernel_' in file or file[0] == '<' else f' of {os.path.basename(file)}'
+
+
+def _quoted(source):
+    return f': {source}' if source else ''
+
+
+def _who(block, thread, dialect='python'):
+    if dialect != 'triton':
+        return f'block {position(block)}, thread {position(thread)}'
+    lane = f', lane {element("", thread, dialect)}' if thread else ''
+    return f'program {position(block)}{lane}'
+
+
+class MemcheckError(KernelError, IndexError):
+    """An out-of-bounds access, or an invalid address.
+
+    To run without this check: `sim.options(checks='no memcheck')`, `cpp.options(...)` or `tile.options(...)`."""
+
+    kind = 'memcheck'
+
+
+class RacecheckError(KernelError):
+    """A data race: two accesses to one element, at least one write, and no barrier in between; `other` is the earlier.
+
+    To run without this check: `sim.options(checks='no racecheck')`, `cpp.options(...)` or `tile.options(...)`."""
+
+    kind = 'racecheck'
+
+
+class InitcheckError(KernelError):
+    """A read of uninitialized memory.
+
+    To run without this check: `sim.options(checks='no initcheck')`, `cpp.options(...)` or `tile.options(...)`."""
+
+    kind = 'initcheck'
+
+
+class SynccheckError(KernelError):
+    """A barrier in divergent code, a warp operation that not all its lanes reach, or a deadlock.
+
+    To run without this check: `sim.options(checks='no synccheck')`, `cpp.options(...)` or `tile.options(...)`."""
+
+    kind = 'synccheck'
+
+
+class LaunchError(KernelError, ValueError, RuntimeError):
+    "A launch that no GPU would accept: its sizes, its shared memory, the number of its arguments"
+
+    kind = 'launch'
+
+
+class DeviceAssert(KernelError, AssertionError):
+    "An `assert` in a kernel failed"
+
+    kind = 'assert'
+
+
+class DeviceRaise(KernelError):
+    "A kernel has raised an exception; this is one of that class, too"
+
+    kind = 'raise'
+
+
+class KernelCrash(KernelError, RuntimeError):
+    "A compiled kernel crashed: a division by zero, a stack overflow, a trap"
+
+    kind = 'crash'
+
+
+class DivisionByZero(KernelCrash, ZeroDivisionError):
+    "A kernel has divided an integer by zero"
+
+
+class KernelTimeout(KernelError, TimeoutError):
+    "A kernel did not end in time"
+
+    kind = 'timeout'
+
+
+class NotSimulated(KernelError, NotImplementedError):
+    "A feature of GPUs that the simulator does not support"
+
+    kind = 'not simulated'
+
+
+class NotCompiled(KernelError, TypeError):
+    "Code that the compiler of Triton or Numba rejects, even if it is valid Python"
+
+    kind = 'not compiled'
+
+
+class WrongArgument(ShownBriefly, TypeError):
+    "An argument of a launch that the kernel does not take"
+
+
+class SameValueRace(RuntimeWarning):
+    "Several threads write the same value to one element: a benign data race"
+
+
+class MissingBarrier(RuntimeWarning):
+    "Threads of one Triton program access one element with no barrier in between"
+
+
+class UndefinedLanes(RuntimeWarning):
+    "A result depends on lanes without a value: of a masked load, absent ones of a shuffle, CUB's in other threads"
+
+
+class EarlyReturn(RuntimeWarning):
+    "Threads returned before a barrier at which others wait: works on GPUs since Volta, but CUDA does not guarantee it"
+
+
+class UnassignedVariable(RuntimeWarning):
+    "Threads read a variable that only other threads have assigned: 0 in Numba, an error in Python"
+
+
+class OutOfMemory(RuntimeWarning):
+    "An allocation failed: the emulated device is out of memory"
+
+
+class TunedInPlace(RuntimeWarning):
+    "Autotuning runs a kernel many times on the arguments of a launch, and a second run changes the result"
+
+
+class OpenResult(RuntimeWarning):
+    "Undefined behaviour in arithmetic: a GPU may give another result than the emulator"
+
+
+CLASSES = {
+    c.kind: c
+    for c in (
+        MemcheckError,
+        RacecheckError,
+        InitcheckError,
+        SynccheckError,
+        LaunchError,
+        DeviceAssert,
+        DeviceRaise,
+        KernelCrash,
+        KernelTimeout,
+    )
+}
+
+
+_CLASSES_OF = {('crash', 'division'): DivisionByZero}  # codes that have a class of their own
+
+
+class Place(NamedTuple):
+    "Where something was found, and in which thread; what is not known is None"
+
+    kernel: str = None  # its name
+    file: str = None
+    line: int = None
+    source: str = ''  # the text of that line
+    block: tuple = None  # (x, y, z)
+    thread: tuple = None  # (x, y, z)
+    called: tuple = None  # (line, its text, perhaps its file): the kernel's own line that led to `line`
+    above: str = ''  # the lines of the function before it
+    onward: str = ''  # that line as its file has it, and the lines of the function after it
+    calls: tuple = ()  # the calls that led to it, each a `Call`, the innermost first
+    apart: bool = False  # is the file one of several, so that lines are named with their files?
+
+
+_OPTIONS = dict(python='sim.options', cuda='cpp.options', triton='tile.options')
+
+
+# Findings that are warnings: the kernel continues
+WARNINGS = {
+    'same_value': ('racecheck', SameValueRace),
+    'same_value_programs': ('racecheck', SameValueRace),
+    'read_back': ('racecheck', MissingBarrier),
+    'stored_again': ('racecheck', MissingBarrier),
+    'released': ('racecheck', MissingBarrier),
+    'undefined_stored': ('initcheck', UndefinedLanes),
+    'undefined_address': ('initcheck', UndefinedLanes),
+    'undefined_decision': ('initcheck', UndefinedLanes),
+    'returned': ('synccheck', EarlyReturn),
+    'unassigned': ('initcheck', UnassignedVariable),
+    'undefined_lane': ('synccheck', UndefinedLanes),
+    'undefined_result': ('synccheck', UndefinedLanes),
+    'out_of_memory': ('launch', OutOfMemory),
+    'tuned': ('launch', TunedInPlace),
+    'shifted_too_far': ('crash', OpenResult),
+    'does_not_fit': ('crash', OpenResult),
+}
+
+# Findings that are reported whatever is checked, by kind: the kernel could not continue
+ALWAYS = dict(
+    memcheck='indices index_type no_shared_address fault_outside fault_no_array fault_freed fault_null fault_address '
+    'host_function host_virtual misplaced host_reads host_writes host_reads_symbol host_writes_symbol host_symbol '
+    'host_memory_given device_memory_given failed_alloc copy_target no_block copy_to_no_block not_its_own bulk_bytes '
+    'no_tensor_map coordinates box_misaligned box_before descriptor block_ended',
+    synccheck='grid_diverged endless_wait blocks_wait stuck stuck_together warp_apart '
+    'lane_elsewhere different_calls own_mask arrives_twice waits_unarrived no_such_barrier '
+    'barrier_threads no_mbarrier mbarrier_count too_many_arrive different_descriptors not_resident '
+    'not_cooperative programs_wait',
+)
+
+
+def element(array, index, dialect):
+    "An element as the dialect writes it: `s[3, 4]` or `s[3][4]`; without an index the array's name"
+    if index is None or len(index) == 0:
+        return array
+    return array + ''.join(f'[{i}]' for i in index) if dialect == 'cuda' else f'{array}[{", ".join(map(str, index))}]'
+
+
+def _templates(kind, code, dialect):
+    "The templates of `what` and `hint`"
+    return tuple(_in(o, dialect) for o in WORDS[kind, code])
+
+
+def _in(text, dialect):
+    "A text as the dialect has it; Triton's is Python's where it has none of its own"
+    return text if isinstance(text, str) else text.get(dialect) or text['python']
+
+
+def field_names(kind, code):
+    "The names of the fields that a report of this must give, in any dialect; `element` needs `array` and `index`"
+    texts = (text for dialect in DIALECTS for text in _templates(kind, code, dialect))
+    names = {re.match(r'\w*', name)[0] for text in texts for _, name, _, _ in Formatter().parse(text) if name}
+    return set().union(*(_MADE_OF.get(o, {o}) for o in names))
+
+
+_MADE_OF = dict(
+    element={'array', 'index'}, subscript={'index'}, waiting={'threads'}, hazard={'before', 'now'}, access=set()
+)
+
+
+def _shown(fields, dialect):
+    "Fields as the templates show them"
+    shown = {k: _phrase(v, dialect) if isinstance(v, Phrase) else v for k, v in (fields or {}).items()}
+    for k in ('thread', 'in_block'):
+        if k in shown:
+            shown[k] = position(shown[k])
+    name = shown.get('array') or shown.get('space') or ''
+    threads = shown.get('threads')
+    shown['waiting'] = '1 thread waits' if threads == 1 else f'{threads} threads wait'
+    shown.setdefault('element', element(name, shown.get('index'), dialect))
+    return {**shown, **_derived(shown)}
+
+
+def _derived(shown):
+    "The fields that are made of others: how an index is shown, what the accesses of a race are"
+    index, now, before = (shown.get(k) for k in ('index', 'now', 'before'))
+    return dict(
+        subscript=index[0] if index and len(index) == 1 else index,
+        access=_access(now) if now else 'access',
+        **({'hazard': f'{_access(now)} after {_access(before)}'} if now and before else {}),
+    )
+
+
+def _access(verb):
+    "The noun of what an access does: 'read' for 'reads', 'write' for 'written', 'atomic' for 'changed atomically'"
+    return 'read' if verb.startswith('read') else 'atomic' if 'atomic' in verb else 'write'
+
+
+def _phrase(phrase, dialect):
+    return PHRASES[phrase.code].format(**_shown(phrase.fields, dialect))
+
+
+def text_of(kind, code, dialect, fields=None):
+    "(what, hint): the wording of a finding with its fields filled in; `KeyError` names a field that is missing"
+    shown = _shown(fields, dialect)
+    return tuple(o.format(**shown) for o in _templates(kind, code, dialect))
+
+
+def _advised(advice, dialect, fields):
+    "The text of `advice`, (name of a row of `HINTS`, its fields); nothing for None"
+    return advice and _in(HINTS[advice[0]], dialect).format(**{**_shown(fields, dialect), **advice[1]})
+
+
+def switch_off(kind, code, dialect):
+    "How to run without the check that found it; nothing where that is not possible"
+    if kind not in ('memcheck', 'racecheck', 'initcheck', 'synccheck') or code in ALWAYS.get(kind, '').split():
+        return ''
+    return f"To run without this check: with {_OPTIONS[dialect]}(checks='no {kind}'): ..."
+
+
+def exception_of(
+    kind,  # 'memcheck', 'racecheck', ...
+    code,  # which one, as `WORDS` has it
+    dialect,  # 'python', 'cuda' or 'triton'
+    fields=None,  # name -> value, for the templates
+    place=Place(),  # where it was found
+    other=None,  # an `Access`: the other side of a race
+) -> KernelError:  # of the class that belongs to the kind
+    "The exception of a finding; `KeyError` if there is no such code, or a field is missing"
+    what, hint = text_of(kind, code, dialect, fields)
+    advice = hint_for(kind, code, fields or {}, place, other)
+    hint = _advised(advice, dialect, fields) or hint
+    array, index = ((fields or {}).get(k) or None for k in ('array', 'index'))
+    on = dict(array=array, index=index, other=other, code=code, fields=fields, dialect=dialect, advice=advice)
+    where = {k: v for k, v in place._asdict().items() if k not in ('above', 'onward')}
+    cls = _CLASSES_OF.get((kind, code), CLASSES[kind])
+    return cls(what, hint, **on, **where)
+
+
+def of_class(
+    error,  # a `KernelError`
+    other,  # a class of exceptions
+):
+    "The same finding as an exception of `other`, too, or of a class that `other` is derived from"
+    for base in other.__mro__:
+        if issubclass(base, Exception) and isinstance(error, base):
+            return error
+        try:
+            new = _both(type(error), base)(error.args[0])
+        except TypeError:  # it cannot be made of one text
+            continue
+        vars(new).update(vars(error))
+        new.args = error.args
+        return new
+
+
+@functools.lru_cache
+def _both(kind, other):
+    "A class of both"
+    text = dict(__str__=Exception.__str__, __reduce__=lambda self: (kind, self.args), __doc__=kind.__doc__)
+    return type(other.__name__, (kind, other), dict(text, __module__=kind.__module__))
+
+
+def outside_level():
+    "How far above its caller the learner's code is: the `stacklevel` of a warning about it"
+    frame, n = sys._getframe(1), 1
+    while frame.f_back and (frame.f_code.co_filename.startswith(_PACKAGE) or is_machinery(frame.f_code.co_filename)):
+        frame, n = frame.f_back, n + 1
+    return n
+
+
+def warn_outside(
+    warning: Warning,
+    file=None,  # what it is about, where no line of Python is the learner's: `python -m gridstride.cpp`
+    line=None,
+):
+    "Warn at the learner's line of Python that led here, or else at `line` of `file`"
+    level = outside_level()
+    if file and sys._getframe(level - 1).f_code.co_filename.startswith('<frozen'):
+        warnings.warn_explicit(warning, type(warning), file, line or 1)
+    else:
+        warnings.warn(warning, stacklevel=level)
+
+
+def warn_of(code, dialect, fields, file=None):
+    "Warn of a finding that is one of `WARNINGS`; at the line that launched the kernel, or else at its line of `file`"
+    kind, category = WARNINGS[code]
+    what, hint = text_of(kind, code, dialect, fields)
+    warning = category(f'{what}. {hint}'.rstrip())
+    warning.kind, warning.code, warning.fields, warning.line = kind, code, fields, fields.get('line')
+    warn_outside(warning, file, warning.line)

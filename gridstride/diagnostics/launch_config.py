@@ -1,0 +1,169 @@
+"""A launch on any engine: `kernel[grid, block, stream, shared_bytes](*args)`, and what can be wrong with it."""
+
+import operator
+from functools import partial
+from types import SimpleNamespace
+from typing import NamedTuple
+
+from .errors import Place, WrongArgument, exception_of
+from ..utils import dim3
+
+__all__ = [
+    'LIMITS',
+    'Config',
+    'launch_error',
+    'read_brackets',
+    'configure',
+    'count_arguments',
+    'argument_error',
+    'refuse_names',
+    'Ready',
+    'resident',
+]
+
+# What a GPU takes: threads of a block and along its z, bytes of shared memory, and for a kernel that asks for more,
+# blocks along x, and along y and z, blocks of a cluster
+LIMITS = SimpleNamespace(
+    threads=1024, z=64, shared=48 * 1024, shared_asked_for=227 * 1024, grid_x=2**31 - 1, grid_yz=65535, cluster=8
+)
+
+
+def resident(
+    threads,  # of a block
+    shared,  # bytes of shared memory of a block
+):  # how many blocks
+    "How many blocks are on the device together, an H100's 132 multiprocessors; registers are not counted"
+    by_threads, by_memory = 2048 // (-(-threads // 32) * 32), (228 << 10) // (-(-shared // 128) * 128 + 1024)
+    return 132 * max(1, min(32, by_threads, by_memory))
+
+
+class Config(NamedTuple):
+    "The sizes of a launch, checked"
+
+    grid: dim3  # blocks
+    block: dim3  # threads of each
+    stream: object  # None, a number, or what has one
+    shared: int  # bytes of dynamic shared memory
+    cluster: dim3  # blocks of a cluster
+
+
+def launch_error(
+    kernel,  # its name
+    code,  # of the finding, in `messages.WORDS`
+    **fields,  # that its wording needs
+):
+    "The `LaunchError` with this code about the kernel of this name"
+    return exception_of('launch', code, 'python', dict(kernel=kernel, **fields), Place(kernel))
+
+
+def read_brackets(
+    kernel,  # its name
+    brackets,  # their content: grid and block, then stream and bytes of shared memory if need be
+):  # (grid, block, stream, bytes of shared memory); the stream is None unless there is one
+    "The values in a launch's brackets; `LaunchError` for too few or too many, or an invalid stream or number of bytes"
+    parts = brackets if isinstance(brackets, tuple) else (brackets,)
+    if not 2 <= len(parts) <= 4:
+        raise launch_error(kernel, 'brackets', given=len(parts))
+    grid, block, stream, shared = (*parts, None, None)[:4]
+    return grid, block, _stream(kernel, stream), _shared_bytes(kernel, shared)
+
+
+def _whole(x):
+    "`x` as an integer; -1 for what is not one"
+    try:
+        return operator.index(x)
+    except TypeError:
+        return -1
+
+
+def _shared_bytes(kernel, shared):
+    n = 0 if shared is None else _whole(shared)
+    if n < 0:
+        raise launch_error(kernel, 'shared_number', given=shared)
+    return n
+
+
+def _stream(kernel, stream):
+    known = stream is None or any(hasattr(stream, k) for k in ('cuda_stream', '__cuda_stream__', 'handle'))
+    if not known and _whole(stream) < 0:
+        raise launch_error(kernel, 'stream', given=stream)
+    return stream
+
+
+_ALONE = dim3(1)
+
+
+def _sizes(kernel, *sizes):
+    try:
+        return [o if isinstance(o, dim3) else dim3(o) for o in sizes]
+    except (TypeError, ValueError) as e:
+        raise launch_error(kernel, 'sizes', why=e) from None
+
+
+def configure(
+    kernel,  # its name
+    grid,  # blocks, and
+    block,  # threads of each: an int, a tuple of one to three, or a `dim3`
+    stream=None,  # a number, or what has one, as torch's streams
+    shared=None,  # bytes of dynamic shared memory; None: 0
+    cluster=None,  # blocks of a cluster, as `grid`; None: 1
+    asks=False,  # may the kernel have as much shared memory as one that asks for more than 48 KB?
+) -> Config:
+    "The launch's sizes; `LaunchError` for what no GPU accepts. Every launch from Python calls this"
+    grid, block, cluster = _sizes(kernel, grid, block, _ALONE if cluster is None else cluster)
+    stream, shared = _stream(kernel, stream), _shared_bytes(kernel, shared)
+    shown = dict(grid=tuple(grid), block=tuple(block))
+    if min(grid) < 1 or min(block) < 1:
+        raise launch_error(kernel, 'empty', **shown)
+    if block.size > LIMITS.threads or block.z > LIMITS.z:
+        raise launch_error(kernel, 'block_size', threads=block.size, most=LIMITS.threads, most_z=LIMITS.z, **shown)
+    if grid.x > LIMITS.grid_x or max(grid.y, grid.z) > LIMITS.grid_yz:
+        raise launch_error(kernel, 'grid_size', most_x=LIMITS.grid_x, most_yz=LIMITS.grid_yz, **shown)
+    alone = cluster is _ALONE
+    if not alone and (min(cluster) < 1 or cluster.size > LIMITS.cluster or any(g % c for g, c in zip(grid, cluster))):
+        raise launch_error(kernel, 'cluster_size', cluster=tuple(cluster), **shown)
+    if shared > (LIMITS.shared_asked_for if asks else LIMITS.shared):
+        code = 'dynamic_size' if asks else 'shared_size'
+        raise launch_error(kernel, code, bytes=shared, most=LIMITS.shared_asked_for if asks else LIMITS.shared)
+    return Config(grid, block, stream, shared, cluster)
+
+
+def count_arguments(
+    kernel,  # its name
+    parameters,  # each as a message shows it: 'x', or 'float *x'
+    given,  # how many arguments
+    optional=0,  # how many of the last parameters may be left out
+):
+    "`LaunchError` unless there are as many arguments as the kernel takes"
+    if not len(parameters) - optional <= given <= len(parameters):
+        shown = dict(count=len(parameters), parameters=', '.join(parameters))
+        raise launch_error(kernel, 'arguments', given=given, **shown)
+
+
+def refuse_names(
+    kernel,  # its name
+    named,  # arguments that were given by name
+):
+    "`WrongArgument` if there are such"
+    if named:
+        what = f'arguments must be positional, not by name as {", ".join(named)}'
+        raise WrongArgument(f'{kernel}: {what}')
+
+
+class Ready(partial):
+    "A kernel's launch with grid and block, which waits to be called with the arguments"
+
+    def __repr__(self):
+        grid, block = self.args[:2]
+        name = self.func.__self__.__name__
+        return f'{name}[{grid!r}, {block!r}], not launched: it is called with the arguments, {name}[grid, block](...)'
+
+
+def argument_error(
+    kernel,  # its name
+    i,  # which argument, from 0
+    parameter,  # as `count_arguments` has it
+    what,  # what it takes, what was given, and what to give
+):
+    "The `WrongArgument` that says what is wrong with an argument"
+    return WrongArgument(f'{kernel}: argument {i + 1}, {parameter}, {what}')

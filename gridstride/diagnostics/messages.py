@@ -1,0 +1,938 @@
+"""The wording of findings: what each says, and how to fix it, per dialect. Pure data, which `errors` fills in.
+
+A row of `WORDS` belongs to a kind and a code; `HINTS` replace the hint of a row where `hints.hint_for` can read more
+off the learner's lines; `PHRASES` are parts of sentences that a `Phrase` names. A template names its fields as
+`str.format` does; `errors` explains those that mean the same in every row.
+"""
+
+from collections import namedtuple
+
+__all__ = ['DIALECTS', 'HINTS', 'PHRASES', 'WORDS', 'Words']
+
+# A text that is the same in all dialects appears once.
+DIALECTS = ('python', 'cuda', 'triton')
+Words = namedtuple('Words', 'what hint', defaults=('',))  # each a template, or one per dialect
+
+_AT_GRID = 'All blocks must meet there, and blocks without work must wait there too: guard the work, not the barrier.'
+_ALL_THREADS = 'All threads of a block must reach it: guard the data, not the barrier.'
+_NOTHING = 'A thread past the end must do nothing: guard it, as in '
+_GUARD = dict(
+    python=_NOTHING + '`if i < n`, where n is the number of items.',
+    cuda=_NOTHING + '`if (i < n)`, where n is the number of items.',
+)
+_OUT_OF_BOUNDS = 'out-of-bounds {access}: index {subscript} is out of bounds for {array} of shape {shape}'
+_FAULT = (
+    'out-of-bounds access: the address is in no array; the nearest is {array} of shape {shape}, '
+    'where its index would be {subscript}'
+)
+_DYNAMIC = dict(
+    python='Give the launch the size of dynamic shared memory, in bytes: kernel[grid, block, stream, bytes].',
+    cuda='Give the launch the size of dynamic shared memory, in bytes: <<<grid, block, bytes>>>, '
+    'or from Python [grid, block, stream, bytes].',
+)
+_SMALLER = 'Use a smaller tile, or a smaller element type.'
+_WILD = 'Either the pointer was never set, or the index is far out of bounds: check how it is computed.'
+_FIRST_ACCESS = dict(
+    python="Run with sim.options(checks='all') to see the first access that is out of bounds.",
+    cuda='Compile with checks=True to see the first access that is out of bounds.',
+)
+_NEVER_ALLOCATED = 'Check for an array without elements, one that was never allocated, or a failed cudaMalloc.'
+_TO_THE_GPU = 'Copy it to the GPU first: cudaMalloc and cudaMemcpy, or a tensor on the GPU.'
+_TO_THE_HOST = 'Copy it with cudaMemcpy; only kernels can use a device pointer.'
+_MULTIPLES = 'Rows, paddings and offsets must all be multiples of it, in bytes.'
+_ENDS_LATE = (
+    'Keep each block alive until the others no longer need its shared memory: barrier.cluster.arrive and .wait at '
+    'the end.'
+)
+_UNDEFINED = (
+    'line {{line}} of {{kernel}}: {} depends on undefined lanes: the mask of line {{masked}} excludes them. '
+    'A GPU loads 0 there, but Triton does not guarantee it: give the load `other=`,{} or select with tl.where'
+)
+_UNINITIALIZED = 'uninitialized read of {element}'
+_RACE = 'data race ({hazard}) on {element}'
+_COPY_IN_FLIGHT = (
+    'data race on {element}: the element is {now} while {whose} asynchronous copy to it may still be in flight'
+)
+_WAIT_FOR_BULK = 'Wait on the mbarrier that the copy signals'
+_UNREAD = (
+    'Wait until they have read it (wgmma.wait_group, cp.async.bulk.wait_group.read), then signal the thread that '
+    'writes: with an mbarrier, or a barrier of the block.'
+)
+_TOO_LARGE = 'integer overflow in a division: the smallest integer of its type is divided by -1'
+_UNDEFINED_QUOTIENT = 'This is undefined behaviour: test for a divisor of -1 first, or divide in a wider type.'
+_UNREACHABLE = 'It called a trap, or reached code that the compiler considers unreachable.'
+_AT_MBARRIER = 'at the mbarrier {mbarrier}, whose phase {phase}'
+_PAIRS = 'Use barrier.cluster.arrive and barrier.cluster.wait in pairs.'
+_ARRIVAL_COUNT = 'Give mbarrier.init the number of arrivals per phase.'
+_DEADLOCK = 'deadlock: this thread waits {why}, and no thread can proceed'
+_CHECK_MBARRIER = 'Check the arrival count, the expected bytes and the parity.'
+_SAME_CALL = 'Every lane that the mask names must reach the same call with the same mask.'
+_DIVERGENT = "barrier in divergent code: {here} of the block's {threads} threads reach it; thread {thread} "
+_ILLEGAL = 'A GPU stops with an illegal instruction.'
+_BOX_BEFORE = '{}: the box begins at {{at}} along axis {{axis}}, and a store must not begin before the array'
+
+WORDS = {
+    # An index that is out of bounds: past the end, before the beginning, or of a type that no array takes
+    ('memcheck', 'outside'): Words(_OUT_OF_BOUNDS, _GUARD),
+    ('memcheck', 'before'): Words(
+        _OUT_OF_BOUNDS,
+        dict(
+            python='Numba counts a negative index from the end, CUDA C reads the memory before the array: '
+            'write the index that is meant.',
+            cuda='A negative index is the memory before the array.',
+        ),
+    ),
+    ('memcheck', 'wrapped'): Words(
+        _OUT_OF_BOUNDS,
+        'threadIdx, blockIdx and what is computed from them are unsigned: below 0 they wrap around to 2**32 - 1. '
+        'Guard the access, or compute the index with int.',
+    ),
+    ('memcheck', 'overflowed'): Words(
+        _OUT_OF_BOUNDS,
+        'An index so far below 0 usually comes from an integer overflow: 2147483647 + 1 is -2147483648. '
+        'Compute it with 64 bits: `(size_t)row*w + column`.',
+    ),
+    ('memcheck', 'indices'): Words(
+        'dimensions of {array}: {dimensions}; indices given: {given}', 'Give an element one index per dimension.'
+    ),
+    ('memcheck', 'index_type'): Words(
+        'an index of {array} is {type}; it must be an integer', 'Divide with //, or use int(...).'
+    ),
+    ('memcheck', 'outside_type'): Words(
+        'out-of-bounds access: index {index[0]} is out of bounds for {type}', _GUARD['cuda']
+    ),  # of an array without a name
+    ('memcheck', 'outside_named'): Words(
+        'out-of-bounds access: index {index[0]} is out of bounds for {array}, which is {type}', _GUARD
+    ),
+    # Programs of Triton: blocks of lanes, and pointers
+    ('memcheck', 'outside_program'): Words(
+        _OUT_OF_BOUNDS + '{more}',
+        'The block has more lanes than there are elements left: give the access a mask, as in `mask=offsets < n`.',
+    ),
+    ('memcheck', 'outside_single'): Words(
+        _OUT_OF_BOUNDS + '{more}',
+        'A single element, and its offset is too large: fix the row, column or stride, or give the access a mask.',
+    ),
+    ('memcheck', 'outside_masked'): Words(
+        _OUT_OF_BOUNDS + '{more}',
+        'Its mask lets this lane in. Either the mask does not compare every axis with its own size, as in '
+        '`(rows[:, None] < h) & (columns[None, :] < w)`, or the address is wrong: a wrong stride, offset or table '
+        'entry.',
+    ),
+    ('memcheck', 'outside_expanded'): Words(
+        'out-of-bounds {access}: past the memory of {array}, whose shape {shape} is expanded (stride 0); elements in '
+        'memory: {count}{more}',
+        'Along an axis of stride 0 all elements are one. Multiply the index by {array}.stride(...), or pass '
+        '{array}.contiguous().',
+    ),
+    ('memcheck', 'outside_before'): Words(
+        _OUT_OF_BOUNDS + '{more}',
+        'A negative index is the memory before the array: mask it from below, too, as in `mask=offsets >= 0`.',
+    ),
+    ('memcheck', 'null_pointer'): Words(
+        'invalid pointer {address:#x}: no array is stored there',
+        'It was never set, or an argument that is None is used.',
+    ),
+    ('memcheck', 'foreign_pointer'): Words(
+        'invalid pointer {address:#x}: it is in no array of the launch, and in no tensor of torch',
+        'Check how it is computed; an address from memory must be that of a tensor that is still alive.',
+    ),
+    ('memcheck', 'misaligned_pointer'): Words(
+        'misaligned pointer into {array}: it must be a multiple of {size} bytes',
+        'Elements begin at multiples of their size: check how the pointer is computed.',
+    ),
+    # Shared memory: out of bounds of one array, of all arrays, and where the launch requests none
+    ('memcheck', 'outside_shared'): Words(_OUT_OF_BOUNDS),
+    ('memcheck', 'outside_dynamic'): Words(_OUT_OF_BOUNDS, _DYNAMIC),
+    ('memcheck', 'outside_arrays'): Words(
+        'out-of-bounds access in shared memory, far from any of its arrays',
+        'Check how the pointer or the index is computed.',
+    ),
+    ('memcheck', 'no_dynamic'): Words('dynamic shared memory is used, but the launch requests none', _DYNAMIC),
+    ('memcheck', 'no_shared_address'): Words(
+        '{operation}: {address:#x} is not an address in shared memory',
+        'Convert the pointer to the 32-bit address that PTX takes: __cvta_generic_to_shared(pointer).',
+    ),
+    ('memcheck', 'copy_target'): Words(
+        '{operation} must copy to shared memory, but {address:#x} is not an address there',
+        'To copy from shared memory, or to registers, use an ordinary assignment.',
+    ),
+    # Memory that does not belong to the kernel
+    ('memcheck', 'no_array'): Words('invalid address {address:#x}: it is in no array', _WILD),
+    ('memcheck', 'freed'): Words('use after free: {array} is used after it was freed', 'Free it after its last use.'),
+    ('memcheck', 'not_allocated'): Words(
+        'invalid free({address:#x}): malloc did not return this address, or it was freed before'
+    ),
+    ('memcheck', 'null_read'): Words('read through a null pointer', _NEVER_ALLOCATED),
+    ('memcheck', 'null_written'): Words('write through a null pointer', _NEVER_ALLOCATED),
+    ('memcheck', 'failed_alloc'): Words(
+        'memory is {now} whose allocation failed: line {allocated} requested {bytes} bytes and got '
+        'cudaErrorMemoryAllocation (out of memory), and its error was not checked',
+        'Compare the result of the allocation with cudaSuccess before a kernel uses the pointer; allocate less memory.',
+    ),
+    ('memcheck', 'constant'): Words(
+        dict(
+            python='write to {element}, but arrays captured from outside a kernel are read-only',
+            cuda='write to {element}, which is __constant__',
+        ),
+        dict(python='Pass it as an argument.', cuda='Fill it from the host with cudaMemcpyToSymbol.'),
+    ),
+    ('memcheck', 'kernel_reads_host'): Words('a kernel reads host memory', _TO_THE_GPU),
+    ('memcheck', 'kernel_writes_host'): Words('a kernel writes host memory', _TO_THE_GPU),
+    ('memcheck', 'local_of_other'): Words(
+        "another thread's local variable is {now}",
+        'A pointer to a local variable is valid only in its own thread: exchange values in shared memory.',
+    ),
+    ('memcheck', 'host_reads'): Words('host code reads {array}, which is device memory', _TO_THE_HOST),
+    ('memcheck', 'host_writes'): Words('host code writes {array}, which is device memory', _TO_THE_HOST),
+    ('memcheck', 'host_reads_symbol'): Words(
+        'host code reads {array}, which is a device variable',
+        'Copy it: cudaMemcpyFromSymbol(&value, {array}, sizeof value).',
+    ),
+    ('memcheck', 'host_writes_symbol'): Words(
+        'host code writes {array}, which is a device variable',
+        'Copy to it: cudaMemcpyToSymbol({array}, &value, sizeof value).',
+    ),
+    ('memcheck', 'host_symbol'): Words(
+        'a kernel uses the address of {array} that host code took, which is not its address on the GPU',
+        'Get the address in host code with cudaGetSymbolAddress((void **)&pointer, {array}), or use {array} by its '
+        'name in the kernel.',
+    ),
+    ('memcheck', 'host_function'): Words(
+        'a kernel calls {function} through an address that host code took, which is not its address on the GPU',
+        'Copy the address from the GPU: `__device__ T pointer = {function};`, and in host code '
+        'cudaMemcpyFromSymbol(&f, pointer, sizeof f). Or make the function a template argument.',
+    ),
+    ('memcheck', 'host_virtual'): Words(
+        "a kernel calls a virtual function of an object that host code constructed: its virtual table is the host's",
+        'Construct the object on the GPU: in a kernel, by `new` or by placement new.',
+    ),
+    ('memcheck', 'host_memory_given'): Words(
+        'thrust::{algorithm} has the policy thrust::device and is given an address of host memory',
+        'Give it memory of the GPU: a thrust::device_vector, or a pointer from cudaMalloc. To copy between host and '
+        'GPU, omit the policy: thrust::copy(first, last, result).',
+    ),
+    ('memcheck', 'device_memory_given'): Words(
+        'thrust::{algorithm} has the policy thrust::host and is given an address on the GPU',
+        'Write thrust::device instead, or copy to a thrust::host_vector first.',
+    ),
+    # The same, found by the operating system, because the checks were disabled
+    ('memcheck', 'fault_outside'): Words(_FAULT, _FIRST_ACCESS),
+    ('memcheck', 'fault_no_array'): Words('invalid address {address:#x}: it is in no array', _FIRST_ACCESS),
+    ('memcheck', 'fault_freed'): Words('use after free: {array} is used after it was freed', _FIRST_ACCESS),
+    ('memcheck', 'fault_null'): Words('access through a null pointer', _NEVER_ALLOCATED),
+    ('memcheck', 'fault_address'): Words('invalid address {address:#x}: it is not device memory', _WILD),
+    # Addresses that must be multiples of something
+    ('memcheck', 'misaligned'): Words(
+        'misaligned access of {bytes} bytes at {element}: the address must be a multiple of {bytes}',
+        'An access of {bytes} bytes must begin at a multiple of {bytes}: a float4, which has 16, at every fourth '
+        'float, or at every eighth bfloat16.',
+    ),
+    ('memcheck', 'misplaced'): Words(
+        '{operation}: misaligned address of {element}: it must be a multiple of {bytes}', _MULTIPLES
+    ),
+    # Two threads and one element: of one block, of two blocks, and with the same value
+    ('racecheck', 'programs'): Words(
+        _RACE + ': two programs access it, and nothing orders them',
+        'Programs run concurrently, in any order: give each its own elements, or use tl.atomic_add or another atomic.',
+    ),
+    ('racecheck', 'programs_atomic'): Words(
+        _RACE + ': only one of the two programs accesses it with an atomic',
+        'Use atomics on both sides, or read it in a second kernel, launched after the first.',
+    ),
+    ('racecheck', 'read_back'): Words(
+        'line {line} of {kernel}: data race (read after write) on {element}: a lane reads what another lane of the '
+        'program stored on line {stored}. On a GPU these are threads: put tl.debug_barrier() in between'
+    ),
+    ('racecheck', 'stored_again'): Words(
+        'line {line} of {kernel}: data race (write after write) on {element}: another lane of the program wrote it on '
+        'line {stored}. On a GPU these are threads, and either value may remain: put tl.debug_barrier() in between'
+    ),
+    ('racecheck', 'released'): Words(
+        'line {line} of {kernel}: data race on {element}: it is {now} here, and another program {before} it on line '
+        '{stored}, before its atomic on line {released}. One thread of the program executes that atomic and does not '
+        'wait for the others: put tl.debug_barrier() before line {released}'
+    ),
+    ('racecheck', 'lanes_update'): Words(
+        'data race (read-modify-write) on {element}: several lanes of one program update it, and all updates but one '
+        'are lost',
+        'Update it in one step: tl.atomic_add or another atomic.',
+    ),
+    ('racecheck', 'lanes'): Words(
+        'data race (write after write) on {element}: several lanes of one store write different values to it',
+        'Which value remains is undefined: let the offsets of the lanes differ, or mask all but one.',
+    ),
+    ('initcheck', 'undefined_stored'): Words(_UNDEFINED.format('the stored value', ' give the store that mask, too,')),
+    ('initcheck', 'undefined_address'): Words(_UNDEFINED.format('an address', '')),
+    ('initcheck', 'undefined_decision'): Words(_UNDEFINED.format('a branch or a mask', '')),
+    ('initcheck', 'unwritten_program'): Words(
+        _UNINITIALIZED,
+        'An array that holds only NaN at the launch counts as uninitialized: fill it, for example with torch.zeros.',
+    ),
+    ('racecheck', 'race'): Words(
+        _RACE + ': no barrier between the two accesses',
+        dict(
+            python="Put a cuda.syncthreads() between these two lines: there a block's threads wait for each other.",
+            cuda="Put a __syncthreads() between these two lines: there a block's threads wait for each other.",
+        ),
+    ),
+    ('racecheck', 'race_of_blocks'): Words(
+        _RACE + ': two blocks access it, and nothing orders them',
+        dict(
+            python='No barrier orders blocks: let each write its own elements, or use cuda.atomic. '
+            'Before setting a flag or taking a ticket, call cuda.threadfence().',
+            cuda='No barrier orders blocks: let each write its own elements, or use atomicAdd. '
+            'Before setting a flag or taking a ticket, call __threadfence().',
+        ),
+    ),
+    ('racecheck', 'race_of_cluster'): Words(
+        _RACE + ': no cluster barrier between the accesses of two blocks',
+        'Put a cluster.sync() between these two lines (in PTX barrier.cluster.arrive and .wait): '
+        'there the blocks of a cluster wait for each other.',
+    ),
+    ('racecheck', 'race_of_volatiles'): Words(
+        _RACE + ': volatile does not order the accesses of different threads',
+        'volatile only keeps the compiler from caching a value: `x += y` is still a read and a write. '
+        'Use atomicAdd or another atomic; for a flag, a __threadfence() before the write and one after the read.',
+    ),
+    ('racecheck', 'atomic_of_block'): Words(
+        _RACE + ': two blocks access it, and the scope of an atomic is one block',
+        'Use device scope across blocks: atomicAdd instead of atomicAdd_block, thread_scope_device instead of '
+        'thread_scope_block.',
+    ),
+    # A flag was written and read between the two, and that is not enough
+    ('racecheck', 'flag_not_acquired'): Words(
+        _RACE + ': no acquire fence after the load of the flag',
+        dict(
+            python='Put a cuda.threadfence() after the load of the flag, too, or a cuda.syncthreads() for the block.',
+            cuda='Put a __threadfence() after the load of the flag, too, or use memory_order_acquire; '
+            '__threadfence_block() and thread_scope_block are for threads of one block.',
+        ),
+    ),
+    ('racecheck', 'fence_of_block'): Words(
+        _RACE + ': two blocks access it, and the scope of the fence in between is one block',
+        dict(
+            python='Across blocks, use cuda.threadfence() instead of cuda.threadfence_block().',
+            cuda='Across blocks, use __threadfence() instead of __threadfence_block(), '
+            'thread_scope_device instead of thread_scope_block.',
+        ),
+    ),
+    # Two operations of a program: launches, copies, and what the host does itself; `first` and `second` are phrases
+    ('racecheck', 'unordered_operations'): Words(
+        _RACE + ': {second} {now} it, {first} {before} it, and nothing orders the two operations',
+        dict(
+            python='Record an event after the first, event.record(stream), and let the other stream wait for it before '
+            'the second, event.wait(stream); or call stream.synchronize() in between.',
+            cuda='Record an event after the first (cudaEventRecord) and let the other stream wait for it before the '
+            'second (cudaStreamWaitEvent); or call cudaStreamSynchronize in between.',
+        ),
+    ),
+    ('racecheck', 'host_race'): Words(
+        _RACE + ': the host {now} it while {first} may still {before} it',
+        dict(
+            python='Wait for it first: stream.synchronize(), or cuda.synchronize().',
+            cuda='Wait for it first: cudaStreamSynchronize, or cudaDeviceSynchronize().',
+        ),
+    ),
+    ('racecheck', 'same_value'): Words(
+        'line {line} of {kernel}: data race (write after write) on {element}: several threads write the same value. '
+        'It is benign here; one thread is enough'
+    ),
+    ('racecheck', 'same_value_programs'): Words(
+        'line {line} of {kernel}: data race (write after write) on {element}: several programs write the same value. '
+        'It is benign here; one program is enough'
+    ),
+    # A thread and an asynchronous copy; `whose` is a phrase
+    ('racecheck', 'copy_not_waited_for'): Words(
+        _COPY_IN_FLIGHT,
+        'Wait for it in the thread that copies (cp.async.wait_group, __pipeline_wait_prior), then call '
+        '__syncthreads() for the others.',
+    ),
+    ('racecheck', 'copy_not_committed'): Words(
+        _COPY_IN_FLIGHT,
+        'Commit it in the thread that copies (cp.async.commit_group, __pipeline_commit), wait for the group, then '
+        'call __syncthreads() for the others.',
+    ),
+    # A thread and an engine: one that copies in bulk, or the tensor cores; `first`, `second`: phrases
+    ('racecheck', 'bulk_under_way'): Words(
+        'data race on {element}: the element is {now} while a bulk copy to it may still be in flight',
+        _WAIT_FOR_BULK + ' (mbarrier.try_wait), for the phase in which it completes; announce all its bytes there '
+        '(expect_tx).',
+    ),
+    ('racecheck', 'no_proxy_fence'): Words(
+        'data race (read after write) on {element}: no fence.proxy.async between the write by a thread and the read '
+        'by the copy engine or the tensor cores',
+        'Put a fence.proxy.async after the write, then the barrier.',
+    ),
+    ('racecheck', 'engine_reads'): Words(
+        'data race on {element}: the element is {now} while the tensor cores or the copy engine may still read it',
+        _UNREAD,
+    ),
+    ('racecheck', 'engine_has_read'): Words(
+        'data race on {element}: the element is {now} with no wait for the tensor cores or the copy engine to finish '
+        'reading it',
+        _UNREAD,
+    ),
+    ('racecheck', 'after_engine'): Words(
+        _RACE + ': nothing orders the accesses of {first} and {second}',
+        'Let every thread that uses what a bulk copy brings wait on its mbarrier (mbarrier.try_wait).',
+    ),
+    ('racecheck', 'before_engine'): Words(
+        _RACE + ': nothing orders the accesses of {first} and {second}',
+        'Put an mbarrier or a barrier of the block between the two.',
+    ),
+    ('racecheck', 'registers_written'): Words(
+        'data race on registers: wgmma.mma_async uses registers that the thread wrote, with no wgmma.fence in between',
+        'Put a wgmma.fence.sync.aligned before the first wgmma, and after each write to its registers.',
+    ),
+    ('racecheck', 'result_not_awaited'): Words(
+        'the thread ends without waiting for the result of this wgmma',
+        'Issue wgmma.commit_group, then wgmma.wait_group before the first use of the result.',
+    ),
+    ('racecheck', 'store_not_awaited'): Words(
+        'the thread ends while its bulk copy may still read shared memory',
+        'Issue cp.async.bulk.commit_group, then cp.async.bulk.wait_group.read 0.',
+    ),
+    ('racecheck', 'load_not_awaited'): Words(
+        'the block ends without waiting for this bulk copy to its shared memory',
+        _WAIT_FOR_BULK + ', for the phase in which it completes.',
+    ),
+    ('racecheck', 'barrier_not_visible'): Words(
+        'a bulk copy signals an mbarrier that may not yet be visible to the copy engine',
+        'Put a fence.mbarrier_init.release.cluster (or fence.proxy.async) after mbarrier.init, '
+        'then a barrier of the block.',
+    ),
+    # Blocks of a cluster
+    ('racecheck', 'block_not_begun'): Words(
+        'shared memory of another block of the cluster is used, and that block may not have started',
+        "Call cluster.sync(), in PTX barrier.cluster.arrive and .wait, before the first use of another block's shared "
+        'memory.',
+    ),
+    ('memcheck', 'block_may_end'): Words(
+        'shared memory of another block of the cluster is used, and nothing keeps that block from ending first',
+        _ENDS_LATE,
+    ),
+    ('memcheck', 'block_ended'): Words(
+        'shared memory of another block of the cluster is used after that block has ended', _ENDS_LATE
+    ),
+    ('memcheck', 'no_block'): Words(
+        'mapa: block rank {block_rank} is out of range for a cluster of {blocks} blocks',
+        'Use ranks 0 to %cluster_nctarank - 1; __cluster_dims__ sets the number of blocks in a cluster.',
+    ),
+    ('memcheck', 'copy_to_no_block'): Words(
+        'a copy to a block rank outside the cluster', 'Set only bits of blocks of the cluster: the mask has one each.'
+    ),
+    ('memcheck', 'not_its_own'): Words(
+        "{operation} requires the block's own shared memory, and this address is in another block's",
+        "In another block's shared memory only loads, stores, mbarrier.arrive and .expect_tx are allowed.",
+    ),
+    ('synccheck', 'programs_wait'): Words(
+        'deadlock: a program spins on a value that no other program will write: all others have ended, or spin as well',
+        'Release every lock, and set the flag in a program that does not itself wait here.',
+    ),
+    ('synccheck', 'arrives_twice'): Words(
+        "a thread arrives twice at the cluster's barrier with no wait in between", _PAIRS
+    ),
+    ('synccheck', 'waits_unarrived'): Words("a thread waits at the cluster's barrier without arriving first", _PAIRS),
+    # Bulk copies, tensor maps and the descriptors of wgmma
+    ('memcheck', 'bulk_bytes'): Words(
+        '{operation} copies {bytes} bytes; the size of a bulk copy must be a multiple of 16',
+        'Pad the rows, or copy the remainder with threads.',
+    ),
+    ('memcheck', 'no_tensor_map'): Words(
+        'this is not a tensor map',
+        'Create it on the host with tensor_map(x, box), take it in the kernel as '
+        '`const __grid_constant__ TensorMap`, and pass its address.',
+    ),
+    ('memcheck', 'coordinates'): Words(
+        '{operation} has {given} coordinates, but the tensor map has {axes} axes',
+        'Give a box one coordinate per axis of the tensor map, that of the last axis first.',
+    ),
+    ('memcheck', 'box_misaligned'): Words(
+        '{operation}: the box begins at element {at} of its rows, '
+        'and that must be a multiple of 16 bytes, {elements} elements',
+        _ILLEGAL,
+    ),
+    ('memcheck', 'box_before'): Words(
+        dict(
+            python=_BOX_BEFORE.format('cp.async.bulk.tensor'),
+            cuda=_BOX_BEFORE.format('cp.async.bulk.tensor'),
+            triton=_BOX_BEFORE.format('a descriptor'),
+        ),
+        _ILLEGAL,
+    ),
+    ('memcheck', 'descriptor'): Words(
+        'wgmma.mma_async: a descriptor points outside shared memory',
+        'Its lowest 14 bits are the address divided by 16, then come the two strides, each divided by 16.',
+    ),
+    ('memcheck', 'metadata'): Words(
+        "{operation}: lane {lane}'s metadata {word:#010x} keeps, in its group {group} (row {row}, columns {column} to "
+        '{last}), elements {first} and {second}, in this order',
+        'Keep two elements per group, the lower one first: its 4 bits are first | second << 2, that is 4, 8, 12, '
+        '9, 13 or 14, and the first group is in the lowest bits. For other bits the result is undefined.',
+    ),
+    # Uninitialized memory, by where it is
+    ('initcheck', 'unwritten'): Words(
+        _UNINITIALIZED,
+        dict(
+            python='device_array does not clear memory: write it, or copy zeros.',
+            cuda='cudaMalloc, malloc and torch::empty do not clear memory: write it, or cudaMemset it first.',
+        ),
+    ),
+    ('initcheck', 'unwritten_shared'): Words(
+        _UNINITIALIZED,
+        dict(
+            python='Shared memory starts with what the last block left there: '
+            'write it, then cuda.syncthreads(), then read.',
+            cuda='Shared memory starts with what the last block left there: write it, then __syncthreads(), then read.',
+        ),
+    ),
+    ('initcheck', 'unwritten_local'): Words(
+        _UNINITIALIZED, 'Local memory starts with arbitrary values: write it first.'
+    ),
+    ('initcheck', 'unwritten_for_engine'): Words(
+        _UNINITIALIZED + ' by the tensor cores or the copy engine',
+        'If a bulk copy fills it: wait on its mbarrier first, and announce all its bytes.',
+    ),
+    ('initcheck', 'unassigned'): Words(
+        'line {line} of {kernel}: the variable {variable} is uninitialized in block {in_block}, thread {thread}: no '
+        'assignment ran in this thread. It is 0 in Numba, and an UnboundLocalError in Python. Assign it before the '
+        'branch or the loop'
+    ),
+    # A barrier of the block or the grid that not all threads reach, and loops that wait
+    ('synccheck', 'returned'): Words(
+        'line {line} of {kernel}: ' + _DIVERGENT + 'has returned. GPUs since Volta continue without it, but CUDA '
+        'requires all threads: guard the data, not the barrier'
+    ),
+    ('synccheck', 'skipped'): Words(_DIVERGENT + 'has skipped it', _ALL_THREADS),
+    ('synccheck', 'diverged'): Words(_DIVERGENT + 'is in another branch', _ALL_THREADS),
+    ('synccheck', 'grid_diverged'): Words(
+        'grid barrier in divergent code: thread {thread} of block {in_block} does not reach it', _AT_GRID
+    ),
+    ('synccheck', 'endless_wait'): Words(
+        'deadlock: {waiting} here for a change of memory that never happens',
+        'Threads that run in lockstep cannot wait for each other in a loop: use a barrier, '
+        'or let one thread per block take the lock.',
+    ),
+    ('synccheck', 'blocks_wait'): Words(
+        'deadlock: {waiting} here for a change of memory that does not happen while threads run in lockstep',
+        'Let blocks wait for each other with a flag that is read atomically, as in '
+        '`while cuda.atomic.add(flags, i, 0) == 0`. Within a block, use a barrier, or let one thread take the lock.',
+    ),
+    # Barriers with a number, and mbarriers; `why`: a phrase, what the thread waits for
+    ('synccheck', 'no_such_barrier'): Words(
+        'barrier {barrier} for {threads} threads: barriers are numbered 0 to 15, and whole warps meet at them',
+        'Give a multiple of 32 threads, of all the warps that arrive.',
+    ),
+    ('synccheck', 'barrier_threads'): Words(
+        'barrier {barrier} is used for {threads} threads here and for {others} by the threads that wait there',
+        'Give the same number of threads everywhere at one barrier.',
+    ),
+    ('synccheck', 'no_mbarrier'): Words(
+        '{operation} at an address that is not an initialized mbarrier',
+        'Initialize it in one thread: mbarrier.init, then fence.mbarrier_init, then a barrier of the block '
+        '(of the cluster, if other blocks use it).',
+    ),
+    ('synccheck', 'mbarrier_count'): Words("an mbarrier's arrival count must be 1 to 2^20 - 1", _ARRIVAL_COUNT),
+    ('synccheck', 'too_many_arrive'): Words(
+        'more threads arrive at an mbarrier in one phase than its arrival count of {count}, set on line {made_on}',
+        _ARRIVAL_COUNT,
+    ),
+    ('synccheck', 'not_resident'): Words(
+        'deadlock: this block waits for blocks that have not started: {resident} of the {blocks} blocks are resident, '
+        'no more fit on the device, and all of them wait',
+        'Launch no more blocks than fit, or let a block take its number from an atomic counter and wait only for '
+        'those with lower ones.',
+    ),
+    ('synccheck', 'not_cooperative'): Words(
+        'this_grid().sync() in a launch that is not cooperative', 'Launch with cudaLaunchCooperativeKernel.'
+    ),
+    ('synccheck', 'stuck'): Words(_DEADLOCK, _CHECK_MBARRIER),
+    ('synccheck', 'stuck_together'): Words(_DEADLOCK + '; thread {thread} waits {other_why}', _CHECK_MBARRIER),
+    # A warp and its masks; `operation`: 'a shuffle', 'a vote', 'syncwarp'
+    ('synccheck', 'unnamed_lane'): Words(
+        '{operation} is reached by a thread that its mask {mask:#x} does not name',
+        'Name all lanes that take part in the mask: {whole:#x} for the whole warp, -1 for a warp of any width.',
+    ),
+    ('synccheck', 'absent_lane'): Words(
+        '{operation} waits for lane {lane} of the warp, which its mask names, but which is in another branch',
+        'Name only the lanes that reach it, or call it before the branch.',
+    ),
+    ('synccheck', 'source_lane'): Words(
+        'a shuffle reads from lane {lane}, which does not take part', 'All lanes that are read must call the shuffle.'
+    ),
+    ('synccheck', 'undefined_lane'): Words(
+        'line {line} of {kernel}: a shuffle reads lane {lane}, which {state}: its value is undefined, and line '
+        '{stored} stores a result of it. All lanes that are read must call it, with a neutral value where there is no '
+        'element'
+    ),
+    ('synccheck', 'undefined_result'): Words(
+        'line {line} of {kernel}: {state} gets the result: in thread {thread} it is undefined, and line {stored} '
+        'stores a value computed from it. Let the thread that gets it write it to shared memory; after a barrier all '
+        'can read it'
+    ),
+    ('synccheck', 'own_mask'): Words(
+        'lane {lane} is not in the mask {mask:#x} of its own call',
+        'A lane must wait only for a group that it belongs to.',
+    ),
+    ('synccheck', 'lane_elsewhere'): Words(
+        'lane {lane} waits here for the lanes of mask {mask:#x}, but lane {other_lane} is elsewhere', _SAME_CALL
+    ),
+    ('synccheck', 'different_calls'): Words(
+        'the lanes of mask {mask:#x} wait at different operations or with different masks', _SAME_CALL
+    ),
+    ('synccheck', 'warp_apart'): Words(
+        '{operation} must be executed by all 32 lanes of a warp together: lane {lane} waits here, lane {other_lane} '
+        '{state}',
+        'No branch around it may depend on the lane; the block size must be a multiple of 32.',
+    ),
+    ('synccheck', 'different_descriptors'): Words(
+        'wgmma.mma_async: the lanes of a warp give different descriptors',
+        'All threads of a warpgroup must give the same descriptor.',
+    ),
+    # What no GPU launches
+    ('launch', 'no_brackets'): Words(
+        '{kernel} is a kernel: say how many blocks of how many threads, as in {kernel}[grid, block](...)'
+    ),
+    ('launch', 'brackets'): Words(
+        '{kernel}[...] takes grid and block, optionally followed by stream and bytes of shared memory: '
+        'two to four values, not {given}'
+    ),
+    ('launch', 'arguments'): Words('{kernel} takes {count} arguments ({parameters}), not {given}'),
+    ('launch', 'sizes'): Words('{kernel}: {why}'),
+    ('launch', 'empty'): Words(
+        'a grid of {grid} blocks of {block} threads: every size must be at least 1',
+        'Skip the launch if the input is empty.',
+    ),
+    ('launch', 'block_size'): Words(
+        'a block of {block} has {threads} threads; the limit is {most}, and {most_z} along z',
+        'Use smaller blocks and more of them.',
+    ),
+    ('launch', 'grid_size'): Words(
+        'a grid of {grid} blocks; the limit is {most_x} along x, {most_yz} along y and z',
+        'Put the longest axis along x.',
+    ),
+    ('launch', 'cluster_size'): Words(
+        'a grid of {grid} blocks in clusters of {cluster}: a cluster has at most 8 blocks, and the grid must consist '
+        'of whole clusters',
+        'Round the grid up, and let surplus blocks do nothing.',
+    ),
+    ('launch', 'shared_number'): Words('{given!r} bytes of shared memory: it must be a non-negative integer'),
+    ('launch', 'stream'): Words(
+        '{given!r} is not a stream: it must be None, an integer, or a stream of torch or Numba'
+    ),
+    ('launch', 'shared_size'): Words(
+        '{bytes} bytes of shared memory; the limit of a block is {most} unless a kernel requests more', _SMALLER
+    ),
+    ('launch', 'shared_arrays'): Words('{bytes} bytes of shared memory per block; the limit is {most}', _SMALLER),
+    ('launch', 'dynamic_size'): Words(
+        '{bytes} bytes of dynamic shared memory; the limit of this kernel is {most}',
+        'Above 48 KB: cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), up to 227 KB.',
+    ),
+    ('launch', 'cooperative_size'): Words(
+        '{blocks} blocks in a cooperative launch, but only {resident} fit on the device at once',
+        'Launch fewer blocks, and let each thread do more: a grid-stride loop.',
+    ),
+    ('launch', 'launch_bounds'): Words(
+        'a block of {threads} threads; the limit of this kernel is {most}, by its `__launch_bounds__`',
+        'Launch smaller blocks, or raise the bound.',
+    ),
+    ('launch', 'shared_sum'): Words(
+        '{bytes} bytes of static and {dynamic} of dynamic shared memory; the limit of this kernel is {most}', _SMALLER
+    ),
+    ('launch', 'static_size'): Words(
+        "the block's shared arrays exceed the shared memory of a block",
+        'A block has 48 KB of static shared memory: use smaller arrays, or dynamic shared memory for up to 227 KB.',
+    ),
+    ('launch', 'not_launched'): Words(
+        '{kernel} is a kernel, but host code calls it like a function',
+        'Launch it with a number of blocks and of threads: {kernel}<<<blocks, threads>>>(...).',
+    ),
+    ('launch', 'waits_in_kernel'): Words(
+        'a kernel waits for kernels that it has launched, which CUDA no longer allows',
+        'They start when the parent grid has finished. Launch what follows them into cudaStreamTailLaunch, or from '
+        'the host.',
+    ),
+    ('launch', 'out_of_memory'): Words(
+        'line {line}: out of memory: {bytes} bytes requested, but the emulated device has {limit}, '
+        '{used} of them in use',
+        'By default it has what is free on this machine, where with checks each byte takes eleven; '
+        'GRIDSTRIDE_DEVICE_MEMORY=8G, or cpp.options(memory=...), sets another size.',
+    ),
+    ('launch', 'tuned'): Words(
+        '{kernel}: autotune times {configs} configs on the arguments of the launch, each by many runs, and a second '
+        'run changes {array}: the first launch on a GPU gives a wrong result',
+        "Name the array in the decorator: triton.autotune(..., {argument}=['{array}']).",
+    ),
+    ('launch', 'program_arguments'): Words('{problem}', 'It takes {signature}.'),
+    ('launch', 'program_grid'): Words(
+        'the grid is {given}',
+        'It must be one to three integers, or a function of the arguments that returns them, such as '
+        '(triton.cdiv(n, BLOCK),).',
+    ),
+    # A kernel that ends early
+    ('assert', 'static'): Words('tl.static_assert failed: {message}', 'It is evaluated when the kernel is compiled.'),
+    ('assert', 'multiple'): Words(
+        'tl.multiple_of promises multiples of {of}, and {value} is not one',
+        'The compiler relies on it and reads several elements at once: promise only what holds for every program.',
+    ),
+    ('assert', 'device'): Words('tl.device_assert failed: {message}'),
+    ('assert', 'fails'): Words(dict(python='assertion failed', cuda='assertion `{expression}` failed')),
+    ('assert', 'fails_with'): Words('assertion failed: {message}'),
+    ('raise', 'raised'): Words(
+        '{raised}',
+        'On a GPU the host gets the exception from a kernel under @cuda.jit(debug=True, opt=False); without debug=True '
+        'the thread ends, and nothing reports it.',
+    ),
+    ('crash', 'division'): Words(
+        'integer division by zero', 'A GPU continues with an undefined value: test the divisor first.'
+    ),
+    ('crash', 'division_overflows'): Words(
+        _TOO_LARGE, f'{_UNDEFINED_QUOTIENT} A GPU continues with an undefined value.'
+    ),
+    ('crash', 'stack'): Words(
+        'stack overflow in a thread: its local variables need more than the {kilobytes} KB of the emulator',
+        'A thread of a GPU has at most 512 KB of local memory. Put a large array into global memory, one slice per '
+        'thread; end a recursion earlier.',
+    ),
+    ('crash', 'aborts'): Words(
+        'the kernel called abort(), or threw an exception', 'Device code has no exceptions: use assert(...).'
+    ),
+    ('crash', 'instruction'): Words('the kernel executed an instruction that traps', _UNREACHABLE),
+    ('crash', 'trap'): Words('{operation}'),
+    ('crash', 'no_return'): Words(
+        'a function that must return a value ends without `return`', 'Return a value on every path.'
+    ),
+    ('crash', 'local_array'): Words(
+        'out-of-bounds access: a local array is {now} past its end',
+        "Through a pointer, perhaps in a called function: check the index against the array's size.",
+    ),
+    ('crash', 'exits'): Words(
+        'exit({status}) was called', 'It would end Python, too: report the error with TORCH_CHECK(false, "why").'
+    ),
+    ('crash', 'exits_in_kernel'): Words(
+        'exit({status}) was called', 'A kernel cannot end the program; `return` ends one thread.'
+    ),
+    ('crash', 'host_called'): Words(
+        '{function} is a __host__ function, and a kernel called it',
+        'A GPU has no such function. Call it in host code, and pass what the kernel needs as an argument.',
+    ),
+    ('crash', 'host_memory'): Words(
+        'host code reads or writes memory that does not belong to it',
+        'Check for a null pointer, an index far out of bounds, or memory that was freed.',
+    ),
+    ('crash', 'host_division'): Words('integer division by zero in host code', 'Test the divisor first.'),
+    ('crash', 'host_division_overflows'): Words(f'in host code: {_TOO_LARGE}', _UNDEFINED_QUOTIENT),
+    ('crash', 'host'): Words(
+        'host code crashed',
+        'It called std::terminate (an exception that nothing catches, a thread that is not joined), freed memory '
+        'twice, or reached code that the compiler considers unreachable.',
+    ),
+    ('crash', 'cluster_variable'): Words(
+        'the emulator does not support __shared__ variables of file scope in clusters',
+        'Declare it in the kernel, or in the function that uses it.',
+    ),
+    ('crash', 'no_addresses'): Words(
+        'no address space is left for the memory of the emulated device, or for its checks',
+        'A limit on virtual memory (ulimit -v) prevents it, or memory that is never freed has used it up; '
+        'checks=False needs less.',
+    ),
+    ('crash', 'not_emulated'): Words(
+        'the emulator does not support {function}', 'Call torch.matmul from Python, or run on a GPU.'
+    ),
+    ('crash', 'shifted_too_far'): Words(
+        'line {line} of {kernel}: undefined behaviour: a {bits}-bit integer is shifted by {by}',
+        'A GPU gives 0, or -1 for a negative integer that is shifted right, and this machine may give another result. '
+        'Shift by {most} at most.',
+    ),
+    ('crash', 'does_not_fit'): Words(
+        'line {line} of {kernel}: undefined behaviour: {value} does not fit into {type}',
+        'A GPU may give another result than this machine. Check the range first, or use an intrinsic such as '
+        '__float2int_rz, which saturates and gives 0 for a NaN.',
+    ),
+    ('crash', 'no_stack'): Words(
+        'no memory for the stack of another thread',
+        'A limit on virtual memory (ulimit -v) prevents it, or no memory is left: use smaller blocks.',
+    ),
+    ('timeout', 'endless'): Words(
+        'the kernel is still running after {seconds} s: an infinite loop, or a deadlock',
+        dict(
+            python='If it is only slow: with sim.options(seconds=...).',
+            triton='If it is only slow: with tile.options(seconds=...).',
+            cuda='If it is only slow: cpp.options(seconds=...). A loop that waits for another thread must read a '
+            'volatile or an atomic variable, and with checks=False an atomic one.',
+        ),
+    ),
+}
+
+
+# Hints that replace the one of a row, where `hints.hint_for` can read more off the learner's lines
+_ONE_LINE = 'Both accesses are on this line: it reads {element}, then writes it, and another thread comes in between. '
+_TWO_LINES = 'An update in two lines reads {element}, then writes it, and another thread comes in between. '
+_NO_ATOMIC = 'No atomic does exactly this: let one thread do it, or give each thread an element of its own.'
+_ATOMIC = dict(
+    python='In one step: cuda.atomic.{operation}({array_text}, {index_text}, {value}).',
+    cuda='In one step: atomic{Operation}(&{target}, {value}).',
+)
+_TOO_FAR = 'The guard `{guard}` lets this thread in, and '
+HINTS = {
+    'at_grid': _AT_GRID,
+    'misaligned_pair': 'An access of 4 bytes must begin at a multiple of 4: two bfloat16, at an even index. Access '
+    'other elements one by one.',
+    'update': {d: _ONE_LINE + o for d, o in _ATOMIC.items()},
+    'update_apart': {d: _TWO_LINES + o for d, o in _ATOMIC.items()},
+    'update_other': _ONE_LINE + _NO_ATOMIC,
+    'update_other_apart': _TWO_LINES + _NO_ATOMIC,
+    'two_names': '{element} is {second_element}, too: these arrays share memory. Pass one of them as a copy, '
+    'or let no two threads use the same element under either name.',
+    'expanded': '{array} is expanded (stride 0): several of its elements are one element of memory. Pass the kernel a '
+    'copy, for example by .contiguous() or np.ascontiguousarray.',
+    'one_place': 'Both accesses are on this line: give each thread an element of its own, or let one thread write.',
+    'same_line': dict(
+        python='Both accesses are on line {line}, in different iterations of a loop: put a cuda.syncthreads() '
+        'at the end of each iteration.',
+        cuda='Both accesses are on line {line}, in different iterations of a loop: put a __syncthreads() at the end of '
+        'each iteration.',
+    ),
+    'in_line': dict(
+        python='Both accesses are on this line: read into a variable, put a cuda.syncthreads() after that, then write.',
+        cuda='Both accesses are on this line: read into a variable, put a __syncthreads() after that, then write.',
+    ),
+    'called_twice': dict(
+        python='A barrier is missing between the two calls of `{function}`, lines {earlier} and {now}: put a '
+        'cuda.syncthreads() at the end of `{function}`, or between these two lines.',
+        cuda='A barrier is missing between the two calls of `{function}`, lines {earlier} and {now}: put a '
+        '__syncthreads() at the end of `{function}`, or between these two lines.',
+    ),
+    'called_in_loop': dict(
+        python='A barrier is missing between one call of `{function}`, line {line}, and the next: put a '
+        'cuda.syncthreads() at the end of `{function}`, or at the end of each iteration.',
+        cuda='A barrier is missing between one call of `{function}`, line {line}, and the next: put a '
+        '__syncthreads() at the end of `{function}`, or at the end of each iteration.',
+    ),
+    'called_again': dict(
+        python='A barrier is missing between one call of `{function}` and the next: put a cuda.syncthreads() at its '
+        'end.',
+        cuda='A barrier is missing between one call of `{function}` and the next: put a __syncthreads() at its end.',
+    ),
+    'calls_apart': dict(
+        python='Put a cuda.syncthreads() between lines {earlier} and {now}, from which both were called.',
+        cuda='Put a __syncthreads() between lines {earlier} and {now}, from which both were called.',
+    ),
+    'round': dict(
+        python='Line {line} is in the next iteration of the loop: put a cuda.syncthreads() at the end of each '
+        'iteration, after line {earlier}.',
+        cuda='Line {line} is in the next iteration of the loop: put a __syncthreads() at the end of each iteration, '
+        'after line {earlier}.',
+    ),
+    'one_atomic': dict(
+        python='Put a cuda.syncthreads() between these two lines, or make both accesses atomic: one alone orders '
+        'nothing. An atomic read: cuda.atomic.add(array, i, 0).',
+        cuda='Put a __syncthreads() between these two lines, or make both accesses atomic: one alone orders '
+        'nothing. An atomic read: atomicAdd(&x, 0).',
+    ),
+    'before_swap': dict(
+        python='A compare-and-swap checks what its own thread has read there. A thread that reads and does not swap '
+        'needs an atomic read: cuda.atomic.add(array, i, 0).',
+        cuda='A compare-and-swap checks what its own thread has read there. A thread that reads and does not swap '
+        'needs an atomic read: atomicAdd(&x, 0).',
+    ),
+    'in_step': 'Lanes of one warp need not run in lockstep, since Volta: read, __syncwarp(), write, __syncwarp(); or '
+    'let __shfl_down_sync carry the values.',
+    'guard': dict(
+        python=_NOTHING + '`if {expr} < {array}.size`.',
+        cuda=_NOTHING + '`if ({expr} < n)`, where n is the number of elements, {size}.',
+    ),
+    'farthest': dict(
+        python='The index that goes farthest is `{expr}`: guard that one, as in `if {expr} < {array}.size`.',
+        cuda='The index that goes farthest is `{expr}`: guard that one, as in `if ({expr} < n)`, where n is the number '
+        'of elements, {size}.',
+    ),
+    'guard_flat': dict(
+        python='The index is `{expr}`. A thread past the last row or the last column must do nothing: guard both, '
+        'as in `if r < h and c < w`.',
+        cuda='The index is `{expr}`. A thread past the last row or the last column must do nothing: guard both, '
+        'as in `if (r < h && c < w)`.',
+    ),
+    'guard_axes': dict(
+        python='Along axis {axis} valid indices are 0 to {last}, and this one is {index_there}. A thread past the end '
+        'must do nothing: guard every axis, as in `if {conditions}`.',
+        cuda='Along axis {axis} valid indices are 0 to {last}, and this one is {index_there}. A thread past the end '
+        'must do nothing: guard every axis, as in `if ({both})`.',
+    ),
+    'one_too_many': '`{guard}` lets in one too many: with {size} elements the last index is {last}.',
+    'row_too_many': '`{guard}` lets in one too many: the last one is {bound} - 1. `{wrote}` must be `{right}`.',
+    'wrong_joint': '`{guard}` lets in threads of which one index is past the end: `{joint}` must be `{right}`.',
+    'swapped': 'The index is `{expr}`, with rows and columns swapped: it must be `{right}`.',
+    'swapped_axes': 'Along axis {axis} valid indices are 0 to {last}, and this one is {index_there}: `{expr}` has rows '
+    'and columns swapped, it must be `{right}`; or this is a transpose, and {array} must have shape {turned}.',
+    'moved': '`{expr}` counts from where `{move}` has moved the pointer, and the index above from the first element of '
+    '{array}: check how far it was moved, and how many elements are left there.',
+    'moved_by': '`{expr}` is {own}, counted from where `{move}` has moved the pointer, and {left} elements are left '
+    'there: guard against that number.',
+    'fixed': 'Valid indices of {array} are 0 to {last}: is the block, or a loop, larger than that?',
+    'lets_in': dict(
+        python=_TOO_FAR + '`{expr}` is {at}: guard this index, too, as in `if {expr} < {array}.size`.',
+        cuda=_TOO_FAR
+        + '`{expr}` is {at}: guard this index, too, or give {array} as many elements as the guard lets in.',
+    ),
+    'stride': _TOO_FAR + '`{expr}` is {at}: check its stride, the distance from one row to the next.',
+    'inside_another': '{inner} begins inside {array}, at {array}[{inner_at}]: counted from there it is '
+    '{inner}[{inner_index}]. Guard the index of the array that this line means.',
+    'below_0': '`{expr}` is unsigned: below 0 it wraps around to 4294967295. Put it into an int first, '
+    'as in `int i = threadIdx.x;`, and guard `i` from below.',
+    'from_memory': 'The index `{expr}` was read from memory and is {at}: check where it was written.',
+}
+for _operation in ('max', 'min'):
+    for _apart in ('', '_apart'):
+        _row = HINTS[f'update{_apart}']
+        HINTS[f'update_{_operation}{_apart}'] = dict(
+            _row, cuda=_row['cuda'][:-1] + ' for integers, a loop with atomicCAS for other types.'
+        )
+
+
+# The parts of sentences that a `Phrase` names
+PHRASES = {
+    # who copies or reads, what an mbarrier is called
+    'own_copy': "the thread's own",
+    'other_copy': "another thread's",
+    'a_thread': 'a thread',
+    'a_bulk_copy': 'a bulk copy',
+    'an_engine': 'the tensor cores or the copy engine',
+    'element': '{element}',
+    # operations of a program, and their streams
+    'kernel_on': 'kernel {name} (launched on line {line}) on {stream}',
+    'call_on': '{name} (line {line}) on {stream}',
+    'kernel_in': 'kernel {name} on {stream}',
+    'call_in': '{name} on {stream}',
+    'default_stream': 'the default stream',
+    'created_stream': 'stream {number} (created on line {created})',
+    'given_stream': 'stream {number}',
+    'of_line': 'of line {line}',
+    # what a thread waits for
+    'at_cluster': "at the cluster's barrier for threads that do not arrive",
+    'at_grid': "at the grid's barrier, where {arrived} of {threads} threads have arrived",
+    'at_barrier': 'at barrier {barrier}, where {arrived} of {threads} threads have arrived',
+    'gets_more': f'{_AT_MBARRIER} got {{bytes}} bytes more than it expects',
+    'lacks_both': f'{_AT_MBARRIER} lacks {{left}} of {{count}} arrivals and {{bytes}} bytes',
+    'lacks_bytes': f'{_AT_MBARRIER} lacks {{bytes}} bytes',
+    'lacks_arrivals': f'{_AT_MBARRIER} lacks {{left}} of {{count}} arrivals',
+    'for_wgmma': 'for a wgmma that not all four warps of its warpgroup have issued',
+    # what the other lane of a warp does
+    'apart_waits': 'waits {why}',
+    'apart_absent': 'does not exist',
+    'apart_returned': 'has returned',
+    'apart_elsewhere': 'is elsewhere',
+    'not_in_mask': 'is not in its mask',
+    # who gets the result of a collective
+    'first_of_block': 'only the first thread of the block',
+    'first_of_warp': 'only the first lane of each warp',
+    # and what a kernel called that ends it
+    'trap_called': '__trap() was called',
+    'breakpoint': '__brkpt() was called, and no debugger is attached',
+    'abort_called': 'abort() was called',
+    'exception_thrown': 'an exception was thrown, and device code has none',
+    'tile_threads': 'tiled_partition(group, n): n must be 1, 2, 4, 8, 16 or 32',
+    'copy_bytes': '__pipeline_memcpy_async must copy 4, 8 or 16 bytes',
+    'matrix_stride': 'load_matrix_sync and store_matrix_sync: ldm must be a multiple of 16 bytes',
+}

@@ -1,0 +1,323 @@
+"""The machine below a submission: a GPU, where a call is between events, or the CPU, where kernels run emulated."""
+
+import ctypes
+import functools
+import importlib
+import sys
+import time
+from contextlib import contextmanager, nullcontext, suppress
+
+import torch
+
+from . import wire
+
+_SETTLE = 0.3  # seconds in which what is still being computed may end, when the judge asks why an answer is wrong
+_PAUSE = 4_000_000  # cycles, some 2 ms, in which a GPU waits until all of a call is queued
+_PERTURB, _NAN_BYTES = -6, 0x100  # glibc's M_PERTURB: memory is handed out full of the byte 0xff, so its floats are NaN
+
+
+# Streams where there is no GPU: work is done at once, so all that can be seen is whether anything waited for it.
+class _Stream:
+    "A stream on the CPU: remembers whether the submission waited for what was done in it"
+
+    current, pending = [], set()
+
+    def __init__(self, *args, **kwargs):
+        self.cuda_stream = id(self)
+
+    def __enter__(self):
+        self.current.append(self)
+        self.pending.add(self)
+        return self
+
+    def __exit__(self, *error):
+        self.current.remove(self)
+
+    def wait_stream(self, other):
+        "What comes next on this stream waits for the other one"
+        self.pending.discard(other)
+
+    def synchronize(self):
+        "Wait for what was done in it"
+        self.pending.discard(self)
+
+    def record_event(self, event=None):
+        "An event that others may wait for"
+        event = event or torch.cuda.Event()
+        event.record(self)
+        return event
+
+    def wait_event(self, event):
+        "Wait for what was done before an event"
+        self.pending.discard(getattr(event, 'stream', None))
+
+    def query(self):
+        "All is done"
+        return True
+
+
+class _Event:
+    "torch.cuda.Event on the CPU, which knows its stream"
+
+    def __init__(self, *args, **kwargs):
+        self.stream = self.time = None
+
+    def record(self, stream=None):
+        "Now, on this stream"
+        self.stream, self.time = stream or _current_stream(), time.perf_counter()
+
+    def wait(self, stream=None):
+        "To wait for it is to wait for its stream"
+        _Stream.pending.discard(self.stream)
+
+    synchronize = wait
+
+    def query(self):
+        "All is done"
+        return True
+
+    def elapsed_time(self, end):
+        "Milliseconds"
+        return (end.time - self.time) * 1e3
+
+
+_MAIN = _Stream()
+
+
+def _current_stream(device=None):
+    return _Stream.current[-1] if _Stream.current else _MAIN
+
+
+# Where submissions run without a GPU: by the emulator, the simulator, and Triton's kernels checked
+def _count(owner, name, counts, instead=None):
+    "From now on calls of a method are counted, if they return; `instead` is called instead of it"
+    method = getattr(owner, name)
+    original = getattr(method, '__wrapped__', method)
+    called = instead or original
+
+    @functools.wraps(original)
+    def counted(self, *args, **kwargs):
+        res = called(self, *args, **kwargs)
+        counts[self.__name__] = counts.get(self.__name__, 0) + 1
+        return res
+
+    setattr(owner, name, counted)
+
+
+def _triton_here():
+    "`import triton` makes kernels that are checked on the CPU"
+    standin = importlib.import_module('gridstride.tile.triton_shim')
+    stand = standin.module()
+    real = sys.modules.get('triton')
+    if real is None:
+        sys.modules['triton'], sys.modules['triton.language'] = stand, stand.language
+        return
+    checked, compile_ = importlib.import_module('gridstride.tile.kernel').checked, real.jit
+
+    def jit(fn=None, **options):
+        return functools.partial(jit, **options) if fn is None else checked(compile_(fn, **options))
+
+    real.jit, real.autotune, real.heuristics = jit, standin.autotune, standin.heuristics
+    stand.jit = jit
+
+
+def _uncompiled(f=None, **options):
+    "torch.compile for the emulated GPU, for which it has no code to make: the function itself"
+    return f or functools.partial(_uncompiled, **options)
+
+
+_COUNTS = {}  # kernel -> launches that came to their end
+_LAUNCHES = (
+    ('gridstride.tile.kernel', 'Checked', 'run'),
+    ('gridstride.sim.cuda', 'Kernel', '_launch'),
+    ('gridstride.cpp.values', 'Function', 'run'),
+)
+
+
+def emulate():
+    "This process finds a GPU: the emulator, the simulator, checked Triton; launches are counted"
+    importlib.import_module('gridstride.as_gpu').enable()
+    _triton_here()
+    torch.cuda.Stream, torch.cuda.Event, torch.cuda.current_stream = _Stream, _Event, _current_stream
+    torch.cuda.stream, torch.cuda.default_stream = lambda s: s, lambda device=None: _MAIN
+    torch.cuda.synchronize = lambda device=None: _Stream.pending.clear()
+    torch.compile = _uncompiled
+    for module, owner, method in _LAUNCHES:
+        _count(getattr(importlib.import_module(module), owner), method, _COUNTS)
+
+
+def launch_nothing():
+    "From now on the launches of this process, in which no submission was imported yet, do nothing"
+    for module, owner, method in _LAUNCHES:
+        _count(getattr(importlib.import_module(module), owner), method, _COUNTS, lambda self, *args, **kwargs: None)
+
+
+# The machine below a call
+class Cpu:
+    "Calls on the CPU"
+
+    blob = bytearray  # blob(n): where n bytes of a message are put
+
+    def __init__(self):
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).mallopt(_PERTURB, _NAN_BYTES)
+
+    def room(self, x):
+        "Memory for an input"
+        return torch.empty_like(x)
+
+    def fill(self, room, x):
+        "Put an input there"
+        room.copy_(x)
+
+    def call(self, f, data):
+        "Call it, with nothing counted yet"
+        _COUNTS.clear()
+        _Stream.pending.clear()
+        return f(data)
+
+    def take(self, items):
+        "The answer as it is when the call returns, and what was counted"
+        return items, dict(launches=dict(_COUNTS), streams=len(_Stream.pending))
+
+    def here(self, x):
+        "A tensor in the CPU's memory"
+        return x.cpu()
+
+    def settle(self):
+        "Until all is done"
+        time.sleep(_SETTLE)
+
+
+IDLE = []  # not empty: on a GPU, launches from Python do nothing
+
+
+# What launches kernels on a GPU, if Python does: kernels of a compiled module are launched there, unseen
+_LAUNCHERS = (
+    ('triton.runtime.jit', 'JITFunction', 'run'),
+    ('numba.cuda.dispatcher', 'CUDADispatcher', 'call'),
+    ('gridstride.cpp.kernel', 'Kernel', 'launch'),
+)
+
+
+@contextmanager
+def _launching_nothing(skipped):
+    "Within, launches do nothing, and are counted"
+    owners = [(getattr(sys.modules.get(module), owner, None), method) for module, owner, method in _LAUNCHERS]
+    were = [(o, method, getattr(o, method)) for o, method in owners if hasattr(o, method)]
+    for o, method, _ in were:
+        setattr(o, method, lambda self, *args, **kwargs: skipped.append(self))
+    try:
+        yield
+    finally:
+        for o, method, launch in were:
+            setattr(o, method, launch)
+
+
+# The stream that is timed sleeps at first, until all is queued: then inputs are copied to their addresses, the L2 is
+# overwritten, and between two events comes what the submission does. A copy of the answer is queued after the second
+# one. Work on another stream that does not wait for this one finds the inputs of the call before; work that this one
+# does not wait for is not in the copy.
+class Gpu:
+    "Calls on a GPU, between events that were made, by functions that were looked up, before the submission came"
+
+    def __init__(self):
+        cuda = torch.cuda
+        self.synchronize, self.sleep, self.clock = cuda.synchronize, cuda._sleep, time.perf_counter
+        self.record, self.wait, self.elapsed = cuda.Event.record, cuda.Event.synchronize, cuda.Event.elapsed_time
+        self.copy, self.zero, self.clone = torch.Tensor.copy_, torch.Tensor.zero_, torch.Tensor.clone
+        self.empty = torch.empty
+        self.start, self.stop, self.copied = (cuda.Event(enable_timing=True) for _ in range(3))
+        size = max(2**28, 2 * cuda.get_device_properties().L2_cache_size)
+        self.flush, self.waiting, self.skipped = torch.empty(size, dtype=torch.uint8, device='cuda'), [], []
+
+    def blob(self, n):
+        "Where n bytes of a message are put: memory that torch keeps, and that the GPU reads and writes by itself"
+        return self.empty(n, dtype=torch.uint8, pin_memory=True).numpy()
+
+    def here(self, x):
+        "A tensor in the CPU's memory, of the same kind"
+        return self.copy(self.empty(x.shape, dtype=x.dtype, pin_memory=True), x)
+
+    def room(self, x):
+        "Memory for an input"
+        return torch.empty_like(x, device='cuda')
+
+    def fill(self, room, x):
+        "Have an input put there, when the call comes"
+        self.waiting.append((room, x.cuda()))
+
+    def poison(self, sizes):
+        "Freed memory, which the allocator hands out next, is full of NaN"
+        rooms = [torch.full((n // 4 + 1,), float('nan'), device='cuda') for n in sizes for _ in range(2)]
+        del rooms
+
+    def call(self, f, data):
+        "Call it between the events"
+        self.poison([x.nbytes for x in leaves(data)])
+        self.synchronize()
+        self.sleep(_PAUSE)
+        for room, x in self.waiting:
+            self.copy(room, x)
+        self.zero(self.flush)
+        self.skipped.clear()
+        self.record(self.start)
+        with _launching_nothing(self.skipped) if IDLE else nullcontext():
+            answer = f(data)
+        self.record(self.stop)
+        return answer
+
+    def take(self, items):
+        "The answer as it is in the order of the stream, the seconds between the events, and how long others went on"
+        copies = [self.clone(x) for x in items]
+        self.record(self.copied)
+        self.wait(self.copied)
+        begin = self.clock()
+        self.synchronize()
+        after, self.waiting = self.clock() - begin, []
+        facts = dict(event=self.elapsed(self.start, self.stop) / 1e3, after=after)
+        return copies, {**facts, 'launches': {'skipped': len(self.skipped)}} if self.skipped else facts
+
+    def settle(self):
+        "Until all is done"
+        time.sleep(_SETTLE)
+        self.synchronize()
+
+    def kernels(self, f, data):
+        "{kernel: launches} of one call, by torch's profiler"
+        from torch.profiler import ProfilerActivity, profile
+
+        with profile(activities=[ProfilerActivity.CUDA]) as p:
+            self.call(f, data)
+            self.synchronize()
+        self.waiting = []
+        return {o.key: o.count for o in p.key_averages() if o.device_type.name == 'CUDA'}
+
+
+def leaves(data):
+    "The tensors of a call's data"
+    return [x for x in (data if isinstance(data, tuple) else (data,)) if isinstance(x, torch.Tensor)]
+
+
+class Pool:
+    "Inputs have the addresses of the inputs of the call before: an answer that is cached by its address is detected"
+
+    def __init__(self, device):
+        self.device, self.rooms = device, {}
+
+    def _put(self, i, x):
+        key = i, x.dtype, tuple(x.shape)
+        if key not in self.rooms:
+            self.rooms[key] = self.device.room(x)
+        room = self.rooms[key].view(x.shape)  # a new object per call
+        with torch.no_grad():
+            self.device.fill(room, x)
+        return room
+
+    def data(self, header, blobs):
+        "The data of a call, as `generate_input` gave them"
+        blobs, items = iter(blobs), []
+        for i, o in enumerate(header['data']):
+            is_tensor = isinstance(o, dict)
+            items.append(self._put(i, wire.tensor_of(next(blobs), o['dtype'], o['shape'])) if is_tensor else o)
+        return tuple(items) if header['tuple'] else items[0]

@@ -1,0 +1,21 @@
+"""Matrix products: `matmul`, which picks a kernel, and products of 16-bit floats with what follows them in the same
+kernel: a bias, an activation, a residual; of many matrices at once; of groups of rows, each with a matrix of its own.
+
+The modules, in the order in which they are read best:
+
+- `matmul`: `dispatch` (operands to a launch), `plan` (which kernel, and why), `cost_model` (what kernels of 16-bit
+  floats take), `tuning_cache` (what `tune` measured, on disk);
+- its kernels next to the lessons': `bf16x6` (float32 by tensor cores), `skinny` (a few columns), `hopper_f16` (16-bit
+  floats in each layout), `tiled` (by `product.cuh` with any tile, for `tune`);
+- products with an epilogue, which need torch, so that they are imported on first use: `epilogues`, `mlps`, `batches`
+  (`bmm`, `grouped_mm`), `calls` (which numbers for which sizes), `launches`, `sources` (the text,
+  `product.cuh`), `programs` (what `export` writes);
+- `cublaslt`: NVIDIA's own, for comparison.
+"""
+
+from .sources import Activation
+from ...support.lazy_exports import front_door
+
+_NAMES = {'epilogues': ('Epilogue', 'explain_with'), 'mlps': ('mlp',), 'batches': ('bmm', 'grouped_mm')}
+TOOLS, __getattr__, __dir__ = front_door(__name__, _NAMES)
+__all__ = ['Activation', *TOOLS]

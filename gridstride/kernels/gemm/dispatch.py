@@ -1,0 +1,197 @@
+"""`matmul(a, b)`: the short way for operands whose like came before, torch's operator, and the gradient.
+
+Which kernel multiplies, and when torch does, is in `plan`.
+"""
+
+from functools import lru_cache
+
+import torch
+from torch.autograd import forward_ad
+
+from .plan import KEPT, TYPES, forgetting, multiply, tf32, why_torch
+from ..operators import operator
+from ..ladder.rung import Product
+from ..tool import enter_thread
+from ...cpp.launcher import launcher
+
+_FLOAT = torch.float32
+_PLAIN = torch.Tensor, torch.nn.Parameter
+_OURS = tuple(getattr(torch, o) for o in TYPES)
+
+# What may be asked of torch in a fraction of a microsecond, by names that are its own. A version without the first
+# two is asked in another way; one without any other has no compiled launcher (`launcher.why_not`), so no short way.
+_is_any_autocast = getattr(torch._C, '_is_any_autocast_enabled', lambda: torch.is_autocast_enabled('cuda'))
+_precision = getattr(torch._C, '_get_fp32_precision_getter', None)
+_functorch = getattr(torch._C, '_functorch', None)
+
+
+def _may_use_tf32():
+    return _precision('cuda', 'matmul') == 'tf32' if _precision else tf32(torch.backends.cuda.matmul)
+
+
+def _is_ordinary(a):
+    "Is nothing to be thought of but numbers and gradients: no autocast, mode, transform or TF32?"
+    return not (
+        _is_any_autocast()
+        or torch._C._len_torch_dispatch_stack()
+        or _functorch.peek_interpreter_stack() is not None
+        or forward_ad._current_level >= 0
+        or a.dtype is _FLOAT
+        and _may_use_tf32()
+    )
+
+
+# A table of the compiled launcher: what is launched for such operands, by their shapes, strides, type, device and
+# alignment. None until a kernel has multiplied, so that the first call on a CPU asks for no launcher.
+_known = None
+
+
+@lru_cache
+def _table():
+    module = launcher()
+    if not module:
+        return
+    table = module.Table(torch._C._dynamo.guards._empty_strided_cuda)
+    forgetting.append(table.clear)
+    return table
+
+
+def _can_be_kept(a, b, kernel, m, n):
+    "Are these the operands as they lie, no copies, for a kernel that needs no other launch to end first, or for torch?"
+    if kernel is None:
+        return a.is_cuda
+    if not (a.is_cuda and isinstance(kernel, Product)) or kernel.alone:
+        return False
+    return m.data_ptr() == a.data_ptr() and n.data_ptr() == b.data_ptr()
+
+
+def _keep(a, b, kernel, m, n, out):
+    "Have the table know what was just done, by torch if there is no kernel, where it may be done again without Python"
+    global _known
+    table = _table() if _can_be_kept(a, b, kernel, m, n) else None
+    if table is None:
+        return
+    if len(table) >= KEPT:
+        table.clear()
+    if kernel is None:
+        table.leave(a, b)
+    else:
+        steps, size = kernel.ready(m, n).steps(m, n, out)
+        room = ((size,), (1,), torch.uint8) if size else None
+        table.keep(a, b, steps, tuple(out.shape), (tuple(out.shape), out.stride(), out.dtype), room)
+    _known = table
+
+
+# torch's operator, for what `torch.compile` traces: there the product is whole, and goes the same way when it runs.
+def _shape_of(a, b):
+    return a.new_empty(*a.shape[:-1], b.shape[1])
+
+
+@operator('matmul(Tensor a, Tensor b) -> Tensor', _shape_of)
+def _multiply_traced(a, b):
+    if a.is_cuda:
+        enter_thread()
+    return multiply(a, b, None, _keep).contiguous()
+
+
+def _keep_operands(ctx, inputs, output):
+    ctx.save_for_backward(*inputs)
+
+
+def _gradients(ctx, g, product):
+    a, b = ctx.saved_tensors
+    ga = product(g, b.t()) if ctx.needs_input_grad[0] else None
+    gb = product(a.reshape(-1, a.shape[-1]).t(), g.reshape(-1, g.shape[-1])) if ctx.needs_input_grad[1] else None
+    return ga, gb
+
+
+def _backward(ctx, g):
+    return _gradients(ctx, g, torch.ops.gridstride.matmul.default)
+
+
+torch.library.register_autograd('gridstride::matmul', _backward, setup_context=_keep_operands)
+
+
+def _multiply_batch(info, dims, a, b):
+    a, b = (x[None] if dim is None else x.movedim(dim, 0) for x, dim in zip((a, b), dims))
+    out = a.reshape(a.shape[0], -1, a.shape[-1]) @ b
+    return out.view(out.shape[0], *a.shape[1:-1], b.shape[-1]), 0
+
+
+torch.library.register_vmap('gridstride::matmul', _multiply_batch)
+
+
+def _by_torch(a, b, out):
+    return torch.matmul(a, b) if out is None else torch.matmul(a, b, out=out)
+
+
+def _is_ours(a, b):
+    "May a kernel multiply them, as far as can be told before it runs?"
+    return (
+        type(a) in _PLAIN
+        and type(b) in _PLAIN
+        and a.is_cuda
+        and b.is_cuda
+        and a.dtype in _OURS
+        and a.dtype == b.dtype
+        and a.dim() >= 2
+        and b.dim() == 2
+        and a.shape[-1] == b.shape[0]
+        and not torch.is_autocast_enabled('cuda')
+    )
+
+
+# The gradients of a product are products: with $g$ the gradient of $a b$, that of $a$ is $g b^T$ and that of
+# $b$ is $a^T g$. They go the same way as the product itself, so that they may be differentiated again.
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        return matmul(a, b)
+
+    @staticmethod
+    def backward(ctx, g):
+        if g.is_cuda:  # before cuBLAS warns that there is no context
+            enter_thread()
+        return _gradients(ctx, g, matmul)
+
+
+def check_epilogue(e):
+    "`TypeError` for what is no `Epilogue`: whatever multiplies itself is one"
+    if not hasattr(e, 'product'):
+        raise TypeError(f'matmul: epilogue is a {type(e).__name__}, and an Epilogue is needed: Epilogue(bias=...)')
+
+
+def matmul(
+    a,  # any tensor that torch.matmul takes; a kernel multiplies (..., k)
+    b,  # by (k, w)
+    out=None,  # written instead of a new tensor
+    epilogue=None,  # an `Epilogue`: what is done with the product before it is written
+):
+    """`a @ b`, by the fastest kernel of the course that covers it, else by torch; `explain(a, b)` says which.
+
+    Products of float32 have float32's errors, infinities and NaN, also where tensor cores make them; but numbers below
+    1e-33 lose bits there (`split`, `thin`). Where sums overflow on the way, their order decides what is infinite, as
+    ever.
+
+    The first product of a shape is planned and compiled; those that follow are looked up and launched. For
+    `torch.compile` it is the operator `torch.ops.gridstride.matmul`, and a CUDA graph captures it as it is."""
+    if epilogue is not None:
+        check_epilogue(epilogue)
+        return epilogue.product(a, b, out)
+    if torch.compiler.is_compiling():
+        return _multiply_traced(a, b) if out is None and _is_ours(a, b) else _by_torch(a, b, out)
+    try:
+        asks = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
+    except AttributeError:
+        return _by_torch(a, b, out)  # it raises: an operand is no tensor
+    if _known is not None and _is_ordinary(a):
+        if not asks and (done := _known(a, b, out)) is not None:
+            return _by_torch(a, b, out) if done is NotImplemented else done
+        if asks and out is None and _known.knows(a, b):
+            return _Product.apply(a, b)
+    if not asks:
+        return multiply(a, b, out, _keep)
+    if out is None and not why_torch(a, b):
+        return _Product.apply(a, b)
+    return _by_torch(a, b, out)  # with `out` it raises, as it must

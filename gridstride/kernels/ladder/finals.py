@@ -1,0 +1,452 @@
+"""`final`: the last kernel of lesson 22, with the size of its tiles, the shape of its clusters and what it does with a
+last wave as constants; `choose` estimates which of them is fastest for a shape.
+
+The numbers in `cost` were fitted to measurements of 53 random shapes on an H100. A fitted number also takes up what
+the formula leaves out; what is still missing is in one factor for each tile, in `FINAL`, from the same measurements. So
+use it to compare tiles, not to predict a time.
+"""
+
+from functools import cache
+
+from .hopper import barriers, clusters, copies, order, registers, stores_basics, tensor_cores, types, wgmma
+from .rung import Rung
+from ...utils import cdiv
+
+# The tiles of the last, incomplete wave are cut along k, and their steps, of 64 numbers, are shared out evenly. A share
+# is no longer than a tile, so it holds at most the end of one tile and then the start of the next: a cluster hands its
+# sums over before it waits for those of others, and nobody waits in a circle. All threads make the same `Schedule`, so
+# producer and consumers agree without a message.
+schedule = r'''
+constexpr int CLUSTER = CM*CN;                                                // blocks; what a cluster makes of out:
+constexpr int HIGH = TURNED ? BN*CN : BM*CM, WIDE = TURNED ? BM*CM : BN*CN;
+
+struct Piece { int tile, from, to, x, y; };    // steps `from` to `to` of a tile; x, y: along wgmma's rows and columns
+
+// whole tiles in turn, then an even share of the last `cut` tiles, which are split along k
+struct Schedule {
+    int tall, wide, steps, clusters, whole, cut, sharers, share, pos, end;
+    __device__ Schedule(int h, int w, int k, int cluster, int clusters)
+        : tall(cdiv(h, HIGH)), wide(cdiv(w, WIDE)), steps(cdiv(k, BK)), clusters(clusters), whole(cluster) {
+        cut = SPLIT ? tall*wide%clusters : 0;
+        sharers = min(clusters, min(cut*8, cut*steps/4));    // at most 8 for a tile, with at least 4 steps each
+        if (sharers <= cut) cut = sharers = 0;               // the shares would be too short
+        bool joins = cluster < sharers;
+        share = joins ? cluster : 0;
+        pos = joins ? begin(share) : 0;
+        end = joins ? begin(share + 1) : 0;
+    }
+    __device__ int begin(int share) { return (u32)(cut*steps*share)/(u32)sharers; }
+    __device__ bool next(Piece &p) {
+        int uncut = tall*wide - cut, tr, tc;
+        if (whole < uncut) {
+            p.tile = whole;
+            p.from = 0; p.to = steps;
+            whole += clusters;
+        } else if (pos < end) {
+            int t = pos/steps;
+            p.tile = uncut + t;
+            p.from = pos - t*steps; p.to = min(steps, p.from + end - pos);
+            pos += p.to - p.from;
+        } else return false;
+        place(p.tile, tall, wide, tr, tc);
+        p.x = TURNED ? tc : tr; p.y = TURNED ? tr : tc;
+        return true;
+    }
+    // has this later share a part of the piece's tile, too?
+    __device__ bool adds(int share, const Piece &p) {
+        return share < sharers && begin(share) < (p.tile - (tall*wide - cut) + 1)*steps;
+    }
+};
+'''
+
+
+# Another SM is to read the sums, so they go to L2, past the cache of the SM. The flag is set with release and read with
+# acquire: what was written before the one is seen after the other. One slot a block is enough, as a share hands over at
+# most one piece.
+handing = r'''
+__device__ float4 partial[SPLIT ? 132*BM*BN/4 : 1];     // sums that are handed over; `slot`: a block's place
+__device__ u32 ready[132*WGS*4];                        // a flag for each warp: its sums are there
+
+// leaves a warp's sums for the block that has the first part of the tile
+template<int M, int R> __device__ void hand_over(float (&d)[M][R], int slot) {
+    float4 *sum = partial + (u64)slot*BM*BN/4 + threadIdx.x;
+    #pragma unroll
+    for (int i = 0; i < M*R; i += 4) {
+        float *e = &d[i/R][i%R];
+        __stcg(sum + i/4*WGS*128, make_float4(e[0], e[1], e[2], e[3]));
+    }
+    __syncwarp();
+    u32 *flag = ready + slot*WGS*4 + threadIdx.x/32;
+    if (threadIdx.x%32 == 0) asm volatile("st.release.gpu.global.u32 [%0], 1;" :: "l"(flag) : "memory");
+}
+
+// waits for what the same warp of another block has handed over, and adds it
+template<int M, int R> __device__ void add_up(float (&d)[M][R], int slot) {
+    u32 *flag = ready + slot*WGS*4 + threadIdx.x/32, set = 0;
+    if (threadIdx.x%32 == 0) {
+        while (!set) asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(set) : "l"(flag) : "memory");
+        *flag = 0;                                      // for the next launch
+    }
+    __syncwarp();
+    const float4 *sum = partial + (u64)slot*BM*BN/4 + threadIdx.x;
+    #pragma unroll
+    for (int i = 0; i < M*R; i += 4) {
+        float *e = &d[i/R][i%R];
+        float4 v = __ldcg(sum + i/4*WGS*128);
+        e[0] += v.x; e[1] += v.y; e[2] += v.z; e[3] += v.w;
+    }
+}
+'''
+
+
+# If several blocks of a cluster want the same box, each fetches a part of it and sends that to all. i and j are a
+# block's places in its cluster along wgmma's rows and columns; the quotient has every CM-th bit set.
+sharing = r'''
+__device__ void prefetch(const TensorMap &x) { asm volatile("prefetch.tensormap [%0];" :: "l"(&x) : "memory"); }
+__device__ void cluster_arrive() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
+__device__ void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
+
+// my part of a box of ROWS rows, for all `blocks`
+template<int PARTS, int ROWS>
+__device__ void load_part(u32 to, const TensorMap &x, int r, int c, u32 bar, int part, short blocks) {
+    if (PARTS == 1) tma_load(to, x, r, c, bar);
+    else tma_load_for(to + part*(ROWS/PARTS)*128, x, r + part*(ROWS/PARTS), c, bar, blocks);
+}
+'''
+parts = (
+    sharing
+    + r'''
+// a step's tiles, from `at` on along k, for the block in row i and column j of its cluster
+__device__ void load_step(u32 a, u32 b, const TensorMap &m, const TensorMap &n, int x, int y, int at, u32 bar,
+                          int i, int j) {
+    short same_i = ((1 << CLUSTER) - 1)/((1 << CM) - 1) << i, same_j = ((1 << CM) - 1) << j*CM;   // who wants a, b, too
+    if (TURNED) {
+        for (int c = 0; c < BM; c += 64) load_part<CN, BK>(a + c/64*BOX, n, at, x + c, bar, j, same_i);
+        load_part<CM, BN>(b, m, y, at, bar, i, same_j);
+    } else {
+        load_part<CN, BM>(a, m, x, at, bar, j, same_i);
+        for (int c = 0; c < BN; c += 64) load_part<CM, BK>(b + c/64*BOX, n, at, y + c, bar, i, same_j);
+    }
+}
+'''
+)
+
+
+# Turned, the transpose of `out` is computed, so that wgmma's small steps, of 8 columns, go along its rows: the tile
+# of n is wgmma's first one then, and that of m its second. The two halves of a descriptor are kept apart, since as
+# numbers of 64 bits they took a third of the instructions in the loop.
+step_products = r'''
+constexpr int M = BESIDE ? BM/64 : BM/64/WGS, N = BESIDE ? BN/WGS : BN;                          // a consumer: 64*M x N
+constexpr int B_ROOM = TURNED ? B_BYTES : (BN + 63)/64*BOX;                                      // whole boxes
+constexpr int A_STEP = TURNED ? 16*128 : 32, B_STEP = TURNED ? 32 : 16*128;                      // bytes to 16 k on
+constexpr int A_OWN = BESIDE ? 0 : M*64*128, B_OWN = !BESIDE ? 0 : TURNED ? N*128 : N/64*BOX;    // to the other's tile
+constexpr u64 UPPER = (u64)(1024 >> 4 | 1 << 30) << 32;                                          // of each descriptor
+
+// starts d (+)= a step's product; da and db: the lower halves of its tiles' descriptors
+__device__ void multiply_step(float (&d)[M][N/2], u32 da, u32 db, bool more) {
+    fence_sums(d);
+    wgmma_fence();
+    #pragma unroll
+    for (int i = 0; i < BK/16; i++)
+        #pragma unroll
+        for (int x = 0; x < M; x++)
+            wgmma(d[x], UPPER | (da + (x*64*128 + i*A_STEP)/16), UPPER | (db + i*B_STEP/16), more || i > 0);
+    wgmma_commit();
+}
+'''
+
+
+# A turned tile is turned back on its way out, by stmatrix. A warp has only 16 neighbouring columns of `out` then, so
+# the four warps of a warpgroup fill a box of 64 columns together. TMA would not write boxes that lie outside of
+# `out`; they are skipped to save the request.
+step_stores = r'''
+constexpr int OC = N%64 == 0 ? 64 : N%32 == 0 ? 32 : 16;        // columns of a box that goes out
+
+// waits for those who fill the same piece of shared memory with results: the warpgroup, or the warp
+__device__ void together(int wg) {
+    if (TURNED) asm volatile("bar.sync %0, 128;" :: "r"(wg + 1) : "memory");
+    else __syncwarp();
+}
+__device__ void stmatrix_turned(u32 to, u32 a, u32 b, u32 c, u32 d) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+                 :: "r"(to), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+
+// a warp's 16 rows of 64, and up to OUT_COLS columns of results from `c0` on, into shared memory at `to`
+__device__ void put_results(float *d, int c0, u32 to) {
+    int lane = threadIdx.x%32, warp = threadIdx.x/32;
+    u32 flip = OC == 64 ? lane%8 : OC == 32 ? lane/2%4 : lane/4%2;
+    #pragma unroll
+    for (int c = 0; c < OUT_COLS && c0 + c < N; c += 16) {
+        float *e = d + (c0 + c)/2;
+        int more = c + 8 < OUT_COLS;                            // else 8 columns are left: the same ones twice
+        u32 v[4] = {pack(e[0], e[1]), pack(e[2], e[3]),
+                    pack(e[4*more], e[4*more + 1]), pack(e[4*more + 2], e[4*more + 3])};
+        u32 straight = c/OC*OC*32 + lane%16*OC*2 + ((c%OC/8 + lane/16) ^ flip)*16;
+        u32 turned = (c + more*(lane/16)*8 + lane%8)*128 + ((warp%4*2 + lane/8%2) ^ lane%8)*16;
+        if (TURNED) stmatrix_turned(to + turned, v[0], v[1], v[2], v[3]);
+        else stmatrix(to + straight, v[0], v[1], v[2], v[3]);
+    }
+}
+
+// 64*M x N results of a warpgroup, from row x0 and column y0 of wgmma's on, by way of `mine`; one thread `sends`
+__device__ void store_results(float (&d)[M][N/2], const TensorMap &out, int x0, int y0, int h, int w, u32 mine,
+                              bool sends, int wg) {
+    #pragma unroll
+    for (int x = 0; x < M; x++)
+        #pragma unroll
+        for (int from = 0; from < N; from += OUT_COLS) {
+            int c0 = TURNED ? min(from, N - OUT_COLS) : from;   // the last piece may overlap the one before
+            if (sends) stores_have_read();
+            together(wg);
+            put_results(d[x], c0, mine);
+            fence_for_tma();
+            together(wg);
+            if (!sends) continue;
+            if (TURNED) tma_store(out, y0 + c0, x0 + x*64, mine);
+            else for (int c = 0; c < OUT_COLS && c0 + c < N; c += OC)
+                if (x0 + x*64 < h && y0 + c0 + c < w) tma_store(out, x0 + x*64, y0 + c0 + c, mine + c*32);
+            stores_commit();
+        }
+}
+'''
+
+
+# A stage is filled by the blocks with the same i or the same j, CM + CN - 1 of them with our own: a consumer tells each
+# of them that it is empty, thread t block t.
+final_src = r'''
+__global__ void __cluster_dims__(CLUSTER) __launch_bounds__(128*(WGS + 1), 1)
+final_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
+        const __grid_constant__ TensorMap out, int h, int w, int k) {
+    extern __shared__ __align__(1024) char shared[];
+    u32 a = address(shared), b = a + STAGES*A_BYTES, o = b + STAGES*B_ROOM;
+    u32 full = o + WGS*64*OUT_COLS*2, empty = full + 8*STAGES;
+    int me = blockIdx.x%CLUSTER, i = me%CM, j = me/CM, wg = __shfl_sync(~0u, threadIdx.x/128, 0), s = 0, turn = 0;
+    if (threadIdx.x == WGS*128) {
+        prefetch(m); prefetch(n);
+        for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, WGS*(CM + CN - 1)); }
+        barriers_ready();
+    }
+    if (CLUSTER > 1) cluster_arrive();
+    Schedule work(h, w, k, blockIdx.x/CLUSTER, gridDim.x/CLUSTER);          // while the others come
+    Piece p;
+    if (CLUSTER > 1) cluster_wait(); else __syncthreads();
+    if (wg == WGS) {                                        // producer
+        registers_down<40>();
+        if (threadIdx.x == WGS*128) while (work.next(p)) {
+            int x = (p.x*CM + i)*BM, y = (p.y*CN + j)*BN, by = p.tile/work.clusters%2 ? -BK : BK;    // there, and back
+            for (int step = p.from, at = (by < 0 ? p.to - 1 : p.from)*BK; step < p.to; step++, at += by) {
+                barrier_wait(empty + 8*s, turn-1);
+                barrier_expect(full + 8*s, A_BYTES + B_ROOM);
+                load_step(a + s*A_BYTES, b + s*B_ROOM, m, n, x, y, at, full + 8*s, i, j);
+                if (++s == STAGES) { s = 0; turn++; }
+            }
+        }
+    } else {                                                // consumers
+        registers_up<WGS == 2 ? 232 : 240>();
+        int warp = threadIdx.x/32, t = threadIdx.x%128, last = -1;
+        bool tells = t < CLUSTER && (t%CM == i || t/CM == j);              // thread t tells block t
+        bool sends = TURNED ? t == 0 : t%32 == 0;                           // for the warpgroup, for the warp
+        u32 mine = o + (TURNED ? wg*64 : warp*16)*OUT_COLS*2;
+        u32 da = descriptor(a + wg*A_OWN, TURNED ? BOX : 16), db = descriptor(b + wg*B_OWN, TURNED ? 16 : BOX);
+        float d[M][N/2];
+        while (work.next(p)) {
+            for (int step = p.from; step < p.to; step++) {
+                barrier_wait(full + 8*s, turn);
+                multiply_step(d, da + s*(A_BYTES/16), db + s*(B_ROOM/16), step > p.from);
+                wgmma_wait<1>();                            // the step before is done, and its stage is free
+                if (last >= 0 && tells) barrier_arrive_at(empty + 8*last, t);
+                last = s;
+                if (++s == STAGES) { s = 0; turn++; }
+            }
+            wgmma_wait<0>();
+            fence_sums(d);
+            if (tells) barrier_arrive_at(empty + 8*last, t);
+            last = -1;
+            if (SPLIT && p.from > 0) { hand_over(d, work.share*CLUSTER + me); continue; }    // not the first part
+            if (SPLIT && p.to < work.steps)
+                for (int c = work.share + 1; work.adds(c, p); c++) add_up(d, c*CLUSTER + me);
+            int x = (p.x*CM + i)*BM + wg*(A_OWN/128) + (TURNED ? 0 : warp%4*16);
+            int y = (p.y*CN + j)*BN + (BESIDE ? wg*N : 0);
+            store_results(d, out, x, y, h, w, mine, sends, wg);
+        }
+        if (sends) stores_have_read();
+    }
+    if (CLUSTER > 1) cluster_sync();                        // others may still arrive at my barriers
+}
+'''
+
+
+def box_out(N):
+    "Columns of the boxes in which N columns of results are stored"
+    return 64 if N % 64 == 0 else 32 if N % 32 == 0 else 16
+
+
+def stage_bytes(BM, BN, TURNED):
+    "Bytes of both tiles of a stage, 64 numbers along k; those of n in whole boxes, unless the product is turned"
+    return 128 * (BM + (BN if TURNED else cdiv(BN, 64) * 64))
+
+
+def final_shared(BM, BN, WGS, STAGES, TURNED, OUT_COLS):  # bytes
+    "Shared memory for all stages, OUT_COLS columns of results of each warpgroup, and two barriers a stage"
+    return STAGES * stage_bytes(BM, BN, TURNED) + WGS * 128 * OUT_COLS + 16 * STAGES
+
+
+def final_boxes(BM, BN, CM, CN, TURNED, BESIDE, OUT_COLS):
+    "Rows and columns of TMA's boxes: the blocks of a cluster share the loads of m and n"
+    if TURNED:
+        return dict(m=(BN // CM, 64), n=(64 // CN, 64), out=(OUT_COLS, 64))
+    box = box_out(BN // 2 if BESIDE else BN)
+    return dict(m=(BM // CN, 64), n=(64 // CM, 64), out=(16, box, 2 * box))
+
+
+def at_once(size, sms):
+    "Clusters of `size` blocks that run at the same time: an H100 was seen to run 30 of 4"
+    return min(sms, 132) // size if size < 4 else min(sms, 132) * 10 // 11 // size
+
+
+def final_grid(h, w, sms, BM, BN, CM, CN, TURNED, SPLIT):
+    "Blocks: all clusters that run at the same time, but no more than there are tiles, unless these are split"
+    tall, wide = (BN * CN, BM * CM) if TURNED else (BM * CM, BN * CN)
+    clusters = at_once(CM * CN, sms)
+    return (clusters if SPLIT else min(clusters, cdiv(h, tall) * cdiv(w, wide))) * CM * CN, 1
+
+
+# With a split a cluster that waits for a flag must not keep out the one that sets it: the grid is never larger than
+# what runs at once. Sums and flags are in global memory, so launches on several streams are put in a row.
+@cache  # asked for again, it gives the same rung, which is compiled once
+def final(BM, BN, CM, CN, TURNED, BESIDE, SPLIT):
+    "The rung for a tile of BM x BN by clusters of CM x CN blocks"
+    WGS, stage, N = 1 if BM == 64 else 2, stage_bytes(BM, BN, TURNED), BN // 2 if BESIDE else BN
+
+    def stages(cols):
+        return (232192 - WGS * 128 * cols) // stage  # if results of `cols` columns are to have room
+
+    STAGES = min(8, max(stages(128), min(4, stages(64))))  # three are too few
+    OUT_COLS = (232192 - STAGES * stage) // (WGS * 128)
+    OUT_COLS = (
+        cdiv(cdiv(N, cdiv(N, OUT_COLS // 8 * 8)), 8) * 8 if TURNED else min(N, OUT_COLS // box_out(N) * box_out(N))
+    )
+    src = types + copies + barriers + wgmma(N, TURNED) + tensor_cores + registers + order + clusters + stores_basics
+    src += schedule + handing + parts + step_products + step_stores + final_src
+    kind = ' turned' * TURNED + ' beside' * BESIDE + ' split' * SPLIT
+    return Rung(
+        f'final {BM}x{BN}{kind}, {CM}x{CN}',
+        src,
+        threads=128 * (WGS + 1),
+        shared=final_shared,
+        maps=final_boxes,
+        grid=final_grid,
+        dtype='bfloat16',
+        alone=bool(SPLIT),
+        BM=BM,
+        BN=BN,
+        BK=64,
+        WGS=WGS,
+        STAGES=STAGES,
+        CM=CM,
+        CN=CN,
+        TURNED=TURNED,
+        BESIDE=BESIDE,
+        SPLIT=SPLIT,
+        OUT_COLS=OUT_COLS,
+        GROUP=8,
+    )
+
+
+# A kernel that begins early shares the GPU with kernels ahead of it: they may still write what it reads, read what it
+# writes, or use memory that was freed since and is `out` now. So every thread waits before its first access to global
+# memory, a store as well as a load; ahead of the wait are only barriers and shared memory of the cluster, arithmetic
+# on sizes, and prefetches of tensor maps, which are arguments. The wait lasts until the grid ahead has ended and all
+# that it wrote is to be seen. One grid is enough: in a chain A, B, C of which B and C begin early, C may begin while A
+# runs, as B lets it; but B ends only after each of its threads has waited for A. Nobody is kept out, either: a grid
+# lets the next one in when all its blocks are on SMs, so what C takes no block of A or B still needs, not even with a
+# split, where blocks wait for each other. Boxes, sums and flags are read past an SM's own cache, so nothing from
+# before the wait is seen after it. Behind a kernel that lets nobody in, the launch is as any other.
+def begin_early(text):
+    "The text of a final kernel with the wait where producer and consumers part"
+    before, after = text.split(_ROLES)
+    control = ''.join(f'\n    asm volatile("griddepcontrol.{o};" ::: "memory");' for o in ('launch_dependents', 'wait'))
+    return before + control + _ROLES + after
+
+
+_ROLES = '\n    if (wg == WGS) {                                        // producer\n'
+
+
+@cache
+def final_early(*tile):
+    "As `final`, but it begins before the kernel ahead of it has ended, and lets the next one in"
+    rung = final(*tile)
+    return rung.tuned(f'{rung.name}, early', src=begin_early(rung.text), early=True)
+
+
+# BM, BN, CM, CN, TURNED, BESIDE, SPLIT: its measured time, in units of what `cost` says without it
+FINAL = {
+    (256, 192, 1, 2, 0, 0, 0): 1.03,
+    (256, 160, 1, 1, 0, 0, 0): 1.05,
+    (128, 256, 2, 1, 0, 0, 0): 1.01,
+    (128, 192, 2, 1, 0, 0, 0): 1.01,
+    (128, 64, 1, 1, 0, 0, 0): 1.05,
+    (64, 192, 4, 1, 0, 0, 0): 0.99,
+    (64, 128, 2, 2, 0, 0, 0): 1.02,
+    (64, 96, 2, 2, 0, 0, 0): 1.01,
+    (64, 64, 2, 2, 0, 0, 0): 1,
+    (64, 64, 1, 1, 0, 0, 0): 1.16,
+    (256, 192, 1, 2, 1, 0, 0): 1.02,
+    (256, 176, 1, 2, 1, 0, 0): 1.03,
+    (256, 160, 1, 2, 1, 0, 0): 1.01,
+    (256, 152, 1, 2, 1, 0, 0): 1,
+    (256, 144, 1, 2, 1, 0, 0): 0.99,
+    (128, 240, 2, 1, 1, 0, 0): 1,
+    (128, 224, 2, 1, 1, 0, 0): 0.99,
+    (128, 208, 2, 1, 1, 0, 0): 1,
+    (128, 208, 2, 2, 1, 0, 0): 1,
+    (128, 160, 2, 1, 1, 0, 0): 1,
+    (128, 160, 4, 1, 1, 0, 0): 0.96,
+    (128, 144, 2, 2, 1, 0, 0): 0.98,
+    (128, 112, 2, 2, 1, 0, 0): 0.96,
+    (128, 112, 2, 1, 1, 0, 0): 1,
+    (64, 160, 2, 2, 1, 0, 0): 1,
+    (192, 208, 2, 1, 1, 1, 0): 0.98,
+    (192, 208, 1, 1, 1, 1, 0): 0.99,
+    (192, 192, 1, 1, 1, 1, 0): 0.97,
+    (192, 192, 1, 2, 1, 1, 0): 0.97,
+    (192, 176, 1, 2, 1, 1, 0): 0.97,
+    (192, 160, 1, 1, 1, 1, 0): 1,
+    (192, 160, 1, 2, 1, 1, 0): 0.97,
+    (128, 272, 2, 1, 1, 1, 0): 0.99,
+    (128, 256, 2, 1, 0, 0, 1): 1,
+}
+
+
+def cost(h, w, k, tile, sms=132):
+    "About how many cycles the rung for `tile` takes"
+    BM, BN, CM, CN, turned, beside, split = tile
+    tall, wide = (BN * CN, BM * CM) if turned else (BM * CM, BN * CN)
+    tiles, clusters, steps = cdiv(h, tall) * cdiv(w, wide), at_once(CM * CN, sms), cdiv(k, 64)
+    loaded = BN if turned else cdiv(BN, 64) * 64
+
+    def lines(r, row):
+        return r * (1.67 if row % 64 else 1)  # a row that does not begin with a cache line has parts of two
+
+    a_row, b_row = (w, k) if turned else (k, w)
+    tensor = BM * BN / 32
+    shared = 0.74 * (BM // 64 * 4 * (16 * (1 + beside) + BN / 4) + BM + loaded)
+    l2 = (lines(BM / CN, a_row) + lines(loaded / CM, b_row)) * 128 / 63
+    step, once = (tensor**4 + shared**4 + l2**4) ** 0.25, 3500 + 6400 * (CM * CN > 1)
+    cut = tiles % clusters if split else 0
+    sharers = min(clusters, cut * 8, cut * steps // 4)
+    if sharers <= cut:
+        return float('inf') if split else FINAL[tile] * (once + cdiv(tiles, clusters) * (steps * step + 500))
+    split_too = cut * steps / sharers * step + 20500 + 0.1 * BM * BN * cdiv(sharers, cut)
+    return FINAL[tile] * (once + tiles // clusters * (steps * step + 500) + split_too)
+
+
+def ranked(h, w, k, sms=132, n=6):
+    "The rungs with the `n` lowest estimates for h x k @ k x w, the lowest first"
+    return [final(*tile) for tile in sorted(FINAL, key=lambda o: cost(h, w, k, o, sms))[:n]]
+
+
+def choose(h, w, k, sms=132):
+    "The rung for h x k @ k x w"
+    return ranked(h, w, k, sms, 1)[0]

@@ -1,0 +1,245 @@
+"""Small models of who holds what: the swizzled box in shared memory, the fragments of `mma.sync`, the accumulator of
+`wgmma`, each compared with what an H100 did.
+
+What the copy engine (TMA) is told of an array is in `maps`.
+"""
+
+import numpy as np
+
+from ...cpp.kernel import cuda_kernel
+from ...draw import cells
+from ..maps import SWIZZLES, TensorMap, tensor_map, why_no_map
+from ..ptx import PTX, wgmma
+from .rung import need_hopper
+from ...utils import backend
+
+__all__ = ['SWIZZLES', 'TensorMap', 'tensor_map', 'why_no_map', 'swizzled', 'box_offsets', 'bank_group']
+__all__ += ['swizzle_panel', 'mma_a', 'mma_b', 'mma_c', 'wgmma_d', 'holders', 'lane_panel']
+__all__ += ['DUMPS', 'dumps', 'save', 'load']
+
+
+# A box lies in shared memory row after row. Were that all, a column of a box with rows of 128 bytes would lie
+# in one bank group: the tensor cores, which want eight rows of 16 bytes at once, would wait eight times. So
+# the engine permutes the 16-byte pieces: the number of a piece within its 128 bytes is XORed with the number
+# of the 128-byte line. A swizzle of 128 bytes takes three bits of the line for that, 64 two, 32 one.
+def swizzled(
+    byte,  # offsets from the start of a box, which begins at a multiple of 1024
+    swizzle=128,  # 0, 32, 64 or 128 bytes
+):  # the offsets at which the engine puts these bytes
+    "Where TMA puts a byte of a box in shared memory"
+    byte = np.asarray(byte)
+    return byte ^ (byte >> 7 & max(swizzle // 16 - 1, 0)) * 16
+
+
+def box_offsets(rows, cols, size=2, swizzle=128):
+    "Offset in bytes of each element of a box in shared memory; `size`: bytes of an element"
+    r, c = np.mgrid[:rows, :cols]
+    return swizzled((r * cols + c) * size, swizzle)
+
+
+def bank_group(byte):
+    "Which of the eight groups of four banks an offset lies in"
+    return np.asarray(byte) // 16 % 8
+
+
+# A layout is a table: what stands in each cell, and a colour for its group. Here each cell is one 16-byte
+# piece of a box of 8 rows, and its number and colour are the bank group in which it lies.
+def swizzle_panel(rows=8, swizzle=128, title=None, size=30):
+    "The 16-byte pieces of a box: row and piece of the array, labelled and coloured by the bank group where they lie"
+    at = box_offsets(rows, (swizzle or 128) // 16, 16, swizzle)
+    return cells(
+        bank_group(at),
+        bank_group(at),
+        title or f'swizzle {swizzle}',
+        rows=range(rows),
+        cols=range(at.shape[1]),
+        size=size,
+    )
+
+
+# The tensor cores take their operands from registers spread over a warp. For `mma.sync.m16n8k16` a lane holds
+# eight elements of the 16x16 matrix a, four of the 16x8 matrix b, four of the 16x8 accumulator; which ones
+# follows from two numbers, the lane's group of four (`lane//4`) and its place in the group (`lane%4`).
+# `wgmma` has four warps, each with sixteen of the 64 rows, and its accumulator is that of `mma.sync` again
+# and again along the columns.
+def _lanes(n):
+    return np.arange(32)[:, None], np.arange(n)[None, :]
+
+
+def mma_a():
+    "(row, column) of the 16x16 matrix a that each of 32 lanes holds in its 8 elements, for mma.sync.m16n8k16"
+    lane, i = _lanes(8)
+    return lane // 4 + i // 2 % 2 * 8, lane % 4 * 2 + i % 2 + i // 4 * 8
+
+
+def mma_b():
+    "(row, column) of the 16x8 matrix b that each of 32 lanes holds in its 4 elements"
+    lane, i = _lanes(4)
+    return lane % 4 * 2 + i % 2 + i // 2 * 8, lane // 4 + 0 * i
+
+
+def mma_c():
+    "(row, column) of the 16x8 accumulator that each of 32 lanes holds in its 4 elements"
+    lane, i = _lanes(4)
+    return lane // 4 + i // 2 * 8, lane % 4 * 2 + i % 2
+
+
+def wgmma_d(n):
+    "(row, column) of the 64 x n accumulator that each of 128 threads holds in its n/2 elements, for wgmma.m64nNk16"
+    t, i = np.arange(128)[:, None], np.arange(n // 2)[None, :]
+    return t // 32 * 16 + t % 32 // 4 + i // 2 % 2 * 8, i // 4 * 8 + t % 4 * 2 + i % 2
+
+
+def holders(places, shape):
+    "Two arrays of `shape`: the thread that holds each element, and as its how manyth"
+    who, nth = np.full(shape, -1), np.full(shape, -1)
+    t, i = np.indices(places[0].shape)
+    who[places], nth[places] = t, i
+    return who, nth
+
+
+def lane_panel(places, shape, title='', size=22, first=None):
+    """Which thread holds each element of a matrix; coloured by the group of four lanes. `first`: only so many rows and
+    columns of it"""
+    who, _ = holders(places, shape)
+    r, c = first or shape
+    return cells(who[:r, :c], who[:r, :c] // 4, title, rows=range(r), cols=range(c), size=size)
+
+
+# A model is worth what it was compared with. A box of consecutive numbers is loaded through TMA, and shared
+# memory is written out as it lies; a matrix of numbers that name their place is loaded by `ldmatrix`, and
+# each lane writes out what it got; a product whose elements name their place comes out of `mma.sync` and of
+# `wgmma`, and each thread writes out its registers. The same kernels run on the emulator, and must write the
+# same there.
+DUMPS = dict(
+    box=PTX
+    + r"""
+__global__ void box(const __grid_constant__ TensorMap x, unsigned short *out, int row, int col, int bytes) {
+    alignas(1024) __shared__ unsigned short s[32*64];
+    __shared__ u64 full;
+    u32 bar = address(&full);
+    if (threadIdx.x == 0) {
+        barrier_init(bar, 1);
+        barriers_ready();
+        barrier_expect(bar, bytes);
+        tma_load(address(s), x, row, col, bar);
+    }
+    __syncthreads();
+    barrier_wait(bar, 0);
+    for (int i = threadIdx.x; i < bytes/2; i += blockDim.x) out[i] = s[i];
+}""",
+    fragments='#include <cuda_bf16.h>\n'
+    + PTX
+    + r"""
+__global__ void fragments(const __nv_bfloat16 *m, const __nv_bfloat16 *n,
+                          __nv_bfloat16 *a_out, __nv_bfloat16 *b_out, float *c_out) {
+    alignas(16) __shared__ __nv_bfloat16 ms[16*16], ns[16*8];
+    int lane = threadIdx.x;
+    for (int i = lane; i < 16*16; i += 32) ms[i] = m[i];
+    for (int i = lane; i < 16*8; i += 32) ns[i] = n[i];
+    __syncwarp();
+    u32 a[4], b[2];
+    float c[4] = {};
+    ldmatrix(a, address(ms + lane%16*16 + lane/16*8));
+    ldmatrix_trans2(b, address(ns + lane%16*8));
+    mma(c, a, b[0], b[1]);
+    for (int i = 0; i < 8; i++) a_out[lane*8+i] = ((__nv_bfloat16 *)a)[i];
+    for (int i = 0; i < 4; i++) b_out[lane*4+i] = ((__nv_bfloat16 *)b)[i];
+    for (int i = 0; i < 4; i++) c_out[lane*4+i] = c[i];
+}""",
+    accumulator='#include <cuda_bf16.h>\n'
+    + PTX
+    + wgmma(64)
+    + r"""
+__global__ void accumulator(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n, float *out) {
+    alignas(1024) __shared__ __nv_bfloat16 ms[64*64], ns[16*64];
+    __shared__ u64 full;
+    u32 bar = address(&full);
+    if (threadIdx.x == 0) {
+        barrier_init(bar, 1);
+        barriers_ready();
+        barrier_expect(bar, sizeof(ms)+sizeof(ns));
+        tma_load(address(ms), m, 0, 0, bar);
+        tma_load(address(ns), n, 0, 0, bar);
+    }
+    __syncthreads();
+    barrier_wait(bar, 0);
+    float d[32];
+    wgmma_fence();
+    wgmma<false, true>(d, descriptor(address(ms), 16), descriptor(address(ns), 16), 0);
+    wgmma_commit();
+    wgmma_wait<0>();
+    for (int i = 0; i < 32; i++) out[threadIdx.x*32+i] = d[i];
+}""",
+)
+
+
+def _where():
+    return 'cuda' if backend() == 'gpu' else 'cpu'
+
+
+def _make_numbered(h, w, k):
+    "m and n whose product has w*row + column in each element, exactly, also in bf16"
+    import torch
+
+    m, n = torch.zeros(h, k, device=_where()), torch.zeros(k, w, device=_where())
+    m[:, 0], m[:, 1], n[0], n[1] = torch.arange(h), 1, w, torch.arange(w)
+    return m.bfloat16(), n.bfloat16()
+
+
+def _box(swizzle, row=0, col=0):
+    "What TMA makes of a box of 32 rows of an array whose elements are numbered from 1"
+    import torch
+
+    cols = (swizzle or 128) // 2
+    x = torch.arange(1, 64 * 64 + 1, dtype=torch.int32, device=_where()).to(torch.uint16).view(64, 64)
+    out = torch.empty(32 * cols, dtype=torch.uint16, device=_where())
+    cuda_kernel(DUMPS['box'])[1, 128](tensor_map(x, (32, cols), swizzle), out, row, col, 64 * cols)
+    return out.cpu().numpy().astype(int)
+
+
+def _fragments():
+    import torch
+
+    m, n = (
+        torch.arange(256.0, device=_where()).bfloat16().view(16, 16),
+        torch.arange(128.0, device=_where()).bfloat16().view(16, 8),
+    )
+    res = [
+        torch.empty(32, i, dtype=d, device=_where())
+        for i, d in ((8, torch.bfloat16), (4, torch.bfloat16), (4, torch.float32))
+    ]
+    k = cuda_kernel(DUMPS['fragments'])
+    k[1, 32](m, n, *res)
+    c = torch.empty_like(res[2])
+    k[1, 32](*_make_numbered(16, 8, 16), *(torch.empty_like(o) for o in res[:2]), c)
+    return dict(a=res[0], b=res[1], product=res[2], c=c)
+
+
+def _accumulator():
+    import torch
+
+    m, n = (o.contiguous() for o in _make_numbered(64, 64, 64))
+    out = torch.empty(128, 32, device=_where())
+    cuda_kernel(DUMPS['accumulator'])[1, 128](tensor_map(m, (64, 64)), tensor_map(n, (16, 64)), out)
+    return out
+
+
+def dumps(
+    emulated=False,  # by the emulator, where no GPU is?
+) -> dict:  # name -> array of whole numbers
+    "What TMA, ldmatrix, mma.sync and wgmma do here"
+    need_hopper('What shows the layouts', emulated)
+    res = {f'box {s}': _box(s) for s in SWIZZLES}
+    res['box over the edge'] = _box(128, 50, -8)
+    return {**res, **{k: v.float().cpu().numpy().astype(int) for k, v in dict(_fragments(), d=_accumulator()).items()}}
+
+
+def save(dumped) -> dict:  # name -> rows of 32 numbers, each as one text
+    "What `dumps` gives, as JSON can hold it"
+    return {k: [' '.join(map(str, r)) for r in v.reshape(-1, 32).tolist()] for k, v in dumped.items()}
+
+
+def load(rows, mark='') -> dict:  # name -> array of whole numbers, with one axis
+    "What `save` made of it, as arrays again; `mark` is for `recorded`, which gives one"
+    return {k: np.array([int(o) for r in v for o in r.split()]) for k, v in rows.items()}

@@ -1,0 +1,316 @@
+"""What a kernel for Hopper is tried with in lesson 22: on the GPU or on the emulator, on a ladder that knows what L2
+should give, with stamps of the time, with a wait left out, and beside the library on many shapes."""
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ... import cpp
+from ...support import plots
+from ...asm import Resources, sass
+from ...asm import resources as _resources
+from ...bench.versus import compare
+from ...cpp.kernel import cuda_kernel
+from ...diagnostics.errors import KernelError
+from ...cpp.listings import Shown, show_source
+from ...prof.show import Table
+from ...bench.recording import claim
+from ...utils import cdiv
+from ...bench.variants import Contest, contest
+from .ladder import Gpu, Ladder, Reference, inputs, library, right
+from ..maps import tensor_map
+from .rung import H100, need_hopper, on_hopper
+
+__all__ = [
+    'shapes_around',
+    'tried',
+    'verdict',
+    'listing',
+    'compiled',
+    'engines',
+    'HopperLadder',
+    'beside_torch',
+    'on_random',
+]
+__all__ += ['stamped', 'read_stamps', 'draw_stamps', 'count_wrong', 'draw_speeds', 'beside_library', 'draw_beside']
+
+
+def shapes_around(rung) -> list:  # of (h, w, k)
+    "A single row; one more than a warpgroup has, and more phases than stages; more tiles than the emulator has SMs"
+    BM, BN, STAGES = (rung.constants[o] for o in ('BM', 'BN', 'STAGES'))
+    return [(1, 8, 8), (65, BN + 8, 64 * STAGES + 72), (2 * BM + 1, 3 * BN - 8, 72)]
+
+
+def tried(
+    rung,
+    shapes=None,  # (h, w, k) of each; None: `shapes_around`
+    orders=('forward', 'reverse'),  # in which the emulator runs threads and blocks
+):
+    """Hold a rung against float64, on a Hopper GPU if one is here, else on the emulator with all its checks; say so.
+
+    The last of three shapes, with its many tiles, is tried in the first order only."""
+    shapes = shapes or shapes_around(rung)
+    with nullcontext() if on_hopper() else cpp.on_emulator():
+        for order in orders:
+            with cpp.options(order=order):
+                right(rung, shapes if order == orders[0] else shapes[:2])
+    where = 'this GPU' if on_hopper() else 'the emulator'
+    print(f'{rung.name} is right on {where}: h, w, k =', *shapes)
+
+
+def verdict(rung, shape=(200, 136, 392)) -> tuple:  # (what is wrong and its hint, the line of the kernel)
+    "What the emulator says of a rung, in both orders; ('right', '') if nothing"
+    for order in ('forward', 'reverse'):
+        with cpp.on_emulator(), cpp.options(order=order):
+            try:
+                right(rung, [shape])
+            except KernelError as e:
+                line = e.called or e.line
+                return f'{e.kind}: {e.what}. {e.hint}', rung.src.splitlines()[line - 1].strip() if line else ''
+    return 'right', ''
+
+
+def listing(rung, old=None, fold=False) -> Shown:
+    """The kernel of a rung, numbered as messages count it, without the functions above it; marked is what the rung
+    `old` has not"""
+    text = rung.src.splitlines()
+    first = 1 + next(i for i, o in enumerate(text) if '__global__' in o)
+    title = f'{rung.name}: the kernel' + (f'; marked is what {old.name} has not' if old else '')
+    return show_source(rung, (first, len(text)), old=old, title=title, fold=fold)
+
+
+def compiled(rung) -> Resources:
+    "Registers, spills and occupancy of a rung on Hopper, from the compiler"
+    return _resources(rung.src, block=rung.threads[0], shared_bytes=rung.shared, arch='sm_90a')
+
+
+_ENGINES = {'wgmma': 'HGMMA', 'TMA': 'UTMA', 'barriers': 'SYNCS', 'mma.sync': 'HMMA'}
+
+
+def engines(rung) -> dict:
+    "How many instructions for each engine the machine code of a rung has"
+    ops = sass(rung.src, arch='sm_90a').ops()
+    return {name: sum(n for op, n in ops.items() if op.startswith(start)) for name, start in _ENGINES.items()}
+
+
+class HopperLadder(Ladder):
+    "A ladder for bf16 that holds what the L2 cache gave against what tiles of this size take from it"
+
+    def __init__(self, shape, record, **options):
+        super().__init__(
+            shape=shape, record=record, metrics={'L2 sectors': 'lts__t_sectors_srcunit_tex_op_read.sum'}, **options
+        )
+
+    def from_l2(self, BM, BN, blocks=1) -> int:  # bytes
+        "What the product takes from L2 when `blocks` blocks share each tile of n"
+        h, w, k = self.shape
+        return int(cdiv(h, BM) * cdiv(w, BN) * (BM + BN / blocks) * 2 * k)
+
+    def measure(self, rung, blocks=1, counters=True):
+        "Measure a rung, or read what was recorded of it, and print it beside the paper; returns its `Step`"
+        before, self.counters = self.counters, self.counters and counters
+        try:
+            step = self.climb(rung)[rung.name]
+        finally:
+            self.counters = before
+        print(f'{rung.name}: {step.tflops:.0f} TFLOP/s, {step.ratio:.1%} of torch.matmul ({step.made_on})')
+        if 'L2 sectors' not in step.counters:
+            return step
+        want = self.from_l2(rung.constants['BM'], rung.constants['BN'], blocks)
+        got, memory = step.counters['L2 sectors'] * 32, step.counters['dram']
+        rates = [f'{x / step.seconds / 1e12:.1f} TB/s' for x in (got, memory)]
+        print(f'from L2: {want / 1e9:.1f} GB on paper, {got / 1e9:.1f} counted, {rates[0]}')
+        print(
+            f'memory: {memory / 1e9:.1f} GB, {rates[1]}; tensor cores busy in {step.counters["tensor"]:.0f}% of cycles'
+        )
+        claim('L2 gave, of what is on paper', 0.7, got / want, 1.1, mark=step.mark)  # fewer: see the coalescer
+        return step
+
+    def table(self, aside=(), but='SM clock') -> Table:
+        "A row for each rung; doubts that hold of all of them, and have `but` in them, are left out"
+        table = super().table(aside)
+        table.note = ';\n'.join(line for line in table.note.splitlines() if but not in line)
+        return table
+
+
+def _case(shape, device='cuda'):
+    m, n = inputs(*shape, 'bfloat16', device)
+    return m, n, m.new_empty(shape[:2])
+
+
+def beside_torch(
+    record,  # NN_what: the name of the recording that is shown without a GPU
+    shape,  # h, w, k
+    *rungs,  # of different names
+    seconds=0.15,  # to measure each for at most
+    title='',
+) -> Contest:
+    "Rungs in bf16 and `torch.matmul`, each checked, then timed in turns, with the L2 flushed in between"
+    ways = {'torch.matmul': library, **{r.name: r for r in rungs}}
+    kept = {}
+
+    def case():
+        need_hopper('What is timed here')
+        kept['judge'] = Reference(*(args := _case(shape))[:2])
+        return args
+
+    return contest(
+        record,
+        ways,
+        case,
+        title=title or '{}x{} @ {}x{}'.format(shape[0], shape[2], shape[2], shape[1]),
+        sources={'torch.matmul': 'torch.matmul', **{r.name: (r.recipe(*shape, H100), seconds) for r in rungs}},
+        check=lambda got: kept['judge'](got),
+        writes=True,
+        baseline='torch.matmul',
+        flops=2 * shape[0] * shape[1] * shape[2],
+        seconds=seconds,
+        clock=Gpu() if on_hopper() else None,
+    )
+
+
+def on_random(shape, *rungs, seconds=0.4) -> dict:  # name -> speed in units of torch's
+    "How fast rungs are that compute nonsense, or the same for other numbers: timed in turns with torch, not checked"
+    need_hopper('What is timed here')
+    m, n, out = _case(shape)
+    ways = {'torch.matmul': lambda m, n: library(m, n, out)}
+    for r in rungs:
+        ways[r.name] = lambda m, n, r=r: r(m, n, out)
+    return {k: v[0] for k, v in compare(ways, m, n, out=out, seconds=seconds, clock=Gpu()).ratios.items()}
+
+
+# A kernel writes down the cycle counter of its SM after some of its lines, in one block in the middle of the product.
+def stamped(rung, *lines) -> str:
+    "The source of `rung` with a stamp after each of three lines of its loop over `ph`, in block (33, 33)"
+    src = _put(rung.src, 'int h, int w, int k) {', 'int h, int w, int k, long long *stamps) {')
+    for i, line in enumerate(lines):
+        here = 'blockIdx.x == 33 && blockIdx.y == 33 && threadIdx.x%128 == 0'
+        src = _put(src, line, f'{line} if ({here}) stamps[3*ph + {i}] = clock64();')
+    return src
+
+
+def _put(src, old, new):
+    if src.count(old) != 1:
+        raise ValueError(f'{old!r} is there {src.count(old)} times, and must be there once')
+    return src.replace(old, new)
+
+
+def read_stamps(sources, shape) -> dict:  # name -> cycles of [phase, stamp]
+    "Run each rung of `sources`, {rung: its stamped source}, once; `Unavailable` without a Hopper GPU"
+    import torch
+
+    need_hopper('What stamps the time')
+    m, n, out = _case(shape)
+    res = {}
+    for rung, src in sources.items():
+        at = torch.zeros(cdiv(shape[2], 64), 3, dtype=torch.int64, device=m.device)
+        args = [tensor_map(x, *rung.maps[o]) for o, x in dict(m=m, n=n).items()]
+        grid = rung.grid_for(*shape)
+        cuda_kernel(src)[grid, rung.threads, None, rung.shared](*args, out, *shape, at)
+        res[rung.name] = at.tolist()
+    return res
+
+
+def draw_stamps(cycles, stages, title, phases=(20, 48), span=9000):
+    """A row for each stage of shared memory: when its tiles were ordered, used, and done with; returns the figure.
+    `cycles`: name -> [phase, stamp]; `stages`: name -> how many"""
+    import matplotlib.pyplot as plt
+
+    with plots.styled():
+        fig, axes = plt.subplots(
+            len(cycles),
+            1,
+            figsize=(8, 1.2 + 0.55 * sum(stages.values())),
+            height_ratios=[*stages.values()],
+            sharex=True,
+            squeeze=False,
+        )
+        for ax, (name, at) in zip(axes[:, 0], cycles.items()):
+            at = np.array(at) - at[phases[0] + 4][0]
+            for ph in range(*phases):
+                ordered, used, done = at[ph]
+                y, first = ph % stages[name], ph == phases[0]
+                ax.barh(y, used - ordered, left=ordered, color=plots.COLORS[0], label='ordered' if first else None)
+                ax.barh(y, done - used, left=used, color=plots.COLORS[5], label='multiplied' if first else None)
+                ax.text((used + done) / 2, y, ph, ha='center', va='center', fontsize=plots.SMALLEST, clip_on=True)
+            rows = range(stages[name])
+            ax.set(yticks=rows, yticklabels=[f'stage {s}' for s in rows], ylabel=name, xlim=(0, span))
+        axes[-1, 0].set_xlabel('cycles of the SM')
+        axes[-1, 0].legend(loc='upper center', bbox_to_anchor=(0.5, -0.25), ncols=2)
+        axes[0, 0].set_title(title)
+    return fig
+
+
+def count_wrong(rungs, shape=(2048, 2048, 2048), times=10) -> dict:  # name -> [wrong results, wrong numbers in them]
+    "How often each rung of `rungs`, {name: rung}, is wrong on this GPU; `Unavailable` where none is a Hopper GPU"
+    import torch
+
+    need_hopper('What counts wrong results')
+    m, n, _ = _case(shape)
+    judge, res = Reference(m, n), {}
+    for name, rung in rungs.items():
+        bad = []
+        for _ in range(times):
+            out = torch.full(shape[:2], torch.nan, dtype=m.dtype, device=m.device)
+            rung(m, n, out)
+            far = (out.double() - judge.want).abs() > judge.bound('bfloat16')
+            bad.append(int(far.logical_or(out.isnan()).sum()))
+        res[name] = [sum(b > 0 for b in bad), sum(bad)]
+    return res
+
+
+def draw_speeds(panels):
+    "A bar for each speed in TFLOP/s, in a panel for each title; returns the figure. `panels`: title -> name -> speed"
+    import matplotlib.pyplot as plt
+
+    with plots.styled():
+        rows = max(map(len, panels.values()))
+        fig, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 0.9 + 0.3 * rows), squeeze=False)
+        for ax, (title, speeds) in zip(axes[0], panels.items()):
+            colours = [plots.COLORS[1 if name.startswith('yours') else 0] for name in speeds]
+            bars = ax.barh([*speeds], [*speeds.values()], color=colours)
+            ax.bar_label(bars, fmt='%.0f', padding=3, fontsize=plots.SMALLEST)
+            ax.set(title=title, xlabel='TFLOP/s')
+            ax.invert_yaxis()
+            ax.margins(x=0.12)
+    return fig
+
+
+class Beside(NamedTuple):
+    "Our speed beside the library's, on many shapes"
+
+    made: str  # GPU and date
+    against: str  # what ours was held against, and how
+    ratios: dict  # (h, w, k) -> our speed in units of the library's
+
+
+def beside_library(path) -> Beside:
+    "The random shapes in bfloat16 of a committed run of benchmarks/matmul.py"
+    kept = json.loads(Path(path).read_text())
+    made = f'{kept["made"]["gpu"]}, {kept["made"]["date"]}'
+    rows = [r for r in kept['bfloat16'] if r['layout'] == 'nn' and 'failed' not in r]
+    sides = {tuple(r['shape']): r['columns']['read'].get('sides', {}) for r in rows}
+    ratios = {k: o['ours']['ratio'] / o['cublasLt']['ratio'] for k, o in sides.items() if {'ours', 'cublasLt'} <= {*o}}
+    against = "the fastest of cublasLt's first eight proposals, other memory read before each run"
+    return Beside(made, against, ratios)
+
+
+def draw_beside(beside):
+    "A bar for each shape, from the library's speed to ours; shapes on which the library is faster are named"
+    import matplotlib.pyplot as plt
+
+    with plots.styled():
+        ranked = sorted(beside.ratios.items(), key=lambda o: o[1])
+        ratios = [ratio for _, ratio in ranked]
+        fig, ax = plt.subplots(figsize=(7.5, 1.2 + 0.17 * len(ranked)))
+        colours = [plots.COLORS[5 if ratio < 1 else 0] for ratio in ratios]
+        ax.barh(range(len(ranked)), [ratio - 1 for ratio in ratios], left=1, color=colours)
+        behind = [f'{h}x{k} @ {k}x{w}' for (h, w, k), ratio in ranked if ratio < 1]
+        ax.set_yticks(range(len(behind)), behind)
+        ax.axvline(1, color=plots.INK, lw=1)
+        ax.margins(y=0.01)
+        ax.set(xlabel='our speed, in units of the library\'s', title=f'{beside.made}\nbeside {beside.against}')
+    return fig
