@@ -255,7 +255,7 @@ def _compile(src, names, file, headers):
 def _stand_ins(src, folders):
     "The folder with what stands in for the host's headers that `src` asks for, and for what nvcc includes first"
     texts = {k: v for k, v in stand_ins(src, folders).items() if k == FIRST or k in HOST}
-    return str(build(texts, [], room='nvrtc', shared=True).folder)
+    return str(build(texts, [], section='nvrtc', shared=True).folder)
 
 
 @lru_cache

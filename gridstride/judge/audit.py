@@ -41,13 +41,13 @@ _TORCH = os.path.dirname(torch.__file__)
 
 def _libraries():
     "Prefixes of files whose code is not the submission's: Python, torch, those on the path, what torch.compile writes"
-    room = tempfile.gettempdir()  # submissions are there, too
+    temporary = tempfile.gettempdir()  # submissions are there, too
     on_path = (
         os.path.join(o, '')
         for o in sys.path
-        if os.path.isabs(o) and not (room + os.sep).startswith(os.path.join(o, ''))
+        if os.path.isabs(o) and not (temporary + os.sep).startswith(os.path.join(o, ''))
     )
-    written = os.environ.get('TORCHINDUCTOR_CACHE_DIR') or os.path.join(room, 'torchinductor_')
+    written = os.environ.get('TORCHINDUCTOR_CACHE_DIR') or os.path.join(temporary, 'torchinductor_')
     beside = os.path.dirname(os.__file__), os.path.dirname(_TORCH), os.path.dirname(os.path.dirname(__file__))
     return *beside, *on_path, written, '<frozen'
 

@@ -117,7 +117,7 @@ class Bench:
     def __init__(self, submission, task, device, limit):
         self.submission, self.task, self.device, self.limit = submission, task, device, limit
         self.rng, self.calls = random.Random(secrets.randbits(64)), []
-        self.idle, self.process, self.imported, self.launched, self.rooms = None, None, False, False, {}
+        self.idle, self.process, self.imported, self.launched, self.buffers = None, None, False, False, {}
 
     # A call
     def data(self, what, sizes):
@@ -153,23 +153,23 @@ class Bench:
         answer, parts = self.process.ask(header, blobs, _room(wants))
         seconds = time.perf_counter() - begin
         self.look_around()
-        _, now = self.process.hear(sum(map(len, blobs)), room=self.room_again())
+        _, now = self.process.hear(sum(map(len, blobs)), buffer=self.reused_buffers())
         self.look_around()
         call = Call(sizes, data, self.tensors(answer, parts), _facts_of(answer), seconds)
         self.look_at(call, blobs, now, wants, scale)
         self.calls.append(call._replace(got=()))
 
-    def room_again(self):
-        "room(n), buffers for what is only checked: memory of the call before, as new pages take longer than copies"
+    def reused_buffers(self):
+        "buffer(n), buffers for what is only checked: memory of the call before, as new pages take longer than copies"
         i = count()
 
-        def room(n):
+        def buffer(n):
             place = next(i)
-            if len(self.rooms.get(place, '')) != n:
-                self.rooms[place] = bytearray(n)
-            return self.rooms[place]
+            if len(self.buffers.get(place, '')) != n:
+                self.buffers[place] = bytearray(n)
+            return self.buffers[place]
 
-        return room
+        return buffer
 
     def tensors(self, answer, parts):
         "The tensors of an answer; `Refused` if they are none"

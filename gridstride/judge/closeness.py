@@ -93,5 +93,5 @@ def miss(
 
 def _bound(want, scale, dtype, terms, bad):
     "What the first wrong element may be off by"
-    room = allowed(want, scale, dtype, terms)
-    return torch.as_tensor(room).expand_as(want)[bad][0].item()
+    tolerance = allowed(want, scale, dtype, terms)
+    return torch.as_tensor(tolerance).expand_as(want)[bad][0].item()

@@ -1,7 +1,7 @@
 """CUDA C of a submission is compiled in a sandbox of its own, where nothing of the submission runs, so that the result
 can be kept: what a submission writes itself is gone with its process.
 
-A submission's process asks for a module by the text of its sources and the flags. The judge looks for it in a room of
+A submission's process asks for a module by the text of its sources and the flags. The judge looks for it in a section of
 the cache that submissions can only read, by the hash of all that was asked for, and else starts a process that compiles
 it. So an entry holds what a compiler made of the very sources that its name is the hash of. Whoever asks for other
 flags or headers gets an entry of another name, and none but the judge's sandboxes look there."""
@@ -19,9 +19,9 @@ from pathlib import Path
 from . import wire
 from ..utils import cache_dir
 
-ROOM = 'judged'  # in the cache
+JUDGED = 'judged'  # in the cache
 _MOST = 64  # modules that a process may ask for
-_SOURCES, _MADE = 16 << 20, 64 << 20  # bytes of what is asked for, and of what is made
+_SOURCES, _MADE = 16 << 20, 64 << 20  # bytes of a request, and of a module
 _KEPT, _BYTES = 200, 512 << 20  # entries at most, and their bytes: a submission may ask for large ones
 _FILE = re.compile(r'(?:[\w-][\w.-]*/)*[\w-][\w.-]*')
 
@@ -47,7 +47,7 @@ class Client:
             said, _ = wire.receive(self.sock)
             if said.get('log') is not None:
                 raise fail(said['log'])
-            folder = cache_dir() / ROOM / str(said.get('folder'))
+            folder = cache_dir() / JUDGED / str(said.get('folder'))
             if folder.is_dir():
                 return cache.Built(folder, asked.steps()[1], 0.0, True)
         return None
@@ -102,7 +102,7 @@ class Service(threading.Thread):
 
         try:
             built = cache.build(
-                {}, [['compiled apart']], *asked, *asked.steps(), room=ROOM, shared=True, fail=fail, run=run
+                {}, [['compiled apart']], *asked, *asked.steps(), section=JUDGED, shared=True, fail=fail, run=run
             )
         except RuntimeError:
             return dict(log=logs[0][: wire.TEXT]) if logs else {}
@@ -142,10 +142,10 @@ def _is_name(name):
     return isinstance(name, str) and len(name) < 200 and bool(_FILE.fullmatch(name))
 
 
-def _prune(room):
+def _prune(section):
     "Remove the oldest entries, until the others are few and small enough"
     with suppress(OSError):
-        entries = sorted((p for p in room.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime, reverse=True)
+        entries = sorted((p for p in section.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime, reverse=True)
         total = 0
         for i, p in enumerate(entries):
             total += sum(o.stat().st_size for o in p.rglob('*') if o.is_file())

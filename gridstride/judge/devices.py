@@ -162,13 +162,13 @@ class Cpu:
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).mallopt(_PERTURB, _NAN_BYTES)
 
-    def room(self, x):
+    def buffer(self, x):
         "Memory for an input"
         return torch.empty_like(x)
 
-    def fill(self, room, x):
+    def fill(self, buffer, x):
         "Put an input there"
-        room.copy_(x)
+        buffer.copy_(x)
 
     def call(self, f, data):
         "Call it, with nothing counted yet"
@@ -239,26 +239,26 @@ class Gpu:
         "A tensor in the CPU's memory, of the same kind"
         return self.copy(self.empty(x.shape, dtype=x.dtype, pin_memory=True), x)
 
-    def room(self, x):
+    def buffer(self, x):
         "Memory for an input"
         return torch.empty_like(x, device='cuda')
 
-    def fill(self, room, x):
+    def fill(self, buffer, x):
         "Have an input put there, when the call comes"
-        self.waiting.append((room, x.cuda()))
+        self.waiting.append((buffer, x.cuda()))
 
     def poison(self, sizes):
         "Freed memory, which the allocator hands out next, is full of NaN"
-        rooms = [torch.full((n // 4 + 1,), float('nan'), device='cuda') for n in sizes for _ in range(2)]
-        del rooms
+        buffers = [torch.full((n // 4 + 1,), float('nan'), device='cuda') for n in sizes for _ in range(2)]
+        del buffers
 
     def call(self, f, data):
         "Call it between the events"
         self.poison([x.nbytes for x in leaves(data)])
         self.synchronize()
         self.sleep(_PAUSE)
-        for room, x in self.waiting:
-            self.copy(room, x)
+        for buffer, x in self.waiting:
+            self.copy(buffer, x)
         self.zero(self.flush)
         self.skipped.clear()
         self.record(self.start)
@@ -303,16 +303,16 @@ class Pool:
     "Inputs have the addresses of the inputs of the call before: an answer that is cached by its address is detected"
 
     def __init__(self, device):
-        self.device, self.rooms = device, {}
+        self.device, self.buffers = device, {}
 
     def _put(self, i, x):
         key = i, x.dtype, tuple(x.shape)
-        if key not in self.rooms:
-            self.rooms[key] = self.device.room(x)
-        room = self.rooms[key].view(x.shape)  # a new object per call
+        if key not in self.buffers:
+            self.buffers[key] = self.device.buffer(x)
+        buffer = self.buffers[key].view(x.shape)  # a new object per call
         with torch.no_grad():
-            self.device.fill(room, x)
-        return room
+            self.device.fill(buffer, x)
+        return buffer
 
     def data(self, header, blobs):
         "The data of a call, as `generate_input` gave them"

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from . import seccomp
-from .compiling import ROOM
+from .compiling import JUDGED
 
 _DISK = '1g'  # of all folders in memory together that a submission may write to
 _FILE = 1 << 30  # bytes of a file
@@ -149,12 +149,12 @@ def _caches(cache):
     return [o for o in dict.fromkeys(map(os.path.abspath, filter(None, found))) if os.path.isdir(o)]
 
 
-def _forgetful(path, below, room):
-    "At `path` lies what the folder `below` holds; what is written there is kept in `room`"
+def _forgetful(path, below, above):
+    "Mount the folder `below` at `path`; what is written there is stored in the folder `above`"
     for part in ('upper', 'work'):
-        os.mkdir(f'{room}/{part}')
+        os.mkdir(f'{above}/{part}')
     os.makedirs(path, exist_ok=True)
-    options = f'lowerdir=/proc/self/fd/{below},upperdir={room}/upper,workdir={room}/work,userxattr'
+    options = f'lowerdir=/proc/self/fd/{below},upperdir={above}/upper,workdir={above}/work,userxattr'
     _mount('overlay', path, 'overlay', _NOSUID | _NODEV, options)
     os.close(below)
 
@@ -168,7 +168,7 @@ def _cover(path):
 def _hide(folders, writable, cache):
     "Cover folders, show again what is needed of some; caches can be written to, and forget it"
     again, below = _handles(kept(folders)), _handles(_caches(cache))
-    judged = _handles(filter(os.path.isdir, [os.path.join(cache, ROOM)]))
+    judged = _handles(filter(os.path.isdir, [os.path.join(cache, JUDGED)]))
     _share_memory([*folders, *writable])
     for path, fd in again.items():
         _show(path, fd)

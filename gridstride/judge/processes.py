@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 
 from . import wire
-from .compiling import ROOM, Service
+from .compiling import JUDGED, Service
 
 _START = 120.0  # seconds in which torch is imported, on a busy machine
 _COMPILE = 180.0  # seconds in which a submission is imported that may call nvcc: torch's load_inline takes a minute
@@ -57,7 +57,7 @@ def _environment(device):
     res['PYTHONUNBUFFERED'] = '1'  # what is printed is there when the process is killed
     res['GRIDSTRIDE_BACKEND'] = 'gpu' if device == 'cuda' else 'sim'
     cache = import_module('gridstride.cpp.toolchain.cache')
-    cache.make_room(ROOM)
+    cache.make_section(JUDGED)
     res['GRIDSTRIDE_CACHE'] = str(cache.usable().absolute())
     paths = filter(None, os.environ.get('PYTHONPATH', '').split(os.pathsep))
     return res | dict(PYTHONPATH=os.pathsep.join([_ROOT, *map(os.path.abspath, paths)]))
@@ -202,11 +202,11 @@ class Process:
         with self._ending(self.patience):
             wire.send(self.talk, header, blobs)
 
-    def hear(self, most=0, patience=None, room=bytearray):
-        "The next message, within so many seconds; its blobs are in the buffers that room(n) returns"
+    def hear(self, most=0, patience=None, buffer=bytearray):
+        "The next message, within so many seconds; its blobs are in the buffers that buffer(n) returns"
         patience = patience or self.patience
         with self._ending(patience):
-            header, blobs = wire.receive(self.talk, most, time.monotonic() + patience, room)
+            header, blobs = wire.receive(self.talk, most, time.monotonic() + patience, buffer)
         if header.get('op') == 'error':
             raise Ended('raised', str(header.get('text'))[:_TEXT])
         return header, blobs

@@ -27,22 +27,22 @@ class Garbled(Exception):
     "What arrived is not a message, or is longer than was agreed"
 
 
-def _take(sock, n, end, room=bytearray):
+def _take(sock, n, end, buffer=bytearray):
     "The next `n` bytes"
-    room = memoryview(room(n))
+    buffer = memoryview(buffer(n))
     done = 0
     while done < n:
         left = None if end is None else end - time.monotonic()
         if left is not None and (left <= 0 or not select.select([sock], [], [], left)[0]):
             raise Late
         try:
-            got = sock.recv_into(room[done:])
+            got = sock.recv_into(buffer[done:])
         except OSError:
             got = 0
         if not got:
             raise Gone
         done += got
-    return room.obj
+    return buffer.obj
 
 
 def send(
@@ -67,8 +67,8 @@ def receive(
     sock,
     most=None,  # bytes that the blobs may have together; None: any number
     end=None,  # when to give up, by `time.monotonic()`
-    room=bytearray,  # room(n): the buffer for n bytes of a blob
-) -> tuple:  # (dict, list of what `room` gave)
+    buffer=bytearray,  # buffer(n): the buffer for n bytes of a blob
+) -> tuple:  # (dict, list of what `buffer` gave)
     "The next message; `Gone`, `Late`, `Garbled`"
     n = _LENGTH.unpack(_take(sock, 8, end))[0]
     if n > _HEADER:
@@ -80,7 +80,7 @@ def receive(
         raise Garbled('no header of a message') from None
     if min(sizes, default=0) < 0 or most is not None and sum(sizes) > most:
         raise Garbled(f'{sum(sizes)} bytes where at most {most} belong')
-    return header, [_take(sock, o, end, room) for o in sizes]
+    return header, [_take(sock, o, end, buffer) for o in sizes]
 
 
 # Tensors as bytes

@@ -147,7 +147,7 @@ class _Worker:
     def run(self):
         "Do what the judge says, until it is gone"
         while True:
-            header, blobs = wire.receive(self.sock, room=self.device.blob)
+            header, blobs = wire.receive(self.sock, buffer=self.device.blob)
             try:
                 getattr(self, header['op'])(header, blobs)
             except BaseException as e:

@@ -109,7 +109,7 @@ def test_headers_that_break_again_are_given_up(folder, commands):
 
 def test_without_room_all_is_as_before(folder, commands, monkeypatch):
     shutil.rmtree(folder)
-    monkeypatch.setattr(headers, 'ROOM', float('inf'))
+    monkeypatch.setattr(headers, 'FREE', float('inf'))
     tiny()
     assert not any(map(uses, commands))
 

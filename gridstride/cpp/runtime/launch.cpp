@@ -407,7 +407,7 @@ bool guarded(void (*f)(void *), void *arg, const void *code) {
         operations.end_call();
     }
     flush_printed();
-    if (was_refused()) error_code = 0;        // it is told now
+    if (was_refused()) error_code = 0;        // it is reported now
     ok = ok && found.kind == nothing;
     if (!ok) memory.failed.clear();           // the same
     const NotNow until_end;

@@ -345,7 +345,7 @@ void work(const Launch &l, int os_threads) {
     // the handler blocks no signal (SA_NODEFER), so there is no mask to keep, which would take a system call
     if (sigsetjmp(root.escape, 0) == 0) Residents(l, root, os_threads, lists).run();
     else {
-        tell_signal(*worker);
+        report_signal(*worker);
         stop = true;
     }
     if (stop) forget_blocks();

@@ -53,7 +53,7 @@ static void **stack_pointer(void *context) {
 #endif
 }
 
-// Where Arm keeps the place to return to; a function that calls no other leaves it there.
+// Where Arm keeps the return address; a function that calls no other leaves it there.
 static void *link_register(void *context) {
     [[maybe_unused]] ucontext_t *u = static_cast<ucontext_t *>(context);
 #if defined(__aarch64__) && !defined(__APPLE__)
@@ -62,8 +62,8 @@ static void *link_register(void *context) {
     return nullptr;
 #endif
 }
-// A place in the code, without the signature that Arm's compilers may put into the upper bits of one that is kept.
-static char *unsigned_place(void *kept) {
+// An address of code, without the signature that Arm's compilers may put into the upper bits of one that is kept.
+static char *unsigned_address(void *kept) {
 #if defined(__aarch64__)
     return reinterpret_cast<char *>(reinterpret_cast<uintptr_t>(kept) << 16 >> 16);
 #else
@@ -197,7 +197,7 @@ static void *caller_of_nothing([[maybe_unused]] const Worker &w, [[maybe_unused]
     return nullptr;
 #else
     if (w.pc != fault || !fault) return nullptr;
-    if (void *caller = unsigned_place(w.link); caller && is_own(caller)) return static_cast<char *>(caller) - 1;
+    if (void *caller = unsigned_address(w.link); caller && is_own(caller)) return static_cast<char *>(caller) - 1;
     const bool left = w.sp && size_t(reinterpret_cast<char *>(w.sp) - w.fiber[w.current]->stack) < stack_bytes - 8;
     return left && is_own(*w.sp) ? static_cast<char *>(*w.sp) - 1 : nullptr;
 #endif
@@ -246,7 +246,7 @@ static void interrupt_host(const void *pc, bool at_once) {
 void end_if_interrupted(const void *caller) {
     if (ended_by == SIGINT && !on_device()) interrupt_host(static_cast<const char *>(caller) - 1, true);
 }
-static void tell_host_crash(int sig, siginfo_t *info, void *context, const void *at) {
+static void report_host_crash(int sig, siginfo_t *info, void *context, const void *at) {
     // a host that has caught what ended a kernel, and aborts, has no more to say
     if (found.kind != nothing && !was_refused()) return;
     const bool memory_fault = sig == SIGSEGV || sig == SIGBUS;
@@ -261,7 +261,7 @@ static void tell_host_crash(int sig, siginfo_t *info, void *context, const void 
     locate(at, found.at);
 }
 // A thread that host code has made crashed in a module, or in what a module called: where. Null: it is another thread.
-static const void *place_in_module(const void *pc) {
+static const void *address_in_module(const void *pc) {
     const auto is_own = [](const void *at) { return is_newest_host_code(at) || is_in_module(at); };
     if (is_own(pc)) return pc;
 #ifndef __APPLE__
@@ -275,9 +275,9 @@ static const void *place_in_module(const void *pc) {
 // Who waits for the thread goes on, and the call from Python tells. It cannot be unwound: any frame may be broken.
 static void end_thread(int sig, siginfo_t *info, void *context) {
 #ifdef __linux__
-    const void *const at = calls ? place_in_module(program_counter(context)) : nullptr;
+    const void *const at = calls ? address_in_module(program_counter(context)) : nullptr;
     if (!at) return;
-    tell_host_crash(sig, info, context, at);
+    report_host_crash(sig, info, context, at);
     Turn::give_back(0);
     syscall(SYS_exit, 0);
 #else
@@ -299,7 +299,7 @@ static void on_signal(int sig, siginfo_t *info, void *context) {
     if (sig == SIGUSR2) return interrupt_host(program_counter(context), false);
     if (guard) {
         const void *const pc = program_counter(context);
-        tell_host_crash(sig, info, context, host_code ? own_code(*host_code, pc) : pc);
+        report_host_crash(sig, info, context, host_code ? own_code(*host_code, pc) : pc);
         siglongjmp(*guard, 1);
     }
     end_thread(sig, info, context);
@@ -345,7 +345,7 @@ void fork_signals(Fork now) {
     watched.erase(std::remove_if(watched.begin(), watched.end(), is_other), watched.end());
 }
 
-static void tell_memory_fault(Worker &w);
+static void report_memory_fault(Worker &w);
 // Where the learner's code is at work: here, or the newest place that leads back there. On Arm the caller of a stub is
 // not on the stack.
 static const void *own_place(const Worker &w, bool here = true) {
@@ -354,16 +354,16 @@ static const void *own_place(const Worker &w, bool here = true) {
     };
     const bool in_code = is_code(w.pc);
     if (here && in_code) return w.pc;
-    if ((here || in_code) && is_code(unsigned_place(w.link))) return unsigned_place(w.link) - 1;
+    if ((here || in_code) && is_code(unsigned_address(w.link))) return unsigned_address(w.link) - 1;
     for (int i = 0; i < w.made; i++)
         for (void **p = w.sp, *stack = w.fibers[i].stack;
             stack && size_t(reinterpret_cast<char *>(p) - static_cast<char *>(stack)) < stack_bytes; p++)
-            if (char *place = unsigned_place(*p); is_code(place)) return place - 1;
+            if (char *place = unsigned_address(*p); is_code(place)) return place - 1;
     return nullptr;
 }
-// The kernel's time is over. Between two turns of its threads, and where one looks again and again: where it waits, or
+// The kernel's time is up. Between two switches of its threads, and where one spins: the address where it waits, or
 // looked. A stack that is searched may hold what is long over.
-static void tell_endless(Worker &w) {
+static void report_endless(Worker &w) {
     char seconds[32];
     snprintf(seconds, sizeof seconds, "%g", options.seconds);
     if (!take_finding(Code::endless, {{"seconds", static_cast<const char *>(seconds)}})) return;
@@ -378,7 +378,7 @@ static void tell_endless(Worker &w) {
 }
 
 // After a signal ended a kernel: what it means.
-void tell_signal(Worker &w) {
+void report_signal(Worker &w) {
     switch (w.signal) {
         case 0: return;
         case SIGUSR2:
@@ -386,16 +386,16 @@ void tell_signal(Worker &w) {
                 if (take_finding(Code::stopped, {})) note(own_place(w), 0);
                 return;
             }
-            return tell_endless(w);
+            return report_endless(w);
         case SIGFPE: return tell(w.overflows ? Code::division_overflows : Code::division, {}, w.pc, 0);
         case SIGSEGV:
-        case SIGBUS: return tell_memory_fault(w);
+        case SIGBUS: return report_memory_fault(w);
         case SIGABRT: return tell(Code::aborts, {}, w.pc, 0);
         default: return tell(Code::instruction, {}, w.pc, 0);
     }
 }
 
-static void tell_memory_fault(Worker &w) {
+static void report_memory_fault(Worker &w) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(w.fault);
     if (w.astray) return tell(Code::local_array, {{"now", "written before its beginning, or"}}, w.pc, 0);
     if (w.is_past_stack(a)) return tell(Code::local_array, {{"now", "read or written"}}, w.pc, 0);

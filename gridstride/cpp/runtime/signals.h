@@ -20,5 +20,5 @@ struct HostCode {
 };
 extern thread_local HostCode *volatile host_code;
 void catch_signals(bool on);
-void tell_signal(Worker &);            // after a signal ended a kernel: what it means
+void report_signal(Worker &);            // after a signal ended a kernel: what it means
 }

@@ -98,9 +98,9 @@ def _tell(what, after, over):
 Built = namedtuple('Built', 'folder commands seconds cached')  # seconds: 0 if it was in the cache
 
 
-def folder_of(sources, commands, *decides, room='') -> Path:
+def folder_of(sources, commands, *decides, section='') -> Path:
     "Where `build` puts, or has put, what it makes of the same"
-    return cache_dir() / room / _hash(_SEALED, sources, commands, *decides)
+    return cache_dir() / section / _hash(_SEALED, sources, commands, *decides)
 
 
 _SEALED = 'with sums'  # decides the name: entries of older versions have none
@@ -116,20 +116,20 @@ def build(
     *decides,  # whatever else decides the result
     fail=None,  # called with the log when a command fails; returns an exception
     run=None,  # runs a command in a folder and returns its status and its log; None: `run_command`
-    room='',  # a folder inside the cache
+    section='',  # a folder inside the cache
     shared=False,  # is it made for many? Then other processes that need it, too, wait
     contents=True,  # compare the hashes of what is found? Else who uses it notices what is wrong
 ) -> Built:
     "The folder in which `commands` have made what they make from `sources`"
-    usual, start = folder_of(sources, commands, *decides, room=room), time.perf_counter()
-    for final in (usual, _spare_path() / room / usual.name):
+    usual, start = folder_of(sources, commands, *decides, section=section), time.perf_counter()
+    for final in (usual, _spare_path() / section / usual.name):
         if _is_whole(final, contents):
             return Built(final, commands, 0.0, True)
     how = dict(sources=sources, commands=commands, run=run or run_command, fail=fail)
     try:
         final = _make_once(usual, shared, contents, how)
     except Unusable as e:
-        final = _make_in_spare(e, usual, room, shared, contents, how)
+        final = _make_in_spare(e, usual, section, shared, contents, how)
     return Built(final, commands, time.perf_counter() - start, False)
 
 
@@ -151,11 +151,11 @@ def _make_once(final, shared, contents, how):
     raise Unusable(f'{final.parent} is removed again and again')
 
 
-def _make_in_spare(why, usual, room, shared, contents, how):
+def _make_in_spare(why, usual, section, shared, contents, how):
     "Make an entry where temporary files are; the first reason why it is needed is raised if that fails, too"
     spare = _spare_for(why)
     try:
-        return _make_once(spare / room / usual.name, shared, contents, how)
+        return _make_once(spare / section / usual.name, shared, contents, how)
     except Unusable:
         raise why from None
 
@@ -220,7 +220,7 @@ def usable() -> Path:
     return cache_dir()
 
 
-def make_room(name):
+def make_section(name):
     "Make a folder of the cache that is not there, if it can be had"
     with suppress(Unusable):
         _prepare_room(cache_dir() / name / 'entry')
@@ -228,13 +228,15 @@ def make_room(name):
 
 def _prepare_room(final):
     "Make the folder that an entry is put into; `Unusable` if it cannot be had, or is not this user's alone"
-    room = final.parent
+    section = final.parent
     try:
-        for o in _chain(room):
+        for o in _chain(section):
             _make_private(o)
     except OSError as e:
-        raise Unusable(f'{room} cannot be written ({e.strerror}); set GRIDSTRIDE_CACHE to a folder that can') from None
-    if why := _why_foreign(room):
+        raise Unusable(
+            f'{section} cannot be written ({e.strerror}); set GRIDSTRIDE_CACHE to a folder that can'
+        ) from None
+    if why := _why_foreign(section):
         raise Unusable(why)
 
 

@@ -15,7 +15,7 @@ from .cache import SLOW, build, cpu, first_use, headers_hash, run_command, telli
 
 
 here = Path(__file__).parents[1]
-ROOM = 500e6  # bytes that must be free on the disk: for one such header, and for a compiler to work
+FREE = 500e6  # bytes that must be free on the disk: for one such header, and for a compiler to work
 KEPT = 16  # as many are kept: more are those of older versions, or of other compilers
 _broken = Counter()  # folder -> how often its headers were found broken by this process; the second time is the last
 
@@ -57,7 +57,7 @@ def get_precompiled(
     decides = c, cpu(), headers_hash(here / 'include')
     try:
         run = partial(_precompile, after=0.0 if told else SLOW)
-        built = build({}, [command], *decides, run=run, room='headers', shared=True, contents=False)
+        built = build({}, [command], *decides, run=run, section='headers', shared=True, contents=False)
         if _broken[built.folder] > 1:
             return None
         os.utime(built.folder)
@@ -69,8 +69,8 @@ def get_precompiled(
 
 
 def _precompile(command, folder, after):
-    if shutil.disk_usage(folder).free < ROOM:
-        return 1, 'no room'
+    if shutil.disk_usage(folder).free < FREE:
+        return 1, 'the disk is full'
     status, log = first_use(command, folder, after)
     if not status:
         (folder / 'sum').write_text(_checksum(folder / command[-1]))
