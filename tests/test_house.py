@@ -163,6 +163,20 @@ def test_private_names_stay_in_their_module(path):
     assert not taken, f'{name(path)}: {taken}'
 
 
+FRONTS = sorted(p for p in PACKAGE.rglob('__init__.py') if not p.is_relative_to(PACKAGE/'judge'/'cheats')
+                and not p.is_relative_to(PACKAGE/'judge'/'honest')
+                and p.parent not in (PACKAGE, PACKAGE/'course/exercises'))  # their modules are lessons, packages
+
+
+@pytest.mark.parametrize('path', FRONTS, ids=name)
+def test_no_name_is_both_a_module_and_looked_up(path):
+    "The module, once imported, would take the place of what a package looks up on first use"
+    module = importlib.import_module('.'.join(path.relative_to(ROOT).parent.parts))
+    if not hasattr(module, '__getattr__'): return
+    inside = {p.stem for p in path.parent.glob('*.py')} | {p.parent.name for p in path.parent.glob('*/__init__.py')}
+    assert not inside & set(module.__all__)
+
+
 def test_the_names_of_the_map_exist():
     "Each `file.py`, `Name` that ARCHITECTURE.md speaks of"
     text = (ROOT/'ARCHITECTURE.md').read_text(encoding='utf-8')
@@ -182,11 +196,6 @@ def test_no_two_files_of_tests_have_one_name():
     "pytest imports each by its bare name"
     names = [p.name for p in (ROOT/'tests').rglob('test_*.py')]
     assert sorted(set(names)) == sorted(names)
-
-
-FRONTS = sorted(p for p in PACKAGE.rglob('__init__.py') if not p.is_relative_to(PACKAGE/'judge'/'cheats')
-                and not p.is_relative_to(PACKAGE/'judge'/'honest')
-                and p.parent not in (PACKAGE, PACKAGE/'course/exercises'))  # their modules are lessons, packages
 
 
 @pytest.mark.parametrize('path', FRONTS, ids=name)

@@ -21,8 +21,8 @@ def hint_for(
     kind,  # of the finding, like the next two
     code,
     fields,
-    place,  # a `errors.Place`, with the function's lines before it
-    other,  # a `errors.Access`, or None
+    place,  # an `errors.Place`, with the function's lines before it
+    other,  # an `errors.Access`, or None
 ):  # (name of a row of `HINTS`, its fields), or None
     "What fits this finding better than its own row"
     line, above = _code_of(place.source), [_code_of(o) for o in place.above.split('\n')]

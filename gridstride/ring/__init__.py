@@ -4,7 +4,7 @@ on first use.
 
 The modules, in the best order to read them: `sharding` (which rank has which positions), `parts` (attention of a part
 of the keys, and the merge of two), `transport` (how keys come and gradients go), `passes` (the ring),
-`ulysses_and_tree` (Ulysses, and a tree for one row), `processes` (ranks started from a notebook), `timeline` (who did
+`ulysses_and_tree` (Ulysses, and a tree for one row), `processes` (ranks started from a notebook), `timestamps` (who did
 what when, drawn), `model` (the ring without its GPUs).
 """
 
@@ -17,7 +17,7 @@ _NAMES = {
     'transport': ('Copies', 'Messages'),
     'passes': ('attention', 'gathered_attention'),
     'ulysses_and_tree': ('bytes_sent', 'tree_decode', 'ulysses_attention'),
-    'timeline': ('Stamp', 'Stamps', 'busy', 'timeline'),
+    'timestamps': ('Stamp', 'Stamps', 'busy', 'timeline'),
     'model': ('Link', 'Simulated', 'Task', 'run_tasks', 'simulate'),
 }
 __all__, __getattr__, __dir__ = front_door(__name__, _NAMES)

@@ -105,7 +105,7 @@ class Memcheck:
 class UnwrittenRead(NamedTuple):
     "A read of an element that no thread has written so far"
 
-    place: object  # a `errors.Place`
+    place: object  # an `errors.Place`
     view: object  # the array
     off: int  # of the element
     block: int  # number of the reader's block
