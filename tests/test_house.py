@@ -177,6 +177,19 @@ def test_no_name_is_both_a_module_and_looked_up(path):
     assert not inside & set(module.__all__)
 
 
+def test_imported_modules_exist():
+    "Those that lessons import, too, and code in strings"
+    folders = dict(gridstride='*.py', tests='*.py', benchmarks='*.py', site='*.py', nbs='*.ipynb')
+    texts = {p: p.read_text(encoding='utf-8') for o, glob in folders.items() for p in (ROOT/o).rglob(glob)}
+    gone = {(name(p), m) for p, text in texts.items()
+            for m in re.findall(r'\b(?:from|import) +(gridstride(?:\.\w+)+)', text) if not is_module(m.split('.'))}
+    for p in MODULES:
+        for dots, m in re.findall(r'^ *from (\.+)([\w.]*) import', texts[p], re.M):
+            parts = (*p.relative_to(ROOT).parts[:-len(dots)], *filter(None, m.split('.')))
+            if not is_module(parts): gone.add((name(p), dots + m))
+    assert len(texts) > 500 and not gone
+
+
 def test_the_names_of_the_map_exist():
     "Each `file.py`, `Name` that ARCHITECTURE.md speaks of"
     text = (ROOT/'ARCHITECTURE.md').read_text(encoding='utf-8')

@@ -147,7 +147,7 @@ def kept(
         return 0, ''
 
     def find():
-        return build({}, [[compiler]], *decides, run=run, room='cubin').folder
+        return build({}, [[compiler]], *decides, run=run, section='cubin').folder
 
     if (made := _kept(folder := find())) is None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -325,5 +325,5 @@ def disassemble(cubin: bytes) -> str:
         return RuntimeError(f'{tool} cannot read this machine code:\n{log}')
 
     decides = hashlib.sha256(cubin).hexdigest(), os.stat(tool).st_mtime
-    built = build({}, [[tool, '-c', '-gi', 'k.cubin']], *decides, fail=fail, run=run, room='sass')
+    built = build({}, [[tool, '-c', '-gi', 'k.cubin']], *decides, fail=fail, run=run, section='sass')
     return (built.folder / 'k.sass').read_text()

@@ -36,7 +36,7 @@ extern "C" int call(int what, int real, void *room, size_t *bytes, const void *x
 def _library(arch):
     "The compiled library for a GPU such as `sm_90`"
     command = [nvcc(), '-O3', f'-arch={arch}', '-Xcompiler', '-fPIC', '-shared', '-o', 'cub.so', 'cub.cu']
-    found = build({'cub.cu': _SOURCE}, [command], room='cub', shared=True).folder
+    found = build({'cub.cu': _SOURCE}, [command], section='cub', shared=True).folder
     call = ctypes.CDLL(str(found / 'cub.so')).call
     pointer = ctypes.c_void_p
     call.argtypes = [ctypes.c_int] * 2 + [pointer] * 4 + [ctypes.c_longlong, pointer]

@@ -6,7 +6,7 @@ from collections import defaultdict, deque
 from typing import Callable, NamedTuple
 
 from .sharding import check_order, piece
-from .timeline import Stamp
+from .timestamps import Stamp
 
 
 class Task(NamedTuple):
