@@ -68,14 +68,14 @@ def parser(command, about):
     return p
 
 
-# What is wrong with a set-up is told before it starts, where that can be seen.
+# Problems of a set-up are reported before it starts, if they can be seen then.
 
 def check_machine():
     "Fail unless a virtual environment and C++ code can be made here"
     if not (find_spec('venv') and find_spec('ensurepip')):
-        fail(f"This Python cannot make virtual environments. Mend it with: {doctor.mend('venv')}")
+        fail(f"This Python cannot make virtual environments. Fix it with: {doctor.mend('venv')}")
     if not doctor.compiler():
-        fail(f"No C++ compiler is here: neither g++, clang++, c++ nor $CXX. Mend it with: {doctor.mend('compiler')}")
+        fail(f"No C++ compiler was found: neither g++, clang++, c++ nor $CXX. Fix it with: {doctor.mend('compiler')}")
 
 
 def check_space():
@@ -83,15 +83,15 @@ def check_space():
     free = shutil.disk_usage(ROOT).free
     if free < doctor.MIN_FREE:
         fail(f'{free/1e9:.1f} GB are free on the disk of {ROOT}, and setting up takes {doctor.MIN_FREE/1e9:.0f} GB. '
-             'Make room, then run the same command again.')
+             'Free some space, then run the same command again.')
 
 
-AGAIN = 'then run the same command again; it goes on where it stopped.'
+AGAIN = 'then run the same command again; it continues where it stopped.'
 CAUSES = [  # what the log says, and what to do
-    (r'No space left on device|Errno 28|disk quota', f'The disk is full. Make room, {AGAIN}'),
+    (r'No space left on device|Errno 28|disk quota', f'The disk is full. Free some space, {AGAIN}'),
     (r'NewConnectionError|NameResolutionError|ConnectTimeoutError|ReadTimeoutError|ProxyError|ConnectionResetError'
      r'|ProtocolError|Temporary failure in name resolution|Network is unreachable|Connection refused|Read timed out'
-     r'|Connection broken|IncompleteRead', f'The network cannot be reached, or broke off. Connect, {AGAIN}'),
+     r'|Connection broken|IncompleteRead', f'The network cannot be reached, or the connection broke. Connect, {AGAIN}'),
 ]
 
 
@@ -100,7 +100,7 @@ def cause(lines):
     text = ''.join(lines)
     for pattern, advice in CAUSES:
         if re.search(pattern, text): return advice
-    said = [l.strip() for l in lines if l.strip()] or ['it said nothing']
+    said = [l.strip() for l in lines if l.strip()] or ['it printed nothing']
     return next((l for l in said if l.startswith('ERROR')), said[-1])
 
 
@@ -182,7 +182,7 @@ def acquire(lock):
     except BlockingIOError:
         lock.seek(0)
         holder = lock.read().decode(errors='replace') or 'another course.py'
-        print(f'Waiting for {holder}, which is at work here (Ctrl-C ends the waiting) ...', flush=True)
+        print(f'Waiting for {holder}, which is running here (Ctrl-C stops waiting) ...', flush=True)
         fcntl.flock(lock, fcntl.LOCK_EX)
     except OSError: pass  # a disk without locks, as some network drives are
 
@@ -264,7 +264,7 @@ def quieten():
         (VENV/path).write_text(json.dumps(settings, indent=1))
 
 
-BROKEN = (f'{VENV} is broken: its Python is not its own, or does not work, or its pip does not. '
+BROKEN = (f'{VENV} is broken: its Python or its pip does not work, or its Python is not its own. '
           'Run this, then start again: python3 course.py clean')
 
 
@@ -360,7 +360,7 @@ def install_torch_for_cpu(lock, pip):
     "Install PyTorch's build for the CPU where it suits and can be had; where not, pip's default comes with the rest"
     index = torch_index()
     if not index: return
-    instead = "pip's default build of PyTorch comes instead, which may bring gigabytes of CUDA libraries."
+    instead = "pip installs its default build of PyTorch instead, which may include gigabytes of CUDA libraries."
     if not answers(index): return print(f'{index} does not answer within two seconds: {instead}', flush=True)
     how = [*pip, '--no-deps', '--index-url', index, 'torch']
     status, lines = attempt(lock, '2/3', "installing PyTorch's build for the CPU", *how)
@@ -444,7 +444,7 @@ def open_lab(argv):
     p.add_argument('--port', type=int, default=8888, metavar='N')
     p.add_argument('--no-browser', action='store_true')
     args = p.parse_args(argv)
-    if not 0 < args.port < 65536: p.error(f'{args.port} is no port')
+    if not 0 < args.port < 65536: p.error(f'{args.port} is not a port')
     page = lesson_page(args.lesson)
     setup()
     beside('gridstride.course.lessons', 'trust')  # or JupyterLab hides their pictures until a cell is run
@@ -495,7 +495,7 @@ def test(argv):
 
 
 def run(argv):
-    "Execute lessons; a lesson that is not there is told before setting up"
+    "Execute lessons; a lesson that does not exist is reported before setting up"
     try: lessons.run_args(argv, ROOT/'nbs')
     except (LookupError, ValueError) as e: fail(e)
     setup()
@@ -509,7 +509,7 @@ def written():
 
 def record(argv):
     "Execute lessons, keep what only this machine can show, and say what was written; status 1 if anything could not be"
-    if not argv: fail('Which lesson? Like this: python3 course.py record 08')
+    if not argv: fail('Name a lesson, for example: python3 course.py record 08')
     try: lessons.run_args(argv, ROOT/'nbs')
     except (LookupError, ValueError) as e: fail(e)
     setup()
@@ -535,9 +535,9 @@ def site(argv):
     p = parser('site', 'Build the site of the course from the notebooks as they are.')
     p.add_argument('--serve', nargs='?', type=int, const=8000, metavar='N')
     args = p.parse_args(argv)
-    if args.serve is not None and not 0 < args.serve < 65536: p.error(f'{args.serve} is no port')
+    if args.serve is not None and not 0 < args.serve < 65536: p.error(f'{args.serve} is not a port')
     if 'site' not in stamp().get('extras', []):
-        print('What builds the site (Sphinx, myst-nb and a theme) is installed into .venv first.', flush=True)
+        print('First, the packages that build the site (Sphinx, myst-nb and a theme) are installed.', flush=True)
     setup('site')
     become(PYTHON, 'site/build.py', *([] if args.serve is None else ['--serve', free_port(args.serve)]))
 
@@ -548,14 +548,14 @@ def canary(argv):
 
 
 def examine(argv):
-    "What is here and what is missing, seen from .venv if that works"
-    parser('doctor', 'Say what is here and what is missing.').parse_args(argv)
+    "Show what is installed and what is missing, seen from .venv if that works"
+    parser('doctor', 'Show what is installed and what is missing.').parse_args(argv)
     become(PYTHON if version() else sys.executable, '-m', 'gridstride.course.doctor')
 
 
 def progress(argv):
     "Which exercises are solved"
-    parser('progress', 'Say which exercises are solved.').parse_args(argv)
+    parser('progress', 'Show which exercises are solved.').parse_args(argv)
     try: print(lessons.progress(ROOT/'nbs'))
     except ValueError as e: fail(e)
 
@@ -579,7 +579,7 @@ def command_of(argv):
     "The command that `argv` means, and its own arguments"
     if not argv or argv[0].isdigit() or argv[0].startswith('-'): return open_lab, argv
     if argv[0] in COMMANDS: return COMMANDS[argv[0]], argv[1:]
-    fail(f"There is no command {argv[0]!r}. There are: {', '.join(COMMANDS)}. See: python3 course.py --help")
+    fail(f"There is no command {argv[0]!r}. The commands are: {', '.join(COMMANDS)}. See: python3 course.py --help")
 
 
 def interrupt_at(*names):
@@ -595,11 +595,11 @@ def main(argv):
     interrupt_at('SIGINT', 'SIGTERM', 'SIGHUP')
     try: command(rest)
     except KeyboardInterrupt:
-        sys.stderr.write('\nStopped; the same command goes on where it stopped.\n')
+        sys.stderr.write('\nStopped; the same command continues where it stopped.\n')
         sys.exit(130)
     except OSError as e:
         what, why = e.filename or ROOT, e.strerror or e
-        fail(f'{what} cannot be used: {why}. Mend that, then run the same command again.')
+        fail(f'{what} cannot be used: {why}. Fix that, then run the same command again.')
 
 
 if __name__ == '__main__': main(sys.argv[1:])

@@ -5,13 +5,13 @@ import sys
 import gridstride
 
 COMMANDS = {
-    'cpp program.cu': 'compile and run a CUDA program, checked where there is no GPU',
+    'cpp program.cu': 'compile and run a CUDA program, with all checks if there is no GPU',
     'as_gpu program.py': 'run Python, or a notebook, that expects a GPU, without one',
-    'judge submission.py': 'is a kernel right? Refused with the reason if not',
+    'judge submission.py': 'judge a kernel: accept it, or refuse it with the reason',
     'kernels export DIR': 'write each kernel as one .cu that checks and times itself',
-    'kernels tuned': 'what `tune` has measured; `kernels forget` throws it away',
+    'kernels tuned': 'show what `tune` has measured; `kernels forget` deletes it',
     'course.lessons run 01': 'execute lessons; `course.lessons progress` shows which exercises are solved',
-    'course.doctor': 'what is here, what is missing, and the command that mends it',
+    'course.doctor': 'show what is installed, what is missing, and the command that fixes it',
 }
 
 
@@ -22,10 +22,10 @@ def main(
     print(f'gridstride {gridstride.__version__}\n')
     for command, does in COMMANDS.items():
         print(f'python -m gridstride.{command:<21} {does}')
-    print("\nIn Python: help('gridstride'); the README says which room has what.")
+    print("\nIn Python: help('gridstride'); the README lists the subpackages.")
     if argv:
         named = next((c.split()[0] for c in COMMANDS if c.split()[0].endswith(argv[0])), argv[0])
-        sys.exit(f'python -m gridstride does nothing else: is python -m gridstride.{named} meant, with a dot?')
+        sys.exit(f'python -m gridstride takes no command: did you mean python -m gridstride.{named}, with a dot?')
 
 
 if __name__ == '__main__':

@@ -36,14 +36,14 @@ class dim3(namedtuple('dim3', 'x y z')):
     def __new__(cls, x, y=1, z=1):
         if isinstance(x, (tuple, list)):
             if not 1 <= len(x) <= 3:
-                raise ValueError(f'dim3 takes one to three numbers, got {len(x)}: {x}')
+                raise ValueError(f'dim3 takes one to three integers, got {len(x)}: {x}')
             if (y, z) != (1, 1):
-                raise TypeError(f'dim3 takes a tuple or separate numbers, not both: {x} and {(y, z)}')
+                raise TypeError(f'dim3 takes one tuple or separate integers, not both: {x} and {(y, z)}')
             return cls(*x)
         try:
             x, y, z = (o.__index__() for o in (x, y, z))
         except AttributeError:
-            raise TypeError(f'dim3 takes whole numbers, got {(x, y, z)}; cdiv(n, m) is n/m, rounded up') from None
+            raise TypeError(f'dim3 takes integers, got {(x, y, z)}: use cdiv(n, m), which is n/m rounded up') from None
         return super().__new__(cls, x, y, z)
 
     @property
@@ -65,7 +65,7 @@ _TOL = {
 def _numpy(x):
     "`x` as a NumPy array (float64 where NumPy lacks the type), and the name of its own dtype"
     if x is None or isinstance(x, (str, bytes)):
-        raise TypeError(f'check compares tensors, arrays and numbers, and {x!r} was given; is a `return` missing?')
+        raise TypeError(f'check compares tensors, arrays and numbers, but got {x!r}: is a `return` missing?')
     if hasattr(x, 'detach'):  # a torch tensor, wherever it lives
         dtype = str(x.dtype).removeprefix('torch.')
         x = x.detach().cpu()
@@ -199,7 +199,7 @@ def check(
     if gd != wd:
         raise _wrong(f'dtype differs: got {gd}, want {wd}')
     if w.dtype.kind in 'fc' and np.isnan(w).any():
-        raise ValueError('the expected values hold NaN, so nothing can be checked against them')
+        raise ValueError('the expected values contain NaN: pass expected values without NaN')
     r, a = _TOL.get(gd, (0, 0))
     bad = _differs(g, w, r if rtol is None else rtol, a if atol is None else atol)
     if not bad.any():
@@ -222,9 +222,9 @@ def should_fail(
     except kinds or Exception as e:
         print(f'{type(e).__name__}: {e}')
         if says not in str(e):
-            raise AssertionError(f'the message should say {says!r}') from e
+            raise AssertionError(f'the message must contain {says!r}') from e
     else:
-        raise AssertionError('this was expected to fail, and did not')
+        raise AssertionError('this was expected to fail, but raised nothing')
 
 # %% ../nbs/lib/01_utils.ipynb #3e600a8f
 def get_signature(
@@ -273,7 +273,7 @@ def show_img(
     if x.ndim == 3 and x.shape[2] == 1:
         x = x[..., 0]
     if x.ndim != 2 and (x.ndim != 3 or x.shape[2] not in (3, 4)):
-        raise ValueError(f'an image is (height, width), (3, height, width) or (height, width, 3); this is {x.shape}')
+        raise ValueError(f'an image must be (height, width), (3, height, width) or (height, width, 3), not {x.shape}')
     fig, ax = plt.subplots(figsize=figsize)
     ax.imshow(x, **{'cmap': 'gray' if x.ndim == 2 else None, **how})
     ax.axis('off')
@@ -298,10 +298,10 @@ def backend() -> str:  # 'gpu' or 'sim'
     "What runs kernels here: the GPU if there is one, else the simulator; `GRIDSTRIDE_BACKEND` forces either"
     forced = os.environ.get('GRIDSTRIDE_BACKEND', '')
     if forced not in ('', 'gpu', 'sim'):
-        raise ValueError(f"GRIDSTRIDE_BACKEND is {forced!r}; it may be 'gpu', 'sim' or unset")
+        raise ValueError(f"GRIDSTRIDE_BACKEND is {forced!r}, but must be 'gpu', 'sim' or unset")
     if forced == 'gpu' and not gpu_count():
-        mend = 'Unset it to simulate; `python -m gridstride.course.doctor` says what is missing'
-        raise RuntimeError(f'GRIDSTRIDE_BACKEND=gpu, but no usable GPU or driver is here. {mend}')
+        fix = 'Unset it to simulate; `python -m gridstride.course.doctor` reports what is missing'
+        raise RuntimeError(f'GRIDSTRIDE_BACKEND=gpu, but no usable GPU or driver was found. {fix}')
     return forced or ('gpu' if gpu_count() else 'sim')
 
 # %% ../nbs/lib/01_utils.ipynb #1ed536d7
@@ -338,7 +338,7 @@ def print_cuda_info():
 
     n = torch.cuda.device_count()
     if not n:
-        print('No GPU that torch can use here: kernels are simulated on the CPU.')
+        print('torch finds no usable GPU: kernels are simulated on the CPU.')
     for d in range(n):
         p = torch.cuda.get_device_properties(d)
         print(p.name, *(f'  {k:<32} {v}' for k, v in _properties(p)), sep='\n')

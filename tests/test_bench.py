@@ -53,8 +53,8 @@ def test_a_steady_function_takes_a_tenth_of_a_second():
 
 
 @pytest.mark.parametrize('call,says', [
-    (lambda: bench(None), 'bench: what is to be timed is a NoneType, and no function.*lambda'),
-    (lambda: compare({'mine': None}), 'compare: mine is a NoneType, and no function'),
+    (lambda: bench(None), 'bench: .*NoneType.*lambda'),
+    (lambda: compare({'mine': None}), 'compare: mine .*NoneType'),
     (lambda: compare([np.sum]), 'compare takes what it compares by name'),
     (lambda: compare({}), 'compare takes what it compares by name')])
 def test_what_is_timed_is_a_function(call, says):
@@ -373,7 +373,7 @@ def test_baseline_is_named_or_the_first():
     fns = dict(a=lambda: None, b=lambda: None)
     def ask(**kw): return compare(fns, check=lambda: None, clock=Fake(lambda i, _: .001), **kw).baseline
     assert ask() == 'a' and ask(baseline='b') == 'b'
-    with pytest.raises(ValueError, match="'c' is none of the candidates: a, b"): ask(baseline='c')
+    with pytest.raises(ValueError, match="'c' .*: a, b"): ask(baseline='c')
 
 
 def test_sizes(rng):

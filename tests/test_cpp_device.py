@@ -123,7 +123,7 @@ def test_half_arithmetic_rounds_after_each_operation(compiler, mode, kind):
      'cooperative_groups::tiled_partition<64>(cooperative_groups::this_thread_block()); }', 'none that span warps'),
     ('#include <cuda/barrier>\nvoid f(cuda::barrier<cuda::thread_scope_device> &b) { b.arrive_and_wait(); }',
      'barriers of thread_scope_block only'),
-    ('struct S { float x[3]; }; float f(const S *s) { return __ldg(s).x[0]; }', '__ldg reads numbers and vectors'),
+    ('struct S { float x[3]; }; float f(const S *s) { return __ldg(s).x[0]; }', '__ldg reads'),
     ('float f(float x) { return max(x, 0); }', 'ambiguous'),  # as nvcc finds it
     ('#include <cuda_fp16.h>\nfloat f(half x, float y) { return x * y; }', 'ambiguous'),
     ('float f(float *p) { return atomicMax(p, 1.0f); }', 'no matching function'),

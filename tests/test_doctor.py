@@ -76,7 +76,7 @@ def test_a_check_that_fails_is_a_row():
     def bang(*args, **kw): raise RuntimeError('bang')
     rows = examined(driver=bang, has=bang, free=bang, site=3, include=None, path=None, pci=None, python=None,
                     root=None, env=None)
-    assert any('could not be looked at (RuntimeError: bang)' in r.found for r in rows.values())
+    assert any('(RuntimeError: bang)' in r.found for r in rows.values())
     assert all(r.state in ('ok', 'missing', 'optional', 'mismatch') for r in rows.values())
 
 
@@ -85,7 +85,7 @@ def test_status(monkeypatch, capsys, states, status):
     monkeypatch.setattr(doctor, 'CHECKS', [])
     monkeypatch.setattr(doctor, 'examine', lambda: [('a', 'b', doctor.Row(s, 'c')) for s in states])
     assert doctor.main() == status
-    assert ('Nothing that is needed is missing.' in capsys.readouterr().out) == (status == 0)
+    assert ('1 to fix' in capsys.readouterr().out) == (status == 1)
 
 
 def test_command_needs_the_standard_library_alone():

@@ -62,28 +62,27 @@ def test_several_words_are_replaced_in_their_order():
 def test_the_nearest_line_is_shown():
     text = said(changed, SRC, 'if (i<n) x[i]', '')
     assert text.startswith("twice_k has no 'if (i<n) x[i]'; the nearest is line 4:\n    if (i < n) x[i] = 2*x[i];")
-    assert 'letter by letter' in text
 
 
 def test_the_line_of_several_that_is_not_there_is_named():
     assert ("has no 'if (i > n) x[i] = 2*x[i];'; the nearest is line 4"
             in said(changed, SRC, 'int i = threadIdx.x;                // who\n    if (i > n) x[i] = 2*x[i];', ''))
-    assert 'not one right below the other' in said(changed, SRC, 'if (i < n) x[i] = 2*x[i];\n}', '')
+    assert 'x[i] = 2*x[i]' in said(changed, SRC, 'if (i < n) x[i] = 2*x[i];\n}', '')
 
 
 def test_a_text_like_none_has_no_nearest_line(): assert 'nor a line like it' in said(changed, SRC, '@@@@', '')
 
 
 def test_a_text_that_is_there_twice_names_its_lines():
-    assert ("twice_k has 'x[i] = 2*x[i];' 2 times, in lines 4, 5: give more of the line"
+    assert ("twice_k has 'x[i] = 2*x[i];' 2 times, in lines 4, 5: "
             in said(changed, SRC, 'x[i] = 2*x[i];', ''))
     assert "3 times, in line 1:" in said(changed, 'aaa', 'a', 'b')
 
 
 def test_nothing_is_nowhere():
-    assert 'an empty text' in said(changed, SRC, ' ', 'x')
+    assert 'everywhere' in said(changed, SRC, ' ', 'x')
     for args in (('a',), ({'a': 'b'}, 'c')):
-        with pytest.raises(TypeError, match='give changed'): changed('a', *args)
+        with pytest.raises(TypeError, match=r'changed\(what, old, new\)'): changed('a', *args)
 
 
 def test_a_kernel_in_python_is_made_anew():
@@ -106,7 +105,7 @@ def test_what_has_no_source_is_refused():
     assert 'has no source to change' in said(changed, 7, 'a', 'b')
     space = {}
     exec(compile('def f(): pass', '<nowhere>', 'exec'), space)
-    assert 'nowhere to be found' in said(changed, space['f'], 'pass', 'return')
+    assert 'source of f ' in said(changed, space['f'], 'pass', 'return')
 
 
 def test_a_rung_keeps_its_numbers():
@@ -135,7 +134,7 @@ def test_a_closure_keeps_what_it_has():
 
 def test_what_a_text_needs_is_asked_for():
     assert 'defines no function' in said(define, 'x = 1')
-    assert 'give that too, as in define(text, cuda=cuda)' in said(define, '@cuda.jit\ndef k(x): pass')
+    assert 'define(text, cuda=cuda)' in said(define, '@cuda.jit\ndef k(x): pass')
 
 
 @pytest.fixture
@@ -155,7 +154,7 @@ def test_a_text_and_a_function_of_another_lesson(lesson):
 def test_what_a_lesson_lacks_is_told(lesson):
     assert said(source_in, '06', 'scr', lesson) == '06_x.ipynb has no text or function scr; it has src'
     assert said(source_in, '06', 'a', lesson) == '06_x.ipynb defines a 2 times'
-    assert said(source_in, '05', 'a', lesson).startswith('there is no lesson 05 beside this one')
+    assert said(source_in, '05', 'a', lesson).startswith('there is no lesson 05 ')
 
 
 # Contests
@@ -273,8 +272,8 @@ def test_without_a_recording_the_reason_is_told(run):
 
 
 def test_what_decides_a_way_must_be_said(run):
-    with pytest.raises(ValueError, match='say what decides fast, in sources='): run(True, sources={'slow': SRC})
-    with pytest.raises(ValueError, match='sources are given for fats'): run(True, sources={**SOURCES, 'fats': 1})
+    with pytest.raises(ValueError, match='fast.* in sources='): run(True, sources={'slow': SRC})
+    with pytest.raises(ValueError, match='fats.*fast'): run(True, sources={**SOURCES, 'fats': 1})
 
 
 def test_a_name_that_is_none_is_told(run):

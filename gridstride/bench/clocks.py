@@ -78,7 +78,7 @@ class Sensors:
         try:
             self.lib = nvml()
             if status := self.lib.nvmlDeviceGetHandleByUUID(f'GPU-{uuid}'.encode(), ctypes.byref(self.handle)):
-                self.why = f'NVML does not know this GPU (status {status})'
+                self.why = f'NVML does not list this GPU (status {status})'
         except (OSError, AttributeError) as e:
             self.why = str(e)
 
@@ -249,14 +249,14 @@ def clock_for(
 
     if not torch.cuda.is_available():
         raise RuntimeError(
-            'a GPU is here, but torch cannot use it, and it is timed through torch. '
+            'this machine has a GPU, but torch, which times it, cannot use it. '
             '`python -m gridstride.course.doctor` says what is missing'
         )
     here = torch.cuda.current_device()
     away = {a.device.index for a in arrays if getattr(a, 'is_cuda', False)} - {here}
     if away:
         raise ValueError(
-            f'arguments live on GPU {min(away)}, and the current one is {here}: '
-            f'call torch.cuda.set_device({min(away)}) first'
+            f'the arguments are on GPU {min(away)}, but the current one is {here}: call '
+            f'torch.cuda.set_device({min(away)}) first'
         )
     return Events(flush)

@@ -83,7 +83,7 @@ class Written(clocks.Events):
 
     def all_late(self, times):
         "A table has no row whose times are the CPU's"
-        raise RuntimeError(f'{clocks.TRIES} times the GPU came to all {len(times)} runs before they were queued')
+        raise RuntimeError(f'in {clocks.TRIES} tries the GPU started all {len(times)} runs before they were queued')
 
 
 class Read(Written):

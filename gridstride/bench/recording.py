@@ -97,8 +97,8 @@ def _stable(x):
         return _source(x)
     except (TypeError, OSError):
         raise TypeError(
-            f'a recording cannot belong to {x!r}: give text, numbers, arrays, functions, or tuples, '
-            'lists and dicts of them'
+            f'a recording cannot be keyed by {x!r}: pass strings, numbers, arrays, functions, or tuples, lists and '
+            'dicts of them'
         ) from None
 
 
@@ -222,7 +222,7 @@ class Recording:
 
 def _file(name, folder):
     if not re.fullmatch(r'\w[\w.-]*', name):
-        raise ValueError(f'{name!r} is no name for a recording: letters, digits, _, - and . make the name of its file')
+        raise ValueError(f'{name!r} cannot name a recording: use letters, digits, _, - and . only')
     return Path(folder) / f'{name}.json'
 
 
@@ -261,7 +261,7 @@ def read(
         return rec
     raise Unavailable(
         f'the recording {path} was made from another source or other arguments, so it is not shown: '
-        'undo what you changed, comments included, or make it anew on a GPU'
+        'undo your changes, comments included, or record it again on a GPU'
     )
 
 
@@ -406,7 +406,7 @@ def _brief(x):
 def _range(low, high):
     "The range from `low` to `high` in words"
     if low is None and high is None:
-        raise ValueError('a claim needs a bound: low, high, or both')
+        raise ValueError('a claim needs a bound: pass low, high, or both')
     if low is None or high is None:
         return f'at least {_brief(low)}' if high is None else f'at most {_brief(high)}'
     return f'{_brief(low)} to {_brief(high)}'
@@ -428,7 +428,7 @@ def _guessed(guess):
     try:
         return _brief(float(guess))
     except (TypeError, ValueError):
-        raise TypeError(f'my_guess is {guess!r}; it is a number, such as 1.5, or ... while you have none') from None
+        raise TypeError(f'my_guess is {guess!r}, but must be a number, such as 1.5, or ... for no guess') from None
 
 
 def claim(

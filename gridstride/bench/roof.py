@@ -81,7 +81,7 @@ def point(name, work, copy, peak) -> Point:
     if not work.flops or not work.bytes:
         lacks = 'flops' if not work.flops else 'bytes'
         raise ValueError(
-            f'{name}: a place under the roof needs flops and bytes, and {lacks} are not known: give them to bench'
+            f'{name}: a point in the roofline needs flops and bytes, but {lacks} are unknown: pass them to bench'
         )
     i = work.flops / work.bytes
     limit, reached = attainable(i, copy, peak), work.flops / work.seconds / 1e12 if work.seconds else None
@@ -201,5 +201,5 @@ def roofline(
     roof = roof or limits.ceilings()
     if peak not in roof:
         known = ', '.join(k for k, v in roof.items() if isinstance(v, float) and k not in ('copy', 'read'))
-        raise ValueError(f'no ceiling {peak!r} was measured; there are {known}')
+        raise ValueError(f'no ceiling {peak!r} was measured; the ceilings are {known}')
     return Roofline([point(k, _work(w), roof['copy'], roof[peak]) for k, w in kernels.items()], roof, peak)

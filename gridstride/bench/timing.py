@@ -95,7 +95,7 @@ def _judge(got, check, args):
     if want is None:
         return
     if got is None:
-        raise TypeError('the function returns nothing, so there is nothing to compare: name what it writes with out=')
+        raise TypeError('the function returns nothing to compare: name its output with out=')
     same(got, want)
 
 
@@ -276,8 +276,8 @@ def unseen_doubts(clock, checks) -> list:  # of sentences
 def need_function(fn, tool, name=''):
     "`TypeError` unless `fn` can be called"
     if not callable(fn):
-        what = f'{tool}: {name + " is" if name else "what is to be timed is"} a {type(fn).__name__}, and no function'
-        raise TypeError(f'{what}: instead of the result of f(x), give f and x, or lambda: f(x)')
+        what = f'{tool}: {name + " is" if name else "what is to be timed is"} a {type(fn).__name__}, not a function'
+        raise TypeError(f'{what}: pass f and x, or lambda: f(x), not the result of f(x)')
 
 
 def bench(

@@ -62,12 +62,12 @@ def _not_there(whose, src, old):
     lines = src.splitlines()
     missing = next((o for o in wanted if not any(o.strip() in l for l in lines)), None)
     if missing is None:
-        return f'{whose} has the lines of {_brief(old)}, but not one right below the other as they are given'
+        return f'{whose} has the lines of {_brief(old)}, but not directly below each other'
     near = _nearest(missing.strip(), lines)
     hint = f'; the nearest is line {near[0]}:\n    {near[1]}' if near else ', nor a line like it'
     return (
         f'{whose} has no {_brief(missing.strip())}{hint}\n'
-        'What is to be replaced must be there letter by letter, spaces and comments included: copy it from there'
+        'The text to replace must match exactly, including spaces and comments: copy it from the source'
     )
 
 
@@ -75,14 +75,13 @@ def _replace(src, words, whose):
     "`src` with each key of `words`, in their order, replaced by its value"
     for old, new in words.items():
         if not old.strip():
-            raise ChangeError(f'an empty text is everywhere in {whose}: say which words are to be replaced')
+            raise ChangeError(f'an empty string matches everywhere in {whose}: pass the text to replace')
         n = src.count(old)
         if n > 1:
             at = _where(src, old)
             lines = f'line {at[0]}' if len(set(at)) == 1 else f'lines {", ".join(map(str, at))}'
             raise ChangeError(
-                f'{whose} has {_brief(old)} {n} times, in {lines}: '
-                'give more of the line, so that one place alone is meant'
+                f'{whose} has {_brief(old)} {n} times, in {lines}: pass more of the line, so that it matches once'
             )
         if not n:
             raise ChangeError(_not_there(whose, src, old))
@@ -95,10 +94,12 @@ def _text_of(f):
     try:
         return dedent(inspect.getsource(function_within(f)))
     except TypeError:
-        raise ChangeError(f'{f!r} has no source to change: give CUDA C as text, a Python function, or a rung') from None
+        raise ChangeError(
+            f'{f!r} has no source to change: pass CUDA C as a string, a Python function, or a rung'
+        ) from None
     except OSError:
         raise ChangeError(
-            f'the source of {function_within(f).__name__} is nowhere to be found: define it in a file or in a cell'
+            f'the source of {function_within(f).__name__} was not found: define it in a file or in a cell'
         ) from None
 
 
@@ -117,7 +118,7 @@ def changed(
 ):  # of the same kind as `what`
     "`what` with some of its words replaced; `ChangeError` shows the nearest line where one is not there"
     if isinstance(words, str) != (new is not None):
-        raise TypeError('give changed(what, old, new), or changed(what, {old: new, ...})')
+        raise TypeError('call changed(what, old, new), or changed(what, {old: new, ...})')
     words = {words: new} if isinstance(words, str) else words
     if isinstance(what, str):
         return _replace(what, words, _called(what))
@@ -158,7 +159,7 @@ def define(
         exec(compile(tree, file, 'exec'), space)
     except NameError as e:
         name = getattr(e, 'name', None)
-        raise ChangeError(f'{made[-1]} uses {name}: give that too, as in define(text, {name}={name})') from None
+        raise ChangeError(f'{made[-1]} uses {name}: pass that, too, as in define(text, {name}={name})') from None
     return space[made[-1]]
 
 
@@ -166,7 +167,7 @@ def _cells(lesson, folder):
     "(name of the file, syntax tree, source) of each code cell of a lesson that is Python alone"
     found = sorted(Path(folder).glob(f'{lesson}_*.ipynb'))
     if not found:
-        raise ChangeError(f'there is no lesson {lesson} beside this one, in {Path(folder).resolve()}')
+        raise ChangeError(f'there is no lesson {lesson} next to this one, in {Path(folder).resolve()}')
     for cell in json.loads(found[0].read_text(encoding='utf-8'))['cells']:
         src = ''.join(cell['source'])
         if cell['cell_type'] == 'code' and not src.startswith('%%'):
@@ -273,9 +274,9 @@ def code_of(x):
 def _keys(ways, sources):
     "name -> key of what decides it"
     if unknown := [o for o in sources if o not in ways]:
-        raise ValueError(f'sources are given for {", ".join(unknown)}, which are none of the ways: {", ".join(ways)}')
+        raise ValueError(f'sources= names {", ".join(unknown)}, but the ways are: {", ".join(ways)}')
     if left := [k for k, f in ways.items() if k not in sources and hasattr(f, '__code__')]:
-        raise ValueError(f'say what decides {", ".join(left)}, in sources=: its kernel, its text, its numbers')
+        raise ValueError(f'name the source of {", ".join(left)} in sources=: its kernel, its code or its numbers')
     return {k: key(k, code_of(sources.get(k))) for k in ways}
 
 

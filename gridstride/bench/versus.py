@@ -155,12 +155,12 @@ def compare(
 ):  # a `Comparison`; with `sizes`, a `Sweep`
     "Check every candidate, then time them interleaved"
     if not isinstance(fns, dict) or not fns:
-        raise TypeError("compare takes what it compares by name: compare({'mine': f, 'torch': g}, x)")
+        raise TypeError("compare takes the candidates by name: compare({'mine': f, 'torch': g}, x)")
     for name, fn in fns.items():
         need_function(fn, 'compare', name)
     baseline = baseline or next(iter(fns))
     if baseline not in fns:
-        raise ValueError(f'{baseline!r} is none of the candidates: {", ".join(fns)}')
+        raise ValueError(f'{baseline!r} is not one of the candidates: {", ".join(fns)}')
 
     def at(args, size=None):
         own = clock or clocks.clock_for(args, flush)
@@ -170,7 +170,7 @@ def compare(
         return at(args)
     if len(args) != 1 or not callable(args[0]):
         raise TypeError(
-            'with sizes=, give one function that makes the arguments for a size: compare(fns, lambda n: '
+            'with sizes=, pass one function that makes the arguments for a size: compare(fns, lambda n: '
             '(x, y), sizes=[...])'
         )
     return Sweep([at(tuple(args[0](n)), n) for n in sizes])

@@ -106,7 +106,7 @@ def _why_long_launches():
         done = subprocess.run([sys.executable, '-c', ask], stderr=subprocess.PIPE, text=True, timeout=120, cwd=ROOT)
     except (OSError, subprocess.SubprocessError) as e:
         return f'{type(e).__name__}: {e}'
-    said = done.stderr.strip().splitlines() or [f'looking for it ended with {done.returncode}']
+    said = done.stderr.strip().splitlines() or [f'the check ended with status {done.returncode}']
     return said[-1] if done.returncode else ''
 
 
@@ -142,7 +142,7 @@ def mend(
     tool = _manager(m)
     package = _PACKAGES[thing].get(tool)
     if not package:
-        return f"install {_PACKAGES[thing]['apt'].format(*m.python)} (or what your system calls it)"
+        return f"install {_PACKAGES[thing]['apt'].format(*m.python)} (or the package of your system that provides it)"
     sudo = 'sudo ' if m.user and tool != 'brew' else ''
     return f'{sudo}{_INSTALL[tool]} {package.format(*m.python)}'
 
@@ -159,7 +159,7 @@ MIN_PYTHON = (3, 10)
 MIN_FREE = 5 * 10**9  # bytes: what setting up takes
 
 Row = namedtuple('Row', 'state found mend', defaults=('', ''))
-_ALONE = Row('optional', 'none, and the package alone needs none')
+_ALONE = Row('optional', 'none; the package alone does not need it')
 
 
 def _python(m):
@@ -247,7 +247,7 @@ def _dist(m, name):
 
 
 def _absent(m, name):
-    "The row of a package that the lessons need: a set-up brings it, or pip where a set-up was finished"
+    "The row of a package that the lessons need: a set-up installs it, or pip after a finished set-up"
     if not m.course:
         return Row('missing' if name == 'numpy' else 'optional', 'not installed', _pip(m, name))
     done = environment_version(Path(m.root) / '.venv')
@@ -265,14 +265,14 @@ def _need(name):
 
 
 def _package(name, only=None):
-    "A check for a Python package that one can do without"
+    "A check for an optional Python package"
 
     def check(m):
         d = _dist(m, name)
         if d:
             return Row('ok', d.version)
         if only and m.system != only:
-            return Row('optional', f'not made for {m.system}')
+            return Row('optional', f'not available for {m.system}')
         return Row('optional', 'not installed', _pip(m, name))
 
     return check
@@ -310,7 +310,7 @@ def torch_build(
 
 
 def has_gpu(m=None) -> bool:  # the machine; None: this one
-    "Whether an NVIDIA GPU is here, with or without a driver that works"
+    "Whether this machine has an NVIDIA GPU, with or without a driver that works"
     m = m or machine()
     return bool(m.driver()[0]) or _on_bus(m)
 
@@ -321,9 +321,9 @@ def _torch(m):
         return _absent(m, 'torch')
     gpus, newest = m.driver()
     if has_gpu(m) and not cuda:
-        return Row('mismatch', f'{found}, but a GPU is here', _pip(m, '--force-reinstall torch'))
+        return Row('mismatch', f'{found}, but this machine has a GPU', _pip(m, '--force-reinstall torch'))
     if gpus and _major(newest) < _major(cuda):
-        return Row('mismatch', f'{found}, but the driver can run CUDA {newest} at most', mend('driver', m))
+        return Row('mismatch', f'{found}, but the driver supports CUDA {newest} at most', mend('driver', m))
     return Row('ok', found)
 
 
@@ -355,10 +355,10 @@ def _nvcc(m):
     if not found and m.driver()[0]:
         return Row('missing', 'not found', mend('nvcc', m))
     if not found:
-        return Row('optional', 'none, and without a GPU none is needed')
+        return Row('optional', 'none; not needed without a GPU')
     version = re.search(r'release (\d+\.\d+)', _says(found, '--version'))
     if not version:
-        return Row('missing', f'{found} does not say its version', mend('nvcc', m))
+        return Row('missing', f'{found} does not report its version', mend('nvcc', m))
     cuda = _torch_cuda(m)
     if not cuda or _major(cuda) == _major(version[1]):
         return Row('ok', version[1])
@@ -379,15 +379,15 @@ def _ninja(m):
 
 def _header(m):
     p = Path(m.include) / 'Python.h'
-    return Row('ok', str(p)) if p.exists() else Row('optional', f'{p} is not there', mend('header', m))
+    return Row('ok', str(p)) if p.exists() else Row('optional', f'{p} does not exist', mend('header', m))
 
 
 def _launches(m):
-    "Whether compiled code launches a GPU's kernels, `cpp/launcher.cpp`; else ctypes does, which takes longer"
+    "Whether compiled code launches a GPU's kernels, `cpp/launcher.cpp`; else ctypes does, which is slower"
     if not m.driver()[0]:
-        return Row('optional', 'none, and without a GPU none is needed')
+        return Row('optional', 'none; not needed without a GPU')
     if why := m.launches():
-        return Row('optional', f'by ctypes, which takes longer: {why}', _mend_launches(m))
+        return Row('optional', f'by ctypes, which is slower: {why}', _mend_launches(m))
     return Row('ok', 'by compiled code')
 
 
@@ -408,10 +408,10 @@ def _assembly(m):
     if nvrtc and reader:
         return Row('ok', f'NVRTC {nvrtc}, nvdisasm {reader}')
     if m.system != 'linux':
-        return Row('optional', f'not made for {m.system}: lessons show what was recorded')
+        return Row('optional', f'not available for {m.system}: lessons show recorded results')
     gone = ' and '.join(f'no {o}' for o, found in (('NVRTC', nvrtc), ('nvdisasm', reader)) if not found)
     wanted = "-e '.[asm]'" if m.course else 'nvidia-cuda-nvrtc nvidia-cuda-nvdisasm'
-    return Row('optional', f'{gone}: lessons show what was recorded', _pip(m, wanted))
+    return Row('optional', f'{gone}: lessons show recorded results', _pip(m, wanted))
 
 
 CHECKS = [  # what, what it is for, check
@@ -445,7 +445,7 @@ def examine(
         try:
             return check(m)
         except Exception as e:
-            return Row('missing', f'could not be looked at ({type(e).__name__}: {e})')
+            return Row('missing', f'the check failed ({type(e).__name__}: {e})')
 
     m = m or machine()
     return [(what, why, guard(check)) for what, why, check in checks]
@@ -459,9 +459,9 @@ def report(
     for what, why, r in rows:
         res.append(f'{r.state:<8}  {what:<12}  {r.found}  ({why})')
         if r.mend:
-            res.append(f"{'':<10}{'to mend:':<12}  {r.mend}")
+            res.append(f"{'':<10}{'to fix:':<12}  {r.mend}")
     bad = sum(r.state in ('missing', 'mismatch') for _, _, r in rows)
-    return '\n'.join([*res, '', f'{bad} to mend' if bad else 'Nothing that is needed is missing.'])
+    return '\n'.join([*res, '', f'{bad} to fix' if bad else 'Everything that is needed is installed.'])
 
 
 def main() -> int:  # exit status

@@ -64,18 +64,18 @@ def _problem(name):
     if name in problems:
         return problems[name]
     near = ', '.join(k for k in problems if k.split('.')[0] == name.split('.')[0])
-    near = f'the lesson has {near}' if near else "a name looks like '01.invert': the lesson's number, a dot, a word"
+    near = f'the lesson has {near}' if near else "write the lesson's number, a dot and a word, as in '01.invert'"
     raise LookupError(f'no exercise is called {name!r}; {near}')
 
 # %% ../../nbs/lib/03_exercise.ipynb #4135950c
 def _place(name, i):
-    "`i`, in the brackets after `name`, as an integer; `TypeError` that says what it is instead"
+    "`i`, in the brackets after `name`, as an integer; `TypeError` that names what it is instead"
     if hasattr(i, '__index__'):
         return i.__index__()
     if isinstance(i, tuple):
-        raise TypeError(f'{name} is flat, and takes one index: row r, column c of rows of w numbers is {name}[r*w + c]')
-    divided = isinstance(i, (float, np.floating))
-    raise TypeError(f'{name}[{i!r}]: a place is a whole number{"; a//b has no rest, a/b has one" * divided}')
+        raise TypeError(f'{name} is flat and takes one index: write {name}[r*w + c] for row r, column c of rows of w')
+    divided = ': use // (/ returns a float)' if isinstance(i, (float, np.floating)) else ''
+    raise TypeError(f'{name}[{i!r}]: an index must be an integer{divided}')
 
 
 _ENDLESS = 200_000  # more often than any judge's case takes
@@ -99,11 +99,11 @@ class Memory(np.lib.mixins.NDArrayOperatorsMixin):
             raise AssertionError(f'{self.name} was {verb} {len(touched):,} times: is there a loop that never ends?')
 
     def _inside(self, i, verb):
-        "`i` as a number, which must be inside"
+        "`i` as an integer, which must be in bounds"
         i = _place(self.name, i)
         if 0 <= i < len(self):
             return i
-        e = IndexError(f'{self.name}[{i}] was {verb}, but {self.name} has places 0 to {len(self) - 1}')
+        e = IndexError(f'{self.name}[{i}] was {verb}, but its valid indices are 0 to {len(self) - 1}')
         self.outside.append(e)
         raise e
 
@@ -128,7 +128,7 @@ class Memory(np.lib.mixins.NDArrayOperatorsMixin):
         return (self[i] for i in range(len(self)))
 
     def __call__(self, *_):
-        raise TypeError(f'the places of {self.name} stand in square brackets: {self.name}[i]')
+        raise TypeError(f'{self.name} is an array, not a function: index it with {self.name}[i]')
 
     def __array__(self, dtype=None, copy=None):
         self.note(self.at, 'read')
@@ -167,7 +167,7 @@ def output(n):  # a `Memory` of `n` NaNs
 def watch(
     fn,  # what the learner wrote
     who,  # the thread, as messages call it: 'thread 3'
-    own,  # the indexes of `out` that this thread is to write
+    own,  # the indices of `out` that this thread must write
     out,  # a `Memory`
     *args,  # all arguments of the call
     needs=None,  # how many elements of its inputs one output element depends on; None: any
@@ -180,23 +180,23 @@ def watch(
         if all(len(m.outside) == n for m, _, n in start):
             raise
     for e in (e for m, _, n in start for e in m.outside[n:]):
-        idle = '' if own else ' It has nothing to do: guard it'
+        idle = '' if own else ' This thread has no work: add a guard'
         raise AssertionError(f'{who} went out of bounds: {e}.{idle}') from e
     wrong = [i for i in out.writes[before:] if i not in own]
     if wrong and not own:
-        raise AssertionError(f'{who} has nothing to do, but wrote {out.name}[{wrong[0]}]: guard it')
+        raise AssertionError(f'{who} has no work, but wrote {out.name}[{wrong[0]}]: add a guard')
     if wrong:
         places = ', '.join(f'{out.name}[{i}]' for i in list(own)[:4]) + (' ...' if len(own) > 4 else '')
-        raise AssertionError(f'{who} wrote {out.name}[{wrong[0]}]; it is to write {places} and nothing else')
+        raise AssertionError(f'{who} wrote {out.name}[{wrong[0]}], but must write {places} and nothing else')
     places = sum(len(set(m.reads[n:])) for m, n, _ in start if m is not out)
     if own and needs is not None and places > 2 * needs:
         raise AssertionError(
-            f'{who} read {places} numbers, and what it writes is made of {needs}: the others are those of other threads'
+            f'{who} read {places} elements, but its result depends on {needs}: leave the others to other threads'
         )
 
 
 def check_unchanged(*inputs):  # each a `Memory`
-    "`AssertionError` when a kernel wrote to one of its inputs, or left it"
+    "`AssertionError` when a kernel wrote to one of its inputs, or read out of bounds"
     for x in inputs:
         if x.writes:
             where = f'{x.name}[{x.writes[0]}]'
@@ -264,14 +264,14 @@ def _slip(fn) -> str:
     tree = _tree(fn)
     found = list(ast.walk(tree)) if tree else []
     if chained := next(filter(_is_chained, found), None):
-        return f'\n  Python takes `&` and `|` before `<`: write `and`, or `or`, in `{ast.unparse(chained)}`'
+        return f'\n  In Python `&` and `|` bind tighter than `<`: write `and` or `or` in `{ast.unparse(chained)}`'
     if any(isinstance(o, ast.Subscript) and isinstance(o.ctx, ast.Store) for o in found):
         return ''
     given = {o.arg for o in found if isinstance(o, ast.arg)}
     if 'out' in given & {o.id for o in found if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}:
-        return '\n  `out = ...` makes out a name of something else: what is to be in the array is written to `out[i]`'
+        return '\n  `out = ...` only gives the name `out` to another value: write the result to `out[i]`'
     if any(isinstance(o, ast.Return) and o.value is not None for o in found):
-        return '\n  What a kernel returns goes nowhere: write it to the output, `out[i] = ...`'
+        return '\n  The return value of a kernel is lost: write it to the output, `out[i] = ...`'
     return ''
 
 # %% ../../nbs/lib/03_exercise.ipynb #46d8a4dc
@@ -316,26 +316,26 @@ def _is_refused_call(fn, e):
 
 
 def _meant(fn, e) -> str:
-    "What fixes an error of Python's own, where its words do not say"
+    "How to fix an error that Python raised, if its message gives no remedy"
     name, said = getattr(e, 'name', None), str(e)
     if hasattr(fn, '__qualname__') and _is_refused_call(fn, e):
         own = f'{fn.__name__}{inspect.signature(fn)}'
-        return f'\n  The exercise calls it with other arguments than {own} takes: restore the `def` line of its cell'
+        return f'\n  The exercise passes other arguments than {own} takes: restore the `def` line of its cell'
     if isinstance(e, NameError) and name in _INDEXES and hasattr(fn, 'py_func'):
-        return f'; in a kernel it is cuda.{name}'
+        return f'; write cuda.{name} in a kernel'
     if isinstance(e, NameError) and name in ('float32', 'float64', 'int32', 'uint32', 'uint8', 'inf'):
-        return f'; it is np.{name}'
+        return f'; write np.{name}'
     if isinstance(e, TypeError) and re.search("'dim3'|to tuple", said):
-        return '; a dim3 has three numbers: take one, as in blockIdx.x'
+        return '; a dim3 has three components: use one of them, as in blockIdx.x'
     if 'is a kernel: say how many blocks' in said:
-        return '\n  Here a plain function is wanted, as in the lesson: leave @cuda.jit out'
+        return '\n  This exercise needs a plain function, as in the lesson: remove @cuda.jit'
     if 'invalid index to scalar' in said or "float32' object does not support item assignment" in said:
-        return '; a number has no places: with rows of w numbers, x[r][c] is x[r*w + c]'
+        return '; an element has no index: with rows of w elements, write x[r*w + c] for x[r][c]'
     return ''
 
 
 class Interrupted(KeyboardInterrupt):
-    "The learner has stopped a judge, who may have been in a loop that never ends"
+    "The learner has stopped a judge, which may have been in an infinite loop"
 
     def _render_traceback_(self):
         "What a notebook shows: the message, and not the judge's inside"
@@ -366,16 +366,16 @@ def _said(p, fn, e):
     if isinstance(e, AssertionError):
         return str(e) + ('' if p.returns else _slip(getattr(fn, 'py_func', fn)))
     meant = _meant(fn, e.__cause__ or e)
-    return f'it stopped with {type(e).__name__}: {str(e).rstrip(".") + meant if meant else e}'
+    return f'it raised {type(e).__name__}: {str(e).rstrip(".") + meant if meant else e}'
 
 
 def _judge(p, fn, warned):
     "Try `fn` on every case of `p`; `WrongAnswer` on the first that fails. `warned` collects the warnings of its cases"
     if p.returns and forgot_return(getattr(fn, 'py_func', fn)):
-        why = 'the function has no `return`, so it gives nothing back. End it with `return` and your answer'
+        why = 'the function has no `return`, so it returns None. End it with `return` and your answer'
         if hasattr(fn, 'py_func'):
-            why = ('this is a kernel itself; a function is wanted that returns one: define the kernel in it, '
-                   'and return it')
+            why = ('this is itself a kernel, but the exercise needs a function that returns one: define the kernel '
+                   'inside the function, and return it')
         raise WrongAnswer(f"{p.name} is not right yet:\n  {why}\n  hint('{p.name}') gives a hint")
     for case in p.cases:
         with_case = ', '.join(f'{k}={v!r}' for k, v in case.items())

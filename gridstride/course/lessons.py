@@ -65,7 +65,7 @@ def _lesson(n, have):
         return Path(n).resolve()
     if n.zfill(2) in have:
         return have[n.zfill(2)]
-    raise LookupError(f"There is no lesson {n}. There are: {', '.join(have) or 'none'}.")
+    raise LookupError(f"There is no lesson {n}. The lessons are: {', '.join(have) or 'none'}.")
 
 
 def pick(
@@ -80,7 +80,7 @@ def pick(
 # When a lesson is saved, a hash of its code is saved with it. Later the hash shows whether the code was
 # edited after the outputs were made. Prose may change freely.
 def read(path) -> dict:  # the notebook's JSON
-    "The notebook at `path`; `ValueError` names it when it is none"
+    "The notebook at `path`; `ValueError` names it if it is not a notebook"
     try:
         nb = json.loads(Path(path).read_text(encoding='utf-8'))
         if isinstance(nb['cells'], list):
@@ -353,7 +353,7 @@ def read_progress(
         return {}
     except (OSError, ValueError, LookupError, TypeError) as e:
         why = f'{type(e).__name__}: {e}'
-    raise ValueError(f'The progress file {path} cannot be read ({why}). Mend it, or move it away to begin anew.')
+    raise ValueError(f'The progress file {path} cannot be read ({why}). Fix it, or move it away to start again.')
 
 
 def progress(
@@ -377,7 +377,7 @@ def progress(
 def _at_least_one(text):
     "`text` as an integer above zero"
     if not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f'{text!r} is not a whole number above zero')
+        raise argparse.ArgumentTypeError(f'{text!r} is not a positive integer')
     return int(text)
 
 
@@ -389,9 +389,9 @@ def run_args(
     p = argparse.ArgumentParser(
         prog='course.py run', description='Execute lessons, each in a fresh kernel.', allow_abbrev=False
     )
-    p.add_argument('lessons', nargs='*', metavar='NN', help='numbers of lessons; all, if there is none')
+    p.add_argument('lessons', nargs='*', metavar='NN', help='numbers of lessons; all lessons if none is given')
     p.add_argument(
-        '--save', action='store_true', help='write the outputs back into the notebooks that ran to their end'
+        '--save', action='store_true', help='write the outputs back into the notebooks that ran without an error'
     )
     p.add_argument('--jobs', type=_at_least_one, default=1, metavar='N', help='how many lessons at a time (1)')
 
@@ -443,8 +443,8 @@ def main(
     except (ValueError, LookupError, RuntimeError) as e:
         return print(e, file=sys.stderr) or 2
     except ModuleNotFoundError as e:
-        what = f'{e.name} is missing, which lessons need: python3 course.py run sets up all that they do,'
-        return print(f'{what} python -m pip install {e.name} brings that alone', file=sys.stderr) or 2
+        what = f'{e.name} is missing, which lessons need: python3 course.py run installs all that they need,'
+        return print(f'{what} python -m pip install {e.name} installs only that', file=sys.stderr) or 2
     except KeyboardInterrupt:
         return print('\nStopped.', file=sys.stderr) or 130
     print(table(runs))

@@ -71,8 +71,8 @@ def test_compilers(debian, programs):
     assert doctor._compiler(machine(**{**vars(debian), 'env': {}})).state == 'missing'
     named = machine(system='linux', path=programs(clang__='x'), env={'CXX': 'clang--'})
     assert doctor._compiler(named) == Row('ok', 'x')
-    none = Row('missing', 'no g++, clang++ or c++', 'install g++ (or what your system calls it)')
-    assert doctor._compiler(machine(system='linux', path='', env={})) == none
+    none = doctor._compiler(machine(system='linux', path='', env={}))
+    assert none.state == 'missing' and none.mend.startswith('install g++')
 
 
 def test_disk_and_environment_of_a_new_folder(programs):
@@ -101,8 +101,9 @@ def test_a_gpu_that_came_after_the_set_up(site, gpu_on_bus):
     for driver, pci in ((hopper(), '/nowhere'), (nothing, gpu_on_bus)):
         here = machine(site=site('2.13.0+cpu'), driver=driver, pci=pci)
         want = '.venv/bin/python -m pip install -c constraints.txt --force-reinstall torch'
-        found = '2.13.0+cpu, built for the CPU only, but a GPU is here'
-        assert doctor.has_gpu(here) and doctor._torch(here) == Row('mismatch', found, want)
+        row = doctor._torch(here)
+        assert doctor.has_gpu(here) and (row.state, row.mend) == ('mismatch', want)
+        assert row.found.startswith('2.13.0+cpu, ')
     assert not doctor.has_gpu(machine(driver=nothing, pci='/nowhere'))
 
 
@@ -132,9 +133,7 @@ def test_a_gpu_is_named_or_missed(smi, gpu_on_bus):
     assert doctor._gpu(machine(path=smi, driver=hopper())) == Row('ok', '1 with CUDA up to 13.0: NVIDIA H100, 580.65')
     assert doctor._gpu(machine(path='', driver=nothing, pci='/nowhere')).state == 'optional'
     broken = machine(path=smi, driver=nothing, pci=gpu_on_bus, system='linux', user=0)
-    assert doctor._gpu(broken) == Row(
-        'missing', 'an NVIDIA GPU whose driver does not work', 'apt install nvidia-driver'
-    )
+    assert doctor._gpu(broken).state == 'missing' and doctor._gpu(broken).mend == 'apt install nvidia-driver'
 
 
 def test_nvcc_must_fit_torch(smi, site):
@@ -154,13 +153,14 @@ def test_what_makes_assembly_may_be_a_toolkits(tmp_path):
     assert look(tmp_path) == Row('ok', f'NVRTC libnvrtc.so.13, nvdisasm {tmp_path}/bin/nvdisasm')
     (tmp_path/'bin/nvdisasm').unlink()
     get = ".venv/bin/python -m pip install -c constraints.txt -e '.[asm]'"
-    assert look(tmp_path) == Row('optional', 'no nvdisasm: lessons show what was recorded', get)
-    assert look('/nowhere').found.startswith('no NVRTC and no nvdisasm:')
-    assert look('/nowhere', 'darwin').found == 'not made for darwin: lessons show what was recorded'
+    assert look(tmp_path).state == 'optional' and look(tmp_path).mend == get
+    assert 'nvdisasm' in look(tmp_path).found and 'NVRTC' not in look(tmp_path).found
+    assert 'nvdisasm' in look('/nowhere').found and 'NVRTC' in look('/nowhere').found
+    assert look('/nowhere', 'darwin').state == 'optional' and 'darwin' in look('/nowhere', 'darwin').found
 
 
 def test_a_check_that_fails_is_a_row_of_the_report(debian):
     def broken(m): raise OSError('no such thing')
     rows = examine(debian, [('toast', 'breakfast', broken), ('Python', 'everything', doctor._python)])
     assert [r.state for _, _, r in rows] == ['missing', 'ok']
-    assert 'could not be looked at (OSError: no such thing)' in report(rows) and '1 to mend' in report(rows)
+    assert '(OSError: no such thing)' in report(rows) and '1 to fix' in report(rows)

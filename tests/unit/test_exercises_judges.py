@@ -22,6 +22,7 @@ from gridstride.course.exercises import (
 )
 from gridstride.kernels.sparse import formats
 from gridstride.course.runner import run_threads
+from gridstride.sim import KernelError
 from gridstride.utils import check, dim3
 
 
@@ -92,7 +93,7 @@ def reverse(body, n=32):
 def test_06_an_instance_of_a_template_is_launched():
     x, out = reverse('int t = threadIdx.x; s[t] = m[t]; __syncthreads(); out[t] = s[n-1-t];')
     check(out, x.flip(0))
-    with pytest.raises(Exception, match=re.escape('check: s[')):
+    with pytest.raises(KernelError, match=r'racecheck: .* on s\['):
         reverse('int t = threadIdx.x; s[t] = m[t]; out[t] = s[n-1-t];')
 
 
@@ -131,7 +132,7 @@ def test_07_a_kernel_runs_in_the_simulator_and_in_c(twice_k):
 
 
 def test_07_a_plain_function_and_a_changed_input_are_refused(twice_k):
-    with pytest.raises(AssertionError, match='no kernel'): lesson_07.simulated(twice_k.py_func)
+    with pytest.raises(AssertionError, match='@cuda.jit'): lesson_07.simulated(twice_k.py_func)
     with pytest.raises(AssertionError, match='x was changed'): lesson_07.check_unchanged(x=(np.zeros(1), np.ones(1)))
 
 
@@ -183,7 +184,7 @@ def test_08_a_timed_flush_is_told():
     for job in (start.record, g.flush, middle.record, g.kernel, end.record, g.synchronize): job()
     middle.elapsed_time(end)
     assert not g.flush_timed
-    assert 'flush before the first mark' in lesson_08._why(start.elapsed_time(end), g, 2., 2., [])
+    assert '. A flush ' in lesson_08._why(start.elapsed_time(end), g, 2., 2., [])
 
 
 def scaled(body): return f'__global__ void f(float *x) {{ x[threadIdx.x] = {body}; }}'
@@ -192,16 +193,16 @@ def scaled(body): return f'__global__ void f(float *x) {{ x[threadIdx.x] = {body
 def test_09_doubles_are_found_with_their_line():
     assert not lesson_09.doubles(lesson_09.sass(scaled('x[threadIdx.x]*2.f')))
     listing = lesson_09.compile_answer(lesson_09.sass, lambda: scaled('x[threadIdx.x]*.1'), 'f', 'sm_90')
-    with pytest.raises(AssertionError, match='see line 1'): lesson_09.refuse(lesson_09.doubles(listing), 'doubles')
+    with pytest.raises(AssertionError, match='line 1'): lesson_09.refuse(lesson_09.doubles(listing), 'doubles')
 
 
-def test_09_a_product_that_is_added_apart_is_told():
+def test_09_a_product_that_is_added_separately_is_reported():
     "Four products summed, and then added: one of them is an FMUL, and the sum an FADD"
     loop = ('float o = 0; for (int i = threadIdx.x; i < n; i += gridDim.x*blockDim.x) { float4 a = x[i], b = y[i]; '
             'o += a.x*b.x + a.y*b.y + a.z*b.z + a.w*b.w; }')
     src = (f'__global__ void dots_k(const float4 *x, const float4 *y, float *out, int n) {{ '
            f'{loop} out[threadIdx.x] = o; }}')
-    with pytest.raises(AssertionError, match='of the products are an FMUL, .*add each product to the sum by itself'):
+    with pytest.raises(AssertionError, match=r'FMUL.*o \+= a\.x\*b\.x; o \+= a\.y\*b\.y'):
         lesson_09.four_at_a_time(lambda: src, 'sm_90')
 
 

@@ -24,7 +24,7 @@ def test_lessons_are_picked_by_number_or_path(folder):
         '01_good.ipynb',
     ]
     assert L.pick(['2', '02', str(folder/'02_bad.ipynb')], folder) == [folder/'02_bad.ipynb']
-    with pytest.raises(LookupError, match='no lesson 42. There are: 01, 02.'): L.pick(['42'], folder)
+    with pytest.raises(LookupError, match='42.* 01, 02'): L.pick(['42'], folder)
 
 
 def test_outputs_are_stale_after_an_edit_of_code_not_of_prose():
@@ -109,7 +109,7 @@ def test_arguments_of_run(folder):
 
 
 @pytest.mark.parametrize('argv,kind,words', [
-    (['--jobs', '0'], ValueError, "'0' is not an integer above zero"), (['7'], LookupError, 'no lesson 7'),
+    (['--jobs', '0'], ValueError, "'0'"), (['7'], LookupError, 'no lesson 7'),
     (['--fast'], ValueError, '--fast')])
 def test_arguments_that_make_no_sense(folder, argv, kind, words):
     with pytest.raises(kind, match=words): L.run_args(argv, folder)

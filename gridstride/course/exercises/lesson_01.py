@@ -12,7 +12,7 @@ __all__ = ['SHAPES', 'one_place', 'run_watched', 'same']
 # Inputs are random and new at every try, outputs start as NaN, and the threads run in a shuffled order. Each
 # is watched: what it writes must be its own.
 def run_watched(fn, rng, n, own, out, *args, needs):
-    "Run `fn(i, *args)` with at least `n` threads; thread `i` is to write `own(i)` of `out`, made of `needs` numbers"
+    "Run `fn(i, *args)` with at least `n` threads; thread `i` must write `own(i)` of `out`, from `needs` elements"
     times = cdiv(n, 32) * 32
 
     def one(i):
@@ -22,19 +22,19 @@ def run_watched(fn, rng, n, own, out, *args, needs):
 
 
 def same(i) -> list:
-    "The places of thread `i` where each thread writes the one with its own number"
+    "The indices of thread `i`, where each thread writes the element at its own index"
     return [i]
 
 
 def one_place(fn, out):
-    "`fn`, with an `AssertionError` when a thread writes more than one place of `out`"
+    "`fn`, with an `AssertionError` when a thread writes more than one element of `out`"
 
     def watched(i, *args):
         before = len(out.writes)
         fn(i, *args)
         if len(places := sorted(set(out.writes[before:]))) > 1:
             raise AssertionError(
-                f'thread {i} wrote {out.name}[{places[0]}] and {out.name}[{places[1]}]: one is its own'
+                f'thread {i} wrote {out.name}[{places[0]}] and {out.name}[{places[1]}]: write one element only'
             )
 
     return watched
@@ -45,8 +45,8 @@ def one_place(fn, out):
     returns=False,
     cases=[dict(n=n) for n in (33, 103, 31, 32, 1)],
     hints=[
-        'One thread, one number: what does thread `i` read, and what does it write?',
-        'There may be more threads than numbers. Which of them must do nothing?',
+        'One thread, one element: what does thread `i` read, and what does it write?',
+        'There may be more threads than elements. Which of them must do nothing?',
         '`if i < n:` and then one assignment to `out[i]`.',
     ],
 )
@@ -66,9 +66,9 @@ SHAPES = [dict(h=h, w=w) for h, w in ((2, 3), (5, 8), (13, 17), (1, 7), (7, 1), 
     returns=False,
     cases=SHAPES,
     hints=[
-        'The row stays what it is. Only the column changes.',
+        'The row stays the same; only the column changes.',
         'Column 0 becomes the last column, `w-1`; column 1 becomes `w-2`. And column `c`?',
-        'Pixel (r, c) lies at `r*w + c`. Read from `r*w + w-1-c`, write to `out[i]`, and mind the guard.',
+        'Pixel (r, c) is stored at `r*w + c`. Read from `r*w + w-1-c`, write to `out[i]`, and keep the guard.',
     ],
 )
 def _(fn, rng, h, w):
@@ -86,8 +86,8 @@ def _(fn, rng, h, w):
     returns=False,
     cases=[dict(n=n) for n in (2, 35, 31, 32, 64, 1)],
     hints=[
-        'Pixel `i` has its three numbers at `x[i]`, `x[i+n]` and `x[i+2*n]`.',
-        'In the output the numbers of pixel 0 are at 0, 1, 2, those of pixel 1 at 3, 4, 5. Where does pixel `i` begin?',
+        'The three values of pixel `i` are at `x[i]`, `x[i+n]` and `x[i+2*n]`.',
+        'In the output the values of pixel 0 are at 0, 1, 2, those of pixel 1 at 3, 4, 5. Where does pixel `i` begin?',
         '`out[3*i + ch] = x[i + ch*n]` for the channels 0, 1, 2, guarded by `i < n`.',
     ],
 )

@@ -30,15 +30,15 @@ SIZES = (
 def _(fn, rng, h, w, threads):
     got, want = fn(h, w, threads), dim3(cdiv(w, threads.x), cdiv(h, threads.y))
     if got is None:
-        raise AssertionError('it returned None: the grid must be returned, with `return`')
+        raise AssertionError('it returned None: end the function with `return` and the grid')
     if tuple(dim3(got)) != tuple(want):
-        raise AssertionError(f'got {dim3(got)}, the smallest grid is {want}')
+        raise AssertionError(f'got {dim3(got)}, but the smallest grid that covers all elements is {want}')
 
 
 # Shapes and blocks are not square, so that a mix-up of x and y cannot hide, and each thread is watched: what
 # it writes must be its own.
 def run_watched(fn, blocks, threads, own, out, *args, needs):
-    "Run the kernel on a grid; the thread at (row, column) is to write `own(r, c)` of `out`, made of `needs` numbers"
+    "Run the kernel on a grid; the thread at (row, column) must write `own(r, c)` of `out`, from `needs` elements"
 
     def one(b, t, d, *args):
         r, c = b.y * d.y + t.y, b.x * d.x + t.x
@@ -49,7 +49,7 @@ def run_watched(fn, blocks, threads, own, out, *args, needs):
 
 
 def run_2d(fn, h, w, place, out, *args, needs):
-    "Cover `h` by `w` with blocks of 4 by 2; the thread at (row, column) inside is to write `place(r, c)` of `out`"
+    "Cover `h` by `w` with blocks of 4 by 2; the thread at (row, column) inside must write `out[place(r, c)]`"
     blocks = cdiv(w, 4), cdiv(h, 2)
     run_watched(fn, blocks, (4, 2), lambda r, c: [place(r, c)] if r < h and c < w else [], out, *args, needs=needs)
 
@@ -64,7 +64,7 @@ SHAPES = [dict(h=h, w=w) for h, w in ((2, 3), (5, 17), (18, 3), (4, 8), (1, 9), 
     hints=[
         'Find `r` and `c` as in the lesson, and guard both.',
         'The transpose has rows of length `h`, not `w`.',
-        'The number at `x[r*w + c]` goes to `out[c*h + r]`.',
+        'The element at `x[r*w + c]` goes to `out[c*h + r]`.',
     ],
 )
 def _(fn, rng, h, w):
@@ -82,7 +82,7 @@ def _(fn, rng, h, w):
     + [dict(h=5, w=3, scale=1e30)],  # no number is low enough to start from
     hints=[
         'The thread index is 1-D, and it is the row: `r = blockIdx.x*blockDim.x + threadIdx.x`.',
-        'All numbers of a row may be negative, so do not start from 0: start from the first number of the row.',
+        'All elements of a row may be negative, so do not start from 0: start from the first element of the row.',
         'Row `r` begins at `x[r*w]`. Loop over the other columns and keep the larger one.',
     ],
 )
@@ -100,8 +100,8 @@ def _(fn, rng, h, w, scale=1):
     cases=[dict(h=h, w=w, k=k) for h, w, k in ((5, 9, 3), (9, 2, 7), (3, 13, 20), (4, 4, 4), (1, 1, 1))],
     hints=[
         'Only one index of the lesson’s kernel changes.',
-        'Column `c` of `n.T` is row `c` of `n`, and a row of `n` has `k` numbers.',
-        '`n[c*k + i]` takes the place of `n[i*w + c]`.',
+        'Column `c` of `n.T` is row `c` of `n`, and a row of `n` has `k` elements.',
+        '`n[c*k + i]` replaces `n[i*w + c]`.',
     ],
 )
 def _(fn, rng, h, w, k):
@@ -121,8 +121,9 @@ def _(fn, rng, h, w, k):
         for n, b, t in ((50, 3, 4), (9, 2, 4), (8, 2, 4), (3, 2, 4), (64, 1, 1), (1, 1, 4))
     ],
     hints=[
-        'Start with the index you know, then think of a `while` loop, or of `range` with three arguments.',
-        'How many threads has the whole grid? That is the step.',
+        'Start with the index you know, then write a grid-stride loop: a `while` loop, or `range` with three '
+        'arguments.',
+        'How many threads does the whole grid have? That is the stride.',
         '`range(first, n, gridDim.x*blockDim.x)` needs no guard: it ends before `n`.',
     ],
 )
@@ -136,4 +137,4 @@ def _(fn, rng, n, blocks, threads):
     check(out.a, 2 * x)
     if len(out.writes) > n:
         twice = next(i for i in out.writes if out.writes.count(i) > 1)
-        raise AssertionError(f'out[{twice}] was written {out.writes.count(twice)} times, once is enough')
+        raise AssertionError(f'out[{twice}] was written {out.writes.count(twice)} times: write each element once')

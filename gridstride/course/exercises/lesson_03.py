@@ -12,7 +12,7 @@ __all__ = ['run_kept', 'check_used', 'TILES', 'in_rows', 'last_first']
 
 
 def run_kept(fn, blocks, threads, sh_sz, *args):
-    "`run_shared`, with shared memory that has no negative places; gives whether each block wrote and read it"
+    "`run_shared`, with shared memory that has no negative indices; gives whether each block wrote and read it"
 
     def one(b, d, shared, *args):
         shared = Memory('shared', shared)
@@ -29,7 +29,9 @@ def run_kept(fn, blocks, threads, sh_sz, *args):
 def check_used(used):
     "`AssertionError` where a block has not used its shared memory"
     if not used:
-        raise AssertionError('the result is right, but not all of it came through shared: a block has no other memory')
+        raise AssertionError(
+            'the result is right, but not all of it went through `shared`: use no other memory in a block'
+        )
 
 
 @problem(
@@ -37,7 +39,7 @@ def check_used(used):
     cases=[dict(n=n, na=na, nb=nb) for n, na, nb in ((6, 1, 2), (7, 3, 3), (9, 4, 0), (32, 16, 9), (5, 2, 3))],
     hints=[
         'A slice is a view. Where does the second one begin, and where does it end?',
-        '`shared[:na]`, then from `na` on for `nb` numbers, then the rest.',
+        '`shared[:na]`, then `nb` elements from `na` on, then the remaining ones.',
         '`return shared[:na], shared[na:na+nb], shared[na+nb:]`',
     ],
 )
@@ -45,15 +47,17 @@ def _(fn, rng, n, na, nb):
     shared = np.zeros(n, np.float32)
     got = fn(shared, na, nb)
     if not isinstance(got, (tuple, list)) or len(got) != 3:
-        raise AssertionError(f'three views are to be returned, got {got!r}')
+        raise AssertionError(f'the function must return three views; got {got!r}')
     for i, (v, size) in enumerate(zip(got, (na, nb, n - na - nb))):
         if not isinstance(v, np.ndarray):
-            raise AssertionError(f'view {i} is no array but {type(v).__name__}: a slice of shared is a view')
+            raise AssertionError(
+                f'view {i} is not an array but {type(v).__name__}: return slices of shared, which are views'
+            )
         if tuple(v.shape) != (size,):
             raise AssertionError(f'view {i} has shape {tuple(v.shape)}, want {(size,)}')
         v[:] = i + 1
         if size and (shared == i + 1).sum() != size:
-            raise AssertionError(f'what is written to view {i} does not show in shared: is it a copy?')
+            raise AssertionError(f'writing to view {i} does not change shared: return a slice, not a copy')
     check(shared, np.repeat(np.float32([1, 2, 3]), (na, nb, n - na - nb)))
 
 
@@ -70,9 +74,9 @@ TILES = [
     returns=False,
     cases=TILES,
     hints=[
-        'Row and column in `x` first: the tiles before this one, times their width, plus the place in the tile.',
+        'Row and column in `x` first: the tiles before this one, times their width, plus the position in the tile.',
         '`r = ty*tw + tr`, `c = tx*tw + tc`. Which of the two tests belongs to `h`?',
-        'Every thread writes: the number where there is one, else 0. A bare `if` would leave old numbers in the tile.',
+        'Every thread writes: the element if it exists, else 0. A bare `if` would leave old values in the tile.',
     ],
 )
 def _(fn, rng, h, w, tw, ty, tx):
@@ -89,13 +93,13 @@ def _(fn, rng, h, w, tw, ty, tx):
     check(ts.a.reshape(tw, tw), padded[ty * tw : (ty + 1) * tw, tx * tw : (tx + 1) * tw])
 
 
-# The transpose is about *how* memory is touched: within a tile, neighbouring threads are to read neighbouring
-# places, and to write neighbouring places.
+# The transpose is about *how* memory is touched: within a tile, neighbouring threads must read neighbouring
+# addresses, and write neighbouring addresses.
 def in_rows(places, cols, tw, what):
     "`AssertionError` unless `places` (of a matrix with `cols` columns) come row by row within each tile"
     for a, b in zip(places, places[1:]):
         if a // cols // tw == b // cols // tw and a % cols // tw == b % cols // tw and b < a:
-            raise AssertionError(f'{what}[{b}] was touched after {what}[{a}]: go through the tile of {what} row by row')
+            raise AssertionError(f'{what}[{b}] was accessed after {what}[{a}]: access the tile of {what} row by row')
 
 
 @problem(
@@ -103,9 +107,9 @@ def in_rows(places, cols, tw, what):
     returns=False,
     cases=[dict(h=h, w=w, tw=4) for h, w in ((3, 5), (8, 10), (4, 4), (9, 2), (1, 1))],
     hints=[
-        'The first step is `load_tile`, without need for padding. The second works on the tile of `out`: '
+        'The first step is `load_tile`; it needs no padding. The second works on the tile of `out`: '
         'which block of `out` is it?',
-        'In `out`, the tile stands at row of tiles `blockIdx.x` and column of tiles `blockIdx.y`.',
+        'In `out`, this is the tile in row `blockIdx.x` and column `blockIdx.y` of the tiles.',
         'Write `out[r*h + c] = shared[tc*tw + tr]` with `r = blockIdx.x*tw + tr`, `c = blockIdx.y*tw + tc`, '
         'guarded by `r < w and c < h`.',
     ],
@@ -119,7 +123,7 @@ def _(fn, rng, h, w, tw):
     in_rows(xs.reads, w, tw, 'x')
     in_rows(out.writes, h, tw, 'out')
     if len(xs.reads) != h * w:
-        raise AssertionError(f'x was read {len(xs.reads)} times, once for each of its {h * w} numbers is enough')
+        raise AssertionError(f'x was read {len(xs.reads)} times: read each of its {h * w} elements once')
     check_used(used)
 
 
@@ -154,10 +158,10 @@ def last_first(fn):
         for o in ('forward', 'reverse')
     ],
     hints=[
-        'Thread `tc` brings its own number to `shared[tc+1]`. Who brings the two of the halo?',
-        'Let thread 0 bring `x[first-1]` to `shared[0]` and `x[first+blockDim.x]` to the last place, '
-        'or 0 where there is none.',
-        'Own numbers past `n` must be 0 in shared memory, too: the thread before them adds them. '
+        'Thread `tc` loads its own element into `shared[tc+1]`. Which threads load the two elements of the halo?',
+        'Let thread 0 load `x[first-1]` into `shared[0]` and `x[first+blockDim.x]` into the last element, or 0 '
+        'where `x` has none.',
+        'Elements past `n` must be 0 in shared memory, too: the thread before them adds them. '
         'Then `out[i] = shared[tc] + shared[tc+1] + shared[tc+2]`.',
     ],
 )
@@ -170,5 +174,5 @@ def _(fn, rng, n, tpb, order):
     ext = np.concatenate([[0], x, [0]])
     check(out.a, (ext[:-2] + ext[1:-1] + ext[2:]).astype(np.float32), atol=1e-5, tile=tpb)  # two additions
     if len(xs.reads) > n + 2 * cdiv(n, tpb):
-        raise AssertionError(f'x was read {len(xs.reads)} times; with a halo, {n + 2 * cdiv(n, tpb)} reads are enough')
+        raise AssertionError(f'x was read {len(xs.reads)} times: with a halo, {n + 2 * cdiv(n, tpb)} reads are enough')
     check_used(used)

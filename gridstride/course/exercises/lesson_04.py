@@ -26,7 +26,7 @@ __all__ = ['ORDERS', 'own_line', 'Noted', 'Counted', 'run_noted', 'most_reads']
 def _(fn, rng, k, tw):
     got, want = fn(k, tw), 2 * cdiv(k, tw)
     if got != want:
-        raise AssertionError(f'got {got!r}, but each thread waits {want} times')
+        raise AssertionError(f'got {got!r}, but each thread waits {want} times at the barrier')
 
 
 # Every kernel is run under each order that the runner knows, and under the system's own. But a race need not
@@ -57,7 +57,7 @@ class Noted(Memory):
             self.log += [(int(p), verb, *where, me.waits, own_line(me)) for p in np.atleast_1d(places)]
 
     def check_races(self):
-        "`AssertionError` that names two threads with nothing between them"
+        "`AssertionError` that names two threads with no barrier in between"
         seen = {}
         for place, verb, block, thread, waits, line in self.log:
             for verb2, block2, thread2, waits2, line2 in seen.setdefault(place, []):
@@ -67,9 +67,9 @@ class Noted(Memory):
                     and (block != block2 or waits == waits2)
                 ):
                     raise AssertionError(
-                        f'a race on {self.name}[{place}]: {verb2} by thread ({thread2}) of block ({block2}) in line '
-                        f'{line2} and {verb} by thread ({thread}) of block ({block}) in line {line}, with no wait '
-                        'between them'
+                        f'a data race on {self.name}[{place}]: {verb2} by thread ({thread2}) of block ({block2}) '
+                        f'in line {line2} and {verb} by thread ({thread}) of block ({block}) in line {line}, '
+                        'with no barrier in between'
                     )
             seen[place].append((verb, block, thread, waits, line))
 
@@ -81,7 +81,7 @@ class Counted:
         self.syncb, self.lines = syncb, {}
 
     def __call__(self):
-        raise TypeError('threads wait at a barrier with syncb.wait()')
+        raise TypeError('the barrier is not a function: wait with syncb.wait()')
 
     def wait(self):
         "Wait at the barrier, and count it for this thread"
@@ -123,8 +123,8 @@ ORDERS = ('forward', 'reverse', 'shuffle', None)
     returns=False,
     cases=[dict(blocks=b, threads=t, order=o) for b in (1, 2) for t in (8, 3, 1) for o in ORDERS],
     hints=[
-        'Each thread brings one number to shared memory, and takes another one away.',
-        'Between bringing and taking, what must be true of all the other threads?',
+        'Each thread loads one element into shared memory and stores another element from it.',
+        'Between the load and the store, what must be true of all the other threads?',
         '`shared[t] = x[i]`, wait, `x[i] = shared[blockDim.x-1-t]`',
     ],
 )
@@ -136,7 +136,7 @@ def _(fn, rng, blocks, threads, order):
     moving = {(block, thread) for _, verb, block, thread, *_ in touched if verb == 'written'}
     if len(moving) < blocks * (threads // 2):  # half of them can swap two numbers each
         raise AssertionError(
-            f'{len(moving)} of {blocks * threads} threads moved all the numbers: each brings one and takes one away'
+            f'{len(moving)} of {blocks * threads} threads moved all elements: let each thread load one and store one'
         )
 
 
@@ -145,9 +145,9 @@ def _(fn, rng, blocks, threads, order):
     returns=False,
     cases=[dict(n=n, threads=t, order=o) for n, t in ((13, 4), (40, 16), (8, 4), (3, 4), (1, 1)) for o in ORDERS],
     hints=[
-        'First every thread brings its number, or 0. Then `half = blockDim.x//2`, and it halves until it is 0.',
-        'In each round only `t < half` adds `shared[t+half]` to `shared[t]`. But who waits?',
-        'The wait stands in the loop and outside of the `if`: all threads wait in each round, before adding. '
+        'First every thread loads its element, or 0. Then `half = blockDim.x//2`, and it halves until it is 0.',
+        'In each iteration only `t < half` adds `shared[t+half]` to `shared[t]`. But which threads must wait?',
+        'The wait is inside the loop but outside the `if`: all threads wait in each iteration, before adding. '
         'At the end thread 0 writes `out[blockIdx.x]`.',
     ],
 )
@@ -172,8 +172,8 @@ def most_reads(touched):
     returns=False,
     cases=[dict(n=n, order=o) for n in (8, 13, 3, 2, 1, 40) for o in ORDERS],
     hints=[
-        'Keep the running total of a thread in a variable of its own as well as in `shared[t]`.',
-        'In a step: wait, read `shared[t-d]` and add it to your own, wait, write your own to `shared[t]`.',
+        'Keep the running total of a thread in a local variable as well as in `shared[t]`.',
+        'In a step: wait, read `shared[t-d]` and add it to your total, wait, write your total to `shared[t]`.',
         'All threads wait twice in each step, those with `t < d` too.',
     ],
 )
@@ -187,8 +187,8 @@ def _(fn, rng, n, order):
     steps, (reads, who) = (n - 1).bit_length(), most_reads(touched)
     if n > 32 and reads > 4 * steps:
         raise AssertionError(
-            f'thread ({who}) reads {reads} numbers: with d = 1, 2, 4, ... there are {steps} steps, and one number from '
-            'd places before is read in each'
+            f'thread ({who}) reads {reads} elements: take {steps} steps with d = 1, 2, 4, ..., and read one element, '
+            'd before its own, in each step'
         )
 
 
@@ -200,10 +200,10 @@ def _(fn, rng, n, order):
     cases=[dict(n=n, order=o) for n in (100, 64, 63, 1, 300) for o in ORDERS[:3]]
     + [dict(n=100, order='forward', scale=1e30)],  # no number is low enough to stand for none
     hints=[
-        'First every thread writes its number, or -np.inf, to shared memory.',
-        'Then halve: `half = 32`, and while it is above 0, the threads below `half` keep the larger of `s[t]` '
+        'First every thread writes its element, or -np.inf, to shared memory.',
+        'Then halve: `half = 32`, and while it is above 0, threads `t < half` keep the larger of `s[t]` '
         'and `s[t+half]`.',
-        '`cuda.syncthreads()` stands in the loop, outside of the `if`, before the comparison. '
+        '`cuda.syncthreads()` is inside the loop, outside the `if`, before the comparison. '
         'At the end thread 0 writes `out[cuda.blockIdx.x]`.',
     ],
 )

@@ -25,9 +25,7 @@ def source(fn) -> str:  # CUDA C
     src = fn()
     if isinstance(src, str):
         return src
-    raise AssertionError(
-        f"it returned {type(src).__name__}: the source must be returned, as a string, with return r'''...'''"
-    )
+    raise AssertionError(f"it returned {type(src).__name__}: return the source as a string, with return r'''...'''")
 
 
 def bare(src) -> str:
@@ -62,30 +60,30 @@ def run(kernel, blocks, threads, **args):
     "`launch` for what is compiled"
     got, name = [p.name for p in kernel.params], kernel.__name__
     if sorted(got) == sorted(args) and got != list(args):
-        raise AssertionError(f'{name} takes ({", ".join(args)}), in this order; here it takes ({", ".join(got)})')
+        raise AssertionError(f'{name} must take ({", ".join(args)}), in this order; yours takes ({", ".join(got)})')
     before = {k: frame(v, 9 if k == 'out' else 7) for k, v in args.items() if isinstance(v, (np.ndarray, torch.Tensor))}
     after = {k: v.clone() for k, v in before.items()}
     try:
         kernel[blocks, threads](*[after[k][PAD:-PAD] if k in after else v for k, v in args.items()])
     except WrongArgument as e:
-        raise AssertionError(f"{e}\n  The kernel's first line stands in the exercise: copy it from there") from e
+        raise AssertionError(f"{e}\n  Copy the kernel's first line from the exercise") from e
     for k in before:
         old, new = before[k].cpu(), after[k].cpu()
         if not (torch.equal(old[:PAD], new[:PAD]) and torch.equal(old[-PAD:], new[-PAD:])):
-            raise AssertionError(f'memory next to {k} was written: guard the threads that have nothing to do')
+            raise AssertionError(f'memory next to {k} was written: add a guard for the threads without work')
         if k != 'out' and not torch.equal(old, new):
             raise AssertionError(f'{k} was changed: read from {k}, write to out only')
     return after['out'][PAD:-PAD].cpu()
 
 
-def check_places(fn, name, threads, own, **args):  # own: which places of `out` are theirs
-    "`AssertionError` when the first block alone, of these `threads`, writes places that are not its own"
+def check_places(fn, name, threads, own, **args):  # own: which elements of `out` are theirs
+    "`AssertionError` when the first block alone, of these `threads`, writes elements that are not its own"
     if 'gridDim' in bare(source(fn)):
         return  # it goes on by whole grids, and a grid of one block does all
     got, out = launch(fn, name, 1, threads, **args).numpy(), args['out']
     for i in np.flatnonzero((got != out) & ~(np.isnan(got) & np.isnan(out)) & ~own.reshape(-1)):
         raise AssertionError(
-            f'out[{i}] is written by the first block, whose threads have other places: each thread writes its own'
+            f'out[{i}] is written by the first block, whose threads have other elements: let each thread write its own'
         )
 
 
@@ -97,7 +95,7 @@ def check_places(fn, name, threads, own, **args):  # own: which places of `out` 
     ]
     + [dict(n=40_000, blocks=313, threads=128)],  # more than 16 bits can count
     hints=[
-        'The lesson’s `square_k` is nearly it: two inputs instead of one, and a number.',
+        'The lesson’s `square_k` is nearly the answer: take two inputs instead of one, and a scalar.',
         'A kernel is `__global__ void`; the index is `int i = blockIdx.x*blockDim.x + threadIdx.x;`, '
         'and a guard follows.',
         '`if (i < n) out[i] = a*x[i] + y[i];`',
@@ -118,8 +116,8 @@ def _(fn, rng, n, blocks, threads):
         for n, s in ((7, 1), (7, -1), (7, 0), (100, 30), (33, -100), (5, 23), (64, -64), (1, 5), (3, 100_000))
     ],
     hints=[
-        'Turn it around: which place of `x` does `out[i]` come from?',
-        'From `i - shift`, wrapped around. But in C the rest of a negative number is negative, or 0.',
+        'Ask it the other way round: from which index of `x` is `out[i]` read?',
+        'From `i - shift`, wrapped around. But in C the remainder of a negative integer is negative, or 0.',
         'Take `(i - shift%n) % n`, and add `n` when it is below 0.',
     ],
 )
@@ -145,9 +143,9 @@ def picture(rng, h, w):
     '05.grey_bytes',
     cases=[dict(h=h, w=w) for h, w in ((5, 7), (16, 16), (17, 33), (1, 50), (40, 3), (1, 1))],
     hints=[
-        'Row, column and guard as in `matmul_k`. Then: at which place do the three bytes of pixel `r*w + c` begin?',
-        'At three times that place: `x[3*i]`, `x[3*i+1]` and `x[3*i+2]` are red, green and blue.',
-        'Cutting off after adding a half is rounding: `... + 0.5f`. `roundf` does it, too.',
+        'Row, column and guard as in `matmul_k`. Then: at which index do the three bytes of pixel `r*w + c` begin?',
+        'At three times that index: `x[3*i]`, `x[3*i+1]` and `x[3*i+2]` are red, green and blue.',
+        'To round, add one half and truncate: `... + 0.5f`. `roundf` works, too.',
     ],
 )
 def _(fn, rng, h, w):
@@ -163,8 +161,8 @@ def _(fn, rng, h, w):
     '05.mend',
     cases=[dict(h=h, w=w) for h, w in ((31, 2), (33, 3), (32, 5), (70, 4), (1, 9), (6, 1))],
     hints=[
-        'Two mistakes are about places: which rows may pass the guard, and where does row `r` begin?',
-        'Two are about integers: what happens to the fraction of a number in an `int`, and what is `1/w`?',
+        'Two mistakes are about indices: which rows may pass the guard, and where does row `r` begin?',
+        'Two are about integers: what happens to the fraction of a float in an `int`, and what is `1/w`?',
         'The guard is `r >= h`, a row begins at `r*w`, `total` is a float, and the mean is `total/w`.',
     ],
 )
@@ -184,15 +182,15 @@ def check_refused(f, why, *args, right=None):  # right: a result that is as good
     try:
         got = f(*args)
     except KernelError as e:
-        raise AssertionError(f'nothing refused the inputs, though {why}: {type(e).__name__}: {e}') from e
+        raise AssertionError(f'the inputs were not refused, although {why}: {type(e).__name__}: {e}') from e
     except Exception:
         return
     if right is None:
-        raise AssertionError(f'it raised nothing, though {why}')
+        raise AssertionError(f'no error was raised, although {why}')
     try:
         check(got, right, atol=1e-4)
     except AssertionError as e:
-        raise AssertionError(f'it raised nothing, though {why}, and the result is wrong: {e}') from e
+        raise AssertionError(f'no error was raised, although {why}, and the result is wrong: {e}') from e
 
 
 @problem(
@@ -201,9 +199,9 @@ def check_refused(f, why, *args, right=None):  # right: a result that is as good
         dict(h=h, w=w, k=k) for h, w, k in ((5, 9, 3), (16, 16, 16), (17, 33, 5), (40, 3, 20), (1, 1, 1), (520, 520, 1))
     ],
     hints=[
-        'Start from the lesson’s `matmul`. The product with the second one transposed was 02.matmul_nt: '
+        'Start from the lesson’s `matmul`. The product with the second matrix transposed was 02.matmul_nt: '
         '`weight[c*k + i]`.',
-        'Let the sum start from `bias[c]`. In the host function, `w` is `weight.size(0)`.',
+        'Start the sum from `bias[c]`. In the host function, `w` is `weight.size(0)`.',
         '`CHECK_INPUT` for each input, `TORCH_CHECK(weight.size(1) == k, ...)`, `TORCH_CHECK(bias.numel() == w, '
         '...)`; `data_ptr<float>()` refuses other types.',
     ],
@@ -211,9 +209,11 @@ def check_refused(f, why, *args, right=None):  # right: a result that is as good
 def _(fn, rng, h, w, k):
     src = source(fn)
     if '__global__' not in (code := bare(src)):
-        raise AssertionError('it has no kernel: write the one that makes the sums, a __global__ one, and launch it')
+        raise AssertionError('the source has no kernel: write a __global__ one that computes the sums, and launch it')
     if re.search(r'<<<\s*1\s*,', code):
-        raise AssertionError('it launches one block for all results: launch as many as cover them, as the lesson does')
+        raise AssertionError(
+            'the source launches one block for all results: launch enough blocks to cover them, as in the lesson'
+        )
     with on_emulator():
         linear = load_cuda(src).linear
     x, weight, bias = normal(rng, h, k), normal(rng, w, k), normal(rng, w)
@@ -222,10 +222,10 @@ def _(fn, rng, h, w, k):
     check(linear(x, weight, bias), want, atol=1e-4)  # at most 20 roundings of numbers around 5
     check_refused(linear, 'a row of weight is longer than one of x', x, torch.tensor(normal(rng, w, k + 1)), bias)
     check_refused(linear, 'a row of weight is shorter than one of x', x, weight[:, 1:].contiguous(), bias)
-    check_refused(linear, 'bias has a number too many', x, weight, torch.tensor(normal(rng, w + 1)))
-    check_refused(linear, 'bias has a number too few', x, weight, bias[1:].contiguous())
+    check_refused(linear, 'bias has one element too many', x, weight, torch.tensor(normal(rng, w + 1)))
+    check_refused(linear, 'bias has one element too few', x, weight, bias[1:].contiguous())
     if w != k:
-        check_refused(linear, 'weight has k rows of w, not w rows of k', x, weight.t().contiguous(), bias)
+        check_refused(linear, 'weight is (k, w), not (w, k)', x, weight.t().contiguous(), bias)
     check_refused(linear, 'x holds doubles', x.double(), weight, bias)
     check_refused(linear, 'weight holds doubles', x, weight.double(), bias)
     check_refused(linear, 'bias holds doubles', x, weight, bias.double())

@@ -22,29 +22,29 @@ __all__ = ['HOST', 'SWAPS', 'SHAPES', 'RECTS', 'TWOS', 'check_source', 'launch',
         for th, tk, tw in ((16, 16, 16), (3, 5, 4), (1, 1, 2), (5, 3, 2), (16, 8, 32), (1, 1, 1))
     ],
     hints=[
-        'How many floats have the two tiles? A float has 4 bytes.',
-        'Where the tiles end, a double may begin only if that is a multiple of 8. '
-        '`cdiv(x, 8)*8` is the next one that is.',
+        'How many floats do the two tiles hold? A float has 4 bytes.',
+        'A double must be aligned to 8 bytes: it may begin at the end of the tiles only if that is a multiple of '
+        '8. `cdiv(x, 8)*8` is the next multiple.',
         'The doubles begin at `first = cdiv(4*(th*tk + tk*tw), 8)*8`, and take `8*tw` bytes more. '
-        'Return both, the sum first.',
+        'Return both, the total first.',
     ],
 )
 def _(fn, rng, th, tk, tw):
     got, first = fn(th, tk, tw), cdiv(4 * (th * tk + tk * tw), 8) * 8
     if not isinstance(got, (tuple, list)) or len(got) != 2:
         raise AssertionError(
-            f'two numbers are to be returned, the bytes in all and where the doubles begin; got {got!r}'
+            f'return two integers, the bytes in total and the byte where the doubles begin; got {got!r}'
         )
     if got[0] < got[1]:
         raise AssertionError(
-            f'{got[0]} bytes in all cannot hold doubles that begin at byte {got[1]}: the sum comes first'
+            f'{got[0]} bytes in total cannot hold doubles that begin at byte {got[1]}: return the total first'
         )
     if got[1] != first:
         raise AssertionError(
-            f'the doubles begin at byte {got[1]}, but the first multiple of 8 that both tiles leave free is {first}'
+            f'the doubles begin at byte {got[1]}, but the first multiple of 8 after both tiles is {first}'
         )
     if got[0] != first + 8 * tw:
-        raise AssertionError(f'{got[0]} bytes in all, but {first + 8 * tw} are needed')
+        raise AssertionError(f'got {got[0]} bytes in total, but {first + 8 * tw} are needed')
 
 
 # The others return templates. A host function is added that launches any of the instances, and all is
@@ -74,13 +74,15 @@ def check_source(src, kernel):
         )
     shared = [n for o in re.findall(r'__shared__([^;]*);', code) for n in re.findall(r'(\w+)\s*(?:\[|,|$)', o)]
     if not shared:
-        raise AssertionError('it uses no shared memory: nothing in the source is __shared__')
+        raise AssertionError('the kernel uses no shared memory: declare the tiles __shared__')
     for name in shared:
         if len(re.findall(rf'\b{name}\b', code)) < 2:
-            raise AssertionError(f'{name} is in shared memory, and nothing goes through it')
+            raise AssertionError(
+                f'{name} is in shared memory but is never used: load the tile into it and read it from there'
+            )
     for name in re.findall(r'\w+\s+(\w+)', head[1]):
         if len(re.findall(rf'\b{name}\b', code)) < 2:
-            raise AssertionError(f'nothing in the kernel depends on {name}, an argument of its template')
+            raise AssertionError(f'the kernel never uses {name}, a parameter of its template')
 
 
 def launch(
@@ -131,12 +133,12 @@ SWAPS = [(2,), (4,), (8,)]
     '06.swap',
     cases=[dict(n=n, tw=tw) for n, tw in ((8, 4), (4, 4), (9, 4), (7, 8), (17, 8), (5, 2), (1, 4))],
     hints=[
-        'With the tile in row `by` and column `bx` goes the tile in row `bx` and column `by`. '
+        'The tile in row `by` and column `bx` is swapped with the tile in row `bx` and column `by`. '
         'Where does each begin in `x`?',
-        'Two arrays, `mine[tw][tw]` and `other[tw][tw]`. All threads fill both, wait, and write both, '
-        'turned around: `x[r*n + c] = other[tc][tr]`.',
-        'Blocks with `bx < by` return at once. On the diagonal both tiles are one and the same, '
-        'so there one write is enough. Each read and write has a guard of its own: '
+        'Two arrays, `mine[tw][tw]` and `other[tw][tw]`. All threads fill both, wait, and write both, transposed: '
+        '`x[r*n + c] = other[tc][tr]`.',
+        'Blocks with `bx < by` return at once. On the diagonal both tiles are the same, so one write is enough '
+        'there. Each read and each write needs its own guard: '
         '`r < n && c < n`, or `r2 < n && c2 < n`.',
     ],
 )
@@ -151,7 +153,10 @@ def _(fn, rng, n, tw):
     launch(fn, 'transpose_k', SWAPS, (tw,), 'out_at, h', (1, 1), (tw, tw), got, got, got, h=n)
     r, c = np.nonzero(got.numpy() != x)
     if max([*r, *c], default=0) >= tw:
-        raise AssertionError('the first block alone writes to tiles that are not its own: each block has two, or one')
+        raise AssertionError(
+            'the first block alone writes to tiles that are not its own: swap one pair of tiles '
+            'per block, or one tile on the diagonal'
+        )
 
 
 SHAPES = ((1, 1, 1), (5, 9, 7), (8, 3, 13), (8, 16, 8), (11, 17, 2), (3, 40, 9))  # h, k, w
@@ -176,8 +181,8 @@ RECTS = [(4, 8), (8, 4), (4, 4), (4, 6), (2, 5)]  # tw, tk
     cases=[dict(h=h, k=k, w=w, tw=tw, tk=tk) for tw, tk in RECTS for h, k, w in SHAPES],
     hints=[
         'A phase now begins at `idx = ph*tk`, and there are `cdiv(k,tk)` of them.',
-        'Thread (`tr`, `tc`) fills the places `tc`, `tc + tw`, `tc + 2*tw`, ... '
-        'of row `tr` of `ms`, as long as they are below `tk`: a loop, also where `tk` is smaller than `tw`.',
+        'Thread (`tr`, `tc`) fills columns `tc`, `tc + tw`, `tc + 2*tw`, ... of row `tr` of `ms`, as long as they '
+        'are below `tk`: write a loop, which is right even if `tk` is smaller than `tw`.',
         '`for (int i = tc; i < tk; i += tw) ms[tr][i] = r < h && idx+i < k ? m[r*k + idx+i] : '
         '0;` and for `ns` the same with `tr`, down its column `tc`.',
     ],
@@ -195,10 +200,10 @@ TWOS = [(4,), (8,), (2,), (16,)]  # the last has more than one warp in a block
     hints=[
         'Two sums, `o` and `o2`; two rows, `r` and `r + tw/2`. In the loop, '
         'keep `ns[i][tc]` in a variable and use it for both.',
-        'Half the threads, the same tiles: each thread fills two places of `ms` (rows `tr` and `tr + tw/2`) '
-        'and two of `ns`, each with its own guard.',
+        'Half the threads, the same tiles: each thread fills two elements of `ms` (rows `tr` and `tr + tw/2`) and '
+        'two of `ns`, each with its own guard.',
         'The block covers `tw` rows of `out`, but `blockDim.y` is `tw/2`: `int r = blockIdx.y*tw + tr`. '
-        'At the end, two writes with a guard each.',
+        'At the end, write twice, each with its own guard.',
     ],
 )
 def _(fn, rng, h, k, w, tw):

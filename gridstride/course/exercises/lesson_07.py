@@ -92,7 +92,7 @@ def check_shared_out(
     verb,
     least,
     work,  # what they do: 'wrote 35 bytes'
-    wanted='share this out among all threads',
+    wanted='distribute the work over all threads',
     each=1,  # as for `threads_of`
 ):
     "`AssertionError` where fewer than `least` threads, or warps, did a kind of access"
@@ -105,9 +105,9 @@ def check_shared_out(
     returns=False,
     cases=[dict(h=h, w=w, step=step) for h, w in ((1, 1), (16, 16), (17, 31), (5, 40)) for step in (1, 2)],
     hints=[
-        '`r` and `c` as always, and a guard that takes the sizes from `out.shape`.',
+        'Compute `r` and `c` as always, and add a guard that takes the sizes from `out.shape`.',
         'The three bytes of a pixel are `x[r,c,0]`, `x[r,c,1]`, `x[r,c,2]`. '
-        'A float that is stored to a byte is cut off: add a half before.',
+        'Storing a float to a byte truncates it: add 0.5 first.',
         '`out[r,c] = np.float32(0.2989)*x[r,c,0] + ... + np.float32(0.5)`. '
         'Nothing is flattened, so gaps in the picture do not matter.',
     ],
@@ -121,7 +121,7 @@ def _(fn, rng, h, w, step):
         r, c = np.argwhere(left)[0]
         raise AssertionError(
             f'{left.sum()} of {left.size} bytes are never written, the first of them out[{r},{c}]: '
-            'which thread has that row and that column? Columns go along x'
+            'which thread has that row and that column? Columns are along x'
         )
     check_shared_out(t, 'written', h * w, f'wrote {h * w} bytes')
     want = old.astype(np.float64) @ [0.2989, 0.5870, 0.1140]
@@ -130,8 +130,8 @@ def _(fn, rng, h, w, step):
         r, c = np.argwhere(bad)[0]
         raise AssertionError(
             f'{bad.sum()} of {bad.size} bytes are wrong; out[{r},{c}] is {out[r, c]}, '
-            f'and the grey there is {want[r, c]:.2f}'
-            + (': round to the nearest' if abs(out[r, c] - want[r, c]) < 1 else '')
+            f'but its grey value is {want[r, c]:.2f}'
+            + (': round to the nearest integer' if abs(out[r, c] - want[r, c]) < 1 else '')
         )
 
 
@@ -159,9 +159,10 @@ def first_double(fn, *args):
     returns=False,
     cases=[dict(h=h, w=w) for h, w in ((2000, 50), (64, 3), (33, 1), (1, 100))],
     hints=[
-        'There are four places. Which numbers are Python floats? And what is a float divided by an integer?',
-        '`np.float32(0.1)` is a float of 32 bits; so is the sum that starts with `np.float32(0)`.',
-        'float32 divided by int64 is float64 in Numba: divide by `np.float32(x.shape[1])`. And by `np.float32(3)`.',
+        'Four expressions need a change. Which constants are Python floats? And what is the type of a float '
+        'divided by an integer?',
+        '`np.float32(0.1)` is a 32-bit float; so is a sum that starts with `np.float32(0)`.',
+        'float32 divided by int64 is float64 in Numba: divide by `np.float32(x.shape[1])`, and by `np.float32(3)`.',
     ],
 )
 def _(fn, rng, h, w):
@@ -177,10 +178,10 @@ def _(fn, rng, h, w):
     if n:
         raise AssertionError(
             f'{n} of {h} results differ in their last bits from those of float32 alone: '
-            'somewhere it still computes with 64 bits, or in another order'
+            'somewhere the kernel still computes in float64, or adds in another order'
         )
     if line := first_double(fn, x, y, out):
-        raise AssertionError(f'the bits are right, but here, as C, it computes with 64 bits and rounds then: {line}')
+        raise AssertionError(f'the bits are right, but this line, as C, computes in float64 and then rounds: {line}')
 
 
 def in_tiles(n):
@@ -193,11 +194,11 @@ def in_tiles(n):
     returns=False,
     cases=[dict(h=h, w=w) for h, w in ((16, 16), (33, 17), (5, 40), (1, 1), (47, 50))],
     hints=[
-        'A block of 16x16 results needs 18x18 numbers: place `[i,j]` of the tile is row `blockIdx.y*16 + i - 1` '
-        'and column `blockIdx.x*16 + j - 1` of `x`, or 0 outside of it.',
-        '256 threads, 324 places: each thread fills `[tr,tc]`, and some fill `[tr+16,...]` and `[...,tc+16]`, '
+        'A block of 16x16 results needs 18x18 elements: element `[i,j]` of the tile is row `blockIdx.y*16 + i - 1` '
+        'and column `blockIdx.x*16 + j - 1` of `x`, or 0 outside `x`.',
+        '256 threads, 324 elements: each thread fills `[tr,tc]`, and some fill `[tr+16,...]` and `[...,tc+16]`, '
         'too: `for i in range(tr, 18, 16)`, and likewise for `j`.',
-        'Every thread fills and waits. Only then comes the guard `r < h and c < w`, '
+        'Every thread fills and waits. Only after that comes the guard `r < h and c < w`, '
         'and the sum of the nine `s[tr+i,tc+j]`.',
     ],
 )
@@ -215,9 +216,11 @@ def _(fn, rng, h, w):
     )  # nine roundings of numbers around 1
     reads, most = count_touches(t, 'global', 'read'), in_tiles(h) * in_tiles(w)
     if reads > most:
-        raise AssertionError(f'x is read {reads} times; with tiles of 18x18 in shared memory it is {most} at most')
+        raise AssertionError(
+            f'x is read {reads} times: with tiles of 18x18 in shared memory, read it at most {most} times'
+        )
     check_shared_out(t, 'written', h * w, f'wrote {h * w} results')
-    check_shared_out(t, 'read', h * w / 2, f'brought {reads} numbers to shared memory')
+    check_shared_out(t, 'read', h * w / 2, f'loaded {reads} elements into shared memory')
     c = np.full((h, w), np.nan, np.float32)
     in_c(fn, blocks, (16, 16), x, c)
     check(c, out, atol=1e-6, tile=16)  # the same roundings, but for a fused multiply-add
@@ -231,10 +234,9 @@ def _(fn, rng, h, w):
         for h, w, b in ((40, 50, (2, 1)), (16, 16, (1, 1)), (3, 70, (1, 2)), (65, 33, (2, 2)), (1, 1, (2, 1)))
     ],
     hints=[
-        'One thread for each of the 256 counts of the block: clear them, wait, count, wait, add them to `out`.',
+        'Each of the 256 threads has one count of the block: clear it, wait, count, wait, add it to `out`.',
         'The grid is smaller than the picture: `for r in range(first row of this thread, h, '
-        'rows of the whole grid)`, and the same for columns. `cuda.gridDim.y*cuda.blockDim.y` are the rows of '
-        'the grid.',
+        'rows of the whole grid)`, and the same for columns. The whole grid has `cuda.gridDim.y*cuda.blockDim.y` rows.',
         '`cuda.atomic.add(s, x[r,c], 1)` in the loops; after the second wait, with `i = tr*16 + tc`: '
         '`cuda.atomic.add(out, i, s[i])`.',
     ],
@@ -252,8 +254,7 @@ def _(fn, rng, h, w, blocks):
     there, most = count_touches(t, 'global', 'atomic'), 256 * blocks[0] * blocks[1]
     if there > most:
         raise AssertionError(
-            f'{there} times something was added to out in global memory; count in shared memory first, '
-            f'and it is {most} at most'
+            f'{there} additions to out in global memory: count in shared memory first, then at most {most} are needed'
         )
     wide, high = min(w, 16 * blocks[0]), min(h, 16 * blocks[1])
     check_shared_out(t, 'read', wide * high / 2, f'read {h * w} pixels')

@@ -37,10 +37,10 @@ SHAPES = [
     '08.ceiling',
     cases=SHAPES,
     hints=[
-        'Three matrices, of `h*k`, `k*w` and `h*w` numbers, each moved once. '
-        'And for each of the `h*w` results, `k` multiplications and `k` additions.',
+        'Three matrices, of `h*k`, `k*w` and `h*w` elements, are each moved once. And each of the `h*w` results '
+        'takes `k` multiplications and `k` additions.',
         'Two times in seconds: `size*(h*k + k*w + h*w)/bandwidth` and `2*h*k*w/peak`. '
-        'Neither can be avoided, and they overlap.',
+        'Neither can be avoided, and the two overlap.',
         "The larger of the two is the answer, times 1000 for milliseconds; "
         "'memory' if it is the first, else 'arithmetic'.",
     ],
@@ -49,17 +49,17 @@ def _(fn, rng, h, k, w, size, bandwidth, peak):
     move, compute = size * (h * k + k * w + h * w) / bandwidth, 2 * h * k * w / peak
     got = fn(h, k, w, size, bandwidth, peak)
     if not isinstance(got, (tuple, list)) or len(got) != 2:
-        raise AssertionError(f'two things are to be returned, milliseconds and a word; got {got!r}')
+        raise AssertionError(f'return two values, the milliseconds and a string; got {got!r}')
     want = 1e3 * max(move, compute), 'memory' if move > compute else 'arithmetic'
     if got[1] != want[1]:
         raise AssertionError(
             f'moving the data takes {1e3 * move:.4g} ms and computing {1e3 * compute:.4g}, '
-            f'so it is bound by {want[1]}, not by {got[1]!r}'
+            f'so the limiter is {want[1]}, not {got[1]!r}'
         )
     if not isclose(got[0], want[0], rel_tol=1e-6):
         raise AssertionError(
             f'{got[0]:.6g} ms, but {want[0]:.6g} are needed: moving takes {1e3 * move:.4g} ms, '
-            f'computing {1e3 * compute:.4g}, and they overlap'
+            f'computing {1e3 * compute:.4g}, and the two overlap'
         )
 
 
@@ -82,7 +82,7 @@ class Gpu:
     def kernel(self):
         "Launch the kernel; `AssertionError` after 5000 runs"
         if self.runs >= 5000:
-            raise AssertionError('that is 5000 runs: 20 to 100 are plenty')
+            raise AssertionError('that is 5000 runs: take 20 to 100')
         self.queue(self.ms(self.runs, self.warm))
         self.runs, self.warm = self.runs + 1, True
 
@@ -116,7 +116,7 @@ class Event:
             if e.at is None:
                 raise RuntimeError(f'the {name} event was never recorded')
             if e.at > self.gpu.cpu:
-                raise RuntimeError(f'the GPU has not come to the {name} event yet: synchronize first')
+                raise RuntimeError(f'the GPU has not reached the {name} event yet: synchronize first')
         self.gpu.flush_timed |= end.flushed > self.flushed
         self.gpu.timed += 1
         return end.at - self.at
@@ -145,30 +145,30 @@ FAIR = [
     '08.fair',
     cases=FAIR,
     hints=[
-        'Four parts: some runs that do not count; then, often, `flush`, a mark, the kernel, a mark; '
-        'one `synchronize`; the median of the differences.',
+        'Four parts: some warm-up runs that do not count; then, many times, `flush`, an event, the kernel, an '
+        'event; one `synchronize`; the median of the differences.',
         'Make the events before you record them, and keep all pairs in a list: '
-        '`pairs = [(gpu.Event(), gpu.Event()) for _ in range(50)]`. Ask for the times after `gpu.synchronize()`.',
+        '`pairs = [(gpu.Event(), gpu.Event()) for _ in range(50)]`. Read the times after `gpu.synchronize()`.',
         'Three runs to warm up, at least. In the loop: `gpu.flush(); start.record(); kernel(); end.record()`. '
         'The flush also keeps the GPU busy while the CPU queues the rest, '
-        'so that there is no gap between mark and kernel. At the end `sorted(...)[25]`.',
+        'so that there is no gap between event and kernel. At the end `sorted(...)[25]`.',
     ],
 )
 def _(fn, rng, cold, warm, first):
     gpu = Gpu(lambda i, w: _ms(cold, warm, first, i, w))
     got = fn(gpu, gpu.kernel)
     if not isinstance(got, (int, float)):
-        raise AssertionError(f'a number of milliseconds is to be returned, not {got!r}')
+        raise AssertionError(f'return the milliseconds as a float, not {got!r}')
     if isclose(got, cold, rel_tol=0.02):
         return _enough(gpu)
     raise AssertionError(
-        f'{got:.4g} ms, but an undisturbed run with a cold L2 takes {cold:g}{_why(got, gpu, cold, warm, first)}'
+        f'{got:.4g} ms, but an undisturbed run with a cold L2 cache takes {cold:g}{_why(got, gpu, cold, warm, first)}'
     )
 
 
 def _enough(gpu):
     if gpu.timed < 20:
-        raise AssertionError(f'{gpu.timed} runs were timed: in this case that was luck, make it 20 at least')
+        raise AssertionError(f'only {gpu.timed} runs were timed, so this result was luck: time at least 20')
 
 
 def _why(got, gpu, cold, warm, first):
@@ -176,24 +176,24 @@ def _why(got, gpu, cold, warm, first):
     if not gpu.runs:
         return '. The kernel never ran'
     if gpu.cpu < gpu.until:
-        return '. Nobody waited for the GPU'
+        return '. Nothing waits for the GPU: synchronize before you read the times'
     if gpu.flush_timed:
-        return '. A flush lies between two marks, so it is timed with the kernel: flush before the first mark'
+        return '. A flush is between the two events, so it is timed with the kernel: flush before the first event'
     if warm < cold and isclose(got, warm, rel_tol=0.1):
-        return f': {warm:g} is what it takes when the data lie in the L2'
+        return f': {warm:g} is the time with the data in the L2 cache: flush before each run'
     if first and got > 1.5 * cold:
-        return '. The first runs are slow, and disturbed ones are, too: warm up, and take the median'
+        return '. The first runs are slow, and so are disturbed ones: warm up, and take the median'
     if got > 1.1 * cold:
         return (
-            '. Some runs are disturbed, which moves a mean; and a queue that has run dry leaves a gap between a mark '
-            'and the kernel'
+            '. Some runs are disturbed, which moves a mean: take the median. And an empty queue leaves a gap '
+            'between an event and the kernel: flush before the first event'
         )
     if got < 0.5 * warm:
         return (
-            '. No run is as quick as that: this GPU exists on paper, so take the times from its events, not from a '
-            'clock of Python, and leave them in milliseconds'
+            '. No run is as quick as that: this GPU is simulated, so take the times from its events, not from a '
+            'Python clock, and leave them in milliseconds'
         )
-    return '. Some runs are quicker than the others, for once: the least of all is not what to expect'
+    return '. A few runs are quicker than the others by chance: take the median, not the minimum'
 
 
 SM = dict(threads=2048, blocks=32, registers=65536, shared=228 * 1024)  # what an SM of an H100 has for its blocks
@@ -230,25 +230,23 @@ WAVES = [
     '08.waves',
     cases=WAVES,
     hints=[
-        'How many blocks does one SM hold? The smallest of four numbers: '
-        'by threads, by blocks, by registers, by shared memory (plus 1024 bytes for each block).',
-        'A wave is that, times the number of SMs. One block for each piece of `threads` numbers would be '
-        '`cdiv(n,threads)` blocks; more than that have nothing to do.',
-        'The largest multiple of a wave that is not above `cdiv(n,threads)`; '
-        'if even one wave is above it, `cdiv(n,threads)` itself.',
+        'How many blocks does one SM hold? The smallest of four limits: by threads, by blocks, by registers, by '
+        'shared memory (plus 1024 bytes per block).',
+        'A wave is that, times the number of SMs. One block per `threads` elements would be `cdiv(n,threads)` '
+        'blocks; blocks beyond that have no work.',
+        'Return the largest multiple of a wave that is at most `cdiv(n,threads)`; if even one wave is more, return '
+        '`cdiv(n,threads)` itself.',
     ],
 )
 def _(fn, rng, n, threads, registers, shared, sms):
     got, each, most = fn(n, threads, registers, shared, sms), resident(threads, registers, shared), cdiv(n, threads)
     wave = each * sms
     if not isinstance(got, Integral) or isinstance(got, bool):
-        raise AssertionError(f'a whole number of blocks is to be returned, an int, not {got!r}')
+        raise AssertionError(f'return the number of blocks as an int, not {got!r}')
     if got < 1:
-        raise AssertionError(f'{got} blocks do nothing, but there is work for {most}; a whole wave would be {wave}')
+        raise AssertionError(f'{got} blocks cannot do the work: there is work for {most}, and a whole wave is {wave}')
     if got > most:
-        raise AssertionError(
-            f'{got} blocks of {threads} threads for {n} numbers: {got - most} of them have nothing to do'
-        )
+        raise AssertionError(f'{got} blocks of {threads} threads for {n} elements: {got - most} of them have no work')
     if most < wave and got < most:
         raise AssertionError(f'{got} blocks, but the GPU holds {wave} at a time and there is work for {most}')
     if most >= wave and got % wave:
@@ -258,7 +256,7 @@ def _(fn, rng, n, threads, registers, shared, sms):
         )
     if most >= wave and got + wave <= most:
         raise AssertionError(
-            f'{got} blocks make whole waves of {wave}, but {most // wave * wave} do, too, with less work for each'
+            f'{got} blocks are whole waves of {wave}, but so are {most // wave * wave}, with less work per block'
         )
 
 
@@ -312,9 +310,9 @@ REPORTS = {
     hints=[
         'Four questions, four `if`s; each `return` ends the function, so the order of the lines is the order of '
         'the questions.',
-        'The waves that the time is paid for: `waves` rounded up, `-(-waves//1)` or `cdiv(waves, 1)`. '
-        'Lost is `1 - waves/that`.',
-        "The reason with the most cycles: `max(r['waits'], key=r['waits'].get)`.",
+        'The kernel takes the time of whole waves: `waves` rounded up, `-(-waves//1)` or `cdiv(waves, 1)`. The '
+        'fraction lost is `1 - waves/that`.',
+        "Take the reason with the most cycles: `max(r['waits'], key=r['waits'].get)`.",
     ],
 )
 def _(fn, rng, kernel):
@@ -325,7 +323,7 @@ def _(fn, rng, kernel):
         f"{max(r['waits'], key=r['waits'].get)} {max(r['waits'].values())} cycles"
     )
     if got != want:
-        raise AssertionError(f'{want!r} limits it, not {got!r} ({said})')
+        raise AssertionError(f'the limiter is {want!r}, not {got!r} ({said})')
 
 
 def event(cat, name, ts, dur, tid=1) -> dict:
@@ -418,27 +416,25 @@ TRACES = {
     '08.gap',
     cases=[dict(trace=k) for k in TRACES],
     hints=[
-        "What the GPU does are the events whose `cat` is 'kernel', 'gpu_memcpy' or 'gpu_memset' (others have no "
+        "The GPU is busy in the events whose `cat` is 'kernel', 'gpu_memcpy' or 'gpu_memset' (others have no "
         "`cat`, or no `dur`: use `get`). Sort them by `ts`.",
-        'Walk along them and keep how far the GPU has been busy: `until = max(until, ts + dur)`, '
-        'since a long kernel on one stream may cover others. Where the next begins after `until` there is a gap.',
+        'Go through them and remember until when the GPU is busy: `until = max(until, ts + dur)`, since a long '
+        'kernel on one stream may cover others. There is a gap if the next event begins after `until`.',
         "The overlap of an operator with the gap is `min(ts+dur, end) - max(ts, start)`, if that is above 0. "
-        "`max(ops, key=lambda o: (overlap(o), -o['dur']))`, and '' if there is none.",
+        "`max(ops, key=lambda o: (overlap(o), -o['dur']))`, or '' if no operator overlaps.",
     ],
 )
 def _(fn, rng, trace):
     events, want = TRACES[trace]
     got = fn([dict(e) for e in events])
     if not isinstance(got, (tuple, list)) or len(got) != 3:
-        raise AssertionError(
-            f'three things are to be returned, when the gap begins, how long it is, and a name; got {got!r}'
-        )
+        raise AssertionError(f'return three values, when the gap begins, how long it lasts, and a name; got {got!r}')
     if tuple(got[:2]) != want[:2]:
         raise AssertionError(
             f'the longest gap begins at {want[0]} and lasts {want[1]} microseconds, not {got[1]} from {got[0]}'
         )
     if got[2] is None:
-        raise AssertionError("the name is a string, and '' where no operator runs in the gap; got None")
+        raise AssertionError("return the name as a string, '' if no operator runs in the gap; got None")
     if got[2] != want[2]:
         right, wrong = (repr(name) if name else 'no operator' for name in (want[2], got[2]))
-        raise AssertionError(f'in that gap the CPU is in {right}, not in {wrong}')
+        raise AssertionError(f'during that gap the CPU runs {right}, not {wrong}')

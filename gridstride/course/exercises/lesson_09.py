@@ -31,8 +31,7 @@ def compile_answer(f, fn, name, arch):  # f: sass or resources
         return f(source(fn), name=name, arch=arch)
     except CompilerMissing as e:
         raise AssertionError(
-            'the results are right, but whether the machine code is cannot be told here, '
-            f'so this does not count as solved: {e}'
+            f'the results are right, but the machine code cannot be checked here, so this does not count as solved: {e}'
         ) from None
 
 
@@ -40,7 +39,7 @@ def refuse(found, why):
     "`AssertionError` that names the instructions found, with their source lines"
     if found:
         raise AssertionError(
-            f"{why}; for {found[0].op} see line {found[0].line} of the source"
+            f"{why}: see {found[0].op} in line {found[0].line} of the source"
             + (f' (and {len(found) - 1} more)' if len(found) > 1 else '')
         )
 
@@ -64,12 +63,12 @@ def doubles(listing):
     '09.floats',
     cases=[dict(n=n) for n in (1, 31, 300, 1000)] + [dict(arch=a) for a in ('sm_90', 'sm_86')],
     hints=[
-        'Look at the whole listing, and ask for `sass(src).ops()`: which of its words begin with `D`, '
-        'or have `F64` in them? `.lines` says which source lines they are in.',
-        'A number with a point is a double unless an `f` follows: `0.5f`. '
-        'A double anywhere in a sum or product makes the rest of it double.',
-        '`tanh` of a float is a float, and `tanhf` always is; but what is passed to it, and what is added to it, '
-        'must be floats too: `1.f`.',
+        'Look at the whole listing and at `sass(src).ops()`: which instructions begin with `D`, or contain `F64`? '
+        '`.lines` gives their source lines.',
+        'A constant with a point is a double unless an `f` follows: `0.5f`. One double operand makes the whole sum '
+        'or product a double.',
+        '`tanh` of a float is a float, and `tanhf` always is; but its argument, and what you add to it, must be '
+        'floats too: `1.f`.',
     ],
 )
 def _(fn, rng, n=200, arch=None):
@@ -79,7 +78,7 @@ def _(fn, rng, n=200, arch=None):
     if arch:
         refuse(
             doubles(compile_answer(sass, fn, 'gelu_k', arch)),
-            'the results are right, but some of it is still computed with doubles',
+            'the results are right, but part of the kernel still computes with doubles',
         )
 
 
@@ -97,11 +96,12 @@ def in_registers(fn, arch):
     )
     refuse(
         [o for o in listing.instructions if o.kind == 'shared'],
-        'the results are right, but the counts are in shared memory: a thread has registers for them',
+        'the results are right, but the counts are in shared memory: keep them in registers',
     )
     refuse(
         [o for loop in listing.loops for o in stores(loop)],
-        'the results are right, but it writes to global memory in a loop: count in registers, and write at the end',
+        'the results are right, but the kernel writes to global memory in a loop: count in registers, and write at '
+        'the end',
     )
 
 
@@ -111,11 +111,11 @@ def in_registers(fn, arch):
     + [dict(h=4, w=70_000, equal=True)]  # more than 16 bits can count
     + [dict(arch=a) for a in ('sm_90', 'sm_75')],
     hints=[
-        'Which index does the compiler not know? It must become one that it does: '
-        'a number, or the variable of a loop with a constant length.',
-        'A register cannot be chosen by a number in memory. But every register can be asked whether it is meant.',
-        'For each number `v` of the row: `for (int j = 0; j < 4; j++) count[j] += v == j;` It is unrolled into '
-        'four comparisons.',
+        'Which index does the compiler not know? Turn it into one that the compiler knows: a constant, or the '
+        'variable of a loop with a constant length.',
+        'A value in memory cannot select a register. But you can compare that value with the number of every register.',
+        'For each element `v` of the row: `for (int j = 0; j < 4; j++) count[j] += v == j;` The compiler unrolls '
+        'it into four comparisons.',
     ],
 )
 def _(fn, rng, h=40, w=30, equal=False, arch=None):  # equal: each row has one number throughout
@@ -153,11 +153,11 @@ BLOCKS = (
     '09.block',
     cases=[dict(registers=r, each=e, arch=a) for r, e, a in BLOCKS],
     hints=[
-        'There are only 32 sizes: 32, 64, 96, up to 1024. Ask for the occupancy of each.',
+        'There are only 32 sizes: 32, 64, 96, up to 1024. Compute the occupancy of each.',
         '`occupancy(registers, each*block, block, arch).share`: a larger block takes more shared memory. '
-        'It is 0 where even one block does not fit.',
+        'The occupancy is 0 if not even one block fits.',
         '`max` gives the first of several that are equal: `max(range(32, 1025, 32), key=share)`. '
-        'And when its share is 0, return 0.',
+        'If its share is 0, return 0.',
     ],
 )
 def _(fn, rng, registers, each, arch):
@@ -173,29 +173,27 @@ def _(fn, rng, registers, each, arch):
         )
 
     if not isinstance(got, (int, np.integer)) or isinstance(got, bool):
-        raise AssertionError(f'a number of threads is to be returned; got {got!r}')
+        raise AssertionError(f'return a number of threads, an integer; got {got!r}')
     if not want:
-        raise AssertionError(
-            f'no block can be launched with {each} bytes for each thread: 0 is to be returned, and it is {got}'
-        )
+        raise AssertionError(f'no block can be launched with {each} bytes per thread: return 0, not {got}')
     raise AssertionError(
-        f'{got} threads ({share(got)}), but {want} is right ({share(want)}): '
-        'the smallest of those with the highest occupancy'
+        f'{got} threads ({share(got)}), but {want} is right ({share(want)}): return the smallest block with the '
+        'highest occupancy'
     )
 
 
-MOST = 3  # instructions for a multiply-add
+MOST = 3  # instructions per FMA
 
 
 def _apart(products):  # how many a loop multiplies without adding
-    "What to say of products that are no part of a multiply-add"
-    tell = 'so another instruction must add it: add each product to the sum by itself, o += a.x*b.x; o += a.y*b.y;'
-    return f'. {products} of the products are an FMUL, {tell}' if products else ''
+    "What to say of products that are not part of an FMA"
+    tell = 'which needs a separate add: add each product to the sum separately, o += a.x*b.x; o += a.y*b.y;'
+    return f'. {products} of the products are FMULs, {tell}' if products else ''
 
 
 _LEFT_OVER = (
-    'the results are right, but the longest loop with products is that for the numbers left over, which the compiler '
-    'unrolled, and it loads less than 16 bytes at a time: let each thread take at most one of these numbers'
+    'the results are right, but the longest loop with products is the one for the remaining elements, which the '
+    'compiler unrolled, and it loads less than 16 bytes at a time: let each thread take at most one remaining element'
 )
 
 
@@ -210,7 +208,7 @@ def four_at_a_time(fn, arch):
     loop = max(loops, key=lambda o: (o.ops()['FFMA'], loads_wide(o)), default=None)
     if not loop or not loop.ops()['FFMA']:
         raise AssertionError(
-            'the results are right, but there is no loop with FFMA, the multiply-add of floats, in its machine code'
+            'the results are right, but the machine code has no loop with FFMA, the fused multiply-add of floats'
         )
     narrow = [o for o in loop.instructions if o.op.startswith('LDG') and '.128' not in o.op]
     if narrow and any(map(loads_wide, loops)):
@@ -220,7 +218,7 @@ def four_at_a_time(fn, arch):
     if each > MOST:
         raise AssertionError(
             f"the results are right, but the loop has {len(loop.instructions)} instructions for "
-            f"{loop.ops()['FFMA']} multiply-adds, {each:.1f} for each; {MOST} are allowed" + _apart(loop.ops()['FMUL'])
+            f"{loop.ops()['FFMA']} FMAs, {each:.1f} per FMA; at most {MOST} are allowed" + _apart(loop.ops()['FMUL'])
         )
 
 
@@ -242,10 +240,10 @@ def four_at_a_time(fn, arch):
     + [dict(arch=a) for a in ('sm_90', 'sm_80')],
     hints=[
         'A `float4` has four floats, `.x`, `.y`, `.z` and `.w`, and is loaded at once: '
-        '`const float4 *x4 = (const float4 *)x;`, and `x4[i]` is the numbers `4*i` to `4*i+3`.',
-        'There are `n/4` whole fours. The loop steps through them as the old one through the numbers: '
-        'from `t`, by `all`.',
-        'The one, two or three numbers that are left begin at `n/4*4`. A second loop, like the old one, '
+        '`const float4 *x4 = (const float4 *)x;`, and `x4[i]` holds elements `4*i` to `4*i+3`.',
+        'There are `n/4` whole float4s. The loop goes through them as the old one went through the floats: from '
+        '`t`, with stride `all`.',
+        'The one, two or three remaining elements begin at `n/4*4`. A second loop, like the old one, '
         '`for (int i = n/4*4 + t; ...)`, takes them.',
     ],
 )
@@ -253,10 +251,12 @@ def _(fn, rng, n=500, blocks=2, threads=64, arch=None):
     x, y = normal(rng, n + 4)[:n], normal(rng, n + 4)[:n]
     part = launch(fn, 'dots_k', blocks, threads, x=x, y=y, out=np.full(blocks * threads, np.nan, np.float32), n=n)
     if np.isnan(part.numpy()).any():
-        raise AssertionError('some threads have not written their sum: each writes out[t], 0 if it has nothing to add')
+        raise AssertionError(
+            'some threads did not write their sum: let each write out[t], or 0 if it has nothing to add'
+        )
     check(np.float32(part.numpy().astype(np.float64).sum()), np.float32((x.astype(np.float64) * y).sum()), atol=1e-4)
     idle, threads = np.count_nonzero(part == 0), blocks * threads
     if n >= 4 * threads and idle > threads / 2:
-        raise AssertionError(f'the sums of {idle} of {threads} threads are 0: share the numbers out among all of them')
+        raise AssertionError(f'the sums of {idle} of {threads} threads are 0: distribute the elements over all threads')
     if arch:
         four_at_a_time(fn, arch)

@@ -32,8 +32,8 @@ __all__ = ['LAYOUTS', 'trace_of']
         )
     ],
     hints=[
-        'The sector of a byte is its address divided by 32, rounded down. Each sector counts once.',
-        'A float has 4 bytes: where it begins at byte 30, it ends in the next sector.',
+        'The sector of a byte is its address divided by 32, rounded down. Count each sector once.',
+        'A float has 4 bytes: if it begins at byte 30, it ends in the next sector.',
         'A set of `b//32` and `(b+3)//32`, over all `b`; its length is the answer.',
     ],
 )
@@ -57,9 +57,10 @@ LAYOUTS = (
     '10.offset',
     cases=[dict(text=text) for text in LAYOUTS],
     hints=[
-        '`text.split(":")` gives two texts, and `ast.literal_eval` makes tuples of them: the shape and the stride.',
-        'A mode that is a plain number: the coordinate times its stride. '
-        'A pair `(a,b)`: the coordinate counts through it, the left number first.',
+        '`text.split(":")` gives two strings, and `ast.literal_eval` converts them to tuples: the shape and the '
+        'stride.',
+        'For a mode that is one integer, multiply the coordinate by its stride. For a pair `(a,b)`, split the '
+        'coordinate, where the left integer varies fastest.',
         'For a pair: `c % n[0]*d[0] + c//n[0]*d[1]`. Do that for both modes, and add.',
     ],
 )
@@ -67,59 +68,63 @@ def _(fn, rng, text):
     layout = Layout(text)
 
     def no_layout(*_):
-        raise AssertionError('do it without `gridstride.layout`: the sizes and strides of the text are all it takes')
+        raise AssertionError('do it without `gridstride.layout`: use the sizes and strides in the string')
 
     for i, j in np.ndindex(*(mode.size for mode in layout)):
         with patch.object(Layout, '__init__', no_layout):
             got = fn(text, i, j)
         if got != layout(i, j):
-            raise AssertionError(f'row {i}, column {j} of {text} lies at {layout(i, j)}; got {got!r}')
+            raise AssertionError(f'row {i}, column {j} of {text} is at index {layout(i, j)}; got {got!r}')
 
 
 @problem(
     '10.tile',
     cases=[dict(h=h, w=w, a=a, b=b) for h, w, a, b in ((64, 96, 32, 32), (4, 8, 2, 4), (8, 6, 8, 1), (6, 10, 3, 5))],
     hints=[
-        'Within a tile: how far is it to the next row of the matrix, how far to the next column?',
-        'From tile to tile of the first row of tiles: `b` columns. And there are `w//b` of them.',
-        "f'(({a},{b}),{w//b}):((?,?),?)', with the three steps in place of the question marks.",
+        'Within a tile, how many elements is it to the next row of the matrix, and to the next column?',
+        'From tile to tile of the first row of tiles: `b` columns. A row has `w//b` tiles.',
+        "f'(({a},{b}),{w//b}):((?,?),?)', with the three strides in place of the question marks.",
     ],
 )
 def _(fn, rng, h, w, a, b):
     got = fn(h, w, a, b)
     if not isinstance(got, str):
-        raise AssertionError(f"return the layout as text, such as '((32,32),3):((96,1),32)'; got {got!r}")
+        raise AssertionError(f"return the layout as a string, such as '((32,32),3):((96,1),32)'; got {got!r}")
     layout, places = Layout(got), np.arange(h * w).reshape(h, w)
     if layout.shape != ((a, b), w // b):
-        raise AssertionError(f'the sizes are (({a},{b}),{w // b}): a tile, and how many in the first row; got {got}')
+        raise AssertionError(
+            f'the sizes are (({a},{b}),{w // b}): a tile, and the number of tiles in the first row; got {got}'
+        )
     for t in range(w // b):
         for i, j in np.ndindex(a, b):
             if (there := layout((i, j), t)) != (want := places[i, t * b + j]):
-                raise AssertionError(f'element ({i},{j}) of tile {t} lies at {want}; {got} says {there}')
+                raise AssertionError(f'element ({i},{j}) of tile {t} is at index {want}; {got} gives {there}')
 
 
 @problem(
     '10.swizzle',
     cases=[dict(h=h, w=w) for h, w in ((32, 32), (64, 16), (128, 8), (64, 32), (256, 4), (512, 2))],
     hints=[
-        'Rows of 32 floats first, which the lesson has. Then draw one of 16: which lanes of a column meet in a bank?',
+        'Begin with rows of 32 floats, as in the lesson. Then draw rows of 16: which lanes of a column use the '
+        'same bank?',
         'A line of 32 banks holds `32//w` rows. Rows of one line have different banks anyway; '
-        'what must be shuffled is one line against the next.',
-        'The number of the line is in the bits from 5 on: `shift` is 5. A row has `w` places to shuffle: so many bits.',
+        'what must be permuted is one line against the next.',
+        'The number of the line is in the bits from 5 on: `shift` is 5. A row has `w` elements to permute, which '
+        'takes log2(`w`) bits.',
     ],
 )
 def _(fn, rng, h, w):
     got = fn(h, w)
     if not isinstance(got, (tuple, list)) or len(got) != 3:
-        raise AssertionError(f'three numbers are to be returned, bits, base and shift; got {got!r}')
+        raise AssertionError(f'return three integers, bits, base and shift; got {got!r}')
     tile = Swizzle(*got).compose(Layout.row_major(h, w))
     if sorted(tile.offsets().ravel()) != list(range(h * w)):
-        raise AssertionError(f'{tile} does not stay within the {h * w} places of the tile')
+        raise AssertionError(f'{tile} leaves the {h * w} elements of the tile')
     for along in ('row', 'column'):
         if n := walk(tile, along).conflicts:
-            raise AssertionError(f'{tile}, read by {along}s: {n} wavefronts more than without a conflict')
+            raise AssertionError(f'{tile}, read by {along}s: {n} more wavefronts than without a bank conflict')
     if got[0] > w.bit_length() - 1:
-        raise AssertionError(f'{tile} has no conflict, but flips {got[0]} bits: fewer will do for rows of {w}')
+        raise AssertionError(f'{tile} has no bank conflict, but flips {got[0]} bits: fewer are enough for rows of {w}')
 
 
 def trace_of(kernel, x):
@@ -137,10 +142,11 @@ def trace_of(kernel, x):
     '10.transpose',
     cases=[dict(h=h, w=w) for h, w in ((32, 32), (64, 96), (5, 7), (33, 31), (1, 40), (70, 3))],
     hints=[
-        "Begin with the lesson's `padded_k`. Which of its four accesses to `x` and `out` can be outside?",
-        'Both guards hold a row against a height and a column against a width, of `x` in one, of `out` in the other.',
+        "Begin with the lesson's `padded_k`. Which of its four accesses to `x` and `out` can be out of bounds?",
+        'Both guards compare a row with a height and a column with a width: those of `x` in one guard, those of '
+        '`out` in the other.',
         'Fill where `r0+tr+i < h and c0+tc < w`; write where `c0+tr+i < w and r0+tc < h`. '
-        'The barrier stands outside of both.',
+        'Keep the barrier outside both guards.',
     ],
 )
 def _(fn, rng, h, w):
@@ -155,11 +161,16 @@ def _(fn, rng, h, w):
         if ragged:
             ideal += s[f'global_{what}_requests']
         if n > ideal:
-            raise AssertionError(f'global {what}s touch {n} sectors, where {ideal} hold what is wanted')
+            raise AssertionError(
+                f'global {what}s touch {n} sectors, although {ideal} hold the elements: '
+                'let neighbouring lanes access neighbouring addresses'
+            )
     if n := s.shared_load_conflicts + s.shared_store_conflicts:
-        raise AssertionError(f'shared memory: {n} wavefronts more than without a bank conflict')
+        raise AssertionError(f'shared memory: {n} more wavefronts than without a bank conflict')
     if not s.shared_load_requests:
-        raise AssertionError('nothing was read from shared memory: turn the tile there')
+        raise AssertionError('nothing was read from shared memory: transpose the tile there')
     (_, thread), most = busiest(t, 'written')
     if most > 4:
-        raise AssertionError(f'thread {thread} writes {most} numbers: of a 32x32 tile, 4 are the share of each of 256')
+        raise AssertionError(
+            f'thread {thread} writes {most} elements: with 256 threads and a 32x32 tile, let each write 4'
+        )

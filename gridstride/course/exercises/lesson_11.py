@@ -32,16 +32,16 @@ __all__ = ['CHIPS', 'LAYERS', 'traced', 'atomics_of', 'busiest']
         )
     ],
     hints=[
-        'A warp is 32 threads that follow each other. When does the loop of a warp end?',
-        'It ends when the thread with the longest loop is through; the others are idle until then.',
-        'The largest of each 32, `max(lengths[i:i+32])` for `i` in steps of 32, and the sum of these.',
+        'A warp is 32 consecutive threads. When does the loop of a warp end?',
+        'It ends when the thread with the longest loop has finished; the other threads are idle until then.',
+        'Take the maximum of every 32 lengths, `max(lengths[i:i+32])` for `i` in steps of 32, and add them up.',
     ],
 )
 def _(fn, rng, lengths):
     got = whole(fn(list(lengths)))
     each = [max(lengths[i : i + 32]) for i in range(0, len(lengths), 32)]
     if got != sum(each):
-        raise AssertionError(f'{len(lengths)} threads are {len(each)} warps, which take {each} rounds; got {got}')
+        raise AssertionError(f'{len(lengths)} threads are {len(each)} warps, which take {each} iterations; got {got}')
 
 
 CHIPS = (
@@ -60,10 +60,9 @@ CHIPS = (
     '11.little',
     cases=[dict(chip) for chip in CHIPS],
     hints=[
-        "Little's law: what is on its way is what arrives in a second, times how long each takes. "
-        'GB/s times nanoseconds are bytes.',
-        'So many bytes must be on their way: `gbs*ns`. One load in every thread is `sms*warps*32*size` of them.',
-        'Divide the first by the second, and round up: four and a half loads will not do with four.',
+        "Little's law: the bytes in flight are the bandwidth times the latency. GB/s times nanoseconds are bytes.",
+        '`gbs*ns` bytes must be in flight. One load per thread is `sms*warps*32*size` bytes.',
+        'Divide the first by the second, and round up: if 4.5 loads are needed, 4 are not enough.',
     ],
 )
 def _(fn, rng, gbs, ns, sms, warps, size):
@@ -71,8 +70,8 @@ def _(fn, rng, gbs, ns, sms, warps, size):
     need, one = gbs * ns, sms * warps * 32 * size
     if got != cdiv(need, one):
         raise AssertionError(
-            f'{need:,} bytes must be on their way, and one load in each thread is {one:,}: '
-            f'{need / one:.3g} of them, so {cdiv(need, one)}; got {got}'
+            f'{need:,} bytes must be in flight, and one load per thread is {one:,} bytes: that is {need / one:.3g} '
+            f'loads, so {cdiv(need, one)}; got {got}'
         )
 
 
@@ -98,31 +97,31 @@ def is_compute_bound(tokens, k, n, size, gbs, tflops):
     '11.tokens',
     cases=[dict(layer) for layer in LAYERS],
     hints=[
-        'Operations: `2*t*k*n`. Bytes: `size*(t*k + k*n + t*n)`. The ridge: `1000*tflops/gbs` operations a byte.',
-        'The more tokens, the more operations a byte; but what it comes to is `2*k*n/(size*(k + n))`, and no more. '
-        'If that is not above the ridge, the answer is None.',
-        'The operations a byte of 1, 2, 3, ... tokens, until they reach the ridge; or solve for `t`: '
+        'FLOPs: `2*t*k*n`. Bytes: `size*(t*k + k*n + t*n)`. The ridge: `1000*tflops/gbs` FLOP/byte.',
+        'More tokens mean a higher intensity, but its limit is `2*k*n/(size*(k + n))`. If that is not above the '
+        'ridge, the answer is None.',
+        'Compute the intensity for 1, 2, 3, ... tokens until it reaches the ridge; or solve for `t`: '
         '`t*(2*k*n - r*size*(k + n)) >= r*size*k*n`, with `r` the ridge.',
     ],
 )
 def _(fn, rng, k, n, size, gbs, tflops):
     ridge, most = 1000 * tflops / gbs, 2 * k * n / (size * (k + n))
-    never = f'however many tokens, {most:.4g} operations a byte are not reached, and the ridge is at {ridge:.4g}'
+    never = f'with any number of tokens the intensity stays below {most:.4g} FLOP/byte, and the ridge is at {ridge:.4g}'
     try:
         got = fn(k, n, size, gbs, tflops)
     except ZeroDivisionError as e:
         if most != ridge:
             raise
-        raise AssertionError(f'{never}: None is wanted; got a division by zero') from e
+        raise AssertionError(f'{never}: return None; got a division by zero') from e
     if most <= ridge:
         if got is not None:
-            raise AssertionError(f'{never}: None is wanted; got {got!r}')
+            raise AssertionError(f'{never}: return None; got {got!r}')
         return
     got = whole(got)
     bound = [is_compute_bound(t, k, n, size, gbs, tflops) for t in (got - 1, got)] if got >= 1 else [False, False]
     if bound != [False, True]:
-        why = 'still waits for memory' if not bound[1] else 'is not the smallest number: one token less will do'
-        raise AssertionError(f'the ridge is at {ridge:.4g} operations a byte, and a product of {got} tokens {why}')
+        why = 'is still memory-bound' if not bound[1] else 'is not the smallest one: one token fewer is enough'
+        raise AssertionError(f'the ridge is at {ridge:.4g} FLOP/byte, and a product of {got} tokens {why}')
 
 
 def traced(kernel, grid, block, *args):
@@ -166,11 +165,12 @@ def runs(rng, n, longest, values):
         )
     ],
     hints=[
-        'Two variables of the thread, so two registers: the byte that it is counting, and how often it was there.',
-        'When the next byte is another one, and only then, add the count to `out` and begin anew. '
-        'The last run ends behind the loop.',
+        'Keep two local variables, so two registers: the byte that the thread is counting, and how often it has '
+        'occurred.',
+        'If, and only if, the next byte differs, add the count to `out` and start again. The last run ends after '
+        'the loop.',
         'Begin with `last,count = x[first],0` if `first < x.shape[0]`; then for each `i` of `first` to '
-        '`min(first+per, x.shape[0])`: if `x[i] != last`, add and set both; then `count += 1`. Behind the loop, add.',
+        '`min(first+per, x.shape[0])`: if `x[i] != last`, add and set both; then `count += 1`. After the loop, add.',
     ],
 )
 def _(fn, rng, n, per, longest, values):
@@ -183,10 +183,10 @@ def _(fn, rng, n, per, longest, values):
     most = sum(1 + int((np.diff(x[i : i + per].astype(int)) != 0).sum()) for i in range(0, n, per))
     if (got := atomics_of(t)) > most:
         raise AssertionError(
-            f'{got} atomic additions for {n} bytes, which are {most} runs in the pieces of the threads: '
-            'one for each is enough, and an addition of 0 is one, too'
+            f'{got} atomic additions for {n} bytes, which are {most} runs in the pieces of the threads: add once '
+            'per run (adding 0 counts, too)'
         )
-    check_shared_out(t, 'atomic', threads, f'counted {threads} pieces of {per} bytes', 'each has one of its own')
+    check_shared_out(t, 'atomic', threads, f'counted {threads} pieces of {per} bytes', 'give each thread one piece')
 
 
 @problem(
@@ -203,9 +203,9 @@ def _(fn, rng, n, per, longest, values):
         )
     ],
     hints=[
-        "The lesson's `online_k` has it nearly: which of its two loops are you to keep?",
-        'With `m` the largest number and `s` the sum of `exp(x - m)`, the logarithm of the whole sum is `m + log(s)`.',
-        'A guard, the first loop of `online_k`, with `v = x[r,c]` read once, and `out[c] = m + math.log(s)`.',
+        "The lesson's `online_k` is nearly the answer: which of its two loops must you keep?",
+        'With `m` the maximum and `s` the sum of `exp(x - m)`, the logarithm of the whole sum is `m + log(s)`.',
+        'Write a guard, the first loop of `online_k`, with `v = x[r,c]` read once, and `out[c] = m + math.log(s)`.',
     ],
 )
 def _(fn, rng, h, w, scale, shift):
@@ -217,6 +217,6 @@ def _(fn, rng, h, w, scale, shift):
     check(given.numpy(), x)
     if (read := t.stats.global_load_bytes) > x.nbytes:
         raise AssertionError(
-            f'each number is read {read / x.nbytes:.3g} times; one pass is enough, with `v = x[r,c]` in a variable'
+            f'each element is read {read / x.nbytes:.3g} times: make one pass, with `v = x[r,c]` in a variable'
         )
-    check_shared_out(t, 'written', w, f'wrote {w} columns', 'each has one of its own')
+    check_shared_out(t, 'written', w, f'wrote {w} columns', 'give each thread one column')

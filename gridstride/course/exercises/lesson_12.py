@@ -63,9 +63,11 @@ def best_of(values):
         )
     ],
     hints=[
-        'First the easy part: the pair with the larger value. Then: what if they are equal? What if one is a NaN?',
-        'A comparison with NaN is always False. Ask for it first, with `np.isnan(a[0])`.',
-        'Give each pair a rank that can be compared: `(is it NaN, the value or 0, -place)`. Return the higher one.',
+        'Begin with the easy part: the pair with the larger value. Then: what if the values are equal? What if one '
+        'is a NaN?',
+        'A comparison with NaN is always False. Test for NaN first, with `np.isnan(a[0])`.',
+        'Give each pair a key that can be compared: `(is it NaN, the value or 0, -index)`. Return the pair with '
+        'the larger key.',
     ],
 )
 def _(fn, rng, values):
@@ -73,12 +75,12 @@ def _(fn, rng, values):
     want = best_of(values)
     for order, got in folds(fn, items, rng):
         if not isinstance(got, tuple) or len(got) != 2:
-            raise AssertionError(f'a pair (value, place) is to be returned; got {got!r}')
+            raise AssertionError(f'return a pair (value, index); got {got!r}')
         if got[1] != want:
-            said = f'{[float(v) for v in values]}, combined {order}: got place {got[1]}, but torch.argmax says {want}'
+            said = f'{[float(v) for v in values]}, combined {order}: got index {got[1]}, torch.argmax returns {want}'
             raise AssertionError(said)
         if not np.array_equal(got[0], items[want][0], equal_nan=True):
-            raise AssertionError(f'place {want} has the value {values[want]}, and the pair says {got[0]}')
+            raise AssertionError(f'index {want} has the value {values[want]}, but the pair has {got[0]}')
 
 
 def moments_of(x):
@@ -101,10 +103,10 @@ def moments_of(x):
         )
     ],
     hints=[
-        '`n` first. Then the mean: that of a group with more numbers counts more.',
-        'With `d = b[1] - a[1]`, the mean is `a[1] + d*b[0]/n`. And the squared distances: the two sums, and something '
-        'with `d*d`, as both now measure from a new middle.',
-        'The something is `d*d*a[0]*b[0]/n`. What is `n` if both are of no numbers?',
+        'Begin with `n`. Then the mean: a larger group has a larger weight.',
+        'With `d = b[1] - a[1]`, the mean is `a[1] + d*b[0]/n`. And the squared distances: the two sums plus a '
+        'term with `d*d`, because both are now measured from a new mean.',
+        'The term is `d*d*a[0]*b[0]/n`. What is `n` if both groups are empty?',
     ],
 )
 def _(fn, rng, sizes, mean):
@@ -112,13 +114,13 @@ def _(fn, rng, sizes, mean):
     n, middle, squares = moments_of(np.concatenate(groups))
     for order, got in folds(fn, [moments_of(g) for g in groups], rng):
         if not isinstance(got, tuple) or len(got) != 3:
-            raise AssertionError(f'three numbers are to be returned, (n, mean, m2); got {got!r}')
+            raise AssertionError(f'return three numbers, (n, mean, m2); got {got!r}')
         for name, have, want in zip(('n', 'mean', 'm2'), got, (n, middle, squares)):
             if not np.isclose(have, want, rtol=1e-9, atol=1e-6):
                 near = name == 'm2' and np.isclose(have, want, rtol=0.01)
-                more = ': near, but rounded too much. Square distances, not the large numbers' if near else ''
+                more = ': rounded too much. Square the distances from the mean, not the large values' if near else ''
                 raise AssertionError(
-                    f'groups of {sizes} numbers, combined {order}: {name} is {have:.9g}, not {want:.9g}{more}'
+                    f'groups of {sizes} values, combined {order}: {name} is {have:.9g}, not {want:.9g}{more}'
                 )
 
 
@@ -132,9 +134,9 @@ def is_kernel(kernel):
     '12.rows',
     cases=[dict(h=h, w=w) for h, w in ((4, 32), (1, 1), (9, 64), (5, 33), (3, 7), (6, 200))],
     hints=[
-        'The row of a warp is `cuda.grid(1)//32`. The numbers of a lane are `lane`, `lane+32`, `lane+64`, ...',
-        'After its loop each lane has a sum of squares; five shuffles, `d = 16, 8, 4, 2, 1`, bring them into lane 0.',
-        'All 32 lanes must come to each shuffle: guard the loop and the write with `r < x.shape[0]`, not the shuffles.',
+        'The row of a warp is `cuda.grid(1)//32`. A lane adds up the elements `lane`, `lane+32`, `lane+64`, ...',
+        'After its loop each lane has a sum of squares; five shuffles, `d = 16, 8, 4, 2, 1`, add them up in lane 0.',
+        'All 32 lanes must reach each shuffle: guard the loop and the write with `r < x.shape[0]`, not the shuffles.',
     ],
 )
 def _(fn, rng, h, w):
@@ -146,13 +148,13 @@ def _(fn, rng, h, w):
     check(out, np.sqrt((x.astype(np.float64) ** 2).sum(1)).astype(np.float32), rtol=1e-5)
     s = t.stats
     if s.shared_load_requests or s.shared_store_requests or s.barriers or s.atomics:
-        raise AssertionError('a warp needs no shared memory, no barrier and no atomics: use cuda.shfl_down_sync')
+        raise AssertionError('no shared memory, barrier or atomic is needed within a warp: use cuda.shfl_down_sync')
     if w % 8 == 0 and s.global_load_sectors > s.global_load_ideal:
-        found = f'{s.global_load_sectors} sectors are read, where {s.global_load_ideal} hold what is wanted'
-        raise AssertionError(f'{found}: lanes next to each other must read numbers next to each other')
+        found = f'{s.global_load_sectors} sectors are read, although {s.global_load_ideal} hold the elements'
+        raise AssertionError(f'{found}: neighbouring lanes must read neighbouring elements')
     if w >= 64 and s.global_load_requests > 2 * h * cdiv(w, 32):
         raise AssertionError(f'{s.global_load_requests} requests for {h} rows of {w}: let all 32 lanes read')
-    check_shared_out(t, 'written', h, f'wrote {h} rows', 'each has one of its own', each=32)
+    check_shared_out(t, 'written', h, f'wrote {h} rows', 'give each warp one row', each=32)
 
 
 def check_atomics(t, kernel):
@@ -161,8 +163,9 @@ def check_atomics(t, kernel):
     wrong = {a['array'] for a in t.accesses if a['verb'] == 'atomic'} & {parts, out}
     if wrong:
         raise AssertionError(
-            f'{min(wrong)} is updated by an atomic: floats added by atomics have no fixed order. Each block stores its '
-            f'sum in {parts}[b], takes a ticket by cuda.atomic.add({ticket}, 0, 1), and the last one adds {parts} up'
+            f'{min(wrong)} is updated by an atomic: atomics add floats in no fixed order. Let each block store its '
+            f'sum in {parts}[b] and take a ticket with cuda.atomic.add({ticket}, 0, 1), and let the last block add '
+            f'up {parts}'
         )
 
 
@@ -171,13 +174,15 @@ def shared_out(t, n, parts):
     blocks, tickets = len(parts), t.stats.atomics
     if tickets < blocks:
         few = f'{tickets} ticket{"s" * (tickets != 1)} for {blocks} block{"s" * (blocks > 1)}'
-        raise AssertionError(f'{few}: each block takes one, when its part is written')
+        raise AssertionError(f'{few}: let each block take one after it has written its part')
     if torch.isnan(parts).any():
         place = int(torch.isnan(parts).nonzero()[0])
-        raise AssertionError(f'parts[{place}] is NaN after the launch: each block leaves the sum of its share there')
+        raise AssertionError(f'parts[{place}] is NaN after the launch: let each block store its partial sum there')
     readers = {int(b) for a in t.accesses if a['verb'] == 'read' and a['shape'] == (n,) for b in a['block']}
     if blocks > 1 and n > 64 and len(readers) == 1:
-        raise AssertionError(f'block {readers.pop()} alone reads x: let each have a share, as by a grid-stride loop')
+        raise AssertionError(
+            f'only block {readers.pop()} reads x: distribute the elements over all blocks, with a grid-stride loop'
+        )
 
 
 @problem(
@@ -194,11 +199,12 @@ def shared_out(t, n, parts):
         )
     ],
     hints=[
-        'A block first: a sum for each thread, a tree in shared memory, `parts[b]`. Then a ticket: who has the last?',
-        'The part must be seen before the ticket: `cuda.threadfence()` between them. Whether it is the last, all '
-        'threads of the block must learn: through shared memory, with a barrier.',
-        'The last block has a fence of its own before it reads `parts`, adds them in the order of their numbers, and '
-        'sets `ticket[0] = 0`.',
+        'Begin with a block: a sum per thread, a tree in shared memory, `parts[b]`. Then a ticket: which block '
+        'takes the last one?',
+        'The part must be visible before the ticket: put `cuda.threadfence()` in between. All threads of the block '
+        'must know whether it is the last block: pass that through shared memory, with a barrier.',
+        'The last block executes a fence, too, before it reads `parts`; it adds them in the order of their indices '
+        'and sets `ticket[0] = 0`.',
     ],
 )
 def _(fn, rng, n, blocks, order):
@@ -217,8 +223,8 @@ def _(fn, rng, n, blocks, order):
             )
         check(out, x.sum(dtype=np.float64).astype(np.float32).reshape(1), atol=1e-4)
         if t.stats.atomics > blocks + 1:  # one more may empty the ticket
-            found = f'{t.stats.atomics} atomics, where one for each block, its ticket, will do ({blocks} in all)'
-            raise AssertionError(f'{found}; floats that are added by atomics have no fixed order')
+            found = f'{t.stats.atomics} atomics, but one per block, its ticket, is enough ({blocks} in total)'
+            raise AssertionError(f'{found}: do not add floats by atomics, which have no fixed order')
         shared_out(t, n, parts)
     if ticket[0] != 0:
         raise AssertionError(f'ticket[0] is {int(ticket[0])} after the launch: set it to 0 for the next one')
@@ -237,9 +243,9 @@ def refuse_atomics(t):
         for n, share in ((8, 0.5), (128, 0.5), (1, 1.0), (100, 0.1), (33, 0.0), (64, 1.0), (0, 0.0), (128, 1.0))
     ],
     hints=[
-        'A flag for each thread: 1 if its number is kept. Past the end of `x` it is 0; the thread stays all the same.',
-        'The inclusive scan of the flags, as in 04.scan: `d = 1, 2, 4, ...`, all read, wait, all write, wait.',
-        'A number that is kept goes to `out[s[t] - 1]`; the last place of the scan is the count.',
+        'One flag per thread: 1 if its element is kept. Past the end of `x` it is 0, but the thread must not return.',
+        'Take the inclusive scan of the flags, as in 04.scan: `d = 1, 2, 4, ...`, all read, wait, all write, wait.',
+        'Write an element that is kept to `out[s[t] - 1]`; the last element of the scan is the count.',
     ],
 )
 def _(fn, rng, n, share):
@@ -254,15 +260,15 @@ def _(fn, rng, n, share):
         finally:
             refuse_atomics(t)  # before whatever they led to
     if count[0] != len(want):
-        raise AssertionError(f'count[0] is {int(count[0])}, but {len(want)} of the {n} numbers are positive')
+        raise AssertionError(f'count[0] is {int(count[0])}, but {len(want)} of the {n} elements are positive')
     check(out[: len(want)], want)
     if not torch.isnan(out[len(want) :]).all():
-        raise AssertionError(f'out[{len(want)}:] was written, behind the numbers that are kept')
+        raise AssertionError(f'out[{len(want)}:] was written, past the elements that are kept')
     if n == 128 and t.stats.shared_load_requests > 120:
-        found = f'{t.stats.shared_load_requests} requests of shared memory'
-        raise AssertionError(f'{found}: a scan in steps 1, 2, 4, ... needs no more than 60 or so for four warps')
+        found = f'{t.stats.shared_load_requests} load requests to shared memory'
+        raise AssertionError(f'{found}: scan in steps 1, 2, 4, ..., which takes about 60 requests for four warps')
     if n == 128 and t.stats.global_load_requests > 32:
         found = f'{t.stats.global_load_requests} requests for x'
         raise AssertionError(
-            f'{found}: 4 fetch it, a thread its own number; what the others keep, a scan of flags says'
+            f'{found}: let each thread load its own element, in 4 requests; a scan of flags gives the positions'
         )

@@ -53,18 +53,17 @@ _PATCHES = (
     '13.patch',
     cases=[dict(zip(('BN', 'BK', 'TM', 'TN'), o)) for o in _PATCHES],
     hints=[
-        'Lane `lane`, of `np.arange(32)`, has its patch in row `lane//(BN//TN)*TM` and column `lane%(BN//TN)*TN` '
-        'of the tile. In one single load all lanes add the same `y` and `i`, so look at `y = 0`, `i = 0`.',
-        'A single load of `ms` wants float `tr*BK` for each lane. Take the different ones (`np.unique`), and count how '
-        'many of them are in each bank: the fullest bank says how many wavefronts. The first load of `ns` wants quad '
-        '`tc//4`.',
+        'Lane `lane`, of `np.arange(32)`, has its patch at row `lane//(BN//TN)*TM` and column `lane%(BN//TN)*TN` '
+        'of the tile. In one load all lanes add the same `y` and `i`, so look at `y = 0`, `i = 0`.',
+        'A load of `ms` reads float `tr*BK` in each lane. Take the distinct ones (`np.unique`), and count them per '
+        'bank: the fullest bank determines the wavefronts. The first load of `ns` reads quad `tc//4`.',
         '`(TM*single + TN/4*quads(tc//4))/(TM*TN)`, with `single = np.bincount(np.unique(tr*BK)%32).max()`.',
     ],
 )
 def _(fn, rng, BN, BK, TM, TN):
     got, want = fn(BN, BK, TM, TN, quads), patch_cost(BN, BK, TM, TN)
     if (cost := number(got)) is None or not abs(cost - want) < 1e-9:
-        raise AssertionError(f'got {got}, but a multiply-add of this patch takes {want:.6g} wavefronts')
+        raise AssertionError(f'got {got}, but an FMA of this patch takes {want:.6g} wavefronts')
 
 
 # A swizzle is judged by the counters' model of the banks: each warp's request must be served in one wavefront.
@@ -80,27 +79,26 @@ def slowest(
     '13.swizzle',
     cases=[dict(how=how) for how in ('every place once', 'a row by a warp', 'a column by a warp')],
     hints=[
-        'Row `y` has its 32 places, `32*y` to `32*y + 31`; only the order within the row is free. '
-        'Number `x` must stand elsewhere in each row, so that a column meets 32 different banks.',
-        'Turn row `y` by `y` places, or swap places in a pattern that depends on `y`. '
-        'What number operation gives, for each fixed `y`, every value of 0 to 31 once, and for each fixed `x`, '
-        'too?',
-        '`32*y + (x ^ y)`, where `^` is the exclusive or of the bits; `32*y + (x + y)%32` does it as well.',
+        'Row `y` has 32 indices, `32*y` to `32*y + 31`; only the order within the row is free. Element `x` must be '
+        'at another position in each row, so that a column uses 32 different banks.',
+        'Rotate row `y` by `y` positions, or permute it in a pattern that depends on `y`. Which operation gives '
+        'every value from 0 to 31 once for each fixed `y`, and for each fixed `x`, too?',
+        '`32*y + (x ^ y)`, where `^` is the exclusive or of the bits; `32*y + (x + y)%32` works as well.',
     ],
 )
 def _(fn, rng, how):
     y, x = np.mgrid[:32, :32]
     place = np.array([[fn(int(a), int(b)) for a, b in zip(*o)] for o in zip(y, x)])
     if place.ndim != 2 or not np.issubdtype(place.dtype, np.integer):
-        raise AssertionError(f'it must return an integer, and for row 0 and number 0 it returns {fn(0, 0)!r}')
+        raise AssertionError(f'the function must return an integer; for row 0 and column 0 it returns {fn(0, 0)!r}')
     if how == 'every place once' and not np.array_equal(np.unique(place), np.arange(1024)):
         raise AssertionError(
-            f'the 1024 numbers must get the places 0 to 1023, each once; there are {len(np.unique(place))} '
-            f'different ones, from {place.min()} to {place.max()}'
+            f'the 1024 elements must get the indices 0 to 1023, each once; there are {len(np.unique(place))} '
+            f'distinct indices, from {place.min()} to {place.max()}'
         )
     worst = slowest(place if how == 'a row by a warp' else place.T)
     if how != 'every place once' and worst > 1:
-        raise AssertionError(f'{how} takes {worst} wavefronts: {worst} lanes meet in one bank')
+        raise AssertionError(f'{how} takes {worst} wavefronts: {worst} lanes have a conflict in one bank')
 
 
 # Waves: what share of the multiply-adds that the SMs could make, from the first block to the end of the last,
@@ -127,11 +125,11 @@ _SIZES = (
     '13.waves',
     cases=[dict(zip(('h', 'w', 'bm', 'bn', 'each', 'sms'), o)) for o in _SIZES],
     hints=[
-        'How many blocks are there? How many can run at a time, on all SMs? So how many waves does it take, '
-        'the last one counted as a whole?',
-        'What could be made in that time: waves, times blocks in a wave, times results of a block. '
-        'What is wanted: `h*w`.',
-        '`blocks = cdiv(h,bm)*cdiv(w,bn)`, `wave = each*sms`, and the share is `h*w/(cdiv(blocks,wave)*wave*bm*bn)`.',
+        'How many blocks are there? How many can run at a time on all SMs? So how many waves are there, if the '
+        'last one counts as a whole wave?',
+        'Possible results in that time: waves, times blocks per wave, times results per block. Useful results: `h*w`.',
+        '`blocks = cdiv(h,bm)*cdiv(w,bn)`, `wave = each*sms`, and the fraction is '
+        '`h*w/(cdiv(blocks,wave)*wave*bm*bn)`.',
     ],
 )
 def _(fn, rng, h, w, bm, bn, each, sms):
@@ -139,7 +137,7 @@ def _(fn, rng, h, w, bm, bn, each, sms):
     if (share := number(got)) is None or not abs(share - want) < 1e-9:
         blocks, wave = cdiv(h, bm) * cdiv(w, bn), each * sms
         raise AssertionError(
-            f'got {got!r}, but {want:.6g} of the work is useful: blocks: {blocks}, waves of up to {wave}: '
+            f'got {got!r}, but the fraction {want:.6g} of the work is useful: blocks: {blocks}, waves of up to {wave}: '
             f'{cdiv(blocks, wave)}, results: {h}x{w}'
         )
 
@@ -176,7 +174,7 @@ def product(fn, threads, rng, h, k, w, **constants) -> int:  # how often a threa
     m, n = normal(rng, h, k), normal(rng, k, w)
     src = with_constants(fn, **constants)
     if '__shared__' not in src:
-        raise AssertionError('it uses no shared memory: nothing in the source is __shared__')
+        raise AssertionError('the kernel uses no shared memory: declare the tiles __shared__')
     made = compiled(lambda: src, ['matmul_k', 'most_waits'])
     blocks = cdiv(w, constants['BN']), cdiv(h, constants['BM'])
     run(made['most_waits'], 1, 1, out=np.zeros(1, np.float32))  # begins at 0 again
@@ -238,27 +236,29 @@ def never_read(src) -> list:
     '13.turns',
     cases=[dict(h=h, k=k, w=w, tw=tw) for tw in (4, 8) for h, k, w in SHAPES],
     hints=[
-        'Two of each tile: `ms[2][tw][tw]`. In phase `p` the block computes with tile `p%2`. '
-        'Which one may it fill meanwhile?',
-        'Fill tile 0 before the loop. In each round: one barrier; then fill tile `(p+1)%2` with what the next '
-        'phase needs, if there is a next; then compute with tile `p%2`.',
-        'The one barrier does both jobs: behind it tile `p%2` is full, and everybody has done with tile '
-        '`(p+1)%2`, which was used in the round before.',
+        'Double buffering: two of each tile, `ms[2][tw][tw]`. In phase `p` the block computes with tile `p%2`. '
+        'Which tile may it fill at the same time?',
+        'Fill tile 0 before the loop. In each iteration: one barrier; then fill tile `(p+1)%2` for the next phase, '
+        'if there is one; then compute with tile `p%2`.',
+        'The one barrier does both jobs: after it tile `p%2` is full, and all threads have finished with tile '
+        '`(p+1)%2`, which was used in the previous iteration.',
     ],
 )
 def _(fn, rng, h, k, w, tw):
     src = source(fn)
     if other := re.search(r'__syncwarp|__syncthreads_\w+|\bbar\.|tiled_partition|coalesced_threads', bare(src)):
-        raise AssertionError(f'__syncthreads() is the only barrier here: leave {other[0]} out')
+        raise AssertionError(f'__syncthreads() is the only barrier allowed here: remove {other[0]}')
     if unused := never_read(src):
-        raise AssertionError(f'{unused[0]} is in shared memory, and nothing is read from it')
+        raise AssertionError(
+            f'{unused[0]} is in shared memory, but nothing is read from it: read the elements from there'
+        )
     if read_late(src):
-        raise AssertionError('m or n is read in a loop within the loop over the phases: read from the tiles there')
+        raise AssertionError('m or n is read in the inner loop of the loop over the phases: read from the tiles there')
     waits, phases = product(fn, (tw, tw), rng, h, k, w, BM=tw, BN=tw, BK=tw), cdiv(k, tw)
     if waits > phases + 1:
         raise AssertionError(
-            f'in {phases} phases a thread waits at {waits} barriers: one in the loop over the phases, and at most one '
-            f'before it, are {phases + 1}'
+            f'in {phases} phases a thread waits at {waits} barriers: at most {phases + 1} are allowed, one per '
+            'phase in the loop and one before it'
         )
 
 
@@ -327,11 +327,11 @@ def put_all(fn, x, h, w, skip):  # `skip` floats into memory `out` begins
         )
     ],
     hints=[
-        'Three things must hold for the wide store: the row is inside, column `c+3` is inside, '
-        'and the address is a multiple of 16 bytes.',
-        'The address of the first of the four is `out + r*w + c`; as a number it is `(size_t)(out + r*w + c)`.',
-        '`if (r < h && c+3 < w && (size_t)p%16 == 0) *(float4 *)p = v;`, else four single stores, '
-        'each with its own guard.',
+        'The wide store has three conditions: the row is in bounds, column `c+3` is in bounds, and the address is '
+        'a multiple of 16 bytes.',
+        'The address of the first of the four is `out + r*w + c`; as an integer it is `(size_t)(out + r*w + c)`.',
+        '`if (r < h && c+3 < w && (size_t)p%16 == 0) *(float4 *)p = v;`, else use four single stores, each with '
+        'its own guard.',
     ],
 )
 def _(fn, rng, h, w, skip):
@@ -339,12 +339,14 @@ def _(fn, rng, h, w, skip):
     out, made = put_all(fn, x, h, w, skip)
     end = skip + h * w
     if not (out[:skip].isnan().all() and out[end:].isnan().all()):
-        raise AssertionError(f'memory beside out was written; its last place is row {h - 1}, column {w - 1}')
+        raise AssertionError(
+            f'memory outside out was written; its last element is row {h - 1}, column {w - 1}: guard the store'
+        )
     check(out[skip:end].reshape(h, w), x[:h, :w])
     for r, q in np.ndindex(h, w // 4):
         if (skip + r * w + 4 * q) % 4 == 0 and made[r, q] != 1:
             where = f'row {r}, column {4 * q} of {h} x {w}'
             raise AssertionError(
-                f'{where}: four numbers fit, at a multiple of 16 bytes: *(float4 *)p = v writes them at once; '
+                f'{where}: four floats fit, at a multiple of 16 bytes: write them at once with *(float4 *)p = v; '
                 f'wide stores: {int(made[r, q])}'
             )

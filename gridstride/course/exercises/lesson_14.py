@@ -18,10 +18,10 @@ __all__ = ['kernel_of', 'launch', 'fetched', 'owner', 'blocked_line']
 def kernel_of(answer):
     "The kernel that an answer returns, or is, to be run on the CPU with every check; `AssertionError` if there is none"
     if not hasattr(answer, 'fn') and inspect.signature(answer).parameters:
-        raise AssertionError('a function without arguments is wanted: define the kernel in it, and return that')
+        raise AssertionError('the function must take no arguments: define the kernel inside it, and return the kernel')
     kernel = answer if hasattr(answer, 'fn') else answer()
     if not hasattr(kernel, 'fn'):
-        raise AssertionError(f'a kernel under @triton.jit is to be returned; got {kernel!r}')
+        raise AssertionError(f'return a kernel with @triton.jit above it; got {kernel!r}')
     return tile.checked(kernel)
 
 
@@ -50,9 +50,9 @@ def _unwritten(*shape):
     '14.rows',
     cases=[dict(h=h, w=w) for h, w in ((2, 3), (1, 1), (3, 8), (5, 7), (4, 129))],
     hints=[
-        'A program has one row: its number is `tl.program_id(0)`. The columns are `tl.arange(0, BLOCK)`.',
-        'Row `r` begins at `x + r*w`. The mask is about columns alone: `c < w`.',
-        'The bias is a row as well: `tl.load(b + c, mask=c < w)`. Then `tl.maximum(v, 0.)`.',
+        'A program has one row: `tl.program_id(0)`. The columns are `tl.arange(0, BLOCK)`.',
+        'Row `r` begins at `x + r*w`. The mask depends only on the columns: `c < w`.',
+        'The bias is a row, too: `tl.load(b + c, mask=c < w)`. Then `tl.maximum(v, 0.)`.',
     ],
 )
 def _(fn, rng, h, w):
@@ -69,8 +69,8 @@ def _(fn, rng, h, w):
     ],
     hints=[
         'As in `softmax_k`: load the row once, reduce it with `tl.sum`, write it once.',
-        'What is a masked lane to be, so that it adds nothing to a sum of squares?',
-        'The mean is `tl.sum(v*v)/w`: over the numbers of the row, not over `BLOCK` lanes.',
+        'Which value must a masked lane have, so that it adds nothing to a sum of squares?',
+        'The mean is `tl.sum(v*v)/w`: divide by the length of the row, not by `BLOCK` lanes.',
     ],
 )
 def _(fn, rng, h, w, eps):
@@ -85,19 +85,19 @@ def _(fn, rng, h, w, eps):
     '14.count',
     cases=[dict(n=n, bins=bins) for n, bins in ((6, 3), (1, 1), (63, 4), (64, 300), (65, 2), (1000, 17))],
     hints=[
-        'Load a block of numbers, under a mask. Each of them is the place of its bin: `bins + b` are pointers.',
-        '`tl.atomic_add(bins + b, 1, mask=...)` adds one for each lane, also where lanes have the same bin. With a '
-        'load and a store one of them would be kept.',
-        'Lanes past the end have no number. They must not count: the same mask goes to both.',
+        'Load a block of elements, with a mask. Each of them is the index of its bin: `bins + b` are pointers.',
+        '`tl.atomic_add(bins + b, 1, mask=...)` adds 1 per lane, even if lanes have the same bin. With a load and '
+        'a store all updates but one would be lost.',
+        'Lanes past the end have no element and must not count: use the same mask for both.',
     ],
 )
 def _(fn, rng, n, bins):
     x, out = torch.tensor(rng.integers(0, bins, n).astype(np.int32)), torch.zeros(bins, dtype=torch.int32)
     launch(fn, cdiv(n, 64), x, out, n, BLOCK=64)
     if (found := int(out.sum())) != n:
-        less = 'lanes that have one bin lost each other, or some numbers are left out'
-        why = less if found < n else 'lanes past the end were counted, or numbers more than once'
-        raise AssertionError(f'the bins hold {found} numbers in all, and there are {n}: {why}')
+        less = 'lanes with the same bin lost updates, or some elements were not counted: add with tl.atomic_add'
+        why = less if found < n else 'lanes past the end were counted, or elements more than once: mask the lanes'
+        raise AssertionError(f'the bins hold {found} elements in total, but there are {n}: {why}')
     check(out, torch.bincount(x, minlength=bins).int(), rtol=0, atol=0)
 
 
@@ -133,9 +133,10 @@ def _place(t, rows, cols, group):
         )
     ],
     hints=[
-        'For each group, go through the waves: `range(0, rows*cols, programs)`. Which tiles has a wave?',
-        "A wave fetches `th` for each row of tiles that it has, `tw` for each column: sets of `place`'s two numbers.",
-        '`min(groups, key=...)` returns the first of equals, so let the groups grow: `2**i for i in '
+        'For each group, go through the waves: `range(0, rows*cols, programs)`. Which tiles does a wave contain?',
+        "A wave loads `th` rows per row of tiles and `tw` columns per column of tiles: collect the two indices "
+        "from `place` in sets.",
+        '`min(groups, key=...)` returns the first of equals, so try the groups in increasing order: `2**i for i in '
         'range(rows.bit_length())`.',
     ],
 )
@@ -143,10 +144,10 @@ def _(fn, rng, rows, cols, th, tw, programs):
     counted = {2**i: fetched(2**i, rows, cols, th, tw, programs) for i in range(rows.bit_length())}
     want, got = min(counted, key=counted.get), fn(rows, cols, th, tw, programs)
     if got not in counted:
-        raise AssertionError(f'a group is one of {", ".join(map(str, counted))}; got {got!r}')
+        raise AssertionError(f'a group must be one of {", ".join(map(str, counted))}; got {got!r}')
     if got != want:
-        said = f'groups of {got} fetch {counted[got]} rows and columns of numbers'
-        more = '; of equals the smallest is wanted' if counted[got] == counted[want] else ''
+        said = f'groups of {got} load {counted[got]} rows and columns of elements'
+        more = '; return the smallest of equal ones' if counted[got] == counted[want] else ''
         raise AssertionError(f'{said}, groups of {want} {counted[want]}{more}')
 
 
@@ -179,10 +180,10 @@ def owner(shape, each, lanes, warps, order) -> Linear:
         )
     ],
     hints=[
-        "Divide by `sizePerThread` first: that gives the element's place in threads, for each axis.",
-        'Of that place, `% threadsPerWarp` is within the warp; what remains, `% warpsPerCTA`, is the warp. (What is '
-        'larger than all warps together begins again.)',
-        'Two places become one number as in a matrix: the axis that `order` names first is the fastest.',
+        "Divide by `sizePerThread` first: that gives the element's position in threads, per axis.",
+        'That position `% threadsPerWarp` is the position within the warp; the quotient, `% warpsPerCTA`, is that '
+        'of the warp. (Past the last warp it wraps around.)',
+        'Two positions become one index as in a matrix: the axis that `order` names first varies fastest.',
     ],
 )
 def _(fn, rng, shape, each, lanes, warps, order):
@@ -190,9 +191,9 @@ def _(fn, rng, shape, each, lanes, warps, order):
     for r, c in [(0, 0), *((int(rng.integers(shape[0])), int(rng.integers(shape[1]))) for _ in range(40))]:
         want, got = layout(row=r, column=c), fn(text, shape, r, c)
         if not isinstance(got, (tuple, list)) or len(got) != 2:
-            raise AssertionError(f'two numbers (warp, lane) are to be returned; got {got!r}')
+            raise AssertionError(f'return two integers (warp, lane); got {got!r}')
         if tuple(got) != (want['warp'], want['lane']):
-            said = f"{text}, a block of {shape}: row {r}, column {c} is of warp {want['warp']}, lane {want['lane']}"
+            said = f"{text}, a block of {shape}: row {r}, column {c} is in warp {want['warp']}, lane {want['lane']}"
             raise AssertionError(f'{said}; got warp {got[0]}, lane {got[1]}')
 
 
@@ -211,8 +212,8 @@ def _(fn, rng, shape, each, lanes, warps, order):
     ],
     hints=[
         'A loop over the row: `for first in range(0, w, BLOCK)`, with `c = first + tl.arange(0, BLOCK)`. Twice.',
-        'Keep two numbers from round to round: the largest so far, and the sum of `exp(v - largest)` so far.',
-        'With a new maximum, what was summed is too large by `exp(new - old)`: `total*tl.exp(top - new)`.',
+        'Keep two values across iterations: the running maximum, and the running sum of `exp(v - maximum)`.',
+        'With a new maximum, the sum so far is too large by `exp(new - old)`: `total*tl.exp(top - new)`.',
     ],
 )
 def _(fn, rng, h, w, BLOCK, scale, shift):
@@ -224,8 +225,8 @@ def _(fn, rng, h, w, BLOCK, scale, shift):
     )  # exp of 100s carries its argument's rounding
     if (read := reads_of(t, 'x')) > 2 * h * w:
         raise AssertionError(
-            f'{read} numbers of x are read, of {h} rows of {w}: twice each is {2 * h * w}. '
-            'Maximum and sum come from the same pass'
+            f'{read} elements of x are read, but {h} rows of {w}, read twice, are {2 * h * w}: compute maximum and '
+            'sum in the same pass'
         )
 
 
@@ -241,9 +242,10 @@ def _(fn, rng, h, w, BLOCK, scale, shift):
         )
     ],
     hints=[
-        'Begin with `matmul_k`. A program has one number: row and column of its tile are `//` and `%` by the tiles in '
-        'a row of `out`.',
-        '`wt` has `w` rows of `k`. A block of its transpose has its element at `wt + c*k + ir`, with `ir` as a column.',
+        'Begin with `matmul_k`. A program has one index: its tile has row `//` and column `%` the number of tiles '
+        'in a row of `out`.',
+        '`wt` has `w` rows of `k`. A block of its transpose has its elements at `wt + c*k + ir`, with `ir` as a '
+        'column.',
         'After the loop, `o` is the sum: add the bias, `tl.load(b + c, mask=c < w)`, and only then `tl.maximum`.',
     ],
 )
@@ -254,5 +256,7 @@ def _(fn, rng, h, k, w, tiles):
     want = torch.relu(torch.nn.functional.linear(x.double(), wt.double(), b.double())).float()
     close = dict(rtol=1e-5, atol=1e-5)  # 64 products of float32; TF32 would be off by 1e-3
     if torch.allclose(out, want, 1e-2, 2e-2) and not torch.allclose(out, want, **close):
-        raise AssertionError("all values are near and not exact: TF32 keeps ten bits; ask for input_precision='ieee'")
+        raise AssertionError(
+            "all values are near but not exact, because TF32 keeps ten bits: pass input_precision='ieee'"
+        )
     check(out, want, **close)

@@ -30,13 +30,13 @@ def falling(
     fall,  # how much less scores are in each tile, block or page than in the one before
     of,  # which of these
 ):
-    "What fails in here is told of scores that fall, if they do"
+    "Add to what fails in here that the scores fall, if they do"
     try:
         yield
     except AssertionError as e:
         if not fall:
             raise
-        why = f'what is in a {of} is {fall} less than in the one before: keep the largest so far'
+        why = f'the scores of each {of} are {fall} less than those of the one before: keep the running maximum'
         raise AssertionError(f'{e}\n  {why}') from None
 
 
@@ -55,7 +55,7 @@ def in_place(ops):
     for reads, writes in ops:
         seen |= set(reads)
         if writes in seen:
-            return f'; {writes} is written in place: it was there, and is read from memory first'
+            return f'; {writes} is written in place: it existed before and is read from memory first'
     return ''
 
 
@@ -82,15 +82,16 @@ GELU = (
         )
     ],
     hints=[
-        'One after the other: each operator reads its tensors, each once, and writes one.',
-        'Fused: what is read before anybody made it comes from memory; what is made and wanted goes there.',
-        'Go through `ops` with a set of what was made so far. `set(reads) - made` is what is read from memory.',
+        'One after the other: each operator reads each of its tensors once, and writes one.',
+        'Fused: a tensor that no operator has produced is read from memory; a tensor that is produced and returned '
+        'is written there.',
+        'Go through `ops` with a set `made` of the tensors produced so far. `set(reads) - made` is read from memory.',
     ],
 )
 def _(fn, rng, ops, wanted):
     got, want = fn(list(ops), wanted), passes_of(ops, wanted)
     if not isinstance(got, (tuple, list)) or len(got) != 2:
-        raise AssertionError(f'two numbers are to be returned, (one after the other, fused); got {got!r}')
+        raise AssertionError(f'return two numbers, (one after the other, fused); got {got!r}')
     for name, have, right in zip(('one after the other', 'fused'), got, want):
         if have != right:
             raise AssertionError(f'{name}: got {have}, but it is {right} passes{in_place(ops)}')
@@ -102,7 +103,7 @@ def _(fn, rng, ops, wanted):
     hints=[
         'As `gelu_k`: `i` is `tl.program_id(0)*BLOCK + tl.arange(0, BLOCK)`, and each load and store has its mask.',
         'Load `a` once: `v = tl.load(a + i, mask=i < n)`, and `v*tl.sigmoid(v)` is the first half.',
-        '`@triton.jit` above `def swiglu_k(a, b, out, n, BLOCK: tl.constexpr)`, inside of your function; return it.',
+        '`@triton.jit` above `def swiglu_k(a, b, out, n, BLOCK: tl.constexpr)`, inside your function; return it.',
     ],
 )
 def _(fn, rng, n, scale):
@@ -134,9 +135,9 @@ def gated(answer):
     '15.slope',
     cases=[dict(n=n) for n in (1, 5, 16, 17, 20)],
     hints=[
-        'With `s = sigmoid(a)`: `out = a*s*b`. The slope of `b` is easy: `dout*a*s`.',
-        'The slope of `a*s` is `s + a*(slope of s)`, and the slope of the sigmoid is `s*(1 - s)`.',
-        '`da = dout*b*(s + a*s*(1 - s))`. `a` comes from memory in both: load it once.',
+        'With `s = sigmoid(a)`: `out = a*s*b`. The gradient of `b` is easy: `dout*a*s`.',
+        'The derivative of `a*s` is `s + a*(derivative of s)`, and the derivative of the sigmoid is `s*(1 - s)`.',
+        '`da = dout*b*(s + a*s*(1 - s))`. Both need `a`: load it once.',
     ],
 )
 def _(fn, rng, n):
@@ -147,7 +148,7 @@ def _(fn, rng, n):
         found = re.search('respect to input ([01])', str(e))
         which = 'ab'[int(found[1])] if found else 'a or b'
         raise AssertionError(
-            f'n = {n}: the slope of {which} is not what gradcheck finds when it moves {which} a little'
+            f'n = {n}: the gradient of {which} differs from the one that gradcheck measures by moving {which} a little'
         ) from None
 
 
@@ -165,7 +166,7 @@ def _(fn, rng, n):
         )
     ],
     hints=[
-        'The mean is `tl.sum(v)/n`, with `other=0` for the places past the row. Then the distances, `v - mean`.',
+        'The mean is `tl.sum(v)/n`, with `other=0` for the lanes past the row. Then the distances, `v - mean`.',
         'What are the distances past the end of the row? `0 - mean`! Mask them: `tl.where(c < n, ..., 0)`.',
         'The mean of the squares minus the square of the mean fails for a mean of 10,000 (lesson 12): square the '
         'distances. `s = 1/tl.sqrt(tl.sum(d*d)/n + eps)`.',
@@ -195,8 +196,8 @@ def _(fn, rng, h, w, mean, eps):
         )
     ],
     hints=[
-        'Keep two numbers on the way: `top`, the largest logit so far, and `total`, the sum of `exp(v - top)`.',
-        'If a block has a larger one, `total` is in the wrong unit: it becomes `total*tl.exp(top - new)`.',
+        'Keep two values in the loop: `top`, the largest logit so far, and `total`, the sum of `exp(v - top)`.',
+        'If a block has a larger one, `total` must be rescaled: it becomes `total*tl.exp(top - new)`.',
         'The loop is `for first in range(0, w, BLOCK)`, with `other=-float("inf")`. At the end '
         '`top + tl.log(total)`, minus the logit of the answer, which is loaded with `mask=at >= 0`.',
     ],
@@ -214,7 +215,9 @@ def _(fn, rng, h, w, scale, shift, fall):
     with falling(fall, 'block'):
         check(loss, F.cross_entropy(logits.double(), answer, reduction='none').float(), rtol=1e-5, atol=1e-5)
     if (read := reads_of(t, 'logits')) > h * w + h:
-        raise AssertionError(f'{read} logits are read, of {h} rows of {w}: once each, and the answers, is {h * w + h}')
+        raise AssertionError(
+            f'{read} logits are read, but {h} rows of {w}, read once, and the answers are {h * w + h}: make one pass'
+        )
 
 
 def cut(sizes, chunk):
@@ -237,9 +240,9 @@ def cut(sizes, chunk):
     ],
     hints=[
         'Begin with `adamw_many_k`: the tables are read in the same way, and there are four columns now.',
-        'Where does a chunk end? At the end of its tensor, or where the next chunk begins, whichever comes first: '
+        'Where does a chunk end? At the end of its tensor, or where the next chunk begins, whichever is first: '
         '`tl.minimum(n, start + CHUNK)`.',
-        'The new `m` is `beta*m + g`, stored, and `p` moves by `-lr` times the *new* `m`.',
+        'The new `m` is `beta*m + g`, stored, and `p` changes by `-lr` times the *new* `m`.',
     ],
 )
 def _(fn, rng, sizes, CHUNK, BLOCK):
@@ -256,4 +259,4 @@ def _(fn, rng, sizes, CHUNK, BLOCK):
             try:
                 check(got, right.float(), rtol=1e-5, atol=1e-6)
             except AssertionError as e:
-                raise AssertionError(f'{name} of tensor {i}, of {n} numbers, after one step: {e}') from None
+                raise AssertionError(f'{name} of tensor {i}, with {n} elements, after one step: {e}') from None

@@ -36,7 +36,7 @@ INF = math.inf
         )
     ],
     hints=[
-        'It is the logarithm of `exp(a) + exp(b)`. Neither of the two `exp` may be computed as it stands.',
+        'It is the logarithm of `exp(a) + exp(b)`. Neither `exp` may be computed directly, because it may overflow.',
         'Take the larger one out: `m + log(exp(a - m) + exp(b - m))`.',
         'If `m` is minus infinity, `a - m` is NaN: then the result is `m`.',
     ],
@@ -48,7 +48,7 @@ def _(fn, rng, a, b):
         raise AssertionError(f'a = {a}, b = {b}: {type(e).__name__}, {e}') from None
     want = float(np.logaddexp(a, b))
     if not isinstance(got, (float, int)):
-        raise AssertionError(f'a number is to be returned; got {got!r}')
+        raise AssertionError(f'return a number; got {got!r}')
     if not (got == want or abs(got - want) <= 1e-12 * max(1, abs(want))):
         raise AssertionError(f'a = {a}, b = {b}: got {got}, but it is {want}')
 
@@ -63,7 +63,7 @@ def knows(x, v):
 
 def _need_three(got):
     if not isinstance(got, (tuple, list)) or len(got) != 3:
-        raise AssertionError(f'(m, s, o) is to be returned; got {got!r}')
+        raise AssertionError(f'return (m, s, o); got {got!r}')
 
 
 @problem(
@@ -83,8 +83,8 @@ def _need_three(got):
     ],
     hints=[
         '`m` and `s` as in the lesson. What has to happen to `o1` when `m` becomes larger than `m1`?',
-        '`o` is a sum with the same factors as `s`: it is brought to the new `m` by the same `exp(m1 - m)`.',
-        'Of two parts of nothing, `m1 - m` is NaN: subtract `base`, which is 0 then. Change neither `o1` nor `o2`.',
+        '`o` is a sum with the same factors as `s`: it is rescaled to the new `m` by the same `exp(m1 - m)`.',
+        'If both parts are empty, `m1 - m` is NaN: subtract `base`, which is 0 then. Change neither `o1` nor `o2`.',
     ],
 )
 def _(fn, rng, sizes, spread, level):
@@ -98,11 +98,11 @@ def _(fn, rng, sizes, spread, level):
         _need_three(got)
         for which, (*_, o), was in zip(('first', 'second'), parts, before):
             if not np.array_equal(o, was):
-                raise AssertionError(f'`o` of the {which} part was changed; it belongs to others: make a new array')
+                raise AssertionError(f'`o` of the {which} part was changed, but it is an input: make a new array')
     for name, have, right in zip('mso', got, want):
         if not np.allclose(have, right, rtol=1e-11, atol=1e-12):
             raise AssertionError(
-                f'parts of {", ".join(map(str, sizes))} scores: {name} is {have}, and should be {right}'
+                f'parts of {", ".join(map(str, sizes))} scores: {name} is {have}, but should be {right}'
             )
 
 
@@ -110,12 +110,12 @@ def shares_work(t, w):
     "`AssertionError` unless the threads of each block write and add up no more than their share of a row"
     (_, thread), most = busiest(t, 'written')
     if most > (share := cdiv(w, 64)):
-        raise AssertionError(f'thread {thread} writes {most} of {w} numbers: the share of each of 64 is {share}')
+        raise AssertionError(f'thread {thread} writes {most} of {w} elements: let each of the 64 threads write {share}')
     (_, thread), most = busiest(t, 'read', 'shared')
     if w >= 500 and most >= w:
         raise AssertionError(
-            f'thread {thread} reads shared memory {most} times, for a row of {w}: each finds the `m` and `s` '
-            'of its own share, and merges 64 parts'
+            f'thread {thread} reads shared memory {most} times, for a row of {w}: let each thread compute `m` and '
+            '`s` of its own elements, then merge 64 partial results'
         )
 
 
@@ -123,11 +123,12 @@ def shares_work(t, w):
     '16.shared',
     cases=[dict(h=h, w=w) for h, w in ((1, 64), (3, 100), (2, 1), (4, 63), (2, 511), (3, 512), (5, 200))],
     hints=[
-        'The row goes to `cuda.shared.array(512, np.float32)`: each thread brings the numbers `t`, `t + 64`, ... and '
-        'finds their `m` and `s`. Two more arrays of 64 take what the threads know.',
-        'After one `cuda.syncthreads()` every thread can merge all 64 parts for itself: the largest `m`, then the sum '
+        'The row goes to `cuda.shared.array(512, np.float32)`: each thread loads the elements `t`, `t + 64`, ... '
+        'and computes their `m` and `s`. Two more arrays of 64 hold the results of the threads.',
+        'After one `cuda.syncthreads()` every thread can merge all 64 partial results itself: the largest `m`, '
+        'then the sum '
         'of `s*exp(m_of_it - m)`.',
-        'A thread without numbers has `(-inf, 0)`. It merges by itself: `exp(-inf - m)` is 0.',
+        'A thread without elements has `(-inf, 0)`. No special case is needed to merge it: `exp(-inf - m)` is 0.',
     ],
 )
 def _(fn, rng, h, w):
@@ -142,7 +143,9 @@ def _(fn, rng, h, w):
     check(out, x.double().softmax(-1).float(), rtol=1e-5)
     reads = t.stats.global_load_bytes / x.nbytes
     if reads != 1:
-        raise AssertionError(f'each number may be read from global memory once; it was {reads:g} times')
+        raise AssertionError(
+            f'each element was read from global memory {reads:g} times: read it once, and keep it in shared memory'
+        )
     shares_work(t, w)
 
 
@@ -156,19 +159,21 @@ def shares_rows(t):
     taken = {}
     for program, own in sorted(rows.items()):
         if len(own) > 1:
-            raise AssertionError(f'program {program} writes {len(own)} rows: each has a row of its own')
+            raise AssertionError(f'program {program} writes {len(own)} rows: let each program write its own row')
         (row,) = own
         if taken.setdefault(row, program) != program:
-            raise AssertionError(f'programs {taken[row]} and {program} both write row {row}: each has a row of its own')
+            raise AssertionError(
+                f'programs {taken[row]} and {program} both write row {row}: let each program write its own row'
+            )
 
 
 @problem(
     '16.window',
     cases=[dict(w=w, d=d) for w, d in ((1, 0), (5, 0), (16, 3), (33, 7), (40, 100), (64, 63), (20, 1), (100, 30))],
     hints=[
-        'As `masked_k`, with another mask: `c <= r`, and not further behind than `d`.',
-        'Two conditions are joined by `&`, each in brackets: `(c <= r) & (c >= r - d)`.',
-        'It is the mask of the *load*, with minus infinity for what it leaves out. The store writes the whole row.',
+        'As `masked_k`, with another mask: `c <= r`, and at most `d` before `r`.',
+        'Combine two conditions with `&`, each in parentheses: `(c <= r) & (c >= r - d)`.',
+        'Use it as the mask of the *load*, with minus infinity for the masked lanes. The store writes the whole row.',
     ],
 )
 def _(fn, rng, w, d):
@@ -184,7 +189,7 @@ def _(fn, rng, w, d):
         try:
             check(out, want, rtol=1e-5)
         except AssertionError as e:
-            raise AssertionError(f'w = {w}, d = {d}, {what} behind the mask: {e}') from None
+            raise AssertionError(f'w = {w}, d = {d}, {what} hidden by the mask: {e}') from None
         shares_rows(t)
 
 
@@ -192,10 +197,11 @@ def _(fn, rng, w, d):
     '16.slope',
     cases=[dict(h=h, w=w, block=block) for h, w, block in ((1, 4, 4), (3, 5, 8), (2, 9, 4), (1, 1, 2), (2, 16, 4))],
     hints=[
-        '`y[i]` is `x[i] - log(sum of exp(x))`. What does `x[j]` move? `y[j]` by 1, and every `y` by minus its share.',
-        '`dx = dout - exp(y)*sum(dout)`. The sum is that of the whole row: it needs a loop of its own before.',
-        'Two loops over `range(0, w, BLOCK)`, each load with `mask=first + c < w`, the first one with `other=0`. The '
-        'sum begins with the type of `dout`: `tl.zeros((BLOCK,), dout.dtype.element_ty)`.',
+        '`y[i]` is `x[i] - log(sum of exp(x))`. What does `x[j]` change? `y[j]` by 1, and every `y` by minus the '
+        'probability `exp(y[j])`.',
+        '`dx = dout - exp(y)*sum(dout)`. The sum is over the whole row, so it needs its own loop before.',
+        'Two loops over `range(0, w, BLOCK)`, each load with `mask=first + c < w`, the first one with `other=0`. '
+        'Start the sum with the type of `dout`: `tl.zeros((BLOCK,), dout.dtype.element_ty)`.',
     ],
 )
 def _(fn, rng, h, w, block):
@@ -208,4 +214,4 @@ def _(fn, rng, h, w, block):
     check(dx, want, rtol=1e-10, atol=1e-12)
     shares_rows(t)
     if (most := max(len(a['at']) for a in t.accesses)) != min(w, block):
-        raise AssertionError(f'at most {most} of {w} numbers are touched at once: take blocks of BLOCK, {block} here')
+        raise AssertionError(f'at most {most} of {w} elements are accessed at once: load blocks of BLOCK, {block} here')

@@ -37,15 +37,15 @@ def asked(n, d, heads, BM, size, causal):
         )
     ],
     hints=[
-        '`q`, `out` and `lse` are touched once: `2*n*d*size + 4*n` for a head.',
-        'A block is a `first` in `range(0, n, BM)`. Without a mask it reads `n` keys and `n` values of `d` numbers.',
-        'With a causal mask the last row of a block sees the most: keys up to `min(first + BM, n)`.',
+        '`q`, `out` and `lse` are read or written once: `2*n*d*size + 4*n` per head.',
+        'A block is a `first` in `range(0, n, BM)`. Without a mask it reads `n` keys and `n` values of `d` elements.',
+        'With a causal mask the last row of a block sees the most keys: up to `min(first + BM, n)`.',
     ],
 )
 def _(fn, rng, **case):
     got, want = fn(**case), asked(**case)
     if got != want:
-        raise AssertionError(f'got {got!r}, but it is {want:,} bytes')
+        raise AssertionError(f'got {got!r}, but {want:,} bytes are read and written')
 
 
 def weighed(s, v):
@@ -77,9 +77,9 @@ def _things(got):
         )
     ],
     hints=[
-        '`exp(lse)` is the sum that a part was divided by. So the whole is `(out1*e1 + out2*e2)/(e1 + e2)`.',
-        '`exp` of thousands overflows: subtract the larger `lse` of the two from both first.',
-        'Where both are `-inf` that is `-inf - -inf`, a NaN: subtract 0 there, and divide by 1 instead of 0.',
+        '`exp(lse)` is the sum that a part was divided by. So the result is `(out1*e1 + out2*e2)/(e1 + e2)`.',
+        '`exp` of thousands overflows: first subtract the larger of the two `lse` from both.',
+        'If both are `-inf`, `-inf - -inf` is NaN: subtract 0 there, and divide by 1 instead of 0.',
     ],
 )
 def _(fn, rng, n, d, keys, spread, blind, shift):
@@ -93,11 +93,11 @@ def _(fn, rng, n, d, keys, spread, blind, shift):
         warnings.simplefilter('error')
         got = fn(*(x.copy() for part in parts for x in part))
     if not isinstance(got, (tuple, list)) or len(got) != 2:
-        raise AssertionError(f'two arrays are to be returned, out and lse; got {_things(got)}')
+        raise AssertionError(f'return two arrays, out and lse; got {_things(got)}')
     for name, have, want in zip(('out', 'lse'), got, weighed(s, v)):
         same = np.shape(have) == want.shape and np.allclose(have, want, rtol=1e-9, atol=1e-9)
         if not same:
-            raise AssertionError(f'{name} over all keys: got {have}, but it is {want}')
+            raise AssertionError(f'{name} over all keys: got {have}, want {want}')
 
 
 def seen_in_window(n, window):
@@ -133,24 +133,24 @@ def tiles_seen(first, BM, BN, n, window):
         )
     ],
     hints=[
-        'The first row of the block reaches furthest to the left: to key `first - window + 1`, or 0.',
-        'The last row that exists, `min(first + BM, n) - 1`, reaches furthest to the right: to itself.',
-        'A tile is whole if the *first* row sees its last key, and the *last* row sees its first key.',
+        'The first row of the block sees furthest to the left: to key `first - window + 1`, or 0.',
+        'The last row that exists, `min(first + BM, n) - 1`, sees furthest to the right: to itself.',
+        'A tile needs no mask if the *first* row sees its last key, and the *last* row sees its first key.',
     ],
 )
 def _(fn, rng, **case):
     got, want = fn(**case), tiles_seen(**case)
     if not isinstance(got, list):
-        raise AssertionError(f'a list of (tile, masked) is to be returned; got {type(got).__name__}')
+        raise AssertionError(f'return a list of pairs (tile, masked); got {type(got).__name__}')
     odd = next((o for o in got if not isinstance(o, (tuple, list)) or len(o) != 2), None)
     if odd is not None:
-        raise AssertionError(f'a list of (tile, masked) is to be returned; it has {odd!r}')
+        raise AssertionError(f'return a list of pairs (tile, masked); got the item {odd!r}')
     have = [(int(o[0]), bool(o[1])) for o in got]
     if [t for t, _ in have] != [t for t, _ in want]:
-        raise AssertionError(f'the tiles {[t for t, _ in want]} have a score that is seen; got {[t for t, _ in have]}')
+        raise AssertionError(f'the tiles {[t for t, _ in want]} have a visible score; got {[t for t, _ in have]}')
     for (t, mine), (_, right) in zip(have, want):
         if mine != right:
-            what = 'you mask it, but every row sees' if mine else 'it needs a mask, for not every row sees'
+            what = 'remove its mask: every row sees' if mine else 'mask it: not every row sees'
             raise AssertionError(f'tile {t}: {what} all of its keys')
 
 
@@ -160,8 +160,10 @@ def _(fn, rng, **case):
         dict(n=n, m=m, d=d, BM=BM, BN=BN) for n, m, d, BM, BN in ((1, 2, 2, 1, 2), (4, 4, 3, 4, 4), (7, 10, 4, 3, 4))
     ],
     hints=[
-        'The weights first: `p = exp(s - lse)`. They are those of the whole row already: no softmax of the tile.',
-        '`ds = p*(dp - delta)`, where `dp = dout @ v.T`; and `s` has the factor `scale`, so its slopes have it, too.',
+        'First the probabilities: `p = exp(s - lse)`. They already belong to the whole row: do not take a softmax '
+        'of the tile.',
+        '`ds = p*(dp - delta)`, where `dp = dout @ v.T`; and `s` has the factor `scale`, so its gradients have it, '
+        'too.',
         '`dq` is `ds @ k`, `dk` is `ds.T @ q`, `dv` is `p.T @ dout`.',
     ],
 )
@@ -179,10 +181,10 @@ def _(fn, rng, n, m, d, BM, BN):
             i, j = slice(r, r + BM), slice(c, c + BN)
             got = fn(*(o.copy() for o in (q[i], k[j], v[j], dout[i], lse[i], delta[i])), scale)
             if not isinstance(got, (tuple, list)) or len(got) != 3:
-                raise AssertionError(f'three arrays are to be returned, for dq, dk and dv; got {_things(got)}')
+                raise AssertionError(f'return three arrays, for dq, dk and dv; got {_things(got)}')
             for total, at, name, o in zip(sums, (i, j, j), ('dq', 'dk', 'dv'), got):
                 if np.shape(o) != total[at].shape:
-                    raise AssertionError(f'{name} of this tile is {total[at].shape}; got {np.shape(o)}')
+                    raise AssertionError(f'{name} of this tile must have shape {total[at].shape}; got {np.shape(o)}')
                 total[at] += o
     for name, got, right in zip(('dq', 'dk', 'dv'), sums, want):
         try:
@@ -207,9 +209,9 @@ def _(fn, rng, n, m, d, BM, BN):
         )
     ],
     hints=[
-        'Begin with `attention_k` of the lesson. The loop over `at` begins at the tile of the first row\'s first key.',
-        'That is `tl.maximum(first - window + 1, 0)//BN*BN`; it ends where the causal one does.',
-        'A row may see nothing in the first tile, and its `top` is still `-inf`: take 0 instead of it in `tl.exp`.',
+        'Begin with `attention_k` of the lesson. The loop over `at` starts at the tile of the first row\'s first key.',
+        'That is `tl.maximum(first - window + 1, 0)//BN*BN`; it ends where the causal loop ends.',
+        'A row may see no key in the first tile, so its `top` is still `-inf`: use 0 instead in `tl.exp`.',
     ],
 )
 def _(fn, rng, n, window, BM, BN, scale, fall):
@@ -228,7 +230,8 @@ def _(fn, rng, n, window, BM, BN, scale, fall):
     most = D * sum(rows for _, rows in visited)
     if reads_of(t, 'k') > most:
         raise AssertionError(
-            f'{reads_of(t, "k")} numbers of k are read; the tiles in which a row sees a key have {most}'
+            f'{reads_of(t, "k")} elements of k are read, but the tiles in which a row sees a key have {most}: load '
+            'only those'
         )
 
 
@@ -252,9 +255,9 @@ def _quarters(rng, *shape):
         )
     ],
     hints=[
-        'The scores of a page: `tl.sum(k_*q_[None,:], 1)*scale`. No `tl.dot`: it wants 16 rows.',
-        'A step of the loop is a page: its number is `tl.load(table + i*PAGES + first//PAGE)`.',
-        'Mask the loads of keys *and* values behind the end: a weight of 0 times NaN is NaN. Hidden scores are `-inf`.',
+        'The scores of a page: `tl.sum(k_*q_[None,:], 1)*scale`. Do not use `tl.dot`: it needs 16 rows.',
+        'One iteration per page: its index is `tl.load(table + i*PAGES + first//PAGE)`.',
+        'Mask the loads of keys *and* values past the end: a weight of 0 times NaN is NaN. Hidden scores are `-inf`.',
     ],
 )
 def _(fn, rng, lens, PAGE, shift, fall):

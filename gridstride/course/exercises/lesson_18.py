@@ -23,13 +23,13 @@ def same(got, want, what, of=None):
     input of an element, as the message shows it"""
     if not isinstance(got, torch.Tensor) or got.dtype != want.dtype or got.shape != want.shape:
         said = f'{got.dtype} {tuple(got.shape)}' if isinstance(got, torch.Tensor) else repr(got)
-        raise AssertionError(f'{what} are to be {want.dtype} {tuple(want.shape)}; got {said}')
+        raise AssertionError(f'{what} must be {want.dtype} {tuple(want.shape)}; got {said}')
     if not torch.equal(got, want):
         row, column = (got != want).nonzero()[0].tolist()
         have, right = got[row, column].item(), want[row, column].item()
         both = (f'{o & 0xFFFFFFFF:#010x}' if want.dtype == torch.int32 else str(o) for o in (have, right))
         made_of = f', from {of(row, column)}' if of else ''
-        raise AssertionError('{}[{}, {}] is {}, and must be {}{}'.format(what, row, column, *both, made_of))
+        raise AssertionError('{}[{}, {}] is {}, but must be {}{}'.format(what, row, column, *both, made_of))
 
 
 def of_unchanged(fn, x):
@@ -37,7 +37,7 @@ def of_unchanged(fn, x):
     given = x.clone()
     got = fn(given)
     if not torch.equal(given, x):
-        raise AssertionError('what was given has been changed; it belongs to others: make a new tensor')
+        raise AssertionError('the input was changed: make a new tensor')
     return got
 
 
@@ -54,8 +54,8 @@ def of_unchanged(fn, x):
         )
     ],
     hints=[
-        'Each weight is read once a word. How many bits does a weight take, its part of the scale included?',
-        '`bits + 16/group` bits a weight; 8 bits are a byte; `gbs*1e9` bytes a second.',
+        'Each weight is read once per token. How many bits does a weight take, including its fraction of the scale?',
+        '`bits + 16/group` bits per weight; 8 bits per byte; `gbs*1e9` bytes per second.',
     ],
 )
 def _(fn, rng, **case):
@@ -63,8 +63,8 @@ def _(fn, rng, **case):
     want = 8e9 * case['gbs'] / (case['weights'] * (case['bits'] + 16 / case['group']))
     if (n := number(got)) is None or not abs(n / want - 1) <= 1e-9:
         eight = n and any(abs(n * f / want - 1) <= 1e-9 for f in (8, 1 / 8))
-        advice = ': a factor of 8, as between bits and bytes' if eight else ''
-        raise AssertionError(f'got {got!r}, but it is {want:.2f} words per second{advice}')
+        advice = ': off by a factor of 8; convert bits to bytes' if eight else ''
+        raise AssertionError(f'got {got!r}, but it is {want:.2f} tokens per second{advice}')
 
 
 def losses(w):
@@ -122,10 +122,10 @@ def matrix(rng, columns, kind):
     ]
     + [dict(columns=256, wanted=32, kind='up', least=8.5), dict(columns=256, wanted='row', kind='down', least=6)],
     hints=[
-        'Try them from the largest on, and return the first that is good enough.',
+        'Try them from the largest to the smallest, and return the first that is good enough.',
         "A group must divide `w.shape[1]`; `'row'` always does.",
-        '`formats.decibels(w, formats.restore(formats.symmetric(w, 4, group)))` is to be `least` or more. Both may be '
-        'infinite.',
+        '`formats.decibels(w, formats.restore(formats.symmetric(w, 4, group)))` must be at least `least`. Both may '
+        'be infinite.',
     ],
 )
 def _(fn, rng, columns, wanted, kind, least=None):
@@ -136,7 +136,7 @@ def _(fn, rng, columns, wanted, kind, least=None):
     got = fn(w, least)
     if got != wanted or isinstance(got, str) != isinstance(wanted, str):
         said = ', '.join(f'{g}: {db:.2f}' for g, db in found.items())
-        raise AssertionError(f'{columns} columns, at least {least:.2f} dB: got {got!r}, and not {wanted!r}; {said} dB')
+        raise AssertionError(f'{columns} columns, at least {least:.2f} dB: got {got!r}, want {wanted!r}; {said} dB')
 
 
 TRY_NIBBLES = r"""
@@ -152,8 +152,7 @@ __global__ void try_k(const unsigned *w, int *out, int n) {
     cases=[dict(words=n) for n in (1, 3, 40)],
     hints=[
         '`w >> 4*i & 15` is the nibble, from 0 to 15. What is its highest bit?',
-        'An `int` that is shifted to the right gets copies of its sign from the left. So bring the nibble to the very '
-        'top first.',
+        'Shifting an `int` to the right fills it with its sign bit. So first shift the nibble to the top.',
         'Nibble `i` is at the top after `w << (28 - 4*i)`. Then, as an `int`, `>> 28`.',
     ],
 )
@@ -168,15 +167,15 @@ def _(fn, rng, words):
     if bad := (out != want).nonzero().flatten().tolist():
         i = bad[0]
         word = f'{w[i // 8].item() & 0xFFFFFFFF:#010x}'
-        raise AssertionError(f'nibble({word}, {i % 8}) is {out[i].item()}, and should be {want[i].item()}')
+        raise AssertionError(f'nibble({word}, {i % 8}) is {out[i].item()}, but should be {want[i].item()}')
 
 
 @problem(
     '18.order',
     cases=[dict(rows=rows, columns=columns) for rows, columns in ((1, 8), (3, 8), (2, 24), (5, 64))],
     hints=[
-        '`q.view(rows, -1, 8)` has the eights as its last axis; `[..., ORDER]` brings them into another order.',
-        '`(q + 8)` are numbers from 0 to 15. In int64 they can be shifted and added: number `i` by `4*i` bits.',
+        '`q.view(rows, -1, 8)` has groups of eight as its last axis; `[..., ORDER]` permutes them.',
+        '`q + 8` is 0 to 15. In int64 you can shift and add: element `i` by `4*i` bits.',
         'The sum may be 2**31 or more: `.to(torch.uint32).view(torch.int32)` keeps the bits.',
     ],
 )
@@ -195,9 +194,9 @@ def _(fn, rng, rows, columns):
     '18.three',
     cases=[dict(rows=rows, columns=columns) for rows, columns in ((1, 8), (2, 8), (3, 40), (4, 16))],
     hints=[
-        'Three bytes are 24 bits, eight numbers of three. Make one number of the three bytes first, in `int32`.',
-        '`b0 | b1 << 8 | b2 << 16`: the first byte has the lowest bits. Number `i` is `word >> 3*i & 7`.',
-        'A uint8 that is shifted by 8 is 0: `.int()` before. Subtract 4, then `.to(torch.int8)`.',
+        'Three bytes are 24 bits, eight weights of three bits. First combine the three bytes into one `int32`.',
+        '`b0 | b1 << 8 | b2 << 16`: the first byte has the lowest bits. Weight `i` is `word >> 3*i & 7`.',
+        'A uint8 shifted by 8 is 0: call `.int()` first. Subtract 4, then `.to(torch.int8)`.',
     ],
 )
 def _(fn, rng, rows, columns):
@@ -207,7 +206,7 @@ def _(fn, rng, rows, columns):
     def three_bytes(r, c):
         b = packed[r, c // 8 * 3 : c // 8 * 3 + 3].tolist()
         bits = f'{b[0] | b[1] << 8 | b[2] << 16:024b}'
-        return f'the bytes {b}: 24 bits {bits}, of which weight {c % 8} has the bits {3 * (c % 8)} to {3 * (c % 8) + 2}'
+        return f'the bytes {b}: 24 bits {bits}, of which weight {c % 8} is bits {3 * (c % 8)} to {3 * (c % 8) + 2}'
 
     same(of_unchanged(fn, packed), q, 'weights', three_bytes)
 
@@ -219,10 +218,10 @@ def in_blocks(t, k, HEIGHT, BLOCK):
         others = [r for r in a['at'] if a['verb'] == 'written' and r // HEIGHT != program]
         if others:
             own = f'{program * HEIGHT} to {(program + 1) * HEIGHT - 1}'
-            raise AssertionError(f'program {program} writes y[{others[0]}]: its rows are {own}')
+            raise AssertionError(f'program {program} writes y[{others[0]}], but its rows are {own}')
     reads = [a['at'] for a in t.accesses if a['verb'] == 'read' and a['size'] == 1]
     if (most := 4 * max(len(set(at % (k // 4))) for at in reads)) != min(k, BLOCK):
-        raise AssertionError(f'at most {most} of {k} columns are read at a time: take blocks of BLOCK, {BLOCK} here')
+        raise AssertionError(f'at most {most} of {k} columns are read at a time: load blocks of BLOCK, {BLOCK} here')
 
 
 @problem(
@@ -241,7 +240,7 @@ def in_blocks(t, k, HEIGHT, BLOCK):
     ],
     hints=[
         'As `int4_k`. Column `c` is in byte `c//4`, its bits begin at `2*(c % 4)`.',
-        'The scale of column `c` of row `r` is number `r*(k//G) + c//G`, `c` being the column in the whole row.',
+        'The scale of column `c` of row `r` has the index `r*(k//G) + c//G`, where `c` is the column in the whole row.',
         'The values of a byte are `uint8`: convert to float first, then subtract 2. `G` may be larger than `BLOCK`, so '
         'no block has `BLOCK//G` columns of scales: load one scale per column.',
     ],

@@ -17,19 +17,20 @@ __all__ = []
     '19.bytes',
     cases=[dict(h=h, w=w, n=n) for h, w, n in ((1, 8, 3), (16, 64, 512), (100, 40, 0), (8192, 8192, 671_088))],
     hints=[
-        'Dense: two bytes for each of `h*w`. CSR: a number and a column for each of `n`; and the starts.',
-        'There are `h + 1` starts: the last one says where the last row ends.',
-        '2:4: half of the numbers, zeros or not, and for each four of the matrix a nibble, which is half a byte.',
+        'Dense: two bytes per element, `h*w` of them. CSR: a value and a column per nonzero, `n` of them; and the '
+        'starts.',
+        'There are `h + 1` starts: the last start is the end of the last row.',
+        '2:4: half of the elements, zeros or not, and a nibble, half a byte, per four elements of the matrix.',
     ],
 )
 def _(fn, rng, h, w, n):
     got = fn(h, w, n)
     if not isinstance(got, (tuple, list)) or len(got) != 3:
-        raise AssertionError(f'three numbers are to be returned; got {got!r}')
+        raise AssertionError(f'return three integers; got {got!r}')
     want = 2 * h * w, 6 * n + 4 * (h + 1), h * w + h * w // 8
     for name, have, right in zip(('dense', 'CSR', '2:4'), got, want):
         if have != right:
-            raise AssertionError(f'{h} x {w}, {n} not zero: {name} takes {right} bytes; got {have}')
+            raise AssertionError(f'{h} x {w}, {n} nonzero: {name} takes {right} bytes; got {have}')
 
 
 PAIRS = list(itertools.combinations(range(4), 2))
@@ -52,16 +53,16 @@ def stored(rng):
     cases=[dict(nth=i) for i in range(3)],
     hints=[
         'Row `r` and group `g` (columns `4*g` to `4*g + 3`): which lane has its nibble, and in which bits?',
-        'Lane `r%8*4 + g//4`. The rows from 8 on are in the upper 16 bits; of its four groups, `g%4` comes first in '
-        'the lowest bits.',
-        '`nibble & 3` is the place of `values[r, 2*g]`, `nibble >> 2` that of `values[r, 2*g + 1]`.',
+        'Lane `r%8*4 + g//4`. Rows from 8 on are in the upper 16 bits; the four groups follow in the order of '
+        '`g%4`, from the lowest bits.',
+        '`nibble & 3` is the position of `values[r, 2*g]`, `nibble >> 2` that of `values[r, 2*g + 1]`.',
     ],
 )
 def _(fn, rng, nth):
     whole, values, words = stored(rng)
     got = fn(values.copy(), words.copy())
     if np.shape(got) != (16, 64):
-        raise AssertionError(f'an array of 16 x 64 is to be returned; got {np.shape(got) or got!r}')
+        raise AssertionError(f'return an array of 16 x 64; got {np.shape(got) or got!r}')
     wrong = np.argwhere(np.asarray(got) != whole)
     if len(wrong):
         r, c = wrong[0].tolist()
@@ -76,9 +77,10 @@ def _(fn, rng, nth):
     '19.turned',
     cases=[dict(h=h, w=w) for h, w in ((1, 1), (5, 3), (33, 20), (64, 7), (100, 130))],
     hints=[
-        'Row `r` of the matrix is column `r` of the transposed one: its numbers meet `x[r]`, and nothing else.',
-        'Each number of the row goes to another place: `vals[i]*x[r]` is added to `out[cols[i]]`.',
-        'Two threads may add to one place: `cuda.atomic.add(out, cols[i], ...)`. There may be more threads than rows.',
+        'Row `r` of the matrix is column `r` of the transposed one: its elements are multiplied by `x[r]` only.',
+        'Each element of the row goes to another index: add `vals[i]*x[r]` to `out[cols[i]]`.',
+        'Two threads may add to the same element: `cuda.atomic.add(out, cols[i], ...)`. There may be more threads '
+        'than rows.',
     ],
 )
 def _(fn, rng, h, w):
@@ -95,10 +97,10 @@ def _(fn, rng, h, w):
     check(out, (before + whole.T.astype(np.float64) @ x).astype(np.float32), rtol=1e-5, atol=1e-5)
     adding, rows = threads_of(t, 'atomic'), len(set(r))
     if adding < rows:
-        who = f'{adding} thread{"s add" if adding > 1 else " adds"}' if adding else 'nobody adds'
+        who = f'{adding} thread{"s add" if adding > 1 else " adds"}' if adding else 'no thread adds'
         raise AssertionError(
-            f'right, but {who} by an atomic, for {rows} row{"s" * (rows > 1)} with numbers: each thread is to take a '
-            'row of the matrix, and add where its columns say'
+            f'right, but {who} by an atomic, for {rows} row{"s" * (rows > 1)} with nonzeros: let each thread take '
+            'one row of the matrix and add at its column indices'
         )
 
 
@@ -144,16 +146,17 @@ def eights(rng, h, like):
     ],
     hints=[
         'What a group of four columns keeps does not depend on the other group. Write that sum first.',
-        '`np.sort(np.abs(w[:, cols]), 1)[:, 2:].sum()` is it. `itertools.combinations(range(8), 4)` gives the groups.',
-        'Add what the other four columns keep, take the group with the largest sum, and return the two groups, one '
-        'after the other.',
+        'That sum is `np.sort(np.abs(w[:, cols]), 1)[:, 2:].sum()`. `itertools.combinations(range(8), 4)` gives '
+        'the groups.',
+        'Add what the other four columns keep, take the group with the largest sum, and return the two groups, '
+        'concatenated.',
     ],
 )
 def _(fn, rng, h, like):
     for w in eights(rng, h, like):
         got = fn(w.copy())
         if sorted(map(str, got)) != list('01234567'):
-            raise AssertionError(f'the column numbers 0 to 7 are to be returned, each once, in one list; got {got}')
+            raise AssertionError(f'return the column indices 0 to 7, each once, in one list; got {got}')
         have, best = kept_sum(w[:, list(got)]), best_of_eight(w)
         if have < best * (1 - 1e-12):
             raise AssertionError(f'{h} rows, {like}: this order keeps {have:.6g}; the best one keeps {best:.6g}')
@@ -172,10 +175,10 @@ def squares():
         dict(h=36, w=40, like='each square is best once'),
     ],
     hints=[
-        'One square of 4 x 4 after the other; they know nothing of each other.',
-        'A row of a square is one of six: `itertools.combinations(range(4), 2)`. Four rows in all ways are 1296 '
-        'squares, of which 90 have two in each column.',
-        'For each square of `w`, the sum of sizes under each of the 90, at once: `(squares*size).sum((1, 2))`.',
+        'Treat one square of 4 x 4 after the other: they are independent.',
+        'A row of a square is one of six: `itertools.combinations(range(4), 2)`. Four such rows give 1296 squares, '
+        'and 90 of them have two in each column.',
+        'For each square of `w`, compute the sum of sizes under each of the 90 at once: `(squares*size).sum((1, 2))`.',
     ],
 )
 def _(fn, rng, h, w, like='normal'):
@@ -185,13 +188,13 @@ def _(fn, rng, h, w, like='normal'):
         m = np.where(best, np.sign(m) * rng.uniform(1, 2, (h, w)), 0.1 * m)
     got = np.asarray(fn(m.copy()))
     if got.shape != (h, w) or got.dtype != bool:
-        raise AssertionError(f'a mask of {h} x {w} booleans is to be returned; got {got.shape} of {got.dtype}')
+        raise AssertionError(f'return a mask of {h} x {w} booleans; got {got.shape} of {got.dtype}')
     for r, c in itertools.product(range(0, h, 4), range(0, w, 4)):
         mine, size = got[r : r + 4, c : c + 4], np.abs(m[r : r + 4, c : c + 4])
         where = f'rows {r} to {r + 3}, columns {c} to {c + 3}'
         if (mine.sum(0) != 2).any() or (mine.sum(1) != 2).any():
             counts = f'{mine.sum(1).tolist()} in its rows, {mine.sum(0).tolist()} in its columns'
-            raise AssertionError(f'{where}: two in each row and each column are to be kept; there are {counts}')
+            raise AssertionError(f'{where}: keep two in each row and each column; got {counts}')
         have, best = size[mine].sum(), (ways * size).sum((1, 2)).max()
         if have < best * (1 - 1e-12):
             raise AssertionError(f'{where}: this mask keeps {have:.6g}; the best one keeps {best:.6g}')

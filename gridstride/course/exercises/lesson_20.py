@@ -21,10 +21,10 @@ __all__ = ['attend', 'lockstep', 'merged', 'slopes', 'time_of', 'turns_of']
         for ranks, length in ((1, 4), (2, 8), (2, 12), (4, 16), (3, 30), (8, 64))
     ],
     hints=[
-        'Striped: a place is `ranks*i + rank`. Which two operations undo that?',
-        'Zigzag: a part has `length//(2*ranks)` places. Part `p` belongs to rank `p` in the first half, and to rank '
+        'Striped: a position is `ranks*i + rank`. Which two operations invert that?',
+        'Zigzag: a part has `length//(2*ranks)` positions. Part `p` belongs to rank `p` in the first half, and to rank '
         '`2*ranks - 1 - p` in the second.',
-        "The second part lies behind the first one in its rank: add a part's length to the index.",
+        "In its rank the second part is stored after the first: add a part's length to the index.",
     ],
 )
 def _(fn, rng, order, ranks, length):
@@ -33,13 +33,14 @@ def _(fn, rng, order, ranks, length):
             got = fn(order, place, length, ranks)
             if tuple(np.ravel(got)) != (rank, i):
                 raise AssertionError(
-                    f'{order}, {length} places, {ranks} ranks: place {place} is index {i} of rank {rank}, which is '
+                    f'{order}, length {length}, {ranks} ranks: position {place} is index {i} of rank {rank}, so '
                     f'({rank}, {i}); got {got!r}'
                 )
 
 
 def time_of(owners, ranks):
-    "Scores that the slowest rank of each step computes, added up, for a causal ring whose place i is of rank owners[i]"
+    "Scores that the slowest rank of each step computes, added up, for a causal ring whose position i belongs to"
+    "rank owners[i]"
     at = [np.flatnonzero(np.asarray(owners) == r) for r in range(ranks)]
     work = np.array([[(a[:, None] >= b).sum() for b in at] for a in at])
     return sum(max(work[r, (r - step) % ranks] for r in range(ranks)) for step in range(ranks))
@@ -62,11 +63,11 @@ def time_of(owners, ranks):
         )
     ],
     hints=[
-        'First a table: how many scores do the rows of rank `a` have with the keys of rank `b`? Row `i` and key `j` '
-        'have one if `j <= i`.',
+        'First make a table: how many scores do the rows of rank `a` have with the keys of rank `b`? Row `i` and '
+        'key `j` have a score if `j <= i`.',
         'In step `s` rank `r` works with the keys of rank `(r - s) % ranks`, and the step lasts as long as its slowest '
         'rank.',
-        'Efficiency is all scores, over `ranks` times the sum of the steps.',
+        'The efficiency is the number of all scores, divided by `ranks` times the sum of the steps.',
     ],
 )
 def _(fn, rng, kind, ranks, each):
@@ -118,23 +119,25 @@ def _hides(each, **case):
         )
     ],
     hints=[
-        'A step computes `each*each/2` scores a head, `4*d` operations a score; its message has `2*kv_heads*d*each` '
-        'numbers of 2 bytes.',
-        'You want the smallest whole `each` with `a*each**2 >= latency + b*each`. A quadratic has two roots; one is '
+        'A step computes `each*each/2` scores per head, `4*d` FLOPs per score; its message has `2*kv_heads*d*each` '
+        'elements of 2 bytes.',
+        'Find the smallest integer `each` with `a*each**2 >= latency + b*each`. A quadratic has two roots; one is '
         'negative.',
-        '`(b + sqrt(b*b + 4*a*latency))/(2*a)`, rounded up. Beware of a root that is an integer but for rounding: '
-        'look at the neighbours.',
+        '`(b + sqrt(b*b + 4*a*latency))/(2*a)`, rounded up. Rounding may move a root that is an integer: check its '
+        'neighbours.',
     ],
 )
 def _(fn, rng, **case):
     got = fn(**case)
     if not isinstance(got, (int, np.integer)) or got < 1:
-        raise AssertionError(f'an integer from 1 on is to be returned; got {got!r}')
+        raise AssertionError(f'return a positive integer; got {got!r}')
     step, message = (f'{t * 1e6:.6g} us' for t in _times(got, **case))
     if not _hides(got, **case):
-        raise AssertionError(f'with {got} rows the step takes {step}, and its message longer: {message}')
+        raise AssertionError(f'with {got} rows the step takes {step}, but its message takes longer: {message}')
     if got > 1 and _hides(got - 1, **case):
-        raise AssertionError(f'{got} rows, whose step takes {step}, hide their message of {message}; so do fewer')
+        raise AssertionError(
+            f'{got} rows, whose step takes {step}, hide their message of {message}, but fewer rows do, too'
+        )
 
 
 def _first(g):
@@ -142,7 +145,7 @@ def _first(g):
     try:
         return next(g)
     except StopIteration:
-        raise AssertionError('a rank returns before it has handed anything over by a `yield`') from None
+        raise AssertionError('a rank returns before its first `yield`: hand something over first') from None
 
 
 def lockstep(
@@ -152,7 +155,7 @@ def lockstep(
     "Run the ranks of a ring side by side: each is given what its left neighbour yielded"
     sent, rounds = [_first(g) if inspect.isgenerator(g) else None for g in makers], 0
     if None in sent:
-        raise AssertionError('a generator is to be written: a function with a `yield`')
+        raise AssertionError('write a generator: a function with a `yield`')
     done = [None] * len(makers)
     while any(o is None for o in done):
         rounds, arriving, sent = rounds + 1, [sent[r - 1] for r in range(len(makers))], [None] * len(makers)
@@ -165,9 +168,11 @@ def lockstep(
                 done[r] = e.value if e.value is not None else ()
         if any(o is None for o in done) and not all(o is None for o in done):
             late = [r for r, o in enumerate(done) if o is None]
-            raise AssertionError(f'after {rounds} exchanges some ranks are through, and rank {late[0]} waits for ever')
+            raise AssertionError(
+                f'deadlock: after {rounds} exchanges some ranks have finished, but rank {late[0]} still waits'
+            )
         if rounds > 3 * len(makers):
-            raise AssertionError(f'{rounds} exchanges among {len(makers)} ranks, and no end')
+            raise AssertionError(f'livelock: {rounds} exchanges among {len(makers)} ranks, and none has finished')
     return done, rounds
 
 
@@ -175,7 +180,7 @@ def turns_of(rounds, wanted):
     "Raise unless there were as many exchanges as are needed"
     if rounds != wanted:
         made = f'{rounds} exchange was' if rounds == 1 else f'{rounds} exchanges were'
-        raise AssertionError(f'{made} made, where {wanted} {"will do" if rounds > wanted else "are needed"}')
+        raise AssertionError(f'{made} made, but {wanted} {"would be enough" if rounds > wanted else "are needed"}')
 
 
 def attend(q, k, v):
@@ -214,8 +219,8 @@ def _of_own_rows(own, r):
         for o, rows in enumerate(own):
             if o != r and torch.equal(rows, q):
                 raise AssertionError(
-                    f'rank {r} of {len(own)} computes with rows of rank {o}: `q` stays, '
-                    'keys go round with their gradients'
+                    f'rank {r} of {len(own)} computes with rows of rank {o}: keep `q`, and pass the keys on with '
+                    'their gradients'
                 )
         return slopes(q, *rest)
 
@@ -231,9 +236,9 @@ def _random(rng, *shape):
     cases=[dict(ranks=ranks, n=n, d=d) for ranks, n, d in ((2, 3, 2), (3, 4, 4), (4, 2, 8), (5, 3, 2))],
     hints=[
         'One `attend` for the own keys; then `ranks - 1` times: exchange, `attend`, `merge`.',
-        '`kv = yield kv`: what you got is what you hand on next time. Otherwise everybody meets their left neighbour '
-        'again and again.',
-        '`merge` takes and gives pairs `(out, lse)`. Return the first of the pair, once, at the end.',
+        '`kv = yield kv`: what you got is what you hand on next time. Otherwise every rank gets the keys of its '
+        'left neighbour again and again.',
+        '`merge` takes and returns pairs `(out, lse)`. Return the first of the pair, once, at the end.',
     ],
 )
 def _(fn, rng, ranks, n, d):
@@ -245,22 +250,22 @@ def _(fn, rng, ranks, n, d):
         later = rounds + 1 - len(seen[r])  # of its own part and those that came
         if later > 2:
             raise AssertionError(
-                f'rank {r} of {ranks} keeps {later} parts of the keys for later: attend to one before the next comes'
+                f'rank {r} of {ranks} keeps {later} parts of the keys: attend to each part before the next one arrives'
             )
 
     want, _ = ring.plain.attend(*(x.reshape(1, 1, -1, d) for x in (q, k, v)), False, d**-0.5)
     done, rounds = lockstep(makers, arriving_at)
     for r, got in enumerate(done):
         if isinstance(got, tuple):
-            what = f'{len(got)} things; return `out` alone' if got else 'nothing; `return` its `out` when all is done'
+            what = f'{len(got)} things; return `out` alone' if got else 'nothing; `return` its `out` at the end'
             raise AssertionError(f'rank {r} of {ranks} returned {what}')
         if None in seen[r]:
             raise AssertionError(
-                f'rank {r} of {ranks} gave `attend` keys that are not those of one rank: '
-                'attend to each part alone, and merge the results'
+                f'rank {r} of {ranks} gave `attend` keys that are not those of one rank: attend to each part '
+                'separately, and merge the results'
             )
         if sorted(map(str, seen[r])) != [str(o) for o in range(ranks)]:
-            raise AssertionError(f'rank {r} of {ranks} attended to the keys of ranks {seen[r]}; once each is wanted')
+            raise AssertionError(f'rank {r} of {ranks} attended to the keys of ranks {seen[r]}: attend to each once')
         try:
             check(got, want.view(ranks, n, d)[r], rtol=1e-9, atol=1e-9)
         except AssertionError as e:
@@ -277,10 +282,11 @@ def _alike(a, b):
     '20.home',
     cases=[dict(ranks=ranks, n=n, d=d) for ranks, n, d in ((2, 3, 2), (3, 4, 4), (4, 2, 8))],
     hints=[
-        'What goes round is `(k, v, dk, dv)`, the last two zeros at first. Every rank adds what it finds to them '
-        'before it hands all four on.',
-        'After `ranks - 1` exchanges all has been found, but the gradients are one place short of home: one more.',
-        '`lse`, `out` and `dout` are of the own rows, always the same. `dq` stays, and is added up.',
+        'Pass on `(k, v, dk, dv)`, where the last two start as zeros. Every rank adds its gradients to them before '
+        'it passes all four on.',
+        'After `ranks - 1` exchanges the sums are complete, but the gradients are one rank short of home: exchange '
+        'once more.',
+        '`lse`, `out` and `dout` belong to the rank\'s own rows and never change. `dq` stays, and accumulates.',
     ],
 )
 def _(fn, rng, ranks, n, d):
@@ -295,13 +301,13 @@ def _(fn, rng, ranks, n, d):
     for r, got in enumerate(done):
         if not isinstance(got, (tuple, list)) or len(got) != 3:
             what = f'{len(got)} things' if isinstance(got, (tuple, list)) else type(got).__name__
-            raise AssertionError(f'(dq, dk, dv) is to be returned; got {what}')
+            raise AssertionError(f'return (dq, dk, dv); got {what}')
         for name, have, right in zip(('dq', 'dk', 'dv'), got, want):
             right = right.view(ranks, n, d)
             try:
                 check(have, right[r], rtol=1e-9, atol=1e-9)
             except AssertionError as e:
                 far = (o for o in range(ranks) if name != 'dq' and _alike(have, right[o]))
-                why = next((f'it is that of the keys of rank {o}, and not home yet' for o in far), e)
+                why = next((f'it belongs to the keys of rank {o}: one more exchange brings it home' for o in far), e)
                 raise AssertionError(f'{name} of rank {r} of {ranks}: {why}') from None
     turns_of(rounds, ranks)

@@ -31,9 +31,9 @@ def places_of_a():
         dict(rows=range(8, 16), cols=range(8, 16)),
     ],
     hints=[
-        'A register holds two neighbours of a row, an even column in its lower 16 bits and the odd one after it '
-        'in the upper. So the half is `col%2`.',
-        'The four registers are the four quarters: `q%2` says upper or lower, `q//2` left or right. '
+        'A register holds two neighbouring columns of a row, the even one in its lower 16 bits and the odd one in '
+        'its upper 16 bits. So the half is `col%2`.',
+        'The four registers are the four quarters: `q%2` selects upper or lower, `q//2` left or right. '
         'Within a quarter, row `g` belongs to lanes `4*g` to `4*g + 3`.',
         'lane: `row%8*4 + col%8//2`; register: `row//8 + col//8*2`.',
     ],
@@ -45,12 +45,12 @@ def _(fn, rng, rows, cols):
             got = fn(r, c)
             if not isinstance(got, (tuple, list)) or len(got) != 3:
                 raise AssertionError(
-                    f'three numbers are wanted, lane, register and half; got {got!r} for row {r}, column {c}'
+                    f'return three integers, lane, register and half; got {got!r} for row {r}, column {c}'
                 )
             if tuple(got) != want[r, c]:
                 raise AssertionError(
-                    f'row {r}, column {c}: got lane {got[0]}, register {got[1]}, half {got[2]}, '
-                    f'and it is lane {want[r, c][0]}, register {want[r, c][1]}, half {want[r, c][2]}'
+                    f'row {r}, column {c}: got lane {got[0]}, register {got[1]}, half {got[2]}, but it is lane '
+                    f'{want[r, c][0]}, register {want[r, c][1]}, half {want[r, c][2]}'
                 )
 
 
@@ -68,17 +68,18 @@ def fours(
     '21.narrow',
     cases=[dict(how='places'), dict(how='chunks'), *(dict(how='banks', first=f) for f in (0, 8, 24))],
     hints=[
-        'Two rows of 64 bytes fill the 32 banks once. So rows 0 and 1 are never in each other\'s way; '
-        'rows 0 and 2 are, if their chunks are in the same order.',
+        'Two rows of 64 bytes fill the 32 banks once. So rows 0 and 1 never conflict; rows 0 and 2 do, if their '
+        'chunks are in the same order.',
         'There are four chunks in a row, and four pairs of rows in an 8x8 matrix. Each pair needs another order.',
-        'The pair is `r//2%4`; as in the lesson, change the chunk\'s number by exclusive or: `32*r + (c ^ r//2%4*8)`.',
+        'The pair is `r//2%4`; as in the lesson, change the index of the chunk by exclusive or: `32*r + (c ^ '
+        'r//2%4*8)`.',
     ],
 )
 def _(fn, rng, how, first=0):
     def place(r, c):
         p = fn(r, c)
         if not isinstance(p, (int, np.integer)):
-            raise AssertionError(f'a place is an integer; got {p!r} for row {r}, column {c}')
+            raise AssertionError(f'an index must be an integer; got {p!r} for row {r}, column {c}')
         return int(p)
 
     for r in range(first, first + 8) if how == 'banks' else range(64):
@@ -87,7 +88,7 @@ def _(fn, rng, how, first=0):
             check_places(r, row)
         if how == 'chunks' and any(row[c] % 8 != c % 8 or row[c] - c % 8 != row[c // 8 * 8] for c in range(32)):
             raise AssertionError(
-                f'row {r}: the 8 numbers of a chunk, 16 bytes, must stay together and in order, at a multiple of 8'
+                f'row {r}: the 8 elements of a chunk, 16 bytes, must stay together and in order, at a multiple of 8'
             )
     if how == 'banks':
         for chunk in range(4):
@@ -105,9 +106,9 @@ def check_places(r, row):  # of columns 0 to 31
     "Raise `AssertionError` that says which column of row `r` leaves it, or which two have one place"
     for c, p in enumerate(row):
         if not 32 * r <= p < 32 * r + 32:
-            raise AssertionError(f'row {r} must keep the places {32 * r} to {32 * r + 31}; its column {c} is at {p}')
+            raise AssertionError(f'row {r} must keep the indices {32 * r} to {32 * r + 31}; its column {c} is at {p}')
         if p in row[:c]:
-            raise AssertionError(f'row {r}: columns {row.index(p)} and {c} are both at place {p}')
+            raise AssertionError(f'row {r}: columns {row.index(p)} and {c} are both at index {p}')
 
 
 # The other two return sources. The lesson's own functions go before, and they are tried on the emulator, a
@@ -119,7 +120,7 @@ IDLE = '__device__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {}
 def product(fn, name, grid, a, b, **args):  # args: the kernel's, as `launch` takes them
     "Launch kernel `name` by single warps: `out` shall be `a` @ `b`"
     if 'mma(' not in bare(source(fn)):
-        raise AssertionError('it has no mma in it: the tensor core is to do the work')
+        raise AssertionError('the source has no mma: compute the product with the tensor core')
 
     def made(given):
         return launch(lambda: given + source(fn), name, grid, 32, **args).reshape(args['out'].shape)
@@ -129,9 +130,11 @@ def product(fn, name, grid, a, b, **args):  # args: the kernel's, as `launch` ta
         Reference(a, b)(out)
     except AssertionError as e:
         why = next((why for why, *other in mistakes(a, b, out) if fits(*other)), None)
-        raise AssertionError(f'{e}\n  That is what comes out when {why}' if why else str(e)) from None
+        raise AssertionError(f'{e}\n  This is the result if {why}' if why else str(e)) from None
     if fits(a, b, made(GIVEN.replace(mma, IDLE))):
-        raise AssertionError('right, but no mma makes it: the tensor core is to do the work')
+        raise AssertionError(
+            'the result is right, but does not come from an mma: compute the product with the tensor core'
+        )
 
 
 def fits(a, b, out) -> bool:
@@ -150,17 +153,17 @@ def mistakes(a, b, out):  # h x k, k x w, h x w: multiples of 16, 16 and 8
     halves = b.reshape(b.shape[0] // 16, 2, 8, b.shape[1] // 8, 8)
     held = out.reshape(out.shape[0] // 16, 2, 8, out.shape[1] // 8, 4, 2)
     yield (
-        'two quarters of `a` are in each other\'s place: `a[1]` is the lower left one, `a[2]` the upper right one',
+        'two quarters of `a` are swapped: `a[1]` is the lower left one, `a[2]` the upper right one',
         quarters.permute(0, 4, 2, 3, 1, 5).reshape(a.shape),
         b,
         out,
     )
-    yield 'each quarter of `a` is turned around', quarters.permute(0, 1, 5, 3, 4, 2).reshape(a.shape), b, out
-    yield 'the 16x16 of `a` are turned around as a whole', quarters.permute(0, 4, 5, 3, 1, 2).reshape(a.shape), b, out
-    yield '`b[0]` and `b[1]` are in each other\'s place', a, halves.flip(1).reshape(b.shape), out
-    yield 'each 8x8 of `b` is turned around', a, halves.permute(0, 1, 4, 3, 2).reshape(b.shape), out
+    yield 'each quarter of `a` is transposed', quarters.permute(0, 1, 5, 3, 4, 2).reshape(a.shape), b, out
+    yield 'the 16x16 of `a` is transposed as a whole', quarters.permute(0, 4, 5, 3, 1, 2).reshape(a.shape), b, out
+    yield '`b[0]` and `b[1]` are swapped', a, halves.flip(1).reshape(b.shape), out
+    yield 'each 8x8 of `b` is transposed', a, halves.permute(0, 1, 4, 3, 2).reshape(b.shape), out
     yield (
-        '`d[1]` and `d[2]` are in each other\'s place: `d[1]` is the right neighbour of `d[0]`, `d[2]` is 8 rows below',
+        '`d[1]` and `d[2]` are swapped: `d[1]` is the right neighbour of `d[0]`, `d[2]` is 8 rows below',
         a,
         b,
         held.permute(0, 5, 2, 3, 4, 1).reshape(out.shape),
@@ -182,10 +185,10 @@ def nans(*shape):
     '21.linear',
     cases=[dict(h=h, w=w, k=k) for h, w, k in ((16, 8, 16), (16, 8, 48), (32, 8, 16), (16, 24, 16), (48, 40, 80))],
     hints=[
-        'As in rung 3, without shared memory: all loads of `a` are as they are there, from `m` itself.',
+        'As in rung 3, without shared memory: load `a` in the same way, directly from `m`.',
         'Register `q` of `b` has rows `t + q*8` and the next, column `g`. '
-        'Row `i`, column `j` of `b` is `n[(c + j)*k + idx + i]`: the two numbers are neighbours in memory, '
-        'one load of 4 bytes.',
+        'Row `i`, column `j` of `b` is `n[(c + j)*k + idx + i]`: the two elements are neighbours in memory, so one '
+        'load of 4 bytes gets both.',
         '`b[q] = *(const unsigned *)&n[(c + g)*k + idx + t + q*8]`, and `d` goes to rows `g` and `g + 8`, '
         'columns `t` and `t + 1`.',
     ],
@@ -200,20 +203,20 @@ def _(fn, rng, h, w, k):
     cases=[dict(h=h, w=w) for h, w in ((16, 16), (48, 16), (16, 32), (32, 48), (64, 80))],
     hints=[
         'For the tile in row `r` and column `c` of `out` you need columns `r` to `r+15` of `m`, '
-        'which are to become the rows of `a`, and columns `c` to `c+15`, which are `b` as it is in the lesson. '
-        'In each step, 16 rows of both: 16 rows of 32 bytes, one 16-byte load for each lane.',
+        'which must become the rows of `a`, and columns `c` to `c+15`, which are `b` as it is in the lesson. '
+        'In each step, 16 rows of both: 16 rows of 32 bytes, one 16-byte load per lane.',
         '`b` is stored along its rows, so `.trans`, as in the lesson. `a` is stored along its *columns*, '
-        'so it is turned around as well: `.trans`, too.',
-        'The four matrices of `a` must come in the order upper left, lower left, upper right, '
-        'lower right *of a*. In shared memory, where `a` lies turned around, '
-        'the lower left one of `a` is the upper right one: lane `lane` gives the `address` of row `lane%8 + '
+        'so it must be transposed, too: `.trans`.',
+        'The four matrices of `a` must be in the order upper left, lower left, upper right, '
+        'lower right *of a*. In shared memory, where `a` is stored transposed, the lower left one of `a` is the '
+        'upper right one: lane `lane` gives the `address` of row `lane%8 + '
         'lane/16*8`, column `lane/8%2*8`.',
     ],
 )
 def _(fn, rng, h, w):
     body = bare(source(fn))
-    for word, why in (('__shared__', 'it uses no shared memory'), ('ldmatrix', 'it has no ldmatrix')):
+    for word, why in (('__shared__', 'the kernel uses no shared memory'), ('ldmatrix', 'the kernel has no ldmatrix')):
         if word not in body:
-            raise AssertionError(f'{why}: the registers are to be filled from there')
+            raise AssertionError(f'{why}: fill the registers from shared memory with ldmatrix')
     m = matrix(rng, h, w)
     product(fn, 'gram_k', (w // 16, w // 16), m.T, m, m=m, out=nans(w, w), h=h, w=w)

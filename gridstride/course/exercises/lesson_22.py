@@ -21,11 +21,11 @@ __all__ = ['FIELDS', 'MOST', 'GIVEN', 'broken', 'fields', 'descriptor', 'fetches
     '22.swizzle',
     cases=[dict(size=size, swizzle=swizzle) for swizzle in (128, 64, 32, 0) for size in (2, 4, 1)],
     hints=[
-        'First the place without a swizzle: a row has `swizzle` bytes (128 if it is 0), '
+        'First compute the offset without a swizzle: a row has `swizzle` bytes (128 if it is 0), '
         'so row `r` begins at `r` times that.',
-        'The bits that are flipped come from the same place: `byte >> 7`, of which 3, 2, 1 or no bits are kept. '
+        'The mask for the flip comes from the same offset: keep 3, 2, 1 or no bits of `byte >> 7`. '
         '`x & 7` keeps three, `x & 3` two.',
-        'They are flipped into bits 4 and up: `byte ^ (byte >> 7 & mask) << 4`, where `mask` is 7, 3, 1 or 0: '
+        'They flip bits 4 and up: `byte ^ (byte >> 7 & mask) << 4`, where `mask` is 7, 3, 1 or 0: '
         '`swizzle//16 - 1`, but not less than 0.',
     ],
 )
@@ -37,8 +37,8 @@ def _(fn, rng, size, swizzle):
             got, want = fn(r, c, size, swizzle), int(swizzled(plain, swizzle))
             if got != want:
                 raise AssertionError(
-                    f'row {r}, column {c} of a box with elements of {size} bytes and swizzle {swizzle} would lie at '
-                    f'byte {plain} without a swizzle, and lies at byte {want}; got {got!r}'
+                    f'row {r}, column {c} of a box with elements of {size} bytes and swizzle {swizzle} is at byte '
+                    f'{plain} without a swizzle, and at byte {want} with it; got {got!r}'
                 )
 
 
@@ -56,11 +56,11 @@ def _(fn, rng, size, swizzle):
         )
     ],
     hints=[
-        '`full` is announced by one thread of the block itself. Who else arrives there? TMA counts bytes; '
+        'One thread of the block announces the bytes at `full`. Which other threads arrive there? TMA counts bytes; '
         'it does not arrive.',
         'A stage of this block may be filled only when it is empty in every block of the cluster, '
-        'since each of them gets a part of what is sent for all. So consumers of all blocks arrive at `empty`.',
-        'Whoever orders them, all the bytes of a stage arrive in it: the whole tile of m and the whole tile of '
+        'since each block receives a part of every load. So consumers of all blocks arrive at `empty`.',
+        'Whichever block loads them, all the bytes of a stage arrive in it: the whole tile of m and the whole tile of '
         'n. `1, groups*blocks, 2*BK*(BM + BN)`.',
     ],
 )
@@ -68,15 +68,15 @@ def _(fn, rng, BM, BN, BK, blocks, groups):
     got, want = fn(BM, BN, BK, blocks, groups), (1, groups * blocks, 2 * BK * (BM + BN))
     if not isinstance(got, (tuple, list)) or len(got) != 3:
         raise AssertionError(
-            f'three numbers are to be returned: the count of full, the count of empty, and the bytes; got {got!r}'
+            f'return three integers: the count of full, the count of empty, and the bytes; got {got!r}'
         )
-    case = f'{BM}x{BN}x{BK}, {blocks} blocks with {groups} consumers each'
+    case = f'{BM}x{BN}x{BK}, {blocks} blocks with {groups} consumers per block'
     names = 'full counts', 'empty counts', 'the bytes announced in a phase are'
     near = blocks, groups, 2 * BK * (BM + BN // blocks)
     why = (
         ": each producer announces at its own block's barrier, and TMA does not arrive",
-        ", the consumers of one block: who else reads what this stage's producer sends?",
-        ', what this producer orders: what comes?',
+        ", the consumers of one block: which other consumers read what this stage's producer sends?",
+        ', the bytes that this producer loads: how many bytes arrive?',
     )
     for name, g, w, o, reason in zip(names, got, want, near, why):
         if g != w:
@@ -111,8 +111,8 @@ def descriptor(at, lead, stride, swizzle) -> int:
         )
     ],
     hints=[
-        'Three of the fields are in units of 16 bytes: `>> 4`. Of the address, first keep 18 bits: `& 0x3ffff`.',
-        'Each field moves up to where it begins (`<< 16`, `<< 32`, `<< 62`), and `|` puts them together. '
+        'Three of the fields are in units of 16 bytes: `>> 4`. First keep 18 bits of the address: `& 0x3ffff`.',
+        'Shift each field to where it begins (`<< 16`, `<< 32`, `<< 62`), and `|` puts them together. '
         'In Python `<<` and `>>` go from left to right, before `&` and `|`.',
         '`(at & 0x3ffff) >> 4 | lead >> 4 << 16 | stride >> 4 << 32 | code << 62`, with `code = {0:0, 128:1, '
         '64:2, 32:3}[swizzle]`.',
@@ -121,18 +121,18 @@ def descriptor(at, lead, stride, swizzle) -> int:
 def _(fn, rng, at, lead, stride, swizzle):
     got, want = fn(at, lead, stride, swizzle), descriptor(at, lead, stride, swizzle)
     if not isinstance(got, int):
-        raise AssertionError(f'an integer is to be returned; got {got!r}')
+        raise AssertionError(f'return an integer; got {got!r}')
     for name, value in fields(want).items():
-        over = ' (does the address run over into it?)' if name == 'lead' and at >> 18 else ''
+        over = ' (does the address overflow into it?)' if name == 'lead' and at >> 18 else ''
         if name != 'swizzle' and value and fields(got)[name] == value * 16:
-            over = ': that is in bytes, and units of 16 bytes are wanted'
+            over = ': this is in bytes; convert it to units of 16 bytes'
         if fields(got)[name] != value:
             raise AssertionError(
-                f'the field {name} is {fields(got)[name]:#x}, and should be {value:#x}, for at={at:#x}, '
+                f'the field {name} is {fields(got)[name]:#x}, but should be {value:#x}, for at={at:#x}, '
                 f'lead={lead}, stride={stride}, swizzle={swizzle}{over}'
             )
     if got != want:
-        raise AssertionError(f'{got:#x} has bits set between the fields; it should be {want:#x}')
+        raise AssertionError(f'{got:#x} has bits set between the fields, but should be {want:#x}')
 
 
 MOST = 232448  # bytes of shared memory that a block may have
@@ -156,8 +156,8 @@ MOST = 232448  # bytes of shared memory that a block may have
         )
     ],
     hints=[
-        'What is left for stages: 232448 - 1024 - `out`. What does one stage take? Two tiles, 2 bytes a number, '
-        'and 16 bytes of barriers.',
+        'Left for stages: 232448 - 1024 - `out` bytes. What does one stage take? Two tiles with 2 bytes per '
+        'element, and 16 bytes of barriers.',
         '`left//stage` is how many fit.',
         'If that is less than 2, return 0.',
     ],
@@ -168,7 +168,7 @@ def _(fn, rng, BM, BN, BK, out):
     if got != (fit if fit >= 2 else 0):
         raise AssertionError(
             f'{BM}x{BN}x{BK} with {out} bytes for stores: a stage takes {one} bytes, '
-            f'and {MOST - 1024 - out} are free, so there is room for {fit}'
+            f'and {MOST - 1024 - out} are free, so {fit} fit'
             f'{"" if fit >= 2 else ", and fewer than 2 count as 0"}; got {got!r}'
         )
 
@@ -216,12 +216,12 @@ def bands(tall, wide):
         )
     ],
     hints=[
-        'A lot that is nearly square, in rows and columns of numbers rather than of tiles, needs least. '
-        'So a band should be about as high as such a square.',
-        'Which height is best depends on how the lots fall, so try: make the order for every height, '
-        'count what it needs, keep the best. `min(orders, key=cost)`.',
-        'Turn it around, too: bands along the columns, the same code with `tall` and `wide` exchanged, and (c, '
-        'r) turned back to (r, c). And write `cost` after `from_memory`.',
+        'A lot needs least if it is nearly square, in rows and columns of elements rather than of tiles. So a band '
+        'should be about as high as such a square.',
+        'Which height is best depends on how the lots fall, so try: make the order for every height, count what it '
+        'needs, and keep the best. `min(orders, key=cost)`.',
+        'Also try bands along the columns: the same code with `tall` and `wide` swapped, and (c, r) swapped back '
+        'to (r, c). And write `cost` after `from_memory`.',
     ],
 )
 def _(fn, rng, tall, wide, BM, BN, at_once):
@@ -230,7 +230,7 @@ def _(fn, rng, tall, wide, BM, BN, at_once):
     try:
         got = [(r, c) for r, c in given]
     except (TypeError, ValueError):
-        raise AssertionError(f'a list of pairs (row, column) is to be returned; got {reprlib.repr(given)}') from None
+        raise AssertionError(f'return a list of pairs (row, column); got {reprlib.repr(given)}') from None
     for r, c in got:
         if r not in range(tall) or c not in range(wide):
             raise AssertionError(
@@ -238,14 +238,13 @@ def _(fn, rng, tall, wide, BM, BN, at_once):
             )
     if len(got) != tall * wide or len(set(got)) != tall * wide:
         raise AssertionError(
-            f'{case}: each of the {tall * wide} tiles is to be made once; '
-            f'got {len(got)}, {len(set(got))} of them different'
+            f'{case}: compute each of the {tall * wide} tiles once; got {len(got)} tiles, {len(set(got))} distinct'
         )
     have, best = fetches(got, BM, BN, at_once), min(fetches(o, BM, BN, at_once) for o in bands(tall, wide))
     if have > 1.03 * best:
         raise AssertionError(
-            f'{case}: the order needs {have} rows and columns, and the best bands {best}: '
-            f'{have / best:.2f} times as many, where 1.03 is the most'
+            f'{case}: the order needs {have} rows and columns, and the best bands {best}: {have / best:.2f} times '
+            'as many, but at most 1.03 is allowed'
         )
 
 
@@ -282,25 +281,26 @@ def one_warp_does_all(src, x, want):
     cases=[dict(h=h, w=w) for h, w in ((64, 64), (1, 8), (100, 136), (200, 64))],
     hints=[
         'Rung 1 up to `barrier_wait` is nearly the first half: a barrier that counts one arrival, '
-        'made by one thread, then `__syncthreads`; the bytes are announced, one box is ordered, '
-        'and all wait for phase 0.',
-        'A box is `__shared__ __align__(1024) __nv_bfloat16 box[64*64]`, and `address(box)` is where it lies. '
-        'Its 64*64 numbers are shared out as ever: `for (int i = threadIdx.x; i < 64*64; i += 128)`.',
-        'Behind the loop: `fence_for_tma()` by all, since all have written; `__syncthreads()`; '
-        'then one thread sends it: `tma_store`, `stores_commit`, and it must not leave before `stores_have_read`.',
+        'made by one thread, then `__syncthreads`; announce the bytes, issue one TMA load, and let all wait for '
+        'phase 0.',
+        'A box is `__shared__ __align__(1024) __nv_bfloat16 box[64*64]`, and `address(box)` is its address. '
+        'Distribute its 64*64 elements over the threads as always: `for (int i = threadIdx.x; i < 64*64; i += 128)`.',
+        'After the loop: `fence_for_tma()` by all threads, since all have written; `__syncthreads()`; then one '
+        'thread stores the box: `tma_store`, `stores_commit`, and it must not return before `stores_have_read`.',
     ],
 )
 def _(fn, rng, h, w):
     src = source(fn)
     for word in ('tma_load', 'tma_store'):
         if word not in bare(src):
-            raise AssertionError(f'it has no {word}: TMA is to bring the boxes, and to take them away')
+            raise AssertionError(f'the source has no {word}: load and store the boxes with TMA')
     x = torch.tensor(rng.standard_normal((h, w)), dtype=torch.float32).bfloat16()
     want = x.clamp(min=0).float()
     both_orders(lambda: check(relu(src, x).float(), want))
     if h >= 64 and one_warp_does_all(src, x, want):
         raise AssertionError(
-            'right, but one warp, or one thread, changes all numbers of a box: share them out among its 128 threads'
+            'the result is right, but one warp or one thread changes all elements of a box: distribute them over '
+            'its 128 threads'
         )
 
 
@@ -345,18 +345,18 @@ __global__ void __launch_bounds__(256) broken_k(const __grid_constant__ TensorMa
     '22.repair',
     cases=[dict(h=h, w=w, k=k) for h, w, k in ((1, 8, 8), (64, 64, 64), (65, 72, 200), (130, 136, 392))],
     hints=[
-        'First nobody can go on. At the start all stages are empty, and the producer has to get through. '
-        'Which phase of `empty` does it wait for in turn 0, and which one counts as over from the beginning?',
-        'Then a tile is read while its copy may be under way, though the consumer does wait at `full`. '
-        'What makes that phase end? One arrival, and the bytes that were announced: how many come?',
-        'Last, a stage is overwritten while the tensor cores may still read it. '
-        '`barrier_arrive` gives it back, so it must come after `wgmma_wait<0>()`.',
+        'First there is a deadlock. At the start all stages are empty, so the producer must not wait. Which phase '
+        'of `empty` does it wait for in turn 0, and which phase counts as completed from the beginning?',
+        'Then a tile is read while its copy may be in flight, although the consumer waits at `full`. What '
+        'completes that phase? One arrival, and the announced bytes: how many bytes arrive?',
+        'Last, a stage is overwritten while the tensor cores may still read it. `barrier_arrive` releases the '
+        'stage, so it must come after `wgmma_wait<0>()`.',
     ],
 )
 def _(fn, rng, h, w, k):
     src = fn(broken)
     if not isinstance(src, str):
-        raise AssertionError(f'it returned {type(src).__name__}: the mended source must be returned, as a string')
+        raise AssertionError(f'it returned {type(src).__name__}: return the fixed source as a string')
     rung = Rung(
         'repaired',
         hopper + store + src,

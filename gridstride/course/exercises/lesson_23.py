@@ -44,9 +44,9 @@ def fitting(memory, lens, layers, numbers, page):
         )
     ],
     hints=[
-        'A page of all layers has `page*layers*numbers*2` bytes. How many whole ones are there?',
-        'A text of `n` tokens takes `cdiv(n, page)` of them, and leaves `-n % page` places of the last one empty.',
-        'Go through the texts in order, and stop at the first that does not fit, even if a later one would.',
+        'A page of all layers has `page*layers*numbers*2` bytes. How many whole pages fit?',
+        'A sequence of `n` tokens takes `cdiv(n, page)` pages, and leaves `-n % page` slots of the last page empty.',
+        'Go through the sequences in order, and stop at the first that does not fit, even if a later one would.',
     ],
 )
 def _(fn, rng, **case):
@@ -55,7 +55,8 @@ def _(fn, rng, **case):
         pages = case['memory'] // (case['page'] * case['layers'] * case['numbers'] * 2)
         takes = ', '.join(str(cdiv(n, case['page'])) for n in case['lens'])
         raise AssertionError(
-            f'got {got!r}, but it is {want}: texts, and empty places; of {pages} pages the texts want {takes}'
+            f'got {got!r}, but it is {want}: sequences, and empty slots; {pages} pages are free, and the sequences '
+            f'need {takes}'
         )
 
 
@@ -83,16 +84,17 @@ def slowest(**case):
         for how in ('heads', 'texts')
     ],
     hints=[
-        'What must a GPU read that has 16 of 128 heads? All heads share each row of the cache.',
-        'Bytes: its texts times `n*576*2`. Operations: its texts times its heads times `n*2*(576 + 512)`.',
-        'The slowest has `cdiv(texts, gpus)` texts, or `cdiv(heads, gpus)` heads. Its time is the longer of the two.',
+        'Which bytes must a GPU with 16 of 128 heads read? All heads share each row of the cache.',
+        'Bytes: its sequences times `n*576*2`. FLOPs: its sequences times its heads times `n*2*(576 + 512)`.',
+        'The slowest GPU has `cdiv(texts, gpus)` sequences, or `cdiv(heads, gpus)` heads. Its time is the longer '
+        'of the two.',
     ],
 )
 def _(fn, rng, **case):
     got, want = fn(**case), slowest(**case)
     if (n := number(got)) is None or not abs(n - want) <= 1e-9 * want:
         reads, multiplies = (f'{t:.6g}' for t in _work(**case))
-        why = f'the slowest GPU reads for {reads}, and multiplies for {multiplies}'
+        why = f'the slowest GPU loads for {reads} and computes for {multiplies}'
         raise AssertionError(f'got {got!r}, but it is {want:.6g} seconds: {why}')
 
 
@@ -103,7 +105,7 @@ def _watched(cache, heads):
     def through(name, x, width):
         x = np.asarray(x)
         if x.shape != (heads, width):
-            raise AssertionError(f'{name} takes ({heads}, {width}): a row for each head; got {x.shape}')
+            raise AssertionError(f'{name} takes shape ({heads}, {width}), one row per head; got {x.shape}')
         calls.append((name, x))
         return x
 
@@ -126,12 +128,12 @@ def _told(calls, wide, l, p, scale):
     factors = 1, scale, scale * np.log2(np.e)
     wrong = [o for o, at in parts.items() if not any(_alike(rows[:, at], wide[:, at] * by) for by in factors)]
     if wrong:
-        return f'the rows for `scores` are wrong in their {" and ".join(wrong)} numbers'
+        return f'the rows for `scores` are wrong in their {" and ".join(wrong)} elements'
     total = weights.sum(-1, keepdims=True)
     if not (np.all(total > 0) and _alike(weights / total, p)):
-        return 'the rows for `scores` are right, and the weights for `means` are not'
-    sums = '' if _alike(total, 1) else f", but for their sums ({', '.join(f'{o:.3g}' for o in total[:, 0])})"
-    return f'rows and weights are right{sums}, and what is made of the means is not'
+        return 'the rows for `scores` are right, but the weights for `means` are wrong'
+    sums = '' if _alike(total, 1) else f", except for their sums ({', '.join(f'{o:.3g}' for o in total[:, 0])})"
+    return f'rows and weights are right{sums}, but the output computed from the means is wrong'
 
 
 @problem(
@@ -146,9 +148,9 @@ def _told(calls, wide, l, p, scale):
         )
     ],
     hints=[
-        'The query of a head that the cache understands: `wk[h] @ q[h]`, then `qr[h]` behind it.',
-        'Scores times `(d + r)**-.5`, less the largest of each row; then the softmax.',
-        'Of each mean the first `wk.shape[1]` numbers count: `means[h,:l] @ wv[h]`.',
+        'The query of a head, absorbed for the cache, is `wk[h] @ q[h]`, followed by `qr[h]`.',
+        'Multiply the scores by `(d + r)**-.5`, subtract the maximum of each row, then take the softmax.',
+        'Use the first `wk.shape[1]` elements of each mean: `means[h,:l] @ wv[h]`.',
     ],
 )
 def _(fn, rng, n, heads, d, l, r, shift):
@@ -220,8 +222,10 @@ def dealt(pages, sms, fixed):
         )
     ],
     hints=[
-        'For a given budget go through the pages in order: each SM takes what it can, then the next one goes on.',
-        'An SM with no more than `fixed` left takes nothing more; else `min(pages left of the text, left - fixed)`.',
+        'For a given budget go through the pages in order: each SM takes as many as it can, then the next SM '
+        'continues.',
+        'An SM with no more than `fixed` left takes nothing more; else `min(pages left of the sequence, left - '
+        'fixed)`.',
         'Start with `cdiv(sum(pages) + fixed*len(pages), sms)`, and raise the budget by 1 until all pages are taken.',
     ],
 )
@@ -229,24 +233,24 @@ def _(fn, rng, pages, sms, fixed):
     got, (_, budget) = fn(list(pages), sms, fixed), dealt(pages, sms, fixed)
     if not isinstance(got, (tuple, list)) or len(got) != sms:
         what = len(got) if isinstance(got, (tuple, list)) else type(got).__name__
-        raise AssertionError(f'a list with a share for each of {sms} SMs is to be returned; got {what}')
+        raise AssertionError(f'return a list with one share per SM, {sms} shares; got {what}')
     for share in got:
         for piece in share if isinstance(share, (tuple, list)) else [share]:
             if not isinstance(piece, (tuple, list)) or len(piece) != 3:
-                raise AssertionError(f'a share is a list of pieces (text, first, end); got {piece!r}')
+                raise AssertionError(f'a share must be a list of pieces (text, first, end); got {piece!r}')
     pieces = [tuple(map(whole, piece)) for share in got for piece in share]
     if any(first >= end for _, first, end in pieces):
-        raise AssertionError('a piece has at least one page: (text, first, end) with first < end')
+        raise AssertionError('a piece must have at least one page: (text, first, end) with first < end')
     taken = [(text, page) for text, first, end in pieces for page in range(first, end)]
     wanted = [(text, page) for text, n in enumerate(pages) for page in range(n)]
     if taken != wanted:
         i = next(i for i, (a, b) in enumerate(zip_longest(taken, wanted)) if a != b)
-        next_, found = (f'page {o[i][1]} of text {o[i][0]}' if i < len(o) else 'nothing' for o in (wanted, taken))
-        raise AssertionError(f'all pages are to be taken in their order: after {i} of them comes {next_}; got {found}')
+        next_, found = (f'page {o[i][1]} of sequence {o[i][0]}' if i < len(o) else 'nothing' for o in (wanted, taken))
+        raise AssertionError(f'take all pages in order: after {i} of them comes {next_}; got {found}')
     costs = [cost_of(share, fixed) for share in got]
     sm = int(np.argmax(costs))
     if costs[sm] > budget:
-        raise AssertionError(f'SM {sm} has {got[sm]}, which costs {costs[sm]}; nobody needs more than {budget}')
+        raise AssertionError(f'SM {sm} has {got[sm]}, which costs {costs[sm]}; every SM can stay within {budget}')
 
 
 def joined(outs, lses):
@@ -273,8 +277,9 @@ def joined(outs, lses):
         )
     ],
     hints=[
-        'A loop over parts, as an online softmax: `new = max(top, l)`; what was added up shrinks by `exp(top - new)`.',
-        'A part weighs `exp(l - new)`. As long as nobody has seen anything, `new` is `-inf`: subtract 0 instead.',
+        'Loop over the parts as in an online softmax: `new = max(top, l)`; multiply the sums so far by `exp(top - '
+        'new)`.',
+        'A part has the weight `exp(l - new)`. As long as no part has seen a key, `new` is `-inf`: subtract 0 instead.',
         'A part of `-inf` may hold NaN, and 0 times NaN is NaN: `tl.where(l > -inf, part, 0.)`.',
     ],
 )

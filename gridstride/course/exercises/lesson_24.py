@@ -25,10 +25,10 @@ __all__ = ['Tiles', 'over_tiles', 'trusting']
         )
     ],
     hints=[
-        '`cuda.warpsize` is 32 or 64, in a kernel and outside. Nothing else in the kernel may be 32.',
-        'The mask -1 names all lanes, however many there are. The steps of the tree begin at half of the width.',
-        'How many parts are there after the first tree? `cuda.blockDim.x//cuda.warpsize`. All of the first warp makes '
-        'the second tree, lanes beyond the parts with a 0.',
+        '`cuda.warpsize` is 32 or 64, inside and outside a kernel. Write it instead of every 32 in the kernel.',
+        'The mask -1 means all lanes, whatever the width. The steps of the tree begin at half the width.',
+        'How many parts are there after the first tree? `cuda.blockDim.x//cuda.warpsize`. The whole first warp '
+        'computes the second tree; lanes past the parts use 0.',
     ],
 )
 def _(fn, rng, warp, block, blocks, order):
@@ -43,12 +43,14 @@ def _(fn, rng, warp, block, blocks, order):
     except AssertionError as e:
         raise AssertionError(f'warps of {warp}, blocks of {block}{_of_ones(kernel, warp, block)}: {e}') from None
     if t.stats.atomics:
-        raise AssertionError('an atomic adds here: the sums are to be made of shuffles')
+        raise AssertionError('an atomic adds here: build the sums with shuffles')
     if t.stats.barriers > 2 * blocks * block // warp:
-        raise AssertionError(f'{t.stats.barriers} barriers of warps: the trees are made of shuffles, with one between')
+        raise AssertionError(
+            f'{t.stats.barriers} barriers of warps: build both trees with shuffles, with one barrier in between'
+        )
     reads, warps = t.stats.global_load_requests + t.stats.shared_load_requests, blocks * block // warp
     if reads > 3 * warps:  # of `x` once, of the parts once
-        raise AssertionError(f'{warps} warps read {reads} times: sums are to be made of shuffles, not number by number')
+        raise AssertionError(f'{warps} warps read {reads} times: build the sums with shuffles, not element by element')
 
 
 def _of_ones(kernel, warp, block):
@@ -121,9 +123,9 @@ def over_tiles(program, grid, *args):
         )
     ],
     hints=[
-        'Block `(r, c)` makes one tile of `out`: number `r` along the rows, `c` along the columns.',
-        'A sum that begins as `ct.zeros((th, tw))`, and a loop over the tiles along `k`: there are `ct.cdiv` of them.',
-        '`ct.load(m, (r, i), (th, tk))` and `ct.load(n, (i, c), (tk, tw))`: numbers of tiles, not of elements.',
+        'Block `(r, c)` computes one tile of `out`: index `r` along the rows, `c` along the columns.',
+        'Start the sum as `ct.zeros((th, tw))`, and loop over the tiles along `k`: `ct.cdiv` counts them.',
+        '`ct.load(m, (r, i), (th, tk))` and `ct.load(n, (i, c), (tk, tw))`: indices of tiles, not of elements.',
     ],
     returns=False,
 )
@@ -138,11 +140,13 @@ def _(fn, rng, h, w, k, tile):
     first = torch.full((h, w), torch.nan)
     fn(block := _Watched(0, 0), m, n, first, *tile)
     if not (first[tile[0] :].isnan().all() and first[:, tile[1] :].isnan().all()):
-        raise AssertionError('block (0, 0) wrote beyond its tile of `out`: a program makes one tile, with `ct.store`')
+        raise AssertionError(
+            'block (0, 0) wrote outside its tile of `out`: let each program store one tile, with `ct.store`'
+        )
     th, tw, tk = tile
     if block.loaded != {(th, tk), (tk, tw)}:
         shapes = ', '.join(f'{a} by {b}' for a, b in sorted(block.loaded)) or 'none'
-        raise AssertionError(f'`ct.load` is to bring tiles of {th} by {tk} and of {tk} by {tw}; it brought {shapes}')
+        raise AssertionError(f'load tiles of {th} by {tk} and of {tk} by {tw} with `ct.load`; it loaded {shapes}')
 
 
 class _Watched(Tiles):
@@ -171,7 +175,8 @@ def _outside(fn, h, w, tile, m, n):
         for c in range(cdiv(w, tile[1])):
             fn(block := _Watched(r, c), m, n, out, *tile)
             if block.outside:
-                return f'\n  block ({r}, {c}) asks for {block.outside}: an index counts tiles, rows first'
+                return f'\n  block ({r}, {c}) accesses {block.outside}, which is out of bounds: an index counts '
+                'tiles, rows first'
     return ''
 
 
@@ -208,16 +213,16 @@ def columns_of(tiles):
         )
     ],
     hints=[
-        'First the columns in use: `n` for a tile of 32 bits, half as many for 16 bits, rounded up, each tile on its '
-        'own.',
-        'Then the whole: a power of two, at least 32. From `used` on, the next is `1 << (used - 1).bit_length()`.',
-        'The power of two is of the sum, not of each tile. More than 512: None. Else `512//whole` blocks share an SM.',
+        'First the columns in use: `n` for a tile of 32 bits, half as many for 16 bits, rounded up per tile.',
+        'Then the allocation: a power of two, at least 32. The next power of two from `used` on is `1 << (used - '
+        '1).bit_length()`.',
+        'Round the sum to a power of two, not each tile. More than 512: None. Else `512//whole` blocks share an SM.',
     ],
 )
 def _(fn, rng, tiles):
     got, want = fn(list(tiles)), columns_of(tiles)
     if got is not None and not (isinstance(got, tuple) and len(got) == 2):
-        raise AssertionError(f'(columns, blocks) or None is to be returned; got {got!r}')
+        raise AssertionError(f'return (columns, blocks) or None; got {got!r}')
     if got != want:
         used = columns_used(tiles)
         raise AssertionError(f'tiles {tiles}: {used} columns are used before rounding; got {got}, want {want}')
@@ -314,11 +319,12 @@ CHEATS = dict(
     '24.fair',
     cases=[dict(who=who) for who in (*HONEST, *CHEATS)],
     hints=[
-        'What is not looked at will be abused: call it several times, on other inputs each time; check each answer.',
-        'It gets a copy. The reference is computed from what it never had in its hands, and afterwards the copy must '
-        'be what it was.',
-        'Seeds that nobody can guess: `secrets.randbelow(2**31)`. And a NaN is neither larger nor smaller than a '
-        'tolerance: ask `not (error < 1e-5)`, or use `torch.allclose`.',
+        'A cheat uses whatever you do not check: call the kernel several times, with other inputs each time, and '
+        'check each answer.',
+        'Pass a copy. Compute the reference from the original, which the kernel never sees, and check afterwards '
+        'that the copy is unchanged.',
+        'Use seeds that no one can guess: `secrets.randbelow(2**31)`. And a NaN is neither larger nor smaller than '
+        'a tolerance: test `not (error < 1e-5)`, or use `torch.allclose`.',
     ],
 )
 def _(fn, rng, who):
@@ -328,11 +334,11 @@ def _(fn, rng, who):
     kernel = {**HONEST, **CHEATS}[who](make)
     got = fn(kernel, _soft, make)
     if got is not True and got is not False:
-        raise AssertionError(f'True or False is to be returned; got {got!r}')
+        raise AssertionError(f'return True or False; got {got!r}')
     if got != (who in HONEST):
         name = who.replace('_', ' ')
-        said = 'is a cheat, and was accepted' if got else 'is honest, and was refused'
-        raise AssertionError(f'a kernel, let us call it "{name}", {said}')
+        said = 'is a cheat, but was accepted' if got else 'is honest, but was refused'
+        raise AssertionError(f'the kernel "{name}" {said}')
 
 
 def trusting(text, task='softmax'):
@@ -360,25 +366,25 @@ CAUGHT += ['gave up', 'reference', 'fallback', 'wrong', 'clock']
     hints=[
         'What does the trusting judge never look at? The calls after the first, for one. Which inputs it will give, '
         'for another.',
-        'The file is text: `#!POPCORN leaderboard softmax`, an import of torch, and `def custom_kernel(data): ...`. '
-        'Variables of the module live from call to call.',
+        'The file has `#!POPCORN leaderboard softmax`, an import of torch, and `def custom_kernel(data): ...`. '
+        'Variables of the module persist between calls.',
         'For instance: count the calls, and from the second on return `torch.empty_like(data)`.',
     ],
 )
 def _(fn, rng, look):
     text = fn()
     if not isinstance(text, str):
-        raise AssertionError(f'return the text of a file; got {type(text).__name__}')
+        raise AssertionError(f'return the contents of a file as a string; got {type(text).__name__}')
     if look == 'the trusting judge':
         _fools(text)
         return
     verdict = _verdict(text)
     if verdict.accepted:
-        raise AssertionError('the judge accepts it, after looking at all of its answers: that is no cheat')
+        raise AssertionError('the judge accepts it after checking all of its answers: it is not a cheat')
     if look == 'why' and verdict.code not in CAUGHT:
-        raise AssertionError(f'it is refused as {verdict.code!r}, {verdict.why}: an accident is no cheat')
+        raise AssertionError(f'it is refused as {verdict.code!r}, {verdict.why}: an error is not a cheat')
     if look == 'why' and verdict.code == 'replay':
-        raise AssertionError('it is refused as a replay: that one the lesson has shown; find another')
+        raise AssertionError('it is refused as a replay, which the lesson has shown: find another cheat')
 
 
 def _fools(text):
@@ -392,8 +398,8 @@ def _fools(text):
         ) from None
     if not accepted:
         raise AssertionError(
-            'not even the trusting judge accepts it: the first answer must be, to 1e-4, what the reference makes of '
-            '`data`, which it is given afterwards'
+            'not even the trusting judge accepts it: the first answer must equal, to 1e-4, the result of the '
+            'reference on `data`, which is computed afterwards'
         )
 
 

@@ -23,7 +23,7 @@ _NO_MEMBER = re.compile(
     r"['\"]?(\w+)['\"]? (?:is not a member of|in namespace) "
     r"['\"]((?:cuda|cooperative_groups|cg|nvcuda|wmma|thrust|cub)[\w:]*)['\"]"
 )
-_STATIC = re.compile(r'static assertion failed.*?(?:: |")(the emulator has [^"\n]*)')
+_STATIC = re.compile(r'static assertion failed.*?(?:: |")(the emulator (?:supports|has) [^"\n]*)')
 
 
 def _instead(name, meant):

@@ -87,7 +87,7 @@ template <unsigned n, class Parent = void> class thread_block_tile;
 
 template <unsigned n> class thread_block_tile<n, void> : public warp_group {
     static_assert(n >= 1 && n <= 32 && (n & (n - 1)) == 0,
-        "a tile has 1, 2, 4, 8, 16 or 32 threads; the emulator has none that span warps");
+        "a tile must have 1, 2, 4, 8, 16 or 32 threads; the emulator supports none that span warps");
 
 public:
     static constexpr unsigned size() { return n; }
@@ -115,7 +115,7 @@ template <unsigned n, class Parent> thread_block_tile<n, Parent> tiled_partition
 }
 template <unsigned n, unsigned m, class P>
 thread_block_tile<n, thread_block_tile<m, P>> tiled_partition(const thread_block_tile<m, P> &parent) {
-    static_assert(n <= m, "a part is no larger than the whole");
+    static_assert(n <= m, "a tile must not be larger than its parent");
     return tiled_partition<n, thread_block_tile<m, P>>(parent);
 }
 

@@ -13,7 +13,7 @@ template <class T> struct same { using type = T; };         // a parameter that 
 
 // The bits of `from` as a `To`
 template <class To, class From> inline auto as(From from) {
-    static_assert(sizeof(To) == sizeof(From), "the two types differ in size");
+    static_assert(sizeof(To) == sizeof(From), "the two types must have the same size");
     To to;
     __builtin_memcpy(&to, &from, sizeof to);
     return to;
@@ -266,12 +266,12 @@ GRIDSTRIDE_CACHED(ulonglong2) GRIDSTRIDE_CACHED(double2)
 }
 #define GRIDSTRIDE_LOAD(name) \
     template <class T> GRIDSTRIDE_INLINE T name(const T *p) { \
-        static_assert(gridstride::cached<T>, #name " reads numbers and vectors of at most 16 bytes, such as float4"); \
+        static_assert(gridstride::cached<T>, #name " reads scalars and vectors of at most 16 bytes, such as float4"); \
         return *p; \
     }
 #define GRIDSTRIDE_STORE(name) \
     template <class T> GRIDSTRIDE_INLINE void name(T *p, typename gridstride::same<T>::type value) { \
-        static_assert(gridstride::cached<T>, #name " writes numbers and vectors of at most 16 bytes, such as float4"); \
+        static_assert(gridstride::cached<T>, #name " writes scalars and vectors of at most 16 bytes, such as float4"); \
         *p = value; \
     }
 GRIDSTRIDE_LOAD(__ldg)

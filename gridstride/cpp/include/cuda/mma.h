@@ -33,8 +33,8 @@ constexpr bool emulated =
 
 template <class Use, int m, int n, int k, class T, class Layout = void> struct alignas(8) fragment {
     static_assert(emulated<Use, m, n, k, T, Layout>,
-        "the emulator has fragments of 16x16x16, 32x8x16 and 8x32x16 (half, __nv_bfloat16, signed and unsigned char), "
-        "16x16x8 (precision::tf32) and 8x8x4 (double), with float, half, int or double accumulators");
+        "the emulator supports fragments of 16x16x16, 32x8x16 and 8x32x16 (half, __nv_bfloat16, signed and unsigned "
+        "char), 16x16x8 (precision::tf32) and 8x8x4 (double), with float, half, int or double accumulators");
     static constexpr bool is_a = std::is_same_v<Use, matrix_a>, is_b = std::is_same_v<Use, matrix_b>;
     static constexpr int rows = is_b ? k : m, columns = is_a ? k : n, size = rows * columns;
     // what lies in a row, or column, of memory
@@ -131,7 +131,7 @@ GRIDSTRIDE_INLINE void load_matrix_sync(
     static_assert(!std::is_same_v<Use, accumulator>,
         "load_matrix_sync of an accumulator needs a layout: mem_row_major or mem_col_major");
     static_assert(std::is_same_v<P, typename fragment<Use, m, n, k, T, Layout>::storage_element_type>,
-        "load_matrix_sync: the memory and the fragment have different types");
+        "load_matrix_sync: the memory and the fragment must have the same type");
     emulator::check<P>(ldm);
     emulator::move<false>("load_matrix_sync", f, p, ldm, false, line);
 }
@@ -152,10 +152,10 @@ GRIDSTRIDE_INLINE void mma_sync(fragment<accumulator, m, n, k, D> &d, const frag
     const fragment<matrix_b, m, n, k, T, LB> &b, const fragment<accumulator, m, n, k, C> &c,
     int line = __builtin_LINE()) {
     static_assert(!is_byte<T> || (std::is_same_v<C, int> && std::is_same_v<D, int>),
-        "mma_sync: bytes are summed in int");
+        "mma_sync: signed and unsigned char need int accumulators");
     static_assert(is_byte<T> || std::is_same_v<T, __half> || std::is_same_v<T, double> ||
             (std::is_same_v<C, float> && std::is_same_v<D, float>),
-        "mma_sync: only half can be summed in half");
+        "mma_sync: half accumulators need half operands");
     emulator::Product<fragment<accumulator, m, n, k, D>, fragment<matrix_a, m, n, k, T, LA>,
         fragment<matrix_b, m, n, k, T, LB>, fragment<accumulator, m, n, k, C>>
         product{&d, &a, &b, &c};

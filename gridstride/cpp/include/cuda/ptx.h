@@ -20,15 +20,15 @@ template <char constraint, class T> auto in(T x) {
     using U = std::decay_t<T>;
     if constexpr (constraint == 'f' || constraint == 'd') {
         static_assert(std::is_floating_point_v<U> && sizeof(U) == (constraint == 'f' ? 4 : 8),
-            "an \"f\" operand is a float, a \"d\" operand a double");
+            "an \"f\" operand must be a float, a \"d\" operand a double");
         return x;
     } else if constexpr (std::is_pointer_v<U>) {
-        static_assert(constraint == 'l', "a pointer is an \"l\" operand");
+        static_assert(constraint == 'l', "a pointer must be an \"l\" operand");
         return uint64_t(reinterpret_cast<uintptr_t>(x));
     } else {
         constexpr int bytes = constraint == 'l' ? 8 : constraint == 'r' ? 4 : 2;
         static_assert(whole<U> && sizeof(U) <= bytes,
-            "\"h\", \"r\" and \"l\" operands are integers of at most 16, 32 and 64 bits");
+            "\"h\", \"r\" and \"l\" operands must be integers of at most 16, 32 and 64 bits");
         return std::conditional_t<bytes == 8, uint64_t, std::conditional_t<bytes == 4, uint32_t, uint16_t>>(x);
     }
 }
@@ -52,7 +52,7 @@ inline void put(float &to, uint32_t x) { to = as<float>(x); }
 // Moves, conversions, special registers
 
 template <class D, class S> void mov(int, D &d, S s) {
-    static_assert(sizeof(D) == sizeof(S), "mov: the two registers differ in size");
+    static_assert(sizeof(D) == sizeof(S), "mov: the two registers must have the same size");
     d = as<D>(s);
 }
 inline void convert(int, uint32_t &d, uint64_t s) { d = uint32_t(s); }
@@ -149,14 +149,14 @@ template <class A> void tensor_store(int line, const int32_t *at, int rank, uint
 template <Number type, int n, bool registers, int selector = 0>
 void wgmma(int line, float *const *to, float *const *now, const uint32_t *a_registers, uint64_t a, uint64_t b,
     bool more, int a_sign, int b_sign, bool a_turned = false, bool b_turned = false, const uint32_t *meta = nullptr) {
-    static_assert(n % 8 == 0 && n >= 8 && n <= 256, "wgmma: n is a multiple of 8, from 8 to 256");
-    static_assert(selector == 0 || selector == 1, "wgmma.mma_async.sp: the selector is 0 or 1");
+    static_assert(n % 8 == 0 && n >= 8 && n <= 256, "wgmma: n must be a multiple of 8, from 8 to 256");
+    static_assert(selector == 0 || selector == 1, "wgmma.mma_async.sp: the selector must be 0 or 1");
     ::gridstride::wgmma({type, n, a, b, registers ? a_registers : nullptr, more, a_sign, b_sign, a_turned, b_turned, to,
                             now, meta, selector},
         line);
 }
 template <int n> void set_registers() {
-    static_assert(n % 8 == 0 && n >= 24 && n <= 256, "setmaxnreg: a multiple of 8, from 24 to 256");
+    static_assert(n % 8 == 0 && n >= 24 && n <= 256, "setmaxnreg: the count must be a multiple of 8, from 24 to 256");
 }
 template <class D, class P> void elect(int line, D &&d, P &p, uint32_t mask) {
     sync_warp(mask, line);
@@ -284,7 +284,7 @@ template <int k, class T, class Sum, class... R> GRIDSTRIDE_UNSEEN void mma_on(i
 template <int k, class T, class Sum, class D, class... R>
 GRIDSTRIDE_UNSEEN void mma(int line, D &d0, D &d1, D &d2, D &d3, R... r) {
     static_assert(sizeof...(R) * 4 == sizeof(Mma<k, T, Sum>) && Sum::in_word == 1,
-        "mma.sync: this shape has another number of registers");
+        "mma.sync: wrong number of registers for this shape");
     uint32_t sums[4];
     mma_on<k, T, Sum>(line, sums, r...);
     put(d0, sums[0]), put(d1, sums[1]), put(d2, sums[2]), put(d3, sums[3]);
@@ -319,8 +319,9 @@ template <int k, class T, int selector> struct SparseMma {
 template <int k, class T, bool ordered, int selector, class D, class... R>
 GRIDSTRIDE_UNSEEN void mma_sp(int line, D &d0, D &d1, D &d2, D &d3, R... r) {
     using M = SparseMma<k, T, selector>;
-    static_assert(selector >= 0 && selector < (k == 32 ? 2 : 4), "mma.sp: the selector is 0 or 1, for m16n8k16 0 to 3");
-    static_assert(sizeof...(R) * 4 == sizeof(M), "mma.sp: this shape has another number of registers");
+    static_assert(
+        selector >= 0 && selector < (k == 32 ? 2 : 4), "mma.sp: the selector must be 0 or 1, for m16n8k16 0 to 3");
+    static_assert(sizeof...(R) * 4 == sizeof(M), "mma.sp: wrong number of registers for this shape");
     M mine;
     const uint32_t words[] = {word(r)...};
     __builtin_memcpy(&mine, words, sizeof mine);
@@ -332,7 +333,7 @@ GRIDSTRIDE_UNSEEN void mma_sp(int line, D &d0, D &d1, D &d2, D &d3, R... r) {
 template <int k, class T, class Sum, class... R>
 GRIDSTRIDE_UNSEEN void mma_f16(int line, uint32_t &d0, uint32_t &d1, R... r) {
     static_assert(sizeof...(R) * 4 == sizeof(Mma<k, T, Sum>) && Sum::in_word == 2,
-        "mma.sync: this shape has another number of registers");
+        "mma.sync: wrong number of registers for this shape");
     uint32_t sums[2];
     mma_on<k, T, Sum>(line, sums, r...);
     d0 = sums[0], d1 = sums[1];

@@ -175,8 +175,8 @@ GRIDSTRIDE_REDUCTION(xor, unsigned, a ^ b)
 // Those of before 2017, which no GPU of today has
 #define GRIDSTRIDE_GONE(name) \
     template <class... A> int name(A...) { \
-        static_assert( \
-            gridstride::never<A...>, #name " is gone: say which lanes take part, " #name "_sync(mask, ...)"); \
+        static_assert(gridstride::never<A...>, \
+            #name " was removed from CUDA: name the lanes that take part, " #name "_sync(mask, ...)"); \
         return 0; \
     }
 GRIDSTRIDE_GONE(__shfl)

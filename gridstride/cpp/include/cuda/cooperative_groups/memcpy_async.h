@@ -5,7 +5,7 @@
 namespace cooperative_groups {
 template <class G, class T, class S>
 GRIDSTRIDE_INLINE void memcpy_async(const G &group, T *to, const S *from, size_t bytes) {
-    static_assert(sizeof(T) == sizeof(S), "memcpy_async: the two arrays have elements of different sizes");
+    static_assert(sizeof(T) == sizeof(S), "memcpy_async: the elements of the two arrays must have the same size");
     for (size_t i = group.thread_rank(); i < bytes / sizeof(T); i += group.size()) to[i] = from[i];
 }
 // At most as many elements as there are in either

@@ -317,7 +317,7 @@ template <class T> cudaError_t stored(T *p, const std::vector<T> &x) {
 inline bool asked(void *temp, size_t &bytes) { return !temp && (bytes = 256); }
 // A run of bits of a key, in the order of the keys
 template <class K> unsigned long long digits(K key, int begin, int end) {
-    static_assert(std::is_arithmetic_v<K>, "the emulator has DeviceRadixSort of numbers only");
+    static_assert(std::is_arithmetic_v<K>, "the emulator supports DeviceRadixSort of arithmetic types only");
     if (key == K()) key = K();                                             // both zeros are one key
     unsigned long long bits = 0;
     __builtin_memcpy(&bits, &key, sizeof(K));

@@ -64,7 +64,8 @@ public:
     const void *const_data_ptr() const { return address(); }
     template <class T> T *data_ptr() const {
         constexpr ScalarType want = dtype_of<std::remove_const_t<T>>;
-        static_assert(!std::is_arithmetic_v<T> || want != ScalarType::Undefined, "no tensor has elements of this type");
+        static_assert(
+            !std::is_arithmetic_v<T> || want != ScalarType::Undefined, "a tensor cannot have elements of this type");
         return static_cast<T *>(address_of(want));
     }
     template <class T> T *mutable_data_ptr() const { return data_ptr<T>(); }
