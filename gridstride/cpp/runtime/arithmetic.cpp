@@ -1,6 +1,6 @@
-// Arithmetic of which C++ leaves the result open, so that a GPU may give another than this machine: the compiler's
-// calls of -fsanitize=shift-exponent and -fsanitize=float-cast-overflow. Integers divided by zero, where the CPU does
-// not trap: -fsanitize=integer-divide-by-zero.
+// Arithmetic that is undefined behaviour in C++, so that a GPU may give another result than this machine: the
+// compiler's calls of -fsanitize=shift-exponent and -fsanitize=float-cast-overflow. Integers divided by zero, where the
+// CPU does not trap: -fsanitize=integer-divide-by-zero.
 #include <stdio.h>
 #include <string.h>
 #include "detector.h"
@@ -8,16 +8,16 @@
 #include "ubsan.h"
 
 struct ShiftFault {
-    SourcePlace at;
+    SourceLocation at;
     const TypeName *number, *by;
 };
 struct CastFault {
-    SourcePlace at;
+    SourceLocation at;
     const TypeName *from, *to;
 };
 
-static bool is_told() { return gridstride::detector.on && gridstride::looked_at && gridstride::on_device(); }
-// A whole number that a handler is given, by its type; of more than 64 bits its address is given
+static bool is_checked() { return gridstride::detector.on && gridstride::checks_enabled && gridstride::on_device(); }
+// An integer that a handler is given, by its type; of more than 64 bits its address is given
 static long long whole(const TypeName &t, uintptr_t given) {
     if (t.bits() > 64) memcpy(&given, reinterpret_cast<const void *>(given), sizeof given);
     return t.has_sign() && t.bits() < 64 ? static_cast<long long>(given << (64 - t.bits())) >> (64 - t.bits())
@@ -38,13 +38,13 @@ static bool fits_int(const TypeName &to, double x) {
 namespace gridstride {
 static void warn_of_shift(const ShiftFault &f, uintptr_t by) {
     const int bits = f.number->bits();
-    if (is_told() && is_own(f.at.file))
+    if (is_checked() && is_own(f.at.file))
         begin_warning(
             Code::shifted_too_far, int(f.at.line), {{"bits", bits}, {"by", whole(*f.by, by)}, {"most", bits - 1}});
 }
 static void warn_of_cast(const CastFault &f, uintptr_t from) {
     const double x = floating(*f.from, from);
-    if (!is_told() || !is_own(f.at.file) || fits_int(*f.to, x)) return;
+    if (!is_checked() || !is_own(f.at.file) || fits_int(*f.to, x)) return;
     char value[32];
     snprintf(value, sizeof value, "%g", x);
     begin_warning(

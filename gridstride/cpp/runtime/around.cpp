@@ -1,4 +1,4 @@
-// What stands around a kernel's threads: launches, memory, what other units of the device do, findings and printing.
+// What is around a kernel's threads: launches, memory, what other units of the device do, findings and printing.
 #include "output.cpp"
 #include "findings.cpp"
 #include "report.cpp"

@@ -18,14 +18,14 @@ void atomic_begin(const void *address, int bytes, Use use, Scope scope, Order or
     if (!w || !w->running) return;
     if (use == Use::swap && detector.on && scope != Scope::thread) detector.swaps(address, unsigned(bytes));
     if (use == Use::swap) use = Use::modify;
-    const bool in_vain = use != Use::store && w->looks_in_vain(address, unsigned(bytes), line_bit | uint32_t(line));
-    if (in_vain || ++w->spins % 64 == 0) yield();           // a thread that spins must let the others go on
+    const bool spinning = use != Use::store && w->is_spinning(address, unsigned(bytes), line_bit | uint32_t(line));
+    if (spinning || ++w->spins % 64 == 0) yield();          // a thread that spins must let the others go on
     if (detector.on) detector.atomic(address, unsigned(bytes), use, scope, order, line_bit | uint32_t(line));
-    if (launching)
+    if (several_os_threads)
         while (lock_of(address).test_and_set(std::memory_order_acquire)) {}
 }
 void atomic_end(const void *address) {
-    if (launching && on_device()) lock_of(address).clear(std::memory_order_release);
+    if (several_os_threads && on_device()) lock_of(address).clear(std::memory_order_release);
 }
 void fence(Scope s, Order order) {
     std::atomic_thread_fence(std::memory_order_seq_cst);

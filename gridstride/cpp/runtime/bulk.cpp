@@ -27,13 +27,13 @@ template <class F> static void to_each(uint32_t blocks, int line, F f) {
         f(c.empty() ? *worker : *c[i]);
     }
 }
-// `bytes` of a bulk copy to shared memory come at `to`, in the block `there`, which has an mbarrier at the same place
+// `bytes` of a bulk copy to shared memory come at `to`, in the block `there`, which has an mbarrier at the same offset
 // as this one.
 static void comes(Worker &there, uint32_t to, uint32_t bytes, uint32_t bar, int line) {
     auto &all = engines_of(there).barriers;
     auto b = all.find(offset_of(bar));
     if (b == all.end()) barrier_at(bar, "a bulk copy ends", line);
-    if (detector.on && checks(racecheck) && !b->second.seen) fail(Code::barrier_not_visible, {}, line);
+    if (detector.on && checks(racecheck) && !b->second.fenced) fail(Code::barrier_not_visible, {}, line);
     if (detector.on) {
         const uintptr_t a = reinterpret_cast<uintptr_t>(there.shared) + offset_of(to) - shared_window;
         detector.access(reinterpret_cast<uintptr_t>(b->second.at), 8, true, atomic_bit | line_bit | uint32_t(line));
@@ -141,8 +141,8 @@ void tensor_load(uint32_t to, const void *map, const int32_t *at, int rank, uint
             shared_in(b, to, box_bytes(m), "cp.async.bulk.tensor", line), 128, "cp.async.bulk.tensor", line);
         comes(b, to, box_bytes(m), bar, line);
         rows_of(m, at, [&](uint32_t offset, const char *from, uint32_t bytes) {
-            pieces(first + offset, bytes, m.swizzle, [&](uint32_t place, uint32_t i, uint32_t n) {
-                char *p = b.shared + place - shared_window;
+            pieces(first + offset, bytes, m.swizzle, [&](uint32_t offset_there, uint32_t i, uint32_t n) {
+                char *p = b.shared + offset_there - shared_window;
                 from ? memcpy(p, from + i, n) : memset(p, 0, n);
             });
         });
@@ -156,20 +156,20 @@ void tensor_store(const void *map, const int32_t *at, int rank, uint32_t from, i
     rows_of(m, at, [&](uint32_t offset, const char *to, uint32_t n) {
         if (!to) return;
         accessed(to, n, true, line);
-        pieces(offset_of(from) + offset, n, m.swizzle, [&](uint32_t place, uint32_t i, uint32_t k) {
-            memcpy(const_cast<char *>(to) + i, worker->shared + place - shared_window, k);
+        pieces(offset_of(from) + offset, n, m.swizzle, [&](uint32_t offset_there, uint32_t i, uint32_t k) {
+            memcpy(const_cast<char *>(to) + i, worker->shared + offset_there - shared_window, k);
         });
     });
 }
 void bulk_commit() { asked().store_groups++; }
-// What an engine read in groups that are over, it has read now.
+// What an engine read in groups that are complete, it has read now.
 static void finish_reads(std::vector<Copy> &reads, uint32_t committed, uint32_t groups) {
     const auto over = [&](const Copy &c) { return c.group + groups < committed; };
-    ++detector.now;                                          // later than all that threads have told each other
+    ++detector.now;                                          // later than all that threads have released
     for (const Copy &c : reads)
         if (over(c)) detector.has_read(c);
     reads.erase(std::remove_if(reads.begin(), reads.end(), over), reads.end());
-    detector.knows(detector.me, ++detector.now);
+    detector.wait_for_engine(detector.me, ++detector.now);
 }
 void bulk_wait(uint32_t groups) {
     if (detector.on) finish_reads(asked().stores, asked().store_groups, groups);

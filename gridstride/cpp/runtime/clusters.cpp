@@ -44,20 +44,20 @@ static bool cluster_complete(Worker &leader) {
     Engines &e = engines_of(leader);
     if (e.cluster_arrived < live) return false;
     e.cluster_arrived = 0, e.cluster_phase++;
-    e.cluster_told.add(std::exchange(e.cluster_tells, {}));
+    e.cluster_released.join(std::exchange(e.cluster_releasing, {}));
     return true;
 }
-uint32_t &turn_of_thread() {
-    auto &turns = engines_of(*worker->leader).cluster_turn;
-    if (turns.empty()) turns.resize(cluster_blocks() * max_threads);
-    return turns[cluster_rank() * max_threads + uint32_t(current_rank())];
+uint32_t &arrived_in() {
+    auto &phases = engines_of(*worker->leader).cluster_arrived_in;
+    if (phases.empty()) phases.resize(cluster_blocks() * max_threads);
+    return phases[cluster_rank() * max_threads + uint32_t(current_rank())];
 }
 void cluster_arrive(int line) {
     Engines &e = engines_of(*worker->leader);
-    uint32_t &turn = turn_of_thread();
-    if (turn) fail(Code::arrives_twice, {}, line);
-    turn = e.cluster_phase + 1;
-    if (detector.on) e.cluster_tells.add(detector.tell());
+    uint32_t &phase = arrived_in();
+    if (phase) fail(Code::arrives_twice, {}, line);
+    phase = e.cluster_phase + 1;
+    if (detector.on) e.cluster_releasing.join(detector.release());
     e.cluster_arrived++;
     cluster_complete(*worker->leader);
 }
@@ -65,18 +65,18 @@ void waits_for_cluster(void *, Finding &f, const char *name) { f.add({{name, Cod
 void cluster_wait(int line) {
     struct Wait {
         Worker *leader;
-        uint32_t turn;
-    } wait{worker->leader, turn_of_thread()};
-    if (!wait.turn) fail(Code::waits_unarrived, {}, line);
+        uint32_t phase;
+    } wait{worker->leader, arrived_in()};
+    if (!wait.phase) fail(Code::waits_unarrived, {}, line);
     wait_until(
         [](void *p) {
             const auto &x = *static_cast<Wait *>(p);
-            return engines_of(*x.leader).cluster_phase >= x.turn ||
-                   (cluster_complete(*x.leader) && engines_of(*x.leader).cluster_phase >= x.turn);
+            return engines_of(*x.leader).cluster_phase >= x.phase ||
+                   (cluster_complete(*x.leader) && engines_of(*x.leader).cluster_phase >= x.phase);
         },
         &wait, line, waits_for_cluster);
-    turn_of_thread() = 0;
-    if (detector.on) detector.hear(engines_of(*worker->leader).cluster_told);
+    arrived_in() = 0;
+    if (detector.on) detector.acquire(engines_of(*worker->leader).cluster_released);
 }
 
 void named_barrier(uint32_t number, uint32_t threads, bool waits, int line) {
@@ -87,21 +87,21 @@ void named_barrier(uint32_t number, uint32_t threads, bool waits, int line) {
     if (b.arrived && b.threads != threads)
         fail(Code::barrier_threads, {{"barrier", number}, {"threads", threads}, {"others", b.threads}}, line);
     b.threads = threads;
-    const uint32_t turn = b.phase;
-    if (detector.on) b.tells.add(detector.tell());
+    const uint32_t phase = b.phase;
+    if (detector.on) b.releasing.join(detector.release());
     if (++b.arrived == threads) {
         b.arrived = 0, b.phase++;
-        b.told.add(std::exchange(b.tells, {}));
+        b.released.join(std::exchange(b.releasing, {}));
     }
     if (!waits) return;
     struct Wait {
         decltype(&b) barrier;
-        uint32_t turn, number;
-    } wait{&b, turn, number};
+        uint32_t phase, number;
+    } wait{&b, phase, number};
     wait_until(
         [](void *p) {
             const auto &x = *static_cast<Wait *>(p);
-            return x.barrier->phase != x.turn;
+            return x.barrier->phase != x.phase;
         },
         &wait, line,
         [](void *p, Finding &f, const char *name) {
@@ -109,6 +109,6 @@ void named_barrier(uint32_t number, uint32_t threads, bool waits, int line) {
             f.add({{name, Code::at_barrier, 3}, {"barrier", x.number}, {"arrived", x.barrier->arrived},
                 {"threads", x.barrier->threads}});
         });
-    if (detector.on) detector.hear(b.told);
+    if (detector.on) detector.acquire(b.released);
 }
 }

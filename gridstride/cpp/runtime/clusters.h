@@ -7,6 +7,6 @@ namespace gridstride {
 // the block whose shared memory has the address, which must still be there
 Worker &block_at(uint32_t address, int line);
 // 1 + the phase of the cluster's barrier that the thread at work arrived in, until it has waited
-uint32_t &turn_of_thread();
+uint32_t &arrived_in();
 Says waits_for_cluster;
 }

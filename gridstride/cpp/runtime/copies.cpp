@@ -35,7 +35,7 @@ void Detector::copy(uintptr_t to, uintptr_t from, unsigned bytes, unsigned read,
     mine.open.push_back({to, bytes, me, where | async_bit, mine.group});
 }
 
-// All but the newest `groups` are over now.
+// All but the newest `groups` are complete now.
 void Detector::wait_for_copies(unsigned groups) {
     auto &mine = copies[me % max_threads];
     size_t n = 0;
@@ -50,10 +50,10 @@ void Detector::has_read(const Copy &c) {
 }
 
 // Products of several warpgroups read the same shared memory at once, more than a cell has room for.
-// `fine`: a write that lies in order before what this product has read so far; most often it is that of all it reads.
+// `fine`: a write that happens before what this product reads; most often it is the write of all it reads.
 void Detector::read_by_product(uintptr_t a, uint32_t where, uint32_t group, Access &fine) {
     settle();
-    const Access mine = {me, under_way, where};
+    const Access mine = {me, not_completed, where};
     const size_t off = a - shared_base;
     for (size_t i = off; i < off + 16; i += 4) {
         Cell &word = shared_cells.words[i / 4], *cells = word.split ? shared_cells.bytes + i : &word;
@@ -69,25 +69,26 @@ void Detector::read_by_product(uintptr_t a, uint32_t where, uint32_t group, Acce
     if (product_reads.empty()) product_reads.resize(max_threads / 128 * shared_cap / 16);
     product_reads[me % max_threads / 128 * shared_cap / 16 + off / 16] = {now, where, group};
 }
-// A thread has waited for its warpgroup's first `groups` groups of products, and for no others that are over.
+// A thread has waited for its warpgroup's first `groups` groups of products, and for no others that are complete.
 void Detector::products_waited_for(uint32_t groups) {
     const uint32_t warpgroup = me % max_threads / 128;
     auto &over = products_over[warpgroup];
     while (over.size() < groups) over.push_back(++now);
-    ++now;                                 // later than all that threads have told each other
-    knows(thread_number(*w, int(warpgroup * 128)), over[groups - 1] + 1);
+    ++now;                                 // later than all that threads have released
+    wait_for_engine(thread_number(*w, int(warpgroup * 128)), over[groups - 1] + 1);
 }
-// What products have read since `before` is written: has each warpgroup waited for its own, and told?
+// What products have read since `before` is written: has each warpgroup waited for its own, and released that?
 void Detector::after_products(const Access &before, const Access &mine, uintptr_t a, unsigned owner) {
     const Worker &home = home_of(a);
     const BlockClock &there = &home == w ? *this : *home.clock;
-    const size_t place = (a - reinterpret_cast<uintptr_t>(home.shared)) / 16;
+    const size_t index = (a - reinterpret_cast<uintptr_t>(home.shared)) / 16;
     for (int i = 0; i * 128 < home.n; i++) {
-        const ProductRead &r = there.product_reads[size_t(i) * shared_cap / 16 + place];
+        const ProductRead &r = there.product_reads[size_t(i) * shared_cap / 16 + index];
         if (r.when < std::max(before.when, there.block_start)) continue;
         const auto &over = there.products_over[i];
-        const Access read = {thread_number(home, i * 128), r.group < over.size() ? over[r.group] : under_way, r.where};
-        if (!ordered(read, block_start))
+        const uint32_t time = r.group < over.size() ? over[r.group] : not_completed;
+        const Access read = {thread_number(home, i * 128), time, r.where};
+        if (!happens_before(read, block_start))
             race(read, mine, "read", changes(mine.where) ? "changed atomically" : "written", a, owner, nullptr);
     }
 }

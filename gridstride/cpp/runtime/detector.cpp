@@ -54,7 +54,7 @@ Detector::Scope::Scope(const Launch &l) {
     if (!options.checks) return;
     if (!memory.reserve() || !detector.cells.reserve(memory.size) || !detector.shared_cells.reserve(shared_cap))
         fail(Code::no_addresses, {});
-    detector.on = looked_at = true;
+    detector.on = checks_enabled = true;
     Worker &w = this_worker();
     detector.w = &w;
     detector.shared_base = reinterpret_cast<uintptr_t>(w.shared);
@@ -76,13 +76,13 @@ Detector::Scope::Scope(const Launch &l) {
     detector.builtin_bytes = *std::max_element(builtins, builtins + 4) + sizeof(dim3) - detector.builtins;
 }
 Detector::Scope::~Scope() {
-    detector.on = looked_at = detector.crosses = false, detector.shared_base = nowhere;
+    detector.on = checks_enabled = detector.crosses = false, detector.shared_base = nowhere;
     detector.put_back(stop);
 }
 
 // What a launch has left here that another process goes on with.
 void Detector::abandon() {
-    on = looked_at = crosses = false, shared_base = nowhere;
+    on = checks_enabled = crosses = false, shared_base = nowhere;
     saved.clear();
 }
 
@@ -108,12 +108,12 @@ void Detector::in_another_block(Worker &there, uintptr_t a, unsigned n, bool wri
         find(Code::cluster_variable, {}, {me, now, where});
     there.clock->used_by_others = {me, now, where};
     words(there.clock->shared_cells, a - reinterpret_cast<uintptr_t>(there.shared), n, write, where, a, nullptr);
-    if (checks(racecheck) && !knows_begun(there)) find(Code::block_not_begun, {}, {me, now, where});
+    if (checks(racecheck) && !is_begin_acquired(there)) find(Code::block_not_begun, {}, {me, now, where});
 }
-// Has the thread at work heard, by the cluster's barrier or in another way, of anything that the block has done?
-bool Detector::knows_begun(const Worker &there) const {
+// Has the thread at work acquired, by the cluster's barrier or in another way, anything that the block has done?
+bool Detector::is_begin_acquired(const Worker &there) const {
     for (int rank = 0; rank < there.n; rank++)
-        if (has_heard({thread_number(there, rank), there.clock->block_start, 0})) return true;
+        if (is_acquired({thread_number(there, rank), there.clock->block_start, 0})) return true;
     return false;
 }
 
@@ -138,7 +138,7 @@ void Detector::forget(const Piece &p) {
     if (cells.words) cells.forget(from, to - from);
     operations.forget(p.lo, p.hi);
 }
-// What a launch has written to variables of the device before it was ended is taken back: nobody sees it, and the next
+// What a launch has written to variables of the device before it was ended is taken back: no code sees it, and the next
 // launch would find a count that is half done. A large one is not saved, because a copy could take longer than the
 // launch.
 constexpr size_t most_saved = size_t(128) << 10;

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unordered_map>
 #include <vector>
-#include "known.h"
+#include "vector_clock.h"
 #include "memory.h"
 #include "shadow.h"
 #include "state.h"
@@ -59,21 +59,23 @@ struct UnwrittenRead {
 // What the detectors know of one block.
 struct BlockClock {
     static constexpr uintptr_t nowhere = ~uintptr_t(0) >> 1;
-    uint32_t warp_floor[max_warps];
+    uint32_t warp_synced[max_warps];
     // up to when the engines see what a thread, a warp, the block has written, and others: fence.proxy.async
     uint32_t engines_see[max_threads], engines_see_warp[max_warps], engines_see_block = 0;
-    Known engines_see_others;
+    VectorClock engines_see_others;
     Access used_by_others = {};            // the last use of the shared memory by another block of the cluster
-    // what products of the tensor cores read, by warpgroup and place, empty before the first; and by warpgroup, when
-    // each group was known to be over, by whoever waited first
+    // what products of the tensor cores read, by warpgroup and offset, empty before the first; and by warpgroup, when
+    // each group was known to be complete, by the first thread that waited
     std::vector<ProductRead> product_reads;
     std::vector<uint32_t> products_over[max_threads / 128];
     // [thread][lane]: up to when a lane's accesses are ordered before the thread's, by barriers of some lanes
     std::vector<uint32_t> partial;
-    // what its threads have been told of others: by flags, mbarriers and their kin, or by a barrier of the block
-    std::vector<Sight> sights;
-    Told all;
-    bool told = false, fresh = false;      // has any of them? Since the block's last barrier?
+    // what its threads have acquired: each on its own, by a flag, an mbarrier or the like; all by a barrier of the
+    // block
+    std::vector<ThreadView> views;
+    SyncState all;
+    bool any_acquired = false;             // has any of them?
+    bool acquired_since_barrier = false;   // the block's last barrier
     int barrier_line = 0;                  // of the block's last barrier
     std::unique_ptr<UnwrittenRead> unwritten;              // the first one of shared memory since its last barrier
     // by thread: its asynchronous copies, and how many groups of them it has committed
@@ -81,9 +83,9 @@ struct BlockClock {
         std::vector<Copy> open;
         uint32_t group;
     } copies[max_threads] = {};
-    // what every access needs lies close together, here and where a Detector begins
+    // what every access needs is close together, here and where a Detector begins
     alignas(64) Worker *w = nullptr;
-    uint32_t block_start = 1, block_floor = 1;
+    uint32_t block_start = 1, block_synced = 1;
     uintptr_t shared_base = nowhere;
     Cells shared_cells;
     size_t low_cells = 0, high_cells = shared_cap / 4;     // which of them belong to arrays: from both ends
@@ -92,7 +94,7 @@ struct BlockClock {
 
 struct Detector : BlockClock {
     uint32_t now = 1, launch_start = 1, me = 0;
-    bool on = false, behind_fence = false; // is there a fence right before the atomic access at work?
+    bool on = false, after_fence = false; // is there a fence right before the atomic access at work?
     bool holds = false;                    // a race in `held`
     // Is an earlier operation of another stream not ordered before this launch? Since when there are such launches
     bool crosses = false;
@@ -100,17 +102,18 @@ struct Detector : BlockClock {
     Image image = {};
     Cells cells;
     uintptr_t own_stack = 0, builtins = 0, builtin_bytes = 0;
-    struct Doubt {
+    struct PendingWrite {
         uintptr_t a;
         unsigned n;
         char old[4];
         Access other;
     };
-    // Words that the access at work writes, and others have written: what was there shows whether it is the same value.
+    // Words that the access at work writes, and that others have written without an order: whether it is the same value
+    // shows at the next step of the thread, when the store is done.
     struct {
         bool active;
         Access mine;
-        std::vector<Doubt> words;
+        std::vector<PendingWrite> words;
         struct {
             uintptr_t a;
             unsigned n;
@@ -123,7 +126,7 @@ struct Detector : BlockClock {
     } pending = {};
     std::vector<HeldRace> held;            // by the thread that has read
     const Launch *launch = nullptr;
-    std::unordered_map<uintptr_t, Flag> flags;             // by the word's number
+    std::unordered_map<uintptr_t, Flag> flags;             // by the word's index
     std::vector<uint32_t> warned_at;
     std::unique_ptr<UnwrittenRead> unwritten_in_launch;    // the first one of memory that other blocks write, too
     struct Saved {
@@ -153,47 +156,54 @@ struct Detector : BlockClock {
     void block_barrier(Worker &);
     void warp_barrier(Worker &, int warp, uint32_t lanes);
     void fence(gridstride::Scope, Order);
-    // What is ordered before the thread at work; and what somebody else knew is, too, from now on.
-    Known known_now();
-    Told tell();
-    void hear(const Told &);
-    Told met(int from, int to, uint32_t lanes = ~0u);
-    // What engines did for `who` before `time` is in order for who has waited for it, and for who has met such a thread
-    // since.
-    void knows(uint32_t who, uint32_t time) { sight().waited.add(who, {time, 0, 0}); }
-    Sight &sight() {
-        if (sights.empty()) sights.resize(size_t(w->n));
-        told = fresh = true;
-        return sights[me % max_threads];
+    // What happens before the next step of the thread at work: to be released; and what it acquires of another thread
+    VectorClock current_clock();
+    SyncState release();
+    void acquire(const SyncState &);
+    SyncState join_views(int from, int to, uint32_t lanes = ~0u);
+    // What engines did for `who` before `time` happens before what comes next in a thread that has waited for it, and
+    // in one that has synchronized with such a thread since.
+    void wait_for_engine(uint32_t who, uint32_t time) {
+        view().waited.add(who, {time, 0, 0});
     }
-    Sight &sight_now() {
-        Sight &s = sights[me % max_threads];
-        s.enter_fence(me);
+    ThreadView &view() {
+        if (views.empty()) views.resize(size_t(w->n));
+        any_acquired = acquired_since_barrier = true;
+        return views[me % max_threads];
+    }
+    ThreadView &current_view() {
+        ThreadView &s = views[me % max_threads];
+        s.apply_fence(me);
         return s;
     }
-    bool has_heard(const Access &a) const { return told && was_told_of(a); }
-    __attribute__((noinline)) bool was_told_of(const Access &a) const {
-        return all.known.covers(a.who, a.when) || sights[me % max_threads].known.covers(a.who, a.when);
+    bool is_acquired(const Access &a) const { return any_acquired && clocks_include(a); }
+    __attribute__((noinline)) bool clocks_include(const Access &a) const {
+        return all.acquired.includes(a.who, a.when) || views[me % max_threads].acquired.includes(a.who, a.when);
     }
 
     static bool is_engine(const Access &a) { return a.where & engine_bit; }
-    // `since`: what was before is in order: the launch, or for shared memory the block
-    bool ordered(const Access &a, uint32_t since) const {
+    // Does an earlier access happen before what the thread at work does now? It does if a barrier of the block or the
+    // warp came in between, or if the thread has acquired it. `since`: all before is ordered: the launch, or for shared
+    // memory the block.
+    bool happens_before(const Access &a, uint32_t since) const {
         if (a.when < since) return true;
         if (a.when < launch_start) return !crosses_launches(a);
         const uint32_t mine = me % max_threads;
         if (is_engine(a))
-            return told && (all.waited.covers(a.who, a.when) || sights[mine].waited.covers(a.who, a.when));
+            return any_acquired && (all.waited.includes(a.who, a.when) || views[mine].waited.includes(a.who, a.when));
         if (a.who == me) return true;
         if (a.who / max_threads == me / max_threads) {
-            if (a.when < block_floor) return true;
+            if (a.when < block_synced) return true;
             const uint32_t rank = a.who % max_threads;
             if (rank / 32 == mine / 32 &&
-                a.when < std::max(warp_floor[rank / 32], partial.empty() ? 0u : partial[size_t(mine) * 32 + rank % 32]))
+                (a.when < warp_synced[rank / 32] ||
+                    (!partial.empty() && a.when < partial[size_t(mine) * 32 + rank % 32])))
                 return true;
         }
-        return has_heard(a);
+        return is_acquired(a);
     }
+    // Is it a data race? Two accesses of one address, at least one of them a write, neither of which happens before the
+    // other. The caller has compared the addresses; two atomics race only if their scopes do not reach each other.
     bool conflicts(
         const Cell &c, const Access &earlier, const Access &later, uint32_t since, uintptr_t a, bool writes) {
         if (earlier.when < since) return false;
@@ -201,9 +211,9 @@ struct Detector : BlockClock {
             return !(earlier.where & later.where & atomic_bit) && crosses_launches(earlier);
         if (earlier.who == me && !is_engine(earlier)) return false;
         if (earlier.where & later.where & atomic_bit)
-            return (earlier.where | later.where) & (narrow_bit | volatile_bit) && !ordered(earlier, since) &&
+            return (earlier.where | later.where) & (narrow_bit | volatile_bit) && !happens_before(earlier, since) &&
                    strong_conflict(earlier, later, a, &earlier == &c.write, writes);
-        return !ordered(earlier, since) && !(earlier.where & atomic_bit && observed(c, earlier, since));
+        return !happens_before(earlier, since) && !(earlier.where & atomic_bit && observed(c, earlier, since));
     }
     // Two operations of a program (operations.cpp)
 
@@ -223,8 +233,8 @@ struct Detector : BlockClock {
         return reinterpret_cast<uintptr_t>(p) - shared_base < shared_cap || w->block_of(static_cast<const char *>(p));
     }
     Flag *flag_at(uintptr_t a);
-    void look(uintptr_t a, gridstride::Scope, bool acquires);
-    void publish(uintptr_t a, Use, gridstride::Scope, bool releases);
+    void on_atomic_load(uintptr_t a, gridstride::Scope, bool acquires);
+    void on_atomic_store(uintptr_t a, Use, gridstride::Scope, bool releases);
 
     // Asynchronous copies (copies.cpp)
 
@@ -239,16 +249,16 @@ struct Detector : BlockClock {
     void fence_engines();
     bool engines_saw(const Access &) const;
     static bool changes(uint32_t where) { return (where & (atomic_bit | volatile_bit)) == atomic_bit; }
-    static bool in_flight(const Access &a) { return a.when == under_way; }
+    static bool in_flight(const Access &a) { return a.when == not_completed; }
 
     // An access
 
-    // What most accesses of a correct kernel are: a word of shared memory, written before the last barrier, read after
-    // it, or the other way round.
+    // The fast path of most accesses of a correct kernel: a word of shared memory, written before the last barrier,
+    // read after it, or the other way round. False: `access` decides.
     inline __attribute__((always_inline)) bool plain_shared(uintptr_t off, bool write, uint32_t where) {
         Cell &c = shared_cells.words[off / 4];
-        if (c.split | !c.owner | (c.write.when >= block_floor)) return false;
-        const bool read = c.read.when >= block_floor, read2 = c.read2.when >= block_floor;
+        if (c.split | !c.owner | (c.write.when >= block_synced)) return false;
+        const bool read = c.read.when >= block_synced, read2 = c.read2.when >= block_synced;
         if (write) {
             if (read | read2 | (c.in_product != 0)) return false;
             c.write = {me, now, where};
@@ -260,16 +270,17 @@ struct Detector : BlockClock {
         else if (w->warps_used) return false;
         else if (!read2) c.read2 = {me, now, where};
         else if (is_of_other_warp(c)) {
-            if (told) return false;        // a release may have ordered one of the two before this one
+            if (any_acquired) return false; // a release may have ordered one of the two before this one
             c.read2 = {me, now, where};
         }
         return true;
     }
-    // Two threads of one warp have read it, and this one is of another warp: as good a second reader.
+    // A cell has two readers, of different warps where possible: a barrier of the writer's own warp orders the write
+    // after one of them, and the race with the other one is still found. Are both of one warp, and this one of another?
     bool is_of_other_warp(const Cell &c) const {
         return c.read.who / 32 == c.read2.who / 32 && c.read.who / 32 != me / 32;
     }
-    // The same of global memory: nobody but this thread has used it in this launch, or all that others did was to read.
+    // The fast path of global memory: no other thread has used it in this launch, or all that others did was to read.
     bool is_own(const Access &a) const {
         return a.when < launch_start || (a.who == me && !(a.where & (engine_bit | async_bit)));
     }
@@ -308,7 +319,7 @@ struct Detector : BlockClock {
         elsewhere(a, write, where);
     }
     void in_another_block(Worker &there, uintptr_t a, unsigned n, bool write, uint32_t where);
-    bool knows_begun(const Worker &there) const;
+    bool is_begin_acquired(const Worker &there) const;
     const Worker &home_of(uintptr_t a) const {
         const Worker *there = a - shared_base < shared_cap ? w : w->block_of(reinterpret_cast<const char *>(a));
         return there ? *there : *w;
@@ -338,7 +349,8 @@ struct Detector : BlockClock {
     }
     inline void touch(
         Cell &c, unsigned owner, bool host_wrote, uintptr_t a, unsigned n, bool write, uint32_t where, Piece *p) {
-        const Access mine = {me, (where & (line_bit | async_bit)) == (line_bit | async_bit) ? under_way : now, where};
+        const bool by_copy = (where & (line_bit | async_bit)) == (line_bit | async_bit);
+        const Access mine = {me, by_copy ? not_completed : now, where};
         const uint32_t since = p ? ordered_until() : block_start;
         if (!write) {
             check_read(c, owner, host_wrote, a, mine, p);
@@ -352,9 +364,8 @@ struct Detector : BlockClock {
             if (conflicts(c, *r, mine, since, a, true))
                 race(*r, mine, "read", changes(where) ? "changed atomically" : "written", a, owner, p);
         if (__builtin_expect(c.in_product, 0) && !p) after_products(c.write, mine, a, owner), c.in_product = 0;
-        // An atomic change after one's own plain write: for the others the plain one still has nothing between it and
-        // them.
-        if (!(where & atomic_bit && c.write.who == me && c.write.when >= (p ? launch_start : block_floor) &&
+        // An atomic change after the thread's own plain write: for other threads the plain write is still a data race.
+        if (!(where & atomic_bit && c.write.who == me && c.write.when >= (p ? launch_start : block_synced) &&
                 !(c.write.where & atomic_bit)))
             c.write = mine;
     }
@@ -370,19 +381,19 @@ struct Detector : BlockClock {
     // The read of a change is one with its write. An atomic read after one's own plain one: as above.
     bool is_noted(const Cell &c, const Access &mine) const {
         for (const Access *r : {&c.read, &c.read2})
-            if (r->who == me && !(r->where & atomic_bit) && r->when >= block_floor) return true;
+            if (r->who == me && !(r->where & atomic_bit) && r->when >= block_synced) return true;
         return mine.where & modify_bit;
     }
     // The same of a plain read of global memory in an ordinary block, without a call: only the block's barriers order
     // what its threads have read.
-    bool is_apart(const Access &a) const { return a.when >= block_floor || a.who / max_threads != me / max_threads; }
+    bool is_apart(const Access &a) const { return a.when >= block_synced || a.who / max_threads != me / max_threads; }
     inline __attribute__((always_inline)) void note_plain_read(Cell &c, uint32_t where) {
         const Access mine = {me, now, where};
         const bool second = c.read2.when >= launch_start;
         if (c.read.who == me) c.read = mine;
         else if (c.read2.who == me) c.read2 = mine;
         else if (c.read.when < launch_start) c.read = mine;
-        else if (told || w->warps_used || !is_apart(c.read) || (second && !is_apart(c.read2)))
+        else if (any_acquired || w->warps_used || !is_apart(c.read) || (second && !is_apart(c.read2)))
             note_read(c, mine, launch_start);
         else if (!second || is_of_other_warp(c)) c.read2 = mine;
     }
@@ -390,8 +401,8 @@ struct Detector : BlockClock {
         if (__builtin_expect(mine.where & (atomic_bit | modify_bit), 0) && is_noted(c, mine)) return;
         if (c.read.who == me) c.read = mine;
         else if (c.read2.who == me) c.read2 = mine;
-        else if (ordered(c.read, since)) c.read = mine;
-        else if (ordered(c.read2, since) || is_of_other_warp(c)) c.read2 = mine;
+        else if (happens_before(c.read, since)) c.read = mine;
+        else if (happens_before(c.read2, since) || is_of_other_warp(c)) c.read2 = mine;
     }
     void atomic(const void *address, unsigned bytes, Use, gridstride::Scope, Order, uint32_t at);
     void volatile_access(const void *, unsigned bytes, bool write, uint32_t at);
@@ -399,11 +410,11 @@ struct Detector : BlockClock {
     // Findings (report.cpp)
 
     static const void *pc_of(uint32_t where, uintptr_t base) {
-        return where & line_bit ? nullptr : reinterpret_cast<const void *>(base + (where & place_mask) - 1);
+        return where & line_bit ? nullptr : reinterpret_cast<const void *>(base + (where & location_mask) - 1);
     }
     const void *pc_of(uint32_t where) const { return pc_of(where, image.base); }
     static int line_of(uint32_t where) {
-        return where & line_bit ? int(where & place_mask) : 0;
+        return where & line_bit ? int(where & location_mask) : 0;
     }
     void find(Code, Fields, const Access &at, const Access *other = nullptr, const HeldRace *held = nullptr);
     void describe(Finding &, const Access &at, const Access *other, const HeldRace *held) const;
@@ -419,11 +430,11 @@ struct Detector : BlockClock {
     void hold(HeldRace);
     void swaps(const void *, unsigned bytes);
     void forget_read(Cell &);
-    void tell_held() {
-        if (__builtin_expect(holds, 0)) tell_held(0, ~uintptr_t(0));
+    void report_held() {
+        if (__builtin_expect(holds, 0)) report_held(0, ~uintptr_t(0));
     }
-    __attribute__((noinline, cold)) void tell_held(uintptr_t from, uintptr_t to);  // part of no barrier's fast path
-    void tell_race(const HeldRace &);
+    __attribute__((noinline, cold)) void report_held(uintptr_t from, uintptr_t to);  // part of no barrier's fast path
+    void report_race(const HeldRace &);
     void race_of_operations(
         const Access &earlier, const Access &later, const char *before, const char *then, const Named &x);
     void engine_race(const Access &earlier, const Access &later, const Named &x, const char *before, const char *then);
@@ -435,8 +446,8 @@ struct Detector : BlockClock {
     void settle_pending();
     // Has the thread at work something open, which is to be settled before another goes on?
     bool is_open() const { return __builtin_expect(int(pending.active) | int(holds), 0); }
-    __attribute__((noinline, cold)) void close(bool tells);
-    // A thread with an undefined value stores something: what, shows as soon as it is there.
+    __attribute__((noinline, cold)) void close(bool reports);
+    // A thread with an undefined value stores something: what it is shows when the store is done.
     void attend(uintptr_t a, unsigned n, uint32_t where) {
         settle_pending();
         if (pending.active) pending.stored = {a, n, where};

@@ -17,15 +17,15 @@
 namespace gridstride {
 
 static char *limited_alloc(size_t bytes, size_t itemsize, bool fresh, bool host, int line, bool of_graph = false) {
-    Turn turn;
+    DeviceLock device_lock;
     char *const p = has_room(bytes) ? memory.alloc(bytes, itemsize, fresh, host, false, "") : nullptr;
     if (p) memory.pieces.back().line = line, memory.pieces.back().of_graph = of_graph;
     return p;
 }
-// At once, and not when the call is over: programs go on without asking, and then something else is found.
-static void tell_no_memory(size_t bytes, int line) {
+// At once, and not at the end of the call: programs go on without asking, and then something else is found.
+static void report_out_of_memory(size_t bytes, int line) {
     {
-        Turn turn;
+        DeviceLock device_lock;
         memory.failed.emplace_back(bytes, line);
     }
     Finding f;
@@ -36,7 +36,7 @@ static void tell_no_memory(size_t bytes, int line) {
 }
 void *device_alloc(size_t bytes, size_t itemsize, bool cleared, bool host, int line) {
     char *const p = limited_alloc(bytes, itemsize, !cleared, host, line);
-    if (!p) tell_no_memory(bytes, line);
+    if (!p) report_out_of_memory(bytes, line);
     return p;
 }
 static bool free_piece(void *p) {
@@ -49,20 +49,20 @@ static bool free_piece(void *p) {
 }
 void *graph_alloc(size_t bytes, int line) {
     char *const p = limited_alloc(bytes, 1, true, false, line, true);
-    if (!p) tell_no_memory(bytes, line);
+    if (!p) report_out_of_memory(bytes, line);
     return p;
 }
 bool device_free(void *p) {
-    Turn turn;
+    DeviceLock device_lock;
     return free_piece(p);
 }
 bool free_in_order(void *p) {
-    Turn turn;
+    DeviceLock device_lock;
     const Piece *m = memory.at(reinterpret_cast<uintptr_t>(p));
     if (m && m->live) operations.touch(p, m->hi - m->lo, "frees");
     return free_piece(p);
 }
-// In a kernel, whose launch has the turn; its blocks may run on several of the host's threads.
+// In a kernel, whose launch has the device; its blocks may run on several of the host's threads.
 static std::mutex heap;
 static std::mutex symbols_lock;
 void fork_device(Fork now) {
@@ -76,7 +76,7 @@ void *heap_alloc(size_t bytes) {
 }
 void heap_free(void *p, int line) {
     if (!on_device()) return free(p);
-    detector.settle();                     // compares what lies there
+    detector.settle();                     // compares what is there
     std::unique_lock<std::mutex> one(heap);
     const bool freed = !p || free_piece(p);
     one.unlock();
@@ -84,41 +84,41 @@ void heap_free(void *p, int line) {
 }
 void share_with_host(const void *p) {
     if (on_device() || !memory.holds(reinterpret_cast<uintptr_t>(p))) return;
-    Turn turn;
+    DeviceLock device_lock;
     if (Piece *m = memory.at(reinterpret_cast<uintptr_t>(p))) m->host = m->fetched = true;
 }
 bool touch_device(bool on) {
-    const bool was = touches;
-    touches = on;
+    const bool was = host_accesses_device;
+    host_accesses_device = on;
     if (was != on && !on_device()) on ? begin_device_code() : end_device_code();
     return was;
 }
 bool is_shared_with_host(const void *p) {
-    Turn turn;
+    DeviceLock device_lock;
     const Piece *m = memory.at(reinterpret_cast<uintptr_t>(p));
     return m && m->host;
 }
 bool is_device(const void *p) { return memory.holds(reinterpret_cast<uintptr_t>(p)); }
 bool of_device_alone(const void *p) {
-    Turn turn;
+    DeviceLock device_lock;
     const Piece *m = memory.at(reinterpret_cast<uintptr_t>(p));
     return m && !m->host;
 }
 bool device_range(const void *p, size_t bytes) {
-    Turn turn;
+    DeviceLock device_lock;
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
     const Piece *m = memory.at(a);
     return m && m->live && a >= m->lo && a + bytes <= m->hi;
 }
 void device_written(void *p, size_t bytes) {
-    Turn turn;
+    DeviceLock device_lock;
     detector.host_wrote(reinterpret_cast<uintptr_t>(p), bytes);
 }
 // Memory of the host's own that is registered: what a launch changes of its copy, the host shall see.
 struct Registered {
     char *host;
     size_t bytes;
-    char *device;                   // null until somebody asks for it
+    char *device;                   // null until it is needed
 };
 static std::vector<Registered> registered;
 void carry_registered(bool to_device) {
@@ -131,7 +131,7 @@ static bool is_mapped(const void *p) {
     });
 }
 void device_used(const void *p, size_t bytes, const char *now) {
-    Turn turn;
+    DeviceLock device_lock;
     operations.touch(p, bytes, now);
 }
 static std::vector<Registered>::iterator registered_at(const void *p) {
@@ -163,11 +163,11 @@ void device_fill(void *p, int value, size_t bytes) {
 }
 size_t device_total() { return memory.bytes; }
 size_t device_size() {
-    Turn turn;
+    DeviceLock device_lock;
     return device_limit();
 }
 void device_reset() {
-    Turn turn;
+    DeviceLock device_lock;
     for (auto &p : memory.pieces)
         if (p.live && !p.symbol) {
             detector.forget(p);
@@ -175,13 +175,13 @@ void device_reset() {
         }
 }
 bool is_pageable(const void *p) {
-    Turn turn;
+    DeviceLock device_lock;
     return !is_device(p) && registered_at(p) == registered.end();
 }
 bool any_registered = false;
 void registered_access(uintptr_t a, size_t bytes, bool write, bool strong, void *pc) {
     if (on_device()) return;
-    Turn turn;
+    DeviceLock device_lock;
     const auto r = registered_at(reinterpret_cast<const void *>(a));
     if (r == registered.end()) return;
     operations.host_access(a, bytes, write, strong, pc);
@@ -189,7 +189,7 @@ void registered_access(uintptr_t a, size_t bytes, bool write, bool strong, void 
     if (r->device) operations.host_access(in_kernels, bytes, write, strong, pc);
 }
 bool register_host(void *p, size_t bytes) {
-    Turn turn;
+    DeviceLock device_lock;
     if (registered_at(p) != registered.end()) return false;
     pin(p);
     registered.push_back({static_cast<char *>(p), bytes, nullptr});
@@ -197,7 +197,7 @@ bool register_host(void *p, size_t bytes) {
     return true;
 }
 bool unregister_host(void *p) {
-    Turn turn;
+    DeviceLock device_lock;
     const auto r = registered_at(p);
     if (r == registered.end() || r->host != p) return false;
     if (r->device) free_piece(r->device);
@@ -206,7 +206,7 @@ bool unregister_host(void *p) {
     return true;
 }
 void *mapped(const void *host) {
-    Turn turn;
+    DeviceLock device_lock;
     const auto r = registered_at(host);
     if (r == registered.end()) return nullptr;
     if (!r->device) r->device = memory.alloc(r->bytes, 1, false, false, false, "");
@@ -226,7 +226,7 @@ void end_device_code() {
     std::lock_guard<std::mutex> one(symbols_lock);
     if (device_code && !--device_code) point_symbols(false);
 }
-// The first call from Python: whatever was left by a jump is over, and modules that came since have host code, too.
+// The first call from Python: what a jump has left has ended, and modules that came since have host code, too.
 void begin_call() {
     std::lock_guard<std::mutex> one(symbols_lock);
     if (calls++) return;
@@ -234,7 +234,7 @@ void begin_call() {
     point_symbols(false);
 }
 void *symbol_alloc(const void *init, size_t bytes, size_t itemsize, const char *name, char kind, void **slot) {
-    Turn turn;
+    DeviceLock device_lock;
     const auto make = [&](bool close) {
         return memory.alloc(bytes, itemsize, false, kind == 'm', kind == 'c', name, close, 0, true);
     };
@@ -253,7 +253,7 @@ char *symbol_at(const void *named, size_t &bytes) {
     for (auto &s : symbols)
         if (named == s.device || named == s.host) return bytes = s.bytes, s.device;
     if (!is_plain_variable(named)) return nullptr;
-    bytes = size_t(1) << 40;                               // nobody has noted how many
+    bytes = size_t(1) << 40;                               // no one has noted how many
     return const_cast<char *>(static_cast<const char *>(named));
 }
 char *symbol_address(const void *named) {
@@ -289,7 +289,7 @@ void drop_symbols(const std::vector<Symbol> &dropped) {
 
 // Ranges that overlap are one piece: what is written through one argument is read through the other.
 void *adopt(void *host, size_t bytes, size_t itemsize, bool fresh) {
-    Turn turn;
+    DeviceLock device_lock;
     if (!bytes) return host;
     char *h = static_cast<char *>(host);
     for (auto &a : memory.adopted)
@@ -299,13 +299,13 @@ void *adopt(void *host, size_t bytes, size_t itemsize, bool fresh) {
     // A view that begins inside of an array is as misaligned here as it is there.
     const size_t skew = reinterpret_cast<uintptr_t>(h) % 16;
     char *d = memory.alloc(bytes, itemsize, fresh, false, false, "", false, skew);
-    if (!d) fail(Code::no_addresses, {});                  // a kernel that got null would be blamed
+    if (!d) fail(Code::no_addresses, {});                  // else a kernel that got null would be reported
     memcpy(d, h, bytes);
     memory.adopted.push_back({h, d, bytes});
     return d;
 }
 void give_back() {
-    Turn turn;
+    DeviceLock device_lock;
     for (auto &a : memory.adopted) {
         memcpy(a.host, a.device, a.bytes);
         device_free(a.device);
@@ -314,8 +314,8 @@ void give_back() {
 }
 
 bool look(bool on) {
-    const bool was = looked_at;
-    looked_at = on;
+    const bool was = checks_enabled;
+    checks_enabled = on;
     return was;
 }
 int set_error(int code) {
@@ -328,7 +328,7 @@ int last_error(bool clear) {
     if (clear && e) {
         error_code = 0;
         memory.failed.clear();
-        if (was_refused()) found.kind = nothing;   // somebody looked
+        if (was_refused()) found.kind = nothing;   // the host has seen it
     }
     return e;
 }
@@ -337,7 +337,7 @@ int last_error(bool clear) {
 extern "C" {
 gridstride::Finding *gridstride_finding() { return &gridstride::found; }
 bool gridstride_left(int n, gridstride_leak *leak) {
-    gridstride::Turn turn;
+    gridstride::DeviceLock device_lock;
     for (auto &p : gridstride::memory.pieces)
         if (p.live && !p.symbol && !p.of_graph && n-- == 0) {
             *leak = {p.hi - p.lo, p.line};

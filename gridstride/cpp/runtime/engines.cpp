@@ -1,4 +1,4 @@
-// What a block has asked engines for, from its first request to its end.
+// What a block has requested from engines, from its first request to its end.
 #include <algorithm>
 #include "clusters.h"
 #include "engines.h"
@@ -11,7 +11,7 @@ Engines &engines_of(Worker &w) {
     return *w.engines;
 }
 
-// A thread returns: nothing that it asked for may be under way.
+// A thread returns: nothing that it requested may be in flight.
 static void nothing_left(const Asked &mine) {
     for (auto &h : mine.held)
         if (!h.given) fail(Code::result_not_awaited, {}, h.line);
@@ -24,17 +24,17 @@ static void block_ends(Worker &w) {
             if (!copies->empty() && checks(racecheck))
                 detector.find(Code::load_not_awaited, {}, {(*copies)[0].who, 0, (*copies)[0].where});
     const Access &use = detector.used_by_others;
-    bool known = !use.who || detector.all.known.covers(use.who, use.when);
-    for (const Sight &s : detector.sights) known |= s.known.covers(use.who, use.when);
-    if (!known && checks(memcheck))
+    bool ordered = !use.who || detector.all.acquired.includes(use.who, use.when);
+    for (const ThreadView &s : detector.views) ordered |= s.acquired.includes(use.who, use.when);
+    if (!ordered && checks(memcheck))
         detector.find(Code::block_may_end, {}, use);
 }
 void thread_ends(Worker &w) {
     Engines &all = engines_of(*w.leader);
-    // who is gone is not waited for
-    if (!all.cluster_turn.empty() && turn_of_thread() == all.cluster_phase + 1) all.cluster_arrived--;
+    // a thread that has ended is not waited for
+    if (!all.cluster_arrived_in.empty() && arrived_in() == all.cluster_phase + 1) all.cluster_arrived--;
     if (!detector.on) return;
-    if (!w.leader->cluster.empty()) all.cluster_tells.add(detector.tell());
+    if (!w.leader->cluster.empty()) all.cluster_releasing.join(detector.release());
     if (checks(racecheck)) nothing_left(asked());
     if (w.live == 1) block_ends(w);
 }

@@ -1,10 +1,9 @@
-// What a Hopper GPU does beside its threads: mbarriers, bulk copies (TMA), the tensor cores' wgmma; and clusters of
+// What a Hopper GPU does besides its threads: mbarriers, bulk copies (TMA), the tensor cores' wgmma; and clusters of
 // blocks.
 //
 // Copies and products are computed at once. The detectors know that they might not be: what a copy writes and what an
-// engine reads stays
-// "under way" until somebody waits for it, and a thread's part of a product is a NaN with a number until the thread has
-// waited.
+// engine reads stays in flight until a thread waits for it, and a thread's part of a product is a NaN with a number
+// until the thread has waited.
 #pragma once
 #include <unordered_map>
 #include <vector>
@@ -18,14 +17,14 @@ struct Barrier { // an mbarrier
     int64_t bytes; // still to come
     const char *at;
     int line;
-    bool seen; // have the engines been told of it, by a fence?
-    std::vector<Copy> coming, there; // copies of this phase; of those before, that nobody has waited for yet
-    Told tells, told; // by those who arrive in this phase; by those of the phases before
-    uint32_t polls = 0; // how often somebody has asked in vain
+    bool fenced; // can the engines see it, after a fence?
+    std::vector<Copy> coming, there; // copies of this phase; of those before, that no thread has waited for yet
+    SyncState releasing, released; // by the arrivals of this phase; by those of the phases before
+    uint32_t polls = 0; // how often a thread has polled without success
     bool gone = false; // made invalid
 };
 struct Held { // a thread's part of d
-    std::vector<float *> places;
+    std::vector<float *> targets;
     std::vector<float> values;
     uint32_t group;
     int line;
@@ -37,7 +36,7 @@ struct Asked { // what one thread has asked for
     std::vector<uint32_t> groups; // of products: how many there were when each was committed
     uint32_t products = 0, store_groups = 0;
     bool fenced = false;
-    const Barrier *tried = nullptr; // where it tried last, and in vain
+    const Barrier *tried = nullptr; // where it tried last, without success
     uint32_t tried_phase = 0;
 };
 struct Engines {
@@ -45,13 +44,13 @@ struct Engines {
     std::vector<Asked> asked = std::vector<Asked>(max_threads);
     struct {
         uint32_t threads, arrived, phase;
-        Told tells, told; // as above
+        SyncState releasing, released; // as above
     } named[16] = {};
     // of the cluster, in its leader
     uint32_t cluster_arrived = 0, cluster_phase = 0;
-    Told cluster_tells, cluster_told;
+    SyncState cluster_releasing, cluster_released;
     // by block and thread: 1 + the phase that it arrived in, until it has waited
-    std::vector<uint32_t> cluster_turn;
+    std::vector<uint32_t> cluster_arrived_in;
 };
 
 Engines &engines_of(Worker &);

@@ -66,7 +66,7 @@ inline void take_stack(Fiber &f) {
     if (f.stack) munmap(f.stack, stack_bytes);
     f.stack = nullptr;
 }
-// The lowest page of most stays unmapped: recursion without end becomes a fault that can be told.
+// The lowest page of most stays unmapped: recursion without end becomes a fault that can be reported.
 inline bool give_stack(Fiber &f) {
     if (f.stack) return true;
     void *p = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

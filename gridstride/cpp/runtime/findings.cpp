@@ -35,7 +35,7 @@ void Finding::add(Fields more) {
         if (count < int(sizeof fields / sizeof *fields)) fields[count++] = f;
 }
 
-// Of a file's name that is too long the end, which tells files apart.
+// Of a file's name that is too long the end, by which files differ.
 template <size_t n> static void copy_path(char (&to)[n], const char *path) {
     const size_t length = strlen(path);
     Field::copy(to, length < n ? path : path + length - (n - 1));
@@ -79,7 +79,7 @@ public:
         while (child > 0 && waitpid(child, nullptr, 0) < 0 && errno == EINTR) {}
         free(line);
     }
-    // The next line without its end; null behind the last one.
+    // The next line without its end; null after the last one.
     char *next() {
         if (!lines || getline(&line, &size, lines) < 0) return nullptr;
         line[strcspn(line, "\n")] = 0;
@@ -113,13 +113,13 @@ static bool is_copy(const std::string &function) {
     if (takes != type + " const&)" && takes != type + "&&)") return false;
     return called == "operator=" || called == base_name(type.c_str());
 }
-// Is a function none of the learner's, wherever the compiler says that it is? Such ones stand behind theirs.
+// Is a function none of the learner's, wherever the compiler says that it is? Such ones are written after theirs.
 static bool is_ours(const std::string &function) {
     const auto begins = [&](const char *with) { return !function.compare(0, strlen(with), with); };
     return begins("gs_exports") || begins("gs_connect") || begins("_GLOBAL__") || begins("__static_init") ||
            function.substr(0, function.find_first_of("<(")).find("gridstride::") != std::string::npos;
 }
-// The name of a function as addr2line tells it: of `void a::k<4>(float*)` k, of a lambda there `const`
+// The name of a function as addr2line prints it: of `void a::k<4>(float*)` k, of a lambda there `const`
 static std::string name_in(const char *function) {
     std::string name;
     int depth = 0;
@@ -143,7 +143,7 @@ static std::string shown_name(std::string function) {
     return call != std::string::npos && call && function[call - 1] == '}' ? "lambda" : "operator()";
 }
 
-// Where a piece of code stands in the source: the innermost line that is the learner's own,
+// Where a piece of code is in the source: the innermost line that is the learner's own,
 // and the calls of what is inlined there.
 void locate(const void *pc, Place &at) {
     Dl_info info;
@@ -153,8 +153,8 @@ void locate(const void *pc, Place &at) {
     const std::vector<std::string> command = {"atos", "-i", "-fullPath", "-o", info.dli_fname, "-l",
         hexadecimal(reinterpret_cast<size_t>(info.dli_fbase)), hexadecimal(reinterpret_cast<size_t>(pc))};
 #else
-    // An access that clang has moved has no line, nor has the jump of an empty loop: what is near tells, but for the
-    // next function, which begins behind a call that never returns.
+    // An access that clang has moved has no line, nor has the jump of an empty loop: what is near shows it, but for the
+    // next function, which begins after a call that never returns.
     const char *code = static_cast<const char *>(pc);
     std::vector<std::string> command = {"addr2line", "-a", "-f", "-C", "-i", "-e", info.dli_fname};
     for (int by : {0, 8, 16, 24, -4, -8, -16, -32}) {
@@ -172,7 +172,7 @@ void locate(const void *pc, Place &at) {
         if ((ours || at.depth) && !strncmp(text, "0x", 2)) break;
         if (!strncmp(text, "0x", 2)) continue;
 #endif
-        function = text;                                    // which addr2line tells on a line of its own
+        function = text;                                    // which addr2line prints on a line of its own
 #ifdef __APPLE__
         if (char *open = strrchr(text, '(')) memmove(text, open + 1, strlen(open));
 #else
@@ -194,7 +194,7 @@ bool on_stack_of(const Fiber &f) {
 }
 
 // The line of the kernel itself from which the code at work was called, through however many functions; 0 if that
-// cannot be told, or if another thread is spoken of than the one that runs. On the way it meets the file of `at`, of
+// is unknown, or if the finding is about another thread than the running one. On the way it meets the file of `at`, of
 // which perhaps only the line is known, and it notes the calls there.
 int find_call_in_kernel(const Worker &w, Place &at, void *const *given, int depth) {
 #ifdef __APPLE__
@@ -299,7 +299,7 @@ void note(const void *pc, int line) {
     if (line) found.at.line = line;
     found.called = find_call_in_kernel(*worker, found.at);
 }
-void tell(Code code, Fields fields, const void *pc, int line) {
+void report(Code code, Fields fields, const void *pc, int line) {
     if (take_finding(code, fields)) note(pc, line);
 }
 
@@ -316,13 +316,13 @@ static void print_finding(FILE *to) {
 
 [[noreturn]] static void end_host_code() {
     if (guard) siglongjmp(*guard, 1);
-    if (calls) pthread_exit(nullptr);                       // a thread that the host code made: the call tells
+    if (calls) pthread_exit(nullptr);                       // a thread that the host code made: the call reports it
     print_finding(stderr);
     abort();
 }
 [[noreturn]] void fail_at(Code code, Fields fields, const void *pc, int line) {
     if (on_device()) {
-        tell(code, fields, pc, line);
+        report(code, fields, pc, line);
         end_launch();
     }
     if (!is_over()) {
@@ -334,7 +334,7 @@ static void print_finding(FILE *to) {
 }
 [[noreturn]] void fail(Code code, Fields fields, int line) { fail_at(code, fields, nullptr, line); }
 
-// An index that its array's type forbids. Which array that is stands in the source, at the column.
+// An index that its array's type forbids. Which array that is shows in the source, at the column.
 [[noreturn]] void fail_index(long long index, const char *type, const void *pc, int column) {
     if (take_finding(Code::outside_type, {{"index", &index, 1}, {"type", type}})) {
         note(pc, 0);
@@ -358,7 +358,7 @@ void *exception_alloc(size_t bytes, void *pc) {
     return abi::__cxa_allocate_exception(bytes);
 }
 #ifndef __APPLE__
-// addr2line, asked for those of these places that are in the library of the first one that is not the runtime's
+// addr2line, asked for those of these addresses that are in the library of the first one that is not the runtime's
 static std::string ask_for_lines(void *const *frames, int depth) {
     Dl_info own, info;
     dladdr(reinterpret_cast<void *>(&end_launch), &own);
@@ -368,10 +368,10 @@ static std::string ask_for_lines(void *const *frames, int depth) {
         if (!dladdr(frames[i], &info) || info.dli_fbase == own.dli_fbase || (base && info.dli_fbase != base)) continue;
         if (!base) command = "addr2line -f -C -i -e '" + std::string(info.dli_fname) + "'";
         base = info.dli_fbase;
-        char place[32];
+        char address[32];
         const size_t at = size_t(static_cast<char *>(frames[i]) - static_cast<const char *>(base));
-        snprintf(place, sizeof place, " %#zx", at - 1);
-        command += place;
+        snprintf(address, sizeof address, " %#zx", at - 1);
+        command += address;
     }
     return command + " 2>/dev/null";
 }
@@ -419,7 +419,7 @@ void wrong_policy(const char *algorithm, bool device) {
 void wait_for_device() {
     if (on_device()) fail_at(Code::waits_in_kernel, {}, CALLER, 0);
 }
-// A launch that was refused, and that nobody has looked at, says more than the end.
+// A launch that was refused, and that the host has not read, says more than the end.
 [[noreturn]] static void leave_from(int code, const void *caller) {
     if (is_child()) end_child(code);
     if (!on_device() && guard && was_refused()) siglongjmp(*guard, 1);

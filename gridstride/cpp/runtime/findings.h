@@ -25,7 +25,7 @@ void say_who(Worker &);
 
 // A finding of the thread at work: noted; and the end of what runs, on the device or on the host.
 void note(const void *pc, int line);   // where and by whom, of the finding that was taken
-void tell(Code, Fields, const void *pc, int line);
+void report(Code, Fields, const void *pc, int line);
 [[noreturn]] void fail_at(Code, Fields, const void *pc, int line);
 [[noreturn]] void fail(Code, Fields, int line = 0);
 [[noreturn]] void fail_index(long long index, const char *type, const void *pc, int column);

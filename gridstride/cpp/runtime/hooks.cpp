@@ -5,23 +5,23 @@
 #include "ubsan.h"
 
 using gridstride::detector;
-static inline uint32_t place_of(void *pc) { return uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base); }
+static inline uint32_t location_of(void *pc) { return uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base); }
 static inline void seen(const volatile void *p, unsigned n, bool write, void *pc, bool strong = false) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
-    if (__builtin_expect(gridstride::looked_at, 1)) detector.access(a, n, write, place_of(pc));
+    if (__builtin_expect(gridstride::checks_enabled, 1)) detector.access(a, n, write, location_of(pc));
     else if (gridstride::memory.holds(a) && gridstride::options.checks) detector.host_access(a, n, write, strong, pc);
     else if (__builtin_expect(gridstride::any_registered, 0)) gridstride::registered_access(a, n, write, strong, pc);
 }
-// A struct of 16 bytes may lie at any multiple of 8; what a vector needs, -fsanitize=alignment knows.
+// A struct of 16 bytes may be at any multiple of 8; what a vector needs, -fsanitize=alignment knows.
 static inline void aligned(const volatile void *p, unsigned n, void *pc) {
     n = std::min(n, 8u);
-    if (reinterpret_cast<uintptr_t>(p) % n && gridstride::looked_at)
-        detector.misaligned(reinterpret_cast<uintptr_t>(p), n, place_of(pc));
+    if (reinterpret_cast<uintptr_t>(p) % n && gridstride::checks_enabled)
+        detector.misaligned(reinterpret_cast<uintptr_t>(p), n, location_of(pc));
 }
 // PTX counts a volatile access as a relaxed atomic one; it orders nothing (Detector::strong_conflict).
 static inline void seen_volatile(const volatile void *p, unsigned n, bool write, void *pc) {
-    if (!gridstride::looked_at) return seen(p, n, write, pc, true);
-    detector.volatile_access(const_cast<void *>(p), n, write, place_of(pc));
+    if (!gridstride::checks_enabled) return seen(p, n, write, pc, true);
+    detector.volatile_access(const_cast<void *>(p), n, write, location_of(pc));
 }
 // The commonest accesses, of shared memory without a call. `shared_base` is no address while the detectors are off.
 template <unsigned n, bool write> static __attribute__((noinline)) void seen_elsewhere(void *p, void *pc) {
@@ -29,8 +29,8 @@ template <unsigned n, bool write> static __attribute__((noinline)) void seen_els
     const bool fits = a % std::min(n, 8u) == 0;
     if (fits && a - detector.own_stack < gridstride::stack_bytes) return;      // the thread's own
     if (a - detector.builtins < detector.builtin_bytes) return;                // its threadIdx, or the like
-    if (n % 4 == 0 && fits && gridstride::looked_at && !(write && detector.pending.active) && !detector.crosses &&
-        detector.plain_global(a, n, write, place_of(pc)))
+    if (n % 4 == 0 && fits && gridstride::checks_enabled && !(write && detector.pending.active) && !detector.crosses &&
+        detector.plain_global(a, n, write, location_of(pc)))
         return;
     aligned(p, n, pc);
     seen(p, n, write, pc);
@@ -38,7 +38,7 @@ template <unsigned n, bool write> static __attribute__((noinline)) void seen_els
 template <unsigned n, bool write> static inline __attribute__((always_inline)) void quick(void *p, void *pc) {
     const uintptr_t off = reinterpret_cast<uintptr_t>(p) - detector.shared_base;
     if (n == 4 && off < gridstride::shared_cap && off % 4 == 0 && !(write && detector.pending.active) &&
-        detector.plain_shared(off, write, place_of(pc)))
+        detector.plain_shared(off, write, location_of(pc)))
         return;
     seen_elsewhere<n, write>(p, pc);
 }
@@ -61,11 +61,11 @@ void *fill_memory(void *to, int value, size_t n, void *pc) {
 }
 // -fsanitize=bounds and -fsanitize=alignment: what the types say of an index or an address.
 struct IndexFault {
-    SourcePlace at;
+    SourceLocation at;
     const TypeName *array, *index;
 };
 struct PointerFault {
-    SourcePlace at;
+    SourceLocation at;
     const TypeName *type;
     unsigned char log_alignment, check;
 };
@@ -73,7 +73,7 @@ static void wrong_index(const IndexFault *f, uintptr_t index, void *pc) {
     if (!gridstride::on_device() || !gridstride::checks(gridstride::memcheck)) return;
     gridstride::fail_index(static_cast<int>(index), f->array->text, static_cast<char *>(pc) - 1, int(f->at.column));
 }
-// What a kernel is given by value lies where the host's rules of calls put it: on Arm at a multiple of 16, whatever its
+// What a kernel is given by value is where the host's rules of calls put it: on Arm at a multiple of 16, whatever its
 // type asks for.
 static bool is_given(uintptr_t a, unsigned alignment) {
     return alignment > 16 && !gridstride::memory.holds(a) && !detector.is_shared(reinterpret_cast<void *>(a));
@@ -81,7 +81,7 @@ static bool is_given(uintptr_t a, unsigned alignment) {
 static void wrong_address(const PointerFault *f, uintptr_t a, void *pc) {
     const unsigned alignment = 1u << f->log_alignment;
     if (!gridstride::on_device() || a % alignment == 0 || is_given(a, alignment)) return;
-    detector.misaligned(a, alignment, place_of(pc));
+    detector.misaligned(a, alignment, location_of(pc));
 }
 extern "C" {
 GRIDSTRIDE_API void __ubsan_handle_out_of_bounds(IndexFault *f, uintptr_t i) {
@@ -90,7 +90,7 @@ GRIDSTRIDE_API void __ubsan_handle_out_of_bounds(IndexFault *f, uintptr_t i) {
 GRIDSTRIDE_API void __ubsan_handle_out_of_bounds_abort(IndexFault *f, uintptr_t i) {
     wrong_index(f, i, __builtin_return_address(0));
 }
-GRIDSTRIDE_API void __ubsan_handle_missing_return(SourcePlace *f) {
+GRIDSTRIDE_API void __ubsan_handle_missing_return(SourceLocation *f) {
     gridstride::fail(gridstride::Code::no_return, {}, int(f->line));
 }
 GRIDSTRIDE_API void __ubsan_handle_type_mismatch_v1(PointerFault *f, uintptr_t a) {

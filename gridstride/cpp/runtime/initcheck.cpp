@@ -1,7 +1,7 @@
-// A read of an element that no thread has written. If another thread writes it later, and nothing orders the two, it is
-// a race, which Detector::conflicts finds at that write; so the read is noted, with all that its finding says, and
-// reported as soon as every later write is ordered after it: at the block's barrier for shared memory, at the end of
-// the launch for what other blocks write, too.
+// initcheck: a read of an uninitialized element, which no thread has written. It is deferred: if another thread writes
+// the element later, and nothing orders the two, it is a data race, which Detector::conflicts finds at that write. So
+// the first such read is noted with its whole finding, and reported as soon as it happens before every later write: at
+// the block's barrier for shared memory, at the end of the launch for memory that other blocks write, too.
 #include "detector.h"
 #include "findings.h"
 
@@ -21,7 +21,7 @@ void Detector::read_unwritten(uintptr_t a, unsigned owner, const Access &at, con
     if (!checks(racecheck) || (is_engine(at) && !p)) judge(noted);
 }
 
-// No write can be a race with it any more.
+// No write can be a data race with it any more.
 void Detector::judge(std::unique_ptr<UnwrittenRead> &noted) {
     if (!noted) return;
     take_finding(noted->finding);
@@ -32,7 +32,8 @@ void Detector::judge_launch() {
 }
 
 // What goes wrong after such a read may come of the value that it got: then the read is what has to be fixed. Of an
-// address that holds for the same thread only. A block that waits for ever has told of its shared memory all it could.
+// address that holds for the same thread only. In a block
+// that is in a deadlock, no thread can write the shared memory any more.
 const Finding *Detector::cause_of(Kind kind) const {
     if (!on || kind == racecheck || kind == initcheck || kind == interrupted || kind == launch_failed) return nullptr;
     const auto fits = [&](const UnwrittenRead *read) { return read && (kind != memcheck || read->who == me); };

@@ -1,4 +1,4 @@
-// What runs at each access of a kernel and each turn of its threads: the compiler sees across these files.
+// What runs at each access of a kernel and each switch of threads: the compiler sees across these files.
 #include "state.cpp"
 #include "hooks.cpp"
 #include "fiber.cpp"

@@ -10,57 +10,57 @@ namespace {
 struct Given {                        // an argument, as it came
     Text text;
     torch::Tensor tensor;
-    char *place;                      // where the kernel's threads find it
+    char *at;                         // where the kernel's threads find it
 };
 }
 
-template <class T> static bool read_as(Reader &r, char *place) {
+template <class T> static bool read_as(Reader &r, char *at) {
     T x{};
     if (!Type<T>::read(r, x)) return false;
-    __builtin_memcpy(place, &x, sizeof x);
+    __builtin_memcpy(at, &x, sizeof x);
     return true;
 }
-static bool read_whole(Reader &r, const Parameter &p, char *place) {
+static bool read_whole(Reader &r, const Parameter &p, char *at) {
     switch (p.bytes) {
-        case 1: return p.is_signed ? read_as<int8_t>(r, place) : read_as<uint8_t>(r, place);
-        case 2: return p.is_signed ? read_as<int16_t>(r, place) : read_as<uint16_t>(r, place);
-        case 4: return p.is_signed ? read_as<int32_t>(r, place) : read_as<uint32_t>(r, place);
-        default: return p.is_signed ? read_as<int64_t>(r, place) : read_as<uint64_t>(r, place);
+        case 1: return p.is_signed ? read_as<int8_t>(r, at) : read_as<uint8_t>(r, at);
+        case 2: return p.is_signed ? read_as<int16_t>(r, at) : read_as<uint16_t>(r, at);
+        case 4: return p.is_signed ? read_as<int32_t>(r, at) : read_as<uint32_t>(r, at);
+        default: return p.is_signed ? read_as<int64_t>(r, at) : read_as<uint64_t>(r, at);
     }
 }
-static bool read_real(Reader &r, const Parameter &p, char *place) {
+static bool read_real(Reader &r, const Parameter &p, char *at) {
     switch (p.type) {
-        case torch::kHalf: return read_as<Half>(r, place);
-        case torch::kBFloat16: return read_as<BFloat16>(r, place);
-        case torch::kFloat: return read_as<float>(r, place);
-        case torch::kDouble: return read_as<double>(r, place);
-        default: return read_as<long double>(r, place);
+        case torch::kHalf: return read_as<Half>(r, at);
+        case torch::kBFloat16: return read_as<BFloat16>(r, at);
+        case torch::kFloat: return read_as<float>(r, at);
+        case torch::kDouble: return read_as<double>(r, at);
+        default: return read_as<long double>(r, at);
     }
 }
 static bool read_given(Reader &r, const Parameter &p, Given &x) {
     switch (p.takes) {
         case Takes::array: return read_pointer(r, x.tensor, p.type);
         case Takes::text: return Argument<const char *>::read(r, x.text);
-        case Takes::truth: return read_as<bool>(r, x.place);
-        case Takes::whole: return read_whole(r, p, x.place);
-        case Takes::real: return read_real(r, p, x.place);
-        default: return read_struct(r, x.place, p.bytes, x.tensor);
+        case Takes::truth: return read_as<bool>(r, x.at);
+        case Takes::whole: return read_whole(r, p, x.at);
+        case Takes::real: return read_real(r, p, x.at);
+        default: return read_struct(r, x.at, p.bytes, x.tensor);
     }
 }
 // Addresses are known when all arrays are: those that overlap have one piece of device memory.
 static Arg pass(const Parameter &p, Given &x) {
     TensorMap map;
     if (p.takes == Takes::bytes && p.bytes == sizeof map) {
-        __builtin_memcpy(&map, x.place, sizeof map);
+        __builtin_memcpy(&map, x.at, sizeof map);
         if (x.tensor.defined()) {
             map.base = static_cast<char *>(pointer(x.tensor));
-            __builtin_memcpy(x.place, &map, sizeof map);
+            __builtin_memcpy(x.at, &map, sizeof map);
         }
         return is_tensor_map(map) ? Arg{map.base, size_t(map.itemsize)} : Arg{};
     }
     if (p.takes != Takes::array && p.takes != Takes::text) return {};
     const void *address = p.takes == Takes::text ? Argument<const char *>::pass(x.text) : pointer(x.tensor);
-    __builtin_memcpy(x.place, &address, sizeof address);
+    __builtin_memcpy(x.at, &address, sizeof address);
     return {address, p.itemsize};
 }
 
@@ -77,7 +77,7 @@ static Config asked_config(size_t &allowed) {
 }
 
 static size_t aligned(size_t at, size_t alignment) { return (at + alignment - 1) / alignment * alignment; }
-// Where each argument lies in memory that is aligned for all; returns how many bytes that is.
+// Where each argument is in memory that is aligned for all; returns how many bytes that is.
 static size_t lay_out(const Asked &k, std::vector<size_t> &at) {
     size_t end = 0;
     for (int i = 0; i < k.n; i++) {
@@ -95,19 +95,19 @@ static void launch_with(gs_call *call, const void *asked) {
     std::vector<size_t> at;
     const size_t bytes = lay_out(k, at);
     const std::unique_ptr<char[]> memory(new char[bytes + most]());
-    char *const places = reinterpret_cast<char *>(aligned(reinterpret_cast<uintptr_t>(memory.get()), most));
+    char *const memory_of_all = reinterpret_cast<char *>(aligned(reinterpret_cast<uintptr_t>(memory.get()), most));
     std::vector<Given> given(static_cast<size_t>(k.n));
     Reader r{call->args, false};
     for (size_t i = 0; i < given.size(); i++) {
-        given[i].place = places + at[i];
+        given[i].at = memory_of_all + at[i];
         if (!read_given(r, k.parameters[i], given[i])) refuse_argument(int64_t(i) + 1, r.problem);
     }
     std::vector<Arg> args(given.size());
     std::vector<void *> where(given.size());
-    for (size_t i = 0; i < given.size(); i++) args[i] = pass(k.parameters[i], given[i]), where[i] = given[i].place;
+    for (size_t i = 0; i < given.size(); i++) args[i] = pass(k.parameters[i], given[i]), where[i] = given[i].at;
     const Config c = asked_config(k.allowed);
     if (!k.begin()) return;
-    const uintptr_t from = reinterpret_cast<uintptr_t>(places);
+    const uintptr_t from = reinterpret_cast<uintptr_t>(memory_of_all);
     run({c.grid, c.block, c.shared, c.stream, c.cluster, k.name, 0, k.thread, where.data(), args.data(), k.n,
         c.cooperative, from, from + bytes});
 }

@@ -1,4 +1,4 @@
-// A launch: is it possible, what it needs, and what is left when it is over.
+// A launch: is it possible, what it needs, and what is left at its end.
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
@@ -58,7 +58,7 @@ static size_t &max_dynamic(const char *kernel, const void *code) {
 }
 
 size_t &max_dynamic_of(const char *kernel) {
-    Turn turn;
+    DeviceLock device_lock;
     return max_dynamic(kernel, __builtin_return_address(0));
 }
 size_t max_dynamic_of(const Launch &l) { return max_dynamic(l.kernel, reinterpret_cast<const void *>(l.thread)); }
@@ -110,7 +110,7 @@ void Worker::begin_block(uint64_t b) {
     const uint64_t gx = launch->grid.x, gy = launch->grid.y;
     block_index = {unsigned(b % gx), unsigned(b / gx % gy), unsigned(b / (gx * gy))};
     memset(state, ready, size_t(n));
-    next = 0, live = n, excused = 0, warps_used = values_undefined = blamed = looked = false;
+    next = 0, live = n, excused = 0, warps_used = values_undefined = reports_itself = has_polled = false;
     if (detector.on) memset(line, 0, sizeof(int) * size_t(n)), memset(returned, 0, sizeof(int) * size_t(n));
     begin_engines(*this);
     detector.begin_block(*this);
@@ -213,7 +213,7 @@ bool make_worker() { return this_worker().alternate; }
 
 void bounded_to(unsigned threads) {
     if (unsigned(worker->n) <= threads) return;
-    // many workers may meet it at once, and one tells
+    // many workers may meet it at once, and one reports it
     if (!stop.exchange(true))
         refuse(*worker->launch, Code::launch_bounds, {{"threads", worker->n}, {"most", threads}});
     end_launch();
@@ -232,7 +232,7 @@ void in_clusters_of(dim3 blocks) {
 
 // False: something ended it.
 static bool launched(const Launch &l) {
-    Turn turn;
+    DeviceLock device_lock;
     if (is_over()) return false;
     if (!possible(l)) return true;
     Detector::Scope scope(l);
@@ -245,15 +245,15 @@ static bool launched(const Launch &l) {
     catch_signals(true);
     begin_time(l);
 #ifdef _OPENMP
-    // the threads of OpenMP's that a parent had are not in its child, which would wait for them for ever
+    // the threads of OpenMP's that a parent had are not in its child, which would never stop waiting for them
     int threads = detector.on || forked ? 1 : options.threads ? options.threads : omp_get_max_threads();
     if (uint64_t(threads) > blocks) threads = int(blocks);
-    if ((launching = threads > 1)) forget_locks();
-    if (launching) {
+    if ((several_os_threads = threads > 1)) forget_locks();
+    if (several_os_threads) {
 #pragma omp parallel num_threads(threads)
         work(l, threads);
     } else work(l, 1);                                      // a parallel region of one thread asks the system, too
-    launching = false;
+    several_os_threads = false;
 #else
     work(l, 1);
 #endif
@@ -284,7 +284,7 @@ static void drop(std::vector<GraphWork> &works) {
     for (auto &o : works) o.drop(o.work);
     works.clear();
 }
-// A grid is over when all that it has launched is, one after the other.
+// A grid has ended when all that it has launched has, one after the other.
 static void run_children() {
     std::vector<GraphWork> first, last;
     first.swap(children), last.swap(last_children);
@@ -295,7 +295,7 @@ static void run_children() {
 }
 
 static bool launched_in_order(const Launch &l) {
-    const Turn turn;                                        // no other launch begins in between
+    const DeviceLock device_lock;                                        // no other launch begins in between
     const Enqueued operation(l.kernel, l.stream, l.line);
     return launched(l);
 }
@@ -309,7 +309,7 @@ void run(const Launch &l) {
     const OnStream same(l.stream);
     if (well) return run_children();
     drop(children), drop(last_children);
-    if (guard) throw Stop();                                // a thread that the host code made has nobody to catch it
+    if (guard) throw Stop();                                // in a thread that the host code made, nothing catches it
 }
 
 static void launch_now(const Config &c, const Call &call) {
@@ -330,10 +330,10 @@ struct Later {                       // a launch that has its own copies of what
         config.stream = nullptr;                           // it may be gone when the graph is launched
         call.args = args.data();
         call.object = ::operator new(call.type->bytes, alignment);
-        const bool looked = look(false);                   // a copy that the host keeps is no access of the kernel's
+        const bool enabled = look(false);                  // a copy that the host keeps is no access of the kernel's
         if (call.type->copy) call.type->copy(call.object, now.object);
         else memcpy(call.object, now.object, call.type->bytes);
-        look(looked);
+        look(enabled);
     }
     Later(const Later &) = delete;
     ~Later() {
@@ -351,7 +351,7 @@ void launch(const Config &config, const Call &call) {
     else if (!on_device()) pin(reinterpret_cast<const void *>(call.type->thread));
 }
 
-static void tell_interrupted(const void *at) {
+static void report_interrupted(const void *at) {
     begin_finding(Code::stopped, {});
     locate(at, found.at);
 }
@@ -371,15 +371,15 @@ bool guarded(void (*f)(void *), void *arg, const void *code) {
     sigjmp_buf here, *outer = guard;
     const pid_t outer_process = guarded_in;
     guarded_in = getpid();
-    const int turns = Turn::taken();
+    const int depth = DeviceLock::depth();
     const int nested = not_now;                             // in a call of Python's that this one was made in
     not_now = 0;
     const Image image = code ? image_of(const_cast<void *>(code)) : Image{};
     if (code) newest_host_code = image.base, newest_host_bytes = image.end - image.base;
-    HostCode mine{image, turns, 0, nullptr}, *const outer_code = host_code;
+    HostCode mine{image, depth, 0, nullptr}, *const outer_code = host_code;
     calls_here++;
     begin_call();
-    touches = false;
+    host_accesses_device = false;
     found.kind = nothing;
     warned.clear();
     this_worker();
@@ -397,12 +397,12 @@ bool guarded(void (*f)(void *), void *arg, const void *code) {
     guard = outer;
     not_now = nested;
     if (code) watch(false), host_code = outer_code;
-    Turn::give_back(turns);
-    if (const void *at = mine.interrupted_at) tell_interrupted(at);
+    DeviceLock::unlock_to(depth);
+    if (const void *at = mine.interrupted_at) report_interrupted(at);
     catch_signals(false);
     calls--, calls_here--;
     {
-        Turn turn;
+        DeviceLock device_lock;
         detector.end_host();
         operations.end_call();
     }

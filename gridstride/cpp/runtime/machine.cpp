@@ -1,5 +1,5 @@
 // How large the emulated device is: as the machine's free memory lets it be, so that a program that asks for too much
-// hears of it by cudaMalloc, and is not killed.
+// gets an error from cudaMalloc, and is not killed.
 #include "machine.h"
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 namespace gridstride {
 
 constexpr size_t always = size_t(256) << 20;     // what any machine is thought to have
-constexpr size_t large = size_t(64) << 20;       // from here on the machine is asked anew
+constexpr size_t large = size_t(64) << 20;       // from here on the machine is asked again
 
 static size_t number_in(const char *file, size_t other) {
     FILE *f = fopen(file, "r");
@@ -21,7 +21,7 @@ static size_t number_in(const char *file, size_t other) {
     if (f) fclose(f);
     return read ? size_t(n) : other;
 }
-// Linux tells what can be had; elsewhere half of all memory is thought to be free.
+// Linux reports what can be had; elsewhere half of all memory is thought to be free.
 static size_t available() {
     const size_t all = size_t(sysconf(_SC_PHYS_PAGES)) * size_t(sysconf(_SC_PAGESIZE));
     FILE *f = fopen("/proc/meminfo", "r");

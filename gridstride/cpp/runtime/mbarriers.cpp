@@ -26,7 +26,7 @@ void maybe_over(Barrier &b) {
     b.left = b.count, b.phase++;
     b.there.insert(b.there.end(), b.coming.begin(), b.coming.end());
     b.coming.clear();
-    b.told.add(std::exchange(b.tells, {}));
+    b.released.join(std::exchange(b.releasing, {}));
 }
 
 // The phrase has five fields or fewer: the mbarrier, itself a phrase, the phase, and what is missing.
@@ -49,7 +49,7 @@ static void says_what_lacks(const Barrier &b, Finding &f, const char *name) {
 void mbarrier_init(uint32_t at, uint32_t count, int line) {
     must_be_own(at, "mbarrier.init", line);
     char *p = shared_at(at, 8, "mbarrier.init", line);
-    // a plain write: whoever uses the mbarrier must have waited for it
+    // a plain write: a thread that uses the mbarrier must have waited for it
     accessed(p, 4, true, line);
     memcpy(p, &count, 4);
     if (!count || count >= 1u << 20) fail(Code::mbarrier_count, {}, line);
@@ -63,7 +63,7 @@ void mbarrier_invalidate(uint32_t at, int line) {
     barrier_at(at, "mbarrier.inval", line).gone = true;
 }
 void fence_mbarrier_init() {
-    for (auto &b : engines_of(*worker).barriers) b.second.seen = true;
+    for (auto &b : engines_of(*worker).barriers) b.second.fenced = true;
 }
 void fence_proxy_async() {
     fence_mbarrier_init();
@@ -77,7 +77,7 @@ uint64_t mbarrier_arrive(uint32_t at, uint32_t count, int line) {
     const uint64_t phase = b.phase;
     if (count > b.left) fail(Code::too_many_arrive, {{"count", b.count}, {"made_on", b.line}}, line);
     b.left -= count;
-    if (detector.on) b.tells.add(detector.tell());
+    if (detector.on) b.releasing.join(detector.release());
     maybe_over(b);
     return phase;
 }
@@ -99,7 +99,7 @@ bool mbarrier_over(uint32_t at, uint32_t parity, bool waits, int line) {
     };
     if (!waits && !over(&wait)) {
         yield_thread();
-        if (!over(&wait) && ++b.polls < 100000) return false;    // else nobody does anything but ask: as if it waited
+        if (!over(&wait) && ++b.polls < 100000) return false;    // else all threads only poll: as if it waited
     }
     wait_until(over, &wait, line,
         [](void *p, Finding &f, const char *name) { says_what_lacks(*static_cast<Wait *>(p)->b, f, name); });
@@ -113,13 +113,13 @@ bool mbarrier_over(uint32_t at, uint32_t parity, bool waits, int line) {
         const uint32_t time = ++detector.now;
         uint32_t who = 0;
         for (const Copy &c : b.there)
-            if (c.who != std::exchange(who, c.who)) b.told.waited.add(who, {time, 0, 0});
+            if (c.who != std::exchange(who, c.who)) b.released.waited.add(who, {time, 0, 0});
         b.there.clear();
     }
-    detector.hear(b.told);
+    detector.acquire(b.released);
     return true;
 }
-// mbarrier.try_wait may come back in vain. Here it does the first time, so that a thread may look and then do something
+// mbarrier.try_wait may fail. Here it does the first time, so that a thread may poll and then do something
 // else; the second time it waits.
 bool mbarrier_try(uint32_t at, uint32_t parity, int line) {
     if (mbarrier_over(at, parity, false, line)) return true;

@@ -124,10 +124,10 @@ void Detector::misaligned(uintptr_t a, unsigned n, uint32_t where) {
 }
 
 void Detector::host_access(uintptr_t a, unsigned n, bool write, bool strong, void *pc) {
-    Turn turn;
+    DeviceLock device_lock;
     Piece *p = memory.at(a);
-    if (p && p->live && (p->host || touches)) {
-        if (touches || p->fetched) operations.host_waits();  // a library's function, which waits for the device
+    if (p && p->live && (p->host || host_accesses_device)) {
+        if (host_accesses_device || p->fetched) operations.host_waits();  // a library's function: it waits
         else operations.host_access(a, n, write, strong, pc);
         if (write) p->fresh = false;
         return;

@@ -27,7 +27,7 @@ struct Piece {
     bool fetched = false;  // the host uses it by Thrust's pointers, which copy in the order of the default stream
     unsigned named_at = 0;  // the launch that named it last, as `launches` counts
     static inline unsigned launches = 0; // that named their arrays
-    bool host_name = false; // no memory: what the name of a variable of the device stands for in host code
+    bool host_name = false; // no memory: what the name of a variable of the device means in host code
     bool is_near(uintptr_t a) const { return a - lo + (1 << 20) < hi - lo + (2 << 20); }
     const char *shown_name() const { return name[0] ? name : "memory"; }
     long long index_of(uintptr_t a) const {
@@ -70,13 +70,13 @@ struct Memory {
     // is taken where `used` comes to `middle`, so that addresses return seldom, and are not all touched.
     size_t used = 0, middle = 0, end = 0;
     std::vector<std::pair<size_t, size_t>> holes; // the other ones as they were last found: how wide, from where on
-    std::vector<std::pair<size_t, int>> failed; // allocations whose error nobody has looked at: bytes, line
+    std::vector<std::pair<size_t, int>> failed; // allocations whose error the host has not read: bytes, line
     size_t most = 0; // pieces, until those that were freed are forgotten
     std::vector<Piece> pieces;
-    uint32_t *piece_of = nullptr; // for each page: 1 + the number of the piece that lies there
+    uint32_t *piece_of = nullptr; // for each page: 1 + the number of the piece there
     std::vector<Adopted> adopted;
 
-    // Nothing lies around it: an unsigned index below zero is 2^32 - 1, and leads up to 64 GB away.
+    // Nothing is around it: an unsigned index below zero is 2^32 - 1, and leads up to 64 GB away.
     static constexpr size_t around = 6;
     bool surrounds(uintptr_t a) const { return a - reinterpret_cast<uintptr_t>(base) + size < around * size && base; }
     bool reserve() {
@@ -99,7 +99,7 @@ struct Memory {
     size_t pages(size_t n) const { return (n + page - 1) / page * page; }
 
     // Right-aligned in its pages: the first byte past the end is soon an unmapped one. The gap grows with the piece.
-    // `close`: one page will do, because there may be thousands of such pieces. `skew`: bytes behind a multiple of 256
+    // `close`: one page will do, because there may be thousands of such pieces. `skew`: bytes past a multiple of 256
     char *alloc(
         size_t n, size_t itemsize, bool fresh, bool host, bool constant, const char *name, bool close = false,
         size_t skew = 0, bool symbol = false) {
@@ -126,7 +126,7 @@ struct Memory {
         bytes += n;
         return p;
     }
-    // Addresses of that many bytes that nobody can use, which are known by `name`
+    // Addresses of that many bytes that no code can use, which are known by `name`
     char *alloc_name(size_t n, size_t itemsize, const char *name, bool close) {
         char *const p = alloc(n, itemsize, false, false, false, name, close, 0, true);
         if (!p) return nullptr;
@@ -177,7 +177,7 @@ struct Memory {
         }
         std::sort(holes.begin(), holes.end());
     }
-    inline __attribute__((always_inline)) Piece *at(uintptr_t a) { // the piece in whose pages `a` lies
+    inline __attribute__((always_inline)) Piece *at(uintptr_t a) { // the piece whose pages include `a`
         if (!holds(a)) return nullptr;
         const uint32_t i = piece_of[(a - reinterpret_cast<uintptr_t>(base)) >> page_bits];
         return i ? &pieces[i - 1] : nullptr;

@@ -30,7 +30,7 @@ bool Region::extend(const Region &next) {
     return next.lo == lo + height * pitch && ++height;
 }
 
-void Operation::add(const Region &r) {         // to one of the last two: copies of rows read and write in turns
+void Operation::add(const Region &r) {         // to one of the last two: copies of rows alternate reads and writes
     for (size_t i = regions.size(); i-- && i + 2 >= regions.size();)
         if (regions[i].extend(r)) return;
     regions.push_back(r);
@@ -266,18 +266,18 @@ Code Operations::stream_code(const Operation &o) const {
 
 InnerOrder::InnerOrder() : outer(watches_order() ? redirected : -1) {
     if (outer < 0) return;
-    Turn turn;
+    DeviceLock device_lock;
     start = operations.before_next(uint32_t(outer));
 }
 InnerOrder::~InnerOrder() {
     if (outer < 0) return;
-    Turn turn;
+    DeviceLock device_lock;
     for (auto &o : nodes) operations.streams[size_t(outer)].clock.join(o.second.clock);
     redirected = outer;
 }
 void InnerOrder::begin(const void *node, const std::vector<const void *> &before) {
     if (outer < 0) return;
-    Turn turn;
+    DeviceLock device_lock;
     Clock clock = start;
     int64_t s = -1;
     for (const void *b : before) {
@@ -292,7 +292,7 @@ void InnerOrder::begin(const void *node, const std::vector<const void *> &before
 }
 void InnerOrder::end(const void *node) {
     if (outer < 0) return;
-    Turn turn;
+    DeviceLock device_lock;
     Done &done = nodes[node];
     done.clock = operations.streams[done.stream].clock;
 }
@@ -304,19 +304,19 @@ static uint32_t stream_now(const void *stream) {
 }
 Enqueued::Enqueued(const char *name, const void *stream, int line, bool waits) : mine(false), waits(waits) {
     if (!watches_order() || at_work) return;
-    Turn turn;
+    DeviceLock device_lock;
     at_work = &operations.begin(name, stream_now(stream), line);
     mine = true;
 }
 Enqueued::~Enqueued() {
     if (!mine || !at_work) return;
-    Turn turn;
+    DeviceLock device_lock;
     operations.end(*at_work, waits && redirected < 0);
     at_work = nullptr;
 }
 OnStream::OnStream(const void *stream) : mine(redirected < 0 && watches_order()) {
     if (!mine) return;
-    Turn turn;
+    DeviceLock device_lock;
     redirected = operations.number_of(stream);
 }
 OnStream::~OnStream() {
@@ -324,7 +324,7 @@ OnStream::~OnStream() {
 }
 template <class F> static void if_ordered(F f) {
     if (!watches_order()) return;
-    Turn turn;
+    DeviceLock device_lock;
     f();
 }
 // The host waits for nothing that a graph or a kernel launches.

@@ -116,7 +116,7 @@ extern Operations operations;
 const Operation *operation_at_work();      // of this OS thread
 
 // The nodes of a graph that a stream launches: each comes after those that its edges name, and the stream goes on after
-// all. The first chain of nodes belongs to the stream itself, others to streams beside it.
+// all. The first chain of nodes belongs to the stream itself, others to streams next to it.
 class InnerOrder {
     struct Done {
         uint32_t stream;

@@ -1,4 +1,4 @@
-// Printing: kept until the launch is over, so that Python can put it where the notebook's output is.
+// Printing: kept until the launch has ended, so that Python can put it where the notebook's output is.
 #pragma once
 #include "runtime.h"
 

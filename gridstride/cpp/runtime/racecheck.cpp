@@ -1,4 +1,8 @@
-// Two accesses of one place with nothing between them.
+// racecheck: the findings of a data race. Two threads access one address, one of them writes, and neither access
+// happens before the other: no barrier, no release that the other has acquired (Detector::conflicts, detector.h; the
+// clocks are in vector_clock.h). A cell remembers two readers, so that a write that is ordered after one of them still
+// races with the other. The same rule is `Racecheck` in `sim/detectors.py` for the simulator, and `Shadow.racecheck` in
+// `tile/shadow.py` for Triton.
 #include "detector.h"
 #include "findings.h"
 #include "operations.h"
@@ -23,8 +27,8 @@ void Detector::too_early_for_engine(
     const Named x = named(a, owner, p);
     find(Code::bulk_under_way, {x.array(), x.index(), {"now", then}}, mine, &copy);
 }
-// The engines see what threads have written to shared memory only behind a fence of either the writer or whoever starts
-// them.
+// The engines see what threads have written to shared memory only after a fence of the writer or of the thread that
+// starts them.
 void Detector::not_yet_seen(const Cell &c, const Access &mine, uintptr_t a, unsigned owner) {
     if (!checks(racecheck)) return;
     const Named x = named(a, owner, nullptr);
@@ -39,20 +43,20 @@ void Detector::race(const Access &earlier, const Access &later, const char *befo
     if (is_engine(earlier) || is_engine(later)) return engine_race(earlier, later, x, before, then);
     const uint32_t both = earlier.where & later.where;
     const bool strong = both & atomic_bit, within = earlier.who / max_threads == later.who / max_threads;
-    const auto covers = [&](const Known &k) { return k.covers(earlier.who, earlier.when); };
-    const Sight *mine = told ? &sights[me % max_threads] : nullptr;
-    const auto tell = [&](Code code, Fields fields) {
+    const auto includes = [&](const VectorClock &clock) { return clock.includes(earlier.who, earlier.when); };
+    const ThreadView *mine = any_acquired ? &views[me % max_threads] : nullptr;
+    const auto report = [&](Code code, Fields fields) {
         if (!may_be_checked(earlier, later, then)) return find(code, fields, later, &earlier);
         const uint32_t reader = then[0] == 'r' ? later.who : earlier.who;
         hold({code, x, before, then, barrier_line, earlier, later, reader, a, {}, 0});
     };
-    tell(strong && both & volatile_bit                                   ? Code::race_of_volatiles
-         : strong                                                        ? Code::atomic_of_block
-         : mine && (covers(mine->seen[0]) || covers(mine->seen[1]))      ? Code::flag_not_acquired
-         : mine && (covers(mine->narrow) || covers(all.narrow))          ? Code::fence_of_block
-         : within                                                        ? Code::race
-         : p                                                             ? Code::race_of_blocks
-                                                                         : Code::race_of_cluster,
+    report(strong && both & volatile_bit                                     ? Code::race_of_volatiles
+           : strong                                                          ? Code::atomic_of_block
+           : mine && (includes(mine->loaded[0]) || includes(mine->loaded[1])) ? Code::flag_not_acquired
+           : mine && (includes(mine->any_block) || includes(all.any_block))   ? Code::fence_of_block
+           : within                                                          ? Code::race
+           : p                                                               ? Code::race_of_blocks
+                                                                             : Code::race_of_cluster,
         {x.array(), x.index(), {"before", before}, {"now", then}, {"barrier", barrier_line}});
 }
 // Is one of the two a plain read, the other an atomic change, and may the reader's next step be a compare-and-swap?
@@ -69,7 +73,7 @@ void Detector::hold(HeldRace race) {
         if (h.reader == race.reader && h.a == race.a) return;
         of_reader += h.reader == race.reader;
     }
-    if (of_reader == most_held) return tell_race(race);
+    if (of_reader == most_held) return report_race(race);
     race.depth = frames_here(race.frames);
     held.push_back(race);
     holds = true;
@@ -92,14 +96,14 @@ void Detector::swaps(const void *address, unsigned bytes) {
 }
 void Detector::forget_read(Cell &c) {
     for (Access *r : {&c.read, &c.read2})
-        if (r->who == me && r->when >= block_floor && !(r->where & (atomic_bit | async_bit))) *r = {};
+        if (r->who == me && r->when >= block_synced && !(r->where & (atomic_bit | async_bit))) *r = {};
 }
 // What the thread at work has read of these addresses was not checked.
-void Detector::tell_held(uintptr_t from, uintptr_t to) {
+void Detector::report_held(uintptr_t from, uintptr_t to) {
     for (const HeldRace &h : held)
-        if (h.reader == me && h.a - from < to - from) tell_race(h);
+        if (h.reader == me && h.a - from < to - from) report_race(h);
 }
-void Detector::tell_race(const HeldRace &h) {
+void Detector::report_race(const HeldRace &h) {
     const Named &x = h.element;
     find(h.code, {x.array(), x.index(), {"before", h.before}, {"now", h.then}, {"barrier", h.barrier}}, h.later,
         &h.earlier, &h);
@@ -115,7 +119,7 @@ void Detector::race_of_operations(
         later, &earlier);
 }
 bool Detector::is_unordered(const Access &earlier) const { return operations.unordered(earlier.when); }
-// A copy, or its like: what it has read or written stands in no cell.
+// A copy, or the like: no cell has what it has read or written.
 void Detector::cross_operation(uintptr_t a, unsigned n, bool write, uint32_t where) {
     const Conflict c = operations.conflict_of_kernel(a, n, write);
     const Operation *second = operation_at_work();
@@ -135,7 +139,7 @@ void Detector::acquire_operation(uintptr_t a) {
 }
 void Detector::note_crossing_read(Cell &c, const Access &mine) {
     for (Access *r : {&c.read, &c.read2})
-        if (r->when >= launch_start ? r->who == me : ordered(*r, ordered_until())) {
+        if (r->when >= launch_start ? r->who == me : happens_before(*r, ordered_until())) {
             *r = mine;
             return;
         }
@@ -155,32 +159,32 @@ void Detector::engine_race(
         &earlier);
 }
 
-// Two threads write one place. Whether they write the same value shows as soon as the second has written it.
+// Two threads write one address. Whether they write the same value shows when the second store is done.
 void Detector::two_writes(
     const Access &earlier, const Access &later, uintptr_t a, unsigned n, unsigned owner, const Piece *p) {
     if (is_engine(later)) return race(earlier, later, "written", "written", a, owner, p);
     if (changes(later.where)) return race(earlier, later, "written", "changed atomically", a, owner, p);
-    Doubt doubt = {a, n, {}, earlier};
-    memcpy(doubt.old, reinterpret_cast<const void *>(a), n);
+    PendingWrite write = {a, n, {}, earlier};
+    memcpy(write.old, reinterpret_cast<const void *>(a), n);
     pending.active = true, pending.mine = later;
-    pending.words.push_back(doubt);
+    pending.words.push_back(write);
 }
-void Detector::close(bool tells) {
+void Detector::close(bool reports) {
     settle();
-    if (tells) tell_held();
+    if (reports) report_held();
 }
 void Detector::settle_pending() {
     pending.range = {};
     if (pending.stored.n) judge_stored();
     pending.active = has_undefined(*w);
     if (pending.words.empty()) return;
-    const auto owner = [&](const Doubt &d) { return memory.at(d.a) ? 0u : shared_cell(d.a).owner; };
-    for (const Doubt &d : pending.words)
+    const auto owner = [&](const PendingWrite &d) { return memory.at(d.a) ? 0u : shared_cell(d.a).owner; };
+    for (const PendingWrite &d : pending.words)
         if (memcmp(d.old, reinterpret_cast<const void *>(d.a), d.n))
             // when: long ago, the thread is elsewhere now
             return race(d.other, {pending.mine.who, 0, pending.mine.where}, "written", "written", d.a, owner(d),
                 memory.at(d.a));
-    const Doubt first = pending.words[0];
+    const PendingWrite first = pending.words[0];
     pending.words.clear();
     if (!checks(racecheck) || pending.mine.where & volatile_bit || first.other.when < launch_start) return;
     for (uint32_t where : warned_at)

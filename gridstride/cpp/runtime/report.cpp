@@ -16,7 +16,7 @@ void Detector::describe(Finding &f, const Access &at, const Access *other, const
     who(*w, int(at.who % max_threads), at.who / max_threads - 1, f.at);
     put_line(at, f.at);
     if (held) f.called = find_call_in_kernel(*w, f.at, held->frames, held->depth);
-    else if (at.when >= now || at.when == under_way) f.called = find_call_in_kernel(*w, f.at);
+    else if (at.when >= now || at.when == not_completed) f.called = find_call_in_kernel(*w, f.at);
     if (!other) return;
     f.has_other = 1;
     const Operation *first = crosses && other->when < launch_start ? operations.unordered(other->when) : nullptr;

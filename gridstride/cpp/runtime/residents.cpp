@@ -1,6 +1,6 @@
-// The blocks of a grid. One runs until it is over; then the next one begins. A block that waits for others, at the
-// grid's barrier or by looking again and again at what does not change, stays, and the next one begins beside it, as
-// long as the device has room. Those that wait go on when what they look at has changed.
+// The blocks of a grid. One runs until it ends; then the next one begins. A block that waits for others, at the grid's
+// barrier or by polling what does not change, stays resident, and the next one begins, as long as the device can hold
+// more. Those that wait go on when what they poll has changed. `sim/residents.py` does the same for Python's kernels.
 #include <algorithm>
 #include <dlfcn.h>
 #include <sched.h>
@@ -18,7 +18,7 @@ namespace gridstride {
 
 constexpr uint64_t multiprocessors = 132;      // an H100's
 static std::atomic<uint64_t> taken{0};         // blocks, or clusters, that have begun
-static std::atomic<uint64_t> moves{0};         // how often one began, was over, or found something new
+static std::atomic<uint64_t> moves{0};         // how often one began, ended, or found something new
 static struct {
     std::atomic<uint64_t> arrived{0};          // threads
     std::atomic<uint32_t> phase{0};
@@ -38,13 +38,13 @@ void begin_grid() {
     taken = 0, at_grid.arrived = 0;
 }
 
-// A thread looks at a place: has it found the same there several times, so that it should let others go on?
-bool Worker::looks_in_vain(const void *at, unsigned bytes, uint32_t where) {
-    if (!looked) memset(static_cast<void *>(looks), 0, sizeof *looks * size_t(n)), looked = true;
-    Look &look = looks[rank[current]];
-    if (look.at != at) {
-        look = {at, 0, 0, 0, where};
-        stirs();
+// A thread polls an address: has it found the same value several times, so that it should let others go on?
+bool Worker::is_spinning(const void *at, unsigned bytes, uint32_t where) {
+    if (!has_polled) memset(static_cast<void *>(polls), 0, sizeof *polls * size_t(n)), has_polled = true;
+    Poll &poll = polls[rank[current]];
+    if (poll.at != at) {
+        poll = {at, 0, 0, 0, where};
+        note_progress();
         return false;
     }
     const uintptr_t a = reinterpret_cast<uintptr_t>(at);
@@ -54,22 +54,22 @@ bool Worker::looks_in_vain(const void *at, unsigned bytes, uint32_t where) {
         return false;
     uint64_t value = 0;
     memcpy(&value, at, bytes = std::min(bytes, 8u));
-    if (look.bytes != bytes || look.value != value) {
-        look = {at, value, bytes, 0, where};
-        stirs();
+    if (poll.bytes != bytes || poll.value != value) {
+        poll = {at, value, bytes, 0, where};
+        note_progress();
         return false;
     }
-    if (++look.turns % 4) return false;
-    leader->in_vain++;
+    if (++poll.repeats % 4) return false;
+    leader->idle_switches++;
     return true;
 }
-// So often in a row: then each thread of the block has had its turn, and has seen nothing new.
+// So many idle switches in a row: then each thread of the block has run, and has seen nothing new.
 uint32_t Worker::patience() const {
     return uint32_t(size_t(n) * leader->blocks() + 16);
 }
-// The others may run. Whoever leads decides whose turn it is next.
+// The others may run. The leader decides which block is next.
 void Worker::leave(Fiber &self) {
-    leader->at_work = this, leader->in_vain = 0;
+    leader->at_work = this, leader->idle_switches = 0;
     switch_fiber(self, root->main);
 }
 
@@ -87,14 +87,14 @@ bool Worker::waits_for_grid() const {
 // Could it do something that it could not when it left?
 bool Worker::may_go_on() const {
     for (int i = 0; i < next; i++) {
-        const Look &look = looks[rank[i]];
+        const Poll &poll = polls[rank[i]];
         if (state[i] == on_condition && condition[rank[i]].ready(condition[rank[i]].arg)) return true;
-        if (looked && state[i] == ready && look.bytes && memcmp(look.at, &look.value, look.bytes)) return true;
+        if (has_polled && state[i] == ready && poll.bytes && memcmp(poll.at, &poll.value, poll.bytes)) return true;
     }
     return false;
 }
 
-// The grid's barrier: all that was before is in order.
+// The grid's barrier: all that was before happens before all that comes.
 static void order_all(Worker &mine) {
     for (Worker *t : teams_of_thread())
         for (size_t i = 0; i < t->blocks(); i++)
@@ -192,8 +192,8 @@ private:
     size_t room() const {
         return std::max(size_t(1), size_t(capacity(l, root.shared_static)) / root.blocks() / size_t(os_threads));
     }
-    // How often each block looks again before it counts as one that waits; hundreds of thousands of threads take
-    // seconds to look so often.
+    // How often each block polls again before it counts as one that waits; hundreds of thousands of threads take
+    // seconds to poll so often.
     uint64_t patience() const {
         const uint64_t threads = uint64_t(l.block.x) * l.block.y * l.block.z * root.blocks() * waiting.size();
         return threads > 1 << 16 ? 3 : 16;
@@ -212,7 +212,7 @@ private:
         Worker &w = *all[prepared++];
         const size_t n = size_t(l.cluster.x) * l.cluster.y * l.cluster.z;
         w.cluster.clear();
-        w.cluster_dims = l.cluster, w.at_work = &w, w.in_vain = 0;
+        w.cluster_dims = l.cluster, w.at_work = &w, w.idle_switches = 0;
         while (n > 1 && w.peers.size() + 1 < n) {
             w.peers.push_back(new_worker());
             w.peers.back()->shared = static_cast<char *>(Cells::map(shared_cap));
@@ -238,7 +238,7 @@ private:
         if (free.empty()) free.push_back(team());
         Worker *w = free.back();
         free.pop_back();
-        w->in_vain = 0;
+        w->idle_switches = 0;
         moves++;
         worker = w;
         detector.enter(*w);
@@ -246,7 +246,7 @@ private:
         if (!run_team(*w)) waiting.push_back(w);
         return true;
     }
-    // Is it over now?
+    // Has it ended now?
     bool run_team(Worker &w) {
         switch_fiber(root.main, *w.at_work->fiber[w.at_work->current]);
         const bool over = w.end_block();
@@ -254,7 +254,7 @@ private:
         else exchange_shared(w, false);
         return over;
     }
-    // Blocks find their shared memory at one place, whoever of them is at work.
+    // Blocks find their shared memory at one address, whichever of them is at work.
     void exchange_shared(Worker &w, bool in) const {
         if (!w.kept) w.kept = static_cast<char *>(Cells::map(shared_cap));
         char *to = in ? w.shared : w.kept, *from = in ? w.kept : w.shared;
@@ -299,26 +299,26 @@ private:
         detector.begin_thread(b);
         return run_team(w);
     }
-    // Nothing has happened for long.
+    // Nothing has happened for long: a deadlock, unless blocks that have not begun could end it.
     void give_up(uint64_t quiet) {
         if (os_threads > 1) return void(sched_yield());
         Worker &w = *waiting.back();
         if (any_ready()) {
-            if (taken < number_of && quiet > patience()) tell_of_room(w);
+            if (taken < number_of && quiet > patience()) report_not_resident(w);
             return;
         }
         worker = w.at_work;
         detector.enter(*worker);
         worker->resolve();
     }
-    void tell_of_room(Worker &w) {
+    void report_not_resident(Worker &w) {
         Worker &b = *w.at_work;
         worker = &b;
         detector.enter(b);
         if (take_finding(Code::not_resident, {{"resident", waiting.size() * w.blocks()},
                                                  {"blocks", blocks_of(l)}})) {
             say_who(b);
-            detector.put_line({0, 0, b.looks[b.rank[b.current]].where}, found.at);
+            detector.put_line({0, 0, b.polls[b.rank[b.current]].where}, found.at);
         }
         end_launch();
     }

@@ -1,8 +1,8 @@
-// The detectors' memory: for every 4-byte word who wrote it last and who read it, and when.
+// The detectors' shadow memory: for every 4-byte word which thread wrote it last, which read it, and when.
 //
-// Time counts what can order two accesses: barriers, warp barriers, fences, launches. Two accesses of one place are in
-// order if one thread made both, or if something between them made the one wait for the other. That does not depend on
-// which thread happened to run first, so a race is found whatever the schedule was.
+// Time counts what can order two accesses: barriers, warp barriers, fences, launches. Of two accesses of one
+// address one happens before the other if one thread made both, or if something in between made the second wait for the
+// first. That does not depend on which thread happened to run first, so a data race is found whatever the schedule was.
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -20,8 +20,8 @@ struct Access {
 // No library is so long that an offset has one of them.
 constexpr uint32_t atomic_bit = 1u << 31, line_bit = 1u << 30, narrow_bit = 1u << 29, async_bit = 1u << 28,
                    engine_bit = 1u << 27, volatile_bit = 1u << 26, modify_bit = 1u << 25;
-constexpr uint32_t place_mask = modify_bit - 1;
-constexpr uint32_t under_way = ~0u;   // the time of an asynchronous access, until somebody has waited for it
+constexpr uint32_t location_mask = modify_bit - 1;
+constexpr uint32_t not_completed = ~0u;   // the time of an asynchronous access, until a thread has waited for it
 
 struct Cell {
     Access write, read, read2;     // two readers, of different warps where there are such
@@ -31,12 +31,12 @@ struct Cell {
         uint8_t written, in_product;       // global memory: by the host; shared: the tensor cores read it since
     };
 };
-// Sixteen bytes of shared memory that a product of a warpgroup reads: when it was asked for, where, and in which group
+// Sixteen bytes of shared memory that a product of a warpgroup reads: when it was requested, where, and in which group
 struct ProductRead {
     uint32_t when, where, group;
 };
 
-// Cells for a range of addresses; pages that nobody touches cost nothing.
+// Cells for a range of addresses; pages that are not used cost nothing.
 struct Cells {
     Cell *words = nullptr, *bytes = nullptr;
     size_t count = 0;

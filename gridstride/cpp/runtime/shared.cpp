@@ -1,4 +1,4 @@
-// Shared memory of a block: where its arrays lie.
+// Shared memory of a block: where its arrays are.
 #include <algorithm>
 #include <dlfcn.h>
 #include "clusters.h"
@@ -11,8 +11,8 @@ namespace gridstride {
 static std::atomic<int> sites{0};
 int shared_site() { return sites++; }
 
-static size_t place(Worker &w, const char *name, const Shape &s) {
-    // An array lies as its declaration says, and no better: what needs more must ask for it.
+static size_t allocate(Worker &w, const char *name, const Shape &s) {
+    // An array is as aligned as its declaration says, and no better: what needs more must declare it.
     const size_t by = std::max(s.alignment, size_t(128)),
                  at = (w.shared_used + by - 1) / by * by + (s.said ? 0 : std::max(s.alignment, size_t(16)));
     const size_t static_bytes = at + s.bytes;
@@ -31,16 +31,16 @@ static size_t place(Worker &w, const char *name, const Shape &s) {
     detector.new_array(w, name, at, s);
     return at;
 }
-// An array lies at the same place in all blocks of a cluster, whichever of them comes to it first.
+// An array has the same offset in all blocks of a cluster, whichever of them comes to it first.
 static void place_in_cluster(Worker &w, size_t site, const char *name, const Shape &s) {
     for (Worker *b : w.leader->cluster) {
         if (b == &w) continue;
         detector.enter(*b);
         b->offset.resize(w.offset.size(), 0);
-        b->offset[site] = 1 + place(*b, name, s);
+        b->offset[site] = 1 + allocate(*b, name, s);
     }
     detector.enter(w);
-    w.offset[site] = 1 + place(w, name, s);
+    w.offset[site] = 1 + allocate(w, name, s);
 }
 void *shared_alloc(int site, const char *name, const Shape &s) {
     Worker &w = *worker;
@@ -54,7 +54,7 @@ static FileScope &file_scope(Worker &w, const void *caller) {
     return w.root->file_scopes[dladdr(caller, &info) ? reinterpret_cast<uintptr_t>(info.dli_fbase) : 0];
 }
 void *shared_at_file_scope(const char *name, const Shape &s) {
-    Turn turn;
+    DeviceLock device_lock;
     Worker &w = this_worker();
     FileScope &f = file_scope(w, __builtin_return_address(0));
     const size_t by = s.bytes < 1024 ? 128 : 1024;

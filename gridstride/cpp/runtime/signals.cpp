@@ -161,8 +161,8 @@ void watch(bool on) {
 }
 
 // A launch is ended from outside only in the learner's own code: elsewhere a lock may be held. Who never comes back
-// from elsewhere is ended there. Where that code lies is looked up beforehand: dladdr() takes the loader's lock, and
-// waits for ever in a handler that has met this OS thread just as it took or left it.
+// from elsewhere is ended there. The range of that code is looked up beforehand: dladdr() takes the loader's lock, and
+// deadlocks in a handler that has met this OS thread just as it took or left it.
 static bool is_own(const void *pc) {
 #ifdef __APPLE__
     Dl_info here;
@@ -178,7 +178,7 @@ static void *caller_in_kernel(const Worker &w) {
         if (is_own(w.frames[i])) return static_cast<char *>(w.frames[i]) - 1;
     return nullptr;
 }
-// Has a function returned to a place that is none? What a callee writes below a local array may hit where that was
+// Has a function returned to where no code is? What a callee writes below a local array may hit where that was
 // kept.
 static bool returned_astray([[maybe_unused]] const Worker &w, [[maybe_unused]] void *fault) {
 #if defined(__x86_64__) && !defined(__APPLE__)
@@ -237,7 +237,7 @@ static const void *own_code(const HostCode &h, const void *pc) {
 }
 static void interrupt_host(const void *pc, bool at_once) {
     HostCode *h = host_code;
-    if (ended_by != SIGINT || !guard || !h || not_now || Turn::taken() > h->turns) return;
+    if (ended_by != SIGINT || !guard || !h || not_now || DeviceLock::depth() > h->lock_depth) return;
     const uintptr_t a = reinterpret_cast<uintptr_t>(pc);
     if (!at_once && a - h->image.base >= h->image.end - h->image.base && ++h->missed < 1000) return;
     h->interrupted_at = own_code(*h, pc);
@@ -272,13 +272,14 @@ static const void *address_in_module(const void *pc) {
 #endif
     return nullptr;
 }
-// Who waits for the thread goes on, and the call from Python tells. It cannot be unwound: any frame may be broken.
+// A thread that waits for this one goes on, and the call from Python reports the crash. The stack cannot be unwound:
+// any frame may be broken.
 static void end_thread(int sig, siginfo_t *info, void *context) {
 #ifdef __linux__
     const void *const at = calls ? address_in_module(program_counter(context)) : nullptr;
     if (!at) return;
     report_host_crash(sig, info, context, at);
-    Turn::give_back(0);
+    DeviceLock::unlock_to(0);
     syscall(SYS_exit, 0);
 #else
     (void)sig, (void)info, (void)context;
@@ -346,7 +347,7 @@ void fork_signals(Fork now) {
 }
 
 static void report_memory_fault(Worker &w);
-// Where the learner's code is at work: here, or the newest place that leads back there. On Arm the caller of a stub is
+// Where the learner's code is at work: here, or the newest return address to there. On Arm the caller of a stub is
 // not on the stack.
 static const void *own_place(const Worker &w, bool here = true) {
     const auto is_code = [](const void *p) {
@@ -358,23 +359,23 @@ static const void *own_place(const Worker &w, bool here = true) {
     for (int i = 0; i < w.made; i++)
         for (void **p = w.sp, *stack = w.fibers[i].stack;
             stack && size_t(reinterpret_cast<char *>(p) - static_cast<char *>(stack)) < stack_bytes; p++)
-            if (char *place = unsigned_address(*p); is_code(place)) return place - 1;
+            if (char *at = unsigned_address(*p); is_code(at)) return at - 1;
     return nullptr;
 }
 // The kernel's time is up. Between two switches of its threads, and where one spins: the address where it waits, or
-// looked. A stack that is searched may hold what is long over.
+// polls. A stack that is searched may hold frames of calls that have ended.
 static void report_endless(Worker &w) {
     char seconds[32];
     snprintf(seconds, sizeof seconds, "%g", options.seconds);
     if (!take_finding(Code::endless, {{"seconds", static_cast<const char *>(seconds)}})) return;
     const int r = w.rank[w.current];
-    const bool looked = w.looked && w.looks[r].at, waits = looked && w.looks[r].turns >= 4 && !is_own(w.pc);
+    const bool polled = w.has_polled && w.polls[r].at, waits = polled && w.polls[r].repeats >= 4 && !is_own(w.pc);
     note(waits ? nullptr : own_place(w), 0);
     // a stub that calls the runtime has no line, and who called it has
     if (!waits && !found.at.line) locate(own_place(w, false), found.at);
     if (found.at.line) return;
     if (w.state[w.current] != ready) found.at.line = w.line[r];
-    else if (looked) detector.put_line({0, 0, w.looks[r].where}, found.at);
+    else if (polled) detector.put_line({0, 0, w.polls[r].where}, found.at);
 }
 
 // After a signal ended a kernel: what it means.
@@ -387,35 +388,35 @@ void report_signal(Worker &w) {
                 return;
             }
             return report_endless(w);
-        case SIGFPE: return tell(w.overflows ? Code::division_overflows : Code::division, {}, w.pc, 0);
+        case SIGFPE: return report(w.overflows ? Code::division_overflows : Code::division, {}, w.pc, 0);
         case SIGSEGV:
         case SIGBUS: return report_memory_fault(w);
-        case SIGABRT: return tell(Code::aborts, {}, w.pc, 0);
-        default: return tell(Code::instruction, {}, w.pc, 0);
+        case SIGABRT: return report(Code::aborts, {}, w.pc, 0);
+        default: return report(Code::instruction, {}, w.pc, 0);
     }
 }
 
 static void report_memory_fault(Worker &w) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(w.fault);
-    if (w.astray) return tell(Code::local_array, {{"now", "written before its beginning, or"}}, w.pc, 0);
-    if (w.is_past_stack(a)) return tell(Code::local_array, {{"now", "read or written"}}, w.pc, 0);
+    if (w.astray) return report(Code::local_array, {{"now", "written before its beginning, or"}}, w.pc, 0);
+    if (w.is_past_stack(a)) return report(Code::local_array, {{"now", "read or written"}}, w.pc, 0);
     for (int i = 0; i < w.made; i++)
         if (const uintptr_t stack = reinterpret_cast<uintptr_t>(w.fibers[i].stack); stack && a - stack < 65536)
-            return tell(Code::stack, {{"kilobytes", stack_bytes >> 10}}, w.pc, 0);
+            return report(Code::stack, {{"kilobytes", stack_bytes >> 10}}, w.pc, 0);
     const Away given = what_is_away(a);
-    if (given.kind == Away::function) return tell(Code::host_function, {{"function", given.name.c_str()}}, w.pc, 0);
-    if (given.kind == Away::table) return tell(Code::host_virtual, {}, w.pc, 0);
-    if (given.kind == Away::variable) return tell(Code::kernel_reads_host, {}, w.pc, 0);
+    if (given.kind == Away::function) return report(Code::host_function, {{"function", given.name.c_str()}}, w.pc, 0);
+    if (given.kind == Away::table) return report(Code::host_virtual, {}, w.pc, 0);
+    if (given.kind == Away::variable) return report(Code::kernel_reads_host, {}, w.pc, 0);
     if (const auto *f = memory.failed_at(a))
-        return tell(Code::failed_alloc,
+        return report(Code::failed_alloc,
             {{"now", "read or written"}, {"bytes", f->first}, {"allocated", f->second}}, w.pc, 0);
-    if (!memory.holds(a)) return tell(a < 4096 ? Code::fault_null : Code::fault_address, {{"address", a}}, w.pc, 0);
+    if (!memory.holds(a)) return report(a < 4096 ? Code::fault_null : Code::fault_address, {{"address", a}}, w.pc, 0);
     if (const Piece *p = memory.at(a); p && p->host_name)
-        return tell(Code::host_symbol, {{"array", p->shown_name()}}, w.pc, 0);
+        return report(Code::host_symbol, {{"array", p->shown_name()}}, w.pc, 0);
     const Piece *p = memory.nearest(a);
-    if (!p) return tell(Code::fault_no_array, {{"address", a}}, w.pc, 0);
-    if (!p->live) return tell(Code::fault_freed, {{"array", p->shown_name()}}, w.pc, 0);
+    if (!p) return report(Code::fault_no_array, {{"address", a}}, w.pc, 0);
+    if (!p->live) return report(Code::fault_freed, {{"array", p->shown_name()}}, w.pc, 0);
     const long long index = p->index_of(a), size = p->index_of(p->hi);
-    tell(Code::fault_outside, {{"array", p->shown_name()}, {"index", &index, 1}, {"shape", &size, 1}}, w.pc, 0);
+    report(Code::fault_outside, {{"array", p->shown_name()}, {"index", &index, 1}, {"shape", &size, 1}}, w.pc, 0);
 }
 }

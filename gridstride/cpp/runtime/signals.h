@@ -15,7 +15,7 @@ void end_if_interrupted(const void *caller);   // host code that Python has call
 // The host code that Python has called on this OS thread: where Ctrl-C may end it, and where it was then.
 struct HostCode {
     Image image;
-    int turns, missed;
+    int lock_depth, missed;
     const void *volatile interrupted_at;
 };
 extern thread_local HostCode *volatile host_code;

@@ -14,7 +14,7 @@ namespace gridstride {
 
 Memory memory;
 __attribute__((tls_model("initial-exec"))) thread_local Worker *worker = nullptr;
-__attribute__((tls_model("initial-exec"))) thread_local bool looked_at = false;
+__attribute__((tls_model("initial-exec"))) thread_local bool checks_enabled = false;
 Detector detector;
 
 gridstride_options options = {0, 0, 0, 0, 60, 0};
@@ -25,8 +25,8 @@ thread_local sigjmp_buf *guard = nullptr;
 std::atomic<int> calls{0};
 std::vector<const Names *> all_names;
 thread_local int error_code = 0;
-thread_local bool touches = false;
-bool launching = false;
+thread_local bool host_accesses_device = false;
+bool several_os_threads = false;
 
 bool forked = false;
 thread_local volatile int not_now = 0;
@@ -36,31 +36,31 @@ void in_python(bool on) {
 }
 
 static std::timed_mutex device;
-static thread_local int turns = 0;
-Turn::Turn() : mine(!on_device()) {
-    if (mine && !turns++) device.lock();
+static thread_local int lock_depth = 0;
+DeviceLock::DeviceLock() : mine(!on_device()) {
+    if (mine && !lock_depth++) device.lock();
 }
-Turn::~Turn() {
-    if (mine && !--turns) device.unlock();
+DeviceLock::~DeviceLock() {
+    if (mine && !--lock_depth) device.unlock();
 }
-int Turn::taken() { return turns; }
-void Turn::give_back(int but) {
-    if (turns > but && !but) device.unlock();
-    turns = but;
+int DeviceLock::depth() { return lock_depth; }
+void DeviceLock::unlock_to(int to) {
+    if (lock_depth > to && !to) device.unlock();
+    lock_depth = to;
 }
 
 // A launch of another thread may take long: it is waited for a moment only, and what it leaves in the child is put
 // away.
 void fork_state(Fork now) {
     static bool waited;
-    if (now == Fork::before) waited = !turns && device.try_lock_for(std::chrono::milliseconds(200));
+    if (now == Fork::before) waited = !lock_depth && device.try_lock_for(std::chrono::milliseconds(200));
     else if (now == Fork::parent && waited) device.unlock();
     if (now != Fork::child) return;
     new (&device) std::timed_mutex;
-    if (turns) device.lock();
+    if (lock_depth) device.lock();
     else if (!waited && detector.on) detector.abandon();
-    forked = true, launching = false;
-    if (!turns) stop = false;
+    forked = true, several_os_threads = false;
+    if (!lock_depth) stop = false;
 }
 #ifndef __APPLE__
 template <Fork now> static void pass_forks() {

@@ -14,14 +14,14 @@ namespace gridstride {
 constexpr int abi_version = 4;        // of what Python shares: finding.h, and the functions at the end of runtime.h
 extern gridstride_options options;
 extern Finding found;
-extern std::vector<Finding> warned;    // told when the call is over
+extern std::vector<Finding> warned;    // reported at the end of the call
 extern std::atomic<bool> stop;         // the launch ends: something was found
 extern thread_local sigjmp_buf *guard; // where a crash of host code leads
 extern std::atomic<int> calls;         // from Python that are at work
 extern std::vector<const Names *> all_names; // of the kernels' parameters
 extern thread_local int error_code;    // cudaGetLastError's
-extern thread_local bool touches;      // the host works for the device: all of its memory is its own
-extern bool launching;                 // several OS threads are at work
+extern thread_local bool host_accesses_device; // it works for the device: it may use all of its memory
+extern bool several_os_threads;        // are at work on a launch
 extern bool forked;                    // this process is another's child, which has none of its other threads
 extern thread_local volatile int not_now; // the host is in Python, or holds a lock of ours: no signal ends it here
 
@@ -32,7 +32,7 @@ public:
     NotNow(const NotNow &) = delete;
 };
 
-// What happens to a lock where the process is forked: nobody else has it meanwhile, and in the child it is new.
+// What happens to a lock where the process is forked: no other thread has it meanwhile, and in the child it is new.
 enum class Fork { before, parent, child };
 template <class Lock> void pass_fork(Fork now, Lock &lock) {
     if (now == Fork::before) lock.lock();
@@ -48,22 +48,22 @@ void fork_addresses(Fork);
 void fork_launches(Fork);
 void fork_unload(Fork);
 
-// What the names of the device's variables stand for: in host code, and from here to there in device code
+// What the names of the device's variables mean: in host code, and from here to there in device code
 void begin_call();                     // from Python: counted in `calls`
 void begin_device_code();
 void end_device_code();
 
 // One OS thread of the host at a time uses the emulated device: for a launch, or for a call about its memory. Device
-// code passes: its launch has the device. Nobody may call Python while he has it.
-class Turn {
+// code passes: its launch has the device. A thread that has it must not call Python.
+class DeviceLock {
     bool mine;
 
 public:
-    Turn();
-    ~Turn();
-    Turn(const Turn &) = delete;
-    static int taken();                // by this OS thread, one within the other
-    static void give_back(int but);    // after a jump out of their scopes: all but so many
+    DeviceLock();
+    ~DeviceLock();
+    DeviceLock(const DeviceLock &) = delete;
+    static int depth();                // how many this OS thread has, nested
+    static void unlock_to(int to);     // after a jump out of their scopes: until so many are left
 };
 // Was the last launch refused? The host may look at that, and go on.
 inline bool was_refused() { return found.kind == launch_failed && strcmp(found.code, "waits_in_kernel"); }

@@ -1,4 +1,4 @@
-// Barriers that not all reach, and threads that wait for what never comes.
+// synccheck: barriers that not all threads reach, and deadlocks: threads that wait for what never comes.
 #include "detector.h"
 #include "findings.h"
 #include "threads.h"
@@ -40,7 +40,7 @@ void check_barrier(Worker &w) {
     if (other < 0) return;
     if (take_finding(w.state[w.slot[other]] == done ? Code::skipped : Code::diverged,
             {{"here", here}, {"threads", w.n}, thread_field(w, other)}))
-        w.blame(first);
+        w.report_from(first);
     end_launch();
 }
 
@@ -55,20 +55,20 @@ static int most_lanes_at_one_line(const Worker &w, int warp) {
     }
     return best;
 }
-// The finding is of a thread that waits. It tells itself where, so that the line in the kernel is found.
-[[noreturn]] void Worker::blame(int r) {
+// The finding is of a thread that waits. It reports itself where, so that the line in the kernel is found.
+[[noreturn]] void Worker::report_from(int r) {
     worker = this;
-    current = slot[r], blamed = true;
+    current = slot[r], reports_itself = true;
     if (!on_stack_of(*fiber[current])) switch_fiber(root->main, *fiber[current]);
-    tell_where_it_waits();
+    report_where_it_waits();
 }
-void Worker::tell_where_it_waits() {
+void Worker::report_where_it_waits() {
     note(nullptr, line[rank[current]]);
     end_launch();
 }
 void Worker::stuck_on_condition(int r) {
     if (!take_finding(Code::stuck, {})) end_launch();
-    static Finding mine, other;                             // too large for a fiber's stack; nobody else is here
+    static Finding mine, other;                             // too large for a fiber's stack; no other thread is here
     mine.count = 0;
     condition[r].says(condition[r].arg, mine, "why");
     for (int i = 0; i < n && !found.count; i++) {           // another one that waits elsewhere
@@ -82,9 +82,9 @@ void Worker::stuck_on_condition(int r) {
         condition[i].says(condition[i].arg, found, "other_why");
     }
     condition[r].says(condition[r].arg, found, "why");
-    blame(r);
+    report_from(r);
 }
-// No thread can go on, and not all of them wait for the same. Who waits for the other blocks tells last.
+// No thread can go on, and not all of them wait for the same. One that waits for the other blocks is reported last.
 void Worker::stuck() {
     for (int i = 0; i < n; i++)
         if (state[slot[i]] == in_warp) stuck_in_warp(slot[i]);
@@ -119,7 +119,7 @@ void Worker::stuck_together(int r) {
         if (waits) condition[o].says(condition[o].arg, why, "why");
         found.add({{"state", state_of_other, why.count}});
         for (int i = 0; i < why.count; i++) found.add({why.fields[i]});
-        blame(r);
+        report_from(r);
     }
     end_launch();
 }
@@ -134,7 +134,7 @@ void Worker::stuck_at_mask(int r) {
     if (missing ? take_finding(Code::lane_elsewhere,
                       {{"lane", r % 32}, {"mask", mask}, {"other_lane", __builtin_ctz(missing)}})
                 : take_finding(Code::different_calls, {{"mask", mask}}))
-        blame(r);
+        report_from(r);
     end_launch();
 }
 

@@ -73,7 +73,7 @@ inline void Worker::finish() {
     if (leader->engines) thread_ends(*this);
     state[current] = done;
     live--;
-    stirs();
+    note_progress();
     if (warps_used) warps[current_rank() / 32].finished |= 1u << current_rank() % 32;
 }
 
@@ -85,7 +85,7 @@ inline bool Worker::find_ready(int &s) const {
     return p;
 }
 
-// Switches to a thread that can go on; returns when it is this one's turn again.
+// Switches to a thread that can go on; returns when this one goes on.
 inline void Worker::choose() {
     Fiber &self = *fiber[current];
     int s = current;
@@ -117,15 +117,15 @@ inline void Worker::choose() {
     }
 }
 
-inline void Worker::await_turn() {
+inline void Worker::switch_threads() {
     choose();
-    if (__builtin_expect(blamed, false)) tell_where_it_waits();
+    if (__builtin_expect(reports_itself, false)) report_where_it_waits();
 }
 
 inline void Worker::wait(State s) {
     if (detector.is_open()) detector.close(s != at_active_mask);
     state[current] = s;
-    await_turn();
+    switch_threads();
 }
 
 // No thread of this block can go on: one of another block of the cluster, or one that may now.
@@ -153,9 +153,9 @@ void Worker::choose_in_cluster(Fiber &self) {
     }
     for (size_t i = 0; i < n; i++)
         if (all[i]->live && all[i]->waits_for_grid()) return leave(self);
-    for (bool any : {false, true})                          // who waits for more than the other blocks tells first
+    for (bool any : {false, true})                          // first a block that waits for more than the other blocks
         for (Worker *b : all)
-            if (b->live && (any || b->is_to_blame())) {
+            if (b->live && (any || b->is_root_cause())) {
                 detector.enter(*b);
                 worker = b;
                 b->resolve();
@@ -166,7 +166,7 @@ void Worker::choose_in_cluster(Fiber &self) {
 }
 
 // Does one of its threads wait for something else than the other blocks?
-bool Worker::is_to_blame() const {
+bool Worker::is_root_cause() const {
     for (int i = 0; i < n; i++)
         if (state[i] != done && (state[i] != on_condition || condition[rank[i]].says != waits_for_cluster)) return true;
     return false;
@@ -180,7 +180,7 @@ bool Worker::wake() {
     return freed;
 }
 
-// Nobody can go on: let those go on who may; if there is none, and there `must` be, that is a finding.
+// No thread can go on: let those go on that may; if there is none, and there `must` be, it is a deadlock, and reported.
 bool Worker::resolve(bool must) {
     bool freed = false;
     if (warps_used)
@@ -215,7 +215,7 @@ bool Worker::resolve(bool must) {
         if (state[i] == at_barrier)
             count += predicate[i] != 0, state[i] = ready, detector.barrier_line = line[rank[i]];
     detector.block_barrier(*this);
-    stirs();
+    note_progress();
     return true;
 }
 
@@ -241,7 +241,7 @@ void yield() {
     Worker &w = *worker;
     detector.settle();
     w.wake();
-    if (w.leader->in_vain > w.patience() && w.next == w.n) return w.leave(*w.fiber[w.current]);
+    if (w.leader->idle_switches > w.patience() && w.next == w.n) return w.leave(*w.fiber[w.current]);
     w.leader->cluster.empty() || ++w.yields % 16 ? w.choose() : w.choose_in_cluster(*w.fiber[w.current]);
 }
 void returns(int line) {
@@ -249,7 +249,7 @@ void returns(int line) {
 }
 void yield_thread() {
     if (!on_device()) return;
-    worker->leader->in_vain++;                              // who sleeps has looked in vain
+    worker->leader->idle_switches++;                        // a sleep counts as a poll without news
     yield();
 }
 int lane() { return current_rank() % 32; }

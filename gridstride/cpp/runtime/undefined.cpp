@@ -29,7 +29,7 @@ template <class T> static bool has_one(const char *value, int bytes) {
     }
     return false;
 }
-// A byte tells nothing.
+// A byte shows nothing.
 bool shows_undefined(const void *value, int bytes) {
     const auto *v = static_cast<const char *>(value);
     return bytes % 8 == 0   ? has_one<uint64_t>(v, bytes)

@@ -24,11 +24,11 @@ static uintptr_t base_of(const void *inside) {
 }
 static std::unordered_set<uintptr_t> pinned;               // where the modules that stay begin
 void pin(const void *inside) {
-    Turn turn;
+    DeviceLock device_lock;
     if (const uintptr_t base = base_of(inside)) pinned.insert(base);
 }
 
-static std::mutex gone_lock;                               // each of a launch's OS threads asks, while one has the turn
+static std::mutex gone_lock;                               // a launch has several OS threads, one has the device
 static std::vector<uintptr_t> gone;                        // where modules began
 static std::atomic<size_t> count_gone{0};
 void fork_unload(Fork now) { pass_fork(now, gone_lock); }
@@ -134,7 +134,7 @@ static std::vector<const Names *> take_names(const Image &module) {
 static int unload(void *handle) {
     link_map *m = nullptr;
     if (dlinfo(handle, RTLD_DI_LINKMAP, &m)) return 1;
-    Turn turn;
+    DeviceLock device_lock;
     if (calls || capturing()) return 2;
     const Image module = image_of(m->l_ld);
     if (!module.base || pinned.count(module.base) || !may_go(m)) return 1;
@@ -143,7 +143,7 @@ static int unload(void *handle) {
     const auto symbols = take_symbols(module);
     forget_module(module);
     dlclose(handle);
-    if (void *still = dlopen(file.c_str(), RTLD_NOLOAD | RTLD_LAZY)) {      // somebody else has opened it, too
+    if (void *still = dlopen(file.c_str(), RTLD_NOLOAD | RTLD_LAZY)) {      // other code has opened it, too
         all_names.insert(all_names.end(), names.begin(), names.end());
         for (const Names *o : names) note_module(o);
         put_symbols_back(symbols);

@@ -74,7 +74,7 @@ static inline unsigned meet(
     w.line[r] = line;
     w.state[w.current] = in_warp;
     detector.settle();
-    if (!w.try_warp(p, l)) w.await_turn();
+    if (!w.try_warp(p, l)) w.switch_threads();
     if (all) *all = p.got[l]->slot;
     return p.group[l];
 }

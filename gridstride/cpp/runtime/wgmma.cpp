@@ -6,7 +6,7 @@
 
 namespace gridstride {
 
-// A NaN that nobody computes: number `i` of d, until it has been waited for.
+// A NaN that no computation gives: number `i` of d, until it has been waited for.
 static float promise(size_t i) {
     const uint32_t bits = 0x7fbad000u | uint32_t(i);
     float x;
@@ -26,16 +26,16 @@ static float half_value(uint16_t h) {
 }
 static int size_of(Number type) { return type == Number::tf32 ? 4 : type >= Number::e4m3 ? 1 : 2; }
 
-// Sums of s8 are whole numbers of 32 bits, which lie where those of others have a float.
-static double sum_at(Number type, const float &place) {
+// Accumulators of s8 are integers of 32 bits, stored where those of other types have a float.
+static double sum_at(Number type, const float &at) {
     int32_t whole;
-    memcpy(&whole, &place, 4);
-    return type == Number::s8 ? double(whole) : double(place);
+    memcpy(&whole, &at, 4);
+    return type == Number::s8 ? double(whole) : double(at);
 }
-static void put_sum(Number type, float &place, double sum) {
+static void put_sum(Number type, float &at, double sum) {
     const int32_t whole = type == Number::s8 ? int32_t(uint32_t(int64_t(sum))) : 0;
-    if (type == Number::s8) memcpy(&place, &whole, 4);
-    else place = float(sum);
+    if (type == Number::s8) memcpy(&at, &whole, 4);
+    else at = float(sum);
 }
 static float e4m3_value(uint8_t b) {
     const int exponent = b >> 3 & 15, mantissa = b & 7;
@@ -56,18 +56,18 @@ static float as_number(Number type, const char *p) {
     return x;
 }
 
-// Where an operand of wgmma lies: PTX's matrix descriptor. `row` counts along h or w, `i` along k.
+// Where an operand of wgmma is: PTX's matrix descriptor. `row` counts along h or w, `i` along k.
 struct Operand {
     uint32_t start, lead, stride;
     int swizzle, size;
-    bool turned;
-    Operand(uint64_t d, int size, bool turned)
+    bool transposed;
+    Operand(uint64_t d, int size, bool transposed)
         : start(uint32_t(d & 0x3fff) << 4), lead(uint32_t(d >> 16 & 0x3fff) << 4),
           stride(uint32_t(d >> 32 & 0x3fff) << 4), swizzle(d >> 62 == 0 ? 0 : 256 >> (d >> 62)), size(size),
-          turned(turned) {}
+          transposed(transposed) {}
     uint32_t at(int row, int i) const {
-        const int wide = std::max(swizzle, 16), along = (turned ? row : i) * size;     // as many bytes lie together
-        if (turned) {
+        const int wide = std::max(swizzle, 16), along = (transposed ? row : i) * size; // contiguous bytes
+        if (transposed) {
             const uint32_t right = swizzle ? lead : stride, down = swizzle ? stride : lead;
             return swizzled(
                 start + uint32_t(along / wide) * right + uint32_t(i / 8) * down + uint32_t(i % 8 * wide + along % wide),
@@ -91,10 +91,10 @@ static const char *operand_at(const Operand &o, int row, int i, int line) {
     return worker->shared + offset;
 }
 static void note_operand(const Operand &o, int first, int rows, int k, uint32_t group, int line) {
-    const int step = 16 / o.size;                        // of 16 bytes that lie together
-    Access fine = {0, under_way, 0};                     // no write that is over
-    for (int r = 0; r < rows; r += o.turned ? step : 1)
-        for (int i = 0; i < k; i += o.turned ? 1 : step)
+    const int step = 16 / o.size;                        // of 16 contiguous bytes
+    Access fine = {0, not_completed, 0};                 // no write
+    for (int r = 0; r < rows; r += o.transposed ? step : 1)
+        for (int i = 0; i < k; i += o.transposed ? 1 : step)
             detector.read_by_product(
                 reinterpret_cast<uintptr_t>(operand_at(o, first + r, i, line)), engine_line(line), group, fine);
 }
@@ -124,18 +124,18 @@ static void multiply_rows(void *const *all) {
     const Operand a(w.a, size, w.a_turned), b(w.b, size, w.b_turned);
     const int b_k = w.meta ? 2 * k : k;
     if (detector.on) {
-        // A warpgroup's first thread stands for it, with what this thread has waited for.
+        // A warpgroup's first thread represents it, with what this thread has waited for.
         const uint32_t me = detector.me, first_thread = uint32_t(warp / 4 * 128),
                        sees = detector.engines_see[first_thread];
-        const Sight mine = detector.sight();
+        const ThreadView mine = detector.view();
         detector.me = (uint32_t(worker->block) + 1) * max_threads + first_thread;
-        const Sight before = detector.sight();
-        detector.hear(mine);
+        const ThreadView before = detector.view();
+        detector.acquire(mine);
         detector.engines_see[first_thread] = std::max(sees, detector.engines_see[me % max_threads]);
         const uint32_t group = uint32_t(engines_of(*worker).asked[size_t(warp * 32)].groups.size());
         if (!w.a_registers) note_operand(a, first, 16, k, group, line);
         if (warp % 4 == 0) note_operand(b, 0, w.n, b_k, group, line);
-        detector.sight() = before, detector.engines_see[first_thread] = sees, detector.me = me;
+        detector.view() = before, detector.engines_see[first_thread] = sees, detector.me = me;
     }
     float as[16][32], bs[32][256];
     for (int i = 0; i < k; i++) {
@@ -173,9 +173,9 @@ static void multiply_rows(void *const *all) {
         for (int c = 0; c < w.n; c++) put_sum(w.type, mine(c), sum[c]);
     }
 }
-static Held *held_at(Asked &mine, const float *place) {
+static Held *held_at(Asked &mine, const float *at) {
     for (auto &h : mine.held)
-        if (h.places[0] == place) return &h;
+        if (h.targets[0] == at) return &h;
     return nullptr;
 }
 void wgmma_fence() { asked().fenced = true; }
@@ -194,13 +194,13 @@ void wgmma(const Wgmma &w, int line) {
     if (changed && !mine.fenced && detector.on && checks(racecheck)) fail(Code::registers_written, {}, line);
     warp_together("wgmma.mma_async", &lane, multiply_rows, line);
     if (!h) mine.held.emplace_back(), h = &mine.held.back();
-    h->places.assign(w.to, w.to + n), h->values.assign(lane.mine, lane.mine + n);
+    h->targets.assign(w.to, w.to + n), h->values.assign(lane.mine, lane.mine + n);
     h->group = uint32_t(mine.groups.size()), h->line = line, h->given = false;
     mine.products++;
     for (size_t i = 0; i < n; i++) *w.now[i] = promise(i);
 }
 void wgmma_commit() { asked().groups.push_back(asked().products); }
-// The four warps of a warpgroup multiply together: it is over when all of them have asked for it.
+// The four warps of a warpgroup multiply together: it is complete when all of them have requested it.
 void wgmma_wait(uint32_t groups, int line) {
     Asked &mine = asked();
     const uint32_t all = uint32_t(mine.groups.size()), due = all > groups ? all - groups : 0;
@@ -219,8 +219,8 @@ void wgmma_wait(uint32_t groups, int line) {
     for (auto &h : mine.held) {
         if (h.given || h.group >= due) continue;
         h.given = true, mine.fenced = false;
-        for (size_t i = 0; i < h.places.size(); i++)
-            if (is_promise(h.places[i], i)) *h.places[i] = h.values[i];
+        for (size_t i = 0; i < h.targets.size(); i++)
+            if (is_promise(h.targets[i], i)) *h.targets[i] = h.values[i];
     }
     if (detector.on && due) detector.products_waited_for(due);
 }

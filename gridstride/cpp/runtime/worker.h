@@ -14,7 +14,7 @@ namespace gridstride {
 
 constexpr size_t alternate_bytes = 64 << 10;           // for signal handlers
 constexpr int max_threads = 1024, max_warps = 32;
-// arrays with a gap behind each, within the 18 bits of an address in wgmma's descriptors; `shared_limit` is what a
+// arrays with a gap after each, within the 18 bits of an address in wgmma's descriptors; `shared_limit` is what a
 // block may use
 constexpr size_t shared_cap = 255 << 10;
 constexpr size_t shared_limit = 227 << 10, shared_gap = 256;
@@ -60,11 +60,11 @@ struct FileScope {
     std::vector<SharedArray> dynamic;              // one at most
 };
 
-// Where a thread looked last, what it found there, and how often in a row.
-struct Look {
+// The address that a thread polled last, the value that it found, and how often in a row.
+struct Poll {
     const void *at;
     uint64_t value;
-    uint32_t bytes, turns, where;                         // where: in the code, as an Access has it
+    uint32_t bytes, repeats, where;                       // where: in the code, as an Access has it
 };
 
 struct BlockClock;
@@ -76,7 +76,7 @@ struct Worker {
     int n = 0;                                     // threads in a block
     uint64_t block = 0;                            // its number in the grid
     uint3 block_index;
-    // threads; a slot is a place in the order in which they run
+    // threads; a slot is a position in the order in which they run
     uint8_t state[max_threads];
     int rank[max_threads], slot[max_threads], line[max_threads];
     int returned[max_threads];                     // the first line whose barriers its `return` has not passed by
@@ -108,7 +108,7 @@ struct Worker {
     std::vector<SharedArray> arrays;
     std::unordered_map<uintptr_t, FileScope> file_scopes;      // by the library's address
     size_t unloaded = 0;               // libraries that were unloaded until these were looked through last
-    size_t dynamic_array = 0;                      // 1 + its place in `arrays`
+    size_t dynamic_array = 0;                      // 1 + its index in `arrays`
     bool dynamic_met = false;                      // in this launch
     // what went wrong
     sigjmp_buf escape;
@@ -117,17 +117,17 @@ struct Worker {
     void *fault = nullptr, *pc = nullptr, *link = nullptr, **sp = nullptr;
     void *frames[64];                              // where the signal came, and who had called that
     int depth = 0;                                 // how many of them there are
-    bool astray = false;                           // a function has returned to a place that is none
+    bool astray = false;                           // a function has returned to an address that is not code
     bool overflows = false;                        // a division's quotient is too large
     void *alternate = nullptr;
     uint32_t spins = 0, yields = 0;
-    Look looks[max_threads];                       // by rank
+    Poll polls[max_threads];                       // by rank
     // blocks that are at work on this OS thread; each but the first, or each cluster's, has a worker of its own
     Worker *root = this;                           // the OS thread's own: all return to it
-    Worker *at_work = this;                        // of the leader: the block that goes on when its turn comes
-    bool looked = false;                           // has any?
+    Worker *at_work = this;                        // of the leader: the block that goes on next
+    bool has_polled = false;                       // has any?
     uint32_t excused = 0;                          // the grid's barrier, from 1, that some are not awaited at
-    uint32_t in_vain = 0;                          // of the leader: turns in a row in which nobody found something new
+    uint32_t idle_switches = 0;                    // of the leader: switches in a row without anything new
     char *kept = nullptr;                          // its shared memory, while another block is at work
     // the blocks of its cluster, itself among them; each has a worker of its own, all on one OS thread
     Worker *leader = this;
@@ -135,14 +135,14 @@ struct Worker {
     dim3 cluster_dims = dim3(1, 1, 1);
     std::vector<Worker *> peers;                   // workers that the leader made for other blocks
     BlockClock *clock = nullptr;                   // while another block of the cluster is at work
-    // what its threads have asked the copy engine and the tensor cores for, if anything
+    // what its threads have requested from the copy engine and the tensor cores, if anything
     Engines *engines = nullptr;
 
     void prepare_threads(const Launch &, uint32_t seed, int order);
     Worker *block_of(const char *shared) const;
     void choose_in_cluster(Fiber &self);
     void leave(Fiber &self);
-    bool looks_in_vain(const void *at, unsigned bytes, uint32_t where);
+    bool is_spinning(const void *at, unsigned bytes, uint32_t where);
     bool may_go_on() const;
     bool waits_for_grid() const;
     // Is this just past the stack of the thread at work? What runs past the end of its local array comes there.
@@ -150,7 +150,7 @@ struct Worker {
         return a - reinterpret_cast<uintptr_t>(fiber[current]->stack) - stack_bytes < 65536;
     }
     bool excuse_from_grid();
-    void stirs() { leader->in_vain = 0; }
+    void note_progress() { leader->idle_switches = 0; }
     size_t blocks() const { return cluster.empty() ? 1 : cluster.size(); }
     Worker *block_at(size_t i) { return cluster.empty() ? this : cluster[i]; }
     uint32_t patience() const;
@@ -162,11 +162,11 @@ struct Worker {
     void finish();
     void wait(State s);
     void choose();
-    void await_turn();
+    void switch_threads();
     bool find_ready(int &s) const;
     bool resolve(bool must = true);
     bool wake();
-    bool is_to_blame() const;
+    bool is_root_cause() const;
     bool try_warp(Warp &, int lane);
     uint32_t undefined_in(int warp) const { return values_undefined ? undefined[warp] : 0; }
     bool is_undefined(int r) const { return undefined_in(r / 32) >> r % 32 & 1; }
@@ -175,15 +175,15 @@ struct Worker {
     [[noreturn]] void stuck_in_warp(int slot);
     [[noreturn]] void stuck_together(int rank);
     [[noreturn]] void stuck_at_mask(int rank);
-    bool blamed = false;                           // the thread at work is to say where it waits
-    [[noreturn]] void blame(int rank);
-    [[noreturn]] void tell_where_it_waits();
+    bool reports_itself = false;                   // the thread at work reports where it waits
+    [[noreturn]] void report_from(int rank);
+    [[noreturn]] void report_where_it_waits();
     [[noreturn]] void stuck_on_condition(int rank);
     Fiber *a_fiber();
     void dynamic(const char *name, const Shape &);
     ~Worker();
 };
 extern __attribute__((tls_model("initial-exec"))) thread_local Worker *worker;
-// A launch of this OS thread is at work, and detectors look on: what other threads of the host do is not the kernel's.
-extern __attribute__((tls_model("initial-exec"))) thread_local bool looked_at;
+// A launch of this OS thread is at work, with checks: what other threads of the host do is not the kernel's.
+extern __attribute__((tls_model("initial-exec"))) thread_local bool checks_enabled;
 }

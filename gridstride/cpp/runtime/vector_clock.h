@@ -1,6 +1,8 @@
-// What a thread knows of the others: up to when the accesses of each are ordered before its own. A vector clock, as a
-// tree over the threads' numbers, 32 below each node: lanes, warps of a block, blocks. A node's `floor` holds for all
-// below it. Nodes never change, so that those who know the same share them.
+// Vector clocks, by which racecheck decides whether one access happens before another: which is not so, and one of the
+// two writes, is a data race. A thread's clock has, for each other thread, up to when that one's accesses happen before
+// its own. It is a tree over the threads' indices, 32 children per node: lanes, warps of a block, blocks. A node's
+// `floor` holds for all threads below it. Nodes never change, so that clocks with the same content share them. The
+// simulator has the same clock in `sim/order.py`.
 #pragma once
 #include <algorithm>
 #include <stdint.h>
@@ -10,22 +12,22 @@
 
 namespace gridstride {
 
-class Known {
+class VectorClock {
 public:
-    Known() = default;
-    Known(const Known &o) : root(share(o.root)) {}
-    Known(Known &&o) noexcept : root(std::exchange(o.root, nullptr)) {}
-    Known &operator=(Known o) noexcept {
+    VectorClock() = default;
+    VectorClock(const VectorClock &o) : root(share(o.root)) {}
+    VectorClock(VectorClock &&o) noexcept : root(std::exchange(o.root, nullptr)) {}
+    VectorClock &operator=(VectorClock o) noexcept {
         std::swap(root, o.root);
         return *this;
     }
-    ~Known() { drop(root); }
+    ~VectorClock() { drop(root); }
     explicit operator bool() const { return root; }
 
-    // Is what thread `who` did at `when` in here?
-    bool covers(uint32_t who, uint32_t when) const {
+    // Does thread `who`'s access at `when` happen before what has this clock?
+    bool includes(uint32_t who, uint32_t when) const {
         const Node *n = root;
-        if (!n || when >= n->most || uint64_t(who) >> 5 * (n->level + 1)) return false;
+        if (!n || when >= n->latest || uint64_t(who) >> 5 * (n->level + 1)) return false;
         while (n && when >= n->floor) {
             const Slot *s = n->at(who >> 5 * n->level & 31);
             if (!s || !n->level) return s && when < s->time;
@@ -42,21 +44,21 @@ public:
         drop(root);
         root = with_it;
     }
-    // The same of threads of one block, whose first is `first`: times(i) of the i-th, or null
-    template <class F> static Known of_block(uint32_t first, int from, int to, F times) {
+    // The clock of threads of one block, whose first is `first`: times(i) of the i-th thread, or null
+    template <class F> static VectorClock of_block(uint32_t first, int from, int to, F times) {
         Slot warps[32];
         uint32_t some = 0, block_floor = 0;
         for (int w = from / 32, count = 0; w * 32 < to; w++) {
             Slot lanes[32];
-            uint32_t mask = 0, floor = 0, known = 0;
+            uint32_t mask = 0, floor = 0, filled = 0;
             for (int i = std::max(from, w * 32); i < std::min(to, w * 32 + 32); i++)
                 if (const uint32_t *t = times(i)) {
-                    lanes[known++].time = t[0], mask |= 1u << i % 32;
+                    lanes[filled++].time = t[0], mask |= 1u << i % 32;
                     floor = std::max(floor, t[1]), block_floor = std::max(block_floor, t[2]);
                 }
             if (mask) warps[count++].child = make(0, floor, mask, lanes), some |= 1u << w;
         }
-        Known k;
+        VectorClock k;
         if (some) k.root = make(1, block_floor, some, warps);
         for (uint32_t level = 2; some && (level == 2 || first >> 5 * level); level++) {
             const Slot below = {k.root};
@@ -64,22 +66,23 @@ public:
         }
         return k;
     }
-    void add(const Known &o) {
+    // The pointwise maximum of both clocks: all that happens before either
+    void join(const VectorClock &o) {
         if (root == o.root || !o.root) return;
         if (!root) {
             *this = o;
             return;
         }
-        Known other = o;
+        VectorClock other = o;
         lift(other.root->level), other.lift(root->level);
-        Node *both = merged(root, other.root);
+        Node *both = joined(root, other.root);
         drop(root);
         root = both;
     }
-    bool is(const Known &o) const { return root == o.root; }
-    bool holds(const Known &o) const {
-        Known both = *this;
-        both.add(o);
+    bool is(const VectorClock &o) const { return root == o.root; }
+    bool includes(const VectorClock &o) const {
+        VectorClock both = *this;
+        both.join(o);
         return both.root == root;
     }
 
@@ -87,13 +90,13 @@ private:
     struct Node;
     union Slot {
         Node *child;
-        uint64_t time;                 // of a lane, where the level is 0
+        uint64_t time;                 // of a lane, at level 0
     };
     struct Node {
-        uint32_t users, level, floor, most, mask;     // most: the latest time in here; mask: which of the 32 there are
+        uint32_t users, level, floor, latest, mask;     // latest: of the times in here; mask: of the children
         Slot slots[1];
-        int place(uint32_t i) const { return __builtin_popcount(mask & ((1u << i) - 1)); }
-        const Slot *at(uint32_t i) const { return mask >> i & 1 ? slots + place(i) : nullptr; }
+        int slot_index(uint32_t i) const { return __builtin_popcount(mask & ((1u << i) - 1)); }
+        const Slot *at(uint32_t i) const { return mask >> i & 1 ? slots + slot_index(i) : nullptr; }
     };
     Node *root = nullptr;
 
@@ -110,14 +113,14 @@ private:
         const int count = __builtin_popcount(mask);
         auto *n = static_cast<Node *>(malloc(sizeof(Node) + sizeof(Slot) * size_t(std::max(count, 1) - 1)));
         if (!n) abort();
-        n->users = 1, n->level = level, n->floor = n->most = floor, n->mask = mask;
+        n->users = 1, n->level = level, n->floor = n->latest = floor, n->mask = mask;
         for (int i = 0; i < count; i++) {
             n->slots[i] = slots[i];
-            n->most = std::max(n->most, level ? slots[i].child->most : uint32_t(slots[i].time));
+            n->latest = std::max(n->latest, level ? slots[i].child->latest : uint32_t(slots[i].time));
         }
         return n;
     }
-    void lift(uint32_t level) {        // a taller tree of the same
+    void lift(uint32_t level) {        // a taller tree of the same clock
         while (root && root->level < level) {
             const Slot below = {root};
             root = make(root->level + 1, 0, 1, &below);
@@ -135,10 +138,10 @@ private:
         }
         return make(level, std::max(n ? n->floor : 0, least), mask, slots);
     }
-    // What is in one of them or the other; one of the two itself, if it has all of the other's
-    static Node *merged(Node *a, Node *b) {
-        if (!b || a == b || (a && b->most <= a->floor)) return share(a);
-        if (!a || a->most <= b->floor) return share(b);
+    // The join of two nodes: one of the two itself, if it includes the other
+    static Node *joined(Node *a, Node *b) {
+        if (!b || a == b || (a && b->latest <= a->floor)) return share(a);
+        if (!a || a->latest <= b->floor) return share(b);
         const uint32_t mask = a->mask | b->mask, floor = std::max(a->floor, b->floor);
         bool is_a = a->mask == mask && a->floor == floor, is_b = b->mask == mask && b->floor == floor;
         Slot slots[32];
@@ -146,7 +149,7 @@ private:
         for (uint32_t left = mask; left; left &= left - 1, count++) {
             const uint32_t i = uint32_t(__builtin_ctz(left));
             const Slot *x = a->at(i), *y = b->at(i);
-            if (a->level) slots[count].child = merged(x ? x->child : nullptr, y ? y->child : nullptr);
+            if (a->level) slots[count].child = joined(x ? x->child : nullptr, y ? y->child : nullptr);
             else slots[count].time = std::max(x ? x->time : 0, y ? y->time : 0);
             is_a &= x && (a->level ? slots[count].child == x->child : slots[count].time == x->time);
             is_b &= y && (a->level ? slots[count].child == y->child : slots[count].time == y->time);
@@ -157,48 +160,51 @@ private:
     }
 };
 
-// What barriers hand on: what is ordered before; of which atomic accesses beside these; what was ordered before a fence
-// (of whatever scope, of the device's); what flags publish within some block; and up to when engines are known to have
-// done what each thread, or warpgroup, has asked them for.
-struct Told {
-    Known known, strong, fenced[2], narrow, waited;
-    bool any() const { return waited || known || strong || narrow || fenced[0] || fenced[1]; }
-    void add(const Told &o) {
+// What one release of the memory model publishes, and what a barrier hands on: all that happens before it
+// (`acquired`); which atomic accesses besides (`strong`); what happened before a fence (of whatever scope; of the
+// device's scope); what flags release within some block (`any_block`); and up to when engines are known to have
+// completed what each thread, or warpgroup, has requested (`waited`). An acquire joins it to the thread's own. In the
+// simulator these clocks are fields of `Order` (`sim/order.py`), in the checked Triton executor there is `ReleaseEvent`
+// (`tile/run.py`).
+struct SyncState {
+    VectorClock acquired, strong, fenced[2], any_block, waited;
+    bool any() const { return waited || acquired || strong || any_block || fenced[0] || fenced[1]; }
+    void join(const SyncState &o) {
         if (!o.any()) return;
         const bool same = fenced[0].is(fenced[1]) && o.fenced[0].is(o.fenced[1]);
-        known.add(o.known), strong.add(o.strong), narrow.add(o.narrow), waited.add(o.waited);
-        fenced[0].add(o.fenced[0]);
-        same ? void(fenced[1] = fenced[0]) : fenced[1].add(o.fenced[1]);
+        acquired.join(o.acquired), strong.join(o.strong), any_block.join(o.any_block), waited.join(o.waited);
+        fenced[0].join(o.fenced[0]);
+        same ? void(fenced[1] = fenced[0]) : fenced[1].join(o.fenced[1]);
     }
 };
-// What one thread has been told beside its block. seen: what the flags that it has read publish within its block, to
-// all of the device; a fence makes it known.
-struct Sight : Told {
-    Known seen[2];
+// What one thread has acquired on its own, without a barrier of its block. loaded: what the flags that it has loaded
+// publish within its block, and to all of the device; its next fence acquires it.
+struct ThreadView : SyncState {
+    VectorClock loaded[2];
     uint32_t fence = 0, stored = 0;    // when its last fence was, and its last volatile write of shared memory
-    // its last fence, which `fenced` has as soon as somebody asks: what was known, and its own times
+    // its last fence, which `fenced` includes once it is needed: what the thread had acquired, and its own times
     struct {
-        bool open, wide;
+        bool open, device_scope;
         uint32_t times[3];
-        Known known;
+        VectorClock acquired;
     } last = {};
-    // Nothing is left of it; most threads have called fences at most.
+    // Most threads have executed fences at most, so most have little to clear.
     void clear() {
-        if (any() || seen[0] || seen[1]) *this = {};
-        else last.known = {}, last.open = false, fence = stored = 0;
+        if (any() || loaded[0] || loaded[1]) *this = {};
+        else last.acquired = {}, last.open = false, fence = stored = 0;
     }
-    void enter_fence(uint32_t me) {
+    void apply_fence(uint32_t me) {
         if (!last.open) return;
         last.open = false;
-        last.known.add(me, last.times);
-        if (last.wide) fenced[1] = last.known;
-        fenced[0] = std::move(last.known);
+        last.acquired.add(me, last.times);
+        if (last.device_scope) fenced[1] = last.acquired;
+        fenced[0] = std::move(last.acquired);
     }
 };
-// A place that is used atomically: what its writers have published, since the last plain write.
+// An address that atomics use: what its writers have released since the last plain write.
 struct Flag {
-    Known wide, any, waited;                           // to all of the device; within some block; as in Told
-    std::unordered_map<uint32_t, Known> near;          // within each
+    VectorClock device, any_block, waited;              // to all of the device; within some block; as in SyncState
+    std::unordered_map<uint32_t, VectorClock> by_block; // within each block
     uint32_t who = 0, when = 0;
     bool fenced = false;               // the last write has a fence before it
 };
