@@ -219,8 +219,8 @@ def test_the_barrier_of_the_grid_excuses_who_has_returned_but_not_the_first_of_a
 
 
 def test_blocks_that_wait_for_nobody_run_in_step():
-    assert not any(Program(k.py_func).waits for k in (queue, meets))
-    assert all(Program(k.py_func).waits for k in (never, look_ahead, by_functions, gives_up))
+    assert not any(Program(k.py_func).may_spin for k in (queue, meets))
+    assert all(Program(k.py_func).may_spin for k in (never, look_ahead, by_functions, gives_up))
 
 
 def test_races_are_found_across_blocks_that_take_turns():

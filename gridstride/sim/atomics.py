@@ -96,10 +96,10 @@ def _atomic(name, operate, reads=True, writes=_always, takes=('val',)):
             run.changes += 1
         before = data[off]
         found = operate(data, off, *values)
-        run.order.hand_over(run.g, lanes, ary.mem, off, run.now, writes(found, *values))
+        run.order.on_atomic(run.g, lanes, ary.mem, off, run.now, writes(found, *values))
         if (data[off] == before).all():
             run.changes -= 1
-            run.look = data, off, before
+            run.polled = data, off, before
         res = np.zeros(run.g.size, data.dtype)
         res[lanes] = found
         return res

@@ -1,7 +1,9 @@
-"""memcheck, initcheck, racecheck and synccheck: for each what it remembers, its rule, and its findings.
+"""memcheck, initcheck, racecheck and synccheck: each with its shadow memory, its rule, and its findings.
 
-A detector is told of an access or a barrier by the run at work, `run`, which it asks for the group of threads
-and the time and does not keep. "Time" counts accesses; it goes on from launch to launch.
+memcheck finds accesses out of bounds, initcheck uninitialized reads, racecheck data races, synccheck barriers that not
+all threads reach, and deadlocks. The run at work, `run`, reports each access and barrier to them; a detector reads from
+it the group of threads and the time, and does not keep it. "Time" counts accesses; it goes on from launch to launch.
+CUDA C's detectors are in `cpp/runtime`, Triton's in `tile/shadow.py`.
 """
 
 import sys
@@ -18,7 +20,7 @@ __all__ = ['Shadow', 'Memcheck', 'Initcheck', 'Racecheck', 'Synccheck', 'Detecto
 
 
 class Shadow:
-    "What is known of each element of a memory: when and by which thread it was written last, when and by whom read"
+    "Of each element of a memory: when and by which thread it was written last, when and by which threads read"
 
     def __init__(
         self,
@@ -29,7 +31,7 @@ class Shadow:
         # lowest and highest reader since the barrier: the thread in the upper 32 bits, when it has read in the lower
         self.lo, self.hi = made[:2]
         self.read = made[2]
-        self.wrote, self.writer = made[3:5]  # 0: nobody has written it
+        self.wrote, self.writer = made[3:5]  # 0: it is uninitialized
         self.atomic = made[5]  # was the last write an atomic one?
 
 
@@ -75,7 +77,7 @@ def calls_of(site, callers):
 
 
 class Memcheck:
-    "Every index lies inside of its array. With the detector off, only what has no meaning at all is refused"
+    "Every index is in bounds. With the detector off, only what has no meaning at all is refused"
 
     def __init__(self, on):
         self.on = on
@@ -89,7 +91,7 @@ class Memcheck:
         raise run.finding('memcheck', 'index_type', site, m, array=v.name, type=i.dtype)
 
     def outside(self, run, m, v, idx, ax, site):
-        "Raise, if the detector is on: index number `ax` of `idx` is outside of `v` in some active lane"
+        "Raise, if the detector is on: index number `ax` of `idx` is out of bounds of `v` in some active lane"
         if not self.on:
             return
         i, n = run.of_lanes(idx[ax]), run.of_lanes(v.shape[ax])
@@ -103,7 +105,7 @@ class Memcheck:
 
 
 class UnwrittenRead(NamedTuple):
-    "A read of an element that no thread has written so far"
+    "A read of an uninitialized element, which no thread has written so far"
 
     place: object  # an `errors.Place`
     view: object  # the array
@@ -119,18 +121,18 @@ class UnwrittenRead(NamedTuple):
 
 
 class Initcheck:
-    """What is read was written before.
+    """No element is read uninitialized: what is read was written before.
 
-    If another thread writes the element later, and nothing orders the two, it is a race. So the first such read is
-    noted, and raised when no later write can be a race with it."""
+    Such a read is deferred. If another thread writes the element later, and nothing orders the two, it is a data race,
+    which is the better finding. So the first such read is noted, and raised when no later write can race with it."""
 
-    def __init__(self, on, racecheck):  # racecheck: the detector of such a race
+    def __init__(self, on, racecheck):  # racecheck: the detector of such a data race
         self.on, self.racecheck = on, racecheck
         self.noted = {}  # 'shared' or 'global' -> the first `UnwrittenRead` of such memory
         self.warned = set()  # lines at which a variable without a value was read
 
     def unassigned(self, run, m, name, site):
-        "The lanes of `m` read a variable that they have not assigned: a warning, once for each line"
+        "The lanes of `m` read a variable that they have not assigned: a warning, once per line"
         place = run.place(site, m)
         if self.on and (name, place.file, place.line) not in self.warned:
             self.warned.add((name, place.file, place.line))
@@ -156,7 +158,7 @@ class Initcheck:
             raise self.noted['shared'].error()
 
     def at_end(self, run, space):
-        "Raise the read of this memory: whoever could write it has ended, or comes after the grid's barrier"
+        "Raise the read of this memory: a thread that could write it has ended, or does so after the grid's barrier"
         if read := self.noted.get(space):
             raise self.racecheck.written_later(run, read) or read.error()
 
@@ -183,20 +185,24 @@ def in_order(lanes, off):
 
 
 class Racecheck:
-    "Of two accesses of one element by two threads, one of them a write, one is ordered before the other"
+    """Data races: two threads access one element, one of them writes, and neither access happens before the other.
 
-    def __init__(self, on, inside):  # inside: is it sure that every index lies inside of its array?
+    `Order` (`order.py`) decides what happens before what. Of the readers of an element two are remembered, the lowest
+    and the highest thread since the barrier: a write that is ordered after one of them may still race with the other.
+    """
+
+    def __init__(self, on, inside):  # inside: is it sure that every index is in bounds?
         self.on, self.inside = on, inside
         self.history = []  # (time, place, name of the array, places of the calls that led there) of each access
-        self.warned = set()  # places where several threads wrote the same value
+        self.warned = set()  # locations where several threads wrote the same value
         self.held = {}  # (memory, element, reader) -> (the function, what raises): races that a swap may still check
 
     def note(self, run, v, site):
-        "Remember the place of the access that happens now"
+        "Remember where the access is that happens now"
         self.history.append((run.now, run.program.sites[site], v.name, run.callers))
 
     def settled(self, order, mem):
-        "The time up to which every access of `mem` is ordered before all that its threads do now"
+        "The time up to which every access of `mem` happens before all that its threads do now"
         return max(order.start, order.met) if self.inside and mem.space == 'shared' else order.start
 
     def read(self, run, lanes, v, off, wrote, site):
@@ -233,8 +239,8 @@ class Racecheck:
         shadow.lo[first], shadow.hi[last] = shadow.hi[first], shadow.lo[last]
         shadow.read[np.intersect1d(first, last)] = 0
 
-    def tell_held(self, run, m, v=None, off=()):
-        "Raise a race that is held of a lane of `m`; of those with the elements at `off` of `v`, if it is given"
+    def report_held(self, run, m, v=None, off=()):
+        "Raise a held data race of a lane of `m`; if `v` is given, one with the elements at its `off`"
         if not self.held:
             return
         mine = set(run.g.id[m].tolist())
@@ -245,9 +251,9 @@ class Racecheck:
                 race()
 
     def unordered(self, run, lanes, recent, time, thread):
-        "The numbers of those of the `lanes` where the `recent` access by `thread` at `time` has no order"
+        "The indices of those `lanes` where the `recent` access by `thread` at `time` does not happen before theirs"
         bad = np.flatnonzero(recent & (thread != run.g.id[lanes]))
-        return bad[~run.order.ordered(run.g, lanes[bad], time[bad], thread[bad])] if bad.size else bad
+        return bad[~run.order.happens_before(run.g, lanes[bad], time[bad], thread[bad])] if bad.size else bad
 
     def remember_readers(self, run, shadow, lanes, off, settled):
         "Who read since the last barrier: the time, and the lowest and the highest thread"
@@ -256,7 +262,7 @@ class Racecheck:
         time = shadow.read[off]
         if (time > settled).any():
             lo, hi = shadow.lo[off], shadow.hi[off]
-            old = run.order.forgotten(run.g, lanes, lo >> 32, hi >> 32, time)
+            old = run.order.may_forget(run.g, lanes, lo >> 32, hi >> 32, time)
             lowest, highest = np.where(old, me, np.minimum(lo, me)), np.where(old, me, np.maximum(hi, me))
         shadow.lo[off[::-1].copy()] = lowest[::-1].copy()  # where lanes meet, the last is kept
         shadow.hi[off] = highest
@@ -268,7 +274,7 @@ class Racecheck:
             run.crossing.write(run, lanes, v, off, wrote, value, site, atomic)
         shadow, me, settled = v.mem.shadow, run.g.id[lanes], self.settled(run.order, v.mem)
         if atomic:
-            self.tell_held(run, lanes, v, off)
+            self.report_held(run, lanes, v, off)
         self.against_readers(run, lanes, v, off, settled, site, 'changed atomically' if atomic else 'written')
         self.against_writers(run, lanes, v, off, settled, wrote, value, site, atomic)
         shadow.writer[off] = me
@@ -281,7 +287,7 @@ class Racecheck:
             run.order.forget(v.mem, off)
 
     def against_readers(self, run, lanes, v, off, settled, site, now):
-        "Nobody has read what is written now without being ordered before"
+        "All reads of what is written now happen before: else it is a data race (write after read)"
         shadow = v.mem.shadow
         time = shadow.read[off]
         recent = time > settled
@@ -299,11 +305,11 @@ class Racecheck:
                     self.hold(run, v, off[i], run.g.id[lane], race)
 
     def against_writers(self, run, lanes, v, off, settled, wrote, value, site, atomic):
-        "Nobody has written what is written now without being ordered before"
+        "All writes of what is written now happen before: else it is a data race (write after write)"
         shadow = v.mem.shadow
         recent = wrote > settled
         if atomic:
-            recent = recent & ~shadow.atomic[off]  # atomic against atomic is in order
+            recent = recent & ~shadow.atomic[off]  # two atomics do not race
         if recent.any():
             writer = shadow.writer[off]
             bad = self.unordered(run, lanes, recent, wrote, writer)
@@ -318,7 +324,7 @@ class Racecheck:
         self.two_writes(run, lanes, v, off, met, now, v.mem.shadow.writer[off], value, there, site)
 
     def two_writes(self, run, lanes, v, off, bad, time, writer, value, there, site):
-        "Two threads wrote one place: different values are a race, the same value is worth a warning"
+        "Two threads wrote one element: different values are a data race, the same value is worth a warning"
         if value is not None:
             same = (there == value) | (there != there) & (value != value)
             differ = bad[~same[bad]]
@@ -335,7 +341,7 @@ class Racecheck:
         itself = run.program.sites[site], v.name, run.callers
         there, name, callers = next((o for t, *o in reversed(self.history) if t == times[i]), itself)
         other = Access(there.line, block, thread, there.source, there.file, calls_of(there, callers))
-        code = run.order.lacks(run.g, lanes[i], times[i], threads[i])
+        code = run.order.race_code(run.g, lanes[i], times[i], threads[i])
         fields = dict(before=before, now=now, **element_at(v, off[i]))
         if name != v.name:
             fields['second'] = tuple(element_at(v.mem.views[name], off[i]).values())
@@ -357,7 +363,7 @@ class Racecheck:
         return exception_of('racecheck', 'race_of_blocks', 'python', fields, read.place, other)
 
     def same_value(self, run, v, off, site):
-        "Warn, once for each place in the kernel"
+        "Warn, once per location in the kernel"
         place = run.program.sites[site]
         if place in self.warned:
             return
@@ -366,9 +372,9 @@ class Racecheck:
         warn_of('same_value', 'python', fields)
 
 
-# Turns without a change of memory after which a loop is asked whether anything changes: in a kernel whose blocks run
-# in step, and in one whose blocks wait for others
-SPINS, LOOKS = 1000, 2
+# Iterations without a change of memory after which a loop counts as spinning: in a kernel whose blocks run in step, and
+# in one whose blocks wait for others
+SPIN_LIMIT, POLL_LIMIT = 1000, 2
 
 
 class Synccheck:
@@ -402,7 +408,7 @@ class Synccheck:
     def grid(self, run, m, site):
         """All threads of the grid are at its barrier; without them it has no meaning, be the detector on or off.
 
-        Who has returned is excused, as by a GPU, if the first thread of the block is here: it speaks for the block."""
+        A thread that has returned is excused, as by a GPU, if the first thread of its block is here."""
         g = run.g
         if m is g.all or m.all():
             return
@@ -436,36 +442,36 @@ class Synccheck:
             raise run.finding('synccheck', 'absent_lane', site, by=by, operation=operation, lane=lane)
 
     def sources(self, run, m, rows, source, site):
-        "A shuffle reads from the lanes `rows` of the group, -1 for none; `source`: their numbers in the warp"
+        "A shuffle reads from the lanes `rows` of the group, -1 for none; `source`: their indices in the warp"
         missing = m & ((rows < 0) | ~m[rows])
         if self.on and missing.any():
             lane = int(np.argmax(missing))
             raise run.finding('synccheck', 'source_lane', site, by=lane, lane=int(source[lane]))
 
-    def go_on(self, run, site, m):
-        "Lanes wait for other blocks: raise if all that are there wait for ever"
+    def check_deadlock(self, run, site, m):
+        "Lanes wait for other blocks: raise if all that are there are in a deadlock"
         if run.never is not None:
             code, fields = run.never
             raise run.finding('synccheck', code, site, m, threads=np.count_nonzero(m), **fields)
 
-    def turn(self, run, loop, site, frame):
-        """A `while` loop in the kernel's `frame` takes another turn. It must end some day, be the detector on or off.
+    def iterate(self, run, loop, site, frame):
+        """A `while` loop in the kernel's `frame` begins another iteration. It must end, be the detector on or off.
 
-        If neither memory nor a variable has changed from one turn to the next, it never does."""
+        If neither memory nor a variable has changed from one iteration to the next, it never does: a deadlock."""
         if time.monotonic() > run.deadline:
             raise run.finding('timeout', 'endless', site, loop.m, seconds=f'{settings.seconds:g}')
         if loop.changes != run.changes:
-            loop.turns, loop.changes, loop.in_vain, loop.stuck = 0, run.changes, False, False
+            loop.iterations, loop.changes, loop.spinning, loop.stuck = 0, run.changes, False, False
             return
-        self.go_on(run, site, loop.m)
-        loop.turns += 1
-        spins = LOOKS if run.program.waits else SPINS
-        loop.in_vain = loop.turns >= LOOKS
-        if loop.turns % spins == 0:
+        self.check_deadlock(run, site, loop.m)
+        loop.iterations += 1
+        limit = POLL_LIMIT if run.program.may_spin else SPIN_LIMIT
+        loop.spinning = loop.iterations >= POLL_LIMIT
+        if loop.iterations % limit == 0:
             loop.variables = _variables(frame)
-        elif loop.turns > spins and loop.turns % spins == 1:
+        elif loop.iterations > limit and loop.iterations % limit == 1:
             loop.stuck = _same(loop.variables, _variables(frame))
-            if loop.stuck and not run.program.waits:
+            if loop.stuck and not run.program.may_spin:
                 code = 'endless_wait' if run.grid.size == 1 else 'blocks_wait'
                 raise run.finding('synccheck', code, site, loop.m, threads=np.count_nonzero(loop.m))
 
@@ -496,7 +502,7 @@ def _named_lanes(rows, here, bits):
 
 
 class Detectors:
-    "The four, as the options have them now; `shadowed`: does one of them want to know of every access?"
+    "The four, as the options have them now; `shadowed`: does one of them need every access?"
 
     def __init__(self):
         self.memcheck = Memcheck(checking('memcheck'))

@@ -107,7 +107,7 @@ class _DefaultStream:
 
 
 def _stream(given):
-    "The stream that a call is given; whatever is none of ours counts as the default one"
+    "The stream that a call is given; any other object counts as the default one"
     return given if hasattr(given, 'number') and hasattr(given, 'line') else _DefaultStream
 
 
@@ -165,7 +165,7 @@ class Operations:
             self.wait(dict(self.clock_of(stream)))
 
     def pass_default(self, waits):
-        "An operation of the default stream that nobody needs to remember: what comes later is ordered after all so far"
+        "An operation of the default stream, not remembered, because what comes later happens after all so far"
         if self.pending:
             clock = self.clock_of(None)
             if waits:

@@ -146,7 +146,7 @@ def _shared_array(run, m, site, shape, dtype):
     key = ('dynamic', dtype) if shape == (0,) else (run.program, site)
     if key not in run.shared:
         g = run.g
-        run.need_room(run.shared_bytes + math.prod(shape) * dtype.itemsize)
+        run.require_resident(run.shared_bytes + math.prod(shape) * dtype.itemsize)
         fresh = _dynamic(run, dtype) if shape == (0,) else fresh_array(shape, dtype, 'shared', g.count, g.local)
         run.shared[key] = fresh
         if run.shared_bytes > LIMITS.shared:
@@ -252,7 +252,7 @@ class _Grid:
 def _grid_sync(run, m, site):
     run.detectors.synccheck.grid(run, m, site)
     run.barrier(m, site)
-    if run.program.waits:
+    if run.program.may_spin:
         return _meet(run, m, site)
     run.order_all()
 

@@ -2,7 +2,7 @@
 
 A GPU runs the 32 threads of a warp in step (AMD's: the 64 of a wavefront), one instruction for all of them, and
 switches off those that took the other branch. The simulator does the same with as many threads as it likes: a
-local variable of a kernel is a NumPy array with one number for each thread, a *lane*, and a mask says which lanes
+local variable of a kernel is a NumPy array with one element per thread, a *lane*, and a mask says which lanes
 are active. One addition in the kernel is one NumPy addition for thousands of threads. That is what makes it fast,
 and it is also what the hardware does, so counting instructions, memory sectors and divergent branches comes for
 free.
@@ -29,7 +29,7 @@ def _along(axis, n, size):
 class _Lanes:
     "What is the same for any `count` blocks of `block` threads, wherever in the grid they are"
 
-    # `local` and `warp` are indices for NumPy, in its own type; the others are numbers for kernels, of 64 bits: where
+    # `local` and `warp` are indices for NumPy, in its own type; the others are values for kernels, of 64 bits: where
     # NumPy's own have 32, as in a browser, both are needed.
     def __init__(self, block, count, width):
         lane, threads = np.arange(count * block.size), block.size
@@ -83,7 +83,7 @@ class Group:
         return tuple(tuple(int(self.idx(of, a)[lane]) for a in 'xyz') for of in ('block', 'thread'))
 
     def who_is(self, i):
-        "(block, thread) of the thread that has number `i` in the grid, which may lie outside of this group"
+        "(block, thread) of the thread that has number `i` in the grid, which may be in another group"
         b, t = divmod(int(i), self.threads)
 
         def at(n, s):
@@ -93,25 +93,25 @@ class Group:
 
     @cached_property
     def _starts(self):
-        "For each lane, the numbers in the grid of the first thread of its block, and of its warp"
+        "Per lane, the indices in the grid of the first thread of its block, and of its warp"
         return self.id - self.t, self.id - self.lane
 
     def in_block(self, lanes, threads):
-        "Which of the `threads`, numbers in the grid, one for each of the `lanes`, are in the lane's block?"
+        "Which of the `threads`, indices in the grid, one per lane of `lanes`, are in the lane's block?"
         first = self._starts[0][lanes]
         return (threads >= first) & (threads < first + self.threads)
 
     def in_warp(self, lanes, threads):
-        "Which of the `threads`, numbers in the grid, one for each of the `lanes`, are in the lane's warp?"
+        "Which of the `threads`, indices in the grid, one per lane of `lanes`, are in the lane's warp?"
         first = self._starts[1][lanes]
         return self.in_block(lanes, threads) & (threads >= first) & (threads < first + self.width)
 
     def rows(self):
-        "Lane numbers as (warps, lanes of a warp); -1 where the last warp of a block has no thread"
+        "Lane indices as (warps, lanes of a warp); -1 where the last warp of a block has no thread"
         return self._lanes.rows
 
 
-# A mask is an array of booleans, or None for nobody. Whether a branch splits the lanes decides whether
+# A mask is an array of booleans, or None for no lane. Whether a branch splits the lanes decides whether
 # variables must be merged afterwards; most branches don't.
 class Undefined:
     "A local variable that has no value yet"
@@ -136,7 +136,7 @@ def union(a, b):
 
 
 def branch(m, c):
-    "The lanes of `m` where `c` is true, and those where it is not; None for nobody"
+    "The lanes of `m` where `c` is true, and those where it is not; None for no lane"
     c = truth(c)
     if isinstance(c, bool):
         return (m, None) if c else (None, m)
@@ -183,13 +183,13 @@ def assign(d, m, new, old):
     return merge(m, new, old) if d else new
 
 
-# A loop goes on until no lane wants another turn. Lanes that leave early, by `break` or because their
-# condition fails, wait at its end.
+# A loop goes on until no lane is active. Lanes that leave early, by `break` or because their condition fails, wait at
+# its end.
 class Loop:
     "A `while` loop: which lanes are in it, which have left"
 
-    turns, changes = 0, None  # turns since memory has changed, and how often it had until then
-    in_vain = stuck = False  # has nothing changed lately? Will nothing ever change, unless others change it?
+    iterations, changes = 0, None  # iterations since memory has changed, and how often it had until then
+    spinning = stuck = False  # has nothing changed lately? Will nothing ever change, unless others change it?
 
     def __init__(self, m, d):
         self.m, self.d0, self.d, self.brk, self.cont, self.done = m, d, d, None, None, None
@@ -199,7 +199,7 @@ class Loop:
         return self.d0 or self.brk is not None or self.cont is not None or self.done is not None
 
     def test(self, c):
-        "Take out the lanes where `c` is false; does anybody go on?"
+        "Take out the lanes where `c` is false; is one still active?"
         self.m, no = branch(self.m, c)
         self.done = union(self.done, no)
         self.d = self.split()

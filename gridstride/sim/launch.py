@@ -61,9 +61,9 @@ def _launch(prog, grid, block, dynamic, args, trace, stream, waits):
 def _groups(run, prog, values):
     "The blocks, so many at a time that a few thousand threads run in step"
     run.cooperative = prog.meets_grid
-    run.need_room(run.dynamic)
+    run.require_resident(run.dynamic)
     per = max(1, settings.lanes // run.block.size)
-    if prog.waits:
+    if prog.may_spin:
         per = 1
     elif prog.meets_grid:
         per = run.grid.size
@@ -75,12 +75,12 @@ def _groups(run, prog, values):
     show, residents = _Progress(run.kernel, len(firsts)), Residents(run)
     for i, first in enumerate(firsts):
         group = Group(run.grid, run.block, first, min(per, run.grid.size - first), run.warp)
-        run.begin(group, alone=not prog.waits)
+        run.begin(group, alone=not prog.may_spin)
         steps = prog(run, run.g.all, *values)
-        if prog.waits:
+        if prog.may_spin:
             residents.begin(steps)
         else:
-            run.detectors.racecheck.tell_held(run, run.g.all)
+            run.detectors.racecheck.report_held(run, run.g.all)
             run.detectors.initcheck.at_end(run, 'shared')
         show(i + 1)
     residents.end()

@@ -65,7 +65,7 @@ def assigned(run, m, v, lanes, name, site):
 
 
 def fork(run, m, c, site):
-    "The lanes of `m` where `c` is true, and those where it is not; a trace hears of it"
+    "The lanes of `m` where `c` is true, and those where it is not; a trace records it"
     yes, no = branch(m, c)
     if run.trace is not None:
         run.trace.branch(run, m, yes, no, site)
@@ -73,10 +73,10 @@ def fork(run, m, c, site):
 
 
 def again(run, loop, c, site):
-    "One more turn of a `while` loop? `SynccheckError` when it turns and turns and nothing changes"
+    "One more iteration of a `while` loop? `SynccheckError` if it iterates on and on and nothing changes"
     go = loop.test(c)
     if go:
-        run.detectors.synccheck.turn(run, loop, site, sys._getframe(1))
+        run.detectors.synccheck.iterate(run, loop, site, sys._getframe(1))
     return go
 
 

@@ -1,10 +1,11 @@
-"""What orders the accesses of two threads: barriers, and flags between fences.
+"""The memory model: which access happens before which, by barriers, and by flags between fences.
 
-A flag is an element that is used atomically. Who writes it publishes what is ordered before its own last fence;
-who reads it knows of that behind its next fence, or behind a barrier of its block. `threadfence_block` does so
-within a block only. As in the emulator of CUDA C, whose README says what is generous. More is here: of an
-element's readers the first and the last thread are remembered; groups of blocks that run one after the other are
-in order as long as nobody has called a fence or tried a lock.
+A flag is an element that atomics use. A store to it releases what happens before the writer's last fence; a load
+acquires that at the reader's next fence, or at the next barrier of its block. `threadfence_block` does so within a
+block only. The emulator of CUDA C has the same model, `cpp/runtime/order.cpp`, with the same names, and its README
+says where it is generous; the model of `tile` is in `tile/run.py`. More is generous here: of an element's readers the
+first and the last thread are remembered; groups of blocks that run one after the other are ordered as long as no
+thread has executed a fence or tried a lock.
 """
 
 from dataclasses import dataclass, field
@@ -14,24 +15,24 @@ import numpy as np
 __all__ = ['Order']
 
 
-# What a thread knows of others is a vector clock: up to which time each one's accesses are in order. A thread's
-# key is `block << 10 | thread`, and the clock is a tree over the keys, 32 below each node: lanes, warps, blocks. A
-# warp of 64 lanes has two nodes.
-# Nodes never change, so that who knows the same shares them.
-class Node:
-    "A part of a clock: `floor` holds for all below it, `most` is the latest time in here"
+# A vector clock has, for each thread, up to which time its accesses happen before what comes next; two accesses that
+# it does not order, one of them a write, are a data race. A thread's key is `block << 10 | thread`, and the clock is a
+# tree over the keys, 32 below each node: lanes, warps, blocks. A warp of 64 lanes has two nodes. Nodes never change, so
+# that equal clocks share them. The same tree in C++: `cpp/runtime/vector_clock.h`.
+class VectorClock:
+    "A clock, or a node of one: `floor` holds for all threads below it, `latest` is the latest time in it"
 
-    __slots__ = 'floor', 'most', 'below'
+    __slots__ = 'floor', 'latest', 'below'
 
-    def __init__(self, floor, below):  # below: place -> Node, or a lane's time
+    def __init__(self, floor, below):  # below: index -> VectorClock, or a lane's time
         self.floor, self.below = floor, below
-        self.most = max((n if isinstance(n, int) else n.most for n in below.values()), default=0)
-        self.most = max(self.most, floor)
+        self.latest = max((n if isinstance(n, int) else n.latest for n in below.values()), default=0)
+        self.latest = max(self.latest, floor)
 
 
-def covers(n, level, key, time):
-    "Does the clock `n`, of so many levels, have what the thread did at that time?"
-    while n is not None and time <= n.most:
+def includes(n, level, key, time):
+    "Does the access of the thread `key` at that time happen before what has the clock `n`, of so many levels?"
+    while n is not None and time <= n.latest:
         if time <= n.floor:
             return True
         n, level = n.below.get(key >> 5 * level & 31), level - 1
@@ -40,80 +41,80 @@ def covers(n, level, key, time):
     return False
 
 
-def joined(a, b):
-    "What is in one of two clocks or in the other; one of the two, if it has all of the other's"
-    if b is None or a is b or a is not None and b.most <= a.floor:
+def join(a, b):
+    "The pointwise maximum of two clocks; one of the two, if it includes the other"
+    if b is None or a is b or a is not None and b.latest <= a.floor:
         return a
-    if a is None or a.most <= b.floor:
+    if a is None or a.latest <= b.floor:
         return b
     below = dict(a.below)
     for i, n in b.below.items():
         old = below.get(i)
-        below[i] = max(old or 0, n) if isinstance(n, int) else joined(old, n)
+        below[i] = max(old or 0, n) if isinstance(n, int) else join(old, n)
     for o in (a, b):
         same = len(o.below) == len(below) and all(below[i] is n or below[i] == n for i, n in o.below.items())
         if o.floor == max(a.floor, b.floor) and same:
             return o
-    return Node(max(a.floor, b.floor), below)
+    return VectorClock(max(a.floor, b.floor), below)
 
 
 def clock(level, block, floor, warps, lanes):
-    "The clock of one block, with a time for all, for each 32 threads that are given, and for the threads that are"
+    "The clock of one block, with a time for all, one per 32 threads that are given, and one per given thread"
     below = {w: {} for w in warps}
     for t, time in lanes.items():
         below.setdefault(t // 32, {})[t % 32] = time
-    n = Node(floor, {w: Node(warps.get(w, 0), o) for w, o in below.items()})
+    n = VectorClock(floor, {w: VectorClock(warps.get(w, 0), o) for w, o in below.items()})
     for i in range(2, level + 1):
-        n = Node(0, {block >> 5 * (i - 2) & 31: n})
+        n = VectorClock(0, {block >> 5 * (i - 2) & 31: n})
     return n
 
 
 @dataclass(slots=True)
 class Flag:
-    "What the writers of an element have published: to all, within some block, within each; and when the last did"
+    "What the writers of an element have released: to all, within some block, within each; and when the last one did"
 
-    wide: Node = None
-    any: Node = None
-    near: dict = field(default_factory=dict)  # block -> clock
+    device: VectorClock = None
+    any_block: VectorClock = None
+    by_block: dict = field(default_factory=dict)  # block -> clock
     time: int = 0
 
 
-# Of its fences a thread has the time, and what its block's and its warp's barriers had put in order by then, in
-# arrays: one of them for fences of all scopes, one for those that reach other blocks. `handed` is what a barrier
-# of the block has made common property.
+# The last fence of each thread: its time, and the times of its block's and its warp's last barriers by then, in arrays:
+# one set for fences of all scopes, one for those of device scope. `shared` is what a barrier of the block has given to
+# all of its threads.
 class _Fences:
     def __init__(self, g):
-        self.time, self.block, self.warp, self.handed = (np.zeros(g.size, np.int64) for _ in range(4))
-        self.floor = np.zeros(g.count, np.int64)  # what is handed on for whole blocks
-        self.known, self.known_block = {}, {}  # by lane, by block: what a fence has behind it of other blocks
+        self.time, self.block, self.warp, self.shared = (np.zeros(g.size, np.int64) for _ in range(4))
+        self.floor = np.zeros(g.count, np.int64)  # what holds for whole blocks
+        self.acquired, self.acquired_block = {}, {}  # by lane, by block: what was acquired before the fence
 
 
 class Order:
-    "Which accesses are ordered: by barriers of a warp, a block or the grid, or by flags"
+    "Which accesses happen before which: by barriers of a warp, a block or the grid, or by flags"
 
     def __init__(self, blocks, now):  # blocks: of the grid
-        self.start = now  # all before is in order
+        self.start = now  # all before is ordered
         self.level = max(2, -(-(10 + int(blocks).bit_length()) // 5) - 1)
         self.flags, self.fenced = {}, False  # flags: memory -> element -> Flag
 
     def begin(self, g, now, alone):
         """The group `g` begins. `alone`: its blocks and those before cannot have flags in common
 
-        Then all before is in order; that is generous, and quick. So it is before the first fence."""
+        Then all before is ordered; that is generous, and quick. So it is before the first fence."""
         if alone and not self.fenced:
             self.start = now
         self.began = now
         self.synced, self.met = np.full(g.count, now, np.int64), now  # met: the earliest of them
         self.warp_synced = np.full(g.count * g.warps, now, np.int64)
         self.fences = None
-        # clocks by lane, by block; what flags that a lane has read publish, within the block and to all; by block,
-        # within any
-        self.known, self.known_block, self.seen, self.narrow = {}, {}, ({}, {}), {}
+        # clocks by lane, by block; what flags that a lane has loaded publish, within the block and to all, which its
+        # next fence acquires; by block, what flags publish within any block
+        self.acquired, self.acquired_block, self.loaded, self.any_block = {}, {}, ({}, {}), {}
 
-    _OF_GROUP = 'began', 'synced', 'met', 'warp_synced', 'fences', 'known', 'known_block', 'seen', 'narrow'
+    _OF_GROUP = 'began', 'synced', 'met', 'warp_synced', 'fences', 'acquired', 'acquired_block', 'loaded', 'any_block'
 
     def leave(self):
-        "What is known of the group at work: another one begins or goes on"
+        "The clocks of the group at work: another one begins or goes on"
         return {k: getattr(self, k) for k in self._OF_GROUP}
 
     def enter(self, left):
@@ -123,34 +124,34 @@ class Order:
     # Barriers
 
     def meet(self, g, blocks, now):
-        "A barrier of the `blocks` of the group; behind it, what their threads knew is known to all of them"
+        "A barrier of the `blocks` of the group; what one of their threads has acquired, all have after it"
         if self.fences is not None:
             lanes = np.isin(g.local, blocks)
             for f in self.fences:
-                f.handed[lanes] = np.maximum(f.handed[lanes], f.time[lanes])
+                f.shared[lanes] = np.maximum(f.shared[lanes], f.time[lanes])
                 np.maximum.at(f.floor, g.local[lanes], f.block[lanes])
-                self.share(g, blocks, f.known, f.known_block)
-        for clocks in (self.known, *self.seen):
+                self.share(g, blocks, f.acquired, f.acquired_block)
+        for clocks in (self.acquired, *self.loaded):
             if clocks:
-                self.share(g, blocks, clocks, self.known_block)
+                self.share(g, blocks, clocks, self.acquired_block)
         self.synced[blocks] = now
         self.met = int(self.synced.min())
 
     def share(self, g, blocks, clocks, of_block):
-        "What lanes of the `blocks` have in `clocks` becomes the block's"
+        "Join what lanes of the `blocks` have in `clocks` to the block's clock"
         for lane in [l for l in clocks if g.local[l] in blocks]:
             b = int(g.local[lane])
-            of_block[b] = joined(of_block.get(b), clocks.pop(lane))
+            of_block[b] = join(of_block.get(b), clocks.pop(lane))
 
     def meet_lanes(self, g, lanes, now):
         "A barrier of `lanes`, each with those of its warp"
         warps = np.unique(g.warp[lanes])
-        for clocks in (self.known, *(f.known for f in self.fences or ())):
+        for clocks in (self.acquired, *(f.acquired for f in self.fences or ())):
             for w in warps if clocks else ():
                 mates = lanes[g.warp[lanes] == w]
                 whole = None
                 for lane in mates:
-                    whole = joined(whole, clocks.get(int(lane)))
+                    whole = join(whole, clocks.get(int(lane)))
                 if whole is not None:
                     clocks.update((int(lane), whole) for lane in mates)
         self.warp_synced[warps] = now
@@ -158,26 +159,26 @@ class Order:
     # Fences and flags
 
     def fence(self, g, lanes, now, wide):
-        "A fence of `lanes`; `wide`: it reaches other blocks"
+        "A fence of `lanes`, which acquires what they have loaded; `wide`: of device scope"
         if self.fences is None:
             self.fences, self.fenced = (_Fences(g), _Fences(g)), True
-        for seen in self.seen[: 1 + wide]:
-            for lane in [int(l) for l in lanes if l in seen] if seen else ():
-                self.known[lane] = joined(self.known.get(lane), seen.pop(lane))
+        for loaded in self.loaded[: 1 + wide]:
+            for lane in [int(l) for l in lanes if l in loaded] if loaded else ():
+                self.acquired[lane] = join(self.acquired.get(lane), loaded.pop(lane))
         for f in self.fences[: 1 + wide]:
             f.time[lanes], f.block[lanes] = now, self.synced[g.local[lanes]]
             f.warp[lanes] = self.warp_synced[g.warp[lanes]]
-            for lane in map(int, lanes) if self.known or self.known_block else ():
-                n = joined(self.known.get(lane), self.known_block.get(int(g.local[lane])))
+            for lane in map(int, lanes) if self.acquired or self.acquired_block else ():
+                n = join(self.acquired.get(lane), self.acquired_block.get(int(g.local[lane])))
                 if n is not None:
-                    f.known[lane] = n
+                    f.acquired[lane] = n
 
-    def published(self, g, lane, f):
-        "The clock of what is ordered before the fences `f` that `lane` has behind it; None without any"
+    def released(self, g, lane, f):
+        "The clock of what happens before the last fence of `lane`, of those in `f`; None without any"
         b, w = int(g.local[lane]), int(g.warp[lane])
         mates = slice(b * g.threads, (b + 1) * g.threads)
         mine = np.where((g.warp[mates] == w) & (f.time[mates] <= self.warp_synced[w]), f.time[mates], 0)
-        mine = np.maximum(mine, f.handed[mates])
+        mine = np.maximum(mine, f.shared[mates])
         mine[lane - mates.start] = max(mine[lane - mates.start], f.time[lane])
         if not mine.any():
             return None
@@ -185,9 +186,9 @@ class Order:
         lanes = {int(t): int(mine[t]) for t in np.flatnonzero(mine > floor)}
         halves = range(w % g.warps * g.width // 32, (w % g.warps + 1) * g.width // 32)
         n = clock(self.level, g.first + b, floor, dict.fromkeys(halves, int(f.warp[lane])), lanes)
-        return joined(joined(n, f.known.get(lane)), f.known_block.get(b))
+        return join(join(n, f.acquired.get(lane)), f.acquired_block.get(b))
 
-    def hand_over(self, g, lanes, mem, off, now, wrote):
+    def on_atomic(self, g, lanes, mem, off, now, wrote):
         "Atomic operations of `lanes` on the elements at `off`; `wrote`: which of them have changed it"
         if not self.fenced:
             return
@@ -196,72 +197,72 @@ class Order:
             if flag is not None and flag.time <= self.began and mem.space != 'global':
                 flag = None
             if flag is not None:
-                self.look(g, lane, flag)
+                self.on_atomic_load(g, lane, flag)
             if w and self.fences is not None:
-                self.publish(g, lane, mem, o, flag, now)
+                self.on_atomic_store(g, lane, mem, o, flag, now)
 
-    def look(self, g, lane, flag):
-        "A lane reads a flag"
+    def on_atomic_load(self, g, lane, flag):
+        "A lane reads a flag: its next fence acquires what the flag has released"
         block = int(g.b[lane])
-        for seen, n in zip(self.seen, (flag.near.get(block), flag.wide)):
+        for loaded, n in zip(self.loaded, (flag.by_block.get(block), flag.device)):
             if n is not None:
-                seen[lane] = joined(seen.get(lane), n)
+                loaded[lane] = join(loaded.get(lane), n)
         b = int(g.local[lane])
-        self.narrow[b] = joined(self.narrow.get(b), flag.any)
+        self.any_block[b] = join(self.any_block.get(b), flag.any_block)
 
-    def publish(self, g, lane, mem, off, flag, now):
-        "A lane changes a flag"
-        near, wide = (self.published(g, lane, f) for f in self.fences)
-        if near is None:
+    def on_atomic_store(self, g, lane, mem, off, flag, now):
+        "A lane changes a flag: it releases what happens before its last fence"
+        in_block, device = (self.released(g, lane, f) for f in self.fences)
+        if in_block is None:
             return
         if flag is None:
             flag = self.flags.setdefault(id(mem), {})[off] = Flag()
         block = int(g.b[lane])
-        flag.near[block] = joined(flag.near.get(block), near)
-        flag.wide, flag.any, flag.time = joined(flag.wide, wide), joined(flag.any, near), now
+        flag.by_block[block] = join(flag.by_block.get(block), in_block)
+        flag.device, flag.any_block, flag.time = join(flag.device, device), join(flag.any_block, in_block), now
 
     def forget(self, mem, off):
-        "The elements at `off` are written plainly: they are flags no more"
+        "The elements at `off` are written plainly: they are not flags any more"
         if flags := self.flags.get(id(mem)):
             for o in map(int, off):
                 flags.pop(o, None)
 
-    # What is in order
+    # Happens-before
 
-    def ordered(self, g, lanes, time, thread):
-        "Is the access by `thread` at `time` ordered before one by `lanes` now? One answer for each lane"
+    def happens_before(self, g, lanes, time, thread):
+        "Does the access by `thread` at `time` happen before one by `lanes` now? One answer per lane"
         synced = g.in_block(lanes, thread) & (time <= self.synced[g.local[lanes]])
         res = (time <= self.start) | (thread == g.id[lanes]) | synced
         if res.all():
             return res
         res |= g.in_warp(lanes, thread) & (time <= self.warp_synced[g.warp[lanes]])
-        if self.known or self.known_block:
+        if self.acquired or self.acquired_block:
             for i in np.flatnonzero(~res):
-                clocks = self.known.get(int(lanes[i])), self.known_block.get(int(g.local[lanes[i]]))
-                res[i] = any(self.covers(g, n, thread[i], time[i]) for n in clocks)
+                clocks = self.acquired.get(int(lanes[i])), self.acquired_block.get(int(g.local[lanes[i]]))
+                res[i] = any(self.includes(g, n, thread[i], time[i]) for n in clocks)
         return res
 
-    def covers(self, g, n, thread, time):
-        "Does the clock `n` have what `thread` did at `time`?"
+    def includes(self, g, n, thread, time):
+        "Does what `thread` did at `time` happen before what has the clock `n`?"
         block, t = divmod(int(thread), g.threads)
-        return n is not None and covers(n, self.level, block << 10 | t, int(time))
+        return n is not None and includes(n, self.level, block << 10 | t, int(time))
 
-    def lacks(self, g, lane, time, thread):
-        "What is missing between an access by `thread` at `time` and one by `lane`: the code of a finding"
+    def race_code(self, g, lane, time, thread):
+        "What is missing in a data race of an access by `thread` at `time` and one by `lane`: the code of the finding"
         lane, block = int(lane), thread // g.threads
-        if any(self.covers(g, seen.get(lane), thread, time) for seen in self.seen):
+        if any(self.includes(g, loaded.get(lane), thread, time) for loaded in self.loaded):
             return 'flag_not_acquired'
-        if self.covers(g, self.narrow.get(int(g.local[lane])), thread, time):
+        if self.includes(g, self.any_block.get(int(g.local[lane])), thread, time):
             return 'fence_of_block'
         return 'race' if block == g.b[lane] else 'race_of_blocks'
 
-    def forgotten(self, g, lanes, lo, hi, time):
-        "Need the readers `lo` to `hi`, who read at `time`, be remembered no more when `lanes` read?"
+    def may_forget(self, g, lanes, lo, hi, time):
+        "May the readers `lo` to `hi`, which read at `time`, be forgotten when `lanes` read? Both happen before these"
         synced = g.in_block(lanes, lo) & g.in_block(lanes, hi) & (time <= self.synced[g.local[lanes]])
         old = (time <= self.start) | synced
         if old.all():
             return old
         old |= g.in_warp(lanes, lo) & g.in_warp(lanes, hi) & (time <= self.warp_synced[g.warp[lanes]])
-        if (self.known or self.known_block) and not old.all():
-            old |= self.ordered(g, lanes, time, lo) & self.ordered(g, lanes, time, hi)
+        if (self.acquired or self.acquired_block) and not old.all():
+            old |= self.happens_before(g, lanes, time, lo) & self.happens_before(g, lanes, time, hi)
         return old

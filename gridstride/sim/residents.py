@@ -1,4 +1,7 @@
-"""Blocks that wait for others: one runs until it is over or looks in vain, then the next one has its turn."""
+"""Resident blocks, which wait for others: one runs until it ends or spins, then the next one runs.
+
+The emulator of CUDA C does the same in `cpp/runtime/residents.cpp`.
+"""
 
 from typing import NamedTuple
 
@@ -6,58 +9,58 @@ __all__ = ['Residents']
 
 
 class _Waiting(NamedTuple):
-    "A block that has looked in vain"
+    "A block that spins"
 
-    steps: object  # the rest of it
+    steps: object  # the remaining steps of it
     left: object  # what the run has of it
-    stuck: bool  # would it wait for ever, were it alone?
-    look: object  # what its last look has found, as the run has it
+    stuck: bool  # would it be in a deadlock if it were alone?
+    polled: object  # what its last poll has found, as the run has it
 
-    def sees_news(self):
-        "Has that changed?"
-        if self.look is None:
+    def has_progress(self):
+        "Has the value that it polls changed?"
+        if self.polled is None:
             return False
-        data, off, found = self.look
+        data, off, found = self.polled
         return data[off[0]] != found[0] if len(off) == 1 else (data[off] != found).any()
 
 
 class Residents:
-    "The blocks that are on the device together, as many as it has room for"
+    "The blocks that are on the device together, as many as it can hold"
 
     def __init__(self, run):
         self.run, self.waiting = run, []
 
     def begin(self, steps):
-        "A block begins; then there is room for another one"
+        "A block begins; afterwards the device can hold another one"
         self.go_on(steps)
-        while self.waiting and len(self.waiting) >= self.run.room:
-            self.turn(False)
+        while self.waiting and len(self.waiting) >= self.run.resident:
+            self.resume_all(False)
 
     def end(self):
-        "All blocks have begun: go on until all are over"
+        "All blocks have begun: go on until all have ended"
         while self.waiting:
-            self.turn(True)
+            self.resume_all(True)
 
     def go_on(self, steps):
-        "A block's next steps, until it looks in vain"
-        self.run.look = None
+        "Run a block's next steps, until it spins"
+        self.run.polled = None
         for stuck in steps:
-            self.waiting.append(_Waiting(steps, self.run.leave(), stuck, self.run.look))
+            self.waiting.append(_Waiting(steps, self.run.leave(), stuck, self.run.polled))
             return
-        self.run.detectors.racecheck.tell_held(self.run, self.run.g.all)
+        self.run.detectors.racecheck.report_held(self.run, self.run.g.all)
 
-    def turn(self, all_there):
-        "A turn for each block that sees news, or for all; a finding, if none ever goes on"
+    def resume_all(self, all_there):
+        "Resume the blocks that have progress, or else all; a deadlock if none of them ever goes on"
         before, n = self.run.changes, len(self.waiting)
-        if self.round(_Waiting.sees_news):
+        if self.resume(_Waiting.has_progress):
             return
-        self.round(lambda block: True)
+        self.resume(lambda block: True)
         if len(self.waiting) == n and self.run.changes == before and all(o.stuck for o in self.waiting):
             fields = dict(resident=n, blocks=self.run.grid.size)
             self.run.never = ('endless_wait', {}) if all_there else ('not_resident', fields)
 
-    def round(self, may):
-        "Those go on that `may`, in one direction and then in the other; did any?"
+    def resume(self, may):
+        "Resume the blocks that `may` go on, in one direction and then in the other; did any?"
         blocks, self.waiting, any_did = self.waiting[::-1], [], False
         for o in blocks:
             if may(o):

@@ -14,7 +14,7 @@ mask `__m`. Line numbers stay, so tracebacks and `pdb` show the kernel's own lin
 | `p and q` | `q` only in the lanes where `p` holds |
 | `f(x)` | `call(run, __m, f, ..., site)`: one of CUDA's, one of Python's, or a device function, rewritten in its turn |
 
-A kernel that waits for other blocks (`spin_wait`) becomes a generator. It yields where a block looks in vain: whether
+A kernel that waits for other blocks (`spin_wait`) becomes a generator. It yields where a block spins: whether
 it would look in vain for ever, were it alone.
 
 `__d` tells whether there are lanes, outside of the mask for now, that come back later and need their old
@@ -39,7 +39,7 @@ from .operations import Operations
 from .records import freeze_records
 from .trees import children, settle, walk
 from .unassigned import maybe_unassigned
-from .spin_wait import meets_grid, waits
+from .spin_wait import may_spin, meets_grid
 
 
 Site = namedtuple('Site', 'function file line col source')  # a place in a kernel's source
@@ -121,8 +121,8 @@ _REFUSED = {  # part of the language -> what it is called, and what to write ins
 class _Rewriter(ast.NodeTransformer):
     "Rewrites one function; `sites` collects the places where memory is touched or something is called"
 
-    def __init__(self, name, file, lines, offset, waits, kernel):
-        self.name, self.file, self.lines, self.offset, self.waits = name, file, lines, offset, waits
+    def __init__(self, name, file, lines, offset, may_spin, kernel):
+        self.name, self.file, self.lines, self.offset, self.may_spin = name, file, lines, offset, may_spin
         self.kernel, self.own = kernel, frozenset()  # own: names of parameters and variables
         self.partly = frozenset()  # variables that some lanes may read before they have assigned them
         self.sites, self.consts, self.n, self.pre, self.loops = [], {}, 0, None, []
@@ -323,13 +323,13 @@ class _Rewriter(ast.NodeTransformer):
         c = self.visit(node.test)
         test, self.pre = self.pre, outer
         self.loops.append(L)
-        look = f'if {L}.in_vain: yield {L}.stuck\n' if self.waits else ''
+        spin = f'if {L}.spinning: yield {L}.stuck\n' if self.may_spin else ''
         inner = (
             self.make(node, f'__m = {L}.m\n__d = {L}.d')
             + test
             + self.make(
                 node,
-                f'if not __gs.again(__run, {L}, C__, S__): break\n{look}__m = {L}.m\n__d = {L}.d',
+                f'if not __gs.again(__run, {L}, C__, S__): break\n{spin}__m = {L}.m\n__d = {L}.d',
                 C__=c,
                 S__=self.site(node.test),
             )
@@ -552,7 +552,7 @@ class _Rewriter(ast.NodeTransformer):
         args = ast.Tuple(values[: len(node.args)], ast.Load())
         kw = ast.Dict([ast.Constant(k.arg) for k in node.keywords], values[len(node.args) :])
         call = _call('__gs.call', _expr('__run'), _expr('__m'), self.visit(node.func), args, kw, self.site(node))
-        return self.at(node, ast.YieldFrom(_call('__gs.finish', call)) if self.waits else call)
+        return self.at(node, ast.YieldFrom(_call('__gs.finish', call)) if self.may_spin else call)
 
     def visit_Tuple(self, node):
         return self.at(node, ast.Tuple(self.in_order(node.elts), node.ctx))
@@ -642,13 +642,13 @@ def _rewritten(fn, rewriter):
 class Program:
     """A kernel or device function, rewritten for lanes: `Program(f)(run, m, *args)`; `.text` shows what it became.
 
-    One that `waits` for other blocks is a generator."""
+    One that `may_spin`, to wait for other blocks, is a generator."""
 
     def __init__(self, f, kernel=False):
         src, file, first = _read(f)
         fn = _definition(src, f)
-        self.waits, self.meets_grid = waits(fn, f), kernel and meets_grid(fn, f)
-        rewriter = _Rewriter(f.__name__, file, src.splitlines(), first - 1, self.waits, kernel)
+        self.may_spin, self.meets_grid = may_spin(fn, f), kernel and meets_grid(fn, f)
+        rewriter = _Rewriter(f.__name__, file, src.splitlines(), first - 1, self.may_spin, kernel)
         names = outside(f)
         check_constants(fn, {k: names[k] for k in seen_outside(f) & names.keys()}, kernel, rewriter.fail)
         self.tree = settle(_rewritten(fn, rewriter), first - 1)
@@ -684,7 +684,7 @@ class Program:
             raise TypeError(f'{self.name} takes ({", ".join(self.params)})')
         args = (*args, *(given[k] for k in rest))
         callers = () if site is None else (run.program.sites[site], *run.callers)
-        if self.waits:
+        if self.may_spin:
             return self.steps(run, m, callers, *args)
         outer = run.program, run.callers
         run.program, run.callers = self, callers

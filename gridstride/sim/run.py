@@ -1,4 +1,4 @@
-"""A kernel at work: the group of threads, the time, and whom accesses and barriers are told."""
+"""A kernel at work: the group of threads, the time, and to whom it reports accesses and barriers."""
 
 import linecache
 import time
@@ -19,7 +19,7 @@ class Run:
     "One launch of a kernel, as its program and what it calls see it: the group at work, the time, the detectors"
 
     now = 0  # the time of the last launch's end: it goes on from launch to launch
-    current = None  # the run at work, or None outside of kernels
+    current = None  # the run at work, or None outside kernels
 
     def __init__(self, kernel, grid, block, dynamic, trace=None):  # dynamic: bytes of dynamic shared memory
         self.kernel, self.grid, self.block, self.dynamic, self.trace = kernel, grid, block, dynamic, trace
@@ -27,14 +27,14 @@ class Run:
         self.now = Run.now = Run.now + 1
         self.deadline = time.monotonic() + settings.seconds
         self.detectors, self.order = Detectors(), Order(grid.size, self.now)
-        self.watched = self.detectors.shadowed or trace is not None  # must every access be told?
+        self.watched = self.detectors.shadowed or trace is not None  # must every access be reported?
         self.crossing = None  # what operations of other streams use that are not ordered before this launch
         self.program, self.changes = None, 0  # the function at work; how often memory was changed
         self.callers = ()  # the sites of the calls that led to the function at work, the innermost first
-        self.look = None  # what an atomic operation has found and left: memory, offsets, values
+        self.polled = None  # what an atomic operation has found and left: memory, offsets, values
         self.cooperative = False  # must all blocks be on the device together?
         self.at_grid = set()  # blocks that are at the grid's barrier, where they run one by one
-        self.never = None  # once all blocks on the device wait for ever: the code of the finding, and its fields
+        self.never = None  # once all blocks on the device are in a deadlock: the code of the finding, and its fields
 
     @cached_property
     def random(self):
@@ -67,38 +67,38 @@ class Run:
         return self.dynamic + sum(arrays) // self.g.count
 
     @property
-    def room(self):
-        "How many blocks such as those at work are on the device together"
+    def resident(self):
+        "How many blocks such as those at work are resident on the device together"
         return resident(self.block.size, self.shared_bytes)
 
-    def need_room(self, shared):
+    def require_resident(self, shared):
         "`LaunchError` if the launch is cooperative, and its blocks, of `shared` bytes each, are too many"
-        if self.cooperative and self.grid.size > (room := resident(self.block.size, shared)):
-            raise launch_error(self.kernel, 'cooperative_size', blocks=self.grid.size, resident=room)
+        if self.cooperative and self.grid.size > (fit := resident(self.block.size, shared)):
+            raise launch_error(self.kernel, 'cooperative_size', blocks=self.grid.size, resident=fit)
 
     # Lanes
 
     def active(self, m):
-        "The numbers of the active lanes, in the order in which they run"
+        "The indices of the active lanes, in the order in which they run"
         if self._of[0] is not m:
             lanes = np.flatnonzero(m) if self._seq is None else self._seq[m[self._seq]]
             self._of = m, lanes
         return self._of[1]
 
     def spread(self, m, v):
-        "One number for each *active* lane, in the order in which the threads run"
+        "One value per *active* lane, in the order in which the threads run"
         if np.ndim(v) == 0:
             return np.full(len(self.active(m)), v)
         return v if m is self.g.all and self._seq is None else v[self.active(m)]
 
     def of_lanes(self, v):
-        "One number for each lane of the group"
+        "One value per lane of the group"
         return np.broadcast_to(np.asarray(v), self.g.size)
 
     # What happens
 
     def access(self, m, v, off, site, verb, value=None):
-        "Tell the detectors and the trace of one; `off` is all lanes' if they read, the active lanes' if they write"
+        "Report one to the detectors and the trace; `off` is all lanes' if they read, the active lanes' if they write"
         lanes = self.active(m)
         off = self.spread(m, off) if verb == 'read' else off
         self.now += 1
@@ -113,8 +113,8 @@ class Run:
         self.changes += 1
 
     def barrier(self, m, site):
-        "`syncthreads`: all threads of a block are here, or somebody is elsewhere"
-        self.detectors.racecheck.tell_held(self, m)
+        "`syncthreads`: all threads of a block are here, or a finding says which are not"
+        self.detectors.racecheck.report_held(self, m)
         self.now += 1
         if m is self.g.all:
             met = np.arange(self.g.count)
@@ -126,7 +126,7 @@ class Run:
             self.trace.barrier(self, m, site)
 
     def order_all(self):
-        "The grid's barrier: all that was before is in order"
+        "The grid's barrier: all that was before happens before all that comes"
         self.detectors.initcheck.at_end(self, 'global')
         self.order.start = self.now
 

@@ -1,7 +1,7 @@
-"""Does a kernel wait for other blocks? It does in a `while` loop that atomics decide about.
+"""May a kernel spin, waiting for other blocks? It may in a `while` loop that atomics decide about.
 
-Most kernels do not, and many of their blocks run in step. The blocks of one that waits run one by one, each until
-it is over or looks in vain: then the next one begins beside it.
+Most kernels do not, and many of their blocks run in step. The blocks of one that may spin run one by one, each until
+it ends or spins: then the next one begins while it stays resident (`residents`).
 """
 
 import ast
@@ -11,16 +11,16 @@ import types
 
 from .trees import walk
 
-__all__ = ['meets_grid', 'waits']
+__all__ = ['may_spin', 'meets_grid']
 
 LOCKS = 'cas', 'compare_and_swap', 'exch'
 _HAVE_FUNCTIONS = types.ModuleType, types.SimpleNamespace, type
 _IDLE = 'nanosleep', 'threadfence', 'threadfence_block', 'threadfence_system'
 
 
-def waits(tree, f):
-    "Does the function `f`, whose syntax tree is `tree`, or one that it calls, wait for what other blocks do?"
-    return _Reader(f, {f}).waits(tree)
+def may_spin(tree, f):
+    "May the function `f`, whose syntax tree is `tree`, or one that it calls, spin until other blocks do something?"
+    return _Reader(f, {f}).may_spin(tree)
 
 
 def meets_grid(tree, f):
@@ -35,18 +35,18 @@ def _takes_grid(reader, tree):
 
 
 class _Reader:
-    "Reads a function, and those that it calls; `seen`: functions that somebody reads already"
+    "Reads a function, and those that it calls; `seen`: functions that are read already"
 
     def __init__(self, f, seen):
         closure = zip(f.__code__.co_freevars, f.__closure__ or ())
         self.f, self.seen, self.closure = f, seen, dict(closure)
 
-    def waits(self, tree):
+    def may_spin(self, tree):
         loops = [o for o in walk(tree) if isinstance(o, ast.While)]
-        return any(map(self.polls, loops)) or any(r.waits(t) for r, t in self.called(tree))
+        return any(map(self.polls, loops)) or any(r.may_spin(t) for r, t in self.called(tree))
 
     def polls(self, loop):
-        "Is it the loop of a lock, does what atomics have found end it, or does it only look at an array?"
+        "Is it the loop of a lock, does what atomics have found end it, or does it only poll an array?"
         inside = list(walk(loop))
         if any(isinstance(o, ast.Attribute) and o.attr in LOCKS for o in inside):
             return True
@@ -57,7 +57,7 @@ class _Reader:
         return any(self.depends(o, found) for o in ends)
 
     def found(self, inside):
-        "The names whose values come from atomics, as far as the nodes of a loop tell"
+        "The names whose values come from atomics, as far as the nodes of a loop show"
         names, more = set(), True
         while more:
             n = len(names)
