@@ -260,8 +260,8 @@ class _Launch:
         number, position = next(run.pending, (None, None))
         if number is None:
             return False
-        run.number, run.program, run.start, run.known = number, position, len(run.stamps), ()
-        run.lacking, run.over = 0, None
+        run.number, run.program, run.start, run.acquired = number, position, len(run.stamps), ()
+        run.lacking, run.before = 0, None
         run.fence()
         run.in_time()
         if run.trace:

@@ -277,7 +277,7 @@ def load(p, mask=None, other=None, volatile=False):
     if m is None:
         got = region.flat[active]
         if volatile:
-            run.waits(got)
+            run.on_poll(got)
         return tensor(got.reshape(p.data.shape) if p.data.ndim else got[0], t)
     out = _instead(other, t, p.data.shape)
     if region is not None:
@@ -358,12 +358,12 @@ def _lanes_agree(region, active, value, p, m):
 
 
 def _note(run, region, active, verb, p, m, value=None, sem=None):
-    "Tell the detectors and the trace of an access"
+    "Report an access to the detectors and the trace"
     if not (run.racecheck or run.initcheck or run.trace):
         return
     f = frame_of()
     shadow = region.shadow
-    at = active if shadow.region.dtype is region.dtype else shadow.place(region, active)
+    at = active if shadow.region.dtype is region.dtype else shadow.offsets_of(region, active)
     if run.initcheck and shadow.unwritten is not None:
         shadow.initcheck(region, active, at, verb, lambda i: _lane(p, m, i))
     if run.racecheck:
@@ -371,8 +371,8 @@ def _note(run, region, active, verb, p, m, value=None, sem=None):
         shadow.racecheck(run, region, active, at, verb, lambda i: _lane(p, m, i), value)
         lanes = np.arange(at.size) if m is None or not m.ndim else np.flatnonzero(m)
         run.read_back(shadow, region, active, at, verb, lanes, value)
-        if verb == 'atomic':  # after it: what this place tells of does not order this access to it
-            run.synchronize(shadow, at, sem, not p.data.ndim)
+        if verb == 'atomic':  # afterwards: what was released at this element does not order this access to it
+            run.on_atomic(shadow, at, sem, not p.data.ndim)
     if run.trace:
         run.trace.access(run, region, active, verb, f, p, m)
 
@@ -421,7 +421,7 @@ def _atomic(name, p, value, mask, expected, sem):
         _defined(expected.lacks, None, 'undefined_decision')
         expected = lanes(expected.data)
     got = _update(region.flat, active, lanes(value), name, expected)
-    run.waits(got)
+    run.on_poll(got)
     if m is None:
         return tensor(got.reshape(p.data.shape)[()], t)
     old[m] = got

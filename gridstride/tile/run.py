@@ -28,7 +28,7 @@ class Names(dict):
 
 
 class Run:
-    "One launch: its kernel, its grid, the checks that look on, and the program that runs now"
+    "One launch: its kernel, its grid, the checks that are enabled, and the program that runs now"
 
     def __init__(self, kernel, grid, settings):
         self.kernel, self.grid = kernel, grid
@@ -41,8 +41,9 @@ class Run:
         self.number = 0  # and its number
         self.stamps = [None]  # of each access so far: (number of its program, line, file, what it did)
         self.start = 1  # the running program's accesses have this stamp or a later one
-        self.known, self.over = (), None  # what atomics told the running program, and what that makes of all others
-        self.sure = {}  # of what is over: what a barrier stood behind
+        # the release events that the running program has acquired, and what happens before it by these
+        self.acquired, self.before = (), None
+        self.synced = {}  # of what happens before: up to where a barrier came before the release
         self.barrier = 0  # the running program's last access before its last barrier
         self.tuned = False  # does an autotuner run it again, on what it leaves?
         self.kept = [], 0  # `recent` and `barrier` before its last atomic
@@ -53,55 +54,57 @@ class Run:
         self.recent = []  # what the running program has stored since its last barrier
         self.branches = {}  # place of an `if` -> {which branch: {name: type}} so far
         self.branched = {}  # (function, `if`, branch) -> how often it ran
-        self.told = set()  # (what, where) of the warnings so far
-        self.asked = None, 0  # what the program asked last, and how often it got the same answer
+        self.warned = set()  # (what, where) of the warnings so far
+        self.polled = None, 0  # what the program polled last, and how often it got the same value
 
-    def ordered(self, stamp):
-        "Does the access with this stamp come before what the running program does now, whatever the order of programs?"
-        if self.over is None:
-            self.over, self.sure = _over(self.known)
-        return self.over.get(self.stamps[stamp][0], 0) >= stamp
+    def happens_before(self, stamp):
+        """Does the access with this stamp happen before what the running program does now?
+
+        If not, another order of the programs may swap the two, and if one of them writes, it is a data race."""
+        if self.before is None:
+            self.before, self.synced = _happened_before(self.acquired)
+        return self.before.get(self.stamps[stamp][0], 0) >= stamp
 
     def fence(self):
         "All threads of the running program meet: what they did before is ordered with what they do after"
         self.recent, self.barrier = [], len(self.stamps) - 1
 
-    def released(self, stamp, array, now):
+    def check_release(self, stamp, array, now):
         """Warn of an access by a block, if the atomic that ordered it with this one had no barrier before it.
 
         A scalar's atomic is one thread's, and releases what this thread did; a scalar's store is the same thread's."""
         number, line, _, before, lanes = self.stamps[stamp]
-        sure, atomic = self.sure[number]
-        if sure >= stamp or lanes == 1:
+        synced, atomic = self.synced[number]
+        if synced >= stamp or lanes == 1:
             return
         fields = dict(array, before=_DID[before], now=now, stored=line, released=-atomic)
         fields.update(line=frame_of().f_lineno, kernel=self.kernel.__name__)
         self.warn('released', fields, -atomic)
 
-    def synchronize(self, shadow, at, sem, alone):
-        "An atomic tells of all that its program did, and gets to know what those before it at this place told"
+    def on_atomic(self, shadow, at, sem, alone):
+        "An atomic acquires what earlier ones at these elements have released, and releases all that its program did"
         if shadow.clocks is None:
             shadow.clocks = np.full(shadow.region.size, None)
         before = tuple({id(o): o for o in shadow.clocks[at] if o}.values())
         if sem not in ('relaxed', 'release'):
-            self.known, self.over = (*self.known, *before), None
+            self.acquired, self.before = (*self.acquired, *before), None
         if sem in ('relaxed', 'acquire'):
             return
         stamp = len(self.stamps) - 1
-        known = (*self.known, *before) if sem == 'release' else self.known
-        told = Told(self.number, stamp, known, self.barrier if alone else stamp, frame_of().f_lineno)
-        self.known = (told,)
-        shadow.clocks[at] = told
+        acquired = (*self.acquired, *before) if sem == 'release' else self.acquired
+        event = ReleaseEvent(self.number, stamp, acquired, self.barrier if alone else stamp, frame_of().f_lineno)
+        self.acquired = (event,)
+        shadow.clocks[at] = event
 
     def read_back(self, shadow, region, active, at, verb, lanes, value):
         "Warn of a lane that reads or overwrites what another lane of its program has stored since the last barrier"
         if verb == 'atomic' or not at.size or verb == 'read' and not self.recent:
             return
         first, last = at.min(), at.max()
-        for stored, places, theirs, low, high, line in self.recent:
+        for stored, offsets, theirs, low, high, line in self.recent:
             if stored is not shadow or first > high or last < low:
                 continue
-            _, mine, other = np.intersect1d(at, places, return_indices=True)
+            _, mine, other = np.intersect1d(at, offsets, return_indices=True)
             apart = lanes[mine] != theirs[other]
             if verb == 'written':  # one value twice is one value
                 apart &= differ(region.flat[active[mine]], value[mine] if np.ndim(value) else value)
@@ -113,29 +116,29 @@ class Run:
             self.recent.append((shadow, at, lanes, first, last, frame_of().f_lineno))
 
     def same_value(self, fields):
-        "Warn of programs that write one value to one place"
+        "Warn of programs that write one value to one element"
         self.warn('same_value_programs', dict(fields, line=frame_of().f_lineno, kernel=self.kernel.__name__))
 
     def warn(self, code, fields, line=None):
-        "Warn of a finding, once in a launch for each line: the running one, or that which is to blame"
+        "Warn of a finding, once per launch and line: the running one, or that of the root cause"
         key = code, line or frame_of().f_lineno
-        if key not in self.told:
-            self.told.add(key)
+        if key not in self.warned:
+            self.warned.add(key)
             warn_of(code, 'triton', fields)
 
-    def waits(self, answer):
-        "A program that asks again and again, and gets the same answer, waits for another: let the next one run"
+    def on_poll(self, value):
+        "A program that polls again and again, and gets the same value, waits for another: let the next one run"
         f = frame_of()
-        question = id(f), f.f_lasti, answer.tobytes()
-        self.asked = question, self.asked[1] + 1 if self.asked[0] == question else 0
-        if self.asked[1] < 100:
+        poll = id(f), f.f_lasti, value.tobytes()
+        self.polled = poll, self.polled[1] + 1 if self.polled[0] == poll else 0
+        if self.polled[1] < 100:
             return
-        mine = self.number, self.program, self.known, self.recent, self.barrier, self.kept
+        mine = self.number, self.program, self.acquired, self.recent, self.barrier, self.kept
         if not self.begin_program():
             raise finding('synccheck', 'programs_wait')
-        self.number, self.program, self.known, self.recent, self.barrier, self.kept = mine
-        self.over = None
-        self.start, self.asked = len(self.stamps), (None, 0)
+        self.number, self.program, self.acquired, self.recent, self.barrier, self.kept = mine
+        self.before = None
+        self.start, self.polled = len(self.stamps), (None, 0)
 
     def in_time(self):
         "A finding if the launch runs too long"
@@ -152,43 +155,46 @@ def differ(a, b):
     return a.view(size) != np.ascontiguousarray(np.broadcast_to(b, a.shape)).view(size)
 
 
-class Told:
-    """What an atomic tells of: all accesses of a program up to a stamp, and what that program knew.
+# The memory model of programs. There is no barrier between them, so only atomics order their accesses: a release
+# event is what `SyncState` is in the emulator (`cpp/runtime/vector_clock.h`), and `_happened_before` computes the
+# vector clock of a program, {number of a program: its last stamp}, when it is first needed.
+class ReleaseEvent:
+    """What an atomic releases: all accesses of a program up to a stamp, and the events that it had acquired.
 
-    Those up to `sure` were before a barrier, and so of all its threads; `line` is the atomic's."""
+    Those up to `synced` were before a barrier, and so of all its threads; `line` is the atomic's."""
 
-    __slots__ = ('number', 'stamp', 'known', 'sure', 'line')
+    __slots__ = ('number', 'stamp', 'acquired', 'synced', 'line')
 
-    def __init__(self, number, stamp, known, sure, line):
-        self.number, self.stamp, self.known, self.sure, self.line = number, stamp, known, sure, line
+    def __init__(self, number, stamp, acquired, synced, line):
+        self.number, self.stamp, self.acquired, self.synced, self.line = number, stamp, acquired, synced, line
 
 
-def _over(known):
-    "Number of a program -> its last stamp that is over by all that is known, and (the last sure one, -atomic's line)"
-    over, sure, seen, todo = {}, {}, set(), list(known)
+def _happened_before(acquired):
+    "By the events: the number of a program -> its last stamp that happened before, and (the last synced one, -line)"
+    before, synced, seen, todo = {}, {}, set(), list(acquired)
     while todo:
-        told = todo.pop()
-        if id(told) in seen:
+        e = todo.pop()
+        if id(e) in seen:
             continue
-        seen.add(id(told))
-        over[told.number] = max(over.get(told.number, 0), told.stamp)
-        sure[told.number] = max(sure.get(told.number, (-1, 0)), (told.sure, -told.line))  # the first of several atomics
-        todo += told.known
-    return over, sure
+        seen.add(id(e))
+        before[e.number] = max(before.get(e.number, 0), e.stamp)
+        synced[e.number] = max(synced.get(e.number, (-1, 0)), (e.synced, -e.line))  # the first of several atomics
+        todo += e.acquired
+    return before, synced
 
 
 _state = [None]
 
 
 def current():
-    "The launch that is under way; `RuntimeError` if there is none"
+    "The launch at work; `RuntimeError` if there is none"
     if _state[0] is None:
         raise RuntimeError('the functions of triton.language work inside a kernel: launch it, kernel[grid](...)')
     return _state[0]
 
 
 def enter(run):
-    "Make `run` the launch under way; gives the one before"
+    "Make `run` the launch at work; gives the one before"
     before, _state[0] = _state[0], run
     return before
 

@@ -1,4 +1,8 @@
-"""What the detectors remember of an array's elements: who read and wrote them, and which nobody has written."""
+"""The detectors' shadow memory of an array: which programs read and wrote its elements, and which are uninitialized.
+
+`racecheck` finds data races of programs: two access an element, one of them writes, and neither access happens before
+the other (`Run.happens_before`, whose comments name the same in the other two engines).
+"""
 
 import numpy as np
 
@@ -16,14 +20,14 @@ class Shadow:
     def __init__(self, region):
         self.region = region
         self.wrote = self.updated = self.first = self.last = None
-        self.reads = []  # of a memory that nobody has written yet: (offsets, stamp)
+        self.reads = []  # of a memory without a write so far: (offsets, stamp)
         self.latest = 0, None  # (stamp, offsets) of the latest read
         self.noted, self.reused = 0, False  # reused: was an element updated, or read and then written?
         self.unwritten = None
-        self.clocks = None  # at elements that atomics have touched: what they tell of
+        self.clocks = None  # of elements that atomics have used: the latest `ReleaseEvent` there
 
     def begin(self, region):
-        "Note which elements of an array nobody has written: all, if every one is NaN when the launch begins"
+        "Note which elements of an array are uninitialized: all, if every one is NaN when the launch begins"
         if region.dtype.rank < 2 or region.dtype is not self.region.dtype or 0 in region.shape:
             return
         first = region.flat[region.begin]
@@ -35,12 +39,12 @@ class Shadow:
             self.unwritten = np.zeros(self.region.size, bool)
         region.view(self.unwritten)[...] = True
 
-    def place(self, region, active):
+    def offsets_of(self, region, active):
         "Offsets in elements of another type, as those of the type that is remembered"
         return np.minimum(active * region.item // self.region.item, self.region.size - 1)
 
     def initcheck(self, region, active, at, verb, lane):
-        "A finding if an element is read that nobody has written"
+        "A finding if an uninitialized element is read"
         if verb == 'written':
             self.unwritten[at] = False
             return
@@ -70,7 +74,7 @@ class Shadow:
         self.last[at] = stamp
 
     def racecheck(self, run, region, active, at, verb, lane, value):
-        "A finding if another program's access to an element is not ordered with this one"
+        "A data race, as a finding, if another program's access to an element does not happen before this one"
         stamp = len(run.stamps) - 1
         if verb == 'read':
             self.latest = stamp, at
@@ -140,8 +144,8 @@ class Shadow:
             if number == run.number:
                 continue
             fields = dict(array=region.name, index=region.index_of(active[i]))
-            if run.ordered(then[i]):
-                run.released(then[i], fields, _NOW.get(verb, verb))
+            if run.happens_before(then[i]):
+                run.check_release(then[i], fields, _NOW.get(verb, verb))
                 continue
             if before == verb == 'written' and _same(region.flat[active[i]], value, i):
                 run.same_value(fields)
@@ -152,6 +156,6 @@ class Shadow:
 
 
 def _same(before, value, i):
-    "Is what is written what stands there?"
+    "Is the value that is written already there?"
     now = np.asarray(value[i] if np.ndim(value) else value)
     return now.tobytes() == np.asarray(before).tobytes()
