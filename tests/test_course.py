@@ -439,7 +439,7 @@ def torch_wheel(folder, version, cuda):
     wheel(folder, 'torch', version, {'torch/version.py': f'cuda = {cuda!r}\n', 'torch/lib.so': '0'*3_000_000})
 
 
-NO_GPU = 'import gridstride.course.doctor\ngridstride.doctor.has_gpu = lambda m=None: False\n'
+NO_GPU = 'import gridstride.course.doctor\ngridstride.course.doctor.has_gpu = lambda m=None: False\n'
 
 
 @pytest.mark.skipif(not sys.platform.startswith('linux'), reason='elsewhere PyTorch has one build')
