@@ -196,7 +196,7 @@ def read_submission(
 
 def _text_of(path):
     if not os.path.isfile(path):
-        what = 'a folder' if os.path.isdir(path) else 'no file'
+        what = 'a folder' if os.path.isdir(path) else 'not a file'
         raise FormError(f'{str(path)[:80]} is {what}; give the path of a submission, or its text (some lines)')
     try:
         with tokenize.open(path) as f:  # knows byte order marks, and lines such as `# coding: latin-1`
