@@ -147,7 +147,7 @@ bool read_struct(Reader &r, void *value, size_t bytes, torch::Tensor &of) {
     if (!Type<std::string>::read(r, given))
         return r.refuse("a struct takes its bytes: bytes, a ctypes.Structure, a tensor map");
     if (given.size() != bytes)
-        return refuse(r, torch::str("it has ", bytes, " bytes, and ", given.size(), " were given"));
+        return refuse(r, torch::str("it has ", bytes, " bytes, but ", given.size(), " were given"));
     __builtin_memcpy(value, given.data(), bytes);
     return !with_tensor || Type<torch::Tensor>::read(r, of);
 }
