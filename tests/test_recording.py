@@ -177,7 +177,7 @@ def test_kernels_count_with_their_source():
 
 @pytest.mark.parametrize('name', ['', '.', '..', 'a/b', '../a', '/a'])
 def test_names_stay_in_the_folder(folder, name):
-    with pytest.raises(ValueError, match='no name'): write(name, 'k', 1)
+    with pytest.raises(ValueError, match=re.escape(repr(name))): write(name, 'k', 1)
 
 
 def test_the_first_gpu_is_asked_for(tmp_path, monkeypatch):
@@ -263,7 +263,7 @@ def test_a_claim_needs_a_bound():
 def test_a_claim_tells_the_readers_guess(folder, capsys, guess, said):
     claim('a', 1, 2, 3, guess=guess)
     assert capsys.readouterr().out == f'a: here 2; on the H100 of this text 1 to 3{said}\n'
-    with pytest.raises(TypeError, match="my_guess is 'fast'; it is a number"): claim('a', 1, 2, 3, guess='fast')
+    with pytest.raises(TypeError, match="my_guess is 'fast'"): claim('a', 1, 2, 3, guess='fast')
 
 
 def test_claims_must_hold_where_outputs_are_kept(folder):
