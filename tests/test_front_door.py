@@ -69,7 +69,7 @@ def test_the_package_lists_commands_that_there_are(capsys):
 
 
 def test_a_command_without_its_dot_is_told(capsys):
-    with pytest.raises(SystemExit, match=r'python -m gridstride\.course\.doctor meant'): main(['doctor'])
+    with pytest.raises(SystemExit, match=r'python -m gridstride\.course\.doctor'): main(['doctor'])
     assert 'python -m gridstride.course.doctor ' in capsys.readouterr().out
 
 
