@@ -1,10 +1,10 @@
-"""A judge for kernels that somebody else wrote: `judge(file)` says that a submission is right, or why it is refused.
+"""A judge for kernels of other authors: `judge(file)` reports that a submission is right, or why it is refused.
 
 A submission is a file in the form of the public leaderboards: `custom_kernel(data)` (GPU MODE's, with its lines
 `#!POPCORN leaderboard NAME` and `#!POPCORN gpu NAME`) or `ModelNew` (KernelBench's). It runs in a process of its own,
 forked from a warm one that has never seen a task:
 
-- inputs go there as bytes, new random ones for each call, seeds from the operating system; answers come back as
+- inputs go there as bytes, new random ones per call, seeds from the operating system; answers come back as
   bytes. The reference, in float64, and all comparisons are in the judge's process, which runs nothing of the
   submission and unpickles nothing from it. So there is no answer to be found there, whatever memory, objects or
   frames are read;
@@ -12,9 +12,8 @@ forked from a warm one that has never seen a task:
   is computed later comes too late, and what was computed before had not seen the inputs. There is no warm-up and no
   call that is not looked at: what was not right was not timed. While the reference is timed, all processes of the
   submission are stopped;
-- memory that the submission gets is full of NaN, inputs lie where the last ones lay, some are earlier ones in which
-  one number is another, or the numbers change places, sizes that nobody was told are among them, in an order that is
-  drawn;
+- memory that the submission gets is full of NaN, inputs are at the addresses of the last ones, some are earlier ones in
+  which one value differs, or the values are shuffled, sizes that are not public are among them, in a random order;
 - a warden kills what a submission has started, on Linux also what has left its session; each answer has a limit of
   time. What a verdict shows of a submission's text has no control characters.
 
@@ -28,14 +27,14 @@ On Linux the submission's process is a sandbox, which `Verdict.isolation` lists 
   emulator is compiled in a sandbox of its own, in which nothing of the submission runs. The result is kept in a folder
   of the cache, `judged`, that submissions can only read and that nothing but their sandboxes reads: a second verdict
   does not compile again;
-- Landlock, on top, and also where namespaces are not available: there it still denies most of that. Without namespaces
+- Landlock, on top, even if namespaces are not available: there it still denies most of that. Without namespaces
   the cache can be written to, /proc shows other processes' names, and named sockets are reachable;
 - a filter of system calls (seccomp): no keyrings, no sockets but Unix's, none of ten calls that a kernel does not need;
 - no capabilities, no keys of the session's keyring, an environment of listed variables without secrets, and limits:
   half of the memory, files in memory included, 256 processes, 1,024 open files, 1 GiB per file, 64 MiB of output.
 
 Elsewhere (macOS, containers that deny both) it runs as any program of yours, with limits of the system alone, and the
-verdict says "not isolated on this system". Files outside of the hidden folders that everybody, or this user, can read
+verdict says "not isolated on this system". Files outside the hidden folders that all users, or this user, can read
 are readable in a sandbox, too. A flaw of the kernel or of a GPU's driver is out of its reach: for submissions of
 attackers use a virtual machine.
 
@@ -63,12 +62,12 @@ What the judge does not see, and no such judge does:
 Without a GPU kernels run emulated: counts mean something, times of theirs nothing, and no claim is made of them.
 
 The modules, in the order in which they are read best: `referee` (`judge`: calls, times, a verdict), `verdicts`, `forms`
-(a submission's file), `tasks` (what is asked for), `closeness` (how near to float64 an answer must be), `bench` (the
-calls, one by one, and what is refused); between the processes `processes` and `server` (started, timed, ended),
-`isolation` (the sandbox) with `seccomp` (system calls that it denies), `compiling` (modules that are compiled in a
-sandbox of their own), `wire` (messages), `worker` (what runs around a submission) with `devices` (a GPU, or the CPU)
-and `audit` (what it does that it should not); `samples` (known cheats, honest kernels), `writing` (a submission from a
-kernel of yours).
+(a submission's file), `tasks` (what a submission computes), `closeness` (how near to float64 an answer must be),
+`bench` (the calls, one by one, and what is refused); between the processes `processes` and `server` (started, timed,
+ended), `isolation` (the sandbox) with `seccomp` (system calls that it denies), `compiling` (modules that are compiled
+in a sandbox of their own), `wire` (messages), `worker` (what runs around a submission) with `devices` (a GPU, or the
+CPU) and `audit` (what it does that it should not); `samples` (known cheats, honest kernels), `writing` (a submission
+from a kernel of yours).
 """
 
 from ..support.lazy_exports import front_door

@@ -11,8 +11,8 @@ from pathlib import Path
 from . import TASKS, honest, judge, read_submission, task_named, write_submission
 
 
-_DESCRIPTION = """Judge a submission: run it in a process of its own, with inputs that nobody has seen, and say whether
-its answers are right, how long they take (where a GPU is), or the one reason for which it is refused.
+_DESCRIPTION = """Judge a submission: run it in a process of its own, with inputs that it has never seen, and report
+whether its answers are right, how long they take (where a GPU is), or the one reason for which it is refused.
 To write a submission: python -m gridstride.judge submit -h"""
 _EPILOG = """The exit status is 0 if it is accepted, 1 if it is refused, 2 if nothing could be judged.
 On Linux a submission runs in a sandbox, without the network, other processes or your home folder. Where the system

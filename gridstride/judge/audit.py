@@ -15,15 +15,15 @@ import torch
 
 
 # What is reported at once, through a pipe that is never read here, cannot be taken back.
-class Teller:
+class Reporter:
     "Reports to the judge what the submission does, as it does it"
 
     def __init__(self, fd):
-        self.fd, self.told = fd, set()
+        self.fd, self.reported = fd, set()
 
     def __call__(self, what, text):
-        if (what, text) not in self.told:
-            self.told.add((what, text))
+        if (what, text) not in self.reported:
+            self.reported.add((what, text))
             os.write(self.fd, (json.dumps([what, text[:300]]) + '\n').encode())
 
 
@@ -48,8 +48,8 @@ def _libraries():
         if os.path.isabs(o) and not (temporary + os.sep).startswith(os.path.join(o, ''))
     )
     written = os.environ.get('TORCHINDUCTOR_CACHE_DIR') or os.path.join(temporary, 'torchinductor_')
-    beside = os.path.dirname(os.__file__), os.path.dirname(_TORCH), os.path.dirname(os.path.dirname(__file__))
-    return *beside, *on_path, written, '<frozen'
+    installed = os.path.dirname(os.__file__), os.path.dirname(_TORCH), os.path.dirname(os.path.dirname(__file__))
+    return *installed, *on_path, written, '<frozen'
 
 
 _LIBRARIES = _libraries()
@@ -115,7 +115,7 @@ def _stack(frame):
         frame = frame.f_back
 
 
-def watch(tell):
+def watch(report):
     "From now on the judge gets a report when the submission looks for what is not its own"
     busy = []
 
@@ -125,19 +125,19 @@ def watch(tell):
         busy.append(event)
         try:
             if event == 'import':
-                _imported(args[0], tell)
+                _imported(args[0], report)
             elif _asked_by_submission():
-                tell('spied', f'it {_SPYING[event]}')
+                report('spied', f'it {_SPYING[event]}')
         finally:
             busy.clear()
 
     sys.addaudithook(hook)
 
 
-def _imported(name, tell):
+def _imported(name, report):
     "The judge and its references are not for submissions"
     if name == 'reference' or name.startswith('gridstride.judge.'):
-        tell('reference', f'it imports {name}, where the reference is')
+        report('reference', f'it imports {name}, where the reference is')
         raise ImportError(f'{name} is not there for a submission')
 
 

@@ -71,18 +71,18 @@ def _shuffled(x, rng):
     return flat[[0, *inner, flat.numel() - 1]].reshape(x.shape) if inner else x.clone()
 
 
-def _room(wants):
+def _answer_bytes(expected):
     "Bytes that an answer may have"
-    return 8 * sum(w.numel() for w in wants) + 4096
+    return 8 * sum(w.numel() for w in expected) + 4096
 
 
 def _plan(task, rng):
     "(what, sizes) of each call: first the public sizes, twice; then in a random order"
-    told = [{k: v for k, v in t.items() if k != 'seed'} for t in task.tests]
-    first, rest = told[0], [('new', o) for o in told[1:]]
-    rest += [('new', task.hidden(rng)) for _ in range(3)] + [('new', first)] * rng.randrange(1, 4)
-    rng.shuffle(rest)
-    return [('new', first), ('new', first), ('touched', first), ('shuffled', first), *rest]
+    public = [{k: v for k, v in t.items() if k != 'seed'} for t in task.tests]
+    first, others = public[0], [('new', o) for o in public[1:]]
+    others += [('new', task.hidden(rng)) for _ in range(3)] + [('new', first)] * rng.randrange(1, 4)
+    rng.shuffle(others)
+    return [('new', first), ('new', first), ('touched', first), ('shuffled', first), *others]
 
 
 # What a submission's process says of a call. It is that process that says it, so each is of its type, or was not said
@@ -129,14 +129,14 @@ class Bench:
         change = _touched if what == 'touched' else _shuffled
         return _changed(self.task, old, lambda x: change(x, self.rng))
 
-    def wants(self, data):
+    def expected(self, data):
         "The right answer, in float64, and its scale, on the device: they are computed again when they are needed again"
         data = _wide(data, self.device)
-        wants = _items(self.task.ref_kernel(_wide(data, self.device)))  # which may write to what it gets
-        scales = [self.task.scale(data, wants[0])] if len(wants) == 1 else [w.abs() for w in wants]
+        expected = _items(self.task.ref_kernel(_wide(data, self.device)))  # which may write to what it gets
+        scales = [self.task.scale(data, expected[0])] if len(expected) == 1 else [w.abs() for w in expected]
         if self.device == 'cuda':
             torch.cuda.synchronize()  # the GPU is the submission's now
-        return wants, scales
+        return expected, scales
 
     def send(self, data):
         "The message with the data"
@@ -146,17 +146,17 @@ class Bench:
         return header, [wire.bytes_of(x) for x in items if isinstance(x, torch.Tensor)]
 
     def call(self, data, sizes, right=None):
-        "One call, timed from here: from the first byte of the inputs to the last one of the answer; right: its `wants`"
-        wants, scale = right or self.wants(data)
+        "One call, timed from here: from the inputs' first byte to the answer's last one; right: its `expected`"
+        expected, scale = right or self.expected(data)
         header, blobs = self.send(data)
         begin = time.perf_counter()
-        answer, parts = self.process.ask(header, blobs, _room(wants))
+        answer, parts = self.process.ask(header, blobs, _answer_bytes(expected))
         seconds = time.perf_counter() - begin
         self.look_around()
-        _, now = self.process.hear(sum(map(len, blobs)), buffer=self.reused_buffers())
+        _, now = self.process.receive(sum(map(len, blobs)), buffer=self.reused_buffers())
         self.look_around()
         call = Call(sizes, data, self.tensors(answer, parts), _facts_of(answer), seconds)
-        self.look_at(call, blobs, now, wants, scale)
+        self.look_at(call, blobs, now, expected, scale)
         self.calls.append(call._replace(got=()))
 
     def reused_buffers(self):
@@ -164,10 +164,10 @@ class Bench:
         i = count()
 
         def buffer(n):
-            place = next(i)
-            if len(self.buffers.get(place, '')) != n:
-                self.buffers[place] = bytearray(n)
-            return self.buffers[place]
+            slot = next(i)
+            if len(self.buffers.get(slot, '')) != n:
+                self.buffers[slot] = bytearray(n)
+            return self.buffers[slot]
 
         return buffer
 
@@ -175,7 +175,7 @@ class Bench:
         "The tensors of an answer; `Refused` if they are none"
         try:
             return [wire.tensor_of(b, o['dtype'], o['shape']) for b, o in zip(parts, answer['answer'], strict=True)]
-        except (wire.Garbled, KeyError, TypeError, ValueError) as e:
+        except (wire.ProtocolError, KeyError, TypeError, ValueError) as e:
             raise Refused('type', f'{self.at()} it sent no answer that can be read: {e}') from None
 
     def at(self):
@@ -188,13 +188,13 @@ class Bench:
         for code, text in self.process.hints():
             raise Refused(code if code in ('patched', 'spied', 'reference') else 'patched', text)
 
-    def look_at(self, call, sent, now, wants, scale):
+    def look_at(self, call, sent, now, expected, scale):
         "Everything about a call that may be a reason to refuse"
         self.look_at_kind(call.facts)
         self.look_at_times(call)
         self.look_at_ends(call.facts)
         self.look_at_inputs(call.data, sent, now)
-        self.look_at_values(call, wants, scale)
+        self.look_at_values(call, expected, scale)
         if self.device == 'cpu' and self.submission.kernels and not call.facts.get('launches'):
             names = ', '.join(self.submission.kernels)
             raise Refused('fallback', f'{self.at()} right, but none of its kernels ({names}) ran')
@@ -225,39 +225,39 @@ class Bench:
 
     def look_at_inputs(self, data, sent, now):
         "Are the inputs what they were?"
-        places = [(i, x) for i, x in enumerate(_items(data)) if isinstance(x, torch.Tensor)]
+        tensors = [(i, x) for i, x in enumerate(_items(data)) if isinstance(x, torch.Tensor)]
         if [len(o) for o in now] != [len(o) for o in sent]:
             raise Refused('inputs', f'{self.at()} the inputs that came back have other sizes')
-        for (i, x), before, after in zip(places, sent, now, strict=True):
+        for (i, x), before, after in zip(tensors, sent, now, strict=True):
             if i not in self.task.writes and not np.array_equal(np.frombuffer(before, 'B'), np.frombuffer(after, 'B')):
                 n = int((x != wire.tensor_of(after, **wire.describe(x))).sum())
                 raise Refused('inputs', f'{self.at()} {n} elements of input {i} are not what they were')
 
-    def look_at_values(self, call, wants, scale):
+    def look_at_values(self, call, expected, scale):
         "Is the answer right? If not, what kind of wrong is it?"
-        found = self.miss_of(call.got, wants, scale, call.sizes)
+        found = self.miss_of(call.got, expected, scale, call.sizes)
         if found is None and self.task.check_implementation:
             right, text = self.task.check_implementation(call.data, call.got[0] if len(call.got) == 1 else call.got)
             if not right:
                 raise Refused('wrong', f"{self.at()} the task's own check says: {text}")
         if found:
-            self.diagnose(call, found, wants, scale)
+            self.diagnose(call, found, expected, scale)
 
-    def miss_of(self, got, wants, scale, sizes):
+    def miss_of(self, got, expected, scale, sizes):
         "What is wrong with the tensors of an answer"
-        if len(got) != len(wants):
-            return Miss('type', f'{len(got)} tensors; {len(wants)} were asked for')
+        if len(got) != len(expected):
+            return Miss('type', f'{len(got)} tensors; {len(expected)} were asked for')
         terms, got = self.task.terms(**sizes), [g.to(self.device) for g in got]
-        found = (miss(g, w, s, self.task.dtype, terms) for g, w, s in zip(got, wants, scale, strict=True))
+        found = (miss(g, w, s, self.task.dtype, terms) for g, w, s in zip(got, expected, scale, strict=True))
         return next(filter(None, found), None)
 
     # Which kind of wrong
-    def diagnose(self, call, found, wants, scale):
+    def diagnose(self, call, found, expected, scale):
         "Raise `Refused` for a wrong answer, for what made it wrong"
         said = f'{self.at()} {found.text}'
         if found.kind == 'type':
             raise Refused('type', said)
-        if self.is_right_later(call.sizes, wants, scale):
+        if self.is_right_later(call.sizes, expected, scale):
             raise Refused('late', f'{self.at()} wrong when it returned, right a moment later')
         if i := self.older(call):
             raise Refused('replay', f'{self.at()} the answer is that of call {i}, whose inputs were others')
@@ -273,19 +273,19 @@ class Bench:
             raise Refused('constant', f'{self.at()} other inputs, the same answer')
         raise Refused(found.kind, said)
 
-    def is_right_later(self, sizes, wants, scale):
+    def is_right_later(self, sizes, expected, scale):
         "Whether the answer becomes right when all that still runs has ended"
-        answer, parts = self.process.ask(dict(op='again'), most=_room(wants))
+        answer, parts = self.process.ask(dict(op='again'), most=_answer_bytes(expected))
         try:
             got = self.tensors(answer, parts)
         except Refused:
             return False
-        return self.miss_of(got, wants, scale, sizes) is None
+        return self.miss_of(got, expected, scale, sizes) is None
 
     def older(self, call):
         "The number of an earlier call to which this is the answer"
         for i, old in enumerate(self.calls, 1):
-            if old.sizes == call.sizes and self.miss_of(call.got, *self.wants(old.data), old.sizes) is None:
+            if old.sizes == call.sizes and self.miss_of(call.got, *self.expected(old.data), old.sizes) is None:
                 return i
 
     def of_known_seed(self, call):
@@ -294,7 +294,7 @@ class Bench:
             sizes = {k: v for k, v in test.items() if k != 'seed'}
             if (
                 sizes == call.sizes
-                and self.miss_of(call.got, *self.wants(self.task.generate_input(**test)), sizes) is None
+                and self.miss_of(call.got, *self.expected(self.task.generate_input(**test)), sizes) is None
             ):
                 return sizes_text(test)
 
@@ -303,14 +303,14 @@ class Bench:
         first = self.calls[0].sizes
         data = self.data('new', first)
         got = self.answer_again(data, process, **how)
-        return self.miss_of(got, *self.wants(data), first) is not None
+        return self.miss_of(got, *self.expected(data), first) is not None
 
     def answer_again(self, data, process=None, **how):
         "The tensors of one more answer, of this or another process, which is not looked at further"
         header, blobs = self.send(data)
         process = process or self.process
-        answer, parts = process.ask({**header, **how}, blobs, _room(self.wants(data)[0]))
-        process.hear(sum(map(len, blobs)))
+        answer, parts = process.ask({**header, **how}, blobs, _answer_bytes(self.expected(data)[0]))
+        process.receive(sum(map(len, blobs)))
         self.launched = any(_facts_of(answer)['launches'].values())
         return self.tensors(answer, parts)
 
@@ -359,7 +359,7 @@ class Bench:
     def fails_idle(self):
         "Whether the answer is wrong where launches do nothing: on a CPU in a process in which none ever did anything"
         if self.idle:
-            self.idle.hear(patience=self.idle.patience_for('load'))
+            self.idle.receive(patience=self.idle.patience_for('load'))
             return self.fails_now(self.idle)
         return self.fails_now(idle=True) or not self.launched
 

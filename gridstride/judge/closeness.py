@@ -7,7 +7,7 @@ which leaves sqrt(k) of that where all products have one sign, and the sums on t
 
     eps (4 sum|products| + sqrt(k) |sum of the products|)
 
-which sums in float32 in whatever order keep to, and products of numbers with eleven bits do not, unless thousands of
+which sums in float32 in whatever order keep to, and products of values with eleven bits do not, unless thousands of
 them have one sign: then a sum in float32, one by one, is as far off itself. An answer that is rounded to a narrower
 type than it was summed up in may also be off by that type's last digit."""
 

@@ -1,10 +1,10 @@
 """CUDA C of a submission is compiled in a sandbox of its own, where nothing of the submission runs, so that the result
 can be kept: what a submission writes itself is gone with its process.
 
-A submission's process asks for a module by the text of its sources and the flags. The judge looks for it in a section of
-the cache that submissions can only read, by the hash of all that was asked for, and else starts a process that compiles
-it. So an entry holds what a compiler made of the very sources that its name is the hash of. Whoever asks for other
-flags or headers gets an entry of another name, and none but the judge's sandboxes look there."""
+A submission's process requests a module by the text of its sources and the flags. The judge looks for it in a section
+of the cache that submissions can only read, by the hash of all that was asked for, and else starts a process that
+compiles it. So an entry holds what a compiler made of the very sources that its name is the hash of. A process that
+requests other flags or headers gets an entry of another name, and none but the judge's sandboxes look there."""
 
 import json
 import os
@@ -42,7 +42,7 @@ class Client:
         cache = import_module('gridstride.cpp.toolchain.cache')
         if os.getpid() != self.pid or cache.is_there(*asked.steps()):
             return None
-        with self.lock, suppress(wire.Gone, wire.Garbled):
+        with self.lock, suppress(wire.ConnectionClosed, wire.ProtocolError):
             wire.send(self.sock, {}, [json.dumps(asked).encode()])
             said, _ = wire.receive(self.sock)
             if said.get('log') is not None:
@@ -55,7 +55,7 @@ class Client:
 
 # In the judge's process
 def _asked_for(blob):
-    "What a submission's process asks for; `Garbled` if that is nothing to compile"
+    "What a submission's process asks for; `ProtocolError` if that is nothing to compile"
     try:
         asked = _build().Asked(*json.loads(blob))
         names = [*asked.sources, asked.name, *asked.more, *asked.plain]
@@ -64,7 +64,7 @@ def _asked_for(blob):
             return asked
     except (ValueError, TypeError, AttributeError, RecursionError):
         pass
-    raise wire.Garbled('what cannot be compiled')
+    raise wire.ProtocolError('what cannot be compiled')
 
 
 class Service(threading.Thread):
@@ -82,7 +82,16 @@ class Service(threading.Thread):
     def run(self):
         ended = import_module('gridstride.judge.processes').Ended
         with (
-            suppress(wire.Gone, wire.Garbled, wire.Late, ended, RuntimeError, OSError, TypeError, ValueError),
+            suppress(
+                wire.ConnectionClosed,
+                wire.ProtocolError,
+                wire.Timeout,
+                ended,
+                RuntimeError,
+                OSError,
+                TypeError,
+                ValueError,
+            ),
             self.sock,
         ):
             for _ in range(_MOST):
@@ -116,13 +125,13 @@ class Service(threading.Thread):
         "Fill a folder with what a process makes of it: (status, log)"
         with self.begin() as self.at_work:
             if self.stopped:
-                raise wire.Gone
+                raise wire.ConnectionClosed
             said, blobs = self.at_work.ask(dict(op='compile'), [json.dumps(asked).encode()], _MADE)
         names = said.get('files')
         if isinstance(said.get('log'), str):
             return 1, said['log']
         if not isinstance(names, list) or len(names) != len(blobs) or not all(map(_is_name, names)):
-            raise wire.Garbled('no module')
+            raise wire.ProtocolError('no module')
         for name, blob in zip(names, blobs):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(blob)
@@ -158,7 +167,7 @@ def main(
     sock,  # to the judge
 ):
     "Compile what the judge asks for, send the files, and end"
-    with suppress(wire.Gone):
+    with suppress(wire.ConnectionClosed):
         _, blobs = wire.receive(sock)
         try:
             wire.send(sock, *_made(_build().Asked(*json.loads(blobs[0]))))

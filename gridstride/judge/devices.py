@@ -107,10 +107,10 @@ def _count(owner, name, counts, instead=None):
 def _triton_here():
     "`import triton` makes kernels that are checked on the CPU"
     standin = importlib.import_module('gridstride.tile.triton_shim')
-    stand = standin.module()
+    shim = standin.module()
     real = sys.modules.get('triton')
     if real is None:
-        sys.modules['triton'], sys.modules['triton.language'] = stand, stand.language
+        sys.modules['triton'], sys.modules['triton.language'] = shim, shim.language
         return
     checked, compile_ = importlib.import_module('gridstride.tile.kernel').checked, real.jit
 
@@ -118,7 +118,7 @@ def _triton_here():
         return functools.partial(jit, **options) if fn is None else checked(compile_(fn, **options))
 
     real.jit, real.autotune, real.heuristics = jit, standin.autotune, standin.heuristics
-    stand.jit = jit
+    shim.jit = jit
 
 
 def _uncompiled(f=None, **options):

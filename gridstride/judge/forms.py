@@ -60,8 +60,8 @@ def _is_kernel(decorator, modules):
     "Does it make a kernel of Triton or Numba: @triton.jit, @cuda.jit(...), by whatever name it was imported?"
     f = decorator.func if isinstance(decorator, ast.Call) else decorator
     said = ast.unparse(f)
-    first, *rest = said.split('.')
-    names = '.'.join([modules.get(first, 'triton.jit' if said == 'jit' else first), *rest]), said
+    first, *attributes = said.split('.')
+    names = '.'.join([modules.get(first, 'triton.jit' if said == 'jit' else first), *attributes]), said
     return any(re.fullmatch(r'(?:.*\.)?(?:triton|cuda)\.jit', o) for o in names)
 
 

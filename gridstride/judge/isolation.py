@@ -27,7 +27,7 @@ _PROCESSES, _TASKS = 256, 1024  # and with their threads
 # A program of the system's that takes core dumps is started even where the limit of a core is 0, but not where it is 1
 _LIMITS = {'RLIMIT_CORE': 1, 'RLIMIT_FSIZE': _FILE, 'RLIMIT_NOFILE': _OPEN}
 _SETTINGS = {'kernel/pid_max': _TASKS, 'user/max_user_namespaces': 0}  # the first per namespace since Linux 6.14
-_OF_THE_SYSTEM = 'acpi asound bus driver fs irq scsi sys sysrq-trigger'.split()  # in /proc, beside the processes
+_OF_THE_SYSTEM = 'acpi asound bus driver fs irq scsi sys sysrq-trigger'.split()  # in /proc, next to the processes
 _HIDDEN = '/root /home /mnt /media /srv /run /tmp /var/tmp /var/mail /var/spool /etc/ssh'
 _DEVICES = 'null zero full random urandom nvidia* dri kfd'.split()
 

@@ -23,7 +23,7 @@ _FORK = 30.0  # seconds in which the warm process forks, on a busy machine
 _GRACE = 5.0  # seconds in which a warden ends all that is below it
 _SAID = 2000  # characters of what a submission printed that are kept
 _TEXT = 400  # characters of what it says that are repeated
-_MOST_TOLD = 1 << 16  # bytes of what was noticed that are read at once
+_MAX_REPORTED = 1 << 16  # bytes of what was noticed that are read at once
 
 
 class Ended(Exception):
@@ -78,7 +78,7 @@ class _Server:
             raise RuntimeError(f'the process that starts submissions does not start: {" ".join(command)}')
 
     def answers(self, seconds):
-        "Whether the server says that it is ready, or has heard"
+        "Whether the server reports that it is ready, or that it got an order"
         self.control.settimeout(seconds)
         with suppress(OSError):
             return self.control.recv(1) == b'!'
@@ -152,7 +152,7 @@ class Process:
         idle: bool = False,  # do launches do nothing? On a CPU
         compiles: bool = False,  # does it compile for others, and runs nothing?
     ):
-        self.device, self.patience, self.told, self.printed, self.heard = device, patience, [], '', b''
+        self.device, self.patience, self.reported, self.printed, self.received = device, patience, [], '', b''
         self.compiles = device == 'cpu' and submission.compiles and not compiles
         self.pids, self.isolation = (), ()  # words of `verdicts.ISOLATION`
         self.folder = tempfile.TemporaryDirectory(prefix='gridstride-judge-', ignore_cleanup_errors=True)
@@ -162,11 +162,11 @@ class Process:
         self.talk, talk = socket.socketpair()
         self.talk.settimeout(patience)
         self.life, life = socket.socketpair()
-        self.tell, tell = os.pipe()
-        os.set_blocking(self.tell, False)
+        self.report, report = os.pipe()
+        os.set_blocking(self.report, False)
         order = dict(device=device, folder=self.folder.name, cpu_seconds=int(20 * patience) + 60)
         order |= dict(share=_MEMORY, idle=idle, compiles=compiles)
-        fds = [life.fileno(), talk.fileno(), tell, self.said.fileno()]
+        fds = [life.fileno(), talk.fileno(), report, self.said.fileno()]
         self.service, ask = None, None
         if self.compiles:
             mine, ask = socket.socketpair()
@@ -177,7 +177,7 @@ class Process:
         finally:
             for end in filter(None, (talk, life, ask)):
                 end.close()
-            os.close(tell)
+            os.close(report)
 
     def __enter__(self):
         return self
@@ -189,7 +189,7 @@ class Process:
         "Send a message and get the answer's header and blobs; `Ended` if there is none"
         patience = self.patience_for(header['op'])
         self.send(header, blobs)
-        return self.hear(most, patience)
+        return self.receive(most, patience)
 
     def patience_for(self, op):
         "Seconds that the answer to a message may take: more where compilers run"
@@ -202,7 +202,7 @@ class Process:
         with self._ending(self.patience):
             wire.send(self.talk, header, blobs)
 
-    def hear(self, most=0, patience=None, buffer=bytearray):
+    def receive(self, most=0, patience=None, buffer=bytearray):
         "The next message, within so many seconds; its blobs are in the buffers that buffer(n) returns"
         patience = patience or self.patience
         with self._ending(patience):
@@ -216,11 +216,11 @@ class Process:
         "`Ended` for what goes wrong between the two processes"
         try:
             yield
-        except wire.Gone:
+        except wire.ConnectionClosed:
             raise self._gone() from None
-        except wire.Late:
+        except wire.Timeout:
             raise Ended('time', f'no answer within {patience:g} s') from None
-        except wire.Garbled as e:
+        except wire.ProtocolError as e:
             raise Ended('type', f'it sent {e}') from None
 
     def _gone(self):
@@ -239,16 +239,16 @@ class Process:
         "What the warden says at the end: how the process ended, how many it left; None if it does not"
         self._read_lines(2)
         with suppress(ValueError, IndexError):
-            return json.loads(self.heard.split(b'\n')[1])
+            return json.loads(self.received.split(b'\n')[1])
 
     def _read_lines(self, lines):
         "Read so many of the warden's two lines; the first: its processes, and what holds"
         self.life.settimeout(_GRACE)
         with suppress(OSError):
-            while self.heard.count(b'\n') < lines and (text := self.life.recv(1 << 12)):
-                self.heard += text
+            while self.received.count(b'\n') < lines and (text := self.life.recv(1 << 12)):
+                self.received += text
         with suppress(ValueError):
-            known = json.loads(self.heard.split(b'\n')[0])
+            known = json.loads(self.received.split(b'\n')[0])
             self.pids, self.isolation = known['pids'], tuple(known['isolation'])
 
     @contextmanager
@@ -266,7 +266,7 @@ class Process:
         with suppress(OSError):
             self.life.sendall(what)
             if (said := self.life.recv(1)) != b'=':
-                self.heard += said
+                self.received += said
 
     def _kill(self):
         "Kill what the warden should have killed, were it not stopped or dead itself"
@@ -278,15 +278,15 @@ class Process:
     def hints(self) -> list:  # of (code, text)
         "What was noticed within the process until now"
         with suppress(OSError):  # nothing there, or closed
-            for line in os.read(self.tell, _MOST_TOLD).decode(errors='replace').splitlines():
+            for line in os.read(self.report, _MAX_REPORTED).decode(errors='replace').splitlines():
                 self._note(line)
-        return self.told
+        return self.reported
 
     def _note(self, line):
         "Remember what was noticed"
         with suppress(ValueError, TypeError, RecursionError):
             code, text = json.loads(line)
-            self.told.append((str(code), str(text)[:_TEXT]))
+            self.reported.append((str(code), str(text)[:_TEXT]))
 
     def _printed(self):
         "The end of what the submission printed"
@@ -313,7 +313,7 @@ class Process:
             self._kill()
         for o in (self.talk, self.life, self.said):
             o.close()
-        os.close(self.tell)
+        os.close(self.report)
         self.folder.cleanup()
         self.server.leave(self)
         return (ended or {}).get('left', 1)

@@ -35,7 +35,7 @@ def _compare(bench, base, sizes):
     stopped while the reference runs, so that it cannot make it slow"""
     for _ in range(1 + _ROUNDS):
         data = bench.data('new', sizes)
-        right = bench.wants(data)
+        right = bench.expected(data)
         bench.call(data, sizes, right)
         with bench.stopped():
             base.call(data, sizes, right)
@@ -107,7 +107,7 @@ def _decide(bench, timing, limit):
         return dict(times=times, reference=reference, counts=counts)
 
 
-def _told_before(bench, e):
+def _refusal_for_end(bench, e):
     "Why a process that ended is refused: for what was noticed before, if anything was"
     try:
         bench.look_around()
@@ -153,7 +153,7 @@ def judge(
     except Refused as e:
         found = dict(code=e.code, why=e.why)
     except Ended as e:
-        e = _told_before(bench, e)
+        e = _refusal_for_end(bench, e)
         found = dict(code=e.code, why=e.why)
     sizes = len({sizes_text(c.sizes) for c in bench.calls})
     found |= dict(

@@ -17,7 +17,7 @@ _DENIED = (  # name, its number on x86_64, on 64-bit ARM
 )  # fmt: skip
 _SOCKETS = (41, 198), (53, 199)  # socket, socketpair
 _ARCHITECTURES = {'x86_64': 0xC000003E, 'aarch64': 0xC00000B7}
-_AF_UNIX, _X32 = 1, 0x40000000  # numbers of x86_64 from this one on are those of its 32-bit pointers
+_AF_UNIX, _X32 = 1, 0x40000000  # system calls of x86_64 from this number on are those of its 32-bit pointers
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16  # in struct seccomp_data; both processors are little-endian
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06  # of linux/bpf_common.h
 _ALLOW, _FAIL = 0x7FFF0000, 0x00050000  # of linux/seccomp.h; the second with an error number
@@ -33,8 +33,8 @@ def _program(machine):
     at = list(_ARCHITECTURES).index(machine)
     res = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, _ARCHITECTURES[machine]), _fail(errno.ENOSYS)]
     res += [(_LOAD, 0, 0, _NUMBER), (_AT_LEAST, 0, 1, _X32), _fail(errno.ENOSYS)]
-    for _, *numbers in _DENIED:
-        res += [(_EQUAL, 0, 1, numbers[at]), _fail(errno.EPERM)]
+    for _, *syscalls in _DENIED:
+        res += [(_EQUAL, 0, 1, syscalls[at]), _fail(errno.EPERM)]
     allow = _RETURN, 0, 0, _ALLOW
     res += [(_EQUAL, 2, 0, _SOCKETS[0][at]), (_EQUAL, 1, 0, _SOCKETS[1][at]), allow]
     return [*res, (_LOAD, 0, 0, _FIRST_ARGUMENT), (_EQUAL, 1, 0, _AF_UNIX), _fail(errno.EACCES), allow]

@@ -56,7 +56,7 @@ def _excess(said, most, before):
 
 
 def _wait(pid, life, said, most):
-    "Until the process ends, uses too much, or the judge says so: its status, None if it still runs, and the excess"
+    "Until the process ends, uses too much, or the judge orders it: its status, None if it still runs, and the excess"
     watch, before = [life], isolation.files_in_memory()
     if hasattr(os, 'pidfd_open'):
         watch.append(os.pidfd_open(pid))
@@ -76,7 +76,7 @@ def _wait(pid, life, said, most):
 
 
 def _guard(pid, life, own, ended, said, most):
-    "The warden's work: what became of the process, and how many it left behind, all of them killed"
+    "The warden's work: what became of the process, and how many it left running, all of them killed"
     status, excess = _wait(pid, life, said, most)
     left = len(isolation.descendants()) - (own if status is None else 0)
     for kill in (os.killpg, os.kill):
@@ -90,7 +90,7 @@ def _guard(pid, life, own, ended, said, most):
 
 
 def _warden(pid, report, ended, life, said, most):
-    "Tell the judge what there is, then watch over it"
+    "Report to the judge what there is, then watch over it"
     with open(report) as f:
         *first, held = f.read().splitlines() or ['[]']
     watched = int(first[0]) if first else pid
@@ -119,13 +119,13 @@ def _apart(order, report, line, ended):
     isolation.limit_processes()
 
 
-def _start(order, life, talk, tell, said, ask=None):
+def _start(order, life, talk, report_fd, said, ask=None):
     "In a fork of the server: the warden, and below it the submission's process"
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     isolation.prctl(_SUBREAPER, 1)
     (report, to_report), (line, lifeline), (ended, to_ended) = os.pipe(), os.pipe(), os.pipe()
     if pid := os.fork():
-        for o in (talk, tell, to_report, line, to_ended, *([] if ask is None else [ask])):
+        for o in (talk, report_fd, to_report, line, to_ended, *([] if ask is None else [ask])):
             os.close(o)
         return _warden(pid, report, ended, life, said, order['share'] * isolation.memory())
     for o in (life, report, lifeline, ended):
@@ -137,10 +137,10 @@ def _start(order, life, talk, tell, said, ask=None):
         ask = None
     for o in (line, to_ended):
         os.close(o)
-    _run(order, to_report, talk, tell, said, ask)
+    _run(order, to_report, talk, report_fd, said, ask)
 
 
-def _run(order, report, talk, tell, said, ask):
+def _run(order, report, talk, report_fd, said, ask):
     "In the submission's process: give up what it does not need, say what holds, begin"
     os.setsid()
     isolation.prctl(_DEATH, signal.SIGKILL)
@@ -161,20 +161,20 @@ def _run(order, report, talk, tell, said, ask):
     if ask is not None:
         client = import_module('gridstride.judge.compiling').Client(socket.socket(fileno=ask))
         import_module('gridstride.cpp.toolchain.build').elsewhere = client
-    if order.pop('idle'):  # nothing that is left says so
+    if order.pop('idle'):  # nothing that is left shows it
         import_module('gridstride.judge.devices').launch_nothing()
-    import_module('gridstride.judge.worker').main(socket.socket(fileno=talk), tell, order)
+    import_module('gridstride.judge.worker').main(socket.socket(fileno=talk), report_fd, order)
 
 
 def serve(
-    control,  # a socket: an order in JSON and four or five file descriptors for each process
+    control,  # a socket: an order in JSON and four or five file descriptors per process
     without=(),  # words of `verdicts.ISOLATION` that are left out
 ):
-    "Fork a process for each order, until the judge is gone"
+    "Fork a process per order, until the judge closes the connection"
     cache = str(cache_dir())
     able = 'processes' not in without and isolation.possible(cache)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the judge's
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for wardens
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # wardens are not waited for
     isolation.prctl(_SUBREAPER, 1)
     while True:
         text, fds, _, _ = socket.recv_fds(control, 1 << 16, 5)
@@ -196,7 +196,7 @@ def serve(
 def _prepare(device):
     """Import what submissions would import, and start nothing that a fork cannot take along: no thread, no CUDA
 
-    All of it stays, so nobody looks through it for garbage: neither meanwhile, which is a fifth of the time, nor in
+    All of it stays, so it is not searched for garbage: neither meanwhile, which is a fifth of the time, nor in
     each fork, which would copy the memory for it."""
     gc.disable()
     import_module('gridstride.judge.worker')

@@ -138,23 +138,23 @@ def _rows(rng):
     return dict(rows=rng.randrange(1, 9), n=rng.choice([1, 31, rng.randrange(2, 300)]))
 
 
-def _told(*sizes):
+def _public(*sizes):
     "The public sizes, each with a public seed"
     return tuple(dict(o, seed=seed) for seed, o in zip((1234, 42, 0), sizes))
 
 
-_VECTORS = _told(dict(n=1000), dict(n=256))
+_VECTORS = _public(dict(n=1000), dict(n=256))
 TASKS = {
     t.name: t
     for t in (
-        Task('grey', _grey_input, grey, _told(dict(h=37, w=64), dict(h=16, w=16)), _picture, lambda h, w: 3,
+        Task('grey', _grey_input, grey, _public(dict(h=37, w=64), dict(h=16, w=16)), _picture, lambda h, w: 3,
              benchmark=dict(h=2048, w=2048)),
         Task('add', _add_input, add, _VECTORS, _elements, benchmark=dict(n=1 << 24)),
         Task('add_into', _add_into_input, add_into, _VECTORS, _elements, writes=(2,), benchmark=dict(n=1 << 24)),
-        Task('matmul', _matmul_input, matmul, _told(dict(h=37, w=50, k=64), dict(h=32, w=32, k=32)), _sides,
+        Task('matmul', _matmul_input, matmul, _public(dict(h=37, w=50, k=64), dict(h=32, w=32, k=32)), _sides,
              lambda h, w, k: k, _matmul_scale, benchmark=dict(h=2048, w=2048, k=2048)),
         Task('sum', _sum_input, vector_sum, _VECTORS, _elements, lambda n: n, _sum_scale, benchmark=dict(n=1 << 24)),
-        Task('softmax', _softmax_input, softmax, _told(dict(rows=7, n=100), dict(rows=4, n=256)), _rows,
+        Task('softmax', _softmax_input, softmax, _public(dict(rows=7, n=100), dict(rows=4, n=256)), _rows,
              lambda rows, n: n, _softmax_scale, benchmark=dict(rows=4096, n=4096)),
     )
 }  # fmt: skip

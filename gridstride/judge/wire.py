@@ -15,15 +15,15 @@ TEXT = 1 << 18  # characters that a text in a header may have
 _DIMENSIONS, _LARGEST = 16, 1 << 48  # of a tensor, at most: dimensions, elements
 
 
-class Gone(Exception):
+class ConnectionClosed(Exception):
     "The other end is closed"
 
 
-class Late(Exception):
+class Timeout(Exception):
     "Nothing, or not all, came in time"
 
 
-class Garbled(Exception):
+class ProtocolError(Exception):
     "What arrived is not a message, or is longer than was agreed"
 
 
@@ -34,13 +34,13 @@ def _take(sock, n, end, buffer=bytearray):
     while done < n:
         left = None if end is None else end - time.monotonic()
         if left is not None and (left <= 0 or not select.select([sock], [], [], left)[0]):
-            raise Late
+            raise Timeout
         try:
             got = sock.recv_into(buffer[done:])
         except OSError:
             got = 0
         if not got:
-            raise Gone
+            raise ConnectionClosed
         done += got
     return buffer.obj
 
@@ -50,7 +50,7 @@ def send(
     header: dict,  # what JSON can hold
     blobs=(),  # of bytes
 ):
-    "Send a message; `Gone`, and `Late` if the socket has a time-out"
+    "Send a message; `ConnectionClosed`, and `Timeout` if the socket has a time-out"
     blobs = [memoryview(b).cast('B') for b in blobs]
     text = json.dumps({**header, 'blobs': [len(b) for b in blobs]}).encode()
     try:
@@ -58,9 +58,9 @@ def send(
         for b in blobs:
             sock.sendall(b)
     except TimeoutError:
-        raise Late from None
+        raise Timeout from None
     except OSError:
-        raise Gone from None
+        raise ConnectionClosed from None
 
 
 def receive(
@@ -69,17 +69,17 @@ def receive(
     end=None,  # when to give up, by `time.monotonic()`
     buffer=bytearray,  # buffer(n): the buffer for n bytes of a blob
 ) -> tuple:  # (dict, list of what `buffer` gave)
-    "The next message; `Gone`, `Late`, `Garbled`"
+    "The next message; `ConnectionClosed`, `Timeout`, `ProtocolError`"
     n = _LENGTH.unpack(_take(sock, 8, end))[0]
     if n > _HEADER:
-        raise Garbled(f'a header of {n} bytes')
+        raise ProtocolError(f'a header of {n} bytes')
     try:
         header = json.loads(_take(sock, n, end))
         sizes = [int(o) for o in header.pop('blobs')]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
-        raise Garbled('no header of a message') from None
+        raise ProtocolError('no header of a message') from None
     if min(sizes, default=0) < 0 or most is not None and sum(sizes) > most:
-        raise Garbled(f'{sum(sizes)} bytes where at most {most} belong')
+        raise ProtocolError(f'{sum(sizes)} bytes where at most {most} belong')
     return header, [_take(sock, o, end, buffer) for o in sizes]
 
 
@@ -99,18 +99,18 @@ def bytes_of(x) -> memoryview:
 
 
 def tensor_of(blob, dtype: str, shape):
-    "A tensor over these bytes; `Garbled` if they are too many or too few"
+    "A tensor over these bytes; `ProtocolError` if they are too many or too few"
     if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise Garbled(f'a tensor of {str(dtype)[:40]!r}')
+        raise ProtocolError(f'a tensor of {str(dtype)[:40]!r}')
     if not isinstance(shape, (list, tuple)) or not all(type(n) is int and n >= 0 for n in shape):
-        raise Garbled('a tensor without sizes')
+        raise ProtocolError('a tensor without sizes')
     if len(shape) > _DIMENSIONS or max(shape, default=0) > _LARGEST:  # before any product of theirs
-        raise Garbled('a tensor of sizes that torch does not know')
+        raise ProtocolError('a tensor of sizes that torch does not know')
     numel = math.prod(shape)
     if math.prod(n or 1 for n in shape) > _LARGEST:  # with a 0 any other size fits
-        raise Garbled('a tensor of sizes that torch does not know')
+        raise ProtocolError('a tensor of sizes that torch does not know')
     if numel * DTYPES[dtype].itemsize != len(blob):
-        raise Garbled(f'{len(blob)} bytes for {dtype} {tuple(shape)}')
+        raise ProtocolError(f'{len(blob)} bytes for {dtype} {tuple(shape)}')
     if not numel:
         return torch.empty(tuple(shape), dtype=DTYPES[dtype])
     return torch.frombuffer(blob, dtype=DTYPES[dtype]).reshape(tuple(shape))

@@ -1,4 +1,4 @@
-"""What runs around a submission, in its process: gets inputs, calls, gives the answer's bytes, and tells what it saw.
+"""What runs around a submission, in its process: gets inputs, calls, gives the answer's bytes, and reports what it saw.
 
 A submission shares this interpreter, so nothing here is trusted. What counts is decided by the judge from bytes: the
 clock stops there when the answer's last one has come. What is noticed here only gives a refusal its reason."""
@@ -13,7 +13,7 @@ import torch
 
 from . import wire
 from .devices import IDLE, Cpu, Gpu, Pool, leaves
-from .audit import Guard, Teller, own_threads, own_threads_soon, watch
+from .audit import Guard, Reporter, own_threads, own_threads_soon, watch
 
 _FILE = 'submission.py'
 
@@ -27,7 +27,7 @@ def _types():
 
 # An answer, and what is to be said of it
 def _plain(x):
-    "Why this is no plain tensor; None if it is one"
+    "Why this is not a plain tensor; None if it is one"
     if type(x) is not torch.Tensor:
         return f'{type(x).__module__}.{type(x).__qualname__}'
     for name, v in vars(x).items():
@@ -41,8 +41,8 @@ def _span(x):
     return s.data_ptr(), s.data_ptr() + s.nbytes()
 
 
-def _shares(x, inputs, writes):
-    "The place of the input whose memory an answer lies in; None if it has its own"
+def _aliased_input(x, inputs, writes):
+    "The index of the input whose memory an answer shares; None if it has its own"
     a, b = _span(x)
     for i, o in enumerate(inputs):
         if i not in writes and isinstance(o, torch.Tensor) and a < b and a < _span(o)[1] and _span(o)[0] < b:
@@ -58,7 +58,7 @@ def _inspect(answer, data, writes):
     if odd := next(filter(None, map(_plain, items)), None):
         return [], dict(odd=odd)
     inputs = data if isinstance(data, tuple) else (data,)
-    shared = next((i for x in items if (i := _shares(x, inputs, writes)) is not None), None)
+    shared = next((i for x in items if (i := _aliased_input(x, inputs, writes)) is not None), None)
     return items, dict(alias=shared)
 
 
@@ -73,8 +73,8 @@ def _in_words(e):
 class _Worker:
     "A submission at work"
 
-    def __init__(self, sock, tell, order):
-        self.sock, self.tell, self.order = sock, tell, order
+    def __init__(self, sock, reporter, order):
+        self.sock, self.reporter, self.order = sock, reporter, order
         torch.set_num_threads(1)
         self.device = Gpu() if order['device'] == 'cuda' else Cpu()
         self.pool, self.f, self.last = Pool(self.device), None, ()
@@ -83,7 +83,7 @@ class _Worker:
         "Import the submission"
         _types()
         self.guard = Guard({'the judge': vars(_Worker), "the judge's messages": wire})
-        watch(self.tell)
+        watch(self.reporter)
         module = types.ModuleType('submission')
         module.__file__ = os.path.abspath(_FILE)
         sys.modules['submission'] = module
@@ -106,9 +106,9 @@ class _Worker:
         return lambda data: model(*(data if isinstance(data, tuple) else (data,)))
 
     def report(self):
-        "Tell what was replaced"
+        "Report what was replaced"
         for name in self.guard.changed():
-            self.tell('patched', f'it replaced {name}')
+            self.reporter('patched', f'it replaced {name}')
 
     def call(self, header, blobs):
         "One call: the answer at once, then what was seen, and the inputs as they are now"
@@ -151,20 +151,20 @@ class _Worker:
             try:
                 getattr(self, header['op'])(header, blobs)
             except BaseException as e:
-                if isinstance(e, wire.Gone):
+                if isinstance(e, wire.ConnectionClosed):
                     raise
                 wire.send(self.sock, dict(op='error', text=_in_words(e)))
 
 
 def main(
     sock,  # to the judge
-    tell,  # a file descriptor: what was seen, a line of JSON each
+    report_fd,  # a file descriptor: what was seen, a line of JSON each
     order: dict,  # device
 ):
     "Run a submission for the judge; never returns"
     try:
-        _Worker(sock, Teller(tell), order).run()
-    except wire.Gone:
+        _Worker(sock, Reporter(report_fd), order).run()
+    except wire.ConnectionClosed:
         status = 0
     except BaseException:  # what surrounds a submission failed: the judge prints what is said here
         traceback.print_exc()

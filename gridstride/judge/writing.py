@@ -23,7 +23,7 @@ _ELSEWHERE = {  # modules of this package, and of it alone, and what a leaderboa
     f'{_PACKAGE}.sim.cuda': 'from numba import cuda',
     'numba.cuda': 'from numba import cuda',
 }
-_NUMBERS = int, float, str, bool, tuple, type(None)
+_CONSTANTS = int, float, str, bool, tuple, type(None)
 
 
 def _free_names(text):
@@ -172,7 +172,7 @@ class _Collector:
             return self.compiled(_of_cuda_kernel(name, o))
         elif isinstance(o, (FunctionType, type)) and self.is_own(o):
             return self.own(o)
-        elif isinstance(o, _NUMBERS):
+        elif isinstance(o, _CONSTANTS):
             return f'{name} = {o!r}\n'
         elif hasattr(o, '__module__') and hasattr(o, '__qualname__'):
             self.imports[name] = f'from {o.__module__} import {o.__qualname__} as {name}'.removesuffix(

@@ -38,9 +38,9 @@ def _attend(q, k, v, causal, scale):
     return ((s - lse[..., None]).exp() @ v.to(s.dtype)).to(q.dtype), lse
 
 
-def _put(slopes, into):
+def _put(grads, into):
     "The gradients where they are wanted"
-    return slopes if into is None else tuple(to.copy_(x) for to, x in zip(into, slopes))
+    return grads if into is None else tuple(to.copy_(x) for to, x in zip(into, grads))
 
 
 def _gradients(dout, q, k, v, out, lse, causal, scale, into=None):
@@ -48,8 +48,8 @@ def _gradients(dout, q, k, v, out, lse, causal, scale, into=None):
     p, g = (s - lse[..., None]).exp(), dout.to(s.dtype)
     delta = (g * out.to(s.dtype)).sum(-1, keepdim=True)
     ds = p * (g @ v.mT.to(s.dtype) - delta) * scale
-    slopes = ds @ k.to(s.dtype), ds.mT @ q.to(s.dtype), p.mT @ g
-    return _put([x.to(q.dtype) for x in slopes], into)
+    grads = ds @ k.to(s.dtype), ds.mT @ q.to(s.dtype), p.mT @ g
+    return _put([x.to(q.dtype) for x in grads], into)
 
 
 plain = Kernels(_attend, _gradients)  # all scores in memory; any type, anywhere
@@ -78,10 +78,10 @@ def _attend_cudnn(q, k, v, causal, scale):
 def _gradients_cudnn(dout, q, k, v, out, lse, causal, scale, into=None):
     none = torch.zeros((), dtype=torch.int64, device=q.device)  # state of a dropout that is not there
     lse = lse[..., None].contiguous()
-    slopes = torch.ops.aten._scaled_dot_product_cudnn_attention_backward(
+    grads = torch.ops.aten._scaled_dot_product_cudnn_attention_backward(
         dout, q, k, v, out, lse, none, none, None, None, None, q.shape[2], k.shape[2], 0.0, causal, scale=scale
     )
-    return _put(slopes, into)
+    return _put(grads, into)
 
 
 cudnn = Kernels(_attend_cudnn, _gradients_cudnn)  # torch's, of cuDNN

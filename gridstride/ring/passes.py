@@ -119,16 +119,16 @@ def _forward(job, q, k, v):
     return out.to(q.dtype), lse
 
 
-def _add_keys(sums, keys, slopes):
+def _add_keys(sums, keys, grads):
     "Add to some keys of [batch, heads, keys, dim]. Each head is contiguous: heads of one type are added in one launch"
-    sums, slopes = [x[:, :, keys] for x in sums], list(slopes)
-    if keys != slice(None) and sums[0].dtype == slopes[0].dtype:  # for two types each tensor needs a launch of its own
-        sums, slopes = ([head for x in some for each in x for head in each] for some in (sums, slopes))
-    torch._foreach_add_(sums, slopes)
+    sums, grads = [x[:, :, keys] for x in sums], list(grads)
+    if keys != slice(None) and sums[0].dtype == grads[0].dtype:  # for two types each tensor needs a launch of its own
+        sums, grads = ([head for x in some for each in x for head in each] for some in (sums, grads))
+    torch._foreach_add_(sums, grads)
 
 
-class _Slopes:
-    """Sums of the gradients of this rank's q, k and v. Two ranks have little to add up: there own gradients are
+class _Grads:
+    """Sums of the gradients of this rank's q, k and v. With two ranks there is little to add up: its own gradients are
     written directly, and the contribution of other keys is added last. Half of the heads of its own keys come first,
     while others' keys arrive, and half last, while the last gradients are sent"""
 
@@ -173,15 +173,15 @@ class _Slopes:
     def _own(self, heads):
         "The gradients by this rank's own keys, of some heads"
         if heads.stop:
-            places = [x[:, heads] for x in self.sums]
-            found = self._of(0, self.job.piece(0, self.own[0]), *self.own, heads, places if self.direct else None)
+            views = [x[:, heads] for x in self.sums]
+            found = self._of(0, self.job.piece(0, self.own[0]), *self.own, heads, views if self.direct else None)
             if not self.direct:
-                for to, x in zip(places, found):
+                for to, x in zip(views, found):
                     to += x
 
-    def add(self, keys, slopes):
+    def add(self, keys, grads):
         "Add to the gradients of some of this rank's keys and values"
-        _add_keys(self.sums[1:], keys, slopes)
+        _add_keys(self.sums[1:], keys, grads)
 
     def all(self):
         "dq, dk and dv, once everything has been added"
@@ -196,7 +196,7 @@ def _urgent(device):
     return torch.cuda.Stream(device, priority=-1)
 
 
-class _SummedSlopes:
+class _ReducedGrads:
     """The same by kernels that add up dq themselves. On a GPU two of them run at the same time: that of this rank's
     own keys fills every gap, and blocks that work on others' are let in first"""
 
@@ -232,10 +232,10 @@ class _SummedSlopes:
         with self.job.stamp('gradients', step):
             return self.parts.add(k[:, :, p.keys], v[:, :, p.keys], p.rows.start or 0, p.causal)
 
-    def add(self, keys, slopes):
+    def add(self, keys, grads):
         if self.home is None and self.job.ranks > 2:
             self.home = [torch.zeros(x.shape, dtype=torch.float32, device=x.device) for x in self.own]
-        _add_keys(self.home or self.sums, keys, slopes)
+        _add_keys(self.home or self.sums, keys, grads)
 
     def all(self):
         if self.home:
@@ -246,40 +246,40 @@ class _SummedSlopes:
 
 def _backward(job, dout, q, k, v, out, lse):
     "The gradients of this rank's q, k and v"
-    kind = _SummedSlopes if _SummedSlopes.fit(job, q) else _Slopes
+    kind = _ReducedGrads if _ReducedGrads.fit(job, q) else _Grads
     job.open(k, v)
     coming, going = (job.carrier.fetch(1) if job.ranks > 1 else None), None
-    slopes = kind(job, dout, q, k, v, out, lse)
-    slopes.begin()
-    with slopes.between():
+    grads = kind(job, dout, q, k, v, out, lse)
+    grads.begin()
+    with grads.between():
         for step in range(1, job.ranks):
             with job.stamp('wait', step):
                 k, v = coming.wait()
             coming = None if job.last(step) else job.carrier.fetch(step + 1)
-            found = slopes.others(step, k, v)
-            _come_home(job, slopes, going)
-            going = _go_home(job, step, k, found)
-    slopes.end()
-    _come_home(job, slopes, going)
+            found = grads.others(step, k, v)
+            _recv_grads(job, grads, going)
+            going = _send_grads(job, step, k, found)
+    grads.end()
+    _recv_grads(job, grads, going)
     job.carrier.close()
-    return [x.to(q.dtype) for x in slopes.all()]
+    return [x.to(q.dtype) for x in grads.all()]
 
 
-def _go_home(job, step, k, found):
-    "Start to send what was found, and to receive: (step, messages in flight, which of this rank's keys they are for)"
+def _send_grads(job, step, k, found):
+    "Start to send the gradients found, and to receive: (step, messages in flight, the slice of keys they are for)"
     keys = job.needed(step, k)
     shape = k[:, :, keys or slice(0)].shape
     return step, job.carrier.give(step, found, (2 if keys else 0, shape)), keys
 
 
-def _come_home(job, slopes, going):
-    "Add what another rank has found for this one's keys"
+def _recv_grads(job, grads, going):
+    "Receive the gradients that another rank has found for this one's keys, and add them"
     if going:
         step, post, keys = going
         with job.stamp('wait', step):
             arrived = post.wait()
         if keys:
-            slopes.add(keys, arrived)
+            grads.add(keys, arrived)
         job.carrier.taken(step)
 
 

@@ -63,7 +63,7 @@ class _Rank(NamedTuple):
 
 # In a rank
 def rank_and_ranks() -> tuple:
-    "This rank, and how many there are; `RuntimeError` in a process that is none"
+    "This rank, and how many there are; `RuntimeError` in a process that is not a rank"
     if not dist.is_initialized():
         raise RuntimeError(
             'ring: this process is no rank, and ranks send each other keys; write a function whose first argument is '
@@ -113,8 +113,8 @@ def _error_text(e):
     return f'{what}\n    in {_last_line(traceback.extract_tb(e.__traceback__))}'
 
 
-def _place(thread):
-    "Where a thread is now"
+def _location(thread):
+    "The line that a thread is at"
     stack = traceback.extract_stack(sys._current_frames()[thread])
     return f'was {f"waiting for {_waits[-1]}, " if _waits else ""}in {_last_line(stack)}'
 
@@ -123,7 +123,7 @@ def _answer(pipe, thread, send):
     "Answers the parent, which asks where this rank is; ends the process on its order or after its end"
     with suppress(EOFError, OSError):
         while pipe.recv() == 'where':
-            send('where', _place(thread), '')
+            send('where', _location(thread), '')
     os._exit(0)
 
 
@@ -187,7 +187,7 @@ def _pickled(what):
         return file.getvalue()
 
 
-def _texts_of(fn):
+def _source_of(fn):
     "The source of the function's file, so that ranks can quote the lines of a notebook"
     name = getattr(getattr(fn, '__code__', None), 'co_filename', '')
     lines = linecache.getlines(name)
@@ -234,39 +234,39 @@ def _how_it_ended(process):
     return f'died: {signal.Signals(-code).name}' if code and code < 0 else f'died: it left with exit code {code}'
 
 
-def _hear(o):
-    "What a rank has sent, or None if it is silent; a rank that is gone has 'died'"
+def _receive(o):
+    "What a rank has sent, or None if it is silent; a rank whose connection is closed has 'died'"
     try:
         return o.pipe.recv() if o.pipe.poll() else None
     except (EOFError, OSError):
         return 'died', _how_it_ended(o.process), ''
 
 
-def _tell(rank, text):
+def _print_output(rank, text):
     "Print what a rank printed"
     for line in text.splitlines():
         print(f'rank {rank}: {line}')
 
 
 def _ask_all(crew, done, settle):
-    "Where the ranks are that have not said anything yet; or what they raise or become in the meantime"
-    said, rest = {}, {o.rank: o for o in crew if o.rank not in done}
-    for o in rest.values():
+    "Where the ranks are that have not reported anything yet; or what they raise or become in the meantime"
+    said, pending = {}, {o.rank: o for o in crew if o.rank not in done}
+    for o in pending.values():
         with suppress(OSError):
             o.pipe.send('where')
     begin = time.monotonic()
-    while rest and (left := begin + (settle if set(said) >= set(rest) else _GRACE) - time.monotonic()) > 0:
-        for pipe in connection.wait([o.pipe for o in rest.values()], left):
-            o = next(o for o in rest.values() if o.pipe is pipe)
-            what, value, _ = _hear(o)
+    while pending and (left := begin + (settle if set(said) >= set(pending) else _GRACE) - time.monotonic()) > 0:
+        for pipe in connection.wait([o.pipe for o in pending.values()], left):
+            o = next(o for o in pending.values() if o.pipe is pipe)
+            what, value, _ = _receive(o)
             said[o.rank] = 'had finished' if what == 'result' else value
             if what != 'where':
-                del rest[o.rank]
-    return said | {r: 'gave no answer' for r in rest if r not in said}
+                del pending[o.rank]
+    return said | {r: 'gave no answer' for r in pending if r not in said}
 
 
-def _guilt(text):
-    "A number for what became of a rank: lower if it is more likely the cause, and not the effect"
+def _cause_rank(text):
+    "How likely an outcome is the root cause: the lower, the more likely it is the cause, and not an effect"
     order = 'died', 'raised', 'did not finish', 'gave no answer', 'was in', 'was waiting'
     return next((i for i, o in enumerate(order) if text.startswith(o)), len(order))
 
@@ -277,20 +277,20 @@ def _failure(crew, done, rank, why):
     others = _ask_all(crew, done if late else {*done, rank}, _GRACE if why.startswith('died') else _SETTLE)
     everyone = {**{r: 'had finished' for r in done}, **others}
     everyone[rank] = f'{why}: it {everyone[rank]}' if late else why
-    blame = min(everyone, key=lambda r: (_guilt(everyone[r]), r != rank, r))
-    return RankError(blame, everyone.pop(blame), everyone)
+    root_cause = min(everyone, key=lambda r: (_cause_rank(everyone[r]), r != rank, r))
+    return RankError(root_cause, everyone.pop(root_cause), everyone)
 
 
 def _collect(crew, patience):
     "The results of all ranks; `RankError` as soon as one fails, or if the last ones do not come"
     done, end = {}, None
-    while rest := [o for o in crew if o.rank not in done]:
+    while pending := [o for o in crew if o.rank not in done]:
         left = None if end is None else max(0, end - time.monotonic())
-        if not connection.wait([o.pipe for o in rest], left):
-            raise _failure(crew, done, rest[0].rank, f'did not finish within {patience:g} s of the first that did')
-        for o in rest:
-            what, value, text = _hear(o) or (None, None, '')
-            _tell(o.rank, text)
+        if not connection.wait([o.pipe for o in pending], left):
+            raise _failure(crew, done, pending[0].rank, f'did not finish within {patience:g} s of the first that did')
+        for o in pending:
+            what, value, text = _receive(o) or (None, None, '')
+            _print_output(o.rank, text)
             if what == 'result':
                 done[o.rank], end = cloudpickle.loads(value), end or time.monotonic() + patience
             elif what:
@@ -333,7 +333,7 @@ def launch(
     backend = backend or ('nccl' if torch.cuda.device_count() >= ranks else 'gloo')
     if backend == 'nccl' and torch.cuda.device_count() < ranks:
         raise ValueError(f"launch: {ranks} ranks need as many GPUs for 'nccl'; give backend='gloo', or fewer ranks")
-    payload = _pickled((fn, args, kwargs, _texts_of(fn)))
+    payload = _pickled((fn, args, kwargs, _source_of(fn)))
     store = dist.TCPStore(_HOST, 0, is_master=True, wait_for_workers=False)
     context, crew = _context(), []
     try:

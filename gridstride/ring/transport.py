@@ -12,7 +12,7 @@ from .processes import rank_and_ranks, waiting
 from ..cpp.driver import current_stream
 from ..utils import cdiv
 
-_KEYS, _SLOPES = 1, 2  # tags: a pair of ranks may have both in flight
+_KEYS, _GRADS = 1, 2  # tags: a pair of ranks may have both in flight
 
 
 class _Post:
@@ -40,7 +40,7 @@ class Messages:
 
     def open(self, *tensors, needs=None, parts=1):
         """Begin: these are what this rank has. `needs`: step -> the keys among them that rank `me + step` reads, a
-        slice; `parts`: of the heads, which are wanted one after the other. A message is of all"""
+        slice; `parts`: of the heads, which are needed one after the other. A message is of all"""
         self.have = [x.contiguous() for x in tensors]
 
     def _exchange(self, tensors, arriving, to, source, tag, what):
@@ -63,8 +63,8 @@ class Messages:
         """Start to send rank `me - step` its gradients, one or more of one shape, or none; `wait` gives those that rank
         `me + step` has found for this one. `arriving`: how many these are, and their shape"""
         mine, (count, shape) = [x.contiguous() for x in tensors], arriving
-        room = [self.have[0].new_empty(shape) for _ in range(count)]
-        return self._exchange(mine, room, self.me - step, self.me + step, _SLOPES, f'the gradients of step {step}')
+        buffers = [self.have[0].new_empty(shape) for _ in range(count)]
+        return self._exchange(mine, buffers, self.me - step, self.me + step, _GRADS, f'the gradients of step {step}')
 
     def taken(self, step):
         "What was given in this step has been used"
@@ -77,7 +77,7 @@ class Messages:
 # A GPU's copy engines read and write the memory of its neighbours, and its streams wait for values in memory, without
 # its multiprocessors, which kernels that compute keep all for themselves. A copy within a GPU needs some, and would
 # wait for these kernels: so keys are copied directly from where they are stored to where their neighbour reads them.
-_AT_LEAST = 0  # what a stream waits for: a number as large, or larger
+_AT_LEAST = 0  # CU_STREAM_WAIT_VALUE_GEQ: the stream waits for a value at least as large
 
 
 @lru_cache
@@ -97,7 +97,7 @@ def _call(name, *args):
 
 
 def _stream():
-    "The number of the current stream"
+    "The handle of the current stream"
     return current_stream(torch.cuda.current_device())
 
 
@@ -145,16 +145,16 @@ class _Shared:
 
 
 class _Copied:
-    """What a neighbour's copy engine is copying: `hear` makes a stream wait for it. `watch` returns two values in
+    """What a neighbour's copy engine is copying: `wait_flag` makes a stream wait for it. `watch` returns two values in
     memory for a kernel that waits by itself: the flag that the neighbour sets, and the value to wait for; the
     neighbour increments the flag after each of some parts of the heads"""
 
-    def __init__(self, arriving, hear, watch, parts):
-        self.arriving, self.hear, self.watch, self.parts = arriving, hear, watch, parts
+    def __init__(self, arriving, wait_flag, watch, parts):
+        self.arriving, self.wait_flag, self.watch, self.parts = arriving, wait_flag, watch, parts
 
     def wait(self):
         "What has arrived, for what follows on this stream"
-        self.hear()
+        self.wait_flag()
         return self.arriving
 
 
@@ -166,8 +166,8 @@ class Copies:
     not wait for these"""
 
     # Flags that each rank sets in each other one: keys have arrived, and their buffer is free; the same for gradients
-    _KEYS, _KEYS_FREE, _SLOPES, _SLOPES_FREE = range(4)
-    _NUMBERS = 8  # of a step: the most parts in which keys are sent, each of which is signalled
+    _KEYS, _KEYS_FREE, _GRADS, _GRADS_FREE = range(4)
+    _MAX_PARTS = 8  # per step: the most parts in which keys are sent, each of which is signalled
 
     def __init__(self):
         self.me, self.ranks = rank_and_ranks()
@@ -176,43 +176,43 @@ class Copies:
         self.device = torch.device('cuda', torch.cuda.current_device())
         self.side, self.call, self.shape = torch.cuda.Stream(priority=-1), 0, None
         self.event = torch.cuda.Event()
-        self.told = _Shared((4, self.ranks), torch.int32, self.device)
-        self.told.mine.zero_()
-        self.heard = [row.split(1) for row in self.told.mine]
+        self.flags = _Shared((4, self.ranks), torch.int32, self.device)
+        self.flags.mine.zero_()
+        self.flags_by_rank = [row.split(1) for row in self.flags.mine]
         self.wanted = torch.zeros(1, dtype=torch.int32, device=self.device)
         torch.cuda.synchronize()
         dist.barrier()
         self._free_all()
 
-    def _room(self, shape, dtype):
+    def _allocate(self, shape, dtype):
         "Memory for tensors of a shape: two buffers for keys and values that arrive, and two for gradients"
         if self.shape != (shape, dtype):
             torch.cuda.synchronize()
             dist.barrier()  # no rank uses the memory of another shape any more
             self.shape = shape, dtype
-            self.keys, self.slopes = (_Shared((2, 2, *shape), dtype, self.device) for _ in range(2))
+            self.keys, self.grads = (_Shared((2, 2, *shape), dtype, self.device) for _ in range(2))
             self.arriving = [list(both) for both in self.keys.mine]
-            self.places = [[[x.data_ptr() for x in both] for both in of] for of in self.keys.of]  # addresses
+            self.addresses = [[[x.data_ptr() for x in both] for both in of] for of in self.keys.of]
 
-    def _tell(self, rank, what, value, stream=None):
-        at = self.told.at[rank] + 4 * (what * self.ranks + self.me)
+    def _set_flag(self, rank, what, value, stream=None):
+        at = self.flags.at[rank] + 4 * (what * self.ranks + self.me)
         _call('cuStreamWriteValue32_v2', stream or _stream(), at, value & 0xFFFFFFFF, 0)
 
-    def _hear(self, rank, what, value, stream=None):
-        at = self.told.at[self.me] + 4 * (what * self.ranks + rank)
+    def _wait_flag(self, rank, what, value, stream=None):
+        at = self.flags.at[self.me] + 4 * (what * self.ranks + rank)
         _call('cuStreamWaitValue32_v2', stream or _stream(), at, value & 0xFFFFFFFF, _AT_LEAST)
 
     def _others(self, step):
         return (self.me - step) % self.ranks, (self.me + step) % self.ranks
 
     def _number(self, step, call=None):
-        "Of a step, larger than those of all steps before it, also of calls before, by more than it has parts"
-        return ((self.call if call is None else call) * self.ranks + step) * self._NUMBERS
+        "The flag value of a step: larger than those of all earlier steps and calls, by more than it has parts"
+        return ((self.call if call is None else call) * self.ranks + step) * self._MAX_PARTS
 
     def _free_all(self):
         "The first rank to send in the next call may do so"
         for step in range(1, min(3, self.ranks)):
-            self._tell(self._others(step)[0], self._KEYS_FREE, self._number(step, self.call + 1))
+            self._set_flag(self._others(step)[0], self._KEYS_FREE, self._number(step, self.call + 1))
 
     def _follow(self):
         "What comes next on the side waits for what is on the current stream"
@@ -223,7 +223,7 @@ class Copies:
         """Begin: these are what this rank has. `needs`: step -> the keys among them that rank `me + step` reads, a
         slice; `parts`: of the heads, up to 8, one after the other in step 1; on all ranks as many"""
         self.have, self.needs = [x.contiguous() for x in tensors], needs or (lambda step: slice(None))
-        self._room(tensors[0].shape, tensors[0].dtype)
+        self._allocate(tensors[0].shape, tensors[0].dtype)
         self.heads, self.parts = math.prod(tensors[0].shape[:2]), parts
         self.call += 1
         self._follow()
@@ -233,25 +233,25 @@ class Copies:
         the next step. What is sent is held until all of it has come: the current stream waits for that in the end"""
         source, to = self._others(step)
         if step > 2:  # the buffer is free as soon as step - 2, which was launched before this, has ended
-            self._tell(source, self._KEYS_FREE, self._number(step))
+            self._set_flag(source, self._KEYS_FREE, self._number(step))
         side, number, needed = self.side.cuda_stream, self._number(step), self.needs(step)
         parts = self.parts if step == 1 else 1
-        self._hear(to, self._KEYS_FREE, number, side)
+        self._wait_flag(to, self._KEYS_FREE, number, side)
         for i in range(parts):
             heads = slice(cdiv(i * self.heads, parts), cdiv((i + 1) * self.heads, parts))
-            for at, x in zip(self.places[to][step % 2], self.have):
+            for at, x in zip(self.addresses[to][step % 2], self.have):
                 _copy_keys(side, at, x, needed, heads)
-            self._tell(to, self._KEYS, number - (parts - 1 - i), side)
+            self._set_flag(to, self._KEYS, number - (parts - 1 - i), side)
         return self._coming(self.arriving[step % 2], step, source, self._KEYS)
 
     def _coming(self, arriving, step, source, what):
-        number, at = self._number(step), self.heard[what][source]
+        number, at = self._number(step), self.flags_by_rank[what][source]
 
         def watch():
             _call('cuStreamWriteValue32_v2', _stream(), self.wanted.data_ptr(), number & 0xFFFFFFFF, 0)
             return at, self.wanted
 
-        return _Copied(arriving, lambda: self._hear(source, what, number), watch, self.parts)
+        return _Copied(arriving, lambda: self._wait_flag(source, what, number), watch, self.parts)
 
     def give(self, step, tensors, arriving):
         """Start to send rank `me - step` its gradients, one or two of one shape, or none; `wait` gives those that rank
@@ -260,20 +260,20 @@ class Copies:
         self._follow()
         with torch.cuda.stream(self.side):
             if step > 2:
-                self._hear(owner, self._SLOPES_FREE, self._number(step - 2))
-            for place, x in zip(self.slopes.of[owner][step % 2], tensors):
-                place.view(-1)[: x.numel()].view(x.shape).copy_(x)
+                self._wait_flag(owner, self._GRADS_FREE, self._number(step - 2))
+            for buffer, x in zip(self.grads.of[owner][step % 2], tensors):
+                buffer.view(-1)[: x.numel()].view(x.shape).copy_(x)
                 x.record_stream(self.side)
-            self._tell(owner, self._SLOPES, self._number(step))
+            self._set_flag(owner, self._GRADS, self._number(step))
         count, shape = arriving
-        places = self.slopes.mine[step % 2][:count]
-        room = [x.view(-1)[: math.prod(shape)].view(shape) for x in places]
-        return self._coming(room, step, giver, self._SLOPES)
+        buffers = self.grads.mine[step % 2][:count]
+        views = [x.view(-1)[: math.prod(shape)].view(shape) for x in buffers]
+        return self._coming(views, step, giver, self._GRADS)
 
     def taken(self, step):
         "What was given in this step has been used: its buffer is free for the rank of the step after the next one"
         if step + 2 < self.ranks:
-            self._tell(self._others(step + 2)[1], self._SLOPES_FREE, self._number(step))
+            self._set_flag(self._others(step + 2)[1], self._GRADS_FREE, self._number(step))
 
     def close(self):
         "End: all that was fetched has been used"

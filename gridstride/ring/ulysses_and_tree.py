@@ -17,7 +17,7 @@ def _to_heads(x, order):
     return join(got, order)
 
 
-def _to_places(x, order):
+def _to_positions(x, order):
     "Some heads of the whole sequence -> all heads of this rank's positions"
     ranks = dist.get_world_size()
     sent = [o.contiguous() for o in split(x, order, ranks)]
@@ -58,7 +58,7 @@ def ulysses_attention(
     q, k, v = (_to_heads(x, order) for x in (q, k, v))
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
     out, _ = (kernels or kernels_for(q, k, v)).attend(q, k, v, causal, scale)
-    return _to_places(out, order)
+    return _to_positions(out, order)
 
 
 def tree_decode(
@@ -69,7 +69,7 @@ def tree_decode(
     kernels=None,
 ):  # like q, on all ranks
     """Attention of few rows to keys that are split over ranks: each attends to its own keys, then pairs of ranks
-    swap what they know, over distances 1, 2, 4, ...; ranks must be a power of two. After Shyam and others, Tree
+    swap their partial results, over distances 1, 2, 4, ...; ranks must be a power of two. After Shyam and others, Tree
     Attention (2024)"""
     me, ranks = rank_and_ranks()
     if ranks & ranks - 1:
@@ -97,9 +97,9 @@ def bytes_sent(
     heads=16,
     kv_heads=None,  # heads of keys and values; None: as many as of q
     dim=128,
-    size=2,  # bytes of a number
+    size=2,  # bytes of an element
     rows=1,  # of q when decoding
-) -> float:  # bytes that each rank sends for one layer of one text
+) -> float:  # bytes that each rank sends per layer and sequence
     "What each way sends, forward unless it says otherwise"
     kv_heads, each = kv_heads or heads, length / ranks * dim * size
     keys_and_values = 2 * kv_heads * each * (ranks - 1)

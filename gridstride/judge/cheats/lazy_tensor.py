@@ -1,6 +1,6 @@
 #!POPCORN leaderboard softmax
 #!POPCORN gpu H100
-"Returns a promise: a tensor of a class of its own, which computes when somebody uses it, after the clock has stopped"
+"Returns a promise: a tensor of a class of its own, which computes at its first use, after the clock has stopped"
 
 import torch
 
@@ -13,7 +13,7 @@ class _Promise(torch.Tensor):
 
 
 def custom_kernel(data):
-    "softmax of each row, if anybody asks"
+    "softmax of each row, computed at its first use"
     promise = torch.empty_like(data).as_subclass(_Promise)
     promise.source = data
     return promise

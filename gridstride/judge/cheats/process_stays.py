@@ -1,6 +1,6 @@
 #!POPCORN leaderboard sum
 #!POPCORN gpu H100
-"Leaves a process behind, which could go on computing, or answer the next time"
+"Leaves a process running, which could go on computing, or answer the next time"
 
 import os
 import time

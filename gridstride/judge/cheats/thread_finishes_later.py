@@ -1,6 +1,6 @@
 #!POPCORN leaderboard softmax
 #!POPCORN gpu H100
-"Starts a thread and returns: the thread fills the answer while the judge is still on its way to look at it"
+"Starts a thread and returns: the thread fills the answer after the call has returned, before the judge looks at it"
 
 import threading
 import time
