@@ -200,7 +200,7 @@ def test_candidates_are_those_that_rules_like_and_others(cost):
         assert all(k.layout == layout and k.supports(*shape) for k, _, _ in known)
         assert {t.family for _, t, _ in known} == ({'final', 'half'} if layout == 'nn' else {'half'})
         assert known[0][0] is cost_model.choose(*shape, layout=layout)
-        assert all(cost_model.kernel_of(t, k.early, layout=layout) is k for k, t, _ in known)
+        assert all(cost_model.kernel_of(t, k.pdl, layout=layout) is k for k, t, _ in known)
     assert (5240, 2256, 400) not in cost.drawn() and cost.SEED != 0, 'what tables judge is no part of the fit'
 
 

@@ -78,9 +78,9 @@ def test_a_missing_barrier_is_found():
     with pytest.raises(Exception, match='race|written|barrier'): right(tiled(SRC[:first]+SRC[first+16:]))
 
 
-def test_what_a_recipe_is_written_as_stays():
-    "Recordings are keyed on it: a new field would have them all refused"
-    assert str(tiled().recipe(8, 8, 8, H100).calls[0])[-130:].endswith("shared=0, early=False, cluster=(1, 1, 1))")
+def test_the_repr_of_a_launch_is_fixed():
+    "A recording of lesson 13 is keyed on it: another field would have it refused"
+    assert str(tiled().recipe(8, 8, 8, H100).calls[0])[-130:].endswith("shared=0, pdl=False, cluster=(1, 1, 1), cooperative=False)")
 
 
 def test_numbers_make_other_kernels():
@@ -89,7 +89,7 @@ def test_numbers_make_other_kernels():
     assert (t.name, t.threads, t.constants, t.src.count('BM = 4')) == ('small', (8, 4), dict(BM=4, BN=8, BK=8), 1)
     assert r.constants['BM'] == 8
     assert t.grid_for(9, 17, 1) == (3, 3) and r.tuned(grid=lambda k, sms, BM: (k, sms*BM)).grid_for(9, 17, 5) == (5, 64)
-    with pytest.raises(ValueError, match='tiled has no STAGE; its numbers are BM, BN, BK'): r.tuned(STAGE=3)
+    with pytest.raises(ValueError, match='tiled has no STAGE; its constants are BM, BN, BK'): r.tuned(STAGE=3)
 
 
 def test_what_follows_from_the_numbers_may_be_a_function():
@@ -305,7 +305,7 @@ def test_shared_memory_is_only_ever_raised(fake, monkeypatch):
 
 def test_a_launch_may_begin_early(fake):
     k = SimpleNamespace(handle=5, __name__='k')
-    for more in ({}, dict(early=True), dict(early=True, cluster=(1, 2, 1))):
+    for more in ({}, dict(pdl=True), dict(pdl=True, cluster=(1, 2, 1))):
         rung.Launcher(k, 2, (3,), 4, 32, **more)((10, 20), 7)
     assert [l[:5] for l in fake.launches] == [((4, 1, 1), (32, 1, 1), 0, 7, 5)]*3
     assert [c[5][:2] for c in fake.launches] == [[10, 20]]*3
@@ -314,9 +314,9 @@ def test_a_launch_may_begin_early(fake):
 
 def test_a_rung_may_begin_early(fake):
     r = tiled()
-    for o in (r, r.tuned(early=True), r.tuned(early=True).tuned('other')):
+    for o in (r, r.tuned(pdl=True), r.tuned(pdl=True).tuned('other')):
         prepared(o, 8, 8, 8)(*[torch.ones(8, 8)]*3, 0)
-        assert o.recipe(8, 8, 8, H100).calls[0].early is o.early
+        assert o.recipe(8, 8, 8, H100).calls[0].pdl is o.pdl
     assert fake.attributes == [[], [(6, 1, 0, 0)], [(6, 1, 0, 0)]]
 
 

@@ -119,16 +119,16 @@ def _map(e, name, shape):
 def _start(e, call):
     "C for one launch"
     return start(
-        call, call.name, [f'{o}_map' if o in e.product.maps else o for o in call.arrays] + [*map(str, call.numbers)]
+        call, call.name, [f'{o}_map' if o in e.product.maps else o for o in call.arrays] + [*map(str, call.scalars)]
     )
 
 
 def _case(e, i, shape):
     "C for the launches of one shape"
-    recipe = e.product.recipe(*shape, H100)
-    rooms = [f'static auto *{o} = room<{_TYPES[t]}>({n});' for o, (n, t) in recipe.rooms.items()]
+    plan = e.product.recipe(*shape, H100)
+    workspaces = [f'static auto *{o} = room<{_TYPES[t]}>({n});' for o, (n, t) in plan.workspaces.items()]
     maps = [f'static auto {o}_map = {_map(e, o, shape)};' for o in e.product.maps]
-    lines = [*rooms, *maps, *(_start(e, c) for c in recipe.calls), 'break;']
+    lines = [*workspaces, *maps, *(_start(e, c) for c in plan.calls), 'break;']
     return f'    case {i}: {{\n' + ''.join(f'        {o}\n' for o in lines) + '    }\n'
 
 

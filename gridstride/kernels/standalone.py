@@ -19,9 +19,9 @@ def three(xs) -> str:
 
 def start(call, kernel, args) -> str:
     "C for one launch of a `Call`"
-    early, together = (str(o).lower() for o in (call.early, call.together))
-    wishes = f'{{{early}, {three(call.cluster)}, {together}}}'
-    return f'start({kernel}, {three(call.grid)}, {three(call.block)}, {call.shared}, {wishes}, {", ".join(args)});'
+    pdl, cooperative = (str(o).lower() for o in (call.pdl, call.cooperative))
+    attributes = f'{{{pdl}, {three(call.cluster)}, {cooperative}}}'
+    return f'start({kernel}, {three(call.grid)}, {three(call.block)}, {call.shared}, {attributes}, {", ".join(args)});'
 
 
 def in_spaces(calls) -> tuple:  # (C, {text: its namespace})

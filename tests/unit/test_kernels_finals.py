@@ -63,15 +63,15 @@ def test_one_that_begins_early_waits_before_all_global_memory(tile):
     begun = before[before.index('final_k('):].split('{', 1)[1].removesuffix(BEFORE)
     assert not re.search(r'\b(m|n|out|partial|ready)\b|\basm\b|\*\w+ *=', begun), begun
     assert not re.search(r'\b(return|break|goto)\b', BEFORE + begun), 'who leaves before the wait lets the grid end'
-    assert early.early and not plain.early and early.name == f'{plain.name}, early'
+    assert early.pdl and not plain.pdl and early.name == f'{plain.name}, early'
 
 
 def test_the_switch_says_which_begin_early(monkeypatch):
     shapes = [(64, 64, 64), (272, 496, 72), (360, 1024, 304), (4096, 4096, 4096)]
     monkeypatch.setattr(cost_model, 'EARLY', 0)
-    assert not any(p.early for s in shapes for p in cost_model.ranked(*s, n=60) if isinstance(p, rung.Rung))
+    assert not any(p.pdl for s in shapes for p in cost_model.ranked(*s, n=60) if isinstance(p, rung.Rung))
     now = [cost_model.choose(*s) for s in shapes]
     monkeypatch.setattr(cost_model, 'EARLY', cost_model.estimate(*shapes[2], cost_model.order(*shapes[2], 132)[0]) + 1)
     then = [cost_model.choose(*s) for s in shapes]
-    assert [p.early for p in then] == [True, True, True, False] and then[3] is now[3]
+    assert [p.pdl for p in then] == [True, True, True, False] and then[3] is now[3]
     assert [p.name for p in then[:3]] == [f'{p.name}, early' for p in now[:3]]

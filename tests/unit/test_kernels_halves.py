@@ -86,10 +86,10 @@ def test_one_that_begins_early_waits_before_all_global_memory(cut, layout):
     r = half(cut, layout=layout, early=True)
     before, after = r.src[r.src.index('halves_k('):].split('griddepcontrol.wait', 1)
     body = before.split('{', 1)[1].replace('prefetch(m); prefetch(n); prefetch(out);', '', 1)
-    assert r.early and r.constants['EARLY'] and 'griddepcontrol' not in after
+    assert r.pdl and r.constants['EARLY'] and 'griddepcontrol' not in after
     assert not re.search(r'\b(m|n|out)\b|\b(return|break|goto)\b', body), body
     assert re.search(r'else __syncthreads\(\);\n    if \(EARLY\) \{.*\n.*launch_dependents.*\n.*$', before)
-    assert 'early' in r.name and not half(cut, layout=layout).early and half(cut, layout=layout, early=True) is r
+    assert 'early' in r.name and not half(cut, layout=layout).pdl and half(cut, layout=layout, early=True) is r
 
 
 def test_one_source_for_all():

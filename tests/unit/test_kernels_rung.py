@@ -4,7 +4,7 @@ import re
 import pytest
 import torch
 from gridstride.cpp import on_emulator
-from gridstride.kernels.ladder.operands import blame
+from gridstride.kernels.ladder.operands import raise_invalid_operands
 from gridstride.kernels.ladder.rung import Rung, need_hopper, with_constants
 from gridstride.bench.recording import Unavailable
 from gridstride.utils import cdiv, check
@@ -44,7 +44,7 @@ def test_the_line_of_constants_takes_the_place_of_an_empty_first_line(src, const
     ((M, torch.empty(4, 5, device='meta')), 'n is on meta and m on'), ((M, M.new_empty(4, 4), M), 'memory of its own')])
 def test_what_is_wrong_with_matrices_is_said(args, words):
     with pytest.raises((TypeError, ValueError), match=re.escape(words)):
-        blame('k', *(args if len(args) == 3 else (*args, None)), torch.float32)
+        raise_invalid_operands('k', *(args if len(args) == 3 else (*args, None)), torch.float32)
 
 
 def test_a_grid_of_its_own_and_shapes_that_it_supports():

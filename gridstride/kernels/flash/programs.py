@@ -73,7 +73,7 @@ def _start(call, boxes, spaces, sizes, dim):
     space = spaces[call.src]
     maps = [_map(space, name, sizes, dim, box) for name, box in zip(call.arrays, boxes)]
     rest = [_IN_C.get(o, f'a.{o}') for o in call.arrays[len(maps) :]]
-    return start(call, f'{space}::{call.name}', [*maps, *rest, *map(str, call.numbers)])
+    return start(call, f'{space}::{call.name}', [*maps, *rest, *map(str, call.scalars)])
 
 
 def _rooms(way, batch, heads, group, rows, keys):

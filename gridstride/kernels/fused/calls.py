@@ -69,7 +69,7 @@ def _add_columns(dtype, count, width, outs, on):
     src, columns = whole(('columns',), dtype, constants), width * len(outs)
     arrays = 'parts', outs[0], outs[-1]
     grid, block = (cdiv(columns, 32),), (32 * _SLICES,)
-    return Call(src, 'add_columns', arrays, (count, width, columns), grid, block, early=on.hopper)
+    return Call(src, 'add_columns', arrays, (count, width, columns), grid, block, pdl=on.hopper)
 
 
 # GELU of rows plus a bias

@@ -45,7 +45,7 @@ class _Step(Launcher):
 
     def __init__(self, call):
         self.arrays = len(call.arrays)
-        numbers = call.numbers if backend() == 'gpu' else ()
+        numbers = call.scalars if backend() == 'gpu' else ()
         super().__init__(compiled(call.src, call.name, backend()), self.arrays, numbers, call.grid, call.block)
 
     def parameters(self):

@@ -67,7 +67,7 @@ constexpr double EPS = {EPS}, ROUNDING = {2e-5 if o.dtype == 'float32' else 2**-
 constexpr struct {{ int rows, width; }} cases[] = {{{cases}}};'''
     lines = [
         [f'static auto *parts = room<Sum>({parts * width});'] * (parts > 0)
-        + [start(c, f'{spaces[c.src]}::{c.name}', [*_c(c.arrays), *map(str, c.numbers)]) for c in found]
+        + [start(c, f'{spaces[c.src]}::{c.name}', [*_c(c.arrays), *map(str, c.scalars)]) for c in found]
         for (found, parts), (_, width) in zip(every, SHAPES)
     ]
     what = [f'`gridstride.kernels.{o.tool}` of {o.dtype}, {"backward" if o.backward else "forward"}.']

@@ -30,7 +30,7 @@ def _lines(found, parts, spaces):
     "C for the launches of a size"
     space = spaces[found[0].src]
     rooms = [f'static auto *parts = room<{space}::Part>({parts // 2});'] * (parts > 0)
-    return rooms + [start(c, f'{space}::{c.name}', [*c.arrays, *map(str, c.numbers)]) for c in found]
+    return rooms + [start(c, f'{space}::{c.name}', [*c.arrays, *map(str, c.scalars)]) for c in found]
 
 
 def _program(o):

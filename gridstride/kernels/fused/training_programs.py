@@ -36,7 +36,7 @@ constexpr struct {{ int rows, width; }} cases[] = {{{sizes}}};'''
     in_place = dict(gradient='x')
     lines = [
         [
-            start(c, f'{spaces[c.src]}::{c.name}', [*(in_place.get(o, o) for o in c.arrays), *map(str, c.numbers)])
+            start(c, f'{spaces[c.src]}::{c.name}', [*(in_place.get(o, o) for o in c.arrays), *map(str, c.scalars)])
             for c in o
         ]
         for o in every

@@ -19,7 +19,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..ptx import PTX, wgmma
-from ..ladder.rung import Call, Device, Product, Recipe, with_constants
+from ..ladder.rung import Call, Device, LaunchPlan, Product, with_constants
 from .skinny import SMALL, THIN, THIN_TN
 from ...utils import cdiv
 
@@ -331,10 +331,10 @@ class Split(Product):
         apart = Call(pass_src, 'split_planes', ('m', 'n', 'ms', 'ns'), shape, (blocks, *each), (256,))
         arrays = 'ms', 'ns', 'm', 'n', 'out'
         product = Call(src, 'multiply_planes', arrays, shape, (*grid, *each[1:]), (2 * BM + 32,), self.shared)
-        product = product._replace(early=True, cluster=(1, SPLITS, 1))
+        product = product._replace(pdl=True, cluster=(1, SPLITS, 1))
         ms, ns = (3 * 32 * chunks * count * o for o in (rows * BM, cols * BN))
-        rooms = dict(ms=(ms, 'bfloat16'), ns=(ns, 'bfloat16'))
-        return Recipe([apart, product], rooms)
+        workspaces = dict(ms=(ms, 'bfloat16'), ns=(ns, 'bfloat16'))
+        return LaunchPlan([apart, product], workspaces)
 
 
 # Beside `torch.matmul` in float32 (TF32 off), against float64: the norm of the error over that of the result,

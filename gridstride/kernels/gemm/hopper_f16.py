@@ -188,7 +188,7 @@ def _half(cut, dtype, layout, early):
         grid=grid,
         supports=supports,
         dtype=dtype,
-        early=early,
+        pdl=early,
         layout=layout,
         **numbers,
         BK=64,

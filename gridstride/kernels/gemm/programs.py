@@ -68,7 +68,7 @@ def _launches(p, spaces, case):
     "C for the launch of a case"
     call, boxes = product_call(case, _SCALE, H100, p.tile)
     args = ['m_map', 'n_map', 'out_map', 'saved_map', *(f'x.{o}' for o in call.arrays[4:])]
-    args += [*map(str, call.numbers[:-1]), f'{_SCALE}f']
+    args += [*map(str, call.scalars[:-1]), f'{_SCALE}f']
     space = spaces[call.src]
     return [f'using {space}::TensorMap;', *_maps(case, boxes), start(call, f'{space}::{call.name}', args)]
 

@@ -9,7 +9,7 @@ to read `m` once, without a pause.
 from importlib.resources import files
 
 from ..ptx import PTX
-from ..ladder.rung import Call, Product, Recipe, Rung, with_constants
+from ..ladder.rung import Call, LaunchPlan, Product, Rung, with_constants
 from ...utils import cdiv
 
 
@@ -558,12 +558,12 @@ class Thin(Product):
     def recipe(self, h, w, k, on):
         "One call, or one by slabs of k and one that adds these up"
         if at_once := self.stages(h, w, k, on) or self.planes(h, w, k, on) or self.rows(h, w, k, on):
-            return Recipe([at_once])
+            return LaunchPlan([at_once])
         call, slabs = self.slabs(h, w, k, on)
         if slabs == 1:
-            return Recipe([call])
+            return LaunchPlan([call])
         add = Call(add_src, 'add_slabs', ('parts', 'out'), (h * w, slabs), (cdiv(h * w, 256),), (256,))
-        return Recipe([call._replace(arrays=('m', 'n', 'parts')), add], dict(parts=(slabs * h * w, 'float32')))
+        return LaunchPlan([call._replace(arrays=('m', 'n', 'parts')), add], dict(parts=(slabs * h * w, 'float32')))
 
     def blocks(self, h, w, k, sms, W, VEC, LANES, R, WARPS, STAGES):
         """(blocks across, columns of m a slab, bytes of shared memory): slabs where n is too long to be kept, or rows

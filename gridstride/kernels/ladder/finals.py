@@ -377,7 +377,7 @@ _ROLES = '\n    if (wg == WGS) {                                        // produ
 def final_early(*tile):
     "As `final`, but it begins before the kernel ahead of it has ended, and lets the next one in"
     rung = final(*tile)
-    return rung.tuned(f'{rung.name}, early', src=begin_early(rung.text), early=True)
+    return rung.tuned(f'{rung.name}, early', src=begin_early(rung.text), pdl=True)
 
 
 # BM, BN, CM, CN, TURNED, BESIDE, SPLIT: its measured time, in units of what `cost` says without it

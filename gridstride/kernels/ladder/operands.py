@@ -1,7 +1,6 @@
-"""What keeps two matrices from being multiplied by a kernel, in whole sentences.
+"""Errors for operands that a kernel cannot multiply.
 
-The hot path asks one question, whether all is as it must be. What it is that is wrong is found out here, afterwards,
-when there is time.
+The hot path only checks whether all requirements are met. Which one is not is found here, afterwards, off the hot path.
 """
 
 from ...utils import backend
@@ -12,7 +11,7 @@ def _at(x):
 
 
 def _one(what, x, dtype, shape=None):
-    "Raise if `x` is no matrix that a kernel could read or write; `what` is its name"
+    "Raise if `x` is not a matrix that a kernel could read or write; `what` is its name"
     if not hasattr(x, 'data_ptr'):
         raise TypeError(f'{what} is a {type(x).__name__}, and a torch tensor is needed; torch.tensor(...) makes one')
     if x.ndim != 2:
@@ -23,8 +22,8 @@ def _one(what, x, dtype, shape=None):
         raise TypeError(f"{what} is {str(x.dtype)[6:]}, and {str(dtype)[6:]} is needed; convert it with .to({dtype})")
 
 
-def _lies_well(what, x):
-    "Raise unless `x` lies row after row, from an address on that fits a load of 16 bytes"
+def _check_memory(what, x):
+    "Raise unless `x` is row-major and contiguous, at an address that is a multiple of 16 bytes"
     if not x.is_contiguous():
         raise ValueError(
             f'{what} is not contiguous (its strides are {x.stride()}), and the kernel goes row after row; '
@@ -38,7 +37,7 @@ def _lies_well(what, x):
 
 
 def sizes(m, n, layout='nn') -> tuple:  # (h, k), (k, w), as the shapes have them
-    "What is multiplied; 'tn': `m` is given as k x h, 'nt': `n` as w x k"
+    "The sizes of both operands; 'tn': `m` is given as k x h, 'nt': `n` as w x k"
     return m.shape if layout[0] == 'n' else m.shape[::-1], n.shape if layout[1] == 'n' else n.shape[::-1]
 
 
@@ -48,17 +47,17 @@ def _shape_of_product(name, m, n, layout):
     if k == k2:
         return h, w
     if layout != 'nn':
-        turned = 'm' if layout == 'tn' else 'n'
+        transposed = 'm' if layout == 'tn' else 'n'
         raise ValueError(
-            f'{name} takes {turned} transposed, so m stands for {h}x{k} and n for {k2}x{w}, '
+            f'{name} takes {transposed} transposed, so m stands for {h}x{k} and n for {k2}x{w}, '
             'and these cannot be multiplied'
         )
     fit = '; n.T.contiguous() would fit' if k == w else '; m.T.contiguous() would fit' if h == k2 else ''
     raise ValueError(f'{name}: m is {h}x{k} and n is {k2}x{w}, and m must have as many columns as n has rows{fit}')
 
 
-def _lie_apart(name, m, n, out):
-    "Raise unless all lie where kernels run, on one device, and `out` in memory of its own"
+def _check_devices(name, m, n, out):
+    "Raise unless all are on one device where kernels run, and `out` shares no memory with an input"
     where = 'cuda' if backend() == 'gpu' else 'cpu'
     if m.device.type != where:
         raise ValueError(f'{name}: m is on {_at(m)}, and kernels run on {where} here; move m and n with .to({where!r})')
@@ -72,7 +71,7 @@ def _lie_apart(name, m, n, out):
         )
 
 
-def blame(
+def raise_invalid_operands(
     name,  # of the kernel
     m,
     n,
@@ -80,7 +79,7 @@ def blame(
     dtype,  # that all of them need
     layout='nn',  # 'tn': `m` is given as its transpose, 'nt': `n` is
 ):
-    "Raise `TypeError` or `ValueError` for what keeps `m`, `n`, `out` from being multiplied by a kernel"
+    "Raise `TypeError` or `ValueError` for the requirement of a kernel that `m`, `n` or `out` does not meet"
     for o, x in (('m', m), ('n', n)):
         _one(f'{name}: {o}', x, dtype)
     product = _shape_of_product(name, m, n, layout)
@@ -88,5 +87,5 @@ def blame(
         _one(f'{name}: out', out, dtype, product)
     for o, x in (('m', m), ('n', n), ('out', out)):
         if x is not None:
-            _lies_well(f'{name}: {o}', x)
-    _lie_apart(name, m, n, out)
+            _check_memory(f'{name}: {o}', x)
+    _check_devices(name, m, n, out)

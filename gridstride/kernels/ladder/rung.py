@@ -1,4 +1,4 @@
-"""`Rung`: one hand-written matrix product, its source and its numbers in one place, called like a function."""
+"""`Rung`: one hand-written matrix product, its source and its constants in one object, called like a function."""
 
 import ctypes
 import inspect
@@ -13,21 +13,21 @@ from ...cpp.launcher import launcher
 from ...cpp.frontend.reader import kernels
 from ...bench.recording import Unavailable
 from ..maps import tensor_map
-from .operands import blame, sizes
+from .operands import raise_invalid_operands, sizes
 from ...utils import backend, cdiv, dim3
 
 
-# A kernel is tuned by its numbers: how large a tile is, how many stages it keeps. They are no part of the
-# source that a lesson explains, but a line of constants above it, so that the same text makes many kernels.
-# What follows from the numbers, the bytes of shared memory for instance, may be a function of them.
+# A kernel is tuned by its constants: the size of a tile, the number of stages. They are not part of the source that a
+# lesson explains, but a line above it, so that the same text makes many kernels. What follows from the constants, the
+# bytes of shared memory for instance, may be a function of them.
 def constants_line(constants: dict) -> str:
     "The line of C that defines the constants; empty if there are none"
     return f"constexpr int {', '.join(f'{k} = {int(v)}' for k, v in constants.items())};" if constants else ''
 
 
 def with_constants(src, constants) -> str:
-    """The source below its line of constants; a first line that is empty gives its place to them, so that the others
-    keep their numbers"""
+    """The source below its line of constants. An empty first line is replaced by them, so that the other lines keep
+    their line numbers"""
     line = constants_line(constants)
     return src if not line else line + src if src.startswith('\n') else f'{line}\n{src}'
 
@@ -72,18 +72,18 @@ def sms() -> int:
 
 
 def _of(x, constants):
-    "`x` itself, or what the function `x` makes of those numbers that it names"
+    "`x` itself, or what the function `x` returns for the constants that it names"
     return x(**{k: constants[k] for k in inspect.signature(x).parameters}) if callable(x) else x
 
 
-# A small product takes the GPU a few microseconds, no longer than Python takes for a handful of calls. So all
-# that stays the same for one shape is put in place once: the grid, the sizes, the array of the arguments'
-# addresses. What is left for each call is the pointers and one call of the driver. A kernel that loads by TMA
-# gets tensor maps in place of pointers; the map for an address is made once as well.
-KEPT = 64  # tensor maps and shapes that are kept ready
+# A small product takes the GPU a few microseconds, no longer than Python takes for a handful of calls. So to keep the
+# launch overhead low, all that stays the same for one shape is prepared once: the grid, the sizes, the array of the
+# arguments' addresses. What is left per call is the pointers and one call of the driver. A kernel that loads by TMA
+# gets tensor maps instead of pointers; the map for an address is made once as well.
+KEPT = 64  # cached tensor maps, and cached shapes
 
 # CU_LAUNCH_ATTRIBUTE_COOPERATIVE, _CLUSTER_DIMENSION, _PROGRAMMATIC_STREAM_SERIALIZATION
-_TOGETHER, _CLUSTER, _EARLY = 2, 4, 6
+_COOPERATIVE, _CLUSTER, _PDL = 2, 4, 6
 
 
 class _Attribute(ctypes.Structure):
@@ -103,99 +103,91 @@ class _Config(ctypes.Structure):
 
 
 class Long(int):
-    "A number that a kernel takes as `long long`; another int is an `int`, and a float a `float`"
+    "An argument that a kernel takes as `long long`; another int is an `int`, and a float a `float`"
 
 
 class Double(float):
-    "A number that a kernel takes as `double`"
+    "An argument that a kernel takes as `double`"
 
 
 _C = {Long: ctypes.c_longlong, float: ctypes.c_float, Double: ctypes.c_double}
 
 
 class Launcher:
-    """A kernel with its numbers in their places; called with its arrays: on a GPU their addresses, and the number of a
+    """A kernel with its scalar arguments bound; call it with its arrays: on a GPU their addresses, and the handle of a
     stream, else tensors"""
 
     def __init__(
         self,
         kernel,
         arrays,  # how many
-        numbers,
+        scalars,
         grid,
         block,
         shared=0,
-        early=False,  # may it begin before the kernel ahead has ended? See griddepcontrol in PTX
-        cluster=(1, 1, 1),  # blocks of a cluster along x, y, z, where the source does not say it
-        together=False,  # must all blocks be there at once, as they wait for each other?
+        pdl=False,  # programmatic dependent launch: may it begin before the previous kernel ends? See griddepcontrol
+        cluster=(1, 1, 1),  # blocks of a cluster along x, y, z, if the source has no `__cluster_dims__`
+        cooperative=False,  # must all blocks be resident at once, because they wait for each other?
     ):
-        self.kernel, self.numbers, self.grid, self.block, self.shared, self.cluster, self.lock = (
-            kernel,
-            numbers,
-            dim3(grid),
-            dim3(block),
-            shared,
-            cluster,
-            threading.Lock(),
-        )
+        self.kernel, self.scalars = kernel, scalars
+        self.grid, self.block, self.cluster, self.shared = dim3(grid), dim3(block), cluster, shared
+        self.lock = threading.Lock()
         if not kernel.handle:
             return
         let(kernel, shared)
-        self.values = [_C.get(type(o), ctypes.c_int)(o) for o in numbers]
-        wishes = [(_EARLY, (1,))] * early + [(_CLUSTER, cluster)] * (max(cluster) > 1) + [(_TOGETHER, (1,))] * together
-        self.wishes, self.arrays = wishes, arrays
+        self.values = [_C.get(type(o), ctypes.c_int)(o) for o in scalars]
+        attributes = [(_PDL, (1,))] * pdl + [(_CLUSTER, cluster)] * (max(cluster) > 1)
+        attributes += [(_COOPERATIVE, (1,))] * cooperative
+        self.attributes, self.arrays = attributes, arrays
         if not launcher():
-            self._lay_out()
+            self._prepare_ctypes()
 
-    def _lay_out(self):
-        "Put all in its place for ctypes, where there is no compiled launcher"
-        kernel, shared, wishes = self.kernel, self.shared, self.wishes
+    def _prepare_ctypes(self):
+        "Make the structures that ctypes passes to the driver, where there is no compiled launcher"
+        kernel, shared = self.kernel, self.shared
         self.pointers = (ctypes.c_void_p * self.arrays)()
         at = [ctypes.addressof(self.pointers) + 8 * i for i in range(self.arrays)]
         at += [ctypes.addressof(o) for o in self.values]
-        attributes = (_Attribute * len(wishes))(*(_Attribute(i, 0, (ctypes.c_uint * 16)(*v)) for i, v in wishes))
-        self.places, self.config = (
-            (ctypes.c_void_p * len(at))(*at),
-            _Config(*self.grid, *self.block, shared, None, attributes, len(wishes)),
-        )
-        self.run, self.given = (
-            driver().cuLaunchKernelEx,
-            (ctypes.byref(self.config), ctypes.c_void_p(kernel.handle), self.places, None),
-        )
+        values = [_Attribute(i, 0, (ctypes.c_uint * 16)(*v)) for i, v in self.attributes]
+        attributes = (_Attribute * len(values))(*values)
+        self.argument_addresses = (ctypes.c_void_p * len(at))(*at)
+        self.config = _Config(*self.grid, *self.block, shared, None, attributes, len(values))
+        self.run = driver().cuLaunchKernelEx
+        self.given = ctypes.byref(self.config), ctypes.c_void_p(kernel.handle), self.argument_addresses, None
 
     def __call__(self, arrays, stream=None):
         if not self.kernel.handle:
-            return self.kernel.launch((*arrays, *self.numbers), self.grid, self.block, None, self.shared, self.cluster)
+            return self.kernel.launch((*arrays, *self.scalars), self.grid, self.block, None, self.shared, self.cluster)
         if launcher():
             return self.launch(self.compiled, stream or 0, *arrays)
-        with self.lock:  # another thread has the same places
+        with self.lock:  # another thread has the same argument buffer
             self.put(arrays)
             self.config.stream = stream
             if self.run(*self.given):
                 call_driver(lambda: self.run(*self.given), self.kernel.__name__)
 
     def launch(self, compiled, *given):
-        "Launch by compiled code, which is given a stream and what the parameters leave open"
+        "Launch by compiled code; `given`: a stream and the addresses of the arrays"
         if compiled.run(*given):
             call_driver(lambda: compiled.run(*given), self.kernel.__name__)
 
     @cached_property
     def compiled(self):
-        "The launch as compiled code has it"
+        "The launch as an object of the compiled launcher"
         return self.compile(self.parameters())
 
     def compile(self, parameters):
-        "The launch as compiled code has it, for parameters that `launcher.cpp` is told of"
-        wishes = [(i, (*v, 0, 0)[:3]) for i, v in self.wishes]
+        "The launch as an object of the compiled launcher, for parameters in the form that `launcher.cpp` takes"
+        attributes = [(i, (*v, 0, 0)[:3]) for i, v in self.attributes]
         size = tuple(self.grid), tuple(self.block), self.shared
-        return launcher().Launch(self.kernel.handle, *size, wishes, parameters, self.kernel)
+        return launcher().Launch(self.kernel.handle, *size, attributes, parameters, self.kernel)
 
     def parameters(self) -> list:
-        "What `launcher.cpp` is told of the kernel's parameters: addresses are given, numbers stay as they are"
+        "The kernel's parameters in the form that `launcher.cpp` takes: addresses come with a launch, scalars are bound"
         return [('&',)] * self.arrays + [bytes(o) for o in self.values]
 
     def put(self, arrays):
-        "Fill in the addresses that the next launch takes"
+        "Store the addresses that the next launch takes"
         self.pointers[:] = arrays
 
 
@@ -205,7 +197,7 @@ class Mapped(Launcher):
     def __init__(
         self,
         kernel,
-        mapped,  # (number of the argument, box, swizzle) of each such
+        mapped,  # (index of the argument, box, swizzle) per tensor map
         *how,  # as `Launcher` takes it
     ):
         super().__init__(kernel, *how)
@@ -221,10 +213,10 @@ class Mapped(Launcher):
         super().__call__(arrays, stream)
 
     def compiled_for(self, arrays):
-        "The launch as compiled code has it, for arrays of one form: it moves their maps to other addresses by itself"
+        "The compiled launcher's object for arrays of one form; it updates the addresses in their maps by itself"
         if any(arrays[i].data_ptr() & 15 for i, *_ in self.mapped):
             for i, box, swizzle in self.mapped:
-                tensor_map(arrays[i], box, swizzle)  # says which
+                tensor_map(arrays[i], box, swizzle)  # raises for the array that is not aligned
         if (key := self.form(arrays)) not in self.forms:
             if len(self.forms) >= KEPT:
                 self.forms.clear()
@@ -235,16 +227,16 @@ class Mapped(Launcher):
         return self.forms[key]
 
     def form(self, arrays):
-        "What maps depend on beside their addresses"
+        "What maps depend on, apart from their addresses"
         return tuple((arrays[i].shape, arrays[i].stride()) for i, *_ in self.mapped)
 
     def put(self, arrays):
         for i, x in enumerate(arrays):
             self.pointers[i] = x.data_ptr()
-        # Held until the next launch: to make room for one map, `map` may drop another of the same launch.
+        # Held until the next launch: when `map` makes one map, it may drop another of the same launch.
         self.held = [self.map(i, arrays[i], box, swizzle) for i, box, swizzle in self.mapped]
         for (i, *_), o in zip(self.mapped, self.held):
-            self.places[i] = o.address
+            self.argument_addresses[i] = o.address
 
     def key(self, i, x):
         "What a map depends on"
@@ -264,7 +256,7 @@ class _Launch(Mapped):
 
     def __init__(self, rung, h, w, k):
         mapped = [(i, *rung.maps[o]) for i, o in enumerate(('m', 'n', 'out')) if o in rung.maps]
-        how = rung.grid_for(h, w, k), rung.threads, rung.shared, rung.early
+        how = rung.grid_for(h, w, k), rung.threads, rung.shared, rung.pdl
         super().__init__(rung.kernel, mapped, 3, (h, w, k), *how)
 
     def __call__(self, m, n, out, stream):
@@ -277,47 +269,36 @@ class _Launch(Mapped):
         return None
 
     def steps(self, m, n, out):
-        "What a table of the compiled launcher does in its place, and the bytes of the room that this takes"
+        "The same launch as steps for a table of the compiled launcher, and the bytes of the workspace it needs"
         return ((self.compiled_for([m, n, out]), ((0, 0), (1, 0), (2, 0))),), 0
 
 
-# What a product launches for a shape is data, so that it can be launched here, or written into a program of its
-# own (`export`).
+# What a product launches for a shape is data, so that it can be launched here, or written into a program of its own
+# (`export`).
 class Call(NamedTuple):
     "One launch of a kernel"
 
     src: str  # CUDA C, with its line of constants
     name: str  # of the kernel in it
-    arrays: tuple  # names: 'm', 'n', 'out', or those of the recipe's rooms
-    numbers: tuple  # ints, `Long`s, floats or `Double`s, which follow the arrays
+    arrays: tuple  # names: 'm', 'n', 'out', or those of the plan's workspaces
+    scalars: tuple  # ints, `Long`s, floats or `Double`s, which follow the arrays
     grid: tuple
     block: tuple
     shared: int = 0  # bytes of dynamic shared memory
-    early: bool = False  # as for `Launcher`, like the next
+    pdl: bool = False  # as for `Launcher`, like the next two
     cluster: tuple = (1, 1, 1)
-    together = False  # no field, for recordings are keyed on these
+    cooperative: bool = False
 
 
-class Together(Call):
-    "One launch of a kernel whose blocks wait for each other: all must be there at once"
-
-    together = True
-
-    def __repr__(self):
-        "Without `together` where it is False: recordings of products are keyed on this, and were made before"
-        fields = self._fields if self.together else self._fields[:-1]
-        return f'Call({", ".join(f"{o}={getattr(self, o)!r}" for o in fields)})'
-
-
-class Recipe(NamedTuple):
-    "All launches of a product for one shape, in order, and the memory that they need beside m, n and out"
+class LaunchPlan(NamedTuple):
+    "All launches of a product for one shape, in order, and the workspaces that they need besides m, n and out"
 
     calls: list
-    rooms: dict = {}  # name -> (elements, dtype)
+    workspaces: dict = {}  # name -> (elements, dtype)
 
 
 class Device(NamedTuple):
-    "What a recipe has to know of a GPU"
+    "The properties of a GPU that a plan depends on"
 
     sms: int
     hopper: bool  # has it bulk copies, TMA and wgmma?
@@ -333,69 +314,69 @@ def here() -> Device:
 
 @lru_cache
 def compiled(src, name, backend):
-    "A kernel of a source, compiled once for the GPU and once for the emulator: there for all detectors, at any time"
+    "A kernel of a source, compiled once for the GPU and once for the emulator: there with all detectors, at any time"
     return cuda_kernel(src, name, checks=None if backend == 'gpu' else True)
 
 
 def launcher_of(call, backend) -> Launcher:
-    "What launches a call, compiled for 'gpu' or 'sim'"
+    "The `Launcher` of a call, compiled for 'gpu' or 'sim'"
     kernel = compiled(call.src, call.name, backend)
-    return Launcher(kernel, len(call.arrays), *call[3:], together=call.together)
+    return Launcher(kernel, len(call.arrays), *call[3:])
 
 
 class Sequence:
-    "The launches of a recipe, ready; called with m, n, out and the number of a stream"
+    "The launches of a plan, prepared; call it with m, n, out and the handle of a stream"
 
-    def __init__(self, recipe):
-        self.launches = [(launcher_of(c, backend()), c.arrays) for c in recipe.calls]
-        self.rooms, self.bytes = {}, 0
-        for name, (n, dtype) in recipe.rooms.items():
-            self.rooms[name] = self.bytes, n, dtype
+    def __init__(self, plan):
+        self.launches = [(launcher_of(c, backend()), c.arrays) for c in plan.calls]
+        self.workspaces, self.bytes = {}, 0
+        for name, (n, dtype) in plan.workspaces.items():
+            self.workspaces[name] = self.bytes, n, dtype
             self.bytes += cdiv(n * _SIZES[dtype], 256) * 256  # each begins at a multiple of 256 bytes
 
     def __call__(self, m, n, out, stream):
-        known = dict(m=m, n=n, out=out)
+        arrays = dict(m=m, n=n, out=out)
         if m.is_cuda:
-            known = {name: x.data_ptr() for name, x in known.items()}
-        room = self._room(m, known) if self.rooms else None
+            arrays = {name: x.data_ptr() for name, x in arrays.items()}
+        workspace = self._allocate(m, arrays) if self.workspaces else None
         for launch, names in self.launches:
-            launch([known[o] for o in names], stream)
-        # It lives until all is launched; the allocator of torch keeps it from those who come later on the stream.
-        del room
+            launch([arrays[o] for o in names], stream)
+        # It lives until all is launched; torch's allocator reuses it only for what is later on the same stream.
+        del workspace
 
     def steps(self, m, n, out):
-        "What a table of the compiled launcher does in its place, and the bytes of the room that this takes"
-        known = dict(m=(0, 0), n=(1, 0), out=(2, 0), **{o: (3, begin) for o, (begin, *_) in self.rooms.items()})
-        return tuple((o.compiled, tuple(known[name] for name in names)) for o, names in self.launches), self.bytes
+        "The same launches as steps for a table of the compiled launcher, and the bytes of the workspace they need"
+        at = dict(m=(0, 0), n=(1, 0), out=(2, 0), **{o: (3, begin) for o, (begin, *_) in self.workspaces.items()})
+        return tuple((o.compiled, tuple(at[name] for name in names)) for o, names in self.launches), self.bytes
 
-    def _room(self, m, known):
-        "Memory for all rooms in one piece, or for each on the emulator, which looks at the ends of each"
-        torch = _torch()
+    def _allocate(self, m, arrays):
+        "Add the workspaces to `arrays`: one allocation on a GPU; one each on the emulator, which checks their bounds"
+        torch, spaces = _torch(), self.workspaces.items()
         if not m.is_cuda:
-            known.update({o: torch.empty(n, dtype=getattr(torch, dtype)) for o, (_, n, dtype) in self.rooms.items()})
+            arrays.update({o: torch.empty(n, dtype=getattr(torch, dtype)) for o, (_, n, dtype) in spaces})
             return
-        room = torch.empty(self.bytes, dtype=torch.uint8, device=m.device)
-        known.update({o: room.data_ptr() + begin for o, (begin, *_) in self.rooms.items()})
-        return room
+        workspace = torch.empty(self.bytes, dtype=torch.uint8, device=m.device)
+        arrays.update({o: workspace.data_ptr() + begin for o, (begin, *_) in spaces})
+        return workspace
 
 
 _SIZES = dict(float32=4, bfloat16=2)  # bytes
 
 
-# What a product by hand has in common with all others, whether it is one kernel or three: it is prepared once
-# for a shape on a device, and then launched on the current stream.
+# What all hand-written products have in common, whether they are one kernel or three: they are prepared once for a
+# shape on a device, and then launched on the current stream.
 class Product:
-    "`product(m, n)` multiplies by hand; a subclass has `recipe(h, w, k, on)`, all that is launched on a `Device`"
+    "`product(m, n)` multiplies by hand-written kernels; a subclass defines `recipe(h, w, k, on)`, its `LaunchPlan`"
 
     name, dtype, layout = 'product', 'float32', 'nn'  # layout: 'tn': m is given as its transpose, 'nt': n is
-    # Does it keep something in global memory while it runs? Then its launches on several streams are put in a row.
+    # Does it use a workspace in global memory while it runs? Then its launches on several streams are serialized.
     alone = False
     hopper = False  # has it TMA, bulk copies or wgmma?
     # TMA: {'m': ((rows, columns) of a box, swizzle)}, for those of m, n and out that are given as tensor maps
     maps = {}
 
     def why_not(self, h, w, k):  # None if it can
-        "Why this product cannot multiply h x k by k x w, in a few words"
+        "The reason why this product cannot multiply h x k by k x w, in a few words"
         if min(h, w, k) < 1:
             return 'a size is 0'
 
@@ -403,23 +384,23 @@ class Product:
         "Can it multiply h x k by k x w?"
         return self.why_not(h, w, k) is None
 
-    def recipe(self, h, w, k, on) -> Recipe:
-        "What is launched for h x k @ k x w on the `Device` `on`"
+    def recipe(self, h, w, k, on) -> LaunchPlan:
+        "The `LaunchPlan` for h x k @ k x w on the `Device` `on`"
         raise NotImplementedError
 
     def prepare(self, h, w, k, device):
-        "What launches it for one shape on the current device: a function of (m, n, out, stream)"
+        "Prepare the launches for one shape on the current device: a function of (m, n, out, stream)"
         self.need(h, w, k)
         return Sequence(self.recipe(h, w, k, here()))
 
     def need(self, h, w, k):
-        "Raise `ValueError` for a shape that it does not multiply, `Unavailable` where it does not run"
+        "Raise `ValueError` for a shape that it does not multiply, `Unavailable` on a GPU that cannot run it"
         if why := self.why_not(h, w, k):
             raise ValueError(f'{self.name} does not multiply {h}x{k} by {k}x{w}: {why}')
         self.need_gpu()
 
     def need_gpu(self):
-        "Raise `Unavailable`, which says why, where the current GPU cannot run it; the emulator runs all"
+        "Raise `Unavailable` with the reason if the current GPU cannot run it; the emulator runs all"
         if self.hopper:
             need_hopper(self.name, emulated=True)
 
@@ -432,9 +413,9 @@ class Product:
         return {}
 
     def __call__(self, m, n, out=None):
-        "`m @ n`, into `out` if it is given"
+        "Multiply: `m @ n`, into `out` if it is given"
         if not self._fits(m, n, out):
-            blame(self.name, m, n, out, self._dtype, self.layout)
+            raise_invalid_operands(self.name, m, n, out, self._dtype, self.layout)
         if out is None:
             (h, _), (_, w) = sizes(m, n, self.layout)
             out = m.new_empty((h, w))
@@ -449,14 +430,14 @@ class Product:
         return out
 
     def ready(self, m, n):
-        "What launches it for such operands, on their device: a function of (m, n, out, stream)"
+        "The prepared launches for such operands on their device: a function of (m, n, out, stream)"
         (h, k), (_, w) = (m.shape, n.shape) if self.layout == 'nn' else sizes(m, n, self.layout)
         key = (h, w, k, m.get_device())
         return self._ready.get(key) or self._keep_ready(m, *key)
 
     def _stream(self, m):
-        """The current stream, as the driver knows it; where the kernel must be alone, it waits for the one before, but
-        in a CUDA graph, which knows nothing of what runs beside it"""
+        """The handle of the current stream. A kernel with a workspace first waits for its previous stream, except in a
+        CUDA graph, which knows nothing of what runs concurrently"""
         device = m.get_device()
         raw, last = current_stream(device), self._last.get(device)
         if self.alone and (last is None or last[0] != raw) and not _torch().cuda.is_current_stream_capturing():
@@ -467,9 +448,9 @@ class Product:
         return raw
 
     def _fits(self, m, n, out):
-        "Whether all is as the kernel needs it; `blame` says what is not"
+        "Do the operands meet the kernel's requirements? `raise_invalid_operands` reports what does not"
         try:
-            d, where, (ta, tb) = self._dtype, m.get_device(), self._turned
+            d, where, (ta, tb) = self._dtype, m.get_device(), self._transposed
             return (
                 m.dtype is d
                 and n.dtype is d
@@ -486,7 +467,7 @@ class Product:
             return False
 
     def _takes(self, out, m, n):
-        (ta, tb), at = self._turned, out.data_ptr()
+        (ta, tb), at = self._transposed, out.data_ptr()
         return (
             out.dtype is self._dtype
             and out.shape == (m.shape[ta], n.shape[1 - tb])
@@ -497,7 +478,7 @@ class Product:
         )
 
     @cached_property
-    def _turned(self):
+    def _transposed(self):
         return self.layout[0] == 't', self.layout[1] == 't'
 
     @cached_property
@@ -505,7 +486,7 @@ class Product:
         return getattr(_torch(), self.dtype)
 
     def _keep_ready(self, m, h, w, k, device):
-        "What launches it for one shape on one device, that of `m`"
+        "Prepare and cache the launches for one shape on one device, that of `m`"
         if len(self._ready) >= KEPT:
             self._ready.clear()
         with _torch().cuda.device(m.device if m.is_cuda else -1):
@@ -523,16 +504,16 @@ def _threads(x):
 
 @lru_cache(256)
 def _last_kernel(src):
-    "The name of the last kernel of `src`, which multiplies"
+    "The name of the last kernel of `src`, the one that multiplies"
     return kernels(src)[-1].name
 
 
 class Rung(Product):
     """`rung(m, n)` multiplies by a hand-written kernel; `src` is its source below its line of constants.
 
-    The kernel computes out[h,w] = m[h,k] @ n[k,w], all row-major. `maps` tells TMA the boxes of those arguments that
-    are tensor maps: {'m': (rows, columns), 'n': (rows, columns, swizzle)}; the swizzle is 128 unless given. Without a
-    `grid` there is a block for each BM x BN tile of out, along w first.
+    The kernel computes out[h,w] = m[h,k] @ n[k,w], all row-major. `maps` has the boxes of those arguments that are
+    tensor maps for TMA: {'m': (rows, columns), 'n': (rows, columns, swizzle)}; the swizzle is 128 unless given. Without
+    a `grid` there is one block per BM x BN tile of out, along w first.
     """
 
     def __init__(
@@ -540,19 +521,19 @@ class Rung(Product):
         name,  # in tables and messages
         src,  # CUDA C with one `__global__` function (m, n, out, int h, int w, int k)
         *,
-        threads,  # of a block: a number or (x, y); or a function of the constants, as the next four may be
+        threads,  # of a block: an int or (x, y); or a function of the constants, as the next four may be
         shared=0,  # bytes of dynamic shared memory
         dtype='float32',  # of m, n and out
         maps=None,  # TMA: the boxes of the arguments that are tensor maps
-        grid=None,  # a function of h, w, k, sms and the constants, as far as it names them; None: a block for each tile
-        supports=None,  # (h, w, k) -> True, or False or a sentence that says why not; None: every shape of at least 1
-        alone=False,  # does it keep something in global memory while it runs, such as partial sums? See `Product`
-        early=False,  # may it begin before the kernel ahead has ended? Its source then waits by griddepcontrol.wait
+        grid=None,  # a function of h, w, k, sms and the constants, as far as it names them; None: one block per tile
+        supports=None,  # (h, w, k) -> True, or False or the reason as a sentence; None: every shape of at least 1
+        alone=False,  # does it use a workspace in global memory, for partial sums for instance? See `Product`
+        pdl=False,  # programmatic dependent launch: its source waits for the previous kernel by griddepcontrol.wait
         layout='nn',  # 'tn': m is given as k x h, row-major, and 'nt': n as w x k
         **constants,
-    ):  # BM, BN, BK, ...: the numbers in the source
+    ):  # BM, BN, BK, ...: the constants in the source
         self.name, self.dtype, self.layout, self.alone, self.constants = name, dtype, layout, alone, constants
-        self.early = early
+        self.pdl = pdl
         self._given = dict(
             src=src,
             threads=threads,
@@ -562,7 +543,7 @@ class Rung(Product):
             grid=grid,
             supports=supports,
             alone=alone,
-            early=early,
+            pdl=pdl,
             layout=layout,
         )
         self.src, self.threads, self.shared = (
@@ -581,20 +562,20 @@ class Rung(Product):
         return self._given['src']
 
     def __repr__(self):
-        numbers = ''.join(f', {k}={v}' for k, v in self.constants.items())
+        constants = ''.join(f', {k}={v}' for k, v in self.constants.items())
         threads = 'x'.join(map(str, self.threads))
         memory = f'{self.shared} bytes of shared memory'
-        return f'<Rung {self.name!r}: {self.dtype}, {threads} threads, {memory}{numbers}>'
+        return f'<Rung {self.name!r}: {self.dtype}, {threads} threads, {memory}{constants}>'
 
     def tuned(self, name=None, **changes):
-        "The same kernel with other numbers, or another of the arguments of `Rung`; `ValueError` for a number it lacks"
+        "The same kernel with other constants or arguments of `Rung`; `ValueError` for a constant it does not have"
         for k in () if 'src' in changes else changes:
             if k not in self._given and k not in self.constants:
-                raise ValueError(f'{self.name} has no {k}; its numbers are {", ".join(self.constants)}')
+                raise ValueError(f'{self.name} has no {k}; its constants are {", ".join(self.constants)}')
         return Rung(name or self.name, **{**self._given, **self.constants, **changes})
 
     def why_not(self, h, w, k):  # None if it can
-        "Why this kernel cannot multiply h x k by k x w, in a few words"
+        "The reason why this kernel cannot multiply h x k by k x w, in a few words"
         if min(h, w, k) < 1:
             return 'a size is 0'
         if max(h * k, k * w, h * w) >= 2**31:
@@ -614,13 +595,13 @@ class Rung(Product):
         return _of(self._given['grid'], dict(self.constants, h=h, w=w, k=k, sms=on.sms if on else sms()))
 
     def recipe(self, h, w, k, on):
-        name, arrays = _last_kernel(self.text), ('m', 'n', 'out')  # whatever its constants are
+        name, arrays = _last_kernel(self.text), ('m', 'n', 'out')  # the same for all constants
         grid = self.grid_for(h, w, k, on)
-        return Recipe([Call(self.src, name, arrays, (h, w, k), grid, self.threads, self.shared, self.early)])
+        return LaunchPlan([Call(self.src, name, arrays, (h, w, k), grid, self.threads, self.shared, self.pdl)])
 
     @property
     def kernel(self):
-        "The `cuda_kernel`, compiled at its first use, for the GPU and for the emulator if both are used"
+        "The `cuda_kernel`, compiled at its first use, for the GPU, the emulator or both"
         where = backend()
         if where not in self._built:
             self._built[where] = self._compile()

@@ -87,7 +87,7 @@ def merge(c, parts, on) -> Call:
     arrays = 'out', 'lse', 'part_out', 'part_lse', 'lens'
     split = 4 if c.batch * c.rows // 8 <= on.sms else 1
     src, grid = merge_source(c.dtype, on.hopper, split), (c.batch, c.rows // 8, split)
-    return Call(src, 'merge_parts', arrays, _numbers(c, parts), grid, (256,), early=on.hopper)
+    return Call(src, 'merge_parts', arrays, _numbers(c, parts), grid, (256,), pdl=on.hopper)
 
 
 def rooms(c, parts) -> dict:  # name -> float32 numbers

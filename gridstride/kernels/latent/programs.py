@@ -51,7 +51,7 @@ def _start(call, boxes, spaces, rows):
     names = [f'a.{o}' if o not in ('part_out', 'part_lse') else o for o in call.arrays]
     for i, (box, n) in enumerate(zip(boxes, rows)):
         names[i] = f'tensor_map<{space}::TensorMap>({names[i]}, {n}, {DIM}, {box[0]}, {box[1]}, 128)'
-    return start(call, f'{space}::{call.name}', [*names, *map(str, call.numbers)])
+    return start(call, f'{space}::{call.name}', [*names, *map(str, call.scalars)])
 
 
 def _program(way):

@@ -76,7 +76,7 @@ def _case(tool, i, spaces):
             lines.append(f'OK(cudaMemsetAsync({name}, 0, {n} * sizeof({c})));')
     for c in calls:
         kernel = f'{spaces[c.src]}::{c.name}'
-        lines.append(start(c, kernel, [*c.arrays, *map(str, c.numbers)]))
+        lines.append(start(c, kernel, [*c.arrays, *map(str, c.scalars)]))
     return f'    case {i}: {{\n' + ''.join(f'        {o}\n' for o in [*lines, 'break;']) + '    }\n'
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .sources import TYPES, whole
-from ..ladder.rung import Call, Long, Together, here
+from ..ladder.rung import Call, Long, here
 from ..tool import LOAD, check_tensor, launch, power_between, refuse_gradient, the_torch, type_of, vector, vector_of
 from ...utils import cdiv
 
@@ -96,7 +96,7 @@ def _sum_rows(From, Sum, To, arrays, rows, width, v, shape, first=False, second=
     constants = dict(V=v, THREADS=shape.threads, AHEAD=shape.ahead, FIRST=first, SECOND=second)
     src, grid = whole('sum', types, tuple(constants.items())), (rows * shape.blocks,)
     numbers = Long(width), Long(shape.share), shape.blocks
-    return Call(src, 'sum_rows', arrays, numbers, grid, (shape.threads,), early=second)
+    return Call(src, 'sum_rows', arrays, numbers, grid, (shape.threads,), pdl=second)
 
 
 def _add_parts(dtype, rows, parts, on):
@@ -194,7 +194,7 @@ def argmax_calls(dtype, rows, width, v, on) -> tuple:  # ([`Call`], bests that a
     if not several:
         return [first._replace(cluster=(blocks, 1, 1)) if cluster else first], 1
     src, arrays = _argmax_text(dtype, 1, few, 1, early), ('values', 'places', 'out')
-    return [first, Call(src, 'argmax_parts', arrays, (blocks,), (rows,), (few,), early=early)], blocks
+    return [first, Call(src, 'argmax_parts', arrays, (blocks,), (rows,), (few,), pdl=early)], blocks
 
 
 def argmax(
@@ -232,7 +232,7 @@ def _scan_bulk(dtype, types, width, on):
     tiles, shared = cdiv(width, tile), SCAN_BULK['STAGES'] * tile * SIZES[dtype]
     src = whole('scan_bulk', types, (*SCAN_BULK.items(), ('LINES', lines), ('BLOCKS', on.sms)))
     arrays, numbers, block = ('x', 'out', 'told'), (Long(width), tiles), (SCAN_BULK['THREADS'],)
-    return [Together(src, 'scan_bulk', arrays, numbers, (on.sms,), block, shared)], tiles
+    return [Call(src, 'scan_bulk', arrays, numbers, (on.sms,), block, shared, cooperative=True)], tiles
 
 
 @lru_cache(1024)

@@ -36,7 +36,7 @@ constexpr float BOOK[] = {{{', '.join(f'{o!r}f' for o in nf4_codebook())}}};
 constexpr double ROUNDING = {_ROUNDING[dtype]};
 constexpr struct {{ int batch, rows, columns; }} cases[] = {{{sizes}}};'''
     head = 'void launch(int number, const From *x, const unsigned char *words, const From *scales, From *y)'
-    lines = [[start(c, f'{spaces[c.src]}::{c.name}', [*_c(c), *map(str, c.numbers)]) for c in o] for o in every]
+    lines = [[start(c, f'{spaces[c.src]}::{c.name}', [*_c(c), *map(str, c.scalars)]) for c in o] for o in every]
     what = [f'`gridstride.kernels.quant.matvec` of {kind}, x of {dtype}, timed with {batch} of its rows.']
     return program(name, what, kernels, names, 'quant/matvec_main.cuh', switch(head, lines))
 
@@ -79,7 +79,7 @@ def _rows_program(name, kind):
     lines = []
     for (h, w, k), (c,) in zip(ROWS, every):
         maps = [_map(o, sides, box) for o, sides, box in zip(c.arrays, ((h, k), (w, k), (h, w)), BOXES)]
-        args = [*(f'{o}_map' for o in c.arrays[:3]), *c.arrays[3:], *map(str, c.numbers)]
+        args = [*(f'{o}_map' for o in c.arrays[:3]), *c.arrays[3:], *map(str, c.scalars)]
         lines.append([*maps, start(c, f'{space}::{c.name}', args)])
     what = [f'`gridstride.kernels.quant.multiply_{kind}`: 8 bits on both sides, a scale for each row.']
     main = 'tensor_map.cuh', 'quant/rows_main.cuh'
@@ -91,7 +91,7 @@ def _few_program(name):
     kernels, spaces = in_spaces([c for calls in every for c in calls])
     casts, lines = dict(x='(const int4 *)m', n='(const int4 *)n'), []
     for (c,) in every:
-        args = [*(casts.get(o, o) for o in c.arrays), *map(str, c.numbers)]
+        args = [*(casts.get(o, o) for o in c.arrays), *map(str, c.scalars)]
         lines.append([start(c, f'{spaces[c.src]}::{c.name}', args)])
     what = ['`gridstride.kernels.quant.multiply_int8` for few rows: whole numbers of 8 bits, multiplied by dp4a.']
     names = _names(name, 'int8', FEW_ROWS)

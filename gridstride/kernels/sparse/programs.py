@@ -75,7 +75,7 @@ def _launches(p, spaces, sizes):
     maps, rest = call.arrays[: len(boxes)], call.arrays[len(boxes) :]
     args = [*(f'{o}_map' for o in maps), *(_CASTS.get(o, o).format(p.word) for o in rest)]
     using = [f'using {spaces[call.src]}::TensorMap;'] * bool(boxes)
-    launch = start(call, f'{spaces[call.src]}::{call.name}', [*args, *map(str, call.numbers)])
+    launch = start(call, f'{spaces[call.src]}::{call.name}', [*args, *map(str, call.scalars)])
     return [*using, *_maps(p, call, boxes, sizes), launch]
 
 
