@@ -20,7 +20,7 @@ from random import Random
 
 import numpy as np
 from gridstride.kernels.gemm import cost_model, hopper_f16
-from gridstride.kernels.gemm.cost_model import Cut, Model, cycles
+from gridstride.kernels.gemm.cost_model import TileConfig, Model, cycles
 from gridstride.utils import cdiv
 
 HERE = Path(__file__).parent
@@ -92,7 +92,8 @@ def predicted(fit, r):
 
 # Cycles are printed for this clock, which is about what an H100 has in graphs; the fit does not use it
 CLOCK = 1.755e9
-CYCLES = 'tensor', 'shared', 'l2', 'memory', 'begin', 'cluster', 'end', 'store', 'share', 'add', 'hand', 'here', 'turn'
+CYCLES = ('tensor', 'shared', 'l2', 'memory', 'begin', 'cluster', 'end', 'store', 'split_k', 'add', 'stream_k', 'here',
+          'pingpong')
 
 
 def on_the_clock(rows, m):
@@ -105,7 +106,7 @@ def on_the_clock(rows, m):
 def fit_all(rows):
     """Kernels of `hopper_f16`, which are picked most, count twice: lesson 22's were measured more often, in one layout.
     So were those that take turns, which count once"""
-    counted = rows + [r for r in rows if r['tile'].family == 'half' and not r['tile'].ping]
+    counted = rows + [r for r in rows if r['tile'].family == 'half' and not r['tile'].pingpong]
     return (m := on_the_clock(rows, fitted(counted))), factors(counted, m)
 
 
@@ -234,13 +235,14 @@ def logs_of_ratio(rows):
 def read(path):
     "The measurements, as the fit needs them"
     rows = json.loads(Path(path).read_text())['rows']
-    return [dict(r, shape=tuple(r['shape']), tile=Cut(**r['tile'])) for r in rows if 'seconds' in r]
+    return [dict(r, shape=tuple(r['shape']), tile=TileConfig(**r['tile'])) for r in rows if 'seconds' in r]
 
 
-def text_of(cut):
-    "A `Cut` as Python has it, without what it would be anyway"
-    more = {k: v for k, v in cut._asdict().items() if k in Cut._field_defaults and v != Cut._field_defaults[k]}
-    return f"Cut({', '.join([str(cut.BM), str(cut.BN), *(f'{k}={v!r}' for k, v in more.items())])})"
+def text_of(config):
+    "A `TileConfig` as Python has it, without the fields that have their defaults"
+    usual = TileConfig._field_defaults
+    more = {k: v for k, v in config._asdict().items() if k in usual and v != usual[k]}
+    return f"TileConfig({', '.join([str(config.BM), str(config.BN), *(f'{k}={v!r}' for k, v in more.items())])})"
 
 
 def fit_main(args):
@@ -261,7 +263,7 @@ SQUARES = {4096: 1.03, 8192: 1.05}      # of torch
 def beside_library(data, pick):
     "(shape, layout, kind of column) -> (seconds of what is picked, of the first kernel of the run, of the library)"
     runs, found = defaultdict(dict), {}
-    for r in data['rows']: runs[tuple(r['shape']), r['layout'], r['column']][Cut(**r['tile'])] = r
+    for r in data['rows']: runs[tuple(r['shape']), r['layout'], r['column']][TileConfig(**r['tile'])] = r
     for o in data['library']:
         of_run = runs[(shape := tuple(o['shape'])), o['layout'], o['column']]
         mine, first = of_run.get(pick(*shape, o['layout'])), min(of_run.values(), key=lambda r: r['rank'])
@@ -305,28 +307,28 @@ def drawn(n=SHAPES):
     return [tuple(size(i) for _ in range(3)) for i in range(n)]
 
 
-def cut_of(kernel):
+def config_of(kernel):
     c = kernel.constants
     numbers = {o: c[o] for o in ('BM', 'BN', 'CM', 'CN', 'CK', 'BLOCKS') if o in c}
-    return Cut(**numbers, turned=c['TURNED'], beside=c['BESIDE'], split=c.get('SPLIT', 0),
-               family='half' if 'CK' in c else 'final', ping=c.get('PING', 0))
+    return TileConfig(**numbers, swap_ab=c['TURNED'], split_n=c['BESIDE'], stream_k=c.get('SPLIT', 0),
+               family='half' if 'CK' in c else 'final', pingpong=c.get('PING', 0))
 
 
-ROWS = (64, 0), (128, 0), (256, 0), (128, 1), (192, 1), (320, 1)    # of wgmma; are two warpgroups side by side?
+ROWS = (64, 0), (128, 0), (256, 0), (128, 1), (192, 1), (320, 1)    # of wgmma; do two warpgroups split the columns?
 SHARING = (1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4)
 
 
 @lru_cache
 def halves_for(layout):
-    "Cuts of `hopper_f16` in many sizes"
-    every = (Cut(BM, BN, CM, CN, CK, blocks, turned, beside, family='half', ping=ping)
-             for (BM, beside), BN, (CM, CN), CK, blocks, turned, ping
+    "Configurations of `hopper_f16` in many sizes"
+    every = (TileConfig(BM, BN, CM, CN, CK, blocks, swap_ab, split_n, family='half', pingpong=pingpong)
+             for (BM, split_n), BN, (CM, CN), CK, blocks, swap_ab, pingpong
              in product(ROWS, range(24, 257, 8), SHARING, (1, 2, 4), (1, 2), (0, 1), (0, 1)))
     return [o for o in every if not hopper_f16.why_not(o, layout)]
 
 
 def candidates(shape, layout, rng, n=8):
-    "(kernel, its cut, its rank by today's rules)"
+    "(kernel, its configuration, its rank by today's rules)"
     from gridstride.kernels.ladder import finals
     known = cost_model.ranked(*shape, SMS, 2*n, 'bfloat16', layout)
     if layout == 'nn':
@@ -334,8 +336,8 @@ def candidates(shape, layout, rng, n=8):
         known += every[:n] + rng.sample(every[n:-1], DRAWN)
     every = [o for o in halves_for(layout) if o.CK <= cdiv(shape[2], 64)]
     every.sort(key=lambda o: cycles(cost_model.FITTED, shape, layout, o, SMS))
-    known += [hopper_f16.half(o, layout=layout) for o in every[:n] + rng.sample(every[n:80], DRAWN)]
-    return [(o, cut_of(o), rank) for rank, o in enumerate(dict.fromkeys(known))]
+    known += [hopper_f16.gemm_f16(o, layout=layout) for o in every[:n] + rng.sample(every[n:80], DRAWN)]
+    return [(o, config_of(o), rank) for rank, o in enumerate(dict.fromkeys(known))]
 
 
 def jobs():
@@ -356,8 +358,8 @@ def measured(clocks, shape, layout, known, seconds):
     import torch
     m, n, a, b, out = beside.operands(shape, 'bfloat16', layout)
     want = torch.matmul(a, b).float()
-    for kernel, cut, rank in known:
-        row = dict(shape=shape, layout=layout, tile=cut._asdict(), rank=rank, name=kernel.name)
+    for kernel, config, rank in known:
+        row = dict(shape=shape, layout=layout, tile=config._asdict(), rank=rank, name=kernel.name)
         try:
             out.fill_(float('nan'))
             kernel(m, n, out)

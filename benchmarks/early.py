@@ -15,13 +15,13 @@ from gridstride.bench.clocks import capture
 from gridstride.bench.columns import by_column
 from gridstride.kernels.gemm import plan, cost_model
 from gridstride.kernels import matmul
-from gridstride.kernels.gemm.cost_model import Cut
+from gridstride.kernels.gemm.cost_model import TileConfig
 from gridstride.kernels.ladder.ladder import exact
 from gridstride.bench.recording import machine
 from gridstride.utils import cdiv
 from matmul import random as shapes
 
-CUTS = [o for o in cost_model.known() if not o.split]
+CUTS = [o for o in cost_model.known() if not o.stream_k]
 KINDS = '', '', 'relu', 'add', 'norm', 'mm', 'big', 'scale', 'sleep'
 ROUNDS, INPUTS, QUEUED = 96, 8, 3_000_000    # cycles of a kernel after which launches wait, and then follow each other
 BANDS = 0, 1e4, 15e3, 25e3, 35e3, 7e4, 1e9
@@ -89,14 +89,14 @@ def check_chain(name, h, d, cuts, by_torch):
 def check_long_and_short(n=4096, h=64, d=512):
     "A long product, torch's or ours, writes what a short one reads, and the next long one writes it again"
     a, b, w, x = noise(INPUTS, n, d, scale=d**-.5), noise(d, n), noise(n, d, scale=n**-.5), noise(n, n)
-    def ours(a, early): cost_model.kernel_of(Cut(128, 256, 2), early)(a, b, x)
+    def ours(a, early): cost_model.kernel_of(TileConfig(128, 256, 2), early)(a, b, x)
     def torchs(a, early): torch.mm(a, b, out=x)
     for name, long in dict(torch=torchs, ours=ours).items():
         def run(early):
             def f(xs, outs):
                 for one, o in zip(xs, outs):
                     long(one, early)
-                    cost_model.kernel_of(Cut(64, 64), early)(x[:h], w, o)
+                    cost_model.kernel_of(TileConfig(64, 64), early)(x[:h], w, o)
             return f
         want = noise(INPUTS, h, d)
         run(False)(a, want)
@@ -135,7 +135,7 @@ def check():
     def shuffled(seed): return random.Random(seed).sample(CUTS, len(CUTS))
     check_chain('each tile', 512, 768, shuffled(0), False)
     check_chain('each tile, and torch', 512, 768, shuffled(1), True)
-    check_chain('small', 64, 64, [Cut(64, 64), Cut(64, 72, turned=1), Cut(128, 64)]*7, False)
+    check_chain('small', 64, 64, [TileConfig(64, 64), TileConfig(64, 72, swap_ab=1), TileConfig(128, 64)]*7, False)
     check_chain('small, and torch', 72, 136, shuffled(2), True)
     check_chain('tall, and torch', 2120, 288, shuffled(3), True)
     check_chain('clusters, and torch', 328, 568, [o for o in CUTS if o.CM*o.CN*o.CK > 1], True)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from gridstride.kernels.gemm import plan, cost_model
-from gridstride.kernels.gemm.cost_model import Cut, Model
+from gridstride.kernels.gemm.cost_model import TileConfig, Model
 
 FOLDER = Path(__file__).parents[1]/'benchmarks'
 
@@ -24,11 +24,12 @@ def cost():
 def truth(): return Model(1.1, .9, 2.4, 1.5, 1.2, 1/1300, 4500, 2500, 1500, .05, 2500, .2, 15000, .8, .9)
 
 
-TILES = [Cut(*o) for o in ((128, 256, 2, 1), (128, 192, 2, 1), (128, 128), (64, 64), (64, 128, 1, 1, 4),
+TILES = [TileConfig(*o) for o in ((128, 256, 2, 1), (128, 192, 2, 1), (128, 128), (64, 64), (64, 128, 1, 1, 4),
                            (64, 64, 1, 1, 1, 3), (128, 96, 1, 2), (256, 176, 1, 2, 1, 1, 1))]
-TILES += [Cut(192, 192, 1, 2, turned=1, beside=1), Cut(128, 64, BLOCKS=2, family='tiled'),
-          Cut(128, 256, 2, split=1), Cut(128, 192, 2, family='tiled'), Cut(64, 72, 4, 2, turned=1, family='half')]
-TILES += [Cut(128, 176, 2, turned=1, family='half', ping=1)]
+TILES += [TileConfig(192, 192, 1, 2, swap_ab=1, split_n=1), TileConfig(128, 64, BLOCKS=2, family='tiled'),
+          TileConfig(128, 256, 2, stream_k=1), TileConfig(128, 192, 2, family='tiled'),
+          TileConfig(64, 72, 4, 2, swap_ab=1, family='half')]
+TILES += [TileConfig(128, 176, 2, swap_ab=1, family='half', pingpong=1)]
 COLUMNS = dict(graph=1755, written=1500)        # MHz: what all kernels have in common is no error
 
 
@@ -114,7 +115,7 @@ def test_runs_become_one(cost, rows):
 
 def test_kernels_are_named_by_what_picks_lose(cost, monkeypatch):
     "One is the fastest for half of the shapes, one for the others; one is behind, and one was measured twice"
-    a, b, behind, rare = (Cut(64, 64*i) for i in (1, 2, 3, 4))
+    a, b, behind, rare = (TileConfig(64, 64*i) for i in (1, 2, 3, 4))
     times = {a: lambda i: 1 + i%2, b: lambda i: 2 - i%2, behind: lambda i: 1.4, rare: lambda i: .5}
     rows = [dict(shape=(i, 8, 8), layout='nn', column='graph', tile=t, seconds=f(i))
             for i in range(8) for t, f in times.items() if t != rare or i < 2]
@@ -155,7 +156,7 @@ def test_a_fit_is_told_as_the_package_has_it(cost, rows, tmp_path, capsys):
     kept = [dict(r, tile=r['tile']._asdict()) for r in rows] + [dict(shape=[8]*3, layout='nn', tile={}, failed='no')]
     (tmp_path/'cost.json').write_text(json.dumps(dict(made=dict(gpu='a GPU'), rows=kept)))
     cost.main(['fit', '--data', str(tmp_path/'cost.json')])
-    said, found = capsys.readouterr().out, dict(Cut=Cut, Model=Model)
+    said, found = capsys.readouterr().out, dict(TileConfig=TileConfig, Model=Model)
     exec(said[said.index('FITTED ='):], found)
     assert found['FITTED'] == pytest.approx(cost.fit_all(rows)[0], rel=1e-3)
     assert found['FACTORS'] and set(found['FACTORS']) < set(TILES)
@@ -176,10 +177,10 @@ def test_what_the_package_has_is_the_fit_of_what_was_measured(cost):
 
 def test_each_kernel_that_may_be_picked_is_there():
     for dtype, layout in plan.RANKED:
-        for cut in cost_model.known(dtype, layout):
-            kernel = cost_model.kernel_of(cut, False, dtype, layout)
+        for config in cost_model.known(dtype, layout):
+            kernel = cost_model.kernel_of(config, False, dtype, layout)
             assert kernel.supports(4096, 4096, 4096) and (kernel.dtype, kernel.layout) == (dtype, layout)
-            assert cut.family == 'half' or cut.family == 'final' and cut.CK*cut.BLOCKS == 1
+            assert config.family == 'half' or config.family == 'final' and config.CK*config.BLOCKS == 1
     assert set().union(*(cost_model.known(*o) for o in plan.RANKED)) == set(cost_model.FACTORS)
 
 
@@ -220,7 +221,7 @@ def test_measuring_keeps_what_failed(cost, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(columns, 'InGraph', lambda: None)
     monkeypatch.setattr(columns, 'one_run', lambda clock, calls, seconds: (dict(it=[calls['it']() or 1e-5]*3), 1500.))
     for f in (right, wrong, broken): f.name = f.__name__
-    known = [(f, Cut(64, 64), i) for i, f in enumerate((right, wrong, broken))]
+    known = [(f, TileConfig(64, 64), i) for i, f in enumerate((right, wrong, broken))]
     monkeypatch.setattr(cost, 'jobs', lambda: [((8, 16, 24), 'nn', known)]*2)
     cost.main(['measure', '--data', str(tmp_path/'cost.json')])
     rows = json.loads((tmp_path/'cost.json').read_text())['rows']

@@ -11,7 +11,7 @@ from gridstride import cpp
 from gridstride.cpp import NotEmulated, cuda_kernel
 from gridstride.kernels.ladder import finals, hopper
 from gridstride.kernels.gemm import hopper_f16
-from gridstride.kernels.gemm.cost_model import Cut
+from gridstride.kernels.gemm.cost_model import TileConfig as Tile
 from gridstride.kernels.gemm.bf16x6 import Split
 from gridstride.diagnostics.errors import *
 from gridstride.kernels.maps import tensor_map
@@ -1137,8 +1137,9 @@ def test_a_final_kernel_that_begins_early():
         m = got
 
 # Warpgroups that take turns at tiles: two and a half for each of them, with more steps than a ring has stages
-TURNS = [(Cut(64, 64, 2, ping=1, family='half'), 'nn'), (Cut(64, 48, 1, 2, turned=1, ping=1, family='half'), 'tn'),
-         (Cut(128, 48, turned=1, ping=1, family='half'), 'nt')]
+TURNS = [(Tile(64, 64, 2, pingpong=1, family='half'), 'nn'),
+         (Tile(64, 48, 1, 2, swap_ab=1, pingpong=1, family='half'), 'tn'),
+         (Tile(128, 48, swap_ab=1, pingpong=1, family='half'), 'nt')]
 
 def product_in_turns(rung, layout, h, w, k):
     "By a kernel that takes m or n as its transpose"
@@ -1151,12 +1152,12 @@ def product_in_turns(rung, layout, h, w, k):
 
 @pytest.mark.parametrize('cut,layout', TURNS, ids=str)
 def test_warpgroups_that_take_turns(cut, layout, order):
-    rung = hopper_f16.half(cut, layout=layout)
+    rung = hopper_f16.gemm_f16(cut, layout=layout)
     for shape in (328,328,64*rung.constants['STAGES']*2+72),(8,8,64): assert product_in_turns(rung, layout, *shape)
 
 def test_who_does_not_await_a_turn_takes_the_stages_of_another_tile(order):
     "A barrier tells whether a phase is an even one: two turns ahead, the last but one is taken for its own"
-    rung = hopper_f16.half(TURNS[0][0])
+    rung = hopper_f16.gemm_f16(TURNS[0][0])
     with pytest.raises((RacecheckError, SynccheckError)):
         product_in_turns(changed(rung, 'if (PING && tile > cluster) await_turn(wg);', ''), 'nn', 328, 328,
                          64*rung.constants['STAGES']*2+72)

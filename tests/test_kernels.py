@@ -980,7 +980,7 @@ def made_on_demand():
     large = 8192, 8192, 8192
     kinds = [finals.final(*o) for o in {o[4:]: o for o in finals.FINAL}.values()]  # n turned or not, k shared or not
     kinds += [finals.final_early(64, 64, 1, 1, 0, 0, 0), finals.final_early(128, 256, 2, 1, 0, 0, 1)]
-    halved = {(o.turned, o.beside, o.ping, o.CK, o.BLOCKS): o
+    halved = {(o.swap_ab, o.split_n, o.pingpong, o.CK, o.BLOCKS): o
               for o in reversed(cost_model.FACTORS) if o.family == 'half'}
     halved = halved.values()
     kinds += [cost_model.kernel_of(o, True, dtype, layout) for o in halved for dtype, layout in (

@@ -12,7 +12,7 @@ from gridstride.kernels import Activation, Epilogue, bmm, explain, explain_with,
 from gridstride.kernels.gemm import bf16x6
 from gridstride.kernels import using
 from gridstride.kernels.gemm import batches, launches, mlps, programs
-from gridstride.kernels.gemm.calls import BATCHES, TILES as KNOWN, Case, Tile, choose, product_call
+from gridstride.kernels.gemm.calls import BATCHES, TILES as KNOWN, GemmProblem, Tile, choose, product_call
 from gridstride.kernels.gemm.launches import run
 from gridstride.kernels.gemm.tiled import Tiled, every_tile, ranked, tiled
 from gridstride.kernels.ladder.rung import H100
@@ -107,7 +107,7 @@ def test_tiled_products_go_by_using_and_tune():
 
 @pytest.mark.parametrize('layout', ['nn', 'tn', 'nt'])
 def test_ranked_tiles_have_room_and_fit_the_shape(layout):
-    assert all(product_call(Case('bfloat16', 'bfloat16', layout, 1, 512, 512, 512), 1., H100, o)[0].shared
+    assert all(product_call(GemmProblem('bfloat16', 'bfloat16', layout, 1, 512, 512, 512), 1., H100, o)[0].shared
                <= (228*1024 - 2048*o.BLOCKS)//o.BLOCKS for o in every_tile(layout))
     large, long = ranked(8192, 8192, 8192, layout=layout)[0].tile, ranked(1264, 416, 8080, layout=layout)[0].tile
     assert large.BM*large.BN > 28000 and large.CK == 1 and long.CK > 1
@@ -143,11 +143,11 @@ def test_epilogues(way):
         close(out, REFERENCE[way](z), size*(2*z.abs() + 1.13), HALF, 2.**-20)
         x = z.clone().requires_grad_()
         slope, = torch.autograd.grad(REFERENCE[way](x).sum(), x)
-        slopes = torch.full_like(out, NAN)
-        again = run(a, b, torch.full_like(out, NAN), bias=bias, scale=.5, activation=way, slopes=slopes, tile=SMALL)
+        act_grad = torch.full_like(out, NAN)
+        again = run(a, b, torch.full_like(out, NAN), bias=bias, scale=.5, activation=way, act_grad=act_grad, tile=SMALL)
         torch.testing.assert_close(again, out, rtol=0, atol=0)
         # a slope is 2 at most steep, but where it jumps
-        close(slopes, torch.where(z.abs() < 1e-4, slopes.double(), slope), 2*size, HALF, 2.**-20)
+        close(act_grad, torch.where(z.abs() < 1e-4, act_grad.double(), slope), 2*size, HALF, 2.**-20)
 
 
 def test_times_another_and_its_sums():
@@ -338,7 +338,7 @@ def test_what_the_kernel_does_not_take_is_told(make, why):
 
 
 def test_tiles_are_chosen_by_size():
-    def of(*sizes, **more): return choose(Case(HALF, HALF, 'nn', *sizes, **more))
+    def of(*sizes, **more): return choose(GemmProblem(HALF, HALF, 'nn', *sizes, **more))
     assert of(1, 8192, 8192, 8192).BM*of(1, 8192, 8192, 8192).BN == 2**15
     assert of(256, 128, 128, 128).BM <= 128 and of(64, 64, 64, 512).BM == of(64, 64, 64, 512).BN == 64
     assert of(2, 512, 512, 512).EARLY and not of(1, 512, 512, 512).EARLY
@@ -389,7 +389,7 @@ BEYOND = [(Tile(128, 248, 3, 2, 1, 1, 1, CK=4), {}), (Tile(128, 168, 2, 1, 1, 1,
 @pytest.mark.parametrize('tile,more', [*zip([TILES[0], TILES[0], TILES[5], TILES[6]], MOST), *BEYOND,
                                        *((o, dict(layout='nn', count=4)) for o in BATCHES)], ids=str)
 def test_the_compiler_spills_nothing(tile, more):
-    case = Case(**dict(dtype='bfloat16', out='bfloat16', layout='nt', count=1, h=8192, w=8192, k=4096) | more)
+    case = GemmProblem(**dict(dtype='bfloat16', out='bfloat16', layout='nt', count=1, h=8192, w=8192, k=4096) | more)
     call, boxes = product_call(case, 1., H100, tile)
     assert all(max(box) <= 256 for box, _ in boxes)
     try: took = resources(call.src, block=call.block[0], shared_bytes=call.shared, arch='sm_90a')

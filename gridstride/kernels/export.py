@@ -149,11 +149,11 @@ def _layout(product):
 def _names(e):
     "C for what `main.cuh` has to be told"
     shapes = ', '.join(f'{{{h}, {w}, {k}}}' for h, w, k in e.shapes)
-    turned = [str(o == 't').lower() for o in e.product.layout]
+    transposed = [str(o == 't').lower() for o in e.product.layout]
     return f'''const char *const NAME = "{e.name}";
 constexpr int SMS = {H100.sms};
 typedef {_TYPES[e.product.dtype]} Number;
-constexpr bool m_turned = {turned[0]}, n_turned = {turned[1]};
+constexpr bool m_turned = {transposed[0]}, n_turned = {transposed[1]};
 constexpr struct {{ int h, w, k; }} cases[] = {{{shapes}}};'''
 
 

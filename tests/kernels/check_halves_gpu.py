@@ -33,7 +33,7 @@ def one_of_each_kind():
     found = {}
     for o, kernel in every():
         kind = (o.family, kernel.layout, kernel.constants.get('WGS', 2), o.CM > 1, o.CN > 1, o.CK > 1, o.BLOCKS > 1,
-                o.turned, o.beside, o.ping, o.split)
+                o.swap_ab, o.split_n, o.pingpong, o.stream_k)
         found.setdefault(kind, []).append((o, kernel))
     return [kernels[7*i % len(kernels)] for i, kernels in enumerate(found.values())]
 
@@ -44,8 +44,8 @@ def least(cut): return 8, 8, 64*cut.CK
 def beyond(cut):
     """More tiles than run at once, for each of two warpgroups that take turns, too, and more steps than any kernel has
     stages; ragged at all ends"""
-    high, wide = (cut.BN*cut.CN, cut.BM*cut.CM) if cut.turned else (cut.BM*cut.CM, cut.BN*cut.CN)
-    tiles = (5 if cut.ping else 3)*at_once(cut.CM*cut.CN*cut.CK, sms())*cut.BLOCKS//2
+    high, wide = (cut.BN*cut.CN, cut.BM*cut.CM) if cut.swap_ab else (cut.BM*cut.CM, cut.BN*cut.CN)
+    tiles = (5 if cut.pingpong else 3)*at_once(cut.CM*cut.CN*cut.CK, sms())*cut.BLOCKS//2
     return 2*high + 8, cdiv(tiles, 3)*wide + 8, 64*17*cut.CK + 8
 
 
@@ -80,7 +80,7 @@ def each_kind_is_the_same_elsewhere():
 def small():
     "One of each kind, in few tiles: for compute-sanitizer"
     yield from wrong(one_of_each_kind(), lambda cut, kernel: [
-        least(cut), beyond(cut) if cut.ping else (200, 136, 64*cut.CK + 136)])
+        least(cut), beyond(cut) if cut.pingpong else (200, 136, 64*cut.CK + 136)])
 
 
 CHECKS = [each_kernel_is_right, each_kernel_is_right_beyond_one_wave, each_kind_is_the_same_elsewhere]

@@ -1,4 +1,4 @@
-"""What multiplies for given sizes: the kernel with its numbers, its grid, and the boxes of its copies."""
+"""The launch of a product for given sizes: the kernel with its constants, its grid, and the boxes of its TMA loads."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -8,8 +8,8 @@ from ..ladder.rung import Call
 from ...utils import cdiv
 
 
-class Case(NamedTuple):
-    "What is asked for"
+class GemmProblem(NamedTuple):
+    "A product with its epilogue: types, layout, sizes, and what is fused"
 
     dtype: str  # of m and n
     out: str  # of the result: 'float32', or as `dtype`
@@ -23,28 +23,28 @@ class Case(NamedTuple):
     activation: object = None  # a name, or an `Activation`
     times: bool = False  # is the result multiplied by another matrix,
     added: bool = False  # or is that added?
-    saved: str = ''  # is what the activation was given kept, 'input', or its slope there, 'slope'?
-    summed: bool = False  # are columns added up: of the result if it was multiplied, else of what is added?
+    saved: str = ''  # for the backward pass: the activation's input, 'input', or its gradient there, 'slope'
+    summed: bool = False  # are columns summed: of the result if it was multiplied, else of what is added?
     onto: bool = False  # is the result added to what `out` holds?
 
 
 class Tile(NamedTuple):
-    "How the product is cut"
+    "How the product is tiled"
 
     BM: int  # rows of a block
     BN: int  # columns
     STAGES: int
     WGS: int  # warpgroups that multiply
     CM: int  # blocks of a cluster, below each other
-    CN: int  # side by side
+    CN: int  # along a row
     BLOCKS: int  # of an SM
-    CK: int = 1  # blocks of a cluster that share k, and add up their sums
+    CK: int = 1  # split-K: blocks of a cluster that share k, and reduce their partial sums
     LEAD: int = 0  # steps by which the first of two warpgroups goes ahead, so that one multiplies while one stores
     GROUP: int = 16  # rows of tiles that are visited together
-    EARLY: int = 0  # does the kernel begin, up to its first load, before the one ahead of it has ended?
+    EARLY: int = 0  # programmatic dependent launch: does it begin before the previous kernel ends?
 
 
-# A tile: its measured time on an H100, in units of what `cost` says without it
+# A tile: its measured time on an H100, in units of what `cost` estimates without it
 TILES = {
     Tile(128, 256, 4, 2, 2, 1, 1): 0.96,
     Tile(128, 256, 4, 2, 1, 2, 1): 1.0,
@@ -54,7 +54,7 @@ TILES = {
     Tile(64, 128, 4, 1, 1, 1, 2): 1.25,
     Tile(64, 64, 3, 1, 1, 1, 3): 1.21,
 }
-# The same of batches, whose kernels begin before the one ahead has ended (see `finals.begin_early`): over ten shapes
+# The same of batches, whose kernels begin before the previous one ends (see `finals.begin_early`): over ten shapes
 # they are at 1.03 of `torch.bmm` in CUDA graphs, those above at 0.95. Chains of each gave the same bits on a GPU.
 BATCHES = {
     Tile(128, 256, 4, 2, 2, 1, 1, EARLY=1): 0.754,
@@ -69,12 +69,12 @@ BK = 64
 
 
 def cost(tile, c, sms=132) -> float:
-    "About how many cycles a product takes, with this tile or by what it moves"
+    "Estimate the cycles of a product with a tile: the larger of computing and moving data"
     high, wide, size = tile.BM * tile.CM, tile.BN * tile.CN, tile.CM * tile.CN
     # each group ends somewhere in a tile
     tall = cdiv(c.h, high) + c.count // 2 if c.grouped else c.count * cdiv(c.h, high)
     tensor, shared = tile.BM * tile.BN / 32, 0.74 * (tile.BM // 64 * 4 * (16 + tile.BN / 4) + tile.BM + tile.BN)
-    # where a row in memory ends within a line of the cache, the pieces of the next one lie across two lines each
+    # where a row in memory ends within a cache line, the pieces of the next one straddle two lines each
     rows = (c.h if c.layout[0] == 't' else c.k), (c.k if c.layout[1] == 't' else c.w)
     across = [1 + 0.5 * (_tiles(c) is BATCHES and o % BK > 0) for o in rows]  # measured with batches alone
     l2 = (tile.BM / tile.CN * across[0] + tile.BN / tile.CM * across[1]) * 128 / 63
@@ -93,18 +93,18 @@ def _tiles(c):
 
 @lru_cache(4096)
 def choose(c, sms=132) -> Tile:
-    "The tile with the lowest estimate; one whose threads have 128 sums has no registers for other matrices"
+    "The tile with the lowest estimate; with 128 accumulators per thread there are no registers for other matrices"
     rich = c.times or c.added or c.saved
     return min((o for o in _tiles(c) if not rich or o.BM // o.WGS == 64), key=lambda tile: cost(tile, c, sms))
 
 
 def most_registers(tile):
-    "That the compiler may give a thread, as all have equally many where the kernel begins"
+    "The most registers per thread for the compiler: all threads have equally many when the kernel begins"
     return 65536 // (tile.BLOCKS * 128 * (tile.WGS + 1)) // 8 * 8
 
 
 def registers(tile):
-    "How many a thread that copies keeps, and how many one that multiplies gets of the others"
+    "Registers per thread of the producer, which gives some up, and of the consumers, which get them"
     each = most_registers(tile)
     down = (40 if each > 80 else 24) + 16 * (tile.CK > 1)  # with parts of k a thread that copies keeps more
     return dict(DOWN=down, UP=min(240, (each + (each - down) // tile.WGS) // 8 * 8))
@@ -113,36 +113,36 @@ def registers(tile):
 _ARRAYS = 'm', 'n', 'out_map', 'saved_map', 'out', 'saved', 'bias', 'other', 'sums', 'ends'
 
 
-def stage_bytes(tile, turned):
-    "Of both tiles of a stage; those of an n that is not `turned` in whole boxes"
-    return BK * 2 * (tile.BM + (tile.BN if turned else cdiv(tile.BN, 64) * 64))
+def stage_bytes(tile, transposed):
+    "Bytes of both tiles of a stage; those of an n that is not `transposed` in whole boxes"
+    return BK * 2 * (tile.BM + (tile.BN if transposed else cdiv(tile.BN, 64) * 64))
 
 
 def is_staged(c):
-    "Do results leave by way of shared memory, through tensor maps?"
+    "Are results staged in shared memory, and stored by TMA?"
     return c.out != 'float32' and not c.grouped
 
 
 def sum_rows(c, tile):
-    "Rows of partial sums of columns: one for the rows of each warp"
+    "Rows of partial column sums: one per warp's rows"
     return cdiv(c.h, tile.BM * tile.CM) * tile.CM * tile.WGS * 4
 
 
 @lru_cache(1024)
 def product_call(
-    c,  # a `Case`
+    c,  # a `GemmProblem`
     scale,  # of the product
     on,  # a `Device`
     tile=None,  # that of `choose`
 ) -> tuple:  # a `Call`, and the (box, swizzle) of its first arrays
-    "What multiplies on a Hopper GPU"
+    "The launch of a product on a Hopper GPU"
     tile = tile or choose(c, on.sms)
-    turned = c.layout[0] == 't', c.layout[1] == 't'
+    transposed = c.layout[0] == 't', c.layout[1] == 't'
     flags = dict(BIAS=c.bias, ACTIVE=bool(c.activation), TIMES=c.times, ADDED=c.added)
     flags |= dict(SAVED=bool(c.saved), SLOPES=c.saved == 'slope', SUMMED=c.summed, ONTO=c.onto)
-    flags |= dict(GROUPED=c.grouped, M_TURNED=turned[0], N_TURNED=turned[1])
-    numbers = dict(tile._asdict(), BK=BK, **registers(tile), **flags)
-    src = product_source(c.dtype, c.out, c.activation, tuple(numbers.items()))
+    flags |= dict(GROUPED=c.grouped, M_TURNED=transposed[0], N_TURNED=transposed[1])
+    constants = dict(tile._asdict(), BK=BK, **registers(tile), **flags)
+    src = product_source(c.dtype, c.out, c.activation, tuple(constants.items()))
     tiles = c.count * cdiv(c.h, tile.BM * tile.CM) * cdiv(c.w, tile.BN * tile.CN)
     if c.grouped:
         tiles += c.count * cdiv(c.w, tile.BN * tile.CN)
@@ -150,9 +150,9 @@ def product_call(
     # clusters that share k have one tile each, the others those that come, too
     grid = tile.CK * tiles if tile.CK > 1 else size * min(on.sms * tile.BLOCKS // size, tiles)
     given = (c.count, c.h, c.w, c.k, float(scale))
-    threads, shared = 128 * (tile.WGS + 1), tile.STAGES * stage_bytes(tile, turned[1]) + tile.WGS * 4 * 4096
+    threads, shared = 128 * (tile.WGS + 1), tile.STAGES * stage_bytes(tile, transposed[1]) + tile.WGS * 4 * 4096
     call = Call(src, 'multiply', _ARRAYS, given, (grid,), (threads,), shared, bool(tile.EARLY))
-    m = (1, BK // tile.CN, 64) if turned[0] else (1, tile.BM // tile.CN, BK)
-    n = (1, tile.BN // tile.CM, BK) if turned[1] else (1, BK // tile.CM, 64)
+    m = (1, BK // tile.CN, 64) if transposed[0] else (1, tile.BM // tile.CN, BK)
+    n = (1, tile.BN // tile.CM, BK) if transposed[1] else (1, BK // tile.CM, 64)
     out = (1, 16, 64) if is_staged(c) else m
     return call, tuple((o, 128) for o in (m, n, out, out))

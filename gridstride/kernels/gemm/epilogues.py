@@ -66,7 +66,7 @@ def _activated(z, activation):
     return _pass(z, None, activation) if isinstance(activation, Activation) else _BY_TORCH[activation][0](z)
 
 
-def by_slope(dy, z, activation):
+def activation_backward(dy, z, activation):
     "The gradient of what an activation was given"
     return _pass(z, dy, activation) if isinstance(activation, Activation) else _BY_TORCH[activation][1](dy, z)
 
@@ -81,7 +81,7 @@ def check_activation(tool, activation):
         raise ValueError(f"{tool}: {activation!r} is no CUDA C of `float x`, such as Activation('x > 0 ? x : 0')")
 
 
-def need_slope(tool, activation):
+def need_gradient(tool, activation):
     "Raise for an `Activation` that has none"
     if isinstance(activation, Activation) and not activation.slope:
         raise ValueError(f"{tool}: the Activation has no slope, so no gradient: Activation('x * x', slope='2 * x')")
@@ -89,11 +89,11 @@ def need_slope(tool, activation):
 
 def check_operand(tool, name, x, shape, like):
     "Raise unless `x` is a tensor of this shape, of the type of `like`, where that lies"
-    wants = f'{type_of(like)}{tuple(shape)} on {like.device} is needed'
+    needed = f'{type_of(like)}{tuple(shape)} on {like.device} is needed'
     if not isinstance(x, torch.Tensor):
-        raise TypeError(f'{tool}: {name} is a {type(x).__name__}, and a tensor {wants}')
+        raise TypeError(f'{tool}: {name} is a {type(x).__name__}, and a tensor {needed}')
     if x.shape != shape or x.dtype != like.dtype or x.device != like.device:
-        raise ValueError(f'{tool}: {name} is {type_of(x)}{tuple(x.shape)} on {x.device}, and {wants}')
+        raise ValueError(f'{tool}: {name} is {type_of(x)}{tuple(x.shape)} on {x.device}, and {needed}')
 
 
 def _check(a, b, e, out):
@@ -191,7 +191,7 @@ def _forward(a, b, e, out=None, keeps=False):
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a, b, bias, residual, activation, scale):
-        need_slope('matmul', activation)
+        need_gradient('matmul', activation)
         y, z = _forward(a, b, Epilogue(bias, activation, residual, scale), keeps=True)
         ctx.save_for_backward(a, b, z if activation else None)
         ctx.activation, ctx.scale = activation, scale
@@ -204,7 +204,7 @@ class _Product(torch.autograd.Function):
             enter_thread()
         a, b, z = ctx.saved_tensors
         needs, e = ctx.needs_input_grad, Epilogue(scale=ctx.scale)
-        dz = dy if z is None else by_slope(dy, z, ctx.activation)
+        dz = dy if z is None else activation_backward(dy, z, ctx.activation)
         da = _forward(dz, b.t(), e)[0] if needs[0] else None
         db = None
         if needs[1] and b.is_contiguous():

@@ -1,9 +1,10 @@
-"""`half`: a product of 16-bit floats with any tile, in each layout, which may begin early and share k in a cluster.
+"""`gemm_f16`: a product of 16-bit floats with any tile, in each layout, with split-K in a cluster and programmatic
+dependent launch.
 
-It is lesson 22's last rung, whose pieces it takes, with more numbers: what memory holds as a transpose, the type, as
-many stages as there is room for, clusters of up to eight blocks, several blocks of an SM, sums of parts of k that are
-added up through the shared memory of a cluster, and warpgroups that take turns at tiles: one multiplies while the other
-stores.
+It is lesson 22's last rung, whose parts it reuses, with more constants: transposed operands, the type, as many stages
+as shared memory has space for, clusters of up to eight blocks, several blocks per SM, split-K whose partial sums are
+reduced through the shared memory of a cluster, and ping-pong: two warpgroups take turns at tiles, and one multiplies
+while the other stores.
 """
 
 from functools import cache
@@ -20,68 +21,66 @@ _IN_PTX = dict(bfloat16='bf16', float16='f16')
 _LAYOUTS = 'nn', 'tn', 'nt'
 
 
-def downs(turned, layout):
-    "Does k go down the columns of wgmma's first tile, and of its second, as memory has them?"
+def mn_major(swap_ab, layout):
+    "For wgmma's first tile and its second: is k as the outer axis (MN-major)?"
     m, n = layout[0] == 't', layout[1] == 'n'
-    return (n, m) if turned else (m, n)
+    return (n, m) if swap_ab else (m, n)
 
 
-def box(cut):
-    "Columns of the boxes in which wgmma's second tile comes where k goes down: 64, which is faster, or 32"
-    columns = cut.BN // 2 if cut.beside else cut.BN
-    return 32 if columns <= 32 or cut.beside and columns % 64 else 64
+def box(config):
+    "Columns of the TMA boxes of an MN-major second tile: 64, which is faster, or 32"
+    columns = config.BN // 2 if config.split_n else config.BN
+    return 32 if columns <= 32 or config.split_n and columns % 64 else 64
 
 
-def rows(cut, layout):
-    "Rows of wgmma's second tile that are loaded: in whole boxes where k goes down, else in parts of whole eights"
-    least = box(cut) if downs(cut.turned, layout)[1] else 8 * cut.CM
-    return cdiv(cut.BN, least) * least
+def rows(config, layout):
+    "Rows of wgmma's second tile that are loaded: in whole boxes if it is MN-major, else in multiples of eight"
+    least = box(config) if mn_major(config.swap_ab, layout)[1] else 8 * config.CM
+    return cdiv(config.BN, least) * least
 
 
-def stage_bytes(cut, layout):
-    "Bytes of both tiles of a stage, 64 numbers along k"
-    return 128 * (cut.BM + rows(cut, layout))
+def stage_bytes(config, layout):
+    "Bytes of both tiles of a stage, 64 elements along k"
+    return 128 * (config.BM + rows(config, layout))
 
 
-def stored(cut):
-    "Columns of wgmma's result that a block stores: all of a warpgroup's, or its share of those that others have, too"
-    columns, least = cut.BN // 2 if cut.beside else cut.BN, 8 if cut.turned else 16
-    return columns if cut.CK == 1 else cdiv(columns, least * cut.CK) * least
+def stored_columns(config):
+    "Columns of wgmma's result that a block stores: all of a warpgroup's, or with split-K its part of the cluster's"
+    columns, least = config.BN // 2 if config.split_n else config.BN, 8 if config.swap_ab else 16
+    return columns if config.CK == 1 else cdiv(columns, least * config.CK) * least
 
 
-def _warpgroups(cut):
-    return 2 if cut.ping or cut.BM > 64 else 1
+def _warpgroups(config):
+    return 2 if config.pingpong or config.BM > 64 else 1
 
 
-def _tall(cut):
-    "Products of 64 rows that a warpgroup has one below the other"
-    return cut.BM // 64 // (1 if cut.beside or cut.ping else _warpgroups(cut))
+def _m_blocks(config):
+    "Blocks of 64 rows per warpgroup"
+    return config.BM // 64 // (1 if config.split_n or config.pingpong else _warpgroups(config))
 
 
-def _sums(cut):
-    "Of a thread that multiplies"
-    return _tall(cut) * cut.BN // (1 + cut.beside) // 2
+def _accumulators(config):
+    "Accumulators per thread of a consumer"
+    return _m_blocks(config) * config.BN // (1 + config.split_n) // 2
 
 
-def _registers(cut):
-    "Of a thread that copies, and of one that multiplies"
-    wgs = _warpgroups(cut)
-    each = 65536 // (cut.BLOCKS * 128 * (wgs + 1)) // 8 * 8  # with which all begin
-    down = 24 if each <= 80 or _sums(cut) > 200 else 40 if _sums(cut) > 176 else 56
+def _registers(config):
+    "Registers per thread of the producer, and of a consumer"
+    wgs = _warpgroups(config)
+    each = 65536 // (config.BLOCKS * 128 * (wgs + 1)) // 8 * 8  # with which all begin
+    down = 24 if each <= 80 or _accumulators(config) > 200 else 40 if _accumulators(config) > 176 else 56
     return dict(DOWN=down, UP=min(240, (each * (wgs + 1) - down) // wgs // 8 * 8))
 
 
-def _rooms(cut, layout):
-    "(stages, columns of results that leave at once, bytes that a warpgroup has for these, or for sums sent to it)"
-    wgs, stage, n = _warpgroups(cut), stage_bytes(cut, layout), stored(cut)
-    least = 8 if cut.turned else box_out(n)
-    most = _SM // cut.BLOCKS - _OWN - 16 * _MOST - 8 * (cut.CK > 1)
-    sums = (cut.CK - 1) * 256 * n * _tall(cut)
+def _smem_plan(config, layout):
+    "(stages, columns stored at once, bytes per warpgroup for these, or for partial sums sent to it)"
+    wgs, stage, n = _warpgroups(config), stage_bytes(config, layout), stored_columns(config)
+    least = 8 if config.swap_ab else box_out(n)
+    most = _SM // config.BLOCKS - _OWN - 16 * _MOST - 8 * (config.CK > 1)
+    sums = (config.CK - 1) * 256 * n * _m_blocks(config)
 
     def stages(columns):
-        return (
-            most - wgs * max(sums, 128 * min(n, columns))
-        ) // stage  # if so many columns of results are to have room
+        return (most - wgs * max(sums, 128 * min(n, columns))) // stage  # with a buffer for so many columns of results
 
     found = min(_MOST, max(stages(128), min(4, stages(64))))
     columns = (most - found * stage) // (wgs * 128) // least * least
@@ -91,31 +90,31 @@ def _rooms(cut, layout):
     return found, columns, max(sums, 128 * columns)
 
 
-def why_not(cut, layout):  # None if there is one
-    "Why there is no kernel that cuts products so, in a few words"
-    size, (first, down) = cut.CM * cut.CN * cut.CK, downs(cut.turned, layout)
+def why_not(config, layout):  # None if there is one
+    "The reason why there is no kernel of this configuration, in a few words"
+    size, (first, down) = config.CM * config.CN * config.CK, mn_major(config.swap_ab, layout)
     if size > 8:
         return 'a cluster has at most eight blocks'
-    if not cut.turned and stored(cut) % 16 or cut.BN // (1 + cut.beside) % 8:
+    if not config.swap_ab and stored_columns(config) % 16 or config.BN // (1 + config.split_n) % 8:
         return 'its columns are not multiples of those that leave together'
-    if not first and cut.BM // cut.CN > 256 or not down and rows(cut, layout) // cut.CM > 256:
+    if not first and config.BM // config.CN > 256 or not down and rows(config, layout) // config.CM > 256:
         return 'a box of TMA has at most 256 rows'
-    if cut.beside and down and cut.BN // 2 % box(cut):
+    if config.split_n and down and config.BN // 2 % box(config):
         return 'each of two warpgroups needs whole boxes'
-    if cut.beside and cut.BM == 64:
+    if config.split_n and config.BM == 64:
         return 'two warpgroups side by side have 128 rows or more'
-    if cut.ping and (cut.beside or cut.CK > 1 or cut.BLOCKS > 1):
+    if config.pingpong and (config.split_n or config.CK > 1 or config.BLOCKS > 1):
         return 'warpgroups that take turns have all of a tile, and an SM'
-    if not cut.beside and not cut.ping and cut.BM // 64 % _warpgroups(cut):
+    if not config.split_n and not config.pingpong and config.BM // 64 % _warpgroups(config):
         return 'its rows are not the same for both warpgroups'
-    columns, sums = cut.BN // (1 + cut.beside), _sums(cut)
-    each = 65536 // (cut.BLOCKS * 128 * (_warpgroups(cut) + 1)) // 8 * 8
-    if columns > 256 or sums + 32 > _registers(cut)['UP'] or columns // 2 + 26 > each:
+    columns, sums = config.BN // (1 + config.split_n), _accumulators(config)
+    each = 65536 // (config.BLOCKS * 128 * (_warpgroups(config) + 1)) // 8 * 8
+    if columns > 256 or sums + 32 > _registers(config)['UP'] or columns // 2 + 26 > each:
         return 'a thread has too few registers for its sums'
-    stages, columns, _ = _rooms(cut, layout)
+    stages, columns, _ = _smem_plan(config, layout)
     if stages < 3 or not columns:
         return 'there is no room for three stages'
-    if cut.CK > 1 and sums > 96:
+    if config.CK > 1 and sums > 96:
         return 'there is no room for sums that are added up'
 
 
@@ -123,83 +122,87 @@ def _shared(WGS, STAGES, STAGE, ROOM, CK):
     return STAGES * STAGE + WGS * ROOM + 16 * STAGES + 8 * (CK > 1)
 
 
-def _boxes(cut, layout, columns):
-    "Rows and columns of TMA's boxes: the blocks of a cluster share the loads of m and n"
-    first, second = downs(cut.turned, layout)
-    a = (64 // cut.CN if first else cut.BM // cut.CN, 64)
-    b = (64 // cut.CM, box(cut), 2 * box(cut)) if second else (rows(cut, layout) // cut.CM, 64)
-    each = box_out(stored(cut))
-    out = (columns, 64) if cut.turned else (16, each, 2 * each)
-    return dict(m=b, n=a, out=out) if cut.turned else dict(m=a, n=b, out=out)
+def _boxes(config, layout, columns):
+    "Rows and columns of TMA's boxes: the blocks of a cluster share the loads of m and n (multicast)"
+    first, second = mn_major(config.swap_ab, layout)
+    a = (64 // config.CN if first else config.BM // config.CN, 64)
+    b = (64 // config.CM, box(config), 2 * box(config)) if second else (rows(config, layout) // config.CM, 64)
+    each = box_out(stored_columns(config))
+    out = (columns, 64) if config.swap_ab else (16, each, 2 * each)
+    return dict(m=b, n=a, out=out) if config.swap_ab else dict(m=a, n=b, out=out)
 
 
-def _name(cut, dtype, layout, early):
-    t = cut
-    more = [f'{t.CM}x{t.CN}', f'k in {t.CK}' * (t.CK > 1), f'{t.BLOCKS} an SM' * (t.BLOCKS > 1), 'early' * early]
+def _name(config, dtype, layout, pdl):
+    t = config
+    more = [f'{t.CM}x{t.CN}', f'k in {t.CK}' * (t.CK > 1), f'{t.BLOCKS} an SM' * (t.BLOCKS > 1), 'early' * pdl]
     kind = f' {layout}' * (layout != 'nn') + f' {dtype}' * (dtype != 'bfloat16')
-    kind += ' turned' * t.turned + ' beside' * t.beside + ' ping' * t.ping
+    kind += ' turned' * t.swap_ab + ' beside' * t.split_n + ' ping' * t.pingpong
     return f'half {t.BM}x{t.BN}{kind}, ' + ', '.join(o for o in more if o)
 
 
-# With CK > 1 a cluster has one tile, and the grid has as many clusters as there are; else those that run at once take
-# turns at the tiles.
-def half(
-    cut,  # a `cost_model.Cut`
+# With CK > 1 a cluster has one tile, and the grid one cluster per tile; else the kernel is persistent: the clusters
+# that run at once loop over the tiles.
+def gemm_f16(
+    config,  # a `cost_model.TileConfig`
     dtype='bfloat16',
     layout='nn',  # 'tn': m is given as k x h; 'nt': n as w x k
-    early=False,  # does it begin before the kernel ahead of it has ended? See `finals.begin_early`
+    pdl=False,  # programmatic dependent launch: does it begin before the previous kernel ends? See `finals.begin_early`
 ) -> Rung:
-    "The rung that cuts products so; `ValueError` if there is none"
+    "The rung of a configuration; `ValueError` if there is none"
     if dtype not in _IN_PTX or layout not in _LAYOUTS:
         raise ValueError(
-            f'half: {dtype!r} in the layout {layout!r}; the type may be {", ".join(_IN_PTX)}, the layout '
+            f'gemm_f16: {dtype!r} in the layout {layout!r}; the type may be {", ".join(_IN_PTX)}, the layout '
             f'{", ".join(_LAYOUTS)}'
         )
-    return _half(cut, dtype, layout, bool(early))
+    return _gemm_f16(config, dtype, layout, bool(pdl))
 
 
-@cache  # asked for again, it gives the same rung, which is compiled once
-def _half(cut, dtype, layout, early):
-    if why := why_not(cut, layout):
-        raise ValueError(f'there is no {_name(cut, dtype, layout, early)}: {why}')
-    (stages, columns, room), size = _rooms(cut, layout), cut.CM * cut.CN * cut.CK
+@cache  # the same rung each time, which is compiled once
+def _gemm_f16(config, dtype, layout, pdl):
+    if why := why_not(config, layout):
+        raise ValueError(f'there is no {_name(config, dtype, layout, pdl)}: {why}')
+    (stages, columns, buffer), size = _smem_plan(config, layout), config.CM * config.CN * config.CK
 
     def grid(h, w, sms):
-        tall, wide = (cut.BN * cut.CN, cut.BM * cut.CM) if cut.turned else (cut.BM * cut.CM, cut.BN * cut.CN)
+        tall, wide = (
+            (config.BN * config.CN, config.BM * config.CM)
+            if config.swap_ab
+            else (config.BM * config.CM, config.BN * config.CN)
+        )
         tiles = cdiv(h, tall) * cdiv(w, wide)
-        return (tiles if cut.CK > 1 else min(max(1, at_once(size, sms)) * cut.BLOCKS, tiles)) * size, 1
+        return (tiles if config.CK > 1 else min(max(1, at_once(size, sms)) * config.BLOCKS, tiles)) * size, 1
 
     def supports(h, w, k):
-        return cdiv(k, 64) >= cut.CK or f'k is too short for {cut.CK} blocks'
+        return cdiv(k, 64) >= config.CK or f'k is too short for {config.CK} blocks'
 
-    text = (PTX + wgmma(cut.BN // 2 if cut.beside else cut.BN)).replace('bf16', _IN_PTX[dtype])
-    numbers = {o: getattr(cut, o) for o in ('BM', 'BN', 'CM', 'CN', 'CK', 'BLOCKS')}
-    flags = dict(TURNED=cut.turned, BESIDE=cut.beside, PING=cut.ping, EARLY=early)
+    text = (PTX + wgmma(config.BN // 2 if config.split_n else config.BN)).replace('bf16', _IN_PTX[dtype])
+    constants = {o: getattr(config, o) for o in ('BM', 'BN', 'CM', 'CN', 'CK', 'BLOCKS')}
+    flags = dict(TURNED=config.swap_ab, BESIDE=config.split_n, PING=config.pingpong, EARLY=pdl)
     flags |= dict(M_TURNED=layout[0] == 't', N_TURNED=layout[1] == 't')
-    columns_each = cut.BN // 2 if cut.beside else cut.BN
-    each = dict(M=_tall(cut), N=stored(cut), COLUMNS=columns_each)
+    columns_each = config.BN // 2 if config.split_n else config.BN
+    each = dict(M=_m_blocks(config), N=stored_columns(config), COLUMNS=columns_each)
     src = text + sharing + order + step_stores + texts_of(__package__)('hopper_f16')
     return Rung(
-        _name(cut, dtype, layout, early),
+        _name(config, dtype, layout, pdl),
         src,
-        threads=128 * (_warpgroups(cut) + 1),
+        threads=128 * (_warpgroups(config) + 1),
         shared=_shared,
-        maps=_boxes(cut, layout, columns),
+        maps=_boxes(config, layout, columns),
         grid=grid,
         supports=supports,
         dtype=dtype,
-        pdl=early,
+        pdl=pdl,
         layout=layout,
-        **numbers,
+        **constants,
         BK=64,
-        WGS=_warpgroups(cut),
+        WGS=_warpgroups(config),
         STAGES=stages,
-        STAGE=stage_bytes(cut, layout),
+        STAGE=stage_bytes(config, layout),
         OUT_COLS=columns,
-        ROOM=room,
-        BOX=box(cut),
+        ROOM=buffer,
+        BOX=box(config),
         GROUP=8,
-        **_registers(cut),
+        **_registers(config),
         **each,
         **{k: int(v) for k, v in flags.items()},
     )

@@ -1,10 +1,10 @@
-"""The product's kernel, launched: for which operands there is one, and what launches it, looked up once for a case."""
+"""Launch the product's kernel: for which operands there is one, and its prepared launch, cached per problem."""
 
 from functools import lru_cache
 
 import torch
 
-from .calls import Case, choose, is_staged, product_call, sum_rows
+from .calls import GemmProblem, choose, is_staged, product_call, sum_rows
 from .sources import HALVES
 from ..ladder.rung import here, on_hopper
 from ..sparse.launches import launch_on, ready
@@ -12,7 +12,7 @@ from ..tool import type_of
 
 
 def why_not(dtype, layout, h, w, k):  # None if there is one
-    "Why the kernel cannot have matrices of this type and these sizes, in a few words"
+    "The reason why the kernel cannot multiply matrices of this type and these sizes, in a few words"
     if dtype not in HALVES:
         return f'the kernel multiplies {" and ".join(HALVES)}, and these are {dtype}'
     if min(h, w, k) < 1:
@@ -23,7 +23,7 @@ def why_not(dtype, layout, h, w, k):  # None if there is one
 
 
 def why_not_here(x):  # None if it does
-    "Why the kernel does not run where `x` is; on the emulator it does within `using`"
+    "The reason why the kernel does not run where `x` is; on the emulator it runs within `using`"
     if x.is_cuda and not on_hopper():
         return 'the kernel is made for Hopper (compute capability 9.0), and this is another GPU'
 
@@ -41,19 +41,19 @@ def lying(a, b):
 def plan_for(a, b):  # tensors of two axes, or both of three
     "(layout, m, n) for a kernel, or a sentence that says why there is none"
     h, w, k = a.shape[-2], b.shape[-1], a.shape[-1]
-    lie = lying(a, b)
-    if lie is None:
+    operands = lying(a, b)
+    if operands is None:
         return 'an operand lies in memory in a way that no kernel reads'
-    if why := why_not(type_of(a), lie[0], h, w, k) or why_not_here(a):
+    if why := why_not(type_of(a), operands[0], h, w, k) or why_not_here(a):
         return why
     if (a.data_ptr() | b.data_ptr()) & 15:
         return 'an operand begins at an address that is not a multiple of 16'
-    return lie
+    return operands
 
 
 @lru_cache(1024)
 def _ready(case, scale, tile, device, backend):
-    "What launches a case on a device"
+    "The prepared launch of a problem on a device"
     return ready(*product_call(case, scale, here(), tile), device)
 
 
@@ -67,24 +67,24 @@ def run(
     out=None,  # written instead of a new tensor: of the same type, or float32
     layout='nn',  # 'tn', 'nt': memory holds the transpose of m, of n
     *,
-    ends=None,  # of the groups of rows of m; n has a matrix for each
+    ends=None,  # of the groups of rows of m; n has one matrix per group
     bias=None,  # (w,)
     activation=None,  # as `activation_text` takes it
     times=None,  # like out: the result is multiplied by it
     plus=None,  # like out: added
     saved=None,  # like out: what the activation is given is written there
-    slopes=None,  # instead: the slope of the activation there
+    act_grad=None,  # instead: the gradient of the activation there
     summed=False,  # are columns added up: of the result if it was multiplied, else of `plus`?
     onto=False,  # is the result added to what a float32 `out` holds?
     scale=1.0,  # of the product
     tile=None,  # that of `calls.choose`
-):  # the result, and sums of columns in parts, (any, w) in float32, if these are asked for
-    "What the kernel makes of operands that are known to fit"
+):  # the result, and with `summed` partial column sums, (any, w) in float32
+    "Launch the kernel for operands that are known to fit"
     mm, nn = _three(m), _three(n)
     (h, k), w = (mm.shape[1:] if layout[0] == 'n' else mm.shape[:0:-1]), nn.shape[2 if layout[1] == 'n' else 1]
     if out is None:
         out = m.new_empty((nn.shape[0], h, w) if m.dim() == 3 else (h, w))
-    case = Case(
+    case = GemmProblem(
         type_of(m),
         type_of(out),
         layout,
@@ -97,13 +97,13 @@ def run(
         activation,
         times is not None,
         plus is not None,
-        'input' if saved is not None else 'slope' if slopes is not None else '',
+        'input' if saved is not None else 'slope' if act_grad is not None else '',
         summed,
         onto,
     )
     tile = tile or choose(case, here().sms)
     sums = torch.empty(sum_rows(case, tile) if summed else 0, w, dtype=torch.float32, device=m.device)
-    kept = saved if slopes is None else slopes
+    kept = saved if act_grad is None else act_grad
     maps = [_three(o) for o in (out, out if kept is None else kept)] if is_staged(case) else [mm, mm]
     given = out, *(m if o is None else o for o in (kept, bias, plus if times is None else times)), sums
     ends = out.view(torch.int32) if ends is None else ends  # any address: it is not read

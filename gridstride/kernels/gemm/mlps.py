@@ -3,7 +3,7 @@
 import torch
 from torch.autograd.function import once_differentiable
 
-from .epilogues import Epilogue, check_activation, check_operand, multiply_with, need_slope, rows_of
+from .epilogues import Epilogue, check_activation, check_operand, multiply_with, need_gradient, rows_of
 from .launches import plan_for, run
 from .plan import why_torch
 from ..tool import enter_thread
@@ -14,20 +14,20 @@ def _check(x, up, down, up_bias, down_bias, activation, residual):
     check_activation('mlp', activation)
     if activation is None:
         raise ValueError('mlp: without an activation its two layers are one; use matmul')
-    need_slope('mlp', activation)
+    need_gradient('mlp', activation)
     for name, o in dict(x=x, up=up, down=down).items():
         if not isinstance(o, torch.Tensor) or o.dim() < 2:
             has = f'has {o.dim()} axes' if isinstance(o, torch.Tensor) else f'is a {type(o).__name__}'
-            wants = 'x (..., width), up (hidden, width) and down (width, hidden) are needed'
-            raise ValueError(f'mlp: {name} {has}; {wants}')
+            needed = 'x (..., width), up (hidden, width) and down (width, hidden) are needed'
+            raise ValueError(f'mlp: {name} {has}; {needed}')
     if not isinstance(residual, bool):
         raise TypeError(f'mlp: residual is a {type(residual).__name__}; True adds x')
     width, hidden, wide = x.shape[-1], up.shape[0], down.shape[0]
     if residual and wide != width:
         raise ValueError(f'mlp: x has {width} numbers a row and the result {wide}, so x cannot be added to it')
-    wants = (('up', up, (hidden, width)), ('down', down, (wide, hidden)))
-    wants += (('up_bias', up_bias, (hidden,)), ('down_bias', down_bias, (wide,)))
-    for name, o, shape in wants:
+    needed = (('up', up, (hidden, width)), ('down', down, (wide, hidden)))
+    needed += (('up_bias', up_bias, (hidden,)), ('down_bias', down_bias, (wide,)))
+    for name, o, shape in needed:
         if o is not None:
             check_operand('mlp', name, o, shape, x)
 
@@ -47,9 +47,9 @@ def why_not_mlp(x, up, down, *biases):  # None if they do
 class _Mlp(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, up, down, up_bias, down_bias, activation, residual):
-        slopes = x.new_empty(x.shape[0], up.shape[0])
-        a = run(x, up, None, 'nt', bias=up_bias, activation=activation, slopes=slopes)
-        ctx.save_for_backward(x, up, down, slopes, a)
+        act_grad = x.new_empty(x.shape[0], up.shape[0])
+        a = run(x, up, None, 'nt', bias=up_bias, activation=activation, act_grad=act_grad)
+        ctx.save_for_backward(x, up, down, act_grad, a)
         ctx.residual = residual
         return run(a, down, None, 'nt', bias=down_bias, plus=x if residual else None)
 
@@ -58,9 +58,9 @@ class _Mlp(torch.autograd.Function):
     def backward(ctx, dy):
         if dy.is_cuda:
             enter_thread()
-        x, up, down, slopes, a = ctx.saved_tensors
+        x, up, down, act_grad, a = ctx.saved_tensors
         needs, dy = ctx.needs_input_grad, dy.contiguous()
-        (dz, up_sums), residual = run(dy, down, times=slopes, summed=True), ctx.residual
+        (dz, up_sums), residual = run(dy, down, times=act_grad, summed=True), ctx.residual
         dx = run(dz, up, plus=dy if residual else None, summed=residual) if needs[0] else None
         dx, down_sums = dx if needs[0] and residual else (dx, dy)
         dup = run(dz, x, None, 'tn') if needs[1] else None

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from .calls import BATCHES, TILES, Case, Tile, is_staged, product_call, sum_rows
+from .calls import BATCHES, TILES, GemmProblem, Tile, is_staged, product_call, sum_rows
 from ..ladder.rung import H100
 from ..standalone import in_spaces, program, start, switch
 from ..texts import IN_C
@@ -16,14 +16,14 @@ class _Program(NamedTuple):
     "A product to export"
 
     what: str  # it does
-    cases: tuple  # of `Case`s, the last one is timed
+    cases: tuple  # of `GemmProblem`s, the last one is timed
     tile: Tile = next(iter(TILES))
 
 
 def _cases(sizes, **more):
-    "`Case`s of sizes: (products, h, w, k)"
+    "`GemmProblem`s of sizes: (products, h, w, k)"
     given = dict(dtype='bfloat16', out='bfloat16', layout='nn') | more
-    return tuple(Case(**given, count=count, h=h, w=w, k=k) for count, h, w, k in sizes)
+    return tuple(GemmProblem(**given, count=count, h=h, w=w, k=k) for count, h, w, k in sizes)
 
 
 def _programs():
@@ -79,12 +79,12 @@ def _text(name, p):
     c = p.cases[0]
     kinds = ', '.join(f'{k} = {str(bool(getattr(c, o))).lower()}' for k, o in _KINDS.items() if o != 'activation')
     sizes = ', '.join(f'{{{o.count}, {o.h}, {o.w}, {o.k}, {sum_rows(o, p.tile)}}}' for o in p.cases)
-    turned = [str(o == 't').lower() for o in c.layout]
+    transposed = [str(o == 't').lower() for o in c.layout]
     names = f'''const char *const NAME = "{name}";
 constexpr int SMS = {H100.sms};
 typedef {IN_C[c.dtype]} Number;
 typedef {IN_C[c.out]} Out;
-constexpr bool m_turned = {turned[0]}, n_turned = {turned[1]}, GROUPS = {str(c.grouped).lower()};
+constexpr bool m_turned = {transposed[0]}, n_turned = {transposed[1]}, GROUPS = {str(c.grouped).lower()};
 constexpr bool {kinds}, ONTO = {str(c.onto).lower()};
 constexpr bool ACTIVATES = {str(bool(c.activation)).lower()};
 constexpr double SCALE = {_SCALE}, ROUNDING = {_ROUNDING[c.out]};

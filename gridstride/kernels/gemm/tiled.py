@@ -9,7 +9,7 @@
 from functools import cache, lru_cache
 from itertools import product
 
-from .calls import BK, Case, Tile, most_registers, product_call, registers, stage_bytes
+from .calls import BK, GemmProblem, Tile, most_registers, product_call, registers, stage_bytes
 from .launches import why_not
 from . import cost_model
 from ..ladder.rung import H100, Product, here
@@ -75,7 +75,7 @@ class Tiled(Product):
 
 
 def _case(h, w, k, dtype='bfloat16', layout='nn'):
-    return Case(dtype, dtype, layout, 1, h, w, k)
+    return GemmProblem(dtype, dtype, layout, 1, h, w, k)
 
 
 def _name(tile, dtype, layout):
@@ -99,17 +99,17 @@ def tiled(tile, dtype='bfloat16', layout='nn') -> Tiled:
 _SM, _OWN, _ELSE, _ONE = 228 * 1024, 2048, 44, 26
 
 
-def _fill(tile, turned):
+def _fill(tile, transposed):
     "The tile with as many stages as there is room for; None if that is too few, or the sums are too many"
     rest = _SM // tile.BLOCKS - _OWN - tile.WGS * 4 * 4096
-    stages = min(8, rest // stage_bytes(tile, turned))
+    stages = min(8, rest // stage_bytes(tile, transposed))
     sums = tile.BM // 64 // tile.WGS * tile.BN // 2
     if stages * tile.BLOCKS < 4 or stages < 2 or sums + _ELSE > registers(tile)['UP']:
         return None
     if tile.BN // 2 + _ONE > most_registers(tile):
         return None  # whatever a thread is given later
     poor = sums > 124 or most_registers(tile) <= 80
-    if tile.CK > 1 and (poor or stages * stage_bytes(tile, turned) < tile.BM * tile.BN * 4):
+    if tile.CK > 1 and (poor or stages * stage_bytes(tile, transposed) < tile.BM * tile.BN * 4):
         return None  # sums that are added up need the stages' place, and registers for many at once
     return tile._replace(STAGES=stages)
 
@@ -122,18 +122,18 @@ _SHARING = (1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 1, 4), (1, 1, 8)
 @lru_cache
 def every_tile(layout='nn') -> tuple:
     "All tiles that fit, with all the stages that they have room for"
-    turned, found = layout[1] == 't', {}
+    transposed, found = layout[1] == 't', {}
     for (BM, WGS), BN, (CM, CN, CK), BLOCKS in product(_ROWS, range(64, 257, 8), _SHARING, (1, 2, 3)):
-        if CM == 2 and turned and BN % 16 or layout[0] == 't' and CN == 2 and BM == 64:
+        if CM == 2 and transposed and BN % 16 or layout[0] == 't' and CN == 2 and BM == 64:
             continue
-        if tile := _fill(Tile(BM, BN, 0, WGS, CM, CN, BLOCKS, CK), turned):
+        if tile := _fill(Tile(BM, BN, 0, WGS, CM, CN, BLOCKS, CK), transposed):
             found[tile] = None
     return tuple(found)
 
 
 def estimate(tile, c, sms=132) -> float:
     "About how many cycles a product of bfloat16 or float16 takes, as `cost_model` has it from an H100's measurements"
-    cut = cost_model.Cut(tile.BM, tile.BN, tile.CM, tile.CN, tile.CK, tile.BLOCKS, family='tiled')
+    cut = cost_model.TileConfig(tile.BM, tile.BN, tile.CM, tile.CN, tile.CK, tile.BLOCKS, family='tiled')
     return cost_model.cycles(cost_model.FITTED, (c.h, c.w, c.k), c.layout, cut, sms)
 
 
