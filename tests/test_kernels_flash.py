@@ -165,7 +165,7 @@ def test_what_is_left_to_sdpa():
     lens = torch.tensor([0]), torch.tensor([50])
     assert attention(*given, lens=lens).eq(0).all()
     with pytest.raises(ValueError, match='no lse here, as SDPA computes this'): attention(*given, lse=True)
-    assert 'heads of 64, 128, 256' in attention_way(*qkv(1, 1, 1, 3, 3, 96)).why
+    assert 'head dimension 64, 128, 256' in attention_way(*qkv(1, 1, 1, 3, 3, 96)).why
 
 
 def test_lengths_beyond_the_sizes_are_all_or_nothing():
@@ -229,7 +229,7 @@ def test_an_exported_program_finds_itself_right(monkeypatch, capfd):
     "And one without the sums of dout*out wrong"
     monkeypatch.setattr(programs, 'SIZES', ((2, 4, 2, 24, 24),))
     monkeypatch.setattr(programs, 'LARGE', {64: (1, 2, 1, 70, 131)})
-    text = programs._program(programs.Way('backward', 64, True)).replace('gpu.multiProcessorCount >= SMS', 'true')
+    text = programs._program(programs.Variant('backward', 64, True)).replace('gpu.multiProcessorCount >= SMS', 'true')
     right, wrong = 'dp[i + y] - (y%2 ? x.y : x.x)', 'dp[i + y] - (WRONG ? 0 : y%2 ? x.y : x.x)'
     assert right_and_wrong(text, right, wrong, 'attention', monkeypatch) == [0, 1]
     assert re.findall(r'^(\w+) attention_backward_64_causal', capfd.readouterr().out, re.M) == ['PASS', 'FAIL']
@@ -390,10 +390,10 @@ def test_places_of_results_that_do_not_fit():
         'k has 1 heads and other_k 2': lambda: pair(*qkv(1, 2, 2, 70, 66, 64), *[k.repeat(1, 2, 1, 1)]*2, 0, one, one),
         'other_v may be on its way still, and no copy can be made of it':
             lambda: pair(q, k, v, k, torch.empty(1, 1, 66, 65).bfloat16()[..., 1:], 0, one, one),
-        'told is torch.int64': lambda: pair(q, k, v, k, v, 0, one.long(), one),
+        'arrived is torch.int64': lambda: pair(q, k, v, k, v, 0, one.long(), one),
         r'dout is torch.bfloat16 \(1, 1, 69, 64\)': lambda: parts(q[:, :, 1:], q, out, lse),
         'lse has to lie row after row': lambda: parts(q, q, out, torch.empty(1, 1, 140)[..., ::2]),
-        'PartGradients: this needs a Hopper GPU, and heads of 64, 128 numbers':
+        'PartGradients: this needs a Hopper GPU, and head dimension 64, 128':
             lambda: parts(*[torch.empty(1, 1, 70, 256, dtype=q.dtype)]*3, lse),
         'attention_gradients: out is torch.float32':
             lambda: attentions.attention_gradients(q, q, k, v, out.float(), lse),

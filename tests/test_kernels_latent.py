@@ -12,7 +12,7 @@ from gridstride.diagnostics.errors import KernelError
 from found import finding
 from gridstride.kernels import latent_attention, latent_attention_way
 from gridstride.kernels.latent import calls, decoding, programs, sources
-from gridstride.kernels.latent.calls import Case
+from gridstride.kernels.latent.calls import DecodeProblem
 from gridstride.kernels.ladder.rung import H100, Device
 from one_unit import one_unit, right_and_wrong
 
@@ -208,7 +208,7 @@ def test_an_exported_program_finds_itself_right(monkeypatch, capfd):
     assert re.findall(r'^(\w+) latent_attention_hopper_16', capfd.readouterr().out, re.M) == ['PASS', 'FAIL']
 
 
-@pytest.mark.parametrize('way', programs.WAYS, ids=lambda o: o.name)
+@pytest.mark.parametrize('way', programs.VARIANTS, ids=lambda o: o.name)
 def test_what_is_exported_is_what_is_launched(way, monkeypatch):
     "As on an H100; nothing is run"
     seen = []
@@ -225,7 +225,7 @@ def test_what_is_exported_is_what_is_launched(way, monkeypatch):
 
 def test_parts_are_as_many_as_blocks_or_as_texts():
     def parts(batch, rows, splits=0, wide=128):
-        return calls.parts_of(Case('bfloat16', batch, rows, rows, 2**14, wide), splits, 64, 132)
+        return calls.parts_of(DecodeProblem('bfloat16', batch, rows, rows, 2**14, wide), splits, 64, 132)
     assert parts(128, 64) == 128                                       # of 132: a text each, and nothing to merge
     assert (parts(128, 128), parts(264, 64)) == (64, 132)              # two texts each
     assert parts(128, 128, wide=512) == 66                             # whose merge takes less than two idle SMs
@@ -235,7 +235,7 @@ def test_parts_are_as_many_as_blocks_or_as_texts():
 
 def test_parts_have_a_few_pages_unless_they_are_few():
     "What was fastest on an H100, of 128 heads"
-    def parts(batch, keys): return calls.parts_of(Case('bfloat16', batch, 128, 128, 2**14, keys//64), 0, 64, 132)
+    def parts(batch, keys): return calls.parts_of(DecodeProblem('bfloat16', batch, 128, 128, 2**14, keys//64), 0, 64, 132)
     assert [parts(1, keys) for keys in (1024, 4096, 8192, 32768)] == [16, 32, 32, 66]
     assert [parts(*o) for o in ((4, 1024), (4, 4096), (16, 1024), (16, 4096))] == [32, 64, 64, 66]
 
@@ -243,7 +243,7 @@ def test_parts_have_a_few_pages_unless_they_are_few():
 def test_blocks_share_copies_of_many_pages():
     "What was fastest on an H100"
     def cluster(batch, keys, heads=128):
-        return calls.decode_hopper(Case('bfloat16', batch, heads, heads, 2**14, keys//64), .1, 0, H100)[0].cluster[0]
+        return calls.decode_hopper(DecodeProblem('bfloat16', batch, heads, heads, 2**14, keys//64), .1, 0, H100)[0].cluster[0]
     assert [cluster(*o) for o in ((1, 1024), (1, 32768), (16, 4096), (64, 1024))] == [1]*4
     assert [cluster(*o) for o in ((16, 8192), (64, 4096), (128, 8192))] == [2]*3 and cluster(128, 8192, 64) == 1
 
@@ -264,7 +264,7 @@ def compiled(ask, call, arch, **how):
 
 
 def test_compiles_without_spills():
-    c = Case('bfloat16', 128, 128, 128, 2**14, 128)
+    c = DecodeProblem('bfloat16', 128, 128, 128, 2**14, 128)
     plain, parts = calls.decode_ampere(c, .1, 0, H100)
     wanted = [(plain, 'sm_80', 2), (calls.merge(c, parts, H100._replace(hopper=False)), 'sm_80', 1)]
     wanted += [(calls.decode_hopper(o, .1, 0, H100)[0], 'sm_90a', 1) for o in (c, c._replace(rows=64, heads=64))]
@@ -276,7 +276,7 @@ def test_compiles_without_spills():
 @pytest.fixture(scope='module')
 def instructions():
     "Of the kernel for a Hopper GPU"
-    call = calls.decode_hopper(Case('bfloat16', 128, 64, 64, 2**14, 128), .1, 0, H100)[0]
+    call = calls.decode_hopper(DecodeProblem('bfloat16', 128, 64, 64, 2**14, 128), .1, 0, H100)[0]
     return [o.text for o in compiled(sass, call, 'sm_90a').items if hasattr(o, 'text')]
 
 

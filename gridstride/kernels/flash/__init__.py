@@ -1,8 +1,8 @@
-"""Attention that keeps its scores in registers: `attention`, and the texts of its kernels. The tool needs torch, and is
-looked up when it is asked for.
+"""Attention that keeps its scores in registers: `attention`, and the sources of its kernels. `attention` needs torch,
+and is imported on first use.
 
-The modules: `attentions` (the tool), `calls` (which kernel for which sizes), `schedule` (which tiles first), `launches`
-(with tensor maps and counters), `sources` (the texts, `*.cuh`), `programs` (what `export` writes).
+The modules: `attentions` (`attention` itself), `calls` (which kernel for which sizes), `schedule` (which tiles first),
+`launches` (with tensor maps and counters), `sources` (CUDA C, `*.cuh`), `programs` (what `export` writes).
 """
 
 from .sources import source

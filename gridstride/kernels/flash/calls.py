@@ -9,12 +9,12 @@ from .sources import ampere_source, ends_source, hopper_source
 from ..ladder.rung import Call, Long
 from ...utils import cdiv
 
-DIMS = 64, 128, 256  # numbers of a head
+DIMS = 64, 128, 256  # head dimensions
 _L2 = 2**25  # bytes of keys and values that are read again and again from the L2 cache
 
 
 class Case(NamedTuple):
-    "What attention is asked for"
+    "The sizes and variant of one attention problem"
 
     batch: int
     heads: int  # of q
@@ -24,64 +24,64 @@ class Case(NamedTuple):
     dim: int
     causal: bool
     window: int  # 0: none
-    lens: bool  # has each of the batch its own lengths?
+    lens: bool  # has each sequence its own lengths?
     bias: str = ''  # C of what is added to a scaled score
 
 
 class Place(NamedTuple):
-    "Where results go, and what lies there"
+    "Which rows of the output are written, and what it holds"
 
     first: int  # row
-    all: int  # rows that lie there
-    onto: bool = False  # do they lie there by other keys, and become those of all of these?
-    wide: bool = False  # in float32?
+    all: int  # rows of the output
+    onto: bool = False  # does it hold results of other keys, to be merged with the new ones?
+    wide: bool = False  # is it float32?
 
 
 class Tile(NamedTuple):
-    "How a kernel for a Hopper GPU cuts the work"
+    "The tile of a kernel for a Hopper GPU"
 
     warpgroups: int  # that compute, each 64 rows
     keys: int  # of a step
     stages: int  # of the rings of keys, and of values
-    ahead: int  # places for rows, where the next tile's wait
+    ahead: int  # buffers of rows: the next tile's are prefetched
 
 
-# numbers of a head -> the fastest of those that fit into registers and shared memory. For 128 numbers, two warpgroups
-# with steps of 128 keys took 1.08 times as long on an H100, three with 64 keys 1.06 times; a third stage wins nothing.
+# head dimension -> the fastest tile of those that fit into registers and shared memory. For 128, two warpgroups with
+# steps of 128 keys took 8% longer on an H100, three with 64 keys 6%; a third stage gains nothing.
 _TILES = {64: Tile(3, 128, 2, 2), 128: Tile(3, 80, 2, 2), 256: Tile(2, 80, 2, 1)}
-_OUT = {False: '__nv_bfloat16', True: 'float'}  # C of what results are kept in
+_OUT = {False: '__nv_bfloat16', True: 'float'}  # C type of the results
 _PLAIN = {64: (128, 96, 2), 128: (128, 64, 2)}  # of `mma.sync`: rows of a block, keys of a step, blocks of an SM
 
 
 def _section(c, others=0):
-    "Heads whose keys and values the L2 cache keeps together; `others`: keys of another array"
+    "Heads whose keys and values fit into the L2 cache together; `others`: keys of another array"
     return min(c.batch * c.heads, max(1, _L2 // (4 * (c.keys + others) * c.dim)) * c.group)
 
 
 def _sizes(c):
-    "Numbers that every kernel takes"
+    "Scalar arguments of every kernel"
     return c.batch, c.heads, c.group, c.rows, c.keys, c.window, _section(c)
 
 
 def _kind(c):
-    "Constants that every text has"
+    "Constants of every source"
     return dict(HD=c.dim, CAUSAL=c.causal, PAIR=False, WINDOW=c.window > 0, LENS=c.lens, BIASED=c.bias != '')
 
 
 def factor_of(scale) -> float:  # what scores are multiplied by
-    "Powers of 2 take less time than those of e"
+    "The factor of scores in base 2: exp2 takes less time than exp"
     return scale / math.log(2)
 
 
-def _forward(c, kernel, on, numbers, out):
-    "The text of a forward kernel, its grid, block and shared memory, and the boxes of q, and of keys"
+def _forward(c, kernel, on, more, out):
+    "The source of a forward kernel, its grid, block and shared memory, and the boxes of q, and of keys"
     tile = _TILES[c.dim]
     tall = 64 * tile.warpgroups
-    all_numbers = _kind(c) | dict(
-        BM=tall, BN=tile.keys, WGS=tile.warpgroups, STAGES=tile.stages, AHEAD=tile.ahead, **numbers
+    constants = _kind(c) | dict(
+        BM=tall, BN=tile.keys, WGS=tile.warpgroups, STAGES=tile.stages, AHEAD=tile.ahead, **more
     )
     names = 'hopper', 'tiles', 'fragments', 'stores', 'rows', 'forward_hopper', kernel
-    src = hopper_source(names, (tile.keys,), (c.dim,), tuple(all_numbers.items()), c.bias, out)
+    src = hopper_source(names, (tile.keys,), (c.dim,), tuple(constants.items()), c.bias, out)
     grid = (min(on.sms, c.batch * c.heads * cdiv(c.rows, tall)),)
     shared = 2 * c.dim * (tile.ahead * tall + 2 * tile.stages * tile.keys) + 16 * tile.ahead + 32 * tile.stages
     return src, (grid, (128 * (tile.warpgroups + 1),), shared), ((1, 1, 64, 64), (1, 1, tile.keys, 64))
@@ -91,11 +91,11 @@ def _forward(c, kernel, on, numbers, out):
 def forward_hopper(
     c,  # a `Case`
     scale,
-    out_strides,  # of batch, heads and rows, in numbers
+    out_strides,  # of batch, heads and rows, in elements
     on,  # a `Device`
     place=None,  # a `Place` among the rows of the results; None: they are those of q
 ) -> tuple:  # a `Call`, and the boxes of q, k and v
-    "What computes attention on a Hopper GPU"
+    "The launch of attention on a Hopper GPU"
     place = place or Place(0, c.rows)
     src, size, (rows, keys) = _forward(c, 'forward_one', on, dict(ONTO=place.onto), _OUT[place.wide])
     arrays = 'q', 'k', 'v', 'out', 'lse', 'lens', 'taken'
@@ -108,14 +108,14 @@ def forward_pair(
     c,  # a `Case`
     scale,
     on,  # a `Device`
-    first,  # of the rows that look at others' keys, too
+    first,  # of the rows that attend to others' keys, too
     others,  # keys
     wide,  # are the results kept in float32?
     parts,  # of the heads, one after the other, in which others' keys come
 ) -> tuple:  # a `Call`, and the boxes of q, k, v, and of others' k and v
-    "What computes attention of two arrays of keys on a Hopper GPU, the second of which may still be on its way"
+    "The launch of attention of two arrays of keys on a Hopper GPU, the second of which may still be in flight"
     src, size, (rows, keys) = _forward(c, 'forward_pair', on, dict(ONTO=False, PAIR=True), _OUT[wide])
-    arrays = 'q', 'k', 'v', 'other_k', 'other_v', 'out', 'lse', 'told', 'wanted', 'order', 'taken'
+    arrays = 'q', 'k', 'v', 'other_k', 'other_v', 'out', 'lse', 'arrived', 'wanted', 'order', 'taken'
     given = factor_of(scale), *_sizes(c)[:-1], 1, first, others, parts  # the order knows of sections
     return Call(src, 'attention_forward_pair', arrays, given, *size), (rows, keys, keys, keys, keys)
 
@@ -126,7 +126,7 @@ def pair_order(
     first,
     others,
     parts,
-) -> list:  # numbers of tiles, as blocks count them
+) -> list:  # indices of tiles, as blocks count them
     "The order in which blocks take tiles"
     tile = _TILES[c.dim]
     tall = 64 * tile.warpgroups
@@ -145,10 +145,10 @@ def forward_ampere(
     scale,
     strides,  # of batch, heads and rows, for q, k, v and out
 ) -> Call:
-    "What computes attention by `mma.sync`"
+    "The launch of attention by `mma.sync`"
     tall, step, blocks = _PLAIN[c.dim]
-    numbers = dict(_kind(c), BM=tall, BN=step, BLOCKS=blocks, ONTO=False)
-    src = ampere_source(('tiles', 'fragments', 'stores', 'rows', 'forward_ampere'), tuple(numbers.items()), c.bias)
+    constants = dict(_kind(c), BM=tall, BN=step, BLOCKS=blocks, ONTO=False)
+    src = ampere_source(('tiles', 'fragments', 'stores', 'rows', 'forward_ampere'), tuple(constants.items()), c.bias)
     arrays = 'q', 'k', 'v', 'out', 'lse', 'lens'
     given = factor_of(scale), *_sizes(c), *(Long(s) for three in strides for s in three)
     grid, shared = c.batch * c.heads * cdiv(c.rows, tall), 2 * c.dim * (tall + 4 * step)
@@ -159,20 +159,20 @@ _BACK_ROWS, _BACK_KEYS, _BACK_STAGES = 64, 128, 2  # of a step, of a block, of t
 
 
 def padded(rows) -> int:
-    "Rows in whole tiles of the gradients"
+    "Rows rounded up to whole tiles of the backward pass"
     return cdiv(rows, _BACK_ROWS) * _BACK_ROWS
 
 
-def turns(
+def dq_semaphores(
     heads,  # of all of the batch
     rows,
 ) -> int:
-    "Numbers by which dq is added in a fixed order: for each tile of rows, of half of the columns"
+    "How many counters serialize the additions to dq in a fixed order: one per tile of rows and half of the columns"
     return heads * cdiv(rows, _BACK_ROWS) * 2
 
 
 class Strides(NamedTuple):
-    "Of batch, heads and rows, in numbers"
+    "Strides of batch, heads and rows, in elements"
 
     out: tuple
     dout: tuple
@@ -183,16 +183,16 @@ class Strides(NamedTuple):
 
 @lru_cache(1024)
 def backward_ends(
-    c,  # a `Case`; of its keys nothing counts
+    c,  # a `Case`; its keys do not matter
     scale,
     strides,  # of out, dout and dq, each of batch, heads and rows
     ordered=False,  # is dq added in a fixed order?
 ) -> tuple:  # two `Call`s
-    "What stands before the products, makes a number for each row and dq of zeros, and what stands after them"
+    "The launch before the products, which computes delta per row and clears dq, and the launch after them"
     ends, all_rows, heads = ends_source(c.dim, ordered), padded(c.rows), c.batch * c.heads
     out, dout, dq = (tuple(map(Long, o)) for o in strides)
     given = c.heads, c.rows, all_rows, *out, *dout
-    arrays = 'out', 'dout', 'lse', 'base', 'delta', 'dq_sums', 'turns'
+    arrays = 'out', 'dout', 'lse', 'base', 'delta', 'dq_sums', 'semaphores'
     first = Call(ends, 'prepare_backward', arrays, given, (all_rows // 8, heads), (256,))
     given = scale, c.heads, c.rows, all_rows // _BACK_ROWS, *dq
     last = Call(ends, 'finish_dq', ('dq_sums', 'dq'), given, (all_rows // _BACK_ROWS, heads, 2), (128,))
@@ -200,26 +200,26 @@ def backward_ends(
 
 
 def fits_backward(first) -> bool:  # of the rows that were prepared
-    "May products be of the rows from `first` on?"
+    "May the products begin at row `first`?"
     return first % _BACK_ROWS == 0
 
 
 @lru_cache(1024)
 def backward_products(
-    c,  # a `Case` with heads of 64 or 128 numbers
+    c,  # a `Case` with head dimension 64 or 128
     scale,
     strides,  # of dk and dv, each of batch, heads and rows
     ordered=False,
     place=None,  # a `Place` of these rows among those that were prepared; None: these are all
 ) -> tuple:  # a `Call`, and the boxes of q, k, v and dout
-    "What computes dk and dv, and adds to dq"
+    "The launch that computes dk and dv, and adds to dq"
     place = place or Place(0, c.rows)
-    numbers = dict(_kind(c), BM=_BACK_ROWS, BN=_BACK_KEYS, STAGES=_BACK_STAGES, ORDERED=ordered)
+    constants = dict(_kind(c), BM=_BACK_ROWS, BN=_BACK_KEYS, STAGES=_BACK_STAGES, ORDERED=ordered)
     products = tuple(sorted({_BACK_ROWS, c.dim // 2}))
     names = 'hopper', 'tiles', 'fragments', 'stores', 'backward_hopper'
-    src = hopper_source(names, products, (c.dim,), tuple(numbers.items()), c.bias)
+    src = hopper_source(names, products, (c.dim,), tuple(constants.items()), c.bias)
     dk, dv = (tuple(map(Long, o)) for o in strides)
-    arrays = 'q', 'k', 'v', 'dout', 'base', 'delta', 'dq_sums', 'turns', 'dk', 'dv', 'lens'
+    arrays = 'q', 'k', 'v', 'dout', 'base', 'delta', 'dq_sums', 'semaphores', 'dk', 'dv', 'lens'
     given = factor_of(scale), scale, *_sizes(c), place.first, padded(place.all), *dk, *dv
     shared = 4 * c.dim * (_BACK_KEYS + _BACK_STAGES * _BACK_ROWS) + 4 * _BACK_KEYS * _BACK_ROWS
     shared += _BACK_STAGES * (8 * _BACK_ROWS + 24) + 8
@@ -233,7 +233,7 @@ def backward_hopper(
     scale,
     strides,  # `Strides`
     ordered=False,
-) -> tuple:  # `Call`s: what stands before, the products with their boxes, what stands after
-    "What computes the gradients on a Hopper GPU"
+) -> tuple:  # `Call`s: the launch before, the products with their boxes, the launch after
+    "The launches of the backward pass on a Hopper GPU"
     first, last = backward_ends(c, scale, strides[:3], ordered)
     return first, backward_products(c, scale, strides[3:], ordered), last

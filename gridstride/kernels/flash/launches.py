@@ -21,7 +21,7 @@ def _kept_counter(device, stream):
 
 
 def _counter(x, stream):
-    "A number that is 0 between two launches on a stream; of its own in a graph, which may run beside others"
+    "A counter that is 0 between two launches on a stream; a graph has one of its own, since it may run concurrently"
     if not x.is_cuda or torch.cuda.is_current_stream_capturing():
         return torch.zeros(1, dtype=torch.int32, device=x.device).view(torch.uint32)
     return _kept_counter(x.device, stream)

@@ -11,8 +11,8 @@ SIZES = (2, 4, 2, 24, 24), (1, 2, 1, 191, 260), (2, 2, 2, 320, 77)  # batch, hea
 LARGE = {64: (4, 16, 1, 8192, 8192), 128: (4, 16, 1, 8192, 8192), 256: (4, 8, 1, 8192, 8192)}
 
 
-class Way(NamedTuple):
-    "What one program computes"
+class Variant(NamedTuple):
+    "A variant of attention that one program computes"
 
     what: str  # 'forward', 'backward' or 'mma_sync'
     dim: int
@@ -20,33 +20,37 @@ class Way(NamedTuple):
 
     @property
     def name(self):
-        "Of the file"
+        "The name of the file"
         return f'attention_{self.what}_{self.dim}{"_causal" * self.causal}'
 
 
-WAYS = [Way('forward', d, c) for d, c in ((64, True), (128, False), (128, True), (256, False))]
-WAYS += [Way('backward', d, c) for d, c in ((64, True), (128, False), (128, True))]
-WAYS += [Way('mma_sync', d, c) for d, c in ((64, False), (128, True))]
+VARIANTS = [Variant('forward', d, c) for d, c in ((64, True), (128, False), (128, True), (256, False))]
+VARIANTS += [Variant('backward', d, c) for d, c in ((64, True), (128, False), (128, True))]
+VARIANTS += [Variant('mma_sync', d, c) for d, c in ((64, False), (128, True))]
 
 
-def cases_of(way) -> list:  # of (batch, heads, group, rows, keys)
-    "What is tried, the last one also timed"
-    return [*SIZES, LARGE[way.dim]]
+def cases_of(variant) -> list:  # of (batch, heads, group, rows, keys)
+    "The sizes that are tested; the last one is also timed"
+    return [*SIZES, LARGE[variant.dim]]
 
 
 def _strides(heads, rows, dim):
-    "Of batch, heads and rows, in numbers, where these follow each other"
+    "Strides of batch, heads and rows of a contiguous array, in elements"
     return heads * rows * dim, rows * dim, dim
 
 
-def launches(way, batch, heads, group, rows, keys) -> list:  # of (`Call`, boxes of its first arrays)
-    "What a `Way` launches for a size, on an H100: forward, and perhaps backward"
-    c = Case(batch, heads, group, rows, keys, way.dim, way.causal, 0, False)
-    scale, of_q, of_k = way.dim**-0.5, _strides(heads, rows, way.dim), _strides(heads // group, keys, way.dim)
-    if way.what == 'mma_sync':
+def launches(variant, batch, heads, group, rows, keys) -> list:  # of (`Call`, boxes of its first arrays)
+    "The launches of a `Variant` for a size on an H100: forward, and perhaps backward"
+    c = Case(batch, heads, group, rows, keys, variant.dim, variant.causal, 0, False)
+    scale, of_q, of_k = (
+        variant.dim**-0.5,
+        _strides(heads, rows, variant.dim),
+        _strides(heads // group, keys, variant.dim),
+    )
+    if variant.what == 'mma_sync':
         return [(calls.forward_ampere(c, scale, (of_q, of_k, of_k, of_q)), ())]
     res = [calls.forward_hopper(c, scale, of_q, H100)]
-    if way.what == 'backward':
+    if variant.what == 'backward':
         first, main, last = calls.backward_hopper(c, scale, Strides(of_q, of_q, of_q, of_k, of_k))
         res += [(first, ()), main, (last, ())]
     return res
@@ -62,7 +66,7 @@ def _map(space, name, sizes, dim, box):
 
 _IN_C = dict(
     lens='(const int *)nullptr',
-    turns='(int *)nullptr',
+    semaphores='(int *)nullptr',
     dq_sums='(float4 *)dq_sums',
     **{o: o for o in ('base', 'delta')},
 )
@@ -72,37 +76,41 @@ def _start(call, boxes, spaces, sizes, dim):
     "C for one launch"
     space = spaces[call.src]
     maps = [_map(space, name, sizes, dim, box) for name, box in zip(call.arrays, boxes)]
-    rest = [_IN_C.get(o, f'a.{o}') for o in call.arrays[len(maps) :]]
-    return start(call, f'{space}::{call.name}', [*maps, *rest, *map(str, call.scalars)])
+    others = [_IN_C.get(o, f'a.{o}') for o in call.arrays[len(maps) :]]
+    return start(call, f'{space}::{call.name}', [*maps, *others, *map(str, call.scalars)])
 
 
-def _rooms(way, batch, heads, group, rows, keys):
-    "C for memory of the gradients' own"
-    each = dict(base=1, delta=1, dq_sums=way.dim)
+def _workspaces(variant, batch, heads, group, rows, keys):
+    "C for the workspaces of the backward pass"
+    each = dict(base=1, delta=1, dq_sums=variant.dim)
     return [f'static float *{o} = room<float>({batch * heads * padded(rows) * n});' for o, n in each.items()]
 
 
-def _program(way):
-    every = [launches(way, *sizes) for sizes in cases_of(way)]
+def _program(variant):
+    every = [launches(variant, *sizes) for sizes in cases_of(variant)]
     kernels, spaces = in_spaces([c for found in every for c, _ in found])
-    sizes = ', '.join(f'{{{", ".join(map(str, o))}}}' for o in cases_of(way))
-    names = f'''const char *const NAME = "{way.name}";
-constexpr int SMS = {H100.sms}, DIM = {way.dim};
-constexpr bool CAUSAL = {str(way.causal).lower()}, BACKWARD = {str(way.what == 'backward').lower()};
+    sizes = ', '.join(f'{{{", ".join(map(str, o))}}}' for o in cases_of(variant))
+    names = f'''const char *const NAME = "{variant.name}";
+constexpr int SMS = {H100.sms}, DIM = {variant.dim};
+constexpr bool CAUSAL = {str(variant.causal).lower()}, BACKWARD = {str(variant.what == 'backward').lower()};
 typedef __nv_bfloat16 bf16;
 constexpr struct {{ int batch, heads, group, rows, keys; }} cases[] = {{{sizes}}};'''
     parts = []
     for backward in (False, True):
         lines = []
-        for found, o in zip(every, cases_of(way)):
+        for found, o in zip(every, cases_of(variant)):
             now = found[1:] if backward else found[:1]
-            lines.append(_rooms(way, *o) * bool(backward and now) + [_start(*c, spaces, o, way.dim) for c in now])
+            lines.append(
+                _workspaces(variant, *o) * bool(backward and now) + [_start(*c, spaces, o, variant.dim) for c in now]
+            )
         parts.append(switch(f'void {"backward" if backward else "forward"}(int number, const Arrays &a)', lines))
-    what = [f'`gridstride.kernels.attention`, {way.what.replace("_", ".")}, heads of {way.dim} bfloat16 numbers.']
+    what = [
+        f'`gridstride.kernels.attention`, {variant.what.replace("_", ".")}, head dimension {variant.dim}, bfloat16.'
+    ]
     main = 'tensor_map.cuh', 'flash/main.cuh'
-    return program(way.name, what, kernels, names, main, '\n'.join(parts))
+    return program(variant.name, what, kernels, names, main, '\n'.join(parts))
 
 
 def list_attention_programs() -> dict:  # name of the file -> the whole `.cu`
-    "A program for each `Way`"
-    return {o.name: _program(o) for o in WAYS}
+    "One program per `Variant`"
+    return {o.name: _program(o) for o in VARIANTS}

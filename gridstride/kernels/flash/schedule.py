@@ -4,8 +4,8 @@ import heapq
 
 from ...utils import cdiv
 
-# In steps of keys, of which one takes a block 1.5 microseconds: what a tile takes beside its keys; when a neighbour's
-# keys begin to come; what those of a step of a head take to come.
+# In steps of keys, each of which takes a block 1.5 microseconds: the overhead of a tile; when a neighbour's keys begin
+# to arrive; the time in which those of one step of a head arrive.
 _TILE, _LATE, _COMES = 2.5, 12, 1 / 15
 _UNEVEN, _GOLDEN = 0.05, 0.618034  # no two tiles take as long, however alike: up to so much more or less, as if by lot
 _NEARLY = 1.005
@@ -13,10 +13,10 @@ _NEARLY = 1.005
 
 def model_end(
     order,  # (head, row of tiles)
-    own,  # steps of the rank's own keys, for each row of tiles
+    own,  # steps of the rank's own keys, per row of tiles
     other,  # and of a neighbour's
     blocks,  # that take the next tile each, when they are through with one
-    there,  # for each head, when its other keys have come
+    there,  # per head: when its other keys have arrived
 ) -> float:
     "When all is done, in steps of keys"
     free, lot = [0] * blocks, 0
@@ -46,7 +46,7 @@ def by_sections(
 
 def order_of(
     heads,  # of all of the batch
-    own,  # steps of the rank's own keys, for each tile of a head's rows
+    own,  # steps of the rank's own keys, per tile of a head's rows
     other,  # and of a neighbour's
     blocks,
     group,  # heads that share one of keys

@@ -1,4 +1,4 @@
-"""The texts of these kernels, and what stands above them before they are compiled: instructions, types and numbers."""
+"""The sources of these kernels, and what precedes them when they are compiled: instructions, types and constants."""
 
 from functools import lru_cache
 
@@ -11,7 +11,7 @@ _TYPES = (('bf16', '__nv_bfloat16'),)
 
 
 def wgmma_kept(n: int) -> str:  # n: columns of the result, a multiple of 8 up to 256
-    "CUDA C of a function that starts d (+)= 64x16 times 16 x `n` bf16 numbers, the first of them in registers"
+    "CUDA C of a function that starts d (+)= a @ n, a 64x16 in registers, n 16 x `n`, both bf16"
     d = n // 2
     registers = ','.join(f'%{i}' for i in range(d))
     operands = ', '.join(f'"+f"(d[{i}])' for i in range(d))
@@ -36,7 +36,7 @@ def _bias_function(bias):
 @lru_cache(1024)
 def hopper_source(
     names,  # of files, one after the other
-    scores,  # numbers of columns of the products that are made of shared memory alone
+    scores,  # column counts of the products with both operands in shared memory
     kept,  # and of those whose first operand is in registers
     constants,  # ((name in the text, int), ...)
     bias='',  # C of what is added to a scaled score
@@ -67,9 +67,9 @@ def ampere_source(
 
 @lru_cache
 def ends_source(
-    dim,  # numbers of a head
+    dim,  # head dimension
     ordered,  # is dq added in a fixed order?
 ) -> str:
-    "CUDA C of what stands before and after the gradients' products"
+    "CUDA C of the kernels before and after the products of the backward pass"
     text = source('stores') + source('backward_ends')
     return with_types(text, _TYPES, (('HD', dim), ('ORDERED', ordered)), _words('pack'))

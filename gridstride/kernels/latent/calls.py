@@ -1,4 +1,4 @@
-"""What decodes with a latent cache for given sizes: kernels with their numbers and grids."""
+"""The launches of decoding with a latent cache for given sizes: kernels with their constants and grids."""
 
 import math
 from functools import lru_cache
@@ -9,39 +9,40 @@ from ..ladder.rung import Call
 from ...utils import cdiv
 
 
-class Case(NamedTuple):
-    "What is asked for"
+class DecodeProblem(NamedTuple):
+    "The sizes of one decode step"
 
     dtype: str  # 'bfloat16' or 'float16'
     batch: int
-    rows: int  # of q for one of the batch: heads, for each new token
+    rows: int  # of q per sequence: heads times new tokens
     heads: int
     pages: int  # of the cache
     wide: int  # columns of the table
 
 
-SCALE = 192**-0.5  # of heads of 128 + 64 numbers, before they were absorbed
+SCALE = 192**-0.5  # of head dimension 128 + 64 (RoPE), before absorption
 _TALL, _STEP = 32, 32  # of `mma.sync`: rows of q in a block, keys of a step
 _STAGES = 2  # pages in shared memory, on a Hopper GPU
 _PAGES, _PARTS = 4, 32  # a part has so many pages, if there are more than so many parts: measured on an H100
-_WHOLE = 256  # pages of a part that is not cut, at most: 128 texts of 8,192 keys won by it, of 32,768 they lost
+_WHOLE = 256  # pages of a part that is not cut, at most: faster for batch 128, context 8,192, slower for 32,768
 _ALONE = 1024  # pages in all, at most, that each block copies for itself: 1 to 8% faster, and none from 2,048 on
 _ARRAYS = 'q', 'cache', 'table', 'lens', 'out', 'lse', 'part_out', 'part_lse'
 
 
-def _numbers(c, parts):
+def _scalars(c, parts):
     return *c[1:], parts
 
 
 def parts_of(
-    c,  # a `Case`
+    c,  # a `DecodeProblem`
     splits,  # as `latent_attention` has it
     tall,  # rows of q in a block
     at_once,  # blocks that run at the same time
 ) -> int:
-    """Parts into which all pages are cut: as many as blocks run at once, for each tile of rows, but no more than have a
-    few pages each, unless there are few parts. Where hardly fewer have one of the batch each, or two or more, those: if
-    all are of one length nothing is cut, and nothing merged. Of many pages the merge takes less than the idle SMs"""
+    """How many parts all pages are cut into (split-K): as many as blocks run at once per tile of rows, but not so many
+    that a part has less than a few pages, unless there are few parts. If hardly fewer parts have one or more whole
+    sequences each, those: then, if all have one length, nothing is cut, and nothing merged. With many pages the merge
+    costs less than idle SMs"""
     fit, pages = max(1, at_once // cdiv(c.rows, tall)), max(1, c.batch * c.wide)
     whole = c.batch / cdiv(c.batch, fit)
     if not splits and whole.is_integer() and whole >= 0.95 * fit and pages <= _WHOLE * whole:
@@ -50,7 +51,7 @@ def parts_of(
 
 
 def _factor(scale):
-    "Powers of 2 take less time than those of e"
+    "The factor of scores in base 2: exp2 takes less time than exp"
     return scale / math.log(2)
 
 
@@ -61,35 +62,35 @@ def decode_ampere(
     splits,
     on,  # a `Device`
 ) -> tuple:  # `Call`, parts
-    "What decodes by `mma.sync`, two blocks an SM"
+    "The decode launch by `mma.sync`, two blocks per SM"
     parts = parts_of(c, splits, _TALL, 2 * on.sms)
     src = ampere_source(c.dtype, (('BM', _TALL), ('BN', _STEP)))
     shared = 2 * DIM * (_TALL + _STEP) + _TALL * (4 * (_STEP + 4) + 2 * (_STEP + 8) + 4)
-    given = _factor(scale), *_numbers(c, parts)
+    given = _factor(scale), *_scalars(c, parts)
     return Call(src, 'decode', _ARRAYS, given, (cdiv(c.rows, _TALL), parts), (128,), shared), parts
 
 
 @lru_cache(1024)
 def decode_hopper(c, scale, splits, on) -> tuple:  # `Call`, boxes of q and of the cache, parts
-    """What decodes on a Hopper GPU, a block an SM; two blocks whose rows of q look at the same pages share the copies,
-    unless these are few: then they would rather not wait for each other"""
+    """The decode launch on a Hopper GPU, one block per SM. Two blocks whose rows of q attend to the same pages share
+    the copies by multicast, unless pages are few: then waiting for each other costs more"""
     tiles, parts = cdiv(c.rows, 64), parts_of(c, splits, 64, on.sms)
     cluster = 1 if tiles % 2 or c.batch * c.wide <= _ALONE else 2
     src = hopper_source(c.dtype, (('STAGES', _STAGES), ('CLUSTER', cluster)))
     shared = (1 + _STAGES) * (2 * DIM * PAGE + 4 * 64) + 8 * (4 + 7 * _STAGES)
-    given = _factor(scale), *_numbers(c, parts)
+    given = _factor(scale), *_scalars(c, parts)
     call = Call(src, 'decode', _ARRAYS, given, (tiles, parts), (512,), shared, cluster=(cluster, 1, 1))
     return call, ((64, 64), (PAGE // cluster, 64)), parts
 
 
 def merge(c, parts, on) -> Call:
-    "What makes results of parts"
+    "The launch that merges the parts into results"
     arrays = 'out', 'lse', 'part_out', 'part_lse', 'lens'
     split = 4 if c.batch * c.rows // 8 <= on.sms else 1
     src, grid = merge_source(c.dtype, on.hopper, split), (c.batch, c.rows // 8, split)
-    return Call(src, 'merge_parts', arrays, _numbers(c, parts), grid, (256,), pdl=on.hopper)
+    return Call(src, 'merge_parts', arrays, _scalars(c, parts), grid, (256,), pdl=on.hopper)
 
 
-def rooms(c, parts) -> dict:  # name -> float32 numbers
-    "Memory for parts: the first piece of each, and the last"
+def workspaces(c, parts) -> dict:  # name -> float32 elements
+    "Workspaces for partial results: of the first sequence of each part, and of its last"
     return dict(part_out=2 * parts * c.rows * VALUES, part_lse=2 * parts * c.rows)

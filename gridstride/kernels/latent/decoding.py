@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 
 from . import calls
-from .calls import Case
+from .calls import DecodeProblem
 from .sources import DIM, HALVES, PAGE, VALUES
 from ..flash.launches import launch_mapped
 from ..operators import constant, operator
@@ -17,8 +17,8 @@ from ...utils import backend
 _NAME = 'latent_attention'
 
 
-class Way(NamedTuple):
-    "Who computes attention with a latent cache, and why not a kernel of ours"
+class Backend(NamedTuple):
+    "What computes attention with a latent cache, and why not one of our kernels"
 
     name: str  # 'hopper', 'mma.sync' or 'torch'
     why: str = ''
@@ -34,19 +34,19 @@ def _has_ampere():
     return backend() != 'gpu' or torch.cuda.get_device_capability() >= (8, 0)
 
 
-def _way(dtype):
-    "The `Way` for numbers of a type"
+def _backend(dtype):
+    "The `Backend` for a type of elements"
     if dtype not in HALVES:
-        return Way('torch', f'our kernels multiply bfloat16 and float16, and this is {dtype}')
+        return Backend('torch', f'our kernels multiply bfloat16 and float16, and this is {dtype}')
     if _has_hopper():
-        return Way('hopper')
+        return Backend('hopper')
     if not _has_ampere():
-        return Way('torch', 'mma.sync of 16 columns needs an Ampere GPU')
-    return Way('mma.sync')
+        return Backend('torch', 'mma.sync of 16 columns needs an Ampere GPU')
+    return Backend('mma.sync')
 
 
 def _check(q, cache, table, lens):
-    "Raise unless the types and shapes fit, and all lies where kernels run"
+    "Raise unless the types and shapes fit, and all tensors are on a device where kernels run"
     for name, x in dict(q=q, cache=cache).items():
         check_tensor(_NAME, x, (*HALVES, 'float32', 'float64'), name)
         if x.requires_grad and torch.is_grad_enabled():
@@ -59,13 +59,13 @@ def _check(q, cache, table, lens):
     if cache.dtype != q.dtype:
         raise TypeError(f'{_NAME}: cache is {type_of(cache)} and q {type_of(q)}; they must be the same')
     if any(x.device != q.device for x in (cache, table, lens)):
-        raise ValueError(f'{_NAME}: q, cache, table and lens must lie on one device')
-    for name, x, axes, wants in (
+        raise ValueError(f'{_NAME}: q, cache, table and lens must be on one device')
+    for name, x, axes, needed in (
         ('q', q, (3, 4), f'[batch, heads, {DIM}] or [batch, length, heads, {DIM}]'),
         ('cache', cache, (3,), f'[pages, {PAGE}, {DIM}]'),
     ):
         if x.dim() not in axes or x.shape[-1] != DIM or name == 'cache' and x.shape[1] != PAGE:
-            raise ValueError(f'{_NAME}: {name} has the shape {tuple(x.shape)}, and {wants} is needed')
+            raise ValueError(f'{_NAME}: {name} has the shape {tuple(x.shape)}, and {needed} is needed')
     if not 0 < q.shape[-2] <= 128 or q.shape[-2] % 16:
         raise ValueError(f'{_NAME}: q has {q.shape[-2]} heads, and a multiple of 16 up to 128 is needed: pad them')
     if lens.shape != q.shape[:1]:
@@ -75,7 +75,7 @@ def _check(q, cache, table, lens):
 
 
 def _check_pages(cache, table, lens):
-    "Raise unless `lens` and `table` speak of pages that are there"
+    "Raise unless `lens` and `table` refer to pages of the cache"
     wide, pages = table.shape[1], cache.shape[0]
     for b, n in enumerate(lens.tolist()):
         if not 0 <= n <= wide * PAGE:
@@ -87,7 +87,7 @@ def _check_pages(cache, table, lens):
 
 
 def _scale(scale):
-    "What scores are multiplied by"
+    "The factor of the scores"
     scale = calls.SCALE if scale is None else float(scale)
     if not 0 < scale < math.inf:
         raise ValueError(f'{_NAME}: scale is {scale}, and it must be above 0')
@@ -101,13 +101,13 @@ def _splits(splits):
     return splits or 0
 
 
-def _fake(q, *rest):
+def _fake(q, *more):
     return q.new_empty(*q.shape[:-1], VALUES), q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 
-def _case(q, cache, table):
+def _problem(q, cache, table):
     batch, heads = q.shape[0], q.shape[-2]
-    return Case(type_of(q), batch, math.prod(q.shape[1:-1]), heads, cache.shape[0], table.shape[1])
+    return DecodeProblem(type_of(q), batch, math.prod(q.shape[1:-1]), heads, cache.shape[0], table.shape[1])
 
 
 @operator(
@@ -115,19 +115,19 @@ def _case(q, cache, table):
     _fake,
 )
 def _latent_attention(q, cache, table, lens, scale, splits):
-    if _way(type_of(q)).name == 'torch':
+    if _backend(type_of(q)).name == 'torch':
         return _by_torch(q, cache, table, lens, scale)
     out, lse = _fake(q)
     if not q.numel() or not table.numel():
         return out.zero_(), lse.fill_(-math.inf)
-    c = _case(q, cache, table)
+    c = _problem(q, cache, table)
     on, boxes = here(), ()
     if on.hopper:
         call, boxes, parts = calls.decode_hopper(c, scale, splits, on)
     else:
         call, parts = calls.decode_ampere(c, scale, splits, on)
-    rooms = {name: q.new_empty(n, dtype=torch.float32) for name, n in calls.rooms(c, parts).items()}
-    arrays = dict(q=q.view(-1, DIM), cache=cache.view(-1, DIM), table=table, lens=lens, out=out, lse=lse, **rooms)
+    workspaces = {name: q.new_empty(n, dtype=torch.float32) for name, n in calls.workspaces(c, parts).items()}
+    arrays = dict(q=q.view(-1, DIM), cache=cache.view(-1, DIM), table=table, lens=lens, out=out, lse=lse, **workspaces)
     if boxes:
         launch_mapped(call, boxes, q, **arrays)
     else:
@@ -137,7 +137,7 @@ def _latent_attention(q, cache, table, lens, scale, splits):
 
 
 def _by_torch(q, cache, table, lens, scale):
-    "The same by torch, with all keys of a row side by side; what lies behind a row's end is not looked at"
+    "The same by torch, on all keys of a sequence gathered; what is past the end of a sequence is not read"
     wide = torch.promote_types(q.dtype, torch.float32)
     keys, length = table.shape[1] * PAGE, q.shape[1] if q.dim() == 4 else 1
     at = torch.arange(keys, device=q.device)
@@ -155,30 +155,32 @@ def _by_torch(q, cache, table, lens, scale):
 
 def latent_attention_way(
     q,  # as for `latent_attention`
-) -> Way:
-    "Who computes attention of these: 'hopper' or 'mma.sync', our kernels, or 'torch', and why not one of ours"
+) -> Backend:
+    "What computes attention of these: 'hopper' or 'mma.sync', our kernels, or 'torch', and why not one of ours"
     check_tensor(_NAME, q, (*HALVES, 'float32', 'float64'), 'q')
-    return _way(type_of(q))
+    return _backend(type_of(q))
 
 
 def latent_attention(
     q,  # [batch, heads, 576], or [batch, length, heads, 576] for several new tokens; a multiple of 16 heads up to 128
-    cache,  # [pages, 64, 576]: of each key, 512 numbers that are its latent, and its value, and 64 that were rotated
-    table,  # int32 [batch, columns]: the pages of a row of the batch, in order; those behind its end may be anything
-    lens,  # int32 [batch]: keys of each, the new tokens' among them; 0 gives zeros, and an lse of minus infinity
+    cache,  # KV cache, [pages, 64, 576]: per key 512 elements of its latent, the value, and 64 of its RoPE part
+    table,  # int32 [batch, columns]: the pages of a sequence, in order; those past its end may be anything
+    lens,  # int32 [batch]: context lengths, new tokens included; 0 gives zeros, and an lse of minus infinity
     scale=None,  # of q @ k^T; None: 1/sqrt(192), for heads of 128 + 64 before they were absorbed
-    splits=None,  # parts into which all pages are cut, end to end; None: about as many as run at once
-) -> tuple:  # like q with 512 numbers, and float32 without the last axis: the logarithm of the sum of exponentials
-    """softmax(q @ k^T * scale) @ k[:, :512] for each row of the batch, all of whose heads read one latent cache:
-    multi-head latent attention, absorbed, as it decodes. Of `length` new tokens the last looks at `lens` keys, the one
-    before at one less.
+    splits=None,  # split-K: parts into which all pages are cut, end to end; None: about as many as run at once
+) -> tuple:  # like q with 512 columns, and float32 without the last axis: the logarithm of the sum of exponentials
+    """Compute softmax(q @ k^T * scale) @ k[:, :512] per sequence, all of whose heads read one latent KV cache: a decode
+    step of multi-head latent attention (MLA), absorbed. Of `length` new tokens the last one attends to `lens` keys, the
+    one before to one less.
 
-    bfloat16 and float16 are computed by our kernels, float32, float64 and GPUs older than Ampere by torch, which
-    gathers all keys: `latent_attention_way` says which, and why. There is no gradient.
+        out, lse = latent_attention(q, cache, table, lens)
 
-    `TypeError` and `ValueError` say what does not fit. What lens and table hold is looked at on the CPU alone, as
-    looking would wait for a GPU: there, a page that is not in the cache stops the kernel. After DeepSeek-AI,
-    DeepSeek-V2 (2024), and Dao and others, Flash-Decoding (2023)."""
+    Our kernels compute bfloat16 and float16; torch, which gathers all keys, computes float32, float64 and all types on
+    GPUs older than Ampere: `latent_attention_way` returns which, and why. There is no gradient.
+
+    Raises TypeError and ValueError for operands that do not fit. The contents of lens and table are checked on the CPU
+    alone, since a check would wait for the GPU; there, a page that is not in the cache stops the kernel. After
+    DeepSeek-AI, DeepSeek-V2 (2024), and Dao and others, Flash-Decoding (2023)."""
     if not torch.compiler.is_compiling():
         _check(q, cache, table, lens)
         if not q.is_cuda:

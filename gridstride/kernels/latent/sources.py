@@ -1,4 +1,4 @@
-"""The texts of these kernels, and what stands above them before they are compiled: instructions, types and numbers."""
+"""The sources of these kernels, and what precedes them when they are compiled: instructions, types and constants."""
 
 from functools import lru_cache
 
@@ -8,14 +8,14 @@ from ..texts import IN_C, texts_of, with_types
 
 source = texts_of(__package__)  # of a file here, without its `.cuh`
 
-DIM, VALUES, PAGE = 576, 512, 64  # numbers of a key, of these the value's; keys of a page
+DIM, VALUES, PAGE = 576, 512, 64  # elements of a key, of which the value has the first 512; keys of a page
 HALVES = dict(bfloat16='bf16', float16='f16')  # torch's 16-bit floats -> PTX's names
 
 
 def _text(dtype, name, constants, above, shared=''):
-    numbers = (('VALUES', VALUES), ('PAGE', PAGE), *constants)
+    values = (('VALUES', VALUES), ('PAGE', PAGE), *constants)
     text = shared + '\n'.join(map(source, ('schedule', 'results', name)))
-    return with_types(text, (('Number', IN_C[dtype]),), numbers, above.replace('bf16', HALVES[dtype]))
+    return with_types(text, (('Number', IN_C[dtype]),), values, above.replace('bf16', HALVES[dtype]))
 
 
 _WORDS = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n'
@@ -26,14 +26,14 @@ def ampere_source(
     dtype,  # 'bfloat16' or 'float16'
     constants,  # ((name in the text, int), ...)
 ) -> str:
-    "CUDA C of what decodes on GPUs from Ampere on, ready to be compiled"
+    "CUDA C of the decode kernel for GPUs from Ampere on, ready to be compiled"
     needs = 'address', 'copy_async', 'copies_commit', 'copies_wait', 'ldmatrix', 'mma', 'pack'
     return _text(dtype, 'decode_ampere', (('DIM', DIM), *constants), _WORDS + primitives(*needs))
 
 
 @lru_cache
 def hopper_source(dtype, constants) -> str:
-    "CUDA C of what decodes on a Hopper GPU, ready to be compiled"
+    "CUDA C of the decode kernel for a Hopper GPU, ready to be compiled"
     above = PTX + wgmma(PAGE) + wgmma_kept(VALUES // 4)
     return _text(dtype, 'decode_hopper', (('DIM', DIM), *constants), above, flash_source('hopper'))
 
@@ -41,8 +41,8 @@ def hopper_source(dtype, constants) -> str:
 @lru_cache
 def merge_source(
     dtype,
-    early,  # is it launched before the parts are there? On a Hopper GPU
-    split,  # warps for a row
+    pdl,  # programmatic dependent launch, on a Hopper GPU
+    split,  # warps per row
 ) -> str:
-    "CUDA C of what merges parts, ready to be compiled"
-    return _text(dtype, 'merge', (('EARLY', early), ('SPLIT', split)), _WORDS + primitives('pack'))
+    "CUDA C of the kernel that merges parts, ready to be compiled"
+    return _text(dtype, 'merge', (('EARLY', pdl), ('SPLIT', split)), _WORDS + primitives('pack'))
