@@ -43,21 +43,21 @@ def _library(arch):
     return call
 
 
-def _run(what, n, like, room, bytes, x=None, out=None):
-    "One call of CUB for `n` numbers of a type and place as `like` has; gives the bytes that it wants for itself"
+def _run(what, n, like, workspace, bytes, x=None, out=None):
+    "One call of CUB for `n` elements of the type and device of `like`; returns the bytes of workspace that it needs"
     import torch
 
     major, minor = torch.cuda.get_device_capability(like.device)
     need, stream = ctypes.c_size_t(bytes), torch.cuda.current_stream(like.device).cuda_stream
     call = _library(f'sm_{major}{minor}')
-    if status := call(what, like.dtype == torch.float32, room, ctypes.byref(need), x, out, n, stream):
+    if status := call(what, like.dtype == torch.float32, workspace, ctypes.byref(need), x, out, n, stream):
         raise RuntimeError(f'CUB failed with error {status} of CUDA')
     return need.value
 
 
 @lru_cache(maxsize=8)
-def _room(what, n, dtype, device):
-    "The memory that CUB wants for itself"
+def _workspace(what, n, dtype, device):
+    "The workspace that CUB needs"
     import torch
 
     like = torch.empty(0, dtype=dtype, device=device)
@@ -71,8 +71,8 @@ def _call(what, x, out, types):
     if str(x.dtype).removeprefix('torch.') not in types or not x.is_contiguous() or not x.numel():
         given = f'{x.dtype}, {tuple(x.shape)}'
         raise ValueError(f'CUB is called here for contiguous tensors of {" or ".join(types)}, not for {given}')
-    room = _room(what, x.numel(), x.dtype, x.device)
-    _run(what, x.numel(), x, room.data_ptr(), room.numel(), x.data_ptr(), out.data_ptr())
+    workspace = _workspace(what, x.numel(), x.dtype, x.device)
+    _run(what, x.numel(), x, workspace.data_ptr(), workspace.numel(), x.data_ptr(), out.data_ptr())
     return out
 
 
@@ -94,7 +94,7 @@ def running(
 
 def histogram(
     x,  # contiguous tensor of bytes on the GPU
-    out,  # 256 numbers, int32
+    out,  # 256 counters, int32
 ):
     "How often each byte occurs, by `cub::DeviceHistogram`; errors as `total`"
     return _call(2, x, out, ('uint8',))

@@ -2,9 +2,9 @@
 
     python -m gridstride.kernels export DIR     # then, on a machine with an H100: sh DIR/run.sh
 
-Between two lines that say so stands the text that the package launches, to the letter. Above it is how to
-compile it; below it are the launches as the package makes them on an H100, and the host's part (`main.cuh`),
-which multiplies random numbers, looks at each result, and takes the time.
+Between two marked lines is the source that the package launches, verbatim. Above it is how to compile it; below it
+are the launches as the package makes them on an H100, and the host code (`main.cuh`), which multiplies random matrices,
+checks each result, and measures the time.
 """
 
 import re
@@ -147,7 +147,7 @@ def _layout(product):
 
 
 def _names(e):
-    "C for what `main.cuh` has to be told"
+    "C for the constants of `main.cuh`"
     shapes = ', '.join(f'{{{h}, {w}, {k}}}' for h, w, k in e.shapes)
     transposed = [str(o == 't').lower() for o in e.product.layout]
     return f'''const char *const NAME = "{e.name}";
@@ -180,7 +180,7 @@ echo "$passed of $all pass"
 
 
 def export(folder, match='') -> list:  # of the files written
-    "Write a `.cu` for each kernel with `match` in its name into `folder`, and `run.sh`, which compiles and runs them"
+    "Write one `.cu` per kernel with `match` in its name into `folder`, and `run.sh`, which compiles and runs them"
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f'export: {folder} is a file, and the programs need a folder; give another name')

@@ -7,7 +7,7 @@ import torch
 
 from ..support.tables import Table
 
-_MOST_LINES = 16  # layers that are told one by one
+_MOST_LINES = 16  # layers that are reported one by one
 
 
 class Swapped(NamedTuple):
@@ -22,7 +22,7 @@ class Swapped(NamedTuple):
 
 
 def _linears(module):
-    """(name, its parent, what it is called there, the layer) for each `Linear` itself: those derived from it have a use
+    """(name, its parent, what it is called there, the layer) per `Linear` itself: classes derived from it have a use
     of their own for the weight"""
     for name, m in module.named_modules():
         for child, layer in m.named_children():
@@ -46,7 +46,7 @@ def swap(
     skip,  # names of layers that stay, with wildcards; or one name
     make,  # (name, layer) -> (its new layer, `Swapped`), or why it stays
 ) -> tuple:  # the module, or the new layer; `Swapped`s; (name, why) of those that stay
-    "Put a new layer in the place of each linear one; `TypeError` and `ValueError` if there are none"
+    "Replace each linear layer by a new one; raise `TypeError` or `ValueError` if there are none"
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f'{tool}: module is a {type(module).__name__}, and a torch.nn.Module is needed')
     skip, shared = (skip,) if isinstance(skip, str) else skip, _shared(module)
@@ -60,9 +60,9 @@ def swap(
         if isinstance(made, str):
             left.append((name, made))
             continue
-        parent._modules[child], told = made
+        parent._modules[child], reported = made
         parent._modules[child].train(layer.training)
-        swapped.append(told)
+        swapped.append(reported)
     if not swapped:
         said = ''.join(f'\n{name} stays: {why}' for name, why in left) or ': it has no torch.nn.Linear'
         raise ValueError(f'{tool}: no layer of the module could be {done}{said}')
@@ -74,7 +74,7 @@ def _mb(n):
 
 
 def micros(seconds) -> str:
-    "Microseconds, with three digits or as many as stand before the point"
+    "Microseconds, with three digits, or all digits before the point"
     us = seconds * 1e6
     return f'{us:,.0f}' if us >= 99.95 else f'{us:#.3g}'
 
@@ -90,8 +90,8 @@ def report(
     if len(rows) > _MOST_LINES:
         rows = [*rows[: _MOST_LINES - 2], [f'... and {len(rows) - _MOST_LINES + 2} more', '', '', '', '']]
     rows.append(['all', '', *(_mb(sum(o[i] for o in swapped)) for i in (2, 3)), ''])
-    told = '\n'.join([*notes, *(f'{name} stays: {why}' for name, why in left)])
-    return Table(['<layer', 'rows x columns', 'MB', 'MB now', 'dB'], rows, title, told)
+    reported = '\n'.join([*notes, *(f'{name} stays: {why}' for name, why in left)])
+    return Table(['<layer', 'rows x columns', 'MB', 'MB now', 'dB'], rows, title, reported)
 
 
 def _as_linear(layer):
@@ -106,7 +106,7 @@ def swap_back(
     module,  # or a layer itself
     kind,  # class of the layers, which have a `weight` and a `bias`
 ):  # the module, or None if it has none of them
-    "A `torch.nn.Linear` in the place of each layer of a class"
+    "Replace each layer of a class by a `torch.nn.Linear`"
     if isinstance(module, kind):
         return _as_linear(module)
     found = [(m, child, o) for m in module.modules() for child, o in m.named_children() if isinstance(o, kind)]

@@ -1,6 +1,6 @@
-"""Tensor maps: what the copy engine of a Hopper GPU (TMA) is told of an array.
+"""Tensor maps: descriptors of arrays for the copy engine of a Hopper GPU (TMA).
 
-The engine takes a box out of an array with one instruction. What the array looks like stands in a **tensor
+The engine takes a box out of an array with one instruction. The layout of the array is described by a **tensor
 map**, 128 bytes that the driver fills in and the kernel gets by value. The emulator has no driver, and fills
 in a map of its own.
 """
@@ -12,7 +12,7 @@ from ..cpp.driver import driver, in_context, says
 
 
 # The engine has its rules: rows of whole 16 bytes, at most 256 elements of a box along each axis, and with a
-# swizzle no more bytes along a row than the swizzle spans. What lies outside of the array is read as zeros
+# swizzle no more bytes along a row than the swizzle spans. What is out of bounds is read as zeros
 # and never written, which is why a ragged edge costs a kernel nothing.
 _KINDS = {
     'uint8': (0, 1),
@@ -39,8 +39,8 @@ class TensorMap:
     def __init__(self, x, box, swizzle):
         self.of, self.box, self.swizzle = f"{str(x.dtype).removeprefix('torch.')}{tuple(x.shape)}", tuple(box), swizzle
         self.tensor = None if _on_gpu(x) else x  # on the emulator the map goes with its tensor
-        self._room = ctypes.create_string_buffer(128 + 64)
-        self.address = -(-ctypes.addressof(self._room) // 64) * 64
+        self._buffer = ctypes.create_string_buffer(128 + 64)
+        self.address = -(-ctypes.addressof(self._buffer) // 64) * 64
 
     def __repr__(self):
         return f'<TensorMap of {self.of}, boxes of {"x".join(map(str, self.box))}, swizzle {self.swizzle}>'
@@ -125,10 +125,10 @@ def tensor_map(
         (ctypes.c_uint64 * n)(*(s * size for s in strides[-2::-1])),
         (ctypes.c_uint32 * n)(*box[::-1]),
     )  # the driver names the innermost axis first
-    at, places, ones = ctypes.c_void_p(res.address), ctypes.c_void_p(x.data_ptr()), (ctypes.c_uint32 * n)(*[1] * n)
+    at, offsets, ones = ctypes.c_void_p(res.address), ctypes.c_void_p(x.data_ptr()), (ctypes.c_uint32 * n)(*[1] * n)
     code = in_context(
         lambda: driver().cuTensorMapEncodeTiled(
-            at, kind, n, places, dims, steps, sides, ones, 0, SWIZZLES[swizzle], _PROMOTION, 0
+            at, kind, n, offsets, dims, steps, sides, ones, 0, SWIZZLES[swizzle], _PROMOTION, 0
         )
     )
     if code:

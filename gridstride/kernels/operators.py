@@ -9,7 +9,7 @@ _LIBRARY = torch.library.Library('gridstride', 'FRAGMENT')
 
 def operator(
     schema,  # as torch writes it: 'gelu(Tensor x, bool tanh) -> Tensor'
-    fake,  # the same function of tensors that have no numbers: it says what shapes and types come out
+    fake,  # the same function of tensors without data (meta): it returns the shapes and types of the results
 ):  # a decorator
     """The function below it is also the operator `torch.ops.gridstride.NAME`, which traced code calls; other
     code calls the function itself, which costs a third of the time of an operator"""
@@ -37,8 +37,8 @@ def constant(function):
 
 
 def untraced(function):
-    """What `torch.compiler.disable` makes of a function, but the compiler is not imported for it: as long as nobody
-    else has done so, nobody traces"""
+    """Like `torch.compiler.disable`, without an import of the compiler: until other code has imported it, nothing is
+    traced"""
     disabled = []
 
     @functools.wraps(function)

@@ -23,7 +23,7 @@ def primitives(*names) -> str:  # CUDA C, below `typedef unsigned u32;`
 
 # wgmma names each of its registers, which makes a long line.
 def wgmma(n: int) -> str:  # n: columns of the result, a multiple of 8 up to 256
-    "CUDA C of a function that starts d (+)= 64x16 times 16 x `n` bf16 numbers, given by descriptors of shared memory"
+    "CUDA C of a function that starts d (+)= m @ n, 64x16 and 16 x `n`, both bf16, by descriptors of shared memory"
     d = n // 2
     registers = ','.join(f'%{i}' for i in range(d))
     operands = ', '.join(f'"+f"(d[{i}])' for i in range(d))

@@ -1,4 +1,4 @@
-"""What every exported kernel's program has: how to compile it, the text that the package launches, the host's part."""
+"""What every exported program has: how to compile it, the source that the package launches, and host code."""
 
 from importlib.resources import files
 
@@ -25,13 +25,13 @@ def start(call, kernel, args) -> str:
 
 
 def in_spaces(calls) -> tuple:  # (C, {text: its namespace})
-    "The texts of `Call`s, each in a namespace of its own, as cases of other sizes may need other numbers in one text"
+    "The sources of `Call`s, each in a namespace of its own, since other sizes may need other constants in one source"
     spaces = {src: f'text_{i}' for i, src in enumerate(dict.fromkeys(c.src for c in calls))}
     return '\n'.join(f'namespace {o} {{\n{marked(src)}}}\n' for src, o in spaces.items()), spaces
 
 
 def switch(head, cases) -> str:
-    "C of a function of `number`, which does one of several things: for each the lines"
+    "C of a function of `number` with a switch over cases, each a list of lines"
     body = ''.join(
         f'    case {i}: {{\n' + ''.join(f'        {o}\n' for o in [*lines, 'break;']) + '    }\n'
         for i, lines in enumerate(cases)
@@ -43,7 +43,7 @@ def program(
     name,  # of the file
     what,  # it is: lines of text
     kernels,  # C with the marked kernels
-    names,  # C for what the host's part has to be told
+    names,  # C for the constants of the host code
     main,  # file, or several, with the host's part of such kernels, below that of all
     launches,  # C for the launches
 ) -> str:

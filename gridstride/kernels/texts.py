@@ -1,4 +1,4 @@
-"""What stands above the text of a tool's kernel before it is compiled: its headers, its types and its numbers."""
+"""What precedes the source of a kernel when it is compiled: its headers, its types and its constants."""
 
 from functools import lru_cache
 from importlib.resources import files
@@ -25,16 +25,16 @@ def with_types(
     constants,  # ((name in the text, int), ...)
     between='',  # C that needs the types, and that the text needs
 ) -> str:
-    "CUDA C of a text below its types and numbers, ready to be compiled"
+    "CUDA C of a source after its types and constants, ready to be compiled"
     headers = sorted({f'#include <{_HEADERS[c]}>\n' for _, c in types if c in _HEADERS})
     typedefs = ''.join(f'typedef {c} {o};\n' for o, c in types)
     return f'{"".join(headers)}{typedefs}{constants_line(dict(constants))}\n{between}{text}'
 
 
-def texts_of(
-    package,  # a room's `__package__`
+def source_loader(
+    package,  # the `__package__` of the caller
 ):
-    "A function that gives the text of the room's file NAME.cuh"
+    "A function that returns the text of NAME.cuh in a package"
 
     @lru_cache
     def source(name) -> str:

@@ -1,4 +1,4 @@
-"""What all tools do: look at what they are given, and launch the `Call`s that were looked up for it."""
+"""What all operators share: checks of their operands, and the launch of their `Call`s."""
 
 import math
 import threading
@@ -21,7 +21,7 @@ def the_torch():
 
 # What is given
 def type_of(x) -> str:
-    "The type of a tensor's numbers: 'float32'"
+    "The name of a tensor's dtype: 'float32'"
     return str(x.dtype).removeprefix('torch.')
 
 
@@ -31,7 +31,7 @@ def check_tensor(
     types,  # that it may have
     name='x',  # of `x` in messages
 ):
-    "Raise unless `x` is a tensor that the tool's kernel can read: of these types, where kernels run, row after row"
+    "Raise unless `x` is a tensor that a kernel can read: of these types, on a device where kernels run, contiguous"
     if not hasattr(x, 'data_ptr'):
         raise TypeError(
             f'{tool}: {name} is a {type(x).__name__}, and a torch tensor is needed; torch.tensor(...) makes one'
@@ -54,10 +54,10 @@ def check_fits(
     tool,
     name,
     y,
-    x,  # a tensor that was looked at
+    x,  # a tensor that was checked
     shape,  # that `y` has to have
 ):
-    "Raise unless `y` is a tensor of that shape, of the type of `x`, and lies where `x` does"
+    "Raise unless `y` is a tensor of that shape, and of the type and on the device of `x`"
     check_tensor(tool, y, [type_of(x)], name)
     if y.shape != shape:
         raise ValueError(f'{tool}: {name} has the shape {tuple(y.shape)}, and {tuple(shape)} is needed')
@@ -66,13 +66,13 @@ def check_fits(
 
 
 def refuse_gradient(tool, x):
-    "Raise if the result would need a gradient, for a tool that has none"
+    "Raise if the result would need a gradient, for an operator without one"
     if x.requires_grad and the_torch().is_grad_enabled():
         raise ValueError(f'{tool}: x needs a gradient, and there is none for this kernel; use x.detach()')
 
 
 def vector(address, size, rows, width) -> int:
-    "How many numbers of `size` bytes a thread may load at once: as many as the address and the rows' beginnings allow"
+    "How many elements of `size` bytes a thread may load at once, given the alignment of the address and of rows"
     v = LOAD // size
     while v > 1 and (address % (v * size) or rows > 1 and width % v):
         v //= 2
@@ -80,12 +80,12 @@ def vector(address, size, rows, width) -> int:
 
 
 def vector_of(x, rows, width) -> int:
-    "How many numbers of a tensor a thread may load at once"
+    "How many elements of a tensor a thread may load at once"
     return vector(x.data_ptr(), x.element_size(), rows, width)
 
 
-def power_between(n, least, most) -> int:
-    "The largest power of two up to `n`, within bounds"
+def pow2_clamp(n, least, most) -> int:
+    "The largest power of two up to `n`, clamped to [least, most]"
     return min(most, max(least, 2 ** int(math.log2(max(1, n)))))
 
 
@@ -102,12 +102,12 @@ def enter_thread():
 
 @lru_cache(4096)
 def _launcher(call, device, backend):
-    "What launches a call on a device"
+    "The `Launcher` of a call on a device"
     return launcher_of(call, backend)
 
 
 def launch(calls, x, **arrays):
-    "Launch the calls where `x` is, on the current stream; `arrays`: tensors, or None, by the names that the calls have"
+    "Launch the calls on the device of `x`, on the current stream; `arrays`: name in the calls -> tensor or None"
     torch = the_torch()
     if not x.is_cuda:
         for c in calls:

@@ -3,9 +3,9 @@
 from functools import lru_cache
 
 from ..ptx import PTX, primitives, wgmma
-from ..texts import texts_of, with_types
+from ..texts import source_loader, with_types
 
-source = texts_of(__package__)  # of a file here, without its `.cuh`
+source = source_loader(__package__)  # of a file here, without its `.cuh`
 
 _TYPES = (('bf16', '__nv_bfloat16'),)
 

@@ -14,7 +14,7 @@ _FORMS = {'none': False, 'tanh': True}
 
 
 def _is_tanh(tool, approximate):
-    "Whether the form with tanh is asked for"
+    "Is the tanh approximation requested?"
     if approximate not in _FORMS:
         raise ValueError(f"{tool}: approximate is {approximate!r}, and it may be 'none' or 'tanh'")
     return _FORMS[approximate]
@@ -56,9 +56,12 @@ def gelu(
     x,  # a contiguous tensor of float32, float16, bfloat16 or float64
     approximate='none',  # 'none': by the error function; 'tanh': by its approximation
 ):  # a tensor like `x`
-    """x times the share of normal numbers that are below x, as `F.gelu`, differentiable once.
+    """Apply x * Phi(x) elementwise, where Phi is the normal distribution function, as `F.gelu` does; differentiable
+    once. 16-bit types are computed in float32.
 
-    16-bit numbers are computed in float32. `TypeError` and `ValueError` say what of `x` is not covered."""
+        gelu(x, approximate='tanh')
+
+    Raises TypeError and ValueError for an `x` that is not supported."""
     return _Gelu.apply(x, _is_tanh('gelu', approximate))
 
 
@@ -120,14 +123,16 @@ def bias_gelu(
     x,  # a contiguous tensor (..., width) of float32, float16, bfloat16 or float64
     bias,  # (width,), of the same type
     approximate='none',  # as for `gelu`
-    p=0.0,  # the share of numbers that become 0; the others grow by 1 / (1 - p)
-    seed=None,  # a whole number of 64 bits, which says which; is needed where p is not 0
+    p=0.0,  # dropout probability; elements that are kept are scaled by 1 / (1 - p)
+    seed=None,  # of the dropout, a 64-bit integer; required if p is not 0
 ):  # a tensor like `x`
-    """gelu(x + bias), then dropout, in one pass forward, and in one backward; differentiable once.
+    """Apply dropout(gelu(x + bias)), in one kernel forward and one backward; differentiable once.
 
-    Number i of x stays if word i % 4 of Philox 4x32-10 (key: the seed, counter: i // 4), shifted right by 8 and divided
-    by 2^24, is p or more: nothing is kept for the way back. A CUDA graph keeps the seed with which it was made.
-    `TypeError` and `ValueError` say what is not covered."""
+        bias_gelu(x, bias, p=0.1, seed=step)
+
+    Element i of x is kept if word i % 4 of Philox 4x32-10 (key: the seed, counter: i // 4), shifted right by 8 and
+    divided by 2^24, is p or more: no mask is stored for the backward pass. A CUDA graph keeps the seed that it was
+    captured with. Raises TypeError and ValueError for operands that are not supported."""
     if not 0 <= p <= 1:
         raise ValueError(f'bias_gelu: p is {p!r}, and it may be a number from 0 to 1')
     if p and seed is None:

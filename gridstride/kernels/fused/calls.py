@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from .sources import SIZES, sums_of, whole
 from ..ladder.rung import Call, Double, Long
-from ..tool import LOAD, power_between
+from ..tool import LOAD, pow2_clamp
 from ...utils import cdiv
 
-# What was fastest for 8192 x 8192 numbers on an H100, by the bytes of a number; 8 bytes were not timed
+# What was fastest for 8192 x 8192 elements on an H100, by the bytes of an element; 8 bytes were not timed
 _FLAT = {2: (512, 1), 4: (512, 1), 8: (512, 1)}  # gelu: threads of a block, packs of a thread
 _ROWS = {2: (256, 2), 4: (256, 1), 8: (256, 2)}  # bias_gelu: likewise
 _DROPS = {2: (256, 4), 4: (256, 4), 8: (256, 4)}  # with dropout
@@ -34,15 +34,15 @@ def _power_above(n, least, most):
 
 
 def _as_sum(dtype, x):
-    "A number in the type in which numbers of a type are computed"
+    "A scalar argument in the type in which elements of a type are computed"
     return Double(x) if sums_of(dtype) == 'float64' else float(x)
 
 
-# GELU of all numbers, whatever their shape
+# GELU of all elements, of any shape
 def _flat(name, arrays, dtype, size, v, tanh, on):
     packs, (threads, ahead) = cdiv(size, v), _FLAT[SIZES[dtype]]
-    ahead = power_between(packs // (threads * on.sms), 1, ahead)
-    threads = power_between(packs // ahead, 32, threads)
+    ahead = pow2_clamp(packs // (threads * on.sms), 1, ahead)
+    threads = pow2_clamp(packs // ahead, 32, threads)
     constants = _constants(v, size * SIZES[dtype], TANH=tanh, THREADS=threads, AHEAD=ahead)
     src = whole(('pack', 'gelu', 'flat'), dtype, constants)
     return [Call(src, name, arrays, (Long(size),), (cdiv(packs, threads * ahead),), (threads,))]
@@ -50,7 +50,7 @@ def _flat(name, arrays, dtype, size, v, tanh, on):
 
 @lru_cache(1024)
 def gelu_calls(dtype, size, v, tanh, on) -> list:  # of `Call`
-    "What computes gelu of `size` numbers on the `Device` `on`, `v` of them at a load"
+    "The launch of gelu of `size` elements on the `Device` `on`, `v` per load"
     return _flat('gelu_forward', ('x', 'y'), dtype, size, v, tanh, on)
 
 
@@ -85,8 +85,8 @@ class Strips(NamedTuple):
 
 def _strips(packs, rows, threads, ahead, blocks=None):
     "The `Strips` for rows of `packs`, with about so many blocks, or as many as there are rows for"
-    across = power_between(packs, 1, threads)
-    down = power_between(min(rows, threads // across), 1, threads)
+    across = pow2_clamp(packs, 1, threads)
+    down = pow2_clamp(min(rows, threads // across), 1, threads)
     most = cdiv(blocks, cdiv(packs, across)) if blocks else rows
     share = max(ahead, cdiv(cdiv(rows, most), down)) * down
     blocks = cdiv(rows, share)
@@ -94,13 +94,13 @@ def _strips(packs, rows, threads, ahead, blocks=None):
 
 
 class Dropout(NamedTuple):
-    "Which numbers become 0"
+    "Which elements are dropped"
 
     p: float  # the share of them
     seed: int
 
     def numbers(self, dtype):
-        "As the kernels take them: with what the other numbers are multiplied by"
+        "The scalar arguments of the kernels, with the factor of the elements that are kept"
         return Long(self.seed), float(self.p), _as_sum(dtype, 1 / (1 - self.p) if self.p < 1 else 0)
 
 
@@ -114,7 +114,7 @@ def _biased(name, arrays, dtype, rows, width, v, tanh, dropout, strips, ahead):
 
 @lru_cache(1024)
 def bias_gelu_calls(dtype, rows, width, v, tanh, dropout, on) -> list:  # of `Call`
-    "What computes gelu of rows of `width` numbers plus a bias, with `Dropout`"
+    "The launch of gelu of rows of `width` elements plus a bias, with `Dropout`"
     threads, ahead = (_DROPS if dropout.p else _ROWS)[SIZES[dtype]]
     strips = _strips(width // v, rows, threads, ahead)
     return [_biased('bias_gelu_forward', ('x', 'bias', 'y'), dtype, rows, width, v, tanh, dropout, strips, ahead)]
@@ -145,19 +145,19 @@ class Norm(NamedTuple):
 
 
 def _named(*arrays):
-    "The arrays, and x in the place of those that are not there"
+    "The arrays, and x instead of those that are not there"
     return tuple(name if there else 'x' for name, there in arrays)
 
 
 @lru_cache(1024)
 def norm_calls(dtype, rows, width, v, norm, eps, on) -> list:  # of `Call`
-    "What computes the `Norm` of rows of `width` numbers, a multiple of `v`, with `eps` below the root"
+    "The launch of the `Norm` of rows of `width` elements, a multiple of `v`, with `eps` under the root"
     packs, (wish, early) = width // v, _NORM[SIZES[dtype]]
     if rows * packs < on.sms * _THREADS:  # few: rows have more threads, and these less to load at first
         wish, early = 2, 0
     group = _power_above(cdiv(packs, wish), 32, 1024)
     threads, held = max(group, _LEAST), min(_MOST, cdiv(packs, group))
-    blocks = max(1, _REGISTERS // (80 * threads))  # with more registers layer norm has fewer rows under way
+    blocks = max(1, _REGISTERS // (80 * threads))  # with more registers layer norm has fewer rows in flight
     numbers = dict(GROUP=group, THREADS=threads, BLOCKS=blocks, HELD=held, BEYOND=packs > held * group, EARLY=early)
     kind = dict(CENTERED=norm.centered, SCALED=norm.scaled, SHIFTED=norm.shifted, ADDED=norm.added)
     src = whole(('pack', 'group', 'norm'), dtype, _constants(v, rows * width * SIZES[dtype], **numbers, **kind))

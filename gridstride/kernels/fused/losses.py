@@ -13,13 +13,13 @@ import torch
 from .sources import SIZES, sums_of, whole
 from ..operators import untraced
 from ..ladder.rung import Call, Long, here
-from ..tool import LOAD, check_fits, check_tensor, launch, power_between, type_of, vector
+from ..tool import LOAD, check_fits, check_tensor, launch, pow2_clamp, type_of, vector
 from ...utils import cdiv
 
 # A cluster's blocks have about 64 KiB each, so that three share an SM: while one waits for its logits, another writes.
 PARTS = dict(bytes=2**16, threads=512, ahead=2, together=3)  # of a block; at the same time on an SM
 _MOST_PART, _MOST_BLOCKS = 200 * 2**10, 8  # bytes of a block at most; blocks of a cluster
-_AHEAD = 4  # loads under way for a thread
+_AHEAD = 4  # loads in flight per thread
 _SHARE = 2**15  # bytes of a block that makes a part of a gradient
 _FEW = 1024  # threads of a block that has all targets, or all losses
 _BUFFER = 2**29  # bytes of the logits that `linear_cross_entropy` has at a time
@@ -40,7 +40,7 @@ class Case(NamedTuple):
 
 def _threads(packs, ahead=_AHEAD, most=512):
     "Of a block that reads so many packs"
-    return power_between(cdiv(packs, ahead), 32, most)
+    return pow2_clamp(cdiv(packs, ahead), 32, most)
 
 
 @lru_cache(1024)
@@ -85,10 +85,10 @@ def gradients_call(case, each) -> Call:
 def once_call(case, on):  # a `Call`, or None where that cannot be
     "Makes losses and gradient together, on a Hopper GPU"
     size, packs = SIZES[case.dtype], max(1, case.width // case.v)
-    blocks = power_between(2 * case.width * size // PARTS['bytes'] - 1, 1, _MOST_BLOCKS)
+    blocks = pow2_clamp(2 * case.width * size // PARTS['bytes'] - 1, 1, _MOST_BLOCKS)
     share = cdiv(packs, blocks)
     shared = share * case.v * size
-    # The small numbers of a gradient would be lost in float16 before they are multiplied by a scale from above.
+    # The small values of a gradient would be lost in float16 before they are multiplied by the upstream gradient.
     if not on.hopper or case.dtype not in ('float32', 'bfloat16') or shared > _MOST_PART:
         return None
     threads = _threads(share, PARTS['ahead'], PARTS['threads'])
@@ -101,7 +101,7 @@ def once_call(case, on):  # a `Call`, or None where that cannot be
 
 @lru_cache(1024)
 def multiply_call(dtype, size, v, on) -> Call:
-    "Multiplies `size` numbers by one, unless that is 1"
+    "The launch that multiplies `size` elements by a factor, unless that is 1"
     src = whole(('multiply',), dtype, (('V', v), ('THREADS', 512)))
     blocks = max(1, min(4 * on.sms, cdiv(size, 512 * v)))
     return Call(src, 'multiply', ('x', 'factor'), (Long(size),), (blocks,), (512,))
@@ -156,7 +156,7 @@ def _case(x, ignored, in_place):
 
 
 def _in_sums(x, *shape):
-    "Room for numbers of the type in which is computed"
+    "An empty tensor of the type that is computed in"
     return torch.empty(shape, dtype=getattr(torch, sums_of(type_of(x))), device=x.device)
 
 
@@ -217,7 +217,7 @@ class _CrossEntropy(torch.autograd.Function):
         else:
             ctx.kept = _losses(x, target, case, loss)
         if in_place and ctx.kept is None:
-            torch.autograd.graph.increment_version(x)  # whoever has kept the logits for a backward pass is told so
+            torch.autograd.graph.increment_version(x)  # an error for code that has saved the logits for a backward pass
             ctx.save_for_backward(target)
         else:
             ctx.save_for_backward(target, x)
@@ -254,17 +254,19 @@ def cross_entropy(
     logits,  # a contiguous tensor (rows, classes) of float32, bfloat16, float16 or float64
     target,  # an int64 tensor (rows,): the class of each row
     ignore_index=-100,  # rows of this target do not count
-    reduction='mean',  # over the rows that count; 'sum', or 'none': a loss for each row
-    in_place=False,  # may the gradient take the place of the logits, which are then destroyed?
+    reduction='mean',  # over the rows that count; 'sum', or 'none': one loss per row
+    in_place=False,  # may the gradient overwrite the logits?
 ):  # the loss, float32 (of float64: float64)
-    """The cross entropy as `F.cross_entropy` has it, differentiable once, computed in float32.
+    """Compute logsumexp(logits) - logits[target] per row, as `F.cross_entropy` does, in float32; differentiable once.
 
-    On a Hopper GPU logits of float32 and bfloat16 are read once, and their gradient is made with the loss; elsewhere,
-    for float16, and for `reduction='none'`, the gradient is a second pass. With `in_place` it lies where the logits
-    were, in half of the memory: from the call on (or the second pass) their numbers are gone, which autograd holds
-    against operations that have kept them; a leaf is refused. A gradient that was made with the loss is multiplied by
-    what comes from above, and rounded again, where that is not 1. A target that is no class is a failed assertion on
-    the device. `TypeError` and `ValueError` say what else is not covered."""
+        cross_entropy(logits, target, in_place=True)
+
+    On a Hopper GPU logits of float32 and bfloat16 are read once, and their gradient is computed with the loss;
+    elsewhere, for float16, and for `reduction='none'`, the gradient is a second pass. With `in_place` it overwrites the
+    logits, in half of the memory: after the call (or the second pass) their values are lost, and autograd raises for
+    operations that have saved them; a leaf is refused. A gradient that was computed with the loss is multiplied by the
+    upstream gradient, and rounded again, if that is not 1. A target that is not a class fails an assertion on the
+    device. Raises TypeError and ValueError for other operands that are not supported."""
     _check_rows('cross_entropy', logits, 'logits', 'classes')
     _check_targets('cross_entropy', target, logits, len(logits))
     _check_options('cross_entropy', reduction, REDUCTIONS, ignore_index)
@@ -290,7 +292,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         whole = _case(logits, ignored, True)._replace(rows=len(x))
         ctx.scale = _count(x, target, whole, reduction)
         one = torch.ones_like(ctx.scale)
-        # float16 would lose small numbers: there the factor comes last
+        # float16 would lose small values: there the factor comes last
         ctx.late = x.dtype is torch.float16
         for i in range(0, len(x), at_once):
             rows = slice(i, i + at_once)
@@ -335,11 +337,14 @@ def linear_cross_entropy(
     reduction='mean',  # or 'sum'
     at_once=None,  # rows of which there are logits at a time; None: as many as fit in 512 MiB, at least 128
 ):  # the loss, float32 (of float64: float64)
-    """`cross_entropy(x @ weight.T, target)` without all logits in memory: of `at_once` rows at a time torch makes them,
-    `cross_entropy` their gradient in place, and torch the gradients of `x` and `weight`. Differentiable once.
+    """Compute `cross_entropy(x @ weight.T, target)` without all logits in memory: for `at_once` rows at a time torch
+    computes the logits, `cross_entropy` their gradient in place, and torch the gradients of `x` and `weight`;
+    differentiable once.
 
-    The gradient of `weight` is summed in its type, and rounded once for each `at_once` rows, as if these were batches
-    whose gradients are accumulated. `TypeError` and `ValueError` say what is not covered."""
+        linear_cross_entropy(x, model.head.weight, target)
+
+    The gradient of `weight` is summed in its type, and rounded once per `at_once` rows, as with gradient accumulation
+    over batches. Raises TypeError and ValueError for operands that are not supported."""
     tool = 'linear_cross_entropy'
     _check_rows(tool, x, 'x', 'features')
     classes = weight.shape[0] if hasattr(weight, 'dim') and weight.dim() else 0
@@ -349,7 +354,7 @@ def linear_cross_entropy(
     if not len(x) or not len(weight):
         raise ValueError(f'{tool}: there are {len(x)} rows and {len(weight)} classes, and one of each is the least')
     if at_once is None:
-        at_once = power_between(_BUFFER // (len(weight) * x.element_size()), 128, 2**20)
+        at_once = pow2_clamp(_BUFFER // (len(weight) * x.element_size()), 128, 2**20)
     if isinstance(at_once, bool) or not isinstance(at_once, int) or at_once < 1:
         raise ValueError(f'{tool}: at_once is {at_once!r}, and it is a number of rows')
     if not torch.is_grad_enabled():

@@ -12,7 +12,7 @@ from ..tool import check_fits, check_tensor, launch, type_of, vector_of
 
 
 def _kind(x):
-    "The type in which numbers of `x` are summed"
+    "The type in which elements of `x` are summed"
     return getattr(torch, sums_of(type_of(x)))
 
 
@@ -113,10 +113,13 @@ def rms_norm(
     residual=None,  # a tensor like `x`, that is added first
     eps=1e-6,  # is added to the mean of the squares
 ):  # a tensor like `x`; with `residual` two: the norms, and x + residual
-    """x / sqrt(mean(x^2) + eps) * weight along the last axis, as `F.rms_norm`, differentiable once. With `residual`, of
-    x + residual, rounded to the type of x as torch does, which is the second result.
+    """Compute x / sqrt(mean(x^2) + eps) * weight along the last axis, as `F.rms_norm` does; differentiable once. With
+    `residual`, of x + residual, rounded to the type of x as torch does, which is the second result. 16-bit types are
+    computed in float32.
 
-    16-bit numbers are computed in float32. `TypeError` and `ValueError` say what is not covered."""
+        y, x = rms_norm(x, weight, residual)
+
+    Raises TypeError and ValueError for operands that are not supported."""
     return _Norm.apply(x, weight, None, residual, float(eps), False)
 
 
@@ -127,8 +130,11 @@ def layer_norm(
     residual=None,  # as for `rms_norm`
     eps=1e-5,  # is added to the variance
 ):  # as of `rms_norm`
-    """(x - mean) / sqrt(variance + eps) * weight + bias along the last axis, as `F.layer_norm`, differentiable once;
-    with `residual`, of x + residual, which is the second result.
+    """Compute (x - mean) / sqrt(variance + eps) * weight + bias along the last axis, as `F.layer_norm` does;
+    differentiable once. With `residual`, of x + residual, which is the second result. 16-bit types are computed in
+    float32.
 
-    16-bit numbers are computed in float32. `TypeError` and `ValueError` say what is not covered."""
+        layer_norm(x, weight, bias)
+
+    Raises TypeError and ValueError for operands that are not supported."""
     return _Norm.apply(x, weight, bias, residual, float(eps), True)

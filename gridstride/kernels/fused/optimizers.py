@@ -24,29 +24,29 @@ _STATES = 'exp_avg', 'exp_avg_sq'  # as torch's AdamW calls them
 # What is launched
 @lru_cache(1024)
 def adamw_call(dtype, v, maximize, blocks) -> Call:
-    "One step of tensors of a type in so many chunks, `v` numbers at a load"
+    "The launch of one step for tensors of a type in so many chunks, `v` elements per load"
     constants = ('V', v), ('THREADS', THREADS), ('MAXIMIZE', maximize)
-    arrays, numbers = ('memory', 'table', 'chunks'), (0.0,) * len(NUMBERS)
-    return Call(whole(('adamw',), dtype, constants), 'adamw', arrays, numbers, (blocks,), (THREADS,))
+    arrays, scalars = ('memory', 'table', 'chunks'), (0.0,) * len(SCALARS)
+    return Call(whole(('adamw',), dtype, constants), 'adamw', arrays, scalars, (blocks,), (THREADS,))
 
 
-NUMBERS = 'decay', 'rest1', 'rest2', 'rate', 'root', 'eps'  # as the kernel calls them
+SCALARS = 'decay', 'rest1', 'rest2', 'rate', 'root', 'eps'  # as the kernel names them
 
 
-def numbers_of(lr, betas, eps, weight_decay, n) -> tuple:  # n: the number of the step, from 1
-    "What the kernel takes: the `NUMBERS` of a step"
+def scalars_of(lr, betas, eps, weight_decay, n) -> tuple:  # n: the number of the step, from 1
+    "The scalar arguments of the kernel: the `SCALARS` of a step"
     beta1, beta2 = betas
     rests = lr * weight_decay, 1 - beta1, 1 - beta2
     return *rests, lr / (1 - beta1**n), (1 - beta2**n) ** 0.5, eps
 
 
 class _Step(Launcher):
-    "A launch whose numbers are other ones each time: they are given behind the arrays"
+    "A launch whose scalars differ each time: they are passed after the arrays"
 
     def __init__(self, call):
         self.arrays = len(call.arrays)
-        numbers = call.scalars if backend() == 'gpu' else ()
-        super().__init__(compiled(call.src, call.name, backend()), self.arrays, numbers, call.grid, call.block)
+        scalars = call.scalars if backend() == 'gpu' else ()
+        super().__init__(compiled(call.src, call.name, backend()), self.arrays, scalars, call.grid, call.block)
 
     def parameters(self):
         return [*super().parameters()[: self.arrays], *((o._type_,) for o in self.values)]
@@ -64,7 +64,7 @@ def _ready(call, device, backend):
 
 @lru_cache(64)
 def _chunks(sizes, chunk, device):
-    "(tensor, number of the chunk) for each block"
+    "(tensor, index of the chunk) per block"
     counts = torch.tensor([cdiv(n, chunk) for n in sizes])
     tensor = torch.repeat_interleave(torch.arange(len(sizes)), counts)
     number = torch.arange(len(tensor)) - torch.repeat_interleave(counts.cumsum(0) - counts, counts)
@@ -72,7 +72,7 @@ def _chunks(sizes, chunk, device):
 
 
 class _Table:
-    "Where some tensors of a type are: what one launch is told of them"
+    "The table of addresses of some tensors of a type, for one launch"
 
     def __init__(self, rows, v, device):  # rows: (addresses of parameter, gradient and states, size) of each tensor
         self.v, chunk = v, v * THREADS
@@ -82,19 +82,19 @@ class _Table:
         self.table = table.to(device, non_blocking=True)
         self.chunks = _chunks(tuple(r[-1] for r in rows), chunk, device)
 
-    def launch(self, memory, dtype, maximize, numbers):
+    def launch(self, memory, dtype, maximize, scalars):
         call = adamw_call(dtype, self.v, maximize, len(self.chunks))
         arrays = memory, self.table, self.chunks
         if memory is not None:
-            return _ready(call, None, 'sim')([*arrays, *numbers])
+            return _ready(call, None, 'sim')([*arrays, *scalars])
         device = self.table.get_device()
         with torch.cuda.device(device):
             stream = current_stream(device)
-            _ready(call, device, 'gpu')([0, self.table.data_ptr(), self.chunks.data_ptr(), *numbers], stream)
+            _ready(call, device, 'gpu')([0, self.table.data_ptr(), self.chunks.data_ptr(), *scalars], stream)
 
 
 def _tables(rows, dtype, device):
-    "A `_Table` of the tensors whose numbers can be loaded by fours, and one of the others"
+    "A `_Table` of the tensors whose elements can be loaded by fours, and one of the others"
     odd = [r for r in rows if (r[0] | r[1]) % (4 * SIZES[dtype]) or (r[2] | r[3]) % LOAD]
     even = [r for r in rows if r not in odd] if odd else rows
     return [_Table(o, v, device) for o, v in ((even, 4), (odd, 1)) if o]
@@ -102,7 +102,7 @@ def _tables(rows, dtype, device):
 
 # The emulator knows only of what it is given, so there the tensors go to it as one.
 def _flat(x):
-    "All numbers of a tensor that has no gaps, as they lie"
+    "All elements of a tensor that has no gaps, in memory order"
     return x.detach().as_strided((x.numel(),), (1,)).view(torch.uint8)
 
 
@@ -173,7 +173,7 @@ def _check_four(four, device):
 
 
 def _gradient(p):
-    "The gradient of a parameter as the kernel needs it: it lies as the parameter does"
+    "The gradient of a parameter as the kernel needs it: with the strides of the parameter"
     g = p.grad
     if g.layout is not torch.strided:
         _refuse('a gradient is sparse', 'torch.optim.SparseAdam takes such, or give the embedding sparse=False')
@@ -183,10 +183,12 @@ def _gradient(p):
 class AdamW(torch.optim.Optimizer):
     """Adam with decoupled weight decay, as `torch.optim.AdamW`, in one launch for all parameters of a group and type.
 
+        AdamW(model.parameters(), lr=3e-4).step()
+
     Computed in float32. States are float32, for parameters of bfloat16 and float16, too, and are named as torch's: a
     `state_dict` of torch's AdamW can be loaded, and one of this by torch's. `lr` is a float, which may change between
-    steps. What is not covered is refused in words: amsgrad, a capture in a CUDA graph, sparse gradients, complex
-    numbers, and a parameter that has gaps."""
+    steps. Raises for what is not supported: amsgrad, capture in a CUDA graph, sparse gradients, complex elements, and a
+    parameter that has gaps."""
 
     def __init__(
         self,
@@ -252,24 +254,24 @@ class AdamW(torch.optim.Optimizer):
 
     def _step(self, group, key, dtype, device, n, both):
         four = [(p, _gradient(p), *(state[o] for o in _STATES)) for p, state in both if p.numel()]
-        numbers = numbers_of(*(group[o] for o in ('lr', 'betas', 'eps', 'weight_decay')), n)
+        scalars = scalars_of(*(group[o] for o in ('lr', 'betas', 'eps', 'weight_decay')), n)
         if four:
-            self._launch(four, key, str(dtype).removeprefix('torch.'), device, bool(group['maximize']), numbers)
+            self._launch(four, key, str(dtype).removeprefix('torch.'), device, bool(group['maximize']), scalars)
         count = torch.tensor(float(n))
         for _, state in both:
             state['step'] = count
 
-    def _launch(self, four, key, dtype, device, maximize, numbers):
+    def _launch(self, four, key, dtype, device, maximize, scalars):
         "Launch the step for (parameter, gradient, states) of each"
         if device.type != 'cuda':
             _check_four(four, device)
             together = _Together(four)
             for o in _tables(together.rows, dtype, device):
-                o.launch(together.memory, dtype, maximize, numbers)
+                o.launch(together.memory, dtype, maximize, scalars)
             return together.back()
         if torch.cuda.is_current_stream_capturing():
             raise RuntimeError(f'AdamW: a CUDA graph would repeat the numbers of one step; {_TORCHS}: capturable=True')
-        # What may change from step to step without a word: where gradients lie, and whatever somebody gave new memory
+        # What may change from step to step without notice: the addresses of gradients, and all that got new memory
         now = [*map(torch.Tensor.data_ptr, chain.from_iterable(four)), *(xs[0].numel() for xs in four)]
         known, tables = self._known.get(key, (None, None))
         if known != now:
@@ -277,7 +279,7 @@ class AdamW(torch.optim.Optimizer):
             tables = _tables([(*(x.data_ptr() for x in xs), xs[0].numel()) for xs in four], dtype, device)
             self._known[key] = now, tables
         for o in tables:
-            o.launch(None, dtype, maximize, numbers)
+            o.launch(None, dtype, maximize, scalars)
 
     def state_dict(self):
         "Options and states, as torch's; each parameter with a count of its own, to which torch's steps add"

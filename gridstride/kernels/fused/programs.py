@@ -81,5 +81,5 @@ def _c(arrays):
 
 
 def list_passes() -> dict:  # name of the file -> the whole `.cu`
-    "A program for each `Pass`"
+    "One program per `Pass`"
     return {o.name: _program(o) for o in PASSES}

@@ -20,7 +20,7 @@ WAYS = [
 ]
 
 
-def launches(o, rows, width) -> tuple:  # ([`Call`], numbers that are kept between two of them)
+def launches(o, rows, width) -> tuple:  # ([`Call`], elements of the workspace between two of them)
     "What a `Pass` launches for a size, on an H100"
     of, v = 'softmax_back' if o.backward else 'softmax', vector(0, SIZES[o.dtype], 2, width)
     return softmax_calls(of, o.dtype, rows, width, v, o.tool == 'log_softmax', H100)
@@ -29,8 +29,8 @@ def launches(o, rows, width) -> tuple:  # ([`Call`], numbers that are kept betwe
 def _lines(found, parts, spaces):
     "C for the launches of a size"
     space = spaces[found[0].src]
-    rooms = [f'static auto *parts = room<{space}::Part>({parts // 2});'] * (parts > 0)
-    return rooms + [start(c, f'{space}::{c.name}', [*c.arrays, *map(str, c.scalars)]) for c in found]
+    workspaces = [f'static auto *parts = room<{space}::Part>({parts // 2});'] * (parts > 0)
+    return workspaces + [start(c, f'{space}::{c.name}', [*c.arrays, *map(str, c.scalars)]) for c in found]
 
 
 def _program(o):
@@ -50,5 +50,5 @@ constexpr struct {{ int rows, width; }} cases[] = {{{cases}}};'''
 
 
 def list_softmax_programs() -> dict:  # name of the file -> the whole `.cu`
-    "A program for each `Pass`"
+    "One program per `Pass`"
     return {o.name: _program(o) for o in WAYS}

@@ -73,7 +73,7 @@ def _held_by_cluster(
 
 
 def _registers(numbers, dtype, blocks):
-    "Of a thread that keeps so many numbers: as few as suffice"
+    "Registers of a thread that keeps so many elements: as few as suffice"
     if dtype == 'float64':
         return 64
     return 32 if numbers <= 16 else 80 if numbers > 32 else 56 if blocks == 1 else 48
@@ -125,8 +125,8 @@ def softmax_calls(
     v,
     log,  # is it of the logarithm?
     on,
-) -> tuple:  # ([`Call`], numbers that are kept between two of them)
-    "What computes softmax of rows of `width` numbers on the `Device` `on`, `v` of them at a load"
+) -> tuple:  # ([`Call`], elements of the workspace between two of them)
+    "The launches of softmax of rows of `width` elements on the `Device` `on`, `v` per load"
     size, arrays = v * SIZES[dtype] * (1 + (of == 'softmax_back')), ('x', 'dy', 'out')
     kind = dict(LOG=log, STREAM=rows * width * SIZES[dtype] > _STREAM)
     if shape := shape_of(width // v, size, on, dtype if of == 'softmax' else None):
@@ -190,14 +190,18 @@ class _Softmax(torch.autograd.Function):
 def softmax(
     x,  # a contiguous tensor of float32, float16, bfloat16 or float64
 ):  # a tensor like `x`
-    """exp(x) over the sum of these along the last axis, as `x.softmax(-1)`, differentiable once.
+    """Compute exp(x - max(x)) / sum(exp(x - max(x))) along the last axis, as `x.softmax(-1)` does; differentiable once.
+    16-bit types are computed in float32.
 
-    16-bit numbers are computed in float32. `TypeError` and `ValueError` say what of `x` is not covered."""
+        softmax(scores)
+
+    Raises TypeError and ValueError for an `x` that is not supported."""
     return _Softmax.apply(x, False)
 
 
 def log_softmax(
     x,  # as for `softmax`
 ):  # a tensor like `x`
-    "The logarithm of `softmax`, as `x.log_softmax(-1)`: exact where softmax itself is too small to be told from 0"
+    """Compute x - logsumexp(x) along the last axis, as `x.log_softmax(-1)` does: exact even if softmax(x) underflows to
+    0"""
     return _Softmax.apply(x, True)

@@ -45,8 +45,8 @@ constexpr struct {{ int rows, width; }} cases[] = {{{sizes}}};'''
     return program(name, what, kernels, names, 'fused/cross_entropy_main.cuh', switch(head, lines))
 
 
-def adamw_calls() -> list:  # of `Call`, one for each case
-    "A step for each list of sizes"
+def adamw_calls() -> list:  # of `Call`, one per case
+    "One step per list of sizes"
     chunk = 4 * optimizers.THREADS
     return [optimizers.adamw_call('float32', 4, False, sum(cdiv(n, chunk) for n in sizes)) for sizes in TENSORS]
 
@@ -54,8 +54,8 @@ def adamw_calls() -> list:  # of `Call`, one for each case
 def _adamw_program(name):
     calls, chunk = adamw_calls(), 4 * optimizers.THREADS
     kernels, spaces = in_spaces(calls)
-    numbers = optimizers.numbers_of(1e-3, (0.9, 0.999), 1e-8, 1e-2, 3)
-    known = ', '.join(f'{k} = {float(x)!r}f' for k, x in zip(optimizers.NUMBERS, numbers))
+    scalars = optimizers.scalars_of(1e-3, (0.9, 0.999), 1e-8, 1e-2, 3)
+    known = ', '.join(f'{k} = {float(x)!r}f' for k, x in zip(optimizers.SCALARS, scalars))
     sizes = ', '.join(f'{{{", ".join(map(str, o))}}}' for o in TENSORS)
     names = f'''const char *const NAME = "{name}";
 constexpr int SMS = {H100.sms};
@@ -63,12 +63,12 @@ constexpr long long CHUNK = {chunk};
 constexpr float {known};
 const std::vector<std::vector<long long>> cases = {{{sizes}}};'''
     head = 'void launch(int number, char *memory, const long long *table, const int2 *chunks)'
-    lines = [[start(c, f'{spaces[c.src]}::{c.name}', [*c.arrays, *optimizers.NUMBERS])] for c in calls]
+    lines = [[start(c, f'{spaces[c.src]}::{c.name}', [*c.arrays, *optimizers.SCALARS])] for c in calls]
     what = ['`gridstride.kernels.AdamW` of float32: one step, for all tensors in one launch.']
     return program(name, what, kernels, names, 'fused/adamw_main.cuh', switch(head, lines))
 
 
 def list_training_programs() -> dict:  # name of the file -> the whole `.cu`
-    "A program for each type that has kernels of its own"
+    "One program per type that has kernels of its own"
     found = {f'cross_entropy_{o}': _loss_program(f'cross_entropy_{o}', o) for o in LOSSES}
     return {**found, 'adamw_float32': _adamw_program('adamw_float32')}

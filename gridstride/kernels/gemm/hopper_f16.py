@@ -13,7 +13,7 @@ from ..ladder.finals import at_once, box_out, sharing, step_stores
 from ..ladder.hopper import order
 from ..ptx import PTX, wgmma
 from ..ladder.rung import Rung
-from ..texts import texts_of
+from ..texts import source_loader
 from ...utils import cdiv
 
 _SM, _OWN, _MOST = 228 * 1024, 1024, 16  # bytes of an SM, and those that a block keeps for itself; stages
@@ -181,7 +181,7 @@ def _gemm_f16(config, dtype, layout, pdl):
     flags |= dict(M_TURNED=layout[0] == 't', N_TURNED=layout[1] == 't')
     columns_each = config.BN // 2 if config.split_n else config.BN
     each = dict(M=_m_blocks(config), N=stored_columns(config), COLUMNS=columns_each)
-    src = text + sharing + order + step_stores + texts_of(__package__)('hopper_f16')
+    src = text + sharing + order + step_stores + source_loader(__package__)('hopper_f16')
     return Rung(
         _name(config, dtype, layout, pdl),
         src,

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from ..fused.sources import source as fused_source
 from ..ptx import PTX, wgmma
-from ..texts import IN_C, texts_of, with_types
+from ..texts import IN_C, source_loader, with_types
 
-source = texts_of(__package__)  # of a file here, without its `.cuh`
+source = source_loader(__package__)  # of a file here, without its `.cuh`
 
 HALVES = dict(bfloat16='bf16', float16='f16')  # torch's 16-bit floats -> PTX's names
 

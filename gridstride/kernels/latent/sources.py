@@ -4,9 +4,9 @@ from functools import lru_cache
 
 from ..flash.sources import source as flash_source, wgmma_kept
 from ..ptx import PTX, primitives, wgmma
-from ..texts import IN_C, texts_of, with_types
+from ..texts import IN_C, source_loader, with_types
 
-source = texts_of(__package__)  # of a file here, without its `.cuh`
+source = source_loader(__package__)  # of a file here, without its `.cuh`
 
 DIM, VALUES, PAGE = 576, 512, 64  # elements of a key, of which the value has the first 512; keys of a page
 HALVES = dict(bfloat16='bf16', float16='f16')  # torch's 16-bit floats -> PTX's names

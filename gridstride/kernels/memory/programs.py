@@ -31,14 +31,14 @@ TOOLS = [
 
 
 class Launches(NamedTuple):
-    "What is launched for one case"
+    "The launches of one case, and their workspaces"
 
     calls: list  # of `Call`
-    rooms: dict  # name -> (type in C, elements, must they be 0?)
+    workspaces: dict  # name -> (type in C, elements, must they be 0?)
 
 
 def launches(tool, rows, width) -> Launches:
-    "What the tool launches for a case, on an H100"
+    "The launches of an operator for a case on an H100"
     size = tools.SIZES[tool.dtype]
     v, dtype = tools.vector(0, size, rows, width), tool.dtype
     if tool.kind == 'sum':
@@ -46,11 +46,11 @@ def launches(tool, rows, width) -> Launches:
         return Launches(calls, dict(parts=(tool.out, rows * parts, False)))
     if tool.kind == 'argmax':
         calls, parts = tools.argmax_calls(dtype, rows, width, v, H100)
-        return Launches(calls, dict(values=('float', rows * parts, False), places=('int', rows * parts, False)))
+        return Launches(calls, dict(values=('float', rows * parts, False), indices=('int', rows * parts, False)))
     if tool.kind == 'scan':
         calls, tiles = tools.scan_calls(dtype, rows, width, v, H100)
         words = 'unsigned long long'
-        return Launches(calls, dict(told=(words, rows * tiles, True), ticket=(words, 1, True)))
+        return Launches(calls, dict(status=(words, rows * tiles, True), ticket=(words, 1, True)))
     if tool.kind == 'histogram':
         return Launches(
             tools.histogram_calls(dtype, rows * width, 256, 0.0, 256.0, v, H100), dict(out=(tool.out, 256, True))
@@ -59,17 +59,17 @@ def launches(tool, rows, width) -> Launches:
 
 
 def sources(tool) -> list:  # of (source, name of a kernel in it)
-    "All that the tool launches for its cases, each once"
+    "The kernels of an operator for all its cases, each once"
     calls = [c for case in tool.cases for c in launches(tool, *case).calls]
     return list(dict.fromkeys((c.src, c.name) for c in calls))
 
 
 def _case(tool, i, spaces):
     "C for the launches of one case"
-    calls, rooms = launches(tool, *tool.cases[i])
+    calls, workspaces = launches(tool, *tool.cases[i])
     used = {o for c in calls for o in c.arrays}
     lines = []
-    for name, (c, n, zero) in rooms.items():
+    for name, (c, n, zero) in workspaces.items():
         if name in used and name != 'out':
             lines.append(f'static auto *{name} = room<{c}>({n});')
         if name in used and zero:
@@ -81,7 +81,7 @@ def _case(tool, i, spaces):
 
 
 def _program(name, tool):
-    # Cases of other sizes may need other numbers in the same text, so each text gets a namespace of its own.
+    # Other sizes may need other constants in the same source, so each source gets a namespace of its own.
     spaces = {src: f'text_{i}' for i, src in enumerate(dict.fromkeys(src for src, _ in sources(tool)))}
     kernels = '\n'.join(f'namespace {o} {{\n{marked(src)}}}\n' for src, o in spaces.items())
     cases = ', '.join(f'{{{rows}, {width}}}' for rows, width in tool.cases)

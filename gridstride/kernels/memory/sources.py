@@ -1,11 +1,11 @@
-"""The texts of these kernels, `*.cuh`, and what stands above one before it is compiled: its types and its numbers."""
+"""The sources of these kernels, `*.cuh`, and what precedes one when it is compiled: its types and its constants."""
 
 from functools import lru_cache
 
 from ..ptx import primitives
-from ..texts import IN_C, texts_of, with_types
+from ..texts import IN_C, source_loader, with_types
 
-source = texts_of(__package__)  # of a file here, without its `.cuh`
+source = source_loader(__package__)  # of a file here, without its `.cuh`
 
 # torch's types -> C's, and that in which their sums and comparisons are computed
 TYPES = {o: (c, 'float' if 'float' in o else 'int') for o, c in IN_C.items() if o != 'float64'}
@@ -21,7 +21,7 @@ def whole(
     constants,  # ((name in the text, int), ...)
     cluster=False,  # argmax: are the blocks of a row a cluster?
 ) -> str:
-    "CUDA C of a kernel with its types and numbers, ready to be compiled"
+    "CUDA C of a kernel with its types and constants, ready to be compiled"
     lowest = f'#define LOWEST {LOWEST[dict(types)["Value"]]}\n' if name == 'argmax' else ''
     above = '#define CLUSTER\n' + _instructions(*_CLUSTER) if cluster else ''
     above += _instructions(*_BULK) if name.endswith('bulk') else ''

@@ -1,7 +1,7 @@
-"""`sum`, `argmax`, `scan`, `histogram`, `transpose`: what a tensor needs is looked up, and the kernel launched.
+"""`sum`, `argmax`, `scan`, `histogram`, `transpose`: memory-bound operators.
 
-For each tool one function says what is launched for a type and a size (its `Call`s, which `export` writes down, too),
-and one takes a tensor, makes the memory, and launches that.
+Per operator one function returns the launches for a type and a size (its `Call`s, which `export` writes, too), and one
+takes a tensor, allocates memory, and launches them.
 """
 
 import math
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from .sources import TYPES, whole
 from ..ladder.rung import Call, Long, here
-from ..tool import LOAD, check_tensor, launch, power_between, refuse_gradient, the_torch, type_of, vector, vector_of
+from ..tool import LOAD, check_tensor, launch, pow2_clamp, refuse_gradient, the_torch, type_of, vector, vector_of
 from ...utils import cdiv
 
 FLOATS = 'float32', 'float16', 'bfloat16'
@@ -20,7 +20,7 @@ MOST_BINS = 8192
 
 # What is given
 def _check(tool, x, types):
-    "Raise unless `x` is a tensor that the tool can read"
+    "Raise unless `x` is a tensor that the operator can read"
     check_tensor(tool, x, types)
     refuse_gradient(tool, x)
 
@@ -69,7 +69,7 @@ def _plan(rows, width, size):
 
 
 def _shape(
-    width,  # numbers of a row
+    width,  # elements of a row
     v,  # of a load
     size,  # bytes of a number
     plan,
@@ -77,8 +77,8 @@ def _shape(
 ) -> Shape:
     "How rows are read by a plan"
     packs = cdiv(width, v)
-    threads = power_between(min(packs, plan.share // (v * size)) // plan.ahead, 32, plan.threads)
-    ahead = power_between(packs // threads, 1, plan.ahead)
+    threads = pow2_clamp(min(packs, plan.share // (v * size)) // plan.ahead, 32, plan.threads)
+    ahead = pow2_clamp(packs // threads, 1, plan.ahead)
     if blocks is None:
         blocks = 1 if width * size < 4 * plan.share else min(_MOST_PARTS, cdiv(width * size, plan.share))
     share = cdiv(cdiv(packs, blocks), threads * ahead) * threads * ahead
@@ -95,8 +95,8 @@ def _sum_rows(From, Sum, To, arrays, rows, width, v, shape, first=False, second=
     types = ('From', From), ('Sum', Sum), ('To', To)
     constants = dict(V=v, THREADS=shape.threads, AHEAD=shape.ahead, FIRST=first, SECOND=second)
     src, grid = whole('sum', types, tuple(constants.items())), (rows * shape.blocks,)
-    numbers = Long(width), Long(shape.share), shape.blocks
-    return Call(src, 'sum_rows', arrays, numbers, grid, (shape.threads,), pdl=second)
+    scalars = Long(width), Long(shape.share), shape.blocks
+    return Call(src, 'sum_rows', arrays, scalars, grid, (shape.threads,), pdl=second)
 
 
 def _add_parts(dtype, rows, parts, on):
@@ -110,8 +110,8 @@ def _add_parts(dtype, rows, parts, on):
 
 
 @lru_cache(1024)
-def sum_calls(dtype, rows, width, v, on) -> tuple:  # ([`Call`], sums that are kept for each row between two calls)
-    "What sums rows of `width` numbers on the `Device` `on`, `v` of them at a load"
+def sum_calls(dtype, rows, width, v, on) -> tuple:  # ([`Call`], partial sums per row that one call leaves for the next)
+    "The launches that sum rows of `width` elements on the `Device` `on`, `v` per load"
     From, (Sum, _, to), size = TYPES[dtype][0], _sums(dtype), SIZES[dtype]
     shape = _shape(width, v, size, _plan(rows, width, size))
     if shape.blocks == 1:
@@ -184,26 +184,29 @@ def _argmax_text(dtype, v, threads, ahead, early, cluster=False):
 
 
 @lru_cache(1024)
-def argmax_calls(dtype, rows, width, v, on) -> tuple:  # ([`Call`], bests that are kept for each row between two calls)
-    "What finds the largest of rows of `width` numbers on the `Device` `on`, `v` of them at a load"
+def argmax_calls(dtype, rows, width, v, on) -> tuple:  # ([`Call`], partial results per row between two calls)
+    "The launches that find the largest of rows of `width` elements on the `Device` `on`, `v` per load"
     (threads, ahead, blocks, share), cluster = _argmax_shape(rows, width, v, SIZES[dtype], on)
     several = blocks > 1 and not cluster
-    early, few = on.hopper and several, power_between(blocks, 32, 1024)
-    src, arrays = _argmax_text(dtype, v, threads, ahead, early, cluster), ('x', 'out', 'values', 'places')
+    early, few = on.hopper and several, pow2_clamp(blocks, 32, 1024)
+    src, arrays = _argmax_text(dtype, v, threads, ahead, early, cluster), ('x', 'out', 'values', 'indices')
     first = Call(src, 'argmax_rows', arrays, (width, share, blocks), (rows * blocks,), (threads,))
     if not several:
         return [first._replace(cluster=(blocks, 1, 1)) if cluster else first], 1
-    src, arrays = _argmax_text(dtype, 1, few, 1, early), ('values', 'places', 'out')
+    src, arrays = _argmax_text(dtype, 1, few, 1, early), ('values', 'indices', 'out')
     return [first, Call(src, 'argmax_parts', arrays, (blocks,), (rows,), (few,), pdl=early)], blocks
 
 
 def argmax(
     x,  # as for `sum`
-    axis=None,  # -1: along the last axis; None: among all numbers
+    axis=None,  # -1: along the last axis; None: among all elements
 ):  # a tensor of int64
-    """Where the largest number is, as `x.argmax()` or `x.argmax(-1)`: of equals the first; NaN is larger than all.
+    """Return the index of the largest element, as `x.argmax()` or `x.argmax(-1)` does: the first of equal ones; NaN is
+    the largest of all.
 
-    `TypeError` and `ValueError` say what of `x` or `axis` is not covered."""
+        argmax(x, axis=-1)
+
+    Raises TypeError and ValueError for an `x` or `axis` that is not supported."""
     _check('argmax', x, SIZES)
     torch, (rows, width), dtype = the_torch(), _rows('argmax', x, axis), type_of(x)
     out = torch.empty(() if axis is None else x.shape[:-1], dtype=torch.int64, device=x.device)
@@ -216,7 +219,7 @@ def argmax(
     calls, parts = argmax_calls(dtype, rows, width, vector_of(x, rows, width), here())
     value = torch.float32 if dtype in FLOATS else torch.int32
     values = torch.empty(rows * parts if parts > 1 else 1, dtype=value, device=x.device)
-    launch(calls, x, out=out, values=values, places=torch.empty_like(values, dtype=torch.int32))
+    launch(calls, x, out=out, values=values, indices=torch.empty_like(values, dtype=torch.int32))
     return out
 
 
@@ -231,13 +234,13 @@ def _scan_bulk(dtype, types, width, on):
     tile = SCAN_BULK['THREADS'] * lines * LOAD // SIZES[dtype]
     tiles, shared = cdiv(width, tile), SCAN_BULK['STAGES'] * tile * SIZES[dtype]
     src = whole('scan_bulk', types, (*SCAN_BULK.items(), ('LINES', lines), ('BLOCKS', on.sms)))
-    arrays, numbers, block = ('x', 'out', 'told'), (Long(width), tiles), (SCAN_BULK['THREADS'],)
-    return [Call(src, 'scan_bulk', arrays, numbers, (on.sms,), block, shared, cooperative=True)], tiles
+    arrays, scalars, block = ('x', 'out', 'status'), (Long(width), tiles), (SCAN_BULK['THREADS'],)
+    return [Call(src, 'scan_bulk', arrays, scalars, (on.sms,), block, shared, cooperative=True)], tiles
 
 
 @lru_cache(1024)
 def scan_calls(dtype, rows, width, v, on) -> tuple:  # ([`Call`], tiles of a row)
-    "What sums along rows of `width` numbers on the `Device` `on`, `v` of them at a load"
+    "The launches that scan rows of `width` elements on the `Device` `on`, `v` per load"
     types = ('From', TYPES[dtype][0]), ('Sum', TYPES[dtype][1])
     if on.hopper and rows == 1 and width * SIZES[dtype] >= _LEAST_BULK and v * SIZES[dtype] == LOAD:
         return _scan_bulk(dtype, types, width, on)
@@ -246,26 +249,28 @@ def scan_calls(dtype, rows, width, v, on) -> tuple:  # ([`Call`], tiles of a row
     tiles = cdiv(width, threads * lines * v)
     least = SCAN['MIN_BLOCKS'] if threads == SCAN['THREADS'] else 1
     src = whole('scan', types, (('V', v), ('THREADS', threads), ('LINES', lines), ('MIN_BLOCKS', least)))
-    arrays, numbers = ('x', 'out', 'told', 'ticket'), (Long(width), tiles)
-    return [Call(src, 'scan_rows', arrays, numbers, (rows * tiles,), (threads,))], tiles
+    arrays, scalars = ('x', 'out', 'status', 'ticket'), (Long(width), tiles)
+    return [Call(src, 'scan_rows', arrays, scalars, (rows * tiles,), (threads,))], tiles
 
 
 def scan(
     x,  # as for `sum`
-    axis=-1,  # along the last axis; None: along all numbers, row after row
+    axis=-1,  # along the last axis; None: along all elements, row-major
 ):  # a tensor like `x`
-    """Running sums, as `x.cumsum(-1)`, in the type of `x`: integers wrap around, and 16-bit floats are added in
-    float32. In floats the last bits may differ from run to run.
+    """Compute running sums (an inclusive scan), as `x.cumsum(-1)` does, in the type of `x`: integers wrap around, and
+    16-bit floats are added in float32. The last bits of floats may differ from run to run.
 
-    `TypeError` and `ValueError` say what of `x` or `axis` is not covered."""
+        scan(x)
+
+    Raises TypeError and ValueError for an `x` or `axis` that is not supported."""
     _check('scan', x, SIZES)
     torch, (rows, width), out = the_torch(), _rows('scan', x, axis), the_torch().empty_like(x)
     if not x.numel():
         return out
     calls, tiles = scan_calls(type_of(x), rows, width, vector_of(x, rows, width), here())
-    # One word for each tile, which begins as "nothing told yet", and the ticket.
-    told = torch.zeros(rows * tiles + 1, dtype=torch.int64, device=x.device)
-    launch(calls, x, out=out, told=told[1:], ticket=told[:1])
+    # One status word per tile, initially "not ready", and the ticket (decoupled look-back).
+    status = torch.zeros(rows * tiles + 1, dtype=torch.int64, device=x.device)
+    launch(calls, x, out=out, status=status[1:], ticket=status[:1])
     return out
 
 
@@ -275,13 +280,13 @@ _COUNTERS = 8192  # of a block: 32 KiB
 
 @lru_cache(1024)
 def histogram_calls(dtype, size, bins, low, high, v, on) -> list:  # of `Call`
-    "What counts `size` numbers on the `Device` `on`, `v` of them at a load"
+    "The launch that counts `size` elements on the `Device` `on`, `v` per load"
     threads = 1024 if size >= 2**16 else 128
     constants = dict(V=v, THREADS=threads, BINS=bins, COPIES=max(1, min(threads // 32, _COUNTERS // bins)))
     src = whole('histogram', (('From', TYPES[dtype][0]),), (*constants.items(), ('FLOATS', dtype in FLOATS)))
     blocks = max(1, min(2 * on.sms, cdiv(size, threads * v)))
-    numbers = Long(size), low, high, bins / (high - low)
-    return [Call(src, 'histogram', ('x', 'out'), numbers, (blocks,), (threads,))]
+    scalars = Long(size), low, high, bins / (high - low)
+    return [Call(src, 'histogram', ('x', 'out'), scalars, (blocks,), (threads,))]
 
 
 def histogram(
@@ -289,11 +294,13 @@ def histogram(
     bins=256,  # at most 8192
     low=None,  # floats: where the first bin begins; integers have none
     high=None,  # and where the last one ends, which belongs to it
-):  # a tensor of int64, of `bins` numbers
-    """How many numbers fall into each bin: integers from 0 to bins - 1, floats into equal intervals from `low` to
-    `high`. What falls into none, NaN for instance, is not counted.
+):  # int64 (bins,)
+    """Count the elements per bin: integers from 0 to bins - 1, floats in equal intervals from `low` to `high`. What is
+    in no bin, NaN for instance, is not counted.
 
-    `TypeError` and `ValueError` say what of `x` or the bins is not covered."""
+        histogram(bytes_, 256)
+
+    Raises TypeError and ValueError for an `x` or bins that are not supported."""
     _check('histogram', x, SIZES)
     if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MOST_BINS:
         raise ValueError(f'histogram: bins is {bins!r}, and it must be an integer from 1 to {MOST_BINS}')
@@ -314,14 +321,14 @@ def histogram(
 
 
 # Transpose
-_WORDS = {1: 'uint8', 2: 'int16', 4: 'int32', 8: 'int64'}  # numbers of so many bytes, whatever they mean
+_WORDS = {1: 'uint8', 2: 'int16', 4: 'int32', 8: 'int64'}  # elements of so many bytes, of any type
 _IN_C = dict(uint8='unsigned char', int16='short', int32='int', int64='long long')
 TILE = 64
 
 
 @lru_cache(1024)
 def transpose_calls(size, matrices, h, w, on) -> list:  # of `Call`
-    "What turns matrices of h x w numbers of `size` bytes on the `Device` `on`"
+    "The launch that transposes h x w matrices of elements of `size` bytes on the `Device` `on`"
     constants = dict(TILE=TILE, THREADS=512, PAD=max(1, 4 // size))
     src = whole('transpose', (('Number', _IN_C[_WORDS[size]]),), tuple(constants.items()))
     grid = matrices * cdiv(h, TILE) * cdiv(w, TILE)
@@ -331,9 +338,11 @@ def transpose_calls(size, matrices, h, w, on) -> list:  # of `Call`
 def transpose(
     x,  # a contiguous tensor of two axes or more, of any type of 1, 2, 4 or 8 bytes
 ):  # a tensor of the type of `x`
-    """The last two axes exchanged, row after row in memory of its own, as `x.mT.contiguous()`.
+    """Transpose the last two axes into a new contiguous tensor, as `x.mT.contiguous()` does.
 
-    `TypeError` and `ValueError` say what of `x` is not covered."""
+        transpose(x)  # (..., h, w) -> (..., w, h)
+
+    Raises TypeError and ValueError for an `x` that is not supported."""
     torch = the_torch()
     covered = hasattr(x, 'data_ptr') and x.element_size() in _WORDS
     _check('transpose', x, [type_of(x)] if covered else SIZES)

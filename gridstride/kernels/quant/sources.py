@@ -4,9 +4,9 @@ from functools import lru_cache
 
 from .formats import nf4_codebook
 from ..ptx import primitives
-from ..texts import IN_C, texts_of, with_types
+from ..texts import IN_C, source_loader, with_types
 
-source = texts_of(__package__)  # of a file here, without its `.cuh`
+source = source_loader(__package__)  # of a file here, without its `.cuh`
 
 # Of 16-bit floats: two of them in C, the bits of 128 or 1024 twice, bits of the fraction, PTX's name
 _FLOATS = {'bfloat16': ('__nv_bfloat162', '0x43004300u', 7, 'bf16'), 'float16': ('__half2', '0x64006400u', 10, 'f16')}
