@@ -230,7 +230,7 @@ class Library:
 
     def cublasLtMatmulAlgoGetHeuristic(self, handle, product, a, b, c, d, wish, asked, found, n):
         n.value = min(asked, 3)
-        for i in range(n.value): found[i].state, found[i].room, found[i].algorithm.data[0] = i == 1, 100 + i, i
+        for i in range(n.value): found[i].state, found[i].workspace, found[i].algorithm.data[0] = i == 1, 100 + i, i
         return 0
 
     def cublasLtMatmul(self, handle, product, one, x, a, y, b, zero, c, cd, z, d, how, room, size, stream):
@@ -250,7 +250,7 @@ def standin(monkeypatch):
     lib = Library()
     monkeypatch.setattr(cublaslt, 'library', lambda: lib)
     monkeypatch.setattr(cublaslt, '_handle', lambda device: 1)
-    monkeypatch.setattr(cublaslt, '_room', lambda device: torch.empty(8))
+    monkeypatch.setattr(cublaslt, '_workspace', lambda device: torch.empty(8))
     monkeypatch.setattr(cublaslt, 'current_stream', lambda device: 77)
     return lib
 
@@ -286,4 +286,4 @@ def test_the_library_is_the_one_that_is_loaded():
 def test_structures_are_as_large_as_in_nvidias_header():
     "sizeof and offsetof, as a compiler gave them of cublasLt.h 13"
     p = cublaslt.Proposal
-    assert (ctypes.sizeof(p), p.room.offset, p.state.offset, p.waves.offset) == (96, 64, 72, 76)
+    assert (ctypes.sizeof(p), p.workspace.offset, p.state.offset, p.waves.offset) == (96, 64, 72, 76)

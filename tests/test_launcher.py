@@ -405,7 +405,7 @@ class Known:
 
 def test_the_short_way_is_taken(monkeypatch):
     a, b, out, known = torch.randn(6, 4), torch.randn(4, 5), torch.empty(6, 5), Known()
-    monkeypatch.setattr(dispatch, '_known', known)
+    monkeypatch.setattr(dispatch, '_launch_table', known)
     check(dispatch.matmul(a, b), a@b, 0, 0)
     assert dispatch.matmul(a, b, out) is out and known.asked == [None, out]
     with torch.autocast('cpu'): assert dispatch.matmul(a, b).dtype is torch.bfloat16
@@ -418,7 +418,7 @@ def test_what_torch_multiplies_goes_there_by_the_short_way(monkeypatch):
         def knows(self, a, b): return False
         def __call__(self, a, b, out=None): return self.asked.append(out) or NotImplemented
     a, b, out, known = torch.randn(6, 4), torch.randn(4, 5), torch.empty(6, 5), Left()
-    monkeypatch.setattr(dispatch, '_known', known)
+    monkeypatch.setattr(dispatch, '_launch_table', known)
     monkeypatch.setattr(dispatch, 'multiply', None)
     check(dispatch.matmul(a, b), a@b, 0, 0)
     assert dispatch.matmul(a, b, out) is out and known.asked == [None, out]
@@ -438,7 +438,7 @@ def test_it_is_kept_that_no_kernel_is_for_such_operands(monkeypatch):
 
 def test_gradients_go_the_short_way_too(monkeypatch):
     a, b, known = torch.randn(6, 4, requires_grad=True), torch.randn(4, 5, requires_grad=True), Known()
-    monkeypatch.setattr(dispatch, '_known', known)
+    monkeypatch.setattr(dispatch, '_launch_table', known)
     y, g = dispatch.matmul(a, b), torch.randn(6, 5)
     for got, want in zip(torch.autograd.grad(y, (a, b), g), (g@b.t(), a.t()@g)): check(got, want, 0, 0)
     assert len(known.asked) == 3

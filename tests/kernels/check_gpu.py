@@ -425,7 +425,7 @@ def what_was_seen_before_is_launched_by_the_table():
     for dtype, (h, w, k) in (('float32', (700, 900, 1100)), ('bfloat16', (64, 64, 64)), ('float32', (257, 10, 784)),
                              ('bfloat16', (2048, 1024, 4096))):
         for turn in ('', 'a', 'b'):
-            known = len(dispatch._known) if dispatch._known is not None else 0
+            known = len(dispatch._launch_table) if dispatch._launch_table is not None else 0
             for i in range(4):
                 m, n = inputs(h, w, k, dtype, 'cuda', i)
                 a = m.t().contiguous().t() if turn == 'a' else m
@@ -433,10 +433,11 @@ def what_was_seen_before_is_launched_by_the_table():
                 out = torch.full((h, w), math.nan, dtype=m.dtype, device='cuda') if i % 2 else None
                 try: Reference(m, n)(matmul(a, b, out))
                 except AssertionError as e: yield f'{h}x{k} @ {k}x{w} {dtype} {turn}, call {i}: {e}'
-            print(f'  {dtype} {h}x{k} @ {k}x{w} {turn}: {explain(a, b)}, {len(dispatch._known)-known} in the table')
-    if not len(dispatch._known): yield 'nothing is in the table'
+            added = len(dispatch._launch_table) - known
+            print(f'  {dtype} {h}x{k} @ {k}x{w} {turn}: {explain(a, b)}, {added} in the table')
+    if not len(dispatch._launch_table): yield 'nothing is in the table'
     with kernels.using():
-        if len(dispatch._known): yield 'the table was not forgotten'
+        if len(dispatch._launch_table): yield 'the table was not forgotten'
 
 
 def compiled_code_calls_the_kernels():

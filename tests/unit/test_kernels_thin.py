@@ -140,5 +140,5 @@ def test_the_numbers_follow_from_the_shape():
 def test_slabs_keep_all_sms_busy_within_the_shared_memory():
     across, slab, shared = THIN.blocks(784, 10, 50000, 132, **THIN.numbers(10, 50000))
     assert across*cdiv(50000, slab) >= 100 and shared <= SHARED
-    across, slab, shared = THIN_TN.blocks_turned(784, 10, 50000, 132, 10, 4, 2, 8, 4)
+    across, slab, shared = THIN_TN.blocks_transposed(784, 10, 50000, 132, 10, 4, 2, 8, 4)
     assert across*cdiv(50000, slab) >= 132 and shared <= SHARED

@@ -1,8 +1,7 @@
-"""Kernels that do in one pass what takes many, with their derivatives. Their modules need torch, and are looked up when
-they are asked for.
+"""Fused kernels, with their derivatives. Their modules need torch, and are imported on first use.
 
-The modules: `activations`, `norms`, `losses`, `softmaxes`, `optimizers` (the tools), `calls` (what is launched for a
-type and a size), `sources` (the texts, `*.cuh`), `programs`, `softmax_programs` and `training_programs` (what `export`
+The modules: `activations`, `norms`, `losses`, `softmaxes`, `optimizers` (the operators), `calls` (the launches for a
+type and a size), `sources` (CUDA C, `*.cuh`), `programs`, `softmax_programs` and `training_programs` (what `export`
 writes).
 """
 

@@ -1,5 +1,5 @@
-"""`bmm`: products of many matrices in one launch. `grouped_mm`: rows in groups, each multiplied by a matrix of its own,
-as experts have it."""
+"""`bmm`: batched products in one launch. `grouped_mm`: a grouped GEMM, rows in groups, each multiplied by a matrix of
+its own, as in a mixture of experts."""
 
 from functools import lru_cache
 
@@ -22,8 +22,8 @@ def _why_torch(a, b):
 
 def _split_for(a, b):
     "(layout, m, n, the `Split`) for batches of float32, or why there is none that pays"
-    lie, (count, h, k), w = lying(a, b), a.shape, b.shape[2]
-    if lie is None:
+    operands, (count, h, k), w = lying(a, b), a.shape, b.shape[2]
+    if operands is None:
         return 'an operand lies in memory in a way that no kernel reads'
     if why := why_not_here(a):
         return why
@@ -31,8 +31,8 @@ def _split_for(a, b):
         return 'a size is 0, or the batch is longer than 65,535'
     if (a.data_ptr() | b.data_ptr()) & 15:
         return 'an operand begins at an address that is not a multiple of 16'
-    kernel = bf16x6.choose_batch(count, h, w, k, here().sms, lie[0])
-    return kernel if isinstance(kernel, str) else (*lie, kernel)
+    kernel = bf16x6.choose_batch(count, h, w, k, here().sms, operands[0])
+    return kernel if isinstance(kernel, str) else (*operands, kernel)
 
 
 def _plan(a, b):
@@ -77,8 +77,8 @@ def bmm(
     a,  # (count, h, k)
     b,  # (count, k, w)
 ):  # (count, h, w)
-    """`torch.bmm`, differentiable: by one kernel for 16-bit floats on a Hopper GPU, for float32 by tensor cores, as
-    `matmul` does, and by torch for what they do not cover"""
+    """Compute a[i] @ b[i] for each i, as `torch.bmm` does; differentiable: by one kernel for 16-bit floats on a Hopper
+    GPU, for float32 by tensor cores, as `matmul` does, and by torch for what they do not support."""
     if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad) and not isinstance(_plan(a, b), str):
         return _Bmm.apply(a, b)
     return _forward(a, b)
@@ -167,14 +167,16 @@ def _of_groups(a, g, ends):
 def grouped_mm(
     a,  # (rows, k)
     b,  # (groups, k, w), or a transpose of (groups, w, k)
-    ends,  # int32 (groups,): behind the last row of each group; the last of all is `rows`
+    ends,  # int32 (groups,): one past the last row of each group; the last one is `rows`
 ):  # (rows, w)
-    """Each group of rows times a matrix of its own, as tokens that were sorted by their experts; groups may be empty.
+    """Multiply each group of rows by a matrix of its own, as for tokens sorted by their experts; groups may be empty.
     Differentiable once: the gradient of b is torch's.
 
-    By one kernel for 16-bit floats on a Hopper GPU, which takes `ends` on trust: an end beyond `rows` writes elsewhere,
-    and rows behind the last one are not written. Elsewhere one product after the other, for which the host waits for
-    `ends` and looks at them. `ValueError` says what does not fit."""
+        grouped_mm(tokens, experts, ends)
+
+    One kernel computes 16-bit floats on a Hopper GPU; it does not check `ends`: an end beyond `rows` writes out of
+    bounds, and rows past the last one are not written. Elsewhere one product after the other, for which the host waits
+    for `ends` and checks them. Raises TypeError and ValueError for operands that do not fit."""
     _check_groups(a, b, ends)
     if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
         return _Grouped.apply(a, b, ends)

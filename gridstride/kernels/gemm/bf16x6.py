@@ -1,8 +1,8 @@
 """`Split`: a float32 product by tensor cores, with an error below that of the float32 library routine. `choose`: the
 fastest kernel for a shape.
 
-The tensor cores of an H100 do bf16 products fifteen times as fast as its other units do float32 ones. A
-float32 number has 24 significant bits, a bf16 has 8 and the same exponents, so three bf16 hold one float32,
+The tensor cores of an H100 do bf16 products 15x faster than its other units do float32 ones. A
+float32 value has 24 significant bits, a bf16 has 8 and the same exponents, so three bf16 hold one float32,
 exactly:
 
 $$x = x_{hi} + x_{mid} + x_{lo}$$
@@ -11,7 +11,7 @@ A product of two such sums has nine terms. Six of them count: the other three ar
 result. Six bf16 products for one float32 product leave a factor of two and a half.
 
 It is float32 in its accuracy and in its infinities; it is not the arithmetic of a
-chain of float32 multiply-adds, and the smallest numbers lose bits.
+chain of float32 multiply-adds, and the smallest values lose bits.
 """
 
 from functools import lru_cache
@@ -40,7 +40,7 @@ def planes(x) -> tuple:  # (hi, mid, lo)
     return hi, mid, bf16(x - hi - mid)
 
 
-# The products of bf16 numbers are exact in float32, but their sums are not rounded: they are cut off. For
+# The products of bf16 values are exact in float32, but their sums are not rounded: they are truncated. For
 # each 16 k, the core takes the largest exponent among the sum so far and the 16 products, cuts all of them
 # off two bits below the last bit that a float32 of that size has, adds them, and cuts the result to a
 # float32. In NumPy:
@@ -64,7 +64,7 @@ def _step(acc, a, b):
 
 
 def tensor_core(acc, a, b) -> np.ndarray:
-    "`acc + a @ b` as wgmma computes it, for bf16 numbers `a`, `b` (kept as float32) and float32 sums"
+    "`acc + a @ b` as wgmma computes it, for bf16 matrices `a`, `b` (kept as float32) and float32 sums"
     for i in range(0, a.shape[1], 16):
         acc = _step(acc, a[:, i : i + 16], b[i : i + 16])
     return acc
@@ -294,18 +294,18 @@ class Split(Product):
 
     @property
     def shared(self):
-        "Bytes of shared memory: the ring, in whose place the sums are left at the end"
+        "Bytes of shared memory: the ring, which the sums overwrite at the end"
         BM, BN, STAGES = (self.constants[o] for o in ('BM', 'BN', 'STAGES'))
         return max(STAGES * 3 * (BM + BN) * 32 * 2, BM * (BN + 8) * 4)
 
     @property
     def _along(self):
-        "Which operands lie along k"
+        "Which operands are k-major"
         return dict(M_ALONG=self.layout[0] == 'n', N_ALONG=self.layout[1] == 't')
 
     @property
     def src(self):
-        "CUDA C of the product of planes, with its numbers"
+        "CUDA C of the product of planes, with its constants"
         return with_constants(PTX + wgmma(self.constants['BN']) + gemm_src, self.constants | self._along)
 
     @property
@@ -369,7 +369,7 @@ TILES = {
 }  # BM, BN: blocks an SM, µs for 32 k, µs for the rest of a block
 PARTS = 1, 2, 4, 8  # into how many the k of a tile may be split
 ROWS, COLS = 150, 64  # below which the planes cost what the tensor cores save
-SHORT = 128  # numbers of k up to which they may
+SHORT = 128  # k up to which they may
 # As measured for twelve batches: what torch does in a microsecond, in operations, and by how many microseconds ours
 # takes longer than it is estimated to
 LIBRARY, MORE = 4.2e7, 10
@@ -377,13 +377,13 @@ WIDE = 20  # columns above which a thin product waits for its own arithmetic
 
 
 def _split_time(BM, BN, SPLITS, h, w, k, sms, count=1):
-    at_once, piece, rest = TILES[BM, BN]
+    at_once, piece, overhead = TILES[BM, BN]
     rows, cols, pieces = cdiv(h, BM) * BM, cdiv(w, BN) * BN, cdiv(k, 32)
     waves = cdiv(count * (rows // BM) * (cols // BN) * SPLITS, at_once * sms)
     return (
         5.1
         + count * 10 * 32 * pieces * (rows + cols) / 2.78e6
-        + waves * (cdiv(pieces, SPLITS) * piece + rest + (SPLITS > 1) * (1.9 + 0.07 * SPLITS))
+        + waves * (cdiv(pieces, SPLITS) * piece + overhead + (SPLITS > 1) * (1.9 + 0.07 * SPLITS))
         + count * 4 * h * w / 3.8e6
     )
 

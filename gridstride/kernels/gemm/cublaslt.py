@@ -1,7 +1,8 @@
-"""NVIDIA's matrix products, to be held against: what cublasLt proposes for a shape, its first pick and those behind it.
+"""NVIDIA's matrix products, as a baseline: the algorithms that cublasLt proposes for a shape, its first pick and
+others.
 
-torch takes the first, which for some shapes is not the fastest. The library is the one that torch has loaded; what is
-said of its functions and numbers is in NVIDIA's `cublasLt.h`.
+torch takes the first, which for some shapes is not the fastest. The library is the one that torch has loaded; its
+functions and constants are documented in NVIDIA's `cublasLt.h`.
 """
 
 import ctypes
@@ -17,9 +18,9 @@ __all__ = ['picks', 'Pick']
 
 _TYPES = dict(float32=0, float16=2, bfloat16=14)  # cudaDataType
 _COMPUTE_FLOAT = 68  # CUBLAS_COMPUTE_32F: of float32 without TF32
-_TURN_A, _TURN_B = 3, 4  # CUBLASLT_MATMUL_DESC_TRANSA and _TRANSB
-_MOST_ROOM = 1  # CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
-ROOM = 32 * 2**20  # bytes that a product may keep things in: what torch gives on Hopper
+_TRANSPOSE_A, _TRANSPOSE_B = 3, 4  # CUBLASLT_MATMUL_DESC_TRANSA and _TRANSB
+_MAX_WORKSPACE = 1  # CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
+WORKSPACE = 32 * 2**20  # bytes of workspace for a product: as many as torch gives on Hopper
 # CUBLASLT_ALGO_CONFIG_*: name -> (number, type of the value)
 _CONFIG = dict(
     algorithm=(0, c_int32), tile=(1, ctypes.c_uint32), split=(2, c_int32), stages=(6, ctypes.c_uint32),
@@ -38,7 +39,7 @@ class Proposal(ctypes.Structure):
 
     _fields_ = [
         ('algorithm', Algorithm),
-        ('room', c_size_t),
+        ('workspace', c_size_t),
         ('state', c_int),
         ('waves', c_float),
         ('reserved', c_int * 4),
@@ -105,39 +106,41 @@ def _handle(device):
 
 
 @lru_cache
-def _room(device):
+def _workspace(device):
     import torch
 
-    return torch.empty(ROOM, dtype=torch.uint8, device=f'cuda:{device}')
+    return torch.empty(WORKSPACE, dtype=torch.uint8, device=f'cuda:{device}')
 
 
-# The library counts columns first. A matrix that lies row after row is to it one that lies column after column, turned;
-# so it is asked for the turned product, n' m' instead of m n, which lands in `out` as it should.
-def order_of(h, w, k, layout):  # (turned, rows, columns) of both operands as the library has them, (w, h) of the result
-    "What stands for h x k @ k x w in the library's order; the first is made of n, the second of m"
+# The library is column-major. A row-major matrix is to it the transpose of a column-major one; so it computes the
+# transposed product, n' m' instead of m n, which is `out` in row-major order.
+def order_of(
+    h, w, k, layout
+):  # (transposed, rows, columns) of both operands as the library has them, (w, h) of the result
+    "h x k @ k x w in the library's order; the first operand is n, the second m"
     ta, tb = layout[0] == 't', layout[1] == 't'
     return (tb, k if tb else w, w if tb else k), (ta, h if ta else k, k if ta else h), (w, h)
 
 
 class Problem:
-    "A product as the library is told of it"
+    "A product, described for the library"
 
     def __init__(self, h, w, k, dtype, layout, lib=None):
         self.lib, kind = lib or library(), _TYPES[dtype]
         first, second, result = order_of(h, w, k, layout)
         self.product = made(self.lib, 'cublasLtMatmulDescCreate', _COMPUTE_FLOAT, _TYPES['float32'])
-        for what, (turned, _, _) in ((_TURN_A, first), (_TURN_B, second)):
-            self._set('cublasLtMatmulDescSetAttribute', self.product, what, c_int32(turned))
+        for what, (transposed, _, _) in ((_TRANSPOSE_A, first), (_TRANSPOSE_B, second)):
+            self._set('cublasLtMatmulDescSetAttribute', self.product, what, c_int32(transposed))
         sizes = first[1:], second[1:], result
         self.layouts = [made(self.lib, 'cublasLtMatrixLayoutCreate', kind, *o, o[0]) for o in sizes]
         self.wish = made(self.lib, 'cublasLtMatmulPreferenceCreate')
-        self._set('cublasLtMatmulPreferenceSetAttribute', self.wish, _MOST_ROOM, c_size_t(ROOM))
+        self._set('cublasLtMatmulPreferenceSetAttribute', self.wish, _MAX_WORKSPACE, c_size_t(WORKSPACE))
 
     def _set(self, name, of, what, value):
         call(self.lib, name, of, what, byref(value), ctypes.sizeof(value))
 
     def proposals(self, handle, count):
-        "What the library would take, the best by its estimate first"
+        "The algorithms that the library proposes, the best by its estimate first"
         found, n, (a, b, d) = (Proposal * count)(), c_int(), self.layouts
         call(self.lib, 'cublasLtMatmulAlgoGetHeuristic', handle, self.product, a, b, d, d, self.wish, count, found, n)
         return [o for o in found[: n.value] if o.state == 0]
@@ -159,7 +162,7 @@ class Pick:
 
     @property
     def config(self) -> dict:
-        "The library's own numbers for what it would do"
+        "The library's own configuration of this proposal"
         res = {}
         for name, (what, kind) in _CONFIG.items():
             v, size = kind(), c_size_t()
@@ -176,8 +179,8 @@ class Pick:
     def __call__(self, m, n, out):
         device, p, (a, b, d) = m.get_device(), self.problem, self.problem.layouts
         x, y, z = n.data_ptr(), m.data_ptr(), out.data_ptr()
-        room = _room(device).data_ptr(), self.proposal.room
-        how = byref(self.proposal.algorithm), *room, current_stream(device)
+        workspace = _workspace(device).data_ptr(), self.proposal.workspace
+        how = byref(self.proposal.algorithm), *workspace, current_stream(device)
         operands = byref(self._one), x, a, y, b, byref(self._zero), z, d, z, d
         call(p.lib, 'cublasLtMatmul', _handle(device), p.product, *operands, *how)
         return out
@@ -185,7 +188,7 @@ class Pick:
 
 def picks(
     m,
-    n,  # as they lie in memory, contiguous: with layout 'tn' m is k x h, with 'nt' n is w x k
+    n,  # as they are in memory, contiguous: with layout 'tn' m is k x h, with 'nt' n is w x k
     layout='nn',
     count=8,  # how many to ask for
 ) -> list:  # of `Pick`, the library's first one first

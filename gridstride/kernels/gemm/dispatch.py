@@ -1,4 +1,4 @@
-"""`matmul(a, b)`: the short way for operands whose like came before, torch's operator, and the gradient.
+"""`matmul(a, b)`: the fast path for operands like earlier ones, torch's operator, and the gradient.
 
 Which kernel multiplies, and when torch does, is in `plan`.
 """
@@ -18,8 +18,8 @@ _FLOAT = torch.float32
 _PLAIN = torch.Tensor, torch.nn.Parameter
 _OURS = tuple(getattr(torch, o) for o in TYPES)
 
-# What may be asked of torch in a fraction of a microsecond, by names that are its own. A version without the first
-# two is asked in another way; one without any other has no compiled launcher (`launcher.why_not`), so no short way.
+# Queries of torch that take a fraction of a microsecond, by private names. A version without the first two is queried
+# in another way; one without any other has no compiled launcher (`launcher.why_not`), so no fast path.
 _is_any_autocast = getattr(torch._C, '_is_any_autocast_enabled', lambda: torch.is_autocast_enabled('cuda'))
 _precision = getattr(torch._C, '_get_fp32_precision_getter', None)
 _functorch = getattr(torch._C, '_functorch', None)
@@ -30,7 +30,7 @@ def _may_use_tf32():
 
 
 def _is_ordinary(a):
-    "Is nothing to be thought of but numbers and gradients: no autocast, mode, transform or TF32?"
+    "Do only values and gradients matter: no autocast, mode, transform or TF32?"
     return not (
         _is_any_autocast()
         or torch._C._len_torch_dispatch_stack()
@@ -41,9 +41,9 @@ def _is_ordinary(a):
     )
 
 
-# A table of the compiled launcher: what is launched for such operands, by their shapes, strides, type, device and
-# alignment. None until a kernel has multiplied, so that the first call on a CPU asks for no launcher.
-_known = None
+# A table of the compiled launcher: the launches for operands, by their shapes, strides, type, device and alignment.
+# None until a kernel has multiplied, so that the first call on a CPU compiles no launcher.
+_launch_table = None
 
 
 @lru_cache
@@ -57,7 +57,7 @@ def _table():
 
 
 def _can_be_kept(a, b, kernel, m, n):
-    "Are these the operands as they lie, no copies, for a kernel that needs no other launch to end first, or for torch?"
+    "Are these the operands themselves, no copies, for torch or a kernel that needs no other launch to end first?"
     if kernel is None:
         return a.is_cuda
     if not (a.is_cuda and isinstance(kernel, Product)) or kernel.alone:
@@ -66,8 +66,8 @@ def _can_be_kept(a, b, kernel, m, n):
 
 
 def _keep(a, b, kernel, m, n, out):
-    "Have the table know what was just done, by torch if there is no kernel, where it may be done again without Python"
-    global _known
+    "Add the launches just made, or that torch multiplied, to the table, if they can be repeated without Python"
+    global _launch_table
     table = _table() if _can_be_kept(a, b, kernel, m, n) else None
     if table is None:
         return
@@ -77,12 +77,13 @@ def _keep(a, b, kernel, m, n, out):
         table.leave(a, b)
     else:
         steps, size = kernel.ready(m, n).steps(m, n, out)
-        room = ((size,), (1,), torch.uint8) if size else None
-        table.keep(a, b, steps, tuple(out.shape), (tuple(out.shape), out.stride(), out.dtype), room)
-    _known = table
+        workspace = ((size,), (1,), torch.uint8) if size else None
+        table.keep(a, b, steps, tuple(out.shape), (tuple(out.shape), out.stride(), out.dtype), workspace)
+    _launch_table = table
 
 
-# torch's operator, for what `torch.compile` traces: there the product is whole, and goes the same way when it runs.
+# torch's operator, for what `torch.compile` traces: there the product is one operator, and takes the same path when it
+# runs.
 def _shape_of(a, b):
     return a.new_empty(*a.shape[:-1], b.shape[1])
 
@@ -126,7 +127,7 @@ def _by_torch(a, b, out):
 
 
 def _is_ours(a, b):
-    "May a kernel multiply them, as far as can be told before it runs?"
+    "May a kernel multiply them, as far as is known before it runs?"
     return (
         type(a) in _PLAIN
         and type(b) in _PLAIN
@@ -142,7 +143,7 @@ def _is_ours(a, b):
 
 
 # The gradients of a product are products: with $g$ the gradient of $a b$, that of $a$ is $g b^T$ and that of
-# $b$ is $a^T g$. They go the same way as the product itself, so that they may be differentiated again.
+# $b$ is $a^T g$. They take the same path as the product itself, so that they may be differentiated again.
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a, b):
@@ -157,7 +158,7 @@ class _Product(torch.autograd.Function):
 
 
 def check_epilogue(e):
-    "`TypeError` for what is no `Epilogue`: whatever multiplies itself is one"
+    "Raise `TypeError` for an `e` that is not an `Epilogue`: any object with a method `product` is one"
     if not hasattr(e, 'product'):
         raise TypeError(f'matmul: epilogue is a {type(e).__name__}, and an Epilogue is needed: Epilogue(bias=...)')
 
@@ -168,14 +169,19 @@ def matmul(
     out=None,  # written instead of a new tensor
     epilogue=None,  # an `Epilogue`: what is done with the product before it is written
 ):
-    """`a @ b`, by the fastest kernel of the course that covers it, else by torch; `explain(a, b)` says which.
+    """Compute `a @ b` by the fastest kernel of the course that supports it, else by torch; `explain(a, b)` returns
+    which.
 
-    Products of float32 have float32's errors, infinities and NaN, also where tensor cores make them; but numbers below
-    1e-33 lose bits there (`split`, `thin`). Where sums overflow on the way, their order decides what is infinite, as
-    ever.
+        matmul(a, b)
+        matmul(a, b, epilogue=Epilogue(bias, 'gelu'))
 
-    The first product of a shape is planned and compiled; those that follow are looked up and launched. For
-    `torch.compile` it is the operator `torch.ops.gridstride.matmul`, and a CUDA graph captures it as it is."""
+    Products of float32 have float32's errors, infinities and NaN, even if tensor cores compute them; but values below
+    1e-33 lose bits there (`split`, `thin`). If a partial sum overflows, the order of additions decides which results
+    are infinite, as always.
+
+    The first product of a shape is planned and compiled; later ones are looked up and launched. For `torch.compile` it
+    is the operator `torch.ops.gridstride.matmul`, and a CUDA graph captures it as it is. Raises TypeError for an
+    epilogue of another type, and what torch raises for operands that do not fit."""
     if epilogue is not None:
         check_epilogue(epilogue)
         return epilogue.product(a, b, out)
@@ -184,11 +190,11 @@ def matmul(
     try:
         asks = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
     except AttributeError:
-        return _by_torch(a, b, out)  # it raises: an operand is no tensor
-    if _known is not None and _is_ordinary(a):
-        if not asks and (done := _known(a, b, out)) is not None:
+        return _by_torch(a, b, out)  # it raises: an operand is not a tensor
+    if _launch_table is not None and _is_ordinary(a):
+        if not asks and (done := _launch_table(a, b, out)) is not None:
             return _by_torch(a, b, out) if done is NotImplemented else done
-        if asks and out is None and _known.knows(a, b):
+        if asks and out is None and _launch_table.knows(a, b):
             return _Product.apply(a, b)
     if not asks:
         return multiply(a, b, out, _keep)

@@ -19,9 +19,9 @@ from ...utils import cdiv
 
 
 class Epilogue(NamedTuple):
-    """What `matmul(a, b, epilogue=...)` makes of a product p: activation(scale * p + bias) + residual, computed in
-    float32 and rounded once; torch, where no kernel does it, rounds after each step. Differentiable once, where the
-    activation has a slope."""
+    """What `matmul(a, b, epilogue=...)` applies to a product p: activation(scale * p + bias) + residual, computed in
+    float32 and rounded once; torch, if no kernel supports it, rounds after each step. Differentiable once, if the
+    activation has a gradient."""
 
     bias: object = None  # a tensor (w,), added to each row
     activation: object = None  # 'gelu', 'gelu_tanh', 'relu', 'silu', or an `Activation` of your own
@@ -34,7 +34,7 @@ class Epilogue(NamedTuple):
         return multiply_with(a, b, self, out)
 
 
-# By torch, where no kernel is: the activation, and the gradient of what it was given
+# By torch, if there is no kernel: the activation, and the gradient of its input
 _BY_TORCH = dict(
     relu=(F.relu, lambda dy, z: torch.ops.aten.threshold_backward(dy, z, 0)),
     gelu=(F.gelu, torch.ops.aten.gelu_backward),
@@ -48,13 +48,13 @@ _BY_TORCH = dict(
 
 @lru_cache(256)
 def _pass_call(activation, dtype, size):
-    "What applies an `Activation` to `size` numbers, or multiplies by its slope: two `Call`s"
+    "The launches that apply an `Activation` to `size` elements, or multiply by its gradient: two `Call`s"
     src, grid = pass_source(dtype, activation), (cdiv(size, 256),)
     return [Call(src, name, ('x', 'dy', 'y'), (Long(size),), grid, (256,)) for name in ('activate', 'by_slope')]
 
 
 def _pass(x, dy, activation):
-    "An `Activation` of a tensor, or `dy` times its slope there, by a kernel of its own"
+    "An `Activation` of a tensor, or `dy` times its gradient there, by a kernel of its own"
     x, y = x.contiguous(), x.new_empty(x.shape)
     if x.numel():
         call = _pass_call(activation, type_of(x), x.numel())[dy is not None]
@@ -67,7 +67,7 @@ def _activated(z, activation):
 
 
 def activation_backward(dy, z, activation):
-    "The gradient of what an activation was given"
+    "The gradient of the input of an activation"
     return _pass(z, dy, activation) if isinstance(activation, Activation) else _BY_TORCH[activation][1](dy, z)
 
 
@@ -82,13 +82,13 @@ def check_activation(tool, activation):
 
 
 def need_gradient(tool, activation):
-    "Raise for an `Activation` that has none"
+    "Raise for an `Activation` without a gradient"
     if isinstance(activation, Activation) and not activation.slope:
         raise ValueError(f"{tool}: the Activation has no slope, so no gradient: Activation('x * x', slope='2 * x')")
 
 
 def check_operand(tool, name, x, shape, like):
-    "Raise unless `x` is a tensor of this shape, of the type of `like`, where that lies"
+    "Raise unless `x` is a tensor of this shape, and of the type and on the device of `like`"
     needed = f'{type_of(like)}{tuple(shape)} on {like.device} is needed'
     if not isinstance(x, torch.Tensor):
         raise TypeError(f'{tool}: {name} is a {type(x).__name__}, and a tensor {needed}')
@@ -122,7 +122,7 @@ def _check_out(a, shape, e, out):
 
 
 def rows_of(x):
-    "All axes but the last one as one, also where a size is 0"
+    "All axes but the last one flattened, even if a size is 0"
     return x.flatten(0, -2)
 
 
@@ -145,7 +145,7 @@ def explain_with(
     epilogue,
     out=None,
 ) -> str:
-    "Who does what in `matmul(a, b, out, epilogue)`, and why"
+    "What computes `matmul(a, b, out, epilogue)`, and why"
     _check(a, b, epilogue, out)
     found = _plan(a, b, epilogue, out)
     return f'torch.matmul, then the epilogue: {found}' if isinstance(found, str) else 'one kernel, with its epilogue'
@@ -164,7 +164,7 @@ def _afterwards(a, b, e, out):
 
 
 def _forward(a, b, e, out=None, keeps=False):
-    "(the result, what the activation was given if it is kept)"
+    "(the result, and the input of the activation if it is saved)"
     found = _plan(a, b, e, out)
     if isinstance(found, str):
         return _afterwards(a, b, e, out)
@@ -209,7 +209,7 @@ class _Product(torch.autograd.Function):
         db = None
         if needs[1] and b.is_contiguous():
             db = _forward(rows_of(a).t(), rows_of(dz).contiguous(), e)[0]
-        elif needs[1]:  # as b lies, so that nobody has to turn it around
+        elif needs[1]:  # in the layout of b, so that no transpose is needed
             db = _forward(rows_of(dz).t(), rows_of(a), e)[0].t()
         return da, db, rows_of(dz).sum(0) if needs[2] else None, dy if needs[3] else None, None, None
 
@@ -230,4 +230,4 @@ def multiply_with(a, b, epilogue, out=None):
     return _forward(a, b, epilogue, out)[0]
 
 
-_untraced = untraced(multiply_with)  # an activation in CUDA C is no operator that torch.compile knows
+_untraced = untraced(multiply_with)  # an activation in CUDA C is not an operator of torch.compile

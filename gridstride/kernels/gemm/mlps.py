@@ -1,4 +1,4 @@
-"""`mlp`: the two layers of a transformer's block, whose six products do all else on their way."""
+"""`mlp`: the two layers of a transformer's block, whose six products have all else in their epilogues."""
 
 import torch
 from torch.autograd.function import once_differentiable
@@ -33,7 +33,7 @@ def _check(x, up, down, up_bias, down_bias, activation, residual):
 
 
 def why_not_mlp(x, up, down, *biases):  # None if they do
-    "Why kernels do not have the products of `mlp`, in a few words"
+    "The reason why kernels cannot compute the products of `mlp`, in a few words"
     rows = rows_of(x)
     if why := why_torch(rows, up.t()) or why_torch(up.t(), down.t()):
         return why
@@ -78,10 +78,13 @@ def mlp(
     activation='gelu',  # as for `Epilogue`
     residual=False,  # is x added to the result?
 ):  # like x
-    """activation(x @ up.T + up_bias) @ down.T + down_bias (+ x), differentiable once.
+    """Compute activation(x @ up.T + up_bias) @ down.T + down_bias (+ x), differentiable once.
 
-    For 16-bit floats on a Hopper GPU biases, activation, its slope and both additions of the residual are done by the
-    kernels that multiply; elsewhere by torch after its products. `ValueError` says what does not fit."""
+        mlp(x, up.weight, down.weight, up.bias, down.bias, residual=True)
+
+    For 16-bit floats on a Hopper GPU biases, activation, its gradient and both additions of the residual are in the
+    epilogues of the products; elsewhere torch applies them after its products. Raises ValueError for operands that do
+    not fit."""
     _check(x, up, down, up_bias, down_bias, activation, residual)
     if not torch.compiler.is_compiling() and not why_not_mlp(x, up, down, up_bias, down_bias):
         y = _Mlp.apply(rows_of(x), up, down, up_bias, down_bias, activation, residual)

@@ -1,4 +1,4 @@
-"""What multiplies two matrices: the right rung where there is one, torch where there is none, and why."""
+"""Which kernel multiplies two matrices, or that torch does, and why."""
 
 from collections import namedtuple
 from contextlib import contextmanager
@@ -10,13 +10,12 @@ from ...cpp.launcher import torch_has
 from ...utils import backend, gpu_count
 
 
-# For each type and layout one function knows the kernels, and says which of them is the fastest for a shape:
-# large tiles where there is work for every SM, smaller ones or a split of `k` where there is not. Called with
-# (h, w, k, sms), it returns the kernel, or a sentence that says why it has none. A plan is made once for a
-# shape, and kept.
+# Per type and layout one function knows the kernels, and which of them is the fastest for a shape: large tiles if there
+# is work for every SM, smaller ones or split-K if there is not. Called with (h, w, k, sms), it returns the kernel, or a
+# sentence with the reason why it has none. A plan is made once per shape, and cached.
 CHOOSE = {
     ('float32', 'nn'): bf16x6.choose,
-    ('float32', 'tn'): bf16x6.choose_tn,  # the first matrix lies column after column, as a transpose does
+    ('float32', 'tn'): bf16x6.choose_tn,  # the first matrix is column-major, a transpose
     ('float32', 'nt'): bf16x6.choose_nt,  # the second one does
 }
 _HALVES = [(dtype, layout) for dtype in ('bfloat16', 'float16') for layout in ('nn', 'tn', 'nt')]
@@ -24,8 +23,8 @@ CHOOSE |= {o: partial(cost_model.choose, dtype=o[0], layout=o[1]) for o in _HALV
 # called with (h, w, k, sms, n): the `n` that `tune` shall measure
 RANKED = {o: partial(cost_model.ranked, dtype=o[0], layout=o[1]) for o in _HALVES}
 TYPES = list(dict.fromkeys(dtype for dtype, _ in CHOOSE))
-KEPT, EVERY = 4096, 1000  # plans; more kernels than there are for any shape
-MEASURED = 0.05  # seconds in each column, for each kernel that `tune` tries
+KEPT, EVERY = 4096, 1000  # cached plans; more kernels than there are for any shape
+MEASURED = 0.05  # seconds per column and kernel that `tune` measures
 
 
 class Plan(namedtuple('Plan', 'kernel why')):
@@ -51,7 +50,7 @@ def _forget():
 def using(
     *kernels,
 ):  # such as rungs: called with (m, n, out), with a `name`, and `supports(h, w, k)` if they do not take all
-    "Inside of the `with` block, `matmul` takes the first of these kernels that can, on the emulator too, and no other"
+    "Inside the `with` block, `matmul` takes the first of these kernels that can, on the emulator too, and no other"
     before = list(_used)
     _used[:] = kernels
     _forget()
@@ -117,8 +116,8 @@ def plan(
     w,
     k,  # of h x k @ k x w
     dtype='float32',  # its name, or torch's
-    device=None,  # number of the GPU; None: the current one, if there is one
-    layout='nn',  # 'tn': the first matrix lies column after column, as a transpose does; 'nt': the second
+    device=None,  # index of the GPU; None: the current one, if there is one
+    layout='nn',  # 'tn': the first matrix is column-major, a transpose; 'nt': the second is
 ) -> Plan:
     "Which kernel multiplies such matrices, and why"
     if device is None and gpu_count() and backend() == 'gpu':
@@ -149,13 +148,14 @@ def _measured_plan(*key):
     return _tuned.get(key)
 
 
-# Most kernels take two matrices that lie row after row. An operand that is a transpose, as both gradients
-# have one, goes to a kernel that reads it as it lies, if there is one; else it is copied, if the copy takes
-# no more than a tenth of the product; else torch multiplies, whose kernels read either way. Leading axes of
+# Most kernels take two row-major matrices. An operand that is a transpose, as both gradients have one, goes to a kernel
+# that reads this layout, if there is one; else it is copied, if the copy takes no more than a tenth of the product;
+# else torch multiplies, whose kernels read either layout. Leading axes of
 # `a` are rows as well. All else is torch's: vectors, batches on both sides, other types, other devices,
 # autocast, TF32 if it is allowed, what `torch.compile` traces.
 #
-# Bytes and operations a second, as measured on an H100: what torch's copy of a transpose costs beside the product.
+# Bytes and operations a second, as measured on an H100: what torch's copy of a transpose costs compared with the
+# product.
 COPY, RATES = 6e11, dict(float32=5e13, bfloat16=7e14, float16=7e14)
 
 _NAMES = {}  # torch's types -> names, filled when torch is here
@@ -205,14 +205,14 @@ def why_torch(a, b):
 
 def tf32(settings):
     "Whether torch may use TF32"
-    # Older versions have one name for the setting, newer ones two, of which the first may refuse to tell.
+    # Older versions have one name for the setting, newer ones two, of which the first may raise.
     precision = getattr(settings, 'fp32_precision', None)
     return settings.allow_tf32 if precision is None else precision == 'tf32'
 
 
 @lru_cache
 def _unknown_transforms():
-    "What a later torch has dropped of its own names that tell of transforms; None if all are there"
+    "The private name for transforms that a later torch has dropped; None if all are there"
     names = '_C._functorch.is_functorch_wrapped_tensor', 'autograd.forward_ad._current_level'
     return next((o for o in names if not torch_has(o)), None)
 
@@ -227,19 +227,19 @@ def _copy_pays(x, other, dtype):
 
 
 def _row_major(x, other):
-    "`x` row after row, a copy if that pays; None if it does not"
+    "`x` in row-major order, a copy if that pays; None if it does not"
     if x.is_contiguous():
         return x
     if x.dim() == 2 and x.t().is_contiguous() and (_used or _copy_pays(x, other, str(x.dtype)[6:])):
         return x.contiguous()
 
 
-def _as_they_lie(a, b):
+def _operands_in_memory(a, b):
     "(layout, operands as their memory has them) of two matrices of which at most one is a transpose, else None"
-    lie = [o.dim() == 2 and o.t().is_contiguous() and not o.is_contiguous() for o in (a, b)]
-    if lie == [True, False] and b.is_contiguous():
+    transposed = [o.dim() == 2 and o.t().is_contiguous() and not o.is_contiguous() for o in (a, b)]
+    if transposed == [True, False] and b.is_contiguous():
         return 'tn', a.t(), b
-    if lie == [False, True] and a.is_contiguous():
+    if transposed == [False, True] and a.is_contiguous():
         return 'nt', a.view(-1, a.shape[-1]), b.t()
 
 
@@ -251,12 +251,12 @@ def _sizes_of(a, b):
 
 
 def _plan_for(a, b):
-    """The plan for two operands that may be given to a kernel, and these as it takes them; None in their place if they
-    would have to be copied, and that takes too long"""
+    """The plan for two operands that a kernel may take, and the operands as it takes them; None instead if they would
+    have to be copied, and that takes too long"""
     h, w, k, dtype, device = _sizes_of(a, b)
     why = 'an operand lies in memory in a way that no kernel reads'
-    if not (a.is_contiguous() and b.is_contiguous()) and (lie := _as_they_lie(a, b)):
-        layout, m, n = lie
+    if not (a.is_contiguous() and b.is_contiguous()) and (transposed := _operands_in_memory(a, b)):
+        layout, m, n = transposed
         p = _plan(h, w, k, dtype, device, layout)
         if p.kernel and _is_aligned(m, n):
             return p, m, n
@@ -284,7 +284,7 @@ def multiply(
     a,
     b,
     out=None,
-    keep=None,  # told of operands, of their kernel (None: torch is better), and of the operands as it takes them
+    keep=None,  # called with the operands, their kernel (None: torch is better), and the operands as it takes them
 ):
     "`a @ b` by a kernel or by torch, without a gradient"
     why = why_torch(a, b)
@@ -312,21 +312,22 @@ def _can_take(out, a, b):
     )
 
 
-# An estimate is not a measurement, and for many shapes several kernels are close to each other. Who needs one
-# shape often has them measured once: the kernels that `using` gave, else those of `RANKED`. What was measured of the
-# latter is kept on disk, for all processes to come.
+# An estimate is not a measurement, and for many shapes several kernels are close to each other. For a shape that is
+# used often, `tune` measures them once: the kernels that `using` gave, else those of `RANKED`. Measurements of the
+# latter are kept on disk for later processes.
 def tune(
     a,
     b,  # as for `matmul`
     tries=6,  # how many kernels to measure, beginning with the shortest estimate; all that `using` gave
-    fresh=False,  # measure anew, whatever was kept?
+    fresh=False,  # measure again, even if there is a cached measurement?
 ) -> Plan:  # what `matmul` does with such operands from now on, in all processes or within `using`
-    """Measure the kernels that take `a` and `b`, which takes some seconds where there are several, and have `matmul`
-    take the fastest for their shape and type, both after other memory was read and in a CUDA graph; several are known
-    for 16-bit floats.
+    """Measure the kernels that take `a` and `b`, and let `matmul` take the fastest for their shape and type. It takes
+    some seconds if there are several, as for 16-bit floats; each is timed with a cold L2 cache and in a CUDA graph.
 
-    It is kept in the user's cache for this GPU, driver and version, and not measured again; `python -m
-    gridstride.kernels tuned` shows what is kept, `python -m gridstride.kernels forget` throws it away."""
+        tune(a, b)
+
+    The result is kept in the user's cache for this GPU, driver and version, and not measured again; `python -m
+    gridstride.kernels tuned` lists what is kept, `python -m gridstride.kernels forget` deletes it."""
     why = why_torch(a, b)
     p, m, n = (Plan(None, why), None, None) if why else _plan_for(a, b)
     if not p.kernel:
@@ -347,7 +348,7 @@ def tune(
 
 
 def _fastest(kernels, m, n, key):
-    "The one with the least geometric mean of medians, after reads of other memory and in a graph, timed in turns"
+    "The kernel with the least geometric mean of medians, with a cold L2 cache and in a graph, runs interleaved"
     from gridstride.bench.clocks import Clock
     from gridstride.bench.columns import COLUMNS, by_column
 

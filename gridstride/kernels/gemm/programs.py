@@ -95,5 +95,5 @@ constexpr struct {{ int count, h, w, k, sum_rows; }} cases[] = {{{sizes}}};'''
 
 
 def list_product_programs() -> dict:  # name of the file -> the whole `.cu`
-    "A program for each epilogue of `mlp`, for accumulation, each tile of `bmm`, and groups"
+    "One program per epilogue of `mlp`, for accumulation, per tile of `bmm`, and for groups"
     return {name: _text(name, p) for name, p in _programs()}

@@ -2,7 +2,7 @@
 to it; `SMALL`: products too small for large tiles.
 
 A product of 50000x784 by 784x10, one layer for all digits of MNIST at once, does 0.78 GFLOP on 157 MB: 5
-operations a byte, where the GPU has 17 to offer. So the memory sets the pace, and the kernel has one aim:
+FLOP/byte, less than the 17 of the GPU. So it is memory-bound, and the kernel has one aim:
 to read `m` once, without a pause.
 """
 
@@ -454,12 +454,12 @@ __global__ void __launch_bounds__(THREADS) small(const float *m, const float *n,
 SHARED = 200 * 1024  # bytes of shared memory that a block may take
 PLANES = 226 * 1024  # bytes for the planes of `n` and the rings
 FEW = 16  # columns up to which multiply-adds are as fast as the ring with planes
-LARGE = 2**24  # numbers of `m` from which on it was measured
-SOME = {True: (768, 2**22), False: (256, 1_600_000)}  # few columns? -> k, and numbers of `m`, from which on whole rows
+LARGE = 2**24  # elements of `m` from which on it was measured
+SOME = {True: (768, 2**22), False: (256, 1_600_000)}  # few columns? -> k, and elements of `m`, from which on whole rows
 # with planes were measured
-AHEAD = 50_000  # bytes of these that are under way to an SM at once
+AHEAD = 50_000  # bytes of these that are in flight per SM
 MOST = 14  # warps that may share their k
-LONG = 1792  # numbers in a row of `m` from which on few warps have room for theirs beside 13 columns or more
+LONG = 1792  # elements in a row of `m` from which on rows of few warps fit next to 13 columns or more
 _ARRAYS = 'm', 'n', 'out'
 
 
@@ -479,7 +479,7 @@ class Thin(Product):
             return f'n may have 1 to {self.WIDEST} columns'
 
     def numbers(self, w, row):
-        "The constants for a width, and rows of so many numbers"
+        "The constants for a width, and rows of so many elements"
         vec = next(v for v in (4, 2, 1) if row % v == 0)
         few = dict(LANES=32, R=2, WARPS=16, STAGES=3) if vec == 4 else dict(LANES=32, R=4, WARPS=16, STAGES=6)
         many = dict(LANES=8 if w > 16 or vec < 4 or row < LONG else 32, R=4, WARPS=8, STAGES=4)
@@ -546,13 +546,13 @@ class Thin(Product):
 
     def slabs(self, h, w, k, on):
         "(the launch by slabs of k, how many of these there are)"
-        turned = self.layout == 'tn'
-        c = self.numbers(w, h if turned else k)
-        if turned:
+        transposed = self.layout == 'tn'
+        c = self.numbers(w, h if transposed else k)
+        if transposed:
             del c['LANES']
-        across, slab, shared = (self.blocks_turned if turned else self.blocks)(h, w, k, on.sms, **c)
-        src = with_constants(PTX + piece_src + (turned_src if turned else sums_src + thin_src), c)
-        name, grid = 'thin_turned' if turned else 'thin', (across, cdiv(k, slab))
+        across, slab, shared = (self.blocks_transposed if transposed else self.blocks)(h, w, k, on.sms, **c)
+        src = with_constants(PTX + piece_src + (turned_src if transposed else sums_src + thin_src), c)
+        name, grid = 'thin_turned' if transposed else 'thin', (across, cdiv(k, slab))
         return Call(src, name, _ARRAYS, (h, w, k, slab), grid, (32 * c['WARPS'],), shared), cdiv(k, slab)
 
     def recipe(self, h, w, k, on):
@@ -576,8 +576,8 @@ class Thin(Product):
         slab = cdiv(cdiv(k, slabs), chunk) * chunk
         return min(most, cdiv(sms, cdiv(k, slab))), slab, ring + slab * W * 4
 
-    def blocks_turned(self, h, w, k, sms, W, VEC, R, WARPS, STAGES):
-        "The same for the turned m: blocks across its columns, slabs of its rows"
+    def blocks_transposed(self, h, w, k, sms, W, VEC, R, WARPS, STAGES):
+        "The same for the transposed m: blocks across its columns, slabs of its rows"
         across, row, ring = cdiv(h, 32 * VEC), cdiv(W, 4) * 16, WARPS * STAGES * R * 32 * VEC * 4
         slabs = max(cdiv(k, (SHARED - ring) // row - 1), min(cdiv(2 * sms, across), k // (4 * WARPS * R)), 1)
         slab = cdiv(k, slabs)

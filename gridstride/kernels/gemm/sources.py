@@ -1,5 +1,5 @@
-"""The text of the product, `product.cuh`, and what stands above it before it is compiled: instructions, an activation,
-types and numbers."""
+"""The source of the product, `product.cuh`, and what precedes it when it is compiled: instructions, an activation,
+types and constants."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -14,7 +14,7 @@ HALVES = dict(bfloat16='bf16', float16='f16')  # torch's 16-bit floats -> PTX's 
 
 
 class Activation(NamedTuple):
-    "A function of each number, as CUDA C: expressions of `float x`"
+    "An elementwise function, as CUDA C: expressions of `float x`"
 
     value: str  # 'x > 0 ? x : 0'
     slope: str = ''  # its derivative: 'x > 0 ? 1 : 0'; empty: there is none, and no gradient
@@ -29,8 +29,8 @@ ACTIVATIONS = dict(
 _SIGMOID = '__device__ float sigmoid(float x) { return inverse(1 + power_of_2(-1.4426950408889634f * x)); }\n'
 
 
-def _slope_stub(activation):
-    "CUDA C of the slope that nobody asks for, where an activation has none"
+def _grad_stub(activation):
+    "CUDA C of an unused `slope` for an activation without one"
     has = activation and ACTIVATIONS.get(activation, activation).slope
     return '' if has else '__device__ float slope(float x) { return 1; }\n'
 
@@ -59,11 +59,11 @@ def product_source(
     above = (PTX + wgmma(dict(constants)['BN'])).replace('bf16', HALVES[dtype]) + activation_text(activation)
     types = ('Number', IN_C[dtype]), ('Out', IN_C[out]), ('From', IN_C[dtype]), ('Sum', 'float')
     stubs = '' if activation else '__device__ float active(float x) { return x; }\n'
-    return with_types(source('product'), types, constants, above + stubs + _slope_stub(activation))
+    return with_types(source('product'), types, constants, above + stubs + _grad_stub(activation))
 
 
 @lru_cache(256)
 def pass_source(dtype, activation) -> str:
     "CUDA C that applies an `Activation`, where another kernel has multiplied"
     types = ('Number', IN_C[dtype]), ('From', IN_C[dtype]), ('Sum', 'float')
-    return with_types(source('pass'), types, (), activation_text(activation) + _slope_stub(activation))
+    return with_types(source('pass'), types, (), activation_text(activation) + _grad_stub(activation))

@@ -33,9 +33,9 @@ class _Launch:
         return [x, n[None], out[None], out[None], out, m, m, m, _as(out, 'float32'), _as(out, 'int32')]
 
     def steps(self, m, n, out):
-        "What a table of the compiled launcher does in its place, and the bytes of the room that this takes"
-        places = (0, 0), (1, 0), *[(2, 0)] * 3, *[(0, 0)] * 3, *[(2, 0)] * 2
-        return ((self.launch.compiled_for(self._arrays(m, n, out)), places),), 0
+        "The same launch as steps for a table of the compiled launcher, and the bytes of the workspace it needs"
+        addresses = (0, 0), (1, 0), *[(2, 0)] * 3, *[(0, 0)] * 3, *[(2, 0)] * 2
+        return ((self.launch.compiled_for(self._arrays(m, n, out)), addresses),), 0
 
 
 def _as(x, dtype):
@@ -45,7 +45,7 @@ def _as(x, dtype):
 
 
 class Tiled(Product):
-    "`m @ n` by the kernel of this room with one tile"
+    "`m @ n` by `product.cuh` with one tile"
 
     hopper = True
 
@@ -94,15 +94,15 @@ def tiled(tile, dtype='bfloat16', layout='nn') -> Tiled:
 
 
 # What fits: both tiles in enough stages, the results of each warp in two pieces, and the sums in a thread's registers
-# beside some forty for all else. An SM has 228 KiB, of which a block takes one for itself and one before its stages.
-# The compiler (ptxas 13.0) refuses a `wgmma` whose sums and 26 more are beyond what all threads begin with.
+# in addition to some forty for all else. An SM has 228 KiB, of which a block takes one for itself and one before its
+# stages. The compiler (ptxas 13.0) refuses a `wgmma` whose sums and 26 more are beyond what all threads begin with.
 _SM, _OWN, _ELSE, _ONE = 228 * 1024, 2048, 44, 26
 
 
 def _fill(tile, transposed):
-    "The tile with as many stages as there is room for; None if that is too few, or the sums are too many"
-    rest = _SM // tile.BLOCKS - _OWN - tile.WGS * 4 * 4096
-    stages = min(8, rest // stage_bytes(tile, transposed))
+    "The tile with as many stages as shared memory has space for; None for too few stages, or too many accumulators"
+    free = _SM // tile.BLOCKS - _OWN - tile.WGS * 4 * 4096
+    stages = min(8, free // stage_bytes(tile, transposed))
     sums = tile.BM // 64 // tile.WGS * tile.BN // 2
     if stages * tile.BLOCKS < 4 or stages < 2 or sums + _ELSE > registers(tile)['UP']:
         return None
@@ -110,7 +110,7 @@ def _fill(tile, transposed):
         return None  # whatever a thread is given later
     poor = sums > 124 or most_registers(tile) <= 80
     if tile.CK > 1 and (poor or stages * stage_bytes(tile, transposed) < tile.BM * tile.BN * 4):
-        return None  # sums that are added up need the stages' place, and registers for many at once
+        return None  # a split-K reduction needs the stages' memory, and registers for many sums at once
     return tile._replace(STAGES=stages)
 
 
@@ -121,7 +121,7 @@ _SHARING = (1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 1, 4), (1, 1, 8)
 
 @lru_cache
 def every_tile(layout='nn') -> tuple:
-    "All tiles that fit, with all the stages that they have room for"
+    "All tiles that fit, with as many stages as fit"
     transposed, found = layout[1] == 't', {}
     for (BM, WGS), BN, (CM, CN, CK), BLOCKS in product(_ROWS, range(64, 257, 8), _SHARING, (1, 2, 3)):
         if CM == 2 and transposed and BN % 16 or layout[0] == 't' and CN == 2 and BM == 64:
@@ -139,7 +139,7 @@ def estimate(tile, c, sms=132) -> float:
 
 @lru_cache(256)
 def _ranked_tiles(c, sms):
-    "All tiles for a case, that with the lowest estimate first; of those that differ in nothing but blocks the first"
+    "All tiles for a problem, sorted by estimate; of those that differ only in blocks the first"
     found = {}
     for tile in sorted((o for o in every_tile(c.layout) if o.CK <= cdiv(c.k, BK)), key=lambda o: estimate(o, c, sms)):
         found.setdefault((tile.BM, tile.BN, tile.CM, tile.CN, tile.CK), tile)

@@ -35,7 +35,7 @@ def owner(device) -> str:  # device: its number
 
 
 def identity(kernel) -> str:
-    "What changes with a kernel's text and numbers"
+    "A hash of a kernel's source and constants"
     return key(kernel.name, kernel.src)
 
 
@@ -44,7 +44,7 @@ def _label(h, w, k, dtype, layout):
 
 
 def _read():
-    "All that is kept; nothing where the file is missing, cut off, or somebody else's"
+    "All entries; none if the file is missing, truncated, or not ours"
     try:
         every = json.loads(path().read_text(encoding='utf-8'))
     except (OSError, ValueError):

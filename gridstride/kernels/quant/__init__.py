@@ -1,9 +1,9 @@
 """Matrices in few bits: their formats, how kernels read them, products with them, and linear layers that have them. Its
-modules need torch, and are looked up when they are asked for.
+modules need torch, and are imported on first use.
 
 The modules: `formats` (in plain torch), `fragments` (the order in which tensor cores read), `packed` (matrices as
-kernels read them, and products), `eight_bits` (products of numbers of 8 bits), `linear` (`QuantLinear`), `tool`
-(`quantize` and back), `calls` (what is launched), `sources` (the texts, `*.cuh`), `programs` (what `export` writes).
+kernels read them, and products), `eight_bits` (products of 8-bit types), `linear` (`QuantLinear`), `tool`
+(`quantize` and back), `calls` (the launches), `sources` (CUDA C, `*.cuh`), `programs` (what `export` writes).
 """
 
 from ...support.lazy_exports import front_door

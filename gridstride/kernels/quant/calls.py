@@ -16,16 +16,16 @@ GROUPS = 32, 64, 128, 'row'  # columns that share a scale
 class Shape(NamedTuple):
     "How a matrix is shared among warps"
 
-    tiles: int  # sixteens of rows for a warp
+    tiles: int  # tiles of 16 rows per warp
     across: int  # warps of a block below each other
     deep: int  # warps that share the columns
-    ahead: int  # steps under way for each
+    ahead: int  # steps in flight per warp
     blocks: int  # on an SM
     stay: bool  # do they go through the rows, or come and go?
 
 
-# What was fastest for 28672 x 8192 numbers on an H100, by rows of x, in eights, and for numbers of 4 and of 8 bits. The
-# memory is read fastest by blocks that come and go, but those that fill a book for NF4 stay.
+# What was fastest for 28672 x 8192 elements on an H100, by rows of x, in eights, and for types of 4 and of 8 bits. DRAM
+# bandwidth is best with one tile per block, but blocks that fill a codebook for NF4 are persistent.
 _SHAPES = {
     1: {4: Shape(1, 2, 4, 2, 3, False), 8: Shape(1, 1, 16, 1, 2, False)},
     2: {4: Shape(2, 4, 2, 2, 2, True), 8: Shape(2, 4, 4, 1, 1, True)},
@@ -46,18 +46,18 @@ class Ring(NamedTuple):
 
     warps: int
     chunk: int  # steps of a copy
-    stages: int  # copies under way for each warp
+    stages: int  # copies in flight per warp
 
 
 # What was fastest on an H100: large copies, but as many for 16 rows as there are warps. For 8 bits copies win nothing.
 _RINGS = Ring(16, 4, 2), Ring(16, 2, 3), Ring(16, 1, 4)
 _STREAMED = 'int4', 'nf4'
 _MOST_STREAMED = 4  # rows of x, which are kept in shared memory
-_ROOM = 226 * 1024  # bytes of shared memory that a block may ask for, beside its barriers
+_SHARED = 226 * 1024  # bytes of dynamic shared memory that a block may request, in addition to its barriers
 
 
 def ring_for(kind, group, batch, columns, zeros):  # (a `Ring`, bytes of shared memory for it), or None
-    "How bulk copies bring a matrix, if that is how it is read, and x leaves room for them"
+    "The ring of bulk copies of a matrix, if it is read so, and x leaves enough shared memory"
     if kind not in _STREAMED or batch > _MOST_STREAMED:
         return None
     steps = cdiv(columns, STEP)
@@ -65,7 +65,7 @@ def ring_for(kind, group, batch, columns, zeros):  # (a `Ring`, bytes of shared 
     scales = 0 if group == 'row' else 32 * (STEP // group) * (1 + zeros)
     stages = ring.warps * ring.stages * ring.chunk * (2 * STEP * BITS[kind] + scales)
     others = batch * (256 * steps + 64) + _BOOK * (kind == 'nf4') + 2 * 4 * ring.warps * 16 * batch
-    return (ring, stages + others) if stages + others <= _ROOM else None
+    return (ring, stages + others) if stages + others <= _SHARED else None
 
 
 @lru_cache(1024)
@@ -90,8 +90,8 @@ def matvec_calls(
         grid, block = (min(on.sms, cdiv(rows, 16)),), (32 * ring.warps,)
         return [Call(src, 'multiply_streamed', arrays, (batch, rows, columns), grid, block, shared)]
     at = shape_for(kind, batch, cdiv(columns, STEP))
-    numbers = dict(TILES=at.tiles, ACROSS=at.across, DEEP=at.deep, AHEAD=at.ahead, BLOCKS=at.blocks)
-    src = whole('matvec', dtype, (*(what | numbers).items(), ('COLUMNS', _eights(batch))))
+    constants = dict(TILES=at.tiles, ACROSS=at.across, DEEP=at.deep, AHEAD=at.ahead, BLOCKS=at.blocks)
+    src = whole('matvec', dtype, (*(what | constants).items(), ('COLUMNS', _eights(batch))))
     bands, block = cdiv(rows, 16 * at.tiles * at.across), (32 * at.across * at.deep,)
     grid = (min(on.sms * at.blocks, bands) if at.stay else bands,)
     shared = 4 * at.deep * 8 * _eights(batch) * (16 * at.tiles * at.across + 1) + _BOOK * (kind == 'nf4')

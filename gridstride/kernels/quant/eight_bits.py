@@ -1,8 +1,8 @@
-"""Products of numbers of 8 bits, e4m3 or whole ones, with a scale for each row of both, by the tensor cores of a Hopper
-GPU; of whole numbers and few rows by dp4a.
+"""Products of 8-bit types, e4m3 or integers, with a scale per row of both, by the tensor cores of a Hopper GPU; of
+integers and few rows by dp4a.
 
-Both have k along their rows, the only way that `wgmma` takes numbers of 8 bits; so n is given as a linear layer has it.
-Of sums of e4m3 the tensor cores keep some 14 bits while they add along k; those of whole numbers are exact.
+Both are k-major, the only layout that `wgmma` takes for 8-bit types; so n is given as a linear layer has its weight.
+Tensor cores keep some 14 bits of sums of e4m3 while they add along k; sums of integers are exact.
 """
 
 from functools import lru_cache
@@ -24,7 +24,7 @@ SHARED = TILE['STAGES'] * (TILE['BM'] + TILE['BN']) * TILE['BK'] + 8 * 4096
 
 
 class Kind(NamedTuple):
-    "Numbers of 8 bits"
+    "An 8-bit type"
 
     torch: str  # torch's type
     ptx: str  # of both in wgmma
@@ -40,7 +40,7 @@ def wgmma_of(
     kind,  # of `KINDS`
     n,  # columns of the result, a multiple of 8 up to 256
 ) -> str:
-    "CUDA C of a function that starts d (+)= 64 x 32 times 32 x `n` numbers, both with k along their rows"
+    "CUDA C of a function that starts d (+)= m @ n, 64 x 32 and 32 x `n`, both k-major"
     o, signs = KINDS[kind], ', 1, 1' * (kind == 'fp8')
     registers = ','.join(f'%{i}' for i in range(n // 2))
     operands = ', '.join(f'"+{o.letter}"(d[{i}])' for i in range(n // 2))
@@ -73,8 +73,8 @@ def row_calls(
     return [Call(src, 'multiply_rows', arrays, (h, w, k), grid, (384,), SHARED)]
 
 
-FEW = 8  # rows of m, up to which dp4a multiplies whole numbers
-_WARPS, _EACH = 4, 2  # of a block; rows of n for each
+FEW = 8  # rows of m, up to which dp4a multiplies integers
+_WARPS, _EACH = 4, 2  # of a block; rows of n per warp
 
 
 @lru_cache(1024)
@@ -83,9 +83,9 @@ def few_calls(
     w,
     k,
 ) -> list:  # of `Call`
-    "What multiplies whole numbers, h x k by the transpose of w x k, where h is small"
-    numbers = dict(ROWS=next(o for o in (1, 2, 4, 8) if h <= o), EACH=_EACH, WARPS=_WARPS)
-    src = with_types(source('few_rows'), (('To', IN_C['bfloat16']),), tuple(numbers.items()))
+    "The launch of a product of integers, h x k by the transpose of w x k, for small h"
+    constants = dict(ROWS=next(o for o in (1, 2, 4, 8) if h <= o), EACH=_EACH, WARPS=_WARPS)
+    src = with_types(source('few_rows'), (('To', IN_C['bfloat16']),), tuple(constants.items()))
     arrays, grid = ('x', 'n', 'out', 'm_scales', 'n_scales'), (cdiv(w, _WARPS * _EACH),)
     return [Call(src, 'multiply_few', arrays, (h, w, k), grid, (32 * _WARPS,))]
 
@@ -132,9 +132,9 @@ def multiply_fp8(
     m_scales,  # (h, 1) of float32
     n_scales,  # (w, 1) of float32
 ):  # (h, w) of bfloat16
-    """(m * m_scales) @ (n * n_scales).T; `formats.fp8` makes both of each.
+    """Compute (m * m_scales) @ (n * n_scales).T; `formats.fp8` makes both of each.
 
-    `TypeError` and `ValueError` say what does not fit, `Unavailable` that the GPU is none of Hopper."""
+    Raises TypeError and ValueError for operands that do not fit, Unavailable on a GPU that is not Hopper."""
     _check('multiply_fp8', 'fp8', m, n, m_scales, n_scales)
     return _run('fp8', m, n, m_scales, n_scales)
 
@@ -145,16 +145,16 @@ def multiply_int8(
     m_scales,  # (h, 1) of float32
     n_scales,  # (w, 1) of float32
 ):  # (h, w) of bfloat16
-    """(m * m_scales) @ (n * n_scales).T, with sums along k that are exact up to 2^31; `formats.symmetric` makes both of
-    each. Up to `FEW` rows of m are multiplied by dp4a, on a GPU of compute capability 8.0 or more.
+    """Compute (m * m_scales) @ (n * n_scales).T, with sums along k that are exact up to 2^31; `formats.symmetric` makes
+    both of each. Up to `FEW` rows of m are multiplied by dp4a, on a GPU of compute capability 8.0 or more.
 
-    `TypeError` and `ValueError` say what does not fit, `Unavailable` that the GPU is none of Hopper."""
+    Raises TypeError and ValueError for operands that do not fit, Unavailable on a GPU that is not Hopper."""
     _check('multiply_int8', 'int8', m, n, m_scales, n_scales)
     return _run('int8', m, n, m_scales, n_scales)
 
 
 def _run(kind, m, n, m_scales, n_scales):
-    "The product of what is known to fit"
+    "The product of operands that are known to fit"
     (h, k), w = m.shape, n.shape[0]
     out = torch.empty(h, w, dtype=torch.bfloat16, device=m.device)
     if not out.numel():

@@ -1,7 +1,7 @@
-"""Matrices in few bits, in plain torch: whole numbers with scales, the codebook NF4, e4m3, and how numbers of 2, 3 or 4
-bits lie in bytes.
+"""Matrices in few bits, in plain torch: integers with scales, the codebook NF4, e4m3, and how elements of 2, 3 or 4
+bits are packed into bytes.
 
-A matrix is cut into groups of numbers that share a scale: all of it, a row, or some that follow each other in a row.
+A matrix is divided into groups of elements that share a scale: all of it, a row, or some consecutive ones of a row.
 The larger the group, the fewer scales, and the more an outlier costs those that share one with it.
 """
 
@@ -12,7 +12,7 @@ import torch
 
 
 class Whole(NamedTuple):
-    "A matrix as whole numbers: it stands for (numbers - zeros) * scales"
+    "A matrix as integers: its values are (numbers - zeros) * scales"
 
     numbers: object  # (rows, columns): int8 from -2^(bits-1) on, or uint8 from 0 on where there are zeros
     scales: object  # (rows, groups)
@@ -35,13 +35,13 @@ def group_size(
 
 
 def _in_groups(w, group):
-    "(rows of groups, groups, numbers of a group)"
+    "(rows of groups, groups, elements of a group)"
     h, k = group_size(w.shape, group)
     return w.reshape(w.shape[0] // h, -1, h * k) if h > 1 else w.reshape(w.shape[0], -1, k)
 
 
 def _spread(scales, shape):
-    "Scales, or zeros, of groups for each number of a matrix"
+    "Scales, or zeros, of groups, expanded to each element of a matrix"
     (h, k), (rows, groups) = shape, scales.shape
     return scales.repeat_interleave(h // rows, 0).repeat_interleave(k // groups, 1)
 
@@ -57,7 +57,7 @@ def symmetric(
     bits,  # 2 to 8
     group='row',  # as for `group_size`
     scale_dtype=torch.float32,
-    shrink=1.0,  # of the scale: below 1 the largest numbers are cut, and the others get finer steps
+    shrink=1.0,  # of the scale: below 1 the largest elements are clipped, and the others get finer steps
 ) -> Whole:
     "The largest of a group becomes 2^(bits-1) - 1, 0 stays 0; what is nearest to each number, halves to the even one"
     g, top = _in_groups(w.float(), group), 2 ** (bits - 1) - 1
@@ -83,7 +83,7 @@ def affine(
 
 
 def restore(q: Whole):  # a matrix of float32
-    "What the whole numbers stand for"
+    "Dequantize integers"
     numbers = q.numbers.float()
     if q.zeros is not None:
         numbers = numbers - _spread(q.zeros.float(), numbers.shape)
@@ -91,7 +91,7 @@ def restore(q: Whole):  # a matrix of float32
 
 
 def _least(make, back, w, group, steps):
-    "For each group that of `make(shrink)` whose squared error is the least; `back`: what it stands for"
+    "Per group that of `make(shrink)` with the least squared error; `back` dequantizes"
     best, least = None, None
     for shrink in torch.linspace(1, 0.5, steps).tolist():
         q = make(shrink)
@@ -111,21 +111,21 @@ def searched(
     bits,
     group='row',
     scale_dtype=torch.float32,
-    steps=20,  # scales that are tried for each group, from half of `way`'s to all of it
+    steps=20,  # scales that are tried per group, from half of `way`'s to all of it
     way=symmetric,  # or `affine`
 ) -> Whole:
-    "`symmetric`, or `affine`, for each group with that scale whose squared error is the least of `steps`"
+    "`symmetric`, or `affine`, per group with the scale of the least squared error of `steps`"
     return _least(lambda o: way(w, bits, group, scale_dtype, o), restore, w, group, steps)
 
 
-# NF4 of Dettmers et al., "QLoRA": 16 quantiles of the normal distribution, for weights look like numbers of it. Eight
+# NF4 of Dettmers et al., "QLoRA": 16 quantiles of the normal distribution, for weights look like samples of it. Eight
 # from 0 up and nine from 0 down share the 0; the largest is 1.
-_TAIL = (1 - 1 / 32 + 1 - 1 / 30) / 2  # where the outermost quantiles lie: the mean of two ways to leave out infinity
+_TAIL = (1 - 1 / 32 + 1 - 1 / 30) / 2  # where the outermost quantiles are: the mean of two ways to leave out infinity
 
 
 @lru_cache
 def nf4_codebook():  # (16,) of float32, ascending from -1 to 1; a tuple
-    "The 16 numbers of NF4"
+    "The 16 values of NF4"
 
     def quantiles(n):
         return torch.special.ndtri(torch.linspace(_TAIL, 0.5, n, dtype=torch.float64))[:-1]
@@ -135,7 +135,7 @@ def nf4_codebook():  # (16,) of float32, ascending from -1 to 1; a tuple
 
 
 class Coded(NamedTuple):
-    "A matrix as places in NF4's codebook, rounded to the type of the scales: it stands for codebook[places] * scales"
+    "A matrix as indices of NF4's codebook, rounded to the type of the scales: its values are codebook[places] * scales"
 
     places: object  # (rows, columns) of uint8
     scales: object  # (rows, groups)
@@ -160,7 +160,7 @@ def nf4(
 
 
 def restore_nf4(q: Coded):  # a matrix of float32
-    "What the places stand for"
+    "Dequantize codebook indices"
     return _book(q.scales)[q.places.long()] * _spread(q.scales.float(), q.places.shape)
 
 
@@ -170,7 +170,7 @@ def searched_nf4(
     scale_dtype=torch.float32,
     steps=20,
 ) -> Coded:
-    "`nf4`, for each group with that scale whose squared error is the least of `steps`, as `searched`"
+    "`nf4`, per group with the scale of the least squared error of `steps`, as `searched`"
     return _least(lambda o: nf4(w, group, scale_dtype, o), restore_nf4, w, group, steps)
 
 
@@ -182,18 +182,18 @@ def fp8(
     group='row',
     scale_dtype=torch.float32,
 ) -> tuple:  # (x's shape of float8_e4m3fn, (rows, groups))
-    "Divided by a scale for each group that makes its largest number 448, the largest of e4m3, and rounded to 8 bits"
+    "Divide by a scale per group that makes its largest element 448, the largest of e4m3, and round to 8 bits"
     scales = _kept(_in_groups(x.float(), group).abs().amax(-1) / E4M3_MAX, scale_dtype)
     q = (x.float() / _spread(scales.float(), x.shape)).clamp(-E4M3_MAX, E4M3_MAX)
     return q.to(torch.float8_e4m3fn), scales
 
 
-# Numbers of few bits in bytes: number i has the bits i * bits to i * bits + bits - 1, the first of a byte its lowest.
+# Elements of few bits in bytes: element i has the bits i * bits to i * bits + bits - 1, the first of a byte its lowest.
 def pack_bits(
     numbers,  # (..., n) of uint8 below 2^bits
     bits,  # 1 to 8
 ):  # (..., ceil(n * bits / 8)) of uint8
-    "Numbers without the bits that they do not need; the rest of the last byte is 0"
+    "Pack elements without their unused bits; the last byte is padded with 0"
     each = numbers.unsqueeze(-1) >> torch.arange(bits, dtype=torch.uint8, device=numbers.device) & 1
     each = each.flatten(-2)
     each = torch.nn.functional.pad(each, (0, -each.shape[-1] % 8)).unflatten(-1, (-1, 8))
@@ -205,7 +205,7 @@ def unpack_bits(
     bits,
     count,  # n
 ):  # (..., n) of uint8
-    "The numbers again"
+    "Unpack the elements"
     each = packed.unsqueeze(-1) >> torch.arange(8, dtype=torch.uint8, device=packed.device) & 1
     each = each.flatten(-2)[..., : count * bits].unflatten(-1, (count, bits))
     return (each << torch.arange(bits, dtype=torch.uint8, device=packed.device)).sum(-1, dtype=torch.uint8)

@@ -1,19 +1,19 @@
-"""Where the numbers of a matrix lie for tensor cores: in the order in which the threads of a warp want them.
+"""Fragment order: the elements of a matrix stored in the order in which the threads of a warp load them.
 
-`mma.sync` multiplies 16 x 16 numbers of w by 16 x 8 of x. Of the 16 x 16 each thread has eight, in four registers: lane
-l of a warp has numbers of rows l/4 and l/4 + 8. Here a warp's step is 16 rows and 128 columns, eight such products, and
-all that a thread needs of it is read by loads of 16 bytes, those of the 32 lanes beside each other:
+`mma.sync` multiplies 16 x 16 elements of w by 16 x 8 of x. Of the 16 x 16 each thread has eight, in four registers:
+lane l of a warp has elements of rows l/4 and l/4 + 8. Here a warp's step is 16 rows and 128 columns, eight such
+products, and each thread reads its part of it by loads of 16 bytes, which are contiguous for the 32 lanes:
 
     (tile of 16 rows, step of 128 columns, load, lane, 16 bytes)
 
-Which columns are multiplied in which product, and in which place, nobody asks for, as long as x has the same order. So
-a thread takes eight columns of x that lie beside each other, one load of 16 bytes, for two products: lane l has in
-products 2j and 2j + 1 the columns 32j + 8t to 32j + 8t + 7, where t = l%4.
+The order of columns along k does not matter, as long as x has the same order. So a thread takes eight contiguous
+columns of x, one load of 16 bytes, for two products: lane l has in products 2j and 2j + 1 the columns 32j + 8t to
+32j + 8t + 7, where t = l%4.
 
-The eight numbers of a product lie in one word of 32 bits, or two of 8-bit numbers. As `mma.sync` wants 16-bit floats,
-two in a register, a pair is taken out at once: whole numbers of 4 bits stand in bits 4i and 4(i + 4) for register i, so
-that `(word >> 4*i) & 0x000f000f` is the pair; numbers of 8 bits in bytes 0 and 2, or 1 and 3. Places in a codebook lie
-in one byte, with which a pair is looked up.
+The eight elements of a product are in one word of 32 bits, or in two words for 8-bit types. `mma.sync` takes 16-bit
+floats, two per register, so a pair is extracted at once: 4-bit integers are in bits 4i and 4(i + 4) for register i, so
+that `(word >> 4*i) & 0x000f000f` is the pair; 8-bit elements in bytes 0 and 2, or 1 and 3. A pair of codebook indices
+is in one byte, by which the pair is looked up.
 """
 
 import torch
@@ -39,10 +39,10 @@ def _from_pairs(p):
 
 
 def to_fragments(
-    q,  # (rows, columns) of bytes: int8 (-8 to 7 for 'int4'), places of 'nf4', e4m3
+    q,  # (rows, columns) of bytes: int8 (-8 to 7 for 'int4'), codebook indices of 'nf4', e4m3
     kind,  # 'int8', 'int4', 'nf4', 'fp8'
 ):  # (tiles, steps, loads, 32, 16) of uint8
-    "Numbers in the order in which `matvec.cuh` loads them; what is missing in the last rows and columns is 0"
+    "Elements in the order in which `matvec.cuh` loads them; the last rows and columns are padded with 0"
     rows, columns = q.shape
     p = _as_pairs(torch.nn.functional.pad(q.view(torch.uint8), (0, -columns % STEP, 0, -rows % 16)))
     if BITS[kind] == 8:
@@ -59,8 +59,8 @@ def from_fragments(
     kind,
     rows,
     columns,
-):  # (rows, columns) of uint8; of int8 for whole numbers
-    "The numbers again"
+):  # (rows, columns) of uint8; of int8 for integers
+    "The inverse of `to_fragments`"
     p = words.transpose(2, 3).flatten(3)
     if BITS[kind] == 8:
         p = p.unflatten(-1, (8, 2, 2, 2)).transpose(-1, -2)
@@ -75,7 +75,7 @@ def to_lanes(
     scales,  # (rows, groups) of 16-bit floats
     groups,  # that the kernel reads: those of whole steps
 ):  # (tiles, groups, 8, 2)
-    "Scales as a thread loads them: those of row r and r + 8 of a tile beside each other"
+    "Scales as a thread loads them: those of row r and r + 8 of a tile are adjacent"
     rows, given = scales.shape
     scales = torch.nn.functional.pad(scales, (0, groups - given, 0, -rows % 16))
     return scales.view(cdiv(rows, 16), 2, 8, groups).permute(0, 3, 2, 1).contiguous()

@@ -11,7 +11,7 @@ from .sources import FLOATS
 from ..operators import operator
 from ..tool import type_of
 
-_ROW = 0  # of `group` in the operator, where 'row' cannot stand
+_ROW = 0  # of `group` in the operator, where 'row' is not possible
 
 
 @lru_cache
@@ -84,7 +84,7 @@ class QuantLinear(torch.nn.Module):
 
     @property
     def weight(self):
-        "What the bits stand for, (rows, columns) of the type that the weight had: made anew each time"
+        "The dequantized weight, (rows, columns), of the type that it had: computed again each time"
         return unpack(self.packed).to(self.dtype)
 
     def forward(self, x):
@@ -115,7 +115,7 @@ class QuantLinear(torch.nn.Module):
             raise ValueError(f'the state is of a layer with {state}, and this one has {mine}')
 
     def _apply(self, fn, recurse=True):
-        "A module's numbers may change their type, the scales keep 16 bits"
+        "A module's elements may change their type, the scales keep 16 bits"
         kept = self.scales, self.zeros
         super()._apply(fn, recurse)
         self.dtype = fn(torch.empty(0, dtype=self.dtype)).dtype

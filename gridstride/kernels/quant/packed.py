@@ -15,7 +15,7 @@ from ..tool import check_fits, check_tensor, launch, type_of
 from ...utils import backend, cdiv
 
 FITS = 'absmax', 'mse'  # the largest number of a group fits; what has the least squared error is searched
-DEFAULT = dict(int8='row', int4=128, nf4=64, fp8='row')  # kind -> its group, unless another is asked for
+DEFAULT = dict(int8='row', int4=128, nf4=64, fp8='row')  # kind -> its default group
 
 
 class Packed(NamedTuple):
@@ -24,13 +24,13 @@ class Packed(NamedTuple):
     kind: str  # 'int8', 'int4', 'nf4', 'fp8'
     group: object  # columns that share a scale, or 'row'
     shape: tuple  # (rows, columns) of the matrix
-    words: object  # its numbers, as of `fragments.to_fragments`
+    words: object  # its elements, as of `fragments.to_fragments`
     scales: object  # of 16-bit floats, as of `fragments.to_lanes`
     zeros: object = None  # likewise: the number that stands for 0, -8 to 7 or -128 to 127
 
     @property
     def nbytes(self) -> int:
-        "Bytes of numbers, scales and zeros"
+        "Bytes of elements, scales and zeros"
         return sum(o.nbytes for o in self[3:] if o is not None)
 
 
@@ -45,8 +45,8 @@ def why_not(kind, group, shape):  # None if it can
         return f'{shape[1]} columns are no whole groups of {group}'
 
 
-def _numbers(w, kind, group, dtype, zeros, fit):
-    "(bytes of the numbers, scales, zeros or None)"
+def _quantized(w, kind, group, dtype, zeros, fit):
+    "(bytes of the elements, scales, zeros or None)"
     if kind == 'fp8':
         return *formats.fp8(w, group, dtype), None
     if kind == 'nf4':
@@ -60,7 +60,7 @@ def _numbers(w, kind, group, dtype, zeros, fit):
 
 
 def why_not_so(kind, zeros, fit):  # None if it can
-    "Why numbers of a kind cannot have zeros, or be fitted so, in a few words"
+    "The reason why elements of a kind cannot have zeros, or be fitted so, in a few words"
     if fit not in FITS:
         return f'fit is {fit!r}, and it may be {" or ".join(map(repr, FITS))}'
     if zeros and kind not in ('int4', 'int8'):
@@ -73,10 +73,10 @@ def pack(
     w,  # (rows, columns) of float16, bfloat16 or float32: also the type of the scales, but for float32 it is bfloat16
     kind='int4',  # 'int8', 'int4', 'nf4', 'fp8'
     group=None,  # columns that share a scale: 32, 64, 128, 'row', 'tensor'; None: 'row', but 128 of int4, 64 of NF4
-    zeros=False,  # for whole numbers: shall each group have a number that stands for 0, too?
-    fit='absmax',  # the largest number of a group fits; 'mse': the scale that has the least squared error is searched
+    zeros=False,  # for integers: does each group have a zero point, too?
+    fit='absmax',  # the largest element of a group fits; 'mse': search for the scale with the least squared error
 ) -> Packed:
-    "A matrix in few bits, packed as `matvec` reads it; with one scale for all of it, each row has that"
+    "Quantize a matrix, and pack it as `matvec` reads it; with one scale for all of it, each row has that"
     group = DEFAULT.get(kind) if group is None else group
     if w.dim() != 2 or type_of(w) not in (*FLOATS, 'float32'):
         said = f'{", ".join(FLOATS)} or float32'
@@ -84,7 +84,7 @@ def pack(
     if why := why_not(kind, group, w.shape) or why_not_so(kind, zeros, fit):
         raise ValueError(f'pack: {why}')
     dtype = w.dtype if type_of(w) in FLOATS else torch.bfloat16
-    (rows, columns), (numbers, *others) = w.shape, _numbers(w.detach(), kind, group, dtype, zeros, fit)
+    (rows, columns), (numbers, *others) = w.shape, _quantized(w.detach(), kind, group, dtype, zeros, fit)
     if group == 'tensor':
         group, others = 'row', [o if o is None else o.expand(rows, 1) for o in others]
     groups = 1 if group == 'row' else cdiv(columns, STEP) * (STEP // group)
@@ -93,7 +93,7 @@ def pack(
 
 
 def unpack(p: Packed):  # (rows, columns) of float32
-    "The matrix that a packed one stands for"
+    "Dequantize a packed matrix"
     rows, columns = p.shape
     numbers = from_fragments(p.words, p.kind, rows, columns)
     groups = 1 if p.group == 'row' else columns // p.group
@@ -106,12 +106,12 @@ def unpack(p: Packed):  # (rows, columns) of float32
 
 @lru_cache(1024)
 def _calls_here(device, backend, *what):
-    "What is launched on a device, which is asked once"
+    "The launches on a device, which is queried once"
     return matvec_calls(*what, here())
 
 
 def run_matvec(x, p, bias):
-    "`matvec` of what is known to fit"
+    "`matvec` of operands that are known to fit"
     (batch, columns), (rows, _) = x.shape, p.shape
     if columns % 8:
         x = torch.nn.functional.pad(x, (0, -columns % 8))
@@ -122,7 +122,7 @@ def run_matvec(x, p, bias):
         return y
     what = p.kind, type_of(x), p.group, batch, rows, x.shape[1], bias is not None, p.zeros is not None
     calls, packed = _calls_here(x.get_device(), backend(), *what), dict(words=p.words, scales=p.scales, zeros=p.zeros)
-    if not x.is_cuda:  # the emulator looks at types, too
+    if not x.is_cuda:  # the emulator checks types, too
         packed = {name: o if o is None else o.view(torch.uint32) for name, o in packed.items()}
     launch(calls, x, **packed, bias=bias, y=y)
     return y
@@ -133,9 +133,11 @@ def matvec(
     p,  # a `Packed`
     bias=None,  # (rows,)
 ):  # (batch, rows), of the type of x
-    """x @ w.T (+ bias), of the matrix w that is packed: products of tensor cores, summed in float32.
+    """Compute x @ w.T (+ bias) for a packed matrix w, by tensor cores, summed in float32.
 
-    `TypeError` and `ValueError` say what does not fit."""
+        matvec(x, pack(w, 'int4'))
+
+    Raises TypeError and ValueError for operands that do not fit."""
     check_tensor('matvec', x, [type_of(p.scales)])
     if x.dim() != 2 or x.shape[0] > MOST or x.shape[1] != p.shape[1]:
         want = f'({MOST} or fewer, {p.shape[1]})'

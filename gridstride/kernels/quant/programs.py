@@ -56,7 +56,7 @@ _HEAD = (
 
 
 def _names(name, kind, cases):
-    "C for what rows_main.cuh has to be told"
+    "C for the constants of rows_main.cuh"
     return f'''const char *const NAME = "{name}";
 constexpr int SMS = {H100.sms};
 constexpr bool WHOLE = {str(kind == 'int8').lower()};
@@ -99,7 +99,7 @@ def _few_program(name):
 
 
 def list_quant_programs() -> dict:  # name of the file -> the whole `.cu`
-    "A program for each kind, one in float16, and one for many rows of x; and those of 8 bits on both sides"
+    "One program per kind, one in float16, and one for many rows of x; and those of 8 bits on both sides"
     few = [(kind, 'bfloat16', 1) for kind in KINDS] + [('int4', 'float16', 1), ('int4', 'bfloat16', 16)]
     named = {f'matvec_{kind}_{x}' + f'_{batch}_rows' * (batch > 1): (kind, x, batch) for kind, x, batch in few}
     res = {name: _program(name, *o) for name, o in named.items()}

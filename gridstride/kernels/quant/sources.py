@@ -1,4 +1,4 @@
-"""The texts of these kernels, `*.cuh`, and what stands above them before they are compiled: types and numbers."""
+"""The sources of these kernels, `*.cuh`, and what precedes them when they are compiled: types and constants."""
 
 from functools import lru_cache
 
@@ -14,7 +14,7 @@ FLOATS = tuple(_FLOATS)
 _BARRIERS = tuple(f'barrier_{o}' for o in ('init', 'arrive', 'expect', 'wait'))
 _COPIES = 'address', 'barriers_ready', *_BARRIERS, 'bulk_copy', 'bulk_copy_once'
 _PRIMITIVES = dict(matvec=('mma',), streamed=('mma', *_COPIES))
-KINDS = 'int4', 'int8', 'nf4', 'fp8'  # of numbers, in the order of their constants in C
+KINDS = 'int4', 'int8', 'nf4', 'fp8'  # of elements, in the order of their constants in C
 
 
 @lru_cache(1024)
@@ -23,7 +23,7 @@ def whole(
     dtype,  # of x and y: From in the text
     constants,  # ((name in the text, int), ...)
 ) -> str:
-    "CUDA C of a kernel with its types and numbers, ready to be compiled"
+    "CUDA C of a kernel with its types and constants, ready to be compiled"
     pair, magic, fraction, ptx = _FLOATS[dtype]
     above = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n'
     above += f'typedef {pair} Pair;\nconstexpr u32 MAGIC = {magic};\n'

@@ -12,7 +12,7 @@ from ...bench import ceilings
 
 
 def _in_few_bits(kind, group, zeros, fit, name, layer):
-    "(the layer in few bits, what to tell of it), or why it stays"
+    "(the layer in few bits, notes on it), or why it stays"
     w = layer.weight.detach()
     if type_of(w) not in (*FLOATS, 'float32'):
         return f'it is {type_of(w)}'
@@ -39,15 +39,17 @@ def quantize(
     kind='int8',  # 'int8', 'int4', 'nf4', 'fp8'
     group=None,  # columns that share a scale: 32, 64, 128, 'row', 'tensor'; None: 'row', but 128 of int4, 64 of NF4
     skip=(),  # names of layers that stay, with wildcards: ('lm_head', '*.gate')
-    zeros=False,  # for whole numbers: shall each group have a number that stands for 0, too?
-    fit='absmax',  # the largest number of a group fits; 'mse': the scale that has the least squared error is searched
+    zeros=False,  # for integers: does each group have a zero point, too?
+    fit='absmax',  # the largest element of a group fits; 'mse': search for the scale with the least squared error
 ):  # the module
-    """The linear layers of a module in few bits, and a table of what became of them: sizes, error, and the speed that
-    the bytes allow on this GPU.
+    """Quantize the linear layers of a module, and print a table of them: sizes, error, and the speed that the bytes
+    allow on this GPU.
+
+        model = quantize(model, 'int4', skip=('lm_head',))
 
     `state_dict` and `torch.compile` work as before; a state is loaded into a module that was quantized in the same way.
-    Layers with shared weights, or whose columns are no whole groups, stay, and the table says so. `TypeError` and
-    `ValueError` say what is not covered."""
+    Layers with shared weights, or whose columns are not a multiple of the group, stay, and the table has the reason.
+    Raises TypeError and ValueError for options that are not supported."""
     group = DEFAULT.get(kind) if group is None else group
     try:
         why_not(kind, group, (0, 0))
@@ -65,7 +67,7 @@ def quantize(
 def dequantize(
     module,  # as `quantize` returned it
 ):  # the module
-    "`torch.nn.Linear`s again, with the weights that those in few bits stand for: what rounding took is gone"
+    "Replace quantized layers by `torch.nn.Linear`s with the dequantized weights: rounding is not undone"
     if (dense := swap_back(module, QuantLinear)) is None:
         raise ValueError('dequantize: the module has no layers in few bits')
     return dense

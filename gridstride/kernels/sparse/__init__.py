@@ -1,8 +1,8 @@
-"""Matrices in which most or half of the numbers are 0: their formats, and products that leave the zeros out. Its
-modules need torch, and are looked up when they are asked for.
+"""Matrices in which most or half of the elements are 0: their formats, and products that skip the zeros. Its modules
+need torch, and are imported on first use.
 
 The modules: `formats` (2:4 in plain torch), `two_four`, `blocks` and `csr` (products, by what is left out), `linear`
-(`TwoFourLinear`), `tool` (`prune_24` and back), `launches`, `sources` (the texts, `*.cuh`), `programs` (what `export`
+(`TwoFourLinear`), `tool` (`prune_24` and back), `launches`, `sources` (CUDA C, `*.cuh`), `programs` (what `export`
 writes).
 """
 

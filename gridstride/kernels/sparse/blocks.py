@@ -65,7 +65,7 @@ def to_blocks(
     w,  # (rows, columns) of float16 or bfloat16; rows and columns in eights
     block=(128, 64),  # or (64, 64)
 ) -> Blocks:
-    "The blocks that are not all zeros, and where they stand; `TypeError` and `ValueError` say what does not fit"
+    "Convert a matrix to its blocks that are not all zeros. Raises TypeError and ValueError for one that does not fit"
     _check_block('to_blocks', block)
     if type_of(w) not in HALVES or w.dim() != 2:
         raise TypeError(
@@ -96,10 +96,10 @@ def blocks_call(
     tall,  # rows of a block
     on,  # a `Device`
 ) -> tuple:  # a `Call`, and the (box, swizzle) of values, x and y
-    "What multiplies by blocks"
+    "The launch of the product by blocks"
     wide = _BN if tall == 128 else _BN // 2
-    numbers = dict(BR=tall, STAGES=_STAGES, M=1, N=wide, OUT=_OUT, BIAS=False)
-    src, deep = blocks_source(dtype, tuple(numbers.items()), wide), cdiv(rows, tall)
+    constants = dict(BR=tall, STAGES=_STAGES, M=1, N=wide, OUT=_OUT, BIAS=False)
+    src, deep = blocks_source(dtype, tuple(constants.items()), wide), cdiv(rows, tall)
     shared = _STAGES * (tall + _BN) * 128 + 2 * 256 * _OUT
     arrays, grid = ('values', 'x', 'y', 'starts', 'columns'), (min(on.sms, deep * cdiv(n, _BN)),)
     call = Call(src, 'multiply_blocks', arrays, (deep, n), grid, (384,), shared)
@@ -116,9 +116,11 @@ def multiply_blocks(
     x,  # (n, columns) of the type of the matrix, contiguous
     b,  # `Blocks`
 ):  # (n, rows)
-    """x @ w.T for the matrix w that the blocks are of, summed in float32.
+    """Compute x @ w.T for a block-sparse matrix w, summed in float32.
 
-    `TypeError` and `ValueError` say what does not fit, `Unavailable` that the GPU is none of Hopper."""
+        multiply_blocks(x, to_blocks(w))
+
+    Raises TypeError and ValueError for operands that do not fit, Unavailable on a GPU that is not Hopper."""
     check_tensor('multiply_blocks', x, [type_of(b.values)])
     if x.dim() != 2 or x.shape[1] != b.shape[1]:
         raise ValueError(f'multiply_blocks: x has the shape {tuple(x.shape)}, and (any, {b.shape[1]}) is needed')

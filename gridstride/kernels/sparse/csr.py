@@ -1,4 +1,4 @@
-"""Products with a matrix of which single numbers are kept, in compressed rows (CSR)."""
+"""Products with a matrix with unstructured sparsity, in compressed sparse rows (CSR)."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -14,12 +14,12 @@ TYPES = 'float32', 'bfloat16', 'float16'
 
 
 class Csr(NamedTuple):
-    "A matrix without its zeros, row after row"
+    "A matrix without its zeros, row by row"
 
     shape: tuple  # (rows, columns)
-    starts: object  # (rows + 1,) of int32: which number is the first of each row
-    columns: object  # (numbers,) of int32: where along the row each stands
-    values: object  # (numbers,)
+    starts: object  # (rows + 1,) of int32: the index of the first element of each row
+    columns: object  # (elements,) of int32: the column of each
+    values: object  # (elements,)
 
     @property
     def nbytes(self):
@@ -30,7 +30,7 @@ class Csr(NamedTuple):
 def to_csr(
     w,  # (rows, columns) of float32, bfloat16 or float16
 ) -> Csr:
-    "The numbers that are not 0, row after row"
+    "Convert a matrix to CSR: its elements that are not 0"
     if type_of(w) not in TYPES or w.dim() != 2:
         raise TypeError(f'to_csr: w is {type_of(w)} of {w.dim()} axes, and a matrix of {", ".join(TYPES)} is needed')
     there = w != 0
@@ -50,7 +50,7 @@ def prune_single(
     w,  # of floats
     zeros=0.9,  # how many become 0
 ):  # w's shape
-    "w, and 0 for its smallest numbers"
+    "w with its smallest elements set to 0"
     if not 0 <= zeros <= 1:
         raise ValueError(f'prune_single: zeros is {zeros!r}, a share from 0 to 1')
     if w.isnan().any():
@@ -66,9 +66,9 @@ def csr_call(
     dtype,
     rows,
     n,  # columns of x
-    vector,  # numbers that a thread loads at once
+    vector,  # elements that a thread loads at once
 ) -> Call:
-    "What multiplies"
+    "The launch of the product"
     src, arrays = csr_source(dtype, vector), ('starts', 'columns', 'values', 'x', 'out')
     if n == 1:
         return Call(src, 'multiply_vector', arrays, (rows,), (cdiv(rows, 8),), (256,))
@@ -79,9 +79,11 @@ def multiply_csr(
     w,  # a `Csr`
     x,  # (columns, n) or (columns,), of the type of w
 ):  # (rows, n) or (rows,)
-    """w @ x, summed in float32: a warp for each row of w, and 32 threads' columns of x.
+    """Compute w @ x, summed in float32: one warp per row of w and 32 threads' columns of x.
 
-    `TypeError` and `ValueError` say what does not fit."""
+        multiply_csr(to_csr(w), x)
+
+    Raises TypeError and ValueError for operands that do not fit."""
     check_tensor('multiply_csr', x, [type_of(w.values)])
     if x.dim() not in (1, 2) or x.shape[0] != w.shape[1]:
         want = f'({w.shape[1]},) or ({w.shape[1]}, any)'

@@ -1,8 +1,8 @@
-"""2:4 sparse matrices in plain torch: which numbers stay, and how those that do are stored.
+"""2:4 sparse matrices in plain torch: which elements are kept, and how they are stored.
 
-Of each four numbers that follow each other in a row two at most are not 0. Stored are two of the four, and where they
-stood: their places, 0 to 3, in two bits each, the first place in the lower two. So a nibble is one of 4, 8, 9, 12, 13
-and 14; the first place is always below the second.
+Of each four consecutive elements of a row at most two are not 0. Stored are two of the four, and their positions, 0 to
+3, in two bits each, the first position in the lower two. So a nibble is one of 4, 8, 9, 12, 13 and 14; the first
+position is always below the second.
 """
 
 from itertools import combinations
@@ -12,20 +12,20 @@ import torch
 
 from ...utils import cdiv
 
-FIRST_TWO = 4  # the nibble of places 0 and 1
+FIRST_TWO = 4  # the nibble of positions 0 and 1
 _NONE = 255
 ROWS, COLUMNS = 64, 128  # of a tile of words
 
 
 def _nibble(mask):
-    "The places of the bits that are set, filled up from the left to two; `_NONE` if there are more"
+    "The positions of the bits that are set, filled up from the left to two; `_NONE` if there are more"
     at = [i for i in range(4) if mask >> i & 1]
     first, second = sorted((at + [i for i in range(4) if i not in at])[:2])
     return first | second << 2 if len(at) <= 2 else _NONE
 
 
 def _table(device):
-    "The nibble for each mask of four bits"
+    "The nibble per mask of four bits"
     return torch.tensor([_nibble(m) for m in range(16)], dtype=torch.uint8, device=device)
 
 
@@ -33,7 +33,7 @@ class Compressed(NamedTuple):
     "A 2:4 sparse matrix"
 
     values: object  # (rows, columns/2)
-    places: object  # (rows, columns/4) of uint8: a nibble for each four
+    places: object  # (rows, columns/4) of uint8: one nibble per four
 
 
 def _check(tool, w):
@@ -48,7 +48,7 @@ def _check(tool, w):
 
 
 def kept(w):  # w's shape of bool
-    "Which numbers of w magnitude keeps: the two largest of each four; among equals the first"
+    "Which elements of w magnitude keeps: the two largest of each four; among equals the first"
     _check('kept', w)
     size = w.detach().abs().unflatten(1, (-1, 4))
     mine, other = size.unsqueeze(-1), size.unsqueeze(-2)
@@ -64,7 +64,7 @@ def prune(w):  # w's shape
 def compress(
     w,  # (rows, columns): two at most of each four are not 0
 ) -> Compressed:
-    "Two of each four, and where they stood: those that are not 0, and what is missing from the left"
+    "Two of each four, and their positions: those that are not 0, filled up from the left"
     _check('compress', w)
     fours = w.detach().unflatten(1, (-1, 4))
     places = _table(w.device)[((fours != 0) << torch.arange(4, device=w.device)).sum(-1)]
@@ -79,14 +79,14 @@ def compress(
 
 
 def spread(c: Compressed):  # (rows, columns)
-    "The matrix with its zeros, of places that are known to be right"
+    "The dense matrix, for positions that are known to be valid"
     at = torch.stack([c.places & 3, c.places >> 2], -1).long()
     res = c.values.new_zeros(*c.places.shape, 4)
     return res.scatter(-1, at, c.values.unflatten(1, (-1, 2))).flatten(1)
 
 
 def decompress(c: Compressed):  # (rows, columns)
-    "The matrix with its zeros; `ValueError` for places that are not ascending"
+    "The dense matrix; `ValueError` for positions that are not ascending"
     first, second = c.places & 3, c.places >> 2
     if (bad := (first >= second) | (second > 3)).any():
         r, g = bad.nonzero()[0].tolist()
@@ -97,14 +97,15 @@ def decompress(c: Compressed):  # (rows, columns)
     return spread(c)
 
 
-# The tensor cores read places from registers: a thread has a word of 32 bits, sixteen numbers of two rows. Lane l of a
-# warp has rows l/4, in the lower half, and l/4 + 8; `mma.sp` and `wgmma.sp` of 32 numbers along k take the words of two
-# lanes of each four, which the *selector* names: 0 the first two, 1 the last two. So a word for each lane is enough for
-# 64 numbers along k: lane l has the numbers from 16*(l%4) on. Here each thread has two such words beside each other.
+# The tensor cores read the metadata, the positions, from registers: a thread has a word of 32 bits, for sixteen
+# elements of two rows. Lane l of a warp has rows l/4, in the lower half, and l/4 + 8; `mma.sp` and `wgmma.sp` of 32
+# elements along k take the words of two lanes of each four, which the *selector* names: 0 the first two, 1 the last
+# two. So one word per lane is enough for 64 elements along k: lane l has those from 16*(l%4) on. Here each thread has
+# two adjacent words.
 def to_words(
     places,  # (rows, columns/4) of uint8
 ):  # (tiles of 64 rows, of 128 columns, 4 warps, 32 lanes, 2) of int32
-    "Places as the kernels load them; the rows and columns that fill up the last tiles have places 0 and 1"
+    "Positions as the kernels load them; the rows and columns that pad the last tiles have positions 0 and 1"
     rows, fours = places.shape
     n = torch.nn.functional.pad(places, (0, -fours % (COLUMNS // 4), 0, -rows % ROWS), value=FIRST_TWO)
     n = n.view(cdiv(rows, ROWS), 4, 2, 8, cdiv(4 * fours, COLUMNS), 2, 4, 4).permute(0, 4, 1, 3, 6, 5, 2, 7)
@@ -118,15 +119,15 @@ def from_words(
     rows,
     columns,
 ):  # (rows, columns/4) of uint8
-    "The places again"
+    "The inverse of `to_words`"
     bits = torch.arange(0, 32, 4, device=words.device)
     n = (words.long().unsqueeze(-1) >> bits & 15).to(torch.uint8).unflatten(3, (8, 4)).unflatten(-1, (2, 4))
     n = n.permute(0, 2, 6, 3, 1, 5, 4, 7).reshape(ROWS * words.shape[0], -1)
     return n[:rows, : columns // 4].contiguous()
 
 
-# Which columns stand together in fours is a choice: x may have its columns in any order, as long as w has the same. So
-# large numbers that would share a four can be parted.
+# Which columns form a four is a choice: x may have its columns in any order, as long as w has the same. So large
+# elements that would share a four can be separated.
 def _splits():
     "The 35 ways to part eight columns into two fours, as orders of the eight"
     fours = [(0, *o) for o in combinations(range(1, 8), 3)]

@@ -85,7 +85,7 @@ class TwoFourLinear(torch.nn.Module):
 
     @property
     def weight(self):
-        "The weight with its zeros, (rows, columns): made anew each time"
+        "The dense weight, (rows, columns): computed again each time"
         w = unpack_24(self.packed)
         return w if self.order is None else w.index_copy(1, self.order, w)
 

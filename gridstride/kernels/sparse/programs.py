@@ -11,7 +11,7 @@ from ..texts import IN_C
 
 _ROUNDING = dict(float16=2**-11, bfloat16=2**-8, float32=2**-24)
 _LARGE = 8192, 8192, 8192
-_KEPT = 100  # blocks or numbers of a thousand
+_KEPT = 100  # blocks or elements of a thousand
 _CASTS = dict(words='(const {} *)w.words', values='w.values', starts='w.starts', columns='w.columns', out='y')
 
 
@@ -72,8 +72,8 @@ def _maps(p, call, boxes, sizes):
 def _launches(p, spaces, sizes):
     "C for the launch of a case"
     call, boxes = p.calls(*sizes)
-    maps, rest = call.arrays[: len(boxes)], call.arrays[len(boxes) :]
-    args = [*(f'{o}_map' for o in maps), *(_CASTS.get(o, o).format(p.word) for o in rest)]
+    maps, others = call.arrays[: len(boxes)], call.arrays[len(boxes) :]
+    args = [*(f'{o}_map' for o in maps), *(_CASTS.get(o, o).format(p.word) for o in others)]
     using = [f'using {spaces[call.src]}::TensorMap;'] * bool(boxes)
     launch = start(call, f'{spaces[call.src]}::{call.name}', [*args, *map(str, call.scalars)])
     return [*using, *_maps(p, call, boxes, sizes), launch]
@@ -95,5 +95,5 @@ constexpr struct {{ int rows, n, k; }} cases[] = {{{', '.join(f'{{{", ".join(map
 
 
 def list_sparse_programs() -> dict:  # name of the file -> the whole `.cu`
-    "A program for each product, with 16-bit floats and, for single numbers, those of 32"
+    "One program per product, with 16-bit floats and, for CSR, with float32"
     return {name: _text(name, p) for name, p in _programs()}

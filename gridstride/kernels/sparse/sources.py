@@ -1,5 +1,5 @@
-"""The texts of these kernels, `*.cuh`, and what stands above them before they are compiled: instructions, types and
-numbers."""
+"""The sources of these kernels, `*.cuh`, and what precedes them when they are compiled: instructions, types and
+constants."""
 
 from functools import lru_cache
 
@@ -14,7 +14,7 @@ HALVES = dict(bfloat16='bf16', float16='f16')  # torch's 16-bit floats -> PTX's 
 def wgmma_sp(
     n,  # columns of the result, a multiple of 8 up to 256
 ) -> str:
-    "CUDA C of a function that starts d (+)= 64 x 32 times 32 x `n` bf16 numbers, the first of them 2:4 sparse"
+    "CUDA C of a function that starts d (+)= m @ n, 64 x 32 and 32 x `n`, both bf16, m 2:4 sparse"
     registers = ','.join(f'%{i}' for i in range(n // 2))
     operands = ', '.join(f'"+f"(d[{i}])' for i in range(n // 2))
     return f'''
@@ -78,7 +78,7 @@ def warps_source(dtype, constants) -> str:
 @lru_cache
 def csr_source(
     dtype,
-    vector,  # numbers that a thread loads at once
+    vector,  # elements that a thread loads at once
 ) -> str:
-    "CUDA C of the products of single numbers, ready to be compiled"
+    "CUDA C of the products with CSR, ready to be compiled"
     return with_types(source('csr'), (('Number', IN_C[dtype]),), (('V', vector),))

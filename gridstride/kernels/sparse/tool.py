@@ -18,7 +18,7 @@ _ROWS = 4096  # of x, with which a layer is timed
 
 
 def _sparse(rounds, name, layer):
-    "(the sparse layer, what to tell of it), or why it stays"
+    "(the sparse layer, notes on it), or why it stays"
     w = layer.weight.detach()
     if type_of(w) not in (*HALVES, 'float32'):
         return f'it is {type_of(w)}'
@@ -31,13 +31,13 @@ def _sparse(rounds, name, layer):
 
 
 def _largest(module):
-    "The sparse layer with most numbers"
+    "The sparse layer with most elements"
     layers = [o for o in module.modules() if isinstance(o, TwoFourLinear)]
     return max(layers, key=lambda o: o.values.numel())
 
 
 def _speed(layer):
-    "A sentence: how fast a layer is on this GPU beside torch's dense one, or who multiplies instead"
+    "A sentence: the speed of a layer on this GPU compared with torch's dense one, or what multiplies instead"
     values = layer.values
     if not has_kernel(values, values):
         where = f'{type_of(values)} on {torch.cuda.get_device_name(values.device) if values.is_cuda else "the CPU"}'
@@ -61,12 +61,14 @@ def prune_24(
     skip=(),  # names of layers that stay, with wildcards: ('lm_head', '*.gate')
     rounds=0,  # of a search for an order of columns in which more is kept; bringing x into it takes time, too
 ):  # the module
-    """The linear layers of a module 2:4 sparse: of each four weights along a row the two largest stay. Prints a table
-    of what became of them: sizes, error, and the speed that is measured on this GPU.
+    """Prune the linear layers of a module to 2:4 sparsity: of each four weights along a row the two largest are kept.
+    Prints a table of the layers: sizes, error, and the speed measured on this GPU.
+
+        model = prune_24(model, skip=('lm_head',))
 
     `state_dict` and `torch.compile` work as before; a state is loaded into a module that was pruned, too. Layers with
-    shared weights, or of sizes that the kernels cannot have, stay, and the table says so. `TypeError` and `ValueError`
-    say what is not covered."""
+    shared weights, or of sizes that the kernels do not support, stay, and the table has the reason. Raises TypeError
+    and ValueError for options that are not supported."""
     module, swapped, left = swap('prune_24', 'pruned', module, skip, partial(_sparse, rounds))
     notes = ['dB: signal to noise of the weights. Their two largest of each four stay.', _speed(_largest(module))]
     print(report('Linear layers, 2:4 sparse', swapped, left, notes))
@@ -76,7 +78,7 @@ def prune_24(
 def densify(
     module,  # as `prune_24` returned it
 ):  # the module
-    "`torch.nn.Linear`s again, with the weights that were left: what was pruned is 0"
+    "Replace sparse layers by `torch.nn.Linear`s with the weights that were kept: what was pruned is 0"
     if (dense := swap_back(module, TwoFourLinear)) is None:
         raise ValueError('densify: the module has no 2:4 sparse layers')
     return dense

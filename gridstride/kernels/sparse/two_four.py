@@ -18,7 +18,7 @@ class TwoFour(NamedTuple):
 
     shape: tuple  # (rows, columns)
     values: object  # (rows, columns/2)
-    words: object  # of places, as of `formats.to_words`
+    words: object  # of positions, as of `formats.to_words`
 
     @property
     def nbytes(self):
@@ -57,7 +57,7 @@ class Tile(NamedTuple):
     STAGES: int
     CM: int  # blocks of a cluster that share x
     CN: int  # and that share w
-    OUT: int  # rows of y that leave at once, twice for each warpgroup
+    OUT: int  # rows of y that are stored at once, twice per warpgroup
     GROUP: int  # rows of tiles that are visited together
 
 
@@ -119,8 +119,8 @@ def hopper_call(
 ) -> tuple:  # a `Call`, and the (box, swizzle) of values, x and y
     "What multiplies on a Hopper GPU"
     tile = tile or choose(rows, n, k, on.sms)
-    numbers = dict(tile._asdict(), BK=_STEP, WGS=_WGS, M=tile.BM // 64 // _WGS, N=tile.BN, BIAS=bias)
-    src = hopper_source(('two_four',), dtype, wgmma_sp(tile.BN), tuple(numbers.items()))
+    constants = dict(tile._asdict(), BK=_STEP, WGS=_WGS, M=tile.BM // 64 // _WGS, N=tile.BN, BIAS=bias)
+    src = hopper_source(('two_four',), dtype, wgmma_sp(tile.BN), tuple(constants.items()))
     blocks, tiles = tile.CM * tile.CN, cdiv(rows, tile.BM * tile.CM) * cdiv(n, tile.BN * tile.CN)
     shared = tile.STAGES * _STEP * (tile.BM + 2 * tile.BN) + _WGS * 256 * tile.OUT
     grid, block = (blocks * min(on.sms // blocks, tiles),), (128 * (_WGS + 1),)
@@ -128,7 +128,7 @@ def hopper_call(
     return call, (((tile.BM // tile.CN, _STEP // 2), 64), ((tile.BN // tile.CM, _STEP), 128), ((tile.OUT, 64), 128))
 
 
-_WARPS_STAGES = 3  # of 28 KiB, so that a GPU with 100 KiB has room
+_WARPS_STAGES = 3  # of 28 KiB, which fit into 100 KiB
 
 
 @lru_cache(1024)
@@ -147,7 +147,7 @@ def _ready(sizes, by_warps, tile, device, backend):
 
 
 def run_24(x, p, bias=None, by_warps=False, tile=None):
-    "`multiply_24` of what is known to fit"
+    "`multiply_24` of operands that are known to fit"
     y = x.new_empty(x.shape[0], p.shape[0])
     if not y.numel():
         return y
@@ -161,11 +161,13 @@ def multiply_24(
     x,  # (n, columns) of the type of the matrix, contiguous
     p,  # a `TwoFour`
     bias=None,  # (rows,)
-    by_warps=False,  # by `mma.sp`, also on a Hopper GPU
+    by_warps=False,  # by `mma.sp`, even on a Hopper GPU
 ):  # (n, rows)
-    """x @ w.T (+ bias) for the matrix w that is packed, summed in float32.
+    """Compute x @ w.T (+ bias) for a packed 2:4 sparse matrix w, summed in float32.
 
-    `TypeError` and `ValueError` say what does not fit, `Unavailable` that the GPU is older than Ampere."""
+        multiply_24(x, pack_24(prune(w)))
+
+    Raises TypeError and ValueError for operands that do not fit, Unavailable on a GPU older than Ampere."""
     check_tensor('multiply_24', x, [type_of(p.values)])
     if x.dim() != 2 or x.shape[1] != p.shape[1]:
         raise ValueError(f'multiply_24: x has the shape {tuple(x.shape)}, and (any, {p.shape[1]}) is needed')
