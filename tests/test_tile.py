@@ -10,7 +10,7 @@ tl = triton.language
 from gridstride import draw, tile
 from gridstride.diagnostics.errors import *
 from found import finding, warning
-from gridstride.tile.types import DTYPES, computed_in
+from gridstride.tile.types import DTYPES, computation_type
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT/'tests/tile'))
@@ -43,7 +43,7 @@ def test_types_are_promoted_as_triton_does(division):
                 args = getattr(tl, a), numbers[0], getattr(tl, b), numbers[1], division
                 try: want = str(theirs.computation_type_impl(*args))
                 except TypeError: want = None
-                try: got = str(computed_in(DTYPES[a], DTYPES[b], *numbers, division))
+                try: got = str(computation_type(DTYPES[a], DTYPES[b], *numbers, division))
                 except TypeError: got = None
                 assert got == want, (a, b, numbers)
 

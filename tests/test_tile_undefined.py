@@ -71,7 +71,7 @@ warn_of_lacking'''.split())
 
 def undefined(x):
     "The value, its last lanes undefined; or a scalar"
-    x.lacks = np.arange(x.data.size).reshape(x.data.shape) > x.data.size//2 if x.data.ndim else np.True_
+    x.undef_mask = np.arange(x.data.size).reshape(x.data.shape) > x.data.size//2 if x.data.ndim else np.True_
     return x
 
 
@@ -91,10 +91,10 @@ def values(run):
     yield 'P', language.make_block_ptr(x, (8, 8), (8, 1), (0, 0), (4, 4), (1, 0))
 
 
-def lacks(found):
+def is_undefined(found):
     "Does a value, or one of several, know of undefined lanes?"
-    if isinstance(found, (tuple, list)): return any(map(lacks, found))
-    return type(found) is tensor and found.lacks is not None and bool(np.any(found.lacks))
+    if isinstance(found, (tuple, list)): return any(map(is_undefined, found))
+    return type(found) is tensor and found.undef_mask is not None and bool(np.any(found.undef_mask))
 
 
 def handed_on(text, own):
@@ -110,7 +110,7 @@ def handed_on(text, own):
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter('always')
             found = types.FunctionType(code, scope)()
-        return lacks(found) or any(issubclass(o.category, UndefinedLanes) for o in heard)
+        return is_undefined(found) or any(issubclass(o.category, UndefinedLanes) for o in heard)
     finally: enter(before)
 
 

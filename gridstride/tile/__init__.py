@@ -2,23 +2,23 @@
 
 The kernel's own Python code runs, program by program, with NumPy below it and Triton's types and rules on top. The
 modules, in the order in which they are read best: `types` (types and promotion), `block` (values and their arithmetic),
-`memory` (pointers, load, store, atomics), `descriptors` (blocks without a pointer for each element), `shadow` (what the
+`memory` (pointers, load, store, atomics), `descriptors` (block pointers and tensor descriptors), `shadow` (what the
 detectors remember), `language` (the names of `triton.language`; those of `shapes`, `elements`, `reductions`, `randoms`,
 `hints_and_debug`, `products` and `libdevice` are parts of it), `rewrite`, `hints` and `rebind` (a function as Triton's
 compiler reads it, with these names), `run` and `kernel` (a launch at work), `tuning` (what autotune does to arguments),
 `trace` (what it did), `triton_shim` (what `from gridstride import triton` gives), `plain` and `profiler` (what `import
 triton` and `import triton.profiler` give under `gridstride.as_gpu`).
 
-Why not on Triton's interpreter: that needs Triton, which is for Linux alone; it is silent about stores outside of an
-array, about races and masked lanes, does not round bf16, and knows no autotune. It is also slower: 0.57, 1.13 and 17 ms
-a program for a vector add, a softmax and a matmul, where this takes 0.10, 0.08 and 1.0 with every check
+Why not on Triton's interpreter: that needs Triton, which is for Linux alone; it is silent about out-of-bounds stores,
+about data races and masked lanes, does not round bf16, and knows no autotune. It is also slower: 0.57, 1.13 and 17 ms
+per program for a vector add, a softmax and a matmul, where this takes 0.10, 0.08 and 1.0 with every check
 (benchmarks/tile.txt).
 
-What is found: accesses outside of the memory of an array, and pointers that point nowhere; elements that two programs
-use with nothing between them, whatever the order (atomics apart, which order what `sem` says); elements and lanes that
-nobody gave a value; impossible launches; what does not compile. An array that holds nothing but NaN when the launch
+What is found: out-of-bounds accesses, and pointers that point nowhere; data races between programs, whatever the order
+in which they run (atomics order what `sem` says); reads of uninitialized elements and lanes; impossible launches; what
+does not compile. An array that holds nothing but NaN when the launch
 begins counts as unwritten. Lanes that a masked load leaves without `other` are 0, as NVIDIA's GPUs have it, and a
-warning tells if such a lane comes through to a result, as Triton promises nothing.
+warning reports it if the value of such a lane reaches a result, as Triton promises nothing.
 
 What is not modelled:
 
@@ -26,10 +26,10 @@ What is not modelled:
   or overwrites what another lane of its program has stored, and an atomic that releases what other lanes did, unless a
   `tl.debug_barrier` is in between, or a scalar atomic whose result is used; the two lanes may be one thread, which is
   not known here. A block that is loaded, and then stored by other lanes, is not reported;
-- the last bits of what a GPU approximates (`tl.exp` and its kin, division of fp32), of sums in another order, and of
-  a product and a sum that the compiler fuses;
-- what lies between the rows of a slice: it counts as the slice's own;
-- inline PTX, `tl.dot_scaled`, fp8e4b15, kernels of Gluon. A name that is missing says so.
+- the last bits of what a GPU approximates (`tl.exp` and similar functions, division of fp32), of sums in another order,
+  and of a product and a sum that the compiler fuses;
+- the elements between the rows of a slice: they count as the slice's own;
+- inline PTX, `tl.dot_scaled`, fp8e4b15, kernels of Gluon. Using a name that is missing raises an error.
 """
 
 from ..diagnostics.settings import options

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from .run import finding, refuse, warn_of_lacking
-from .types import DTYPES, block_type, computed_in, const, named, of_number
+from .types import DTYPES, block_type, computation_type, const, to_dtype, dtype_of_number
 
 __all__ = [
     'tensor',
@@ -21,12 +21,12 @@ __all__ = [
     'compute',
     'scalar',
     'pair',
-    'made',
-    'shaped',
-    'lacking_as',
-    'stacked',
+    'with_undef',
+    'map_elements',
+    'propagate_undef',
+    'combine_elements',
     'addresses',
-    'fused',
+    'fma_data',
 ]
 
 _I1, _I32, _I64 = DTYPES['int1'], DTYPES['int32'], DTYPES['int64']
@@ -36,22 +36,22 @@ _F32 = DTYPES['float32']
 class tensor:
     """A block of a kernel, or a scalar: `data`, its `dtype`, and for pointers the `region` that they point into.
 
-    `lacks` says which lanes have no defined value, as a masked load left them so; None for no lane."""
+    `undef_mask` marks the lanes whose value is undefined, as a masked load left them so; None for no lane."""
 
-    __slots__ = ('data', 'dtype', 'region', 'lacks')
+    __slots__ = ('data', 'dtype', 'region', 'undef_mask')
     __array_ufunc__ = None  # a NumPy scalar on the left leaves the operation to us
 
     def __init__(self, data, dtype, region=None):
-        self.data, self.dtype, self.region, self.lacks = data, dtype, region, None
+        self.data, self.dtype, self.region, self.undef_mask = data, dtype, region, None
 
     @property
     def shape(self):
-        "How long each axis is; () for a scalar"
+        "Return the size of each axis; () for a scalar"
         return tuple(map(const, self.data.shape))
 
     @property
     def type(self):
-        "The type: of a block with its shape"
+        "Return the type; the type of a block includes its shape"
         return block_type(self.dtype, self.data.shape) if self.data.ndim else self.dtype
 
     numel = property(lambda self: const(int(self.data.size)))
@@ -64,17 +64,17 @@ class tensor:
 
     def __add__(self, other):
         if self.dtype.is_ptr() or type(other) is tensor and other.dtype.is_ptr():
-            return _moved(self, other)
+            return _move_pointer(self, other)
         return _arithmetic(self, other, np.add)
 
     def __radd__(self, other):
         if self.dtype.is_ptr():
-            return _moved(self, other)
+            return _move_pointer(self, other)
         return _arithmetic(other, self, np.add)
 
     def __sub__(self, other):
         if self.dtype.is_ptr():
-            return _moved(self, -block_of(other))
+            return _move_pointer(self, -block_of(other))
         return _arithmetic(self, other, np.subtract)
 
     def __rsub__(self, other):
@@ -87,72 +87,72 @@ class tensor:
         return _arithmetic(other, self, np.multiply)
 
     def __truediv__(self, other):
-        return _divided(self, other)
+        return _divide(self, other)
 
     def __rtruediv__(self, other):
-        return _divided(other, self)
+        return _divide(other, self)
 
     def __floordiv__(self, other):
-        return _floored(self, other)
+        return _floor_divide(self, other)
 
     def __rfloordiv__(self, other):
-        return _floored(other, self)
+        return _floor_divide(other, self)
 
     def __mod__(self, other):
-        return _rest(self, other)
+        return _mod(self, other)
 
     def __rmod__(self, other):
-        return _rest(other, self)
+        return _mod(other, self)
 
     def __and__(self, other):
-        return _bits(self, other, np.bitwise_and)
+        return _bitwise(self, other, np.bitwise_and)
 
     __rand__ = __and__
 
     def __or__(self, other):
-        return _bits(self, other, np.bitwise_or)
+        return _bitwise(self, other, np.bitwise_or)
 
     __ror__ = __or__
 
     def __xor__(self, other):
-        return _bits(self, other, np.bitwise_xor)
+        return _bitwise(self, other, np.bitwise_xor)
 
     __rxor__ = __xor__
 
     def __lshift__(self, other):
-        return _shifted(self, other, np.left_shift)
+        return _shift(self, other, np.left_shift)
 
     def __rlshift__(self, other):
-        return _shifted(other, self, np.left_shift)
+        return _shift(other, self, np.left_shift)
 
     def __rshift__(self, other):
-        return _shifted(self, other, np.right_shift)
+        return _shift(self, other, np.right_shift)
 
     def __rrshift__(self, other):
-        return _shifted(other, self, np.right_shift)
+        return _shift(other, self, np.right_shift)
 
     def __lt__(self, other):
-        return _compared(self, other, np.less)
+        return _compare(self, other, np.less)
 
     def __le__(self, other):
-        return _compared(self, other, np.less_equal)
+        return _compare(self, other, np.less_equal)
 
     def __gt__(self, other):
-        return _compared(self, other, np.greater)
+        return _compare(self, other, np.greater)
 
     def __ge__(self, other):
-        return _compared(self, other, np.greater_equal)
+        return _compare(self, other, np.greater_equal)
 
     def __eq__(self, other):
-        return _compared(self, other, np.equal)
+        return _compare(self, other, np.equal)
 
     def __ne__(self, other):
-        return _compared(self, other, np.not_equal)
+        return _compare(self, other, np.not_equal)
 
     def __neg__(self):
         if self.dtype.is_ptr() or self.dtype is _I1:
             raise refuse(f'- of {self.type}', 'A mask is inverted with ~.')
-        return made(np.subtract(self.dtype.number(0), self.data), self.dtype, self)  # of 0 it is 0, not -0
+        return with_undef(np.subtract(self.dtype.number(0), self.data), self.dtype, self)  # of 0 it is 0, not -0
 
     def __pos__(self):
         return self
@@ -160,7 +160,7 @@ class tensor:
     def __invert__(self):
         if not self.dtype.is_int():
             raise refuse(f'~ of {self.type}: it inverts the bits of integers')
-        return made(np.invert(self.data), self.dtype, self)
+        return with_undef(np.invert(self.data), self.dtype, self)
 
     def __pow__(self, other):
         raise refuse('Triton has no ** for blocks', 'Multiply: x * x, or use tl.exp2 and tl.log2.')
@@ -171,18 +171,18 @@ class tensor:
         raise refuse('Triton has no @ for blocks', 'The product of two blocks is tl.dot(a, b).')
 
     def logical_and(self, other):
-        "`and` of each element"
+        "Compute `and` elementwise"
         return convert(self, _I1) & convert(block_of(other), _I1)
 
     def logical_or(self, other):
-        "`or` of each element"
+        "Compute `or` elementwise"
         return convert(self, _I1) | convert(block_of(other), _I1)
 
     def __bool__(self):
         if self.data.ndim:
             hint = 'Write & for and, | for or, ~ for not; choose elements with tl.where(condition, a, b).'
             raise refuse(f'a decision by a block of shape {list(map(int, self.shape))}, which has many answers', hint)
-        if self.lacks is not None:
+        if self.undef_mask is not None:
             warn_of_lacking('undefined_decision')
         return bool(self.data)
 
@@ -216,112 +216,112 @@ class tensor:
             )
             raise refuse(f'x[{shown}]: the elements of a block cannot be indexed', hint)
         if sum(o is not None for o in index) == self.data.ndim:  # the commonest, by one view
-            return shaped(self, lambda a: np.asarray(a)[index])
+            return map_elements(self, lambda a: np.asarray(a)[index])
         out = self
         for axis, o in enumerate(index):  # as Triton does it: fewer indices than axes, or more, may be given
             out = out if o is not None else _with_axis(out, axis)
         return out
 
     def to(self, dtype, fp_downcast_rounding=None, bitcast=False):
-        "The value as another type; `bitcast` keeps its bits"
+        "Convert to another type; `bitcast` keeps the bits"
         return _to(self, dtype, fp_downcast_rounding, bitcast)
 
 
 def _index(o):
-    "An index as the source has it"
+    "Return an index as the source has it: a `Constant` as its value"
     return ':' if isinstance(o, slice) else '...' if o is Ellipsis else str(getattr(o, 'type', o))
 
 
 def _with_axis(x, axis):
-    "The value with one more axis of size 1, which a scalar gets wherever it is"
+    "Insert an axis of size 1 at `axis`; at any axis for a scalar"
     axis = axis if x.data.ndim else 0
     if axis > x.data.ndim:
         shape = list(map(int, x.shape))
         raise refuse(f'a new axis {axis} for a block of shape {shape}', f'There can be one at 0 to {x.data.ndim}.')
-    return shaped(x, lambda a: np.expand_dims(np.asarray(a), axis))
+    return map_elements(x, lambda a: np.expand_dims(np.asarray(a), axis))
 
 
-def made(data, t, *operands, region=None):
-    "The value of an operation: a lane of it is defined if it is in all operands"
+def with_undef(data, t, *operands, region=None):
+    "Return the result of an operation on `operands`: a lane is undefined if it is undefined in any of them"
     out = tensor(data, t, region)
     for o in operands:
-        if type(o) is tensor and o.lacks is not None:
-            lacks = o.lacks if out.lacks is None else out.lacks | o.lacks
-            out.lacks = np.broadcast_to(lacks, out.data.shape)
+        if type(o) is tensor and o.undef_mask is not None:
+            undef = o.undef_mask if out.undef_mask is None else out.undef_mask | o.undef_mask
+            out.undef_mask = np.broadcast_to(undef, out.data.shape)
     return out
 
 
-def shaped(x, f):
-    "A value whose elements are moved by `f`, a function of arrays"
+def map_elements(x, f):
+    "Apply `f`, a function of arrays that moves elements, to the data of `x` and to its `undef_mask`"
     out = tensor(f(x.data), x.dtype, x.region)
-    if x.lacks is not None:
-        out.lacks = f(x.lacks)
+    if x.undef_mask is not None:
+        out.undef_mask = f(x.undef_mask)
     return out
 
 
-def lacking_as(out, x, f=None):
-    "A value, of which those lanes are defined that are in `x`, or by a function of these"
-    if x.lacks is not None:
-        out.lacks = f(x.lacks) if f else x.lacks
+def propagate_undef(out, x, f=None):
+    "Give `out` the undefined lanes of `x`, moved by `f` if it is given"
+    if x.undef_mask is not None:
+        out.undef_mask = f(x.undef_mask) if f else x.undef_mask
     return out
 
 
-def stacked(a, b, f):
-    "A block of two others' elements, by a function of two arrays"
+def combine_elements(a, b, f):
+    "Combine the elements of two blocks by `f`, a function of two arrays"
     out = tensor(f(a.data, b.data), a.dtype)
-    if a.lacks is not None or b.lacks is not None:
-        out.lacks = f(*(np.zeros(o.data.shape, bool) if o.lacks is None else o.lacks for o in (a, b)))
+    if a.undef_mask is not None or b.undef_mask is not None:
+        out.undef_mask = f(*(np.zeros(o.data.shape, bool) if o.undef_mask is None else o.undef_mask for o in (a, b)))
     return out
 
 
 def addresses(p):
-    "The addresses of pointers, in bytes"
+    "Return the byte addresses that pointers hold"
     return p.data if p.region is None else p.data * p.region.item + p.region.address
 
 
 def is_number(x):
-    "Is it a number that stands in the source, or is known when it is compiled?"
+    "Is `x` a number that is written in the source, or known at compile time?"
     return isinstance(x, (int, float)) and not isinstance(x, tensor)
 
 
 def scalar(x, t=None):
-    "A number as a value of the kernel, of its own type or of type `t`"
-    t = t or of_number(x)
+    "Convert a number to a scalar of the kernel, of its own type or of type `t`"
+    t = t or dtype_of_number(x)
     return tensor(t.number(x), t)
 
 
-class Forgotten:
-    "A variable that one branch of an `if`, or a loop, alone assigns"
+class Unbound:
+    "A variable that is unbound here: only one branch of an `if`, or the body of a loop, assigns it"
 
     def __init__(self, name, where='in one branch of an `if` alone'):
         self.name, self.where = name, where
 
 
 def block_of(x):
-    "A value of the kernel for a value or a number; what is neither is refused"
+    "Return `x` as a value of the kernel; raises `TypeError` for what is neither a value nor a number"
     if type(x) is tensor:
         return x
     if isinstance(x, (int, float, np.bool_)):
         return scalar(x)
-    if type(x) is Forgotten:
+    if type(x) is Unbound:
         raise refuse(f'{x.name} is assigned {x.where}', 'Assign it in front of that, too.')
-    raise refuse(f'{_described(x)} is used where a value is expected')
+    raise refuse(f'{_describe(x)} is used where a value is expected')
 
 
-def _described(x):
+def _describe(x):
     if isinstance(x, np.ndarray) or type(x).__module__.startswith('torch'):
         return 'an array of the host'
     return 'None' if x is None else f'the text {str(x)!r}' if isinstance(x, str) else f'{type(x).__name__} {x!r}'
 
 
 def pair(a, b, division=False):
-    "Two operands in the type in which they are computed, and that type"
+    "Convert two operands to the type in which Triton computes; returns (data, data, type)"
     x, y = is_number(a), is_number(b)
-    s, t = (of_number(a) if x else block_of(a).dtype), (of_number(b) if y else block_of(b).dtype)
+    s, t = (dtype_of_number(a) if x else block_of(a).dtype), (dtype_of_number(b) if y else block_of(b).dtype)
     if s.is_ptr() or t.is_ptr():
         raise refuse(f'an operation of {s} and {t}', 'Pointers are moved with + and -, and compared.')
     try:
-        to = computed_in(s, t, x, y, division)
+        to = computation_type(s, t, x, y, division)
     except TypeError as e:
         raise refuse(str(e)) from None
     return _operand(a, x, to), _operand(b, y, to), to
@@ -329,12 +329,12 @@ def pair(a, b, division=False):
 
 def _operand(a, number, to):
     if number:
-        return _fits(a, to)
+        return _convert_number(a, to)
     return a.data if a.dtype is to else convert(a, to).data
 
 
-def _fits(a, to):
-    "A number of the source in a type; what does not fit is refused"
+def _convert_number(a, to):
+    "Convert a number of the source to a type; raises an error if it does not fit"
     if to.rank == 1:
         info = np.iinfo(to.np)
         if a < 0 and info.min == 0:
@@ -356,12 +356,12 @@ def _broadcasts(f, a, b):
 
 
 def compute(a, b, f, division=False):
-    "`f` of two operands in their common type"
+    "Apply `f` to two operands in their common type"
     if type(a) is tensor and type(b) is tensor and a.dtype is b.dtype and not division and not a.dtype.is_ptr():
         x, y, t = a.data, b.data, a.dtype
     else:
         x, y, t = pair(a, b, division)
-    return made(_broadcasts(f, x, y), t, a, b)
+    return with_undef(_broadcasts(f, x, y), t, a, b)
 
 
 def _arithmetic(a, b, f):
@@ -372,19 +372,19 @@ def _arithmetic(a, b, f):
     if t.special:
         return _special(x, y, t, f, a, b)
     if x.shape == y.shape:
-        return made(f(x, y), t, a, b)
-    return made(_broadcasts(f, x, y), t, a, b)
+        return with_undef(f(x, y), t, a, b)
+    return with_undef(_broadcasts(f, x, y), t, a, b)
 
 
 def _special(x, y, t, f, a, b):
-    "Arithmetic of masks, which have one bit; that of fp8 is refused"
+    "Compute with int1, which has one bit; raises an error for fp8"
     if t.is_fp8():
         raise refuse(f'arithmetic with {t}', 'Convert first: x.to(tl.float32).')
-    return made((_broadcasts(f, np.uint8(x), np.uint8(y)) & 1).astype(bool), t, a, b)
+    return with_undef((_broadcasts(f, np.uint8(x), np.uint8(y)) & 1).astype(bool), t, a, b)
 
 
-def _moved(a, b):
-    "A pointer, moved by so many elements"
+def _move_pointer(a, b):
+    "Add an offset in elements to a pointer"
     if type(a) is not tensor or not a.dtype.is_ptr():
         a, b = b, a
     b = block_of(b)
@@ -393,87 +393,87 @@ def _moved(a, b):
     offset = b.data if b.dtype is _I64 else b.data.astype(np.int64)
     if a.region is None:
         offset = offset * a.dtype.element_ty.size
-    return made(_broadcasts(np.add, a.data, offset), a.dtype, a, b, region=a.region)
+    return with_undef(_broadcasts(np.add, a.data, offset), a.dtype, a, b, region=a.region)
 
 
-def _compared(a, b, f):
+def _compare(a, b, f):
     if b is None:
         return f is np.not_equal
     if type(b) is tensor and a.dtype.is_ptr() != b.dtype.is_ptr():
         hint = 'An argument that is an array is an address here: pass a number, as n.item(), or load it.'
         raise refuse(f'a comparison of {a.dtype} and {b.dtype}', hint)
     if type(b) is tensor and a.dtype.is_ptr():
-        return made(_broadcasts(f, addresses(a), addresses(b)), _I1, a, b)
+        return with_undef(_broadcasts(f, addresses(a), addresses(b)), _I1, a, b)
     if not (type(b) is tensor or is_number(b)):
-        raise refuse(f'a comparison of a value of the kernel with {_described(b)}')
+        raise refuse(f'a comparison of a value of the kernel with {_describe(b)}')
     if type(b) is tensor and a.dtype is b.dtype:
-        return made(_broadcasts(f, a.data, b.data), _I1, a, b)
+        return with_undef(_broadcasts(f, a.data, b.data), _I1, a, b)
     x, y, _ = pair(a, b)
-    return made(_broadcasts(f, x, y), _I1, a, b)
+    return with_undef(_broadcasts(f, x, y), _I1, a, b)
 
 
-def _divided(a, b):
+def _divide(a, b):
     x, y, t = pair(a, b, division=True)
     if t.rank < 2:
         x, y, t = x.astype(np.float32), y.astype(np.float32), _F32
     if t.special:
         return _special(x, y, t, np.divide, a, b)
-    return made(_broadcasts(np.divide, x, y), t, a, b)
+    return with_undef(_broadcasts(np.divide, x, y), t, a, b)
 
 
 def _quotient(x, y):
-    "Integers divided as C does it: towards 0"
+    "Divide integers as C does: the quotient is truncated"
     if x.dtype.kind == 'u' or x.ndim == 0 == y.ndim and x >= 0 and y >= 0:
         return x // y
     return (x - np.fmod(x, y)) // y
 
 
-def _is_divisible(x, y):
-    "A finding unless one integer can be divided by another; lanes of blocks may be left out later, and are not asked"
+def _check_divisible(x, y):
+    "Raise a finding if an integer cannot be divided by another; blocks are not checked, as a mask may discard lanes"
     if y.ndim == 0 and y == 0:
         raise finding('crash', 'division')
     if x.ndim == 0 == y.ndim and x.dtype.kind == 'i' and y == -1 and x == np.iinfo(x.dtype).min:
         raise finding('crash', 'division_overflows')
 
 
-def _floored(a, b):
+def _floor_divide(a, b):
     x, y, t = pair(a, b, division=True)
     if t.rank == 2:
         raise refuse('// is for integers', 'Divide with /, then tl.floor(...).')
-    _is_divisible(x, y)
-    return made(_broadcasts(_quotient, x, y), t, a, b)
+    _check_divisible(x, y)
+    return with_undef(_broadcasts(_quotient, x, y), t, a, b)
 
 
-def _rest(a, b):
+def _mod(a, b):
     x, y, t = pair(a, b, division=True)
     if t.rank == 2:
-        return made(_broadcasts(_floating_rest, x, y), t, a, b)
-    _is_divisible(x, y)
-    return made(_broadcasts(np.fmod, x, y), t, a, b)
+        return with_undef(_broadcasts(_fmod, x, y), t, a, b)
+    _check_divisible(x, y)
+    return with_undef(_broadcasts(np.fmod, x, y), t, a, b)
 
 
-def _floating_rest(x, y):
-    "x % y as the compiler has it: x - trunc(x / y) * y, rounded once, and so off where the quotient is large"
-    rest = fused(-np.trunc(x / y), y, x)
-    return np.where(np.isinf(y) & np.isfinite(x), x, rest)[()]
+def _fmod(x, y):
+    "Compute x % y as the compiler does: x - trunc(x / y) * y, rounded once, so inexact where the quotient is large"
+    remainder = fma_data(-np.trunc(x / y), y, x)
+    return np.where(np.isinf(y) & np.isfinite(x), x, remainder)[()]
 
 
-def fused(x, y, z):
-    "x*y + z, rounded once"
+def fma_data(x, y, z):
+    "Compute x*y + z, rounded once"
     if np.result_type(x) != np.float64:
         wide = x.astype(np.float64) * y.astype(np.float64) + z.astype(np.float64)
         return wide.astype(np.result_type(x))
-    return np.vectorize(_exactly, otypes=[np.float64])(x, y, z)[()]
+    return np.vectorize(_fma_exact, otypes=[np.float64])(x, y, z)[()]
 
 
-def _exactly(x, y, z):
+def _fma_exact(x, y, z):
     try:
         return float(Fraction(x) * Fraction(y) + Fraction(z)) or x * y + z  # which knows the sign of 0
     except (ValueError, OverflowError):  # of infinity and NaN
         return x * y + z
 
 
-def _bits(a, b, f):
+def _bitwise(a, b, f):
     if type(a) is tensor and type(b) is tensor and a.dtype is b.dtype:
         x, y, t = a.data, b.data, a.dtype
     else:
@@ -481,10 +481,10 @@ def _bits(a, b, f):
     if not t.is_int():
         name = {np.bitwise_and: '&', np.bitwise_or: '|'}.get(f, '^')
         raise refuse(f'{name} of {t}', 'It combines masks, or the bits of integers.')
-    return made(_broadcasts(f, x, y), t, a, b)
+    return with_undef(_broadcasts(f, x, y), t, a, b)
 
 
-def _shifted(a, b, f):
+def _shift(a, b, f):
     x, y, t = pair(a, b)
     if not t.is_int():
         raise refuse(f'a shift of {t}', 'Only integers have bits to shift.')
@@ -492,12 +492,12 @@ def _shifted(a, b, f):
     if y.dtype.kind == 'i' and np.any(y < 0) or np.any(y >= bits):
         far = (y < 0) | (y >= bits)
         fill = np.where(x < 0, -1, 0).astype(t.np) if f is np.right_shift and t.is_int_signed() else t.number(0)
-        return made(np.where(far, fill, f(x, np.where(far, 0, y).astype(t.np))), t, a, b)
-    return made(_broadcasts(f, x, y), t, a, b)
+        return with_undef(np.where(far, fill, f(x, np.where(far, 0, y).astype(t.np))), t, a, b)
+    return with_undef(_broadcasts(f, x, y), t, a, b)
 
 
 def broadcast(*values):
-    "The values' data in their common shape"
+    "Return the data of the values, broadcast to their common shape"
     shapes = [o.data.shape for o in values]
     if all(o == shapes[0] for o in shapes):
         return [o.data for o in values]
@@ -512,7 +512,7 @@ def broadcast(*values):
 
 
 def where(condition, x, y):
-    "Elements of `x` where the condition holds, of `y` elsewhere"
+    "Select elements of `x` where the condition holds, else of `y`"
     c = convert(block_of(condition), _I1)
     if any(type(o) is tensor and o.dtype.is_ptr() for o in (x, y)):
         a, b, t, region = _pointers(block_of(x), block_of(y))
@@ -520,16 +520,16 @@ def where(condition, x, y):
         a, b, t, region = *pair(x, y), None
     d, a, b = broadcast(c, tensor(a, t), tensor(b, t))
     out = tensor(np.where(d, a, b)[()], t, region)
-    if any(type(o) is tensor and o.lacks is not None for o in (c, x, y)):
+    if any(type(o) is tensor and o.undef_mask is not None for o in (c, x, y)):
         none = np.False_
-        lacks = [none if type(o) is not tensor or o.lacks is None else o.lacks for o in (c, x, y)]
-        lacks = np.broadcast_to(np.where(c.data, lacks[1], lacks[2]) | lacks[0], out.data.shape)
-        out.lacks = lacks if lacks.any() else None
+        undef = [none if type(o) is not tensor or o.undef_mask is None else o.undef_mask for o in (c, x, y)]
+        undef = np.broadcast_to(np.where(c.data, undef[1], undef[2]) | undef[0], out.data.shape)
+        out.undef_mask = undef if undef.any() else None
     return out
 
 
 def _pointers(x, y):
-    "Two pointers to choose from: their data, type and region"
+    "Return (data, data, type, region) of two pointers to select from"
     if x.dtype is not y.dtype:
         raise refuse(f'a choice between {x.dtype} and {y.dtype}')
     if x.region is y.region:
@@ -542,7 +542,7 @@ def _pointers(x, y):
 
 def _to(x, dtype_, rounding=None, keep_bits=False):
     try:
-        t = named(dtype_)
+        t = to_dtype(dtype_)
     except TypeError as e:
         raise refuse(str(e)) from None
     t = t.scalar
@@ -554,7 +554,7 @@ def _to(x, dtype_, rounding=None, keep_bits=False):
     if rounding is not None and not narrows:
         raise refuse('fp_downcast_rounding is for conversions to a narrower floating type')
     if rounding == 'rtz':
-        return made(_towards_zero(x.data, t), t, x)
+        return with_undef(_round_towards_zero(x.data, t), t, x)
     if rounding not in (None, 'rtne'):
         raise refuse(f"fp_downcast_rounding is {rounding!r}; it must be 'rtne' or 'rtz'")
     if x.dtype.is_fp8() and t.is_int() or x.dtype.is_int() and t.is_fp8():
@@ -563,35 +563,35 @@ def _to(x, dtype_, rounding=None, keep_bits=False):
 
 
 def convert(x, t):
-    "A value in another type, rounded and cut as the hardware does it"
-    return x if x.dtype is t else lacking_as(_converted(x, t), x)
+    "Convert a value to another type, rounded and truncated as the hardware does it"
+    return x if x.dtype is t else propagate_undef(_convert(x, t), x)
 
 
-def _converted(x, t):
+def _convert(x, t):
     s = x.dtype
     if s.is_ptr() or t.is_ptr():
-        return _pointer_as(x, t)
+        return _convert_pointer(x, t)
     if t is _I1:
         return tensor(x.data != 0, t)
     if (s.is_fp8() or t.is_fp8()) and 'float64' in (s.name, t.name):
         raise refuse(f'{s} as {t}', 'By way of fp32: x.to(tl.float32).')
     if s.rank == 2 and t.rank == 1:
-        return tensor(_cut(x.data, t), t)
+        return tensor(_truncate(x.data, t), t)
     if t.is_fp8():
-        return tensor(_saturated(x.data, t), t)
+        return tensor(_saturate(x.data, t), t)
     if (s.name, t.name) == ('float8e5', 'bfloat16'):
-        return tensor(_without_ends(x.data).astype(t.np), t)
+        return tensor(_shift_fp8e5_bits(x.data).astype(t.np), t)
     if s.is_fp8() or s.name == 'bfloat16' and t.name != 'float32' or s.name == 'float16' and t.name == 'bfloat16':
         return tensor(x.data.astype(np.float32).astype(t.np), t)
     return tensor(x.data.astype(t.np), t)
 
 
-def _cut(a, t):
-    """A floating number as a whole one, as an H100 does it: cut towards 0, and at the ends of the type.
+def _truncate(a, t):
+    """Convert floats to integers as an H100 does: truncate, and saturate at the limits of the type.
 
-    Those of 8 bits are the last 8 of 16. NaN is 0, but the sign's bit alone where fp64 or 64 bits take part."""
+    8-bit results are the low 8 bits of 16-bit ones. NaN becomes 0, with fp64 or 64-bit results the sign bit."""
     if t.size == 1:
-        return _cut(a, DTYPES[t.name.replace('8', '16')]).astype(t.np)
+        return _truncate(a, DTYPES[t.name.replace('8', '16')]).astype(t.np)
     info, nan = np.iinfo(t.np), t.number(0)
     if 8 in (t.size, a.dtype.itemsize):
         nan = np.array(1 << (8 * t.size - 1), f'u{t.size}').view(t.np)[()]
@@ -601,8 +601,8 @@ def _cut(a, t):
     return np.where(np.isnan(cut), nan, ended)[()]
 
 
-def _saturated(a, t):
-    "Numbers in an fp8 type; what is too large becomes the largest"
+def _saturate(a, t):
+    "Convert to an fp8 type; values that are too large become the largest finite one"
     a = a.astype(np.float32)
     most = np.float32(_LARGEST[t.name])
     return np.clip(a, -most, most).astype(t.np)
@@ -611,16 +611,16 @@ def _saturated(a, t):
 _LARGEST = dict(float8e4nv=448.0, float8e5=57344.0, float8e4b8=240.0, float8e5b16=57344.0)
 
 
-def _without_ends(a):
-    "fp8e5 numbers for bf16: Triton shifts their bits, so that infinity and NaN become 65536 and more"
+def _shift_fp8e5_bits(a):
+    "Convert fp8e5 to bf16: Triton shifts the bits, so infinity and NaN become 65536 and more"
     bits = np.asarray(a).view(np.uint8)
     size = np.ldexp(1 + (bits & 3) / np.float32(4), (bits >> 2 & 31).astype(np.int32) - 15)
     ended = np.where(bits & 128, -size, size).astype(np.float32)
     return np.where((bits & 124) == 124, ended, np.asarray(a).astype(np.float32))[()]
 
 
-def _towards_zero(a, t):
-    "Numbers in a narrower floating type, rounded towards 0"
+def _round_towards_zero(a, t):
+    "Convert to a narrower floating type, rounded towards 0"
     near = a.astype(t.np)
     wide = near.astype(a.dtype)
     past = np.abs(wide) > np.abs(a)
@@ -628,7 +628,7 @@ def _towards_zero(a, t):
     return np.where(past, bits - bits.dtype.type(1), bits).astype(bits.dtype).view(t.np)[()]
 
 
-def _pointer_as(x, t):
+def _convert_pointer(x, t):
     s = x.dtype
     if s.is_ptr() and t.is_ptr():
         size = s.element_ty.size
@@ -645,10 +645,10 @@ def _pointer_as(x, t):
 
 
 def bitcast(x, t):
-    "The bits of a value, as another type of the same size"
+    "Reinterpret the bits of a value as another type of the same size"
     s = x.dtype
     if s.is_ptr() or t.is_ptr():
         return convert(x, t)
     if s.primitive_bitwidth != t.primitive_bitwidth:
         raise refuse(f'bitcast from {s} to {t}: their sizes differ')
-    return made(np.ascontiguousarray(x.data).reshape(x.data.shape).view(t.np)[()], t, x)
+    return with_undef(np.ascontiguousarray(x.data).reshape(x.data.shape).view(t.np)[()], t, x)

@@ -1,39 +1,39 @@
-"""Blocks of arrays that are reached without a pointer for each element: block pointers and tensor descriptors."""
+"""Block pointers and tensor descriptors: blocks of arrays that are accessed without a pointer per element."""
 
 from math import prod
 
 import numpy as np
 
 from . import memory
-from .block import block_of, convert, shaped, tensor
+from .block import block_of, convert, map_elements, tensor
 from .run import finding, refuse, warn_of_lacking
 from .types import DTYPES, block_type, const
 
-__all__ = ['BlockPointer', 'Descriptor', 'of_host']
+__all__ = ['BlockPointer', 'Descriptor', 'from_host']
 
 _I1, _I64 = DTYPES['int1'], DTYPES['int64']
 
 
-def _whole(values, what):
-    "Integers, known now or not, as Python's"
+def _to_ints(values, what):
+    "Convert offsets or sizes, known at compile time or not, to Python's integers"
     values = values if isinstance(values, (list, tuple)) else [values]
     found = [block_of(o) for o in values]
     if any(o.data.ndim or not o.dtype.is_int() for o in found):
         raise refuse(f'{what} are integers, one for each axis')
-    if any(o.lacks is not None for o in found):
+    if any(o.undef_mask is not None for o in found):
         warn_of_lacking('undefined_address')
     return [int(o.data) for o in found]
 
 
 class _Tile:
-    "A part of an array with strides: its elements as pointers, and which of them are inside"
+    "A strided block of an array: pointers to its elements, and a mask of those within bounds"
 
     def __init__(self, base, shape, strides, block_shape):
         base = block_of(base)
         if not base.dtype.is_ptr() or base.data.ndim:
             raise refuse(f'a base of {base.type}: it must be a pointer to the array, an argument')
         self.base, self.element = base, base.dtype.element_ty
-        self.shape, self.strides = _whole(shape, 'shape'), _whole(strides, 'strides')
+        self.shape, self.strides = _to_ints(shape, 'shape'), _to_ints(strides, 'strides')
         block_shape = block_shape if isinstance(block_shape, (list, tuple)) else [block_shape]
         if not all(isinstance(o, int) for o in block_shape):
             raise refuse('block_shape is known only when the kernel runs', 'Its sizes are tl.constexpr arguments.')
@@ -45,8 +45,8 @@ class _Tile:
 
     dtype = property(lambda self: self.element)
 
-    def places(self, offsets):
-        "(offsets of all elements of the block, one mask for each axis: is it inside?)"
+    def offsets_and_masks(self, offsets):
+        "Return (offsets of all elements of the block, one in-bounds mask per axis)"
         offset, inside = np.int64(0), []
         for axis, (at, n, stride, size) in enumerate(zip(offsets, self.shape, self.strides, self.block_shape)):
             where = at + np.arange(size, dtype=np.int64)
@@ -57,20 +57,20 @@ class _Tile:
         return offset, inside
 
     def pointers(self, offsets, checked):
-        "(pointers, mask) of the block at `offsets`; along the axes `checked` the mask leaves out what is outside"
-        offset, inside = self.places(offsets)
+        "Return (pointers, mask) of the block at `offsets`; along the axes `checked` the mask is false out of bounds"
+        offset, inside = self.offsets_and_masks(offsets)
         mask = np.ones([int(o) for o in self.block_shape], bool)
         for axis in checked:
             mask &= inside[axis]
         return self.base + tensor(offset, _I64), None if mask.all() else tensor(mask, _I1)
 
     def load_at(self, offsets, checked, padding):
-        "The block at `offsets`; what is left out is `padding`"
+        "Load the block at `offsets`; masked-out elements are `padding`"
         p, mask = self.pointers(offsets, checked)
         return memory.load(p, mask, None if mask is None else padding)
 
     def store_at(self, offsets, value, checked):
-        "Write the block at `offsets`"
+        "Store `value` to the block at `offsets`"
         p, mask = self.pointers(offsets, checked)
         memory.store(p, value, mask)
 
@@ -84,19 +84,19 @@ def _paddings(t, option):
 
 
 class BlockPointer(_Tile):
-    "What `tl.make_block_ptr` makes"
+    "A block pointer, as made by `tl.make_block_ptr`"
 
     def __init__(self, base, shape, strides, offsets, block_shape, order):
         super().__init__(base, shape, strides, block_shape)
-        self.offsets, self.order = _whole(offsets, 'offsets'), order if isinstance(order, (list, tuple)) else [order]
+        self.offsets, self.order = _to_ints(offsets, 'offsets'), order if isinstance(order, (list, tuple)) else [order]
         if len(self.offsets) != len(self.shape) or sorted(self.order) != list(range(len(self.shape))):
             raise refuse('offsets and order have one number per axis; order is (1, 0) for row-major')
 
     type = property(lambda self: f'a pointer to {block_type(self.element, self.block_shape)}')
 
     def advance(self, offsets):
-        "The block, moved by so many elements along each axis"
-        moved = [a + b for a, b in zip(self.offsets, _whole(offsets, 'offsets'), strict=True)]
+        "Return the block pointer, advanced by `offsets` elements along each axis"
+        moved = [a + b for a, b in zip(self.offsets, _to_ints(offsets, 'offsets'), strict=True)]
         return BlockPointer(self.base, self.shape, self.strides, moved, self.block_shape, self.order)
 
     def _checked(self, axes):
@@ -106,14 +106,14 @@ class BlockPointer(_Tile):
         return axes
 
     def load_block(self, mask, other, boundary_check, padding_option):
-        "`tl.load` of it"
+        "Implement `tl.load` of a block pointer"
         if mask is not None or other is not None:
             raise refuse('tl.load of a block pointer with mask or other', 'Name the axes: boundary_check=(0, 1).')
         padding = _paddings(self.element, padding_option)
         return self.load_at(self.offsets, self._checked(boundary_check), padding)
 
     def store_block(self, value, mask, boundary_check):
-        "`tl.store` to it"
+        "Implement `tl.store` to a block pointer"
         if mask is not None:
             raise refuse('tl.store to a block pointer with a mask', 'Name the axes: boundary_check=(0, 1).')
         value = block_of(value)
@@ -124,7 +124,7 @@ class BlockPointer(_Tile):
 
 
 class Descriptor(_Tile):
-    "What `tl.make_tensor_descriptor` makes, or a `TensorDescriptor` of the host"
+    "A tensor descriptor, made by `tl.make_tensor_descriptor` in a kernel or by `TensorDescriptor` on the host"
 
     def __init__(self, base, shape, strides, block_shape, padding='zero'):
         super().__init__(base, shape, strides, block_shape)
@@ -139,8 +139,8 @@ class Descriptor(_Tile):
             raise refuse(f'a descriptor with a stride of {bad[0]} elements; strides are multiples of 16 bytes')
 
     def _at(self, offsets, writes=True):
-        "The offsets, which the copy engine must be able to begin at, and the axes along which it knows the ends"
-        offsets = _whole(offsets, 'offsets')
+        "Return (offsets, checked axes); raises a finding if the copy engine cannot start at these offsets"
+        offsets = _to_ints(offsets, 'offsets')
         if len(offsets) != len(self.shape):
             raise refuse(f'{len(offsets)} offsets for a descriptor with {len(self.shape)} axes')
         step = 16 // self.element.size
@@ -153,42 +153,42 @@ class Descriptor(_Tile):
         return offsets, range(len(offsets))
 
     def load(self, offsets):
-        "The block at `offsets`; outside of the array it is 0"
+        "Load the block at `offsets`; elements out of bounds are 0"
         return self.load_at(*self._at(offsets, writes=False), self.padding)
 
     def store(self, offsets, value):
-        "Write the block at `offsets`, as far as it is inside"
-        value = self._fitting(value)
+        "Store `value` to the block at `offsets`, where it is in bounds"
+        value = self._check_value(value)
         offsets, checked = self._at(offsets)
         self.store_at(offsets, value, checked)
 
-    def _fitting(self, value):
+    def _check_value(self, value):
         value = block_of(value)
         if list(value.shape) != self.block_shape and prod(value.shape) != prod(self.block_shape):
             raise refuse(f'a block of shape {list(map(int, value.shape))} for a descriptor of {self.block_shape}')
-        return convert(shaped(value, lambda a: np.reshape(a, self.block_shape)), self.element)
+        return convert(map_elements(value, lambda a: np.reshape(a, self.block_shape)), self.element)
 
     def _update(self, name, offsets, value):
-        value = self._fitting(value)
+        value = self._check_value(value)
         p, mask = self.pointers(*self._at(offsets))
         memory.atomic(name, p, value, mask, sem='relaxed')
 
     def gather(self, x_offsets, y_offset):
-        "Rows `x_offsets`, from column `y_offset` on"
+        "Load rows `x_offsets`, from column `y_offset` on"
         p, mask = self._rows(x_offsets, y_offset)
         return memory.load(p, mask, self.padding)
 
     def scatter(self, value, x_offsets, y_offset):
-        "Write rows `x_offsets`, from column `y_offset` on"
+        "Store to rows `x_offsets`, from column `y_offset` on"
         p, mask = self._rows(x_offsets, y_offset)
         memory.store(p, value, mask)
 
     def _rows(self, x_offsets, y_offset):
         rows = block_of(x_offsets)
-        if rows.lacks is not None:
+        if rows.undef_mask is not None:
             warn_of_lacking('undefined_address')
         rows = rows.data.astype(np.int64)[:, None]
-        columns = _whole(y_offset, 'y_offset')[0] + np.arange(self.block_shape[-1], dtype=np.int64)[None, :]
+        columns = _to_ints(y_offset, 'y_offset')[0] + np.arange(self.block_shape[-1], dtype=np.int64)[None, :]
         mask = (rows >= 0) & (rows < self.shape[0]) & (columns >= 0) & (columns < self.shape[1])
         return self.base + tensor(rows * self.strides[0] + columns, _I64), tensor(mask, _I1)
 
@@ -202,7 +202,7 @@ for _name in 'add min max and or xor'.split():
     setattr(Descriptor, _f.__name__, _f)
 
 
-def of_host(d, name, regions):
-    "The descriptor that the host made, as an argument"
+def from_host(d, name, regions):
+    "Convert a `TensorDescriptor` of the host to a kernel argument"
     base = memory.wrap(d.base, name, regions)
     return Descriptor(base, list(d.shape), list(d.strides), list(d.block_shape), getattr(d, 'padding', 'zero'))

@@ -1,4 +1,4 @@
-"""Functions of each element of blocks: a part of `triton.language`."""
+"""Elementwise functions: a part of `triton.language`."""
 
 import builtins
 import functools
@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from .block import block_of, broadcast, compute, convert, fused, is_number, made, shaped, tensor
+from .block import block_of, broadcast, compute, convert, fma_data, is_number, with_undef, map_elements, tensor
 from .run import no_such_name, refuse
 from .types import const
 
@@ -50,18 +50,18 @@ __all__ = [
 
 
 class PropagateNan:
-    "What `tl.maximum` and `tl.minimum` do with NaN"
+    "How `tl.maximum` and `tl.minimum` treat NaN"
 
     NONE, ALL = 0, 0xFFFF
 
 
 def cdiv(x, div):
-    "x/div, rounded up"
+    "Compute x/div, rounded up"
     return (x + div - 1) // div
 
 
 def swizzle2d(i, j, size_i, size_j, size_g):
-    "The position (i, j) of a grid walked by rows, in a walk by groups of `size_g` rows"
+    "Map the position (i, j) of a row-major walk over a grid to a walk in groups of `size_g` rows"
     at = i * size_j + j
     group = at // (size_g * size_j) * size_g
     rows, at = minimum(size_i - group, size_g), at % (size_g * size_j)
@@ -69,19 +69,19 @@ def swizzle2d(i, j, size_i, size_j, size_g):
 
 
 def item(input):
-    "The one element of a block"
+    "Return the only element of a block as a scalar"
     if input.data.size != 1:
         raise refuse(f'.item() of a block of shape {list(input.data.shape)}')
-    return shaped(input, lambda a: np.reshape(a, ())[()])
+    return map_elements(input, lambda a: np.reshape(a, ())[()])
 
 
 def condition(arg1, disable_licm=False):
-    "The condition of a `while` loop; options of the compiler are taken"
+    "Return the condition of a `while` loop; compiler options are ignored"
     return arg1
 
 
 def map_elementwise(scalar_fn, *args, pack=1):
-    "A function of scalars, for each element"
+    "Apply a function of scalars to each element"
     if pack != 1:
         raise no_such_name(f'tl.map_elementwise with pack={pack}')
     blocks = [block_of(o) for o in args]
@@ -89,37 +89,37 @@ def map_elementwise(scalar_fn, *args, pack=1):
     rows = [scalar_fn(*(tensor(c[i], o.dtype) for c, o in zip(columns, blocks))) for i in range(columns[0].size)]
     shape, several = broadcast(*blocks)[0].shape, type(rows[0]) is tuple
     found = [r if several else (r,) for r in rows]
-    out = tuple(made(np.array([o.data for o in c]).reshape(shape), c[0].dtype, *blocks) for c in zip(*found))
+    out = tuple(with_undef(np.array([o.data for o in c]).reshape(shape), c[0].dtype, *blocks) for c in zip(*found))
     return out if several else out[0]
 
 
 def next_power_of_2(n):
-    "The smallest power of 2 that is at least n, a number that the compiler knows"
+    "Return the smallest power of 2 that is at least `n`, which must be known at compile time"
     return const(1 << (n - 1).bit_length())
 
 
 def cast(input, dtype, fp_downcast_rounding=None, bitcast=False):
-    "The value as another type"
+    "Convert to another type"
     return block_of(input).to(dtype, fp_downcast_rounding, bitcast)
 
 
 def to_tensor(x):
-    "A value of the kernel for a number"
+    "Convert a number to a value of the kernel"
     return block_of(x)
 
 
 def add(x, y, sanitize_overflow=True):
-    "x + y"
+    "Compute x + y"
     return block_of(x) + y
 
 
 def sub(x, y, sanitize_overflow=True):
-    "x - y"
+    "Compute x - y"
     return block_of(x) - y
 
 
 def mul(x, y, sanitize_overflow=True):
-    "x * y"
+    "Compute x * y"
     return block_of(x) * y
 
 
@@ -129,63 +129,63 @@ def _extreme(x, y, propagate_nan, ignoring, propagating):
 
 
 def minimum(x, y, propagate_nan=PropagateNan.NONE):
-    "The smaller of two, element by element; a number rather than NaN"
+    "Return the smaller of x and y, elementwise; the other operand of a NaN unless NaN is propagated"
     return _extreme(x, y, propagate_nan, np.fmin, np.minimum)
 
 
 def maximum(x, y, propagate_nan=PropagateNan.NONE):
-    "The larger of two, element by element; a number rather than NaN"
+    "Return the larger of x and y, elementwise; the other operand of a NaN unless NaN is propagated"
     return _extreme(x, y, propagate_nan, np.fmax, np.maximum)
 
 
 def clamp(x, min, max, propagate_nan=PropagateNan.NONE):
-    "x, but at least `min` and at most `max`; floating numbers only"
+    "Limit floating x to [min, max]"
     if not block_of(x).dtype.is_floating():
         raise refuse(f'tl.clamp of {x.dtype}', 'Integers: tl.minimum(tl.maximum(x, low), high).')
     return minimum(maximum(x, min, propagate_nan), max, propagate_nan)
 
 
 def builtin_min(*args):
-    "`min` of a kernel"
-    return _chosen(args, minimum, min)
+    "Implement Python's `min` in a kernel"
+    return _choose(args, minimum, min)
 
 
 def builtin_max(*args):
-    "`max` of a kernel"
-    return _chosen(args, maximum, max)
+    "Implement Python's `max` in a kernel"
+    return _choose(args, maximum, max)
 
 
-def _chosen(args, f, native):
+def _choose(args, f, native):
     return functools.reduce(f, args) if any(type(o) is tensor for o in args) else native(*args)
 
 
 def abs(x):
-    "|x|"
+    "Compute |x|"
     if is_number(x):
         return builtins.abs(x)
-    return made(np.abs(x.data), x.dtype, x)
+    return with_undef(np.abs(x.data), x.dtype, x)
 
 
-def _of_floats(f, name, narrow=True):
-    "A function of fp32 and fp64, as Triton has them"
+def _float_function(f, name, narrow=True):
+    "Make a function of fp32 and fp64 from one of NumPy, with Triton's types"
 
     def g(x):
         x = block_of(x)
         if x.dtype.name not in ('float32', 'float64'):
             raise refuse(f'tl.{name} of {x.dtype}', 'It takes fp32 and fp64: convert with .to(tl.float32).')
-        return made(f(x.data), x.dtype, x)
+        return with_undef(f(x.data), x.dtype, x)
 
     g.__name__, g.__doc__ = name, f'{name}(x) of each element'
     return g
 
 
 def _erf(x):
-    "The error function; SciPy's is not needed for it"
+    "Compute the error function without SciPy"
     return np.vectorize(math.erf, otypes=[x.dtype])(x)[()]
 
 
-def _flushed(x):
-    "fp32 numbers, those too small for its full precision as 0: so rounding to integers takes them on a GPU"
+def _flush_denormals(x):
+    "Flush fp32 denormals to 0, as rounding to integers does on a GPU"
     return np.where(np.abs(x) < 2.0**-126, x * 0, x)[()] if x.dtype == np.float32 else x
 
 
@@ -193,28 +193,28 @@ def _rsqrt(x):
     return (1 / np.sqrt(x.astype(np.float64))).astype(x.dtype)
 
 
-exp = _of_floats(np.exp, 'exp')
-exp2 = _of_floats(np.exp2, 'exp2')
-log = _of_floats(np.log, 'log')
-log2 = _of_floats(np.log2, 'log2')
-sin = _of_floats(np.sin, 'sin')
-cos = _of_floats(np.cos, 'cos')
-sqrt = sqrt_rn = _of_floats(np.sqrt, 'sqrt')
-rsqrt = _of_floats(_rsqrt, 'rsqrt')
-floor = _of_floats(lambda x: np.floor(_flushed(x)), 'floor')
-ceil = _of_floats(lambda x: np.ceil(_flushed(x)), 'ceil')
-erf = _of_floats(_erf, 'erf')
+exp = _float_function(np.exp, 'exp')
+exp2 = _float_function(np.exp2, 'exp2')
+log = _float_function(np.log, 'log')
+log2 = _float_function(np.log2, 'log2')
+sin = _float_function(np.sin, 'sin')
+cos = _float_function(np.cos, 'cos')
+sqrt = sqrt_rn = _float_function(np.sqrt, 'sqrt')
+rsqrt = _float_function(_rsqrt, 'rsqrt')
+floor = _float_function(lambda x: np.floor(_flush_denormals(x)), 'floor')
+ceil = _float_function(lambda x: np.ceil(_flush_denormals(x)), 'ceil')
+erf = _float_function(_erf, 'erf')
 
 
 def fma(x, y, z):
-    "x*y + z, rounded once"
+    "Compute x*y + z, rounded once"
     t = compute(compute(x, y, np.multiply), z, np.add).dtype
     a, b, c = (convert(block_of(o), t) for o in (x, y, z))
-    return made(fused(*broadcast(a, b, c)), t, a, b, c)
+    return with_undef(fma_data(*broadcast(a, b, c)), t, a, b, c)
 
 
 def fdiv(x, y, ieee_rounding=False):
-    "x / y of floating numbers"
+    "Compute x / y of floats"
     return block_of(x) / y
 
 
@@ -222,17 +222,17 @@ div_rn = fdiv
 
 
 def umulhi(x, y):
-    "The upper half of the product of two integers"
+    "Return the upper half of the product of two integers"
     x, y = block_of(x), block_of(y)
     a, b = broadcast(x, y)
     n = x.dtype.int_bitwidth
     if n == 32:
         upper = (a.astype(np.uint32).astype(np.uint64) * b.astype(np.uint32)) >> np.uint64(32)
-        return made(upper.astype(x.dtype.np), x.dtype, x, y)
+        return with_undef(upper.astype(x.dtype.np), x.dtype, x, y)
     product = a.astype(np.uint64).astype(object) * b.astype(np.uint64).astype(object)
-    return made(np.asarray(product >> 64).astype(np.uint64).astype(x.dtype.np)[()], x.dtype, x, y)
+    return with_undef(np.asarray(product >> 64).astype(np.uint64).astype(x.dtype.np)[()], x.dtype, x, y)
 
 
 def sigmoid(x):
-    "1 / (1 + exp(-x))"
+    "Compute 1 / (1 + exp(-x))"
     return 1 / (1 + exp(-x))

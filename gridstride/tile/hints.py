@@ -1,7 +1,7 @@
-"""The types of expressions that no program runs: Triton compiles both branches of an `if`, and one of them runs here.
+"""Types of expressions that do not run: Triton compiles both branches of an `if`, but only one of them runs here.
 
-An expression without effects becomes a text, its hint, and is evaluated where its type is needed. What a `tl.load`
-gives is replaced by ones of the right type and shape. Whatever else has an effect, or is not known, has no hint."""
+An expression without side effects becomes a string, its hint, and is evaluated where its type is needed. The value of a
+`tl.load` is replaced by ones of its type and shape. An expression with side effects, or unknown names, has no hint."""
 
 import ast
 import copy
@@ -10,11 +10,11 @@ from functools import lru_cache
 import numpy as np
 
 from .block import broadcast, is_number, tensor
-from .types import of_number
+from .types import dtype_of_number
 
 __all__ = ['HINTED', 'hint', 'hints', 'returned_hint', 'type_by', 'type_of']
 
-# Functions of `triton.language`, and methods of its values, without effects
+# Functions of `triton.language`, and methods of its values, that have no side effects
 _PURE = set(
     'abs add arange argmax argmin broadcast broadcast_to cast cdiv ceil clamp cos cumprod cumsum div_rn dot erf exp '
     'exp2 expand_dims fdiv flip floor fma full join log log2 max maximum min minimum mul num_programs permute '
@@ -29,14 +29,14 @@ _LONGEST = 2000  # characters of a hint
 
 
 class _Unknown(Exception):
-    "An expression that has no hint"
+    "Raised for an expression that has no hint"
 
 
 class _Pure(ast.NodeTransformer):
-    "Makes an expression one that can be evaluated without effects"
+    "Transform an expression into one that can be evaluated without side effects"
 
     def __init__(self, known):
-        self.known = known  # {name: the expression that was assigned to it before; None: it is not known}
+        self.known = known  # {name: the expression that was assigned to it before; None: unknown}
 
     def visit(self, node):
         if not isinstance(node, _NODES) or isinstance(node, (ast.Not, ast.In, ast.NotIn)):
@@ -74,16 +74,16 @@ def _mask_of(pure, call):
 
 
 def _pure(node, known):
-    "The expression without effects, or None"
+    "Return the expression without side effects; None if there is none"
     try:
-        made = _Pure(known).visit(copy.deepcopy(node))
+        pure = _Pure(known).visit(copy.deepcopy(node))
     except _Unknown:
         return _elements(node)
-    return made if len(ast.unparse(made)) < _LONGEST else None
+    return pure if len(ast.unparse(pure)) < _LONGEST else None
 
 
 def _elements(node):
-    "Of a load whose pointer is not known: the names in it, one of which is the pointer"
+    "Find the names in the pointer of a load whose pointer is unknown: one of them is the pointer"
     if not (isinstance(node, ast.Call) and getattr(node.func, 'attr', '') == 'load' and node.args):
         return None
     names = {o.id for o in ast.walk(node.args[0]) if isinstance(o, ast.Name)}
@@ -95,17 +95,17 @@ def _names(node):
 
 
 def hint(node, known=None, unstable=()):
-    "The text of an expression, with no name of `unstable` in it; None if it has effects, or is not known"
-    made = None if node is None else _pure(node, known or {})
-    return None if made is None or _names(made) & set(unstable) else ast.unparse(made)
+    "Return the hint of an expression, without names of `unstable`; None if it has side effects or is unknown"
+    pure = None if node is None else _pure(node, known or {})
+    return None if pure is None or _names(pure) & set(unstable) else ast.unparse(pure)
 
 
-def _assigned(nodes):
+def _assigned_names(nodes):
     return {o.id for n in nodes for o in ast.walk(n) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
 
 
 def _assignments(statement):
-    "(name, expression) pairs of a plain assignment; None for another statement"
+    "Return (name, expression) pairs of a plain assignment; None for another statement"
     if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
         old = ast.Name(statement.target.id, ast.Load())
         return [(statement.target.id, ast.BinOp(old, statement.op, statement.value))]
@@ -121,16 +121,16 @@ def _assignments(statement):
 
 
 def _follow(statement, known):
-    "What `known` is after a statement"
+    "Update `known` by a statement"
     pairs = _assignments(statement)
     if pairs is None:
-        return known | dict.fromkeys(_assigned([statement]))
-    made = {k: _pure(v, known) for k, v in pairs}
-    return known | {k: v and ast.Call(_hook('value'), [v], []) for k, v in made.items()}
+        return known | dict.fromkeys(_assigned_names([statement]))
+    exprs = {k: _pure(v, known) for k, v in pairs}
+    return known | {k: v and ast.Call(_hook('value'), [v], []) for k, v in exprs.items()}
 
 
 def hints(statements, unstable):
-    "{name: hint} of what statements assign"
+    "Return {name: hint} of the variables that statements assign"
     known = {}
     for o in statements:
         known = _follow(o, known)
@@ -138,7 +138,7 @@ def hints(statements, unstable):
 
 
 def returned_hint(statements, unstable):
-    "The hint of what statements return, as a tuple; an empty one if there is none"
+    "Return the hint of what statements return, as a tuple; empty if there is none"
     known = {}
     for o in statements:
         if isinstance(o, ast.Return):
@@ -152,7 +152,7 @@ def returned_hint(statements, unstable):
 
 
 class Elements:
-    "The type of a value whose shape is not known"
+    "The type of a value whose shape is unknown"
 
     def __init__(self, dtype):
         self.dtype = dtype
@@ -165,7 +165,7 @@ class Elements:
 
 
 class _Names(dict):
-    "The names of a frame: its values, all lanes of them defined"
+    "The variables of a frame, with all of their lanes defined"
 
     def __init__(self, f):
         super().__init__(__tile_elements=lambda *names: _elements_of(f, names))
@@ -182,21 +182,21 @@ def _elements_of(f, names):
     return Elements(*found) if len(found) == 1 else Ellipsis
 
 
-def _loaded(p, mask=None):
-    "What stands for the elements that a load would give"
+def _load_ones(p, mask=None):
+    "Return ones of the type and shape that a load would return"
     shape = p.data.shape if type(mask) is not tensor else broadcast(p, mask)[0].shape
     return tensor(np.ones(shape, p.dtype.element_ty.np)[()], p.dtype.element_ty)
 
 
-def _called(f, *args, **named):
-    "A call, of a function of Triton's language or a method of a value alone"
+def _call(f, *args, **named):
+    "Call a function of Triton's language or a method of a value; raises `_Unknown` for any other function"
     owner = getattr(f, '__self__', None)
     if type(owner) is not tensor and not getattr(f, '__module__', '').startswith('gridstride.tile.'):
         raise TypeError(f'{f} may have effects')
     return f(*args, **named)
 
 
-HINTED = dict(loaded=_loaded, pure=_called)
+HINTED = dict(loaded=_load_ones, pure=_call)
 
 
 @lru_cache(4096)
@@ -205,21 +205,21 @@ def _code(text):
 
 
 def type_by(text, f):
-    "The type of a hint in a frame; None if it cannot be told"
+    "Evaluate a hint in a frame and return its type; None if that is unknown"
     try:
         return type_of(eval(_code(text), f.f_globals, _Names(f)))
-    except Exception:  # whatever the expression lacks here: its type is not known
+    except Exception:  # the expression cannot be evaluated here: its type is unknown
         return None
 
 
 def type_of(v):
-    "The type of a value: a tuple of types for a tuple, `_Nothing` for None; None if it is not a value of the kernel"
+    "Return the type of a value: a tuple of types for a tuple, `_Nothing` for None; None if it is not a kernel's value"
     if type(v) is tensor:
         return v.type
     if isinstance(v, Elements):
         return v
     if is_number(v):
-        return of_number(v)
+        return dtype_of_number(v)
     if type(v) is tuple:
         found = tuple(map(type_of, v))
         return None if None in found else found

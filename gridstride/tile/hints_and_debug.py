@@ -1,4 +1,4 @@
-"""What a kernel tells its compiler, and what is told to the reader: a part of `triton.language`."""
+"""Compiler hints and debugging functions of `triton.language`."""
 
 import numpy as np
 
@@ -22,7 +22,7 @@ _I1 = DTYPES['int1']
 
 
 def multiple_of(input, values):
-    "Tells the compiler that numbers, or the first ones of rows of neighbours, are multiples; here it is checked"
+    "Declare that values, or the first values of contiguous runs, are multiples of `values`; checked here"
     x = block_of(input)
     values = (values,) if isinstance(values, int) else values
     if x.dtype.is_int() and x.data.ndim < 2 and len(values) == 1:
@@ -35,7 +35,7 @@ def multiple_of(input, values):
 
 
 def max_contiguous(input, values):
-    "Tells the compiler that so many numbers are neighbours"
+    "Declare that so many values are contiguous; not checked here"
     return input
 
 
@@ -43,30 +43,30 @@ max_constancy = max_contiguous
 
 
 def _decided(cond):
-    if cond.lacks is not None and cond.lacks.any():
+    if cond.undef_mask is not None and cond.undef_mask.any():
         warn_of_lacking('undefined_decision')
     return cond
 
 
 def assume(cond):
-    "Tells the compiler that a condition holds; here it is checked"
+    "Declare that a condition holds; checked here"
     if not np.all(_decided(block_of(cond)).data):
         raise finding('assert', 'device', dict(message='tl.assume: the condition is false'))
 
 
 def debug_barrier():
-    "All threads of a program meet"
+    "Synchronize all threads of a program"
     current().fence()
 
 
 def static_print(*values, sep=' ', end='\n', file=None, flush=False):
-    "Print when the kernel is compiled; here, in the first program"
+    "Print at compile time; here, in the first program"
     if current().number == current().first:
         print(*values, sep=sep, end=end)
 
 
 def static_assert(cond, msg=''):
-    "A condition on what is known when the kernel is compiled"
+    "Assert a condition that is known at compile time"
     if type(cond) is tensor:
         raise refuse('tl.static_assert of what is known only when the kernel runs', 'tl.device_assert checks it then.')
     if not cond:
@@ -74,14 +74,14 @@ def static_assert(cond, msg=''):
 
 
 def device_print(prefix, *args, hex=False):
-    "Print values, each lane's in a line of its own on a GPU; here a block in one line"
+    "Print values; a GPU prints one line per lane, here a block is printed in one line"
     x, y, z = current().program
     shown = ', '.join(str(o.data) if type(o) is tensor else str(o) for o in args)
     print(f'pid ({x}, {y}, {z}) {prefix}{": " if args and not prefix.rstrip().endswith(":") else ""}{shown}')
 
 
 def device_assert(cond, msg='', mask=None):
-    "A condition that must hold in every lane"
+    "Assert that a condition holds in every lane"
     c = convert(block_of(cond), _I1)
     if mask is not None:
         c = c | ~convert(block_of(mask), _I1)

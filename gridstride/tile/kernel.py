@@ -9,17 +9,17 @@ import numpy as np
 from ..diagnostics.errors import Place, WrongArgument, exception_of
 from ..diagnostics.settings import settings
 from .block import scalar
-from .descriptors import of_host
+from .descriptors import from_host
 from .memory import is_array, wrap
-from .rebind import Bound, function_of, unwrapped
+from .rebind import Bound, function_of, unwrap
 from .run import Run, enter, not_begun
 from .trace import recorder
 from .tuning import run_tuned, tuner_of
-from .types import const, named
+from .types import const, to_dtype
 
 __all__ = ['checked', 'Checked', 'OPTIONS']
 
-# What a launch may say to the compiler
+# Compiler options that a launch may pass
 OPTIONS = (
     'num_warps num_stages num_ctas maxnreg enable_fp_fusion grid warmup debug sanitize_overflow stream extern_libs '
     'launch_cooperative_grid launch_pdl allow_fp8e4nv supported_fp8_dtypes default_dot_input_precision cluster_dims '
@@ -29,24 +29,24 @@ OPTIONS = (
 
 
 class Checked:
-    "A kernel that runs on the CPU, checked: `kernel[grid](*arguments, **constants)`"
+    "A kernel that runs on the CPU with every check: `kernel[grid](*arguments, **constants)`"
 
     def __init__(self, kernel):
-        self.kernel = kernel  # perhaps autotune or heuristics around it
+        self.kernel = kernel  # perhaps wrapped by autotune or heuristics
         self.python = function_of(kernel)
         self.__name__, self.__doc__, self.__module__ = self.python.__name__, self.python.__doc__, self.python.__module__
         self.signature = inspect.signature(self.python)
         self.names = list(self.signature.parameters)
         self.constants = {k for k, p in self.signature.parameters.items() if _is_constexpr(p.annotation)}
         self.unspecialized = _unspecialized(self.jitted)
-        self._told, self._tuned = False, set()
+        self._printed, self._tuned = False, set()
 
     arg_names = property(lambda self: self.names, doc='the names of its arguments')
     fn = property(
-        lambda self: self.python if unwrapped(self.kernel) is self.kernel else checked(self.kernel.fn),
+        lambda self: self.python if unwrap(self.kernel) is self.kernel else checked(self.kernel.fn),
         doc='the Python function; of one under autotune or heuristics the kernel, as on a GPU',
     )
-    jitted = property(lambda self: unwrapped(self.kernel), doc='the function under `@triton.jit`, for other tools')
+    jitted = property(lambda self: unwrap(self.kernel), doc='the function under `@triton.jit`, for other tools')
 
     def __repr__(self):
         return f'<checked kernel {self.__name__}>'
@@ -60,7 +60,7 @@ class Checked:
         return getattr(self.kernel, k)
 
     def warmup(self, *args, grid, **meta):
-        "What Triton compiles in advance; here the arguments are looked at alone"
+        "Compile ahead of time, as Triton does; here only the arguments are checked"
         self.run(*args, grid=grid, warmup=True, **meta)
         return _Compiled(self)
 
@@ -68,7 +68,7 @@ class Checked:
         raise self._wrong(f'{self.__name__} is called without a grid: {self.__name__}[grid](...)')
 
     def run(self, *args, grid, warmup=False, **meta):
-        "Launch it: one program for each position of the grid"
+        "Launch the kernel: one program per position of the grid"
         values = self._arguments(args, meta)
         sizes = self._grid(grid, values)
         if warmup:
@@ -84,7 +84,7 @@ class Checked:
         return _launch('program_arguments', self.__name__, problem=problem, signature=', '.join(self.names))
 
     def _arguments(self, args, meta):
-        "Name -> value of all arguments, those of the first config and of heuristics, too"
+        "Return {name: value} of all arguments, with those that the first config and heuristics choose"
         given = {k: v for k, v in meta.items() if k in self.names or k not in OPTIONS}
         try:
             values = self.signature.bind_partial(*args, **given).arguments
@@ -93,18 +93,18 @@ class Checked:
         warps = meta.get('num_warps', 4)
         if 'num_warps' not in self.names and warps not in (1, 2, 4, 8, 16, 32):
             raise self._wrong(f'{self.__name__}: num_warps is {warps!r}, but must be a power of 2, at most 32')
-        values = {**values, **self._chosen(values)}
+        values = {**values, **self._choose(values)}
         for k, p in self.signature.parameters.items():
             if k not in values and p.default is not p.empty:
                 values[k] = p.default
-        if lacks := [k for k in self.names if k not in values]:
-            raise self._wrong(f'{self.__name__}: missing arguments {", ".join(lacks)}')
+        if missing := [k for k in self.names if k not in values]:
+            raise self._wrong(f'{self.__name__}: missing arguments {", ".join(missing)}')
         return {k: values[k] for k in self.names}
 
-    def _chosen(self, values):
-        "What autotune and heuristics around the kernel choose: the first config"
+    def _choose(self, values):
+        "Return the constants that autotune and heuristics choose: autotune takes the first config"
         k, found = self.kernel, {}
-        while unwrapped(k) is not k:
+        while unwrap(k) is not k:
             if getattr(k, 'configs', None):
                 self._configure(k.configs, values, found)
             if isinstance(getattr(k, 'values', None), dict):
@@ -114,15 +114,15 @@ class Checked:
         return found
 
     def _configure(self, configs, values, found):
-        "Take the first config, and say so once"
+        "Take the first config, and print that once"
         config = configs[0]
         if clash := [o for o in config.kwargs if o in values]:
             raise self._wrong(f'{self.__name__}: {", ".join(clash)} is passed, but autotune chooses it')
         found.update(config.kwargs)
         if getattr(config, 'pre_hook', None):
             config.pre_hook({**values, **found})
-        if not self._told and len(configs) > 1:
-            self._told = True
+        if not self._printed and len(configs) > 1:
+            self._printed = True
             shown = ', '.join(f'{k}={v}' for k, v in config.kwargs.items())
             which = f'the first of {len(configs)} configs, {shown}'
             print(f'gridstride: {self.__name__} runs with {which}: nothing is timed here')
@@ -142,7 +142,7 @@ class Checked:
 
 
 class _Compiled:
-    "What stands for a compiled kernel: nothing was compiled, so that its registers and shared memory are made up"
+    "A substitute for a compiled kernel: nothing was compiled, so its register and shared memory counts are made up"
 
     n_regs, n_spills, n_max_threads = 32, 0, 1024
 
@@ -167,14 +167,16 @@ def _is_constexpr(annotation):
 
 
 def _unspecialized(jitted):
-    "The arguments for whose values Triton compiles no kernel of its own"
+    "Return the names of the arguments for which Triton does not specialize the kernel on their value"
     return {p.name for p in getattr(jitted, 'params', ()) if getattr(p, 'do_not_specialize', False)}
 
 
 def checked(
     kernel,  # a function under `@triton.jit`, or under autotune or heuristics above it
 ) -> Checked:
-    "The kernel, to be launched on the CPU with every check: `checked(k)[grid](*args)`; `TypeError` for what is none"
+    """Wrap a kernel to launch it on the CPU with every check: `checked(k)[grid](*args)`.
+
+    Raises `TypeError` for an object that is not a kernel."""
     if isinstance(kernel, Checked):
         return kernel
     if not callable(function_of(kernel)):
@@ -183,16 +185,16 @@ def checked(
 
 
 class _Launch:
-    "One launch: arguments become pointers and scalars, programs run one after the other"
+    "One launch: converts arguments to pointers and scalars, then runs the programs one after the other"
 
     def __init__(self, kernel, sizes, values):
         self.kernel, self.sizes = kernel, sizes
         self.run_ = Run(kernel, sizes, settings)
         self.bound = Bound()
         self.f = self.bound.function(kernel.python)
-        self.args = [self._argument(k, v) for k, v in values.items()]
+        self.args = [self._convert_argument(k, v) for k, v in values.items()]
 
-    def _argument(self, k, v):
+    def _convert_argument(self, k, v):
         if is_array(v):
             if k in self.kernel.constants:
                 raise WrongArgument(f'{k} is a tl.constexpr, but an array is passed for it')
@@ -202,24 +204,24 @@ class _Launch:
         if isinstance(v, (np.integer, np.floating, np.bool_)):
             v = v.item()
         if isinstance(v, (bool, int, float)):
-            return self._number(k, v)
+            return self._convert_number(k, v)
         if isinstance(v, tuple):
-            found = [self._argument(k, o) for o in v]
+            found = [self._convert_argument(k, o) for o in v]
             return type(v)(*found) if hasattr(v, '_fields') else tuple(found)
-        return self._other(k, v)
+        return self._convert_other(k, v)
 
-    def _number(self, k, v):
-        "A number as an argument: fp32, int32 or int64; for the number 1 Triton compiles a kernel of its own"
+    def _convert_number(self, k, v):
+        "Convert a number argument to fp32, int32 or int64; Triton specializes a kernel on the number 1"
         if type(v) is int and v == 1 and k not in self.kernel.unspecialized:
             return const(1)
         narrow = type(v) is bool or type(v) is int and -(2**31) <= v < 2**31 or type(v) is int and v >= 2**63
-        return scalar(v, named('float32' if isinstance(v, float) else 'int64') if not narrow else None)
+        return scalar(v, to_dtype('float32' if isinstance(v, float) else 'int64') if not narrow else None)
 
-    def _other(self, k, v):
+    def _convert_other(self, k, v):
         if hasattr(v, 'block_shape') and hasattr(v, 'base'):
-            return of_host(v, k, self.run_.regions)
+            return from_host(v, k, self.run_.regions)
         try:
-            return named(v)
+            return to_dtype(v)
         except TypeError:
             pass
         if callable(v):
@@ -227,7 +229,7 @@ class _Launch:
         raise WrongArgument(f'{k} is {type(v).__name__}; a kernel takes arrays of NumPy or torch, numbers and types')
 
     def positions(self):
-        "The programs' positions, in the order in which they run"
+        "Return the program ids, in the order in which programs run"
         x, y, z = self.sizes
         found = [(i, j, k) for k in range(z) for j in range(y) for i in range(x)]
         if settings.order == 'reverse':
@@ -255,7 +257,7 @@ class _Launch:
             enter(before)
 
     def begin_program(self):
-        "Run the next program that has not begun; False if there is none"
+        "Start the next program; returns False if there is none left"
         run = self.run_
         number, position = next(run.pending, (None, None))
         if number is None:

@@ -1,6 +1,6 @@
 """The names of `triton.language`, for kernels that run checked on the CPU.
 
-A name that Triton has and this module has not says so when a kernel asks for it."""
+A name that Triton has and this module has not raises an error when a kernel uses it."""
 
 import builtins
 import sys
@@ -18,8 +18,8 @@ from .run import current, frame_of, no_name_of_triton, no_such_name, refuse, war
 from .types import DTYPES, const
 
 globals().update(DTYPES)
-for _room in (elements, randoms, reductions, shapes, hints_and_debug):
-    globals().update({k: getattr(_room, k) for k in _room.__all__})
+for _module in (elements, randoms, reductions, shapes, hints_and_debug):
+    globals().update({k: getattr(_module, k) for k in _module.__all__})
 dtype, block_type, pointer_type = _types.dtype, _types.block_type, _types.pointer_type
 where, tensor_descriptor = _block.where, Descriptor
 tuple, slice, void = builtins.tuple, builtins.slice, None
@@ -40,7 +40,7 @@ def __getattr__(k):
 
 
 class Constant:
-    "A value of the host that kernels may use, as its compiler knows it"
+    "A value of the host that kernels may use as a compile-time constant"
 
     def __init__(self, value):
         self.value = value
@@ -50,7 +50,7 @@ class Constant:
 
 
 def constexpr(x):
-    "A value that the compiler knows: in a kernel itself, outside of one what makes a global variable usable there"
+    "Mark a compile-time constant; outside of a kernel it makes a global variable usable in kernels"
     if frame_of() is not None:
         return const(x)
     return x if isinstance(x, Constant) else Constant(x)
@@ -60,12 +60,12 @@ def constexpr(x):
 
 
 def program_id(axis):
-    "Which program this is, along an axis of the grid: 0, 1 or 2"
+    "Return this program's index along an axis of the grid: 0, 1 or 2"
     return _program(current().program, axis)
 
 
 def num_programs(axis):
-    "How many programs there are along an axis of the grid"
+    "Return the number of programs along an axis of the grid"
     return _program(current().grid, axis)
 
 
@@ -75,10 +75,10 @@ def _program(sizes, axis):
     return tensor(np.int32(sizes[axis]), _I32)
 
 
-def _loop(frame, numbers, t):
-    "The numbers of a loop; what a loop carries from round to round keeps its type"
+def _loop(frame, values, t):
+    "Yield the values of a loop's variable; checks that loop-carried variables keep their type"
     before = None
-    for n, i in enumerate(numbers):
+    for n, i in enumerate(values):
         if n == 0:
             before = types_of(frame)
         elif n < 3:
@@ -91,7 +91,7 @@ def _loop(frame, numbers, t):
 
 
 class range:
-    "`range` of a kernel: its numbers are known when the kernel runs; options of Triton's compiler are taken"
+    "A kernel's `range`: its bounds are known at run time; compiler options are accepted and ignored"
 
     def __init__(self, start, stop=None, step=None, num_stages=None, loop_unroll_factor=None,
                  disallow_acc_multi_buffer=False, flatten=False, warp_specialize=False,
@@ -101,26 +101,26 @@ class range:
         for o in bounds:
             if o.data.ndim or not o.dtype.is_int():
                 raise refuse(f'range() of {o.type}', 'Its bounds must be integers, not blocks.')
-            if o.lacks is not None:
+            if o.undef_mask is not None:
                 warn_of_lacking('undefined_decision')
         self.type = next((o.dtype for o in bounds if o.dtype.size == 8), _I32)
-        self.numbers = builtins.range(*(int(o.data) for o in bounds))
+        self.values = builtins.range(*(int(o.data) for o in bounds))
 
     def __iter__(self):
-        return _loop(frame_of(), self.numbers, self.type)
+        return _loop(frame_of(), self.values, self.type)
 
 
 class static_range:
-    "A loop that the compiler unrolls: its numbers are known then"
+    "A loop that the compiler unrolls: its bounds are known at compile time"
 
     def __init__(self, start, stop=None, step=1):
         start, stop = (0, start) if stop is None else (start, stop)
         if not all(isinstance(o, int) for o in (start, stop, step)):
             raise refuse('tl.static_range of numbers that are known only when the kernel runs', 'Use range(...).')
-        self.numbers = builtins.range(start, stop, step)
+        self.values = builtins.range(start, stop, step)
 
     def __iter__(self):
-        return map(const, self.numbers)
+        return map(const, self.values)
 
 
 # Memory
@@ -128,7 +128,7 @@ class static_range:
 
 def load(pointer, mask=None, other=None, boundary_check=(), padding_option='', cache_modifier='', eviction_policy='',
          volatile=False):  # fmt: skip
-    "What pointers point to; `mask` and `other` for those that do not take part"
+    "Load the elements that pointers point to; where `mask` is false, `other`"
     if hasattr(pointer, 'load_block'):
         return pointer.load_block(mask, other, boundary_check, padding_option)
     _no_boundary('tl.load', boundary_check, padding_option)
@@ -136,7 +136,7 @@ def load(pointer, mask=None, other=None, boundary_check=(), padding_option='', c
 
 
 def store(pointer, value, mask=None, boundary_check=(), cache_modifier='', eviction_policy=''):
-    "Write through pointers, where the mask is true"
+    "Store `value` through pointers, where `mask` is true"
     if hasattr(pointer, 'store_block'):
         return pointer.store_block(value, mask, boundary_check)
     _no_boundary('tl.store', boundary_check)
@@ -169,7 +169,7 @@ atomic_add, atomic_max, atomic_min, atomic_and, atomic_or, atomic_xor, atomic_xc
 
 
 def atomic_cas(pointer, cmp, val, sem=None, scope=None):
-    "Write `val` where `cmp` stands; gives what was there before"
+    "Compare and swap: write `val` where the element equals `cmp`; returns the old value"
     _ordering(sem, scope)
     return memory.atomic('cas', pointer, val, expected=cmp, sem=sem)
 
@@ -178,7 +178,7 @@ def atomic_cas(pointer, cmp, val, sem=None, scope=None):
 
 
 def dot(input, other, acc=None, input_precision=None, allow_tf32=None, max_num_imprecise_acc=None, out_dtype=_F32):
-    "The product of two blocks, plus `acc`; fp32 goes through the tensor cores as tf32 unless 'ieee' is asked for"
+    "Compute input @ other + acc; fp32 goes through the tensor cores as tf32 unless `input_precision` is 'ieee'"
     return products.dot(input, other, acc, input_precision, allow_tf32, out_dtype)
 
 
@@ -186,27 +186,27 @@ def dot(input, other, acc=None, input_precision=None, allow_tf32=None, max_num_i
 
 
 def make_block_ptr(base, shape, strides, offsets, block_shape, order):
-    "A block of an array, that moves over it by `tl.advance`"
+    "Make a pointer to a block of an array; `tl.advance` moves it"
     return BlockPointer(base, shape, strides, offsets, block_shape, order)
 
 
 def advance(base, offsets):
-    "The block, moved by so many elements along each axis"
+    "Return the block pointer, advanced by `offsets` elements along each axis"
     return base.advance(offsets)
 
 
 def make_tensor_descriptor(base, shape, strides, block_shape, padding_option='zero'):
-    "An array that blocks of one shape are loaded from and stored to, as the copy engine does it"
+    "Make a descriptor of an array, to load and store blocks of one shape as the copy engine (TMA) does"
     return Descriptor(base, shape, strides, block_shape, padding_option)
 
 
 def load_tensor_descriptor(desc, offsets):
-    "The block at `offsets`"
+    "Load the block at `offsets`"
     return desc.load(offsets)
 
 
 def store_tensor_descriptor(desc, offsets, value):
-    "Write the block at `offsets`"
+    "Store `value` to the block at `offsets`"
     desc.store(offsets, value)
 
 

@@ -1,4 +1,4 @@
-"""The functions of `triton.language.extra.libdevice`: CUDA's, element by element."""
+"""The functions of `triton.language.extra.libdevice`: CUDA's, elementwise."""
 
 import math
 import re
@@ -6,7 +6,7 @@ import re
 import numpy as np
 
 from . import elements
-from .block import bitcast, block_of, convert, made
+from .block import bitcast, block_of, convert, with_undef
 from .run import no_such_name, refuse
 from .types import DTYPES
 
@@ -36,68 +36,68 @@ _WHOLE = dict(int='int32', uint='uint32', ll='int64', ull='uint64')
 
 
 def _bits_of(x):
-    "Integers as Python's, without their sign"
+    "Convert integers to Python's, without sign"
     return [int(o) & ((1 << x.dtype.int_bitwidth) - 1) for o in np.ravel(x.data)]
 
 
-def _counted(f):
-    "A function of the bits of integers"
+def _bit_function(f):
+    "Make a function of integers from a function of their bits"
 
     def g(x):
         x = block_of(x)
         found = np.array([f(o, x.dtype.int_bitwidth) for o in _bits_of(x)], np.int32)
-        return made(found.reshape(x.data.shape)[()], DTYPES['int32'], x)
+        return with_undef(found.reshape(x.data.shape)[()], DTYPES['int32'], x)
 
     return g
 
 
-popc = _counted(lambda o, n: bin(o).count('1'))
-clz = _counted(lambda o, n: n - o.bit_length())
-ffs = _counted(lambda o, n: (o & -o).bit_length())
+popc = _bit_function(lambda o, n: bin(o).count('1'))
+clz = _bit_function(lambda o, n: n - o.bit_length())
+ffs = _bit_function(lambda o, n: (o & -o).bit_length())
 
 
 def brev(x):
-    "The bits in reverse order"
+    "Reverse the order of the bits"
     x = block_of(x)
     n = x.dtype.int_bitwidth
     found = np.array([int(f'{o:0{n}b}'[::-1], 2) for o in _bits_of(x)], f'u{n // 8}')
-    return made(found.view(x.dtype.np).reshape(x.data.shape)[()], x.dtype, x)
+    return with_undef(found.view(x.dtype.np).reshape(x.data.shape)[()], x.dtype, x)
 
 
 def fma(x, y, z):
-    "x*y + z, rounded once"
+    "Compute x*y + z, rounded once"
     return elements.fma(x, y, z)
 
 
 def mulhi(x, y):
-    "The upper half of a product"
+    "Return the upper half of a product"
     return elements.umulhi(x, y)
 
 
 def float_as_int(x):
-    "The bits of fp32, as int32"
+    "Reinterpret fp32 as int32"
     return bitcast(block_of(x), DTYPES['int32'])
 
 
 def int_as_float(x):
-    "Bits of 32, as fp32"
+    "Reinterpret 32 bits as fp32"
     return bitcast(block_of(x), DTYPES['float32'])
 
 
-def _converted(name):
-    "float2int_rn and its kin: the type, and how it is rounded; None for another name"
+def _conversion(name):
+    "Return the conversion of this name, such as float2int_rn; None if the name is not a conversion"
     m = re.fullmatch(r'(?:float|double)2(int|uint|ll|ull)_(rn|rz|rd|ru)', name)
     if not m:
         return None
 
     def g(x):
-        x = _floating(x, name)
-        return convert(made(_ROUNDED[m[2]](x.data), x.dtype, x), DTYPES[_WHOLE[m[1]]])
+        x = _require_float(x, name)
+        return convert(with_undef(_ROUNDED[m[2]](x.data), x.dtype, x), DTYPES[_WHOLE[m[1]]])
 
     return g
 
 
-def _floating(x, name):
+def _require_float(x, name):
     x = block_of(x)
     if x.dtype.name not in ('float32', 'float64'):
         raise refuse(f'libdevice.{name} of {x.dtype}', 'It takes fp32 and fp64: convert with .to(tl.float32).')
@@ -105,21 +105,22 @@ def _floating(x, name):
 
 
 def _function(name):
-    "libdevice's function with this name, of blocks"
+    "Return libdevice's function of this name, for blocks"
 
     def one(x):
-        x = _floating(x, name)
-        return made(np.asarray(_ONE[name](x.data), x.dtype.np)[()], x.dtype, x)
+        x = _require_float(x, name)
+        return with_undef(np.asarray(_ONE[name](x.data), x.dtype.np)[()], x.dtype, x)
 
     def two(x, y):
         x, y = (
-            convert(o, DTYPES['float32']) if o.dtype.is_int() else _floating(o, name) for o in map(block_of, (x, y))
+            convert(o, DTYPES['float32']) if o.dtype.is_int() else _require_float(o, name)
+            for o in map(block_of, (x, y))
         )
-        return made(np.asarray(_TWO[name](x.data, y.data), x.dtype.np)[()], x.dtype, x, y)
+        return with_undef(np.asarray(_TWO[name](x.data, y.data), x.dtype.np)[()], x.dtype, x, y)
 
     def asks(x):
-        x = _floating(x, name)
-        return made(_ASKS[name](x.data).astype(np.int32), DTYPES['int32'], x)
+        x = _require_float(x, name)
+        return with_undef(_ASKS[name](x.data).astype(np.int32), DTYPES['int32'], x)
 
     return one if name in _ONE else two if name in _TWO else asks
 
@@ -129,6 +130,6 @@ def __getattr__(k):
         raise AttributeError(k)
     if k in _ONE or k in _TWO or k in _ASKS:
         return _function(k)
-    if found := _converted(k):
+    if found := _conversion(k):
         return found
     raise no_such_name(f'libdevice.{k}')

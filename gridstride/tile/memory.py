@@ -1,4 +1,4 @@
-"""Arrays as a kernel reaches them: through pointers, by load, store and atomics."""
+"""Arrays as a kernel accesses them: by pointers, through load, store and atomics."""
 
 import gc
 import sys
@@ -8,10 +8,10 @@ import ml_dtypes
 import numpy as np
 
 from ..diagnostics.errors import WrongArgument
-from .block import addresses, block_of, broadcast, convert, made, tensor
+from .block import addresses, block_of, broadcast, convert, with_undef, tensor
 from .run import current, finding, frame_of, refuse, warn_of_lacking
 from .shadow import Shadow
-from .types import DTYPES, of_numpy, pointer_type
+from .types import DTYPES, dtype_of_numpy, pointer_type
 
 __all__ = ['Region', 'wrap', 'load', 'store', 'atomic']
 
@@ -25,7 +25,7 @@ _TORCH_BITS = dict(
 
 
 class Region:
-    """The memory that an argument's array lies in, flat, with what the detectors know of it.
+    """The memory of an argument's array, flat, with the detectors' shadow of it.
 
     Offsets count from the beginning of that memory; the array's own part is `count` elements from `low` on, those
     between its rows among them."""
@@ -38,10 +38,10 @@ class Region:
         ends = [(n - 1) * s for n, s in zip(shape, strides)]
         self.low = begin + sum(o for o in ends if o < 0)
         self.count = 1 + sum(map(abs, ends)) if all(shape) else 0
-        self.dtype = of_numpy(flat.dtype)
+        self.dtype = dtype_of_numpy(flat.dtype)
 
     def flat_index(self, offsets):
-        "Where elements are in the array, counted by rows, whatever its strides"
+        "Convert offsets to row-major indices of the array, whatever its strides"
         offsets, flat = offsets - self.begin, np.zeros(offsets.shape, np.int64)
         for axis in sorted(range(len(self.shape)), key=lambda a: -abs(self.strides[a])):
             stride = self.strides[axis]
@@ -51,12 +51,12 @@ class Region:
         return flat
 
     def view(self, flat):
-        "The array's part of `flat`, which has an element for each of the memory"
+        "Return the array's part of `flat`, which has one element per element of the memory"
         strides = [s * flat.itemsize for s in self.strides]
         return np.lib.stride_tricks.as_strided(flat[self.begin :], self.shape, strides)
 
     def index_of(self, offset):
-        "Where an element is, as an index of the array; before and behind it, too, along its longest stride"
+        "Convert an offset to an index of the array; out of bounds it extends along the longest stride"
         offset, index = int(offset) - self.begin, [0] * len(self.shape)
         for axis in sorted(range(len(self.shape)), key=lambda a: -abs(self.strides[a])):
             stride = self.strides[axis]
@@ -68,7 +68,7 @@ class Region:
 
 
 def _memory(a, name):
-    "(all the memory that an array lies in, flat; where in it the array begins; its strides in elements)"
+    "Return (all the memory of an array, flat; the offset at which the array begins; its strides in elements)"
     if not isinstance(a, np.ndarray):
         return _memory_of_tensor(a, name)
     if any(s % a.itemsize for s in a.strides):
@@ -105,15 +105,15 @@ def _memory_of_tensor(a, name):
 
 
 def is_array(a):
-    "Is it an array of NumPy or torch?"
+    "Is `a` an array of NumPy or torch?"
     return isinstance(a, np.ndarray) or type(a).__module__.split('.')[0] == 'torch' and hasattr(a, 'as_strided')
 
 
 def wrap(a, name, regions):
-    "A pointer to the first element of an array; arrays in one memory share what the detectors know of it"
+    "Make a pointer to the first element of an array; arrays that overlap in memory share one shadow"
     flat, begin, strides = _memory(a, name)
     try:
-        t = of_numpy(flat.dtype)
+        t = dtype_of_numpy(flat.dtype)
     except KeyError:
         raise WrongArgument(f'{name} has elements of {flat.dtype}, for which Triton has no type') from None
     region = Region(flat, name, tuple(a.shape), strides, begin)
@@ -124,27 +124,27 @@ def wrap(a, name, regions):
     return tensor(np.int64(begin), pointer_type(t), region)
 
 
-def _resolve(p, mask):
-    "Pointers without a known array: the array of this launch that all their active lanes point into, and offsets there"
+def _resolve_region(p, mask):
+    "Find the array of this launch that all active lanes of untyped pointers point into; returns pointers into it"
     run = current()
     item = p.dtype.element_ty.size
     active = p.data[mask] if mask is not None and p.data.ndim else p.data
     flat = np.atleast_1d(active).reshape(-1)
     if not flat.size:
         return None
-    for region in chain(run.regions, _elsewhere(run, int(flat[0]))):
+    for region in chain(run.regions, _find_other_tensors(run, int(flat[0]))):
         first = region.address + region.low * region.item
         if first <= flat[0] < first + region.count * region.item:
-            return _typed(region, p.dtype.element_ty), p.data - region.address, item
+            return _reinterpret(region, p.dtype.element_ty), p.data - region.address, item
     code = 'null_pointer' if flat[0] < 4096 else 'foreign_pointer'
     raise finding('memcheck', code, dict(address=int(flat[0])), _lane(p, mask, 0))
 
 
-def _elsewhere(run, address):
-    "Tensors of torch that this launch was not given, whose memory holds an address: a kernel may be told of them by it"
+def _find_other_tensors(run, address):
+    "Find torch tensors that are not arguments of this launch, but whose memory contains an address that it loaded"
     for age in _AGES:
         if age not in run.others:
-            run.others[age] = list(_tensors_alive(age))
+            run.others[age] = list(_live_tensors(age))
         for low, high, o in run.others[age]:
             if low <= address < high:
                 wrap(o, 'a tensor known by its address', run.regions)
@@ -154,8 +154,8 @@ def _elsewhere(run, address):
 _AGES = 0, 1, None  # of Python's objects, None: any; what is young is found in a moment, and to look at all takes .1 s
 
 
-def _tensors_alive(age):
-    "(first byte, byte behind the last, tensor) of the memory of each CPU tensor of this age that there is now"
+def _live_tensors(age):
+    "List (first byte, end byte, tensor) of the memory of each live CPU tensor of this generation"
     torch = sys.modules.get('torch')
     plain = (torch.Tensor, torch.nn.Parameter) if torch else ()
     for o in gc.get_objects(age) if torch else ():
@@ -164,8 +164,8 @@ def _tensors_alive(age):
             yield storage.data_ptr(), storage.data_ptr() + storage.nbytes(), o
 
 
-def _typed(region, t):
-    "A region, its elements taken for those of another type"
+def _reinterpret(region, t):
+    "Reinterpret the elements of a region as another type"
     if region.dtype is t:
         return region
     bytes_ = region.flat.view(np.uint8)
@@ -177,28 +177,28 @@ def _typed(region, t):
 
 
 def _lane(p, mask, which):
-    "The index in the block of the active lane with number `which`"
+    "Return the index in the block of the active lane number `which`"
     if not p.data.ndim:
         return ()
     lanes = np.flatnonzero(mask) if mask is not None else np.arange(p.data.size)
     return tuple(map(int, np.unravel_index(lanes[which], p.data.shape)))
 
 
-def _defined(lacks, mask, code):
-    "Warn if an active lane of `lacks` has no value"
-    if lacks is not None and (lacks if mask is None else lacks & mask).any():
+def _warn_if_undefined(undef_mask, mask, code):
+    "Warn if an active lane is undefined"
+    if undef_mask is not None and (undef_mask if mask is None else undef_mask & mask).any():
         warn_of_lacking(code)
 
 
 def _locate(p, mask, given):
-    "(region, offsets of the active lanes) of pointers, all inside; a finding otherwise, by the mask that was `given`"
+    "Return (region, offsets of the active lanes); raises a finding if one is out of bounds, by the `given` mask"
     region, offsets = p.region, p.data
-    _defined(p.lacks, mask, 'undefined_address')
+    _warn_if_undefined(p.undef_mask, mask, 'undefined_address')
     if region is not None and region.dtype is not p.dtype.element_ty:
         p = tensor(addresses(p), p.dtype)
         region = None
     if region is None:
-        found = _resolve(p, mask)
+        found = _resolve_region(p, mask)
         if found is None:
             return None, np.empty(0, np.int64)
         region, offsets, item = found
@@ -211,11 +211,11 @@ def _locate(p, mask, given):
         active = offsets.reshape(-1) if mask is None else offsets[mask]
     counted = active - region.low if region.low else active
     if active.size and counted.view(np.uint64).max() >= region.count:
-        _outside(region, active, p, mask, given is not None)
+        _report_out_of_bounds(region, active, p, mask, given is not None)
     return region, active
 
 
-def _outside(region, active, p, mask, masked):
+def _report_out_of_bounds(region, active, p, mask, masked):
     if not current().memcheck and active.min() >= 0 and active.max() < region.size:
         return  # of another array in one memory
     if not current().memcheck:
@@ -224,9 +224,9 @@ def _outside(region, active, p, mask, masked):
     lane = _lane(p, mask, out[0])
     more = f', as are {out.size - 1} more lanes of this access' if out.size > 1 else ''
     at = int(active[out[0]])
-    behind = 'outside_masked' if masked else 'outside_program' if p.data.ndim else 'outside_single'
+    past = 'outside_masked' if masked else 'outside_program' if p.data.ndim else 'outside_single'
     expanded = any(not s and n > 1 for s, n in zip(region.strides, region.shape)) and 'outside_expanded'
-    code = 'outside_before' if at < region.low else expanded or behind
+    code = 'outside_before' if at < region.low else expanded or past
     fields = dict(array=region.name, index=region.index_of(at), shape=region.shape, more=more)
     if expanded and code == expanded:
         fields.update(count=region.count)
@@ -240,8 +240,8 @@ def _pointer(p, what):
     return p
 
 
-def _masked(p, mask):
-    "(the pointer, the mask or None if all lanes take part), in one shape"
+def _broadcast_mask(p, mask):
+    "Broadcast a pointer and its mask; the mask is None if all lanes are active"
     if mask is None:
         return p, None
     m = mask if type(mask) is tensor else block_of(mask)
@@ -251,48 +251,48 @@ def _masked(p, mask):
         if m.data.ndim:
             shown = list(m.data.shape)
             raise refuse(f'a mask of shape {shown} for a single pointer', 'Add offsets: x + tl.arange(...).')
-        _defined(m.lacks, None, 'undefined_decision')
+        _warn_if_undefined(m.undef_mask, None, 'undefined_decision')
         return p, None if m.data else np.False_
     if m.data.shape != p.data.shape:
-        _defined(m.lacks, None, 'undefined_decision')
+        _warn_if_undefined(m.undef_mask, None, 'undefined_decision')
         data, m = broadcast(p, m)
-        p = made(data, p.dtype, p, region=p.region)
+        p = with_undef(data, p.dtype, p, region=p.region)
     else:
-        _defined(m.lacks, None, 'undefined_decision')
+        _warn_if_undefined(m.undef_mask, None, 'undefined_decision')
         m = m.data
     return p, None if m.all() else m
 
 
 def load(p, mask=None, other=None, volatile=False):
-    "The elements that pointers point to; where the mask is false `other`, or what nobody defined"
+    "Load elements through pointers; where the mask is false, `other` or an undefined value"
     p = _pointer(p, 'tl.load')
     t = p.dtype.element_ty
     if other is not None and mask is None:
         raise refuse('tl.load with `other` and without `mask`', '`other` is what lanes get whose mask is false.')
-    p, m = _masked(p, mask)
+    p, m = _broadcast_mask(p, mask)
     run = current()
     region, active = _locate(p, m, mask) if m is None or m.ndim else (None, None)
     if region is not None:
-        _note(run, region, active, 'read', p, m)
+        _report_access(run, region, active, 'read', p, m)
     if m is None:
         got = region.flat[active]
         if volatile:
             run.on_poll(got)
         return tensor(got.reshape(p.data.shape) if p.data.ndim else got[0], t)
-    out = _instead(other, t, p.data.shape)
+    out = _masked_out_values(other, t, p.data.shape)
     if region is not None:
         out[m] = region.flat[active]
     got = tensor(out[()], t)
     if other is None and run.initcheck:
-        got.lacks = np.broadcast_to(~m, p.data.shape)
+        got.undef_mask = np.broadcast_to(~m, p.data.shape)
         run.lacking = run.lacking or frame_of().f_lineno
-    elif type(other) is tensor and other.lacks is not None:
-        got.lacks = np.broadcast_to(other.lacks, p.data.shape) & ~m
+    elif type(other) is tensor and other.undef_mask is not None:
+        got.undef_mask = np.broadcast_to(other.undef_mask, p.data.shape) & ~m
     return got
 
 
-def _instead(other, t, shape):
-    "What lanes get that load nothing; without `other` that is undefined, and 0 as NVIDIA's GPUs have it"
+def _masked_out_values(other, t, shape):
+    "Return the values of masked-out lanes; without `other` they are undefined, and 0 as on NVIDIA's GPUs"
     if other is None:
         return np.zeros(shape, t.np)
     other = block_of(other)
@@ -306,14 +306,14 @@ def _instead(other, t, shape):
 
 
 def store(p, value, mask=None):
-    "Write elements through pointers, where the mask is true"
+    "Store elements through pointers, where the mask is true"
     p = _pointer(p, 'tl.store')
     value = convert(block_of(value), p.dtype.element_ty)
-    value, lacks = value.data, value.lacks
+    value, undef_mask = value.data, value.undef_mask
     if value.ndim and not p.data.ndim:
         raise refuse('a block is stored through one pointer', 'Add offsets to it: out + tl.arange(...).')
     shape = p.data.shape
-    p, m = _masked(p, mask)
+    p, m = _broadcast_mask(p, mask)
     if value.ndim and value.shape != shape:
         _fits_pointer(value, shape)
     if p.data.shape != shape:
@@ -321,7 +321,7 @@ def store(p, value, mask=None):
     if m is not None and not m.ndim:
         return
     region, active = _locate(p, m, mask)  # first: lanes past the end may be the whole reason
-    _defined(lacks if lacks is None else np.broadcast_to(lacks, shape), m, 'undefined_stored')
+    _warn_if_undefined(undef_mask if undef_mask is None else np.broadcast_to(undef_mask, shape), m, 'undefined_stored')
     if region is None:
         return
     if not region.writable:
@@ -330,7 +330,7 @@ def store(p, value, mask=None):
         value = value if value.shape == shape else np.broadcast_to(value, shape)
         value = value.reshape(-1) if m is None else value[m]
     run = current()
-    _note(run, region, active, 'written', p, m, value)
+    _report_access(run, region, active, 'written', p, m, value)
     region.flat[active] = value
     if run.racecheck and active.size > 1 and value.ndim:
         _lanes_agree(region, active, value, p, m)
@@ -347,7 +347,7 @@ def _fits_pointer(value, shape):
 
 
 def _lanes_agree(region, active, value, p, m):
-    "A finding if two lanes of a store wrote different values to one element"
+    "Raise a finding if two lanes of a store wrote different values to one element"
     size = f'u{region.item}'
     lost = np.flatnonzero(region.flat[active].view(size) != np.ascontiguousarray(value).view(size))
     if lost.size:
@@ -357,8 +357,8 @@ def _lanes_agree(region, active, value, p, m):
         raise finding('racecheck', 'lanes', fields, _lane(p, m, lost[0]))
 
 
-def _note(run, region, active, verb, p, m, value=None, sem=None):
-    "Report an access to the detectors and the trace"
+def _report_access(run, region, active, verb, p, m, value=None, sem=None):
+    "Report an access to the detectors and to the trace"
     if not (run.racecheck or run.initcheck or run.trace):
         return
     f = frame_of()
@@ -371,7 +371,7 @@ def _note(run, region, active, verb, p, m, value=None, sem=None):
         shadow.racecheck(run, region, active, at, verb, lambda i: _lane(p, m, i), value)
         lanes = np.arange(at.size) if m is None or not m.ndim else np.flatnonzero(m)
         run.read_back(shadow, region, active, at, verb, lanes, value)
-        if verb == 'atomic':  # afterwards: what was released at this element does not order this access to it
+        if verb == 'atomic':  # after it: what this atomic releases does not order its own access
             run.on_atomic(shadow, at, sem, not p.data.ndim)
     if run.trace:
         run.trace.access(run, region, active, verb, f, p, m)
@@ -384,11 +384,11 @@ _ATOMICS = dict(
 
 
 def atomic(name, p, value, mask=None, expected=None, sem=None):
-    "An atomic update through pointers; the values that were there before"
+    "Update elements atomically through pointers; returns the old values"
     run = current()
     run.kept = run.recent, run.barrier
     found = _atomic(name, p, value, mask, expected, sem)
-    if not found.data.ndim:  # one thread's, whose result all threads wait for
+    if not found.data.ndim:  # a scalar's result: all threads wait for it
         run.fence()
     return found
 
@@ -398,19 +398,21 @@ def _atomic(name, p, value, mask, expected, sem):
     t = p.dtype.element_ty
     _takes_atomic(name, t)
     value = convert(block_of(value), t)
-    value, lacks = value.data, value.lacks
-    p, m = _masked(p, mask)
+    value, undef_mask = value.data, value.undef_mask
+    p, m = _broadcast_mask(p, mask)
     if value.ndim and value.shape != p.data.shape:
         _fits_pointer(value, p.data.shape)
     old = np.zeros(p.data.shape, t.np)
     if m is not None and not m.ndim:
         return tensor(old[()], t)
     region, active = _locate(p, m, mask)
-    _defined(lacks if lacks is None else np.broadcast_to(lacks, p.data.shape), m, 'undefined_stored')
+    _warn_if_undefined(
+        undef_mask if undef_mask is None else np.broadcast_to(undef_mask, p.data.shape), m, 'undefined_stored'
+    )
     if region is None:
         return tensor(old[()], t)
     run = current()
-    _note(run, region, active, 'atomic', p, m, sem=sem)
+    _report_access(run, region, active, 'atomic', p, m, sem=sem)
 
     def lanes(v):
         v = np.broadcast_to(v, p.data.shape)
@@ -418,7 +420,7 @@ def _atomic(name, p, value, mask, expected, sem):
 
     if expected is not None:
         expected = convert(block_of(expected), t)
-        _defined(expected.lacks, None, 'undefined_decision')
+        _warn_if_undefined(expected.undef_mask, None, 'undefined_decision')
         expected = lanes(expected.data)
     got = _update(region.flat, active, lanes(value), name, expected)
     run.on_poll(got)
@@ -437,9 +439,9 @@ def _takes_atomic(name, t):
 
 
 def _update(flat, at, value, name, expected):
-    "The update, one after the other where lanes meet; the values from before"
+    "Apply the update in lane order where lanes share an element; returns the old values"
     old = np.empty(at.size, flat.dtype)
-    for lanes in _turns(at):
+    for lanes in _lanes_without_conflicts(at):
         before = old[lanes] = flat[at[lanes]]
         if name == 'cas':
             new = np.where(before == expected[lanes], value[lanes], before)
@@ -449,13 +451,13 @@ def _update(flat, at, value, name, expected):
     return old
 
 
-def _turns(at):
-    "Lanes in groups, in which no two have one place"
+def _lanes_without_conflicts(at):
+    "Split lanes into groups in which no two access the same element"
     if at.size == 1 or np.unique(at).size == at.size:
         return [slice(None)]
     order = np.argsort(at, kind='stable')
     first = np.flatnonzero(np.append(True, np.diff(at[order]) != 0))
-    turn = np.empty(at.size, np.int64)
-    turn[order] = np.arange(at.size) - np.repeat(first, np.diff(np.append(first, at.size)))
-    lanes = np.argsort(turn, kind='stable')
-    return np.split(lanes, np.cumsum(np.bincount(turn))[:-1])
+    rank = np.empty(at.size, np.int64)
+    rank[order] = np.arange(at.size) - np.repeat(first, np.diff(np.append(first, at.size)))
+    lanes = np.argsort(rank, kind='stable')
+    return np.split(lanes, np.cumsum(np.bincount(rank))[:-1])

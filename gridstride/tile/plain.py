@@ -1,4 +1,4 @@
-"""What a plain `import triton` finds in a program that runs under `gridstride.as_gpu`: kernels that are checked here, a
+"""What a plain `import triton` gives a program that runs under `gridstride.as_gpu`: kernels that are checked here, a
 driver that names an H100, and benchmarks that call each function once. Kernels of torch's own stay Triton's."""
 
 import sys
@@ -6,7 +6,7 @@ import types
 from time import perf_counter
 
 from . import language, libdevice, profiler, triton_shim
-from .rebind import unwrapped
+from .rebind import unwrap
 
 __all__ = ['patch', 'standins', 'do_bench']
 
@@ -15,20 +15,20 @@ _PROPERTIES = dict(
     multiprocessor_count=132, max_shared_mem=232448, max_num_regs=65536, warpSize=32, sm_clock_rate=1980000,
     mem_clock_rate=2619000, mem_bus_width=5120,
 )  # fmt: skip
-_OWN = 'torch.', 'triton.'  # modules whose kernels nobody launches here
+_OWN = 'torch.', 'triton.'  # modules whose kernels are not launched here
 
 
 class _Utils:
-    "What a driver of Triton knows about its GPU"
+    "The utilities of Triton's driver: properties of the GPU"
 
     @staticmethod
     def get_device_properties(device=0):
-        "Those of an H100"
+        "Return the properties of an H100"
         return dict(_PROPERTIES)
 
 
 class _Driver:
-    "A driver of Triton that has no GPU: an H100's name, and the CPU's memory"
+    "A Triton driver without a GPU: it reports an H100, and its memory is the CPU's"
 
     utils = _Utils()
 
@@ -62,18 +62,18 @@ class _Driver:
     set_current_device = clear_cache = lambda self, *what: None
 
 
-_told = set()  # benchmarks about which a line was printed
+_printed = set()  # benchmarks about which a line was printed
 
 
-def _say_once(line):
-    if line not in _told:
-        _told.add(line)
+def _print_once(line):
+    if line not in _printed:
+        _printed.add(line)
         print(f'gridstride: {line}')
 
 
 def do_bench(fn, warmup=25, rep=100, grad_to_none=None, quantiles=None, return_mode='mean', **options):
-    "One call, in ms of the CPU"
-    _say_once('benchmarks call each function once; times of a CPU say nothing about a GPU')
+    "Time one call on the CPU, in ms"
+    _print_once('benchmarks call each function once; times of a CPU say nothing about a GPU')
     start = perf_counter()
     fn()
     ms = (perf_counter() - start) * 1e3
@@ -82,8 +82,8 @@ def do_bench(fn, warmup=25, rep=100, grad_to_none=None, quantiles=None, return_m
     return [ms] if return_mode == 'all' else ms
 
 
-class _Marked:
-    "What `triton.testing.perf_report` makes of a function: its first size alone is run, as the others take long here"
+class _PerfReport:
+    "A benchmark made by `triton.testing.perf_report`: only its first size is run, as the others take long here"
 
     def __init__(self, fn, benchmarks):
         self.fn, self.benchmarks = fn, benchmarks
@@ -99,7 +99,7 @@ class _Marked:
         return row
 
     def run(self, show_plots=False, print_data=False, save_path='', return_df=False, **options):
-        "Each benchmark at its first size"
+        "Run each benchmark at its first size"
         alone = not isinstance(self.benchmarks, (list, tuple))
         rows = []
         for bench in [self.benchmarks] if alone else self.benchmarks:
@@ -116,31 +116,31 @@ class _Marked:
 
 
 def perf_report(benchmarks):
-    "Mark a function for benchmarking"
-    return lambda fn: _Marked(fn, benchmarks)
+    "Make a benchmark of a function, as a decorator"
+    return lambda fn: _PerfReport(fn, benchmarks)
 
 
 class _CublasLt:
-    "The products that Triton's own tutorials compare with"
+    "The cuBLASLt products that Triton's tutorials compare with"
 
     def __init__(self, workspace):
         pass
 
     def matmul(self, a, b, c):
-        "c = a @ b.T"
+        "Compute c = a @ b.T"
         c.copy_(a.float() @ b.float().T)
 
     def gemm(self, a, b, c, d, alpha, beta):
-        "d = alpha * a @ b.T + beta * c"
+        "Compute d = alpha * a @ b.T + beta * c"
         d.copy_(alpha * (a.float() @ b.float().T) + beta * c.float())
 
 
 def _whose(fn):
-    return getattr(unwrapped(fn), '__module__', None) or ''
+    return getattr(unwrap(fn), '__module__', None) or ''
 
 
-def _unless_own(ours, theirs):
-    "A decorator: Triton's for functions of torch and Triton, ours for all others"
+def _choose_by_owner(ours, theirs):
+    "Make a decorator that uses Triton's for functions of torch and Triton, and ours for all others"
 
     def decorator(fn):
         return (theirs if _whose(fn).startswith(_OWN) else ours)(fn)
@@ -150,8 +150,8 @@ def _unless_own(ours, theirs):
 
 def _jit(theirs):
     def jit(fn=None, **options):
-        "A kernel, or a function that kernels call"
-        choose = _unless_own(
+        "Make a kernel, or a function that kernels call"
+        choose = _choose_by_owner(
             triton_shim.jit if not options else triton_shim.jit(**options), lambda f: theirs(f, **options)
         )
         return choose if fn is None else choose(fn)
@@ -159,23 +159,23 @@ def _jit(theirs):
     return jit
 
 
-def _around(ours, theirs):
-    "`autotune` or `heuristics`, by whose kernel it is"
+def _wrapper(ours, theirs):
+    "Make `autotune` or `heuristics`, which use Triton's for Triton's kernels and ours for others"
 
     def decorator(*args, **options):
-        return _unless_own(lambda fn: ours(*args, **options)(fn), lambda fn: theirs(*args, **options)(fn))
+        return _choose_by_owner(lambda fn: ours(*args, **options)(fn), lambda fn: theirs(*args, **options)(fn))
 
     return decorator
 
 
 def patch(triton, swap):
-    "Give Triton as it is installed our launches, our driver and our benchmarks; `swap(owner, name, new)` sets them"
+    "Replace the launches, the driver and the benchmarks of an installed Triton; `swap(owner, name, new)` sets them"
     runtime, testing = triton.runtime, triton.testing
     swap(triton_shim, 'original_jit', triton.jit)
     decorators = dict(
         jit=_jit(triton.jit),
-        autotune=_around(triton_shim.autotune, triton.autotune),
-        heuristics=_around(triton_shim.heuristics, triton.heuristics),
+        autotune=_wrapper(triton_shim.autotune, triton.autotune),
+        heuristics=_wrapper(triton_shim.heuristics, triton.heuristics),
     )
     for owner in (triton, runtime, runtime.jit, runtime.autotuner):
         for name, new in decorators.items():
@@ -199,7 +199,7 @@ def _module(name, **names):
 
 
 class _Benchmark:
-    "What `triton.testing.Benchmark` is told"
+    "A substitute for `triton.testing.Benchmark`"
 
     def __init__(self, x_names, x_vals, line_arg, line_vals, line_names, plot_name='', args=None, ylabel='', **options):
         self.x_names, self.x_vals, self.line_arg, self.line_vals = x_names, x_vals, line_arg, line_vals
@@ -207,7 +207,7 @@ class _Benchmark:
 
 
 def standins():
-    "{name: module} of what programs import from a Triton that is not installed"
+    "Return {name: module} of the modules that programs import from a Triton that is not installed"
     tensor_descriptor = _module('triton.tools.tensor_descriptor', TensorDescriptor=triton_shim.TensorDescriptor)
     testing = _module(
         'triton.testing', do_bench=do_bench, do_bench_cudagraph=do_bench, perf_report=perf_report, Benchmark=_Benchmark

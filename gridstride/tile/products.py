@@ -4,7 +4,7 @@ import numpy as np
 
 from .block import block_of, tensor
 from .run import refuse
-from .types import DTYPES, named
+from .types import DTYPES, to_dtype
 
 __all__ = ['dot']
 
@@ -13,8 +13,8 @@ _F32, _F64, _I32 = DTYPES['float32'], DTYPES['float64'], DTYPES['int32']
 
 
 def dot(a, b, acc, precision, allow_tf32, out_dtype):
-    "a @ b + acc of blocks with two axes, or three"
-    a, b, out = block_of(a), block_of(b), named(out_dtype)
+    "Compute a @ b + acc of blocks (M, K) and (K, N), or batches of them with three axes"
+    a, b, out = block_of(a), block_of(b), to_dtype(out_dtype)
     if precision is not None and allow_tf32 is not None:
         raise refuse('tl.dot with both input_precision and allow_tf32', 'Give the first alone.')
     if precision is None:
@@ -22,7 +22,7 @@ def dot(a, b, acc, precision, allow_tf32, out_dtype):
     if precision.lower() not in _PRECISIONS:
         raise refuse(f"input_precision is {precision!r}; it must be {', '.join(_PRECISIONS)}")
     result = _result_type(a.dtype, b.dtype, out)
-    _fitting_shapes(a, b)
+    _check_shapes(a, b)
     got = _product(a, b, precision.lower(), result)
     if acc is not None:
         acc = block_of(acc)
@@ -34,22 +34,22 @@ def dot(a, b, acc, precision, allow_tf32, out_dtype):
             raise refuse(f'acc is {acc.type}, and out_dtype is {out}', f'Say out_dtype=tl.{acc.dtype.name}.')
         got = got + acc.data
     out = tensor(got.astype(result.np, copy=False), result)
-    return _lacking(out, a, b, acc)
+    return _propagate_undef(out, a, b, acc)
 
 
-def _lacking(out, a, b, acc):
-    "An element of the product is defined if its row, its column and `acc` are"
-    if a.lacks is None and b.lacks is None and (acc is None or acc.lacks is None):
+def _propagate_undef(out, a, b, acc):
+    "Propagate undefined elements: a product is defined if its row of `a`, its column of `b` and `acc` are"
+    if a.undef_mask is None and b.undef_mask is None and (acc is None or acc.undef_mask is None):
         return out
-    lacks = np.zeros(out.data.shape, bool) if acc is None or acc.lacks is None else acc.lacks
-    if a.lacks is not None:
-        lacks = lacks | a.lacks.any(-1, keepdims=True)
-    out.lacks = lacks if b.lacks is None else lacks | b.lacks.any(-2, keepdims=True)
+    undef_mask = np.zeros(out.data.shape, bool) if acc is None or acc.undef_mask is None else acc.undef_mask
+    if a.undef_mask is not None:
+        undef_mask = undef_mask | a.undef_mask.any(-1, keepdims=True)
+    out.undef_mask = undef_mask if b.undef_mask is None else undef_mask | b.undef_mask.any(-2, keepdims=True)
     return out
 
 
 def _result_type(s, t, out):
-    "The type of the product, as Triton has it"
+    "Return the type of the product, by Triton's rules"
     if not (s.is_fp8() and t.is_fp8()):
         if s is not t:
             raise refuse(f'tl.dot of {s} and {t}', 'Both have one type: convert with .to(...).')
@@ -64,7 +64,7 @@ def _result_type(s, t, out):
     return _F64 if s is _F64 else out
 
 
-def _fitting_shapes(a, b):
+def _check_shapes(a, b):
     x, y = a.data.shape, b.data.shape
     if len(x) != len(y) or len(x) not in (2, 3):
         raise refuse(f'tl.dot of blocks of shapes {list(x)} and {list(y)}', 'Both have two axes, or three.')
@@ -76,7 +76,7 @@ def _fitting_shapes(a, b):
 
 
 def _tf32(a):
-    "fp32 numbers as tensor cores read them for tf32: without their last 13 bits"
+    "Truncate fp32 to tf32 as tensor cores read it: the last 13 bits are dropped"
     return (np.ascontiguousarray(a).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
 
 

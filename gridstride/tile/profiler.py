@@ -1,4 +1,4 @@
-"""What `import triton.profiler` finds in a program that runs under `gridstride.as_gpu`: the program runs, and the
+"""What `import triton.profiler` provides to a program that runs under `gridstride.as_gpu`: the program runs, and the
 profiler records nothing, as there is no GPU whose kernels it could time.
 
 The functions have the names and the arguments of Triton's profiler, Proton. Its modules that need no GPU, such as
@@ -14,27 +14,27 @@ from importlib.util import find_spec
 __all__ = ['modules']
 
 _sessions = itertools.count()
-_said = []  # whether the line was printed
+_printed = []  # whether the line was printed
 
 
-def _say_once():
-    if not _said:
-        _said.append(True)
+def _print_once():
+    if not _printed:
+        _printed.append(True)
         print('gridstride: triton.profiler records nothing: no kernel runs on a GPU here')
 
 
 def start(name=None, *, context='shadow', data='tree', backend=None, mode=None, hook=None):
-    "The number of a session, which records nothing"
-    _say_once()
+    "Start a session, which records nothing; returns its number"
+    _print_once()
     return next(_sessions)
 
 
-def _nothing(*args, **kwargs):
-    "Nothing: no session records anything"
+def _do_nothing(*args, **kwargs):
+    "Do nothing: no session records anything"
 
 
 def profile(func=None, **options):
-    "A decorator that starts a session around each call"
+    "Start a session around each call, as a decorator"
     if func is None:
         return functools.partial(profile, **options)
 
@@ -47,7 +47,7 @@ def profile(func=None, **options):
 
 
 class scope(ContextDecorator):
-    "What a `with` block enters, or a decorator of a function; nothing is recorded"
+    "A scope, as a context manager or a decorator; nothing is recorded"
 
     def __init__(self, name='', metrics=None):
         self.name, self.metrics = name, metrics
@@ -60,17 +60,17 @@ class scope(ContextDecorator):
 
 
 class Hook:
-    "The base of a program's own hooks, none of which is called"
+    "The base class of a program's own hooks, none of which is called"
 
 
 def parse(metrics, filename, *args, **options):
-    "No profile, and the metrics that were to be shown"
-    _say_once()
+    "Return an empty profile, and the metrics to show"
+    _print_once()
     return None, metrics
 
 
 def read(filename):
-    "No profile"
+    "Return an empty profile"
     return parse(None, filename) + (None, None)
 
 
@@ -80,19 +80,19 @@ def _module(name, **names):
     return found
 
 
-def _below():
-    "{name: module} of what is under `triton.profiler`"
+def _submodules():
+    "Return {name: module} of the modules below `triton.profiler`"
     hooks = dict.fromkeys(('LaunchHook', 'InstrumentationHook', 'HookManager'), Hook)
     data = dict(
         get=lambda session=0, phase=0: [],
         get_msgpack=lambda session=0, phase=0: b'',
         advance_phase=lambda session=0: 0,
         is_phase_complete=lambda session=0, phase=0: True,
-        clear=_nothing,
+        clear=_do_nothing,
     )
     return dict(
-        viewer=_module('viewer', parse=parse, read=read, print_tree=_nothing, show_metrics=_nothing),
-        language=_module('language', scope=scope, **dict.fromkeys(_IN_KERNELS, _nothing)),
+        viewer=_module('viewer', parse=parse, read=read, print_tree=_do_nothing, show_metrics=_do_nothing),
+        language=_module('language', scope=scope, **dict.fromkeys(_IN_KERNELS, _do_nothing)),
         hooks=_module('hooks', Hook=Hook, **hooks),
         context=_module('context', depth=lambda session=0: 0),
         data=_module('data', **data),
@@ -104,7 +104,7 @@ _RECORDING = 'activate deactivate finalize enter_scope exit_scope enter_state ex
 
 
 def _folders():
-    "Where Triton's own modules of the profiler are, if it is installed"
+    "Return the folders of Triton's own profiler modules, if Triton is installed"
     triton = sys.modules.get('triton')
     if triton is None or getattr(triton, 'stands_in', False):
         return []
@@ -113,9 +113,9 @@ def _folders():
 
 
 def modules():
-    "{name: module}: the profiler, and what is below it"
-    below = _below()
-    names = dict.fromkeys(_RECORDING, _nothing) | dict(
+    "Return {name: module} of the profiler and the modules below it"
+    below = _submodules()
+    names = dict.fromkeys(_RECORDING, _do_nothing) | dict(
         start=start, profile=profile, scope=scope, cpu_timed_scope=scope, state=scope, metadata_state=scope
     )
     found = _module('', **names, **below, DEFAULT_PROFILE_NAME='proton')

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .block import block_of, broadcast, made, tensor, where
+from .block import block_of, broadcast, with_undef, tensor, where
 from .elements import log, maximum
 from .types import DTYPES
 
@@ -32,7 +32,7 @@ def _philox(
     t,  # their type, of 32 or 64 bits
     rounds=10,
 ):  # four blocks of random bits, unsigned
-    "The rounds of Philox 4x32 or 4x64"
+    "Run the rounds of Philox 4x32 or 4x64"
     bits = t.primitive_bitwidth
     u = np.dtype(f'u{bits // 8}').type
     (a, b), raised = (tuple(map(u, o)) for o in _WORDS[bits])
@@ -46,7 +46,7 @@ def _philox(
 
 
 def _high(x, y):
-    "The upper half of products"
+    "Return the upper half of products"
     if x.dtype.itemsize == 4:
         return ((np.uint64(x) * y.astype(np.uint64)) >> np.uint64(32)).astype(np.uint32)
     low, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -57,15 +57,15 @@ def _high(x, y):
 
 
 def philox(seed, c0, c1, c2, c3, n_rounds=10):
-    "Four blocks of random bits for a seed and a counter of four blocks"
+    "Return four blocks of random bits for a seed and a counter of four blocks"
     seed = block_of(seed)
     c = [block_of(o) for o in (c0, c1, c2, c3)]
     found = _philox(seed.data.astype(np.uint64), broadcast(*c), c[0].dtype, n_rounds)
-    return tuple(made(o.data, o.dtype, seed, *c) for o in found)
+    return tuple(with_undef(o.data, o.dtype, seed, *c) for o in found)
 
 
 def randint4x(seed, offset, n_rounds=10):
-    "Four blocks of random int32, one number of each for each offset"
+    "Return four blocks of random int32, one element of each per offset"
     offset = block_of(offset)
     low = offset.to(_U32)
     zero = low * 0
@@ -74,40 +74,40 @@ def randint4x(seed, offset, n_rounds=10):
 
 
 def randint(seed, offset, n_rounds=10):
-    "A block of random numbers of 32 bits"
+    "Return a block of random 32-bit integers"
     return randint4x(seed, offset, n_rounds)[0]
 
 
 def uint_to_uniform_float(x):
-    "Random bits as numbers in [0, 1)"
+    "Convert random bits to floats in [0, 1)"
     wide = x.dtype.primitive_bitwidth == 64
     x = x.to(_I64 if wide else _I32, bitcast=True)
     return where(x < 0, -x - 1, x) * (1.0842020432385337e-19 if wide else 4.6566127342e-10)
 
 
 def rand4x(seed, offsets, n_rounds=10):
-    "Four blocks of random numbers in [0, 1)"
+    "Return four blocks of random floats in [0, 1)"
     return tuple(map(uint_to_uniform_float, randint4x(seed, offsets, n_rounds)))
 
 
 def rand(seed, offset, n_rounds=10):
-    "A block of random numbers in [0, 1)"
+    "Return a block of random floats in [0, 1)"
     return uint_to_uniform_float(randint(seed, offset, n_rounds))
 
 
 def pair_uniform_to_normal(u1, u2):
-    "Two blocks of normal numbers from two uniform ones, by Box and Muller"
+    "Return two blocks of normally distributed values from two uniform ones, by the Box-Muller transform"
     u1 = maximum(1.0e-7, u1)
     angle, radius = 6.283185307179586 * u2, (-2.0 * log(u1)).sqrt()
     return radius * angle.cos(), radius * angle.sin()
 
 
 def randn4x(seed, offset, n_rounds=10):
-    "Four blocks of normal numbers"
+    "Return four blocks of normally distributed values"
     a, b, c, d = rand4x(seed, offset, n_rounds)
     return *pair_uniform_to_normal(a, b), *pair_uniform_to_normal(c, d)
 
 
 def randn(seed, offset, n_rounds=10):
-    "A block of normal numbers"
+    "Return a block of normally distributed values"
     return randn4x(seed, offset, n_rounds)[0]

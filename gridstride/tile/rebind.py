@@ -1,4 +1,4 @@
-"""A kernel's function with the names that Triton's compiler gives it: `tl` is ours, `range` and `max` are Triton's.
+"""Bind a kernel's function to the names that Triton's compiler gives it: `tl` is ours, `range` and `max` are Triton's.
 
 The function's own code runs, with its file and its lines, so that errors and debuggers show what the learner wrote."""
 
@@ -8,11 +8,11 @@ import types
 from . import language, libdevice
 from .rewrite import HOOKS, code_of
 from .run import Names, refuse
-from .types import const, dtype, named
+from .types import const, dtype, to_dtype
 
-__all__ = ['Bound', 'function_of', 'is_jitted', 'unwrapped']
+__all__ = ['Bound', 'function_of', 'is_jitted', 'unwrap']
 
-# The builtins that a kernel may call. What Triton gives another meaning is the language's.
+# The builtins that a kernel may call. Those to which Triton gives another meaning come from the language.
 _PLAIN = 'len list tuple float int bool str isinstance getattr hasattr breakpoint slice type AssertionError __import__'
 _BUILTINS = {k: getattr(builtins, k) for k in _PLAIN.split()} | dict(
     range=language.range,
@@ -24,31 +24,31 @@ _BUILTINS = {k: getattr(builtins, k) for k in _PLAIN.split()} | dict(
 
 
 def is_jitted(f):
-    "Is it a function under `@triton.jit`, of Triton or of its stand-in?"
+    "Is `f` a function under `@triton.jit`, of Triton or of its stand-in?"
     return isinstance(getattr(f, 'fn', None), types.FunctionType)
 
 
-def unwrapped(f):
-    "The object under `@triton.jit` that a checked kernel, an autotuner or heuristics stand around"
+def unwrap(f):
+    "Return the object under `@triton.jit` that a checked kernel, an autotuner or heuristics wrap"
     while not is_jitted(f) and hasattr(f, 'fn'):
         f = f.fn
     return f
 
 
 def function_of(f):
-    "The Python function of a kernel"
-    f = unwrapped(f)
+    "Return the Python function of a kernel"
+    f = unwrap(f)
     return getattr(f, 'fn', f)
 
 
 class Bound:
-    "Functions of one launch, each bound once to our names"
+    "The functions of one launch, each bound once to our names"
 
     def __init__(self):
         self.functions = {}
 
     def function(self, f):
-        "The Python function `f`, its names bound to ours"
+        "Return the Python function `f` with its names bound to ours"
         key = id(f)
         if key not in self.functions:
             scope = _Scope(f, self)
@@ -60,7 +60,7 @@ class Bound:
         return self.functions[key]
 
     def value(self, v):
-        "What stands for a value of the host in a kernel"
+        "Convert a value of the host to its substitute in a kernel"
         if v is None or isinstance(v, (bool, int, float, str)):
             return const(v)
         if isinstance(v, tuple):
@@ -73,36 +73,36 @@ class Bound:
             return self.value(v.value)
         if isinstance(v, types.ModuleType):
             return _module(v)
-        if is_jitted(unwrapped(v)):
+        if is_jitted(unwrap(v)):
             return self._jitted(v)
         if isinstance(v, dtype):
             return v
         if module.startswith('triton.') or type(v).__module__.startswith('triton.'):
-            return self._of_triton(v)
+            return self._translate(v)
         if isinstance(v, (types.FunctionType, types.BuiltinFunctionType)):
-            return _unmarked(v)
+            return _refuse_calls(v)
         return v
 
     def _jitted(self, v):
         f = function_of(v)
         if f.__module__.startswith('triton.language'):
-            return _named(f.__module__, f.__name__)
+            return _our_function(f.__module__, f.__name__)
         return self.function(f)
 
-    def _of_triton(self, v):
+    def _translate(self, v):
         try:
-            return named(v)
+            return to_dtype(v)
         except TypeError:
             pass
         if callable(v):
-            return _named(v.__module__, v.__name__)
+            return _our_function(v.__module__, v.__name__)
         if type(v).__name__ == 'PropagateNan':
             return v.value
         return v
 
 
 def _module(m):
-    "Our module for one of Triton's"
+    "Return our module for a module of Triton"
     name = m.__name__
     if name == 'triton' or getattr(m, 'stands_in', False):
         return _Triton
@@ -114,18 +114,18 @@ def _module(m):
 
 
 class _Foreign:
-    "A module that is not Triton's: its numbers can be used in a kernel, its functions cannot"
+    "A module that is not Triton's: kernels can use its constants, but not its functions"
 
     def __init__(self, module):
         self._module = module
 
     def __getattr__(self, k):
         v, name = getattr(self._module, k), self._module.__name__.split('.')[-1]
-        return _unmarked(v, f'{name}.{k}') if callable(v) and not isinstance(v, type) else v
+        return _refuse_calls(v, f'{name}.{k}') if callable(v) and not isinstance(v, type) else v
 
 
-def _unmarked(f, name=None):
-    "What stands for a function that is not under `@triton.jit`: it refuses to be called"
+def _refuse_calls(f, name=None):
+    "Return a substitute for a function that is not under `@triton.jit`: calling it raises an error"
     name = name or f.__name__
     own = f.__name__ if hasattr(language, getattr(f, '__name__', '?')) else None
     if (getattr(f, '__module__', '') or '').startswith('gridstride.tile.'):
@@ -138,8 +138,8 @@ def _unmarked(f, name=None):
     return called
 
 
-def _named(module, name):
-    "Our function for one of Triton's, by its name"
+def _our_function(module, name):
+    "Return our function for a function of Triton, by its name"
     if 'libdevice' in module:
         return getattr(libdevice, name)
     return getattr(language, name)
@@ -153,7 +153,7 @@ class _Triton:
 
     @staticmethod
     def next_power_of_2(n):
-        "The next power of 2"
+        "Return the next power of 2"
         return const(1 << (n - 1).bit_length())
 
 
@@ -163,7 +163,7 @@ def _cells(f, code, bound):
 
 
 class _Scope(Names):
-    "The globals of a kernel's function: each name is looked up, and translated, when the kernel first uses it"
+    "The globals of a kernel's function: each name is looked up and translated when the kernel first uses it"
 
     def __init__(self, f, bound):
         super().__init__(HOOKS, __builtins__=_Builtins(), __name__=f.__module__)
@@ -188,7 +188,7 @@ class _Scope(Names):
 
 
 class _Builtins(dict):
-    "Nothing: names that a function's scope does not know are unknown"
+    "An empty namespace: names that the scope of a function does not know are unknown"
 
     def __missing__(self, k):
         if k in _BUILTINS:

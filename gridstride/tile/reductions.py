@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from .block import block_of, convert, lacking_as, made, shaped, stacked, tensor
+from .block import block_of, convert, propagate_undef, with_undef, map_elements, combine_elements, tensor
 from .elements import exp
 from .run import refuse
 from .shapes import axis_of, flip, ravel
-from .types import DTYPES, named
+from .types import DTYPES, to_dtype
 
 __all__ = [
     'sum',
@@ -29,11 +29,11 @@ __all__ = [
 _I32, _U32, _F32 = (DTYPES[o] for o in ('int32', 'uint32', 'float32'))
 
 
-def _any(lacks, axis, keep_dims):
-    return np.any(lacks, axis=axis, keepdims=keep_dims)
+def _any(undef_mask, axis, keep_dims):
+    return np.any(undef_mask, axis=axis, keepdims=keep_dims)
 
 
-def _reduced(x, f, axis, keep_dims, what):
+def _reduce(x, f, axis, keep_dims, what):
     x = block_of(x)
     if not x.data.ndim:
         raise refuse(f'{what} of a scalar')
@@ -41,22 +41,22 @@ def _reduced(x, f, axis, keep_dims, what):
     got = f(x.data, axis=axis)
     if keep_dims:
         got = np.reshape(got, [1 if axis in (None, i) else n for i, n in enumerate(x.data.shape)])
-    return lacking_as(tensor(np.asarray(got, x.dtype.np)[()], x.dtype), x, lambda a: _any(a, axis, keep_dims))
+    return propagate_undef(tensor(np.asarray(got, x.dtype.np)[()], x.dtype), x, lambda a: _any(a, axis, keep_dims))
 
 
 def sum(input, axis=None, keep_dims=False, dtype=None):
-    "The sum along an axis, or of all; integers of less than 32 bits are added as 32"
+    "Sum along an axis, or over all; integers of less than 32 bits are summed as 32-bit ones"
     x = block_of(input)
-    t = named(dtype) if dtype is not None else x.dtype
+    t = to_dtype(dtype) if dtype is not None else x.dtype
     if dtype is None and t.is_int() and t.int_bitwidth < 32:
         t = _U32 if t.is_int_unsigned() else _I32
     x = convert(x, t)
     f = _sum_of_pairs if t.name == 'bfloat16' else np.add.reduce
-    return _reduced(x, f, axis, keep_dims, 'tl.sum')
+    return _reduce(x, f, axis, keep_dims, 'tl.sum')
 
 
 def _sum_of_pairs(a, axis):
-    "A sum, each step rounded, in the order of a tree as on a GPU: one after the other bf16 soon adds nothing"
+    "Sum pairwise, in the order of a tree as on a GPU, each step rounded: sequentially, bf16 soon adds nothing"
     a = a.reshape(-1) if axis is None else np.moveaxis(a, axis, 0)
     while len(a) > 1:
         a = a[: len(a) // 2] + a[len(a) // 2 :]
@@ -64,17 +64,17 @@ def _sum_of_pairs(a, axis):
 
 
 def xor_sum(input, axis=None, keep_dims=False):
-    "The exclusive or along an axis"
-    return _reduced(input, np.bitwise_xor.reduce, axis, keep_dims, 'tl.xor_sum')
+    "Compute the exclusive or along an axis"
+    return _reduce(input, np.bitwise_xor.reduce, axis, keep_dims, 'tl.xor_sum')
 
 
 def reduce_or(input, axis, keep_dims=False):
-    "The or along an axis"
-    return _reduced(input, np.bitwise_or.reduce, axis, keep_dims, 'tl.reduce_or')
+    "Compute the bitwise or along an axis"
+    return _reduce(input, np.bitwise_or.reduce, axis, keep_dims, 'tl.reduce_or')
 
 
 def _at_least_32(x):
-    "Narrow numbers as those of 32 bits, as max and min take them"
+    "Widen narrow elements to 32 bits, as max and min do"
     if x.dtype.primitive_bitwidth >= 32:
         return x
     return convert(x, _F32 if x.dtype.is_floating() else _I32)
@@ -82,7 +82,7 @@ def _at_least_32(x):
 
 def _extremes(input, axis, return_indices, left, keep_dims, f, first, what):
     x = _at_least_32(block_of(input))
-    best = _reduced(x, f, axis, keep_dims, what)
+    best = _reduce(x, f, axis, keep_dims, what)
     if not return_indices:
         return best
     return best, _argument(x, axis, left, keep_dims, first, what)
@@ -99,28 +99,28 @@ def _argument(x, axis, left, keep_dims, first, what):
         at = filled.shape[axis] - 1 - first(np.flip(filled, axis), axis=axis)
     if keep_dims:
         at = np.reshape(at, [1 if axis in (None, i) else n for i, n in enumerate(x.data.shape)])
-    return lacking_as(tensor(np.asarray(at, np.int32)[()], _I32), x, lambda a: _any(a, axis, keep_dims))
+    return propagate_undef(tensor(np.asarray(at, np.int32)[()], _I32), x, lambda a: _any(a, axis, keep_dims))
 
 
 def max(input, axis=None, return_indices=False, return_indices_tie_break_left=True, keep_dims=False):
-    "The largest along an axis, or of all; with `return_indices` also where it is"
+    "Return the largest element along an axis, or of all; with `return_indices` also its index"
     return _extremes(input, axis, return_indices, return_indices_tie_break_left, keep_dims, np.fmax.reduce, np.argmax,
                      'tl.max')  # fmt: skip
 
 
 def min(input, axis=None, return_indices=False, return_indices_tie_break_left=True, keep_dims=False):
-    "The smallest along an axis, or of all; with `return_indices` also where it is"
+    "Return the smallest element along an axis, or of all; with `return_indices` also its index"
     return _extremes(input, axis, return_indices, return_indices_tie_break_left, keep_dims, np.fmin.reduce, np.argmin,
                      'tl.min')  # fmt: skip
 
 
 def argmax(input, axis, tie_break_left=True, keep_dims=False):
-    "Where the largest is along an axis"
+    "Return the index of the largest element along an axis"
     return max(input, axis, True, tie_break_left, keep_dims)[1]
 
 
 def argmin(input, axis, tie_break_left=True, keep_dims=False):
-    "Where the smallest is along an axis"
+    "Return the index of the smallest element along an axis"
     return min(input, axis, True, tie_break_left, keep_dims)[1]
 
 
@@ -128,18 +128,18 @@ def _parts(input):
     return (input,) if type(input) is tensor else tuple(input)
 
 
-def _combined(f, a, b):
+def _combine(f, a, b):
     got = f(*a, *b)
     return (got,) if type(got) is tensor else tuple(got)
 
 
-def _sliced(values, axis, s):
+def _slice(values, axis, s):
     index = (slice(None),) * axis + (s,)
-    return tuple(shaped(o, lambda a: a[index]) for o in values)
+    return tuple(map_elements(o, lambda a: a[index]) for o in values)
 
 
 def reduce(input, axis, combine_fn, keep_dims=False):
-    "Elements along an axis, combined by a function of two (or of two tuples)"
+    "Reduce along an axis by a function of two elements (or of two tuples)"
     values = _parts(input)
     if axis is None:
         values, axis = tuple(ravel(o) for o in values), 0
@@ -147,32 +147,32 @@ def reduce(input, axis, combine_fn, keep_dims=False):
     n = values[0].data.shape[axis]
     while n > 1:
         n //= 2
-        values = _combined(combine_fn, _sliced(values, axis, slice(0, n)), _sliced(values, axis, slice(n, 2 * n)))
+        values = _combine(combine_fn, _slice(values, axis, slice(0, n)), _slice(values, axis, slice(n, 2 * n)))
     if not keep_dims:
-        values = tuple(shaped(o, lambda a: a[(slice(None),) * axis + (0,)][()]) for o in values)
+        values = tuple(map_elements(o, lambda a: a[(slice(None),) * axis + (0,)][()]) for o in values)
     return values[0] if type(input) is tensor else values
 
 
 def associative_scan(input, axis, combine_fn, reverse=False):
-    "Elements along an axis, each combined with all before it"
+    "Compute an inclusive scan along an axis by an associative function"
     values = _parts(input)
     axis = axis_of(values[0], axis, 'tl.associative_scan')
     if reverse:
         values = tuple(flip(o, axis) for o in values)
     n, step = values[0].data.shape[axis], 1
     while step < n:
-        new = _combined(combine_fn, _sliced(values, axis, slice(0, n - step)), _sliced(values, axis, slice(step, n)))
-        kept = _sliced(values, axis, slice(0, step))
-        values = tuple(stacked(a, b, lambda x, y: np.concatenate([x, y], axis)) for a, b in zip(kept, new))
+        new = _combine(combine_fn, _slice(values, axis, slice(0, n - step)), _slice(values, axis, slice(step, n)))
+        kept = _slice(values, axis, slice(0, step))
+        values = tuple(combine_elements(a, b, lambda x, y: np.concatenate([x, y], axis)) for a, b in zip(kept, new))
         step *= 2
     if reverse:
         values = tuple(flip(o, axis) for o in values)
     return values[0] if type(input) is tensor else values
 
 
-def _scanned(input, axis, reverse, dtype, f, what):
+def _scan(input, axis, reverse, dtype, f, what):
     x = block_of(input)
-    t = named(dtype) if dtype is not None else x.dtype
+    t = to_dtype(dtype) if dtype is not None else x.dtype
     if dtype is None and t.is_int() and t.int_bitwidth < 32:
         t = _U32 if t.is_int_unsigned() else _I32
     if dtype is None and t.name == 'bfloat16':
@@ -180,51 +180,53 @@ def _scanned(input, axis, reverse, dtype, f, what):
     x, axis = convert(x, t), axis_of(x, axis, what)
     a = np.flip(x.data, axis) if reverse else x.data
     a = f(a, axis=axis, dtype=t.np)
-    return lacking_as(tensor(np.flip(a, axis) if reverse else a, t), x, lambda o: _any(o, axis, True) & np.ones_like(o))
+    return propagate_undef(
+        tensor(np.flip(a, axis) if reverse else a, t), x, lambda o: _any(o, axis, True) & np.ones_like(o)
+    )
 
 
 def cumsum(input, axis=0, reverse=False, dtype=None):
-    "Sums of all up to each element"
-    return _scanned(input, axis, reverse, dtype, np.add.accumulate, 'tl.cumsum')
+    "Compute the inclusive prefix sum along an axis"
+    return _scan(input, axis, reverse, dtype, np.add.accumulate, 'tl.cumsum')
 
 
 def cumprod(input, axis=0, reverse=False):
-    "Products of all up to each element"
-    return _scanned(input, axis, reverse, None, np.multiply.accumulate, 'tl.cumprod')
+    "Compute the inclusive prefix product along an axis"
+    return _scan(input, axis, reverse, None, np.multiply.accumulate, 'tl.cumprod')
 
 
 def sort(x, dim=None, descending=False):
-    "The elements along the last axis in order"
+    "Sort along the last axis"
     if dim not in (None, -1, x.data.ndim - 1):
         raise refuse(f'tl.sort along axis {dim}', 'It sorts along the last one.')
     a = np.sort(x.data, -1)
     out = tensor(np.flip(a, -1) if descending else a, x.dtype)
-    return lacking_as(out, x, lambda o: _any(o, x.data.ndim - 1, True) & np.ones_like(o))
+    return propagate_undef(out, x, lambda o: _any(o, x.data.ndim - 1, True) & np.ones_like(o))
 
 
 def topk(x, k, dim=None):
-    "The k largest along the last axis, the largest first"
-    return shaped(sort(x, dim, True), lambda a: a[..., : int(k)])
+    "Return the k largest elements along the last axis, in descending order"
+    return map_elements(sort(x, dim, True), lambda a: a[..., : int(k)])
 
 
 def histogram(input, num_bins, mask=None):
-    "How often each of 0, 1, ..., num_bins-1 stands in a block"
+    "Count how often each of 0, 1, ..., num_bins-1 occurs in a block"
     if input.data.ndim != 1 or not input.dtype.is_int():
         raise refuse(f'tl.histogram of {input.type}', 'It counts the integers of a block with one axis.')
     counted = np.ones(input.data.shape, bool) if mask is None else np.broadcast_to(mask.data, input.data.shape)
     a = input.data[counted].astype(np.int64)
     bins = np.bincount(a[(a >= 0) & (a < num_bins)], minlength=num_bins).astype(np.int32)
-    out = lacking_as(tensor(bins, _I32), input, lambda o: np.full(bins.shape, (o & counted).any()))
-    return out if mask is None or mask.lacks is None else made(bins, _I32, out, _any_of(mask))
+    out = propagate_undef(tensor(bins, _I32), input, lambda o: np.full(bins.shape, (o & counted).any()))
+    return out if mask is None or mask.undef_mask is None else with_undef(bins, _I32, out, _any_undefined(mask))
 
 
-def _any_of(x):
-    "A scalar that is defined if all lanes of a block are"
-    return lacking_as(tensor(x.data.any(), x.dtype), x, np.any)
+def _any_undefined(x):
+    "Make a scalar from a block, undefined if any lane of the block is"
+    return propagate_undef(tensor(x.data.any(), x.dtype), x, np.any)
 
 
 def softmax(x, dim=None, keep_dims=False, ieee_rounding=False):
-    "Softmax along an axis, the first one unless it is given"
+    "Compute the softmax along an axis, by default the first"
     axis = 0 if dim is None else dim
     z = x - max(x, axis, keep_dims=True)
     num = exp(z)

@@ -1,11 +1,11 @@
-"""A kernel's function as Triton's compiler reads it, in Python that still has the learner's names, lines and file.
+"""Rewrites a kernel as Triton's compiler reads it, into Python that keeps the learner's names, lines and file.
 
 Triton gives some of Python another meaning, and refuses the rest:
 
-- what is assigned becomes a value of the kernel: after `half = 0.5` the name is an fp32 scalar;
-- `and`, `or` and `not` work element by element on values of the kernel;
+- an assignment makes a value of the kernel: after `half = 0.5` the name is an fp32 scalar;
+- `and`, `or` and `not` work elementwise on values of the kernel;
 - an `assert` is a `tl.device_assert`;
-- what a loop carries from round to round keeps its type.
+- a loop-carried variable keeps its type.
 """
 
 import ast
@@ -13,7 +13,7 @@ import inspect
 import types
 from functools import lru_cache
 
-from .block import Forgotten, block_of, convert, is_number, tensor
+from .block import Unbound, block_of, convert, is_number, tensor
 from .hints import HINTED, hint, hints, returned_hint, type_by, type_of
 from .run import Names, current, frame_of, refuse
 from .hints_and_debug import device_assert
@@ -23,7 +23,7 @@ __all__ = ['code_of', 'HOOKS']
 
 _I1 = DTYPES['int1']
 
-# What Triton's compiler has no meaning for: the node's name -> what it is called
+# What Triton's compiler cannot compile: the node's name -> what it is called
 _REFUSED = dict(
     Try='try', Raise='raise', Delete='del', Lambda='lambda', ClassDef='a class', Global='global', Nonlocal='nonlocal',
     Yield='yield', YieldFrom='yield', Await='await', Dict='a dict', Set='a set', DictComp='a dict', SetComp='a set',
@@ -39,16 +39,16 @@ _HINTS = {
 
 
 class _Refusal(Exception):
-    "What cannot be compiled, and in which line"
+    "Raised for a construct that cannot be compiled, with its line"
 
 
 class _Rewriter(ast.NodeTransformer):
     def __init__(self):
         self.loops, self.inner, self.count = [], False, 0
-        self.known = set()  # names that were assigned above
+        self.known = set()  # names that are assigned above
         self.read = set()  # names that are read anywhere
         self.around, self.passed = [], []  # of each `if` with a return, around this and above: (its name, hints)
-        self.often = set()  # names that are assigned more than once, whose type may differ elsewhere
+        self.often = set()  # names that are assigned more than once: their type may differ elsewhere
         self.last = None  # the hint of what the function's last statement returns
 
     def visit(self, node):
@@ -79,10 +79,10 @@ class _Rewriter(ast.NodeTransformer):
         if len(node.targets) > 1:
             raise _Refusal('a = b = ...: two names for one value', 'Assign one after the other.', node.lineno)
         _check_target(node.targets[0])
-        self.known |= _assigned([node])
-        ignored = _is_atomic(node.value) and not _assigned([node]) & self.read
+        self.known |= _assigned_names([node])
+        ignored = _is_atomic(node.value) and not _assigned_names([node]) & self.read
         node.value = _call('value', self.visit(node.value))
-        return [node, _ignored(node)] if ignored else node
+        return [node, _ignored_statement(node)] if ignored else node
 
     def visit_AugAssign(self, node):
         _check_target(node.target)
@@ -95,16 +95,16 @@ class _Rewriter(ast.NodeTransformer):
             return ast.copy_location(ast.Pass(), node)
         if not ast.unparse(node.annotation).endswith('constexpr'):
             value = _call('value', self.visit(node.value))
-        elif any(self.loops) and not _assigned([node]) <= self.known:  # the compiler reads a loop's body once
+        elif any(self.loops) and not _assigned_names([node]) <= self.known:  # the compiler reads a loop's body once
             value = _call('known', self.visit(node.value))
         else:
             value = _call('defined', self.visit(node.value), ast.Constant(ast.unparse(node.target)))
-        self.known |= _assigned([node])
+        self.known |= _assigned_names([node])
         return ast.copy_location(ast.Assign([node.target], value), node)
 
     def visit_Expr(self, node):
         self.generic_visit(node)
-        return [node, _ignored(node)] if _is_atomic(node.value) else node
+        return [node, _ignored_statement(node)] if _is_atomic(node.value) else node
 
     def visit_BoolOp(self, node):
         values = [self.visit(o) for o in node.values]
@@ -142,8 +142,11 @@ class _Rewriter(ast.NodeTransformer):
         return ast.copy_location(ast.IfExp(test, *arms), node)
 
     def visit_If(self, node):
-        mine, other = _assigned(node.body), _assigned(node.orelse)
-        told = tuple(hints(node.body, other - self.known).items()), tuple(hints(node.orelse, mine - self.known).items())
+        mine, other = _assigned_names(node.body), _assigned_names(node.orelse)
+        other_types = (
+            tuple(hints(node.body, other - self.known).items()),
+            tuple(hints(node.orelse, mine - self.known).items()),
+        )
         returned = [returned_hint(o, self.often) for o in (node.body, node.orelse)]
         returns = any(isinstance(o, ast.Return) for o in ast.walk(node))
         name = self._new_name()
@@ -158,12 +161,12 @@ class _Rewriter(ast.NodeTransformer):
             node.test = ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), decided), node)
             return node
         both, where = ast.Constant(tuple(sorted(mine & other))), ast.Constant(name)
-        begun = _call('if', node.test, where, both, ast.Constant(told))
+        begun = _call('if', node.test, where, both, ast.Constant(other_types))
         begin = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], begun), node)
         node.test = ast.copy_location(ast.Attribute(_named(name, node), 'condition', ast.Load()), node)
         after = [ast.copy_location(ast.Expr(ast.Call(_named(name, node), [], [])), node)]
         for o in lost:
-            gone = _call('only', _named(name, node), ast.Constant(o), _called_late(o))
+            gone = _call('only', _named(name, node), ast.Constant(o), _lambda_of(o))
             after.append(ast.copy_location(ast.Assign([ast.Name(o, ast.Store())], gone), node))
         return [ast.fix_missing_locations(o) for o in (begin, node, *after)]
 
@@ -172,7 +175,7 @@ class _Rewriter(ast.NodeTransformer):
         return f'__tile_{self.count}'
 
     def _branch(self, statements, known, around):
-        "A branch of an `if`, and the names that it adds to those known; what its loops forget is not among them"
+        "Rewrite a branch of an `if`; returns it and the names it adds to `known`, without those that loops unbind"
         self.known, found, passed = set(known), [], len(self.passed)
         self.around.append(around)
         for o in statements:
@@ -208,7 +211,7 @@ class _Rewriter(ast.NodeTransformer):
         if not isinstance(node.iter, ast.Call):
             hint = 'range(...) or tl.static_range(...).'
             raise _Refusal('a loop over something else than a range', hint, node.lineno)
-        self.known |= _assigned([node.target])
+        self.known |= _assigned_names([node.target])
         if not ast.unparse(node.iter.func).endswith('static_range'):
             return self._loop(node)
         self.loops.append(False)
@@ -227,12 +230,12 @@ class _Rewriter(ast.NodeTransformer):
         return [ast.fix_missing_locations(begin), *found]
 
     def _loop(self, node):
-        "The loop; the compiler forgets behind it what was first assigned in it"
+        "Rewrite a loop; afterwards the compiler does not know what was first assigned in it"
         known = set(self.known)
         self.loops.append(True)
         self.generic_visit(node)
         self.loops.pop()
-        lost, self.known = sorted(_assigned(node.body) - known), known
+        lost, self.known = sorted(_assigned_names(node.body) - known), known
         after = [ast.Assign([ast.Name(o, ast.Store())], _call('in_loop', ast.Constant(o), at=node)) for o in lost]
         return [node, *(ast.fix_missing_locations(ast.copy_location(o, node)) for o in after)]
 
@@ -242,13 +245,13 @@ def _is_atomic(node):
     return isinstance(node, ast.Call) and getattr(node.func, 'attr', '').startswith('atomic_')
 
 
-def _ignored(node):
-    "The statement after an atomic whose result nothing uses"
+def _ignored_statement(node):
+    "Make the statement that follows an atomic whose result is unused"
     return ast.copy_location(ast.Expr(_call('ignored', at=node)), node)
 
 
 def _check_target(target):
-    "Refuse what cannot be assigned to"
+    "Refuse a target that cannot be assigned to"
     if isinstance(target, ast.Subscript):
         hint = 'Choose with tl.where, or write to memory with tl.store.'
         raise _Refusal('elements of a block are assigned', hint, target.lineno)
@@ -258,13 +261,13 @@ def _check_target(target):
         _check_target(o)
 
 
-def _assigned(nodes):
-    "The names that are assigned in statements"
+def _assigned_names(nodes):
+    "Return the names that statements assign"
     return {o.id for n in nodes for o in ast.walk(n) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
 
 
-def _called_late(name):
-    "A function that gives the variable's value, if it has one"
+def _lambda_of(name):
+    "Make a function that returns the variable's value, if it has one"
     return ast.parse(f'lambda: {name}', mode='eval').body
 
 
@@ -278,8 +281,8 @@ def _call(hook, *args, at=None):
 
 
 @lru_cache(1024)
-def _rewritten(code, file):
-    "The code of a function, rewritten; the same code where its source is not to be had; or a refusal"
+def _rewrite(code, file):
+    "Rewrite the code of a function; returns it unchanged if its source is not available, or a refusal"
     try:
         lines, first = inspect.getsourcelines(code)
     except (OSError, TypeError):
@@ -297,36 +300,36 @@ def _rewritten(code, file):
         body[0] = _Rewriter().visit(body[0])
     except _Refusal as e:
         return e
-    return _compiled(tree, body, code)
+    return _compile(tree, body, code)
 
 
-def _compiled(tree, body, code):
-    "The rewritten function's code: where it used variables of a function around it, inside of one that has them"
+def _compile(tree, body, code):
+    "Compile the rewritten function; if it is a closure, inside a function that has its free variables"
     if code.co_freevars:
         names = [ast.arg(o) for o in code.co_freevars]
         around = ast.parse('def around(): pass').body[0]
         around.args.args, around.body = names, [body[0]]
         body[0] = ast.copy_location(around, body[0])
     ast.fix_missing_locations(tree)
-    made = compile(tree, code.co_filename, 'exec', dont_inherit=True)
+    compiled = compile(tree, code.co_filename, 'exec', dont_inherit=True)
     depth = 2 if code.co_freevars else 1
     for _ in range(depth):
-        made = next(
-            o for o in made.co_consts if isinstance(o, types.CodeType) and o.co_name in (code.co_name, 'around')
+        compiled = next(
+            o for o in compiled.co_consts if isinstance(o, types.CodeType) and o.co_name in (code.co_name, 'around')
         )
-    return made
+    return compiled
 
 
 def code_of(f):
-    "The code of a function, rewritten for a kernel; what Triton's compiler has no meaning for is refused"
-    made = _rewritten(f.__code__, f.__code__.co_filename)  # codes of two files may be equal
-    if isinstance(made, _Refusal):
-        what, hint, line = made.args
+    "Return the code of a function, rewritten for a kernel; raises an error for what Triton's compiler cannot compile"
+    compiled = _rewrite(f.__code__, f.__code__.co_filename)  # codes of two files may compare equal
+    if isinstance(compiled, _Refusal):
+        what, hint, line = compiled.args
         raise refuse(what, hint, line, f)
-    return made
+    return compiled
 
 
-# What rewritten code calls
+# Called by rewritten code
 
 
 def _value(v):
@@ -372,10 +375,10 @@ def _decides(v):
 
 
 class If:
-    """An `if` that assigns: what it decides by the kernel's values, the compiler does not know.
+    """An `if` that assigns variables and whose condition the compiler does not know.
 
-    It compiles both branches, one of which runs here. Of the other one `hints` tells what it assigns, and another
-    program, or call, may run it."""
+    The compiler compiles both branches, one of which runs here. `hints` has the types that the other one
+    assigns; another program, or call, may run it."""
 
     def __init__(self, test, where, both, hints):
         self.condition = _decides(test)
@@ -388,9 +391,9 @@ class If:
         f = frame_of()
         now, taken = types_of(f), bool(self.condition.data)
         keep_types(self.before, now, 'the if', 'in it')
-        if _often(f.f_code, self.where, taken):
+        if _ran_often(f.f_code, self.where, taken):
             return
-        for k, v in self.hints[taken]:  # those of the `else`, where the first branch ran
+        for k, v in self.hints[taken]:  # those of the `else` if the first branch ran
             _one_type(k, now[k] if k in now else type_of(f.f_locals.get(k, ...)), type_by(v, f))
         seen = current().branches.setdefault(_where(f, self.where), {})
         for k, t in seen.setdefault(not taken, {}).items():
@@ -398,15 +401,15 @@ class If:
         seen.setdefault(taken, {k: now.get(k) for k in self.both})
 
 
-def _often(*branch):
-    "Did it run so often that its types are known?"
+def _ran_often(*branch):
+    "Have these branches run often enough for their types to be known?"
     branched = current().branched
     branched[branch] = n = branched.get(branch, 0) + 1
     return n > 16
 
 
 def _where(f, name):
-    "A place in a function that the compiler compiles once: by what it knows there, and by the calls that led there"
+    "Return a key for a position in a function that is compiled once: its constants, and the calls that led there"
     calls, known = [f.f_code, name], tuple((k, v) for k, v in f.f_locals.items() if is_number(v))
     while f is not None and isinstance(f.f_globals, Names):
         calls.append(f.f_lasti)
@@ -415,7 +418,7 @@ def _where(f, name):
 
 
 def _one_type(name, a, b):
-    "Refuse a variable that has two types in the branches of an `if`, both compiled"
+    "Refuse a variable that has different types in the branches of an `if`, both of which are compiled"
     if a is not None and b is not None and not b == a:
         raise refuse(f'{name} is {a} in one branch of the if and {b} in the other', _ONE_TYPE)
 
@@ -424,20 +427,20 @@ _ONE_TYPE = 'The compiler compiles both: give them one type and shape, as in 0.0
 
 
 def _arm(v, test, other):
-    "What is chosen by a value of the kernel has one type in both arms; `other`: the hint of the other one"
+    "Check that both arms of a conditional expression have one type; `other` is the hint of the other arm"
     if type(test) is not tensor:
         return v
     f, v = frame_of(), block_of(v) if is_number(v) else v
-    t = None if other is None or _often(f.f_code, f.f_lasti) else type_by(other, f)
+    t = None if other is None or _ran_often(f.f_code, f.f_lasti) else type_by(other, f)
     if t is not None and (mine := type_of(v)) is not None and not t == mine:
         raise refuse(f'`a if condition else b` of {mine} and {t}', _ONE_TYPE)
     return v
 
 
-def _returned_value(v, last, others):
-    "The compiler compiles every return of a function behind an `if` by values of the kernel: they have one type"
+def _check_return(v, last, others):
+    "Check that all returns have one type: after an `if` on the kernel's values the compiler compiles each of them"
     f, mine = frame_of(), type_of(v)
-    if mine is not None and not _often(f.f_code, f.f_lasti):
+    if mine is not None and not _ran_often(f.f_code, f.f_lasti):
         known = [last, *(o for test, given in others if type(test) is tensor for o in given)]
         for t in (type_by(o, f) for o in known if o is not None):
             if t is not None and not t == mine:
@@ -445,25 +448,25 @@ def _returned_value(v, last, others):
     return v
 
 
-def _defined(v, name):
-    "A constexpr that is named: once, as the compiler does not assign it again"
-    if not isinstance(frame_of().f_locals.get(name, Forgotten(name)), Forgotten):
+def _define_constexpr(v, name):
+    "Define a named constexpr once: the compiler does not assign it again"
+    if not isinstance(frame_of().f_locals.get(name, Unbound(name)), Unbound):
         raise refuse(f'{name} is defined already, and a constexpr is not assigned again', 'Give it another name.')
     return const(v)
 
 
 def _only(decision, name, value):
-    "A variable that one branch alone assigns: the compiler forgets it behind the `if`, unless it knew the decision"
+    "Return a variable that only one branch assigns: unbound after the `if`, unless the compiler knows the condition"
     if decision.late:
-        return Forgotten(name)
+        return Unbound(name)
     try:
         return value()
     except NameError:
-        return Forgotten(name)
+        return Unbound(name)
 
 
-def _ignored_result():
-    "The last atomic's result is used by nothing, and no thread waits for it: it was no barrier"
+def _ignore_result():
+    "Note that the last atomic's result is unused: no thread waits for it, so it is not a barrier"
     run = current()
     run.recent, run.barrier = run.kept
 
@@ -473,14 +476,14 @@ def _assert(condition, message=''):
 
 
 def types_of(frame):
-    "The types of a frame's variables; None for a number that the compiler knows"
+    "Return the types of a frame's variables; None for a compile-time constant"
     return {
         k: v.type if type(v) is tensor else None for k, v in frame.f_locals.items() if type(v) is tensor or is_number(v)
     }
 
 
 def keep_types(before, now, what='the loop', where='after a round of it'):
-    "Refuse a variable whose type differs after a round of a loop, or a branch"
+    "Refuse a variable whose type changes in an iteration of a loop, or in a branch"
     for k, t in before.items():
         if k not in now or now[k] == t:
             continue
@@ -496,7 +499,7 @@ def keep_types(before, now, what='the loop', where='after a round of it'):
 
 
 class While:
-    "A `while` loop: decides whether another round begins"
+    "A `while` loop: decides whether another iteration begins"
 
     def __init__(self):
         self.before, self.rounds = None, 0
@@ -519,7 +522,7 @@ HOOKS = {
     for k, v in {
         'value': _value, 'known': const, 'and': _both, 'or': _either, 'and_goes_on': _goes_on_and,
         'or_goes_on': _goes_on_or, 'not': _not, 'decides': _decides, 'assert': _assert, 'while': While, 'if': If,
-        'ignored': _ignored_result, 'arm': _arm, 'returned': _returned_value, 'defined': _defined, 'only': _only,
-        'in_loop': lambda name: Forgotten(name, 'in a loop alone'), **HINTED,
+        'ignored': _ignore_result, 'arm': _arm, 'returned': _check_return, 'defined': _define_constexpr, 'only': _only,
+        'in_loop': lambda name: Unbound(name, 'in a loop alone'), **HINTED,
     }.items()
 }  # fmt: skip

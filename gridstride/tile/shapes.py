@@ -1,13 +1,13 @@
-"""New blocks, and blocks in another shape or order: a part of `triton.language`."""
+"""Creating and reshaping blocks: a part of `triton.language`."""
 
 import functools
 import math
 
 import numpy as np
 
-from .block import block_of, broadcast as _broadcast, convert, made, shaped, stacked, tensor
+from .block import block_of, broadcast as _broadcast, convert, with_undef, map_elements, combine_elements, tensor
 from .run import refuse
-from .types import DTYPES, named
+from .types import DTYPES, to_dtype
 
 __all__ = [
     'arange',
@@ -41,14 +41,14 @@ def _is_power_of_2(n):
 
 
 @functools.lru_cache(256)
-def _numbers(start, end):
+def _arange(start, end):
     a = np.arange(start, end, dtype=np.int32)
     a.flags.writeable = False
     return a
 
 
 def arange(start, end):
-    "The block start, start+1, ..., end-1; how many there are is a power of 2"
+    "Return the block start, start+1, ..., end-1; its size must be a power of 2"
     if isinstance(start, float) or isinstance(end, float):
         raise refuse(f'tl.arange({start}, {end}): its bounds are integers', 'Divide with //.')
     if not (isinstance(start, int) and isinstance(end, int)):
@@ -57,11 +57,11 @@ def arange(start, end):
     if not _is_power_of_2(end - start):
         raise refuse(f'tl.arange({start}, {end}) has {end - start} elements, which is not a power of 2',
                      'Take the next one, triton.next_power_of_2(n), and mask what is too much.')  # fmt: skip
-    return tensor(_numbers(int(start), int(end)), _I32)
+    return tensor(_arange(int(start), int(end)), _I32)
 
 
 def _shape(shape):
-    "Sizes of a block: powers of 2, known when it is compiled"
+    "Check the sizes of a block: powers of 2, known at compile time"
     if len(shape) == 1 and not isinstance(shape[0], (int, tensor)):
         shape = shape[0]
     shape = (shape,) if isinstance(shape, (int, tensor)) else tuple(shape)
@@ -80,19 +80,19 @@ def _shape(shape):
 
 
 def full(shape, value, dtype):
-    "A block that holds one value"
-    t = named(dtype)
+    "Return a block filled with one value"
+    t = to_dtype(dtype)
     value = convert(block_of(value), t)
-    return made(np.full(_shape((shape,)), value.data, t.np), t, value)
+    return with_undef(np.full(_shape((shape,)), value.data, t.np), t, value)
 
 
 def zeros(shape, dtype):
-    "A block of zeros"
+    "Return a block of zeros"
     return full(shape, 0, dtype)
 
 
 def zeros_like(input):
-    "Zeros in the shape and type of another block"
+    "Return a block of zeros with the shape and type of another block"
     return tensor(np.zeros(input.data.shape, input.dtype.np)[()], input.dtype)
 
 
@@ -100,115 +100,115 @@ def zeros_like(input):
 
 
 def broadcast_to(input, *shape):
-    "The block, repeated along its axes of size 1"
+    "Broadcast a block to a shape"
     shape, x = _shape(shape), block_of(input)
     try:
-        return shaped(x, lambda a: np.broadcast_to(a, shape))
+        return map_elements(x, lambda a: np.broadcast_to(a, shape))
     except ValueError:
         raise refuse(f'a block of shape {list(x.data.shape)} as {list(map(int, shape))}') from None
 
 
 def broadcast(input, other):
-    "Both blocks in their common shape"
+    "Broadcast two blocks to their common shape"
     x, y = block_of(input), block_of(other)
     shape = _broadcast(x, y)[0].shape
-    return tuple(shaped(o, lambda a: np.broadcast_to(a, shape)) for o in (x, y))
+    return tuple(map_elements(o, lambda a: np.broadcast_to(a, shape)) for o in (x, y))
 
 
 def expand_dims(input, axis):
-    "The block with another axis of size 1, or several"
+    "Insert one or several axes of size 1"
     x = block_of(input)
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
-    return shaped(x, lambda a: np.expand_dims(np.asarray(a), axes))
+    return map_elements(x, lambda a: np.expand_dims(np.asarray(a), axes))
 
 
 def unsqueeze(x, dim):
-    "The block with another axis of size 1"
+    "Insert an axis of size 1"
     return expand_dims(x, dim)
 
 
 def squeeze(x, dim):
-    "The block without an axis of size 1"
-    return shaped(x, lambda a: np.squeeze(a, dim))
+    "Remove an axis of size 1"
+    return map_elements(x, lambda a: np.squeeze(a, dim))
 
 
 def reshape(input, *shape, can_reorder=False):
-    "The elements in another shape"
+    "Reshape a block"
     shape, x = _shape(shape), block_of(input)
     if math.prod(shape) != x.data.size:
         raise refuse(f'reshape of {x.data.size} elements to {list(map(int, shape))}')
-    return shaped(x, lambda a: np.reshape(a, shape))
+    return map_elements(x, lambda a: np.reshape(a, shape))
 
 
 def view(input, *shape):
-    "The elements in another shape"
+    "Reshape a block"
     return reshape(input, *shape)
 
 
 def ravel(x, can_reorder=False):
-    "The elements along one axis"
-    return shaped(x, lambda a: np.reshape(a, -1))
+    "Flatten a block"
+    return map_elements(x, lambda a: np.reshape(a, -1))
 
 
 def trans(input, *dims):
-    "The block with its last two axes exchanged, or all of them in the order `dims`"
+    "Transpose: swap the last two axes, or permute all of them to the order `dims`"
     dims = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
     if not dims:
         if input.data.ndim < 2:
             raise refuse(f'tl.trans of a block of shape {list(input.data.shape)}: it has no two axes')
-        return shaped(input, lambda a: np.swapaxes(a, -1, -2))
+        return map_elements(input, lambda a: np.swapaxes(a, -1, -2))
     return permute(input, *dims)
 
 
 def permute(input, *dims):
-    "The block with its axes in another order"
+    "Permute the axes"
     dims = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
     if sorted(dims) != list(range(input.data.ndim)):
         raise refuse(f'the order {list(dims)} of the axes of a block of shape {list(input.data.shape)}')
-    return shaped(input, lambda a: np.transpose(a, tuple(map(int, dims))))
+    return map_elements(input, lambda a: np.transpose(a, tuple(map(int, dims))))
 
 
 def cat(input, other, can_reorder=False, dim=0):
-    "Two blocks, one behind the other; with `can_reorder` Triton may mix them"
-    return stacked(input, other, lambda a, b: np.concatenate([a, b], dim))
+    "Concatenate two blocks; with `can_reorder` Triton may mix their elements"
+    return combine_elements(input, other, lambda a, b: np.concatenate([a, b], dim))
 
 
 def join(a, b):
-    "Two blocks along a new last axis"
+    "Stack two blocks along a new last axis"
     x, y = broadcast(block_of(a), block_of(b))
     if x.dtype is not y.dtype:
         raise refuse(f'tl.join of {x.dtype} and {y.dtype}')
-    return stacked(x, y, lambda a, b: np.stack([a, b], -1))
+    return combine_elements(x, y, lambda a, b: np.stack([a, b], -1))
 
 
 def split(a):
-    "The two halves of a block along its last axis, whose size is 2"
+    "Split a block along its last axis, of size 2, into two"
     if not a.data.ndim or a.data.shape[-1] != 2:
         raise refuse(f'tl.split of a block of shape {list(a.data.shape)}', 'Its last axis has size 2.')
-    return shaped(a, lambda o: o[..., 0][()]), shaped(a, lambda o: o[..., 1][()])
+    return map_elements(a, lambda o: o[..., 0][()]), map_elements(a, lambda o: o[..., 1][()])
 
 
 def interleave(a, b):
-    "The elements of two blocks in turn, along the last axis"
+    "Interleave the elements of two blocks along the last axis"
     c = join(a, b)
-    return shaped(c, lambda o: o.reshape(*o.shape[:-2], -1))
+    return map_elements(c, lambda o: o.reshape(*o.shape[:-2], -1))
 
 
 def flip(x, dim=None):
-    "The elements along an axis in reverse order"
+    "Reverse the elements along an axis"
     axis = axis_of(x, -1 if dim is None else dim, 'tl.flip')
-    return shaped(x, lambda a: np.flip(a, axis))
+    return map_elements(x, lambda a: np.flip(a, axis))
 
 
 def gather(src, index, axis):
-    "Elements of a block by their index along an axis"
+    "Gather elements of a block by their indices along an axis"
     at = index.data.astype(np.int64)
-    got = shaped(src, lambda a: np.take_along_axis(a, at, axis))
-    return made(got.data, got.dtype, got, index)
+    got = map_elements(src, lambda a: np.take_along_axis(a, at, axis))
+    return with_undef(got.data, got.dtype, got, index)
 
 
 def axis_of(x, axis, what):
-    "Which axis is meant, counted from the first; None for all"
+    "Normalize an axis to count from the first; None means all axes"
     if axis is None:
         return None
     if not -x.data.ndim <= axis < x.data.ndim:

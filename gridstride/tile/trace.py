@@ -1,4 +1,4 @@
-"""What kernels did while it was recorded: accesses, bytes and sectors by line, which program touched what."""
+"""What kernels did while they were traced: accesses, bytes and sectors per line, who accessed what."""
 
 import linecache
 from collections import defaultdict
@@ -10,11 +10,11 @@ from ..support import counters
 
 __all__ = ['Counters', 'Trace', 'trace', 'paused', 'recorder']
 
-_SECTOR = 32  # bytes that memory gives at once
+_SECTOR = 32  # bytes: the granularity of memory transactions
 
 
 class Counters(counters.Counters):
-    "Counters by name, as attributes too; `load_bytes/load_sectors/32` is how much of what memory gave was asked for"
+    "Counters by name, also as attributes; `load_bytes/load_sectors/32` is the fraction of loaded bytes that was used"
 
     WIDTH = 16
     NAMES = (
@@ -32,22 +32,22 @@ class Counters(counters.Counters):
 
 
 class Trace:
-    "What kernels did while it recorded: `stats` in total, `lines` by source line, `accesses` one by one, if kept"
+    "The record of what kernels did: `stats` in total, `lines` per source line, `accesses` one by one if they are kept"
 
-    def __init__(self, keep=1_000_000):  # keep: how many lanes' accesses are remembered
+    def __init__(self, keep=1_000_000):  # keep: how many lanes' accesses are recorded
         self.keep, self.stats, self.lines, self.accesses, self.source = keep, Counters(), defaultdict(Counters), [], {}
         self.grid = None  # of the launch that was recorded last
 
     def begin(self, run):
-        "A launch begins"
+        "Begin a launch"
         self.grid = run.grid
 
     def program(self):
-        "A program begins"
+        "Begin a program"
         self.stats.add(programs=1)
 
     def access(self, run, region, active, verb, frame, p, mask):
-        "The running program touches the elements `active` of a region; `verb`: 'read', 'written', 'atomic'"
+        "Record that the running program accesses the elements `active`; `verb`: 'read', 'written', 'atomic'"
         line, file = frame.f_lineno, frame.f_code.co_filename
         self.source.setdefault(line, linecache.getline(file, line).strip())
         sectors = np.unique((active * region.item + region.address) // _SECTOR).size
@@ -61,14 +61,14 @@ class Trace:
         self.lines[line].add(**counts)
         if self.keep > 0:
             self.keep -= active.size
-            self.accesses.append(self._kept(run, region, active, verb, line, p, mask))
+            self.accesses.append(self._keep(run, region, active, verb, line, p, mask))
 
     def walk(
         self,
         array,  # the array's name in the kernel; it has two axes
         verb='written',  # 'read', 'written' or 'atomic'
-    ) -> np.ndarray:  # one number for each tile; -1 where none was touched
-        "The order in which programs came to the tiles of an array, for `draw.cells`; the largest access is the tile"
+    ) -> np.ndarray:  # one value per tile; -1 where no program accessed it
+        "Return the order in which programs reach an array's tiles, for `draw.cells`; the largest access is the tile"
         found = [a for a in self.accesses if a['array'] == array and a['verb'] == verb and len(a['shape']) == 2]
         if not found:
             raise ValueError(f'nothing with two axes called {array!r} was {verb} in this trace')
@@ -82,8 +82,8 @@ class Trace:
                 order[tile] = order.max() + 1
         return order
 
-    def _kept(self, run, region, active, verb, line, p, mask):
-        "An access as the pictures of `draw` take it; `block` is the program's number in the grid, `thread` the lane"
+    def _keep(self, run, region, active, verb, line, p, mask):
+        "Keep an access for the pictures of `draw`; `block` is the program's index in the grid, `thread` the lane"
         x, y, z = run.program
         number = x + run.grid[0] * (y + run.grid[1] * z)
         lanes = np.flatnonzero(mask) if mask is not None and p.data.ndim else np.arange(active.size)
@@ -106,13 +106,13 @@ _recorder = [None]
 
 
 def recorder():
-    "The trace that records now, or None"
+    "Return the trace that is recording, or None"
     return _recorder[0]
 
 
 @contextmanager
 def paused():
-    "Nothing is recorded inside of the `with` block"
+    "Pause recording in the `with` block"
     before, _recorder[0] = _recorder[0], None
     try:
         yield
@@ -122,9 +122,9 @@ def paused():
 
 @contextmanager
 def trace(
-    keep=1_000_000,  # how many lanes' accesses are remembered one by one
+    keep=1_000_000,  # how many lanes' accesses are recorded one by one
 ):
-    "A `Trace` of all kernels that run checked inside of the `with` block"
+    "Record a `Trace` of all kernels that run checked in the `with` block"
     before, _recorder[0] = _recorder[0], Trace(keep)
     try:
         yield _recorder[0]

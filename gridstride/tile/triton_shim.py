@@ -13,7 +13,7 @@ __all__ = ['module', 'jit', 'autotune', 'heuristics', 'Config', 'TensorDescripto
 
 
 class JITFunction:
-    "A function under `@triton.jit` where Triton is not installed"
+    "A function under `@triton.jit` if Triton is not installed"
 
     def __init__(self, fn):
         self.fn, self.__name__, self.__doc__, self.__module__ = fn, fn.__name__, fn.__doc__, fn.__module__
@@ -23,11 +23,11 @@ class JITFunction:
         raise RuntimeError(f'{self.__name__} is under @triton.jit: a kernel calls it, or a launch, kernel[grid](...)')
 
 
-original_jit = None  # Triton's own `jit`, while another one stands in its module
+original_jit = None  # Triton's own `jit`, while its module has another one
 
 
 def _triton():
-    "Triton itself, if it is installed"
+    "Return Triton itself if it is installed, else None"
     there = sys.modules.get('triton')
     if there is not None:
         return None if getattr(there, 'stands_in', False) else there
@@ -36,7 +36,7 @@ def _triton():
 
 
 def jit(fn=None, **options):
-    "A kernel, or a function that kernels call; options of the compiler are taken"
+    "Make a kernel, or a function that kernels call; compiler options are accepted and ignored"
     if fn is None:
         return functools.partial(jit, **options)
     real = _triton()
@@ -44,14 +44,14 @@ def jit(fn=None, **options):
 
 
 class Config:
-    "One choice for `autotune`: constants of the kernel, and what the compiler is told"
+    "One config of `autotune`: constants of the kernel, and compiler options"
 
     def __init__(self, kwargs, num_warps=4, num_stages=3, num_ctas=1, maxnreg=None, pre_hook=None, ir_override=None):
         self.kwargs, self.num_warps, self.num_stages, self.num_ctas = kwargs, num_warps, num_stages, num_ctas
         self.maxnreg, self.pre_hook, self.ir_override = maxnreg, pre_hook, ir_override
 
     def all_kwargs(self):
-        "All that it chooses, by name"
+        "Return {name: value} of all that it chooses"
         return {**self.kwargs, 'num_warps': self.num_warps, 'num_stages': self.num_stages, 'num_ctas': self.num_ctas}
 
     def __repr__(self):
@@ -59,7 +59,7 @@ class Config:
 
 
 class Tuned:
-    "A kernel with configs to choose from; the first one is taken, as nothing is timed on a CPU"
+    "A kernel under `autotune`; the first config is taken, as nothing is timed on a CPU"
 
     def __init__(self, fn, configs, key, reset_to_zero=None, restore_value=None, pre_hook=None, **options):
         self.fn, self.configs, self.keys = fn, list(configs), key
@@ -69,7 +69,7 @@ class Tuned:
 
 
 class Heuristics:
-    "A kernel, some of whose constants are computed from its arguments"
+    "A kernel some of whose constants are computed from its arguments"
 
     def __init__(self, fn, values):
         self.fn, self.values = fn, values
@@ -77,14 +77,14 @@ class Heuristics:
 
 
 def autotune(configs, key, **options):
-    "A kernel that picks one of its configs; without a GPU the first"
+    "Make a kernel that chooses one of its configs; without a GPU the first"
     if not configs:
         raise ValueError('triton.autotune without configs: give at least one triton.Config')
     return lambda fn: Checked(Tuned(_inner(fn), configs, key, **options))
 
 
 def heuristics(values):
-    "A kernel, some of whose constants are functions of its arguments: name -> function of a dict"
+    "Make a kernel some of whose constants are computed by `values`: {name: function of the dict of arguments}"
     return lambda fn: Checked(Heuristics(_inner(fn), values))
 
 
@@ -93,21 +93,21 @@ def _inner(fn):
 
 
 def cdiv(x, y):
-    "x/y, rounded up"
+    "Compute x/y, rounded up"
     return (x + y - 1) // y
 
 
 def next_power_of_2(n):
-    "The smallest power of 2 that is at least n"
+    "Return the smallest power of 2 that is at least `n`"
     return 1 << (n - 1).bit_length() if n > 0 else 0
 
 
 def set_allocator(allocate):
-    "Nothing: a checked kernel needs no memory of its own"
+    "Do nothing: a checked kernel needs no workspace"
 
 
 class TensorDescriptor:
-    "An array and the shape of the blocks that are moved at once, as Triton's class of this name"
+    "An array and the shape of the blocks that are copied at once, as Triton's class of this name"
 
     def __init__(self, base, shape, strides, block_shape, padding='zero'):
         self.base, self.shape, self.strides = base, list(shape), list(strides)
@@ -115,12 +115,12 @@ class TensorDescriptor:
 
     @classmethod
     def from_tensor(cls, tensor, block_shape, padding='zero'):
-        "The descriptor of a whole tensor"
+        "Make the descriptor of a whole tensor"
         return cls(tensor, tensor.shape, tensor.stride(), block_shape, padding)
 
 
 class _Standin(types.ModuleType):
-    "Triton, as far as it is here"
+    "The part of Triton that is available here"
 
     def __getattr__(self, k):
         if k.startswith('__'):
@@ -135,7 +135,7 @@ class _Standin(types.ModuleType):
 
 @functools.lru_cache(None)
 def module():
-    "The stand-in; one for all who ask"
+    "Return the stand-in for Triton, always the same module"
     found = _Standin('triton_checked', __doc__)
     found.stands_in = True
     real = _triton()

@@ -1,5 +1,5 @@
-"""What `triton.autotune` does to the arguments of a launch: it times each config by many runs on them, and each run
-finds what the one before has left. Here a second run shows whether that changes the result."""
+"""What `triton.autotune` does to the arguments of a launch: it times each config by many runs on the same arrays, so
+each run starts from what the one before has left. Here a second run shows whether that changes the result."""
 
 import contextlib
 import io
@@ -14,7 +14,7 @@ __all__ = ['tuner_of', 'run_tuned']
 
 
 def tuner_of(kernel, values, tuned):
-    "The autotuner that would time its configs for these arguments, as it has not yet; or None"
+    "Return the autotuner that would time its configs for these arguments for the first time; None if there is none"
     while kernel is not None and not getattr(kernel, 'configs', None):
         kernel = getattr(kernel, 'fn', None)
     if kernel is None or len(kernel.configs) < 2 or getattr(kernel, 'user_defined_pre_hook', False):
@@ -28,23 +28,23 @@ def tuner_of(kernel, values, tuned):
 
 
 def run_tuned(tuner, launch, values, again):
-    "Run a launch whose arguments are those of an autotuner; `again()` gives a launch of the same once more"
+    "Run a launch with an autotuner's arguments; `again()` makes the same launch once more"
     reset, restored = ([values[k] for k in getattr(tuner, o, None) or ()] for o in ('reset_to_zero', 'restore_value'))
-    before = [_copied(o) for o in restored]
+    before = [_copy(o) for o in restored]
     _clear(reset)
     run = launch.run_
     run.tuned = True
     zero = {o.name for o in run.regions if not o.flat.any()}
     launch.run()
-    named = {*(getattr(tuner, 'reset_to_zero', None) or ()), *(getattr(tuner, 'restore_value', None) or ())}
-    suspects = [o for o in run.regions if o.shadow.reused and o.name not in named]
+    restored = {*(getattr(tuner, 'reset_to_zero', None) or ()), *(getattr(tuner, 'restore_value', None) or ())}
+    suspects = [o for o in run.regions if o.shadow.reused and o.name not in restored]
     if not suspects:
         return
     after = [o.flat.copy() for o in run.regions]
     _clear(reset)
     for o, was in zip(restored, before):
         o[...] = was
-    changed = _changed(again, run.regions, after, suspects)
+    changed = _find_changed(again, run.regions, after, suspects)
     for o, was in zip(run.regions, after):
         if o.writable:
             o.flat[...] = was
@@ -54,8 +54,8 @@ def run_tuned(tuner, launch, values, again):
                                         argument=argument))  # fmt: skip
 
 
-def _changed(again, regions, after, suspects):
-    "The name of an array that a second run changes, or the first suspect if it does not end; or None"
+def _find_changed(again, regions, after, suspects):
+    "Return the name of an array that a second run changes, or the first suspect if that run does not end; else None"
     try:
         with change(settings, checks=()), paused(), contextlib.redirect_stdout(io.StringIO()):
             again().run()
@@ -65,7 +65,7 @@ def _changed(again, regions, after, suspects):
     return next((o.name for o, was in pairs if o in suspects and o.flat.tobytes() != was.tobytes()), None)
 
 
-def _copied(a):
+def _copy(a):
     return a.copy() if isinstance(a, np.ndarray) else a.clone()
 
 

@@ -1,4 +1,4 @@
-"""Triton's types, what NumPy calls them, and which type an operation computes in."""
+"""Triton's types, the NumPy types that represent them, and the promotion rules of operations."""
 
 from functools import lru_cache
 
@@ -17,20 +17,20 @@ __all__ = [
     'block_type',
     'const',
     'DTYPES',
-    'named',
-    'of_numpy',
-    'of_number',
-    'computed_in',
-    'promoted',
+    'to_dtype',
+    'dtype_of_numpy',
+    'dtype_of_number',
+    'computation_type',
+    'promote',
 ]
 
 
 class dtype:
-    "A type of Triton, such as `tl.float32`"
+    "A scalar type of Triton, such as `tl.float32`"
 
     def __init__(self, name, np_type, kind, mantissa=0):
         self.name, self.np, self.mantissa = name, np.dtype(np_type), mantissa
-        self.rank = kind  # 0 bool, 1 integer, 2 floating: a number of a lower or equal kind takes the block's type
+        self.rank = kind  # 0 bool, 1 integer, 2 floating: a number of a lower or equal rank takes the block's type
         self.size = self.np.itemsize
         self.primitive_bitwidth = self.int_bitwidth = 1 if name == 'int1' else 8 * self.size
         self.fp_mantissa_width = mantissa
@@ -53,7 +53,7 @@ class dtype:
         return hash(self.name)
 
     def is_fp8(self):
-        "Is it one of the types of 8 bits?"
+        "Is it an 8-bit floating type?"
         return self.name.startswith('float8')
 
     def is_floating(self):
@@ -65,11 +65,11 @@ class dtype:
         return self.rank == 2 and not self.is_fp8()
 
     def is_int(self):
-        "Is it an integer type? `int1` is, too"
+        "Is it an integer type? `int1` counts as one"
         return self.rank < 2
 
     def is_int_signed(self):
-        "Is it a signed integer type? `int1` has none"
+        "Is it a signed integer type? `int1` is not"
         return self.rank == 1 and self.np.kind != 'u'
 
     def is_int_unsigned(self):
@@ -77,11 +77,11 @@ class dtype:
         return self.rank == 0 or self.np.kind == 'u'
 
     def get_int_max_value(self):
-        "The largest whole number of the type"
+        "Return the largest integer of the type"
         return 1 if self.rank == 0 else int(np.iinfo(self.np).max)
 
     def get_int_min_value(self):
-        "The smallest whole number of the type"
+        "Return the smallest integer of the type"
         return 0 if self.rank == 0 else int(np.iinfo(self.np).min)
 
     def is_bool(self):
@@ -129,16 +129,16 @@ _F16, _BF16, _F32, _F64 = (DTYPES[o] for o in ('float16', 'bfloat16', 'float32',
 
 
 class pointer_type(dtype):
-    "A pointer to elements of a type; one object for each"
+    "A pointer to elements of a type; one object per element type"
 
     _known = {}
 
     def __new__(cls, element_ty, address_space=1, const=False):
-        element_ty = named(element_ty)
+        element_ty = to_dtype(element_ty)
         return cls._known.setdefault(element_ty.name, super().__new__(cls))
 
     def __init__(self, element_ty, address_space=1, const=False):
-        element_ty = named(element_ty)
+        element_ty = to_dtype(element_ty)
         super().__init__(f'pointer<{element_ty}>', np.int64, 1)
         self.element_ty = element_ty
         self.primitive_bitwidth = 64
@@ -164,7 +164,7 @@ class pointer_type(dtype):
 
 
 class block_type:
-    "The type of a block: of its elements, and a shape"
+    "The type of a block: element type and shape"
 
     def __init__(self, element_ty, shape):
         self.element_ty = self.scalar = element_ty
@@ -185,7 +185,7 @@ class block_type:
         return True
 
     def is_ptr(self):
-        "Is it a pointer? Never: its elements may be"
+        "Is it a pointer? Never, although its elements may be"
         return False
 
     def __getattr__(self, k):
@@ -205,33 +205,33 @@ class _Str(str):
 
 
 def const(x):
-    "A value that is known when Triton compiles: itself, with the `.value` that kernels may ask for"
+    "Wrap a compile-time constant: itself, with the `.value` that kernels may read"
     for t, known in ((int, _Int), (float, _Float), (str, _Str)):
         if type(x) is t:
             return known(x)
     return x
 
 
-def named(x):
-    "Our type for a type of Triton, ours or its own, or for its name; `TypeError` otherwise"
+def to_dtype(x):
+    "Return our type for a type of Triton, ours or Triton's own, or for a name; raises `TypeError` otherwise"
     if isinstance(x, (dtype, block_type)):
         return x
     if hasattr(x, 'element_ty') and not hasattr(x, 'numel'):
-        return pointer_type(named(x.element_ty))
+        return pointer_type(to_dtype(x.element_ty))
     name = getattr(x, 'name', x)
-    name = _ASKED.get(name, name) if isinstance(name, str) else None  # Triton calls its float32 fp32
+    name = _ASKED.get(name, name) if isinstance(name, str) else None  # Triton calls float32 fp32
     if name in DTYPES:
         return DTYPES[name]
     raise TypeError(f'{x!r} is not a type of Triton: tl.float32, tl.int32, ...')
 
 
-def of_numpy(dt):
-    "Triton's type for one of NumPy or `ml_dtypes`; `KeyError` if there is none"
+def dtype_of_numpy(dt):
+    "Return Triton's type for a type of NumPy or `ml_dtypes`; raises `KeyError` if there is none"
     return _OF_NUMPY[np.dtype(dt)]
 
 
-def of_number(x):
-    "The type of a number in a kernel"
+def dtype_of_number(x):
+    "Return the type of a number in a kernel"
     if isinstance(x, (bool, np.bool_)):
         return _I1
     if isinstance(x, int):
@@ -247,14 +247,14 @@ def of_number(x):
 
 
 @lru_cache(4096)
-def computed_in(
+def computation_type(
     a,
     b,  # types
     a_is_number=False,
-    b_is_number=False,  # is it a number that stands in the source, and no value of the kernel?
+    b_is_number=False,  # is it a number of the source rather than a value of the kernel?
     division=False,  # / // %
 ):  # a type
-    "The type that two values are converted to before an operation, as Triton's semantics have it"
+    "Return the type to which Triton converts two operands before an operation"
     if a_is_number != b_is_number:
         number, block = (a, b) if a_is_number else (b, a)
         if number.rank <= block.rank:
@@ -272,11 +272,11 @@ def computed_in(
         raise TypeError(f'{a} and {b} do not go together: convert one with .to(...)')
     if division and a.is_int_signed() != b.is_int_signed():
         raise TypeError(f'/, // and % of {a} and {b}, one with and one without a sign: convert one with .to(...)')
-    return promoted(a, b)
+    return promote(a, b)
 
 
-def promoted(a, b):
-    "The integer type for two of them"
+def promote(a, b):
+    "Return the promoted integer type of two"
     wide = a if a.int_bitwidth > b.int_bitwidth else b
     if a.is_int_signed() == b.is_int_signed():
         return wide
