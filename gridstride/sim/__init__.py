@@ -1,22 +1,22 @@
-"""The simulator: kernels in Numba's CUDA dialect on a CPU, that say why when they are wrong.
+"""The simulator: runs kernels in Numba's CUDA dialect on a CPU and reports what is wrong with them.
 
-`sim.cuda` is the dialect, whatever the machine. The modules, in the order in which they are read best:
+`sim.cuda` is the dialect, on any machine. The modules, in the order in which they are read best:
 
-- threads and what they compute with: `lanes` (threads under masks), `arithmetic` (Numba's numbers), `types` (what these
-  are called), `memory` (arrays), `records`;
-- what may be wrong: `detectors` (what is looked for), `order` (which accesses are ordered), `happens_before` (which
-  launches and copies are), `errors` (what Python says);
-- from one thread's function to many lanes': `constants` (what is known when a kernel is compiled), `spin_wait` (does it
-  wait for other blocks?), `definition` (its `def`), `unassigned` (variables), `trees` (walked), `rewrite`, and what
-  rewritten kernels call: `operations`, `functions` (Python's own);
-- CUDA's own functions: `intrinsics` (positions, shared arrays, barriers, fences), `warps` (shuffles, votes), `atomics`,
-  `numbers`, `vectors` (`float32x4` and its kin);
-- a kernel at work: `kernel` (what `jit` makes), `signatures` (what it is declared to take), `arguments`, `launch`,
-  `residents` (blocks that wait for others), `run` (one launch, as all of these see it);
+- threads and their values: `lanes` (threads under masks), `arithmetic` (Numba's number types), `types` (their names in
+  Numba), `memory` (arrays), `records`;
+- what may be wrong: `detectors` (what is checked), `order` (which accesses are ordered), `happens_before` (which
+  launches and copies are), `errors` (Python's own errors, explained);
+- from one thread's function to many lanes': `constants` (what is known at compile time), `spin_wait` (does the kernel
+  wait for other blocks?), `definition` (its `def`), `unassigned` (variables), `trees` (syntax trees), `rewrite`, and
+  what rewritten kernels call: `operations`, `functions` (Python's own);
+- CUDA's own functions: `intrinsics` (indices, shared arrays, barriers, fences), `warps` (shuffles, votes), `atomics`,
+  `numbers`, `vectors` (`float32x4` and the other vector types);
+- a running kernel: `kernel` (what `jit` makes), `signatures` (declared argument types), `arguments`, `launch`,
+  `residents` (blocks that wait for others), `run` (the context of one launch);
 - the names: `cuda` (Numba's), `host` (arrays on the device, streams, events), `host_memory` (pinned, mapped and
   managed arrays), `args` (`In`, `Out`), `elementwise` (kernels that Numba writes itself), `inspection` (what Numba's
   compiler makes of a kernel), `random`, `libdevice`, `below` (the modules below `numba.cuda`);
-- beside it: `counters` (what the hardware would count), `numba_reference` (the same kernel in Numba's own simulator).
+- next to it: `counters` (what the hardware would count), `numba_reference` (the same kernel in Numba's own simulator).
 """
 
 from . import cuda

@@ -2,32 +2,32 @@
 
 from .host import DeviceArray, device_array_like, to_device
 
-__all__ = ['ArgHint', 'In', 'InOut', 'Out', 'copied']
+__all__ = ['ArgHint', 'In', 'InOut', 'Out', 'make_copies']
 
 
 class ArgHint:
-    "An argument of a kernel with a word on its copies"
+    "An argument of a kernel with a hint on how to copy it"
 
     def __init__(self, value):
         self.value = value
 
 
 class In(ArgHint):
-    "Copied to the device before the launch, and not back"
+    "Copy to the device before the launch, but not back"
 
 
 class Out(ArgHint):
-    "Copied back from the device after the launch: what the kernel does not write is not what was there"
+    "Copy back from the device after the launch: elements that the kernel does not write are undefined"
 
 
 class InOut(ArgHint):
-    "Copied to the device and back, as an array is without a word"
+    "Copy to the device and back, as for an array without a hint"
 
 
-def copied(
+def make_copies(
     args,  # of a launch
 ):  # (the arguments without hints, what to do after the launch)
-    "Make the copies that the arguments ask for"
+    "Make the copies that the hints of the arguments request"
     given, back = [], []
     for a in args:
         if not isinstance(a, ArgHint):

@@ -1,4 +1,4 @@
-"""The arguments of a kernel as it sees them: arrays and tensors become views of their memory, numbers Numba's."""
+"""Converts the arguments of a launch: arrays and tensors become views of their memory, numbers become Numba's types."""
 
 from functools import partial
 
@@ -15,7 +15,7 @@ __all__ = ['arguments']
 
 
 def _tensor(v, name, known):
-    "A `View` of a torch tensor: the whole of its memory is known, whatever part of it the tensor is"
+    "Make a `View` of a torch tensor; all of its storage is known, whatever part of it the tensor is"
     if str(v.device) != 'cpu':
         raise NotSimulated(f'{name} is on {v.device}; the simulator takes CPU tensors', f'Give it {name}.cpu().')
     if str(v.layout) != 'torch.strided':
@@ -32,10 +32,10 @@ def _tensor(v, name, known):
 def _argument(
     v,
     name,  # what messages call it
-    known,  # memory that was wrapped already, and its `Mem`
-    wrong,  # makes the `TypeError` for a value that no kernel takes
+    known,  # memory that was wrapped already -> its `Mem`
+    wrong,  # makes the `TypeError` for a value that no kernel can take
 ):
-    "An argument as the kernel sees it"
+    "Convert one argument to what the kernel accesses"
     if hasattr(v, 'device_view'):
         return v.device_view(name, known)
     if hasattr(v, 'detach'):
@@ -62,7 +62,7 @@ def arguments(
     params,  # names of its parameters
     values,  # what it is called with
 ):
-    "The arguments as the kernel sees them; `TypeError` says which one no kernel takes"
+    "Convert the arguments of a launch; raises `TypeError` that names the one that no kernel can take"
     known = {}
     return [
         _argument(v, k, known, partial(argument_error, kernel, i, k)) for i, (k, v) in enumerate(zip(params, values))

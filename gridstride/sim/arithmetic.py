@@ -1,9 +1,9 @@
-"""Numbers as Numba computes with them, for all lanes at once: types, operators and casts.
+"""Arithmetic with Numba's types, for all lanes at once: types, operators and casts.
 
 Numba computes with 64-bit integers: unsigned ones if both operands are unsigned, so that `a[i]-b[i]` of two
 `uint8` wraps; literals are `int64`. An integer keeps its small type until something is computed with it,
 and with floats NumPy has the same rules as Numba. A variable has one type in Numba: where a branch gives it
-another kind of integer, it is of the wider one afterwards. A uint64 and a signed integer are compared as float64.
+another kind of integer, it has the wider type afterwards. A uint64 and a signed integer are compared as float64.
 """
 
 import operator
@@ -32,7 +32,7 @@ __all__ = [
 
 
 def as_numba(v):
-    "A Python number as Numba types it; everything else as it is, also what needs more than 64 bits"
+    "Convert a Python number to Numba's type for it; return any other value, and integers beyond 64 bits, unchanged"
     if isinstance(v, bool):
         return np.bool_(v)
     if isinstance(v, int):
@@ -45,13 +45,13 @@ def as_numba(v):
 
 
 def wide(v):
-    "`v` with small integers as the 64 bits that Numba computes with; those without a sign stay so"
+    "Widen small integers to the 64 bits that Numba computes with; unsigned ones stay unsigned"
     t = dict(b=np.int64, i=np.int64, u=np.uint64).get(v.dtype.kind)
     return v if t is None or v.dtype == t else v.astype(t)
 
 
 def join(new, old):
-    "`new` where a branch has met the `old` value again: integers of two types are of the wider one from here on"
+    "Return `new`, which replaces `old` after a branch: integers of two types get the wider one"
     a, b = getattr(new, 'dtype', None), getattr(old, 'dtype', None)
     if a is None or b is None or a == b or a.kind not in 'biu' or b.kind not in 'biu':
         return new
@@ -60,12 +60,12 @@ def join(new, old):
 
 
 def cast(dtype, v=0):
-    "`v` as a number of type `dtype`; integers wrap"
+    "Convert `v` to type `dtype`; integers wrap around"
     return np.asarray(v).astype(dtype)[()]
 
 
 def kind_of(v):  # 'b', 'i', 'u', 'f' or 'c'
-    "The kind of number that `v` is, as NumPy names kinds"
+    "Return the kind of number that `v` is, by NumPy's letters"
     return v.dtype.kind if hasattr(v, 'dtype') else np.asarray(v).dtype.kind
 
 
@@ -81,7 +81,7 @@ def _power(a, b):
 
 
 def _integers(op, a, b):
-    "Integers as Numba computes with them: 64 bits, without a sign if both have none (in a shift: the first)"
+    "Apply `op` to integers as Numba does: 64 bits, unsigned if both are (for a shift: if the first is)"
     t = np.uint64 if kind_of(a) == 'u' and (kind_of(b) == 'u' or 'Shift' in op) else np.int64
     return tuple(v if getattr(v, 'dtype', None) == t else np.asarray(v).astype(t)[()] for v in (a, b))
 
@@ -108,7 +108,7 @@ def binary(
     a,
     b,
 ):
-    "`a op b` with Numba's types; `NotSimulated` if there is no such operator"
+    "Compute `a op b` with Numba's types; raises `NotSimulated` if there is no such operator"
     if op not in _BINARY:
         raise NotSimulated(f'the operator {op}')
     ka, kb = kind_of(a), kind_of(b)
@@ -121,14 +121,14 @@ _UNARY = dict(USub=np.negative, UAdd=np.positive, Invert=np.invert)
 
 
 def unary(op, a):
-    "`-a`, `+a` and `~a`; a boolean is a number to the first two"
+    "Compute `-a`, `+a` or `~a`; the first two treat a boolean as a number"
     if not (op == 'Invert' and kind_of(a) == 'b'):
         a = wide(np.asarray(a))[()]
     return _UNARY[op](a)
 
 
 def negate(a):
-    "`not a`"
+    "Compute `not a`"
     return not a if isinstance(a, bool) else np.logical_not(a)
 
 
@@ -137,17 +137,17 @@ def _are_bool(*values):
 
 
 def both(a, b):
-    "`a and b`, where evaluating `b` does no harm: `b` where `a` is true, else `a`"
+    "Compute `a and b` where evaluating `b` has no side effects: `b` where `a` is true, else `a`"
     return np.logical_and(a, b) if _are_bool(a, b) else np.where(truth(a), b, a)[()]
 
 
 def either(a, b):
-    "`a or b`, where evaluating `b` does no harm: `a` where it is true, else `b`"
+    "Compute `a or b` where evaluating `b` has no side effects: `a` where it is true, else `b`"
     return np.logical_or(a, b) if _are_bool(a, b) else np.where(truth(a), a, b)[()]
 
 
 def fold(f, items):
-    "`f(f(items[0], items[1]), items[2])`, and so on"
+    "Fold from the left: `f(f(items[0], items[1]), items[2])`, and so on"
     res = items[0]
     for o in items[1:]:
         res = f(res, o)
@@ -164,7 +164,7 @@ _UINT64 = np.dtype(np.uint64)
 
 
 def _is_mixed(a, b):
-    "Is one a uint64, and the other a signed integer? Numba's CUDA target has no integer type for both"
+    "Is one a uint64, and the other a signed integer? Numba's CUDA target has no common integer type for them"
     if not all(isinstance(o, (np.ndarray, np.generic)) for o in (a, b)):
         return False
     return {(a.dtype.kind, a.dtype == _UINT64), (b.dtype.kind, b.dtype == _UINT64)} == {('u', True), ('i', False)}
@@ -175,7 +175,7 @@ def compare(
     a,
     b,
 ):
-    "`a op b`; a uint64 and a signed integer as float64, as Numba compares them"
+    "Compute `a op b`; a uint64 and a signed integer are compared as float64, as in Numba"
     t, u = getattr(a, 'dtype', None), getattr(b, 'dtype', None)
     if t is not u and (t == _UINT64 or u == _UINT64) and _is_mixed(a, b):
         a, b = a.astype(np.float64), b.astype(np.float64)
@@ -183,7 +183,7 @@ def compare(
 
 
 def contains(a, items):
-    "`a in items`, for a tuple"
+    "Compute `a in items`, for a tuple"
     if not isinstance(items, tuple):
         raise NotSimulated(f'`in` for {type(items).__name__}; use a tuple')
     return fold(np.logical_or, [compare('Eq', a, o) for o in items]) if items else False

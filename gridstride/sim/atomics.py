@@ -1,13 +1,13 @@
-"""Atomic operations: the lanes take turns, in the order in which threads run, and get what they found.
+"""Atomic operations: the lanes take turns in the order in which threads run, and each gets the old value.
 
-Sums are done for all lanes at once; the others one lane after the other.
+Additions are done for all lanes at once, the other operations lane by lane.
 """
 
 import numpy as np
 
 from ..diagnostics.errors import NotCompiled
-from .intrinsics import Room, intrinsic
-from .memory import View, as_element, locate, no_array, refuse_to_write
+from .intrinsics import Namespace, intrinsic
+from .memory import View, as_element, locate, not_an_array, refuse_to_write
 
 __all__ = ['atomic']
 
@@ -19,12 +19,12 @@ _TYPES |= dict.fromkeys(('inc', 'dec'), ('uint32', 'uint64'))
 def atomic_types(
     name,  # of an operation: 'add', 'and_'
 ) -> tuple:  # of names of dtypes
-    "The elements that `cuda.atomic.<name>` takes in numba-cuda, which compiles it for no others"
+    "Return the dtypes that `cuda.atomic.<name>` takes in numba-cuda, which does not compile it for others"
     return _TYPES.get(name, (*_INTEGERS, 'float32', 'float64'))
 
 
-def _sums(old, off, v):
-    "(what each lane finds, what is left) when the lanes add `v` to the places `off` one after the other"
+def _add_in_order(old, off, v):
+    "Return (the old value per lane, the final values) when the lanes add `v` at the offsets `off` one after the other"
     order = np.argsort(off, kind='stable')
     o, x = off[order], v[order]
     first = np.r_[True, o[1:] != o[:-1]]
@@ -42,8 +42,8 @@ def _sums(old, off, v):
     return res
 
 
-def _turns(f):
-    "One lane after the other: `f(old, value)` is what it leaves"
+def _lane_by_lane(f):
+    "Make the update that applies `f(old, value)` lane by lane"
 
     def _g(data, off, *values):
         res = np.empty(len(off), data.dtype)
@@ -60,17 +60,17 @@ def _always(found, *_):
 
 
 def _wrong_type(run, m, site, name, ary):
-    "The `NotCompiled` for elements that the operation does not take"
+    "Make the `NotCompiled` error for an element type that the operation does not take"
     what = f'cuda.atomic.{name} on {ary.name}, whose elements are {ary.dtype}, which Numba does not compile'
     return run.refusal(site, m, what, f'It takes {", ".join(atomic_types(name))}.', NotCompiled)
 
 
-# reads: does what it leaves depend on what was there? writes: from what it found, does it write?
+# reads: does the new value depend on the old one? writes: given the old value, does it write?
 def _atomic(name, operate, reads=True, writes=_always, takes=('val',)):
     types = {np.dtype(o) for o in atomic_types(name)}
 
     def change(run, m, site, ary, idx, *values):
-        "`ary[idx]` is changed, and nobody comes between; returns what was there"
+        "Update `ary[idx]` atomically; returns the old values"
         if len(values) != len(takes):
             raise TypeError(
                 f'cuda.atomic.{name} takes (ary, idx, {", ".join(takes)}), and got {2 + len(values)} of these'
@@ -78,7 +78,7 @@ def _atomic(name, operate, reads=True, writes=_always, takes=('val',)):
         if not isinstance(ary, View):
             if hasattr(ary, 'fields'):
                 raise run.refusal(site, m, f'an atomic on {ary.name}, which has records', 'Give it a field of them.')
-            raise no_array(run, ary, site)
+            raise not_an_array(run, ary, site)
         if ary.dtype not in types:
             raise _wrong_type(run, m, site, name, ary)
         off = locate(run, m, ary, idx, site)
@@ -86,7 +86,7 @@ def _atomic(name, operate, reads=True, writes=_always, takes=('val',)):
             raise run.refusal(site, m, f'an atomic on a part of {ary.name}', 'Give it one index per axis.')
         refuse_to_write(run, m, ary, off, site)
         lanes, data = run.active(m), ary.mem.data
-        off = run.spread(m, off)
+        off = run.broadcast_to_active(m, off)
         values = [as_element(run, m, ary, v, site) for v in values]
         if name == 'cas' and run.detectors.racecheck.on:
             run.detectors.racecheck.swaps(run, lanes, ary, off)
@@ -108,30 +108,30 @@ def _atomic(name, operate, reads=True, writes=_always, takes=('val',)):
 
 
 _UPDATES = dict(
-    add=_sums,
-    sub=lambda d, o, v: _sums(d, o, -v),
-    max=_turns(lambda a, v: v if v > a else a),
-    min=_turns(lambda a, v: v if v < a else a),
-    nanmax=_turns(np.fmax),
-    nanmin=_turns(np.fmin),
-    and_=_turns(lambda a, v: a & v),
-    or_=_turns(lambda a, v: a | v),
-    xor=_turns(lambda a, v: a ^ v),
-    inc=_turns(lambda a, v: 0 if a >= v else a + 1),
-    dec=_turns(lambda a, v: v if a == 0 or a > v else a - 1),
+    add=_add_in_order,
+    sub=lambda d, o, v: _add_in_order(d, o, -v),
+    max=_lane_by_lane(lambda a, v: v if v > a else a),
+    min=_lane_by_lane(lambda a, v: v if v < a else a),
+    nanmax=_lane_by_lane(np.fmax),
+    nanmin=_lane_by_lane(np.fmin),
+    and_=_lane_by_lane(lambda a, v: a & v),
+    or_=_lane_by_lane(lambda a, v: a | v),
+    xor=_lane_by_lane(lambda a, v: a ^ v),
+    inc=_lane_by_lane(lambda a, v: 0 if a >= v else a + 1),
+    dec=_lane_by_lane(lambda a, v: v if a == 0 or a > v else a - 1),
 )
-_swap_if = _turns(lambda a, old, v: v if a == old else a)
+_swap_if = _lane_by_lane(lambda a, old, v: v if a == old else a)
 _cas = _atomic('cas', _swap_if, writes=lambda found, old, v: found == old, takes=('old', 'val'))
 
 
 def _compare_and_swap(run, m, site, ary, old, val):
-    "`cas` of the first element"
+    "Apply `cas` to the first element"
     return _cas.lanes(run, m, site, ary, np.int64(0), old, val)
 
 
-atomic = Room(
+atomic = Namespace(
     **{name: _atomic(name, f) for name, f in _UPDATES.items()},
-    exch=_atomic('exch', _turns(lambda a, v: v), reads=False),
+    exch=_atomic('exch', _lane_by_lane(lambda a, v: v), reads=False),
     cas=_cas,
     compare_and_swap=intrinsic(_compare_and_swap, 'atomic.compare_and_swap'),
 )

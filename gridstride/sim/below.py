@@ -1,6 +1,6 @@
 """The modules below `numba.cuda` that programs import: `numba.cuda.random`, `numba.cuda.cudadrv.devicearray`, ...
 
-What is a part of Numba's compiler, or of the driver, does not exist without a GPU: importing it says so.
+A module of Numba's compiler, or of the driver, does not exist without a GPU: importing it raises an error.
 """
 
 import sys
@@ -15,7 +15,7 @@ __all__ = ['PROVIDED', 'BelowNumbaCuda', 'stand_in']
 
 
 class CudaSupportError(ImportError):
-    "No GPU, or none that works: never raised here"
+    "No usable GPU: never raised here"
 
 
 class CudaAPIError(RuntimeError):
@@ -23,7 +23,7 @@ class CudaAPIError(RuntimeError):
 
 
 def _transpose(a, b=None):
-    "A transposed copy of an array on the device"
+    "Return a transposed copy of an array on the device"
     b = host.device_array(a.shape[::-1], a.dtype) if b is None else b
     b[...] = a.T
     return b
@@ -65,31 +65,31 @@ _PACKAGES = 'cudadrv', 'kernels'
 
 
 class BelowNumbaCuda:
-    "A finder of the modules below the simulator's `numba.cuda`"
+    "Finds the modules below the simulator's `numba.cuda`, for `sys.meta_path`"
 
     def find_spec(self, name, path=None, target=None):
-        "The specification of one that programs import; `ImportError` for one that is the compiler's or the driver's"
-        rest = name.removeprefix('numba.cuda.')
-        if rest == name or not getattr(sys.modules.get('numba.cuda'), 'simulated', False):
+        "Return the spec of a module that programs import; raises `ImportError` for one of the compiler or the driver"
+        module = name.removeprefix('numba.cuda.')
+        if module == name or not getattr(sys.modules.get('numba.cuda'), 'simulated', False):
             return None
-        if rest in _LACKING:
+        if module in _LACKING:
             what = f'{name} belongs to the compiler of numba-cuda, or to the driver of a GPU: the simulator has neither'
             raise ImportError(f'{what}. It has numba.cuda.{", ".join(o for o in PROVIDED if "." not in o)}', name=name)
-        if rest not in PROVIDED:  # numba-cuda's own finder would look for it in the stand-in's empty path for ever
+        if module not in PROVIDED:  # numba-cuda's own finder would loop over the stand-in's empty path
             raise ModuleNotFoundError(f'No module named {name!r}', name=name)
-        return ModuleSpec(name, self, is_package=rest in _PACKAGES)
+        return ModuleSpec(name, self, is_package=module in _PACKAGES)
 
     def create_module(self, spec):
-        "As Python makes modules"
+        "Create the module as Python does"
 
     def exec_module(self, module):
-        "Give a module its names"
+        "Fill a module with its names"
         has = PROVIDED[module.__name__.removeprefix('numba.cuda.')]
         vars(module).update({k: v for k, v in has.items() if not k.startswith('__') or k in ('__all__', '__getattr__')})
 
 
 def stand_in():
-    "A module that stands for `numba.cuda`"
+    "Make the module that stands in for `numba.cuda`"
     module = types.ModuleType('numba.cuda', cuda.__doc__)
     module.simulated, module.__path__, module.__getattr__ = True, [], cuda.__getattr__
     vars(module).update({k: getattr(cuda, k) for k in cuda.__all__ if k != 'warpsize'})

@@ -1,7 +1,7 @@
-"""What Numba must know when it compiles a kernel: numbers of at most 64 bits, and sizes of shared and local arrays.
+"""What Numba must know at compile time: integers of at most 64 bits, and the shapes of shared and local arrays.
 
-A size is a number, a name of one outside the kernel, a variable that was given one, or a tuple of these; neither
-`cuda.blockDim.x` nor `x.size`. `TILE + 1` is taken, as CUDA C takes it; Numba asks for a name of the sum.
+A size is a number, a name of one outside the kernel, a variable that is assigned one, or a tuple of these; neither
+`cuda.blockDim.x` nor `x.size`. `TILE + 1` is taken, as CUDA C takes it; Numba requires a name for the sum.
 """
 
 import ast
@@ -16,7 +16,17 @@ import numpy as np
 
 from .trees import children, walk
 
-__all__ = ['SIZE', 'SIZE_HINT', 'check_constants', 'constant', 'fits', 'folded', 'outside', 'seen_outside', 'shape_of']
+__all__ = [
+    'SIZE',
+    'SIZE_HINT',
+    'check_constants',
+    'constant',
+    'fits',
+    'fold_integer',
+    'outside',
+    'outer_names_read',
+    'shape_of',
+]
 __all__ += ['static_bytes']
 
 _UNARY = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}
@@ -43,13 +53,13 @@ LARGE_HINT = 'Numba refuses it, too. As a float it is in range: 1e30 rather than
 
 
 def outside(f):
-    "What the names in the function `f` mean outside of it: its globals and closure"
+    "Return {name: value} of the names that `f` reads from its globals and its closure"
     closure = {k: c.cell_contents for k, c in zip(f.__code__.co_freevars, f.__closure__ or ()) if _is_filled(c)}
     return {**f.__globals__, **closure}
 
 
-def seen_outside(f):
-    "Which of its globals, and names of its closure, the function `f` reads; an attribute `.x` reads no global `x`"
+def outer_names_read(f):
+    "Return the globals, and names of its closure, that `f` reads; an attribute `.x` does not read a global `x`"
     loaded = {o.argval for o in dis.get_instructions(f) if o.opname in ('LOAD_GLOBAL', 'LOAD_NAME')}
     return loaded.union(f.__code__.co_freevars)
 
@@ -62,28 +72,28 @@ def _is_filled(cell):
     return True
 
 
-def _is_whole(v):
+def _is_integer(v):
     return isinstance(v, int) and not isinstance(v, bool)
 
 
 def fits(
     v,  # a Python int
 ) -> bool:
-    "Has Numba an integer for it? From -2**63 to 2**64-1"
+    "Does a 64-bit integer hold it? From -2**63 to 2**64-1"
     return -(2**63) <= v < 2**64
 
 
-def folded(node, part=None):
-    "The whole number that an expression of numbers alone is, or of what `part` knows; None for all else"
-    part = part or folded
+def fold_integer(node, part=None):
+    "Evaluate an integer expression of literals and of what `part` knows; returns None for any other expression"
+    part = part or fold_integer
     if isinstance(node, ast.Constant):
-        return node.value if _is_whole(node.value) else None
+        return node.value if _is_integer(node.value) else None
     if isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY:
         v = part(node.operand)
-        return _UNARY[type(node.op)](v) if _is_whole(v) else None
+        return _UNARY[type(node.op)](v) if _is_integer(v) else None
     if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
         a, b = part(node.left), part(node.right)
-        if not (_is_whole(a) and _is_whole(b)):
+        if not (_is_integer(a) and _is_integer(b)):
             return None
         try:
             return _BINARY[type(node.op)](a, b)
@@ -96,54 +106,54 @@ def constant(
     fn,  # the syntax tree of a function
     names,  # what its names mean outside of it
 ):  # an int, a tuple of such, or None
-    "What Numba knows of an expression when it compiles"
-    if (v := folded(node, lambda o: constant(o, fn, names))) is not None:
+    "Return the value of an expression that Numba knows at compile time"
+    if (v := fold_integer(node, lambda o: constant(o, fn, names))) is not None:
         return v
     if isinstance(node, ast.Tuple):
         parts = tuple(constant(o, fn, names) for o in node.elts)
         return None if None in parts else parts
     if isinstance(node, ast.Subscript):
-        of, i = constant(node.value, fn, names), folded(node.slice)
+        of, i = constant(node.value, fn, names), fold_integer(node.slice)
         return of[i] if isinstance(of, tuple) and i is not None and -len(of) <= i < len(of) else None
-    if isinstance(node, ast.Name) and node.id in _own(fn):
+    if isinstance(node, ast.Name) and node.id in _local_names(fn):
         given = _last_value(fn, node)
         return None if given is None else constant(given, fn, names)
-    v = _outside(node, names)
-    known = _is_whole(v) or isinstance(v, tuple) and all(map(_is_whole, v))
+    v = _outer_value(node, names)
+    known = _is_integer(v) or isinstance(v, tuple) and all(map(_is_integer, v))
     return v if known else None
 
 
-def _outside(node, names):
-    "What `a` or `a.b` means outside of the function; None for what means nothing"
+def _outer_value(node, names):
+    "Return the value of `a` or `a.b` outside of the function; None if it is undefined"
     if isinstance(node, ast.Attribute):
-        of = _outside(node.value, names)
+        of = _outer_value(node.value, names)
         return getattr(of, node.attr, None) if isinstance(of, (types.ModuleType, type)) else None
     return names.get(node.id) if isinstance(node, ast.Name) else None
 
 
-def _own(fn):
-    "Names of parameters and variables of a function"
+def _local_names(fn):
+    "Return the names of a function's parameters and variables"
     stored = {o.id for o in walk(fn) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
     return stored | {o.arg for o in fn.args.args}
 
 
 def _last_value(fn, use):
-    "The expression that a variable was last given above its use; None for a loop's variable, `n += 1` and the like"
-    place = use.lineno, use.col_offset
+    "Return the expression last assigned to a variable above its use; None for a loop variable, `n += 1` and the like"
+    at = use.lineno, use.col_offset
     stores = [o for o in walk(fn) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store) and o.id == use.id]
-    last = max((o for o in stores if (o.lineno, o.col_offset) < place), key=lambda o: o.lineno, default=None)
+    last = max((o for o in stores if (o.lineno, o.col_offset) < at), key=lambda o: o.lineno, default=None)
     for s in walk(fn):
         if isinstance(s, ast.Assign) and last in s.targets or isinstance(s, ast.AnnAssign) and s.target is last:
             return s.value
 
 
 def _space(call):
-    "'shared' in a call of `cuda.shared.array`"
+    "Return the space of a call: 'shared' for `cuda.shared.array`"
     return getattr(call.func.value, 'attr', getattr(call.func.value, 'id', ''))
 
 
 def shape_of(node):
-    "The shape in a call of `cuda.shared.array` or `cuda.local.array`; None in every other node"
+    "Return the shape argument of `cuda.shared.array` or `cuda.local.array`; None for any other node"
     if not isinstance(node, ast.Call) or getattr(node.func, 'attr', '') != 'array':
         return None
     space = _space(node)
@@ -152,17 +162,17 @@ def shape_of(node):
 
 
 def static_bytes(f):
-    "Bytes of the shared arrays that a function makes, as far as its source tells their size"
+    "Return the bytes of static shared memory that a function allocates, as far as its source determines them"
     try:
         fn, names = ast.parse(textwrap.dedent(inspect.getsource(f))).body[0], outside(f)
     except (OSError, SyntaxError):
         return 0
     calls = (o for o in walk(fn) if shape_of(o) and _space(o) == 'shared')
-    return sum(_bytes(o, constant(shape_of(o), fn, names), names) for o in calls)
+    return sum(_array_bytes(o, constant(shape_of(o), fn, names), names) for o in calls)
 
 
-def _bytes(call, shape, names):
-    "Bytes of the array that a call makes; 0 if that is not known"
+def _array_bytes(call, shape, names):
+    "Return the bytes of the array that a call makes; 0 if unknown"
     kinds = [*call.args[1:2], *(k.value for k in call.keywords if k.arg == 'dtype')]
     try:
         dtype = np.dtype(eval(compile(ast.Expression(kinds[0]), '<dtype>', 'eval'), dict(names)))
@@ -174,18 +184,18 @@ def _bytes(call, shape, names):
 def check_constants(
     fn,  # the syntax tree of a kernel, or a device function
     names,  # what the names that it reads mean outside of it
-    kernel,  # is it a kernel? A device function may be told the size
+    kernel,  # is it a kernel? A device function may get the size as an argument
     fail,  # raises for a node, what is wrong with it, and what to do
 ):
-    "Refuse the numbers, containers and sizes of arrays that Numba would not compile"
-    own = _own(fn)
+    "Refuse the numbers, containers and array shapes that Numba would not compile"
+    own = _local_names(fn)
     _check_containers(fn, {k: v for k, v in names.items() if k not in own}, fail)
     _check_numbers(fn, {k: v for k, v in names.items() if k not in own}, fail)
     for node in walk(fn):
         shape = shape_of(node)
         for size in shape.elts if isinstance(shape, ast.Tuple) else [shape] if shape else ():
-            told = not kernel and isinstance(size, ast.Name) and size.id in own
-            if not told and getattr(size, 'attr', '') != 'ndim' and constant(size, fn, names) is None:
+            is_argument = not kernel and isinstance(size, ast.Name) and size.id in own
+            if not is_argument and getattr(size, 'attr', '') != 'ndim' and constant(size, fn, names) is None:
                 fail(node, SIZE, SIZE_HINT)
 
 
@@ -202,8 +212,8 @@ def _check_containers(fn, names, fail):
 
 
 def _check_numbers(node, names, fail):
-    v = folded(node)
-    if v is None and isinstance(node, ast.Name) and _is_whole(names.get(node.id)):
+    v = fold_integer(node)
+    if v is None and isinstance(node, ast.Name) and _is_integer(names.get(node.id)):
         v = names[node.id]
     if v is not None and not fits(v):
         fail(node, f'the whole number {v} needs more than 64 bits', LARGE_HINT)

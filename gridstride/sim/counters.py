@@ -1,4 +1,4 @@
-"""What the hardware would count for each line of a kernel: requests, sectors, wavefronts, bank conflicts, branches."""
+"""What the hardware would count per line of a kernel: requests, sectors, wavefronts, bank conflicts, branches."""
 
 from collections import defaultdict
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from .kernel import tracing
 
 
 class Counters(counters.Counters):
-    "Counters by name, as attributes too; `lanes/requests` is how many lanes a memory request had on average"
+    "Counters by name, also as attributes; `lanes/requests` is the average number of lanes per memory request"
 
     NAMES = (
         *(f'global_{way}_{o}' for way in ('load', 'store') for o in ('requests', 'sectors', 'ideal', 'bytes')),
@@ -21,13 +21,13 @@ class Counters(counters.Counters):
 
 
 class Trace:
-    "What kernels did while it recorded: `stats` in total, `lines` by source line, `accesses` one by one, if kept"
+    "The record of what kernels did: `stats` in total, `lines` per source line, `accesses` one by one if they are kept"
 
-    def __init__(self, keep=200_000):  # keep: how many accesses of single threads are remembered
+    def __init__(self, keep=200_000):  # keep: how many accesses of single threads are recorded
         self.keep, self.stats, self.lines, self.accesses, self.source = keep, Counters(), defaultdict(Counters), [], {}
 
     def begin(self, run):
-        "A launch begins"
+        "Begin a launch"
         self.run = run
 
     def _count(self, run, site, **counts):
@@ -37,7 +37,7 @@ class Trace:
         self.lines[s.line].add(**counts)
 
     def access(self, run, lanes, v, off, site, verb):
-        "`lanes` touch the elements at `off` of the view `v`; `verb`: 'read', 'written', 'atomic'"
+        "Record that `lanes` access the elements at `off` of the view `v`; `verb`: 'read', 'written', 'atomic'"
         if v.mem.space not in ('shared', 'global'):
             return
         count = self._of_shared if v.mem.space == 'shared' else self._of_global
@@ -50,7 +50,7 @@ class Trace:
         self._note(run, lanes, site, len(off), what)
 
     def _of_shared(self, g, lanes, v, off, way):
-        "(requests, counters) of an access of shared memory"
+        "Count an access of shared memory; returns (requests, counters)"
         size = v.dtype.itemsize
         byte = off * size - (g.local[lanes] * (len(v.mem.data) // g.count) * size if g.count > 1 else 0)
         n, waves, more = wavefronts(g.warp[lanes], g.lane[lanes], byte, size, g.width)
@@ -58,21 +58,21 @@ class Trace:
         return n, dict(zip(names, (n, waves, more)))
 
     def _of_global(self, g, lanes, v, off, way):
-        "(requests, counters) of an access of global memory"
+        "Count an access of global memory; returns (requests, counters)"
         size = v.dtype.itemsize
         n, touched, ideal = sectors(g.warp[lanes], off * size, size)
         names = (f'global_{way}_{o}' for o in ('requests', 'sectors', 'ideal', 'bytes'))
         return n, dict(zip(names, (n, touched, ideal, len(off) * size)))
 
     def _note(self, run, lanes, site, n, what):
-        "Remember what `n` threads did, while there is room"
+        "Record what `n` threads did, while the limit allows"
         if self.keep > 0:
             self.keep -= n
             line = run.program.sites[site].line
             self.accesses.append(dict(time=run.now, line=line, block=run.g.b[lanes], thread=run.g.t[lanes], **what))
 
     def branch(self, run, m, yes, no, site):
-        "The lanes of `m` part: those of `yes` and those of `no`"
+        "Record a branch: the lanes of `m` diverge into `yes` and `no`"
         w = run.g.warps * run.g.count
 
         def warps(mask):
@@ -82,7 +82,7 @@ class Trace:
         self._count(run, site, branches=(a | b).sum(), divergent_branches=(a & b).sum())
 
     def barrier(self, run, m, site):
-        "The lanes of `m` are at a barrier"
+        "Record that the lanes of `m` reach a barrier"
         self._count(run, site, barriers=len(np.unique(run.g.warp[m])))
         self._note(run, m, site, 0, dict(array='', space='', verb='barrier', at=np.zeros(0, int), size=0, shape=()))
 
@@ -92,7 +92,7 @@ class Trace:
         return '\n'.join([head, *(self._row(n, c) for n, c in sorted(self.lines.items()))])
 
     def _row(self, n, c):
-        "A line of the kernel with its counters"
+        "Format a line of the kernel with its counters"
         counts = (
             c.requests,
             c.global_load_sectors + c.global_store_sectors,
@@ -104,7 +104,7 @@ class Trace:
 
 
 @contextmanager
-def trace(keep=200_000):  # how many accesses of single threads to remember, for pictures
+def trace(keep=200_000):  # how many accesses of single threads are recorded, for pictures
     "Record what the kernels launched in the `with` block do"
     t = Trace(keep)
     tracing.append(t)

@@ -1,11 +1,11 @@
-"""Numba's CUDA dialect, run on the CPU: the same names as `numba.cuda`, so that a kernel does not know where it runs.
+"""Numba's CUDA dialect, run on the CPU: the same names as `numba.cuda`, so that the same kernel runs on both.
 
-What is **not** modelled, and says so: dynamic parallelism, textures, cooperative groups beyond `this_grid`,
+What is **not** modelled, and raises an error: dynamic parallelism, textures, cooperative groups beyond `this_grid`,
 inline PTX, a third of libdevice's functions, strings and dates, a single record as argument, kernels whose source
-cannot be read (made by `exec`), and time. Threads of a block run in step, so two of them cannot wait for each other
+cannot be read (made by `exec`), and time. Threads of a block run in lockstep, so two of them cannot wait for each other
 in a loop (a GPU since Volta lets them); such a loop is reported, it never hangs. Blocks may wait for other blocks:
-those of a kernel that looks at flags by atomics run one by one, and each hands over where it looks in vain. As many
-are there together as an H100 has room for.
+a kernel that polls flags by atomics has its blocks run one by one, and each yields when it has to wait. As many are
+resident together as fit on an H100.
 
 `sim.options(warp=64)` makes warps of 64 lanes, AMD's wavefronts: `warpsize`, `laneid`, masks and ballots (64 bits,
 unsigned), shuffles, votes and matches, what `syncwarp` orders, and the counters (a request is one of 64 lanes; it
@@ -14,8 +14,8 @@ in four and eight parts, lane by lane in order). All else stays an H100's: that 
 128 bytes, which lanes its LDS serves together where they read 16 bytes each, that gfx950 has 64 banks, and that a
 block has 64 kB of LDS or 160 is not modelled.
 
-One type is found out late: a variable that is an integer in one branch and a float in another is a float in Numba,
-and here what the branch gave it that threads took.
+One type is determined late: a variable that is an integer in one branch and a float in another is a float in Numba,
+and here has the type of the branch that threads took.
 """
 
 from . import atomics, host, host_memory, inspection, intrinsics, numbers, types, warps
@@ -41,7 +41,7 @@ globals().update(_VECTORS)
 
 
 def __getattr__(name):
-    "`warpsize`: as many threads as a warp has by the options now; Numba's rarer types; `AttributeError` for all else"
+    "Return `warpsize` (threads per warp, by the options) or one of Numba's rarer types; else raises `AttributeError`"
     if name == 'warpsize':
         return settings.warp
     if name in types.__all__:

@@ -1,4 +1,4 @@
-"""The `def` of a kernel, in fewer forms: a `lambda` has become one, and a loop's `else` an `if` behind the loop.
+"""The `def` of a kernel, in fewer forms: a `lambda` becomes a `def`, and the `else` of a loop an `if` after the loop.
 
 for i in range(n):                  broke = False
     if x[i] == 0: break             for i in range(n):
@@ -19,7 +19,7 @@ def definition(
     source,  # the lines where a function is made
     f,  # the function
 ):
-    "The `def` of `f` as a syntax tree; None where there is none to be read"
+    "Return the `def` of `f` as a syntax tree; None if its source has none"
     try:
         tree = ast.parse(source)
     except SyntaxError:
@@ -32,7 +32,7 @@ def definition(
 
 
 def _lambda(tree, f):
-    "The `lambda` that `f` is, as a `def`; None if these lines have none, or several with these parameters"
+    "Convert the `lambda` that is `f` to a `def`; None if these lines have none, or several with the same parameters"
     names = f.__code__.co_varnames[: f.__code__.co_argcount]
     found = [o for o in walk(tree) if isinstance(o, ast.Lambda)]
     found = [o for o in found if tuple(a.arg for a in o.args.args) == names]
@@ -44,13 +44,13 @@ def _lambda(tree, f):
 
 
 class _WithoutElse(ast.NodeTransformer):
-    "Rewrites loops, the inner ones first; `taken`: names that the tree has"
+    "Rewrites loops with `else`, inner loops first; `taken`: names that the tree uses"
 
     def __init__(self, taken):
         self.taken = taken
 
     def fresh(self):
-        "A name that nobody has"
+        "Return an unused name"
         name = next(o for n in range(1, len(self.taken) + 2) if (o := f'broke{n if n > 1 else ""}') not in self.taken)
         self.taken.add(name)
         return name
@@ -62,7 +62,7 @@ class _WithoutElse(ast.NodeTransformer):
         last, loop.orelse = loop.orelse, []
         found = _breaks(loop.body)
         if not found:
-            return [loop, *last]  # nobody leaves early
+            return [loop, *last]  # no lane leaves early
         name = self.fresh()
         for body, at in found:
             body.insert(at, _set(name, True, body[at]))
@@ -72,21 +72,21 @@ class _WithoutElse(ast.NodeTransformer):
     visit_While = visit_For
 
 
-def _at(place, new):
-    "`new`, whose parts without a line of their own stand where `place` begins"
+def _at(node, new):
+    "Return `new`, with the location of `node` for the parts that have none"
     for o in walk(new):
         if not hasattr(o, 'lineno'):
-            o.lineno = o.end_lineno = place.lineno
-            o.col_offset = o.end_col_offset = place.col_offset
+            o.lineno = o.end_lineno = node.lineno
+            o.col_offset = o.end_col_offset = node.col_offset
     return new
 
 
-def _set(name, value, place):
-    return _at(place, ast.Assign([ast.Name(name, ast.Store())], ast.Constant(value)))
+def _set(name, value, node):
+    return _at(node, ast.Assign([ast.Name(name, ast.Store())], ast.Constant(value)))
 
 
 def _breaks(body):
-    "(statements, place of a `break` among them) for each that leaves the loop of this body, the last ones first"
+    "Yield (statements, index of a `break` in them) for each that leaves the loop with this body, the last ones first"
     res = []
     for at in reversed(range(len(body))):
         s = body[at]

@@ -94,10 +94,10 @@ class Memcheck:
         "Raise, if the detector is on: index number `ax` of `idx` is out of bounds of `v` in some active lane"
         if not self.on:
             return
-        i, n = run.of_lanes(idx[ax]), run.of_lanes(v.shape[ax])
+        i, n = run.broadcast_to_lanes(idx[ax]), run.broadcast_to_lanes(v.shape[ax])
         lane = next(l for l in run.active(m) if not 0 <= i[l] < n[l])
-        at = tuple(int(run.of_lanes(o)[lane]) for o in idx if not isinstance(o, slice))
-        shape = tuple(int(run.of_lanes(o)[lane]) for o in v.shape)
+        at = tuple(int(run.broadcast_to_lanes(o)[lane]) for o in idx if not isinstance(o, slice))
+        shape = tuple(int(run.broadcast_to_lanes(o)[lane]) for o in v.shape)
         code = 'before' if i[lane] < 0 else 'outside'
         if v.mem.dynamic and code == 'outside':
             code = 'outside_dynamic' if run.dynamic else 'no_dynamic'

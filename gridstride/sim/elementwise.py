@@ -24,8 +24,8 @@ __all__ = ['Reduce', 'reduce', 'vectorize', 'guvectorize']
 _THREADS = 256  # of a block
 
 
-def _on_each(kernel, n, *args):
-    "Launch a kernel with a thread for each of `n` elements"
+def _launch_elementwise(kernel, n, *args):
+    "Launch a kernel with one thread per element, of `n` elements"
     kernel[cdiv(n, _THREADS), min(n, _THREADS)](*args)
 
 
@@ -34,7 +34,7 @@ def _host(a):
 
 
 class Reduce:
-    "All elements of an array, folded into one by `f`, a function of two numbers whose order does not matter"
+    "A reduction of all elements of an array to one by `f`, a commutative function of two numbers"
 
     def __init__(self, f):
         if not callable(f):
@@ -42,7 +42,7 @@ class Reduce:
         self.py_func, f = f, jit(device=True)(f)
 
         def fold(x, n, half):
-            "The second half of x onto the first"
+            "Fold the second half of x onto the first"
             i = grid(1)
             if i < n - half:
                 x[i] = f(x[i], x[i + half])
@@ -52,12 +52,12 @@ class Reduce:
     def __call__(
         self,
         arr,  # one-dimensional, on the host or the device
-        size=None,  # so many of its elements; None: all
+        size=None,  # how many of its elements to reduce; None: all
         res=None,  # an array on the device, whose first element becomes the result; None: the result is returned
-        init=0,  # what the elements are folded onto
+        init=0,  # the initial value
         stream=0,  # not needed here
     ):
-        "The result, of the type of `arr`, or None with `res`; `init` for an array without elements"
+        "Reduce `arr`; returns a value of its type, or None with `res`; for an empty array `init`"
         if not hasattr(arr, 'ndim'):
             raise TypeError(f'cuda.reduce takes an array, not a {type(arr).__name__}: use np.asarray(...)')
         if arr.ndim != 1:
@@ -71,7 +71,7 @@ class Reduce:
         n = len(x)
         while n > 1:
             half = cdiv(n, 2)
-            _on_each(self._kernel, n - half, x, n, half)
+            _launch_elementwise(self._kernel, n - half, x, n, half)
             n = half
         if res is None:
             return x.data[0]
@@ -79,35 +79,35 @@ class Reduce:
 
 
 def reduce(functor):
-    "`Reduce`, as a decorator"
+    "Make a `Reduce`, as a decorator"
     return Reduce(functor)
 
 
 class _Vectorized:
-    "A function of numbers that takes arrays, which broadcast as NumPy's do"
+    "A function of numbers that is applied elementwise to arrays, which broadcast as in NumPy"
 
     def __init__(self, f, signatures):
-        self.py_func, self._results = f, dict(map(_signature, signatures))  # {dtypes of what it takes: of the result}
+        self.py_func, self._results = f, dict(map(_signature, signatures))  # {argument dtypes: result dtype}
         functools.update_wrapper(self, f)
         self._kernel = jit(_kernel_on_arrays(f, len(next(iter(self._results)))))
 
     def __call__(self, *args, out=None, stream=0):
-        "`f` of each element: an array on the device if one of `args` is there, or `out`, else one of the host"
+        "Apply `f` elementwise: returns a device array if an argument, or `out`, is one, else a host array"
         dtypes = self._pick(args)
         on_device = any(isinstance(o, DeviceArray) for o in (*args, out))
         arrays = np.broadcast_arrays(*(np.asarray(_host(a), t) for a, t in zip(args, dtypes)))
         given = [to_device(a.ravel()) for a in arrays]
         result = to_device(np.empty(arrays[0].size, self._results[dtypes]))
         if result.size:
-            _on_each(self._kernel, result.size, *given, result)
-        result = result.reshape(arrays[0].shape or (1,))  # of numbers Numba makes arrays of one element
+            _launch_elementwise(self._kernel, result.size, *given, result)
+        result = result.reshape(arrays[0].shape or (1,))  # for numbers, Numba makes arrays of one element
         if out is None:
             return result if on_device else result.copy_to_host()
         out[...] = result if isinstance(out, DeviceArray) else result.data
         return out
 
     def _pick(self, args):
-        "The declared types that `args` have: arrays exactly, numbers if need be by conversion; `TypeError` if none"
+        "Return the declared types for `args`: exact for arrays, converted for numbers; raises `TypeError` if none fits"
         exact = [tuple(_host(a).dtype for a in args)]
         fitting = [t for t in self._results if len(t) == len(args) and all(map(_takes, t, args))]
         found = [t for t in fitting if t in exact] or fitting
@@ -121,22 +121,22 @@ class _Vectorized:
         )
 
     def reduce(self, arg, stream=0):
-        "All elements of `arg`, folded by this function of two numbers"
+        "Reduce all elements of `arg` by this function of two numbers"
         if not len(arg):
             raise TypeError(f'{self.__name__}.reduce of an array without elements')
         return Reduce(self.py_func)(arg[1:], init=arg[:1].copy_to_host()[0] if isinstance(arg, DeviceArray) else arg[0])
 
 
 def _takes(dtype, arg):
-    "May `arg` stand where `dtype` is declared?"
+    "May `arg` be passed where `dtype` is declared?"
     return isinstance(arg, (int, float, complex, np.number)) or _host(arg).dtype == dtype
 
 
 def _signature(s):
-    "(dtypes of what is taken, dtype of the result) of one signature, as text or as Numba's object"
+    "Return (argument dtypes, result dtype) of one signature, given as a string or as Numba's object"
     if isinstance(s, str):
         try:
-            s = eval(s, dict(vars(types)))  # as Numba reads it
+            s = eval(s, dict(vars(types)))  # as Numba evaluates it
         except (NameError, SyntaxError) as e:
             raise TypeError(f"vectorize: {s!r} is not a signature, such as 'float32(float32, float32)': {e}") from None
     result = getattr(s, 'result', None) or getattr(s, 'return_type', None)
@@ -147,14 +147,14 @@ def _signature(s):
 
 
 def _kernel_on_arrays(f, n):
-    "A kernel that writes `f` of the elements of `n` arrays to the array behind them"
+    "Make a kernel that writes `f` of the elements of `n` arrays to the array after them"
     names = [f'x{i}' for i in range(n)]
     call = f'out[i] = f({", ".join(f"{o}[i]" for o in names)})'
-    return _generated('vectorized', f, [*names, 'out'], 'out.size', call)
+    return _generate_kernel('vectorized', f, [*names, 'out'], 'out.size', call)
 
 
-def _generated(name, f, names, count, call):
-    "A kernel of this name that makes a `call` of `f` for each of `count` threads"
+def _generate_kernel(name, f, names, count, call):
+    "Make a kernel with this name in which each of `count` threads makes a `call` of `f`"
     lines = [f'def {name}({", ".join(names)}):\n', '    i = grid(1)\n', f'    if i < {count}:\n', f'        {call}\n']
     file, space = f'<{name}, {call}>', dict(grid=grid, f=jit(device=True)(f))
     linecache.cache[file] = sum(map(len, lines)), None, lines, file
@@ -166,7 +166,7 @@ def vectorize(
     signatures,  # 'float32(float32, float32)', or a list of such
     target='cuda',  # no other is simulated
 ):
-    "Numba's decorator: a function of numbers becomes one of arrays, whose elements threads of a GPU compute"
+    "Compile a function of numbers to one of arrays, elementwise on the GPU, as a decorator"
     if target != 'cuda':
         raise ValueError(f"the simulator has vectorize(target='cuda'); target={target!r} is Numba's own")
     one = isinstance(signatures, str) or hasattr(signatures, 'args')
@@ -175,8 +175,8 @@ def vectorize(
     return lambda f: _Vectorized(f, [signatures] if one else signatures)
 
 
-class _OfParts:
-    "A function of parts of arrays, which writes its results: one thread for each of them"
+class _Guvectorized:
+    "A function of parts of arrays that writes its results: one thread per part"
 
     def __init__(self, f, types, layout):
         self.py_func, self._types = f, types
@@ -185,7 +185,7 @@ class _OfParts:
         self._kernels = {}
 
     def __call__(self, *args, out=None, stream=0):
-        "`f` of each part: arrays on the device if one of `args` is there, or an output, else of the host"
+        "Apply `f` to each part: returns device arrays if an argument or output is one, else host arrays"
         n = len(self._in)
         if len(args) not in (n, n + len(self._out)) or out is not None and len(args) > n:
             raise TypeError(f'{self.__name__} takes {n} arrays, and the arrays for its results if need be')
@@ -197,13 +197,13 @@ class _OfParts:
         made = [to_device(self._spread(a, axes, loop, sizes, t)) for a, axes, t in zip(given, self._in, types)]
         shapes = [(*loop, *(sizes[k] for k in axes)) for axes in self._out]
         results = [device_array(self._flat(s, axes, t), t.dtype) for s, axes, t in zip(shapes, self._out, types[n:])]
-        _on_each(self._kernel(types), math.prod(loop), *made, *results)
+        _launch_elementwise(self._kernel(types), math.prod(loop), *made, *results)
         results = [r.reshape(s) for r, s in zip(results, shapes)]
-        res = [_given_back(r, o, on_device) for r, o in zip(results, outs)]
+        res = [_return_result(r, o, on_device) for r, o in zip(results, outs)]
         return res[0] if len(res) == 1 else tuple(res)
 
     def _pick(self, dtypes):
-        "The declared types for arrays of these dtypes: the very ones, or the first to which they can be converted"
+        "Return the declared types for these dtypes: an exact match, else the first to which they can be converted"
         n = len(self._in)
         wanted = {tuple(np.dtype(t.dtype) for t in types[:n]): types for types in self._types}
         fitting = [w for w in wanted if all(map(np.can_cast, w, dtypes))]
@@ -212,7 +212,7 @@ class _OfParts:
         return wanted[dtypes if dtypes in wanted else fitting[0]]
 
     def _sizes(self, given):
-        "({name of an axis: its size}, the sizes of the axes that are looped over)"
+        "Return ({axis name: size}, sizes of the loop axes)"
         sizes, outer = {}, []
         for n, (a, axes) in enumerate(zip(given, self._in)):
             if a.ndim < len(axes):
@@ -229,13 +229,13 @@ class _OfParts:
         return sizes, loop
 
     def _spread(self, a, axes, loop, sizes, t):
-        "An argument with a part for each thread"
+        "Broadcast an argument to one part per thread"
         inner = tuple(sizes[k] for k in axes)
         full = np.broadcast_to(a.reshape(inner) if a.size == math.prod(inner) else a, (*loop, *inner))
         return full.reshape(self._flat(full.shape, axes, t)).astype(t.dtype)
 
     def _flat(self, shape, axes, t):
-        "The shape with one axis for the threads; a number that the function takes as an array is one of one element"
+        "Return the shape with one axis for the threads; a number that the function takes as an array has one element"
         inner = shape[len(shape) - len(axes) :]
         return (math.prod(shape[: len(shape) - len(axes)]), *inner, *(1,) * (t.ndim is not None and not axes))
 
@@ -243,13 +243,15 @@ class _OfParts:
         if types not in self._kernels:
             names = [f'x{i}' for i in range(len(types))]
             parts = [o + '[' + ', '.join(['i', *':' * (t.ndim or 0)]) + ']' for o, t in zip(names, types)]
-            made = _generated('guvectorized', self.py_func, names, f'{names[-1]}.shape[0]', f'f({", ".join(parts)})')
+            made = _generate_kernel(
+                'guvectorized', self.py_func, names, f'{names[-1]}.shape[0]', f'f({", ".join(parts)})'
+            )
             self._kernels[types] = jit(made)
         return self._kernels[types]
 
 
-def _given_back(result, out, on_device):
-    "A result where it is wanted: in `out`, or where the arguments are"
+def _return_result(result, out, on_device):
+    "Return a result in `out`, or on the side of the arguments"
     if out is None:
         return result if on_device else result.copy_to_host()
     out[...] = result if isinstance(out, DeviceArray) else result.data
@@ -257,7 +259,7 @@ def _given_back(result, out, on_device):
 
 
 def _axes_of(layout):
-    "(names of the axes of each argument, of each result) of a layout such as '(n),()->(n)'"
+    "Parse a layout such as '(n),()->(n)' to (axis names of each argument, of each result)"
     sides = layout.replace(' ', '').split('->')
     if len(sides) != 2 or any(re.sub(r'\(([A-Za-z_]\w*(,[A-Za-z_]\w*)*)?\)', '', s).strip(',') for s in sides):
         raise TypeError(f"guvectorize: {layout!r} is not a layout, such as '(n),()->(n)'")
@@ -274,7 +276,7 @@ def guvectorize(
     target='cuda',  # no other is simulated
     **how,
 ):
-    "Numba's decorator: a function of parts of arrays, such as rows, becomes one of arrays, with a thread for each part"
+    "Compile a function of parts of arrays, such as rows, to one of arrays, with one thread per part, as a decorator"
     if target != 'cuda':
         raise ValueError(f"the simulator has guvectorize(target='cuda'); target={target!r} is Numba's own")
     types = declared(ftylist)
@@ -283,4 +285,4 @@ def guvectorize(
             "guvectorize(target='cuda') needs signatures and a layout: "
             "guvectorize(['void(float32[:], float32[:])'], '(n)->(n)', target='cuda')"
         )
-    return lambda f: _OfParts(f, types, signature)
+    return lambda f: _Guvectorized(f, types, signature)

@@ -1,4 +1,4 @@
-"""What Python says of a kernel, with the kernel's own line: an array taken for a number, a name that Numba has not."""
+"""Explains Python's own errors with the kernel's line: an array used as a number, a name that Numba does not have."""
 
 import linecache
 import re
@@ -10,26 +10,26 @@ from ..diagnostics.launch_config import argument_error
 from ..support.short_tracebacks import ShownBriefly, briefly
 from .memory import View
 
-__all__ = ['with_its_line']
+__all__ = ['add_kernel_line']
 
 
-def with_its_line(prog, values, error):
-    "The error with the kernel's line; one of Python's own is shown with that line, and without what led to it"
+def add_kernel_line(prog, values, error):
+    "Add the kernel's line to an error; one of Python's own is shown with that line, and without its internal frames"
     _, number = _frame_of(prog, error)
     source = linecache.getline(prog.file, number).strip()
     if isinstance(error, NotSimulated) and number and not error.line:
-        place = dict(kernel=prog.name, file=prog.file, line=number, source=source)
-        return NotSimulated(error.what, error.hint, **place)
+        where = dict(kernel=prog.name, file=prog.file, line=number, source=source)
+        return NotSimulated(error.what, error.hint, **where)
     if isinstance(error, ShownBriefly) or not number:
         return error
     if isinstance(error, TypeError) and re.search(r'\bView\b', str(error)):
         return _number_error(prog, values, error)
-    error.__notes__ = [f'  line {number}: {source}\n  in {prog.name}{_meant(error)}']
+    error.__notes__ = [f'  line {number}: {source}\n  in {prog.name}{_suggest_name(error)}']
     return briefly(error)
 
 
-def _meant(error):
-    "The line that says which name is near to one that is not there"
+def _suggest_name(error):
+    "Suggest a similar name for one that does not exist"
     name, cuda = getattr(error, 'name', None) or '', sys.modules[f'{__package__}.cuda']
     if near := get_close_matches(name, dir(cuda), 1, 0.75):
         return f'\n  cuda.{near[0]} is what Numba calls it.'
@@ -38,7 +38,7 @@ def _meant(error):
 
 
 def _number_error(prog, values, error):
-    "The error that names the array that a line takes for a number"
+    "Explain which array a line uses as a number"
     frame, number = _frame_of(prog, error)
     line = linecache.getline(prog.file, number).strip()
     for name, v in frame.items():
@@ -58,7 +58,7 @@ def _number_error(prog, values, error):
 
 
 def _frame_of(prog, error):
-    "(its variables, the line where it stands) of the kernel that an error comes from"
+    "Return (variables, line number) of the kernel's frame that an error comes from"
     found = {}, 0
     tb = error.__traceback__
     while tb:

@@ -1,4 +1,4 @@
-"""What kernels may call of Python's own: builtins and `math`, for all lanes at once."""
+"""Python's builtins and `math` in kernels, for all lanes at once."""
 
 import cmath
 import math
@@ -14,7 +14,7 @@ __all__ = ['FUNCTIONS', 'print_lanes', 'whole']
 
 
 def print_lanes(run, m, site, *args, sep=' ', end='\n'):
-    "`print`: one line for each active thread"
+    "Implement `print`: one line per active thread"
     for l in run.active(m):
         if settings.who:
             print('block {}, thread {}:'.format(*map(position, run.g.who(l))), end=' ')
@@ -22,7 +22,7 @@ def print_lanes(run, m, site, *args, sep=' ', end='\n'):
 
 
 def whole(v):
-    "`v` as Numba computes with it: 64 bits, if it is an integer"
+    "Widen `v` to 64 bits, as Numba computes, if it is an integer"
     return wide(v) if kind_of(v) in 'iu' else v
 
 
@@ -31,7 +31,7 @@ def _least(f):
 
 
 def _tuple(v):
-    "`v`, which must be a tuple"
+    "Return `v`, which must be a tuple"
     if isinstance(v, (tuple, range)):
         return v
     raise NotSimulated(f'enumerate or zip over {type(v).__name__}; loop over range(len(...))')
@@ -62,12 +62,12 @@ def _round(v, n=None):
 
 
 def _real(f):
-    "`f` of floats; integers become such"
+    "Apply `f` of floats; integers are converted"
     return lambda *a: f(*(cast(np.float64, v) if kind_of(v) in 'biu' else v for v in a))
 
 
 def _each(f):
-    "`f`, which takes one number, for each lane"
+    "Apply `f`, a function of one number, lane by lane"
     return _real(lambda *a: np.vectorize(f, otypes=[np.result_type(*a)])(*a)[()])
 
 

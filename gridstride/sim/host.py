@@ -1,4 +1,4 @@
-"""What the host does with a device: arrays on it, streams, events, and the device itself, all simulated."""
+"""The host's side of a device, simulated: arrays on it, streams, events, and the device itself."""
 
 import time
 from contextlib import contextmanager
@@ -47,15 +47,15 @@ __all__ = [
 ]
 
 
-def _has_fields_apart(dtype):
-    "Are these records, whose fields share no bytes?"
+def _has_disjoint_fields(dtype):
+    "Are these records whose fields do not overlap?"
     fields = sorted((at, at + kind.itemsize, kind.base) for kind, at, *_ in (dtype.fields or {}).values())
-    inner = all(_has_fields_apart(base) for *_, base in fields if base.names)
+    inner = all(_has_disjoint_fields(base) for *_, base in fields if base.names)
     return bool(fields) and inner and all(end <= start for (_, end, _), (start, *_) in pairwise(fields))
 
 
 class DeviceArray:
-    "An array on the simulated device; `copy_to_host` brings it back"
+    "An array on the simulated device; `copy_to_host` copies it back"
 
     def __init__(self, data, mem):
         self.data, self.mem = data, mem
@@ -69,7 +69,7 @@ class DeviceArray:
         return len(self.data)
 
     def device_view(self, name, known):
-        "This array as a kernel sees it, a `View`; `known`: memory that was wrapped already"
+        "Return this array as a kernel sees it, a `View`; `known`: memory that was wrapped already"
         whole = self.mem
         own = {key_of(whole.data): whole, **whole.fields}
         for key in own.keys() - known.keys():
@@ -79,14 +79,14 @@ class DeviceArray:
         if whole.name is None:
             whole.name = name
         view = wrap_array(self.data, name, known)
-        if _has_fields_apart(whole.data.dtype):  # what kernels write of them is known from launch to launch
+        if _has_disjoint_fields(whole.data.dtype):  # which fields kernels have written is known across launches
             whole.fields |= {key: known[key] for key in known.keys() - before}
             for field in whole.fields.values():
                 field.fresh = whole.fresh
         return view
 
     def copy_to_host(self, ary=None, stream=0):
-        "A copy as a NumPy array, or in `ary`; the host waits for it, unless a stream copies to a pinned array"
+        "Copy to a NumPy array, or to `ary`; the host waits, unless a stream copies to a pinned array"
         pinned = _pinned_part(ary, True)
         with copying('copy_to_host', stream, (self.data, self.mem, False), *pinned, waits=not (stream and pinned)):
             if ary is None:
@@ -96,7 +96,7 @@ class DeviceArray:
         return ary
 
     def copy_to_device(self, ary, stream=0):
-        "Copy the array `ary` here; the host waits for it, unless a stream copies"
+        "Copy the array `ary` to here; the host waits, unless a stream copies"
         self._copy_here(ary, stream, 'copy_to_device')
 
     def _copy_here(self, ary, stream, name):
@@ -104,13 +104,13 @@ class DeviceArray:
         with copying(name, stream, here, *_pinned_part(ary, False), waits=not stream):
             self._write(..., ary.data if isinstance(ary, DeviceArray) else np.asarray(ary))
 
-    def _of(self, data):
+    def _view_of(self, data):
         return DeviceArray(data, self.mem)
 
     def __getitem__(self, i):
         res = self.data[i]
         if isinstance(res, np.ndarray):
-            return self._of(res)
+            return self._view_of(res)
         operations.wait_for(None)
         return res
 
@@ -120,49 +120,49 @@ class DeviceArray:
 
     def _write(self, i, v):
         self.data[i] = v
-        if self.mem.data.dtype.names:  # records count as written whole
+        if self.mem.data.dtype.names:  # records count as wholly written
             self.mem.fresh = False
             return
         at = (address(self.data) - address(self.mem.data)) // self.data.itemsize
-        places = at + sum(
+        offsets = at + sum(
             np.arange(n).reshape([-1 if k == j else 1 for j in range(self.ndim)]) * (s // self.data.itemsize)
             for k, (n, s) in enumerate(zip(self.shape, self.data.strides))
         )
-        self.mem.shadow.wrote[np.asarray(places)[i]] = 1
+        self.mem.shadow.wrote[np.asarray(offsets)[i]] = 1
 
     def reshape(self, *shape, order='C'):
-        "The same memory with another shape"
-        return self._of(self.data.reshape(*shape, order=order))
+        "Return a view with another shape"
+        return self._view_of(self.data.reshape(*shape, order=order))
 
     def ravel(self, order='C', stream=0):
-        "The same memory as one row"
-        return self._of(self.data.ravel(order))
+        "Return a flat view"
+        return self._view_of(self.data.ravel(order))
 
     @property
     def T(self):
-        "The same memory with its axes reversed"
-        return self._of(self.data.T)
+        "Return a view with its axes reversed"
+        return self._view_of(self.data.T)
 
     def transpose(self, axes=None):
-        "The same memory with its axes in another order"
-        return self._of(self.data.transpose(axes))
+        "Return a view with permuted axes"
+        return self._view_of(self.data.transpose(axes))
 
     def split(self, section, stream=0):
-        "Pieces of `section` elements each"
-        return [self._of(self.data[i : i + section]) for i in range(0, self.size, section)]
+        "Split into pieces of `section` elements"
+        return [self._view_of(self.data[i : i + section]) for i in range(0, self.size, section)]
 
     def view(self, dtype):
-        "The same memory as elements of another type; initcheck does not follow what is written so"
-        res = self._of(self.data.view(dtype))
+        "Return a view with another dtype; initcheck does not track what is written through it"
+        res = self._view_of(self.data.view(dtype))
         self.mem.fresh &= res.dtype == self.dtype
         return res
 
     def is_c_contiguous(self):
-        "Does it lie row by row, without gaps?"
+        "Is it row-major, without gaps?"
         return self.data.flags.c_contiguous
 
     def is_f_contiguous(self):
-        "Does it lie column by column, without gaps?"
+        "Is it column-major, without gaps?"
         return self.data.flags.f_contiguous
 
     def __array__(self, dtype=None, copy=None):
@@ -174,7 +174,7 @@ class DeviceArray:
 
 
 def _pinned_part(ary, writes):
-    "What a copy uses of an array of the host: [(array, memory, is it written?)] of a pinned one, else nothing"
+    "List what a copy uses of a host array, [(array, memory, is it written?)], if it is pinned"
     mem = getattr(ary, 'mem', None)
     return [] if mem is None else [(ary.data if isinstance(ary, DeviceArray) else ary.view(np.ndarray), mem, writes)]
 
@@ -186,23 +186,23 @@ def _new(shape, dtype, order='C', fresh=True):
 
 
 def _order(a):
-    "How an array lies, or a new one like it shall: 'F' for column by column, else 'C'"
+    "Return the memory order of an array: 'F' for column-major, else 'C'"
     flags = getattr(a, 'flags', None)
     return 'F' if flags is not None and flags.f_contiguous and not flags.c_contiguous else 'C'
 
 
 def device_array(shape, dtype=np.float64, strides=None, order='C', stream=0):
-    "An array on the device that nobody has written yet"
+    "Allocate an uninitialized array on the device"
     return _new(shape, dtype, order)
 
 
 def device_array_like(a, stream=0):
-    "`device_array` with the shape, type and layout of `a`"
+    "Allocate an uninitialized device array with the shape, type and layout of `a`"
     return _new(a.shape, a.dtype, _order(a))
 
 
 def to_device(obj, stream=0, copy=True, to=None):
-    "A copy of an array on the device"
+    "Copy an array to the device"
     if isinstance(obj, DeviceArray):
         return obj
     a = np.asarray(obj)
@@ -212,7 +212,7 @@ def to_device(obj, stream=0, copy=True, to=None):
 
 
 def as_cuda_array(obj, sync=True):
-    "`obj`, an array or a tensor on the CPU, as an array on the device, with the same memory"
+    "Wrap `obj`, an array or a CPU tensor, as a device array on the same memory"
     if isinstance(obj, DeviceArray):
         return obj
     a = np.asarray(obj.detach() if hasattr(obj, 'detach') else obj)
@@ -220,43 +220,43 @@ def as_cuda_array(obj, sync=True):
 
 
 def is_cuda_array(obj):
-    "Is `obj` an array on the device?"
+    "Is `obj` a device array?"
     return isinstance(obj, DeviceArray)
 
 
 @contextmanager
 def pinned(*arrays):
-    "Nothing: here all memory is like any other"
+    "Do nothing, as a context manager: here all memory is alike"
     yield
 
 
 @contextmanager
 def mapped(*arrays, **kw):
-    "The arrays on the device: one as it is, several as a list of copies"
+    "Yield device arrays, as a context manager: one array, or a list of several"
     yield [to_device(a) for a in arrays] if len(arrays) != 1 else arrays[0]
 
 
 @contextmanager
 def defer_cleanup():
-    "Nothing: nothing is cleaned up here"
+    "Do nothing, as a context manager: nothing is cleaned up here"
     yield
 
 
 class Stream:
-    "A stream: everything is done when it is asked for, but counts as in flight until somebody has waited for it"
+    "A stream: operations are done at once, but count as in flight until something synchronizes with it"
 
-    _numbers = count(1)
+    _ids = count(1)
 
     def __init__(self):
-        self.number, self.line = next(self._numbers), source_line()[1]
+        self.number, self.line = next(self._ids), source_line()[1]
 
     def synchronize(self):
-        "The host waits for all that the stream was given"
+        "Wait for all operations of the stream"
         operations.wait_for(self)
 
     @contextmanager
     def auto_synchronize(self):
-        "A `with` block at whose end the host waits"
+        "Synchronize at the end of a `with` block"
         yield self
         self.synchronize()
 
@@ -267,7 +267,7 @@ class Stream:
 
 
 def stream():
-    "A new stream"
+    "Create a stream"
     return Stream()
 
 
@@ -285,7 +285,7 @@ _default = _DefaultStream()
 
 
 def default_stream():
-    "The default stream"
+    "Return the default stream"
     return _default
 
 
@@ -294,50 +294,50 @@ _external = {}
 
 
 def external_stream(ptr):
-    "The stream that `ptr` is, a number"
+    "Return the stream with the handle `ptr`, an integer"
     return _external.setdefault(ptr, Stream()) if ptr else _default
 
 
 class Event:
-    "An event; the time between two is the CPU's, and no GPU's"
+    "An event; the time between two is the CPU's, not a GPU's"
 
     def __init__(self, timing=True):
         self.at, self.clock = None, {}
 
     def record(self, stream=0):
-        "Note the time, and what the stream was given before"
+        "Record the time, and the operations that the stream was given before"
         self.at, self.clock = time.perf_counter(), dict(operations.clock_of(stream))
 
     def query(self):
-        "Is all done that came before? It is, and the host knows"
+        "Have all operations before it finished? Always, and the host is synchronized with them"
         self.synchronize()
         return True
 
     def synchronize(self):
-        "The host waits for all that came before"
+        "Wait for all operations before it"
         operations.wait(self.clock)
 
     def wait(self, stream=0):
-        "The stream waits for all that came before"
+        "Make the stream wait for all operations before the event"
         operations.join(stream, self.clock)
 
     def elapsed_time(self, end):
-        "Milliseconds from this event to `end`"
+        "Return the milliseconds from this event to `end`"
         return (end.at - self.at) * 1e3
 
 
 def event(timing=True):
-    "A new event"
+    "Create an event"
     return Event(timing)
 
 
 def event_elapsed_time(a, b):
-    "Milliseconds from the event `a` to the event `b`"
+    "Return the milliseconds from event `a` to event `b`"
     return a.elapsed_time(b)
 
 
 def synchronize():
-    "The host waits for all streams"
+    "Wait for all streams"
     operations.wait_for_all()
 
 
@@ -353,7 +353,7 @@ class _DeviceInfo(SimpleNamespace):
 
     @property
     def WARP_SIZE(self):
-        "Threads of a warp, by the options"
+        "Threads per warp, by the options"
         return settings.warp
 
     def get_primary_context(self):
@@ -379,39 +379,39 @@ gpus = [_device]
 
 
 def get_current_device():
-    "The simulated device"
+    "Return the simulated device"
     return _device
 
 
 def select_device(i):
-    "The simulated device, which has number 0; `ValueError` for another number"
+    "Select device 0, the simulated one; raises `ValueError` for another index"
     if i:
         raise ValueError(f'there is only one simulated device, number 0, not {i}')
     return _device
 
 
 def list_devices():
-    "All devices: the simulated one"
+    "List all devices: the simulated one"
     return gpus
 
 
 def close():
-    "Nothing: there is no context to end"
+    "Do nothing: there is no context to destroy"
 
 
 def is_available():
-    "Can kernels run? They can"
+    "Can kernels run? Always"
     return True
 
 
 def detect():
-    "Print what was found"
+    "Print the devices that were found"
     print('Found 1 device: the gridstride simulator')
     return True
 
 
 def current_context(i=0):
-    "The context, with the device and as much memory as one may want"
+    "Return the context, with the device and unlimited memory"
     return SimpleNamespace(
         device=_device,
         get_memory_info=lambda: SimpleNamespace(free=2**33, total=2**33),
@@ -421,19 +421,19 @@ def current_context(i=0):
 
 
 def require_context(f):
-    "`f` as it is: there is always a context"
+    "Return `f` unchanged: there is always a context"
     return f
 
 
 def profile_start():
-    "Nothing: `sim.trace` records what kernels do"
+    "Do nothing: `sim.trace` records what kernels do"
 
 
 def profile_stop():
-    "Nothing: `sim.trace` records what kernels do"
+    "Do nothing: `sim.trace` records what kernels do"
 
 
 @contextmanager
 def profiling():
-    "Nothing: `sim.trace` records what kernels do"
+    "Do nothing: `sim.trace` records what kernels do"
     yield

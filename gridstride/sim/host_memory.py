@@ -1,7 +1,7 @@
-"""Memory of the host that the device uses, too: pinned, mapped and managed arrays.
+"""Host memory that the device accesses, too: pinned, mapped and managed arrays.
 
-`HostArray` is a NumPy array that tells `happens_before` when the host reads or writes its elements: by an index, in a
-function that is a ufunc, or by one of its methods. What else NumPy does with it, such as `np.asarray`, is not seen.
+`HostArray` is a NumPy array that reports to `happens_before` when the host reads or writes its elements: by an index,
+in a ufunc, or by one of its methods. What else NumPy does with it, such as `np.asarray`, is not seen.
 """
 
 from functools import partialmethod
@@ -17,7 +17,7 @@ __all__ = ['pinned_array', 'pinned_array_like', 'mapped_array', 'mapped_array_li
 
 
 class HostArray(np.ndarray):
-    "An array of the host that kernels and copies in the background may use"
+    "A host array that kernels and asynchronous copies may access"
 
     mem = None
 
@@ -27,12 +27,12 @@ class HostArray(np.ndarray):
         self.mem = mem if inside else None
 
     def used(self, writes, at=...):
-        "The host reads or writes `self[at]`"
+        "Report that the host reads or writes `self[at]`"
         if self.mem is not None:
             host_uses(self.view(np.ndarray), self.mem, writes, at)
 
     def device_view(self, name, known):
-        "This array as a kernel sees it"
+        "Return this array as a kernel sees it"
         a = self.view(np.ndarray)
         return wrap_array(a, name, known) if self.mem is None else DeviceArray(a, self.mem).device_view(name, known)
 
@@ -62,7 +62,7 @@ class HostArray(np.ndarray):
 
 
 def _plain(a):
-    "The argument of a function of NumPy, which reads it"
+    "Convert a NumPy function's argument, which it reads, to a plain array"
     if not isinstance(a, HostArray):
         return a
     a.used(False)
@@ -88,17 +88,17 @@ def _new(shape, dtype, order, copied):
 
 
 def pinned_array(shape, dtype=np.float64, strides=None, order='C'):
-    "An array of the host that is page-locked: copies of a stream to it and from it run in the background"
+    "Allocate a page-locked host array: a stream copies to and from it asynchronously"
     return _new(shape, dtype, order, True)
 
 
 def mapped_array(shape, dtype=np.float64, strides=None, order='C', stream=0, portable=False, wc=False):
-    "An array of the host that kernels use where it is"
+    "Allocate a host array that kernels access where it is"
     return _new(shape, dtype, order, False)
 
 
 def managed_array(shape, dtype=np.float64, strides=None, order='C', stream=0, attach_global=True):
-    "An array that host and kernels use"
+    "Allocate an array that both host and kernels access"
     return _new(shape, dtype, order, False)
 
 
@@ -107,10 +107,10 @@ def _order(a):
 
 
 def pinned_array_like(a):
-    "`pinned_array` with the shape and type of `a`"
+    "Allocate a pinned array with the shape and type of `a`"
     return pinned_array(a.shape, a.dtype, order=_order(a))
 
 
 def mapped_array_like(a, stream=0, portable=False, wc=False):
-    "`mapped_array` with the shape and type of `a`"
+    "Allocate a mapped array with the shape and type of `a`"
     return mapped_array(a.shape, a.dtype, order=_order(a))

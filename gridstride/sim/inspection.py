@@ -1,4 +1,4 @@
-"""What Numba's own compiler makes of simulated kernels, without a GPU: PTX, LLVM IR, SASS and types."""
+"""What Numba's own compiler generates for simulated kernels, without a GPU: PTX, LLVM IR, SASS and types."""
 
 from importlib import import_module
 
@@ -10,11 +10,11 @@ __all__ = ['compile', 'compile_for_current_device', 'compile_ptx', 'compile_ptx_
 _CC = 9, 0  # of the simulated device
 
 
-def made_by_numba(
+def compile_with_numba(
     kernel,  # or a device function
     takes,  # the types of its arguments: a signature as text
 ):
-    "A kernel as Numba compiles it, see `asm.python.Numba`"
+    "Compile a kernel with Numba, see `asm.python.Numba`"
     return import_module('gridstride.asm.python').Numba(kernel, (takes,))
 
 
@@ -31,13 +31,13 @@ def compile(
     output='ptx',
     **others,
 ):  # (PTX, the type of the result)
-    "A function in PTX, by Numba's own compiler; `CompilerMissing` without it"
+    "Compile a function to PTX with Numba's own compiler; raises `CompilerMissing` without it"
     how = dict(lineinfo=lineinfo, device=device, fastmath=fastmath, opt=opt, abi=abi, output=output, debug=debug)
-    return made_by_numba(pyfunc, sig).compiled(cc or _CC, **how, **others)
+    return compile_with_numba(pyfunc, sig).compiled(cc or _CC, **how, **others)
 
 
 def compile_ptx(pyfunc, sig, debug=None, lineinfo=False, device=False, fastmath=False, cc=None, opt=None, abi='numba'):
-    "A kernel in PTX, by Numba's own compiler; `CompilerMissing` without it"
+    "Compile a kernel to PTX with Numba's own compiler; raises `CompilerMissing` without it"
     return compile(pyfunc, sig, debug, lineinfo, device, fastmath, cc, opt, abi)
 
 
@@ -45,41 +45,41 @@ compile_for_current_device, compile_ptx_for_current_device = compile, compile_pt
 
 
 class Overload:
-    "A kernel for arguments of certain types"
+    "A kernel compiled for certain argument types"
 
     def __init__(self, kernel, signature):
         self.kernel, self.signature = kernel, signature
 
     @property
     def text(self):
-        "The signature as text"
+        "Return the signature as a string"
         return f'void({", ".join(map(_text, self.signature))})'
 
     def _made(self):
-        return made_by_numba(self.kernel, self.text)
+        return compile_with_numba(self.kernel, self.text)
 
     def inspect_asm(self):
-        "Its PTX"
+        "Return its PTX"
         return self._made().compiled(_CC, lineinfo=True)[0]
 
     def inspect_llvm(self):
-        "Its LLVM IR"
+        "Return its LLVM IR"
         return self._made().llvm(_CC)
 
     def inspect_types(self):
-        "Its source with the types that Numba finds"
+        "Return its source with the types that Numba infers"
         return self._made().annotated(_CC)
 
     def inspect_sass(self):
-        "Its SASS, for an H100"
+        "Return its SASS, for an H100"
         return str(import_module('gridstride.asm').sass(self.kernel, self.text))
 
     def resources(self):
-        "Registers and memory, see `asm.resources`"
+        "Return registers and memory, see `asm.resources`"
         return import_module('gridstride.asm').resources(self.kernel, self.text)
 
     def max_cooperative_grid_blocks(self, blockdim, dynsmemsize=0):
-        "How many blocks a cooperative launch may have; registers are not counted"
+        "Return the maximum number of blocks of a cooperative launch; registers are not counted"
         threads = 1
         for n in blockdim if isinstance(blockdim, tuple) else (blockdim,):
             threads *= n
@@ -99,7 +99,7 @@ def _text(t):
 
 
 class Inspected:
-    "What a kernel says of itself, for each signature it has, or for one of them"
+    "Inspection methods of a kernel, for all of its signatures or for one"
 
     def _of_each(self, what, signature):
         if signature is not None:
@@ -108,40 +108,40 @@ class Inspected:
         return {s: getattr(o, what)() for s, o in self.overloads.items()}
 
     def inspect_asm(self, signature=None):
-        "PTX: {signature: text}, or that of one"
+        "Return the PTX: {signature: text}, or that of one signature"
         return self._of_each('inspect_asm', signature)
 
     def inspect_llvm(self, signature=None):
-        "LLVM IR: {signature: text}, or that of one"
+        "Return the LLVM IR: {signature: text}, or that of one signature"
         return self._of_each('inspect_llvm', signature)
 
     def inspect_sass(self, signature=None):
-        "SASS: {signature: text}, or that of one"
+        "Return the SASS: {signature: text}, or that of one signature"
         return self._of_each('inspect_sass', signature)
 
     def inspect_types(self, file=None):
-        "Print the source with the types that Numba finds, for each signature"
+        "Print the source with the types that Numba infers, per signature"
         for o in self.overloads.values():
             print(o.inspect_types(), file=file)
 
     def get_regs_per_thread(self, signature=None):
-        "Registers of a thread: {signature: number}, or that of one"
+        "Return the registers per thread: {signature: count}, or that of one signature"
         return self._number('regs_per_thread', signature)
 
     def get_shared_mem_per_block(self, signature=None):
-        "Bytes of static shared memory of a block: {signature: number}, or that of one"
+        "Return the bytes of static shared memory per block: {signature: bytes}, or those of one signature"
         return self._number('shared_mem_per_block', signature)
 
     def get_local_mem_per_thread(self, signature=None):
-        "Bytes of a thread's local memory: {signature: number}, or that of one"
+        "Return the bytes of local memory per thread: {signature: bytes}, or those of one signature"
         return self._number('local_mem_per_thread', signature)
 
     def get_const_mem_size(self, signature=None):
-        "Bytes of constants: {signature: number}, or that of one"
+        "Return the bytes of constant memory: {signature: bytes}, or those of one signature"
         return self._number('const_mem_size', signature)
 
     def get_max_threads_per_block(self, signature=None):
-        "Threads that a block may have: {signature: number}, or that of one"
+        "Return the maximum threads per block: {signature: count}, or that of one signature"
         return self._number('max_threads_per_block', signature)
 
     def _number(self, what, signature):

@@ -1,4 +1,4 @@
-"""What a kernel asks of its launch: where a thread is, arrays of its block, barriers, fences, the grid as a group."""
+"""CUDA's intrinsics: thread and block indices, shared and local arrays, barriers, fences, the grid as a group."""
 
 import functools
 import inspect
@@ -13,7 +13,7 @@ from ..utils import cdiv
 from .lanes import truth
 from .memory import Mem, View, as_dtype, wrap
 from .records import fresh_array
-from .run import Run
+from .run import LaunchContext
 
 __all__ = ['blockDim', 'blockIdx', 'cg', 'const', 'grid', 'gridDim', 'gridsize', 'laneid', 'local', 'nanosleep']
 __all__ += ['shared', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'syncthreads_or', 'syncwarp', 'threadIdx']
@@ -21,7 +21,7 @@ __all__ += ['threadfence', 'threadfence_block', 'threadfence_system']
 
 
 def intrinsic(f, name=None):  # name: as the host knows it, if not as `f`
-    "A function of kernels: `f(run, m, site, ...)` does it for the lanes of the mask `m`"
+    "Make a function for kernels: `f(run, m, site, ...)` computes it for the lanes of the mask `m`"
 
     @functools.wraps(f)
     def host(*args, **kw):
@@ -33,13 +33,13 @@ def intrinsic(f, name=None):  # name: as the host knows it, if not as `f`
 
 
 def _run():
-    if Run.current is None:
+    if LaunchContext.current is None:
         raise RuntimeError('threadIdx, blockIdx and the like exist inside a kernel only')
-    return Run.current
+    return LaunchContext.current
 
 
 class _Parts:
-    "What has three parts, x, y and z; it is not a number itself"
+    "A value with three components, x, y and z; it is not a number itself"
 
     def __init__(self, name, of):
         self.name, self.of = name, of
@@ -70,8 +70,8 @@ class _Dim(_Parts):
         return np.int64(getattr(getattr(_run(), self.of), axis))
 
 
-class Room(SimpleNamespace):
-    "Functions of kernels that share a first name: cuda.shared.array, cuda.atomic.add"
+class Namespace(SimpleNamespace):
+    "A namespace of functions for kernels, such as cuda.shared or cuda.atomic"
 
     def __repr__(self):
         return 'cuda.' + next(iter(vars(self).values())).__name__.partition('.')[0]
@@ -87,7 +87,7 @@ blockDim, gridDim = _Dim('blockDim', 'block'), _Dim('gridDim', 'grid')
 
 
 class _LaneId(np.lib.mixins.NDArrayOperatorsMixin):
-    "The thread's number within its warp"
+    "The index of the thread within its warp"
 
     def __array__(self, dtype=None, copy=None):
         return _run().g.lane
@@ -108,17 +108,17 @@ def _axes(n, f):
 
 @intrinsic
 def grid(run, m, site, ndim):
-    "The thread's position in the grid: `blockDim*blockIdx + threadIdx`, along `ndim` axes"
+    "Return the thread's index in the grid: `blockDim*blockIdx + threadIdx`, along `ndim` axes"
     return _axes(ndim, lambda a: run.g.idx('block', a) * getattr(run.block, a) + run.g.idx('thread', a))
 
 
 @intrinsic
 def gridsize(run, m, site, ndim):
-    "How many threads the grid has, along `ndim` axes"
+    "Return the number of threads of the grid, along `ndim` axes"
     return _axes(ndim, lambda a: np.int64(getattr(run.block, a) * getattr(run.grid, a)))
 
 
-# An array belongs to the place in the source that makes it: two calls on one line are two arrays.
+# An array belongs to the source location that makes it: two calls on one line make two arrays.
 def _shape(run, m, site, shape):
     shape = shape if isinstance(shape, tuple) else (shape,)
     if any(np.ndim(o) for o in shape):
@@ -129,7 +129,7 @@ def _shape(run, m, site, shape):
 
 
 def _dynamic(run, dtype):
-    "The block's dynamic shared memory, as an array of `dtype`"
+    "Return the block's dynamic shared memory as an array of `dtype`"
     if dtype.names:
         raise NotSimulated('dynamic shared memory as records', 'Give its size: cuda.shared.array(32, dtype).')
     pad = cdiv(run.dynamic, 16) * 16
@@ -141,7 +141,7 @@ def _dynamic(run, dtype):
 
 
 def _shared_array(run, m, site, shape, dtype):
-    "An array of the block; of shape 0, the dynamic shared memory that the launch gave"
+    "Make a shared array; shape 0 means the dynamic shared memory of the launch"
     shape, dtype = _shape(run, m, site, shape), as_dtype(dtype)
     key = ('dynamic', dtype) if shape == (0,) else (run.program, site)
     if key not in run.shared:
@@ -155,7 +155,7 @@ def _shared_array(run, m, site, shape, dtype):
 
 
 def _local_array(run, m, site, shape, dtype):
-    "An array of the thread"
+    "Make a local array of the thread"
     key, n = ('local', run.program, site), run.g.size
     if key not in run.shared:
         shape = _shape(run, m, site, shape)
@@ -164,23 +164,23 @@ def _local_array(run, m, site, shape, dtype):
 
 
 def _const_like(run, m, site, a):
-    "An array that stays as it is"
+    "Make a constant array"
     return a if isinstance(a, View) else wrap(np.asarray(a), 'const', {})
 
 
-shared = Room(array=intrinsic(_shared_array, 'shared.array'))
-local = Room(array=intrinsic(_local_array, 'local.array'))
-const = Room(array_like=intrinsic(_const_like, 'const.array_like'))
+shared = Namespace(array=intrinsic(_shared_array, 'shared.array'))
+local = Namespace(array=intrinsic(_local_array, 'local.array'))
+const = Namespace(array_like=intrinsic(_const_like, 'const.array_like'))
 
 
 @intrinsic
 def syncthreads(run, m, site):
-    "A barrier: wait for all threads of the block"
+    "Wait at a barrier for all threads of the block"
     run.barrier(m, site)
 
 
 def _count_at_barrier(run, m, site, predicate):
-    "`syncthreads`, and for each lane how many of its block have come to it, and for how many the predicate holds"
+    "Wait as `syncthreads`; returns per lane how many threads of its block arrived, and how many have a true predicate"
     run.barrier(m, site)
     true = m & truth(np.broadcast_to(predicate, run.g.size))
     return (np.bincount(run.g.local[o], minlength=run.g.count)[run.g.local] for o in (m, true))
@@ -188,28 +188,28 @@ def _count_at_barrier(run, m, site, predicate):
 
 @intrinsic
 def syncthreads_count(run, m, site, predicate):
-    "A barrier; how many threads of the block say yes"
+    "Wait at a barrier; returns the number of threads whose predicate is true"
     here, true = _count_at_barrier(run, m, site, predicate)
     return true.astype(np.int64)
 
 
 @intrinsic
 def syncthreads_and(run, m, site, predicate):
-    "A barrier; 1 if all threads of the block say yes, else 0"
+    "Wait at a barrier; returns 1 if the predicate is true for all threads of the block, else 0"
     here, true = _count_at_barrier(run, m, site, predicate)
     return (true == here).astype(np.int64)
 
 
 @intrinsic
 def syncthreads_or(run, m, site, predicate):
-    "A barrier; 1 if some thread of the block says yes, else 0"
+    "Wait at a barrier; returns 1 if the predicate is true for any thread of the block, else 0"
     here, true = _count_at_barrier(run, m, site, predicate)
     return (true > 0).astype(np.int64)
 
 
 @intrinsic
 def syncwarp(run, m, site, mask=-1):
-    "A barrier: wait for the lanes of the warp that the mask names"
+    "Wait at a barrier for the lanes of the warp in `mask`"
     run.detectors.synccheck.meet(run, m, mask, site, 'syncwarp')
     run.now += 1
     run.order.meet_lanes(run.g, np.flatnonzero(m), run.now)
@@ -221,25 +221,25 @@ def _fence(run, m, wide):
 
 @intrinsic
 def threadfence(run, m, site):
-    "A fence: what the thread wrote before is seen by the device before what it writes afterwards"
+    "Fence: the device sees the thread's earlier writes before its later ones"
     _fence(run, m, True)
 
 
 @intrinsic
 def threadfence_block(run, m, site):
-    "A fence for the threads of the block alone"
+    "Fence for the threads of the block alone"
     _fence(run, m, False)
 
 
 @intrinsic
 def threadfence_system(run, m, site):
-    "A fence for the host and other devices, too"
+    "Fence for the host and other devices, too"
     _fence(run, m, True)
 
 
 @intrinsic
 def nanosleep(run, m, site, ns):
-    "Let time pass: here nothing happens"
+    "Sleep; does nothing here"
 
 
 class _Grid:
@@ -258,7 +258,7 @@ def _grid_sync(run, m, site):
 
 
 def _meet(run, m, site):
-    "The grid's barrier of blocks that run one by one; yields while others are missing"
+    "Wait at the grid's barrier, for blocks that run one by one; yields while others are missing"
     here = run.at_grid
     here.add(run.g.first)
     if len(here) == run.grid.size:
@@ -273,7 +273,7 @@ def _meet(run, m, site):
 
 
 def _this_grid(run, m, site):
-    "The grid as a group, whose `sync` is a barrier for all of it"
+    "Return the grid as a group, whose `sync` is a grid-wide barrier"
     return _Grid()
 
 

@@ -1,17 +1,17 @@
-"""A function under `cuda.jit`: a kernel that is launched, or a device function that kernels call."""
+"""Functions under `cuda.jit`: kernels that are launched, and device functions that kernels call."""
 
 import functools
 from types import BuiltinFunctionType, FunctionType
 
 import numpy as np
 
-from .args import ArgHint, copied
+from .args import ArgHint, make_copies
 from .host import DeviceArray
 from .host_memory import HostArray
 from .inspection import Inspected, Overload
 from .launch import launch, other_engine
 from .rewrite import Program
-from .signatures import as_declared, declared, note_types
+from .signatures import convert_to_declared, declared, note_types
 from ..diagnostics.errors import NotSimulated
 from ..diagnostics.launch_config import Ready, launch_error, read_brackets, refuse_names
 from ..diagnostics.settings import checking
@@ -21,15 +21,15 @@ __all__ = ['Device', 'Kernel', 'declare_device', 'jit', 'tracing']
 
 
 def need_function(f):
-    "`TypeError` unless a kernel can be made of `f`"
+    "Raise `TypeError` unless a kernel can be made of `f`"
     if not isinstance(f, FunctionType):
         raise TypeError(f'cuda.jit makes a kernel from a Python function, not from {f!r}')
 
 
-def _comes_back(a, stream):
-    "Does the host wait for a launch because of this argument, an array of the host that is copied there and back?"
+def _waits_for_copy(a, stream):
+    "Does the host wait for a launch because of this argument, a host array that is copied to the device and back?"
     if isinstance(a, HostArray):
-        return not stream and a.mem is not None and a.mem.copied  # what a stream copies to a pinned array is in flight
+        return not stream and a.mem is not None and a.mem.copied  # a stream's copy to a pinned array is in flight
     return isinstance(a, (np.ndarray, ArgHint))
 
 
@@ -37,17 +37,17 @@ tracing = []  # traces that are recording, the innermost last
 
 
 class Kernel(Inspected):
-    "A kernel; `kernel[grid, block, stream, shared_bytes](*args)` runs it"
+    "A kernel; `kernel[grid, block, stream, shared_bytes](*args)` launches it"
 
     def __init__(self, f, signatures=()):
         need_function(f)
         self.py_func, self._signatures = f, signatures
-        self._launched = {}  # types of arguments, by what tells them apart
+        self._launched = {}  # types of arguments, by their keys
         functools.update_wrapper(self, f)
 
     @functools.cached_property
     def program(self):
-        "The function, rewritten for lanes, once"
+        "Rewrite the function for lanes, once"
         return Program(self.py_func, kernel=True)
 
     def __getitem__(self, config):
@@ -55,26 +55,26 @@ class Kernel(Inspected):
         return Ready(self._launch, grid, block, shared, stream)
 
     def __reduce__(self):
-        "To another process goes the name, as of any function"
+        "Pickle the name, as for any function"
         return self.__qualname__
 
     def __call__(self, *args):
         raise launch_error(self.__name__, 'no_brackets')
 
     def load(self, run, m, config, site):
-        "A kernel's brackets inside a kernel: nothing that is simulated"
+        "Refuse a launch inside a kernel: it is not simulated"
         raise run.refusal(site, m, f'a launch of {self.__name__} by a kernel', 'Launch it from the host, afterwards.')
 
     def _launch(self, grid, block, dynamic, stream, /, *args, **named):
         refuse_names(self.__name__, named)
-        waits = any(_comes_back(a, stream) for a in args)
-        args, copy_back = copied(args) if any(isinstance(a, ArgHint) for a in args) else (args, None)
+        waits = any(_waits_for_copy(a, stream) for a in args)
+        args, copy_back = make_copies(args) if any(isinstance(a, ArgHint) for a in args) else (args, None)
         if not self._signatures:
             note_types(self._launched, args)
-        args = as_declared(self.__name__, self.py_func.__code__.co_varnames, self._signatures, args)
+        args = convert_to_declared(self.__name__, self.py_func.__code__.co_varnames, self._signatures, args)
         for a in args:
             if isinstance(a, DeviceArray) and not checking('initcheck'):
-                a.mem.fresh = False  # what is written now is not noted
+                a.mem.fresh = False  # later writes do not need to be tracked
         trace = tracing[-1] if tracing else None
         if other := other_engine():
             other.launch(self, grid, block, dynamic, args, trace)
@@ -84,36 +84,36 @@ class Kernel(Inspected):
             copy_back()
 
     def configure(self, griddim, blockdim, stream=0, sharedmem=0):
-        "The same as the brackets"
+        "Configure a launch, as the brackets do"
         return self[griddim, blockdim, stream, sharedmem]
 
     def forall(self, ntasks, tpb=0, stream=0, sharedmem=0):
-        "A launch with a thread for each of `ntasks` tasks"
+        "Configure a launch with one thread per task, of `ntasks` tasks"
         if ntasks < 0:
             raise ValueError(f"Can't create ForAll with negative task count: {ntasks}")
         tpb = tpb or 256
         return Ready(self._launch, cdiv(ntasks, tpb), tpb, sharedmem, stream) if ntasks else lambda *args: None
 
     def specialize(self, *args):
-        "This kernel: here nothing depends on the types"
+        "Return this kernel: nothing here is specialized by types"
         return self
 
     @property
     def overloads(self):
-        "{signature: this kernel for it}, of those that it is declared to take, or was launched with"
+        "Return {signature: this kernel for it} of the signatures that are declared, or were launched with"
         found = self._signatures or self._launched.values()
         return {s: Overload(self, s) for s in found if None not in s}
 
     @property
     def signatures(self):
-        "The types that it is declared to take, or was launched with"
+        "Return the signatures that are declared, or were launched with"
         return list(self.overloads)
 
     extensions = ()
 
 
 class Device:
-    "A device function, to be called from kernels"
+    "A device function, called from kernels"
 
     def __init__(self, f):
         self.py_func = f
@@ -121,7 +121,7 @@ class Device:
 
     @functools.cached_property
     def program(self):
-        "The function, rewritten for lanes, once"
+        "Rewrite the function for lanes, once"
         return Program(self.py_func)
 
     def __call__(self, *args):
@@ -135,7 +135,7 @@ class Device:
 
 
 def declare_device(name, sig, link=None):
-    "Numba's way to call CUDA C from a kernel: `NotSimulated`, since there is no GPU code here to link"
+    "Refuse to declare a CUDA C function: there is no GPU code here to link. Raises `NotSimulated`"
     what = f'declare_device({name!r}), a function in CUDA C'
     raise NotSimulated(what, 'Write it in Python, with @cuda.jit(device=True).')
 
@@ -153,8 +153,8 @@ def jit(
     max_registers=None,
     **kws,
 ):
-    """A kernel, or with `device=True` a device function; compiler options change nothing here, nor do signatures of
-    device functions. What a kernel's do, `signatures` tells"""
+    """Make a kernel, or with `device=True` a device function, as a decorator; compiler options change nothing here, nor
+    do signatures of device functions. For a kernel's signatures see `signatures`"""
     if isinstance(func_or_sig, FunctionType):
         return (Device if device else Kernel)(func_or_sig)
     if isinstance(func_or_sig, (int, type, BuiltinFunctionType)):

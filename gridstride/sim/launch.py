@@ -1,4 +1,4 @@
-"""Launches a kernel: its arguments become views, and its blocks run in groups, a few thousand threads in step."""
+"""Launches a kernel: its arguments become views, and its blocks run in groups of a few thousand threads in lockstep."""
 
 import importlib
 import os
@@ -12,29 +12,29 @@ from ..diagnostics.errors import NotSimulated
 from ..diagnostics.launch_config import configure, count_arguments
 from ..diagnostics.settings import ENGINES, settings
 from .arguments import arguments
-from .errors import with_its_line
+from .errors import add_kernel_line
 from .happens_before import launching
 from .lanes import Group
 from .residents import Residents
-from .run import Run
+from .run import LaunchContext
 
 __all__ = ['launch', 'other_engine']
 
 _one_at_a_time = threading.RLock()  # there is one simulated device
-os.register_at_fork(after_in_child=_one_at_a_time._at_fork_reinit)  # another thread may have had it
+os.register_at_fork(after_in_child=_one_at_a_time._at_fork_reinit)  # another thread may have held it
 
-# glibc's malloc hands free memory back to the system once there is twice as much as the largest array had that it has
-# seen freed: two arrays of some thousand lanes, and every access would fetch their pages anew. So it sees a large one.
+# glibc's malloc returns free memory to the system once it is twice as large as the largest array that it has seen
+# freed: two arrays of some thousand lanes, and every access would fault their pages in again. So it sees a large one.
 np.empty(2**22, np.uint8)
 
 
 def other_engine():
-    "The module that runs kernels instead of this one, or None"
+    "Return the module that runs kernels instead of this one, or None"
     return ENGINES[settings.engine] and importlib.import_module(ENGINES[settings.engine])
 
 
 def launch(prog, grid, block, dynamic, args, trace=None, stream=None, waits=False):
-    "Run the kernel's program on every thread of the grid; `waits`: the host waits for it"
+    "LaunchContext the kernel's program on every thread of the grid; `waits`: does the host wait for it?"
     grid, block, _, dynamic, _ = configure(prog.name, grid, block, shared=dynamic)
     count_arguments(prog.name, prog.params, len(args), len(prog.defaults))
     with _one_at_a_time:
@@ -42,24 +42,24 @@ def launch(prog, grid, block, dynamic, args, trace=None, stream=None, waits=Fals
 
 
 def _launch(prog, grid, block, dynamic, args, trace, stream, waits):
-    run = Run(prog.name, grid, block, dynamic, trace)
+    run = LaunchContext(prog.name, grid, block, dynamic, trace)
     values = arguments(prog.name, prog.params, args)
     if trace is not None:
         trace.begin(run)
-    outer, Run.current = Run.current, run
+    outer, LaunchContext.current = LaunchContext.current, run
     try:
         with np.errstate(all='ignore'), launching(run, stream, waits):
             _groups(run, prog, values)
     except RecursionError:
         raise NotSimulated('recursion this deep', kernel=prog.name) from None
     except Exception as e:
-        raise with_its_line(prog, values, run.detectors.initcheck.cause_of(e) or e) from None
+        raise add_kernel_line(prog, values, run.detectors.initcheck.cause_of(e) or e) from None
     finally:
-        Run.current, Run.now = outer, run.now
+        LaunchContext.current, LaunchContext.now = outer, run.now
 
 
 def _groups(run, prog, values):
-    "The blocks, so many at a time that a few thousand threads run in step"
+    "Yield groups of blocks, so many at a time that a few thousand threads run in lockstep"
     run.cooperative = prog.meets_grid
     run.require_resident(run.dynamic)
     per = max(1, settings.lanes // run.block.size)
@@ -89,7 +89,7 @@ def _groups(run, prog, values):
 
 
 class _Progress:
-    "A line that says how far a long launch is, from its second second on, twice a second"
+    "Prints the progress of a long launch in one line, twice a second, from its second second on"
 
     def __init__(self, kernel, total):
         self.kernel, self.total, self.start, self.last = kernel, total, time.monotonic(), None

@@ -1,13 +1,13 @@
-"""`numba.cuda.libdevice`: functions of NVIDIA's library of device code, as far as NumPy and `math` compute them.
+"""`numba.cuda.libdevice`: functions of NVIDIA's device library, as far as NumPy and `math` compute them.
 
-`sin` is of float64, `sinf` and `fast_sinf` of float32. The fast ones are as exact as the others here.
+`sin` takes float64, `sinf` and `fast_sinf` take float32. The fast ones are as accurate as the others here.
 """
 
 import math
 
 import numpy as np
 
-from .numbers import brev, clz, ffs, of_numbers, popc
+from .numbers import brev, clz, ffs, scalar_intrinsic, popc
 
 _ONE = 'cbrt ceil cos cosh exp exp2 expm1 fabs floor log log10 log1p log2 rint sin sinh sqrt tan tanh trunc'.split()
 _REAL = {k: getattr(np, k) for k in _ONE}
@@ -37,7 +37,7 @@ _FAST = 'cos exp10 exp log10 log2 log pow sin tan sincos'.split()
 
 
 def _of(dtype, f):
-    "`f` of numbers of one float type"
+    "Make a function of one float type from `f`"
 
     def function(*values):
         return _rounded(dtype, f(*(np.asarray(v).astype(dtype)[()] for v in values)))
@@ -62,17 +62,17 @@ def _each(f):
 
 
 def _bits(of, to):
-    "The bits of a number as one of another type"
+    "Reinterpret the bits of a number as another type"
     return lambda v: np.asarray(v).astype(of).view(to)[()]
 
 
 def _whole(f, dtype):
-    "`f` of integers of one type"
+    "Make a function of one integer type from `f`"
     return lambda *values: f(*(np.asarray(v).astype(dtype)[()] for v in values))
 
 
 def _functions():
-    "{name: function of numbers}"
+    "Return {name: function of numbers}"
     real = {**_REAL, **{k: _each(f) for k, f in _BY_MATH.items()}}
     found = {name: _of(np.float64, f) for name, f in real.items()}
     found |= {f'{name}f': _of(np.float32, f) for name, f in real.items()}
@@ -81,7 +81,7 @@ def _functions():
         for name, f in dict(add=np.add, sub=np.subtract, mul=np.multiply, div=np.divide).items():
             found[f'{letter}{name}_rn'] = _of(dtype, f)
         found[f'{letter}rcp_rn'], found[f'{letter}sqrt_rn'] = _of(dtype, lambda v: 1 / v), _of(dtype, np.sqrt)
-    found.pop('dsub_rn')  # which the library has not
+    found.pop('dsub_rn')  # the library does not have it
     found['fmaf'] = lambda a, b, c: np.float32(_wide(a) * _wide(b) + _wide(c))
     for ends, f in dict(nan=np.isnan, inf=np.isinf).items():
         found |= dict.fromkeys((f'is{ends}d', f'is{ends}f'), _test(f))
@@ -109,7 +109,7 @@ def _conversions():
 
 
 def _to_integer(f, dtype):
-    "What does not fit becomes the nearest number that does, as on a GPU"
+    "Convert to an integer; saturates as on a GPU"
     most = np.iinfo(dtype)
 
     def function(v):
@@ -131,7 +131,7 @@ def _of_integers():
         found |= {f'{prefix}{name}': _whole(f, dtype) for name, f in names.items()}
     found |= dict(abs=_whole(np.abs, np.int32), llabs=_whole(np.abs, np.int64))
     for name, f in dict(popc=popc, clz=clz, ffs=ffs, brev=brev).items():
-        found |= {name: _whole(f.of_numbers, np.int32), f'{name}ll': _whole(f.of_numbers, np.int64)}
+        found |= {name: _whole(f.scalar, np.int32), f'{name}ll': _whole(f.scalar, np.int64)}
     high = dict(mulhi=np.int64, umulhi=np.uint64)
     return found | {name: _high_product(t) for name, t in high.items()}
 
@@ -145,10 +145,10 @@ def _as(v, narrow, wide):
     return np.asarray(v).astype(narrow).astype(wide)
 
 
-globals().update({name: of_numbers(f, name) for name, f in _functions().items()})
+globals().update({name: scalar_intrinsic(f, name) for name, f in _functions().items()})
 __all__ = sorted(_functions())
 
 
 def __getattr__(name):
-    "`AttributeError` that says that the simulator does not have a function"
+    "Raise `AttributeError` for a function that the simulator does not have"
     raise AttributeError(f'libdevice.{name} is not simulated; math and NumPy have functions that kernels may call')

@@ -1,7 +1,7 @@
-"""Arrays as a kernel sees them, and the shadow that remembers who touched what.
+"""Arrays as a kernel sees them, and the shadow memory that records who accessed each element.
 
-Everything a kernel indexes is a `View`: a flat piece of memory, an offset, a shape and strides. The offset
-of a shared array differs from block to block, that of a local array from thread to thread, so one piece of
+Everything a kernel indexes is a `View`: a flat memory, an offset, a shape and strides. The offset
+of a shared array differs between blocks, that of a local array between threads, so the same
 code serves global, shared and local memory.
 """
 
@@ -26,7 +26,7 @@ __all__ = [
     'freeze',
     'locate',
     'load',
-    'no_array',
+    'not_an_array',
     'refuse_to_write',
     'as_element',
     'store',
@@ -34,27 +34,27 @@ __all__ = [
 
 
 class Mem:
-    "A flat piece of memory, with the shadow of its elements, which is made when the first access needs it"
+    "A flat memory with the shadow of its elements, which is created by the first access that needs it"
 
     def __init__(self, data, name, space, fresh=False):
         self.data, self.name = data, name
-        self.space, self.fresh = space, fresh  # 'global', 'shared' or 'local'; fresh: nobody has written it yet
-        self.dynamic = False  # of the size that the launch gave
-        self.frozen = False  # as it was when the kernel was compiled
-        self.sealed = set()  # names under which it must not be written
-        self.views = {}  # name -> `View`: the arrays that lie here, by their names in this launch
+        self.space, self.fresh = space, fresh  # 'global', 'shared' or 'local'; fresh: uninitialized
+        self.dynamic = False  # its size was given by the launch
+        self.frozen = False  # a constant of the kernel: as it was at compile time
+        self.sealed = set()  # names under which it is read-only
+        self.views = {}  # name -> `View`: the arrays in this memory, by their names in this launch
         self.fields = {}  # of records on the device: as `known` has them in `wrap`
 
     @cached_property
     def shadow(self):
-        "What the detectors know of each element"
+        "The detectors' shadow of each element"
         size = len(self.data)
         few = self.space == 'global' and 4 * sum(int(np.max(v.size)) for v in self.views.values()) < size
         return Shadow(size, few)
 
 
 class View:
-    "An array in a kernel: element (i, j) lies at `off + i*strides[0] + j*strides[1]` of `mem`"
+    "An array in a kernel: element (i, j) is at `off + i*strides[0] + j*strides[1]` of `mem`"
 
     def __init__(self, mem, off, shape, strides, name=None):
         self.mem, self.off, self.shape, self.strides, self.name = mem, off, shape, strides, name or mem.name
@@ -68,15 +68,15 @@ class View:
     def __getattr__(self, k):
         raise AttributeError(f'an array in a kernel has no {k!r}: work on its elements')
 
-    def _is_no_number(self, *_):
-        raise TypeError("a 'View' is not a number")  # `errors` finds its name, and says what to do
+    def _refuse_as_number(self, *_):
+        raise TypeError("a 'View' is not a number")  # `errors` explains it, with the array's name
 
-    __eq__ = __ne__ = __bool__ = _is_no_number
+    __eq__ = __ne__ = __bool__ = _refuse_as_number
     __hash__ = object.__hash__
 
     @property
     def size(self):
-        "How many elements it has"
+        "The number of elements"
         n = np.int64(1)
         for o in self.shape:
             n = n * o
@@ -89,24 +89,24 @@ class View:
 
     @property
     def nbytes(self):
-        "Bytes of its memory, all of it"
+        "The bytes of all of its memory"
         return self.mem.data.nbytes
 
     def element(self, run, m, at, site):
-        "The element at an index that is inside, in the lanes of `m`"
+        "Return the element at an index within bounds, for the lanes of `m`"
         return _read(run, m, self, _off(self, at), site)
 
     def rename(self, name):
-        "Call it `name`"
+        "Name the view"
         self.name = self.mem.name = name
         self.mem.views[name] = self
 
     def again(self):
-        "The same view, for whoever gives it a name of its own"
+        "Return a copy of the view that can be renamed"
         return View(self.mem, self.off, self.shape, self.strides, self.name)
 
     def merge(self, m, old):
-        "This view in the lanes of `m`, `old` in the others: possible for two views of one memory"
+        "Return this view for the lanes of `m` and `old` for the others; possible for two views of one memory"
         if not (
             isinstance(old, View) and old.mem is self.mem and old.strides == self.strides and old.ndim == self.ndim
         ):
@@ -128,7 +128,7 @@ def _dtype_named(name):
 
 
 def as_dtype(d):
-    "NumPy's dtype for what kernels write: np.float32, numba.float32, 'float32'; `TypeError` for what is not a number"
+    "Convert an element type to NumPy's dtype: np.float32, numba.float32, 'float32'; raises `TypeError` for other types"
     try:
         dtype = np.dtype(d)
     except TypeError:
@@ -139,7 +139,7 @@ def as_dtype(d):
 
 
 def strides_of(shape):
-    "Strides, in elements, of a contiguous array"
+    "Return the strides, in elements, of a contiguous array"
     res, n = [], 1
     for o in reversed(shape):
         res.append(n)
@@ -148,40 +148,40 @@ def strides_of(shape):
 
 
 def fresh_view(shape, dtype, name, space, copies=1, which=0):
-    "A new, unwritten array; `copies` of it lie one after the other, and lane i has number `which[i]`"
+    "Allocate `copies` uninitialized arrays, one after the other; lane i has copy `which[i]`"
     size = int(np.prod(shape, dtype=np.int64))
     mem = Mem(np.zeros(size * copies, dtype), name, space, fresh=True)
     return View(mem, which * size if copies > 1 else 0, tuple(np.int64(o) for o in shape), strides_of(shape))
 
 
-# An argument is wrapped where it lies: what the kernel writes, the caller sees. Two arguments that overlap
+# An argument is wrapped in place: the caller sees what the kernel writes. Two arguments that overlap
 # share one `Mem`, so a race through two names is found, too; so do all fields of records that are of one type.
 def base_of(a):
-    "The array that owns the memory of `a`"
+    "Return the array that owns the memory of `a`"
     while isinstance(a.base, np.ndarray):
         a = a.base
     return a
 
 
 def span(a):
-    "All memory from the first to the last element of `a`, as a flat array"
+    "Return all memory from the first to the last element of `a`, as a flat array"
     low = a[tuple(slice(None, None, -1) if s < 0 else slice(None) for s in a.strides)]
     n = 1 + sum((n - 1) * s for n, s in zip(low.shape, low.strides)) // a.itemsize if a.size else 0
     return np.lib.stride_tricks.as_strided(low, (n,), (a.itemsize,))
 
 
 def address(a):
-    "Where the first element of a NumPy array lies"
+    "Return the address of the first element of a NumPy array"
     return a.__array_interface__['data'][0]
 
 
 def wrap(
     a,  # a NumPy array of any layout
     name,  # what messages call it
-    known,  # memory that was wrapped already, and its `Mem`
-    whole=None,  # flat array of all the memory that `a` is a part of, where that is known
+    known,  # memory that was wrapped already -> its `Mem`
+    whole=None,  # flat array of all the memory that `a` is a part of, if known
 ):
-    "A `View` of the array `a`"
+    "Make a `View` of the array `a`"
     if a.dtype.kind not in 'biufc' or a.dtype.char in 'gG' or not a.dtype.isnative:
         hint = f'Convert it to a numeric type of the GPU, for example with {name}.astype(np.float32).'
         raise NotSimulated(f'{name} is an array of {a.dtype}', hint)
@@ -196,18 +196,18 @@ def wrap(
 
 
 def key_of(whole):
-    "What `known` calls a memory, given as a flat array"
+    "Return the key of a memory in `known`, given as a flat array"
     return address(whole), whole.size, whole.dtype.str, whole.strides[0]
 
 
 def part_of(
-    whole,  # the memory: a flat array whose elements lie at any distance from each other
+    whole,  # the memory: a flat array whose elements may be any distance apart
     a,  # an array of some of these elements
     name,
     known,
 ):
-    "A `View` of `a`"
-    key, step = key_of(whole), whole.strides[0] or a.itemsize  # of one without elements it may be 0
+    "Make a `View` of `a`"
+    key, step = key_of(whole), whole.strides[0] or a.itemsize  # the stride may be 0 for an empty array
     if key not in known:
         known[key] = Mem(whole, name, 'global')
     if not a.flags.writeable:
@@ -223,7 +223,7 @@ def part_of(
 
 
 def freeze(a, name):
-    "A `View` of a copy of `a`, an array outside the kernel: Numba makes a constant of it when it compiles"
+    "Make a `View` of a copy of `a`, an array outside the kernel: Numba makes it a constant when it compiles"
     a = a.copy()
     a.flags.writeable = False
     view = wrap(a, name, {})
@@ -231,8 +231,8 @@ def freeze(a, name):
     return view
 
 
-def _whole(run, m, v, i, site):
-    "The index `i` as a whole number of 64 bits"
+def _to_int64(run, m, v, i, site):
+    "Convert the index `i` to a 64-bit integer"
     if getattr(i, 'dtype', None) is None or i.dtype == np.int64:
         return i
     if i.dtype.kind not in 'iub':
@@ -240,8 +240,8 @@ def _whole(run, m, v, i, site):
     return i.astype(np.int64)
 
 
-def _sliced(run, m, i, n, site):
-    "(first index, how many, step) of a slice of an axis of length `n`"
+def _slice(run, m, i, n, site):
+    "Return (first index, count, step) of a slice of an axis of length `n`"
     start, stop, step = (o if o is None else np.asarray(o).astype(np.int64)[()] for o in (i.start, i.stop, i.step))
     start, stop = (
         default if o is None else np.minimum(np.where(np.less(o, 0), o + n, o), n)
@@ -253,8 +253,8 @@ def _sliced(run, m, i, n, site):
     return start, np.maximum(-((start - stop) // step), 0), int(step)
 
 
-def _is_outside(i, n, m):
-    "Is the index `i` outside of an axis of length `n`, in some lane of `m`?"
+def _is_out_of_bounds(i, n, m):
+    "Is the index `i` out of bounds for an axis of length `n`, in any lane of `m`?"
     if np.ndim(i) == np.ndim(n) == 0:
         return not 0 <= i < n
     bad = (i < 0) | (i >= n)
@@ -262,25 +262,25 @@ def _is_outside(i, n, m):
 
 
 def locate(run, m, v, idx, site):
-    """What `v[idx]` means: a `View` if indices are missing or are slices, else the offset of the element.
+    """Resolve `v[idx]`: to a `View` if indices are missing or are slices, else to the offset of the element.
 
-    `MemcheckError` for an index outside of the shape; `NotSimulated` for slices that differ from thread to thread."""
+    Raises `MemcheckError` for an index out of bounds, `NotSimulated` for slices that differ between threads."""
     idx = idx if isinstance(idx, tuple) else (idx,)
     if idx and (idx[0] is Ellipsis or idx[-1] is Ellipsis):
-        rest = tuple(i for i in idx if i is not Ellipsis)
-        whole = (slice(None),) * (v.ndim - len(rest))
-        idx = (*whole, *rest) if idx[0] is Ellipsis else (*rest, *whole)
+        given = tuple(i for i in idx if i is not Ellipsis)
+        whole = (slice(None),) * (v.ndim - len(given))
+        idx = (*whole, *given) if idx[0] is Ellipsis else (*given, *whole)
     if len(idx) > v.ndim:
         run.detectors.memcheck.count(run, m, v, len(idx), site)
     off, shape, strides = v.off, [], []
     for ax, (i, n, s) in enumerate(zip(idx, v.shape, v.strides)):
         if isinstance(i, slice):
-            i, length, step = _sliced(run, m, i, n, site)
+            i, length, step = _slice(run, m, i, n, site)
             shape.append(length)
             strides.append(int(s) * step)
         else:
-            i = _whole(run, m, v, i, site)
-            if _is_outside(i, n, m):
+            i = _to_int64(run, m, v, i, site)
+            if _is_out_of_bounds(i, n, m):
                 run.detectors.memcheck.outside(run, m, v, idx, ax, site)
         off = off + i * s
     if len(idx) == v.ndim and not shape:
@@ -288,26 +288,26 @@ def locate(run, m, v, idx, site):
     return View(v.mem, off, (*shape, *v.shape[len(idx) :]), (*strides, *v.strides[len(idx) :]), v.name)
 
 
-def no_array(run, v, site):
-    "The `TypeError` for what is indexed as if it were an array"
+def not_an_array(run, v, site):
+    "Make the `TypeError` for a value that is not an array but is indexed"
     s, what = run.program.sites[site], 'number' if isinstance(v, (np.ndarray, np.generic)) else type(v).__name__
     return TypeError(f'{run.kernel}, line {s.line}: {s.source}: a {what} is indexed; an array or a tensor can be')
 
 
 def load(run, m, v, idx, site):
-    "The elements `v[idx]` in the lanes of `m`; `v` may be a tuple, too, or what loads by itself"
+    "Load `v[idx]` in the lanes of `m`; `v` may also be a tuple, or an object with a `load` of its own"
     if not isinstance(v, View):
         if hasattr(v, 'load'):
             return v.load(run, m, idx, site)
         if isinstance(v, (np.ndarray, np.generic)):
-            raise no_array(run, v, site)
-        return _of_tuple(run, m, v, idx, site) if np.ndim(idx) else as_numba(v[idx])
+            raise not_an_array(run, v, site)
+        return _load_from_tuple(run, m, v, idx, site) if np.ndim(idx) else as_numba(v[idx])
     off = locate(run, m, v, idx, site)
     return off if isinstance(off, View) else _read(run, m, v, off, site)
 
 
 def _read(run, m, v, off, site):
-    "The elements at `off`"
+    "Load the elements at `off`"
     mem = v.mem
     if run.watched:
         run.access(m, v, off, site, 'read')
@@ -316,8 +316,8 @@ def _read(run, m, v, off, site):
     return mem.data[off if m is run.g.all else np.where(m, off, 0)]
 
 
-# A tuple whose index differs from thread to thread: Numba takes one whose elements are of one type.
-def _of_tuple(run, m, v, i, site):
+# A tuple whose index differs between threads: Numba allows it if all elements have one type.
+def _load_from_tuple(run, m, v, i, site):
     if i.dtype.kind not in 'iu' or not isinstance(v, tuple):
         raise run.refusal(site, m, 'a tuple with an index that is not an integer', 'Use //, or int(...).', NotCompiled)
     n, i = len(v), i.astype(np.int64)
@@ -326,17 +326,17 @@ def _of_tuple(run, m, v, i, site):
         lane = int(np.argmax(outside))
         fields = dict(array='tuple', index=(int(i[lane]),), shape=(n,))
         raise run.finding('memcheck', 'outside', site, m, lane, **fields)
-    return _gathered(run, m, v, np.where(m, i % n, 0), site)
+    return _gather(run, m, v, np.where(m, i % n, 0), site)
 
 
-def _gathered(run, m, v, i, site):
-    "Element `i` of `v`, which is another one in each lane"
+def _gather(run, m, v, i, site):
+    "Gather element `i` of `v`, where `i` differs between lanes"
     kinds = {(type(o), getattr(as_numba(o), 'dtype', len(o) if isinstance(o, tuple) else None)) for o in v}
     if len({kind for _, kind in kinds}) > 1 or None in {kind for _, kind in kinds}:
         what = 'a tuple of several types that is indexed differently in different threads'
         raise run.refusal(site, m, what, 'Make its elements of one type, or use an array.', NotCompiled)
     if isinstance(v[0], tuple):
-        return tuple(_gathered(run, m, part, i, site) for part in zip(*v))
+        return tuple(_gather(run, m, part, i, site) for part in zip(*v))
     if isinstance(v[0], View):
         res = v[0]
         for k, o in enumerate(v[1:], 1):
@@ -348,7 +348,7 @@ def _gathered(run, m, v, i, site):
 
 
 def refuse_to_write(run, m, v, off, site):
-    "Raise if the array was given read-only, or lies outside the kernel"
+    "Raise an error if the array is read-only, or belongs to the outside of the kernel"
     if v.mem.frozen:
         first = off if np.ndim(off) == 0 else off[run.active(m)[0]]
         raise run.finding('memcheck', 'constant', site, m, **element_at(v, first))
@@ -358,7 +358,7 @@ def refuse_to_write(run, m, v, off, site):
         raise WrongArgument(f'{what}\n  Pass a copy: {v.name}.copy()')
 
 
-_NO_NUMBERS = {  # type -> what it is called, and what to do about it
+_NOT_NUMBERS = {  # type -> what it is called, and how to fix it
     'NoneType': ('None', 'A function that returns nothing gives None: let it return a number.'),
     'Undefined': ('what has no value', 'A variable needs one before, and a function has to `return` what it computes.'),
     'Record': ('a record', 'Write one of its fields.'),
@@ -368,32 +368,32 @@ _NO_NUMBERS = {  # type -> what it is called, and what to do about it
 }
 
 
-def no_number(run, v, value, site):
-    "The `TypeError` for what is written to an array of numbers and is none"
+def not_a_number(run, v, value, site):
+    "Make the `TypeError` for a value that is not a number but is written to an array of numbers"
     s, kind = run.program.sites[site], type(value).__name__
-    called, hint = _NO_NUMBERS.get(kind, (f'a {kind}', 'An element is a number.'))
+    called, hint = _NOT_NUMBERS.get(kind, (f'a {kind}', 'An element is a number.'))
     where = f'{run.kernel}, line {s.line}: {s.source}'
     return TypeError(f'{where}: {called} is written to {v.name}, whose elements are {v.dtype}\n  {hint}')
 
 
 def as_element(run, m, v, value, site):
-    """`value` for each lane, as an element of `v`; `NotSimulated` for a complex number where Numba has none,
+    """Convert `value` to elements of `v`, one per lane. Raises `NotSimulated` for complex numbers that Numba has not,
     `TypeError` for what is not a number"""
     given, value, dtype = value, np.asarray(value), v.dtype
     if value.dtype.kind not in 'biufc' or isinstance(given, (tuple, list)):
-        raise no_number(run, v, given, site)
+        raise not_a_number(run, v, given, site)
     if value.dtype.kind == 'c' != dtype.kind:
         what = f'a complex number in {v.name}, whose elements are {dtype}, which Numba does not compile'
         raise run.refusal(site, m, what, 'Write z.real, or abs(z); or let the array be of np.complex64.')
-    return run.spread(m, value.astype(dtype))
+    return run.broadcast_to_active(m, value.astype(dtype))
 
 
 def store(run, m, v, idx, value, site):
-    "Write `value` to `v[idx]` in the lanes of `m`; where lanes meet, the last in the chosen order wins"
+    "Store `value` to `v[idx]` in the lanes of `m`; where lanes write one element, the last in the chosen order wins"
     if not isinstance(v, View):
         if hasattr(v, 'store'):
             return v.store(run, m, idx, value, site)
-        raise no_array(run, v, site)
+        raise not_an_array(run, v, site)
     off = locate(run, m, v, idx, site)
     if isinstance(off, View):
         _store_part(run, m, off, value, site)
@@ -402,35 +402,36 @@ def store(run, m, v, idx, value, site):
 
 
 def _write(run, m, v, off, value, site):
-    "Write `value` at `off`"
+    "Store `value` at `off`"
     mem = v.mem
     refuse_to_write(run, m, v, off, site)
-    off, value = run.spread(m, off), as_element(run, m, v, value, site)
+    off, value = run.broadcast_to_active(m, off), as_element(run, m, v, value, site)
     if run.watched:
         run.access(m, v, off, site, 'written', value)
     mem.data[off] = value
 
 
-# A part of an array, a[:, 1] or row[:], is given one number or the elements of another array, which are all read before
-# the first is written. A part may be of another size in each thread.
+# A slice, a[:, 1] or row[:], is assigned one number or the elements of another array, which are all read before
+# the first is written. The slice may have another size in each thread.
 def _store_part(run, m, part, value, site):
     if isinstance(value, tuple):
-        value = _Row(value)
-    if not isinstance(value, (View, _Row)):
-        for at, here in _places(m, part):
+        value = _NumberTuple(value)
+    if not isinstance(value, (View, _NumberTuple)):
+        for at, here in _elements_of(m, part):
             _write(run, here, part, _off(part, at), value, site)
         return
     _need_shape(m, part, value)
     skip = len(part.shape) - len(value.shape)
     read = [
-        (at, here, value.element(run, here, _within(at[skip:], value.shape), site)) for at, here in _places(m, part)
+        (at, here, value.element(run, here, _within(at[skip:], value.shape), site))
+        for at, here in _elements_of(m, part)
     ]
     for at, here, v in read:
         _write(run, here, part, _off(part, at), v, site)
 
 
-class _Row:
-    "A tuple of numbers that is assigned to a part of an array"
+class _NumberTuple:
+    "A tuple of numbers that is assigned to a slice"
 
     def __init__(self, values):
         self.values, self.shape = values, (len(values),)
@@ -439,8 +440,8 @@ class _Row:
         return self.values[at[0]]
 
 
-def _places(m, part):
-    "(index, the lanes of `m` whose part has it) for each element of a part"
+def _elements_of(m, part):
+    "Yield (index, the lanes of `m` whose slice has it) for each element of a slice"
     uniform = all(np.ndim(n) == 0 for n in part.shape)
     for at in np.ndindex(*(int(np.max(np.where(m, n, 0))) for n in part.shape)):
         here = m
@@ -458,12 +459,12 @@ def _off(v, at):
 
 
 def _within(at, shape):
-    "The index `at` in an array whose axes of one element stand for many"
+    "Map the index `at` to an array whose axes of one element are broadcast"
     return tuple(0 if np.ndim(n) == 0 and n == 1 else i for i, n in zip(at, shape))
 
 
 def _need_shape(m, part, value):
-    "`ValueError` unless `value` has the shape of the part, or axes of one element or fewer axes, as NumPy broadcasts"
+    "Raise `ValueError` unless `value` has the shape of the slice, or can be broadcast to it, as in NumPy"
     shapes = list(zip(part.shape[::-1], value.shape[::-1]))
     fits = all(np.all((np.equal(n, k) | np.equal(k, 1)) | ~m) for n, k in shapes)
     if len(value.shape) > len(part.shape) or not fits:

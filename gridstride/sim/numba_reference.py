@@ -1,4 +1,4 @@
-"""`in_numbas`: a kernel in Numba's own simulator, to hold ours against it."""
+"""`in_numbas`: runs a kernel in Numba's own simulator, to compare ours with it."""
 
 import ast
 import inspect
@@ -10,7 +10,7 @@ from textwrap import dedent
 
 import numpy as np
 
-# Numba decides when it is imported whether it simulates, so a process of its own is needed. It reads a pickle, and
+# Numba decides when it is imported whether it simulates, so a separate process is needed. It reads a pickle, and
 # writes the arrays as they are after the kernel, the seconds that the kernel took, and what it printed.
 _PROCESS = """
 import io, pickle, sys, time
@@ -24,24 +24,24 @@ kernel, said, start = cuda.jit(space[name]), io.StringIO(), time.perf_counter()
 with redirect_stdout(said): kernel[grid, block](*args)
 pickle.dump((args, time.perf_counter() - start, said.getvalue()), sys.stdout.buffer)
 """
-LIMIT = 60  # seconds; at a barrier that not all reach, it may wait for ever
+LIMIT = 60  # seconds; at a barrier that not all threads reach it may deadlock
 
 
 def _source(f):
-    "(text, syntax tree) of a function without its decorators"
+    "Return (text, syntax tree) of a function without its decorators"
     text = dedent(inspect.getsource(f))
     node = ast.parse(text).body[0]
     return '\n'.join(text.splitlines()[node.lineno - 1 :]), node
 
 
 def _names_used(f, node):
-    "Numbers and texts that a function finds outside of itself"
+    "Return {name: value} of the numbers and strings that a function reads from outside"
     used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
     return {k: v for k, v in f.__globals__.items() if k in used and isinstance(v, (bool, int, float, str, tuple))}
 
 
 def _run(job, name):
-    "What the process answers"
+    "Run a job in another process and return its answer"
     cmd, env = [sys.executable, '-W', 'ignore', '-c', _PROCESS], {**environ, 'NUMBA_ENABLE_CUDASIM': '1'}
     try:
         done = subprocess.run(cmd, input=pickle.dumps(job), capture_output=True, timeout=LIMIT, env=env)
@@ -73,7 +73,7 @@ class _Bound:
 
 class in_numbas:
     """A kernel of Numba's dialect for Numba's simulator: `in_numbas(k)[grid, block](*args)` writes the arrays as the
-    kernel did, and returns the seconds that it took; `RuntimeError` with Numba's last line if it fails there"""
+    kernel does, and returns the seconds it took; raises `RuntimeError` with Numba's last line if it fails"""
 
     def __init__(self, kernel):
         self.f = getattr(kernel, 'py_func', kernel)

@@ -1,4 +1,4 @@
-"""What a rewritten kernel calls: all of it, and nothing else, in one object, which kernels know as `__gs`."""
+"""What a rewritten kernel calls: all of it, and nothing else, in one object, which kernels access as `__gs`."""
 
 import functools
 import inspect
@@ -22,7 +22,7 @@ from .arithmetic import (
     negate,
     unary,
 )
-from .intrinsics import Room
+from .intrinsics import Namespace
 from .functions import FUNCTIONS, print_lanes, whole
 from .lanes import UNDEF, Items, Loop, Range, assign, branch, merge, union
 from .memory import View, load, store
@@ -36,14 +36,14 @@ _SMALLEST = np.iinfo(np.int64).min
 
 
 def give_name(v, name):
-    "Give an array that has no name yet the name of the variable it is assigned to"
+    "Name an array that has no name yet after the variable it is assigned to"
     if isinstance(v, (View, Records)) and v.name is None:
         v.rename(name)
     return v
 
 
 def need_parts(v, n):
-    "`TypeError` or `ValueError` unless `v` is `n` values, which as many names are given"
+    "Raise `TypeError` or `ValueError` unless `v` has `n` values, to unpack it to as many names"
     if not isinstance(v, (tuple, list)):
         raise TypeError(f'{n} names are given one value: cuda.grid(2) and .shape are several, cuda.grid(1) is one')
     if len(v) != n:
@@ -51,21 +51,21 @@ def need_parts(v, n):
 
 
 def assign_partly(d, m, new, old):
-    "`assign` for a variable that other lanes may read without a value: a number is 0 there, as Numba has it"
+    "Assign as `assign` does, to a variable that other lanes may read unassigned: a number is 0 there, as in Numba"
     if old is UNDEF and isinstance(new, (np.ndarray, np.generic)):
         return merge(m, new, new.dtype.type(0))
     return assign(d, m, new, old)
 
 
 def assigned(run, m, v, lanes, name, site):
-    "`v`, the value of the variable `name`, which `lanes` have assigned: a warning if others of `m` read it"
+    "Return the value `v` of the variable `name`, which `lanes` have assigned; warns if other lanes of `m` read it"
     if lanes is not None and lanes is not m and (without := m & ~lanes).any():
         run.detectors.initcheck.unassigned(run, without, name, site)
     return v
 
 
 def fork(run, m, c, site):
-    "The lanes of `m` where `c` is true, and those where it is not; a trace records it"
+    "Split `m` into the lanes where `c` is true and those where it is not, and report the branch to the trace"
     yes, no = branch(m, c)
     if run.trace is not None:
         run.trace.branch(run, m, yes, no, site)
@@ -73,7 +73,7 @@ def fork(run, m, c, site):
 
 
 def again(run, loop, c, site):
-    "One more iteration of a `while` loop? `SynccheckError` if it iterates on and on and nothing changes"
+    "Return whether a `while` loop has another iteration; raises `SynccheckError` if it spins without progress"
     go = loop.test(c)
     if go:
         run.detectors.synccheck.iterate(run, loop, site, sys._getframe(1))
@@ -81,22 +81,22 @@ def again(run, loop, c, site):
 
 
 def leave(run, kernel, m, value, ret):
-    "`return`: in a kernel the lanes are gone, in a device function they have a value"
+    "Execute `return`: in a kernel the lanes become inactive, in a device function they have a value"
     if kernel:
         run.g.live = run.g.live & ~m
         return None
     return value if ret is UNDEF else merge(m, value, ret)
 
 
-def fallen_through(m, ret):
-    "What a device function returns, if the lanes of `m` have come to its end without `return`: None, and so 0, there"
+def return_at_end(m, ret):
+    "Return a device function's value if the lanes of `m` reach its end without `return`: None, and so 0, there"
     if m is None or not isinstance(ret, (np.ndarray, np.generic)):
         return ret
     return np.where(m, ret.dtype.type(0), ret)
 
 
 def holds(run, m, c, site, message=None):
-    "`assert`; `message` gives the text behind the condition, for the lanes where it does not hold"
+    "Execute `assert`; `message` makes the text after the condition, for the lanes where it is false"
     yes, no = branch(m, c)
     if no is None:
         return
@@ -106,7 +106,7 @@ def holds(run, m, c, site, message=None):
 
 
 def _text(run, m, values):
-    "The text of an exception with these arguments, as the first lane of `m` has them"
+    "Format the text of an exception with these arguments, for the first lane of `m`"
     lane = run.active(m)[0]
     values = [np.asarray(v)[lane if np.ndim(v) else ()].item() if _is_number(v) else v for v in values]
     return str(values[0]) if len(values) == 1 else str(tuple(values)) if values else ''
@@ -117,7 +117,7 @@ def _is_number(v):
 
 
 def throw(run, m, kind, values, site):
-    "`raise`: the launch ends with the exception of the first lane"
+    "Execute `raise`: the launch ends with the exception of the first lane"
     if not (isinstance(kind, type) and issubclass(kind, Exception)):
         raise TypeError(f'a kernel raises {kind!r}, which is not an exception')
     text = _text(run, m, values)
@@ -127,7 +127,7 @@ def throw(run, m, kind, values, site):
 
 
 def divide(run, m, op, a, b, site):
-    "`a op b`; `KernelCrash` where `//` or `%` divides an integer by zero, or the smallest one by -1"
+    "Compute `a op b`; raises `KernelCrash` if `//` or `%` divides an integer by zero, or the smallest one by -1"
     if op in ('FloorDiv', 'Mod') and kind_of(a) in 'biu' and kind_of(b) in 'biu':
         if not np.all(b) and (zero := branch(m, b)[1]) is not None:
             raise run.finding('crash', 'division', site, zero)
@@ -137,12 +137,12 @@ def divide(run, m, op, a, b, site):
 
 
 def call(run, m, f, args, kw, site):
-    "Call what a kernel calls: one of CUDA's functions, one of Python's, or a device function"
+    "Call a function in a kernel: one of CUDA's, one of Python's, or a device function"
     if hasattr(f, 'lanes'):
         try:
             return f.lanes(run, m, site, *args, **kw)
         except TypeError as e:
-            if e.__traceback__.tb_next is None:  # it was not even begun
+            if e.__traceback__.tb_next is None:  # it did not start
                 raise _wrong_call(f, e, args, kw) from None
             raise
     if not callable(f):
@@ -173,15 +173,15 @@ def call(run, m, f, args, kw, site):
 
 
 def _no_function(v):
-    "The `TypeError` for a call of what is none"
-    if isinstance(v, Room):
+    "Make the `TypeError` for a call of an object that is not a function"
+    if isinstance(v, Namespace):
         return TypeError(f'{v} is not a function, but has some: {", ".join(f"{v}.{k}" for k in vars(v))}')
     what = dict(View='an array', ndarray='a number', Records='an array of records').get(type(v).__name__, f'{v!r}')
     return TypeError(f'{what} is called, as if it were a function; an element is x[i], in square brackets')
 
 
 def _wrong_call(f, error, args, kw):
-    "The error for arguments that one of CUDA's functions does not take, in its own words"
+    "Make the error for arguments that one of CUDA's functions does not take, in its own words"
     signature = inspect.signature(f)
     try:
         signature.bind(*args, **kw)
@@ -192,23 +192,23 @@ def _wrong_call(f, error, args, kw):
 
 @functools.lru_cache
 def _helper(f):
-    "The program of a function under Numba's `@njit`, which kernels may call"
+    "Return the program of a function under Numba's `@njit`, which kernels may call"
     return sys.modules[f'{__package__}.rewrite'].Program(f)
 
 
 def finish(v):
-    "What was called has this value; a device function that waits for other blocks has it later"
+    "Return the value of a finished call; a device function that waits for other blocks yields until then"
     return (yield from v) if isinstance(v, types.GeneratorType) else v
 
 
 def for_kernels(f):
-    "How a plain Python function becomes one that kernels may call"
+    "Mark a Python function as one that kernels may call, as a decorator"
     name = f.__name__
     return f'Put @cuda.jit(device=True) above it; if it is not yours: {name} = cuda.jit(device=True)({name})'
 
 
 def refusal(run, m, f, site):
-    "The `NotSimulated` for a call of `f`"
+    "Make the `NotSimulated` error for a call of `f`"
     if isinstance(f, types.FunctionType):
         what = f'{f.__name__} is a plain Python function, which Numba does not compile'
         return run.refusal(site, m, what, for_kernels(f))
@@ -230,5 +230,5 @@ _HINTS = {
 _CALLED = (assign, assign_partly, assigned, merge, union, branch, join, Loop, Range, Items)  # lanes and loops
 _CALLED += (binary, unary, negate, both, either, compare, contains)  # numbers
 _CALLED += (load, store, attribute, store_attribute, give_name, need_parts)  # arrays
-_CALLED += (fork, again, leave, fallen_through, holds, throw, divide, call, finish)  # what asks the run
+_CALLED += (fork, again, leave, return_at_end, holds, throw, divide, call, finish)  # what asks the run
 Operations = type('Operations', (), dict(UNDEF=UNDEF, **{f.__name__: f for f in _CALLED}))

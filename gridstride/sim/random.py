@@ -43,18 +43,18 @@ def _u64(v):
     return np.asarray(v).astype(np.uint64)
 
 
-def _rotated(x, k):
+def _rotate_left(x, k):
     return x << np.uint64(k) | x >> np.uint64(64 - k)
 
 
 def _step(s0, s1):
-    "The next state, of arrays of uint64"
+    "Return the next state, for arrays of uint64"
     s1 = s1 ^ s0
-    return _rotated(s0, 55) ^ s1 ^ s1 << np.uint64(14), _rotated(s1, 36)
+    return _rotate_left(s0, 55) ^ s1 ^ s1 << np.uint64(14), _rotate_left(s1, 36)
 
 
 def _first_state(seed):
-    "SplitMix64's number after a seed, which is both halves of the first state"
+    "Return SplitMix64's value for a seed: it is both halves of the first state"
     with np.errstate(over='ignore'):
         z = _u64(seed) + np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ z >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
@@ -62,8 +62,8 @@ def _first_state(seed):
         return z ^ z >> np.uint64(31)
 
 
-def _jumped(s0, s1):
-    "States 2**64 steps later"
+def _jump(s0, s1):
+    "Advance states by 2**64 steps"
     r0, r1 = np.zeros_like(s0), np.zeros_like(s1)
     for word in _JUMP:
         for b in range(64):
@@ -74,13 +74,13 @@ def _jumped(s0, s1):
 
 
 class _Jumps:
-    "A number of jumps as a matrix: `s0` and `s1` hold what becomes of each of the 128 bits of a state"
+    "A count of jumps as a matrix: `s0` and `s1` hold the images of the 128 bits of a state"
 
     def __init__(self, s0, s1):
         self.s0, self.s1 = s0, s1
 
     def __call__(self, s0, s1):
-        "States, so many jumps later"
+        "Advance states by this many jumps"
         r0, r1 = np.zeros_like(s0), np.zeros_like(s1)
         for i in range(128):
             bit = (s0 if i < 64 else s1) >> np.uint64(i % 64) & np.uint64(1)
@@ -88,17 +88,17 @@ class _Jumps:
         return r0, r1
 
     def twice(self):
-        "Twice as many jumps"
+        "Return the matrix of twice as many jumps"
         return _Jumps(*self(self.s0, self.s1))
 
 
 def _one_jump():
     bits, none = np.uint64(1) << np.arange(64, dtype=np.uint64), np.zeros(64, np.uint64)
-    return _Jumps(*_jumped(np.r_[bits, none], np.r_[none, bits]))
+    return _Jumps(*_jump(np.r_[bits, none], np.r_[none, bits]))
 
 
 def init_xoroshiro128p_states_cpu(states, seed, subsequence_start=0):
-    "Fill an array of states of the host"
+    "Initialize an array of states on the host"
     first = np.atleast_1d(_first_state(int(seed) % 2**64))
     s0 = s1 = first
     jumps, start = _one_jump(), int(subsequence_start)
@@ -107,27 +107,27 @@ def init_xoroshiro128p_states_cpu(states, seed, subsequence_start=0):
             s0, s1 = jumps(s0, s1)
         jumps, start = jumps.twice(), start >> 1
     jumps = _one_jump()
-    while len(s0) < len(states):  # the states so far, and as many that are so many jumps later
+    while len(s0) < len(states):  # the states so far, and as many that are this many jumps ahead
         more = jumps(s0, s1)
         s0, s1, jumps = np.r_[s0, more[0]], np.r_[s1, more[1]], jumps.twice()
     states['s0'], states['s1'] = s0[: len(states)], s1[: len(states)]
 
 
 def init_xoroshiro128p_states(states, seed, subsequence_start=0, stream=0):
-    "Fill an array of states on the device"
+    "Initialize an array of states on the device"
     on_host = np.empty(states.shape, xoroshiro128p_dtype)
     init_xoroshiro128p_states_cpu(on_host, seed, subsequence_start)
     states.copy_to_device(on_host, stream=stream)
 
 
 def create_xoroshiro128p_states(n, seed, subsequence_start=0, stream=0):
-    "States for `n` threads, on the device"
+    "Create states for `n` threads, on the device"
     states = device_array(n, dtype=xoroshiro128p_dtype, stream=stream)
     init_xoroshiro128p_states(states, seed, subsequence_start, stream)
     return states
 
 
-# In kernels. The state is read and written as any other memory, so that detectors see who shares one.
+# In kernels. States are read and written as any other memory, so that detectors see who shares one.
 
 
 def _get(run, m, site, states, index):
@@ -142,14 +142,14 @@ def _put(run, m, site, record, s0, s1):
 
 @intrinsic
 def init_xoroshiro128p_state(run, m, site, states, index, seed):
-    "Begin a stream by a seed"
+    "Initialize a state by a seed"
     record = load(run, m, states, np.asarray(index).astype(np.int64)[()], site)
     _put(run, m, site, record, *2 * (_first_state(seed),))
 
 
 @intrinsic
 def xoroshiro128p_next(run, m, site, states, index):
-    "The next uint64 of the stream"
+    "Return the next uint64 of the stream"
     record, s0, s1 = _get(run, m, site, states, index)
     _put(run, m, site, record, *_step(s0, s1))
     return s0 + s1
@@ -157,9 +157,9 @@ def xoroshiro128p_next(run, m, site, states, index):
 
 @intrinsic
 def xoroshiro128p_jump(run, m, site, states, index):
-    "Go 2**64 steps on"
+    "Advance the stream by 2**64 steps"
     record, s0, s1 = _get(run, m, site, states, index)
-    _put(run, m, site, record, *_jumped(s0, s1))
+    _put(run, m, site, record, *_jump(s0, s1))
 
 
 def _unit(x):
@@ -168,13 +168,13 @@ def _unit(x):
 
 @intrinsic
 def uint64_to_unit_float64(run, m, site, x):
-    "A float64 from 0 to 1 out of a uint64"
+    "Convert a uint64 to a float64 in [0, 1)"
     return _unit(x)
 
 
 @intrinsic
 def uint64_to_unit_float32(run, m, site, x):
-    "A float32 from 0 to 1 out of a uint64"
+    "Convert a uint64 to a float32 in [0, 1)"
     return np.float32(_unit(x))
 
 
@@ -184,36 +184,36 @@ def _uniform(states, dtype=np.float32):
 
 @intrinsic
 def xoroshiro128p_uniform_float32(run, m, site, states, index):
-    "The next float32 from 0 to 1"
+    "Return the next float32, uniform in [0, 1)"
     return _uniform((run, m, site, states, index))
 
 
 @intrinsic
 def xoroshiro128p_uniform_float64(run, m, site, states, index):
-    "The next float64 from 0 to 1"
+    "Return the next float64, uniform in [0, 1)"
     return _uniform((run, m, site, states, index), np.float64)
 
 
 def _single(f, v):
-    "`f` of float32, rounded once: NumPy's own for float32 is off by a bit where a math library is not"
+    "Apply `f` to float32, rounded once: NumPy's own for float32 is off by a bit where a math library is not"
     return np.float32(f(np.float64(v)))
 
 
 def _two(states):
-    "(the logarithm of a float32 from 0 to 1, the next float32 from 0 to 1): both of Numba's normal functions use these"
+    "Return (the logarithm of a uniform float32, the next uniform float32): both of Numba's normal functions use these"
     first = _uniform(states)
     return _single(np.log, first), _uniform(states)
 
 
 @intrinsic
 def xoroshiro128p_normal_float32(run, m, site, states, index):
-    "The next float32 of a normal distribution, by Box and Muller's transform"
+    "Return the next normally distributed float32, by the Box-Muller transform"
     log, u = _two((run, m, site, states, index))
     return np.sqrt(np.float32(-2) * log) * _single(np.cos, np.float32(2 * math.pi) * u)
 
 
 @intrinsic
 def xoroshiro128p_normal_float64(run, m, site, states, index):
-    "The next float64 of a normal distribution, out of two float32, as Numba has it"
+    "Return the next normally distributed float64, from two float32, as Numba does"
     log, u = _two((run, m, site, states, index))
     return np.sqrt(np.float64(-2) * log) * np.cos(np.float64(2 * math.pi) * np.float64(u))

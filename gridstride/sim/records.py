@@ -1,8 +1,8 @@
-"""Arrays of records in a kernel, `np.dtype([('x', 'f4'), ('n', 'i4')])`: a `View` for each field.
+"""Arrays of records in a kernel, `np.dtype([('x', 'f4'), ('n', 'i4')])`: one `View` per field.
 
-`a[i]` is a record, `a[i].x` and `a[i]['x']` its field, `a['x']` and `a.x` the array of this field of all. A field
-may be an array, or a record. Memory is touched where a field is; so each has its own shadow, and findings name
-it, `a.x`. initcheck knows records that a kernel makes and those of the device, and takes others for written.
+`a[i]` is a record, `a[i].x` and `a[i]['x']` its field, `a['x']` and `a.x` the array of this field of all records. A
+field may be an array, or a record. Memory is accessed per field; so each field has its own shadow, and findings name
+it, `a.x`. initcheck tracks records that a kernel makes and those of the device; others count as written.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ __all__ = ['Record', 'Records', 'attribute', 'freeze_records', 'fresh_array', 's
 
 
 class Records:
-    "Records in a kernel; the first `ndim` axes of each field are theirs"
+    "Records in a kernel; the first `ndim` axes of each field are those of the records"
 
     def __init__(self, name, fields, ndim):
         self.name, self.fields, self.ndim = name, fields, ndim  # fields: name -> `View` or `Records`
@@ -32,29 +32,29 @@ class Records:
         raise AttributeError(f'records in a kernel have no {k!r}: their fields are {", ".join(self.fields)}')
 
     def again(self):
-        "The same records, for whoever gives them a name of their own"
+        "Return a copy of the records that can be renamed"
         return Records(self.name, {k: v.again() for k, v in self.fields.items()}, self.ndim)
 
     def rename(self, name):
-        "Call them `name`, and their fields by it"
+        "Name the records, and their fields accordingly"
         self.name = name
         for k, v in self.fields.items():
             v.rename(f'{name}.{k}')
 
     def merge(self, m, old):
-        "These records in the lanes of `m`, `old` in the others"
+        "Return these records for the lanes of `m` and `old` for the others"
         if not isinstance(old, Records) or old.fields.keys() != self.fields.keys():
             raise NotSimulated('a variable that holds different arrays in different threads')
         return Records(self.name, {k: v.merge(m, old.fields[k]) for k, v in self.fields.items()}, self.ndim)
 
     def field(self, k):
-        "The field of this name"
+        "Return the field of this name"
         if k not in self.fields:
             raise AttributeError(f'{self.name} has no field {k!r}; it has {", ".join(self.fields)}')
         return self.fields[k]
 
     def load(self, run, m, idx, site):
-        "A field of all, a record, or a part of the records"
+        "Load a field of all records, a record, or a slice of the records"
         if isinstance(idx, str):
             return self.field(idx)
         at = idx if isinstance(idx, tuple) else (idx,)
@@ -64,7 +64,7 @@ class Records:
         return Records(self.name, fields, self.ndim - sum(not isinstance(i, slice) for i in at))
 
     def store(self, run, m, idx, value, site):
-        "A record, whole"
+        "Store a whole record"
         to = self.load(run, m, idx, site)
         if not isinstance(to, Record) or not isinstance(value, Record):
             raise run.refusal(site, m, f'assigning to {self.name} what is not a record; write its fields one by one')
@@ -72,28 +72,28 @@ class Records:
 
 
 class Record:
-    "One of `records`, or one for each lane"
+    "One of `records`, or one per lane"
 
     def __init__(self, records, at):
-        self.records, self.at = records, at  # at: its index, for each axis
+        self.records, self.at = records, at  # at: its index, per axis
 
     def merge(self, m, old):
-        "This record in the lanes of `m`, `old` in the others"
+        "Return this record for the lanes of `m` and `old` for the others"
         if not isinstance(old, Record) or old.records is not self.records:
             raise NotSimulated('a variable that is a record of different arrays in different threads')
         return Record(self.records, merge(m, self.at, old.at))
 
     def load(self, run, m, k, site):
-        "The field `k`"
+        "Load the field `k`"
         return load(run, m, self.records.field(k), self.at, site)
 
     def store(self, run, m, k, value, site):
-        "Write the field `k`"
+        "Store the field `k`"
         store(run, m, self.records.field(k), self.at, value, site)
 
 
 def _copy(run, m, to, value, site):
-    "Write a record, or an array in one, as a whole"
+    "Store a record, or an array in one, as a whole"
     for k in to.records.fields if isinstance(to, Record) else np.ndindex(*map(int, to.shape)):
         new = value.load(run, m, k, site) if isinstance(value, Record) else load(run, m, value, k, site)
         if isinstance(new, (Record, View)):
@@ -103,14 +103,14 @@ def _copy(run, m, to, value, site):
 
 
 def attribute(run, m, v, k, site):
-    "`v.k`"
+    "Load `v.k`"
     if isinstance(v, Record) or isinstance(v, Records) and k in v.fields:
         return v.load(run, m, k, site)
     return getattr(v, k)
 
 
 def store_attribute(run, m, v, k, value, site):
-    "`v.k = value`"
+    "Store `v.k = value`"
     if not isinstance(v, Record):
         raise run.refusal(site, m, f'assigning to .{k} of what is not a record')
     v.store(run, m, k, value, site)
@@ -119,16 +119,16 @@ def store_attribute(run, m, v, k, value, site):
 def wrap_array(
     a,  # a NumPy array of any layout
     name,  # what messages call it
-    known,  # memory that was wrapped already, and its `Mem`
+    known,  # memory that was wrapped already -> its `Mem`
 ):
-    "The array `a` of numbers or of records as a kernel sees it"
+    "Convert the array `a`, of numbers or of records, to what a kernel accesses"
     if a.dtype.names is None:
-        return _off_grid(a, name, known) if any(s % a.itemsize for s in a.strides) else wrap(a, name, known)
+        return _wrap_packed_field(a, name, known) if any(s % a.itemsize for s in a.strides) else wrap(a, name, known)
     return Records(name, {k: wrap_array(a[k], f'{name}.{k}', known) for k in a.dtype.names}, a.ndim)
 
 
 def freeze_records(a, name):
-    "`Records` of a copy of `a`, records outside the kernel: Numba makes a constant of them when it compiles"
+    "Make `Records` of a copy of `a`, records outside the kernel: Numba makes them a constant when it compiles"
     a, known = a.copy(), {}
     a.flags.writeable = False
     res = wrap_array(a, name, known)
@@ -137,8 +137,8 @@ def freeze_records(a, name):
     return res
 
 
-def _off_grid(a, name, known):
-    "A field of packed records: its elements are the memory, whatever lies between them"
+def _wrap_packed_field(a, name, known):
+    "Wrap a field of packed records: its elements are the memory, whatever is between them"
     base = base_of(a)
     step = base.itemsize
     if base.flags.c_contiguous and base.dtype.names and not any(s % step for s in a.strides):
@@ -156,7 +156,7 @@ def _off_grid(a, name, known):
 
 
 def fresh_array(shape, dtype, space, copies, which):
-    "A new, unwritten array of numbers or of records; `copies` of it, and lane i has number `which[i]`"
+    "Allocate `copies` uninitialized arrays of numbers or of records; lane i has copy `which[i]`"
     if dtype.subdtype is not None:
         dtype, inner = dtype.subdtype
         shape = (*shape, *inner)

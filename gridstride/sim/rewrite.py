@@ -1,4 +1,4 @@
-"""A kernel written for one thread becomes a function for many lanes.
+"""Rewrites a kernel written for one thread to a function for many lanes.
 
 The kernel's syntax tree is rewritten, statement by statement, into one that works on whole lanes under a
 mask `__m`. Line numbers stay, so tracebacks and `pdb` show the kernel's own lines.
@@ -6,18 +6,18 @@ mask `__m`. Line numbers stay, so tracebacks and `pdb` show the kernel's own lin
 | in the kernel | rewritten, in outline |
 |---|---|
 | `x = e` | `x = assign(__d, __m, e, x)` |
-| `x` that may have no value | `assigned(run, __m, x, the lanes that have assigned it, 'x', site)` |
+| `x` that may be unassigned | `assigned(run, __m, x, the lanes that have assigned it, 'x', site)` |
 | `a[i] = e`, `a[i]` | `store(run, __m, a, i, e, site)`, `load(run, __m, a, i, site)` |
-| `if c: ... else: ...` | both branches, each under its part of the mask, if anybody takes it |
-| `for i in range(n): ...` | a loop until no lane wants another turn |
-| `for i in range(n): ... else: ...` | a variable that remembers `break`, and an `if` behind the loop (`definition`) |
-| `p and q` | `q` only in the lanes where `p` holds |
-| `f(x)` | `call(run, __m, f, ..., site)`: one of CUDA's, one of Python's, or a device function, rewritten in its turn |
+| `if c: ... else: ...` | both branches, each under its part of the mask, if any lane takes it |
+| `for i in range(n): ...` | a loop until no lane is active |
+| `for i in range(n): ... else: ...` | a variable that records `break`, and an `if` after the loop (`definition`) |
+| `p and q` | `q` only in the lanes where `p` is true |
+| `f(x)` | `call(run, __m, f, ..., site)`: one of CUDA's, one of Python's, or a device function, rewritten |
 
 A kernel that waits for other blocks (`spin_wait`) becomes a generator. It yields where a block spins: whether
-it would look in vain for ever, were it alone.
+it would spin without end if it ran alone.
 
-`__d` tells whether there are lanes, outside of the mask for now, that come back later and need their old
+`__d` says whether there are inactive lanes that become active again later and need their old
 values.
 """
 
@@ -32,7 +32,7 @@ import numpy as np
 
 from ..diagnostics.errors import NotSimulated
 from .arithmetic import EXACT, as_numba
-from .constants import check_constants, folded, outside, seen_outside
+from .constants import check_constants, fold_integer, outside, outer_names_read
 from .definition import definition
 from .memory import freeze
 from .operations import Operations
@@ -42,7 +42,7 @@ from .unassigned import maybe_unassigned
 from .spin_wait import may_spin, meets_grid
 
 
-Site = namedtuple('Site', 'function file line col source')  # a place in a kernel's source
+Site = namedtuple('Site', 'function file line col source')  # a location in a kernel's source
 
 
 def _leaves(body, kinds=(ast.Return, ast.Break, ast.Continue)):
@@ -51,7 +51,7 @@ def _leaves(body, kinds=(ast.Return, ast.Break, ast.Continue)):
 
 
 def _assigned_names(body):
-    "Names that are given a value in `body`"
+    "Return the names that `body` assigns"
     return {o.id for s in body for o in walk(s) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
 
 
@@ -59,14 +59,14 @@ def _number(node):
     return isinstance(node, ast.Constant) or isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant)
 
 
-def _quick(node):
-    "Is evaluating `node` harmless in every lane: no memory is touched, nothing is called or divided?"
+def _has_no_effect(node):
+    "Has evaluating `node` no side effect in any lane: no memory access, call or division?"
     kinds = ast.Call, ast.Subscript, ast.BoolOp, ast.IfExp, ast.FloorDiv, ast.Mod
     return not any(isinstance(o, kinds) for o in walk(node))
 
 
 def _bare(tree):
-    "`tree` without line numbers"
+    "Return `tree` without line numbers"
     for o in walk(tree):
         for k in o._attributes:
             if hasattr(o, k):
@@ -83,7 +83,7 @@ def _expr(src):
         return functools.reduce(
             lambda o, name: ast.Attribute(o, name, ast.Load()), names[1:], ast.Name(names[0], ast.Load())
         )
-    return _filled(_bare_template(src), {}, {})
+    return _fill(_bare_template(src), {}, {})
 
 
 @lru_cache(1000)
@@ -119,18 +119,18 @@ _REFUSED = {  # part of the language -> what it is called, and what to write ins
 
 
 class _Rewriter(ast.NodeTransformer):
-    "Rewrites one function; `sites` collects the places where memory is touched or something is called"
+    "Rewrites one function; `sites` collects the locations of memory accesses and calls"
 
     def __init__(self, name, file, lines, offset, may_spin, kernel):
         self.name, self.file, self.lines, self.offset, self.may_spin = name, file, lines, offset, may_spin
         self.kernel, self.own = kernel, frozenset()  # own: names of parameters and variables
-        self.partly = frozenset()  # variables that some lanes may read before they have assigned them
+        self.partly = frozenset()  # variables that some lanes may read unassigned
         self.sites, self.consts, self.n, self.pre, self.loops = [], {}, 0, None, []
 
     def fail(self, node, what, hint=''):
         line = node.lineno
-        place = dict(kernel=self.name, file=self.file, line=line + self.offset, source=self._source(line))
-        raise NotSimulated(what, hint, **place)
+        where = dict(kernel=self.name, file=self.file, line=line + self.offset, source=self._source(line))
+        raise NotSimulated(what, hint, **where)
 
     def _source(self, line):
         return self.lines[line - 1].strip() if line <= len(self.lines) else ''
@@ -146,15 +146,15 @@ class _Rewriter(ast.NodeTransformer):
         return f'__{what}{self.n}'
 
     def make(self, node, src, **parts):
-        "Statements from `src`, whose names in `parts` stand for expressions; they get the line of `node`"
+        "Make statements from `src`, replacing its names in `parts` by expressions; they get the line of `node`"
         parts = {name: self.at(node, o) for name, o in parts.items()}
-        place = {k: getattr(node, k, None) for k in ast.expr._attributes}
-        if place['end_lineno'] != place['lineno']:  # a call over many lines is told at its last: where it begins
-            place |= dict(end_lineno=place['lineno'], end_col_offset=place['col_offset'])
-        return [_filled(o, parts, place) for o in _template(src)]
+        where = {k: getattr(node, k, None) for k in ast.expr._attributes}
+        if where['end_lineno'] != where['lineno']:  # a call over several lines is reported at its first line
+            where |= dict(end_lineno=where['lineno'], end_col_offset=where['col_offset'])
+        return [_fill(o, parts, where) for o in _template(src)]
 
     def at(self, node, new):
-        "`new`, whose parts that have no line of their own get the line of `node`; what has one was here before"
+        "Give the parts of `new` without a line the line of `node`; parts that have one were here before"
         todo = [new]
         while todo:
             o = todo.pop()
@@ -168,7 +168,7 @@ class _Rewriter(ast.NodeTransformer):
     # blocks
 
     def block(self, body):
-        "The statements of a body; after one that lanes may leave by, the rest runs only if somebody is left"
+        "Rewrite the statements of a body; after one by which lanes may leave, the rest runs only if a lane is left"
         res = []
         for i, s in enumerate(body):
             outer, self.pre = self.pre, []
@@ -177,8 +177,8 @@ class _Rewriter(ast.NodeTransformer):
             res += self.pre + new
             self.pre = outer
             if i + 1 < len(body) and _leaves([s]):
-                rest = self.block(body[i + 1 :])
-                return res + [self.at(body[i + 1], ast.If(_expr('__m is not None'), rest or [ast.Pass()], []))]
+                later = self.block(body[i + 1 :])
+                return res + [self.at(body[i + 1], ast.If(_expr('__m is not None'), later or [ast.Pass()], []))]
         return res
 
     def generic_visit(self, node):
@@ -218,7 +218,7 @@ class _Rewriter(ast.NodeTransformer):
         ]
 
     def bind(self, node, target, value):
-        "Statements that give `value` to a target: a name, an element, or a tuple of such"
+        "Make the statements that assign `value` to a target: a name, an element, or a tuple of targets"
         if isinstance(target, ast.Name) and target.id in self.partly:
             name = target.id
             code = f'{name} = __gs.assign_partly(__d, __m, __gs.give_name(V__, {name!r}), {name})'
@@ -391,7 +391,7 @@ class _Rewriter(ast.NodeTransformer):
     # expressions
 
     def in_order(self, nodes):
-        "The expressions, visited; what stands before one that needs statements of its own is computed before those"
+        "Visit expressions; one before another that needs statements of its own is evaluated before those"
         res = []
         for node in nodes:
             n = len(self.pre)
@@ -447,14 +447,14 @@ class _Rewriter(ast.NodeTransformer):
         return self.make(node, code, S__=self.site(node))[0].value
 
     def quick(self, node):
-        "Is evaluating `node` harmless in every lane, also in those where a variable has no value?"
-        return _quick(node) and not any(isinstance(o, ast.Name) and o.id in self.partly for o in walk(node))
+        "Has evaluating `node` no side effect in any lane, including lanes where a variable is unassigned?"
+        return _has_no_effect(node) and not any(isinstance(o, ast.Name) and o.id in self.partly for o in walk(node))
 
     def visit_Constant(self, node):
         return self.const(node, node.value) if isinstance(node.value, (int, float, complex)) else node
 
     def const(self, node, value):
-        "A name that stands for a number, typed as Numba types it"
+        "Make a name for a number, typed as in Numba"
         nm = f'__k{len(self.consts)}'
         self.consts[nm] = as_numba(value)
         return self.at(node, ast.Name(nm, ast.Load()))
@@ -466,7 +466,7 @@ class _Rewriter(ast.NodeTransformer):
         return self.at(node, _call('__gs.binary', name, a, b))
 
     def visit_BinOp(self, node):
-        if (v := folded(node)) is not None:
+        if (v := fold_integer(node)) is not None:
             return self.const(node, v)
         a, b = self.in_order([node.left, node.right])
         return self.binop(node, a, node.op, b)
@@ -484,18 +484,18 @@ class _Rewriter(ast.NodeTransformer):
             return self.at(node, found if isinstance(node.ops[0], ast.In) else _call('__gs.negate', found))
         if len(node.ops) > 1 and not all(
             map(self.quick, node.comparators)
-        ):  # a < b < c as a < b and b < c, which stops in time
+        ):  # a < b < c as a < b and b < c, which short-circuits
             sides = [node.left, *node.comparators]
             pairs = [ast.copy_location(ast.Compare(a, [op], [b]), node) for a, op, b in zip(sides, node.ops, sides[1:])]
             return self.visit_BoolOp(ast.copy_location(ast.BoolOp(ast.And(), pairs), node))
         if len(node.ops) == 1:
             a, b = self.in_order([node.left, node.comparators[0]])
-            return self.at(node, _compared(node.left, a, node.ops[0], node.comparators[0], b))
+            return self.at(node, _comparison(node.left, a, node.ops[0], node.comparators[0], b))
         names, res = [self.fresh('c') for _ in node.comparators], []
         before, left = node.left, self.visit(node.left)
         for nm, op, right in zip(names, node.ops, node.comparators):  # a < b < c: b once, then two comparisons
             self.pre += self.make(node, f'{nm} = V__', V__=self.visit(right))
-            res.append(_compared(before, left, op, right, ast.Name(nm, ast.Load())))
+            res.append(_comparison(before, left, op, right, ast.Name(nm, ast.Load())))
             before, left = right, ast.Name(nm, ast.Load())
         return self.at(node, functools.reduce(lambda a, b: _call('__gs.both', a, b), res))
 
@@ -510,7 +510,7 @@ class _Rewriter(ast.NodeTransformer):
         return self.at(node, res)
 
     def short_circuit(self, node, first, second, which):
-        "`first and second`, or `or`: the second one only in the lanes where it matters"
+        "Make `first and second`, or `or`: the second is evaluated only in the lanes where it matters"
         e, n, part = self.fresh('e'), self.fresh(''), 'y' if which == 'both' else 'n'
         self.pre += self.make(node, f'{e} = V__\n{n}y, {n}n = __gs.branch(__m, {e})', V__=first)
         outer, self.pre = self.pre, []
@@ -558,9 +558,9 @@ class _Rewriter(ast.NodeTransformer):
         return self.at(node, ast.Tuple(self.in_order(node.elts), node.ctx))
 
 
-def _compared(before, a, op, after, b):
-    "`a op b` of what was `before op after`: next to a small constant NumPy compares as Numba does"
-    if any((v := folded(o)) is not None and -EXACT < v < EXACT for o in (before, after)):
+def _comparison(before, a, op, after, b):
+    "Make `a op b` from what was `before op after`: next to a small constant NumPy compares as Numba does"
+    if any((v := fold_integer(o)) is not None and -EXACT < v < EXACT for o in (before, after)):
         return ast.Compare(a, [op], [b])
     return _call('__gs.compare', ast.Constant(type(op).__name__), a, b)
 
@@ -569,59 +569,59 @@ def _call(f, *args):
     return ast.Call(_expr(f), list(args), [])
 
 
-@lru_cache(1000)  # kernels have them in common
+@lru_cache(1000)  # kernels share them
 def _template(src):
-    "The statements of `src`, which nobody changes"
+    "Parse `src` to statements; the result is cached and must not be changed"
     return ast.parse(src).body
 
 
-def _filled(tree, parts, place):
-    "A copy of `tree` at a `place`, with the names that `parts` has replaced by its expressions"
+def _fill(tree, parts, where):
+    "Copy `tree` to a location, replacing the names in `parts` by their expressions"
     kind = type(tree)
     if kind is ast.Name and tree.id in parts:
         return parts[tree.id]
     if not tree._fields and not tree._attributes:
-        return tree  # what a name is for, or an operator: it has neither place nor parts
+        return tree  # a context or an operator: it has neither location nor children
     new = kind.__new__(kind)
     has = new.__dict__
     if kind._attributes:
-        has.update(place)
+        has.update(where)
     for name, o in tree.__dict__.items():
         if isinstance(o, ast.AST):
-            has[name] = _filled(o, parts, place)
+            has[name] = _fill(o, parts, where)
         elif type(o) is list:
-            has[name] = [_filled(x, parts, place) if isinstance(x, ast.AST) else x for x in o]
+            has[name] = [_fill(x, parts, where) if isinstance(x, ast.AST) else x for x in o]
         elif name not in has:
             has[name] = o
     return new
 
 
-def _unread(f):
+def _unreadable_source(f):
     what = 'a kernel whose source cannot be read; define it in a file or in a notebook cell'
     return NotSimulated(what, kernel=f.__name__)
 
 
 def _read(f):
-    "(source, file, number of its first line) of a function; `NotSimulated` where there is none"
+    "Return (source, file, first line number) of a function; raises `NotSimulated` if there is none"
     try:
         lines, first = inspect.getsourcelines(f)
     except OSError:
-        raise _unread(f) from None
+        raise _unreadable_source(f) from None
     return textwrap.dedent(''.join(lines)), inspect.getsourcefile(f) or f.__code__.co_filename, first
 
 
 def _definition(src, f):
-    "The `def` of a function"
+    "Return the `def` of a function"
     if (fn := definition(src, f)) is None:
         if f.__code__.co_filename == '<string>':  # of `exec`: Python 3.13 takes it for the text after `python -c`
-            raise _unread(f)
+            raise _unreadable_source(f)
         what = 'a kernel is a function made with def, or by the one lambda with its parameters that a line has'
         raise NotSimulated(what, kernel=f.__name__)
     return fn
 
 
-def _rewritten(fn, rewriter):
-    "The function for lanes: first the run and the mask, then the parameters; all variables exist from the start"
+def _rewrite_function(fn, rewriter):
+    "Make the function for lanes: parameters are the run and the mask, then its own; all variables exist from the start"
     if fn.args.vararg or fn.args.kwarg or fn.args.kwonlyargs:
         rewriter.fail(fn, 'a kernel with *args, **kwargs or keyword-only arguments', 'Name its parameters one by one.')
     rewriter.own = _locals(fn).union(o.arg for o in fn.args.args)
@@ -634,15 +634,15 @@ def _rewritten(fn, rewriter):
     new.body = [
         *_parse('\n'.join(['__d = False', '__ret = __gs.UNDEF', *start])),
         *body,
-        *_parse('return __gs.fallen_through(__m, __ret)'),
+        *_parse('return __gs.return_at_end(__m, __ret)'),
     ]
     return ast.Module([rewriter.at(fn, new)], [])
 
 
 class Program:
-    """A kernel or device function, rewritten for lanes: `Program(f)(run, m, *args)`; `.text` shows what it became.
+    """A kernel or device function, rewritten for lanes: `Program(f)(run, m, *args)`; `.text` shows the result.
 
-    One that `may_spin`, to wait for other blocks, is a generator."""
+    If it `may_spin`, to wait for other blocks, it is a generator."""
 
     def __init__(self, f, kernel=False):
         src, file, first = _read(f)
@@ -650,8 +650,8 @@ class Program:
         self.may_spin, self.meets_grid = may_spin(fn, f), kernel and meets_grid(fn, f)
         rewriter = _Rewriter(f.__name__, file, src.splitlines(), first - 1, self.may_spin, kernel)
         names = outside(f)
-        check_constants(fn, {k: names[k] for k in seen_outside(f) & names.keys()}, kernel, rewriter.fail)
-        self.tree = settle(_rewritten(fn, rewriter), first - 1)
+        check_constants(fn, {k: names[k] for k in outer_names_read(f) & names.keys()}, kernel, rewriter.fail)
+        self.tree = settle(_rewrite_function(fn, rewriter), first - 1)
         self.file = file
         self.f, self.name, self.kernel = f, f.__name__, kernel
         self.run, self.sites = self._compile(file, rewriter.consts), rewriter.sites
@@ -660,29 +660,29 @@ class Program:
 
     @property
     def text(self):
-        "The rewritten function as Python"
+        "The rewritten function as Python source"
         return ast.unparse(self.tree)
 
     def _compile(self, file, consts):
-        "The rewritten function, which sees what `f` sees, the numbers in it, and the operations"
+        "Compile the rewritten function, with the globals of `f`, its constants, and the operations"
         space = {**_names(self.f), **consts, '__gs': Operations}
         name = self.tree.body[0].name
         own = {k: v for k, v in space.items() if k == name}
         exec(compile(self.tree, file, 'exec'), space)
         made = space.pop(name)
-        space.update(own)  # a function that calls itself means the device function
+        space.update(own)  # a recursive call means the device function
         return made
 
     def __call__(self, run, m, *args, **kw):
         return self.called(run, m, None, args, kw)
 
     def called(self, run, m, site, args, kw):
-        "Call it from a site of the function at work; None: it is the kernel"
-        rest = self.params[len(args) :]
+        "Call it from a site of the running function; None: it is the kernel"
+        others = self.params[len(args) :]
         given = {**dict(zip(self.params[::-1], map(as_numba, self.defaults[::-1]))), **kw}
-        if len(args) > len(self.params) or set(kw) - set(rest) or set(rest) - set(given):
+        if len(args) > len(self.params) or set(kw) - set(others) or set(others) - set(given):
             raise TypeError(f'{self.name} takes ({", ".join(self.params)})')
-        args = (*args, *(given[k] for k in rest))
+        args = (*args, *(given[k] for k in others))
         callers = () if site is None else (run.program.sites[site], *run.callers)
         if self.may_spin:
             return self.steps(run, m, callers, *args)
@@ -694,7 +694,7 @@ class Program:
             run.program, run.callers = outer
 
     def steps(self, run, m, callers, *args):
-        "A call that yields where it waits for other blocks"
+        "Run a call that yields where it waits for other blocks"
         outer = run.program, run.callers
         run.program, run.callers = self, callers
         res = yield from self.run(run, m, self.kernel, *args)
@@ -703,18 +703,18 @@ class Program:
 
 
 def _locals(fn):
-    "Names that the function assigns to"
+    "Return the names that the function assigns"
     return {o.id for o in walk(fn) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
 
 
 def _names(f):
-    "What the names in `f` mean: its globals and closure; numbers typed, and arrays frozen, as Numba does"
-    used = seen_outside(f)
-    return {k: _as_seen(k, v) if k in used else v for k, v in outside(f).items()}
+    "Return {name: value} of the globals and closure of `f`; numbers are typed, and arrays frozen, as in Numba"
+    used = outer_names_read(f)
+    return {k: _as_kernel_value(k, v) if k in used else v for k, v in outside(f).items()}
 
 
-def _as_seen(name, v):
-    "How a kernel sees what lies outside of it"
+def _as_kernel_value(name, v):
+    "Convert a value from outside the kernel to what the kernel sees"
     if isinstance(v, np.ndarray) and v.dtype.names:
         return freeze_records(v, name)
     if isinstance(v, np.ndarray) and v.ndim and v.dtype.kind in 'biufc':

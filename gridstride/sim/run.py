@@ -1,4 +1,4 @@
-"""A kernel at work: the group of threads, the time, and to whom it reports accesses and barriers."""
+"""The context of one launch: the running group of threads, the time, the detectors and the trace."""
 
 import linecache
 import time
@@ -12,37 +12,37 @@ from ..diagnostics.settings import settings
 from .detectors import Detectors, calls_of
 from .order import Order
 
-__all__ = ['Run']
+__all__ = ['LaunchContext']
 
 
-class Run:
-    "One launch of a kernel, as its program and what it calls see it: the group at work, the time, the detectors"
+class LaunchContext:
+    "The context of one launch: the group at work, the time, the detectors, as the program and its operations see it"
 
-    now = 0  # the time of the last launch's end: it goes on from launch to launch
-    current = None  # the run at work, or None outside kernels
+    now = 0  # the time at which the last launch ended: it continues from launch to launch
+    current = None  # the running launch, or None outside of kernels
 
     def __init__(self, kernel, grid, block, dynamic, trace=None):  # dynamic: bytes of dynamic shared memory
         self.kernel, self.grid, self.block, self.dynamic, self.trace = kernel, grid, block, dynamic, trace
-        self.warp = settings.warp  # how many threads it has
-        self.now = Run.now = Run.now + 1
+        self.warp = settings.warp  # threads per warp
+        self.now = LaunchContext.now = LaunchContext.now + 1
         self.deadline = time.monotonic() + settings.seconds
         self.detectors, self.order = Detectors(), Order(grid.size, self.now)
         self.watched = self.detectors.shadowed or trace is not None  # must every access be reported?
-        self.crossing = None  # what operations of other streams use that are not ordered before this launch
-        self.program, self.changes = None, 0  # the function at work; how often memory was changed
-        self.callers = ()  # the sites of the calls that led to the function at work, the innermost first
-        self.polled = None  # what an atomic operation has found and left: memory, offsets, values
-        self.cooperative = False  # must all blocks be on the device together?
-        self.at_grid = set()  # blocks that are at the grid's barrier, where they run one by one
-        self.never = None  # once all blocks on the device are in a deadlock: the code of the finding, and its fields
+        self.crossing = None  # what operations of other streams access that are not ordered before this launch
+        self.program, self.changes = None, 0  # the running function; how often memory was changed
+        self.callers = ()  # the sites of the calls that led to the running function, the innermost first
+        self.polled = None  # what an atomic operation has read and written: memory, offsets, values
+        self.cooperative = False  # must all blocks be resident together?
+        self.at_grid = set()  # blocks that are at the grid's barrier, if they run one by one
+        self.never = None  # once all resident blocks are deadlocked: the code of the finding, and its fields
 
     @cached_property
     def random(self):
-        "Its random numbers, which only `order='shuffle'` takes: to make the generator takes longer than a small kernel"
+        "Its random generator, for `order='shuffle'` alone: to make one takes longer than a small kernel"
         return np.random.default_rng(settings.seed)
 
     def begin(self, g, alone):
-        "Work on the group `g` from now on: new shared memory, new barriers; `alone`: as `Order.begin` has it"
+        "Start the group `g`: new shared memory, new barriers; `alone` as for `Order.begin`"
         self.g, self.shared, self._seq = g, {}, None
         self.order.begin(g, self.now, alone)
         if settings.order == 'reverse':
@@ -52,55 +52,55 @@ class Run:
         self._of = None, None
 
     def leave(self):
-        "What belongs to the group at work: another one begins or goes on"
+        "Save the state of the current group, before another one starts or continues"
         return {k: getattr(self, k) for k in ('g', 'shared', 'program', 'callers', '_seq')}, self.order.leave()
 
     def enter(self, left):
-        "The group that has `left` goes on"
+        "Restore the group whose state `leave` saved"
         vars(self).update(left[0], _of=(None, None))
         self.order.enter(left[1])
 
     @property
     def shared_bytes(self):
-        "Shared memory of a block: its arrays, and what the launch gave"
+        "Bytes of shared memory per block: its arrays, and what the launch gave"
         arrays = (v.nbytes for k, v in self.shared.items() if k[0] not in ('local', 'dynamic'))
         return self.dynamic + sum(arrays) // self.g.count
 
     @property
     def resident(self):
-        "How many blocks such as those at work are resident on the device together"
+        "How many blocks of this launch are resident together"
         return resident(self.block.size, self.shared_bytes)
 
     def require_resident(self, shared):
-        "`LaunchError` if the launch is cooperative, and its blocks, of `shared` bytes each, are too many"
+        "Raise `LaunchError` if the launch is cooperative and its blocks, with `shared` bytes each, are too many"
         if self.cooperative and self.grid.size > (fit := resident(self.block.size, shared)):
             raise launch_error(self.kernel, 'cooperative_size', blocks=self.grid.size, resident=fit)
 
     # Lanes
 
     def active(self, m):
-        "The indices of the active lanes, in the order in which they run"
+        "Return the indices of the active lanes, in the order in which they run"
         if self._of[0] is not m:
             lanes = np.flatnonzero(m) if self._seq is None else self._seq[m[self._seq]]
             self._of = m, lanes
         return self._of[1]
 
-    def spread(self, m, v):
-        "One value per *active* lane, in the order in which the threads run"
+    def broadcast_to_active(self, m, v):
+        "Broadcast `v` to one value per *active* lane, in the order in which the threads run"
         if np.ndim(v) == 0:
             return np.full(len(self.active(m)), v)
         return v if m is self.g.all and self._seq is None else v[self.active(m)]
 
-    def of_lanes(self, v):
-        "One value per lane of the group"
+    def broadcast_to_lanes(self, v):
+        "Broadcast `v` to one value per lane of the group"
         return np.broadcast_to(np.asarray(v), self.g.size)
 
-    # What happens
+    # Events
 
     def access(self, m, v, off, site, verb, value=None):
-        "Report one to the detectors and the trace; `off` is all lanes' if they read, the active lanes' if they write"
+        "Report an access to the detectors and the trace; `off` has all lanes for a read, the active lanes for a write"
         lanes = self.active(m)
-        off = self.spread(m, off) if verb == 'read' else off
+        off = self.broadcast_to_active(m, off) if verb == 'read' else off
         self.now += 1
         if self.trace is not None:
             self.trace.access(self, lanes, v, off, site, verb)
@@ -113,7 +113,7 @@ class Run:
         self.changes += 1
 
     def barrier(self, m, site):
-        "`syncthreads`: all threads of a block are here, or a finding says which are not"
+        "Execute `syncthreads`; raises a finding if a thread of the block is elsewhere"
         self.detectors.racecheck.report_held(self, m)
         self.now += 1
         if m is self.g.all:
@@ -126,14 +126,14 @@ class Run:
             self.trace.barrier(self, m, site)
 
     def order_all(self):
-        "The grid's barrier: all that was before happens before all that comes"
+        "Execute the grid's barrier: it orders all earlier accesses"
         self.detectors.initcheck.at_end(self, 'global')
         self.order.start = self.now
 
-    # What is said of it
+    # Findings
 
     def place(self, site, m=None, lane=None):
-        "The `Place` of a site; with the thread of `lane`, or of the first lane of `m`, where there is one"
+        "Return the `Place` of a site; with the thread of `lane`, or of the first lane of `m`, if there is one"
         s = self.program.sites[site]
         lane = lane if lane is not None else self.active(m)[0] if m is not None else None
         block, thread = self.g.who(lane) if lane is not None else (None, None)
@@ -145,11 +145,11 @@ class Run:
         return Place(self.kernel, s.file, s.line, s.source, block, thread, called, calls=calls, **around)
 
     def finding(self, kind, code, site, m=None, by=None, other=None, **fields):
-        "The exception about a site, by the thread of lane `by` or of the first lane of `m`"
+        "Make the exception about a site, for the thread of lane `by` or of the first lane of `m`"
         return exception_of(kind, code, 'python', fields, self.place(site, m, by), other)
 
     def refusal(self, site, m, what, hint='', kind=NotSimulated):
-        "The exception that says what is not simulated, or of another kind"
+        "Make the exception for what is not simulated, or one of another class"
         place = self.place(site, m)
         return kind(
             what,

@@ -1,8 +1,8 @@
-"""What a kernel is declared to take, `@cuda.jit('void(float32[:], int32)')`, and what it is given.
+"""A kernel's declared argument types, `@cuda.jit('void(float32[:], int32)')`, and how arguments are converted to them.
 
-Numba converts numbers, and compares arrays only where a list of signatures leaves a choice: under a single one it reads
-the bytes of a float64 array as float32, and under `::1` what lies side by side, whatever the strides. Here arrays are
-compared under both. One that lies as C and as Fortran have it, such as a single row, fits both.
+Numba converts numbers, and compares arrays only if a list of signatures leaves a choice: under a single one it reads
+the bytes of a float64 array as float32, and under `::1` contiguous memory, whatever the strides. Here arrays are
+compared under both. One that is contiguous in both C and Fortran order, such as a single row, fits both.
 """
 
 from typing import NamedTuple
@@ -15,12 +15,12 @@ from .arithmetic import cast
 from .types import is_number_type
 
 _NUMBERS = {str(np.dtype(k)) for k in vars(types).values() if is_number_type(k)}
-_OF_PYTHON = {int: 'int64'}  # NumPy's own has 32 bits where addresses have
-_ORDER = 'biufc'  # kinds of numbers: one converts to those behind it, and whole ones to each other
+_OF_PYTHON = {int: 'int64'}  # NumPy's own integer has 32 bits on 32-bit machines
+_ORDER = 'biufc'  # kinds of numbers: one converts to later kinds, and integers to each other
 
 
 class _Type(NamedTuple):
-    "A declared or given type; None for the dimensions of a number"
+    "A declared or given type; its ndim is None for a number"
 
     dtype: str
     ndim: object
@@ -41,7 +41,7 @@ class _Type(NamedTuple):
 def declared(
     signatures,  # what `jit` is given: one, or a list of them
 ) -> list:  # of tuples of types; empty for none, and for what is beyond this reader
-    "What a kernel may take"
+    "Return the argument types that a kernel declares"
     found = [_types(s) for s in (signatures if isinstance(signatures, list) else [signatures])]
     return [] if None in found else found
 
@@ -57,24 +57,24 @@ def _types(signature):
 
 
 def _read(t):
-    "The `_Type` of one of our types, NumPy's or Numba's; None for one that is not of numbers"
+    "Convert one of our types, NumPy's or Numba's, to a `_Type`; returns None if it is not a type of numbers or arrays"
     if is_number_type(t) or str(t) in _NUMBERS:
         return _Type(str(np.dtype(t if isinstance(t, type) else str(t))), None)
     dtype = str(getattr(t, 'dtype', None))
     return _Type(dtype, t.ndim, getattr(t, 'layout', 'A')) if dtype in _NUMBERS and hasattr(t, 'ndim') else None
 
 
-def _given(v):
-    "The `_Type` of an argument; None for what is neither an array nor a number"
+def _type_of(v):
+    "Return the `_Type` of an argument; None if it is neither an array nor a number"
     if isinstance(v, (int, float, complex, np.generic)):
         return _Type(_OF_PYTHON.get(type(v)) or str(np.asarray(v).dtype), None)
     if hasattr(v, 'dtype') and len(getattr(v, 'shape', ())):
-        layout = next((o for o in 'CF' if _lies(v, o)), 'A')
+        layout = next((o for o in 'CF' if _has_layout(v, o)), 'A')
         return _Type(str(v.dtype).removeprefix('torch.'), len(v.shape), layout)
 
 
 def _key(v):
-    "What tells the type of an argument apart from others, quickly"
+    "Return a quick key for the type of an argument"
     flags = getattr(v, 'flags', None)
     if flags is None:
         return (type(v), *map(_key, v)) if isinstance(v, tuple) else (type(v), getattr(v, 'dtype', None))
@@ -82,21 +82,21 @@ def _key(v):
 
 
 def note_types(
-    known,  # {what tells them apart: their types}
+    known,  # {key: types}
     args,  # of a launch
 ):
-    "Note the types of the arguments of a launch, unless they are known"
+    "Add the argument types of a launch to `known`, unless they are there"
     key = tuple(map(_key, args))
     if key not in known:
-        known[key] = tuple(map(_noted, args))
+        known[key] = tuple(map(_types_of, args))
 
 
-def _noted(v):
-    return tuple(map(_noted, v)) if isinstance(v, tuple) else _given(v)
+def _types_of(v):
+    return tuple(map(_types_of, v)) if isinstance(v, tuple) else _type_of(v)
 
 
-def _lies(v, layout):
-    "Lie the elements of an array side by side, in the order of C or of Fortran? Yes where that cannot be told"
+def _has_layout(v, layout):
+    "Is an array contiguous in the order of C or of Fortran? True where that is unknown"
     if isinstance(strides := getattr(v, 'stride', None) or getattr(v, 'strides', None), tuple):
         strides = [o // v.dtype.itemsize for o in strides]
     elif callable(strides):  # torch's
@@ -113,45 +113,45 @@ def _lies(v, layout):
 
 
 def _fits(t, v):
-    given = _given(v)
+    given = _type_of(v)
     if t is None or given is None:
         return True
     if t.ndim is not None or given.ndim is not None:
-        return t[:2] == given[:2] and (t.layout == 'A' or _lies(v, t.layout))
+        return t[:2] == given[:2] and (t.layout == 'A' or _has_layout(v, t.layout))
     kind, wanted = np.dtype(given.dtype).kind, np.dtype(t.dtype).kind
     return kind == wanted or kind not in _ORDER or _ORDER.index(kind) <= max(_ORDER.index(wanted), 2)
 
 
-def as_declared(
+def convert_to_declared(
     kernel,  # its name
     params,  # names of its parameters
     signatures,  # as `declared` reads them
     args,  # what is given
 ) -> list:
-    "The arguments, numbers as the one signature that fits has them; `WrongArgument` if none fits"
+    "Convert numbers as the one signature that fits the arguments declares; raises `WrongArgument` if none fits"
     fitting = [s for s in signatures if all(map(_fits, s, args))]
     if signatures and not fitting:
-        raise _misfit(kernel, params, signatures, args)
+        raise _signature_error(kernel, params, signatures, args)
     if len(fitting) != 1:
-        return list(args)  # Numba picks one by the types that the numbers have
+        return list(args)  # Numba chooses one by the types that the numbers have
     return [_convert(t, v) for t, v in zip(fitting[0], args)] + list(args[len(fitting[0]) :])
 
 
 def _convert(t, v):
-    given = _given(v)
+    given = _type_of(v)
     is_number = t is not None and t.ndim is None and given is not None and given.ndim is None
     return cast(t.dtype, v) if is_number and given.dtype in _NUMBERS else v
 
 
-def _misfit(kernel, params, signatures, args):
-    "The `WrongArgument` for the first argument that the closest signature does not take"
+def _signature_error(kernel, params, signatures, args):
+    "Make the `WrongArgument` for the first argument that the closest signature does not take"
     first = [next(i for i, (t, v) in enumerate(zip(s, args)) if not _fits(t, v)) for s in signatures]
     i = max(first)
     wanted = ' or '.join(dict.fromkeys(str(s[i]) for s, k in zip(signatures, first) if k == i))
-    given = _given(args[i])
+    given = _type_of(args[i])
     if not any('::1' in str(s[i]) for s in signatures):
         given = given._replace(layout='A')
-    lies = next((s[i].layout for s in signatures if s[i] and s[i][:2] == given[:2]), 'A')
-    copy = dict(A='what is declared', C='a copy, np.ascontiguousarray', F='a copy, np.asfortranarray')[lies]
+    layout = next((s[i].layout for s in signatures if s[i] and s[i][:2] == given[:2]), 'A')
+    copy = dict(A='what is declared', C='a copy, np.ascontiguousarray', F='a copy, np.asfortranarray')[layout]
     what = f'is declared as {wanted}, but {given} was given\n  Give {copy}, or declare {given}.'
     return argument_error(kernel, i, params[i], what)

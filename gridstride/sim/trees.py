@@ -1,4 +1,4 @@
-"Syntax trees of Python, walked in a third of the time that `ast` takes, which each kernel's first launch waits for."
+"Walks Python's syntax trees in a third of the time that `ast` takes, which each kernel's first launch waits for."
 
 import ast
 
@@ -8,7 +8,7 @@ __all__ = ['children', 'settle', 'walk']
 def children(
     node,  # of a syntax tree
 ) -> list:  # of nodes
-    "What `ast.iter_child_nodes` yields"
+    "Return what `ast.iter_child_nodes` yields"
     found, has = [], node.__dict__
     for name in node._fields:
         o = has.get(name)
@@ -20,7 +20,7 @@ def children(
 
 
 def walk(tree) -> list:  # of nodes
-    "What `ast.walk` yields"
+    "Return what `ast.walk` yields"
     found = [tree]
     for node in found:
         if node._fields:
@@ -32,7 +32,7 @@ def settle(
     tree,
     more=0,  # lines
 ):
-    """`tree`, whose parts without a place have that of what they are part of, and all of it `more` lines further down:
+    """Give the parts of `tree` without a location that of their parent, and move all of it down by `more` lines, as
     `ast.fix_missing_locations` and `ast.increment_lineno`"""
     todo = [(tree, 1, 0, 1, 0)]
     while todo:

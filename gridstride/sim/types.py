@@ -1,6 +1,6 @@
-"""Numba's types: of elements, where `np.float32` would do as well, and in the signatures of kernels.
+"""Numba's types: element types, where `np.float32` would do as well, and types in the signatures of kernels.
 
-`float32[:]` is an array of them, `void(float32[:], int32)` what a kernel takes.
+`float32[:]` is an array of them, `void(float32[:], int32)` the signature of a kernel.
 """
 
 from typing import NamedTuple
@@ -15,22 +15,22 @@ __all__ = ['ArrayType', 'Signature', 'b1', 'bool', 'bool_', 'boolean', 'none', '
 
 
 class ArrayType(NamedTuple):
-    "An array as a signature has it: `float32[:, ::1]`"
+    "An array type of a signature: `float32[:, ::1]`"
 
     dtype: np.dtype
     ndim: int
-    layout: str = 'A'  # 'C': the last axis is that of neighbours, `::1`; 'F': the first is; 'A': any strides
+    layout: str = 'A'  # 'C': the last axis is contiguous, `::1`; 'F': the first is; 'A': any strides
 
 
 class Signature(NamedTuple):
-    "What a function gives and takes"
+    "The argument and result types of a function"
 
     result: object
     args: tuple
 
 
 def void(*args):
-    "The signature of a kernel"
+    "Make the signature of a kernel"
     return Signature(None, args)
 
 
@@ -40,7 +40,7 @@ def _is_dense(axis):
 
 
 def _numbas(base):
-    "NumPy's type `base` as Numba has it: also with a colon for each axis of an array, and called with types"
+    "Make Numba's version of NumPy's type `base`: it can be indexed with a colon per axis, and called with types"
 
     def array(cls, axes):
         axes = axes if isinstance(axes, tuple) else (axes,)

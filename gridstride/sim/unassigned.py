@@ -1,7 +1,7 @@
-"""Which variables a kernel may read before it has assigned them: by all ways through its statements.
+"""Which variables a kernel may read before it has assigned them: a dataflow analysis over all paths of its statements.
 
 if i > 0: v = x[i]
-out[i] = v              # v may have no value here; in the `else` of the same condition nobody would ask
+out[i] = v              # v may be unassigned here
 """
 
 import ast
@@ -12,7 +12,7 @@ __all__ = ['maybe_unassigned']
 
 
 def maybe_unassigned(fn):
-    "The variables of a function that some way through it reads without a value"
+    "Return the variables of a function that are read unassigned on some path"
     stored = {o.id for o in walk(fn) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
     params = {o.arg for o in fn.args.args}
     ways = _Ways(stored - params)
@@ -21,7 +21,7 @@ def maybe_unassigned(fn):
 
 
 class _Ways:
-    "`known` is what has a value on all ways to a statement; None behind one that no way leaves"
+    "`known` is the set of variables that are assigned on all paths to a statement; None where no path leads"
 
     def __init__(self, names):
         self.names, self.found, self.leaving = names, set(), []
@@ -57,21 +57,21 @@ class _Ways:
         self.leaving[-1].append(known)
 
     def go_on(self, s, known):
-        "Back to the loop's head, where less is known"
+        "Go back to the loop's head, where fewer variables are known"
 
     def branches(self, s, known):
         self.read(s.test, known)
         return _both(self.block(s.body, known), self.block(s.orelse, known))
 
     def loop(self, s, known):
-        forever = isinstance(s, ast.While) and isinstance(s.test, ast.Constant) and bool(s.test.value)
+        endless = isinstance(s, ast.While) and isinstance(s.test, ast.Constant) and bool(s.test.value)
         self.read(s.iter if isinstance(s, ast.For) else s.test, known)
         inside = known
         if isinstance(s, ast.For):
             inside = known | {o.id for o in walk(s.target) if isinstance(o, ast.Name)}
         self.leaving.append([])
         self.block(s.body, inside)
-        after = None if forever else known
+        after = None if endless else known
         for way in self.leaving.pop():
             after = _both(after, way)
         return after

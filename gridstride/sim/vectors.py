@@ -1,7 +1,7 @@
 """CUDA's built-in vector types, as Numba has them: `cuda.float32x4`, also called `cuda.float4`.
 
-A kernel makes one of numbers or of shorter ones, and reads its x, y, z and w. That is all that Numba compiles: a vector
-has no elements by index, no arithmetic, and no arrays of it."""
+A kernel makes one from numbers or shorter vectors, and reads its x, y, z and w. That is all that Numba compiles: a
+vector has no elements by index, no arithmetic, and no arrays of vectors."""
 
 import numpy as np
 
@@ -31,25 +31,25 @@ class Vector:
         raise AttributeError(f'{self.kind} has no {k}; it has {", ".join(self.kind.attr_names)}')
 
     def merge(self, m, old):
-        "This one in the lanes of `m`, `old` in the others"
+        "Return this vector for the lanes of `m` and `old` for the others"
         if getattr(old, 'kind', None) is not self.kind:
             kind = getattr(old, 'kind', 'of another type')
             raise NotSimulated(f'a variable that is {self.kind} in some threads and {kind} in others', _ONE_TYPE)
         return Vector(self.kind, (merge(m, new, was) for new, was in zip(self.parts, old.parts)))
 
     def load(self, run, m, index, site):
-        "An element by index, which Numba does not compile"
+        "Refuse to load an element by index, which Numba does not compile"
         raise run.refusal(site, m, f'an index of {self.kind}', f'Read {_attributes(self.kind)}.', NotCompiled)
 
     def store(self, run, m, index, value, site):
-        "As `load`"
+        "Refuse to store an element by index"
         self.load(run, m, index, site)
 
     def _without(self, *other):
         hint = f'Compute with {_attributes(self.kind)}, and make a new one: cuda.{self.kind}(...).'
         raise NotCompiled(f'an operation on {self.kind}, which Numba does not define', hint)
 
-    __array_ufunc__ = None  # NumPy leaves operations to this class
+    __array_ufunc__ = None  # NumPy leaves operators to this class
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _without
     __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __neg__ = __pos__ = _without
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __len__ = __iter__ = _without
@@ -67,7 +67,7 @@ def _attributes(kind):
 
 
 class VectorType:
-    "The type of vectors of `num_elements` numbers"
+    "The type of vectors of `num_elements` components"
 
     def __init__(self, base, count):
         self.name, self.__name__ = f'{base}x{count}', f'{base}x{count}'
@@ -82,7 +82,7 @@ class VectorType:
         raise RuntimeError(f'cuda.{self} is a type of kernels: make one in a kernel')
 
     def lanes(self, run, m, site, *args):
-        "One of numbers, and of shorter vectors of the same numbers"
+        "Make a vector from components, and from shorter vectors of the same type"
         parts = [part for a in args for part in self._parts(run, m, site, a)]
         if len(parts) != self.num_elements:
             what = f'cuda.{self} of {len(parts)} numbers'
