@@ -8,7 +8,7 @@ import sys, time
 from gridstride.cpp.lint import callers, library
 from gridstride.cpp.frontend import code, reader, tokens
 from gridstride.cpp.rewriters import launches, rewrite
-from gridstride.cpp.lint.compile_errors import _without_value
+from gridstride.cpp.lint.compile_errors import _correct_uninitialized
 from gridstride.cpp.toolchain.includes import read_headers
 
 
@@ -83,9 +83,9 @@ def read(src):
     callers.mark(text, inline='inline ')  # as a checked build does
     unit = callers.Unit(text, 'source.cu', src)
     own = library.OwnNames([text])
-    next(library.wrong_uses(unit, own, ()), None)
-    list(library.doubtful_uses(unit, own))
-    _without_value([], src)
+    next(library.find_host_uses(unit, own, ()), None)
+    list(library.find_host_device_uses(unit, own))
+    _correct_uninitialized([], src)
 
 
 def seconds(src):

@@ -39,7 +39,7 @@ class Cache:
         def make():
             command = ['cp', str(self.libraries/f'{n}.so'), 'tiny.so']
             return cache.build({'in/tiny.c': f'// {n}'}, [command], **how)
-        return cache.remembered((str(self.folder), n), make).folder
+        return cache.cached_result((str(self.folder), n), make).folder
 
     def call(self, n=1, **how): return ctypes.CDLL(str(self.get(n, **how)/'tiny.so')).tiny()
 

@@ -83,7 +83,7 @@ def find(parts, monkeypatch):
     "Names of the sources of which something is refused once they are compiled"
     text, of_line = together(parts)
     found = []
-    for name in ('wrong_callers', 'wrong_uses'):
+    for name in ('find_wrong_calls', 'find_host_uses'):
         real = getattr(build, name)
         monkeypatch.setattr(build, name, lambda *args, real=real: iter(found.extend(real(*args)) or ()))
     build.emulate_rewritten(text, 'late', False)

@@ -122,7 +122,7 @@ def test_arguments_of_machine_code_lie_where_the_driver_looks(monkeypatch):
         at = int.from_bytes(address, 'little')
         seen.append((handle, name, grid, block, shared, stream, at, int.from_bytes(number, 'little'), struct))
     monkeypatch.setattr(elsewhere, 'load_machine_code', lambda code, name: 7)
-    monkeypatch.setattr(elsewhere, 'allow', lambda handle, name, shared: seen.append((handle, shared)))
+    monkeypatch.setattr(elsewhere, 'set_max_dynamic_smem', lambda handle, name, shared: seen.append((handle, shared)))
     monkeypatch.setattr(elsewhere, 'launch_by_driver', launch)
     monkeypatch.setattr(torch.cuda, 'current_stream', lambda: SimpleNamespace(cuda_stream=5))
     made, x = elsewhere.from_plain(json.loads((RECORDED/'24_tilelang.json').read_text())['data']), torch.zeros(4)

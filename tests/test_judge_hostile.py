@@ -202,8 +202,8 @@ def test_a_submission_that_asks_without_end_is_ended_in_time():
     "It waits for nobody when it is over"
     begin = time.monotonic()
     v, _ = attack(COMPILES + '''
-wire.send(build.elsewhere.sock, {}, [json.dumps(build.Asked({'plus.cpp': 'int x;'}, 'plus', ['-wrapper', 'sleep,999'],
-                                                            (), (), (), ())).encode()])
+asked = build.CompileRequest({'plus.cpp': 'int x;'}, 'plus', ['-wrapper', 'sleep,999'], (), (), (), ())
+wire.send(build.elsewhere.sock, {}, [json.dumps(asked).encode()])
 os._exit(3)
 ''', NUMBER=1)
     assert v.code == 'died' and time.monotonic() - begin < 20, str(v)

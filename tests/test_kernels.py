@@ -287,7 +287,7 @@ def test_a_launch_has_all_in_its_place(fake):
 def test_a_launch_that_fails_says_why(fake, monkeypatch):
     fake.codes.append(701)
     fake.codes.append(701)
-    monkeypatch.setattr(nvidia, 'says', lambda code: f'the driver says {code}')
+    monkeypatch.setattr(nvidia, 'error_string', lambda code: f'the driver says {code}')
     with pytest.raises(LaunchError, match='the driver says 701(.|\n)*tiled'):
         prepared(tiled(), 8, 8, 8)(*[torch.ones(8, 8)]*3, 0)
 
@@ -295,7 +295,7 @@ def test_a_launch_that_fails_says_why(fake, monkeypatch):
 def test_shared_memory_is_only_ever_raised(fake, monkeypatch):
     "What is allowed last counts for all launches of a kernel, those of other shapes too"
     given = []
-    monkeypatch.setattr(nvidia, 'allow', lambda handle, name, shared: given.append((handle, shared)))
+    monkeypatch.setattr(nvidia, 'set_max_dynamic_smem', lambda handle, name, shared: given.append((handle, shared)))
     monkeypatch.setattr(torch.cuda, 'current_device', lambda: 0)
     known = {handle: SimpleNamespace(handle=handle, __name__='k') for handle in (5, 6)}
     for handle, shared in ((5, 40000), (5, 90000), (5, 60000), (6, 60000), (5, 100000), (5, 90000)):

@@ -20,7 +20,8 @@ allocate = torch._C._dynamo.guards._empty_strided_cpu if hasattr(torch._C, '_dyn
 LAUNCH = CFUNCTYPE(c_int, POINTER(rung._Config), c_void_p, POINTER(c_void_p), c_void_p)
 DEVICE, MOVE = CFUNCTYPE(c_int, POINTER(c_int)), CFUNCTYPE(c_int, c_void_p, c_void_p)
 STREAM = CFUNCTYPE(c_int, c_int, c_int, POINTER(c_void_p))
-pytestmark = pytest.mark.skipif(bool(launcher._what_lacks(torch)), reason=str(launcher._what_lacks(torch)))
+_MISSING = launcher._missing_requirement(torch)
+pytestmark = pytest.mark.skipif(bool(_MISSING), reason=str(_MISSING))
 
 
 class Driver:
@@ -364,7 +365,7 @@ def test_a_thread_without_a_context_gets_one(driver, monkeypatch):
     monkeypatch.setattr(rung, 'launcher', lambda: driver.module)
     monkeypatch.setattr(rung, 'tensor_map', lambda x, box, swizzle: bytes(128))
     entered = []
-    monkeypatch.setattr(nvidia, 'enter', lambda: entered.append(1))
+    monkeypatch.setattr(nvidia, 'make_context_current', lambda: entered.append(1))
     driver.answer = lambda: 0 if entered else 201
     r = rung.Rung('far', SRC, threads=128, maps=dict(m=(64, 32)), BM=8, BN=8)
     r._built['sim'] = SimpleNamespace(handle=77, __name__='far')

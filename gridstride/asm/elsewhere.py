@@ -17,7 +17,7 @@ from typing import NamedTuple
 from .listing import text_lines
 from .read import read_sass
 from .tools import disassemble, link, nvrtc, registers_used, sections
-from ..cpp.driver import allow, launch_by_driver, load_machine_code
+from ..cpp.driver import set_max_dynamic_smem, launch_by_driver, load_machine_code
 from ..cpp.frontend.reader import kernels
 from ..bench.recording import Unavailable, recorded
 
@@ -132,7 +132,7 @@ class Compiled(NamedTuple):
         except (OSError, RuntimeError) as e:
             raise Unavailable(f'the machine code of {self.by} for {self.arch} cannot be loaded here ({e})') from None
         if shared:
-            allow(handle, name, shared)
+            set_max_dynamic_smem(handle, name, shared)
 
         def launch(blocks, *args):
             import torch

@@ -1,18 +1,18 @@
-"""CUDA C: compiled for a GPU where there is one, and for the CPU where there is none.
+"""CUDA C: compiled for a GPU if there is one, else for the CPU.
 
 The modules and packages, in the order in which they are read best:
 
-- what a learner calls: `kernel` (`cuda_kernel`), `load` (`load_cuda`), `extension` (files that are one), `magic`
-  (`%%cuda`), `program` (a whole program with its `main`), `listings` (a source as a notebook shows it);
-- a source is compiled: `frontend` (reads it), `lint` (what nvcc refuses), `rewriters` (CUDA C to C++), `toolchain`
-  (compilers and their cache), for a GPU `driver`;
-- it is launched: `arguments` (what may be given), `values` (to compiled code and back), `launcher` (the compiled part),
-  `loaded` (modules, and when one is unloaded);
-- it is wrong: `emulator` (how kernels run there, and what was found), `finding` (the mirror of the runtime's).
+- the interface: `kernel` (`cuda_kernel`), `load` (`load_cuda`), `extension` (files that make one extension), `magic`
+    (`%%cuda`), `program` (a whole program with its `main`), `listings` (a source as a notebook shows it);
+- compilation: `frontend` (reads a source), `lint` (what nvcc refuses), `rewriters` (CUDA C to C++), `toolchain`
+    (compilers and their cache), `driver` (NVIDIA's, for a GPU);
+- launches: `arguments` (checks them), `values` (to compiled code and back), `launcher` (the compiled part),
+    `loaded` (modules, and when one is unloaded);
+- findings: `emulator` (how kernels run there, and what was found), `finding` (the mirror of the runtime's).
 
 The runtime of the emulator is C++, `runtime`, with a README that walks one access; CUDA's and torch's headers for it
-are in `include`. Nothing is imported before it is asked for, so that the reader of CUDA C, which needs the standard
-library alone, can be had without the rest.
+are in `include`. Modules are imported on first use, so that the reader of CUDA C, which needs the standard
+library alone, can be used without the others.
 """
 
 from ..support.lazy_exports import front_door

@@ -39,10 +39,10 @@ def _parser():
 
 
 def _split(a):
-    "(all source files, the program's own arguments)"
+    "Split the command line into (source files, arguments of the program)"
     n = next((i for i, o in enumerate(a.args) if not o.endswith(_SOURCES)), len(a.args))
-    rest = a.args[n:]
-    return [a.file, *map(Path, a.args[:n])], rest[1:] if rest[:1] == ['--'] else rest
+    own = a.args[n:]
+    return [a.file, *map(Path, a.args[:n])], own[1:] if own[:1] == ['--'] else own
 
 
 class _Leak(ctypes.Structure):
@@ -50,7 +50,7 @@ class _Leak(ctypes.Structure):
 
 
 def _leaks(files):
-    "What the program did not free, in words; `files` are the texts of its files"
+    "Describe the memory that the program did not free; `files`: {file name: text}"
     lines = [o.splitlines() for o in files]
     leak, n = _Leak(), 0
     left = emulator.device().gridstride_left
@@ -63,7 +63,7 @@ def _leaks(files):
 
 
 def main(argv=None) -> int:  # exit status
-    "What the command does: the program's own status, or 1 and what is wrong with it"
+    "Run the command; returns the program's exit status, or 1 after printing what is wrong with it"
     p = _parser()
     a = p.parse_args(argv)
     files, args = _split(a)
@@ -87,7 +87,7 @@ def main(argv=None) -> int:  # exit status
         return 1
     except KeyboardInterrupt as e:
         print(e, file=sys.stderr)
-        return 130  # as a shell says of a program that Ctrl-C has ended
+        return 130  # as a shell reports a program that Ctrl-C has ended
     found = list(_leaks([src, *others])) if a.leaks else []
     print(*found, sep='\n', end='\n' if found else '', file=sys.stderr)
     return status or int(bool(found))

@@ -1,4 +1,4 @@
-"""A kernel's parameters, known from its source: what may be given for each, and what is wrong with what was given."""
+"""A kernel's parameters, as its source declares them: checks whether arguments fit, and explains what is wrong."""
 
 import ctypes, re
 from functools import lru_cache, partial
@@ -7,8 +7,8 @@ import numpy as np
 
 from ..diagnostics.launch_config import argument_error, count_arguments
 
-# A pointer takes a tensor of its type; a tensor of floats may stand for `float4 *`, and so on. A type that the
-# source made up itself takes any tensor, and by value the bytes that it consists of.
+# A pointer takes a tensor of its type; `float4 *` takes a tensor of floats, and so on. A type that the
+# source defines itself takes any tensor, and by value the bytes that it consists of.
 _TYPES = {
     'bool': 'bool',
     'int8': 'char, signed char, int8_t',
@@ -43,14 +43,14 @@ _BASE = dict(char='int8', short='int16', int='int32', long='int64', longlong='in
 _NO_TYPE = re.compile(
     r'\b(const|volatile|__restrict__|__restrict|restrict|std::|__grid_constant__)\b|[*&]|\[\w*\]|std::'
 )
-_SAME = {'uint8': 'bool', 'bool': 'uint8', 'int8': 'uint8'}  # of one byte, and given for another
+_SAME = {'uint8': 'bool', 'bool': 'uint8', 'int8': 'uint8'}  # one byte wide: each is accepted for the other
 
 
-@lru_cache  # every launch asks
+@lru_cache  # called by every launch
 def dtype_of(
     type: str,  # as C writes it, such as `const float *__restrict__`
 ):  # (name of the dtype or None, is it a pointer)
-    "The dtype of a parameter's elements; None for a type that is not C's own"
+    "Return the dtype of a parameter's elements; None for a type that is not built into C"
     pointer = '*' in type or '[' in type
     base = ' '.join(_NO_TYPE.sub(' ', type).split())
     if m := _VECTOR.match(base):
@@ -60,7 +60,7 @@ def dtype_of(
 
 @lru_cache
 def spell_param(p) -> str:
-    "A `Param` as messages show it: `const float * x`"
+    "Format a `Param` for messages: `const float * x`"
     return f'{p.type} {p.name}'
 
 
@@ -73,7 +73,7 @@ def _is_struct(x):
 
 
 def _fix(x, dtype, const):
-    "How an array becomes one of this dtype that lies in one piece; the kernel writes to what it is given"
+    "Suggest how to convert an array to a contiguous one of this dtype; the kernel writes to the array itself"
     how = f'.astype(np.{dtype})' if dtype else 'np.ascontiguousarray(...)'
     if not isinstance(x, np.ndarray):
         how = f'.to(torch.{dtype})' if dtype else '.contiguous()'
@@ -85,7 +85,7 @@ def _dtype_name(x):
 
 
 def _check_value(x, dtype, wrong):
-    "Raise unless `x` can be given by value; `wrong(what)` makes the exception"
+    "Raise an error unless `x` can be passed by value; `wrong(what)` makes the exception"
     kind = type(x).__name__
     if _is_struct(x):
         if dtype:
@@ -104,8 +104,8 @@ def _check_value(x, dtype, wrong):
 
 
 def _check_array(x, dtype, wrong, device, const):
-    "Raise unless `x` is an array whose address can be given"
-    if getattr(x, 'is_nested', False):  # which has no shape to ask for
+    "Raise an error unless `x` is an array whose address can be passed"
+    if getattr(x, 'is_nested', False):  # it has no shape
         raise wrong(
             'is a nested tensor, whose rows differ in length; pass its .values(), and its .offsets() as another array'
         )
@@ -135,7 +135,7 @@ def _check_array(x, dtype, wrong, device, const):
 
 
 def _lazy_view(x):
-    "Why the memory of a tensor is not what the tensor shows; None if it is"
+    "Explain why the memory of a tensor does not hold the tensor's values; None if it does"
     for name, what in (('is_neg', 'negated'), ('is_conj', 'conjugated')):
         if (ask := getattr(x, name, None)) and ask():
             return f'is a {what} view: its memory holds the values before that; give its .resolve_{name[3:]}()'
@@ -148,17 +148,17 @@ def _is_expanded(x):
 
 @lru_cache
 def is_const(type: str) -> bool:
-    "Does a pointer of this type forbid to write through it? `const float *`, but not `float *const`"
+    "Is it a pointer to constants? `const float *`, but not `float *const`"
     return bool(re.search(r'\bconst\b[^*]*\*', type))
 
 
 def check_argument(
     x,  # what was given
     p,  # the `Param` it was given for
-    wrong,  # makes an exception of what is said of it
+    wrong,  # makes the exception for a message
     device: str,  # on which the kernel runs: 'cpu' or 'cuda'
 ):
-    "Raise if `x` cannot be given for the parameter `p`"
+    "Raise an error if `x` cannot be passed for the parameter `p`"
     dtype, pointer = dtype_of(p.type)
     if not pointer:
         _check_value(x, dtype, wrong)
@@ -167,7 +167,7 @@ def check_argument(
 
 
 def check_arguments(kernel: str, params: list, args, device: str):
-    "`LaunchError` unless there are as many as the kernel takes; `TypeError` says which one does not fit, and why"
+    "Raise `LaunchError` unless the number of arguments is right, and `TypeError` for the first that does not fit"
     count_arguments(kernel, [spell_param(p) for p in params], len(args))
     for i, (x, p) in enumerate(zip(args, params)):
         check_argument(x, p, partial(argument_error, kernel, i, spell_param(p)), device)

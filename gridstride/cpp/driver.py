@@ -1,4 +1,4 @@
-"""A GPU here: what NVIDIA's driver is asked for, and what it says.
+"""NVIDIA's driver: launches, streams and errors of the GPU of this machine.
 
 `cuda.core` is NVIDIA's own Python interface to NVRTC and the driver; it comes with numba-cuda, and with
 `pip install cuda-core`. Launches go to the driver's library itself, which takes a fraction of the time.
@@ -16,7 +16,7 @@ _INVALID_CONTEXT, _MOST_SHARED = 201, 8  # CUDA_ERROR_INVALID_CONTEXT, CU_FUNC_A
 
 @lru_cache
 def driver():
-    "The driver's library"
+    "Return the driver's library"
     lib = ctypes.CDLL('nvcuda.dll' if sys.platform == 'win32' else 'libcuda.so.1')
     lib.cuLaunchKernel.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3]
     lib.cuLaunchCooperativeKernel.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 2]
@@ -28,7 +28,7 @@ def driver():
 
 
 def core():
-    "NVIDIA's `cuda.core`; `RuntimeError` says how to get it"
+    "Import NVIDIA's `cuda.core`; raises `RuntimeError` that error_string how to install it"
     try:
         try:
             from cuda import core
@@ -40,7 +40,7 @@ def core():
 
 
 def arch() -> str:
-    "What torch's current GPU is called by compilers, such as 'sm_90'"
+    "Return the compute capability of torch's current GPU as compilers write it, such as 'sm_90'"
     import torch
 
     return 'sm_{}{}'.format(*torch.cuda.get_device_capability())
@@ -48,7 +48,7 @@ def arch() -> str:
 
 @lru_cache
 def _stream_by():
-    "What gives the number of a device's current stream: what torch's own launches ask, else a slower public way"
+    "Return the function that gives a device's current stream: torch's internal one, else a slower public one"
     import torch
 
     return getattr(torch._C, '_cuda_getCurrentRawStream', None) or (
@@ -57,20 +57,20 @@ def _stream_by():
 
 
 def current_stream(device: int) -> int:
-    "The current stream of torch on that device, as the driver knows it"
+    "Return the handle of torch's current stream on that device"
     return _stream_by()(device)
 
 
-def says(code: int) -> str:  # code: what a function of the driver returned
-    "The name and the meaning of the driver's error"
+def error_string(code: int) -> str:  # code: the result of a driver function
+    "Return the name and the description of a driver error"
     texts = [ctypes.c_char_p(), ctypes.c_char_p()]
     for t, f in zip(texts, ('cuGetErrorName', 'cuGetErrorString')):
         getattr(driver(), f)(code, ctypes.byref(t))
     return ': '.join(t.value.decode() for t in texts if t.value) or f'error {code}'
 
 
-def allow(handle: int, name: str, shared: int):
-    "Let a kernel use more bytes of dynamic shared memory than every kernel may; `LaunchError` if it is too much"
+def set_max_dynamic_smem(handle: int, name: str, shared: int):
+    "Set a kernel's maximum dynamic shared memory; raises `LaunchError` if it is too much for the GPU"
     import torch
 
     error = driver().cuKernelSetAttribute(_MOST_SHARED, shared, handle, torch.cuda.current_device())
@@ -80,55 +80,55 @@ def allow(handle: int, name: str, shared: int):
         raise LaunchError(what, kernel=name)
 
 
-_ALWAYS = 40 * 1024  # bytes of dynamic shared memory that need no leave: static memory counts among the 48 KiB, too
+_ALWAYS = 40 * 1024  # bytes of dynamic shared memory that need no attribute: 48 KiB, less some static shared memory
 
 
-# What was allowed last counts for all launches of a kernel. It is noted at the kernel itself, since the driver gives
-# the handle of one that is gone to another.
-def let(
+# The last value set holds for all launches of a kernel. It is stored with the kernel itself, since the driver reuses
+# the handle of a kernel that was freed.
+def ensure_max_dynamic_smem(
     kernel,  # with `handle` and `__name__`
     shared,
 ):
-    "Let a kernel have so much dynamic shared memory on the current GPU, and what it was allowed for another launch"
+    "Make sure that a kernel may use this much dynamic shared memory on the current GPU; it never lowers the limit"
     import torch
 
     if shared <= _ALWAYS:
         return
     allowed, device = vars(kernel).setdefault('allowed', {}), torch.cuda.current_device()
     if allowed.get(device, 0) < shared:
-        allow(kernel.handle, kernel.__name__, shared)
+        set_max_dynamic_smem(kernel.handle, kernel.__name__, shared)
         allowed[device] = shared
 
 
-def enter():
-    "Make the context of torch's current GPU that of this thread"
+def make_context_current():
+    "Make the context of torch's current GPU the current one of this thread"
     import torch
 
     core().Device(torch.cuda.current_device()).set_current()
 
 
 def in_context(call) -> int:
-    """The driver's answer to `call()`.
+    """Return the driver's result of `call()`.
 
-    It is asked again in a thread in which torch has not worked yet, and that so has no context."""
+    In a thread that has no context yet, because torch has not run there, it enters torch's context and calls again."""
     code = call()
     if code != _INVALID_CONTEXT:
         return code
-    enter()
+    make_context_current()
     return call()
 
 
 def call_driver(call, name: str):
-    "Call `call`, which asks the driver to launch the kernel `name`; `LaunchError` for what the driver says"
+    "Call `call`, which launches the kernel `name` by the driver; raises `LaunchError` if the driver returns an error"
     if code := in_context(call):
-        raise LaunchError(says(code), kernel=name)
+        raise LaunchError(error_string(code), kernel=name)
 
 
-def launch_by_driver(handle, name, grid, block, shared, stream, places, together=False):
-    """Launch a kernel of the driver; `places` are the addresses of its arguments.
+def launch_by_driver(handle, name, grid, block, shared, stream, pointers, together=False):
+    """Launch a kernel by the driver; `pointers` are the addresses of its arguments.
 
-    `together`: all blocks must be there at once, as a barrier of the grid needs; `LaunchError` if they do not fit."""
-    how = (handle, *grid, *block, shared, stream, places)
+    `together`: a cooperative launch, with all blocks resident; raises `LaunchError` if they do not fit."""
+    how = (handle, *grid, *block, shared, stream, pointers)
     if together:
         call_driver(lambda: driver().cuLaunchCooperativeKernel(*how), name)
     else:
@@ -139,28 +139,28 @@ def load_machine_code(
     code: bytes,  # a cubin, which another program may have made
     name: str,  # of the kernel in it
 ) -> int:
-    "The driver's handle of a kernel, which is kept; `OSError` without a driver, `RuntimeError` if it refuses"
+    "Load a kernel and return its handle, cached; raises `OSError` without a driver, `RuntimeError` for its errors"
     lib, library, kernel = driver(), ctypes.c_void_p(), ctypes.c_void_p()
-    enter()
+    make_context_current()
     error = lib.cuLibraryLoadData(ctypes.byref(library), code, None, None, 0, None, None, 0)
     error = error or lib.cuLibraryGetKernel(ctypes.byref(kernel), library, name.encode())
     if error:
-        raise RuntimeError(says(error))
+        raise RuntimeError(error_string(error))
     return kernel.value
 
 
 def size_of_parameter(handle: int, i: int) -> int:
-    "Bytes of a kernel's `i`th parameter"
+    "Return the bytes of a kernel's `i`th parameter"
     offset, size = ctypes.c_size_t(), ctypes.c_size_t()
     driver().cuKernelGetParamInfo(handle, i, ctypes.byref(offset), ctypes.byref(size))
     return size.value
 
 
-# What a kernel prints on a GPU lies in a buffer until somebody waits, and then comes out of C, where a
-# notebook may not see it. wurlitzer brings it over.
+# What a kernel prints on a GPU stays in a buffer until the host synchronizes, and then comes out of C, where a
+# notebook may not see it. wurlitzer forwards it.
 @contextmanager
 def show_prints(prints: bool):  # does the source print at all?
-    "What kernels print inside of the `with` block is shown at its end, where Python prints"
+    "Show what kernels print in the `with` block at its end, where Python prints"
     if not prints:
         return (yield)
     import torch
@@ -176,6 +176,6 @@ def show_prints(prints: bool):  # does the source print at all?
 
 @lru_cache
 def warn_unchecked():
-    "Say, once, that nothing is checked on a GPU"
+    "Warn, once, that nothing is checked on a GPU"
     what = "checks=True: the detectors are the emulator's; on this GPU the code runs unchecked"
     warnings.warn(f'{what}. GRIDSTRIDE_BACKEND=sim runs it emulated', stacklevel=4)

@@ -1,10 +1,10 @@
-"""CUDA C on a CPU: how it runs, and what it says when a kernel is wrong.
+"""CUDA C on a CPU: how kernels run, and how findings become exceptions.
 
 The emulator is a small C++ library, `runtime/`, with headers that stand in for CUDA's, `include/cuda/`.
 Each thread of a block is a fiber: a stack of its own, and a switch to the next one where it must wait.
 Threads that never wait run one after the other as a plain loop. In checked mode the compiler itself reports
 every access (`-fsanitize=thread`, but with our own functions in place of its library), and the runtime
-remembers for every word of memory who touched it and what has happened since.
+remembers for each word of memory which threads accessed it and what they are ordered after.
 """
 
 import ctypes
@@ -32,7 +32,7 @@ from .frontend.edits import NotEmulated
 from .finding import CFinding, COptions, Found, check_abi
 
 
-# The same words as for the simulator, and three more.
+# The same options as for the simulator, and three more.
 limits = Settings(threads=0, seconds=60.0, memory=None)
 
 
@@ -42,10 +42,10 @@ def options(
     order=None,  # of blocks and threads: 'forward', 'reverse', 'shuffle'
     seed=None,  # of the shuffle
     threads=None,  # CPU threads for unchecked kernels; 0: as many as there are
-    seconds=None,  # after which a kernel counts as endless
+    seconds=None,  # the time limit per kernel
     memory=None,  # of the device: bytes, or '8G'; else GRIDSTRIDE_DEVICE_MEMORY, or what this machine has free
 ):
-    "How emulated kernels run inside of the `with` block; the first three are those of `sim.options`"
+    "Set how emulated kernels run in the `with` block; the first three options are those of `sim.options`"
     check_whole_number(threads=threads)
     if seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):
         raise ValueError(f'seconds is {seconds!r}; it must be a positive number')
@@ -55,7 +55,7 @@ def options(
 
 
 def parse_bytes(size):
-    "Bytes of `size`, a number of them or a text such as '8G'; None for None, `ValueError` for what is neither"
+    "Parse a size in bytes, an int or a string such as '8G'; None for None; raises `ValueError` for anything else"
     if size is None:
         return None
     m = re.fullmatch(r'(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?', str(size).strip(), re.I)
@@ -67,7 +67,7 @@ def parse_bytes(size):
 
 @contextmanager
 def _environment(name, value):
-    "A variable of the environment inside of the `with` block"
+    "Set an environment variable in the `with` block"
     before = os.environ.get(name)
     os.environ[name] = value
     try:
@@ -78,10 +78,10 @@ def _environment(name, value):
             os.environ[name] = before
 
 
-# A machine with a GPU has a CPU, too: there, this shows what the detectors say.
+# A machine with a GPU has a CPU, too: there, this runs the detectors.
 @contextmanager
 def on_emulator():
-    "CUDA C compiled inside of the `with` block runs on the emulator, even where a GPU is; its tensors are on the CPU"
+    "Compile CUDA C in the `with` block for the emulator, even on a machine with a GPU; its tensors are on the CPU"
     with _environment('GRIDSTRIDE_BACKEND', 'sim'):
         yield
 
@@ -94,11 +94,11 @@ _WARN = ctypes.CFUNCTYPE(None, ctypes.POINTER(CFinding))
 def _print(text, n):
     try:
         print(ctypes.string_at(text, n).decode(errors='replace'), end='', flush=True)
-    except Exception as e:  # a stdout that is closed, or that has no room
+    except Exception as e:  # a stdout that is closed or full
         _refused.append(e)
 
 
-_refused = []  # warnings that a filter made errors, and what `print` raised: none can be raised through C++
+_refused = []  # warnings that a filter turned into errors, and errors of `print`: C++ cannot propagate either
 
 
 @_WARN
@@ -111,15 +111,15 @@ def _warn(f):
 
 
 def raise_refused():
-    "Raise the first warning since `prepare` that a filter made an error, or what `print` raised first"
+    "Raise the first warning since `prepare` that a filter turned into an error, or the first error of `print`"
     if _refused:
         raise _refused[0]
 
 
 @lru_cache
 def device():
-    "The runtime, opened so that compiled modules find it"
-    # CPU threads that have nothing to do sleep: where others work, too, those that spin between launches take all time
+    "Load the runtime, so that compiled modules find it"
+    # Idle CPU threads sleep: on a shared machine, threads that spin between launches take all of its time
     with _environment('OMP_WAIT_POLICY', os.environ.get('OMP_WAIT_POLICY', 'passive')):
         lib = ctypes.CDLL(str(runtime()), mode=ctypes.RTLD_GLOBAL)
     check_abi(lib)
@@ -129,19 +129,19 @@ def device():
     return lib
 
 
-@lru_cache(64)  # every launch asks
+@lru_cache(64)  # called by every launch
 def _mask(compiled, looking):
-    "The bits of the detectors that are in both"
+    "Return the bits of the detectors that are in both"
     return sum(1 << 1 + i for i, o in enumerate(CHECKS) if o in compiled and o in looking)
 
 
 def prepare(
     checks,  # the detectors that the kernels were compiled for, as `cuda_kernel` takes them
-    seconds=None,  # after which a kernel counts as endless; None: those of `options`
+    seconds=None,  # the time limit per kernel; None: that of `options`
 ):
-    """Set the runtime to how kernels shall run now: of these detectors those that the options let look on
+    """Set the runtime's options for the next launch: enable those of the `checks` that the options enable.
 
-    `NotEmulated` under `sim.options(warp=64)`: nothing runs in another width unseen."""
+    Raises `NotEmulated` under `sim.options(warp=64)`: the emulator has no other warp size."""
     _refused.clear()
     now, limit = values_of(settings), values_of(limits)
     if now['warp'] != 32:
@@ -157,9 +157,9 @@ def prepare(
 
 
 def array_at(line, column):
-    """The name of the array that is indexed at `column` of the line of CUDA C, or nothing
+    """Return the name of the array that is indexed at `column` of the line of CUDA C, or ''
 
-    There is the bracket that closes the index, as g++ counts, or the name, as clang does."""
+    g++ counts to the bracket that closes the index, clang to the name."""
     before = line[: max(column - 1, 0)]
     if line[len(before) : column] != ']':
         return re.match(r'(\w*)\s*\[|', line[len(before) :])[1] or ''
@@ -170,7 +170,7 @@ def array_at(line, column):
 
 
 def _opening(text):
-    "Where the bracket opens that closes at the end of `text`; 0 if it does not"
+    "Return the index of the bracket that matches the one at the end of `text`; 0 if there is none"
     depth = 0
     for i in reversed(range(len(text))):
         depth += (text[i] == ']') - (text[i] == '[')
@@ -180,12 +180,12 @@ def _opening(text):
 
 
 def _column(f, line):
-    "The column of a finding in the learner's line: behind a kernel's `{` stands more than he wrote"
+    "Return the column of a finding in the learner's line: the compiled line has more text after a kernel's `{`"
     return f.column - ('__global__' in line and len(entry_of(f.kernel or '')))
 
 
 def _name_of(file, sources):
-    "What the learner calls a file"
+    "Return the learner's name of a file"
     file = file or next((o for o in sources if o.endswith('.cu')), '')
     path = os.path.normpath(file)
     same = [o for o in sources if path == o or path.endswith(f'/{o}')]
@@ -193,32 +193,32 @@ def _name_of(file, sources):
 
 
 def _is_one_of_several(file, sources):
-    "Has the program several files, of which a reader would take another one for this one?"
+    "Has the program several files, so that a reader could take another one for this one?"
     first = next((o for o in sources if o.endswith('.cu')), file)
     return file in sources and file != first or sum(o.endswith('.cu') for o in sources) > 1
 
 
 def _home(kernel, sources):
-    "The file in which a kernel is defined; None if that cannot be told"
+    "Return the file that defines a kernel; None if that is ambiguous"
     defined = rf'__global__[^;{{}}]*\b{re.escape(kernel or "")}\s*\([^;{{}}]*\{{'
-    texts = ((o, text) for o, text in sources.items() if not o.endswith('.cpp'))  # which is made of a `.cu`
+    texts = ((o, text) for o, text in sources.items() if not o.endswith('.cpp'))  # it is generated from a `.cu`
     return next((o for o, text in texts if kernel and re.search(defined, text)), None)
 
 
 def _line(sources, file, n):
-    "The text of line `n` of a file; nothing if it has none"
+    "Return the text of line `n` of a file; '' if it has no such line"
     return next(iter(sources.get(file, '').splitlines()[n - 1 : n]), '').strip() if n else ''
 
 
 def last_finding() -> Found:
-    "What stopped the last call"
+    "Return what stopped the last call"
     return Found(device().gridstride_finding().contents)
 
 
 def last_exception(
     sources: dict,  # file name -> the learner's text
 ) -> Exception:
-    "The exception that tells what stopped the last call"
+    "Return the exception for what stopped the last call"
     f = last_finding()
     file = _name_of(f.file, sources)
     f.name_calls(lambda c: _shown_call(c, sources))
@@ -239,22 +239,22 @@ def last_exception(
 
 
 def _shown_call(call, sources):
-    "A `Call` as the learner knows the file, with the text of its line"
+    "Return a `Call` with the learner's file name and the text of its line"
     file = _name_of(call.file, sources)
     return call._replace(file=file, source=_line(sources, file, call.line))
 
 
-_HEAD = '__(global|device)__'  # where a function begins
+_HEAD = '__(global|device)__'  # the beginning of a function
 
 
 def _above(lines, n):
-    "The lines of a function before its line `n`"
+    "Return the lines of a function before its line `n`"
     first = next((i for i in range(n or 0, 0, -1) if re.search(_HEAD, lines.get(i, ''))), n or 1)
     return '\n'.join(lines.get(i, '') for i in range(first, n or 1))
 
 
 def _onward(lines, n):
-    "Line `n`, and the lines of the function after it"
+    "Return line `n`, and the lines of the function after it"
     if not n:
         return ''
     last = next((i for i in range(n + 1, max(lines, default=n) + 1) if re.search(_HEAD, lines[i])), len(lines) + 1)

@@ -1,4 +1,4 @@
-"""Files of CUDA C and C++ that are one extension of torch, as `torch.utils.cpp_extension.load` takes them."""
+"""Files of CUDA C and C++ that make one extension of torch, as for `torch.utils.cpp_extension.load`."""
 
 import re
 from pathlib import Path
@@ -16,11 +16,11 @@ def load_files(
     name,  # of the module
     sources,  # paths: files of CUDA C, and others of C++
     include_paths=None,  # folders of the headers that they include
-    verbose=False,  # print what is done?
+    verbose=False,  # print the commands?
 ):  # a module with the functions that its PYBIND11_MODULE names
-    "Compile the files for the emulator as one source"
+    "Compile the files as one source for the emulator"
     folders = [Path(o) for o in include_paths or ()]
-    plain, cuda = (_joined([o for o in sources if (o.suffix == '.cu') == is_cuda], folders) for is_cuda in (0, 1))
+    plain, cuda = (_join([o for o in sources if (o.suffix == '.cu') == is_cuda], folders) for is_cuda in (0, 1))
     exported = dict(_EXPORT.findall(plain + cuda))
     if not exported:
         hint = 'write m.def("name", &function) in it'
@@ -32,13 +32,13 @@ def load_files(
     return module
 
 
-def _joined(files, folders):
-    "The texts of files, and in them the texts of their own headers, each once"
+def _join(files, folders):
+    "Join source files, expanding their own headers, each once"
     seen = set()
-    return '\n'.join(_expanded(Path(o).resolve(), folders, seen) for o in files)
+    return '\n'.join(_expand(Path(o).resolve(), folders, seen) for o in files)
 
 
-def _expanded(file, folders, seen):
+def _expand(file, folders, seen):
     def header(match):
         found = next((o for o in (file.parent / match[1], *(f / match[1] for f in folders)) if o.is_file()), None)
         if found is None:
@@ -46,7 +46,7 @@ def _expanded(file, folders, seen):
         if found.resolve() in seen:
             return ''
         seen.add(found.resolve())
-        return _expanded(found.resolve(), folders, seen)
+        return _expand(found.resolve(), folders, seen)
 
     text = re.sub(r'^[ \t]*#[ \t]*pragma[ \t]+once\b', '', file.read_text(), flags=re.M)
     return _INCLUDE.sub(header, text)

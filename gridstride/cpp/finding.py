@@ -1,6 +1,6 @@
-"""What the emulator's runtime found, as Python reads it: the mirror of `include/cuda/finding.h`.
+"""The findings of the emulator's runtime as Python reads them: the mirror of `include/cuda/finding.h`.
 
-The runtime tells a kind, a code and fields; `messages.WORDS` has the words. Both sides keep one copy of the
+The runtime reports a kind, a code and fields; `messages.WORDS` has the words. Both sides keep one copy of the
 structures' layout, and `check_abi` compares the two before anything is read.
 """
 
@@ -12,7 +12,7 @@ from .frontend.edits import NotEmulated
 from ..diagnostics.hints import product_in, update_of, uses
 from ..diagnostics.errors import Access, Call, KernelCrash, Phrase, Place, exception_of, text_of
 
-ABI = 4  # `abi_version` in runtime/state.h: counted up on both sides when something that they share changes
+ABI = 4  # `abi_version` in runtime/state.h: incremented on both sides when a shared structure changes
 KINDS = ('nothing', 'memcheck', 'racecheck', 'initcheck', 'synccheck', 'launch', 'assert', 'crash', 'timeout')
 KINDS += ('interrupted', 'warning', 'phrase')  # in the order of the C++ enumeration
 _NUMBER, _TEXT, _NUMBERS, _PHRASE = range(4)
@@ -25,7 +25,7 @@ class CCall(ctypes.Structure):
 
 
 class CPlace(ctypes.Structure):
-    "A line, and who was there: (x, y, z) of the block and of the thread; the calls that led there"
+    "A source location with its (x, y, z) of block and thread, and the calls that led there"
 
     _fields_ = [
         ('line', ctypes.c_int),
@@ -38,7 +38,7 @@ class CPlace(ctypes.Structure):
 
 
 class CField(ctypes.Structure):
-    "One thing that a finding is told with; a phrase is followed by `count` fields of its own"
+    "One field of a finding; a phrase is followed by `count` fields of its own"
 
     _fields_ = [
         ('name', ctypes.c_char * 16),
@@ -50,7 +50,7 @@ class CField(ctypes.Structure):
 
 
 class CFinding(ctypes.Structure):
-    "What stopped a kernel, or a warning"
+    "A finding that stopped a kernel, or a warning"
 
     _fields_ = [
         *((o, ctypes.c_int) for o in ('kind', 'has_who', 'has_other', 'column', 'called', 'count')),
@@ -63,7 +63,7 @@ class CFinding(ctypes.Structure):
 
 
 class COptions(ctypes.Structure):
-    "How kernels shall run"
+    "The options of the runtime"
 
     _fields_ = [(o, ctypes.c_int) for o in ('checks', 'order', 'seed', 'threads')]
     _fields_ += [('seconds', ctypes.c_double), ('memory', ctypes.c_longlong)]
@@ -74,11 +74,11 @@ class _Abi(ctypes.Structure):
 
 
 class AbiMismatch(RuntimeError):
-    "The compiled runtime and this package disagree about what they share"
+    "The compiled runtime and this package have different versions of their shared structures"
 
 
 def check_abi(lib):
-    "`AbiMismatch` unless the library shares this module's version and the sizes of its structures, in bytes"
+    "Raise `AbiMismatch` unless the library shares this module's version and the sizes of its structures, in bytes"
     lib.gridstride_abi.restype = ctypes.POINTER(_Abi)
     there = {name: getattr(lib.gridstride_abi().contents, name) for name, _ in _Abi._fields_}
     here = dict(zip(there, (ABI, *map(ctypes.sizeof, (COptions, CPlace, CField, CFinding)))))
@@ -90,35 +90,35 @@ def check_abi(lib):
         )
 
 
-def _value(f, rest):
-    "The value of the field `f`; a phrase takes its own fields from the iterator `rest`"
+def _value(f, following):
+    "Return the value of the field `f`; a phrase takes its own fields from the iterator `following`"
     if f.type == _PHRASE:
-        return Phrase(f.string.decode(), fields_of([next(rest) for _ in range(f.count)]))
+        return Phrase(f.string.decode(), fields_of([next(following) for _ in range(f.count)]))
     if f.type == _TEXT:
         return f.string.decode(errors='replace')
-    numbers = tuple(f.number_at[: f.count])
-    return numbers if f.type == _NUMBERS else numbers[0]
+    values = tuple(f.number_at[: f.count])
+    return values if f.type == _NUMBERS else values[0]
 
 
 def fields_of(fields) -> dict:  # name -> value
-    "What the runtime gave with a code"
-    rest = iter(fields)
-    return {f.name.decode(): _value(f, rest) for f in rest}
+    "Return the fields that the runtime reported with a code"
+    following = iter(fields)
+    return {f.name.decode(): _value(f, following) for f in following}
 
 
 def _calls_of(place):
-    "The call stack of a `CPlace`, the innermost function first; a lambda that is inlined has its function's name"
+    "Return the call stack of a `CPlace`, the innermost function first; an inlined lambda has its function's name"
     calls = [Call(o.function.decode(), o.file.decode(), o.line) for o in place.calls[: place.depth]]
     is_lambda = [o.function == calls[-1].function for o in calls[:-1]] + [False]
     return tuple(o._replace(function='lambda') if inner else o for o, inner in zip(calls, is_lambda))
 
 
 class NotEmulatedCall(KernelCrash, NotEmulated):
-    "The host code called a function that the emulator does not have"
+    "Raised when the host code calls a function that the emulator does not have"
 
 
 class Found:
-    "A finding of the runtime: `kind`, `code` and `fields` as `errors` has them, and where"
+    "A finding of the runtime: `kind`, `code` and `fields` as in `errors`, and the location"
 
     def __init__(self, c):  # c: a `CFinding`
         self.kind, self.code, self.fields = KINDS[c.kind], c.code.decode(), fields_of(c.fields[: c.count])
@@ -133,9 +133,9 @@ class Found:
     def exception(
         self,
         dialect,  # of the words: 'cuda' or 'python'
-        **where,  # what is known better here: `kernel`, `file`, `line`, `source`, `called`
+        **where,  # fields that the caller knows better: `kernel`, `file`, `line`, `source`, `called`
     ) -> Exception:
-        "The exception that tells of it; `KeyboardInterrupt` if the user ended the kernel"
+        "Return the exception for the finding; `KeyboardInterrupt` if the user stopped the kernel"
         if self.kind == 'interrupted':
             return KeyboardInterrupt(self._interrupted(**where))
         who = dict(block=self.block, thread=self.thread, calls=self.calls)
@@ -147,17 +147,17 @@ class Found:
         return exception_of(self.kind, self.code, dialect, self.fields, place, self.other)
 
     def _interrupted(self, file=None, source=None, **_):
-        "What was interrupted, and where, for a reader"
+        "Describe what was interrupted, and where"
         what = f'the kernel {self.kernel}' if self.kernel else 'the host code' if self.code else 'the call'
         where = f'\n  {file}, line {self.line}: {source}' if self.line and source else ''
         return f'{what} was interrupted{where}'
 
     def name_array(self, line, above):
-        """Of an address in no array tell which array's it is, if only one is used there at an index that is computed.
+        """Name the array of an address that is in no array, if only one array there is indexed by an expression.
 
-        `line`: the access, `above`: the lines of the function before it"""
+        `line`: the text of the access, `above`: the lines of the function before it"""
         rows = [o.split() for o in self.fields.pop('arrays', '').split(', ')]
-        rows = [o for o in rows if len(o) == 3]  # memory without a name has two
+        rows = [o for o in rows if len(o) == 3]  # unnamed memory has two
         found = [(name, int(at), int(size)) for name, at, size in rows if product_in(line, above, name)]
         is_known = self.code != 'no_array' and uses(line, self.fields.get('array', ''))
         if self.code in ('no_array', 'overflowed') and not is_known and len(found) == 1:
@@ -166,16 +166,16 @@ class Found:
             self.fields = dict(array=name, index=(at,), shape=(size,))
 
     def order_race(self, line_of):
-        """Of two accesses between the same barriers name that one last which comes last in the program.
+        """Order two accesses between the same barriers: the finding names the one last that is later in the program.
 
-        The emulator runs one thread up to a barrier, then the next; which of the two came first there says
+        The emulator runs one thread up to a barrier, then the next; so the order in which it sees them means
         nothing. Lines after the last barrier precede those before it, which are the next iteration of a
         loop, or the next call of a function. The other's line is quoted; `line_of`: the text of a line."""
         barrier, other = self.kind == 'racecheck' and self.fields.pop('barrier', 0), self.other
         if not other or self.file and self.other_file not in ('', self.file):
             return
         self.other = other = other._replace(source=line_of(other.line))
-        if self.code != 'race' or not (lines := self._compared(barrier, line_of)):
+        if self.code != 'race' or not (lines := self._lines_to_compare(barrier, line_of)):
             return
         here, there = ((line <= barrier, line) for line in lines)
         before, now = self.fields['before'], self.fields['now']
@@ -186,8 +186,8 @@ class Found:
             self.called = self._call_in_kernel()
             self.fields.update(before=now, now=before)
 
-    def _compared(self, barrier, line_of):
-        "The lines of the two accesses, or of the calls that led there, that stand in one function; None if unknown"
+    def _lines_to_compare(self, barrier, line_of):
+        "Return the lines of the two accesses, or of the calls that led there, if one function has both; else None"
         mine, theirs = ([o.line for o in a.calls] for a in (self, self.other))
         own, same = (self.line, self.other.line), [*{o[0].function for o in (self.calls, self.other.calls) if o}]
         if mine and theirs and len(same) == 1 and _head_of(line_of, self.line) == _head_of(line_of, barrier):
@@ -204,7 +204,7 @@ class Found:
         return self.calls[-1].line if self._is_complete() and len(self.calls) > 1 else None
 
     def name_calls(self, shown):
-        "Let `shown` make of each `Call` how it is shown"
+        "Replace each `Call` by `shown(call)`"
         self.calls = tuple(map(shown, self.calls))
         if self.other:
             self.other = self.other._replace(calls=tuple(map(shown, self.other.calls)))
@@ -215,11 +215,11 @@ class Found:
 
 
 def _head_of(line_of, n):
-    "The line at which the function begins that line `n` is in"
+    "Return the line at which the function that contains line `n` begins"
     return next((i for i in range(n, 0, -1) if re.search(r'__(global|device)__|^\s*def ', line_of(i))), 0)
 
 
 def file_among(file, files):
-    "The one of `files` that `file` is, by its whole path or by its name; the first if it is none"
+    "Return the one of `files` that matches `file`, by path or by name; else the first"
     same = [o for o in files if o == file or file.endswith(f'/{o}')]
     return (same or [o for o in files if Path(o).name == Path(file).name] or [*files, None])[0]

@@ -11,7 +11,16 @@ from . import emulator
 from .arguments import SCALARS, check_arguments, dtype_of, spell_param
 from .toolchain.build import CompileError, CompilerMissing, emulate, nvcc
 from .toolchain.cache import build
-from .driver import COOPERATIVE, arch, core, launch_by_driver, let, show_prints, size_of_parameter, warn_unchecked
+from .driver import (
+    COOPERATIVE,
+    arch,
+    core,
+    launch_by_driver,
+    ensure_max_dynamic_smem,
+    show_prints,
+    size_of_parameter,
+    warn_unchecked,
+)
 from .toolchain.includes import current_folder, read_headers
 from .launcher import launcher
 from .load import Emulated
@@ -24,12 +33,12 @@ from ..diagnostics.launch_config import Ready, argument_error, configure, launch
 from ..diagnostics.settings import checks_to_compile, parse_checks
 from ..utils import backend, dim3
 
-_ALONE = dim3(1)  # blocks of a cluster, unless a launch has clusters
-KEPT = 256  # compiled launches of a kernel that are kept ready
+_ALONE = dim3(1)  # blocks per cluster, unless a launch has clusters
+KEPT = 256  # compiled launches cached per kernel
 
 
 class Kernel:
-    """`k[grid, block, stream, shared](*args)` launches it; stream and shared bytes may be left out.
+    """`k[grid, block, stream, shared](*args)` launches it; stream and shared bytes are optional.
 
     `k.src` is the CUDA C that it was compiled from, `k.params` a list of `Param`."""
 
@@ -48,12 +57,12 @@ class Kernel:
 
     def __getitem__(self, config):
         if (launches := self._launches) is not None:
-            if launches.whole(config) or launches.whole(config := with_number(config)):
+            if launches.whole(config) or launches.whole(config := with_stream_handle(config)):
                 return launches[config]
         return self.checked(config)
 
     def checked(self, config):
-        "A function that looks at its arguments, and launches the kernel with them"
+        "Return a function that checks its arguments and launches the kernel"
         grid, block, stream, shared = read_brackets(self.__name__, config)
         return Ready(self._called, grid, block, stream, shared)
 
@@ -62,30 +71,30 @@ class Kernel:
         self.launch(args, grid, block, stream, shared)
 
     def __reduce__(self):
-        "To another process goes the source, which is compiled there, or found in the cache"
+        "Pickle the source; the other process compiles it, or finds it in the cache"
         return cuda_kernel, (self.src, self.__name__, self.checks)
 
     def launch(self, args, grid, block, stream=None, shared=0, cluster=None):
-        "Launch it with `args`; `cluster`: blocks of a cluster, on the emulator"
+        "Launch it with `args`; `cluster`: blocks per cluster, on the emulator"
         config = configure(self.__name__, grid, block, stream, shared, cluster, asks=True)
         check_arguments(self.__name__, self.params, args, self.device)
         args = [np.array(x) if isinstance(x, np.ndarray) and not x.flags.writeable else x for x in args]
         if self.handle:
-            let(self, config.shared)
+            ensure_max_dynamic_smem(self, config.shared)
         self._run(args, *config[:4], *([config.cluster] if cluster else ()))
 
 
-def with_number(config):
-    "What stands in the brackets, with the number of a stream of torch in its place"
+def with_stream_handle(config):
+    "Return the launch configuration with a torch stream replaced by its handle"
     if isinstance(config, tuple) and len(config) > 2 and (raw := getattr(config[2], 'cuda_stream', None)) is not None:
         return (*config[:2], raw, *config[3:])
     return config
 
 
-# What the compiled launcher does not know, such as a struct of ctypes, or what no kernel can be given, goes on to
-# `Kernel.checked`. So does what the driver refuses: there it is asked again, and finds words.
+# Arguments that the compiled launcher does not know, such as a struct of ctypes or a wrong type, go to
+# `Kernel.checked`. So do launches that the driver refuses: they are repeated there, to get a message.
 class Launches(dict):
-    "Compiled launches of a kernel on a GPU, by what stands in the brackets: integers, or tuples of them"
+    "Compiled launches of a kernel on a GPU, by their configuration: integers, or tuples of integers"
 
     def __init__(self, kernel, module, parameters, wishes):
         self.kernel, self.module, self.parameters, self.wishes = kernel, module, parameters, wishes
@@ -96,10 +105,10 @@ class Launches(dict):
         grid, block, stream, shared = read_brackets(self.kernel.__name__, config)
         try:
             c = configure(self.kernel.__name__, grid, block, None, shared, asks=True)
-            let(self.kernel, c.shared)
+            ensure_max_dynamic_smem(self.kernel, c.shared)
             size = tuple(c.grid), tuple(c.block), c.shared
             made = self.module.Launch(self.kernel.handle, *size, self.wishes, self.parameters, checked)
-        except (LaunchError, ValueError):  # said when it is launched; too many bytes of parameters
+        except (LaunchError, ValueError):  # reported at the launch; too many bytes of parameters
             return checked
         if len(self) >= KEPT:
             self.clear()
@@ -121,25 +130,25 @@ class Kernels(dict):
         raise KeyError(f'{k!r} is not a kernel; there are {", ".join(self)}, launched as in .{first}[grid, block](...)')
 
 
-def _begin(src):
-    "A source as a message names it: one of a line is shown, as it may be a path"
+def _shown_start(src):
+    "Return how a message names a source: a single line is shown, as it may be a path"
     return 'this source' if '\n' in src.strip() else repr(src.strip()[:60])
 
 
 def _base(name):
-    "The name of a kernel without its namespace and its template's arguments"
+    "Return the name of a kernel without its namespace and template arguments"
     return name.split('<')[0].split('::')[-1].strip()
 
 
-def _find_wanted(src, name):
-    "(name as it was asked for, `Function`) of each kernel that is meant"
+def _find_requested(src, name):
+    "Return (requested name, `Function`) of each requested kernel"
     if not isinstance(src, str):
         hint = ': give its .read_text()' if hasattr(src, 'read_text') else ''
         raise TypeError(f'src is CUDA C as text, not {type(src).__name__}{hint}')
     found = kernels(src)
     known = {k.name: k for k in found}
     if not known:
-        raise WrongSource(f'no __global__ function is in {_begin(src)}: a kernel begins with `__global__ void`')
+        raise WrongSource(f'no __global__ function is in {_shown_start(src)}: a kernel begins with `__global__ void`')
     defined = Counter((o.scope, o.name) for o in functions(src) if '__global__' in o.words)
     if several := next((name for (_, name), n in defined.items() if n > 1), None):
         what = f'{several} is the name of several kernels, which cuda_kernel could not tell apart'
@@ -162,7 +171,7 @@ def _find_wanted(src, name):
 
 
 def _refuse_parameters(kernel):
-    "`WrongSource` for a parameter that Python has nothing for"
+    "Raise `WrongSource` for a parameter that Python cannot pass"
     for p in kernel.params:
         if p.type.endswith('&'):
             what = f'a reference, {p.type} {p.name}, which Python cannot give'
@@ -181,13 +190,15 @@ def _file(wanted):
 
 
 def cuda_kernel(
-    src: str,  # CUDA C with `__global__` functions, and whatever these call
+    src: str,  # CUDA C with `__global__` functions, and the functions that they call
     name=None,  # which one, or a list; `'k<float>'` for a template; None: all
-    checks=None,  # what to look for: True, False, 'racecheck, memcheck', a list; None: all, if `options` let any look
+    checks=None,  # which checks: True, False, 'racecheck, memcheck', a list; None: all, if `options` enable any
 ):  # a `Kernel`; `Kernels` if there are several
-    "Kernels without host code; `CompileError` shows the line"
-    wanted, checks = _find_wanted(src, name), parse_checks(checks)
-    src = src.removeprefix('\ufeff')  # a byte order mark, which a file may begin with
+    """Compile kernels without host code; raises `CompileError` that shows the line.
+
+    Example: `k = cuda_kernel(src); k[grid, block](x, out, n)`"""
+    wanted, checks = _find_requested(src, name), parse_checks(checks)
+    src = src.removeprefix('\ufeff')  # a byte order mark
     made = (_by_nvrtc if backend() == 'gpu' else _by_emulator)(src, wanted, checks)
     for k in made.values():
         k.src, k.checks = src, checks
@@ -195,14 +206,14 @@ def cuda_kernel(
 
 
 def _export(o, f):
-    "C++ that exports the kernel that was asked for as `o`"
+    "Return C++ that exports the kernel requested as `o`"
     return f'GRIDSTRIDE_KERNEL_AS({_identifier(o)}, {f.scope + "::" if f.scope and "::" not in o else ""}{o})'
 
 
 def _by_emulator(src, wanted, checks):
     checks = checks_to_compile(checks)
     exports, file = ' '.join(_export(o, f) for o, f in wanted), _file(wanted)
-    how = dict(original=src, takes=('std', 'lambda'), behind=f'\n{exports}\n')
+    how = dict(original=src, takes=('std', 'lambda'), suffix=f'\n{exports}\n')
     built = emulate(without_line_numbers(src), file, bool(checks), **how)
     emulator.device()
     module = Emulated(built, file, {}, checks, src)
@@ -224,16 +235,16 @@ def _by_nvrtc(src, wanted, checks):
     return Kernels({o: Kernel(o, f.params, run[o], 'cuda', seconds) for o, f in wanted})
 
 
-def _own_arch():
-    "The GPU's own features, too: wgmma and setmaxnreg are for Hopper alone, and the code runs here at once"
+def _native_arch():
+    "Return the architecture with the GPU's own features: wgmma and setmaxnreg are Hopper's, and the code runs here"
     return 'sm_90a' if arch() == 'sm_90' else arch()
 
 
 @lru_cache
 def _compile(src, names, file, headers):
-    """The module with the kernels `names`, loaded, and the seconds it took.
+    """Compile and load the kernels `names`; returns the module and the seconds it took.
 
-    `headers`: the folder with the learner's own headers, then what these are; () for none."""
+    `headers`: the folder of the learner's own headers, then their texts; () for none."""
     import torch
 
     torch.cuda.current_stream()  # makes torch's context the current one
@@ -241,7 +252,7 @@ def _compile(src, names, file, headers):
     core().Device(torch.cuda.current_device()).set_current()
     folders = [*_includes(), *headers[:1]]
     folders.append(_stand_ins('\n'.join([src, *(text for _, text in headers[1:])]), folders))
-    how = dict(std='c++17', arch=_own_arch(), name=f'{file}.cu', lineinfo=True, include_path=folders)
+    how = dict(std='c++17', arch=_native_arch(), name=f'{file}.cu', lineinfo=True, include_path=folders)
     try:
         program = core().Program(src, 'c++', core().ProgramOptions(**how, pre_include=FIRST))
         return program.compile('cubin', name_expressions=names), time.perf_counter() - start
@@ -251,16 +262,16 @@ def _compile(src, names, file, headers):
         raise CompileError(src, f'{file}.cu', str(e)) from None
 
 
-# One folder for one set of texts: NVRTC keeps what it has compiled, by its options, too.
+# One folder per set of texts: NVRTC caches what it has compiled, by its options, too.
 def _stand_ins(src, folders):
-    "The folder with what stands in for the host's headers that `src` asks for, and for what nvcc includes first"
+    "Make a folder with stand-ins for the host's headers that `src` includes, and for what nvcc includes first"
     texts = {k: v for k, v in stand_ins(src, folders).items() if k == FIRST or k in HOST}
     return str(build(texts, [], section='nvrtc', shared=True).folder)
 
 
 @lru_cache
 def _includes():
-    "Where the toolkit's headers are, and those of its libcu++; without it, NVRTC has those of the pip wheels"
+    "List the folders of the toolkit's headers and of libcu++; without the toolkit, NVRTC uses those of the pip wheels"
     try:
         found = _toolkit(nvcc()) / 'include'
     except CompilerMissing:
@@ -268,15 +279,15 @@ def _includes():
     return [str(o) for o in (found, found / 'cccl') if o.is_dir()]
 
 
-# What stands on the path may be a script that calls nvcc elsewhere: nvcc itself is asked.
+# The command on the path may be a script that calls nvcc elsewhere: nvcc itself reports its folder.
 def _toolkit(compiler):
-    "The folder of an nvcc's toolkit"
+    "Return the folder of an nvcc's toolkit"
     said = subprocess.run([compiler, '--dryrun', '-x', 'cu', '-c', os.devnull], capture_output=True, text=True).stderr
     top = re.search(r'^#\$ TOP=(.+?)\s*$', said, re.M)
     return Path(top[1] if top else Path(compiler).resolve().parent.parent).resolve()
 
 
-# For the compiled launcher: types of numbers, as Python's `struct` calls them, and of elements, as DLPack does
+# For the compiled launcher: types of scalars as in Python's `struct`, and of elements as in DLPack
 _NUMBERS = dict(int8='b', uint8='B', int16='h', uint16='H', int32='i', uint32='I', int64='q', uint64='Q')
 _NUMBERS.update(float32='f', float64='d', bool='?')
 _KINDS = dict(int=0, uint=1, float=2, bfloat=4)  # DLDataTypeCode
@@ -285,7 +296,7 @@ _ELEMENTS.update({'bool': (6, 8), None: (0, 0)})
 
 
 def _value(x, dtype, pointer):
-    "The argument as ctypes knows it"
+    "Convert an argument to ctypes"
     if pointer:
         return ctypes.c_void_p(0 if x is None else x.data_ptr())
     if dtype in SCALARS:
@@ -298,14 +309,14 @@ def _value(x, dtype, pointer):
 
 
 def _bits(x, dtype):
-    "The 16 bits of a number"
+    "Return the 16 bits of a number"
     import torch
 
     return int(torch.tensor(float(x), dtype=getattr(torch, dtype)).view(torch.int16)) & 0xFFFF
 
 
 def _open_parameters(types, structs):
-    "What `launcher.cpp` is told of a kernel's parameters; None if it does not know one of them"
+    "Describe a kernel's parameters for `launcher.cpp`; None if it does not know one of them"
     known = [('*', *_ELEMENTS[dtype]) if pointer else (_NUMBERS.get(dtype),) for dtype, pointer in types]
     for i, size in structs.items():
         known[i] = 'V', 0, 0, bytes(size)
@@ -313,9 +324,9 @@ def _open_parameters(types, structs):
 
 
 def _launcher(kernel, name, params, src):
-    """What launches a kernel of `cuda.core`: a function of arguments, grid, block, stream and bytes of shared memory.
+    """Return a function (arguments, grid, block, stream, bytes of shared memory) that launches a kernel of `cuda.core`.
 
-    Where the source asks for the grid's barrier, all blocks are launched together."""
+    If the source uses the grid's barrier, launches are cooperative."""
     import torch
 
     prints, together = 'printf' in src, 'this_grid' in src
@@ -331,10 +342,10 @@ def _launcher(kernel, name, params, src):
             if ctypes.sizeof(values[i]) != n:
                 what = f'has {n} bytes, but {ctypes.sizeof(values[i])} were given'
                 raise argument_error(name, i, spell_param(params[i]), what)
-        places = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+        pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         with show_prints(prints):
             raw = int(getattr(stream, 'cuda_stream', stream) or 0)
-            launch_by_driver(handle, name, grid, block, shared, raw, places, together)
+            launch_by_driver(handle, name, grid, block, shared, raw, pointers, together)
 
     run.handle, run.kernel = handle, kernel  # the handle lives as long as its kernel does
     run.wishes = [(COOPERATIVE, (1, 0, 0))] * together

@@ -1,7 +1,7 @@
-"""The compiled part of a launch, `launcher.cpp`: a module of Python's, built once for this Python and this torch.
+"""The compiled part of a launch, `launcher.cpp`: a Python extension module, built once for this Python and this torch.
 
-In Python alone a launch costs many times what the driver takes for it. Without a compiler, Python's headers or a torch
-that lends its tensors to C (2.10), kernels are launched all the same, by ctypes.
+In Python alone a launch is many times slower than in the driver. Without a compiler, Python's headers or a torch
+that exports its tensors to C (2.10), ctypes launches the kernels.
 """
 
 import ctypes, sys, sysconfig
@@ -15,11 +15,11 @@ from .toolchain.build import compiler
 from .toolchain.cache import build, run_command
 from .driver import driver
 
-_CUDA = 2  # DLPack's number for it
+_CUDA = 2  # DLPack's code for CUDA
 _FUNCTIONS = 'cuLaunchKernelEx', 'cuCtxGetDevice', 'cuTensorMapReplaceAddress'
 
-# What `kernels.matmul` asks of torch at each call, by names that are torch's own. Where a later version has dropped
-# one, nothing is known of what it stood for, and all launches take the long way, which asks for none of them.
+# What `kernels.matmul` calls in torch at each launch, by torch's private names. If a later version has dropped one,
+# all launches take the slow path, which uses none of them.
 _ASKED = (
     '_C._len_torch_dispatch_stack',
     '_C._functorch.peek_interpreter_stack',
@@ -29,11 +29,11 @@ _ASKED = (
 
 
 class NoLauncher(RuntimeError):
-    "Launches take the long way here, and why"
+    "Raised where launches take the slow path, with the reason"
 
 
-def _what_lacks(torch):
-    "What the compiled launcher needs and has not got, or None"
+def _missing_requirement(torch):
+    "Return what the compiled launcher needs and does not have, or None"
     if sys.platform != 'linux':
         return 'it is made for Linux'
     if not hasattr(torch.Tensor, '__dlpack_c_exchange_api__'):
@@ -45,7 +45,7 @@ def _what_lacks(torch):
 
 
 def torch_has(name: str) -> bool:  # such as '_C._functorch'
-    "Whether this torch has what it calls `torch.NAME`"
+    "Does this torch have `torch.NAME`?"
     import torch
 
     try:
@@ -56,10 +56,10 @@ def torch_has(name: str) -> bool:  # such as '_C._functorch'
 
 
 def _build():
-    "The module's file, compiled where it is not in the cache"
+    "Compile the module unless it is in the cache; returns its file"
     import torch
 
-    if why := _what_lacks(torch):
+    if why := _missing_requirement(torch):
         raise NoLauncher(why)
     headers = [f'-I{sysconfig.get_path("include")}', f'-I{Path(torch.__file__).parent / "include"}']
     source = Path(__file__).with_suffix('.cpp').read_text()
@@ -75,16 +75,16 @@ def _build():
 
 
 def _gist(log):
-    "The first error of a compiler, else the last line"
+    "Return the first error of a compiler's log, else its last line"
     lines = log.strip().splitlines()
     return next((o for o in lines if 'error: ' in o), lines[-1])
 
 
 def load(
-    where=_CUDA,  # DLPack's number of the kind of device on which tensors lie
-    functions=None,  # addresses: of what launches, names the current device, moves a map, names the current stream
+    where=_CUDA,  # DLPack's code of the device type of tensors
+    functions=None,  # addresses of: launch, current device, replace an address in a tensor map, current stream
 ):
-    "The compiled module, which launches by these functions from now on; `NoLauncher` says why there is none"
+    "Load the compiled module, which calls these functions from then on; raises `NoLauncher` with the reason"
     import torch
 
     functions = functions or _of_the_driver()
@@ -99,7 +99,7 @@ def load(
 
 
 def _of_the_driver():
-    "The addresses of the driver's functions; the current stream is asked of torch"
+    "Return the addresses of the driver's functions; the current stream comes from torch"
     try:
         return *(ctypes.cast(getattr(driver(), o), ctypes.c_void_p).value for o in _FUNCTIONS), 0
     except (OSError, AttributeError) as e:
@@ -108,19 +108,19 @@ def _of_the_driver():
 
 @lru_cache
 def _load_once():
-    "(the compiled module for the GPU or None, why there is none or None)"
+    "Return (the compiled module for the GPU or None, the reason or None)"
     try:
         return load(), None
     except NoLauncher as e:
         return None, str(e)
 
 
-@lru_cache  # asked at each launch
+@lru_cache  # called at each launch
 def launcher():
-    "The compiled module for the GPU; None where there is none: `why_not` says why"
+    "Return the compiled module for the GPU; None if there is none: `why_not` has the reason"
     return _load_once()[0]
 
 
 def why_not():  # None if it is here
-    "Why launches take the long way here, in one line"
+    "Return why launches take the slow path, in one line; None if they do not"
     return _load_once()[1]

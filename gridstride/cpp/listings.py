@@ -1,4 +1,4 @@
-"""A source as a notebook shows it: numbered as messages number it, coloured as C++ or Python, on a light page and on
+"""Source listings in a notebook: numbered as messages number them, coloured as C++ or Python, on a light page and on
 a dark one."""
 
 import re
@@ -9,8 +9,8 @@ from ..utils import cuda_begin
 
 __all__ = ['Shown', 'show_source', 'Beside', 'beside']
 
-# What a kind of token looks like: JupyterLab's own variable for it, which its themes set, and for pages without
-# such a variable a colour that is read on white and on black.
+# The colour of a kind of token: JupyterLab's own variable for it, which its themes set, and for pages without
+# such a variable a colour that is legible on white and on black.
 COLORS = {
     'keyword': 'var(--jp-mirror-editor-keyword-color, #2e8b57)',
     'cuda': 'var(--jp-mirror-editor-property-color, #3a7fd0)',
@@ -28,28 +28,28 @@ _BODY = f'margin:.2em 0;padding:.2em 0;overflow-x:auto;white-space:pre;{_FONT}'
 
 
 def show_source(
-    src,  # CUDA C as text, or what has it as `src`: a kernel, a module, a rung
+    src,  # CUDA C as text, or an object that has it as `src`: a kernel, a module
     lines=None,  # (first, last): show these alone
     mark=(),  # line numbers, or strings: the lines that contain one of them are marked
-    old=None,  # an older source, text or kernel: the lines that it has not are marked
+    old=None,  # an older source, text or kernel: lines that it does not have are marked
     title='',  # a line above
     fold=False,  # show the title alone; a click unfolds the source
 ) -> 'Shown':  # shows itself
-    """A numbered listing; lines count as messages count them, from the first below `cuda_begin`.
+    """Show a numbered listing; lines are counted as messages count them, from the first below `cuda_begin`.
 
-    `TypeError` for what has no source, `ValueError` for lines or texts that are not there."""
+    Raises `TypeError` for an object without source, `ValueError` for lines or texts that do not exist."""
     text = _text(src).splitlines()
     first, last = lines or (1 + next((i for i, o in enumerate(text) if o.strip()), 0), len(text))
     if not 1 <= first <= last <= len(text):
         raise ValueError(f'this source has lines 1 to {len(text)}, and {first} to {last} were asked for')
-    marked = _places(text, [mark] if isinstance(mark, (str, int)) else mark)
+    marked = _marked_lines(text, [mark] if isinstance(mark, (str, int)) else mark)
     if old is not None:
         marked |= _new_lines(_text(old).splitlines(), text)
     return Shown(text, first, last, marked, title, fold)
 
 
 def _text(src):
-    "The learner's lines of a source"
+    "Return the learner's lines of a source"
     text = getattr(src, 'src', src)
     if not isinstance(text, str):
         found = type(src).__name__
@@ -57,8 +57,8 @@ def _text(src):
     return text.removeprefix(cuda_begin) or text
 
 
-def _places(text, marks):
-    "The numbers of the lines that are marked"
+def _marked_lines(text, marks):
+    "Return the numbers of the marked lines"
     found = set()
     for m in marks:
         here = {m} & set(range(1, len(text) + 1)) if isinstance(m, int) else _holding(text, m)
@@ -73,7 +73,7 @@ def _holding(text, part):
 
 
 def _new_lines(old, new):
-    "The numbers of the lines of `new` that are others than in `old`"
+    "Return the numbers of the lines of `new` that differ from `old`"
     parts = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
     return {i + 1 for what, _, _, a, b in parts if what != 'equal' for i in range(a, b) if new[i].strip()}
 
@@ -85,15 +85,15 @@ class Shown:
         self.text, self.first, self.last, self.marked, self.title, self.fold = text, first, last, marked, title, fold
 
     def __repr__(self):
-        lines = [f'{i:4} {">" if i in self.marked else " "} {self.text[i - 1]}'.rstrip() for i in self._numbers()]
+        lines = [f'{i:4} {">" if i in self.marked else " "} {self.text[i - 1]}'.rstrip() for i in self._line_numbers()]
         return '\n'.join([*filter(None, [self.title]), *lines])
 
-    def _numbers(self):
+    def _line_numbers(self):
         return range(self.first, self.last + 1)
 
     def _repr_html_(self):
         colored = _colored('\n'.join(self.text)).split('\n')
-        rows = ''.join(_row(i, colored[i - 1], i in self.marked) for i in self._numbers())
+        rows = ''.join(_row(i, colored[i - 1], i in self.marked) for i in self._line_numbers())
         body, title = f'<pre style="{_BODY}">{rows}</pre>', escape(self.title)
         if self.fold:
             return f'<details><summary style="cursor:pointer">{title or "the source"}</summary>{body}</details>'
@@ -101,7 +101,7 @@ class Shown:
 
 
 class Beside:
-    "Listings side by side where the page is wide enough, else one below the other; long lines wrap, indented"
+    "Listings side by side if the page is wide enough, else one below the other; long lines wrap, indented"
 
     def __init__(self, shown):
         self.shown = shown
@@ -117,18 +117,18 @@ class Beside:
 
 
 def beside(*shown) -> Beside:  # each from `show_source`
-    "Listings side by side"
+    "Show listings side by side"
     return Beside(shown)
 
 
 def _row(i, html, marked):
-    "A line, its number in a column that is not copied along"
+    "Format a line, with its number in a column that is not copied along"
     style = f'display:block;min-width:max-content;{_MARK if marked else ""}'
     return f'<span style="{style}"><span style="{_NUMBER}">{i:>4}  </span>{html or " "}</span>'
 
 
 def _colored(text):
-    "The source in HTML, without colours where Pygments is not installed"
+    "Format the source as HTML, without colours if Pygments is not installed"
     try:
         from pygments.lexers import CppLexer, PythonLexer
     except ImportError:
@@ -139,7 +139,7 @@ def _colored(text):
 
 
 def _kind(token, word):
-    "The colour of a token, or None"
+    "Return the colour of a token, or None"
     if token.startswith('Token.Comment.Preproc'):
         return 'before'
     if token.startswith('Token.Name') and _CUDA.fullmatch(word):
@@ -149,7 +149,7 @@ def _kind(token, word):
 
 
 def _span(kind, word):
-    "A word in its colour; each line has spans of its own"
+    "Format a word in its colour; each line has spans of its own"
     if not kind:
         return escape(word)
     style = f'<span style="color:{COLORS[kind]}">'

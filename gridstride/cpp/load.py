@@ -20,7 +20,7 @@ _SUFFIXES = '.cu', '.cpp', '.cuh', '.h', '.hpp'
 
 
 class Module(Library):
-    "A compiled source: its functions (see `Library`), and what became of it on the way"
+    "A compiled source: its functions (see `Library`), and the files that were compiled"
 
     def __init__(self, built, name, declarations, emulated, src=None):
         self.built, self.src = built, src  # src: CUDA C as `load_cuda` got it
@@ -29,30 +29,30 @@ class Module(Library):
         self.command = '\n'.join(' '.join(o) for o in built.commands)
 
     def sources(self) -> dict:  # file name -> text
-        "The files that the compiler got, the source as it was given, and headers as they were written"
+        "Return the files that were compiled, the source as it was given, and headers as they were written"
         folder = Path(self.build_directory)
-        if not folder.is_dir():  # somebody has emptied the cache
+        if not folder.is_dir():  # the cache was emptied
             return {f'{self.__name__}.cu': self.src or ''}
         originals = {p.relative_to(folder / ORIGINALS).as_posix(): p for p in (folder / ORIGINALS).rglob('*')}
         files = {p.name: p for p in sorted(folder.iterdir())} | originals
         return {k: p.read_text() for k, p in files.items() if p.is_file() and (k in originals or p.suffix in _SUFFIXES)}
 
 
-# On the emulator the runtime must know, before each call, whether to look; what it found becomes an
+# Before each call the emulator's runtime must know which checks are enabled; its finding becomes an
 # exception.
 one_at_a_time = threading.RLock()  # there is one emulated device
-os.register_at_fork(after_in_child=one_at_a_time._at_fork_reinit)  # another thread may have had it
+os.register_at_fork(after_in_child=one_at_a_time._at_fork_reinit)  # another thread may have held it
 
 
 def pass_on_ctrl_c(error):
-    "Ctrl-C has ended a launch of this thread: the main thread is to hear of it, too"
+    "Pass on a Ctrl-C that has ended a launch of this thread to the main thread"
     if isinstance(error, KeyboardInterrupt) and threading.current_thread() is not threading.main_thread():
         _thread.interrupt_main()
 
 
 @contextmanager
 def _loading():
-    "A module is loaded in the `with` block: others that nothing refers to are unloaded before"
+    "Load a module in the `with` block: first, modules without references are unloaded"
     loaded.collect()
     with one_at_a_time:
         loaded.unload(emulator.device().gridstride_unload)
@@ -61,17 +61,17 @@ def _loading():
 
 def open_emulated(
     path: str,  # of a shared library
-) -> loaded.Opened:
-    "A library for the emulator, loaded for as long as something refers to what is returned"
+) -> loaded.OpenLibrary:
+    "Load a library for the emulator; it stays loaded as long as the returned object is referenced"
     with _loading():
         return loaded.opened(path, True)
 
 
 class Emulated(Module):
-    "A module whose kernels the emulator runs"
+    "A module whose kernels run on the emulator"
 
     def __init__(self, built, name, declarations, checks, src=None):
-        with _loading():  # its __device__ variables are made
+        with _loading():  # its __device__ variables are created
             super().__init__(built, name, declarations, True, src)
         self.checks, self._found = checks, threading.local()
 
@@ -91,7 +91,7 @@ class Emulated(Module):
 
 
 class OnGPU(Module):
-    "A module whose kernels a GPU runs; `prints`: do they print?"
+    "A module whose kernels run on a GPU; `prints`: do they print?"
 
     def __init__(self, built, name, declarations, prints, src):
         super().__init__(built, name, declarations, False, src)
@@ -103,52 +103,54 @@ class OnGPU(Module):
 
 
 class _Source(NamedTuple):
-    "What is compiled: CUDA C, what stands before it, the functions to export, and what the module is called"
+    "The source to compile: CUDA C, the C++ before it, the functions to export, and the module's name"
 
     cuda_src: str  # the learner's lines
     cpp_src: str  # or None
     functions: list
     name: str
-    given: tuple  # CUDA C and what shall stand before it, as `load_cuda` got them
+    given: tuple  # CUDA C and the C++ before it, as passed to `load_cuda`
 
     @property
     def text(self):
-        "All of it, in which every line knows its number and its file"
+        "Return all of it, in which every line knows its number and its file"
         if not self.cpp_src:
             return self.cuda_src
         return f'#line 1 "{self.name}.cpp"\n{self.cpp_src}\n#line 1 "{self.name}.cu"\n{self.cuda_src}'
 
     @property
     def exports(self):
-        "C++ that exports the functions"
+        "Return C++ that exports the functions"
         names = {f.name: f'{f.scope}::{f.name}' if f.scope else f.name for f in self.functions}
         return ' '.join(f'GRIDSTRIDE_EXPORT_AS({k}, {v})' for k, v in names.items())
 
     @property
     def declarations(self):
-        "Name -> declaration, the first of overloads"
+        "Return {name: declaration}, the first of overloads"
         return {f.name: f.signature for f in reversed(self.functions)}
 
 
 def load_cuda(
     cuda_src: str,  # CUDA C, with host functions that launch its kernels
-    cpp_src=None,  # declarations (or more C++) to stand before it; not needed
+    cpp_src=None,  # declarations (or more C++) to put before it; not needed
     funcs=None,  # names of the functions for Python; None: all host functions that are not static or inline
     opt=True,  # optimise?
-    verbose=False,  # print what is done?
+    verbose=False,  # print the commands?
     name=None,  # of the module; None: the first function's
-    checks=None,  # what to look for: True, False, 'racecheck, memcheck', a list; None: all, if `options` let any look
+    checks=None,  # which checks: True, False, 'racecheck, memcheck', a list; None: all, if `options` enable any
 ) -> Module:  # its attributes are the functions; they take and return torch tensors
-    """Compile `cuda_src` for the GPU, or for the emulator where there is none; `CompileError` shows the line.
+    """Compile `cuda_src` for the GPU, or for the emulator if there is none; raises `CompileError` that shows the line.
 
-    Lines are counted from the first of `cuda_src`, not counting `cuda_begin` should it stand there."""
+    Lines are counted from the first of `cuda_src`, without `cuda_begin`.
+
+    Example: `m = load_cuda(src); y = m.square(x)`"""
     checks = parse_checks(checks)
     source = _read(cuda_src, cpp_src, funcs, name)
     flags = () if opt else ('-O0',)
     if backend() == 'gpu':
         return _on_gpu(source, flags, verbose, checks)
     checks = checks_to_compile(checks)
-    how = dict(original=source.cuda_src, takes=('constexpr', 'lambda'), behind=f'\n{source.exports}\n')
+    how = dict(original=source.cuda_src, takes=('constexpr', 'lambda'), suffix=f'\n{source.exports}\n')
     built = emulate(source.text, source.name, bool(checks), flags, **how)
     if verbose:
         _print_commands(built, source.name)
@@ -156,7 +158,7 @@ def load_cuda(
     return Emulated(built, source.name, source.declarations, checks, source.given[0])
 
 
-# The lectures' macro around a call of the runtime
+# The lectures' macro around a call of the CUDA runtime
 _CUDA_ERR = r"""
 #include <torch/extension.h>
 #include <cuda_runtime.h>
@@ -168,7 +170,7 @@ _CUDA_ERR = r"""
 
 
 def _read(cuda_src, cpp_src, funcs, name):
-    "The `_Source` for what `load_cuda` was given"
+    "Make the `_Source` for the arguments of `load_cuda`"
     given = cuda_src, cpp_src
     for what, src in zip(('cuda_src', 'cpp_src'), given):
         if not isinstance(src, str if what == 'cuda_src' else (str, type(None))):
@@ -184,7 +186,7 @@ def _read(cuda_src, cpp_src, funcs, name):
 
 
 def _choose(every, funcs):
-    "Of all functions those to export: the ones in `funcs`, or all that a caller could mean"
+    "Choose the functions to export: the ones in `funcs`, or all that a caller could mean"
     known = [f for f in every if f.on_host]
     if funcs is not None:
         names = [funcs] if isinstance(funcs, str) else list(funcs)
@@ -212,8 +214,8 @@ def _print_commands(built, name):
     print(f'{built.folder / name}.so: ' + ('was there already' if built.cached else f'built in {built.seconds:.2f} s'))
 
 
-# With a GPU the interface to tensors is ours as well, because torch's own headers take a minute. Where they
-# are really needed, torch's `load_inline` compiles them, and one line says so.
+# On a GPU the interface to tensors is ours as well, because torch's own headers take a minute. If they
+# are really needed, torch's `load_inline` compiles them, and one line reports that.
 _ATEN = re.compile(r'\b(torch|at|c10|pybind11|ATen)\b|Tensor')
 
 
@@ -232,7 +234,7 @@ def _on_gpu(source, flags, verbose, checks):
 
 
 def _by_torch(source, flags, verbose, error):
-    "By `load_inline`; if that fails, too, `error` is what the learner sees"
+    "Compile by `load_inline`; if that fails, too, raise `error`"
     from torch.utils.cpp_extension import load_inline
 
     what = error.errors[0].what if error.errors else 'see the log'

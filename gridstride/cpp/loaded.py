@@ -1,4 +1,4 @@
-"""The compiled modules that are loaded, and when one is unloaded.
+"""The compiled modules that are loaded, and when they are unloaded.
 
 A notebook that compiles a kernel again and again would collect modules: each has five mappings in memory, and its
 variables on the device. One that nothing refers to any more is unloaded when the next one is loaded, unless the runtime
@@ -9,17 +9,17 @@ module, with what its kernels have left in `__device__` variables.
 import ctypes, gc, weakref
 from collections import OrderedDict
 
-KEPT = 16  # modules that stay though nothing refers to them, and of garbage until it is collected
-_LATER = 2  # what `gridstride_unload` returns while a call of Python's is at work
+KEPT = 16  # unreferenced modules that stay loaded, and uncollected ones before garbage is collected
+_LATER = 2  # the result of `gridstride_unload` while a call from Python is running
 
-_opened = weakref.WeakValueDictionary()  # path -> `Opened`
-_recent = OrderedDict()  # the same of the last few, which stay
-_idle = {}  # path -> handle of a library that nothing refers to
+_opened = weakref.WeakValueDictionary()  # path -> `OpenLibrary`
+_recent = OrderedDict()  # the last few, which stay loaded
+_idle = {}  # path -> handle of an unreferenced library
 _most = 0  # so many may be loaded until garbage is collected
 
 
-class Opened:
-    "A shared library, loaded for as long as something refers to this"
+class OpenLibrary:
+    "A shared library, loaded for as long as this object is referenced"
 
     def __init__(self, path, handle=None):
         self.path, self.dll = path, ctypes.CDLL(path, handle=handle)
@@ -27,13 +27,13 @@ class Opened:
 
 def opened(
     path: str,  # of a shared library
-    emulated,  # does it run on the emulator? Others stay
-) -> Opened:
-    "The library, loaded if it is not"
+    emulated,  # does it run on the emulator? Others are never unloaded
+) -> OpenLibrary:
+    "Load a library, unless it is loaded"
     if not emulated:
-        return Opened(path)
+        return OpenLibrary(path)
     if (found := _opened.get(path)) is None:
-        found = _opened[path] = Opened(path, _idle.pop(path, None))
+        found = _opened[path] = OpenLibrary(path, _idle.pop(path, None))
         weakref.finalize(found, _idle.__setitem__, path, found.dll._handle).atexit = False
     _recent[path] = found
     _recent.move_to_end(path)
@@ -41,7 +41,7 @@ def opened(
 
 
 def collect():
-    "Collect garbage if many modules are loaded: functions of a module and the module refer to each other"
+    "Collect garbage if many modules are loaded: a module and its functions reference each other"
     global _most
     if len(_opened) > max(_most, 2 * KEPT) and gc.isenabled():
         gc.collect()
@@ -51,7 +51,7 @@ def collect():
 def unload(
     close,  # `gridstride_unload`
 ):
-    "Unload modules that nothing refers to; no other thread may load or call one meanwhile"
+    "Unload unreferenced modules; no other thread may load or call one meanwhile"
     while len(_recent) > KEPT:
         _recent.popitem(last=False)
     for path in list(_idle):

@@ -10,10 +10,10 @@ from ..support.short_tracebacks import briefly
 from ..utils import cuda_begin
 
 
-# A cell that has host functions goes to `load_cuda`, one that has only kernels to `cuda_kernel`; a cell with
-# a `main` is a program, and runs. What it defines gets a Python name.
+# A cell with host functions goes to `load_cuda`, one with kernels alone to `cuda_kernel`; a cell with
+# a `main` is a program, and runs. What the cell defines gets a Python name.
 class _Parser(argparse.ArgumentParser):
-    "A parser whose errors are exceptions: a wrong option must not end the notebook"
+    "A parser that raises its errors: a wrong option must not end the notebook"
 
     def error(self, message):
         raise briefly(ValueError(f'%%cuda: {message}\n{self.format_usage()}'))
@@ -29,7 +29,7 @@ def _parser():
 
 
 def cuda(line, cell, namespace):
-    "Compile the cell and put what it defines into `namespace`"
+    "Compile the cell and define its functions in `namespace`"
     parser = _parser()
     try:
         words = shlex.split(line)
@@ -50,5 +50,5 @@ def cuda(line, cell, namespace):
 
 
 def load_ipython_extension(shell):
-    "`%load_ext gridstride.cpp` makes the magic known"
+    "Register the magic: `%load_ext gridstride.cpp`"
     shell.register_magic_function(lambda line, cell: cuda(line, cell, shell.user_ns), 'cell', 'cuda')

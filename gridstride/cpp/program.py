@@ -11,7 +11,7 @@ from ..diagnostics.errors import KernelCrash
 from ..diagnostics.settings import checks_to_compile
 
 
-# The program's `main` is called like any function of a library, so that a crash in it can be told.
+# The program's `main` is called like any function of a library, so that a crash in it can be reported.
 _ENTRY = r'''
 #ifdef __APPLE__
 extern "C" int gs_program(int, char **) __asm__("_main");
@@ -29,7 +29,7 @@ GRIDSTRIDE_EXPORT(gs_run)
 
 
 def _missing(symbol):
-    "That no file has the function or variable `symbol`, in words"
+    "Report a function or variable that no file defines"
     name = symbol
     if shutil.which('c++filt'):
         name = subprocess.run(['c++filt', symbol], capture_output=True, text=True).stdout.strip() or symbol
@@ -38,9 +38,9 @@ def _missing(symbol):
 
 def run(
     src: str,  # a program in CUDA C
-    name,  # what it is called
+    name,  # its name
     args=(),  # its arguments
-    checks=None,  # what to look for, as `cuda_kernel` takes it
+    checks=None,  # which checks, as for `cuda_kernel`
     folder=None,  # with headers of its own; None: the current one
     include=(),  # more such folders
     defines=(),  # macros: 'NAME' or 'NAME=VALUE'
@@ -48,14 +48,14 @@ def run(
     host=False,  # is the first file a `.cpp`, which nvcc gives to the host's compiler?
     takes=(),  # 'constexpr', 'lambda': as nvcc with --expt-relaxed-constexpr, --extended-lambda
 ) -> int:  # what `main` returned
-    "Compile a program for the emulator and run it; `CompileError` or a `KernelError` says what is wrong with it"
+    "Compile a program for the emulator and run it; raises `CompileError` or a `KernelError` for what is wrong with it"
     checks = checks_to_compile(checks)
     not_nvcc = f'#undef __CUDACC__\n#undef __NVCC__\n#line 1 "{name}.cu"\n' if host else ''
     how = dict(folder=folder, include=include, units=units, takes=takes, defines=defines)
-    how.update(original=src, before=not_nvcc, behind=_ENTRY)
+    how.update(original=src, prefix=not_nvcc, suffix=_ENTRY)
     built = emulate(without_line_numbers(src), name, bool(checks), ['-I.'], **how)
     emulator.device()
-    with tempfile.TemporaryDirectory() as folder:  # a copy, so that its variables are new even if it has run before
+    with tempfile.TemporaryDirectory() as folder:  # a copy, so that its variables are new in each run
         shutil.copytree(built.folder, folder, dirs_exist_ok=True)
         try:
             return Emulated(built._replace(folder=Path(folder)), name, {}, checks).gs_run([name, *args])

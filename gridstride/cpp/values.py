@@ -1,9 +1,9 @@
-"""How values go from Python to compiled CUDA C and back.
+"""Conversion of values between Python and compiled CUDA C.
 
-A compiled library knows nothing of Python: it is opened with ctypes, and every value crosses the border as
-a row of 64-bit words. The first word says what it is, the following ones what it holds;
-`include/torch/gridstride/border.h` is the other side. A tensor goes by reference: its address, sizes,
-strides, type and device, and the Python object itself, as a number that C++ hands back.
+A compiled library knows nothing of Python: it is opened with ctypes, and every value is passed as
+a row of 64-bit words. The first word is its kind, the following ones its contents;
+`include/torch/gridstride/border.h` is the other side. A tensor is passed by reference: its address, sizes,
+strides, type and device, and the Python object itself, as an integer that C++ returns.
 """
 
 import ctypes, inspect, os, re, struct, sys, threading, warnings
@@ -16,7 +16,7 @@ from .loaded import opened
 from ..utils import dim3
 
 
-# Of each kind of value, its first word. The types of elements have the codes that PyTorch gives them.
+# The first word of each kind of value. Element types have PyTorch's codes.
 NONE, BOOL, INT, FLOAT, STRING, LIST, TENSOR, DTYPE, DEVICE = range(9)
 _DTYPES = dict(
     uint8=0, int8=1, int16=2, int32=3, int64=4, float16=5, float32=6, float64=7, complex64=9, complex128=10, bool=11,
@@ -27,25 +27,25 @@ _DEVICES = dict(cpu=0, cuda=1)
 
 
 def _code(dtype):
-    "Code of a torch dtype"
+    "Return the code of a torch dtype"
     nm = str(dtype).removeprefix('torch.')
     if nm not in _DTYPES:
         raise TypeError(f'a tensor of {nm} has no counterpart in C++')
     return _DTYPES[nm]
 
 
-_torch_codes = {}  # torch dtype -> code; filled as they are met
+_torch_codes = {}  # torch dtype -> code; filled on demand
 
 
 def _index(device):
-    "Type and index of a torch device"
+    "Return type and index of a torch device"
     if device.type not in _DEVICES:
         what = f'a tensor on {device.type!r} cannot be given to C++'
         raise TypeError(f'{what}: only those on the CPU and on CUDA devices')
     return _DEVICES[device.type], -1 if device.index is None else device.index
 
 
-# Packing makes two things: the format that `struct` needs, and what fills it.
+# Packing makes two things: the format for `struct`, and the values to pack.
 def _tensor(x, fmt, out):
     dtype, device = x.dtype, x.device
     code = _torch_codes.get(dtype)
@@ -72,7 +72,7 @@ def _array(x, fmt, out):
     if any(o % size or o < 0 for o in x.strides) and x.size:
         raise TypeError('this array has negative or odd strides; np.ascontiguousarray makes a plain one')
     fmt.append(f'{7 + 2 * x.ndim}q')
-    at = x.ctypes.data if x.size else 0  # as for a tensor without elements
+    at = x.ctypes.data if x.size else 0  # as for an empty tensor
     out += (TENSOR, id(x), at, _NUMPY[x.dtype], 0, -1, x.ndim, *x.shape, *(o // size for o in x.strides))
 
 
@@ -83,7 +83,7 @@ def _string(x, fmt, out):
 
 
 def _struct(x, fmt, out):
-    "Its bytes; with the tensor that it is a map of, if it is one"
+    "Pack the bytes of a struct; with the tensor that it is a map of, if it is one"
     b = bytes(x)
     if (of := getattr(x, 'tensor', None)) is not None:
         fmt.append('2q')
@@ -120,17 +120,17 @@ _PACK = {
 def pack(x, fmt, out):
     """Append to the lists `fmt` and `out` what `struct.pack` needs to write `x` as words.
 
-    `TypeError` if C++ has no such thing."""
+    Raises `TypeError` if C++ has no such type."""
     f = _PACK.get(type(x))
     if f is None:
         f = _PACK[type(x)] = _packer(x)
     f(x, fmt, out)
 
 
-# The dictionary learns the other types when they come. Subclasses are treated as what they are made from;
+# The dictionary learns other types on demand. Subclasses are treated as their base class;
 # whatever can be an index is an integer.
 def _packer(x):
-    "How values of the type of `x` are packed"
+    "Return the function that packs values of the type of `x`"
     torch = sys.modules.get('torch')
     if torch:
         if isinstance(x, torch.Tensor):
@@ -159,17 +159,17 @@ def _packer(x):
 
 
 def to_words(xs):
-    "The words of all `xs`, as bytes"
+    "Pack all `xs` to words, as bytes"
     fmt, out = [], []
     for x in xs:
         pack(x, fmt, out)
     return struct.pack(''.join(fmt), *out)
 
 
-# On the way back the words stand somewhere in C++, and are read where they are. A tensor comes as the Python
-# object that it is. The answer of a function comes with a reference of its own, since C++ may have held the
+# Returned words are in C++ memory, and are read there. A tensor is returned as the Python
+# object that it is. The result of a function comes with a reference of its own, since C++ may have held the
 # last one.
-# These are not the functions of ctypes.pythonapi, which all packages share: Numba gives some other argument types.
+# These are not the functions of ctypes.pythonapi, which all packages share: Numba sets other argument types.
 _api = ctypes.PyDLL(None)
 _decref = _api.Py_DecRef
 _decref.argtypes, _decref.restype = [c_void_p], None
@@ -197,7 +197,7 @@ def _device(kind, i):
 
 
 def unpack(words, i=0, given=False):
-    "The value that starts at `words[i]`, and the place after it; `given`: tensors come with a reference"
+    "Unpack the value at `words[i]`; returns it and the next index; `given`: tensors come with a reference"
     kind = words[i]
     if kind == TENSOR:
         return _object(words[i + 1], given), i + 2
@@ -224,46 +224,46 @@ def unpack(words, i=0, given=False):
     return (res if n >= 0 else tuple(res)), i
 
 
-# New tensors and everything that computes on tensors (`x.sum()`, `torch::zeros`) are made here, with PyTorch.
-# An exception cannot travel through C++: it waits until the call is over.
-_waiting = threading.local()  # .error: what was raised in a question of C++; .answer: keeps the answer's words alive
+# New tensors and all operations on tensors (`x.sum()`, `torch::zeros`) are computed here, with PyTorch.
+# An exception cannot propagate through C++: it waits until the call has ended.
+_waiting = threading.local()  # .error: what an operation raised; .answer: keeps its result's words alive
 _MAKE = {'empty', 'zeros', 'ones', 'rand', 'randn', 'full', 'randint', 'arange', 'linspace', 'eye', 'tensor'}
 _OPERATORS = dict(zip('+ - * / < <= > >= == !='.split(), 'add sub mul truediv lt le gt ge eq ne'.split()))
 
 
 def _make(op, torch, args):
-    "A new tensor: `args` are torch's, then dtype, device and requires_grad"
+    "Make a new tensor: `args` are torch's, then dtype, device and requires_grad"
     *args, dtype, device, grad = args
     return getattr(torch, op)(*args, dtype=dtype, device=device, requires_grad=grad)
 
 
 def _as_torch(x):
-    "Arrays become tensors on the same memory"
+    "Convert arrays to tensors on the same memory"
     import torch
 
     return torch.from_numpy(x) if isinstance(x, np.ndarray) else [_as_torch(o) for o in x] if isinstance(x, list) else x
 
 
 def _answer(op, args):
-    "What C++ gets for asking for the operation `op`"
+    "Compute the operation `op` for C++"
     if op == 'warn':
         return warnings.warn(args[0], stacklevel=6)
     import operator, torch
 
     if op == 'stream':
         return torch.cuda.current_stream(args[0]).cuda_stream
-    x, *rest = args = [_as_torch(o) for o in args]
+    x, *others = args = [_as_torch(o) for o in args]
     if op in _MAKE:
         return _make(op, torch, args)
     if op in _OPERATORS:
-        return getattr(operator, _OPERATORS[op])(x, *rest)
+        return getattr(operator, _OPERATORS[op])(x, *others)
     if op == 'to':
-        return x.to(rest[0], rest[1], copy=rest[2])
+        return x.to(others[0], others[1], copy=others[2])
     if op == 'requires_grad':
         return x.requires_grad
     if op == 'print':
         return print(x)
-    res = getattr(x, op)(*rest) if hasattr(x, op) else getattr(torch, op)(x, *rest)
+    res = getattr(x, op)(*others) if hasattr(x, op) else getattr(torch, op)(x, *others)
     if isinstance(res, tuple):
         what = f'Tensor::{op} gives several tensors here, which is not supported in C++'
         raise NotImplementedError(f'{what} (for max and min along a dimension: amax, argmax, amin, argmin)')
@@ -271,7 +271,7 @@ def _answer(op, args):
 
 
 def _give(x):
-    "One more reference to each tensor in `x`, which C++ will release"
+    "Add a reference to each tensor in `x`, which C++ will release"
     if isinstance(x, (list, tuple)):
         for o in x:
             _give(o)
@@ -281,7 +281,7 @@ def _give(x):
 
 @CFUNCTYPE(c_int64, c_char_p, POINTER(c_int64), c_int64, POINTER(c_void_p))
 def _ask(op, words, n, answer):
-    "What C++ calls: 0 if all went well, else the exception waits"
+    "The callback that C++ calls: returns 0, or else stores the exception"
     try:
         i, args = 0, []
         for _ in range(n):
@@ -292,13 +292,13 @@ def _ask(op, words, n, answer):
         _give(res)
         answer[0] = ctypes.cast(c_char_p(_waiting.answer), c_void_p).value
         return 0
-    except BaseException as e:  # Ctrl-C, too
+    except BaseException as e:  # including Ctrl-C
         _waiting.error = e
         return 1
 
 
 class _Python(ctypes.Structure):
-    "What a library needs of Python: a function to ask, and how to count references under Python's lock"
+    "What a library needs from Python: the callback, and reference counting under Python's lock"
 
     _fields_ = [(o, c_void_p) for o in ('ask', 'initialized', 'lock', 'unlock', 'retain', 'release')]
 
@@ -308,10 +308,10 @@ _FUNCTIONS = _ask, _api.Py_IsInitialized, *_LOCK, _api.Py_IncRef, _api.Py_DecRef
 _python = _Python(*(ctypes.cast(f, c_void_p).value for f in _FUNCTIONS))
 
 
-# The names of the parameters come from the declaration, as it stands in the source; a library that came
+# The names of the parameters come from the declaration in the source; a library that is loaded
 # without it knows the types only.
 def between_commas(text: str) -> list:
-    "The parts of `text` between commas that stand in no brackets, without spaces around them; empty ones left out"
+    "Split `text` at commas outside brackets; parts are stripped, and empty ones dropped"
     res, depth = [''], 0
     for c in text:
         depth += (c in '(<[{') - (c in ')>]}')
@@ -325,7 +325,7 @@ def between_commas(text: str) -> list:
 def parameters(
     declaration: str,  # such as `torch::Tensor blur(torch::Tensor x, int radius = 3)`
 ) -> list:  # (type, name, default) of each; name and default are None where they are not given
-    "The parameters of a C++ function, read off its declaration"
+    "Parse the parameters of a C++ function from its declaration"
     i = declaration.index('(')
     return [_parameter(o) for o in between_commas(declaration[i + 1 : declaration.rindex(')')]) if o != 'void']
 
@@ -339,16 +339,16 @@ def _parameter(s):
 
 
 def _declare(name, types):
-    "A declaration from what the compiler says of a function's type"
+    "Make a declaration from the compiler's spelling of a function's type"
     text = re.sub(r'std::(__cxx11|__1)::basic_string<char[^<>]*>', 'std::string', types.decode())
     ret, args = re.search(r'F = (.*?) ?\((.*)\)\]', text).groups()
     return f'{ret} {name}({args})'
 
 
-# A library tells what it exports: a linked list of names, functions and types. Each of its functions takes
+# A library exports a linked list of names, functions and types. Each of its functions takes
 # the address of a `_Call`.
 class _Call(ctypes.Structure):
-    "A call of an exported function, as `border.h` has it: the words of its arguments, and where it runs"
+    "A call of an exported function, as in `border.h`: the words of its arguments, and where it runs"
 
     _fields_ = [
         ('args', c_char_p),
@@ -366,7 +366,7 @@ class _Call(ctypes.Structure):
 
 
 class _Exported(ctypes.Structure):
-    "A function that a library exports, as `export.h` has it, and the next one"
+    "A function that a library exports, as in `export.h`, and the next one"
 
 
 _Exported._fields_ = [
@@ -390,7 +390,7 @@ PYTHON_ERROR, TYPE_ERROR, FINDING = 2, 3, 9
 
 
 def _stream():
-    "torch's current stream and device; 0 and -1 if it uses none"
+    "Return torch's current stream and device; 0 and -1 if it uses none"
     torch = sys.modules.get('torch')
     if torch is None or not torch.cuda.is_initialized():
         return 0, -1
@@ -398,17 +398,17 @@ def _stream():
 
 
 def _describe(x):
-    "`x` as an error message shows it"
+    "Format `x` for an error message"
     if hasattr(x, 'shape') and hasattr(x, 'dtype'):
         return f"a {str(x.dtype).removeprefix('torch.')} {type(x).__name__} of shape {tuple(x.shape)}"
     s = repr(x)
     return f'{type(x).__name__} {s if len(s) < 60 else s[:57] + "..."}'
 
 
-# `Function` is what the user calls. The quick way is packing, calling, unpacking; everything else is for
+# `Function` is what the user calls. The fast path is packing, calling, unpacking; everything else is for
 # errors.
 class Function:
-    "A function of a compiled library; its docstring is its declaration in C++"
+    "A function of a compiled library; its docstring is its C++ declaration"
 
     def __init__(self, exported, library, declaration=None):
         self.__name__ = self.__qualname__ = exported.name.decode()
@@ -435,7 +435,7 @@ class Function:
         return self.run(self._positional(args, kwargs) if kwargs else args)
 
     def run(self, args, grid=(0, 0, 0), block=(0, 0, 0), shared=0, stream=None, cluster=(1, 1, 1)):
-        "Call it with `args`; the rest is for kernels"
+        "Call it with `args`; the other parameters are for kernels"
         try:
             words = to_words(args)
         except (TypeError, struct.error):
@@ -448,7 +448,7 @@ class Function:
         return unpack(call.result, 0, True)[0] if call.result else None
 
     def _positional(self, args, kwargs):
-        "`args` with those given by name in their places"
+        "Return `args` with those given by name at their positions"
         names = [o[1] for o in self.parameters]
         for k in kwargs:
             if k not in names:
@@ -462,8 +462,8 @@ class Function:
                 raise TypeError(f'{what}\n  {self.__doc__}')
         return (*args, *(kwargs[nm] for nm in names[len(args) : last + 1]))
 
-    def _blame(self, i, x, why=''):
-        "An error that says what is wrong with argument `i`, counted from 1"
+    def _argument_error(self, i, x, why=''):
+        "Make the error for argument `i`, counted from 1"
         t, nm, _ = self.parameters[i - 1] if i <= len(self.parameters) else ('?', None, None)
         which, because = f'{i} ({t} {nm})' if nm else f'{i} ({t})', f': {why}' if why else ''
         what = f'{self.__name__}(): argument {which} cannot take {_describe(x)}{because}'
@@ -474,12 +474,12 @@ class Function:
             try:
                 to_words([x])
             except TypeError as e:
-                return self._blame(i + 1, x, str(e))
+                return self._argument_error(i + 1, x, str(e))
             except struct.error:
-                return self._blame(i + 1, x, 'it does not fit into 64 bits')
+                return self._argument_error(i + 1, x, 'it does not fit into 64 bits')
 
     def _error(self, code, call, args):
-        "The exception for the outcome `code`"
+        "Make the exception for the status `code`"
         if code == PYTHON_ERROR:
             return _waiting.__dict__.pop('error')
         if code == FINDING:
@@ -488,12 +488,12 @@ class Function:
         if code != TYPE_ERROR:
             return _OUTCOMES[code](message)
         if call.argument:
-            return self._blame(call.argument, args[call.argument - 1], message)
+            return self._argument_error(call.argument, args[call.argument - 1], message)
         return TypeError(f'{self.__name__}(): {message}\n  {self.__doc__}')
 
 
 class _Cpp(str):
-    "An expression of C++, as a signature shows it"
+    "A C++ expression, as a signature shows it"
 
     def __repr__(self):
         return str(self)
@@ -502,8 +502,8 @@ class _Cpp(str):
 class Library:
     """A compiled library: the functions that it exports are its attributes.
 
-    Strings, numbers, None, lists, tuples, dtypes, devices, torch tensors and NumPy arrays can be given, arrays
-    by reference. What `TORCH_CHECK` throws is a `RuntimeError`, a wrong argument a `TypeError` that shows the
+    Strings, numbers, None, lists, tuples, dtypes, devices, torch tensors and NumPy arrays can be passed, arrays
+    by reference. `TORCH_CHECK` raises a `RuntimeError`, a wrong argument a `TypeError` that shows the
     declaration."""
 
     def __init__(
@@ -524,7 +524,7 @@ class Library:
             f = Function(e.contents, self, (declarations or {}).get(e.contents.name.decode()))
             (self.kernels if e.contents.kernel else self.functions)[f.__name__] = f
             e = e.contents.next
-        in_order = (dict(reversed(o.items())) for o in (self.functions, self.kernels))  # the list begins with the last
+        in_order = (dict(reversed(o.items())) for o in (self.functions, self.kernels))  # the last one comes first
         self.functions, self.kernels = in_order
         self.__dict__.update(self.functions)
 
@@ -537,16 +537,16 @@ class Library:
         raise AttributeError(f"{self.__name__} has no function {k!r}. It has {', '.join(self.functions) or 'none'}")
 
     def launch(self, kernel, grid, block, args, shared=0, stream=None, cluster=(1, 1, 1)):
-        "Launch an exported kernel, by its name; `grid` and `block` as for `dim3`"
+        "Launch an exported kernel by its name; `grid` and `block` as for `dim3`"
         grid, block, cluster = (o if type(o) is dim3 else dim3(o) for o in (grid, block, cluster))
         return self.kernels[kernel].run(args, grid, block, shared, stream, cluster)
 
     def call(self, entry, call):
-        """Run the compiled function `entry`; what it returns is 0 if all went well.
+        """Run the compiled function `entry`; it returns 0 if all went well.
 
-        A subclass may put something around it."""
+        A subclass may wrap it."""
         return entry(ctypes.addressof(call))
 
     def finding(self, function):
-        "The exception for what the emulator found in a call of `function`: a subclass knows better"
+        "Return the exception for the emulator's finding in a call of `function`; overridden by subclasses"
         return RuntimeError(f'the emulator stopped {function.__name__}')

@@ -57,7 +57,7 @@ class Client:
 def _asked_for(blob):
     "What a submission's process asks for; `ProtocolError` if that is nothing to compile"
     try:
-        asked = _build().Asked(*json.loads(blob))
+        asked = _build().CompileRequest(*json.loads(blob))
         names = [*asked.sources, asked.name, *asked.more, *asked.plain]
         well = all(map(_FILE.fullmatch, names)) and all(isinstance(o, str) for o in asked.sources.values())
         if well and all(isinstance(o, str) for o in asked.flags):
@@ -170,7 +170,7 @@ def main(
     with suppress(wire.ConnectionClosed):
         _, blobs = wire.receive(sock)
         try:
-            wire.send(sock, *_made(_build().Asked(*json.loads(blobs[0]))))
+            wire.send(sock, *_made(_build().CompileRequest(*json.loads(blobs[0]))))
         except _Failed as e:
             wire.send(sock, dict(log=str(e)[: wire.TEXT]))
     os._exit(0)

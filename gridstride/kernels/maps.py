@@ -8,7 +8,7 @@ in a map of its own.
 import ctypes
 import struct
 
-from ..cpp.driver import driver, in_context, says
+from ..cpp.driver import driver, in_context, error_string
 
 
 # The engine has its rules: rows of whole 16 bytes, at most 256 elements of a box along each axis, and with a
@@ -132,5 +132,5 @@ def tensor_map(
         )
     )
     if code:
-        raise RuntimeError(f'no tensor map of {dtype}{tuple(x.shape)}, box {tuple(box)}: {says(code)}')
+        raise RuntimeError(f'no tensor map of {dtype}{tuple(x.shape)}, box {tuple(box)}: {error_string(code)}')
     return res

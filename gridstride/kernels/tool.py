@@ -5,7 +5,7 @@ import threading
 from functools import lru_cache
 
 from .ladder.rung import launcher_of
-from ..cpp.driver import current_stream, enter
+from ..cpp.driver import current_stream, make_context_current
 from ..utils import backend
 
 LOAD = 16  # bytes, the most that a thread loads at once
@@ -96,7 +96,7 @@ def enter_thread():
     """Make the GPU's context current in a thread where nothing may have run on it yet, as in autograd's own: a launch
     would first fail there"""
     if not hasattr(_thread, 'entered'):
-        enter()
+        make_context_current()
         _thread.entered = True
 
 

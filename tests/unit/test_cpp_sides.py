@@ -2,7 +2,7 @@
 finds: that is in test_cpp_judge."""
 import pytest
 
-from gridstride.cpp.lint.callers import Unit, mark, without_marked, wrong_callers
+from gridstride.cpp.lint.callers import Unit, mark, without_marked, find_wrong_calls
 from gridstride.cpp.frontend.tokens import WrongSource
 from gridstride.cpp.rewriters.rewrite import to_cpp
 
@@ -91,7 +91,7 @@ def test_an_array_whose_length_is_not_known_is_told_whatever_the_compiler_calls_
     src = K % 'float a[n]; a[0] = 1; x[0] = a[0];'
     log = f'k.cu:1:47: warning: {said}\n{src}'
     text = f'#line 1 "k.cu"\n{to_cpp(src)}'
-    found = list(wrong_callers(log, [Unit(text, 'k.cu', src)], (), 1))
+    found = list(find_wrong_calls(log, [Unit(text, 'k.cu', src)], (), 1))
     assert len(found) == 1 and 'a size that is known only at run time' in str(found[0])
     assert 'warning' not in without_marked(log)
 
@@ -101,7 +101,7 @@ def test_a_use_of_the_hosts_function_is_told_however_the_compiler_names_it(named
     src = HOST + K % 'x[0] = f(n);'
     log = f"k.cu:2:45: warning: '{named}' is deprecated: gridstride, host [-Wdeprecated-declarations]\n{src}"
     text = f'#line 1 "k.cu"\n{to_cpp(src)}'
-    said = [str(o).splitlines() for o in wrong_callers(log, [Unit(text, 'k.cu', src)], (), 1)]
+    said = [str(o).splitlines() for o in find_wrong_calls(log, [Unit(text, 'k.cu', src)], (), 1)]
     what = named.partition(' [with')[0]
     assert said == [[f'{what} is a host function, but this code runs on the GPU: write `__device__` before it',
                      '  k.cu, line 2: __global__ void k(float *x, int n) { x[0] = f(n); }']]

@@ -1,7 +1,7 @@
-"""Tokens with their brackets: which belong together, what each opens, and where an expression ends.
+"""Tokens with their brackets: which ones match, what each opens, and where an expression ends.
 
-It is all the structure of C++ that this package reads: brackets, and the few rules by which one can tell a
-namespace from a type from code, `a < b` from `a<b>`, and where a list goes on.
+It is all the structure of C++ that this package parses: brackets, and the few rules that distinguish a
+namespace from a type from code, `a < b` from `a<b>`, and that find where a list continues.
 """
 
 import gc
@@ -17,7 +17,7 @@ from .tokens import WrongSource, error_at, line_at
 CLOSES = {')': '(', ']': '[', '}': '{'}
 OPENS = set(CLOSES.values())
 
-# words that may stand before a `(` and do not name what is called or declared
+# words that may precede a `(` and do not name what is called or declared
 ALIGNMENTS = {
     'alignas', '__align__', '__attribute__', '__declspec', '__launch_bounds__', '__cluster_dims__', '__maxnreg__',
 }  # fmt: skip
@@ -25,7 +25,7 @@ NOT_NAMES = ALIGNMENTS | {
     'decltype', 'noexcept', 'requires', 'throw', 'explicit', 'operator', 'sizeof', 'alignof', 'if', 'while', 'for',
     'switch', 'return', 'typeof', '__typeof__', 'defined',
 }  # fmt: skip
-_STEP = 8  # of so many tokens that a walk passes one is remembered: another walk meets it soon
+_STEP = 8  # every this many tokens a walk stores where it ended: another walk will pass there
 _BEFORE_HEADS, _KEYS = {';', '{', '}', '('}, {'struct', 'class', 'union', 'enum'}
 _UNEVALUATED = {'sizeof', 'decltype', 'noexcept', 'alignof', 'typeof', '__typeof__', 'typeid'}
 _AFTER_PARAMETERS = {'const', 'noexcept', 'override', 'final', 'try', 'requires', 'throw', '__attribute__'}
@@ -34,21 +34,21 @@ _AFTER_PARAMETERS = {'const', 'noexcept', 'override', 'final', 'try', 'requires'
 class Code:
     """A run of tokens: the source, or the body of a macro (`macro`: the set of its parameters).
 
-    `mate[i]` is the bracket that belongs to the bracket `i`, `outer[i]` the bracket around token `i`, -1 for
-    none; `c[i]` is the text of token `i`, '' past either end; `texts` has all of them. `aliases` says which
-    specifiers a macro stands for. `WrongSource` for brackets that do not close, if `strict`."""
+    `mate[i]` is the bracket that matches the bracket `i`, `outer[i]` the bracket around token `i`, -1 for
+    none; `c[i]` is the text of token `i`, '' out of range; `texts` has all of them. `aliases` has the
+    specifiers that a macro stands for. Raises `WrongSource` for brackets that do not close, if `strict`."""
 
     def __init__(self, src, tokens, aliases, name='', macro=None, strict=True, directives=None):
         self.src, self.aliases, self.name, self.macro, self.strict = src, aliases, name, macro, strict
         self.tokens, self.texts, self._n = tokens, tokens.texts, len(tokens)
         self.directives, self.kinds = directives or {}, {}  # directives: those before each token
-        self._places = None
-        self._angles, self._angles_back = {}, {}  # what `angle` and `angle_back` found; None where `<` or `>` compares
-        self._directive_places = self._directive_starts = None
-        self.parameters = {}  # text -> what `reader.parameter` reads in it
-        self.declarations = {}  # token -> what `read_declaration` reads there
-        self._found, self._calls = {}, {}  # what `find_any_between` and `call` found
-        self._ends = {}  # stops of `until` -> (token that a walk has passed -> where the walk ended, what ends a walk)
+        self._indices_of = None
+        self._angles, self._angles_back = {}, {}  # cached results of `angle` and `angle_back`; None for comparisons
+        self._directive_positions = self._directive_starts = None
+        self.parameters = {}  # text -> the parameter that `reader.parameter` reads from it
+        self.declarations = {}  # token -> the declaration that `read_declaration` reads there
+        self._found, self._calls = {}, {}  # cached results of `find_any_between` and `call`
+        self._ends = {}  # stops of `until` -> (token passed by a walk -> where the walk ended, what ends a walk)
         self._match_brackets()
 
     def __len__(self):
@@ -58,30 +58,30 @@ class Code:
         return self.texts[i] if 0 <= i < self._n else ''
 
     def find(self, *texts):
-        "The indices of the tokens that are one of `texts`, in order"
-        places = self._find_places()
-        found = [places[o] for o in {*texts} if o in places]
+        "Return the indices of the tokens that are one of `texts`, in order"
+        indices = self._index_texts()
+        found = [indices[o] for o in {*texts} if o in indices]
         return sorted(chain(*found))
 
     def find_between(self, text, start, end):
-        "The indices in `start:end` of the tokens that are `text`, in order"
-        return between(self._find_places().get(text, ()), start, end)
+        "Return the indices in `start:end` of the tokens that are `text`, in order"
+        return between(self._index_texts().get(text, ()), start, end)
 
     def find_any_between(self, texts, start, end):
-        "The indices in `start:end` of the tokens that are one of the frozenset `texts`, in order"
+        "Return the indices in `start:end` of the tokens that are one of the frozenset `texts`, in order"
         if texts not in self._found:
             self._found[texts] = self.find_any(texts)
         return between(self._found[texts], start, end)
 
     def has_directive(self, start, end, text=''):
         "Is there a preprocessor line with `text` in it before one of the tokens `start:end`?"
-        if self._directive_places is None:
-            self._directive_places = sorted(self.directives)
-        places = self._directive_places
-        return any(text in d.text for i in between(places, start, end) for d in self.directives[i])
+        if self._directive_positions is None:
+            self._directive_positions = sorted(self.directives)
+        indices = self._directive_positions
+        return any(text in d.text for i in between(indices, start, end) for d in self.directives[i])
 
     def is_cut(self, start, end):
-        "Does a preprocessor line begin between these two places of the source?"
+        "Does a preprocessor line begin between these two positions of the source?"
         if not self.directives:
             return False
         if self._directive_starts is None:
@@ -89,22 +89,22 @@ class Code:
         return bisect(self._directive_starts, start) < bisect_left(self._directive_starts, end)
 
     def find_any(self, texts):
-        "`find` for a set of texts that may be larger than this code"
-        places = self._find_places()
-        return self.find(*(texts & places.keys()))
+        "Find the tokens of a set of texts that may be larger than this code"
+        indices = self._index_texts()
+        return self.find(*(texts & indices.keys()))
 
-    def _find_places(self):
-        if self._places is None:
-            places = defaultdict(list)
+    def _index_texts(self):
+        if self._indices_of is None:
+            indices = defaultdict(list)
             for i, text in enumerate(self.texts):
-                places[text].append(i)
-            self._places = dict(places)
-        return self._places
+                indices[text].append(i)
+            self._indices_of = dict(indices)
+        return self._indices_of
 
     def find_specifiers(self, *words):
-        "The indices of the tokens that stand for one of these specifiers, alone or as a macro's name, in order"
-        places = self._find_places()
-        names = [o for o in places if o in self.aliases] if len(places) < len(self.aliases) else self.aliases
+        "Return the indices of the tokens that are one of these specifiers, or a macro that stands for one, in order"
+        indices = self._index_texts()
+        names = [o for o in indices if o in self.aliases] if len(indices) < len(self.aliases) else self.aliases
         names = [o for o in names if not set(words).isdisjoint(self.aliases[o])]
         return [i for i in self.find(*words, *names) if not set(words).isdisjoint(self.words(i))]
 
@@ -117,39 +117,39 @@ class Code:
         return 0 <= i < self._n and self.tokens.kinds[i] == 'string'
 
     def words(self, i):
-        "The specifiers that token `i` stands for, if a macro's name, else itself"
+        "Return the specifiers that token `i` stands for if it is a macro's name, else itself"
         text = self[i]
         return self.aliases.get(text) or (text,)
 
     def words_of(self, start, end):
-        "The set of all `words` of the tokens `start:end`"
+        "Return the set of all `words` of the tokens `start:end`"
         texts = self.texts[start:end]
         if self.aliases.keys().isdisjoint(texts):
             return {*texts}
         return {w for i in range(start, end) for w in self.words(i)}
 
     def names_in(self, start, end):
-        "The set of the names and keywords among the tokens `start:end`"
+        "Return the set of the names and keywords among the tokens `start:end`"
         return {*compress(self.texts[start:end], map('word'.__eq__, self.tokens.kinds[start:end]))}
 
     def start(self, i):
-        "Where token `i` begins in the source"
+        "Return the position in the source at which token `i` begins"
         return self.tokens.starts[i]
 
     def end(self, i):
-        "Where token `i` ends in the source"
+        "Return the position in the source at which token `i` ends"
         return self.tokens.starts[i] + len(self.texts[i])
 
     def line(self, i):
-        "The line of token `i`"
+        "Return the line of token `i`"
         return line_at(self.src, self.start(i))
 
     def error(self, kind, what, i):
-        "An exception of class `kind` that says `what`, with the line of token `i`"
+        "Make an exception of class `kind` with the message `what` and the line of token `i`"
         return error_at(kind, what, self.src, self.start(min(i, len(self) - 1)))
 
     # The branches of an `#if` may each open the same bracket. Only one of them counts: the likely one, or the
-    # first, should the likely one leave a bracket open.
+    # first, if the likely one leaves a bracket open.
     def _match_brackets(self):
         try:
             self._match(_likely)
@@ -178,21 +178,21 @@ class Code:
                     mate.setdefault(o, i)
                 elif self.strict:
                     raise self._never_opened(i, o)
-        outer.append(opened[-1])  # what may be asked of the place behind the last token
+        outer.append(opened[-1])  # callers may look past the last token
         if opened[-1] >= 0 and self.strict:
             raise self.error(WrongSource, f'this {self[opened[-1]]!r} is never closed', opened[-1])
 
     def is_balanced(self):
-        "Has each bracket its mate?"
+        "Does each bracket have a match?"
         return self.mate.keys() >= {*self.find(*CLOSES, *OPENS)}
 
     def _turning_points(self):
-        "The tokens at which the bracket around may be another one than before, and the end"
+        "Return the tokens at which the enclosing bracket may change, and the end"
         brackets = self.find(*CLOSES, *OPENS)
         return sorted({*brackets, *self.directives, self._n}) if self.directives else [*brackets, self._n]
 
     def _never_opened(self, i, o):
-        "What is wrong with the bracket that closes at `i`, in the bracket that opens at `o`, -1 for none"
+        "Describe the bracket that closes at `i` without matching the one that opens at `o`, -1 for none"
         if o < 0:
             return self.error(WrongSource, f'this {self[i]!r} closes nothing', i)
         what = f'this {self[o]!r} is not closed before the {self[i]!r} of line {self.line(i)}'
@@ -201,10 +201,10 @@ class Code:
             what += '; `//` begins a comment, and `/` of integers truncates'
         return self.error(WrongSource, what, o)
 
-    # `<` and `>` are brackets only sometimes. One walk finds the mates of all that it passes, and each token of a list
-    # of comparisons is passed once.
+    # `<` and `>` are brackets only sometimes. One walk finds the matches of all that it passes, and passes each token
+    # of a list of comparisons once.
     def angle(self, i):
-        "Index of the `>` that closes the `<` at `i`; None where that compares"
+        "Return the index of the `>` that closes the `<` at `i`; None if it is a comparison"
         if i not in self._angles:
             if self[i] != '<':
                 return i
@@ -218,7 +218,7 @@ class Code:
             text = texts[i]
             if text == '<':
                 if i in known:
-                    if known[i] is None:  # the walk from there met an end, as this one would
+                    if known[i] is None:  # the walk from there reached an end, as this one would
                         break
                     i = known[i]
                 else:
@@ -233,7 +233,7 @@ class Code:
         known.update(dict.fromkeys(opened))
 
     def angle_back(self, i):
-        "Index of the `<` that the `>` at `i` closes; None where that compares"
+        "Return the index of the `<` that the `>` at `i` closes; None if it is a comparison"
         if i not in self._angles_back:
             if self[i] != '>':
                 return i
@@ -262,7 +262,7 @@ class Code:
         known.update(dict.fromkeys(opened))
 
     def until(self, i, stops):
-        "Index of the first of `stops` from `i` on that is in no bracket, or of the bracket's end"
+        "Return the index of the first of `stops` from `i` on that is in no bracket, or of the bracket's end"
         if stops not in self._ends:
             self._ends[stops] = {}, {*stops, *CLOSES}
         (known, ends), texts, mate, n = self._ends[stops], self.texts, self.mate, self._n
@@ -282,7 +282,7 @@ class Code:
         return i
 
     def arguments(self, p):
-        "(start, end) of each argument of the call with its `(` at `p`"
+        "List (start, end) of each argument of the call with its `(` at `p`"
         res, i, q = [], p + 1, self.mate.get(p, len(self))
         while i < q:
             end = min(self.until(i, (',',)), q)
@@ -291,8 +291,8 @@ class Code:
         return res
 
     def call(self, a, b):
-        "Index of the first `(` in `a:b` that follows the name of a function; None if there is none"
-        if (a, b) not in self._calls:  # several who read the same head ask
+        "Return the index of the first `(` in `a:b` that follows the name of a function; None if there is none"
+        if (a, b) not in self._calls:  # several callers read the same head
             self._calls[a, b] = self._call(a, b)
         return self._calls[a, b]
 
@@ -307,18 +307,18 @@ class Code:
             i = mate.get(i, i) + 1
 
     def is_evaluated(self, i):
-        "Is token `i` in no operand of `sizeof` and the like?"
+        "Is token `i` evaluated, not an operand of `sizeof` and the like?"
         while (i := self.outer[i]) >= 0:
             if self[i - 1] in _UNEVALUATED:
                 return False
         return True
 
     def _goes_on(self, i, b):
-        "Does another name follow at `i`, so that what came before was an attribute or a macro?"
+        "Does another name follow at `i`, so that the one before it was an attribute or a macro?"
         return i < b and self.is_word(i) and self[i] not in _AFTER_PARAMETERS
 
     def after_template(self, i):
-        "Index of the token after a template's header at `i`, and after what that requires"
+        "Return the index of the token after a template's header at `i`, and after its requires clause"
         while self[i] == 'template' and self[i + 1] == '<':
             i = (self.angle(i + 1) or i + 1) + 1
         while self[i] in ('requires', '&&', '||'):
@@ -337,7 +337,7 @@ class Code:
     # A brace opens a namespace, a type, or code. This decides whether a `__device__ int x;` is a variable or a
     # member, and whether an `extern __shared__` is in a function.
     def kind(self, o):
-        "What the bracket `o` opens: 'namespace', 'type' or 'code'; -1 is the source itself, a 'namespace'"
+        "Return what the bracket `o` opens: 'namespace', 'type' or 'code'; -1 is the source itself, a 'namespace'"
         if o == -1:
             return 'namespace'
         unknown = []
@@ -362,11 +362,11 @@ class Code:
         return 'type' if types and self.call(a, o) is None else 'code'
 
     def scope(self, i):
-        "What token `i` is in: 'namespace', 'type' or 'code'"
+        "Return what token `i` is in: 'namespace', 'type' or 'code'"
         return self.kind(self.outer[i])
 
     def text(self, ids):
-        "The tokens `ids` on one line, without comments"
+        "Join the tokens `ids` to one line, without comments"
         if isinstance(ids, range) and ids and 0 <= ids.start and ids.stop <= self._n:
             text = self.src[self.start(ids.start) : self.end(ids[-1])]
             if not _UNEVEN.search(text):
@@ -375,20 +375,20 @@ class Code:
         return ''.join((self._gap(ids[n - 1], i) if n else '') + self[i] for n, i in enumerate(ids))
 
     def _gap(self, i, j):
-        "What separates token `i` from `j` when they are written in a row"
+        "Return the separator between tokens `i` and `j` when they are written in a row"
         apart = self.start(j) > self.end(i) if j == i + 1 else self.is_word(i) and self.is_word(j)
         return ' ' if apart else ''
 
 
-# what may be between tokens, but for a single space; much of it may be in a token, too
+# what may be between tokens, other than a single space; much of it may be in a token, too
 _UNEVEN = re.compile(r'[^\S ]|  |//|/\*|\\|\ufeff')
 
 
 @contextmanager
-def collected_later():
-    """No garbage is looked for meanwhile: a source that is read becomes many objects at once, none of which is garbage.
+def defer_collection():
+    """Disable garbage collection in the `with` block: reading a source makes many objects, none of which is garbage.
 
-    In nested ones, the outermost decides."""
+    If blocks are nested, the outermost decides."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -398,13 +398,13 @@ def collected_later():
             gc.enable()
 
 
-def between(places, start, end):
-    "Those of the sorted indices `places` that are in `start:end`"
-    return places[bisect_left(places, start) : bisect_left(places, end)]
+def between(indices, start, end):
+    "Return those of the sorted `indices` that are in `start:end`"
+    return indices[bisect_left(indices, start) : bisect_left(indices, end)]
 
 
 def _pass_directive(d, opened, groups, choose):
-    "The open brackets after a preprocessor line: each branch starts from those before its `#if`"
+    "Return the open brackets after a preprocessor line: each branch starts from those before its `#if`"
     word = directive_word(d.text)
     if word.startswith('if'):
         groups.append((list(opened), [], [d.likely]))
@@ -417,7 +417,7 @@ def _pass_directive(d, opened, groups, choose):
         before, ended, likely = groups.pop()
         ended.append((likely[0], opened))
         if all(o is False for o, _ in ended):
-            ended.append((True, before))  # none of the branches
+            ended.append((True, before))  # if no branch is compiled
         return choose(ended)[1]
     return opened
 

@@ -22,7 +22,7 @@ BUILTIN = {
     'char8_t', 'char16_t', 'char32_t', '__int128',
 }  # fmt: skip
 
-# words that do not name what is called or launched after them
+# words after which a name is not called or launched
 KEYWORDS = {
     'return', 'else', 'do', 'if', 'while', 'for', 'switch', 'case', 'sizeof', 'throw', 'new', 'co_return', 'and', 'or',
     'not', 'delete',
@@ -34,17 +34,17 @@ _SPECIFIERS = (STORAGE | QUALIFIERS | BUILTIN) - ALIGNMENTS
 
 
 class Declarator(NamedTuple):
-    "One variable of a declaration: tokens at which it, what follows its name, and its initialiser begin, and its end"
+    "One variable of a declaration, by tokens: begin, the token after its name, begin of its initializer, and end"
 
     first: int
     name: int
     past: int
-    init: int  # `end` without an initialiser
+    init: int  # `end` without an initializer
     end: int
 
 
 class Declaration(NamedTuple):
-    "Tokens at which a declaration and its declarators begin, a generator of these, and its specifiers' words"
+    "A declaration, by tokens: its begin, its declarators' begin, a generator of them, and its specifiers' words"
 
     start: int
     first: int
@@ -53,15 +53,15 @@ class Declaration(NamedTuple):
 
 
 def read_declaration(c, i) -> Declaration:
-    "The declaration that has a specifier at `i`"
-    if i not in c.declarations:  # several rewrite it
+    "Return the declaration that has a specifier at `i`"
+    if i not in c.declarations:  # several rewriters read it
         c.declarations[i] = _read_declaration(c, i)
     start, first, words = c.declarations[i]
     return Declaration(start, first, _declarators(c, first), words)
 
 
 def _read_declaration(c, i):
-    "Tokens at which a declaration and its declarators begin, and its specifiers' words"
+    "Return (begin, declarators' begin, specifiers' words) of a declaration"
     start = _statement(c, i)
     first = specifiers(c, start, len(c))
     if c.outer[start:first].count(c.outer[start]) == first - start:
@@ -72,7 +72,7 @@ def _read_declaration(c, i):
 
 
 def _statement(c, i):
-    "Index of the first specifier of the declaration that has a specifier at `i`"
+    "Return the index of the first specifier of the declaration that has a specifier at `i`"
     while i > 0:
         j = i - 1
         if c[j] == ')' and is_alignment(c, c.mate.get(j, 0) - 1):
@@ -90,19 +90,19 @@ def _may_specify(c, j):
 
 
 def is_alignment(c, i):
-    "Is token `i` the word of an alignment or an attribute, or a macro that holds one?"
+    "Is token `i` an alignment or an attribute, or a macro that contains one?"
     text = c[i]
     return not ALIGNMENTS.isdisjoint(c.aliases[text]) if c.aliases.get(text) else text in ALIGNMENTS
 
 
 def is_storage(c, i):
-    "Is token `i` a storage class, such as `static` or `__device__`, or a macro of nothing else?"
+    "Is token `i` a storage class, such as `static` or `__device__`, or a macro of storage classes alone?"
     text = c[i]
     return (STORAGE.issuperset(c.aliases[text]) if c.aliases.get(text) else text in STORAGE) and c.is_word(i)
 
 
 def past_attribute(c, i):
-    "Index after the attribute, alignment or `extern \"C\"` at `i`; `i` if there is none"
+    "Return the index after the attribute, alignment or `extern \"C\"` at `i`; `i` if there is none"
     if c.is_word(i):
         if not is_alignment(c, i):
             return i
@@ -113,7 +113,7 @@ def past_attribute(c, i):
 
 
 def specifiers(c, i, end):
-    "Index at which the specifiers from `i` on end, and the declarators begin"
+    "Return the index at which the specifiers from `i` on end, and the declarators begin"
     start, typed = i, False
     while i < end:
         if (text := c.texts[i]) in _SPECIFIERS and text not in c.aliases:
@@ -138,7 +138,7 @@ def _defines_type(c, start, i):
 
 
 def _past_word(c, i, typed):
-    "(index after the specifier at `i`, is a type known by then); the same index for a declarator"
+    "Return (index after the specifier at `i`, is a type known by then); the same index for a declarator"
     if c[i] == 'operator':
         return i, typed
     if is_storage(c, i) or c[i] in QUALIFIERS:
@@ -157,7 +157,7 @@ def _past_word(c, i, typed):
 
 
 def _past_qualified(c, i):
-    "Index after the name `a::b<c>::d` that begins at `i`"
+    "Return the index after the name `a::b<c>::d` that begins at `i`"
     while True:
         if c[i] == 'template':
             i += 1
@@ -177,7 +177,7 @@ def _past_pasted(c, i):
 
 
 def _declarators(c, i):
-    "Each declarator from `i` up to the `;`"
+    "Yield each declarator from `i` up to the `;`"
     while True:
         end = c.until(i, (',', ';'))
         if not (name := declared_name(c, i, end)):
@@ -190,7 +190,7 @@ def _declarators(c, i):
 
 
 def declared_name(c, i, end):
-    "(index of the name that a declarator in `i:end` declares, index after it); None if it has no name"
+    "Return (index of the name that a declarator in `i:end` declares, index after it); None if it has no name"
     while i < end:
         j = past_attribute(c, i)
         if j == i and c.is_word(i) and c[i] not in QUALIFIERS:
@@ -202,11 +202,11 @@ def declared_name(c, i, end):
         return i, _past_pasted(c, i + 1)
 
 
-_NO_TYPE = {'[', *STORAGE, *ALIGNMENTS}  # what may begin what `of_type` leaves out
+_NO_TYPE = {'[', *STORAGE, *ALIGNMENTS}  # tokens at which something may begin that `of_type` drops
 
 
 def of_type(c, i, end):
-    "The tokens of `i:end` that belong to a type: no storage classes, alignments or attributes"
+    "Return the tokens of `i:end` that belong to a type: no storage classes, alignments or attributes"
     texts = c.texts[i:end]
     if _NO_TYPE.isdisjoint(texts) and c.aliases.keys().isdisjoint(texts):
         return [*range(i, end)]
@@ -219,14 +219,14 @@ def of_type(c, i, end):
 
 
 def statement_of(c, i):
-    "Index of the first token of the statement, or of the declaration, that token `i` is in"
+    "Return the index of the first token of the statement, or declaration, that contains token `i`"
     while i > 0 and c[i - 1] not in (';', '{', '}', '('):
         i = c.mate.get(i - 1, i - 1)
     return i
 
 
 def class_of(c, o):
-    "The name of the class whose members begin behind the `{` at `o`; None for an enumeration"
+    "Return the name of the class whose members begin after the `{` at `o`; None for an enumeration"
     i = statement_of(c, o)
     key = next((j for j in range(c.after_template(i), o) if c[j] in (*TYPES, 'enum')), None)
     if key is None or c[key] == 'enum':
@@ -249,11 +249,11 @@ _SPACING = (
     (r'\) \((?!\*)', ')('),
     (r' \.\.\.', '...'),
 )
-_PLAIN = re.compile(r'\w+(?: \w+)*(?: (?:\*|&&?))?')  # has nothing of that
+_PLAIN = re.compile(r'\w+(?: \w+)*(?: (?:\*|&&?))?')  # without any of these
 
 
 def spell(words):
-    "Tokens as one text with single spaces: `const float *`, `std::vector<int>`, `float (*)[4]`"
+    "Join tokens to one text with single spaces: `const float *`, `std::vector<int>`, `float (*)[4]`"
     return _spell(tuple(words))
 
 

@@ -9,23 +9,23 @@ from ...support.short_tracebacks import ShownBriefly
 
 
 class NotEmulated(ShownBriefly, NotImplementedError):
-    "Something that a GPU can do and the emulator cannot; the message names the line and repeats it"
+    "A feature of GPUs that the emulator does not have; the message quotes the line"
 
 
 class Edits:
-    """A `Code` and what shall become of it; `source` is what it belongs to, `pointers` what its kernels take.
+    """A `Code` and the edits to it; `source` is the whole source, `pointers` the pointer parameters of its kernels.
 
-    `shared`: name -> bounds of the `__device__` variables that several files have in common."""
+    `shared`: name -> bounds of the `__device__` variables that several files share."""
 
     def __init__(self, code: Code, source: Source, pointers: dict, shared=()):
         self.code, self.literals, self.macros, self.shared = code, source.literals, source.macros, dict(shared)
         self.launchers = source.launchers
         self.pointers = pointers  # kernel -> which of its parameters are pointers, by their index
         self.made = []  # (start, end, text)
-        self.plain = False  # stay variables of the device what they are in C++?
+        self.plain = False  # do the device's variables stay what they are in C++?
 
     def replace(self, start: int, end: int, text=''):
-        "Note that `src[start:end]` becomes `text`, and the line ends that were in it"
+        "Record that `src[start:end]` becomes `text`, and the line ends that were in it"
         c = self.code
         if c.is_cut(start, end):
             what = 'the emulator cannot read a preprocessor line in the middle of this'
@@ -34,29 +34,29 @@ class Edits:
         self.made.append((start, end, text + line_end * c.src.count('\n', start, end)))
 
     def replace_tokens(self, i: int, j: int, text: str):
-        "Note that the tokens from `i` to `j`, both included, become `text`"
+        "Record that the tokens from `i` to `j`, both included, become `text`"
         self.replace(self.code.start(i), self.code.end(j), text)
 
     def insert(self, pos: int, text: str):
-        "Note that `text` is put before `src[pos]`"
+        "Record that `text` is inserted before `src[pos]`"
         self.replace(pos, pos, text)
 
     def paste(self, prefix: str) -> str:
-        "`prefix` as it is put before a name: in a macro the name may be a parameter"
+        "Return `prefix` as it is put before a name: in a macro the name may be a parameter"
         return prefix if self.code.macro is None else f'{prefix}##'
 
     def quote(self, name: str) -> str:
-        "C++ for the name of a variable as a string"
+        "Return C++ for the name of a variable as a string"
         return f'"{name}"' if self.code.macro is None else f'GRIDSTRIDE_NAME({name})'
 
 
 def apply(src: str, edits: list) -> str:
-    "`src` after all of `edits`, (start, end, text); one inside of another is dropped"
+    "Apply `edits`, (start, end, text), to `src`; one inside another is dropped"
     return _apply(src, _outermost(edits))
 
 
 def apply_to_read(src: str, edits: list) -> str:
-    "`apply` for a source whose tokens are known, and a result that will be read"
+    "Apply `edits` to a source whose tokens are known, for a result that will be read"
     edits = _outermost(edits)
     res = _apply(src, edits)
     if edits:
@@ -65,7 +65,7 @@ def apply_to_read(src: str, edits: list) -> str:
 
 
 def _outermost(edits: list) -> list:
-    "`edits`, sorted, without those inside of another"
+    "Sort `edits` and drop those inside another"
     res, at = [], 0
     for e in sorted(edits, key=itemgetter(0, 1)):
         if e[0] >= at:

@@ -1,16 +1,16 @@
-"""Which branches of `#if`, `#ifdef` and `#else` are compiled, as far as the source alone can tell.
+"""Which branches of `#if`, `#ifdef` and `#else` are compiled, as far as the source alone determines.
 
-Two questions are asked of each. What is *surely* not compiled (`#if 0`, `#ifndef GRIDSTRIDE_EMULATOR`) is not
-looked at. Where nothing is sure, all branches are rewritten for the emulator, and the one that is *likely*
-says which brackets count and what functions there are: a name that nobody defines here is likely undefined.
-A condition has one of three values: True, False, and None where it is unknown.
+Two questions are answered for each. What is *surely* not compiled (`#if 0`, `#ifndef GRIDSTRIDE_EMULATOR`) is
+skipped. Where nothing is sure, all branches are rewritten for the emulator, and the one that is *likely*
+decides which brackets count and what functions there are: a name without a definition here is likely undefined.
+A condition has one of three values: True, False, and None for unknown.
 """
 
 import operator, re
 
 _GAP = r'(?:[ \t]|\\\r?\n|/\*.*?\*/)'
 _WORD = re.compile(rf'\#{_GAP}*(\w*)', re.S)
-DEFINE = re.compile(rf'\#{_GAP}*define{_GAP}+(\w+)(?:\(([^)]*)\))?', re.S)  # name, parameters; then comes the body
+DEFINE = re.compile(rf'\#{_GAP}*define{_GAP}+(\w+)(?:\(([^)]*)\))?', re.S)  # name, parameters; the body follows
 _UNDEF = re.compile(rf'\#{_GAP}*undef{_GAP}+(\w+)', re.S)
 _INCLUDE = re.compile(rf'\#{_GAP}*include{_GAP}*([<"])([^>"\n]+)[>"]', re.S)
 
@@ -22,18 +22,18 @@ _OTHERS = re.compile(r'_|CUDA|CUDNN|CUB_|TORCH|C10_|AT_|\w+_(MAX|MIN|BIT)$|M_|(N
 
 
 def directive_word(text: str) -> str:
-    "The word of a preprocessor line: 'if', 'define', ..."
+    "Return the word of a preprocessor line: 'if', 'define', ..."
     return _WORD.match(text)[1]
 
 
 def read_include(text: str):  # a preprocessor line
-    "(does the name stand in quotes, the header's name) of an `#include`; None for any other line"
+    "Return (is the name in quotes?, the header's name) of an `#include`; None for any other line"
     m = _INCLUDE.match(text)
     return m and (m[1] == '"', m[2])
 
 
 class Macros:
-    "What is known of the preprocessor's names; `likely`: also what is only probable"
+    "The known macros; `likely`: probable values count, too"
 
     def __init__(self, likely=False):
         self.likely, self.own_headers = likely, False
@@ -41,23 +41,23 @@ class Macros:
         self.known = {k: (True, v) for k, v in start.items()}  # name -> (is it defined, its body), None for unknown
 
     def follow(self, text: str, live):
-        "Learn from the preprocessor line `text`, which is compiled if `live`"
+        "Update by the preprocessor line `text`, which is compiled if `live`"
         if m := DEFINE.match(text):
             body = text[m.end() :].strip() if m[2] is None else None
             self.known[m[1]] = (True, body) if live else (self.look_up(m[1])[0] or None, None)
         elif m := _UNDEF.match(text):
             self.known[m[1]] = (False, '0') if live else (None, None)
         elif (header := read_include(text)) and header[0]:
-            self.own_headers = True  # which may define any name
+            self.own_headers = True  # they may define any name
 
     def look_up(self, name: str):
-        "(is `name` defined, its body)"
+        "Return (is `name` defined, its body)"
         undefined = self.likely and not self.own_headers and not _OTHERS.match(name)
         return self.known.get(name, (False, '0') if undefined else (None, None))
 
 
-# A condition is evaluated by precedence climbing. What is unknown makes only that unknown which depends on
-# it; what is written in a way that is not known here makes all of it unknown.
+# A condition is evaluated by precedence climbing. An unknown operand makes unknown only what depends on
+# it; syntax that is not known here makes the whole condition unknown.
 def _truth(a):
     return None if a is None else bool(a)
 
@@ -97,7 +97,7 @@ _PIECE = re.compile(r"\d[\w']*|\w+|<<|>>|[<>=!]=|&&|\|\||\S")
 
 
 class _Condition:
-    "The words of one condition, taken from the left while it is evaluated"
+    "The words of one condition, consumed from the left while it is evaluated"
 
     def __init__(self, words, macros, depth):
         self.words, self.macros, self.depth = words, macros, depth
@@ -109,7 +109,7 @@ class _Condition:
         return value
 
     def binary(self, level):
-        "The value of what has operators of this `level` or tighter ones"
+        "Evaluate an expression with operators of this `level` or tighter ones"
         a = self.unary()
         while self.words and _BINARY.get(self.words[0], (-1,))[0] >= level:
             n, f = _BINARY[self.words.pop(0)]
@@ -143,9 +143,9 @@ class _Condition:
 def evaluate(
     text,  # of a condition; None: unknown
     macros: Macros,
-    depth=0,  # macros that led here
+    depth=0,  # the macros that are being expanded
 ):  # a number or a boolean; None: unknown
-    "The value of a condition, such as `defined(A) && N > 3`"
+    "Evaluate a condition, such as `defined(A) && N > 3`"
     if text is None or depth > 9:
         return None
     try:
@@ -155,18 +155,18 @@ def evaluate(
 
 
 class _Group:
-    "An open `#if`: is its place compiled (`outer`), was a branch taken, is the present one (`own`)?"
+    "An open `#if`: is its location compiled (`outer`), was a branch taken, is the current one (`own`)?"
 
     def __init__(self, outer, condition):
         self.outer, self.taken, self.own = outer, condition, condition
 
     def go_on(self, condition):
-        "The next branch begins"
+        "Begin the next branch"
         self.own, self.taken = _and(_not(self.taken), condition), _or(self.taken, condition)
 
 
 class Branches:
-    "The open `#if`s at a place of the source, and the macros known there; `likely` as for `Macros`"
+    "The open `#if`s at a location in the source, and the macros known there; `likely` as for `Macros`"
 
     def __init__(self, likely=False):
         self.groups, self.macros = [], Macros(likely)
@@ -178,11 +178,11 @@ class Branches:
 
     @property
     def live(self):
-        "Is this place compiled?"
+        "Is this location compiled?"
         return _and(self.groups[-1].outer, self.own) if self.groups else True
 
     def follow(self, text: str, word: str):
-        "Go past the preprocessor line `text`, whose `directive_word` is `word`"
+        "Advance past the preprocessor line `text`, whose `directive_word` is `word`"
         if word.startswith('if'):
             self.groups.append(_Group(self.live, self.condition(text)))
         elif word.startswith('el') and self.groups:
@@ -193,23 +193,23 @@ class Branches:
             self.macros.follow(text, self.live)
 
     def condition(self, text):
-        "The condition of a preprocessor line; an `else` has True"
+        "Return the condition of a preprocessor line; True for `else`"
         m = _WORD.match(text)
-        word, rest = m[1], text[m.end() :]
+        word, expression = m[1], text[m.end() :]
         if word in ('ifdef', 'ifndef', 'elifdef', 'elifndef'):
-            defined = self.macros.look_up(re.search(r'\w*$', _COMMENT.sub(' ', rest).rstrip())[0])[0]
+            defined = self.macros.look_up(re.search(r'\w*$', _COMMENT.sub(' ', expression).rstrip())[0])[0]
             return _not(defined) if 'ndef' in word else defined
-        return True if word == 'else' else _truth(evaluate(rest, self.macros))
+        return True if word == 'else' else _truth(evaluate(expression, self.macros))
 
 
 def live(
     lines,  # a sequence of preprocessor lines
-    likely=False,  # also without those that are probably not compiled?
+    likely=False,  # also drop those that are probably not compiled?
 ):
-    """Generator of (line, None if it goes; may what follows it be compiled?) for each preprocessor line.
+    """Yield (line, None if it is dropped; may the code after it be compiled?) per preprocessor line.
 
-    The lines of a conditional stay where nothing decides between its branches, with what is likely of each."""
-    here, probably, stays = Branches(likely), Branches(likely=True), []  # stays: for each open conditional
+    The lines of a conditional stay if nothing decides between its branches, with the probability of each."""
+    here, probably, stays = Branches(likely), Branches(likely=True), []  # stays: per open conditional
     now = here.live
     for t in lines:
         word, kept = directive_word(t.text), None
@@ -235,8 +235,8 @@ def live(
 def includes(
     lines,  # a sequence of preprocessor lines
 ):
-    "Generator of (line, what `read_include` gives of it) of each `#include` that may be compiled"
-    if any('include' in t.text for t in lines):  # without one no condition needs to be evaluated
+    "Yield (line, result of `read_include`) per `#include` that may be compiled"
+    if any('include' in t.text for t in lines):  # otherwise no condition needs to be evaluated
         for t, _ in live(lines):
             if found := t and read_include(t.text):
                 yield t, found

@@ -1,7 +1,7 @@
-"""What functions a source in CUDA C defines: the one reader behind `load_cuda`, `cuda_kernel` and `get_signature`.
+"""Finds the functions that a source in CUDA C defines: the reader of `load_cuda`, `cuda_kernel` and `get_signature`.
 
-It reads tokens, brackets and the heads of functions (see `code` and `declarations`); what is in a function
-is of no concern here. Of the branches of an `#if` it takes the one that is compiled, as far as can be told.
+It reads tokens, brackets and the heads of functions (see `code` and `declarations`), not their
+bodies. Of the branches of an `#if` it takes the one that is compiled, as far as that is known.
 """
 
 import re
@@ -9,14 +9,14 @@ from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
-from .code import ALIGNMENTS, NOT_NAMES, OPENS, Code, collected_later
+from .code import ALIGNMENTS, NOT_NAMES, OPENS, Code, defer_collection
 from .declarations import BUILTIN, QUALIFIERS, STORAGE, declared_name, of_type, specifiers, spell
 from .preprocessor import DEFINE, directive_word, live
 from .tokens import Tokens, WrongSource, directives, literal, tokens, tokens_of
 
 
 class Param(NamedTuple):
-    "A parameter of a function, as texts; '' for no name and no default"
+    "A parameter of a function, as strings; '' for no name and no default"
 
     type: str
     name: str
@@ -24,7 +24,7 @@ class Param(NamedTuple):
 
 
 class Function(NamedTuple):
-    "A function as its head says: `template` is its header, `scope` its namespace, both '' for none"
+    "A function as declared: `template` is its header, `scope` its namespace, both '' for none"
 
     name: str
     returns: str  # type
@@ -32,7 +32,7 @@ class Function(NamedTuple):
     line: int
     template: str
     scope: str
-    words: frozenset  # its specifiers and what else stands before its name
+    words: frozenset  # its specifiers and the other words before its name
     signature: str  # the whole head on one line, without comments
     defined: bool  # or only declared?
 
@@ -43,7 +43,7 @@ class Function(NamedTuple):
 
 
 class Head(NamedTuple):
-    "What stands before an outermost `{` or `;`: tokens at which it begins and ends, and whether a `{` follows"
+    "The tokens before an outermost `{` or `;`: begin, end, and whether a `{` follows"
 
     start: int
     end: int
@@ -52,16 +52,16 @@ class Head(NamedTuple):
 
 @lru_cache(4)
 def heads(c: Code) -> tuple:
-    "The `Head`s of what is in no function or type"
+    "Return the `Head`s of declarations outside functions and types"
     return tuple(_heads_of(c))
 
 
-_TURNS = frozenset((';', '}', *OPENS))  # where `_heads_of` has something to do
+_STOPS = frozenset((';', '}', *OPENS))  # where `_heads_of` has something to do
 
 
 def _heads_of(c):
     head = past = 0
-    for i in c.find_any(_TURNS):
+    for i in c.find_any(_STOPS):
         if i < past:
             continue
         text = c.texts[i]
@@ -75,15 +75,15 @@ def _heads_of(c):
 
 
 def parenthesis(c: Code, head: Head):
-    "Index of the `(` of the function with this head; None for something else"
+    "Return the index of the `(` of the function with this head; None if it is not a function"
     first = c.after_template(head.start)
     return None if c[first] in ('template', 'using', 'typedef') else c.call(first, head.end)
 
 
-@lru_cache(4)  # several who rewrite the same code ask
-@collected_later()
+@lru_cache(4)  # several callers rewrite the same code
+@defer_collection()
 def read_functions(c: Code) -> tuple:
-    "Each `Function` outside of types that `c` defines or declares"
+    "Return each `Function` outside types that `c` defines or declares"
     return tuple(_functions_of(c))
 
 
@@ -101,7 +101,7 @@ def _functions_of(c):
 
 
 def _returns(c, first, p, end):
-    "Type that the function with its parameters at `p` returns"
+    "Return the result type of the function with its parameters at `p`"
     arrow = c.until(c.mate[p] + 1, ('->', '{', ';'))
     if c[arrow] == '->':
         return spell([c[i] for i in range(arrow + 1, min(end, c.until(arrow, ('requires', 'try'))))])
@@ -111,17 +111,17 @@ def _returns(c, first, p, end):
 
 
 def _params(c, p):
-    "The `Param`s between the `(` at `p` and its mate"
+    "Return the `Param`s between the `(` at `p` and its match"
     res = [parameter(c, a, b) for a, b in c.arguments(p)]
     return [] if [o[:2] for o in res] == [('void', '')] else res
 
 
 def parameter(c: Code, i: int, end: int) -> Param:
-    "The parameter that the tokens `i:end` declare"
+    "Return the parameter that the tokens `i:end` declare"
     text = c.src[c.start(i) : c.end(end - 1)] if i < end else '\n'
-    if '\n' in text:  # or a preprocessor line, which may hide some of it
+    if '\n' in text:  # or a preprocessor line, which may drop some of it
         return _parameter(c, i, end)
-    if text not in c.parameters:  # many functions have the same
+    if text not in c.parameters:  # many functions share it
         c.parameters[text] = _parameter(c, i, end)
     return c.parameters[text]
 
@@ -137,15 +137,15 @@ def _parameter(c, i, end):
 
 
 def _as_pointer(own):
-    "An array's own part of a parameter's type is that of a pointer: `[3]` is `*`, `[][4]` is `(*)[4]`"
+    "Convert the array part of a parameter's type to a pointer: `[3]` is `*`, `[][4]` is `(*)[4]`"
     if own[:1] != ['[']:
         return own
-    rest = own[own.index(']') + 1 :]
-    return ['(', '*', ')', *rest] if ']' in rest else ['*', *rest]
+    bounds = own[own.index(']') + 1 :]
+    return ['(', '*', ')', *bounds] if ']' in bounds else ['*', *bounds]
 
 
 def namespace_of(c: Code, i: int) -> str:
-    "The namespaces around token `i`, as `a::b`"
+    "Return the namespaces around token `i`, as `a::b`"
     names = []
     while (i := c.outer[i]) >= 0:
         j = i
@@ -156,7 +156,7 @@ def namespace_of(c: Code, i: int) -> str:
     return '::'.join(o for o in names if o)
 
 
-# Macros have bodies, which are code as well. One whose body is nothing but specifiers, such as `#define HD
+# Macros have bodies, which are code as well. One whose body consists of specifiers alone, such as `#define HD
 # __host__ __device__`, counts as them wherever it is used.
 class Source(NamedTuple):
     "A source that was read: its own `Code`, those of its macros' bodies, and the macros that are string literals"
@@ -167,13 +167,13 @@ class Source(NamedTuple):
     launchers: frozenset  # the names of macros that launch
 
 
-@lru_cache(4)  # who reads it does not change it
-@collected_later()
+@lru_cache(4)  # callers do not modify it
+@defer_collection()
 def read(
     src: str,  # CUDA C
-    likely=False,  # without the branches that are probably not compiled
+    likely=False,  # drop the branches that are probably not compiled
 ) -> Source:
-    "Read a source; `WrongSource` names the line of a bracket that does not close"
+    "Read a source; raises `WrongSource` with the line of a bracket that does not close"
     found, lines = compiled(src, likely)
     aliases, macros = {}, []
     for t in chain(*lines.values()):
@@ -186,12 +186,12 @@ def read(
 
 def compiled(
     src: str,  # CUDA C
-    likely: bool,  # without the branches that are probably not compiled?
+    likely: bool,  # drop the branches that are probably not compiled?
 ) -> tuple:  # (`Tokens`, dict: index of a token -> the preprocessor lines before it)
-    "The tokens that may be compiled, and the preprocessor lines among them"
+    "Return the tokens that may be compiled, and the preprocessor lines among them"
     found, res, lines, start, now = tokens_of(src), Tokens(), {}, 0, True
-    places = found.directives()
-    for i, (line, goes_on) in zip(places, live(map(found.__getitem__, places), likely)):
+    positions = found.directives()
+    for i, (line, goes_on) in zip(positions, live(map(found.__getitem__, positions), likely)):
         if now:
             res.extend(found, start, i)
         if line:
@@ -203,7 +203,7 @@ def compiled(
 
 
 def _macro(src, t, m, aliases):
-    "The body of a macro; if it is nothing but specifiers, `aliases` gets to know them"
+    "Read the body of a macro; if it consists of specifiers alone, add it to `aliases`"
     params = {o.strip().replace('...', '__VA_ARGS__') for o in (m[2] or '').split(',')}
     body = Code(src, tokens(src, t.start + m.end(), t.end, macro=True), aliases, m[1], params, strict=False)
     if words := _specifiers_of(body):
@@ -212,7 +212,7 @@ def _macro(src, t, m, aliases):
 
 
 def _specifiers_of(c):
-    "The words of a macro's body that is nothing but specifiers, such as `__host__ __device__`"
+    "Return the words of a macro's body that consists of specifiers alone, such as `__host__ __device__`"
     words = tuple(w for i in range(len(c)) for w in c.words(i) if c.outer[i] == -1 and c.is_word(i))
     only = all(c.is_word(i) or c.is_string(i) or c.outer[i] >= 0 or c[i] in '()' for i in range(len(c)))
     known = STORAGE | QUALIFIERS | BUILTIN | ALIGNMENTS
@@ -221,7 +221,7 @@ def _specifiers_of(c):
 
 
 def _literals(macros):
-    "The text of each macro that is nothing but string literals, whatever the condition"
+    "Return {name: text} of the macros that consist of string literals alone, whatever the condition"
     res = {}
     for c in macros:
         strings = {*c.tokens.kinds} == {'string'}
@@ -230,7 +230,7 @@ def _literals(macros):
 
 
 def read_compiled(src: str) -> Code:
-    "The `Code` of what is probably compiled, or of everything if that does not fit together"
+    "Return the `Code` of what is probably compiled, or of everything if that does not parse"
     try:
         return (read(src, likely=True) if _has_conditions(src) else read(src)).main  # the same key of the cache
     except ValueError:
@@ -238,12 +238,12 @@ def read_compiled(src: str) -> Code:
 
 
 def _has_conditions(src):
-    "Is there an `#if`? Without one all is compiled"
+    "Is there an `#if`? Otherwise everything is compiled"
     return any(directive_word(t.text).startswith('if') for t in directives(src))
 
 
 def kernels_in(c: Code) -> list:
-    "A `Function` for each `__global__` function of `c`, once, as its definition says if there is one"
+    "List a `Function` per `__global__` function of `c`, by its definition if there is one"
     found = {}
     for f in read_functions(c):
         if '__global__' in f.words and (f.defined or (f.scope, f.name, len(f.params)) not in found):
@@ -253,30 +253,30 @@ def kernels_in(c: Code) -> list:
 
 def kernels(
     src: str,  # CUDA C
-) -> list:  # a `Function` for each `__global__` function, in order
-    "The kernels that `src` declares or defines outside of macros"
+) -> list:  # a `Function` per `__global__` function, in order
+    "List the kernels that `src` declares or defines outside macros"
     return kernels_in(read_compiled(src))
 
 
 def functions(
     src: str,  # CUDA C
-) -> list:  # a `Function` for each, also for kernels and those of the device
-    "The functions that `src` defines, without members of classes"
+) -> list:  # of `Function`, including kernels and device functions
+    "List the functions that `src` defines, without members of classes"
     return [f for f in read_functions(read_compiled(src)) if f.defined and f.returns]
 
 
 def host_functions(
     src: str,  # CUDA C
-) -> list:  # a `Function` for each one that the host can call
-    "The functions that `src` defines for the host, without members of classes"
+) -> list:  # of `Function`
+    "List the functions that `src` defines for the host, without members of classes"
     return [f for f in functions(src) if f.on_host]
 
 
 def signature(
     name: str,  # of a host function defined in `src`
     src: str,  # CUDA C
-) -> str:  # its declaration, ending in `;` (one line for each overload)
-    "The declaration of a function, read off its definition; `WrongSource` names what `src` does define"
+) -> str:  # its declaration, ending in `;` (one line per overload)
+    "Return the declaration of a function, from its definition; raises `WrongSource` with the names in `src`"
     found = functions(src)
     if own := [f.signature for f in found if f.name == name and f.on_host]:
         return '\n'.join(f'{o};' for o in own)
@@ -284,22 +284,22 @@ def signature(
 
 
 def not_on_host(name: str, found: list) -> WrongSource:
-    "What is wrong with asking for the function `name`, given all those that were `found`"
+    "Make the error for requesting the function `name`, given all functions that were `found`"
     is_there = any(f.name == name for f in found)
     what = 'is a kernel or device function, which the host cannot call' if is_there else 'is not defined in this source'
     host = ', '.join(dict.fromkeys(f.name for f in found if f.on_host)) or 'none'
     return WrongSource(f'{name!r} {what}. Host functions it defines: {host}')
 
 
-# NVRTC compiles for the GPU only: what the host does is no part of its language. So the host's functions
-# become empty lines, and all others keep their numbers.
+# NVRTC compiles for the GPU only: host code is not part of its language. So the host's functions
+# become empty lines, and all others keep their line numbers.
 _FOR_GPU, _TORCH = {'__global__', '__device__', 'constexpr'}, {'torch', 'at', 'c10', 'pybind11'}
 
 
 def device_only(
     src: str,  # CUDA C, as load_cuda takes it
 ) -> str:
-    "`src` without what only the host uses; each line keeps its number"
+    "Drop from `src` what only the host uses; each line keeps its number"
     c = read(src).main
     for head in heads(c):
         words = {w for i in range(head.start, head.end) for w in c.words(i)}

@@ -1,7 +1,7 @@
-"""The tokens of CUDA C: words, numbers, strings, operators and preprocessor lines, each with its place.
+"""The tokens of CUDA C: words, numbers, strings, operators and preprocessor lines, each with its position.
 
-Comments, strings and preprocessor lines are what every search for `<<<`, `__shared__` or a `{` has to pass
-over. Nothing here knows any grammar but that.
+Any search for `<<<`, `__shared__` or a `{` has to skip comments, strings and preprocessor lines.
+This module knows no other grammar.
 """
 
 import math
@@ -21,11 +21,11 @@ class Token(NamedTuple):
     text: str
     start: int
     end: int
-    likely: bool = None  # of a line that begins a branch: is that probably compiled? None: unknown
+    likely: bool = None  # of a line that begins a branch: is it probably compiled? None: unknown
 
 
-# `>` is always a token of its own: whether `>>>` closes a launch, three templates, or one template and a
-# shift is known only later. A quote between digits belongs to the number, as in 1'000.
+# `>` is always a token by itself: whether `>>>` closes a launch, three templates, or one template and a
+# shift is decided later. A quote between digits belongs to the number, as in 1'000.
 _COMMENT = r'(?: //[^\\\n]*(?:\\(?:\r?\n)?[^\\\n]*)* | /\*[^*]*\*+(?:[^/*][^*]*\*+)*/ )'
 _BLANK = rf'(?: \ufeff | \\\r?\n | {_COMMENT} )'
 _SPACE = rf'(?: \s+ (?:{_BLANK}\s*)* | {_BLANK} \s* (?:{_BLANK}\s*)* )'
@@ -33,18 +33,18 @@ _QUOTED = r"""(?: "[^"\\\n]*(?:\\.[^"\\\n]*)*" | '(?!')[^'\\\n]*(?:\\.[^'\\\n]*)
 _NUMBER, _WORD = r"\d(?: [eEpP][+-] | '?\w | \. )*", r'[^\W\d]\w*'
 _OPERATORS = r"""<<<(?!<) | <<=? | <=>? | >= | -> | :: | \#\# | \.\.\. | && | \|\| | /\*.* | [-+*/%&|^!=]= | ."""
 
-# a preprocessor line, with the lines that continue it
+# a preprocessor line, with its continuation lines
 _DIRECTIVE = r"""\# (?: [^\n"/\\]+ | \\\r?\n | "(?:\\.|[^"\\\n])*" | /\*.*?\*/ | //(?:\\\r?\n|[^\n])* | [^\n] )*"""
 
-# The branches begin with different characters, so that `re` passes over most of them at once. A raw string needs a
-# group, with which `findall` gives no whole pieces: it is in a pattern of its own.
+# The branches begin with different characters, so that `re` skips most of them at once. A raw string needs a
+# group, with which `findall` does not return whole pieces: it has a pattern of its own.
 _RAW = r'(?: [uUL](?:(?<=u)8)? )? R"(?P<fence>[^()\s\\]*)\(.*?\)(?P=fence)"\w* |'
 
 
 @lru_cache(None)
 def _pattern(raw, macro):
-    "The pattern of the pieces of a source: tokens, and the blanks and comments between them"
-    line = '' if macro else rf'(?:{_DIRECTIVE})?'  # one that begins no line is found in `_pieces`
+    "Return the pattern of the pieces of a source: tokens, and the blanks and comments between them"
+    line = '' if macro else rf'(?:{_DIRECTIVE})?'  # a `#` within a line is handled in `_pieces`
     return re.compile(
         rf"""
         {_RAW if raw else ''} [uUL](?:(?<=u)8)?{_QUOTED}\w* | {_WORD} | {_SPACE}{line} | {_QUOTED}\w* | {_NUMBER} |
@@ -84,7 +84,7 @@ class Tokens:
             getattr(self, column).extend(getattr(others, column)[start:end])
 
     def directives(self) -> list:
-        "The indices of the preprocessor lines"
+        "Return the indices of the preprocessor lines"
         return [*compress(count(), map('directive'.__eq__, self.kinds))] if 'directive' in self.kinds else []
 
 
@@ -94,7 +94,7 @@ def tokens(
     end=None,
     macro=False,  # is this a macro's body, in which `#` makes strings and begins no preprocessor line?
 ) -> Tokens:
-    "The tokens of `src[start:end]`; `WrongSource` for a comment that is never closed"
+    "Tokenize `src[start:end]`; raises `WrongSource` for a comment that is never closed"
     return _tokens_of_pieces(src, start, _pieces(src, start, len(src) if end is None else end, macro), macro)
 
 
@@ -106,7 +106,7 @@ def _tokens_of_pieces(src, start, pieces, macro=False):
     kinds = [*map(known.__getitem__, pieces)]  # '' for blanks
     if pieces and not start and not macro and pieces[0][0] == '#':
         kinds[0] = 'directive'
-    res = Tokens(*(compress(o, kinds) for o in (pieces, kinds, begins)))  # what is done per token is done by C
+    res = Tokens(*(compress(o, kinds) for o in (pieces, kinds, begins)))  # C code does the work per token
     for i in res.directives():
         n = _length_of_blanks(res.texts[i])
         res.texts[i], res.starts[i] = res.texts[i][n:], res.starts[i] + n
@@ -114,7 +114,7 @@ def _tokens_of_pieces(src, start, pieces, macro=False):
 
 
 def _pieces(src, start, end, macro=False):
-    "The texts that `src[start:end]` is made of: tokens, blanks, and preprocessor lines with the blanks before them"
+    "Split `src[start:end]` into tokens, blanks, and preprocessor lines with the blanks before them"
     if start == 0 and not macro and src.startswith('#'):
         line = re.match(_DIRECTIVE, src, re.X | re.S)[0]
         return [line, *_pieces(src, len(line), end)]
@@ -126,19 +126,19 @@ def _pieces(src, start, end, macro=False):
 
 
 def _length_of_blanks(piece):
-    "How many characters before a preprocessor line are blanks"
+    "Return how many characters before a preprocessor line are blanks"
     blanks = _BLANKS.match(piece)
     return blanks.end() if blanks else 0
 
 
 def _middle_hash(piece):
-    "Where in a piece the `#` is that follows blanks and begins no line; 0 for none"
+    "Return the index in a piece of a `#` that follows blanks and does not begin a line; 0 for none"
     n = _length_of_blanks(piece)
     return n if n < len(piece) and '\n' not in piece[:n] else 0
 
 
 def _pieces_one_by_one(pattern, src, at, end):
-    "`_pieces` of a source in which a `#` stands in the middle of a line, and is no more than an operator"
+    "Split a source as `_pieces` does if it has a `#` in the middle of a line, which is an ordinary operator"
     more = True
     while more:
         more = False
@@ -151,7 +151,7 @@ def _pieces_one_by_one(pattern, src, at, end):
 
 
 def _kind(piece):
-    "What a piece is; '' for blanks"
+    "Return the kind of a piece; '' for blanks"
     if piece.isidentifier() and piece.isascii():
         return 'word'
     m = _KIND.match(piece)
@@ -162,12 +162,12 @@ def _kind(piece):
     return 'directive' if '#' in piece and _length_of_blanks(piece) < len(piece) else ''
 
 
-# A source is looked at more than once: for its headers, its kernels, and to be rewritten.
+# A source is tokenized more than once: for its headers, its kernels, and to be rewritten.
 @lru_cache(4)
 def tokens_of(
     src: str,  # CUDA C
-) -> Tokens:  # who reads them does not change them
-    "All that `tokens` gives of `src`"
+) -> Tokens:  # callers do not modify them
+    "Return all `tokens` of `src`, cached"
     return _tokens_of_pieces(src, 0, _pieces_of(src))
 
 
@@ -177,15 +177,15 @@ def _pieces_of(src):
 
 
 # A rewritten source is read again. Most of its pieces are those of the source, and many edits are alike.
-_spliced = {}  # text -> its pieces, of the last few that were rewritten and not yet read
+_spliced = {}  # text -> its pieces, for the last few texts that were rewritten and not yet read
 
 
 def splice(
     src: str,  # CUDA C that was read
-    edits: list,  # sorted (start, end, text), of which none is in another one
-    text: str,  # what they make of `src`
+    edits: list,  # sorted (start, end, text), not nested
+    text: str,  # the result of the edits
 ):
-    "Split `text` into pieces without looking again at what no edit has changed"
+    "Split `text` into pieces without tokenizing again what no edit has changed"
     pieces, res, at = _pieces_of(src), [], 0
     index = dict(zip(accumulate(map(len, pieces), initial=0), range(len(pieces) + 1)))
     for start, end, by in edits:
@@ -207,7 +207,7 @@ def _pieces_of_edit(text):
 
 
 def _append(res, more):
-    "Append the pieces `more` to `res`; the first of them may become one with what is before it"
+    "Append the pieces `more` to `res`; the first of them may merge with the piece before it"
     n, apart = 0, not (res and more) or _are_apart(res[-1][-1], more[0][0])
     while n < len(more) and not apart:
         before, piece = res[-1], more[n]
@@ -223,7 +223,7 @@ _NO_BLANK = re.compile(r'[^\s/\\\ufeff#]')
 
 @lru_cache(4096)
 def _are_apart(a, b):
-    "Are two pieces two for certain, if one ends with character `a` and the next begins with `b`?"
+    "Are two pieces certainly separate if one ends with character `a` and the next begins with `b`?"
     if a in _ALONE or b in _ALONE:
         return True
     return bool(a in _SPACES and _NO_BLANK.match(b) or b in _SPACES and _NO_BLANK.match(a))
@@ -233,37 +233,37 @@ def _are_apart(a, b):
 def directives(
     src: str,  # CUDA C
 ) -> tuple:  # of `Token`s
-    "The preprocessor lines of `src`"
+    "Return the preprocessor lines of `src`"
     found = tokens_of(src)
     return tuple(map(found.__getitem__, found.directives()))
 
 
 @lru_cache(4)
 def _lines(src):
-    "Where the lines of `src` begin, but for the first, and (place, number) of those whose number is said"
+    "Return where the lines of `src` begin, except the first, and (position, number) of those with a `#line`"
     said = [(m.end(), int(m[1])) for m in _LINE.finditer(src)]
     return [m.end() for m in re.finditer('\n', src)], [(0, 1), *said]
 
 
 def line_at(src: str, pos: int) -> int:
-    "The line of `src` at `pos`, counted from 1; after a `#line` of the source, as that says"
+    "Return the line number of `src` at `pos`, counted from 1, or from a `#line` of the source"
     begins, said = _lines(src)
     start, first = said[bisect_right(said, (pos, math.inf)) - 1]
     return first + bisect_right(begins, pos) - bisect_right(begins, start)
 
 
 class WrongSource(ShownBriefly, ValueError):
-    "A source that is no CUDA C, or not what is wanted here; where it has a line, the message repeats it"
+    "A source that is not valid CUDA C, or not what is expected here; the message quotes the line if it has one"
 
 
 def error_at(kind, what: str, src: str, pos: int) -> Exception:
-    "An exception of class `kind` that says `what`, with the line of `src` at `pos`"
+    "Make an exception of class `kind` with the message `what` and the line of `src` at `pos`"
     text = src[src.rfind('\n', 0, pos) + 1 :].split('\n', 1)[0]
     return kind(f'{what}\n  line {line_at(src, pos)}: {text.strip()}')
 
 
 def literal(token: str) -> str:
-    "The text that a string literal stands for"
+    "Return the text that a string literal stands for"
     if m := re.fullmatch(r'R"([^(]*)\((.*)\)\1"', token, re.S):
         return m[2]
     return re.sub(r'\\(\r?\n|.)', lambda m: {'n': '\n', 't': '\t', '"': '"', '\\': '\\'}.get(m[1], ' '), token[1:-1])

@@ -1,7 +1,7 @@
-"""Who calls what, as a compiler finds it: methods, constructors, operators, overloads, functions of templates.
+"""Who calls what, as a compiler finds it: methods, constructors, operators, overloads, function templates.
 
-Tokens do not tell which of two overloads is meant, nor where a destructor is called. A compiler knows. So functions of
-the host alone are marked as deprecated: of each use it says the place, and a use in device code is refused, as by nvcc.
+Tokens do not determine which of two overloads is called, nor where a destructor is. A compiler knows. So functions of
+the host alone are marked as deprecated: the compiler reports each use, and a use in device code is refused, as by nvcc.
 """
 
 import os, re
@@ -9,11 +9,11 @@ from bisect import bisect
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..frontend.code import collected_later
+from ..frontend.code import defer_collection
 from ..frontend.declarations import BUILTIN, KEYWORDS, TYPES, class_of
 from ..frontend.edits import apply
 from ..frontend.tokens import WrongSource
-from .inlined import inlined
+from .inlined import functions_to_inline
 from .host_variables import host_variables
 from ..frontend.reader import Head, heads, namespace_of, parameter, read
 from .host_device_check import HOST, KNOWN
@@ -24,7 +24,7 @@ _ACCESS = {'public', 'private', 'protected'}
 
 
 class _Declared(NamedTuple):
-    "A function that a source declares: its first token behind the template's header, its `(`, whose member it is"
+    "A function that a source declares, by tokens: the first after the template's header, its `(`, and its class"
 
     first: int
     p: int
@@ -37,40 +37,42 @@ class _Declared(NamedTuple):
         return '__global__' in self.words or '__device__' in self.words and '__host__' not in self.words
 
 
-@lru_cache(16)  # of a few files each
-@collected_later()
+@lru_cache(16)  # a few files each
+@defer_collection()
 def mark(
     text: str,  # C++ for the emulator
-    own='',  # what makes a function this source's own, if it is all that is compiled but for headers of ours
-    inline='',  # what makes a function part of its callers, if findings shall name the calls
+    own='',  # specifiers for this source's own functions, if only our headers are compiled with it
+    inline='',  # specifiers for functions to inline, if findings name the calls
 ) -> str:
-    """`text`, in which functions and variables of the host alone are marked: the compiler tells where they are used.
+    """Mark functions and variables of the host alone in `text`, so that the compiler reports their uses.
 
-    What is written in PTX becomes longest: where nobody else can call it, what nobody calls is not compiled."""
+    PTX expands to long code: a function with PTX that is private to the source is compiled only if it is called."""
     try:
         c = read(text).main
     except ValueError:
-        return text  # the compiler will say what is wrong
-    found = _declared(c)
+        return text  # the compiler will report the error
+    found = _declared_functions(c)
     defined = {c[f.p - 1] for f in found if f.defined}
     hosts = [f for f in found if _is_host(c, f) and (f.owner or c[f.p - 1] in defined)]
     hosts = _without_others(c, hosts, [f for f in found if _is_unclear(f) or f.words & _FOR_GPU])
     marks = [(f.first, 'constexpr' if 'constexpr' in f.words else 'host') for f in hosts if c[f.p - 2] != '::']
     marks += host_variables(c, _all_heads(c))
-    texts = [(i, _mark(kind)) for i, kind in sorted(marks)] + [(i, own) for i in _own(c, found) if own]
+    texts = [(i, _mark(kind)) for i, kind in sorted(marks)] + [
+        (i, own) for i in _private_ptx_functions(c, found) if own
+    ]
     marked = {i for i, _ in texts}
-    texts += [(i, inline) for i in (inlined(c, found, _end) if inline else ()) if i not in marked]
+    texts += [(i, inline) for i in (functions_to_inline(c, found, _end) if inline else ()) if i not in marked]
     edits = [(at := c.start(i), at, text) for i, text in sorted(texts)]
     return apply(text, [*edits, *_entries(c, found)])
 
 
 def entry_of(kernel: str) -> str:
-    "C++ by which a kernel begins: it may only run by a launch"
+    "Return C++ with which a kernel begins: it may only run by a launch"
     return f' GRIDSTRIDE_ENTRY("{kernel}");'
 
 
 def _entries(c, found):
-    "Edits by which each kernel of `found` begins with `entry_of` its name"
+    "Make edits by which each kernel of `found` begins with `entry_of` its name"
     for f in found:
         body = c.until(c.mate[f.p] + 1, ('{', ';'))
         if f.defined and '__global__' in f.words and c[body] == '{':
@@ -78,7 +80,7 @@ def _entries(c, found):
 
 
 def _without_others(c, hosts, others):
-    "Of the functions `hosts` those that are none of `others`, as overloads are not"
+    "Drop from `hosts` the functions that overload one of `others`"
     names = {c[f.p - 1] for f in hosts} & {c[f.p - 1] for f in others}
     keys = {_key(c, f) for f in others if c[f.p - 1] in names}
     return [f for f in hosts if c[f.p - 1] not in names or _key(c, f) not in keys]
@@ -91,8 +93,8 @@ def _mark(kind):
 _SAYS_WHOSE = {'extern', 'static', 'inline', '__inline__', '__forceinline__', 'constexpr', 'operator', '__global__'}
 
 
-def _own(c, found):
-    "The first tokens of plain functions of the device, of `found`, that are written in PTX and declared only once"
+def _private_ptx_functions(c, found):
+    "Return the first tokens of plain device functions, of `found`, that contain PTX and are declared only once"
     in_ptx = [i for i in c.find('ptx') if (c[i - 2], c[i - 1]) == ('gridstride', '::')]
     defined = {f.p - 1 for f in found if f.defined}
     for f in found:
@@ -109,13 +111,13 @@ def _own(c, found):
 
 
 def _may_declare(c, i):
-    "Stands before the name at token `i` what may be a type?"
+    "May the tokens before the name at token `i` be a type?"
     return c[i - 1] in ('*', '&', '&&', '>', ']', ')') or c.is_word(i - 1) and c[i - 1] not in KEYWORDS
 
 
 @lru_cache(4)
-def _declared(c) -> tuple:
-    "Each function that is declared outside of functions, members of classes, too"
+def _declared_functions(c) -> tuple:
+    "Return each function that is declared outside functions, including members of classes"
     return tuple(_declared_in(c))
 
 
@@ -136,7 +138,7 @@ def _declared_in(c):
 
 @lru_cache(4)
 def _all_heads(c) -> tuple:
-    "(the class or '', a `Head`) of what is in no function"
+    "Return (the class or '', a `Head`) of each declaration outside functions"
     return tuple(_all_heads_of(c))
 
 
@@ -148,12 +150,12 @@ def _all_heads_of(c):
 
 
 def _is_local_class(c, o):
-    "Is what opens at `o`, in a function, a class with a name?"
+    "Does the brace at `o`, in a function, open a class with a name?"
     return c.scope(o) == 'code' and c.is_word(o - 1) and c[o - 2] in TYPES
 
 
 def _members(c, o):
-    "The `Head`s of what is declared between the `{` at `o` and its mate"
+    "Return the `Head`s of the declarations between the `{` at `o` and its match"
     i = start = o + 1
     while i < c.mate[o]:
         if c[i] == ':' and c[i - 1] in _ACCESS:
@@ -165,7 +167,7 @@ def _members(c, o):
 
 
 def _parameters(c, first, end):
-    "Index of the `(` of the parameters of the function that is declared in `first:end`; None for something else"
+    "Return the index of the `(` of the function that `first:end` declares; None if it is not a function"
     o = next((i for i in c.find_between('operator', first, end) if c.outer[i] == c.outer[first]), None)
     if o is None:
         return c.call(first, end)
@@ -174,7 +176,7 @@ def _parameters(c, first, end):
 
 
 def _owner(c, p):
-    "The class in front of `::f(`, '' for none"
+    "Return the class in front of `::f(`, '' for none"
     i = p - 2
     if c[i] != '::':
         return ''
@@ -183,7 +185,7 @@ def _owner(c, p):
 
 
 def _key(c, f):
-    "What one function's declarations have in common"
+    "Return a key that is equal for all declarations of one function"
     return (
         namespace_of(c, f.p),
         f.owner,
@@ -194,12 +196,12 @@ def _key(c, f):
 
 
 def _is_unclear(f):
-    "Stands before it what may be a macro?"
+    "May a token before it be a macro?"
     return any(len(w) > 1 and w.isupper() and w != f.owner for w in f.words)
 
 
 def _is_host(c, f):
-    "Is it a function of the host alone? Not where a macro or the compiler decides"
+    "Is it a function of the host alone? False if a macro or the compiler decides"
     name, after = c[f.p - 1], c.mate[f.p] + 1
     stated = {*c.texts[f.first : f.p - 1]}
     if _is_unclear(f) or f.words & _NO_MARK or name in KNOWN | BUILTIN and not f.owner:
@@ -209,11 +211,11 @@ def _is_host(c, f):
     return bool(stated - {'~', 'inline', 'static'}) or name == f.owner
 
 
-# From here on: what is said of marked functions, and of the standard library's
+# From here on: what the compiler reports of marked functions, and of those of the standard library
 
 
 class Unit(NamedTuple):
-    "A text that is compiled: C++, marked, the file that its first line is of, and that file as the learner wrote it"
+    "A text that is compiled: marked C++, the file of its first line, and that file as the learner wrote it"
 
     text: str
     file: str
@@ -226,31 +228,31 @@ _SAID = re.compile(
     r"variable length array '(?P<vla>.*)' is used|variable length arrays (?P<clang>are a C99|in C\+\+ are)) ",
     re.M,
 )
-_FIRST = re.compile(r'^([^\s:][^:\n]*):(\d+):(\d+): note: .*first required here', re.M)  # of what a compiler makes
+_FIRST = re.compile(r'^([^\s:][^:\n]*):(\d+):(\d+): note: .*first required here', re.M)  # of implicit functions
 _DECLARED = re.compile(r'^([^\s:][^:\n]*):(\d+):(\d+): note: .*(?:declared|marked deprecated) here', re.M)
 _DEFINES_DEVICE = re.compile(r'^[ \t]*#[ \t]*define[ \t]+(\w+)\b[^\n]*__(?:device|global)__', re.M)
 
 
-def wrong_callers(
+def find_wrong_calls(
     log: str,  # of the compiler
     units: list,  # of `Unit`
-    takes: tuple,  # more than nvcc without options: 'constexpr', as with --expt-relaxed-constexpr
-    tab: int,  # columns of the log between two stops of a tab
+    takes: tuple,  # features beyond nvcc without options: 'constexpr', as with --expt-relaxed-constexpr
+    tab: int,  # the tab width of the log's columns
 ):
-    "Generator of a `WrongSource` for each use of a marked function in device code"
+    "Yield a `WrongSource` per use of a marked function in device code"
     found = list(_SAID.finditer(log))
     if not found:
         return
     known = [(unit, _lines_of(unit)) for unit in units]
     macros = {m for unit in units for m in _DEFINES_DEVICE.findall(unit.text)}
     for m, after in zip(found, [*found[1:], None]):
-        rest = log[m.end() : after.start() if after else len(log)]
-        if m['kind'] in takes or _names_one(macros, _DECLARED.search(rest), known):
+        context = log[m.end() : after.start() if after else len(log)]
+        if m['kind'] in takes or _names_one(macros, _DECLARED.search(context), known):
             continue
-        for at in filter(None, (_FIRST.search(rest), m)):
-            place = _locate(known, at, tab)
-            if place and _is_in_device_code(place[0].text, place[1], m):
-                yield _tell(m, at, place[0])
+        for at in filter(None, (_FIRST.search(context), m)):
+            where = _locate(known, at, tab)
+            if where and _is_in_device_code(where[0].text, where[1], m):
+                yield _wrong_call(m, at, where[0])
                 break
 
 
@@ -264,9 +266,9 @@ _OF_MARKED = '[-Wdeprecated-declarations]', '[-Wvla', 'might not be inlinable [-
 def without_marked(
     log: str,  # of a compiler
 ) -> str:
-    """The log without what it says of marked functions, and of where it says that.
+    """Remove from the log the reports of marked functions and their locations.
 
-    Of what else is deprecated it says nothing either: clang tells that of libstdc++'s own code, which sorts with it."""
+    Other deprecations are removed, too: clang reports libstdc++'s own code, which sorts with it."""
     kept, skipping = [], False
     for line in log.splitlines(keepends=True):
         if _DIAGNOSTIC.search(line):
@@ -279,7 +281,7 @@ def without_marked(
 
 
 def _lines_of(unit):
-    "Where the lines of a text are, after its `#line`s: (file, line) -> (place in the text, what stands there)"
+    "Index a text's lines by its `#line`s: {(file, line): (position in the text, line)}"
     res, file, line, at = {}, unit.file, 1, 0
     for text in unit.text.splitlines(keepends=True):
         if m := re.match(r'\s*#line (\d+)(?: "(.*)")?', text):
@@ -292,7 +294,7 @@ def _lines_of(unit):
 
 
 def _locate(known, m, tab):
-    "(the `Unit`, the place in it, its line there) of what was said; None if it is of no unit"
+    "Return (the `Unit`, the position in it, its line there) of a report; None if it is in no unit"
     where, column = (os.path.normpath(m[1]), int(m[2])), int(m[3])
     for unit, lines in known:
         if where in lines:
@@ -302,38 +304,38 @@ def _locate(known, m, tab):
 
 
 def _names_one(macros, m, known):
-    "Stands one of these macros where a function is declared? `m`: the match that says where"
-    place = m and _locate(known, m, 1)
-    return bool(place) and any(re.search(rf'\b{o}\b', place[2]) for o in macros)
+    "Does the line of a function's declaration contain one of these macros? `m`: the match with the location"
+    where = m and _locate(known, m, 1)
+    return bool(where) and any(re.search(rf'\b{o}\b', where[2]) for o in macros)
 
 
 @lru_cache(16)
 def device_code(
     text: str,  # C++ for the emulator
 ):
-    """The `Code` of a text, and for each function's definition that only a GPU runs (its parameters' `)`, its end)
+    """Return the `Code` of a text and, per function definition that only a GPU runs, (its parameters' `)`, its end)
 
-    What stands in the parameters is evaluated where they are left out, if at all."""
+    Default arguments are not part of it: the caller evaluates them, if at all."""
     c = read(text).main
     return c, _bodies(c, lambda f: f.for_gpu)
 
 
 @lru_cache(16)
-def code_of_both(
+def host_device_code(
     text: str,  # C++ for the emulator
 ):
-    "`device_code` for functions that are `__host__ __device__`"
+    "Return `device_code` for functions that are `__host__ __device__`"
     c = read(text).main
     return c, _bodies(c, lambda f: {'__host__', '__device__'} <= f.words)
 
 
 def _bodies(c, wanted):
-    found = [(f.first, c.mate[f.p], _end(c, f.p)) for f in _declared(c) if f.defined and wanted(f)]
+    found = [(f.first, c.mate[f.p], _end(c, f.p)) for f in _declared_functions(c) if f.defined and wanted(f)]
     return [(p, b) for a, p, b in found if not _is_conditional(c, a, b)]
 
 
 def _is_in_device_code(text, at, said):
-    "Is the token at this place in a function that only a GPU runs, where what was `said` is wrong?"
+    "Is the token at this position in a function that only a GPU runs, where what was `said` is an error?"
     c, found = device_code(text)
     i = min(bisect(range(len(c)), at, key=c.end), len(c) - 1)
     within = next(((a, b) for a, b in found if a <= i < b), None)
@@ -354,7 +356,7 @@ def is_idle_template(
 
 
 def _is_constant(c, i):
-    "May the value of the array's element be one that the compiler knows? Then it may not ask who runs this"
+    "May the compiler know the array's element as a constant? Then it may not check who runs this"
     if not any(c.is_word(j) for j in range(i + 1, c.mate.get(i + 1, i + 1))):
         return True
     around = i
@@ -371,7 +373,7 @@ def _is_constant(c, i):
 
 
 def _end(c, p):
-    "Index behind the body of the function with its parameters at `p`, and behind what initialises its members"
+    "Return the index after the body of the function with its parameters at `p`, and after its member initializers"
     i = c.until(c.mate[p] + 1, (':', '{', ';'))
     while c[i] in (':', ','):
         i = next(j for j in range(i + 1, len(c)) if c[j] in ('(', '{'))
@@ -380,7 +382,7 @@ def _end(c, p):
 
 
 def _is_conditional(c, a, b):
-    "Does the preprocessor choose in `a:b` what is compiled for whom?"
+    "Does the preprocessor decide in `a:b` what is compiled for the host or the device?"
     return c.has_directive(a + 1, b + 1, 'CUDA')
 
 
@@ -400,8 +402,8 @@ _LENGTH = (
 )
 
 
-def _tell(m, at, unit):
-    "The `WrongSource`; `at`: the match that says where"
+def _wrong_call(m, at, unit):
+    "Make the `WrongSource` for a report; `at`: the match with the location"
     words = (
         _LENGTH
         if m['vla'] or m['clang']
@@ -417,7 +419,7 @@ def _tell(m, at, unit):
 
 
 def wrong(what: str, file: str, line: int, unit: Unit) -> WrongSource:
-    "The `WrongSource` that says `what`, with the learner's line"
+    "Make the `WrongSource` with the message `what` and the learner's line"
     known = unit.original.splitlines()
     text = known[line - 1].strip() if file == unit.file and line <= len(known) else ''
     return WrongSource(f'{what}\n  {file}, line {line}: {text}')

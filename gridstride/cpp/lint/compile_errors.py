@@ -1,7 +1,7 @@
-"""What a compiler says, as a learner wants to see it: his own line, the message, and which line led there.
+"""Compiler errors as a learner needs them: the learner's line, the message, and which line led there.
 
 A compiler says `name.cu:3:5: error: ...`, then much more. An error in a header or in a template belongs to the
-line of the learner's source that used it. Each line is told once, whatever else it makes the compiler say.
+line of the learner's source that used it. Each line is reported once, whatever else the compiler reports for it.
 """
 
 import os, re
@@ -10,24 +10,24 @@ from typing import NamedTuple
 
 from ...diagnostics.errors import warn_outside
 from ...support.short_tracebacks import ShownBriefly
-from .uninitialized import is_guarded, is_set_by_call, macros_that_set, may_miss, missed
+from .uninitialized import is_guarded, is_set_by_call, macros_that_set, may_use_uninitialized, find_uninitialized_uses
 from ..frontend.reader import read_compiled
 
 
 class Diagnostic(NamedTuple):
-    "An error or a warning: the line and column (0: unknown) of the learner's source, the message, and who led there"
+    "An error or a warning: line and column (0: unknown) in the learner's source, the message, and its cause"
 
     line: int
     column: int
     what: str
-    used: int = None  # line that used the template or the macro in which the error is
-    file: str = ''  # another of the learner's files that the line is in: a header, say
+    used: int = None  # line that used the template or the macro with the error
+    file: str = ''  # another of the learner's files that the line is in, such as a header
 
 
 class CompileError(ShownBriefly, RuntimeError):
-    """The source does not compile: the learner's lines with the compiler's messages.
+    """The source does not compile: shows the learner's lines with the compiler's messages.
 
-    `errors` is a list of `Diagnostic`, `file` and `line` those of the first, `log` all that the compiler said."""
+    `errors` is a list of `Diagnostic`, `file` and `line` those of the first, `log` the whole log of the compiler."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class CompileError(ShownBriefly, RuntimeError):
 
 
 class CompileWarning(UserWarning):
-    "The source compiles, and a line of it probably does something else than is meant"
+    "The source compiles, but a line of it probably does something else than intended"
 
 
 _NVCC = r'^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?:catastrophic )?{kind}(?: #[\w-]+)?: (?P<what>.*)'
@@ -64,8 +64,8 @@ def read_log(
     name: str,  # of the learner's source, as in the log
     kind='error',  # or 'warning'
     others=(),  # names of the learner's other files
-) -> list:  # of `Diagnostic`, at most one for a place
-    "The errors that the source has, or led to"
+) -> list:  # of `Diagnostic`, at most one per location
+    "Parse the errors in the source, or caused by it, from a log"
     found = [m for pattern in (_GCC, _NVCC) for m in re.finditer(pattern.format(kind=kind), log, re.M)]
     found.sort(key=re.Match.start)
     ends = [0, *(m.end() for m in found)]
@@ -79,8 +79,8 @@ def read_log(
 
 
 def _diagnose(m, name, others, before, after, all_before):
-    "The `Diagnostic` for a match, given what stands before and after it in the log; None for one that is nobody's"
-    used = _user(name, before, after)
+    "Make the `Diagnostic` for a match, given the log before and after it; None if it belongs to none of the files"
+    used = _line_of_use(name, before, after)
     column = int(m.groupdict().get('column') or 0)
     if Path(m['file']).name == name:
         line = int(m['line'])
@@ -91,8 +91,8 @@ def _diagnose(m, name, others, before, after, all_before):
     return Diagnostic(line, 0, m['what']) if line else None
 
 
-def _user(name, before, after):
-    "The line that used the template or the macro of an error; None if there is none"
+def _line_of_use(name, before, after):
+    "Return the line that used the template or the macro with the error; None if there is none"
     if found := re.findall(_BEFORE.format(name=re.escape(name)), before, re.M):
         return int(found[-1])
     for pattern in _AFTER:
@@ -111,14 +111,14 @@ _PREVIOUS = re.compile(r':(\d+):(?:\d+:)? note: previous (?:declaration|definiti
 
 
 def _own_words(what, after):
-    "The compiler's message; in nvcc's words, if it is of a name that the emulator made. `after`: the log from there"
+    "Translate a message about a name that the emulator made to nvcc's words. `after`: the log from there"
     if not (m := _EXTERN.search(what)):
         return what
     line = _PREVIOUS.search(after)
     return f'declaration is incompatible with previous "{m[1]}"' + (f' (declared at line {line[1]})' if line else '')
 
 
-_REWRITTEN = re.compile(r'<<<|__(shared|device|constant|managed)__')  # for the emulator, so the column is another
+_REWRITTEN = re.compile(r'<<<|__(shared|device|constant|managed)__')  # rewritten, so the column differs
 
 
 def describe(
@@ -126,11 +126,11 @@ def describe(
     src: str,  # the learner's source
     name: str,
     others=(),  # dict: name -> text of the learner's other files
-    most=3,  # shown
+    most=3,  # shown at most
 ) -> str:
-    "The lines of the source with what the compiler says of them"
+    "Format the lines of the source with the compiler's messages"
     lines = {file: text.splitlines() for file, text in {**dict(others), '': src}.items()}
-    # what stands behind it is ours, and follows from these
+    # what follows it is ours, and a consequence of these
     found = [d for d in found if d.line <= len(lines[d.file])] or found
     res = [line for d in found[:most] for line in _describe(d, lines, name)]
     more = len(found) - most
@@ -139,8 +139,8 @@ def describe(
     return '\n'.join(res)
 
 
-# Python's habits lead to mistakes of which compilers speak in riddles: (the learner's line, the message, a hint).
-# The second pattern may go on in the line, behind the message's end.
+# Python's habits lead to errors that compilers explain badly: (the learner's line, the message, a hint).
+# The second pattern may match beyond the message's end, in the quoted line.
 _UNKNOWN = r'^(?=.*(?:not declared|undeclared|undefined))'
 _HINTS = (
     (
@@ -294,14 +294,14 @@ def _last_lines(log, name, most=12):
 
 # Of a compiler's many warnings these are nearly always right.
 WARNINGS = ('format', 'uninitialized', 'parentheses', 'return-type', 'unused-value')
-_KIN = ('format-extra-args', 'dangling-else', 'logical-op-parentheses', 'bitwise-op-parentheses')
-_KIN += ('maybe-uninitialized', 'sometimes-uninitialized', 'return-local-addr', 'return-stack-address')
-_WANTED = re.compile(rf"(.*) \[-W(?:{'|'.join(WARNINGS + _KIN)})=?\]$")
+_ALIASES = ('format-extra-args', 'dangling-else', 'logical-op-parentheses', 'bitwise-op-parentheses')
+_ALIASES += ('maybe-uninitialized', 'sometimes-uninitialized', 'return-local-addr', 'return-stack-address')
+_WANTED = re.compile(rf"(.*) \[-W(?:{'|'.join(WARNINGS + _ALIASES)})=?\]$")
 _LONG = re.compile(r'(unsigned )?long( long)?( unsigned)?( int)?')
 
 
 def _same_size(what):
-    "Is this a format for a whole number of 64 bits that is given another such type?"
+    "Is this a format for a 64-bit integer with an argument of another 64-bit integer type?"
     types = [o for o in re.findall(r"'([^']*)'", what) if not o.startswith('%')]
     return what.startswith('format') and len(types) > 1 and all(map(_LONG.fullmatch, (types[0], types[-1])))
 
@@ -309,20 +309,20 @@ def _same_size(what):
 _WITHOUT_VALUE = re.compile(r"'(\w+)[^']*' (may be|is) used uninitialized")
 
 
-def _without_value(found, src):
-    "What was found, without variables whose uses are guarded, and with those that the compiler has overlooked"
-    if not found and not may_miss(src):
+def _correct_uninitialized(found, src):
+    "Drop variables whose uses are guarded from what was found, and add those that the compiler has missed"
+    if not found and not may_use_uninitialized(src):
         return []
-    code, told = read_compiled(src), {d: _WITHOUT_VALUE.search(d.what) for d in found}
+    code, matches = read_compiled(src), {d: _WITHOUT_VALUE.search(d.what) for d in found}
     macros = macros_that_set(src)
-    names = {m[1] for m in told.values() if m}
-    kept = [d for d, m in told.items() if not m or not _is_set(code, m, d.line, macros)]
-    overlooked = [o for o in missed(code) if o[0] not in names]
+    names = {m[1] for m in matches.values() if m}
+    kept = [d for d, m in matches.items() if not m or not _is_set(code, m, d.line, macros)]
+    overlooked = [o for o in find_uninitialized_uses(code) if o[0] not in names]
     return kept + [Diagnostic(line, 0, f"'{name}' may be used uninitialized") for name, line in overlooked]
 
 
 def _is_set(code, m, line, macros):
-    "Has the variable that a compiler warns of a value there, as far as the source tells?"
+    "Is the variable of a compiler's warning initialized there, as far as the source shows?"
     return m[2] == 'may be' and is_guarded(code, m[1], line) or is_set_by_call(code, m[1], line, macros)
 
 
@@ -332,13 +332,13 @@ def warn_of(
     name: str,
     others=(),  # dict: name -> text of the learner's other files
 ):
-    "Warn of the learner's lines that probably do something else than is meant, with what the compiler says"
+    "Warn of the learner's lines that probably do something else than intended, with the compiler's messages"
     warned = read_log(log, name, 'warning', others)
     found = [d._replace(what=m[1]) for d in warned if (m := _WANTED.match(d.what))]
-    kept = _without_value(_of_file(found, ''), src)
+    kept = _correct_uninitialized(_of_file(found, ''), src)
     for file in {d.file for d in found if d.file}:
         here = _of_file(found, file)
-        kept += [d for d in _without_value(here, others[file]) if d in here]
+        kept += [d for d in _correct_uninitialized(here, others[file]) if d in here]
     kept.sort(key=lambda d: (d.file, d.line))  # compilers have their own order
     if kept:
         where = kept[0].file or name, kept[0].line

@@ -1,7 +1,7 @@
-"""What the host may launch and call: nvcc refuses the rest, and g++, for which all are functions, does not.
+"""What the host may launch and call: nvcc refuses the rest, but to g++ all of these are ordinary functions.
 
-What a GPU may call, `callers` judges. Here only names that mean one thing are judged: a function outside of types,
-called with its namespaces, of which there is none for the host, and that nothing else in the caller is called like.
+`callers` checks what a GPU may call. Here only unambiguous names are checked: a function outside types,
+called with its namespaces, that has no host overload, and whose name means nothing else in the caller.
 """
 
 import math
@@ -14,19 +14,19 @@ from ..frontend.reader import heads, namespace_of, parenthesis
 KNOWN = {*dir(math), *(f'{o}f' for o in dir(math)), 'min', 'max', 'abs'}  # a GPU has such functions, too
 
 
-def refuse_wrong_sides(
+def refuse_wrong_side_calls(
     c: Code,
-    functions: list,  # of `Function`: those that it has
+    functions: list,  # of `Function`: those of the source
 ):
-    """`WrongSource` for a launch of what is not a kernel, for a call of what is for the other side only, also where a
-    template of the device is given it to call, and for exceptions"""
+    """Raise `WrongSource` for a launch of what is not a kernel, for a call of a function of the other side, also if a
+    device template gets it as an argument and calls it, and for exceptions"""
     sides = {}
     for f in functions:
-        sides.setdefault(_joined(f.scope, f.name), set()).add(_side(f))
+        sides.setdefault(_join_scope(f.scope, f.name), set()).add(_side(f))
     names = {k: v.pop() for k, v in sides.items() if len(v) == 1 and k not in KNOWN | BUILTIN}
     _refuse_launches(c, names)
     if '__CUDACC__' in c.src or '__CUDA_ARCH__' in c.src:
-        return  # what is compiled for whom is beyond a reader
+        return  # the preprocessor decides what is compiled for the host or the device
     devices, uses_std = {k for k, v in names.items() if v == 'device'}, 'using namespace std' in c.src
     of_devices = frozenset(o.rpartition('::')[2] for o in devices)
     for head in heads(c):
@@ -49,12 +49,12 @@ HOST = '{what} is a host function, but this code runs on the GPU: write `__devic
 _DEVICE = '{name} is a device function, which host code cannot call: write `__host__ __device__` before it'
 
 
-def _joined(scope, name):
+def _join_scope(scope, name):
     return f'{scope}::{name}' if scope else name
 
 
-def _qualified(c, i):
-    "The name at token `i` with the namespaces before it"
+def _qualified_name(c, i):
+    "Return the name at token `i` with the namespaces before it"
     name = c[i]
     while c[i - 1] == '::' and c.is_word(i - 2):
         i -= 2
@@ -82,7 +82,7 @@ def _refuse_exceptions(c, body):
 
 _ARRAYS = 'use an array whose size is a compile-time constant, or one that is passed to it'
 _STREAMS = 'cout', 'cerr', 'clog', 'cin'
-_LIBRARY = {  # of C++, for the host alone -> what a kernel has instead
+_LIBRARY = {  # of C++, for the host alone -> what a kernel uses instead
     **dict.fromkeys(_STREAMS, 'use printf'),
     **dict.fromkeys(('string', 'vector', 'map', 'set', 'deque', 'list', 'unordered_map', 'unordered_set'), _ARRAYS),
 }
@@ -92,7 +92,7 @@ _NAMES_OF_LIBRARY = frozenset(_LIBRARY)
 
 
 def _refuse_host_library(c, body, used):
-    "`WrongSource` for `std::cout << x`, `std::vector<int> v` and the like; `used`: is there a `using namespace std`?"
+    "Raise `WrongSource` for `std::cout << x`, `std::vector<int> v`, ...; `used`: is there a `using namespace std`?"
     for i in c.find_any_between(_NAMES_OF_LIBRARY, body.start, body.stop):
         named = (c[i - 2], c[i - 1]) == ('std', '::') or used and c[i - 1] not in ('::', '.', '->')
         if c.is_word(i) and named:
@@ -102,7 +102,7 @@ def _refuse_host_library(c, body, used):
 
 
 def _side(f):
-    "Who runs a function: 'kernel', 'host', 'device', or None for both and for what cannot be told"
+    "Return the side that runs a function: 'kernel', 'host', 'device', or None for both and for unknown"
     if 'constexpr' in f.words or any(len(w) > 1 and w.isupper() for w in f.words):
         return None
     if '__global__' in f.words:
@@ -120,18 +120,18 @@ def _refuse_launches(c, names):
 
 
 def _refuse_calls(c, body, names, last):
-    "`WrongSource` for a call of one of `names`; `last`: these without their namespaces"
+    "Raise `WrongSource` for a call of one of `names`; `last`: these without their namespaces"
     found = c.find_any_between(last, body.start, body.stop)
     own = found and {c[i] for i in body if c.is_word(i) and c.is_word(i - 1) and c[i - 1] not in KEYWORDS}
     for i in found:
         end = c.angle(i + 1) if c[i + 1] == '<' else None
-        name = _qualified(c, i)
+        name = _qualified_name(c, i)
         if c[end + 1 if end else i + 1] == '(' and c[i - 1] not in ('.', '->') and name in names and name not in own:
             raise c.error(WrongSource, _DEVICE.format(name=name), i)
 
 
 def _refuse_arguments(c, functions, hosts):
-    "g++ 13 does not warn of a marked function where it is a template's argument, as 12 does and clang"
+    "Refuse host functions as template arguments, where g++ 13, unlike g++ 12 and clang, does not warn of marked ones"
     if not hosts:
         return
     if any((c[i + 1], c[i + 2]) == ('<', '>') for i in c.find('template')):
@@ -139,20 +139,20 @@ def _refuse_arguments(c, functions, hosts):
     template = {}
     for f in functions:
         for_gpu = f.words & {'__global__', '__device__'} and '__host__' not in f.words
-        template.setdefault(_joined(f.scope, f.name), []).append(f.template.count('<') and for_gpu)
-    called = {}  # name of a template for the GPU -> numbers of the arguments that it calls
+        template.setdefault(_join_scope(f.scope, f.name), []).append(f.template.count('<') and for_gpu)
+    called = {}  # name of a template for the GPU -> indices of the arguments that it calls
     for head in heads(c):
         p = parenthesis(c, head) if head.defines and c[head.start] == 'template' else None
-        name = p and _joined(namespace_of(c, p), c[p - 1])
+        name = p and _join_scope(namespace_of(c, p), c[p - 1])
         if name and all(template.get(name, [False])):
             body = range(head.end + 1, c.mate.get(head.end, head.end))
-            declared = (_declared(c, *o) for o in _of_angle(c, head.start + 1))
+            declared = (_declared_parameter(c, *o) for o in _of_angle(c, head.start + 1))
             called[name] = {n for n, o in enumerate(declared) if o and _is_called(c, o, body)}
     for i in c.find('<'):
-        numbers = called.get(_qualified(c, i - 1)) if c[i - 2] != 'template' and c.angle(i) else ()
-        for n, (a, b) in enumerate(_of_angle(c, i)) if numbers else ():
+        indices = called.get(_qualified_name(c, i - 1)) if c[i - 2] != 'template' and c.angle(i) else ()
+        for n, (a, b) in enumerate(_of_angle(c, i)) if indices else ():
             name = ''.join(c[j] for j in range(a + (c[a] == '&'), b))
-            if n in numbers and name in hosts:
+            if n in indices and name in hosts:
                 raise c.error(WrongSource, HOST.format(what=name), a)
 
 
@@ -162,7 +162,7 @@ def _is_called(c, name, body):
 
 
 def _of_angle(c, i):
-    "(start, end) of what commas part behind the `<` at `i`"
+    "List (start, end) of the parts between commas after the `<` at `i`"
     res, end = [], c.angle(i) or i
     while i < end:
         a, i = i + 1, min(c.until(i + 1, (',', '>')), end)
@@ -170,8 +170,8 @@ def _of_angle(c, i):
     return res
 
 
-def _declared(c, a, b):
-    "The name of the parameter of a template that the tokens `a:b` declare, if its arguments are no types"
+def _declared_parameter(c, a, b):
+    "Return the name of the template parameter that the tokens `a:b` declare, if its arguments are values"
     if c[a] in ('class', 'typename', 'template'):
         return None
     b = min(c.until(a, ('=',)), b)

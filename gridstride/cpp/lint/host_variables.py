@@ -1,4 +1,4 @@
-"""Which variables of a source are the host's alone: device code may know the value of a constant, and no more."""
+"""Finds the variables that are the host's alone: device code may use the value of a constant, and nothing else."""
 
 from ..frontend.code import Code
 from ..frontend.declarations import read_declaration
@@ -11,9 +11,9 @@ _SKIPPED = {
 
 def host_variables(
     c: Code,  # C++ for the emulator
-    all_heads,  # (the class or '', a `Head`) of what is in no function
+    all_heads,  # (the class or '', a `Head`) of each declaration outside functions
 ):
-    "Generator of (first token, 'variable' or 'array', which is one of constants that the compiler knows)"
+    "Yield (first token, 'variable' or 'array'; the latter if its elements are compile-time constants)"
     constant = _names_of_constants(c)
     for owner, head in all_heads:
         kinds = {_kind(c, d, o, constant) for d, o in _declarators(c, owner, head)}
@@ -22,7 +22,7 @@ def host_variables(
 
 
 def _declarators(c, owner, head):
-    "(`Declaration`, a declarator of it) of each variable that is declared here; nothing for what cannot be told"
+    "Yield (`Declaration`, a declarator of it) per variable that is declared here; nothing if that is unclear"
     first = head.start
     if c[first] in _SKIPPED or not c.is_word(first) or not c.is_word(first + 1) and c[first + 1] in (';', ',', '='):
         return
@@ -37,7 +37,7 @@ def _declarators(c, owner, head):
 
 
 def _names_of_constants(c):
-    "Names that `typedef` and `using` give to types whose `const` they hide: of a pointer it is the one behind the `*`"
+    "Return the names that `typedef` and `using` give to constant types: a pointer must be constant itself"
     found = set()
     for i in sorted([*c.find('typedef'), *c.find('using')]):
         end = next((j for j in range(i, len(c)) if c[j] == ';'), i)
@@ -45,14 +45,14 @@ def _names_of_constants(c):
         if words[:1] == ['using'] and words[2:3] != ['='] or len(words) < 3 or {'(', '[', '{', '&'} & {*words}:
             continue
         name, of = (words[1], words[3:]) if words[0] == 'using' else (words[-1], words[1:-1])
-        behind = of[len(of) - of[::-1].index('*') :] if '*' in of else of
-        if 'const' in behind or '*' not in of and found & {*of}:
+        qualifiers = of[len(of) - of[::-1].index('*') :] if '*' in of else of
+        if 'const' in qualifiers or '*' not in of and found & {*of}:
             found.add(name)
     return found
 
 
 def _kind(c, d, o, constant):
-    "What the variable is, None for what device code may read, or may be for both sides; `constant`: types that are so"
+    "Return 'variable' or 'array', or None for what device code may use or both sides may have; `constant`: such types"
     before = [c[i] for i in range(o.first, o.name)]
     emulated = any('gridstride' in c[i] or c[i].startswith('gs_') for i in (*range(d.start, o.past), o.init + 2))
     if emulated or {'&', '&&', '('} & {*before} or c[o.past] not in ('[', '=', '{', ',', ';') or c[o.init + 1] == '[':

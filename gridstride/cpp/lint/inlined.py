@@ -1,12 +1,12 @@
-"""Functions of the device that a checked build makes part of their callers.
+"""Device functions that a checked build inlines into their callers.
 
-A detector remembers of an access where in the code it was made. In a function that is called twice that does not tell
-which call it was; what is inlined stands in the code once per call, and addr2line names all calls that led there.
+A detector records the code address of an access. In a function with two calls that does not determine
+the call; functions_to_inline code exists once per call, and addr2line reports all calls that led there.
 """
 
 from collections import Counter
 
-__all__ = ['inlined']
+__all__ = ['functions_to_inline']
 
 _BARRIERS = {
     '__syncthreads', '__syncthreads_count', '__syncthreads_and', '__syncthreads_or', '__syncwarp', '__barrier_sync',
@@ -14,20 +14,20 @@ _BARRIERS = {
 }  # fmt: skip
 _REFUSED = {'__noinline__', 'noinline', 'GRIDSTRIDE_NOINLINE', 'operator', 'virtual', 'override', 'friend', 'extern'}
 _MOST, _MOST_WITHOUT = 600, 120  # tokens of a function with a barrier, and of one that uses an array
-_DEEP = 4  # calls of functions by functions
+_DEEP = 4  # nested calls
 
 
-def inlined(
+def functions_to_inline(
     c,  # `Code`
     found,  # its functions, `callers._Declared`
-    end,  # function: index behind the body of the function with its parameters at a token
+    end,  # function: index after the body of the function with its parameters at a token
 ):  # list of indices: the first tokens of functions
-    "Functions of the device that are called here and use memory, if they do not call themselves"
-    used = Counter(c[i - 1] for o in ('(', '<') for i in c.find(o))  # name -> how often it stands before one of these
+    "Return device functions that are called here, access memory and are not recursive"
+    used = Counter(c[i - 1] for o in ('(', '<') for i in c.find(o))  # name -> how often it precedes one of these
     bodies = [(f, range(f.p, end(c, f.p))) for f in found if f.defined]
     calls, fit = _calls(c, bodies), {}
     fits = [(f, body) for f, body in bodies if _may_be(c, f, used) and not _calls_itself(calls, c[f.p - 1])]
-    for _ in range(_DEEP):  # who calls one of them is one, too
+    for _ in range(_DEEP):  # a caller of one of them is one, too
         fit = {f.first: c[f.p - 1] for f, body in fits if _uses_memory(c, body, set(fit.values()))}
     return [*fit]
 
@@ -38,7 +38,7 @@ def _may_be(c, f, used):
         return False
     if name == f.owner or c[f.p - 2] == '~' or '...' in c.text(range(f.p, c.mate[f.p])):
         return False
-    return used[name] > 1  # of which one is here
+    return used[name] > 1  # one of them is its definition
 
 
 def _uses_memory(c, body, names):
@@ -49,7 +49,7 @@ def _uses_memory(c, body, names):
 
 
 def _calls(c, bodies):
-    "Function's name -> the names in its body"
+    "Return {function name: names in its body}"
     calls = {}
     for f, body in bodies:
         calls.setdefault(c[f.p - 1], set()).update(c.names_in(body.start, body.stop))
@@ -57,9 +57,9 @@ def _calls(c, bodies):
 
 
 def _calls_itself(calls, name):
-    seen, rest = set(), [name]
-    while rest:
-        for o in calls.get(rest.pop(), set()) - seen:
+    seen, todo = set(), [name]
+    while todo:
+        for o in calls.get(todo.pop(), set()) - seen:
             seen.add(o)
-            rest.append(o)
+            todo.append(o)
     return name in seen

@@ -1,4 +1,4 @@
-"""What the head of a kernel cannot say: nvcc refuses it, and g++, for which a kernel is a function, does not."""
+"""Checks the heads of kernels: nvcc refuses some that g++, for which a kernel is a function, accepts."""
 
 from ..frontend.code import Code
 from ..frontend.tokens import WrongSource
@@ -13,9 +13,9 @@ _CONSTANT = '{name} is a `__constant__` variable in a function: declare it at fi
 
 def refuse_wrong_heads(
     c: Code,
-    functions: list,  # of `Function`: those that it has
+    functions: list,  # of `Function`: those of the source
 ):
-    "`WrongSource` for a kernel that is declared as none can be, and for a constant of the device in a function"
+    "Raise `WrongSource` for an invalid declaration of a kernel, and for a `__constant__` variable in a function"
     for f in functions:
         if '__global__' in f.words and (words := _wrong(f)):
             i = next(i for i in c.find(f.name) if c.line(i) == f.line)
@@ -29,7 +29,7 @@ def refuse_wrong_heads(
 
 
 def _wrong(f):
-    "The words for what is wrong with a kernel's head; None if nothing is"
+    "Describe what is wrong with a kernel's head; None if nothing is"
     if word := next((o for o in ('__device__', '__host__', 'constexpr') if o in f.words), None):
         return _ALONE.format(name=f.name, word=word)
     for p in f.params:

@@ -1,6 +1,6 @@
-"""The functions of C's library, which run on the host alone: the library itself says which functions it has.
+"""The functions of C's library, which only the host can call: the library itself lists its functions.
 
-A list of names would lack the next one. What the library exports and a GPU does not have is a host function.
+A list of names would be incomplete. A function that the library exports and a GPU does not have is a host function.
 """
 
 import ctypes
@@ -9,7 +9,7 @@ from functools import lru_cache
 
 _LIBRARIES = 'libc.so.6', 'libpthread.so.0', 'librt.so.1', 'libdl.so.2', 'libSystem.dylib'
 
-# Of those the functions that device code has as well: CUDA's own, and `sync` and `wait` of cooperative groups
+# The ones that device code has as well: CUDA's own, and `sync` and `wait` of cooperative groups
 _DEVICE_TOO = set(
     'abs clock copysign copysignf finite finitef free frexp frexpf isinf isinff isnan isnanf labs ldexp ldexpf llabs '
     'malloc memcpy memset modf modff printf scalbn scalbnf signbit sync wait'.split()
@@ -20,7 +20,7 @@ _ANYWHERE = re.compile(r'pthread_\w+|sem_\w+|fe(?:clear|get|hold|raise|set|test|
 
 @lru_cache
 def _opened():
-    "The libraries of this machine"
+    "Open the libraries of this machine"
     found = []
     for name in _LIBRARIES:
         try:
@@ -47,7 +47,7 @@ _CLOCK = 'write `clock64()`'
 _PRINTS = 'write `printf`'
 _LOOP = 'write a loop'
 _ELSEWHERE = 'call it in host code, and pass what the kernel needs as an argument'
-_INSTEAD = [  # of these functions -> what to write instead
+_INSTEAD = [  # these functions -> what to write instead
     (r'_?exit|_Exit|quick_exit|at_quick_exit|atexit', _ENDS),
     (r'abort|raise|kill|pthread_(?:exit|kill|cancel)', 'write `__trap()` to end the launch'),
     (r's?rand(?:om|_r)?|[delmnj]rand48', _RANDOM),
@@ -62,5 +62,5 @@ _INSTEAD = [  # of these functions -> what to write instead
 def instead(
     name: str,  # of a host function
 ) -> str:
-    "What device code does instead of calling it, as an imperative"
+    "Return what device code uses instead of calling it, as an imperative"
     return next((text for names, text in _INSTEAD if re.fullmatch(names, name)), _ELSEWHERE)

@@ -1,13 +1,13 @@
-"""What of the standard libraries a GPU has, as nvcc 13 has it: it refuses the rest in device code, g++ does not."""
+"""What of the standard libraries a GPU has, by nvcc 13: it refuses the rest in device code, but g++ does not."""
 
-from .callers import Unit, code_of_both, device_code, is_idle_template, wrong
+from .callers import Unit, host_device_code, device_code, is_idle_template, wrong
 from ..frontend.code import between
 from ..frontend.declarations import KEYWORDS
 from ..frontend.edits import apply
 from .libc import instead, is_of_host
 from ..frontend.reader import read
 
-# of C, called with `std::` or without, also where C's library has macros
+# of C, called with `std::` or without, also if C's library implements them as macros
 _C = set(
     'abort aligned_alloc atexit atof atoi atol bsearch calloc div drand48 exit fclose fflush fgets fopen fprintf fputs '
     'fread fscanf fwrite getchar getenv gettimeofday isalnum isalpha isdigit islower isspace isupper ldiv lrand48 '
@@ -41,7 +41,7 @@ _TYPES = set(
     'unique_lock unique_ptr unordered_map unordered_set valarray vector weak_ptr wstring'.split()
 )
 _STREAMS = {'cin', 'cout', 'cerr', 'clog', 'endl'}
-# of the functions, those that NVRTC has not in any version
+# of these functions, those that NVRTC does not have in any version
 _NEVER = set(
     'accumulate async current_exception inner_product inplace_merge iota make_shared make_unique nth_element '
     'partial_sum reduce rethrow_exception set_new_handler set_terminate shuffle sort stable_partition stable_sort stod '
@@ -82,18 +82,18 @@ _INSTEAD = {
 }
 
 
-def wrong_uses(
+def find_host_uses(
     unit: Unit,
-    own: set,  # names that the program gives to something of its own
-    takes: tuple,  # more than nvcc without options: 'constexpr', 'lambda'; 'std', as NVRTC has one of its own
+    own: set,  # names that the program declares itself
+    takes: tuple,  # features beyond nvcc without options: 'constexpr', 'lambda'; 'std', as NVRTC has one of its own
 ):
-    "Generator of a `WrongSource` for each use in device code of what only the host's standard libraries have"
+    "Yield a `WrongSource` per use in device code of what only the host's standard libraries have"
     c, bodies = device_code(unit.text)
-    places = [*bodies, *([] if 'lambda' not in takes else _lambdas(c, bodies))]
-    suspects = _suspects(c, own) if places else []
-    for a, b in places:
+    spans = [*bodies, *([] if 'lambda' not in takes else _lambdas(c, bodies))]
+    suspects = _suspects(c, own) if spans else []
+    for a, b in spans:
         for i in between(suspects, a, b):
-            if c.is_word(i) and (said := _said(c, i, own, takes)) and c.is_evaluated(i):
+            if c.is_word(i) and (said := _describe_use(c, i, own, takes)) and c.is_evaluated(i):
                 if not (is_of_host(c[i]) and is_idle_template(c, c.mate[a])):
                     yield wrong(said, unit.file, c.line(i), unit)
         for i in _parameters_used(c, a, b):
@@ -106,7 +106,7 @@ def wrong_uses(
 
 
 def _lambdas(c, bodies):
-    "(its parameters' `)`, its end) of each lambda of the host that a GPU alone runs"
+    "Yield (its parameters' `)`, its end) of each host lambda that only a GPU runs"
     for i in c.find_specifiers('__device__'):
         p = c.mate.get(i + 1)
         if c[i - 1] == ']' and c[i + 1] == '(' and '__host__' not in c.words(i) and c.scope(i) == 'code':
@@ -115,14 +115,14 @@ def _lambdas(c, bodies):
                 yield p, c.mate[o]
 
 
-def doubtful_uses(
+def find_host_device_uses(
     unit: Unit,
-    own,  # as for `wrong_uses`
+    own,  # as for `find_host_uses`
 ):
-    """Generator of what to say of each call of a host function in a `__host__ __device__` one, the file, and the line.
+    """Yield (message, file, line) per call of a host function in a `__host__ __device__` one.
 
     nvcc warns of these."""
-    c, bodies = code_of_both(unit.text)
+    c, bodies = host_device_code(unit.text)
     suspects = _suspects(c, own) if bodies else []
     for a, b in bodies:
         for i in between(suspects, a, b):
@@ -134,12 +134,12 @@ def doubtful_uses(
 _FOUND = {'errno', 'exit', 'abort'}  # the last two are findings of their own
 
 
-def guarded_calls(
+def guard_host_calls(
     text: str,  # C++ for the emulator
-    own,  # as for `wrong_uses`
+    own,  # as for `find_host_uses`
 ) -> str:
-    "`text`, in which a call of a host function in a `__host__ __device__` one is a finding if device code gets there"
-    c, bodies = code_of_both(text)
+    "Make calls of host functions in `__host__ __device__` functions of `text` findings if device code reaches them"
+    c, bodies = host_device_code(text)
     suspects, edits = _suspects(c, own) if bodies else [], []
     for i in (i for a, b in bodies for i in between(suspects, a, b)):
         if c.is_word(i) and c[i] not in _FOUND and c[i + 1] == '(' and _is_of_c(c, i, own) and c.is_evaluated(i):
@@ -150,21 +150,21 @@ def guarded_calls(
 
 
 def _suspects(c, own):
-    "The tokens that may be names of the host's libraries: called, pointed to, after `std::`, or macros"
+    "Return the tokens that may be names of the host's libraries: called, pointed to, after `std::`, or macros"
     found = {*c.find_any(_C | own.macros.keys() | {'errno'}), *(i - 1 for i in c.find('('))}
     found.update(i + n for i in c.find('=') for n in (1, 2))
     return sorted(found.union(i + 2 for i in c.find('std')))
 
 
 def _words(words, name):
-    "The words for what is wrong with a name, and what to write instead"
+    "Describe what is wrong with a name, and what to write instead"
     text = _INSTEAD.get(name, '') if words is not _NONE_OF_C and words is not _BY_BOTH else f': {instead(name)}'
     return words.format(name=name, instead=text)
 
 
-def _said(c, i, own, takes):
-    "What is wrong with the name at token `i`, or with what a macro makes of it; None if nothing is"
-    if words := _refusal(c, i, own, takes):
+def _describe_use(c, i, own, takes):
+    "Describe what is wrong with the name at token `i`, or with its expansion as a macro; None if nothing is"
+    if words := _describe_refusal(c, i, own, takes):
         return _words(words, c[i])
     for m in own.macros.get(c[i], ()):
         found = (k for k in range(len(m)) if m.is_word(k) and m[k] != c[i] and _is_of_c(m, k, own))
@@ -173,7 +173,7 @@ def _said(c, i, own, takes):
 
 
 def _parameters_used(c, a, b):
-    "Each parameter's type, in front of the `)` at `a`, that the host alone has, if the body uses the parameter"
+    "Find parameters before the `)` at `a` whose type only the host has, if the body uses them"
     if not c.find_between('std', c.mate[a], a):
         return
     body = {*c.texts[a:b]}
@@ -183,7 +183,7 @@ def _parameters_used(c, a, b):
 
 
 def _arrays_used(c, a, b):
-    "Where an element or a method is used of what a function, with its parameters' `)` at `a`, declares as a std::array"
+    "Find uses of elements or methods of what a function, with its parameters' `)` at `a`, declares as a std::array"
     names = set()
     for i in c.find_between('array', c.mate[a], b):
         if (c[i - 2], c[i - 1], c[i]) == ('std', '::', 'array') and (past := c.angle(i + 1)):
@@ -195,8 +195,8 @@ def _arrays_used(c, a, b):
 _LAMBDA = 'a lambda of the host that says `__device__` is taken by nvcc with --extended-lambda alone'
 
 
-def _refusal(c, i, own, takes):
-    "The words for what is wrong with the name at token `i`; None if nothing is"
+def _describe_refusal(c, i, own, takes):
+    "Describe what is wrong with the name at token `i`; None if nothing is"
     name, std = c[i], c[i - 1] == '::' and c[i - 2] == 'std' and c[i - 3] != '::'
     if _is_of_c(c, i, own):
         return _NONE_OF_C
@@ -215,7 +215,7 @@ def _refusal(c, i, own, takes):
 
 
 def _is_of_c(c, i, own):
-    "Is the name at token `i` that of a function of C's library, or of CUDA's, that device code calls or points to?"
+    "Does device code call or point to a function of C's library, or of CUDA's, by the name at token `i`?"
     name, std = c[i], c[i - 1] == '::' and c[i - 2] == 'std' and c[i - 3] != '::'
     plain = std or c[i - 1] not in ('.', '->', '::')
     plain = plain or c[i - 1] == '::' and (not c.is_word(i - 2) and c[i - 2] != '>' or c[i - 2] in KEYWORDS)
@@ -230,13 +230,13 @@ def _is_of_c(c, i, own):
 
 
 def _is_pointed_to(c, i):
-    "Is the name at token `i` all that stands right of a `=`?"
+    "Is the name at token `i` the whole right-hand side of a `=`?"
     i -= 2 if (c[i - 2], c[i - 1]) == ('std', '::') else 0
     return c[i - 1] == '=' or (c[i - 2], c[i - 1]) == ('=', '&')
 
 
 class OwnNames:
-    """The names that a program gives to something of its own, of those that the standard libraries have.
+    """The names that a program declares itself, of those that the standard libraries have.
 
     `macros`: name -> the macros' bodies."""
 
@@ -257,7 +257,7 @@ class OwnNames:
 
 
 def _is_own(c, name):
-    "Is the name declared, or used as what is not a function?"
+    "Is the name declared, or used other than as a function?"
     return any(_declares(c, i) or not (c[i + 1] == '(' or _may_be_of_c(c, i)) for i in c.find(name) if c.is_word(i))
 
 
@@ -266,7 +266,7 @@ def _may_be_of_c(c, i):
 
 
 def _declares(c, i):
-    "Is the name at token `i` that of a variable or a function that begins there?"
+    "Is the name at token `i` that of a variable or a function whose declaration begins there?"
     if c[i - 1] in ('*', '&', '&&'):
         return c.is_word(i - 2) and (c[i + 1] != '(' or c.scope(i) != 'code')
     if c[i - 1] == '::':

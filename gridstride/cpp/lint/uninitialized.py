@@ -1,7 +1,7 @@
-"""Variables that get a value on one way and are used on all: where a compiler warns too much, and where too little.
+"""Variables that are assigned on one path only but used on all: corrects a compiler's false and missing warnings.
 
-One that does not see that `threadIdx.x < n` is the same before a barrier and behind it warns of what is right. And
-one that finds the number 3 on one way, and nothing on the other, takes the variable for 3, without a word.
+A compiler that does not see that `threadIdx.x < n` is the same before a barrier and after it warns of correct code.
+And one that finds the value 3 on one path, and no value on the other, assumes 3, without a warning.
 """
 
 import re
@@ -10,7 +10,7 @@ from ..frontend.code import NOT_NAMES, Code
 from ..frontend.declarations import BUILTIN
 from ..frontend.reader import read
 
-__all__ = ['is_guarded', 'is_set_by_call', 'macros_that_set', 'may_miss', 'missed']
+__all__ = ['is_guarded', 'is_set_by_call', 'macros_that_set', 'may_use_uninitialized', 'find_uninitialized_uses']
 
 _CHOICES = ('?', '&&', '||', 'and', 'or')
 _HEADS = ('if', 'for', 'while', 'switch')
@@ -18,7 +18,7 @@ _LEAVING = ('return', 'break', 'continue', 'goto', 'throw', 'asm', '__asm__', 'e
 
 
 def is_guarded(c: Code, name: str, line: int):
-    "Is the variable used on this line under conditions only, or not used there but passed on by a reference?"
+    "Is the variable used on this line under conditions only, or only passed on by reference?"
     here = [i for i in c.find(name) if _means(c, i, name) and c.line(i) == line]
     return bool(here) and all(_more_conditions(c, i, _declaration(c, i, name)) for i in here)
 
@@ -27,16 +27,16 @@ _OF_CUDA = re.compile(r'cu(?:da|rand|blas)?[A-Z]\w*')  # functions of CUDA's lib
 
 
 def is_set_by_call(c: Code, name: str, line: int, macros=()):
-    """Does a function of CUDA get the variable's address before this line, as in `cudaMalloc(&p, n)`?
+    """Is the variable's address passed to a CUDA function before this line, as in `cudaMalloc(&p, n)`?
 
-    It is the emulator's code that sets no value where it returns an error: a compiler sees that, and nvcc cannot."""
+    It is the emulator's code that sets no value when it returns an error: a compiler sees that, but nvcc cannot."""
     uses = [i for i in c.find(name) if _means(c, i, name) and c.line(i) <= line]
     start = _declaration(c, uses[-1], name) if uses else 0
     return any(i > start and _is_given_to_cuda(c, i, macros) for i in uses)
 
 
 def _is_given_to_cuda(c, i, macros):
-    "Is the address of the variable at token `i` an argument of a function of CUDA, or the variable one of `macros`?"
+    "Is the variable at token `i` passed by address to a CUDA function, or to one of `macros`?"
     o, before = c.outer[i], i - 1
     while c[before] == '(':
         before -= 1
@@ -50,7 +50,7 @@ def _is_given_to_cuda(c, i, macros):
 
 
 def macros_that_set(src: str):
-    "The names of macros that give an address to a function of CUDA"
+    "Return the names of macros that pass an address to a CUDA function"
     found = read(src).macros
     return {m.name for m in found if m.find('&') and any(_OF_CUDA.fullmatch(m[o - 1]) for o in m.find('('))}
 
@@ -58,16 +58,16 @@ def macros_that_set(src: str):
 _UNSET = re.compile(rf"[;{{}}]\s*(?:(?:{'|'.join(sorted(BUILTIN))})\s+)+\w+\s*[,;]")
 
 
-def may_miss(src: str):
-    "Could `missed` find anything? It takes a moment"
+def may_use_uninitialized(src: str):
+    "Can `conditional_uses` find anything? A quick check"
     return bool(_UNSET.search(src))
 
 
-def missed(c: Code):
-    "(name, line) of each use behind the one `if` that gives a variable its value, with no condition of its own"
+def find_uninitialized_uses(c: Code):
+    "Yield (name, line) of each unconditional use after the only `if` that assigns the variable"
     for i in range(len(c)):
-        for name in _unset(c, i):
-            if (use := _use(c, name)) is not None:
+        for name in _declared_without_value(c, i):
+            if (use := _uninitialized_use(c, name)) is not None:
                 yield c[name], c.line(use)
 
 
@@ -76,7 +76,7 @@ def _means(c, i, name):
 
 
 def _declaration(c, i, name):
-    "The first token of this name in the function around token `i`, or in what is around it"
+    "Return the first token of this name in the function around token `i`, or in an enclosing scope"
     o = i
     while c.outer[o] != -1 and c.kind(c.outer[o]) == 'code':
         o = c.outer[o]
@@ -84,13 +84,13 @@ def _declaration(c, i, name):
 
 
 def _more_conditions(c, use, declared):
-    "Stands a use under conditions that the declaration does not stand under, or is it the declaration?"
+    "Is a use under conditions that its declaration is not under, or is it the declaration?"
     more = _conditions(c, use) - _conditions(c, declared)
     return use == declared or any(c[o] not in ('for', 'while') for o in more)
 
 
 def _conditions(c, i):
-    "The tokens of the `if`, `else`, loops, `?` and the like that decide whether token `i` is come to"
+    "Return the tokens of the `if`, `else`, loops, `?` and the like that decide whether token `i` is reached"
     found = set()
     while i != -1:
         start = _statement(c, i)
@@ -108,14 +108,14 @@ def _conditions(c, i):
 
 
 def _statement(c, i):
-    "The first token of the statement, or of the part in brackets, that token `i` is in"
+    "Return the first token of the statement, or of the part in brackets, that contains token `i`"
     while i > 0 and c[i - 1] not in (';', '{', '}', '(', '['):
         i = c.mate.get(i - 1, i - 1)
     return i
 
 
-def _unset(c, i):
-    "Names that the statement at token `i` declares without a value: `float v, w;`"
+def _declared_without_value(c, i):
+    "Return the names that the statement at token `i` declares without a value: `float v, w;`"
     if c[i] not in BUILTIN or c[i - 1] not in (';', '{', '}') or c.scope(i) != 'code' or c[c.outer[i]] != '{':
         return
     while c[i] in BUILTIN:
@@ -127,8 +127,8 @@ def _unset(c, i):
                 yield k
 
 
-def _use(c, name):
-    "The use of the variable declared at token `name` that may come before any value; None without one"
+def _uninitialized_use(c, name):
+    "Return the use of the variable declared at token `name` that may precede any value; None if there is none"
     body = c.outer[name]
     uses = [k for k in c.find_between(c[name], name + 1, c.mate.get(body, len(c))) if _means(c, k, c[name])]
     if not uses or c[uses[0] + 1] != '=' or _statement(c, uses[0]) == uses[0] and c.outer[uses[0]] == body:
@@ -150,7 +150,7 @@ def _use(c, name):
 
 
 def _reads(c, i, body):
-    "Is token `i` a name that is read for certain: not set, not passed to a function, in no braces but the `body`?"
+    "Is token `i` certainly read: not assigned, not passed to a function, in no braces but the `body`?"
     if c[i + 1] == '=' or c[i - 1] in ('&', '>>'):
         return False
     while (o := c.outer[i]) != body:

@@ -1,10 +1,10 @@
-"""What CUDA has and the emulator has not, as a compiler's log tells it, and what to do instead."""
+"""Functions of CUDA that the emulator does not have, found in a compiler's log, and what to use instead."""
 
 import re
 
 from .compile_errors import read_log
 
-# A name of CUDA, and what to do instead
+# A name of CUDA, and what to use instead
 _FAMILIES = (
     (r'cudaIpc\w*|cudaMemPool(?:Export|Import|Ptr)\w*|cudaEventInterprocess', 'each process has a GPU of its own'),
     (r'cuda\w*Mipmap\w*|tex\w+Grad|tex2Dgather', 'textures have one level here'),
@@ -27,19 +27,19 @@ _STATIC = re.compile(r'static assertion failed.*?(?:: |")(the emulator (?:suppor
 
 
 def _instead(name, meant):
-    "What to do instead of `name`, a name of CUDA's; None for any other, and for one that looks like a slip of the pen"
+    "Return what to use instead of `name`, a name of CUDA's; None for any other, and for what looks like a typo"
     for pattern, instead in _FAMILIES:
         if re.fullmatch(pattern, name):
             return instead if instead or not meant else None
 
 
-def absent(
+def describe_unsupported(
     log: str,  # of g++ or clang
     src: str,  # the learner's source
     name: str,  # of the source, as in the log
     others=(),  # dict: name -> text of the learner's other files
 ) -> str:  # None: nothing that CUDA has is missing
-    "What CUDA has, `src` uses and the emulator has not, in words, with the line"
+    "Describe the CUDA feature that `src` uses and the emulator does not have, with the line"
     for d in read_log(log, name, others=others):
         if said := _say(d.what):
             file, n = (d.file, d.line) if d.file or not d.used else ('', d.used)
@@ -49,7 +49,7 @@ def absent(
 
 
 def _say(what):
-    "A message of the compiler in our words; None if it is of something else"
+    "Translate a compiler's message to our words; None if it is about something else"
     if m := _STATIC.search(what):
         return m[1]
     if (m := _NO_MEMBER.search(what)) and 'did you mean' not in what:

@@ -1,6 +1,6 @@
 """Lambdas that use variables in shared memory: on a GPU these are static, so that no lambda captures them.
 
-On the emulator they are references, which each lambda that names one shall capture as a reference.
+On the emulator they are references, which each lambda that names one captures by reference.
 """
 
 from bisect import bisect
@@ -13,7 +13,7 @@ _QUALIFIERS = '*', '&', '&&', 'const', 'volatile', '__restrict__', '__restrict'
 
 
 def rewrite_captures(e: Edits):
-    "`[=] { s[i] = 0; }` becomes `[=, &s] { s[i] = 0; }`; `WrongSource` for a lambda that captures `s` itself"
+    "Rewrite `[=] { s[i] = 0; }` to `[=, &s] { s[i] = 0; }`; raises `WrongSource` for a lambda that captures `s` itself"
     c = e.code
     declared = {o for i in c.find_specifiers('__shared__') if c.scope(i) == 'code' for o in _names(c, i)}
     if not declared or not c.find('['):
@@ -34,12 +34,12 @@ def rewrite_captures(e: Edits):
 
 
 def _in_macros(e, names):
-    "Name of a macro -> those of `names` that are in its body"
+    "Return {macro name: those of `names` that are in its body}"
     return {m.name: [c for c in {*map(m.__getitem__, range(len(m)))} if c in names] for m in e.macros}
 
 
 def _used(c, body, by_macros):
-    "The names that a lambda's `body` means, itself or by a macro"
+    "Return the names that a lambda's `body` uses, itself or by a macro"
     used = {c[k] for k in range(body + 1, c.mate[body]) if c[k - 1] not in ('.', '->', '::')}
     return used.union(*(by_macros[o] for o in used if o in by_macros))
 
@@ -52,12 +52,12 @@ def _refuse_captured(c, i, shared):
 
 
 def _names(c, i):
-    "The tokens that name what the declaration with `__shared__` at `i` declares"
+    "Return the tokens that name what the declaration with `__shared__` at `i` declares"
     return [o.name for o in read_declaration(c, i).declarators]
 
 
 def _body(c, i):
-    "Index of the `{` of the lambda that begins at `i`; None if none does"
+    "Return the index of the `{` of the lambda that begins at `i`; None if none does"
     before = c[i - 1] in (')', ']', '[') or c.is_word(i - 1) and c[i - 1] not in KEYWORDS or c.is_string(i - 1)
     after = c.mate.get(i, i) + 1
     if before or c[i + 1] == '[' or c[after] == '=':
@@ -67,34 +67,34 @@ def _body(c, i):
 
 
 def _parameters(c, i):
-    "The names of the parameters that begin at `i`"
+    "Return the names of the parameters that begin at `i`"
     found = (declared_name(c, specifiers(c, a, b), b) for a, b in c.arguments(i)) if c[i] == '(' else ()
     return [c[o[0]] for o in found if o]
 
 
 def _declarations(c, name, declared):
-    "(token, end of its scope) of each declaration of a name"
+    "Return (token, end of its scope) of each declaration of a name"
     return [(k, _end_of_scope(c, k)) for k in c.find(name) if k in declared or _is_declared(c, k)]
 
 
 def _is_shared(known, declared, body):
-    "Is the name with these declarations, where a lambda's `body` begins, one of those `declared` in shared memory?"
+    "Does a name mean one of its declarations `declared` in shared memory, at the start of a lambda's `body`?"
     before = range(bisect(known, (body,)) - 1, -1, -1)
     last = next((known[n][0] for n in before if known[n][1] > body), None)
     return last in declared
 
 
 def _end_of_scope(c, k):
-    "Where the scope ends of what is declared at `k`: behind a function's parameters is its body, behind `for (` a loop"
+    "Return the end of the scope of what is declared at `k`: after parameters the body, after `for (` the loop"
     o = c.outer[k]
     if c[o] != '(':
         return c.mate.get(o, k)
-    behind = c.until(c.mate[o] + 1, ('{', ';'))
-    return c.mate.get(behind, behind)
+    end = c.until(c.mate[o] + 1, ('{', ';'))
+    return c.mate.get(end, end)
 
 
 def _is_declared(c, k):
-    "Is the name at `k` declared there, behind a type?"
+    "Is the name at `k` declared there, after a type?"
     j = k - 1
     while c[j] in _QUALIFIERS:
         j -= 1

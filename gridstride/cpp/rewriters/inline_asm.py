@@ -1,7 +1,7 @@
 """Statements of inline PTX: `asm volatile("text" : outputs : inputs : clobbers)`.
 
-One becomes a block in which each operand is a variable, `gs_0` for `%0`, and `cpp.ptx` turns the text into
-calls. An output is written back when the text is through. `"n"` is a constant expression, which may stand
+Each becomes a block in which each operand is a variable, `gs_0` for `%0`, and `cpp.ptx` turns the text into
+calls. An output is written back after the last instruction. `"n"` is a constant expression, which may appear
 where only a number may. A macro may paste its parameter into the text, `"cp.async.wait_group " #n ";"`.
 """
 
@@ -11,7 +11,7 @@ from ..frontend.tokens import literal
 
 
 def rewrite_asm(e: Edits):
-    "Each asm statement becomes a block of calls"
+    "Rewrite each asm statement to a block of calls"
     c = e.code
     for i in c.find('asm', '__asm__', '__asm'):
         _rewrite_statement(e, i)
@@ -35,7 +35,7 @@ def _rewrite_statement(e, i):
 
 
 def _sections(c, p):
-    "The tokens between the colons of the asm statement with its `(` at `p`"
+    "Split the tokens of the asm statement with its `(` at `p` at its colons"
     res, j = [[]], p + 1
     while j < c.mate[p]:
         if c[j] in (':', '::'):
@@ -47,9 +47,9 @@ def _sections(c, p):
 
 
 def _text(e, ids):
-    """The text of an asm statement.
+    """Return the text of an asm statement.
 
-    It consists of string literals, those that macros stand for, and, in marks, macro parameters made strings."""
+    It consists of string literals, macros that stand for them, and, in marks, stringified macro parameters."""
     c, parts = e.code, []
     for j in ids:
         if c.is_string(j):
@@ -65,7 +65,7 @@ def _text(e, ids):
 
 
 def _operands(c, ids):
-    "(constraint, expression) of each operand"
+    "Return (constraint, expression) of each operand"
     res, j = [], 0
     while j < len(ids):
         i = ids[j]
@@ -77,7 +77,7 @@ def _operands(c, ids):
 
 
 def _bind(n, constraint, expression, output):
-    "C++ that makes the variable `gs_n` of an operand, and C++ that writes it back, '' for none"
+    "Return C++ that makes the variable `gs_n` of an operand, and C++ that writes it back, '' for none"
     kind = constraint.strip('=+&')
     constant, marked = kind in ('n', 'i'), constraint[:1] in ('=', '+')
     if kind not in ('r', 'l', 'f', 'd', 'h', 'n', 'i') or output != marked or (output and constant):

@@ -1,4 +1,4 @@
-"""Launches: `k<<<grid, block>>>(args)` becomes a call of a function.
+"""Launches: rewrites `k<<<grid, block>>>(args)` to a call of a function.
 
 The name of the kernel is the expression that ends before `<<<`: `k`, `ns::k<float, 16>`, `table[i]`,
 `(fast ? a : b)`. It is found by walking back. Since `>` may end a `>>>` of its own, the end of the launch's
@@ -18,7 +18,7 @@ _LAUNCH = frozenset(('<<<', 'cudaLaunchKernel', 'cudaLaunchCooperativeKernel', '
 
 
 def rewrite_launches(e: Edits):
-    "`k<<<grid, block>>>(args)` becomes a call, whose lambda makes the kernel one object whatever it is"
+    "Rewrite `k<<<grid, block>>>(args)` to a call, whose lambda makes the kernel one object whatever it is"
     c = e.code
     for i in c.find_any(_LAUNCH | e.launchers if e.launchers else _LAUNCH):
         if c[i] == '<<<' and c[i - 1] != 'operator':
@@ -32,7 +32,7 @@ def rewrite_launches(e: Edits):
 
 
 def _keep_type(e, i):
-    "`(void *)kernel`, the first argument at token `i`, becomes `kernel`: from its type the launch knows the parameters"
+    "Rewrite `(void *)kernel`, the first argument at token `i`, to `kernel`: its type has the parameters for the launch"
     c = e.code
     if _is_cast(c, i):
         e.replace_tokens(i, c.mate[i], '')
@@ -46,7 +46,7 @@ def _is_cast(c, i):
 
 
 def _keep_kernel(e, i):
-    "`params.func = (void *)kernel`, of a node of a graph: the node keeps the kernel with its type"
+    "Rewrite `params.func = (void *)kernel`, of a graph node: the node keeps the kernel with its type"
     c = e.code
     end = c.until(i, (',', ';'))
     name = c.text(range(c.mate[i] + 1 if c[i] == '(' else i, end))
@@ -59,8 +59,8 @@ def _rewrite_launch(e, i):
     c = e.code
     first, close = _kernel(c, i), _config_end(c, i)
     p, kernel = close + 3, c.text(range(first, i))
-    _count_numbers(c, i, close)
-    # a macro's argument may be empty, or hold the parentheses too: then the comma before it is up to the compiler
+    _check_configuration(c, i, close)
+    # a macro's argument may be empty, or hold the parentheses too: then the compiler decides on the comma before it
     if c[p] != '(' and c.macro is None and not c.is_word(p):
         raise c.error(WrongSource, 'this launch has no arguments: `()` after `>>>` if the kernel takes none', i)
     late = c[p] != '(' or (c.mate.get(p) == p + 2 and c[p + 1] in (c.macro or ()))
@@ -78,14 +78,14 @@ def _rewrite_launch(e, i):
     _write_null_pointers(e, args, _name(c, i))
 
 
-def _count_numbers(c, i, close):
-    "`WrongSource` unless the configuration between `<<<` and `>>>` has as many numbers as a launch takes"
+def _check_configuration(c, i, close):
+    "Raise `WrongSource` unless the configuration between `<<<` and `>>>` has as many values as a launch takes"
     if c.macro is not None or close == i + 1:
         return
     n, j = 0, i + 1
     while j < close:
         n, j = n + 1, min(c.until(j, (',',)), close) + 1
-    if n == 1 and not (c[i + 1].isupper() and close == i + 2):  # a macro may be several
+    if n == 1 and not (c[i + 1].isupper() and close == i + 2):  # a macro may expand to several
         what = 'this launch gives the number of blocks, but not of threads: `<<<blocks, threads>>>`'
         raise c.error(WrongSource, what, i)
     if n > 4:
@@ -95,12 +95,12 @@ def _count_numbers(c, i, close):
 
 @lru_cache(4)
 def _templates(c):
-    "The names of kernels that are templates"
+    "Return the names of kernels that are templates"
     return frozenset(f.name for f in read_functions(c) if f.template and '__global__' in f.words)
 
 
 def _refuse_host_lambdas(c, i, args):
-    "`WrongSource` for a lambda of the host among the arguments of a kernel that is a template"
+    "Raise `WrongSource` for a lambda of the host among the arguments of a kernel that is a template"
     if c.macro is not None or not any(c[a] == '[' or b == a + 1 and c.is_word(a) for a, b in args):
         return
     if _name(c, i) in _templates(c):
@@ -112,17 +112,17 @@ def _refuse_host_lambdas(c, i, args):
 
 
 def _lambda_called(c, name, i):
-    "Index of the `[` of the lambda that the variable at token `name` was made with, as a launch at `i` sees it"
+    "Return the index of the `[` of the lambda that the variable at token `name` holds, as a launch at `i` sees it"
     around, o = set(), i
     while (o := c.outer[o]) >= 0:
         around.add(o)
-    made = next((k for k in reversed(_made_by_auto(c).get(c[name], ())) if k < i and c.outer[k] in around), None)
+    made = next((k for k in reversed(_auto_variables(c).get(c[name], ())) if k < i and c.outer[k] in around), None)
     return made + 2 if made is not None and c[made + 2] == '[' else None
 
 
 @lru_cache(4)
-def _made_by_auto(c):
-    "Name -> the tokens that declare it as in `auto f = `"
+def _auto_variables(c):
+    "Return {name: tokens that declare it as in `auto f = `}"
     res = {}
     for i in c.find('auto'):
         if c[i + 2] == '=':
@@ -131,7 +131,7 @@ def _made_by_auto(c):
 
 
 def _kernel(c, i):
-    "Index of the first token of the expression that ends before token `i`"
+    "Return the index of the first token of the expression that ends before token `i`"
     while True:
         i = _piece(c, i - 1)
         if c[i - 1] == 'template' and c[i - 2] in ('::', '.', '->'):
@@ -148,7 +148,7 @@ def _names(c, i):
 
 
 def _piece(c, end):
-    "Index of the first token of the name, subscript, call or parentheses that end at `end`"
+    "Return the index of the first token of the name, subscript, call or parentheses that end at `end`"
     if _names(c, end):
         return end
     o = c.angle_back(end) if c[end] == '>' else c.mate.get(end) if c[end] in (')', ']') else None
@@ -159,7 +159,7 @@ def _piece(c, end):
 
 
 def _is_called(c, o):
-    "Does something stand before the `(` at `o` that it calls? `if (x)`, `return` and `(void)` are not called"
+    "Does the `(` at `o` call what precedes it? `if (x)`, `return` and `(void)` are not called"
     if c[o - 1] in (')', ']'):
         return c[c.mate.get(o - 1, 0) - 1] not in KEYWORDS and c[o - 2] != 'void'
     if c[o - 1] == '>':
@@ -168,7 +168,7 @@ def _is_called(c, o):
 
 
 def _config_end(c, i):
-    "Index of the first `>` of the `>>>` that ends the configuration opened at `i`"
+    "Return the index of the first `>` of the `>>>` that ends the configuration opened at `i`"
     texts, found, j = c.texts, [], i + 1
     while j < len(texts) and (text := texts[j]) not in _ENDS:
         if text != '>':
@@ -186,14 +186,14 @@ def _config_end(c, i):
 
 
 def _name(c, i):
-    "The last name in the expression before token `i`"
+    "Return the last name in the expression before token `i`"
     return c[(c.angle_back(i - 1) or i) - 1] if c[i - 1] == '>' else c[i - 1]
 
 
 def _pass_arguments(e, args):
-    """What the lambda takes, and what it gives to the kernel.
+    """Return what the lambda takes, and what it passes to the kernel.
 
-    `{1, 2}` has no type before it meets the kernel's parameter, so it goes straight there."""
+    `{1, 2}` has no type before it meets the kernel's parameter, so it is passed there directly."""
     c = e.code
     if not any(c[a] == '{' for a, _ in args):
         return 'auto... gs_a', 'gs_a...'
@@ -206,9 +206,9 @@ def _pass_arguments(e, args):
 
 
 def _write_null_pointers(e, args, kernel=None):
-    """`NULL`, and `0` for a parameter of the kernel that is a pointer, become `nullptr`.
+    """Rewrite `NULL`, and `0` for a pointer parameter of the kernel, to `nullptr`.
 
-    In a template they would be numbers."""
+    In a template they would be integers."""
     c = e.code
     for n, (a, b) in enumerate(args):
         if b == a + 1 and (c[a] == 'NULL' or (c[a] == '0' and n in e.pointers.get(kernel, ()))):

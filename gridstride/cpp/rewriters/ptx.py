@@ -1,15 +1,15 @@
-"""Inline PTX to calls of the emulator's `ptx.h`: the few instructions that CUDA C has no other words for.
+"""Translates inline PTX to calls of the emulator's `ptx.h`: the few instructions that CUDA C has no other words for.
 
 `asm volatile("ldmatrix... {%0, %1}, [%2];" : "=r"(a), "=r"(b) : "r"(address))` is a text and the variables
-that stand for `%0`, `%1`, ... in it. Each instruction becomes a call, each register that the text declares
-a variable. A label becomes a label, a branch a `goto`. What is not known here is refused by name.
+for `%0`, `%1`, ... in it. Each instruction becomes a call, each register that the text declares
+a variable. A label becomes a label, a branch a `goto`. An unknown instruction is refused by name.
 """
 
 import re
 from functools import lru_cache
 
 
-# For every instruction: its name, and the C++ it becomes, given what the groups of the name matched and its
+# For every instruction: its name, and the C++ it becomes, given the groups that matched in the name and the
 # operands. A vector `{a, b}` counts as two operands; an address `[a+4]` is the sum.
 class UnknownPTX(ValueError):
     "An instruction or an operand of PTX that has no C++ here"
@@ -44,42 +44,42 @@ def _order(what, order, scope, *o):
 
 
 def _tensor(name, rank, o, before):
-    "A copy of a box whose map and coordinates are the operands from `before` on"
+    "Copy a box by TMA, whose map and coordinates are the operands from `before` on"
     rank = int(rank)
-    at, rest = o[before + 1 : before + 1 + rank], [*o[: before + 1], *o[before + 1 + rank :]]
+    at, others = o[before + 1 : before + 1 + rank], [*o[: before + 1], *o[before + 1 + rank :]]
     if len(at) < rank:
         raise TypeError
     coordinates = ', '.join(f'int32_t({x})' for x in at)
-    return f"{{ const int32_t gs_at[] = {{{coordinates}}}; {_ptx(name, 'gs_at', str(rank), *rest)}; }}"
+    return f"{{ const int32_t gs_at[] = {{{coordinates}}}; {_ptx(name, 'gs_at', str(rank), *others)}; }}"
 
 
 def _sparse_wgmma(n, type, *o):
-    "The same, with metadata and a selector behind b"
+    "Translate a sparse wgmma: metadata and a selector after b"
     at = int(n) // 2 + (2 if len(o) == int(n) // 2 + 9 else 5)
     meta, selector = o[at : at + 2]
     return _wgmma(n, type, *o[:at], *o[at + 2 :], sparse=(meta, selector))
 
 
 def _wgmma(n, type, *o, sparse=()):
-    "d, then a (a descriptor, or four registers) and b, what to add, the signs, which of the two is turned"
-    d, rest = o[: int(n) // 2], o[int(n) // 2 :]
+    "Translate a wgmma: d, then a (a descriptor, or four registers) and b, scale-d, the signs, the transpose flags"
+    d, others = o[: int(n) // 2], o[int(n) // 2 :]
     if not all(re.fullmatch(r'gs_\d+', x) for x in d):
         _refuse('wgmma whose d is not made of operands %0, %1, ...', 'they are "+f"(d[0]), "+f"(d[1]), ...')
-    turns = 2 if 'f16' in type else 0  # of others k lies along the rows of both
-    registers = len(rest) == 8 + turns // 2
-    if not registers and len(rest) != 5 + turns:
+    transposes = 2 if 'f16' in type else 0  # other types have both operands K-major
+    registers = len(others) == 8 + transposes // 2
+    if not registers and len(others) != 5 + transposes:
         raise TypeError
-    a, rest = (rest[:4], rest[4:]) if registers else ((), rest)
+    a, others = (others[:4], others[4:]) if registers else ((), others)
     if registers:
-        rest = ('0', *rest[:4], *(('0', *rest[4:]) if turns else ()))
-    place = 'reinterpret_cast<float *>({})' if type == 's8' else '{}'  # of integers
-    to, now = (', '.join(place.format(f'&{x}') for x in o) for o in ([x.replace('gs_', 'gs_out_') for x in d], d))
+        others = ('0', *others[:4], *(('0', *others[4:]) if transposes else ()))
+    pointer = 'reinterpret_cast<float *>({})' if type == 's8' else '{}'  # integers
+    to, now = (', '.join(pointer.format(f'&{x}') for x in o) for o in ([x.replace('gs_', 'gs_out_') for x in d], d))
     arrays = f'float *const gs_to[] = {{{to}}}, *const gs_now[] = {{{now}}};'
     arrays += f" const uint32_t gs_a[] = {{{', '.join(a) or '0'}}};"
     if sparse:
-        arrays, rest = f'{arrays} const uint32_t gs_meta = {sparse[0]};', (*rest, '&gs_meta')
+        arrays, others = f'{arrays} const uint32_t gs_meta = {sparse[0]};', (*others, '&gs_meta')
     function = ', '.join(('wgmma<::gridstride::Number::' + type, n, _bool(registers), *sparse[1:])) + '>'
-    return f"{{ {arrays} {_ptx(function, 'gs_to', 'gs_now', 'gs_a', *rest)}; }}"
+    return f"{{ {arrays} {_ptx(function, 'gs_to', 'gs_now', 'gs_a', *others)}; }}"
 
 
 def _barrier(how, barrier, *threads):
@@ -262,10 +262,10 @@ def _refuse(what, why):
     raise UnknownPTX(f'the emulator does not support {what} in inline PTX: {why}')
 
 
-# Which shared memory, and hints to the caches, make no difference here; nor does what lets the next launch
-# begin early, since here one launch ends before the next begins.
+# Which shared memory is meant, and cache hints, make no difference here; nor does an early start of the next
+# launch, since here one launch ends before the next begins.
 def _call(name, operands):
-    "C++ for the instruction `name`"
+    "Return C++ for the instruction `name`"
     plain = re.sub(r'::cta\b|\.L[12]::\w+', '', name)
     if 'L2::cache_hint' in name:
         operands = operands[:-1]  # the policy
@@ -279,7 +279,7 @@ def _call(name, operands):
     _refuse(f'instruction {name}', f'it supports {KNOWN}')
 
 
-# Special registers are asked for with two `%`, since one `%` begins the number of an operand.
+# Special registers are written with two `%`, since one `%` begins the index of an operand.
 _SPECIAL = dict(
     laneid='uint32_t(::gridstride::lane())',
     lanemask_eq='(1u << ::gridstride::lane())',
@@ -319,7 +319,7 @@ def _label(name):
 
 
 def _operand(text, registers, count):
-    "C++ for one operand, of `count`, given the declared `registers`; `{a, b}` becomes several"
+    "Return C++ for one operand, of `count`, given the declared `registers`; `{a, b}` becomes several"
     text = text.strip()
     for pattern in (_VECTOR, _TENSOR, _PAIR):
         if m := pattern.fullmatch(text):
@@ -347,13 +347,13 @@ def _parts(first, second=None):
 
 
 def _constant(text):
-    "C++ for an operand that is a number, a special register, a macro's parameter, or nothing: `_`"
+    "Return C++ for an operand that is a number, a special register, a macro's parameter, or nothing: `_`"
     if text == '_':
         return '::gridstride::ptx::Sink()'
     if text[:1] == '%' and text.lstrip('%') in _SPECIAL:
         return _SPECIAL[text.lstrip('%')]
     if m := re.fullmatch(r'\x01(\w+)\x01', text):
-        return f'({m[1]})'  # the parameter was made part of the text
+        return f'({m[1]})'  # the parameter was stringified into the text
     if m := re.fullmatch(r'0[fF]([0-9a-fA-F]{8})', text):
         return f'::gridstride::as<float>(0x{m[1]}u)'
     if text == 'WARP_SZ':
@@ -371,23 +371,23 @@ def _register(name):
 
 
 def _split(text):
-    "The operands of an instruction, at the commas that are in no brackets"
+    "Split the operands of an instruction at the commas outside brackets"
     return [o for o in re.findall(r'(?:\{[^}]*\}|\[[^\]]*\]|[^,{\[])+', text) if o.strip()]
 
 
 _STATEMENT = re.compile(
-    r'\s*(?:(?P<brace>[{}])|(?:@(?P<not>!?)\s*(?P<guard>[\w%$]+)\s+)?(?P<name>\.?[A-Za-z][\w.:]*)(?P<rest>[^;]*);)'
+    r'\s*(?:(?P<brace>[{}])|(?:@(?P<not>!?)\s*(?P<guard>[\w%$]+)\s+)?(?P<name>\.?[A-Za-z][\w.:]*)(?P<after>[^;]*);)'
 )
 
 _LABEL = re.compile(r'(?:(?<=[;{}\n])|\A)\s*([A-Za-z_$%][\w$]*)\s*:(?!:)')
 
 
-@lru_cache(256)  # a source repeats what it has in PTX
+@lru_cache(256)  # a source repeats its PTX
 def statements(
     text: str,  # PTX, with `%0`, `%1`, ... for its operands
     count: int,  # how many operands there are
 ) -> str:  # C++, in which operand i is the variable `gs_i`
-    "PTX as C++ statements; `UnknownPTX` names what has no C++ here"
+    "Translate PTX to C++ statements; raises `UnknownPTX` for what has no C++ here"
     text, res, registers, i = re.sub(r'//[^\n]*|/\*.*?\*/', ' ', text, flags=re.S).rstrip(), [], set(), 0
     labels = ''.join(f'__label__ {_label(o)}; ' for o in dict.fromkeys(_LABEL.findall(text)))
     while i < len(text):
@@ -403,21 +403,21 @@ def statements(
 
 
 def _write_statement(m, registers, count):
-    "C++ for one statement of PTX; a declaration adds to `registers`"
+    "Return C++ for one statement of PTX; a declaration adds to `registers`"
     if m['name'].startswith('.'):
-        return _declare(m['name'], m['rest'], registers)
+        return _declare(m['name'], m['after'], registers)
     guard = f"if ({m['not']}{_operand(m['guard'], registers, count)}) " if m['guard'] else ''
     if m['name'].startswith('bra'):
-        return f"{guard}goto {_label(m['rest'].strip())};"
-    operands = [x for o in _split(m['rest']) for x in _operand(o, registers, count).split(', ')]
+        return f"{guard}goto {_label(m['after'].strip())};"
+    operands = [x for o in _split(m['after']) for x in _operand(o, registers, count).split(', ')]
     return f"{guard}{_call(m['name'], operands)};"
 
 
-def _declare(name, rest, registers):
-    "C++ that declares registers, which become known"
-    m = re.fullmatch(r'\s*\.(\w+)\s+([\w$%]+(?:\s*,\s*[\w$%]+)*)\s*', rest)
+def _declare(name, types, registers):
+    "Return C++ that declares registers, and add them to `registers`"
+    m = re.fullmatch(r'\s*\.(\w+)\s+([\w$%]+(?:\s*,\s*[\w$%]+)*)\s*', types)
     if name != '.reg' or not m or m[1] not in _TYPES:
-        _refuse(f'declaration {(name + rest).strip()!r}', f".reg of {', '.join(_TYPES)} only")
+        _refuse(f'declaration {(name + types).strip()!r}', f".reg of {', '.join(_TYPES)} only")
     names = re.split(r'\s*,\s*', m[2])
     registers.update(names)
     return f"{_TYPES[m[1]]} {', '.join(f'{_register(o)}{{}}' for o in names)};"

@@ -1,4 +1,4 @@
-"""CUDA C to C++ that a CPU's compiler accepts, line by line.
+"""Rewrites CUDA C to C++ that a CPU's compiler accepts, line by line.
 
 Most of CUDA C is C++: `__global__`, `threadIdx` or `__syncthreads` can be macros, objects and functions of
 a header. Five things cannot, since they are grammar: a launch `k<<<grid, block>>>(x)`, variables in shared
@@ -12,7 +12,7 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-from ..frontend.code import collected_later
+from ..frontend.code import defer_collection
 from .captures import rewrite_captures
 from ..frontend.edits import Edits, NotEmulated, apply, apply_to_read
 from .inline_asm import rewrite_asm
@@ -25,7 +25,7 @@ from .variables import rewrite_shared, rewrite_symbols
 
 _HERE = Path(__file__).parents[1] / 'include/cuda'
 
-# Some headers have no stand-in. Including one says so, and what to do instead.
+# Some headers have no stand-in. Including one raises an error that says what to do instead.
 _ABSENT = {
     'thrust/': 'the common parts of Thrust are there, not this one',
     'cub/': 'cub/cub.cuh has reductions and scans of warps, blocks and the device, and sorts',
@@ -52,23 +52,23 @@ _ABSENT = {
 }
 
 
-def lacks(header: str) -> str:  # what to do instead; '' if it is none of CUDA's, or is there
-    "Is this a header of CUDA's that the emulator does not have?"
+def hint_for_missing(header: str) -> str:  # what to do instead; '' if it is none of CUDA's, or is there
+    "Return what to do instead of including a header of CUDA's that the emulator does not have"
     found = next((o for start, o in _ABSENT.items() if header.startswith(start)), '')
     return '' if (_HERE / header).is_file() else found
 
 
 def _refuse_headers(src):
     for t, (_, header) in includes(directives(src)):
-        if instead := lacks(header):
+        if instead := hint_for_missing(header):
             raise error_at(
                 NotEmulated, f'the emulator does not support {header}: {instead}, or run on a GPU', src, t.start
             )
 
 
 def _rewrite_inlining(e):
-    """`__noinline__` is also an attribute's name in the standard library, so it cannot be a macro. The attribute
-    `always_inline` goes: nvcc ignores it without `inline`, where g++ refuses it"""
+    """Rewrite `__noinline__`, which cannot be a macro as the standard library has an attribute of that name, and drop
+    `always_inline`: nvcc ignores it without `inline`, but g++ refuses it"""
     c = e.code
     for i in c.find('__noinline__', 'always_inline', '__always_inline__'):
         if c[i] == '__noinline__':
@@ -79,13 +79,13 @@ def _rewrite_inlining(e):
 
 
 def _rewrite_builtins(e):
-    "Copies of a constant length by a builtin, of which g++ tells no detector, become calls"
+    "Rewrite copies of a constant length by a builtin, which g++ does not report to detectors, to calls"
     for i in e.code.find('__builtin_memcpy', '__builtin_memmove', '__builtin_memset'):
         e.replace_tokens(i, i, e.code[i].replace('__builtin', 'gridstride'))
 
 
 def _rewrite_heads(e):
-    "A kernel begins by saying what its head says of a launch: a template's may depend on its arguments"
+    "Make a kernel begin by registering its launch bounds: a template's may depend on its arguments"
     c = e.code
     for i in c.find('__cluster_dims__', '__launch_bounds__'):
         if c[i + 1] != '(':
@@ -102,7 +102,7 @@ def _rewrite_heads(e):
 
 
 def _refuse_surrogates(src):
-    "`WrongSource` for half of a character, which no file can hold"
+    "Raise `WrongSource` for half of a surrogate pair, which no file can hold"
     try:
         src.encode()
     except UnicodeEncodeError as e:
@@ -111,7 +111,7 @@ def _refuse_surrogates(src):
 
 
 def without_line_numbers(src: str) -> str:
-    "`src` without `#line` and byte order mark: what is said of a line counts from the first one that was given"
+    "Drop `#line` and the byte order mark from `src`: lines are counted from the first that was given"
     src = src.removeprefix('\ufeff')
     _refuse_surrogates(src)
     found = [t for t in directives(src) if re.match(r'#\s*(line\b|\d)', t.text)]
@@ -120,7 +120,7 @@ def without_line_numbers(src: str) -> str:
 
 _REWRITES = (rewrite_asm, _rewrite_inlining, rewrite_launches, rewrite_shared, rewrite_symbols, _rewrite_heads)
 _REWRITES += (rewrite_captures, rewrite_statements, _rewrite_builtins)
-# A macro without any of these words stays as it is, and one that has nothing but such specifiers.
+# A macro without any of these words is not rewritten, nor one that consists of such specifiers.
 _SPECIFIERS = frozenset('__device__ __global__ __host__ __forceinline__ __inline__ inline static'.split())
 _WORDS = frozenset(
     'asm __asm__ __asm __noinline__ always_inline __always_inline__ '
@@ -131,22 +131,22 @@ _WORDS = frozenset(
 
 
 def _names(i, kernel):
-    "C++ that tells the emulator how the parameters of a kernel are called"
+    "Return C++ that registers the names of a kernel's parameters"
     names = ','.join(p.name for p in kernel.params)
     return f'static const ::gridstride::Names gs_names_{i}("{kernel.name}", "{names}");'
 
 
-@lru_cache(16)  # a cell is run again, a kernel is compiled with checks and without
-@collected_later()
+@lru_cache(16)  # a cell is run again, a kernel is compiled with and without checks
+@defer_collection()
 def to_cpp(
     src: str,  # CUDA C
-    names=True,  # tell the emulator how the kernels' parameters are called? Not in a header, which may come twice
-    shared=(),  # what `shared_variables` gave of all files of the program
+    names=True,  # register the names of the kernels' parameters? Not in a header, which may be included twice
+    shared=(),  # the result of `shared_variables` for all files of the program
 ) -> str:  # C++17 that needs `emulator.h`; the same lines, and one more if there are kernels
-    """`src` for the emulator.
+    """Rewrite `src` for the emulator.
 
-    `NotEmulated` for PTX that it does not know and headers without a stand-in, `ValueError` for brackets that
-    do not close, `WrongSource` for a launch that is none. All branches of an `#if` are rewritten that may be
+    Raises `NotEmulated` for PTX that it does not know and headers without a stand-in, `ValueError` for brackets that
+    do not close, `WrongSource` for an invalid launch. All branches of an `#if` are rewritten that may be
     compiled."""
     _refuse_headers(src)
     source = read(src)
@@ -160,9 +160,9 @@ def to_cpp(
             rewrite(e)
     made = [o for e in edits for o in e.made]
     if names and found:
-        told = ' '.join(_names(i, k) for i, k in enumerate(found))
+        registered = ' '.join(_names(i, k) for i, k in enumerate(found))
         if any(e.plain for e in edits):
-            told += ' static const ::gridstride::PlainVariables gs_plain;'
+            registered += ' static const ::gridstride::PlainVariables gs_plain;'
         line_end = '' if src.endswith('\n') else '\n'
-        made.append((len(src), len(src), f'{line_end}{told}\n'))
+        made.append((len(src), len(src), f'{line_end}{registered}\n'))
     return apply_to_read(src, made)

@@ -1,5 +1,5 @@
-"""Statements that mean something else in CUDA C than in C++: a kernel's `return`, an exchange whose result nobody
-takes, `malloc`, `free`, `new` and `delete`, a kernel that is called like a function, and one that returns something."""
+"""Statements that mean something else in CUDA C than in C++: a kernel's `return`, an exchange whose result is
+unused, `malloc`, `free`, `new` and `delete`, a kernel that is called like a function, and one that returns a value."""
 
 from bisect import bisect_left
 
@@ -9,13 +9,13 @@ from ..frontend.edits import Edits
 from ..frontend.tokens import WrongSource
 from ..lint.kernel_signature_check import refuse_wrong_heads
 from ..frontend.reader import kernels_in, namespace_of, read_functions
-from ..lint.host_device_check import KNOWN, refuse_wrong_sides
+from ..lint.host_device_check import KNOWN, refuse_wrong_side_calls
 
 _EXCHANGES = {'atomicExch', 'atomicExch_block', 'atomicExch_system'}
 _BEFORE_STATEMENTS = {';', '{', '}', 'else', 'do'}
 _HEAP = {'malloc': 'heap_alloc', 'free': 'heap_free'}
 _HEADS = {'if', 'for', 'while', 'switch'}
-# functions of C that a kernel may be called like: a call without `<<<>>>` means the function
+# functions of C with the name of a kernel: a call without `<<<>>>` means the function
 _OF_C = {*_HEAP, *'abort close exit index memcpy memset open pow printf puts read select signal time write'.split()}
 _RESULTS = {
     'const',
@@ -37,13 +37,13 @@ _RESULTS = {
 
 
 def rewrite_statements(e: Edits):
-    "All of them; `WrongSource` for a kernel that is called like a function or returns something"
+    "Rewrite all of them; raises `WrongSource` for a kernel that is called like a function or returns a value"
     c = e.code
     own = list(read_functions(c)) if c.macro is None else []
     if c.macro is None:
         _refuse_results(c, own)
         refuse_wrong_heads(c, own)
-        refuse_wrong_sides(c, own)
+        refuse_wrong_side_calls(c, own)
         plain = {f.name for f in own if '__global__' not in f.words}
         _refuse_calls(c, {k.name for k in kernels_in(c)} - plain - KNOWN - _OF_C)
         if '__syncthreads' in c.src:
@@ -55,7 +55,7 @@ def rewrite_statements(e: Edits):
 
 
 def _rewrite_exchanges(e):
-    "`atomicExch(p, v);`, whose result nobody takes, only writes"
+    "Rewrite `atomicExch(p, v);`, whose result is unused, to a store"
     c = e.code
     for i in c.find(*_EXCHANGES):
         if c[i + 1] == '(' and c[c.mate.get(i + 1, i) + 1] == ';' and _begins(c, i):
@@ -63,9 +63,9 @@ def _rewrite_exchanges(e):
 
 
 def _rewrite_heap(e, own):
-    """`malloc` and `free` of a kernel are the device's, those of the host are its own: which, the running code tells.
+    """Rewrite `malloc` and `free`: in a kernel they are the device's, on the host its own, as the running code decides.
 
-    What the source itself declares under these names, as a member, a variable or a function, stays as it is."""
+    Names that the source itself declares, as a member, a variable or a function, are not rewritten."""
     c = e.code
     found = [i for i in c.find(*_HEAP) if c[i + 1] == '(']
     declared = [i for i in found if _declares(c, i)]
@@ -79,7 +79,7 @@ def _rewrite_heap(e, own):
 
 
 def _declares(c, i):
-    "Stands before the name at token `i` the type of what is declared there?"
+    "Is the token before the name at `i` the type of a declaration?"
     j = i - 1
     while c[j] in ('*', '&', '&&', 'const'):
         j -= 1
@@ -87,7 +87,7 @@ def _declares(c, i):
 
 
 class _OwnNames:
-    "What of a source is called like a function of C's library: members, variables and functions of a namespace"
+    "The names of a source that hide a function of C's library: members, variables and functions of a namespace"
 
     def __init__(self, c, declared, own):
         self.c, self.classes, self.bodies = c, {}, []
@@ -113,7 +113,7 @@ class _OwnNames:
 
 
 def _function_around(c, i):
-    "(begin, end) of the function around token `i`, or whose parameters it is among"
+    "Return (begin, end) of the function around token `i`, or whose parameters contain it"
     o = i
     while c.outer[o] >= 0 and c.kind(c.outer[o]) == 'code':
         o = c.outer[o]
@@ -124,7 +124,7 @@ def _function_around(c, i):
 
 
 def _classes_around(c, i):
-    "The classes whose members a name at token `i` may mean: around it, that of its function, and what these inherit"
+    "Return the classes whose members a name at token `i` may mean: around it, that of its function, and their bases"
     waiting, o = [], i
     while (o := c.outer[o]) >= 0:
         if c.kind(o) == 'type' and (name := class_of(c, o)):
@@ -142,7 +142,7 @@ def _classes_around(c, i):
 
 
 def _bases(c, name):
-    "The words behind the `:` of the classes with this name"
+    "Return the words after the `:` of the classes with this name"
     for i in c.find(name):
         end = c.until(i, (':', ';', '{', ',')) if c[i - 1] in ('struct', 'class') else i
         if c[end] == ':':
@@ -150,7 +150,7 @@ def _bases(c, name):
 
 
 def _rewrite_new(e):
-    "`new` and `delete` of device functions: of the device or of the host, as the running code tells"
+    "Rewrite `new` and `delete` of device functions: of the device or of the host, as the running code decides"
     c = e.code
     found = c.find('new', 'delete')
     if not found or 'operator new' in c.src:
@@ -166,7 +166,7 @@ def _rewrite_new(e):
 
 
 def _device_functions(c):
-    "(begin, end) of the body of each function that a GPU runs"
+    "Return (begin, end) of the body of each function that a GPU runs"
     res, last = [], -1
     for i in c.find('__global__', '__device__'):
         if i > last:
@@ -187,7 +187,7 @@ def _begins(c, i):
 
 
 def _chooses(c, i):
-    "Belongs the `:` at `i` to a `?`, and not to a label?"
+    "Does the `:` at `i` belong to a `?`, and not to a label?"
     while i > 0 and c[i - 1] not in (';', '{', '}'):
         i -= 1
         if c[i] == '?':
@@ -196,7 +196,7 @@ def _chooses(c, i):
 
 
 def _rewrite_returns(e):
-    "A thread that returns before a barrier says where, so that it is no thread that has passed the barrier by"
+    "Record the line of a `return` before a barrier, so that the thread does not count as one that passed the barrier"
     c = e.code
     for i in c.find_specifiers('__global__'):
         if c.scope(i) != 'namespace':
@@ -204,12 +204,12 @@ def _rewrite_returns(e):
         body = c.until(i, ('{', ';'))
         for j in c.find_between('return', body, c.mate.get(body, body)):
             if c[j + 1] == ';' and not _in_lambda(c, j, body):
-                line = '__LINE__ + 1' if _behind_barrier(c, j) else '__LINE__'
+                line = '__LINE__ + 1' if _is_after_barrier(c, j) else '__LINE__'
                 e.replace_tokens(j, j, f'return ::gridstride::returns({line})')
 
 
-def _behind_barrier(c, i):
-    "Stands a barrier before token `i` on its line?"
+def _is_after_barrier(c, i):
+    "Is there a barrier before token `i` on its line?"
     line, i = c.line(i), i - 1
     while i > 0 and c.line(i) == line:
         if c[i].startswith('__syncthreads') or c[i] in ('sync', 'barrier_sync'):

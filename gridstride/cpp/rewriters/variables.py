@@ -1,4 +1,4 @@
-"""Variables in shared memory and on the device: references to memory that the emulator has.
+"""Variables in shared memory and on the device: become references to memory that the emulator has.
 
 The type of such a reference is that of the declaration without the name.
 """
@@ -12,7 +12,7 @@ from ..frontend.tokens import WrongSource
 
 
 def rewrite_shared(e: Edits):
-    "`__shared__ T a[N], b;` becomes references to memory of the block"
+    "Rewrite `__shared__ T a[N], b;` to references to memory of the block"
     c, end = e.code, -1
     for i in c.find_specifiers('__shared__'):
         if i <= end:
@@ -27,7 +27,7 @@ def rewrite_shared(e: Edits):
 
 
 def _only_specifies(c):
-    "Is this the body of a macro that is nothing but specifiers?"
+    "Does this body of a macro consist of specifiers alone?"
     words = [j for j in range(len(c)) if c.is_word(j)]
     return c.macro is not None and all(is_storage(c, j) or is_alignment(c, j) for j in words)
 
@@ -48,7 +48,7 @@ def _rewrite_shared(e, d, declarators):
 
 
 def _shared_reference(e, d, o, common):
-    "C++ for the reference that the declarator `o` becomes; `common` is the type of all declarators"
+    "Return C++ for the reference that the declarator `o` becomes; `common` is the type of all declarators"
     c, dynamic = e.code, 'extern' in d.words
     outside = c.macro is None and c.scope(d.start) == 'namespace'
     make = 'dynamic_shared' if dynamic else 'file_shared' if outside else 'shared'
@@ -65,21 +65,21 @@ def _shared_reference(e, d, o, common):
 
 
 def _declared_as(e, o, common):
-    "C++ that declares the dynamic array `o` under a name of its own: the compiler refuses two types, as nvcc does"
+    "Return C++ that declares the dynamic array `o` under another name: the compiler refuses two types, as nvcc does"
     c = e.code
     own = of_type(c, o.first, o.end)
     before, after = (c.text([j for j in own if side(j)]) for side in (lambda j: j < o.name, lambda j: j >= o.past))
     name = e.paste('gs_extern_') + c.text(range(o.name, o.past))
-    return f'__attribute__((unused)) {common} {before}{name}{after}'  # it is only there to be refused
+    return f'__attribute__((unused)) {common} {before}{name}{after}'  # its only purpose is to be refused
 
 
 def _guard_bounds(own):
-    "The part of a type that is a declarator's own; a `>` in its brackets must not end a template's arguments"
+    "Put bounds that contain a `>` in parentheses, so that it does not end a template's arguments"
     return re.sub(r'\[([^\[\]]*>[^\[\]]*)\]', r'[(\1)]', own)
 
 
 def _alignment(c, i, end):
-    "What the declaration `i:end` says of its alignment; None if nothing"
+    "Return the alignment in the declaration `i:end`; None if it has none"
     for j in range(i, end):
         says = c[j] in ('alignas', '__align__') or c[j] == 'aligned' and c[j - 1] == '('
         if says and c[j + 1] == '(':
@@ -91,7 +91,7 @@ def _defines_type(c, d):
 
 
 def _type_of_all(e, d):
-    "The type that all declarators of `d` share; one that is defined there becomes a declaration of its own"
+    "Return the type that all declarators of `d` share; one that is defined there becomes a declaration of its own"
     return _take_type_out(e, d) if _defines_type(e.code, d) else e.code.text(of_type(e.code, d.start, d.first))
 
 
@@ -112,17 +112,17 @@ def _take_type_out(e, d):
     return ' '.join([c[i] for i in around if c[i] in ('const', 'volatile')] + [name])
 
 
-# `__device__ int n = 3;` outside of functions becomes the initial value, and a reference to the place on the
-# device that starts with it. Functions stay as they are; so do constants that the compiler needs to know.
+# `__device__ int n = 3;` outside functions becomes the initial value, and a reference to the device memory
+# that starts with it. Functions are not rewritten; nor are constants that the compiler needs to know.
 _SPACES = {'__managed__': 'm', '__constant__': 'c', '__device__': 'd'}
 _NO_SYMBOL = {'constexpr', '__shared__', '__global__', 'typedef', 'using', 'friend', 'template'}
 
 
 def rewrite_symbols(e: Edits):
-    "`__device__ T a = 3;` outside of functions becomes a reference to memory of the device"
+    "Rewrite `__device__ T a = 3;` outside functions to a reference to memory of the device"
     c = e.code
     found = list(_device_variables(c, e.shared))
-    e.plain = any(_stays(c, i) for i in c.find_specifiers(*_SPACES))
+    e.plain = any(_is_kept(c, i) for i in c.find_specifiers(*_SPACES))
     names = ((c.text(range(o.name, o.past)), o, d) for d, declarators in found for o in declarators)
     defined = {name for name, o, d in names if not _declares(o, d)}
     seen = {}  # name that was declared -> is its size known by now?
@@ -131,7 +131,7 @@ def rewrite_symbols(e: Edits):
 
 
 def _device_variables(c, shared=()):
-    "(`Declaration`, its declarators) of each declaration of variables of the device"
+    "Yield (`Declaration`, its declarators) per declaration of device variables"
     end = -1
     for i in c.find_specifiers(*_SPACES):
         if i <= end or c.scope(i) != 'namespace':
@@ -147,10 +147,10 @@ def _device_variables(c, shared=()):
             yield d, declarators
 
 
-# A variable of several files has external linkage, as nvcc -rdc=true gives it: the file that defines it makes the
+# A variable of several files has external linkage, as with nvcc -rdc=true: the file that defines it makes the
 # reference, each other file declares the same reference.
 def _qualified(c, d, o):
-    "The variable's name with its namespaces; None in an unnamed namespace, whose names no other file can mean"
+    "Return the variable's name with its namespaces; None in an unnamed namespace, which other files cannot access"
     around = d.start
     while (around := c.outer[around]) >= 0:
         if c[around - 1] == 'namespace':
@@ -162,7 +162,7 @@ def _qualified(c, d, o):
 def shared_variables(
     texts: dict,  # file name -> CUDA C: all files of a program, with its own headers
 ) -> tuple:  # of (name with its namespaces, bounds such as '[4]')
-    "The `__device__` variables that one file declares `extern` and another one defines"
+    "Return the `__device__` variables that one file declares `extern` and another one defines"
     declared, defined, bounds = {}, {}, {}
     for file, text in texts.items():
         for name, declares, size in _linked(text):
@@ -174,13 +174,13 @@ def shared_variables(
 
 
 def _linked(text):
-    "(name, is it only declared, its bounds) of each variable of the device that other files may mean"
+    "Yield (name, is it only declared, its bounds) of each device variable that other files may access"
     if not any(o in text for o in _SPACES):
         return
     try:
         c = read(text).main
     except ValueError:
-        return  # the rewriting of this file says what is wrong
+        return  # rewriting this file reports the error
     for d, declarators in _device_variables(c, _Any()):
         for o in declarators:
             if 'static' not in d.words and (name := _qualified(c, d, o)):
@@ -193,7 +193,7 @@ class _Any:
 
 
 def _bounds(c, o):
-    "The first brackets of a declarator, with the number of its initial values if they are empty; '' for none"
+    "Return the first brackets of a declarator, with the number of its initial values if they are empty; '' for none"
     if c[o.past] != '[':
         return ''
     if c[o.past + 1] != ']':
@@ -202,22 +202,22 @@ def _bounds(c, o):
     return f'[{len(c.arguments(brace))}]' if o.init < o.end and c[brace] == '{' else ''
 
 
-def _stays(c, i):
-    "Is what is declared at token `i` a variable that no reference stands for? A constant, a member, one of a macro"
+def _is_kept(c, i):
+    "Is what is declared at token `i` not replaced by a reference? A constant, a member, one of a macro"
     if c.scope(i) not in ('namespace', 'type'):
         return False
     d = read_declaration(c, i)
     first = next(d.declarators, None)
     if not first or c[first.past] == '(':
         return False
-    whole = c[first.past] == ''  # what stands behind the macro tells
+    whole = c[first.past] == ''  # the token after the macro decides
     if _is_symbol(c, d, first):
         return c.scope(i) == 'type' or 'const' in d.words and _is_number(c, first)
     return whole and c.macro is not None and not d.words & _NO_SYMBOL
 
 
 def _declares(o, d):
-    "Is it a declaration only, if the same source has a definition? Without one it is the definition, as for nvcc"
+    "Is it only a declaration, if the same source has a definition? Otherwise it is the definition, as for nvcc"
     return 'extern' in d.words and o.init == o.end
 
 
@@ -267,7 +267,7 @@ def _rewrite_symbol(e, d, declarators, defined, seen):
 
 
 def _shared_name(e, d, o):
-    "The name, with its namespaces, of a variable that other files mean, too; None for any other"
+    "Return the name, with its namespaces, of a variable that other files access, too; None for any other"
     if e.code.macro is not None or 'static' in d.words or not e.shared:
         return None
     name = _qualified(e.code, d, o)
@@ -275,7 +275,7 @@ def _shared_name(e, d, o):
 
 
 def _refer_shared(e, d, o, name, declares):
-    "Declare the reference that all files have in common, or define it where the variable is defined"
+    "Declare the reference that all files share, or define it in the file that defines the variable"
     c = e.code
     own, at = c[o.name], c.end(o.end - 1)
     if c[o.past] == '[' and c[o.past + 1] == ']' and declares and e.shared[name]:
@@ -289,19 +289,19 @@ def _refer_shared(e, d, o, name, declares):
 
 
 def _past_directives(c, d):
-    "The first token of `d` that is to be replaced: `__constant__` may stand alone between preprocessor lines"
+    "Return the first token of `d` to replace: `__constant__` may be alone between preprocessor lines"
     first = max((k for k in range(d.start + 1, d.first + 1) if k in c.directives), default=d.start)
     return first if all(c[k] in _SPACES for k in range(d.start, first)) else d.start
 
 
 def _alignments(c, d):
-    "The alignments among the specifiers of `d`, as they are written"
+    "Return the alignments among the specifiers of `d`, as they are written"
     found = [j for j in range(d.start, d.first) if c.is_word(j) and not is_storage(c, j) and past_attribute(c, j) > j]
     return ''.join(c.text(range(j, past_attribute(c, j))) + ' ' for j in found)
 
 
 def _refer(e, d, o, name, declares, seen):
-    """Write the reference by the variable's own name, once.
+    """Write the reference with the variable's own name, once.
 
     One that is declared before it is defined gets its reference where its size is first known."""
     c = e.code

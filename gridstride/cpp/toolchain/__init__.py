@@ -1,6 +1,6 @@
-"""Compilers, what they are given, and the cache of what they made.
+"""Compilers, their inputs, and the cache of their outputs.
 
 `build` (the compilers, the emulator's runtime, a learner's source), `headers` (the precompiled ones), `cache` and
 `integrity` (an entry is whole, and this user's own), `includes` (headers of a learner's own), `host_only_files` (files
-of a program that nvcc hands to the host's compiler as they are), `nvrtc` (what its compiler has to be given).
+of a program that nvcc passes to the host's compiler unchanged), `nvrtc` (what its compiler needs to be given).
 """

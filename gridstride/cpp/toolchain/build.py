@@ -1,4 +1,4 @@
-"""Compilers, and how they are called."""
+"""Compilers, and how they are called: for the emulator's runtime, and for sources."""
 
 import os, platform, re, shutil, subprocess, sys, threading
 from collections import namedtuple
@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from . import headers
-from ..lint.unsupported_api import absent
-from .cache import TOLD, Built, build, cpu, first_use, folder_of, headers_hash, remembered, run_command
-from ..lint.callers import Unit, mark, without_marked, wrong_callers
+from ..lint.unsupported_api import describe_unsupported
+from .cache import LOG, Built, build, cpu, first_use, folder_of, headers_hash, cached_result, run_command
+from ..lint.callers import Unit, mark, without_marked, find_wrong_calls
 from ..lint.compile_errors import WARNINGS, CompileError, CompileWarning, read_log, warn_of
 from ..frontend.edits import NotEmulated
 from .includes import current_folder, read_headers
-from ..lint.library import OwnNames, doubtful_uses, guarded_calls, wrong_uses
+from ..lint.library import OwnNames, find_host_device_uses, guard_host_calls, find_host_uses
 from .host_only_files import FIRST, OUTPUT, is_plain
 from ..rewriters.rewrite import to_cpp
 from ..rewriters.variables import shared_variables
@@ -23,16 +23,16 @@ from ...diagnostics.errors import warn_outside
 here = Path(__file__).parents[1]
 
 
-# `CXX` names one; otherwise it is the first that is there.
+# `CXX` names one; otherwise it is the first that is installed.
 class CompilerMissing(RuntimeError):
     "There is no C++ compiler, or no nvcc where one is needed"
 
 
 class Compiler(namedtuple('Compiler', 'path kind version text')):
-    "A C++ compiler: where it is, 'gcc' or 'clang', the first number of its version, and all that it says of that"
+    "A C++ compiler: its path, 'gcc' or 'clang', its major version, and the text that it prints for its version"
 
 
-_OLDEST = dict(gcc=8, clang=5)  # that knows -std=c++17
+_OLDEST = dict(gcc=8, clang=5)  # the first with -std=c++17
 
 
 @lru_cache
@@ -52,19 +52,19 @@ _C_TO_CPP = dict(gcc='g++', clang='clang++', cc='c++')
 
 
 def _for_cpp(name):
-    "The C++ compiler that belongs to a C compiler, whose modules would lack C++'s library; any other is itself"
+    "Return the C++ compiler that belongs to a C compiler, whose modules would lack C++'s library; else `name` itself"
     m = re.fullmatch(r'((?:.*[/-])?)(gcc|clang|cc)((?:-[\d.]+)?)', name)
     if not m or not shutil.which(name):
         return name
-    beside = m[1] + _C_TO_CPP[m[2]] + m[3]
-    if not shutil.which(beside):
-        what = f'{name} (from the variable CXX) compiles C, and there is no {beside}'
+    cpp_name = m[1] + _C_TO_CPP[m[2]] + m[3]
+    if not shutil.which(cpp_name):
+        what = f'{name} (from the variable CXX) compiles C, and there is no {cpp_name}'
         raise CompilerMissing(f'{what}: let CXX name a C++ compiler, such as g++ or clang++')
-    return beside
+    return cpp_name
 
 
 def compiler() -> Compiler:
-    "The C++ compiler; `CompilerMissing` says how to get one"
+    "Return the C++ compiler; raises `CompilerMissing` that says how to install one"
     own = os.environ.get('CXX')
     found = _compiler((_for_cpp(own),) if own else ('g++', 'clang++', 'c++'))
     if found and found.version < (least := _OLDEST[found.kind]):
@@ -79,7 +79,7 @@ def compiler() -> Compiler:
 
 
 def nvcc() -> str:  # its path
-    "NVIDIA's compiler; `CompilerMissing` if there is none"
+    "Return the path of NVIDIA's compiler; raises `CompilerMissing` if there is none"
     homes = [os.environ.get(o) for o in ('CUDA_HOME', 'CUDA_PATH')] + ['/usr/local/cuda', '/opt/cuda']
     for path in [shutil.which('nvcc'), *(f'{h}/bin/nvcc' for h in homes if h)]:
         if path and os.access(path, os.X_OK):
@@ -88,8 +88,8 @@ def nvcc() -> str:  # its path
     raise CompilerMissing(f'{what}. GRIDSTRIDE_BACKEND=sim runs without')
 
 
-# Two steps, because the second must not link the library that `-fsanitize=thread` brings along: the
-# emulator's own runtime answers in its place. `-O2` is what nvcc's host side uses as well; loops over floats
+# Two steps, because the second must not link the library of `-fsanitize=thread`: the
+# emulator's own runtime replaces it. `-O2` is what nvcc's host side uses as well; loops over floats
 # are not reordered, products and sums may be fused as a GPU fuses them.
 def _kind_of_machine(name):
     return {'arm64': 'aarch64', 'amd64': 'x86_64'}.get(name.lower(), name.lower())
@@ -97,13 +97,13 @@ def _kind_of_machine(name):
 
 @lru_cache
 def _target(path):
-    "The kind of machine that this compiler compiles for"
+    "Return the kind of machine that this compiler compiles for"
     said = subprocess.run([path, '-dumpmachine'], capture_output=True, text=True).stdout
     return _kind_of_machine(said.split('-')[0])
 
 
 def _cpu_flags(path):
-    "Flags for the CPU that is here, unless the compiler is for another kind; `char` is signed everywhere, as on x86"
+    "Return flags for this CPU, unless the compiler is for another kind; `char` is signed everywhere, as on x86"
     target = _target(path)
     is_x86, is_here = target == 'x86_64', target == _kind_of_machine(platform.machine())
     native = '-march=native' if is_x86 else '-mcpu=native'
@@ -111,13 +111,13 @@ def _cpu_flags(path):
 
 
 def _large_frames(c):
-    "Flags by which a function whose local variables are larger than the stack touches the unmapped page below it"
+    "Return flags by which a function with larger local variables than the stack touches the unmapped page below it"
     known = sys.platform != 'darwin' and c.version >= dict(gcc=8, clang=11)[c.kind]
     return ['-fstack-clash-protection'] if known else []
 
 
 def common_flags(c):
-    "Flags for all that is compiled for the emulator"
+    "Return flags for all that is compiled for the emulator"
     unique = ['-fno-gnu-unique'] if c.kind == 'gcc' else []
     return [
         '-std=c++17',
@@ -136,55 +136,54 @@ def common_flags(c):
 
 
 # Where each access is a call, -O1 makes nothing faster than -Og, but takes a quarter longer to compile, and -O2 more.
-# What is called once becomes part of its caller, as with -O1, so that a `std::copy` is told with the learner's line.
-# -Og aligns nothing, so that a loop may take a tenth longer for where it begins.
+# A function that is called once is inlined, as with -O1, so that a `std::copy` is reported with the learner's line.
+# -Og aligns nothing, so that the alignment of a loop may cost a tenth.
 _ALIGNED = '-falign-functions=64', '-falign-loops=32'
 _LEVEL = {'gcc': ['-Og', '-finline-functions-called-once', *_ALIGNED], 'clang': ['-O1']}
 _VECTORS = re.compile(r'\b(?:u?(?:char|short|int|long|longlong)|float|double)[234]\b|\breinterpret_cast\b')
 
 
 def endless_flags(c):
-    "Flags for loops that may never end: C++ lets a compiler leave out one that does nothing else"
+    "Return flags for loops that may never end: C++ allows a compiler to remove one without side effects"
     return ['-fno-finite-loops'] if c.version >= dict(gcc=10, clang=13)[c.kind] else []
 
 
 def _division_flags(c):
-    "Flags that make the compiler test divisors where the CPU does not: on Arm a division by zero gives 0"
+    "Return flags that make the compiler test divisors if the CPU does not: on Arm a division by zero gives 0"
     return [] if _target(c.path) == 'x86_64' else ['-fsanitize=integer-divide-by-zero']
 
 
-# arithmetic of which a GPU's result is another
-_OPEN_RESULTS = '-fsanitize=shift-exponent', '-fsanitize=float-cast-overflow'
+# arithmetic with another result on a GPU
+_UNDEFINED_RESULTS = '-fsanitize=shift-exponent', '-fsanitize=float-cast-overflow'
 
 
 def checked_flags(c, src):
-    """Flags that make the compiler tell the runtime of every access.
+    """Return flags that make the compiler report every access to the runtime.
 
-    Also of indices that a type forbids, and of addresses that a vector must not have.
-    A finding shall know who called."""
+    Also indices that violate an array's type, and misaligned addresses of vectors. A finding names the calls."""
     bounds = '-fsanitize=array-bounds' if c.kind == 'clang' else '-fsanitize=bounds'
     alignment = ['-fsanitize=alignment'] if _VECTORS.search(src) else []
     look = [*_LEVEL[c.kind], '-DGRIDSTRIDE_CHECKED', '-fno-optimize-sibling-calls', bounds, *alignment]
-    look += ['-fstack-protector-strong', *_OPEN_RESULTS]  # a pointer knows no bounds
-    # clang's instrumentation comes after its vectoriser and overlooks accesses of 32 bytes
+    look += ['-fstack-protector-strong', *_UNDEFINED_RESULTS]  # a pointer has no bounds
+    # clang's instrumentation comes after its vectorizer and misses accesses of 32 bytes
     if c.kind == 'clang':
         tsan = 'instrument-func-entry-exit=0', 'distinguish-volatile=1', 'instrument-read-before-write=1'
         passes = [o for p in tsan for o in ('-mllvm', f'-tsan-{p}')]
         return [*look, *endless_flags(c), '-fsanitize=thread', '-fno-vectorize', '-fno-slp-vectorize', *passes]
     volatile = ['--param=tsan-distinguish-volatile=1'] if c.version >= 11 else []
-    calls = [f'-fno-builtin-{o}' for o in ('memcpy', 'memmove', 'memset')]  # which the detectors are told of
-    # what a function returns straight into a struct's place, gcc tells nobody of; it tells of a copy
+    calls = [f'-fno-builtin-{o}' for o in ('memcpy', 'memmove', 'memset')]  # they are reported to the detectors
+    # gcc does not report a result that a function returns directly into a struct; it reports a copy
     calls.append('-fno-elide-constructors')
     calls.append('-fno-semantic-interposition')  # otherwise gcc inlines no function that another library could replace
     return [*look, *calls, '-fsanitize=thread', '--param=tsan-instrument-func-entry-exit=0', *volatile]
 
 
 def link_flags() -> list:
-    """Flags for linking a module whose runtime is found when it is loaded.
+    """Return flags for linking a module whose runtime is found when it is loaded.
 
-    So are C++'s own libraries, which the runtime brings: a linker takes longest for looking through their names. Not
-    libm: whoever names no version of `expf`, `powf` and the like gets the oldest, which sets `errno` and takes twice as
-    long."""
+    So are C++'s own libraries, which the runtime links: a linker takes longest for searching their symbols. Not
+    libm: without a symbol version, `expf`, `powf` and the like resolve to the oldest, which sets `errno` and takes
+    twice as long."""
     if sys.platform == 'darwin':
         return ['-Wl,-undefined,dynamic_lookup']
     shared = _shares_libraries(compiler().path)
@@ -193,13 +192,13 @@ def link_flags() -> list:
     return ['-Wl,-Bsymbolic', *seen, *(['-nodefaultlibs', '-lm', '-lgcc'] if shared else _ARCHIVES_INSIDE)]
 
 
-# What comes of an archive is nobody else's: exceptions of Matplotlib went wrong where they met C++'s library in ours.
+# Symbols of an archive stay private: exceptions of Matplotlib failed where they met C++'s library in ours.
 _ARCHIVES_INSIDE = ['-Wl,--exclude-libs,ALL'] if sys.platform == 'linux' else []
 
 
 @lru_cache
 def _shares_libraries(path):
-    "Whether this compiler links C++'s library as a shared one; of an archive the runtime would hold pieces alone"
+    "Does this compiler link C++'s library as a shared one? The runtime would hold only parts of an archive"
     asked = subprocess.run([path, '-print-file-name=libstdc++.so'], capture_output=True, text=True)
     return os.path.isabs(asked.stdout.strip())
 
@@ -209,9 +208,9 @@ os.register_at_fork(after_in_child=_one_runtime._at_fork_reinit)
 
 
 def runtime() -> Path:  # a shared library
-    "The emulator's runtime, compiled once; with OpenMP if the compiler has it"
+    "Return the emulator's runtime, compiled once; with OpenMP if the compiler has it"
     with _one_runtime:
-        if not _runtime().exists():  # somebody has emptied the cache meanwhile
+        if not _runtime().exists():  # the cache was emptied meanwhile
             _runtime.cache_clear()
         return _runtime()
 
@@ -236,7 +235,7 @@ def _is_runtime_there():
 
 
 def _steps_of_runtime(*more):
-    "What `build` needs: no sources, the commands, and what decides the result"
+    "Return the arguments of `build`: no sources, the commands, and what else decides the result"
     c = compiler()
     # a hook that crosses a line of the instruction cache costs up to a tenth more, and every access calls one
     flags = [*common_flags(c), *more, '-fvisibility=hidden', '-falign-functions=64']
@@ -254,26 +253,26 @@ def _steps_of_runtime(*more):
         *_ARCHIVES_INSIDE,
     ]
     decides = c, cpu(), headers_hash(here / 'runtime'), headers_hash(here / 'include')
-    return {}, [[_without_place(o) for o in compile_all], _without_place(link)], *decides
+    return {}, [[_relocatable(o) for o in compile_all], _relocatable(link)], *decides
 
 
-# The runtime is the same wherever the package lies: another environment finds it in the cache.
-_PLACE = '{gridstride.cpp}'
+# The runtime is the same wherever the package is installed: another environment finds it in the cache.
+_HERE = '{gridstride.cpp}'
 
 
-def _without_place(command):
-    return [o.replace(str(here), _PLACE) for o in command]
+def _relocatable(command):
+    return [o.replace(str(here), _HERE) for o in command]
 
 
 def _run_here(command, folder):
-    return first_use([o.replace(_PLACE, str(here)) for o in command], folder)
+    return first_use([o.replace(_HERE, str(here)) for o in command], folder)
 
 
 def _prepare_runtime():
     try:
         runtime()
     except RuntimeError:
-        pass  # who needs it will hear of it
+        pass  # whoever needs it gets the error
 
 
 _preparing = threading.Lock()
@@ -283,18 +282,18 @@ os.register_at_fork(after_in_child=_preparing._at_fork_reinit)
 def _prepare_all(c, flags, headers_first):
     with _preparing:
         _prepare_runtime()
-        headers.get_precompiled(c, flags, headers_first, told=False)
+        headers.get_precompiled(c, flags, headers_first, announce=False)
 
 
-ORIGINALS = 'gridstride_originals'  # a folder with the learner's headers: beside it are those that are compiled
-_OF_MARKED = 'marked.txt'  # a log that tells of nothing but uses of marked functions
+ORIGINALS = 'gridstride_originals'  # a folder with the learner's headers; next to it are those that are compiled
+_OF_MARKED = 'marked.txt'  # a log that reports uses of marked functions alone
 
 
-elsewhere = None  # a function (`Asked`, fail) -> `Built` or None, which has a module compiled by another process
+elsewhere = None  # a function (`CompileRequest`, fail) -> `Built` or None, which compiles in another process
 
 
-class Asked(NamedTuple):
-    "What `compile_module` is asked for: all that decides a module but for this machine and this package"
+class CompileRequest(NamedTuple):
+    "The arguments of `compile_module` that decide a module, together with this machine and this package"
 
     sources: dict
     name: str
@@ -304,8 +303,8 @@ class Asked(NamedTuple):
     more: tuple
     plain: tuple
 
-    def steps(self) -> tuple:  # what `build` takes: sources, commands, and what else decides the result
-        "How the module is compiled"
+    def steps(self) -> tuple:  # the arguments of `build`: sources, commands, and what else decides the result
+        "Return how the module is compiled"
         c = compiler()
         units = self.name, *self.more
         bare = ['-include', FIRST, *(o for o in self.flags if str(here / 'include') not in o)]
@@ -323,16 +322,16 @@ def compile_module(
     name,  # of the source to compile
     flags: list,
     headers_first: tuple,  # the headers
-    fail,  # called with the command and the log when it does not compile; returns an exception
-    warn=None,  # called with the log when it does, also if it did so before
+    fail,  # called with the command and the log if it does not compile; returns an exception
+    warn=None,  # called with the log if it does, also for a cached module
     others=(),  # whatever else decides the result
     more=(),  # names of other sources that become part of it
     plain=(),  # file names of still others, which know nothing of CUDA, nor of the headers
 ) -> Built:  # with `name.so` in its folder
-    """Compile C++ for the emulator, whose runtime is made meanwhile if it is not there yet.
+    """Compile C++ for the emulator; its runtime is built meanwhile if it is not there yet.
 
-    The precompiled headers come after it then, and until they are there, compilers read the headers themselves."""
-    c, asked = compiler(), Asked(sources, name, flags, headers_first, others, more, plain)
+    The precompiled headers are built after it, and until they are there, compilers read the headers themselves."""
+    c, asked = compiler(), CompileRequest(sources, name, flags, headers_first, others, more, plain)
     sources, commands, *decides = asked.steps()
     there = not _preparing.locked() and _is_runtime_there()
     meanwhile = _prepare_runtime if there else partial(_prepare_all, c, flags, headers_first)
@@ -345,7 +344,7 @@ def compile_module(
         else:
             status, log = compile_it(command, folder)
         if log and not status:
-            with open(folder / (TOLD if ': warning: ' in without_marked(log) else _OF_MARKED), 'a') as f:
+            with open(folder / (LOG if ': warning: ' in without_marked(log) else _OF_MARKED), 'a') as f:
                 f.write(log)
         return status, log
 
@@ -354,13 +353,13 @@ def compile_module(
 
     built = elsewhere and elsewhere(asked, failed) or build(sources, commands, *decides, fail=failed, run=run)
     if warn:
-        logs = [built.folder / o for o in (TOLD, _OF_MARKED)]
+        logs = [built.folder / o for o in (LOG, _OF_MARKED)]
         warn(''.join(o.read_text() for o in logs if o.exists()))
     return built
 
 
-# A source that names nothing of torch's, and of the standard library no more than these, begins with half as much, and
-# takes half as long.
+# A source that names nothing of torch's, and nothing else of the standard library, begins with half the headers, and
+# takes half the time.
 HEADERS = 'emulator.h', 'gridstride/tensor.h'
 KERNEL_HEADERS = 'emulator.h', 'gridstride/kernel.h'
 _FEW = (
@@ -374,11 +373,11 @@ _TENSORS = re.compile(
 
 
 def choose_headers(sources):
-    "The headers that all of these sources begin with, which are precompiled"
+    "Choose the precompiled headers that all of these sources begin with"
     return HEADERS if any(map(_TENSORS.search, sources)) else KERNEL_HEADERS
 
 
-# A source that does not say at:: may call a function of its own so.
+# A source that does not write at:: may call a function of its own that way.
 def _names_at(src):
     return re.search(r'\bat\s*::', src)
 
@@ -388,7 +387,7 @@ _SPECIAL = re.compile(
 )
 
 
-# What few sources use stands in headers of its own, which those begin with
+# What few sources use is in separate headers, with which those sources begin
 _EXTRA = {
     'special_functions.h': _SPECIAL,
     'nv_atomic.h': re.compile(r'\b__(?:nv_atomic|NV_ATOMIC|NV_THREAD_SCOPE)_'),
@@ -404,27 +403,27 @@ _EXTRA = {
 }
 
 
-# nvcc says so of itself in a `.cu`, and gives a `.cpp` to the host's compiler
+# nvcc defines this in a `.cu`, and passes a `.cpp` to the host's compiler
 _BY_NVCC = '#define __CUDACC__ 1\n#define __NVCC__ 1\n'
 
 
 def _include_first(sources):
-    "The lines with which a source of the emulator begins, for all the `sources` that it consists of"
+    "Return the first lines of a source for the emulator, given all `sources` that it consists of"
     extra = [name for name, used in _EXTRA.items() if any(map(used.search, sources))]
     return ''.join(f'#include "{o}"\n' for o in [*choose_headers(sources), *extra])
 
 
 def line_flags(c):
-    """Flags for the lines of what is compiled, and for the functions that are inlined there.
+    """Return flags for line numbers, and for the functions that are inlined there.
 
-    Of DWARF 5, addr2line 2.40 takes the first function for one of the file that the compiler was given, and overlooks
-    what clang has inlined in several pieces. Without linkage names it calls the innermost function by the name of the
+    With DWARF 5, addr2line 2.40 confuses the first function with one of the compiled file, and misses
+    what clang has inlined in several pieces. Without linkage names it gives the innermost function the name of the
     outermost."""
     return ['-gdwarf-4', *(['-fdebug-info-for-profiling'] if c.kind == 'clang' else []), '-g1']
 
 
 def emulated_flags(c, src, checks):
-    "Flags for a source of CUDA C; `checks`: for the detectors, too?"
+    "Return flags for a source of CUDA C; `checks`: for the detectors, too?"
     maybe = ['-Wmaybe-uninitialized'] if c.kind == 'gcc' else []
     return [
         *common_flags(c),
@@ -439,13 +438,13 @@ def emulated_flags(c, src, checks):
     ]
 
 
-# The standard library asks for macros such as NDEBUG and _GNU_SOURCE. All others stand behind the headers, which are
-# precompiled without them, and may have names of their own that are spelled so.
+# The standard library tests macros such as NDEBUG and _GNU_SOURCE. All others come after the headers, which are
+# precompiled without them, and may use the same names.
 _EARLY = re.compile(r'NDEBUG\b|_')
 
 
 def _macros(defines):
-    "(flags of the compiler, lines that stand behind the headers) for the macros `defines`"
+    "Return (compiler flags, lines after the headers) for the macros `defines`"
     early = [f'-D{o}' for o in defines if _EARLY.match(o)]
     late = [o.partition('=') for o in defines if not _EARLY.match(o)]
     return early, ''.join(f'#define {name} {value if given else 1}\n' for name, given, value in late)
@@ -454,31 +453,31 @@ def _macros(defines):
 def emulate(
     src: str,  # CUDA C
     name: str,  # of the source, in messages: `name.cu`
-    checks: bool,  # tell the detectors of every access?
+    checks: bool,  # report every access to the detectors?
     more=(),  # more flags
     original='',  # the learner's source, for messages
     folder=None,  # with the learner's own headers; None: the current one
     include=(),  # more folders with such headers
     units=(),  # dict: file name -> CUDA C that becomes part of it
-    takes=(),  # more than nvcc without options does: see `callers` and `library`
+    takes=(),  # features beyond nvcc without options: see `callers` and `library`
     defines=(),  # macros for all of it: 'NAME' or 'NAME=VALUE'
-    before='',  # C++ that stands before it
-    behind='',  # C++ that stands behind it
+    prefix='',  # C++ before it
+    suffix='',  # C++ after it
 ) -> Built:  # with `name.so` in its folder
-    """Rewrite and compile for the emulator; `CompileError` shows the learner's lines, `WrongSource` what nvcc refuses.
+    """Rewrite and compile for the emulator; raises `CompileError` or, for what nvcc alone refuses, `WrongSource`.
 
-    Headers of the learner's own are looked for in `folder` and `include`, and compiled as CUDA C, too."""
+    The learner's own headers are searched in `folder` and `include`, and compiled as CUDA C, too."""
 
     def make():
         shared = _shared(src, units, folder, include)
-        text = f'{before}{to_cpp(src, shared=shared)}{behind}'
+        text = f'{prefix}{to_cpp(src, shared=shared)}{suffix}'
         how = dict(folder=folder, include=include, units=units, takes=takes, defines=defines, shared=shared)
         return emulate_rewritten(text, name, checks, more, original or src, **how)
 
     if units or '__has_include' in src or any(read_headers(src, folder or current_folder(), include)):
         return make()  # it depends on other files
-    asked = src, name, checks, more, original, takes, defines, before, behind
-    return remembered((*asked, compiler(), cpu(), headers_hash(here / 'include')), make)
+    asked = src, name, checks, more, original, takes, defines, prefix, suffix
+    return cached_result((*asked, compiler(), cpu(), headers_hash(here / 'include')), make)
 
 
 def emulate_rewritten(
@@ -492,9 +491,9 @@ def emulate_rewritten(
     units=(),
     takes=(),
     defines=(),
-    shared=(),  # what `shared_variables` gives of all its files
+    shared=(),  # the result of `shared_variables` for all of its files
 ) -> Built:
-    "`emulate` for a source that is C++ already"
+    "Compile a source that is C++ already, as `emulate` does"
     c, file, shown = compiler(), f'{name}.cu', original or src
     given = {file: shown, **dict(units)}
     early, macros = _macros(defines)
@@ -515,8 +514,8 @@ def emulate_rewritten(
     doubtful = _refuse_library([Unit(text, k, originals[k]) for k, text in plain.items()], others.values(), takes)
     if doubtful:
         known = OwnNames([*plain.values(), *others.values()])
-        plain = {k: guarded_calls(text, known) for k, text in plain.items()}
-    # A finding shall know who called.
+        plain = {k: guard_host_calls(text, known) for k, text in plain.items()}
+    # A finding names the calls.
     own_to_it = 'static __attribute__((noinline)) ' if checks else 'static '
     alone = len(read) == 1 and not (own or others)
     inline = '__attribute__((always_inline)) ' if checks else ''
@@ -531,20 +530,20 @@ def emulate_rewritten(
 
     def warn(log):
         known = [Unit(text, k, originals[k]) for k, text in marked.items()]
-        for wrong in wrong_callers(log, known, takes, 8 if c.kind == 'gcc' and c.version >= 11 else 1):
+        for wrong in find_wrong_calls(log, known, takes, 8 if c.kind == 'gcc' and c.version >= 11 else 1):
             raise wrong
         warn_of(without_marked(log), shown, file, {k: v for k, v in originals.items() if k != file})
 
     parts = tuple(compiled)[1:], hosts
     built = compile_module(sources, name, flags, choose_headers(texts), fail, warn, sorted(others.items()), *parts)
     for said, *where in doubtful:
-        (built.folder / TOLD).touch()  # it is told each time
+        (built.folder / LOG).touch()  # it is printed each time
         warn_outside(CompileWarning(said), *where)
     return built
 
 
 def _shared(src, units, folder, include):
-    "What `shared_variables` gives of a source, its `units` and their own headers"
+    "Return `shared_variables` of a source, its `units` and their own headers"
     files = {'': src, **dict(units)}
     own, _ = _headers_of(files.values(), folder or current_folder(), include)
     every = {**own, **files}
@@ -552,13 +551,13 @@ def _shared(src, units, folder, include):
 
 
 def _refuse_library(units, others, takes):
-    """`WrongSource` for what device code uses of the host's libraries; what cannot be read, the compiler refuses.
+    """Raise `WrongSource` for what device code uses of the host's libraries; the compiler refuses what cannot be read.
 
-    Returns what `doubtful_uses` gives."""
+    Returns the result of `find_host_device_uses`."""
     try:
         own = OwnNames([*(unit.text for unit in units), *others])
-        wrong = next((o for unit in units for o in wrong_uses(unit, own, takes)), None)
-        doubtful = [o for unit in units for o in doubtful_uses(unit, own)]
+        wrong = next((o for unit in units for o in find_host_uses(unit, own, takes)), None)
+        doubtful = [o for unit in units for o in find_host_device_uses(unit, own)]
     except ValueError:
         return []
     if wrong:
@@ -567,7 +566,7 @@ def _refuse_library(units, others, takes):
 
 
 def _headers_of(sources, folder, include):
-    "What `read_headers` finds for all of these sources"
+    "Return the result of `read_headers` for all of these sources"
     own, others = {}, {}
     for src in sources:
         for known, found in zip((own, others), read_headers(src, folder, include)):
@@ -576,9 +575,9 @@ def _headers_of(sources, folder, include):
 
 
 def _what_failed(log, command, given, own):
-    "The exception for what a compiler says of `given` or of their headers, file name -> text"
+    "Make the exception for a compiler's log about `given` or their headers, {file name: text}"
     for file, text in given.items():
-        if missing := absent(log, text, file, own):
+        if missing := describe_unsupported(log, text, file, own):
             return NotEmulated(missing)
     known = [o for o in given if read_log(log, o)] or [o for o in given if f'{o}:' in log] or [*given]
     return CompileError(given[known[0]], known[0], log, command, own)
@@ -591,7 +590,7 @@ def native(
     more=(),  # more flags
     original='',  # the learner's source, for messages
 ) -> Built:  # with `name.so` in its folder
-    "Compile by nvcc; `CompileError` shows the learner's lines"
+    "Compile by nvcc; raises `CompileError` with the learner's lines"
     file, cc, shown = f'{name}.cu', nvcc(), original or src
     without = '' if _names_at(src) else '#define GRIDSTRIDE_WITHOUT_AT\n'
     text = f'{without}#include "gridstride/tensor.h"\n#line 1 "{file}"\n{src}'
@@ -611,7 +610,7 @@ def native(
 
 
 def prepare():
-    "Make what all kernels need before the first one waits: the runtime, and precompiled headers for a checked one"
+    "Build what all kernels need, ahead of the first one: the runtime, and precompiled headers for a checked one"
     c = compiler()
     preparing = threading.Thread(target=_prepare_runtime)
     preparing.start()

@@ -1,11 +1,11 @@
-"""What compilers made, kept in the user's cache.
+"""The outputs of compilers, kept in the user's cache.
 
-Everything that is compiled lands in a folder of its own, whose name is a hash of all that decides the
-result: the sources, the compiler and its flags, our headers, the kind of CPU. So nothing that is found
-there can be stale, and nothing is ever overwritten. Deleting it all costs only the time to compile again.
+Everything that is compiled has a folder of its own, whose name is a hash of all that decides the
+result: the sources, the compiler and its flags, our headers, the kind of CPU. So an entry
+cannot be stale, and is never overwritten. Deleting the cache costs only the time to compile again.
 
-An entry that is damaged, or that another user could have written, is made again (`integrity`); where the cache
-cannot be used at all, a folder of this user's for temporary files takes its place.
+An entry that is damaged, or that another user could have written, is made again (`integrity`); if the cache
+cannot be used at all, a temporary folder of this user replaces it.
 """
 
 import atexit, errno, hashlib, json, os, platform, re, shutil, stat, subprocess, sys, tempfile, threading, time
@@ -29,14 +29,14 @@ def _hash(*parts):
 
 @lru_cache
 def headers_hash(folder):
-    "Hash of all files below `folder`: what includes them depends on it"
+    "Hash all files in `folder`: what includes them depends on it"
     files = sorted(p for p in Path(folder).rglob('*') if p.is_file())
     return _hash(*((str(p.relative_to(folder)), p.read_bytes()) for p in files))
 
 
 @lru_cache
 def cpu():
-    """What kind of CPU this is, and which C library: code compiled for one may not run with another that shares the
+    """Identify this CPU and C library: code compiled for one may not run with another that shares the
     home folder"""
     try:
         info = Path('/proc/cpuinfo').read_text()
@@ -47,80 +47,80 @@ def cpu():
 
 
 def _libc():
-    "The version of glibc, '' of another C library"
+    "Return the version of glibc, '' of another C library"
     try:
         return os.confstr('CS_GNU_LIBC_VERSION') or ''
     except (AttributeError, ValueError, OSError):
         return ''
 
 
-# A learner who waits is told what for. One line at a time: what is compiled meanwhile is part of it.
-SLOW = 2.0  # seconds, after which a compilation is told
-_told = threading.Lock()
+# A waiting learner sees what is being compiled. One line at a time: nested compilations are part of it.
+SLOW = 2.0  # seconds, after which a compilation is reported
+_reporting = threading.Lock()
 
 
 @contextmanager
-def telling(
-    what,  # takes so long
-    after=SLOW,  # seconds; what is done by then is not told; None: nothing is
+def report_slow(
+    what,  # the slow operation
+    after=SLOW,  # seconds; nothing is printed if it ends before; None: never
 ):
-    "Say on stderr what goes on in the `with` block, with a dot for each second; `GRIDSTRIDE_QUIET` says nothing"
-    if after is None or os.environ.get('GRIDSTRIDE_QUIET') or not _told.acquire(blocking=False):
+    "Report on stderr what goes on in the `with` block, with a dot per second; not with `GRIDSTRIDE_QUIET`"
+    if after is None or os.environ.get('GRIDSTRIDE_QUIET') or not _reporting.acquire(blocking=False):
         return (yield)
-    over = threading.Event()
-    teller = threading.Thread(target=_tell, args=(what, after, over), daemon=True)
-    teller.start()
+    ended = threading.Event()
+    printer = threading.Thread(target=_report, args=(what, after, ended), daemon=True)
+    printer.start()
     try:
         yield
     finally:
-        over.set()
-        teller.join()
-        _told.release()
+        ended.set()
+        printer.join()
+        _reporting.release()
 
 
-def _tell(what, after, over):
+def _report(what, after, ended):
     start = time.perf_counter()
-    if over.wait(after):
+    if ended.wait(after):
         return
 
-    def say(text):
+    def write(text):
         print(text, end='', file=sys.stderr, flush=True)
 
-    say(f'gridstride: {what} ')
-    while not over.wait(1):
-        say('.')
-    say(f' {time.perf_counter() - start:.0f} s\n')
+    write(f'gridstride: {what} ')
+    while not ended.wait(1):
+        write('.')
+    write(f' {time.perf_counter() - start:.0f} s\n')
 
 
-# `build` runs commands in a folder beside the final one, and renames it when all went well. Two processes
-# that build the same thing at once do the work twice, and the second finds that the first was there before:
-# nobody ever sees half a folder.
+# `build` runs commands in a folder next to the final one, and renames it after they succeed. If two processes
+# build the same entry at once, both do the work, and the second finds that the first was faster:
+# no process ever sees half a folder.
 Built = namedtuple('Built', 'folder commands seconds cached')  # seconds: 0 if it was in the cache
 
 
 def folder_of(sources, commands, *decides, section='') -> Path:
-    "Where `build` puts, or has put, what it makes of the same"
+    "Return the folder in which `build` puts the result for these arguments"
     return cache_dir() / section / _hash(_SEALED, sources, commands, *decides)
 
 
-_SEALED = 'with sums'  # decides the name: entries of older versions have none
+_SEALED = 'with sums'  # part of the name: entries of older versions have none
 
 
 class Unusable(RuntimeError):
-    "The cache cannot be written, or is not this user's alone"
+    "The cache cannot be written, or other users can write it"
 
 
 def build(
     sources: dict,  # file name -> text
     commands: list,  # each a list of strings, or several of them to run at once; in the folder that holds the sources
     *decides,  # whatever else decides the result
-    fail=None,  # called with the log when a command fails; returns an exception
+    fail=None,  # called with the log if a command fails; returns an exception
     run=None,  # runs a command in a folder and returns its status and its log; None: `run_command`
     section='',  # a folder inside the cache
-    shared=False,  # is it made for many? Then other processes that need it, too, wait
-    contents=True,  # compare the hashes of what is found? Else who uses it notices what is wrong
+    shared=False,  # do several processes need it? Then the others wait
+    contents=True,  # compare the hashes of an existing entry? Otherwise its user notices damage
 ) -> Built:
-    "The folder in which `commands` have made what they make from `sources`"
+    "Return the folder in which `commands` have made their outputs from `sources`, from the cache if it is there"
     usual, start = folder_of(sources, commands, *decides, section=section), time.perf_counter()
     for final in (usual, _spare_path() / section / usual.name):
         if _is_whole(final, contents):
@@ -134,13 +134,13 @@ def build(
 
 
 def is_there(sources, commands, *decides) -> bool:
-    "Has `build` put there what it makes of the same?"
+    "Has `build` put a result for these arguments there?"
     return _is_whole(folder_of(sources, commands, *decides), True)
 
 
 def _make_once(final, shared, contents, how):
-    "Make an entry that is not there; the folder itself"
-    _prepare_room(final)
+    "Make an entry that is not there; returns its folder"
+    _prepare_folder(final)
     with one_at_a_time(final) if shared else nullcontext():
         for _ in range(3):
             if _is_whole(final, contents):
@@ -152,7 +152,7 @@ def _make_once(final, shared, contents, how):
 
 
 def _make_in_spare(why, usual, section, shared, contents, how):
-    "Make an entry where temporary files are; the first reason why it is needed is raised if that fails, too"
+    "Make an entry in a temporary folder; if that fails, too, raises the first reason"
     spare = _spare_for(why)
     try:
         return _make_once(spare / section / usual.name, shared, contents, how)
@@ -161,31 +161,31 @@ def _make_in_spare(why, usual, section, shared, contents, how):
 
 
 def _spare_for(why):
-    "The folder that takes the place of the cache; `why` is told once, or raised if there is none"
+    "Return the temporary folder that replaces the cache; `why` is reported once, or raised if there is none"
     try:
         spare = _spare()
     except OSError:
         raise why from None
-    _tell_once(f'{why}; {spare} is used instead. Set GRIDSTRIDE_CACHE to a folder of yours to keep what is compiled')
+    _report_once(f'{why}; {spare} is used instead. Set GRIDSTRIDE_CACHE to a folder of yours to keep what is compiled')
     return spare
 
 
-# Whose is it, and is it whole?
+# Ownership and integrity
 def _is_whole(final, contents):
-    "Whether an entry is there and can be used; one that cannot is removed, as far as it can be"
+    "Is an entry there, and usable? An unusable one is removed, as far as possible"
     if _why_foreign(final.parent) or (why := flaw(final, contents)) is None:
         return False
     if why:
         with one_at_a_time(final.with_name(f'{final.name}-broken')):
-            if flaw(final, contents):  # nobody else has made it again
-                _tell_once(f'the cache is damaged ({final} {why}); what cannot be used is made again')
+            if flaw(final, contents):  # no other process has made it again
+                _report_once(f'the cache is damaged ({final} {why}); what cannot be used is made again')
                 discard(final)
         return False
     return True
 
 
 def _why_foreign(folder):
-    "Why other users could put entries into a folder of the cache; '' if they cannot, or if it is not there yet"
+    "Explain why other users could put entries into a folder of the cache; '' if they cannot, or if it is not there yet"
     for o in _chain(folder):
         with suppress(OSError):
             found = os.lstat(o) if o == _spare_path() else os.stat(o)
@@ -195,12 +195,12 @@ def _why_foreign(folder):
 
 
 def _chain(folder):
-    "A folder of the cache, and the cache"
+    "Return a folder of the cache, and the cache"
     return [o for o in dict.fromkeys((cache_dir(), _spare_path(), folder)) if folder.is_relative_to(o)]
 
 
 def discard(path):
-    "Remove a folder, file or link, in one step for others"
+    "Remove a folder, file or link, atomically for others"
     path = Path(path)
     aside = path.with_name(f'{path.name}.{os.getpid()}.{threading.get_ident()}.old')
     with suppress(OSError):
@@ -212,22 +212,22 @@ def discard(path):
 
 
 def usable() -> Path:
-    "The cache, made if it is not there; where it cannot be written, what takes its place, which is told once"
+    "Return the cache, made if needed; if it cannot be written, its replacement, which is reported once"
     try:
-        _prepare_room(cache_dir() / 'entry')
+        _prepare_folder(cache_dir() / 'entry')
     except Unusable as e:
         return _spare_for(e)
     return cache_dir()
 
 
 def make_section(name):
-    "Make a folder of the cache that is not there, if it can be had"
+    "Make a folder of the cache that is not there, if possible"
     with suppress(Unusable):
-        _prepare_room(cache_dir() / name / 'entry')
+        _prepare_folder(cache_dir() / name / 'entry')
 
 
-def _prepare_room(final):
-    "Make the folder that an entry is put into; `Unusable` if it cannot be had, or is not this user's alone"
+def _prepare_folder(final):
+    "Make the folder that will contain an entry; raises `Unusable` if that fails, or others can write it"
     section = final.parent
     try:
         for o in _chain(section):
@@ -241,7 +241,7 @@ def _prepare_room(final):
 
 
 def _make_private(folder):
-    "A folder that others can neither read nor write; one that is there loses what lets others write"
+    "Make a folder that others can neither read nor write; an existing one loses the permissions of others to write"
     if not folder.is_dir():
         if folder.parent == cache_dir() and os.path.lexists(folder):
             discard(folder)  # a file where a part of the cache belongs
@@ -258,7 +258,7 @@ def _spare_path():
 
 
 def _spare():
-    "A folder of this user's where temporary files are, for what the cache cannot take"
+    "Return this user's temporary folder, for what the cache cannot take"
     with suppress(OSError):
         _spare_path().mkdir(mode=0o700, exist_ok=True)
     if _spare_path().is_dir() and not _why_foreign(_spare_path()):
@@ -268,7 +268,7 @@ def _spare():
 
 @lru_cache
 def _own_spare():
-    "The same for this process alone, where another user's files have that name"
+    "Return one for this process alone, if another user's files have that name"
     folder = Path(tempfile.mkdtemp(prefix='gridstride-'))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
@@ -279,30 +279,30 @@ def _once():
     return []
 
 
-def _tell_once(text):
-    "Say on stderr what is wrong with the cache, in one line, once; `GRIDSTRIDE_QUIET` says nothing"
+def _report_once(text):
+    "Report on stderr what is wrong with the cache, in one line, once; not with `GRIDSTRIDE_QUIET`"
     if not _once():
         _once().append(text)
         if not os.environ.get('GRIDSTRIDE_QUIET'):
             print(f'gridstride: {text}', file=sys.stderr, flush=True)
 
 
-# What a source becomes on its way to a compiler follows from it and from the modules here. To look up what it became
-# takes a fifth of the time that reading it again does.
-TOLD = 'log.txt'  # in a folder of `build`: what a compiler had to say, which is told each time
+# What a source is rewritten to depends on it and on the modules here. To look up the result
+# takes a fifth of the time of reading the source again.
+LOG = 'log.txt'  # in a folder of `build`: the compiler's log, which is printed each time
 
 
 @lru_cache
 def _modules_hash():
-    "Hash of the modules here: they read sources, and rewrite them"
+    "Hash the modules here: they read and rewrite sources"
     return _hash(*((p.name, p.read_bytes()) for p in sorted(Path(__file__).parents[1].rglob('*.py'))))
 
 
-def remembered(
-    asked,  # all that decides what `make` does but for the modules here
+def cached_result(
+    asked,  # all that decides the result of `make`, except the modules here
     make,  # a function without arguments that returns a `Built`
 ) -> Built:
-    "What `make` returned when it was asked the same before; it is called if that is gone, or if there is more to tell"
+    "Return the cached result of `make`; it is called if that is gone, or if there is a log to print"
     key = _hash(asked, _modules_hash())
     note = cache_dir() / 'known' / key
     with suppress(OSError, ValueError, TypeError, RecursionError):
@@ -316,7 +316,7 @@ def remembered(
         ):
             return Built(folder, commands, 0.0, True)
     built = make()
-    if not (built.folder / TOLD).exists() and built.folder.parent == cache_dir():
+    if not (built.folder / LOG).exists() and built.folder.parent == cache_dir():
         with suppress(OSError):
             _make_private(note.parent)
             if note.is_symlink() or note.is_dir():
@@ -326,11 +326,11 @@ def remembered(
 
 
 class _Removed(Exception):
-    "Somebody has removed the folder in which something is made"
+    "The folder in which an entry is being made was removed"
 
 
 def _make(final, sources, commands, run, fail):
-    work = _folder_beside(final)
+    work = _unfinished_folder(final)
     try:
         _fill(work, sources, commands, run, fail)
         seal(work, final.name)
@@ -366,7 +366,7 @@ def _fill(work, sources, commands, run, fail):
 
 
 def _run(command, folder, run):
-    "Each command, alone or of several that run at once, with its status and its log"
+    "Run each command, alone or several at once; yields them with their status and log"
     if isinstance(command[0], str):
         return [(command, run(command, folder))]
     if len(command) == 1:  # in this thread, where Ctrl-C ends the compiler
@@ -375,7 +375,7 @@ def _run(command, folder, run):
         return list(zip(command, pool.map(lambda o: run(o, folder), command)))
 
 
-def _folder_beside(final):
+def _unfinished_folder(final):
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
         _sweep(final.parent)
@@ -386,12 +386,12 @@ def _folder_beside(final):
 
 
 _UNFINISHED = re.compile(r'[0-9a-f]{20}\.')
-_LONG_AGO = 24 * 3600  # seconds: no compiler takes as long
+_LONG_AGO = 24 * 3600  # seconds: no compiler runs as long
 
 
 @lru_cache
 def _sweep(folder):
-    "Remove what processes that were killed had begun, once for each process"
+    "Remove what killed processes had begun, once per process"
     for o in os.scandir(folder):
         with suppress(OSError):
             if _UNFINISHED.match(o.name) and time.time() - o.stat(follow_symlinks=False).st_mtime > _LONG_AGO:
@@ -399,7 +399,7 @@ def _sweep(folder):
 
 
 def _put(work, final):
-    "Give the folder its name, unless another process was faster; what cannot be used gives way"
+    "Give the folder its final name, unless another process was faster; an unusable one is replaced"
     try:
         os.rename(work, final)
     except OSError:
@@ -416,12 +416,12 @@ def _put(work, final):
 def run_command(
     command: list,  # of strings
     folder,  # to run it in
-    what='compiling',  # is told when it takes long
-    after=SLOW,  # seconds; None: it is not told
-) -> tuple:  # its status and all that it said
-    "Run a compiler, which shall speak English"
+    what='compiling',  # reported if it takes long
+    after=SLOW,  # seconds; None: it is not reported
+) -> tuple:  # its status and its output
+    "Run a compiler, with messages in English"
     how = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace')
-    with telling(what, after):
+    with report_slow(what, after):
         done = subprocess.run(command, cwd=folder, env={**os.environ, 'LC_ALL': 'C'}, **how)
     return done.returncode, done.stdout
 
@@ -429,7 +429,7 @@ def run_command(
 # What is slow to make and needed by all is made by one process, while the others wait.
 @contextmanager
 def one_at_a_time(final):
-    "No other process is inside of this block for the same folder `final`, where the system has such locks"
+    "Lock the folder `final` for this process in the `with` block, if the system has such locks"
     path = final.with_suffix('.lock')
     try:
         import fcntl
@@ -448,7 +448,7 @@ def one_at_a_time(final):
 
 
 def first_use(command, folder, after=0.0):
-    "Run a compiler, and say, at once or `after` so many seconds, that this is done only once; linking takes a moment"
+    "Run a compiler, and report, at once or after `after` seconds, that this is done only once; linking takes a moment"
     if '-shared' in command:
         return run_command(command, folder)
     return run_command(command, folder, 'preparing the emulator for this compiler, once', after)

@@ -1,9 +1,9 @@
-"""The emulator's headers, read by the compiler once and kept as it holds them in memory.
+"""The emulator's headers, precompiled.
 
-Half of the time that a small kernel takes to compile would go into reading the same headers again. A precompiled
-header is 47 MB with g++ and 8 MB with clang, one for each set of flags. It only saves time: the sources include
-what they include, so that where it cannot be made, or is found broken, the compiler is called without it and makes
-the same of them.
+Half of the time that a small kernel takes to compile would be spent on reading the same headers again. A precompiled
+header is 47 MB with g++ and 8 MB with clang, one per set of flags. It only saves time: the sources include
+the headers themselves, so that if it cannot be made, or is found broken, the compiler runs without it with
+the same result.
 """
 
 import hashlib, os, shutil
@@ -11,34 +11,34 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-from .cache import SLOW, build, cpu, first_use, headers_hash, run_command, telling
+from .cache import SLOW, build, cpu, first_use, headers_hash, run_command, report_slow
 
 
 here = Path(__file__).parents[1]
 FREE = 500e6  # bytes that must be free on the disk: for one such header, and for a compiler to work
-KEPT = 16  # as many are kept: more are those of older versions, or of other compilers
-_broken = Counter()  # folder -> how often its headers were found broken by this process; the second time is the last
+KEPT = 16  # as many are kept: older ones are of other versions or compilers
+_broken = Counter()  # folder -> how often this process found its headers broken; the second time is the last
 
 
 def runner(
     c,  # a `Compiler`
-    flags: list,  # all that it is called with but for the files
-    names: tuple,  # the headers that each source begins with; (): none are there yet, and who makes them tells that
-    what: str,  # is told when it takes long
+    flags: list,  # all of its arguments except for the files
+    names: tuple,  # the headers that each source begins with; (): none are there yet, and their builder reports it
+    what: str,  # reported if it takes long
 ):  # (command, folder) -> (status, log)
-    "What runs the compiler, with precompiled headers where it compiles and they can be had"
+    "Return a function that runs the compiler, with precompiled headers if it compiles and they are available"
 
     def run(command, folder):
         if not names:
             return run_command(command, folder, after=None)
         made = get_precompiled(c, flags, names) if '-c' in command else None
-        with telling(what):
+        with report_slow(what):
             return _run_with(made, command, folder) if made else run_command(command, folder)
 
     return run
 
 
-# A program's own headers, which it has in its folder, are no part of these; g++ looks at addresses in what it compiles,
+# A program's own headers, which are in its folder, are not precompiled; g++ uses the addresses of what it compiles,
 # precompiled or not, so that the first kernel with a float4 finds headers as all others do.
 _CHANGE_NOTHING = {'clang': ['-I.'], 'gcc': ['-I.', '-fsanitize=alignment']}
 
@@ -47,16 +47,16 @@ def get_precompiled(
     c,  # a `Compiler`
     flags: list,  # as for `runner`
     names: tuple,  # of the headers
-    told=True,  # is it told at once that they are made?
+    announce=True,  # report at once that they are made?
 ) -> Path:
-    "The file with the precompiled headers `names`, which is made if it is not there yet; None where it cannot be had"
+    "Return the file with the precompiled headers `names`, made if it is not there; None if that is not possible"
     file = 'headers.h.pch' if c.kind == 'clang' else 'headers.h.gch'
     include = [o for name in names for o in ('-include', name)]
     ours = [o for o in flags if o not in _CHANGE_NOTHING[c.kind]]
     command = [c.path, *ours, '-x', 'c++-header', os.devnull, *include, '-o', file]
     decides = c, cpu(), headers_hash(here / 'include')
     try:
-        run = partial(_precompile, after=0.0 if told else SLOW)
+        run = partial(_precompile, after=0.0 if announce else SLOW)
         built = build({}, [command], *decides, run=run, section='headers', shared=True, contents=False)
         if _broken[built.folder] > 1:
             return None
@@ -93,19 +93,19 @@ def _age(path):
         return 0.0
 
 
-# Both compilers take `headers.h.gch` or `headers.h.pch` for a `headers.h` that they are told to include; there is none.
+# Both compilers take `headers.h.gch` or `headers.h.pch` for an included `headers.h`, which does not exist.
 def _run_with(made, command, folder):
-    "Run the compiler with the precompiled headers `made`; once more without, should it fail because of them"
+    "Run the compiler with the precompiled headers `made`; once more without, if it fails because of them"
     status, log = run_command([command[0], '-include', str(made.with_suffix('')), *command[1:]], folder)
-    if not (status and _to_blame(made, log)):
+    if not (status and _is_caused_by_headers(made, log)):
         return status, log
     _broken[made.parent] += 1
     shutil.rmtree(made.parent, ignore_errors=True)
     return run_command(command, folder)
 
 
-def _to_blame(made, log):
-    "Whether the headers rather than the source made a compiler say `log`"
+def _is_caused_by_headers(made, log):
+    "Did the headers rather than the source cause the compiler's `log`?"
     if made.parent.name in log or 'PCH file' in log or 'internal compiler error' in log:
         return True
     try:

@@ -1,17 +1,17 @@
-"""Files that nvcc hands to the host's compiler as they are: a `.cpp` that includes nothing of CUDA's.
+"""Files that nvcc passes to the host's compiler unchanged: a `.cpp` that includes nothing of CUDA's.
 
-Such a file may have a `float4`, a `dim3` or a `min` of its own, so that it must see none of the emulator's."""
+Such a file may define a `float4`, a `dim3` or a `min`, so that it must see none of the emulator's."""
 
 from pathlib import Path
 
 from .includes import names_in
-from ..rewriters.rewrite import lacks
+from ..rewriters.rewrite import hint_for_missing
 
 _OURS = [Path(__file__).parents[1] / 'include' / o for o in ('cuda', 'torch')]
 _OF_C = {'assert.h', 'cassert'}  # C's own, which kernels need otherwise
 
-FIRST = 'gridstride_output.h'  # what such a file begins with, and what stands there, as `emulator.h` has it for others:
-# what ends a program must not end the notebook, what is printed must reach it
+FIRST = 'gridstride_output.h'  # the first header of such a file, with what `emulator.h` does for others:
+# `exit` must not end the notebook, and printed text must reach it
 OUTPUT = r"""#include <cstdio>
 #include <cstdlib>
 int gridstride_printf(const char *format, ...);
@@ -38,10 +38,10 @@ using ::gridstride_puts;
 
 def is_plain(
     file: str,  # its name
-    src: str,  # what it consists of
+    src: str,  # its text
     folder,  # as for `read_headers`
     include=(),
 ) -> bool:
-    "Does nvcc give this file to the host's compiler, which finds nothing of CUDA's in it or in its headers?"
+    "Does nvcc pass this file to the host's compiler, because neither it nor its headers include anything of CUDA's?"
     names = names_in(src, folder, include) - _OF_C
-    return not file.endswith('.cu') and not any(lacks(o) or (p / o).is_file() for o in names for p in _OURS)
+    return not file.endswith('.cu') and not any(hint_for_missing(o) or (p / o).is_file() for o in names for p in _OURS)

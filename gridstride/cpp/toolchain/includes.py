@@ -1,4 +1,4 @@
-"""The headers of a learner's own that a source includes: what is compiled depends on them."""
+"""The learner's own headers that a source includes: the compiled module depends on them."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ from ..frontend.tokens import directives
 
 
 def current_folder() -> Path:
-    "The current folder; the root where it has been removed, and so holds no headers"
+    "Return the current folder; the root if it was removed, which contains no headers"
     try:
         return Path.cwd()
     except OSError:
@@ -20,12 +20,12 @@ def read_headers(
     folder,  # in which its own headers are
     more=(),  # folders in which others of its own are
 ) -> tuple:  # (dict: path below one of these folders -> text, dict: any other path -> text)
-    "The headers that `src` includes, and those that these include, as far as they can be found"
+    "Read the headers that `src` includes, and those that these include, as far as they can be found"
     roots, own, others, seen = [Path(folder), *map(Path, more)], {}, {}, set()
     waiting = [(name, roots[0]) for name in _names(src)]
     while waiting:
-        (quoted, name), beside = waiting.pop()
-        path = _find(name, [*([beside] if quoted else []), *roots[1:], *_elsewhere()])
+        (quoted, name), parent = waiting.pop()
+        path = _find(name, [*([parent] if quoted else []), *roots[1:], *_elsewhere()])
         if path is None or path in seen:
             continue
         seen.add(path)
@@ -39,13 +39,13 @@ def read_headers(
 
 
 def names_in(src, folder, more=()) -> set:  # of strings
-    "How `src` and its own headers, found as `read_headers` finds them, name all that they include"
+    "Return all names by which `src` and its own headers, as found by `read_headers`, include headers"
     own, others = read_headers(src, folder, more)
     return {name for text in (src, *own.values(), *others.values()) for _, name in _names(text)}
 
 
 def _names(src):
-    "(is it in quotes, the name) of each header that `src` may include; none where that cannot be read"
+    "Return (is it in quotes, the name) of each header that `src` may include; none if `src` cannot be read"
     try:
         return [found for _, found in includes(directives(src))]
     except ValueError:
@@ -53,7 +53,7 @@ def _names(src):
 
 
 def _elsewhere():
-    "Folders that the compilers search, too, because the environment names them"
+    "List the folders that compilers also search, because the environment names them"
     paths = (os.environ.get(o, '') for o in ('CPATH', 'CPLUS_INCLUDE_PATH'))
     return [Path(o) for p in paths for o in p.split(os.pathsep) if o]
 

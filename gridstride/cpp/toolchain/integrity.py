@@ -1,7 +1,7 @@
-"""Whether an entry of the cache is what was put there, by this user, and nobody else could have changed it.
+"""Checks that an entry of the cache is what this user put there, and that no other user could have changed it.
 
-`seal` writes sizes and hashes of an entry's files beside them; `flaw` compares. A hash finds what was cut off, mixed up
-or overwritten. It is no secret, so what others may write is not trusted at all, whatever its hashes are.
+`seal` writes the sizes and hashes of an entry's files next to them; `flaw` compares. A hash detects truncated, mixed up
+or overwritten files. It is not secret, so what others may write is not trusted, whatever its hashes are.
 """
 
 import hashlib, json, os, stat
@@ -12,7 +12,7 @@ from ...support.atomic_write import is_foreign
 
 SUMS = 'sums.json'  # in each entry
 _WRITABLE = 0o022  # by the group, by others
-_verified = {}  # entry -> what the system said of its files when their hashes were right
+_verified = {}  # entry -> the system's metadata of its files when their hashes matched
 
 
 def _hash_of(path):
@@ -41,7 +41,7 @@ def flaw(
     folder,  # an entry of the cache
     contents=True,  # compare the hashes, too?
 ) -> str:  # '' if there is none; None if nothing is there
-    "Why an entry of the cache cannot be used"
+    "Return why an entry of the cache cannot be used"
     folder = Path(folder)
     try:
         found = os.lstat(folder)
@@ -55,7 +55,7 @@ def flaw(
 
 
 def _flaw_of_files(folder, contents):
-    "The first flaw of the files of an entry; hashes are computed again only after the system saw a change"
+    "Return the first flaw of the files of an entry; hashes are computed again only if the metadata changed"
     try:
         said = json.loads((folder / SUMS).read_text(encoding='utf-8'))
         name, files = said['name'], {str(k): (int(size), str(of)) for k, (size, of) in said['files'].items()}

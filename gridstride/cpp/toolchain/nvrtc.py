@@ -1,4 +1,4 @@
-"""What stands in for headers of the host, which NVRTC has not got, and for what nvcc includes before the first line.
+"""Stand-ins for headers of the host, which NVRTC does not have, and for what nvcc includes before the first line.
 
 A CUDA source begins with headers of the host's C++ library, which kernels hardly use."""
 
@@ -46,7 +46,7 @@ CUDA = re.compile(r'cuda|cooperative_groups|mma\.h|nv/|crt/')
 
 
 def stand_ins(src: str, folders: list) -> dict:  # name -> text
-    "What stands in for headers that `src` asks for and `folders` have not got, CUDA's apart"
+    "Return {name: text} of stand-ins for headers that `src` includes and `folders` do not have, except CUDA's"
 
     def there(o):
         return any((Path(f) / o).is_file() for f in folders)

@@ -7,7 +7,7 @@ import threading
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from ...cpp.driver import call_driver, current_stream, driver, let
+from ...cpp.driver import call_driver, current_stream, driver, ensure_max_dynamic_smem
 from ...cpp.kernel import cuda_kernel
 from ...cpp.launcher import launcher
 from ...cpp.frontend.reader import kernels
@@ -134,7 +134,7 @@ class Launcher:
         self.lock = threading.Lock()
         if not kernel.handle:
             return
-        let(kernel, shared)
+        ensure_max_dynamic_smem(kernel, shared)
         self.values = [_C.get(type(o), ctypes.c_int)(o) for o in scalars]
         attributes = [(_PDL, (1,))] * pdl + [(_CLUSTER, cluster)] * (max(cluster) > 1)
         attributes += [(_COOPERATIVE, (1,))] * cooperative
