@@ -26,7 +26,7 @@ x = np.zeros(256*4000)
 print('started', flush=True)
 try: long[4000,256](x, 400)
 except KeyboardInterrupt: print('stopped')
-assert run.Run.current is None
+assert run.LaunchContext.current is None
 y = np.zeros(256)
 long[1,256](y, 1)
 print('and on', y[0], flush=True)
