@@ -71,9 +71,9 @@ def test_the_picture_has_the_roof():
 @pytest.mark.parametrize(
     'work,peak,words',
     [
-        ((0, 8), None, 'flops are not known'),
-        (SimpleNamespace(flops=3, bytes=None, median=1.0), None, 'bytes are not known'),
-        ((1, 8), 'fp8', 'there are fp32, tf32, bf16'),
+        ((0, 8), None, 'flops are unknown'),
+        (SimpleNamespace(flops=3, bytes=None, median=1.0), None, 'bytes are unknown'),
+        ((1, 8), 'fp8', 'fp32, tf32, bf16'),
     ],
 )
 def test_what_cannot_be_placed_is_refused(work, peak, words):
