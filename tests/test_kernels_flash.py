@@ -195,7 +195,7 @@ def test_bad_input_is_named():
             ((q, k, v), dict(gradients='mine'), ValueError, "'sdpa' or 'kernel'"),
             ((q, k, v), dict(gradients='sdpa', deterministic=True), ValueError, 'only our gradients come'),
             ((q, k, v), dict(lens=torch.tensor([1, 2])), ValueError, 'different lengths'),
-            ((q, k, v), dict(lens=(torch.tensor([1]),)*2), ValueError, 'lens needs 2 whole'),
+            ((q, k, v), dict(lens=(torch.tensor([1]),)*2), ValueError, 'lens needs 2 integers'),
             ((q, k, v), dict(lens=[torch.tensor([1, 2])]), ValueError, 'lens has 1 items'),
             ((q, k, v), dict(scale='large'), ValueError, "scale is 'large', and it must be a number above 0"),
             ((q, k, v), dict(window=True), ValueError, 'window is True'),
