@@ -72,8 +72,8 @@ class Climb:
         self,
         rung,
         wavefronts,  # for a multiply-add, as counted on paper
-        guess=None,  # the reader's: how many times as fast as the first in `times`; without these, TFLOP/s
-        times=None,  # what the text says: {another rung: (at least, at most) so many times as fast}
+        guess=None,  # the reader's: the speedup over the first in `times`; without these, TFLOP/s
+        times=None,  # the text's claims: {another rung: (lowest, highest) speedup}
         within=0.05,  # how far what is counted may be from the paper
     ):
         """Check a rung, measure it or read what was recorded of it, and print how far guess, paper and text hold.
@@ -92,7 +92,7 @@ class Climb:
         print(f'{rung.name}: {step.tflops:.2f} TFLOP/s, {step.ratio:.1%} of torch.matmul ({step.made_on})')
         busy = self._busy(step, ', tensor cores busy {:.0f}%')
         print(f'{step.registers} registers of a thread, occupancy {step.occupancy:.0%}{busy}')
-        _tell_guess(guess, next(iter(times), None) if times else None)
+        _print_guess(guess, next(iter(times), None) if times else None)
         for name, (low, high) in (times or {}).items():
             claim(f'{rung.name}, times as fast as {name}', low, self._times(step, name), high, mark=step.mark)
         self._hold_paper(step, wavefronts, within)
@@ -104,7 +104,7 @@ class Climb:
         return other and step.ratio / other.ratio
 
     def _hold_paper(self, step, wavefronts, within):
-        "What was counted, beside what the paper says"
+        "The counts, compared with those of the paper model"
         counted, instructions = self.counts(step.name)
         if counted is None:
             print(f'{wavefronts:.3f} wavefronts for {self.unit} on paper; the hardware was not asked')
@@ -117,7 +117,7 @@ class Climb:
         claim(f'wavefronts for {self.unit}', low, counted, high, mark=step.mark)
 
     def __getitem__(self, name):
-        "What was measured of a rung: a `Step`"
+        "The measurements of a rung: a `Step`"
         return self.ladder[name]
 
     def counts(self, name) -> tuple:  # both None where nothing was counted
@@ -148,12 +148,12 @@ class Climb:
         "What the warps of some rungs wait for, each reason as a share of all waiting"
         stalls = {o: self.ladder[o].counters.get('stalls') or {} for o in names}
         rows = {words: [_share(s, reason) for s in stalls.values()] for reason, words in self.reasons.items()}
-        told = [[k, *(f'{v:.0%}' for v in row)] for k, row in rows.items() if max(row) >= 0.01]
+        shown = [[k, *(f'{v:.0%}' for v in row)] for k, row in rows.items() if max(row) >= 0.01]
         made = ', '.join(dict.fromkeys(self.ladder[o].made_on for o in names))
-        return Table(['<waiting for', *names], told, f'What warps wait for ({made})', 'what is below 1% is left out')
+        return Table(['<waiting for', *names], shown, f'What warps wait for ({made})', 'what is below 1% is left out')
 
     def table(self) -> Table:
-        "All rungs: speed, counts, what these allow"
+        "All rungs: speed, counts, and the bounds from the counts"
         head = ['<rung', 'TFLOP/s', 'of torch', 'wavefronts', 'instructions', 'these allow', 'registers', 'occupancy']
         rows = [self._row(s) for s in self.ladder.steps]
         if any(busy := [self._busy(s, '{:.0f}%') for s in self.ladder.steps]):
@@ -181,7 +181,7 @@ def _share(stalls, reason):
     return stalls.get(reason, 0) / (sum(stalls.values()) or 1)
 
 
-def _tell_guess(guess, than):
+def _print_guess(guess, than):
     "The reader's guess, above the line that has what was measured"
     if guess is None:
         return
@@ -203,7 +203,7 @@ def race(
     *kernels,  # rungs, or other products by hand
     seconds=0.3,  # to measure each for at most
 ) -> Contest:  # with a column `error`: the length of the error in units of the result's length
-    "Products by hand and `torch.matmul`, each checked, then timed in turns"
+    "Hand-written products and `torch.matmul`, each checked, then timed interleaved"
 
     @lru_cache
     def case():
@@ -249,7 +249,7 @@ class Kinds(dict):
         return sum(self[name].values())
 
     def table(self) -> Table:
-        "A row for each rung, a column for each kind"
+        "One row per rung, one column per kind"
         every = [kind for kind in KINDS if any(kind in o for o in self.values())]
         rows = [[k, *(f'{o.get(e, 0):.3f}' for e in every), f'{self.all(k):.3f}'] for k, o in self.items()]
         title = f'Instructions in the longest loop, for one multiply-add ({self.made})'
@@ -266,7 +266,7 @@ def kinds(
     *rungs,
     record,  # NN_what: the name of the recording that is shown where compilers are missing
 ) -> Kinds:
-    "The instructions in the longest loop of each rung, by kind, for one multiply-add"
+    "The instructions in the longest loop of each rung, by kind, per multiply-add"
 
     def make():
         try:
@@ -299,7 +299,7 @@ torch.cuda.synchronize()
 
 
 def count_quads(
-    patterns,  # name -> 32 numbers, from 0 to 63: which four floats each lane of a warp loads
+    patterns,  # name -> 32 indices, from 0 to 63: which four floats each lane of a warp loads
     record,  # NN_what: the name of the recording that is shown without a GPU
 ) -> dict:  # name -> wavefronts
     "How many wavefronts the hardware takes when each lane loads four floats of shared memory by one instruction"

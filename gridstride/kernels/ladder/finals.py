@@ -1,8 +1,8 @@
 """`final`: the last kernel of lesson 22, with the size of its tiles, the shape of its clusters and what it does with a
 last wave as constants; `choose` estimates which of them is fastest for a shape.
 
-The numbers in `cost` were fitted to measurements of 53 random shapes on an H100. A fitted number also takes up what
-the formula leaves out; what is still missing is in one factor for each tile, in `FINAL`, from the same measurements. So
+The parameters in `cost` were fitted to measurements of 53 random shapes on an H100. A fitted number also takes up what
+the formula leaves out; what is still missing is in one factor per tile, in `FINAL`, from the same measurements. So
 use it to compare tiles, not to predict a time.
 """
 
@@ -314,7 +314,7 @@ def final_grid(h, w, sms, BM, BN, CM, CN, TURNED, SPLIT):
 
 # With a split a cluster that waits for a flag must not keep out the one that sets it: the grid is never larger than
 # what runs at once. Sums and flags are in global memory, so launches on several streams are put in a row.
-@cache  # asked for again, it gives the same rung, which is compiled once
+@cache  # the same rung each time, which is compiled once
 def final(BM, BN, CM, CN, TURNED, BESIDE, SPLIT):
     "The rung for a tile of BM x BN by clusters of CM x CN blocks"
     WGS, stage, N = 1 if BM == 64 else 2, stage_bytes(BM, BN, TURNED), BN // 2 if BESIDE else BN
@@ -421,17 +421,17 @@ FINAL = {
 
 def cost(h, w, k, tile, sms=132):
     "About how many cycles the rung for `tile` takes"
-    BM, BN, CM, CN, turned, beside, split = tile
-    tall, wide = (BN * CN, BM * CM) if turned else (BM * CM, BN * CN)
+    BM, BN, CM, CN, swap_ab, split_n, split = tile
+    tall, wide = (BN * CN, BM * CM) if swap_ab else (BM * CM, BN * CN)
     tiles, clusters, steps = cdiv(h, tall) * cdiv(w, wide), at_once(CM * CN, sms), cdiv(k, 64)
-    loaded = BN if turned else cdiv(BN, 64) * 64
+    loaded = BN if swap_ab else cdiv(BN, 64) * 64
 
     def lines(r, row):
         return r * (1.67 if row % 64 else 1)  # a row that does not begin with a cache line has parts of two
 
-    a_row, b_row = (w, k) if turned else (k, w)
+    a_row, b_row = (w, k) if swap_ab else (k, w)
     tensor = BM * BN / 32
-    shared = 0.74 * (BM // 64 * 4 * (16 * (1 + beside) + BN / 4) + BM + loaded)
+    shared = 0.74 * (BM // 64 * 4 * (16 * (1 + split_n) + BN / 4) + BM + loaded)
     l2 = (lines(BM / CN, a_row) + lines(loaded / CM, b_row)) * 128 / 63
     step, once = (tensor**4 + shared**4 + l2**4) ** 0.25, 3500 + 6400 * (CM * CN > 1)
     cut = tiles % clusters if split else 0

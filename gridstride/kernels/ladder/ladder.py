@@ -22,7 +22,7 @@ from ...utils import backend, check
 # The reference is computed in float64. How far a right result may lie from it follows from how it is made: a
 # sum of $k$ products $m_i n_i$ in float32, whatever its order, is off by a few $2^{-24} \sum |m_i n_i|$ at
 # most for numbers of random sign, and rounding the result to bfloat16 adds up to $2^{-8}$ of it. One product
-# too few, or one too many, is far outside of that.
+# too few, or one too many, is far outside that bound.
 #
 # How many roundings of the sum of absolute values a sum may be off by: the worst of 16 million sums of 4096 to 8192
 # terms uses 3 of them.
@@ -294,7 +294,7 @@ class Step:
 
 @contextmanager
 def exact():
-    "No TF32 in torch inside of the `with` block"
+    "No TF32 in torch inside the `with` block"
     import torch
 
     settings = torch.backends.cuda.matmul
@@ -389,14 +389,14 @@ def _dtype(rung):
 
 
 class Ladder:
-    "Rungs beside the library: a table of what each reached, and why"
+    "Rungs compared with the library: a table of the speed of each, and its limiter"
 
     def __init__(
         self,
         *rungs,
         shape=(4096, 4096, 4096),  # h, w, k
         baseline='torch.matmul',  # what the library is called in the table
-        record=None,  # NN_what: recordings of that name, one for each rung, are shown where there is no GPU
+        record=None,  # NN_what: recordings of that name, one per rung, are shown where there is no GPU
         seconds=0.5,  # of timing, for a rung and for the library
         counters=True,  # ask Nsight Compute as well?
         metrics={},  # more that it shall count: {head of the column: ncu's name}

@@ -10,10 +10,10 @@ _BLOCK, _WARP, _THREAD = PALETTE[0], PALETTE[1], '#d55e00'
 _LEGEND = ((_BLOCK, 'the block'), (_WARP, 'one of its warps'), (_THREAD, 'one thread of it'))
 
 
-def _runs(numbers):
-    "(first, how many) for each run of neighbours"
-    numbers = np.unique(numbers)
-    return [(int(o[0]), len(o)) for o in np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)]
+def _runs(indices):
+    "(first, count) of each run of consecutive indices"
+    indices = np.unique(indices)
+    return [(int(o[0]), len(o)) for o in np.split(indices, np.flatnonzero(np.diff(indices) > 1) + 1)]
 
 
 def _filled(rows, cols, color, size):
@@ -54,11 +54,11 @@ def phase(
     sets = [np.nonzero(o) for o in (who >= 0, who // 32 == warp, who == 32 * warp + lane)]
     rows, cols = ([top + r for r, _ in sets], [left + c for _, c in sets])
     colors = [_BLOCK, _WARP, _THREAD]
-    gap, room = 16, 20
-    x, y = size * k + gap, room + size * k + gap + room
+    gap, label = 16, 20
+    x, y = size * k + gap, label + size * k + gap + label
     panels = (
         (0, y, _matrix('m', h, k, [(r, steps, c) for r, c in zip(rows, colors)], size)),
-        (x, room, _matrix('n', k, w, [(steps, o, c) for o, c in zip(cols, colors)], size)),
+        (x, label, _matrix('n', k, w, [(steps, o, c) for o, c in zip(cols, colors)], size)),
         (x, y, _matrix('out', h, w, list(zip(rows, cols, colors)), size)),
     )
     parts = [f'<g transform="translate({a:.1f},{b:.1f})">{svg}</g>' for a, b, svg in panels]
@@ -68,15 +68,15 @@ def phase(
 
 
 def served(
-    wavefronts,  # for each, {quad: lanes}: which four floats of shared memory it serves, and to whom
+    wavefronts,  # per wavefront {quad: lanes}: which four floats of shared memory it serves, and to which lanes
     title,
 ) -> Panel:
-    "A row for each wavefront, a column for each four banks, with the lanes that are served"
+    "One row per wavefront, one column per four banks, with the lanes that are served"
     labels = np.full((len(wavefronts), 8), '', dtype=object)
     for r, one in enumerate(wavefronts):
         for q, lanes in one.items():
             labels[r, q % 8] = f'{lanes[0]}-{lanes[-1]}' if len(lanes) > 1 else lanes[0]
-    turn = np.arange(len(wavefronts))
-    colors = np.where(labels == '', -1, turn[:, None])
-    rows = [f'wavefront {i}' for i in turn]
-    return cells(labels, colors, f'{title}: {len(turn)} wavefronts', rows=rows, cols=range(0, 32, 4), size=31)
+    wavefront = np.arange(len(wavefronts))
+    colors = np.where(labels == '', -1, wavefront[:, None])
+    rows = [f'wavefront {i}' for i in wavefront]
+    return cells(labels, colors, f'{title}: {len(wavefront)} wavefronts', rows=rows, cols=range(0, 32, 4), size=31)

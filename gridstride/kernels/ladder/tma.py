@@ -1,7 +1,7 @@
 """Small models of who holds what: the swizzled box in shared memory, the fragments of `mma.sync`, the accumulator of
 `wgmma`, each compared with what an H100 did.
 
-What the copy engine (TMA) is told of an array is in `maps`.
+The descriptors of arrays for the copy engine (TMA) are in `maps`.
 """
 
 import numpy as np
@@ -38,7 +38,7 @@ def box_offsets(rows, cols, size=2, swizzle=128):
 
 
 def bank_group(byte):
-    "Which of the eight groups of four banks an offset lies in"
+    "The group of four banks, of eight, of an offset"
     return np.asarray(byte) // 16 % 8
 
 

@@ -130,7 +130,7 @@ class HopperLadder(Ladder):
         return step
 
     def table(self, aside=(), but='SM clock') -> Table:
-        "A row for each rung; doubts that hold of all of them, and have `but` in them, are left out"
+        "One row per rung; warnings that hold for all of them, and have `but` in them, are left out"
         table = super().table(aside)
         table.note = ';\n'.join(line for line in table.note.splitlines() if but not in line)
         return table
@@ -148,7 +148,7 @@ def beside_torch(
     seconds=0.15,  # to measure each for at most
     title='',
 ) -> Contest:
-    "Rungs in bf16 and `torch.matmul`, each checked, then timed in turns, with the L2 flushed in between"
+    "Rungs in bf16 and `torch.matmul`, each checked, then timed interleaved, with the L2 flushed in between"
     ways = {'torch.matmul': library, **{r.name: r for r in rungs}}
     kept = {}
 
@@ -263,7 +263,7 @@ def count_wrong(rungs, shape=(2048, 2048, 2048), times=10) -> dict:  # name -> [
 
 
 def draw_speeds(panels):
-    "A bar for each speed in TFLOP/s, in a panel for each title; returns the figure. `panels`: title -> name -> speed"
+    "One bar per speed in TFLOP/s, one panel per title; returns the figure. `panels`: title -> name -> speed"
     import matplotlib.pyplot as plt
 
     with plots.styled():
@@ -280,7 +280,7 @@ def draw_speeds(panels):
 
 
 class Beside(NamedTuple):
-    "Our speed beside the library's, on many shapes"
+    "Our speed compared with the library's, on many shapes"
 
     made: str  # GPU and date
     against: str  # what ours was held against, and how
@@ -299,7 +299,7 @@ def beside_library(path) -> Beside:
 
 
 def draw_beside(beside):
-    "A bar for each shape, from the library's speed to ours; shapes on which the library is faster are named"
+    "One bar per shape, from the library's speed to ours; shapes on which the library is faster are named"
     import matplotlib.pyplot as plt
 
     with plots.styled():
@@ -308,8 +308,8 @@ def draw_beside(beside):
         fig, ax = plt.subplots(figsize=(7.5, 1.2 + 0.17 * len(ranked)))
         colours = [plots.COLORS[5 if ratio < 1 else 0] for ratio in ratios]
         ax.barh(range(len(ranked)), [ratio - 1 for ratio in ratios], left=1, color=colours)
-        behind = [f'{h}x{k} @ {k}x{w}' for (h, w, k), ratio in ranked if ratio < 1]
-        ax.set_yticks(range(len(behind)), behind)
+        slower = [f'{h}x{k} @ {k}x{w}' for (h, w, k), ratio in ranked if ratio < 1]
+        ax.set_yticks(range(len(slower)), slower)
         ax.axvline(1, color=plots.INK, lw=1)
         ax.margins(y=0.01)
         ax.set(xlabel='our speed, in units of the library\'s', title=f'{beside.made}\nbeside {beside.against}')
