@@ -66,7 +66,7 @@ next_power_of_2 num_programs program_id static_assert static_print static_range 
 # of modules that the language is made of, and no names of Triton
 NO_OPERATIONS = set('''BlockPointer Constant Descriptor PropagateNan block_of const current frame_of get_close_matches
 keep_types no_name_of_triton no_such_name refuse slice tensor tensor_descriptor tuple types_of
-warn_of_lacking'''.split())
+warn_of_undefined'''.split())
 
 
 def undefined(x):

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from .run import finding, refuse, warn_of_lacking
+from .run import finding, refuse, warn_of_undefined
 from .types import DTYPES, block_type, computation_type, const, to_dtype, dtype_of_number
 
 __all__ = [
@@ -183,7 +183,7 @@ class tensor:
             hint = 'Write & for and, | for or, ~ for not; choose elements with tl.where(condition, a, b).'
             raise refuse(f'a decision by a block of shape {list(map(int, self.shape))}, which has many answers', hint)
         if self.undef_mask is not None:
-            warn_of_lacking('undefined_decision')
+            warn_of_undefined('undefined_decision')
         return bool(self.data)
 
     def __index__(self):

@@ -6,7 +6,7 @@ import numpy as np
 
 from . import memory
 from .block import block_of, convert, map_elements, tensor
-from .run import finding, refuse, warn_of_lacking
+from .run import finding, refuse, warn_of_undefined
 from .types import DTYPES, block_type, const
 
 __all__ = ['BlockPointer', 'Descriptor', 'from_host']
@@ -21,7 +21,7 @@ def _to_ints(values, what):
     if any(o.data.ndim or not o.dtype.is_int() for o in found):
         raise refuse(f'{what} are integers, one for each axis')
     if any(o.undef_mask is not None for o in found):
-        warn_of_lacking('undefined_address')
+        warn_of_undefined('undefined_address')
     return [int(o.data) for o in found]
 
 
@@ -186,7 +186,7 @@ class Descriptor(_Tile):
     def _rows(self, x_offsets, y_offset):
         rows = block_of(x_offsets)
         if rows.undef_mask is not None:
-            warn_of_lacking('undefined_address')
+            warn_of_undefined('undefined_address')
         rows = rows.data.astype(np.int64)[:, None]
         columns = _to_ints(y_offset, 'y_offset')[0] + np.arange(self.block_shape[-1], dtype=np.int64)[None, :]
         mask = (rows >= 0) & (rows < self.shape[0]) & (columns >= 0) & (columns < self.shape[1])

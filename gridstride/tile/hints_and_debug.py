@@ -3,7 +3,7 @@
 import numpy as np
 
 from .block import block_of, convert, tensor
-from .run import current, finding, refuse, warn_of_lacking
+from .run import current, finding, refuse, warn_of_undefined
 from .types import DTYPES
 
 __all__ = [
@@ -44,7 +44,7 @@ max_constancy = max_contiguous
 
 def _decided(cond):
     if cond.undef_mask is not None and cond.undef_mask.any():
-        warn_of_lacking('undefined_decision')
+        warn_of_undefined('undefined_decision')
     return cond
 
 

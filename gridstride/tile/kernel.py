@@ -263,7 +263,7 @@ class _Launch:
         if number is None:
             return False
         run.number, run.program, run.start, run.acquired = number, position, len(run.stamps), ()
-        run.lacking, run.before = 0, None
+        run.undef_line, run.before = 0, None
         run.fence()
         run.in_time()
         if run.trace:

@@ -14,7 +14,7 @@ from . import elements, libdevice, memory, products, randoms, reductions, shapes
 from .block import block_of, tensor
 from .descriptors import BlockPointer, Descriptor
 from .rewrite import keep_types, types_of
-from .run import current, frame_of, no_name_of_triton, no_such_name, refuse, warn_of_lacking
+from .run import current, frame_of, no_name_of_triton, no_such_name, refuse, warn_of_undefined
 from .types import DTYPES, const
 
 globals().update(DTYPES)
@@ -102,7 +102,7 @@ class range:
             if o.data.ndim or not o.dtype.is_int():
                 raise refuse(f'range() of {o.type}', 'Its bounds must be integers, not blocks.')
             if o.undef_mask is not None:
-                warn_of_lacking('undefined_decision')
+                warn_of_undefined('undefined_decision')
         self.type = next((o.dtype for o in bounds if o.dtype.size == 8), _I32)
         self.values = builtins.range(*(int(o.data) for o in bounds))
 

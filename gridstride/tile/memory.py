@@ -9,7 +9,7 @@ import numpy as np
 
 from ..diagnostics.errors import WrongArgument
 from .block import addresses, block_of, broadcast, convert, with_undef, tensor
-from .run import current, finding, frame_of, refuse, warn_of_lacking
+from .run import current, finding, frame_of, refuse, warn_of_undefined
 from .shadow import Shadow
 from .types import DTYPES, dtype_of_numpy, pointer_type
 
@@ -187,7 +187,7 @@ def _lane(p, mask, which):
 def _warn_if_undefined(undef_mask, mask, code):
     "Warn if an active lane is undefined"
     if undef_mask is not None and (undef_mask if mask is None else undef_mask & mask).any():
-        warn_of_lacking(code)
+        warn_of_undefined(code)
 
 
 def _locate(p, mask, given):
@@ -285,7 +285,7 @@ def load(p, mask=None, other=None, volatile=False):
     got = tensor(out[()], t)
     if other is None and run.initcheck:
         got.undef_mask = np.broadcast_to(~m, p.data.shape)
-        run.lacking = run.lacking or frame_of().f_lineno
+        run.undef_line = run.undef_line or frame_of().f_lineno
     elif type(other) is tensor and other.undef_mask is not None:
         got.undef_mask = np.broadcast_to(other.undef_mask, p.data.shape) & ~m
     return got

@@ -50,7 +50,7 @@ class Run:
         self.regions = []
         self.others = {}  # age -> tensors that it was not given, once an address asks for them
         self.trace = None
-        self.lacking = 0  # the line of the running program that left lanes without a value
+        self.undef_line = 0  # the line of the running program that left lanes without a value
         self.recent = []  # what the running program has stored since its last barrier
         self.branches = {}  # place of an `if` -> {which branch: {name: type}} so far
         self.branched = {}  # (function, `if`, branch) -> how often it ran
@@ -241,11 +241,11 @@ def access_of(run, stamp, thread=None):
     return Access(line, run.positions[number], thread, text, file)
 
 
-def warn_of_lacking(code):
+def warn_of_undefined(code):
     "Warn of lanes that a masked load left without a value"
     run = _state[0]
     if run.initcheck:
-        run.warn(code, dict(line=frame_of().f_lineno, masked=run.lacking, kernel=run.kernel.__name__))
+        run.warn(code, dict(line=frame_of().f_lineno, masked=run.undef_line, kernel=run.kernel.__name__))
 
 
 def refuse(what, hint='', line=None, function=None):
