@@ -101,7 +101,7 @@ def test_a_batch_that_was_queued_too_late_is_measured_again():
 def test_times_of_the_cpu_are_refused_in_tables_and_doubted_elsewhere():
     "As of a function that waits for the GPU: no pause is long enough"
     c, kernel = queued(Written, repeat(.05))
-    with pytest.raises(RuntimeError, match='3 times the GPU came to all 2 runs before they were'): c.times(kernel, 2)
+    with pytest.raises(RuntimeError, match='3 tries the GPU started all 2 runs before'): c.times(kernel, 2)
     c, kernel = queued(clocks.Events, repeat(.05))
     assert min(c.times(kernel, 2)) > .02 and c.late == 1
     assert any('may hold what the CPU takes' in o for o in timing.unseen_doubts(c, True))
