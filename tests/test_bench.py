@@ -55,8 +55,8 @@ def test_a_steady_function_takes_a_tenth_of_a_second():
 @pytest.mark.parametrize('call,says', [
     (lambda: bench(None), 'bench: .*NoneType.*lambda'),
     (lambda: compare({'mine': None}), 'compare: mine .*NoneType'),
-    (lambda: compare([np.sum]), 'compare takes what it compares by name'),
-    (lambda: compare({}), 'compare takes what it compares by name')])
+    (lambda: compare([np.sum]), 'compare takes the candidates by name'),
+    (lambda: compare({}), 'compare takes the candidates by name')])
 def test_what_is_timed_is_a_function(call, says):
     with pytest.raises(TypeError, match=says): call()
 

@@ -132,7 +132,7 @@ def test_a_wrong_answer_shows_its_message_and_its_own_line():
     "The number is that of the line in its cell, whatever stands above the function; in a file, that of the file"
     src = "import math\n\n@exercise('01.invert')\ndef f(i, x, out, n):\n    out[i] = 1-x[i]\n"
     said = refused(src, '01.invert')
-    assert 'of the 64 started' in said and 'guard it' in said and 'in line 5 of the cell: out[i] = 1-x[i]' in said
+    assert 'of the 64 started' in said and 'add a guard' in said and 'in line 5 of the cell: out[i] = 1-x[i]' in said
     def f(i, x, out, n): out[i] = 1-x[i]
     with pytest.raises(WrongAnswer, match=rf'in line {f.__code__.co_firstlineno} of test_exercises.py: def f'):
         exercise('01.invert')(f)
@@ -275,7 +275,7 @@ TOLD = {
         ('catches_what_is_outside', 'x[', '0 to 32'), ('returns', '`out[i] = ...`'),
         ('renames_out', '`out = ...`', '`out[i]`'), ('kernel_of_cuda', '@cuda.jit'), ('calls_memory', ' x[i]'),
         ('mirrors_the_whole_picture', 'read 6 ', ' 1:'), ('row_and_column_as_index', 'x[r*w + c]'),
-        ('row_with_a_rest', 'x[0.0]', '//'), ('turns_the_whole_picture', 'read 105 ', ' 3:')],
+        ('row_with_a_rest', '.0]', '//'), ('turns_the_whole_picture', 'read 105 ', ' 3:')],
     '02': [
         ('maxima_of_all_rows', 'index 0 read 99 ', ' 3:'), ('whole_product', 'read 42 ', ' 6:'),
         ('two_brackets', 'x[r*w + c]', 'x[r][c]'), ('whole_dim3', 'blockIdx.x')],

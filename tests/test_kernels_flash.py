@@ -379,7 +379,7 @@ def test_places_of_results_that_do_not_fit():
         r'out is torch.bfloat16 \(1, 1, 70, 64\) on cpu, and it has to be torch.bfloat16 or torch.float32 \(1, 1, 71, ':
             lambda: onto(out, lse, 1, q, k, v),
         'out is torch.float64': lambda: onto(out.double(), lse, 0, q, k, v),
-        'out has to lie row after row': lambda: onto(torch.empty(1, 1, 64, 70).bfloat16().mT, lse, 0, q, k, v),
+        'out has to be contiguous': lambda: onto(torch.empty(1, 1, 64, 70).bfloat16().mT, lse, 0, q, k, v),
         'lse is torch.float64': lambda: onto(out, lse.double(), 0, q, k, v),
         'first is -1, and it has to be the number of a row': lambda: onto(out[:, :, 1:], lse[:, :, 1:], -1, q, k, v),
         'our kernels multiply bfloat16, and this is float32':
@@ -392,7 +392,7 @@ def test_places_of_results_that_do_not_fit():
             lambda: pair(q, k, v, k, torch.empty(1, 1, 66, 65).bfloat16()[..., 1:], 0, one, one),
         'arrived is torch.int64': lambda: pair(q, k, v, k, v, 0, one.long(), one),
         r'dout is torch.bfloat16 \(1, 1, 69, 64\)': lambda: parts(q[:, :, 1:], q, out, lse),
-        'lse has to lie row after row': lambda: parts(q, q, out, torch.empty(1, 1, 140)[..., ::2]),
+        'lse has to be contiguous': lambda: parts(q, q, out, torch.empty(1, 1, 140)[..., ::2]),
         'PartGradients: this needs a Hopper GPU, and head dimension 64, 128':
             lambda: parts(*[torch.empty(1, 1, 70, 256, dtype=q.dtype)]*3, lse),
         'attention_gradients: out is torch.float32':
