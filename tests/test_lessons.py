@@ -136,7 +136,7 @@ def test_a_backend_that_is_not_there(tmp_path):
 def test_a_package_that_lessons_lack_is_told(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, 'tqdm', None)  # as if it were not installed
     assert L.main(['run', '01']) == 2
-    assert 'tqdm is missing, which lessons need: python3 course.py run sets up' in capsys.readouterr().err
+    assert 'tqdm is missing, which lessons need: python3 course.py run installs' in capsys.readouterr().err
 
 
 def test_a_file_that_is_no_notebook(tmp_path):
