@@ -53,6 +53,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line('markers', 'real_backend: runs kernels where a user would: on the GPU, if one is here')
+    config.addinivalue_line('markers', 'own_process: runs in a process where no other test has run, as a new kernel is')
     config.addinivalue_line('markers', 'takes(seconds): takes so long where nothing is compiled yet, and starts early')
     if config.getoption('fast'):
         limit = Limit(seconds(config))
@@ -70,6 +71,17 @@ def backend(request, monkeypatch):
     if not request.node.get_closest_marker('real_backend'): return
     if GIVEN: monkeypatch.setenv('GRIDSTRIDE_BACKEND', GIVEN)
     else: monkeypatch.delenv('GRIDSTRIDE_BACKEND')
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    "Run a test that wants its own process there, unless this process has no other"
+    if not (pyfuncitem.get_closest_marker('own_process') and 'PYTEST_XDIST_WORKER' in os.environ): return None
+    env = {k: v for k, v in os.environ.items() if not k.startswith('PYTEST_')}
+    command = [sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider', pyfuncitem.nodeid]
+    ran = subprocess.run(command, cwd=pyfuncitem.config.rootpath, env=env, capture_output=True, text=True)
+    assert ran.returncode == 0 and '1 passed' in ran.stdout, ran.stdout + ran.stderr
+    return True
 
 
 @pytest.fixture(params=['forward', 'reverse', 'shuffle'])

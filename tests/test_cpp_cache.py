@@ -344,6 +344,7 @@ def test_the_hook_for_children_heals(kept, monkeypatch):
     assert child_processes._folder() != kept.folder/'children'
 
 
+@pytest.mark.own_process
 @pytest.mark.parametrize('command', [['sleep', '60'], [['sleep', '60']]])
 def test_ctrl_c_ends_the_compiler_and_leaves_nothing(kept, command):
     "A plain KeyboardInterrupt at once; the next one compiles"

@@ -365,6 +365,8 @@ def test_a_sandbox_does_not_depend_on_where_the_home_folder_is(home, monkeypatch
 @pytest.mark.usefixtures('sandbox')
 def test_no_socket_and_no_pipe_leads_out():
     "Those that have names outside of the hidden folders; families that no namespace holds back; shared memory"
+    if any(Path(__file__).resolve().is_relative_to(o) for o in hidden()):
+        pytest.skip('these tests are in a folder that submissions find empty')
     with tempfile.TemporaryDirectory(prefix='.named-', dir=Path(__file__).parent) as folder, \
             socket.socket(socket.AF_UNIX) as named, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams:
         named.bind(f'{folder}/named')
