@@ -381,14 +381,14 @@ def test_places_of_results_that_do_not_fit():
         'out is torch.float64': lambda: onto(out.double(), lse, 0, q, k, v),
         'out has to be contiguous': lambda: onto(torch.empty(1, 1, 64, 70).bfloat16().mT, lse, 0, q, k, v),
         'lse is torch.float64': lambda: onto(out, lse.double(), 0, q, k, v),
-        'first is -1, and it has to be the number of a row': lambda: onto(out[:, :, 1:], lse[:, :, 1:], -1, q, k, v),
+        'first is -1, and it has to be the index of a row': lambda: onto(out[:, :, 1:], lse[:, :, 1:], -1, q, k, v),
         'our kernels multiply bfloat16, and this is float32':
             lambda: onto(out, lse, 0, *(x.float() for x in (q, k, v))),
         'there have to be rows and keys': lambda: onto(out, lse, 0, q, k[:, :, :0], v[:, :, :0]),
         'first is 70': lambda: pair(q, k, v, k, v, 70, one, one),
         'parts is 0, and it must be an integer': lambda: pair(q, k, v, k, v, 0, one, one, parts=0),
         'k has 1 heads and other_k 2': lambda: pair(*qkv(1, 2, 2, 70, 66, 64), *[k.repeat(1, 2, 1, 1)]*2, 0, one, one),
-        'other_v may be on its way still, and no copy can be made of it':
+        'other_v may still be in flight':
             lambda: pair(q, k, v, k, torch.empty(1, 1, 66, 65).bfloat16()[..., 1:], 0, one, one),
         'arrived is torch.int64': lambda: pair(q, k, v, k, v, 0, one.long(), one),
         r'dout is torch.bfloat16 \(1, 1, 69, 64\)': lambda: parts(q[:, :, 1:], q, out, lse),
