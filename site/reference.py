@@ -242,7 +242,8 @@ def made():
 
 HEAD = """# Reference
 
-The modules and subpackages of the package, and the names that each exports. [How they depend on each other](../ARCHITECTURE.md).
+The modules and subpackages of the package, and the names that each exports.
+[How they depend on each other](../ARCHITECTURE.md).
 
 | module | what it contains |
 |---|---|

@@ -42,7 +42,8 @@ def test_the_words_are_of_findings_that_somebody_makes(codes):
 
 def calls(text):
     "(the codes, the text of the fields) of each call that gives fields with a code, or with one of several"
-    for m in re.finditer(r'\b(?:fail|fail_at|find|report|refuse|take_finding|begin_finding|begin_warning|fill)\(', text):
+    names = 'fail|fail_at|find|report|refuse|take_finding|begin_finding|begin_warning|fill'
+    for m in re.finditer(rf'\b(?:{names})\(', text):
         depth, args, start = 1, [], m.end()
         for i in range(m.end(), len(text)):
             c = text[i]
