@@ -192,7 +192,8 @@ def test_what_never_comes_ends_with_its_line():
     e = found(sim.SynccheckError, never[7, 64], ints(1))
     assert e.code == 'endless_wait' and e.line == line_of(never, '# never') and 'engine' not in str(e)
     e = found(sim.SynccheckError, never[300, 1024], ints(1))
-    assert (e.code, e.fields['resident'], e.fields['blocks']) == ('not_resident', 264, 300) and e.line == line_of(never, '# never')
+    assert (e.code, e.fields['resident'], e.fields['blocks']) == ('not_resident', 264, 300)
+    assert e.line == line_of(never, '# never')
     with sim.options(checks='none'): assert found(sim.SynccheckError, never[3, 1], ints(1)).code == 'endless_wait'
 
 
