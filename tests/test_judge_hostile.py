@@ -58,9 +58,10 @@ def servers(monkeypatch):
 
 
 def attack(text, **values):
-    "The verdict on a submission with these values in it, and what it said"
+    "The verdict on a submission with these values in it, and what it said, which must fit into what a verdict keeps"
     for name, value in values.items(): text = text.replace(name, repr(value))
     v = judge(PRELUDE + text, 'softmax')
+    assert not v.accepted or len(v.printed) < processes._SAID, 'the start of what it printed is cut off: let it say less'
     said = [json.loads(o) for o in v.printed.splitlines() if o.startswith('{')]
     return v, {k: x for o in said for k, x in o.items()}
 
@@ -262,12 +263,13 @@ def test_neither_keys_nor_passwords_are_there(servers, tmp_path, monkeypatch):
 home = os.path.expanduser('~')
 say(home=home, there=os.listdir(home), key=attempt(lambda: open(KEY).read()), shadow=attempt(lambda:
     open('/etc/shadow').read()), kept=attempt(lambda: put(home + '/kept', 'x')),
-    environ=[attempt(lambda: open(f'/proc/{p}/environ').read()) for p in ('self', 1)], known=dict(os.environ))
-''', KEY=str(tmp_path/'.ssh'/'id_ed25519'))
+    passwords=[PASSWORD in attempt(lambda: open(f'/proc/{p}/environ').read()) for p in ('self', 1)],
+    known=[k for k, v in os.environ.items() if v == PASSWORD])
+''', PASSWORD='a password', KEY=str(tmp_path/'.ssh'/'id_ed25519'))
     assert v.accepted and got['home'] == str(tmp_path), str(v)
     assert '.ssh' not in got['there'] and got['key'].startswith('no: ')
     assert got['shadow'] in ('', 'no: FileNotFoundError')
-    assert 'a password' not in v.printed and not (tmp_path/'kept').exists()
+    assert got['passwords'] == [False, False] and not got['known'] and not (tmp_path/'kept').exists()
 
 
 @pytest.mark.usefixtures('sandbox')
