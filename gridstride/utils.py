@@ -115,7 +115,7 @@ def _ragged(shape, axes, tile):
 
 
 def _places(bad, tile):
-    "The likely positions of an error, as (name, mask): the last index of each axis, then the tile's edge that fits best"
+    "The likely positions of an error, as (name, mask): the last index of each axis, then the best tile edge"
     shape, axes = bad.shape, [ax for ax, n in enumerate(bad.shape) if n > 1]
     last = [(f'in the last {_axis(ax, bad.ndim)}', _from(shape, [ax], [shape[ax] - 1])) for ax in axes if shape[ax] > 2]
     tiles = [tile] if tile else [(t,) * bad.ndim for t in (1024, 512, 256, 128, 64, 32, 16)]

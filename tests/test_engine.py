@@ -19,17 +19,30 @@ from test_sim import CONSTANTS, HEAD, KINDS, WRONG, cell, line
 # What differs: complex numbers, recursion and barriers of the grid are refused, and so is what `to_cuda` refuses;
 # multiplication and addition may be fused; an array that nobody uses is left out; with some detectors off the others
 # may find the same wrong; and shared memory is of one block, whatever the index. Those tests are replaced below.
-for _name in ('test_dtypes','test_recursion','test_grid_barrier',
-              'test_what_is_read_before_the_grids_barrier_and_written_behind_is_uninitialized','test_float32_stays_float32',
-              'test_dynamic_shared_memory_counts_where_the_grid_waits',
-              'test_racecheck_alone_sees_a_race_in_shared_memory_of_another_block',
-              'test_too_much_shared_memory','test_checks_can_be_switched_off','test_what_is_not_simulated_says_so',
-              'test_a_check_that_may_be_switched_off_is_silent_then','test_a_kernel_without_source_says_so',
-              'test_a_plain_function_is_refused_as_numba_does','test_arrays_have_no_methods_in_a_kernel',
-              'test_enumerate_zip_modf_and_operators','test_wrong','test_what_numba_would_not_compile_is_told',
-              'test_an_error_of_pythons_in_a_kernel_is_shown_with_its_line_alone',
-              'test_an_argument_may_be_a_named_tuple','test_a_position_without_its_axis_is_told_so',
-              'test_a_complex_number_has_a_conjugate','test_an_array_of_numpy_in_a_kernel_is_told_what_kernels_have'):
+for _name in (
+    'test_dtypes',
+    'test_recursion',
+    'test_grid_barrier',
+    'test_what_is_read_before_the_grids_barrier_and_written_behind_is_uninitialized',
+    'test_float32_stays_float32',
+    'test_dynamic_shared_memory_counts_where_the_grid_waits',
+    'test_racecheck_alone_sees_a_race_in_shared_memory_of_another_block',
+    'test_too_much_shared_memory',
+    'test_checks_can_be_switched_off',
+    'test_what_is_not_simulated_says_so',
+    'test_a_check_that_may_be_switched_off_is_silent_then',
+    'test_a_kernel_without_source_says_so',
+    'test_a_plain_function_is_refused_as_numba_does',
+    'test_arrays_have_no_methods_in_a_kernel',
+    'test_enumerate_zip_modf_and_operators',
+    'test_wrong',
+    'test_what_numba_would_not_compile_is_told',
+    'test_an_error_of_pythons_in_a_kernel_is_shown_with_its_line_alone',
+    'test_an_argument_may_be_a_named_tuple',
+    'test_a_position_without_its_axis_is_told_so',
+    'test_a_complex_number_has_a_conjugate',
+    'test_an_array_of_numpy_in_a_kernel_is_told_what_kernels_have',
+):
     assert callable(globals().pop(_name))
 
 @pytest.fixture(params=['forward'], autouse=True)

@@ -218,3 +218,27 @@ def test_a_package_names_its_modules(path):
     inside = {p.stem for p in path.parent.glob('*.py')} | {p.parent.name for p in path.parent.glob('*/__init__.py')}
     missing = {m for m in inside if not m.startswith('_')} - said
     assert not missing, f'{name(path)} does not say what these are: {sorted(missing)}'
+
+
+# Lines: how long, and how many
+
+CODE = {'.py', '.cu', '.cuh', '.h', '.hpp', '.cpp', '.inc', ''}  # headers such as CUDA's `cuda/atomic` have no suffix
+FOLDERS = ('gridstride', 'tests', 'benchmarks', 'site')
+
+
+@cache
+def sources(folder):
+    "The files of code in a folder, without what runs put there"
+    return sorted(p for p in (ROOT/folder).rglob('*') if p.suffix in CODE and p.is_file() and p.name != '_modidx.py'
+                  and not any(o.startswith('.') or o in ('_cache', '_build', '__pycache__') for o in p.parts))
+
+
+def lines_of(path): return path.read_text(encoding='utf-8').splitlines()
+
+
+@pytest.mark.parametrize('folder', FOLDERS)
+def test_lines_have_at_most_120_columns(folder):
+    "Except `__all__`, which nbdev-export writes on one line"
+    long = [f'{name(p)}:{i}: {len(line)} columns' for p in sources(folder)
+            for i, line in enumerate(lines_of(p), 1) if len(line) > 120 and not line.startswith('__all__ = [')]
+    assert sources(folder) and not long, '\n'.join(long)

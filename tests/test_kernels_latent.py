@@ -235,7 +235,9 @@ def test_parts_are_as_many_as_blocks_or_as_texts():
 
 def test_parts_have_a_few_pages_unless_they_are_few():
     "What was fastest on an H100, of 128 heads"
-    def parts(batch, keys): return calls.parts_of(DecodeProblem('bfloat16', batch, 128, 128, 2**14, keys//64), 0, 64, 132)
+    def parts(batch, keys):
+        return calls.parts_of(DecodeProblem('bfloat16', batch, 128, 128, 2**14, keys//64), 0, 64, 132)
+
     assert [parts(1, keys) for keys in (1024, 4096, 8192, 32768)] == [16, 32, 32, 66]
     assert [parts(*o) for o in ((4, 1024), (4, 4096), (16, 1024), (16, 4096))] == [32, 64, 64, 66]
 
@@ -243,7 +245,9 @@ def test_parts_have_a_few_pages_unless_they_are_few():
 def test_blocks_share_copies_of_many_pages():
     "What was fastest on an H100"
     def cluster(batch, keys, heads=128):
-        return calls.decode_hopper(DecodeProblem('bfloat16', batch, heads, heads, 2**14, keys//64), .1, 0, H100)[0].cluster[0]
+        problem = DecodeProblem('bfloat16', batch, heads, heads, 2**14, keys//64)
+        return calls.decode_hopper(problem, .1, 0, H100)[0].cluster[0]
+
     assert [cluster(*o) for o in ((1, 1024), (1, 32768), (16, 4096), (64, 1024))] == [1]*4
     assert [cluster(*o) for o in ((16, 8192), (64, 4096), (128, 8192))] == [2]*3 and cluster(128, 8192, 64) == 1
 

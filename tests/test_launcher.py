@@ -295,8 +295,8 @@ def test_what_is_wrong_with_a_launch_is_said_as_before(driver, kernel):
     kernel[2, 32](x, 4)
     for brackets in ((2., 32), (2,), 2, (2, 2000), (1, 32, 'a'), (1, 32, None, -1), (1, 2, None, 10**9)):
         with pytest.raises(LaunchError): kernel[brackets](x, 4)
-    for args, what in (((x.double(), 4), 'must be float32'), ((x, 4.), 'must be an integer'), ((x[::2], 4), 'not contiguous'),
-                       ((x, 2**31), 'cannot hold'), (([1.], 4), 'must be a tensor')):
+    for args, what in (((x.double(), 4), 'must be float32'), ((x, 4.), 'must be an integer'),
+                       ((x[::2], 4), 'not contiguous'), ((x, 2**31), 'cannot hold'), (([1.], 4), 'must be a tensor')):
         with pytest.raises(TypeError, match=what): kernel[2, 32](*args)
     with pytest.raises(LaunchError, match='takes 2'): kernel[2, 32](x)
     assert len(driver.launches) == 1 and not kernel.long

@@ -163,7 +163,8 @@ def test_a_return_before_a_barrier_is_a_warning_and_a_barrier_passed_by_an_error
 
 
 def test_a_return_on_the_barrier_s_line_comes_before_it_or_behind(k):
-    with pytest.warns(EarlyReturn, match=f"line {line('s[t] = t; if')} of on_one_line: .* 40 of the block's 64 threads"):
+    here = line('s[t] = t; if')
+    with pytest.warns(EarlyReturn, match=f"line {here} of on_one_line: .* 40 of the block's 64 threads"):
         k.on_one_line[1, 64](out := zeros(64), 40, 0)
     assert out.tolist() == [39.-i for i in range(40)]+[0.]*24
     e = found(SynccheckError, k.on_one_line[1, 64], zeros(64), 40, 1)

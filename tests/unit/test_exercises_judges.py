@@ -1,6 +1,5 @@
 "What judges use beside `check`: memory that notes, launchers, numbers of a GPU on paper."
 import itertools
-import re
 
 import numpy as np
 import pytest

@@ -114,8 +114,8 @@ def lines(planes, T, size, k):
 def test_the_planes_are_tiles_with_zeros_beyond_the_edges(h, w, k, layout):
     m, n = torch.randn(h, k), torch.randn(w, k)                      # a line of n is a column
     recipe = Split(64, 128, layout=layout).recipe(h, w, k, H100)
-    call, (ms, ns) = (recipe.calls[0],
-                      (torch.full((size,), float('nan'), dtype=torch.bfloat16) for size, _ in recipe.workspaces.values()))
+    call = recipe.calls[0]
+    ms, ns = (torch.full((size,), float('nan'), dtype=torch.bfloat16) for size, _ in recipe.workspaces.values())
     given = m if layout[0] == 'n' else m.t().contiguous(), n if layout[1] == 't' else n.t().contiguous()
     with on_emulator(): cuda_kernel(call.src, call.name)[call.grid, call.block](*given, ms, ns, *call.scalars)
     for got, want, T in ((lines(ms, 64, h, k), m, 64), (lines(ns, 128, w, k), n, 128)):
