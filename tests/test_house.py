@@ -242,3 +242,28 @@ def test_lines_have_at_most_120_columns(folder):
     long = [f'{name(p)}:{i}: {len(line)} columns' for p in sources(folder)
             for i, line in enumerate(lines_of(p), 1) if len(line) > 120 and not line.startswith('__all__ = [')]
     assert sources(folder) and not long, '\n'.join(long)
+
+
+def sizes():
+    "{package or folder: (lines of Python, lines of C++ and CUDA C)}"
+    res = {}
+    for p in (p for folder in FOLDERS for p in sources(folder)):
+        inside = p.relative_to(PACKAGE).parts if p.is_relative_to(PACKAGE) else ()
+        key = p.relative_to(ROOT).parts[0] if not inside else inside[0] if len(inside) > 1 else 'modules at the top'
+        python, other = res.get(key, (0, 0))
+        n = len(lines_of(p))
+        res[key] = (python + n, other) if p.suffix == '.py' else (python, other + n)
+    return res
+
+
+def size_rows(): return [f'| {k} | {python} | {other} |' for k, (python, other) in sorted(sizes().items())]
+
+
+def test_sizes_are_those_in_contributing():
+    "Within 10%, or 60 lines: one change may add that without a word here, many may not"
+    text = (ROOT/'CONTRIBUTING.md').read_text(encoding='utf-8')
+    written = {k: (int(a), int(b)) for k, a, b in re.findall(r'^\| ([\w ]+) \| (\d+) \| (\d+) \|$', text, re.M)}
+    assert set(written) == set(sizes())
+    wrong = [f'{k}: {n} lines, {was} in the table' for k, found in sizes().items()
+             for n, was in zip(found, written[k]) if abs(n - was) > max(60, was/10)]
+    assert not wrong, '\n'.join(wrong + ['Update the table of CONTRIBUTING.md, and say why it grew:', *size_rows()])
