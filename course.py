@@ -6,7 +6,7 @@ python3 course.py [NN]         set up, then open JupyterLab on lesson NN (01)
     --no-browser               print the address instead of opening a browser
 python3 course.py setup        set up only
 python3 course.py test [ARGS]  set up, then run the tests; ARGS go to pytest
-    --fast                     without those that compile, start programs or take long: a minute, while editing
+    --fast                     while editing: without those that are marked slow or browser
 python3 course.py run [NN ...] execute lessons, or all of them, and say how each went
     --save                     write the outputs back into the lessons that ran to their end
     --jobs N                   how many at a time (1)
@@ -489,7 +489,7 @@ def test(argv):
     cores = max(2, min(os.cpu_count() or 2, 8))
     workers = ['--dist', 'worksteal', *unused]
     if argv == ['--fast']:
-        argv = ['-n', str(cores), *workers, '--fast', '-q', 'tests']
+        argv = ['-n', str(cores), *workers, '-m', 'not slow and not browser', '-q', 'tests']
     # one more than cores, for the times when tests wait: for a network, a browser, a deadline
     become(PYTHON, '-m', 'pytest', *(argv or ['-n', str(cores+1), *workers, '-rsx', '--durations=10', 'tests']))
 

@@ -67,9 +67,9 @@ def together(found):
 
 
 @contextlib.contextmanager
-def compiled(config, tests):
-    "What `tests` launch is found compiled; not in the fast tier, whose other tests need none of it"
-    there, alone = {} if config.getoption('fast') else together(noted(tests)), engine.Compiled
+def compiled(tests):
+    "What `tests` launch is found compiled"
+    there, alone = together(noted(tests)), engine.Compiled
     def ready(translations, checks, files):
         return there.get((engine.together(translations, list(files)), checks)) or alone(translations, checks, files)
     with pytest.MonkeyPatch.context() as patch:

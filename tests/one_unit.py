@@ -55,9 +55,10 @@ def compiled(calls):
 
 
 @contextlib.contextmanager
-def one_unit(config, tests):
-    "What `tests` launch is compiled, and there for the tools; not for the fast tier, whose other tests need none of it"
-    there, alone = {} if config.getoption('fast') else compiled(noted(tests)), rung.compiled
+def one_unit(request, tests):
+    "What `tests` launch, which are marked slow, is compiled, and there for the tools, if any of the module's run"
+    slow = any(o.get_closest_marker('slow') for o in request.session.items if o.module is request.module)
+    there, alone = compiled(noted(tests)) if slow else {}, rung.compiled
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rung, 'compiled', lambda src, name, where: there.get((src, name)) or alone(src, name, where))
         yield

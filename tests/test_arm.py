@@ -14,8 +14,9 @@ from test_cpp_programs import HERE, joined, name, on_gpu
 
 CXX, QEMU = shutil.which('aarch64-linux-gnu-g++'), shutil.which('qemu-aarch64') or shutil.which('qemu-aarch64-static')
 LIBRARIES = '/usr/aarch64-linux-gnu'  # where Debian has those of Arm
-pytestmark = pytest.mark.skipif(not (CXX and QEMU and Path(LIBRARIES).is_dir()),
-                                reason='no g++-aarch64-linux-gnu and qemu-user, which compile for Arm and run that')
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(
+    not (CXX and QEMU and Path(LIBRARIES).is_dir()),
+    reason='no g++-aarch64-linux-gnu and qemu-user, which compile for Arm and run that')]
 
 SAME = ['11_shuffles', '14_atomics_integer', '21_half', '22_bfloat16', '23_printf', '25_math', '28_groups_tiles',
         '29_cuda_atomic', '30_cuda_barrier', '33_inheritance', '36_struct_arguments', '50_reduce_last_block',

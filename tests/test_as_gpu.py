@@ -104,6 +104,7 @@ def test_numba_is_the_simulators():
     assert torch.equal(out, x + 1)
 
 
+@pytest.mark.slow
 def test_vectorize_for_a_gpu_is_the_simulators_and_for_a_cpu_numbas_own():
     numba = pytest.importorskip('numba')
     own = numba.vectorize
@@ -195,6 +196,7 @@ def test_a_program_gets_its_arguments(tmp_path):
     assert r.returncode == 2 and 'q.py is not a file' in r.stderr
 
 
+@pytest.mark.slow
 def test_torch_is_not_asked_for_a_gpu(tmp_path):
     "Beside nvcc it starts CUDA to know, and so a thread, which a fork cannot take along; or it warns of none"
     (tmp_path / 'p.py').write_text("""
@@ -240,6 +242,7 @@ def test_a_notebook_without_detectors_says_so(run_notebook, unchecked):
         assert said.count('RacecheckError') == 2
 
 
+@pytest.mark.slow
 def test_a_program_without_detectors_says_so(tmp_path):
     pytest.importorskip('numba')
     (tmp_path / 'p.py').write_text('\n'.join([RACES, COMPILED, SIMULATED, 'import sys; print(sys.argv[1:])']))
@@ -341,6 +344,7 @@ as_gpu.enable()
 """
 
 
+@pytest.mark.slow
 def test_import_triton_gives_kernels_that_are_checked_here(tmp_path):
     pytest.importorskip('triton')
     (tmp_path / 'p.py').write_text(PLAIN_TRITON)
@@ -349,6 +353,7 @@ def test_import_triton_gives_kernels_that_are_checked_here(tmp_path):
     assert r.stdout.count('benchmarks call each function once') == 1
 
 
+@pytest.mark.slow
 def test_import_triton_without_triton(tmp_path):
     "And torch, which would compile with it, does not find it"
     torchs = 'import torch.utils._triton as t, torch._inductor.runtime.triton_compat\nprint(t.has_triton_package())'
@@ -358,6 +363,7 @@ def test_import_triton_without_triton(tmp_path):
     assert r.stdout.splitlines()[-2:] == ["True True 3 {'B': 32} 128", 'False'], r
 
 
+@pytest.mark.slow
 def test_tritons_profiler_records_nothing(tmp_path):
     pytest.importorskip('triton')
     (tmp_path / 'p.py').write_text(PROFILED)
@@ -367,6 +373,7 @@ def test_tritons_profiler_records_nothing(tmp_path):
     assert (one, last) == ('1.0', "0 ['time/ms'] []") and not [*tmp_path.glob('*.hatchet')]
 
 
+@pytest.mark.slow
 def test_tritons_profiler_without_triton(tmp_path):
     (tmp_path / 'p.py').write_text(f'{HIDDEN}{PROFILED}')
     env = dict(os.environ, PYTHONPATH=str(Path(__file__).parents[1]), GRIDSTRIDE_BACKEND='sim')
@@ -388,6 +395,7 @@ def test_tritons_profiler_is_its_own_again():
     assert not hasattr(sys.modules['triton.profiler'], 'stands_in') and not hasattr(theirs, 'stands_in')
 
 
+@pytest.mark.slow
 def test_triton_is_its_own_again_and_torchs_kernels_are_tritons():
     triton = pytest.importorskip('triton')
     before = triton.jit, triton.autotune, triton.testing.do_bench, triton.runtime.driver._active

@@ -63,6 +63,7 @@ def cases():
                    rnd.randrange(17))
 
 
+@pytest.mark.slow
 def test_occupancy_is_that_of_cudas_calculator():
     folder = next((o for o in tools.includes() if (Path(o)/'cuda_occupancy.h').is_file()), None)
     if sys.platform != 'linux': pytest.skip('CUDA\'s headers are for Linux')
@@ -99,6 +100,7 @@ def test_occupancy_is_that_of_a_gpu():
             == tuple(gpu['sm'][k] for k in ('threads', 'shared', 'most', 'reserved', 'blocks', 'registers')))
 
 
+@pytest.mark.slow
 def test_resources_are_those_that_a_gpu_reports():
     sys.path.insert(0, str(HERE))
     try: from record_occupancy import kernel
@@ -121,6 +123,7 @@ def test_occupancy_refuses(args, words):
 
 # Listings
 
+@pytest.mark.slow
 def test_inner_loops_are_what_the_source_says():
     static, naive = sass(MATMULS, name='tiled_k<16>'), sass(MATMULS, name='naive_k')
     assert naive.loop().ops()['LDG.E'] == 2 and naive.loop().count()['float'] == 1
@@ -140,6 +143,7 @@ def test_instructions_have_the_line_they_came_from(make):
     assert not set(at) & set(range(17, 40)), 'nothing of the other kernel'
 
 
+@pytest.mark.slow
 def test_a_device_function_has_its_own_lines_and_a_header_those_of_its_caller():
     src = ('#include <cuda_fp16.h>\n__device__ float third(float x) {\n  return x*0.3f;\n}\n'
            '__global__ void k(float *x, __half *y) {\n  x[0] = third(x[0]);\n  y[0] = __float2half(x[1]);\n}')
@@ -168,6 +172,7 @@ def machine_code_of_kinds():
     return [Listing('\n'.join(text_lines(items)), items, {}, 'sass', 'k', 'sm_90', '') for items in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('n', range(len(MAKES)), ids=[o[2] for o in MAKES])
 def test_kinds(n):
     s, (_, kind, makes) = machine_code_of_kinds()[n], MAKES[n]
@@ -204,11 +209,13 @@ BULK = """__global__ void k(char *x, int n) {
 }"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('arch', ['sm_75', 'sm_80', 'sm_90', 'sm_100', 'sm_120'])
 def test_tensor_cores(arch):
     assert sass(WMMA, arch=arch).count()['tensor'] >= 2 and ptx(WMMA, arch=arch).count()['tensor'] == 1
 
 
+@pytest.mark.slow
 def test_hoppers_own_instructions():
     s, p = sass(WGMMA, arch='sm_90a'), ptx(WGMMA, arch='sm_90a')
     assert [o.op.split('.')[0] for o in s.instructions if o.kind == 'tensor'] == ['HGMMA'] and s.count()['barrier']
@@ -237,6 +244,7 @@ def is_known(name, src, arch):
         assert 'is undefined' in str(e) or 'requires .target sm_' in str(e), e
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('arch', ['sm_75', 'sm_90', 'sm_120'])
 def test_every_instruction_of_many_kernels_has_a_kind(arch):
     "The kernels of the programs that a GPU and the emulator run alike, compiled and read in one go"
@@ -256,6 +264,7 @@ def test_every_instruction_of_many_kernels_has_a_kind(arch):
 
 # Which kernel
 
+@pytest.mark.slow
 def test_a_kernel_is_meant_in_many_ways():
     whole = sass(MATMULS, name='naive_k')
     assert sass(load_cuda(MATMULS), name='naive_k') == whole == sass(cuda_kernel(MATMULS, 'naive_k'))
@@ -271,6 +280,7 @@ def test_an_error_is_shown_with_its_line():
         sass('__global__ void k(float *x) {\n  x[0] = y;\n}')
 
 
+@pytest.mark.slow
 def test_libraries_of_cuda_and_of_the_host():
     assert sass('#include <cooperative_groups.h>\n#include <stdio.h>\nnamespace cg = cooperative_groups;\n'
                 '__global__ void k(int *x) { auto t = cg::this_thread_block(); '
@@ -279,6 +289,7 @@ def test_libraries_of_cuda_and_of_the_host():
                 '__global__ void k(uint64_t *x) { x[0] = std::numeric_limits<uint32_t>::max(); }').count()['global']
 
 
+@pytest.mark.slow
 def test_options_arrive():
     src = '__global__ void k(float *x, float y) { x[0] = x[0]/y; }'
     assert (len(sass(src, flags=('--use_fast_math',)).instructions) < len(sass(src).instructions)
@@ -289,6 +300,7 @@ def test_options_arrive():
 
 # Other languages
 
+@pytest.mark.slow
 def test_kernels_of_the_simulator_and_of_numba():
     if sys.platform != 'linux': pytest.skip('the course installs numba-cuda on Linux')
     import numba.cuda
@@ -316,6 +328,7 @@ def test_kernels_of_the_simulator_and_of_numba():
     with pytest.raises(TypeError, match='takes 2 arguments'): sass(made(cuda), x)
 
 
+@pytest.mark.slow
 def test_kernels_of_triton(tmp_path, monkeypatch):
     if sys.platform != 'linux': pytest.skip('Triton is for Linux')
     import triton  # noqa: F401, the course installs it
@@ -416,6 +429,7 @@ def test_machine_code_is_read_once_and_only_when_it_is_asked_for(bare, monkeypat
     assert sass(MATMULS, name='naive_k').instructions == sass(MATMULS, name='naive_k').instructions and len(read) == 1
 
 
+@pytest.mark.slow
 def test_what_nvdisasm_printed_is_kept(tmp_path, monkeypatch):
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path))
     _, cubin, *_ = tools.nvrtc('__global__ void k(float *x) { x[threadIdx.x] += 3; }', 'k')
@@ -429,6 +443,7 @@ def test_what_nvdisasm_printed_is_kept(tmp_path, monkeypatch):
     with pytest.raises(AssertionError, match='started'): tools.disassemble(other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('driver_keeps', [False, True])
 def test_what_nvrtc_made_is_kept(tmp_path, monkeypatch, driver_keeps):
     """By all that it depends on, headers of the folder, too; what is found broken is made again, once more where the

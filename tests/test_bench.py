@@ -376,6 +376,7 @@ def test_baseline_is_named_or_the_first():
     with pytest.raises(ValueError, match="'c' .*: a, b"): ask(baseline='c')
 
 
+@pytest.mark.slow
 def test_sizes(rng):
     made = []
     def make(n):
@@ -446,6 +447,7 @@ def test_a_timing_finds_its_place():
     assert p.bound == 'memory'
 
 
+@pytest.mark.slow
 def test_the_roof_is_that_of_the_timing():
     t = Timing('mm', [1e-3]*20, flops=6e11, bytes=1e8, peak='bf16', roof=H100)
     r = roofline({'mm': t}, roof=H100)
@@ -453,6 +455,7 @@ def test_the_roof_is_that_of_the_timing():
     assert f'{H100["bf16"]} TFLOP/s' in r.plot().get_title() and 'recorded on an NVIDIA H100' in r.plot().get_title()
 
 
+@pytest.mark.slow
 def test_what_the_data_sheet_promises_stands_beside_what_was_measured():
     """A product that is itself the measured roof is at 100% of that, and not of the data sheet;
     other GPUs have no dashed line"""
@@ -474,6 +477,7 @@ def test_ncu_counts():
         with pytest.raises(ValueError, match='dram__bytes.sum'): room.from_ncu(gone)
 
 
+@pytest.mark.slow
 def test_a_picture_is_a_png():
     assert roofline({'k': (1e9, 8e9, 1e-3), 'l': (1, 8)}, roof=H100)._repr_png_().startswith(b'\x89PNG')
 
@@ -490,11 +494,7 @@ def test_import_is_light():
 
 # On a GPU
 
-on_gpu = pytest.mark.skipif(not gpu_count(), reason='needs an NVIDIA GPU')
-
-
-@on_gpu
-@pytest.mark.real_backend
+@pytest.mark.gpu
 def test_gpu_time_and_its_notes():
     import torch
     x = torch.randn(2**26, device='cuda')
@@ -503,8 +503,7 @@ def test_gpu_time_and_its_notes():
     assert t.states and t.states[0].mhz > 100 and t.states[0].most >= t.states[0].mhz
 
 
-@on_gpu
-@pytest.mark.real_backend
+@pytest.mark.gpu
 def test_a_graph_of_a_short_kernel():
     import torch
     x = torch.randn(1000, device='cuda')
@@ -512,8 +511,7 @@ def test_a_graph_of_a_short_kernel():
     assert 0 < t.graph < t.row and not any('CUDA graph' in d for d in t.doubts)
 
 
-@on_gpu
-@pytest.mark.real_backend
+@pytest.mark.gpu
 def test_cuda_c_is_captured_in_a_graph():
     import torch
     from gridstride.cpp import cuda_kernel
@@ -524,8 +522,7 @@ def test_cuda_c_is_captured_in_a_graph():
     assert t.graph and not any('CUDA graph' in d for d in t.doubts)
 
 
-@on_gpu
-@pytest.mark.real_backend
+@pytest.mark.gpu
 def test_what_waits_for_the_gpu_has_no_graph(monkeypatch):
     import torch
     monkeypatch.setattr(timing, 'SHORT', 1)  # on a slow CPU waiting takes longer than what is timed in a graph
@@ -535,8 +532,7 @@ def test_what_waits_for_the_gpu_has_no_graph(monkeypatch):
     assert bench(torch.square, x, check=lambda got: check(got, x*x)).graph, 'a failed capture does no harm to the next'
 
 
-@on_gpu
-@pytest.mark.real_backend
+@pytest.mark.gpu
 def test_work_on_the_cpu_is_timed_by_the_wall_clock_even_here(rng):
     assert not bench(np.sort, rng.standard_normal(1000), check=np.sort, seconds=.2).gpu
 
@@ -548,6 +544,7 @@ CROWD = {'square': (1e8, 8e8, 8e8/2.95e12), 'matrix times vector': (2*4096**2, 4
          'the same, by hand': (1.37e11, 2e8, 2.7e-3)}
 
 
+@pytest.mark.slow
 def test_names_under_the_roof_can_be_read():
     "Inside of the axes, none over another one, and each near its own point"
     import matplotlib.pyplot as plt
@@ -556,6 +553,7 @@ def test_names_under_the_roof_can_be_read():
     plt.close(ax.figure)
 
 
+@pytest.mark.slow
 def test_a_recorded_roof_is_drawn_again_and_says_so():
     "From numbers, as JSON has them: a picture that was kept would have the style of its day"
     roof = {**H100, 'recorded': False}
@@ -576,6 +574,7 @@ def test_what_cannot_be_read_is_found():
     plt.close(fig)
 
 
+@pytest.mark.slow
 def test_the_style_is_everywhere_and_only_where_it_is_asked_for():
     import matplotlib
     import matplotlib.pyplot as plt

@@ -53,6 +53,7 @@ def is_there(claimed, text):
     return any(claimed in (f'{o:.{digits}f}', f'{1/o:.{digits}f}' if o else '') for o in every)
 
 
+@pytest.mark.slow
 def test_the_readme_claims_what_the_tables_say():
     rows = list(claims())
     assert len(rows) > 50

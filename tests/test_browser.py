@@ -80,6 +80,7 @@ def answering(server, log, seconds=60):
 
 
 @needs_chromium
+@pytest.mark.browser
 @pytest.mark.takes(20)
 def test_lesson_01_in_the_browser(course, address):
     _, code = course

@@ -37,6 +37,7 @@ def test_table():
     assert said.splitlines() == ['package  tried  pinned', 'b        1      -', 'torch    2.15   2.13.0']
 
 
+@pytest.mark.slow
 def test_a_run(tmp_path, monkeypatch, capfd):
     (tmp_path/'test_some.py').write_text(TESTS)
     monkeypatch.setattr(canary, 'PYTHON', Path(sys.executable))
@@ -48,6 +49,7 @@ def test_a_run(tmp_path, monkeypatch, capfd):
     assert re.search(r'^pytest +\d[\d.]+ +\d', said, re.M)
 
 
+@pytest.mark.slow
 def test_a_run_that_does_not_begin(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(canary, 'PYTHON', Path(sys.executable))
     monkeypatch.setattr(canary, 'RESULTS', tmp_path/'results.xml')

@@ -12,7 +12,6 @@ from gridstride.bench.columns import InARow, InGraph, Stamps, Written, by_column
 from gridstride.cpp import cuda_kernel
 from gridstride.kernels.gemm import cublaslt
 from gridstride.bench.recording import Unavailable
-from gridstride.utils import gpu_count
 
 
 # The clock, counted
@@ -170,11 +169,7 @@ def test_what_cannot_be_timed_is_told():
     assert list(found['row']['sides']) == ['torch', 'ours']
 
 
-on_gpu = pytest.mark.skipif(not gpu_count(), reason='needs a GPU')
-
-
-@pytest.mark.real_backend
-@on_gpu
+@pytest.mark.gpu
 def test_columns_of_a_gpu():
     "All five, with a clock that is one; what the cache holds is faster than what it does not"
     x = torch.randn(2**22, device='cuda')
@@ -184,8 +179,7 @@ def test_columns_of_a_gpu():
     assert Stamps().mhz() is None
 
 
-@pytest.mark.real_backend
-@on_gpu
+@pytest.mark.gpu
 @pytest.mark.parametrize('dtype', ['float32', 'float16', 'bfloat16'])
 def test_picks_of_a_gpu(dtype):
     "Each proposal for each layout is right, and has a configuration"

@@ -44,6 +44,7 @@ def rows(cost, truth):
             for shape, column, i, t, c in known if c < math.inf]
 
 
+@pytest.mark.slow
 def test_the_fit_finds_what_lies_behind_the_measurements(cost, truth, rows):
     "But for a number that all have in common"
     exact = [dict(r, seconds=cost_model.cycles(truth, r['shape'], r['layout'], r['tile'])) for r in rows]
@@ -54,6 +55,7 @@ def test_the_fit_finds_what_lies_behind_the_measurements(cost, truth, rows):
     assert m.tiled == pytest.approx(truth.tiled, rel=.1)
 
 
+@pytest.mark.slow
 def test_what_is_far_off_does_not_carry_the_fit_away(cost, truth, rows):
     "One measurement in 25 four times too slow, as when something else ran on the GPU"
     spoilt = [dict(r, seconds=r['seconds']*(4 if i%25 == 0 else 1)) for i, r in enumerate(rows)]
@@ -61,6 +63,7 @@ def test_what_is_far_off_does_not_carry_the_fit_away(cost, truth, rows):
     assert np.median(off) < .05 and np.percentile(off, 95) < .15
 
 
+@pytest.mark.slow
 def test_a_kernel_that_is_slower_than_others_has_a_factor(cost, truth, rows):
     slow = TILES[1]
     m, by_tile = cost.fit_all([dict(r, seconds=r['seconds']*(1.15 if r['tile'] == slow else 1)) for r in rows])
@@ -69,6 +72,7 @@ def test_a_kernel_that_is_slower_than_others_has_a_factor(cost, truth, rows):
     assert cost.predicted((m, {}), rows[0])*by_tile[rows[0]['tile']] == cost.predicted((m, by_tile), rows[0])
 
 
+@pytest.mark.slow
 def test_few_rows_say_little_of_a_kernel(cost, truth, rows):
     few = [dict(rows[0], seconds=2*rows[0]['seconds']), *rows[1:len(TILES) - 1]]
     assert 1 < cost.factors(few, cost.fitted(rows))[few[0]['tile']] < 1.25
@@ -81,6 +85,7 @@ def test_what_a_pick_loses(cost):
     assert [*cost.lost(rows, [2, 1, 4, 3]).values()] == [1.2, 1]
 
 
+@pytest.mark.slow
 def test_the_model_picks_for_shapes_that_it_has_not_seen(cost, rows):
     fit, others = cost.fit_all(rows), cost.unseen(rows)
     said = list(cost.report(rows, fit, others))
@@ -94,6 +99,7 @@ def test_the_model_picks_for_shapes_that_it_has_not_seen(cost, rows):
     assert min(one) > 1.3, 'one kernel for all'
 
 
+@pytest.mark.slow
 def test_a_fit_tells_cycles_of_one_clock(cost, truth, rows):
     m, _ = cost.fit_all(rows)
     rates = [cost_model.cycles(m, r['shape'], r['layout'], r['tile'])/r['seconds']
@@ -152,6 +158,7 @@ def test_the_table_of_picks_is_what_was_measured_by_what_is_picked(cost, capsys)
     assert capsys.readouterr().out == (FOLDER/'picks.txt').read_text()
 
 
+@pytest.mark.slow
 def test_a_fit_is_told_as_the_package_has_it(cost, rows, tmp_path, capsys):
     kept = [dict(r, tile=r['tile']._asdict()) for r in rows] + [dict(shape=[8]*3, layout='nn', tile={}, failed='no')]
     (tmp_path/'cost.json').write_text(json.dumps(dict(made=dict(gpu='a GPU'), rows=kept)))

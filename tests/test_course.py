@@ -294,6 +294,7 @@ def ready(quick, quickly_made):
 
 # Setting up
 
+@pytest.mark.slow
 def test_first_setup_shows_its_steps(made):
     folder, res = made
     said = ('1/3 making .venv ...', '1/3 making .venv: done', '2/3', '3/3 installing the course: done', 'Set up in')
@@ -319,6 +320,7 @@ def test_jupyterlab_and_kernels_are_quiet(made):
     assert settings['IPKernelApp']['log_level'] == 'ERROR'
 
 
+@pytest.mark.slow
 def test_changed_pins_and_a_moved_folder_install_again(ready):
     (ready/'constraints.txt').write_text(PINS+'# changed\n')
     again = course(ready, 'setup').stdout
@@ -357,6 +359,7 @@ def running(pid):
     except psutil.NoSuchProcess: return False
 
 
+@pytest.mark.slow
 def test_half_made_environment_is_made_anew(quick):
     (quick/'.venv/bin').mkdir(parents=True)
     (quick/'.venv/bin/python').write_text('not a program')
@@ -365,6 +368,7 @@ def test_half_made_environment_is_made_anew(quick):
     assert res.returncode == 0 and not res.stderr and not (quick/'.venv/left_over').exists(), res
 
 
+@pytest.mark.slow
 def test_broken_environment(ready):
     shutil.rmtree(next((ready/'.venv').glob('lib/*/site-packages/pip')))
     for args in (['setup'], [], ['run', '1'], ['test']):
@@ -385,6 +389,7 @@ def test_half_installed_package_is_forgotten(tmp_path):
     assert [p.name for p in tmp_path.glob('lib/*/*/*')] == ['whole-1.0.dist-info']
 
 
+@pytest.mark.slow
 def test_progress_line_in_a_terminal(quick):
     import pty
     ours, theirs = pty.openpty()
@@ -442,6 +447,7 @@ def torch_wheel(folder, version, cuda):
 NO_GPU = 'import gridstride.course.doctor\ngridstride.course.doctor.has_gpu = lambda m=None: False\n'
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith('linux'), reason='elsewhere PyTorch has one build')
 def test_torch_for_the_cpu_and_for_a_gpu_that_comes_later(fresh, served):
     folder, address = served
@@ -517,6 +523,7 @@ def test_nobody_is_asked_for_what_has_no_use(asks, tmp_path, monkeypatch, what):
 FILE = '[install]\nextra-index-url = http://127.0.0.1\n'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('told', ['PIP_FIND_LINKS', 'PIP_NO_INDEX', FILE, ''])
 def test_who_tells_pip_where_packages_are(asks, tmp_path, monkeypatch, told):
     if told.startswith('PIP'): monkeypatch.setenv(told, '1')
@@ -539,6 +546,7 @@ def test_a_build_for_the_cpu_that_cannot_be_had_stops_nothing(asks, capsys, ther
 
 # An environment of its own. Without pyvenv.cfg, the Python in .venv is the base, whose pip works as well.
 
+@pytest.mark.slow
 def test_a_real_environment(tmp_path):
     "By the Python of these tests, and its own ensurepip"
     make_wheels(tmp_path/'wheels')
@@ -548,6 +556,7 @@ def test_a_real_environment(tmp_path):
     assert doctor.environment_version(folder/'.venv') == '%d.%d' % sys.version_info[:2]
 
 
+@pytest.mark.slow
 def test_unfinished_environment_that_is_none_is_made_anew(ready):
     for name in ('pyvenv.cfg', 'setup.json'): (ready/'.venv'/name).unlink()
     res = course(ready, 'setup')
@@ -555,6 +564,7 @@ def test_unfinished_environment_that_is_none_is_made_anew(ready):
     assert (ready/'.venv/pyvenv.cfg').exists()
 
 
+@pytest.mark.slow
 def test_finished_environment_that_is_none_any_more(ready):
     (ready/'.venv/pyvenv.cfg').unlink()
     refused(course(ready, 'setup'), 'broken', 'python3 course.py clean')
@@ -600,6 +610,7 @@ def test_what_does_not_count_as_one(environment, base):
     assert doctor.environment_version(environment) is None and doctor.environment_version(base.parents[1]) is None
 
 
+@pytest.mark.slow
 def test_settings_that_lead_elsewhere(fresh, tmp_path):
     there = tmp_path/'elsewhere'
     for name in ('PIP_TARGET', 'PIP_PREFIX', 'PIP_ROOT', 'PYTHONHOME'):
@@ -623,6 +634,7 @@ def test_damaged_stamp_counts_as_none(tmp_path, text):
     assert m.stamp() == {}
 
 
+@pytest.mark.slow
 def test_damaged_stamp_means_unfinished(ready):
     whole = (ready/'.venv/setup.json').read_text()
     (ready/'.venv/setup.json').write_text('[]')
@@ -633,6 +645,7 @@ def test_damaged_stamp_means_unfinished(ready):
 
 # One at a time
 
+@pytest.mark.slow
 @pytest.mark.parametrize('where', ['SLOW_PIP', 'SLOW'])
 def test_second_setup_waits_and_says_for_whom(quick, tmp_path, where):
     first = start(quick, 'setup', **{where: tmp_path/'pause'})
@@ -647,6 +660,7 @@ def test_second_setup_waits_and_says_for_whom(quick, tmp_path, where):
     assert 'Set up in' in first.stdout and second.stdout == 'The course is set up. Open it with: python3 course.py\n'
 
 
+@pytest.mark.slow
 def test_what_a_killed_setup_started_is_waited_for(quick, tmp_path):
     first = start(quick, 'setup', SLOW_PIP=tmp_path/'pause')
     wait_for((tmp_path/'pause').exists, first)
@@ -719,6 +733,7 @@ def test_interrupted_clean_leaves_no_half_environment(tmp_path, monkeypatch, cap
     assert capsys.readouterr().out == f'Removed {left[0]}.\n' and list(tmp_path.iterdir()) == [m.LOCK]
 
 
+@pytest.mark.slow
 def test_setup_removes_what_an_interrupted_clean_left(quick):
     (quick/'.venv.gone-1/bin').mkdir(parents=True)
     assert course(quick, 'setup').returncode == 0 and not (quick/'.venv.gone-1').exists()
@@ -756,6 +771,7 @@ def test_no_compiler(quick, tmp_path):
     assert not (quick/'.venv').exists()
 
 
+@pytest.mark.slow
 def test_compiler_named_by_cxx(quick, tmp_path):
     (tmp_path/'bin').mkdir()
     (tmp_path/'bin/mine').symlink_to('/bin/true')
@@ -768,16 +784,19 @@ def test_no_space(quick, tmp_path):
     assert not (quick/'.venv').exists()
 
 
+@pytest.mark.slow
 def test_disk_that_fills_up_on_the_way(fresh):
     res = course(fresh, 'setup', SAY='OSError: [Errno 28] No space left on device')
     refused(res, 'disk is full', 'same command again', str(fresh/'.venv/setup.log'))
 
 
+@pytest.mark.slow
 def test_no_network(fresh):
     index = dict(PIP_NO_INDEX='', PIP_FIND_LINKS='', PIP_INDEX_URL='http://127.0.0.1:9/', PIP_RETRIES='1')
     refused(course(fresh, 'setup', **index), 'network', 'same command again', str(fresh/'.venv/setup.log'))
 
 
+@pytest.mark.slow
 def test_pip_fails_for_another_reason(fresh):
     (fresh/'constraints.txt').write_text('setuptools==0.1\n')
     refused(course(fresh, 'setup'), 'ERROR: ', 'setuptools', str(fresh/'.venv/setup.log'))
@@ -865,6 +884,7 @@ def test_a_taken_port_moves_to_the_next(made, family, host):
     assert port < moved < port+100 and f'--ServerApp.port={moved}' in called['argv']
 
 
+@pytest.mark.slow
 def test_test_command(quick):
     res = course(quick, 'test')
     assert res.returncode == 0, res
@@ -872,7 +892,7 @@ def test_test_command(quick):
     assert argv[0] == '-n' and 3 <= int(argv[1]) <= 9
     assert argv[2:8] == ['--dist', 'worksteal', '-p', 'no:logging', '-p', 'no:anyio']
     assert argv[8:] == ['-rsx', '--durations=10', 'tests']
-    fast = ['-n', str(int(argv[1]) - 1), *argv[2:8], '--fast', '-q', 'tests']
+    fast = ['-n', str(int(argv[1]) - 1), *argv[2:8], '-m', 'not slow and not browser', '-q', 'tests']
     assert json.loads(course(quick, 'test', '--fast').stdout)['argv'] == fast
     res = course(quick, 'test', '-x', 'tests/test_a.py', '-k', 'b')
     called = json.loads(res.stdout)  # nothing else: the second time it is set up already
@@ -933,6 +953,7 @@ def test_doctor_without_a_working_environment(quick, broken):
     assert re.search(r'missing +\.venv +' + ('does not work' if broken else 'not set up yet'), res.stdout)
 
 
+@pytest.mark.slow
 def test_progress(quick):
     def ask(**env):
         res = course(quick, 'progress', **env)

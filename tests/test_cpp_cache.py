@@ -304,6 +304,7 @@ print(ctypes.CDLL(str(built.folder/'tiny.so')).tiny(), built.folder)
 '''
 
 
+@pytest.mark.slow
 def test_processes_at_once_and_one_that_is_killed(kept):
     "Whatever becomes of the first: all others find what is whole"
     def start(seconds):

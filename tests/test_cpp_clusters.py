@@ -31,6 +31,7 @@ def total(first=SYNC, last=SYNC, grid=(4,4), **more):
     want = x.view(2, 2, 2, 2, 64).sum((1, 3, 4), dtype=torch.int32)
     return out.equal(want.repeat_interleave(2, 0).repeat_interleave(2, 1))
 
+@pytest.mark.slow
 def test_blocks_read_each_others_shared_memory(order):
     assert total() and total(checks=False)
     assert total('cluster.barrier_arrive(); cluster.barrier_wait();')

@@ -234,6 +234,7 @@ def warning(f, *args):
 
 ABSENT, RETURNED, UNNAMED = 'does not exist', 'has returned', 'is not in its mask'
 
+@pytest.mark.slow
 @ORDERS
 @pytest.mark.parametrize('name,threads,dtype,reads,state,stored,more', [
     ('sums', 17, np.float32, 'summed', ABSENT, 'sums', ()),

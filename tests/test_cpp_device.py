@@ -39,6 +39,7 @@ def ulps(a, b, dtype):
         return n if n >= 0 else -(n & (1 << 8*struct.calcsize(i)-1) - 1)
     return abs(place(a) - place(b))
 
+@pytest.mark.slow
 @each
 def test_functions_give_what_a_gpu_gives(compiler, mode):
     got,want = output(program('device_values.cpp', compiler, mode)),recorded('device_values.txt')
@@ -56,6 +57,7 @@ def test_functions_are_as_close_as_they_promise(compiler, mode):
            for g,w in zip(got, want) for _,promised,dtype,name in [w[:4]]}
     assert {name:o for name,o in off.items() if o > 1} == {}  # 1: the C library has a last place, too
 
+@pytest.mark.slow
 @each
 def test_threads_do_together_what_they_do_on_a_gpu(compiler, mode):
     lib = build.runtime()
@@ -63,6 +65,7 @@ def test_threads_do_together_what_they_do_on_a_gpu(compiler, mode):
                 recorded('device_threads.txt'))
     assert len(want) > 12 and got == want
 
+@pytest.mark.slow
 @pytest.mark.parametrize('compiler', compilers)
 def test_detectors_find_nothing_where_all_is_right(compiler):
     lib,leave_out = build.runtime(),'tsan-instrument-func-entry-exit=0'
@@ -89,6 +92,7 @@ def same(kind, got, want):
 
 every = np.arange(65536, dtype=np.uint16)
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', ['half', 'bfloat16'])
 @each
 def test_half_conversions(compiler, mode, kind):
@@ -133,6 +137,7 @@ def test_what_is_not_there_says_so(compiler, source, says): assert says in refus
 
 headers = sorted(p for p in include.rglob('*') if p.is_file() and p.suffix in ('', '.h', '.hpp', '.cuh'))
 
+@pytest.mark.slow
 @pytest.mark.parametrize('compiler', compilers)
 def test_headers_compile_together(compiler):
     there = [p for p in headers if '#error' not in p.read_text()]

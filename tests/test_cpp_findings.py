@@ -31,6 +31,7 @@ def test_each_code_of_the_runtime_has_its_words(codes):
     assert {code for code, kind in codes.items() if kind == 'phrase'} == set(PHRASES)
 
 
+@pytest.mark.slow
 def test_the_words_are_of_findings_that_somebody_makes(codes):
     package = Path(gridstride.__file__).parent
     tables = [package/'diagnostics'/o for o in ('errors.py', 'messages.py')]

@@ -100,6 +100,7 @@ def test_no_line_is_too_long():
                                       for n, line in enumerate(p.read_text().splitlines(), 1) if len(line) > 120]
 
 
+@pytest.mark.slow
 def test_the_readme_names_what_is_there():
     page = (here/'runtime/README.md').read_text()
     words = re.findall(r'`([^`\n]+)`', page.replace('```c', '').replace('```', ''))

@@ -93,6 +93,7 @@ torch::Tensor wrong(int n, int how) {
 def m(): return load_cuda(SRC, funcs=['kept_across', 'each', 'linked', 'wrong'])
 
 
+@pytest.mark.slow
 def test_a_piece_is_kept_across_kernels_whatever_its_size(m):
     assert [m.kept_across(n).item() for n in (3, 1_000_000)] == [2, 999_999]
 

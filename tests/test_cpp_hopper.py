@@ -395,6 +395,7 @@ __global__ void one_of_us(int *out) {
 }
 '''
 
+@pytest.mark.slow
 def test_tokens_and_phases(order):
     for checks in True,False:
         out = torch.zeros(5*64, dtype=torch.int32)
@@ -555,6 +556,7 @@ def neighbours(wrong=0, cluster=(4,1,1), grid=(8,2,1), checks=True):
     x = x.view(n, 32)
     return out.equal(x[block((rank-1)%many)].flip(1)*1000 + x[block((rank+2)%many)])
 
+@pytest.mark.slow
 @pytest.mark.parametrize('cluster,grid',
     [((2,1,1),(4,1,1)), ((4,1,1),(8,2,1)), ((2,2,1),(4,4,1)), ((1,2,2),(3,2,4)), ((8,1,1),(8,1,1)), ((1,1,1),(3,1,1))])
 def test_blocks_reach_each_others_shared_memory(cluster, grid, order):
@@ -603,6 +605,7 @@ def test_a_block_that_spins_lets_the_others_run(order):
         compiled(CLUSTERS, checks).spinning[2,32](out)
         assert out.tolist()==[1]*32+[2]*32
 
+@pytest.mark.slow
 def test_the_block_that_is_to_blame_is_named(order):
     for checks in True,False:
         for wrong,want,mark in ((1, 'synccheck stuck lacks_arrivals', 'asks in vain'),
@@ -742,6 +745,7 @@ def multiplied(name, swizzle=128, spread=False, more=0, checks=True, seed=0):
     want = (a_sign*b_sign*(a.double()@b.double().t()) + (c.double() if more else 0)).float()
     return out,want[where]
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', VARIANTS)
 @pytest.mark.parametrize('swizzle', [0,32,64,128])
 def test_wgmma_is_the_exact_sum_rounded_once(name, swizzle):
@@ -749,6 +753,7 @@ def test_wgmma_is_the_exact_sum_rounded_once(name, swizzle):
         out,want = multiplied(name, swizzle, spread, more=i, seed=swizzle+i)
         assert out.equal(want)
 
+@pytest.mark.slow
 def test_wgmma_in_any_order_and_unchecked(order):
     for checks in True,False:
         out,want = multiplied('middle', more=1, checks=checks)
@@ -889,6 +894,7 @@ __global__ void generic(const int *x, int *out) {  // copies threads' numbers wi
     out[i] = s[i] + t[i];
 }
 '''
+@pytest.mark.slow
 @pytest.mark.parametrize('name,want',
     [('reuse', lambda x: x.view(3, 64).flip(1).flatten()*2), ('one_waits', lambda x: x[:64]),
      ('halves', lambda x: x[:64]), ('expects_later', lambda x: x[:64]+x[64:128]), ('generic', lambda x: 2*x[:64])])
@@ -993,6 +999,7 @@ def ring(wrong=0, h=64, k=200, checks=True):
     m,n = m.double(),n.double()
     return out[:,:27],m@n.t(),(m.abs()@n.abs().t())*2**-24*(k//16+2)     # each wgmma rounds once
 
+@pytest.mark.slow
 @pytest.mark.parametrize('h,k', [(64,64), (1,8), (65,200), (200,392)])
 def test_a_ring_with_a_producer_and_consumers(h, k, order):
     for checks in True,False:
@@ -1093,6 +1100,7 @@ def test_the_last_of_two_products_must_have_read_a_stage(order):
     shared_stages(2, 0, READ_TWICE, 2)
     with finding('racecheck engine_has_read|racecheck engine_reads'): shared_stages(2, 2, READ_TWICE, 2)
 
+@pytest.mark.slow
 def test_nothing_stays_of_a_launch_that_failed():
     for i in range(12):
         for call in (lambda: ring(1+i), lambda: neighbours(1+i%6), lambda: copies(1+i%12)):
@@ -1119,6 +1127,7 @@ def test_rungs_on_ragged_shapes(name):
     for order,shape in ('forward',(70,136,72)),('reverse',(8,16,200)),('shuffle',(129,72,64)):
         with cpp.options(order=order, seed=1): assert right(rung, *shape)
 
+@pytest.mark.slow
 @pytest.mark.parametrize('tile',
     [(256,192,1,2,0,0,0), (128,160,2,1,1,0,0), (192,160,1,2,1,1,0), (64,64,1,1,0,0,0), (128,256,2,1,0,0,1)])
 def test_final_tiles_on_ragged_shapes(tile):
@@ -1127,6 +1136,7 @@ def test_final_tiles_on_ragged_shapes(tile):
     for order,shape in ('forward',(70,136,72)),('shuffle',(8,16,200)),('reverse',(200,136,712)):
         with cpp.options(order=order, seed=1): assert right(rung, *shape)
 
+@pytest.mark.slow
 def test_a_final_kernel_that_begins_early():
     "Right one after the other, each on what the one before has made"
     rung, plain = finals.final_early(64,64,2,1,0,0,0), finals.final(64,64,2,1,0,0,0)
@@ -1155,6 +1165,7 @@ def test_warpgroups_that_take_turns(cut, layout, order):
     rung = hopper_f16.gemm_f16(cut, layout=layout)
     for shape in (328,328,64*rung.constants['STAGES']*2+72),(8,8,64): assert product_in_turns(rung, layout, *shape)
 
+@pytest.mark.slow
 def test_who_does_not_await_a_turn_takes_the_stages_of_another_tile(order):
     "A barrier tells whether a phase is an even one: two turns ahead, the last but one is taken for its own"
     rung = hopper_f16.gemm_f16(TURNS[0][0])
@@ -1162,9 +1173,11 @@ def test_who_does_not_await_a_turn_takes_the_stages_of_another_tile(order):
         product_in_turns(changed(rung, 'if (PING && tile > cluster) await_turn(wg);', ''), 'nn', 328, 328,
                          64*rung.constants['STAGES']*2+72)
 
+@pytest.mark.slow
 @pytest.mark.parametrize('tile', [(64,64,4), (64,128,1)])
 def test_float32_by_tensor_cores(tile, order): assert right(Split(*tile), 70, 131, 101, torch.float32)
 
+@pytest.mark.slow
 @pytest.mark.parametrize('early', [0,1])
 def test_one_consumer_of_a_cluster_gives_stages_back_early(early, order):
     wait = '                wgmma_wait<0>();\n                fence_sums(d);\n'

@@ -351,6 +351,7 @@ def line_with(text):
 
 INVALID, SYMBOL, DIRECTION = 1, 13, 21
 
+@pytest.mark.slow
 @pytest.mark.parametrize('which,error', [
     *((o, INVALID) for o in (0, 1, 2, 11, 12)), *((o, SYMBOL) for o in range(3, 11)), (13, DIRECTION),
     (14, 0), (15, 0), (16, 0)])
@@ -389,6 +390,7 @@ def test_host_code_uses_a_symbol(module, name, code, array):
     assert (e.kind, e.code, e.array) == ('memcheck', code, array)
 
 
+@pytest.mark.slow
 def test_without_checks_a_symbol_of_host_code_is_found_too(unchecked):
     e = finding(unchecked.symbol_as_argument)
     assert (e.code, e.array) == ('host_symbol', 'field')

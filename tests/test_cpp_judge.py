@@ -96,6 +96,7 @@ def refused(): return {k for k, v in NVCC.items() if bool(v['nvcc']) != (k in so
 SAYS_NOTHING = {'gcc': set(), 'clang': {'inherited constructor'}}  # of these uses a compiler does not warn
 
 
+@pytest.mark.slow
 def test_sources_are_refused_as_by_nvcc_or_it_is_known_why(monkeypatch):
     assert {k: v['source'] for k, v in NVCC.items()} == {k: sources.digest(v) for k, v in sources.SOURCES.items()}, (
         'sources have changed since nvcc judged them: run tests/cuda/sources.py --new')
@@ -124,6 +125,7 @@ def test_clang_tells_the_same_uses(monkeypatch):
     assert find(late, monkeypatch) == late.keys() - SAYS_NOTHING['clang']
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which('nvcc'), reason='nvcc is not here')
 @pytest.mark.parametrize('name', ['implicit constructor', 'overload int', 'functor'])
 def test_the_record_is_what_nvcc_says(name):

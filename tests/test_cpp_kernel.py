@@ -126,6 +126,7 @@ def test_one_kernel_and_several():
     assert '(1, 1) is not a kernel; there are a, name, launched as in .a[grid, block]' in said
     assert 'CUDA C as text, not NoneType' in str(fails(TypeError, cuda_kernel, None))
 
+@pytest.mark.slow
 def test_templates(k):
     x,i = torch.arange(4.),torch.arange(4, dtype=torch.int32)
     k['times<float, 3>'][1,4](x, 3)
@@ -392,12 +393,14 @@ def command(*args):
     done = run_python('-m', 'gridstride.cpp', *args, cwd=REPO)
     return done.returncode,done.stdout,done.stderr
 
+@pytest.mark.slow
 @pytest.mark.parametrize('args,want',
     [((), (0,'012\n','')), (('3','--x','a b'), (3,'3|--x|a b|012\n','')), (('4','exits'), (5,'4|exits|012',''))])
 def test_command(program, args, want): assert command(program, *args)==want
 
 def test_command_order(program): assert command('--order', 'reverse', program)==(0, '210\n', '')
 
+@pytest.mark.slow
 def test_command_finds(program):
     status,out,err = command(program, 5)
     assert status==1
@@ -429,6 +432,7 @@ PARTS = {
         'static int which() { return umin(1, 2); }\n'
         'void show(const float *x) { printf("%g %g\\n", x[which()], x[1]); }\n'}
 
+@pytest.mark.slow
 def test_command_of_several_files_macros_and_leaks(tmp_path):
     for k,v in PARTS.items():
         (tmp_path/k).parent.mkdir(exist_ok=True)
@@ -447,6 +451,7 @@ def test_command_of_several_files_macros_and_leaks(tmp_path):
     status,out,err = command(*how, *files)
     assert status==1 and err.startswith('CompileError: show.cpp, line 2:') and 'int show() { return y; }' in err
 
+@pytest.mark.slow
 def test_command_of_files_that_lie_apart(tmp_path):
     "A header by its path from one file, by its name from another; limits without a header; who compiles, as of nvcc"
     (tmp_path/'util').mkdir()
@@ -475,6 +480,7 @@ OF_THE_HOST = {
                 'int show(const float *x) {\n    assert(threadIdx == 2);\n'
                 '    printf("host %g %d\\n", *x, min(dim3{5}.n, int(warpSize)));\n    exit(3);\n}\n'}
 
+@pytest.mark.slow
 def test_a_file_without_cuda_is_the_host_compilers(tmp_path):
     "It has names that are CUDA's elsewhere; what it prints and how it ends is seen as in all others, its access, too"
     for k, v in OF_THE_HOST.items(): (tmp_path/k).write_text(v)
@@ -519,6 +525,7 @@ __global__ void k(float *x) {
         assert e.value.called is None and 'called' not in str(e.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('ends, kind', [
     ('x[i] = i / (n - 4);', KernelCrash), ('*(volatile int *)((size_t)x[i] * 64) = 1;', MemcheckError),
     ('printf("%s", (const char *)(size_t)(64 + x[i]));', MemcheckError),
@@ -537,6 +544,7 @@ __global__ void k(int *x, int n) {{
     assert (e.value.line, e.value.called) == (2, 7)
 
 
+@pytest.mark.slow
 def test_variables_of_the_device_are_as_before_once_a_finding_has_ended_a_launch():
     src = '''
 __device__ int count = 3, table[4] = {1, 2, 3, 4};
@@ -663,6 +671,7 @@ __global__ void k(float *x, int n) {
     load(1);
 }'''
 
+@pytest.mark.slow
 @pytest.mark.parametrize('src', [TILES, EACH, FUNCTOR, TEMPLATE, INDEX, WMMA])
 def test_a_finding_in_a_lambda_names_both_lines(src):
     "Also where it is compiled before its kernel, as what is called twice may be"
@@ -726,6 +735,7 @@ def test_a_bound_that_says_nothing_is_the_compilers():
         cuda_kernel('__global__ void __launch_bounds__() k(int *x) { x[0] = 1; }')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('body, refused', [
     ('int a[2] = {2, 1}; std::sort(a, a + 2); x[0] = a[0];', 'sort'),
     ('x[0] = *std::make_unique<int>(1);', 'make_unique'),
@@ -931,6 +941,7 @@ __global__ void k(float *out) {
     assert torch.equal(out, torch.arange(32.).flip(0))
 
 
+@pytest.mark.slow
 def test_a_kernel_is_in_the_file_that_defines_it(tmp_path):
     "Not in another that declares it"
     main, other = tmp_path/'main.cu', tmp_path/'other.cu'
@@ -1100,6 +1111,7 @@ int main() {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('given, flags, said', [
     ('3', ['--extended-lambda'], 4), ('3', [], 'k.cu, line 7|nvcc with --extended-lambda'),
     ('twice(3)', ['--extended-lambda', '-expt-relaxed-constexpr'], 7),

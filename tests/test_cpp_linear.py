@@ -62,6 +62,7 @@ def count_characters(src):
     return CountedSource.looked_at
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', front_end.KINDS)
 def test_characters_are_searched_in_proportion_to_the_source(kind):
     make = front_end.KINDS[kind]

@@ -46,6 +46,7 @@ def placed(product):
     lane,i = np.indices((2*len(product),4))
     return product[lane//32*16 + lane%32//4 + i//2*8, lane%4*2 + i%2]
 
+@pytest.mark.slow
 @pytest.mark.parametrize('case', named(o for o in sparse.cases(seed=1000) if not o['wrong']))
 def test_sparse_products_are_exact_sums_rounded_once(case, kernels):
     a,b,c = numbers(case)

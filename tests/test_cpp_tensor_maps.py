@@ -93,6 +93,7 @@ def test_a_tile_that_is_not_waited_for_is_found():
 def test_an_array_that_no_map_can_have():
     with pytest.raises(RuntimeError, match='invalid argument'): twice(torch.randn(8, 33))    # rows of 132 bytes
 
+@pytest.mark.slow
 def test_a_templates_clusters_depend_on_its_arguments():
     src = '''#include <torch/extension.h>
     template <int N> __global__ void __cluster_dims__(N, 1, 1) ranks(int *out) {

@@ -44,6 +44,7 @@ def value(k):
     return x[0]
 
 
+@pytest.mark.slow
 @pytest.mark.own_process
 def test_recompiled_kernels_are_unloaded_and_those_in_use_stay():
     kept, files, before = {}, [], len(loaded._opened)

@@ -144,6 +144,7 @@ def run(name, order='forward'):
 def line(what, name): return next(n for n, o in enumerate(SRC.splitlines(), 1) if o.endswith(f'// {what} {name}'))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', [o for o in NAMES if o.startswith('race')])
 def test_what_another_thread_writes_later_is_a_race(name):
     for order in ('forward', 'reverse', 'shuffle'):
@@ -152,6 +153,7 @@ def test_what_another_thread_writes_later_is_a_race(name):
         assert e.value.thread != e.value.other.thread or e.value.block != e.value.other.block
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', [o for o in NAMES if o.startswith('unwritten')])
 def test_what_no_other_thread_writes_is_uninitialized(name):
     for order in ('forward', 'reverse', 'shuffle'):

@@ -185,6 +185,7 @@ def raises(kind, text, f, *args, **kwargs):
 
 # Numbers, strings, lists
 
+@pytest.mark.slow
 def test_numbers(lib):
     assert lib.add(2, 3)==5 and lib.add(True, -3)==-2 and lib.add(np.int8(3), torch.tensor(4).item())==7
     for x in (0, -1, 2**62, -2**63, 2**63-1): assert lib.wide(x)==x
@@ -442,6 +443,7 @@ def test_threads(lib):
     for t in ts: t.join()
     assert not wrong
 
+@pytest.mark.slow
 def test_an_end_with_a_tensor_kept(lib):
     "A static torch::Tensor outlives the interpreter"
     code = (f'import torch; from gridstride.cpp.values import Library; lib = Library({lib.__file__!r}); '
@@ -533,6 +535,7 @@ def emu():
     flags = '-fsanitize=thread', '-Wno-tsan', f"-I{HERE/'include'/'cuda'}"
     return Emulated(build(src, 'kernels', *flags), emulated=True)
 
+@pytest.mark.slow
 def test_emulated_tensors_are_on_the_device(emu):
     assert emu.about(torch.ones(3))=='cuda:0 101' and emu.about(np.ones(3))=='cuda:0 101'
     assert emu.places(torch.ones(4))=='0011111'

@@ -57,6 +57,7 @@ def test_without_a_gpu_nothing_of_it_is_missing():
     assert rows['GPU, driver'].state == 'optional' and rows['nvcc'].state in ('ok', 'optional')
 
 
+@pytest.mark.slow
 def test_why_launches_take_long_is_a_row_where_there_is_a_gpu():
     asked = []
     def why(): return asked.append(1) or 'torch 3.0 has no such name'
@@ -66,6 +67,7 @@ def test_why_launches_take_long_is_a_row_where_there_is_a_gpu():
     assert examined(driver=lambda: (1, '13.0'), launches=lambda: '')['launches'].state == 'ok'
 
 
+@pytest.mark.slow
 def test_why_launches_take_long_is_what_the_launcher_says():
     from gridstride.cpp import launcher
     assert doctor._why_long_launches() == (launcher.why_not() or '')
@@ -88,6 +90,7 @@ def test_status(monkeypatch, capsys, states, status):
     assert ('1 to fix' in capsys.readouterr().out) == (status == 1)
 
 
+@pytest.mark.slow
 def test_command_needs_the_standard_library_alone():
     res = run('-S')  # no site-packages
     assert not res.stderr and res.returncode == 1 and re.search(r'missing +torch +not installed', res.stdout), res

@@ -56,6 +56,7 @@ def test_instructions_are_counted_without_their_predicates():
     assert made.count('LDG') == 2 and repr(made) == 'x 1: 3 instructions for sm_90, 8 registers a thread'
 
 
+@pytest.mark.slow
 def test_ptx_becomes_instructions():
     ptx = b"""
 .version 8.0
@@ -99,6 +100,7 @@ def test_a_language_may_have_a_python_of_its_own(tmp_path, monkeypatch):
 
 RECORDED = Path(__file__).parents[1]/'nbs'/'recorded'
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['cutile', 'tilelang', 'cute', 'kittens', 'mojo', 'tvm'])
 def test_what_is_recorded_is_machine_code_and_its_listing(name):
     made = elsewhere.from_plain(json.loads((RECORDED/f'24_{name}.json').read_text())['data'])

@@ -16,6 +16,8 @@ from gridstride.translate import Untranslatable, engine
 from test_sim import *
 from test_sim import CONSTANTS, HEAD, KINDS, WRONG, cell, line
 
+pytestmark = pytest.mark.slow  # one unit of all kernels is compiled first
+
 # What differs: complex numbers, recursion and barriers of the grid are refused, and so is what `to_cuda` refuses;
 # multiplication and addition may be fused; an array that nobody uses is left out; with some detectors off the others
 # may find the same wrong; and shared memory is of one block, whatever the index. Those tests are replaced below.
@@ -50,10 +52,10 @@ def order(request):
     with sim.options(order=request.param, seed=3, engine='c'): yield request.param
 
 @pytest.fixture(scope='module', autouse=True)
-def one_unit(request):
+def one_unit():
     "The first kernels of most tests, compiled at once: what compiles alone takes ten times as long"
     tests = [f for name,f in globals().items() if name.startswith('test_') and inspect.isfunction(f)]
-    with engine_unit.compiled(request.config, tests): yield
+    with engine_unit.compiled(tests): yield
 
 # the emulator keeps no record of local memory, and its warps are those of a GPU since Volta, whose
 # threads wait for each other

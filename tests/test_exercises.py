@@ -81,12 +81,14 @@ def test_stub_is_not_tried(name, capsys):
     assert 'not tried yet' in capsys.readouterr().out
     assert read_progress() == {}
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', by_name)
 def test_solution_passes_and_is_remembered(name, capsys):
     for _ in range(3): run(by_name[name], solutions(by_name[name])[name], name)
     assert capsys.readouterr().out.count(f'{name}: right, on all') == 3
     assert list(read_progress()) == [name]
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name,fn', answers, ids=[f'{name}-{fn.__name__}' for name,fn in answers])
 def test_wrong_answer_is_refused(name, fn):
     with pytest.raises(WrongAnswer) as e: exercise(name)(fn)
@@ -94,11 +96,13 @@ def test_wrong_answer_is_refused(name, fn):
     assert 'ChangeError' not in str(e.value) # it is no answer: `changed` did not find its words
     assert read_progress() == {}
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name,fn', right_answers, ids=[f'{name}-{fn.__name__}' for name,fn in right_answers])
 def test_another_right_answer_is_accepted(name, fn):
     exercise(name)(fn)
     assert list(read_progress()) == [name]
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name,changes', [
     ('05.linear', {'linear_k<<<blocks': '// linear_k<<<1, 256>>> would do it alone\n        linear_k<<<blocks'}),
     ('09.wide', {'float o = 0': 'float4 s = make_float4(0, 0, 0, 0)',
@@ -381,6 +385,7 @@ def test_an_answer_is_returned_or_written(name):
     assert problems[name].returns == any(isinstance(o, ast.Return) and o.value is not None and o not in inner
                                          for o in ast.walk(solution))
 
+@pytest.mark.slow
 def test_progress_is_kept_beside_the_lessons(tmp_path, monkeypatch):
     "In each copy of the notebooks, wherever the package is installed, also when a cell leaves the folder"
     monkeypatch.delenv('GRIDSTRIDE_PROGRESS')

@@ -89,6 +89,7 @@ def test_import_is_light(module):
     assert module in found and not heavy & set(found)
 
 
+@pytest.mark.slow
 def test_what_is_lacking_is_named_with_the_command_that_brings_it():
     lacks = 'import sys; sys.modules.update(dict.fromkeys(["torch", "ml_dtypes"]));'
     for code, says in [('from gridstride.kernels import matmul', 'gridstride.kernels.matmul needs torch'),

@@ -91,6 +91,7 @@ print(os.getcwd(), flush=True)
 def test_nothing_is_left_of_a_submission(): look_at_what_is_left('600.25')
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_a_submission_that_is_not_isolated(unconfined): look_at_what_is_left('600.5')
 
 
@@ -117,6 +118,7 @@ def test_what_is_wrong_is_said(body, head, code, said):
     assert v.code == code and said in v.why, str(v)
 
 
+@pytest.mark.slow
 def test_a_program_that_judges_ends_without_a_word():
     "Processes of the judge once ended with what Python says of a generator that it closes too late"
     code = "from gridstride.judge import honest, judge; assert judge(honest()['softmax_triton'])"
@@ -137,6 +139,7 @@ def test_a_submission_that_speaks_for_the_judge_gets_nowhere():
         assert v.code in ('type', 'wrong', 'patched', 'time'), str(v)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('whom,what', [('warden', 'SIGSTOP'), ('server', 'SIGKILL')])
 def test_who_attacks_what_watches_over_it_is_ended_all_the_same(whom, what, monkeypatch, unconfined):
     "Stopped or killed: nothing is left, and the next submission is judged as ever. Isolated, it reaches neither"
@@ -200,6 +203,7 @@ def test_the_command(tmp_path, capsys):
         assert said in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_it_printed_is_kept(monkeypatch):
     "All of it, and nothing else, though its process is killed"
     monkeypatch.delenv('PYTHONUNBUFFERED', raising=False)
@@ -220,6 +224,7 @@ def test_a_thread_of_a_library_is_none_of_the_submission():
     assert (v := verdict('pool.submit(int).result(); return torch.softmax(data, -1)', head)), str(v)
 
 
+@pytest.mark.slow
 def test_threads_are_told_apart_by_whose_code_they_run(tmp_path, monkeypatch):
     "A library may lie anywhere on the path, as torch.compile's own may"
     (tmp_path/'beside.py').write_text('import threading, time\n\ndef nap(): time.sleep(1)\n\n'

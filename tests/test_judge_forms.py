@@ -405,6 +405,7 @@ def test_kernels_are_those_of_the_program():
 SOFTMAX = 'import torch\ndef custom_kernel(data): return torch.softmax(data, -1)\n'
 
 
+@pytest.mark.slow
 def test_several_threads_judge_at_once(monkeypatch):
     "They share the one process that starts submissions; one that is attacked is replaced, and ends with its last user"
     begun = []
@@ -456,6 +457,7 @@ def test_a_machine_without_a_compiler_judges(monkeypatch):
     assert judge('# not __global__\n' + SOFTMAX, 'softmax')
 
 
+@pytest.mark.slow
 def test_a_cache_that_is_a_file_stops_no_judge(monkeypatch, tmp_path, capfd):
     "Its substitute is used, which one line tells"
     (tmp_path/'file').write_text('')

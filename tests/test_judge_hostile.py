@@ -80,6 +80,7 @@ def test_a_verdict_says_what_holds():
     assert 'limits' in v.isolation and ('not isolated' in str(v)) == (v.isolation != EVERYTHING)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('sandbox')
 def test_a_submission_cannot_rewrite_files_of_the_judge():
     "Modules, what Python runs at its start, compiled modules"
@@ -251,6 +252,7 @@ def custom_kernel(data):
     assert v.code == 'died', str(v)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('sandbox')
 def test_neither_keys_nor_passwords_are_there(servers, tmp_path, monkeypatch):
     "Files of the home folder, of the system, and variables, by whatever way"
@@ -402,6 +404,7 @@ say(there=os.path.isdir(FOLDER), named=attempt(lambda: reach('named', socket.SOC
 KEYCTL, ADD_KEY = (250, 248) if os.uname().machine == 'x86_64' else (219, 217)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != 'linux', reason='only Linux has keyrings')
 def test_no_key_of_the_keyrings_is_there(servers, monkeypatch):
     "Neither by its number nor by its name, even where the calls for keys are not denied"
@@ -731,6 +734,7 @@ def test_a_file_is_read_in_a_moment(text):
 
 
 # Where namespaces cannot be had
+@pytest.mark.slow
 @pytest.mark.usefixtures('sandbox')
 def test_landlock_alone_keeps_files_and_processes_from_it(servers, monkeypatch):
     monkeypatch.setattr(processes, '_WITHOUT', ('processes',))
@@ -751,6 +755,7 @@ say(key=attempt(lambda: open(KEY).read()), own=attempt(lambda: put(j.__file__, '
     assert judge(honest()['softmax_triton'])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('sandbox')
 def test_without_any_isolation_the_verdict_says_so(servers, monkeypatch):
     monkeypatch.setattr(processes, '_WITHOUT', ('processes', 'landlock', 'seccomp'))
@@ -758,6 +763,7 @@ def test_without_any_isolation_the_verdict_says_so(servers, monkeypatch):
     assert v and v.isolation == ('limits',) and 'Landlock did not' in str(v), str(v)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != 'linux', reason='only Linux filters system calls')
 @pytest.mark.parametrize('denied,missing', [
     (dict(mount=(165, 40)), {'processes', 'files', 'network'}),  # as systems that allow namespaces without capabilities

@@ -28,7 +28,7 @@ from gridstride.kernels.ladder.ladder import Reference, Step, inputs, shapes_for
 from gridstride.kernels.ladder.rung import H100
 from gridstride.bench.recording import Unavailable, claim
 from gridstride.sim import LaunchError
-from gridstride.utils import check, gpu_count
+from gridstride.utils import check
 from hypothesis import given, settings, strategies as st
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -526,6 +526,7 @@ def figures(r, **more):
 def measured(monkeypatch): monkeypatch.setattr(Ladder, '_measure', lambda self, r: figures(r))
 
 
+@pytest.mark.slow
 def test_the_table_of_a_ladder(measured):
     l = Ladder(tiled(), tiled(name='again'), shape=(1000, 2000, 500), baseline='a library',
                metrics={'tensor pipe':'sm__pipe'})
@@ -631,6 +632,7 @@ def test_a_climb_goes_on_with_what_was_recorded_elsewhere(recorded_climb, other_
     assert out.endswith('counted\n')
 
 
+@pytest.mark.slow
 def test_what_a_climb_counts_without_a_clock():
     "Of the instructions of a tensor core: the loop has fewer than four for each"
     said = repr(Climb((8192, 8192, 8192), '99_ladder', lambda wavefronts, instructions: 700/instructions, **MMA)
@@ -670,6 +672,7 @@ class Counting(Rung):
         return super().__call__(*args)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('shape', [(6, 4), (2, 3, 4)])
 def test_both_gradients_go_through_the_kernel(shape):
     r = Counting('counting', SRC, threads=(8, 8), BM=8, BN=8, BK=8)
@@ -928,8 +931,7 @@ def test_a_copy_that_does_not_pay():
     assert not choice._copy_pays(torch.empty(1, 1, dtype=torch.bfloat16), 8192, 'bfloat16')
 
 
-@pytest.mark.real_backend
-@pytest.mark.skipif(not gpu_count(), reason='needs a GPU')
+@pytest.mark.gpu
 def test_on_the_gpu():
     "The same kernel there, with its gradients"
     assert right(tiled()) >= 6
@@ -965,6 +967,7 @@ def test_each_lesson_exports_its_rungs(module, least):
 LADDERS = ['ladder.fp32', 'ladder.tensor_cores', 'ladder.hopper']
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('module', [*LADDERS, 'gemm.bf16x6', 'gemm.skinny'])
 def test_kernels_for_hopper_compile(module):
     "Kernels with TMA and wgmma: NVRTC makes code for Hopper of them that spills no register and fits an SM"
@@ -1004,6 +1007,7 @@ def compiled(ask, *args, **options):
         pytest.skip(str(e))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('call,blocks', [pytest.param(*o, id=name) for name, *o in made_on_demand()])
 def test_what_is_made_on_demand_compiles(call, blocks):
     "As above, and as many blocks fit an SM as the choice of a kernel counts on"

@@ -51,15 +51,18 @@ def both(given, **how):
     torch.testing.assert_close(lse.double(), wanted, rtol=1e-5, atol=1e-5)    # float32, a sum of some hundreds
 
 
+@pytest.mark.slow
 def test_ragged_sizes_and_grouped_heads():
     for rows, keys in ((1, 1), (191, 129), (193, 260)): both(qkv(1, 2, 2, rows, keys, 64))
 
 
+@pytest.mark.slow
 def test_causal_with_lengths():
     both(qkv(2, 2, 1, 260, 260, 128), causal=True, lens=torch.tensor([129, 260]))
     both(qkv(2, 1, 1, 130, 70, 128), causal=True, lens=(torch.tensor([130, 0]), torch.tensor([0, 70])))
 
 
+@pytest.mark.slow
 def test_a_window_and_a_scale():
     both(qkv(1, 2, 1, 400, 300, 64), window=50, scale=.3)     # the last rows look at nothing
 
@@ -68,6 +71,7 @@ def by_mma_sync(monkeypatch):
     monkeypatch.setattr(attentions, 'here', lambda: Device(132, False))
 
 
+@pytest.mark.slow
 def test_mma_sync():
     with pytest.MonkeyPatch.context() as patch:
         by_mma_sync(patch)
@@ -91,6 +95,7 @@ def gradients(given, **how):
         torch.testing.assert_close(g.double(), w.nan_to_num(0), rtol=0, atol=2**-7*w.nan_to_num(0).abs().max().item())
 
 
+@pytest.mark.slow
 def test_gradients():
     gradients(qkv(1, 2, 2, 65, 130, 64))
     gradients(qkv(1, 2, 1, 65, 130, 64), gradients='sdpa', window=70)
@@ -103,10 +108,12 @@ def test_registers_that_warpgroups_ask_for_are_there():
     assert 65536//384//8*8 == 168 and down + 2*up <= 3*168
 
 
+@pytest.mark.slow
 def test_gradients_of_masked_rows():
     gradients(qkv(2, 1, 1, 190, 190, 128), causal=True, window=70, lens=torch.tensor([190, 20]))
 
 
+@pytest.mark.slow
 def test_gradients_in_a_fixed_order():
     "Whichever block runs first"
     for how in (dict(), dict(causal=True), dict(window=90)):
@@ -120,6 +127,7 @@ def test_gradients_in_a_fixed_order():
             torch.testing.assert_close(g.double(), w, rtol=0, atol=2**-7*w.abs().max().item())
 
 
+@pytest.mark.slow
 def test_alibi():
     given, bias = qkv(1, 2, 1, 65, 130, 64), '-exp2f(-head - 1)*(row - key)'
     both(given, bias=bias)
@@ -130,8 +138,8 @@ def test_alibi():
 
 
 @pytest.fixture(scope='module', autouse=True)
-def at_once(pytestconfig):
-    with one_unit(pytestconfig, [test_ragged_sizes_and_grouped_heads, test_causal_with_lengths,
+def at_once(request):
+    with one_unit(request, [test_ragged_sizes_and_grouped_heads, test_causal_with_lengths,
                                  test_a_window_and_a_scale, test_mma_sync,
                                  test_gradients, test_gradients_of_masked_rows,
                                  test_gradients_in_a_fixed_order, test_alibi]):
@@ -168,6 +176,7 @@ def test_what_is_left_to_sdpa():
     assert 'head dimension 64, 128, 256' in attention_way(*qkv(1, 1, 1, 3, 3, 96)).why
 
 
+@pytest.mark.slow
 def test_lengths_beyond_the_sizes_are_all_or_nothing():
     q, k, v = qkv(2, 2, 1, 20, 30, 64)
     given = dict(lens=(torch.tensor([20, 5]), torch.tensor([30, 0])))
@@ -203,6 +212,7 @@ def test_bad_input_is_named():
         with pytest.raises(error, match=says): attention(*given, **how)
 
 
+@pytest.mark.slow
 def test_the_operator_is_one():
     q, k, v = qkv(1, 4, 2, 30, 40, 64)
     torch.library.opcheck(torch.ops.gridstride.attention.default, (q, k, v, False, .125, 0, None, ''))
@@ -216,6 +226,7 @@ def test_a_constant_is_marked_as_torch_marks_it():
     assert vars(marked) == vars(torchs) != {}
 
 
+@pytest.mark.slow
 def test_torch_compile_keeps_it_whole():
     def f(q, k, v): return sum(attention(2*q, k, v, gradients=o).relu().sum() for o in ('kernel', 'sdpa'))
     given = [x.requires_grad_() for x in qkv(1, 2, 2, 65, 130, 64)]
@@ -225,6 +236,7 @@ def test_torch_compile_keeps_it_whole():
         torch.testing.assert_close(got, want, rtol=0, atol=2**-7*want.abs().max().item())
 
 
+@pytest.mark.slow
 def test_an_exported_program_finds_itself_right(monkeypatch, capfd):
     "And one without the sums of dout*out wrong"
     monkeypatch.setattr(programs, 'SIZES', ((2, 4, 2, 24, 24),))
@@ -257,6 +269,7 @@ def attend_all(s, *values):
     return s.softmax(-1) @ torch.cat(values, 2).double(), s.logsumexp(-1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('rows, first, keys, dim, causal, wide', [
     (200, 70, 130, 64, False, False), (200, 1, 90, 128, False, True), (70, 0, 70, 64, True, True)])
 def test_more_keys_are_merged_by_the_kernel_itself(rows, first, keys, dim, causal, wide):
@@ -284,6 +297,7 @@ def test_keys_of_nobody_become_those_of_somebody():
         torch.testing.assert_close(lse.double(), wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('batch, group, rows, first, others, dim, causal, wide, parts', [
     (1, 1, 200, 70, 130, 64, True, False, 1), (1, 1, 260, 130, 260, 128, True, True, 2),
     (2, 2, 130, 0, 65, 64, False, False, 4)])
@@ -338,6 +352,7 @@ def test_no_order_that_was_tried_ends_much_earlier(heads, group, section, rows, 
     assert end < 1.02*min(ends)
 
 
+@pytest.mark.slow
 def test_dq_of_parts_is_summed_in_one_place():
     "All rows see 40 keys, those from 64 on the others, too"
     q, k, v = qkv(2, 2, 1, 150, 150, 64)
@@ -356,6 +371,7 @@ def test_dq_of_parts_is_summed_in_one_place():
         rows.add(k, v, 63)
 
 
+@pytest.mark.slow
 def test_gradients_go_to_any_place():
     "Also to columns of something wider, which kernels cannot write in whole sectors"
     q, k, v = qkv(2, 2, 1, 70, 70, 64)

@@ -20,9 +20,9 @@ DROPPED = [((3, 70), torch.float32), ((5, 33), torch.float32), ((4, 40), torch.b
 
 
 @pytest.fixture(scope='module', autouse=True)
-def at_once(pytestconfig):
+def at_once(request):
     "Nearly all kernels are compiled in one unit; those for which numbers are tuned come alone"
-    with one_unit(pytestconfig, [*(partial(test_awkward_sizes, o) for o in SHAPES),
+    with one_unit(request, [*(partial(test_awkward_sizes, o) for o in SHAPES),
                    *(partial(test_every_type, o) for o in NEAR),
                    *(partial(test_gelu_by_tanh, o) for o in NEAR),
                    *(partial(test_dropout_is_told_by_the_seed, *o, 0) for o in DROPPED),
@@ -71,19 +71,23 @@ def every_tool_is_right(x):
         same(layer_norm, of_torch('layer_norm'), [x, w, b])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('shape', SHAPES, ids=str)
 def test_awkward_sizes(shape): every_tool_is_right(*numbers(shape))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('dtype', NEAR, ids=str)
 def test_every_type(dtype): every_tool_is_right(*numbers((5, 24), dtype=dtype))
 
 
+@pytest.mark.slow
 def test_a_slice_that_begins_between():
     "Its rows could be loaded by fours if they began elsewhere"
     every_tool_is_right(numbers((97,))[0][1:].view(3, 32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('dtype', NEAR, ids=str)
 def test_gelu_by_tanh(dtype):
     x, b = numbers((5, 24), (24,), dtype=dtype)
@@ -101,6 +105,7 @@ def test_far_from_0():
         assert gelu(torch.tensor([float('inf')], dtype=dtype)).isposinf().all()
 
 
+@pytest.mark.slow
 def test_gradients_in_float64():
     "Not of torch's formulas, but of what the tools themselves give beside x"
     x, w, b = (o.requires_grad_() for o in numbers((4, 24), (24,), (24,), dtype=torch.float64))
@@ -118,12 +123,14 @@ def with_residual(norm):
     return f
 
 
+@pytest.mark.slow
 def test_a_ring_whose_bytes_need_not_be_asked_for():
     "48 KiB of it, and the sums of the block's groups beside it: together they are more than a block has unasked"
     x, w = numbers((40, 128), (128,), dtype=torch.bfloat16)
     same(rms_norm, of_torch('rms_norm'), [x, w])
 
 
+@pytest.mark.slow
 def test_what_may_be_left_out():
     x, r, b, *dys = numbers((4, 24), (4, 24), (24,), (4, 24), (4, 24))
     same(rms_norm, of_torch('rms_norm'), [x])
@@ -131,6 +138,7 @@ def test_what_may_be_left_out():
     same(lambda x, r: rms_norm(x, None, r), with_residual(of_torch('rms_norm')), [x, r], dys=dys)
 
 
+@pytest.mark.slow
 def test_a_residual():
     x, r, w, b, *dys = numbers((5, 256), (5, 256), (256,), (256,), (5, 256), (5, 256))
     same(lambda x, r, w: rms_norm(x, w, r), with_residual(of_torch('rms_norm')), [x, r, w], dys=dys)
@@ -158,6 +166,7 @@ def tuned(monkeypatch):
     for o in caches: o.cache_clear()
 
 
+@pytest.mark.slow
 def test_rows_beyond_the_registers(tuned):
     "What a thread cannot hold is read again, and summed in memory"
     tuned(_MOST=1, _LEAST=32, _NORM={4: (1, 0)}, _STAY={4: (32, 4, 2)}, _power_above=lambda n, least, most: least)
@@ -167,6 +176,7 @@ def test_rows_beyond_the_registers(tuned):
     same(lambda x, r, w, b: layer_norm(x, w, b, r), with_residual(of_torch('layer_norm')), [x, r, w, b], dys=dys)
 
 
+@pytest.mark.slow
 def test_blocks_that_stay_go_round(tuned, monkeypatch):
     "More rows than blocks, through a ring and, for an older GPU, without one"
     x, w, b = numbers((75, 64), (64,), (64,))
@@ -197,6 +207,7 @@ def test_philox_is_that_of_its_authors():
     assert [f'{o:08x}' for o in philox(0, 0)] == ['6627e8d5', 'e169c58d', 'bc57ac4c', '9b00dbd8']
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('shape,dtype', DROPPED)
 @pytest.mark.parametrize('seed', SEEDS)
 def test_dropout_is_told_by_the_seed(shape, dtype, seed):
@@ -214,6 +225,7 @@ def test_all_or_nothing_is_dropped():
     assert torch.equal(bias_gelu(x, b, p=0, seed=3), bias_gelu(x, b)) and not all_is_dropped().any()
 
 
+@pytest.mark.slow
 def test_torch_compile_keeps_them_whole():
     def f(x, b, w, r):
         y, h = rms_norm(bias_gelu(gelu(x, 'tanh'), b, p=.5, seed=7), w, r)

@@ -56,6 +56,7 @@ def both(given, **how):
     torch.testing.assert_close(lse.double(), wanted, rtol=1e-5, atol=1e-5)     # float32, a sum of some hundreds
 
 
+@pytest.mark.slow
 def test_hopper_around_pages():
     assert latent_attention_way(made((1,), 16)[0]).name == 'hopper'
     for heads, splits in ((48, None), (16, 1), (16, 40)): both(made(LENS, heads), splits=splits)
@@ -63,6 +64,7 @@ def test_hopper_around_pages():
     with emulator.options(order='reverse'): both(made(LENS, 48), splits=5)
 
 
+@pytest.mark.slow
 def test_hopper_by_pairs_of_blocks():
     "128 heads: two blocks of a cluster copy pages for each other, as they do where there are many"
     with pytest.MonkeyPatch.context() as patch:
@@ -72,10 +74,12 @@ def test_hopper_by_pairs_of_blocks():
     calls.decode_hopper.cache_clear()
 
 
+@pytest.mark.slow
 def test_hopper_by_two_blocks_that_copy_for_themselves():
     both(made((200, 1, 0, 70), 128), splits=3)
 
 
+@pytest.mark.slow
 def test_hopper_of_several_new_tokens_in_float16():
     "144 rows are three tiles, one padded; of three tokens and one key, the first token ends before key 0"
     both(made((2, 70, 0, 1, 129), 48, torch.float16, length=3), splits=3, scale=.1)
@@ -84,6 +88,7 @@ def test_hopper_of_several_new_tokens_in_float16():
 def by_mma_sync(monkeypatch): monkeypatch.setattr(decoding, 'here', lambda: Device(8, False))
 
 
+@pytest.mark.slow
 def test_mma_sync_around_pages():
     with pytest.MonkeyPatch.context() as patch:
         by_mma_sync(patch)
@@ -91,6 +96,7 @@ def test_mma_sync_around_pages():
         for heads, splits in ((48, None), (48, 5), (16, 1), (16, 40)): both(made(LENS, heads), splits=splits)
 
 
+@pytest.mark.slow
 def test_mma_sync_of_several_new_tokens_in_float16():
     with pytest.MonkeyPatch.context() as patch:
         by_mma_sync(patch)
@@ -98,13 +104,14 @@ def test_mma_sync_of_several_new_tokens_in_float16():
 
 
 @pytest.fixture(scope='module', autouse=True)
-def at_once(pytestconfig):
-    with one_unit(pytestconfig, [test_hopper_around_pages, test_hopper_by_pairs_of_blocks,
+def at_once(request):
+    with one_unit(request, [test_hopper_around_pages, test_hopper_by_pairs_of_blocks,
                                  test_hopper_by_two_blocks_that_copy_for_themselves,
                                  test_hopper_of_several_new_tokens_in_float16, test_mma_sync_around_pages,
                                  test_mma_sync_of_several_new_tokens_in_float16]): yield
 
 
+@pytest.mark.slow
 def test_large_scores_do_not_overflow(monkeypatch):
     q, *rest = made((130, 65), 16)
     both((q*30, *rest), splits=3)
@@ -159,6 +166,7 @@ def test_a_page_that_is_not_there_stops_the_kernel(monkeypatch):
         with pytest.raises(KernelError, match='__trap'): latent_attention(q, cache, table, lens)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('late, back, want', (
     (r'wgmma_wait<0>\(\);\n *fence_sums\(o\);', r'half\)\);', 'racecheck engine_has_read'),
     (r'read_shares\(shares(?:.*\n){4}.*', r'ROTATED\)\);', 'racecheck')), ids=('values', 'shares'))
@@ -175,6 +183,7 @@ def test_a_place_given_back_before_it_was_read_is_found(late, back, want, monkey
     calls.decode_hopper.cache_clear()
 
 
+@pytest.mark.slow
 def test_parts_that_forget_the_larger_score_are_wrong(monkeypatch):
     "A merge that adds parts up as they come: what was there is worth less once a part brings a larger score"
     whole = sources.merge_source('bfloat16', True, 4)
@@ -186,6 +195,7 @@ def test_parts_that_forget_the_larger_score_are_wrong(monkeypatch):
         with pytest.raises(AssertionError, match='not close'): both(made((keys,), 16), splits=splits)
 
 
+@pytest.mark.slow
 def test_the_operator_is_one():
     given = made((5, 70), 16)
     torch.library.opcheck(torch.ops.gridstride.latent_attention.default, (*given, .1, 0))
@@ -197,6 +207,7 @@ def test_torch_compile_keeps_it_whole():
     assert torch.equal(torch.compile(f, fullgraph=True, backend='aot_eager')(*given), f(*given))
 
 
+@pytest.mark.slow
 def test_an_exported_program_finds_itself_right(monkeypatch, capfd):
     "And one whose parts forget the larger score wrong"
     monkeypatch.setattr(programs, 'SIZES', ((3, 300),))
@@ -267,6 +278,7 @@ def compiled(ask, call, arch, **how):
         pytest.skip(str(e))
 
 
+@pytest.mark.slow
 def test_compiles_without_spills():
     c = DecodeProblem('bfloat16', 128, 128, 128, 2**14, 128)
     plain, parts = calls.decode_ampere(c, .1, 0, H100)
@@ -284,6 +296,7 @@ def instructions():
     return [o.text for o in compiled(sass, call, 'sm_90a').items if hasattr(o, 'text')]
 
 
+@pytest.mark.slow
 def test_products_are_not_serialized(instructions):
     "Where it sees no other way, the assembler waits for each product; here it waits where the text does"
     products, waits = ([o for o in instructions if o.startswith(name)] for name in ('HGMMA', 'WARPGROUP.DEPBAR'))

@@ -15,9 +15,9 @@ SHAPES = [(1,), (31,), (32,), (33,), (1023,), (3, 33), (2, 3, 8), (0,), (3, 0), 
 
 
 @pytest.fixture(scope='module', autouse=True)
-def at_once(pytestconfig):
+def at_once(request):
     "All kernels but those for which numbers are changed are compiled in one unit"
-    with one_unit(pytestconfig, [*(partial(test_awkward_sizes, o) for o in SHAPES),
+    with one_unit(request, [*(partial(test_awkward_sizes, o) for o in SHAPES),
                    *(partial(test_every_type, o) for o in TYPES),
                    *(partial(test_a_transpose_of_any_type, o) for o in MOVED), test_a_slice_that_begins_between]):
         yield
@@ -45,14 +45,17 @@ def every_tool_is_right(x):
     if x.dim() > 1: same(transpose(x), x.mT.contiguous())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('shape', SHAPES, ids=str)
 def test_awkward_sizes(shape): every_tool_is_right(numbers(shape))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', TYPES)
 def test_every_type(name): every_tool_is_right(numbers((5, 70), TYPES[name]))
 
 
+@pytest.mark.slow
 def test_a_slice_that_begins_between(): every_tool_is_right(numbers(100)[1:].view(9, 11))
 
 
@@ -72,6 +75,7 @@ def small(monkeypatch):
 def names(calls): return [c.name for c in calls[0]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('n', [2**12 + 7, 2**13])
 def test_several_blocks_share_a_row(n, small):
     x = numbers((2, n))
@@ -94,6 +98,7 @@ def test_a_cluster_reads_a_row(name, small):
     same(argmax(x, -1), x.argmax(-1))
 
 
+@pytest.mark.slow
 def test_the_rings_of_a_hopper_gpu(small):
     "Several turns of them, and what is no whole piece or tile at the end"
     for n in (20_003, 511, 4):
@@ -114,6 +119,7 @@ def test_tiles_look_back(small, monkeypatch):
         same(scan(x), x.cumsum(-1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['float32', 'bfloat16'])
 def test_nan_infinities_and_ties(name):
     inf, nan, dtype = float('inf'), float('nan'), TYPES[name]
@@ -138,6 +144,7 @@ def test_integers_wrap_in_a_scan_and_not_in_a_sum():
     assert scan(torch.full((3,), 200, dtype=torch.uint8)).tolist() == [200, 144, 88]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('dtype', MOVED)
 def test_a_transpose_of_any_type(dtype):
     x = torch.randint(0, 2, (2, 65, 70)).to(dtype)

@@ -25,10 +25,10 @@ TYPES = [torch.float32, torch.bfloat16, torch.float16]
 
 
 @pytest.fixture(scope='module', autouse=True)
-def at_once(pytestconfig):
+def at_once(request):
     "The kernels of losses are compiled in one unit, but for those for which numbers are changed"
     ways = [(dtype, in_place) for dtype in TYPES for in_place in (False, True)]
-    with one_unit(pytestconfig, [*(partial(is_right, *logits(5, 200, o), in_place=way) for o, way in ways),
+    with one_unit(request, [*(partial(is_right, *logits(5, 200, o), in_place=way) for o, way in ways),
                    partial(is_right, *logits(4, 7, torch.float64))]):
         yield
 
@@ -63,12 +63,14 @@ def is_right(x, target, reduction='mean', in_place=False, **how):
     with torch.no_grad(): near(cross_entropy(x, target, reduction=reduction, **how), want.detach())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('width', [1, 2, 31, 33, 127, 129])
 def test_awkward_widths(width):
     "Rows that begin anywhere; a block has 32 threads here, and each up to four loads"
     for in_place in (False, True): is_right(*logits(5, width), in_place=in_place)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('dtype', TYPES, ids=str)
 def test_types_and_reductions(dtype):
     for reduction in losses.REDUCTIONS:
@@ -84,6 +86,7 @@ def small(monkeypatch):
     losses.once_call.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('dtype', [torch.float32, torch.bfloat16], ids=str)
 def test_a_cluster_has_a_row(dtype, small, order):
     "The last blocks of a cluster may have few logits, or none; targets lie in different blocks"
@@ -94,6 +97,7 @@ def test_a_cluster_has_a_row(dtype, small, order):
     for in_place in (False, True): is_right(x, target, in_place=in_place)
 
 
+@pytest.mark.slow
 def test_a_slice_that_begins_between():
     "Its rows are read by packs where these may lie, and so is the gradient written, in place and elsewhere"
     x, target = logits(5, 33)
@@ -115,6 +119,7 @@ def test_two_passes_without_a_cluster(monkeypatch):
     losses.gradients_call.cache_clear()
 
 
+@pytest.mark.slow
 def test_its_derivative():
     x, target = logits(4, 7, torch.float64)
     x.requires_grad_()
@@ -205,6 +210,7 @@ def test_torch_compile_leaves_it_alone():
     assert len(graphs) == 2 and 'mul' in graphs[1] and not any('entropy' in o or 'launch' in o for o in graphs)
 
 
+@pytest.mark.slow
 def test_the_compiler_is_not_imported_for_it():
     "Which takes as long as torch itself"
     code = ('import sys; import gridstride.kernels.fused.losses, gridstride.kernels.latent.decoding; '
@@ -299,6 +305,7 @@ SIX_STEPS = 6*2**-22                                        # of two that round 
 OPTIONS = dict(lr=1e-2, betas=(.85, .99), eps=1e-7, weight_decay=.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('more', [{}, dict(maximize=True), dict(weight_decay=0)], ids=str)
 def test_a_hundred_steps_beside_torch(more):
     """A step rounds the parameter, up to 4 in size, by up to 2^-23, and what it subtracts by less: a hundred of those
@@ -446,6 +453,7 @@ def test_what_the_optimizer_refuses(call, error, words):
 
 
 # All of it together
+@pytest.mark.slow
 def test_a_small_transformer_learns_as_with_torch():
     """Both compute in float32, and add up in orders of their own: a loss near 5 is off by some 2^-22, and steps whose
     size does not depend on that of the gradient carry it on; ten of them make it no larger than 1e-5."""

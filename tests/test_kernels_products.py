@@ -28,7 +28,7 @@ class Marker:
 
 
 @pytest.fixture(scope='module', autouse=True)
-def at_once(pytestconfig):
+def at_once(request):
     "All kernels are compiled in one unit"
     cases = [*(partial(test_layouts_tiles_and_batches, *o) for o in PRODUCTS),
              *(partial(test_epilogues, o) for o in WAYS), test_times_another_and_its_sums,
@@ -37,7 +37,7 @@ def at_once(pytestconfig):
              *(partial(o, 'kernel') for o in (test_accumulation, test_an_mlp, test_groups)),
              test_an_activation_of_ones_own_needs_no_slope, test_tiled_products_go_by_using_and_tune,
              partial(test_batches, 'kernel', HALF, SimpleNamespace(setattr=lambda *args: None))]
-    with one_unit(pytestconfig, cases):
+    with one_unit(request, cases):
         launches._ready.cache_clear()                               # of launches that were only noted
         yield
 
@@ -79,6 +79,7 @@ PRODUCTS += [(Tile(128, 72, 3, 2, 1, 1, 1, CK=4, EARLY=1), 'nt', torch.float16, 
              (Tile(128, 80, 3, 2, 1, 2, 1, LEAD=2, EARLY=1), 'nt', torch.float16, 1, 136, 328, 72)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('tile,layout,dtype,count,h,w,k', PRODUCTS)
 def test_layouts_tiles_and_batches(tile, layout, dtype, count, h, w, k):
     a, b = normal(count, h, k, dtype=dtype), normal(count, k, w, dtype=dtype)
@@ -89,6 +90,7 @@ def test_layouts_tiles_and_batches(tile, layout, dtype, count, h, w, k):
 SMALL = Tile(64, 64, 2, 1, 1, 1, 1)
 
 
+@pytest.mark.slow
 def test_tiled_products_go_by_using_and_tune():
     "As `matmul` takes them: each type and layout, sizes around the tiles; none of them is a default"
     for dtype, layout, (h, w, k) in ((HALF, 'tn', (72, 104, 136)), (torch.float16, 'nn', (136, 72, 200))):
@@ -122,6 +124,7 @@ WAYS = ['gelu', 'gelu_tanh', 'silu', 'relu', SQUARE, 'residual', 'onto']
 H, W, K = 72, 104, 136
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('way', WAYS, ids=str)
 def test_epilogues(way):
     "A bias, a scale and an activation with what it was given, or a residual, or all added to float32; and its slope"
@@ -150,6 +153,7 @@ def test_epilogues(way):
         close(act_grad, torch.where(z.abs() < 1e-4, act_grad.double(), slope), 2*size, HALF, 2.**-20)
 
 
+@pytest.mark.slow
 def test_times_another_and_its_sums():
     a, b, other = normal(H, K), normal(K, W), normal(H, W, seed=1)
     p, size = exact(a, b)
@@ -161,6 +165,7 @@ def test_times_another_and_its_sums():
 GROUP_TILES = [TILES[1], SMALL]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('tile', GROUP_TILES)
 def test_groups_may_be_ragged_or_empty(tile):
     ends = [0, 13, 13, 150, 290]
@@ -191,6 +196,7 @@ def doubled(*xs): return [x.detach().double().requires_grad_() for x in xs]
 CHAINED = ['gelu', SQUARE, None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('where', ['torch', 'kernel'])
 @pytest.mark.parametrize('activation', CHAINED, ids=['gelu', 'square', 'none'])
 def test_matmul_with_an_epilogue(activation, where):
@@ -204,6 +210,7 @@ def test_matmul_with_an_epilogue(activation, where):
                     'torch.matmul, then the epilogue: it is not on a GPU')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('where', ['torch', 'kernel'])
 def test_accumulation(where):
     a, b, c = normal(24, 64), normal(64, 40), normal(24, 40, dtype=torch.float32)
@@ -214,6 +221,7 @@ def test_accumulation(where):
     close(out, c + exact(a, b)[0], exact(a, b)[1] + c.abs(), torch.float32, 0 if where == 'kernel' else 2.**-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('where', ['torch', 'kernel'])
 def test_an_mlp(where):
     inputs = x, up, down, b1, b2 = leaf(2, 30, 64), leaf(104, 64), leaf(64, 104), leaf(104), leaf(64)
@@ -224,6 +232,7 @@ def test_an_mlp(where):
               2.**-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('dtype', [HALF, torch.float32])
 @pytest.mark.parametrize('where', ['torch', 'kernel'])
 def test_batches(where, dtype, monkeypatch):
@@ -235,6 +244,7 @@ def test_batches(where, dtype, monkeypatch):
         agree(bmm(a, b), x @ y, (a, b), doubles, 2.**-7 if dtype == HALF else 2.**-20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('where', ['torch', 'kernel'])
 def test_groups(where):
     ends, b = [10, 10, 50, 64], leaf(4, 40, 72)
@@ -245,6 +255,7 @@ def test_groups(where):
         agree(grouped_mm(a, b, int32(*ends)), want, (a, b), doubles)
 
 
+@pytest.mark.slow
 def test_an_activation_of_ones_own_needs_no_slope():
     a, b = normal(24, 64), normal(64, 40)
     with using(Marker()): got = matmul(a, b, epilogue=Epilogue(activation=Activation('x*x')))
@@ -252,6 +263,7 @@ def test_an_activation_of_ones_own_needs_no_slope():
     close(got, p*p, 2*p.abs()*size, HALF, 2.**-20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('where', ['torch', 'kernel'])
 def test_sizes_may_be_0(where):
     "Of the result, then of what is summed, where bias and residual are left"
@@ -275,6 +287,7 @@ def test_a_plan_for_batches_copies_nothing():
     with using(Marker()): assert 'in a way that no kernel reads' in batches._plan(a, normal(8, 8).expand(2**20, 8, 8))
 
 
+@pytest.mark.slow
 def test_torch_compile_leaves_out_an_activation_in_cuda():
     x, w = leaf(8, 16), normal(16, 24)
     def f(x): return matmul(x, w, epilogue=Epilogue(activation=SQUARE)).float().sum()
@@ -361,6 +374,7 @@ def test_what_an_mlp_launches_is_exported(monkeypatch):
     assert len(seen) == 6 and all(product_call(o, 1., H100)[0].src in texts for o in seen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name,sizes,right,wrong', [
     ('grouped_mm', (5, 290, 88, 136), 'if (in < tall*wide) t.z = z;', 'if (in < tall*wide && WRONG) t.z = z/2;'),
     ('product_times', (1, 136, 136, 72), 'if (TIMES) y = {y.x*m.x, y.y*m.y};', 'if (TIMES && WRONG) y.x *= m.x;')])
@@ -386,6 +400,7 @@ BEYOND = [(Tile(128, 248, 3, 2, 1, 1, 1, CK=4), {}), (Tile(128, 168, 2, 1, 1, 1,
           (Tile(128, 256, 4, 2, 2, 1, 1, LEAD=2, EARLY=1), {})]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('tile,more', [*zip([TILES[0], TILES[0], TILES[5], TILES[6]], MOST), *BEYOND,
                                        *((o, dict(layout='nn', count=4)) for o in BATCHES)], ids=str)
 def test_the_compiler_spills_nothing(tile, more):

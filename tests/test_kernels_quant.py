@@ -24,9 +24,9 @@ CASES = [('int4', 'bfloat16', 128, 1, 40, 1032 - 8, True, False),
 
 
 @pytest.fixture(scope='module', autouse=True)
-def at_once(pytestconfig):
+def at_once(request):
     "All kernels are compiled in one unit"
-    with one_unit(pytestconfig, [partial(test_a_product, *o) for o in CASES]): yield
+    with one_unit(request, [partial(test_a_product, *o) for o in CASES]): yield
 
 
 def weights(*shape, dtype=torch.float32, seed=0):
@@ -38,6 +38,7 @@ def scale_of_each(scales, w):
     return scales.double().repeat_interleave(h//rows, 0).repeat_interleave(k//groups, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('group', GROUPS)
 @pytest.mark.parametrize('bits', [2, 3, 4, 8])
 def test_whole_numbers_are_the_nearest(bits, group):
@@ -176,6 +177,7 @@ def within(got, want, bound):
     torch.testing.assert_close(beyond, torch.zeros_like(beyond), rtol=0, atol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind,dtype,group,batch,rows,columns,biased,zeros', CASES)
 def test_a_product(kind, dtype, group, batch, rows, columns, biased, zeros):
     """The numbers that stand in the packed matrix, times x, are summed in float32: what is left is the last rounding,
@@ -214,6 +216,7 @@ def test_copies_bring_a_matrix_while_x_leaves_room_for_them():
         assert c.shared <= 227*1024 - 1024
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('h,w,k', [(1, 8, 16), (3, 37, 1040), (8, 20, 272)])
 def test_a_product_of_few_rows_of_whole_numbers(h, w, k):
     "Sums are exact, so what is left is the rounding to bfloat16, and those of two products in float32"
@@ -222,6 +225,7 @@ def test_a_product_of_few_rows_of_whole_numbers(h, w, k):
     within(got, want, (2**-8 + 2**-22)*want.abs())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', ['fp8', 'int8'])
 def test_a_product_of_rows_of_8_bits(kind):
     "Two tiles beside each other, half a cluster without rows, a ring that turns, and ends that are no whole pieces"
@@ -334,6 +338,7 @@ def test_numbers_may_change_their_type_and_scales_keep_16_bits():
     assert q.float()[0].scales.dtype == torch.float16 and q[0].bias.dtype == torch.float32
 
 
+@pytest.mark.slow
 def test_the_operator_is_one_for_torch():
     "Shapes without numbers, gradients and tracing, which torch itself checks; a traced layer is one node"
     q = quantize(model(), 'int8')

@@ -20,9 +20,9 @@ def normal(*shape, dtype=torch.float32, seed=0):
 
 
 @pytest.fixture(scope='module', autouse=True)
-def at_once(pytestconfig):
+def at_once(request):
     "All kernels but those for which numbers are changed are compiled in one unit"
-    with one_unit(pytestconfig, [*(partial(test_awkward_rows, o) for o in SHAPES),
+    with one_unit(request, [*(partial(test_awkward_rows, o) for o in SHAPES),
                    *(partial(test_every_type, o) for o in NEAR)]):
         yield
 
@@ -46,11 +46,13 @@ def both_ways(f, x):
                      y*(dy.double() - (y*dy.double()).sum(-1, True))).to(x.dtype))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('shape', SHAPES, ids=str)
 def test_awkward_rows(shape):
     for f in WAYS: both_ways(f, normal(*shape))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('dtype', NEAR, ids=str)
 def test_every_type(dtype):
     for f in WAYS: both_ways(f, normal(3, 72, dtype=dtype))
@@ -71,6 +73,7 @@ def calls(width, of='softmax', on=None):
     return softmaxes.softmax_calls(of, 'float32', 3, width, 4, False, on or softmaxes.here())[0]
 
 
+@pytest.mark.slow
 def test_rows_in_registers():
     "Of lanes, of a warp, of a block; the longest, and the first that shared memory keeps"
     for width in (20, 200, 1000, 5000, 2**14): assert 'Sum kept[HELD][V]' in calls(width)[0].src
@@ -81,6 +84,7 @@ def test_rows_in_registers():
     for dtype in (torch.bfloat16, torch.float64): both_ways(softmax, normal(3, 3000, dtype=dtype))
 
 
+@pytest.mark.slow
 def test_rows_in_registers_of_a_cluster(small):
     "Each thread has two packs; with three, or where some had fewer, rows lie in shared memory"
     def blocks(width): return calls(width)[0].cluster[0] if 'kept[HELD]' in calls(width)[0].src else None
@@ -90,6 +94,7 @@ def test_rows_in_registers_of_a_cluster(small):
     for dtype in (torch.bfloat16, torch.float16): both_ways(softmax, normal(3, 4096, dtype=dtype))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('dtype,width,blocks', [(torch.bfloat16, 2**15, 4), (torch.float32, 2**15, 2)], ids=str)
 def test_long_rows_in_registers(dtype, width, blocks):
     "As they are on a GPU"

@@ -20,12 +20,12 @@ DTYPES = torch.float32, torch.bfloat16, torch.float16
 
 
 @pytest.fixture(scope='module', autouse=True)
-def at_once(pytestconfig):
+def at_once(request):
     "All kernels are compiled in one unit"
     cases = [*(partial(test_a_24_product, *o) for o in TWO_FOUR_CASES),
              *(partial(test_a_product_of_blocks, *o) for o in BLOCK_CASES),
              *(partial(test_a_product_of_single_numbers, *o) for o in CSR_CASES)]
-    with one_unit(pytestconfig, cases):
+    with one_unit(request, cases):
         for o in (blocks, two_four): o._ready.cache_clear()             # of launches that were only noted
         yield
 
@@ -163,6 +163,7 @@ TWO_FOUR_CASES = [(True, 'bfloat16', 264, 140, 208, True, None), (True, 'float16
                   (False, 'bfloat16', 136, 140, 336, False, two_four.Tile(128, 64, 3, 1, 2, 32, 8))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('by_warps,dtype,rows,n,k,biased,tile', TWO_FOUR_CASES)
 def test_a_24_product(by_warps, dtype, rows, n, k, biased, tile):
     dtype = getattr(torch, dtype)
@@ -204,6 +205,7 @@ BLOCK_CASES = [((128, 64), 264, 70, 200, 'bfloat16'), ((64, 64), 136, 300, 136, 
                ((128, 64), 8, 1, 8, 'float16')]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('block,rows,n,k,dtype', BLOCK_CASES)
 def test_a_product_of_blocks(block, rows, n, k, dtype):
     dtype = getattr(torch, dtype)
@@ -233,6 +235,7 @@ CSR_CASES = [('float32', 50, 70, 1), ('float32', 50, 70, 33), ('bfloat16', 9, 12
              ('float16', 1, 8, 300)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('dtype,rows,k,n', CSR_CASES)
 def test_a_product_of_single_numbers(dtype, rows, k, n):
     dtype = getattr(torch, dtype)

@@ -66,6 +66,7 @@ def test_lesson_runs(path, alone, copied_course, warm_kernels):
     assert [line for line in said(nb) if 'not so in the recording' in line] == []
 
 
+@pytest.mark.slow
 def test_what_lessons_take_from_each_other_is_what_is_kept():
     assert json.loads(lesson_sources.FILE.read_text(encoding='utf-8')) == lesson_sources.sources(), \
         'run tests/lesson_sources.py'
@@ -98,6 +99,7 @@ def test_speeds_and_counters_are_claims_and_hold_for_what_is_shown(path):
     assert [line for line in said(nb) if ': not ' in line] == [] and (said(nb) or 'claim(' not in '\n'.join(L.code(nb)))
 
 
+@pytest.mark.slow
 def test_run_says_how_each_went_and_changes_no_file(tmp_path):
     write(tmp_path/'01_good.ipynb', 'print(6*7)', '', cell('1/0', 'raises-exception'), 'a = 1')
     write(tmp_path/'02_bad.ipynb', 'a = 1', '', '# half of nothing\na/0', 'a')
@@ -112,6 +114,7 @@ def test_run_says_how_each_went_and_changes_no_file(tmp_path):
             and 'encryption' not in res.stderr), 'no colours, no bar and no warning in a log'
 
 
+@pytest.mark.slow
 def test_all_good_is_status_0_and_each_gets_a_line(tmp_path):
     for n in ('01', '02', '03'): write(tmp_path/f'{n}_a.ipynb', 'a = 1')
     res = run(tmp_path, 'run', '3', '01')
@@ -139,6 +142,7 @@ def test_a_package_that_lessons_lack_is_told(monkeypatch, capsys):
     assert 'tqdm is missing, which lessons need: python3 course.py run installs' in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_file_that_is_no_notebook(tmp_path):
     (tmp_path/'01_a.ipynb').write_text('{"cells": [')
     res = run(tmp_path, 'run')
@@ -146,6 +150,7 @@ def test_a_file_that_is_no_notebook(tmp_path):
             and 'Traceback' not in res.stderr), res
 
 
+@pytest.mark.slow
 def test_a_kernel_that_dies(tmp_path):
     write(tmp_path/'01_a.ipynb', 'a = 1', 'import os; os._exit(1)')
     res = run(tmp_path, 'run')
@@ -159,6 +164,7 @@ MESSY = ['class A: pass\nA()', 'import sys\nprint("a\\nb"); print("c", file=sys.
          cell('1/0', 'raises-exception', 'keep'), 'for i in range(3): print(i, end="", flush=True)']
 
 
+@pytest.mark.slow
 def test_save_is_in_clean_form_and_the_same_again(tmp_path):
     "`nbdev-clean` finds nothing to change after --save, and saving twice gives the same bytes"
     (tmp_path/'nbs').mkdir()
@@ -178,6 +184,7 @@ def test_save_is_in_clean_form_and_the_same_again(tmp_path):
     assert path.read_text(encoding='utf-8') == saved
 
 
+@pytest.mark.slow
 def test_save_writes_whole_lessons_only(tmp_path):
     write(tmp_path/'01_a.ipynb', 'print(1)', '1/0')
     before = states(tmp_path)
@@ -185,6 +192,7 @@ def test_save_writes_whole_lessons_only(tmp_path):
     assert states(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_save_that_is_cut_short_leaves_the_old_file(tmp_path, monkeypatch):
     path = write(tmp_path/'01_a.ipynb', 'print(1)')
     before = states(tmp_path)
@@ -195,6 +203,7 @@ def test_save_that_is_cut_short_leaves_the_old_file(tmp_path, monkeypatch):
     assert states(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_save_keeps_an_edit_made_in_the_meantime(tmp_path):
     path = write(tmp_path/'01_a.ipynb', f'from pathlib import Path\np = Path({str(tmp_path)!r})/"01_a.ipynb"\n'
                                         'p.write_text(p.read_text().replace("one", "two")); "one"')
@@ -212,6 +221,7 @@ def test_executing_never_solves_an_exercise(tmp_path, monkeypatch):
     assert not mine.exists()
 
 
+@pytest.mark.slow
 def test_interrupt_ends_the_kernels(tmp_path):
     import psutil, signal, time
     write(tmp_path/'01_a.ipynb', 'import os, pathlib, time\n'
@@ -229,6 +239,7 @@ def test_interrupt_ends_the_kernels(tmp_path):
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
+@pytest.mark.slow
 def test_bar_in_a_terminal(tmp_path):
     import fcntl, pty, struct, termios
     write(tmp_path/'01_a.ipynb', 'a = 1', 'a')

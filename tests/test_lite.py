@@ -436,6 +436,7 @@ for p in players: p.join()
 
 
 @needs_chromium
+@pytest.mark.browser
 @pytest.mark.takes(50)
 def test_the_lessons_run_in_a_browser_with_nothing_installed(lite):
     "All cells of a lesson and of the page to scribble on, a picture there, an exercise solved, and that remembered"
@@ -487,6 +488,7 @@ def zip_tests(path, tests):
 
 
 @needs_chromium
+@pytest.mark.browser
 @pytest.mark.takes(15)
 def test_the_simulators_tests_pass_in_pyodide(lite, tmp_path):
     "Where NumPy's own integers have 32 bits, and threads are missing; in one order, which is a third of all"

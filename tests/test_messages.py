@@ -74,6 +74,7 @@ def finding(code, name):
     return (told[0].kind, type(told[0])) if told else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind,code,side,block', BLOCKS, ids=lambda o: o if len(o) < 30 else '')
 def test_kernels_of_the_pages(kind, code, side, block, compiled, loaded, monkeypatch):
     monkeypatch.setattr(kernel, 'cuda_kernel', compiled)

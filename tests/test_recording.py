@@ -151,6 +151,7 @@ def test_forms_of_a_figure_and_of_bytes(folder):
     assert png.startswith('iVBORw0KGgo'), 'base64 of a PNG, as Jupyter wants it'
 
 
+@pytest.mark.slow
 def test_keys_do_not_depend_on_values_or_runs(folder):
     code = ('import numpy as np; from gridstride.bench.recording import key; '
             'print(key(np.zeros((2,3), np.float32), dict(b=1, a=2), key))')
@@ -198,6 +199,7 @@ def notebook(path, call):
     return path
 
 
+@pytest.mark.slow
 def test_in_a_lesson(folder, monkeypatch):
     "Recorded on one machine, shown on another, refused in one line after an edit"
     nb = notebook(folder.parent/'08_x.ipynb', "recorded('08_p', profile, SRC)")
@@ -266,6 +268,7 @@ def test_a_claim_tells_the_readers_guess(folder, capsys, guess, said):
     with pytest.raises(TypeError, match="my_guess is 'fast'"): claim('a', 1, 2, 3, guess='fast')
 
 
+@pytest.mark.slow
 def test_claims_must_hold_where_outputs_are_kept(folder):
     nb = notebook(folder.parent/'08_x.ipynb', "from gridstride.bench.recording import claim\nclaim('a', 1, 2, 1.5)")
     assert 'not so here' in asyncio.run(lessons.execute(nb)).cells[1].outputs[0].text

@@ -44,6 +44,7 @@ def texts(folder, pattern):
 
 # Exports
 
+@pytest.mark.slow
 def test_exported_modules_are_what_their_notebooks_export(tmp_path):
     here = copied(tmp_path)
     kept = {f: t for f, t in texts(ROOT/'gridstride', '*.py').items() if EXPORTED in t}
@@ -55,6 +56,7 @@ def test_exported_modules_are_what_their_notebooks_export(tmp_path):
     assert not different, f'{different} differ from their notebooks. Run: nbdev-export'
 
 
+@pytest.mark.slow
 def test_notebooks_are_clean(tmp_path):
     here = copied(tmp_path)
     before = texts(here/'nbs', '*.ipynb')
@@ -126,6 +128,7 @@ def built(tmp_path_factory):
 def wheel(built): return next(built.glob('*.whl'))
 
 
+@pytest.mark.slow
 def test_wheel_and_sdist_hold_the_package_and_nothing_else(built, wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert ({n.split('/')[0].split('-')[0] for n in names}

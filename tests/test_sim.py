@@ -1339,6 +1339,7 @@ def test_as_cuda_array_shares_memory():
         assert d.copy_to_host()[2] == 5 and a[3] == 7 and sim.cuda.as_cuda_array(d) is d
 
 
+@pytest.mark.slow
 def test_a_long_plain_loop_is_no_wait_and_an_endless_one_ends_with_its_line():
     @sim.cuda.jit
     def plain(x, n):

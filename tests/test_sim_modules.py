@@ -31,6 +31,7 @@ def numbas():
     return numba.cuda.random
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('seed,start', [(0, 0), (1, 1), (2**63 + 5, 6), (2**64 - 1, 0)])
 def test_states_are_those_of_numba(numbas, seed, start):
     ours, theirs = (np.empty(37, numbas.xoroshiro128p_dtype) for _ in range(2))
@@ -55,6 +56,7 @@ def drawn(states, out, whole):
     random.xoroshiro128p_jump(states, i)
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_numba(numbas):
     n, m = 40, 25
     states, out, whole = random.create_xoroshiro128p_states(n, 7), np.zeros((n, 4*m)), np.zeros((n, m), np.uint64)
@@ -239,6 +241,7 @@ def test_signatures_are_those_of_launches_or_declared():
     assert o.max_cooperative_grid_blocks(32, 40_000) == 132*4
 
 
+@pytest.mark.slow
 def test_what_numbas_compiler_makes_of_a_kernel(emulated, capsys):
     from numba import cuda as shown
     k = shown.jit('void(float32[::1], float64[::1])')(inspected.py_func)

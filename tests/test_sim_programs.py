@@ -67,6 +67,7 @@ def nobody_leaves(out):
         out[broke] += 5000
 
 
+@pytest.mark.slow
 def test_the_else_of_a_loop_is_for_those_who_did_not_break(engine):
     x = np.random.default_rng(0).choice([0, 1, 2, 3, 4, 8, 9], p=[0.1] + [0.2] * 4 + [0.02, 0.08], size=(200, 9))
     for k in (first_zero, smallest_missing):
@@ -97,6 +98,7 @@ def test_the_else_of_a_loop_in_c_is_an_if_behind_it():
 # kernels that Numba writes itself
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('n', [0, 1, 2, 3, 255, 256, 257, 5000])
 def test_reduce_folds_an_array(engine, n):
     x = np.random.default_rng(n).integers(-99, 99, n)

@@ -197,6 +197,7 @@ def test_what_never_comes_ends_with_its_line():
     with sim.options(checks='none'): assert found(sim.SynccheckError, never[3, 1], ints(1)).code == 'endless_wait'
 
 
+@pytest.mark.slow
 def test_room_is_shared_memory_too(order):
     n, flags, out = 900, ints(900), ints(900)
     if order == 'reverse': return look_ahead[n, 1](flags, out)

@@ -31,6 +31,7 @@ def numba_type(dtype):
 def less(x, y): x < y  # noqa: B015
 
 
+@pytest.mark.slow
 def test_integers_are_compared_in_the_type_that_numba_takes():
     "As float64, and only as such, 2**53 and 2**53 + 1 are equal"
     as_float = set()

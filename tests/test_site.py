@@ -104,6 +104,7 @@ def test_every_lesson_and_text_has_its_page(site):
     assert not (notebooks | tables | texts) - there
 
 
+@pytest.mark.slow
 def test_links_and_anchors_exist(site):
     gone = []
     for p in every_page(site):
@@ -319,6 +320,7 @@ def test_the_lecture_beside_the_lesson(address, browser_page):
         assert page.locator('iframe').count() == 0
 
 
+@pytest.mark.slow
 def test_without_scripts_play_links_lead_to_the_lecture(address, browser_page):
     with browser_page(java_script_enabled=False) as page:
         page.goto(f'{address}/nbs/03_shared_memory.html')

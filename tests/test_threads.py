@@ -79,6 +79,7 @@ def output(tmp_path, script):
     return p.stdout.splitlines()[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('script', [EMULATOR, SIMULATOR], ids=['emulator', 'simulator'])
 def test_threads_of_python_launch(script, tmp_path):
     assert output(tmp_path, script) == '[]'
@@ -126,6 +127,7 @@ print(m.go(-1), code_of(m.go, 2), m.go(-1), code_of(m.leaves), code_of(m.touches
 '''
 
 
+@pytest.mark.slow
 def test_threads_of_the_host_code_launch_and_what_they_find_is_raised(tmp_path):
     assert output(tmp_path, HOST) == '6 outside 6 exits host_writes 6'
 
@@ -139,6 +141,7 @@ except KeyboardInterrupt: print('stopped', flush=True)
 '''
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_launches_of_threads_and_reaches_the_main_one():
     p = subprocess.Popen([sys.executable, '-c', START + ENDLESS], stdout=subprocess.PIPE,
                          stderr=subprocess.PIPE, text=True)

@@ -48,6 +48,7 @@ def test_types_are_promoted_as_triton_does(division):
                 assert got == want, (a, b, numbers)
 
 
+@pytest.mark.slow
 def test_types_are_what_a_gpu_computes():
     "Conversions, arithmetic, reductions, products, random numbers and atomics, bit for bit but for approximations"
     want = types_probe.recorded()
@@ -108,6 +109,7 @@ def test_kinds_of_values():
     assert out.item() == 3*1000 - 1  # towards 0, as in C
 
 
+@pytest.mark.slow
 def test_shapes_and_tuples():
     @triton.jit
     def pair(x, y=2): return x + y, x - y
@@ -674,6 +676,7 @@ def front(tmp_path, first='', backend='sim'):
     env = os.environ | dict(PYTHONPATH=str(ROOT), GRIDSTRIDE_BACKEND=backend)
     return subprocess.run([sys.executable, path], capture_output=True, text=True, env=env)
 
+@pytest.mark.slow
 def test_the_front_door(tmp_path):
     done = front(tmp_path)
     assert done.stdout == ("gridstride: Triton's kernels run checked, on the CPU\n"
@@ -961,6 +964,7 @@ def test_branches_and_constants_as_triton_compiles_them(body, n, tmp_path):
     else:
         with pytest.raises(NotCompiled, match=words): run(kernel, (1,), torch.ones(8), torch.zeros(8), n, N=8)
 
+@pytest.mark.slow
 @pytest.mark.parametrize('body', BRANCHES)
 def test_triton_compiles_branches_and_constants_like_that(body, tmp_path):
     from triton.backends.compiler import GPUTarget

@@ -22,6 +22,7 @@ WRONG = sorted(p.stem for p in (HERE/'wrong').glob('*.py'))
 def of_file(side, stem): return [c for c in corpus.cases(side).values() if Path(c.file).stem == stem]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('order', ['forward', 'reverse'])
 @pytest.mark.parametrize('stem', RIGHT)
 def test_right_kernels_are_silent_and_right(stem, order):

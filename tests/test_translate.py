@@ -558,6 +558,7 @@ def copied(x):
 def flat(args):
     return [o for a in args for o in (flat(a) if isinstance(a, tuple) else [a]) if isinstance(o, np.ndarray)]
 
+@pytest.mark.slow
 @pytest.mark.parametrize('mode', MODES)
 @pytest.mark.parametrize('name', CASES)
 def test_means_the_same(name, mode):
@@ -588,6 +589,7 @@ def compile_silently(source, text, *command):
     version = subprocess.run([command[0], '--version'], check=True, capture_output=True, text=True).stdout
     build({source: text}, [[*command, source]], version, headers_hash(here/'include'), run=run)
 
+@pytest.mark.slow
 def test_no_warnings():
     c, head = compiler(), '#include "emulator.h"\n#include "gridstride/tensor.h"\n'
     compile_silently('all.cpp', head + to_cpp(in_every_mode()), c.path, *common_flags(c), '-Wall', '-Wextra', '-c',
@@ -599,6 +601,7 @@ def _has_nvcc():
     try: return bool(nvcc())
     except CompilerMissing: return False
 
+@pytest.mark.slow
 @pytest.mark.skipif(not _has_nvcc(), reason='no nvcc')
 def test_no_warnings_of_nvcc():
     compile_silently('all.cu', in_every_mode(), nvcc(), '-std=c++17', '-arch=sm_90', '-Xcompiler', '-Wall,-Wextra',
@@ -793,6 +796,7 @@ def test_wide():
     t = body(to_cuda(grid_stride, f4(4), f4(4), wide=True))
     assert not re.search(r'\bint\b', t) and '(long long)blockIdx.x*blockDim.x' in t
 
+@pytest.mark.slow
 def test_torch_tensors_of_sixteen_bits():
     @cuda.jit
     def k(x, out):
@@ -810,6 +814,7 @@ def test_numba_kernels_by_their_py_func():
 
 # the launcher, cuda_kernel and pack
 
+@pytest.mark.slow
 def test_launcher():
     t = to_cuda(matmul_dynamic, *CASES['matmul_dynamic'][1]())
     a,b,out = torch.randn(20,30),torch.randn(30,25),torch.zeros(20,25)
@@ -822,6 +827,7 @@ def test_launcher():
         with pytest.raises(RuntimeError, match=what): m.launch_matmul_dynamic(*args, [4,3], [8,8], 512)
     with pytest.raises(TypeError): m.launch_matmul_dynamic(a, b, out, 2**31, [1], [1])
 
+@pytest.mark.slow
 def test_launcher_reads_strides():
     @cuda.jit
     def k(x, out):

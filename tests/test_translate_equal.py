@@ -43,6 +43,7 @@ def test_kernels_that_are_there_give_the_same(there):
         got = differences(there, **how)
         assert not any(got), f'{how}: {told(there, got)}'
 
+@pytest.mark.slow
 def test_checked_kernels_have_no_findings(fresh):
     "The generated kernels once more, optimised, under all detectors, some of them"
     some = fresh[::5]

@@ -36,6 +36,7 @@ def remarks(way):
     every = {c.name: record.remark(c, RECORDED[c.name][way], rightly(c)) for c in cases}
     return {n: why for n,why in every.items() if why}
 
+@pytest.mark.slow
 @pytest.mark.parametrize('way', ['readable','doubles'])
 def test_the_c_gives_the_same_on_a_gpu(way): assert remarks(way) == {}
 

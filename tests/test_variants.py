@@ -50,6 +50,7 @@ def ran(kernel):
 
 # Changes
 
+@pytest.mark.slow
 @given(st.text('ab\n', max_size=6), st.text('ab\n', max_size=6), st.text('ab', max_size=3))
 def test_a_text_that_is_there_once_is_replaced(before, after, new):
     assert changed(f'{before}<old>{after}', '<old>', new) == before + new + after

@@ -136,6 +136,7 @@ def test_an_exchange_whose_result_nobody_takes_reads_nothing(k, order):
         assert found(InitcheckError, k.flag[1, 32], out, 1).array == 'fresh'
 
 
+@pytest.mark.slow
 def test_an_exchange_in_the_simulator():
     @cuda.jit
     def flag(out):

@@ -33,16 +33,6 @@ def nursery():
     return server
 
 
-TICK = 1/os.sysconf('SC_CLK_TCK')
-
-
-def used_by_kernels():
-    "For how many seconds the kernels that are over used the processor: they are no children of who runs the tests"
-    if not nursery.cache_info().currsize: return 0
-    fields = Path(f'/proc/{nursery()._forkserver_pid}/stat').read_text().rpartition(')')[2].split()
-    return TICK*(int(fields[13]) + int(fields[14]))
-
-
 @lru_cache
 def fresh_path(given):
     "Where a Python that starts with PYTHONPATH=`given` looks for modules, but for its own folder"

@@ -46,5 +46,6 @@ def test_a_kernel_that_is_not_named_well_is_refused(src, name, words):
     with pytest.raises(ValueError, match=words): CudaC(src, name)
 
 
+@pytest.mark.slow
 def test_a_kernel_and_a_module_keep_their_source():
     assert source_of(load_cuda(BOTH)) == BOTH == source_of(cuda_kernel(BOTH, 'half_k'))

@@ -103,6 +103,7 @@ def test_fast_mathematics_is_asked_for():
     assert 'div.approx' in Numba(scale_k, ('void(float32[::1], float32)',)).make('sm_90', True, ()).ptx
 
 
+@pytest.mark.slow
 def test_numba_is_imported_whole_where_numpy_has_no_row_stack():
     "As NumPy 2.5 has none, which numba-cuda names when it compiles its first kernel"
     pytest.importorskip('numba_cuda')
@@ -118,6 +119,7 @@ assert cuda.jit and not hasattr(np, 'row_stack')
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_lecture_s_own_import_of_numba_works_behind_utils_where_numpy_has_no_row_stack():
     pytest.importorskip('numba_cuda')
     code = """

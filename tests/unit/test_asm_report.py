@@ -24,12 +24,14 @@ def test_one_of_several_kernels_is_asked_for():
     with pytest.raises(TypeError, match='is not a kernel'): find(3)
 
 
+@pytest.mark.slow
 def test_a_small_kernel_is_read_line_by_line():
     assert sass(SCALE).count()['float'] == 1 and [n for n, _, _ in ptx(SCALE).lines] == [1, 2, 3, 4]
     assert sass(SCALE, arch='sm_80').arch == 'sm_80'
     with pytest.raises(ValueError, match='sm_75'): sass(SCALE, arch='sm_35')
 
 
+@pytest.mark.slow
 def test_too_few_registers_spill():
     enough, few = resources(SUMS), resources(SUMS, flags=('-maxrregcount=24',))
     assert (enough.spill_stores, enough.spill_loads, enough.local) == (0, 0, 0)

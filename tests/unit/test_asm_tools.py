@@ -71,6 +71,7 @@ def test_so_they_are_when_ptx_is_linked(monkeypatch, made):
     assert link(made[0])[1] and len(asked) == 3        # words that are there are not asked for again
 
 
+@pytest.mark.slow
 def test_nvrtc_gives_ptx_machine_code_and_the_linkers_name(made):
     ptx, cubin, _, entry = made
     assert entry == '_Z6half_kIfEvPT_i' and '.target sm_90' in ptx and cubin.startswith(b'\x7fELF')

@@ -61,6 +61,7 @@ def test_shares_are_of_the_roof_above(points):
     assert points['softmax'].share is None, 'nobody timed it'
 
 
+@pytest.mark.slow
 def test_the_picture_has_the_roof():
     import matplotlib.pyplot as plt
     ax = roofline({'k': (1, 8)}, roof=limits.H100).plot()

@@ -87,6 +87,7 @@ def scramble(file):
         f.write(os.urandom(1_000_000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('harm', [truncate, empty, scramble, os.remove])
 def test_broken_headers_are_made_anew(folder, commands, harm):
     whole = made(folder).stat().st_size
@@ -97,6 +98,7 @@ def test_broken_headers_are_made_anew(folder, commands, harm):
     assert uses([c for c in commands if '-c' in c][-1]) and made(folder).stat().st_size == pytest.approx(whole, rel=.01)
 
 
+@pytest.mark.slow
 def test_headers_that_break_again_are_given_up(folder, commands):
     for _ in range(2):
         tiny()

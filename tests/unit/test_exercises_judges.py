@@ -89,6 +89,7 @@ def reverse(body, n=32):
     return x, out
 
 
+@pytest.mark.slow
 def test_06_an_instance_of_a_template_is_launched():
     x, out = reverse('int t = threadIdx.x; s[t] = m[t]; __syncthreads(); out[t] = s[n-1-t];')
     check(out, x.flip(0))
@@ -189,6 +190,7 @@ def test_08_a_timed_flush_is_told():
 def scaled(body): return f'__global__ void f(float *x) {{ x[threadIdx.x] = {body}; }}'
 
 
+@pytest.mark.slow
 def test_09_doubles_are_found_with_their_line():
     assert not lesson_09.doubles(lesson_09.sass(scaled('x[threadIdx.x]*2.f')))
     listing = lesson_09.compile_answer(lesson_09.sass, lambda: scaled('x[threadIdx.x]*.1'), 'f', 'sm_90')

@@ -63,6 +63,7 @@ def test_tables_of_a_climb_say_where_they_are_from(climb):
     assert 'numbers from' not in waits, 'a reason that no rung has'
 
 
+@pytest.mark.slow
 def test_a_rung_of_ones_own_is_counted_without_a_clock(climb, capsys):
     climb(naive('mine'), 2)
     said = capsys.readouterr().out
@@ -80,6 +81,7 @@ def test_without_a_compiler_the_paper_is_left(climb, monkeypatch):
         kinds(naive(), record='99_kinds')
 
 
+@pytest.mark.slow
 def test_instructions_by_kind():
     found = kinds(naive(), lecture.STATIC, record='99_kinds')
     assert found['naive']['float'] == found['static 16']['float'] == 1
@@ -88,12 +90,14 @@ def test_instructions_by_kind():
     assert 'static 16' in repr(found)
 
 
+@pytest.mark.slow
 def test_a_kernel_without_multiply_adds():
     src = lecture.naive_src.replace('o += m[r*k + i] * n[i*w + c]', 'o += m[r*k + i]')
     with pytest.raises(ValueError, match='no multiply-add'):
         kinds(Rung('sum', src, threads=32, BM=4, BN=8), record='99_kinds')
 
 
+@pytest.mark.slow
 def test_lesson_06_again():
     for o in (lecture.NAIVE, lecture.DYNAMIC, lecture.STATIC, lecture.STATIC32): assert right(o) == 6
     loops = {o.name: kinds(o, record='99_kinds')[o.name]['shared']

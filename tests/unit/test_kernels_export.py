@@ -210,6 +210,7 @@ constexpr bool m_turned = %s, n_turned = %s;
 '''
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('layout', ['nn', 'tn', 'nt', 'tt'])
 def test_the_programs_find_each_number_that_is_wrong(layout):
     "Right ones are within the bound; some that are a few of its units off are counted, and the first is told"
@@ -245,6 +246,7 @@ def in_a_space(name):
     return more, f'namespace {name} {{\n#line 1 "{name}.cu"\n{body}\n}}\n'
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which('nvcc') or sys.platform != 'linux', reason='needs nvcc')
 def test_nvcc_compiles_them():
     """In one unit, as headers take most of the time; what one includes stands after those that do not, which it cannot

@@ -23,6 +23,7 @@ CONFIGS = [
 ORDERS = 'forward', 'reverse', 'shuffle'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('i', range(len(CONFIGS)))
 def test_each_kind_is_right_in_any_order(i):
     config, layout = CONFIGS[i]
@@ -31,6 +32,7 @@ def test_each_kind_is_right_in_any_order(i):
         assert right(kernel, [(8, 8, 64*config.CK), (136, 72, 264), (72, 264, 328)][:3 - (config.BM > 128)])
 
 
+@pytest.mark.slow
 def test_tiles_beyond_the_first_take_turns():
     "More tiles than blocks: the emulator has eight SMs"
     for config in (Tile(64, 32, swap_ab=1), Tile(64, 32, 2, 2, swap_ab=1)):
@@ -108,6 +110,7 @@ def test_one_source_for_all():
     assert len({own(r) for r in kernels}) == 1 and len({r.src for r in kernels}) == len({r.name for r in kernels}) == 20
 
 
+@pytest.mark.slow
 def test_parts_of_k_are_added_in_one_order():
     "Twice the same bits, and near those of the kernel that shares nothing"
     torch.manual_seed(0)

@@ -94,6 +94,7 @@ def test_a_long_piece_is_not(rng):
     assert error(split_product(a, b, 4096), a, b) > 2*error(chain(a, b), a, b)
 
 
+@pytest.mark.slow
 def test_six_products_are_as_good_as_nine_and_three_are_not(rng, monkeypatch):
     a, b = normal(rng, 64, 512), normal(rng, 512, 64)
     def with_terms(terms):
@@ -129,6 +130,7 @@ def test_wgmma_names_each_register():
     assert (text.count('"+f"'), 'm64n64k16' in text, '%36' in text, '%37' in text) == (32, True, True, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('args',
     [(128, 128, 4), (64, 64, 8), (64, 128, 2), (128, 128, 1, 'tn'), (128, 128, 1, 'nt'), (64, 64, 2, 'tn')])
 def test_products_are_right_and_the_same_each_time(args):
@@ -164,6 +166,7 @@ def with_specials(h, w, k):
     return m, n
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('args', [(64, 64, 2, 'nn'), (64, 128, 1, 'tn'), (64, 64, 1, 'nt')])
 def test_infinities_and_huge_numbers_are_as_in_float32(args):
     f, (m, n) = Split(*args), with_specials(70, 75, 90)

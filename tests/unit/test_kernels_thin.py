@@ -26,6 +26,7 @@ def right(f, h, w, k):
     assert ((out.double()-want).abs() <= k*2**-24*bound).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('shape',
     [(1, 1, 1), (37, 10, 68), (100, 3, 30), (9, 16, 129), (33, 5, 1000), (3, 32, 7), (66, 13, 258)])
 def test_thin_products(shape):
@@ -37,12 +38,14 @@ def test_thin_products(shape):
 def test_small_products(shape): right(SMALL, *shape)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('shape', [(260, 10, 784), (513, 1, 100), (301, 12, 36), (257, 20, 800)])
 def test_whole_rows_by_bulk_copies(shape):
     assert THIN.recipe(*shape, here()).calls[0].name == 'thin_rows'
     right(THIN, *shape)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('h,w,k,name', [
     (50000, 10, 784, 'thin_rows'), (50000, 1, 784, 'thin_rows'), (50000, 10, 128, 'thin_rows'),
     (10000, 20, 252, 'thin_rows'), (90000, 17, 252, 'thin_planes'), (90000, 32, 252, 'thin_planes'),
@@ -76,6 +79,7 @@ def planes_anywhere(monkeypatch):
     monkeypatch.setattr(skinny, 'SOME', {few: (k, 0) for few, (k, _) in skinny.SOME.items()})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('i,shape', [*enumerate([(1041, 32, 132), (1030, 17, 100), (1100, 24, 76), (2049, 23, 36)])])
 def test_many_columns_go_to_the_tensor_cores(i, shape, planes_anywhere):
     "In planes, in any order of the warps; groups of rows beyond those that begin"
@@ -83,6 +87,7 @@ def test_many_columns_go_to_the_tensor_cores(i, shape, planes_anywhere):
     with options(order=('forward', 'reverse', 'shuffle')[i%3], seed=i): right(THIN, *shape)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('i,shape', [*enumerate([
     (641, 32, 784), (301, 13, 788), (1041, 16, 768), (200, 21, 896), (8, 31, 836), (77, 24, 772), (150, 16, 1568),
     (1641, 32, 256), (700, 17, 388), (130, 32, 1120), (70, 14, 1792)])])
@@ -92,6 +97,7 @@ def test_warps_share_the_k_of_whole_rows(i, shape, planes_anywhere):
     with options(order=('forward', 'reverse', 'shuffle')[i%3], seed=i): right(THIN, *shape)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('w,k,name', [(17, 40, 'thin_planes'), (17, 260, 'thin_stages')])
 def test_planes_know_no_bounds_but_those_of_floats(w, k, name, planes_anywhere):
     "What is infinite, no number, or overflows in planes alone is computed again by multiply-adds"

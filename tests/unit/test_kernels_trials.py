@@ -87,6 +87,7 @@ def test_a_contest_belongs_to_its_kernels(tmp_path):
         trials.beside_torch('22_none', (64, 64, 64), hopper.ring, seconds=.1)
 
 
+@pytest.mark.slow
 def test_machine_code_is_counted_by_engine():
     from gridstride.cpp.toolchain.build import CompilerMissing
     try: counted = trials.engines(hopper.larger)

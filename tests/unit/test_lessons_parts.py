@@ -46,12 +46,14 @@ def test_what_is_no_notebook_is_named(folder):
     with pytest.raises(ValueError, match='broken.ipynb cannot be read'): L.read(folder/'broken.ipynb')
 
 
+@pytest.mark.slow
 def test_a_lesson_is_executed_and_its_file_stays_as_it_is(folder):
     done = asyncio.run(L.execute(folder/'01_good.ipynb'))
     assert done.cells[1].outputs[0].data['text/plain'] == '42'
     assert L.read(folder/'01_good.ipynb')['cells'][1]['outputs'] == []
 
 
+@pytest.mark.slow
 def test_a_lesson_that_stops_says_in_which_cell(folder):
     with pytest.raises(L.LessonError) as e: asyncio.run(L.execute(folder/'02_bad.ipynb'))
     assert e.value.cell == 2
@@ -59,6 +61,7 @@ def test_a_lesson_that_stops_says_in_which_cell(folder):
         assert words in str(e.value)
 
 
+@pytest.mark.slow
 def test_what_was_edited_while_it_ran_is_not_saved(folder):
     edited = asyncio.run(L.execute(folder/'01_good.ipynb'))
     edited.cells[1].source = 'a*8'

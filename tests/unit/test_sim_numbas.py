@@ -14,6 +14,7 @@ def add_k(x, out, n):
     if i < n: out[i] = x[i] + ADD
 
 
+@pytest.mark.slow
 def test_arrays_are_written_and_what_it_prints_is_printed(capsys):
     import torch
     x, out = np.arange(3, dtype=np.float32), torch.zeros(3)
@@ -21,6 +22,7 @@ def test_arrays_are_written_and_what_it_prints_is_printed(capsys):
     assert out.tolist() == [4, 5, 6] and 0 < seconds < numba_reference.LIMIT and capsys.readouterr().out == 'thread 0\n'
 
 
+@pytest.mark.slow
 def test_what_fails_there_is_told():
     def wrong(x): x[cuda.grid(1)+9] = 1.
     with pytest.raises(RuntimeError, match=r"wrong ended in Numba's simulator with: IndexError"):

@@ -67,6 +67,7 @@ def test_kernels_of_the_tests_are_well_formed(name):
     translated_in_all_ways(k, args())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('at', range(4))
 def test_recorded_kernels_are_well_formed(at):
     "In the two ways that test_translate_equal, which verifies what it translates, has for none or few of them"
