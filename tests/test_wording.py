@@ -11,10 +11,10 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
 
-CEILING = 474  # of all files together
+CEILING = 467  # of all files together
 
 REGEX = re.compile(r'\(\?[a-z:]*|\.[*+?]+|\\[nbdwsS][+*?]?|\\|[()|^$]')  # what a pattern has between its words
-QUOTED = re.compile(r'`[^`]*`|\{[^}]*\}')
+QUOTED = re.compile(r'`[^`]*`|\{[^}]*\}|\w+\\?\([^()]*\)')
 WORD = re.compile(r"""["'(\[]*(?:[A-Za-z][a-z']+|[aI]|[a-z]+-[a-z-]+)["')\],.:;?!]*""")
 VALUE = re.compile(r"""["'(\[]*(?:[-+.,\dx%]*|[a-z])["')\],.:;?!]*""")
 CODE = re.compile(r'(?m);\s*$|[;{]\s*\}|^\s*(?:def|import|from|while|class|if|@\w+|#\w+)\b|\w+\(.*\) *[{;]')
