@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from warm import warm_kernels  # noqa: F401 (a fixture)
 
+pytest.register_assert_rewrite('sim_cases')  # its functions are tests of two modules
+
 # Set before anything is imported: fixtures of a session and the programs that tests start have it, too. The processes
 # that share the tests are started by one that has set it already.
 GIVEN = os.environ.setdefault('GRIDSTRIDE_GIVEN_BACKEND', os.environ.get('GRIDSTRIDE_BACKEND', ''))

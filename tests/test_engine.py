@@ -1,4 +1,4 @@
-"""`sim.options(engine='c')`: the simulator's tests once more, compiled; the same findings on the same lines; and what
+"""`sim.options(engine='c')`: the simulator's cases, compiled; the same findings on the same lines; and what
 this engine refuses, clearly."""
 import importlib
 import inspect
@@ -8,44 +8,14 @@ import numpy as np
 import pytest
 
 import engine_unit
-import test_sim
 from gridstride import sim
 from gridstride.sim import cuda
 from gridstride.diagnostics.errors import *
 from gridstride.translate import Untranslatable, engine
-from test_sim import *
-from test_sim import CONSTANTS, HEAD, KINDS, WRONG, cell, line
+from sim_cases import *
 
-pytestmark = pytest.mark.slow  # one unit of all kernels is compiled first
-
-# What differs: complex numbers, recursion and barriers of the grid are refused, and so is what `to_cuda` refuses;
-# multiplication and addition may be fused; an array that nobody uses is left out; with some detectors off the others
-# may find the same wrong; and shared memory is of one block, whatever the index. Those tests are replaced below.
-for _name in (
-    'test_dtypes',
-    'test_recursion',
-    'test_grid_barrier',
-    'test_what_is_read_before_the_grids_barrier_and_written_behind_is_uninitialized',
-    'test_float32_stays_float32',
-    'test_dynamic_shared_memory_counts_where_the_grid_waits',
-    'test_racecheck_alone_sees_a_race_in_shared_memory_of_another_block',
-    'test_too_much_shared_memory',
-    'test_checks_can_be_switched_off',
-    'test_what_is_not_simulated_says_so',
-    'test_a_check_that_may_be_switched_off_is_silent_then',
-    'test_a_kernel_without_source_says_so',
-    'test_a_plain_function_is_refused_as_numba_does',
-    'test_arrays_have_no_methods_in_a_kernel',
-    'test_enumerate_zip_modf_and_operators',
-    'test_wrong',
-    'test_what_numba_would_not_compile_is_told',
-    'test_an_error_of_pythons_in_a_kernel_is_shown_with_its_line_alone',
-    'test_an_argument_may_be_a_named_tuple',
-    'test_a_position_without_its_axis_is_told_so',
-    'test_a_complex_number_has_a_conjugate',
-    'test_an_array_of_numpy_in_a_kernel_is_told_what_kernels_have',
-):
-    assert callable(globals().pop(_name))
+pytestmark = [pytest.mark.slow,  # one unit of all kernels is compiled first
+              pytest.mark.filterwarnings('error::gridstride.diagnostics.errors.SameValueRace')]  # a warning is one
 
 @pytest.fixture(params=['forward'], autouse=True)
 def order(request):
@@ -100,25 +70,22 @@ def test_float_operations_may_be_fused():
         i = cuda.grid(1)
         v = x[i]*x[i]+x[i]
         out[i] = v-math.sqrt(v)*x[i]
-    x,out = test_sim.rng().uniform(1,2,64).astype('f4'),np.full(64, np.nan)
+    x,out = rng().uniform(1,2,64).astype('f4'),np.full(64, np.nan)
     k[1,64](x, out)
     v = x*x+x
     # of float32: each operation is off by half a unit of its result
     np.testing.assert_allclose(out, (v-np.sqrt(v)*x).astype('f8'), rtol=0, atol=4*np.spacing(v.max()))
 
 @pytest.mark.parametrize('dtype', ['?','i1','u1','i2','u4','i8','u8','f2','f4','f8'])
-def test_dtypes_of_c(dtype): test_sim.test_dtypes(dtype)
+def test_dtypes_of_c(dtype): reverse_array_of(dtype)
 
-def bodies(test): return [o[0] for o in test.pytestmark[0].args[1]]
-
-@pytest.mark.parametrize('body', bodies(test_sim.test_what_numba_would_not_compile_is_told) +
-                         bodies(test_sim.test_an_error_of_pythons_in_a_kernel_is_shown_with_its_line_alone))
+@pytest.mark.parametrize('body', [o[0] for o in UNCOMPILED + PYTHON_ERRORS])
 def test_what_numba_would_not_compile_is_not_translated(body):
     with pytest.raises(Untranslatable, match='(?s)line [456]'):
         cell(HEAD % 'x, y' + f'    {body}\n', 'refused', **CONSTANTS).k[1,2](np.zeros(2), np.zeros((2,4)))
 
-@pytest.mark.parametrize('refused,error', [(lambda: test_sim.test_dtypes('c8'), Untranslatable),
-    (test_sim.test_recursion, Untranslatable), (test_sim.test_grid_barrier, NotSimulated)])
+@pytest.mark.parametrize('refused,error', [(lambda: reverse_array_of('c8'), Untranslatable),
+    (compute_factorials, Untranslatable), (reverse_across_the_grid, NotSimulated)])
 def test_refusals(refused, error):
     with pytest.raises(error) as e: refused()
     assert (e.value.kernel and 'complex' in str(e.value) or 'recursion' in str(e.value)

@@ -110,7 +110,7 @@ def parameters(test):
         yield given
 
 def simulator_tests():
-    "The launches in tests/test_sim.py"
+    "The launches of tests/test_sim.py and its cases"
     sys.path.insert(0, str(TESTS))
     tests = importlib.import_module('test_sim')
     with recording() as found, warnings.catch_warnings():
@@ -210,7 +210,7 @@ def refused(case): return any(o in case.source + json.dumps(case.args) for o in 
 def all_cases():
     "Of all three; the same in every call and process, as running the tests of the simulator takes seconds"
     files = [*(TESTS.parent/'gridstride').rglob('*.py'), *NOTEBOOKS.glob('0[1-6]*.ipynb'), TESTS/'test_sim.py',
-             *(TESTS/'ncu').glob('*.py'), *Path(__file__).parent.glob('*.py')]
+             TESTS/'sim_cases.py', *(TESTS/'ncu').glob('*.py'), *Path(__file__).parent.glob('*.py')]
     return kept('corpus', [(str(p), p.read_bytes()) for p in sorted(files)], _all_cases)
 
 def _all_cases(): return [*lessons(), *as_cases('ncu', counted_kernels()), *as_cases('sim', simulator_tests())]
