@@ -6,7 +6,7 @@ The modules, in the order in which they are read best:
 - `matmul`: `dispatch` (operands to a launch), `plan` (which kernel, and why), `cost_model` (the time of kernels of
   16-bit floats), `tuning_cache` (what `tune` measured, on disk);
 - its kernels next to the lessons': `bf16x6` (float32 by tensor cores), `skinny` (a few columns), `hopper_f16` (16-bit
-  floats in each layout), `tiled` (by `product.cuh` with any tile, for `tune`);
+  floats in each layout);
 - products with an epilogue, which need torch, so that they are imported on first use: `epilogues`, `mlps`, `batches`
   (`bmm`, `grouped_mm`), `calls` (which tile for which sizes), `launches`, `sources` (CUDA C,
   `product.cuh`), `programs` (what `export` writes);

@@ -38,9 +38,6 @@ class Tile(NamedTuple):
     CM: int  # blocks of a cluster, below each other
     CN: int  # along a row
     BLOCKS: int  # of an SM
-    CK: int = 1  # split-K: blocks of a cluster that share k, and reduce their partial sums
-    LEAD: int = 0  # steps by which the first of two warpgroups goes ahead, so that one multiplies while one stores
-    GROUP: int = 16  # rows of tiles that are visited together
     EARLY: int = 0  # programmatic dependent launch: does it begin before the previous kernel ends?
 
 
@@ -106,7 +103,7 @@ def most_registers(tile):
 def registers(tile):
     "Registers per thread of the producer, which gives some up, and of the consumers, which get them"
     each = most_registers(tile)
-    down = (40 if each > 80 else 24) + 16 * (tile.CK > 1)  # with parts of k a thread that copies keeps more
+    down = 40 if each > 80 else 24
     return dict(DOWN=down, UP=min(240, (each + (each - down) // tile.WGS) // 8 * 8))
 
 
@@ -147,8 +144,7 @@ def product_call(
     if c.grouped:
         tiles += c.count * cdiv(c.w, tile.BN * tile.CN)
     size = tile.CM * tile.CN
-    # clusters that share k have one tile each, the others those that come, too
-    grid = tile.CK * tiles if tile.CK > 1 else size * min(on.sms * tile.BLOCKS // size, tiles)
+    grid = size * min(on.sms * tile.BLOCKS // size, tiles)
     given = (c.count, c.h, c.w, c.k, float(scale))
     threads, shared = 128 * (tile.WGS + 1), tile.STAGES * stage_bytes(tile, transposed[1]) + tile.WGS * 4 * 4096
     call = Call(src, 'multiply', _ARRAYS, given, (grid,), (threads,), shared, bool(tile.EARLY))

@@ -26,7 +26,7 @@ class TileConfig(NamedTuple):
     swap_ab: int = 0  # swapped operands: the transposed product, n' m'
     split_n: int = 0  # do the two warpgroups split BN instead of BM?
     stream_k: int = 0  # stream-K: is the last wave shared, by parts of k?
-    family: str = 'final'  # lesson 22's last rung; 'half': `hopper_f16`; 'tiled': `tiled`
+    family: str = 'final'  # lesson 22's last rung; 'half': `hopper_f16`
     pingpong: int = 0  # ping-pong: two warpgroups take turns at tiles, so that one multiplies while the other stores
 
 
@@ -47,7 +47,6 @@ class Model(NamedTuple):
     split_k: float = 2000  # per tile whose k is shared
     add: float = 1 / 8  # per element of such a tile, and of each part of a last wave
     stream_k: float = 20500  # once, if the last wave is shared
-    tiled: float = 1.0  # the ends of tiles of `tiled`, over those of lesson 22
     half: float = 1.0  # all that a kernel of `hopper_f16` takes, over lesson 22's
     here: float = 1000  # once, with clusters of `hopper_f16`
     pingpong: float = 500  # per tile but the last, with ping-pong, which hides its end
@@ -95,7 +94,7 @@ def cycles(m, shape, layout, config, sms=132) -> float:
     tiles, slots = cdiv(h, high) * cdiv(w, wide), finals.at_once(size, sms) * config.BLOCKS
     elements, steps = config.BM * config.BN, cdiv(cdiv(k, 64), config.CK)
     step = _step_cycles(m, shape, layout, config) * min(config.BLOCKS, cdiv(tiles * size, sms))
-    end = (m.end + m.store * elements) * (m.tiled if config.family == 'tiled' else 1)
+    end = m.end + m.store * elements
     tile = steps * step + end + (config.CK > 1) * (m.split_k + m.add * elements)
     waves = cdiv(tiles, slots)
     if config.pingpong and waves == 1:
@@ -125,7 +124,6 @@ FITTED = Model(
     split_k=947.4,
     add=0.1437,
     stream_k=1.538e04,
-    tiled=1,
     half=0.9969,
     here=156.7,
     pingpong=730.8,

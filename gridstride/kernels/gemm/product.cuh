@@ -1,17 +1,16 @@
 // out = scale * m @ n and what an epilogue makes of it, for 16-bit floats that are summed in float32. `count` products
 // whose matrices follow each other in memory; or, GROUPED, one whose rows of m and of out belong to `count` groups:
 // each ends before row `ends[g]`, and has its own n.
-// Above: Number, Out (float, or as Number), BM, BN, BK, STAGES, WGS (warpgroups that multiply), CM, CN and CK (blocks
-// of a cluster: below each other, which share n, or side by side, which share m, or for parts of k, which share
-// nothing), BLOCKS (of an SM), DOWN and UP (registers of a thread that copies, and of one that multiplies), GROUP (rows
-// of tiles that are visited together), LEAD (steps by which the first of two warpgroups goes ahead), EARLY (does the
-// kernel begin before the one ahead has ended?), GROUPED, M_TURNED, N_TURNED (does memory hold the transpose?), and
-// wgmma. Of the epilogue: BIAS, ACTIVE, TIMES, ADDED, SAVED, SLOPES (is the slope saved?), SUMMED, ONTO, and the
-// functions `active` and `slope`.
+// Above: Number, Out (float, or as Number), BM, BN, BK, STAGES, WGS (warpgroups that multiply), CM and CN (blocks of
+// a cluster: below each other, which share n, or side by side, which share m), BLOCKS (of an SM), DOWN and UP
+// (registers of a thread that copies, and of one that multiplies), EARLY (does the kernel begin before the one ahead
+// has ended?), GROUPED, M_TURNED, N_TURNED (does memory hold the transpose?), and wgmma. Of the epilogue: BIAS,
+// ACTIVE, TIMES, ADDED, SAVED, SLOPES (is the slope saved?), SUMMED, ONTO, and the functions `active` and `slope`.
 constexpr int A_BYTES = BM*BK*2, BOX = BK*128, M = BM/64/WGS;
 constexpr int B_BYTES = N_TURNED ? BN*128 : (BN + 63)/64*BOX;  // whole boxes, if these lie side by side
-constexpr int SHARERS = CM*CN, CLUSTER = SHARERS*CK, TALL = BM*CM, WIDE = BN*CN;     // blocks; what a cluster computes
-constexpr bool STAGED = sizeof(Out) == 2 && !GROUPED && CK == 1;         // do results leave by way of shared memory?
+constexpr int CLUSTER = CM*CN, TALL = BM*CM, WIDE = BN*CN;               // blocks; what a cluster computes
+constexpr int GROUP = 16;                                                // rows of tiles that are visited together
+constexpr bool STAGED = sizeof(Out) == 2 && !GROUPED;                    // do results leave by way of shared memory?
 
 __device__ void prefetch(const TensorMap &x) { asm volatile("prefetch.tensormap [%0];" :: "l"(&x) : "memory"); }
 
@@ -45,7 +44,7 @@ struct Schedule {
             else { before += tall*wide; from = to; to = ends[z+1]; continue; }
             int band = in/(GROUP*wide), inside = in%(GROUP*wide), rows = min(GROUP, tall - band*GROUP);
             t.row = from + (band*GROUP + inside%rows)*TALL;
-            t.column = inside/rows*WIDE + blockIdx.x%SHARERS/CM*BN;
+            t.column = inside/rows*WIDE + blockIdx.x%CLUSTER/CM*BN;
             t.end = to;
             tile += gridDim.x/CLUSTER;
             return true;
@@ -56,7 +55,7 @@ struct Schedule {
 // a box that PARTS blocks of the cluster want: mine is part `part` of its ROWS rows
 template<int PARTS, int ROWS>
 __device__ void load_part(u32 to, const TensorMap &x, int z, int r, int c, u32 bar, int part) {
-    static_assert(PARTS == 1 || PARTS == SHARERS, "a cluster is a row of blocks, or a column");
+    static_assert(PARTS == 1 || PARTS == CLUSTER, "a cluster is a row of blocks, or a column");
     if (PARTS == 1) tma_load(to, x, z, r, c, bar);
     else tma_load_for(to + part*(ROWS/PARTS)*128, x, z, r + part*(ROWS/PARTS), c, bar, (1 << CLUSTER) - 1);
 }
@@ -243,73 +242,21 @@ __device__ void finish(float (&d)[M][N], const TensorMap &out_map, const TensorM
     }
 }
 
-// the same place of another block, and what lies there
-__device__ u32 in_block(u32 at, int rank) {
-    u32 there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(rank));
-    return there;
-}
-__device__ float4 four_at(u32 there) {
-    float4 v;
-    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(there) : "memory");
-    return v;
-}
-
-// Each of CK blocks has multiplied its part of k, and makes results of its share of the tile's pieces of 16 x 64: the
-// blocks' sums, left at `sums` of each, are always added in the same order
-__device__ void finish_together(float (&d)[M][BN/2], float4 *sums, const TensorMap &map, Out *out, const Others &o,
-                                Tile t, int me, int wg, size_t first, int w) {
-    constexpr int ROWS = BM/16, LINES = WGS*128;            // of pieces; threads that have sums
-    asm volatile("bar.sync 2, %0;" :: "n"(LINES) : "memory");                   // nobody here needs the stages
-    #pragma unroll
-    for (int i = 0; i < M*BN/2; i += 4) {
-        float *e = &d[i/(BN/2)][i%(BN/2)];
-        sums[i/4*LINES + threadIdx.x] = make_float4(e[0], e[1], e[2], e[3]);
-    }
-    cluster_sync();
-    int warp = threadIdx.x/32, lane = threadIdx.x%32, top = t.row, column = t.column, none = 0;
-    for (int piece = me*WGS*4 + warp; piece < ROWS*((BN + 63)/64); piece += CK*WGS*4) {
-        int y = piece%ROWS, c = piece/ROWS*64, row = top + y*16 + lane/4;
-        // as the 16 rows lay in registers: of warp y%4 of warpgroup y/4/M, in its 64 rows number y/4%M
-        u32 from = address(sums + (y/4%M*(BN/8) + c/8)*LINES + y/4/M*128 + y%4*32 + lane);
-        float e[1][32] = {};
-        #pragma unroll
-        for (int b = 0; b < CK; b++)
-            #pragma unroll
-            for (int g = 0; g < 8; g++) {
-                if (c + g*8 >= BN) continue;
-                float4 v = four_at(in_block(from, b) + g*LINES*16);
-                e[0][g*4] += v.x; e[0][g*4 + 1] += v.y; e[0][g*4 + 2] += v.z; e[0][g*4 + 3] += v.w;
-            }
-        t.column = column + c;
-        finish(e, map, map, out, o, t, row, row, {}, 0, none, first, min(w, column + BN), w);
-    }
-}
-
-__device__ void first_goes() { asm volatile("bar.arrive 1, 256;" ::: "memory"); }
-__device__ void second_waits() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
-
 __global__ void __cluster_dims__(CLUSTER) __launch_bounds__(128*(WGS + 1), BLOCKS)
 multiply(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
          const __grid_constant__ TensorMap out_map, const __grid_constant__ TensorMap saved_map, Out *out,
          Number *saved, const Number *bias, const Number *other, float *sums, const int *ends, int count, int h, int w,
          int k, float scale) {
-    static_assert(CK == 1 || (SHARERS == 1 && BM*BN*4 <= STAGES*(A_BYTES + B_BYTES)),
-                  "sums take the place of the stages");
-    static_assert((CK == 1 && BN%64 == 0) || !(TIMES || ADDED || SAVED || SUMMED || ONTO),
-                  "these come 64 columns at a time");
-    static_assert(!LEAD || WGS == 2, "one of two warpgroups goes ahead");
+    static_assert(BN%64 == 0 || !(TIMES || ADDED || SAVED || SUMMED || ONTO), "these come 64 columns at a time");
     extern __shared__ __align__(1024) char shared[];
     __shared__ u64 bars[2*STAGES];
     u32 a = address(shared), b = a + STAGES*A_BYTES, mine = b + STAGES*B_BYTES + threadIdx.x/32*4096;
     u32 full = address(bars), empty = full + 8*STAGES;
     int me = blockIdx.x%CLUSTER, wg = __shfl_sync(~0u, threadIdx.x/128, 0), s = 0, turn = 0, steps = (k + BK-1)/BK;
-    int begin = CK > 1 ? me*steps/CK : 0, end = CK > 1 ? (me + 1)*steps/CK : steps;
     if (threadIdx.x == WGS*128) {
         prefetch(m);
         prefetch(n);
-        for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, WGS*SHARERS); }
+        for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, WGS*CLUSTER); }
         barriers_ready();
     }
     if (CLUSTER > 1) cluster_sync(); else __syncthreads();
@@ -322,42 +269,35 @@ multiply(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
     if (wg == WGS) {                                        // producer: one thread
         registers_down<DOWN>();
         if (threadIdx.x == WGS*128) for (bool back = false; work.next(t); back = !back)
-            for (int step = begin; step < end; step++) {    // there, and back: what was last is still in the L2 cache
+            for (int step = 0; step < steps; step++) {      // there, and back: what was last is still in the L2 cache
                 int at = (back ? steps-1 - step : step)*BK;
                 barrier_wait(empty + 8*s, turn-1);
                 barrier_expect(full + 8*s, A_BYTES + B_BYTES);
                 load_step(a + s*A_BYTES, b + s*B_BYTES, m, n, t, at, full + 8*s, me);
                 if (++s == STAGES) { s = 0; turn++; }
             }
-        if (CK > 1) cluster_sync();                         // the others leave their sums
     } else {                                                // consumers
         registers_up<UP>();
         int last = -1, pieces = 0;
-        bool tells = threadIdx.x%128 < SHARERS, leads = LEAD;    // thread t tells block t
-        int whom = CK > 1 ? me : threadIdx.x%128;
+        bool tells = threadIdx.x%128 < CLUSTER;       // thread t tells block t
         u64 da = descriptor(a + wg*M*64*128, 16), db = descriptor(b, N_TURNED ? 16 : BOX);
         Others others = {bias, other, saved, sums, scale};
         float d[M][BN/2];
         while (work.next(t)) {
-            if (leads && wg == 1) { second_waits(); leads = false; }
-            #pragma unroll
-            for (int i = 0; i < M*BN/2 && CK > 1; i++) d[i/(BN/2)][i%(BN/2)] = 0;       // if it has no step at all
-            for (int step = begin; step < end; step++) {
+            for (int step = 0; step < steps; step++) {
                 barrier_wait(full + 8*s, turn);
-                multiply_step(d, da + s*(A_BYTES/16), db + s*(B_BYTES/16), step > begin);
+                multiply_step(d, da + s*(A_BYTES/16), db + s*(B_BYTES/16), step > 0);
                 wgmma_wait<1>();                            // the step before is done, and its stage is free
-                if (last >= 0 && tells) barrier_arrive_at(empty + 8*last, whom);
+                if (last >= 0 && tells) barrier_arrive_at(empty + 8*last, threadIdx.x%128);
                 last = s;
                 if (++s == STAGES) { s = 0; turn++; }
-                if (leads && (step == LEAD-1 || step == end-1)) { first_goes(); leads = false; }
             }
             int top = t.row + me%CM*BM + wg*M*64, row = top + threadIdx.x%128/32*16 + threadIdx.x%32/4;
             size_t first = GROUPED ? 0 : (size_t)t.z*h;
             Loaded loaded = load_others(others, t, row, 0, first, w);       // on their way during the last step
             wgmma_wait<0>();
             fence_sums(d);
-            if (CK > 1) { finish_together(d, (float4 *)shared, out_map, out, others, t, me, wg, first, w); break; }
-            if (tells) barrier_arrive_at(empty + 8*last, whom);
+            if (tells) barrier_arrive_at(empty + 8*last, threadIdx.x%128);
             last = -1;
             int right = BN%64 ? min(w, t.column + BN) : w;  // else TMA ends at w, and no piece is beyond the tile
             finish(d, out_map, saved_map, out, others, t, row, top, loaded, mine, pieces, first, right, w);
