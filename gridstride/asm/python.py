@@ -13,6 +13,7 @@ from pathlib import Path
 
 from .kernels import Made, Unit
 from .tools import homes, kept, link, missing_tool, usage
+from ..support.function_source import SourceMissing, source_of
 from ..support.numba_cuda import import_numba_cuda, numbas_own
 from ..bench.recording import function_within
 
@@ -99,12 +100,10 @@ def _text_of(f, seen=()):
 def _source(f):
     "The text of a function and the number of its first line"
     try:
-        lines, first = inspect.getsourcelines(f)
-    except OSError:
-        raise ValueError(
-            f'the source of {f.__name__} is nowhere to be found: define it in a file or in a notebook'
-        ) from None
-    return ''.join(lines), first
+        source = source_of(f)
+    except SourceMissing as e:
+        raise ValueError(str(e)) from None
+    return source.as_written, source.first
 
 
 class _InPython(Unit):

@@ -21,7 +21,6 @@ and what was not.
 
 import base64
 import hashlib
-import inspect
 import json
 import os
 import re
@@ -34,6 +33,7 @@ from io import BytesIO, StringIO
 from pathlib import Path
 
 from ..support.atomic_write import write_whole
+from ..support.function_source import SourceMissing, source_of
 
 __all__ = [
     'PACKAGES',
@@ -80,7 +80,7 @@ def _source(f):
     "The source of a function, class or kernel"
     f = function_within(f)
     text = getattr(f, 'src', None)  # one in CUDA C keeps its text
-    return text if isinstance(text, str) else inspect.getsource(f)
+    return text if isinstance(text, str) else source_of(f).as_written
 
 
 def _stable(x):
@@ -95,7 +95,7 @@ def _stable(x):
         return f"[{','.join(map(_stable, x))}]"
     try:
         return _source(x)
-    except (TypeError, OSError):
+    except SourceMissing:
         raise TypeError(
             f'a recording cannot be keyed by {x!r}: pass strings, numbers, arrays, functions, or tuples, lists and '
             'dicts of them'

@@ -10,17 +10,17 @@ times variants in turns on a GPU, after each has given the right result, and els
 
 import ast
 import difflib
-import inspect
 import itertools
 import json
 import linecache
 import re
 import sys
 from pathlib import Path
-from textwrap import dedent, shorten
+from textwrap import shorten
 
 from . import compare
 from .recording import Unavailable, function_within, key, made_on, recorded
+from ..support.function_source import SourceMissing, source_of
 from ..support.short_tracebacks import ShownBriefly
 from ..support.tables import Table
 from ..utils import backend
@@ -92,15 +92,10 @@ def _replace(src, words, whose):
 def _text_of(f):
     "The source of a Python function, decorators and all, from the first column on"
     try:
-        return dedent(inspect.getsource(function_within(f)))
-    except TypeError:
-        raise ChangeError(
-            f'{f!r} has no source to change: pass CUDA C as a string, a Python function, or a rung'
-        ) from None
-    except OSError:
-        raise ChangeError(
-            f'the source of {function_within(f).__name__} was not found: define it in a file or in a cell'
-        ) from None
+        return source_of(function_within(f)).text
+    except SourceMissing as e:
+        missing = f'{f!r} has no source to change: pass CUDA C as a string, a Python function, or a rung'
+        raise ChangeError(str(e) if hasattr(function_within(f), '__code__') else missing) from None
 
 
 def _called(src):

@@ -13,7 +13,6 @@ import json
 import linecache
 import os
 import re
-import textwrap
 import traceback
 import warnings
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from ..support.atomic_write import write_whole
+from ..support.function_source import tree_of
 from .lessons import progress_file, read_progress
 
 # %% ../../nbs/lib/03_exercise.ipynb #52d3ad3c
@@ -219,17 +219,9 @@ def _is_stub(body):
     return bool(own) and all(map(_is_open, own))
 
 
-def _tree(fn):
-    "The syntax tree of a function, or None"
-    try:
-        return ast.parse(textwrap.dedent(inspect.getsource(fn)))
-    except (OSError, SyntaxError, TypeError):
-        return None
-
-
 def untouched(fn) -> bool:
     "Is `fn` still the stub that the lesson gave?"
-    tree = _tree(fn)
+    tree = tree_of(fn)
     if tree is None:
         return False
     open_values = (_is_dots(o.value) for o in ast.walk(tree) if isinstance(o, (ast.Assign, ast.AugAssign, ast.Return)))
@@ -247,7 +239,7 @@ def _own_statements(body):
 
 def forgot_return(fn) -> bool:
     "Does `fn` end without having returned anything, whatever it is called with?"
-    tree = _tree(fn)
+    tree = tree_of(fn)
     defs = [o for o in tree.body if isinstance(o, ast.FunctionDef)] if tree else []
     gives = (ast.Return, ast.Raise, ast.Yield, ast.YieldFrom)
     found = [o for f in defs for o in _own_statements(f.body) if isinstance(o, gives)]
@@ -261,7 +253,7 @@ def _is_chained(o):
 
 def _slip(fn) -> str:
     "The hint for the author of a wrong kernel, from its source"
-    tree = _tree(fn)
+    tree = tree_of(fn)
     found = list(ast.walk(tree)) if tree else []
     if chained := next(filter(_is_chained, found), None):
         return f'\n  In Python `&` and `|` bind tighter than `<`: write `and` or `or` in `{ast.unparse(chained)}`'

@@ -1,13 +1,12 @@
 """The tasks for submissions: inputs, a reference, and how near a right answer is. In the leaderboards' words."""
 
-import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from textwrap import dedent
 
 import torch
 
+from ..support.function_source import SourceMissing, source_of
 from .closeness import default_scale
 
 
@@ -33,8 +32,8 @@ class Task:
     def baseline(self) -> str:  # None if its source is not to be had
         "The reference as a submission, to time it in the same way"
         try:
-            text = dedent(inspect.getsource(self.ref_kernel))
-        except (OSError, TypeError):
+            text = source_of(self.ref_kernel).text
+        except SourceMissing:
             return None
         name = self.ref_kernel.__name__
         return f'import math, torch\n\n\n{text}\n\ncustom_kernel = {name}\n' if name.isidentifier() else None

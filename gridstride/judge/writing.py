@@ -5,14 +5,13 @@ Triton and Numba as they are, CUDA C by torch's `load_inline`. The file needs to
 kernels of theirs; not this package."""
 
 import ast
-import inspect
 import re
 import sys
 from importlib import util
 from pathlib import Path
-from textwrap import dedent
 from types import FunctionType, ModuleType
 
+from ..support.function_source import SourceMissing, source_of
 from .forms import FormError, read_submission
 from ..utils import cdiv
 
@@ -143,7 +142,7 @@ class _Collector:
 
     def own(self, o):
         "The source of a function or class, and all that it uses"
-        text = dedent(inspect.getsource(o)).strip('\n') + '\n'
+        text = source_of(o).text.strip('\n') + '\n'
         space = o.__globals__ if hasattr(o, '__globals__') else vars(sys.modules[o.__module__])
         for name in _free_names(text):
             if name != o.__name__ and name in space:
@@ -223,8 +222,8 @@ def _module_of(path):
 def _look_at_source(o):
     "`FormError` for what has no text to be collected"
     try:
-        inspect.getsource(o)
-    except (OSError, TypeError):
+        source_of(o)
+    except SourceMissing:
         raise FormError(
             f'{o!r} has no source here: give a function, a class `ModelNew`, or the path of a file'
         ) from None

@@ -6,6 +6,7 @@ import numpy as np
 
 from ..diagnostics.errors import NotSimulated
 from ..diagnostics.launch_config import argument_error
+from ..support.array_memory import whole_storage
 from .arithmetic import as_numba
 from .constants import fits
 from .memory import wrap
@@ -21,9 +22,8 @@ def _tensor(v, name, known):
     if str(v.layout) != 'torch.strided':
         raise NotSimulated(f'{name} is sparse, not strided', f'Give the kernel {name}.to_dense().')
     v = v.detach()
-    whole = v.as_strided((v.untyped_storage().nbytes() // v.element_size(),), (1,), 0)
     try:
-        return wrap(v.numpy(), name, known, whole.numpy())
+        return wrap(v.numpy(), name, known, whole_storage(v).numpy())
     except TypeError:
         hint = f'Give the kernel a copy, {name}.float(), or write it in CUDA C.'
         raise NotSimulated(f'{name}: NumPy has no {v.dtype}', hint) from None

@@ -6,14 +6,13 @@ A size is a number, a name of one outside the kernel, a variable that is assigne
 
 import ast
 import dis
-import inspect
 import math
 import operator
-import textwrap
 import types
 
 import numpy as np
 
+from ..support.function_source import tree_of
 from .trees import children, walk
 
 __all__ = [
@@ -163,10 +162,9 @@ def shape_of(node):
 
 def static_bytes(f):
     "Return the bytes of static shared memory that a function allocates, as far as its source determines them"
-    try:
-        fn, names = ast.parse(textwrap.dedent(inspect.getsource(f))).body[0], outside(f)
-    except (OSError, SyntaxError):
+    if (tree := tree_of(f)) is None:
         return 0
+    fn, names = tree.body[0], outside(f)
     calls = (o for o in walk(fn) if shape_of(o) and _space(o) == 'shared')
     return sum(_array_bytes(o, constant(shape_of(o), fn, names), names) for o in calls)
 

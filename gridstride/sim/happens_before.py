@@ -22,6 +22,8 @@ import numpy as np
 
 from ..diagnostics.errors import Access, Phrase, Place, exception_of, outside_level
 from ..diagnostics.settings import checking
+from ..support import array_memory
+from ..support.array_memory import address
 from .detectors import element_at
 
 __all__ = ['copying', 'host_uses', 'launching', 'operations', 'source_line']
@@ -45,14 +47,13 @@ def part_of(a, mem, writes):
     if a.dtype != mem.data.dtype or not a.size:
         return None
     step = mem.data.strides[0] or a.itemsize
-    first = (a.__array_interface__['data'][0] - mem.data.__array_interface__['data'][0]) // step
+    first = (address(a) - address(mem.data)) // step
     return Part(ref(mem), first, a.shape, tuple(s // step for s in a.strides), writes)
 
 
 def _elements(part, values):
     "Of `values`, one per element of the memory, those of the part"
-    strides = [s * values.itemsize for s in part.steps]
-    return np.lib.stride_tricks.as_strided(values[part.first :], part.shape, strides)
+    return array_memory.part(values, part.first, part.shape, part.steps)
 
 
 def _mask(part):

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 
 from ..diagnostics.settings import settings
+from ..support.array_memory import address
 from .happens_before import copying, operations, source_line
-from .memory import Mem, address, as_dtype, key_of, wrap
+from .memory import Mem, as_dtype, key_of, wrap
 from .records import wrap_array
 
 __all__ = [

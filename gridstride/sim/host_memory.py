@@ -8,9 +8,10 @@ from functools import partialmethod
 
 import numpy as np
 
+from ..support.array_memory import address
 from .happens_before import host_uses, operations
 from .host import DeviceArray
-from .memory import Mem, address, as_dtype
+from .memory import Mem, as_dtype
 from .records import wrap_array
 
 __all__ = ['pinned_array', 'pinned_array_like', 'mapped_array', 'mapped_array_like', 'managed_array']

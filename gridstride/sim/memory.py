@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from ..diagnostics.errors import NotCompiled, NotSimulated, WrongArgument
+from ..support.array_memory import address, owner, span
 from .arithmetic import as_numba
 from .detectors import Shadow, element_at
 
@@ -19,9 +20,6 @@ __all__ = [
     'View',
     'strides_of',
     'fresh_view',
-    'base_of',
-    'span',
-    'address',
     'wrap',
     'freeze',
     'locate',
@@ -156,25 +154,6 @@ def fresh_view(shape, dtype, name, space, copies=1, which=0):
 
 # An argument is wrapped in place: the caller sees what the kernel writes. Two arguments that overlap
 # share one `Mem`, so a race through two names is found, too; so do all fields of records that are of one type.
-def base_of(a):
-    "Return the array that owns the memory of `a`"
-    while isinstance(a.base, np.ndarray):
-        a = a.base
-    return a
-
-
-def span(a):
-    "Return all memory from the first to the last element of `a`, as a flat array"
-    low = a[tuple(slice(None, None, -1) if s < 0 else slice(None) for s in a.strides)]
-    n = 1 + sum((n - 1) * s for n, s in zip(low.shape, low.strides)) // a.itemsize if a.size else 0
-    return np.lib.stride_tricks.as_strided(low, (n,), (a.itemsize,))
-
-
-def address(a):
-    "Return the address of the first element of a NumPy array"
-    return a.__array_interface__['data'][0]
-
-
 def wrap(
     a,  # a NumPy array of any layout
     name,  # what messages call it
@@ -185,7 +164,7 @@ def wrap(
     if a.dtype.kind not in 'biufc' or a.dtype.char in 'gG' or not a.dtype.isnative:
         hint = f'Convert it to a numeric type of the GPU, for example with {name}.astype(np.float32).'
         raise NotSimulated(f'{name} is an array of {a.dtype}', hint)
-    base = base_of(a) if whole is None else whole
+    base = owner(a) if whole is None else whole
     if whole is None and base.dtype == a.dtype and (base.flags.c_contiguous or base.flags.f_contiguous):
         whole = base.reshape(-1, order='A')
     elif whole is None and base.flags.c_contiguous and not (base.dtype.hasobject or base.nbytes % a.itemsize):

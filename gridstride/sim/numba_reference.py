@@ -1,14 +1,14 @@
 """`in_numbas`: runs a kernel in Numba's own simulator, to compare ours with it."""
 
 import ast
-import inspect
 import pickle
 import subprocess
 import sys
 from os import environ
-from textwrap import dedent
 
 import numpy as np
+
+from ..support.function_source import source_of
 
 # Numba decides when it is imported whether it simulates, so a separate process is needed. It reads a pickle, and
 # writes the arrays as they are after the kernel, the seconds that the kernel took, and what it printed.
@@ -29,7 +29,7 @@ LIMIT = 60  # seconds; at a barrier that not all threads reach it may deadlock
 
 def _source(f):
     "Return (text, syntax tree) of a function without its decorators"
-    text = dedent(inspect.getsource(f))
+    text = source_of(f).text
     node = ast.parse(text).body[0]
     return '\n'.join(text.splitlines()[node.lineno - 1 :]), node
 

@@ -8,8 +8,9 @@ it, `a.x`. initcheck tracks records that a kernel makes and those of the device;
 import numpy as np
 
 from ..diagnostics.errors import NotSimulated
+from ..support.array_memory import address, owner
 from .lanes import merge
-from .memory import Mem, View, address, base_of, fresh_view, load, part_of, store, strides_of, wrap
+from .memory import Mem, View, fresh_view, load, part_of, store, strides_of, wrap
 
 __all__ = ['Record', 'Records', 'attribute', 'freeze_records', 'fresh_array', 'store_attribute', 'wrap_array']
 
@@ -139,7 +140,7 @@ def freeze_records(a, name):
 
 def _wrap_packed_field(a, name, known):
     "Wrap a field of packed records: its elements are the memory, whatever is between them"
-    base = base_of(a)
+    base = owner(a)
     step = base.itemsize
     if base.flags.c_contiguous and base.dtype.names and not any(s % step for s in a.strides):
         phase = (address(a) - address(base)) % step

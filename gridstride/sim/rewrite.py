@@ -23,14 +23,13 @@ values.
 
 import ast
 import functools
-import inspect
-import textwrap
 from collections import namedtuple
 from functools import lru_cache
 
 import numpy as np
 
 from ..diagnostics.errors import NotSimulated
+from ..support.function_source import SourceMissing, source_of
 from .arithmetic import EXACT, as_numba
 from .constants import check_constants, fold_integer, outside, outer_names_read
 from .definition import definition
@@ -604,10 +603,10 @@ def _unreadable_source(f):
 def _read(f):
     "Return (source, file, first line number) of a function; raises `NotSimulated` if there is none"
     try:
-        lines, first = inspect.getsourcelines(f)
-    except OSError:
+        source = source_of(f)
+    except SourceMissing:
         raise _unreadable_source(f) from None
-    return textwrap.dedent(''.join(lines)), inspect.getsourcefile(f) or f.__code__.co_filename, first
+    return source.text, source.file, source.first
 
 
 def _definition(src, f):

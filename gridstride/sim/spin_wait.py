@@ -5,10 +5,9 @@ it ends or spins: then the next one begins while it stays resident (`residents`)
 """
 
 import ast
-import inspect
-import textwrap
 import types
 
+from ..support.function_source import tree_of
 from .trees import walk
 
 __all__ = ['may_spin', 'meets_grid']
@@ -78,7 +77,7 @@ class _Reader:
         "A reader and the tree of each device function that is called in `node`"
         for o in walk(node):
             f = getattr(self.value(o.func), 'py_func', None) if isinstance(o, ast.Call) else None
-            if f is not None and f not in self.seen and (tree := _tree(f)):
+            if f is not None and f not in self.seen and (tree := tree_of(f)):
                 yield _Reader(f, self.seen | {f}), tree
 
     def value(self, node):
@@ -93,14 +92,6 @@ class _Reader:
             return self.closure[name].cell_contents
         except ValueError:
             return None
-
-
-def _tree(f):
-    "The syntax tree of a function; None where its source cannot be read"
-    try:
-        return ast.parse(textwrap.dedent(inspect.getsource(f)))
-    except (OSError, SyntaxError):
-        return None
 
 
 def _is_atomic(node):

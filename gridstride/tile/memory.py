@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from ..diagnostics.errors import WrongArgument
+from ..support.array_memory import address, owner, part, reach, span, whole_storage
 from .block import addresses, block_of, broadcast, convert, with_undef, tensor
 from .run import current, finding, frame_of, refuse, warn_of_undefined
 from .shadow import Shadow
@@ -33,11 +34,10 @@ class Region:
     def __init__(self, flat, name, shape, strides, begin=0):
         self.flat, self.name, self.shape, self.strides, self.begin = flat, name, shape, strides, begin
         self.size, self.item = flat.size, flat.itemsize
-        self.address = flat.__array_interface__['data'][0]
+        self.address = address(flat)
         self.shadow, self.writable = None, flat.flags.writeable
-        ends = [(n - 1) * s for n, s in zip(shape, strides)]
-        self.low = begin + sum(o for o in ends if o < 0)
-        self.count = 1 + sum(map(abs, ends)) if all(shape) else 0
+        self.low = begin + sum((n - 1) * s for n, s in zip(shape, strides) if s < 0)
+        self.count = reach(shape, strides)
         self.dtype = dtype_of_numpy(flat.dtype)
 
     def flat_index(self, offsets):
@@ -52,8 +52,7 @@ class Region:
 
     def view(self, flat):
         "Return the array's part of `flat`, which has one element per element of the memory"
-        strides = [s * flat.itemsize for s in self.strides]
-        return np.lib.stride_tricks.as_strided(flat[self.begin :], self.shape, strides)
+        return part(flat, self.begin, self.shape, self.strides)
 
     def index_of(self, offset):
         "Convert an offset to an index of the array; out of bounds it extends along the longest stride"
@@ -73,18 +72,13 @@ def _memory(a, name):
         return _memory_of_tensor(a, name)
     if any(s % a.itemsize for s in a.strides):
         raise WrongArgument(f'{name}: its elements do not lie on a grid; pass a copy')
-    base = a
-    while isinstance(base.base, np.ndarray):
-        base = base.base
+    base = owner(a)
     strides = tuple(s // a.itemsize for s in a.strides)
     if base.dtype == a.dtype and (base.flags.c_contiguous or base.flags.f_contiguous):
         flat = base.reshape(-1, order='A')
     else:
-        low = a[tuple(slice(None, None, -1) if s < 0 else slice(None) for s in a.strides)]
-        extent = 1 + sum((n - 1) * abs(s) for n, s in zip(a.shape, strides)) if a.size else 0
-        flat = np.lib.stride_tricks.as_strided(low, (extent,), (a.itemsize,), writeable=a.flags.writeable)
-    begin = (a.__array_interface__['data'][0] - flat.__array_interface__['data'][0]) // a.itemsize
-    return flat, begin, strides
+        flat = span(a)
+    return flat, (address(a) - address(flat)) // a.itemsize, strides
 
 
 def _memory_of_tensor(a, name):
@@ -96,7 +90,7 @@ def _memory_of_tensor(a, name):
     if a.is_conj() or a.is_neg():
         raise WrongArgument(f'{name} is a tensor that is not plain memory; pass a copy')
     bits, dt = _TORCH_BITS.get(str(a.dtype).split('.')[-1], (None, None))
-    flat = a.as_strided((a.untyped_storage().nbytes() // a.element_size(),), (1,), 0)
+    flat = whole_storage(a)
     try:
         flat = flat.view(getattr(sys.modules['torch'], bits)).numpy().view(dt) if bits else flat.numpy()
     except TypeError:

@@ -9,10 +9,10 @@ Triton gives some of Python another meaning, and refuses the rest:
 """
 
 import ast
-import inspect
 import types
 from functools import lru_cache
 
+from ..support.function_source import SourceMissing, source_of
 from .block import Unbound, block_of, convert, is_number, tensor
 from .hints import HINTED, hint, hints, returned_hint, type_by, type_of
 from .run import Names, current, frame_of, refuse
@@ -284,18 +284,15 @@ def _call(hook, *args, at=None):
 def _rewrite(code, file):
     "Rewrite the code of a function; returns it unchanged if its source is not available, or a refusal"
     try:
-        lines, first = inspect.getsourcelines(code)
-    except (OSError, TypeError):
-        return code
-    indented = lines[0][:1].isspace()
-    try:
-        tree = ast.parse(('if 1:\n' if indented else '') + ''.join(lines))
-    except SyntaxError:
+        source = source_of(code)
+        indented = source.as_written[:1].isspace()  # columns stay as they are in the file
+        tree = ast.parse(('if 1:\n' if indented else '') + source.as_written)
+    except (SourceMissing, SyntaxError):
         return code
     body = tree.body[0].body if indented else tree.body
     if not isinstance(body[0], ast.FunctionDef) or body[0].name != code.co_name:
         return code
-    ast.increment_lineno(tree, first - 1 - indented)
+    ast.increment_lineno(tree, source.first - 1 - indented)
     try:
         body[0] = _Rewriter().visit(body[0])
     except _Refusal as e:

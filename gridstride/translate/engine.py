@@ -28,9 +28,9 @@ from ..diagnostics.errors import NotSimulated, outside_level
 from ..diagnostics.launch_config import configure, count_arguments
 from ..diagnostics.settings import checking, settings
 from ..sim.arguments import arguments
-
-from ..sim.memory import View, address
+from ..sim.memory import View
 from ..sim.records import Records
+from ..support.array_memory import address, byte_bounds, part
 from .expressions import PRIMARY, Expressions, Text
 from .kernel import translate
 from .lowering import Unit, convert
@@ -75,10 +75,7 @@ class _Call(ctypes.Structure):
 
 def as_array(v):
     "A simulator's view as a NumPy array"
-    size, flat = v.dtype.itemsize, v.mem.data
-    return np.lib.stride_tricks.as_strided(
-        flat[int(v.off) :], tuple(map(int, v.shape)), tuple(s * size for s in v.strides)
-    )
+    return part(v.mem.data, int(v.off), tuple(map(int, v.shape)), v.strides)
 
 
 def _views(v):
@@ -87,15 +84,6 @@ def _views(v):
 
 def _to_arrays(v):
     return tuple(map(_to_arrays, v)) if isinstance(v, tuple) else as_array(v) if isinstance(v, View) else v
-
-
-def _span(a):
-    "Addresses of the first byte of an array and of the one after its last"
-    first = address(a)
-    if not a.size:
-        return first, first
-    reach = [(n - 1) * s for n, s in zip(a.shape, a.strides)]
-    return first + sum(o for o in reach if o < 0), first + sum(o for o in reach if o > 0) + a.itemsize
 
 
 def _join(spans):
@@ -262,7 +250,7 @@ class Compiled:
 
 def _memory(arrays, fresh, n):
     "(pieces of memory, how many; the piece of each of `n` arguments, -1 for none, and the bytes from there on)"
-    spans = {i: _span(a) for i, a in arrays.items()}
+    spans = {i: byte_bounds(a) for i, a in arrays.items()}
     whole = _join([s for s in spans.values() if s[0] < s[1]])
     pieces = (_Piece * len(whole))(*((lo, hi - lo, 1) for lo, hi in whole))
     piece_of, offsets = (ctypes.c_int * n)(*[-1] * n), (ctypes.c_longlong * n)()

@@ -4,11 +4,11 @@ import builtins
 import inspect
 import io
 import re
-import textwrap
 import tokenize
 
 from ..diagnostics.errors import KernelError
 from ..sim.definition import definition
+from ..support.function_source import SourceMissing, source_of
 
 
 class Untranslatable(KernelError, NotImplementedError):
@@ -41,16 +41,15 @@ class Source:
                 'Give a function made with def, with or without @cuda.jit.',
             )
         try:
-            lines, first = inspect.getsourcelines(f)
-        except (OSError, TypeError):
+            source = source_of(f)
+        except SourceMissing:
             raise Untranslatable(
                 'a kernel whose source cannot be read: C is written from its text',
                 'Define it in a file or in a notebook cell.',
                 kernel=self.name,
             ) from None
-        text = textwrap.dedent(''.join(lines))
-        self.file, self.first, self.lines = inspect.getsourcefile(f) or f.__code__.co_filename, first, text.splitlines()
-        self.tree = definition(text, f)
+        self.file, self.first, self.lines = source.file, source.first, source.text.splitlines()
+        self.tree = definition(source.text, f)
         if self.tree is None:
             raise Untranslatable(
                 f'{self.name} is not made with def: only such a function has statements to translate',
@@ -58,7 +57,7 @@ class Source:
                 kernel=self.name,
             )
         self.name = self.tree.name
-        self.comments, self.blank = _comments(text)
+        self.comments, self.blank = _comments(source.text)
 
     def segment(self, node):
         "How a node of the tree, which must be on one line, is written"

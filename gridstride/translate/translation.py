@@ -4,6 +4,7 @@ from collections import namedtuple
 
 import numpy as np
 
+from ..support.array_memory import reach, span
 from .ranges import of_dtype
 from .types import MOST, WHOLE, ArrayOf, Number, example, steps_of, write_type
 
@@ -115,15 +116,14 @@ def _need_small(p, v):
 def _flat(a, const):
     "The memory of an array, as an array without gaps"
     steps = steps_of(a)
-    span = 1 + sum((s - 1) * abs(t) for s, t in zip(a.shape, steps)) if 0 not in a.shape else 0
-    if span > MOST:
-        _need_small(Parameter('int', 'the span of an array', '', (), 0), span)
+    n = reach(a.shape, steps)
+    if n > MOST:
+        _need_small(Parameter('int', 'the span of an array', '', (), 0), n)
     if hasattr(a, 'data_ptr'):
-        return a if a.is_contiguous() and a.dim() else a.as_strided((span,), (1,))
+        return a if a.is_contiguous() and a.dim() else a.as_strided((n,), (1,))
     if a.ndim == 0:
         a = a.reshape(1)
     if a.flags.c_contiguous:
         return a if a.flags.writeable or not const else a.copy()
-    low = a[tuple(slice(None, None, -1) if t < 0 else slice(None) for t in steps)] if a.size else a
-    flat = np.lib.stride_tricks.as_strided(low, (span,), (a.itemsize,))
+    flat = span(a)
     return flat if flat.flags.writeable or not const else flat.copy()

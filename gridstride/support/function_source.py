@@ -1,0 +1,50 @@
+"""The source of a function, wherever it was defined: in a file, in a notebook's cell, in text that `linecache` has."""
+
+import ast
+import inspect
+from textwrap import dedent
+from typing import NamedTuple
+
+__all__ = ['FunctionSource', 'SourceMissing', 'source_of', 'tree_of']
+
+
+class SourceMissing(OSError):
+    "The source of a function is not available, as for what was typed at a prompt"
+
+
+class FunctionSource(NamedTuple):
+    "The lines where a function or class is defined, decorators included"
+
+    lines: list  # as they are in the file
+    first: int  # number of the first line
+    file: str
+
+    @property
+    def as_written(self):
+        "The text, indented as it is in the file"
+        return ''.join(self.lines)
+
+    @property
+    def text(self):
+        "The text without the indentation that all lines have"
+        return dedent(self.as_written)
+
+
+def source_of(
+    f,  # a function, class or code object
+) -> FunctionSource:
+    "Read the source of `f`; raises `SourceMissing`"
+    try:
+        lines, first = inspect.getsourcelines(f)
+    except (OSError, TypeError):
+        name = getattr(f, '__name__', None) or repr(f)
+        raise SourceMissing(f'the source of {name} cannot be read; define it in a file or in a notebook cell') from None
+    return FunctionSource(lines, first, inspect.getsourcefile(f) or getattr(f, '__code__', f).co_filename)
+
+
+def tree_of(f) -> ast.Module:
+    "Parse the source of `f`; None if it cannot be read, or is only a part of a statement, as a lambda's line may be"
+    try:
+        return ast.parse(source_of(f).text)
+    except (SourceMissing, SyntaxError):
+        return None
