@@ -9,11 +9,11 @@ import pages
 
 HERE = Path(__file__).resolve().parent
 LITE = HERE / 'lite/build.py'  # the lessons that run in the browser
-NOT_TO_BE_HAD = 3  # its exit status when it cannot download what they need
+UNAVAILABLE = 3  # its exit status when it cannot download what they need
 
 
 def sphinx(out, cache, jobs):
-    "Make pages in `out` of the sources in `cache`; the exit status, which is not 0 if anything is to be mended"
+    "Build the pages in `out` from the sources in `cache`; the exit status, which is not 0 if anything must be fixed"
     from sphinx.cmd.build import main
 
     status = main(
@@ -32,46 +32,46 @@ def sphinx(out, cache, jobs):
         ]
     )
     if status:
-        shutil.rmtree(cache / 'doctrees', ignore_errors=True)  # or the next build would not say it again
+        shutil.rmtree(cache / 'doctrees', ignore_errors=True)  # or the next build would not report it again
     return status
 
 
 def build(
-    folder,  # gets `_build`, the site, and `_cache`, what is kept for the next time
-    lite,  # build what runs in the browser, too?
-    jobs,  # processes that make pages; each is told what the others know, so one takes a quarter less of the processor
+    folder,  # gets `_build`, the site, and `_cache`, which the next build reuses
+    lite,  # whether to build what runs in the browser, too
+    jobs,  # processes that build pages; they exchange what they know, so one process takes 25% less CPU time
 ) -> int:  # exit status
-    "Write the sources, make pages of them, and beside that what runs in the browser"
+    "Write the sources and build the pages from them and, at the same time, what runs in the browser"
     start, out = time.monotonic(), folder / '_build'
-    beside = subprocess.Popen([sys.executable, LITE, out / 'lite'], cwd=HERE.parent) if lite else None
+    browser_build = subprocess.Popen([sys.executable, LITE, out / 'lite'], cwd=HERE.parent) if lite else None
     status = make_pages(folder, lite, jobs)
-    if beside and beside.wait() == NOT_TO_BE_HAD:
-        print('So no page says "Run here".', file=sys.stderr)
+    if browser_build and browser_build.wait() == UNAVAILABLE:
+        print('Therefore no page has "Run here".', file=sys.stderr)
         status = make_pages(folder, False, jobs)
-    elif beside:
-        status = status or beside.returncode
+    elif browser_build:
+        status = status or browser_build.returncode
     count = len([p for p in out.rglob('*.html') if 'lite' not in p.parts])
     if status:
-        print('The site has faults: see above.', file=sys.stderr)
+        print('The site has errors: see above.', file=sys.stderr)
     else:
         print(f'The site is in {out}: {count} pages, {time.monotonic() - start:.0f} s.')
     return status
 
 
 def make_pages(folder, run_here, jobs):
-    "The pages, which lead to what runs in the browser or do not; the exit status"
+    "Build the pages, with or without links to what runs in the browser; the exit status"
     cache = folder / '_cache'
     pages.write(cache / 'source', cache / 'reference.json', run_here)
     return sphinx(folder / '_build', cache, jobs)
 
 
 class Handler(SimpleHTTPRequestHandler):
-    "Files of the site, asked for anew each time"
+    "Serves files of the site, which browsers must not cache"
 
     extensions_map = {**SimpleHTTPRequestHandler.extensions_map, '.wasm': 'application/wasm'}
 
     def end_headers(self):
-        "Nothing is kept: it may be built again"
+        "Forbid caching: the site may be built again at any time"
         self.send_header('Cache-Control', 'no-cache')
         super().end_headers()
 
@@ -82,7 +82,7 @@ class Handler(SimpleHTTPRequestHandler):
 def serve(out, port):
     "Serve the site on this machine until Ctrl-C"
     with ThreadingHTTPServer(('127.0.0.1', port), partial(Handler, directory=str(out))) as server:
-        print(f'It is at http://localhost:{server.server_port}/ (Ctrl-C here ends it).', flush=True)
+        print(f'The site is at http://localhost:{server.server_port}/ (stop it with Ctrl-C).', flush=True)
         try:
             server.serve_forever()
         except KeyboardInterrupt:
@@ -90,12 +90,12 @@ def serve(out, port):
 
 
 def main():
-    "Do what the command line says"
+    "Run the command line"
     p = argparse.ArgumentParser(prog='course.py site', description='Build the site.')
-    p.add_argument('--serve', type=int, metavar='PORT', help='then serve it on this machine')
-    p.add_argument('--to', type=Path, default=HERE, metavar='FOLDER', help='build it below FOLDER')
+    p.add_argument('--serve', type=int, metavar='PORT', help='then serve the site on this machine')
+    p.add_argument('--to', type=Path, default=HERE, metavar='FOLDER', help='build the site below FOLDER')
     p.add_argument('--no-lite', action='store_true', help='only the pages, not what runs in the browser')
-    p.add_argument('--jobs', type=int, default=2, metavar='N', help='processes that make pages')
+    p.add_argument('--jobs', type=int, default=2, metavar='N', help='processes that build pages')
     args = p.parse_args()
     status = build(args.to.resolve(), not args.no_lite, args.jobs)
     if args.serve is not None and not status:

@@ -1,4 +1,4 @@
-"What Sphinx makes of the pages that `pages.py` writes."
+"How Sphinx renders the pages that `pages.py` writes."
 
 import functools, sys
 from configparser import ConfigParser
@@ -23,8 +23,8 @@ extensions = ['myst_nb', 'sphinx_copybutton']
 myst_enable_extensions = ['dollarmath', 'attrs_inline', 'deflist', 'colon_fence']
 myst_heading_anchors = 4
 nb_execution_mode = 'off'
-sphinx_ext.OUTPUT_FOLDER = '_cache/outputs'  # beside the site it would be `jupyter_execute`, and no option moves it
-nb_ipywidgets_js = {}  # its default are two scripts of a CDN
+sphinx_ext.OUTPUT_FOLDER = '_cache/outputs'  # the default is `jupyter_execute` next to the site, and no option moves it
+nb_ipywidgets_js = {}  # the default loads two scripts from a CDN
 suppress_warnings = ['myst.header', 'mystnb.unknown_mime_type']
 exclude_patterns = []
 
@@ -60,14 +60,14 @@ copybutton_selector = 'div.input_area pre, div.highlight-bash pre, div.highlight
 
 
 def visit_math(self, node, display='inline'):
-    "A formula as MathML, which browsers draw without a script"
+    "Write a formula as MathML, which browsers render without a script"
     tex = node.astext().replace(r'\textstyle', '').replace(r'\mathrel{+}=', '+=')
     self.body.append(tex2mathml(tex, as_block=display == 'block'))
     raise nodes.SkipNode
 
 
 def name_folds(app, page, template, context, doctree):
-    "The theme's buttons that fold parts of the menu have a picture alone: give them words"
+    "Label the theme's buttons that fold parts of the menu, which only have an icon"
     draw, label = context['generate_toctree_html'], context['fold_label']
     context['generate_toctree_html'] = lambda *args, **kw: str(draw(*args, **kw)).replace(
         '<summary><span class="toctree-toggle"', f'<summary aria-label="{label}"><span class="toctree-toggle"'
@@ -78,7 +78,7 @@ _menus = {}  # (page or folder, how it is drawn) -> HTML
 
 
 def share_menus(app, page, template, context, doctree):
-    "Let pages that stand in no menu share that of their folder: to draw it for each took a fifth of the time"
+    "Let pages that are in no menu share that of their folder: rendering one per page took 20% of the build"
     draw, listed = context['toctree'], any(page in pages for pages in app.env.toctree_includes.values())
     of = page if listed or '/' not in page else page.rpartition('/')[0] + '/'
 
@@ -92,16 +92,16 @@ def share_menus(app, page, template, context, doctree):
 
 
 class English(SearchEnglish):
-    "Sphinx's own, but what a word is reduced to is found out once, not on each page again"
+    "Sphinx's English, which computes the stem of each word once, not once per page"
 
     stem = functools.cache(SearchEnglish.stem)
 
 
 def setup(app):
-    "Formulas without a script; CUDA C in Python's strings in its own colours"
+    "Register formulas without a script, and the highlighting of CUDA C in Python's strings"
     app.add_search_language(English)
     app.add_html_math_renderer('mathml', (visit_math, None), (lambda self, node: visit_math(self, node, 'block'), None))
-    app.connect('html-page-context', share_menus, priority=100)  # before the theme asks for it
+    app.connect('html-page-context', share_menus, priority=100)  # before the theme reads it
     app.connect('html-page-context', name_folds, priority=900)  # after the theme
     for name in ('python', 'ipython3', 'ipython'):
         app.add_lexer(name, CudaInPython)

@@ -1,4 +1,4 @@
-"""A page for each finding, from the table of `gridstride/diagnostics/messages.py`, with kernels of `site/messages`."""
+"""One page per finding, from the table of `gridstride/diagnostics/messages.py`, with kernels of `site/messages`."""
 
 import re, sys
 from pathlib import Path
@@ -34,24 +34,25 @@ def named(**codes):
 
 
 WITHOUT = {  # why a page has no kernels -> the findings
-    'No kernel is wrong here. The detectors keep notes of each byte of device memory, and reserve the addresses for '
-    'these at the first launch: hundreds of gigabytes of addresses, hardly any memory. A limit on the addresses of a '
-    'process that is set before (`ulimit -v 8000000` in a shell, or what a cluster sets for its jobs) leaves no room '
-    'for them.': named(crash='no_addresses'),
-    'No kernel is wrong here. Each thread of a block that waits has a stack of its own, of 256 KB of addresses, which '
-    'are reserved when a block is as large for the first time. A limit on the addresses of a process (`ulimit -v` in a '
-    'shell, or what a cluster sets for its jobs) leaves no room for it.': named(crash='no_stack'),
+    'The kernel is not wrong. The detectors record the state of each byte of device memory, and reserve addresses for '
+    'these records at the first launch: hundreds of gigabytes of addresses, hardly any memory. A limit on the address '
+    'space of a process (`ulimit -v 8000000` in a shell, or what a cluster sets for its jobs) is too low.': named(
+        crash='no_addresses'
+    ),
+    'The kernel is not wrong. Each thread of a block that waits has a stack of its own, of 256 KB of addresses, which '
+    'are reserved when a block of that size first runs. A limit on the address space of a process (`ulimit -v` in a '
+    'shell, or what a cluster sets for its jobs) is too low.': named(crash='no_stack'),
 }
 
 
 def with_imports(code):
-    "A block that runs as it is"
+    "A code block that runs as it is"
     lines = [line for used, line in IMPORTS.items() if re.search(used, code)]
     return '\n'.join(lines) + '\n\n' + code if lines else code
 
 
 def examples():
-    "{(kind, code): (prose, wrong, right)} of `site/messages`: a section of the kind's file for each finding"
+    "{(kind, code): (prose, wrong, right)} of `site/messages`: one section of the kind's file per finding"
     out = {}
     for path in sorted((ROOT / 'site/messages').glob('*.md')):
         _, *sections = re.split(r'^## (\w+)\n', path.read_text(encoding='utf-8'), flags=re.M)
@@ -67,7 +68,7 @@ def in_dialects(text):
 
 
 def wording(words):
-    "The message and what it advises, with the names of what is filled in, for each dialect in which they differ"
+    "The message and its hint, with the names of the fields, once per dialect in which they differ"
     whats, hints = in_dialects(words.what), in_dialects(words.hint)
     out = []
     for dialect in sorted({*whats, *hints} - {''}) or ['']:
@@ -86,7 +87,7 @@ def how_it_is_reported(kind, code):
     else:
         reported = f'It is raised as `{CLASSES[kind].__name__}`.'
     if code in ALWAYS.get(kind, '').split():
-        return f'{reported} It is reported whatever is checked, because the kernel could not continue.'
+        return f'{reported} It is reported even with checks disabled, because the kernel could not continue.'
     off = switch_off(kind, code, 'python')
     everywhere = off.replace('sim.options', '`sim.options`, `cpp.options` or `tile.options`', 1)
     return f'{reported} {everywhere}' if off else reported
@@ -94,7 +95,7 @@ def how_it_is_reported(kind, code):
 
 def shown(
     example,  # its prose and its kernels
-    key,  # kind and code, to say why if there is none
+    key,  # kind and code, which give the reason if there is none
 ):
     "The kernels of a finding, wrong and right"
     if not example:
@@ -114,7 +115,7 @@ def page(kind, code, words, example):
             shown(example, (kind, code)),
             '## What the message says\n',
             wording(words),
-            'Words in braces are filled in: names, numbers, lines.\n',
+            'Words in braces are fields: names, values, lines.\n',
             how_it_is_reported(kind, code) + '\n',
             '[All messages](index.md)\n',
         ]
@@ -131,19 +132,19 @@ def first_wording(words):
 
 
 def is_bare(words):
-    "Is there nothing to read before names are filled in?"
+    "Whether a message has no words besides its fields"
     return not re.search(r'\w', re.sub(r'\{.*?\}', '', first_wording(words)))
 
 
 HEAD = """# Messages
 
-What the detectors of the simulator, of the emulator and of `tile` find: each with a kernel that is wrong, and one that
-is right. [Eight of them in a notebook](../nbs/inside/messages.ipynb).
+What the detectors of the simulator, the emulator and `tile` report, each with a wrong kernel and a right one.
+[Eight of them in a notebook](../nbs/inside/messages.ipynb).
 """
 
 
 def index(known):  # what `examples` gives
-    "All findings, by their kinds"
+    "The page that lists all findings by kind"
     out = [HEAD]
     for kind, error in CLASSES.items():
         meaning = error.__doc__.strip().splitlines()[0].rstrip('.')

@@ -1,4 +1,4 @@
-"Colours of a Python cell: CUDA C in a string, or below `%%cuda`, has those of C++."
+"Highlighting of Python cells: CUDA C in a string, or below `%%cuda`, is highlighted as C++."
 
 import re
 
@@ -6,17 +6,17 @@ from pygments.lexers import CudaLexer, PythonLexer
 from pygments.token import String
 
 CUDA = re.compile(r'__(global|device|shared|constant)__\s|^\s*#include|(thread|block)Idx\.[^`]*;', re.M)
-OTHER = re.compile(r'^(import|from|def|with) |`', re.M)  # a program of Python, or prose
+OTHER = re.compile(r'^(import|from|def|with) |`', re.M)  # a Python program, or prose
 BODY = re.compile(r'''\A(\w*(?:"""|\'\'\'))(.*)("""|\'\'\')\Z''', re.S)
 
 
 class CudaInPython(PythonLexer):
-    "Python, whose strings that hold CUDA C are told apart"
+    "Python whose strings with CUDA C are highlighted as such"
 
     name = 'Python with CUDA C'
 
     def get_tokens_unprocessed(self, text):
-        "The tokens; a long string of CUDA C comes as those of C++"
+        "The tokens; those of a long string of CUDA C are C++"
         if text.startswith('%%cuda'):
             first = text.find('\n') + 1 or len(text)
             yield 0, String.Affix, text[:first]

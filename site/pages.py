@@ -33,10 +33,10 @@ TEXTS = [
 LINK = re.compile(r'(?<!!)\[([^\[\]]*)\]\(([^()\s]+)\)')
 PAGES, PICTURES = {'.md', '.ipynb'}, {'.svg', '.png'}
 LANGUAGES = {'.py': 'python', '.h': 'cpp', '.cpp': 'cpp', '.cu': 'cuda', '.cuh': 'cuda', '.ini': 'ini'}
-LITE = ROOT / 'site/lite/lite.json'  # which lessons run in the browser, and by how many megabytes
+LITE = ROOT / 'site/lite/lite.json'  # which lessons run in the browser, and how many megabytes they load
 SCRATCH = """
 <div class="open-box"><a class="run-here" href="{first}">Run lesson 01 here</a>
-<a class="run-here" href="{at}">A page to scribble on</a>
+<a class="run-here" href="{at}">An empty page</a>
 <span>in your browser, nothing to install; the first time it loads {megabytes} MB</span></div>
 """
 
@@ -77,21 +77,21 @@ def minutes(
 
 
 def without_directives(code):
-    "A cell's source as a reader wants it: nothing of what nbdev is told"
+    "A cell's source for readers, without nbdev's directives"
     return re.sub(r'^#\|.*\n+', '', code, flags=re.M)
 
 
-def mended(
+def for_the_site(
     text,  # Markdown of the repository
-    where,  # the file it stands in, from the root on
+    where,  # its file, relative to the root
 ) -> str:  # the same, for the site
-    "Play links go out of headings, where the table of contents would list them; links lead to pages"
+    "Move play links out of headings, where the table of contents would list them; point links to pages"
     text = re.sub(r'^(#+ .*?) +\(\[(▶[^\]]*)\]\((\S+)\)\)$', r'\1\n\n[\2](\3){.play}', text, flags=re.M)
     return LINK.sub(lambda m: to_page(m, (ROOT / where).parent), text)
 
 
 def to_page(link, folder):
-    "A Markdown link within the repository, to the page of its file; a folder has none, and its name alone stays"
+    "A Markdown link to a file of the repository, as a link to its page; a link to a folder becomes its text"
     text, target = link.groups()
     path, _, anchor = target.partition('#')
     file = (folder / path).resolve()
@@ -124,7 +124,7 @@ def folded(summary, text):
 
 
 def with_hints(text, hints):
-    "A folded solution, with the folded hints before it"
+    "A folded solution, preceded by its folded hints"
     name = re.match(r'<details>\s*<summary>Solution of (\d\d\.\w+)', text)
     if not name or name[1] not in hints:
         return text
@@ -134,9 +134,9 @@ def with_hints(text, hints):
 
 def how_to_open(
     path,  # of the notebook
-    lite,  # which lessons run in the browser, and how
+    lite,  # the content of `lite.json`
 ) -> str:  # HTML
-    "The box below a notebook's title: run it here, or locally by which command"
+    "The box below a notebook's title: a link that runs it here, and the command that opens it locally"
     number = path.stem[:2] if path.parent.name == 'nbs' else ''
     command = f'python3 course.py {number}' if number else f'python3 course.py, then open {path.relative_to(ROOT)}'
     up = '../' * len(path.relative_to(ROOT).parts[:-1])
@@ -150,7 +150,7 @@ def how_to_open(
 
 
 def described(cell):
-    "What tells Sphinx of the pictures of a cell, for those who do not see them"
+    "The alternative text of a cell's pictures, for screen readers"
     for data in (o.get('data', {}) for o in cell.get('outputs', [])):
         if {'image/png', 'image/svg+xml'} & set(data):
             text = ' '.join(''.join(data.get('text/plain', '')).split())
@@ -169,7 +169,8 @@ def page_of(path, lite):
             if text.strip() and '#| hide' not in source(c):
                 cells.append(dict(c, source=text, metadata=described(c)))
         else:
-            cells.append(dict(c, source=with_hints(mended(source(c), path.relative_to(ROOT)), hints), metadata={}))
+            text = for_the_site(source(c), path.relative_to(ROOT))
+            cells.append(dict(c, source=with_hints(text, hints), metadata={}))
     cells.insert(1, dict(cell_type='markdown', id='how-to-open', metadata={}, source=how_to_open(path, lite)))
     return json.dumps(dict(nb, cells=cells, metadata={'kernelspec': nb['metadata']['kernelspec']}), indent=1)
 
@@ -181,7 +182,7 @@ def picture(
     path,  # a notebook
     code,  # a line of the cell that draws it
 ) -> bytes:  # PNG
-    "A picture that is an output of a committed notebook; `LookupError` if it is there no more"
+    "A picture in the outputs of a committed notebook; raises `LookupError` if there is none"
     for c in read(path)['cells']:
         if c['cell_type'] == 'code' and code in source(c):
             for o in c['outputs']:
@@ -197,7 +198,7 @@ def rows():
 
 
 def lesson_table():
-    "The table of lessons, part by part, with what they take"
+    "The table of lessons by parts, with their reading and exercise times"
     out = []
     for number, name, file, does, gpu in rows():
         if part := PARTS.get(int(number)):
@@ -208,13 +209,13 @@ def lesson_table():
 
 
 def toctree(caption, docs, **options):
-    "A part of the table of contents at the left"
+    "A part of the table of contents in the left sidebar"
     said = ''.join(f':{k}: {v}\n' for k, v in options.items())
     return f'```{{toctree}}\n:caption: {caption}\n:hidden:\n{said}\n' + '\n'.join(docs) + '\n```\n'
 
 
 def lesson_toctrees():
-    "A table of contents for each part"
+    "One table of contents per part"
     parts = {}
     for path in sorted((ROOT / 'nbs').glob('[0-9][0-9]_*.ipynb')):
         first = max(n for n in PARTS if n <= int(path.stem[:2]))
@@ -226,7 +227,7 @@ def table_page(path):
     "A table that a benchmark printed, as a page"
     name = path.stem.replace('_', ' ')
     return (
-        f'---\norphan: true\n---\n# {name}\n\nWhat a run printed, as it is. [How it was measured](README.md).\n\n'
+        f'---\norphan: true\n---\n# {name}\n\nThe output of a run, unedited. [How it was measured](README.md).\n\n'
         f'```text\n{path.read_text(encoding="utf-8").rstrip()}\n```\n'
     )
 
@@ -255,17 +256,17 @@ def code_pages(
 
 
 def sources(
-    kept,  # the file that keeps the reference from one build to the next
-    run_here,  # do pages lead to what runs in the browser?
+    kept,  # the file that keeps the reference between builds
+    run_here,  # whether pages link to what runs in the browser
 ) -> dict:  # {path: text or bytes}
-    "All that Sphinx is to read"
+    "Everything that Sphinx reads"
     lite = read(LITE) if run_here else {'lessons': []}
     made = {
         str(p.relative_to(ROOT)): page_of(p, lite)
         for folder in ('nbs', 'nbs/inside', 'nbs/lib')
         for p in sorted((ROOT / folder).glob('*.ipynb'))
     }
-    made |= {f: mended((ROOT / f).read_text(encoding='utf-8'), f) for f in TEXTS}
+    made |= {f: for_the_site((ROOT / f).read_text(encoding='utf-8'), f) for f in TEXTS}
     made |= {f'benchmarks/{p.stem}.md': table_page(p) for p in sorted((ROOT / 'benchmarks').glob('*.txt'))}
     made |= {f'benchmarks/{p.name}': p.read_bytes() for p in sorted((ROOT / 'benchmarks').glob('*.svg'))}
     made |= reference.pages(kept) | findings_pages.pages()
@@ -283,7 +284,7 @@ def sources(
 def write(
     folder,  # where they go
     kept,  # the file that keeps the reference
-    run_here,  # do pages lead to what runs in the browser?
+    run_here,  # whether pages link to what runs in the browser
 ):
     "Make `folder` hold the sources and nothing else, touching only what differs"
     made = {folder / k: v.encode() if isinstance(v, str) else v for k, v in sources(kept, run_here).items()}

@@ -1,7 +1,7 @@
-"""The package's reference: a page for each room, with what its public names say of themselves.
+"""The reference of the package: one page per module or subpackage, with its public names.
 
-Docstrings, signatures, and the comment behind each parameter, which is where gridstride says what a parameter is.
-Rooms are imported to find out which names they offer; the pages are kept until a file of the package changes.
+A page shows docstrings, signatures and the comment after each parameter, which is where gridstride documents it.
+The script imports each module to find its public names; the pages are kept until a file of the package changes.
 """
 
 import ast, hashlib, importlib, inspect, io, json, os, re, sys, textwrap, tokenize
@@ -12,8 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def rooms():
-    "(name, what lives there) of each room in ARCHITECTURE.md"
+def parts_of_package():
+    "(name, what it contains) of each module and subpackage in ARCHITECTURE.md"
     rows = re.findall(r'^\| (`[^|]*) \| ([^|]*) \|', (ROOT / 'ARCHITECTURE.md').read_text(encoding='utf-8'), re.M)
     return [(name, does) for names, does in rows for name in re.findall(r'`(\w+)`', names)]
 
@@ -22,7 +22,7 @@ def rooms():
 
 
 def comments(source):
-    "{line: the comment at its end} of Python source; lines that are nothing but a comment go on with the one above"
+    "{line: the comment at its end} of Python source; a line with only a comment continues the one above"
     out, above = {}, None  # the line to whose comment the next one may belong
     for t in tokenize.generate_tokens(io.StringIO(source).readline):
         if t.type != tokenize.COMMENT:
@@ -40,7 +40,7 @@ def comments(source):
 def parameters(
     definition,  # ast.FunctionDef
     said,  # {line: comment}, of the same source
-) -> list:  # [(names, default, comment)], the last one ('returns', annotation, comment) if anything is said of it
+) -> list:  # [(names, default, comment)], the last is ('returns', annotation, comment), if there is one
     "Parameters with their trailing comments; those that share a line share its comment"
     a = definition.args
     every = [*a.posonlyargs, *a.args, *filter(None, [a.vararg]), *a.kwonlyargs, *filter(None, [a.kwarg])]
@@ -61,15 +61,15 @@ def parameters(
         text = said.get(line, '') if line != returns else ''
         out.append((', '.join(names), ', '.join(filter(None, values)), text))
     head = range(definition.lineno, definition.body[0].lineno)
-    rest = ' '.join(text for n, text in said.items() if n in head and (n == returns or n not in lines.values()))
-    if of := re.match(r'(\w+): ', rest):  # the only parameter, on the line of what is returned
-        out, rest = [(n, d, rest[of.end() :] if n == of[1] else t) for n, d, t in out], ''
+    left = ' '.join(text for n, text in said.items() if n in head and (n == returns or n not in lines.values()))
+    if of := re.match(r'(\w+): ', left):  # the only parameter, on the line of what is returned
+        out, left = [(n, d, left[of.end() :] if n == of[1] else t) for n, d, t in out], ''
     annotation = ast.unparse(definition.returns) if definition.returns else ''
-    return out + ([('returns', annotation, rest)] if rest or annotation else [])
+    return out + ([('returns', annotation, left)] if left or annotation else [])
 
 
 def signature(definition, name):
-    "The head of a function, broken where it is long, without annotations, which its table has"
+    "The head of a function, on several lines if it is long, without annotations, which the table shows"
     args = ast.unparse(definition.args)
     one_line = f'{name}({args})'
     return (
@@ -82,7 +82,7 @@ def signature(definition, name):
 
 
 def pieces(args):
-    "The parameters of a head, one a line"
+    "The parameters of a head, one per line"
     text, depth, piece, out = ast.unparse(args), 0, '', []
     for char in text:
         depth += (char in '([{') - (char in ')]}')
@@ -98,7 +98,7 @@ def cell(text):
 
 
 def table(rows):
-    "Parameters as a table, if a comment says anything about them"
+    "Parameters as a table, if any of them has a comment"
     if not any(text for _, _, text in rows):
         return ''
     out = ['| parameter | default | what it is |', '|---|---|---|']
@@ -109,7 +109,7 @@ def table(rows):
 
 
 def said_by(node):
-    "A docstring as Markdown: its headings, if any, would not fit into the page's"
+    "A docstring as Markdown, with bold lines for headings, which would not fit into the page's"
     text = ast.get_docstring(node) or ''
     return re.sub(r'^#+ (.*)', r'**\1**', text, flags=re.M)
 
@@ -127,7 +127,7 @@ def function(definition, name, said, level):
 
 
 def one_class(definition, name, said, level):
-    "A class's part of the page: how it is made, then its public methods"
+    "A class's part of the page: its constructor, then its public methods"
     methods = [n for n in definition.body if isinstance(n, ast.FunctionDef)]
     init = next((m for m in methods if m.name == '__init__'), None)
     out = [f'{"#" * level} `{name}`\n', said_by(definition) + '\n']
@@ -145,7 +145,7 @@ def one_class(definition, name, said, level):
 
 
 def is_property(definition):
-    "Is a method read like an attribute?"
+    "Whether a method is a property"
     names = (getattr(d, 'id', getattr(d, 'attr', '')) for d in definition.decorator_list)
     return bool({'property', 'cached_property'} & set(names))
 
@@ -161,7 +161,7 @@ def without_self(definition):
 
 
 def definition_of(thing):
-    "(ast node, comments) of a function or class that the package defines; None of anything else"
+    "(ast node, comments) of a function or class that the package defines, else None"
     thing = inspect.unwrap(thing)
     try:
         source = textwrap.dedent(inspect.getsource(thing))
@@ -173,7 +173,7 @@ def definition_of(thing):
 
 @cache
 def by_name():
-    "{module: what it has} of the modules with an `__all__` in packages whose modules are imported by name"
+    "{module: what it contains} of the modules with an `__all__` in packages whose modules are imported by name"
     out = {}
     for package in ('support', 'diagnostics', 'course', 'bench', 'cpp'):
         for path in sorted((ROOT / 'gridstride' / package).glob('[a-z]*.py')):
@@ -183,41 +183,41 @@ def by_name():
     return out
 
 
-def home_of(thing, room):
-    "The room in which a thing is defined; `room` if it is not the package's"
+def home_of(thing, part):
+    "The module or subpackage that defines a thing; `part` if it is not the package's"
     home = getattr(inspect.unwrap(thing), '__module__', '') or ''
     if not home.startswith('gridstride.'):
-        return room
+        return part
     home = home.removeprefix('gridstride.')
     return home if home in by_name() else home.split('.')[0]
 
 
-def entry(name, thing, room):
-    "What the page of a room says of one of its own functions or classes; None of anything else"
+def entry(name, thing, part):
+    "The section on a function or class that is defined in `part`, else None"
     defined = inspect.isroutine(inspect.unwrap(thing)) or inspect.isclass(thing)
-    found = definition_of(thing) if defined and home_of(thing, room) == room else None
+    found = definition_of(thing) if defined and home_of(thing, part) == part else None
     if not found:
         return None
     show = one_class if isinstance(found[0], ast.ClassDef) else function
     return show(found[0], name, found[1], 3)
 
 
-def other(name, thing, room):
-    "A line about a name that is no function or class of the room's own"
+def other(name, thing, part):
+    "A line about a name that is not a function or class of `part`"
     if inspect.ismodule(thing):
         return f'- `{name}`: a module'
-    home = home_of(thing, room)
-    return f'- `{name}`: ' + (f'lives in [`{home}`]({home}.md)' if home != room else f'a {type(thing).__name__}')
+    home = home_of(thing, part)
+    return f'- `{name}`: ' + (f'defined in [`{home}`]({home}.md)' if home != part else f'a {type(thing).__name__}')
 
 
-def page(room, does, module):
-    "The page of a room"
+def page(part, does, module):
+    "The page of a module or subpackage"
     doc = re.sub(r'^#+ (.*)', r'**\1**', inspect.getdoc(module) or does, flags=re.M)
     things = {name: getattr(module, name) for name in module.__all__}
-    entries = {name: entry(name, o, room) for name, o in things.items()}
-    others = [other(name, things[name], room) for name, text in entries.items() if not text]
+    entries = {name: entry(name, o, part) for name, o in things.items()}
+    others = [other(name, things[name], part) for name, text in entries.items() if not text]
     also = '## Other names\n\n' + '\n'.join(others) + '\n' if others else ''
-    return f'# `{room}`\n\n{doc}\n\n## Names\n\n' + '\n'.join(filter(None, entries.values())) + also
+    return f'# `{part}`\n\n{doc}\n\n## Names\n\n' + '\n'.join(filter(None, entries.values())) + also
 
 
 def digest():
@@ -231,12 +231,12 @@ def made():
     os.environ.update(GRIDSTRIDE_BACKEND='sim', GRIDSTRIDE_QUIET='1')
     sys.path.insert(0, str(ROOT))
     out, listed = {}, []
-    for room, does in [*rooms(), *by_name().items()]:
-        module = importlib.import_module(f'gridstride.{room}')
+    for part, does in [*parts_of_package(), *by_name().items()]:
+        module = importlib.import_module(f'gridstride.{part}')
         if not hasattr(module, '__all__'):
             continue
-        out[f'reference/{room}.md'] = page(room, does, module)
-        listed.append((room, does))
+        out[f'reference/{part}.md'] = page(part, does, module)
+        listed.append((part, does))
     return out | {'reference/index.md': index(listed)}
 
 
@@ -251,18 +251,18 @@ The modules and subpackages of the package, and the names that each exports.
 
 
 def index(
-    listed,  # [(room, what lives there)]
+    listed,  # [(module or subpackage, what it contains)]
 ):
-    "The page that leads to all rooms"
-    rows = ''.join(f'| [`{room}`]({room}.md) | {does} |\n' for room, does in listed)
-    docs = '\n'.join(room for room, _ in listed)
+    "The page that links all others"
+    rows = ''.join(f'| [`{part}`]({part}.md) | {does} |\n' for part, does in listed)
+    docs = '\n'.join(part for part, _ in listed)
     return f'{HEAD}{rows}\n```{{toctree}}\n:hidden:\n\n{docs}\n```\n'
 
 
 def pages(
     kept,  # the file that keeps them
 ) -> dict:  # {file: text}
-    "The reference; from the last build, if no file of the package has changed"
+    "The reference, from the last build if no file of the package has changed"
     try:
         last = json.loads(kept.read_text(encoding='utf-8'))
     except (OSError, ValueError):

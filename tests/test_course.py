@@ -297,7 +297,7 @@ def ready(quick, quickly_made):
 @pytest.mark.slow
 def test_first_setup_shows_its_steps(made):
     folder, res = made
-    said = ('1/3 making .venv ...', '1/3 making .venv: done', '2/3', '3/3 installing the course: done', 'Set up in')
+    said = ('1/3 creating .venv ...', '1/3 creating .venv: done', '2/3', '3/3 installing the course: done', 'Set up in')
     for line in said: assert line in res.stdout
     assert '\r' not in res.stdout, 'a log file gets whole lines'
     assert 'Successfully installed' in (folder/'.venv/setup.log').read_text()
@@ -342,7 +342,7 @@ def test_interrupt_then_the_same_command_continues(fresh):
     assert res.returncode == 130 and STOPPED.fullmatch(res.stderr.strip()), res
     assert not running(int(pid.read_text())), 'what pip started must end too'
     again = course(fresh, 'setup')
-    assert again.returncode == 0 and 'making .venv' not in again.stdout, again
+    assert again.returncode == 0 and 'creating .venv' not in again.stdout, again
 
 
 def wait_for(ready, child, seconds=60):
@@ -491,7 +491,7 @@ def asks(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, 'platform', 'linux')
     m = load()
     monkeypatch.setattr(m.doctor, 'has_gpu', lambda: False)
-    m.VENV, m.is_pip_told = tmp_path, lambda: False
+    m.VENV, m.has_pip_an_index = tmp_path, lambda: False
     return m
 
 
@@ -499,7 +499,7 @@ def test_the_index_that_is_asked(asks, monkeypatch):
     cfg = ConfigParser()
     cfg.read(ROOT/'settings.ini')
     assert asks.torch_index() == cfg['DEFAULT']['torch_cpu_index']
-    asks.is_pip_told = lambda: True
+    asks.has_pip_an_index = lambda: True
     assert asks.torch_index() is None
     monkeypatch.setenv('GRIDSTRIDE_TORCH_INDEX', 'http://127.0.0.1')
     assert asks.torch_index() == 'http://127.0.0.1'
@@ -531,7 +531,7 @@ def test_who_tells_pip_where_packages_are(asks, tmp_path, monkeypatch, told):
     monkeypatch.setenv('PIP_CONFIG_FILE', str(tmp_path/'pip.conf') if told else os.devnull)  # devnull: no other, either
     m = load()
     m.PYTHON = Path(sys.executable)
-    assert m.is_pip_told() == bool(told)
+    assert m.has_pip_an_index() == bool(told)
 
 
 @pytest.mark.parametrize('there', [False, True])
@@ -560,7 +560,7 @@ def test_a_real_environment(tmp_path):
 def test_unfinished_environment_that_is_none_is_made_anew(ready):
     for name in ('pyvenv.cfg', 'setup.json'): (ready/'.venv'/name).unlink()
     res = course(ready, 'setup')
-    assert res.returncode == 0 and '1/3 making .venv: done' in res.stdout, res
+    assert res.returncode == 0 and '1/3 creating .venv: done' in res.stdout, res
     assert (ready/'.venv/pyvenv.cfg').exists()
 
 

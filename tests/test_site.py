@@ -169,14 +169,14 @@ def test_what_runs_in_the_browser_says_so_and_how_much_it_loads():
 
 
 def test_play_links_leave_the_headings():
-    got = pages.mended('## Fill  ([▶ 24:39](https://youtu.be/wVsR-YhaHlM?t=1479))\n\ntext', 'nbs/x.ipynb')
+    got = pages.for_the_site('## Fill  ([▶ 24:39](https://youtu.be/wVsR-YhaHlM?t=1479))\n\ntext', 'nbs/x.ipynb')
     assert got == '## Fill\n\n[▶ 24:39](https://youtu.be/wVsR-YhaHlM?t=1479){.play}\n\ntext'
 
 
 def test_links_lead_to_pages():
     text = ('[a](../benchmarks/sim.txt) [b](../gridstride/utils.py) [c](../tests/cuda) '
             '[d](01_first_kernel.ipynb#x) [e](#y)')
-    assert pages.mended(text, 'nbs/x.ipynb') == ('[a](../benchmarks/sim.md) [b](../gridstride/utils.py.md) c '
+    assert pages.for_the_site(text, 'nbs/x.ipynb') == ('[a](../benchmarks/sim.md) [b](../gridstride/utils.py.md) c '
                                                  '[d](01_first_kernel.ipynb#x) [e](#y)')
 
 

@@ -1,5 +1,5 @@
-// The lecture beside the lesson: the links to YouTube, which lead there without this script, open a player in the page.
-// Nothing is asked of anyone before the first click.
+// Shows the lecture next to the lesson: links to YouTube open a player in the page (without this script they open
+// YouTube). The page sends no request to YouTube before the first click.
 'use strict'
 
 const ADDRESS = /^https:\/\/youtu\.be\/([\w-]{11})(?:\?t=(\d+))?$/
@@ -28,7 +28,7 @@ function makeBox(first) {
   const says = document.createElement('span')
   const stage = document.createElement('div')
   stage.className = 'video-stage'
-  const fold = button('–', 'Fold the video away', () => {
+  const fold = button('–', 'Collapse the video', () => {
     const folded = box.classList.toggle('folded')
     fold.textContent = folded ? '+' : '–'
     fold.setAttribute('aria-expanded', !folded)
@@ -40,10 +40,10 @@ function makeBox(first) {
   })
   const said = `The lecture, from ${clock(first.at)}`
   says.textContent = said
-  const start = button('▶', 'Play the lecture here; it comes from YouTube', () => play(first.id, first.at))
+  const start = button('▶', 'Play the lecture here, from YouTube', () => play(first.id, first.at))
   start.className = 'video-start'
   const note = document.createElement('span')
-  note.textContent = 'Play beside the text'
+  note.textContent = 'Play next to the text'
   start.append(note)
   stage.append(start)
   bar.append(says, fold, close)
@@ -65,20 +65,20 @@ function makeBox(first) {
   return play
 }
 
-function placeOf(link) {
+function sceneOf(link) {
   const [, id, at] = link.href.match(ADDRESS) ?? []
   return id && {id, at: Number(at ?? 0)}
 }
 
-const places = [...document.querySelectorAll('.bd-article a[href^="https://youtu.be/"]')]
-  .map(link => [link, placeOf(link)]).filter(([, place]) => place)
-if (places.length) {
-  const play = makeBox(places[0][1])
-  for (const [link, place] of places) {
+const scenes = [...document.querySelectorAll('.bd-article a[href^="https://youtu.be/"]')]
+  .map(link => [link, sceneOf(link)]).filter(([, scene]) => scene)
+if (scenes.length) {
+  const play = makeBox(scenes[0][1])
+  for (const [link, scene] of scenes) {
     link.addEventListener('click', event => {
-      if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return  // a tab of its own, as asked for
+      if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return  // the reader asked for a new tab
       event.preventDefault()
-      play(place.id, place.at)
+      play(scene.id, scene.at)
     })
   }
 }

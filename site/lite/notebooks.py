@@ -1,11 +1,11 @@
-"The notebooks as they are in the browser: without outputs, and with what needs a C++ compiler shown instead of run."
+"The notebooks for the browser: without outputs, and with cells that need a C++ compiler shown instead of run."
 
 import ast, copy, re
 
-COMPILED = '*This needs a C++ compiler, which a browser has not, so it is shown as it ran elsewhere:*'
-HERE = '''> **In the browser.** All of this runs in your own browser, which keeps what you change and which exercises
-> you have solved. The outputs are not there yet: you make them. `torch` is a stand-in: it has what lessons 01 to 04
-> use.'''
+COMPILED = '*This cell needs a C++ compiler, which browsers lack. Its source and recorded output:*'
+HERE = '''> **In the browser.** This lesson runs in your own browser, which keeps your changes and remembers which
+> exercises you have solved. There are no outputs until you run the cells. `torch` is a small replacement with what
+> lessons 01 to 04 use.'''
 
 
 def source(cell):
@@ -41,8 +41,8 @@ def printed(outputs):
     return '\n'.join(''.join(t).rstrip() for t in texts if t)
 
 
-def told(cell):
-    "A code cell as Markdown, with what it printed"
+def as_markdown(cell):
+    "A code cell as Markdown, with its recorded output"
     text = f'{COMPILED}\n\n```python\n{source(cell)}\n```'
     if said := printed(cell['outputs']):
         text += f'\n\n```\n{said}\n```'
@@ -50,7 +50,7 @@ def told(cell):
 
 
 def without_links_to_others(text, here):
-    "`text` with the names of notebooks that are not among `here` in place of links to them"
+    "`text` without links to notebooks that are not among `here`; their names stay"
     return re.sub(r'\[([^\]]+)\]\((\w+)\.ipynb\)', lambda m: m[0] if m[2] in here else m[1], text)
 
 
@@ -61,10 +61,10 @@ def page(
     "The notebook for the browser"
     nb = copy.deepcopy(nb)
     shown = {c['id'] for c in compiled(nb['cells'])}
-    nb['cells'] = [told(c) if c['id'] in shown else c for c in nb['cells']]
+    nb['cells'] = [as_markdown(c) if c['id'] in shown else c for c in nb['cells']]
     for c in nb['cells']:
         if c['cell_type'] == 'code':
-            code = re.sub(r'^#\|.*\n+', '', source(c), flags=re.M)  # what nbdev is told
+            code = re.sub(r'^#\|.*\n+', '', source(c), flags=re.M)  # nbdev's directives
             c.update(outputs=[], execution_count=None, source=code)
         else:
             c['source'] = without_links_to_others(source(c), here)

@@ -1,12 +1,12 @@
-// node compile.js FOLDER ARCHIVE: import what `imports.py` in FOLDER imports, beside it Pyodide and all packages, and write
-// the bytecode of all modules that are imported then to the zip file ARCHIVE, by the names of their sources.
+// node compile.js FOLDER ARCHIVE: load Pyodide and all packages from FOLDER, run its `imports.py`, and write the bytecode
+// of all modules that are then imported to the zip file ARCHIVE, under the names of their sources.
 const fs = require('fs'), path = require('path'), [folder, archive] = process.argv.slice(2)
 const read = name => fs.readFileSync(path.join(folder, name), 'utf-8')
 const COMPILE = `
 import importlib.util, io, sys, zipfile
 from importlib._bootstrap_external import _code_to_hash_pyc
 def compiled(module):
-    "(name of the source, bytecode that is taken without a look at the source); None where there is no source"
+    "(name of the source, bytecode that Python loads without checking the source); None where there is no source"
     name, loader = getattr(module, '__file__', None) or '', getattr(module, '__loader__', None)
     if not name.endswith('.py') or not hasattr(loader, 'get_data'): return None
     source = loader.get_data(name)

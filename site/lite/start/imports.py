@@ -1,4 +1,4 @@
-"What the kernel and the lessons' first cells import; names are completed from what is there, without jedi"
+"Imports what the kernel and the lessons' first cells need; names are completed without jedi"
 # ruff: noqa: F401
 
 import piplite.piplite, pyodide_kernel

@@ -1,5 +1,5 @@
-// What the kernel calls in place of Pyodide's own script: the same, and `imports.py` is run before it is ready. At that
-// time the folder of the notebooks is not there yet. Later each import looks into it, and waits for an answer of the page.
+// The kernel calls this instead of Pyodide's own script: it does the same, and runs `imports.py` before it is ready. At
+// that time the folder of the notebooks is not mounted yet. Later each import searches it, and waits for the page.
 self.loadPyodide = async options => {
     importScripts(`${options.indexURL}pyodide.js`)
     const python = await self.loadPyodide(options)

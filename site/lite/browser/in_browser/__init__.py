@@ -1,1 +1,1 @@
-"What a browser lacks, and the lessons use"
+"Replacements for what the lessons use and a browser lacks"

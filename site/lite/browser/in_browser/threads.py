@@ -1,9 +1,9 @@
-"""Python's threads in the browser, where there are none: each is a stack that is laid aside while it waits.
+"""Python's threads for the browser, which has none: each is a stack that is suspended while it waits.
 
-`threading` is written in Python over a few functions of `_thread`: those to start a thread, to make a lock and to tell
-which thread this is. They are made here of `run_sync`, which suspends a stack of WebAssembly (JSPI) until a future has
-its result. Only one thread runs at any time, up to where it waits; who goes on then is left to chance, as it is to a
-system, so that a schedule that was only lucky shows.
+`threading` is written in Python on top of a few functions of `_thread`, which start a thread, make a lock and identify
+the current thread. Here they use `run_sync`, which suspends a WebAssembly stack (JSPI) until a future has its result.
+Only one thread runs at any time, until it waits. The next one is chosen at random, as an operating system might choose,
+so that programs that depend on a lucky schedule fail.
 """
 
 import random, threading
@@ -14,10 +14,10 @@ from pyodide.ffi import can_run_sync, create_once_callable, create_proxy, run_sy
 
 MISSING = (
     'Threads need a browser that can suspend stacks of WebAssembly (JSPI): Chrome or Edge from version 137, or '
-    'Firefox from 153. The cells that start no thread work here, too, as do lessons 01 to 03.'
+    'Firefox from 153. Cells that start no thread still work, as do lessons 01 to 03.'
 )
 
-# At once, but for one call in 50 ms, before which the browser has its turn: what is to come after a time comes then.
+# Calls `f` at once, but every 50 ms gives control to the browser first, which then runs its timers.
 soon = run_js("""(last => f => {
     const now = performance.now()
     if (now - last < 50) Promise.resolve().then(() => f())
@@ -29,14 +29,14 @@ chance, ready, ends, idents = random.Random(), [], {}, count(2)
 current = 1  # the thread of the cells
 
 
-def go(turn):
-    "Let the thread or the start `turn` go on, when the chance falls on it"
-    ready.append(turn)
+def go(resume):
+    "Make `resume`, which continues or starts a thread, one of those that may run next"
+    ready.append(resume)
     soon(chosen)
 
 
 def choose():
-    "Call one of those that can go on"
+    "Run one of those that may run next, chosen at random"
     ready.pop(chance.randrange(len(ready)))()
 
 
@@ -72,29 +72,29 @@ def end():
     return lock
 
 
-class Turn:
-    """A future for `run_sync` alone. Asyncio's own tells of its result by way of the browser's event loop, which goes
-    around five times for each wait."""
+class Wait:
+    """A future for `run_sync` only. Asyncio's own reports its result through the browser's event loop, which takes five
+    iterations per wait."""
 
-    _asyncio_future_blocking = False  # by this a future is known
+    _asyncio_future_blocking = False  # marks a future
 
     def __init__(self):
-        self.ended, self.tell = [], None
+        self.ended, self.callback = [], None
 
     def __await__(self):
         yield self
         return self.result()
 
     def add_done_callback(self, f):
-        self.tell = f
+        self.callback = f
         if self.ended:
             f(self)
 
     def end(self, result):
-        "Let the stack that waits go on, where `run_sync` returns `result`"
+        "Resume the waiting stack, where `run_sync` returns `result`"
         self.ended.append(result)
-        if self.tell:
-            self.tell(self)
+        if self.callback:
+            self.callback(self)
 
     def result(self):
         return self.ended[0]
@@ -107,7 +107,7 @@ class Lock:
         self.taken, self.waiting = False, []
 
     def acquire(self, blocking=True, timeout=-1):
-        "Take this lock, if need be when another thread releases it; False when that came too late"
+        "Take this lock, if necessary after another thread releases it; False if that takes too long"
         if not self.taken:
             self.taken = True
         elif not blocking or timeout == 0:
@@ -117,30 +117,30 @@ class Lock:
         return True
 
     def wait(self, timeout):
-        "Lay this stack aside until the lock is handed over, or for `timeout` seconds"
+        "Suspend this stack until the lock is handed over, or for `timeout` seconds"
         global current
         if not can_run_sync():
             raise RuntimeError(MISSING)
-        me, turn = current, Turn()
+        me, wait = current, Wait()
 
         def late():
-            if turn in self.waiting:
-                self.waiting.remove(turn)
-                turn.end(False)
+            if wait in self.waiting:
+                self.waiting.remove(wait)
+                wait.end(False)
 
-        self.waiting.append(turn)
+        self.waiting.append(wait)
         if timeout > 0:
             after(timeout, create_once_callable(late))
-        got = run_sync(turn)
+        got = run_sync(wait)
         current = me
         return got
 
     def release(self):
-        "Hand this lock over, or leave it open"
+        "Hand this lock to a waiting thread, if there is one"
         if not self.taken:
             raise RuntimeError('release unlocked lock')
         if self.waiting:
-            go(lambda turn=self.waiting.pop(0): turn.end(True))
+            go(lambda wait=self.waiting.pop(0): wait.end(True))
         else:
             self.taken = False
 

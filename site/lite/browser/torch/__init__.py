@@ -1,7 +1,7 @@
-"""As much of torch as lessons 01 to 04 use, made of NumPy's arrays: for browsers, where torch is not to be had.
+"""As much of torch as lessons 01 to 04 use, made of NumPy arrays, for browsers, where torch is not available.
 
-A tensor is an array whose arithmetic keeps torch's types: whole numbers have 64 bits, and what a division makes of
-them has 32. One element of a tensor is a number of NumPy's. What is missing says so.
+A tensor is an array whose arithmetic keeps torch's types: integers have 64 bits, and their quotients are float32. One
+element of a tensor is a NumPy scalar. A missing name raises AttributeError.
 """
 
 from types import SimpleNamespace
@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 
 nan = np.nan
-MISSING = 'the stand-in for torch in the browser has no {}: it has what lessons 01 to 04 use'
+MISSING = 'the replacement for torch in the browser has no {}: it has what lessons 01 to 04 use'
 
 
 def __getattr__(name):
@@ -128,7 +128,7 @@ def zeros(*shape):
     return np.zeros(_shape(shape), np.float32).view(Tensor)
 
 
-# Numbers by chance
+# Random tensors
 _random = np.random.default_rng()
 
 
