@@ -185,7 +185,7 @@ def _load_inline(original):
         if not given.get('cuda_sources') or given.get('sycl_sources'):
             return original(*args, **options)
         names = list(given['functions']) if given.get('functions') is not None else None
-        cuda_src, cpp_src = ('\n'.join(_listed(given[o])) for o in ('cuda_sources', 'cpp_sources'))
+        cuda_src, cpp_src = ('\n'.join(_listed(given[key])) for key in ('cuda_sources', 'cpp_sources'))
         with _compiler_there():
             return load_cuda(cuda_src, cpp_src or None, names, verbose=given.get('verbose', False), name=given['name'])
 
@@ -198,8 +198,8 @@ def _load(original):
 
     def load(*args, **options):
         given = order.bind(*args, **options).arguments
-        sources = [Path(o) for o in _listed(given['sources'])]
-        if not any(o.suffix == '.cu' for o in sources):
+        sources = [Path(source) for source in _listed(given['sources'])]
+        if not any(source.suffix == '.cu' for source in sources):
             return original(*args, **options)
         from .cpp.extension import load_files
 
@@ -469,7 +469,7 @@ def execute(
 
 def _too_long(outputs, seconds, unchecked):
     "The report for a cell that was interrupted"
-    printed = ''.join(o.text for o in outputs if o.output_type == 'stream')
+    printed = ''.join(output.text for output in outputs if output.output_type == 'stream')
     calls = re.search(r'^gridstride: (in call .* each)$', printed, re.M)
     faster = '' if unchecked else '; --unchecked is faster'
     where = f'{calls[1]}: how many are there to be' if calls else 'does it launch a kernel many times, to time it'
@@ -479,11 +479,11 @@ def _too_long(outputs, seconds, unchecked):
 def _failures(cells, seconds, unchecked):
     "(number of the cell, what went wrong in words) of each cell that failed"
     for i, c in enumerate(cells):
-        for o in c.get('outputs', []):
-            if o.output_type == 'error' and o.ename == 'KeyboardInterrupt':
+        for output in c.get('outputs', []):
+            if output.output_type == 'error' and output.ename == 'KeyboardInterrupt':
                 yield i, _too_long(c.outputs, seconds, unchecked)
-            elif o.output_type == 'error':
-                yield i, f'{o.ename}: {next(iter(o.evalue.splitlines()), "")}'
+            elif output.output_type == 'error':
+                yield i, f'{output.ename}: {next(iter(output.evalue.splitlines()), "")}'
 
 
 def _report(path, seconds, unchecked):

@@ -79,7 +79,7 @@ def _write_hook(folder):
     "Put the hook there, unless it is; `OSError` if other users could replace it"
     file = folder / 'sitecustomize.py'
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if any(is_foreign(os.stat(o)) for o in (folder.parent, folder)):
+    if any(is_foreign(os.stat(path)) for path in (folder.parent, folder)):
         raise PermissionError(f'{folder} is not this user\'s alone')
     if file.is_symlink() or not file.is_file() or is_foreign(os.stat(file)) or file.read_bytes() != _HOOK.encode():
         file.unlink(missing_ok=True)

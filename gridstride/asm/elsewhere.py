@@ -51,13 +51,16 @@ class AMD(str):
     @property
     def instructions(self) -> list:
         "Each instruction's text, in order"
-        return [o.strip() for o in self.splitlines() if o.startswith('\t')]
+        return [line.strip() for line in self.splitlines() if line.startswith('\t')]
 
     def count(self, *text):
         "How many instructions of each kind there are; with a text, how often it occurs"
         if text:
             return super().count(*text)
-        return Counter(next((v for k, v in KINDS.items() if o.startswith(k)), 'other') for o in self.instructions)
+        return Counter(
+            next((v for k, v in KINDS.items() if instruction.startswith(k)), 'other')
+            for instruction in self.instructions
+        )
 
     def __repr__(self):
         return str(self)
@@ -81,7 +84,7 @@ def hip(
         flags = [f'--offload-arch={arch}', '--offload-device-only', '-x', 'hip', '-S', '-O3', 'k.hip', '-o', 'k.s']
         done = subprocess.run([tool, *flags], cwd=folder, capture_output=True, text=True)
         if done.returncode:
-            raise RuntimeError('\n'.join(o for o in done.stderr.splitlines() if ' error: ' in o))
+            raise RuntimeError('\n'.join(line for line in done.stderr.splitlines() if ' error: ' in line))
         return read_amd((Path(folder) / 'k.s').read_text(), _version_of(tool))
 
 
@@ -96,8 +99,8 @@ def read_amd(
 ) -> AMD:
     "The instructions and labels of the kernel, without what is for the assembler alone"
     body = text[text.index('; @') : text.index('s_endpgm') + len('s_endpgm')]
-    kept = [re.sub(r'\s*;.*', '', o) for o in body.splitlines()[1:]]
-    kept = [o for o in kept if re.match(r'\t[a-z]\w*|\.LBB', o)]
+    kept = [re.sub(r'\s*;.*', '', line) for line in body.splitlines()[1:]]
+    kept = [line for line in kept if re.match(r'\t[a-z]\w*|\.LBB', line)]
     takes = {k: int(m[1]) for k, p in _TAKES.items() if (m := re.search(p, text))}
     return AMD('\n'.join(kept), takes, by)
 
@@ -114,7 +117,7 @@ class Compiled(NamedTuple):
 
     def ops(self) -> Counter:
         "How many instructions there are of each first word"
-        return Counter(re.sub(r'^@!?\w+ ', '', o).split()[0] for o in self.sass)
+        return Counter(re.sub(r'^@!?\w+ ', '', instruction).split()[0] for instruction in self.sass)
 
     def count(self, pattern) -> int:
         "How many instructions begin with what a regular expression says"
@@ -126,7 +129,9 @@ class Compiled(NamedTuple):
         shared=0,  # bytes of dynamic shared memory
     ):  # k(blocks, *arguments): tensors, integers of 32 bits, structs as bytes
         "What launches it on torch's GPU, without its compiler; `Unavailable` where the machine code is for another one"
-        (name,) = (o.removeprefix(_CONSTANTS) for o in sections(self.cubin) if o.startswith(_CONSTANTS))
+        (name,) = (
+            section.removeprefix(_CONSTANTS) for section in sections(self.cubin) if section.startswith(_CONSTANTS)
+        )
         try:
             handle = load_machine_code(self.cubin, name)
         except (OSError, RuntimeError) as e:
@@ -137,7 +142,7 @@ class Compiled(NamedTuple):
         def launch(blocks, *args):
             import torch
 
-            values = [_argument(o) for o in args]
+            values = [_argument(arg) for arg in args]
             places = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
             stream = torch.cuda.current_stream().cuda_stream
             launch_by_driver(handle, name, (blocks, 1, 1), (threads, 1, 1), shared, stream, places)
@@ -185,7 +190,7 @@ def run_program(
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f'program{suffix}'
         file.write_text(program)
-        words = [o.format(python=python, bin=Path(python).parent) for o in command]
+        words = [word.format(python=python, bin=Path(python).parent) for word in command]
         env = {k: v for k, v in os.environ.items() if k != 'GRIDSTRIDE_AS_GPU'}  # it compiles, and launches nothing
         done = subprocess.run([*words, file.name], cwd=folder, capture_output=True, text=True, env=env)
         made = {p.suffix: p.read_bytes() for p in Path(folder).glob('kernel.*')}
@@ -214,8 +219,12 @@ def kernel_sass(cubin: bytes) -> list:
     "The instructions of the entry in machine code that has one, and of what it calls"
     text = disassemble(cubin)
     parts = re.split(r'^//-+ +(?=\.)', text, flags=re.M)
-    entry = next(re.match(r'\.text\.([^\s,]+)', o)[1] for o in parts if '.text.' in o[:80] and 'STO_CUDA_ENTRY' in o)
-    return [o.strip() for o in text_lines(read_sass(text, entry, '')) if o.startswith(' ')]
+    entry = next(
+        re.match(r'\.text\.([^\s,]+)', section)[1]
+        for section in parts
+        if '.text.' in section[:80] and 'STO_CUDA_ENTRY' in section
+    )
+    return [line.strip() for line in text_lines(read_sass(text, entry, '')) if line.startswith(' ')]
 
 
 def kittens(

@@ -48,7 +48,7 @@ def sm_of(arch: str) -> SM:  # such as 'sm_90' or 'sm_90a'
     m = re.fullmatch(r'(?:sm_|compute_)?(\d+)[af]?', str(arch))
     if m and int(m[1]) in SMS:
         return SMS[int(m[1])]
-    raise ValueError(f"arch is {arch!r}; it must be {', '.join(f'sm_{o}' for o in SMS)}")
+    raise ValueError(f"arch is {arch!r}; it must be {', '.join(f'sm_{sm}' for sm in SMS)}")
 
 
 # Registers are handed out by the warp, in units of 256, and each of the four schedulers hands out its own

@@ -36,17 +36,17 @@ def _chip(text, kind):
 
 
 def _counts(instructions):
-    return {k: n for k in KINDS if (n := sum(o.kind == k for o in instructions))}
+    return {k: n for k in KINDS if (n := sum(i.kind == k for i in instructions))}
 
 
 def _chips(instructions, words=False):
     return ' '.join(_chip(f'{n} {KINDS[k][1]}' if words else str(n), k) for k, n in _counts(instructions).items())
 
 
-def _instruction_html(o):
+def _instruction_html(instruction):
     "An instruction in HTML, its first word in its kind's colour"
-    before, _, after = o.text.partition(o.op)
-    return f'{escape(before):<5}' + _chip(o.op, o.kind) + escape(after)
+    before, _, after = instruction.text.partition(instruction.op)
+    return f'{escape(before):<5}' + _chip(instruction.op, instruction.kind) + escape(after)
 
 
 class Listing(str):
@@ -66,15 +66,15 @@ class Listing(str):
     @property
     def instructions(self) -> list:
         "The `Instruction`s, in order"
-        return [o for o in self.items if isinstance(o, Instruction)]
+        return [item for item in self.items if isinstance(item, Instruction)]
 
     @property
     def lines(self) -> list:
         """(number of the source line, its text, its `Instruction`s) of each line that has some; line 0 is for those
         that came from none"""
         found = {}
-        for o in self.instructions:
-            found.setdefault(o.line, []).append(o)
+        for instruction in self.instructions:
+            found.setdefault(instruction.line, []).append(instruction)
         return [(n, self.source.get(n, ''), found[n]) for n in sorted(found)]
 
     def count(self, *text):
@@ -83,13 +83,13 @@ class Listing(str):
 
     def ops(self) -> Counter:
         "How many instructions there are of each first word, such as `LDG.E`"
-        return Counter(o.op for o in self.instructions)
+        return Counter(i.op for i in self.instructions)
 
     @property
     def loops(self) -> list:
         "The innermost loops, the longest first, each a `Listing`"
         spans = {(a, b) for a, b in _spans(self.items) if b > a + 1}
-        inner = [s for s in spans if not any(o != s and s[0] <= o[0] and o[1] <= s[1] for o in spans)]
+        inner = [s for s in spans if not any(other != s and s[0] <= other[0] and other[1] <= s[1] for other in spans)]
         return [self._part(self.items[a : b + 1]) for a, b in sorted(inner, key=lambda s: (s[0] - s[1], s))]
 
     def loop(self, n=0):
@@ -105,13 +105,13 @@ class Listing(str):
         """The stretch with the most instructions of a kind, among those that run from top to bottom: from a label, jump
         or barrier to the next"""
         stretches = [[]]
-        for o in self.items:
-            if isinstance(o, str) or o.kind in ('barrier', 'control'):
+        for item in self.items:
+            if isinstance(item, str) or item.kind in ('barrier', 'control'):
                 stretches.append([])
-            if isinstance(o, Instruction) and o.kind != 'barrier':
-                stretches[-1 - (o.kind == 'control')].append(o)
-        most = max(stretches, key=lambda part: sum(o.kind == kind for o in part))
-        if any(o.kind == kind for o in most):
+            if isinstance(item, Instruction) and item.kind != 'barrier':
+                stretches[-1 - (item.kind == 'control')].append(item)
+        most = max(stretches, key=lambda part: sum(i.kind == kind for i in part))
+        if any(i.kind == kind for i in most):
             return self._part(most)
         raise ValueError(f'{self.name} has no instructions of the kind {kind!r} in its {self.what.upper()}')
 
@@ -124,16 +124,16 @@ class Listing(str):
 
 def _spans(items):
     "(first, last) position of each loop: from a label to the last jump back to it"
-    at, res = {o: i for i, o in enumerate(items) if isinstance(o, str)}, {}
-    for i, o in enumerate(items):
-        if isinstance(o, Instruction) and at.get(o.target, i) < i:
-            res[at[o.target]] = i
+    at, res = {item: i for i, item in enumerate(items) if isinstance(item, str)}, {}
+    for i, item in enumerate(items):
+        if isinstance(item, Instruction) and at.get(item.target, i) < i:
+            res[at[item.target]] = i
     return list(res.items())
 
 
 def text_lines(items) -> list:  # of lines
     "Instructions and labels as plain text"
-    return [f'{o}:' if isinstance(o, str) else f'    {o.text}' for o in items]
+    return [f'{item}:' if isinstance(item, str) else f'    {item.text}' for item in items]
 
 
 # As HTML, each source line has its instructions beneath it, folded; what is on a line that has none is there
@@ -153,7 +153,7 @@ def _line_html(n, text, columns, wide):
     head = f'<span style="color:{LINE}">{n or "":>4}</span>  {escape(text)}'
     if not any(columns):
         return f'<div style="{_MONO};padding-left:1.1em">{head}</div>'
-    chips = '  |  '.join(_chips(o) for o in columns)
+    chips = '  |  '.join(_chips(column) for column in columns)
     return (
         f'<details><summary style="{_MONO};cursor:pointer">{head}{" " * (wide - len(text))}  {chips}</summary>'
         f'<div style="display:flex;margin:2px 0 6px 5.5em">{"".join(map(_column, columns))}</div></details>'
@@ -163,7 +163,7 @@ def _line_html(n, text, columns, wide):
 def _rows(listings):
     """(number, text, instructions in each listing) of the source lines from the first to the last that has any; None is
     the text of a gap"""
-    source, have, res = listings[0].source, [{n: o for n, _, o in l.lines} for l in listings], []
+    source, have, res = listings[0].source, [{n: found for n, _, found in l.lines} for l in listings], []
     known = sorted({n for h in have for n in h} & set(source))
     for before, n in zip([None] + known, known):
         if before and n - before > _GAP:
@@ -171,7 +171,7 @@ def _rows(listings):
         elif before:
             res += [(i, source.get(i, ''), []) for i in range(before + 1, n)]
         res.append((n, source[n], [h.get(n, []) for h in have]))
-    lost = [[i for n, o in h.items() if n not in source for i in o] for h in have]
+    lost = [[i for n, instructions in h.items() if n not in source for i in instructions] for h in have]
     return res + ([(0, 'from no line of this source', lost)] if any(lost) else [])
 
 
@@ -196,7 +196,7 @@ def _head(l):
 def html(*listings) -> str:  # of one source
     "A card with a legend, and the source with its instructions"
     rows = _rows(listings)
-    wide = min(100, max((len(t) for _, t, o in rows if any(o)), default=0))
+    wide = min(100, max((len(t) for _, t, shown in rows if any(shown)), default=0))
     return card(*map(_head, listings), *(_line_html(*r, wide) for r in rows))
 
 

@@ -36,7 +36,7 @@ def numba_type(x) -> str:  # as a signature has it
         if isinstance(x, t):
             return name
     if isinstance(x, tuple):
-        types = [numba_type(o) for o in x]
+        types = [numba_type(item) for item in x]
         return f"Tuple(({', '.join(types)},))" if len(set(types)) > 1 else f'UniTuple({types[0]}, {len(x)})'
     if not hasattr(x, 'dtype'):
         raise TypeError(f'a kernel of Numba takes arrays, numbers and tuples of them, not {type(x).__name__}')
@@ -59,7 +59,7 @@ def signature(args, f) -> str:  # f: the Python function; `TypeError` if the num
             f"and {len(args)} examples are given: its types are known only from examples, "
             "or from a signature such as 'void(float32[::1], int64)'"
         )
-    return f"void({', '.join(numba_type(o) for o in args)})"
+    return f"void({', '.join(numba_type(arg) for arg in args)})"
 
 
 # A kernel may use constants that are defined outside it, and call other functions. All of them belong to the
@@ -70,10 +70,14 @@ def _names_used(f):
 
     def visit(code):
         # not the names of attributes
-        names.update(o.argval for o in dis.get_instructions(code) if o.opname in ('LOAD_GLOBAL', 'LOAD_NAME'))
-        for o in code.co_consts:
-            if isinstance(o, types.CodeType):
-                visit(o)
+        names.update(
+            instruction.argval
+            for instruction in dis.get_instructions(code)
+            if instruction.opname in ('LOAD_GLOBAL', 'LOAD_NAME')
+        )
+        for const in code.co_consts:
+            if isinstance(const, types.CodeType):
+                visit(const)
 
     visit(f.__code__)
     closed = dict(zip(f.__code__.co_freevars, (c.cell_contents for c in f.__closure__ or ())))
@@ -162,7 +166,11 @@ def _for_numba(f, cuda, done=None):
             return twin
         if not hasattr(v, 'py_func'):
             return v
-        asked = {o: w for o, w in getattr(v, 'targetoptions', {}).items() if o in ('inline', 'forceinline', 'fastmath')}
+        asked = {
+            option: w
+            for option, w in getattr(v, 'targetoptions', {}).items()
+            if option in ('inline', 'forceinline', 'fastmath')
+        }
         return cuda.jit(device=True, **asked)(_for_numba(v.py_func, cuda, done))
 
     outer = {**f.__globals__, **{k: swap(v) for k, v in _names_used(f).items() if k in f.__globals__}}
@@ -284,8 +292,10 @@ def triton_type(x):  # (Triton's type, is it a multiple of 16?)
 
 def clean_ttgir(text) -> str:
     "TTGIR without its source locations"
-    lines = (re.sub(r' loc\((?:[^()]|\([^()]*\))*\)', '', o) for o in text.splitlines() if not o.startswith('#loc'))
-    return '\n'.join(o for o in lines if o.strip())
+    lines = (
+        re.sub(r' loc\((?:[^()]|\([^()]*\))*\)', '', line) for line in text.splitlines() if not line.startswith('#loc')
+    )
+    return '\n'.join(line for line in lines if line.strip())
 
 
 class Triton(_InPython):
@@ -295,18 +305,20 @@ class Triton(_InPython):
         while not hasattr(k, 'arg_names'):
             k = k.fn  # tuned kernels hold the kernel
         self.k, names = k, k.arg_names
-        given = {**dict(zip(names, args)), **{o: v for o, v in options.items() if o in names}}
-        if left := [o for o in names if o not in given]:
+        given = {**dict(zip(names, args)), **{name: v for name, v in options.items() if name in names}}
+        if left := [name for name in names if name not in given]:
             raise TypeError(
                 f"{k.fn.__name__} needs examples of {', '.join(left)} too: tensors and numbers in order, "
                 "constants by name"
             )
         constant = {p for p, v in inspect.signature(k.fn).parameters.items() if 'const' in str(v.annotation)}
-        self.constants = {o: v for o, v in given.items() if o in constant or (type(v) is int and v == 1) or v is None}
-        typed = {o: triton_type(v) for o, v in given.items() if o not in self.constants}
-        self.types = {o: 'constexpr' if o in self.constants else typed[o][0] for o in names}
-        self.multiples = [i for i, o in enumerate(names) if o in typed and typed[o][1]]
-        self.options = {o: v for o, v in options.items() if o not in names}
+        self.constants = {
+            name: v for name, v in given.items() if name in constant or (type(v) is int and v == 1) or v is None
+        }
+        typed = {name: triton_type(v) for name, v in given.items() if name not in self.constants}
+        self.types = {name: 'constexpr' if name in self.constants else typed[name][0] for name in names}
+        self.multiples = [i for i, name in enumerate(names) if name in typed and typed[name][1]]
+        self.options = {name: v for name, v in options.items() if name not in names}
         parts = (self.types, self.constants, self.multiples, sorted(self.options.items()))
         super().__init__(k.fn, 'triton', *map(str, parts))
 
@@ -317,7 +329,7 @@ class Triton(_InPython):
         # an interpreted kernel holds the function
         jitted = type(self.k).__name__ == 'JITFunction'
         fn = self.k if jitted else triton.runtime.jit.JITFunction(self.k.fn)
-        constants = {(i,): self.constants[o] for i, o in enumerate(self.k.arg_names) if o in self.constants}
+        constants = {(i,): self.constants[name] for i, name in enumerate(self.k.arg_names) if name in self.constants}
         return ASTSource(fn, self.types, constants, {(i,): [['tt.divisibility', 16]] for i in self.multiples})
 
     def make(self, arch, opt, flags) -> Made:

@@ -71,7 +71,7 @@ def kind_of(
     "What kind of instruction this is"
     parts = re.split(r'[.:]+', op)
     if what == 'ptx' and (parts[0] in _MOVES or parts[0] == 'wmma' and parts[1] in ('load', 'store')):
-        space = next((o for o in parts if o in ('shared', 'local', 'param', 'const')), 'global')
+        space = next((part for part in parts if part in ('shared', 'local', 'param', 'const')), 'global')
         return 'constant' if space in ('param', 'const') else space
     found = next((k for k, r in (_SASS if what == 'sass' else _PTX) if r.match(op)), None)
     if found or what == 'sass':

@@ -62,12 +62,12 @@ def find(
 # never shown; recordings of sources that are no more can be deleted, all of them too, before a lesson is
 # recorded again.
 def _pack(items):
-    return [o if isinstance(o, str) else f'{o.at:x} {o.line} {o.text}' for o in items]
+    return [item if isinstance(item, str) else f'{item.at:x} {item.line} {item.text}' for item in items]
 
 
 def _unpack(packed, what):
-    found = [(o, re.match(r'([0-9a-f]+) (\d+) (.+)', o)) for o in packed]
-    return [instruction(int(m[1], 16), m[3], int(m[2]), what) if m else o for o, m in found]
+    found = [(item, re.match(r'([0-9a-f]+) (\d+) (.+)', item)) for item in packed]
+    return [instruction(int(m[1], 16), m[3], int(m[2]), what) if m else item for item, m in found]
 
 
 def _demangle(text, entry, name):
@@ -93,7 +93,7 @@ def _compile(unit, arch, opt, flags):
     m = unit.make(arch, opt, flags)
 
     def pack(items):
-        return [_demangle(o, m.entry, unit.name) for o in _pack(items)]
+        return [_demangle(item, m.entry, unit.name) for item in _pack(items)]
 
     return _Code(
         lambda: pack(read_sass(disassemble(m.cubin), m.entry, unit.file, unit.source)),
@@ -211,9 +211,9 @@ class Resources(namedtuple('Resources', _FIELDS)):
 
     def rows(self):
         "(what, how much, of what) of each resource"
-        o, most = self.occupancy, sm_of(self.arch).threads // 32
-        limits = ', '.join(f'{v} by {k}' for k, v in o.limits.items())
-        fits = f'{o.blocks} block{"s" * (o.blocks != 1)} of {self.block} threads'
+        fit, most = self.occupancy, sm_of(self.arch).threads // 32
+        limits = ', '.join(f'{v} by {k}' for k, v in fit.limits.items())
+        fits = f'{fit.blocks} block{"s" * (fit.blocks != 1)} of {self.block} threads'
         return [
             ('registers', self.registers, 'a thread'),
             ('shared memory', f'{self.shared} + {self.dynamic} bytes', 'a block, static + dynamic'),
@@ -221,8 +221,8 @@ class Resources(namedtuple('Resources', _FIELDS)):
             ('spills', f'{self.spill_stores} + {self.spill_loads} bytes', 'stored + loaded'),
             ('constants', f'{self.constant} bytes', 'the kernel, with its arguments'),
             ('barriers', self.barriers, 'a block'),
-            ('occupancy', f'{o.share:.0%}', f'{o.warps} of {most} warps: {fits}'),
-            ('limited by', ', '.join(o.limiter), f'blocks: {limits}'),
+            ('occupancy', f'{fit.share:.0%}', f'{fit.warps} of {most} warps: {fits}'),
+            ('limited by', ', '.join(fit.limiter), f'blocks: {limits}'),
         ]
 
     def _title(self):
@@ -255,5 +255,5 @@ def resources(
     t = code['takes']
     block, dynamic = t.get('threads') or block, t.get('dynamic', 0) + shared_bytes  # Triton decides both itself
     fits = occupancy(t['registers'], t['shared'] + dynamic, block, arch, t['barriers'])
-    kept = (t[o] for o in ('local', 'spill_stores', 'spill_loads', 'constant', 'barriers'))
+    kept = (t[column] for column in ('local', 'spill_stores', 'spill_loads', 'constant', 'barriers'))
     return Resources(unit.name, arch, code['by'], t['registers'], t['shared'], dynamic, *kept, block, fits)

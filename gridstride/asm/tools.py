@@ -25,14 +25,16 @@ from ..cpp.toolchain.nvrtc import CUDA, FIRST, stand_ins
 # toolkit they are in the folder of `nvcc`.
 def homes():
     "Folders with `bin`, `lib` and `include` in which NVIDIA's tools may be, Python's packages first"
-    res = [d for o in sys.path if o for d in sorted(Path(o).glob('nvidia/*'), reverse=True) if d.is_dir()]
+    res = [
+        d for folder in sys.path if folder for d in sorted(Path(folder).glob('nvidia/*'), reverse=True) if d.is_dir()
+    ]
     try:
         res.append(Path(nvcc()).resolve().parent.parent)
     except CompilerMissing:
         pass
     # too, for nvcc may be a script that calls another one
-    named = [*(os.environ.get(o) for o in ('CUDA_HOME', 'CUDA_PATH')), '/usr/local/cuda', '/opt/cuda']
-    return res + [Path(o) for o in named if o and Path(o).is_dir()]
+    named = [*(os.environ.get(name) for name in ('CUDA_HOME', 'CUDA_PATH')), '/usr/local/cuda', '/opt/cuda']
+    return res + [Path(name) for name in named if name and Path(name).is_dir()]
 
 
 def missing_tool(
@@ -52,7 +54,9 @@ _TOOLKIT = "'cuda-toolkit[nvrtc,nvjitlink,cudart,crt,cccl]==13.*'"
 def _library(pattern, what, why):
     "The first of the libraries that match; `CompilerMissing` if there is none"
     for home in homes():
-        for path in sorted(p for o in ('lib', 'lib64') for p in (home / o).glob(pattern) if '.alt.' not in p.name):
+        for path in sorted(
+            p for folder in ('lib', 'lib64') for p in (home / folder).glob(pattern) if '.alt.' not in p.name
+        ):
             return path
     raise missing_tool(what, why, _TOOLKIT)
 
@@ -62,7 +66,7 @@ def program(
     why: str,  # what needs it, for the error
 ) -> str:  # its path
     "One of NVIDIA's programs; `CompilerMissing` if there is none"
-    with_triton = [Path(o) / 'triton/backends/nvidia/bin' / name for o in sys.path]
+    with_triton = [Path(folder) / 'triton/backends/nvidia/bin' / name for folder in sys.path]
     for path in [*(h / 'bin' / name for h in homes()), shutil.which(name), *with_triton]:
         if path and os.access(path, os.X_OK):
             return str(path)
@@ -72,14 +76,14 @@ def program(
 def includes() -> list:  # of paths
     "Folders with CUDA's headers"
     below = ('include', 'include/cccl', 'targets/x86_64-linux/include/cccl')
-    return [str(h / o) for h in homes() for o in below if (h / o).is_dir()]
+    return [str(h / folder) for h in homes() for folder in below if (h / folder).is_dir()]
 
 
 @lru_cache
 def _nvrtc():
     path = _library('libnvrtc.so.*', 'NVRTC', 'Compiling CUDA C for a GPU')
-    for o in path.parent.glob('libnvrtc-builtins.so.*'):
-        ctypes.CDLL(str(o))  # NVRTC looks for it by its name alone
+    for library in path.parent.glob('libnvrtc-builtins.so.*'):
+        ctypes.CDLL(str(library))  # NVRTC looks for it by its name alone
     return ctypes.CDLL(str(path))
 
 
@@ -97,7 +101,7 @@ def _text(raw):
 
 
 def _strings(xs):
-    return (ctypes.c_char_p * len(xs))(*(o.encode() for o in xs))
+    return (ctypes.c_char_p * len(xs))(*(x.encode() for x in xs))
 
 
 _FRESH = '--no-cache'  # an option of NVRTC and nvJitLink; versions without it have no cache
@@ -106,7 +110,7 @@ _FRESH = '--no-cache'  # an option of NVRTC and nvJitLink; versions without it h
 def _options(arch, opt, folders, flags):
     "The options that NVRTC gets"
     how = ['-std=c++17', '-lineinfo' if opt else '-G', '--ptxas-options=-v', '-default-device', '-w']
-    return [f'-arch={arch}', *how, f'--pre-include={FIRST}', *(f'-I{o}' for o in folders), '-I.', *flags]
+    return [f'-arch={arch}', *how, f'--pre-include={FIRST}', *(f'-I{folder}' for folder in folders), '-I.', *flags]
 
 
 def nvrtc(
@@ -121,7 +125,7 @@ def nvrtc(
     "Compile for a GPU, or find it in the cache; `CompileError` shows the line"
     lib, folders = _nvrtc(), includes()
     given, options = stand_ins(src, folders), _options(arch, opt, folders, flags)
-    decides = [(o, os.stat(o).st_mtime) for o in (lib._name, *folders)]
+    decides = [(part, os.stat(part).st_mtime) for part in (lib._name, *folders)]
 
     def compile():
         made = _compiled(lib, src, name, given, options, file, original or src)
@@ -131,7 +135,15 @@ def nvrtc(
             made = _compiled(lib, src, name, given, fresh, file, original or src)
         return made
 
-    how = [src, name, file, given, options, decides, [sorted(o.items()) for o in read_headers(src, Path.cwd())]]
+    how = [
+        src,
+        name,
+        file,
+        given,
+        options,
+        decides,
+        [sorted(header.items()) for header in read_headers(src, Path.cwd())],
+    ]
     return kept('nvrtc', compile, *how)
 
 
@@ -206,7 +218,7 @@ def _jitlink():
     lib, version = ctypes.CDLL(str(path)), path.name.split('.')[-1]
     logs = 'GetErrorLogSize GetErrorLog GetInfoLogSize GetInfoLog'
     names = f'Create AddData Complete {logs} GetLinkedCubinSize GetLinkedCubin Destroy'.split()
-    return SimpleNamespace(**{o: getattr(lib, f'__nvJitLink{o}_{version}_0') for o in names})
+    return SimpleNamespace(**{name: getattr(lib, f'__nvJitLink{name}_{version}_0') for name in names})
 
 
 def link(
@@ -246,8 +258,8 @@ def _sections(elf):
     size, n, names = struct.unpack_from('<3H', elf, 0x3A)
     heads = [struct.unpack_from('<IIQQQQ', elf, at + i * size) for i in range(n)]
 
-    def name(o):
-        return elf[o : elf.index(b'\0', o)].decode()
+    def name(at):
+        return elf[at : elf.index(b'\0', at)].decode()
 
     return {name(heads[names][4] + h[0]): (h[4], h[5]) for h in heads}
 
@@ -288,7 +300,7 @@ _TAKES = {
 def _part_about(entry, log):
     "The part of the assembler's words that is about one kernel"
     parts = re.split(r"Compiling entry function '|Function properties for ", log)
-    return ''.join(o for o in parts if re.match(rf"{re.escape(entry)}\b", o))
+    return ''.join(part for part in parts if re.match(rf"{re.escape(entry)}\b", part))
 
 
 def usage(

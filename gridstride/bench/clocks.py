@@ -194,7 +194,7 @@ class Events(Clock):
         self.each = (self.now() - start) / n  # what it took to queue a run
         self.states.append(self.sensors.read())  # while the GPU is busy
         self.torch.synchronize()
-        return [(before.elapsed_time(after) / 1000, o) for (before, after), o in zip(pairs, late)]
+        return [(before.elapsed_time(after) / 1000, host) for (before, after), host in zip(pairs, late)]
 
 
 # A kernel of a few microseconds costs more to launch than to run, and events around it cost about as much

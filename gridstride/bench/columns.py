@@ -139,23 +139,25 @@ COLUMNS = dict(written=Written, read=Read, none=Untouched, row=InARow, graph=InG
 
 def one_run(clock, calls, seconds) -> tuple:  # (name -> seconds by round, MHz or None)
     "Calls in turns on one clock"
-    rounds = {k: [float(np.median(o)) for o in v] for k, v in turns(clock, calls, seconds, seconds).items()}
-    mhz = [o for o in clock.mhz[-sum(map(len, rounds.values())) :] if o]  # not of the warm-up, whose batches are short
+    rounds = {k: [float(np.median(batch)) for batch in v] for k, v in turns(clock, calls, seconds, seconds).items()}
+    mhz = [
+        rate for rate in clock.mhz[-sum(map(len, rounds.values())) :] if rate
+    ]  # not of the warm-up, whose batches are short
     return rounds, float(np.median(mhz)) if mhz else None
 
 
 def said(name, runs, base) -> dict:
     "The result of several runs for one candidate, compared with the baseline `base`"
     rounds = [s for r, _ in runs for s in r[name]]
-    ratios = [ratio([[o] for o in r[base]], [[o] for o in r[name]]) for r, _ in runs]
+    ratios = [ratio([[t] for t in r[base]], [[u] for u in r[name]]) for r, _ in runs]
     low, high = np.percentile(rounds, [5, 95])
     return dict(
         seconds=summary(rounds).median,
         fast=float(low),
         slow=float(high),
         ratio=float(np.median([r for r, _, _ in ratios])),
-        low=min(o for _, o, _ in ratios),
-        high=max(o for _, _, o in ratios),
+        low=min(low for _, low, _ in ratios),
+        high=max(high for _, _, high in ratios),
         runs=[r for r, _, _ in ratios],
     )
 

@@ -118,7 +118,7 @@ def _gpu():
     except (OSError, subprocess.SubprocessError):
         return None, None
     first = out.strip().partition('\n')[0]
-    return tuple(o.strip() for o in first.rsplit(',', 1)) if first else (None, None)
+    return tuple(part.strip() for part in first.rsplit(',', 1)) if first else (None, None)
 
 
 def _versions():

@@ -165,7 +165,7 @@ class Roofline:
         ax.set(xscale='log', yscale='log', xlabel='arithmetic intensity, FLOP a byte', ylabel='TFLOP/s', title=title)
         ax.margins(y=0.16)
         names = [p.name if p.tflops else f'{p.name} (not timed)' for p in self.points]
-        plots.name_points(ax, [(o, p.intensity, p.tflops or p.limit) for o, p in zip(names, self.points)])
+        plots.name_points(ax, [(name, p.intensity, p.tflops or p.limit) for name, p in zip(names, self.points)])
         return ax
 
     @staticmethod

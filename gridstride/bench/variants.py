@@ -47,7 +47,7 @@ def _likeness(wanted, line):
 
 def _nearest(wanted, lines):
     "(number, text) of the line that is most like `wanted`; None if none is"
-    score, number = max(((_likeness(wanted, o), -n) for n, o in enumerate(lines, 1)), default=(0, 0))
+    score, number = max(((_likeness(wanted, line), -n) for n, line in enumerate(lines, 1)), default=(0, 0))
     return (-number, lines[-number - 1].strip()) if score > 0.5 else None
 
 
@@ -58,9 +58,9 @@ def _where(src, old):
 
 def _not_there(whose, src, old):
     "What to say where `old` is not in `src`"
-    wanted = [o for o in old.strip().splitlines() if o.strip()]
+    wanted = [line for line in old.strip().splitlines() if line.strip()]
     lines = src.splitlines()
-    missing = next((o for o in wanted if not any(o.strip() in l for l in lines)), None)
+    missing = next((line for line in wanted if not any(line.strip() in l for l in lines)), None)
     if missing is None:
         return f'{whose} has the lines of {_brief(old)}, but not directly below each other'
     near = _nearest(missing.strip(), lines)
@@ -146,7 +146,7 @@ def define(
     file = f'<made {next(_numbers)}>'
     linecache.cache[file] = (len(what), None, what.splitlines(True), file)
     tree = ast.parse(what, file)
-    made = [o.name for o in tree.body if isinstance(o, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    made = [node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
     if not made:
         raise ChangeError(f'{_brief(what)} defines no function: it needs a line `def name(...):`')
     space = dict(names)
@@ -186,7 +186,7 @@ def _named(node, src):
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
         return getattr(node.targets[0], 'id', ''), node.value.value
     if isinstance(node, ast.FunctionDef):
-        first = min([node.lineno, *(o.lineno for o in node.decorator_list)])
+        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
         return node.name, '\n'.join(src.splitlines()[first - 1 : node.end_lineno])
     return '', ''
 
@@ -210,7 +210,7 @@ def source_in(
                 found.append(text)
     if len(set(found)) == 1:
         return found[0]
-    near = difflib.get_close_matches(name, [o for o in others if o], 3, 0.3)
+    near = difflib.get_close_matches(name, [line for line in others if line], 3, 0.3)
     why = f'defines {name} {len(found)} times' if found else f'has no text or function {name}'
     raise ChangeError(f'{file} {why}' + (f'; it has {", ".join(near)}' if near and not found else ''))
 
@@ -260,7 +260,7 @@ def code_of(x):
     if isinstance(x, dict):
         return {k: code_of(v) for k, v in x.items()}
     if isinstance(x, (tuple, list)):
-        return [code_of(o) for o in x]
+        return [code_of(item) for item in x]
     if hasattr(function_within(x), '__code__'):
         return _unparsed(ast.parse(_text_of(x)))
     return x
@@ -268,7 +268,7 @@ def code_of(x):
 
 def _keys(ways, sources):
     "name -> key of what decides it"
-    if unknown := [o for o in sources if o not in ways]:
+    if unknown := [name for name in sources if name not in ways]:
         raise ValueError(f'sources= names {", ".join(unknown)}, but the ways are: {", ".join(ways)}')
     if left := [k for k, f in ways.items() if k not in sources and hasattr(f, '__code__')]:
         raise ValueError(f'name the source of {", ".join(left)} in sources=: its kernel, its code or its numbers')
@@ -319,11 +319,11 @@ class Contest:
         speed += [f'{self.gbs(name):,.0f}'] if self.bytes else []
         times = self.ratio(name)
         versus = 'the baseline' if name == self.baseline else '' if times is None else f'{times:.3g} x'
-        return [name, f'{row["ms"]:.3f}', *speed, *(str(row['columns'].get(o, '')) for o in columns), versus]
+        return [name, f'{row["ms"]:.3f}', *speed, *(str(row['columns'].get(column, '')) for column in columns), versus]
 
     def table(self) -> Table:
         "One row per variant, in the order given"
-        columns = list(dict.fromkeys(o for row in self.rows.values() if row for o in row['columns']))
+        columns = list(dict.fromkeys(column for row in self.rows.values() if row for column in row['columns']))
         head = [
             '<',
             'ms',
@@ -334,7 +334,7 @@ class Contest:
         ]
         title = ', '.join(filter(None, [self.title, self.made]))
         return Table(
-            head, [self._row(o, columns) for o in self.rows], title, '\n'.join(_gather(self.doubts, self.rows))
+            head, [self._row(name, columns) for name in self.rows], title, '\n'.join(_gather(self.doubts, self.rows))
         )
 
     def __repr__(self):
@@ -370,7 +370,9 @@ def _measure(ways, inputs, check, writes, baseline, seconds, columns, clock):
     out = args[-1] if writes else None
     judge = _judge(ways, args, check, writes)
     c = compare(ways, *args, baseline=baseline, check=judge, out=out, seconds=seconds, clock=clock)
-    rows = {k: dict(ms=1e3 * t.median, columns={o: f(k) for o, f in columns.items()}) for k, t in c.timings.items()}
+    rows = {
+        k: dict(ms=1e3 * t.median, columns={title: f(k) for title, f in columns.items()}) for k, t in c.timings.items()
+    }
     return rows, [f'in doubt, {k}: {d}' for k, d in c.doubts]
 
 

@@ -49,13 +49,15 @@ def turns(
         spent = clock.now() - start
         if spent < min(least, seconds) * len(calls):
             continue
-        if spent >= seconds * len(calls) or (i + 1 >= ROUNDS and all(steady(sum(o, [])) for o in res.values())):
+        if spent >= seconds * len(calls) or (
+            i + 1 >= ROUNDS and all(steady(sum(rounds, [])) for rounds in res.values())
+        ):
             return res
 
 
 def ratio(base, other) -> tuple:  # (median, low, high): above 1, `other` is faster
     "How many times faster than `base` the candidate `other` is, from the rounds of both"
-    s = summary([np.median(b) / np.median(o) for b, o in zip(base, other)])
+    s = summary([np.median(b) / np.median(mine) for b, mine in zip(base, other)])
     return s.median, s.low, s.high
 
 
@@ -77,10 +79,10 @@ class Comparison:
 
     def rows(self) -> list:  # of texts: name, median, median in a CUDA graph, rate, share of a ceiling, ratio
         "The table, fastest first"
-        return [self._row(k, t) for k, t in sorted(self.timings.items(), key=lambda o: o[1].median)]
+        return [self._row(k, t) for k, t in sorted(self.timings.items(), key=lambda item: item[1].median)]
 
     def _row(self, name, t):
-        share = max(t.shares.items(), key=lambda o: o[1], default=None)
+        share = max(t.shares.items(), key=lambda item: item[1], default=None)
         part = f'{share[1]:.0%} of {share[0]}' if share else ''
         graph = time_text(t.graph) if t.graph else ''
         return name, time_text(t.median), graph, rate_text(t.gbs, t.tflops), part, self._versus(name)
@@ -126,12 +128,12 @@ def _one(fns, args, baseline, clock, check, out, flops, bytes, seconds, peak, ro
     got = turns(clock, calls, seconds)
     states, more = list(clock.states)[noted:], unseen_doubts(clock, check is not None) + more
     timings = {
-        k: Timing(k, sum(o, []), clock.device, clock.gpu, flops, bytes, peak, roof, states=states, more=more)
-        for k, o in got.items()
+        k: Timing(k, sum(rounds, []), clock.device, clock.gpu, flops, bytes, peak, roof, states=states, more=more)
+        for k, rounds in got.items()
     }
     for k, t in timings.items():
         time_short(t, clock, calls[k])
-    return Comparison(timings, {k: ratio(got[baseline], o) for k, o in got.items()}, baseline, size)
+    return Comparison(timings, {k: ratio(got[baseline], rounds) for k, rounds in got.items()}, baseline, size)
 
 
 def _at(x, size):
@@ -186,10 +188,10 @@ class Sweep(list):
         t = next(iter(self[0].timings.values()))
         roof = t.roof or {}
         if t.flops:
-            return 'TFLOP/s', lambda s, o: o.flops / s / 1e12, roof.get(t.peak)
+            return 'TFLOP/s', lambda s, t: t.flops / s / 1e12, roof.get(t.peak)
         if t.bytes:
-            return 'GB/s', lambda s, o: o.bytes / s / 1e9, roof.get('copy')
-        return 'seconds', lambda s, o: s, None
+            return 'GB/s', lambda s, t: t.bytes / s / 1e9, roof.get('copy')
+        return 'seconds', lambda s, t: s, None
 
     def plot(self, ax=None):
         "One line per candidate over the sizes; returns the axes"
@@ -204,7 +206,9 @@ class Sweep(list):
         sizes = [c.size for c in self]
         for k in self[0].timings:
             ts = [c.timings[k] for c in self]
-            mid, a, b = (np.array([value(getattr(t.stats, o), t) for t in ts]) for o in ('median', 'low', 'high'))
+            mid, a, b = (
+                np.array([value(getattr(t.stats, which), t) for t in ts]) for which in ('median', 'low', 'high')
+            )
             bars = [mid - np.minimum(a, b), np.maximum(a, b) - mid]
             ax.errorbar(sizes, mid, bars, marker='o', ms=3, capsize=2, label=k)
         if roof:

@@ -128,7 +128,10 @@ _INSTALL = {'apt': 'apt install', 'dnf': 'dnf install', 'pacman': 'pacman -S', '
 
 
 def _manager(m):
-    return next((o for o in (['brew'] if m.system == 'darwin' else ['apt', 'dnf', 'pacman']) if _which(m, o)), None)
+    return next(
+        (manager for manager in (['brew'] if m.system == 'darwin' else ['apt', 'dnf', 'pacman']) if _which(m, manager)),
+        None,
+    )
 
 
 def mend(
@@ -170,7 +173,7 @@ def _python(m):
 
 
 def _venv(m):
-    gone = [o for o in ('venv', 'ensurepip') if not m.has(o)]
+    gone = [module for module in ('venv', 'ensurepip') if not m.has(module)]
     if gone and not m.course:
         return _ALONE
     if gone:
@@ -303,7 +306,9 @@ def torch_build(
     d, cuda = _dist(m, 'torch'), _torch_cuda(m)
     if not d:
         return ''
-    libraries = [o for o in metadata.distributions(path=list(site)) if str(o.name).startswith('nvidia-')]
+    libraries = [
+        library for library in metadata.distributions(path=list(site)) if str(library.name).startswith('nvidia-')
+    ]
     beside = cuda and _size(libraries)
     parts = d.version, f"built for {f'CUDA {cuda}' if cuda else 'the CPU only'}", _size([d])
     return ', '.join(filter(None, [*parts, beside and f"and {beside} of NVIDIA's libraries"]))
@@ -409,7 +414,7 @@ def _assembly(m):
         return Row('ok', f'NVRTC {nvrtc}, nvdisasm {reader}')
     if m.system != 'linux':
         return Row('optional', f'not available for {m.system}: lessons show recorded results')
-    gone = ' and '.join(f'no {o}' for o, found in (('NVRTC', nvrtc), ('nvdisasm', reader)) if not found)
+    gone = ' and '.join(f'no {missing}' for missing, found in (('NVRTC', nvrtc), ('nvdisasm', reader)) if not found)
     wanted = "-e '.[asm]'" if m.course else 'nvidia-cuda-nvrtc nvidia-cuda-nvdisasm'
     return Row('optional', f'{gone}: lessons show recorded results', _pip(m, wanted))
 

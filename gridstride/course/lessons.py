@@ -208,15 +208,15 @@ def _clean_text(text):
     return re.sub(r'(<.*?)( at 0x[0-9a-fA-F]+)(>)', r'\1\3', text) if isinstance(text, str) else text
 
 
-def _clean_output(o):
+def _clean_output(output):
     "Remove from an output what differs between two runs of the same code"
-    if 'execution_count' in o:
-        o['execution_count'] = None
-    if 'metadata' in o:
-        o['metadata'] = {}
-    if 'text' in o:
-        o['text'] = _clean_text(o['text'])
-    data = o.get('data', {})
+    if 'execution_count' in output:
+        output['execution_count'] = None
+    if 'metadata' in output:
+        output['metadata'] = {}
+    if 'text' in output:
+        output['text'] = _clean_text(output['text'])
+    data = output.get('data', {})
     # of a kernel that is gone; what it stood for is there as a picture
     data.pop('application/vnd.jupyter.widget-view+json', None)
     for k, v in data.items():
@@ -236,8 +236,8 @@ def clean(nb):
         c['metadata'] = _keep(c['metadata'], _CELL_KEYS)
         if c['cell_type'] == 'code':
             c['execution_count'] = None
-            for o in c['outputs']:
-                _clean_output(o)
+            for output in c['outputs']:
+                _clean_output(output)
 
 
 def save(

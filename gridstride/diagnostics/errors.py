@@ -165,13 +165,13 @@ def _call_in(kernel, access):
 
 def position(p):  # (x, y, z)
     "A position as the reader wants it: without the dimensions that are not used"
-    x, y, z = (int(o) for o in p)
+    x, y, z = (int(i) for i in p)
     return f'({x},{y},{z})' if z else f'({x},{y})' if y else f'({x})'
 
 
 def _places(file, apart, *others):
     "A function that names a line, and its file too if that is `apart`, or where not all are lines of `file`"
-    apart = apart or any(o and o != file for o in others)
+    apart = apart or any(other and other != file for other in others)
     return lambda line, of='': f'line {line}' + _of(of or file) * apart
 
 
@@ -385,7 +385,7 @@ def element(array, index, dialect):
 
 def _templates(kind, code, dialect):
     "The templates of `what` and `hint`"
-    return tuple(_in(o, dialect) for o in WORDS[kind, code])
+    return tuple(_in(text, dialect) for text in WORDS[kind, code])
 
 
 def _in(text, dialect):
@@ -397,7 +397,7 @@ def field_names(kind, code):
     "The names of the fields that a report of this must give, in any dialect; `element` needs `array` and `index`"
     texts = (text for dialect in DIALECTS for text in _templates(kind, code, dialect))
     names = {re.match(r'\w*', name)[0] for text in texts for _, name, _, _ in Formatter().parse(text) if name}
-    return set().union(*(_MADE_OF.get(o, {o}) for o in names))
+    return set().union(*(_MADE_OF.get(name, {name}) for name in names))
 
 
 _MADE_OF = dict(
@@ -440,7 +440,7 @@ def _phrase(phrase, dialect):
 def text_of(kind, code, dialect, fields=None):
     "(what, hint): the wording of a finding with its fields filled in; `KeyError` names a field that is missing"
     shown = _shown(fields, dialect)
-    return tuple(o.format(**shown) for o in _templates(kind, code, dialect))
+    return tuple(template.format(**shown) for template in _templates(kind, code, dialect))
 
 
 def _advised(advice, dialect, fields):

@@ -25,7 +25,7 @@ def hint_for(
     other,  # an `errors.Access`, or None
 ):  # (name of a row of `HINTS`, its fields), or None
     "What fits this finding better than its own row"
-    line, above = _code_of(place.source), [_code_of(o) for o in place.above.split('\n')]
+    line, above = _code_of(place.source), [_code_of(text) for text in place.above.split('\n')]
     if kind == 'memcheck' and code in ('outside', 'before') and line and (wrong := _wrong_word(fields, line, above)):
         return wrong
     if kind == 'memcheck' and code == 'outside' and line and not fields.get('inner'):
@@ -76,7 +76,7 @@ def uses(
             indices.append(line[b.end() : stop - 1].strip())
             end = stop
         found.append((m.start(), end, tuple(indices)))
-    return [o for o in found if o[2]] or found
+    return [indexed for indexed in found if indexed[2]] or found
 
 
 # Two threads update one place
@@ -191,8 +191,8 @@ def _share_loop(place, until):
     "Is there a loop around the place that goes on up to line `until`, below it or its own?"
     above, onward = place.above.split('\n') if place.above else [], place.onward.split('\n')
     own = onward[0] or ' ' * _indent_after(above) + place.source
-    lines = [_code_of(o) for o in (*above, own, *onward[1 : until - place.line + 1])]
-    is_python = any(re.match(r'\s*(def|for|while|if)\b.*:\s*$', o) for o in lines)
+    lines = [_code_of(text) for text in (*above, own, *onward[1 : until - place.line + 1])]
+    is_python = any(re.match(r'\s*(def|for|while|if)\b.*:\s*$', text) for text in lines)
     return (_in_indented_loop if is_python else _in_braced_loop)(lines, len(above))
 
 
@@ -202,7 +202,7 @@ def _indent(line):
 
 def _indent_after(lines):
     "How far a line after these is indented, if it goes on with the last of them"
-    last = next((o for o in reversed(lines) if o.strip()), '')
+    last = next((text for text in reversed(lines) if text.strip()), '')
     return _indent(last) + 4 * last.rstrip().endswith(':')
 
 
@@ -214,7 +214,7 @@ def _in_indented_loop(lines, n):
     for line in filter(str.strip, reversed(lines[:n])):
         if _indent(line) < depth:
             depth = _indent(line)
-            if re.match(r'\s*(for|while)\b', line) and all(_indent(o) > depth for o in lines[n:] if o.strip()):
+            if re.match(r'\s*(for|while)\b', line) and all(_indent(text) > depth for text in lines[n:] if text.strip()):
                 return True
     return False
 
@@ -286,7 +286,7 @@ def _in_one_step(found, name, apart=''):
     "The row of `HINTS`, and its fields, for what `update_of` has found of the array `name`"
     operation, element, value = found
     array, indices = element.partition('[')[0], uses(element, name)[0][2]
-    parts = [part for o in indices for part in _parts(o)] or ['0']
+    parts = [part for index in indices for part in _parts(index)] or ['0']
     index = parts[0] if len(parts) == 1 else f'({", ".join(parts)})'
     row = f'update_{operation}' if operation in ('max', 'min') else 'update' if operation else 'update_other'
     return row + apart, dict(operation=operation + '_' * (operation in ('and', 'or')), Operation=operation.title(),
@@ -315,11 +315,13 @@ def _of_index(fields, line, above):
     guards = list(_guards(_names(expr), [line, *reversed(above)]))
     guard = guards[0] if guards else None
     flat = _is_flat(_GRID.sub('', expr)) and not _is_strided(expr, line, above)
-    if flat and (wide := [o for o in guards if o.wide]):
+    if flat and (wide := [guard for guard in guards if guard.wide]):
         return _too_many(wide[0])
     if guard and guard.wide and not flat and '+' not in expr:
         return 'one_too_many', dict(guard=guard.text, last=size - 1, size=size)
-    if flat and (not any(o.name in _rows(expr) for o in guards) or _has_free_column(expr, guards, [line, *above])):
+    if flat and (
+        not any(guard.name in _rows(expr) for guard in guards) or _has_free_column(expr, guards, [line, *above])
+    ):
         return 'guard_flat', dict(expr=expr)
     if guard:
         return 'stride' if flat else 'lets_in', dict(guard=guard.text, expr=expr, at=at[0], size=size)
@@ -345,7 +347,7 @@ def product_in(
         code = ' '.join(map(_code_of, above.split('\n')))
         sets = re.findall(rf'(?:(\w+)\s+)?\b{expr}\s*=(?!=)\s*([^;,]*)', code)
         expr = next((text for type, text in reversed(sets) if type not in _WIDE), '')
-    return bool(re.search(r'\*|<<', expr)) and not any(o in expr for o in _WIDE)
+    return bool(re.search(r'\*|<<', expr)) and not any(wide in expr for wide in _WIDE)
 
 
 _WIDE = 'size_t', 'long', 'int64_t', 'uint64_t', 'ptrdiff_t'
@@ -357,7 +359,7 @@ _WIDE = 'size_t', 'long', 'int64_t', 'uint64_t', 'ptrdiff_t'
 def _wrong_word(fields, line, above):
     "A guard with `&&` for `||` or the other way round, or an index with its two parts swapped; else None"
     found = {indices for *_, indices in uses(line, fields['array']) if indices}
-    parts = [part for o in found for index in o for part in _parts(index)]
+    parts = [part for access in found for index in access for part in _parts(index)]
     names = set().union(*map(_names, parts))
     if wrong := _of_joint([line, *reversed(above)], names):
         return wrong
@@ -367,7 +369,7 @@ def _wrong_word(fields, line, above):
     if len(parts) > 1:
         return _swapped_axes(fields, parts, guards)
     right = _swapped(parts[0], guards, [line, *above])
-    if right and any(right.replace(' ', '') in o.replace(' ', '') for o in [line, *above]):
+    if right and any(right.replace(' ', '') in text.replace(' ', '') for text in [line, *above]):
         return None  # both ways round: the transpose of something
     return right and ('swapped', dict(expr=parts[0], right=right))
 
@@ -380,7 +382,7 @@ def _of_joint(lines, names):
     "The nearest condition whose `&&` or `||` is wrong, if no nearer line guards its variables"
     for n, line in enumerate(lines):
         if found := _wrong_joint(line, names):
-            nearer = {o.name for o in _guards(names, lines[:n])}
+            nearer = {guard.name for guard in _guards(names, lines[:n])}
             variables, fits = found
             return None if names & variables <= nearer else ('wrong_joint', fits)
     return None
@@ -391,14 +393,14 @@ def _wrong_joint(line, names):
     m = re.search(r'\bif\b\s*(.*)', line)
     condition, rest = _condition(m[1]) if m else ('', '')
     terms = _JOINT.split(condition)
-    compared, joints = [_TERM.fullmatch(o.strip()) for o in terms[::2]], set(terms[1::2])
+    compared, joints = [_TERM.fullmatch(term.strip()) for term in terms[::2]], set(terms[1::2])
     if len(compared) < 2 or not all(compared) or len(joints) > 1 or not rest.strip():
         return None
-    variables, signs = {o[1] for o in compared}, {o[2][0] for o in compared}
+    variables, signs = {term[1] for term in compared}, {parsed[2][0] for parsed in compared}
     if not names & variables or len(variables) + len(signs) < 3:
         return None
     leaves = bool(re.match(r'\s*:?\s*\{?\s*(return|continue)\b', rest))
-    if not all(_is_past(o) == leaves for o in compared):
+    if not all(_is_past(term) == leaves for term in compared):
         return None
     joint = joints.pop()
     right = ({'&&': '||', 'and': 'or'} if leaves else {'||': '&&', 'or': 'and'}).get(joint)
@@ -429,7 +431,7 @@ def _swapped(expr, guards, lines):
     if not (m := _ROW_MAJOR.fullmatch(expr) or _COLUMN_FIRST.fullmatch(expr)):
         return None
     row, width, column = m['row'], m['width'], m['column']
-    bounds = {o.name: o.bound for o in reversed(guards) if o.sign == '<'}
+    bounds = {guard.name: guard.bound for guard in reversed(guards) if guard.sign == '<'}
     if bounds.get(row) != width or bounds.get(column) in (None, width):
         return None
     return f'{column}*{width} + {row}' if (_axis(row, lines), _axis(column, lines)) == ('x', 'y') else None
@@ -452,7 +454,7 @@ def _swapped_axes(fields, parts, guards):
     shape, at = fields['shape'], fields['index']
     if not len(parts) == len(shape) == len(at) == 2 or not all(0 <= i < n for i, n in zip(at, shape[::-1])):
         return None
-    if parts[0] == parts[1] or not set(parts) <= {o.name for o in guards}:
+    if parts[0] == parts[1] or not set(parts) <= {guard.name for guard in guards}:
         return None
     axis = int(0 <= at[0] < shape[0])
     there = dict(axis=axis, last=shape[axis] - 1, index_there=at[axis], turned=tuple(shape[::-1]))
@@ -463,8 +465,8 @@ def _moves(array, place):
     "[(text, sign, how far)]: where the lines above, a loop around, or a call move the pointer that has this name"
     name = rf'(?<![\w.>*]){re.escape(array)}\s*'
     move = re.compile(rf'({name}(?:(?:=\s*{name})?([-+])=?)\s*([^;,]+))[;,]')
-    code = '\n'.join(_code_of(o) for o in place.above.split('\n'))
-    found = [o for o in move.findall(code) if '=' in o[0]]
+    code = '\n'.join(_code_of(text) for text in place.above.split('\n'))
+    found = [moved for moved in move.findall(code) if '=' in moved[0]]
     for n, line in enumerate(map(_code_of, place.onward.split('\n'))):
         if (m := move.search(line)) and '=' in m[1] and _share_loop(place, place.line + n):
             found.append(m.groups())
@@ -481,7 +483,7 @@ def _of_moved(fields, line, above, moves):
         return None
     names = set().union(*(_names(by) for _, _, by in moves))
     guards = list(_guards(names | _names(indices[0]), [line, *reversed(above)]))
-    if wide := next((o for o in guards if o.wide), None):
+    if wide := next((guard for guard in guards if guard.wide), None):
         return _too_many(wide)
     text, sign, by = moves[0]
     if len(moves) > 1 or not by.isdigit():
@@ -492,10 +494,10 @@ def _of_moved(fields, line, above, moves):
 
 def _farthest(found):
     "Of indices that differ by whole numbers, as `r` and `r+1` do, the one that is largest; or None"
-    parts = [re.fullmatch(r'(.*?\w)(?:\s*([-+])\s*(\d+))?', o[0]) for o in found if len(o) == 1]
-    if len(found) < 2 or len(parts) < len(found) or not all(parts) or len({o[1] for o in parts}) > 1:
+    parts = [re.fullmatch(r'(.*?\w)(?:\s*([-+])\s*(\d+))?', access[0]) for access in found if len(access) == 1]
+    if len(found) < 2 or len(parts) < len(found) or not all(parts) or len({part[1] for part in parts}) > 1:
         return None
-    return max(parts, key=lambda o: int((o[2] or '') + (o[3] or '0')))[0]
+    return max(parts, key=lambda part: int((part[2] or '') + (part[3] or '0')))[0]
 
 
 def _of_fixed(fields, line, above):
@@ -505,7 +507,7 @@ def _of_fixed(fields, line, above):
     size, found = int(sizes[0]), {indices for *_, indices in uses(line, fields['array']) if indices}
     indices = found.pop() if len(found) == 1 else ()
     names = _names(indices[-len(sizes)]) if len(sizes) <= len(indices) else set()
-    if wide := next((o for o in _guards(names, [line, *reversed(above)]) if o.wide), None):
+    if wide := next((guard for guard in _guards(names, [line, *reversed(above)]) if guard.wide), None):
         return 'one_too_many', dict(guard=wide.text, last=size - 1, size=size)
     return 'fixed', dict(last=size - 1)
 
@@ -515,14 +517,14 @@ def _of_axes(array, shape, at, parts):
     if axis is None or len(at) != len(shape):
         return None
     parts = parts or ['rc'[a] if len(shape) == 2 else 'ijkl'[a] for a in range(len(shape))]
-    if any('[' in o for o in parts):
+    if any('[' in part for part in parts):
         return 'from_memory', dict(expr=parts[axis], at=at[axis])
     return 'guard_axes', dict(
         axis=axis,
         index_there=at[axis],
         last=shape[axis] - 1,
-        conditions=' and '.join(f'{o} < {array}.shape[{a}]' for a, o in enumerate(parts)),
-        both=' && '.join(f'{o} < {n}' for o, n in zip(parts, shape)),
+        conditions=' and '.join(f'{part} < {array}.shape[{a}]' for a, part in enumerate(parts)),
+        both=' && '.join(f'{part} < {n}' for part, n in zip(parts, shape)),
     )
 
 
@@ -548,9 +550,13 @@ def _is_strided(expr, line, above):
     "Is it one index times a stride, as in `i*stride + shift`, where nothing above but `i` was set in the kernel?"
     if re.search(r'(thread|block)Idx|\bgrid\(', expr):
         return False
-    if any(re.search(rf'\bfor\b[^;:]*\b{o}\s*(=(?!=)|in\b)', line) for o in _names(expr)):
+    if any(re.search(rf'\bfor\b[^;:]*\b{name}\s*(=(?!=)|in\b)', line) for name in _names(expr)):
         return False  # a loop in the line itself goes through the columns
-    is_set = [o for o in _names(expr) if any(re.search(rf'\b{o}\s*(,\s*\w+\s*)*=(?!=)|\bfor {o}\b', a) for a in above)]
+    is_set = [
+        name
+        for name in _names(expr)
+        if any(re.search(rf'\b{name}\s*(,\s*\w+\s*)*=(?!=)|\bfor {name}\b', a) for a in above)
+    ]
     return len(is_set) == 1
 
 
@@ -562,14 +568,16 @@ def _rows(expr):
 def _has_free_column(expr, guards, lines):
     "Is there a variable behind the row, `c` in `r*w + c`, and nothing that such a variable is compared with?"
     columns = _names(expr) - _rows(expr)
-    known = {o.name for o in guards} | {name for o in lines for name in re.findall(r'\bfor (\w+) in\b', o)}
+    known = {guard.name for guard in guards} | {
+        name for text in lines for name in re.findall(r'\bfor (\w+) in\b', text)
+    }
     return bool(columns) and not columns & known
 
 
 def _names(expr):
     "The variables in an index"
     own = {'blockIdx', 'blockDim', 'threadIdx', 'gridDim', 'cuda', 'grid', 'gridsize', 'int'}
-    return {o for o in re.findall(r'(?<![\w.])[A-Za-z_]\w*', expr) if o not in own}
+    return {name for name in re.findall(r'(?<![\w.])[A-Za-z_]\w*', expr) if name not in own}
 
 
 class _Guard(NamedTuple):

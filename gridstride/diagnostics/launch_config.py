@@ -95,7 +95,7 @@ _ALONE = dim3(1)
 
 def _sizes(kernel, *sizes):
     try:
-        return [o if isinstance(o, dim3) else dim3(o) for o in sizes]
+        return [size if isinstance(size, dim3) else dim3(size) for size in sizes]
     except (TypeError, ValueError) as e:
         raise launch_error(kernel, 'sizes', why=e) from None
 

@@ -779,8 +779,8 @@ HINTS = {
     'at_grid': _AT_GRID,
     'misaligned_pair': 'An access of 4 bytes must begin at a multiple of 4: two bfloat16, at an even index. Access '
     'other elements one by one.',
-    'update': {d: _ONE_LINE + o for d, o in _ATOMIC.items()},
-    'update_apart': {d: _TWO_LINES + o for d, o in _ATOMIC.items()},
+    'update': {d: _ONE_LINE + remedy for d, remedy in _ATOMIC.items()},
+    'update_apart': {d: _TWO_LINES + remedy for d, remedy in _ATOMIC.items()},
     'update_other': _ONE_LINE + _NO_ATOMIC,
     'update_other_apart': _TWO_LINES + _NO_ATOMIC,
     'two_names': '{element} is {second_element}, too: these arrays share memory. Pass one of them as a copy, '

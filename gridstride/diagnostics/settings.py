@@ -90,15 +90,15 @@ def parse_checks(
         return ()
     if isinstance(checks, str) and checks.strip().startswith('no '):
         without = parse_checks(checks.strip()[3:])
-        return tuple(o for o in CHECKS if o not in without)
+        return tuple(check for check in CHECKS if check not in without)
     names = checks.split(',') if isinstance(checks, str) else checks if isinstance(checks, (list, tuple)) else [checks]
-    names = [o.strip() if isinstance(o, str) else o for o in names]
-    if any(o not in CHECKS for o in names):
+    names = [name.strip() if isinstance(name, str) else name for name in names]
+    if any(name not in CHECKS for name in names):
         raise ValueError(
             f"checks is {checks!r}; it must be True or 'all', False or 'none', or some of {', '.join(CHECKS)}, "
             "as a list or in one text with commas, or 'no racecheck' for all the others"
         )
-    return tuple(o for o in CHECKS if o in names)
+    return tuple(check for check in CHECKS if check in names)
 
 
 def checks_to_compile(

@@ -40,7 +40,7 @@ def _judge(argv):
         verdict = judge(Path(a.file), a.task, limit=a.limit, timing=a.timing)
     except ValueError as e:
         p.error(f'{e}; --task NAME says which')
-    printed = [f'  | {o}' for o in verdict.printed.splitlines()]
+    printed = [f'  | {line}' for line in verdict.printed.splitlines()]
     print(verdict, *(['  it printed:', *printed] if printed else []), sep='\n')
     return not verdict
 

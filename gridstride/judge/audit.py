@@ -43,9 +43,9 @@ def _libraries():
     "Prefixes of files whose code is not the submission's: Python, torch, those on the path, what torch.compile writes"
     temporary = tempfile.gettempdir()  # submissions are there, too
     on_path = (
-        os.path.join(o, '')
-        for o in sys.path
-        if os.path.isabs(o) and not (temporary + os.sep).startswith(os.path.join(o, ''))
+        os.path.join(folder, '')
+        for folder in sys.path
+        if os.path.isabs(folder) and not (temporary + os.sep).startswith(os.path.join(folder, ''))
     )
     written = os.environ.get('TORCHINDUCTOR_CACHE_DIR') or os.path.join(temporary, 'torchinductor_')
     installed = os.path.dirname(os.__file__), os.path.dirname(_TORCH), os.path.dirname(os.path.dirname(__file__))
@@ -69,7 +69,7 @@ def own_threads(before):
     A thread that waits for an order, such as a worker at its queue, is not at work."""
     new = {ident: f for ident, f in sys._current_frames().items() if ident not in before}
     own = [_own_frame(f) for ident, f in new.items() if not _waits(ident, f)]
-    return '; '.join(f'{os.path.basename(o.f_code.co_filename)}, line {o.f_lineno}' for o in own if o)
+    return '; '.join(f'{os.path.basename(f.f_code.co_filename)}, line {f.f_lineno}' for f in own if f)
 
 
 def own_threads_soon(before):
@@ -88,7 +88,7 @@ _ENDLESS = {('202', 4), ('98', 4), ('0', None), ('63', None)}  # futex, which lo
 
 def _own_frame(frame):
     "The innermost frame of a thread that is the submission's; None if there is none"
-    return next((o for o in _stack(frame) if not o.f_code.co_filename.startswith(_LIBRARIES)), None)
+    return next((f for f in _stack(frame) if not f.f_code.co_filename.startswith(_LIBRARIES)), None)
 
 
 def _waits(ident, frame):
@@ -150,12 +150,12 @@ def _watched():
     return res | {'gc': gc, 'signal': signal}
 
 
-def _names(o):
-    return o if isinstance(o, Mapping) else vars(o)
+def _names(thing):
+    return thing if isinstance(thing, Mapping) else vars(thing)
 
 
-def _callables(o):
-    return {k: v for k, v in dict(_names(o)).items() if callable(v)}
+def _callables(thing):
+    return {k: v for k, v in dict(_names(thing)).items() if callable(v)}
 
 
 def _is_wrapped(new, old):
@@ -171,12 +171,12 @@ class Guard:
         self,
         own: dict,  # {name: namespace} of the judge
     ):
-        self.were = {name: (o, _callables(o)) for name, o in {**_watched(), **own}.items()}
+        self.were = {name: (thing, _callables(thing)) for name, thing in {**_watched(), **own}.items()}
 
     def changed(self):
         "The names that are not what they were"
         res = []
-        for name, (o, were) in self.were.items():
-            now = _names(o)
+        for name, (thing, were) in self.were.items():
+            now = _names(thing)
             res += [f'{name}.{k}' for k, v in were.items() if now.get(k) is not v and not _is_wrapped(now.get(k), v)]
         return res

@@ -79,7 +79,7 @@ def _answer_bytes(expected):
 def _plan(task, rng):
     "(what, sizes) of each call: first the public sizes, twice; then in a random order"
     public = [{k: v for k, v in t.items() if k != 'seed'} for t in task.tests]
-    first, others = public[0], [('new', o) for o in public[1:]]
+    first, others = public[0], [('new', case) for case in public[1:]]
     others += [('new', task.hidden(rng)) for _ in range(3)] + [('new', first)] * rng.randrange(1, 4)
     rng.shuffle(others)
     return [('new', first), ('new', first), ('touched', first), ('shuffled', first), *others]
@@ -174,7 +174,9 @@ class Bench:
     def tensors(self, answer, parts):
         "The tensors of an answer; `Refused` if they are none"
         try:
-            return [wire.tensor_of(b, o['dtype'], o['shape']) for b, o in zip(parts, answer['answer'], strict=True)]
+            return [
+                wire.tensor_of(b, meta['dtype'], meta['shape']) for b, meta in zip(parts, answer['answer'], strict=True)
+            ]
         except (wire.ProtocolError, KeyError, TypeError, ValueError) as e:
             raise Refused('type', f'{self.at()} it sent no answer that can be read: {e}') from None
 
@@ -226,7 +228,7 @@ class Bench:
     def look_at_inputs(self, data, sent, now):
         "Are the inputs what they were?"
         tensors = [(i, x) for i, x in enumerate(_items(data)) if isinstance(x, torch.Tensor)]
-        if [len(o) for o in now] != [len(o) for o in sent]:
+        if [len(blob) for blob in now] != [len(was) for was in sent]:
             raise Refused('inputs', f'{self.at()} the inputs that came back have other sizes')
         for (i, x), before, after in zip(tensors, sent, now, strict=True):
             if i not in self.task.writes and not np.array_equal(np.frombuffer(before, 'B'), np.frombuffer(after, 'B')):
@@ -366,8 +368,8 @@ class Bench:
     def stopped(self):
         "Within, its processes are stopped"
         stack = ExitStack()
-        for o in filter(None, (self.process, self.idle)):
-            stack.enter_context(o.stopped())
+        for process in filter(None, (self.process, self.idle)):
+            stack.enter_context(process.stopped())
         return stack
 
     def printed(self):

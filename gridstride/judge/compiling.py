@@ -59,8 +59,8 @@ def _asked_for(blob):
     try:
         asked = _build().CompileRequest(*json.loads(blob))
         names = [*asked.sources, asked.name, *asked.more, *asked.plain]
-        well = all(map(_FILE.fullmatch, names)) and all(isinstance(o, str) for o in asked.sources.values())
-        if well and all(isinstance(o, str) for o in asked.flags):
+        well = all(map(_FILE.fullmatch, names)) and all(isinstance(text, str) for text in asked.sources.values())
+        if well and all(isinstance(flag, str) for flag in asked.flags):
             return asked
     except (ValueError, TypeError, AttributeError, RecursionError):
         pass
@@ -157,7 +157,7 @@ def _prune(section):
         entries = sorted((p for p in section.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime, reverse=True)
         total = 0
         for i, p in enumerate(entries):
-            total += sum(o.stat().st_size for o in p.rglob('*') if o.is_file())
+            total += sum(path.stat().st_size for path in p.rglob('*') if path.is_file())
             if i >= _KEPT or total > _BYTES:
                 shutil.rmtree(p, ignore_errors=True)
 

@@ -204,14 +204,14 @@ _LAUNCHERS = (
 def _launching_nothing(skipped):
     "Within, launches do nothing, and are counted"
     owners = [(getattr(sys.modules.get(module), owner, None), method) for module, owner, method in _LAUNCHERS]
-    were = [(o, method, getattr(o, method)) for o, method in owners if hasattr(o, method)]
-    for o, method, _ in were:
-        setattr(o, method, lambda self, *args, **kwargs: skipped.append(self))
+    were = [(owner, method, getattr(owner, method)) for owner, method in owners if hasattr(owner, method)]
+    for owner, method, _ in were:
+        setattr(owner, method, lambda self, *args, **kwargs: skipped.append(self))
     try:
         yield
     finally:
-        for o, method, launch in were:
-            setattr(o, method, launch)
+        for owner, method, launch in were:
+            setattr(owner, method, launch)
 
 
 # The stream that is timed sleeps at first, until all is queued: then inputs are copied to their addresses, the L2 is
@@ -291,7 +291,7 @@ class Gpu:
             self.call(f, data)
             self.synchronize()
         self.waiting = []
-        return {o.key: o.count for o in p.key_averages() if o.device_type.name == 'CUDA'}
+        return {event.key: event.count for event in p.key_averages() if event.device_type.name == 'CUDA'}
 
 
 def leaves(data):
@@ -317,7 +317,7 @@ class Pool:
     def data(self, header, blobs):
         "The data of a call, as `generate_input` gave them"
         blobs, items = iter(blobs), []
-        for i, o in enumerate(header['data']):
-            is_tensor = isinstance(o, dict)
-            items.append(self._put(i, wire.tensor_of(next(blobs), o['dtype'], o['shape'])) if is_tensor else o)
+        for i, item in enumerate(header['data']):
+            is_tensor = isinstance(item, dict)
+            items.append(self._put(i, wire.tensor_of(next(blobs), item['dtype'], item['shape'])) if is_tensor else item)
         return tuple(items) if header['tuple'] else items[0]

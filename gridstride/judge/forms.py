@@ -62,7 +62,7 @@ def _is_kernel(decorator, modules):
     said = ast.unparse(f)
     first, *attributes = said.split('.')
     names = '.'.join([modules.get(first, 'triton.jit' if said == 'jit' else first), *attributes]), said
-    return any(re.fullmatch(r'(?:.*\.)?(?:triton|cuda)\.jit', o) for o in names)
+    return any(re.fullmatch(r'(?:.*\.)?(?:triton|cuda)\.jit', name) for name in names)
 
 
 _BOUNDS = r'(?:__launch_bounds__\s*\([^)]{0,200}\)\s*)?'
@@ -83,7 +83,7 @@ def kernels_of(
     "The kernels that a program defines: functions under `jit`, and `__global__` functions in its strings"
     modules = _modules(tree)
     functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef))
-    res = [f.name for f in functions if any(_is_kernel(o, modules) for o in f.decorator_list)]
+    res = [f.name for f in functions if any(_is_kernel(decorator, modules) for decorator in f.decorator_list)]
     return tuple(dict.fromkeys([*res, *cuda_kernels(tree)]))
 
 
@@ -129,7 +129,7 @@ def _bound(node):
 
 def _global_names(tree):
     "The names that functions declare `global`, and keys that are set in `globals()`"
-    res = {o for n in ast.walk(tree) if isinstance(n, ast.Global) for o in n.names}
+    res = {name for n in ast.walk(tree) if isinstance(n, ast.Global) for name in n.names}
     keys = (
         n.slice
         for n in ast.walk(tree)
@@ -140,8 +140,8 @@ def _global_names(tree):
 
 def _form(tree, name):
     "Which of the two forms a program has"
-    there = {o for n in _in_module(tree) for o in _bound(n)}
-    found = [o for o in ('custom_kernel', 'ModelNew') if o in there | _global_names(tree)]
+    there = {name for n in _in_module(tree) for name in _bound(n)}
+    found = [name for name in ('custom_kernel', 'ModelNew') if name in there | _global_names(tree)]
     if not found:
         shown = sorted(there - {a for n in ast.walk(tree) if isinstance(n, ast.Import) for a in _bound(n)})
         said = f'it defines {", ".join(shown)}' if shown else 'it defines nothing'
@@ -157,7 +157,7 @@ def _look_at_parameters(tree, name):
     plain = [n for n in of_name if isinstance(n, ast.FunctionDef) and not n.decorator_list]
     if plain and len(plain) == len(of_name) and not any(map(_takes_one, plain)):
         f = plain[0]
-        has = ', '.join(o.arg for o in [*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs]) or 'nothing'
+        has = ', '.join(arg.arg for arg in [*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs]) or 'nothing'
         asked = 'it is called with one argument: the input, or a tuple of them (`a, b = data`)'
         raise FormError(f'{name}, line {f.lineno}: custom_kernel takes {has}; {asked}')
 

@@ -45,7 +45,7 @@ _OF_FILES = _EXECUTE | _WRITE | _READ | 1 << 14 | _IOCTL  # rights that a file, 
 def _call(name, *args):
     "Call a function of the C library; `OSError` if it fails"
     libc = ctypes.CDLL(None, use_errno=True)
-    args = [ctypes.c_long(o) if isinstance(o, int) else o for o in args]
+    args = [ctypes.c_long(arg) if isinstance(arg, int) else arg for arg in args]
     if (done := getattr(libc, name)(*args)) == -1:
         raise OSError(ctypes.get_errno(), f'{name}: {os.strerror(ctypes.get_errno())}')
     return done
@@ -61,28 +61,28 @@ def prctl(option, value=0):
 # Folders
 def _is_below(path, folders):
     "Is a path one of these folders, or in one of them?"
-    return any(path == o or path.startswith(o.rstrip('/') + '/') for o in folders)
+    return any(path == folder or path.startswith(folder.rstrip('/') + '/') for folder in folders)
 
 
 def hidden() -> list:  # of paths
     "Folders that a submission finds empty: homes, other disks, mail, temporary files, sockets of the system's services"
     found = {os.path.expanduser('~'), tempfile.gettempdir(), *_HIDDEN.split()}
-    real = sorted({os.path.realpath(o) for o in found} - {'/'})
-    return [o for i, o in enumerate(real) if os.path.isdir(o) and not _is_below(o, real[:i])]
+    real = sorted({os.path.realpath(path) for path in found} - {'/'})
+    return [path for i, path in enumerate(real) if os.path.isdir(path) and not _is_below(path, real[:i])]
 
 
 def _secrets():
     "Files of the settings of the system without read permission for all users, such as keys; root can read them"
     folders = filter(os.path.isdir, ('/etc', '/etc/ssl'))
-    found = [o for folder in folders for o in os.scandir(folder) if not o.is_symlink()]
-    return [o.path for o in found if not o.stat().st_mode & stat.S_IROTH]
+    found = [entry for folder in folders for entry in os.scandir(folder) if not entry.is_symlink()]
+    return [entry.path for entry in found if not entry.stat().st_mode & stat.S_IROTH]
 
 
 def named_sockets() -> list:  # of paths
     "Sockets of this network namespace that have a name in the file system: a read-only mount does not close them"
     with suppress(OSError):
-        fields = (o.split(maxsplit=7) for o in Path('/proc/net/unix').read_text(errors='replace').splitlines())
-        return sorted({o[7] for o in fields if len(o) > 7 and o[7].startswith('/')})
+        fields = (line.split(maxsplit=7) for line in Path('/proc/net/unix').read_text(errors='replace').splitlines())
+        return sorted({field[7] for field in fields if len(field) > 7 and field[7].startswith('/')})
     return []
 
 
@@ -91,15 +91,17 @@ def kept(folders) -> list:  # of paths
     paths = [sys.prefix, sys.base_prefix, *sys.path, str(Path(__file__).parents[1]), '/run/opengl-driver']
     for name in ('PATH', 'LD_LIBRARY_PATH', 'CUDA_HOME', 'CUDA_PATH', 'CXX', 'CC'):
         paths += os.environ.get(name, '').split(os.pathsep)
-    paths = [o for o in paths if os.path.isabs(o) and os.path.exists(o)]
+    paths = [path for path in paths if os.path.isabs(path) and os.path.exists(path)]
     real = {*map(os.path.abspath, paths), *map(os.path.realpath, paths)}
-    real = sorted(o for o in real if _is_below(o, folders) and not any(_is_below(f, [o]) for f in folders))
-    return [o for i, o in enumerate(real) if not _is_below(o, real[:i])]
+    real = sorted(path for path in real if _is_below(path, folders) and not any(_is_below(f, [path]) for f in folders))
+    return [path for i, path in enumerate(real) if not _is_below(path, real[:i])]
 
 
 # Mounts, in a mount namespace of its own
 def _mount(source, target, kind=None, flags=0, options=None):
-    source, target, kind, options = (o.encode() if isinstance(o, str) else o for o in (source, target, kind, options))
+    source, target, kind, options = (
+        value.encode() if isinstance(value, str) else value for value in (source, target, kind, options)
+    )
     _call('mount', source, target, kind, flags, options)
 
 
@@ -138,15 +140,17 @@ def _show(path, fd):
 
 
 def _handles(paths):
-    return {o: os.open(o, os.O_PATH) for o in paths}
+    return {path: os.open(path, os.O_PATH) for path in paths}
 
 
 def _caches(cache):
     "Folders of what was compiled: ours, and those of Triton, torch and the driver"
     home = os.path.expanduser('~')
     found = [cache, f'{home}/.triton', f'{home}/.nv', f'{home}/.cache/torch_extensions']
-    found += [os.environ.get(o, '') for o in ('TRITON_CACHE_DIR', 'TORCH_EXTENSIONS_DIR', 'TORCHINDUCTOR_CACHE_DIR')]
-    return [o for o in dict.fromkeys(map(os.path.abspath, filter(None, found))) if os.path.isdir(o)]
+    found += [
+        os.environ.get(name, '') for name in ('TRITON_CACHE_DIR', 'TORCH_EXTENSIONS_DIR', 'TORCHINDUCTOR_CACHE_DIR')
+    ]
+    return [path for path in dict.fromkeys(map(os.path.abspath, filter(None, found))) if os.path.isdir(path)]
 
 
 def _forgetful(path, below, above):
@@ -183,7 +187,7 @@ def _hide(folders, writable, cache):
 
 
 def _device_files():
-    return [p for o in _DEVICES for p in glob.glob(f'/dev/{o}')]
+    return [p for device in _DEVICES for p in glob.glob(f'/dev/{device}')]
 
 
 def _devices():
@@ -206,7 +210,7 @@ def _processes():
     for name, most in _SETTINGS.items():
         with suppress(OSError):
             Path('/proc/sys', name).write_text(str(most))
-    for path in filter(os.path.exists, (f'/proc/{o}' for o in _OF_THE_SYSTEM)):
+    for path in filter(os.path.exists, (f'/proc/{name}' for name in _OF_THE_SYSTEM)):
         _mount(path, path, flags=_BIND | _REC)
         _read_only(path)
     for path in filter(os.path.exists, ('/proc/keys', '/proc/key-users')):
@@ -283,7 +287,7 @@ def forget_keys():
 def _around(folders, path='/'):
     "The largest folders, and files, that hold none of `folders`"
     if not _is_below(path, folders):
-        if not any(_is_below(o, [path]) for o in folders):
+        if not any(_is_below(folder, [path]) for folder in folders):
             yield path
         else:
             with suppress(OSError):
@@ -346,9 +350,9 @@ def confine(
 def limit(seconds):
     "What a process may use"
     for name, most in _LIMITS.items():
-        hard = resource.getrlimit(o := getattr(resource, name))[1]
+        hard = resource.getrlimit(limit := getattr(resource, name))[1]
         most = most if hard < 0 else min(most, hard)
-        resource.setrlimit(o, (most, most))
+        resource.setrlimit(limit, (most, most))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     with suppress(OSError):  # where memory runs short, this process goes first
         Path('/proc/self/oom_score_adj').write_text('1000')
@@ -364,7 +368,9 @@ def limit_processes():
 def children(pid='self') -> list:
     "The processes whose parent is this one"
     with suppress(OSError):
-        return [int(o) for t in Path(f'/proc/{pid}/task').iterdir() for o in (t / 'children').read_text().split()]
+        return [
+            int(child) for t in Path(f'/proc/{pid}/task').iterdir() for child in (t / 'children').read_text().split()
+        ]
     return []
 
 
@@ -385,7 +391,7 @@ def is_stopped(pid):
 def descendants(pid='self') -> list:
     "All that run below a process"
     below = children(pid)
-    return [o for o in below if _is_alive(o)] + [o for b in below for o in descendants(b)]
+    return [pid for pid in below if _is_alive(pid)] + [child for b in below for child in descendants(b)]
 
 
 def memory() -> int:
@@ -430,8 +436,8 @@ def too_much(
     if len(pids) > _PROCESSES:
         return f'more than {_PROCESSES} processes'
     if sum(map(_at_most, pids)) + files > most:
-        mapped = sum(_resident(o, 'Pss_Shmem') for o in pids)  # files that are counted in Pss, too
-        if sum(_resident(o, 'Pss') for o in pids) + max(0, files - mapped) > most:
+        mapped = sum(_resident(pid, 'Pss_Shmem') for pid in pids)  # files that are counted in Pss, too
+        if sum(_resident(pid, 'Pss') for pid in pids) + max(0, files - mapped) > most:
             return f'more than {most / 2**30:.3g} GiB of memory'
     return ''
 

@@ -311,8 +311,8 @@ class Process:
         ended = self._how_it_ended()
         if ended is None:
             self._kill()
-        for o in (self.talk, self.life, self.said):
-            o.close()
+        for end in (self.talk, self.life, self.said):
+            end.close()
         os.close(self.report)
         self.folder.cleanup()
         self.server.leave(self)

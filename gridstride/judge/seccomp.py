@@ -46,7 +46,7 @@ def deny() -> bool:  # whether the filter holds
     if sys.platform != 'linux' or machine not in _ARCHITECTURES or sys.maxsize < 1 << 32:
         return False
     steps = _program(machine)
-    text = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *o) for o in steps))
+    text = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *step) for step in steps))
     head = ctypes.create_string_buffer(struct.pack('@HP', len(steps), ctypes.addressof(text)))
-    arguments = [ctypes.c_ulong(o) for o in (_FILTER, ctypes.addressof(head), 0, 0)]
+    arguments = [ctypes.c_ulong(value) for value in (_FILTER, ctypes.addressof(head), 0, 0)]
     return ctypes.CDLL(None).prctl(_SET_SECCOMP, *arguments) == 0

@@ -39,10 +39,12 @@ def _signal_all(pid, number):
     for _ in range(20):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, number)
-        found = [o for o in isolation.descendants() if number != signal.SIGSTOP or not isolation.is_stopped(o)]
-        for o in found:
+        found = [
+            child for child in isolation.descendants() if number != signal.SIGSTOP or not isolation.is_stopped(child)
+        ]
+        for child in found:
             with suppress(ProcessLookupError, PermissionError):
-                os.kill(o, number)
+                os.kill(child, number)
         if number != signal.SIGSTOP or not found:
             break
         time.sleep(0.001)
@@ -113,8 +115,8 @@ def _apart(order, report, line, ended):
     isolation.hide()
     if pid := os.fork():
         low, high = sorted((line, ended))
-        for o in ((0, low), (low + 1, high), (high + 1, os.sysconf('SC_OPEN_MAX'))):
-            os.closerange(*o)
+        for span in ((0, low), (low + 1, high), (high + 1, os.sysconf('SC_OPEN_MAX'))):
+            os.closerange(*span)
         isolation.watch_over(pid, line, ended)
     isolation.limit_processes()
 
@@ -125,18 +127,18 @@ def _start(order, life, talk, report_fd, said, ask=None):
     isolation.prctl(_SUBREAPER, 1)
     (report, to_report), (line, lifeline), (ended, to_ended) = os.pipe(), os.pipe(), os.pipe()
     if pid := os.fork():
-        for o in (talk, report_fd, to_report, line, to_ended, *([] if ask is None else [ask])):
-            os.close(o)
+        for fd in (talk, report_fd, to_report, line, to_ended, *([] if ask is None else [ask])):
+            os.close(fd)
         return _warden(pid, report, ended, life, said, order['share'] * isolation.memory())
-    for o in (life, report, lifeline, ended):
-        os.close(o)
+    for fd in (life, report, lifeline, ended):
+        os.close(fd)
     if order['able']:
         _apart(order, to_report, line, to_ended)
     elif ask is not None:  # here it could write to the cache itself
         os.close(ask)
         ask = None
-    for o in (line, to_ended):
-        os.close(o)
+    for fd in (line, to_ended):
+        os.close(fd)
     _run(order, to_report, talk, report_fd, said, ask)
 
 

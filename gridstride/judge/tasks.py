@@ -139,7 +139,7 @@ def _rows(rng):
 
 def _public(*sizes):
     "The public sizes, each with a public seed"
-    return tuple(dict(o, seed=seed) for seed, o in zip((1234, 42, 0), sizes))
+    return tuple(dict(size, seed=seed) for seed, size in zip((1234, 42, 0), sizes))
 
 
 _VECTORS = _public(dict(n=1000), dict(n=256))

@@ -75,12 +75,12 @@ def receive(
         raise ProtocolError(f'a header of {n} bytes')
     try:
         header = json.loads(_take(sock, n, end))
-        sizes = [int(o) for o in header.pop('blobs')]
+        sizes = [int(size) for size in header.pop('blobs')]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         raise ProtocolError('no header of a message') from None
     if min(sizes, default=0) < 0 or most is not None and sum(sizes) > most:
         raise ProtocolError(f'{sum(sizes)} bytes where at most {most} belong')
-    return header, [_take(sock, o, end, buffer) for o in sizes]
+    return header, [_take(sock, size, end, buffer) for size in sizes]
 
 
 # Tensors as bytes

@@ -44,8 +44,14 @@ def _span(x):
 def _aliased_input(x, inputs, writes):
     "The index of the input whose memory an answer shares; None if it has its own"
     a, b = _span(x)
-    for i, o in enumerate(inputs):
-        if i not in writes and isinstance(o, torch.Tensor) and a < b and a < _span(o)[1] and _span(o)[0] < b:
+    for i, tensor in enumerate(inputs):
+        if (
+            i not in writes
+            and isinstance(tensor, torch.Tensor)
+            and a < b
+            and a < _span(tensor)[1]
+            and _span(tensor)[0] < b
+        ):
             return i
 
 

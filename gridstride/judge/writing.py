@@ -30,18 +30,18 @@ def _free_names(text):
     nodes = list(ast.walk(ast.parse(text)))
     names = [n for n in nodes if isinstance(n, ast.Name)]
     own = {n.id for n in names if not isinstance(n.ctx, ast.Load)} | {n.arg for n in nodes if isinstance(n, ast.arg)}
-    known = {o for n in nodes if isinstance(n, ast.Global) for o in n.names}
+    known = {name for n in nodes if isinstance(n, ast.Global) for name in n.names}
     return dict.fromkeys(n.id for n in names if n.id not in own - known)
 
 
-def _python_of(o):
+def _python_of(f):
     "The Python function below a kernel of Triton or Numba; None if it is none"
-    if hasattr(o, 'python') or hasattr(o, 'py_func'):
-        return getattr(o, 'python', None) or o.py_func
-    while type(o).__module__.startswith('triton') and hasattr(o, 'fn'):
-        o = o.fn
-        if isinstance(o, FunctionType):
-            return o
+    if hasattr(f, 'python') or hasattr(f, 'py_func'):
+        return getattr(f, 'python', None) or f.py_func
+    while type(f).__module__.startswith('triton') and hasattr(f, 'fn'):
+        f = f.fn
+        if isinstance(f, FunctionType):
+            return f
 
 
 def _import_line(name, module):
@@ -93,7 +93,7 @@ def _launcher(name, kernel):
         pointer, type = '*' in p.type, re.sub(r'\b__restrict__\b|\bconst$', '', p.type).strip()
         takes.append(f'{"torch::Tensor" if pointer else _by_value(type)} a{i}')
         gives.append(f'({type})a{i}{".data_ptr()" if pointer else ""}')
-    head = f'void launch_{name}({", ".join(takes + [f"int64_t {o}" for o in sizes])})'
+    head = f'void launch_{name}({", ".join(takes + [f"int64_t {size}" for size in sizes])})'
     launch = f'{kernel.__name__}<<<dim3(gx, gy, gz), dim3(bx, by, bz), shared>>>({", ".join(gives)});'
     return f'{head} {{\n    {launch}\n}}\n', f'{head};'
 
@@ -140,46 +140,46 @@ class _Collector:
     def __init__(self):
         self.imports, self.texts = {}, {}
 
-    def own(self, o):
+    def own(self, thing):
         "The source of a function or class, and all that it uses"
-        text = source_of(o).text.strip('\n') + '\n'
-        space = o.__globals__ if hasattr(o, '__globals__') else vars(sys.modules[o.__module__])
+        text = source_of(thing).text.strip('\n') + '\n'
+        space = thing.__globals__ if hasattr(thing, '__globals__') else vars(sys.modules[thing.__module__])
         for name in _free_names(text):
-            if name != o.__name__ and name in space:
+            if name != thing.__name__ and name in space:
                 self.add(name, space[name])
         return text
 
-    def add(self, name, o):
+    def add(self, name, thing):
         "Something that is used under this name"
         if name in self.texts or name in self.imports:
             return
         self.texts[name] = ''  # it may use itself
-        text = self.text_of(name, o)
+        text = self.text_of(name, thing)
         del self.texts[name]
         if text:
             self.texts[name] = text
 
-    def text_of(self, name, o):
+    def text_of(self, name, thing):
         "Python that makes it; empty if an import does"
-        if isinstance(o, ModuleType):
-            self.imports[name] = _import_line(name, o)
-        elif python := _python_of(o):
+        if isinstance(thing, ModuleType):
+            self.imports[name] = _import_line(name, thing)
+        elif python := _python_of(thing):
             return self.own(python)
-        elif hasattr(o, 'recipe') and hasattr(o, 'constants'):
-            return self.compiled(_of_rung(name, o))
-        elif hasattr(o, 'params') and hasattr(o, 'src'):
-            return self.compiled(_of_cuda_kernel(name, o))
-        elif isinstance(o, (FunctionType, type)) and self.is_own(o):
-            return self.own(o)
-        elif isinstance(o, _CONSTANTS):
-            return f'{name} = {o!r}\n'
-        elif hasattr(o, '__module__') and hasattr(o, '__qualname__'):
-            self.imports[name] = f'from {o.__module__} import {o.__qualname__} as {name}'.removesuffix(
-                f' as {o.__name__}'
+        elif hasattr(thing, 'recipe') and hasattr(thing, 'constants'):
+            return self.compiled(_of_rung(name, thing))
+        elif hasattr(thing, 'params') and hasattr(thing, 'src'):
+            return self.compiled(_of_cuda_kernel(name, thing))
+        elif isinstance(thing, (FunctionType, type)) and self.is_own(thing):
+            return self.own(thing)
+        elif isinstance(thing, _CONSTANTS):
+            return f'{name} = {thing!r}\n'
+        elif hasattr(thing, '__module__') and hasattr(thing, '__qualname__'):
+            self.imports[name] = f'from {thing.__module__} import {thing.__qualname__} as {name}'.removesuffix(
+                f' as {thing.__name__}'
             )
         else:
             raise FormError(
-                f'it uses {name}, a {type(o).__name__}, which cannot be written into a file: make it inside'
+                f'it uses {name}, a {type(thing).__name__}, which cannot be written into a file: make it inside'
             )
 
     def compiled(self, text):
@@ -188,12 +188,12 @@ class _Collector:
         return text
 
     @staticmethod
-    def is_own(o):
+    def is_own(thing):
         "Is it of a notebook, a file that is not in an installed package, or this package?"
-        module = sys.modules.get(o.__module__)
+        module = sys.modules.get(thing.__module__)
         file = getattr(module, '__file__', None)
         return (
-            o.__module__.split('.')[0] == _PACKAGE
+            thing.__module__.split('.')[0] == _PACKAGE
             or file is None
             or 'site-packages' not in file
             and 'lib/python' not in file
@@ -202,7 +202,7 @@ class _Collector:
 
 def _head(leaderboard, gpus):
     "The lines for the leaderboard; `FormError` if they would be read as something else"
-    if odd := [o for o in (leaderboard, *gpus) if not re.fullmatch(r'[^\s#]+', o)] or not gpus and ['']:
+    if odd := [line for line in (leaderboard, *gpus) if not re.fullmatch(r'[^\s#]+', line)] or not gpus and ['']:
         raise FormError(f'{odd[0]!r} names no leaderboard and no GPU: one word each, such as softmax_v2 and H100')
     return f'#!POPCORN leaderboard {leaderboard}\n#!POPCORN gpu {" ".join(gpus)}\n'
 
@@ -219,27 +219,27 @@ def _module_of(path):
     return module
 
 
-def _look_at_source(o):
+def _look_at_source(thing):
     "`FormError` for what has no text to be collected"
     try:
-        source_of(o)
+        source_of(thing)
     except SourceMissing:
         raise FormError(
-            f'{o!r} has no source here: give a function, a class `ModelNew`, or the path of a file'
+            f'{thing!r} has no source here: give a function, a class `ModelNew`, or the path of a file'
         ) from None
-    if getattr(o, '__name__', '') == '<lambda>':
+    if getattr(thing, '__name__', '') == '<lambda>':
         raise FormError('a lambda has no text of its own: write `def custom_kernel(data): ...`')
 
 
-def _collected(o):
+def _collected(thing):
     "The text of a submission with this `custom_kernel` or `ModelNew`"
     collector = _Collector()
-    text = collector.own(o)
-    name = 'ModelNew' if isinstance(o, type) else 'custom_kernel'
-    if o.__name__ != name:
-        text += f'\n\n{name} = {o.__name__}\n'
+    text = collector.own(thing)
+    name = 'ModelNew' if isinstance(thing, type) else 'custom_kernel'
+    if thing.__name__ != name:
+        text += f'\n\n{name} = {thing.__name__}\n'
     parts = ['\n'.join(sorted(dict.fromkeys(collector.imports.values()))), *collector.texts.values(), text]
-    return '\n\n'.join(o.rstrip('\n') + '\n' for o in parts if o)
+    return '\n\n'.join(part.rstrip('\n') + '\n' for part in parts if part)
 
 
 def write_submission(
@@ -261,7 +261,7 @@ def write_submission(
         _look_at_source(kernel)
         text = _collected(kernel)
     text = f'{head}{text}'
-    if line := next((i for i, o in enumerate(text.splitlines(), 1) if 'stream' in o.lower()), None):
+    if line := next((i for i, code in enumerate(text.splitlines(), 1) if 'stream' in code.lower()), None):
         raise FormError(
             f"line {line} of the submission has the word stream: leaderboards refuse that; say it otherwise"
         )

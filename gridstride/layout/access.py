@@ -50,7 +50,7 @@ def cost(
             f'{places[places % (size * vector) != 0].flat[0]}'
         )
     places = places.reshape(-1, places.shape[-1])
-    warp, lane = (o.ravel() for o in np.indices(places.shape))
+    warp, lane = (index.ravel() for index in np.indices(places.shape))
     n, passes, beyond = memory_transactions.wavefronts(warp, lane, places.ravel(), size * vector)
     return Cost(n, passes, passes - beyond, memory_transactions.sectors(warp, places.ravel(), size * vector)[1])
 
@@ -72,10 +72,10 @@ def walk(
     if along == 'column':
         rows, columns = rows.T, columns.T
     first = slice(None, None, vector)
-    lanes = [o[:, first].reshape(-1) for o in (rows, columns)]
+    lanes = [index[:, first].reshape(-1) for index in (rows, columns)]
     if len(lanes[0]) % 32:
         raise ValueError(f'a tile of {h} x {w}, {vector} a lane, does not fill whole warps of 32 lanes')
-    return cost(layout, *(o.reshape(-1, 32) for o in lanes), size=size, vector=vector)
+    return cost(layout, *(index.reshape(-1, 32) for index in lanes), size=size, vector=vector)
 
 
 def picture(

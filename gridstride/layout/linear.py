@@ -31,11 +31,12 @@ class Linear:
         for name, n in self.out.items():
             _bits(n, f'the size of {name!r}')
         self.bases = {
-            k: [tuple(map(int, o)) if isinstance(o, (tuple, list)) else (int(o),) for o in v] for k, v in bases.items()
+            k: [tuple(map(int, image)) if isinstance(image, (tuple, list)) else (int(image),) for image in v]
+            for k, v in bases.items()
         }
         for name, places in self.bases.items():
             for bit, place in enumerate(places):
-                if len(place) != len(self.out) or any(not 0 <= o < n for o, n in zip(place, self.out.values())):
+                if len(place) != len(self.out) or any(not 0 <= i < n for i, n in zip(place, self.out.values())):
                     raise ValueError(f'bit {1 << bit} of {name!r} goes to {place}, which is no place in {self.out}')
 
     @classmethod
@@ -59,14 +60,14 @@ class Linear:
         names = list(sizes)
         bases = {
             name: [
-                place(*(1 << b if o == name else 0 for o in names))
+                place(*(1 << b if other == name else 0 for other in names))
                 for b in range(_bits(sizes[name], f'the size of {name!r}'))
             ]
             for name in names
         }
         res = cls(bases, out)
         for i in np.ndindex(*sizes.values()):
-            if place(*i) != (got := tuple(int(o) for o in res(**dict(zip(names, i))).values())):
+            if place(*i) != (got := tuple(int(v) for v in res(**dict(zip(names, i))).values())):
                 raise ValueError(
                     f'this is not linear: {dict(zip(names, i))} goes to {place(*i)}, its bits alone to {got}'
                 )
@@ -95,7 +96,7 @@ class Linear:
         "A matrix of zeros and ones: one column per bit of the inputs, one row per bit of the outputs, lowest first"
         places = [p for v in self.bases.values() for p in v]
         widths = [_bits(n, 'a size') for n in self.out.values()]
-        rows = [[o[i] >> b & 1 for o in places] for i, w in enumerate(widths) for b in range(w)]
+        rows = [[index[i] >> b & 1 for index in places] for i, w in enumerate(widths) for b in range(w)]
         return np.array(rows, np.uint8).reshape(sum(widths), len(places))
 
     @property
@@ -125,8 +126,8 @@ class Linear:
         for name, places in self.bases.items():
             for bit, place in enumerate(places):
                 on = np.asarray(index[name]) >> bit & 1
-                for k, o in zip(res, place):
-                    res[k] = res[k] ^ on * o
+                for k, i in zip(res, place):
+                    res[k] = res[k] ^ on * i
         return {k: int(v) if np.ndim(v) == 0 else v for k, v in res.items()}
 
     # The algebra

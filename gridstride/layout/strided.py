@@ -23,7 +23,7 @@ __all__ = ['Layout', 'Swizzle', 'Swizzled']
 def _is_tree(x, least):
     "Is `x` an integer of at least `least`, or a tuple of such trees?"
     if isinstance(x, tuple):
-        return bool(x) and all(_is_tree(o, least) for o in x)
+        return bool(x) and all(_is_tree(part, least) for part in x)
     return isinstance(x, int) and not isinstance(x, bool) and x >= least
 
 
@@ -33,12 +33,12 @@ def _tree(x):
 
 
 def _leaves(x):
-    return [leaf for o in x for leaf in _leaves(o)] if isinstance(x, tuple) else [x]
+    return [leaf for part in x for leaf in _leaves(part)] if isinstance(x, tuple) else [x]
 
 
 def _like(shape, leaves):
     "The tree of `shape` with the next of `leaves` at each leaf; `leaves` is an iterator"
-    return tuple(_like(o, leaves) for o in shape) if isinstance(shape, tuple) else next(leaves)
+    return tuple(_like(part, leaves) for part in shape) if isinstance(shape, tuple) else next(leaves)
 
 
 def _is_congruent(a, b):
@@ -98,7 +98,7 @@ class Layout:
     @classmethod
     def of(cls, *modes):
         "The layout whose modes are these layouts"
-        return cls(tuple(o.shape for o in modes), tuple(o.stride for o in modes))
+        return cls(tuple(mode.shape for mode in modes), tuple(m.stride for m in modes))
 
     # What it is
 
@@ -145,7 +145,7 @@ class Layout:
 
     def offsets(self) -> np.ndarray:
         "All offsets, one axis per mode: `layout.offsets()[i, j] == layout(i, j)`"
-        sizes = [o.size for o in self]
+        sizes = [mode.size for mode in self]
         return self(*np.ogrid[tuple(map(slice, sizes))]) + np.zeros(sizes, np.int64)
 
     @property
@@ -216,7 +216,7 @@ class Layout:
     def _each(self, how, others):
         if len(others) != len(self):
             raise ValueError(f'{self} has {len(self)} modes, but {len(others)} were given: one for each')
-        return Layout.of(*(getattr(mode, how)(o) for mode, o in zip(self, others)))
+        return Layout.of(*(getattr(mode, how)(other) for mode, other in zip(self, others)))
 
 
 def _offset(c, shape, stride):

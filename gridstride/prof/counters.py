@@ -88,10 +88,10 @@ class Kernel:
 
 
 _TENSOR = ('bf16_dst_fp32', 'fp16', 'fp16_dst_fp16', 'fp16_dst_fp32', 'tf32_dst_fp32', 'fp64', 'fp8_sparsity_off')
-_SCALAR = {f'{t}{o}': w for t in 'fd' for o, w in (('add', 1), ('mul', 1), ('fma', 2))}
+_SCALAR = {f'{t}{op}': w for t in 'fd' for op, w in (('add', 1), ('mul', 1), ('fma', 2))}
 _FLOPS = {
-    **{f'smsp__sass_thread_inst_executed_op_{o}_pred_on.sum': w for o, w in _SCALAR.items()},
-    **{f'sm__ops_path_tensor_src_{o}.sum': 1 for o in _TENSOR},
+    **{f'smsp__sass_thread_inst_executed_op_{op}_pred_on.sum': w for op, w in _SCALAR.items()},
+    **{f'sm__ops_path_tensor_src_{op}.sum': 1 for op in _TENSOR},
 }
 ROOFLINE = ('dram__bytes.sum', *_FLOPS)  # what arithmetic intensity is made of; a GPU has those of its own generation
 
@@ -249,7 +249,7 @@ def source_table(
 ) -> Table:
     "Lines of the source with their fraction of the samples, what they waited for, and what they wasted"
     total = sum(l.samples for l in k.lines) or 1
-    extra = {n: o for n, o in _EXCESS.items() if any(_number(l, n) for l in k.lines)}
+    extra = {n: metric for n, metric in _EXCESS.items() if any(_number(l, n) for l in k.lines)}
 
     def row(l):
         line, share = [l.number or '', Named(l.text.strip(), l.text)], Share(l.samples / total)
@@ -302,7 +302,7 @@ class Ncu:
         if k.lines:
             first.append(source_table(k))
         rows = {s: [_amount(m) for m in ms if m.value != 'n/a'] for s, ms in k.sections.items()}
-        return first, [Table(['<metric', 'value', '<unit'], o, title=s) for s, o in rows.items()]
+        return first, [Table(['<metric', 'value', '<unit'], rows_of, title=s) for s, rows_of in rows.items()]
 
     def _foot(self):
         return '\n'.join([*self.doubts, *([f'[{self.mark}]'] if self.mark else [])])
@@ -331,7 +331,9 @@ class Ncu:
 
         def one(k):
             sections = [[s, [list(m) for m in ms]] for s, ms in k.sections.items()]
-            rest = {n: [list(o) for o in v] for n, v in dict(rules=k.rules, lines=k.lines, raw=k.raw.values()).items()}
+            rest = {
+                n: [list(row) for row in v] for n, v in dict(rules=k.rules, lines=k.lines, raw=k.raw.values()).items()
+            }
             return dict(name=k.name, grid=k.grid, block=k.block, sections=sections, **rest)
 
         return dict(version=self.version, doubts=self.doubts, kernels=[one(k) for k in self.kernels])
@@ -339,15 +341,15 @@ class Ncu:
 
 def from_plain(d, mark='') -> Ncu:
     "The report that `plain` gave"
-    return Ncu([_kernel(o) for o in d['kernels']], d['version'], d['doubts'], mark)
+    return Ncu([_kernel(kernel) for kernel in d['kernels']], d['version'], d['doubts'], mark)
 
 
-def _kernel(o):
+def _kernel(kept):
     "A `Kernel` from what JSON held of it"
-    k = Kernel(o['name'], o['grid'], o['block'])
-    k.sections = {s: [Metric(*m) for m in ms] for s, ms in o['sections']}
-    k.rules, k.lines = [Rule(*r) for r in o['rules']], [Line(*l) for l in o['lines']]
-    k.raw = {m[0]: Metric(*m) for m in o['raw']}
+    k = Kernel(kept['name'], kept['grid'], kept['block'])
+    k.sections = {s: [Metric(*m) for m in ms] for s, ms in kept['sections']}
+    k.rules, k.lines = [Rule(*r) for r in kept['rules']], [Line(*l) for l in kept['lines']]
+    k.raw = {m[0]: Metric(*m) for m in kept['raw']}
     return k
 
 
@@ -368,7 +370,7 @@ SETS = ('basic', 'detailed', 'full', 'roofline', 'pmsampling', 'nvlink')
 
 def find_ncu() -> str:  # its path
     "Nsight Compute's command; `Unavailable` if there is none"
-    homes = [os.environ.get(o) for o in ('CUDA_HOME', 'CUDA_PATH')] + ['/usr/local/cuda', '/opt/cuda']
+    homes = [os.environ.get(name) for name in ('CUDA_HOME', 'CUDA_PATH')] + ['/usr/local/cuda', '/opt/cuda']
     newest = sorted(Path('/opt/nvidia/nsight-compute').glob('*/ncu'), reverse=True)
     for path in [shutil.which('ncu'), *(f'{h}/bin/ncu' for h in homes if h), *map(str, newest)]:
         if path and os.access(path, os.X_OK):
@@ -455,13 +457,13 @@ def command(ncu, report, target, sections, metrics, with_lines, only_marked, ker
     if isinstance(sections, str) and sections in SETS:
         res += ['--set', sections]
     else:
-        res += [o for s in ([sections] if isinstance(sections, str) else sections) for o in ('--section', s)]
+        res += [part for s in ([sections] if isinstance(sections, str) else sections) for part in ('--section', s)]
     if with_lines:
         res += ['--section', 'SourceCounters', '--import-source', 'yes', '--source-folders', str(Path(report).parent)]
     if metrics:
         res += ['--metrics', ','.join([*metrics, 'gpu__time_duration.sum'])]
     asked = {'--kernel-name': kernel and f'regex:{kernel}', '--launch-skip': skip, '--launch-count': count}
-    return res + [str(o) for k, v in asked.items() if v for o in (k, v)] + target
+    return res + [str(part) for k, v in asked.items() if v for part in (k, v)] + target
 
 
 # Two kinds of errors: what this machine cannot do (`Unavailable`, and a recording is shown instead), and what the
@@ -565,7 +567,7 @@ def _literals(source):
     except SyntaxError:
         return []
     texts = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
-    return [o for o in texts if '__global__' in o]
+    return [text for text in texts if '__global__' in text]
 
 
 def _complete_lines(k, literals, numbered):

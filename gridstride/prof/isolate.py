@@ -42,8 +42,8 @@ def _reads(scope):
 
 def _targets(node):
     "The variables of the comprehensions in a statement"
-    parts = [o.target for o in ast.walk(node) if isinstance(o, ast.comprehension)]
-    return {t.id for o in parts for t in ast.walk(o) if isinstance(t, ast.Name)}
+    parts = [part.target for part in ast.walk(node) if isinstance(part, ast.comprehension)]
+    return {t.id for node in parts for t in ast.walk(node) if isinstance(t, ast.Name)}
 
 
 def _free(node, bound=frozenset()):
@@ -153,7 +153,7 @@ def part(
 
 def _last(kept):
     "The statements without settings that are made again later"
-    return [s for i, s in enumerate(kept) if s.makes or s.text not in [o.text for o in kept[i + 1 :]]]
+    return [s for i, s in enumerate(kept) if s.makes or s.text not in [later.text for later in kept[i + 1 :]]]
 
 
 # In a notebook the program is what the cells have run, in the order in which they ran. In a script it is the
@@ -167,7 +167,9 @@ def _cells():
 def _unwrap(fn):
     "The Python function that a Numba or Triton kernel, or a wrapper, was made from"
     while not inspect.isfunction(fn) and not inspect.isclass(fn):
-        inside = [o for o in (getattr(fn, k, None) for k in ('py_func', 'fn', '__wrapped__')) if o is not None]
+        inside = [
+            inner for inner in (getattr(fn, k, None) for k in ('py_func', 'fn', '__wrapped__')) if inner is not None
+        ]
         if not inside:
             break
         fn = inside[0]
@@ -264,16 +266,16 @@ def _imports(missing, fn, name):
 
 # What cannot be carried is named:
 class _Pickler(pickle.Pickler):
-    def reducer_override(self, o):
+    def reducer_override(self, thing):
         "A function or class of this notebook is not known in another process"
-        if getattr(o, '__module__', None) == '__main__' and (inspect.isfunction(o) or inspect.isclass(o)):
-            raise pickle.PicklingError(f'{o.__name__} is known here only')
+        if getattr(thing, '__module__', None) == '__main__' and (inspect.isfunction(thing) or inspect.isclass(thing)):
+            raise pickle.PicklingError(f'{thing.__name__} is known here only')
         return NotImplemented
 
 
-def _bytes(o):
+def _bytes(thing):
     file = io.BytesIO()
-    _Pickler(file).dump(o)
+    _Pickler(file).dump(thing)
     return file.getvalue()
 
 

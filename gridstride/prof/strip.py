@@ -90,7 +90,7 @@ def strip(
         return top + i * (high + 5)
 
     parts = [svg_text(left, 13, title, anchor='start', extra='font-weight="bold"')] if title else []
-    parts += [o for t in ticks(t1 - t0) for o in _tick(at(t0 + t), top, foot, si(t, unit, 2 if t else 1))]
+    parts += [part for t in ticks(t1 - t0) for part in _tick(at(t0 + t), top, foot, si(t, unit, 2 if t else 1))]
     for i, r in enumerate(rows):
         parts.append(svg_text(left - 6, y(i) + high / 2 + 4, r.label[: int((left - 8) / 6.2)], 10.5, 'end'))
         parts += _boxes(r, at, y(i), high, unit)

@@ -63,8 +63,8 @@ class Span:
     @property
     def op(self):
         "The innermost operator around it, or None"
-        o = self.call.parent if self.kind == 'gpu' and self.call else self.parent
-        return o if o is None or o.kind == 'op' else o.op
+        above = self.call.parent if self.kind == 'gpu' and self.call else self.parent
+        return above if above is None or above.kind == 'op' else above.op
 
 
 def _nest(spans):
@@ -165,10 +165,10 @@ def _rows(found, gpu, most, color):
     rows = []
     for g in found[:most]:
         rows.append(row(Named(brief(g.name), g.full, color.get(g.name, OTHER)), g.count, g.cpu, g.gpu))
-        inner = sorted(g.kernels.items(), key=lambda o: -o[1][1]) if list(g.kernels) != [g.name] else []
+        inner = sorted(g.kernels.items(), key=lambda item: -item[1][1]) if list(g.kernels) != [g.name] else []
         rows += [row(Named(brief(k), full, deep=1), n, None, t) for k, (n, t, full) in inner]
     if rest := found[most:]:
-        sums = (sum(getattr(g, o) for g in rest) for o in ('count', 'cpu', 'gpu'))
+        sums = (sum(getattr(g, column) for g in rest) for column in ('count', 'cpu', 'gpu'))
         rows.append(row(f'{len(rest)} more', *sums))
     return rows
 

@@ -166,7 +166,7 @@ class Timeline:
         color, rows = colors(self.names), []
         for n in self.names:
             here = [m['cycles'] for m in self.marks if m['name'] == n]
-            spread = [f'{o:,.0f}' for o in (sum(here) / len(here), min(here), max(here))]
+            spread = [f'{n:,.0f}' for n in (sum(here) / len(here), min(here), max(here))]
             rows.append([Named(n, color=color[n]), f'{len(here) / len(warps):.3g}', *spread, Share(sum(here) / whole)])
         title = f"{self.marks[0]['kernel']}: {len(self.blocks)} blocks, {len(warps)} warps"
         head = ['<scope', 'times a warp', 'cycles', 'least', 'most', 'of the warp']
@@ -194,7 +194,7 @@ class Timeline:
 
         lines = sorted({m['line'] for m in marks})
         labels = [f"warp {marks[0]['warp']}", *[''] * (len(lines) - 1)]
-        return [Row(o, [box(m) for m in marks if m['line'] == n]) for o, n in zip(labels, lines)]
+        return [Row(label, [box(m) for m in marks if m['line'] == n]) for label, n in zip(labels, lines)]
 
     def __repr__(self):
         return repr(self.table())
@@ -327,7 +327,7 @@ def _profile_elsewhere(fn, args, kwargs, inside, hook):
     "What `proton` gives, from a process of its own"
     with tempfile.TemporaryDirectory() as folder:
         source, name = program(fn)
-        files, script = {o: f'{folder}/{o}' for o in ('args', 'out')}, Path(folder, 'profiled.py')
+        files, script = {name: f'{folder}/{name}' for name in ('args', 'out')}, Path(folder, 'profiled.py')
         Path(files['args']).write_bytes(pack(args, kwargs))
         moved = _MOVED.format(**files, name=name, inside=inside, hook=hook)
         script.write_text(f'{source}\n{moved}', encoding='utf-8')

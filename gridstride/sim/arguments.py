@@ -47,7 +47,7 @@ def _argument(
     if isinstance(v, np.void):
         raise wrong('is a single record; pass an array of one, such as a[i:i+1]')
     if isinstance(v, tuple):
-        found = [_argument(o, f'{name}[{i}]', known, wrong) for i, o in enumerate(v)]
+        found = [_argument(item, f'{name}[{i}]', known, wrong) for i, item in enumerate(v)]
         return v._make(found) if hasattr(v, '_make') else tuple(found)
     if isinstance(v, int) and not fits(v):
         raise wrong(f'is {v}, which needs more than 64 bits; give a float')

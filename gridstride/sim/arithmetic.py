@@ -149,8 +149,8 @@ def either(a, b):
 def fold(f, items):
     "Fold from the left: `f(f(items[0], items[1]), items[2])`, and so on"
     res = items[0]
-    for o in items[1:]:
-        res = f(res, o)
+    for item in items[1:]:
+        res = f(res, item)
     return res
 
 
@@ -165,7 +165,7 @@ _UINT64 = np.dtype(np.uint64)
 
 def _is_mixed(a, b):
     "Is one a uint64, and the other a signed integer? Numba's CUDA target has no common integer type for them"
-    if not all(isinstance(o, (np.ndarray, np.generic)) for o in (a, b)):
+    if not all(isinstance(operand, (np.ndarray, np.generic)) for operand in (a, b)):
         return False
     return {(a.dtype.kind, a.dtype == _UINT64), (b.dtype.kind, b.dtype == _UINT64)} == {('u', True), ('i', False)}
 
@@ -186,4 +186,4 @@ def contains(a, items):
     "Compute `a in items`, for a tuple"
     if not isinstance(items, tuple):
         raise NotSimulated(f'`in` for {type(items).__name__}; use a tuple')
-    return fold(np.logical_or, [compare('Eq', a, o) for o in items]) if items else False
+    return fold(np.logical_or, [compare('Eq', a, item) for item in items]) if items else False

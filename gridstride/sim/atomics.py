@@ -26,17 +26,17 @@ def atomic_types(
 def _add_in_order(old, off, v):
     "Return (the old value per lane, the final values) when the lanes add `v` at the offsets `off` one after the other"
     order = np.argsort(off, kind='stable')
-    o, x = off[order], v[order]
-    first = np.r_[True, o[1:] != o[:-1]]
+    sorted_off, x = off[order], v[order]
+    first = np.r_[True, sorted_off[1:] != sorted_off[:-1]]
     start = np.flatnonzero(first)
     found = np.empty_like(x)
-    for a, b in zip(start, np.r_[start[1:], len(o)]) if len(start) < len(o) else ():
-        total = np.cumsum(np.r_[old[o[a]], x[a:b]], dtype=x.dtype)
+    for a, b in zip(start, np.r_[start[1:], len(sorted_off)]) if len(start) < len(sorted_off) else ():
+        total = np.cumsum(np.r_[old[sorted_off[a]], x[a:b]], dtype=x.dtype)
         found[a:b] = total[:-1]
-        old[o[a]] = total[-1]
-    if len(start) == len(o):
-        found = old[o]
-        old[o] = found + x
+        old[sorted_off[a]] = total[-1]
+    if len(start) == len(sorted_off):
+        found = old[sorted_off]
+        old[sorted_off] = found + x
     res = np.empty_like(found)
     res[order] = found
     return res
@@ -47,9 +47,9 @@ def _lane_by_lane(f):
 
     def _g(data, off, *values):
         res = np.empty(len(off), data.dtype)
-        for i, o in enumerate(off):
-            res[i] = data[o]
-            data[o] = f(data[o], *(v[i] for v in values))
+        for i, at in enumerate(off):
+            res[i] = data[at]
+            data[at] = f(data[at], *(v[i] for v in values))
         return res
 
     return _g
@@ -67,7 +67,7 @@ def _wrong_type(run, m, site, name, ary):
 
 # reads: does the new value depend on the old one? writes: given the old value, does it write?
 def _atomic(name, operate, reads=True, writes=_always, takes=('val',)):
-    types = {np.dtype(o) for o in atomic_types(name)}
+    types = {np.dtype(t) for t in atomic_types(name)}
 
     def change(run, m, site, ary, idx, *values):
         "Update `ary[idx]` atomically; returns the old values"
@@ -109,7 +109,7 @@ def _atomic(name, operate, reads=True, writes=_always, takes=('val',)):
 
 _UPDATES = dict(
     add=_add_in_order,
-    sub=lambda d, o, v: _add_in_order(d, o, -v),
+    sub=lambda d, offsets, v: _add_in_order(d, offsets, -v),
     max=_lane_by_lane(lambda a, v: v if v > a else a),
     min=_lane_by_lane(lambda a, v: v if v < a else a),
     nanmax=_lane_by_lane(np.fmax),

@@ -60,7 +60,7 @@ _COMPILER = '''
     deviceufunc extending fp8 initialize itanium_mangler launchconfig libdevicedecl libdevicefuncs libdeviceimpl
     lowering mathimpl models np nvvmutils printimpl serialize simulator simulator_init target testing typeconv typing
     ufuncs utils vectorizers'''.split()
-_LACKING = {*_COMPILER, *(f'cudadrv.{o}' for o in 'drvapi enums libs linkable_code nvrtc nvvm runtime'.split())}
+_LACKING = {*_COMPILER, *(f'cudadrv.{name}' for name in 'drvapi enums libs linkable_code nvrtc nvvm runtime'.split())}
 _PACKAGES = 'cudadrv', 'kernels'
 
 
@@ -74,7 +74,10 @@ class BelowNumbaCuda:
             return None
         if module in _LACKING:
             what = f'{name} belongs to the compiler of numba-cuda, or to the driver of a GPU: the simulator has neither'
-            raise ImportError(f'{what}. It has numba.cuda.{", ".join(o for o in PROVIDED if "." not in o)}', name=name)
+            raise ImportError(
+                f'{what}. It has numba.cuda.{", ".join(provided for provided in PROVIDED if "." not in provided)}',
+                name=name,
+            )
         if module not in PROVIDED:  # numba-cuda's own finder would loop over the stand-in's empty path
             raise ModuleNotFoundError(f'No module named {name!r}', name=name)
         return ModuleSpec(name, self, is_package=module in _PACKAGES)

@@ -59,7 +59,11 @@ def outside(f):
 
 def outer_names_read(f):
     "Return the globals, and names of its closure, that `f` reads; an attribute `.x` does not read a global `x`"
-    loaded = {o.argval for o in dis.get_instructions(f) if o.opname in ('LOAD_GLOBAL', 'LOAD_NAME')}
+    loaded = {
+        instruction.argval
+        for instruction in dis.get_instructions(f)
+        if instruction.opname in ('LOAD_GLOBAL', 'LOAD_NAME')
+    }
     return loaded.union(f.__code__.co_freevars)
 
 
@@ -106,10 +110,10 @@ def constant(
     names,  # what its names mean outside of it
 ):  # an int, a tuple of such, or None
     "Return the value of an expression that Numba knows at compile time"
-    if (v := fold_integer(node, lambda o: constant(o, fn, names))) is not None:
+    if (v := fold_integer(node, lambda operand: constant(operand, fn, names))) is not None:
         return v
     if isinstance(node, ast.Tuple):
-        parts = tuple(constant(o, fn, names) for o in node.elts)
+        parts = tuple(constant(part, fn, names) for part in node.elts)
         return None if None in parts else parts
     if isinstance(node, ast.Subscript):
         of, i = constant(node.value, fn, names), fold_integer(node.slice)
@@ -132,15 +136,21 @@ def _outer_value(node, names):
 
 def _local_names(fn):
     "Return the names of a function's parameters and variables"
-    stored = {o.id for o in walk(fn) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
-    return stored | {o.arg for o in fn.args.args}
+    stored = {node.id for node in walk(fn) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return stored | {arg.arg for arg in fn.args.args}
 
 
 def _last_value(fn, use):
     "Return the expression last assigned to a variable above its use; None for a loop variable, `n += 1` and the like"
     at = use.lineno, use.col_offset
-    stores = [o for o in walk(fn) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store) and o.id == use.id]
-    last = max((o for o in stores if (o.lineno, o.col_offset) < at), key=lambda o: o.lineno, default=None)
+    stores = [
+        node
+        for node in walk(fn)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == use.id
+    ]
+    last = max(
+        (node for node in stores if (node.lineno, node.col_offset) < at), key=lambda store: store.lineno, default=None
+    )
     for s in walk(fn):
         if isinstance(s, ast.Assign) and last in s.targets or isinstance(s, ast.AnnAssign) and s.target is last:
             return s.value
@@ -165,8 +175,8 @@ def static_bytes(f):
     if (tree := tree_of(f)) is None:
         return 0
     fn, names = tree.body[0], outside(f)
-    calls = (o for o in walk(fn) if shape_of(o) and _space(o) == 'shared')
-    return sum(_array_bytes(o, constant(shape_of(o), fn, names), names) for o in calls)
+    calls = (call for call in walk(fn) if shape_of(call) and _space(call) == 'shared')
+    return sum(_array_bytes(call, constant(shape_of(call), fn, names), names) for call in calls)
 
 
 def _array_bytes(call, shape, names):
@@ -203,9 +213,9 @@ _CONTAINERS = list, dict, set, range, bytearray
 def _check_containers(fn, names, fail):
     for node in walk(fn):
         v = names.get(node.id) if isinstance(node, ast.Name) else None
-        for o in v if isinstance(v, tuple) else [v]:
-            if isinstance(o, _CONTAINERS):
-                what = f'{node.id}, a {type(o).__name__} outside the kernel, which Numba does not compile'
+        for element in v if isinstance(v, tuple) else [v]:
+            if isinstance(element, _CONTAINERS):
+                what = f'{node.id}, a {type(element).__name__} outside the kernel, which Numba does not compile'
                 fail(node, what, f'Use a tuple, or an array: {node.id} = np.array(...).')
 
 
@@ -215,5 +225,5 @@ def _check_numbers(node, names, fail):
         v = names[node.id]
     if v is not None and not fits(v):
         fail(node, f'the whole number {v} needs more than 64 bits', LARGE_HINT)
-    for o in children(node) if v is None else ():
-        _check_numbers(o, names, fail)
+    for child in children(node) if v is None else ():
+        _check_numbers(child, names, fail)

@@ -14,8 +14,16 @@ class Counters(counters.Counters):
     "Counters by name, also as attributes; `lanes/requests` is the average number of lanes per memory request"
 
     NAMES = (
-        *(f'global_{way}_{o}' for way in ('load', 'store') for o in ('requests', 'sectors', 'ideal', 'bytes')),
-        *(f'shared_{way}_{o}' for way in ('load', 'store') for o in ('requests', 'wavefronts', 'conflicts')),
+        *(
+            f'global_{way}_{counter}'
+            for way in ('load', 'store')
+            for counter in ('requests', 'sectors', 'ideal', 'bytes')
+        ),
+        *(
+            f'shared_{way}_{counter}'
+            for way in ('load', 'store')
+            for counter in ('requests', 'wavefronts', 'conflicts')
+        ),
         *('atomics', 'branches', 'divergent_branches', 'barriers', 'requests', 'lanes'),
     )
 
@@ -45,7 +53,7 @@ class Trace:
         if verb == 'atomic':
             counts = dict(atomics=requests)
         self._count(run, site, requests=requests, lanes=len(off), **counts)
-        shape = tuple(int(o) if np.ndim(o) == 0 else -1 for o in v.shape)
+        shape = tuple(int(size) if np.ndim(size) == 0 else -1 for size in v.shape)
         what = dict(array=v.name, space=v.mem.space, verb=verb, at=np.asarray(off), size=v.dtype.itemsize, shape=shape)
         self._note(run, lanes, site, len(off), what)
 
@@ -54,14 +62,14 @@ class Trace:
         size = v.dtype.itemsize
         byte = off * size - (g.local[lanes] * (len(v.mem.data) // g.count) * size if g.count > 1 else 0)
         n, waves, more = wavefronts(g.warp[lanes], g.lane[lanes], byte, size, g.width)
-        names = (f'shared_{way}_{o}' for o in ('requests', 'wavefronts', 'conflicts'))
+        names = (f'shared_{way}_{counter}' for counter in ('requests', 'wavefronts', 'conflicts'))
         return n, dict(zip(names, (n, waves, more)))
 
     def _of_global(self, g, lanes, v, off, way):
         "Count an access of global memory; returns (requests, counters)"
         size = v.dtype.itemsize
         n, touched, ideal = sectors(g.warp[lanes], off * size, size)
-        names = (f'global_{way}_{o}' for o in ('requests', 'sectors', 'ideal', 'bytes'))
+        names = (f'global_{way}_{counter}' for counter in ('requests', 'sectors', 'ideal', 'bytes'))
         return n, dict(zip(names, (n, touched, ideal, len(off) * size)))
 
     def _note(self, run, lanes, site, n, what):
@@ -88,7 +96,7 @@ class Trace:
 
     def __repr__(self):
         titles = ('requests', 'sectors', 'ideal', 'wavefr.', 'confl.')
-        head = f"{'line':>5} {' '.join(f'{o:>9}' for o in titles)} {'diverg.':>8}  source"
+        head = f"{'line':>5} {' '.join(f'{title:>9}' for title in titles)} {'diverg.':>8}  source"
         return '\n'.join([head, *(self._row(n, c) for n, c in sorted(self.lines.items()))])
 
     def _row(self, n, c):
@@ -100,7 +108,7 @@ class Trace:
             c.shared_load_wavefronts + c.shared_store_wavefronts,
             c.shared_load_conflicts + c.shared_store_conflicts,
         )
-        return f"{n:>5} {' '.join(f'{o:>9,}' for o in counts)} {c.divergent_branches:>8,}  {self.source[n]}"
+        return f"{n:>5} {' '.join(f'{count:>9,}' for count in counts)} {c.divergent_branches:>8,}  {self.source[n]}"
 
 
 @contextmanager

@@ -27,15 +27,15 @@ def definition(
     made = _lambda(tree, f) if f.__name__ == '<lambda>' else tree.body[0]
     if not isinstance(made, ast.FunctionDef):
         return None
-    taken = {o.id for o in walk(made) if isinstance(o, ast.Name)}
-    return _WithoutElse(taken | {o.arg for o in walk(made) if isinstance(o, ast.arg)}).visit(made)
+    taken = {node.id for node in walk(made) if isinstance(node, ast.Name)}
+    return _WithoutElse(taken | {node.arg for node in walk(made) if isinstance(node, ast.arg)}).visit(made)
 
 
 def _lambda(tree, f):
     "Convert the `lambda` that is `f` to a `def`; None if these lines have none, or several with the same parameters"
     names = f.__code__.co_varnames[: f.__code__.co_argcount]
-    found = [o for o in walk(tree) if isinstance(o, ast.Lambda)]
-    found = [o for o in found if tuple(a.arg for a in o.args.args) == names]
+    found = [node for node in walk(tree) if isinstance(node, ast.Lambda)]
+    found = [fn for fn in found if tuple(a.arg for a in fn.args.args) == names]
     if len(found) != 1:
         return None
     body = ast.copy_location(ast.Return(found[0].body), found[0].body)
@@ -51,7 +51,11 @@ class _WithoutElse(ast.NodeTransformer):
 
     def fresh(self):
         "Return an unused name"
-        name = next(o for n in range(1, len(self.taken) + 2) if (o := f'broke{n if n > 1 else ""}') not in self.taken)
+        name = next(
+            candidate
+            for n in range(1, len(self.taken) + 2)
+            if (candidate := f'broke{n if n > 1 else ""}') not in self.taken
+        )
         self.taken.add(name)
         return name
 
@@ -74,10 +78,10 @@ class _WithoutElse(ast.NodeTransformer):
 
 def _at(node, new):
     "Return `new`, with the location of `node` for the parts that have none"
-    for o in walk(new):
-        if not hasattr(o, 'lineno'):
-            o.lineno = o.end_lineno = node.lineno
-            o.col_offset = o.end_col_offset = node.col_offset
+    for sub in walk(new):
+        if not hasattr(sub, 'lineno'):
+            sub.lineno = sub.end_lineno = node.lineno
+            sub.col_offset = sub.end_col_offset = node.col_offset
     return new
 
 

@@ -73,7 +73,7 @@ def element_at(v, off):
 
 def calls_of(site, callers):
     "The call stack of a site, as findings name it"
-    return tuple(Call(o.function, o.file, o.line, o.source) for o in (site, *callers))
+    return tuple(Call(call.function, call.file, call.line, call.source) for call in (site, *callers))
 
 
 class Memcheck:
@@ -96,8 +96,8 @@ class Memcheck:
             return
         i, n = run.broadcast_to_lanes(idx[ax]), run.broadcast_to_lanes(v.shape[ax])
         lane = next(l for l in run.active(m) if not 0 <= i[l] < n[l])
-        at = tuple(int(run.broadcast_to_lanes(o)[lane]) for o in idx if not isinstance(o, slice))
-        shape = tuple(int(run.broadcast_to_lanes(o)[lane]) for o in v.shape)
+        at = tuple(int(run.broadcast_to_lanes(i)[lane]) for i in idx if not isinstance(i, slice))
+        shape = tuple(int(run.broadcast_to_lanes(size)[lane]) for size in v.shape)
         code = 'before' if i[lane] < 0 else 'outside'
         if v.mem.dynamic and code == 'outside':
             code = 'outside_dynamic' if run.dynamic else 'no_dynamic'
@@ -230,8 +230,8 @@ class Racecheck:
     def swaps(self, run, lanes, v, off):
         "`lanes` compare and swap the elements at `off`: what they have read there since their last barrier is checked"
         shadow, me = v.mem.shadow, run.g.id[lanes]
-        for o, thread in zip(off, me) if self.held else ():
-            self.held.pop((id(v.mem), int(o), int(thread)), None)
+        for at, thread in zip(off, me) if self.held else ():
+            self.held.pop((id(v.mem), int(at), int(thread)), None)
         synced = np.maximum(run.order.start, run.order.synced[run.g.local[lanes]])
         first, last = (
             off[(reader >> 32 == me) & (reader & (2**32 - 1) > synced)] for reader in (shadow.lo[off], shadow.hi[off])
@@ -244,9 +244,9 @@ class Racecheck:
         if not self.held:
             return
         mine = set(run.g.id[m].tolist())
-        there = {(id(v.mem), int(o)) for o in off} if v is not None else None
-        for (mem, o, reader), (program, race) in self.held.items():
-            if reader in mine and (there is None or (mem, o) in there):
+        there = {(id(v.mem), int(at)) for at in off} if v is not None else None
+        for (mem, at, reader), (program, race) in self.held.items():
+            if reader in mine and (there is None or (mem, at) in there):
                 run.program = program
                 race()
 
@@ -319,7 +319,7 @@ class Racecheck:
     def at_once(self, run, lanes, v, off, met, value, site):
         "Lanes that meet in one element in this very access: the last of them has written it"
         last = dict(zip(off.tolist(), value.tolist()))
-        there = np.array([last[o] for o in off.tolist()], value.dtype)
+        there = np.array([last[element] for element in off.tolist()], value.dtype)
         now = np.full(len(off), run.now)
         self.two_writes(run, lanes, v, off, met, now, v.mem.shadow.writer[off], value, there, site)
 
@@ -339,7 +339,7 @@ class Racecheck:
         "Raise: number `i` of the lanes, against the thread of `threads` at its time"
         block, thread = run.g.who_is(threads[i])
         itself = run.program.sites[site], v.name, run.callers
-        there, name, callers = next((o for t, *o in reversed(self.history) if t == times[i]), itself)
+        there, name, callers = next((entry for t, *entry in reversed(self.history) if t == times[i]), itself)
         other = Access(there.line, block, thread, there.source, there.file, calls_of(there, callers))
         code = run.order.race_code(run.g, lanes[i], times[i], threads[i])
         fields = dict(before=before, now=now, **element_at(v, off[i]))
@@ -356,7 +356,7 @@ class Racecheck:
         ordered = thread // run.g.threads == read.block or read.atomic and shadow.atomic[read.off] or run.order.fenced
         if time <= read.time or ordered:
             return None
-        there, _, callers = next(o for t, *o in reversed(self.history) if t == time)
+        there, _, callers = next(entry for t, *entry in reversed(self.history) if t == time)
         calls = calls_of(there, callers)
         other = Access(there.line, *run.g.who_is(thread), there.source, there.file, calls)
         fields = dict(before='written', now='read', **element_at(read.view, read.off))
@@ -397,7 +397,7 @@ class Synccheck:
     def short(self, run, m, b, here, site):
         "Some threads of block `b` of the group are not at its barrier: raise if one of them lives, else warn"
         g, place = run.g, run.program.sites[site]
-        absent, alive = (np.flatnonzero((g.local == b) & ~m & o) for o in (g.all, g.live))
+        absent, alive = (np.flatnonzero((g.local == b) & ~m & which) for which in (g.all, g.live))
         fields = dict(here=int(here[b]), threads=g.threads, thread=g.who((*alive, *absent)[0])[1])
         if len(alive):
             raise run.finding('synccheck', 'diverged', site, by=int(np.argmax((g.local == b) & m)), **fields)
@@ -437,7 +437,7 @@ class Synccheck:
         here = there & m[rows]
         absent = (_named_lanes(rows, here, bits) == 1) & there & ~here & here.any(1)[:, None]
         if absent.any():
-            w, lane = (int(o) for o in np.argwhere(absent)[0])
+            w, lane = (int(i) for i in np.argwhere(absent)[0])
             by = int(rows[w][here[w]][0])
             raise run.finding('synccheck', 'absent_lane', site, by=by, operation=operation, lane=lane)
 

@@ -94,7 +94,7 @@ class _Vectorized:
     def __call__(self, *args, out=None, stream=0):
         "Apply `f` elementwise: returns a device array if an argument, or `out`, is one, else a host array"
         dtypes = self._pick(args)
-        on_device = any(isinstance(o, DeviceArray) for o in (*args, out))
+        on_device = any(isinstance(array, DeviceArray) for array in (*args, out))
         arrays = np.broadcast_arrays(*(np.asarray(_host(a), t) for a, t in zip(args, dtypes)))
         given = [to_device(a.ravel()) for a in arrays]
         result = to_device(np.empty(arrays[0].size, self._results[dtypes]))
@@ -149,7 +149,7 @@ def _signature(s):
 def _kernel_on_arrays(f, n):
     "Make a kernel that writes `f` of the elements of `n` arrays to the array after them"
     names = [f'x{i}' for i in range(n)]
-    call = f'out[i] = f({", ".join(f"{o}[i]" for o in names)})'
+    call = f'out[i] = f({", ".join(f"{operand}[i]" for operand in names)})'
     return _generate_kernel('vectorized', f, [*names, 'out'], 'out.size', call)
 
 
@@ -190,7 +190,7 @@ class _Guvectorized:
         if len(args) not in (n, n + len(self._out)) or out is not None and len(args) > n:
             raise TypeError(f'{self.__name__} takes {n} arrays, and the arrays for its results if need be')
         outs = list(args[n:]) or [out] * len(self._out)
-        on_device = any(isinstance(o, DeviceArray) for o in (*args, *outs))
+        on_device = any(isinstance(array, DeviceArray) for array in (*args, *outs))
         given = [np.asarray(_host(a)) for a in args[:n]]
         types = self._pick(tuple(a.dtype for a in given))
         sizes, loop = self._sizes(given)
@@ -199,7 +199,7 @@ class _Guvectorized:
         results = [device_array(self._flat(s, axes, t), t.dtype) for s, axes, t in zip(shapes, self._out, types[n:])]
         _launch_elementwise(self._kernel(types), math.prod(loop), *made, *results)
         results = [r.reshape(s) for r, s in zip(results, shapes)]
-        res = [_return_result(r, o, on_device) for r, o in zip(results, outs)]
+        res = [_return_result(r, result, on_device) for r, result in zip(results, outs)]
         return res[0] if len(res) == 1 else tuple(res)
 
     def _pick(self, dtypes):
@@ -223,9 +223,9 @@ class _Guvectorized:
                 if sizes.setdefault(k, size) != size:
                     raise ValueError(f'{self.__name__}: argument {n} has {size} along {k}, others have {sizes[k]}')
         loop = max(outer, key=math.prod)
-        for n, o in enumerate(outer):
-            if o not in (loop, (), (1,)):
-                raise ValueError(f'{self.__name__}: the outer axes of argument {n} are {o}, those of others {loop}')
+        for n, shape in enumerate(outer):
+            if shape not in (loop, (), (1,)):
+                raise ValueError(f'{self.__name__}: the outer axes of argument {n} are {shape}, those of others {loop}')
         return sizes, loop
 
     def _spread(self, a, axes, loop, sizes, t):
@@ -242,7 +242,7 @@ class _Guvectorized:
     def _kernel(self, types):
         if types not in self._kernels:
             names = [f'x{i}' for i in range(len(types))]
-            parts = [o + '[' + ', '.join(['i', *':' * (t.ndim or 0)]) + ']' for o, t in zip(names, types)]
+            parts = [operand + '[' + ', '.join(['i', *':' * (t.ndim or 0)]) + ']' for operand, t in zip(names, types)]
             made = _generate_kernel(
                 'guvectorized', self.py_func, names, f'{names[-1]}.shape[0]', f'f({", ".join(parts)})'
             )
@@ -263,8 +263,10 @@ def _axes_of(layout):
     sides = layout.replace(' ', '').split('->')
     if len(sides) != 2 or any(re.sub(r'\(([A-Za-z_]\w*(,[A-Za-z_]\w*)*)?\)', '', s).strip(',') for s in sides):
         raise TypeError(f"guvectorize: {layout!r} is not a layout, such as '(n),()->(n)'")
-    given, made = ([tuple(filter(None, o.split(','))) for o in re.findall(r'\(([^)]*)\)', s)] for s in sides)
-    unknown = {k for o in made for k in o} - {k for o in given for k in o}
+    given, made = (
+        [tuple(filter(None, operand.split(','))) for operand in re.findall(r'\(([^)]*)\)', s)] for s in sides
+    )
+    unknown = {k for dims in made for k in dims} - {k for dims in given for k in dims}
     if unknown:
         raise NameError(f'guvectorize: no argument has the axis {", ".join(sorted(unknown))}')
     return given, made

@@ -43,7 +43,7 @@ def _number_error(prog, values, error):
     line = linecache.getline(prog.file, number).strip()
     for name, v in frame.items():
         found = re.findall(rf'(?<![\w.]){re.escape(name)}\s*\[([^][]*)\]', line) if isinstance(v, View) else []
-        for given in (o.count(',') + 1 for o in found if ':' not in o):
+        for given in (dims.count(',') + 1 for dims in found if ':' not in dims):
             if given < v.ndim:
                 fields = dict(array=name, dimensions=v.ndim, given=given)
                 return exception_of('memcheck', 'indices', 'python', fields, Place(prog.name, prog.file, number, line))

@@ -18,7 +18,7 @@ def print_lanes(run, m, site, *args, sep=' ', end='\n'):
     for l in run.active(m):
         if settings.who:
             print('block {}, thread {}:'.format(*map(position, run.g.who(l))), end=' ')
-        print(*(o if np.ndim(o) == 0 else o[l] for o in args), sep=sep, end=end)
+        print(*(arg if np.ndim(arg) == 0 else arg[l] for arg in args), sep=sep, end=end)
 
 
 def whole(v):
@@ -44,7 +44,7 @@ def _len(v):
 
 
 def _enumerate(a, start=0):
-    return tuple((np.int64(start + i), o) for i, o in enumerate(_tuple(a)))
+    return tuple((np.int64(start + i), item) for i, item in enumerate(_tuple(a)))
 
 
 def _int(v=0):

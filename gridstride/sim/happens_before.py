@@ -152,7 +152,7 @@ class Operations:
     def wait(self, clock):
         "The host waits for what has this clock"
         _join(self.host, clock)
-        self.pending = [o for o in self.pending if not o.is_before(self.host)]
+        self.pending = [op for op in self.pending if not op.is_before(self.host)]
         if not self.pending:  # all is ordered
             self.host, self.clocks = {}, {}
 
@@ -179,30 +179,30 @@ class Operations:
 
     def conflict(self, part, clock, at=...):
         "(operation, index in the part, did it write?) of one that uses an element in no order with `clock`; None"
-        for o in self.pending:
-            if o.is_before(clock):
+        for op in self.pending:
+            if op.is_before(clock):
                 continue
-            for hit, wrote in self._uses(o, part):
+            for hit, wrote in self._uses(op, part):
                 index = _first(hit, at)
                 if index is not None:
-                    return o, index, wrote
+                    return op, index, wrote
 
-    def _uses(self, o, part):
+    def _uses(self, op, part):
         "(which elements of the part the operation has used, has it written them?); reads matter to a write only"
         mem = part.mem()
-        for other in o.parts:
+        for other in op.parts:
             if other.mem() is mem and (other.writes or part.writes):
                 yield _elements(part, _mask(other)), other.writes
-        if o.end and 'shadow' in vars(mem):
-            yield o.did(_elements(part, mem.shadow.wrote)), True
+        if op.end and 'shadow' in vars(mem):
+            yield op.did(_elements(part, mem.shadow.wrote)), True
             if part.writes:
-                yield o.did(_elements(part, mem.shadow.read)), False
+                yield op.did(_elements(part, mem.shadow.read)), False
 
     def use(self, operation, part):
         "A copy uses the elements of a part: raise if another operation does so, too, and nothing orders the two"
         if found := self.conflict(part, operation.clock):
-            o, index, wrote = found
-            fields = dict(now=_verb(part.writes), before=_verb(wrote), second=operation.phrase(), first=o.phrase())
+            op, index, wrote = found
+            fields = dict(now=_verb(part.writes), before=_verb(wrote), second=operation.phrase(), first=op.phrase())
             raise _finding('unordered_operations', part.mem(), index, fields, operation.place)
         operation.parts.append(part)
 
@@ -225,8 +225,8 @@ def host_uses(a, mem, writes, at=...):
     "The host reads or writes `a[at]`: raise if an operation that it has not waited for may, too"
     part = part_of(a, mem, writes) if operations.pending and checking('racecheck') else None
     if found := part and operations.conflict(part, operations.host, at):
-        o, index, wrote = found
-        fields = dict(now=_verb(writes), before='write' if wrote else 'read', first=o.phrase())
+        op, index, wrote = found
+        fields = dict(now=_verb(writes), before='write' if wrote else 'read', first=op.phrase())
         raise _finding('host_race', mem, index, fields, source_line())
 
 
@@ -251,7 +251,7 @@ def _copying(name, stream, arrays, waits, place):
             operations.use(operation, part)
         yield
     except BaseException:
-        operations.pending = [o for o in operations.pending if o is not operation]
+        operations.pending = [op for op in operations.pending if op is not operation]
         raise
     if waits:
         operations.wait(operation.clock)
@@ -271,12 +271,12 @@ def launching(run, stream, waits):
 def _launching(run, stream, waits, place):
     launch = operations.begin(run.kernel, stream, place, launches=True)
     launch.begin = run.now
-    others = [o for o in operations.pending if not o.is_before(launch.clock)]
+    others = [op for op in operations.pending if not op.is_before(launch.clock)]
     run.crossing = Crossing(launch, others) if others else None
     try:
         yield
     except BaseException:
-        operations.pending = [o for o in operations.pending if o is not launch]
+        operations.pending = [op for op in operations.pending if op is not launch]
         raise
     launch.end = run.now
     history = run.detectors.racecheck.history
@@ -290,55 +290,55 @@ class Crossing:
     "What a launch may not use: what earlier operations use that are not ordered before it"
 
     def __init__(self, launch, others):
-        self.launch, self.launches = launch, [o for o in others if o.launches]
-        self.masks = [(o, p.mem(), p.writes, _mask(p)) for o in others for p in o.parts if p.mem()]
+        self.launch, self.launches = launch, [op for op in others if op.launches]
+        self.masks = [(op, p.mem(), p.writes, _mask(p)) for op in others for p in op.parts if p.mem()]
 
     def read(self, run, lanes, v, off, wrote, site):
         "`lanes` read the elements at `off`, last written at the times `wrote`"
-        for o in self.launches:
-            self.against(run, lanes, v, off, o, o.did(wrote), False, True, site)
+        for earlier in self.launches:
+            self.against(run, lanes, v, off, earlier, earlier.did(wrote), False, True, site)
         self.against_copies(run, lanes, v, off, False, site)
 
     def write(self, run, lanes, v, off, wrote, value, site, atomic):
         "`lanes` write `value` to the elements at `off`"
         shadow = v.mem.shadow
-        for o in list(self.launches):
-            written = o.did(wrote)
+        for earlier in list(self.launches):
+            written = earlier.did(wrote)
             if atomic and (written & shadow.atomic[off]).any():
-                self.acquire(o)
+                self.acquire(earlier)
                 continue
             if value is not None:
                 written = written & (v.mem.data[off] != value)
-            self.against(run, lanes, v, off, o, written, True, True, site)
-            self.against(run, lanes, v, off, o, o.did(shadow.read[off]), True, False, site)
+            self.against(run, lanes, v, off, earlier, written, True, True, site)
+            self.against(run, lanes, v, off, earlier, earlier.did(shadow.read[off]), True, False, site)
         self.against_copies(run, lanes, v, off, True, site)
 
-    def acquire(self, o):
+    def acquire(self, earlier):
         "A flag, or a counter: what the launch that changed it has done counts as ordered from now on"
         for clock in (self.launch.clock, operations.clock_of(self.launch.stream)):
-            _join(clock, o.clock)
+            _join(clock, earlier.clock)
         self.launches = [p for p in self.launches if not p.is_before(self.launch.clock)]
         self.masks = [m for m in self.masks if not m[0].is_before(self.launch.clock)]
 
-    def against(self, run, lanes, v, off, o, hit, writes, wrote, site):
+    def against(self, run, lanes, v, off, earlier, hit, writes, wrote, site):
         "Raise if the launch `o` has used an element that is used now"
         if not hit.any():
             return
         i, shadow = int(hit.argmax()), v.mem.shadow
         time, thread = (shadow.wrote, shadow.writer[off[i]]) if wrote else (shadow.read, shadow.lo[off[i]] >> 32)
-        there = next((place for t, place, *_ in reversed(o.history) if t == time[off[i]]), None)
-        other = there and Access(there.line, *o.who(thread), there.source, there.file)
-        self.race(run, lanes[i], v, off[i], o, writes, wrote, site, other)
+        there = next((place for t, place, *_ in reversed(earlier.history) if t == time[off[i]]), None)
+        other = there and Access(there.line, *earlier.who(thread), there.source, there.file)
+        self.race(run, lanes[i], v, off[i], earlier, writes, wrote, site, other)
 
     def against_copies(self, run, lanes, v, off, writes, site):
         "Raise if a copy has used an element that is used now"
-        for o, mem, wrote, mask in self.masks:
+        for op, mem, wrote, mask in self.masks:
             if mem is v.mem and (wrote or writes) and mask[off].any():
                 i = int(mask[off].argmax())
-                self.race(run, lanes[i], v, off[i], o, writes, wrote, site)
+                self.race(run, lanes[i], v, off[i], op, writes, wrote, site)
 
-    def race(self, run, lane, v, off, o, writes, wrote, site, other=None):
+    def race(self, run, lane, v, off, op, writes, wrote, site, other=None):
         "Raise: nothing orders the launch and the operation `o`"
-        fields = dict(now=_verb(writes), before=_verb(wrote), second=self.launch.phrase(), first=o.phrase())
+        fields = dict(now=_verb(writes), before=_verb(wrote), second=self.launch.phrase(), first=op.phrase())
         fields |= element_at(v, off)
         raise run.finding('racecheck', 'unordered_operations', site, by=lane, other=other, **fields)

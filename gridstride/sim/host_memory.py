@@ -53,7 +53,7 @@ class HostArray(np.ndarray):
             if isinstance(a, HostArray):
                 a.used(True)
         if out:
-            named['out'] = tuple(o.view(np.ndarray) if isinstance(o, HostArray) else o for o in out)
+            named['out'] = tuple(array.view(np.ndarray) if isinstance(array, HostArray) else array for array in out)
         res = getattr(ufunc, method)(*map(_plain, inputs), **{k: _plain(v) for k, v in named.items()})
         return res if not out else out[0] if len(out) == 1 else out
 

@@ -105,7 +105,7 @@ class Inspected:
         if signature is not None:
             found = self.overloads.get(signature) or Overload(self, signature)
             return getattr(found, what)()
-        return {s: getattr(o, what)() for s, o in self.overloads.items()}
+        return {s: getattr(overload, what)() for s, overload in self.overloads.items()}
 
     def inspect_asm(self, signature=None):
         "Return the PTX: {signature: text}, or that of one signature"
@@ -121,8 +121,8 @@ class Inspected:
 
     def inspect_types(self, file=None):
         "Print the source with the types that Numba infers, per signature"
-        for o in self.overloads.values():
-            print(o.inspect_types(), file=file)
+        for overload in self.overloads.values():
+            print(overload.inspect_types(), file=file)
 
     def get_regs_per_thread(self, signature=None):
         "Return the registers per thread: {signature: count}, or that of one signature"
@@ -147,4 +147,4 @@ class Inspected:
     def _number(self, what, signature):
         if signature is not None:
             return getattr(self.overloads.get(signature) or Overload(self, signature), what)
-        return {s: getattr(o, what) for s, o in self.overloads.items()}
+        return {s: getattr(overload, what) for s, overload in self.overloads.items()}

@@ -93,7 +93,7 @@ class _LaneId(np.lib.mixins.NDArrayOperatorsMixin):
         return _run().g.lane
 
     def __array_ufunc__(self, ufunc, method, *args, **kw):
-        return getattr(ufunc, method)(*(np.asarray(o) if o is self else o for o in args), **kw)
+        return getattr(ufunc, method)(*(np.asarray(arg) if arg is self else arg for arg in args), **kw)
 
 
 laneid = _LaneId()
@@ -121,11 +121,11 @@ def gridsize(run, m, site, ndim):
 # An array belongs to the source location that makes it: two calls on one line make two arrays.
 def _shape(run, m, site, shape):
     shape = shape if isinstance(shape, tuple) else (shape,)
-    if any(np.ndim(o) for o in shape):
+    if any(np.ndim(size) for size in shape):
         raise run.refusal(site, m, 'an array whose size differs from thread to thread')
-    if any(int(o) < 0 for o in shape):
+    if any(int(size) < 0 for size in shape):
         raise run.refusal(site, m, f'an array of {" x ".join(map(str, shape))} elements', 'No size is below 0.')
-    return tuple(int(o) for o in shape)
+    return tuple(int(size) for size in shape)
 
 
 def _dynamic(run, dtype):
@@ -183,7 +183,7 @@ def _count_at_barrier(run, m, site, predicate):
     "Wait as `syncthreads`; returns per lane how many threads of its block arrived, and how many have a true predicate"
     run.barrier(m, site)
     true = m & truth(np.broadcast_to(predicate, run.g.size))
-    return (np.bincount(run.g.local[o], minlength=run.g.count)[run.g.local] for o in (m, true))
+    return (np.bincount(run.g.local[mask], minlength=run.g.count)[run.g.local] for mask in (m, true))
 
 
 @intrinsic

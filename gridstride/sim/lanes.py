@@ -37,8 +37,8 @@ class _Lanes:
         self.local, self.t = lane // threads, (lane % threads).astype(np.int64)
         self.warp, self.lane = self.local * -(-threads // width) + lane % threads // width, self.t % width
         self.all = np.ones(lane.size, bool)
-        for o in (self.local, self.t, self.warp, self.lane, self.all):
-            o.flags.writeable = False
+        for array in (self.local, self.t, self.warp, self.lane, self.all):
+            array.flags.writeable = False
 
     @cached_property
     def thread_idx(self):
@@ -165,8 +165,8 @@ def merge(m, new, old):
     if hasattr(new, 'merge'):
         return new.merge(m, old)
     new, old = (
-        np.asarray(o) if hasattr(o, '__array__') and not isinstance(o, (np.ndarray, np.generic)) else o
-        for o in (new, old)
+        np.asarray(value) if hasattr(value, '__array__') and not isinstance(value, (np.ndarray, np.generic)) else value
+        for value in (new, old)
     )
     if not (
         isinstance(new, (np.ndarray, np.generic, int, float)) and isinstance(old, (np.ndarray, np.generic, int, float))
@@ -220,12 +220,12 @@ class Range(Loop):
 
     def __init__(self, m, d, *args):
         super().__init__(m, d)
-        if any(np.asarray(o).dtype.kind not in 'biu' for o in args):
+        if any(np.asarray(bound).dtype.kind not in 'biu' for bound in args):
             raise NotSimulated('a range of a number that is not an integer; use //, or int(...)')
         self.start, self.stop, self.step = (0, args[0], 1) if len(args) == 1 else (*args, 1) if len(args) == 2 else args
 
     def __iter__(self):
-        if all(np.ndim(o) == 0 for o in (self.start, self.stop, self.step)):
+        if all(np.ndim(bound) == 0 for bound in (self.start, self.stop, self.step)):
             for i in range(int(self.start), int(self.stop), int(self.step)):
                 if self.m is None:
                     return
@@ -247,7 +247,7 @@ class Items(Loop):
         self.items = items
 
     def __iter__(self):
-        for o in self.items:
+        for item in self.items:
             if self.m is None:
                 return
-            yield o
+            yield item

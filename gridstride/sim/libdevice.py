@@ -46,7 +46,7 @@ def _of(dtype, f):
 
 
 def _rounded(dtype, v):
-    return tuple(_rounded(dtype, o) for o in v) if isinstance(v, tuple) else np.asarray(v).astype(dtype)[()]
+    return tuple(_rounded(dtype, x) for x in v) if isinstance(v, tuple) else np.asarray(v).astype(dtype)[()]
 
 
 def _wide(v):

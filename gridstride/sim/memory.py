@@ -76,8 +76,8 @@ class View:
     def size(self):
         "The number of elements"
         n = np.int64(1)
-        for o in self.shape:
-            n = n * o
+        for size in self.shape:
+            n = n * size
         return n
 
     @property
@@ -112,7 +112,7 @@ class View:
         return View(
             self.mem,
             np.where(m, self.off, old.off),
-            tuple(s if s is o else np.where(m, s, o) for s, o in zip(self.shape, old.shape)),
+            tuple(s if s is size else np.where(m, s, size) for s, size in zip(self.shape, old.shape)),
             self.strides,
             self.name,
         )
@@ -139,9 +139,9 @@ def as_dtype(d):
 def strides_of(shape):
     "Return the strides, in elements, of a contiguous array"
     res, n = [], 1
-    for o in reversed(shape):
+    for size in reversed(shape):
         res.append(n)
-        n *= int(o)
+        n *= int(size)
     return tuple(res[::-1])
 
 
@@ -149,7 +149,7 @@ def fresh_view(shape, dtype, name, space, copies=1, which=0):
     "Allocate `copies` uninitialized arrays, one after the other; lane i has copy `which[i]`"
     size = int(np.prod(shape, dtype=np.int64))
     mem = Mem(np.zeros(size * copies, dtype), name, space, fresh=True)
-    return View(mem, which * size if copies > 1 else 0, tuple(np.int64(o) for o in shape), strides_of(shape))
+    return View(mem, which * size if copies > 1 else 0, tuple(np.int64(extent) for extent in shape), strides_of(shape))
 
 
 # An argument is wrapped in place: the caller sees what the kernel writes. Two arguments that overlap
@@ -194,7 +194,7 @@ def part_of(
     known[key].views[name] = view = View(
         known[key],
         np.int64((address(a) - address(whole)) // step),
-        tuple(np.int64(o) for o in a.shape),
+        tuple(np.int64(size) for size in a.shape),
         tuple(s // step for s in a.strides),
         name,
     )
@@ -221,10 +221,12 @@ def _to_int64(run, m, v, i, site):
 
 def _slice(run, m, i, n, site):
     "Return (first index, count, step) of a slice of an axis of length `n`"
-    start, stop, step = (o if o is None else np.asarray(o).astype(np.int64)[()] for o in (i.start, i.stop, i.step))
+    start, stop, step = (
+        bound if bound is None else np.asarray(bound).astype(np.int64)[()] for bound in (i.start, i.stop, i.step)
+    )
     start, stop = (
-        default if o is None else np.minimum(np.where(np.less(o, 0), o + n, o), n)
-        for o, default in ((start, 0), (stop, n))
+        default if bound is None else np.minimum(np.where(np.less(bound, 0), bound + n, bound), n)
+        for bound, default in ((start, 0), (stop, n))
     )
     step = 1 if step is None else step
     if np.ndim(step) or step < 1:
@@ -310,7 +312,7 @@ def _load_from_tuple(run, m, v, i, site):
 
 def _gather(run, m, v, i, site):
     "Gather element `i` of `v`, where `i` differs between lanes"
-    kinds = {(type(o), getattr(as_numba(o), 'dtype', len(o) if isinstance(o, tuple) else None)) for o in v}
+    kinds = {(type(x), getattr(as_numba(x), 'dtype', len(x) if isinstance(x, tuple) else None)) for x in v}
     if len({kind for _, kind in kinds}) > 1 or None in {kind for _, kind in kinds}:
         what = 'a tuple of several types that is indexed differently in different threads'
         raise run.refusal(site, m, what, 'Make its elements of one type, or use an array.', NotCompiled)
@@ -318,12 +320,12 @@ def _gather(run, m, v, i, site):
         return tuple(_gather(run, m, part, i, site) for part in zip(*v))
     if isinstance(v[0], View):
         res = v[0]
-        for k, o in enumerate(v[1:], 1):
-            res = o.merge(i == k, res)
+        for k, item in enumerate(v[1:], 1):
+            res = item.merge(i == k, res)
         return res
-    if not any(np.ndim(o) for o in v):
-        return np.array([as_numba(o) for o in v])[i]
-    return np.stack([np.broadcast_to(o, i.shape) for o in v])[i, np.arange(len(i))]
+    if not any(np.ndim(item) for item in v):
+        return np.array([as_numba(item) for item in v])[i]
+    return np.stack([np.broadcast_to(item, i.shape) for item in v])[i, np.arange(len(i))]
 
 
 def refuse_to_write(run, m, v, off, site):
@@ -447,5 +449,5 @@ def _need_shape(m, part, value):
     shapes = list(zip(part.shape[::-1], value.shape[::-1]))
     fits = all(np.all((np.equal(n, k) | np.equal(k, 1)) | ~m) for n, k in shapes)
     if len(value.shape) > len(part.shape) or not fits:
-        given, wanted = (tuple(int(np.max(n)) for n in o.shape) for o in (value, part))
+        given, wanted = (tuple(int(np.max(n)) for n in view.shape) for view in (value, part))
         raise ValueError(f'a part of {part.name} of shape {wanted} is assigned what has shape {given}')

@@ -28,7 +28,7 @@ def scalar_intrinsic(f, name=None):
 def _each(f, v, result=np.int64):
     "Apply `f(bits of v, bit width)` lane by lane: 64 bits for a 64-bit integer, else 32"
     w = 64 if np.asarray(v).dtype.itemsize == 8 else 32
-    return np.vectorize(lambda o: f(int(o) & (2**w - 1), w), otypes=[result])(v)
+    return np.vectorize(lambda x: f(int(x) & (2**w - 1), w), otypes=[result])(v)
 
 
 @scalar_intrinsic
@@ -82,7 +82,7 @@ def selp(c, a, b):
 
 def _half(f):
     "Make a function of 16-bit floats from `f`"
-    return lambda *a: np.float16(f(*(np.asarray(o).astype(np.float16) for o in a)))
+    return lambda *a: np.float16(f(*(np.asarray(x).astype(np.float16) for x in a)))
 
 
 _SAME = 'sin cos log log2 log10 exp exp2 sqrt rint ceil floor trunc'.split()  # they have the same names in NumPy

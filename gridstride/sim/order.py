@@ -51,10 +51,10 @@ def join(a, b):
     for i, n in b.below.items():
         old = below.get(i)
         below[i] = max(old or 0, n) if isinstance(n, int) else join(old, n)
-    for o in (a, b):
-        same = len(o.below) == len(below) and all(below[i] is n or below[i] == n for i, n in o.below.items())
-        if o.floor == max(a.floor, b.floor) and same:
-            return o
+    for whole in (a, b):
+        same = len(whole.below) == len(below) and all(below[i] is n or below[i] == n for i, n in whole.below.items())
+        if whole.floor == max(a.floor, b.floor) and same:
+            return whole
     return VectorClock(max(a.floor, b.floor), below)
 
 
@@ -63,7 +63,7 @@ def clock(level, block, floor, warps, lanes):
     below = {w: {} for w in warps}
     for t, time in lanes.items():
         below.setdefault(t // 32, {})[t % 32] = time
-    n = VectorClock(floor, {w: VectorClock(warps.get(w, 0), o) for w, o in below.items()})
+    n = VectorClock(floor, {w: VectorClock(warps.get(w, 0), clock) for w, clock in below.items()})
     for i in range(2, level + 1):
         n = VectorClock(0, {block >> 5 * (i - 2) & 31: n})
     return n
@@ -192,14 +192,14 @@ class Order:
         "Atomic operations of `lanes` on the elements at `off`; `wrote`: which of them have changed it"
         if not self.fenced:
             return
-        for lane, o, w in zip(map(int, lanes), map(int, off), wrote):
-            flag = self.flags.get(id(mem), {}).get(o)
+        for lane, at, w in zip(map(int, lanes), map(int, off), wrote):
+            flag = self.flags.get(id(mem), {}).get(at)
             if flag is not None and flag.time <= self.began and mem.space != 'global':
                 flag = None
             if flag is not None:
                 self.on_atomic_load(g, lane, flag)
             if w and self.fences is not None:
-                self.on_atomic_store(g, lane, mem, o, flag, now)
+                self.on_atomic_store(g, lane, mem, at, flag, now)
 
     def on_atomic_load(self, g, lane, flag):
         "A lane reads a flag: its next fence acquires what the flag has released"
@@ -224,8 +224,8 @@ class Order:
     def forget(self, mem, off):
         "The elements at `off` are written plainly: they are not flags any more"
         if flags := self.flags.get(id(mem)):
-            for o in map(int, off):
-                flags.pop(o, None)
+            for at in map(int, off):
+                flags.pop(at, None)
 
     # Happens-before
 

@@ -153,7 +153,7 @@ def _wrap_packed_field(a, name, known):
     mem = Mem(flat, name, 'global')
     if not a.flags.writeable:
         mem.sealed.add(name)
-    return View(mem, np.int64(0), tuple(np.int64(o) for o in a.shape), strides_of(a.shape), name)
+    return View(mem, np.int64(0), tuple(np.int64(size) for size in a.shape), strides_of(a.shape), name)
 
 
 def fresh_array(shape, dtype, space, copies, which):

@@ -55,18 +55,18 @@ class Residents:
         if self.resume(_Waiting.has_progress):
             return
         self.resume(lambda block: True)
-        if len(self.waiting) == n and self.run.changes == before and all(o.stuck for o in self.waiting):
+        if len(self.waiting) == n and self.run.changes == before and all(block.stuck for block in self.waiting):
             fields = dict(resident=n, blocks=self.run.grid.size)
             self.run.never = ('endless_wait', {}) if all_there else ('not_resident', fields)
 
     def resume(self, may):
         "Resume the blocks that `may` go on, in one direction and then in the other; did any?"
         blocks, self.waiting, any_did = self.waiting[::-1], [], False
-        for o in blocks:
-            if may(o):
-                self.run.enter(o.left)
-                self.go_on(o.steps)
+        for block in blocks:
+            if may(block):
+                self.run.enter(block.left)
+                self.go_on(block.steps)
                 any_did = True
             else:
-                self.waiting.append(o)
+                self.waiting.append(block)
         return any_did

@@ -46,12 +46,12 @@ Site = namedtuple('Site', 'function file line col source')  # a location in a ke
 
 def _leaves(body, kinds=(ast.Return, ast.Break, ast.Continue)):
     "Can a lane leave `body` before its end, by one of `kinds`?"
-    return any(isinstance(o, kinds) for s in body for o in walk(s))
+    return any(isinstance(node, kinds) for s in body for node in walk(s))
 
 
 def _assigned_names(body):
     "Return the names that `body` assigns"
-    return {o.id for s in body for o in walk(s) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
+    return {node.id for s in body for node in walk(s) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 
 def _number(node):
@@ -61,15 +61,15 @@ def _number(node):
 def _has_no_effect(node):
     "Has evaluating `node` no side effect in any lane: no memory access, call or division?"
     kinds = ast.Call, ast.Subscript, ast.BoolOp, ast.IfExp, ast.FloorDiv, ast.Mod
-    return not any(isinstance(o, kinds) for o in walk(node))
+    return not any(isinstance(sub, kinds) for sub in walk(node))
 
 
 def _bare(tree):
     "Return `tree` without line numbers"
-    for o in walk(tree):
-        for k in o._attributes:
-            if hasattr(o, k):
-                delattr(o, k)
+    for node in walk(tree):
+        for k in node._attributes:
+            if hasattr(node, k):
+                delattr(node, k)
     return tree
 
 
@@ -80,7 +80,7 @@ def _parse(src):
 def _expr(src):
     if all(map(str.isidentifier, names := src.split('.'))):  # most are
         return functools.reduce(
-            lambda o, name: ast.Attribute(o, name, ast.Load()), names[1:], ast.Name(names[0], ast.Load())
+            lambda value, name: ast.Attribute(value, name, ast.Load()), names[1:], ast.Name(names[0], ast.Load())
         )
     return _fill(_bare_template(src), {}, {})
 
@@ -146,22 +146,22 @@ class _Rewriter(ast.NodeTransformer):
 
     def make(self, node, src, **parts):
         "Make statements from `src`, replacing its names in `parts` by expressions; they get the line of `node`"
-        parts = {name: self.at(node, o) for name, o in parts.items()}
+        parts = {name: self.at(node, value) for name, value in parts.items()}
         where = {k: getattr(node, k, None) for k in ast.expr._attributes}
         if where['end_lineno'] != where['lineno']:  # a call over several lines is reported at its first line
             where |= dict(end_lineno=where['lineno'], end_col_offset=where['col_offset'])
-        return [_fill(o, parts, where) for o in _template(src)]
+        return [_fill(tree, parts, where) for tree in _template(src)]
 
     def at(self, node, new):
         "Give the parts of `new` without a line the line of `node`; parts that have one were here before"
         todo = [new]
         while todo:
-            o = todo.pop()
-            if o._attributes:
-                if hasattr(o, 'lineno'):
+            part = todo.pop()
+            if part._attributes:
+                if hasattr(part, 'lineno'):
                     continue
-                ast.copy_location(o, node)
-            todo.extend(children(o))
+                ast.copy_location(part, node)
+            todo.extend(children(part))
         return new
 
     # blocks
@@ -213,7 +213,7 @@ class _Rewriter(ast.NodeTransformer):
             return self.bind(node, node.targets[0], value)
         v = self.fresh('v')
         return self.make(node, f'{v} = V__', V__=value) + [
-            o for t in node.targets for o in self.bind(node, t, ast.Name(v, ast.Load()))
+            s for t in node.targets for s in self.bind(node, t, ast.Name(v, ast.Load()))
         ]
 
     def bind(self, node, target, value):
@@ -274,7 +274,9 @@ class _Rewriter(ast.NodeTransformer):
             )
         if not isinstance(t, ast.Subscript):
             self.fail(node, f'changing {type(t).__name__.lower()} in place')
-        if any(isinstance(o, ast.Slice) for o in (t.slice.elts if isinstance(t.slice, ast.Tuple) else [t.slice])):
+        if any(
+            isinstance(index, ast.Slice) for index in (t.slice.elts if isinstance(t.slice, ast.Tuple) else [t.slice])
+        ):
             hint = 'Write a loop over its elements: x[i] += 1.'
             self.fail(node, 'changing a part of an array in place, which Numba does not compile', hint)
         a, i = self.fresh('a'), self.fresh('i')
@@ -396,22 +398,22 @@ class _Rewriter(ast.NodeTransformer):
             n = len(self.pre)
             v = self.visit(node)
             if len(self.pre) > n:
-                for j, o in enumerate(nodes[: len(res)]):
-                    if self.quick(o):
+                for j, part in enumerate(nodes[: len(res)]):
+                    if self.quick(part):
                         continue
                     t = self.fresh('t')
-                    self.pre[n:n] = self.make(o, f'{t} = V__', V__=res[j])
+                    self.pre[n:n] = self.make(part, f'{t} = V__', V__=res[j])
                     n, res[j] = n + 1, ast.Name(t, ast.Load())
             res.append(v)
         return res
 
     def index(self, node):
         if isinstance(node, ast.Tuple):
-            return ast.Tuple([self.index(o) for o in node.elts], ast.Load())
+            return ast.Tuple([self.index(index) for index in node.elts], ast.Load())
         if isinstance(node, ast.Slice):
             return ast.Call(
                 ast.Name('slice', ast.Load()),
-                [self.visit(o) if o else ast.Constant(None) for o in (node.lower, node.upper, node.step)],
+                [self.visit(bound) if bound else ast.Constant(None) for bound in (node.lower, node.upper, node.step)],
                 [],
             )
         return self.visit(node)
@@ -447,7 +449,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def quick(self, node):
         "Has evaluating `node` no side effect in any lane, including lanes where a variable is unassigned?"
-        return _has_no_effect(node) and not any(isinstance(o, ast.Name) and o.id in self.partly for o in walk(node))
+        return _has_no_effect(node) and not any(
+            isinstance(sub, ast.Name) and sub.id in self.partly for sub in walk(node)
+        )
 
     def visit_Constant(self, node):
         return self.const(node, node.value) if isinstance(node.value, (int, float, complex)) else node
@@ -559,7 +563,7 @@ class _Rewriter(ast.NodeTransformer):
 
 def _comparison(before, a, op, after, b):
     "Make `a op b` from what was `before op after`: next to a small constant NumPy compares as Numba does"
-    if any((v := fold_integer(o)) is not None and -EXACT < v < EXACT for o in (before, after)):
+    if any((v := fold_integer(operand)) is not None and -EXACT < v < EXACT for operand in (before, after)):
         return ast.Compare(a, [op], [b])
     return _call('__gs.compare', ast.Constant(type(op).__name__), a, b)
 
@@ -585,13 +589,13 @@ def _fill(tree, parts, where):
     has = new.__dict__
     if kind._attributes:
         has.update(where)
-    for name, o in tree.__dict__.items():
-        if isinstance(o, ast.AST):
-            has[name] = _fill(o, parts, where)
-        elif type(o) is list:
-            has[name] = [_fill(x, parts, where) if isinstance(x, ast.AST) else x for x in o]
+    for name, value in tree.__dict__.items():
+        if isinstance(value, ast.AST):
+            has[name] = _fill(value, parts, where)
+        elif type(value) is list:
+            has[name] = [_fill(x, parts, where) if isinstance(x, ast.AST) else x for x in value]
         elif name not in has:
-            has[name] = o
+            has[name] = value
     return new
 
 
@@ -623,12 +627,12 @@ def _rewrite_function(fn, rewriter):
     "Make the function for lanes: parameters are the run and the mask, then its own; all variables exist from the start"
     if fn.args.vararg or fn.args.kwarg or fn.args.kwonlyargs:
         rewriter.fail(fn, 'a kernel with *args, **kwargs or keyword-only arguments', 'Name its parameters one by one.')
-    rewriter.own = _locals(fn).union(o.arg for o in fn.args.args)
+    rewriter.own = _locals(fn).union(arg.arg for arg in fn.args.args)
     rewriter.partly = maybe_unassigned(fn)
     body = rewriter.block(fn.body)
-    params = [o.arg for o in fn.args.args]
-    start = [f'{o} = __gs.UNDEF' for o in sorted(_locals(fn) - set(params))]
-    start += [f'__of_{o} = None' for o in sorted(rewriter.partly)]
+    params = [arg.arg for arg in fn.args.args]
+    start = [f'{local} = __gs.UNDEF' for local in sorted(_locals(fn) - set(params))]
+    start += [f'__of_{local} = None' for local in sorted(rewriter.partly)]
     new = _parse(f'def {fn.name}({", ".join(["__run", "__m", "__kernel", *params])}): pass')[0]
     new.body = [
         *_parse('\n'.join(['__d = False', '__ret = __gs.UNDEF', *start])),
@@ -654,7 +658,7 @@ class Program:
         self.file = file
         self.f, self.name, self.kernel = f, f.__name__, kernel
         self.run, self.sites = self._compile(file, rewriter.consts), rewriter.sites
-        self.params = [o.arg for o in fn.args.args]
+        self.params = [arg.arg for arg in fn.args.args]
         self.defaults = f.__defaults__ or ()
 
     @property
@@ -703,7 +707,7 @@ class Program:
 
 def _locals(fn):
     "Return the names that the function assigns"
-    return {o.id for o in walk(fn) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
+    return {node.id for node in walk(fn) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 
 def _names(f):

@@ -69,7 +69,7 @@ def _type_of(v):
     if isinstance(v, (int, float, complex, np.generic)):
         return _Type(_OF_PYTHON.get(type(v)) or str(np.asarray(v).dtype), None)
     if hasattr(v, 'dtype') and len(getattr(v, 'shape', ())):
-        layout = next((o for o in 'CF' if _has_layout(v, o)), 'A')
+        layout = next((order for order in 'CF' if _has_layout(v, order)), 'A')
         return _Type(str(v.dtype).removeprefix('torch.'), len(v.shape), layout)
 
 
@@ -98,7 +98,7 @@ def _types_of(v):
 def _has_layout(v, layout):
     "Is an array contiguous in the order of C or of Fortran? True where that is unknown"
     if isinstance(strides := getattr(v, 'stride', None) or getattr(v, 'strides', None), tuple):
-        strides = [o // v.dtype.itemsize for o in strides]
+        strides = [stride // v.dtype.itemsize for stride in strides]
     elif callable(strides):  # torch's
         strides = strides()
     else:

@@ -28,7 +28,7 @@ def meets_grid(tree, f):
 
 
 def _takes_grid(reader, tree):
-    if any(getattr(o, 'attr', getattr(o, 'id', '')) == 'this_grid' for o in walk(tree)):
+    if any(getattr(node, 'attr', getattr(node, 'id', '')) == 'this_grid' for node in walk(tree)):
         return True
     return any(_takes_grid(r, t) for r, t in reader.called(tree))
 
@@ -41,42 +41,42 @@ class _Reader:
         self.f, self.seen, self.closure = f, seen, dict(closure)
 
     def may_spin(self, tree):
-        loops = [o for o in walk(tree) if isinstance(o, ast.While)]
+        loops = [node for node in walk(tree) if isinstance(node, ast.While)]
         return any(map(self.polls, loops)) or any(r.may_spin(t) for r, t in self.called(tree))
 
     def polls(self, loop):
         "Is it the loop of a lock, does what atomics have found end it, or does it only poll an array?"
         inside = list(walk(loop))
-        if any(isinstance(o, ast.Attribute) and o.attr in LOCKS for o in inside):
+        if any(isinstance(node, ast.Attribute) and node.attr in LOCKS for node in inside):
             return True
-        if all(map(_idles, loop.body)) and any(isinstance(o, ast.Subscript) for o in walk(loop.test)):
+        if all(map(_idles, loop.body)) and any(isinstance(node, ast.Subscript) for node in walk(loop.test)):
             return True
-        ends = [loop.test, *(o.test for o in inside if isinstance(o, ast.If) and _leaves(o))]
+        ends = [loop.test, *(node.test for node in inside if isinstance(node, ast.If) and _leaves(node))]
         found = self.found(inside)
-        return any(self.depends(o, found) for o in ends)
+        return any(self.depends(test, found) for test in ends)
 
     def found(self, inside):
         "The names whose values come from atomics, as far as the nodes of a loop show"
         names, more = set(), True
         while more:
             n = len(names)
-            for o in inside:
-                if isinstance(o, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and o.value is not None:
-                    if self.depends(o.value, names):
-                        names |= _names(o.targets if isinstance(o, ast.Assign) else [o.target])
+            for node in inside:
+                if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and node.value is not None:
+                    if self.depends(node.value, names):
+                        names |= _names(node.targets if isinstance(node, ast.Assign) else [node.target])
             more = len(names) > n
         return names
 
     def depends(self, node, names):
         "Does the value of `node` come from one of `names`, or from an atomic operation?"
-        if any(isinstance(o, ast.Name) and o.id in names or _is_atomic(o) for o in walk(node)):
+        if any(isinstance(inner, ast.Name) and inner.id in names or _is_atomic(inner) for inner in walk(node)):
             return True
         return any(_has_atomic(r, t) for r, t in self.called(node))
 
     def called(self, node):
         "A reader and the tree of each device function that is called in `node`"
-        for o in walk(node):
-            f = getattr(self.value(o.func), 'py_func', None) if isinstance(o, ast.Call) else None
+        for sub in walk(node):
+            f = getattr(self.value(sub.func), 'py_func', None) if isinstance(sub, ast.Call) else None
             if f is not None and f not in self.seen and (tree := tree_of(f)):
                 yield _Reader(f, self.seen | {f}), tree
 
@@ -110,8 +110,8 @@ def _idles(s):
 
 
 def _leaves(branch):
-    return any(isinstance(o, (ast.Break, ast.Return)) for o in walk(branch))
+    return any(isinstance(node, (ast.Break, ast.Return)) for node in walk(branch))
 
 
 def _names(targets):
-    return {o.id for t in targets for o in walk(t) if isinstance(o, ast.Name)}
+    return {node.id for t in targets for node in walk(t) if isinstance(node, ast.Name)}

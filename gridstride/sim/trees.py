@@ -11,11 +11,11 @@ def children(
     "Return what `ast.iter_child_nodes` yields"
     found, has = [], node.__dict__
     for name in node._fields:
-        o = has.get(name)
-        if isinstance(o, ast.AST):
-            found.append(o)
-        elif type(o) is list:
-            found += [x for x in o if isinstance(x, ast.AST)]
+        value = has.get(name)
+        if isinstance(value, ast.AST):
+            found.append(value)
+        elif type(value) is list:
+            found += [x for x in value if isinstance(x, ast.AST)]
     return found
 
 
@@ -45,5 +45,5 @@ def settle(
                 end_column = has['end_col_offset']
             has.update(lineno=line + more, col_offset=column, end_lineno=end + more, end_col_offset=end_column)
         if node._fields:
-            todo += [(o, line, column, end, end_column) for o in children(node)]
+            todo += [(child, line, column, end, end_column) for child in children(node)]
     return tree

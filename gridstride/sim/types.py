@@ -48,7 +48,7 @@ def _numbas(base):
         return ArrayType(np.dtype(cls), len(axes), layout)
 
     def new(cls, *args):
-        is_signature = args and all(isinstance(o, (type, ArrayType)) for o in args)
+        is_signature = args and all(isinstance(arg, (type, ArrayType)) for arg in args)
         return Signature(cls, args) if is_signature else base(*args)
 
     space = dict(__class_getitem__=classmethod(array), __new__=new, __module__=__name__)

@@ -13,8 +13,8 @@ __all__ = ['maybe_unassigned']
 
 def maybe_unassigned(fn):
     "Return the variables of a function that are read unassigned on some path"
-    stored = {o.id for o in walk(fn) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
-    params = {o.arg for o in fn.args.args}
+    stored = {node.id for node in walk(fn) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    params = {arg.arg for arg in fn.args.args}
     ways = _Ways(stored - params)
     ways.block(fn.body, frozenset())
     return frozenset(ways.found)
@@ -28,7 +28,7 @@ class _Ways:
 
     def read(self, node, known):
         if node is not None:
-            read = {o.id for o in walk(node) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Load)}
+            read = {sub.id for sub in walk(node) if isinstance(sub, ast.Name) and isinstance(sub.ctx, ast.Load)}
             self.found |= (read & self.names) - known
 
     def block(self, body, known):
@@ -40,7 +40,7 @@ class _Ways:
 
     def other(self, s, known):
         self.read(s, known)
-        return known | {o.id for o in walk(s) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
+        return known | {node.id for node in walk(s) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
     def augassign(self, s, known):
         if isinstance(s.target, ast.Name) and s.target.id not in known and s.target.id in self.names:
@@ -68,7 +68,7 @@ class _Ways:
         self.read(s.iter if isinstance(s, ast.For) else s.test, known)
         inside = known
         if isinstance(s, ast.For):
-            inside = known | {o.id for o in walk(s.target) if isinstance(o, ast.Name)}
+            inside = known | {node.id for node in walk(s.target) if isinstance(node, ast.Name)}
         self.leaving.append([])
         self.block(s.body, inside)
         after = None if endless else known

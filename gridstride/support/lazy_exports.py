@@ -31,7 +31,7 @@ def front_door(
 
     def find(name):
         if name not in home:
-            near = ''.join(f'; there is {o!r}' for o in get_close_matches(name, home, 1))
+            near = ''.join(f'; there is {similar!r}' for similar in get_close_matches(name, home, 1))
             raise AttributeError(f'module {room!r} has no attribute {name!r}{near}')
         try:
             return getattr(import_module(f'{room}.{home[name]}'), name)

@@ -68,7 +68,7 @@ _PLACES = [(s * 7, y) for y in (-12, 6, 20, -26, 34, -40) for s in (1, -1)] + [(
 
 def _outside(box, room):
     "How many pixels of `box` stick out of `room`"
-    return sum(max(0, o) for o in (room.x0 - box.x0, box.x1 - room.x1, room.y0 - box.y0, box.y1 - room.y1))
+    return sum(max(0, over) for over in (room.x0 - box.x0, box.x1 - room.x1, room.y0 - box.y0, box.y1 - room.y1))
 
 
 def _common(a, b):
@@ -84,9 +84,9 @@ def name_points(
     ax.figure.canvas.draw()
     room, taken = ax.get_window_extent(), [_dot(ax, x, y) for _, x, y in points]
     for name, x, y in points:
-        tries = [_put(ax, name, x, y, *o) for o in _PLACES]
+        tries = [_put(ax, name, x, y, *side) for side in _PLACES]
         boxes = [t.get_window_extent() for t in tries]
-        cost = [1000 * _outside(b, room) + sum(_common(b, o) for o in taken) + _crossed(ax, b) for b in boxes]
+        cost = [1000 * _outside(b, room) + sum(_common(b, other) for other in taken) + _crossed(ax, b) for b in boxes]
         best = cost.index(min(cost))
         taken.append(boxes[best])
         for i, t in enumerate(tries):
@@ -124,7 +124,7 @@ def _put(ax, name, x, y, dx, dy):
 
 def _undrawn(fig):
     "The labels of ticks beyond the limits, which matplotlib keeps but does not draw"
-    for axis in (o for ax in fig.axes for o in (ax.xaxis, ax.yaxis)):
+    for axis in (axis for ax in fig.axes for axis in (ax.xaxis, ax.yaxis)):
         low, high = sorted(axis.get_view_interval())
         for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]:
             if not low <= tick.get_loc() <= high:
@@ -136,7 +136,9 @@ def _texts(fig):
     from matplotlib.text import Text
 
     undrawn = set(_undrawn(fig))
-    for t in fig.findobj(lambda o: isinstance(o, Text) and o.get_visible() and o.get_text().strip()):
+    for t in fig.findobj(
+        lambda artist: isinstance(artist, Text) and artist.get_visible() and artist.get_text().strip()
+    ):
         box = t.get_window_extent()
         clip = t.get_clip_on() and t.get_clip_box()
         if t not in undrawn and box.width and (not clip or _common(box, clip)):

@@ -14,7 +14,7 @@ MOST = 4  # of the learner's lines, the innermost
 
 def is_machinery(file) -> bool:
     "Belongs the file to what runs a notebook's cells?"
-    return any(o in file.replace(os.sep, '/') for o in _MACHINERY)
+    return any(part in file.replace(os.sep, '/') for part in _MACHINERY)
 
 
 class ShownBriefly:

@@ -67,7 +67,7 @@ class Table:
         wide = [max(len(r[i]) for r in text) for i in range(len(self.left))]
         if self.head and self.left[-1]:
             wide[-1] = min(wide[-1], 100)
-        lines = [o for r in text for o in self._lines(r, wide)]
+        lines = [line for r in text for line in self._lines(r, wide)]
         return '\n'.join([*filter(None, [self.title]), *lines, *filter(None, [self.note])])
 
     def _lines(self, row, wide):
@@ -75,7 +75,7 @@ class Table:
         first, *more = textwrap.wrap(row[-1], wide[-1]) if len(row[-1]) > wide[-1] else [row[-1]]
         cells = zip([*row[:-1], first], wide, self.left)
         line = '  '.join(c.ljust(w) if left else c.rjust(w) for c, w, left in cells).rstrip()
-        return [line, *(f"{' ' * (sum(wide[:-1]) + 2 * (len(wide) - 1))}{o}" for o in more)]
+        return [line, *(f"{' ' * (sum(wide[:-1]) + 2 * (len(wide) - 1))}{below}" for below in more)]
 
     def _repr_html_(self):
         sides = ['left' if left else 'right' for left in self.left]

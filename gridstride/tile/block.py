@@ -206,7 +206,7 @@ class tensor:
 
     def __getitem__(self, index):
         index = index if isinstance(index, tuple) else (index,)
-        if not all(o is None or isinstance(o, slice) and o == slice(None) for o in index):
+        if not all(i is None or isinstance(i, slice) and i == slice(None) for i in index):
             shown = ', '.join(map(_index, index))
             if self.dtype.is_ptr():
                 hint = 'An argument that is an array is the address of its first element: tl.load(x + i).'
@@ -215,11 +215,11 @@ class tensor:
                 'Only x[:, None] and x[None, :] add an axis; elements are in memory, or chosen by tl.where and tl.sum.'
             )
             raise refuse(f'x[{shown}]: the elements of a block cannot be indexed', hint)
-        if sum(o is not None for o in index) == self.data.ndim:  # the commonest, by one view
+        if sum(i is not None for i in index) == self.data.ndim:  # the commonest, by one view
             return map_elements(self, lambda a: np.asarray(a)[index])
         out = self
-        for axis, o in enumerate(index):  # as Triton does it: fewer indices than axes, or more, may be given
-            out = out if o is not None else _with_axis(out, axis)
+        for axis, i in enumerate(index):  # as Triton does it: fewer indices than axes, or more, may be given
+            out = out if i is not None else _with_axis(out, axis)
         return out
 
     def to(self, dtype, fp_downcast_rounding=None, bitcast=False):
@@ -227,9 +227,9 @@ class tensor:
         return _to(self, dtype, fp_downcast_rounding, bitcast)
 
 
-def _index(o):
+def _index(i):
     "Return an index as the source has it: a `Constant` as its value"
-    return ':' if isinstance(o, slice) else '...' if o is Ellipsis else str(getattr(o, 'type', o))
+    return ':' if isinstance(i, slice) else '...' if i is Ellipsis else str(getattr(i, 'type', i))
 
 
 def _with_axis(x, axis):
@@ -244,9 +244,9 @@ def _with_axis(x, axis):
 def with_undef(data, t, *operands, region=None):
     "Return the result of an operation on `operands`: a lane is undefined if it is undefined in any of them"
     out = tensor(data, t, region)
-    for o in operands:
-        if type(o) is tensor and o.undef_mask is not None:
-            undef = o.undef_mask if out.undef_mask is None else out.undef_mask | o.undef_mask
+    for operand in operands:
+        if type(operand) is tensor and operand.undef_mask is not None:
+            undef = operand.undef_mask if out.undef_mask is None else out.undef_mask | operand.undef_mask
             out.undef_mask = np.broadcast_to(undef, out.data.shape)
     return out
 
@@ -270,7 +270,12 @@ def combine_elements(a, b, f):
     "Combine the elements of two blocks by `f`, a function of two arrays"
     out = tensor(f(a.data, b.data), a.dtype)
     if a.undef_mask is not None or b.undef_mask is not None:
-        out.undef_mask = f(*(np.zeros(o.data.shape, bool) if o.undef_mask is None else o.undef_mask for o in (a, b)))
+        out.undef_mask = f(
+            *(
+                np.zeros(operand.data.shape, bool) if operand.undef_mask is None else operand.undef_mask
+                for operand in (a, b)
+            )
+        )
     return out
 
 
@@ -348,7 +353,7 @@ def _broadcasts(f, a, b):
     try:
         return f(a, b)
     except ValueError:
-        shapes = ' and '.join(str(list(o.shape)) for o in (a, b))
+        shapes = ' and '.join(str(list(block.shape)) for block in (a, b))
         raise refuse(
             f'blocks of shapes {shapes} do not go together',
             'Along each axis the sizes are equal, or one of them is 1: x[:, None], x[None, :] add an axis.',
@@ -498,13 +503,13 @@ def _shift(a, b, f):
 
 def broadcast(*values):
     "Return the data of the values, broadcast to their common shape"
-    shapes = [o.data.shape for o in values]
-    if all(o == shapes[0] for o in shapes):
-        return [o.data for o in values]
+    shapes = [block.data.shape for block in values]
+    if all(shape == shapes[0] for shape in shapes):
+        return [block.data for block in values]
     try:
-        return np.broadcast_arrays(*(o.data for o in values))
+        return np.broadcast_arrays(*(block.data for block in values))
     except ValueError:
-        shown = ', '.join(str(list(o)) for o in shapes)
+        shown = ', '.join(str(list(shape)) for shape in shapes)
         raise refuse(
             f'blocks of shapes {shown} do not go together',
             'Along each axis the sizes are equal, or one of them is 1: x[:, None], x[None, :] add an axis.',
@@ -514,15 +519,17 @@ def broadcast(*values):
 def where(condition, x, y):
     "Select elements of `x` where the condition holds, else of `y`"
     c = convert(block_of(condition), _I1)
-    if any(type(o) is tensor and o.dtype.is_ptr() for o in (x, y)):
+    if any(type(value) is tensor and value.dtype.is_ptr() for value in (x, y)):
         a, b, t, region = _pointers(block_of(x), block_of(y))
     else:
         a, b, t, region = *pair(x, y), None
     d, a, b = broadcast(c, tensor(a, t), tensor(b, t))
     out = tensor(np.where(d, a, b)[()], t, region)
-    if any(type(o) is tensor and o.undef_mask is not None for o in (c, x, y)):
+    if any(type(value) is tensor and value.undef_mask is not None for value in (c, x, y)):
         none = np.False_
-        undef = [none if type(o) is not tensor or o.undef_mask is None else o.undef_mask for o in (c, x, y)]
+        undef = [
+            none if type(value) is not tensor or value.undef_mask is None else value.undef_mask for value in (c, x, y)
+        ]
         undef = np.broadcast_to(np.where(c.data, undef[1], undef[2]) | undef[0], out.data.shape)
         out.undef_mask = undef if undef.any() else None
     return out

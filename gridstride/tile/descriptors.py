@@ -17,12 +17,12 @@ _I1, _I64 = DTYPES['int1'], DTYPES['int64']
 def _to_ints(values, what):
     "Convert offsets or sizes, known at compile time or not, to Python's integers"
     values = values if isinstance(values, (list, tuple)) else [values]
-    found = [block_of(o) for o in values]
-    if any(o.data.ndim or not o.dtype.is_int() for o in found):
+    found = [block_of(value) for value in values]
+    if any(block.data.ndim or not block.dtype.is_int() for block in found):
         raise refuse(f'{what} are integers, one for each axis')
-    if any(o.undef_mask is not None for o in found):
+    if any(block.undef_mask is not None for block in found):
         warn_of_undefined('undefined_address')
-    return [int(o.data) for o in found]
+    return [int(block.data) for block in found]
 
 
 class _Tile:
@@ -35,10 +35,10 @@ class _Tile:
         self.base, self.element = base, base.dtype.element_ty
         self.shape, self.strides = _to_ints(shape, 'shape'), _to_ints(strides, 'strides')
         block_shape = block_shape if isinstance(block_shape, (list, tuple)) else [block_shape]
-        if not all(isinstance(o, int) for o in block_shape):
+        if not all(isinstance(size, int) for size in block_shape):
             raise refuse('block_shape is known only when the kernel runs', 'Its sizes are tl.constexpr arguments.')
-        self.block_shape = [const(int(o)) for o in block_shape]
-        if bad := [o for o in self.block_shape if o <= 0 or o & (o - 1)]:
+        self.block_shape = [const(int(size)) for size in block_shape]
+        if bad := [size for size in self.block_shape if size <= 0 or size & (size - 1)]:
             raise refuse(f'block_shape {list(map(int, block_shape))}: {bad[0]} is not a power of 2')
         if not len(self.shape) == len(self.strides) == len(self.block_shape):
             raise refuse('shape, strides and block_shape have different lengths')
@@ -59,7 +59,7 @@ class _Tile:
     def pointers(self, offsets, checked):
         "Return (pointers, mask) of the block at `offsets`; along the axes `checked` the mask is false out of bounds"
         offset, inside = self.offsets_and_masks(offsets)
-        mask = np.ones([int(o) for o in self.block_shape], bool)
+        mask = np.ones([int(size) for size in self.block_shape], bool)
         for axis in checked:
             mask &= inside[axis]
         return self.base + tensor(offset, _I64), None if mask.all() else tensor(mask, _I1)
@@ -101,7 +101,7 @@ class BlockPointer(_Tile):
 
     def _checked(self, axes):
         axes = (axes,) if isinstance(axes, int) else tuple(axes or ())
-        if any(not 0 <= o < len(self.shape) for o in axes):
+        if any(not 0 <= axis < len(self.shape) for axis in axes):
             raise refuse(f'boundary_check={axes} of a block with {len(self.shape)} axes')
         return axes
 
@@ -135,7 +135,7 @@ class Descriptor(_Tile):
             raise refuse(f'a descriptor whose last stride is {self.strides[-1]}; it is 1')
         if (n := self.block_shape[-1] * self.element.size) < 16:
             raise refuse(f'a descriptor whose rows have {n} bytes; the copy engine needs at least 16')
-        if bad := [o for o in self.strides[:-1] if o * self.element.size % 16]:
+        if bad := [stride for stride in self.strides[:-1] if stride * self.element.size % 16]:
             raise refuse(f'a descriptor with a stride of {bad[0]} elements; strides are multiples of 16 bytes')
 
     def _at(self, offsets, writes=True):

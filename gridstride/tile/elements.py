@@ -84,12 +84,16 @@ def map_elementwise(scalar_fn, *args, pack=1):
     "Apply a function of scalars to each element"
     if pack != 1:
         raise no_such_name(f'tl.map_elementwise with pack={pack}')
-    blocks = [block_of(o) for o in args]
-    columns = [np.ravel(o) for o in broadcast(*blocks)]
-    rows = [scalar_fn(*(tensor(c[i], o.dtype) for c, o in zip(columns, blocks))) for i in range(columns[0].size)]
+    blocks = [block_of(arg) for arg in args]
+    columns = [np.ravel(column) for column in broadcast(*blocks)]
+    rows = [
+        scalar_fn(*(tensor(c[i], block.dtype) for c, block in zip(columns, blocks))) for i in range(columns[0].size)
+    ]
     shape, several = broadcast(*blocks)[0].shape, type(rows[0]) is tuple
     found = [r if several else (r,) for r in rows]
-    out = tuple(with_undef(np.array([o.data for o in c]).reshape(shape), c[0].dtype, *blocks) for c in zip(*found))
+    out = tuple(
+        with_undef(np.array([element.data for element in c]).reshape(shape), c[0].dtype, *blocks) for c in zip(*found)
+    )
     return out if several else out[0]
 
 
@@ -124,7 +128,7 @@ def mul(x, y, sanitize_overflow=True):
 
 
 def _extreme(x, y, propagate_nan, ignoring, propagating):
-    a, b = (block_of(o) if is_number(x) and is_number(y) else o for o in (x, y))
+    a, b = (block_of(value) if is_number(x) and is_number(y) else value for value in (x, y))
     return compute(a, b, propagating if propagate_nan == PropagateNan.ALL else ignoring)
 
 
@@ -156,7 +160,7 @@ def builtin_max(*args):
 
 
 def _choose(args, f, native):
-    return functools.reduce(f, args) if any(type(o) is tensor for o in args) else native(*args)
+    return functools.reduce(f, args) if any(type(arg) is tensor for arg in args) else native(*args)
 
 
 def abs(x):
@@ -209,7 +213,7 @@ erf = _float_function(_erf, 'erf')
 def fma(x, y, z):
     "Compute x*y + z, rounded once"
     t = compute(compute(x, y, np.multiply), z, np.add).dtype
-    a, b, c = (convert(block_of(o), t) for o in (x, y, z))
+    a, b, c = (convert(block_of(value), t) for value in (x, y, z))
     return with_undef(fma_data(*broadcast(a, b, c)), t, a, b, c)
 
 

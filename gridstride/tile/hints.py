@@ -56,12 +56,12 @@ class _Pure(ast.NodeTransformer):
 
     def visit_Call(self, node):
         name = getattr(node.func, 'attr', None) or getattr(node.func, 'id', '')
-        if any(o.arg is None for o in node.keywords) or name not in _PURE | {'load'}:
+        if any(keyword.arg is None for keyword in node.keywords) or name not in _PURE | {'load'}:
             raise _Unknown
         hook = _hook('loaded' if name == 'load' else 'pure')
         if name == 'load':
             return ast.Call(hook, list(map(self.visit, node.args[:2])), _mask_of(self, node))
-        keywords = [ast.keyword(o.arg, self.visit(o.value)) for o in node.keywords]
+        keywords = [ast.keyword(keyword.arg, self.visit(keyword.value)) for keyword in node.keywords]
         return ast.Call(hook, list(map(self.visit, (node.func, *node.args))), keywords)
 
 
@@ -70,7 +70,7 @@ def _hook(name):
 
 
 def _mask_of(pure, call):
-    return [ast.keyword('mask', pure.visit(o.value)) for o in call.keywords if o.arg == 'mask']
+    return [ast.keyword('mask', pure.visit(keyword.value)) for keyword in call.keywords if keyword.arg == 'mask']
 
 
 def _pure(node, known):
@@ -86,12 +86,12 @@ def _elements(node):
     "Find the names in the pointer of a load whose pointer is unknown: one of them is the pointer"
     if not (isinstance(node, ast.Call) and getattr(node.func, 'attr', '') == 'load' and node.args):
         return None
-    names = {o.id for o in ast.walk(node.args[0]) if isinstance(o, ast.Name)}
+    names = {sub.id for sub in ast.walk(node.args[0]) if isinstance(sub, ast.Name)}
     return ast.Call(_hook('elements'), [ast.Constant(k) for k in sorted(names)], [])
 
 
 def _names(node):
-    return {o.id for o in ast.walk(node) if isinstance(o, ast.Name)}
+    return {sub.id for sub in ast.walk(node) if isinstance(sub, ast.Name)}
 
 
 def hint(node, known=None, unstable=()):
@@ -101,7 +101,9 @@ def hint(node, known=None, unstable=()):
 
 
 def _assigned_names(nodes):
-    return {o.id for n in nodes for o in ast.walk(n) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
+    return {
+        node.id for n in nodes for node in ast.walk(n) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
 
 
 def _assignments(statement):
@@ -115,8 +117,8 @@ def _assignments(statement):
     if isinstance(target, ast.Name):
         return [(target.id, value)]
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-        if all(isinstance(o, ast.Name) for o in target.elts):
-            return [(o.id, v) for o, v in zip(target.elts, value.elts)]
+        if all(isinstance(name, ast.Name) for name in target.elts):
+            return [(name.id, v) for name, v in zip(target.elts, value.elts)]
     return None
 
 
@@ -132,19 +134,19 @@ def _follow(statement, known):
 def hints(statements, unstable):
     "Return {name: hint} of the variables that statements assign"
     known = {}
-    for o in statements:
-        known = _follow(o, known)
+    for statement in statements:
+        known = _follow(statement, known)
     return {k: ast.unparse(v) for k, v in known.items() if v is not None and not _names(v) & set(unstable)}
 
 
 def returned_hint(statements, unstable):
     "Return the hint of what statements return, as a tuple; empty if there is none"
     known = {}
-    for o in statements:
-        if isinstance(o, ast.Return):
-            found = hint(o.value or ast.Constant(None), known, unstable)
+    for statement in statements:
+        if isinstance(statement, ast.Return):
+            found = hint(statement.value or ast.Constant(None), known, unstable)
             return () if found is None else (found,)
-        known = _follow(o, known)
+        known = _follow(statement, known)
     return ()
 
 
@@ -177,8 +179,8 @@ class _Names(dict):
 
 
 def _elements_of(f, names):
-    found = (f.f_locals.get(o) for o in names)
-    found = {o.dtype.element_ty for o in found if type(o) is tensor and o.dtype.is_ptr()}
+    found = (f.f_locals.get(value) for value in names)
+    found = {value.dtype.element_ty for value in found if type(value) is tensor and value.dtype.is_ptr()}
     return Elements(*found) if len(found) == 1 else Ellipsis
 
 

@@ -76,7 +76,7 @@ def static_assert(cond, msg=''):
 def device_print(prefix, *args, hex=False):
     "Print values; a GPU prints one line per lane, here a block is printed in one line"
     x, y, z = current().program
-    shown = ', '.join(str(o.data) if type(o) is tensor else str(o) for o in args)
+    shown = ', '.join(str(arg.data) if type(arg) is tensor else str(arg) for arg in args)
     print(f'pid ({x}, {y}, {z}) {prefix}{": " if args and not prefix.rstrip().endswith(":") else ""}{shown}')
 
 

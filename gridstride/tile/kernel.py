@@ -116,7 +116,7 @@ class Checked:
     def _configure(self, configs, values, found):
         "Take the first config, and print that once"
         config = configs[0]
-        if clash := [o for o in config.kwargs if o in values]:
+        if clash := [name for name in config.kwargs if name in values]:
             raise self._wrong(f'{self.__name__}: {", ".join(clash)} is passed, but autotune chooses it')
         found.update(config.kwargs)
         if getattr(config, 'pre_hook', None):
@@ -130,10 +130,10 @@ class Checked:
     def _grid(self, grid, values):
         given = grid(values) if callable(grid) else grid
         given = tuple(given) if isinstance(given, (tuple, list)) else (given,)
-        whole = [o for o in given if isinstance(o, (int, np.integer)) and not isinstance(o, bool)]
-        if len(whole) != len(given) or not 1 <= len(given) <= 3 or any(o < 0 for o in whole):
+        whole = [size for size in given if isinstance(size, (int, np.integer)) and not isinstance(size, bool)]
+        if len(whole) != len(given) or not 1 <= len(given) <= 3 or any(size < 0 for size in whole):
             raise _launch('program_grid', self.__name__, given=repr(given))
-        sizes = tuple(int(o) for o in given) + (1,) * (3 - len(given))
+        sizes = tuple(int(size) for size in given) + (1,) * (3 - len(given))
         for axis, most in enumerate((2**31 - 1, 65535, 65535)):
             if sizes[axis] > most:
                 shown = f'{sizes}, and axis {axis} has {most} programs at most'
@@ -206,7 +206,7 @@ class _Launch:
         if isinstance(v, (bool, int, float)):
             return self._convert_number(k, v)
         if isinstance(v, tuple):
-            found = [self._convert_argument(k, o) for o in v]
+            found = [self._convert_argument(k, element) for element in v]
             return type(v)(*found) if hasattr(v, '_fields') else tuple(found)
         return self._convert_other(k, v)
 

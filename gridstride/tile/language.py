@@ -97,14 +97,14 @@ class range:
                  disallow_acc_multi_buffer=False, flatten=False, warp_specialize=False,
                  disable_licm=False):  # fmt: skip
         start, stop = (0, start) if stop is None else (start, stop)
-        bounds = [block_of(o) for o in (start, stop, 1 if step is None else step)]
-        for o in bounds:
-            if o.data.ndim or not o.dtype.is_int():
-                raise refuse(f'range() of {o.type}', 'Its bounds must be integers, not blocks.')
-            if o.undef_mask is not None:
+        bounds = [block_of(bound) for bound in (start, stop, 1 if step is None else step)]
+        for bound in bounds:
+            if bound.data.ndim or not bound.dtype.is_int():
+                raise refuse(f'range() of {bound.type}', 'Its bounds must be integers, not blocks.')
+            if bound.undef_mask is not None:
                 warn_of_undefined('undefined_decision')
-        self.type = next((o.dtype for o in bounds if o.dtype.size == 8), _I32)
-        self.values = builtins.range(*(int(o.data) for o in bounds))
+        self.type = next((bound.dtype for bound in bounds if bound.dtype.size == 8), _I32)
+        self.values = builtins.range(*(int(bound.data) for bound in bounds))
 
     def __iter__(self):
         return _loop(frame_of(), self.values, self.type)
@@ -115,7 +115,7 @@ class static_range:
 
     def __init__(self, start, stop=None, step=1):
         start, stop = (0, start) if stop is None else (start, stop)
-        if not all(isinstance(o, int) for o in (start, stop, step)):
+        if not all(isinstance(bound, int) for bound in (start, stop, step)):
             raise refuse('tl.static_range of numbers that are known only when the kernel runs', 'Use range(...).')
         self.values = builtins.range(start, stop, step)
 

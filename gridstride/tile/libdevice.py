@@ -37,7 +37,7 @@ _WHOLE = dict(int='int32', uint='uint32', ll='int64', ull='uint64')
 
 def _bits_of(x):
     "Convert integers to Python's, without sign"
-    return [int(o) & ((1 << x.dtype.int_bitwidth) - 1) for o in np.ravel(x.data)]
+    return [int(v) & ((1 << x.dtype.int_bitwidth) - 1) for v in np.ravel(x.data)]
 
 
 def _bit_function(f):
@@ -45,22 +45,22 @@ def _bit_function(f):
 
     def g(x):
         x = block_of(x)
-        found = np.array([f(o, x.dtype.int_bitwidth) for o in _bits_of(x)], np.int32)
+        found = np.array([f(v, x.dtype.int_bitwidth) for v in _bits_of(x)], np.int32)
         return with_undef(found.reshape(x.data.shape)[()], DTYPES['int32'], x)
 
     return g
 
 
-popc = _bit_function(lambda o, n: bin(o).count('1'))
-clz = _bit_function(lambda o, n: n - o.bit_length())
-ffs = _bit_function(lambda o, n: (o & -o).bit_length())
+popc = _bit_function(lambda v, n: bin(v).count('1'))
+clz = _bit_function(lambda v, n: n - v.bit_length())
+ffs = _bit_function(lambda v, n: (v & -v).bit_length())
 
 
 def brev(x):
     "Reverse the order of the bits"
     x = block_of(x)
     n = x.dtype.int_bitwidth
-    found = np.array([int(f'{o:0{n}b}'[::-1], 2) for o in _bits_of(x)], f'u{n // 8}')
+    found = np.array([int(f'{v:0{n}b}'[::-1], 2) for v in _bits_of(x)], f'u{n // 8}')
     return with_undef(found.view(x.dtype.np).reshape(x.data.shape)[()], x.dtype, x)
 
 
@@ -113,8 +113,8 @@ def _function(name):
 
     def two(x, y):
         x, y = (
-            convert(o, DTYPES['float32']) if o.dtype.is_int() else _require_float(o, name)
-            for o in map(block_of, (x, y))
+            convert(block, DTYPES['float32']) if block.dtype.is_int() else _require_float(block, name)
+            for block in map(block_of, (x, y))
         )
         return with_undef(np.asarray(_TWO[name](x.data, y.data), x.dtype.np)[()], x.dtype, x, y)
 

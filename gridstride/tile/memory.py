@@ -112,7 +112,7 @@ def wrap(a, name, regions):
         raise WrongArgument(f'{name} has elements of {flat.dtype}, for which Triton has no type') from None
     region = Region(flat, name, tuple(a.shape), strides, begin)
     region.writable = flat.flags.writeable and (not isinstance(a, np.ndarray) or a.flags.writeable)
-    region.shadow = next((o.shadow for o in regions if o.address == region.address), None) or Shadow(region)
+    region.shadow = next((other.shadow for other in regions if other.address == region.address), None) or Shadow(region)
     region.shadow.begin(region)
     regions.append(region)
     return tensor(np.int64(begin), pointer_type(t), region)
@@ -139,9 +139,9 @@ def _find_other_tensors(run, address):
     for age in _AGES:
         if age not in run.others:
             run.others[age] = list(_live_tensors(age))
-        for low, high, o in run.others[age]:
+        for low, high, t in run.others[age]:
             if low <= address < high:
-                wrap(o, 'a tensor known by its address', run.regions)
+                wrap(t, 'a tensor known by its address', run.regions)
                 yield run.regions[-1]
 
 
@@ -152,10 +152,10 @@ def _live_tensors(age):
     "List (first byte, end byte, tensor) of the memory of each live CPU tensor of this generation"
     torch = sys.modules.get('torch')
     plain = (torch.Tensor, torch.nn.Parameter) if torch else ()
-    for o in gc.get_objects(age) if torch else ():
-        if type(o) in plain and o.device.type == 'cpu' and o.layout is torch.strided and o.numel():
-            storage = o.untyped_storage()
-            yield storage.data_ptr(), storage.data_ptr() + storage.nbytes(), o
+    for t in gc.get_objects(age) if torch else ():
+        if type(t) in plain and t.device.type == 'cpu' and t.layout is torch.strided and t.numel():
+            storage = t.untyped_storage()
+            yield storage.data_ptr(), storage.data_ptr() + storage.nbytes(), t
 
 
 def _reinterpret(region, t):
@@ -166,7 +166,7 @@ def _reinterpret(region, t):
     n = bytes_.size // t.size * t.size
     other = Region(bytes_[:n].view(t.np), region.name, (n // t.size,), (1,))
     other.shadow, other.writable = region.shadow, region.writable
-    other.low, other.count = (o * region.item // t.size for o in (region.low, region.count))
+    other.low, other.count = (n * region.item // t.size for n in (region.low, region.count))
     return other
 
 

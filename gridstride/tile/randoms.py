@@ -18,7 +18,7 @@ __all__ = [
     'randn',
 ]
 
-_I32, _U32, _I64 = (DTYPES[o] for o in ('int32', 'uint32', 'int64'))
+_I32, _U32, _I64 = (DTYPES[name] for name in ('int32', 'uint32', 'int64'))
 # (multipliers, what the keys are raised by), by the counter's bits
 _WORDS = {
     32: ((0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)),
@@ -35,14 +35,14 @@ def _philox(
     "Run the rounds of Philox 4x32 or 4x64"
     bits = t.primitive_bitwidth
     u = np.dtype(f'u{bits // 8}').type
-    (a, b), raised = (tuple(map(u, o)) for o in _WORDS[bits])
-    c = [np.asarray(o).astype(u) for o in counter]
+    (a, b), raised = (tuple(map(u, words)) for words in _WORDS[bits])
+    c = [np.asarray(word).astype(u) for word in counter]
     keys = [u(seed & np.uint64(0xFFFFFFFF)), u(seed >> np.uint64(32))] if bits == 32 else [seed, u(0)]
     for _ in range(rounds):
         high_b, high_a = _high(b, c[2]), _high(a, c[0])
         c = [high_b ^ c[1] ^ keys[0], b * c[2], high_a ^ c[3] ^ keys[1], a * c[0]]
         keys = [k + r for k, r in zip(keys, raised)]
-    return tuple(tensor(o[()], DTYPES[f'uint{bits}']) for o in c)
+    return tuple(tensor(word[()], DTYPES[f'uint{bits}']) for word in c)
 
 
 def _high(x, y):
@@ -59,9 +59,9 @@ def _high(x, y):
 def philox(seed, c0, c1, c2, c3, n_rounds=10):
     "Return four blocks of random bits for a seed and a counter of four blocks"
     seed = block_of(seed)
-    c = [block_of(o) for o in (c0, c1, c2, c3)]
+    c = [block_of(word) for word in (c0, c1, c2, c3)]
     found = _philox(seed.data.astype(np.uint64), broadcast(*c), c[0].dtype, n_rounds)
-    return tuple(with_undef(o.data, o.dtype, seed, *c) for o in found)
+    return tuple(with_undef(word.data, word.dtype, seed, *c) for word in found)
 
 
 def randint4x(seed, offset, n_rounds=10):

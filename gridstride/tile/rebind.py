@@ -54,7 +54,7 @@ class Bound:
             scope = _Scope(f, self)
             code = code_of(f)
             new = types.FunctionType(code, scope, f.__name__, None, _cells(f, code, self))
-            new.__defaults__ = tuple(self.value(o) for o in f.__defaults__) if f.__defaults__ else None
+            new.__defaults__ = tuple(self.value(default) for default in f.__defaults__) if f.__defaults__ else None
             new.__kwdefaults__ = {k: self.value(v) for k, v in (f.__kwdefaults__ or {}).items()} or None
             self.functions[key] = new
         return self.functions[key]
@@ -64,10 +64,10 @@ class Bound:
         if v is None or isinstance(v, (bool, int, float, str)):
             return const(v)
         if isinstance(v, tuple):
-            values = [self.value(o) for o in v]
+            values = [self.value(item) for item in v]
             return type(v)(*values) if hasattr(v, '_fields') else tuple(values)
         if isinstance(v, list):
-            return [self.value(o) for o in v]
+            return [self.value(item) for item in v]
         module = getattr(v, '__module__', None) or ''
         if type(v) is language.Constant or type(v).__name__ == 'constexpr' and module.startswith('triton.'):
             return self.value(v.value)

@@ -26,7 +26,7 @@ __all__ = [
     'softmax',
 ]
 
-_I32, _U32, _F32 = (DTYPES[o] for o in ('int32', 'uint32', 'float32'))
+_I32, _U32, _F32 = (DTYPES[name] for name in ('int32', 'uint32', 'float32'))
 
 
 def _any(undef_mask, axis, keep_dims):
@@ -135,21 +135,21 @@ def _combine(f, a, b):
 
 def _slice(values, axis, s):
     index = (slice(None),) * axis + (s,)
-    return tuple(map_elements(o, lambda a: a[index]) for o in values)
+    return tuple(map_elements(value, lambda a: a[index]) for value in values)
 
 
 def reduce(input, axis, combine_fn, keep_dims=False):
     "Reduce along an axis by a function of two elements (or of two tuples)"
     values = _parts(input)
     if axis is None:
-        values, axis = tuple(ravel(o) for o in values), 0
+        values, axis = tuple(ravel(value) for value in values), 0
     axis = axis_of(values[0], axis, 'tl.reduce')
     n = values[0].data.shape[axis]
     while n > 1:
         n //= 2
         values = _combine(combine_fn, _slice(values, axis, slice(0, n)), _slice(values, axis, slice(n, 2 * n)))
     if not keep_dims:
-        values = tuple(map_elements(o, lambda a: a[(slice(None),) * axis + (0,)][()]) for o in values)
+        values = tuple(map_elements(value, lambda a: a[(slice(None),) * axis + (0,)][()]) for value in values)
     return values[0] if type(input) is tensor else values
 
 
@@ -158,7 +158,7 @@ def associative_scan(input, axis, combine_fn, reverse=False):
     values = _parts(input)
     axis = axis_of(values[0], axis, 'tl.associative_scan')
     if reverse:
-        values = tuple(flip(o, axis) for o in values)
+        values = tuple(flip(value, axis) for value in values)
     n, step = values[0].data.shape[axis], 1
     while step < n:
         new = _combine(combine_fn, _slice(values, axis, slice(0, n - step)), _slice(values, axis, slice(step, n)))
@@ -166,7 +166,7 @@ def associative_scan(input, axis, combine_fn, reverse=False):
         values = tuple(combine_elements(a, b, lambda x, y: np.concatenate([x, y], axis)) for a, b in zip(kept, new))
         step *= 2
     if reverse:
-        values = tuple(flip(o, axis) for o in values)
+        values = tuple(flip(value, axis) for value in values)
     return values[0] if type(input) is tensor else values
 
 
@@ -181,7 +181,7 @@ def _scan(input, axis, reverse, dtype, f, what):
     a = np.flip(x.data, axis) if reverse else x.data
     a = f(a, axis=axis, dtype=t.np)
     return propagate_undef(
-        tensor(np.flip(a, axis) if reverse else a, t), x, lambda o: _any(o, axis, True) & np.ones_like(o)
+        tensor(np.flip(a, axis) if reverse else a, t), x, lambda undef: _any(undef, axis, True) & np.ones_like(undef)
     )
 
 
@@ -201,7 +201,7 @@ def sort(x, dim=None, descending=False):
         raise refuse(f'tl.sort along axis {dim}', 'It sorts along the last one.')
     a = np.sort(x.data, -1)
     out = tensor(np.flip(a, -1) if descending else a, x.dtype)
-    return propagate_undef(out, x, lambda o: _any(o, x.data.ndim - 1, True) & np.ones_like(o))
+    return propagate_undef(out, x, lambda undef: _any(undef, x.data.ndim - 1, True) & np.ones_like(undef))
 
 
 def topk(x, k, dim=None):
@@ -216,7 +216,7 @@ def histogram(input, num_bins, mask=None):
     counted = np.ones(input.data.shape, bool) if mask is None else np.broadcast_to(mask.data, input.data.shape)
     a = input.data[counted].astype(np.int64)
     bins = np.bincount(a[(a >= 0) & (a < num_bins)], minlength=num_bins).astype(np.int32)
-    out = propagate_undef(tensor(bins, _I32), input, lambda o: np.full(bins.shape, (o & counted).any()))
+    out = propagate_undef(tensor(bins, _I32), input, lambda undef: np.full(bins.shape, (undef & counted).any()))
     return out if mask is None or mask.undef_mask is None else with_undef(bins, _I32, out, _any_undefined(mask))
 
 

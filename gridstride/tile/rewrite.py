@@ -61,17 +61,17 @@ class _Rewriter(ast.NodeTransformer):
         if self.inner:
             raise _Refusal('a function inside a kernel', _HINTS['lambda'], node.lineno)
         self.inner = True
-        self.known = {o.arg for o in ast.walk(node.args) if isinstance(o, ast.arg)}
-        self.read = {o.id for o in ast.walk(node) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Load)}
+        self.known = {arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg)}
+        self.read = {sub.id for sub in ast.walk(node) if isinstance(sub, ast.Name) and isinstance(sub.ctx, ast.Load)}
         node.decorator_list = []
         node.returns = None
         for a in (*node.args.args, *node.args.kwonlyargs, *node.args.posonlyargs):
             a.annotation = None
-        stored = [o.id for o in ast.walk(node) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)]
-        self.often = {o for o in stored if stored.count(o) > 1 or o in self.known}
+        stored = [name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)]
+        self.often = {name for name in stored if stored.count(name) > 1 or name in self.known}
         self.last = next(iter(returned_hint(node.body, self.often)), None)
-        node.args.defaults = [_named('None', o) for o in node.args.defaults]
-        node.args.kw_defaults = [o and _named('None', o) for o in node.args.kw_defaults]
+        node.args.defaults = [_named('None', default) for default in node.args.defaults]
+        node.args.kw_defaults = [default and _named('None', default) for default in node.args.kw_defaults]
         self.generic_visit(node)
         return node
 
@@ -107,7 +107,7 @@ class _Rewriter(ast.NodeTransformer):
         return [node, _ignored_statement(node)] if _is_atomic(node.value) else node
 
     def visit_BoolOp(self, node):
-        values = [self.visit(o) for o in node.values]
+        values = [self.visit(value) for value in node.values]
         kind = 'and' if isinstance(node.op, ast.And) else 'or'
         result = values.pop()
         while values:
@@ -147,8 +147,8 @@ class _Rewriter(ast.NodeTransformer):
             tuple(hints(node.body, other - self.known).items()),
             tuple(hints(node.orelse, mine - self.known).items()),
         )
-        returned = [returned_hint(o, self.often) for o in (node.body, node.orelse)]
-        returns = any(isinstance(o, ast.Return) for o in ast.walk(node))
+        returned = [returned_hint(branch, self.often) for branch in (node.body, node.orelse)]
+        returns = any(isinstance(sub, ast.Return) for sub in ast.walk(node))
         name = self._new_name()
         node.test = self.visit(node.test)
         known = set(self.known)
@@ -165,10 +165,10 @@ class _Rewriter(ast.NodeTransformer):
         begin = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], begun), node)
         node.test = ast.copy_location(ast.Attribute(_named(name, node), 'condition', ast.Load()), node)
         after = [ast.copy_location(ast.Expr(ast.Call(_named(name, node), [], [])), node)]
-        for o in lost:
-            gone = _call('only', _named(name, node), ast.Constant(o), _lambda_of(o))
-            after.append(ast.copy_location(ast.Assign([ast.Name(o, ast.Store())], gone), node))
-        return [ast.fix_missing_locations(o) for o in (begin, node, *after)]
+        for lost_name in lost:
+            gone = _call('only', _named(name, node), ast.Constant(lost_name), _lambda_of(lost_name))
+            after.append(ast.copy_location(ast.Assign([ast.Name(lost_name, ast.Store())], gone), node))
+        return [ast.fix_missing_locations(statement) for statement in (begin, node, *after)]
 
     def _new_name(self):
         self.count += 1
@@ -178,15 +178,15 @@ class _Rewriter(ast.NodeTransformer):
         "Rewrite a branch of an `if`; returns it and the names it adds to `known`, without those that loops unbind"
         self.known, found, passed = set(known), [], len(self.passed)
         self.around.append(around)
-        for o in statements:
-            made = self.visit(o)
+        for statement in statements:
+            made = self.visit(statement)
             found += made if isinstance(made, list) else [made]
         self.around.pop()
         del self.passed[passed:]
         return found, self.known - known
 
     def visit_ListComp(self, node):
-        if any(isinstance(o.iter, ast.Call) for o in node.generators):
+        if any(isinstance(generator.iter, ast.Call) for generator in node.generators):
             raise _Refusal('a list of blocks made by a loop', 'A tuple, written out, or tl.join.', node.lineno)
         return self.generic_visit(node)
 
@@ -236,8 +236,10 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         self.loops.pop()
         lost, self.known = sorted(_assigned_names(node.body) - known), known
-        after = [ast.Assign([ast.Name(o, ast.Store())], _call('in_loop', ast.Constant(o), at=node)) for o in lost]
-        return [node, *(ast.fix_missing_locations(ast.copy_location(o, node)) for o in after)]
+        after = [
+            ast.Assign([ast.Name(name, ast.Store())], _call('in_loop', ast.Constant(name), at=node)) for name in lost
+        ]
+        return [node, *(ast.fix_missing_locations(ast.copy_location(statement, node)) for statement in after)]
 
 
 def _is_atomic(node):
@@ -257,13 +259,15 @@ def _check_target(target):
         raise _Refusal('elements of a block are assigned', hint, target.lineno)
     if isinstance(target, (ast.Attribute, ast.Starred)):
         raise _Refusal('an attribute is assigned', 'Values of a kernel have names alone.', target.lineno)
-    for o in getattr(target, 'elts', ()):
-        _check_target(o)
+    for element in getattr(target, 'elts', ()):
+        _check_target(element)
 
 
 def _assigned_names(nodes):
     "Return the names that statements assign"
-    return {o.id for n in nodes for o in ast.walk(n) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
+    return {
+        node.id for n in nodes for node in ast.walk(n) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
 
 
 def _lambda_of(name):
@@ -303,7 +307,7 @@ def _rewrite(code, file):
 def _compile(tree, body, code):
     "Compile the rewritten function; if it is a closure, inside a function that has its free variables"
     if code.co_freevars:
-        names = [ast.arg(o) for o in code.co_freevars]
+        names = [ast.arg(name) for name in code.co_freevars]
         around = ast.parse('def around(): pass').body[0]
         around.args.args, around.body = names, [body[0]]
         body[0] = ast.copy_location(around, body[0])
@@ -312,7 +316,9 @@ def _compile(tree, body, code):
     depth = 2 if code.co_freevars else 1
     for _ in range(depth):
         compiled = next(
-            o for o in compiled.co_consts if isinstance(o, types.CodeType) and o.co_name in (code.co_name, 'around')
+            const
+            for const in compiled.co_consts
+            if isinstance(const, types.CodeType) and const.co_name in (code.co_name, 'around')
         )
     return compiled
 
@@ -438,8 +444,8 @@ def _check_return(v, last, others):
     "Check that all returns have one type: after an `if` on the kernel's values the compiler compiles each of them"
     f, mine = frame_of(), type_of(v)
     if mine is not None and not _ran_often(f.f_code, f.f_lasti):
-        known = [last, *(o for test, given in others if type(test) is tensor for o in given)]
-        for t in (type_by(o, f) for o in known if o is not None):
+        known = [last, *(value for test, given in others if type(test) is tensor for value in given)]
+        for t in (type_by(value, f) for value in known if value is not None):
             if t is not None and not t == mine:
                 raise refuse(f'a function returns {mine} here and {t} elsewhere', _ONE_TYPE)
     return v

@@ -33,7 +33,7 @@ class Run:
     def __init__(self, kernel, grid, settings):
         self.kernel, self.grid = kernel, grid
         self.memcheck, self.racecheck, self.initcheck = (
-            o in settings.checks for o in ('memcheck', 'racecheck', 'initcheck')
+            check in settings.checks for check in ('memcheck', 'racecheck', 'initcheck')
         )
         self.until = time.monotonic() + settings.seconds
         self.seconds = settings.seconds
@@ -85,7 +85,7 @@ class Run:
         "An atomic acquires what earlier ones at these elements have released, and releases all that its program did"
         if shadow.clocks is None:
             shadow.clocks = np.full(shadow.region.size, None)
-        before = tuple({id(o): o for o in shadow.clocks[at] if o}.values())
+        before = tuple({id(released): released for released in shadow.clocks[at] if released}.values())
         if sem not in ('relaxed', 'release'):
             self.acquired, self.before = (*self.acquired, *before), None
         if sem in ('relaxed', 'acquire'):

@@ -65,14 +65,14 @@ def _shape(shape):
     if len(shape) == 1 and not isinstance(shape[0], (int, tensor)):
         shape = shape[0]
     shape = (shape,) if isinstance(shape, (int, tensor)) else tuple(shape)
-    for o in shape:
-        if not isinstance(o, int):
+    for size in shape:
+        if not isinstance(size, int):
             raise refuse('the shape of a block is known only when the kernel runs', 'Sizes are tl.constexpr arguments.')
-        if o < 1:
+        if size < 1:
             raise refuse(f'a block of shape {list(map(int, shape))} has no element',
                          'If a size is a quotient such as BLOCK//G, G must not exceed BLOCK.')  # fmt: skip
-        if not _is_power_of_2(o):
-            raise refuse(f'a block of shape {list(map(int, shape))}: {o} is not a power of 2',
+        if not _is_power_of_2(size):
+            raise refuse(f'a block of shape {list(map(int, shape))}: {size} is not a power of 2',
                          'Take the next one, and mask what is too much.')  # fmt: skip
     if math.prod(shape) > _MOST:
         raise refuse(f'a block of {math.prod(shape)} elements; a block has at most {_MOST}')
@@ -112,7 +112,7 @@ def broadcast(input, other):
     "Broadcast two blocks to their common shape"
     x, y = block_of(input), block_of(other)
     shape = _broadcast(x, y)[0].shape
-    return tuple(map_elements(o, lambda a: np.broadcast_to(a, shape)) for o in (x, y))
+    return tuple(map_elements(block, lambda a: np.broadcast_to(a, shape)) for block in (x, y))
 
 
 def expand_dims(input, axis):
@@ -185,13 +185,13 @@ def split(a):
     "Split a block along its last axis, of size 2, into two"
     if not a.data.ndim or a.data.shape[-1] != 2:
         raise refuse(f'tl.split of a block of shape {list(a.data.shape)}', 'Its last axis has size 2.')
-    return map_elements(a, lambda o: o[..., 0][()]), map_elements(a, lambda o: o[..., 1][()])
+    return map_elements(a, lambda a: a[..., 0][()]), map_elements(a, lambda pairs: pairs[..., 1][()])
 
 
 def interleave(a, b):
     "Interleave the elements of two blocks along the last axis"
     c = join(a, b)
-    return map_elements(c, lambda o: o.reshape(*o.shape[:-2], -1))
+    return map_elements(c, lambda a: a.reshape(*a.shape[:-2], -1))
 
 
 def flip(x, dim=None):

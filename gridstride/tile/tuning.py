@@ -29,25 +29,27 @@ def tuner_of(kernel, values, tuned):
 
 def run_tuned(tuner, launch, values, again):
     "Run a launch with an autotuner's arguments; `again()` makes the same launch once more"
-    reset, restored = ([values[k] for k in getattr(tuner, o, None) or ()] for o in ('reset_to_zero', 'restore_value'))
-    before = [_copy(o) for o in restored]
+    reset, restored = (
+        [values[k] for k in getattr(tuner, argument, None) or ()] for argument in ('reset_to_zero', 'restore_value')
+    )
+    before = [_copy(array) for array in restored]
     _clear(reset)
     run = launch.run_
     run.tuned = True
-    zero = {o.name for o in run.regions if not o.flat.any()}
+    zero = {region.name for region in run.regions if not region.flat.any()}
     launch.run()
     restored = {*(getattr(tuner, 'reset_to_zero', None) or ()), *(getattr(tuner, 'restore_value', None) or ())}
-    suspects = [o for o in run.regions if o.shadow.reused and o.name not in restored]
+    suspects = [region for region in run.regions if region.shadow.reused and region.name not in restored]
     if not suspects:
         return
-    after = [o.flat.copy() for o in run.regions]
+    after = [region.flat.copy() for region in run.regions]
     _clear(reset)
-    for o, was in zip(restored, before):
-        o[...] = was
+    for array, was in zip(restored, before):
+        array[...] = was
     changed = _find_changed(again, run.regions, after, suspects)
-    for o, was in zip(run.regions, after):
-        if o.writable:
-            o.flat[...] = was
+    for region, was in zip(run.regions, after):
+        if region.writable:
+            region.flat[...] = was
     if changed:
         argument = 'reset_to_zero' if changed in zero else 'restore_value'
         warn_of('tuned', 'triton', dict(kernel=launch.kernel.__name__, configs=len(tuner.configs), array=changed,
@@ -62,7 +64,9 @@ def _find_changed(again, regions, after, suspects):
     except KernelError:
         return suspects[0].name
     pairs = zip(regions, after)
-    return next((o.name for o, was in pairs if o in suspects and o.flat.tobytes() != was.tobytes()), None)
+    return next(
+        (region.name for region, was in pairs if region in suspects and region.flat.tobytes() != was.tobytes()), None
+    )
 
 
 def _copy(a):
@@ -70,5 +74,5 @@ def _copy(a):
 
 
 def _clear(arrays):
-    for o in arrays:
-        o[...] = 0
+    for array in arrays:
+        array[...] = 0

@@ -109,8 +109,8 @@ _SHOWN = dict(
 _ASKED = {v: k for k, v in _SHOWN.items()} | {f'{u}int{n}': f'{u}int{n}' for u in ('', 'u') for n in (1, 8, 16, 32, 64)}
 
 DTYPES = {
-    o.name: o
-    for o in (
+    t.name: t
+    for t in (
         dtype('int1', bool, 0),
         *(dtype(f'{u}int{n}', f'{u}int{n}', 1) for n in (8, 16, 32, 64) for u in ('', 'u')),
         dtype('float16', np.float16, 2, 10),
@@ -123,9 +123,9 @@ DTYPES = {
         dtype('float8e5b16', ml_dtypes.float8_e5m2fnuz, 2, 2),
     )
 }
-_OF_NUMPY = {o.np: o for o in DTYPES.values()}
-_I1, _I32, _U32, _I64, _U64 = (DTYPES[o] for o in ('int1', 'int32', 'uint32', 'int64', 'uint64'))
-_F16, _BF16, _F32, _F64 = (DTYPES[o] for o in ('float16', 'bfloat16', 'float32', 'float64'))
+_OF_NUMPY = {t.np: t for t in DTYPES.values()}
+_I1, _I32, _U32, _I64, _U64 = (DTYPES[name] for name in ('int1', 'int32', 'uint32', 'int64', 'uint64'))
+_F16, _BF16, _F32, _F64 = (DTYPES[name] for name in ('float16', 'bfloat16', 'float32', 'float64'))
 
 
 class pointer_type(dtype):

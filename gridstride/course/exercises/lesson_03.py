@@ -153,9 +153,9 @@ def last_first(fn):
     '03.window',
     returns=False,
     cases=[
-        dict(n=n, tpb=tpb, order=o)
+        dict(n=n, tpb=tpb, order=order)
         for n, tpb in ((9, 4), (30, 8), (5, 4), (4, 4), (1, 4))
-        for o in ('forward', 'reverse')
+        for order in ('forward', 'reverse')
     ],
     hints=[
         'Thread `tc` loads its own element into `shared[tc+1]`. Which threads load the two elements of the halo?',

@@ -105,7 +105,7 @@ def run_noted(fn, rng, blocks, threads, sh_sz, memories, *args, order):
     try:
         run_barrier(one, blocks, threads, sh_sz, *args, order=order, seed=int(rng.integers(1000)))
     except RuntimeError as e:
-        lines = sorted({n for o in waiting for n in o.lines.values() if n})
+        lines = sorted({n for thread in waiting for n in thread.lines.values() if n})
         if e.__cause__ or not lines:
             raise
         raise AssertionError(f'{e}. They wait in line {" and ".join(map(str, lines))}') from e
@@ -121,7 +121,7 @@ ORDERS = ('forward', 'reverse', 'shuffle', None)
 @problem(
     '04.reverse',
     returns=False,
-    cases=[dict(blocks=b, threads=t, order=o) for b in (1, 2) for t in (8, 3, 1) for o in ORDERS],
+    cases=[dict(blocks=b, threads=t, order=order) for b in (1, 2) for t in (8, 3, 1) for order in ORDERS],
     hints=[
         'Each thread loads one element into shared memory and stores another element from it.',
         'Between the load and the store, what must be true of all the other threads?',
@@ -143,7 +143,9 @@ def _(fn, rng, blocks, threads, order):
 @problem(
     '04.block_sum',
     returns=False,
-    cases=[dict(n=n, threads=t, order=o) for n, t in ((13, 4), (40, 16), (8, 4), (3, 4), (1, 1)) for o in ORDERS],
+    cases=[
+        dict(n=n, threads=t, order=order) for n, t in ((13, 4), (40, 16), (8, 4), (3, 4), (1, 1)) for order in ORDERS
+    ],
     hints=[
         'First every thread loads its element, or 0. Then `half = blockDim.x//2`, and it halves until it is 0.',
         'In each iteration only `t < half` adds `shared[t+half]` to `shared[t]`. But which threads must wait?',
@@ -170,7 +172,7 @@ def most_reads(touched):
 @problem(
     '04.scan',
     returns=False,
-    cases=[dict(n=n, order=o) for n in (8, 13, 3, 2, 1, 40) for o in ORDERS],
+    cases=[dict(n=n, order=order) for n in (8, 13, 3, 2, 1, 40) for order in ORDERS],
     hints=[
         'Keep the running total of a thread in a local variable as well as in `shared[t]`.',
         'In a step: wait, read `shared[t-d]` and add it to your total, wait, write your total to `shared[t]`.',
@@ -197,7 +199,7 @@ def _(fn, rng, n, order):
 @problem(
     '04.block_max',
     returns=False,
-    cases=[dict(n=n, order=o) for n in (100, 64, 63, 1, 300) for o in ORDERS[:3]]
+    cases=[dict(n=n, order=order) for n in (100, 64, 63, 1, 300) for order in ORDERS[:3]]
     + [dict(n=100, order='forward', scale=1e30)],  # no number is low enough to stand for none
     hints=[
         'First every thread writes its element, or -np.inf, to shared memory.',

@@ -72,7 +72,9 @@ def check_source(src, kernel):
             f'the source has no template {kernel}: copy its first line from the exercise, '
             'from template to the closing bracket'
         )
-    shared = [n for o in re.findall(r'__shared__([^;]*);', code) for n in re.findall(r'(\w+)\s*(?:\[|,|$)', o)]
+    shared = [
+        n for declared in re.findall(r'__shared__([^;]*);', code) for n in re.findall(r'(\w+)\s*(?:\[|,|$)', declared)
+    ]
     if not shared:
         raise AssertionError('the kernel uses no shared memory: declare the tiles __shared__')
     for name in shared:
@@ -112,11 +114,11 @@ def launch(
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter('always')
             host.launch(sizes.index(size), *blocks, *threads, m, n, out, h, w, k)
-    for o in told:
-        if issubclass(o.category, SameValueRace):
-            what = str(o.message).partition('. ')[0]
+    for warning in told:
+        if issubclass(warning.category, SameValueRace):
+            what = str(warning.message).partition('. ')[0]
             raise AssertionError(f'{what}: distribute the elements, so that each is written by one thread')
-        warnings.warn_explicit(o.message, o.category, o.filename, o.lineno)
+        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def check_unchanged(*pairs):  # (name, before, after)

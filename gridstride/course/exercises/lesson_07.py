@@ -151,7 +151,7 @@ def first_double(fn, *args):
     "The first line of the kernel, as C with Numba's types, that computes with a `double`; None if there is none"
     with suppress(Untranslatable):
         lines = str(to_cuda(fn, *args, doubles=True)).split('#ifndef')[0].splitlines()
-        return next((o.strip() for o in lines if re.search(r'\bdouble\b', o.partition('//')[0])), None)
+        return next((line.strip() for line in lines if re.search(r'\bdouble\b', line.partition('//')[0])), None)
 
 
 @problem(

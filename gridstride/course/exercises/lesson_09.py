@@ -53,9 +53,9 @@ def gelu(x):
 def doubles(listing):
     "The instructions that compute with doubles, or convert to them or from them"
     return [
-        o
-        for o in listing.instructions
-        if re.match(r'D(ADD|MUL|FMA|SET|SETP|MNMX)\b', o.op) or re.search(r'\.F64|64H', o.op)
+        i
+        for i in listing.instructions
+        if re.match(r'D(ADD|MUL|FMA|SET|SETP|MNMX)\b', i.op) or re.search(r'\.F64|64H', i.op)
     ]
 
 
@@ -84,22 +84,22 @@ def _(fn, rng, n=200, arch=None):
 
 def stores(listing) -> list:
     "The instructions that write global memory"
-    return [o for o in listing.instructions if o.op.startswith(('STG', 'ST.', 'RED', 'ATOM'))]
+    return [i for i in listing.instructions if i.op.startswith(('STG', 'ST.', 'RED', 'ATOM'))]
 
 
 def in_registers(fn, arch):
     "`AssertionError` unless the kernel keeps its counts in registers"
     r, listing = compile_answer(resources, fn, 'count_k', arch), compile_answer(sass, fn, 'count_k', arch)
     refuse(
-        [o for o in listing.instructions if o.kind == 'local'],
+        [i for i in listing.instructions if i.kind == 'local'],
         f'the results are right, but a thread has {r.local} bytes of local memory',
     )
     refuse(
-        [o for o in listing.instructions if o.kind == 'shared'],
+        [i for i in listing.instructions if i.kind == 'shared'],
         'the results are right, but the counts are in shared memory: keep them in registers',
     )
     refuse(
-        [o for loop in listing.loops for o in stores(loop)],
+        [store for loop in listing.loops for store in stores(loop)],
         'the results are right, but the kernel writes to global memory in a loop: count in registers, and write at '
         'the end',
     )
@@ -130,7 +130,7 @@ def best_block(registers, each, arch):
     "What 09.block is to return"
     shares = {b: occupancy(registers, each * b, b, arch).share for b in range(32, 1025, 32)}
     best = max(shares.values())
-    return next(b for b, o in shares.items() if o == best) if best else 0
+    return next(b for b, share in shares.items() if share == best) if best else 0
 
 
 BLOCKS = (
@@ -205,12 +205,12 @@ def loads_wide(loop):
 def four_at_a_time(fn, arch):
     "`AssertionError` unless the loop that multiplies loads 16 bytes at a time, and has few instructions"
     loops = compile_answer(sass, fn, 'dots_k', arch).loops
-    loop = max(loops, key=lambda o: (o.ops()['FFMA'], loads_wide(o)), default=None)
+    loop = max(loops, key=lambda loop: (loop.ops()['FFMA'], loads_wide(loop)), default=None)
     if not loop or not loop.ops()['FFMA']:
         raise AssertionError(
             'the results are right, but the machine code has no loop with FFMA, the fused multiply-add of floats'
         )
-    narrow = [o for o in loop.instructions if o.op.startswith('LDG') and '.128' not in o.op]
+    narrow = [i for i in loop.instructions if i.op.startswith('LDG') and '.128' not in i.op]
     if narrow and any(map(loads_wide, loops)):
         refuse(narrow, _LEFT_OVER)
     refuse(narrow, 'the results are right, but the loop with the products still loads less than 16 bytes at a time')

@@ -38,7 +38,7 @@ __all__ = ['LAYOUTS', 'trace_of']
     ],
 )
 def _(fn, rng, bytes):
-    got, want = fn(list(bytes)), len({o // 32 for b in bytes for o in (b, b + 3)})
+    got, want = fn(list(bytes)), len({byte // 32 for b in bytes for byte in (b, b + 3)})
     if got != want:
         raise AssertionError(f'got {got!r}, but the request touches {want} sectors')
 

@@ -141,8 +141,8 @@ def atomics_of(t):
 def busiest(t, verb, space='global'):
     "The thread that has done this most often, as (block, thread), and how often"
     done = [a for a in t.accesses if (a['verb'], a['space']) == (verb, space)]
-    counts = Counter(o for a in done for o in zip(a['block'].tolist(), a['thread'].tolist()))
-    return max(counts.items(), key=lambda o: o[1], default=((0, 0), 0))
+    counts = Counter(at for a in done for at in zip(a['block'].tolist(), a['thread'].tolist()))
+    return max(counts.items(), key=lambda item: item[1], default=((0, 0), 0))
 
 
 def runs(rng, n, longest, values):

@@ -39,7 +39,7 @@ def _any(combine, items, rng):
     while len(items) > 1:
         i, j = rng.choice(len(items), 2, replace=False)
         a, b = items[i], items[j]
-        items = [o for k, o in enumerate(items) if k not in (i, j)] + [combine(a, b)]
+        items = [item for k, item in enumerate(items) if k not in (i, j)] + [combine(a, b)]
     return items[0]
 
 

@@ -21,7 +21,7 @@ def quads(
     total = 0
     for half in np.asarray(quad).reshape(2, 16):
         i = np.arange(16)
-        paired = any((half == half[i ^ o]).all() for o in (1, 2))
+        paired = any((half == half[i ^ mask]).all() for mask in (1, 2))
         for part in (half,) if paired else (half[:8], half[8:]):
             total += np.bincount(np.unique(part) % 8).max()
     return int(total)
@@ -51,7 +51,7 @@ _PATCHES = (
 
 @problem(
     '13.patch',
-    cases=[dict(zip(('BN', 'BK', 'TM', 'TN'), o)) for o in _PATCHES],
+    cases=[dict(zip(('BN', 'BK', 'TM', 'TN'), patch)) for patch in _PATCHES],
     hints=[
         'Lane `lane`, of `np.arange(32)`, has its patch at row `lane//(BN//TN)*TM` and column `lane%(BN//TN)*TN` '
         'of the tile. In one load all lanes add the same `y` and `i`, so look at `y = 0`, `i = 0`.',
@@ -88,7 +88,7 @@ def slowest(
 )
 def _(fn, rng, how):
     y, x = np.mgrid[:32, :32]
-    place = np.array([[fn(int(a), int(b)) for a, b in zip(*o)] for o in zip(y, x)])
+    place = np.array([[fn(int(a), int(b)) for a, b in zip(*thread)] for thread in zip(y, x)])
     if place.ndim != 2 or not np.issubdtype(place.dtype, np.integer):
         raise AssertionError(f'the function must return an integer; for row 0 and column 0 it returns {fn(0, 0)!r}')
     if how == 'every place once' and not np.array_equal(np.unique(place), np.arange(1024)):
@@ -123,7 +123,7 @@ _SIZES = (
 
 @problem(
     '13.waves',
-    cases=[dict(zip(('h', 'w', 'bm', 'bn', 'each', 'sms'), o)) for o in _SIZES],
+    cases=[dict(zip(('h', 'w', 'bm', 'bn', 'each', 'sms'), size)) for size in _SIZES],
     hints=[
         'How many blocks are there? How many can run at a time on all SMs? So how many waves are there, if the '
         'last one counts as a whole wave?',
@@ -191,21 +191,21 @@ SHAPES = ((1, 1, 1), (5, 9, 7), (8, 3, 13), (16, 16, 16), (17, 33, 18), (33, 8, 
 def loops(src, what) -> list:
     "For each place in CUDA C that the pattern `what` fits: numbers of the loops it stands in, the innermost last"
     res, blocks, inside, begun, parens, n, head = [], [], (), (), 0, 0, False  # `begun`: their bodies are still to come
-    for o in re.finditer(rf'({what})|\b(?:for|while|do)\b|[(){{}};]', bare(src)):
-        if o[1]:
+    for token in re.finditer(rf'({what})|\b(?:for|while|do)\b|[(){{}};]', bare(src)):
+        if token[1]:
             res.append(inside + begun[: len(begun) - head])
-            parens += o[1].count('(') - o[1].count(')')
-        elif o[0][0] in 'fwd':
-            n, begun, head = n + 1, (*begun, n), o[0] != 'do'
-        elif o[0] in '()':
-            parens += 1 if o[0] == '(' else -1
+            parens += token[1].count('(') - token[1].count(')')
+        elif token[0][0] in 'fwd':
+            n, begun, head = n + 1, (*begun, n), token[0] != 'do'
+        elif token[0] in '()':
+            parens += 1 if token[0] == '(' else -1
             head = head and parens > 0
         elif parens:
             pass
-        elif o[0] == '{':
+        elif token[0] == '{':
             blocks.append(begun)
             inside, begun = inside + begun, ()
-        elif o[0] == '}':
+        elif token[0] == '}':
             ends = blocks.pop() if blocks else ()
             inside = inside[: len(inside) - len(ends)]
         else:
@@ -219,7 +219,7 @@ SUMS = r'\+=[^;)]*\*|\bfmaf?\b|\b__fmaf_rn\b|\b(?P<sum>\w+)\s*=\s*(?P=sum)\s*\+'
 
 def read_late(src) -> bool:
     "Does CUDA C add up `m` or `n` themselves in a loop within a loop?"
-    read, added = ({o[-1] for o in loops(src, what) if len(o) > 1} for what in (r'(?<![\w.>])[mn]\s*\[', SUMS))
+    read, added = ({loop[-1] for loop in loops(src, what) if len(loop) > 1} for what in (r'(?<![\w.>])[mn]\s*\[', SUMS))
     return bool(read & added)
 
 
@@ -227,9 +227,9 @@ def never_read(src) -> list:
     "Names of shared arrays that are written and never read, as far as the source's words tell"
     src = bare(src)
     shared = re.findall(r'__shared__[^;]*;', src)
-    names = [o for line in shared for o in re.findall(r'(\w+)\s*\[', line)]
+    names = [name for line in shared for name in re.findall(r'(\w+)\s*\[', line)]
     rest = re.sub(r'__shared__[^;]*;', '', src)
-    return [o for o in names if not re.search(rf'\b{o}\b(?!(?:\s*\[[^;=]*\])\s*=[^=])', rest)]
+    return [name for name in names if not re.search(rf'\b{name}\b(?!(?:\s*\[[^;=]*\])\s*=[^=])', rest)]
 
 
 @problem(

@@ -250,7 +250,7 @@ def _(fn, rng, h, w, BLOCK, scale, shift):
     ],
 )
 def _(fn, rng, h, k, w, tiles):
-    x, wt, b = (torch.tensor(normal(rng, *o)) for o in ((h, k), (w, k), (w,)))
+    x, wt, b = (torch.tensor(normal(rng, *shape)) for shape in ((h, k), (w, k), (w,)))
     out, (th, tw, tk) = _unwritten(h, w), tiles
     launch(fn, cdiv(h, th) * cdiv(w, tw), x, wt, b, out, h, k, w, th=th, tw=tw, tk=tk)
     want = torch.relu(torch.nn.functional.linear(x.double(), wt.double(), b.double())).float()

@@ -248,11 +248,11 @@ def cut(sizes, chunk):
 def _(fn, rng, sizes, CHUNK, BLOCK):
     chunks = cut(sizes, CHUNK)
     p, g, m = ([random(rng, n) for n in sizes] for _ in range(3))
-    given = [o.clone() for o in g]
-    lr, beta = (float(o) for o in rng.uniform(0.1, 0.9, 2))
+    given = [grad.clone() for grad in g]
+    lr, beta = (float(value) for value in rng.uniform(0.1, 0.9, 2))
     new = [beta * m_.double() + g_.double() for m_, g_ in zip(m, g)]
     want = [p_.double() - lr * m_ for p_, m_ in zip(p, new)]
-    table = torch.tensor([[*(o.data_ptr() for o in three), len(three[0])] for three in zip(p, g, m)])
+    table = torch.tensor([[*(tensor.data_ptr() for tensor in three), len(three[0])] for three in zip(p, g, m)])
     launch(fn, len(chunks), table, chunks, lr, beta, CHUNK=CHUNK, BLOCK=BLOCK)
     for i, n in enumerate(sizes):
         for name, got, right in (('m', m[i], new[i]), ('p', p[i], want[i]), ('g', g[i], given[i])):

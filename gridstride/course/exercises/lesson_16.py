@@ -89,7 +89,7 @@ def _need_three(got):
 )
 def _(fn, rng, sizes, spread, level):
     groups = [(level + spread * rng.normal(size=n), rng.normal(size=(n, 3))) for n in sizes]
-    want = knows(*(np.concatenate(o) for o in zip(*groups)))
+    want = knows(*(np.concatenate(parts) for parts in zip(*groups)))
     got = knows(*groups[0])
     for x, v in groups[1:]:
         parts = got, knows(x, v)

@@ -142,10 +142,10 @@ def _(fn, rng, **case):
     got, want = fn(**case), tiles_seen(**case)
     if not isinstance(got, list):
         raise AssertionError(f'return a list of pairs (tile, masked); got {type(got).__name__}')
-    odd = next((o for o in got if not isinstance(o, (tuple, list)) or len(o) != 2), None)
+    odd = next((pair for pair in got if not isinstance(pair, (tuple, list)) or len(pair) != 2), None)
     if odd is not None:
         raise AssertionError(f'return a list of pairs (tile, masked); got the item {odd!r}')
-    have = [(int(o[0]), bool(o[1])) for o in got]
+    have = [(int(pair[0]), bool(pair[1])) for pair in got]
     if [t for t, _ in have] != [t for t, _ in want]:
         raise AssertionError(f'the tiles {[t for t, _ in want]} have a visible score; got {[t for t, _ in have]}')
     for (t, mine), (_, right) in zip(have, want):
@@ -168,24 +168,24 @@ def _(fn, rng, **case):
     ],
 )
 def _(fn, rng, n, m, d, BM, BN):
-    q, k, v = (torch.tensor(rng.normal(size=(o, d)), requires_grad=True) for o in (n, m, m))
+    q, k, v = (torch.tensor(rng.normal(size=(rows, d)), requires_grad=True) for rows in (n, m, m))
     dout, scale = torch.tensor(rng.normal(size=(n, d))), 0.3
     s = q @ k.T * scale
     out = s.softmax(-1) @ v
-    want = [o.numpy() for o in torch.autograd.grad(out, (q, k, v), dout)]
+    want = [grad.numpy() for grad in torch.autograd.grad(out, (q, k, v), dout)]
     lse, delta = s.logsumexp(-1).detach().numpy(), (dout * out).sum(-1).detach().numpy()
-    q, k, v, dout = (o.detach().numpy() for o in (q, k, v, dout))
-    sums = [np.zeros_like(o) for o in want]
+    q, k, v, dout = (array.detach().numpy() for array in (q, k, v, dout))
+    sums = [np.zeros_like(array) for array in want]
     for r in range(0, n, BM):
         for c in range(0, m, BN):
             i, j = slice(r, r + BM), slice(c, c + BN)
-            got = fn(*(o.copy() for o in (q[i], k[j], v[j], dout[i], lse[i], delta[i])), scale)
+            got = fn(*(array.copy() for array in (q[i], k[j], v[j], dout[i], lse[i], delta[i])), scale)
             if not isinstance(got, (tuple, list)) or len(got) != 3:
                 raise AssertionError(f'return three arrays, for dq, dk and dv; got {_things(got)}')
-            for total, at, name, o in zip(sums, (i, j, j), ('dq', 'dk', 'dv'), got):
-                if np.shape(o) != total[at].shape:
-                    raise AssertionError(f'{name} of this tile must have shape {total[at].shape}; got {np.shape(o)}')
-                total[at] += o
+            for total, at, name, part in zip(sums, (i, j, j), ('dq', 'dk', 'dv'), got):
+                if np.shape(part) != total[at].shape:
+                    raise AssertionError(f'{name} of this tile must have shape {total[at].shape}; got {np.shape(part)}')
+                total[at] += part
     for name, got, right in zip(('dq', 'dk', 'dv'), sums, want):
         try:
             check(got, right, rtol=1e-9, atol=1e-9)

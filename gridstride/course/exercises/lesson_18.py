@@ -27,7 +27,7 @@ def same(got, want, what, of=None):
     if not torch.equal(got, want):
         row, column = (got != want).nonzero()[0].tolist()
         have, right = got[row, column].item(), want[row, column].item()
-        both = (f'{o & 0xFFFFFFFF:#010x}' if want.dtype == torch.int32 else str(o) for o in (have, right))
+        both = (f'{value & 0xFFFFFFFF:#010x}' if want.dtype == torch.int32 else str(value) for value in (have, right))
         made_of = f', from {of(row, column)}' if of else ''
         raise AssertionError('{}[{}, {}] is {}, but must be {}{}'.format(what, row, column, *both, made_of))
 

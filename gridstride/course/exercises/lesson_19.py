@@ -111,15 +111,15 @@ def kept_sum(w):
 
 def best_of_eight(w):
     "The most that an order of eight columns keeps"
-    groups = ([0, *o] for o in itertools.combinations(range(1, 8), 3))
-    return max(kept_sum(w[:, o + [c for c in range(8) if c not in o]]) for o in groups)
+    groups = ([0, *others] for others in itertools.combinations(range(1, 8), 3))
+    return max(kept_sum(w[:, group + [c for c in range(8) if c not in group]]) for group in groups)
 
 
 def eights(rng, h, like):
     "Matrices of eight columns"
     if like == 'each way is best once':  # a row has two large numbers in either four
-        for o in itertools.combinations(range(1, 8), 3):
-            fours = [0, *o], [c for c in range(8) if c not in (0, *o)]
+        for others in itertools.combinations(range(1, 8), 3):
+            fours = [0, *others], [c for c in range(8) if c not in (0, *others)]
             w = rng.normal(size=(h, 8)) * 0.1
             for row in w:
                 for four in fours:
@@ -164,7 +164,7 @@ def _(fn, rng, h, like):
 
 def squares():
     "All masks of 4 x 4 with two in each row and each column"
-    rows = [[i in o for i in range(4)] for o in PAIRS]
+    rows = [[i in pair for i in range(4)] for pair in PAIRS]
     return np.array([s for s in itertools.product(rows, repeat=4) if (np.sum(s, 0) == 2).all()])
 
 

@@ -157,7 +157,7 @@ def lockstep(
     if None in sent:
         raise AssertionError('write a generator: a function with a `yield`')
     done = [None] * len(makers)
-    while any(o is None for o in done):
+    while any(result is None for result in done):
         rounds, arriving, sent = rounds + 1, [sent[r - 1] for r in range(len(makers))], [None] * len(makers)
         for r, g in enumerate(makers):
             if arriving_at:
@@ -166,8 +166,8 @@ def lockstep(
                 sent[r] = g.send(arriving[r])
             except StopIteration as e:
                 done[r] = e.value if e.value is not None else ()
-        if any(o is None for o in done) and not all(o is None for o in done):
-            late = [r for r, o in enumerate(done) if o is None]
+        if any(result is None for result in done) and not all(result is None for result in done):
+            late = [r for r, result in enumerate(done) if result is None]
             raise AssertionError(
                 f'deadlock: after {rounds} exchanges some ranks have finished, but rank {late[0]} still waits'
             )
@@ -216,10 +216,10 @@ def _of_own_rows(own, r):
 
     @wraps(slopes)
     def of_own(q, *rest):
-        for o, rows in enumerate(own):
-            if o != r and torch.equal(rows, q):
+        for rank, rows in enumerate(own):
+            if rank != r and torch.equal(rows, q):
                 raise AssertionError(
-                    f'rank {r} of {len(own)} computes with rows of rank {o}: keep `q`, and pass the keys on with '
+                    f'rank {r} of {len(own)} computes with rows of rank {rank}: keep `q`, and pass the keys on with '
                     'their gradients'
                 )
         return slopes(q, *rest)
@@ -264,7 +264,7 @@ def _(fn, rng, ranks, n, d):
                 f'rank {r} of {ranks} gave `attend` keys that are not those of one rank: attend to each part '
                 'separately, and merge the results'
             )
-        if sorted(map(str, seen[r])) != [str(o) for o in range(ranks)]:
+        if sorted(map(str, seen[r])) != [str(rank) for rank in range(ranks)]:
             raise AssertionError(f'rank {r} of {ranks} attended to the keys of ranks {seen[r]}: attend to each once')
         try:
             check(got, want.view(ranks, n, d)[r], rtol=1e-9, atol=1e-9)
@@ -307,7 +307,9 @@ def _(fn, rng, ranks, n, d):
             try:
                 check(have, right[r], rtol=1e-9, atol=1e-9)
             except AssertionError as e:
-                far = (o for o in range(ranks) if name != 'dq' and _alike(have, right[o]))
-                why = next((f'it belongs to the keys of rank {o}: one more exchange brings it home' for o in far), e)
+                far = (rank for rank in range(ranks) if name != 'dq' and _alike(have, right[rank]))
+                why = next(
+                    (f'it belongs to the keys of rank {rank}: one more exchange brings it home' for rank in far), e
+                )
                 raise AssertionError(f'{name} of rank {r} of {ranks}: {why}') from None
     turns_of(rounds, ranks)

@@ -78,9 +78,9 @@ def _(fn, rng, BM, BN, BK, blocks, groups):
         ", the consumers of one block: which other consumers read what this stage's producer sends?",
         ', the bytes that this producer loads: how many bytes arrive?',
     )
-    for name, g, w, o, reason in zip(names, got, want, near, why):
+    for name, g, w, close, reason in zip(names, got, want, near, why):
         if g != w:
-            raise AssertionError(f'{case}: {name} {w}; got {g!r}{reason if g == o else ""}')
+            raise AssertionError(f'{case}: {name} {w}; got {g!r}{reason if g == close else ""}')
 
 
 FIELDS = dict(address=(0, 14), lead=(16, 14), stride=(32, 14), swizzle=(62, 2))
@@ -240,7 +240,7 @@ def _(fn, rng, tall, wide, BM, BN, at_once):
         raise AssertionError(
             f'{case}: compute each of the {tall * wide} tiles once; got {len(got)} tiles, {len(set(got))} distinct'
         )
-    have, best = fetches(got, BM, BN, at_once), min(fetches(o, BM, BN, at_once) for o in bands(tall, wide))
+    have, best = fetches(got, BM, BN, at_once), min(fetches(band, BM, BN, at_once) for band in bands(tall, wide))
     if have > 1.03 * best:
         raise AssertionError(
             f'{case}: the order needs {have} rows and columns, and the best bands {best}: {have / best:.2f} times '

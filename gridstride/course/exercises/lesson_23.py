@@ -123,16 +123,16 @@ def _alike(x, y):
 
 def _told(calls, wide, l, p, scale):
     "How far a wrong answer was right: its rows, which may be scaled, and its weights, whose sums may be any"
-    rows, weights = (dict(calls).get(o) for o in ('scores', 'means'))
+    rows, weights = (dict(calls).get(name) for name in ('scores', 'means'))
     parts = {f'first {l}': slice(l), f'last {wide.shape[1] - l}': slice(l, None)}
     factors = 1, scale, scale * np.log2(np.e)
-    wrong = [o for o, at in parts.items() if not any(_alike(rows[:, at], wide[:, at] * by) for by in factors)]
+    wrong = [part for part, at in parts.items() if not any(_alike(rows[:, at], wide[:, at] * by) for by in factors)]
     if wrong:
         return f'the rows for `scores` are wrong in their {" and ".join(wrong)} elements'
     total = weights.sum(-1, keepdims=True)
     if not (np.all(total > 0) and _alike(weights / total, p)):
         return 'the rows for `scores` are right, but the weights for `means` are wrong'
-    sums = '' if _alike(total, 1) else f", except for their sums ({', '.join(f'{o:.3g}' for o in total[:, 0])})"
+    sums = '' if _alike(total, 1) else f", except for their sums ({', '.join(f'{s:.3g}' for s in total[:, 0])})"
     return f'rows and weights are right{sums}, but the output computed from the means is wrong'
 
 
@@ -245,7 +245,10 @@ def _(fn, rng, pages, sms, fixed):
     wanted = [(text, page) for text, n in enumerate(pages) for page in range(n)]
     if taken != wanted:
         i = next(i for i, (a, b) in enumerate(zip_longest(taken, wanted)) if a != b)
-        next_, found = (f'page {o[i][1]} of sequence {o[i][0]}' if i < len(o) else 'nothing' for o in (wanted, taken))
+        next_, found = (
+            f'page {pages[i][1]} of sequence {pages[i][0]}' if i < len(pages) else 'nothing'
+            for pages in (wanted, taken)
+        )
         raise AssertionError(f'take all pages in order: after {i} of them comes {next_}; got {found}')
     costs = [cost_of(share, fixed) for share in got]
     sm = int(np.argmax(costs))

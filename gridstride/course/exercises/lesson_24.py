@@ -162,7 +162,7 @@ class _Watched(Tiles):
 
     def _slices(self, array, index, shape):
         found = super()._slices(array, index, shape)
-        if not self.outside and any(o.start >= size for o, size in zip(found, array.shape)):
+        if not self.outside and any(start.start >= size for start, size in zip(found, array.shape)):
             there = tuple(map(cdiv, array.shape, shape))
             self.outside = f'tile {tuple(index)} of an array of {there[0]} by {there[1]} tiles'
         return found
@@ -362,7 +362,7 @@ CAUGHT += ['gave up', 'reference', 'fallback', 'wrong', 'clock']
 
 @problem(
     '24.cheat',
-    cases=[dict(look=o) for o in ('the trusting judge', 'the judge', 'why')],
+    cases=[dict(look=answer) for answer in ('the trusting judge', 'the judge', 'why')],
     hints=[
         'What does the trusting judge never look at? The calls after the first, for one. Which inputs it will give, '
         'for another.',
