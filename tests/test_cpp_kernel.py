@@ -896,7 +896,7 @@ def test_arithmetic_of_which_a_gpu_s_result_is_another(value, says):
     if not says:
         assert not told
         return
-    assert len(told) == 1 and issubclass(told[0].category, OpenResult)
+    assert len(told) == 1 and issubclass(told[0].category, UndefinedBehaviour)
     found = told[0].message
     assert str(found).startswith('line 2 of k: ') and says.items() <= found.fields.items()
 

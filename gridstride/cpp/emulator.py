@@ -20,7 +20,7 @@ from ..diagnostics.settings import (
     ORDERS,
     Settings,
     change,
-    check_whole_number,
+    check_non_negative,
     parse_checks,
     settings,
     values_of,
@@ -46,7 +46,7 @@ def options(
     memory=None,  # of the device: bytes, or '8G'; else GRIDSTRIDE_DEVICE_MEMORY, or what this machine has free
 ):
     "Set how emulated kernels run in the `with` block; the first three options are those of `sim.options`"
-    check_whole_number(threads=threads)
+    check_non_negative(threads=threads)
     if seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):
         raise ValueError(f'seconds is {seconds!r}; it must be a positive number')
     memory = parse_bytes(memory)

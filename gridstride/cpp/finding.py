@@ -9,8 +9,10 @@ import re
 from pathlib import Path
 
 from .frontend.edits import NotEmulated
-from ..diagnostics.hints import product_in, update_of, uses
-from ..diagnostics.errors import Access, Call, KernelCrash, Phrase, Place, exception_of, text_of
+from ..diagnostics.index_hints import product_in
+from ..diagnostics.race_hints import update_of
+from ..diagnostics.source_lines import uses
+from ..diagnostics.errors import Access, Call, KernelCrash, Location, Phrase, exception_of, text_of
 
 ABI = 4  # `abi_version` in runtime/state.h: incremented on both sides when a shared structure changes
 KINDS = ('nothing', 'memcheck', 'racecheck', 'initcheck', 'synccheck', 'launch', 'assert', 'crash', 'timeout')
@@ -139,7 +141,7 @@ class Found:
         if self.kind == 'interrupted':
             return KeyboardInterrupt(self._interrupted(**where))
         who = dict(block=self.block, thread=self.thread, calls=self.calls)
-        place = Place(self.kernel, self.file or None, self.line, **who)._replace(**where)
+        place = Location(self.kernel, self.file or None, self.line, **who)._replace(**where)
         if self.code == 'not_emulated':
             what, fix = text_of(self.kind, self.code, dialect, self.fields)
             known = dict(file=place.file, line=place.line, source=place.source)

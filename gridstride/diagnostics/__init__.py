@@ -1,6 +1,7 @@
 """What a kernel can do wrong, how it is reported, and with which settings kernels run and are checked.
 
 `errors` (exceptions and warnings: kind, code and fields of each finding), `messages` (the one table of their texts),
-`hints` (how to fix a finding, quoting the learner's own lines), `launch_config` (`kernel[grid, block, stream, shared]`:
+`hints` (how to fix a finding, quoting the learner's own lines; `index_hints` and `race_hints` have the rules,
+`source_lines` reads the lines), `launch_config` (`kernel[grid, block, stream, shared]`:
 brackets, sizes, count and kind of arguments), `settings` (checks, order, seed, engine).
 """

@@ -13,10 +13,10 @@ The kinds carry the names of compute-sanitizer's tools, so that a finding here a
 | `crash`, `timeout` | a kernel that crashed, one that did not end |
 
 A check reports a *kind*, a *code* and *fields*, and no text. `messages.WORDS` has the text of every code, and
-`exception_of` is the one place where a finding becomes an exception:
+`exception_of` is the only function that makes a finding becomes an exception:
 
     exception_of('racecheck', 'race', 'python', dict(array='s', index=(3,), before='written', now='read'),
-                 Place(kernel='reverse', line=12, ...), other=Access(11, (0, 0, 0), (3, 0, 0)))
+                 Location(kernel='reverse', line=12, ...), other=Access(11, (0, 0, 0), (3, 0, 0)))
 
 The first line of a message is `racecheck: data race (read after write) on s[3]: no barrier between the two accesses`:
 the kind, what it is in the field's term, the element, the cause. Then come the line, block and thread, the other
@@ -66,7 +66,7 @@ __all__ = [
     'Access',
     'Call',
     'Phrase',
-    'Place',
+    'Location',
     'KernelError',
     'MemcheckError',
     'RacecheckError',
@@ -84,7 +84,7 @@ __all__ = [
     'EarlyReturn',
     'UnassignedVariable',
     'OutOfMemory',
-    'OpenResult',
+    'UndefinedBehaviour',
     'MissingBarrier',
     'TunedInPlace',
     'UndefinedLanes',
@@ -112,7 +112,7 @@ Phrase = namedtuple('Phrase', 'code fields', defaults=({},))  # a part of a sent
 
 
 class KernelError(ShownBriefly, Exception):
-    "What a kernel did wrong; the attributes that do not apply are None"
+    "A finding: what a kernel did wrong. Attributes that do not apply are None"
 
     kind = None
 
@@ -137,12 +137,23 @@ class KernelError(ShownBriefly, Exception):
         dialect='python',  # one of `DIALECTS`: what blocks and threads are called
         apart=False,  # name the file of each line, as one of several?
     ):
-        self.kernel, self.file, self.line, self.block, self.thread = kernel, file, line, block, thread
-        self.array, self.index, self.other, self.called = array, index, other, called[0] if called else None
-        self.code, self.fields, self.what, self.hint = code, fields or {}, what, hint
-        self.calls, (self.advice, self.advice_fields) = tuple(calls), advice or (None, {})
+        self.kernel = kernel
+        self.file = file
+        self.line = line
+        self.block = block
+        self.thread = thread
+        self.array = array
+        self.index = index
+        self.other = other
+        self.called = called[0] if called else None
+        self.code = code
+        self.fields = fields or {}
+        self.what = what
+        self.hint = hint
+        self.calls = tuple(calls)
+        (self.advice, self.advice_fields) = advice or (None, {})
         there = _call_in(kernel, other)
-        at = _places(file, apart, other.file if other else '', *(called or ())[2:], there.file if there else '')
+        at = _line_namer(file, apart, other.file if other else '', *(called or ())[2:], there.file if there else '')
         lines = (
             f'{self.kind}: {what}',
             f'  {at(line)}: {source}' if line else '',
@@ -158,25 +169,25 @@ class KernelError(ShownBriefly, Exception):
 
 
 def _call_in(kernel, access):
-    "The `Call` in the kernel that led to an access in another function; None if it is in the kernel, or not known"
+    "Return the `Call` in the kernel that led to an access in another function; None if it is in the kernel, or unknown"
     calls = access.calls if access else ()
     return calls[-1] if len(calls) > 1 and calls[-1].function == kernel else None
 
 
 def position(p):  # (x, y, z)
-    "A position as the reader wants it: without the dimensions that are not used"
+    "Format a position without the dimensions that are not used: '(4)', '(4,1)'"
     x, y, z = (int(i) for i in p)
     return f'({x},{y},{z})' if z else f'({x},{y})' if y else f'({x})'
 
 
-def _places(file, apart, *others):
-    "A function that names a line, and its file too if that is `apart`, or where not all are lines of `file`"
+def _line_namer(file, apart, *others):
+    "Return a function that names a line, with its file if `apart`, or if not all lines are of `file`"
     apart = apart or any(other and other != file for other in others)
     return lambda line, of='': f'line {line}' + _of(of or file) * apart
 
 
 def _of(file):
-    "The name of a file behind a line; a notebook's cells have none that a reader knows"
+    "Return ' of FILE' for a line of this file; nothing for the cells of a notebook, which have no file name"
     return '' if not file or 'ipykernel_' in file or file[0] == '<' else f' of {os.path.basename(file)}'
 
 
@@ -301,7 +312,7 @@ class TunedInPlace(RuntimeWarning):
     "Autotuning runs a kernel many times on the arguments of a launch, and a second run changes the result"
 
 
-class OpenResult(RuntimeWarning):
+class UndefinedBehaviour(RuntimeWarning):
     "Undefined behaviour in arithmetic: a GPU may give another result than the emulator"
 
 
@@ -324,8 +335,8 @@ CLASSES = {
 _CLASSES_OF = {('crash', 'division'): DivisionByZero}  # codes that have a class of their own
 
 
-class Place(NamedTuple):
-    "Where something was found, and in which thread; what is not known is None"
+class Location(NamedTuple):
+    "The source line and thread of a finding; what is unknown is None"
 
     kernel: str = None  # its name
     file: str = None
@@ -359,8 +370,8 @@ WARNINGS = {
     'undefined_result': ('synccheck', UndefinedLanes),
     'out_of_memory': ('launch', OutOfMemory),
     'tuned': ('launch', TunedInPlace),
-    'shifted_too_far': ('crash', OpenResult),
-    'does_not_fit': ('crash', OpenResult),
+    'shifted_too_far': ('crash', UndefinedBehaviour),
+    'does_not_fit': ('crash', UndefinedBehaviour),
 }
 
 # Findings that are reported whatever is checked, by kind: the kernel could not continue
@@ -377,24 +388,30 @@ ALWAYS = dict(
 
 
 def element(array, index, dialect):
-    "An element as the dialect writes it: `s[3, 4]` or `s[3][4]`; without an index the array's name"
+    """Format an element as the dialect writes it: `s[3, 4]` or `s[3][4]`; without an index the array's name.
+
+    >>> element('s', (3, 4), 'cuda')
+    's[3][4]'"""
     if index is None or len(index) == 0:
         return array
     return array + ''.join(f'[{i}]' for i in index) if dialect == 'cuda' else f'{array}[{", ".join(map(str, index))}]'
 
 
 def _templates(kind, code, dialect):
-    "The templates of `what` and `hint`"
+    "Return the templates of `what` and `hint`"
     return tuple(_in(text, dialect) for text in WORDS[kind, code])
 
 
 def _in(text, dialect):
-    "A text as the dialect has it; Triton's is Python's where it has none of its own"
+    "Return the text of a dialect; Triton uses Python's if it has none of its own"
     return text if isinstance(text, str) else text.get(dialect) or text['python']
 
 
 def field_names(kind, code):
-    "The names of the fields that a report of this must give, in any dialect; `element` needs `array` and `index`"
+    """Return the names of the fields that a report of this code must give, in any dialect.
+
+    >>> sorted(field_names('memcheck', 'outside'))
+    ['array', 'index', 'shape']"""
     texts = (text for dialect in DIALECTS for text in _templates(kind, code, dialect))
     names = {re.match(r'\w*', name)[0] for text in texts for _, name, _, _ in Formatter().parse(text) if name}
     return set().union(*(_MADE_OF.get(name, {name}) for name in names))
@@ -406,7 +423,7 @@ _MADE_OF = dict(
 
 
 def _shown(fields, dialect):
-    "Fields as the templates show them"
+    "Format the fields as the templates show them"
     shown = {k: _phrase(v, dialect) if isinstance(v, Phrase) else v for k, v in (fields or {}).items()}
     for k in ('thread', 'in_block'):
         if k in shown:
@@ -419,7 +436,7 @@ def _shown(fields, dialect):
 
 
 def _derived(shown):
-    "The fields that are made of others: how an index is shown, what the accesses of a race are"
+    "Derive the fields that are made of others: how an index is shown, which hazard a race is"
     index, now, before = (shown.get(k) for k in ('index', 'now', 'before'))
     return dict(
         subscript=index[0] if index and len(index) == 1 else index,
@@ -429,7 +446,7 @@ def _derived(shown):
 
 
 def _access(verb):
-    "The noun of what an access does: 'read' for 'reads', 'write' for 'written', 'atomic' for 'changed atomically'"
+    "Return the noun for an access: 'read' for 'reads', 'write' for 'written', 'atomic' for 'changed atomically'"
     return 'read' if verb.startswith('read') else 'atomic' if 'atomic' in verb else 'write'
 
 
@@ -438,18 +455,21 @@ def _phrase(phrase, dialect):
 
 
 def text_of(kind, code, dialect, fields=None):
-    "(what, hint): the wording of a finding with its fields filled in; `KeyError` names a field that is missing"
+    "Return (what, hint), the texts of a finding with its fields filled in; raises `KeyError` for a missing field"
     shown = _shown(fields, dialect)
     return tuple(template.format(**shown) for template in _templates(kind, code, dialect))
 
 
 def _advised(advice, dialect, fields):
-    "The text of `advice`, (name of a row of `HINTS`, its fields); nothing for None"
+    "Return the text of `advice`, (name of a row of `HINTS`, its fields); None for None"
     return advice and _in(HINTS[advice[0]], dialect).format(**{**_shown(fields, dialect), **advice[1]})
 
 
 def switch_off(kind, code, dialect):
-    "How to run without the check that found it; nothing where that is not possible"
+    """Return how to run without the check that found it; '' if that is not possible.
+
+    >>> switch_off('racecheck', 'race', 'cuda')
+    "To run without this check: with cpp.options(checks='no racecheck'): ..." """
     if kind not in ('memcheck', 'racecheck', 'initcheck', 'synccheck') or code in ALWAYS.get(kind, '').split():
         return ''
     return f"To run without this check: with {_OPTIONS[dialect]}(checks='no {kind}'): ..."
@@ -460,16 +480,16 @@ def exception_of(
     code,  # which one, as `WORDS` has it
     dialect,  # 'python', 'cuda' or 'triton'
     fields=None,  # name -> value, for the templates
-    place=Place(),  # where it was found
+    location=Location(),  # where it was found
     other=None,  # an `Access`: the other side of a race
 ) -> KernelError:  # of the class that belongs to the kind
-    "The exception of a finding; `KeyError` if there is no such code, or a field is missing"
+    "Make the exception of a finding; raises `KeyError` for an unknown code or a missing field"
     what, hint = text_of(kind, code, dialect, fields)
-    advice = hint_for(kind, code, fields or {}, place, other)
+    advice = hint_for(kind, code, fields or {}, location, other)
     hint = _advised(advice, dialect, fields) or hint
     array, index = ((fields or {}).get(k) or None for k in ('array', 'index'))
     on = dict(array=array, index=index, other=other, code=code, fields=fields, dialect=dialect, advice=advice)
-    where = {k: v for k, v in place._asdict().items() if k not in ('above', 'onward')}
+    where = {k: v for k, v in location._asdict().items() if k not in ('above', 'onward')}
     cls = _CLASSES_OF.get((kind, code), CLASSES[kind])
     return cls(what, hint, **on, **where)
 
@@ -478,7 +498,7 @@ def of_class(
     error,  # a `KernelError`
     other,  # a class of exceptions
 ):
-    "The same finding as an exception of `other`, too, or of a class that `other` is derived from"
+    "Return the finding as an exception that is an instance of `other`, too, or else of a base class of `other`"
     for base in other.__mro__:
         if issubclass(base, Exception) and isinstance(error, base):
             return error
@@ -493,25 +513,27 @@ def of_class(
 
 @functools.lru_cache
 def _both(kind, other):
-    "A class of both"
+    "Return a class derived from both"
     text = dict(__str__=Exception.__str__, __reduce__=lambda self: (kind, self.args), __doc__=kind.__doc__)
     return type(other.__name__, (kind, other), dict(text, __module__=kind.__module__))
 
 
 def outside_level():
-    "How far above its caller the learner's code is: the `stacklevel` of a warning about it"
-    frame, n = sys._getframe(1), 1
+    "Return the `stacklevel` of a warning about the learner's code: the number of frames from the caller up to it"
+    frame = sys._getframe(1)
+    n = 1
     while frame.f_back and (frame.f_code.co_filename.startswith(_PACKAGE) or is_machinery(frame.f_code.co_filename)):
-        frame, n = frame.f_back, n + 1
+        frame = frame.f_back
+        n = n + 1
     return n
 
 
 def warn_outside(
     warning: Warning,
-    file=None,  # what it is about, where no line of Python is the learner's: `python -m gridstride.cpp`
+    file=None,  # used if no line of Python is the learner's, as under `python -m gridstride.cpp`
     line=None,
 ):
-    "Warn at the learner's line of Python that led here, or else at `line` of `file`"
+    "Emit a warning at the learner's line of Python that led here, or else at `line` of `file`"
     level = outside_level()
     if file and sys._getframe(level - 1).f_code.co_filename.startswith('<frozen'):
         warnings.warn_explicit(warning, type(warning), file, line or 1)
@@ -520,7 +542,7 @@ def warn_outside(
 
 
 def warn_of(code, dialect, fields, file=None):
-    "Warn of a finding that is one of `WARNINGS`; at the line that launched the kernel, or else at its line of `file`"
+    "Emit the warning of a finding, one of `WARNINGS`, at the line of the launch, or else at a line of `file`"
     kind, category = WARNINGS[code]
     what, hint = text_of(kind, code, dialect, fields)
     warning = category(f'{what}. {hint}'.rstrip())

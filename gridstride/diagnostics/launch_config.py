@@ -5,7 +5,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import NamedTuple
 
-from .errors import Place, WrongArgument, exception_of
+from .errors import Location, WrongArgument, exception_of
 from ..utils import dim3
 
 __all__ = [
@@ -21,30 +21,34 @@ __all__ = [
     'resident',
 ]
 
-# What a GPU takes: threads of a block and along its z, bytes of shared memory, and for a kernel that asks for more,
-# blocks along x, and along y and z, blocks of a cluster
+# The limits of a GPU: threads per block and along its z, bytes of shared memory, by default and on request (opt-in),
+# blocks along x, along y and z, and per cluster
 LIMITS = SimpleNamespace(
-    threads=1024, z=64, shared=48 * 1024, shared_asked_for=227 * 1024, grid_x=2**31 - 1, grid_yz=65535, cluster=8
+    threads=1024, z=64, shared=48 * 1024, shared_opt_in=227 * 1024, grid_x=2**31 - 1, grid_yz=65535, cluster=8
 )
 
 
 def resident(
-    threads,  # of a block
-    shared,  # bytes of shared memory of a block
-):  # how many blocks
-    "How many blocks are on the device together, an H100's 132 multiprocessors; registers are not counted"
-    by_threads, by_memory = 2048 // (-(-threads // 32) * 32), (228 << 10) // (-(-shared // 128) * 128 + 1024)
+    threads,  # per block
+    shared,  # bytes of shared memory per block
+):  # blocks
+    """Return how many blocks are resident on an H100's 132 SMs at once; registers are not counted.
+
+    >>> resident(1024, 0)
+    264"""
+    by_threads = 2048 // (-(-threads // 32) * 32)
+    by_memory = (228 << 10) // (-(-shared // 128) * 128 + 1024)
     return 132 * max(1, min(32, by_threads, by_memory))
 
 
 class Config(NamedTuple):
-    "The sizes of a launch, checked"
+    "The sizes of a launch, validated"
 
     grid: dim3  # blocks
-    block: dim3  # threads of each
-    stream: object  # None, a number, or what has one
+    block: dim3  # threads per block
+    stream: object  # None, a number, or an object that has one
     shared: int  # bytes of dynamic shared memory
-    cluster: dim3  # blocks of a cluster
+    cluster: dim3  # blocks per cluster
 
 
 def launch_error(
@@ -52,15 +56,15 @@ def launch_error(
     code,  # of the finding, in `messages.WORDS`
     **fields,  # that its wording needs
 ):
-    "The `LaunchError` with this code about the kernel of this name"
-    return exception_of('launch', code, 'python', dict(kernel=kernel, **fields), Place(kernel))
+    "Make the `LaunchError` with this code for a kernel"
+    return exception_of('launch', code, 'python', dict(kernel=kernel, **fields), Location(kernel))
 
 
 def read_brackets(
     kernel,  # its name
     brackets,  # their content: grid and block, then stream and bytes of shared memory if need be
 ):  # (grid, block, stream, bytes of shared memory); the stream is None unless there is one
-    "The values in a launch's brackets; `LaunchError` for too few or too many, or an invalid stream or number of bytes"
+    "Parse a launch's brackets; raises `LaunchError` for too few or too many values, or an invalid stream or size"
     parts = brackets if isinstance(brackets, tuple) else (brackets,)
     if not 2 <= len(parts) <= 4:
         raise launch_error(kernel, 'brackets', given=len(parts))
@@ -68,8 +72,8 @@ def read_brackets(
     return grid, block, _stream(kernel, stream), _shared_bytes(kernel, shared)
 
 
-def _whole(x):
-    "`x` as an integer; -1 for what is not one"
+def _integer(x):
+    "Return `x` as an integer; -1 if it is not one"
     try:
         return operator.index(x)
     except TypeError:
@@ -77,7 +81,7 @@ def _whole(x):
 
 
 def _shared_bytes(kernel, shared):
-    n = 0 if shared is None else _whole(shared)
+    n = 0 if shared is None else _integer(shared)
     if n < 0:
         raise launch_error(kernel, 'shared_number', given=shared)
     return n
@@ -85,7 +89,7 @@ def _shared_bytes(kernel, shared):
 
 def _stream(kernel, stream):
     known = stream is None or any(hasattr(stream, k) for k in ('cuda_stream', '__cuda_stream__', 'handle'))
-    if not known and _whole(stream) < 0:
+    if not known and _integer(stream) < 0:
         raise launch_error(kernel, 'stream', given=stream)
     return stream
 
@@ -103,13 +107,13 @@ def _sizes(kernel, *sizes):
 def configure(
     kernel,  # its name
     grid,  # blocks, and
-    block,  # threads of each: an int, a tuple of one to three, or a `dim3`
-    stream=None,  # a number, or what has one, as torch's streams
+    block,  # threads per block: an int, a tuple of one to three, or a `dim3`
+    stream=None,  # a number, or an object that has one, such as a stream of torch
     shared=None,  # bytes of dynamic shared memory; None: 0
-    cluster=None,  # blocks of a cluster, as `grid`; None: 1
-    asks=False,  # may the kernel have as much shared memory as one that asks for more than 48 KB?
+    cluster=None,  # blocks per cluster, as `grid`; None: 1
+    asks=False,  # does the kernel opt in to more than 48 KB of shared memory?
 ) -> Config:
-    "The launch's sizes; `LaunchError` for what no GPU accepts. Every launch from Python calls this"
+    "Validate the sizes of a launch; raises `LaunchError` for sizes that no GPU accepts"
     grid, block, cluster = _sizes(kernel, grid, block, _ALONE if cluster is None else cluster)
     stream, shared = _stream(kernel, stream), _shared_bytes(kernel, shared)
     shown = dict(grid=tuple(grid), block=tuple(block))
@@ -122,19 +126,19 @@ def configure(
     alone = cluster is _ALONE
     if not alone and (min(cluster) < 1 or cluster.size > LIMITS.cluster or any(g % c for g, c in zip(grid, cluster))):
         raise launch_error(kernel, 'cluster_size', cluster=tuple(cluster), **shown)
-    if shared > (LIMITS.shared_asked_for if asks else LIMITS.shared):
+    if shared > (LIMITS.shared_opt_in if asks else LIMITS.shared):
         code = 'dynamic_size' if asks else 'shared_size'
-        raise launch_error(kernel, code, bytes=shared, most=LIMITS.shared_asked_for if asks else LIMITS.shared)
+        raise launch_error(kernel, code, bytes=shared, most=LIMITS.shared_opt_in if asks else LIMITS.shared)
     return Config(grid, block, stream, shared, cluster)
 
 
 def count_arguments(
     kernel,  # its name
     parameters,  # each as a message shows it: 'x', or 'float *x'
-    given,  # how many arguments
-    optional=0,  # how many of the last parameters may be left out
+    given,  # number of arguments
+    optional=0,  # number of trailing parameters that may be omitted
 ):
-    "`LaunchError` unless there are as many arguments as the kernel takes"
+    "Raise `LaunchError` unless there are as many arguments as the kernel takes"
     if not len(parameters) - optional <= given <= len(parameters):
         shown = dict(count=len(parameters), parameters=', '.join(parameters))
         raise launch_error(kernel, 'arguments', given=given, **shown)
@@ -144,14 +148,14 @@ def refuse_names(
     kernel,  # its name
     named,  # arguments that were given by name
 ):
-    "`WrongArgument` if there are such"
+    "Raise `WrongArgument` if arguments were passed by name"
     if named:
         what = f'arguments must be positional, not by name as {", ".join(named)}'
         raise WrongArgument(f'{kernel}: {what}')
 
 
 class Ready(partial):
-    "A kernel's launch with grid and block, which waits to be called with the arguments"
+    "A kernel with its grid and block, to be called with the arguments"
 
     def __repr__(self):
         grid, block = self.args[:2]
@@ -165,5 +169,5 @@ def argument_error(
     parameter,  # as `count_arguments` has it
     what,  # what it takes, what was given, and what to give
 ):
-    "The `WrongArgument` that says what is wrong with an argument"
+    "Make the `WrongArgument` for an argument of a launch"
     return WrongArgument(f'{kernel}: argument {i + 1}, {parameter}, {what}')

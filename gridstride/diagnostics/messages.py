@@ -787,7 +787,7 @@ HINTS = {
     'or let no two threads use the same element under either name.',
     'expanded': '{array} is expanded (stride 0): several of its elements are one element of memory. Pass the kernel a '
     'copy, for example by .contiguous() or np.ascontiguousarray.',
-    'one_place': 'Both accesses are on this line: give each thread an element of its own, or let one thread write.',
+    'one_element': 'Both accesses are on this line: give each thread an element of its own, or let one thread write.',
     'same_line': dict(
         python='Both accesses are on line {line}, in different iterations of a loop: put a cuda.syncthreads() '
         'at the end of each iteration.',
@@ -819,7 +819,7 @@ HINTS = {
         python='Put a cuda.syncthreads() between lines {earlier} and {now}, from which both were called.',
         cuda='Put a __syncthreads() between lines {earlier} and {now}, from which both were called.',
     ),
-    'round': dict(
+    'next_iteration': dict(
         python='Line {line} is in the next iteration of the loop: put a cuda.syncthreads() at the end of each '
         'iteration, after line {earlier}.',
         cuda='Line {line} is in the next iteration of the loop: put a __syncthreads() at the end of each iteration, '
@@ -865,7 +865,7 @@ HINTS = {
     'wrong_joint': '`{guard}` lets in threads of which one index is past the end: `{joint}` must be `{right}`.',
     'swapped': 'The index is `{expr}`, with rows and columns swapped: it must be `{right}`.',
     'swapped_axes': 'Along axis {axis} valid indices are 0 to {last}, and this one is {index_there}: `{expr}` has rows '
-    'and columns swapped, it must be `{right}`; or this is a transpose, and {array} must have shape {turned}.',
+    'and columns swapped, it must be `{right}`; or this is a transpose, and {array} must have shape {transposed}.',
     'moved': '`{expr}` counts from where `{move}` has moved the pointer, and the index above from the first element of '
     '{array}: check how far it was moved, and how many elements are left there.',
     'moved_by': '`{expr}` is {own}, counted from where `{move}` has moved the pointer, and {left} elements are left '

@@ -17,22 +17,22 @@ __all__ = [
     'checks_to_compile',
     'check_order',
     'check_warp',
-    'check_whole_number',
+    'check_non_negative',
     'options',
 ]
 
 CHECKS = ('memcheck', 'racecheck', 'initcheck', 'synccheck')
 ORDERS = ('forward', 'reverse', 'shuffle')
 
-# Who runs simulated kernels: the simulator itself, or the module that is named, which is imported when it is
-# asked for. `engine='c'` makes them run as compiled CUDA C on the emulator.
+# What runs simulated kernels: None is the simulator itself; a module is imported on first use. `engine='c'` runs them
+# as compiled CUDA C on the emulator.
 ENGINES = dict(lanes=None, c='gridstride.translate.engine')
 
 WARPS = (32, 64)  # threads of a warp: NVIDIA's, and of a wavefront of AMD's gfx9
 
 
 class Settings:
-    "Values by name. What the main thread sets holds for every thread, what another one sets for itself alone"
+    "Settings by name: values set by the main thread hold for every thread, those set by another only for itself"
 
     def __init__(self, **values):
         vars(self).update(_values=values, _own=threading.local())
@@ -53,20 +53,20 @@ class Settings:
         self._mine()[k] = v
 
 
-# `lanes`: so many threads run in step, at most
+# `lanes`: the maximal number of threads that run in lockstep
 settings = Settings(
     checks=CHECKS, order='forward', seed=0, who=False, engine='lanes', lanes=16384, seconds=60.0, warp=32
 )
 
 
 def values_of(settings) -> dict:
-    "All values, as they hold for this thread: quicker than one by one"
+    "Return all values that hold for this thread; faster than reading them one by one"
     return {**vars(settings)['_values'], **vars(vars(settings)['_own'])}
 
 
 @contextmanager
 def change(settings, **new):
-    "`settings` with those of the new values that are not None, inside the `with` block"
+    "Apply those of the new values that are not None, inside the `with` block"
     new = {k: v for k, v in new.items() if v is not None}
     old = {k: getattr(settings, k) for k in new}
     for k, v in new.items():
@@ -81,7 +81,10 @@ def change(settings, **new):
 def parse_checks(
     checks,  # True, False, None, 'all', 'none', 'racecheck', 'no racecheck', 'racecheck, memcheck', or a list of names
 ):  # tuple of names, in the order of `CHECKS`; None for None: the caller's default
-    "The detectors that are meant; `ValueError` names what may be given"
+    """Parse the option `checks`; raises `ValueError`, which lists the valid values.
+
+    >>> parse_checks('no racecheck')
+    ('memcheck', 'initcheck', 'synccheck')"""
     if checks is None:
         return None
     if checks is True or isinstance(checks, str) and checks.strip() == 'all':
@@ -104,31 +107,31 @@ def parse_checks(
 def checks_to_compile(
     checks,  # as `parse_checks` takes them
 ):  # tuple of names
-    "The detectors that code is compiled for. For None: all, or none if the options disable all"
+    "Return the detectors that code is compiled for; for None all of them, or none if the options disable all"
     return (CHECKS if settings.checks else ()) if checks is None else parse_checks(checks)
 
 
 def checking(kind):
-    "Is the detector `kind` enabled now?"
+    "Return whether the detector `kind` is enabled in this thread"
     return kind in settings.checks
 
 
 def check_order(order):
-    "`ValueError` unless `order` is one of `ORDERS`, or None"
+    "Raise `ValueError` unless `order` is one of `ORDERS`, or None"
     if order not in (None, *ORDERS):
         raise ValueError(f"order is {order!r}; it must be 'forward', 'reverse' or 'shuffle'")
 
 
 def check_warp(warp):
-    "`ValueError` unless `warp` is one of `WARPS`, or None"
+    "Raise `ValueError` unless `warp` is one of `WARPS`, or None"
     if warp is not None and (isinstance(warp, bool) or warp not in WARPS):
         raise ValueError(
             f"warp is {warp!r}; it must be 32, as NVIDIA's GPUs have it, or 64, as AMD's gfx90a and gfx942"
         )
 
 
-def check_whole_number(**values):
-    "`ValueError` for one of `values` that is given and is not 0, 1, 2, ..."
+def check_non_negative(**values):
+    "Raise `ValueError` unless each of `values` is None or a non-negative integer"
     for k, v in values.items():
         if v is not None and (not isinstance(v, int) or v < 0):
             raise ValueError(f'{k} is {v!r}; it must be a non-negative integer')
@@ -139,16 +142,16 @@ def options(
     checks=None,  # True or 'all', False or 'none', or some of `CHECKS`: 'racecheck, memcheck', or a list
     order=None,  # the order of blocks, and of the threads where it matters: 'forward', 'reverse', 'shuffle'
     seed=None,  # of the shuffle
-    who=None,  # put block and thread before what a kernel prints?
-    seconds=None,  # after which a simulated kernel counts as endless
-    engine=None,  # who runs simulated kernels: 'lanes', the simulator; 'c', the emulator, from what `to_cuda` writes
-    warp=None,  # how many threads a warp of the simulator has: 32, or 64 as AMD's wavefronts
+    who=None,  # prefix what a kernel prints with its block and thread?
+    seconds=None,  # time limit of a simulated kernel
+    engine=None,  # what runs simulated kernels: 'lanes', the simulator; 'c', the emulator, from the output of `to_cuda`
+    warp=None,  # threads per warp in the simulator: 32, or 64 as in AMD's wavefronts
 ):
-    "How kernels run inside the `with` block, simulated or emulated; `ValueError` names the valid values"
+    "Set how kernels run inside the `with` block, simulated or emulated; raises `ValueError` for an invalid value"
     checks = parse_checks(checks)
     check_order(order)
     check_warp(warp)
-    check_whole_number(seed=seed)
+    check_non_negative(seed=seed)
     if seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):
         raise ValueError(f'seconds is {seconds!r}; it must be a positive number')
     if engine not in (None, *ENGINES):

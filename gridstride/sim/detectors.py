@@ -94,7 +94,8 @@ class Memcheck:
         "Raise, if the detector is on: index number `ax` of `idx` is out of bounds of `v` in some active lane"
         if not self.on:
             return
-        i, n = run.broadcast_to_lanes(idx[ax]), run.broadcast_to_lanes(v.shape[ax])
+        i = run.broadcast_to_lanes(idx[ax])
+        n = run.broadcast_to_lanes(v.shape[ax])
         lane = next(l for l in run.active(m) if not 0 <= i[l] < n[l])
         at = tuple(int(run.broadcast_to_lanes(i)[lane]) for i in idx if not isinstance(i, slice))
         shape = tuple(int(run.broadcast_to_lanes(size)[lane]) for size in v.shape)
@@ -107,7 +108,7 @@ class Memcheck:
 class UnwrittenRead(NamedTuple):
     "A read of an uninitialized element, which no thread has written so far"
 
-    place: object  # an `errors.Place`
+    location: object  # an `errors.Location`
     view: object  # the array
     off: int  # of the element
     block: int  # number of the reader's block
@@ -117,7 +118,7 @@ class UnwrittenRead(NamedTuple):
     def error(self):
         "Its finding"
         code = {'shared': 'unwritten_shared', 'local': 'unwritten_local'}.get(self.view.mem.space, 'unwritten')
-        return exception_of('initcheck', code, 'python', element_at(self.view, self.off), self.place)
+        return exception_of('initcheck', code, 'python', element_at(self.view, self.off), self.location)
 
 
 class Initcheck:
@@ -133,10 +134,12 @@ class Initcheck:
 
     def unassigned(self, run, m, name, site):
         "The lanes of `m` read a variable that they have not assigned: a warning, once per line"
-        place = run.place(site, m)
-        if self.on and (name, place.file, place.line) not in self.warned:
-            self.warned.add((name, place.file, place.line))
-            fields = dict(line=place.line, kernel=run.kernel, variable=name, in_block=place.block, thread=place.thread)
+        location = run.location(site, m)
+        if self.on and (name, location.file, location.line) not in self.warned:
+            self.warned.add((name, location.file, location.line))
+            fields = dict(
+                line=location.line, kernel=run.kernel, variable=name, in_block=location.block, thread=location.thread
+            )
             warn_of('unassigned', 'python', fields)
 
     def read(self, run, lanes, v, off, wrote, site, atomic=False):
@@ -146,8 +149,9 @@ class Initcheck:
         unwritten = wrote == 0
         if unwritten.any():
             i = np.argmax(unwritten)
-            place, block = run.place(site, lane=lanes[i]), int(run.g.b[lanes[i]])
-            read = UnwrittenRead(place, v, int(off[i]), block, run.now, atomic)
+            location = run.location(site, lane=lanes[i])
+            block = int(run.g.b[lanes[i]])
+            read = UnwrittenRead(location, v, int(off[i]), block, run.now, atomic)
             if v.mem.space == 'local' or not self.racecheck.on:
                 raise read.error()
             self.noted[v.mem.space] = read
@@ -166,9 +170,10 @@ class Initcheck:
         """The finding of a noted read, if what `error` says may come of the value that it got, else None.
 
         Of an index that holds for the same thread only. Threads that a barrier misses have read all they would."""
-        kind, who = getattr(error, 'kind', None), (getattr(error, 'block', None), getattr(error, 'thread', None))
+        kind = getattr(error, 'kind', None)
+        who = (getattr(error, 'block', None), getattr(error, 'thread', None))
         for space, read in self.noted.items():
-            same = (read.place.block, read.place.thread) == who
+            same = (read.location.block, read.location.thread) == who
             if {'timeout': True, 'assert': True, 'memcheck': same, 'synccheck': space == 'global'}.get(kind):
                 return read.error()
 
@@ -193,7 +198,7 @@ class Racecheck:
 
     def __init__(self, on, inside):  # inside: is it sure that every index is in bounds?
         self.on, self.inside = on, inside
-        self.history = []  # (time, place, name of the array, places of the calls that led there) of each access
+        self.history = []  # (time, site, name of the array, sites of the calls that led there) of each access
         self.warned = set()  # locations where several threads wrote the same value
         self.held = {}  # (memory, element, reader) -> (the function, what raises): races that a swap may still check
 
@@ -209,7 +214,8 @@ class Racecheck:
         "`lanes` read the elements at `off`, last written at the times `wrote`"
         if run.crossing and v.mem.space == 'global':
             run.crossing.read(run, lanes, v, off, wrote, site)
-        shadow, settled = v.mem.shadow, self.settled(run.order, v.mem)
+        shadow = v.mem.shadow
+        settled = self.settled(run.order, v.mem)
         recent = wrote > settled
         if recent.any():
             writer = shadow.writer[off]
@@ -229,7 +235,8 @@ class Racecheck:
 
     def swaps(self, run, lanes, v, off):
         "`lanes` compare and swap the elements at `off`: what they have read there since their last barrier is checked"
-        shadow, me = v.mem.shadow, run.g.id[lanes]
+        shadow = v.mem.shadow
+        me = run.g.id[lanes]
         for at, thread in zip(off, me) if self.held else ():
             self.held.pop((id(v.mem), int(at), int(thread)), None)
         synced = np.maximum(run.order.start, run.order.synced[run.g.local[lanes]])
@@ -272,7 +279,9 @@ class Racecheck:
         "`lanes` write `value` to the elements at `off`, last written at the times `wrote`"
         if run.crossing and v.mem.space == 'global':
             run.crossing.write(run, lanes, v, off, wrote, value, site, atomic)
-        shadow, me, settled = v.mem.shadow, run.g.id[lanes], self.settled(run.order, v.mem)
+        shadow = v.mem.shadow
+        me = run.g.id[lanes]
+        settled = self.settled(run.order, v.mem)
         if atomic:
             self.report_held(run, lanes, v, off)
         self.against_readers(run, lanes, v, off, settled, site, 'changed atomically' if atomic else 'written')
@@ -282,7 +291,8 @@ class Racecheck:
             met = np.flatnonzero(shadow.writer[off] != me)
             if met.size:
                 self.at_once(run, lanes, v, off, met, value, site)
-        shadow.wrote[off], shadow.atomic[off] = run.now, atomic
+        shadow.wrote[off] = run.now
+        shadow.atomic[off] = atomic
         if not atomic:
             run.order.forget(v.mem, off)
 
@@ -352,7 +362,8 @@ class Racecheck:
     def written_later(self, run, read):
         "The race of an `UnwrittenRead` with another block that wrote the element later, without a fence; or None"
         shadow = read.view.mem.shadow
-        time, thread = int(shadow.wrote[read.off]), shadow.writer[read.off]
+        time = int(shadow.wrote[read.off])
+        thread = shadow.writer[read.off]
         ordered = thread // run.g.threads == read.block or read.atomic and shadow.atomic[read.off] or run.order.fenced
         if time <= read.time or ordered:
             return None
@@ -360,15 +371,15 @@ class Racecheck:
         calls = calls_of(there, callers)
         other = Access(there.line, *run.g.who_is(thread), there.source, there.file, calls)
         fields = dict(before='written', now='read', **element_at(read.view, read.off))
-        return exception_of('racecheck', 'race_of_blocks', 'python', fields, read.place, other)
+        return exception_of('racecheck', 'race_of_blocks', 'python', fields, read.location, other)
 
     def same_value(self, run, v, off, site):
         "Warn, once per location in the kernel"
-        place = run.program.sites[site]
-        if place in self.warned:
+        location = run.program.sites[site]
+        if location in self.warned:
             return
-        self.warned.add(place)
-        fields = dict(line=place.line, kernel=run.kernel, **element_at(v, off))
+        self.warned.add(location)
+        fields = dict(line=location.line, kernel=run.kernel, **element_at(v, off))
         warn_of('same_value', 'python', fields)
 
 
@@ -396,14 +407,15 @@ class Synccheck:
 
     def short(self, run, m, b, here, site):
         "Some threads of block `b` of the group are not at its barrier: raise if one of them lives, else warn"
-        g, place = run.g, run.program.sites[site]
+        g = run.g
+        location = run.program.sites[site]
         absent, alive = (np.flatnonzero((g.local == b) & ~m & which) for which in (g.all, g.live))
         fields = dict(here=int(here[b]), threads=g.threads, thread=g.who((*alive, *absent)[0])[1])
         if len(alive):
             raise run.finding('synccheck', 'diverged', site, by=int(np.argmax((g.local == b) & m)), **fields)
-        if place not in self.warned:
-            self.warned.add(place)
-            warn_of('returned', 'python', dict(fields, line=place.line, kernel=run.kernel))
+        if location not in self.warned:
+            self.warned.add(location)
+            warn_of('returned', 'python', dict(fields, line=location.line, kernel=run.kernel))
 
     def grid(self, run, m, site):
         """All threads of the grid are at its barrier; without them it has no meaning, be the detector on or off.
@@ -424,7 +436,8 @@ class Synccheck:
     def meet(self, run, m, mask, site, operation):
         "Lanes of warps meet at an operation: each is named in its mask, and every lane named there is here"
         g = run.g
-        bits, whole = np.broadcast_to(_mask(mask, g.width), g.size), 2**g.width - 1
+        bits = np.broadcast_to(_mask(mask, g.width), g.size)
+        whole = 2**g.width - 1
         if not self.on or m is g.all and (bits == whole).all():
             return
         unnamed = m & ((bits >> g.lane.astype(np.uint64)) & 1 == 0)
@@ -461,7 +474,10 @@ class Synccheck:
         if time.monotonic() > run.deadline:
             raise run.finding('timeout', 'endless', site, loop.m, seconds=f'{settings.seconds:g}')
         if loop.changes != run.changes:
-            loop.iterations, loop.changes, loop.spinning, loop.stuck = 0, run.changes, False, False
+            loop.iterations = 0
+            loop.changes = run.changes
+            loop.spinning = False
+            loop.stuck = False
             return
         self.check_deadlock(run, site, loop.m)
         loop.iterations += 1

@@ -5,7 +5,7 @@ import re
 import sys
 from difflib import get_close_matches
 
-from ..diagnostics.errors import NotSimulated, Place, exception_of
+from ..diagnostics.errors import NotSimulated, Location, exception_of
 from ..diagnostics.launch_config import argument_error
 from ..support.short_tracebacks import ShownBriefly, briefly
 from .memory import View
@@ -30,7 +30,8 @@ def add_kernel_line(prog, values, error):
 
 def _suggest_name(error):
     "Suggest a similar name for one that does not exist"
-    name, cuda = getattr(error, 'name', None) or '', sys.modules[f'{__package__}.cuda']
+    name = getattr(error, 'name', None) or ''
+    cuda = sys.modules[f'{__package__}.cuda']
     if near := get_close_matches(name, dir(cuda), 1, 0.75):
         return f'\n  cuda.{near[0]} is what Numba calls it.'
     near = get_close_matches(name, dir(getattr(error, 'obj', None)), 1, 0.7)
@@ -46,7 +47,9 @@ def _number_error(prog, values, error):
         for given in (dims.count(',') + 1 for dims in found if ':' not in dims):
             if given < v.ndim:
                 fields = dict(array=name, dimensions=v.ndim, given=given)
-                return exception_of('memcheck', 'indices', 'python', fields, Place(prog.name, prog.file, number, line))
+                return exception_of(
+                    'memcheck', 'indices', 'python', fields, Location(prog.name, prog.file, number, line)
+                )
     for i, (name, v) in enumerate(zip(prog.params, values)):
         if isinstance(v, View) and re.search(rf'(?<![\w.]){name}(?!\s*[\w\[.])', line):
             shape = tuple(map(int, v.shape))

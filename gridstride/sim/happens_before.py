@@ -20,7 +20,7 @@ from weakref import ref
 
 import numpy as np
 
-from ..diagnostics.errors import Access, Phrase, Place, exception_of, outside_level
+from ..diagnostics.errors import Access, Phrase, Location, exception_of, outside_level
 from ..diagnostics.settings import checking
 from ..support import array_memory
 from ..support.array_memory import address
@@ -76,12 +76,17 @@ def _first(hit, at):
 class Operation:
     "A launch or a copy, with the clock of what happens before it"
 
-    def __init__(self, name, stream, number, clock, place, launches):
-        self.name, self.stream, self.number, self.clock = name, stream, number, clock
-        self.place, self.launches = place, launches  # place: (file, line) of the call
+    def __init__(self, name, stream, number, clock, location, launches):
+        self.name = name
+        self.stream = stream
+        self.number = number
+        self.clock = clock
+        self.location = location  # (file, line) of the call
+        self.launches = launches  # is it the launch of a kernel?
         self.begin = self.end = 0  # of a launch: the detectors' time
         self.parts = []
-        self.history, self.who = (), None  # of a launch: its accesses; (block, thread) of a number
+        self.history = ()  # the accesses of a launch
+        self.who = None  # a function: the number of a thread -> (block, thread)
 
     def is_before(self, clock):
         "Does it happen before what has this clock?"
@@ -97,7 +102,7 @@ class Operation:
         code = 'created_stream' if s.number else 'default_stream'
         stream = Phrase(code, dict(number=s.number, created=s.line))
         return Phrase(
-            'kernel_on' if self.launches else 'call_on', dict(name=self.name, line=self.place[1], stream=stream)
+            'kernel_on' if self.launches else 'call_on', dict(name=self.name, line=self.location[1], stream=stream)
         )
 
 
@@ -127,7 +132,9 @@ class Operations:
     "The operations that the host has not waited for, and the clocks"
 
     def __init__(self):
-        self.pending, self.host, self.counts = [], {}, {}
+        self.pending = []
+        self.host = {}
+        self.counts = {}
         self.clocks = {}  # stream -> what happens before its next operation
         self.watches_host = False  # is there an array of the host that kernels may use?
 
@@ -140,12 +147,13 @@ class Operations:
             _join(clock, self.clocks.get(other, {}))
         return clock
 
-    def begin(self, name, stream, place, launches=False):
+    def begin(self, name, stream, location, launches=False):
         "A new operation of the stream"
         stream = _stream(stream)
-        clock, n = self.clock_of(stream), stream.number
+        clock = self.clock_of(stream)
+        n = stream.number
         number = clock[n] = self.counts[n] = self.counts.get(n, 0) + 1
-        operation = Operation(name, stream, number, dict(clock), place, launches)
+        operation = Operation(name, stream, number, dict(clock), location, launches)
         self.pending = [*self.pending[-_MOST:], operation]
         return operation
 
@@ -203,7 +211,7 @@ class Operations:
         if found := self.conflict(part, operation.clock):
             op, index, wrote = found
             fields = dict(now=_verb(part.writes), before=_verb(wrote), second=operation.phrase(), first=op.phrase())
-            raise _finding('unordered_operations', part.mem(), index, fields, operation.place)
+            raise _finding('unordered_operations', part.mem(), index, fields, operation.location)
         operation.parts.append(part)
 
 
@@ -211,11 +219,13 @@ def _verb(writes):
     return 'writes' if writes else 'reads'
 
 
-def _finding(code, mem, index, fields, place):
-    "The exception about an element of an array, at a place of the learner's code"
-    file, line = place
-    place = Place(None, file, line, linecache.getline(file, line).strip())
-    return exception_of('racecheck', code, 'python', dict(array=mem.name or 'the array', index=index) | fields, place)
+def _finding(code, mem, index, fields, location):
+    "The exception about an element of an array, at a location of the learner's code"
+    file, line = location
+    location = Location(None, file, line, linecache.getline(file, line).strip())
+    return exception_of(
+        'racecheck', code, 'python', dict(array=mem.name or 'the array', index=index) | fields, location
+    )
 
 
 operations = Operations()
@@ -244,8 +254,8 @@ def copying(
 
 
 @contextmanager
-def _copying(name, stream, arrays, waits, place):
-    operation = operations.begin(name, stream, place)
+def _copying(name, stream, arrays, waits, location):
+    operation = operations.begin(name, stream, location)
     try:
         for part in filter(None, (part_of(*a) for a in arrays)):
             operations.use(operation, part)
@@ -268,8 +278,8 @@ def launching(run, stream, waits):
 
 
 @contextmanager
-def _launching(run, stream, waits, place):
-    launch = operations.begin(run.kernel, stream, place, launches=True)
+def _launching(run, stream, waits, location):
+    launch = operations.begin(run.kernel, stream, location, launches=True)
     launch.begin = run.now
     others = [op for op in operations.pending if not op.is_before(launch.clock)]
     run.crossing = Crossing(launch, others) if others else None
@@ -281,7 +291,8 @@ def _launching(run, stream, waits, place):
     launch.end = run.now
     history = run.detectors.racecheck.history
     if launch.stream.number and len(history) < _LONG:  # all comes after what the default stream has done
-        launch.history, launch.who = history, run.g.who_is
+        launch.history = history
+        launch.who = run.g.who_is
     if waits:
         operations.wait(launch.clock)
 
@@ -324,9 +335,10 @@ class Crossing:
         "Raise if the launch `o` has used an element that is used now"
         if not hit.any():
             return
-        i, shadow = int(hit.argmax()), v.mem.shadow
+        i = int(hit.argmax())
+        shadow = v.mem.shadow
         time, thread = (shadow.wrote, shadow.writer[off[i]]) if wrote else (shadow.read, shadow.lo[off[i]] >> 32)
-        there = next((place for t, place, *_ in reversed(earlier.history) if t == time[off[i]]), None)
+        there = next((location for t, location, *_ in reversed(earlier.history) if t == time[off[i]]), None)
         other = there and Access(there.line, *earlier.who(thread), there.source, there.file)
         self.race(run, lanes[i], v, off[i], earlier, writes, wrote, site, other)
 

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..diagnostics.errors import NotSimulated, Place, exception_of
+from ..diagnostics.errors import NotSimulated, Location, exception_of
 from ..diagnostics.launch_config import launch_error, resident
 from ..diagnostics.settings import settings
 from .detectors import Detectors, calls_of
@@ -22,7 +22,11 @@ class LaunchContext:
     current = None  # the running launch, or None outside of kernels
 
     def __init__(self, kernel, grid, block, dynamic, trace=None):  # dynamic: bytes of dynamic shared memory
-        self.kernel, self.grid, self.block, self.dynamic, self.trace = kernel, grid, block, dynamic, trace
+        self.kernel = kernel
+        self.grid = grid
+        self.block = block
+        self.dynamic = dynamic
+        self.trace = trace
         self.warp = settings.warp  # threads per warp
         self.now = LaunchContext.now = LaunchContext.now + 1
         self.deadline = time.monotonic() + settings.seconds
@@ -43,7 +47,9 @@ class LaunchContext:
 
     def begin(self, g, alone):
         "Start the group `g`: new shared memory, new barriers; `alone` as for `Order.begin`"
-        self.g, self.shared, self._seq = g, {}, None
+        self.g = g
+        self.shared = {}
+        self._seq = None
         self.order.begin(g, self.now, alone)
         if settings.order == 'reverse':
             self._seq = np.arange(g.size)[::-1]
@@ -132,8 +138,8 @@ class LaunchContext:
 
     # Findings
 
-    def place(self, site, m=None, lane=None):
-        "Return the `Place` of a site; with the thread of `lane`, or of the first lane of `m`, if there is one"
+    def location(self, site, m=None, lane=None):
+        "Return the `Location` of a site; with the thread of `lane`, or of the first lane of `m`, if there is one"
         s = self.program.sites[site]
         lane = lane if lane is not None else self.active(m)[0] if m is not None else None
         block, thread = self.g.who(lane) if lane is not None else (None, None)
@@ -142,22 +148,22 @@ class LaunchContext:
         around = dict(above=''.join(lines[first - 1 : s.line - 1]), onward=''.join(lines[s.line - 1 :]))
         calls = calls_of(s, self.callers)
         called = (calls[-1].line, calls[-1].source, calls[-1].file) if self.callers else None
-        return Place(self.kernel, s.file, s.line, s.source, block, thread, called, calls=calls, **around)
+        return Location(self.kernel, s.file, s.line, s.source, block, thread, called, calls=calls, **around)
 
     def finding(self, kind, code, site, m=None, by=None, other=None, **fields):
         "Make the exception about a site, for the thread of lane `by` or of the first lane of `m`"
-        return exception_of(kind, code, 'python', fields, self.place(site, m, by), other)
+        return exception_of(kind, code, 'python', fields, self.location(site, m, by), other)
 
     def refusal(self, site, m, what, hint='', kind=NotSimulated):
         "Make the exception for what is not simulated, or one of another class"
-        place = self.place(site, m)
+        location = self.location(site, m)
         return kind(
             what,
             hint,
-            kernel=place.kernel,
-            file=place.file,
-            line=place.line,
-            source=place.source,
-            block=place.block,
-            thread=place.thread,
+            kernel=location.kernel,
+            file=location.file,
+            line=location.line,
+            source=location.source,
+            block=location.block,
+            thread=location.thread,
         )

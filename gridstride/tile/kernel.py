@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ..diagnostics.errors import Place, WrongArgument, exception_of
+from ..diagnostics.errors import Location, WrongArgument, exception_of
 from ..diagnostics.settings import settings
 from .block import scalar
 from .descriptors import from_host
@@ -34,7 +34,9 @@ class Checked:
     def __init__(self, kernel):
         self.kernel = kernel  # perhaps wrapped by autotune or heuristics
         self.python = function_of(kernel)
-        self.__name__, self.__doc__, self.__module__ = self.python.__name__, self.python.__doc__, self.python.__module__
+        self.__name__ = self.python.__name__
+        self.__doc__ = self.python.__doc__
+        self.__module__ = self.python.__module__
         self.signature = inspect.signature(self.python)
         self.names = list(self.signature.parameters)
         self.constants = {k for k, p in self.signature.parameters.items() if _is_constexpr(p.annotation)}
@@ -103,7 +105,8 @@ class Checked:
 
     def _choose(self, values):
         "Return the constants that autotune and heuristics choose: autotune takes the first config"
-        k, found = self.kernel, {}
+        k = self.kernel
+        found = {}
         while unwrap(k) is not k:
             if getattr(k, 'configs', None):
                 self._configure(k.configs, values, found)
@@ -147,7 +150,9 @@ class _Compiled:
     n_regs, n_spills, n_max_threads = 32, 0, 1024
 
     def __init__(self, kernel):
-        self.kernel, self.name, self.asm = kernel, kernel.__name__, {}
+        self.kernel = kernel
+        self.name = kernel.__name__
+        self.asm = {}
         self.metadata = SimpleNamespace(name=self.name, shared=1024, num_warps=4, num_stages=3, num_ctas=1)
 
     def __getitem__(self, grid):
@@ -158,7 +163,7 @@ class _Compiled:
 
 
 def _launch(code, kernel, **fields):
-    return exception_of('launch', code, 'triton', fields, Place(kernel=kernel))
+    return exception_of('launch', code, 'triton', fields, Location(kernel=kernel))
 
 
 def _is_constexpr(annotation):

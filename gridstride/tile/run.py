@@ -1,4 +1,4 @@
-"""A launch at work: which program runs, which of the learner's lines, and how a finding gets its place."""
+"""A launch at work: which program runs, which of the learner's lines, and how a finding gets its location."""
 
 import linecache
 import sys
@@ -6,14 +6,14 @@ import time
 
 import numpy as np
 
-from ..diagnostics.errors import Access, KernelError, NotCompiled, NotSimulated, Place, exception_of, warn_of
+from ..diagnostics.errors import Access, KernelError, NotCompiled, NotSimulated, Location, exception_of, warn_of
 
 __all__ = [
     'Names',
     'Run',
     'current',
     'frame_of',
-    'place',
+    'location',
     'finding',
     'refuse',
     'no_such_name',
@@ -42,7 +42,8 @@ class Run:
         self.stamps = [None]  # of each access so far: (number of its program, line, file, what it did)
         self.start = 1  # the running program's accesses have this stamp or a later one
         # the release events that the running program has acquired, and what happens before it by these
-        self.acquired, self.before = (), None
+        self.acquired = ()
+        self.before = None
         self.synced = {}  # of what happens before: up to where a barrier came before the release
         self.barrier = 0  # the running program's last access before its last barrier
         self.tuned = False  # does an autotuner run it again, on what it leaves?
@@ -52,7 +53,7 @@ class Run:
         self.trace = None
         self.undef_line = 0  # the line of the running program that left lanes without a value
         self.recent = []  # what the running program has stored since its last barrier
-        self.branches = {}  # place of an `if` -> {which branch: {name: type}} so far
+        self.branches = {}  # location of an `if` -> {which branch: {name: type}} so far
         self.branched = {}  # (function, `if`, branch) -> how often it ran
         self.warned = set()  # (what, where) of the warnings so far
         self.polled = None, 0  # what the program polled last, and how often it got the same value
@@ -87,7 +88,8 @@ class Run:
             shadow.clocks = np.full(shadow.region.size, None)
         before = tuple({id(released): released for released in shadow.clocks[at] if released}.values())
         if sem not in ('relaxed', 'release'):
-            self.acquired, self.before = (*self.acquired, *before), None
+            self.acquired = (*self.acquired, *before)
+            self.before = None
         if sem in ('relaxed', 'acquire'):
             return
         stamp = len(self.stamps) - 1
@@ -138,7 +140,8 @@ class Run:
             raise finding('synccheck', 'programs_wait')
         self.number, self.program, self.acquired, self.recent, self.barrier, self.kept = mine
         self.before = None
-        self.start, self.polled = len(self.stamps), (None, 0)
+        self.start = len(self.stamps)
+        self.polled = (None, 0)
 
     def in_time(self):
         "A finding if the launch runs too long"
@@ -166,12 +169,19 @@ class ReleaseEvent:
     __slots__ = ('number', 'stamp', 'acquired', 'synced', 'line')
 
     def __init__(self, number, stamp, acquired, synced, line):
-        self.number, self.stamp, self.acquired, self.synced, self.line = number, stamp, acquired, synced, line
+        self.number = number
+        self.stamp = stamp
+        self.acquired = acquired
+        self.synced = synced
+        self.line = line
 
 
 def _happened_before(acquired):
     "By the events: the number of a program -> its last stamp that happened before, and (the last synced one, -line)"
-    before, synced, seen, todo = {}, {}, set(), list(acquired)
+    before = {}
+    synced = {}
+    seen = set()
+    todo = list(acquired)
     while todo:
         e = todo.pop()
         if id(e) in seen:
@@ -195,7 +205,8 @@ def current():
 
 def enter(run):
     "Make `run` the launch at work; gives the one before"
-    before, _state[0] = _state[0], run
+    before = _state[0]
+    _state[0] = run
     return before
 
 
@@ -211,13 +222,15 @@ def _line(f):
     return f.f_lineno, linecache.getline(f.f_code.co_filename, f.f_lineno).strip(), f.f_code.co_filename
 
 
-def place(thread=None):
-    "The `Place` where the running program is; `thread`: which lane of the block, as an index"
-    run, f = _state[0], frame_of()
+def location(thread=None):
+    "The `Location` where the running program is; `thread`: which lane of the block, as an index"
+    run = _state[0]
+    f = frame_of()
     if f is None:
-        return Place(kernel=run and run.kernel.__name__)
+        return Location(kernel=run and run.kernel.__name__)
     line, source, file = _line(f)
-    top, g = f, f.f_back
+    top = f
+    g = f.f_back
     while (
         g is not None and g.f_code.co_name != 'begin_program'
     ):  # perhaps a function that the kernel called is at fault
@@ -226,12 +239,12 @@ def place(thread=None):
         g = g.f_back
     called = _line(top) if top is not f else None
     block = tuple(map(int, run.program)) if run else None
-    return Place(run and run.kernel.__name__, file, line, source, block, thread, called)
+    return Location(run and run.kernel.__name__, file, line, source, block, thread, called)
 
 
 def finding(kind, code, fields=None, thread=None, other=None):
     "The exception of a finding at the line where the running program is"
-    return exception_of(kind, code, 'triton', fields, place(thread), other)
+    return exception_of(kind, code, 'triton', fields, location(thread), other)
 
 
 def access_of(run, stamp, thread=None):
@@ -267,7 +280,8 @@ def not_begun(error):
     f = at.tb_frame
     if isinstance(error, KernelError) or not isinstance(f.f_globals, Names):
         return error
-    file, line = f.f_code.co_filename, at.tb_lineno
+    file = f.f_code.co_filename
+    line = at.tb_lineno
     where = dict(file=file, line=line, source=linecache.getline(file, line).strip())
     return NotCompiled(str(error), kernel=_state[0].kernel.__name__, dialect='triton', **where)
 
@@ -292,4 +306,4 @@ def no_name_of_triton(name, hint=''):
 
 def _line_only():
     "Where the compiler would be: the line, whatever program came to it first"
-    return {k: v for k, v in place()._asdict().items() if k not in ('above', 'onward', 'block', 'thread')}
+    return {k: v for k, v in location()._asdict().items() if k not in ('above', 'onward', 'block', 'thread')}

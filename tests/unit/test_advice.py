@@ -1,9 +1,10 @@
 "What fits a finding, read off the learner's lines."
 import pytest
 
-from gridstride.diagnostics.hints import hint_for, update_of
+from gridstride.diagnostics.hints import hint_for
+from gridstride.diagnostics.race_hints import update_of
 from gridstride.cpp.emulator import array_at
-from gridstride.diagnostics.errors import Access, Call, Place, exception_of, text_of
+from gridstride.diagnostics.errors import Access, Call, Location, exception_of, text_of
 from gridstride.diagnostics.messages import DIALECTS
 
 UPDATES = [('n[i] += 1;', 'n', ('add', 'n[i]', '1')), ('if (x[i] > 0) n[0]++;', 'n', ('add', 'n[0]', '1')),
@@ -22,7 +23,7 @@ def test_an_update_of_one_element_is_known_from_others(line, array, want):
 
 def index(line, at, shape, above='', dialect='cuda', **more):
     e = exception_of('memcheck', 'outside', dialect, dict(array='x', index=at, shape=shape, **more),
-                     Place('k', 'k.cu', 9, line, above=above))
+                     Location('k', 'k.cu', 9, line, above=above))
     assert str(e).count('\n') == 3
     return e
 
@@ -100,13 +101,13 @@ FIXED = [('for (int i = tc; i <= tk; i += tw) x[tr][i] = 0;', 8, 'float [8]', 'o
 @pytest.mark.parametrize('line,at,type,advice,fields', FIXED)
 def test_the_advice_for_an_array_of_a_fixed_size(line, at, type, advice, fields):
     e = exception_of('memcheck', 'outside_named', 'cuda', dict(array='x', index=(at,), type=type),
-                     Place('k', 'k.cu', 9, line))
+                     Location('k', 'k.cu', 9, line))
     assert e.advice == advice and fields.items() <= e.advice_fields.items()
 
 
 def race(line, now, other, source, above='', code='race', before='written', then='read', dialect='cuda'):
     e = exception_of('racecheck', code, dialect, dict(array='s', index=(3,), before=before, now=then),
-                     Place('k', 'k.cu', now, line, above=above), Access(other, (0, 0, 0), (3, 0, 0), source))
+                     Location('k', 'k.cu', now, line, above=above), Access(other, (0, 0, 0), (3, 0, 0), source))
     assert f'against line {other}, block (0), thread (3): {source}' in str(e)
     assert str(e).count('\n') == 4
     return e.advice, e.hint
@@ -114,7 +115,7 @@ def race(line, now, other, source, above='', code='race', before='written', then
 
 def test_the_advice_for_a_race_fits_both_lines():
     assert race('out[t] = s[9 - t];', 6, 5, 's[t] = x[t];')[0] is None
-    assert race('s[t] = x[t];', 5, 8, 'v += s[j];', 'for (;;) {')[0] == 'round'
+    assert race('s[t] = x[t];', 5, 8, 'v += s[j];', 'for (;;) {')[0] == 'next_iteration'
     assert race('s[t] += s[t+h]', 5, 5, 's[t] += s[t+h]', 'while h:', dialect='python')[0] == 'same_line'
     for line, call, dialect in (('s[0] += v;', 'atomicAdd(&s[0], v).', 'cuda'),
                                 ('s[i, 0] += v', 'cuda.atomic.add(s, (i, 0), v).', 'python'),
@@ -131,11 +132,11 @@ def test_the_advice_for_a_race_fits_both_lines():
     for first in ('a = s[c + 1];', 'a = s[c] + 1;', 'b = s[c];', 'a = s[c] + s[d];'):     # not of the same element
         assert race('s[c] = a + v;', 6, 5, first, before='read', then='written')[0] is None
     assert race('s[0] *= v;', 5, 5, 's[0] *= v;')[0] == 'update_other'
-    assert race('s[0] = v;', 5, 5, 's[0] = v;', then='written')[0] == 'one_place'
+    assert race('s[0] = v;', 5, 5, 's[0] = v;', then='written')[0] == 'one_element'
 
 
 def test_nothing_is_guessed_where_no_line_is_known():
-    assert hint_for('memcheck', 'outside', dict(array='x', index=(3,), shape=(3,)), Place('k'), None) is None
+    assert hint_for('memcheck', 'outside', dict(array='x', index=(3,), shape=(3,)), Location('k'), None) is None
     for dialect in DIALECTS: assert text_of('memcheck', 'outside', dialect, dict(array='x', index=(3,), shape=(3,)))[1]
 
 
@@ -143,7 +144,7 @@ def test_nothing_is_guessed_where_no_line_is_known():
     [('out[threadIdx.x] = x[threadIdx.x - 1];', 'below_0'), ('out[i] = x[i - 1];', None)])
 def test_an_unsigned_index_below_0_is_reported_as_such(line, advice):
     "It is 16 GB further, where the host may have something"
-    assert exception_of('memcheck', 'kernel_reads_host', 'cuda', {}, Place('k', 'k.cu', 9, line)).advice == advice
+    assert exception_of('memcheck', 'kernel_reads_host', 'cuda', {}, Location('k', 'k.cu', 9, line)).advice == advice
 
 
 @pytest.mark.parametrize('line,name', [
@@ -159,7 +160,7 @@ def test_the_name_of_the_array_that_an_index_is_of(line, name):
 
 def advised(line, at, shape, above='', dialect='cuda', called=None, onward=''):
     e = exception_of('memcheck', 'outside', dialect, dict(array='x', index=at, shape=shape),
-                     Place('k', 'k.cu', 9, line, above=above, called=called, onward=onward or line))
+                     Location('k', 'k.cu', 9, line, above=above, called=called, onward=onward or line))
     return e.advice, e.advice_fields
 
 
@@ -223,9 +224,9 @@ LOOPS = [
 
 @pytest.mark.parametrize('above,onward,advice', LOOPS)
 def test_only_lines_of_one_loop_are_in_different_iterations(above, onward, advice):
-    place = Place('k', 'k.cu', 9, onward.split('\n')[0].strip(), above=above.rstrip('\n'), onward=onward)
+    location = Location('k', 'k.cu', 9, onward.split('\n')[0].strip(), above=above.rstrip('\n'), onward=onward)
     later = next(n for n, line in enumerate(onward.split('\n')) if 's[t + 1]' in line)
-    e = exception_of('racecheck', 'race', 'python', dict(array='s', index=(3,), before='read', now='written'), place,
+    e = exception_of('racecheck', 'race', 'python', dict(array='s', index=(3,), before='read', now='written'), location,
                      Access(9 + later, (0, 0, 0), (3, 0, 0), 'v += s[t + 1]'))
     assert e.advice == advice
 
@@ -246,11 +247,11 @@ CALLS = [  # the later access, the earlier one
 @pytest.mark.parametrize('mine,theirs,advice', CALLS)
 def test_which_advice_fits_the_calls_of_a_race(mine, theirs, advice):
     mine, theirs = call_stack(*mine), call_stack(*theirs)
-    place = Place('k', 'k.cu', mine[0].line, 's[t] = v;', calls=mine, onward='s[t] = v;')
-    e = exception_of('racecheck', 'race', 'cuda', dict(array='s', index=(3,), before='read', now='written'), place,
+    location = Location('k', 'k.cu', mine[0].line, 's[t] = v;', calls=mine, onward='s[t] = v;')
+    e = exception_of('racecheck', 'race', 'cuda', dict(array='s', index=(3,), before='read', now='written'), location,
                      Access(theirs[0].line, (0, 0, 0), (3, 0, 0), 'v += s[t + 1];', '', theirs))
     assert e.advice == advice
     for code in ('race_of_blocks', 'race_of_cluster'):         # for which no barrier of a block is a remedy
-        e = exception_of('racecheck', code, 'cuda', dict(array='s', index=(3,), before='read', now='written'), place,
+        e = exception_of('racecheck', code, 'cuda', dict(array='s', index=(3,), before='read', now='written'), location,
                          Access(theirs[0].line, (0, 0, 0), (3, 0, 0), 'v += s[t + 1];', '', theirs))
         assert e.advice is None

@@ -5,16 +5,16 @@ import pytest
 
 from gridstride.diagnostics import errors
 from gridstride import sim
-from gridstride.diagnostics.errors import (CLASSES, Access, Call, MemcheckError, Phrase, Place, RacecheckError, element,
+from gridstride.diagnostics.errors import (CLASSES, Access, Call, MemcheckError, Phrase, Location, RacecheckError, element,
                                            exception_of, field_names, text_of)
 from gridstride.diagnostics.messages import DIALECTS, WORDS
 
-PLACE = Place('reverse', 'a.py', 12, 'out[i] = s[n-1-t]', (0, 0, 0), (4, 0, 0))
+LOCATION = Location('reverse', 'a.py', 12, 'out[i] = s[n-1-t]', (0, 0, 0), (4, 0, 0))
 RACE = dict(array='s', index=(3,), before='written', now='read')
 
 
 def test_the_lines_of_a_message():
-    e = exception_of('racecheck', 'race', 'python', RACE, PLACE, Access(11, (0, 0, 0), (3, 0, 0), 's[t] = x[i]'))
+    e = exception_of('racecheck', 'race', 'python', RACE, LOCATION, Access(11, (0, 0, 0), (3, 0, 0), 's[t] = x[i]'))
     assert str(e).splitlines() == [
         'racecheck: data race (read after write) on s[3]: no barrier between the two accesses',
         '  line 12: out[i] = s[n-1-t]',
@@ -25,7 +25,7 @@ def test_the_lines_of_a_message():
 
 def test_a_message_has_at_most_six_lines():
     calls = Call('put', '', 20), Call('reverse', '', 9)
-    e = exception_of('racecheck', 'race', 'python', RACE, PLACE._replace(called=(7, 'put(s)', '')),
+    e = exception_of('racecheck', 'race', 'python', RACE, LOCATION._replace(called=(7, 'put(s)', '')),
                      Access(11, (0, 0, 0), (3, 0, 0), 's[t] = x[i]', '', calls))
     assert str(e).count('\n') == 5 and 'against line 11 (called on line 9), block (0), thread (3): s[t]' in str(e)
 
@@ -44,7 +44,7 @@ def test_an_index_is_shown_as_python_shows_it():
 
 
 def test_a_finding_has_the_facts_as_attributes():
-    e = exception_of('racecheck', 'race', 'cuda', RACE, PLACE, Access(11, (0, 0, 0), (3, 0, 0)))
+    e = exception_of('racecheck', 'race', 'cuda', RACE, LOCATION, Access(11, (0, 0, 0), (3, 0, 0)))
     assert isinstance(e, RacecheckError)
     assert (e.kind, e.code, e.array, e.index, e.line) == ('racecheck', 'race', 's', (3,), 12)
     assert e.other.line == 11 and e.thread == (4, 0, 0) and '__syncthreads()' in str(e)
@@ -62,23 +62,23 @@ def test_an_element_is_written_as_the_dialect_writes_it():
 
 
 def test_lines_are_told_with_their_files_where_there_are_two():
-    place = PLACE._replace(file='/home/me/tile.h', called=(3, 'put(s);', 'p.cu'))
-    e = exception_of('racecheck', 'race', 'cuda', RACE, place, Access(11, (0, 0, 0), (3, 0, 0), file='p.cu'))
+    location = LOCATION._replace(file='/home/me/tile.h', called=(3, 'put(s);', 'p.cu'))
+    e = exception_of('racecheck', 'race', 'cuda', RACE, location, Access(11, (0, 0, 0), (3, 0, 0), file='p.cu'))
     at = [l for l in str(e).splitlines() if ' line ' in l]
     assert ([re.search(r'line \d+( of [\w.]+)?', l)[0] for l in at[:3]]
-            == [f'line {place.line} of tile.h', 'line 3 of p.cu', 'line 11 of p.cu'])
-    e = exception_of('racecheck', 'race', 'cuda', RACE, PLACE._replace(file='p.cu', called=(3, 'put(s);', 'p.cu')),
+            == [f'line {location.line} of tile.h', 'line 3 of p.cu', 'line 11 of p.cu'])
+    e = exception_of('racecheck', 'race', 'cuda', RACE, LOCATION._replace(file='p.cu', called=(3, 'put(s);', 'p.cu')),
                      Access(11, (0, 0, 0), (3, 0, 0)))
     assert ' of p.cu' not in str(e)
-    cells = (PLACE._replace(file='/tmp/ipykernel_7/12.py'),
+    cells = (LOCATION._replace(file='/tmp/ipykernel_7/12.py'),
              Access(11, (0, 0, 0), (3, 0, 0), file='/tmp/ipykernel_7/34.py'))
     assert '.py' not in str(exception_of('racecheck', 'race', 'python', RACE, *cells))
     assert 'line 11 of a.py' in str(
-        exception_of('racecheck', 'race', 'python', RACE, Place('k', line=4), cells[1]._replace(file='a.py')))
+        exception_of('racecheck', 'race', 'python', RACE, Location('k', line=4), cells[1]._replace(file='a.py')))
 
 
 def test_the_function_that_a_kernel_called_is_told_with_the_call():
-    e = exception_of('assert', 'fails', 'cuda', dict(expression='n > 0'), PLACE._replace(called=(3, 'step(n);')))
+    e = exception_of('assert', 'fails', 'cuda', dict(expression='n > 0'), LOCATION._replace(called=(3, 'step(n);')))
     assert '  called on line 3: step(n);' in str(e).splitlines() and e.called == 3
 
 

@@ -1,0 +1,153 @@
+"""Hints for data races: which atomic fits an update, where a barrier is missing, in a loop or between two calls."""
+
+import re
+
+from .source_lines import code_of, parts_of, share_loop, statement_of, uses
+
+__all__ = ['is_in_step', 'race_hint', 'update_of']
+
+_ATOMICS = {'+': 'add', '-': 'sub', '&': 'and', '|': 'or', '^': 'xor', 'max': 'max', 'min': 'min'}
+
+
+def update_of(
+    line,
+    array,  # its name
+):  # (operation, element, value): ('add', 'n[i]', '1'); operation '' for one without an atomic; or None
+    "Parse a line that updates one element: `n[i] += 1`, `n[i]++`, `m[0] = max(m[0], v)`"
+    found = uses(line, array)
+    if not found or len({indices for *_, indices in found}) > 1:
+        return None
+    start, end, _ = found[0]
+    element = line[start:end]
+    after = line[end:].lstrip()
+    step = re.match(r'(\+\+|--)', after) or re.search(r'(\+\+|--)\s*$', line[:start])
+    if step and len(found) == 1:
+        return _ATOMICS[step[1][0]], element, '1'
+    if (m := re.match(r'(<<|>>|\*\*|//|[-+*/%&|^])=(?!=)', after)) and len(found) == 1:
+        return _ATOMICS.get(m[1], ''), element, statement_of(after[m.end() :])
+    if (m := re.match(r'=(?!=)', after)) and len(found) > 1:
+        return _assigned(element, statement_of(after[m.end() :]))
+    return None
+
+
+def _assigned(element, value):
+    same = r'\s*'.join(map(re.escape, re.findall(r'\w+|\W', element.replace(' ', ''))))
+    if m := re.fullmatch(rf'{same}\s*([-+&|^])\s*(.+)', value):
+        return _ATOMICS[m[1]], element, m[2]
+    if m := re.fullmatch(rf'(.+?)\s*([+&|^])\s*{same}', value):
+        return _ATOMICS[m[2]], element, m[1]
+    if m := re.fullmatch(rf'(?:\w+::)?f?(max|min)f?\(\s*{same}\s*,\s*(.+)\)', value):
+        return m[1], element, m[2]
+    if m := re.fullmatch(rf'(?:\w+::)?f?(max|min)f?\(\s*(.+)\s*,\s*{same}\s*\)', value):
+        return m[1], element, m[2]
+    return '', element, value
+
+
+_SWAP = re.compile(r'\b(atomicCAS\w*|compare_exchange_\w+|compare_and_swap|atomic\.cas)\s*\(')
+
+
+def race_hint(code, fields, line, location, other, above):
+    "Select the hint for a data race: an atomic for an update, a barrier between lines, calls or iterations"
+    if second := fields.get('second'):
+        name, index = second
+        return 'two_names', dict(second_element=f'{name}[{", ".join(map(str, index))}]')
+    if fields.get('expanded'):
+        return 'expanded', {}
+    number = location.line
+    if 'read' in (fields['before'], fields['now']) and _SWAP.search(
+        line if fields['before'] == 'read' else code_of(other.source)
+    ):
+        return 'before_swap', {}
+    if other.line != number:
+        if found := _update_apart(fields, line, code_of(other.source)):
+            return _atomic_hint(found, fields['array'], '_apart')
+        if code == 'race' and (found := _calls_hint(location, other)):
+            return found
+        if code == 'race' and other.line > number and _are_in_one(location, other) and share_loop(location, other.line):
+            return 'next_iteration', dict(line=number, earlier=other.line)
+        return ('one_atomic', {}) if code == 'race' and _is_half_atomic(fields, line, other) else None
+    if found := update_of(line, fields['array']):
+        return _atomic_hint(found, fields['array'])
+    if fields['before'] == fields['now'] == 'written':
+        return 'one_element', {}
+    if code != 'race':
+        return None
+    return _calls_hint(location, other) or (
+        'same_line' if share_loop(location, number) else 'in_line',
+        dict(line=number),
+    )
+
+
+def _are_in_one(location, other):
+    "Are both accesses in one function, as far as their calls are known?"
+    return not (location.calls and other.calls) or location.calls[0].function == other.calls[0].function
+
+
+def _calls_hint(location, other):
+    "Select the hint for two accesses between the same barriers, made in calls of functions; None if none fits"
+    mine, theirs = location.calls, other.calls
+    if not (mine and theirs) or len(mine) == len(theirs) == 1:
+        return None
+    apart = next(((a.line, b.line) for a, b in zip(mine[::-1], theirs[::-1]) if a.line != b.line), None)
+    first = dict(function=mine[0].function)
+    if mine[0].function == theirs[0].function:
+        if other.line < location.line:  # the order of two calls would be reversed
+            return None
+        if len(mine) != len(theirs):
+            return 'called_again', first
+        calls = next(((a.line, b.line) for a, b in zip(mine[:0:-1], theirs[:0:-1]) if a.line != b.line), None)
+        if not calls and other.line == location.line:
+            return None
+        return ('called_twice', dict(first, now=calls[0], earlier=calls[1])) if calls else (
+            'called_in_loop', dict(first, line=mine[-1].line))  # fmt: skip
+    if mine[-1].function != theirs[-1].function or not apart:
+        return None
+    return ('calls_apart', dict(now=apart[0], earlier=apart[1])) if apart[1] < apart[0] else (
+        'next_iteration', dict(line=apart[0], earlier=apart[1]))  # fmt: skip
+
+
+def is_in_step(fields, line, location, other):
+    "Do lanes of one warp exchange values as if they ran in lockstep?"
+    if not (location.thread and other and other.thread) or location.block != other.block:
+        return False
+    (x, *row), (x2, *row2) = location.thread, other.thread
+    return row == row2 and x // 32 == x2 // 32 and not update_of(line, fields['array'])
+
+
+_ATOMIC_CALL = re.compile(r'\batomic(?:\w+|\.\w+)\(([^,;]*)')
+
+
+def _is_half_atomic(fields, line, other):
+    "Is one of the two accesses atomic and the other plain, according to their lines?"
+
+    name = '' if fields['array'] == 'memory' else rf'(?<![\w.]){re.escape(fields["array"])}(?!\w)'
+
+    def changes(text):
+        return any(re.search(name, m[1]) for m in _ATOMIC_CALL.finditer(text))
+
+    return changes(line) != changes(code_of(other.source))
+
+
+def _update_apart(fields, line, other):
+    "Parse an update in two lines, as `update_of`: `v = n[i]`, then `n[i] = v + 1`"
+    if {fields['before'], fields['now']} != {'read', 'written'}:
+        return None
+    first, then = (other, line) if fields['now'] == 'written' else (line, other)
+    found = uses(first, fields['array'])
+    name = re.search(r'(\w+)\s*=\s*$', first[: found[0][0]]) if len(found) == 1 else None
+    if not name or statement_of(first[found[0][1] :]):
+        return None
+    element = first[found[0][0] : found[0][1]]
+    return update_of(re.sub(rf'(?<![\w.]){name[1]}\b', lambda _: element, then), fields['array'])
+
+
+def _atomic_hint(found, name, apart=''):
+    "Return the row of `HINTS`, and its fields, for an update of the array `name` as `update_of` returns it"
+    operation, element, value = found
+    array = element.partition('[')[0]
+    indices = uses(element, name)[0][2]
+    parts = [part for index in indices for part in parts_of(index)] or ['0']
+    index = parts[0] if len(parts) == 1 else f'({", ".join(parts)})'
+    row = f'update_{operation}' if operation in ('max', 'min') else 'update' if operation else 'update_other'
+    return row + apart, dict(operation=operation + '_' * (operation in ('and', 'or')), Operation=operation.title(),
+                             target=element, array_text=array.strip(), index_text=index, value=value)  # fmt: skip
