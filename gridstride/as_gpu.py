@@ -76,7 +76,10 @@ class _Event:
     def synchronize(self):
         pass
 
-    wait, query = synchronize, lambda self: True
+    wait = synchronize
+
+    def query(self):
+        return True
 
 
 class _Entered:
@@ -101,7 +104,12 @@ class _Stream(_Entered):
         pass
 
     wait_stream = wait_event = synchronize
-    query, record_event = lambda self: True, lambda self, event=None: event or _Event()
+
+    def query(self):
+        return True
+
+    def record_event(self, event=None):
+        return event or _Event()
 
 
 class _Device(_Entered):

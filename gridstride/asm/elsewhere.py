@@ -232,7 +232,8 @@ def kittens(
     arch='sm_90a',  # for which GPU
 ) -> Compiled:
     "What nvcc makes of a kernel with ThunderKittens' headers, whose folder THUNDERKITTENS_ROOT names; or `Unavailable`"
-    root, nvcc = os.environ.get('THUNDERKITTENS_ROOT'), shutil.which('nvcc')
+    root = os.environ.get('THUNDERKITTENS_ROOT')
+    nvcc = shutil.which('nvcc')
     if not root or not nvcc:
         raise Unavailable("ThunderKittens' headers (THUNDERKITTENS_ROOT) or nvcc are not here")
     flags = ['-std=c++20', f'-arch={arch}', '-DKITTENS_HOPPER', '-DKITTENS_SM90', f'-I{root}/include', '-ptx']

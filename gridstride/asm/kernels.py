@@ -20,7 +20,10 @@ class Unit:
     "A kernel that can be compiled: by `make`, which those below have, each in its own way"
 
     def __init__(self, name, file, source, key):
-        self.name, self.file, self.source, self.key = name, file, source, key
+        self.name = name
+        self.file = file
+        self.source = source
+        self.key = key
 
 
 def _number_lines(text, first=1):

@@ -111,7 +111,8 @@ def occupancy(
 ) -> Occupancy:  # with 0 blocks if such a kernel cannot be launched
     "How many blocks are on an SM at once, at most, and why not more"
     _refuse_numbers(block, registers=registers, shared=shared, barriers=barriers)
-    sm, warps = sm_of(arch), -(block // -WARP)
+    sm = sm_of(arch)
+    warps = -(block // -WARP)
     limits = {
         'registers': _by_registers(registers, warps),
         'shared memory': _by_shared(shared, sm),

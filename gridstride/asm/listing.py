@@ -54,7 +54,12 @@ class Listing(str):
 
     def __new__(cls, text, items, source, what, name, arch, by):
         self = super().__new__(cls, text)
-        self.items, self.source, self.what, self.name, self.arch, self.by = items, source, what, name, arch, by
+        self.items = items
+        self.source = source
+        self.what = what
+        self.name = name
+        self.arch = arch
+        self.by = by
         return self
 
     def __reduce__(self):
@@ -124,7 +129,8 @@ class Listing(str):
 
 def _spans(items):
     "(first, last) position of each loop: from a label to the last jump back to it"
-    at, res = {item: i for i, item in enumerate(items) if isinstance(item, str)}, {}
+    at = {item: i for i, item in enumerate(items) if isinstance(item, str)}
+    res = {}
     for i, item in enumerate(items):
         if isinstance(item, Instruction) and at.get(item.target, i) < i:
             res[at[item.target]] = i
@@ -163,7 +169,9 @@ def _line_html(n, text, columns, wide):
 def _rows(listings):
     """(number, text, instructions in each listing) of the source lines from the first to the last that has any; None is
     the text of a gap"""
-    source, have, res = listings[0].source, [{n: found for n, _, found in l.lines} for l in listings], []
+    source = listings[0].source
+    have = [{n: found for n, _, found in l.lines} for l in listings]
+    res = []
     known = sorted({n for h in have for n in h} & set(source))
     for before, n in zip([None] + known, known):
         if before and n - before > _GAP:

@@ -115,7 +115,8 @@ class _InPython(Unit):
 
     def __init__(self, f, *key):
         text, first = _source(f)
-        file, lines = Path(f.__code__.co_filename).name, dict(enumerate(text.splitlines(), first))
+        file = Path(f.__code__.co_filename).name
+        lines = dict(enumerate(text.splitlines(), first))
         super().__init__(f.__name__, file, lines, (*key, _text_of(f)))
 
 
@@ -186,7 +187,8 @@ def _as_if(cc):
     "Numba compiles functions for the device for the GPU that is here; let it be one of this compute capability"
     from numba.cuda import dispatcher
 
-    here, other = dispatcher.get_current_device, types.SimpleNamespace(compute_capability=cc)
+    here = dispatcher.get_current_device
+    other = types.SimpleNamespace(compute_capability=cc)
     dispatcher.get_current_device = lambda: other
     try:
         yield
@@ -208,7 +210,8 @@ class Numba(_InPython):
         "What Numba compiles for a compute capability; `CompilerMissing` without libNVVM"
         how = dict(device=False, abi='numba', output='ptx', fastmath=self.fast) | how
         with numbas_own():
-            cuda, lacks = _numba_cuda(self.name), f'Compiling {self.name} as Numba does'
+            cuda = _numba_cuda(self.name)
+            lacks = f'Compiling {self.name} as Numba does'
             try:
                 with _as_if(cc):
                     return cuda.compile(_for_numba(self.f, cuda), self.types, cc=cc, **how)
@@ -304,7 +307,8 @@ class Triton(_InPython):
     def __init__(self, k, args, options):
         while not hasattr(k, 'arg_names'):
             k = k.fn  # tuned kernels hold the kernel
-        self.k, names = k, k.arg_names
+        self.k = k
+        names = k.arg_names
         given = {**dict(zip(names, args)), **{name: v for name, v in options.items() if name in names}}
         if left := [name for name in names if name not in given]:
             raise TypeError(
@@ -348,10 +352,13 @@ class Triton(_InPython):
         "What `make` gives, compiled now: in its own cache Triton does not keep what the assembler said"
         from triton.backends.compiler import GPUTarget
 
-        log, target = io.StringIO(), GPUTarget('cuda', int(re.search(r'\d+', arch)[0]), 32)
+        log = io.StringIO()
+        target = GPUTarget('cuda', int(re.search(r'\d+', arch)[0]), 32)
         with _set(TRITON_DUMP_PTXAS_LOG='1', TRITON_ALWAYS_COMPILE='1'), contextlib.redirect_stdout(log):
             made = triton.compile(source, target=target, options=self.options)
-        ptx, cubin, entry = made.asm['ptx'], made.asm['cubin'], made.metadata.name
+        ptx = made.asm['ptx']
+        cubin = made.asm['cubin']
+        entry = made.metadata.name
         own = {'dynamic': made.metadata.shared, 'threads': 32 * made.metadata.num_warps}
         takes = {**usage(log.getvalue(), cubin, entry, arch), **own}
         return Made(ptx, entry, cubin, takes, f'Triton {triton.__version__}', clean_ttgir(made.asm['ttgir']))

@@ -135,11 +135,14 @@ def _strip_filling(items):
 
 def _sass_section(part, file, known):
     "Instructions and labels of one function as nvdisasm prints it"
-    res, chain, fresh = [], [], True
+    res = []
+    chain = []
+    fresh = True
     for l in part.splitlines():
         if m := re.match(r'\s*//## File "([^"]*)", line (\d+)(?: inlined at "([^"]*)", line (\d+))?', l):
             if fresh:
-                chain, fresh = [], False
+                chain = []
+                fresh = False
             chain += [(m[1], int(m[2]))] + ([(m[3], int(m[4]))] if m[3] else [])
         elif m := re.match(r'\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;', l):
             res.append(instruction(int(m[1], 16), m[2], _line(chain, file, known), 'sass'))
@@ -158,7 +161,9 @@ def read_ptx(
 ) -> list:  # of `Instruction`s and labels
     "The kernel's instructions"
     files = {m[1]: m[2] for m in re.finditer(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', text, re.M)}
-    res, line, n = [], 0, 0
+    res = []
+    line = 0
+    n = 0
     for m in _PIECE.finditer(re.sub(r'//.*', '', _body(text, entry)[0])):
         if m['loc']:
             l = re.match(r'(\d+)\s+(\d+)\s+\d+(?:.*inlined_at\s+(\d+)\s+(\d+))?', m['loc'])
@@ -181,7 +186,8 @@ def _body(text, entry):
     start = re.search(rf'^.*\.entry\s+{re.escape(entry)}\s*\(', text, re.M)
     if not start:
         raise ValueError(f'no kernel {entry} in this PTX')
-    depth, first = 0, text.index('{', start.end())
+    depth = 0
+    first = text.index('{', start.end())
     for m in re.finditer(r'//[^\n]*|[{}]', text[first:]):
         depth += {'{': 1, '}': -1}.get(m[0], 0)
         if not depth:

@@ -107,7 +107,8 @@ def _compile(unit, arch, opt, flags):
     )
 
 
-_made, _folders = {}, []
+_made = {}
+_folders = []
 
 
 def recordings(folder):  # None: no more
@@ -211,7 +212,8 @@ class Resources(namedtuple('Resources', _FIELDS)):
 
     def rows(self):
         "(what, how much, of what) of each resource"
-        fit, most = self.occupancy, sm_of(self.arch).threads // 32
+        fit = self.occupancy
+        most = sm_of(self.arch).threads // 32
         limits = ', '.join(f'{v} by {k}' for k, v in fit.limits.items())
         fits = f'{fit.blocks} block{"s" * (fit.blocks != 1)} of {self.block} threads'
         return [
@@ -253,7 +255,8 @@ def resources(
     unit = find(k, example_args, name, options)
     code = _code(unit, arch, opt, tuple(flags))
     t = code['takes']
-    block, dynamic = t.get('threads') or block, t.get('dynamic', 0) + shared_bytes  # Triton decides both itself
+    block = t.get('threads') or block  # Triton decides both itself
+    dynamic = t.get('dynamic', 0) + shared_bytes
     fits = occupancy(t['registers'], t['shared'] + dynamic, block, arch, t['barriers'])
     kept = (t[column] for column in ('local', 'spill_stores', 'spill_loads', 'constant', 'barriers'))
     return Resources(unit.name, arch, code['by'], t['registers'], t['shared'], dynamic, *kept, block, fits)

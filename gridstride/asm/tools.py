@@ -124,7 +124,8 @@ def nvrtc(
 ) -> tuple:  # PTX, machine code, what the assembler said, the kernel's name in these
     "Compile for a GPU, or find it in the cache; `CompileError` shows the line"
     lib, folders = _nvrtc(), includes()
-    given, options = stand_ins(src, folders), _options(arch, opt, folders, flags)
+    given = stand_ins(src, folders)
+    options = _options(arch, opt, folders, flags)
     decides = [(part, os.stat(part).st_mtime) for part in (lib._name, *folders)]
 
     def compile():
@@ -188,7 +189,8 @@ def _compiled(lib, src, name, given, options, file, original):
     p = ctypes.c_void_p()
     # in no folder: else the current one is in the machine code, which no cache knows elsewhere
     place = file if os.path.isabs(file) else f'/{file}'
-    texts, names = _strings(given.values()), _strings(given)
+    texts = _strings(given.values())
+    names = _strings(given)
     lib.nvrtcCreateProgram(ctypes.byref(p), src.encode(), place.encode(), len(given), texts, names)
     try:
         lib.nvrtcAddNameExpression(p, name.encode())
@@ -215,7 +217,8 @@ def _compile_error(log, src, file):
 def _jitlink():
     "nvJitLink's functions by name; the library has them once per version"
     path = _library('libnvJitLink.so.*', 'nvJitLink', 'Making machine code of PTX')
-    lib, version = ctypes.CDLL(str(path)), path.name.split('.')[-1]
+    lib = ctypes.CDLL(str(path))
+    version = path.name.split('.')[-1]
     logs = 'GetErrorLogSize GetErrorLog GetInfoLogSize GetInfoLog'
     names = f'Create AddData Complete {logs} GetLinkedCubinSize GetLinkedCubin Destroy'.split()
     return SimpleNamespace(**{name: getattr(lib, f'__nvJitLink{name}_{version}_0') for name in names})
@@ -237,7 +240,8 @@ def link(
 
 def _linked(ptx, arch, opt, flags):
     "What `link` gives, linked now"
-    lib, p = _jitlink(), ctypes.c_void_p()
+    lib = _jitlink()
+    p = ctypes.c_void_p()
     options = [f'-arch={arch}', '-lineinfo', '-Xptxas=-v', '-verbose', *([] if opt else ['-O0']), *flags]
     lib.Create(ctypes.byref(p), len(options), _strings(options))
     try:
@@ -277,7 +281,8 @@ _FOLLOWED, _REGISTERS = 4, 0x2F
 def registers_used(cubin: bytes) -> int:
     "Registers that each thread of a cubin's kernel gets: what its functions use at most"
     at, size = _sections(cubin)['.nv.info']
-    end, most = at + size, 0
+    end = at + size
+    most = 0
     while at < end:
         form, attribute, n = struct.unpack_from('<BBH', cubin, at)
         at += 4

@@ -19,7 +19,10 @@ class Clock:
     """The wall clock: a call has ended when it returns. What runs on the CPU is timed with it: the simulator, the
     emulator, NumPy, torch"""
 
-    gpu, device, states, mhz = False, 'CPU', (), ()
+    gpu = False
+    device = 'CPU'
+    states = ()
+    mhz = ()
     most = 100_000  # runs in a batch
 
     def now(self) -> float:  # seconds
@@ -64,7 +67,8 @@ def _nvml():
 def driver():  # None without NVML
     "The version of NVIDIA's driver"
     try:
-        lib, text = _nvml(), ctypes.create_string_buffer(80)
+        lib = _nvml()
+        text = ctypes.create_string_buffer(80)
     except OSError:
         return None
     return None if lib.nvmlSystemGetDriverVersion(text, 80) else text.value.decode()
@@ -83,14 +87,16 @@ class Sensors:
             self.why = str(e)
 
     def _ask(self, what, *which, kind=ctypes.c_uint):
-        v, ask = kind(), getattr(self.lib, f'nvmlDeviceGet{what}', None)
+        v = kind()
+        ask = getattr(self.lib, f'nvmlDeviceGet{what}', None)
         return None if ask is None or ask(self.handle, *which, ctypes.byref(v)) else v.value
 
     def read(self):  # None if NVML cannot report it
         "How the GPU is now, as a `State`"
         if self.why:
             return None
-        watt, reasons = self._ask('PowerUsage'), self._ask('CurrentClocksThrottleReasons', kind=ctypes.c_ulonglong)
+        watt = self._ask('PowerUsage')
+        reasons = self._ask('CurrentClocksThrottleReasons', kind=ctypes.c_ulonglong)
         return State(
             self._ask('ClockInfo', _SM),
             self._ask('MaxClockInfo', _SM),
@@ -107,7 +113,8 @@ UNEVEN = 0.03  # how far the SM clock may move during a measurement
 def clock_doubts(states) -> list:  # states: of `State`
     "What the GPU's clock did that a time may suffer from"
     states = [s for s in states if s]
-    mhz, reasons = [s.mhz for s in states if s.mhz], list(dict.fromkeys(r for s in states for r in s.reasons))
+    mhz = [s.mhz for s in states if s.mhz]
+    reasons = list(dict.fromkeys(r for s in states for r in s.reasons))
     # a step or two below the top is the usual
     slow = not mhz or not states[0].most or min(mhz) * (1 + UNEVEN) < states[0].most
     res = []
@@ -137,7 +144,9 @@ TRIES = 3  # batches, until one has a run that was queued before the GPU came to
 class Events(Clock):
     "CUDA events on the current device; `late` counts batches in which the GPU came to each run before it was queued"
 
-    gpu, most, late = True, 100, 0  # more would not fit into the queue
+    gpu = True
+    most = 100  # more would not fit into the queue
+    late = 0
 
     def __init__(self, flush=True):
         if flush not in (True, False, 'read'):
@@ -181,7 +190,8 @@ class Events(Clock):
         pairs = [[self.torch.Event(enable_timing=True) for _ in range(2)] for _ in range(n)]
         # in cycles, at some 2 GHz; bounded, since a full queue makes the CPU wait, which is not queueing
         self.torch._sleep(int(min(0.02, 2e-4 + 1.5 * n * self.each) * 2e9))
-        start, late = self.now(), []
+        start = self.now()
+        late = []
         self.begun()
         for before, after in pairs:
             if self.buffer is not None:
@@ -204,7 +214,8 @@ def capture(fn, n):
     "A function that runs `n` calls of `fn` as one CUDA graph; raises what PyTorch raises if they cannot be captured"
     import torch
 
-    graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    graph = torch.cuda.CUDAGraph()
+    side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         fn()  # what it sets up at its first call must not be captured

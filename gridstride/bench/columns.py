@@ -44,7 +44,8 @@ class Stamps:
         from ..cpp.kernel import cuda_kernel
 
         sms = torch.cuda.get_device_properties().multi_processor_count
-        self.kernel, self.blocks = cuda_kernel(_STAMP), 4 * sms
+        self.kernel = cuda_kernel(_STAMP)
+        self.blocks = 4 * sms
         self.at = torch.zeros(2, SLOTS, 2, dtype=torch.int64, device='cuda')
 
     def note(self, i):  # i: 0 before, 1 after
@@ -65,7 +66,8 @@ class Written(clocks.Events):
 
     def __init__(self):
         super().__init__(self.flush)
-        self.stamps, self.mhz = Stamps(), []
+        self.stamps = Stamps()
+        self.mhz = []
 
     def begun(self):
         "What is done in the queue before the first run of a batch"

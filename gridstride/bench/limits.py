@@ -23,7 +23,8 @@ WARM, BATCH, LEAST = 0.05, 0.05, 0.1  # seconds: of warm-up, of a batch, of meas
 
 def warm_up(clock, fn, seconds=2.0, batch=BATCH) -> int:  # runs in a batch
     "Warm `fn` up; how many runs take about as long as a batch should, `batch` seconds"
-    start, n = clock.now(), 0
+    start = clock.now()
+    n = 0
     while n < 3 or clock.now() - start < WARM:
         clock.times(fn, 1)
         n += 1
@@ -38,7 +39,9 @@ def sample(
     seconds=2.0,  # to measure for at most, beyond the warm-up
 ) -> list:  # of seconds
     "Times of `fn`: as many as it takes for a steady median, as far as the time allows"
-    n, start, times = warm_up(clock, fn, seconds), clock.now(), []
+    n = warm_up(clock, fn, seconds)
+    start = clock.now()
+    times = []
     while True:
         times += clock.times(fn, n)
         spent = clock.now() - start
@@ -79,10 +82,12 @@ def _read_rate(clock, torch):
 
 def _product_rate(clock, torch, kind):
     "TFLOP/s of `torch.matmul`"
-    n, types = SIZES[kind], {'bf16': torch.bfloat16, 'fp16': torch.float16, 'fp64': torch.float64}
+    n = SIZES[kind]
+    types = {'bf16': torch.bfloat16, 'fp16': torch.float16, 'fp64': torch.float64}
     dtype = types.get(kind, torch.float32)
     a, b = (torch.randn(n, n, device='cuda').to(dtype) for _ in range(2))
-    old, torch.backends.cuda.matmul.allow_tf32 = torch.backends.cuda.matmul.allow_tf32, kind == 'tf32'
+    old = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = kind == 'tf32'
     try:
         return 2 * n**3 / summary(sample(clock, lambda: a @ b)).median / 1e12
     finally:
@@ -167,7 +172,8 @@ def ceilings(
     if not who and backend() == 'sim':
         print(f'No GPU is here, so the ceilings are not this machine\'s: {H100.mark}')
         return H100
-    path, who = cache_dir() / 'ceilings.json', who or _me()
+    path = cache_dir() / 'ceilings.json'
+    who = who or _me()
     found = None if fresh else _load(path, who)
     if found is None:
         _store(path, who, found := measure())

@@ -23,8 +23,10 @@ def reads(
     import torch
     from ..cpp.kernel import cuda_kernel
 
-    kernel, words = cuda_kernel(_READ), x.view(-1).view(torch.int32)
-    packs, found = len(words) // 4, torch.zeros(1, dtype=torch.int32, device=x.device)
+    kernel = cuda_kernel(_READ)
+    words = x.view(-1).view(torch.int32)
+    packs = len(words) // 4
+    found = torch.zeros(1, dtype=torch.int32, device=x.device)
 
     def run():
         kernel[cdiv(packs, 512), 512](words, found, packs)

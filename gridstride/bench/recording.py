@@ -198,7 +198,10 @@ class Recording:
     when it was made"""
 
     def __init__(self, key, made, forms, data=None):
-        self.key, self.made, self.forms, self.data = key, made, forms, data
+        self.key = key
+        self.made = made
+        self.forms = forms
+        self.data = data
 
     @property
     def mark(self) -> str:
@@ -293,14 +296,17 @@ def recorded(
     """What `make()` returns; where that cannot be had, the recording, after a line that says so. `Unavailable` if there
     is none that fits"""
     global _origin, _made
-    k, _origin, _made = key(*parts), 'here', None
+    k = key(*parts)
+    _origin = 'here'
+    _made = None
     try:
         x = make()
     except Unavailable as e:
         if is_recording():
             _note_missed(name, e)
         rec = _replay(name, k, folder, e)
-        _origin, _made = 'recorded', rec.made
+        _origin = 'recorded'
+        _made = rec.made
         return load(rec.data, rec.mark) if load else rec
     if is_recording():
         write(name, k, x, save(x) if save else _plain(x), tools() if callable(tools) else tools, folder)
@@ -318,7 +324,8 @@ def _replay(name, k, folder, why):
         rec = read(name, k, folder)
     except Unavailable as e:
         raise Unavailable(f'{why}; and {e}') from None
-    reason, short = f'{why}. ', f'R{brief_mark(rec.made)[1:]}, as above'
+    reason = f'{why}. '
+    short = f'R{brief_mark(rec.made)[1:]}, as above'
     print(f"{'' if reason in _said else reason}{short if rec.mark in _said else f'What follows was {rec.mark}'}")
     _said.update((reason, rec.mark))
     return rec

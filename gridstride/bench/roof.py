@@ -84,7 +84,8 @@ def point(name, work, copy, peak) -> Point:
             f'{name}: a point in the roofline needs flops and bytes, but {lacks} are unknown: pass them to bench'
         )
     i = work.flops / work.bytes
-    limit, reached = attainable(i, copy, peak), work.flops / work.seconds / 1e12 if work.seconds else None
+    limit = attainable(i, copy, peak)
+    reached = work.flops / work.seconds / 1e12 if work.seconds else None
     bound = 'memory' if i * copy / 1000 < peak else 'compute'
     return Point(name, i, reached, limit, reached and reached / limit, bound)
 
@@ -93,7 +94,9 @@ class Roofline:
     "Kernels under the measured roof: shows itself as a picture; `points` are its values"
 
     def __init__(self, points, roof, peak):
-        self.points, self.roof, self.peak = points, roof, peak
+        self.points = points
+        self.roof = roof
+        self.peak = peak
 
     def plain(self) -> dict:
         "The values in a form for JSON, for a recording"
@@ -126,7 +129,8 @@ class Roofline:
         return [self._row(p) for p in self.points]
 
     def _row(self, p):
-        reached, limit = rate_text(tflops=p.tflops) or 'not timed', rate_text(tflops=p.limit)
+        reached = rate_text(tflops=p.tflops) or 'not timed'
+        limit = rate_text(tflops=p.limit)
         shares = [p.share, self.promised(p)] if self.sheet else [p.share]
         return [p.name, f'{p.intensity:.3g}', reached, limit, *(f'{s:.0%}' if s else '' for s in shares), p.bound]
 
@@ -150,7 +154,8 @@ class Roofline:
         import matplotlib.pyplot as plt
 
         ax = ax or plt.subplots(figsize=(7, 4))[1]
-        copy, peak = self.roof['copy'], self.roof[self.peak]
+        copy = self.roof['copy']
+        peak = self.roof[self.peak]
         ridge = peak * 1000 / copy
         low = min([ridge / 100, *(p.intensity / 2 for p in self.points)])
         high = max([ridge * 30, *(p.intensity * 2 for p in self.points)])
@@ -176,7 +181,8 @@ class Roofline:
     @staticmethod
     def _mark(ax, p):
         "One kernel under the roof; a kernel without a time is a dash on the roof"
-        at, how = (p.intensity, p.tflops or p.limit), dict(marker='o', ms=7) if p.tflops else dict(marker='|', ms=12)
+        at = (p.intensity, p.tflops or p.limit)
+        how = dict(marker='o', ms=7) if p.tflops else dict(marker='|', ms=12)
         if p.tflops:
             ax.plot([p.intensity] * 2, [p.tflops, p.limit], color='grey', lw=0.8, ls=':')
         ax.plot(*at, ls='', **how)

@@ -34,7 +34,8 @@ def summary(times) -> Stats:  # in the unit of `times`; drift: a fraction
     t = np.asarray(times, float)
     q1, median, q3 = np.percentile(t, [25, 50, 75])
     third = max(1, len(t) // 3)
-    first, last = np.median(t[:third]), np.median(t[-third:])
+    first = np.median(t[:third])
+    last = np.median(t[-third:])
     drift = last / first - 1 if first else 0.0
     return Stats(len(t), *map(float, (median, *interval(t), q1, q3, drift)))
 
@@ -52,7 +53,10 @@ def spread(s: Stats) -> float:  # a fraction
 # The bounds are conventions of this course: enough runs are 20, a median is steady when it is known to 1%,
 # runs are noisy when their middle half spreads over more than 5%, and a drift is one above 2% that the
 # intervals of the two thirds confirm.
-RUNS, STEADY, NOISE, DRIFT = 20, 0.01, 0.05, 0.02
+RUNS = 20
+STEADY = 0.01
+NOISE = 0.05
+DRIFT = 0.02
 
 
 def steady(times) -> bool:
@@ -72,7 +76,8 @@ def _drifts(times):
 def doubts(times) -> list:  # of sentences; empty for good measurements
     "The reasons why the median of `times` should not be trusted"
     times = list(times)
-    s, res = summary(times), []
+    s = summary(times)
+    res = []
     if s.n < RUNS:
         res.append(f'too few runs: {s.n}, and {RUNS} are asked for; give it more seconds')
     if width(s) > STEADY:

@@ -176,7 +176,8 @@ class Timing:
     @property
     def shares(self) -> dict:  # ceiling -> share of it
         "How much of the measured ceilings this is"
-        rates, roof = {'copy': self.gbs, self.peak: self.tflops}, self.roof or {}
+        rates = {'copy': self.gbs, self.peak: self.tflops}
+        roof = self.roof or {}
         return {k: v / roof[k] for k, v in rates.items() if v and k in roof}
 
     @property
@@ -299,13 +300,16 @@ def bench(
     clock = clock or clocks.clock_for(args, flush)
     got = call_checked(fn, args, check, out)
     more = input_doubts(args, out)
-    roof, peak = roof or roof_for(clock, flops, bytes), peak or peak_of([*args, got])
+    roof = roof or roof_for(clock, flops, bytes)
+    peak = peak or peak_of([*args, got])
     del got
 
     def call():
         return fn(*args)
 
-    times, name = limits.sample(clock, call, seconds), name or getattr(fn, '__name__', type(fn).__name__)
-    states, more = list(clock.states), unseen_doubts(clock, check is not None) + more
+    times = limits.sample(clock, call, seconds)
+    name = name or getattr(fn, '__name__', type(fn).__name__)
+    states = list(clock.states)
+    more = unseen_doubts(clock, check is not None) + more
     t = Timing(name, times, clock.device, clock.gpu, flops, bytes, peak, roof, states=states, more=more)
     return time_short(t, clock, call)

@@ -201,7 +201,9 @@ def source_in(
     If that lesson is not in the folder of this one, the text is that of `recorded/sources.json`."""
     if (kept := _kept_source(lesson, name, folder)) is not None:
         return kept
-    found, others, file = [], {}, lesson
+    found = []
+    others = {}
+    file = lesson
     for file, tree, src in _cells(lesson, folder):
         for node in tree.body:
             n, text = _named(node, src)
@@ -282,7 +284,11 @@ class Contest:
     "What a contest found: `contest[name]` in milliseconds, `ratio`, and a table that says where it was measured"
 
     def __init__(self, title, rows, baseline, flops=None, made='', doubts=(), bytes=None):
-        self.title, self.rows, self.baseline, self.flops, self.bytes = title, rows, baseline, flops, bytes
+        self.title = title
+        self.rows = rows
+        self.baseline = baseline
+        self.flops = flops
+        self.bytes = bytes
         self.made, self.doubts = made, list(doubts)
 
     def __getitem__(self, name):  # None where it was not measured
@@ -293,7 +299,8 @@ class Contest:
 
     def ratio(self, name, than=None):  # None where one of the two was not measured
         "The time of `name` divided by that of `than`, by default the baseline: below 1, it is faster"
-        mine, other = self[name], self[self.baseline if than is None else than]
+        mine = self[name]
+        other = self[self.baseline if than is None else than]
         return mine / other if mine and other else None
 
     def noted(self, name, column):  # None where it was not measured
@@ -398,7 +405,8 @@ def contest(
     A changed comment changes nothing; a changed kernel has a row without a time, and the others keep theirs. What was
     not measured is None in `contest[name]` and `ratio`, which a `claim` takes.
     """
-    baseline, keys = baseline or next(iter(ways)), _keys(ways, sources)
+    baseline = baseline or next(iter(ways))
+    keys = _keys(ways, sources)
 
     def make():
         return _measure(ways, inputs, check, writes, baseline, seconds, columns, clock)

@@ -42,7 +42,9 @@ def turns(
     # short batches: a round should know one state of the machine, and there should be some rounds
     batch = min(limits.BATCH / 5, seconds / ROUNDS)
     n = {k: limits.warm_up(clock, f, seconds, batch) for k, f in calls.items()}
-    res, names, start = {k: [] for k in calls}, list(calls), clock.now()
+    res = {k: [] for k in calls}
+    names = list(calls)
+    start = clock.now()
     for i in count():
         for k in names[i % len(names) :] + names[: i % len(names)]:
             res[k].append(clock.times(calls[k], n[k]))
@@ -69,7 +71,10 @@ class Comparison:
     "Timings of one job: `timings` by name, `ratios` (how many times faster than the baseline: median, low, high)"
 
     def __init__(self, timings, ratios, baseline, size=None):
-        self.timings, self.ratios, self.baseline, self.size = timings, ratios, baseline, size
+        self.timings = timings
+        self.ratios = ratios
+        self.baseline = baseline
+        self.size = size
 
     def _versus(self, name):
         r, low, high = self.ratios[name]
@@ -121,12 +126,14 @@ def _one(fns, args, baseline, clock, check, out, flops, bytes, seconds, peak, ro
         except AssertionError as e:
             raise AssertionError(f'{k} is wrong, so nothing was timed. {e}') from None
     more = input_doubts(args, out)
-    roof, peak = roof or roof_for(clock, flops, bytes), peak or peak_of([*args, got])
+    roof = roof or roof_for(clock, flops, bytes)
+    peak = peak or peak_of([*args, got])
     del got
     noted = len(clock.states)
     calls = {k: (lambda f=f: f(*args)) for k, f in fns.items()}
     got = turns(clock, calls, seconds)
-    states, more = list(clock.states)[noted:], unseen_doubts(clock, check is not None) + more
+    states = list(clock.states)[noted:]
+    more = unseen_doubts(clock, check is not None) + more
     timings = {
         k: Timing(k, sum(rounds, []), clock.device, clock.gpu, flops, bytes, peak, roof, states=states, more=more)
         for k, rounds in got.items()

@@ -237,7 +237,8 @@ def _compiler(m):
 
 def _disk(m):
     set_up = not m.course or (Path(m.root) / '.venv').exists()
-    free, need = m.free(), 10**9 if set_up else MIN_FREE
+    free = m.free()
+    need = 10**9 if set_up else MIN_FREE
     found = f'{free / 1e9:.1f} GB free'
     return Row('ok', found) if free >= need else Row('missing', found, f'free at least {need / 1e9:.0f} GB')
 
@@ -303,7 +304,8 @@ def torch_build(
 ) -> str:  # such as '2.13.0+cpu, built for the CPU only, 0.7 GB'; empty where it is not installed
     "Which build of PyTorch is installed, and how large it is together with the CUDA libraries"
     m = machine(site=site)
-    d, cuda = _dist(m, 'torch'), _torch_cuda(m)
+    d = _dist(m, 'torch')
+    cuda = _torch_cuda(m)
     if not d:
         return ''
     libraries = [
@@ -321,7 +323,8 @@ def has_gpu(m=None) -> bool:  # the machine; None: this one
 
 
 def _torch(m):
-    found, cuda = torch_build(m.site), _torch_cuda(m)
+    found = torch_build(m.site)
+    cuda = _torch_cuda(m)
     if not found:
         return _absent(m, 'torch')
     gpus, newest = m.driver()

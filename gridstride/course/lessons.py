@@ -152,7 +152,8 @@ async def execute(
     minutes"""
     import nbformat
 
-    nb, at = nbformat.v4.rwbase.rejoin_lines(nbformat.from_dict(read(path))), -1
+    nb = nbformat.v4.rwbase.rejoin_lines(nbformat.from_dict(read(path)))
+    at = -1
 
     def start(cell, cell_index):
         nonlocal at
@@ -165,10 +166,8 @@ async def execute(
         try:
             await _client(nb, Path(path).parent, start, tick).async_execute(env=env)
         except Exception as e:
-            cell, trace = (
-                sum(bool(s.strip()) for s in code({'cells': nb.cells[: at + 1]})),
-                getattr(e, 'traceback', str(e)),
-            )
+            cell = sum(bool(s.strip()) for s in code({'cells': nb.cells[: at + 1]}))
+            trace = getattr(e, 'traceback', str(e))
             raise LessonError(
                 Path(path).stem, cell, nb.cells[at].source if cell else '', _strip_colors(trace)
             ) from None
@@ -264,7 +263,9 @@ Run = namedtuple('Run', 'lesson backend cells seconds error')  # error: None, or
 async def _run(path, where, saving, turn, tick):
     "Execute one lesson on the backend `where` when its `turn` comes"
     async with turn:
-        start, error, cells = time.perf_counter(), None, 0
+        start = time.perf_counter()
+        error = None
+        cells = 0
 
         def count():
             nonlocal cells
@@ -298,7 +299,10 @@ async def run(
     from tqdm import tqdm
     from gridstride.utils import backend
 
-    where, live, turn, res = backend(), sys.stdout.isatty() and sys.stderr.isatty(), asyncio.Semaphore(jobs), []
+    where = backend()
+    live = sys.stdout.isatty() and sys.stderr.isatty()
+    turn = asyncio.Semaphore(jobs)
+    res = []
     with tqdm(total=sum(map(_cells, paths)), unit='cell', disable=not live) as bar:
         for ended in asyncio.as_completed([_run(p, where, saving, turn, bar.update) for p in paths]):
             res.append(await ended)
@@ -361,7 +365,8 @@ def progress(
     path=None,  # the progress file; None: the one in the folder of the lessons
 ) -> str:
     "A table of every lesson's exercises, and when each was solved"
-    days, rows = read_progress(path or progress_file(folder)), []
+    days = read_progress(path or progress_file(folder))
+    rows = []
     known = {p.stem: exercises(read(p)) for p in lessons(folder)}
 
     def share(ids):

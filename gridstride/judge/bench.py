@@ -79,7 +79,8 @@ def _answer_bytes(expected):
 def _plan(task, rng):
     "(what, sizes) of each call: first the public sizes, twice; then in a random order"
     public = [{k: v for k, v in t.items() if k != 'seed'} for t in task.tests]
-    first, others = public[0], [('new', case) for case in public[1:]]
+    first = public[0]
+    others = [('new', case) for case in public[1:]]
     others += [('new', task.hidden(rng)) for _ in range(3)] + [('new', first)] * rng.randrange(1, 4)
     rng.shuffle(others)
     return [('new', first), ('new', first), ('touched', first), ('shuffled', first), *others]
@@ -115,9 +116,17 @@ class Bench:
     "A submission on the judge's bench: its calls, and what is looked at"
 
     def __init__(self, submission, task, device, limit):
-        self.submission, self.task, self.device, self.limit = submission, task, device, limit
-        self.rng, self.calls = random.Random(secrets.randbits(64)), []
-        self.idle, self.process, self.imported, self.launched, self.buffers = None, None, False, False, {}
+        self.submission = submission
+        self.task = task
+        self.device = device
+        self.limit = limit
+        self.rng = random.Random(secrets.randbits(64))
+        self.calls = []
+        self.idle = None
+        self.process = None
+        self.imported = False
+        self.launched = False
+        self.buffers = {}
 
     # A call
     def data(self, what, sizes):
@@ -249,7 +258,8 @@ class Bench:
         "What is wrong with the tensors of an answer"
         if len(got) != len(expected):
             return Miss('type', f'{len(got)} tensors; {len(expected)} were asked for')
-        terms, got = self.task.terms(**sizes), [g.to(self.device) for g in got]
+        terms = self.task.terms(**sizes)
+        got = [g.to(self.device) for g in got]
         found = (miss(g, w, s, self.task.dtype, terms) for g, w, s in zip(got, expected, scale, strict=True))
         return next(filter(None, found), None)
 

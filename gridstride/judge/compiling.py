@@ -22,7 +22,9 @@ from ..utils import cache_dir
 JUDGED = 'judged'  # in the cache
 _MOST = 64  # modules that a process may ask for
 _SOURCES, _MADE = 16 << 20, 64 << 20  # bytes of a request, and of a module
-_KEPT, _BYTES = 200, 512 << 20  # entries at most, and their bytes: a submission may ask for large ones
+# Limits of the cache, in entries and in bytes: a submission may compile large ones
+_KEPT = 200
+_BYTES = 512 << 20
 _FILE = re.compile(r'(?:[\w-][\w.-]*/)*[\w-][\w.-]*')
 
 
@@ -76,7 +78,10 @@ class Service(threading.Thread):
         start,  # a function without arguments: a process that compiles
     ):
         super().__init__(daemon=True)
-        self.sock, self.begin, self.at_work, self.stopped = sock, start, None, False
+        self.sock = sock
+        self.begin = start
+        self.at_work = None
+        self.stopped = False
         self.start()
 
     def run(self):
@@ -100,7 +105,8 @@ class Service(threading.Thread):
 
     def _answer(self, asked):
         "The folder of the module, or what the compiler says"
-        cache, logs = import_module('gridstride.cpp.toolchain.cache'), []
+        cache = import_module('gridstride.cpp.toolchain.cache')
+        logs = []
 
         def fail(log):
             logs.append(log)

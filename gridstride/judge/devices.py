@@ -13,14 +13,16 @@ from . import wire
 
 _SETTLE = 0.3  # seconds in which what is still being computed may end, when the judge asks why an answer is wrong
 _PAUSE = 4_000_000  # cycles, some 2 ms, in which a GPU waits until all of a call is queued
-_PERTURB, _NAN_BYTES = -6, 0x100  # glibc's M_PERTURB: memory is handed out full of the byte 0xff, so its floats are NaN
+_PERTURB = -6  # glibc's M_PERTURB: memory is handed out full of the byte 0xff, so its floats are NaN
+_NAN_BYTES = 0x100
 
 
 # Streams where there is no GPU: work is done at once, so all that can be seen is whether anything waited for it.
 class _Stream:
     "A stream on the CPU: remembers whether the submission waited for what was done in it"
 
-    current, pending = [], set()
+    current = []
+    pending = set()
 
     def __init__(self, *args, **kwargs):
         self.cuda_stream = id(self)
@@ -110,14 +112,18 @@ def _triton_here():
     shim = standin.module()
     real = sys.modules.get('triton')
     if real is None:
-        sys.modules['triton'], sys.modules['triton.language'] = shim, shim.language
+        sys.modules['triton'] = shim
+        sys.modules['triton.language'] = shim.language
         return
-    checked, compile_ = importlib.import_module('gridstride.tile.kernel').checked, real.jit
+    checked = importlib.import_module('gridstride.tile.kernel').checked
+    compile_ = real.jit
 
     def jit(fn=None, **options):
         return functools.partial(jit, **options) if fn is None else checked(compile_(fn, **options))
 
-    real.jit, real.autotune, real.heuristics = jit, standin.autotune, standin.heuristics
+    real.jit = jit
+    real.autotune = standin.autotune
+    real.heuristics = standin.heuristics
     shim.jit = jit
 
 
@@ -138,8 +144,11 @@ def emulate():
     "This process finds a GPU: the emulator, the simulator, checked Triton; launches are counted"
     importlib.import_module('gridstride.as_gpu').enable()
     _triton_here()
-    torch.cuda.Stream, torch.cuda.Event, torch.cuda.current_stream = _Stream, _Event, _current_stream
-    torch.cuda.stream, torch.cuda.default_stream = lambda s: s, lambda device=None: _MAIN
+    torch.cuda.Stream = _Stream
+    torch.cuda.Event = _Event
+    torch.cuda.current_stream = _current_stream
+    torch.cuda.stream = lambda s: s
+    torch.cuda.default_stream = lambda device=None: _MAIN
     torch.cuda.synchronize = lambda device=None: _Stream.pending.clear()
     torch.compile = _uncompiled
     for module, owner, method in _LAUNCHES:
@@ -223,13 +232,21 @@ class Gpu:
 
     def __init__(self):
         cuda = torch.cuda
-        self.synchronize, self.sleep, self.clock = cuda.synchronize, cuda._sleep, time.perf_counter
-        self.record, self.wait, self.elapsed = cuda.Event.record, cuda.Event.synchronize, cuda.Event.elapsed_time
-        self.copy, self.zero, self.clone = torch.Tensor.copy_, torch.Tensor.zero_, torch.Tensor.clone
+        self.synchronize = cuda.synchronize
+        self.sleep = cuda._sleep
+        self.clock = time.perf_counter
+        self.record = cuda.Event.record
+        self.wait = cuda.Event.synchronize
+        self.elapsed = cuda.Event.elapsed_time
+        self.copy = torch.Tensor.copy_
+        self.zero = torch.Tensor.zero_
+        self.clone = torch.Tensor.clone
         self.empty = torch.empty
         self.start, self.stop, self.copied = (cuda.Event(enable_timing=True) for _ in range(3))
         size = max(2**28, 2 * cuda.get_device_properties().L2_cache_size)
-        self.flush, self.waiting, self.skipped = torch.empty(size, dtype=torch.uint8, device='cuda'), [], []
+        self.flush = torch.empty(size, dtype=torch.uint8, device='cuda')
+        self.waiting = []
+        self.skipped = []
 
     def blob(self, n):
         "Where n bytes of a message are put: memory that torch keeps, and that the GPU reads and writes by itself"
@@ -274,7 +291,8 @@ class Gpu:
         self.wait(self.copied)
         begin = self.clock()
         self.synchronize()
-        after, self.waiting = self.clock() - begin, []
+        after = self.clock() - begin
+        self.waiting = []
         facts = dict(event=self.elapsed(self.start, self.stop) / 1e3, after=after)
         return copies, {**facts, 'launches': {'skipped': len(self.skipped)}} if self.skipped else facts
 
@@ -303,7 +321,8 @@ class Pool:
     "Inputs have the addresses of the inputs of the call before: an answer that is cached by its address is detected"
 
     def __init__(self, device):
-        self.device, self.buffers = device, {}
+        self.device = device
+        self.buffers = {}
 
     def _put(self, i, x):
         key = i, x.dtype, tuple(x.shape)
@@ -316,7 +335,8 @@ class Pool:
 
     def data(self, header, blobs):
         "The data of a call, as `generate_input` gave them"
-        blobs, items = iter(blobs), []
+        blobs = iter(blobs)
+        items = []
         for i, item in enumerate(header['data']):
             is_tensor = isinstance(item, dict)
             items.append(self._put(i, wire.tensor_of(next(blobs), item['dtype'], item['shape'])) if is_tensor else item)

@@ -34,7 +34,8 @@ _COMPILES = re.compile(r'__global__|\b(?:cpp_extension|load_inline|RawKernel|Raw
 
 def read_head(text: str) -> tuple:  # (leaderboard or None, names of GPUs)
     "What the lines `#!POPCORN leaderboard NAME` and `#!POPCORN gpu NAME ...` of the first comment say"
-    leaderboard, gpus = None, ()
+    leaderboard = None
+    gpus = ()
     for line in text.splitlines():
         if line.strip() and not line.startswith('#'):
             break
@@ -164,7 +165,8 @@ def _look_at_parameters(tree, name):
 
 def _takes_one(f):
     "Can a function be called with one argument?"
-    takes, needs = [*f.args.posonlyargs, *f.args.args], f.args.kw_defaults.count(None)
+    takes = [*f.args.posonlyargs, *f.args.args]
+    needs = f.args.kw_defaults.count(None)
     return len(takes) - len(f.args.defaults) <= 1 and not needs and bool(takes or f.args.vararg)
 
 
@@ -178,9 +180,11 @@ def read_submission(
         ask = 'the path of a file, or its text; `write_submission` makes one of a function'
         raise TypeError(f'a submission is {ask}. This is of type {type(source).__name__}')
     if isinstance(source, str) and '\n' in source:
-        text, name = source.removeprefix('\ufeff'), 'submission.py'
+        text = source.removeprefix('\ufeff')
+        name = 'submission.py'
     else:
-        text, name = _text_of(Path(source)), Path(source).name
+        text = _text_of(Path(source))
+        name = Path(source).name
     if len(text) > _MOST:
         raise FormError(f'{name} has {len(text):,} characters; a submission has at most {_MOST:,}')
     try:

@@ -33,12 +33,25 @@ _DEVICES = 'null zero full random urandom nvidia* dri kfd'.split()
 
 # Of linux/sched.h, mount.h, prctl.h, landlock.h
 _USER, _MOUNT, _PID, _NET, _IPC, _UTS = 0x10000000, 0x20000, 0x20000000, 0x40000000, 0x08000000, 0x04000000
-_BIND, _REC, _PRIVATE, _NOSUID, _NODEV, _NOEXEC = 0x1000, 0x4000, 1 << 18, 2, 4, 8
-_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _ATTR_READ_ONLY = 442, -100, 0x8000, 1
+_BIND = 0x1000
+_REC = 0x4000
+_PRIVATE = 1 << 18
+_NOSUID = 2
+_NODEV = 4
+_NOEXEC = 8
+_MOUNT_SETATTR = 442
+_AT_FDCWD = -100
+_AT_RECURSIVE = 0x8000
+_ATTR_READ_ONLY = 1
 _DUMPABLE, _BOUNDING, _NO_NEW_PRIVILEGES = 4, 24, 38
 _CREATE_RULESET, _ADD_RULE, _RESTRICT = 444, 445, 446
-_KEYCTL, _JOIN_SESSION_KEYRING = dict(x86_64=250, aarch64=219), 1
-_EXECUTE, _WRITE, _READ, _LIST, _IOCTL = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 15
+_KEYCTL = dict(x86_64=250, aarch64=219)
+_JOIN_SESSION_KEYRING = 1
+_EXECUTE = 1 << 0
+_WRITE = 1 << 1
+_READ = 1 << 2
+_LIST = 1 << 3
+_IOCTL = 1 << 15
 _OF_FILES = _EXECUTE | _WRITE | _READ | 1 << 14 | _IOCTL  # rights that a file, and not only a folder, can have
 
 
@@ -432,7 +445,8 @@ def too_much(
     before,  # what `files_in_memory` was when they began
 ) -> str:  # '' if it is within the limits
     "Which limit the processes below this one exceed together"
-    pids, files = descendants(), max(0, files_in_memory() - before)
+    pids = descendants()
+    files = max(0, files_in_memory() - before)
     if len(pids) > _PROCESSES:
         return f'more than {_PROCESSES} processes'
     if sum(map(_at_most, pids)) + files > most:

@@ -152,7 +152,11 @@ class Process:
         idle: bool = False,  # do launches do nothing? On a CPU
         compiles: bool = False,  # does it compile for others, and runs nothing?
     ):
-        self.device, self.patience, self.reported, self.printed, self.received = device, patience, [], '', b''
+        self.device = device
+        self.patience = patience
+        self.reported = []
+        self.printed = ''
+        self.received = b''
         self.compiles = device == 'cpu' and submission.compiles and not compiles
         self.pids, self.isolation = (), ()  # words of `verdicts.ISOLATION`
         self.folder = tempfile.TemporaryDirectory(prefix='gridstride-judge-', ignore_cleanup_errors=True)

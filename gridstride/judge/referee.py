@@ -74,7 +74,9 @@ def _look_at_kernels(bench, sizes):
 
 def _measure(stack, bench, limit):
     "Time a submission against the reference, on the bench of its own: (times, the reference's times)"
-    task, sizes, text = bench.task, _timed_sizes(bench.task, bench.device), bench.task.baseline()
+    task = bench.task
+    sizes = _timed_sizes(bench.task, bench.device)
+    text = bench.task.baseline()
     if text is None:
         return (), ()
     base = Bench(read_submission(text), task, bench.device, limit)
@@ -96,7 +98,8 @@ def _decide(bench, timing, limit):
         bench.start(stack)
         bench.calls_of_plan()
         first = bench.calls[0].sizes
-        times, reference = tuple(c.seconds for c in bench.calls[1:] if c.sizes == first), ()
+        times = tuple(c.seconds for c in bench.calls[1:] if c.sizes == first)
+        reference = ()
         counts = bench.calls[-1].facts['launches']
         if timing:
             times, reference = _measure(stack, bench, limit)

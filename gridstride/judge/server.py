@@ -59,7 +59,8 @@ def _excess(said, most, before):
 
 def _wait(pid, life, said, most):
     "Until the process ends, uses too much, or the judge orders it: its status, None if it still runs, and the excess"
-    watch, before = [life], isolation.files_in_memory()
+    watch = [life]
+    before = isolation.files_in_memory()
     if hasattr(os, 'pidfd_open'):
         watch.append(os.pidfd_open(pid))
     while True:
@@ -186,7 +187,8 @@ def serve(
         control.sendall(b'!')
         if os.fork() == 0:
             control.close()
-            order, text = dict(json.loads(text), able=able, cache=cache, without=without), None
+            order = dict(json.loads(text), able=able, cache=cache, without=without)
+            text = None
             try:
                 _start(order, *fds)
             finally:

@@ -12,7 +12,9 @@ import torch
 _LENGTH = struct.Struct('<Q')
 _HEADER = 1 << 20  # bytes of a header at most
 TEXT = 1 << 18  # characters that a text in a header may have
-_DIMENSIONS, _LARGEST = 16, 1 << 48  # of a tensor, at most: dimensions, elements
+# Limits of a tensor
+_DIMENSIONS = 16
+_LARGEST = 1 << 48  # elements
 
 
 class ConnectionClosed(Exception):

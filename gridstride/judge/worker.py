@@ -80,10 +80,14 @@ class _Worker:
     "A submission at work"
 
     def __init__(self, sock, reporter, order):
-        self.sock, self.reporter, self.order = sock, reporter, order
+        self.sock = sock
+        self.reporter = reporter
+        self.order = order
         torch.set_num_threads(1)
         self.device = Gpu() if order['device'] == 'cuda' else Cpu()
-        self.pool, self.f, self.last = Pool(self.device), None, ()
+        self.pool = Pool(self.device)
+        self.f = None
+        self.last = ()
 
     def load(self, header, blobs):
         "Import the submission"
@@ -128,7 +132,8 @@ class _Worker:
             self.last, odd = _inspect(answer, data, header['writes'])
             copies, facts = self.device.take(self.last)
             if threads:  # the answer is what it was at the call's return
-                copies, threads = [x.clone() for x in copies], own_threads_soon(before)
+                copies = [x.clone() for x in copies]
+                threads = own_threads_soon(before)
             self.give('answer', copies, {**facts, **odd, 'threads': threads})
             self.report()
             wire.send(self.sock, dict(op='inputs'), [wire.bytes_of(self.device.here(x)) for x in leaves(data)])

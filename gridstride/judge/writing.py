@@ -90,7 +90,8 @@ def _launcher(name, kernel):
     sizes = 'gx gy gz bx by bz shared'.split()
     takes, gives = [], []
     for i, p in enumerate(kernel.params):
-        pointer, type = '*' in p.type, re.sub(r'\b__restrict__\b|\bconst$', '', p.type).strip()
+        pointer = '*' in p.type
+        type = re.sub(r'\b__restrict__\b|\bconst$', '', p.type).strip()
         takes.append(f'{"torch::Tensor" if pointer else _by_value(type)} a{i}')
         gives.append(f'({type})a{i}{".data_ptr()" if pointer else ""}')
     head = f'void launch_{name}({", ".join(takes + [f"int64_t {size}" for size in sizes])})'
@@ -121,7 +122,8 @@ def _of_rung(name, rung):
         raise FormError(
             f'{name}: only rungs in float32 with a block for each tile and static shared memory are written'
         )
-    head, threads = f'torch::Tensor {name}(torch::Tensor m, torch::Tensor n)', ', '.join(map(str, rung.threads))
+    head = f'torch::Tensor {name}(torch::Tensor m, torch::Tensor n)'
+    threads = ', '.join(map(str, rung.threads))
     src = f'''{rung.src}
 {head} {{
     int h = m.size(0), k = m.size(1), w = n.size(1);

@@ -157,7 +157,8 @@ class Linear:
             raise ValueError(f'no inverse: {indices} indices reach {1 << self.rank} of {places} places')
         m = self.matrix
         back = _reduced(np.hstack([m, np.eye(len(m), dtype=np.uint8)]))[0][:, len(m) :]
-        bases, column = {}, 0
+        bases = {}
+        column = 0
         for name, n in self.out.items():
             bases[name] = []
             for _ in range(_bits(n, 'a size')):
@@ -168,7 +169,8 @@ class Linear:
 
 def _reduced(m):
     "(the matrix in reduced echelon form over GF(2), its rank)"
-    m, row = m.copy(), 0
+    m = m.copy()
+    row = 0
     for column in range(m.shape[1]):
         found = np.flatnonzero(m[row:, column])
         if not len(found):
@@ -184,7 +186,8 @@ def _reduced(m):
 
 def _numbers(bits, sizes):
     "A column of bits as one integer per name"
-    res, at = [], 0
+    res = []
+    at = 0
     for n in sizes.values():
         width = _bits(n, 'a size')
         res.append(sum(int(b) << i for i, b in enumerate(bits[at : at + width])))

@@ -183,7 +183,8 @@ class Layout:
 
     def complement(self, size):
         "The layout of what `self` leaves out of `size` elements: both together reach each offset once"
-        modes, reached = [], 1
+        modes = []
+        reached = 1
         for d, n in sorted((d, n) for n, d in self.flat if n > 1 and d > 0):
             if d % reached:
                 raise ValueError(
@@ -247,7 +248,8 @@ def _taken(layout, n, d):
     "(size, stride) of the elements 0, d, 2d, ... of `layout`, `n` of them"
     if d == 0 or n == 1:
         return [(n, 0)]
-    res, whole = [], f'every {d}th of {layout}, {n} times, is not a layout'
+    res = []
+    whole = f'every {d}th of {layout}, {n} times, is not a layout'
     *modes, last = layout.coalesce().flat
     for size, stride in modes:
         if d % size == 0:
@@ -259,7 +261,8 @@ def _taken(layout, n, d):
         if n % take:
             raise ValueError(f'{whole}: {n} is not a multiple of {take}')
         res.append((take, d * stride))
-        n, d = n // take, 1
+        n = n // take
+        d = 1
         if n == 1:
             return res
     return [*res, (n, d * last[1])]

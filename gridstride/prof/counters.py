@@ -48,8 +48,14 @@ class Kernel:
     with its counters"""
 
     def __init__(self, name, grid='', block='', device=''):
-        self.name, self.grid, self.block, self.device = name, grid, block, device
-        self.sections, self.rules, self.lines, self.raw = {}, [], [], {}
+        self.name = name
+        self.grid = grid
+        self.block = block
+        self.device = device
+        self.sections = {}
+        self.rules = []
+        self.lines = []
+        self.raw = {}
 
     def __getitem__(self, name):
         "The value of a metric by its name in a section, by `section: name`, or by ncu's own name"
@@ -119,11 +125,13 @@ def details(
     text: str,  # what `ncu --csv --page details` printed
 ) -> dict:  # launch number -> `Kernel`
     "Sections, metrics and rules of each launch"
-    res, above = {}, ''
+    res = {}
+    above = ''
     for r in _dicts(_csv(text, 'ID')):
         k = res.setdefault(int(r['ID']), Kernel(r['Kernel Name'], r.get('Grid Size', ''), r.get('Block Size', '')))
         if r.get('Metric Name'):
-            above, metric = r['Section Name'], Metric(r['Metric Name'], value(r['Metric Value']), r['Metric Unit'])
+            above = r['Section Name']
+            metric = Metric(r['Metric Name'], value(r['Metric Value']), r['Metric Unit'])
             k.sections.setdefault(above, []).append(metric)
         if r.get('Rule Name'):
             k.rules.append(_rule(r, above))
@@ -132,9 +140,12 @@ def details(
 
 def _rule(r, section):
     "The advice in a row; before version 2023 the text contained the speedup"
-    text, gain, scope = r['Rule Description'], r.get('Estimated Speedup') or '', r.get('Estimated Speedup Type') or ''
+    text = r['Rule Description']
+    gain = r.get('Estimated Speedup') or ''
+    scope = r.get('Estimated Speedup Type') or ''
     if not gain and (m := re.search(r'(?:estimated|Est\.)( local)? speedup:? (?:of )?([\d.]+)', text, re.I)):
-        gain, scope = m[2], 'local' if m[1] else 'global'
+        gain = m[2]
+        scope = 'local' if m[1] else 'global'
     return Rule(section, r['Rule Name'], r['Rule Type'], text, float(gain) / 100 if gain else None, scope)
 
 
@@ -159,7 +170,8 @@ def lines(
     text: str,  # what `ncu --csv --page source --print-source cuda,sass` printed
 ) -> list:  # (function, list of `Line`), in the order of the launches
     "The source of each launch with the counters of its lines, where the program has line information"
-    res, head = [], None
+    res = []
+    head = None
     for r in _cells(text.splitlines()):
         if r[0] == 'Function Name':
             res.append((r[1], []))
@@ -252,7 +264,8 @@ def source_table(
     extra = {n: metric for n, metric in _EXCESS.items() if any(_number(l, n) for l in k.lines)}
 
     def row(l):
-        line, share = [l.number or '', Named(l.text.strip(), l.text)], Share(l.samples / total)
+        line = [l.number or '', Named(l.text.strip(), l.text)]
+        share = Share(l.samples / total)
         count, *counts = [f'{l.counters.get(n, 0):,}' for n in ('Instructions Executed', *extra)]
         return [*line, share, count, _stall(l), *counts]
 
@@ -322,7 +335,8 @@ class Ncu:
         first, sections = self._tables(k)
         parts = [f'<h4 title="{escape(k.name)}">{escape(self._head(k))}</h4>', *(t._repr_html_() for t in first)]
         for i, t in enumerate(sections):
-            name, t.title = escape(t.title), ''
+            name = escape(t.title)
+            t.title = ''
             parts.append(f'<details{" open" * (i == 0)}><summary>{name}</summary>{t._repr_html_()}</details>')
         return ''.join(parts)
 
@@ -592,7 +606,8 @@ def _measure(what, args, kwargs, setup, source, asked, seconds):
     "The `Ncu` report of one run; `Unavailable` says what is missing"
     if why := no_gpu():
         raise Unavailable(f'{why} for Nsight Compute to profile')
-    tool, (sections, metrics, lines, *which) = find_ncu(), asked
+    tool = find_ncu()
+    (sections, metrics, lines, *which) = asked
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         target, marked = _target(what, args, kwargs, setup, folder)

@@ -123,7 +123,8 @@ def _maker(program, name, before):
 def _follow(program, name, before, later, keep, missing):
     """Keep what makes `name` before a position in the program, with settings on it; returns (name, before where,
     only when called?)"""
-    end, i = len(program), _maker(program, name, before)
+    end = len(program)
+    i = _maker(program, name, before)
     if i is None and later and before < end:
         return [(name, end, True)]
     if i is None:
@@ -141,7 +142,10 @@ def part(
     names,  # that are needed after the last of them
 ) -> tuple:  # (statements, names that none of them makes)
     "The statements that `names` depend on, in order"
-    keep, missing, todo, seen = set(), set(), [(n, len(program), False) for n in names], set()
+    keep = set()
+    missing = set()
+    todo = [(n, len(program), False) for n in names]
+    seen = set()
     while todo:
         need = todo.pop()
         if need[:2] in seen:
@@ -179,7 +183,8 @@ def _unwrap(fn):
 def _lambda(fn):
     "The text of a lambda, found by its line and its code"
     lines, _ = inspect.findsource(fn)
-    source, code = ''.join(lines), fn.__code__
+    source = ''.join(lines)
+    code = fn.__code__
     nodes = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Lambda) and n.lineno == code.co_firstlineno]
     texts = {t for n in nodes if (t := ast.get_source_segment(source, n))}
     alike = [t for t in texts if _alike(compile(t, 'lambda', 'eval'), code)]
@@ -291,7 +296,8 @@ def pack(args, kwargs) -> bytes:
         try:
             _bytes(a)
         except Exception as e:
-            what, why = f'argument {k}, a {type(a).__name__},', f'({type(e).__name__}: {e})'
+            what = f'argument {k}, a {type(a).__name__},'
+            why = f'({type(e).__name__}: {e})'
             way = 'Make it inside a function without arguments'
             raise ValueError(f'{what} cannot be carried into another process {why}. {way}') from None
     return _bytes((args, kwargs))

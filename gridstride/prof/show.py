@@ -34,7 +34,8 @@ _WRAPPERS = {'Kernel', 'Kernel2', 'device_kernel'}
 
 def _parts(mangled):
     "The parts of a nested name such as `_ZN2at6native4copyE`"
-    parts, rest = [], re.sub(r'^_ZN?K?', '', mangled)
+    parts = []
+    rest = re.sub(r'^_ZN?K?', '', mangled)
     while m := re.match(r'(\d+)', rest):
         n = int(m[0])
         parts.append(rest[m.end() : m.end() + n])

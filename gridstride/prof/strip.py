@@ -32,7 +32,8 @@ Row = namedtuple('Row', 'label boxes')
 
 def _boxes(row, at, y, high, unit):
     "The boxes of a row as SVG, at pixel `at(time)`"
-    parts, inked = [], -1.0
+    parts = []
+    inked = -1.0
     for b in sorted(row.boxes):
         x0, x1 = at(b.start), at(b.end)
         if x1 - inked < 0.5:
@@ -80,7 +81,8 @@ def strip(
         raise ValueError('there is nothing to draw: no row has a box')
     t0 = min(b.start for b in every) if start is None else start
     t1 = max(b.end for b in every) if end is None else end
-    left, top = min(most, 6.4 * max(len(r.label) for r in rows) + 10), 22 if title else 2
+    left = min(most, 6.4 * max(len(r.label) for r in rows) + 10)
+    top = 22 if title else 2
     foot = top + len(rows) * (high + 5) + 2
 
     def at(t):

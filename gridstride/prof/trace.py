@@ -42,13 +42,17 @@ class Span:
     the GPU (`gpu`)"""
 
     def __init__(self, event, zero):
-        self.kind, self.name = _KINDS[event['cat']], event['name']
+        self.kind = _KINDS[event['cat']]
+        self.name = event['name']
         self.start = (event['ts'] - zero) / 1e6
         self.end = self.start + event.get('dur', 0) / 1e6
         args = event.get('args', {})
         self.where = args.get('stream', event['tid']) if self.kind == 'gpu' else event['tid']
         self.device, self.link = args.get('device', 0), args.get('correlation')
-        self.parent, self.deep, self.inner, self.call = None, 0, 0.0, None
+        self.parent = None
+        self.deep = 0
+        self.inner = 0.0
+        self.call = None
 
     @property
     def seconds(self) -> float:
@@ -74,7 +78,8 @@ def _nest(spans):
         while stack and stack[-1].end <= s.start:
             stack.pop()
         if stack:
-            s.parent, s.deep = stack[-1], stack[-1].deep + 1
+            s.parent = stack[-1]
+            s.deep = stack[-1].deep + 1
             if s.kind == 'op':
                 s.parent.inner += s.seconds
         stack.append(s)
@@ -116,7 +121,11 @@ class _Group:
     "All spans of one name: how many, CPU seconds, and the GPU seconds of their kernels by name"
 
     def __init__(self, name):
-        self.name, self.full, self.count, self.cpu, self.kernels = name, name, 0, 0.0, {}
+        self.name = name
+        self.full = name
+        self.count = 0
+        self.cpu = 0.0
+        self.kernels = {}
 
     @property
     def gpu(self):
@@ -141,15 +150,19 @@ def groups(
         outermost = s.op is None or _is_step(s.op)
         if s.kind == 'op' and not _is_step(s):
             g = group(s.name)
-            g.count, g.cpu = g.count + 1, g.cpu + s.own
+            g.count = g.count + 1
+            g.cpu = g.cpu + s.own
         elif s.kind == 'gpu':
             g = group(short(s.name) if outermost else s.op.name)
             if outermost:
-                g.full, g.count, g.cpu = s.name, g.count + 1, g.cpu + (s.call.seconds if s.call else 0)
+                g.full = s.name
+                g.count = g.count + 1
+                g.cpu = g.cpu + (s.call.seconds if s.call else 0)
             g.add(s)
         elif s.kind == 'call' and outermost and id(s) not in launched and s.seconds:
             g = group(s.name)
-            g.count, g.cpu = g.count + 1, g.cpu + s.seconds
+            g.count = g.count + 1
+            g.cpu = g.cpu + s.seconds
     return sorted(res.values(), key=lambda g: (-g.gpu, -g.cpu))
 
 
@@ -177,10 +190,12 @@ def _rows(found, gpu, most, color):
 # not be made faster while the GPU waits for the CPU to launch them.
 def _busy(every, start, end):
     "Seconds between `start` and `end` in which something ran on a GPU"
-    total, at = 0.0, start
+    total = 0.0
+    at = start
     for s in sorted((s for s in every if s.kind == 'gpu'), key=lambda s: s.start):
         if s.end > at and s.start < end:
-            total, at = total + min(s.end, end) - max(s.start, at), s.end
+            total = total + min(s.end, end) - max(s.start, at)
+            at = s.end
     return total
 
 
@@ -254,7 +269,8 @@ class Link:
     "A file, and what to do with it"
 
     def __init__(self, path, hint):
-        self.path, self.hint = Path(path), hint
+        self.path = Path(path)
+        self.hint = hint
 
     def __repr__(self):
         return f'{self.path} ({self.hint})'
@@ -274,7 +290,8 @@ def _overlaps(s, start, end):
 
 def _thread_rows(every, start, end, color, deepest=3):
     "The rows of each CPU thread, an operator's inner ones a row lower; (rows, index of the lowest row by thread)"
-    rows, lowest = [], {}
+    rows = []
+    lowest = {}
 
     def box(s):
         name = s.name.removeprefix('aten::')
@@ -283,7 +300,8 @@ def _thread_rows(every, start, end, color, deepest=3):
     threads = list(dict.fromkeys(s.where for s in every if s.kind == 'op'))
     for k, t in enumerate(threads):
         ops = [s for s in every if s.kind == 'op' and s.where == t and not _is_step(s) and _overlaps(s, start, end)]
-        base, label = min((s.deep for s in ops), default=0), 'CPU' if len(threads) == 1 else f'CPU thread {k}'
+        base = min((s.deep for s in ops), default=0)
+        label = 'CPU' if len(threads) == 1 else f'CPU thread {k}'
         for d in range(deepest):
             if here := [box(s) for s in ops if s.deep - base == d]:
                 rows.append(Row('' if d else label, here))

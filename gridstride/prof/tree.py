@@ -85,7 +85,8 @@ class Tree:
     def table(self) -> Table:
         "One row per scope and kernel, deeper ones further to the right"
         head = ['<scope or kernel', 'kernels', 'GPU time', 'share', 'memory', 'arithmetic']
-        title, note = f"{si(self.root.seconds, 's')} on the GPU", f'[{self.mark}]' if self.mark else ''
+        title = f"{si(self.root.seconds, 's')} on the GPU"
+        note = f'[{self.mark}]' if self.mark else ''
         return Table(head, self._rows(self.root, 0), title=title, note=note)
 
     def _rows(self, node, deep):
@@ -129,7 +130,8 @@ class Timeline:
             place, warp = _PLACE.match(str(e['pid'])), _WARP.match(str(e['tid']))
             if not place or not warp:
                 continue
-            hz, number = e['args'].get('Frequency (MHz)', 1000.0), {k: int(v) for k, v in warp.groupdict().items()}
+            hz = e['args'].get('Frequency (MHz)', 1000.0)
+            number = {k: int(v) for k, v in warp.groupdict().items()}
             who = dict(kernel=place['kernel'], block=int(place['block']), **number)
             self.marks.append(dict(who, name=e['name'], start=e['ts'] * hz, cycles=round(e['dur'] * hz)))
         if not self.marks:
@@ -163,7 +165,8 @@ class Timeline:
         for m in self.marks:
             warps[m['block'], m['warp']].append(m)
         whole = sum(max(m['start'] + m['cycles'] for m in w) - min(m['start'] for m in w) for w in warps.values())
-        color, rows = colors(self.names), []
+        color = colors(self.names)
+        rows = []
         for n in self.names:
             here = [m['cycles'] for m in self.marks if m['name'] == n]
             spread = [f'{n:,.0f}' for n in (sum(here) / len(here), min(here), max(here))]
@@ -186,7 +189,8 @@ class Timeline:
 
     def _warp_rows(self, marks, block):
         "One row per line of the source that has a scope; the first names the warp"
-        color, zero = colors(self.names), min(m['start'] for m in block)
+        color = colors(self.names)
+        zero = min(m['start'] for m in block)
 
         def box(m):
             start = m['start'] - zero
@@ -254,7 +258,9 @@ class Session:
     `inside`"""
 
     def __init__(self, inside=False, hook=True):
-        self.inside, self.hook, self.result = inside, hook, None
+        self.inside = inside
+        self.hook = hook
+        self.result = None
 
     scope = staticmethod(scope)
 
@@ -327,7 +333,8 @@ def _profile_elsewhere(fn, args, kwargs, inside, hook):
     "What `proton` gives, from a process of its own"
     with tempfile.TemporaryDirectory() as folder:
         source, name = program(fn)
-        files, script = {name: f'{folder}/{name}' for name in ('args', 'out')}, Path(folder, 'profiled.py')
+        files = {name: f'{folder}/{name}' for name in ('args', 'out')}
+        script = Path(folder, 'profiled.py')
         Path(files['args']).write_bytes(pack(args, kwargs))
         moved = _MOVED.format(**files, name=name, inside=inside, hook=hook)
         script.write_text(f'{source}\n{moved}', encoding='utf-8')

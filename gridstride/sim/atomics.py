@@ -85,7 +85,8 @@ def _atomic(name, operate, reads=True, writes=_always, takes=('val',)):
         if isinstance(off, View):
             raise run.refusal(site, m, f'an atomic on a part of {ary.name}', 'Give it one index per axis.')
         refuse_to_write(run, m, ary, off, site)
-        lanes, data = run.active(m), ary.mem.data
+        lanes = run.active(m)
+        data = ary.mem.data
         off = run.broadcast_to_active(m, off)
         values = [as_element(run, m, ary, v, site) for v in values]
         if name == 'cas' and run.detectors.racecheck.on:

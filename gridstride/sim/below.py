@@ -94,6 +94,8 @@ class BelowNumbaCuda:
 def stand_in():
     "Make the module that stands in for `numba.cuda`"
     module = types.ModuleType('numba.cuda', cuda.__doc__)
-    module.simulated, module.__path__, module.__getattr__ = True, [], cuda.__getattr__
+    module.simulated = True
+    module.__path__ = []
+    module.__getattr__ = cuda.__getattr__
     vars(module).update({k: getattr(cuda, k) for k in cuda.__all__ if k != 'warpsize'})
     return module

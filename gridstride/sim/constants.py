@@ -116,7 +116,8 @@ def constant(
         parts = tuple(constant(part, fn, names) for part in node.elts)
         return None if None in parts else parts
     if isinstance(node, ast.Subscript):
-        of, i = constant(node.value, fn, names), fold_integer(node.slice)
+        of = constant(node.value, fn, names)
+        i = fold_integer(node.slice)
         return of[i] if isinstance(of, tuple) and i is not None and -len(of) <= i < len(of) else None
     if isinstance(node, ast.Name) and node.id in _local_names(fn):
         given = _last_value(fn, node)
@@ -174,7 +175,8 @@ def static_bytes(f):
     "Return the bytes of static shared memory that a function allocates, as far as its source determines them"
     if (tree := tree_of(f)) is None:
         return 0
-    fn, names = tree.body[0], outside(f)
+    fn = tree.body[0]
+    names = outside(f)
     calls = (call for call in walk(fn) if shape_of(call) and _space(call) == 'shared')
     return sum(_array_bytes(call, constant(shape_of(call), fn, names), names) for call in calls)
 

@@ -63,7 +63,8 @@ class _WithoutElse(ast.NodeTransformer):
         self.generic_visit(loop)
         if not loop.orelse:
             return loop
-        last, loop.orelse = loop.orelse, []
+        last = loop.orelse
+        loop.orelse = []
         found = _breaks(loop.body)
         if not found:
             return [loop, *last]  # no lane leaves early

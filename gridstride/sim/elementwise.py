@@ -114,7 +114,8 @@ class _Vectorized:
         if len(found) == 1:
             return found[0]
         what = 'fits none' if not found else 'fits several'
-        given, declared = ', '.join(map(str, exact[0])), '; '.join(', '.join(map(str, t)) for t in self._results)
+        given = ', '.join(map(str, exact[0]))
+        declared = '; '.join(', '.join(map(str, t)) for t in self._results)
         raise TypeError(
             f'{self.__name__}({given}) {what} of its signatures: {declared}. Arrays have to have the very types: '
             'x.astype(np.float32)'
@@ -156,7 +157,8 @@ def _kernel_on_arrays(f, n):
 def _generate_kernel(name, f, names, count, call):
     "Make a kernel with this name in which each of `count` threads makes a `call` of `f`"
     lines = [f'def {name}({", ".join(names)}):\n', '    i = grid(1)\n', f'    if i < {count}:\n', f'        {call}\n']
-    file, space = f'<{name}, {call}>', dict(grid=grid, f=jit(device=True)(f))
+    file = f'<{name}, {call}>'
+    space = dict(grid=grid, f=jit(device=True)(f))
     linecache.cache[file] = sum(map(len, lines)), None, lines, file
     exec(compile(''.join(lines), file, 'exec'), space)
     return space[name]
@@ -213,7 +215,8 @@ class _Guvectorized:
 
     def _sizes(self, given):
         "Return ({axis name: size}, sizes of the loop axes)"
-        sizes, outer = {}, []
+        sizes = {}
+        outer = []
         for n, (a, axes) in enumerate(zip(given, self._in)):
             if a.ndim < len(axes):
                 raise ValueError(f'{self.__name__}: argument {n} has {a.ndim} axes, and ({",".join(axes)}) are needed')

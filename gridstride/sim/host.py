@@ -303,7 +303,8 @@ class Event:
     "An event; the time between two is the CPU's, not a GPU's"
 
     def __init__(self, timing=True):
-        self.at, self.clock = None, {}
+        self.at = None
+        self.clock = {}
 
     def record(self, stream=0):
         "Record the time, and the operations that the stream was given before"

@@ -27,7 +27,8 @@ def intrinsic(f, name=None):  # name: as the host knows it, if not as `f`
     def host(*args, **kw):
         raise RuntimeError(f'cuda.{host.__name__} works inside a kernel only')
 
-    host.lanes, host.__name__ = f, name or f.__name__
+    host.lanes = f
+    host.__name__ = name or f.__name__
     host.__signature__ = inspect.Signature([*inspect.signature(f).parameters.values()][3:])
     return host
 
@@ -142,7 +143,8 @@ def _dynamic(run, dtype):
 
 def _shared_array(run, m, site, shape, dtype):
     "Make a shared array; shape 0 means the dynamic shared memory of the launch"
-    shape, dtype = _shape(run, m, site, shape), as_dtype(dtype)
+    shape = _shape(run, m, site, shape)
+    dtype = as_dtype(dtype)
     key = ('dynamic', dtype) if shape == (0,) else (run.program, site)
     if key not in run.shared:
         g = run.g
@@ -156,7 +158,8 @@ def _shared_array(run, m, site, shape, dtype):
 
 def _local_array(run, m, site, shape, dtype):
     "Make a local array of the thread"
-    key, n = ('local', run.program, site), run.g.size
+    key = ('local', run.program, site)
+    n = run.g.size
     if key not in run.shared:
         shape = _shape(run, m, site, shape)
         run.shared[key] = fresh_array(shape, as_dtype(dtype), 'local', n, np.arange(n))

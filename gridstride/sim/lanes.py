@@ -32,10 +32,12 @@ class _Lanes:
     # `local` and `warp` are indices for NumPy, in its own type; the others are values for kernels, of 64 bits: where
     # NumPy's own have 32, as in a browser, both are needed.
     def __init__(self, block, count, width):
-        lane, threads = np.arange(count * block.size), block.size
+        lane = np.arange(count * block.size)
+        threads = block.size
         self.block, self.width = block, width
         self.local, self.t = lane // threads, (lane % threads).astype(np.int64)
-        self.warp, self.lane = self.local * -(-threads // width) + lane % threads // width, self.t % width
+        self.warp = self.local * -(-threads // width) + lane % threads // width
+        self.lane = self.t % width
         self.all = np.ones(lane.size, bool)
         for array in (self.local, self.t, self.warp, self.lane, self.all):
             array.flags.writeable = False
@@ -58,9 +60,14 @@ class Group:
     "The threads of blocks `first` to `first+count-1`, one lane each, in the order in which CUDA numbers them"
 
     def __init__(self, grid, block, first, count, width=32):  # width: threads of a warp
-        self.grid, self.block, self.first, self.count, self.threads = grid, block, first, count, block.size
+        self.grid = grid
+        self.block = block
+        self.first = first
+        self.count = count
+        self.threads = block.size
         self.size = count * self.threads
-        self.width, self.warps = width, -(-self.threads // width)  # warps of a block
+        self.width = width
+        self.warps = -(-self.threads // width)  # per block
         self._lanes = lanes = _lanes_of(block, count, width)
         self.local = lanes.local  # number of the lane's block within the group
         self.t = lanes.t  # number of the thread within its block
@@ -207,7 +214,8 @@ class Loop:
 
     def end(self, m):
         "`m`: the lanes that reached the end of the body"
-        self.m, self.cont = union(m, self.cont), None
+        self.m = union(m, self.cont)
+        self.cont = None
         self.d = self.split()
 
     def out(self):

@@ -46,7 +46,8 @@ def _launch(prog, grid, block, dynamic, args, trace, stream, waits):
     values = arguments(prog.name, prog.params, args)
     if trace is not None:
         trace.begin(run)
-    outer, LaunchContext.current = LaunchContext.current, run
+    outer = LaunchContext.current
+    LaunchContext.current = run
     try:
         with np.errstate(all='ignore'), launching(run, stream, waits):
             _groups(run, prog, values)
@@ -55,7 +56,8 @@ def _launch(prog, grid, block, dynamic, args, trace, stream, waits):
     except Exception as e:
         raise add_kernel_line(prog, values, run.detectors.initcheck.cause_of(e) or e) from None
     finally:
-        LaunchContext.current, LaunchContext.now = outer, run.now
+        LaunchContext.current = outer
+        LaunchContext.now = run.now
 
 
 def _groups(run, prog, values):
@@ -72,7 +74,8 @@ def _groups(run, prog, values):
         firsts.reverse()
     if settings.order == 'shuffle':
         run.random.shuffle(firsts)
-    show, residents = _Progress(run.kernel, len(firsts)), Residents(run)
+    show = _Progress(run.kernel, len(firsts))
+    residents = Residents(run)
     for i, first in enumerate(firsts):
         group = Group(run.grid, run.block, first, min(per, run.grid.size - first), run.warp)
         run.begin(group, alone=not prog.may_spin)

@@ -55,7 +55,11 @@ class View:
     "An array in a kernel: element (i, j) is at `off + i*strides[0] + j*strides[1]` of `mem`"
 
     def __init__(self, mem, off, shape, strides, name=None):
-        self.mem, self.off, self.shape, self.strides, self.name = mem, off, shape, strides, name or mem.name
+        self.mem = mem
+        self.off = off
+        self.shape = shape
+        self.strides = strides
+        self.name = name or mem.name
 
     dtype = property(lambda self: self.mem.data.dtype)
     ndim = property(lambda self: len(self.shape))
@@ -138,7 +142,8 @@ def as_dtype(d):
 
 def strides_of(shape):
     "Return the strides, in elements, of a contiguous array"
-    res, n = [], 1
+    res = []
+    n = 1
     for size in reversed(shape):
         res.append(n)
         n *= int(size)
@@ -186,7 +191,8 @@ def part_of(
     known,
 ):
     "Make a `View` of `a`"
-    key, step = key_of(whole), whole.strides[0] or a.itemsize  # the stride may be 0 for an empty array
+    key = key_of(whole)
+    step = whole.strides[0] or a.itemsize  # the stride may be 0 for an empty array
     if key not in known:
         known[key] = Mem(whole, name, 'global')
     if not a.flags.writeable:
@@ -253,7 +259,9 @@ def locate(run, m, v, idx, site):
         idx = (*whole, *given) if idx[0] is Ellipsis else (*given, *whole)
     if len(idx) > v.ndim:
         run.detectors.memcheck.count(run, m, v, len(idx), site)
-    off, shape, strides = v.off, [], []
+    off = v.off
+    shape = []
+    strides = []
     for ax, (i, n, s) in enumerate(zip(idx, v.shape, v.strides)):
         if isinstance(i, slice):
             i, length, step = _slice(run, m, i, n, site)
@@ -271,7 +279,8 @@ def locate(run, m, v, idx, site):
 
 def not_an_array(run, v, site):
     "Make the `TypeError` for a value that is not an array but is indexed"
-    s, what = run.program.sites[site], 'number' if isinstance(v, (np.ndarray, np.generic)) else type(v).__name__
+    s = run.program.sites[site]
+    what = 'number' if isinstance(v, (np.ndarray, np.generic)) else type(v).__name__
     return TypeError(f'{run.kernel}, line {s.line}: {s.source}: a {what} is indexed; an array or a tensor can be')
 
 
@@ -301,7 +310,8 @@ def _read(run, m, v, off, site):
 def _load_from_tuple(run, m, v, i, site):
     if i.dtype.kind not in 'iu' or not isinstance(v, tuple):
         raise run.refusal(site, m, 'a tuple with an index that is not an integer', 'Use //, or int(...).', NotCompiled)
-    n, i = len(v), i.astype(np.int64)
+    n = len(v)
+    i = i.astype(np.int64)
     outside = m & ((i < -n) | (i >= n))
     if outside.any():
         lane = int(np.argmax(outside))
@@ -351,7 +361,8 @@ _NOT_NUMBERS = {  # type -> what it is called, and how to fix it
 
 def not_a_number(run, v, value, site):
     "Make the `TypeError` for a value that is not a number but is written to an array of numbers"
-    s, kind = run.program.sites[site], type(value).__name__
+    s = run.program.sites[site]
+    kind = type(value).__name__
     called, hint = _NOT_NUMBERS.get(kind, (f'a {kind}', 'An element is a number.'))
     where = f'{run.kernel}, line {s.line}: {s.source}'
     return TypeError(f'{where}: {called} is written to {v.name}, whose elements are {v.dtype}\n  {hint}')
@@ -360,7 +371,9 @@ def not_a_number(run, v, value, site):
 def as_element(run, m, v, value, site):
     """Convert `value` to elements of `v`, one per lane. Raises `NotSimulated` for complex numbers that Numba has not,
     `TypeError` for what is not a number"""
-    given, value, dtype = value, np.asarray(value), v.dtype
+    given = value
+    value = np.asarray(value)
+    dtype = v.dtype
     if value.dtype.kind not in 'biufc' or isinstance(given, (tuple, list)):
         raise not_a_number(run, v, given, site)
     if value.dtype.kind == 'c' != dtype.kind:
@@ -386,7 +399,8 @@ def _write(run, m, v, off, value, site):
     "Store `value` at `off`"
     mem = v.mem
     refuse_to_write(run, m, v, off, site)
-    off, value = run.broadcast_to_active(m, off), as_element(run, m, v, value, site)
+    off = run.broadcast_to_active(m, off)
+    value = as_element(run, m, v, value, site)
     if run.watched:
         run.access(m, v, off, site, 'written', value)
     mem.data[off] = value

@@ -42,7 +42,8 @@ def _names_used(f, node):
 
 def _run(job, name):
     "Run a job in another process and return its answer"
-    cmd, env = [sys.executable, '-W', 'ignore', '-c', _PROCESS], {**environ, 'NUMBA_ENABLE_CUDASIM': '1'}
+    cmd = [sys.executable, '-W', 'ignore', '-c', _PROCESS]
+    env = {**environ, 'NUMBA_ENABLE_CUDASIM': '1'}
     try:
         done = subprocess.run(cmd, input=pickle.dumps(job), capture_output=True, timeout=LIMIT, env=env)
     except subprocess.TimeoutExpired:
@@ -57,7 +58,9 @@ class _Bound:
     "A kernel with its grid and block"
 
     def __init__(self, f, grid, block):
-        self.f, self.grid, self.block = f, grid, block
+        self.f = f
+        self.grid = grid
+        self.block = block
 
     def __call__(self, *args):
         given = [np.array(a) if hasattr(a, 'shape') else a for a in args]

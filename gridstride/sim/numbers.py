@@ -17,7 +17,8 @@ def scalar_intrinsic(f, name=None):
     def lanes(run, m, site, *values):
         return f(*values)
 
-    lanes.__name__, lanes.__doc__ = name or f.__name__, f.__doc__
+    lanes.__name__ = name or f.__name__
+    lanes.__doc__ = f.__doc__
     res = intrinsic(lanes)
     res.scalar = f
     if isinstance(f, FunctionType):

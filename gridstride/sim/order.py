@@ -35,7 +35,8 @@ def includes(n, level, key, time):
     while n is not None and time <= n.latest:
         if time <= n.floor:
             return True
-        n, level = n.below.get(key >> 5 * level & 31), level - 1
+        n = n.below.get(key >> 5 * level & 31)
+        level = level - 1
         if level < 0:
             return n is not None and time <= n
     return False
@@ -95,7 +96,8 @@ class Order:
     def __init__(self, blocks, now):  # blocks: of the grid
         self.start = now  # all before is ordered
         self.level = max(2, -(-(10 + int(blocks).bit_length()) // 5) - 1)
-        self.flags, self.fenced = {}, False  # flags: memory -> element -> Flag
+        self.flags = {}  # memory -> element -> Flag
+        self.fenced = False
 
     def begin(self, g, now, alone):
         """The group `g` begins. `alone`: its blocks and those before cannot have flags in common
@@ -104,7 +106,8 @@ class Order:
         if alone and not self.fenced:
             self.start = now
         self.began = now
-        self.synced, self.met = np.full(g.count, now, np.int64), now  # met: the earliest of them
+        self.synced = np.full(g.count, now, np.int64)
+        self.met = now  # the earliest of `synced`
         self.warp_synced = np.full(g.count * g.warps, now, np.int64)
         self.fences = None
         # clocks by lane, by block; what flags that a lane has loaded publish, within the block and to all, which its
@@ -161,12 +164,14 @@ class Order:
     def fence(self, g, lanes, now, wide):
         "A fence of `lanes`, which acquires what they have loaded; `wide`: of device scope"
         if self.fences is None:
-            self.fences, self.fenced = (_Fences(g), _Fences(g)), True
+            self.fences = (_Fences(g), _Fences(g))
+            self.fenced = True
         for loaded in self.loaded[: 1 + wide]:
             for lane in [int(l) for l in lanes if l in loaded] if loaded else ():
                 self.acquired[lane] = join(self.acquired.get(lane), loaded.pop(lane))
         for f in self.fences[: 1 + wide]:
-            f.time[lanes], f.block[lanes] = now, self.synced[g.local[lanes]]
+            f.time[lanes] = now
+            f.block[lanes] = self.synced[g.local[lanes]]
             f.warp[lanes] = self.warp_synced[g.warp[lanes]]
             for lane in map(int, lanes) if self.acquired or self.acquired_block else ():
                 n = join(self.acquired.get(lane), self.acquired_block.get(int(g.local[lane])))
@@ -249,7 +254,8 @@ class Order:
 
     def race_code(self, g, lane, time, thread):
         "What is missing in a data race of an access by `thread` at `time` and one by `lane`: the code of the finding"
-        lane, block = int(lane), thread // g.threads
+        lane = int(lane)
+        block = thread // g.threads
         if any(self.includes(g, loaded.get(lane), thread, time) for loaded in self.loaded):
             return 'flag_not_acquired'
         if self.includes(g, self.any_block.get(int(g.local[lane])), thread, time):

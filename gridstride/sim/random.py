@@ -93,7 +93,8 @@ class _Jumps:
 
 
 def _one_jump():
-    bits, none = np.uint64(1) << np.arange(64, dtype=np.uint64), np.zeros(64, np.uint64)
+    bits = np.uint64(1) << np.arange(64, dtype=np.uint64)
+    none = np.zeros(64, np.uint64)
     return _Jumps(*_jump(np.r_[bits, none], np.r_[none, bits]))
 
 
@@ -101,15 +102,19 @@ def init_xoroshiro128p_states_cpu(states, seed, subsequence_start=0):
     "Initialize an array of states on the host"
     first = np.atleast_1d(_first_state(int(seed) % 2**64))
     s0 = s1 = first
-    jumps, start = _one_jump(), int(subsequence_start)
+    jumps = _one_jump()
+    start = int(subsequence_start)
     while start:
         if start & 1:
             s0, s1 = jumps(s0, s1)
-        jumps, start = jumps.twice(), start >> 1
+        jumps = jumps.twice()
+        start = start >> 1
     jumps = _one_jump()
     while len(s0) < len(states):  # the states so far, and as many that are this many jumps ahead
         more = jumps(s0, s1)
-        s0, s1, jumps = np.r_[s0, more[0]], np.r_[s1, more[1]], jumps.twice()
+        s0 = np.r_[s0, more[0]]
+        s1 = np.r_[s1, more[1]]
+        jumps = jumps.twice()
     states['s0'], states['s1'] = s0[: len(states)], s1[: len(states)]
 
 

@@ -19,7 +19,9 @@ class Records:
     "Records in a kernel; the first `ndim` axes of each field are those of the records"
 
     def __init__(self, name, fields, ndim):
-        self.name, self.fields, self.ndim = name, fields, ndim  # fields: name -> `View` or `Records`
+        self.name = name
+        self.fields = fields  # name -> `View` or `Records`
+        self.ndim = ndim
 
     first = property(lambda self: next(iter(self.fields.values())))
     shape = property(lambda self: self.first.shape[: self.ndim])
@@ -130,7 +132,8 @@ def wrap_array(
 
 def freeze_records(a, name):
     "Make `Records` of a copy of `a`, records outside the kernel: Numba makes them a constant when it compiles"
-    a, known = a.copy(), {}
+    a = a.copy()
+    known = {}
     a.flags.writeable = False
     res = wrap_array(a, name, known)
     for mem in known.values():

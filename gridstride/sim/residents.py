@@ -28,7 +28,8 @@ class Residents:
     "The blocks that are on the device together, as many as it can hold"
 
     def __init__(self, run):
-        self.run, self.waiting = run, []
+        self.run = run
+        self.waiting = []
 
     def begin(self, steps):
         "A block begins; afterwards the device can hold another one"
@@ -51,7 +52,8 @@ class Residents:
 
     def resume_all(self, all_there):
         "Resume the blocks that have progress, or else all; a deadlock if none of them ever goes on"
-        before, n = self.run.changes, len(self.waiting)
+        before = self.run.changes
+        n = len(self.waiting)
         if self.resume(_Waiting.has_progress):
             return
         self.resume(lambda block: True)
@@ -61,7 +63,9 @@ class Residents:
 
     def resume(self, may):
         "Resume the blocks that `may` go on, in one direction and then in the other; did any?"
-        blocks, self.waiting, any_did = self.waiting[::-1], [], False
+        blocks = self.waiting[::-1]
+        self.waiting = []
+        any_did = False
         for block in blocks:
             if may(block):
                 self.run.enter(block.left)

@@ -121,10 +121,18 @@ class _Rewriter(ast.NodeTransformer):
     "Rewrites one function; `sites` collects the locations of memory accesses and calls"
 
     def __init__(self, name, file, lines, offset, may_spin, kernel):
-        self.name, self.file, self.lines, self.offset, self.may_spin = name, file, lines, offset, may_spin
+        self.name = name
+        self.file = file
+        self.lines = lines
+        self.offset = offset
+        self.may_spin = may_spin
         self.kernel, self.own = kernel, frozenset()  # own: names of parameters and variables
         self.partly = frozenset()  # variables that some lanes may read unassigned
-        self.sites, self.consts, self.n, self.pre, self.loops = [], {}, 0, None, []
+        self.sites = []
+        self.consts = {}
+        self.n = 0
+        self.pre = None
+        self.loops = []
 
     def fail(self, node, what, hint=''):
         line = node.lineno
@@ -170,7 +178,8 @@ class _Rewriter(ast.NodeTransformer):
         "Rewrite the statements of a body; after one by which lanes may leave, the rest runs only if a lane is left"
         res = []
         for i, s in enumerate(body):
-            outer, self.pre = self.pre, []
+            outer = self.pre
+            self.pre = []
             new = self.visit(s)
             new = new if isinstance(new, list) else [] if new is None else [new]
             res += self.pre + new
@@ -290,7 +299,8 @@ class _Rewriter(ast.NodeTransformer):
         )
 
     def visit_If(self, node):
-        c, n = self.visit(node.test), self.fresh('')
+        c = self.visit(node.test)
+        n = self.fresh('')
         here = sorted(_assigned_names(node.body) ^ _assigned_names(node.orelse))
         before = self.make(node, '\n'.join(f'{n}o{nm} = {nm}' for nm in here))
         after = self.make(node, '\n'.join(f'{nm} = __gs.join({nm}, {n}o{nm})' for nm in here))
@@ -320,9 +330,11 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_While(self, node):
         L = self.fresh('L')
-        outer, self.pre = self.pre, []
+        outer = self.pre
+        self.pre = []
         c = self.visit(node.test)
-        test, self.pre = self.pre, outer
+        test = self.pre
+        self.pre = outer
         self.loops.append(L)
         spin = f'if {L}.spinning: yield {L}.stuck\n' if self.may_spin else ''
         inner = (
@@ -344,7 +356,9 @@ class _Rewriter(ast.NodeTransformer):
         )
 
     def visit_For(self, node):
-        it, L, v = node.iter, self.fresh('L'), self.fresh('v')
+        it = node.iter
+        L = self.fresh('L')
+        v = self.fresh('v')
         if isinstance(it, ast.Call) and isinstance(it.func, ast.Name) and it.func.id in ('range', 'prange'):
             make = ast.Call(_expr('__gs.Range'), [_expr('__m'), _expr('__d'), *(self.visit(a) for a in it.args)], [])
         else:
@@ -403,7 +417,8 @@ class _Rewriter(ast.NodeTransformer):
                         continue
                     t = self.fresh('t')
                     self.pre[n:n] = self.make(part, f'{t} = V__', V__=res[j])
-                    n, res[j] = n + 1, ast.Name(t, ast.Load())
+                    n = n + 1
+                    res[j] = ast.Name(t, ast.Load())
             res.append(v)
         return res
 
@@ -494,12 +509,15 @@ class _Rewriter(ast.NodeTransformer):
         if len(node.ops) == 1:
             a, b = self.in_order([node.left, node.comparators[0]])
             return self.at(node, _comparison(node.left, a, node.ops[0], node.comparators[0], b))
-        names, res = [self.fresh('c') for _ in node.comparators], []
-        before, left = node.left, self.visit(node.left)
+        names = [self.fresh('c') for _ in node.comparators]
+        res = []
+        before = node.left
+        left = self.visit(node.left)
         for nm, op, right in zip(names, node.ops, node.comparators):  # a < b < c: b once, then two comparisons
             self.pre += self.make(node, f'{nm} = V__', V__=self.visit(right))
             res.append(_comparison(before, left, op, right, ast.Name(nm, ast.Load())))
-            before, left = right, ast.Name(nm, ast.Load())
+            before = right
+            left = ast.Name(nm, ast.Load())
         return self.at(node, functools.reduce(lambda a, b: _call('__gs.both', a, b), res))
 
     def visit_BoolOp(self, node):
@@ -514,11 +532,15 @@ class _Rewriter(ast.NodeTransformer):
 
     def short_circuit(self, node, first, second, which):
         "Make `first and second`, or `or`: the second is evaluated only in the lanes where it matters"
-        e, n, part = self.fresh('e'), self.fresh(''), 'y' if which == 'both' else 'n'
+        e = self.fresh('e')
+        n = self.fresh('')
+        part = 'y' if which == 'both' else 'n'
         self.pre += self.make(node, f'{e} = V__\n{n}y, {n}n = __gs.branch(__m, {e})', V__=first)
-        outer, self.pre = self.pre, []
+        outer = self.pre
+        self.pre = []
         value = self.visit(second)
-        inner, self.pre = self.pre, outer
+        inner = self.pre
+        self.pre = outer
         body = (
             self.make(node, f'{n}m, {n}d = __m, __d\n__m = {n}{part}\n__d = True')
             + inner
@@ -535,9 +557,11 @@ class _Rewriter(ast.NodeTransformer):
             C__=self.visit(node.test),
         )
         for part, v in (('y', node.body), ('n', node.orelse)):
-            outer, self.pre = self.pre, []
+            outer = self.pre
+            self.pre = []
             value = self.visit(v)
-            inner, self.pre = self.pre, outer
+            inner = self.pre
+            self.pre = outer
             body = (
                 self.make(node, f'__m = {n}{part}\n__d = True')
                 + inner
@@ -656,8 +680,11 @@ class Program:
         check_constants(fn, {k: names[k] for k in outer_names_read(f) & names.keys()}, kernel, rewriter.fail)
         self.tree = settle(_rewrite_function(fn, rewriter), first - 1)
         self.file = file
-        self.f, self.name, self.kernel = f, f.__name__, kernel
-        self.run, self.sites = self._compile(file, rewriter.consts), rewriter.sites
+        self.f = f
+        self.name = f.__name__
+        self.kernel = kernel
+        self.run = self._compile(file, rewriter.consts)
+        self.sites = rewriter.sites
         self.params = [arg.arg for arg in fn.args.args]
         self.defaults = f.__defaults__ or ()
 

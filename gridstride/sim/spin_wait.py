@@ -57,7 +57,8 @@ class _Reader:
 
     def found(self, inside):
         "The names whose values come from atomics, as far as the nodes of a loop show"
-        names, more = set(), True
+        names = set()
+        more = True
         while more:
             n = len(names)
             for node in inside:

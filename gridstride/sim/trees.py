@@ -9,7 +9,8 @@ def children(
     node,  # of a syntax tree
 ) -> list:  # of nodes
     "Return what `ast.iter_child_nodes` yields"
-    found, has = [], node.__dict__
+    found = []
+    has = node.__dict__
     for name in node._fields:
         value = has.get(name)
         if isinstance(value, ast.AST):

@@ -66,7 +66,11 @@ float16, float32, float64, complex64, complex128 = f2, f4, f8, c8, c16 = tuple(
 )
 double = float64
 byte = uchar = uint8
-char, short, ushort, intc, uintc = int8, int16, uint16, int32, uint32
+char = int8
+short = int16
+ushort = uint16
+intc = int32
+uintc = uint32
 # C's long has 64 bits wherever a simulated GPU's has, so `int_` has
 int_ = long_ = longlong = intp = ssize_t = int64
 uint = ulong = ulonglong = uintp = size_t = uint64

@@ -46,7 +46,8 @@ def _shuffle(choose):
 
     def shuffle(run, m, site, mask, value, other, width=None):
         run.detectors.synccheck.meet(run, m, mask, site, 'a shuffle')
-        g, width = run.g, run.warp if width is None else width
+        g = run.g
+        width = run.warp if width is None else width
         source = choose(g.lane, np.asarray(other).astype(np.int64), np.int64(width))
         base = g.lane // width * width
         source = np.where((source >= base) & (source < base + width), source, g.lane)

@@ -4,7 +4,8 @@
 class Counters(dict):
     "Counters by name, as attributes too; a subclass has their names in `NAMES`, and columns for a name in `WIDTH`"
 
-    NAMES, WIDTH = (), 26
+    NAMES = ()
+    WIDTH = 26
 
     def __init__(self):
         super().__init__(dict.fromkeys(self.NAMES, 0))

@@ -14,7 +14,8 @@ import numpy as np
 def sectors(warp, byte, size):
     "(requests, sectors, ideal sectors) when lanes of `warp` touch `size` bytes at `byte`, both one number a lane"
     warp, byte = np.asarray(warp, np.int64), np.asarray(byte, np.int64)
-    first, last = byte // 32, (byte + size - 1) // 32
+    first = byte // 32
+    last = (byte + size - 1) // 32
     touched, _ = _distinct(np.concatenate([warp * 2**40 + first, warp * 2**40 + last]))
     filled = _counts(warp) * size
     return int(np.count_nonzero(filled)), len(touched), int((-(-filled // 32)).sum())

@@ -82,7 +82,8 @@ def name_points(
 ):
     "Write a name next to each point where it stays inside the axes and off the other names, points and lines"
     ax.figure.canvas.draw()
-    room, taken = ax.get_window_extent(), [_dot(ax, x, y) for _, x, y in points]
+    room = ax.get_window_extent()
+    taken = [_dot(ax, x, y) for _, x, y in points]
     for name, x, y in points:
         tries = [_put(ax, name, x, y, *side) for side in _PLACES]
         boxes = [t.get_window_extent() for t in tries]
@@ -150,7 +151,8 @@ def faults(
 ) -> list:  # of sentences; empty if all can be read
     "What in a plot cannot be read: texts that are too small, names that leave their axes, texts that cover each other"
     fig.canvas.draw()
-    seen, named = list(_texts(fig)), {t for ax in fig.axes for t in ax.texts}
+    seen = list(_texts(fig))
+    named = {t for ax in fig.axes for t in ax.texts}
     small = [f'{t.get_text()!r} has {t.get_size():g} points' for t, _ in seen if t.get_size() < SMALLEST]
     away = [
         f'{t.get_text()!r} leaves its axes'

@@ -21,7 +21,9 @@ class Named(str):
 
     def __new__(cls, text, full='', color='', deep=0):
         res = super().__new__(cls, text)
-        res.full, res.color, res.deep = full, color, deep
+        res.full = full
+        res.color = color
+        res.deep = deep
         return res
 
 
@@ -57,7 +59,9 @@ class Table:
         title='',  # a line above
         note='',  # lines below
     ):
-        self.rows, self.title, self.note = [list(r) for r in rows], title, note
+        self.rows = [list(r) for r in rows]
+        self.title = title
+        self.note = note
         self.left = [h.startswith('<') for h in head] or [True] * max(map(len, self.rows), default=0)
         self.head = [h.lstrip('<') for h in head]
 

@@ -42,7 +42,10 @@ class tensor:
     __array_ufunc__ = None  # a NumPy scalar on the left leaves the operation to us
 
     def __init__(self, data, dtype, region=None):
-        self.data, self.dtype, self.region, self.undef_mask = data, dtype, region, None
+        self.data = data
+        self.dtype = dtype
+        self.region = region
+        self.undef_mask = None
 
     @property
     def shape(self):
@@ -420,7 +423,9 @@ def _compare(a, b, f):
 def _divide(a, b):
     x, y, t = pair(a, b, division=True)
     if t.rank < 2:
-        x, y, t = x.astype(np.float32), y.astype(np.float32), _F32
+        x = x.astype(np.float32)
+        y = y.astype(np.float32)
+        t = _F32
     if t.special:
         return _special(x, y, t, np.divide, a, b)
     return with_undef(_broadcasts(np.divide, x, y), t, a, b)
@@ -599,7 +604,8 @@ def _truncate(a, t):
     8-bit results are the low 8 bits of 16-bit ones. NaN becomes 0, with fp64 or 64-bit results the sign bit."""
     if t.size == 1:
         return _truncate(a, DTYPES[t.name.replace('8', '16')]).astype(t.np)
-    info, nan = np.iinfo(t.np), t.number(0)
+    info = np.iinfo(t.np)
+    nan = t.number(0)
     if 8 in (t.size, a.dtype.itemsize):
         nan = np.array(1 << (8 * t.size - 1), f'u{t.size}').view(t.np)[()]
     cut = np.trunc(a.astype(np.float64))

@@ -32,7 +32,8 @@ class _Tile:
         base = block_of(base)
         if not base.dtype.is_ptr() or base.data.ndim:
             raise refuse(f'a base of {base.type}: it must be a pointer to the array, an argument')
-        self.base, self.element = base, base.dtype.element_ty
+        self.base = base
+        self.element = base.dtype.element_ty
         self.shape, self.strides = _to_ints(shape, 'shape'), _to_ints(strides, 'strides')
         block_shape = block_shape if isinstance(block_shape, (list, tuple)) else [block_shape]
         if not all(isinstance(size, int) for size in block_shape):
@@ -47,7 +48,8 @@ class _Tile:
 
     def offsets_and_masks(self, offsets):
         "Return (offsets of all elements of the block, one in-bounds mask per axis)"
-        offset, inside = np.int64(0), []
+        offset = np.int64(0)
+        inside = []
         for axis, (at, n, stride, size) in enumerate(zip(offsets, self.shape, self.strides, self.block_shape)):
             where = at + np.arange(size, dtype=np.int64)
             shape = [1] * len(offsets)
@@ -198,7 +200,8 @@ for _name in 'add min max and or xor'.split():
     def _f(self, offsets, value, _name=_name):
         self._update(_name, offsets, value)
 
-    _f.__name__, _f.__doc__ = f'atomic_{_name}', f'Atomic {_name} of each element of the block at `offsets`'
+    _f.__name__ = f'atomic_{_name}'
+    _f.__doc__ = f'Atomic {_name} of each element of the block at `offsets`'
     setattr(Descriptor, _f.__name__, _f)
 
 

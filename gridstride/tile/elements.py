@@ -64,7 +64,8 @@ def swizzle2d(i, j, size_i, size_j, size_g):
     "Map the position (i, j) of a row-major walk over a grid to a walk in groups of `size_g` rows"
     at = i * size_j + j
     group = at // (size_g * size_j) * size_g
-    rows, at = minimum(size_i - group, size_g), at % (size_g * size_j)
+    rows = minimum(size_i - group, size_g)
+    at = at % (size_g * size_j)
     return group + at % rows, at // rows
 
 
@@ -89,7 +90,8 @@ def map_elementwise(scalar_fn, *args, pack=1):
     rows = [
         scalar_fn(*(tensor(c[i], block.dtype) for c, block in zip(columns, blocks))) for i in range(columns[0].size)
     ]
-    shape, several = broadcast(*blocks)[0].shape, type(rows[0]) is tuple
+    shape = broadcast(*blocks)[0].shape
+    several = type(rows[0]) is tuple
     found = [r if several else (r,) for r in rows]
     out = tuple(
         with_undef(np.array([element.data for element in c]).reshape(shape), c[0].dtype, *blocks) for c in zip(*found)
@@ -179,7 +181,8 @@ def _float_function(f, name, narrow=True):
             raise refuse(f'tl.{name} of {x.dtype}', 'It takes fp32 and fp64: convert with .to(tl.float32).')
         return with_undef(f(x.data), x.dtype, x)
 
-    g.__name__, g.__doc__ = name, f'{name}(x) of each element'
+    g.__name__ = name
+    g.__doc__ = f'{name}(x) of each element'
     return g
 
 

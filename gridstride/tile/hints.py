@@ -113,7 +113,8 @@ def _assignments(statement):
         return [(statement.target.id, ast.BinOp(old, statement.op, statement.value))]
     if not isinstance(statement, ast.Assign) or len(statement.targets) > 1:
         return None
-    target, value = statement.targets[0], statement.value
+    target = statement.targets[0]
+    value = statement.value
     if isinstance(target, ast.Name):
         return [(target.id, value)]
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):

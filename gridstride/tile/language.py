@@ -21,8 +21,11 @@ globals().update(DTYPES)
 for _module in (elements, randoms, reductions, shapes, hints_and_debug):
     globals().update({k: getattr(_module, k) for k in _module.__all__})
 dtype, block_type, pointer_type = _types.dtype, _types.block_type, _types.pointer_type
-where, tensor_descriptor = _block.where, Descriptor
-tuple, slice, void = builtins.tuple, builtins.slice, None
+where = _block.where
+tensor_descriptor = Descriptor
+tuple = builtins.tuple
+slice = builtins.slice
+void = None
 _I32, _F32 = DTYPES['int32'], DTYPES['float32']
 pi32_t = pointer_type(_I32)
 TRITON_MAX_TENSOR_NUMEL = 1 << 20
@@ -153,7 +156,8 @@ def _atomic(name):
         _ordering(sem, scope)
         return memory.atomic(name, pointer, val, mask, sem=sem)
 
-    f.__name__, f.__doc__ = f'atomic_{name}', f'Atomic {name} through pointers; gives what was there before'
+    f.__name__ = f'atomic_{name}'
+    f.__doc__ = f'Atomic {name} through pointers; gives what was there before'
     return f
 
 

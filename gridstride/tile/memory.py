@@ -32,10 +32,15 @@ class Region:
     between its rows among them."""
 
     def __init__(self, flat, name, shape, strides, begin=0):
-        self.flat, self.name, self.shape, self.strides, self.begin = flat, name, shape, strides, begin
+        self.flat = flat
+        self.name = name
+        self.shape = shape
+        self.strides = strides
+        self.begin = begin
         self.size, self.item = flat.size, flat.itemsize
         self.address = address(flat)
-        self.shadow, self.writable = None, flat.flags.writeable
+        self.shadow = None
+        self.writable = flat.flags.writeable
         self.low = begin + sum((n - 1) * s for n, s in zip(shape, strides) if s < 0)
         self.count = reach(shape, strides)
         self.dtype = dtype_of_numpy(flat.dtype)
@@ -56,7 +61,8 @@ class Region:
 
     def index_of(self, offset):
         "Convert an offset to an index of the array; out of bounds it extends along the longest stride"
-        offset, index = int(offset) - self.begin, [0] * len(self.shape)
+        offset = int(offset) - self.begin
+        index = [0] * len(self.shape)
         for axis in sorted(range(len(self.shape)), key=lambda a: -abs(self.strides[a])):
             stride = self.strides[axis]
             if stride and self.shape[axis] > 1:

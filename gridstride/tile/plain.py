@@ -193,7 +193,8 @@ def patch(triton, swap):
 
 def _module(name, **names):
     found = types.ModuleType(name)
-    found.__path__, found.stands_in = [], True
+    found.__path__ = []
+    found.stands_in = True
     vars(found).update(names)
     return found
 
@@ -202,8 +203,14 @@ class _Benchmark:
     "A substitute for `triton.testing.Benchmark`"
 
     def __init__(self, x_names, x_vals, line_arg, line_vals, line_names, plot_name='', args=None, ylabel='', **options):
-        self.x_names, self.x_vals, self.line_arg, self.line_vals = x_names, x_vals, line_arg, line_vals
-        self.line_names, self.plot_name, self.args, self.ylabel = line_names, plot_name, args or {}, ylabel
+        self.x_names = x_names
+        self.x_vals = x_vals
+        self.line_arg = line_arg
+        self.line_vals = line_vals
+        self.line_names = line_names
+        self.plot_name = plot_name
+        self.args = args or {}
+        self.ylabel = ylabel
 
 
 def standins():
@@ -215,11 +222,15 @@ def standins():
     driver = types.SimpleNamespace(active=_Driver(), set_active=lambda driver: None)
     runtime = _module('triton.runtime', driver=driver, Config=triton_shim.Config, JITFunction=triton_shim.JITFunction)
     triton = triton_shim.module()
-    triton.testing, triton.runtime, triton.__path__, triton.__version__ = testing, runtime, [], '3.7.1'
+    triton.testing = testing
+    triton.runtime = runtime
+    triton.__path__ = []
+    triton.__version__ = '3.7.1'
     extra = _module('triton.language.extra', libdevice=libdevice)
     tools = _module('triton.tools', tensor_descriptor=tensor_descriptor)
     profiling = profiler.modules()
-    triton.tools, triton.profiler = tools, profiling['triton.profiler']
+    triton.tools = tools
+    triton.profiler = profiling['triton.profiler']
     return {
         'triton': triton, 'triton.language': language, 'triton.testing': testing, 'triton.runtime': runtime,
         'triton.language.extra': extra, 'triton.language.extra.libdevice': libdevice,

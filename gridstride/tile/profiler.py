@@ -119,5 +119,6 @@ def modules():
         start=start, profile=profile, scope=scope, cpu_timed_scope=scope, state=scope, metadata_state=scope
     )
     found = _module('', **names, **below, DEFAULT_PROFILE_NAME='proton')
-    found.__path__, found.stands_in = _folders(), True
+    found.__path__ = _folders()
+    found.stands_in = True
     return {'triton.profiler': found} | {f'triton.profiler.{k}': v for k, v in below.items()}

@@ -50,7 +50,10 @@ def _high(x, y):
     if x.dtype.itemsize == 4:
         return ((np.uint64(x) * y.astype(np.uint64)) >> np.uint64(32)).astype(np.uint32)
     low, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
-    x0, x1, y0, y1 = x & low, x >> shift, y & low, y >> shift
+    x0 = x & low
+    x1 = x >> shift
+    y0 = y & low
+    y1 = y >> shift
     middle = x1 * y0 + ((x0 * y0) >> shift)
     other = x0 * y1 + (middle & low)
     return x1 * y1 + (middle >> shift) + (other >> shift)
@@ -98,7 +101,8 @@ def rand(seed, offset, n_rounds=10):
 def pair_uniform_to_normal(u1, u2):
     "Return two blocks of normally distributed values from two uniform ones, by the Box-Muller transform"
     u1 = maximum(1.0e-7, u1)
-    angle, radius = 6.283185307179586 * u2, (-2.0 * log(u1)).sqrt()
+    angle = 6.283185307179586 * u2
+    radius = (-2.0 * log(u1)).sqrt()
     return radius * angle.cos(), radius * angle.sin()
 
 

@@ -120,7 +120,8 @@ class _Foreign:
         self._module = module
 
     def __getattr__(self, k):
-        v, name = getattr(self._module, k), self._module.__name__.split('.')[-1]
+        v = getattr(self._module, k)
+        name = self._module.__name__.split('.')[-1]
         return _refuse_calls(v, f'{name}.{k}') if callable(v) and not isinstance(v, type) else v
 
 

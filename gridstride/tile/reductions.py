@@ -142,7 +142,8 @@ def reduce(input, axis, combine_fn, keep_dims=False):
     "Reduce along an axis by a function of two elements (or of two tuples)"
     values = _parts(input)
     if axis is None:
-        values, axis = tuple(ravel(value) for value in values), 0
+        values = tuple(ravel(value) for value in values)
+        axis = 0
     axis = axis_of(values[0], axis, 'tl.reduce')
     n = values[0].data.shape[axis]
     while n > 1:
@@ -159,7 +160,8 @@ def associative_scan(input, axis, combine_fn, reverse=False):
     axis = axis_of(values[0], axis, 'tl.associative_scan')
     if reverse:
         values = tuple(flip(value, axis) for value in values)
-    n, step = values[0].data.shape[axis], 1
+    n = values[0].data.shape[axis]
+    step = 1
     while step < n:
         new = _combine(combine_fn, _slice(values, axis, slice(0, n - step)), _slice(values, axis, slice(step, n)))
         kept = _slice(values, axis, slice(0, step))

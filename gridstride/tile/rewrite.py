@@ -44,7 +44,9 @@ class _Refusal(Exception):
 
 class _Rewriter(ast.NodeTransformer):
     def __init__(self):
-        self.loops, self.inner, self.count = [], False, 0
+        self.loops = []
+        self.inner = False
+        self.count = 0
         self.known = set()  # names that are assigned above
         self.read = set()  # names that are read anywhere
         self.around, self.passed = [], []  # of each `if` with a return, around this and above: (its name, hints)
@@ -154,13 +156,15 @@ class _Rewriter(ast.NodeTransformer):
         known = set(self.known)
         node.body, kept = self._branch(node.body, known, (name, returned[1]))
         node.orelse, also = self._branch(node.orelse, known, (name, returned[0]))
-        lost, self.known = sorted(kept ^ also), known | kept | also
+        lost = sorted(kept ^ also)
+        self.known = known | kept | also
         if returns or not mine | other:
             decided = _call('decides', node.test)
             self.passed.append((name, returned[0] + returned[1]))
             node.test = ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), decided), node)
             return node
-        both, where = ast.Constant(tuple(sorted(mine & other))), ast.Constant(name)
+        both = ast.Constant(tuple(sorted(mine & other)))
+        where = ast.Constant(name)
         begun = _call('if', node.test, where, both, ast.Constant(other_types))
         begin = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], begun), node)
         node.test = ast.copy_location(ast.Attribute(_named(name, node), 'condition', ast.Load()), node)
@@ -235,7 +239,8 @@ class _Rewriter(ast.NodeTransformer):
         self.loops.append(True)
         self.generic_visit(node)
         self.loops.pop()
-        lost, self.known = sorted(_assigned_names(node.body) - known), known
+        lost = sorted(_assigned_names(node.body) - known)
+        self.known = known
         after = [
             ast.Assign([ast.Name(name, ast.Store())], _call('in_loop', ast.Constant(name), at=node)) for name in lost
         ]
@@ -309,7 +314,8 @@ def _compile(tree, body, code):
     if code.co_freevars:
         names = [ast.arg(name) for name in code.co_freevars]
         around = ast.parse('def around(): pass').body[0]
-        around.args.args, around.body = names, [body[0]]
+        around.args.args = names
+        around.body = [body[0]]
         body[0] = ast.copy_location(around, body[0])
     ast.fix_missing_locations(tree)
     compiled = compile(tree, code.co_filename, 'exec', dont_inherit=True)
@@ -385,14 +391,18 @@ class If:
 
     def __init__(self, test, where, both, hints):
         self.condition = _decides(test)
-        self.late, self.where, self.both, self.hints = type(test) is tensor, where, both, hints
+        self.late = type(test) is tensor
+        self.where = where
+        self.both = both
+        self.hints = hints
         self.before = types_of(frame_of()) if self.late else {}
 
     def __call__(self):
         if not self.late:
             return
         f = frame_of()
-        now, taken = types_of(f), bool(self.condition.data)
+        now = types_of(f)
+        taken = bool(self.condition.data)
         keep_types(self.before, now, 'the if', 'in it')
         if _ran_often(f.f_code, self.where, taken):
             return
@@ -413,7 +423,8 @@ def _ran_often(*branch):
 
 def _where(f, name):
     "Return a key for a position in a function that is compiled once: its constants, and the calls that led there"
-    calls, known = [f.f_code, name], tuple((k, v) for k, v in f.f_locals.items() if is_number(v))
+    calls = [f.f_code, name]
+    known = tuple((k, v) for k, v in f.f_locals.items() if is_number(v))
     while f is not None and isinstance(f.f_globals, Names):
         calls.append(f.f_lasti)
         f = f.f_back
@@ -433,7 +444,8 @@ def _arm(v, test, other):
     "Check that both arms of a conditional expression have one type; `other` is the hint of the other arm"
     if type(test) is not tensor:
         return v
-    f, v = frame_of(), block_of(v) if is_number(v) else v
+    f = frame_of()
+    v = block_of(v) if is_number(v) else v
     t = None if other is None or _ran_often(f.f_code, f.f_lasti) else type_by(other, f)
     if t is not None and (mine := type_of(v)) is not None and not t == mine:
         raise refuse(f'`a if condition else b` of {mine} and {t}', _ONE_TYPE)
@@ -442,7 +454,8 @@ def _arm(v, test, other):
 
 def _check_return(v, last, others):
     "Check that all returns have one type: after an `if` on the kernel's values the compiler compiles each of them"
-    f, mine = frame_of(), type_of(v)
+    f = frame_of()
+    mine = type_of(v)
     if mine is not None and not _ran_often(f.f_code, f.f_lasti):
         known = [last, *(value for test, given in others if type(test) is tensor for value in given)]
         for t in (type_by(value, f) for value in known if value is not None):

@@ -48,7 +48,8 @@ class Trace:
 
     def access(self, run, region, active, verb, frame, p, mask):
         "Record that the running program accesses the elements `active`; `verb`: 'read', 'written', 'atomic'"
-        line, file = frame.f_lineno, frame.f_code.co_filename
+        line = frame.f_lineno
+        file = frame.f_code.co_filename
         self.source.setdefault(line, linecache.getline(file, line).strip())
         sectors = np.unique((active * region.item + region.address) // _SECTOR).size
         counts = dict(lanes=active.size, masked_lanes=p.data.size - active.size)
@@ -113,7 +114,8 @@ def recorder():
 @contextmanager
 def paused():
     "Pause recording in the `with` block"
-    before, _recorder[0] = _recorder[0], None
+    before = _recorder[0]
+    _recorder[0] = None
     try:
         yield
     finally:
@@ -125,7 +127,8 @@ def trace(
     keep=1_000_000,  # how many lanes' accesses are recorded one by one
 ):
     "Record a `Trace` of all kernels that run checked in the `with` block"
-    before, _recorder[0] = _recorder[0], Trace(keep)
+    before = _recorder[0]
+    _recorder[0] = Trace(keep)
     try:
         yield _recorder[0]
     finally:

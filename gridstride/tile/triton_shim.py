@@ -16,7 +16,10 @@ class JITFunction:
     "A function under `@triton.jit` if Triton is not installed"
 
     def __init__(self, fn):
-        self.fn, self.__name__, self.__doc__, self.__module__ = fn, fn.__name__, fn.__doc__, fn.__module__
+        self.fn = fn
+        self.__name__ = fn.__name__
+        self.__doc__ = fn.__doc__
+        self.__module__ = fn.__module__
         self.arg_names = fn.__code__.co_varnames[: fn.__code__.co_argcount]
 
     def __call__(self, *args, **kwargs):
@@ -47,8 +50,13 @@ class Config:
     "One config of `autotune`: constants of the kernel, and compiler options"
 
     def __init__(self, kwargs, num_warps=4, num_stages=3, num_ctas=1, maxnreg=None, pre_hook=None, ir_override=None):
-        self.kwargs, self.num_warps, self.num_stages, self.num_ctas = kwargs, num_warps, num_stages, num_ctas
-        self.maxnreg, self.pre_hook, self.ir_override = maxnreg, pre_hook, ir_override
+        self.kwargs = kwargs
+        self.num_warps = num_warps
+        self.num_stages = num_stages
+        self.num_ctas = num_ctas
+        self.maxnreg = maxnreg
+        self.pre_hook = pre_hook
+        self.ir_override = ir_override
 
     def all_kwargs(self):
         "Return {name: value} of all that it chooses"
@@ -65,7 +73,8 @@ class Tuned:
         self.fn, self.configs, self.keys = fn, list(configs), key
         self.reset_to_zero, self.restore_value = reset_to_zero or (), restore_value or ()
         self.user_defined_pre_hook = pre_hook is not None
-        self.arg_names, self.best_config = fn.arg_names, self.configs[0]
+        self.arg_names = fn.arg_names
+        self.best_config = self.configs[0]
 
 
 class Heuristics:
@@ -111,7 +120,8 @@ class TensorDescriptor:
 
     def __init__(self, base, shape, strides, block_shape, padding='zero'):
         self.base, self.shape, self.strides = base, list(shape), list(strides)
-        self.block_shape, self.padding = list(block_shape), padding
+        self.block_shape = list(block_shape)
+        self.padding = padding
 
     @classmethod
     def from_tensor(cls, tensor, block_shape, padding='zero'):
@@ -139,9 +149,14 @@ def module():
     found = _Standin('triton_checked', __doc__)
     found.stands_in = True
     real = _triton()
-    found.jit, found.autotune, found.heuristics = jit, autotune, heuristics
+    found.jit = jit
+    found.autotune = autotune
+    found.heuristics = heuristics
     if real is None:
-        found.language, found.Config, found.cdiv, found.next_power_of_2 = language, Config, cdiv, next_power_of_2
+        found.language = language
+        found.Config = Config
+        found.cdiv = cdiv
+        found.next_power_of_2 = next_power_of_2
         found.set_allocator = set_allocator
     else:
         found.language = import_module('triton.language')
