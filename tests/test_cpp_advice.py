@@ -222,7 +222,7 @@ def test_both_accesses_of_a_race_name_the_calls_that_led_there(order):
     ('by_lambda', ['lambda', 'by_lambda'], 'called_twice',
      dict(function='lambda', earlier='lambda first', now='lambda second')),
     ('by_function', None, 'called_again', dict(function='not_inlined')),
-    ('iterations', ['iterations'], 'round', dict(line='again', earlier='before')),
+    ('iterations', ['iterations'], 'next_iteration', dict(line='again', earlier='before')),
     ('after_a_loop', ['after_a_loop'], 'in_line', dict(line='one line'))])
 def test_the_advice_on_a_race_fits_the_calls_and_the_loops(name, inner, advice, fields):
     e = race(name)

@@ -193,7 +193,7 @@ def test_a_missing_barrier_of_a_loop_is_named_alike_by_emulator_and_simulator(k)
                 one, other = found(RacecheckError, rounds[1, 32], *args), found(RacecheckError, k.rounds[1, 32], *args)
             assert (one.other.line, one.line, one.fields['now']) == (here[before], here[now], other.fields['now'])
             assert (other.other.line, other.line) == (line(f'// {before}'), line(f'// {now}')), order
-            assert one.advice == other.advice == ('round' if before == 'used' else None)
+            assert one.advice == other.advice == ('next_iteration' if before == 'used' else None)
 
 
 @pytest.mark.parametrize('order', ['forward', 'reverse', 'shuffle'])

@@ -210,15 +210,15 @@ def test_which_advice_fits_an_index(given, advice, fields):
 
 
 LOOPS = [
-    ('for (int i = 0; i < n; i++) {\n', 's[t] = x[t];\n__syncthreads();\nv += s[t + 1];\n}', 'round'),
+    ('for (int i = 0; i < n; i++) {\n', 's[t] = x[t];\n__syncthreads();\nv += s[t + 1];\n}', 'next_iteration'),
     ('for (int i = 0; i < n; i++) v += i;\n', 's[t] = x[t];\n__syncthreads();\nv += s[t + 1];\n', None),
     ('for (int i = 0; i < n; i++) { v += i; }\n', 's[t] = x[t];\n__syncthreads();\nv += s[t + 1];\n', None),
-    ('for (;;) {\nif (v) {\n', 's[t] = x[t]; }\n__syncthreads();\nv += s[t + 1];\n}', 'round'),
+    ('for (;;) {\nif (v) {\n', 's[t] = x[t]; }\n__syncthreads();\nv += s[t + 1];\n}', 'next_iteration'),
     ('if (v) {\n', 'for (;;) { s[t] = x[t]; }\n} else {\nv += s[t + 1];\n}', None),
-    ('do {\n', 's[t] = x[t];\n__syncthreads();\nv += s[t + 1];\n} while (v);', 'round'),
-    ('for i in range(n):\n', '    s[t] = x[t]\n    cuda.syncthreads()\n    v += s[t + 1]\n', 'round'),
+    ('do {\n', 's[t] = x[t];\n__syncthreads();\nv += s[t + 1];\n} while (v);', 'next_iteration'),
+    ('for i in range(n):\n', '    s[t] = x[t]\n    cuda.syncthreads()\n    v += s[t + 1]\n', 'next_iteration'),
     ('for i in range(n):\n    v += i\n', 's[t] = x[t]\ncuda.syncthreads()\nv += s[t + 1]\n', None),
-    ('for i in range(n):\n    if v:\n', '        s[t] = x[t]\n    cuda.syncthreads()\n    v += s[t + 1]\n', 'round'),
+    ('for i in range(n):\n    if v:\n', '        s[t] = x[t]\n    cuda.syncthreads()\n    v += s[t + 1]\n', 'next_iteration'),
     ('for i in range(n):\n    if v:\n', '        s[t] = x[t]\ncuda.syncthreads()\nv += s[t + 1]\n', None)]
 
 
@@ -239,7 +239,7 @@ CALLS = [  # the later access, the earlier one
     ([('f', 3), ('k', 20)], [('f', 6), ('k', 20)], 'called_in_loop'),
     ([('f', 3), ('k', 20)], [('f', 6)], 'called_again'), ([('f', 6), ('k', 20)], [('f', 3), ('k', 20)], None),
     ([('f', 6), ('k', 21)], [('f', 3), ('k', 20)], None), ([('f', 3), ('k', 20)], [('g', 6), ('k', 19)], 'calls_apart'),
-    ([('f', 3), ('k', 20)], [('k', 22)], 'round'), ([('k', 22)], [('f', 3), ('k', 20)], 'calls_apart'),
+    ([('f', 3), ('k', 20)], [('k', 22)], 'next_iteration'), ([('k', 22)], [('f', 3), ('k', 20)], 'calls_apart'),
     ([('f', 3), ('g', 9), ('k', 20)], [('f', 6), ('g', 9), ('k', 19)], 'called_twice'),
     ([('k', 20)], [('k', 19)], None)]
 
