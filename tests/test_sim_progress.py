@@ -9,7 +9,7 @@ import pytest
 from gridstride import sim
 from gridstride.diagnostics.errors import EarlyReturn
 from gridstride.sim import cuda
-from gridstride.sim.rewrite import Program
+from gridstride.sim.program import Program
 from found import warning
 
 _spec = importlib.util.spec_from_file_location('numba_judge', Path(__file__).parent/'numba_gpu/judge.py')

@@ -1,14 +1,15 @@
 """The simulator: runs kernels in Numba's CUDA dialect on a CPU and reports what is wrong with them.
 
-`sim.cuda` is the dialect, on any machine. The modules, in the order in which they are read best:
+`sim.cuda` is the dialect, on any machine. The modules, in a good reading order:
 
 - threads and their values: `lanes` (threads under masks), `arithmetic` (Numba's number types), `types` (their names in
   Numba), `memory` (arrays), `records`;
 - what may be wrong: `detectors` (what is checked), `order` (which accesses are ordered), `happens_before` (which
   launches and copies are), `errors` (Python's own errors, explained);
 - from one thread's function to many lanes': `constants` (what is known at compile time), `spin_wait` (does the kernel
-  wait for other blocks?), `definition` (its `def`), `unassigned` (variables), `trees` (syntax trees), `rewrite`, and
-  what rewritten kernels call: `operations`, `functions` (Python's own);
+  wait for other blocks?), `definition` (its `def`), `unassigned` (variables), `trees` (syntax trees), `templates` (code
+  as trees), `rewrite`, `program` (a rewritten function), and what rewritten kernels call: `operations`, `functions`
+  (Python's own);
 - CUDA's own functions: `intrinsics` (indices, shared arrays, barriers, fences), `warps` (shuffles, votes), `atomics`,
   `numbers`, `vectors` (`float32x4` and the other vector types);
 - a running kernel: `kernel` (what `jit` makes), `signatures` (declared argument types), `arguments`, `launch`,

@@ -10,7 +10,7 @@ from .host import DeviceArray
 from .host_memory import HostArray
 from .inspection import Inspected, Overload
 from .launch import launch, other_engine
-from .rewrite import Program
+from .program import Program
 from .signatures import convert_to_declared, declared, note_types
 from ..diagnostics.errors import NotSimulated
 from ..diagnostics.launch_config import Ready, launch_error, read_brackets, refuse_names

@@ -24,28 +24,21 @@ values.
 import ast
 import functools
 from collections import namedtuple
-from functools import lru_cache
-
-import numpy as np
 
 from ..diagnostics.errors import NotSimulated
-from ..support.function_source import SourceMissing, source_of
 from .arithmetic import EXACT, as_numba
-from .constants import check_constants, fold_integer, outside, outer_names_read
-from .definition import definition
-from .memory import freeze
-from .operations import Operations
-from .records import freeze_records
-from .trees import children, settle, walk
+from .constants import fold_integer
+from .templates import call_of, expression, fill, statements, template
+from .trees import children, walk
 from .unassigned import maybe_unassigned
-from .spin_wait import may_spin, meets_grid
 
+__all__ = ['Rewriter', 'Site', 'rewrite_function']
 
 Site = namedtuple('Site', 'function file line col source')  # a location in a kernel's source
 
 
 def _leaves(body, kinds=(ast.Return, ast.Break, ast.Continue)):
-    "Can a lane leave `body` before its end, by one of `kinds`?"
+    "Return whether a lane can leave `body` before its end, by one of `kinds`"
     return any(isinstance(node, kinds) for s in body for node in walk(s))
 
 
@@ -59,39 +52,13 @@ def _number(node):
 
 
 def _has_no_effect(node):
-    "Has evaluating `node` no side effect in any lane: no memory access, call or division?"
+    "Return whether evaluating `node` has no side effect in any lane: no memory access, call or division"
     kinds = ast.Call, ast.Subscript, ast.BoolOp, ast.IfExp, ast.FloorDiv, ast.Mod
     return not any(isinstance(sub, kinds) for sub in walk(node))
 
 
-def _bare(tree):
-    "Return `tree` without line numbers"
-    for node in walk(tree):
-        for k in node._attributes:
-            if hasattr(node, k):
-                delattr(node, k)
-    return tree
-
-
-def _parse(src):
-    return _bare(ast.parse(src)).body
-
-
-def _expr(src):
-    if all(map(str.isidentifier, names := src.split('.'))):  # most are
-        return functools.reduce(
-            lambda value, name: ast.Attribute(value, name, ast.Load()), names[1:], ast.Name(names[0], ast.Load())
-        )
-    return _fill(_bare_template(src), {}, {})
-
-
-@lru_cache(1000)
-def _bare_template(src):
-    return _bare(ast.parse(src, mode='eval')).body
-
-
 _OUTSIDE = 'Define it outside, with @cuda.jit(device=True) above it.'
-_LOOP = 'Write a loop; what it makes has room in cuda.local.array(size, dtype).'
+_LOOP = 'Write a loop, and store its values in cuda.local.array(size, dtype).'
 _ARRAY = 'Use an array, or a tuple.'
 _RETURNS = 'Write it to an array: `out[i] = ...`.'
 _REFUSED = {  # part of the language -> what it is called, and what to write instead
@@ -117,8 +84,11 @@ _REFUSED = {  # part of the language -> what it is called, and what to write ins
 }
 
 
-class _Rewriter(ast.NodeTransformer):
-    "Rewrites one function; `sites` collects the locations of memory accesses and calls"
+# Names that begin with `__` belong to the rewritten code: `__m` is the mask of the active lanes; `__d` says whether lanes
+# that are inactive now become active again and need their old values; `__gs` has the operations. A condition splits
+# the mask (`fork`); each branch runs under its part, and afterwards the parts are united.
+class Rewriter(ast.NodeTransformer):
+    "A rewriter of one function; `sites` collects the locations of memory accesses and calls"
 
     def __init__(self, name, file, lines, offset, may_spin, kernel):
         self.name = name
@@ -158,7 +128,7 @@ class _Rewriter(ast.NodeTransformer):
         where = {k: getattr(node, k, None) for k in ast.expr._attributes}
         if where['end_lineno'] != where['lineno']:  # a call over several lines is reported at its first line
             where |= dict(end_lineno=where['lineno'], end_col_offset=where['col_offset'])
-        return [_fill(tree, parts, where) for tree in _template(src)]
+        return [fill(tree, parts, where) for tree in template(src)]
 
     def at(self, node, new):
         "Give the parts of `new` without a line the line of `node`; parts that have one were here before"
@@ -175,7 +145,7 @@ class _Rewriter(ast.NodeTransformer):
     # blocks
 
     def block(self, body):
-        "Rewrite the statements of a body; after one by which lanes may leave, the rest runs only if a lane is left"
+        "Rewrite the statements of a body; those after one where lanes may leave run only if a lane is left"
         res = []
         for i, s in enumerate(body):
             outer = self.pre
@@ -186,7 +156,7 @@ class _Rewriter(ast.NodeTransformer):
             self.pre = outer
             if i + 1 < len(body) and _leaves([s]):
                 later = self.block(body[i + 1 :])
-                return res + [self.at(body[i + 1], ast.If(_expr('__m is not None'), later or [ast.Pass()], []))]
+                return res + [self.at(body[i + 1], ast.If(expression('__m is not None'), later or [ast.Pass()], []))]
         return res
 
     def generic_visit(self, node):
@@ -250,7 +220,7 @@ class _Rewriter(ast.NodeTransformer):
             if not isinstance(value, ast.Tuple) or len(value.elts) != len(target.elts):
                 res += self.make(node, f'__gs.need_parts({v}, {len(target.elts)})')
             for i, t in enumerate(target.elts):
-                res += self.bind(node, t, _expr(f'{v}[{i}]'))
+                res += self.bind(node, t, expression(f'{v}[{i}]'))
             return res
         if isinstance(target, ast.Attribute):
             return self.make(
@@ -318,7 +288,7 @@ class _Rewriter(ast.NodeTransformer):
                     self.at(
                         node,
                         ast.If(
-                            _expr(f'{n}{part} is not None'),
+                            expression(f'{n}{part} is not None'),
                             self.make(node, f'__m = {n}{part}\n__d = {n}e')
                             + self.block(body)
                             + self.make(node, f'{n}{part} = __m'),
@@ -360,9 +330,11 @@ class _Rewriter(ast.NodeTransformer):
         L = self.fresh('L')
         v = self.fresh('v')
         if isinstance(it, ast.Call) and isinstance(it.func, ast.Name) and it.func.id in ('range', 'prange'):
-            make = ast.Call(_expr('__gs.Range'), [_expr('__m'), _expr('__d'), *(self.visit(a) for a in it.args)], [])
+            make = ast.Call(
+                expression('__gs.Range'), [expression('__m'), expression('__d'), *(self.visit(a) for a in it.args)], []
+            )
         else:
-            make = ast.Call(_expr('__gs.Items'), [_expr('__m'), _expr('__d'), self.visit(it)], [])
+            make = ast.Call(expression('__gs.Items'), [expression('__m'), expression('__d'), self.visit(it)], [])
         res = self.make(node, f'{L} = V__', V__=make)
         self.loops.append(L)
         inner = (
@@ -436,10 +408,10 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Subscript(self, node):
         return self.at(
             node,
-            _call(
+            call_of(
                 '__gs.load',
-                _expr('__run'),
-                _expr('__m'),
+                expression('__run'),
+                expression('__m'),
                 self.visit(node.value),
                 self.index(node.slice),
                 self.site(node),
@@ -463,7 +435,7 @@ class _Rewriter(ast.NodeTransformer):
         return self.make(node, code, S__=self.site(node))[0].value
 
     def quick(self, node):
-        "Has evaluating `node` no side effect in any lane, including lanes where a variable is unassigned?"
+        "Return whether evaluating `node` has no side effect in any lane, even where a variable is unassigned"
         return _has_no_effect(node) and not any(
             isinstance(sub, ast.Name) and sub.id in self.partly for sub in walk(node)
         )
@@ -480,8 +452,10 @@ class _Rewriter(ast.NodeTransformer):
     def binop(self, node, a, op, b):
         name = ast.Constant(type(op).__name__)
         if isinstance(op, (ast.FloorDiv, ast.Mod)):
-            return self.at(node, _call('__gs.divide', _expr('__run'), _expr('__m'), name, a, b, self.site(node)))
-        return self.at(node, _call('__gs.binary', name, a, b))
+            return self.at(
+                node, call_of('__gs.divide', expression('__run'), expression('__m'), name, a, b, self.site(node))
+            )
+        return self.at(node, call_of('__gs.binary', name, a, b))
 
     def visit_BinOp(self, node):
         if (v := fold_integer(node)) is not None:
@@ -491,15 +465,15 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_UnaryOp(self, node):
         if isinstance(node.op, ast.Not):
-            return self.at(node, _call('__gs.negate', self.visit(node.operand)))
+            return self.at(node, call_of('__gs.negate', self.visit(node.operand)))
         if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
             return self.const(node, -node.operand.value)
-        return self.at(node, _call('__gs.unary', ast.Constant(type(node.op).__name__), self.visit(node.operand)))
+        return self.at(node, call_of('__gs.unary', ast.Constant(type(node.op).__name__), self.visit(node.operand)))
 
     def visit_Compare(self, node):
         if len(node.ops) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn)):
-            found = _call('__gs.contains', self.visit(node.left), self.visit(node.comparators[0]))
-            return self.at(node, found if isinstance(node.ops[0], ast.In) else _call('__gs.negate', found))
+            found = call_of('__gs.contains', self.visit(node.left), self.visit(node.comparators[0]))
+            return self.at(node, found if isinstance(node.ops[0], ast.In) else call_of('__gs.negate', found))
         if len(node.ops) > 1 and not all(
             map(self.quick, node.comparators)
         ):  # a < b < c as a < b and b < c, which short-circuits
@@ -518,14 +492,14 @@ class _Rewriter(ast.NodeTransformer):
             res.append(_comparison(before, left, op, right, ast.Name(nm, ast.Load())))
             before = right
             left = ast.Name(nm, ast.Load())
-        return self.at(node, functools.reduce(lambda a, b: _call('__gs.both', a, b), res))
+        return self.at(node, functools.reduce(lambda a, b: call_of('__gs.both', a, b), res))
 
     def visit_BoolOp(self, node):
         which = 'both' if isinstance(node.op, ast.And) else 'either'
         res = self.visit(node.values[0])
         for v in node.values[1:]:
             if self.quick(v):
-                res = _call(f'__gs.{which}', res, self.visit(v))
+                res = call_of(f'__gs.{which}', res, self.visit(v))
             else:
                 res = self.short_circuit(node, res, v, which)
         return self.at(node, res)
@@ -546,7 +520,7 @@ class _Rewriter(ast.NodeTransformer):
             + inner
             + self.make(node, f'{e} = __gs.merge(__m, V__, {e})\n__m, __d = {n}m, {n}d', V__=value)
         )
-        self.pre.append(self.at(node, ast.If(_expr(f'{n}{part} is not None'), body, [])))
+        self.pre.append(self.at(node, ast.If(expression(f'{n}{part} is not None'), body, [])))
         return ast.Name(e, ast.Load())
 
     def visit_IfExp(self, node):
@@ -567,7 +541,7 @@ class _Rewriter(ast.NodeTransformer):
                 + inner
                 + self.make(node, f'{e} = __gs.merge(__m, V__, {e})', V__=value)
             )
-            self.pre.append(self.at(node, ast.If(_expr(f'{n}{part} is not None'), body, [])))
+            self.pre.append(self.at(node, ast.If(expression(f'{n}{part} is not None'), body, [])))
         self.pre += self.make(node, f'__m, __d = {n}m, {n}d')
         for v in (node.body, node.orelse):
             if _number(v):
@@ -578,8 +552,10 @@ class _Rewriter(ast.NodeTransformer):
         values = self.in_order([*node.args, *(k.value for k in node.keywords)])
         args = ast.Tuple(values[: len(node.args)], ast.Load())
         kw = ast.Dict([ast.Constant(k.arg) for k in node.keywords], values[len(node.args) :])
-        call = _call('__gs.call', _expr('__run'), _expr('__m'), self.visit(node.func), args, kw, self.site(node))
-        return self.at(node, ast.YieldFrom(_call('__gs.finish', call)) if self.may_spin else call)
+        call = call_of(
+            '__gs.call', expression('__run'), expression('__m'), self.visit(node.func), args, kw, self.site(node)
+        )
+        return self.at(node, ast.YieldFrom(call_of('__gs.finish', call)) if self.may_spin else call)
 
     def visit_Tuple(self, node):
         return self.at(node, ast.Tuple(self.in_order(node.elts), node.ctx))
@@ -589,66 +565,11 @@ def _comparison(before, a, op, after, b):
     "Make `a op b` from what was `before op after`: next to a small constant NumPy compares as Numba does"
     if any((v := fold_integer(operand)) is not None and -EXACT < v < EXACT for operand in (before, after)):
         return ast.Compare(a, [op], [b])
-    return _call('__gs.compare', ast.Constant(type(op).__name__), a, b)
+    return call_of('__gs.compare', ast.Constant(type(op).__name__), a, b)
 
 
-def _call(f, *args):
-    return ast.Call(_expr(f), list(args), [])
-
-
-@lru_cache(1000)  # kernels share them
-def _template(src):
-    "Parse `src` to statements; the result is cached and must not be changed"
-    return ast.parse(src).body
-
-
-def _fill(tree, parts, where):
-    "Copy `tree` to a location, replacing the names in `parts` by their expressions"
-    kind = type(tree)
-    if kind is ast.Name and tree.id in parts:
-        return parts[tree.id]
-    if not tree._fields and not tree._attributes:
-        return tree  # a context or an operator: it has neither location nor children
-    new = kind.__new__(kind)
-    has = new.__dict__
-    if kind._attributes:
-        has.update(where)
-    for name, value in tree.__dict__.items():
-        if isinstance(value, ast.AST):
-            has[name] = _fill(value, parts, where)
-        elif type(value) is list:
-            has[name] = [_fill(x, parts, where) if isinstance(x, ast.AST) else x for x in value]
-        elif name not in has:
-            has[name] = value
-    return new
-
-
-def _unreadable_source(f):
-    what = 'a kernel whose source cannot be read; define it in a file or in a notebook cell'
-    return NotSimulated(what, kernel=f.__name__)
-
-
-def _read(f):
-    "Return (source, file, first line number) of a function; raises `NotSimulated` if there is none"
-    try:
-        source = source_of(f)
-    except SourceMissing:
-        raise _unreadable_source(f) from None
-    return source.text, source.file, source.first
-
-
-def _definition(src, f):
-    "Return the `def` of a function"
-    if (fn := definition(src, f)) is None:
-        if f.__code__.co_filename == '<string>':  # of `exec`: Python 3.13 takes it for the text after `python -c`
-            raise _unreadable_source(f)
-        what = 'a kernel is a function made with def, or by the one lambda with its parameters that a line has'
-        raise NotSimulated(what, kernel=f.__name__)
-    return fn
-
-
-def _rewrite_function(fn, rewriter):
-    "Make the function for lanes: parameters are the run and the mask, then its own; all variables exist from the start"
+def rewrite_function(fn, rewriter):
+    "Rewrite a `def` for lanes: its parameters follow the run and the mask, and all variables exist from the start"
     if fn.args.vararg or fn.args.kwarg or fn.args.kwonlyargs:
         rewriter.fail(fn, 'a kernel with *args, **kwargs or keyword-only arguments', 'Name its parameters one by one.')
     rewriter.own = _locals(fn).union(arg.arg for arg in fn.args.args)
@@ -657,96 +578,15 @@ def _rewrite_function(fn, rewriter):
     params = [arg.arg for arg in fn.args.args]
     start = [f'{local} = __gs.UNDEF' for local in sorted(_locals(fn) - set(params))]
     start += [f'__of_{local} = None' for local in sorted(rewriter.partly)]
-    new = _parse(f'def {fn.name}({", ".join(["__run", "__m", "__kernel", *params])}): pass')[0]
+    new = statements(f'def {fn.name}({", ".join(["__run", "__m", "__kernel", *params])}): pass')[0]
     new.body = [
-        *_parse('\n'.join(['__d = False', '__ret = __gs.UNDEF', *start])),
+        *statements('\n'.join(['__d = False', '__ret = __gs.UNDEF', *start])),
         *body,
-        *_parse('return __gs.return_at_end(__m, __ret)'),
+        *statements('return __gs.return_at_end(__m, __ret)'),
     ]
     return ast.Module([rewriter.at(fn, new)], [])
-
-
-class Program:
-    """A kernel or device function, rewritten for lanes: `Program(f)(run, m, *args)`; `.text` shows the result.
-
-    If it `may_spin`, to wait for other blocks, it is a generator."""
-
-    def __init__(self, f, kernel=False):
-        src, file, first = _read(f)
-        fn = _definition(src, f)
-        self.may_spin, self.meets_grid = may_spin(fn, f), kernel and meets_grid(fn, f)
-        rewriter = _Rewriter(f.__name__, file, src.splitlines(), first - 1, self.may_spin, kernel)
-        names = outside(f)
-        check_constants(fn, {k: names[k] for k in outer_names_read(f) & names.keys()}, kernel, rewriter.fail)
-        self.tree = settle(_rewrite_function(fn, rewriter), first - 1)
-        self.file = file
-        self.f = f
-        self.name = f.__name__
-        self.kernel = kernel
-        self.run = self._compile(file, rewriter.consts)
-        self.sites = rewriter.sites
-        self.params = [arg.arg for arg in fn.args.args]
-        self.defaults = f.__defaults__ or ()
-
-    @property
-    def text(self):
-        "The rewritten function as Python source"
-        return ast.unparse(self.tree)
-
-    def _compile(self, file, consts):
-        "Compile the rewritten function, with the globals of `f`, its constants, and the operations"
-        space = {**_names(self.f), **consts, '__gs': Operations}
-        name = self.tree.body[0].name
-        own = {k: v for k, v in space.items() if k == name}
-        exec(compile(self.tree, file, 'exec'), space)
-        made = space.pop(name)
-        space.update(own)  # a recursive call means the device function
-        return made
-
-    def __call__(self, run, m, *args, **kw):
-        return self.called(run, m, None, args, kw)
-
-    def called(self, run, m, site, args, kw):
-        "Call it from a site of the running function; None: it is the kernel"
-        others = self.params[len(args) :]
-        given = {**dict(zip(self.params[::-1], map(as_numba, self.defaults[::-1]))), **kw}
-        if len(args) > len(self.params) or set(kw) - set(others) or set(others) - set(given):
-            raise TypeError(f'{self.name} takes ({", ".join(self.params)})')
-        args = (*args, *(given[k] for k in others))
-        callers = () if site is None else (run.program.sites[site], *run.callers)
-        if self.may_spin:
-            return self.steps(run, m, callers, *args)
-        outer = run.program, run.callers
-        run.program, run.callers = self, callers
-        try:
-            return self.run(run, m, self.kernel, *args)
-        finally:
-            run.program, run.callers = outer
-
-    def steps(self, run, m, callers, *args):
-        "Run a call that yields where it waits for other blocks"
-        outer = run.program, run.callers
-        run.program, run.callers = self, callers
-        res = yield from self.run(run, m, self.kernel, *args)
-        run.program, run.callers = outer
-        return res
 
 
 def _locals(fn):
     "Return the names that the function assigns"
     return {node.id for node in walk(fn) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-
-
-def _names(f):
-    "Return {name: value} of the globals and closure of `f`; numbers are typed, and arrays frozen, as in Numba"
-    used = outer_names_read(f)
-    return {k: _as_kernel_value(k, v) if k in used else v for k, v in outside(f).items()}
-
-
-def _as_kernel_value(name, v):
-    "Convert a value from outside the kernel to what the kernel sees"
-    if isinstance(v, np.ndarray) and v.dtype.names:
-        return freeze_records(v, name)
-    if isinstance(v, np.ndarray) and v.ndim and v.dtype.kind in 'biufc':
-        return freeze(v, name)
-    return as_numba(v)
