@@ -265,9 +265,9 @@ def _numba(stack):
     except ImportError:
         return
     from . import sim
-    from .sim.below import BelowNumbaCuda, stand_in
+    from .sim.below import BelowNumbaCuda, make_shim
 
-    stack.callback(exchange, exchange({'numba.cuda': stand_in()}))
+    stack.callback(exchange, exchange({'numba.cuda': make_shim()}))
     finder = BelowNumbaCuda()
     sys.meta_path.insert(0, finder)
     stack.callback(sys.meta_path.remove, finder)
@@ -278,7 +278,7 @@ def _numba(stack):
 class _Standins:
     "The loader of what stands for a Triton that is not installed"
 
-    stands_in = True
+    is_shim = True
 
     def create_module(self, spec):
         from .tile import plain
@@ -342,7 +342,7 @@ def _triton(stack):
 
 
 def _forget_standins():
-    if getattr(sys.modules.get('triton'), 'stands_in', False):
+    if getattr(sys.modules.get('triton'), 'is_shim', False):
         for k in [k for k in sys.modules if k.partition('.')[0] == 'triton']:
             del sys.modules[k]
 

@@ -389,10 +389,10 @@ def test_tritons_profiler_is_its_own_again():
         import triton.profiler as ours
 
         specs = importlib.import_module('triton.profiler.specs')
-        assert ours.stands_in and specs.max_bps('CUDA', '90', 5120, 2619000) > 0
+        assert ours.is_shim and specs.max_bps('CUDA', '90', 5120, 2619000) > 0
     import triton.profiler as theirs
 
-    assert not hasattr(sys.modules['triton.profiler'], 'stands_in') and not hasattr(theirs, 'stands_in')
+    assert not hasattr(sys.modules['triton.profiler'], 'is_shim') and not hasattr(theirs, 'is_shim')
 
 
 @pytest.mark.slow

@@ -58,7 +58,7 @@ def test_coordinates_may_nest_and_may_be_arrays():
     (lambda: Layout(0), 'at least 1'), (lambda: Layout((4, 8), (8,)), 'nest alike'),
     (lambda: Layout(4, -1), 'at least 0'), (lambda: Layout((4, 8))(1, 2, 3), '3 were given'),
     (lambda: Layout((4, 8))((1, 2), 3), 'takes one number'), (lambda: Layout('4:1', 2), 'not both'),
-    (lambda: Layout(2.0), 'whole number'), (lambda: Layout.row_major(6, 4).compose(Layout(4, 4)), 'do not divide'),
+    (lambda: Layout(2.0), 'must be an integer'), (lambda: Layout.row_major(6, 4).compose(Layout(4, 4)), 'do not divide'),
     (lambda: Layout('(2,2):(0,1)').compose(Layout('(2,2):(1,1)')), 'meet inside'),
     (lambda: Layout((4, 4), (1, 8)).compose(6), 'not a multiple'),
     (lambda: Layout((2, 2), (1, 3)).complement(12), 'no complement'),

@@ -121,7 +121,7 @@ def test_a_race_in_an_expanded_array_is_told_as_such():
     with pytest.raises(RacecheckError) as e: count[1, 64](x)
     assert e.value.advice == 'expanded'
     with pytest.raises(RacecheckError) as e: same[1, 64](np.zeros(1))
-    assert e.value.advice == 'one_place'
+    assert e.value.advice == 'one_element'
 
 
 @cuda.jit

@@ -9,7 +9,7 @@ import pytest
 
 from gridstride import as_gpu, sim
 from gridstride.asm import CompilerMissing
-from gridstride.support.numba_cuda import import_numba_cuda, numbas_own, stands_in
+from gridstride.support.numba_cuda import import_numba_cuda, numbas_own, is_simulated
 from gridstride.sim import below, cuda, libdevice, random
 
 
@@ -153,11 +153,11 @@ def test_modules_are_numbas_own_afterwards():
     own = import_numba_cuda()
     with as_gpu.as_gpu():
         from numba.cuda.random import xoroshiro128p_next
-        assert xoroshiro128p_next is random.xoroshiro128p_next and stands_in()
+        assert xoroshiro128p_next is random.xoroshiro128p_next and is_simulated()
         with numbas_own():
             import numba
-            assert not stands_in() and numba.cuda is own and sys.modules['numba.cuda'] is own
-        assert stands_in()
+            assert not is_simulated() and numba.cuda is own and sys.modules['numba.cuda'] is own
+        assert is_simulated()
     import numba
     assert sys.modules['numba.cuda'] is own and numba.cuda is own
 

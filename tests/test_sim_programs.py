@@ -450,7 +450,7 @@ X, Q, LINES = np.arange(40.0), np.arange(40.0).reshape(5, 8), np.zeros(40, PACKE
     (shift_records, (LINES[:32], LINES[1:33]), ('q.a', 'p.a')), (halve, (X[:32], X[:32].copy()), None)])  # fmt: skip
 @pytest.mark.parametrize('order', ['forward', 'reverse'])
 def test_a_race_through_two_names_says_both(kernel, args, names, order):
-    with sim.options(order=order), finding('racecheck', advice='two_names' if names else 'one_place') as e:
+    with sim.options(order=order), finding('racecheck', advice='two_names' if names else 'one_element') as e:
         kernel[1, 32](*args)
     if names: assert re.search(rf'{names[0]}\[\d+\] is {names[1]}\[\d+\], too', e.value.hint)
     if second := e.value.fields.get('second'):

@@ -78,11 +78,11 @@ class Layout:
             shape, stride = _parsed(shape)
         shape, stride = _tree(shape), _tree(stride)
         if not _is_tree(shape, 1):
-            raise ValueError(f'a shape is a whole number of at least 1 or a tuple of shapes, this is {shape!r}')
+            raise ValueError(f'a shape must be an integer of at least 1, or a tuple of shapes; this is {shape!r}')
         if stride is None:
             stride = _like(shape, accumulate([1, *_leaves(shape)], mul))
         if not _is_tree(stride, 0):
-            raise ValueError(f'a stride is a whole number of at least 0 or a tuple of strides, this is {stride!r}')
+            raise ValueError(f'a stride must be an integer of at least 0, or a tuple of strides; this is {stride!r}')
         if not _is_congruent(shape, stride):
             raise ValueError(f'{_written(shape)}:{_written(stride)}: each size needs its stride, so both nest alike')
         object.__setattr__(self, 'shape', shape)

@@ -13,15 +13,15 @@ class ArgHint:
 
 
 class In(ArgHint):
-    "Copy to the device before the launch, but not back"
+    "A hint to copy to the device before the launch, but not back"
 
 
 class Out(ArgHint):
-    "Copy back from the device after the launch: elements that the kernel does not write are undefined"
+    "A hint to copy back from the device after the launch; elements that the kernel does not write are undefined"
 
 
 class InOut(ArgHint):
-    "Copy to the device and back, as for an array without a hint"
+    "A hint to copy to the device and back, as for an array without a hint"
 
 
 def make_copies(

@@ -45,7 +45,10 @@ def as_numba(v):
 
 
 def wide(v):
-    "Widen small integers to the 64 bits that Numba computes with; unsigned ones stay unsigned"
+    """Widen small integers to the 64 bits that Numba computes with; unsigned ones stay unsigned.
+
+    >>> wide(np.int8(-1)).dtype
+    dtype('int64')"""
     t = dict(b=np.int64, i=np.int64, u=np.uint64).get(v.dtype.kind)
     return v if t is None or v.dtype == t else v.astype(t)
 
@@ -164,7 +167,8 @@ _UINT64 = np.dtype(np.uint64)
 
 
 def _is_mixed(a, b):
-    "Is one a uint64, and the other a signed integer? Numba's CUDA target has no common integer type for them"
+    """Return whether one is a uint64 and the other a signed integer: Numba's CUDA target has no common integer type for
+    them"""
     if not all(isinstance(operand, (np.ndarray, np.generic)) for operand in (a, b)):
         return False
     return {(a.dtype.kind, a.dtype == _UINT64), (b.dtype.kind, b.dtype == _UINT64)} == {('u', True), ('i', False)}

@@ -11,7 +11,7 @@ from . import args, cuda, elementwise, host, inspection, libdevice, random, vect
 from . import types as numbers
 from ..diagnostics.errors import KernelError, LaunchError
 
-__all__ = ['PROVIDED', 'BelowNumbaCuda', 'stand_in']
+__all__ = ['PROVIDED', 'BelowNumbaCuda', 'make_shim']
 
 
 class CudaSupportError(ImportError):
@@ -91,8 +91,8 @@ class BelowNumbaCuda:
         vars(module).update({k: v for k, v in has.items() if not k.startswith('__') or k in ('__all__', '__getattr__')})
 
 
-def stand_in():
-    "Make the module that stands in for `numba.cuda`"
+def make_shim():
+    "Make the substitute for `numba.cuda`"
     module = types.ModuleType('numba.cuda', cuda.__doc__)
     module.simulated = True
     module.__path__ = []

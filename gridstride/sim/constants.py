@@ -82,7 +82,7 @@ def _is_integer(v):
 def fits(
     v,  # a Python int
 ) -> bool:
-    "Does a 64-bit integer hold it? From -2**63 to 2**64-1"
+    "Return whether a 64-bit integer can hold `v`: whether it is in -2**63 to 2**64-1"
     return -(2**63) <= v < 2**64
 
 
@@ -107,7 +107,7 @@ def fold_integer(node, part=None):
 def constant(
     node,  # an expression in
     fn,  # the syntax tree of a function
-    names,  # what its names mean outside of it
+    names,  # the values of its names outside the function
 ):  # an int, a tuple of such, or None
     "Return the value of an expression that Numba knows at compile time"
     if (v := fold_integer(node, lambda operand: constant(operand, fn, names))) is not None:
@@ -128,7 +128,7 @@ def constant(
 
 
 def _outer_value(node, names):
-    "Return the value of `a` or `a.b` outside of the function; None if it is undefined"
+    "Return the value of `a` or `a.b` outside the function; None if it is undefined"
     if isinstance(node, ast.Attribute):
         of = _outer_value(node.value, names)
         return getattr(of, node.attr, None) if isinstance(of, (types.ModuleType, type)) else None
@@ -193,7 +193,7 @@ def _array_bytes(call, shape, names):
 
 def check_constants(
     fn,  # the syntax tree of a kernel, or a device function
-    names,  # what the names that it reads mean outside of it
+    names,  # the values, outside the function, of the names that it reads
     kernel,  # is it a kernel? A device function may get the size as an argument
     fail,  # raises for a node, what is wrong with it, and what to do
 ):
@@ -226,6 +226,6 @@ def _check_numbers(node, names, fail):
     if v is None and isinstance(node, ast.Name) and _is_integer(names.get(node.id)):
         v = names[node.id]
     if v is not None and not fits(v):
-        fail(node, f'the whole number {v} needs more than 64 bits', LARGE_HINT)
+        fail(node, f'the integer {v} needs more than 64 bits', LARGE_HINT)
     for child in children(node) if v is None else ():
         _check_numbers(child, names, fail)

@@ -11,7 +11,7 @@ from .kernel import tracing
 
 
 class Counters(counters.Counters):
-    "Counters by name, also as attributes; `lanes/requests` is the average number of lanes per memory request"
+    "Hardware counters by name, also as attributes; `lanes/requests` is the average number of lanes per memory request"
 
     NAMES = (
         *(
@@ -29,7 +29,7 @@ class Counters(counters.Counters):
 
 
 class Trace:
-    "The record of what kernels did: `stats` in total, `lines` per source line, `accesses` one by one if they are kept"
+    "A record of what kernels did: `stats` in total, `lines` per source line, `accesses` one by one if they are kept"
 
     def __init__(self, keep=200_000):  # keep: how many accesses of single threads are recorded
         self.keep, self.stats, self.lines, self.accesses, self.source = keep, Counters(), defaultdict(Counters), [], {}

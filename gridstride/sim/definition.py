@@ -91,7 +91,7 @@ def _set(name, value, node):
 
 
 def _breaks(body):
-    "Yield (statements, index of a `break` in them) for each that leaves the loop with this body, the last ones first"
+    "Yield (statements, index of a `break` in them) of all that leave the loop with this body, the last ones first"
     res = []
     for at in reversed(range(len(body))):
         s = body[at]

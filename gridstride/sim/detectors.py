@@ -1,8 +1,9 @@
 """memcheck, initcheck, racecheck and synccheck: each with its shadow memory, its rule, and its findings.
 
-memcheck finds accesses out of bounds, initcheck uninitialized reads, racecheck data races, synccheck barriers that not
-all threads reach, and deadlocks. The run at work, `run`, reports each access and barrier to them; a detector reads from
-it the group of threads and the time, and does not keep it. "Time" counts accesses; it goes on from launch to launch.
+memcheck finds out-of-bounds accesses, initcheck uninitialized reads, racecheck data races, synccheck barriers that not
+all threads reach, and deadlocks. The context of the launch, `run`, reports each access and barrier to them; a detector
+reads from it the group of threads and the time, and does not keep it. "Time" counts accesses, and continues from launch
+to launch.
 CUDA C's detectors are in `cpp/runtime`, Triton's in `tile/shadow.py`.
 """
 
@@ -20,23 +21,23 @@ __all__ = ['Shadow', 'Memcheck', 'Initcheck', 'Racecheck', 'Synccheck', 'Detecto
 
 
 class Shadow:
-    "Of each element of a memory: when and by which thread it was written last, when and by which threads read"
+    "The shadow memory of an array: per element the last write, its thread, and the first and last reader"
 
     def __init__(
         self,
-        n,  # how many elements
-        few=False,  # will only a small part of them be used?
+        n,  # number of elements
+        few=False,  # will kernels use only a small part of them?
     ):
         made = (_small_pages if few else _zeros)(n, np.int64, np.int64, np.int32, np.int32, np.int32, bool)
-        # lowest and highest reader since the barrier: the thread in the upper 32 bits, when it has read in the lower
+        # lowest and highest reader since the barrier: the thread in the upper 32 bits, the time in the lower ones
         self.lo, self.hi = made[:2]
         self.read = made[2]
-        self.wrote, self.writer = made[3:5]  # 0: it is uninitialized
+        self.wrote, self.writer = made[3:5]  # time and thread of the last write; time 0: uninitialized
         self.atomic = made[5]  # was the last write an atomic one?
 
 
 def _zeros(n, *types):
-    "An array of `n` zeros of each type"
+    "Allocate an array of `n` zeros of each type"
     return [np.zeros(n, t) for t in types]
 
 
@@ -44,8 +45,9 @@ _LARGE = 1 << 19  # elements
 
 
 def _small_pages(n, *types):
-    """The same. NumPy asks for the memory of large arrays in pages of 2 MB, each of which is cleared for the first
-    element that a kernel touches there; these have small ones."""
+    """Allocate the same in small pages.
+
+    NumPy requests large arrays in pages of 2 MB, and clears a page at its first use."""
     if n < _LARGE or sys.platform != 'linux':
         return _zeros(n, *types)
     import mmap
@@ -57,41 +59,42 @@ def _small_pages(n, *types):
 
 
 def element_at(v, off):
-    "The element at `off` of the memory of the view `v`, as a finding's fields `array` and `index`"
+    "Return the element at `off` of the memory of the view `v`, as the fields `array` and `index` of a finding"
     v = v.mem.views.get(v.name, v)  # of a row or a slice: in the array that has this name
     axes = [(int(s), int(np.max(n)) - 1) for s, n in zip(v.strides, v.shape)]  # (stride, last index)
     first = np.asarray(v.off) + sum(s * last for s, last in axes if s < 0)
-    rest = int(off) - int(first[first <= off].max(initial=0))  # of a shared or local array: in this copy of it
+    offset = int(off) - int(first[first <= off].max(initial=0))  # of a shared or local array: in this copy of it
     index = [0] * v.ndim
     for a in sorted(range(v.ndim), key=lambda a: -abs(axes[a][0])):
         s, last = axes[a]
-        steps = min(rest // abs(s), last) if s else 0
-        rest -= steps * abs(s)
+        steps = min(offset // abs(s), last) if s else 0
+        offset -= steps * abs(s)
         index[a] = steps if s >= 0 else last - steps
     return dict(array=v.name, index=tuple(index))
 
 
 def calls_of(site, callers):
-    "The call stack of a site, as findings name it"
+    "Return the call stack of a site as findings have it"
     return tuple(Call(call.function, call.file, call.line, call.source) for call in (site, *callers))
 
 
 class Memcheck:
-    "Every index is in bounds. With the detector off, only what has no meaning at all is refused"
+    "The detector of out-of-bounds accesses. If it is disabled, only accesses without any meaning are refused"
 
     def __init__(self, on):
         self.on = on
 
     def count(self, run, m, v, given, site):
-        "Raise: the array has fewer dimensions than there are indices"
+        "Raise the finding that there are more indices than dimensions"
         raise run.finding('memcheck', 'indices', site, m, array=v.name, dimensions=v.ndim, given=given)
 
     def type(self, run, m, v, i, site):
-        "Raise: the index `i` is not an integer"
+        "Raise the finding that the index `i` is not an integer"
         raise run.finding('memcheck', 'index_type', site, m, array=v.name, type=i.dtype)
 
     def outside(self, run, m, v, idx, ax, site):
-        "Raise, if the detector is on: index number `ax` of `idx` is out of bounds of `v` in some active lane"
+        """Raise, if the detector is enabled, the finding that index number `ax` of `idx` is out of bounds in an active
+        lane"""
         if not self.on:
             return
         i = run.broadcast_to_lanes(idx[ax])
@@ -116,13 +119,13 @@ class UnwrittenRead(NamedTuple):
     atomic: bool
 
     def error(self):
-        "Its finding"
+        "Make its finding"
         code = {'shared': 'unwritten_shared', 'local': 'unwritten_local'}.get(self.view.mem.space, 'unwritten')
         return exception_of('initcheck', code, 'python', element_at(self.view, self.off), self.location)
 
 
 class Initcheck:
-    """No element is read uninitialized: what is read was written before.
+    """The detector of uninitialized reads.
 
     Such a read is deferred. If another thread writes the element later, and nothing orders the two, it is a data race,
     which is the better finding. So the first such read is noted, and raised when no later write can race with it."""
@@ -133,7 +136,7 @@ class Initcheck:
         self.warned = set()  # lines at which a variable without a value was read
 
     def unassigned(self, run, m, name, site):
-        "The lanes of `m` read a variable that they have not assigned: a warning, once per line"
+        "Warn, once per line, that the lanes of `m` read a variable that they have not assigned"
         location = run.location(site, m)
         if self.on and (name, location.file, location.line) not in self.warned:
             self.warned.add((name, location.file, location.line))
@@ -143,7 +146,7 @@ class Initcheck:
             warn_of('unassigned', 'python', fields)
 
     def read(self, run, lanes, v, off, wrote, site, atomic=False):
-        "`lanes` read the elements at `off`, last written at the times `wrote`"
+        "Check the elements at `off` that `lanes` read; `wrote` are the times of their last writes, 0 for none"
         if not self.on or not v.mem.fresh or v.mem.space in self.noted:
             return
         unwritten = wrote == 0
@@ -167,9 +170,9 @@ class Initcheck:
             raise self.racecheck.written_later(run, read) or read.error()
 
     def cause_of(self, error):
-        """The finding of a noted read, if what `error` says may come of the value that it got, else None.
+        """Return the finding of a noted read that may explain `error`, by the value that it got; None if it cannot.
 
-        Of an index that holds for the same thread only. Threads that a barrier misses have read all they would."""
+        An index explains one of the same thread only. Threads that miss a barrier have executed all their reads."""
         kind = getattr(error, 'kind', None)
         who = (getattr(error, 'block', None), getattr(error, 'thread', None))
         for space, read in self.noted.items():
@@ -182,7 +185,7 @@ _MOST_HELD = 1 << 16  # races that swaps may still check
 
 
 def in_order(lanes, off):
-    "Lanes, from the lowest on, and the elements at `off` that they touch, whatever the order in which they run"
+    "Sort lanes in ascending order, and with them the elements at `off`, whatever the order in which they run"
     if lanes.size < 2 or (lanes[1:] > lanes[:-1]).all():
         return lanes, off
     order = np.argsort(lanes)
@@ -190,11 +193,10 @@ def in_order(lanes, off):
 
 
 class Racecheck:
-    """Data races: two threads access one element, one of them writes, and neither access happens before the other.
+    """The detector of data races: two accesses of one element, at least one a write, that nothing orders.
 
     `Order` (`order.py`) decides what happens before what. Of the readers of an element two are remembered, the lowest
-    and the highest thread since the barrier: a write that is ordered after one of them may still race with the other.
-    """
+    and the highest thread since the barrier: a write ordered after one of them may still race with the other."""
 
     def __init__(self, on, inside):  # inside: is it sure that every index is in bounds?
         self.on, self.inside = on, inside
@@ -203,15 +205,16 @@ class Racecheck:
         self.held = {}  # (memory, element, reader) -> (the function, what raises): races that a swap may still check
 
     def note(self, run, v, site):
-        "Remember where the access is that happens now"
+        "Record the site of the current access"
         self.history.append((run.now, run.program.sites[site], v.name, run.callers))
 
     def settled(self, order, mem):
-        "The time up to which every access of `mem` happens before all that its threads do now"
+        "Return the time up to which every access of `mem` happens before all that its threads do now"
         return max(order.start, order.met) if self.inside and mem.space == 'shared' else order.start
 
     def read(self, run, lanes, v, off, wrote, site):
-        "`lanes` read the elements at `off`, last written at the times `wrote`"
+        """Check a read by `lanes` of the elements at `off`: each last write must happen before it; then record the
+        readers"""
         if run.crossing and v.mem.space == 'global':
             run.crossing.read(run, lanes, v, off, wrote, site)
         shadow = v.mem.shadow
@@ -226,7 +229,7 @@ class Racecheck:
         self.remember_readers(run, shadow, lanes, off, settled)
 
     def hold(self, run, v, off, reader, race):
-        """Keep the race of a plain read by thread `reader` with an atomic change until the reader's next step there
+        """Defer the race of a plain read by thread `reader` with an atomic until the reader's next access.
 
         A compare-and-swap finds out whether the value was stale, as the loop of CUDA's programming guide does."""
         if len(self.held) == _MOST_HELD:
@@ -234,7 +237,8 @@ class Racecheck:
         self.held.setdefault((id(v.mem), int(off), int(reader)), (run.program, race))
 
     def swaps(self, run, lanes, v, off):
-        "`lanes` compare and swap the elements at `off`: what they have read there since their last barrier is checked"
+        """Drop deferred races of `lanes` that compare and swap the elements at `off`: the swap checks what they have
+        read"""
         shadow = v.mem.shadow
         me = run.g.id[lanes]
         for at, thread in zip(off, me) if self.held else ():
@@ -258,12 +262,12 @@ class Racecheck:
                 race()
 
     def unordered(self, run, lanes, recent, time, thread):
-        "The indices of those `lanes` where the `recent` access by `thread` at `time` does not happen before theirs"
+        "Return the indices of `lanes` whose `recent` access by `thread` at `time` does not happen before theirs"
         bad = np.flatnonzero(recent & (thread != run.g.id[lanes]))
         return bad[~run.order.happens_before(run.g, lanes[bad], time[bad], thread[bad])] if bad.size else bad
 
     def remember_readers(self, run, shadow, lanes, off, settled):
-        "Who read since the last barrier: the time, and the lowest and the highest thread"
+        "Record the read: its time, and the lowest and the highest reader since the barrier"
         lanes, off = in_order(lanes, off)
         lowest = highest = me = run.g.id[lanes] << 32 | run.now
         time = shadow.read[off]
@@ -276,7 +280,8 @@ class Racecheck:
         shadow.read[off] = run.now
 
     def write(self, run, lanes, v, off, wrote, value, site, atomic):
-        "`lanes` write `value` to the elements at `off`, last written at the times `wrote`"
+        """Check a write by `lanes` to the elements at `off`: every earlier access must happen before it; then record
+        the writers"""
         if run.crossing and v.mem.space == 'global':
             run.crossing.write(run, lanes, v, off, wrote, value, site, atomic)
         shadow = v.mem.shadow
@@ -297,7 +302,7 @@ class Racecheck:
             run.order.forget(v.mem, off)
 
     def against_readers(self, run, lanes, v, off, settled, site, now):
-        "All reads of what is written now happen before: else it is a data race (write after read)"
+        "Raise a data race (write after read) if a recent read does not happen before this write"
         shadow = v.mem.shadow
         time = shadow.read[off]
         recent = time > settled
@@ -315,7 +320,7 @@ class Racecheck:
                     self.hold(run, v, off[i], run.g.id[lane], race)
 
     def against_writers(self, run, lanes, v, off, settled, wrote, value, site, atomic):
-        "All writes of what is written now happen before: else it is a data race (write after write)"
+        "Raise a data race (write after write) if a recent write does not happen before this one"
         shadow = v.mem.shadow
         recent = wrote > settled
         if atomic:
@@ -327,14 +332,14 @@ class Racecheck:
                 self.two_writes(run, lanes, v, off, bad, wrote, writer, value, v.mem.data[off], site)
 
     def at_once(self, run, lanes, v, off, met, value, site):
-        "Lanes that meet in one element in this very access: the last of them has written it"
+        "Check lanes that write one element in the same access: the last of them has written it"
         last = dict(zip(off.tolist(), value.tolist()))
         there = np.array([last[element] for element in off.tolist()], value.dtype)
         now = np.full(len(off), run.now)
         self.two_writes(run, lanes, v, off, met, now, v.mem.shadow.writer[off], value, there, site)
 
     def two_writes(self, run, lanes, v, off, bad, time, writer, value, there, site):
-        "Two threads wrote one element: different values are a data race, the same value is worth a warning"
+        "Report two writes of one element: different values are a data race, the same value is a warning"
         if value is not None:
             same = (there == value) | (there != there) & (value != value)
             differ = bad[~same[bad]]
@@ -346,7 +351,7 @@ class Racecheck:
             self.same_value(run, v, off[bad[0]], site)
 
     def race(self, run, lanes, v, off, i, times, threads, before, now, site):
-        "Raise: number `i` of the lanes, against the thread of `threads` at its time"
+        "Raise a data race of lane number `i` with the access by its thread of `threads`"
         block, thread = run.g.who_is(threads[i])
         itself = run.program.sites[site], v.name, run.callers
         there, name, callers = next((entry for t, *entry in reversed(self.history) if t == times[i]), itself)
@@ -360,7 +365,7 @@ class Racecheck:
         raise run.finding('racecheck', code, site, by=lanes[i], other=other, **fields)
 
     def written_later(self, run, read):
-        "The race of an `UnwrittenRead` with another block that wrote the element later, without a fence; or None"
+        "Return the race of an `UnwrittenRead` with a later, unordered write by another block; None if there is none"
         shadow = read.view.mem.shadow
         time = int(shadow.wrote[read.off])
         thread = shadow.writer[read.off]
@@ -374,7 +379,7 @@ class Racecheck:
         return exception_of('racecheck', 'race_of_blocks', 'python', fields, read.location, other)
 
     def same_value(self, run, v, off, site):
-        "Warn, once per location in the kernel"
+        "Warn, once per source location, of several threads that write the same value"
         location = run.program.sites[site]
         if location in self.warned:
             return
@@ -383,20 +388,20 @@ class Racecheck:
         warn_of('same_value', 'python', fields)
 
 
-# Iterations without a change of memory after which a loop counts as spinning: in a kernel whose blocks run in step, and
-# in one whose blocks wait for others
+# The number of iterations without a change of memory after which a loop counts as spinning: in a kernel whose blocks
+# run in lockstep, and in one whose blocks wait for others
 SPIN_LIMIT, POLL_LIMIT = 1000, 2
 
 
 class Synccheck:
-    "Threads that must meet do: at barriers, at a warp's operations, and in loops that wait for others"
+    "The detector of barriers and warp operations that not all threads reach, and of loops that wait without end"
 
     def __init__(self, on):
         self.on = on
         self.warned = set()  # barriers before which threads have returned
 
     def barrier(self, run, m, site):
-        "The lanes of `m` are at a barrier of their blocks; how many are here, by block"
+        "Check a barrier that the lanes of `m` reach; returns the number of lanes per block"
         g = run.g
         here = np.bincount(g.local[m], minlength=g.count)
         short = (here > 0) & (here < g.threads)
@@ -406,7 +411,8 @@ class Synccheck:
         return here
 
     def short(self, run, m, b, here, site):
-        "Some threads of block `b` of the group are not at its barrier: raise if one of them lives, else warn"
+        """Report that threads of block `b` of the group miss its barrier: a finding if one of them is alive, else a
+        warning"""
         g = run.g
         location = run.program.sites[site]
         absent, alive = (np.flatnonzero((g.local == b) & ~m & which) for which in (g.all, g.live))
@@ -418,9 +424,9 @@ class Synccheck:
             warn_of('returned', 'python', dict(fields, line=location.line, kernel=run.kernel))
 
     def grid(self, run, m, site):
-        """All threads of the grid are at its barrier; without them it has no meaning, be the detector on or off.
+        """Check that all threads of the grid reach its barrier, whether the detector is enabled or not.
 
-        A thread that has returned is excused, as by a GPU, if the first thread of its block is here."""
+        As on a GPU, a thread that has returned does not count if the first thread of its block is there."""
         g = run.g
         if m is g.all or m.all():
             return
@@ -430,11 +436,11 @@ class Synccheck:
             self.not_at_grid(run, m, site, block, thread)
 
     def not_at_grid(self, run, m, site, block, thread):
-        "Raise: the lanes of `m` are at the grid's barrier, a thread is not"
+        "Raise the finding that a thread is not at the grid's barrier, where the lanes of `m` wait"
         raise run.finding('synccheck', 'grid_diverged', site, m, in_block=block, thread=thread)
 
     def meet(self, run, m, mask, site, operation):
-        "Lanes of warps meet at an operation: each is named in its mask, and every lane named there is here"
+        "Check a warp operation: each lane is named in its own mask, and every lane that a mask names is there"
         g = run.g
         bits = np.broadcast_to(_mask(mask, g.width), g.size)
         whole = 2**g.width - 1
@@ -455,22 +461,23 @@ class Synccheck:
             raise run.finding('synccheck', 'absent_lane', site, by=by, operation=operation, lane=lane)
 
     def sources(self, run, m, rows, source, site):
-        "A shuffle reads from the lanes `rows` of the group, -1 for none; `source`: their indices in the warp"
+        """Check that a shuffle reads only from active lanes: `rows` of the group, -1 for none; `source`: their indices
+        in the warp"""
         missing = m & ((rows < 0) | ~m[rows])
         if self.on and missing.any():
             lane = int(np.argmax(missing))
             raise run.finding('synccheck', 'source_lane', site, by=lane, lane=int(source[lane]))
 
     def check_deadlock(self, run, site, m):
-        "Lanes wait for other blocks: raise if all that are there are in a deadlock"
+        "Raise if all resident blocks are in a deadlock"
         if run.never is not None:
             code, fields = run.never
             raise run.finding('synccheck', code, site, m, threads=np.count_nonzero(m), **fields)
 
     def iterate(self, run, loop, site, frame):
-        """A `while` loop in the kernel's `frame` begins another iteration. It must end, be the detector on or off.
+        """Check a `while` loop of the kernel's `frame` that begins another iteration: it must end, whatever is enabled.
 
-        If neither memory nor a variable has changed from one iteration to the next, it never does: a deadlock."""
+        If neither memory nor a variable has changed from one iteration to the next, it never will: a deadlock."""
         if time.monotonic() > run.deadline:
             raise run.finding('timeout', 'endless', site, loop.m, seconds=f'{settings.seconds:g}')
         if loop.changes != run.changes:
@@ -493,7 +500,7 @@ class Synccheck:
 
 
 def _variables(frame):
-    "The kernel's own variables, by name"
+    "Return the kernel's own variables by name"
     return {
         k: v for k, v in frame.f_locals.items() if not k.startswith('__') and isinstance(v, (np.ndarray, np.generic))
     }
@@ -506,19 +513,19 @@ def _same(a, b):
 
 
 def _mask(mask, width):
-    "The mask that a kernel gives, as 64 bits of which those beyond the warp's `width` are 0"
+    "Convert a mask of the kernel to 64 bits, of which those beyond the warp's `width` are 0"
     bits = np.asarray(mask)
     return (bits if bits.dtype == np.uint64 else bits.astype(np.int64).view(np.uint64)) & np.uint64(2**width - 1)
 
 
 def _named_lanes(rows, here, bits):
-    "Which lanes the mask of each warp names, as (warps, lanes of a warp)"
+    "Return which lanes the mask of each warp names, as (warps, lanes of a warp)"
     first = rows[np.arange(len(rows)), np.argmax(here, 1)] if (bits != bits[0]).any() else rows[:, 0]
     return (bits[first][:, None] >> np.arange(rows.shape[1], dtype=np.uint64)) & 1
 
 
 class Detectors:
-    "The four, as the options have them now; `shadowed`: does one of them need every access?"
+    "The four detectors as the options enable them; `shadowed`: does one of them need every access?"
 
     def __init__(self):
         self.memcheck = Memcheck(checking('memcheck'))
@@ -528,7 +535,7 @@ class Detectors:
         self.shadowed = self.racecheck.on or self.initcheck.on
 
     def read(self, run, lanes, v, off, site):
-        "`lanes` read the elements at `off` of the view `v`"
+        "Check a read by `lanes` of the elements at `off` of the view `v`"
         wrote = v.mem.shadow.wrote[off]
         self.initcheck.read(run, lanes, v, off, wrote, site)
         if self.racecheck.on:
@@ -536,7 +543,7 @@ class Detectors:
             self.racecheck.note(run, v, site)
 
     def write(self, run, lanes, v, off, value, site, atomic=False):
-        "`lanes` write `value` to the elements at `off` of the view `v`; None: an atomic operation that reads them, too"
+        "Check a write of `value` by `lanes`; None: an atomic, which reads the elements, too"
         shadow = v.mem.shadow
         wrote = shadow.wrote[off]
         if atomic and value is None:

@@ -129,7 +129,7 @@ class _Vectorized:
 
 
 def _takes(dtype, arg):
-    "May `arg` be passed where `dtype` is declared?"
+    "Return whether `arg` may be passed where `dtype` is declared"
     return isinstance(arg, (int, float, complex, np.number)) or _host(arg).dtype == dtype
 
 

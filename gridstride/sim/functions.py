@@ -10,7 +10,7 @@ from ..diagnostics.settings import settings
 from .arithmetic import binary, cast, fold, kind_of, wide
 from .lanes import truth
 
-__all__ = ['FUNCTIONS', 'print_lanes', 'whole']
+__all__ = ['FUNCTIONS', 'print_lanes', 'widen']
 
 
 def print_lanes(run, m, site, *args, sep=' ', end='\n'):
@@ -21,7 +21,7 @@ def print_lanes(run, m, site, *args, sep=' ', end='\n'):
         print(*(arg if np.ndim(arg) == 0 else arg[l] for arg in args), sep=sep, end=end)
 
 
-def whole(v):
+def widen(v):
     "Widen `v` to 64 bits, as Numba computes, if it is an integer"
     return wide(v) if kind_of(v) in 'iu' else v
 
@@ -72,7 +72,7 @@ def _each(f):
 
 
 def _to_int(f):
-    return lambda v: whole(v) if kind_of(v) in 'iu' else f(v).astype(np.int64)
+    return lambda v: widen(v) if kind_of(v) in 'iu' else f(v).astype(np.int64)
 
 
 FUNCTIONS = {

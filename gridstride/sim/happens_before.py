@@ -43,7 +43,7 @@ class Part(NamedTuple):
 
 
 def part_of(a, mem, writes):
-    "The `Part` of a memory that the NumPy array `a` is; None if it has other types, or no elements"
+    "Return the `Part` of a memory that the NumPy array `a` covers; None if it has other types, or no elements"
     if a.dtype != mem.data.dtype or not a.size:
         return None
     step = mem.data.strides[0] or a.itemsize
@@ -52,19 +52,19 @@ def part_of(a, mem, writes):
 
 
 def _elements(part, values):
-    "Of `values`, one per element of the memory, those of the part"
+    "Select from `values`, one per element of the memory, those of the part"
     return array_memory.part(values, part.first, part.shape, part.steps)
 
 
 def _mask(part):
-    "Which elements of its memory are in the part"
+    "Return which elements of its memory are in the part"
     mask = np.zeros(len(part.mem().data), bool)
     _elements(part, mask)[...] = True
     return mask
 
 
 def _first(hit, at):
-    "The index of the first element that was hit, of those at the index `at`; None"
+    "Return the index of the first element that was hit, of those at the index `at`; None if none was"
     hit = np.asarray(hit)
     picked = np.asarray(hit[at])
     if not picked.any():
@@ -89,15 +89,15 @@ class Operation:
         self.who = None  # a function: the number of a thread -> (block, thread)
 
     def is_before(self, clock):
-        "Does it happen before what has this clock?"
+        "Return whether the operation happens before an event with this clock"
         return clock.get(self.stream.number, 0) >= self.number
 
     def did(self, times):
-        "Which of these times of accesses are its own?"
+        "Return which of these times of accesses are its own"
         return (times > self.begin) & (times <= self.end)
 
     def phrase(self):
-        "What messages call it"
+        "Return the `Phrase` that names it in messages"
         s = self.stream
         code = 'created_stream' if s.number else 'default_stream'
         stream = Phrase(code, dict(number=s.number, created=s.line))
@@ -113,7 +113,7 @@ class _DefaultStream:
 
 
 def _stream(given):
-    "The stream that a call is given; any other object counts as the default one"
+    "Return the stream that a call is given; any other object counts as the default one"
     return given if hasattr(given, 'number') and hasattr(given, 'line') else _DefaultStream
 
 
@@ -123,13 +123,13 @@ def _join(clock, other):
 
 
 def source_line():
-    "(file, line) of the learner's code that is at work"
+    "Return (file, line) of the learner's code that called"
     frame = sys._getframe(outside_level() - 1)
     return frame.f_code.co_filename, frame.f_lineno
 
 
 class Operations:
-    "The operations that the host has not waited for, and the clocks"
+    "The operations that the host has not waited for, with the clocks of the streams"
 
     def __init__(self):
         self.pending = []
@@ -139,7 +139,7 @@ class Operations:
         self.watches_host = False  # is there an array of the host that kernels may use?
 
     def clock_of(self, stream):
-        "What happens before the next operation of a stream"
+        "Return the clock of what happens before the next operation of a stream"
         number = _stream(stream).number
         clock = self.clocks.setdefault(number, {})
         _join(clock, self.host)
@@ -148,7 +148,7 @@ class Operations:
         return clock
 
     def begin(self, name, stream, location, launches=False):
-        "A new operation of the stream"
+        "Begin a new operation of the stream"
         stream = _stream(stream)
         clock = self.clock_of(stream)
         n = stream.number
@@ -158,35 +158,37 @@ class Operations:
         return operation
 
     def wait(self, clock):
-        "The host waits for what has this clock"
+        "Let the host wait for all that has this clock"
         _join(self.host, clock)
         self.pending = [op for op in self.pending if not op.is_before(self.host)]
         if not self.pending:  # all is ordered
             self.host, self.clocks = {}, {}
 
     def join(self, stream, clock):
-        "A stream waits for what has this clock"
+        "Let a stream wait for all that has this clock"
         _join(self.clock_of(stream), clock)
 
     def wait_for(self, stream):
-        "The host waits for a stream; the default one waits for all"
+        "Let the host wait for a stream; for the default one it waits for all"
         if self.pending:
             self.wait(dict(self.clock_of(stream)))
 
     def pass_default(self, waits):
-        "An operation of the default stream, not remembered, because what comes later happens after all so far"
+        """Note an operation of the default stream; it is not kept, because all earlier ones happen before whatever
+        follows"""
         if self.pending:
             clock = self.clock_of(None)
             if waits:
                 self.wait(dict(clock))
 
     def wait_for_all(self):
-        "The host waits for the device"
+        "Let the host wait for the device"
         if self.pending:
             self.wait(dict(self.counts))
 
     def conflict(self, part, clock, at=...):
-        "(operation, index in the part, did it write?) of one that uses an element in no order with `clock`; None"
+        """Find an operation that uses an element and is not ordered with `clock`: (operation, index, did it write?), or
+        None"""
         for op in self.pending:
             if op.is_before(clock):
                 continue
@@ -196,7 +198,7 @@ class Operations:
                     return op, index, wrote
 
     def _uses(self, op, part):
-        "(which elements of the part the operation has used, has it written them?); reads matter to a write only"
+        "Yield (which elements of the part the operation has used, has it written them?); reads matter to a write only"
         mem = part.mem()
         for other in op.parts:
             if other.mem() is mem and (other.writes or part.writes):
@@ -207,7 +209,8 @@ class Operations:
                 yield op.did(_elements(part, mem.shadow.read)), False
 
     def use(self, operation, part):
-        "A copy uses the elements of a part: raise if another operation does so, too, and nothing orders the two"
+        """Record that a copy uses the elements of a part; raises if another operation does so, too, and nothing orders
+        the two"""
         if found := self.conflict(part, operation.clock):
             op, index, wrote = found
             fields = dict(now=_verb(part.writes), before=_verb(wrote), second=operation.phrase(), first=op.phrase())
@@ -220,7 +223,7 @@ def _verb(writes):
 
 
 def _finding(code, mem, index, fields, location):
-    "The exception about an element of an array, at a location of the learner's code"
+    "Make the exception about an element of an array at a line of the learner's code"
     file, line = location
     location = Location(None, file, line, linecache.getline(file, line).strip())
     return exception_of(
@@ -232,7 +235,7 @@ operations = Operations()
 
 
 def host_uses(a, mem, writes, at=...):
-    "The host reads or writes `a[at]`: raise if an operation that it has not waited for may, too"
+    "Check an access of `a[at]` by the host; raises if an operation that it has not waited for may use the element"
     part = part_of(a, mem, writes) if operations.pending and checking('racecheck') else None
     if found := part and operations.conflict(part, operations.host, at):
         op, index, wrote = found
@@ -246,7 +249,7 @@ def copying(
     *arrays,  # (NumPy array, its memory, is it written?)
     waits,  # does the host wait for the copy?
 ):
-    "A context for a copy"
+    "Return a context in which a copy runs"
     if not _stream(stream).number:  # after all else, and the host waits for it
         operations.wait_for(None)
         return nullcontext()
@@ -268,7 +271,8 @@ def _copying(name, stream, arrays, waits, location):
 
 
 def launching(run, stream, waits):
-    "A context for a launch, whose `run` learns what it may not use; `waits`: the host waits for it"
+    """Return a context in which a launch runs, and whose `run` knows the elements in use; `waits`: does the host wait
+    for it?"""
     if not run.detectors.racecheck.on:
         return nullcontext()
     if not _stream(stream).number and not operations.watches_host:  # after all else: nothing is unordered with it
@@ -298,20 +302,20 @@ def _launching(run, stream, waits, location):
 
 
 class Crossing:
-    "What a launch may not use: what earlier operations use that are not ordered before it"
+    "The elements that a launch must not use, because earlier operations use them and are not ordered before it"
 
     def __init__(self, launch, others):
         self.launch, self.launches = launch, [op for op in others if op.launches]
         self.masks = [(op, p.mem(), p.writes, _mask(p)) for op in others for p in op.parts if p.mem()]
 
     def read(self, run, lanes, v, off, wrote, site):
-        "`lanes` read the elements at `off`, last written at the times `wrote`"
+        "Check a read by `lanes` of the elements at `off`, last written at the times `wrote`"
         for earlier in self.launches:
             self.against(run, lanes, v, off, earlier, earlier.did(wrote), False, True, site)
         self.against_copies(run, lanes, v, off, False, site)
 
     def write(self, run, lanes, v, off, wrote, value, site, atomic):
-        "`lanes` write `value` to the elements at `off`"
+        "Check a write of `value` by `lanes` to the elements at `off`"
         shadow = v.mem.shadow
         for earlier in list(self.launches):
             written = earlier.did(wrote)
@@ -325,7 +329,7 @@ class Crossing:
         self.against_copies(run, lanes, v, off, True, site)
 
     def acquire(self, earlier):
-        "A flag, or a counter: what the launch that changed it has done counts as ordered from now on"
+        "Acquire a flag or counter: what the launch that changed it has done is ordered from now on"
         for clock in (self.launch.clock, operations.clock_of(self.launch.stream)):
             _join(clock, earlier.clock)
         self.launches = [p for p in self.launches if not p.is_before(self.launch.clock)]
@@ -350,7 +354,7 @@ class Crossing:
                 self.race(run, lanes[i], v, off[i], op, writes, wrote, site)
 
     def race(self, run, lane, v, off, op, writes, wrote, site, other=None):
-        "Raise: nothing orders the launch and the operation `o`"
+        "Raise the race of the launch with the operation `op`"
         fields = dict(now=_verb(writes), before=_verb(wrote), second=self.launch.phrase(), first=op.phrase())
         fields |= element_at(v, off)
         raise run.finding('racecheck', 'unordered_operations', site, by=lane, other=other, **fields)

@@ -49,7 +49,7 @@ __all__ = [
 
 
 def _has_disjoint_fields(dtype):
-    "Are these records whose fields do not overlap?"
+    "Return whether these are records whose fields do not overlap"
     fields = sorted((at, at + kind.itemsize, kind.base) for kind, at, *_ in (dtype.fields or {}).values())
     inner = all(_has_disjoint_fields(base) for *_, base in fields if base.names)
     return bool(fields) and inner and all(end <= start for (_, end, _), (start, *_) in pairwise(fields))
@@ -71,19 +71,19 @@ class DeviceArray:
 
     def device_view(self, name, known):
         "Return this array as a kernel sees it, a `View`; `known`: memory that was wrapped already"
-        whole = self.mem
-        own = {key_of(whole.data): whole, **whole.fields}
+        mem = self.mem
+        own = {key_of(mem.data): mem, **mem.fields}
         for key in own.keys() - known.keys():
             own[key].views = {}
         known.update(own)
         before = set(known)
-        if whole.name is None:
-            whole.name = name
+        if mem.name is None:
+            mem.name = name
         view = wrap_array(self.data, name, known)
-        if _has_disjoint_fields(whole.data.dtype):  # which fields kernels have written is known across launches
-            whole.fields |= {key: known[key] for key in known.keys() - before}
-            for field in whole.fields.values():
-                field.fresh = whole.fresh
+        if _has_disjoint_fields(mem.data.dtype):  # which fields kernels have written is known across launches
+            mem.fields |= {key: known[key] for key in known.keys() - before}
+            for field in mem.fields.values():
+                field.fresh = mem.fresh
         return view
 
     def copy_to_host(self, ary=None, stream=0):
@@ -159,11 +159,11 @@ class DeviceArray:
         return res
 
     def is_c_contiguous(self):
-        "Is it row-major, without gaps?"
+        "Return whether the array is row-major, without gaps"
         return self.data.flags.c_contiguous
 
     def is_f_contiguous(self):
-        "Is it column-major, without gaps?"
+        "Return whether the array is column-major, without gaps"
         return self.data.flags.f_contiguous
 
     def __array__(self, dtype=None, copy=None):
@@ -221,7 +221,7 @@ def as_cuda_array(obj, sync=True):
 
 
 def is_cuda_array(obj):
-    "Is `obj` a device array?"
+    "Return whether `obj` is a device array"
     return isinstance(obj, DeviceArray)
 
 
@@ -311,7 +311,7 @@ class Event:
         self.at, self.clock = time.perf_counter(), dict(operations.clock_of(stream))
 
     def query(self):
-        "Have all operations before it finished? Always, and the host is synchronized with them"
+        "Return True: all operations before it have finished, and the host is synchronized with them"
         self.synchronize()
         return True
 
@@ -402,7 +402,7 @@ def close():
 
 
 def is_available():
-    "Can kernels run? Always"
+    "Return True: kernels can always run"
     return True
 
 

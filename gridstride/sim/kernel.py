@@ -27,7 +27,7 @@ def need_function(f):
 
 
 def _waits_for_copy(a, stream):
-    "Does the host wait for a launch because of this argument, a host array that is copied to the device and back?"
+    "Return whether the host waits for a launch because of this argument, a host array that is copied there and back"
     if isinstance(a, HostArray):
         return not stream and a.mem is not None and a.mem.copied  # a stream's copy to a pinned array is in flight
     return isinstance(a, (np.ndarray, ArgHint))

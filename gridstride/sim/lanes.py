@@ -20,14 +20,14 @@ __all__ = ['UNDEF', 'Group', 'Undefined', 'truth', 'union', 'branch', 'merge', '
 
 
 def _along(axis, n, size):
-    "The coordinate along an axis of what has number `n` in a `dim3` of this size"
+    "Return the coordinate along an axis of index `number` in a `dim3` of this size"
     if axis == 'x':
         return n % size.x
     return n // size.x % size.y if axis == 'y' else n // (size.x * size.y)
 
 
 class _Lanes:
-    "What is the same for any `count` blocks of `block` threads, wherever in the grid they are"
+    "The arrays that are the same for any `count` blocks of `block` threads, wherever in the grid they are"
 
     # `local` and `warp` are indices for NumPy, in its own type; the others are values for kernels, of 64 bits: where
     # NumPy's own have 32, as in a browser, both are needed.
@@ -78,7 +78,7 @@ class Group:
         self._block_idx = {}
 
     def idx(self, of, axis):
-        "threadIdx or blockIdx along an axis"
+        "Return threadIdx or blockIdx along an axis, per lane"
         if of == 'thread':
             return self._lanes.thread_idx[axis]
         if axis not in self._block_idx:
@@ -86,11 +86,11 @@ class Group:
         return self._block_idx[axis]
 
     def who(self, lane):
-        "(block, thread) of a lane, as (x, y, z)"
+        "Return (block, thread) of a lane, each as (x, y, z)"
         return tuple(tuple(int(self.idx(of, a)[lane]) for a in 'xyz') for of in ('block', 'thread'))
 
     def who_is(self, i):
-        "(block, thread) of the thread that has number `i` in the grid, which may be in another group"
+        "Return (block, thread) of the thread with index `i` in the grid, which may be in another group"
         b, t = divmod(int(i), self.threads)
 
         def at(n, s):
@@ -100,28 +100,28 @@ class Group:
 
     @cached_property
     def _starts(self):
-        "Per lane, the indices in the grid of the first thread of its block, and of its warp"
+        "Per lane, the indices in the grid of the first thread of its block and of its warp"
         return self.id - self.t, self.id - self.lane
 
     def in_block(self, lanes, threads):
-        "Which of the `threads`, indices in the grid, one per lane of `lanes`, are in the lane's block?"
+        "Return which of the `threads`, indices in the grid, one per lane of `lanes`, are in the lane's block"
         first = self._starts[0][lanes]
         return (threads >= first) & (threads < first + self.threads)
 
     def in_warp(self, lanes, threads):
-        "Which of the `threads`, indices in the grid, one per lane of `lanes`, are in the lane's warp?"
+        "Return which of the `threads`, indices in the grid, one per lane of `lanes`, are in the lane's warp"
         first = self._starts[1][lanes]
         return self.in_block(lanes, threads) & (threads >= first) & (threads < first + self.width)
 
     def rows(self):
-        "Lane indices as (warps, lanes of a warp); -1 where the last warp of a block has no thread"
+        "Return lane indices as (warps, lanes of a warp); -1 where the last warp of a block has no thread"
         return self._lanes.rows
 
 
 # A mask is an array of booleans, or None for no lane. Whether a branch splits the lanes decides whether
 # variables must be merged afterwards; most branches don't.
 class Undefined:
-    "A local variable that has no value yet"
+    "The value of a local variable that has none yet"
 
     def __repr__(self):
         return 'undefined'
@@ -131,19 +131,25 @@ UNDEF = Undefined()
 
 
 def truth(c):
-    "`c` as booleans"
+    """Convert `c` to booleans.
+
+    >>> truth(np.array([0, 2]))
+    array([False,  True])"""
     if np.ndim(c) == 0:
         return bool(c)
     return c if c.dtype == bool else c != 0
 
 
 def union(a, b):
-    "The lanes of either mask"
+    "Return the lanes of either mask"
     return b if a is None else a if b is None else a | b
 
 
 def branch(m, c):
-    "The lanes of `m` where `c` is true, and those where it is not; None for no lane"
+    """Split the lanes of `m` by `c`: those where it is true and those where it is false; None for no lane.
+
+    >>> branch(np.array([True, True, False]), np.array([True, False, True]))
+    (array([ True, False, False]), array([False,  True, False]))"""
     c = truth(c)
     if isinstance(c, bool):
         return (m, None) if c else (None, m)
@@ -157,14 +163,14 @@ def branch(m, c):
 
 
 def _kind(value):
-    "What a variable is, for a message"
+    "Return what a variable is, for a message"
     if isinstance(value, (np.ndarray, np.generic, int, float)):
         return 'a number'
     return 'an array' if hasattr(value, 'strides') else repr(value)
 
 
 def merge(m, new, old):
-    "`new` in the lanes of `m`, `old` in the others"
+    "Return `new` in the lanes of `m`, `old` in the others"
     if old is UNDEF or new is old:
         return new
     if isinstance(new, tuple) and isinstance(old, tuple) and len(new) == len(old):
@@ -186,14 +192,14 @@ def merge(m, new, old):
 
 
 def assign(d, m, new, old):
-    "What a variable holds after `new` was assigned in the lanes `m`; `d`: do other lanes still need the `old` value?"
+    "Return a variable after `new` was assigned in the lanes `m`; `d`: do other lanes still need the `old` value?"
     return merge(m, new, old) if d else new
 
 
 # A loop goes on until no lane is active. Lanes that leave early, by `break` or because their condition fails, wait at
 # its end.
 class Loop:
-    "A `while` loop: which lanes are in it, which have left"
+    "A `while` loop: which lanes are in it, and which have left"
 
     iterations, changes = 0, None  # iterations since memory has changed, and how often it had until then
     spinning = stuck = False  # has nothing changed lately? Will nothing ever change, unless others change it?
@@ -202,7 +208,7 @@ class Loop:
         self.m, self.d0, self.d, self.brk, self.cont, self.done = m, d, d, None, None, None
 
     def split(self):
-        "Have some lanes left that will come back after the loop?"
+        "Return whether lanes have left that become active again after the loop"
         return self.d0 or self.brk is not None or self.cont is not None or self.done is not None
 
     def test(self, c):
@@ -213,18 +219,18 @@ class Loop:
         return self.m is not None
 
     def end(self, m):
-        "`m`: the lanes that reached the end of the body"
+        "End an iteration: `m` are the lanes that reached the end of the body"
         self.m = union(m, self.cont)
         self.cont = None
         self.d = self.split()
 
     def out(self):
-        "The lanes after the loop"
+        "Return the lanes that are active after the loop"
         return union(union(self.m, self.done), self.brk)
 
 
 class Range(Loop):
-    "A `for` loop over `range`, the same for all lanes or not"
+    "A `for` loop over `range`, whose bounds are the same for all lanes or not"
 
     def __init__(self, m, d, *args):
         super().__init__(m, d)

@@ -34,7 +34,7 @@ def other_engine():
 
 
 def launch(prog, grid, block, dynamic, args, trace=None, stream=None, waits=False):
-    "LaunchContext the kernel's program on every thread of the grid; `waits`: does the host wait for it?"
+    "Run the kernel's program on every thread of the grid; `waits`: does the host wait for it?"
     grid, block, _, dynamic, _ = configure(prog.name, grid, block, shared=dynamic)
     count_arguments(prog.name, prog.params, len(args), len(prog.defaults))
     with _one_at_a_time:
@@ -92,7 +92,7 @@ def _groups(run, prog, values):
 
 
 class _Progress:
-    "Prints the progress of a long launch in one line, twice a second, from its second second on"
+    "A progress line of a long launch, updated twice a second after the first second"
 
     def __init__(self, kernel, total):
         self.kernel, self.total, self.start, self.last = kernel, total, time.monotonic(), None

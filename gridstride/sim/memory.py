@@ -163,43 +163,43 @@ def wrap(
     a,  # a NumPy array of any layout
     name,  # what messages call it
     known,  # memory that was wrapped already -> its `Mem`
-    whole=None,  # flat array of all the memory that `a` is a part of, if known
+    flat=None,  # flat array of all the memory that `a` is a part of, if known
 ):
     "Make a `View` of the array `a`"
     if a.dtype.kind not in 'biufc' or a.dtype.char in 'gG' or not a.dtype.isnative:
         hint = f'Convert it to a numeric type of the GPU, for example with {name}.astype(np.float32).'
         raise NotSimulated(f'{name} is an array of {a.dtype}', hint)
-    base = owner(a) if whole is None else whole
-    if whole is None and base.dtype == a.dtype and (base.flags.c_contiguous or base.flags.f_contiguous):
-        whole = base.reshape(-1, order='A')
-    elif whole is None and base.flags.c_contiguous and not (base.dtype.hasobject or base.nbytes % a.itemsize):
-        whole = base.reshape(-1).view(np.uint8).view(a.dtype)
-    if whole is None or (address(a) - address(whole)) % a.itemsize:
-        whole = span(a)
-    return part_of(whole, a, name, known)
+    base = owner(a) if flat is None else flat
+    if flat is None and base.dtype == a.dtype and (base.flags.c_contiguous or base.flags.f_contiguous):
+        flat = base.reshape(-1, order='A')
+    elif flat is None and base.flags.c_contiguous and not (base.dtype.hasobject or base.nbytes % a.itemsize):
+        flat = base.reshape(-1).view(np.uint8).view(a.dtype)
+    if flat is None or (address(a) - address(flat)) % a.itemsize:
+        flat = span(a)
+    return part_of(flat, a, name, known)
 
 
-def key_of(whole):
+def key_of(flat):
     "Return the key of a memory in `known`, given as a flat array"
-    return address(whole), whole.size, whole.dtype.str, whole.strides[0]
+    return address(flat), flat.size, flat.dtype.str, flat.strides[0]
 
 
 def part_of(
-    whole,  # the memory: a flat array whose elements may be any distance apart
+    flat,  # the memory: a flat array whose elements may be any distance apart
     a,  # an array of some of these elements
     name,
     known,
 ):
     "Make a `View` of `a`"
-    key = key_of(whole)
-    step = whole.strides[0] or a.itemsize  # the stride may be 0 for an empty array
+    key = key_of(flat)
+    step = flat.strides[0] or a.itemsize  # the stride may be 0 for an empty array
     if key not in known:
-        known[key] = Mem(whole, name, 'global')
+        known[key] = Mem(flat, name, 'global')
     if not a.flags.writeable:
         known[key].sealed.add(name)
     known[key].views[name] = view = View(
         known[key],
-        np.int64((address(a) - address(whole)) // step),
+        np.int64((address(a) - address(flat)) // step),
         tuple(np.int64(size) for size in a.shape),
         tuple(s // step for s in a.strides),
         name,
@@ -241,7 +241,7 @@ def _slice(run, m, i, n, site):
 
 
 def _is_out_of_bounds(i, n, m):
-    "Is the index `i` out of bounds for an axis of length `n`, in any lane of `m`?"
+    "Return whether the index `i` is out of bounds for an axis of length `n`, in any lane of `m`"
     if np.ndim(i) == np.ndim(n) == 0:
         return not 0 <= i < n
     bad = (i < 0) | (i >= n)
@@ -255,8 +255,8 @@ def locate(run, m, v, idx, site):
     idx = idx if isinstance(idx, tuple) else (idx,)
     if idx and (idx[0] is Ellipsis or idx[-1] is Ellipsis):
         given = tuple(i for i in idx if i is not Ellipsis)
-        whole = (slice(None),) * (v.ndim - len(given))
-        idx = (*whole, *given) if idx[0] is Ellipsis else (*given, *whole)
+        omitted = (slice(None),) * (v.ndim - len(given))
+        idx = (*omitted, *given) if idx[0] is Ellipsis else (*given, *omitted)
     if len(idx) > v.ndim:
         run.detectors.memcheck.count(run, m, v, len(idx), site)
     off = v.off
@@ -339,7 +339,7 @@ def _gather(run, m, v, i, site):
 
 
 def refuse_to_write(run, m, v, off, site):
-    "Raise an error if the array is read-only, or belongs to the outside of the kernel"
+    "Raise an error if the array is read-only, or was captured from outside the kernel"
     if v.mem.frozen:
         first = off if np.ndim(off) == 0 else off[run.active(m)[0]]
         raise run.finding('memcheck', 'constant', site, m, **element_at(v, first))

@@ -75,8 +75,10 @@ class _Bound:
 
 
 class in_numbas:
-    """A kernel of Numba's dialect for Numba's simulator: `in_numbas(k)[grid, block](*args)` writes the arrays as the
-    kernel does, and returns the seconds it took; raises `RuntimeError` with Numba's last line if it fails"""
+    """A kernel of Numba's dialect for Numba's own simulator: `in_numbas(k)[grid, block](*args)`.
+
+    The call writes the arrays as the kernel does, and returns the seconds it took; it raises `RuntimeError` with the
+    last line of Numba's message if the kernel fails."""
 
     def __init__(self, kernel):
         self.f = getattr(kernel, 'py_func', kernel)

@@ -23,7 +23,7 @@ from .arithmetic import (
     unary,
 )
 from .intrinsics import Namespace
-from .functions import FUNCTIONS, print_lanes, whole
+from .functions import FUNCTIONS, print_lanes, widen
 from .lanes import UNDEF, Items, Loop, Range, assign, branch, merge, union
 from .memory import View, load, store
 from .records import Records, attribute, store_attribute
@@ -160,7 +160,7 @@ def call(run, m, f, args, kw, site):
     if f in COMPARING:
         return compare(COMPARING[f], *args)
     if isinstance(f, np.ufunc) or getattr(operator, getattr(f, '__name__', ''), None) is f:
-        return f(*map(whole, args), **kw)
+        return f(*map(widen, args), **kw)
     if is_number_type(f):
         return cast(f, *args)
     if type(f).__module__.startswith('numba.'):

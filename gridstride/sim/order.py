@@ -1,11 +1,11 @@
 """The memory model: which access happens before which, by barriers, and by flags between fences.
 
 A flag is an element that atomics use. A store to it releases what happens before the writer's last fence; a load
-acquires that at the reader's next fence, or at the next barrier of its block. `threadfence_block` does so within a
+acquires that at the reader's next fence, or at the next barrier of its block. `threadfence_block` does this within a
 block only. The emulator of CUDA C has the same model, `cpp/runtime/order.cpp`, with the same names, and its README
-says where it is generous; the model of `tile` is in `tile/run.py`. More is generous here: of an element's readers the
-first and the last thread are remembered; groups of blocks that run one after the other are ordered as long as no
-thread has executed a fence or tried a lock.
+says where it accepts too much; the model of `tile` is in `tile/run.py`. This one accepts more: of an element's readers
+only the first and the last thread are remembered; groups of blocks that run one after the other count as ordered until
+a thread has executed a fence or tried a lock.
 """
 
 from dataclasses import dataclass, field
@@ -15,12 +15,14 @@ import numpy as np
 __all__ = ['Order']
 
 
-# A vector clock has, for each thread, up to which time its accesses happen before what comes next; two accesses that
-# it does not order, one of them a write, are a data race. A thread's key is `block << 10 | thread`, and the clock is a
-# tree over the keys, 32 below each node: lanes, warps, blocks. A warp of 64 lanes has two nodes. Nodes never change, so
-# that equal clocks share them. The same tree in C++: `cpp/runtime/vector_clock.h`.
+# A vector clock maps each thread to a time: its accesses up to that time happen before the event that has the clock.
+# Two accesses that no clock orders, one of them a write, are a data race. A thread's key is `block << 10 | thread`, and
+# the clock is a tree over the keys with 32 children per node: lanes, warps, blocks. A warp of 64 lanes has two nodes. A
+# node with the `floor` f stands for a tree in which every thread has at least the time f, so that a barrier of a block
+# needs one node and not one entry per thread. Nodes are immutable, and equal clocks share them. The same tree in C++:
+# `cpp/runtime/vector_clock.h`.
 class VectorClock:
-    "A clock, or a node of one: `floor` holds for all threads below it, `latest` is the latest time in it"
+    "A vector clock, or a node of one: `floor` holds for all threads below it, `latest` is the latest time in it"
 
     __slots__ = 'floor', 'latest', 'below'
 
@@ -31,7 +33,11 @@ class VectorClock:
 
 
 def includes(n, level, key, time):
-    "Does the access of the thread `key` at that time happen before what has the clock `n`, of so many levels?"
+    """Return whether the access of thread `key` at `time` happens before an event with the clock `n`.
+
+    >>> n = clock(2, block=0, floor=5, warps={0: 7}, lanes={3: 9})
+    >>> includes(n, 2, 3, 9), includes(n, 2, 4, 9), includes(n, 2, 40, 5)
+    (True, False, True)"""
     while n is not None and time <= n.latest:
         if time <= n.floor:
             return True
@@ -43,7 +49,7 @@ def includes(n, level, key, time):
 
 
 def join(a, b):
-    "The pointwise maximum of two clocks; one of the two, if it includes the other"
+    "Return the pointwise maximum of two clocks; one of the two, if it includes the other"
     if b is None or a is b or a is not None and b.latest <= a.floor:
         return a
     if a is None or a.latest <= b.floor:
@@ -52,15 +58,15 @@ def join(a, b):
     for i, n in b.below.items():
         old = below.get(i)
         below[i] = max(old or 0, n) if isinstance(n, int) else join(old, n)
-    for whole in (a, b):
-        same = len(whole.below) == len(below) and all(below[i] is n or below[i] == n for i, n in whole.below.items())
-        if whole.floor == max(a.floor, b.floor) and same:
-            return whole
+    for joined in (a, b):
+        same = len(joined.below) == len(below) and all(below[i] is n or below[i] == n for i, n in joined.below.items())
+        if joined.floor == max(a.floor, b.floor) and same:
+            return joined
     return VectorClock(max(a.floor, b.floor), below)
 
 
 def clock(level, block, floor, warps, lanes):
-    "The clock of one block, with a time for all, one per 32 threads that are given, and one per given thread"
+    "Make the clock of one block: a time for all, one per 32 threads in `warps`, and one per thread in `lanes`"
     below = {w: {} for w in warps}
     for t, time in lanes.items():
         below.setdefault(t // 32, {})[t % 32] = time
@@ -72,7 +78,7 @@ def clock(level, block, floor, warps, lanes):
 
 @dataclass(slots=True)
 class Flag:
-    "What the writers of an element have released: to all, within some block, within each; and when the last one did"
+    "The clocks that the writers of an element have released: to the device, within any block, within each block"
 
     device: VectorClock = None
     any_block: VectorClock = None
@@ -80,9 +86,9 @@ class Flag:
     time: int = 0
 
 
-# The last fence of each thread: its time, and the times of its block's and its warp's last barriers by then, in arrays:
-# one set for fences of all scopes, one for those of device scope. `shared` is what a barrier of the block has given to
-# all of its threads.
+# The last fence of each thread: its time, and the times of the last barriers of its block and its warp before it, as
+# arrays: one set for fences of all scopes, one for those of device scope. `shared` is the latest fence of any thread
+# that a barrier of the block has ordered before the thread.
 class _Fences:
     def __init__(self, g):
         self.time, self.block, self.warp, self.shared = (np.zeros(g.size, np.int64) for _ in range(4))
@@ -91,18 +97,18 @@ class _Fences:
 
 
 class Order:
-    "Which accesses happen before which: by barriers of a warp, a block or the grid, or by flags"
+    "The happens-before relation: by barriers of a warp, a block or the grid, or by flags"
 
     def __init__(self, blocks, now):  # blocks: of the grid
-        self.start = now  # all before is ordered
+        self.start = now  # every access up to this time is ordered
         self.level = max(2, -(-(10 + int(blocks).bit_length()) // 5) - 1)
         self.flags = {}  # memory -> element -> Flag
         self.fenced = False
 
     def begin(self, g, now, alone):
-        """The group `g` begins. `alone`: its blocks and those before cannot have flags in common
+        """Begin the group `g`. `alone`: its blocks and those before cannot share flags.
 
-        Then all before is ordered; that is generous, and quick. So it is before the first fence."""
+        Then all earlier accesses count as ordered, which is generous and fast; so it is before the first fence."""
         if alone and not self.fenced:
             self.start = now
         self.began = now
@@ -110,24 +116,24 @@ class Order:
         self.met = now  # the earliest of `synced`
         self.warp_synced = np.full(g.count * g.warps, now, np.int64)
         self.fences = None
-        # clocks by lane, by block; what flags that a lane has loaded publish, within the block and to all, which its
-        # next fence acquires; by block, what flags publish within any block
+        # acquired: the clocks by lane, and by block; loaded: what the flags that a lane has loaded release, within the
+        # block and to the device, which its next fence acquires; any_block: by block, what flags release in any block
         self.acquired, self.acquired_block, self.loaded, self.any_block = {}, {}, ({}, {}), {}
 
     _OF_GROUP = 'began', 'synced', 'met', 'warp_synced', 'fences', 'acquired', 'acquired_block', 'loaded', 'any_block'
 
     def leave(self):
-        "The clocks of the group at work: another one begins or goes on"
+        "Return the clocks of the current group, because another one begins or continues"
         return {k: getattr(self, k) for k in self._OF_GROUP}
 
     def enter(self, left):
-        "The group that has `left` goes on"
+        "Continue the group whose clocks `leave` returned"
         vars(self).update(left)
 
     # Barriers
 
     def meet(self, g, blocks, now):
-        "A barrier of the `blocks` of the group; what one of their threads has acquired, all have after it"
+        "Execute a barrier of the `blocks` of the group; after it all threads have what one of them has acquired"
         if self.fences is not None:
             lanes = np.isin(g.local, blocks)
             for f in self.fences:
@@ -141,28 +147,28 @@ class Order:
         self.met = int(self.synced.min())
 
     def share(self, g, blocks, clocks, of_block):
-        "Join what lanes of the `blocks` have in `clocks` to the block's clock"
+        "Join the clocks of lanes of the `blocks` to the clocks of their blocks"
         for lane in [l for l in clocks if g.local[l] in blocks]:
             b = int(g.local[lane])
             of_block[b] = join(of_block.get(b), clocks.pop(lane))
 
     def meet_lanes(self, g, lanes, now):
-        "A barrier of `lanes`, each with those of its warp"
+        "Execute a barrier of `lanes`, each with those of its warp"
         warps = np.unique(g.warp[lanes])
         for clocks in (self.acquired, *(f.acquired for f in self.fences or ())):
             for w in warps if clocks else ():
                 mates = lanes[g.warp[lanes] == w]
-                whole = None
+                joined = None
                 for lane in mates:
-                    whole = join(whole, clocks.get(int(lane)))
-                if whole is not None:
-                    clocks.update((int(lane), whole) for lane in mates)
+                    joined = join(joined, clocks.get(int(lane)))
+                if joined is not None:
+                    clocks.update((int(lane), joined) for lane in mates)
         self.warp_synced[warps] = now
 
     # Fences and flags
 
     def fence(self, g, lanes, now, wide):
-        "A fence of `lanes`, which acquires what they have loaded; `wide`: of device scope"
+        "Execute a fence of `lanes`, which acquires what they have loaded; `wide`: of device scope"
         if self.fences is None:
             self.fences = (_Fences(g), _Fences(g))
             self.fenced = True
@@ -179,7 +185,7 @@ class Order:
                     f.acquired[lane] = n
 
     def released(self, g, lane, f):
-        "The clock of what happens before the last fence of `lane`, of those in `f`; None without any"
+        "Return the clock of what happens before the last fence of `lane`, of those in `f`; None without any"
         b, w = int(g.local[lane]), int(g.warp[lane])
         mates = slice(b * g.threads, (b + 1) * g.threads)
         mine = np.where((g.warp[mates] == w) & (f.time[mates] <= self.warp_synced[w]), f.time[mates], 0)
@@ -194,7 +200,7 @@ class Order:
         return join(join(n, f.acquired.get(lane)), f.acquired_block.get(b))
 
     def on_atomic(self, g, lanes, mem, off, now, wrote):
-        "Atomic operations of `lanes` on the elements at `off`; `wrote`: which of them have changed it"
+        "Execute atomics of `lanes` on the elements at `off`; `wrote`: which of them have changed it"
         if not self.fenced:
             return
         for lane, at, w in zip(map(int, lanes), map(int, off), wrote):
@@ -207,7 +213,7 @@ class Order:
                 self.on_atomic_store(g, lane, mem, at, flag, now)
 
     def on_atomic_load(self, g, lane, flag):
-        "A lane reads a flag: its next fence acquires what the flag has released"
+        "Load a flag: the next fence of the lane acquires what the flag has released"
         block = int(g.b[lane])
         for loaded, n in zip(self.loaded, (flag.by_block.get(block), flag.device)):
             if n is not None:
@@ -216,7 +222,7 @@ class Order:
         self.any_block[b] = join(self.any_block.get(b), flag.any_block)
 
     def on_atomic_store(self, g, lane, mem, off, flag, now):
-        "A lane changes a flag: it releases what happens before its last fence"
+        "Store a flag: it releases what happens before the lane's last fence"
         in_block, device = (self.released(g, lane, f) for f in self.fences)
         if in_block is None:
             return
@@ -227,7 +233,7 @@ class Order:
         flag.device, flag.any_block, flag.time = join(flag.device, device), join(flag.any_block, in_block), now
 
     def forget(self, mem, off):
-        "The elements at `off` are written plainly: they are not flags any more"
+        "Forget the flags at `off`, which are written plainly"
         if flags := self.flags.get(id(mem)):
             for at in map(int, off):
                 flags.pop(at, None)
@@ -235,7 +241,7 @@ class Order:
     # Happens-before
 
     def happens_before(self, g, lanes, time, thread):
-        "Does the access by `thread` at `time` happen before one by `lanes` now? One answer per lane"
+        "Return, per lane, whether the access by `thread` at `time` happens before one by `lanes` now"
         synced = g.in_block(lanes, thread) & (time <= self.synced[g.local[lanes]])
         res = (time <= self.start) | (thread == g.id[lanes]) | synced
         if res.all():
@@ -248,12 +254,12 @@ class Order:
         return res
 
     def includes(self, g, n, thread, time):
-        "Does what `thread` did at `time` happen before what has the clock `n`?"
+        "Return whether the access of `thread` at `time` happens before an event with the clock `n`"
         block, t = divmod(int(thread), g.threads)
         return n is not None and includes(n, self.level, block << 10 | t, int(time))
 
     def race_code(self, g, lane, time, thread):
-        "What is missing in a data race of an access by `thread` at `time` and one by `lane`: the code of the finding"
+        "Return the code of the finding for a data race of `thread` at `time` with `lane`: it names the missing order"
         lane = int(lane)
         block = thread // g.threads
         if any(self.includes(g, loaded.get(lane), thread, time) for loaded in self.loaded):
@@ -263,7 +269,8 @@ class Order:
         return 'race' if block == g.b[lane] else 'race_of_blocks'
 
     def may_forget(self, g, lanes, lo, hi, time):
-        "May the readers `lo` to `hi`, which read at `time`, be forgotten when `lanes` read? Both happen before these"
+        """Return whether the readers `lo` to `hi`, which read at `time`, may be forgotten: both happen before what
+        `lanes` do"""
         synced = g.in_block(lanes, lo) & g.in_block(lanes, hi) & (time <= self.synced[g.local[lanes]])
         old = (time <= self.start) | synced
         if old.all():

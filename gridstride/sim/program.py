@@ -12,7 +12,7 @@ from .definition import definition
 from .memory import freeze
 from .operations import Operations
 from .records import freeze_records
-from .rewrite import Rewriter, rewrite_function
+from .rewrite import rewrite_function, rewriter_of
 from .spin_wait import may_spin, meets_grid
 from .trees import settle
 
@@ -52,7 +52,7 @@ class Program:
         src, file, first = _read(f)
         fn = _definition(src, f)
         self.may_spin, self.meets_grid = may_spin(fn, f), kernel and meets_grid(fn, f)
-        rewriter = Rewriter(f.__name__, file, src.splitlines(), first - 1, self.may_spin, kernel)
+        rewriter = rewriter_of(f.__name__, file, src.splitlines(), first - 1, self.may_spin, kernel)
         names = outside(f)
         check_constants(fn, {k: names[k] for k in outer_names_read(f) & names.keys()}, kernel, rewriter.fail)
         self.tree = settle(rewrite_function(fn, rewriter), first - 1)

@@ -147,11 +147,11 @@ def _wrap_packed_field(a, name, known):
     step = base.itemsize
     if base.flags.c_contiguous and base.dtype.names and not any(s % step for s in a.strides):
         phase = (address(a) - address(base)) % step
-        whole = np.ndarray(base.size, a.dtype, base.reshape(-1).view(np.uint8), phase, (step,))
-        return part_of(whole, a, name, known)
+        flat = np.ndarray(base.size, a.dtype, base.reshape(-1).view(np.uint8), phase, (step,))
+        return part_of(flat, a, name, known)
     flat = a.reshape(-1)
     if not np.shares_memory(flat, a) and a.size:
-        what = f'the layout of {name}, whose elements do not lie on a grid'
+        what = f'the layout of {name}, whose elements are not on a grid'
         raise NotSimulated(what, 'Pass a copy; records of np.dtype(..., align=True) are on one.')
     mem = Mem(flat, name, 'global')
     if not a.flags.writeable:

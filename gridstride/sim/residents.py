@@ -17,7 +17,7 @@ class _Waiting(NamedTuple):
     polled: object  # what its last poll has found, as the run has it
 
     def has_progress(self):
-        "Has the value that it polls changed?"
+        "Return whether the value that it polls has changed"
         if self.polled is None:
             return False
         data, off, found = self.polled
@@ -25,20 +25,20 @@ class _Waiting(NamedTuple):
 
 
 class Residents:
-    "The blocks that are on the device together, as many as it can hold"
+    "The resident blocks: those that are on the device at once, as many as it can hold"
 
     def __init__(self, run):
         self.run = run
         self.waiting = []
 
     def begin(self, steps):
-        "A block begins; afterwards the device can hold another one"
+        "Begin a block; afterwards the device can hold another one"
         self.go_on(steps)
         while self.waiting and len(self.waiting) >= self.run.resident:
             self.resume_all(False)
 
     def end(self):
-        "All blocks have begun: go on until all have ended"
+        "Run all resident blocks until they have ended"
         while self.waiting:
             self.resume_all(True)
 
@@ -51,7 +51,7 @@ class Residents:
         self.run.detectors.racecheck.report_held(self.run, self.run.g.all)
 
     def resume_all(self, all_there):
-        "Resume the blocks that have progress, or else all; a deadlock if none of them ever goes on"
+        "Resume the blocks that have progress, or else all; a deadlock if none of them ever proceeds"
         before = self.run.changes
         n = len(self.waiting)
         if self.resume(_Waiting.has_progress):
@@ -62,7 +62,7 @@ class Residents:
             self.run.never = ('endless_wait', {}) if all_there else ('not_resident', fields)
 
     def resume(self, may):
-        "Resume the blocks that `may` go on, in one direction and then in the other; did any?"
+        "Resume the blocks that `may` continue, in one direction and then in the other; returns whether any did"
         blocks = self.waiting[::-1]
         self.waiting = []
         any_did = False

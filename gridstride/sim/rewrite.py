@@ -32,7 +32,7 @@ from .templates import call_of, expression, fill, statements, template
 from .trees import children, walk
 from .unassigned import maybe_unassigned
 
-__all__ = ['Rewriter', 'Site', 'rewrite_function']
+__all__ = ['Site', 'rewrite_function', 'rewriter_of']
 
 Site = namedtuple('Site', 'function file line col source')  # a location in a kernel's source
 
@@ -84,10 +84,10 @@ _REFUSED = {  # part of the language -> what it is called, and what to write ins
 }
 
 
-# Names that begin with `__` belong to the rewritten code: `__m` is the mask of the active lanes; `__d` says whether lanes
-# that are inactive now become active again and need their old values; `__gs` has the operations. A condition splits
-# the mask (`fork`); each branch runs under its part, and afterwards the parts are united.
-class Rewriter(ast.NodeTransformer):
+# Names that begin with `__` belong to the rewritten code: `__m` is the mask of the active lanes; `__d` says whether
+# lanes that are inactive now become active again and need their old values; `__gs` has the operations. A condition
+# splits the mask (`fork`); each branch runs under its part, and afterwards the parts are united.
+class _Rewriter(ast.NodeTransformer):
     "A rewriter of one function; `sites` collects the locations of memory accesses and calls"
 
     def __init__(self, name, file, lines, offset, may_spin, kernel):
@@ -566,6 +566,18 @@ def _comparison(before, a, op, after, b):
     if any((v := fold_integer(operand)) is not None and -EXACT < v < EXACT for operand in (before, after)):
         return ast.Compare(a, [op], [b])
     return call_of('__gs.compare', ast.Constant(type(op).__name__), a, b)
+
+
+def rewriter_of(
+    name,  # of the function
+    file,
+    lines,  # of its source
+    offset,  # number of lines of the file before it
+    may_spin,  # does it wait for other blocks?
+    kernel,  # is it a kernel, and not a device function?
+):
+    "Make the rewriter of a function: its `fail` refuses a node, its `sites` and `consts` belong to the rewritten code"
+    return _Rewriter(name, file, lines, offset, may_spin, kernel)
 
 
 def rewrite_function(fn, rewriter):

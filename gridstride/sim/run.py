@@ -16,10 +16,11 @@ __all__ = ['LaunchContext']
 
 
 class LaunchContext:
-    "The context of one launch: the group at work, the time, the detectors, as the program and its operations see it"
+    """The context of one launch: the current group, the time, the detectors and the trace, for the program and its
+    operations"""
 
     now = 0  # the time at which the last launch ended: it continues from launch to launch
-    current = None  # the running launch, or None outside of kernels
+    current = None  # the running launch, or None outside kernels
 
     def __init__(self, kernel, grid, block, dynamic, trace=None):  # dynamic: bytes of dynamic shared memory
         self.kernel = kernel
@@ -42,7 +43,7 @@ class LaunchContext:
 
     @cached_property
     def random(self):
-        "Its random generator, for `order='shuffle'` alone: to make one takes longer than a small kernel"
+        "Its random generator, for `order='shuffle'` only: making one takes longer than a small kernel"
         return np.random.default_rng(settings.seed)
 
     def begin(self, g, alone):
@@ -68,13 +69,13 @@ class LaunchContext:
 
     @property
     def shared_bytes(self):
-        "Bytes of shared memory per block: its arrays, and what the launch gave"
+        "Bytes of shared memory per block: its arrays, and the dynamic shared memory of the launch"
         arrays = (v.nbytes for k, v in self.shared.items() if k[0] not in ('local', 'dynamic'))
         return self.dynamic + sum(arrays) // self.g.count
 
     @property
     def resident(self):
-        "How many blocks of this launch are resident together"
+        "How many blocks of this launch are resident at once"
         return resident(self.block.size, self.shared_bytes)
 
     def require_resident(self, shared):

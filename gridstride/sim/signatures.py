@@ -96,7 +96,7 @@ def _types_of(v):
 
 
 def _has_layout(v, layout):
-    "Is an array contiguous in the order of C or of Fortran? True where that is unknown"
+    "Return whether an array is contiguous in the order of C or of Fortran; True if that is unknown"
     if isinstance(strides := getattr(v, 'stride', None) or getattr(v, 'strides', None), tuple):
         strides = [stride // v.dtype.itemsize for stride in strides]
     elif callable(strides):  # torch's

@@ -18,12 +18,13 @@ _IDLE = 'nanosleep', 'threadfence', 'threadfence_block', 'threadfence_system'
 
 
 def may_spin(tree, f):
-    "May the function `f`, whose syntax tree is `tree`, or one that it calls, spin until other blocks do something?"
+    """Return whether the function `f`, with the syntax tree `tree`, or one that it calls, may spin until other blocks
+    act"""
     return _Reader(f, {f}).may_spin(tree)
 
 
 def meets_grid(tree, f):
-    "Does the function `f`, whose syntax tree is `tree`, or one that it calls, take the grid as a group?"
+    "Return whether the function `f`, with the syntax tree `tree`, or one that it calls, takes the grid as a group"
     return _takes_grid(_Reader(f, {f}), tree)
 
 
@@ -34,7 +35,7 @@ def _takes_grid(reader, tree):
 
 
 class _Reader:
-    "Reads a function, and those that it calls; `seen`: functions that are read already"
+    "A reader of a function and of those that it calls; `seen`: functions that are read already"
 
     def __init__(self, f, seen):
         closure = zip(f.__code__.co_freevars, f.__closure__ or ())
@@ -45,7 +46,8 @@ class _Reader:
         return any(map(self.polls, loops)) or any(r.may_spin(t) for r, t in self.called(tree))
 
     def polls(self, loop):
-        "Is it the loop of a lock, does what atomics have found end it, or does it only poll an array?"
+        """Return whether a loop waits: a lock's loop, one that ends by what an atomic returned, or one that only polls
+        an array"""
         inside = list(walk(loop))
         if any(isinstance(node, ast.Attribute) and node.attr in LOCKS for node in inside):
             return True
@@ -56,7 +58,7 @@ class _Reader:
         return any(self.depends(test, found) for test in ends)
 
     def found(self, inside):
-        "The names whose values come from atomics, as far as the nodes of a loop show"
+        "Return the names whose values come from atomics, as far as the nodes of a loop show"
         names = set()
         more = True
         while more:
@@ -69,20 +71,20 @@ class _Reader:
         return names
 
     def depends(self, node, names):
-        "Does the value of `node` come from one of `names`, or from an atomic operation?"
+        "Return whether the value of `node` comes from one of `names`, or from an atomic operation"
         if any(isinstance(inner, ast.Name) and inner.id in names or _is_atomic(inner) for inner in walk(node)):
             return True
         return any(_has_atomic(r, t) for r, t in self.called(node))
 
     def called(self, node):
-        "A reader and the tree of each device function that is called in `node`"
+        "Yield a reader and the tree of each device function that is called in `node`"
         for sub in walk(node):
             f = getattr(self.value(sub.func), 'py_func', None) if isinstance(sub, ast.Call) else None
             if f is not None and f not in self.seen and (tree := tree_of(f)):
                 yield _Reader(f, self.seen | {f}), tree
 
     def value(self, node):
-        "What a name, or a name of a module or a class, stands for; None where that is a local variable"
+        "Return what a name, or a name of a module or class, refers to; None for a local variable"
         if isinstance(node, ast.Attribute):
             of = self.value(node.value)
             return getattr(of, node.attr, None) if isinstance(of, _HAVE_FUNCTIONS) else None
@@ -96,7 +98,7 @@ class _Reader:
 
 
 def _is_atomic(node):
-    "Is it `atomic.add`, or `cuda.atomic.add`?"
+    "Return whether it is `atomic.add`, or `cuda.atomic.add`"
     return isinstance(node, ast.Attribute) and 'atomic' in (getattr(node.value, k, '') for k in ('id', 'attr'))
 
 
@@ -105,7 +107,7 @@ def _has_atomic(reader, tree):
 
 
 def _idles(s):
-    "Is it a statement that does nothing but pass the time?"
+    "Return whether it is a statement that only passes the time"
     call = s.value if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) else None
     return isinstance(s, ast.Pass) or call is not None and getattr(call.func, 'attr', '') in _IDLE
 

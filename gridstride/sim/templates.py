@@ -1,4 +1,4 @@
-"""Templates of code: short texts of Python as syntax trees, whose names are replaced by other expressions.
+"""Code templates: short pieces of Python source as syntax trees, whose names are replaced by other expressions.
 
 A tree that is made here has no line numbers, or those of the node that it replaces.
 """

@@ -35,7 +35,7 @@ def void(*args):
 
 
 def _is_dense(axis):
-    "Is this `::1`?"
+    "Return whether this is `::1`"
     return isinstance(axis, slice) and axis.step == 1
 
 
@@ -77,5 +77,5 @@ uint = ulong = ulonglong = uintp = size_t = uint64
 
 
 def is_number_type(f):
-    "Is `f` a type of numbers, NumPy's or one of these?"
+    "Return whether `f` is a type of numbers, NumPy's or one of these"
     return isinstance(f, type) and (issubclass(f, np.generic) or f is boolean)

@@ -21,7 +21,8 @@ def maybe_unassigned(fn):
 
 
 class _Ways:
-    "`known` is the set of variables that are assigned on all paths to a statement; None where no path leads"
+    """The paths to a statement: `known` is the set of variables that are assigned on all of them; None if there is no
+    path"""
 
     def __init__(self, names):
         self.names, self.found, self.leaving = names, set(), []

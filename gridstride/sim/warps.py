@@ -103,19 +103,19 @@ def _bits(b):
 
 @_vote
 def all_sync(yes, here):
-    "Is the predicate true for all active lanes of the warp?"
+    "Return whether the predicate is true in all active lanes of the warp"
     return (yes | ~here).all(1)
 
 
 @_vote
 def any_sync(yes, here):
-    "Is the predicate true for any lane of the warp?"
+    "Return whether the predicate is true in any lane of the warp"
     return (yes & here).any(1)
 
 
 @_vote
 def eq_sync(yes, here):
-    "Is the predicate equal for all lanes of the warp?"
+    "Return whether the predicate is equal in all lanes of the warp"
     return (yes | ~here).all(1) | ~(yes & here).any(1)
 
 

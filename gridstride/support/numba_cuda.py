@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-__all__ = ['exchange', 'import_numba_cuda', 'numbas_own', 'prepare', 'stands_in']
+__all__ = ['exchange', 'import_numba_cuda', 'numbas_own', 'prepare', 'is_simulated']
 
 
 # numba-cuda 0.30 names `np.row_stack` when it compiles its first kernel, and NumPy 2.5 has it no more. So it finds one
@@ -36,7 +36,7 @@ def prepare():
 _own = {}  # Numba's modules, while the simulator's stand for them
 
 
-def stands_in():
+def is_simulated():
     "Does a module of the simulator stand for `numba.cuda` in this process?"
     return _simulated(sys.modules)
 
@@ -68,7 +68,7 @@ def exchange(
 @contextmanager
 def numbas_own():
     "Numba's own `numba.cuda` in the `with` block, where the simulator's stands for it"
-    if not stands_in():
+    if not is_simulated():
         yield
         return
     simulated = exchange(_own)

@@ -133,8 +133,8 @@ class Checked:
     def _grid(self, grid, values):
         given = grid(values) if callable(grid) else grid
         given = tuple(given) if isinstance(given, (tuple, list)) else (given,)
-        whole = [size for size in given if isinstance(size, (int, np.integer)) and not isinstance(size, bool)]
-        if len(whole) != len(given) or not 1 <= len(given) <= 3 or any(size < 0 for size in whole):
+        integers = [size for size in given if isinstance(size, (int, np.integer)) and not isinstance(size, bool)]
+        if len(integers) != len(given) or not 1 <= len(given) <= 3 or any(size < 0 for size in integers):
             raise _launch('program_grid', self.__name__, given=repr(given))
         sizes = tuple(int(size) for size in given) + (1,) * (3 - len(given))
         for axis, most in enumerate((2**31 - 1, 65535, 65535)):

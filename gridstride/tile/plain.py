@@ -194,7 +194,7 @@ def patch(triton, swap):
 def _module(name, **names):
     found = types.ModuleType(name)
     found.__path__ = []
-    found.stands_in = True
+    found.is_shim = True
     vars(found).update(names)
     return found
 

@@ -106,7 +106,7 @@ _RECORDING = 'activate deactivate finalize enter_scope exit_scope enter_state ex
 def _folders():
     "Return the folders of Triton's own profiler modules, if Triton is installed"
     triton = sys.modules.get('triton')
-    if triton is None or getattr(triton, 'stands_in', False):
+    if triton is None or getattr(triton, 'is_shim', False):
         return []
     spec = find_spec('triton.profiler')
     return list(spec.submodule_search_locations or []) if spec else []
@@ -120,5 +120,5 @@ def modules():
     )
     found = _module('', **names, **below, DEFAULT_PROFILE_NAME='proton')
     found.__path__ = _folders()
-    found.stands_in = True
+    found.is_shim = True
     return {'triton.profiler': found} | {f'triton.profiler.{k}': v for k, v in below.items()}

@@ -104,7 +104,7 @@ class Bound:
 def _module(m):
     "Return our module for a module of Triton"
     name = m.__name__
-    if name == 'triton' or getattr(m, 'stands_in', False):
+    if name == 'triton' or getattr(m, 'is_shim', False):
         return _Triton
     if name.endswith('libdevice'):
         return libdevice

@@ -33,9 +33,9 @@ def _triton():
     "Return Triton itself if it is installed, else None"
     there = sys.modules.get('triton')
     if there is not None:
-        return None if getattr(there, 'stands_in', False) else there
+        return None if getattr(there, 'is_shim', False) else there
     spec = find_spec('triton')
-    return import_module('triton') if spec and not hasattr(spec.loader, 'stands_in') else None
+    return import_module('triton') if spec and not hasattr(spec.loader, 'is_shim') else None
 
 
 def jit(fn=None, **options):
@@ -147,7 +147,7 @@ class _Standin(types.ModuleType):
 def module():
     "Return the stand-in for Triton, always the same module"
     found = _Standin('triton_checked', __doc__)
-    found.stands_in = True
+    found.is_shim = True
     real = _triton()
     found.jit = jit
     found.autotune = autotune

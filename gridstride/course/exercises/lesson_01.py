@@ -6,7 +6,7 @@ from ..grading import Memory, numbers, output, problem, check_unchanged, watch
 from ..runner import run_kernel
 from ...utils import cdiv, check
 
-__all__ = ['SHAPES', 'one_place', 'run_watched', 'same']
+__all__ = ['SHAPES', 'one_element', 'run_watched', 'same']
 
 
 # Inputs are random and new at every try, outputs start as NaN, and the threads run in a shuffled order. Each
@@ -26,7 +26,7 @@ def same(i) -> list:
     return [i]
 
 
-def one_place(fn, out):
+def one_element(fn, out):
     "`fn`, with an `AssertionError` when a thread writes more than one element of `out`"
 
     def watched(i, *args):
@@ -75,7 +75,7 @@ def _(fn, rng, h, w):
     x = numbers(rng, h, w)
     xs, out = Memory('x', x), output(h * w)
     # a thread may read across, or write across
-    either = one_place(fn, out)
+    either = one_element(fn, out)
     run_watched(either, rng, h * w, lambda i: [i, i // w * w + w - 1 - i % w], out, xs, out, h, w, needs=1)
     check_unchanged(xs)
     check(out.a.reshape(h, w), x[:, ::-1])

@@ -11,7 +11,7 @@ from ... import sim
 from ..grading import problem
 from ...utils import cdiv, check
 from .lesson_07 import check_shared_out
-from .returned import whole
+from .returned import integer
 
 __all__ = ['CHIPS', 'LAYERS', 'traced', 'atomics_of', 'busiest']
 
@@ -38,7 +38,7 @@ __all__ = ['CHIPS', 'LAYERS', 'traced', 'atomics_of', 'busiest']
     ],
 )
 def _(fn, rng, lengths):
-    got = whole(fn(list(lengths)))
+    got = integer(fn(list(lengths)))
     each = [max(lengths[i : i + 32]) for i in range(0, len(lengths), 32)]
     if got != sum(each):
         raise AssertionError(f'{len(lengths)} threads are {len(each)} warps, which take {each} iterations; got {got}')
@@ -66,7 +66,7 @@ CHIPS = (
     ],
 )
 def _(fn, rng, gbs, ns, sms, warps, size):
-    got = whole(fn(gbs, ns, sms, warps, size))
+    got = integer(fn(gbs, ns, sms, warps, size))
     need, one = gbs * ns, sms * warps * 32 * size
     if got != cdiv(need, one):
         raise AssertionError(
@@ -117,7 +117,7 @@ def _(fn, rng, k, n, size, gbs, tflops):
         if got is not None:
             raise AssertionError(f'{never}: return None; got {got!r}')
         return
-    got = whole(got)
+    got = integer(got)
     bound = [is_compute_bound(t, k, n, size, gbs, tflops) for t in (got - 1, got)] if got >= 1 else [False, False]
     if bound != [False, True]:
         why = 'is still memory-bound' if not bound[1] else 'is not the smallest one: one token fewer is enough'

@@ -12,7 +12,7 @@ from ...utils import cdiv, check
 from .lesson_14 import launch
 from .lesson_15 import random, unwritten
 from .lesson_16 import shares_rows
-from .returned import number, whole
+from .returned import integer, number
 
 __all__ = ['cost_of', 'dealt', 'fitting', 'joined', 'slowest', 'walk']
 
@@ -238,7 +238,7 @@ def _(fn, rng, pages, sms, fixed):
         for piece in share if isinstance(share, (tuple, list)) else [share]:
             if not isinstance(piece, (tuple, list)) or len(piece) != 3:
                 raise AssertionError(f'a share must be a list of pieces (text, first, end); got {piece!r}')
-    pieces = [tuple(map(whole, piece)) for share in got for piece in share]
+    pieces = [tuple(map(integer, piece)) for share in got for piece in share]
     if any(first >= end for _, first, end in pieces):
         raise AssertionError('a piece must have at least one page: (text, first, end) with first < end')
     taken = [(text, page) for text, first, end in pieces for page in range(first, end)]

@@ -4,7 +4,7 @@ from numbers import Real
 
 import numpy as np
 
-__all__ = ['number', 'whole']
+__all__ = ['number', 'integer']
 
 
 def number(got):
@@ -14,7 +14,7 @@ def number(got):
     return got if isinstance(got, Real) and not isinstance(got, bool) else None
 
 
-def whole(got) -> int:
+def integer(got) -> int:
     "An integer, also as a float, as NumPy's `ceil` has it; `AssertionError` for anything else"
     n = number(got)
     if n is None or n % 1 != 0:
