@@ -45,7 +45,6 @@ def value(k):
 
 
 @pytest.mark.slow
-@pytest.mark.own_process
 def test_recompiled_kernels_are_unloaded_and_those_in_use_stay():
     kept, files, before = {}, [], len(loaded._opened)
     for n in range(100, 114):
@@ -59,6 +58,31 @@ def test_recompiled_kernels_are_unloaded_and_those_in_use_stay():
     counter(114)
     for n, k in kept.items(): assert [value(k), value(k)] == [n + 1, n + 2]
     assert value(counter(100)) == 100  # loaded again, with new variables
+
+
+@pytest.fixture
+def no_automatic_collection():
+    before = gc.get_threshold()
+    gc.set_threshold(0)
+    yield
+    gc.set_threshold(*before)
+
+
+def test_garbage_does_not_replace_modules_that_were_dropped(monkeypatch, no_automatic_collection):
+    "Objects that refer to themselves, as a module and its functions do, are loaded in place of modules"
+    class Cycle:
+        def __init__(self, name): self.itself, opened[name] = self, self
+
+    monkeypatch.setattr(loaded, '_opened', opened := weakref.WeakValueDictionary())
+    held = [Cycle(n) for n in range(40)]
+    loaded.collect()
+    assert len(opened) == 40
+    held.clear()
+    gc.collect()
+    for n in range(20):
+        loaded.collect()
+        Cycle(n)
+    assert len(opened) <= 2*loaded.KEPT + 1
 
 
 def test_a_module_that_is_asked_for_again_soon_is_the_same_one():

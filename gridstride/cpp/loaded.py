@@ -15,7 +15,7 @@ _LATER = 2  # the result of `gridstride_unload` while a call from Python is runn
 _opened = weakref.WeakValueDictionary()  # path -> `OpenLibrary`
 _recent = OrderedDict()  # the last few, which stay loaded
 _idle = {}  # path -> handle of an unreferenced library
-_most = 0  # so many may be loaded until garbage is collected
+_most = 0  # modules that may be loaded until garbage is collected: `KEPT` more than there were at the fewest since
 
 
 class OpenLibrary:
@@ -46,6 +46,7 @@ def collect():
     if len(_opened) > max(_most, 2 * KEPT) and gc.isenabled():
         gc.collect()
         _most = len(_opened) + KEPT
+    _most = min(_most, len(_opened) + KEPT)  # where many were dropped, garbage must not replace them
 
 
 def unload(
