@@ -301,6 +301,83 @@ def test_an_index_that_leads_far_away_is_told_with_its_array(name):
     assert (e.value.code, e.value.array, e.value.index) == ('outside', 'x', (40_000**2,))
 
 
+NEAR = r'''
+struct Rows { float *of; };
+__global__ void touch(float *x) { x[0] = 1; }
+__global__ void pick(const float *x, float *out, int w, int h) {
+    int i = w*h;
+    out[threadIdx.x] = x[i];
+}
+__global__ void stage(const float *x, float *out, int w, int h) {
+    __shared__ float part[32];
+    part[threadIdx.x] = x[w*h]; /* into shared memory */
+    out[threadIdx.x] = part[threadIdx.x];
+}
+__global__ void by_member(const float *x, float *out, int w, int h, Rows rows) {
+    out[threadIdx.x] = x[w*h] + rows.of[100];
+}
+__global__ void by_pointer(const float *x, float *out, int w, int h, Rows rows) {
+    const float *row = rows.of + 100;
+    out[threadIdx.x] = x[w*h] + *row;
+}
+__global__ void by_table(const float *x, float *out, int w, int h, float **rows) {
+    const float *row = rows[0];
+    out[threadIdx.x] = x[w*h] + row[100];
+}
+__global__ void keep(float **rows, Rows given) { rows[0] = given.of; }
+/* `left`: 'u', an array that no launch was given; 'n', one that an earlier launch calls x, too; 'f', a freed one */
+static float *early, *gap[5], *x, *out, **rows;
+void go(int kernel, int left) {
+    cudaMalloc(&early, 400), cudaMemset(early, 0, 400);
+    if (left == 'n') touch<<<1, 1>>>(early);
+    for (float *&g : gap) cudaMalloc(&g, 64 << 20);
+    cudaMalloc(&x, 400), cudaMemset(x, 0, 400);
+    cudaMalloc(&out, 400), cudaMalloc(&rows, 8);
+    keep<<<1, 1>>>(rows, Rows{early});
+    const int first = int(early - x);
+    if (left == 'f') cudaFree(early), early = nullptr;
+    const int at = first + 105;                     // 5 elements past the end of the early one
+    if (kernel == 0) pick<<<1, 1>>>(x, out, at, 1);
+    if (kernel == 1) stage<<<1, 1>>>(x, out, at, 1);
+    if (kernel == 2) by_member<<<1, 1>>>(x, out, 1, 1, Rows{early});
+    if (kernel == 3) by_pointer<<<1, 1>>>(x, out, 1, 1, Rows{early});
+    if (kernel == 4) by_table<<<1, 1>>>(x, out, 1, 1, rows);
+}
+void give_back() {
+    cudaGetLastError();
+    cudaFree(early);
+    for (float *g : gap) cudaFree(g);
+    cudaFree(x), cudaFree(out), cudaFree(rows);
+}
+'''
+
+
+@lru_cache
+def near(): return load_cuda(NEAR, name='near')
+
+
+def found_near(kernel, left):
+    "It takes no memory: pages that nobody touches are not there"
+    with cpp.on_emulator(), cpp.options(memory='1G'):
+        with pytest.raises(MemcheckError) as e: near().go(kernel, ord(left))
+        near().give_back()
+    return e.value
+
+
+@pytest.mark.parametrize('left', 'unf')
+@pytest.mark.parametrize('kernel', [0, 1])
+def test_an_index_that_overflows_to_near_another_array_is_told_with_its_own(kernel, left):
+    e = found_near(kernel, left)
+    assert (e.code, e.array) == ('overflowed', 'x') and e.index[0] < -2**26
+
+
+@pytest.mark.parametrize('kernel', [2, 3, 4])
+def test_an_array_that_a_struct_or_a_table_leads_to_is_named_itself(kernel):
+    "Whatever product is an index in the same line"
+    e = found_near(kernel, 'u')
+    assert (e.code, e.array, e.index) == ('outside', 'memory', (100,))
+
+
 @pytest.mark.skipif(platform.machine() not in ('x86_64', 'AMD64'), reason='elsewhere no such quotient traps')
 @pytest.mark.parametrize('t,dtype', [('int', torch.int32), ('long', torch.int64)])
 def test_a_quotient_that_overflows_is_no_division_by_0(t, dtype):

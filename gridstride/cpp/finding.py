@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from .frontend.edits import NotEmulated
-from ..diagnostics.index_hints import product_in
+from ..diagnostics.index_hints import indexes_only, product_in
 from ..diagnostics.race_hints import update_of
 from ..diagnostics.source_lines import uses
 from ..diagnostics.errors import Access, Call, KernelCrash, Location, Phrase, exception_of, text_of
@@ -17,6 +17,7 @@ from ..diagnostics.errors import Access, Call, KernelCrash, Location, Phrase, ex
 ABI = 4  # `abi_version` in runtime/state.h: incremented on both sides when a shared structure changes
 KINDS = ('nothing', 'memcheck', 'racecheck', 'initcheck', 'synccheck', 'launch', 'assert', 'crash', 'timeout')
 KINDS += ('interrupted', 'warning', 'phrase')  # in the order of the C++ enumeration
+_FAR = 2**26  # elements: hardly any two arrays of a small program are as far apart
 _NUMBER, _TEXT, _NUMBERS, _PHRASE = range(4)
 
 
@@ -161,11 +162,21 @@ class Found:
         rows = [o.split() for o in self.fields.pop('arrays', '').split(', ')]
         rows = [o for o in rows if len(o) == 3]  # unnamed memory has two
         found = [(name, int(at), int(size)) for name, at, size in rows if product_in(line, above, name)]
-        is_known = self.code != 'no_array' and uses(line, self.fields.get('array', ''))
-        if self.code in ('no_array', 'overflowed') and not is_known and len(found) == 1:
-            name, at, size = found[0]
+        if len(found) != 1:
+            return
+        name, at, size = found[0]
+        by_chance = self._may_be_near_by_chance(at) and indexes_only(line, above, [o[0] for o in rows])
+        if by_chance or self._is_in_no_array(line):
             self.code = 'overflowed' if at < 0 else 'outside'
             self.fields = dict(array=name, index=(at,), shape=(size,))
+
+    def _is_in_no_array(self, line):
+        "Is the address in no array that is known to be the one of this line?"
+        return self.code == 'no_array' or self.code == 'overflowed' and not uses(line, self.fields.get('array', ''))
+
+    def _may_be_near_by_chance(self, at):
+        "May an index that has overflowed have led near an array that the launch was not given?"
+        return self.code in ('outside', 'before', 'freed') and abs(at) >= _FAR
 
     def order_race(self, line_of):
         """Order two accesses between the same barriers: the finding names the one last that is later in the program.

@@ -4,7 +4,16 @@ import re
 
 from .source_lines import COMPARED, code_of, end_of_bracket, guards_of, names_in, parts_of, share_loop, uses
 
-__all__ = ['axes_hint', 'fixed_size_hint', 'index_hint', 'moved_hint', 'moves_of', 'product_in', 'wrong_word_hint']
+__all__ = [
+    'axes_hint',
+    'fixed_size_hint',
+    'index_hint',
+    'indexes_only',
+    'moved_hint',
+    'moves_of',
+    'product_in',
+    'wrong_word_hint',
+]
 
 _GRID = re.compile(r'(block|grid)(Idx|Dim)\.\w\s*\*\s*(block|grid)(Idx|Dim)\.\w')
 
@@ -65,6 +74,20 @@ def product_in(
         sets = re.findall(rf'(?:(\w+)\s+)?\b{expr}\s*=(?!=)\s*([^;,]*)', code)
         expr = next((text for type, text in reversed(sets) if type not in _WIDE), '')
     return bool(re.search(r'\*|<<', expr)) and not any(wide in expr for wide in _WIDE)
+
+
+def indexes_only(
+    line,
+    above,  # the lines of the function before it
+    arrays,  # their names
+):
+    "Does a line access elements of the given arrays only, or of arrays that the function declares?"
+    code = re.sub(r'/\*.*?\*/', '', code_of(line))
+    before = ' '.join(map(code_of, above.split('\n')))
+    if re.search(r'->|[\w\])]\s*\.\s*\w+\s*\[|(?:^|[-=(,+/%<>&|!?:;{}\[*])\s*\*', code):
+        return False  # by a pointer that may come from anywhere
+    names = set(re.findall(r'(\w+)\s*\[', code)) - set(arrays)
+    return all(re.search(rf'\w[\w>]*\s+{name}\s*\[', before) for name in names)
 
 
 # A word of the kernel that is wrong

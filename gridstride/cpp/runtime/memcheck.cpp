@@ -20,31 +20,33 @@ static std::string indices_of(uintptr_t a) {
     return found;
 }
 
+// An index that has wrapped around, or overflowed, may lead near an array that the launch was not given.
+static bool is_given(const Piece *p) { return p && p->named_at == Piece::launches; }
+static const Piece *likelier(const Piece *indexed, const Piece *near) {
+    return !near || (is_given(indexed) && !is_given(near)) ? indexed : nullptr;
+}
+
 void Detector::outside(uintptr_t a, uint32_t where) {
     if (!checks(memcheck)) return;
     const Access at = {me, now, where};
     if (const Piece *p = memory.at(a); p && p->host_name)
         return find(Code::host_symbol, {{"array", p->shown_name()}}, at);
-    const Piece *p = memory.nearest(a), *wrapped = p && p->is_near(a) ? nullptr : memory.wrapped(a);
-    if (wrapped) {
-        const long long index = wrapped->index_of(a), size = wrapped->index_of(wrapped->hi);
-        return find(Code::wrapped,
-            {{"array", wrapped->shown_name()}, {"index", &index, 1}, {"shape", &size, 1}}, at);
-    }
-    if (const Piece *o = p ? nullptr : memory.overflowed(a)) {
-        const long long index = o->index_of(a), size = o->index_of(o->hi);
-        return find(Code::overflowed,
-            {{"array", o->shown_name()}, {"index", &index, 1}, {"shape", &size, 1}, {"arrays", indices_of(a).c_str()}},
+    const Piece *const p = memory.nearest(a);
+    const std::string arrays = is_given(p) ? "" : indices_of(a);
+    const auto find_index = [&](Code code, const Piece &o, const char *inner) {
+        const long long index = o.index_of(a), size = o.index_of(o.hi);
+        find(code,
+            {{"array", o.shown_name()}, {"index", &index, 1}, {"shape", &size, 1}, {"inner", inner},
+                {"inner_at", inner[0] ? o.index_of(o.inner_begin) : 0}, {"arrays", arrays.c_str()}},
             at);
-    }
-    if (!p) return find(Code::no_array, {{"address", a}, {"arrays", indices_of(a).c_str()}}, at);
-    if (!p->live) return find(Code::freed, {{"array", p->shown_name()}}, at);
+    };
+    if (const Piece *o = likelier(memory.wrapped(a), p && p->is_near(a) ? p : nullptr))
+        return find_index(Code::wrapped, *o, "");
+    if (const Piece *o = likelier(memory.overflowed(a), p)) return find_index(Code::overflowed, *o, "");
+    if (!p) return find(Code::no_array, {{"address", a}, {"arrays", arrays.c_str()}}, at);
+    if (!p->live) return find(Code::freed, {{"array", p->shown_name()}, {"arrays", arrays.c_str()}}, at);
     if (a >= p->lo && a < p->hi) a = p->hi;               // it begins inside, and this is the first byte that is not
-    const long long index = p->index_of(a), size = p->index_of(p->hi);
-    find(index < 0 ? Code::before : Code::outside,
-        {{"array", p->shown_name()}, {"index", &index, 1}, {"shape", &size, 1}, {"inner", p->inner},
-            {"inner_at", p->inner[0] ? p->index_of(p->inner_begin) : 0}},
-        at);
+    find_index(p->index_of(a) < 0 ? Code::before : Code::outside, *p, p->inner);
 }
 void Detector::outside_shared(uintptr_t off, uint32_t where) {
     if (!checks(memcheck)) return;
