@@ -345,9 +345,16 @@ def test_the_hook_for_children_heals(kept, monkeypatch):
     assert child_processes._folder() != kept.folder/'children'
 
 
-@pytest.mark.own_process
+@pytest.fixture(params=[True, False], ids=['interrupts', 'restarts'])
+def system_calls(request):
+    "Does SIGINT interrupt system calls, as it does in Python, or are they restarted?"
+    signal.siginterrupt(signal.SIGINT, request.param)
+    yield
+    signal.siginterrupt(signal.SIGINT, True)
+
+
 @pytest.mark.parametrize('command', [['sleep', '60'], [['sleep', '60']]])
-def test_ctrl_c_ends_the_compiler_and_leaves_nothing(kept, command):
+def test_ctrl_c_ends_the_compiler_and_leaves_nothing(kept, command, system_calls):
     "A plain KeyboardInterrupt at once; the next one compiles"
     main, begin = threading.main_thread().ident, time.monotonic()
     timer = threading.Timer(.3, signal.pthread_kill, [main, signal.SIGINT])

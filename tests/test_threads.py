@@ -132,21 +132,33 @@ def test_threads_of_the_host_code_launch_and_what_they_find_is_raised(tmp_path):
     assert output(tmp_path, HOST) == '6 outside 6 exits host_writes 6'
 
 
-ENDLESS = '''
-k = cpp.cuda_kernel('__global__ void k(int *x) { for (;;) atomicAdd(x, 1); }')
-k.built
-print('started', flush=True)
-try: together(lambda j: k[1, 1](np.zeros(1, np.int32)), 1)
+ENDLESS = r'''
+import time
+m = cpp.load_cuda("""
+#include <torch/extension.h>
+__global__ void k(int *x) { for (;;) atomicAdd(x, 1); }
+void go(torch::Tensor x) {
+    puts("started");
+    fflush(stdout);
+    k<<<1, 1>>>(x.data_ptr<int>());
+}""")
+import torch
+def waits(): together(lambda j: m.go(torch.zeros(1, dtype=torch.int32)), 1)
+def sleeps():
+    threading.Thread(target=waits).start()
+    time.sleep(60)
+try: globals()[sys.argv[1]]()
 except KeyboardInterrupt: print('stopped', flush=True)
 '''
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_launches_of_threads_and_reaches_the_main_one():
-    p = subprocess.Popen([sys.executable, '-c', START + ENDLESS], stdout=subprocess.PIPE,
+@pytest.mark.parametrize('main_thread', ['waits', 'sleeps'])
+def test_ctrl_c_ends_launches_of_threads_and_reaches_the_main_one(main_thread):
+    p = subprocess.Popen([sys.executable, '-c', START + ENDLESS, main_thread], stdout=subprocess.PIPE,
                          stderr=subprocess.PIPE, text=True)
     assert p.stdout.readline() == 'started\n'
     time.sleep(.5)
     p.send_signal(signal.SIGINT)
-    out, err = p.communicate(timeout=60)
+    out, err = p.communicate(timeout=40)
     assert out == 'stopped\n', err

@@ -1,6 +1,6 @@
 """`load_cuda`: CUDA C as the lecture writes it, on a GPU and without one."""
 
-import _thread, os, re, threading
+import os, re, signal, threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -45,9 +45,11 @@ os.register_at_fork(after_in_child=one_at_a_time._at_fork_reinit)  # another thr
 
 
 def pass_on_ctrl_c(error):
-    "Pass on a Ctrl-C that has ended a launch of this thread to the main thread"
-    if isinstance(error, KeyboardInterrupt) and threading.current_thread() is not threading.main_thread():
-        _thread.interrupt_main()
+    "Pass on a Ctrl-C that has ended a launch of this thread to the main thread, and end a system call that waits there"
+    main = threading.main_thread()
+    is_elsewhere = isinstance(error, KeyboardInterrupt) and threading.current_thread() is not main
+    if is_elsewhere and callable(signal.getsignal(signal.SIGINT)):
+        signal.pthread_kill(main.ident, signal.SIGINT)
 
 
 @contextmanager

@@ -421,9 +421,26 @@ def run_command(
 ) -> tuple:  # its status and its output
     "Run a compiler, with messages in English"
     how = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace')
-    with report_slow(what, after):
-        done = subprocess.run(command, cwd=folder, env={**os.environ, 'LC_ALL': 'C'}, **how)
-    return done.returncode, done.stdout
+    with (
+        report_slow(what, after),
+        subprocess.Popen(command, cwd=folder, env={**os.environ, 'LC_ALL': 'C'}, **how) as process,
+    ):
+        try:
+            return _wait_interruptibly(process)
+        except BaseException:
+            process.kill()
+            raise
+
+
+def _wait_interruptibly(process):
+    """Return the status and the output of a process.
+
+    Python answers Ctrl-C when it executes bytecode. A system call that the signal does not interrupt (it came just
+    before the call, or to another thread, or the call is restarted) lasts a second at most here, not until the end."""
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            output, _ = process.communicate(timeout=1)
+            return process.returncode, output
 
 
 # What is slow to make and needed by all is made by one process, while the others wait.
