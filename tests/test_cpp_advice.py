@@ -357,7 +357,7 @@ def near(): return load_cuda(NEAR, name='near')
 
 
 def found_near(kernel, left):
-    "It takes no memory: pages that nobody touches are not there"
+    "Pages that are never touched take no memory"
     with cpp.on_emulator(), cpp.options(memory='1G'):
         with pytest.raises(MemcheckError) as e: near().go(kernel, ord(left))
         near().give_back()
@@ -366,7 +366,7 @@ def found_near(kernel, left):
 
 @pytest.mark.parametrize('left', 'unf')
 @pytest.mark.parametrize('kernel', [0, 1])
-def test_an_index_that_overflows_to_near_another_array_is_told_with_its_own(kernel, left):
+def test_an_index_that_overflows_to_near_another_array_is_reported_with_its_own(kernel, left):
     e = found_near(kernel, left)
     assert (e.code, e.array) == ('overflowed', 'x') and e.index[0] < -2**26
 
