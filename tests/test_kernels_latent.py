@@ -169,12 +169,12 @@ def test_a_page_that_is_not_there_stops_the_kernel(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize('late, back, want', (
     (r'wgmma_wait<0>\(\);\n *fence_sums\(o\);', r'half\)\);', 'racecheck engine_has_read'),
-    (r'read_shares\(shares(?:.*\n){4}.*', r'ROTATED\)\);', 'racecheck')), ids=('values', 'shares'))
+    (r'load_p\(x(?:.*\n){4}.*', r'ROPE\)\);', 'racecheck')), ids=('values', 'probabilities'))
 def test_a_place_given_back_before_it_was_read_is_found(late, back, want, monkeypatch):
     "By the emulator, which knows what tensor cores may still read"
     whole = sources.hopper_source
     def lame(*how):
-        text, swapped = whole(*how), rf'( *{late}\n)( *tell_cluster\(.*{back}\n)'
+        text, swapped = whole(*how), rf'( *{late}\n)( *arrive_in_cluster\(.*{back}\n)'
         assert len(re.findall(swapped, text)) == 1
         return re.sub(swapped, r'\2\1', text)
     monkeypatch.setattr(calls, 'hopper_source', lame)
@@ -187,7 +187,7 @@ def test_a_place_given_back_before_it_was_read_is_found(late, back, want, monkey
 def test_parts_that_forget_the_larger_score_are_wrong(monkeypatch):
     "A merge that adds parts up as they come: what was there is worth less once a part brings a larger score"
     whole = sources.merge_source('bfloat16', True, 4)
-    cases = ('exp2_fast(lse - base)', '(lse > LOWEST)', 200, 3), ('m.o[c] *= less', '', 2200, 40)
+    cases = ('exp2_fast(lse - base)', '(lse > MINUS_INFINITY)', 200, 3), ('m.o[c] *= rescale', '', 2200, 40)
     for right, wrong, keys, splits in cases:
         assert whole.count(right) == 1
         monkeypatch.setattr(calls, 'merge_source', lambda *how: whole.replace(right, wrong))
@@ -214,7 +214,7 @@ def test_an_exported_program_finds_itself_right(monkeypatch, capfd):
     monkeypatch.setattr(programs, 'LARGE', (1, 70))
     monkeypatch.setattr(programs, 'H100', Device(4, True))
     text = programs.list_latent_programs()['latent_attention_hopper_16'].replace('RUNS = 20', 'RUNS = 1')
-    right, wrong = 'exp2_fast(lse - base)', '(WRONG ? lse > LOWEST : exp2_fast(lse - base))'
+    right, wrong = 'exp2_fast(lse - base)', '(WRONG ? lse > MINUS_INFINITY : exp2_fast(lse - base))'
     assert right_and_wrong(text, right, wrong, 'latent', monkeypatch) == [0, 1]
     assert re.findall(r'^(\w+) latent_attention_hopper_16', capfd.readouterr().out, re.M) == ['PASS', 'FAIL']
 

@@ -126,7 +126,7 @@ def _start(e, call):
 def _case(e, i, shape):
     "C for the launches of one shape"
     plan = e.product.recipe(*shape, H100)
-    workspaces = [f'static auto *{o} = room<{_TYPES[t]}>({n});' for o, (n, t) in plan.workspaces.items()]
+    workspaces = [f'static auto *{o} = allocate<{_TYPES[t]}>({n});' for o, (n, t) in plan.workspaces.items()]
     maps = [f'static auto {o}_map = {_map(e, o, shape)};' for o in e.product.maps]
     lines = [*workspaces, *maps, *(_start(e, c) for c in plan.calls), 'break;']
     return f'    case {i}: {{\n' + ''.join(f'        {o}\n' for o in lines) + '    }\n'
@@ -153,7 +153,7 @@ def _names(e):
     return f'''const char *const NAME = "{e.name}";
 constexpr int SMS = {H100.sms};
 typedef {_TYPES[e.product.dtype]} Number;
-constexpr bool m_turned = {transposed[0]}, n_turned = {transposed[1]};
+constexpr bool m_transposed = {transposed[0]}, n_transposed = {transposed[1]};
 constexpr struct {{ int h, w, k; }} cases[] = {{{shapes}}};'''
 
 

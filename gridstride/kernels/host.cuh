@@ -1,6 +1,6 @@
-// What the host's part of every exported kernel needs: errors, launches, memory, times. Above it stand what the
-// kernel is called (NAME), and for how many SMs the grids are (SMS).
-constexpr int RUNS = 20;                    // of which the median is told
+// Host code that every exported kernel needs: errors, launches, memory, times. Above it are NAME, of the kernel, and SMS,
+// the number of SMs that the grids are made for.
+constexpr int RUNS = 20;                    // of which the median is printed
 constexpr size_t CACHE = 128 << 20;         // bytes: more than the L2 cache holds
 
 #define OK(call) ok((call), #call, __LINE__)
@@ -11,32 +11,32 @@ inline void ok(cudaError_t code, const char *call, int line) {
     exit(1);
 }
 
-// What is asked of a launch: that it may begin before the one ahead has ended, the blocks of a cluster, and that all
-// blocks are there at once.
-struct Wishes { bool early; dim3 cluster; bool together; };
+// Launch attributes: programmatic dependent launch (the kernel may begin before the previous one ends), the cluster's
+// size, and a cooperative launch (all blocks are resident at once).
+struct LaunchAttributes { bool pdl; dim3 cluster; bool cooperative; };
 
 template <class... Params, class... Args>
-void start(void (*kernel)(Params...), dim3 grid, dim3 block, int shared, Wishes asked, Args... args) {
+void start(void (*kernel)(Params...), dim3 grid, dim3 block, int shared, LaunchAttributes attributes, Args... args) {
     // static memory counts among the 48 KiB that need no leave
     if (shared > 40 << 10) OK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
-    cudaLaunchAttribute wishes[3];
-    cudaLaunchConfig_t config = {grid, block, (size_t)shared, 0, wishes, 0};
-    if (asked.early) {
-        wishes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-        wishes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute list[3];
+    cudaLaunchConfig_t config = {grid, block, (size_t)shared, 0, list, 0};
+    if (attributes.pdl) {
+        list[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        list[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
     }
-    if (asked.cluster.x * asked.cluster.y > 1) {
-        wishes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
-        wishes[config.numAttrs++].val.clusterDim = {asked.cluster.x, asked.cluster.y, asked.cluster.z};
+    if (attributes.cluster.x * attributes.cluster.y > 1) {
+        list[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
+        list[config.numAttrs++].val.clusterDim = {attributes.cluster.x, attributes.cluster.y, attributes.cluster.z};
     }
-    if (asked.together) {
-        wishes[config.numAttrs].id = cudaLaunchAttributeCooperative;
-        wishes[config.numAttrs++].val.cooperative = 1;
+    if (attributes.cooperative) {
+        list[config.numAttrs].id = cudaLaunchAttributeCooperative;
+        list[config.numAttrs++].val.cooperative = 1;
     }
     OK(cudaLaunchKernelEx(&config, kernel, args...));
 }
 
-template <class T> T *room(size_t elements) {
+template <class T> T *allocate(size_t elements) {
     T *p;
     OK(cudaMalloc(&p, elements * sizeof(T)));
     return p;
@@ -44,7 +44,7 @@ template <class T> T *room(size_t elements) {
 
 // The median time of `run` in milliseconds; the L2 cache is overwritten before each run.
 template <class F> double median_time(F run) {
-    char *other = room<char>(CACHE);
+    char *other = allocate<char>(CACHE);
     cudaEvent_t begin, end;
     OK(cudaEventCreate(&begin));
     OK(cudaEventCreate(&end));
@@ -61,7 +61,7 @@ template <class F> double median_time(F run) {
     return times[RUNS / 2];
 }
 
-// Ends the program unless this is a GPU for which the kernels and their grids were made
+// Exits unless this is a GPU that the kernels and their grids were made for
 inline void need_gpu(cudaDeviceProp &gpu) {
     OK(cudaGetDeviceProperties(&gpu, 0));
     if (gpu.multiProcessorCount >= SMS && gpu.major == 9) return;

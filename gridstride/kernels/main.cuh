@@ -1,10 +1,10 @@
-// The host's part of an exported kernel: random numbers, a check of every result against float64, times.
-// Above it stand the kernel and what it is called (NAME), for how many SMs the grids are (SMS), the type of m, n and
-// out (Number), whether m and n are given as their transposes (m_turned, n_turned), and the sizes to try (cases: h, w,
-// k of h x k @ k x w; the last one is timed). Below it stand the launches.
+// Host code of an exported kernel: random inputs, a check of every result against float64, times.
+// Above it are the kernel, NAME, SMS (of the grids), the type Number of m, n and out, whether m and n are given as their
+// transposes (m_transposed, n_transposed), and the sizes to test (cases: h, w, k of h x k @ k x w; the last one is
+// timed). The launches are below it.
 void multiply(int number, const Number *m, const Number *n, Number *out);
 
-// Normal random numbers, the same in each run: two hashes of the place, then Box and Muller's formula.
+// Normal random values, the same in each run: two hashes of the index, then Box and Muller's formula.
 __device__ inline float uniform(unsigned long long x) {                    // above 0, at most 1
     x = (x ^ x >> 31) * 0x7fb5d329728ea185ull;
     x = (x ^ x >> 27) * 0x81dadef4bc2dd44dull;
@@ -20,28 +20,28 @@ __global__ void randomize(Number *x, size_t size, unsigned long long seed) {
 
 // How far a right result may be from the float64 product: a sum of k products in float32, in whatever order, is off
 // by a few 2^-24 of the sum of their absolute values (3 were seen, 16 are allowed; one product too few, or one too
-// many, is far outside of that), and rounding the result to its type adds up to 2^-8 (bfloat16) or 2^-24 of it.
+// many, is far beyond that), and rounding the result to its type adds up to 2^-8 (bfloat16) or 2^-24 of it.
 constexpr double ROUNDING = sizeof(Number) == 2 ? 0x1p-8 : 0x1p-24, TERMS = 16 * 0x1p-24;
 
 struct Wrong {
-    unsigned long long count, first;        // how many numbers are wrong, and which is the first
+    unsigned long long count, first;        // how many elements are wrong, and the index of the first
     unsigned worst;                         // the largest error in units of the bound, as the bits of a float
 };
 
 constexpr int SIDE = 64, DEEP = 16, EACH = 4;                              // of out, of k, of a thread: 16 x 16 threads
 
-// Each product of two numbers is exact in float64; a block shares what it reads, since 8192^3 take seconds else.
+// Each product of two elements is exact in float64; a block shares its loads, since 8192^3 take seconds otherwise.
 __global__ void compare(const Number *m, const Number *n, const Number *out, int h, int w, int k, Wrong *wrong) {
     __shared__ double a[DEEP][SIDE + 1], b[DEEP][SIDE + 1];
     const int top = blockIdx.y * SIDE, left = blockIdx.x * SIDE, thread = threadIdx.y * 16 + threadIdx.x;
     double sum[EACH][EACH] = {}, size[EACH][EACH] = {};
     for (int from = 0; from < k; from += DEEP) {
-        for (int i = thread; i < SIDE * DEEP; i += 256) {                  // neighbours in memory by neighbours
-            int ja = m_turned ? i / SIDE : i % DEEP, r = m_turned ? i % SIDE : i / DEEP;
-            int jb = n_turned ? i % DEEP : i / SIDE, c = n_turned ? i / DEEP : i % SIDE;
+        for (int i = thread; i < SIDE * DEEP; i += 256) {                  // coalesced
+            int ja = m_transposed ? i / SIDE : i % DEEP, r = m_transposed ? i % SIDE : i / DEEP;
+            int jb = n_transposed ? i % DEEP : i / SIDE, c = n_transposed ? i / DEEP : i % SIDE;
             size_t row = top + r, column = left + c, ka = from + ja, kb = from + jb;
-            a[ja][r] = row < h && ka < k ? (double)(float)m[m_turned ? ka * h + row : row * k + ka] : 0;
-            b[jb][c] = column < w && kb < k ? (double)(float)n[n_turned ? column * k + kb : kb * w + column] : 0;
+            a[ja][r] = row < h && ka < k ? (double)(float)m[m_transposed ? ka * h + row : row * k + ka] : 0;
+            b[jb][c] = column < w && kb < k ? (double)(float)n[n_transposed ? column * k + kb : kb * w + column] : 0;
         }
         __syncthreads();
         for (int j = 0; j < DEEP; j++)
@@ -67,11 +67,11 @@ __global__ void compare(const Number *m, const Number *n, const Number *out, int
         }
 }
 
-// Multiplies into memory full of NaN, and looks at every number. Returns the largest error in units of the bound.
+// Multiplies into memory full of NaN, and checks every element. Returns the largest error in units of the bound.
 double check(int number, const Number *m, const Number *n, Number *out) {
     auto [h, w, k] = cases[number];
     size_t size = (size_t)h * w;
-    static Wrong *wrong = room<Wrong>(1);
+    static Wrong *wrong = allocate<Wrong>(1);
     Wrong none = {0, ~0ull, 0}, got;
     OK(cudaMemcpy(wrong, &none, sizeof none, cudaMemcpyDefault));
     OK(cudaMemset(out, 0xff, size * sizeof(Number)));
@@ -81,8 +81,8 @@ double check(int number, const Number *m, const Number *n, Number *out) {
     OK(cudaGetLastError());                                                // what is not compared would pass
     OK(cudaMemcpy(&got, wrong, sizeof got, cudaMemcpyDefault));
     if (got.count) {
-        printf("FAIL %-34s %dx%d @ %dx%d: %llu of %zu numbers are wrong, the first at [%llu, %llu]\n", NAME, h, k, k, w,
-               got.count, size, got.first / w, got.first % w);
+        printf("FAIL %-34s %dx%d @ %dx%d: %llu of %zu elements are wrong, the first at [%llu, %llu]\n", NAME, h, k, k,
+               w, got.count, size, got.first / w, got.first % w);
         exit(1);
     }
     float worst;
@@ -96,7 +96,8 @@ int run() {
     double worst = 0, ms = 0;
     for (int i = 0; i < int(sizeof cases / sizeof *cases); i++) {
         auto [h, w, k] = cases[i];
-        Number *m = room<Number>((size_t)h * k), *n = room<Number>((size_t)k * w), *out = room<Number>((size_t)h * w);
+        Number *m = allocate<Number>((size_t)h * k), *n = allocate<Number>((size_t)k * w);
+        Number *out = allocate<Number>((size_t)h * w);
         randomize<<<((size_t)h * k + 255) / 256, 256>>>(m, (size_t)h * k, 2 * i);
         randomize<<<((size_t)k * w + 255) / 256, 256>>>(n, (size_t)k * w, 2 * i + 1);
         worst = std::max(worst, check(i, m, n, out));

@@ -1,5 +1,5 @@
-// The tensor map of an array of N axes, row after row, of which TMA copies boxes. The driver makes it; it is asked for
-// by name, so that nothing has to be linked with it.
+// The tensor map of a row-major array of N axes, whose boxes TMA copies. The driver makes it; its function is looked up
+// by name, so that no library has to be linked.
 template <class Map, class Number, int N>
 Map tensor_map(const Number *x, const int (&sides)[N], const int (&boxes)[N], int swizzle) {
     static void *encode = nullptr;

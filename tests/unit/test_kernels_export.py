@@ -205,7 +205,7 @@ def test_the_script_counts_what_passes(tmp_path):
 
 CHECK = '''#include <cuda_bf16.h>
 typedef __nv_bfloat16 Number;
-constexpr bool m_turned = %s, n_turned = %s;
+constexpr bool m_transposed = %s, n_transposed = %s;
 %s
 '''
 

@@ -211,10 +211,10 @@ class _Backward:
         if not q.is_cuda:
             self.dout, out = self.dout.contiguous(), out.contiguous()
         heads, rows = q.shape[0] * q.shape[1], calls.padded(q.shape[2])
-        base, delta, sums = (q.new_empty(heads * rows * n, dtype=torch.float32) for n in (1, 1, q.shape[3]))
+        lse_log2, delta, sums = (q.new_empty(heads * rows * n, dtype=torch.float32) for n in (1, 1, q.shape[3]))
         size = calls.dq_semaphores(heads, q.shape[2]) if ordered else 1
         semaphores = q.new_empty(size, dtype=torch.int32)
-        self.prepared = dict(base=base, delta=delta, dq_sums=sums, semaphores=semaphores)
+        self.prepared = dict(lse_log2=lse_log2, delta=delta, dq_sums=sums, semaphores=semaphores)
         strides = tuple(x.stride()[:3] for x in (out, self.dout, dq))
         first, self.last = calls.backward_ends(_problem(q, q, False, 0, None, ''), scale, strides, ordered)
         launch([first], q, **self.prepared, out=out, dout=self.dout, lse=lse)

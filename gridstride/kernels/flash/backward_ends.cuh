@@ -1,36 +1,36 @@
-// What stands before and after the gradients' products: a number for each row, and dq as bfloat16.
-#define ENDLESS __int_as_float(0x7f800000)                    // infinity
+// The kernels before and after the backward pass's products: lse and delta per row, and dq converted to bfloat16.
+#define PLUS_INFINITY __int_as_float(0x7f800000)                    // infinity
 constexpr float LOG2E = 1.4426950408889634f;
-constexpr int EACH = HD/32;                                    // numbers of a row that a lane has
+constexpr int EACH = HD/32;                                    // elements of a row per lane
 
-// A warp a row: delta = sum(dout*out), and lse as a power of 2, such that a row that looks at nothing has no shares.
-// Rows are padded to whole tiles. dq, in which others add, becomes zeros, as does how many have added.
+// One warp per row: delta = sum(dout*out), and lse in base 2; plus infinity for a row that attends to nothing, so that
+// its P is 0. Rows are padded to whole tiles. Zeros dq, to which blocks add, and the semaphores that order them.
 __global__ void __launch_bounds__(256)
-prepare_backward(const bf16 *out, const bf16 *dout, const float *lse, float *base, float *delta, float4 *dq_sums,
-                 int *turns, int heads, int rows, int padded,
+prepare_backward(const bf16 *out, const bf16 *dout, const float *lse, float *lse_log2, float *delta, float4 *dq_sums,
+                 int *semaphores, int heads, int rows, int padded,
                  long long out_batch, long long out_head, long long out_row,
                  long long dout_batch, long long dout_head, long long dout_row) {
     int lane = threadIdx.x%32, row = blockIdx.x*8 + threadIdx.x/32, batch = blockIdx.y/heads, head = blockIdx.y%heads;
     if (row >= padded) return;
-    float sum = 0, value = ENDLESS;
+    float sum = 0, value = PLUS_INFINITY;
     if (row < rows) {
         const bf16 *a = out + batch*out_batch + head*out_head + row*out_row + lane*EACH;
         const bf16 *b = dout + batch*dout_batch + head*dout_head + row*dout_row + lane*EACH;
         #pragma unroll
         for (int i = 0; i < EACH; i++) sum += __bfloat162float(a[i])*__bfloat162float(b[i]);
         value = lse[(long long)blockIdx.y*rows + row]*LOG2E;
-        if (value == -ENDLESS) value = ENDLESS;
+        if (value == -PLUS_INFINITY) value = PLUS_INFINITY;
     }
     #pragma unroll
     for (int far = 16; far; far /= 2) sum += __shfl_xor_sync(~0u, sum, far);
     long long at = (long long)blockIdx.y*padded + row;
-    if (lane == 0) { base[at] = value; delta[at] = sum; }
-    if (ORDERED && lane < 2 && row%64 == 0) turns[at/64*2 + lane] = 0;
+    if (lane == 0) { lse_log2[at] = value; delta[at] = sum; }
+    if (ORDERED && lane < 2 && row%64 == 0) semaphores[at/64*2 + lane] = 0;
     if (lane < HD/4) dq_sums[at*(HD/4) + lane] = make_float4(0, 0, 0, 0);
 }
 
-// dq = scale * sums, which lie as the threads of two warpgroups hold 64 rows: each half of the columns, 4 numbers of a
-// thread, which are two neighbours of two rows, beside those of the next thread
+// dq = scale * sums. The sums are stored as the threads of two warpgroups hold 64 rows, one half of the columns each:
+// 4 elements per thread (two neighbours of two rows), next to those of the next thread
 __global__ void __launch_bounds__(128)
 finish_dq(const float4 *sums, bf16 *dq, float scale, int heads, int rows, int tiles, long long dq_batch,
           long long dq_head, long long dq_row) {

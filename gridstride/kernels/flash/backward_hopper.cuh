@@ -1,23 +1,23 @@
-// dk and dv of a tile of keys, and its part of dq, for a Hopper GPU: scores are computed again instead of kept.
-// Two warpgroups have 64 keys each and keep their dk and dv in registers; rows of q and dout come through a ring.
-// With p = exp(s - lse): dv = p^T @ dout, ds = p*(dout @ v^T - delta), dk = ds^T @ q, dq = ds @ k; s and ds lie turned.
+// FlashAttention backward for a Hopper GPU: dk and dv of a tile of keys, and its part of dq; scores are recomputed.
+// Two warpgroups have 64 keys each and keep dk and dv in registers; tiles of q and dout come through a pipeline.
+// With P = exp(S - lse): dV = P^T @ dO, dS = P*(dO @ V^T - delta), dK = dS^T @ Q, dQ = dS @ K; S and dS are transposed.
 constexpr int PARTS = HD/64, TILE = 64*HD*2;                     // boxes of 64 columns; bytes of 64 rows
 constexpr int K_BYTES = BN*HD*2, D_BYTES = BN*64*2;              // of the block's keys; of ds
-constexpr int BOTH = 1;                                          // the barrier of both warpgroups; then one for each
+constexpr int BOTH = 1;                                  // named barrier of both warpgroups; then one per warpgroup
 constexpr bool UPWARDS = CAUSAL || WINDOW;                       // do later keys begin with later rows?
 
-struct Shared { u32 k, v, q, dout, ds, base, delta, kv_full, q_full, dout_full, empty; };
+struct Shared { u32 k, v, q, dout, ds, lse_log2, delta, kv_full, q_full, dout_full, empty; };
 
 __device__ Shared lay_out(char *p) {
     Shared s;
     s.k = address(p); s.v = s.k + K_BYTES; s.q = s.v + K_BYTES; s.dout = s.q + STAGES*TILE;
-    s.ds = s.dout + STAGES*TILE; s.base = s.ds + 2*D_BYTES; s.delta = s.base + STAGES*BM*4;
+    s.ds = s.dout + STAGES*TILE; s.lse_log2 = s.ds + 2*D_BYTES; s.delta = s.lse_log2 + STAGES*BM*4;
     s.kv_full = s.delta + STAGES*BM*4; s.q_full = s.kv_full + 8;
     s.dout_full = s.q_full + 8*STAGES; s.empty = s.dout_full + 8*STAGES;
     return s;
 }
 
-// The block's keys, and the steps of BM rows that look at some of them
+// The block's keys, and the steps of BM rows that attend to some of them
 struct Keys { Tile t; int head, key, first, last; };             // head: of k and v
 
 __device__ Keys keys_of(int n, const Sizes &z, const int *lens) {
@@ -35,26 +35,26 @@ __device__ Keys keys_of(int n, const Sizes &z, const int *lens) {
     return k;
 }
 
-// A number for each row, as prepare_backward has it: of `padded` rows of a head, this launch has those from `first` on.
-struct Rest { const float *base, *delta; int first, padded; };
+// lse and delta per row, from prepare_backward: this launch has the rows from `first` on of a head's `padded` rows.
+struct RowStats { const float *lse_log2, *delta; int first, padded; };
 
-__device__ void load_step(const Shared &s, const TensorMap &q, const TensorMap &dout, const Rest &rest, int row,
-                          int head, int batch, int heads, Place &at) {
+__device__ void load_step(const Shared &s, const TensorMap &q, const TensorMap &dout, const RowStats &stats, int row,
+                          int head, int batch, int heads, PipelineState &at) {
     u32 q_full = s.q_full + 8*at.stage, dout_full = s.dout_full + 8*at.stage;
-    long long first = ((long long)batch*heads + head)*rest.padded + rest.first + row;
-    barrier_wait(s.empty + 8*at.stage, at.turn - 1);
+    long long first = ((long long)batch*heads + head)*stats.padded + stats.first + row;
+    barrier_wait(s.empty + 8*at.stage, at.phase - 1);
     barrier_expect(q_full, TILE + BM*4);
     for (int c = 0; c < PARTS; c++) tma_load(s.q + at.stage*TILE + c*BM*128, q, c*64, row, head, batch, q_full);
-    bulk_copy(s.base + at.stage*BM*4, rest.base + first, BM*4, q_full);
+    bulk_copy(s.lse_log2 + at.stage*BM*4, stats.lse_log2 + first, BM*4, q_full);
     barrier_expect(dout_full, TILE + BM*4);
     for (int c = 0; c < PARTS; c++)
         tma_load(s.dout + at.stage*TILE + c*BM*128, dout, c*64, row, head, batch, dout_full);
-    bulk_copy(s.delta + at.stage*BM*4, rest.delta + first, BM*4, dout_full);
+    bulk_copy(s.delta + at.stage*BM*4, stats.delta + first, BM*4, dout_full);
     at.next();
 }
 __device__ void produce(const Shared &s, const TensorMap &q, const TensorMap &k, const TensorMap &v,
-                        const TensorMap &dout, const Rest &rest, const Keys &keys, const Sizes &z) {
-    Place at;
+                        const TensorMap &dout, const RowStats &stats, const Keys &keys, const Sizes &z) {
+    PipelineState at;
     barrier_expect(s.kv_full, 2*K_BYTES);
     for (int c = 0; c < PARTS; c++) {
         tma_load(s.k + c*BN*128, k, c*64, keys.key, keys.head, keys.t.batch, s.kv_full);
@@ -63,11 +63,11 @@ __device__ void produce(const Shared &s, const TensorMap &q, const TensorMap &k,
     for (int g = 0; g < z.group; g++)
         #pragma unroll 1
         for (int i = keys.first; i < keys.last; i++)
-            load_step(s, q, dout, rest, i*BM, keys.head*z.group + g, keys.t.batch, z.heads, at);
+            load_step(s, q, dout, stats, i*BM, keys.head*z.group + g, keys.t.batch, z.heads, at);
 }
 
 // s = a warpgroup's 64 keys (or values) times BM rows of q (or dout), along their columns
-__device__ void start_turned(float (&s)[BM/2], u32 keys, u32 rows) {
+__device__ void start_transposed(float (&s)[BM/2], u32 keys, u32 rows) {
     fence_sums(s);
     wgmma_fence();
     #pragma unroll
@@ -96,16 +96,16 @@ __device__ void start_dq(float (&dq)[HD/4], u32 ds, u32 k, int wg) {
     wgmma_commit();
 }
 
-// shares of turned scores: a thread's columns are rows of q, of which `base` has the logarithms of the sums
-__device__ void find_shares(float (&s)[BM/2], const float2 *base, float factor) {
+// P from transposed scores: a thread's columns are rows of q, whose lse in base 2 `lse_log2` holds
+__device__ void compute_p(float (&s)[BM/2], const float2 *lse_log2, float factor) {
     #pragma unroll
     for (int i = 0; i < BM/2; i += 4) {
-        float2 x = base[i + threadIdx.x%4];
+        float2 x = lse_log2[i + threadIdx.x%4];
         #pragma unroll
         for (int y = 0; y < 4; y++) s[i + y] = exp2_fast(s[i + y]*factor - (y%2 ? x.y : x.x));
     }
 }
-__device__ void find_ds(float (&dp)[BM/2], const float (&p)[BM/2], const float2 *delta) {
+__device__ void compute_ds(float (&dp)[BM/2], const float (&p)[BM/2], const float2 *delta) {
     #pragma unroll
     for (int i = 0; i < BM/2; i += 4) {
         float2 x = delta[i + threadIdx.x%4];
@@ -113,22 +113,22 @@ __device__ void find_ds(float (&dp)[BM/2], const float (&p)[BM/2], const float2 
         for (int y = 0; y < 4; y++) dp[i + y] = p[i + y]*(dp[i + y] - (y%2 ? x.y : x.x));
     }
 }
-__device__ void add_bias_turned(float (&s)[BM/2], const Keys &keys, int head, int key, int row, float factor) {
+__device__ void add_bias_transposed(float (&s)[BM/2], const Keys &keys, int head, int key, int row, float factor) {
     #pragma unroll
     for (int i = 0; BIASED && i < BM/2; i++)
         s[i] += bias_of(keys.t.batch, head, row + column_of(i), key + i/2%2*8)/(factor*LN2);
 }
-__device__ void mask_turned(float (&s)[BM/2], int key, int row, const Tile &t, int window) {
+__device__ void mask_transposed(float (&s)[BM/2], int key, int row, const Tile &t, int window) {
     #pragma unroll
     for (int i = 0; i < BM/2; i++)
-        if (!looks_at(row + column_of(i), key + i/2%2*8, t, window)) s[i] = LOWEST;
+        if (!attends(row + column_of(i), key + i/2%2*8, t, window)) s[i] = MINUS_INFINITY;
 }
-__device__ void keep(u32 (&p)[BM/4], const float (&s)[BM/2]) {
+__device__ void pack_operand(u32 (&p)[BM/4], const float (&s)[BM/2]) {
     #pragma unroll
     for (int i = 0; i < BM/4; i++) p[i] = pack(s[2*i], s[2*i + 1]);
 }
 // ds of the warp's 16 keys into shared memory, swizzled as the tensor cores read it
-__device__ void put_ds(u32 to, const u32 (&x)[BM/4]) {
+__device__ void store_ds(u32 to, const u32 (&x)[BM/4]) {
     int lane = threadIdx.x%32;
     #pragma unroll
     for (int i = 0; i < BM/16; i++)
@@ -140,22 +140,23 @@ __device__ void add_dq(float4 *sums, const float (&dq)[HD/4]) {
         atomicAdd(sums + c*128 + threadIdx.x%128, make_float4(dq[4*c], dq[4*c + 1], dq[4*c + 2], dq[4*c + 3]));
 }
 
-// Where dq is added in a fixed order: how many blocks add to rows from `row` on before this one? A block waits only for
-// blocks with lower numbers, which have begun. Those that begin with later rows come first, so that none has to wait.
+// ORDERED (deterministic dq): how many blocks add to rows from `row` on before this one? A block waits only for blocks
+// with a lower index, which have started. Blocks that begin with later rows come first, so that hardly any has to wait.
 __device__ int rank_of(const Keys &keys, const Sizes &z, int row) {
     if (!UPWARDS) return keys.key/BN;
-    int last = min(row + BM - 1 + (CAUSAL ? 0 : z.window - 1), keys.t.keys - 1);   // key at which a row looks
+    // the last key that these rows attend to
+    int last = min(row + BM - 1 + (CAUSAL ? 0 : z.window - 1), keys.t.keys - 1);
     return last/BN - keys.key/BN;
 }
-// A warpgroup says that it has added to rows: a step later, when that has long been done and nobody waits for it
-__device__ void end_turn(int *turn) {
+// A warpgroup signals that it has added to rows: one step later, when its atomics have finished, so the fence is cheap
+__device__ void signal_added(int *semaphore) {
     __threadfence();
     named_sync(BOTH + 1 + threadIdx.x/128, 128);
-    if (threadIdx.x%128 == 0) atomicAdd(turn, 1);
+    if (threadIdx.x%128 == 0) atomicAdd(semaphore, 1);
 }
-__device__ void await_turn(int *turn, int rank) {
+__device__ void wait_for_rank(int *semaphore, int rank) {
     if (threadIdx.x%128 == 0) {
-        while (atomicAdd(turn, 0) != rank) __nanosleep(50);
+        while (atomicAdd(semaphore, 0) != rank) __nanosleep(50);
         __threadfence();
     }
     named_sync(BOTH + 1 + threadIdx.x/128, 128);
@@ -173,42 +174,42 @@ __device__ void store_gradients(const Out &out, const float (&dk)[HD/2], const f
     }
 }
 
-__device__ void consume(const Shared &m, char *room, const Keys &keys, const Sizes &z, const Rest &rest,
-                        float4 *dq_sums, int *turns, const Out &out, float factor, float scale) {
-    int wg = threadIdx.x/128, own = keys.key + wg*64 + threadIdx.x%128/32*16 + threadIdx.x%32/4, turn = 0;
-    int tiles = rest.padded/BM, before = rest.first/BM;
+__device__ void consume(const Shared &m, char *smem, const Keys &keys, const Sizes &z, const RowStats &stats,
+                        float4 *dq_sums, int *semaphores, const Out &out, float factor, float scale) {
+    int wg = threadIdx.x/128, own = keys.key + wg*64 + threadIdx.x%128/32*16 + threadIdx.x%32/4, buffer = 0;
+    int tiles = stats.padded/BM, before = stats.first/BM;
     u32 put = m.ds + (wg*64 + threadIdx.x%128/32*16)*128;
     int *owed = nullptr;
-    Place at;
+    PipelineState at;
     float dk[HD/2], dv[HD/2];
     #pragma unroll
     for (int i = 0; i < HD/2; i++) dk[i] = dv[i] = 0;
     if (keys.first < keys.last) barrier_wait(m.kv_full, 0);
     for (int g = 0; g < z.group; g++)
         #pragma unroll 1
-        for (int i = keys.first; i < keys.last; i++, turn ^= 1) {
+        for (int i = keys.first; i < keys.last; i++, buffer ^= 1) {
             float s[BM/2], dp[BM/2], dq[HD/4];
             u32 p[BM/4], ds[BM/4], q = m.q + at.stage*TILE, dout = m.dout + at.stage*TILE;
-            barrier_wait(m.q_full + 8*at.stage, at.turn);
-            start_turned(s, m.k + wg*64*128, q);
-            barrier_wait(m.dout_full + 8*at.stage, at.turn);
-            start_turned(dp, m.v + wg*64*128, dout);
-            wgmma_wait<1>();                               // the scores are there
+            barrier_wait(m.q_full + 8*at.stage, at.phase);
+            start_transposed(s, m.k + wg*64*128, q);
+            barrier_wait(m.dout_full + 8*at.stage, at.phase);
+            start_transposed(dp, m.v + wg*64*128, dout);
+            wgmma_wait<1>();                               // S is complete
             fence_sums(s);
-            add_bias_turned(s, keys, keys.head*z.group + g, own, i*BM, factor);
-            if (!looks_at_all(i*BM, BM, keys.key, keys.t, z.window)) mask_turned(s, own, i*BM, keys.t, z.window);
-            find_shares(s, (const float2 *)(room + (m.base - m.k) + at.stage*BM*4), factor);
-            keep(p, s);
+            add_bias_transposed(s, keys, keys.head*z.group + g, own, i*BM, factor);
+            if (!is_full_tile(i*BM, BM, keys.key, keys.t, z.window)) mask_transposed(s, own, i*BM, keys.t, z.window);
+            compute_p(s, (const float2 *)(smem + (m.lse_log2 - m.k) + at.stage*BM*4), factor);
+            pack_operand(p, s);
             start_gradient(dv, p, dout);
-            wgmma_wait<1>();                               // dp is there
+            wgmma_wait<1>();                               // dP is complete
             fence_sums(dp);
-            find_ds(dp, s, (const float2 *)(room + (m.delta - m.k) + at.stage*BM*4));
-            keep(ds, dp);
-            put_ds(put + turn*D_BYTES, ds);
+            compute_ds(dp, s, (const float2 *)(smem + (m.delta - m.k) + at.stage*BM*4));
+            pack_operand(ds, dp);
+            store_ds(put + buffer*D_BYTES, ds);
             start_gradient(dk, ds, q);
             fence_for_tma();
-            named_sync(BOTH, 256);                         // ds of both is there; that of the step before is used
-            start_dq(dq, m.ds + turn*D_BYTES, m.k, wg);
+            named_sync(BOTH, 256);                         // dS of both is stored; that of the step before is used
+            start_dq(dq, m.ds + buffer*D_BYTES, m.k, wg);
             wgmma_wait<0>();
             fence_sums(dq);
             fence_sums(dk);
@@ -218,28 +219,28 @@ __device__ void consume(const Shared &m, char *room, const Keys &keys, const Siz
             long long head = (long long)keys.t.batch*z.heads + keys.head*z.group + g;
             long long part = (head*tiles + before + i)*2 + wg;
             if (ORDERED) {
-                if (owed) end_turn(owed);
-                owed = turns + part;
-                await_turn(owed, rank_of(keys, z, i*BM));
+                if (owed) signal_added(owed);
+                owed = semaphores + part;
+                wait_for_rank(owed, rank_of(keys, z, i*BM));
             }
             add_dq(dq_sums + part*(HD/16)*128, dq);
         }
-    if (ORDERED && owed) end_turn(owed);
+    if (ORDERED && owed) signal_added(owed);
     store_gradients(out, dk, dv, keys, own, z.keys, scale);
 }
 
 __global__ void __launch_bounds__(384, 1)
 attention_backward(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,
-                   const __grid_constant__ TensorMap v, const __grid_constant__ TensorMap dout, const float *base,
-                   const float *delta, float4 *dq_sums, int *turns, bf16 *dk, bf16 *dv, const int *lens,
+                   const __grid_constant__ TensorMap v, const __grid_constant__ TensorMap dout, const float *lse_log2,
+                   const float *delta, float4 *dq_sums, int *semaphores, bf16 *dk, bf16 *dv, const int *lens,
                    float factor, float scale, int batch, int heads, int group, int rows, int keys, int window,
                    int section, int first, int padded, long long k_batch, long long k_head, long long k_row,
                    long long v_batch, long long v_head, long long v_row) {
-    extern __shared__ __align__(1024) char room[];
-    Shared s = lay_out(room);
+    extern __shared__ __align__(1024) char smem[];
+    Shared s = lay_out(smem);
     Sizes z = {batch, heads, group, rows, keys, window, section};
     Keys mine = keys_of(blockIdx.x, z, lens);
-    Rest rest = {base, delta, first, padded};
+    RowStats stats = {lse_log2, delta, first, padded};
     if (threadIdx.x == 256) {
         prefetch(q); prefetch(k); prefetch(v); prefetch(dout);
         barrier_init(s.kv_full, 1);
@@ -251,10 +252,10 @@ attention_backward(const __grid_constant__ TensorMap q, const __grid_constant__ 
     __syncthreads();
     if (threadIdx.x >= 256) {
         registers_down<24>();
-        if (threadIdx.x == 256 && mine.first < mine.last) produce(s, q, k, v, dout, rest, mine, z);
+        if (threadIdx.x == 256 && mine.first < mine.last) produce(s, q, k, v, dout, stats, mine, z);
     } else {
         registers_up<240>();
         Out out = {dk, dv, k_batch, k_head, k_row, v_batch, v_head, v_row};
-        consume(s, room, mine, z, rest, dq_sums, turns, out, factor, scale);
+        consume(s, smem, mine, z, stats, dq_sums, semaphores, out, factor, scale);
     }
 }

@@ -192,7 +192,7 @@ def backward_ends(
     ends, all_rows, heads = ends_source(c.dim, ordered), padded(c.rows), c.batch * c.heads
     out, dout, dq = (tuple(map(Long, o)) for o in strides)
     given = c.heads, c.rows, all_rows, *out, *dout
-    arrays = 'out', 'dout', 'lse', 'base', 'delta', 'dq_sums', 'semaphores'
+    arrays = 'out', 'dout', 'lse', 'lse_log2', 'delta', 'dq_sums', 'semaphores'
     first = Call(ends, 'prepare_backward', arrays, given, (all_rows // 8, heads), (256,))
     given = scale, c.heads, c.rows, all_rows // _BACK_ROWS, *dq
     last = Call(ends, 'finish_dq', ('dq_sums', 'dq'), given, (all_rows // _BACK_ROWS, heads, 2), (128,))
@@ -219,7 +219,7 @@ def backward_products(
     names = 'hopper', 'tiles', 'fragments', 'stores', 'backward_hopper'
     src = hopper_source(names, products, (c.dim,), tuple(constants.items()), c.bias)
     dk, dv = (tuple(map(Long, o)) for o in strides)
-    arrays = 'q', 'k', 'v', 'dout', 'base', 'delta', 'dq_sums', 'semaphores', 'dk', 'dv', 'lens'
+    arrays = 'q', 'k', 'v', 'dout', 'lse_log2', 'delta', 'dq_sums', 'semaphores', 'dk', 'dv', 'lens'
     given = factor_of(scale), scale, *_sizes(c), place.first, padded(place.all), *dk, *dv
     shared = 4 * c.dim * (_BACK_KEYS + _BACK_STAGES * _BACK_ROWS) + 4 * _BACK_KEYS * _BACK_ROWS
     shared += _BACK_STAGES * (8 * _BACK_ROWS + 24) + 8

@@ -1,20 +1,20 @@
-// out = softmax(q @ k^T * scale) @ v, a tile of rows at a time, for GPUs from Ampere on: by `mma.sync`.
-// A warp has 32 rows of q, so that what it reads of k and v serves two products; keys and values come by copies of all
-// threads, a step ahead.
+// FlashAttention forward for GPUs from Ampere on, by `mma.sync`: out = softmax(q @ k^T * scale) @ v, tile by tile.
+// A warp has 32 rows of q, so that each fragment of k and v serves two products; all threads copy keys and values
+// asynchronously (cp.async), one step ahead (double buffering).
 constexpr int WARPS = BM/32, THREADS = 32*WARPS, ROW = HD*2;           // ROW: bytes
 constexpr int Q_BYTES = BM*ROW, K_BYTES = BN*ROW;
 
-struct Array { const bf16 *at; long long batch, head, row; };          // steps from one to the next, in numbers
+struct Array { const bf16 *at; long long batch, head, row; };          // strides in elements
 
-// Where 16 bytes of a row lie: in eight rows at eight different banks
+// The address of 16 bytes of a row, swizzled: in eight rows at eight different banks
 __device__ u32 chunk_at(int row, int chunk) { return row*ROW + (chunk ^ row%8)*16; }
 
-__device__ void ldmatrix_turned(u32 (&x)[4], u32 row) {
+__device__ void ldmatrix_trans(u32 (&x)[4], u32 row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
         : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(row));
 }
 
-// starts copies of ROWS rows from `row` on, zeros from `end` on
+// Starts copies of ROWS rows from `row` on, with zeros past `end`
 template<int ROWS> __device__ void copy_rows(u32 to, const Array &x, int batch, int head, int row, int end) {
     constexpr int HOP = THREADS/(HD/8);                                // rows that all threads copy at once
     int r = threadIdx.x/(HD/8), c = threadIdx.x%(HD/8);
@@ -29,7 +29,7 @@ template<int ROWS> __device__ void copy_rows(u32 to, const Array &x, int batch, 
 }
 
 // s = q @ k^T of a warp: 2 x 16 rows of q, BN keys
-__device__ void find_scores(float (&s)[2][BN/2], u32 q, u32 k) {
+__device__ void compute_scores(float (&s)[2][BN/2], u32 q, u32 k) {
     int lane = threadIdx.x%32, row = threadIdx.x/32*32 + lane%16;
     #pragma unroll
     for (int i = 0; i < BN; i++) s[i/(BN/2)][i%(BN/2)] = 0;
@@ -57,7 +57,7 @@ __device__ void add_values(float (&o)[2][HD/2], const u32 (&p)[2][BN/4], u32 v) 
         u32 b[4];
         #pragma unroll
         for (int c = 0; c < HD/8; c += 2) {                            // 16 columns
-            ldmatrix_turned(b, v + chunk_at(j + lane%16, c + lane/16));
+            ldmatrix_trans(b, v + chunk_at(j + lane%16, c + lane/16));
             #pragma unroll
             for (int m = 0; m < 2; m++) {
                 const u32 (&a)[4] = *(const u32 (*)[4])&p[m][j/4];
@@ -74,8 +74,8 @@ attention_forward(const bf16 *q_at, const bf16 *k_at, const bf16 *v_at, bf16 *ou
                   long long q_batch, long long q_head, long long q_row, long long k_batch, long long k_head,
                   long long k_row, long long v_batch, long long v_head, long long v_row,
                   long long out_batch, long long out_head, long long out_row) {
-    extern __shared__ __align__(128) char room[];
-    u32 qs = address(room), stages = qs + Q_BYTES;                     // a stage: keys, then values
+    extern __shared__ __align__(128) char smem[];
+    u32 qs = address(smem), stages = qs + Q_BYTES;                     // a stage: keys, then values
     Sizes z = {batch, heads, group, rows, keys, window, section};
     Array q = {q_at, q_batch, q_head, q_row}, k = {k_at, k_batch, k_head, k_row}, v = {v_at, v_batch, v_head, v_row};
     Tile t = tile_of(blockIdx.x, z, lens);
@@ -91,27 +91,27 @@ attention_forward(const bf16 *q_at, const bf16 *k_at, const bf16 *v_at, bf16 *ou
     fetch(t.first);
     int row = t.row + threadIdx.x/32*32 + threadIdx.x%32/4;
     float o[2][HD/2];
-    Rows r[2];
+    OnlineSoftmax r[2];
     #pragma unroll
     for (int m = 0; m < 2; m++) {
-        r[m] = {{LEAST, LEAST}, {0, 0}, {1, 1}};
+        r[m] = {{INITIAL_MAX, INITIAL_MAX}, {0, 0}, {1, 1}};
         #pragma unroll
         for (int i = 0; i < HD/2; i++) o[m][i] = 0;
     }
     #pragma unroll 1
     for (int j = t.first; j < t.last; j++) {
-        copies_wait<0>();                                              // my copies for this step have arrived,
-        __syncthreads();                                               // and everybody's; the step before is used
+        copies_wait<0>();                                              // this thread's copies for this step,
+        __syncthreads();                                               // then all threads'; the step before is used
         fetch(j + 1);
         u32 ks = stages + (j - t.first)%2*2*K_BYTES, p[2][BN/4];
         float s[2][BN/2];
-        find_scores(s, qs, ks);
+        compute_scores(s, qs, ks);
         #pragma unroll
         for (int m = 0; m < 2; m++) {
             add_bias(s[m], row + 16*m, j*BN, t, factor);
-            if (!looks_at_all(t.row + threadIdx.x/32*32, 32, j*BN, t, window)) mask(s[m], row + 16*m, j*BN, t, window);
-            if (take_shares(s[m], r[m], factor)) rescale(o[m], r[m]);
-            keep_shares(p[m], s[m]);
+            if (!is_full_tile(t.row + threadIdx.x/32*32, 32, j*BN, t, window)) mask(s[m], row + 16*m, j*BN, t, window);
+            if (online_softmax_step(s[m], r[m], factor)) rescale(o[m], r[m]);
+            pack_p(p[m], s[m]);
         }
         add_values(o, p, ks + K_BYTES);
     }

@@ -1,9 +1,9 @@
-// out = softmax(q @ k^T * scale) @ v, a tile of rows at a time, for a Hopper GPU.
-// One thread orders copies of keys and values into a ring; each warpgroup of the others has 64 rows of q, and keeps
-// their scores, their shares and their sums in registers.
+// FlashAttention forward for a Hopper GPU: out = softmax(q @ k^T * scale) @ v, one tile of rows at a time.
+// Warp-specialized: one producer thread issues TMA loads of keys and values into a multistage pipeline; each consumer
+// warpgroup has 64 rows of q, and keeps their scores S, probabilities P and accumulators O in registers.
 constexpr int PARTS = HD/64;                                     // boxes of 64 columns, 128 bytes
 constexpr int Q_BYTES = 64*HD*2, K_BYTES = BN*HD*2;              // of a warpgroup's rows; of a step's keys, or values
-constexpr int TURNS = 1;                                         // the barrier at which warpgroup 0 waits for its turn
+constexpr int WARPGROUP_BARRIER = 1;                             // named barrier of warpgroup 0; then one per warpgroup
 
 struct Shared { u32 q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty; };
 
@@ -24,10 +24,10 @@ __device__ void make_barriers(const Shared &s) {
     barriers_ready();
 }
 
-// The producer: copies that it orders, in the order in which they are used
+// The producer issues loads in the order in which consumers use them
 __device__ void load_keys(u32 to, const TensorMap &x, int key, int head, const Tile &t, u32 full, u32 empty,
-                          Place &at) {
-    barrier_wait(empty + 8*at.stage, at.turn - 1);
+                          PipelineState &at) {
+    barrier_wait(empty + 8*at.stage, at.phase - 1);
     barrier_expect(full + 8*at.stage, K_BYTES);
     for (int c = 0; c < PARTS; c++)
         tma_load(to + at.stage*K_BYTES + c*BN*128, x, c*64, key, head, t.batch, full + 8*at.stage);
@@ -42,18 +42,19 @@ __device__ void load_rows(u32 to, const TensorMap &q, const Tile &t, u32 full) {
 template<class Map>
 __device__ void produce(const Shared &s, const TensorMap &q, Map &k, Map &v, const Sizes &z, const int *lens,
                         unsigned *taken, volatile int *which) {
-    Place key, value;
-    int tiles = count_tiles(z), turn = 0;
-    for (int n = blockIdx.x; ; n = gridDim.x + atomicInc(taken, tiles - 1), turn++) {    // all of them: 0 again
+    PipelineState key, value;
+    int tiles = count_tiles(z), iteration = 0;
+    // dynamic scheduler: a block takes the next tile from a counter, which wraps around to 0 after the last one
+    for (int n = blockIdx.x; ; n = gridDim.x + atomicInc(taken, tiles - 1), iteration++) {
         bool more = n < tiles;
-        int place = turn%AHEAD, tile = more ? nth_tile(n, z) : tiles;
+        int buffer = iteration%AHEAD, tile = more ? nth_tile(n, z) : tiles;
         Tile t = tile_of(more ? tile : 0, z, lens);
         int head = t.head/z.group;
         if (more && t.first < t.last) load_keys(s.k, k, t.first*BN, head, t, s.k_full, s.k_empty, key);
-        barrier_wait(s.q_empty + 8*place, turn/AHEAD - 1);
-        which[place] = tile;
-        if (!more) { barrier_arrive(s.q_full + 8*place); return; }
-        load_rows(s.q + place*WGS*Q_BYTES, q, t, s.q_full + 8*place);
+        barrier_wait(s.q_empty + 8*buffer, iteration/AHEAD - 1);
+        which[buffer] = tile;
+        if (!more) { barrier_arrive(s.q_full + 8*buffer); return; }
+        load_rows(s.q + buffer*WGS*Q_BYTES, q, t, s.q_full + 8*buffer);
         #pragma unroll 1
         for (int j = t.first; j < t.last; j++) {
             if (j + 1 < t.last) load_keys(s.k, k, (j + 1)*BN, head, t, s.k_full, s.k_empty, key);
@@ -62,21 +63,21 @@ __device__ void produce(const Shared &s, const TensorMap &q, Map &k, Map &v, con
     }
 }
 
-// The products of a consumer
+// A consumer's products: S = Q @ K^T and O += P @ V, started asynchronously
 __device__ void start_scores(float (&s)[BN/2], u32 q, u32 k) {
     fence_sums(s);
     wgmma_fence();
     #pragma unroll
     for (int i = 0; i < HD/16; i++)                        // 16 columns: 32 bytes on, or the next box
-        wgmma<false, false>(s, behind(q, i/4*64*128 + i%4*32), behind(k, i/4*BN*128 + i%4*32), i > 0);
+        wgmma<false, false>(s, advance(q, i/4*64*128 + i%4*32), advance(k, i/4*BN*128 + i%4*32), i > 0);
     wgmma_commit();
 }
-__device__ void start_sums(float (&o)[HD/2], const u32 (&p)[BN/4], u32 v) {
+__device__ void start_pv(float (&o)[HD/2], const u32 (&p)[BN/4], u32 v) {
     fence_sums(o);
     wgmma_fence();
     #pragma unroll
     for (int i = 0; i < BN/16; i++)                        // 16 keys: 16 rows of 128 bytes on
-        wgmma_kept<true>(o, p[4*i], p[4*i + 1], p[4*i + 2], p[4*i + 3], behind(v, i*16*128), 1);
+        wgmma_kept<true>(o, p[4*i], p[4*i + 1], p[4*i + 2], p[4*i + 3], advance(v, i*16*128), 1);
     wgmma_commit();
 }
 
@@ -84,71 +85,72 @@ __device__ int row_of_thread() { return threadIdx.x%128/32*16 + threadIdx.x%32/4
 
 struct Work { const Sizes &z; const int *lens; Out out; float factor; };
 
-// The next product of scores is started before the shares of the last one are summed, and the sums run while this
-// warpgroup computes exponentials; warpgroups take turns, so that one's exponentials run beside another's products.
+// Software pipelining: S of the next step is started before P @ V of this one, and both run while the warpgroup
+// computes exponentials. Ping-pong: warpgroups take turns at WARPGROUP_BARRIER, so that the exponentials of one overlap
+// with the products of another.
 __device__ void consume(const Shared &m, const Work &work, volatile int *which) {
     const Sizes &z = work.z;
-    int wg = uniform(threadIdx.x/128), tiles = count_tiles(z), turn = 0;
-    bool tells = threadIdx.x%128 == 0;
+    int wg = uniform(threadIdx.x/128), tiles = count_tiles(z), iteration = 0;
+    bool signals = threadIdx.x%128 == 0;
     u32 ks = half_descriptor(m.k, 16), vs = half_descriptor(m.v, BN*128);
-    Place key, value;
-    if (WGS > 1 && wg == WGS - 1) named_arrive(TURNS, 256);              // the first turn is warpgroup 0's
-    for (;; turn++) {
-        int place = turn%AHEAD;
-        u32 q = half_descriptor(m.q + (place*WGS + wg)*Q_BYTES, 16);
-        barrier_wait(m.q_full + 8*place, turn/AHEAD);
-        int n = which[place];
+    PipelineState key, value;
+    if (WGS > 1 && wg == WGS - 1) named_arrive(WARPGROUP_BARRIER, 256);  // warpgroup 0 goes first
+    for (;; iteration++) {
+        int buffer = iteration%AHEAD;
+        u32 q = half_descriptor(m.q + (buffer*WGS + wg)*Q_BYTES, 16);
+        barrier_wait(m.q_full + 8*buffer, iteration/AHEAD);
+        int n = which[buffer];
         if (n >= tiles) return;
         Tile t = tile_of(n, z, work.lens);
         int row = t.row + wg*64 + row_of_thread();
         float s[BN/2], o[HD/2];
         u32 p[BN/4];
-        Rows r = {{LEAST, LEAST}, {0, 0}, {1, 1}};
+        OnlineSoftmax r = {{INITIAL_MAX, INITIAL_MAX}, {0, 0}, {1, 1}};
         #pragma unroll
         for (int i = 0; i < HD/2; i++) o[i] = 0;
         if (t.first < t.last) {
-            barrier_wait(m.k_full + 8*key.stage, key.turn);
+            barrier_wait(m.k_full + 8*key.stage, key.phase);
             start_scores(s, q, ks + key.stage*(K_BYTES/16));
             wgmma_wait<0>();
             fence_sums(s);
-            if (tells) barrier_arrive(m.k_empty + 8*key.stage);
+            if (signals) barrier_arrive(m.k_empty + 8*key.stage);
             key.next();
             add_bias(s, row, t.first*BN, t, work.factor);
-            if (!looks_at_all(t.row + wg*64, 64, t.first*BN, t, z.window)) mask(s, row, t.first*BN, t, z.window);
-            take_shares(s, r, work.factor);
-            keep_shares(p, s);
+            if (!is_full_tile(t.row + wg*64, 64, t.first*BN, t, z.window)) mask(s, row, t.first*BN, t, z.window);
+            online_softmax_step(s, r, work.factor);
+            pack_p(p, s);
         }
         #pragma unroll 1
         for (int j = t.first + 1; j < t.last; j++) {
-            barrier_wait(m.k_full + 8*key.stage, key.turn);
-            if (WGS > 1) named_sync(TURNS + wg, 256);
+            barrier_wait(m.k_full + 8*key.stage, key.phase);
+            if (WGS > 1) named_sync(WARPGROUP_BARRIER + wg, 256);
             start_scores(s, q, ks + key.stage*(K_BYTES/16));
-            barrier_wait(m.v_full + 8*value.stage, value.turn);
-            start_sums(o, p, vs + value.stage*(K_BYTES/16));
-            if (WGS > 1) named_arrive(TURNS + (wg + 1)%WGS, 256);
-            wgmma_wait<1>();                               // the scores are there; the sums may still run
+            barrier_wait(m.v_full + 8*value.stage, value.phase);
+            start_pv(o, p, vs + value.stage*(K_BYTES/16));
+            if (WGS > 1) named_arrive(WARPGROUP_BARRIER + (wg + 1)%WGS, 256);
+            wgmma_wait<1>();                               // S is complete; P @ V may still be in flight
             fence_sums(s);
-            if (tells) barrier_arrive(m.k_empty + 8*key.stage);
+            if (signals) barrier_arrive(m.k_empty + 8*key.stage);
             key.next();
             add_bias(s, row, j*BN, t, work.factor);
-            if (!looks_at_all(t.row + wg*64, 64, j*BN, t, z.window)) mask(s, row, j*BN, t, z.window);
-            bool rises = take_shares(s, r, work.factor);
-            keep_before(r.sum[0] + r.sum[1], m.q);
+            if (!is_full_tile(t.row + wg*64, 64, j*BN, t, z.window)) mask(s, row, j*BN, t, z.window);
+            bool max_rises = online_softmax_step(s, r, work.factor);
+            keep_before(r.row_sum[0] + r.row_sum[1], m.q);
             wgmma_wait<0>();
             fence_sums(o);
             fence_sums(s);                                 // p is free only now
-            if (tells) barrier_arrive(m.v_empty + 8*value.stage);
+            if (signals) barrier_arrive(m.v_empty + 8*value.stage);
             value.next();
-            if (rises) rescale(o, r);
-            keep_shares(p, s);
+            if (max_rises) rescale(o, r);
+            pack_p(p, s);
         }
-        barrier_arrive(m.q_empty + 8*place);
+        barrier_arrive(m.q_empty + 8*buffer);
         if (t.first < t.last) {
-            barrier_wait(m.v_full + 8*value.stage, value.turn);
-            start_sums(o, p, vs + value.stage*(K_BYTES/16));
+            barrier_wait(m.v_full + 8*value.stage, value.phase);
+            start_pv(o, p, vs + value.stage*(K_BYTES/16));
             wgmma_wait<0>();
             fence_sums(o);
-            if (tells) barrier_arrive(m.v_empty + 8*value.stage);
+            if (signals) barrier_arrive(m.v_empty + 8*value.stage);
             value.next();
         }
         store_rows(o, r, work.out, t, row, z, work.factor);
@@ -156,8 +158,8 @@ __device__ void consume(const Shared &m, const Work &work, volatile int *which) 
 }
 
 template<class Map>
-__device__ void attend(char *room, int *which, const TensorMap &q, Map &k, Map &v, const Work &work, unsigned *taken) {
-    Shared s = lay_out(room);
+__device__ void attend(char *smem, int *which, const TensorMap &q, Map &k, Map &v, const Work &work, unsigned *taken) {
+    Shared s = lay_out(smem);
     if (threadIdx.x == WGS*128) { prefetch(q); prefetch(k); prefetch(v); make_barriers(s); }
     __syncthreads();
     if (threadIdx.x >= WGS*128) {

@@ -1,5 +1,5 @@
-// What each thread has of a tile in registers, as tensor cores spread it.
-#define LOWEST __int_as_float(0xff800000)                  // minus infinity
+// Which elements of an accumulator tile a thread holds in registers (the layout of mma and wgmma).
+#define MINUS_INFINITY __int_as_float(0xff800000)                  // minus infinity
 constexpr float LN2 = 0.6931471805599453f;
 
 __device__ float exp2_fast(float x) {
@@ -8,5 +8,5 @@ __device__ float exp2_fast(float x) {
     return y;
 }
 
-// A thread has two rows, `row` and `row` + 8, and of each two of every eight columns: number i of s is in row i/2%2
+// A thread has two rows, `row` and `row` + 8, and of each two of every eight columns: element i of s is in row i/2%2
 __device__ int column_of(int i) { return i/4*8 + threadIdx.x%4*2 + i%2; }

@@ -1,4 +1,4 @@
-// What the kernels for a Hopper GPU share beside ptx.cuh: boxes of arrays with four axes, turns of warpgroups.
+// What the attention kernels for a Hopper GPU need besides ptx.cuh: TMA loads of 4D arrays, named barriers.
 __device__ void tma_load(u32 to, const TensorMap &x, int c, int row, int head, int batch, u32 bar) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3, %4, %5}], [%6];"
@@ -6,7 +6,7 @@ __device__ void tma_load(u32 to, const TensorMap &x, int c, int row, int head, i
 }
 __device__ void prefetch(const TensorMap &x) { asm volatile("prefetch.tensormap [%0];" :: "l"(&x) : "memory"); }
 
-// Barriers of the block that have numbers: some threads come to wait, others only to say that they were there
+// Named barriers: some threads wait, others only arrive
 __device__ void named_sync(int bar, int threads) {
     asm volatile("bar.sync %0, %1;" :: "r"(bar), "r"(threads) : "memory");
 }
@@ -14,28 +14,29 @@ __device__ void named_arrive(int bar, int threads) {
     asm volatile("bar.arrive %0, %1;" :: "r"(bar), "r"(threads) : "memory");
 }
 
-// For the compiler, which cannot see that products change d: here d is read and written
+// For the compiler, which cannot see that products change d: ready d is read and written
 template<int N> __device__ void fence_sums(float (&d)[N]) {
     #pragma unroll
     for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i]) :: "memory");
 }
 
-// For the assembler, which would rather wait for products first and compute afterwards: `sum`, which is never negative,
-// might have to be stored before
+// Keeps the assembler from moving the computation of `sum` after the wait for products: `sum` is never negative, so
+// nothing is stored, but the assembler must assume that it may be
 __device__ void keep_before(float sum, u32 anywhere) {
     if (sum < 0) asm volatile("st.shared.f32 [%0], %1;" :: "r"(anywhere), "f"(sum) : "memory");
 }
 
-// Descriptors lie in uniform registers. They are computed there, by one addition each, if the compiler knows that what
-// they begin with is the same in all lanes; else each takes 13 instructions, and a product of 64 columns 32 cycles.
+// wgmma reads descriptors from uniform registers. Each takes one addition there if the compiler knows that its base is
+// the same in all lanes; otherwise it takes 13 instructions, and a product of 64 columns has only 32 cycles.
 __device__ int uniform(int x) { return __shfl_sync(~0u, x, 0); }
 __device__ u32 half_descriptor(u32 at, u32 lead) { return uniform((at & 0x3ffff) >> 4 | lead >> 4 << 16); }
-__device__ u64 behind(u32 first, int more) { return (u64)(1 << 30 | 1024 >> 4) << 32 | (first + more/16); }    // bytes
+__device__ u64 advance(u32 first, int more) { return (u64)(1 << 30 | 1024 >> 4) << 32 | (first + more/16); }    // bytes
 
-// A place in a ring of STAGES, and how often the ring has been gone round
-struct Place {
-    int stage = 0, turn = 0;
+// The next stage of a multistage pipeline (a ring of STAGES buffers), and the phase of its barriers: the passes through
+// the ring so far
+struct PipelineState {
+    int stage = 0, phase = 0;
     __device__ void next() {
-        if (++stage == STAGES) { stage = 0; turn++; }
+        if (++stage == STAGES) { stage = 0; phase++; }
     }
 };

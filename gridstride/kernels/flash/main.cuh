@@ -1,15 +1,15 @@
-// The host's part of an exported attention: random numbers, a check of some rows and keys against double, the time.
-// Above it stand whether row i looks at keys 0 to i alone (CAUSAL), whether gradients are wanted (BACKWARD), how many
-// numbers a head has (DIM), and the sizes to try (cases; the last one is timed). Below it stand the launches.
+// Host code of an exported attention: random inputs, a check of some rows and keys against double, the time.
+// The constants above it: CAUSAL (row i attends to keys 0 to i alone), BACKWARD (compute gradients), DIM (the head
+// dimension), and the sizes to test (cases; the last one is timed). The launches are below it.
 struct Arrays { bf16 *q, *k, *v, *dout, *out, *dq, *dk, *dv; float *lse; unsigned *taken; };
 
 void forward(int number, const Arrays &a);
 void backward(int number, const Arrays &a);
 
-constexpr int CHECKED = 12;                 // rows of a large head, and keys, that are computed again
+constexpr int CHECKED = 12;                 // rows of a large head, and keys, that are recomputed
 const double SCALE = 1 / std::sqrt((double)DIM);
 
-// Normal numbers (Box and Muller), the same in each run
+// Normal random values (Box and Muller), the same in each run
 __global__ void fill(bf16 *x, size_t size, int which) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= size) return;
@@ -25,7 +25,7 @@ template <class T> std::vector<double> read(const T *from, size_t size) {
     return std::vector<double>(given.begin(), given.end());
 }
 
-// A number that is summed up, and the size of its roundings: shares and slopes of scores are rounded to bfloat16
+// A sum, and a bound for its rounding error: P and dS are rounded to bfloat16
 struct Sum {
     double value = 0, off = 0;
     void add(double x, double wrong) { value += x; off += wrong; }
@@ -48,11 +48,11 @@ struct Head {
         for (int c = 0; c < DIM; c++) sum += a[(size_t)i * DIM + c] * b[(size_t)j * DIM + c];
         return sum;
     }
-    bool looks(int i, int j) const { return !CAUSAL || j <= i; }
-    double share(int i, int j) const { return looks(i, j) ? std::exp(dot(q, i, k, j) * SCALE - lse[i]) : 0; }
-    // the slope of a score, and how far it may be off: `out` is known as bfloat16
-    Sum slope(int i, int j) const {
-        double p = share(i, j), ds = p * (dot(dout, i, v, j) - dot(dout, i, out, i)), size = 0;
+    bool attends(int i, int j) const { return !CAUSAL || j <= i; }
+    double p(int i, int j) const { return attends(i, j) ? std::exp(dot(q, i, k, j) * SCALE - lse[i]) : 0; }
+    // dS, and how far it may be off: `out` is known as bfloat16
+    Sum ds(int i, int j) const {
+        double p = this->p(i, j), ds = p * (dot(dout, i, v, j) - dot(dout, i, out, i)), size = 0;
         for (int c = 0; c < DIM; c++) size += std::abs(dout[(size_t)i * DIM + c] * out[(size_t)i * DIM + c]);
         return {ds, std::abs(ds) * 0x1p-7 + p * size * 0x1p-8};
     }
@@ -74,14 +74,14 @@ int hop(int n) { return n > 400 ? n / CHECKED : 1; }
 void check_forward(int number, int head, const Head &h) {
     for (int i = 0; i < h.rows; i += hop(h.rows)) {
         double sum = 0;
-        std::vector<double> shares(h.keys);
+        std::vector<double> p(h.keys);
         for (int j = 0; j < h.keys; j++)
-            if (h.looks(i, j)) sum += shares[j] = std::exp(h.dot(h.q, i, h.k, j) * SCALE);
+            if (h.attends(i, j)) sum += p[j] = std::exp(h.dot(h.q, i, h.k, j) * SCALE);
         compare("lse", number, head, i, 0, h.lse[i], {std::log(sum), 1e-4});
         for (int c = 0; c < DIM; c++) {
             Sum right;
             for (int j = 0; j < h.keys; j++) {
-                double x = shares[j] / sum * h.v[(size_t)j * DIM + c];
+                double x = p[j] / sum * h.v[(size_t)j * DIM + c];
                 right.add(x, std::abs(x) * 0x1p-7);
             }
             compare("out", number, head, i, c, h.out[(size_t)i * DIM + c], right);
@@ -89,7 +89,7 @@ void check_forward(int number, int head, const Head &h) {
     }
 }
 
-// The slopes of scores of row i of all heads that share keys, times rows of x: a row of dq, dk or dv
+// Row i of dq, dk or dv: P or dS of all heads that share keys, times rows of x
 template <class Each> void check_row(const char *what, int number, int head, int i, const double *got, Each each) {
     std::vector<Sum> right(DIM);
     each([&](Sum s, const double *x) {
@@ -109,25 +109,25 @@ void check_backward(int number, int first, const std::vector<Head> &heads, const
         std::vector<double> dq = read(a.dq + (first + g) * of_q, of_q);
         for (int i = 0; i < rows; i += hop(rows))
             check_row("dq", number, first + g, i, &dq[(size_t)i * DIM], [&](auto add) {
-                for (int j = 0; j < keys; j++) add(scaled(h.slope(i, j)), &h.k[(size_t)j * DIM]);
+                for (int j = 0; j < keys; j++) add(scaled(h.ds(i, j)), &h.k[(size_t)j * DIM]);
             });
     }
     for (int j = 0; j < keys; j += hop(keys)) {
         check_row("dk", number, first / group, j, &dk[(size_t)j * DIM], [&](auto add) {
             for (const Head &h : heads)
-                for (int i = 0; i < rows; i++) add(scaled(h.slope(i, j)), &h.q[(size_t)i * DIM]);
+                for (int i = 0; i < rows; i++) add(scaled(h.ds(i, j)), &h.q[(size_t)i * DIM]);
         });
         check_row("dv", number, first / group, j, &dv[(size_t)j * DIM], [&](auto add) {
             for (const Head &h : heads)
                 for (int i = 0; i < rows; i++) {
-                    double p = h.share(i, j);
+                    double p = h.p(i, j);
                     add(Sum{p, p * 0x1p-7}, &h.dout[(size_t)i * DIM]);
                 }
         });
     }
 }
 
-// Ends the program if a number is wrong: those of the first and the last head of k are looked at
+// Exits if a result is wrong; checks the first and the last head of k
 void check(int number, const Arrays &a) {
     auto [batch, heads, group, rows, keys] = cases[number];
     for (int first : {0, batch * heads - group}) {
@@ -141,8 +141,9 @@ void check(int number, const Arrays &a) {
 Arrays arrays_of(int number) {
     auto [batch, heads, group, rows, keys] = cases[number];
     size_t of_q = (size_t)batch * heads * rows * DIM, of_k = (size_t)batch * (heads / group) * keys * DIM;
-    Arrays a = {room<bf16>(of_q), room<bf16>(of_k), room<bf16>(of_k), room<bf16>(of_q), room<bf16>(of_q),
-                room<bf16>(of_q), room<bf16>(of_k), room<bf16>(of_k), room<float>(of_q / DIM), room<unsigned>(1)};
+    Arrays a = {allocate<bf16>(of_q), allocate<bf16>(of_k), allocate<bf16>(of_k), allocate<bf16>(of_q),
+                allocate<bf16>(of_q), allocate<bf16>(of_q), allocate<bf16>(of_k), allocate<bf16>(of_k),
+                allocate<float>(of_q / DIM), allocate<unsigned>(1)};
     int which = 0;
     for (auto [x, size] : {std::pair(a.q, of_q), {a.k, of_k}, {a.v, of_k}, {a.dout, of_q}})
         fill<<<(size + 255) / 256, 256>>>(x, size, which++);

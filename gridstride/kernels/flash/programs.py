@@ -68,7 +68,7 @@ _IN_C = dict(
     lens='(const int *)nullptr',
     semaphores='(int *)nullptr',
     dq_sums='(float4 *)dq_sums',
-    **{o: o for o in ('base', 'delta')},
+    **{o: o for o in ('lse_log2', 'delta')},
 )
 
 
@@ -82,8 +82,8 @@ def _start(call, boxes, spaces, sizes, dim):
 
 def _workspaces(variant, batch, heads, group, rows, keys):
     "C for the workspaces of the backward pass"
-    each = dict(base=1, delta=1, dq_sums=variant.dim)
-    return [f'static float *{o} = room<float>({batch * heads * padded(rows) * n});' for o, n in each.items()]
+    each = dict(lse_log2=1, delta=1, dq_sums=variant.dim)
+    return [f'static float *{o} = allocate<float>({batch * heads * padded(rows) * n});' for o, n in each.items()]
 
 
 def _program(variant):

@@ -1,6 +1,6 @@
-// How a tile that tensor cores have spread over registers is stored, in whole sectors.
-// 4 threads have 4 words each: number i of thread t becomes number t of thread i
-__device__ void turn_quad(u32 (&x)[4]) {
+// Stores an accumulator tile from registers to memory in whole sectors.
+// Transposes 4x4 words of 4 neighbouring threads: word i of thread t becomes word t of thread i
+__device__ void transpose_quad(u32 (&x)[4]) {
     int t = threadIdx.x%4;
     #pragma unroll
     for (int far = 1; far < 4; far *= 2)
@@ -11,7 +11,7 @@ __device__ void turn_quad(u32 (&x)[4]) {
         }
 }
 
-// one of a thread's two rows, times `each`: 32 columns at a time, 8 of them a thread
+// Stores one of a thread's two rows, scaled by `each`: 32 columns at a time, 8 per thread
 template<int N> __device__ void store_row(bf16 *to, const float (&o)[N], int y, float each, bool there) {
     #pragma unroll
     for (int c = 0; c < N/4; c += 4) {
@@ -21,7 +21,7 @@ template<int N> __device__ void store_row(bf16 *to, const float (&o)[N], int y, 
             const float *e = &o[(c + j)*4 + 2*y];
             x[j] = each != 0 ? pack(e[0]*each, e[1]*each) : 0;
         }
-        turn_quad(x);
+        transpose_quad(x);
         if (there) *(uint4 *)(to + (c + threadIdx.x%4)*8) = make_uint4(x[0], x[1], x[2], x[3]);
     }
 }

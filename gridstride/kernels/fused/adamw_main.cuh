@@ -46,7 +46,7 @@ void compare(const std::vector<std::vector<float>> &given, const std::vector<std
 }
 
 template <class T> T *copied(const std::vector<T> &from) {
-    T *to = room<T>(from.size());
+    T *to = allocate<T>(from.size());
     OK(cudaMemcpy(to, from.data(), from.size() * sizeof(T), cudaMemcpyDefault));
     return to;
 }
@@ -59,7 +59,7 @@ double run_case(int number, bool timed) {
     for (long long size : cases[number]) {
         Four t;
         for (int k = 0; k < 4; k++) {
-            t.at[k] = room<float>(size);
+            t.at[k] = allocate<float>(size);
             fill<<<(size + 255) / 256, 256>>>(t.at[k], size, k);
             table.push_back((long long)t.at[k]);
         }

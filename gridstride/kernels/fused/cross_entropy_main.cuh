@@ -76,9 +76,9 @@ int run() {
     for (int i = 0; i <= last; i++) {
         auto [rows, width] = cases[i];
         size_t size = (size_t)rows * width;
-        Number *x = room<Number>(size);
-        auto *target = room<long long>(rows);
-        float *scale = room<float>(1), *loss = room<float>(rows), *out = room<float>(1);
+        Number *x = allocate<Number>(size);
+        auto *target = allocate<long long>(rows);
+        float *scale = allocate<float>(1), *loss = allocate<float>(rows), *out = allocate<float>(1);
         fill<<<(size + 255) / 256, 256>>>(x, target, rows, width);
         check(i, x, target, scale, loss, out);
         if (i == last) ms = median_time([&] { launch(i, x, target, scale, loss, out); });

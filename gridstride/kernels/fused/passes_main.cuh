@@ -19,7 +19,7 @@ __global__ void fill_normal(From *x, size_t size, int which) {
 }
 
 From *filled(size_t size, int which) {
-    From *x = room<From>(size);
+    From *x = allocate<From>(size);
     fill_normal<<<(size + 255) / 256, 256>>>(x, size, which);
     return x;
 }
@@ -112,8 +112,8 @@ int run() {
     for (int i = 0; i <= last; i++) {
         auto [rows, width] = cases[i];
         size_t size = (size_t)rows * width;
-        Arrays a = {filled(size, 0), filled(size, 1), filled(width, 2), filled(width, 3), room<From>(size),
-                    room<From>(size), room<From>(width), room<From>(width), room<Sum>(2 * rows)};
+        Arrays a = {filled(size, 0), filled(size, 1), filled(width, 2), filled(width, 3), allocate<From>(size),
+                    allocate<From>(size), allocate<From>(width), allocate<From>(width), allocate<Sum>(2 * rows)};
         Right right = expected(a, rows, width);
         check(i, a, right);
         if (i == last) ms = median_time([&] { launch(i, a); });

@@ -66,7 +66,7 @@ typedef {IN_C[sums_of(o.dtype)]} Sum;
 constexpr double EPS = {EPS}, ROUNDING = {2e-5 if o.dtype == 'float32' else 2**-8 + 2e-5};
 constexpr struct {{ int rows, width; }} cases[] = {{{cases}}};'''
     lines = [
-        [f'static auto *parts = room<Sum>({parts * width});'] * (parts > 0)
+        [f'static auto *parts = allocate<Sum>({parts * width});'] * (parts > 0)
         + [start(c, f'{spaces[c.src]}::{c.name}', [*_c(c.arrays), *map(str, c.scalars)]) for c in found]
         for (found, parts), (_, width) in zip(every, SHAPES)
     ]

@@ -86,7 +86,7 @@ int run() {
     for (int i = 0; i <= last; i++) {
         auto [rows, width] = cases[i];
         size_t size = (size_t)rows * width;
-        From *x = room<From>(size), *dy = room<From>(size), *out = room<From>(size);
+        From *x = allocate<From>(size), *dy = allocate<From>(size), *out = allocate<From>(size);
         fill<<<(size + 255) / 256, 256>>>(x, dy, size, width);
         check(i, x, dy, out);
         if (i == last) ms = median_time([&] { launch(i, x, dy, out); });

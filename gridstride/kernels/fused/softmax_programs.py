@@ -29,7 +29,7 @@ def launches(o, rows, width) -> tuple:  # ([`Call`], elements of the workspace b
 def _lines(found, parts, spaces):
     "C for the launches of a size"
     space = spaces[found[0].src]
-    workspaces = [f'static auto *parts = room<{space}::Part>({parts // 2});'] * (parts > 0)
+    workspaces = [f'static auto *parts = allocate<{space}::Part>({parts // 2});'] * (parts > 0)
     return workspaces + [start(c, f'{space}::{c.name}', [*c.arrays, *map(str, c.scalars)]) for c in found]
 
 

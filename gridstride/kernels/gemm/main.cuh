@@ -23,7 +23,7 @@ template <class T> __global__ void fill(T *x, size_t size, int seed) {
 }
 
 template <class T> T *random_room(size_t size, int seed) {
-    T *x = room<T>(size);
+    T *x = allocate<T>(size);
     fill<<<(size + 255) / 256, 256>>>(x, size, seed);
     return x;
 }
@@ -43,8 +43,8 @@ __global__ void compare(Arrays a, int count, int h, int w, int k, int down, int 
     const Number *m = a.m + (GROUPS ? 0 : (size_t)z * h * k), *n = a.n + (size_t)z * k * w;
     double sum = 0, size = 0;
     for (int i = 0; i < k; i++) {
-        double p = (double)(float)m[m_turned ? (size_t)i * h + r : (size_t)r * k + i];
-        p *= (double)(float)n[n_turned ? (size_t)c * k + i : (size_t)i * w + c];
+        double p = (double)(float)m[m_transposed ? (size_t)i * h + r : (size_t)r * k + i];
+        p *= (double)(float)n[n_transposed ? (size_t)c * k + i : (size_t)i * w + c];
         sum += p * SCALE;
         size += fabs(p * SCALE);
     }
@@ -79,7 +79,7 @@ __global__ void compare_sums(Arrays a, int h, int w, int rows, int *wrong) {
 // Ends the program if a number is wrong: all of small results are looked at
 void check(int number, const Arrays &x) {
     auto [count, h, w, k, rows] = cases[number];
-    static int *wrong = room<int>(1);
+    static int *wrong = allocate<int>(1);
     int none = 0, got, tall = GROUPS ? h : count * h, down = tall > 2000 ? 41 : 1, right = w > 1000 ? 37 : 1;
     OK(cudaMemcpy(wrong, &none, 4, cudaMemcpyDefault));
     dim3 grid((tall / down + 256) / 256, (w + right - 1) / right);
@@ -96,7 +96,7 @@ int *make_ends(int count, int h) {
     std::vector<int> ends;
     for (int g = 0; g < count; g++)
         ends.push_back(g == count - 1 ? h : g == 1 ? ends[0] : (size_t)h * (g + 1) / count - g % 3);
-    int *p = room<int>(count);
+    int *p = allocate<int>(count);
     OK(cudaMemcpy(p, ends.data(), count * sizeof(int), cudaMemcpyDefault));
     return p;
 }
@@ -110,8 +110,8 @@ int run() {
         auto [count, h, w, k, rows] = cases[i];
         size_t tall = GROUPS ? h : (size_t)count * h, size = tall * w;
         Arrays x = {random_room<Number>(tall * k, 0), random_room<Number>((size_t)count * k * w, 1),
-                    random_room<Number>(w, 2), random_room<Number>(size, 3), room<Number>(size),
-                    room<Out>(size), random_room<Out>(size, 4), room<float>((size_t)rows * w + 1),
+                    random_room<Number>(w, 2), random_room<Number>(size, 3), allocate<Number>(size),
+                    allocate<Out>(size), random_room<Out>(size, 4), allocate<float>((size_t)rows * w + 1),
                     make_ends(count, h)};
         auto product = [&] { launch(i, x); };
         auto once = [&] {

@@ -84,7 +84,7 @@ def _text(name, p):
 constexpr int SMS = {H100.sms};
 typedef {IN_C[c.dtype]} Number;
 typedef {IN_C[c.out]} Out;
-constexpr bool m_turned = {transposed[0]}, n_turned = {transposed[1]}, GROUPS = {str(c.grouped).lower()};
+constexpr bool m_transposed = {transposed[0]}, n_transposed = {transposed[1]}, GROUPS = {str(c.grouped).lower()};
 constexpr bool {kinds}, ONTO = {str(c.onto).lower()};
 constexpr bool ACTIVATES = {str(bool(c.activation)).lower()};
 constexpr double SCALE = {_SCALE}, ROUNDING = {_ROUNDING[c.out]};

@@ -1,22 +1,22 @@
-// A piece after the other, by `mma.sync`, for GPUs from Ampere on: BM rows of q against BN keys of the cache at a time.
-// Two blocks fit an SM, so that one's copies run beside the other's products.
+// Decoding with a latent KV cache by `mma.sync`, for GPUs from Ampere on: BM rows of q against BN keys at a time.
+// Two blocks fit on an SM, so that the copies of one overlap with the products of the other.
 constexpr int ROW = 2*DIM, WARPS = 4, THREADS = 32*WARPS;      // ROW: bytes
-constexpr int SCORES = BN + 4, SHARES = BN + 8;                // numbers from row to row, such that banks differ
-constexpr int COLUMNS = VALUES/WARPS;                          // of the result, for each warp
+constexpr int SCORE_STRIDE = BN + 4, P_STRIDE = BN + 8;        // elements per row, padded so that banks differ
+constexpr int COLUMNS = VALUES/WARPS;                          // of the result, per warp
 
-struct Room { u32 q, k; float *scores; Number *shares; float *less; };
+struct Shared { u32 q, k; float *scores; Number *p; float *rescale; };
 
-__device__ Room lay_out(char *p) {
-    Room s = {address(p), address(p + BM*ROW), (float *)(p + (BM + BN)*ROW)};
-    s.shares = (Number *)(s.scores + BM*SCORES);
-    s.less = (float *)(s.shares + BM*SHARES);
+__device__ Shared lay_out(char *p) {
+    Shared s = {address(p), address(p + BM*ROW), (float *)(p + (BM + BN)*ROW)};
+    s.p = (Number *)(s.scores + BM*SCORE_STRIDE);
+    s.rescale = (float *)(s.p + BM*P_STRIDE);
     return s;
 }
 
-// Where 16 bytes of a row lie: in eight rows at eight different banks
+// The address of 16 bytes of a row, swizzled: in eight rows at eight different banks
 __device__ u32 chunk_at(int row, int chunk) { return row*ROW + (chunk ^ row%8)*16; }
 
-__device__ void ldmatrix_turned(u32 (&x)[4], u32 row) {
+__device__ void ldmatrix_trans(u32 (&x)[4], u32 row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
         : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(row));
 }
@@ -28,7 +28,7 @@ __device__ void copy_queries(u32 to, const Number *q, const Piece &p, int row, c
         copy_async<16>(to + chunk_at(r, c), there ? q + ((long long)p.b*z.rows + row + r)*DIM + c*8 : q, there);
     }
 }
-// BN keys from `key` on, which are of one page; zeros from `len` on, whatever the cache holds there
+// Starts copies of BN keys from `key` on, which are of one page; with zeros past `len`, whatever the cache holds there
 __device__ void copy_keys(u32 to, const Number *cache, const int *table, const Piece &p, int key, int len,
                           const Sizes &z) {
     const Number *from = cache + ((long long)page_at(table, p.b, key/PAGE, z)*PAGE + key%PAGE)*DIM;
@@ -38,8 +38,8 @@ __device__ void copy_keys(u32 to, const Number *cache, const int *table, const P
     }
 }
 
-// Each warp 16 rows and 16 keys
-__device__ void find_scores(const Room &s) {
+// S = Q @ K^T: each warp computes 16 rows and 16 keys
+__device__ void compute_scores(const Shared &s) {
     int lane = threadIdx.x%32, row = threadIdx.x/32/2*16, key = threadIdx.x/32%2*16;
     float d[2][4] = {};
     #pragma unroll 4
@@ -52,52 +52,53 @@ __device__ void find_scores(const Room &s) {
     }
     #pragma unroll
     for (int i = 0; i < 4; i++)
-        *(float2 *)(s.scores + (row + lane/4 + i%2*8)*SCORES + key + i/2*8 + lane%4*2) =
+        *(float2 *)(s.scores + (row + lane/4 + i%2*8)*SCORE_STRIDE + key + i/2*8 + lane%4*2) =
             make_float2(d[i/2][i%2*2], d[i/2][i%2*2 + 1]);
 }
 
-// Four threads a row: scores become shares of the highest so far; `less`: what the shares before are worth
-__device__ void take_shares(const Room &s, float &top, float &sum, int key, int end, float factor) {
+// The online softmax, four threads per row: P relative to the highest score so far; `rescale`: the factor of earlier P
+__device__ void online_softmax_step(const Shared &s, float &row_max, float &sum, int key, int end, float factor) {
     int row = threadIdx.x/4, from = threadIdx.x%4*(BN/4);
-    float x[BN/4], now = top;
+    float x[BN/4], now = row_max;
     #pragma unroll
     for (int i = 0; i < BN/4; i++) {
-        x[i] = key + from + i < end ? s.scores[row*SCORES + from + i]*factor : LOWEST;
+        x[i] = key + from + i < end ? s.scores[row*SCORE_STRIDE + from + i]*factor : MINUS_INFINITY;
         now = fmaxf(now, x[i]);
     }
     now = of_quad_max(now);
-    float base = now == LOWEST ? 0 : now, less = exp2_fast(top - base);    // of a row that looks at nothing yet: no NaN
-    sum *= less;
-    top = now;
+    float base = now == MINUS_INFINITY ? 0 : now;              // of a row that attends to nothing yet: no NaN
+    float rescale = exp2_fast(row_max - base);
+    sum *= rescale;
+    row_max = now;
     #pragma unroll
     for (int i = 0; i < BN/4; i += 2) {
         float a = exp2_fast(x[i] - base), b = exp2_fast(x[i + 1] - base);
         sum += a + b;
-        *(u32 *)(s.shares + row*SHARES + from + i) = pack(a, b);
+        *(u32 *)(s.p + row*P_STRIDE + from + i) = pack(a, b);
     }
-    if (threadIdx.x%4 == 0) s.less[row] = less;
+    if (threadIdx.x%4 == 0) s.rescale[row] = rescale;
 }
 
-// o = o*less + shares @ values; each warp has all rows, and COLUMNS of the values' columns
-__device__ void add_values(float (&o)[BM/16][COLUMNS/2], const Room &s) {
+// o = o*rescale + P @ V; each warp has all rows, and COLUMNS of the values' columns
+__device__ void accumulate_pv(float (&o)[BM/16][COLUMNS/2], const Shared &s) {
     int lane = threadIdx.x%32, column = threadIdx.x/32*COLUMNS/8;
     #pragma unroll
     for (int m = 0; m < BM/16; m++)
         #pragma unroll
         for (int y = 0; y < 2; y++) {
-            float less = s.less[m*16 + y*8 + lane/4];
+            float rescale = s.rescale[m*16 + y*8 + lane/4];
             #pragma unroll
-            for (int c = 2*y; c < COLUMNS/2; c += 4) { o[m][c] *= less; o[m][c + 1] *= less; }
+            for (int c = 2*y; c < COLUMNS/2; c += 4) { o[m][c] *= rescale; o[m][c + 1] *= rescale; }
         }
     #pragma unroll
     for (int j = 0; j < BN; j += 16) {
         u32 a[BM/16][4], b[4];
         #pragma unroll
         for (int m = 0; m < BM/16; m++)
-            ldmatrix(a[m], address(s.shares + (m*16 + lane%16)*SHARES + j + lane/16*8));
+            ldmatrix(a[m], address(s.p + (m*16 + lane%16)*P_STRIDE + j + lane/16*8));
         #pragma unroll
         for (int c = 0; c < COLUMNS/8; c += 2) {
-            ldmatrix_turned(b, s.k + chunk_at(j + lane%16, column + c + lane/16));
+            ldmatrix_trans(b, s.k + chunk_at(j + lane%16, column + c + lane/16));
             #pragma unroll
             for (int m = 0; m < BM/16; m++) {
                 mma(*(float (*)[4])&o[m][c*4], a[m], b[0], b[1]);
@@ -107,14 +108,14 @@ __device__ void add_values(float (&o)[BM/16][COLUMNS/2], const Room &s) {
     }
 }
 
-__device__ void store_piece(const float (&o)[BM/16][COLUMNS/2], const Room &s, float top, float sum, const Results &to,
-                            const Piece &p, int row, const Sizes &z) {
+__device__ void store_piece(const float (&o)[BM/16][COLUMNS/2], const Shared &s, float row_max, float sum,
+                            const Results &to, const Piece &p, int row, const Sizes &z) {
     int lane = threadIdx.x%32, mine = threadIdx.x/4;
     sum = of_quad_sum(sum);
-    __syncthreads();                                           // `less` was read
+    __syncthreads();                                           // `rescale` was read
     if (threadIdx.x%4 == 0) {
-        s.less[mine] = sum > 0 ? 1/sum : 0;
-        if (row + mine < z.rows) store_lse(to, p, row + mine, top + log2f(sum), z);
+        s.rescale[mine] = sum > 0 ? 1/sum : 0;
+        if (row + mine < z.rows) store_lse(to, p, row + mine, row_max + log2f(sum), z);
     }
     __syncthreads();
     #pragma unroll
@@ -122,35 +123,35 @@ __device__ void store_piece(const float (&o)[BM/16][COLUMNS/2], const Room &s, f
         #pragma unroll
         for (int y = 0; y < 2; y++) {
             int i = m*16 + y*8 + lane/4;
-            if (row + i < z.rows) store_sums(o[m], y, s.less[i], to, p, row + i, threadIdx.x/32*COLUMNS, z);
+            if (row + i < z.rows) store_sums(o[m], y, s.rescale[i], to, p, row + i, threadIdx.x/32*COLUMNS, z);
         }
 }
 
 __global__ void __launch_bounds__(THREADS, 2)
 decode(const Number *q, const Number *cache, const int *table, const int *lens, Number *out, float *lse,
        float *part_out, float *part_lse, float factor, int batch, int rows, int heads, int pages, int wide, int parts) {
-    extern __shared__ __align__(128) char room[];
+    extern __shared__ __align__(128) char smem[];
     Sizes z = {batch, rows, heads, pages, wide, parts};
     Results to = {out, lse, part_out, part_lse};
-    Room s = lay_out(room);
+    Shared s = lay_out(smem);
     int row = blockIdx.x*BM;
     for (Walk w = walk_of_block(lens, z); w.more();) {
         Piece p = w.next(lens, z);
         int len = lens[p.b], end = end_of(min(row + (int)threadIdx.x/4, rows - 1), len, z);
-        float o[BM/16][COLUMNS/2] = {}, top = LOWEST, sum = 0;
+        float o[BM/16][COLUMNS/2] = {}, row_max = MINUS_INFINITY, sum = 0;
         copy_queries(s.q, q, p, row, z);
         for (int key = p.first*PAGE; key < min(len, p.last*PAGE); key += BN) {
             copy_keys(s.k, cache, table, p, key, len, z);
             copies_commit();
             copies_wait<0>();
             __syncthreads();
-            find_scores(s);
+            compute_scores(s);
             __syncthreads();
-            take_shares(s, top, sum, key, end, factor);
+            online_softmax_step(s, row_max, sum, key, end, factor);
             __syncthreads();
-            add_values(o, s);
+            accumulate_pv(o, s);
             __syncthreads();                                   // the keys were read
         }
-        store_piece(o, s, top, sum, to, p, row, z);
+        store_piece(o, s, row_max, sum, to, p, row, z);
     }
 }

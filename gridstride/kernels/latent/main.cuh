@@ -1,6 +1,6 @@
-// The host's part of exported decoding: random numbers on shuffled pages, a check of some rows against double, times.
-// Above it stand how many HEADS there are, what scores are multiplied by (SCALE), and the sizes to try (cases; the last
-// one is timed). Below it stand the launches.
+// Host code of exported decoding: random inputs on shuffled pages, a check of some rows against double, times.
+// The constants above it: HEADS, SCALE (the factor of scores), and the sizes to test (cases; the last one is timed).
+// The launches are below it.
 struct Arrays { bf16 *q, *cache, *out; float *lse; int *table, *lens; };
 
 void decode(int number, const Arrays &a);
@@ -19,7 +19,7 @@ int page_of(int number, int b, int i) {
     return ((long long)b * wide + i) * 1000003 % pages;
 }
 
-// Normal numbers (Box and Muller), the same in each run
+// Normal random values (Box and Muller), the same in each run
 __global__ void fill(bf16 *x, size_t size, int which) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= size) return;
@@ -46,18 +46,18 @@ void compare(const char *what, int number, int b, int head, int column, double g
 void check_row(int number, int b, int head, const std::vector<double> &keys, const Arrays &a) {
     int len = len_of(number, b);
     size_t at = (size_t)b * HEADS + head;
-    std::vector<double> q = read(a.q + at * DIM, DIM), out = read(a.out + at * VALUES, VALUES), shares(len);
+    std::vector<double> q = read(a.q + at * DIM, DIM), out = read(a.out + at * VALUES, VALUES), p(len);
     double sum = 0;
     for (int j = 0; j < len; j++) {
         double score = 0;
         for (int c = 0; c < DIM; c++) score += q[c] * keys[(size_t)j * DIM + c];
-        sum += shares[j] = std::exp(score * SCALE);
+        sum += p[j] = std::exp(score * SCALE);
     }
     compare("lse", number, b, head, 0, read(a.lse + at, 1)[0], std::log(sum), 1e-4);
     for (int c = 0; c < VALUES; c++) {
-        double right = 0, off = 1e-30;                              // shares and results are rounded to bfloat16
+        double right = 0, off = 1e-30;                              // P and results are rounded to bfloat16
         for (int j = 0; j < len; j++) {
-            double x = shares[j] / sum * keys[(size_t)j * DIM + c];
+            double x = p[j] / sum * keys[(size_t)j * DIM + c];
             right += x;
             off += std::abs(x) * 0x1p-7;
         }
@@ -67,7 +67,7 @@ void check_row(int number, int b, int head, const std::vector<double> &keys, con
 
 int hop(int n) { return n > CHECKED ? (n - 1) / CHECKED : 1; }
 
-// Ends the program if a number is wrong
+// Exits if a result is wrong
 void check(int number, const Arrays &a) {
     for (int b = 0; b < cases[number].batch; b += hop(cases[number].batch)) {
         std::vector<double> keys;
@@ -82,8 +82,8 @@ void check(int number, const Arrays &a) {
 Arrays arrays_of(int number) {
     int batch = cases[number].batch, wide = wide_of(number);
     size_t rows = (size_t)batch * HEADS, of_q = rows * DIM, of_cache = (size_t)batch * wide * PAGE * DIM;
-    Arrays a = {room<bf16>(of_q), room<bf16>(of_cache), room<bf16>(rows * VALUES), room<float>(rows),
-                room<int>(batch * wide), room<int>(batch)};
+    Arrays a = {allocate<bf16>(of_q), allocate<bf16>(of_cache), allocate<bf16>(rows * VALUES), allocate<float>(rows),
+                allocate<int>(batch * wide), allocate<int>(batch)};
     fill<<<(of_q + 255) / 256, 256>>>(a.q, of_q, 0);
     fill<<<(of_cache + 255) / 256, 256>>>(a.cache, of_cache, 1);
     OK(cudaMemset(a.out, 0xff, rows * VALUES * sizeof(bf16)));

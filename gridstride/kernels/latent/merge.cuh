@@ -1,4 +1,4 @@
-// Results of those of the batch whose pages were cut, from their parts: a warp a row, or 1/SPLIT of its columns.
+// Merges the parts of sequences whose pages were split: one warp per row, or per 1/SPLIT of its columns.
 constexpr int COLUMNS = VALUES/SPLIT, EACH = COLUMNS/32;       // of a warp; of a lane, four at a time
 
 __device__ float warp_max(float x) {
@@ -9,17 +9,18 @@ __device__ float warp_max(float x) {
 // Its first column of those from c*32 on
 __device__ int column(int c) { return blockIdx.z*COLUMNS + c*32 + threadIdx.x%32*4; }
 
-// What a row knows so far, relative to its highest lse
-struct Merged { float o[EACH], top, sum; };
+// The merged parts of a row so far, relative to its highest lse
+struct Merged { float o[EACH], row_max, sum; };
 
-// `count` parts, each lane one of them: the logarithm of its sum, and the slot where its results lie
+// Adds `count` parts, one per lane: the part's lse, and the slot of its partial result
 __device__ void add_parts(Merged &m, float lse, int slot, int count, const float *part_out, int i, const Sizes &z) {
-    float top = fmaxf(m.top, warp_max(lse)), base = top == LOWEST ? 0 : top;       // of nothing at all: no NaN
-    float less = exp2_fast(m.top - base), mine = exp2_fast(lse - base);
-    m.sum = m.sum*less + warp_sum(mine);
-    m.top = top;
+    float row_max = fmaxf(m.row_max, warp_max(lse));
+    float base = row_max == MINUS_INFINITY ? 0 : row_max;      // of a row that attends to nothing: no NaN
+    float rescale = exp2_fast(m.row_max - base), mine = exp2_fast(lse - base);
+    m.sum = m.sum*rescale + warp_sum(mine);
+    m.row_max = row_max;
     #pragma unroll
-    for (int c = 0; c < EACH; c++) m.o[c] *= less;
+    for (int c = 0; c < EACH; c++) m.o[c] *= rescale;
     #pragma unroll (4*SPLIT)
     for (int k = 0; k < count; k++) {
         float weight = __shfl_sync(~0u, mine, k);
@@ -38,7 +39,7 @@ __device__ void add_parts(Merged &m, float lse, int slot, int count, const float
 
 __device__ void store_merged(const Merged &m, Number *out, float *lse, long long at) {
     float each = m.sum > 0 ? 1/m.sum : 0;
-    if (threadIdx.x%32 == 0 && blockIdx.z == 0) lse[at] = (m.top + log2f(m.sum))*LN2;
+    if (threadIdx.x%32 == 0 && blockIdx.z == 0) lse[at] = (m.row_max + log2f(m.sum))*LN2;
     #pragma unroll
     for (int c = 0; c < EACH; c += 4)
         *(uint2 *)(out + at*VALUES + column(c)) =
@@ -52,14 +53,15 @@ merge_parts(Number *out, float *lse, const float *part_out, const float *part_ls
     int i = blockIdx.y*8 + threadIdx.x/32, b = blockIdx.x;     // there are a multiple of 16 rows
     int total = count_pages(lens, batch, z), begin = count_pages(lens, b, z), all = pages_of(lens[b], z);
     int first = all ? part_of(begin, total, z) : 0, end = all ? part_of(begin + all - 1, total, z) + 1 : 0;
-    // until the parts are written; all wait, as what follows this launch must not begin before the one ahead has ended
-    if (EARLY) asm volatile("griddepcontrol.wait;" ::: "memory");
+    // Waits until the parts are written; all blocks wait, as a later launch must not begin before decoding has ended
+    if (PDL) asm volatile("griddepcontrol.wait;" ::: "memory");
     if (end - first == 1) return;                              // one block had them all
-    Merged m = {{}, LOWEST, 0};
+    Merged m = {{}, MINUS_INFINITY, 0};
     for (int from = first; from < end; from += 32) {
         int part = from + threadIdx.x%32, slot = 2*part + (cut(part, total, z) < begin);
         bool there = part < end && cut(part, total, z) < cut(part + 1, total, z);    // more parts than pages?
-        add_parts(m, there ? part_lse[(long long)slot*rows + i] : LOWEST, slot, min(32, end - from), part_out, i, z);
+        float mine = there ? part_lse[(long long)slot*rows + i] : MINUS_INFINITY;
+        add_parts(m, mine, slot, min(32, end - from), part_out, i, z);
     }
     store_merged(m, out, lse, (long long)b*rows + i);
 }

@@ -66,7 +66,7 @@ constexpr struct {{ int batch, keys; }} cases[] = {{{sizes}}};'''
     lines = []
     for (found, workspaces), (batch, keys) in zip(every, cases_of(variant)):
         rows = batch * variant.heads, batch * cdiv(keys, PAGE) * PAGE
-        mine = [f'static float *{o} = room<float>({n});' for o, n in workspaces.items()]
+        mine = [f'static float *{o} = allocate<float>({n});' for o, n in workspaces.items()]
         lines.append(mine + [_start(*o, spaces, rows) for o in found])
     what = [
         f'`gridstride.kernels.latent_attention`, {variant.what.replace("_", ".")}, {variant.heads} heads, bfloat16.'

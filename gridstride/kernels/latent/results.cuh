@@ -1,5 +1,5 @@
-// Where sums go: into the result, or into a slot of parts of which a second kernel makes it.
-#define LOWEST __int_as_float(0xff800000)                      // minus infinity
+// Stores accumulators: into the result, or into a slot of partial results that `merge_parts` merges.
+#define MINUS_INFINITY __int_as_float(0xff800000)                      // minus infinity
 constexpr float LN2 = 0.6931471805599453f;
 
 __device__ float exp2_fast(float x) {
@@ -27,7 +27,7 @@ __device__ void store_lse(const Results &to, const Piece &p, int i, float lse, c
     (p.slot < 0 ? to.lse : to.part_lse)[row_in(p, i, z)] = p.slot < 0 ? lse*LN2 : lse;
 }
 
-// A thread has two rows of a tile of sums, y = 0 and 1, and of each two of every eight columns, from `column` on
+// Stores a thread's row y (0 or 1) of an accumulator tile, two of every eight columns, from `column` on
 template<int N> __device__ void store_sums(const float (&o)[N], int y, float each, const Results &to, const Piece &p,
                                            int i, int column, const Sizes &z) {
     long long at = row_in(p, i, z)*VALUES + column + threadIdx.x%4*2;

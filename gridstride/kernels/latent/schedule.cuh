@@ -1,7 +1,7 @@
-// How the work is cut. The pages of all of the batch, end to end, are cut into equal parts, one for each block that has
-// the same rows of q. A part is walked through in pieces: pages that follow each other and belong to one of the batch.
-struct Sizes { int batch, rows, heads, pages, wide, parts; };  // rows of q of one of the batch; columns of the table
-struct Piece { int b, first, last, all, slot; };               // pages `first` to `last` of `all`; the result's place
+// How the work is split (split-K): the pages of all sequences, end to end, are cut into equal parts, one per block that
+// has the same rows of q. A block walks through its part in pieces: consecutive pages of one sequence.
+struct Sizes { int batch, rows, heads, pages, wide, parts; };  // rows of q per sequence; wide: columns of the table
+struct Piece { int b, first, last, all, slot; };               // pages `first` to `last` of `all`; slot of the result
 
 __device__ int pages_of(int len, const Sizes &z) {
     int pages = len/PAGE + (len%PAGE > 0);
@@ -27,14 +27,14 @@ __device__ int warp_sum_up_to_me(int x) {
     }
     return x;
 }
-// pages of the first `count` of the batch, by a warp
+// Pages of the first `count` sequences, by a warp
 __device__ int count_pages(const int *lens, int count, const Sizes &z) {
     int sum = 0;
     for (int i = threadIdx.x%32; i < count; i += 32) sum += pages_of(lens[i], z);
     return warp_sum(sum);
 }
 
-// `before`: pages of those of the batch that stand before b
+// `before`: pages of the sequences ahead of b
 struct Walk {
     int b, before, page, end, part, start;
     __device__ bool more() const { return page < end; }
@@ -50,7 +50,7 @@ struct Walk {
     }
 };
 
-// by a warp
+// The walk through a part, by a warp: a prefix sum of pages finds the sequence in which the part begins
 __device__ Walk walk_of(int part, const int *lens, const Sizes &z) {
     int total = count_pages(lens, z.batch, z), from = cut(part, total, z), before = 0, lane = threadIdx.x%32;
     Walk w = {0, 0, from, cut(part + 1, total, z), part, from};
@@ -77,5 +77,5 @@ __device__ Walk walk_of_block(const int *lens, const Sizes &z) {
     return shared;
 }
 
-// Row i of q looks at keys before that: those of the last new token at all, those of the one before at one less
+// Row i of q attends to keys before that: rows of the last new token to all, those of the one before to one less
 __device__ int end_of(int i, int len, const Sizes &z) { return len - (z.rows - 1 - i)/z.heads; }

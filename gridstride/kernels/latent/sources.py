@@ -45,4 +45,4 @@ def merge_source(
     split,  # warps per row
 ) -> str:
     "CUDA C of the kernel that merges parts, ready to be compiled"
-    return _text(dtype, 'merge', (('EARLY', pdl), ('SPLIT', split)), _WORDS + primitives('pack'))
+    return _text(dtype, 'merge', (('PDL', pdl), ('SPLIT', split)), _WORDS + primitives('pack'))

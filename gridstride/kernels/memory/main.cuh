@@ -58,8 +58,8 @@ int run() {
     const int last = int(sizeof cases / sizeof *cases) - 1;
     for (int i = 0; i <= last; i++) {
         size_t size = (size_t)cases[i].rows * cases[i].width;
-        From *x = room<From>(size);
-        To *out = room<To>(std::max(size, (size_t)BINS));
+        From *x = allocate<From>(size);
+        To *out = allocate<To>(std::max(size, (size_t)BINS));
         fill<<<(size + 255) / 256, 256>>>(x, size);
         check(i, x, out);
         if (i == last) ms = median_time([&] { launch(i, x, out); });

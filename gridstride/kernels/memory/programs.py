@@ -71,7 +71,7 @@ def _case(tool, i, spaces):
     lines = []
     for name, (c, n, zero) in workspaces.items():
         if name in used and name != 'out':
-            lines.append(f'static auto *{name} = room<{c}>({n});')
+            lines.append(f'static auto *{name} = allocate<{c}>({n});')
         if name in used and zero:
             lines.append(f'OK(cudaMemsetAsync({name}, 0, {n} * sizeof({c})));')
     for c in calls:

@@ -85,8 +85,8 @@ double run_case(int number, bool timed) {
     auto [batch, rows, columns] = cases[number];
     size_t tiles = (rows + 15) / 16, steps = (columns + STEP - 1) / STEP, groups = GROUP ? steps * (STEP / SHARE) : 1;
     size_t bytes = tiles * steps * 16 * STEP * BITS / 8, count = tiles * groups * 16, in = (size_t)batch * columns;
-    From *x = room<From>(in), *scales = room<From>(count), *y = room<From>((size_t)batch * rows);
-    unsigned char *words = room<unsigned char>(bytes);
+    From *x = allocate<From>(in), *scales = allocate<From>(count), *y = allocate<From>((size_t)batch * rows);
+    unsigned char *words = allocate<unsigned char>(bytes);
     fill<<<(in + 255) / 256, 256>>>(x, in, false);
     fill<<<(count + 255) / 256, 256>>>(scales, count, true);
     fill<<<(bytes + 255) / 256, 256>>>(words, bytes);

@@ -65,8 +65,8 @@ int run() {
     for (int i = 0; i <= last; i++) {
         auto [h, w, k] = cases[i];
         size_t m = (size_t)h * k, n = (size_t)w * k;
-        Arrays a = {room<unsigned char>(m), room<unsigned char>(n), room<float>(h), room<float>(w),
-                    room<__nv_bfloat16>((size_t)h * w)};
+        Arrays a = {allocate<unsigned char>(m), allocate<unsigned char>(n), allocate<float>(h), allocate<float>(w),
+                    allocate<__nv_bfloat16>((size_t)h * w)};
         fill<<<(m + 255) / 256, 256>>>(a.m, a.m_scales, h, k, 2 * i);
         fill<<<(n + 255) / 256, 256>>>(a.n, a.n_scales, w, k, 2 * i + 1);
         OK(cudaMemset(a.out, 0xff, (size_t)h * w * 2));

@@ -56,19 +56,19 @@ __global__ void fill_kept(Matrix w, int rows, int k) {
 }
 
 template <class T> T *sent(const std::vector<T> &x) {
-    T *p = room<T>(x.size());
+    T *p = allocate<T>(x.size());
     OK(cudaMemcpy(p, x.data(), x.size() * sizeof(T), cudaMemcpyDefault));
     return p;
 }
 
 Matrix make(int rows, int k) {
     size_t size = (size_t)rows * k;
-    Matrix w = {room<Number>(size)};
+    Matrix w = {allocate<Number>(size)};
     OK(cudaMemset(w.dense, 0, size * sizeof(Number)));
     if (KIND == TWO_FOUR) {
         size_t words = (size_t)(rows + 63) / 64 * ((k + 127) / 128) * 256;
-        w.values = room<Number>(size / 2);
-        w.words = room<unsigned>(words);
+        w.values = allocate<Number>(size / 2);
+        w.words = allocate<unsigned>(words);
         OK(cudaMemset(w.words, 0x44, words * 4));
         fill_24<<<(size / 4 + 255) / 256, 256>>>(w, rows, k);
         return w;
@@ -82,7 +82,7 @@ Matrix make(int rows, int k) {
         }
         starts.push_back(columns.size());
     }
-    w.values = room<Number>(columns.size() * high * wide);
+    w.values = allocate<Number>(columns.size() * high * wide);
     w.starts = sent(starts);
     w.columns = sent(columns);
     fill_kept<<<tall, KIND == BLOCKS ? 256 : 1>>>(w, rows, k);
@@ -109,7 +109,7 @@ __global__ void compare(Matrix w, const Number *x, const Number *y, int rows, in
 // Ends the program if a number is wrong: all of small results are looked at
 void check(int number, const Matrix &w, const Number *x, const Number *y) {
     auto [rows, n, k] = cases[number];
-    static int *wrong = room<int>(1);
+    static int *wrong = allocate<int>(1);
     int none = 0, down = rows > 1000 ? 7 : 1, right = n > 1000 ? 31 : 1;
     OK(cudaMemcpy(wrong, &none, 4, cudaMemcpyDefault));
     dim3 grid((rows / down + 256) / 256, (n + right - 1) / right);
@@ -128,7 +128,7 @@ int run() {
     for (int i = 0; i <= last; i++) {
         auto [rows, n, k] = cases[i];
         Matrix w = make(rows, k);
-        Number *x = room<Number>((size_t)n * k), *y = room<Number>((size_t)n * rows);
+        Number *x = allocate<Number>((size_t)n * k), *y = allocate<Number>((size_t)n * rows);
         fill<<<((size_t)n * k + 255) / 256, 256>>>(x, (size_t)n * k);
         OK(cudaMemset(y, 0xff, (size_t)n * rows * sizeof(Number)));
         auto multiply = [&] { launch(i, w, x, y); };
