@@ -5,9 +5,9 @@ The modules, in the order in which they are read best:
 - what is translated: `source` (a kernel's tree, comments and names), `kernel` (`to_cuda`, all steps of it);
 - from Python to a tree with types: `tree`, `operations` (its vocabulary), `types`, `lowering` (a subpackage),
   `verify` (is the tree well formed?);
-- what is known of the tree: `ranges` (which integers are an `int` in C), `flow` (which assignments are one
-  variable);
-- from the tree to C: `expressions`, `statements`, `launcher` (the host's part), `translation` (the text, and what its
+- what is known of the tree: `intervals` and `ranges` (the values that an integer can have), `c_types` (so which of
+  them are an `int` in C), `flow` (which assignments are one variable);
+- from the tree to C: `codegen` (a subpackage), `launcher` (the host's part), `translation` (the text, and what its
   arguments are);
 - `engine` (`sim.options(engine='c')`: simulated kernels as compiled CUDA C).
 """

@@ -31,11 +31,12 @@ from ..sim.arguments import arguments
 from ..sim.memory import View
 from ..sim.records import Records
 from ..support.array_memory import address, byte_bounds, part
-from .expressions import PRIMARY, Expressions, Text
+from .codegen.expressions import Expressions
+from .codegen.text import PRIMARY, Text
 from .kernel import translate
 from .lowering import Unit, convert
 from .lowering.arrays import Arrays
-from .tree import ONE, ZERO, E, add, index, row_strides
+from .tree import ONE, ZERO, Expr, add, index, row_strides
 from .tree import View as Part
 from .types import INT
 
@@ -74,12 +75,12 @@ class _Call(ctypes.Structure):
 
 
 def as_array(v):
-    "A simulator's view as a NumPy array"
+    "Return a simulator's view as a NumPy array that shares its memory"
     return part(v.mem.data, int(v.off), tuple(map(int, v.shape)), v.strides)
 
 
 def _views(v):
-    return [o for p in v for o in _views(p)] if isinstance(v, tuple) else [v] if isinstance(v, View) else []
+    return [view for p in v for view in _views(p)] if isinstance(v, tuple) else [v] if isinstance(v, View) else []
 
 
 def _to_arrays(v):
@@ -87,7 +88,7 @@ def _to_arrays(v):
 
 
 def _join(spans):
-    "Spans that overlap, as one"
+    "Join spans that overlap"
     res = []
     for lo, hi in sorted(spans):
         if res and lo < res[-1][1]:
@@ -118,7 +119,7 @@ def together(
     translations,  # what `to_cuda` made
     marked=None,  # files: lines of Python instead of those of C
 ) -> str:  # CUDA C without the launchers, and `enter_0`, `enter_1`, ...
-    "One source of several translations"
+    "Return one source of several translations"
     heads, parts = {}, []
     for n, t in enumerate(translations):
         lines = t.split(_HOST)[0].split('\n')
@@ -171,11 +172,11 @@ struct gs_launch {
 static void gs_run(void *p) {
     gs_launch &l = *static_cast<gs_launch *>(p);
     for (int i = 0; i < l.npieces; i++) {
-        gs_piece &o = l.pieces[i];
-        o.device = static_cast<char *>(gridstride::adopt(o.host, o.bytes, o.itemsize, o.known));
-        for (size_t a = 0, b; o.known && a < o.bytes; a = b) {
-            for (b = a; b < o.bytes && o.known[b] == o.known[a]; b++) {}
-            if (o.known[a]) gridstride::device_written(o.device + a, b - a);
+        gs_piece &p = l.pieces[i];
+        p.device = static_cast<char *>(gridstride::adopt(p.host, p.bytes, p.itemsize, p.known));
+        for (size_t a = 0, b; p.known && a < p.bytes; a = b) {
+            for (b = a; b < p.bytes && p.known[b] == p.known[a]; b++) {}
+            if (p.known[a]) gridstride::device_written(p.device + a, b - a);
         }
     }
     for (int i = 0; i < l.nargs; i++)
@@ -189,7 +190,7 @@ extern "C" int gs_call(gs_launch *l) {
     gridstride::give_back();
     return ok ? 0 : 1;
 }
-// Where an element lies. Scalars alone: what lies in an array of the stack is told to the detectors, for nothing.
+// The offset of an element. Its parameters are scalars: accesses to an array on the stack cost time in checks.
 struct gs_axis {
     long long i, n, step;                  // an index, the size of its axis, the stride there
 };
@@ -225,11 +226,11 @@ class Compiled:
         self.dll = self._opened.dll
 
     def call(self, n, values, arrays, fresh, grid, block, shared):
-        """Run translation `n`; true if all was well.
+        """Run translation `n`; return whether the detectors found nothing.
 
         `values`: the C kernel's arguments in order; `arrays`: for those that are arrays, by their number, the array
-        whose first element is meant; `fresh`: for arrays that were not written yet, by their number, (which bytes are
-        known, where to note those that are after the launch). `grid`, `block`: three sizes each; `shared`: bytes.
+        whose first element is meant; `fresh`: for uninitialized arrays, by their number, (which bytes are known, where
+        to note those that are after the launch). `grid`, `block`: three sizes each; `shared`: bytes.
         """
         params = self.translations[n].params
         holders = [
@@ -249,20 +250,20 @@ class Compiled:
 
 
 def _memory(arrays, fresh, n):
-    "(pieces of memory, how many; the piece of each of `n` arguments, -1 for none, and the bytes from there on)"
+    "Return (pieces of memory, how many; the piece of each of `n` arguments, -1 for none, and the offset there)"
     spans = {i: byte_bounds(a) for i, a in arrays.items()}
-    whole = _join([s for s in spans.values() if s[0] < s[1]])
-    pieces = (_Piece * len(whole))(*((lo, hi - lo, 1) for lo, hi in whole))
+    areas = _join([s for s in spans.values() if s[0] < s[1]])
+    pieces = (_Piece * len(areas))(*((lo, hi - lo, 1) for lo, hi in areas))
     piece_of, offsets = (ctypes.c_int * n)(*[-1] * n), (ctypes.c_longlong * n)()
     for i, a in arrays.items():
-        k = next((k for k, (lo, hi) in enumerate(whole) if lo <= spans[i][0] < hi), -1)
+        k = next((k for k, (lo, hi) in enumerate(areas) if lo <= spans[i][0] < hi), -1)
         if k < 0:
             continue
-        piece_of[i], offsets[i] = k, address(a) - whole[k][0]
+        piece_of[i], offsets[i] = k, address(a) - areas[k][0]
         pieces[k].itemsize = a.itemsize
         if i in fresh:
-            pieces[k].known, pieces[k].written = (o.ctypes.data for o in fresh[i])
-    return pieces, len(whole), piece_of, offsets
+            pieces[k].known, pieces[k].written = (mask.ctypes.data for mask in fresh[i])
+    return pieces, len(areas), piece_of, offsets
 
 
 _HOLD = {
@@ -281,7 +282,7 @@ _HOLD = {
 
 
 def _hold(type, v):
-    "A number where C finds it"
+    "Return a scalar as a `ctypes` object, whose address C gets"
     if type == '__half':
         return ctypes.c_uint16(int(np.float16(v).view(np.uint16)))
     return _HOLD[type](v)
@@ -290,22 +291,22 @@ def _hold(type, v):
 # In the translation for the engine the address of an element is a call that checks every index. All
 # integers have 64 bits there, as they have in Python.
 class CheckedArrays(Arrays):
-    "Computes the address of an element by the operation `inside`, which stops at an index that is out of bounds"
+    "Compute the address of an element by the operation `inside`, which stops at an index that is out of bounds"
 
     def inside(self, view, idx, sizes, strides):
-        "The address of the element `idx`, if its indices are within the sizes"
+        "Return the address of the element `idx`, checked against the sizes"
         idx = [convert.as_number(convert.need_number(i)) for i in idx]
-        return E('inside', INT, [*idx, *sizes, *strides], value=view.memory.name)
+        return Expr('inside', INT, [*idx, *sizes, *strides], value=view.memory.name)
 
-    def place(self, node, view, idx):
-        "One index, which is looked at"
-        at = super().place(node, view, idx)
+    def element_index(self, node, view, idx):
+        "Return one index, which is checked"
+        at = super().element_index(node, view, idx)
         if None in view.sizes or not view.ndim:
             return at
         return [add(view.offset, add(_lead(view), self.inside(view, idx, view.sizes, view.strides)))]
 
     def cut(self, node, view, idx):
-        "The part of `view`, whose indices are looked at one by one"
+        "Return the part of `view` at indices that are checked one by one"
 
         def check(i, n):
             return i if isinstance(i, ast.Slice) or n is None else self.inside(view, [i], [n], [ONE])
@@ -314,7 +315,7 @@ class CheckedArrays(Arrays):
 
 
 def _lead(view):
-    "Where the part of a C array begins that a view's first indices name"
+    "Return the address of the part of a C array that a view's first indices select"
     if not view.lead:
         return ZERO
     dims = view.memory.dims
@@ -322,30 +323,30 @@ def _lead(view):
 
 
 class CheckedExpressions(Expressions):
-    "Writes the address of an element as `gs_at(...)`"
+    "Write the address of an element as `gs_at(...)`"
 
-    def x_inside(self, e):
-        "An index that `gs_at` checks against sizes, and multiplies by strides"
+    def _expr_inside(self, e):
+        "Write an index that `gs_at` checks against sizes, and multiplies by strides"
         n = len(e.args) // 3
         args = [f'(long long)({self.fit(a, "long long").text})' for a in e.args]
         axes = [f'gs_axis{{{", ".join(args[k::n])}}}' for k in range(n)]
         return Text(f'gs_at("{e.value}", __LINE__, {", ".join(axes)})', PRIMARY, 'long long')
 
-    def place(self, memory, idx):
-        "The element at an index that counts from the first element of all"
+    def element_at(self, memory, idx):
+        "Write the element at an index that counts from the first element of all"
         if memory.dims is None or memory.ndim == len(idx):
             return self.row(memory, idx)
         return f'(&{memory.c_name}{"[0]" * memory.ndim})[{self.text(idx[0])}]'
 
 
 class CheckedUnit(Unit):
-    "A unit whose indices are checked"
+    "Unit of translation whose indices are checked"
 
     arrays = CheckedArrays
 
 
 def _unravel(a, at):
-    "The index of the element that is `at` elements after the first byte of the memory of the array `a`"
+    "Return the index of the element that is `at` elements after the first byte of the memory of the array `a`"
     steps = [abs(s) // a.itemsize for s in a.strides]
     res = {}
     for d in sorted(range(a.ndim), key=lambda d: -steps[d]):
@@ -354,9 +355,9 @@ def _unravel(a, at):
 
 
 def _exception(made, arrays):
-    "What the emulator found, in Python's words; `arrays`: the NumPy arrays by their names in C"
+    "Return the exception for what the emulator found; `arrays`: the NumPy arrays by their names in C"
     f = emulator.last_finding()
-    name, at = (f.fields.get(o) for o in ('array', 'index'))
+    name, at = (f.fields.get(key) for key in ('array', 'index'))
     if name in arrays and len(at or ()) == 1 and f.code not in ('outside', 'before'):  # which `gs_at` reports itself
         f.fields['index'] = _unravel(arrays[name], at[0])
     numbered = [_FILE.format(i) for i in range(len(made.files))]
@@ -388,7 +389,7 @@ def _shown_call(call, files, numbered):
 
 
 def _kind(a):
-    "What a translation depends on: types and layouts, and whether an integer is a large one"
+    "Return what a translation depends on: types and layouts, and whether an integer is a large one"
     if isinstance(a, tuple):
         return tuple(map(_kind, a))
     if isinstance(a, View):
@@ -406,7 +407,7 @@ def _contiguous(v):
 
 
 class _Made:
-    "A kernel, compiled for arguments of some kinds"
+    "Kernel, compiled for arguments of some kinds"
 
     def __init__(self, kernel, args, memcheck, checked):
         self.kernel, self.files = (
@@ -418,14 +419,14 @@ class _Made:
         self.translation = translate(kernel, args, unit(doubles=True, wide=memcheck), writer)
         if 'this_grid().sync()' in self.translation:
             raise NotSimulated(
-                "a barrier of the whole grid with engine='c'",
+                "a barrier of the grid with engine='c'",
                 "It needs the simulator's own engine: sim.options(engine='lanes').",
                 kernel=self.kernel,
             )
         self.compiled = Compiled([self.translation], checked, self.files)
 
     def renamed(self, warning):
-        "A warning of the emulator, with the name that the kernel has in Python"
+        "Return a warning of the emulator with the name that the kernel has in Python"
         text = re.sub(r'^(line \d+ of) \w+', rf'\1 {self.kernel}', str(warning)).replace('cpp.options', 'sim.options')
         new = type(warning)(text)
         vars(new).update(vars(warning))
@@ -447,17 +448,17 @@ def _get_made(kernel, views, args):
 
 
 def launch(kernel, grid, block, shared, args, trace=None):
-    "Run a simulated kernel as compiled CUDA C; what the detectors find is raised, with the line of Python"
+    "Run a simulated kernel as compiled CUDA C; raise what the detectors find, with the line of Python"
     asked = {'a trace': trace is not None, 'who=True': settings.who, f'warps of {settings.warp}': settings.warp != 32}
-    if what := next((o for o, is_so in asked.items() if is_so), None):
+    if what := next((operand for operand, is_so in asked.items() if is_so), None):
         hint = "It needs the simulator's own engine: sim.options(engine='lanes')."
         raise NotSimulated(f"{what} with engine='c'", hint, kernel=kernel.__name__)
     grid, block, _, shared, _ = configure(kernel.__name__, grid, block, shared=shared)
     f = kernel.py_func
     params, defaults = list(inspect.signature(f).parameters), f.__defaults__ or ()
     count_arguments(kernel.__name__, params, len(args), len(defaults))
-    rest = defaults[len(defaults) - len(params) + len(args) :]
-    views = arguments(kernel.__name__, params, (*args, *rest))
+    missing = defaults[len(defaults) - len(params) + len(args) :]
+    views = arguments(kernel.__name__, params, (*args, *missing))
     if any(isinstance(v, Records) for v in views):
         hint = "They need the simulator's own engine: sim.options(engine='lanes')."
         raise NotSimulated("arrays of records with engine='c'", hint, kernel=kernel.__name__)
@@ -492,19 +493,19 @@ def _run(made, views, given, grid, block, shared):
         raise _exception(made, {p.name: _at(given, p.path) for p in t.params if p.kind == 'array'}) from None
 
 
-def _places(v, flat):
-    "Which elements of the view's memory the array `flat` covers"
+def _elements_of(v, flat):
+    "Return the slice of elements of the view's memory that the array `flat` covers"
     first = (address(flat) - address(v.mem.data)) // flat.itemsize
     return slice(first, first + flat.size)
 
 
 def _bytes(v, flat):
-    "Which bytes of `flat` are known, and a buffer for which of them are after the launch"
-    known = np.repeat((v.mem.shadow.wrote[_places(v, flat)] != 0).astype(np.uint8), flat.itemsize)
+    "Return which bytes of `flat` are initialized, and a buffer for which of them are after the launch"
+    known = np.repeat((v.mem.shadow.wrote[_elements_of(v, flat)] != 0).astype(np.uint8), flat.itemsize)
     return known, known.copy()
 
 
 def _note(v, known, written, flat):
-    "Elements that the kernel has written are known from now on"
+    "Note that elements that the kernel has written are initialized"
     size = flat.itemsize
-    v.mem.shadow.wrote[_places(v, flat)] |= written.reshape(-1, size).all(1)
+    v.mem.shadow.wrote[_elements_of(v, flat)] |= written.reshape(-1, size).all(1)

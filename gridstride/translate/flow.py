@@ -1,7 +1,7 @@
 """Which assignments of a name belong together: each such group becomes one variable of C.
 
-A name in Python may hold an integer first and a float later. In C that takes two variables. They are found
-by asking, for every read of a name, which assignments can have given it its value; assignments
+A name in Python may hold an integer first and a float later. In C that takes two variables. They are found by dataflow
+analysis (reaching definitions): per read of a name, the assignments that can have given it its value. Assignments
 that reach the same read make up one variable.
 """
 
@@ -16,7 +16,7 @@ class Variable:
     What `Lowering` finds out of it:
 
     - `type`; for an array `memory` and `view`, for a tuple `parts` (its variables), for a function `bound`;
-    - `whole`, the name of the tuple that it is a part of; as a part of a parameter `same_as` or `constant`;
+    - `tuple_name`, the name of the tuple that it is a part of; as a part of a parameter `same_as` or `constant`;
     - `bounds`, (least, most) of a temporary; `struct`, the device function whose results it holds.
 
     What the writer gives it: the name and the type in C, and `slot`, the variable whose storage it shares.
@@ -27,7 +27,7 @@ class Variable:
         self.defs, self.undefined = 0, False  # assignments to it; may it be read before?
         self.type = self.memory = self.view = self.parts = self.bound = None
         self.typed_at = None  # the line that gave it its first type
-        self.whole = self.same_as = self.constant = self.bounds = self.struct = None
+        self.tuple_name = self.same_as = self.constant = self.bounds = self.struct = None
         self.temporary = self.alone = False  # alone: it shares its name with no other
         self.is_parameter, self.parameter = False, None  # parameter: what is known of it, for one of the kernel
         self.c_name, self.c_type, self.slot = name, None, None
@@ -48,26 +48,30 @@ class _Flow:
         self.names, self.ids, self.parent, self.reads, self.state, self.loops = names, {}, [], {}, {}, []
 
     def root(self, i):
+        "Return the number that stands for the group of the assignment `i` (union-find)"
         while self.parent[i] != i:
             i = self.parent[i]
         return i
 
     def define(self, node, name):
+        "Note that the node assigns to `name`: no earlier assignment reaches what follows"
         if node not in self.ids:
             self.ids[node] = len(self.parent)
             self.parent.append(len(self.parent))
         self.state[name] = frozenset([self.ids[node]])
 
     def read(self, node, name):
+        "Note which assignments reach a read of `name`"
         self.reads[node] = self.reads.get(node, frozenset()) | self.state.get(name, _NONE)
 
     def look(self, tree):
         "Note what is read in an expression"
-        for o in walk(tree):
-            if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Load) and o.id in self.names:
-                self.read(o, o.id)
+        for node in walk(tree):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in self.names:
+                self.read(node, node.id)
 
     def bind(self, target):
+        "Note an assignment to a target, or to its parts"
         if isinstance(target, ast.Name):
             self.define(target, target.id)
         elif isinstance(target, (ast.Tuple, ast.List)):
@@ -77,6 +81,7 @@ class _Flow:
             self.look(target)
 
     def block(self, body):
+        "Follow the statements of a block, up to one after which code is unreachable"
         for s in body:
             if self.state is None:
                 return
@@ -112,8 +117,8 @@ class _Flow:
         self.state = _merge(yes, self.state)
 
     def While(self, s):
-        forever = isinstance(s.test, ast.Constant) and s.test.value
-        self.loop(s, lambda: self.look(s.test), forever)
+        endless = isinstance(s.test, ast.Constant) and s.test.value
+        self.loop(s, lambda: self.look(s.test), endless)
 
     def For(self, s):
         self.look(s.iter)
@@ -130,15 +135,15 @@ class _Flow:
     def Continue(self, s):
         self.loops[-1][1], self.state = _merge(self.loops[-1][1], self.state), None
 
-    def loop(self, s, head, forever):
-        "Go round until nothing new comes back to the head"
+    def loop(self, s, head, endless):
+        "Follow a loop until no further assignment comes back to its head (a fixed point)"
         start = self.state
         while True:
             self.loops.append([None, None])
             self.state = dict(start)
-            after = None if forever else start
+            after = None if endless else start
             head()
-            if not isinstance(s, ast.For) and not forever:
+            if not isinstance(s, ast.For) and not endless:
                 after = dict(self.state)
             self.block(s.body)
             broken, again = self.loops.pop()
@@ -156,12 +161,12 @@ def _merge(a, b):
 
 
 def variables(tree):
-    """The variables of a function: {Name node: `Variable`} for what is read, and the same for what is assigned.
+    """Return the variables of a function: {Name node: `Variable`} for what is read, and the same for what is assigned.
 
     Parameters count as assigned at their `arg`.
     """
     args = tree.args.args
-    names = {o.id for o in walk(tree) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)} | {
+    names = {inner.id for inner in walk(tree) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)} | {
         a.arg for a in args
     }
     flow = _Flow(names)

@@ -3,12 +3,16 @@
 import ast
 import os
 
-from .expressions import Expressions, Unsupported
+from .c_types import c_int_type, settle
+from .codegen.body import Body
+from .codegen.expressions import Expressions
+from .codegen.lines import Line
+from .codegen.names import Names
+from .codegen.text import Unsupported
+from .intervals import hull
 from .launcher import launcher, wrap
 from .lowering import Unit
-from .ranges import c_whole, hull, settle
 from .source import Source, Untranslatable, python_function
-from .statements import Body, Line, Names
 from .translation import Parameter, Translation
 from .tree import every, statements
 from .types import C_NAMES, HALF, example, is_int, signature, write_type
@@ -16,7 +20,7 @@ from .verify import verify
 
 
 def _order(unit):
-    "The functions, what is called before what calls it"
+    "Return the functions, each before those that call it"
     res = []
 
     def visit(f):
@@ -54,11 +58,11 @@ def _result_type(t, items, ranges, unit):
     r = None
     for e in items:
         r = hull(r, ranges.of(e))
-    return c_whole(t, r, unit.wide)
+    return c_int_type(t, r, unit.wide)
 
 
 def _declare(e, ex):
-    "A parameter as C declares it"
+    "Return (type, name) of a parameter as C declares it"
     if e.op == 'var':
         return e.value.c_type, e.value.c_name
     m = e.value.memory
@@ -69,7 +73,7 @@ def _declare(e, ex):
 
 
 def _head(f, body, ex, unit):
-    "The line that begins a function"
+    "Return the line that begins a function, and its parameters"
     params = [_declare(e, ex) for e in body.parameters]
     if f is unit.main:
         unused = [e for e in body.parameters if not body.is_used(e)]
@@ -83,11 +87,11 @@ def _head(f, body, ex, unit):
 
 
 def _constants(unit, ex):
-    "The lines that define what the kernel sees of the world outside"
+    "Return the lines that define what the kernel captures from outside"
     res = []
     for name, e in ex.globals.items():
         v = e.value[1]
-        type = 'float' if e.type == HALF else ex.x_global(e).type
+        type = 'float' if e.type == HALF else ex.write(e).type
         res.append(f'constexpr {type} {unit.names.constant(name)} = {_literal(v, type, ex)};')
     for m in unit.constants.values():
         if m.used:
@@ -98,28 +102,28 @@ def _constants(unit, ex):
 
 
 def _literal(v, type, ex):
-    "The value `v` as a literal for a variable of C's type `type`"
+    "Write the value `v` as a literal for a variable of C's type `type`"
     if type == 'bool':
         return 'true' if v else 'false'
     if type in ('float', 'double', '__half'):
         return ex.real(float(v), type).text
-    return str(v) if -(2**31) < v < 2**31 else ex.whole(v, type=type if 'long' in type else None).text
+    return str(v) if -(2**31) < v < 2**31 else ex.integer(v, type=type if 'long' in type else None).text
 
 
 def _braces(a, dtype, ex):
-    "The values of an array as C writes them"
+    "Write the values of an array as C does: `{1, 2}`"
     if a.ndim == 0:
         return _literal(a.item(), C_NAMES[dtype], ex)
-    return '{' + ', '.join(_braces(o, dtype, ex) for o in a) + '}'
+    return '{' + ', '.join(_braces(item, dtype, ex) for item in a) + '}'
 
 
 def _describe_arguments(source, args):
-    "What is known of each argument"
+    "Return what is known of each argument"
     a = source.tree.args
     if a.vararg or a.kwarg or a.kwonlyargs:
         what = 'a kernel with *args, **kwargs or keyword-only arguments'
         raise source.error(source.tree, what, 'Give it plain arguments.')
-    names, defaults = [o.arg for o in a.args], source.f.__defaults__ or ()
+    names, defaults = [arg.arg for arg in a.args], source.f.__defaults__ or ()
     given = signature(args[0]) if len(args) == 1 and isinstance(args[0], str) else None
     n = len(args if given is None else given)
     if not len(names) - len(defaults) <= n <= len(names):
@@ -138,7 +142,7 @@ def _describe_argument(source, name, x):
 
 
 def _wrong_number(kernel, names, n, are_examples):
-    "The error for a number of examples, or of types in a signature, that is not the kernel's"
+    "Return the error for a number of examples, or of types in a signature, that is not the kernel's"
     takes = f"{kernel} takes {len(names)} argument{'s' * (len(names) != 1)} ({', '.join(names)})"
     one = n == 1
     examples = f"{n or 'no'} example{'' if one else 's'} of them {'was' if one else 'were'} given"
@@ -154,28 +158,32 @@ def to_cuda(
     doubles=False,  # compute exactly with Numba's types, where a Python float is a float64
     wide=False,  # 64 bits for every integer
 ) -> Translation:  # a str: CUDA C for `load_cuda` and `cuda_kernel`
-    """A kernel as CUDA C that a person would have written: the same names, statements and comments.
+    """Translate a kernel to CUDA C that a person would have written: the same names, statements and comments.
+
+    Example: `src = to_cuda(scale_k, x, out)`, then `cuda_kernel(src)[grid, block](*src.pack((x, out)))`. The examples
+    are arrays, tensors, scalars, and tuples of these; only their types and layouts count.
 
     An array becomes a pointer and those of its sizes and strides that the kernel needs. The text ends with
     `launch_<kernel>`, a function for the host that takes the kernel's arguments as tensors and scalars, then grid,
-    block and bytes of shared memory. Examples are arrays, tensors, scalars, and tuples of these. `Untranslatable`
-    reports what cannot be translated, and where.
+    block and bytes of shared memory.
 
-    Integers have the values of Python's 64-bit ones. They are an `int` where that makes no difference, given
-    that an array has, and an axis of the grid covers, no more than 2**31 - 2**16 elements, and that a Python int that
-    is an argument is not larger: the launcher refuses such arrays, and `wide=True` translates for them. A Python int
-    that is divided, or divides, and is not negative as the example is not negative later: the launcher makes sure of
-    that, too, and `//` and `%` are C's.
+    Integers have the values of Python's 64-bit integers. They are an `int` where that makes no difference, given that
+    an array has, and an axis of the grid covers, at most 2**31 - 2**16 elements, and that a Python int that is an
+    argument is not larger: the launcher refuses such arrays, and `wide=True` translates for them. A Python int that is
+    an operand of `//` or `%`, and not negative in the example, must not be negative later: the launcher makes sure of
+    it, and `//` and `%` are C's.
 
     Floats: a Python float, whether literal or argument, takes the precision of the other operand; with a float32 array
     nothing is computed in double unless a float64, or a division of integers, requires it. `doubles=True` computes
     as Numba does, with float32 only where the result has the same bits.
+
+    Raises `Untranslatable` for what CUDA C cannot express: what, on which line, and the way out.
     """
     return translate(kernel, example_args, Unit(doubles, wide))
 
 
 def translate(kernel, example_args, unit, writer=Expressions):
-    "The `Translation` that the new `Unit` makes of a kernel; `writer`: what writes its expressions"
+    "Return the `Translation` that the new `Unit` makes of a kernel; `writer`: the class that writes its expressions"
     if not callable(python_function(kernel)):
         what = f'{kernel!r} is of type {type(kernel).__name__} and not a kernel'
         raise Untranslatable(what, 'Give the function, not its name or its result.')
@@ -191,7 +199,7 @@ def translate(kernel, example_args, unit, writer=Expressions):
 
 
 def _write(unit, ex, source, known):
-    "The `Translation` of a unit whose types are settled; `ex` writes its expressions"
+    "Return the `Translation` of a unit whose types are settled; `ex` writes its expressions"
     order = _order(unit)
     names = _name_all(unit, order)
     for f in order:
@@ -205,7 +213,7 @@ def _write(unit, ex, source, known):
 
 
 def _name_all(unit, order):
-    "Give functions and constants their names in C; the `Names` that are taken"
+    "Give functions and constants their names in C; return the `Names` that are taken"
     names = unit.names = Names()
     unit.main.c_name = names.outside(unit.main.name)
     names.taken, names.kernel = set(), {unit.main.c_name}
@@ -222,7 +230,7 @@ def _name_all(unit, order):
 
 
 def _function(f, body, ex, unit):
-    "The lines of one function"
+    "Return the lines of one function"
     tree, line = f.source.tree, f.source.tree.lineno
     body.cursor, body.pending, body.depth = tree.body[0].lineno - 1, False, 1
     head, params = _head(f, body, ex, unit)
@@ -244,7 +252,7 @@ def _function(f, body, ex, unit):
 
 
 def _docstring(tree, body):
-    "The docstring as a comment, if there is one; the body's cursor goes after it, or after the parameters"
+    "Write the docstring as a comment, if there is one; the body's cursor goes after it, or after the parameters"
     first = tree.body[0]
     if not (
         isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
@@ -274,7 +282,7 @@ def _write_body(f, body):
 
 
 def _on_one_line(head, lines):
-    "A function that does nothing but return something, if that is short; else None"
+    "Return a function that does nothing but return something, if that is short; else None"
     if len(lines) == 1 and '\n' not in head:
         text = lines[0].text
         if text.startswith('return ') and len(head) + len(text) < 110:
@@ -286,7 +294,7 @@ _LOCAL_HEADERS = ('assert.h', 'stdio.h')
 
 
 def _assemble(unit, ex, source, known, body, parts):
-    "The whole text, and what belongs to it"
+    "Return the `Translation`: the text and what belongs to it"
     names = [a.arg for a in source.tree.args.args]
     constants = _constants(unit, ex)
     top = _title(source.name, names, known, unit)
@@ -320,21 +328,21 @@ def _assemble(unit, ex, source, known, body, parts):
 
 
 def _title(name, names, known, unit):
-    "The comment that says for which arguments the text is"
+    "Return the comment that says for which arguments the text is"
     start = f'// {name}('
     args = wrap([f'{n}: {write_type(k)}' for n, k in zip(names, known)], start).replace('\n       ', '\n//     ')
-    more = ', '.join(o for o, k in (("Numba's doubles", unit.doubles), ('64-bit integers', unit.wide)) if k)
+    more = ', '.join(name for name, k in (("Numba's doubles", unit.doubles), ('64-bit integers', unit.wide)) if k)
     return (f'{start}{args})' + (f'  with {more}' if more else '')).split('\n')
 
 
 def _parameters(unit, body):
-    "One `Parameter` per parameter of the C kernel"
+    "Return one `Parameter` per parameter of the C kernel"
     paths = {}
 
     def find(e, path):
         if e.op == 'tuple':
-            for n, o in enumerate(e.args):
-                find(o, (*path, n))
+            for n, part in enumerate(e.args):
+                find(part, (*path, n))
         else:
             paths[id(e.value.memory if e.op == 'view' else e.value)] = path
 

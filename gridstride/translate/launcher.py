@@ -42,7 +42,7 @@ _COOPERATIVE = (
 
 
 def wrap(parts, start, width=120):
-    "The parts with commas, in lines that are not too long"
+    "Join the parts by commas, in lines of at most `width` columns"
     lines = [start]
     for n, p in enumerate(parts):
         p += ',' if n + 1 < len(parts) else ''
@@ -54,7 +54,7 @@ def wrap(parts, start, width=120):
 
 
 def launcher(unit, params):
-    "The lines of the host's part; `params`: one `Parameter` per parameter of the C kernel"
+    "Return the lines of the host's part; `params`: one `Parameter` per parameter of the C kernel"
     names = _names({p.name for p in params})
     lines = []
     if any(p.kind == 'array' for p in params):
@@ -71,7 +71,7 @@ def launcher(unit, params):
 
 
 def _names(taken):
-    "{name: a name that no parameter has} of what else the host's function takes, and of its variables"
+    "Return {name: a name that no parameter has} of what else the host's function takes, and of its variables"
     return {n: n if n not in taken else n + '_' for n in ('grid', 'block', 'shared', 'blocks', 'threads')}
 
 
@@ -90,7 +90,7 @@ def _arguments(params):
 
 
 def _checks(unit, params):
-    "The requirements on the arguments"
+    "Return the requirements on the arguments"
     res = []
     for p in params:
         if p.kind == 'array':
@@ -126,7 +126,7 @@ def _launch(unit, params, grid, block, shared, blocks, threads):
 
 
 def _value(p, arrays):
-    "What the launcher gives for a parameter; `arrays`: {path: name}"
+    "Return what the launcher passes for a parameter; `arrays`: {path: name}"
     if p.kind == 'array':
         t = C_NAMES[p.dim.dtype]
         return f'{p.name}.data_ptr<{t}>()' if t in ('float', 'double', 'int', 'bool') else f'({t} *){p.name}.data_ptr()'

@@ -1,7 +1,7 @@
 """The tree's vocabulary: every operation of an expression and every kind of statement, in one table each.
 
-Whatever goes over the tree has one rule per row: `expressions` writes an operation by its method `x_<name>`,
-`ranges` finds its interval by `e_<name>`; a statement is written by `w_<kind>` and followed by `s_<kind>`.
+Whatever goes over the tree has one rule per row: `codegen` writes an operation by the method `_expr_<name>` and
+a statement by `_stmt_<kind>`; `ranges` computes intervals by `_range_<name>` and `_run_<kind>`.
 Tests hold them against these tables, and `verify` holds a lowered kernel against them.
 """
 
@@ -11,7 +11,7 @@ from .flow import Variable
 from .tree import Atomic, Call, Memory, View
 from .types import C_NAMES, WEAK
 
-BUILTINS = {f'{o}.{a}' for o in ('threadIdx', 'blockIdx', 'blockDim', 'gridDim') for a in 'xyz'}
+BUILTINS = {f'{name}.{a}' for name in ('threadIdx', 'blockIdx', 'blockDim', 'gridDim') for a in 'xyz'}
 COMPARISONS = ('<', '<=', '>', '>=', '==', '!=')
 
 
@@ -19,9 +19,9 @@ class Operation(NamedTuple):
     """One operation of expressions.
 
     `takes`: one kind per operand; one with `*` stands for any number of them, one with `?` may be missing.
-    `gives`: the kinds of type that the result may have. The kinds: whole (bool and integers), real, bool,
-    number (all of these), void, tuple, array, object; an operand may also be `same` (whole where the result is
-    whole, any number elsewhere) and `any`.
+    `gives`: the kinds of type that the result may have. The kinds: integer (bool and integers), real, bool,
+    number (all of these), void, tuple, array, object; an operand may also be `same` (integer where the result is
+    integer, any number elsewhere) and `any`.
     `value`: the class of what else the expression needs; None where it needs nothing.
     `rule`: what else holds of such an expression, as a function of it.
     """
@@ -33,21 +33,21 @@ class Operation(NamedTuple):
 
 
 _arithmetic = Operation('same same', 'number')
-_of_whole = Operation('whole whole', 'whole')
+_of_integers = Operation('integer integer', 'integer')
 _extreme = Operation('same same', 'number')
-_place = tuple  # (memory, dimension)
+_dimension = tuple  # (memory, dimension)
 
 OPERATIONS = {
     # Values that are there
     'const': Operation('', 'number', (bool, int, float)),
     'global': Operation('', 'number', tuple, lambda e: len(e.value) == 2 and isinstance(e.value[0], str)),
     'var': Operation('', 'number tuple', Variable, lambda e: e.type == e.value.type),
-    'builtin': Operation('', 'whole', str, lambda e: e.value in BUILTINS),
-    'lane': Operation('', 'whole'),
-    'size': Operation('', 'whole', _place, lambda e: isinstance(e.value[0], Memory)),
-    'stride': Operation('', 'whole', _place, lambda e: isinstance(e.value[0], Memory)),
-    'start': Operation('', 'whole', Memory),
-    'size_of': Operation('', 'whole', _place, lambda e: isinstance(e.value[0], View)),  # one that is not known
+    'builtin': Operation('', 'integer', str, lambda e: e.value in BUILTINS),
+    'lane': Operation('', 'integer'),
+    'size': Operation('', 'integer', _dimension, lambda e: isinstance(e.value[0], Memory)),
+    'stride': Operation('', 'integer', _dimension, lambda e: isinstance(e.value[0], Memory)),
+    'start': Operation('', 'integer', Memory),
+    'size_of': Operation('', 'integer', _dimension, lambda e: isinstance(e.value[0], View)),  # one that is not known
     # Arithmetic
     'add': _arithmetic,
     'sub': _arithmetic,
@@ -58,18 +58,18 @@ OPERATIONS = {
     'cmod': _arithmetic,  # C's, with the sign of the dividend
     'pow': _arithmetic,
     'neg': Operation('same', 'number'),
-    'abs': Operation('whole', 'whole'),
+    'abs': Operation('integer', 'integer'),
     'min': _extreme,
     'max': _extreme,
     'fmin': Operation('number number', 'real'),
     'fmax': Operation('number number', 'real'),
-    'shl': _of_whole,
-    'shr': _of_whole,
-    'and': _of_whole,
-    'or': _of_whole,
-    'xor': _of_whole,
-    'invert': Operation('whole', 'whole'),
-    'bits': Operation('whole', 'whole', str, lambda e: e.value in ('popc', 'clz', 'brev', 'ffs')),
+    'shl': _of_integers,
+    'shr': _of_integers,
+    'and': _of_integers,
+    'or': _of_integers,
+    'xor': _of_integers,
+    'invert': Operation('integer', 'integer'),
+    'bits': Operation('integer', 'integer', str, lambda e: e.value in ('popc', 'clz', 'brev', 'ffs')),
     # Conversions: `value` is the dtype
     'cast': Operation('number', 'number', str, lambda e: e.value in C_NAMES or e.value == WEAK),
     # Truth
@@ -82,18 +82,18 @@ OPERATIONS = {
     'cmp': Operation('number number', 'bool', str, lambda e: e.value in COMPARISONS),
     'select': Operation('bool same same', 'number'),
     'let': Operation('number', 'number', Variable),
-    'flag': Operation('whole', 'whole'),
+    'flag': Operation('integer', 'integer'),
     # Memory
-    'load': Operation('whole*', 'number', Memory, lambda e: len(e.args) in (1, e.value.ndim)),
-    'address': Operation('whole*', 'void', Memory),
-    'inside': Operation('whole*', 'whole', str, lambda e: len(e.args) % 3 == 0),  # indices, sizes, strides; checked
-    'pointer_to': Operation('number', 'whole', None, lambda e: e.args[0].op == 'var'),
+    'load': Operation('integer*', 'number', Memory, lambda e: len(e.args) in (1, e.value.ndim)),
+    'address': Operation('integer*', 'void', Memory),
+    'inside': Operation('integer*', 'integer', str, lambda e: len(e.args) % 3 == 0),  # indices, sizes, strides; checked
+    'pointer_to': Operation('number', 'integer', None, lambda e: e.args[0].op == 'var'),
     'atomic': Operation('number*', 'number', Atomic, lambda e: len(e.args) - e.value.count in (1, 2)),
     # Functions
     'math': Operation('number*', 'real', str, lambda e: 1 <= len(e.args) <= 3),
     'test_real': Operation('real', 'bool', str, lambda e: e.value in ('isnan', 'isinf', 'isfinite')),
     'call': Operation('number*', 'number void', Call),
-    'shuffle': Operation('number whole whole whole?', 'number', str),
+    'shuffle': Operation('number integer integer integer?', 'number', str),
     'device': Operation('any*', 'number tuple void', object, lambda e: len(e.args) == len(e.value.given)),
     'field': Operation('tuple', 'number', int, lambda e: e.args[0].value.struct is not None),
     # What is not a scalar: it is taken apart before anything is written, except for the arguments of device functions
@@ -110,17 +110,17 @@ NOT_WRITTEN = {'tuple', 'object', 'unknown'}
 STATEMENTS = {
     'assign': dict(var='variable', expr='value', aug='sign'),
     'pointer': dict(var='variable', memory='memory', address='address'),
-    'alloc': dict(memory='memory', args='numbers?'),  # args: the items that the array has from the start
-    'store': dict(memory='memory', index='wholes', expr='number', aug='sign'),
+    'alloc': dict(memory='memory', args='scalars?'),  # args: the items that the array has from the start
+    'store': dict(memory='memory', index='integers', expr='number', aug='sign'),
     'expr': dict(expr='value'),
     'if': dict(test='bool', body='block', orelse='block', chained='flag'),
     'while': dict(test='bool', body='block'),
-    'for': dict(var='variable', start='whole', stop='whole', step='whole', body='block'),
+    'for': dict(var='variable', start='integer', stop='integer', step='integer', body='block'),
     'each': dict(columns='columns', count='count', body='block'),
     'break': {},
     'continue': {},
-    'return': dict(args='numbers'),
-    'print': dict(items='items', args='numbers', sep='text', end='text'),
+    'return': dict(args='scalars'),
+    'print': dict(items='items', args='scalars', sep='text', end='text'),
     'assert': dict(test='bool'),
     'nothing': {},
 }

@@ -26,12 +26,12 @@ class Untranslatable(KernelError, NotImplementedError):
 
 
 def python_function(f):
-    "The plain function under a decorator such as `cuda.jit`"
+    "Return the plain function under a decorator such as `cuda.jit`"
     return getattr(f, 'py_func', f)
 
 
 class Source:
-    "A Python function: `tree`, `lines`, `comments`, `blank` lines, and the names it can see"
+    "Python function: `tree`, `lines`, `comments`, `blank` lines, and the names that it sees"
 
     def __init__(self, f):
         self.f, self.name = f, getattr(f, '__name__', '?')
@@ -60,16 +60,16 @@ class Source:
         self.comments, self.blank = _comments(source.text)
 
     def segment(self, node):
-        "How a node of the tree, which must be on one line, is written"
+        "Return the text of a node of the tree, which must be on one line"
         line = self.lines[node.lineno - 1].encode()  # columns count bytes
         return line[node.col_offset : node.end_col_offset].decode()
 
     def text(self, line):
-        "A line of the function, without its indentation"
+        "Return a line of the function, without its indentation"
         return self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ''
 
     def error(self, node, what, hint=''):
-        "An `Untranslatable` that points at `node`"
+        "Return an `Untranslatable` that points at `node`"
         return Untranslatable(
             what,
             hint,
@@ -80,7 +80,7 @@ class Source:
         )
 
     def meaning(self, name):
-        "(is the name known outside the function, its value)"
+        "Return (is the name known outside the function, its value)"
         f = self.f
         for k, c in zip(f.__code__.co_freevars, f.__closure__ or ()):
             if k == name:
@@ -95,7 +95,7 @@ class Source:
 
 
 def _comments(text):
-    "({line: (column, comment, does it have the line for itself)}, the blank lines)"
+    "Return ({line: (column, comment, is it alone on its line)}, the blank lines)"
     found = {}
     for t in tokenize.generate_tokens(io.StringIO(text).readline):
         if t.type == tokenize.COMMENT:

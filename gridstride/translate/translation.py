@@ -5,8 +5,8 @@ from collections import namedtuple
 import numpy as np
 
 from ..support.array_memory import reach, span
-from .ranges import of_dtype
-from .types import MOST, WHOLE, ArrayOf, Number, example, steps_of, write_type
+from .intervals import of_dtype
+from .types import MOST, INTEGERS, ArrayOf, Number, example, steps_of, write_type
 
 # A parameter of the C kernel. type, name: in C; kind: array, number, size, stride or start; path: which argument, and
 # which part of a tuple; dim: the dimension of a size or stride, for an array its `ArrayOf`
@@ -31,9 +31,10 @@ class Translation(str):
         return self
 
     def pack(self, args):
-        """The C kernel's arguments: the scalars and the memory of the arrays, their sizes and strides.
+        """Return the C kernel's arguments: scalars, the memory of arrays, their sizes and strides.
 
-        `TypeError` where they are of other types, or of another layout, than the examples.
+        Example: `cuda_kernel(text)[grid, block](*text.pack((x, out)))`. Raises `TypeError` for arguments that have
+        another type or layout than the examples.
         """
         args = [*args, *self.defaults[len(args) - len(self.names) :]] if len(args) < len(self.names) else list(args)
         if len(args) != len(self.names):
@@ -82,7 +83,7 @@ def _need_number_like(name, known, a):
     "Raise unless `a` is a number like the example"
     if hasattr(a, 'shape') and not isinstance(a, np.generic):
         raise TypeError(f'{name} is a number in this translation, but a {type(a).__name__} was given')
-    if known.type not in WHOLE:
+    if known.type not in INTEGERS:
         return
     if isinstance(a, (float, np.floating)):
         hint = 'translate with such an argument'
@@ -94,7 +95,7 @@ def _need_number_like(name, known, a):
 
 
 def _pack(p, a):
-    "The value of the parameter `p` for the argument `a`"
+    "Return the value of the parameter `p` for the argument `a`"
     if p.kind == 'number':
         return float(a) if p.type in ('float', 'double') else bool(a) if p.type == 'bool' else int(a)
     if p.kind == 'size':
@@ -107,14 +108,14 @@ def _pack(p, a):
 
 
 def _need_small(p, v):
-    "The integer `v`, which must fit into the parameter's type"
+    "Return the integer `v`, which must fit into the parameter's type"
     if p.type == 'int' and abs(v) > MOST:
         raise TypeError(f'{p.name} is {v}: this kernel has 32-bit indices; translate it with wide=True')
     return v
 
 
 def _flat(a, const):
-    "The memory of an array, as an array without gaps"
+    "Return the memory of an array, as an array without gaps"
     steps = steps_of(a)
     n = reach(a.shape, steps)
     if n > MOST:

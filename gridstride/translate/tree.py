@@ -3,14 +3,14 @@
 from collections import namedtuple
 from types import SimpleNamespace
 
-from .types import INT, WHOLE, Array, unsigned
+from .types import INT, INTEGERS, Array, unsigned
 
 
 # An expression is an operation on others. The operations are named after what they do: `add`, `floordiv`,
-# `load`; `const`, `global` (a number with a name) and `var` have no operands. The `value` says the rest: the
-# number, the variable, the memory.
-class E:
-    "An expression: `op` on `args`, of the type `type`"
+# `load`; `const`, `global` (a number with a name) and `var` have no operands. The `value` is what else they
+# need: the number, the variable, the memory.
+class Expr:
+    "Expression: the operation `op` on the expressions `args`, of the type `type`"
 
     __slots__ = 'op', 'type', 'args', 'value'
 
@@ -22,7 +22,7 @@ class E:
 
 
 def walk_used(e):
-    "`e` and all that it is made of, without the arguments that a device function makes no use of"
+    "Yield `e` and all expressions in it, without the arguments that a device function does not use"
     yield e
     for n, a in enumerate(e.args):
         p = e.value.given[n] if e.op == 'device' else None
@@ -38,28 +38,28 @@ def walk_used(e):
 
 
 def const(v, type=INT):
-    "The number `v`"
-    return E('const', type, value=v)
+    "Return the constant `v`: `const(1)`"
+    return Expr('const', type, value=v)
 
 
 ZERO, ONE = const(0), const(1)
 
 
 def walk(e):
-    "`e` and all that it is made of"
+    "Yield `e` and all expressions in it"
     yield e
     for a in e.args:
         yield from walk(a)
 
 
 def number(e):
-    "The Python number that an expression of constants is; None if it is not one"
+    "Return the Python number that an expression of constants is; None if it is not one"
     if e.op == 'const':
         return e.value
     if e.op == 'global':
         return e.value[1]
     f = _FOLD.get(e.op)
-    if f is None or e.type not in WHOLE:
+    if f is None or e.type not in INTEGERS:
         return None
     values = [number(a) for a in e.args]
     try:
@@ -86,7 +86,7 @@ _FOLD = dict(
 
 
 def same(a, b):
-    "Do two expressions say the same, whatever the variables hold?"
+    "Are two expressions equal, whatever the variables hold?"
     return (
         a is b
         or a is not None
@@ -100,33 +100,33 @@ def same(a, b):
 
 
 def add(a, b):
-    "`a+b` for indices; 0 is left out"
+    "Return `a+b` for indices; 0 is left out"
     if number(a) == 0:
         return b
-    return a if number(b) == 0 else E('add', INT, (a, b))
+    return a if number(b) == 0 else Expr('add', INT, (a, b))
 
 
 def mul(a, b):
-    "`a*b` for indices; 1 is left out"
+    "Return `a*b` for indices; 1 is left out"
     if number(a) == 0 or number(b) == 0:
         return ZERO
     if number(a) == 1:
         return b
-    return a if number(b) == 1 else E('mul', INT, (a, b))
+    return a if number(b) == 1 else Expr('mul', INT, (a, b))
 
 
 def tuple_of(items):
-    "A tuple of expressions"
-    return E('tuple', tuple(o.type for o in items), items)
+    "Return a tuple of expressions"
+    return Expr('tuple', tuple(item.type for item in items), items)
 
 
 def array(view):
-    "The expression of an array"
-    return E('view', view.type, value=view)
+    "Return the expression of an array"
+    return Expr('view', view.type, value=view)
 
 
-class Literal(E):
-    "A number as it is written in the source"
+class Literal(Expr):
+    "Number as it is written in the source"
 
     __slots__ = ('text',)
 
@@ -144,69 +144,69 @@ Atomic = namedtuple('Atomic', 'op memory count')
 # `Memory` is what C declares: a parameter, a shared or local array, a pointer. A `View` is an array as Python
 # sees it: a memory, an offset, sizes and strides; slices and rows make new ones.
 class Memory:
-    """What C has an array in.
+    """Array of C: a parameter, a shared, local or constant array, a pointer.
 
     `space`: param, argument (of a device function), shared, dynamic, local, const or pointer; `dims`: the sizes of a C
     array, None for a pointer; `roots`: the memories that a pointer may point into.
     """
 
     def __init__(self, name, dtype, space, ndim, dims=None, roots=()):
-        self.name, self.dtype, self.space, self.ndim, self.dims, self.roots = (
-            name,
-            dtype,
-            space,
-            ndim,
-            dims,
-            list(roots),
-        )
+        self.name = name
+        self.dtype = dtype
+        self.space = space
+        self.ndim = ndim
+        self.dims = dims
+        self.roots = list(roots)
         self.written = self.used = self.dropped = False
         self.variable = self.example = self.values = self.view = None  # values: of a constant array; view: all of it
 
     def write(self):
         "Note that it is written, and with it what it points into"
         self.written = True
-        for o in self.roots:
-            if not o.written:
-                o.write()
+        for root in self.roots:
+            if not root.written:
+                root.write()
 
     def origins(self, seen=()):
-        "The memories that this one may point into"
-        return [self] if not self.roots else [p for o in self.roots if o not in seen for p in o.origins((*seen, self))]
+        "Return the memories that this one may point into"
+        if not self.roots:
+            return [self]
+        return [origin for root in self.roots if root not in seen for origin in root.origins((*seen, self))]
 
     @property
     def readonly(self):
         "Is it never written?"
-        return any(o.space in ('param', 'argument') and not o.written or o.space == 'const' for o in self.origins())
+        return any(
+            root.space in ('param', 'argument') and not root.written or root.space == 'const' for root in self.origins()
+        )
 
     def __repr__(self):
         return f'<{self.space} {self.name}>'
 
 
 class View:
-    """An array as Python sees it: `memory` from `offset` on, with sizes and strides in elements.
+    """Array as Python sees it: `memory` from `offset` on, with sizes and strides in elements.
 
     `lead`: the first indices, where the memory is a C array of more dimensions; `plain`: it is contiguous.
     """
 
     def __init__(self, memory, sizes, strides, offset=ZERO, lead=(), plain=False):
-        self.memory, self.sizes, self.strides, self.offset, self.lead, self.plain = (
-            memory,
-            tuple(sizes),
-            tuple(strides),
-            offset,
-            tuple(lead),
-            plain,
-        )
+        self.memory = memory
+        self.sizes = tuple(sizes)
+        self.strides = tuple(strides)
+        self.offset = offset
+        self.lead = tuple(lead)
+        self.plain = plain
 
     ndim = property(lambda self: len(self.sizes))
     type = property(lambda self: Array(self.memory.dtype, self.ndim))
 
     def parts(self):
-        "The expressions that say where the array is and how large"
-        return [o for o in (*self.lead, self.offset, *self.sizes, *self.strides) if o is not None]
+        "Return the expressions for its address, sizes and strides"
+        return [part for part in (*self.lead, self.offset, *self.sizes, *self.strides) if part is not None]
 
     @property
-    def whole(self):
+    def is_full_array(self):
         "Is it all of a C array?"
         return (
             self.memory.dims is not None
@@ -217,7 +217,7 @@ class View:
 
 
 def row_strides(sizes):
-    "Strides of a contiguous array with the sizes `sizes`"
+    "Return the strides of a contiguous array with the sizes `sizes`"
     res = [ONE] * len(sizes)
     for d in range(len(sizes) - 1, 0, -1):
         res[d - 1] = mul(sizes[d], res[d])
@@ -225,7 +225,7 @@ def row_strides(sizes):
 
 
 def index(view, idx):
-    "The index of the element `idx`: one expression for a pointer, one per dimension of a C array"
+    "Return the index of the element `idx`: one expression for a pointer, one per dimension of a C array"
     m = view.memory
     if m.dims is not None and view.plain and number(view.offset) == 0 and len(view.lead) + view.ndim == m.ndim:
         return [*view.lead, *idx]
@@ -240,22 +240,22 @@ def index(view, idx):
     return [add(view.offset, at)]
 
 
-class S(SimpleNamespace):
-    "A statement: `kind`, the line it comes from, and what its kind needs"
+class Stmt(SimpleNamespace):
+    "Statement: its `kind`, the line that it comes from, and what its kind needs"
 
     def __init__(self, kind, line, **parts):
         super().__init__(kind=kind, line=line, **parts)
 
 
 def blocks(s):
-    "The lists of statements in the statement `s`"
+    "Return the lists of statements in the statement `s`"
     return [getattr(s, k) for k in ('body', 'orelse') if getattr(s, k, None)]
 
 
 def expressions(s):
-    "The expressions in `s` itself, not in its blocks"
+    "Yield the expressions in `s` itself, not in its blocks"
     for k in ('expr', 'test', 'start', 'stop', 'step', 'address'):
-        if isinstance(getattr(s, k, None), E):
+        if isinstance(getattr(s, k, None), Expr):
             yield getattr(s, k)
     for k in ('index', 'args'):
         yield from getattr(s, k, None) or ()
@@ -264,7 +264,7 @@ def expressions(s):
 
 
 def statements(block):
-    "All statements of a block, including nested ones"
+    "Yield all statements of a block, including nested ones"
     for s in block:
         yield s
         for b in blocks(s):
@@ -272,7 +272,7 @@ def statements(block):
 
 
 def every(f):
-    "All expressions of a function"
+    "Yield all expressions of a function"
     seen = set()
 
     def down(e):
@@ -283,11 +283,11 @@ def every(f):
         for a in e.args:
             yield from down(a)
         if e.op == 'view':
-            for o in e.value.parts():
-                yield from down(o)
+            for part in e.value.parts():
+                yield from down(part)
         if e.op == 'load' and hasattr(e.value, 'items'):
-            for o in e.value.items:
-                yield from down(o)
+            for item in e.value.items:
+                yield from down(item)
 
     for e in f.given:
         yield from down(e)
@@ -297,7 +297,7 @@ def every(f):
 
 
 def functions(unit):
-    "The kernel and the device functions that it calls, callers first"
+    "Return the kernel and the device functions that it calls, callers first"
     res = [unit.main]
     for f in res:
         for e in every(f):

@@ -12,7 +12,7 @@ from .source import Untranslatable
 # are computed with in 64 bits, unsigned if both operands are, as in Numba. `WEAK` is a Python float that
 # takes the precision of the other operand: with a float32 it is a float32.
 BOOL, INT, UINT, HALF, FLOAT, DOUBLE, WEAK = 'bool', 'int64', 'uint64', 'float16', 'float32', 'float64', 'weak'
-WHOLE, REAL = {BOOL, INT, UINT, 'int8', 'int16', 'int32', 'uint8', 'uint16', 'uint32'}, {HALF, FLOAT, DOUBLE, WEAK}
+INTEGERS, REAL = {BOOL, INT, UINT, 'int8', 'int16', 'int32', 'uint8', 'uint16', 'uint32'}, {HALF, FLOAT, DOUBLE, WEAK}
 
 C_NAMES = {
     'bool': 'bool',
@@ -32,7 +32,7 @@ C_NAMES = {
 
 
 def value_type(dtype: str) -> str:  # of what is loaded from an array of `dtype`
-    "The type of an element once it is loaded"
+    "Return the type of an element once it is loaded"
     return FLOAT if dtype == 'bfloat16' else dtype
 
 
@@ -43,16 +43,16 @@ def unsigned(t):
 
 def is_int(t):
     "Is `t` an integer type, other than bool?"
-    return t in WHOLE and t != BOOL
+    return t in INTEGERS and t != BOOL
 
 
 def wide_type(t):
-    "The type in which integers of type `t` are computed"
+    "Return the type in which integers of type `t` are computed"
     return UINT if unsigned(t) else INT
 
 
 class Array(namedtuple('Array', 'dtype ndim')):
-    "The type of an array"
+    "Type of an array"
 
     def __str__(self):
         return f'{self.dtype} array of {self.ndim} dimension{"s" * (self.ndim != 1)}'
@@ -64,7 +64,7 @@ def is_number(t):
 
 
 def describe(t):
-    "A type as a message says it"
+    "Describe a type, for a message: 'a float32'"
     if t == WEAK:
         return 'a Python float'
     if isinstance(t, tuple) and not isinstance(t, Array):
@@ -79,7 +79,7 @@ _RANK = {WEAK: 2, HALF: 3, FLOAT: 4, DOUBLE: 5}  # integers come before
 
 
 def join_types(a, b, doubles):
-    "The type that holds values of both types; None if there is none"
+    "Return the type that holds values of both types; None if there is none"
     if a is None or b is None or a == b:
         return b if a is None else a
     if not (is_number(a) and is_number(b)):
@@ -87,15 +87,15 @@ def join_types(a, b, doubles):
             return None
         parts = tuple(join_types(x, y, doubles) for x, y in zip(a, b))
         return None if None in parts else parts
-    if doubles or a in WHOLE and b in WHOLE:
+    if doubles or a in INTEGERS and b in INTEGERS:
         return str(np.promote_types(a, b))
     low, high = sorted((a, b), key=lambda t: _RANK.get(t, 0))
     return FLOAT if high == HALF and low != BOOL else high
 
 
 def arithmetic_type(a, b, doubles):
-    "The type of `a+b` and the like"
-    if a in WHOLE and b in WHOLE:
+    "Return the type of `a+b` and the like"
+    if a in INTEGERS and b in INTEGERS:
         return UINT if unsigned(a) and unsigned(b) else INT
     return join_types(a, b, doubles)
 
@@ -109,12 +109,12 @@ Number = namedtuple('Number', 'type dtype least', defaults=(None,))
 # strides: one bool per dimension, all False where contiguous
 ArrayOf = namedtuple('ArrayOf', 'dtype ndim strides backwards')
 
-_NUMBERS = {bool: Number(BOOL, 'bool'), float: Number(WEAK, 'weak')}
+_PYTHON_SCALARS = {bool: Number(BOOL, 'bool'), float: Number(WEAK, 'weak')}
 MOST = 2**31 - 2**16  # what an `int` holds, less a margin for the sizes of blocks and tiles
 
 
 def _array(a):
-    "What is known of an array-like example"
+    "Return what is known of an array-like example"
     a = getattr(a, 'data', a) if type(a).__name__ == 'DeviceArray' and hasattr(a, 'mem') else a
     dtype = str(a.dtype).removeprefix('torch.')
     if getattr(a.dtype, 'names', None):
@@ -123,7 +123,7 @@ def _array(a):
     if dtype not in C_NAMES:
         raise Untranslatable(
             f'an array of {dtype}: CUDA C has no such elements here',
-            'Use numbers: bool, int8 to uint64, float16, float32, float64.',
+            'Use bool, int8 to uint64, float16, float32 or float64.',
         )
     steps, size = list(steps_of(a)), list(a.shape)
     if _contiguous(size, steps):
@@ -137,10 +137,10 @@ def _array(a):
 
 
 def steps_of(a):
-    "The strides of an array or tensor, in elements"
+    "Return the strides of an array or tensor, in elements"
     if callable(getattr(a, 'stride', None)):
         return tuple(a.stride())
-    return tuple(o // a.dtype.itemsize for o in a.strides)
+    return tuple(stride // a.dtype.itemsize for stride in a.strides)
 
 
 def _contiguous(size, steps):
@@ -153,15 +153,15 @@ def _contiguous(size, steps):
 
 
 def example(x):
-    "What is known of the example `x` of an argument"
+    "Return what is known of the example `x` of an argument: an `ArrayOf`, a `Number`, or a tuple of these"
     if isinstance(x, (tuple, list)):
         return tuple(map(example, x))
     if isinstance(x, np.generic):
         return _scalar(str(x.dtype))
     if hasattr(x, 'dtype') and hasattr(x, 'shape'):
         return _array(x)
-    if type(x) in _NUMBERS:
-        return _NUMBERS[type(x)]
+    if type(x) in _PYTHON_SCALARS:
+        return _PYTHON_SCALARS[type(x)]
     if isinstance(x, int):
         return (
             Number(INT, 'int', min(x, 1) if x >= 0 else None)
@@ -170,7 +170,7 @@ def example(x):
             if x < 2**63
             else Number(UINT, 'uint64')
         )
-    raise Untranslatable(f'of type {type(x).__name__}: a kernel takes arrays, tensors, numbers and tuples of these')
+    raise Untranslatable(f'of type {type(x).__name__}: a kernel takes arrays, tensors, scalars and tuples of these')
 
 
 def _scalar(dtype):
@@ -204,11 +204,11 @@ _SHORT = {
 
 
 def signature(text: str) -> list:  # as `example` gives it, per argument
-    "What a Numba signature says of the arguments"
+    "Return what a Numba signature says of the arguments: `signature('void(float32[:], int64)')`"
     m = re.fullmatch(r'\s*(?:(?:void|none)\s*)?\((.*)\)\s*', text, re.S)
     if not m:
         raise Untranslatable(f'{text!r} is not a signature', "Write it as in 'void(float32[:,::1], int64)'.")
-    return [_read_type(o) for o in between_commas(m[1])]
+    return [_read_type(part) for part in between_commas(m[1])]
 
 
 def _read_type(text):
@@ -223,11 +223,11 @@ def _read_type(text):
             f'{text!r} is not a type that a signature may have',
             'Types are bool, int8 to uint64, float16, float32, float64, and arrays of these such as float32[:,::1].',
         )
-    return _scalar(dtype) if m[2] is None else _layout(dtype, [o.strip() for o in m[2].split(',')])
+    return _scalar(dtype) if m[2] is None else _layout(dtype, [part.strip() for part in m[2].split(',')])
 
 
 def _layout(dtype, dims):
-    if any(o not in (':', '::1') for o in dims):
+    if any(part not in (':', '::1') for part in dims):
         raise Untranslatable(
             f'[{",".join(dims)}] is not a layout of an array',
             "Write a colon per dimension, as in 'float32[:,:]', or 'float32[:,::1]' if it is contiguous.",
@@ -236,7 +236,7 @@ def _layout(dtype, dims):
 
 
 def write_type(a):
-    "What is known of an argument, as a signature writes it"
+    "Return what is known of an argument, as a signature writes it: 'float32[:,::1]'"
     if isinstance(a, ArrayOf):
         return (
             f"{a.dtype}[{','.join([':'] * (a.ndim - 1) + ['::1' if not any(a.strides) else ':'])}]"

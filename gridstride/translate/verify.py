@@ -7,12 +7,12 @@ where the environment has `GRIDSTRIDE_VERIFY=1`.
 
 from . import operations
 from .flow import Variable
-from .tree import E, Memory, S, expressions, functions, statements, walk
-from .types import BOOL, REAL, WEAK, WHOLE, Array, is_number, join_types
+from .tree import Expr, Memory, Stmt, expressions, functions, statements, walk
+from .types import BOOL, REAL, WEAK, INTEGERS, Array, is_number, join_types
 
 
 class Malformed(AssertionError):
-    "A tree that nothing could be written from: what is wrong, in which function, on which line of its source"
+    "Raised for a tree that is not well formed: what is wrong, in which function, on which line of its source"
 
 
 def verify(unit, settled=False):
@@ -39,15 +39,15 @@ _COMMON = {'kind', 'line', 'last', 'node', 'aug'}
 _FIELDS = dict(
     variable=lambda v: isinstance(v, Variable),
     memory=lambda v: isinstance(v, Memory),
-    value=lambda v: isinstance(v, E) and v.op not in ('view', 'tuple', 'object'),
-    address=lambda v: isinstance(v, E) and v.op == 'address',
-    number=lambda v: isinstance(v, E) and is_number(v.type),
-    whole=lambda v: isinstance(v, E) and v.type in WHOLE,
-    bool=lambda v: isinstance(v, E) and v.type == BOOL,
-    numbers=lambda v: all(isinstance(e, E) and is_number(e.type) for e in v),
-    wholes=lambda v: all(isinstance(e, E) and e.type in WHOLE for e in v),
-    block=lambda v: all(isinstance(s, S) for s in v),
-    items=lambda v: all(isinstance(e, str) or isinstance(e, E) and is_number(e.type) for e in v),
+    value=lambda v: isinstance(v, Expr) and v.op not in ('view', 'tuple', 'object'),
+    address=lambda v: isinstance(v, Expr) and v.op == 'address',
+    number=lambda v: isinstance(v, Expr) and is_number(v.type),
+    integer=lambda v: isinstance(v, Expr) and v.type in INTEGERS,
+    bool=lambda v: isinstance(v, Expr) and v.type == BOOL,
+    scalars=lambda v: all(isinstance(e, Expr) and is_number(e.type) for e in v),
+    integers=lambda v: all(isinstance(e, Expr) and e.type in INTEGERS for e in v),
+    block=lambda v: all(isinstance(s, Stmt) for s in v),
+    items=lambda v: all(isinstance(e, str) or isinstance(e, Expr) and is_number(e.type) for e in v),
     columns=lambda v: all(isinstance(c.var, Variable) and all(is_number(e.type) for e in c.items) for c in v),
     count=lambda v: isinstance(v, int) and v >= 0,
     flag=lambda v: isinstance(v, bool),
@@ -70,8 +70,8 @@ def _verify_statement(s, unit, settled):
         t = s.expr.type
         _need(join_types(s.var.type, t, unit.doubles) == s.var.type, f'{s.var} gets a {t}')
     for e in expressions(s):
-        for o in walk(e):
-            verify_expression(o, settled)
+        for part in walk(e):
+            verify_expression(part, settled)
 
 
 # Expressions
@@ -83,26 +83,31 @@ def _is_of(kind, t):
         return isinstance(t, Array)
     if kind == 'tuple':
         return isinstance(t, tuple) and not isinstance(t, Array)
-    return {'whole': t in WHOLE, 'real': t in REAL, 'bool': t == BOOL, 'void': t is None, 'any': True}.get(kind, False)
+    return {'integer': t in INTEGERS, 'real': t in REAL, 'bool': t == BOOL, 'void': t is None, 'any': True}.get(
+        kind, False
+    )
 
 
 def verify_expression(e, settled=False):
-    "Raise `Malformed` unless `e` is as the table of operations has it; its operands are looked at by their type only"
+    "Raise `Malformed` unless `e` is as the table of operations has it; of its operands only the types count"
     _need(e.op in operations.OPERATIONS, f'no operation is called {e.op}')
-    o = operations.OPERATIONS[e.op]
-    _need(any(_is_of(k, e.type) for k in o.gives.split()), lambda: f'{e!r} is of type {e.type}, and gives {o.gives}')
+    operation = operations.OPERATIONS[e.op]
+    _need(
+        any(_is_of(k, e.type) for k in operation.gives.split()),
+        lambda: f'{e!r} is of type {e.type}, and gives {operation.gives}',
+    )
     _need(not settled or e.type != WEAK, lambda: f'{e!r} has no precision yet')
-    kinds = _expect(o.takes.split(), len(e.args))
-    _need(kinds is not None, lambda: f'{e!r} has {len(e.args)} operands, and takes {o.takes or "none"}')
+    kinds = _expect(operation.takes.split(), len(e.args))
+    _need(kinds is not None, lambda: f'{e!r} has {len(e.args)} operands, and takes {operation.takes or "none"}')
     for k, a in zip(kinds, e.args):
-        k = k if k != 'same' else 'whole' if e.type in WHOLE else 'number'
+        k = k if k != 'same' else 'integer' if e.type in INTEGERS else 'number'
         _need(_is_of(k, a.type), lambda: f'{a!r} in {e!r} is of type {a.type}, and no {k}')
-    _need(isinstance(e.value, o.value or type(None)), lambda: f'{e.op} has the value {e.value!r}')
-    _need(o.rule(e), lambda: f'{e!r} is not as {e.op} must be')
+    _need(isinstance(e.value, operation.value or type(None)), lambda: f'{e.op} has the value {e.value!r}')
+    _need(operation.rule(e), lambda: f'{e!r} is not as {e.op} must be')
 
 
 def _expect(kinds, n):
-    "The kinds of `n` operands; None if there cannot be so many"
+    "Return the kinds of `n` operands; None if there cannot be so many"
     if kinds and kinds[-1].endswith('*'):
         kinds = kinds[:-1] + [kinds[-1][:-1]] * (n - len(kinds) + 1)
     elif kinds and kinds[-1].endswith('?'):
@@ -120,7 +125,7 @@ class _Order:
     def __init__(self, f):
         self.f, self.there, self.broken = f, set(), []
         for e in f.given:
-            self.there |= {o.value for o in walk(e) if o.op == 'var'}
+            self.there |= {part.value for part in walk(e) if part.op == 'var'}
         self.block(f.body)
 
     def block(self, body):

@@ -1,17 +1,18 @@
 "The tables of operations and statements: whatever goes over the tree has a rule for each row, and for nothing else."
 import pytest
 
-from gridstride.translate import expressions, ranges, statements, tree
+from gridstride.translate import c_types, intervals, tree
+from gridstride.translate.codegen import arithmetic, control_flow, expressions, simple_statements
+from gridstride.translate.codegen.body import Body
+from gridstride.translate.codegen.expressions import Expressions
 from gridstride.translate.engine import CheckedExpressions
-from gridstride.translate.expressions import Expressions
 from gridstride.translate.lowering import arrays, operators
 from gridstride.translate.operations import NOT_WRITTEN, OPERATIONS, STATEMENTS
 from gridstride.translate.ranges import Ranges
-from gridstride.translate.statements import Body
 from gridstride.translate.verify import _expect
 
 WRITTEN = OPERATIONS.keys() - NOT_WRITTEN
-KINDS = set('whole real bool number void tuple array object same any unknown'.split())
+KINDS = set('integer real bool number void tuple array object same any unknown'.split())
 
 
 def rules(cls, prefix):
@@ -19,24 +20,25 @@ def rules(cls, prefix):
 
 
 def test_every_operation_can_be_written():
-    assert rules(CheckedExpressions, 'x_') == WRITTEN
+    assert rules(CheckedExpressions, '_expr_') == WRITTEN
 
 
 def test_only_checked_indices_need_another_writer():
-    assert rules(Expressions, 'x_') == WRITTEN - {'inside'}
+    assert rules(Expressions, '_expr_') == WRITTEN - {'inside'}
 
 
 def test_every_operation_has_an_interval():
-    assert rules(Ranges, 'e_') == OPERATIONS.keys() - {'unknown'}
+    assert rules(Ranges, '_range_') == OPERATIONS.keys() - {'unknown'}
 
 
 def test_every_statement_can_be_written_and_followed():
-    assert rules(Body, 'w_') == rules(Ranges, 's_') == set(STATEMENTS)
+    assert rules(Body, '_stmt_') == rules(Ranges, '_run_') == set(STATEMENTS)
 
 
 @pytest.mark.parametrize('names', [
-    tree._FOLD, expressions._SYMBOL, expressions._TAKES_LOW, statements._STEADY, statements._IN_PLACE,
-    ranges._OPS, ranges._RING,
+    tree._FOLD, arithmetic._OPERATORS, expressions._TAKES_LOW, control_flow.INVARIANT,
+    simple_statements.COMPOUND_OPERATORS,
+    intervals.INTERVAL_ARITHMETIC, c_types._RING,
     arrays._FIXED, operators._BINARY.values(), operators._COSTS,
 ], ids=lambda o: type(o).__name__)
 def test_sets_of_operations_name_what_there_is(names):
@@ -51,10 +53,10 @@ def test_kinds_are_known(op):
 
 
 @pytest.mark.parametrize('kinds,n,want', [
-    ('', 0, []), ('whole whole', 2, ['whole']*2), ('whole whole', 1, None),
+    ('', 0, []), ('integer integer', 2, ['integer']*2), ('integer integer', 1, None),
     ('number*', 0, []), ('number*', 3, ['number']*3),
-    ('number whole?', 1, ['number']), ('number whole?', 2, ['number', 'whole']),
-    ('number whole?', 3, None), ('number whole?', 0, None),
+    ('number integer?', 1, ['number']), ('number integer?', 2, ['number', 'integer']),
+    ('number integer?', 3, None), ('number integer?', 0, None),
 ])
 def test_numbers_of_operands(kinds, n, want):
     assert _expect(kinds.split(), n) == want

@@ -10,14 +10,16 @@ import pytest
 
 from gridstride.sim import cuda
 from gridstride.translate import Untranslatable, to_cuda
-from gridstride.translate.expressions import Expressions
+from gridstride.translate.c_types import settle
+from gridstride.translate.codegen.expressions import Expressions
+from gridstride.translate.codegen.names import Names
+from gridstride.translate.codegen.variables import innermost_block
 from gridstride.translate.flow import variables
 from gridstride.translate.lowering import Unit
-from gridstride.translate.lowering.calls import name_of
-from gridstride.translate.ranges import _OPS, settle
+from gridstride.translate.lowering.call_table import name_of
+from gridstride.translate.intervals import INTERVAL_ARITHMETIC
 from gridstride.translate.source import Source
-from gridstride.translate.statements import Names, _common
-from gridstride.translate.tree import ONE, E, Memory, View, const, index, row_strides
+from gridstride.translate.tree import ONE, Expr, Memory, View, const, index, row_strides
 from gridstride.translate.types import (
     BOOL, DOUBLE, FLOAT, INT, UINT, WEAK, Array, ArrayOf, Number, arithmetic_type, example, join_types, write_type,
     signature,
@@ -157,7 +159,7 @@ def test_a_name_may_hold_different_functions_in_no_kernel():
 # Places
 
 def test_an_element_of_a_matrix_is_a_row_and_a_column():
-    h, w, r, c = (E('var', INT, value=k) for k in 'hwrc')
+    h, w, r, c = (Expr('var', INT, value=k) for k in 'hwrc')
     v = View(Memory('m', 'float32', 'param', 2), (h, w), row_strides((h, w)), plain=True)
     assert repr(index(v, (r, c))[0]) == 'add(mul(var[r](), var[w]()), var[c]())'
 
@@ -169,7 +171,7 @@ def test_an_element_of_a_matrix_is_a_row_and_a_column():
     ('and', (-1, 100), (0, 31), (0, 31)), ('pow', (0, 3), (2, 2), (0, 9)), ('pow', (-3, 2), (3, 3), (-27, 27)),
 ])
 def test_intervals_of_operations(op, a, b, want):
-    assert _OPS[op](a, b) == want
+    assert INTERVAL_ARITHMETIC[op](a, b) == want
 
 
 def stride(x, out, n):
@@ -198,16 +200,16 @@ def test_variables_get_the_narrowest_type_that_holds_them(wide, want):
 # Texts
 
 TWO, THREE = const(2), const(3)
-LESS = E('cmp', BOOL, (ONE, TWO), '<')
+LESS = Expr('cmp', BOOL, (ONE, TWO), '<')
 
 
 @pytest.mark.parametrize('e,want', [
-    (E('mul', INT, (E('add', INT, (ONE, TWO)), THREE)), '(1 + 2)*3'),
-    (E('shl', INT, (E('add', INT, (ONE, TWO)), THREE)), '(1 + 2) << 3'),
-    (E('mul', FLOAT, (E('const', FLOAT, value=0.5), TWO)), '0.5f*2'),
-    (E('truediv', DOUBLE, (TWO, THREE)), '2.0/3'),
+    (Expr('mul', INT, (Expr('add', INT, (ONE, TWO)), THREE)), '(1 + 2)*3'),
+    (Expr('shl', INT, (Expr('add', INT, (ONE, TWO)), THREE)), '(1 + 2) << 3'),
+    (Expr('mul', FLOAT, (Expr('const', FLOAT, value=0.5), TWO)), '0.5f*2'),
+    (Expr('truediv', DOUBLE, (TWO, THREE)), '2.0/3'),
     (const(2**40), '1099511627776LL'),
-    (E('land', BOOL, (E('lor', BOOL, (LESS, LESS)), E('not', BOOL, (LESS,)))), '(1 < 2 || 1 < 2) && 1 >= 2'),
+    (Expr('land', BOOL, (Expr('lor', BOOL, (LESS, LESS)), Expr('not', BOOL, (LESS,)))), '(1 < 2 || 1 < 2) && 1 >= 2'),
 ], ids=lambda o: o if isinstance(o, str) else '')
 def test_texts_have_the_parentheses_that_c_needs(e, want):
     ex = Expressions(SimpleNamespace(wide=False, doubles=False), SimpleNamespace(nodes={}, of=lambda e: (0, 100)))
@@ -228,8 +230,8 @@ def test_names_that_are_taken():
 
 def test_the_innermost_block_of_several_places():
     a, b = [('block', 0), ('body', 1)], [('block', 0), ('body', 3)]
-    assert _common([a, b]) == ('block', 'body')
-    assert _common([a, [('block', 2), ('other', 0)]]) == ('block',)
+    assert innermost_block([a, b]) == ('block', 'body')
+    assert innermost_block([a, [('block', 2), ('other', 0)]]) == ('block',)
 
 
 # The whole

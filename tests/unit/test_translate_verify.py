@@ -17,9 +17,9 @@ from gridstride.translate import engine
 from gridstride.translate.flow import Variable
 from gridstride.translate.kernel import translate
 from gridstride.translate.lowering import Unit
-from gridstride.translate.ranges import settle
+from gridstride.translate.c_types import settle
 from gridstride.translate.source import Source
-from gridstride.translate.tree import ONE, ZERO, E, Memory, const, statements, tuple_of
+from gridstride.translate.tree import ONE, ZERO, Expr, Memory, const, statements, tuple_of
 from gridstride.translate.types import BOOL, DOUBLE, FLOAT, INT, example
 from gridstride.translate.verify import Malformed, verify, verify_expression
 
@@ -88,25 +88,25 @@ def test_the_switch_is_off_unless_asked_for(monkeypatch):
 # Expressions
 
 @pytest.mark.parametrize('e,what', [
-    (E('plus', INT, (ONE, ONE)), 'no operation is called plus'),
-    (E('add', INT, (ONE,)), 'has 1 operands, and takes same same'),
-    (E('add', INT, (ONE, ONE, ONE)), 'has 3 operands'),
-    (E('add', INT, (ONE, HALF)), 'is of type float64, and no whole'),
-    (E('add', None, (ONE, ONE)), 'is of type None, and gives number'),
-    (E('shl', INT, (ONE, HALF)), 'no whole'),
-    (E('land', BOOL, (ONE, ONE)), 'is of type int64, and no bool'),
-    (E('cmp', BOOL, (ONE, ONE), '<>'), 'is not as cmp must be'),
-    (E('cmp', BOOL, (ONE, ONE)), 'has the value None'),
-    (E('cmp', INT, (ONE, ONE), '<'), 'gives bool'),
-    (E('var', INT, value='x'), "var has the value 'x'"),
-    (E('var', INT, value=Variable('x')), 'is not as var must be'),
-    (E('builtin', INT, value='threadIdx.w'), 'is not as builtin must be'),
-    (E('cast', FLOAT, (ONE,), 'float31'), 'is not as cast must be'),
-    (E('load', FLOAT, (ONE, ONE, ONE), Memory('m', FLOAT, 'param', 2)), 'is not as load must be'),
-    (E('load', FLOAT, (HALF,), Memory('m', FLOAT, 'param', 1)), 'no whole'),
-    (E('math', DOUBLE, (), 'sqrt'), 'is not as math must be'),
-    (E('shuffle', FLOAT, (HALF, ONE), '__shfl_sync'), 'has 2 operands'),
-    (E('unknown', None, (ONE, ONE)), 'gives unknown'),
+    (Expr('plus', INT, (ONE, ONE)), 'no operation is called plus'),
+    (Expr('add', INT, (ONE,)), 'has 1 operands, and takes same same'),
+    (Expr('add', INT, (ONE, ONE, ONE)), 'has 3 operands'),
+    (Expr('add', INT, (ONE, HALF)), 'is of type float64, and no integer'),
+    (Expr('add', None, (ONE, ONE)), 'is of type None, and gives number'),
+    (Expr('shl', INT, (ONE, HALF)), 'no integer'),
+    (Expr('land', BOOL, (ONE, ONE)), 'is of type int64, and no bool'),
+    (Expr('cmp', BOOL, (ONE, ONE), '<>'), 'is not as cmp must be'),
+    (Expr('cmp', BOOL, (ONE, ONE)), 'has the value None'),
+    (Expr('cmp', INT, (ONE, ONE), '<'), 'gives bool'),
+    (Expr('var', INT, value='x'), "var has the value 'x'"),
+    (Expr('var', INT, value=Variable('x')), 'is not as var must be'),
+    (Expr('builtin', INT, value='threadIdx.w'), 'is not as builtin must be'),
+    (Expr('cast', FLOAT, (ONE,), 'float31'), 'is not as cast must be'),
+    (Expr('load', FLOAT, (ONE, ONE, ONE), Memory('m', FLOAT, 'param', 2)), 'is not as load must be'),
+    (Expr('load', FLOAT, (HALF,), Memory('m', FLOAT, 'param', 1)), 'no integer'),
+    (Expr('math', DOUBLE, (), 'sqrt'), 'is not as math must be'),
+    (Expr('shuffle', FLOAT, (HALF, ONE), '__shfl_sync'), 'has 2 operands'),
+    (Expr('unknown', None, (ONE, ONE)), 'gives unknown'),
 ])
 def test_a_malformed_expression_is_found(e, what):
     with pytest.raises(Malformed, match=what): verify_expression(e)
@@ -115,7 +115,7 @@ def test_a_malformed_expression_is_found(e, what):
 def test_well_formed_expressions_pass():
     v = Variable('x')
     v.type = FLOAT
-    for e in (ZERO, E('add', DOUBLE, (ONE, HALF)), E('var', FLOAT, value=v), tuple_of([ONE, HALF])):
+    for e in (ZERO, Expr('add', DOUBLE, (ONE, HALF)), Expr('var', FLOAT, value=v), tuple_of([ONE, HALF])):
         verify_expression(e, settled=True)
 
 
@@ -141,9 +141,9 @@ def test_a_lowered_kernel_is_well_formed(unit):
     ('assign', dict(color=1), 'assign has a color'),
     ('if', dict(test=ONE), 'test of if is const.1.*, and no bool'),
     ('if', dict(body=[ONE]), 'no block'),
-    ('for', dict(step=HALF), 'step of for .* no whole'),
-    ('store', dict(index=[HALF]), 'no wholes'),
-    ('store', dict(expr=E('add', FLOAT, (ONE,))), 'has 1 operands'),
+    ('for', dict(step=HALF), 'step of for .* no integer'),
+    ('store', dict(index=[HALF]), 'no integers'),
+    ('store', dict(expr=Expr('add', FLOAT, (ONE,))), 'has 1 operands'),
 ])
 def test_a_malformed_statement_is_found(unit, kind, change, what):
     s = find(unit, kind)

@@ -8,14 +8,15 @@ builds on the one before it:
 | `function` | the state: variables and their types, the statements so far, temporaries |
 | `values` | expressions: names, literals, subscripts, calls |
 | `assignments` | to names, to elements, to several side by side |
-| `statements` | branches and loops; `Lowering`, the whole |
+| `statements` | branches and loops; `Lowering`, which has all of these |
 | `unit` | `Unit`: a kernel with the device functions that it calls |
 
-They use `convert` (types of values), `operators`, `arrays` (indices, slices, pointers) and `calls` (the
-table of what a kernel may call).
+They use `convert` (types of values), `operators`, `arrays` (indices, slices, pointers) and `call_table`, the table of
+what a kernel may call, which `cuda_calls` and `math_calls` fill.
 """
 
+from . import cuda_calls, math_calls
 from .statements import Lowering
 from .unit import Unit
 
-__all__ = ['Lowering', 'Unit']
+__all__ = ['Lowering', 'Unit', 'cuda_calls', 'math_calls']

@@ -6,7 +6,7 @@ A slice or a row is a pointer with sizes and strides of its own.
 import ast
 
 from ..flow import Variable
-from ..tree import ONE, ZERO, E, Memory, View, add, array, const, index, mul, number, row_strides, same, walk
+from ..tree import ONE, ZERO, Expr, Memory, View, add, array, const, index, mul, number, row_strides, same, walk
 from ..types import INT, REAL, describe, value_type
 from . import convert
 
@@ -20,13 +20,13 @@ def _dimensions(n):
 
 
 class Arrays:
-    "Indices, slices and pointers in the function that is lowered"
+    "Lower indices, slices and pointers in a function"
 
     def __init__(self, fn):
         self.fn = fn
 
     def need_view(self, node, e):
-        "The `View` of `e`, which must be an array"
+        "Return the `View` of `e`, which must be an array"
         if e.op != 'view':
             raise self.fn.error(node, f'{describe(e.type) if e.type else "this"} is indexed like an array')
         m = e.value.memory
@@ -35,7 +35,7 @@ class Arrays:
         return e.value
 
     def size(self, node, e, d):
-        "The size of the dimension `d` of an array"
+        "Return the size of the dimension `d` of an array"
         view = self.need_view(node, e)
         if d >= view.ndim:
             raise self.fn.error(node, f'an array of {view.ndim} dimensions has no size number {d}')
@@ -45,35 +45,35 @@ class Arrays:
         return view.sizes[d]
 
     def indices(self, node):
-        "The expressions in the brackets; slices stay `ast.Slice`"
+        "Return the expressions in the brackets; slices stay `ast.Slice`"
         parts = node.elts if isinstance(node, ast.Tuple) else [node]
         res = []
         for p in parts:
-            e = p if isinstance(p, ast.Slice) else self.fn.x(p)
-            if isinstance(e, E) and e.op == 'tuple':
+            e = p if isinstance(p, ast.Slice) else self.fn.lower(p)
+            if isinstance(e, Expr) and e.op == 'tuple':
                 res += e.args
-            elif isinstance(e, E) and e.op == 'object' and e.value is Ellipsis:
+            elif isinstance(e, Expr) and e.op == 'object' and e.value is Ellipsis:
                 raise self.fn.error(node, 'an index of ...', 'Write the indices out.')
             else:
                 res.append(e)
         return res
 
-    def place(self, node, view, idx):
-        "The indices of one element, as C needs them"
+    def element_index(self, node, view, idx):
+        "Return the index of one element as C needs it: `m[r,c]` gives [r, c] for a C array, [r*cols+c] for a pointer"
         name = view.memory.name
         if any(isinstance(i, ast.Slice) for i in idx):
-            what = f'a slice of {name} where one element is needed: a thread works on numbers'
+            what = f'a slice of {name} where one element is needed'
             raise self.fn.error(node, what, 'Write a loop over the elements, or let each thread do one.')
         if len(idx) != view.ndim:
             given = f'{len(idx)} {"index" if len(idx) == 1 else "indices"} were given'
             what = f'{name} has {_dimensions(view.ndim)}, and {given}'
             raise self.fn.error(node, what, 'Give one index per dimension.')
-        idx = [self.whole_index(node, view, i) for i in idx]
+        idx = [self.integer_index(node, view, i) for i in idx]
         view.memory.used = True
         return index(view, idx)
 
-    def whole_index(self, node, view, i):
-        "The index `i`, which must be an integer"
+    def integer_index(self, node, view, i):
+        "Return the index `i`, which must be an integer"
         i = convert.need_number(i)
         if i.type in REAL:
             what = f'an index of {view.memory.name} is {describe(i.type)}; it must be an integer'
@@ -81,46 +81,48 @@ class Arrays:
         return convert.as_number(i)
 
     def element(self, memory, at):
-        "The element at the index `at`"
+        "Return the element at the index `at`"
         memory.used = True
-        return E('load', value_type(memory.dtype), at, memory)
+        return Expr('load', value_type(memory.dtype), at, memory)
 
     def subscript(self, node, e):
-        "`e[...]` for an array: one of its elements, or an array that is a part of it"
+        "Lower `e[...]` for an array: one of its elements, or an array that is a part of it"
         view = self.need_view(node, e)
         idx = self.indices(node.slice)
         if len(idx) > view.ndim:
             what = f'{view.memory.name} has {_dimensions(view.ndim)}, but {len(idx)} indices were given'
             raise self.fn.error(node, what)
         if len(idx) == view.ndim and not any(isinstance(i, ast.Slice) for i in idx):
-            return self.element(view.memory, self.place(node, view, idx))
+            return self.element(view.memory, self.element_index(node, view, idx))
         return array(self.cut(node, view, idx))
 
     def cut(self, node, view, idx):
-        "The part of `view` that fewer indices, or slices, name"
+        "Return the part of `view` that fewer indices, or slices, select: `m[r]`, `x[1:]`"
         m = view.memory
         if m.dims is not None and view.plain and number(view.offset) == 0:
             if not any(isinstance(i, ast.Slice) for i in idx):
-                lead = (*view.lead, *(self.whole_index(node, view, i) for i in idx))
+                lead = (*view.lead, *(self.integer_index(node, view, i) for i in idx))
                 return View(m, view.sizes[len(idx) :], view.strides[len(idx) :], lead=lead, plain=True)
         if m.dims is not None and m.ndim > 1:
             view = self.flat(node, view)
         at, sizes, strides, plain = view.offset, [], [], view.plain
         for n, i in enumerate(idx):
             if not isinstance(i, ast.Slice):
-                at, plain = add(at, mul(self.whole_index(node, view, i), view.strides[n])), plain and not sizes
+                at, plain = add(at, mul(self.integer_index(node, view, i), view.strides[n])), plain and not sizes
                 continue
             start, size, step = self.slice(node, view, i, view.sizes[n])
             at = add(at, mul(start, view.strides[n]))
-            is_whole = i.lower is None and i.upper is None
-            plain = plain and number(step) == 1 and (not sizes and view.ndim == 1 or is_whole)
+            is_full = i.lower is None and i.upper is None
+            plain = plain and number(step) == 1 and (not sizes and view.ndim == 1 or is_full)
             sizes.append(size)
             strides.append(mul(view.strides[n], step))
-        rest = len(idx)
-        return View(view.memory, [*sizes, *view.sizes[rest:]], [*strides, *view.strides[rest:]], at, plain=plain)
+        indexed = len(idx)
+        sizes += view.sizes[indexed:]
+        strides += view.strides[indexed:]
+        return View(view.memory, sizes, strides, at, plain=plain)
 
     def transpose(self, node, e):
-        "An array with its dimensions in reverse"
+        "Return an array with its dimensions in reverse"
         view = e.value
         if view.ndim < 2:
             return e
@@ -129,7 +131,7 @@ class Arrays:
         return array(View(view.memory, view.sizes[::-1], view.strides[::-1], view.offset))
 
     def flat(self, node, view):
-        "A pointer to the first element of a C array of several dimensions"
+        "Return a pointer to the first element of a C array of several dimensions"
         v = Variable(f'{view.memory.name}_flat', node)
         v.type, v.defs = view.type, 1
         self.fn.variables.append(v)
@@ -137,10 +139,10 @@ class Arrays:
         return v.view
 
     def slice(self, node, view, s, n):
-        "(start, size, step) of a slice of a dimension of `n` elements; a size that is not known is None"
+        "Return (start, size, step) of a slice of a dimension of `n` elements; a size that is not known is None"
 
-        def part(o):
-            return None if o is None else self.whole_index(node, view, self.fn.x(o))
+        def part(bound):
+            return None if bound is None else self.integer_index(node, view, self.fn.lower(bound))
 
         start, stop, step = part(s.lower), part(s.upper), part(s.step) or ONE
         if number(step) is None or number(step) < 1:
@@ -153,16 +155,16 @@ class Arrays:
         return start, _length(start, stop, step), step
 
     def from_end(self, node, view, e, n):
-        "A bound of a slice; one that is negative counts from the end"
+        "Return a bound of a slice; one that is negative counts from the end"
         if number(e) is None or number(e) >= 0:
             return e
         if n is None:
             what = f'a slice that counts from the end of {view.memory.name}, whose size is not known in the kernel'
             raise self.fn.error(node, what)
-        return E('sub', INT, (n, const(-number(e))))
+        return Expr('sub', INT, (n, const(-number(e))))
 
     def point(self, s, v, view):
-        "`v` becomes a pointer to where `view` begins"
+        "Let `v` be a pointer to where `view` begins"
         m = view.memory
         if v.memory is None:
             self.new_pointer(s, v, view)
@@ -174,19 +176,19 @@ class Arrays:
         self.fn.emit('pointer', s, var=v, memory=m, address=address(view))
 
     def new_pointer(self, s, v, view):
-        "`v` becomes a pointer, with the sizes and strides of `view`"
+        "Make `v` a pointer, with the sizes and strides of `view`"
         v.memory = Memory(v.name, view.memory.dtype, 'pointer', 1, roots=[view.memory])
         v.memory.variable = v
         names = [f'{v.name}_{n}' if view.ndim > 1 else f'{v.name}_size' for n in range(view.ndim)]
-        sizes = [self.steady(s, n, o) for n, o in zip(names, view.sizes)]
+        sizes = [self.steady(s, n, size) for n, size in zip(names, view.sizes)]
         if view.plain and None not in sizes[1:]:
             strides = row_strides(sizes)
         else:
-            strides = [self.steady(s, f'{v.name}_stride', o) for o in view.strides]
+            strides = [self.steady(s, f'{v.name}_stride', stride) for stride in view.strides]
         v.view = View(v.memory, sizes, strides, plain=view.plain)
 
     def same_pointer(self, s, v, view):
-        "`v`, a pointer already, may also point to where `view` begins"
+        "Let `v`, a pointer already, also point to where `view` begins"
         if view.memory not in v.memory.roots:
             v.memory.roots.append(view.memory)
         if not all(map(same, v.view.strides, view.strides)):
@@ -195,34 +197,34 @@ class Arrays:
         v.view.sizes = tuple(a if same(a, b) else None for a, b in zip(v.view.sizes, view.sizes))
 
     def steady(self, s, name, e):
-        "`e` itself where it keeps its value, else a variable that has it"
-        if e is None or all(o.op in _FIXED or o.op == 'var' and self.is_fixed(o.value) for o in walk(e)):
+        "Return `e` itself where it keeps its value, else a variable that has it"
+        if e is None or all(part.op in _FIXED or part.op == 'var' and self.is_fixed(part.value) for part in walk(e)):
             return e
         return self.fn.temporary(s, name, INT, e)
 
     def is_fixed(self, v):
         "Is `v`, and its name, assigned to once only?"
-        return v.defs == 1 and sum(o.name == v.name for o in self.fn.variables) == 1
+        return v.defs == 1 and sum(variable.name == v.name for variable in self.fn.variables) == 1
 
 
 def address(view):
-    "Where a view begins"
+    "Return the address at which a view begins"
     at = [*view.lead, view.offset] if view.memory.dims is not None else [view.offset]
-    return E('address', None, at, view.memory)
+    return Expr('address', None, at, view.memory)
 
 
 def _smaller(e, n):
-    "The end `e` of a slice, which is that of the array at most"
+    "Return the end `e` of a slice, at most that of the array"
     if n is None or same(e, n) or number(e) is not None and number(n) is not None and number(e) <= number(n):
         return e
-    return E('min', INT, (e, n))
+    return Expr('min', INT, (e, n))
 
 
 def _length(start, stop, step):
-    "The number of elements of a slice"
-    size = E('sub', INT, (stop, start)) if number(start) != 0 else stop
+    "Return the number of elements of a slice"
+    size = Expr('sub', INT, (stop, start)) if number(start) != 0 else stop
     if number(start) != 0 and (number(size) is None or number(size) < 0):
-        size = E('max', INT, (size, ZERO))
+        size = Expr('max', INT, (size, ZERO))
     if number(step) != 1:
-        size = E('floordiv', INT, (add(size, const(number(step) - 1)), step))
+        size = Expr('floordiv', INT, (add(size, const(number(step) - 1)), step))
     return size

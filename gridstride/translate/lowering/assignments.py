@@ -19,25 +19,25 @@ def _is_same(a, b):
 
 
 class Assignments(Values):
-    "One method `s_...` per kind of assignment"
+    "Lower assignments: one method `lower_...` per kind"
 
-    def s_Assign(self, s):
-        "`a = ...`, also of several targets"
+    def lower_Assign(self, s):
+        "Lower `a = ...`, also of several targets"
         if len(s.targets) == 1:
             return self.assign_all(s, s.targets[0], s.value)
-        e = self.x(s.value)
+        e = self.lower(s.value)
         if e.op not in ('const', 'global', 'var', 'view', 'object', 'tuple'):
             e = self.temporary(s, 'value', e.type, e)
         for t in s.targets:
             self.bind(s, t, e)
 
-    def s_AnnAssign(self, s):
-        "`a: type = ...`"
+    def lower_AnnAssign(self, s):
+        "Lower `a: type = ...`"
         if s.value:
             self.assign_all(s, s.target, s.value)
 
-    def s_AugAssign(self, s):
-        "`a op= ...`"
+    def lower_AugAssign(self, s):
+        "Lower `a op= ...`"
         op, t = type(s.op).__name__, s.target
         if isinstance(t, ast.Subscript):
             return self.change_element(s, op, t)
@@ -46,28 +46,28 @@ class Assignments(Values):
         old = self.variable(t, self.reads[t])
         if old.op in ('view', 'tuple', 'object'):
             raise self.error(s, f'{t.id} is {describe(old.type)}, which cannot be changed in place')
-        e = operators.binary(self, s, op, old, self.x(s.value))
+        e = operators.binary(self, s, op, old, self.lower(s.value))
         v = self.stores[t]
         self.note_type(s, v, e.type)
         self.emit('assign', s, var=v, expr=e, aug=operators.SIGNS[op])
 
     def change_element(self, s, op, t):
-        "`t op= ...` for an element: its index is computed once"
-        view = self.arrays.need_view(s, self.x(t.value))
-        at = self.arrays.place(s, view, self.arrays.indices(t.slice))
-        if any(o.op in ('device', 'atomic', 'call') for e in at for o in walk(e)):
+        "Lower `t op= ...` for an element: its index is computed once"
+        view = self.arrays.need_view(s, self.lower(t.value))
+        at = self.arrays.element_index(s, view, self.arrays.indices(t.slice))
+        if any(part.op in ('device', 'atomic', 'call') for e in at for part in walk(e)):
             at = [self.temporary(s, 'at', INT, e) for e in at]
         old = self.arrays.element(view.memory, at)
-        self.put(s, view.memory, at, operators.binary(self, s, op, old, self.x(s.value)), op)
+        self.put(s, view.memory, at, operators.binary(self, s, op, old, self.lower(s.value)), op)
 
     def assign_all(self, s, target, value):
-        "`target = value`, or several side by side"
+        "Lower `target = value`, or several side by side"
         is_row = isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, ast.Tuple)
         if not is_row or len(target.elts) != len(value.elts):
-            return self.bind(s, target, self.x(value))
-        new = self.keep_old(s, target.elts, [self.x(v) for v in value.elts])
+            return self.bind(s, target, self.lower(value))
+        new = self.keep_old(s, target.elts, [self.lower(v) for v in value.elts])
         for n, e in enumerate(new):
-            if e.op == 'view' and any(self.is_pointer_to(o, e.value.memory) for o in target.elts[:n]):
+            if e.op == 'view' and any(self.is_pointer_to(t, e.value.memory) for t in target.elts[:n]):
                 new[n] = self.keep_pointer(s, e)
         for t, e in zip(target.elts, new):
             self.bind(s, t, e)
@@ -77,7 +77,7 @@ class Assignments(Values):
         return isinstance(target, ast.Name) and self.stores[target].memory is memory
 
     def keep_old(self, s, targets, values):
-        "The values, with temporaries for those that the targets before them change"
+        "Return the values, with temporaries for those that assignments to earlier targets change"
         new = list(values)
         for n, e in enumerate(new):
             if n and e.op not in ('view', 'object') and self.is_disturbed(targets[:n], e):
@@ -86,32 +86,32 @@ class Assignments(Values):
 
     def is_disturbed(self, targets, e):
         "Does assigning to `targets` change what `e` gives?"
-        inside = [o for t in targets for o in ast.walk(t)]
-        names = {o.id for o in inside if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
-        memory = any(isinstance(o, ast.Subscript) for o in inside)
+        inside = [node for t in targets for node in ast.walk(t)]
+        names = {node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        memory = any(isinstance(node, ast.Subscript) for node in inside)
 
-        def changes(o):
-            if o.op == 'var':
-                return o.value.name in names or o.value.whole in names
-            return memory and o.op in ('load', 'device', 'atomic')
+        def changes(part):
+            if part.op == 'var':
+                return part.value.name in names or part.value.tuple_name in names
+            return memory and part.op in ('load', 'device', 'atomic')
 
         return any(map(changes, walk(e)))
 
     def keep(self, s, e):
-        "A temporary that has what `e` gives now"
+        "Return a temporary that has the present value of `e`"
         if e.op == 'tuple':
-            return tuple_of([self.keep(s, o) for o in e.args])
+            return tuple_of([self.keep(s, part) for part in e.args])
         return self.temporary(s, f'old_{e.value.name}' if e.op == 'var' else 'old', e.type, e)
 
     def keep_pointer(self, s, e):
-        "A pointer to where the array `e` begins now"
+        "Return a pointer to where the array `e` begins now"
         v = Variable(f'old_{e.value.memory.name or "pointer"}')
         v.type, v.defs = e.type, 1
         self.arrays.point(s, v, e.value)
         return array(v.view)
 
     def bind(self, s, target, e):
-        "Give the value `e` to a target: a name, an element, or a tuple of such"
+        "Assign the value `e` to a target: a name, an element, or a tuple of such"
         if isinstance(target, ast.Name):
             return self.assign(s, self.stores[target], e)
         if isinstance(target, ast.Subscript):
@@ -123,14 +123,14 @@ class Assignments(Values):
             raise self.error(s, f'{describe(e.type) if e.type else "this"} is taken apart like a tuple')
         if len(e.args) != len(target.elts):
             raise self.error(s, f'{len(e.args)} values for {len(target.elts)} names')
-        for t, o in zip(target.elts, self.keep_old(s, target.elts, e.args)):
-            self.bind(s, t, o)
+        for t, value in zip(target.elts, self.keep_old(s, target.elts, e.args)):
+            self.bind(s, t, value)
 
     def assign(self, s, v, e, parameter=False):
-        "Give the variable `v` the value `e`; `parameter`: it has it already, from the caller"
+        "Assign `e` to the variable `v`; `parameter`: the caller has done so"
         if e.op == 'object':
             if v.bound is not None and not _is_same(v.bound.value, e.value):
-                raise self.error(s, f'{v.name} is different functions in different places')
+                raise self.error(s, f'{v.name} is different functions in different branches')
             v.bound = e
         elif e.op == 'view':
             self.assign_array(s, v, e, parameter)
@@ -142,36 +142,36 @@ class Assignments(Values):
                 self.emit('assign', s, var=v, expr=e)
 
     def assign_tuple(self, s, v, e, parameter):
-        "A tuple becomes one variable per part"
+        "Assign a tuple: one variable per part"
         t = tuple(a.type for a in e.args)
         if v.type is not None and (is_number(v.type) or len(v.type) != len(t)):
             raise self.clash(s, v, t)
         if v.parts is None:
             v.parts = [Variable(f'{v.name}_{n}', s) for n in range(len(t))]
             for p in v.parts:
-                p.defs, p.undefined, p.whole = v.defs, v.undefined, v.name
+                p.defs, p.undefined, p.tuple_name = v.defs, v.undefined, v.name
             self.variables += v.parts
-        for n, (p, o) in enumerate(zip(v.parts, e.args)):
+        for n, (p, operand) in enumerate(zip(v.parts, e.args)):
             if parameter:
-                self.give_part(p, o)
-            elif n and any(i.op == 'var' and i.value in v.parts[:n] for i in walk(o)):
+                self.give_part(p, operand)
+            elif n and any(i.op == 'var' and i.value in v.parts[:n] for i in walk(operand)):
                 raise self.error(s, f'{v.name} is built from its own parts', 'Use two names.')
             else:
-                self.assign(s, p, o)
+                self.assign(s, p, operand)
         v.type = tuple(p.type for p in v.parts)
 
-    def give_part(self, p, o):
-        "`p` is the part `o` of a parameter that is a tuple"
-        p.type = o.type
-        if o.op == 'view':
-            p.view, p.memory = o.value, o.value.memory
-        elif o.op == 'var':
-            p.same_as = o.value
+    def give_part(self, p, operand):
+        "Note that `p` is the part `operand` of a parameter that is a tuple"
+        p.type = operand.type
+        if operand.op == 'view':
+            p.view, p.memory = operand.value, operand.value.memory
+        elif operand.op == 'var':
+            p.same_as = operand.value
         else:
-            p.constant = o
+            p.constant = operand
 
     def assign_array(self, s, v, e, parameter):
-        "An array that is assigned once is itself; any other becomes a pointer"
+        "Assign an array: one that is assigned once is itself; any other becomes a pointer"
         view = e.value
         if v.type is not None and v.type != e.type:
             raise self.clash(s, v, e.type)
@@ -183,7 +183,7 @@ class Assignments(Values):
         is_new = m.name is None and not parameter
         if is_new and v.defs == 1:
             m.name, m.variable = v.name, v
-        if not (parameter or v.defs == 1 and (is_new or m.space == 'const' or view.whole)):
+        if not (parameter or v.defs == 1 and (is_new or m.space == 'const' or view.is_full_array)):
             return self.arrays.point(s, v, view)
         if parameter and v.defs > 1:
             what = f'{v.name} is a parameter and is assigned to, so that it would be two arrays'
@@ -191,16 +191,16 @@ class Assignments(Values):
         v.view, v.memory = view, m
 
     def store(self, s, target, e):
-        "`target = e` for an element of an array"
-        view = self.arrays.need_view(s, self.x(target.value))
-        at = self.arrays.place(s, view, self.arrays.indices(target.slice))
+        "Lower `target = e` for an element of an array"
+        view = self.arrays.need_view(s, self.lower(target.value))
+        at = self.arrays.element_index(s, view, self.arrays.indices(target.slice))
         if not convert.is_number_like(e):
             held = describe(e.type) if e.type else 'this'
             raise self.error(s, f'an element of {view.memory.name} cannot hold {held}')
         self.put(s, view.memory, at, e)
 
     def put(self, s, memory, at, e, aug=None):
-        "Write `e` to the index `at`; `aug`: the operator of a statement such as `a[i] += 1`"
+        "Store `e` at the index `at`; `aug`: the operator of a statement such as `a[i] += 1`"
         memory.write()
         memory.used = True
         self.emit('store', s, memory=memory, index=at, expr=e, aug=aug and operators.SIGNS[aug])

@@ -2,7 +2,7 @@
 
 from ...sim.constants import check_constants, outside
 from ..flow import Variable, variables
-from ..tree import E, S
+from ..tree import Expr, Stmt
 from ..types import describe, is_number, join_types
 
 
@@ -36,7 +36,7 @@ class Function:
             v.memory = v.view = None
 
     def error(self, node, what, hint=''):
-        "The `Untranslatable` that points at `node`"
+        "Return the `Untranslatable` that points at `node`"
         return self.source.error(node, what, hint)
 
     def refuse(self, node, what, hint=''):
@@ -44,21 +44,21 @@ class Function:
         raise self.error(node, what, hint)
 
     def need_tuple(self, node, e):
-        "`e`, which must be a tuple"
+        "Return `e`, which must be a tuple"
         if e.op == 'tuple':
             return e
         what = f'a loop over {describe(e.type) if e.type else "this"}'
         raise self.error(node, what, 'Loop over range(len(...)), or over a tuple.')
 
     def emit(self, kind, node, **parts):
-        "Add a statement to the block at hand"
+        "Add a statement to the current block"
         last = getattr(node, 'end_lineno', node.lineno)
-        s = S(kind, node.lineno, **{'last': last, 'node': node, 'aug': None, **parts})
+        s = Stmt(kind, node.lineno, **{'last': last, 'node': node, 'aug': None, **parts})
         self.out.append(s)
         return s
 
     def alone(self, node, f):
-        "What `f()` gives, which must not need statements of its own"
+        "Return what `f()` gives, which must not need statements of its own"
         n = len(self.out)
         res = f()
         if len(self.out) > n:
@@ -77,7 +77,7 @@ class Function:
             v.typed_at = s.lineno
 
     def clash(self, s, v, t):
-        "The error for a variable that would have two types"
+        "Return the error for a variable that would have two types"
         at = s.lineno if v.typed_at is None else v.typed_at
         there = f'line {at + self.source.first - 1} ({self.source.text(at)})'
         what = f'{v.name} is {describe(t)} here and {describe(v.type)} in {there}: one variable of C has one type'
@@ -85,7 +85,7 @@ class Function:
 
     # Variables that Python has not
     def new_variable(self, node, name, type, alone=False):
-        "A variable that Python has not; `alone`: it shares its name with no other"
+        "Make a variable that Python has not; `alone`: it shares its name with no other"
         key = node.lineno, node.col_offset, name, self.made
         self.made += 1
         if key not in self.temporaries:
@@ -106,4 +106,4 @@ class Function:
         if low is not None:
             v.bounds = low, high
         self.emit('assign', node, var=v, expr=e)
-        return E('var', v.type, value=v)
+        return Expr('var', v.type, value=v)

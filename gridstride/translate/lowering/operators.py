@@ -6,8 +6,8 @@ node of Python's syntax tree, for the location of an error.
 
 import ast
 
-from ..tree import E, Literal, number, tuple_of, walk
-from ..types import BOOL, DOUBLE, FLOAT, HALF, REAL, WEAK, WHOLE, arithmetic_type, describe, join_types, wide_type
+from ..tree import Expr, Literal, number, tuple_of, walk
+from ..types import BOOL, DOUBLE, FLOAT, HALF, REAL, WEAK, INTEGERS, arithmetic_type, describe, join_types, wide_type
 from . import convert
 
 # What Python calls an operator, the operation of the tree, and the operator's sign
@@ -54,18 +54,18 @@ _COSTS = {'load', 'device', 'atomic', 'call', 'math', 'shuffle', 'let', 'floordi
 
 def is_cheap(e):
     "May `e` be computed twice rather than kept?"
-    return not any(o.op in _COSTS for o in walk(e))
+    return not any(part.op in _COSTS for part in walk(e))
 
 
 def binary(fn, node, op, a, b):
-    "`a op b`; `op` is the name that Python's `ast` has for it, such as 'FloorDiv'"
+    "Return `a op b`; `op` is the name that Python's `ast` has for it, such as 'FloorDiv'"
     if op == 'Add' and a.op == b.op == 'tuple':
         return tuple_of([*a.args, *b.args])
     if op == 'Mult' and a.op == 'tuple' and number(b) is not None:
         return tuple_of(list(a.args) * number(b))
-    _need_numbers(fn, node, op, a, b)
+    _check_operands(fn, node, op, a, b)
     if None in (a.type, b.type):
-        return E('unknown', None, (a, b))
+        return Expr('unknown', None, (a, b))
     if op == 'MatMult':
         raise fn.error(node, '@ in a kernel', 'Write the loop of the product.')
     if op[:3] == 'Bit' or op[1:] == 'Shift':
@@ -74,25 +74,25 @@ def binary(fn, node, op, a, b):
         return _power(fn, a, b)
     t = arithmetic_type(a.type, b.type, fn.doubles)
     if op == 'Div':
-        return E('truediv', DOUBLE if t in WHOLE else t, (a, b))
+        return Expr('truediv', DOUBLE if t in INTEGERS else t, (a, b))
     return _arithmetic(_BINARY[op], t, a, b)
 
 
 def _arithmetic(op, t, a, b):
-    if t in WHOLE:
+    if t in INTEGERS:
         a, b = convert.as_number(a), convert.as_number(b)
     if t != HALF:
-        return E(op, t, (a, b))
+        return Expr(op, t, (a, b))
     if op in ('floordiv', 'mod'):
-        return convert.half(E(op, FLOAT, (a, b)))
-    return E(op, t, (convert.to(t, a), convert.to(t, b)))
+        return convert.half(Expr(op, FLOAT, (a, b)))
+    return Expr(op, t, (convert.to(t, a), convert.to(t, b)))
 
 
-def _need_numbers(fn, node, op, a, b):
+def _check_operands(fn, node, op, a, b):
     for e in (a, b):
         if not convert.is_number_like(e):
             hint = 'Compute with its elements, one per thread.' if e.op == 'view' else ''
-            raise fn.error(node, f'{convert.Misused(e).what()} beside {SIGNS.get(op, op)}', hint)
+            raise fn.error(node, f'{convert.Misused(e).what()} as an operand of {SIGNS.get(op, op)}', hint)
 
 
 def _bitwise(fn, node, op, a, b):
@@ -101,41 +101,41 @@ def _bitwise(fn, node, op, a, b):
         raise fn.error(node, what, 'Use int(...).')
     is_shift = op[:3] != 'Bit'
     if a.type == b.type == BOOL and not is_shift:
-        return E(_BINARY[op], BOOL, (a, b))
+        return Expr(_BINARY[op], BOOL, (a, b))
     t = wide_type(a.type) if is_shift else arithmetic_type(a.type, b.type, fn.doubles)
-    return E(_BINARY[op], t, (convert.as_number(a), convert.as_number(b)))
+    return Expr(_BINARY[op], t, (convert.as_number(a), convert.as_number(b)))
 
 
 def _power(fn, a, b):
     a, b = convert.as_number(a), convert.as_number(b)
     k, t = number(b), arithmetic_type(a.type, b.type, fn.doubles)
-    if t in WHOLE:
+    if t in INTEGERS:
         if k is not None and k < 0:
-            return E('math', DOUBLE if fn.doubles else WEAK, (a, b), 'pow')
-        return E('pow', t, (a, b))
-    if b.type in WHOLE and a.type in REAL:
+            return Expr('math', DOUBLE if fn.doubles else WEAK, (a, b), 'pow')
+        return Expr('pow', t, (a, b))
+    if b.type in INTEGERS and a.type in REAL:
         t = a.type
-    if b.type in WHOLE and k is not None and 1 <= k <= 4:
-        return E('pow', t, (a, b))
-    e = E('math', FLOAT if t == HALF else t, (a, b), 'pow')
+    if b.type in INTEGERS and k is not None and 1 <= k <= 4:
+        return Expr('pow', t, (a, b))
+    e = Expr('math', FLOAT if t == HALF else t, (a, b), 'pow')
     return convert.half(e) if t == HALF else e
 
 
 def cmod(fn, a, b):
-    "The remainder of two integers that has the sign of the first, as C's `%`"
-    return E('cmod', arithmetic_type(a.type, b.type, fn.doubles), (convert.as_number(a), convert.as_number(b)))
+    "Return the remainder of two integers that has the sign of the first, as C's `%`"
+    return Expr('cmod', arithmetic_type(a.type, b.type, fn.doubles), (convert.as_number(a), convert.as_number(b)))
 
 
 def fma(fn, a, b, c):
-    "`a*b + c`, rounded once"
+    "Return `a*b + c`, rounded once"
     t = None
     for e in (a, b, c):
         t = join_types(t, convert.real_type(convert.need_number(e).type, fn.doubles), fn.doubles)
-    return E('math', FLOAT if t == HALF else t, (a, b, c), 'fma')
+    return Expr('math', FLOAT if t == HALF else t, (a, b, c), 'fma')
 
 
 def unary(fn, node, op, e):
-    "`op e` for the operations neg, pos and invert"
+    "Return `op e` for the operations neg, pos and invert"
     if e.op in ('view', 'tuple', 'object'):
         raise fn.error(node, f'{describe(e.type) if e.type else e.value!r} has no sign', 'Compute with its elements.')
     if e.type is None or op == 'pos':
@@ -144,84 +144,84 @@ def unary(fn, node, op, e):
         return _invert(fn, node, e)
     e = convert.as_number(e)
     if e.op == 'const':
-        negative = E('const', e.type, value=-e.value)
+        negative = Expr('const', e.type, value=-e.value)
         return Literal(negative, '-' + e.text) if isinstance(e, Literal) else negative
-    return E('neg', wide_type(e.type) if e.type in WHOLE else e.type, (e,))
+    return Expr('neg', wide_type(e.type) if e.type in INTEGERS else e.type, (e,))
 
 
 def _invert(fn, node, e):
     if e.type in REAL:
         raise fn.error(node, f'~ of {describe(e.type)}: bits are those of integers')
-    return E('not', BOOL, (e,)) if e.type == BOOL else E('invert', wide_type(e.type), (e,))
+    return Expr('not', BOOL, (e,)) if e.type == BOOL else Expr('invert', wide_type(e.type), (e,))
 
 
 def compare(fn, node, op, a, b):
-    "`a op b`, for one of C's signs of comparison; None is equal to nothing but None, tuples are compared part by part"
+    "Return `a op b`, for one of C's comparisons; None equals only None, tuples are compared part by part"
     for x, y in ((a, b), (b, a)):
         if x.op == 'object' and x.value is None:
-            return E('const', BOOL, value=(y.op == 'object' and y.value is None) == (op == '=='))
+            return Expr('const', BOOL, value=(y.op == 'object' and y.value is None) == (op == '=='))
     if a.op == b.op == 'tuple' and op in ('==', '!=') and len(a.args) == len(b.args):
         parts = [compare(fn, node, '==', x, y) for x, y in zip(a.args, b.args)]
-        res = all_of(parts) if parts else E('const', BOOL, value=True)
-        return res if op == '==' else E('not', BOOL, (res,))
-    _need_numbers(fn, node, op, a, b)
-    return E('cmp', BOOL, (a, b), op)
+        res = all_of(parts) if parts else Expr('const', BOOL, value=True)
+        return res if op == '==' else Expr('not', BOOL, (res,))
+    _check_operands(fn, node, op, a, b)
+    return Expr('cmp', BOOL, (a, b), op)
 
 
 def all_of(parts):
-    "Are all of the conditions true?"
+    "Return the condition that all of the conditions are true"
     res = parts[0]
     for p in parts[1:]:
-        res = E('land', BOOL, (res, p))
+        res = Expr('land', BOOL, (res, p))
     return res
 
 
 def contains(fn, node, a, items, negated):
-    "`a in items` for a tuple, `a not in items` if `negated`"
+    "Return `a in items` for a tuple, `a not in items` if `negated`"
     if items.op != 'tuple':
         raise fn.error(node, '`in` for what is not a tuple', 'Write a loop.')
     if not items.args:
-        return E('const', BOOL, value=negated)
+        return Expr('const', BOOL, value=negated)
     if not is_cheap(a):
         a = fn.temporary(node, 'item', a.type, a)
     res = None
-    for o in items.args:
-        new = compare(fn, node, '!=' if negated else '==', a, o)
-        res = new if res is None else E('land' if negated else 'lor', BOOL, (res, new))
+    for operand in items.args:
+        new = compare(fn, node, '!=' if negated else '==', a, operand)
+        res = new if res is None else Expr('land' if negated else 'lor', BOOL, (res, new))
     return res
 
 
 def connect(fn, node, op, a, b):
-    "`a and b` (`op` is land), `a or b` (lor): one of the two as a value, unless both are true or false"
+    "Return `a and b` (`op` is land), `a or b` (lor): one of the two as a value, unless both are true or false"
     a, b = convert.need_number(a), convert.need_number(b)
     if a.type == b.type == BOOL or None in (a.type, b.type):
-        return E(op, BOOL if a.type == BOOL else None, (a, b))
+        return Expr(op, BOOL if a.type == BOOL else None, (a, b))
     first = None if is_cheap(a) else fn.new_variable(node, 'first', a.type, alone=True)
-    return E('value_' + op, join_types(a.type, b.type, fn.doubles), (a, b), first)
+    return Expr('value_' + op, join_types(a.type, b.type, fn.doubles), (a, b), first)
 
 
 def choose(fn, node, test, a, b):
-    "`a if test else b`; tuples are chosen part by part"
+    "Return `a if test else b`; tuples are chosen part by part"
     if number(test) is not None and test.op == 'const':
         return a if number(test) else b
     if a.op == b.op == 'tuple' and len(a.args) == len(b.args):
         return tuple_of([choose(fn, node, test, x, y) for x, y in zip(a.args, b.args)])
     for e in (a, b):
         if not convert.is_number_like(e):
-            kind = 'arrays' if e.op == 'view' else 'things that are not numbers'
+            kind = 'arrays' if e.op == 'view' else 'items that are not scalars'
             what = f'a choice between {kind}: C must know which it is when it is compiled'
             raise fn.error(node, what, 'Use if and else, with the work in both.')
-    return E('select', join_types(a.type, b.type, fn.doubles), (convert.truth(test), a, b))
+    return Expr('select', join_types(a.type, b.type, fn.doubles), (convert.truth(test), a, b))
 
 
 def extreme(fn, op, a, b):
-    "The smaller or the larger of two values, by `min`, `max`, `fmin` or `fmax`"
+    "Return the smaller or the larger of two values, by `min`, `max`, `fmin` or `fmax`"
     a, b = convert.need_number(a), convert.need_number(b)
     if a.type == b.type == BOOL:
-        return E('lor' if op[-3:] == 'max' else 'land', BOOL, (a, b))
+        return Expr('lor' if op[-3:] == 'max' else 'land', BOOL, (a, b))
     t = join_types(a.type, b.type, fn.doubles)
-    if t in WHOLE:
-        return E(op[-3:], t, (a, b))
+    if t in INTEGERS:
+        return Expr(op[-3:], t, (a, b))
     if t == HALF:
-        return convert.half(E(op, FLOAT, (a, b)))
-    return E(op, t, (a, b))
+        return convert.half(Expr(op, FLOAT, (a, b)))
+    return Expr(op, t, (a, b))

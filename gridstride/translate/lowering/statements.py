@@ -3,12 +3,12 @@
 import ast
 from types import SimpleNamespace
 
-from ..tree import ONE, ZERO, E, number
+from ..tree import ONE, ZERO, Expr, number
 from ..types import INT, REAL, describe, join_types
 from . import convert
 from .assignments import Assignments
 
-_TURNS = 20  # a type can only become wider, and there are few
+_MOST_ITERATIONS = 20  # a type can only become wider, and there are few
 
 
 def _is_text(s):
@@ -22,13 +22,13 @@ def _is_constant(node, value):
 class Lowering(Assignments):
     """A function of Python becomes statements and expressions with types: `run()`, then `body`.
 
-    One method `s_...` per kind of statement of Python; what has none is refused. Each notes what it becomes
+    One method `lower_...` per kind of statement of Python; what has none is refused. Each notes what it becomes
     in `out`, the list of the block at hand.
     """
 
     def run(self):
-        "Lower the body until the types stay"
-        for _ in range(_TURNS):
+        "Lower the body again and again until the types of its variables stay"
+        for _ in range(_MOST_ITERATIONS):
             self.begin()
             self.take_parameters()
             self.body = self.block(self.source.tree.body, top=True)
@@ -38,7 +38,7 @@ class Lowering(Assignments):
         return self
 
     def take_parameters(self):
-        "The parameters, made again in each iteration"
+        "Make the parameters again, in each iteration"
         self.given = []
         for (_, make), arg in zip(self.params, self.source.tree.args.args):
             v = self.stores[arg]
@@ -47,7 +47,7 @@ class Lowering(Assignments):
             self.assign(arg, v, e, parameter=True)
 
     def finish(self):
-        "Raise for a variable that has no type, and for a function that returns something on some ways only"
+        "Raise for a variable that has no type, and for a function that returns something on some paths only"
         for node, v in self.reads.items():
             if v is not None and v.type is None and v.memory is None and v.bound is None:
                 what = f'{v.name} has no value that could be computed here'
@@ -58,11 +58,11 @@ class Lowering(Assignments):
             raise self.error(tree, what, 'End it with a return.')
 
     def block(self, body, top=False):
-        "The statements of a block; `top`: it is the function's own, which may begin with a docstring"
+        "Lower the statements of a block; `top`: it is the function's own, which may begin with a docstring"
         outer, self.out = self.out, []
         self.nesting += 1
         for s in body[1:] if top and body and _is_text(body[0]) else body:
-            f = getattr(self, f's_{type(s).__name__}', None)
+            f = getattr(self, f'lower_{type(s).__name__}', None)
             if f is None:
                 raise self.refusal(s)
             try:
@@ -73,8 +73,8 @@ class Lowering(Assignments):
         self.nesting -= 1
         return res
 
-    def s_Expr(self, s):
-        "An expression as a statement: a docstring, `print(...)`, a call"
+    def lower_Expr(self, s):
+        "Lower an expression as a statement: a docstring, `print(...)`, a call"
         if isinstance(s.value, ast.Constant):
             return
         if isinstance(s.value, ast.Attribute):
@@ -82,23 +82,23 @@ class Lowering(Assignments):
             self.refuse(s, f'naming {called} and not calling it does nothing', f'Write {called}().')
         if isinstance(s.value, ast.Call) and self.callee_name(s.value) == 'print':
             return self.print(s, s.value)
-        self.evaluate(s, self.x(s.value))
+        self.evaluate(s, self.lower(s.value))
 
     def evaluate(self, s, e):
-        "`e` as a statement of its own"
-        for o in e.args if e.op == 'tuple' else ():
-            self.evaluate(s, o)
+        "Lower `e` as a statement of its own"
+        for operand in e.args if e.op == 'tuple' else ():
+            self.evaluate(s, operand)
         if e.op not in ('object', 'view', 'tuple'):
             self.emit('expr', s, expr=e)
 
-    def s_Pass(self, s):
-        "What does nothing"
+    def lower_Pass(self, s):
+        "Lower `pass`"
         self.emit('nothing', s)
 
-    s_Import = s_ImportFrom = s_Pass
+    lower_Import = lower_ImportFrom = lower_Pass
 
     def print(self, s, call):
-        "`print(...)`: strings as they are, and values"
+        "Lower `print(...)`: strings as they are, and values"
         how = dict(sep=' ', end='\n')
         for k in call.keywords:
             if k.arg not in how or not isinstance(k.value, ast.Constant):
@@ -107,30 +107,30 @@ class Lowering(Assignments):
 
         def item(a):
             is_text = isinstance(a, ast.Constant) and isinstance(a.value, str)
-            return a.value if is_text else convert.need_number(self.x(a))
+            return a.value if is_text else convert.need_number(self.lower(a))
 
         items = [item(a) for a in call.args]
-        self.emit('print', s, items=items, args=[a for a in items if isinstance(a, E)], **how)
+        self.emit('print', s, items=items, args=[a for a in items if isinstance(a, Expr)], **how)
 
-    def s_Assert(self, s):
-        "`assert ...`"
-        self.emit('assert', s, test=convert.truth(self.alone(s, lambda: self.x(s.test))))
+    def lower_Assert(self, s):
+        "Lower `assert ...`"
+        self.emit('assert', s, test=convert.truth(self.alone(s, lambda: self.lower(s.test))))
 
-    def s_Return(self, s):
-        "`return`, with values in a device function"
-        e = None if s.value is None or _is_constant(s.value, None) else self.x(s.value)
+    def lower_Return(self, s):
+        "Lower `return`, with values in a device function"
+        e = None if s.value is None or _is_constant(s.value, None) else self.lower(s.value)
         if e is None:
             return self.emit('return', s, args=[])
         if self.is_kernel:
             raise self.error(s, 'a kernel returns nothing', 'Write the result into an array.')
         parts = e.args if e.op == 'tuple' else [e]
         if any(p.op in ('view', 'object') for p in parts):
-            raise self.error(s, 'a device function that returns an array', 'Pass the array in, and return numbers.')
+            raise self.error(s, 'a device function that returns an array', 'Pass the array in, and return scalars.')
         if not all(map(convert.is_number_like, parts)):
-            raise self.error(s, 'a device function returns numbers, side by side', 'Return them in one tuple.')
+            raise self.error(s, 'a device function that returns a tuple inside a tuple', 'Return them in one tuple.')
         self.note_result(s, tuple(p.type for p in parts) if e.op == 'tuple' else e.type)
         if e.op == 'tuple' and isinstance(s.value, ast.Tuple):
-            self.fields = [o.id if isinstance(o, ast.Name) else None for o in s.value.elts]
+            self.fields = [node.id if isinstance(node, ast.Name) else None for node in s.value.elts]
         self.emit('return', s, args=parts)
 
     def note_result(self, s, t):
@@ -141,37 +141,37 @@ class Lowering(Assignments):
         self.changed |= new != self.result
         self.result = new
 
-    def s_Break(self, s):
-        "`break`"
+    def lower_Break(self, s):
+        "Lower `break`"
         self.emit('break', s)
 
-    def s_Continue(self, s):
-        "`continue`"
+    def lower_Continue(self, s):
+        "Lower `continue`"
         self.emit('continue', s)
 
-    def s_If(self, s):
-        "`if`, with `elif` and `else`"
-        test = convert.truth(self.x(s.test))
+    def lower_If(self, s):
+        "Lower `if`, with `elif` and `else`"
+        test = convert.truth(self.lower(s.test))
         body, orelse = self.block(s.body), self.block(s.orelse)
         first = s.orelse[0] if len(s.orelse) == 1 else None
         chained = isinstance(first, ast.If) and first.col_offset == s.col_offset
         self.emit('if', s, test=test, body=body, orelse=orelse, chained=chained)
 
-    def s_While(self, s):
-        "`while ...`"
-        test = convert.truth(self.alone(s, lambda: self.x(s.test)))
+    def lower_While(self, s):
+        "Lower `while ...`"
+        test = convert.truth(self.alone(s, lambda: self.lower(s.test)))
         self.emit('while', s, test=test, body=self.block(s.body))
 
-    def s_For(self, s):
-        "`for`, over `range(...)` or a tuple"
+    def lower_For(self, s):
+        "Lower `for`, over `range(...)` or a tuple"
         if isinstance(s.iter, ast.Call) and self.callee_name(s.iter) in ('range', 'prange'):
             return self.loop_over_range(s, s.iter)
-        items = self.need_tuple(s, self.x(s.iter))
+        items = self.need_tuple(s, self.lower(s.iter))
         columns = self.columns(s, s.target, items.args, items.value)
         self.emit('each', s, columns=columns, count=len(items.args), body=self.block(s.body))
 
     def loop_over_range(self, s, it):
-        "`for i in range(...)`"
+        "Lower `for i in range(...)`"
         start, stop, step = map(convert.as_number, self.bounds(s, it))
         if not isinstance(s.target, ast.Name):
             raise self.error(s, 'the target of a loop over range is one name')
@@ -180,10 +180,10 @@ class Lowering(Assignments):
         self.emit('for', s, var=v, start=start, stop=stop, step=step, body=self.block(s.body))
 
     def bounds(self, s, it):
-        "(start, stop, step) of `range(...)`"
+        "Return (start, stop, step) of `range(...)`"
         if not 1 <= len(it.args) <= 3 or it.keywords:
-            raise self.error(s, 'range takes one to three numbers')
-        args = [convert.need_number(self.x(a)) for a in it.args]
+            raise self.error(s, 'range takes one to three arguments')
+        args = [convert.need_number(self.lower(a)) for a in it.args]
         for a in args:
             if a.type in REAL:
                 raise self.error(s, f'range of {describe(a.type)}: it takes integers', 'Use // or int(...).')
@@ -192,7 +192,7 @@ class Lowering(Assignments):
         return (ZERO, args[0], ONE) if len(args) == 1 else (*args, ONE) if len(args) == 2 else args
 
     def columns(self, s, target, items, name=None):
-        "Per name of the loop's target: its variable, and its value in each iteration"
+        "Return, per name of the loop's target, its variable and its value in each iteration"
         if isinstance(target, ast.Name):
             return [self.column(s, self.stores[target], items, name)]
         if not isinstance(target, (ast.Tuple, ast.List)):
@@ -203,10 +203,10 @@ class Lowering(Assignments):
         return [c for n, t in enumerate(target.elts) for c in self.columns(s, t, [e.args[n] for e in items])]
 
     def column(self, s, v, items, name):
-        "The variable `v` of a loop, the values that it gets, and the name of the tuple of these"
+        "Return the variable `v` of a loop, the values that it gets, and the name of the tuple of these"
         for e in items:
             if not convert.is_number_like(e):
-                what = 'a loop over a tuple of things that are not numbers'
+                what = 'a loop over a tuple of items that are not scalars'
                 raise self.error(s, what, 'Loop over range(...), or write the rounds out.')
             self.note_type(s, v, e.type)
         return SimpleNamespace(var=v, items=items, name=name)
@@ -222,6 +222,6 @@ def _ends(s):
     if isinstance(s, ast.If):
         return bool(s.orelse) and not _falls_through(s.body) and not _falls_through(s.orelse)
     if isinstance(s, ast.While):
-        is_forever = isinstance(s.test, ast.Constant) and s.test.value
-        return bool(is_forever) and not any(isinstance(o, ast.Break) for o in ast.walk(s))
+        is_endless = isinstance(s.test, ast.Constant) and s.test.value
+        return bool(is_endless) and not any(isinstance(node, ast.Break) for node in ast.walk(s))
     return isinstance(s, (ast.Return, ast.Raise))

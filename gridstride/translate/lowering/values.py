@@ -15,10 +15,10 @@ import numpy as np
 from ...sim.operations import for_kernels
 from ...sim.types import is_number_type
 from ..source import python_function
-from ..tree import ONE, ZERO, E, Literal, Memory, View, array, const, mul, number, row_strides, tuple_of
+from ..tree import ONE, ZERO, Expr, Literal, Memory, View, array, const, mul, number, row_strides, tuple_of
 from ..types import BOOL, C_NAMES, DOUBLE, INT, UINT, WEAK, Array, describe, join_types, value_type
 from . import convert, operators
-from .calls import CALLS, builtin, name_of
+from .call_table import CALLS, builtin, name_of
 from .function import Function
 
 _CONSTANT = 64 * 1024  # bytes of constant memory
@@ -69,7 +69,7 @@ _INSTEAD = dict(
 
 
 def dtype_name(v):
-    "The name of the dtype that the object `v` means; None if it means none"
+    "Return the name of the dtype that the object `v` means; None if it means none"
     if isinstance(v, str) and v.startswith(('cuda.', 'np.')):
         return None
     if v in (int, float, bool):
@@ -84,8 +84,8 @@ def _is_finite(v):
     return not isinstance(v, float) or math.isfinite(v)
 
 
-def _whole_type(v):
-    "The type of the Python int `v`"
+def _integer_type(v):
+    "Return the type of the Python int `v`"
     return INT if -(2**63) <= v < 2**63 else UINT
 
 
@@ -102,43 +102,43 @@ def _is_number_type(f):
 
 
 class Values(Function):
-    "One method `x_...` per kind of expression of Python; what has none is refused"
+    "Lower expressions: one method `lower_...` per kind of Python; what has none is refused"
 
-    def x(self, node):
-        "The expression of a node of Python's syntax tree"
-        f = getattr(self, f'x_{type(node).__name__}', None)
+    def lower(self, node):
+        "Return the expression of a node of Python's syntax tree"
+        f = getattr(self, f'lower_{type(node).__name__}', None)
         if f is None:
             raise self.refusal(node)
         return f(node)
 
     def refusal(self, node):
-        "The error for a piece of Python that CUDA C has not"
+        "Return the error for a piece of Python that CUDA C has not"
         kind = type(node).__name__
         what = f'{_REFUSED.get(kind, kind.lower())} in a kernel cannot be written in CUDA C'
         return self.error(node, what, _INSTEAD.get(kind, ''))
 
     # Names and literals
-    def x_Constant(self, node):
-        "A number, a truth value, a text, `None` or `...`"
+    def lower_Constant(self, node):
+        "Lower a number, a truth value, a text, `None` or `...`"
         v = node.value
         if isinstance(v, bool):
-            return E('const', BOOL, value=v)
+            return Expr('const', BOOL, value=v)
         if isinstance(v, int):
-            e, text = E('const', _whole_type(v), value=v), self.source.segment(node) or ''
+            e, text = Expr('const', _integer_type(v), value=v), self.source.segment(node) or ''
             return Literal(e, text) if text.startswith(('0x', '0X')) else e
         if isinstance(v, float):
             return self.float(v, self.source.segment(node))
         if isinstance(v, (str, type(None), type(...))):
-            return E('object', None, value=v)
+            return Expr('object', None, value=v)
         raise self.error(node, f'{v!r}: complex numbers are not translated', 'Compute with two floats.')
 
     def float(self, v, text=None):
-        "A Python float; `text`: as it is written in the source"
-        e = E('const', DOUBLE if self.doubles else WEAK, value=v)
+        "Return a Python float; `text`: as it is written in the source"
+        e = Expr('const', DOUBLE if self.doubles else WEAK, value=v)
         return Literal(e, text) if text else e
 
-    def x_Name(self, node):
-        "A variable of the function, or what a name means outside it"
+    def lower_Name(self, node):
+        "Lower a variable of the function, or what a name means outside it"
         if node in self.reads:
             v = self.reads[node]
             if v is None:
@@ -151,7 +151,7 @@ class Values(Function):
         return self.thing(node, value, node.id)
 
     def variable(self, node, v):
-        "What the variable `v` stands for"
+        "Return what the variable `v` stands for"
         if v.bound is not None:
             return v.bound
         if v.constant is not None:
@@ -164,50 +164,52 @@ class Values(Function):
             if v.view is None:
                 raise self.error(node, f'{v.name} is read before it is an array')
             return array(v.view)
-        return E('var', v.type, value=v)
+        return Expr('var', v.type, value=v)
 
     def thing(self, node, v, name):
-        "What an object outside the function means"
+        "Return what an object outside the function means"
         if isinstance(v, (bool, np.bool_)):
             return self.name_number(BOOL, name, bool(v))
         if isinstance(v, np.generic) and v.dtype.kind in 'iuf':
             return self.name_number(value_type(str(v.dtype)), name, v.item())
         if isinstance(v, int):
-            return self.name_number(_whole_type(v), name, v)
+            return self.name_number(_integer_type(v), name, v)
         if isinstance(v, float):
             return self.name_number(DOUBLE if self.doubles else WEAK, name, v) if _is_finite(v) else self.float(v)
         if isinstance(v, tuple):
-            return E('tuple', None, [self.thing(node, o, None) for o in v], SimpleNamespace(name=name, value=v))
+            return Expr(
+                'tuple', None, [self.thing(node, item, None) for item in v], SimpleNamespace(name=name, value=v)
+            )
         if _is_array(v):
             return self.freeze(node, v, name)
-        return E('object', None, value=name_of(v) or v)
+        return Expr('object', None, value=name_of(v) or v)
 
     def name_number(self, t, name, v):
-        "A constant that has a name outside the function"
+        "Return a constant that has a name outside the function"
         if name is None or not _is_finite(v):
-            return E('const', t, value=v)
-        return E('global', t, value=(name, v))
+            return Expr('const', t, value=v)
+        return Expr('global', t, value=(name, v))
 
     def freeze(self, node, v, name):
-        "An array outside the function: constant memory"
+        "Return an array outside the function: constant memory"
         a = np.asarray(getattr(v, 'data', v) if type(v).__name__ == 'DeviceArray' else v)
         if a.dtype.kind not in 'biuf':
             raise self.error(node, f'{name} is an array of {a.dtype}, which CUDA C has not')
         if a.nbytes > _CONSTANT:
-            lies = f'variables captured from outside a kernel are stored in constant memory, which has {_CONSTANT}'
-            raise self.error(node, f'{name} has {a.nbytes} bytes; {lies}', 'Pass it as an argument.')
+            limit = f'variables captured from outside a kernel are stored in constant memory, which has {_CONSTANT}'
+            raise self.error(node, f'{name} has {a.nbytes} bytes; {limit}', 'Pass it as an argument.')
         m = self.unit.constant(SimpleNamespace(name=name or 'table', value=v), a, self)
         sizes = [const(n) for n in a.shape]
         return array(View(m, sizes, row_strides(sizes), plain=True))
 
-    def x_Tuple(self, node):
-        "`(a, b)`"
-        return tuple_of([self.x(o) for o in node.elts])
+    def lower_Tuple(self, node):
+        "Lower `(a, b)`"
+        return tuple_of([self.lower(inner) for inner in node.elts])
 
     # Attributes
-    def x_Attribute(self, node):
-        "`a.b`: of an array, of a tuple with names, of a module"
-        e, k = self.x(node.value), node.attr
+    def lower_Attribute(self, node):
+        "Lower `a.b`: of an array, of a tuple with names, of a module"
+        e, k = self.lower(node.value), node.attr
         if e.op == 'view':
             return self.attribute(node, e, k)
         if e.op == 'tuple' and hasattr(getattr(e.value, 'value', None), k):
@@ -226,31 +228,31 @@ class Values(Function):
         return self.float(v) if isinstance(v, float) else self.thing(node, v, None)
 
     def cuda_name(self, node, path):
-        "What `cuda.` and more mean: `path` is the whole"
+        "Return what the dotted name `path`, which begins with `cuda.`, means"
         base, _, axis = path.rpartition('.')
         if base in _INDICES:
             if axis not in 'xyz':
                 raise self.error(node, f'{path}: axes are x, y and z')
             return builtin(path[5:])
         if path == 'cuda.laneid':
-            return E('lane', INT)
+            return Expr('lane', INT)
         if path == 'cuda.warpsize':
             return const(32)
-        if path in CALLS or path in _INDICES or any(o.startswith(path + '.') for o in CALLS):
-            return E('object', None, value=path)
+        if path in CALLS or path in _INDICES or any(name.startswith(path + '.') for name in CALLS):
+            return Expr('object', None, value=path)
         v = self.source.meaning('cuda')[1]
         for k in path.split('.')[1:]:
             v = getattr(v, k, None)
         if v is not None and dtype_name(v) or hasattr(v, 'py_func'):
-            return E('object', None, value=v)
+            return Expr('object', None, value=v)
         raise self.error(node, f'{path} is not translated')
 
     def attribute(self, node, e, k):
-        "What a kernel may ask of an array"
+        "Return the attribute `k` of an array: `x.size`"
         view = e.value
         if k == 'shape':
             sizes = enumerate(view.sizes)
-            return tuple_of([E('size_of', INT, value=(view, d)) if s is None else s for d, s in sizes])
+            return tuple_of([Expr('size_of', INT, value=(view, d)) if s is None else s for d, s in sizes])
         if k == 'size':
             n = ONE
             for d in range(view.ndim):
@@ -259,7 +261,7 @@ class Values(Function):
         if k == 'ndim':
             return const(view.ndim)
         if k == 'dtype':
-            return E('object', None, value=np.dtype(view.memory.dtype))
+            return Expr('object', None, value=np.dtype(view.memory.dtype))
         if k == 'itemsize':
             return const(np.dtype(view.memory.dtype).itemsize)
         if k == 'T':
@@ -267,7 +269,7 @@ class Values(Function):
         raise self.error(node, f'an array in a kernel has no {k!r}: work on its elements')
 
     def dtype(self, node, e):
-        "The dtype that an expression means"
+        "Return the dtype that an expression means"
         name = dtype_name(e.value) if e.op == 'object' else None
         if name is None and e.op == 'object' and e.value in ('int', 'float', 'bool'):
             name = _TYPES[e.value]
@@ -278,14 +280,14 @@ class Values(Function):
         return name
 
     # Parts of arrays and tuples
-    def x_Subscript(self, node):
-        "`a[...]`, of an array or a tuple"
-        e = self.x(node.value)
+    def lower_Subscript(self, node):
+        "Lower `a[...]`, of an array or a tuple"
+        e = self.lower(node.value)
         return self.part(node, e) if e.op == 'tuple' else self.arrays.subscript(node, e)
 
     def part(self, node, e):
-        "The item of a tuple"
-        i = self.x(node.slice)
+        "Return the item of a tuple"
+        i = self.lower(node.slice)
         k = number(i)
         if k is not None:
             if not -len(e.args) <= k < len(e.args):
@@ -296,38 +298,38 @@ class Values(Function):
         return self.choose(node, e, convert.as_number(convert.need_number(i)))
 
     def choose(self, node, e, i):
-        "The item `i` of a tuple of values, where `i` is known to the running thread only"
+        "Return the item `i` of a tuple of values, where `i` is known to the running thread only"
         t = None
-        for o in e.args:
-            if not convert.is_number_like(o):
-                what = 'a tuple of things that are not numbers, indexed by a variable'
+        for operand in e.args:
+            if not convert.is_number_like(operand):
+                what = 'a tuple of items that are not scalars, indexed by a variable'
                 raise self.error(node, what, 'Index it with a number.')
-            t = join_types(t, o.type, self.doubles)
-        if e.value and all(number(o) is not None for o in e.args):
-            m = self.unit.constant(e.value, np.array([number(o) for o in e.args]), self)
+            t = join_types(t, operand.type, self.doubles)
+        if e.value and all(number(operand) is not None for operand in e.args):
+            m = self.unit.constant(e.value, np.array([number(operand) for operand in e.args]), self)
         else:
             m = Memory('items', t, 'local', 1, [const(len(e.args))])
             m.items = e.args
             self.emit('alloc', node, memory=m, args=e.args)
         m.used = True
-        return E('load', t, [i], m)
+        return Expr('load', t, [i], m)
 
     # Operators
-    def x_BinOp(self, node):
-        "`a + b` and the like"
-        return operators.binary(self, node, type(node.op).__name__, self.x(node.left), self.x(node.right))
+    def lower_BinOp(self, node):
+        "Lower `a + b` and the like"
+        return operators.binary(self, node, type(node.op).__name__, self.lower(node.left), self.lower(node.right))
 
-    def x_UnaryOp(self, node):
-        "`-a`, `+a`, `~a`, `not a`"
+    def lower_UnaryOp(self, node):
+        "Lower `-a`, `+a`, `~a`, `not a`"
         if isinstance(node.op, ast.Not):
-            return E('not', BOOL, (convert.truth(self.x(node.operand)),))
-        return operators.unary(self, node, operators.UNARY[type(node.op)], self.x(node.operand))
+            return Expr('not', BOOL, (convert.truth(self.lower(node.operand)),))
+        return operators.unary(self, node, operators.UNARY[type(node.op)], self.lower(node.operand))
 
-    def x_Compare(self, node):
-        "`a < b`, also `a < b < c` and `a in b`"
-        left, parts = self.x(node.left), []
+    def lower_Compare(self, node):
+        "Lower `a < b`, also `a < b < c` and `a in b`"
+        left, parts = self.lower(node.left), []
         for n, (op, right) in enumerate(zip(node.ops, node.comparators)):
-            b = self.x(right)
+            b = self.lower(right)
             if isinstance(op, (ast.In, ast.NotIn)):
                 parts.append(operators.contains(self, node, left, b, isinstance(op, ast.NotIn)))
                 continue
@@ -337,37 +339,37 @@ class Values(Function):
                 left = b
                 continue
             v = self.new_variable(node, 'middle', b.type, alone=True)  # the middle of a < b < c is computed once
-            parts.append(operators.compare(self, node, sign, left, E('let', b.type, (b,), v)))
-            left = E('var', b.type, value=v)
+            parts.append(operators.compare(self, node, sign, left, Expr('let', b.type, (b,), v)))
+            left = Expr('var', b.type, value=v)
         return operators.all_of(parts)
 
-    def x_BoolOp(self, node):
-        "`a and b`, `a or b`"
-        res = self.x(node.values[0])
+    def lower_BoolOp(self, node):
+        "Lower `a and b`, `a or b`"
+        res = self.lower(node.values[0])
         op = 'land' if isinstance(node.op, ast.And) else 'lor'
         for n in node.values[1:]:
-            res = operators.connect(self, node, op, res, self.alone(node, lambda: self.x(n)))
+            res = operators.connect(self, node, op, res, self.alone(node, lambda: self.lower(n)))
         return res
 
-    def x_IfExp(self, node):
-        "`a if test else b`"
-        test = self.x(node.test)
-        a, b = (self.alone(node, lambda: self.x(o)) for o in (node.body, node.orelse))
+    def lower_IfExp(self, node):
+        "Lower `a if test else b`"
+        test = self.lower(node.test)
+        a, b = (self.alone(node, lambda: self.lower(branch)) for branch in (node.body, node.orelse))
         return operators.choose(self, node, test, a, b)
 
     # Calls: the table of `calls` has what CUDA and Python offer; a device function is lowered once per set of
     # types that it is called with.
     def callee_name(self, node):
-        "'print', 'range' or 'prange' for a call of these, else None"
+        "Return 'print', 'range' or 'prange' for a call of these, else None"
         f = node.func
         if not isinstance(f, ast.Name) or f in self.reads:
             return None
         value = self.source.meaning(f.id)[1]
         return getattr(value, '__name__', None) if value in (print, range) or f.id == 'prange' else None
 
-    def x_Call(self, node):
-        "`f(...)`, with arguments that are written out"
-        f = self.x(node.func)
+    def lower_Call(self, node):
+        "Lower `f(...)`, with arguments that are written out"
+        f = self.lower(node.func)
         if f.op != 'object':
             raise self.error(node, f'{ast.unparse(node.func)} is called, and is {describe(f.type)}')
         f, starred = f.value, [a for a in node.args if isinstance(a, ast.Starred)]
@@ -375,12 +377,12 @@ class Values(Function):
             raise self.refusal(starred[0])
         if any(k.arg is None for k in node.keywords):
             raise self.error(node, 'an argument with ** in a kernel')
-        args = [self.x(a) for a in node.args]
-        kw = {k.arg: self.x(k.value) for k in node.keywords}
+        args = [self.lower(a) for a in node.args]
+        kw = {k.arg: self.lower(k.value) for k in node.keywords}
         return self.call(node, f, args, kw)
 
     def call(self, node, f, args, kw):
-        "A call of the object `f`, or of what the table of calls has under the name `f`"
+        "Return a call of the object `f`, or of what the table of calls has under the name `f`"
         if isinstance(f, str) and f in CALLS:
             return self.known_call(node, f, args, kw)
         if f == 'zip' or f == 'enumerate':
@@ -393,36 +395,36 @@ class Values(Function):
         if dtype in C_NAMES:
             return convert.cast(dtype, convert.need_number(args[0]) if args else ZERO)
         if isinstance(f, type) and issubclass(f, tuple):
-            return E('tuple', None, args, SimpleNamespace(name=None, value=None))
+            return Expr('tuple', None, args, SimpleNamespace(name=None, value=None))
         return self.device_call(node, f, args, kw)
 
     def known_call(self, node, f, args, kw):
-        "A call of what the table has under the name `f`"
+        "Return a call of what the table has under the name `f`"
         try:
             return CALLS[f](self, node, *args, **kw)
         except convert.Misused as e:
-            raise self.error(node, f'{f} of {e.what()}', 'Give it numbers.') from None
+            raise self.error(node, f'{f} of {e.what()}', 'Give it scalars.') from None
         except TypeError as e:
             if 'argument' not in str(e) and str(e):
                 raise
             raise self.error(node, f'{f} does not take these arguments') from None
 
     def need_fixed(self, node, e):
-        "The number that `e` is, which must be known now"
+        "Return the number that `e` is, which must be known at compile time"
         if number(e) is None:
             raise self.error(node, 'a range here must be known when the kernel is compiled', 'Use it in a for loop.')
         return number(e)
 
     def pair(self, node, f, args, kw):
-        "`zip(...)` and `enumerate(...)`, of tuples"
+        "Lower `zip(...)` and `enumerate(...)`, of tuples"
         if f == 'zip':
-            return tuple_of([tuple_of(list(o)) for o in zip(*(self.need_tuple(node, a).args for a in args))])
+            return tuple_of([tuple_of(list(group)) for group in zip(*(self.need_tuple(node, a).args for a in args))])
         start = self.need_fixed(node, kw.get('start', args[1] if len(args) > 1 else ZERO))
         items = self.need_tuple(node, args[0]).args
-        return tuple_of([tuple_of([const(i), o]) for i, o in enumerate(items, start)])
+        return tuple_of([tuple_of([const(i), item]) for i, item in enumerate(items, start)])
 
     def device_call(self, node, f, args, kw):
-        "A call of a device function"
+        "Return a call of a device function"
         if isinstance(f, types.FunctionType):
             what = f'{f.__name__} is a plain Python function, which Numba does not compile'
             raise self.error(node, what, for_kernels(f))

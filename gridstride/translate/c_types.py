@@ -1,0 +1,242 @@
+"""The type in C of each variable: which integers are an `int`, and the precision of Python floats."""
+
+from .intervals import ALL, INT32, UINT32, comparison_rounds, of_dtype, within
+from .ranges import Ranges
+from .tree import Expr, every, expressions, functions, statements, walk
+from .types import C_NAMES, DOUBLE, FLOAT, HALF, INT, UINT, WEAK, INTEGERS, Array, is_int, is_number, unsigned
+
+
+# A variable whose interval does not fit may be an `int` all the same where that changes nothing. +, - and * of 32 bits
+# have the low 32 bits of the exact result, and a valid index fits, because an array has fewer than 2**31 elements. So
+# a variable is an `int` if it flows, through + - and *, only into indices, into comparisons with such variables and
+# other narrow values, or into elements of at most 32 bits. `_Uses` collects the flows, and `index_like` removes
+# variables until none of those left flows into one that is removed. For comparisons this relies on what the docstring
+# of `to_cuda` promises.
+_RING = ('add', 'sub', 'mul', 'neg')
+
+
+class _Uses:
+    "Collect where the variables that do not fit an `int` are used"
+
+    def __init__(self, unit, ranges):
+        self.ranges, self.bad, self.flows, self.compared = (
+            ranges,
+            set(),
+            [],
+            [],
+        )  # flows: (variable, the variable that gets it); compared: pairs of expressions
+        for f in ranges.reached:
+            for s in statements(f.body):
+                self.statement(s, f)
+
+    def fits(self, e):
+        "Does the interval of `e` fit an `int`?"
+        return within(
+            self.ranges.of(e) if id(e) in self.ranges.nodes or e.op != 'var' else self.ranges.var.get(e.value, ALL),
+            INT32,
+        )
+
+    def statement(self, s, f):
+        "Collect the uses in one statement"
+        if s.kind == 'assign':
+            return self.use(s.expr, s.var if is_int(s.var.type) else None)
+        if s.kind == 'store':
+            for i in s.index:
+                self.use(i, 'low')
+            return self.use(s.expr, 'low' if is_narrow_int(s.memory.dtype) else None)
+        if s.kind == 'for':
+            self.use(s.start, s.var)
+            self.use(s.step, s.var)
+            self.use(s.stop, 'compare')
+            self.compared.append((Expr('var', INT, value=s.var), s.stop))
+            return
+        for e in expressions(s):
+            self.use(e, 'low' if s.kind == 'pointer' else None)
+
+    def use(self, e, sink):
+        "Note that `e` goes to `sink`: 'low' if its low 32 bits are enough, 'compare', a variable, None for all else"
+        if is_int(e.type) and (e.op in _RING or e.op == 'var') and self.fits(e):
+            sink = 'low'
+        if e.op == 'var':
+            self.use_variable(e, sink)
+        elif e.op == 'device':
+            for a, p in zip(e.args, e.value.given):
+                self.pass_on(a, p)
+        else:
+            if self.compares(e):
+                self.compared.append(e.args)
+            for a, where in zip(e.args, self.sinks(e, sink)):
+                self.use(a, where)
+
+    def compares(self, e):
+        "Does `e` compare integers as such? As float64 it needs all of their bits"
+        return e.op == 'cmp' and all(is_int(a.type) for a in e.args) and not comparison_rounds(*e.args, self.ranges.of)
+
+    def use_variable(self, e, sink):
+        "Note that a variable goes to `sink`"
+        if not is_int(e.type):
+            return
+        if sink is None:
+            self.bad.add(e.value)
+        elif not isinstance(sink, str):
+            self.flows.append((e.value, sink))
+
+    def sinks(self, e, sink):
+        "Return where the arguments of `e` go to, if `e` goes to `sink`"
+        n = len(e.args)
+        if e.op in _RING or e.op == 'let':
+            return [sink] * n
+        if e.op == 'select':
+            return [None] + [sink] * (n - 1)
+        if self.compares(e):
+            return ['compare'] * n
+        if e.op == 'load':
+            return ['low'] * n
+        if e.op == 'atomic':
+            low = is_narrow_int(e.value.memory.dtype) and e.value.op in ('add', 'sub', 'exch', 'and', 'or', 'xor')
+            return ['low' if k < e.value.count or low else None for k in range(n)]
+        low = e.op == 'cast' and is_narrow_int(e.value) and is_int(e.type) and is_int(e.args[0].type)
+        return ['low' if low else None] * n
+
+    def pass_on(self, a, p):
+        "Note that `a` is an argument for the parameter `p` of a device function"
+        if a.op == 'tuple':
+            for x, y in zip(a.args, p.args):
+                self.pass_on(x, y)
+        elif a.op != 'view':
+            self.use(a, p.value if p.op == 'var' and is_int(p.type) else None)
+        else:
+            for part in (*a.value.lead, a.value.offset):
+                self.use(part, 'low')
+
+    def narrow(self, e, chosen):
+        "Is `e` right in 32 bits if the variables `chosen` are?"
+        return (
+            self.fits(e)
+            or e.op == 'var'
+            and e.value in chosen
+            or e.op in (*_RING, 'let')
+            and all(self.narrow(a, chosen) for a in e.args)
+        )
+
+
+def is_narrow_int(dtype):
+    "Are elements of `dtype` integers of at most 32 bits?"
+    return dtype in ('bool', 'int8', 'uint8', 'int16', 'uint16', 'int32', 'uint32')
+
+
+def index_like(unit, ranges):
+    "Return the variables that may be an `int` though their interval does not fit"
+    uses = _Uses(unit, ranges)
+    fitting = {v for v, r in ranges.var.items() if is_int(v.type) and within(r, INT32)}
+    chosen = {
+        v
+        for v, r in ranges.var.items()
+        if is_int(v.type) and v not in fitting and v not in uses.bad and v.parameter is None
+    }
+    while True:
+        out = {a for a, b in uses.flows if a in chosen and b not in chosen and b not in fitting}
+        out |= {
+            part.value
+            for a, b in uses.compared
+            for x, y in ((a, b), (b, a))
+            if not uses.narrow(y, chosen)
+            for part in walk(x)
+            if part.op == 'var' and part.value in chosen
+        }
+        if not out:
+            return chosen
+        chosen -= out
+
+
+def settle(unit):
+    """Give the Python floats that have met nothing else their precision, and every variable its type in C.
+
+    Returns the `Ranges` that hold then.
+    """
+    weak = DOUBLE if unit.doubles or not _computes_in_float32(unit) else FLOAT
+    for f in functions(unit):
+        f.result = _settle(f.result, weak)
+        for v in f.variables:
+            v.type = _settle(v.type, weak)
+        for v in f.temporaries.values():
+            v.type = _settle(v.type, weak)
+        for e in every(f):
+            e.type = _settle(e.type, weak)
+    for m in unit.constants.values():
+        if m.dtype == WEAK:
+            m.dtype = weak
+    unit.weak = weak
+    unit.least = _least(unit)
+    ranges = Ranges(unit)
+    if not unit.wide:
+        ranges = Ranges(unit, index_like(unit, ranges))
+    for f in ranges.reached:
+        for v in {*f.variables, *f.temporaries.values()}:
+            v.c_type = _c_type(unit, v, ranges)
+    return ranges
+
+
+def _least(unit):
+    """Return {parameter: 0 or 1} of the Python ints that are divided, or divided by, and were not negative as examples.
+
+    The launcher refuses arguments below.
+    """
+    res = {}
+    for f in functions(unit):
+        for e in every(f):
+            if e.op not in ('floordiv', 'mod') or e.type not in INTEGERS:
+                continue
+            for least, a in enumerate(e.args):
+                for part in walk(a):
+                    k = part.value.parameter if part.op == 'var' and part.value.defs == 1 else None
+                    if k is not None and k.dtype == 'int' and k.least is not None and k.least >= least:
+                        res[part.value] = max(least, res.get(part.value, 0))
+    return res
+
+
+def _settle(t, weak):
+    if isinstance(t, tuple) and not isinstance(t, Array):
+        return tuple(_settle(part, weak) for part in t)
+    return weak if t == WEAK else t
+
+
+def _c_type(unit, v, ranges):
+    if not is_number(v.type):
+        return None
+    if not is_int(v.type):
+        return C_NAMES[v.type]
+    k, r = v.parameter, ranges.var.get(v, v.bounds or (0, 0))
+    if k is not None and k.dtype != 'int' and within(r, of_dtype(k.dtype)):
+        return C_NAMES[k.dtype]
+    return c_int_type(v.type, r, unit.wide)
+
+
+def c_int_type(t, r, wide):
+    "Return C's type for integers of type `t` in the interval `r`: `c_int_type('int64', (0, 9), False)` is 'int'"
+    small = within(of_dtype(t), INT32) or within(r, INT32) and not wide
+    masked = within(r, UINT32) and (unsigned(t) or r[1] == UINT32[1]) and not wide
+    return (
+        'int'
+        if small
+        else 'unsigned int'
+        if within(of_dtype(t), UINT32) or masked
+        else 'unsigned long long'
+        if t == UINT
+        else 'long long'
+    )
+
+
+def _computes_in_float32(unit):
+    "Does the kernel compute with float32 and not with float64?"
+    met = set()
+    for f in functions(unit):
+        met |= {s.memory.dtype for s in statements(f.body) if s.kind in ('store', 'alloc')}
+        for e in every(f):
+            if e.op in ('load', 'atomic'):
+                met.add((e.value if e.op == 'load' else e.value.memory).dtype)
+            elif e.op == 'cast':
+                met.add(e.value)
+            elif e.op in ('var', 'const', 'global') or e.type != DOUBLE:
+                met.add(e.type)  # a division of integers is a double, and requires none elsewhere
+    return bool(met & {FLOAT, HALF, 'bfloat16'}) and DOUBLE not in met

@@ -1,0 +1,258 @@
+"""Arithmetic in a type of C that holds the result."""
+
+from ..c_types import c_int_type
+from ..intervals import ALL, INT32, UINT32, hull, of_dtype, within
+from ..tree import Expr, number
+from ..types import BOOL, C_NAMES, INT, REAL, UINT
+from .text import (
+    BITAND,
+    BITOR,
+    BITXOR,
+    CONVERSION_RANK,
+    PLUS,
+    PRIMARY,
+    SHIFT,
+    TIMES,
+    UNARY,
+    WIDE_TYPES,
+    Text,
+    join_text,
+    under,
+)
+
+
+_OPERATORS = dict(
+    add=('+', PLUS),
+    sub=('-', PLUS),
+    mul=('*', TIMES),
+    truediv=('/', TIMES),
+    floordiv=('/', TIMES),
+    mod=('%', TIMES),
+    cmod=('%', TIMES),
+    shl=('<<', SHIFT),
+    shr=('>>', SHIFT),
+    xor=('^', BITXOR),
+    **{'and': ('&', BITAND), 'or': ('|', BITOR)},
+)
+
+
+# C computes in the wider type of its operands. So one of them is cast, where the result may not fit: `(long
+# long)a*b`. An unsigned operand makes the other unsigned, too; that is left where nothing is negative, and
+# cast away elsewhere.
+class Arithmetic:
+    "Write operators, in a type of C that holds the result"
+
+    def operation(self, e, low=False):
+        "Write an operator with two operands: `i + 1`"
+        if e.type in REAL:
+            return self.real_operation(e)
+        return self.integer_operation(e, low)
+
+    _expr_add = _expr_sub = _expr_mul = operation
+    _expr_truediv = _expr_floordiv = _expr_mod = _expr_cmod = _expr_shl = _expr_shr = _expr_and = _expr_or = (
+        _expr_xor
+    ) = operation
+
+    def real_operation(self, e, symbol=None):
+        "Write an operator of floats"
+        if e.op in ('floordiv', 'mod', 'cmod'):
+            return self.real_division(e)
+        op, prec = _OPERATORS[e.op]
+        a, b = self.balance(e.args, C_NAMES[e.type])
+        return Text(join_text(op, a, b, prec), prec, C_NAMES[e.type])
+
+    def balance(self, args, type):
+        "Return the operands such that C computes with them in `type`"
+        t = [self.write(a) for a in args]
+        if type == '__half':
+            return [self.as_type(a, type) for a in args]
+        for n, a in enumerate(args):
+            if (
+                CONVERSION_RANK[t[n].type] > CONVERSION_RANK[type]
+                or t[n].type == '__half'
+                or a.op == 'const'
+                and a.type in REAL
+                and t[n].type != type
+            ):
+                t[n] = self.as_type(a, type)
+        if max((text.type for text in t), key=CONVERSION_RANK.get) != type:
+            n = next((n for n, a in enumerate(args) if a.op == 'const'), 0)
+            t[n] = self.as_type(args[n], type)
+        return t
+
+    def real_division(self, e):
+        "Write Python's `//` or `%` of floats as a call: `real_mod(x, y)`"
+        type = C_NAMES[e.type]
+        a, b = (self.as_type(operand, type) for operand in e.args)
+        if e.op == 'cmod':
+            return Text(f"fmod{'f' * (type == 'float')}({a.text}, {b.text})", PRIMARY, type)
+        return Text(
+            f"{self.help('real_floor_div' if e.op == 'floordiv' else 'real_mod', type)}({a.text}, {b.text})",
+            PRIMARY,
+            type,
+        )
+
+    def integer_operation(self, e, low):
+        "Write an operator of integers; `low`: only the low 32 bits of the result matter"
+        op, prec = _OPERATORS[e.op]
+        ring = e.op in ('add', 'sub', 'mul')
+        if e.type == BOOL:
+            return Text(join_text(op, self.write(e.args[0]), self.write(e.args[1]), prec), prec, 'bool')
+        low = low and ring and not self.unit.wide
+        a, b = (self.write(operand, low) for operand in e.args)
+        if low and not {a.type, b.type} & {*WIDE_TYPES}:
+            return self.low_operation(e, a, b, op, prec)
+        if low:
+            a, b = (self.write(operand) for operand in e.args)
+        if e.op in ('floordiv', 'mod') and not self.positive(e):
+            return self.floor(e, a, b)
+        a, b, type = self.widen(e, a, b)
+        return Text(join_text(op, a, b, prec), prec, type)
+
+    def low_operation(self, e, a, b, op, prec):
+        "Write `a op b` where only the low 32 bits matter: no cast to 64 bits"
+        if self.interval(e)[0] < 0 and all(within(self.interval(operand), INT32) for operand in e.args):
+            a, b = (self.cast(t, 'int') if t.type == 'unsigned int' else t for t in (a, b))
+        return Text(
+            join_text(op, a, b, prec, e.op == 'add' and b.prec == PLUS),
+            prec,
+            'unsigned int' if 'unsigned int' in (a.type, b.type) else 'int',
+        )
+
+    def widen(self, e, a, b):
+        "Return (a, b, type): the operands such that C computes `a op b` without overflow, as `(long long)a*b`"
+        r, ra, rb = (self.interval(operand) for operand in (e, *e.args))
+        shift = e.op in ('shl', 'shr')
+        wide, other = ('unsigned long long', 'long long') if e.type == UINT else ('long long', 'unsigned long long')
+        if a.type == other:
+            a = self.cast(a, wide)
+        if b.type == other and not shift:
+            b = self.cast(b, wide)
+        types = {a.type} if shift else {a.type, b.type}
+        if wide in types:
+            return a, b, wide
+        if 'unsigned int' in types:
+            if ra[0] >= 0 and (rb[0] >= 0 or shift) and within(r, UINT32):
+                return a, b, 'unsigned int'
+            if all(within(interval, INT32) for interval in (r, ra, rb)):
+                return (*(self.cast(t, 'int') if t.type == 'unsigned int' else t for t in (a, b)), 'int')
+            return self.as_type(e.args[0], wide), b, wide
+        if (
+            within(r, INT32)
+            and all(within(self.interval(operand), INT32) for operand in e.args[: 1 if shift else 2])
+            or e.op in ('and', 'or', 'xor')
+        ):
+            return a, b, 'int'
+        return self.as_type(e.args[0], wide), b, wide
+
+    def positive(self, e):
+        "Are both operands, as values of the result's type, 0 or more? Then C's `/` and `%` are Python's"
+        return e.op == 'cmod' or all(
+            self.interval(a)[0] >= 0 and (e.type == UINT or within(self.interval(a), ALL)) for a in e.args
+        )
+
+    def floor(self, e, a, b):
+        "Write division and remainder of what may be negative: `floor_div(i, 2)`"
+        ra, rb = map(self.interval, e.args)
+        overflows = ra[0] == -(2**31) and within((-1, -1), rb)  # -2**31 // -1 is not an int
+        type = 'int' if within(hull(ra, rb), INT32) and not overflows and not self.unit.wide else 'long long'
+        a, b = (t if t.type == type else self.as_type(operand, type) for t, operand in zip((a, b), e.args))
+        return Text(
+            f"{self.help('floor_div' if e.op == 'floordiv' else 'floor_mod', type)}({a.text}, {b.text})", PRIMARY, type
+        )
+
+    def _expr_neg(self, e, low):
+        a = self.write(e.args[0], low)
+        if e.type == UINT:
+            a = self.as_type(e.args[0], 'unsigned long long')
+        if e.type == INT:
+            if a.type == 'unsigned long long':
+                a = self.cast(a, 'long long')
+            if a.type in ('unsigned int', 'bool'):
+                a = self.cast(a, 'int' if within(self.interval(e.args[0]), INT32) else 'long long')
+            if a.type == 'int' and not within(self.interval(e), INT32) and not low:
+                a = self.cast(a, 'long long')
+        return Text(f'-{under(a)}' if not a.text.startswith('-') else f'-({a.text})', UNARY, a.type)
+
+    def _expr_invert(self, e):
+        a = self.write(e.args[0])
+        if e.type == UINT:
+            a = self.as_type(e.args[0], 'unsigned long long')
+        elif a.type in ('bool', 'unsigned int', 'unsigned long long'):
+            a = self.cast(a, 'long long' if a.type[0] == 'u' else 'int')
+        return Text(f'~{under(a)}', UNARY, a.type)
+
+    def _expr_pow(self, e):
+        a, k = e.args[0], number(e.args[1])
+        if e.type in REAL:
+            t = self.as_type(a, C_NAMES[e.type])
+            return self.product(t, k, e.type)
+        if k is not None and 1 <= k <= 3 and a.op in ('var', 'load', 'builtin', 'global'):
+            res = a
+            for _ in range(k - 1):
+                res = self.note(Expr('mul', e.type, (res, a)), self.interval(e))
+            return self.write(res)
+        if k == 0:
+            return self.integer(1)
+        type = 'unsigned long long' if e.type == UINT else 'long long'
+        return Text(f"{self.help('int_pow', type)}({self.text(a)}, {self.text(e.args[1])})", PRIMARY, type)
+
+    def note(self, e, r):
+        "Note the interval `r` of `e`, an expression that is made here, and return `e`"
+        self.ranges.nodes[id(e)] = r
+        self.made.append(e)
+        return e
+
+    def product(self, t, k, type):
+        "Write `t` to the small power `k`: `x*x*x`, or a call of `square`"
+        if k == 1:
+            return t
+        if len(t.text) > 12:
+            half = f"{self.help('square', t.type)}({t.text})"
+            return (
+                Text(half, PRIMARY, t.type)
+                if k == 2
+                else Text(f'{half}*{under(t)}', TIMES, t.type)
+                if k == 3
+                else Text(f'square({half})', PRIMARY, t.type)
+            )
+        return Text('*'.join([under(t)] * k), TIMES, t.type)
+
+    def _expr_abs(self, e):
+        a = self.write(e.args[0])
+        if self.interval(e.args[0])[0] >= 0:
+            return a
+        if e.type in ('int8', 'int16') and not within((0, -self.interval(e.args[0])[0]), of_dtype(e.type)):
+            return Text(f'({C_NAMES[e.type]})abs({a.text})', UNARY, 'int')
+        if a.type != 'long long' and within(self.interval(e), INT32) and not self.unit.wide:
+            return Text(f'abs({self.cast(a, "int").text if a.type != "int" else a.text})', PRIMARY, 'int')
+        return Text(f'llabs({a.text})', PRIMARY, 'long long')
+
+    def _expr_min(self, e):
+        return self.extreme(e, 'min', 'least')
+
+    def _expr_max(self, e):
+        return self.extreme(e, 'max', 'greatest')
+
+    def _expr_fmin(self, e):
+        return self.extreme(e, 'fmin', 'fmin')
+
+    def _expr_fmax(self, e):
+        return self.extreme(e, 'fmax', 'fmax')
+
+    def extreme(self, e, of_integers, of_floats):
+        "Write a minimum or maximum: `of_integers(a, b)` or `of_floats(a, b)`"
+        if e.type in REAL:
+            type = C_NAMES[e.type]
+            f = of_floats + 'f' * (type == 'float') if of_floats[0] == 'f' else self.help(of_floats, type)
+            a, b = (self.as_type(operand, type) for operand in e.args)
+        else:
+            f = of_integers
+            type = c_int_type(e.type, hull(*map(self.interval, e.args)), self.unit.wide)
+            a, b = (
+                self.as_type(operand, type)
+                if type in WIDE_TYPES and operand.op == 'const' or (t := self.write(operand)).type != type
+                else t
+                for operand in e.args
+            )
+        return Text(f'{f}({a.text}, {b.text})', PRIMARY, type)

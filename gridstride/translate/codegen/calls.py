@@ -1,0 +1,204 @@
+"""Calls: of CUDA, of its libraries, of device functions, and atomic operations."""
+
+from ..intervals import INT32, UINT32, within
+from ..tree import number
+from ..types import BOOL, C_NAMES, INT, REAL, UINT
+from .helpers import atomic_helper
+from .text import C_INTEGERS, EQUAL, PRIMARY, PROMOTED, UNARY, WIDE_TYPES, Text, join_text, under
+
+
+_NATIVE = {
+    k: v.split()
+    for k, v in {
+        'int': 'add sub max min exch and or xor cas',
+        'unsigned int': 'add sub max min exch and or xor cas inc dec',
+        'long long': 'max min',
+        'unsigned long long': 'add max min exch and or xor cas',
+        'float': 'add',
+        'double': 'add',
+    }.items()
+}  # what CUDA's functions take
+
+
+# Functions, shuffles, and atomic operations: what CUDA does not have is a loop with compare-and-swap.
+class Calls:
+    "Write calls of functions: of CUDA, of its libraries, of the unit itself"
+
+    def _expr_math(self, e):
+        type = C_NAMES[e.type]
+        args = [
+            self.write(a) if a.op == 'pointer_to' or e.value == 'ldexp' and n else self.as_type(a, type)
+            for n, a in enumerate(e.args)
+        ]
+        if e.value == 'pow' and e.args[0].type in REAL and number(e.args[1]) == 0.5:
+            return Text(f"sqrt{'f' * (type == 'float')}({args[0].text})", PRIMARY, type)
+        return Text(f"{e.value}{'f' * (type == 'float')}({', '.join(a.text for a in args)})", PRIMARY, type)
+
+    def _expr_test_real(self, e):
+        a = self.write(e.args[0])
+        return Text(f"{e.value}({self.cast(a, 'float').text if a.type == '__half' else a.text})", PRIMARY, 'bool')
+
+    def _expr_pointer_to(self, e):
+        return Text(f'&{self.write(e.args[0]).text}', UNARY, '*')
+
+    def _expr_call(self, e):
+        c = e.value
+        if 'cooperative_groups' in c.name:
+            self.headers.add('cooperative_groups.h')
+        args = [self.pass_argument(a, t) for a, t in zip(e.args, (*c.takes, *[None] * len(e.args)))]
+        return Text(f"{c.name}({', '.join(args)})", PRIMARY, c.gives)
+
+    def pass_argument(self, e, type):
+        "Write an argument of a CUDA function whose parameter is of C's type `type`"
+        if type == 'bool':
+            return self.condition(e).text
+        if type == 'unsigned int' and e.op == 'const':
+            return self.mask(e)
+        return self.text(e)
+
+    def mask(self, e):
+        "Write a constant mask of lanes, in hexadecimal if the source does"
+        return (
+            getattr(e, 'text', None)
+            if getattr(e, 'text', '')[:2].lower() == '0x' and 0 <= e.value < 2**32
+            else hex(e.value % 2**32)
+            if not 0 <= e.value < 2**31
+            else str(e.value)
+        )
+
+    def _expr_shuffle(self, e):
+        value, mask, other, *more = e.args
+        v = self.write(value)
+        if v.type == 'bool':
+            v = Text(v.text, v.prec, 'int')
+        args = [
+            self.mask(mask) if mask.op == 'const' else self.text(mask),
+            v.text,
+            self.text(other),
+            *map(self.text, more),
+        ]
+        t = Text(f"{e.value}({', '.join(args)})", PRIMARY, v.type)
+        return Text(join_text('!=', t, Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool') if e.type == BOOL else t
+
+    def _expr_bits(self, e):
+        a, r = self.write(e.args[0]), self.interval(e.args[0])
+        narrow = (
+            e.args[0].type not in (INT, UINT)
+            or e.value == 'popc'
+            and within(r, UINT32)
+            or e.value == 'ffs'
+            and (within(r, UINT32) or within(r, INT32))
+        )
+        type = (
+            ('unsigned int' if e.value in ('popc', 'brev') else 'int')
+            if narrow
+            else 'unsigned long long'
+            if e.value in ('popc', 'brev')
+            else 'long long'
+        )
+        if a.type in WIDE_TYPES and a.type != type or a.type not in WIDE_TYPES and not narrow:
+            a = self.cast(a, type)
+        t = f"__{e.value}{'' if narrow else 'll'}({a.text})"
+        if e.value != 'brev':
+            return Text(t, PRIMARY, 'int')
+        type = 'unsigned int' if narrow else 'unsigned long long'
+        return self.cast(Text(t, PRIMARY, type), 'int' if e.type == 'int32' else 'long long' if e.type == INT else type)
+
+    def _expr_field(self, e):
+        v = e.args[0].value
+        type = v.struct.c_results[e.value]
+        return Text(f'{v.c_name}.{v.struct.field_names[e.value]}', PRIMARY, PROMOTED.get(type, type))
+
+    def _expr_device(self, e):
+        f = e.value
+        args = []
+        for a, p in zip(e.args, f.given):
+            args += self.arguments(a, p)
+        for m, what, d in f.extra:
+            args.append(self.extra(e, f, m, what, d))
+        return Text(f"{f.c_name}({', '.join(args)})", PRIMARY, PROMOTED.get(f.c_result, f.c_result))
+
+    def arguments(self, a, p):
+        "Write the argument `a` of a device function, whose parameter is `p`: a list, for a tuple has several"
+        if a.op == 'tuple':
+            return [t for x, y in zip(a.args, p.args) for t in self.arguments(x, y)]
+        if a.op == 'object' or p.op == 'var' and p.value.dropped or p.op == 'view' and p.value.memory.dropped:
+            return []
+        if a.op == 'view':
+            return [self.argument(a.value, p.value.memory)]
+        return [self.fit(a, p.value.c_type).text]
+
+    def extra(self, e, f, m, what, d):
+        "Write a size or a stride that the device function needs of an array"
+        view = next(v for a, p in zip(e.args, f.given) for v in views_of(a, p, m))
+        return self.text(view.sizes[d] if what == 'size' else view.strides[d])
+
+    def _expr_atomic(self, e):
+        op, m, n = e.value
+        at, values = '&' + self.element_at(m, e.args[:n]), e.args[n:]
+        return self.atomic_call(op, m, at, values)
+
+    def as_element(self, e, m):
+        "Write `e` as an element of `m`"
+        return self.fit(e, C_NAMES[m.dtype], low=True)
+
+    _NAMES = {
+        'add': 'Add',
+        'sub': 'Sub',
+        'max': 'Max',
+        'min': 'Min',
+        'exch': 'Exch',
+        'and': 'And',
+        'or': 'Or',
+        'xor': 'Xor',
+        'cas': 'CAS',
+        'inc': 'Inc',
+        'dec': 'Dec',
+    }
+
+    def atomic_call(self, op, m, at, values):
+        "Write an atomic operation: CUDA's own, or a helper that loops over compare-and-swap"
+        type = C_NAMES[m.dtype]
+        args = [self.as_element(v, m) for v in values]
+        if op in _NATIVE.get(type, ''):
+            return Text(f"atomic{self._NAMES[op]}({at}, {', '.join(a.text for a in args)})", PRIMARY, type)
+        if op == 'sub':
+            return self.subtract(at, args[0], type)
+        if type == 'long long' and op in _NATIVE['unsigned long long']:
+            return self.as_unsigned(f'atomic{self._NAMES[op]}', at, args)
+        if op in ('nanmax', 'nanmin') and type in C_INTEGERS:
+            return self.atomic_call(op[3:], m, at, values)
+        name, text = atomic_helper(op, m.dtype)
+        self.helpers.setdefault((name, type), text)
+        return Text(f'{name}({at}, {args[0].text})', PRIMARY, type)
+
+    def subtract(self, at, a, type):
+        "Write an atomic subtraction as an addition"
+        if type in ('float', 'double'):
+            return Text(f'atomicAdd({at}, -{under(a)})', PRIMARY, type)
+        if type == 'unsigned long long':
+            return Text(f'atomicAdd({at}, -(unsigned long long){under(a)})', PRIMARY, type)
+        return self.as_unsigned('atomicAdd', at, [Text(f'-{under(self.cast(a, "long long"))}', UNARY, 'long long')])
+
+    def as_unsigned(self, name, at, args):
+        "Write an atomic operation on a `long long` as one on an `unsigned long long`: the bits are the same"
+        texts = [
+            a.text if a.type == 'unsigned long long' or a.text.isdigit() else f'(unsigned long long){under(a)}'
+            for a in args
+        ]
+        call = f"{name}((unsigned long long *){at}, {', '.join(texts)})"
+        return (
+            Text(call, PRIMARY, 'unsigned long long') if self.quiet else Text(f'(long long){call}', UNARY, 'long long')
+        )
+
+    def _expr_view(self, e):
+        return Text(e.value.memory.c_name, PRIMARY, '*')
+
+
+def views_of(a, p, m):
+    "Yield the view that the argument `a` gives for the parameter memory `m`"
+    if a.op == 'tuple':
+        for x, y in zip(a.args, p.args):
+            yield from views_of(x, y, m)
+    elif a.op == 'view' and p.value.memory is m:
+        yield a.value

@@ -1,0 +1,175 @@
+"""Conditions, comparisons and choices."""
+
+from ..intervals import INT32, comparison_rounds, within
+from ..tree import Expr
+from ..types import BOOL, C_NAMES, DOUBLE, FLOAT, INT, REAL, UINT, INTEGERS, arithmetic_type
+from .text import AND, CHOICE, CONVERSION_RANK, EQUAL, LESS, OR, PRIMARY, PROMOTED, UNARY, Text, join_text, under
+
+
+# Python asks of every number whether it is true; `and` and `or` give one of their operands.
+class Truth:
+    "Write conditions, comparisons and choices"
+
+    def condition(self, e):
+        "Write `e` where C needs a condition: `x != 0`, or `i` itself"
+        if e.op == 'truth':
+            return self.condition(e.args[0]) if e.args[0].type != BOOL else self.write(e.args[0])
+        if e.op == 'flag':
+            return self.write(e.args[0])
+        if e.type == BOOL:
+            return self.write(e)
+        if e.op in ('value_land', 'value_lor'):
+            return self.connective(e, 'land' if e.op == 'value_land' else 'lor')
+        t = self.write(e)
+        if e.type in REAL:
+            return Text(
+                join_text('!=', t if t.type != '__half' else self.cast(t, 'float'), Text('0', PRIMARY, 'int'), EQUAL),
+                EQUAL,
+                'bool',
+            )
+        return (
+            t
+            if e.op in ('var', 'and', 'call')
+            else Text(join_text('!=', t, Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
+        )
+
+    def _expr_truth(self, e):
+        t = self.condition(e.args[0])
+        return t if t.type == 'bool' else Text(join_text('!=', t, Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
+
+    def _expr_flag(self, e):
+        return Text(join_text('!=', self.write(e.args[0]), Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
+
+    def _expr_not(self, e):
+        a = e.args[0]
+        if a.op == 'cmp' and all(operand.type in INTEGERS for operand in a.args):
+            return self._expr_cmp(a, {'<': '>=', '<=': '>', '>': '<=', '>=': '<', '==': '!=', '!=': '=='}[a.value])
+        return Text(f'!{under(self.condition(a))}', UNARY, 'bool')
+
+    def connective(self, e, op):
+        "Write `a && b` or `a || b`"
+        symbol, prec = ('&&', AND) if op == 'land' else ('||', OR)
+        a, b = (self.condition(operand) for operand in e.args)
+        return Text(join_text(symbol, a, b, prec, b.prec == prec), prec, 'bool')
+
+    def _expr_land(self, e):
+        return self.connective(e, 'land')
+
+    def _expr_lor(self, e):
+        return self.connective(e, 'lor')
+
+    def _expr_value_land(self, e):
+        return self.value_of(e, lambda a, b: (b, a))
+
+    def _expr_value_lor(self, e):
+        return self.value_of(e, lambda a, b: (a, b))
+
+    def value_of(self, e, order):
+        "Write the value of `a and b` or `a or b`: a choice between the two"
+        a, b = e.args
+        test = self.condition(a)
+        if e.value is not None:
+            first = self.note(Expr('let', a.type, (a,), e.value), self.interval(a))
+            test, a = self.condition(first), self.note(Expr('var', a.type, value=e.value), self.interval(a))
+        c = self.note(Expr('select', e.type, (None, *order(a, b))), self.interval(e))
+        return Text(*self.choice(c, C_NAMES[e.type] if e.type in REAL else None, test))
+
+    def _expr_select(self, e):
+        return Text(*self.choice(e, C_NAMES[e.type] if e.type in REAL else None))
+
+    def choice(self, e, type, test=None):
+        "Return the parts of a `Text` for `test ? a : b`, in C's type `type`, or in one that holds both"
+        test = test or self.condition(e.args[0])
+        a, b = (self.write(operand) if type is None else self.as_type(operand, type) for operand in e.args[1:])
+        if type is None:
+            types = {a.type, b.type}
+            if 'unsigned long long' in types:
+                type = 'unsigned long long' if e.type == UINT else 'long long'
+                a, b = (self.as_type(operand, type) for operand in e.args[1:])
+            elif 'unsigned int' in types and len(types) > 1 and 'long long' not in types:
+                type = 'int' if within(self.interval(e), INT32) else 'long long'
+                a, b = (self.cast(t, type) if t.type == 'unsigned int' else t for t in (a, b))
+                if type == 'long long':
+                    a = self.cast(a, type)
+            else:
+                type = max(types, key=CONVERSION_RANK.get)
+        return f'{under(test, OR)} ? {under(a, CHOICE)} : {b.text}', CHOICE, type
+
+    def _expr_let(self, e):
+        return Text(
+            f'({e.value.c_name} = {self.fit(e.args[0], e.value.c_type).text})',
+            PRIMARY,
+            PROMOTED.get(e.value.c_type, e.value.c_type),
+        )
+
+    def _expr_cmp(self, e, op=None):
+        op = op or e.value
+        prec = EQUAL if op in ('==', '!=') else LESS
+        a, b = e.args
+        if a.type in INTEGERS and b.type in INTEGERS:
+            return self.compare(op, prec, a, b)
+        x, y = self.exact(a), self.exact(b)
+        if self.unit.doubles and x is not None and y is not None:
+            a, b = x, y
+        type = C_NAMES[self.meeting(a, b)]
+        s, t = self.balance((a, b), type) if type != '__half' else (self.as_type(a, type), self.as_type(b, type))
+        for operand, n in ((a, 0), (b, 1)):
+            if operand.op == 'const' and operand.type == INT and abs(operand.value) < 2**24:
+                s, t = ((self.integer(int(operand.value)), t), (s, self.integer(int(operand.value))))[n]
+        return Text(join_text(op, s, t, prec), prec, 'bool')
+
+    def meeting(self, a, b):
+        "Return the type in which two floats are compared: a constant takes that of the other"
+        if not self.unit.doubles:
+            if a.op == 'const' and b.type in (FLOAT, DOUBLE):
+                return b.type
+            if b.op == 'const' and a.type in (FLOAT, DOUBLE):
+                return a.type
+        return arithmetic_type(a.type, b.type, self.unit.doubles)
+
+    def compare(self, op, prec, a, b):
+        "Write a comparison of integers, with casts where C would compare other values"
+        if comparison_rounds(a, b, self.interval):  # as Numba compares a uint64 and a signed integer
+            s, t = (self.as_type(operand, 'double') for operand in (a, b))
+            return Text(join_text(op, s, t, prec), prec, 'bool')
+        s, t = self.write(a), self.write(b)
+        types = {s.type, t.type}
+        if (
+            'unsigned long long' in types
+            and types != {'unsigned long long'}
+            and not any(operand.op == 'const' and operand.value >= 0 for operand in (a, b))
+        ):
+            return self.compare_mixed(op, prec, a, b, s, t)
+        if 'unsigned int' in types and types <= {'unsigned int', 'int', 'bool'} and types != {'unsigned int'}:
+            flip = {'<': '>', '<=': '>=', '>': '<', '>=': '<='}
+            k, way = (b, op) if b.op == 'const' else (a, flip.get(op, op))
+            if k.op == 'const' and (k.value > 0 or k.value == 0 and way not in ('<', '>=')):
+                pass
+            elif all(within(self.interval(operand), INT32) for operand in (a, b)):
+                s, t = (self.cast(text, 'int') if text.type == 'unsigned int' else text for text in (s, t))
+            else:
+                s, t = (self.cast(text, 'long long') if text.type == 'unsigned int' else text for text in (s, t))
+        return Text(join_text(op, s, t, prec), prec, 'bool')
+
+    def compare_mixed(self, op, prec, a, b, s, t):
+        "Write a comparison of an unsigned integer of 64 bits with one that may be negative"
+        flip = {'<': '>', '<=': '>=', '>': '<', '>=': '<=', '==': '==', '!=': '!='}
+        if self.interval(a)[0] >= 0 and self.interval(b)[0] >= 0:
+            return Text(
+                join_text(op, self.as_type(a, 'unsigned long long'), self.as_type(b, 'unsigned long long'), prec),
+                prec,
+                'bool',
+            )
+        if s.type == 'unsigned long long':
+            return self.compare_mixed(flip[op], prec, b, a, t, s)
+        t = Text(join_text(op, self.as_type(a, 'unsigned long long'), self.write(b), prec), prec, 'bool')
+        negative = Text(join_text('<', self.write(a), Text('0', PRIMARY, 'int'), LESS), LESS, 'bool')
+        if op in ('<', '<=', '!='):
+            return Text(join_text('||', negative, t, OR), OR, 'bool')
+        return Text(
+            join_text(
+                '&&', Text(join_text('>=', self.write(a), Text('0', PRIMARY, 'int'), LESS), LESS, 'bool'), t, AND
+            ),
+            AND,
+            'bool',
+        )

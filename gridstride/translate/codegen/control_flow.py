@@ -1,0 +1,218 @@
+"""Branches and loops."""
+
+import re
+
+from ..c_types import c_int_type
+from ..intervals import ALL, INT32, within
+from ..tree import Expr, Stmt, number, statements, walk
+from ..types import INT
+from .lines import WIDTH, Line
+from .text import LESS
+
+
+# What Python has on one line stays on one line. A loop over `range` evaluates its bounds once, counts by
+# itself if the body changes the loop variable, or if that is read after the loop.
+def _fit_one_line(head, text, depth):
+    "May a statement be on the line of its `head`? A branch or a loop may not, except for an `if` in a loop"
+    if len(head) + len(text) + 4 * depth >= WIDTH:
+        return False
+    if re.match(r'for\b', head) and re.match(r'if\b', text):
+        return not text.endswith('{')
+    return not re.match(r'(if|for|while|//)\b', text) and ' // ' not in text
+
+
+class ControlFlow:
+    "Write branches and loops"
+
+    def inner(self, s, head, body, column, prefix=()):
+        "Write `head`, then `body` in braces, or on the same line where Python has it there"
+        start, depth = len(self.lines), self.depth
+        short = body and body[0].line == s.line and not prefix
+        self.put(head + ' {', s.line)
+        self.depth += 1
+        for p in prefix:
+            self.put(p, s.line)
+        self.block(body, column)
+        self.depth = depth
+        new = self.lines[start + 1 :]
+        if short and len(new) == 1 and _fit_one_line(head, new[0].text, depth):
+            self.lines[start:] = [Line(f'{head} {new[0].text}', depth, s.line)]
+            return True
+        if not new:
+            self.lines[start].text = head + ' {}'
+            return True
+        self.put('}', None)
+        return False
+
+    def _stmt_if(self, s, prefix=''):
+        column = s.node.body[0].col_offset
+        shut = self.inner(s, f'{prefix}if ({self.ex.condition(s.test).text})', s.body, column)
+        if not s.orelse or all(stmt.kind == 'nothing' for stmt in s.orelse):
+            return
+        word = 'else'
+        if not shut:
+            self.lines.pop()
+            word = '} else'
+        if s.chained and (id(s.orelse), 0) not in self.where and len(s.orelse) == 1:
+            branch = s.orelse[0]
+            comment = self.trailing(branch.line, self.header_end(branch))
+            at = len(self.lines)
+            self.cursor = max(self.cursor, self.header_end(branch))
+            self._stmt_if(branch, word + ' ')
+            if comment:
+                self.lines[at].text += f'  // {comment}'
+            return
+        line = s.node.orelse[0].lineno
+        branch = Stmt('else', line if line > s.line else s.line, node=s.node)
+        if s.orelse[0].line - 1 > self.cursor and self.source.text(s.orelse[0].line).startswith('else'):
+            branch.line = s.orelse[0].line
+        elif not self.source.text(s.orelse[0].line).startswith('else'):
+            branch.line = -1
+        self.inner(branch, word, s.orelse, s.node.orelse[0].col_offset if branch.line < 0 else column)
+        for l in self.lines:
+            if l.line == -1:
+                l.line = s.orelse[0].line
+
+    def _stmt_while(self, s):
+        self.inner(s, f'while ({self.ex.condition(s.test).text})', s.body, s.node.body[0].col_offset)
+
+    def _stmt_for(self, s):
+        v = s.var.slot
+        assigned = {stmt.var.slot for stmt in statements(s.body) if getattr(stmt, 'var', None) is not None} | {
+            c.var.slot for stmt in statements(s.body) if stmt.kind == 'each' for c in stmt.columns
+        }
+        counted = v in assigned or self.read_after(s)
+        type = (
+            self.loop_type(v) if not counted else c_int_type(INT, self.ex.ranges.var.get(s.var, ALL), self.ex.unit.wide)
+        )
+        stop = self.hoist(s, s.stop, 'end', assigned | {v}, type)
+        step = self.hoist(s, s.step, 'step', assigned | {v}, type)
+        start = self.ex.fit(s.start, type, low=type == 'int').text
+        k = self.take(f'next_{v.c_name}') if counted else v.c_name
+        new = counted or not s.outside
+        init = f'{type} {k} = {start}' if new else '' if start == k else f'{k} = {start}'
+        if k == v.c_name and v.c_name == '_':
+            k = v.c_name
+        self.counter(k, v, type)
+        head = f'for ({init}; {self.loop_test(k, stop, step, s)}; {self.loop_step(k, step)})'
+        first = [] if not counted else [f"{'' if s.outside else self.type_of(v) + ' '}{v.c_name} = {k};"]
+        self.inner(s, head, s.body, s.node.body[0].col_offset, first)
+
+    def loop_type(self, v):
+        "Return C's type of the counter of a loop whose variable is `v`"
+        return 'long long' if v.c_type == 'unsigned int' else v.c_type
+
+    def counter(self, k, v, type):
+        "Make the expression of the counter `k`"
+        self.k = Expr('var', INT, value=_GeneratedVariable(k, type))
+
+    def loop_test(self, k, stop, step, s):
+        "Write the condition of a `for`: `i < n`, `i > n`, or both for a step of either sign"
+        lo, hi = self.ex.interval(s.step)
+        self.ex.ranges.nodes[id(self.k)] = self.ex.ranges.var.get(s.var, ALL)
+
+        def compare(op):
+            return self.ex.compare(op, LESS, self.k, stop).text
+
+        if lo > 0:
+            return compare('<')
+        if hi < 0:
+            return compare('>')
+        return f"{self.ex.text(step)} > 0 ? {compare('<')} : {compare('>')}"
+
+    def loop_step(self, k, step):
+        "Write the step of a `for`: `i++`, `i -= 2`"
+        n = number(step)
+        if n == 1:
+            return f'{k}++'
+        if n == -1:
+            return f'{k}--'
+        return f'{k} -= {-n}' if n is not None and n < 0 else f'{k} += {self.ex.text(step, low=True)}'
+
+    def hoist(self, s, e, name, changing, type):
+        "Return `e` if it is invariant in the loop, else a variable that has its value before the loop"
+        if (
+            all(part.op in INVARIANT or part.op == 'var' and part.value.slot not in changing for part in walk(e))
+            and sum(part.op in ('floordiv', 'mod', 'min', 'max') for part in walk(e)) < 2
+        ):
+            return e
+        t = (
+            'long long'
+            if type == 'long long' or not within(self.ex.interval(e), INT32) and self.ex.write(e).type != 'int'
+            else 'int'
+        )
+        n = self.take(name if name not in self.local else f'{s.var.name}_{name}')
+        self.put(f'{t} {n} = {self.ex.fit(e, t, low=t == "int").text};', s.line)
+        v = Expr('var', INT, value=_GeneratedVariable(n, t))
+        return self.ex.note(v, self.ex.interval(e))
+
+    def read_after(self, s):
+        "Is the loop's variable read after the loop?"
+        inside = {id(stmt) for stmt in statements([s])}
+        return any(s.var is v for stmt in statements(self.f.body) if id(stmt) not in inside for v in self.read(stmt))
+
+    def _stmt_each(self, s):
+        if not s.count:
+            return
+        if len(s.columns) == 1:
+            return self.each_value(s, s.columns[0])
+        counts = [
+            c
+            for c in s.columns
+            if all(number(i) == n for n, i in enumerate(c.items)) and not c.outside and c.var.c_type == 'int'
+        ]
+        k = counts[0].var.c_name if counts else self.take('k')
+        first = []
+        for c in s.columns:
+            if counts and c is counts[0]:
+                continue
+            table = self.table(s, c)
+            first.append(f"{'' if c.outside else c.var.slot.c_type + ' '}{c.var.c_name} = {table}[{k}];")
+        self.inner(s, f'for (int {k} = 0; {k} < {s.count}; {k}++)', s.body, s.node.body[0].col_offset, first)
+
+    def each_value(self, s, c):
+        "Write a loop over a tuple with one variable: `for (int k : values)`"
+        table, v = self.table(s, c), c.var
+        if not c.outside:
+            return self.inner(s, f'for ({v.slot.c_type} {v.c_name} : {table})', s.body, s.node.body[0].col_offset)
+        k = self.take(f'next_{v.c_name}')
+        self.inner(s, f'for ({v.slot.c_type} {k} : {table})', s.body, s.node.body[0].col_offset, [f'{v.c_name} = {k};'])
+
+    def table(self, s, c):
+        "Declare the array that holds the items of a loop over a tuple, and return its name"
+        name = getattr(c.name, 'name', None)
+        n = self.take(f'{name.lower()}' if name else f'{c.var.name}_values')
+        type = c.var.slot.c_type
+        self.put(f"const {type} {n}[] = {{{', '.join(self.coerce(i, type) for i in c.items)}}};", s.line)
+        return n
+
+
+INVARIANT = {
+    'const',
+    'global',
+    'size',
+    'stride',
+    'builtin',
+    'lane',
+    'add',
+    'sub',
+    'mul',
+    'floordiv',
+    'mod',
+    'min',
+    'max',
+    'shl',
+    'shr',
+    'neg',
+    'cast',
+    'abs',
+}  # gives the same as long as its operands do
+
+
+class _GeneratedVariable:
+    "A variable that C has and Python has not"
+
+    undefined, defs = False, 1
+
+    def __init__(self, c_name, c_type):
+        self.c_name, self.c_type, self.slot, self.memory, self.type = c_name, c_type, self, None, INT

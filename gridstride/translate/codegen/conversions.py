@@ -1,0 +1,158 @@
+"""Casts where C does not convert by itself, and what may be computed in float."""
+
+import math
+
+import numpy as np
+
+from ..intervals import INT32, of_dtype, within
+from ..tree import Expr, Literal
+from ..types import BOOL, C_NAMES, DOUBLE, FLOAT, HALF, INT, REAL, UINT, INTEGERS
+from .text import PRIMARY, PROMOTED, UNARY, Text, under
+
+
+# A conversion that loses something is written out; one that C does by itself is not.
+class Conversions:
+    "Write casts where C does not convert by itself, or loses something"
+
+    def cast(self, t, type):
+        "Write the text `t` with a cast to `type`, unless it is of that type: `(int)x`"
+        if t.type == type:
+            return t
+        if type == '__half':
+            return self.to_half(t)
+        if t.type == '__half':
+            return self.cast(Text(f'__half2float({t.text})', PRIMARY, 'float'), type)
+        return Text(f'({type}){under(t)}', UNARY, type)
+
+    def to_half(self, t):
+        "Write the conversion of a number to a half: `__float2half(x)`"
+        self.headers.add('cuda_fp16.h')
+        f = '__double2half' if t.type == 'double' else '__float2half'
+        return Text(f'{f}({t.text})', PRIMARY, '__half')
+
+    def as_type(self, e, type):
+        "Write `e` as a value of C's type `type`; a literal is written in that type: `0.5f`"
+        if e.op == 'const' and e.type != BOOL:
+            if type in ('float', 'double', '__half'):
+                return self.real(float(e.value), type, getattr(e, 'text', None))
+            if e.type in INTEGERS and type == 'unsigned int' and 0 <= e.value < 2**32:
+                return Text(f'{e.value}u', PRIMARY, type)
+            if e.type in INTEGERS and type in ('long long', 'unsigned long long'):
+                return self.integer(int(e.value), getattr(e, 'text', None), type)
+        if type in ('float', 'double') and e.op == 'global' and e.type in REAL and self.write(e).type != type:
+            return self.cast(self.write(e), type)
+        if e.op == 'select' and type in ('float', 'double'):
+            return Text(*self.choice(e, type))
+        return self.cast(self.write(e), type)
+
+    def fit(self, e, type, low=False):
+        "Write `e` for a variable of C's type `type`: a conversion that loses something is written out"
+        if type == 'bool':
+            return self.condition(e) if e.type != BOOL else self.write(e)
+        if type == 'unsigned int' and e.op == 'const' and 0 <= e.value < 2**32:
+            return Text(getattr(e, 'text', None) or f"{e.value}{'u' * (e.value >= 2**31)}", PRIMARY, type)
+        if type in ('float', '__half', '__nv_bfloat16') and e.type == DOUBLE and (s := self.single(e)) is not None:
+            e = s
+        if type == '__nv_bfloat16':
+            self.headers.add('cuda_bf16.h')
+            return Text(f'__float2bfloat16({self.as_type(e, "float").text})', PRIMARY, type)
+        if e.type in REAL or type in ('float', 'double', '__half'):
+            if e.op == 'const' and type not in ('float', 'double', '__half'):
+                return (
+                    self.integer(int(np.float64(e.value).astype(np.int64)))
+                    if math.isfinite(e.value)
+                    else self.cast(self.write(e), type)
+                )
+            if e.op == 'const' and e.type in INTEGERS and type in ('float', 'double') and abs(e.value) < 2**24:
+                return self.integer(int(e.value), getattr(e, 'text', None))
+            if e.type in INTEGERS and type in ('float', 'double'):
+                return self.write(e)
+            return (
+                self.as_type(e, type) if type != C_NAMES.get(e.type) or e.op in ('const', 'select') else self.write(e)
+            )
+        if e.op == 'const' and e.type == INT:
+            return self.integer(
+                _wrap(int(e.value), type), getattr(e, 'text', None) if _wrap(int(e.value), type) == e.value else None
+            )
+        return self.write(e, low)
+
+    def _expr_cast(self, e, low):
+        a, dtype = e.args[0], e.value
+        type = {'weak': C_NAMES[e.type]}.get(dtype, C_NAMES.get(dtype))
+        if type is None:
+            type = C_NAMES[e.type]
+        if e.type == BOOL:
+            return self.condition(a)
+        if e.type in REAL:
+            if e.type == FLOAT and a.type == DOUBLE and (s := self.single(a)) is not None:
+                return self.write(s) if self.write(s).type == 'float' else self.as_type(s, 'float')
+            if e.type == FLOAT and dtype == 'float16':
+                type = '__half'
+            return self.as_type(a, type)
+        t = (
+            self.write(a)
+            if a.type in REAL
+            else self.write(a, low and dtype in ('int64', 'uint64') or dtype not in ('int64', 'uint64'))
+        )
+        if t.type == '__half':
+            t = self.cast(t, 'float')
+        if a.type in INTEGERS and within(self.interval(a), of_dtype(dtype)):
+            return self.write(a, low)
+        if (
+            type == 'long long'
+            and e.type == INT
+            and a.type in REAL
+            and (low or within(self.interval(e), INT32))
+            and not self.unit.wide
+        ):
+            type = 'int'
+        return Text(f'({type}){under(t)}', UNARY, PROMOTED.get(type, type))
+
+
+# One addition, multiplication, division or square root of float32 values, computed in double and rounded to
+# float32, has the bits that float arithmetic gives: double has more than twice the digits. So it is written
+# in float.
+class SinglePrecision:
+    "Find what may be computed in float instead of double"
+
+    def exact(self, e):
+        "Return `e` as something that float32 holds exactly; None if it may not"
+        if e.type in (FLOAT, HALF):
+            return e
+        if e.op == 'const' and e.type in (DOUBLE, INT, UINT) and float(np.float32(e.value)) == float(e.value):
+            return (
+                Literal(Expr('const', FLOAT, value=float(e.value)), getattr(e, 'text', '')) if e.type == DOUBLE else e
+            )
+        if e.type in INTEGERS and within(self.interval(e), (-(2**24), 2**24)):
+            return e
+        if e.op == 'cast' and e.type == DOUBLE:
+            return self.exact(e.args[0])
+
+    def single(self, e):
+        "Return `e`, a double that becomes a float, as one operation on floats, if that gives the same bits; else None"
+        if (s := self.exact(e)) is not None:
+            return s
+        if (
+            e.op in ('add', 'sub', 'mul', 'truediv', 'neg')
+            or e.op in ('fmin', 'fmax', 'min', 'max')
+            or e.op == 'math'
+            and e.value in ('sqrt', 'fabs')
+        ):
+            parts = [self.exact(a) for a in e.args]
+            if None not in parts:
+                return Expr(e.op, FLOAT, parts, e.value)
+        if e.op == 'select':
+            parts = [self.single(a) for a in e.args[1:]]
+            if None not in parts:
+                return Expr('select', FLOAT, (e.args[0], *parts))
+
+
+def _wrap(v, type):
+    "The integer `v` as an element of C's type `type` holds it"
+    bits = {'signed char': 8, 'unsigned char': 8, 'short': 16, 'unsigned short': 16, 'int': 32, 'unsigned int': 32}.get(
+        type
+    )
+    if bits is None:
+        return v
+    v %= 2**bits
+    return v - 2**bits if type[0] != 'u' and v >= 2 ** (bits - 1) else v

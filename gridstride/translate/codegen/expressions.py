@@ -1,0 +1,54 @@
+"""`Expressions`: writes an expression, and notes what it needs: helpers, headers, constants."""
+
+import re
+
+from ..types import C_NAMES
+from .arithmetic import Arithmetic
+from .calls import Calls
+from .conditions import Truth
+from .conversions import Conversions, SinglePrecision
+from .elements import Elements
+from .helpers import HELPERS
+from .literals import Literals
+from .text import Text
+
+
+# `x` writes an expression; it notes what the expression needs: helpers, headers, constants.
+class Expressions(Literals, Conversions, SinglePrecision, Arithmetic, Truth, Elements, Calls):
+    "Write the expressions of a unit whose types are settled: `write(e)` gives a `Text`"
+
+    def __init__(self, unit, ranges):
+        self.unit, self.ranges = unit, ranges
+        self.helpers, self.headers, self.globals, self.macros = {}, set(), {}, set()  # what the text will need
+        self.quiet = False  # is the result of an atomic operation unused?
+        self.made = []  # expressions that are made here: what is known of one is known by its identity
+
+    def help(self, name, type=''):
+        "Note that the helper `name` is needed for values of C's type `type`, and return its name"
+        text = re.sub(r'\bT\b', type, HELPERS[name])
+        if type == 'float':
+            text = re.sub(r'\b(fmod|copysign|floor)\(', r'\1f(', text)
+        self.helpers.setdefault((name, type), text)
+        return name
+
+    def element(self, dtype):
+        "Return C's type of the elements of an array: 'float'"
+        if dtype in ('float16', 'bfloat16'):
+            self.headers.add('cuda_fp16.h' if dtype == 'float16' else 'cuda_bf16.h')
+        return C_NAMES[dtype]
+
+    def write(self, e, low=False) -> Text:
+        "Write `e` as C; `low`: only the low 32 bits of an integer matter"
+        write = getattr(self, '_expr_' + e.op)
+        return write(e, low) if e.op in _TAKES_LOW else write(e)
+
+    def text(self, e, low=False):
+        "Write `e` as C, a string alone"
+        return self.write(e, low).text
+
+    def interval(self, e):
+        "Return the interval of `e`"
+        return self.ranges.of(e)
+
+
+_TAKES_LOW = {'add', 'sub', 'mul', 'cast', 'neg'}

@@ -1,0 +1,82 @@
+"""Small functions of the generated C, where C's meaning is not Python's, or CUDA has no such atomic operation."""
+
+from ..types import C_NAMES
+
+
+# What C does differently from Python, and what CUDA has no function for. They are written above the kernel, if
+# it needs them.
+HELPERS = {
+    'floor_div': '''__device__ inline T floor_div(T a, T b) {  // as Python's //
+    T q = a/b;
+    return q*b != a && (a < 0) != (b < 0) ? q - 1 : q;
+}''',
+    'floor_mod': '''__device__ inline T floor_mod(T a, T b) {  // as Python's %
+    T r = a % b;
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}''',
+    'real_mod': '''__device__ inline T real_mod(T a, T b) {  // as Python's %: the sign is that of b
+    T r = fmod(a, b);
+    if (r == 0) return copysign((T)0, b);
+    return (r < 0) != (b < 0) ? r + b : r;
+}''',
+    'real_floor_div': '''__device__ inline T real_floor_div(T a, T b) {  // as Python's //
+    T r = fmod(a, b);
+    if (b == 0) return a/b;
+    T q = (a - r)/b;
+    if (r != 0 && (r < 0) != (b < 0)) q -= 1;
+    if (q == 0) return copysign((T)0, a/b);
+    T whole = floor(q);
+    return q - whole > (T)0.5 ? whole + 1 : whole;
+}''',
+    'int_pow': '''__device__ inline T int_pow(T a, T n) {  // modulo 2**64
+    unsigned long long r = 1, base = a;
+    for (; n > 0; n >>= 1, base *= base)
+        if (n & 1) r *= base;
+    return r;
+}''',
+    'square': '__device__ inline T square(T x) { return x*x; }',
+    'least': '__device__ inline T least(T a, T b) { return a < b || a != a ? a : b; }  // a NaN stays',
+    'greatest': '__device__ inline T greatest(T a, T b) { return a > b || a != a ? a : b; }  // a NaN stays',
+    'lane_id': '__device__ inline int lane_id() { '
+    'return (threadIdx.x + blockDim.x*(threadIdx.y + blockDim.y*threadIdx.z)) % 32; }',
+}
+
+
+def _swapping(name, keep, bits, type, to, back, comment=''):
+    "Write an atomic operation as a loop over compare-and-swap; `keep`: the statements that compute and swap"
+    return f'''__device__ inline {type} {name}({type} *address, {type} value) {{{comment}
+    {bits} *place = ({bits} *)address;
+    {bits} old = atomicCAS(place, 0, 0), seen;
+    do {{
+        seen = old;
+        {type} now = {back('seen')};
+        {keep}
+    }} while (old != seen);
+    return {back('old')};
+}}'''
+
+
+def atomic_helper(op, dtype):
+    "Return (name, text) of an atomic operation `op` on elements of `dtype` that CUDA does not have"
+    type = C_NAMES[dtype]
+    bits = 'unsigned long long' if type in ('double', 'long long', 'unsigned long long') else 'unsigned int'
+    to = {'float': '__float_as_uint({})', 'double': '__double_as_longlong({})'}.get(type, '{}')
+    back = {'float': '__uint_as_float({})', 'double': '__longlong_as_double({})'}.get(type, f'({type}){{}}')
+    name = {
+        'max': 'atomic_max',
+        'min': 'atomic_min',
+        'nanmax': 'atomic_nanmax',
+        'nanmin': 'atomic_nanmin',
+        'inc': 'atomic_inc',
+        'dec': 'atomic_dec',
+    }[op]
+    changes = {
+        'max': 'value > now',
+        'min': 'value < now',
+        'nanmax': 'value > now || now != now',
+        'nanmin': 'value < now || now != now',
+    }.get(op)
+    stop = f'if (!({changes})) break;' if changes else ''
+    new = {'inc': 'now >= value ? 0 : now + 1', 'dec': 'now == 0 || now > value ? value : now - 1'}.get(op, 'value')
+    swap = f'old = atomicCAS(place, seen, {to.format(new)});'
+    return name, _swapping(name, f'{stop}\n        {swap}' if stop else swap, bits, type, to.format, back.format)

@@ -1,0 +1,106 @@
+"""Literals, and what has a name: constants, variables, sizes."""
+
+import math
+import re
+
+import numpy as np
+
+from ..c_types import c_int_type
+from ..types import BOOL, C_NAMES, HALF, REAL, UINT, INTEGERS
+from .text import PRIMARY, PROMOTED, UNARY, Text, Unsupported
+
+
+# Literals keep the spelling of the source where C can read it. `2147483648` is not an `int`, and `0.1` with a
+# float is `0.1f`.
+class Literals:
+    "Write literals, and what has a name: constants, variables, sizes"
+
+    def _expr_const(self, e):
+        v = e.value
+        if e.type == BOOL:
+            return Text('true' if v else 'false', PRIMARY, 'bool')
+        if e.type in REAL:
+            return self.real(v, C_NAMES[e.type], getattr(e, 'text', None))
+        return self.integer(
+            int(v), getattr(e, 'text', None), 'unsigned long long' if e.type == UINT and v >= 2**31 else None
+        )
+
+    def integer(self, v, text=None, type=None):
+        "Write the integer `v`, as the source has it (`text`), for C's type `type`"
+        if v == -(2**63):
+            return Text('(-9223372036854775807LL - 1)', PRIMARY, 'long long')
+        text = (text if text and text.lower().startswith(('0x', '-0x')) else str(v)).replace('_', '')
+        wide = type == 'long long' or not -(2**31) < v < 2**31
+        if type in ('double', 'float'):
+            return self.real(float(v), type)
+        if type == 'unsigned long long':
+            return Text(f'{text}ULL', PRIMARY, type)
+        return Text(text + 'LL' * wide, PRIMARY if v >= 0 else UNARY, 'long long' if wide else 'int')
+
+    def real(self, v, type, text=None):
+        "Write the float `v`, as the source has it (`text`), for C's type `type`: `0.5f`"
+        if math.isinf(v) or math.isnan(v):
+            self.macros.add('NAN' if math.isnan(v) else 'INFINITY')
+            name = 'NAN' if math.isnan(v) else 'INFINITY'
+            return Text('-' * (v < 0) + name, UNARY if v < 0 else PRIMARY, type)
+        if type == '__half':
+            self.headers.add('cuda_fp16.h')
+            return Text(f'__float2half({self.real(float(np.float16(v)), "float", None).text})', PRIMARY, type)
+        text = self.decimal(v, text)
+        return Text(text + 'f' * (type == 'float'), PRIMARY if not text.startswith('-') else UNARY, type)
+
+    def decimal(self, v, text):
+        "Return the digits of a float as the source has them, if C can read that"
+        text = (text or '').replace('_', '')
+        try:
+            same = re.fullmatch(r'-?[\d.]+([eE][-+]?\d+)?', text) and float(text) == v
+        except ValueError:
+            same = False
+        text = text if same else repr(float(v))
+        if text.startswith(('.', '-.')):
+            text = text.replace('.', '0.', 1)
+        if re.fullmatch(r'-?\d+', text):
+            text += '.0'
+        return re.sub(r'\.(?=$|[eE])', '.0', text)
+
+    def _expr_global(self, e):
+        name, v = e.value
+        self.globals.setdefault(name, e)
+        if e.type == HALF:
+            return Text(f'__float2half({self.unit.names.constant(name)})', PRIMARY, '__half')
+        type = (
+            'bool'
+            if e.type == BOOL
+            else c_int_type(e.type, (v, v), self.unit.wide)
+            if e.type in INTEGERS
+            else C_NAMES[e.type]
+        )
+        return Text(self.unit.names.constant(name), PRIMARY, type)
+
+    def _expr_var(self, e):
+        type = (e.value.slot or e.value).c_type
+        return Text(e.value.c_name, PRIMARY, PROMOTED.get(type, type))
+
+    def _expr_builtin(self, e):
+        return Text(e.value, PRIMARY, 'unsigned int')
+
+    def _expr_lane(self, e):
+        return Text(f"{self.help('lane_id')}()", PRIMARY, 'int')
+
+    def _expr_size(self, e):
+        return Text(e.value[0].size_names[e.value[1]], PRIMARY, self.index_type)
+
+    def _expr_stride(self, e):
+        return Text(e.value[0].stride_names[e.value[1]], PRIMARY, self.index_type)
+
+    def _expr_size_of(self, e):
+        view, _ = e.value
+        raise Unsupported(f'the size of {view.memory.name} is not known in the kernel', 'Pass it as an argument.')
+
+    def _expr_start(self, e):
+        return Text(e.value.start_name, PRIMARY, self.index_type)
+
+    @property
+    def index_type(self):
+        "Return C's type of sizes and strides"
+        return 'long long' if self.unit.wide else 'int'

@@ -1,0 +1,54 @@
+"""The names of the generated C: a name keeps its spelling unless C or CUDA has another use for it."""
+
+import re
+
+from .helpers import HELPERS
+
+
+# A name keeps its spelling unless C or CUDA has another use for it.
+_RESERVED = set(
+    '''alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl const constexpr
+continue decltype default delete do double dynamic_cast else enum explicit export extern false float for friend
+goto half if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private
+protected public register reinterpret_cast return short signed sizeof static static_assert static_cast struct
+switch template this throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t
+while xor xor_eq main min max abs fabs sqrt exp log sin cos tan pow floor ceil fmod printf assert threadIdx
+blockIdx blockDim gridDim warpSize NULL INFINITY NAN llabs rint trunc round erf std torch at c10 signbit isnan
+isinf isfinite stdin stdout stderr restrict concept requires char8_t char16_t char32_t dim3 int2 int4 float2
+float4 near far linux unix'''.split()
+) | set(HELPERS)
+
+
+_GLOBAL = set(
+    '''y0 y1 yn j0 j1 jn gamma lgamma index rindex div time clock remove rename random srandom signal read write open
+close link select dup pipe wait sleep abort exit atexit free malloc rand'''.split()
+)
+
+
+class Names:
+    "Names of the generated C that are taken"
+
+    def __init__(self):
+        self.taken, self.constants, self.kernel = set(), {}, set()  # kernel: its name, which a variable may have, too
+
+    def fresh(self, name, taken=(), outside=False):
+        "Return a name like `name` that C allows and that is not used; `outside`: at file scope"
+        name = base = re.sub(r'[^\w]|[^\x00-\x7f]', lambda m: f'u{ord(m[0]):x}', name) or 'x'
+        if name in _RESERVED or outside and name in _GLOBAL or re.match(r'__', name):
+            name = base = name.strip('_') + '_'
+        n = 2
+        while name in self.taken or name in taken or outside and name in self.kernel:
+            name, n = f"{base}{'_' if base[-1].isdigit() else ''}{n}", n + 1
+        return name
+
+    def outside(self, name):
+        "Take a name at file scope"
+        res = self.fresh(name, outside=True)
+        self.taken.add(res)
+        return res
+
+    def constant(self, name):
+        "Return the name in C of a constant at file scope"
+        if name not in self.constants:
+            self.constants[name] = self.outside(name)
+        return self.constants[name]

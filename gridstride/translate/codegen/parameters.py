@@ -1,0 +1,209 @@
+"""What is settled before a function is written: what is left out, and the names of parameters and sizes."""
+
+from ..tree import expressions, statements, walk, walk_used
+from .calls import views_of
+
+
+# What is never read is left out: C warns of it. A size that the kernel itself gives a name becomes a parameter
+# of that name.
+class Parameters:
+    "Settle what is left out of a function, and the names of its parameters and sizes"
+
+    def prepare(self):
+        "Leave out what is never read, name the sizes, and give every variable its name"
+        self.drop()
+        self.local = set()
+        self.name_parameters()
+        self.join_names()
+        self.where = {}
+        self.choose_declarations(self.f.body, set(), 0)
+        if self.f is not self.ex.unit.main:
+            for e in self.parameters:
+                (e.value if e.op == 'var' else e.value.memory).dropped = not self.is_used(e)
+            self.parameters = [e for e in self.parameters if not (e.value if e.op == 'var' else e.value.memory).dropped]
+
+    def is_used(self, e):
+        "Does the body mention the parameter `e`?"
+        if e.op == 'var':
+            return any(
+                e.value is v.slot
+                for s in statements(self.f.body)
+                for v in [*self.read(s), *([s.var] if getattr(s, 'var', None) is not None else [])]
+            )
+        return any(m is e.value.memory for s in statements(self.f.body) for m in self.memories(s))
+
+    def drop(self):
+        "Remove assignments to variables that are never read"
+        while True:
+            live = {v for s in statements(self.f.body) for v in self.read(s)}
+            dead = [s for s in statements(self.f.body) if s.kind in ('assign', 'pointer') and s.var not in live]
+            if not dead:
+                break
+            for s in dead:
+                if s.kind == 'assign' and s.expr.op == 'size':
+                    s.stands_for = s.var, s.expr.value
+                if s.kind == 'assign' and any(e.op in ('device', 'atomic', 'call', 'shuffle') for e in walk(s.expr)):
+                    s.kind = 'expr'
+                else:
+                    s.kind, s.expr, s.address = 'nothing', None, None
+                s.var = None
+        used = {id(m) for s in statements(self.f.body) for m in self.memories(s)}
+        for s in statements(self.f.body):
+            if s.kind == 'alloc' and id(s.memory) not in used:
+                s.kind = 'nothing'
+        self.live = live
+
+    def read(self, s):
+        "Yield the variables that `s` reads, without the one that it assigns"
+        for e in expressions(s):
+            yield from (v for v in self.variables_in(e) if not (s.kind == 'assign' and v is s.var))
+        if s.kind == 'store' and s.memory.variable is not None:
+            yield s.memory.variable
+        if s.kind == 'pointer' and s.memory.variable is not None:
+            yield s.memory.variable
+
+    def variables_in(self, e):
+        "Yield the variables in the expression `e`, those of its arrays included"
+        for part in walk_used(e):
+            if part.op in ('var', 'let') or part.op in ('value_land', 'value_lor') and part.value is not None:
+                yield part.value
+            m = (
+                part.value
+                if part.op in ('load', 'address')
+                else part.value.memory
+                if part.op in ('atomic', 'view')
+                else None
+            )
+            if m is not None and m.variable is not None:
+                yield m.variable
+            if part.op == 'load' and hasattr(m, 'items'):
+                for i in m.items:
+                    yield from self.variables_in(i)
+            if part.op == 'view':
+                for p in part.value.parts():
+                    yield from self.variables_in(p)
+
+    def memories(self, s):
+        "Yield the memories that the statement `s` accesses"
+        if s.kind == 'store' or s.kind == 'pointer':
+            yield s.memory
+        for e in expressions(s):
+            for part in walk_used(e):
+                if part.op in ('load', 'address'):
+                    yield part.value
+                if part.op in ('atomic', 'view'):
+                    yield part.value.memory
+
+    def name_parameters(self):
+        "Name the parameters and the sizes that the function needs"
+        self.parameters, self.arrays = [], []
+        for (name, _), e in zip(self.f.params, self.f.given):
+            self.parameter(e, name)
+        sizes = self.list_sizes()
+        for m in self.arrays:
+            m.size_names, m.stride_names, m.start_name = {}, {}, None
+        self.adopt(sizes)
+        for m in self.arrays:
+            for d in sorted(d for w, a, d in sizes if a is m and w == 'size'):
+                if d not in m.size_names:
+                    m.size_names[d] = self.take(self.size_name(m, d, sizes))
+            for d in sorted(d for w, a, d in sizes if a is m and w == 'stride'):
+                m.stride_names[d] = self.take(f'{m.c_name}_stride{d if m.ndim > 1 else ""}')
+            if any(w == 'start' and a is m for w, a, d in sizes):
+                m.start_name = self.take(f'{m.c_name}_start')
+        self.f.extra = [
+            (m, w, d)
+            for m in self.arrays
+            for w, names in (('size', m.size_names), ('stride', m.stride_names))
+            for d in sorted(names)
+        ]
+        self.f.extra += [(m, 'start', 0) for m in self.arrays if m.start_name]
+
+    def take(self, name, more=()):
+        "Take a name in the function: `name`, or one like it"
+        res = self.names.fresh(name, self.local.union(more))
+        self.local.add(res)
+        return res
+
+    def parameter(self, e, name):
+        "Name the parameter `e`; a tuple becomes several"
+        if e.op == 'tuple':
+            for n, part in enumerate(e.args):
+                self.parameter(part, f'{name}_{n}')
+        elif e.op == 'view':
+            m = e.value.memory
+            m.c_name = self.take(m.name, self.names.kernel)
+            self.arrays.append(m)
+            self.parameters.append(e)
+        elif e.op == 'var':
+            e.value.c_name = self.take(e.value.name, self.names.kernel)
+            e.value.slot = e.value
+            e.value.dropped = False
+            self.parameters.append(e)
+
+    def list_sizes(self):
+        "Return {(what, memory, dimension)} of the sizes and strides in the function's expressions"
+        res = set()
+        for s in statements(self.f.body):
+            for e in expressions(s):
+                for part in self.deep(e):
+                    if part.op in ('size', 'stride'):
+                        res.add((part.op, part.value[0], part.value[1]))
+                    if part.op == 'start':
+                        res.add((part.op, part.value, 0))
+        return res
+
+    def deep(self, e):
+        "Yield all expressions in `e`, with the sizes that a device function needs of an array"
+        yield from walk(e)
+        for part in walk(e):
+            if part.op == 'device':
+                for m, what, d in part.value.extra:
+                    for a, p in zip(part.args, part.value.given):
+                        for view in views_of(a, p, m):
+                            yield from walk(view.sizes[d] if what == 'size' else view.strides[d])
+                for a in part.args:
+                    for view in _all_views(a):
+                        for p in (*view.lead, view.offset):
+                            yield from walk(p)
+            if part.op == 'load' and hasattr(part.value, 'items'):
+                for i in part.value.items:
+                    yield from self.deep(i)
+
+    def adopt(self, sizes):
+        "Let a size that the kernel itself gives a name become a parameter of that name"
+        names = [v.name for v in self.f.variables if v.type is not None]
+        for s in statements(self.f.body):
+            v, size = getattr(s, 'stands_for', (None, None))
+            if s.kind == 'assign' and s.expr.op == 'size':
+                v, size = s.var, s.expr.value
+            if (
+                v is None
+                or ('size', *size) not in sizes
+                or size[1] in size[0].size_names
+                or v.defs != 1
+                or names.count(v.name) != 1
+                or v.temporary
+            ):
+                continue
+            size[0].size_names[size[1]] = v.c_name = self.take(v.name)
+            v.slot, v.adopted = v, True
+            s.kind, s.var, s.expr = 'nothing', None, None
+
+    def size_name(self, m, d, sizes):
+        "Return a name for the size `d` of the array `m`: n, x_size, x_rows"
+        mine = [(a, k) for w, a, k in sizes if w == 'size' and k not in a.size_names]
+        used = {v.name for v in self.f.variables}
+        if m.ndim == 1:
+            return 'n' if len(mine) == 1 and 'n' not in used and 'n' not in self.local else f'{m.c_name}_size'
+        if m.ndim == 2:
+            return f"{m.c_name}_{('rows', 'cols')[d]}"
+        return f'{m.c_name}_{d}'
+
+
+def _all_views(a):
+    if a.op == 'tuple':
+        for x in a.args:
+            yield from _all_views(x)
+    elif a.op == 'view':
+        yield a.value

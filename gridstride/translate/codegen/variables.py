@@ -1,0 +1,180 @@
+"""The variables of C: which share a name, and where each is declared."""
+
+from ..tree import blocks, expressions, statements
+from ..types import Array, is_int
+
+
+# `i` in two loops is two variables, each in its own loop, and they do not conflict. But where one of them is seen by
+# the other, they become one, if their types agree, or get different names.
+_NAME_OF = {'shared': 'tile', 'dynamic': 'shared', 'local': 'values'}  # of an array that has none
+
+
+class NameSharing:
+    "Choose which variables share a name in C"
+
+    def join_names(self):
+        "Make one variable of C of a name of Python where the types agree, else several with other names"
+        scopes, by_name = {}, {}
+        self.paths(self.f.body, (), scopes)
+        for v in scopes:
+            by_name.setdefault(v.name, []).append(v)
+        for name, group in sorted(by_name.items()):
+            kept = []  # (variable, path of the block that holds all of its occurrences)
+            for v in sorted(group, key=lambda v: [n for _, n in scopes[v][0]]):
+                self.give_slot(name, v, kept, scopes)
+        self.name_memories(scopes)
+
+    def give_slot(self, name, v, kept, scopes):
+        "Choose the variable of C that `v` is: that of one of the `kept`, or another one"
+        if v.slot is v and v.c_name in self.local:
+            kept.append((v, ()))
+            return
+        sees = (k for k, path in kept if not path or _meet(scopes[k.slot], scopes[v]) or v.undefined or k.undefined)
+        mate = next(sees, None)
+        if mate is not None and not v.alone and self.agree(mate, v):
+            v.slot, v.c_name = mate.slot, mate.slot.c_name
+            scopes.setdefault(v.slot, []).extend(scopes[v])
+        else:
+            free = {k.c_name for k, path in kept if path} if mate is None else ()
+            v.slot, v.c_name = v, self.names.fresh(name, self.local - free) if mate is None else self.take(name)
+        self.local.add(v.c_name)
+        kept.append((v, innermost_block(scopes[v])))
+
+    def name_memories(self, scopes):
+        "Name each array that the kernel makes after its variable, or its kind"
+        for m in (s.memory for s in statements(self.f.body) if s.kind == 'alloc'):
+            named = m.variable is not None and m.variable.slot is not None
+            m.c_name = m.variable.c_name if named else self.take(m.name or _NAME_OF[m.space])
+        for v in scopes:
+            if v.memory is not None and v.memory.variable is v:
+                v.memory.c_name = v.c_name
+
+    def agree(self, a, b):
+        "Can two variables of Python be one of C?"
+        if isinstance(a.type, Array) or isinstance(b.type, Array):
+            return False
+        if a.type != b.type and not (is_int(a.type) and is_int(b.type)) or a.struct is not b.struct:
+            return False
+        if a.c_type != b.c_type:
+            if a.c_name in self.local and a.is_parameter or a.adopted:
+                return False
+            if not {a.c_type, b.c_type} <= {'int', 'unsigned int', 'long long'}:
+                return False
+            for variable in [variable for variable in self.f.variables if variable.slot is a.slot] + [b]:
+                variable.c_type = 'long long'
+        return not a.slot.adopted
+
+    def paths(self, block, path, found):
+        """Note where each variable occurs: ((block, number), ...) from the outside in.
+
+        The variable of a loop belongs to the loop's body.
+        """
+        for n, s in enumerate(block):
+            at = (*path, (id(block), n))
+            own = [v for e in expressions(s) for v in self.variables_in(e)]
+            if s.kind in ('assign', 'pointer') and s.var is not None:
+                own.append(s.var)
+            if s.kind in ('alloc', 'store') and s.memory.variable is not None:
+                own.append(s.memory.variable)
+            for v in dict.fromkeys(own):
+                found.setdefault(v, []).append(at)
+            for v in [c.var for c in self.counters(s)]:
+                found.setdefault(v, []).append((*at, (id(s.body), -1)))
+            for b in blocks(s):
+                self.paths(b, at, found)
+
+
+# In the innermost block that holds all of its occurrences, and there with its first value, if that is where the
+# block first mentions it.
+_LOOPS = 'for', 'while', 'each'
+
+
+class Declarations:
+    "Choose where variables are declared"
+
+    def slots(self, s):
+        "Return the variables in the statement itself, without its blocks"
+        own = {v.slot for e in expressions(s) for v in self.variables_in(e)}
+        if s.kind in ('assign', 'pointer') and s.var is not None:
+            own.add(s.var.slot)
+        own.update(c.var.slot for c in self.counters(s))
+        if s.kind == 'store' and s.memory.variable is not None:
+            own.add(s.memory.variable.slot)
+        return own
+
+    def all_slots(self, s):
+        "Return the variables in the statement and its blocks"
+        return self.slots(s).union(*(self.all_slots(stmt) for b in blocks(s) for stmt in b))
+
+    def choose_declarations(self, block, declared, loops):
+        """Decide before which statement each variable is declared.
+
+        `where[id(block), n]` has those that are declared without a value of their own.
+        """
+        for n, v in self.born_in(block, declared, loops):
+            declared = declared | {v}
+            if self.gives_first(block[n], v):
+                block[n].declares = True
+            else:
+                self.where.setdefault((id(block), n), []).append(v)
+        for s in block:
+            own = [c.var.slot for c in self.counters(s)]
+            for b in blocks(s):
+                self.choose_declarations(b, declared.union(own), loops + (s.kind in _LOOPS))
+            for c in self.counters(s):
+                c.outside = c.var.slot in declared
+
+    def born_in(self, block, declared, loops):
+        "Yield (number of the first statement, variable) of those that this block is the innermost to hold"
+        own, deep = [self.slots(s) for s in block], [self.all_slots(s) for s in block]
+        for v in sorted(set().union(*deep), key=lambda v: v.c_name):
+            if v in declared or self.needs_none(v):
+                continue
+            at = [n for n, d in enumerate(deep) if v in d]
+            first = block[at[0]]
+            alone = len(at) == 1 and (v not in own[at[0]] or first.kind in ('for', 'each') and self.in_header(first, v))
+            carried = self.is_undefined(v) and loops == 0 and any(stmt.kind in _LOOPS for stmt in statements([first]))
+            if not alone or carried:
+                yield at[0], v
+
+    def gives_first(self, s, v):
+        "Does the statement give `v` a value that does not need `v`?"
+        if s.kind not in ('assign', 'pointer') or s.var.slot is not v or s.aug:
+            return False
+        return v not in {variable.slot for e in expressions(s) for variable in self.variables_in(e)}
+
+    def counters(self, s):
+        "Return what a loop counts by: itself, or its columns"
+        return [s] if s.kind == 'for' else s.columns if s.kind == 'each' else []
+
+    def needs_none(self, v):
+        "Is `v` declared elsewhere: as a parameter, or with its memory?"
+        parameter = v.c_name in {e.value.c_name for e in self.parameters if e.op == 'var'}
+        return parameter or v.adopted or isinstance(v.type, Array) and v.memory.space != 'pointer'
+
+    def is_undefined(self, v):
+        "May the variable be read before it has a value?"
+        return any(variable.undefined for variable in self.f.variables if variable.slot is v)
+
+    def in_header(self, s, v):
+        "Does `v` occur in the loop `s` only as its variable?"
+        return v not in {variable.slot for e in expressions(s) for variable in self.variables_in(e)}
+
+
+def innermost_block(paths):
+    "Return the innermost block that holds all of `paths`, as the blocks around it and itself"
+    first, n = paths[0], 1
+    while all(len(p) > n and p[n - 1] == first[n - 1] and p[n][0] == first[n][0] for p in paths):
+        n += 1
+    return tuple(b for b, _ in first[:n])
+
+
+def _meet(a, b):
+    "Would two variables, with their occurrences, conflict if they had one name?"
+    if len(innermost_block(a)) > len(innermost_block(b)):
+        a, b = b, a
+    outer, inner = innermost_block(a), innermost_block(b)
+    if inner[: len(outer)] != outer:
+        return False
+    level = len(outer) - 1
+    return len(outer) == len(inner) or max(p[level][1] for p in b) >= min(p[level][1] for p in a)

@@ -1,0 +1,380 @@
+"""What Python's own functions and those of `math`, `numpy`, `operator` and `cuda.fp16` mean in a kernel."""
+
+import functools
+import math
+
+from ..tree import Expr, ZERO, const, number, tuple_of
+from ..types import BOOL, DOUBLE, FLOAT, HALF, INT, REAL, WEAK, INTEGERS, is_int, join_types, unsigned
+from . import convert, operators
+from .call_table import CALLS, call, native
+
+
+@call('len')
+def _len(fn, node, a):
+    return const(len(a.args)) if a.op == 'tuple' else fn.arrays.size(node, a, 0)
+
+
+# Functions of floats keep the precision of what they get; an integer becomes a Python float first.
+def function(fn, name, *args, like=None):
+    "Return a call of `name` of C's math library, in the precision of the arguments"
+    args = [convert.need_number(a) for a in args]
+    t = functools.reduce(
+        lambda a, b: join_types(a, b, fn.doubles), [convert.real_type(a.type, fn.doubles) for a in args]
+    )
+    if None in [a.type for a in args]:
+        return Expr('math', None, args, name)
+    return convert.half(Expr('math', FLOAT, args, name)) if t == HALF else Expr('math', t, args, name)
+
+
+_MATH = dict(
+    sqrt='sqrt',
+    exp='exp',
+    expm1='expm1',
+    log='log',
+    log2='log2',
+    log10='log10',
+    log1p='log1p',
+    sin='sin',
+    cos='cos',
+    tan='tan',
+    sinh='sinh',
+    cosh='cosh',
+    tanh='tanh',
+    asin='asin',
+    acos='acos',
+    atan='atan',
+    asinh='asinh',
+    acosh='acosh',
+    atanh='atanh',
+    fabs='fabs',
+    erf='erf',
+    erfc='erfc',
+    gamma='tgamma',
+    lgamma='lgamma',
+    exp2='exp2',
+    cbrt='cbrt',
+)
+
+
+_NP = dict(arcsin='asin', arccos='acos', arctan='atan', arcsinh='asinh', arccosh='acosh', arctanh='atanh')
+
+
+_TWO = dict(
+    atan2='atan2',
+    arctan2='atan2',
+    hypot='hypot',
+    copysign='copysign',
+    fmod='fmod',
+    remainder='remainder',
+    nextafter='nextafter',
+)
+
+
+def _of_one(name):
+    return lambda fn, node, a: function(fn, name, a)
+
+
+def _of_two(name):
+    return lambda fn, node, a, b: function(fn, name, a, b)
+
+
+def _test(name):
+    return lambda fn, node, a: Expr('test_real', BOOL, (convert.real(a, fn.doubles),), name)
+
+
+for _made, _names in (
+    (_of_one, {**_MATH, **_NP}),
+    (_of_two, _TWO),
+    (_test, {name: name for name in ('isnan', 'isinf', 'isfinite')}),
+):
+    for _py, _c in _names.items():
+        CALLS[f'math.{_py}'] = CALLS[f'np.{_py}'] = _made(_c)
+
+
+CALLS['cuda.cbrt'], CALLS['cuda.rsqrt'] = (
+    (lambda fn, node, a: function(fn, 'cbrt', a)),
+    (lambda fn, node, a: function(fn, 'rsqrt', a)),
+)
+
+
+CALLS['cuda.fma'] = lambda fn, node, a, b, c: operators.fma(fn, a, b, c)
+
+
+def _rounding(name, to_integer):
+    def _f(fn, node, a):
+        a = convert.need_number(a)
+        if a.type in INTEGERS:
+            return convert.wide(a) if to_integer else convert.real(a, fn.doubles)
+        v = function(fn, name, a)
+        return Expr('cast', INT, (v,), 'int64') if to_integer else v
+
+    return _f
+
+
+for _n in ('floor', 'ceil', 'trunc'):
+    CALLS[f'math.{_n}'], CALLS[f'np.{_n}'] = _rounding(_n, True), _rounding(_n, False)
+
+
+CALLS['np.rint'] = _rounding('rint', False)
+
+
+@call('round')
+def _round(fn, node, a, digits=None):
+    a = convert.need_number(a)
+    if digits is None:
+        return (
+            convert.cast('int64', a) if a.type in INTEGERS else Expr('cast', INT, (function(fn, 'rint', a),), 'int64')
+        )
+    n = number(digits)
+    if n is None:
+        raise fn.error(node, 'the number of digits of round is not known when the kernel is compiled')
+    t, by = a.type, Expr('const', DOUBLE, value=10.0 ** abs(n))
+    wide = Expr('cast', DOUBLE, (a,), 'float64')
+    up, down = ('mul', 'truediv') if n > 0 else ('truediv', 'mul')
+    return convert.to(t, Expr(down, DOUBLE, (Expr('math', DOUBLE, (Expr(up, DOUBLE, (wide, by)),), 'rint'), by)))
+
+
+@call('math.pow', 'pow', 'np.power', 'operator.pow')
+def _pow(fn, node, a, b):
+    return operators.binary(fn, node, 'Pow', a, b)
+
+
+@call('np.float_power')
+def _float_power(fn, node, a, b):
+    return function(fn, 'pow', a, b)
+
+
+@call('np.square')
+def _square(fn, node, a):
+    return operators.binary(fn, node, 'Pow', a, const(2))
+
+
+@call('np.reciprocal')
+def _reciprocal(fn, node, a):
+    return operators.binary(fn, node, 'Div', Expr('const', WEAK, value=1.0), a)
+
+
+def _scaling(by):
+    def _f(fn, node, a):
+        x = convert.real(a, fn.doubles)
+        return Expr('mul', x.type, (x, Expr('const', x.type, value=by)))
+
+    return _f
+
+
+for _n, _m in (('degrees', 'rad2deg'), ('radians', 'deg2rad')):
+    CALLS[f'math.{_n}'] = CALLS[f'np.{_n}'] = CALLS[f'np.{_m}'] = _scaling(
+        180 / math.pi if _n == 'degrees' else math.pi / 180
+    )
+
+
+def _modf(fn, node, a):
+    x = convert.real(a, fn.doubles)
+    if x.type == HALF:
+        x = convert.to(FLOAT, x)
+    whole = fn.temporary(node, 'whole', x.type, Expr('math', x.type, (x,), 'trunc'))
+    fraction = Expr(
+        'select',
+        x.type,
+        (Expr('test_real', BOOL, (x,), 'isinf'), Expr('const', x.type, value=0.0), Expr('sub', x.type, (x, whole))),
+    )
+    return tuple_of([Expr('math', x.type, (fraction, x), 'copysign'), whole])
+
+
+CALLS['math.modf'] = CALLS['np.modf'] = _modf
+
+
+def _frexp(fn, node, a):
+    x = convert.real(a, fn.doubles)
+    e = fn.temporary(node, 'exponent', 'int32', Expr('const', 'int32', value=0), low=-1100, high=1100)
+    m = fn.temporary(node, 'mantissa', x.type, Expr('math', x.type, (x, Expr('pointer_to', INT, (e,))), 'frexp'))
+    return tuple_of([m, e])
+
+
+CALLS['math.frexp'] = CALLS['np.frexp'] = _frexp
+
+
+@call('math.ldexp', 'np.ldexp')
+def _ldexp(fn, node, a, n):
+    x = convert.real(a, fn.doubles)
+    return Expr('math', x.type, (x, Expr('cast', INT, (convert.as_number(n),), 'int32')), 'ldexp')
+
+
+def _extreme(op):
+    def _f(fn, node, *args):
+        if len(args) == 1 and args[0].op == 'tuple':
+            args = args[0].args
+        if not args:
+            raise TypeError
+        return functools.reduce(lambda a, b: operators.extreme(fn, op, a, b), args)
+
+    return _f
+
+
+for _n, _names in (
+    ('min', ('min', 'np.minimum')),
+    ('max', ('max', 'np.maximum')),
+    ('fmin', ('np.fmin',)),
+    ('fmax', ('np.fmax',)),
+):
+    call(*_names)(_extreme(_n))
+
+
+@call('abs', 'np.absolute', 'operator.abs', 'np.fabs')
+def _abs(fn, node, a):
+    a = convert.need_number(a)
+    if a.type == BOOL:
+        return a
+    if a.type == HALF:
+        return native('__habs', HALF, (a,), (), '__half')
+    return (
+        a
+        if a.type is not None and unsigned(a.type)
+        else Expr('abs', a.type, (a,))
+        if a.type in INTEGERS
+        else function(fn, 'fabs', a)
+    )
+
+
+@call('np.sign')
+def _sign(fn, node, a):
+    a = convert.wide(convert.need_number(a))
+    zero = Expr('const', a.type, value=0)
+    return Expr(
+        'sub', a.type, tuple(convert.to(a.type, Expr('cmp', BOOL, operand, '<')) for operand in ((zero, a), (a, zero)))
+    )
+
+
+@call('int')
+def _int(fn, node, a=ZERO):
+    return a if is_int(a.type) else convert.cast('int64', convert.need_number(a))
+
+
+@call('float')
+def _float(fn, node, a=None):
+    if a is None:
+        return Expr('const', WEAK, value=0.0)
+    if convert.need_number(a).type in REAL:
+        return a
+    return convert.cast('float64', a) if fn.doubles else Expr('cast', WEAK, (a,), WEAK)
+
+
+@call('bool')
+def _bool(fn, node, a):
+    return convert.truth(a)
+
+
+@call('divmod')
+def _divmod(fn, node, a, b):
+    return tuple_of([operators.binary(fn, node, 'FloorDiv', a, b), operators.binary(fn, node, 'Mod', a, b)])
+
+
+@call('tuple')
+def _tuple(fn, node, a):
+    return fn.need_tuple(node, a)
+
+
+def _two(op):
+    return lambda fn, node, a, b: operators.binary(fn, node, op, a, b)
+
+
+_OPERATORS = dict(
+    Add='add add',
+    Sub='sub subtract',
+    Mult='mul multiply',
+    Div='truediv true_divide divide',
+    FloorDiv='floordiv floor_divide',
+    Mod='mod remainder mod',
+    LShift='lshift left_shift',
+    RShift='rshift right_shift',
+    BitAnd='and_ bitwise_and',
+    BitOr='or_ bitwise_or',
+    BitXor='xor bitwise_xor',
+)
+
+
+for _op, _names in _OPERATORS.items():
+    for _n in _names.split():
+        CALLS[f'operator.{_n}'] = CALLS[f'np.{_n}'] = _two(_op)
+
+
+CALLS['math.remainder'] = lambda fn, node, a, b: function(fn, 'remainder', a, b)
+
+
+@call('np.fmod')
+def _fmod(fn, node, a, b):
+    return function(fn, 'fmod', a, b) if {a.type, b.type} & REAL else operators.cmod(fn, a, b)
+
+
+def _comparison(op):
+    return lambda fn, node, a, b: operators.compare(fn, node, op, a, b)
+
+
+def _unary(op):
+    return lambda fn, node, a: operators.unary(fn, node, op, a)
+
+
+def _logical(op):
+    return lambda fn, node, a, b: Expr(op, BOOL, (convert.truth(a), convert.truth(b)))
+
+
+for _c, _names in {
+    '<': 'lt less',
+    '<=': 'le less_equal',
+    '>': 'gt greater',
+    '>=': 'ge greater_equal',
+    '==': 'eq equal',
+    '!=': 'ne not_equal',
+}.items():
+    for _n in _names.split():
+        CALLS[f'operator.{_n}'] = CALLS[f'np.{_n}'] = _comparison(_c)
+
+
+for _n, _names in {'neg': 'neg negative', 'pos': 'pos positive', 'invert': 'invert inv bitwise_not'}.items():
+    for _m in _names.split():
+        CALLS[f'operator.{_m}'] = CALLS[f'np.{_m}'] = _unary(_n)
+
+
+CALLS['np.logical_and'], CALLS['np.logical_or'] = _logical('land'), _logical('lor')
+
+
+CALLS['operator.not_'] = CALLS['np.logical_not'] = lambda fn, node, a: Expr('not', BOOL, (convert.truth(a),))
+
+
+CALLS['np.logical_xor'] = lambda fn, node, a, b: Expr('cmp', BOOL, (convert.truth(a), convert.truth(b)), '!=')
+
+
+def _halves(f):
+    return lambda fn, node, *args: convert.half(f(fn, node, *map(convert.half, args)))
+
+
+_HALF_OPS = dict(hadd='Add', hsub='Sub', hmul='Mult', hdiv='Div')
+
+
+for _n, _op in _HALF_OPS.items():
+    CALLS[f'cuda.fp16.{_n}'] = _halves(_two(_op))
+
+
+for _n in 'sin cos log log2 log10 exp exp2 sqrt rint ceil floor trunc'.split():
+    CALLS[f'cuda.fp16.h{_n}'] = _halves(_of_one(_n))
+
+
+CALLS['cuda.fp16.hneg'], CALLS['cuda.fp16.habs'] = _halves(_unary('neg')), _halves(_abs)
+
+
+CALLS['cuda.fp16.hmax'], CALLS['cuda.fp16.hmin'] = _halves(_extreme('fmax')), _halves(_extreme('fmin'))
+
+
+CALLS['cuda.fp16.hrsqrt'], CALLS['cuda.fp16.hrcp'] = (
+    _halves(lambda fn, node, a: function(fn, 'rsqrt', a)),
+    _halves(lambda fn, node, a: operators.binary(fn, node, 'Div', Expr('const', HALF, value=1.0), a)),
+)
+
+
+@call('cuda.fp16.hfma')
+def _hfma(fn, node, a, b, c):
+    return convert.half(operators.fma(fn, *(convert.to(FLOAT, operand) for operand in (a, b, c))))
+
+
+for _c, _n in {'<': 'hlt', '<=': 'hle', '>': 'hgt', '>=': 'hge', '==': 'heq', '!=': 'hne'}.items():
+    CALLS[f'cuda.fp16.{_n}'] = _comparison(_c)
