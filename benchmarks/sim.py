@@ -1,7 +1,8 @@
 """The simulator against Numba's own: time, peak memory, and how time grows with threads. Needs numba; takes minutes.
 
     python sim.py           # the table of sim.txt
-    python sim.py engines   # the table of engine.txt: the simulator's own engine against engine='c'; needs a compiler
+    python sim.py engines   # the table of engine.txt: the simulator's own engine against engine='c', and one kernel per
+                            # lesson by both; needs a compiler
 """
 import json, os, platform, resource, statistics, subprocess, sys, tempfile, time
 
@@ -159,6 +160,36 @@ def engines():
                 print(f"{name:<16}{side:<12}{own['seconds']:>9.4f}{warm['seconds']:>9.4f}"
                       f"{own['seconds']/warm['seconds']:>14.1f}{shown(cold['first']):>17}{warm['first']:>13.2f} s",
                       flush=True)
+        one_per_lesson()
+
+
+def one_per_lesson():
+    "Kernels of the lessons, checked: seconds of both engines, interleaved in one process, and the means of the ratios"
+    from sim_kernels import CASES
+    print(f"\n{'one kernel per lesson, checked':<32}{'lanes':>9}{'c':>9}{'times faster':>14}")
+    ratios = []
+    for name,case in CASES.items():
+        own,compiled = both_engines(*case)
+        ratios.append(own/compiled)
+        print(f'{name:<32}{own:>9.4f}{compiled:>9.4f}{ratios[-1]:>14.1f}', flush=True)
+    print(f"{'mean, geometric mean, median':<50}{statistics.mean(ratios):>14.1f}"
+          f'{statistics.geometric_mean(ratios):>8.1f}{statistics.median(ratios):>8.1f}')
+
+
+def both_engines(kernel, brackets, args, repeat=9):
+    "Median CPU seconds of a checked launch by each engine; both must give the same"
+    from gridstride import sim
+    times,results = dict(lanes=[], c=[]),{}
+    for i in range(repeat + 1):         # the first launches compile
+        for engine in times:
+            args[-1][...] = 0
+            start = time.process_time()
+            with sim.options(checks='all', engine=engine): kernel[brackets](*args)
+            if i: times[engine].append(time.process_time() - start)
+            results[engine] = args[-1].copy()
+    differ = ~np.isclose(results['lanes'], results['c'], rtol=1e-4, atol=1e-4)
+    assert differ.mean() < .01, kernel      # the last bits decide for some points of a plane
+    return map(statistics.median, times.values())
 
 
 seen = set()   # kernels that the cache has, so that they are not compiled any more
