@@ -1,5 +1,6 @@
 "Recordings as a lesson meets them: with a machine that can, without, and after an edit."
-import asyncio, json, os, re, subprocess, sys
+import asyncio, importlib.util, json, os, re, subprocess, sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -74,6 +75,33 @@ def test_refused_for_anything_else(made, parts):
     with pytest.raises(Unavailable,
                        match='needs an NVIDIA GPU; and the recording .*08_a.json was made from another source'):
         recorded('08_a', missing, *parts)
+
+
+@pytest.fixture(scope='module')
+def rekeying():
+    path = Path(__file__).parents[1]/'benchmarks/rekey.py'
+    spec = importlib.util.spec_from_file_location('benchmark_rekey', path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_new_keys_leave_all_values_as_they_are(made, rekeying, monkeypatch, capsys):
+    "Only for recordings that are named, and only those that the lesson meets with other sources"
+    other, kept = made/'08_b.json', (made/'08_a.json').read_text()
+    other.write_text(kept)
+
+    def lesson(numbers, env):
+        assert numbers == ['08']
+        monkeypatch.setenv('GRIDSTRIDE_REKEY', env['GRIDSTRIDE_REKEY'])
+        assert recorded('08_a', missing, 'new source', 7).data == {'GB/s': 3001}
+        with pytest.raises(Unavailable): recorded('08_b', missing, 'new source', 7)
+
+    assert rekeying.rekey(['08_a'], lesson, made) == ['08_a'] and 'New key: 08_a' in capsys.readouterr().out
+    assert (made/'08_a.json').read_text() == kept.replace(key('source', 7), key('new source', 7)) != kept
+    assert other.read_text() == kept and rekeying.rekey(['08_a'], lesson, made) == []
+    with pytest.raises(ValueError, match='08_c'): rekeying.rekey(['08_c'], lesson, made)
+    with pytest.raises(ValueError, match='lesson failed'): rekeying.rekey(['08_a'], lambda *_: 1, made)
 
 
 def test_refused_where_there_is_none(folder):

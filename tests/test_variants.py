@@ -256,6 +256,15 @@ def test_a_changed_kernel_has_no_time_and_says_so(run, capsys, name, src):
     assert 'not measured here' in capsys.readouterr().out
 
 
+def test_a_row_gets_a_new_key_where_its_recording_is_named(run, monkeypatch):
+    run(True, record=True)
+    other = {**SOURCES, 'fast': changed(add_k, '+ TW', '- TW')}
+    monkeypatch.setenv('GRIDSTRIDE_REKEY', '07_x')
+    assert run(False, sources=other)['fast'] == pytest.approx(1)
+    monkeypatch.delenv('GRIDSTRIDE_REKEY')
+    assert run(False, sources=other)['fast'] == pytest.approx(1) and run(False)['fast'] is None
+
+
 def test_a_new_variant_has_a_row(run):
     run(True, record=True)
     c = run(False, ways={**WAYS, 'new': way(1)}, sources={**SOURCES, 'new': 'k'})

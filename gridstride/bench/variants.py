@@ -19,7 +19,7 @@ from pathlib import Path
 from textwrap import shorten
 
 from . import compare
-from .recording import Unavailable, function_within, key, made_on, recorded
+from .recording import Unavailable, function_within, key, made_on, recorded, renew_key
 from ..support.function_source import SourceMissing, source_of
 from ..support.short_tracebacks import ShownBriefly
 from ..support.tables import Table
@@ -416,7 +416,11 @@ def contest(
 
     def load(data, _):
         kept = data['rows']
-        return {k: kept[k] if kept.get(k, {}).get('key') == keys[k] else None for k in ways}, data['doubts']
+
+        def fits(k):
+            return k in kept and (kept[k]['key'] == keys[k] or renew_key(record, kept[k]['key'], keys[k], folder))
+
+        return {k: kept[k] if fits(k) else None for k in ways}, data['doubts']
 
     rows, doubts = recorded(record, make, 'contest', title, baseline, save=save, load=load, folder=folder)
     return Contest(title, rows, baseline, flops, made_on(), doubts, bytes)

@@ -1,0 +1,34 @@
+"""Give recordings of lessons new keys, after a change of code that changes no result: a rename, another layout.
+
+    python rekey.py 13_kinds 13_ladder_naive    # executes lesson 13; their values stay as they are
+
+A recording belongs to the sources that it was made from, and a lesson refuses it for any others (`bench/recording.py`).
+Name only recordings whose kernels still do the same; what did change must be recorded again (`course.py record`).
+Listings in `NN_asm` have no key to renew: they are made anew without a GPU.
+"""
+import os, subprocess, sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+RECORDED = ROOT/'nbs/recorded'
+
+
+def rekey(names, run, folder=RECORDED):
+    """Execute the lessons of the recordings with `run(numbers, env)`, which gives an exit status; returns the names of
+    those that have new keys. `ValueError` for a name that no recording has"""
+    if missing := [o for o in names if not (folder/f'{o}.json').is_file()]:
+        raise ValueError(f'no recording in {folder} is called {", ".join(missing)}')
+    before = {o: (folder/f'{o}.json').read_bytes() for o in names}
+    numbers = sorted({o[:2] for o in names})
+    if run(numbers, {**os.environ, 'GRIDSTRIDE_REKEY': ','.join(names)}): raise ValueError('a lesson failed: see above')
+    return [o for o in names if (folder/f'{o}.json').read_bytes() != before[o]]
+
+
+def run(numbers, env):
+    return subprocess.call([sys.executable, '-m', 'gridstride.course.lessons', 'run', *numbers], cwd=ROOT, env=env)
+
+
+if __name__ == '__main__':
+    names = sys.argv[1:] or sys.exit(__doc__)
+    new = rekey(names, run)
+    print(*(f'{o}: {"new key" if o in new else "nothing to renew"}' for o in names), sep='\n')
