@@ -1,32 +1,61 @@
-"""python -m gridstride: the commands that the package has."""
+"""python -m gridstride: the commands that the package has.
+
+`python -m gridstride cpp program.cu` is `python -m gridstride.cpp program.cu`: each command is the function `main` of a
+module, which takes the arguments after its name.
+"""
 
 import sys
+from importlib import import_module
 
 import gridstride
 
-COMMANDS = {
-    'cpp program.cu': 'compile and run a CUDA program, with all checks if there is no GPU',
-    'as_gpu program.py': 'run Python, or a notebook, that expects a GPU, without one',
-    'judge submission.py': 'judge a kernel: accept it, or refuse it with the reason',
-    'kernels export DIR': 'write each kernel as one .cu that checks and times itself',
-    'kernels tuned': 'show what `tune` has measured; `kernels forget` deletes it',
-    'course.lessons run 01': 'execute lessons; `course.lessons progress` shows which exercises are solved',
-    'course.doctor': 'show what is installed, what is missing, and the command that fixes it',
+COMMANDS = {  # name -> module, then what follows the name, and what that does
+    'cpp': ('gridstride.cpp.__main__', {'program.cu': 'compile and run a CUDA program, checked if there is no GPU'}),
+    'as_gpu': ('gridstride.as_gpu', {'program.py': 'run Python, or a notebook, that expects a GPU, without one'}),
+    'judge': (
+        'gridstride.judge.__main__',
+        {
+            'submission.py': 'judge a kernel: accept it, or refuse it with the reason',
+            'submit kernel.py': 'write a submission from a kernel, and judge it',
+        },
+    ),
+    'kernels': (
+        'gridstride.kernels.__main__',
+        {
+            'export DIR': 'write each kernel as one .cu that checks and times itself',
+            'tuned': 'show what `tune` has measured; `kernels forget` deletes it',
+        },
+    ),
+    'lessons': (
+        'gridstride.course.lessons',
+        {'run 01': 'execute lessons', 'progress': 'show which exercises are solved'},
+    ),
+    'doctor': (
+        'gridstride.course.doctor',
+        {'': 'show what is installed, what is missing, and the command that fixes it'},
+    ),
 }
 
 
-def main(
-    argv=(),  # none are taken
-):
-    "Print the commands"
+def print_commands():
+    "Print a line per command"
     print(f'gridstride {gridstride.__version__}\n')
-    for command, does in COMMANDS.items():
-        print(f'python -m gridstride.{command:<21} {does}')
+    for name, (_, forms) in COMMANDS.items():
+        for arguments, does in forms.items():
+            print(f'python -m gridstride {f"{name} {arguments}":<23} {does}')
     print("\nIn Python: help('gridstride'); the README lists the subpackages.")
-    if argv:
-        named = next((c.split()[0] for c in COMMANDS if c.split()[0].endswith(argv[0])), argv[0])
-        sys.exit(f'python -m gridstride takes no command: did you mean python -m gridstride.{named}, with a dot?')
+
+
+def main(
+    argv=(),  # name of a command and its arguments
+):  # exit status, or what was wrong, as `sys.exit` takes it
+    "Run a command; without one, print those that there are"
+    if argv and argv[0] in COMMANDS:
+        return import_module(COMMANDS[argv[0]][0]).main(list(argv[1:]))
+    print_commands()
+    if argv and argv[0] not in ('-h', '--help', 'help'):
+        return f'There is no command {argv[0]}'
 
 
 if __name__ == '__main__':
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

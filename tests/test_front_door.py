@@ -57,20 +57,31 @@ def test_a_room_says_which_of_its_names_is_near():
 
 
 def test_the_package_lists_commands_that_there_are(capsys):
-    main()
+    assert main() is None is main(['-h'])
     said = capsys.readouterr().out
-    for command in COMMANDS:
-        room, *rest = command.split()
-        found = importlib.util.find_spec(f'gridstride.{room}')
-        text = Path(found.origin).with_name('__main__.py') if found.submodule_search_locations else Path(found.origin)
-        assert '__main__' in text.read_text() and f'python -m gridstride.{command} ' in said
-        for o in rest:
-            if o.isalpha() and o.islower(): assert f"'{o}'" in text.read_text()
+    for command, (module, forms) in COMMANDS.items():
+        text = Path(importlib.util.find_spec(module).origin).read_text()
+        for arguments in forms:
+            assert f'python -m gridstride {command} {arguments}' in said
+            if (first := arguments.split(' ')[0]).isalpha(): assert f"'{first}'" in text
+    assert main(['nonsense']) == 'There is no command nonsense' and capsys.readouterr().out in said
 
 
-def test_a_command_without_its_dot_is_told(capsys):
-    with pytest.raises(SystemExit, match=r'python -m gridstride\.course\.doctor'): main(['doctor'])
-    assert 'python -m gridstride.course.doctor ' in capsys.readouterr().out
+@pytest.mark.parametrize('command', COMMANDS)
+def test_a_command_is_the_main_of_its_module(command, monkeypatch):
+    monkeypatch.setattr(importlib.import_module(COMMANDS[command][0]), 'main', lambda argv: ('main', argv))
+    assert main([command, 'a', '-b']) == ('main', ['a', '-b'])
+
+
+def test_commands_end_as_their_modules_do(tmp_path):
+    "The same arguments by both names, with the same result"
+    (tmp_path/'a.cu').write_text('#include <cstdio>\nint main(int n, char **a) { printf("%s", a[n-1]); return n; }')
+    for way in (['gridstride', 'cpp'], ['gridstride.cpp']):
+        done = subprocess.run([sys.executable, '-m', *way, tmp_path/'a.cu', 'one'], text=True, capture_output=True)
+        assert (done.stdout, done.returncode) == ('one', 2), done.stderr
+    for way in (['gridstride', 'lessons'], ['gridstride.course.lessons']):
+        done = subprocess.run([sys.executable, '-m', *way], text=True, capture_output=True)
+        assert done.returncode == 2 and 'run|progress|trust' in done.stderr
 
 
 def test_all_names_what_is_public():

@@ -472,7 +472,9 @@ def report(
     return '\n'.join([*res, '', f'{bad} to fix' if bad else 'Everything that is needed is installed.'])
 
 
-def main() -> int:  # exit status
+def main(
+    argv=(),  # none are taken
+) -> int:  # exit status
     "Print the table; 1 if something needs a fix"
     rows = examine()
     print(report(rows))

@@ -435,7 +435,7 @@ def main(
     folder=NBS,  # where the lessons are
 ) -> int:  # exit status
     "Run lessons, show the progress, or sign the lessons"
-    command, *rest = argv or sys.argv[1:] or ['']
+    command, *rest = (sys.argv[1:] if argv is None else argv) or ['']
     if command not in ('run', 'progress', 'trust'):
         return print('usage: python -m gridstride.course.lessons run|progress|trust ...', file=sys.stderr) or 2
     try:
