@@ -1,13 +1,15 @@
 """Source listings in a notebook: numbered as messages number them, coloured as C++ or Python, on a light page and on
 a dark one."""
 
+import inspect
 import re
 from difflib import SequenceMatcher
 from html import escape
 
+from ..support.function_source import source_of
 from ..utils import cuda_begin
 
-__all__ = ['Shown', 'show_source', 'Beside', 'beside']
+__all__ = ['Shown', 'show_source', 'show_change', 'Beside', 'beside']
 
 # The colour of a kind of token: JupyterLab's own variable for it, which its themes set, and for pages without
 # such a variable a colour that is legible on white and on black.
@@ -21,6 +23,9 @@ COLORS = {
 }
 _CUDA = re.compile(r'__\w+|(?:thread|block)Idx|(?:block|grid)Dim|warpSize|dim3')
 _MARK = 'background:rgba(255,176,32,.16);box-shadow:inset 3px 0 #e08a00'
+_GONE = 'background:rgba(224,64,64,.12);box-shadow:inset 3px 0 #d9534f;opacity:.7'
+_MARKS = {' ': '', '-': _GONE, '+': _MARK}
+_GAP = None, ' ', '...'
 _NUMBER = 'user-select:none;color:#808080'
 _FONT = 'font:var(--jp-code-font-size, 13px)/1.35 var(--jp-code-font-family, monospace), monospace'
 _HANGING = 'padding-left:10ch;text-indent:-10ch'  # wrapped text is to the right of the line numbers
@@ -28,7 +33,7 @@ _BODY = f'margin:.2em 0;padding:.2em 0;overflow-x:auto;white-space:pre;{_FONT}'
 
 
 def show_source(
-    src,  # CUDA C as text, or an object that has it as `src`: a kernel, a module
+    src,  # CUDA C as text, or an object that has it as `src`: a kernel, a module; or a Python function
     lines=None,  # (first, last): show these alone
     mark=(),  # line numbers, or strings: the lines that contain one of them are marked
     old=None,  # an older source, text or kernel: lines that it does not have are marked
@@ -50,7 +55,7 @@ def show_source(
 
 def _text(src):
     "Return the learner's lines of a source"
-    text = getattr(src, 'src', src)
+    text = source_of(src).text if inspect.isfunction(src) else getattr(src, 'src', src)
     if not isinstance(text, str):
         found = type(src).__name__
         raise TypeError(f'show_source takes CUDA C as text, or a kernel or module made of it; this is of type {found}')
@@ -78,6 +83,25 @@ def _new_lines(old, new):
     return {i + 1 for what, _, _, a, b in parts if what != 'equal' for i in range(a, b) if new[i].strip()}
 
 
+def show_change(
+    new,  # a source, as `show_source` takes it
+    old,  # an older source
+    title='',  # a line above
+    around=2,  # unchanged lines to show next to each changed one
+) -> 'Shown':  # shows itself
+    "Show the lines that one source has instead of lines of another: `-` is gone, `+` is new, numbers are the new ones"
+    a, b = _text(old).splitlines(), _text(new).splitlines()
+    rows = []
+    for group in SequenceMatcher(None, a, b, autojunk=False).get_grouped_opcodes(around):
+        rows += [_GAP] * bool(rows)
+        for what, i, j, k, l in group:
+            if what == 'equal':
+                rows += [(n + 1, ' ', b[n]) for n in range(k, l)]
+            else:
+                rows += [(None, '-', o) for o in a[i:j]] + [(n + 1, '+', b[n]) for n in range(k, l)]
+    return Change(rows, title)
+
+
 class Shown:
     "A listing: coloured lines in a notebook, numbered text elsewhere"
 
@@ -93,11 +117,27 @@ class Shown:
 
     def _repr_html_(self):
         colored = _colored('\n'.join(self.text)).split('\n')
-        rows = ''.join(_row(i, colored[i - 1], i in self.marked) for i in self._line_numbers())
+        rows = ''.join(_row(i, colored[i - 1], '+' if i in self.marked else ' ') for i in self._line_numbers())
         body, title = f'<pre style="{_BODY}">{rows}</pre>', escape(self.title)
         if self.fold:
             return f'<details><summary style="cursor:pointer">{title or "the source"}</summary>{body}</details>'
         return f'<div style="font-weight:bold">{title}</div>{body}' if title else body
+
+
+class Change(Shown):
+    "A comparison of two sources: coloured lines in a notebook, numbered text elsewhere"
+
+    def __init__(self, rows, title):  # rows: (number or None, mark, line)
+        self.rows, self.title = rows, title
+
+    def __repr__(self):
+        lines = [f'{n or "":4} {mark} {text}'.rstrip() for n, mark, text in self.rows]
+        return '\n'.join([*filter(None, [self.title]), *lines])
+
+    def _repr_html_(self):
+        colored = _colored('\n'.join(text for _, _, text in self.rows)).split('\n')
+        rows = ''.join(_row(n or '', html, mark) for (n, mark, _), html in zip(self.rows, colored))
+        return f'<div style="font-weight:bold">{escape(self.title)}</div><pre style="{_BODY}">{rows}</pre>'
 
 
 class Beside:
@@ -121,10 +161,10 @@ def beside(*shown) -> Beside:  # each from `show_source`
     return Beside(shown)
 
 
-def _row(i, html, marked):
-    "Format a line, with its number in a column that is not copied along"
-    style = f'display:block;min-width:max-content;{_MARK if marked else ""}'
-    return f'<span style="{style}"><span style="{_NUMBER}">{i:>4}  </span>{html or " "}</span>'
+def _row(i, html, mark=' '):
+    "Format a line, with its number and its mark, if it is `-`, in a column that is not copied along"
+    style, gone = f'display:block;min-width:max-content;{_MARKS[mark]}', '-' if mark == '-' else ' '
+    return f'<span style="{style}"><span style="{_NUMBER}">{i:>4}{gone} </span>{html or " "}</span>'
 
 
 def _colored(text):

@@ -1,11 +1,13 @@
 "What lesson 22 tries its kernels with: the shapes, the verdicts, the bytes on paper, the stamps."
 import json, sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from gridstride.diagnostics.errors import RacecheckError
-from gridstride.kernels.ladder import hopper, trials
+from gridstride.kernels.ladder import fp32, hopper, trials
+from gridstride.kernels.ladder.listing import change, edit, listing
 from gridstride.diagnostics.settings import settings
 from gridstride.bench.recording import Unavailable
 
@@ -40,11 +42,29 @@ def test_a_verdict_says_what_is_wrong_and_where(monkeypatch):
 
 
 def test_a_listing_is_the_kernel_alone_with_the_numbers_of_messages():
-    lines = repr(trials.listing(hopper.stored, old=hopper.pairs)).splitlines()
+    lines = repr(listing(hopper.stored, old=hopper.pairs)).splitlines()
     first = hopper.stored.src.splitlines().index('__global__ void __cluster_dims__(2) __launch_bounds__(384, 1)') + 1
-    assert lines[0] == 'stored: the kernel; marked is what pairs has not' and lines[1].split()[0] == str(first)
+    assert lines[0] == 'stored: 384 threads, BM=128, BN=256, BK=64, STAGES=4, GROUP=8; marked is what pairs has not'
+    assert lines[1].split()[0] == str(first)
     marked = [o for o in lines if o[5:6] == '>']
     assert any('store_by_tma' in o for o in marked) and not any('multiply' in o for o in marked)
+
+
+def test_a_change_has_the_lines_that_are_gone_and_the_new_ones():
+    lines = repr(change(fp32.coalesced, fp32.naive)).splitlines()
+    assert lines[0] == 'coalesced: 32x32 threads, BM=32, BN=32; compared with naive'
+    gone, new = ([o[7:] for o in lines[1:] if o[5:6] == mark] for mark in '-+')
+    assert all(o in fp32.naive.src for o in gone) and all(o in fp32.coalesced.src for o in new)
+    assert any('threadIdx.x, c' in o for o in gone) and any('threadIdx.y, c' in o for o in new)
+
+
+def test_an_edited_copy_goes_into_a_new_cell(monkeypatch):
+    cells, names = [], {'_': fp32.naive, 'mine': fp32.naive}
+    shell = SimpleNamespace(user_ns=names, set_next_input=cells.append)
+    monkeypatch.setattr('IPython.get_ipython', lambda: shell)
+    edit(fp32.naive)
+    exec(cells[0].replace('o += m', 'o -= m'), names)
+    assert names['mine'].src == fp32.naive.src.replace('o += m', 'o -= m') and names['mine'].threads == (32, 32)
 
 
 def test_bytes_from_l2():

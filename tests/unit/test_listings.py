@@ -4,7 +4,7 @@ from html import unescape
 
 import pytest
 
-from gridstride.cpp.listings import COLORS, beside, show_source
+from gridstride.cpp.listings import COLORS, beside, show_change, show_source
 from gridstride.utils import cuda_begin
 
 SRC = '''
@@ -41,6 +41,20 @@ def test_marks_are_numbers_texts_or_what_an_older_source_has_not():
     assert (marked(old=SRC.replace('2*x', '3*x').replace('    int i = threadIdx.x;', '    int i = blockIdx.x;'))
             == [3, 5])
     assert show_source(SRC, mark='if (')._repr_html_().count('box-shadow') == 1
+
+
+def test_a_change_shows_old_and_new_lines_with_the_numbers_of_the_new():
+    new = SRC.replace('n > 1', 'n > 2')
+    shown = show_change(new, SRC, 'a < b', around=1)
+    assert str(shown).splitlines() == [
+        'a < b', '   4                                 thread */', '     -     if (i < n && n > 1) x[i] = 2*x[i];',
+        '   5 +     if (i < n && n > 2) x[i] = 2*x[i];', '   6   }']
+    assert bare(shown._repr_html_()).count('if (i < n') == 2 == shown._repr_html_().count('box-shadow')
+    assert str(show_change(SRC, SRC)) == ''
+
+
+def test_a_python_function_is_shown_as_python():
+    assert str(show_source(bare)).split() == "1 def bare(html): return unescape(re.sub('<[^>]*>', '', html))".split()
 
 
 def test_what_is_not_there_is_told():

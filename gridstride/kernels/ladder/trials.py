@@ -15,7 +15,6 @@ from ...asm import resources as _resources
 from ...bench.versus import compare
 from ...cpp.kernel import cuda_kernel
 from ...diagnostics.errors import KernelError
-from ...cpp.listings import Shown, show_source
 from ...prof.show import Table
 from ...bench.recording import claim
 from ...utils import cdiv
@@ -24,17 +23,7 @@ from .ladder import Gpu, Ladder, Reference, inputs, library, right
 from ..maps import tensor_map
 from .rung import H100, need_hopper, on_hopper
 
-__all__ = [
-    'shapes_around',
-    'tried',
-    'verdict',
-    'listing',
-    'compiled',
-    'engines',
-    'HopperLadder',
-    'beside_torch',
-    'on_random',
-]
+__all__ = ['shapes_around', 'tried', 'verdict', 'compiled', 'engines', 'HopperLadder', 'beside_torch', 'on_random']
 __all__ += ['stamped', 'read_stamps', 'draw_stamps', 'count_wrong', 'draw_speeds', 'beside_library', 'draw_beside']
 
 
@@ -71,15 +60,6 @@ def verdict(rung, shape=(200, 136, 392)) -> tuple:  # (what is wrong and its hin
                 line = e.called or e.line
                 return f'{e.kind}: {e.what}. {e.hint}', rung.src.splitlines()[line - 1].strip() if line else ''
     return 'right', ''
-
-
-def listing(rung, old=None, fold=False) -> Shown:
-    """The kernel of a rung, numbered as messages count it, without the functions above it; marked is what the rung
-    `old` has not"""
-    text = rung.src.splitlines()
-    first = 1 + next(i for i, o in enumerate(text) if '__global__' in o)
-    title = f'{rung.name}: the kernel' + (f'; marked is what {old.name} has not' if old else '')
-    return show_source(rung, (first, len(text)), old=old, title=title, fold=fold)
 
 
 def compiled(rung) -> Resources:
