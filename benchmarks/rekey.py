@@ -4,7 +4,7 @@
 
 A recording belongs to the sources that it was made from, and a lesson refuses it for any others (`bench/recording.py`).
 Name only recordings whose kernels still do the same; what did change must be recorded again (`course.py record`).
-Listings in `NN_asm` have no key to renew: they are made anew without a GPU.
+Listings in `NN_asm` have no key to renew: they are made again, without a GPU.
 """
 import os, subprocess, sys
 from pathlib import Path
@@ -14,18 +14,18 @@ RECORDED = ROOT/'nbs/recorded'
 
 
 def rekey(names, run, folder=RECORDED):
-    """Execute the lessons of the recordings with `run(numbers, env)`, which gives an exit status; returns the names of
+    """Execute the lessons of the recordings with `run(lessons, env)`, which gives an exit status; returns the names of
     those that have new keys. `ValueError` for a name that no recording has"""
     if missing := [o for o in names if not (folder/f'{o}.json').is_file()]:
         raise ValueError(f'no recording in {folder} is called {", ".join(missing)}')
     before = {o: (folder/f'{o}.json').read_bytes() for o in names}
-    numbers = sorted({o[:2] for o in names})
-    if run(numbers, {**os.environ, 'GRIDSTRIDE_REKEY': ','.join(names)}): raise ValueError('a lesson failed: see above')
+    lessons = sorted({o[:2] for o in names})
+    if run(lessons, {**os.environ, 'GRIDSTRIDE_REKEY': ','.join(names)}): raise ValueError('a lesson failed: see above')
     return [o for o in names if (folder/f'{o}.json').read_bytes() != before[o]]
 
 
-def run(numbers, env):
-    return subprocess.call([sys.executable, '-m', 'gridstride.course.lessons', 'run', *numbers], cwd=ROOT, env=env)
+def run(lessons, env):
+    return subprocess.call([sys.executable, '-m', 'gridstride.course.lessons', 'run', *lessons], cwd=ROOT, env=env)
 
 
 if __name__ == '__main__':

@@ -91,8 +91,8 @@ def test_new_keys_leave_all_values_as_they_are(made, rekeying, monkeypatch, caps
     other, kept = made/'08_b.json', (made/'08_a.json').read_text()
     other.write_text(kept)
 
-    def lesson(numbers, env):
-        assert numbers == ['08']
+    def lesson(lessons, env):
+        assert lessons == ['08']
         monkeypatch.setenv('GRIDSTRIDE_REKEY', env['GRIDSTRIDE_REKEY'])
         assert recorded('08_a', missing, 'new source', 7).data == {'GB/s': 3001}
         with pytest.raises(Unavailable): recorded('08_b', missing, 'new source', 7)

@@ -418,7 +418,7 @@ TEXT_GPU = 'H100'  # what the text was written on
 
 
 def measured_in_part():
-    "Called by what `recorded` calls: some of the numbers, though not all, had to be taken from a recording"
+    "Called by what `recorded` calls: some of the values, though not all, had to be taken from a recording"
     global _origin
     _origin = 'here, in part recorded,'
 

@@ -89,7 +89,7 @@ def show_change(
     title='',  # a line above
     around=2,  # unchanged lines to show next to each changed one
 ) -> 'Shown':  # shows itself
-    "Show the lines that one source has instead of lines of another: `-` is gone, `+` is new, numbers are the new ones"
+    "Show the lines that one source has instead of lines of another: `-` is gone, `+` is new and numbered"
     a, b = _text(old).splitlines(), _text(new).splitlines()
     rows = []
     for group in SequenceMatcher(None, a, b, autojunk=False).get_grouped_opcodes(around):

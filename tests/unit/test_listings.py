@@ -43,7 +43,7 @@ def test_marks_are_numbers_texts_or_what_an_older_source_has_not():
     assert show_source(SRC, mark='if (')._repr_html_().count('box-shadow') == 1
 
 
-def test_a_change_shows_old_and_new_lines_with_the_numbers_of_the_new():
+def test_a_change_shows_old_and_new_lines_and_counts_the_new_ones():
     new = SRC.replace('n > 1', 'n > 2')
     shown = show_change(new, SRC, 'a < b', around=1)
     assert str(shown).splitlines() == [

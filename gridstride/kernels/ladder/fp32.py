@@ -1,4 +1,4 @@
-"""The rungs of lesson 13: products of float32, each one idea faster than the one before."""
+"""The ladder of lesson 13: products of float32, each one idea faster than the one before."""
 
 from .rung import Rung
 from ...bench.variants import changed

@@ -1,4 +1,4 @@
-"""The rungs of lesson 22: products of bfloat16 by TMA and `wgmma`, each one idea faster than the one before."""
+"""The ladder of lesson 22: products of bfloat16 by TMA and `wgmma`, each one idea faster than the one before."""
 
 from .rung import Rung
 
@@ -36,7 +36,7 @@ __device__ void barrier_wait(u32 bar, int turn) {      // until phase `turn` is 
 '''
 
 def wgmma(n, turned=False):
-    """CUDA C of a function that starts d (+)= 64x16 times 16 x `n` numbers; `turned`: the first lie along their rows,
+    """CUDA C of a function that starts d (+)= 64x16 times 16 x `n` elements; `turned`: the first lie along their rows,
     the second along k"""
     d = n//2
     registers,operands = ','.join(f'%{i}' for i in range(d)),', '.join(f'"+f"(d[{i}])' for i in range(d))

@@ -1,4 +1,4 @@
-"""The rungs of lesson 21: products of bfloat16 by `wmma` and `mma.sync`, each one idea faster than the one before."""
+"""The ladder of lesson 21: products of bfloat16 by `wmma` and `mma.sync`, each one idea faster than the one before."""
 
 from ..ptx import primitives
 from .rung import Rung

@@ -55,7 +55,7 @@ def _programs():
             _Program(what, 'BLOCKS', 'bfloat16', (*small, _LARGE), _blocks(tall), block=tall),
         )
     for dtype, n in (('bfloat16', 512), ('float32', 512), ('float32', 1)):
-        what = f'`gridstride.kernels.sparse.multiply_csr`, {dtype}, {n} columns of x, nine of ten numbers are 0.'
+        what = f'`gridstride.kernels.sparse.multiply_csr`, {dtype}, {n} columns of x, nine of ten elements are 0.'
         yield f'multiply_csr_{dtype}_{n}', _Program(what, 'CSR', dtype, (*few, (4096, n, 4096)), _csr(dtype))
 
 
