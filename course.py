@@ -306,8 +306,8 @@ def complete(extras, lock):
     print(f'Set up in {time.monotonic()-start:.0f} s.', flush=True)
 
 
-# pip's default PyTorch for Linux includes gigabytes of CUDA libraries. On machines without a GPU, PyTorch's own index of
-# builds for the CPU provides this one package; all others come from pip's usual index.
+# pip's default PyTorch for Linux includes gigabytes of CUDA libraries. On machines without a GPU, PyTorch's own index
+# of builds for the CPU provides this one package; all others come from pip's usual index.
 
 INDEX_SETTINGS = ('index-url', 'extra-index-url', 'find-links', 'no-index')  # pip's settings for its index
 TORCH_INDEX = 'GRIDSTRIDE_TORCH_INDEX'  # the variable with the address of another index; empty: none

@@ -21,6 +21,18 @@ def program(monkeypatch):
     for o in 'rows', 'beside': sys.modules.pop(o, None)
 
 
+def test_a_walk_counts_files_functions_and_changes(program, tmp_path, monkeypatch):
+    walks = program('walks')
+    (tmp_path/'walk_a.py').write_text('import walk_b\ndef f(): return [walk_b.g(), walk_b.g(), 1/0]')
+    (tmp_path/'walk_b.py').write_text('def g(): return h()\ndef h(): return 1')
+    monkeypatch.syspath_prepend(str(tmp_path))
+    f = importlib.import_module('walk_a').f
+    assert walks.follow(f, tmp_path) == (2, 3, 1)
+    assert walks.follow(f, tmp_path/'elsewhere') == (0, 0, 0)
+    *_, row = walks.rows(tmp_path, {'f': lambda: f})
+    assert row.split() == ['f', *'231231']
+
+
 @pytest.mark.parametrize('name', ['attention', 'fusion', 'latent', 'memory', 'products', 'quant', 'softmax', 'sparse'])
 def test_a_table_is_what_its_json_says(name, program):
     rows = json.loads((FOLDER/f'{name}.json').read_text())['rows']

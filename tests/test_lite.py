@@ -495,7 +495,8 @@ def test_the_simulators_tests_pass_in_pyodide(lite, tmp_path):
     (tmp_path/'pyodide').symlink_to(lite/'pyodide')
     (tmp_path/'empty.html').write_text('<!doctype html>')
     tests = [ROOT/'tests'/f'test_{o}.py' for o in ('sim', 'sim_warps', 'counters')]
-    what_they_need = [*(ROOT/'tests'/o for o in ('found.py', 'sim_cases.py')), *(ROOT/'tests/ncu').glob('*.py'), ROOT/'tests/ncu/h100.json']
+    what_they_need = [*(ROOT/'tests'/o for o in ('found.py', 'sim_cases.py')), *(ROOT/'tests/ncu').glob('*.py'),
+                      ROOT/'tests/ncu/h100.json']
     zip_tests(tmp_path/'tests.zip', [*tests, *what_they_need])
     chosen = ['-q', '-x', '--capture=sys', '-p', 'no:cacheprovider', '-W', 'ignore',
               '--assert=plain',  # or every assertion is rewritten, in Pyodide

@@ -1,0 +1,115 @@
+"""How many files a reader visits who follows one call through the package: python walks.py > walks.txt
+
+A walk is followed by `sys.setprofile`, from the call to its result or its exception. A row has the files of the package
+that are entered, the functions that are called, and the changes of file: calls of a function in another file than that
+of the call before. The first run of a walk also imports modules and fills caches, the second one does not.
+"""
+import argparse, secrets, sys
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+SHIFT = '''
+__global__ void shift(const float *x, float *out, int n) {
+    int i = blockIdx.x*blockDim.x + threadIdx.x;
+    if (i < n) out[i] = x[i+1];
+}  // %s'''
+
+
+class Walk:
+    "The files and functions of `folder` that a call enters"
+
+    def __init__(self, folder): self.folder, self.files, self.functions = str(folder), [], set()
+
+    def __call__(self, frame, event, arg):
+        code = frame.f_code
+        if event != 'call' or not code.co_filename.startswith(self.folder): return
+        self.functions.add((code.co_filename, code.co_firstlineno))
+        if self.files[-1:] != [code.co_filename]: self.files.append(code.co_filename)
+
+    def counts(self): return len(set(self.files)), len(self.functions), max(len(self.files) - 1, 0)
+
+
+def follow(call, folder):
+    "(files, functions, changes of file) of one call; an error is its result"
+    walk = Walk(folder)
+    sys.setprofile(walk)
+    try: call()
+    except Exception: pass
+    finally: sys.setprofile(None)
+    return walk.counts()
+
+
+def compile_kernel():
+    "Compiles another source each time, so that no cache has it"
+    from gridstride import cuda_kernel
+    return lambda: cuda_kernel(SHIFT % secrets.token_hex(8))
+
+
+def launch_to_finding():
+    from gridstride import cuda_kernel
+    k, x = cuda_kernel(SHIFT % ''), np.ones(1000, np.float32)
+    return lambda: k[4, 256](x, np.empty(1000, np.float32), 1000)
+
+
+def simulated_race():
+    from gridstride.sim import cuda
+    @cuda.jit
+    def reverse(x, out):
+        s = cuda.shared.array(64, np.float32)
+        t = cuda.threadIdx.x
+        s[t] = x[t]
+        out[t] = s[63-t]
+    return lambda: reverse[1, 64](np.ones(64), np.zeros(64))
+
+
+def choice_of_a_product():
+    "The plan of `matmul` for an H100, which it looks up by its name alone: no GPU is needed"
+    from gridstride.kernels.gemm import plan
+    def choose():
+        with mock.patch.object(plan, '_gpu', lambda device: ((9, 0), 132)):
+            return plan.plan(4096, 4096, 4096, 'bfloat16', 0)
+    return choose
+
+
+def triton_finding():
+    import torch
+    from gridstride import triton
+    tl = triton.language
+    @triton.jit
+    def double(x, out, n, BLOCK: tl.constexpr):
+        i = tl.program_id(0)*BLOCK + tl.arange(0, BLOCK)
+        tl.store(out + i, 2*tl.load(x + i), mask=i < n)
+    return lambda: double[(2,)](torch.randn(100), torch.empty(100), 100, BLOCK=64)
+
+
+WALKS = {  # what is called -> a function that prepares the call
+    '`cuda_kernel(src)`, compiled': compile_kernel,
+    'its launch, to a finding': launch_to_finding,
+    'a data race in the simulator': simulated_race,
+    'the plan of `matmul(a, b)` on an H100': choice_of_a_product,
+    'a Triton kernel, to a finding': triton_finding,
+}
+
+
+def rows(package, walks=WALKS):
+    "The lines of the table"
+    yield f'{"":42}{"first run":>24}{"second run":>30}'
+    yield f'{"":42}' + f'{"files":>8}{"functions":>11}{"changes":>9}'*2
+    for what, prepare in walks.items():
+        call = prepare()
+        counts = follow(call, package) + follow(call, package)
+        yield f'{what:42}' + ''.join(f'{n:{w}}' for n, w in zip(counts, (8, 11, 9)*2))
+
+
+def main():
+    "Print the table, of this package or of another version of it"
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument('root', nargs='?', type=Path, default=Path(__file__).resolve().parents[1], help='of the course')
+    root = p.parse_args().root.resolve()
+    sys.path.insert(0, str(root))
+    for row in rows(root/'gridstride'): print(row, flush=True)
+
+
+if __name__ == '__main__': main()
