@@ -602,7 +602,7 @@ def test_exchange_and_compare():
     k[2,32](out, tickets, winner)
     assert sorted(tickets)==list(range(64)) and out.tolist()==[64,winner[0],7]
 
-def test_bits_of_numbers():
+def test_bits_of_integers():
     @cuda.jit
     def k(x, out):
         i = cuda.grid(1)
@@ -792,7 +792,7 @@ KINDS = dict(memcheck=sim.MemcheckError, racecheck=sim.RacecheckError, initcheck
 def line(src, mark): return next(n for n,l in enumerate(src.splitlines(),1) if mark in l)
 
 @pytest.mark.parametrize('name', WRONG)
-def test_mended(name):
+def test_the_fixed_kernel_is_silent(name):
     _,_,src,config,args,_,_ = WRONG[name]
     cell(src, name+', mended').k[config](*args())
 
@@ -922,7 +922,7 @@ def test_sizes_that_numba_knows_when_it_compiles():
     cell(HEAD % 'x' + body, 'sizes', TPB=2, SHAPE=(3,2), LARGE=10**30).k[1,1](x)
     assert x.tolist()==[8,8,2,6,3,12,8,16,1]
 
-def test_an_array_outside_of_a_kernel_is_a_constant_to_it():
+def test_a_captured_array_is_a_constant():
     table = TABLE.copy()
     k = cell(HEAD % 'x' + '    x[t] = table[t] + table.size\n', 'frozen', table=table).k
     x = np.zeros(4)
@@ -931,7 +931,7 @@ def test_an_array_outside_of_a_kernel_is_a_constant_to_it():
     k[1,4](x)
     np.testing.assert_array_equal(x, TABLE+4)
 
-def test_an_array_outside_of_a_kernel_is_not_written():
+def test_a_captured_array_is_read_only():
     with finding('memcheck constant', array='table', line=5):
         cell(HEAD % 'x' + '    table[t] = 1\n', 'frozen', table=TABLE).k[1,4](np.zeros(4))
 
@@ -954,7 +954,7 @@ def test_types_are_numpys():
         assert (T[:].ndim, T[:, ::1].ndim, T[:].dtype) == (1, 2, base)
     assert cuda.void(cuda.i4, cuda.f8[:]).args[1].dtype == np.float64
 
-def test_every_name_that_numba_has_for_a_type_of_numbers():
+def test_every_name_that_numba_has_for_a_numeric_type():
     from numba import types
     names = set(types.__all__) - set('void none optional ffi ffi_forced_object deferred_type'.split()) | {'float16'}
     for name in names:
@@ -973,7 +973,7 @@ def test_signatures_of_types_that_numba_has():
         with pytest.raises(TypeError, match='is declared as float32'): k[1,2](np.zeros(2), 3)
 
 @pytest.mark.parametrize('src', ['t//(t-2)', 't%(t-2)', 'divmod(t,t-2)[1]', '0 if t//(t-2) else t'])
-def test_a_whole_number_divided_by_zero_is_told(src):
+def test_an_integer_divided_by_zero_is_reported(src):
     with finding('crash division', line=5, thread=(2, 0, 0)):
         cell(HEAD % 'x' + f'    x[t] = {src}\n', 'divided').k[1,4](np.zeros(4))
     assert outcome(f'out[t] = t!=2 and ({src})<99')==[1,1,0]+5*[1]
@@ -1071,7 +1071,7 @@ def test_as_cuda_array_shares_memory():
 
 
 @pytest.mark.slow
-def test_a_long_plain_loop_is_no_wait_and_an_endless_one_ends_with_its_line():
+def test_a_long_loop_is_not_a_wait_and_an_endless_one_ends_with_its_line():
     @sim.cuda.jit
     def plain(x, n):
         i, s = 0, 0.
@@ -1094,7 +1094,7 @@ def test_a_long_plain_loop_is_no_wait_and_an_endless_one_ends_with_its_line():
 
 @pytest.mark.parametrize('name', ['shfl_sync', 'syncthreads_count', 'threadfence', 'popc', 'all_sync', 'atomic.cas',
                                   'shared.array', 'fp16.hadd', 'cg.this_grid'])
-def test_what_belongs_into_a_kernel_says_so_by_its_name(name):
+def test_names_that_belong_in_a_kernel_raise_a_clear_error(name):
     with pytest.raises(RuntimeError, match=f'cuda.{name.split("cg.")[-1]} works inside a kernel only'):
         operator.attrgetter(name)(cuda)(1, 2, 3)
 

@@ -163,7 +163,7 @@ def test_wrong(program, path, monkeypatch):
     assert e.kind == kind and str(e.line) in lines.split(' or ') and src.splitlines()[e.line-1].strip() in str(e), e
 
 
-def test_an_argument_by_value_lies_where_arm_puts_it(program):
+def test_an_argument_by_value_is_where_arm_puts_it(program):
     "Tensor maps, which ask for a multiple of 64"
     assert run(program, 'box', FORWARD, ALL) == (f'{BOX[1]}\n', None)
 

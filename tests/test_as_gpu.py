@@ -53,7 +53,7 @@ def test_the_gpu_is_the_cpus_memory_and_a_copy():
         assert start.elapsed_time(end) >= 0
 
 
-def test_nothing_stays_behind():
+def test_nothing_is_left_over():
     before = torch.cuda.is_available, cpp_extension.load_inline, sys.modules.get('numba.cuda')
     with as_gpu.as_gpu():
         assert torch.cuda.is_available is not before[0]
@@ -150,7 +150,7 @@ COMPILED = "print(m.last(torch.zeros(1, dtype=torch.int32, device='cuda')))"
 SIMULATED = "a = torch.zeros(1, dtype=torch.int32).cuda(); last[1, 8](cuda.as_cuda_array(a)); print(a)"
 
 
-def test_unchecked_code_is_compiled_without_detectors_and_its_race_is_not_told():
+def test_unchecked_code_is_compiled_without_detectors_and_reports_no_race():
     from gridstride.cpp import load_cuda, options
 
     x = torch.zeros(1, dtype=torch.int32)
@@ -231,7 +231,7 @@ def test_a_notebook_runs_to_its_end(tmp_path, run_notebook):
 
 
 @pytest.mark.parametrize('unchecked', [False, True])
-def test_a_notebook_without_detectors_says_so(run_notebook, unchecked):
+def test_a_notebook_without_detectors_prints_a_notice(run_notebook, unchecked):
     pytest.importorskip('numba')
     status, said = run_notebook(*['--unchecked'] * unchecked, sources=(RACES, COMPILED, SIMULATED))
     if unchecked:
@@ -243,7 +243,7 @@ def test_a_notebook_without_detectors_says_so(run_notebook, unchecked):
 
 
 @pytest.mark.slow
-def test_a_program_without_detectors_says_so(tmp_path):
+def test_a_program_without_detectors_prints_a_notice(tmp_path):
     pytest.importorskip('numba')
     (tmp_path / 'p.py').write_text('\n'.join([RACES, COMPILED, SIMULATED, 'import sys; print(sys.argv[1:])']))
     r = run('--unchecked', 'p.py', '--unchecked', folder=tmp_path)
@@ -254,7 +254,7 @@ def test_a_program_without_detectors_says_so(tmp_path):
     assert r.returncode and 'RacecheckError' in r.stderr and 'unchecked' not in r.stdout, r
 
 
-def test_a_cell_that_is_interrupted_tells_its_calls_and_what_they_took(tmp_path, capsys, ipython):
+def test_an_interrupted_cell_reports_its_calls_and_their_times(tmp_path, capsys, ipython):
     with as_gpu.as_gpu(unchecked=True):
         as_gpu._count_calls(ipython)
         m = cpp_extension.load_inline('race_ext', [DECLARED], [RACE], functions=['last'])

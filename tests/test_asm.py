@@ -354,7 +354,7 @@ def test_kernels_of_triton(tmp_path, monkeypatch):
     assert sass(copy_k, described, described).ops()['UTMALDG.2D'] == 1, 'a rectangle is fetched by the copy engine'
     with pytest.raises(TypeError, match='copy_k is not a kernel of Triton'): asm.ttgir('__global__ void copy_k() {}')
 
-def test_a_kernel_of_the_stand_in_finds_what_triton_made(tmp_path, monkeypatch):
+def test_a_kernel_of_the_shim_finds_what_triton_made(tmp_path, monkeypatch):
     "Where Triton is not installed, a recording is found by the same key"
     if sys.platform != 'linux': pytest.skip('Triton is for Linux')
     kernel = ('def double_k(x, n, BLOCK: tl.constexpr):\n    i = tl.program_id(0)*BLOCK + tl.arange(0, BLOCK)\n'
@@ -396,7 +396,7 @@ def test_a_missing_compiler_is_named_with_the_command_that_brings_it(bare):
         sass(MATMULS, name='naive_k')
 
 
-def test_recordings_stand_in_and_only_for_their_own_source(bare, tmp_path, monkeypatch, capsys):
+def test_recordings_replace_only_their_own_source(bare, tmp_path, monkeypatch, capsys):
     asm.recordings(tmp_path/'recorded')
     monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
     report._made.clear()
@@ -421,7 +421,7 @@ def test_recordings_stand_in_and_only_for_their_own_source(bare, tmp_path, monke
         sass(MATMULS.replace('p += m', 'p -= m'), name='naive_k')
 
 
-def test_machine_code_is_read_once_and_only_when_it_is_asked_for(bare, monkeypatch):
+def test_machine_code_is_read_once_and_only_when_requested(bare, monkeypatch):
     report._made.clear()
     read = []
     monkeypatch.setattr(report, 'disassemble', lambda cubin: read.append(cubin) or tools.disassemble(cubin))

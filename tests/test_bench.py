@@ -148,7 +148,7 @@ def test_no_ceiling_no_share():
             == Timing('k', [1e-3]*20, flops=1e9).shares)
 
 
-def test_one_line_without_doubts():
+def test_one_line_without_warnings():
     t = timed(lambda i, _: .001, bytes=1e6)
     assert '\n' not in str(t)
     assert re.fullmatch(r'<lambda>: 1 ms \(1 ms to 1 ms\), 1 GB/s; runs: \d+, a fake GPU', str(t))
@@ -264,14 +264,14 @@ def with_states(*states):
     return str(bench(lambda: None, check=lambda: None, clock=clock))
 
 
-def test_a_gpu_that_is_held_back_is_told():
+def test_a_throttled_gpu_is_reported():
     assert 'in doubt' not in with_states(state(), None, state(1960, ('the power limit',)))
     assert ('held back: the power limit kept the SM clock at 1410 of 1980 MHz'
             in with_states(state(), state(1410, ('the power limit',))))
     assert 'the SM clock moved from 1980 to 1700 MHz' in with_states(state(), state(1700))
 
 
-def test_a_missing_sensor_is_told():
+def test_a_missing_sensor_is_reported():
     def gone(): raise OSError('libnvidia-ml.so.1: not found')
     clock = Fake(lambda i, _: .001)
     clock.sensors = clocks.Sensors('a-b', gone)
@@ -315,7 +315,7 @@ def test_short_kernels_are_timed_in_two_more_ways(short):
     assert len(t._repr_html_().split('<tr>')) == len(t.parts())+len(t.doubts)+1
 
 
-def test_a_graph_that_cannot_be_made_is_told(short):
+def test_a_graph_that_cannot_be_captured_is_reported(short):
     def graphed(fn, n): raise RuntimeError('operation not permitted when stream is capturing')
     t = short(graphed=graphed)
     assert t.graph is None and 'no CUDA graph could be made of it (operation not permitted' in str(t)
@@ -323,7 +323,7 @@ def test_a_graph_that_cannot_be_made_is_told(short):
 
 @pytest.mark.parametrize('us,graph_us,told', [(30, 5, True), (30, 20, False), (5, 1, False)],
     ids=['a part', 'all', 'very short'])
-def test_a_graph_of_a_part_is_told(monkeypatch, us, graph_us, told):
+def test_a_graph_of_a_part_is_reported(monkeypatch, us, graph_us, told):
     monkeypatch.setattr(clocks, 'in_a_row', lambda fn: us*1e-6)
     monkeypatch.setattr(clocks, 'capture', lambda fn, n: n)
     class Clock(FakeEvents):   # what is replayed is the number of calls in the graph
@@ -332,7 +332,7 @@ def test_a_graph_of_a_part_is_told(monkeypatch, us, graph_us, told):
                for d in bench(lambda: None, check=lambda: None, clock=Clock(lambda i, _: us*1e-6)).doubts)==told
 
 
-def test_work_on_the_cpu_is_told(short):
+def test_work_on_the_cpu_is_reported(short):
     assert "most of it is the CPU's work" in str(short(row=1e-3)) and "CPU's work" not in str(short())
 
 
@@ -406,7 +406,7 @@ def measures(*rates):
     return lambda: limits.Ceilings(copy=left.pop(0), read=1., gpu='G', date='d', driver='1', torch='2')
 
 
-def test_ceilings_are_measured_once_for_each_gpu(cache):
+def test_ceilings_are_measured_once_per_gpu(cache):
     m = measures(1., 2., 3.)
     assert [ceilings(who=w, measure=m)['copy'] for w in 'aab'] == [1., 1., 2.]
     assert ceilings(fresh=True, who='a', measure=m)['copy'] == 3. == ceilings(who='a', measure=m)['copy']
@@ -414,7 +414,7 @@ def test_ceilings_are_measured_once_for_each_gpu(cache):
 
 
 @pytest.mark.parametrize('text', ['', '[]', '{"a": 3}', '{"a": {}}', '{"a": {"copy": 1', '{"a": {"copy": 1.0}}'])
-def test_a_broken_file_is_measured_anew(cache, text):
+def test_a_broken_file_is_measured_again(cache, text):
     (cache/'ceilings.json').write_text(text)
     assert ceilings(who='a', measure=measures(5.))['copy'] == 5. == ceilings(who='a', measure=measures())['copy']
 
@@ -440,7 +440,7 @@ def test_pure_reads_read_all(n):
 
 # The roofline
 
-def test_a_timing_finds_its_place():
+def test_a_timing_finds_its_limiter():
     t = Timing('square', [1e-3]*20, flops=1e9, bytes=8e9, roof=H100)
     p, = roofline([t], roof=H100).points
     assert p.intensity == 1/8 and p.tflops == pytest.approx(1) and p.limit == pytest.approx(3001/8e3)
@@ -456,7 +456,7 @@ def test_the_roof_is_that_of_the_timing():
 
 
 @pytest.mark.slow
-def test_what_the_data_sheet_promises_stands_beside_what_was_measured():
+def test_the_data_sheet_is_shown_next_to_the_measurement():
     """A product that is itself the measured roof is at 100% of that, and not of the data sheet;
     other GPUs have no dashed line"""
     r = roofline({'mm': (2*4096**3, 12*4096**2, 2*4096**3/51.7e12), 'square': (1e8, 8e8, 8e8/2.97e12)}, roof=H100)
@@ -554,7 +554,7 @@ def test_names_under_the_roof_can_be_read():
 
 
 @pytest.mark.slow
-def test_a_recorded_roof_is_drawn_again_and_says_so():
+def test_a_recorded_roofline_is_drawn_and_labelled():
     "From numbers, as JSON has them: a picture that was kept would have the style of its day"
     roof = {**H100, 'recorded': False}
     r = roofline(CROWD, roof=limits.Ceilings(roof))
@@ -575,7 +575,7 @@ def test_what_cannot_be_read_is_found():
 
 
 @pytest.mark.slow
-def test_the_style_is_everywhere_and_only_where_it_is_asked_for():
+def test_the_style_applies_only_where_it_is_requested():
     import matplotlib
     import matplotlib.pyplot as plt
     before = dict(matplotlib.rcParams)

@@ -117,7 +117,7 @@ def product_row(**more):
                 pick=dict(number=3, tile=20), errors=dict(ours=1e-3)) | more
 
 
-def test_ours_is_held_beside_each_other_side(program):
+def test_ours_is_compared_with_each_other_side(program):
     program('matmul')
     beside = sys.modules['beside']
     row = product_row()
@@ -159,7 +159,7 @@ def test_kernels_are_named_call_by_call(program):
     assert beside.split_by(names, beside.MARK) == [['a', 'reduce'], ['b']]
 
 
-def test_rows_are_asked_for_their_kernels(program, monkeypatch):
+def test_rows_list_their_kernels(program, monkeypatch):
     "By a profiler that sees all launches, in the order of their beginnings, and not those before"
     from types import SimpleNamespace
     program('matmul')
@@ -261,7 +261,7 @@ def test_a_row_fails_alone(program, monkeypatch):
                        failed='AssertionError: float16 is wrong')
 
 
-def test_a_product_is_timed_beside_the_library(program, monkeypatch):
+def test_a_product_is_timed_with_the_library(program, monkeypatch):
     "On the CPU, with a clock of its own and no cublasLt: all but the GPU's part"
     import torch
     m, beside = program('matmul'), sys.modules['beside']

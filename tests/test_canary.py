@@ -22,7 +22,7 @@ def test_not(): pass
 '''
 
 
-def test_what_is_asked_for_and_what_is_pinned():
+def test_what_is_requested_and_what_is_pinned():
     named = canary.asked_for('[DEFAULT]\nrequirements = numpy>=1\na_requirements =\n    Ruamel.Yaml>2; x == "y"\n'
                              '    gridstride[b]\n    cuda-toolkit[crt,nvcc]<14\n')
     assert named == ['cuda-toolkit', 'numpy', 'ruamel-yaml']

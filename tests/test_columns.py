@@ -31,7 +31,7 @@ def test_each_sm_notes_both_of_its_counters():
     assert len(noted) == len(at[at[:, 0] > 0]) >= 1 and len(at[at.sum(1) > 0]) == len(noted)
 
 
-def test_notes_lie_around_a_batch(monkeypatch):
+def test_clock_readings_enclose_a_batch(monkeypatch):
     "In the queue, behind the pause and before the first run, and behind the last; not in the time of a call"
     said = []
     event = SimpleNamespace(record=lambda: said.append('event'), elapsed_time=lambda _: 3., query=lambda: False)
@@ -86,7 +86,7 @@ def queued(kind, launches):
     return c, kernel
 
 
-def test_a_run_to_which_the_cpu_was_late_is_no_time_of_the_gpu():
+def test_a_run_that_waited_for_the_cpu_does_not_count():
     "As when a compiler beside it takes the CPU away in the fifth run: for it, and those behind it, there is no pause"
     c, kernel = queued(clocks.Events, iter([1e-5]*4 + [.01] + [1e-5]*5))
     assert c.times(kernel, 10) == pytest.approx([5e-6]*4) and not c.late
@@ -126,7 +126,7 @@ class Fake(clocks.Clock):
 def times(**us): return {k: lambda v=v: v*1e-6 for k, v in us.items()}
 
 
-def test_columns_hold_all_beside_the_first():
+def test_columns_compare_all_with_the_first():
     found = by_column(times(torch=20, ours=10), .02, columns=dict(none=Fake, read=lambda: Fake(1e-5)))
     a, b = found['none']['sides'], found['read']['sides']
     assert a['ours']['ratio'] == pytest.approx(2) and a['torch']['ratio'] == 1
@@ -135,7 +135,7 @@ def test_columns_hold_all_beside_the_first():
     assert 1500 <= found['none']['mhz'][0] == found['none']['mhz'][1] <= 1501
 
 
-def test_runs_are_told_one_by_one():
+def test_runs_are_reported_one_by_one():
     "A clock that slows the second side in the second run"
     class Slowing(Fake):
         runs = 0
@@ -161,7 +161,7 @@ def test_all_of_the_time_is_used_in_some_rounds():
         assert sum(a != b for a, b in zip(seen, seen[1:])) >= 10
 
 
-def test_what_cannot_be_timed_is_told():
+def test_what_cannot_be_timed_is_reported():
     def refuses(): raise RuntimeError('operation not permitted\nwhen stream is capturing')
     found = by_column(times(torch=20, ours=10, slow=9), .02, columns=dict(graph=refuses, row=Fake),
                       apart={('row', 'slow')})
@@ -265,7 +265,7 @@ def test_picks_multiply_in_each_layout(standin, layout):
     assert set(standin.gone) == handles, 'all that was made is given back'
 
 
-def test_a_refusal_is_told(standin):
+def test_a_refusal_is_reported(standin):
     standin.cublasLtMatmulAlgoGetHeuristic = lambda *args: 15
     with pytest.raises(RuntimeError, match='cublasLtMatmulAlgoGetHeuristic answers 15'):
         cublaslt.picks(torch.randn(8, 8), torch.randn(8, 8))

@@ -45,7 +45,7 @@ def rows(cost, truth):
 
 
 @pytest.mark.slow
-def test_the_fit_finds_what_lies_behind_the_measurements(cost, truth, rows):
+def test_the_fit_recovers_the_parameters_of_the_measurements(cost, truth, rows):
     "But for a number that all have in common"
     exact = [dict(r, seconds=cost_model.cycles(truth, r['shape'], r['layout'], r['tile'])) for r in rows]
     m = cost.fitted(rows)
@@ -100,7 +100,7 @@ def test_the_model_picks_for_shapes_that_it_has_not_seen(cost, rows):
 
 
 @pytest.mark.slow
-def test_a_fit_tells_cycles_of_one_clock(cost, truth, rows):
+def test_a_fit_reports_cycles_of_one_clock(cost, truth, rows):
     m, _ = cost.fit_all(rows)
     rates = [cost_model.cycles(m, r['shape'], r['layout'], r['tile'])/r['seconds']
              for r in rows if r['column'] == 'graph']
@@ -136,7 +136,7 @@ def test_each_number_of_the_model_does_something(cost, truth, rows):
                    > 1.001*cost_model.cycles(truth, r['shape'], r['layout'], r['tile']) for r in rows), name
 
 
-def test_what_is_picked_stands_beside_the_library(cost, monkeypatch):
+def test_the_choice_is_compared_with_the_library(cost, monkeypatch):
     "Where one run had both: two products, and a square; one was not measured by what is picked"
     a, b = TILES[:2]
     def row(shape, tile, seconds, rank): return dict(shape=list(shape), layout='nn', column='graph last', rank=rank,
@@ -159,7 +159,7 @@ def test_the_table_of_picks_is_what_was_measured_by_what_is_picked(cost, capsys)
 
 
 @pytest.mark.slow
-def test_a_fit_is_told_as_the_package_has_it(cost, rows, tmp_path, capsys):
+def test_a_fit_is_printed_as_the_package_stores_it(cost, rows, tmp_path, capsys):
     kept = [dict(r, tile=r['tile']._asdict()) for r in rows] + [dict(shape=[8]*3, layout='nn', tile={}, failed='no')]
     (tmp_path/'cost.json').write_text(json.dumps(dict(made=dict(gpu='a GPU'), rows=kept)))
     cost.main(['fit', '--data', str(tmp_path/'cost.json')])

@@ -117,7 +117,7 @@ def add_pip(packages):
     for p in (pip.locate_file('pip'), pip._path): shutil.copytree(p, packages/Path(p).name)
 
 
-def add_stand_in(packages):
+def add_mock(packages):
     "What unpacks the wheels of these tests, for pip"
     files = {'pip/__init__.py': '', 'pip/__main__.py': PIP, 'pip-1.0.dist-info/RECORD': 'pip/__main__.py,,\n',
              'pip-1.0.dist-info/METADATA': 'Metadata-Version: 2.1\nName: pip\nVersion: 1.0\n'}
@@ -228,7 +228,7 @@ def base(tmp_path_factory):
 @pytest.fixture(scope='session')
 def quick_base(tmp_path_factory):
     "The same, with a stand-in for pip"
-    return working_base(tmp_path_factory.mktemp('quick_base'), add_stand_in)
+    return working_base(tmp_path_factory.mktemp('quick_base'), add_mock)
 
 
 def place(folder, base):
@@ -360,7 +360,7 @@ def running(pid):
 
 
 @pytest.mark.slow
-def test_half_made_environment_is_made_anew(quick):
+def test_incomplete_environment_is_made_again(quick):
     (quick/'.venv/bin').mkdir(parents=True)
     (quick/'.venv/bin/python').write_text('not a program')
     (quick/'.venv/left_over').write_text('')
@@ -495,7 +495,7 @@ def asks(tmp_path, monkeypatch):
     return m
 
 
-def test_the_index_that_is_asked(asks, monkeypatch):
+def test_the_index_that_is_queried(asks, monkeypatch):
     cfg = ConfigParser()
     cfg.read(ROOT/'settings.ini')
     assert asks.torch_index() == cfg['DEFAULT']['torch_cpu_index']
@@ -508,7 +508,7 @@ def test_the_index_that_is_asked(asks, monkeypatch):
 
 
 @pytest.mark.parametrize('what', ['gpu', 'macOS', 'there'])
-def test_nobody_is_asked_for_what_has_no_use(asks, tmp_path, monkeypatch, what):
+def test_no_index_is_queried_for_a_useless_build(asks, tmp_path, monkeypatch, what):
     if what == 'gpu': monkeypatch.setattr(asks.doctor, 'has_gpu', lambda: True)
     if what == 'macOS': monkeypatch.setattr(sys, 'platform', 'darwin')
     if what == 'there':
@@ -525,7 +525,7 @@ FILE = '[install]\nextra-index-url = http://127.0.0.1\n'
 
 @pytest.mark.slow
 @pytest.mark.parametrize('told', ['PIP_FIND_LINKS', 'PIP_NO_INDEX', FILE, ''])
-def test_who_tells_pip_where_packages_are(asks, tmp_path, monkeypatch, told):
+def test_settings_that_give_pip_an_index(asks, tmp_path, monkeypatch, told):
     if told.startswith('PIP'): monkeypatch.setenv(told, '1')
     (tmp_path/'pip.conf').write_text(told)
     monkeypatch.setenv('PIP_CONFIG_FILE', str(tmp_path/'pip.conf') if told else os.devnull)  # devnull: no other, either
@@ -557,7 +557,7 @@ def test_a_real_environment(tmp_path):
 
 
 @pytest.mark.slow
-def test_unfinished_environment_that_is_none_is_made_anew(ready):
+def test_broken_unfinished_environment_is_made_again(ready):
     for name in ('pyvenv.cfg', 'setup.json'): (ready/'.venv'/name).unlink()
     res = course(ready, 'setup')
     assert res.returncode == 0 and '1/3 creating .venv: done' in res.stdout, res
@@ -703,14 +703,14 @@ def test_ctrl_c_before_anything_is_done(quick):
     assert res.returncode == -signal.SIGINT and not res.stderr, res
 
 
-def test_finished_setup_waits_for_nobody(made):
+def test_finished_setup_does_not_wait(made):
     "It writes nothing, either: the folder may be read-only"
     with open(made[0]/'.venv.lock') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert course(made[0], 'setup').returncode == 0
 
 
-def test_lock_on_a_disk_without_locks_or_room(tmp_path, monkeypatch):
+def test_lock_on_a_disk_without_locks_or_space(tmp_path, monkeypatch):
     m = in_folder(tmp_path)
     def no_locks(*args): raise OSError(errno.ENOLCK, 'No locks available')
     monkeypatch.setattr(m.fcntl, 'flock', no_locks)

@@ -115,7 +115,7 @@ def test_pieces_are_made_quickly_between_many_that_live():
     assert float(done.stdout) < .5
 
 
-def test_where_no_addresses_are_left_it_is_told(lib):
+def test_exhausted_addresses_are_reported(lib):
     with cpp.options(memory='64G'), pytest.warns(OutOfMemory):
         assert not lib.take(ALL) and not lib.take(20_000, 1)
     with finding('crash no_addresses'): adds(lib)

@@ -280,7 +280,7 @@ void give_back() { cudaFree(table); }
 '''
 
 
-def test_an_index_that_has_overflowed_is_told_with_its_array():
+def test_an_overflowed_index_is_reported_with_its_array():
     "It takes no memory: pages that nobody touches are not there"
     w, rows = 100_000, 22_000
     with cpp.on_emulator(), cpp.options(memory='5G'):
@@ -294,7 +294,7 @@ def test_an_index_that_has_overflowed_is_told_with_its_array():
 
 
 @pytest.mark.parametrize('name', ['pick', 'pick_by_variable'])
-def test_an_index_that_leads_far_away_is_told_with_its_array(name):
+def test_an_index_far_out_of_bounds_is_reported_with_its_array(name):
     with pytest.raises(MemcheckError) as e: kernels()[name][1, 2](torch.rand(100), torch.zeros(2), 50_000)
     assert (e.value.code, e.value.array, e.value.index) == ('overflowed', 'x', (50_000**2 - 2**32,))
     with pytest.raises(MemcheckError) as e: kernels()[name][1, 2](torch.rand(100), torch.zeros(2), 40_000)
@@ -380,7 +380,7 @@ def test_an_array_that_a_struct_or_a_table_leads_to_is_named_itself(kernel):
 
 @pytest.mark.skipif(platform.machine() not in ('x86_64', 'AMD64'), reason='elsewhere no such quotient traps')
 @pytest.mark.parametrize('t,dtype', [('int', torch.int32), ('long', torch.int64)])
-def test_a_quotient_that_overflows_is_no_division_by_0(t, dtype):
+def test_a_quotient_that_overflows_is_not_a_division_by_0(t, dtype):
     x, out = torch.tensor([7, torch.iinfo(dtype).min], dtype=dtype), torch.zeros(2, dtype=dtype)
     one = kernels()[f'divide<{t}>']
     for rest in (False, True):

@@ -84,7 +84,7 @@ def test_a_rank_that_does_not_exist():
         cuda_kernel(TOTAL.replace('FIRST', SYNC).replace('LAST', SYNC).replace('&own, i)', '&own, i+1)'))[(4,4),64](
             torch.zeros(1024, dtype=torch.int32), torch.zeros(16, dtype=torch.int32))
 
-def test_the_groups_numbers():
+def test_sizes_and_ranks_of_groups():
     src = '''#include <cooperative_groups.h>
     __global__ void __cluster_dims__(2, 1) numbers(int *out) {
         auto c = cooperative_groups::this_cluster();

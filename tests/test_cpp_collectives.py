@@ -282,7 +282,7 @@ def test_a_shuffle_is_not_looked_at_without_the_check(k):
     ('helped', np.float32, ('both, first', 'both, second')),
     ('scanned_twice', np.int32, ('scanned first', 'scanned again')), ('looped', np.int32, ('looped', 'looped')),
     ('united', np.int32, None), ('shared_by_warps', np.float32, ('shared by warps', 'shared by warps'))])
-def test_temporary_storage_is_used_again_behind_a_barrier(k, name, dtype, lines, order):
+def test_temporary_storage_is_reused_after_a_barrier(k, name, dtype, lines, order):
     def run(waits): getattr(k, name)[1, 64](ones(64, dtype), np.zeros(64, dtype), waits)
     with cpp.options(order=order, seed=3):
         run(1)
@@ -303,7 +303,7 @@ def test_the_sum_of_a_block_is_defined_in_its_first_thread(k, name, defined, ord
 
 
 @pytest.mark.parametrize('dtype', [np.int32, np.float32, np.float64])
-def test_what_a_collective_leaves_undefined_is_no_right_number(k, dtype):
+def test_undefined_results_of_collectives_are_not_valid(k, dtype):
     kernel = getattr(k, f'{np.dtype(dtype)}s')
     (told,) = warning(kernel[1, 64], ones(64, dtype), out := np.zeros(64, dtype))
     assert told.kind == 'synccheck'
@@ -311,7 +311,7 @@ def test_what_a_collective_leaves_undefined_is_no_right_number(k, dtype):
     with cpp.options(checks='no synccheck'): assert not warning(kernel[1, 64], ones(64, dtype), out)
 
 
-def test_a_sum_is_handed_on_behind_a_barrier(k):
+def test_a_sum_is_passed_on_after_a_barrier(k):
     assert not warning(k.handed_on[1, 64], ones(64), out := np.zeros(64, np.float32))
     assert (out == 1/64).all()
 

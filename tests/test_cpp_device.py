@@ -133,7 +133,7 @@ def test_half_arithmetic_rounds_after_each_operation(compiler, mode, kind):
     ('float f(float *p) { return atomicMax(p, 1.0f); }', 'no matching function'),
 ])
 @pytest.mark.parametrize('compiler', compilers)
-def test_what_is_not_there_says_so(compiler, source, says): assert says in refusal(compiler, source)
+def test_missing_names_raise_a_clear_error(compiler, source, says): assert says in refusal(compiler, source)
 
 headers = sorted(p for p in include.rglob('*') if p.is_file() and p.suffix in ('', '.h', '.hpp', '.cuh'))
 

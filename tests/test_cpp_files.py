@@ -181,7 +181,7 @@ def test_a_line_of_the_only_file_has_no_file_in_front():
     assert e.value.file == 'alone.cu' and 'line 1: ' in str(e.value)
 
 
-def test_an_error_in_a_header_is_told_at_its_line(tmp_path):
+def test_an_error_in_a_header_is_reported_at_its_line(tmp_path):
     bad = '#pragma once\n\nstatic float f(float x) { return x; }\nstatic missing_type_t table;\n'
     write(tmp_path, sub_of_bad__cuh=bad)
     with pytest.raises(CompileError) as e:
@@ -221,7 +221,7 @@ def test_variables_that_cuda_sets_are_not_warned_of(tmp_path):
 
 
 @pytest.mark.takes(10)
-def test_variables_that_nobody_sets_are_warned_of_with_file_and_line(tmp_path):
+def test_warnings_of_unset_variables_have_file_and_line(tmp_path):
     "By `python -m gridstride.cpp`, which no line of Python led to; the header's lines are named as such"
     own = 'static void fill(int *p, int n) { if (n > 3) *p = n; }\n'
     main = SET_BY_CUDA.replace('__global__ void k', f'{own}__global__ void k').replace(
@@ -262,7 +262,7 @@ def test_byte_order_marks_and_line_ends_of_windows(tmp_path, capfd):
 
 
 @pytest.mark.skipif(not (shutil.which('gcc') and shutil.which('g++')), reason='no gcc and g++ here')
-def test_a_c_compiler_in_cxx_means_the_cpp_compiler_beside_it(monkeypatch):
+def test_a_c_compiler_in_cxx_selects_the_cpp_compiler_next_to_it(monkeypatch):
     for name in ('gcc', shutil.which('gcc')):
         monkeypatch.setenv('CXX', name)
         assert os.path.basename(compiler().path) == 'g++'

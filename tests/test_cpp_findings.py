@@ -32,7 +32,7 @@ def test_each_code_of_the_runtime_has_its_words(codes):
 
 
 @pytest.mark.slow
-def test_the_words_are_of_findings_that_somebody_makes(codes):
+def test_every_message_belongs_to_a_finding_that_is_made(codes):
     package = Path(gridstride.__file__).parent
     tables = [package/'diagnostics'/o for o in ('errors.py', 'messages.py')]
     modules = [p for p in package.rglob('*.py') if p not in tables]
@@ -122,7 +122,7 @@ def test_another_size_of_a_structure_is_refused(monkeypatch):
     with pytest.raises(finding.AbiMismatch, match=r'field \d+ there'): finding.check_abi(emulator.device())
 
 
-def test_the_readme_s_kernel_is_told_as_it_says():
+def test_the_readme_s_finding_is_the_one_it_shows():
     page = (here/'runtime/README.md').read_text()
     src = re.search(r'```c\n(.*?)```', page, re.S)[1]
     with pytest.raises(RacecheckError) as e: cuda_kernel(src)[1, 64](np.ones(64, np.float32), np.empty(64, np.float32))

@@ -306,7 +306,7 @@ def test_mistakes_with_bulk_stores(wrong, want, mark, order):
                             else [line(MISTAKES, o) for o in ('bulk_store','write','again')])
     assert stores(0)
 
-def test_a_struct_that_is_no_map_and_a_map_of_other_axes():
+def test_a_struct_that_is_not_a_map_and_a_map_of_other_axes():
     out,c = torch.zeros(1024, dtype=torch.int8),torch.zeros(5, dtype=torch.int32)
     with finding('memcheck no_tensor_map'):
         compiled(COPIES).load[1,32](bytes(128), out, 2, c, 1024)
@@ -409,7 +409,7 @@ def test_who_asks_lets_the_others_go_on(order):
         compiled(THREADS, checks).asking[1,64](x, out)
         assert out.equal(x)
 
-def test_a_try_may_be_in_vain(order):
+def test_a_try_wait_may_fail(order):
     for checks in True,False:
         x,out = torch.arange(96, dtype=torch.int32),torch.zeros(96, dtype=torch.int32)
         compiled(THREADS, checks).looking_ahead[1,32](x, out)
@@ -573,7 +573,7 @@ def test_mistakes_in_a_cluster(wrong, want, marks, order):
     assert e.value.line in [line(CLUSTERS, o) for o in marks], (e.value.line, str(e.value))
     assert neighbours()
 
-def test_leaving_early_is_found_whoever_is_faster(order):
+def test_leaving_early_is_found_in_either_order(order):
     "Also where the others happen to have been there in time"
     with cpp.options(checks='memcheck'), finding('memcheck block_may_end|memcheck block_ended') as e:
         neighbours(3)
@@ -606,7 +606,7 @@ def test_a_block_that_spins_lets_the_others_run(order):
         assert out.tolist()==[1]*32+[2]*32
 
 @pytest.mark.slow
-def test_the_block_that_is_to_blame_is_named(order):
+def test_the_block_at_fault_is_named(order):
     for checks in True,False:
         for wrong,want,mark in ((1, 'synccheck stuck lacks_arrivals', 'asks in vain'),
                                 (2, 'synccheck waits_unarrived', 'cluster_wait')):
@@ -1026,7 +1026,7 @@ def test_mistakes_in_a_ring(wrong, want, marks, order):
     assert e.value.line in [line(RING, o) for o in marks], (e.value.line, str(e.value))
 
 @pytest.mark.parametrize('wrong', [9,22])
-def test_a_result_that_nobody_waited_for_is_nothing(wrong, order):
+def test_a_result_without_a_wait_is_uninitialized(wrong, order):
     for checks in True,False:
         try: assert ring(wrong, checks=checks)[0].isnan().all()
         except RacecheckError: assert checks
@@ -1151,7 +1151,7 @@ TURNS = [(Tile(64, 64, 2, pingpong=1, family='half'), 'nn'),
          (Tile(64, 48, 1, 2, swap_ab=1, pingpong=1, family='half'), 'tn'),
          (Tile(128, 48, swap_ab=1, pingpong=1, family='half'), 'nt')]
 
-def product_in_turns(rung, layout, h, w, k):
+def product_pingpong(rung, layout, h, w, k):
     "By a kernel that takes m or n as its transpose"
     gen = torch.Generator().manual_seed(h+w+k)
     m,n = torch.randn(h, k, generator=gen).bfloat16(),torch.randn(k, w, generator=gen).bfloat16()
@@ -1163,14 +1163,14 @@ def product_in_turns(rung, layout, h, w, k):
 @pytest.mark.parametrize('cut,layout', TURNS, ids=str)
 def test_warpgroups_that_take_turns(cut, layout, order):
     rung = hopper_f16.gemm_f16(cut, layout=layout)
-    for shape in (328,328,64*rung.constants['STAGES']*2+72),(8,8,64): assert product_in_turns(rung, layout, *shape)
+    for shape in (328,328,64*rung.constants['STAGES']*2+72),(8,8,64): assert product_pingpong(rung, layout, *shape)
 
 @pytest.mark.slow
-def test_who_does_not_await_a_turn_takes_the_stages_of_another_tile(order):
+def test_without_its_wait_a_warpgroup_takes_the_stages_of_another_tile(order):
     "A barrier tells whether a phase is an even one: two turns ahead, the last but one is taken for its own"
     rung = hopper_f16.gemm_f16(TURNS[0][0])
     with pytest.raises((RacecheckError, SynccheckError)):
-        product_in_turns(changed(rung, 'if (PING && tile > cluster) await_turn(wg);', ''), 'nn', 328, 328,
+        product_pingpong(changed(rung, 'if (PING && tile > cluster) await_turn(wg);', ''), 'nn', 328, 328,
                          64*rung.constants['STAGES']*2+72)
 
 @pytest.mark.slow

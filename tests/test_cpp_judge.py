@@ -117,7 +117,7 @@ CLANG = next(filter(shutil.which, ('clang++', *(f'clang++-{n}' for n in range(19
 
 
 @pytest.mark.skipif(not CLANG, reason='no clang++, nor clang++-14 to -19, is here')
-def test_clang_tells_the_same_uses(monkeypatch):
+def test_clang_reports_the_same_uses(monkeypatch):
     monkeypatch.setenv('CXX', CLANG)
     monkeypatch.setattr(build, '_prepare_all', lambda *_: None)  # the headers are read once
     parts = {k: read(v) for k, v in sources.SIDES.items() if k in refused()}

@@ -139,7 +139,7 @@ def test_templates(k):
     ('template <class T> __global__ void k(T *x) {}', 'k', 'k is a template'),
     ('__global__ void k(int *x) {}', 'j', "no kernel 'j' in this source; there are k"),
     ('sums.cu', None, "no __global__ function is in 'sums.cu': a kernel begins with `__global__ void`")])
-def test_what_is_no_kernel(src, name, what):
+def test_what_is_not_a_kernel(src, name, what):
     with pytest.raises(ValueError, match=what): cuda_kernel(src, name)
 
 def test_compile_error():
@@ -230,7 +230,7 @@ def test_a_wrong_source_is_shown_without_the_packages_inside(src):
     with pytest.raises(WrongSource) as e: cpp.cuda_kernel(src)
     assert hasattr(e.value, '_render_traceback_')
 
-def test_a_path_is_no_source(tmp_path):
+def test_a_path_is_not_a_source(tmp_path):
     assert 'give its .read_text()' in str(fails(TypeError, cpp.cuda_kernel, tmp_path/'k.cu'))
 
 # Launches
@@ -243,7 +243,7 @@ def test_grid_and_block(k, grid, block):
     r,c = np.indices((6,8))
     np.testing.assert_array_equal(out, 1000*(r//2) + 100*(c//4) + 10*(r%2) + c%4)
 
-def test_whole_numbers_for_grid_and_block(k):
+def test_integers_for_grid_and_block(k):
     out = torch.full((8,), -1, dtype=torch.int32)
     k.where[2, 4](out)
     k.where[np.int64(2), 4, None](out)
@@ -452,7 +452,7 @@ def test_command_of_several_files_macros_and_leaks(tmp_path):
     assert status==1 and err.startswith('CompileError: show.cpp, line 2:') and 'int show() { return y; }' in err
 
 @pytest.mark.slow
-def test_command_of_files_that_lie_apart(tmp_path):
+def test_command_of_files_in_different_folders(tmp_path):
     "A header by its path from one file, by its name from another; limits without a header; who compiles, as of nvcc"
     (tmp_path/'util').mkdir()
     files = {'main.cu': '#include <cstdio>\n#include "./util/count.h"\n'
@@ -699,7 +699,7 @@ __global__ void k(float *out) {
     assert (e.value.line, e.value.other.line) == (8, 7)
 
 
-def test_lines_of_two_files_are_told_with_their_files(tmp_path, monkeypatch):
+def test_lines_of_two_files_are_reported_with_their_files(tmp_path, monkeypatch):
     "A header that is included: its line 4, and lines 4 and 5 of the source"
     monkeypatch.chdir(tmp_path)
     (tmp_path/'put.h').write_text(
@@ -1051,7 +1051,7 @@ def test_function_pointers_and_special_registers_of_public_programs():
     assert (out.flatten() == 32132000 + np.arange(150)%132).all() and time[0] < 10**9
 
 
-def test_kernels_of_one_name_are_told_apart_by_nobody():
+def test_kernels_of_one_name_are_ambiguous():
     two = '__global__ void k(float *x) { x[0] = 1; }\n__global__ void k(int *x) { x[0] = 2; }'
     with pytest.raises(ValueError, match='k is the name of several kernels'): cuda_kernel(two)
     cpp.kernel._find_requested('__global__ void k(float *x);\n' + two.splitlines()[0], None)
@@ -1082,7 +1082,7 @@ __global__ void numbers(const uint32_t *a, const uint32_t *b, uint32_t *out, uns
     asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(f[i]) : "f"(x * 1e-9f), "f"(1.5f), "f"(-2.0f));
 }
 '''
-def test_numbers_in_inline_ptx():
+def test_constants_in_inline_ptx():
     "Shifts by 32 and more give what is left of the number, as PTX says, and not what C++ leaves open"
     rng = np.random.default_rng(4)
     a, b = rng.integers(0, 2**32, (2, 256), np.uint64).astype(np.uint32)

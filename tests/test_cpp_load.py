@@ -675,7 +675,7 @@ def own_cache(tmp_path, monkeypatch):
 def compiled(folder): return [p for p in folder.iterdir() if p.name not in ('headers', 'known')]
 
 @pytest.mark.parametrize('folder', ["o'neil $(touch oh) `touch oh`", '/'.join(['x'*200]*8)])
-def test_a_finding_has_its_line_wherever_the_cache_lies(folder, own_cache, monkeypatch, tmp_path):
+def test_a_finding_has_its_line_wherever_the_cache_is(folder, own_cache, monkeypatch, tmp_path):
     "No shell reads the folder's name, and none is too long"
     monkeypatch.chdir(tmp_path)
     cache_of_that_name = tmp_path/folder
@@ -779,12 +779,12 @@ def test_cache_that_cannot_be_written(tmp_path, monkeypatch, capfd):
         load_cuda(TINY)
 
 @pytest.mark.parametrize('full', ['compiler', 'source'])
-def test_a_full_disk_leaves_nothing_and_says_where_room_is_needed(tmp_path, monkeypatch, full):
+def test_a_full_disk_leaves_nothing_and_names_the_disk(tmp_path, monkeypatch, full):
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path/'cache'))
     monkeypatch.setattr(cache.tempfile, 'tempdir', str(tmp_path/'temporary'))
     (tmp_path/'temporary').mkdir()
-    def no_room(*_): raise OSError(28, 'No space left on device')
-    if full=='source': monkeypatch.setattr(Path, 'write_text', no_room)
+    def no_space(*_): raise OSError(28, 'No space left on device')
+    if full=='source': monkeypatch.setattr(Path, 'write_text', no_space)
     said = ['sh', '-c', 'echo "cc1plus: error: x.o: No space left on device"; exit 1']
     with pytest.raises(RuntimeError, match=f'no space is left in {tmp_path}/cache.*GRIDSTRIDE_CACHE and TMPDIR'):
         cache.build({'a': 'b'}, [said], fail=CompileError)
@@ -879,19 +879,19 @@ __global__ void k(float *x, int n) {
 void go(torch::Tensor x) { k<<<1, 1>>>(x.data_ptr<float>(), 3); }
 '''
 
-def test_doubtful_lines_are_told_once():
+def test_suspicious_lines_are_reported_once():
     with pytest.warns(CompileWarning) as w: load_cuda(DOUBTFUL, cuda_begin, name=f'doubtful_{time.time_ns()}')
     said = '\n'.join(str(o.message) for o in w)
     assert [int(o) for o in re.findall(r'line (\d+): ', said)]==[1, 4, 5] and 'float sum;' not in said
     assert w[0].filename==__file__
 
-def test_right_lines_are_not_told_of():
+def test_right_lines_are_not_reported():
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         load_cuda(GREY, cuda_begin, name=f'grey_{time.time_ns()}')
 
 
-def test_names_of_functions_are_no_source():
+def test_names_of_functions_are_not_a_source():
     with pytest.raises(TypeError,
                        match=r"cpp_src is source as text, not list; functions are named by funcs=\['f', 'g'\]"):
         load_cuda('int f() { return 1; }', ['f'])

@@ -444,7 +444,7 @@ def test_an_unsigned_index_below_zero_is_named(T):
     assert (e.value.array, e.value.index, e.value.thread)==('x', (2**32-1,), (0,0,0))
 
 @pytest.mark.parametrize('write', [False, True])
-def test_what_is_the_host_s_is_no_kernel_s(write):
+def test_host_memory_is_not_a_kernel_s(write):
     numbers,out = np.zeros(1000, np.int32),torch.zeros(1, dtype=torch.int32)
     places = [ctypes.addressof(ctypes.c_void_p.in_dll(ctypes.pythonapi, 'PyExc_ValueError')),
               ctypes.addressof(ctypes.c_int.in_dll(ctypes.CDLL(None), 'environ')), numbers.ctypes.data, id(numbers)]
@@ -478,7 +478,7 @@ def resident(): return int(Path('/proc/self/statm').read_text().split()[1])*os.s
 
 
 @pytest.mark.skipif(not Path('/proc/self/statm').exists(), reason='no /proc here')
-def test_a_launch_leaves_little_memory_behind():
+def test_a_launch_leaves_little_memory_allocated():
     "Its arrays have addresses of their own, which are used again late; what the detectors know of them is given back"
     k = cuda_kernel('__global__ void k(float *x, float *y) { y[threadIdx.x] = x[threadIdx.x]; }')
     x, y = torch.zeros(64), torch.zeros(64)

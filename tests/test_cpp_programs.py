@@ -154,7 +154,7 @@ def warned(path, category):
 
 @pytest.mark.parametrize('launch,code',
     [('outer<<<1, 1>>>(x)', 'waits_in_kernel'), ('inner<<<1, 2000>>>(x)', 'block_size')])
-def test_what_went_wrong_is_told_if_the_program_ends_by_exit(launch, code):
+def test_a_finding_is_reported_if_the_program_calls_exit(launch, code):
     src = ('#include <cstdlib>\n__global__ void inner(int *x) { *x = 1; }\n__global__ void outer(int *x) { '
            'inner<<<1, 1>>>(x); cudaDeviceSynchronize(); }\nint main() { int *x; cudaMalloc(&x, 4); %s; '
            'cudaDeviceSynchronize(); exit(0); }\n')
@@ -322,5 +322,5 @@ def test_what_is_missing_is_named_with_its_line(line, says):
     assert f'line 3: {line}' in str(e.value)
 
 
-def test_a_slip_of_the_pen_is_no_missing_feature():
+def test_a_typo_is_not_a_missing_feature():
     with pytest.raises(CompileError, match='cudaMalloc'): run('int main() { int *p; cudaMaloc(&p, 4); }', 'slip')

@@ -248,7 +248,7 @@ def test_a_kernel_without_host_code_has_the_barrier_too():
     with finding('launch cooperative_size'): k[10000, 32](ints(320000), ints(320000), 320000)
 
 
-def test_a_loop_that_looks_for_ever_is_told_with_its_line():
+def test_an_endless_spin_loop_is_reported_with_its_line():
     "Wherever the end of its time meets it: in the kernel, in a function of the headers or in the runtime"
     k = cpp.cuda_kernel('__global__ void k(int *x) {\n    while (atomicAdd(x, 0) == 0) {}\n    x[1] = 1;\n}')
     for _ in range(12):  # a third of them ended in the second

@@ -157,7 +157,7 @@ def test_what_a_copy_leaves_open():
     assert (copies(f'{COPY}\n__pipeline_commit();\n__pipeline_wait_prior(0);\nout[t] = s[t];')[:32].tolist()
             == list(range(32)))
 
-def test_whoever_copies_must_wait_even_if_it_returns():
+def test_a_thread_that_copies_must_wait_even_if_it_returns():
     with cpp.options(order='reverse'), finding('racecheck copy_not_committed|racecheck copy_not_waited_for'):
         copies(f'if (t >= 32) {{ {COPY} return; }}\nout[t] = s[t+32];', block=64)
 
@@ -168,7 +168,7 @@ def test_groups_end_in_their_order():
     for left,at in (1,32),(2,0):
         with pytest.raises(RacecheckError): copies(body.format(left, at))
 
-def test_copies_that_nobody_waits_for_end_with_the_block():
+def test_copies_without_a_wait_end_with_the_block():
     got = copies(f'if (blockIdx.x == 0) {{ {COPY} return; }}\ns[t] = 7; __syncthreads(); out[t] = s[31-t];', grid=2)
     assert got[:32].tolist()==[7]*32
 

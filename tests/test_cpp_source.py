@@ -552,7 +552,7 @@ def test_messages_keep_their_lines(line):
 @pytest.mark.parametrize('header',
     ['curand.h', 'thrust/set_operations.h', 'cub/device/device_select.cuh', 'cublasXt.h', 'cuda/ptx', 'cuda/std/span',
      'cuda_fp6.h'])
-def test_headers_without_a_stand_in_are_named(header):
+def test_unsupported_headers_are_named(header):
     with pytest.raises(NotEmulated, match=f'the emulator does not support {header}: .*\n  line 2: #include <{header}>'):
         to_cpp(f'int a;\n#include <{header}>')
     plain = f'#ifndef GRIDSTRIDE_EMULATOR\n#include <{header}>\n#endif\n// #include <{header}>'

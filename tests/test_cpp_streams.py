@@ -501,5 +501,5 @@ def test_operations_in_order_are_left_alone(name, programs): getattr(programs, n
 
 
 @pytest.mark.parametrize('checks', ['no racecheck', 'memcheck'])
-def test_without_racecheck_no_order_is_asked_for(checks, programs):
+def test_without_racecheck_no_order_is_required(checks, programs):
     with cpp.options(checks=checks): programs.wrong_two_kernels(), programs.wrong_managed_read()

@@ -125,7 +125,7 @@ def line(text): return next(i for i, o in enumerate(SRC.splitlines(), 1) if text
 
 
 @ORDERS
-def test_a_stale_value_that_a_swap_checks_is_no_race(k, order):
+def test_a_stale_value_that_a_swap_checks_is_not_a_race(k, order):
     with cpp.options(order=order, seed=5):
         k.doubles[3, 64](out := zeros(1, np.float64))
         assert out[0] == 3*3*64
@@ -172,7 +172,7 @@ def test_a_read_without_its_swap_is_not_fixed_by_a_barrier(k, order):
 
 
 @ORDERS
-def test_beside_the_swap_other_accesses_are_races(k, order):
+def test_other_accesses_than_the_swap_are_races(k, order):
     with cpp.options(order=order, seed=5):
         with pytest.raises(RacecheckError) as e: k.written[1, 64](zeros(1))
         assert line('// written') in (e.value.line, e.value.other.line)

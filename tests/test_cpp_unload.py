@@ -85,7 +85,7 @@ def test_garbage_does_not_replace_modules_that_were_dropped(monkeypatch, no_auto
     assert len(opened) <= 2*loaded.KEPT + 1
 
 
-def test_a_module_that_is_asked_for_again_soon_is_the_same_one():
+def test_a_module_that_is_soon_loaded_again_is_the_same():
     k = counter(200)
     assert value(k) == 200
     del k

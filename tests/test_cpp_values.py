@@ -195,7 +195,7 @@ def test_numbers(lib):
     assert lib.single(.1)==float(np.float32(.1)) and lib.single(2)==2
     assert lib.flip(True) is False and lib.flip(np.bool_(False)) is True and lib.nothing() is None
 
-def test_numbers_that_do_not_fit(lib):
+def test_values_that_do_not_fit(lib):
     for f,x in ((lib.add,2**31), (lib.narrow,256), (lib.narrow,-1), (lib.unsign,-1), (lib.unsign,2**32)):
         raises(TypeError, 'does not fit', f, *([x,0] if f is lib.add else [x]))
     raises(TypeError, 'does not fit into 64 bits', lib.wide, 2**63)
@@ -568,7 +568,7 @@ def test_the_host_and_the_emulated_device_see_each_other(emu):
     x = torch.zeros(4)
     assert emu.back_and_forth(x).tolist()==[14]*4 and x.tolist()==[14]*4
 
-def test_memory_that_nobody_wrote(emu):
+def test_uninitialized_memory(emu):
     raises(Stopped, 'fresh', emu.fresh, torch.ones(4))
     assert emu.cleared(torch.ones(4)).item()==0
 

@@ -11,7 +11,8 @@ PACKAGE = Path(__file__).resolve().parents[1]/'gridstride'
 def with_examples():
     "The modules with an example in a docstring, by their names"
     files = (p for p in sorted(PACKAGE.rglob('*.py')) if not {'cheats', 'honest'} & set(p.parts))
-    found = [p.relative_to(PACKAGE.parent).with_suffix('') for p in files if '\n    >>> ' in p.read_text(encoding='utf-8')]
+    found = [p.relative_to(PACKAGE.parent).with_suffix('') for p in files
+             if '\n    >>> ' in p.read_text(encoding='utf-8')]
     return ['.'.join(p.parts).removesuffix('.__init__') for p in found]
 
 

@@ -19,7 +19,7 @@ def run(*args, **kw):
                           capture_output=True, timeout=60, **kw)
 
 
-def test_every_row_says_what_it_is_for_and_how_to_mend_it():
+def test_every_row_has_its_purpose_and_its_fix():
     bare = doctor.machine(path='', site=[], env={}, cuda='/nowhere', include='/nowhere', driver=lambda: (1, '13.0'),
                           root=Path('/nowhere'), has=lambda o: False, python=(3, 8, 0), free=lambda: 0,
                           launches=lambda: 'no way', system='linux')
@@ -40,7 +40,7 @@ def test_what_is_needed_is_installed_by_pip_where_a_set_up_would_find_nothing_to
     for name in ('numpy', 'torch', 'jupyterlab'): assert rows[name] == ('missing', 'not installed', how.format(name))
 
 
-def test_the_package_alone_is_told_nothing_of_the_course():
+def test_the_package_alone_gets_no_advice_on_the_course():
     "pip has installed it: there is no course.py beside it, and no .venv; NumPy is all that it needs"
     bare = dict(path='', site=[], env={}, cuda='/nowhere', include='/nowhere', root=Path('/nowhere'), pci='/nowhere',
                 has=lambda o: False, driver=lambda: (0, None), free=lambda: 2*10**9, system='linux')

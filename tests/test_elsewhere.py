@@ -82,7 +82,7 @@ def test_ptx_becomes_instructions():
     (lambda: elsewhere.hip('__global__ void k() {}'), 'needs hipcc'),
     (lambda: elsewhere.kittens(''), 'THUNDERKITTENS_ROOT'),
 ], ids=['language', 'hipcc', 'ThunderKittens'])
-def test_who_has_no_compiler_is_told_so(make, says, monkeypatch):
+def test_a_missing_compiler_is_reported(make, says, monkeypatch):
     monkeypatch.setenv('PATH', '/nowhere')
     for name in ('GRIDSTRIDE_LANGUAGES', 'THUNDERKITTENS_ROOT'): monkeypatch.delenv(name, raising=False)
     with pytest.raises(Unavailable, match=says): make()
@@ -116,7 +116,7 @@ def test_machine_code_for_a_gpu_is_not_run_without_one(monkeypatch):
         made.kernel(32)
 
 
-def test_arguments_of_machine_code_lie_where_the_driver_looks(monkeypatch):
+def test_arguments_of_machine_code_are_where_the_driver_expects_them(monkeypatch):
     "A tensor is an address, an integer has 32 bits, a struct is its bytes"
     seen = []
     def launch(handle, name, grid, block, shared, stream, places):

@@ -129,10 +129,10 @@ def test_the_option_ends_with_its_block():
     assert t.stats.global_load_requests==1
 
 @pytest.mark.parametrize('run', [lambda: sim.trace(), lambda: sim.options(who=True)], ids=['trace','who'])
-def test_what_needs_the_other_engine_says_so(run):
+def test_what_needs_the_other_engine_is_refused(run):
     with run(), pytest.raises(NotSimulated, match="engine='lanes'"): add_one[1,4](np.zeros(4))
 
-def test_compiled_once_for_each_kind_of_arguments(monkeypatch):
+def test_compiled_once_per_kind_of_arguments(monkeypatch):
     @cuda.jit
     def k(x, by):
         i = cuda.grid(1)
@@ -170,12 +170,12 @@ def rows(x, out):
     row = tile[t]
     out[t] = 10*a[3-t]+row[3-t]
 
-def test_arrays_change_places_and_have_rows():
+def test_arrays_are_swapped_and_have_rows():
     x,out = np.arange(4.),np.zeros(4)
     cuda.jit(rows)[1,4](x, out)
     assert out.tolist()==[30,21,12,3]
 
-def test_a_row_that_is_outside():
+def test_a_row_out_of_bounds():
     src = HEAD % 'x'+'    s = cuda.shared.array((4,4), np.float64)\n    row = s[t+1] # here\n    row[0] = x[t]\n'
     with pytest.raises(MemcheckError) as e: cell(src, 'row').k[1,4](np.zeros(4))
     assert e.value.line==line(src, '# here') and e.value.array=='s'
@@ -224,7 +224,7 @@ def test_prints_reach_python(capfd):
     assert [l.split()[:2] for l in capfd.readouterr().out.splitlines()]==[['thread','0'],['thread','1']]
 
 
-def test_a_loop_that_never_ends_is_told_at_its_line_wherever_its_time_is_over():
+def test_an_endless_loop_is_reported_at_its_line_wherever_it_is_stopped():
     "Mostly that is where an index is looked up, in a function of ours"
     @cuda.jit
     def waits(x):

@@ -386,7 +386,7 @@ def test_an_answer_is_returned_or_written(name):
                                          for o in ast.walk(solution))
 
 @pytest.mark.slow
-def test_progress_is_kept_beside_the_lessons(tmp_path, monkeypatch):
+def test_progress_is_kept_next_to_the_lessons(tmp_path, monkeypatch):
     "In each copy of the notebooks, wherever the package is installed, also when a cell leaves the folder"
     monkeypatch.delenv('GRIDSTRIDE_PROGRESS')
     nb = by_name['01.invert']

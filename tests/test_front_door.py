@@ -51,7 +51,7 @@ def test_an_unknown_name_is_an_import_error():
     with pytest.raises(AssertionError, match="cannot import name 'cduv'"): run('from gridstride import cduv')
 
 
-def test_a_room_says_which_of_its_names_is_near():
+def test_a_subpackage_suggests_a_similar_name():
     with pytest.raises(AttributeError, match="has no attribute 'atention'; there is 'attention'"): kernels.atention
     with pytest.raises(AttributeError, match="has no attribute 'zzz'$"): kernels.zzz
 

@@ -239,7 +239,7 @@ def test_threads_are_told_apart_by_whose_code_they_run(tmp_path, monkeypatch):
     processes.stop()
 
 
-def test_times_are_taken_in_turn():
+def test_sides_are_timed_alternately():
     v = judge(honest()['softmax_torch'], timing=True)
     assert v and len(v.times) == len(v.reference) == 10 and v.ratio > 0 and 'no claim about a GPU' in str(v)
 
@@ -253,7 +253,7 @@ def test_times_are_taken_in_turn():
     ('def custom_kernel(): return 1\n', 'line 1: custom_kernel takes nothing; it is called with one argument'),
     ('def custom_kernel(data, *, out): return data\n', 'line 1: custom_kernel takes data, out; it is'),
 ])
-def test_a_file_that_is_no_submission(text, said, tmp_path):
+def test_a_file_that_is_not_a_submission(text, said, tmp_path):
     v = judge(text, 'softmax')
     assert v.code == 'form' and said in v.why, str(v)
     with pytest.raises(FormError): read_submission(text)
@@ -268,7 +268,7 @@ def test_a_file_that_is_no_submission(text, said, tmp_path):
     (lambda: write_submission(torch.softmax, 'softmax'), FormError, 'has no source here'),
     (lambda: write_submission(verdict, 'soft max'), FormError, "'soft max' names no leaderboard"),
 ])
-def test_what_is_no_call_of_the_judge_is_told_so(call, error, said):
+def test_a_wrong_call_of_the_judge_is_refused(call, error, said):
     with pytest.raises(error, match=said): call()
 
 
@@ -278,7 +278,7 @@ def test_a_text_of_one_line_is_taken_for_a_path():
         assert said in judge(text, 'add').why
 
 
-def test_what_torch_compile_notes_on_a_tensor_is_no_method():
+def test_attributes_that_torch_compile_adds_are_not_methods():
     "It notes by sets, on a GPU from the second size on, which sizes vary"
     body = 'out = torch.softmax(data, -1); out._dynamo_{} = {}; return out'
     assert (v := verdict(body.format('weak_dynamic_indices', '{0}'))), str(v)
@@ -319,7 +319,7 @@ def test_a_sum_passes_in_its_type_alone(terms, shift):
     assert miss(one_by_one + torch.eye(8), want, scale, 'float32', terms)
 
 
-def test_no_hidden_sizes_are_like_the_told_ones():
+def test_hidden_sizes_differ_from_the_published_ones():
     "Vectors of whole eights are told, so none is hidden"
     rng = random.Random(0)
     assert all(TASKS['sum'].hidden(rng)['n'] % 8 for _ in range(500))

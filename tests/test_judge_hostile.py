@@ -195,7 +195,7 @@ say(got=run(cuda_kernel(SRC)))
 
 
 @pytest.mark.usefixtures('sandbox')
-def test_what_does_not_compile_is_told_as_ever():
+def test_compile_errors_are_reported_as_usual():
     v, _ = attack(COMPILES + 'cuda_kernel(SRC.replace(";", ":"))', NUMBER=1)
     assert v.code == 'raised' and 'CompileError' in v.why, str(v)
 
@@ -688,7 +688,7 @@ def custom_kernel(data):
 @pytest.mark.parametrize('sent', [
     '[text], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [os.open("/dev/null", 0) for _ in range(100)]))]',
     '[b"x"], [], getattr(socket, "MSG_OOB", 0)'], ids=['files', 'urgent'])
-def test_what_comes_beside_a_message_stays_without_effect(sent):
+def test_extra_content_of_a_message_has_no_effect(sent):
     "Open files, and a byte out of band"
     judge(honest()['softmax_torch'])
     before = len(os.listdir('/dev/fd'))
@@ -757,7 +757,7 @@ say(key=attempt(lambda: open(KEY).read()), own=attempt(lambda: put(j.__file__, '
 
 @pytest.mark.slow
 @pytest.mark.usefixtures('sandbox')
-def test_without_any_isolation_the_verdict_says_so(servers, monkeypatch):
+def test_a_verdict_without_isolation_states_it(servers, monkeypatch):
     monkeypatch.setattr(processes, '_WITHOUT', ('processes', 'landlock', 'seccomp'))
     v = judge(honest()['softmax_triton'])
     assert v and v.isolation == ('limits',) and 'Landlock did not' in str(v), str(v)
@@ -815,7 +815,7 @@ def custom_kernel(data):
 '''
 
 
-def test_a_counter_that_is_written_does_not_tell_that_kernels_run():
+def test_a_forged_counter_does_not_prove_that_kernels_run():
     "The executor decides: in a process in which launches never do anything the answer is right, too"
     v, _ = attack(FORGED)
     assert v.code == 'fallback' and 'for show' in v.why, str(v)
@@ -870,6 +870,6 @@ def test_sizes_that_no_tensor_has_are_garbled(shape):
     assert time.process_time() - begin < 1
 
 
-def test_counts_are_numbers_that_can_be():
+def test_counts_must_be_possible():
     facts = _facts_of(dict(facts=dict(launches={'k': -1, 'l': 10**30, 'm': 2, 'n': True})))
     assert facts['launches'] == {'m': 2}

@@ -84,7 +84,7 @@ def test_the_repr_of_a_launch_is_fixed():
     assert call.endswith('shared=0, pdl=False, cluster=(1, 1, 1), cooperative=False)')
 
 
-def test_numbers_make_other_kernels():
+def test_constants_make_other_kernels():
     r = tiled()
     t = r.tuned('small', BM=4, threads=(8, 4))
     assert (t.name, t.threads, t.constants, t.src.count('BM = 4')) == ('small', (8, 4), dict(BM=4, BN=8, BK=8), 1)
@@ -93,14 +93,14 @@ def test_numbers_make_other_kernels():
     with pytest.raises(ValueError, match='tiled has no STAGE; its constants are BM, BN, BK'): r.tuned(STAGE=3)
 
 
-def test_what_follows_from_the_numbers_may_be_a_function():
+def test_derived_constants_may_be_a_function():
     r = Rung('f', SRC, threads=lambda BM, BN: (BN, BM), shared=lambda BM, BK: 4*BM*BK,
              maps=lambda BM, BK: dict(m=(BM, BK, 64)), BM=8, BN=4, BK=16)
     assert (r.threads, r.shared, r.maps) == ((4, 8), 512, dict(m=((8, 16), 64)))
     assert r.tuned(BM=2).shared == 128
 
 
-def test_the_numbers_of_lines_stay():
+def test_line_numbers_stay():
     "A compiler's message names the line that the reader wrote"
     line = 1 + SRC[:SRC.index('ph+tc < k')].count('\n')
     with pytest.raises(CompileError) as e: tiled(SRC.replace('ph+tc < k ? m', 'ph+tc < k ? mz')).kernel
@@ -148,7 +148,7 @@ def test_supports():
         r(torch.ones(1, 1), torch.ones(1, 9))
 
 
-def test_a_kernel_for_hopper_says_so(monkeypatch):
+def test_a_kernel_for_hopper_is_refused_elsewhere(monkeypatch):
     r = Rung('far', MAP, threads=1, maps=dict(m=(8, 8), n=(8, 8)), BM=8, BN=8)
     with monkeypatch.context() as patch:
         patch.setattr(rung, 'backend', lambda: 'gpu')
@@ -194,7 +194,7 @@ def test_what_another_gpu_cannot_run_is_skipped_in_words(other_gpu, capsys):
     (ADA, {fp32: 14, tensor_cores: 6, hopper: 0}),                # the larger tiles need 196,608 bytes
     (('a T4', 7, 5, 65_536), {fp32: 11, tensor_cores: 0, hopper: 0})],
     ids=lambda o: o[0] if isinstance(o, tuple) else '')
-def test_every_rung_of_the_lessons_says_whether_another_gpu_runs_it(other_gpu, gpu, runs):
+def test_every_rung_of_the_lessons_knows_whether_another_gpu_runs_it(other_gpu, gpu, runs):
     other_gpu(*gpu)
     def fits(r):
         try: r.need_gpu()
@@ -276,7 +276,7 @@ def prepared(r, h, w, k):
     return rung._Launch(r, h, w, k)
 
 
-def test_a_launch_has_all_in_its_place(fake):
+def test_a_launch_passes_each_argument_correctly(fake):
     m, n, out = torch.randn(9, 5), torch.randn(5, 20), torch.empty(9, 20)
     launch = prepared(tiled(shared=100), 9, 20, 5)
     launch(m, n, out, 1234)
@@ -341,7 +341,7 @@ def test_a_kernel_that_must_be_alone_waits_for_the_stream_before(monkeypatch):
     assert waits == [(5, 0), (0, 5)]
 
 
-def test_the_current_stream_is_asked_of_torch_in_either_way(monkeypatch):
+def test_the_current_stream_comes_from_torch_in_either_way(monkeypatch):
     "By a short name of torch's own, and by the public one where a version has dropped that"
     nvidia._stream_by.cache_clear()
     monkeypatch.setattr(torch._C, '_cuda_getCurrentRawStream', lambda device: 70 + device, raising=False)
@@ -481,7 +481,7 @@ def test_no_ladder_without_a_gpu():
     with pytest.raises(Unavailable, match='timed on an NVIDIA GPU'): Ladder(tiled())
 
 
-def test_a_rung_is_timed_beside_the_library_after_it_is_right():
+def test_a_rung_is_timed_with_the_library_after_its_check():
     m, n = inputs(24, 16, 8)
     got = ladder.time_rung(tiled(), m, n, Reference(m, n), seconds=.02)
     assert got['low'] <= got['ratio'] <= got['high'] and got['seconds'] > 0 and got['library'] > 0
@@ -542,7 +542,7 @@ def test_the_table_of_a_ladder(measured):
     assert [t.get_text() for t in ax.get_yticklabels()] == ['tiled', 'again']
 
 
-def test_a_rung_after_a_side_way_is_held_against_the_one_below_that(measured):
+def test_a_rung_after_a_branch_is_compared_with_the_one_before_it(measured):
     l = Ladder(tiled(), tiled(name='aside'), tiled(name='last'), shape=(1000, 2000, 500))
     for step, ratio in zip(l.steps, (.5, .1, .6)): step.ratio = ratio
     assert [r[3] for r in l.table(aside=['aside']).rows] == ['', '0.20x', '1.20x', '']
@@ -696,7 +696,7 @@ class Transposing:
         return m.t()@n
 
 
-def test_a_transpose_goes_to_a_kernel_that_reads_it_as_it_lies():
+def test_a_transpose_goes_to_a_kernel_that_reads_its_layout():
     r, t = Counting('counting', SRC, threads=(8, 8), BM=8, BN=8, BK=8), Transposing()
     a, b = torch.randn(6, 4, requires_grad=True), torch.randn(4, 5, requires_grad=True)
     with using(r, t):
@@ -707,7 +707,7 @@ def test_a_transpose_goes_to_a_kernel_that_reads_it_as_it_lies():
     for x, want in zip(got, torch.autograd.grad(a@b, (a, b), g)): check(x, want, atol=1e-6)
 
 
-def test_only_the_gradients_that_are_asked_for():
+def test_only_the_requested_gradients():
     r = Counting('counting', SRC, threads=(8, 8), BM=8, BN=8, BK=8)
     b = torch.randn(4, 5, requires_grad=True)
     with using(r): matmul(torch.randn(6, 4), b).sum().backward()
@@ -763,7 +763,7 @@ def on_hopper(monkeypatch, tmp_path):
 def test_plans(on_hopper, args, words): assert words in repr(plan(*args, device=0))
 
 
-def test_transposes_are_asked_of_the_function_that_knows_them(on_hopper, monkeypatch):
+def test_transposes_are_detected_by_one_function(on_hopper, monkeypatch):
     def transposing(*s): return Transposing()
     monkeypatch.setattr(choice, 'CHOOSE', {('float32', 'nn'): lambda *s: 'none', ('float32', 'tn'): transposing,
                                            ('bfloat16', 'nn'): lambda *s: 'none', ('bfloat16', 'tn'): transposing})
@@ -773,7 +773,7 @@ def test_transposes_are_asked_of_the_function_that_knows_them(on_hopper, monkeyp
     assert plan(8, 8, 8, device=0, layout='nt').why == 'no kernel reads nt'
 
 
-def test_the_table_has_a_chooser_for_each_type_and_layout():
+def test_the_table_has_a_chooser_per_type_and_layout():
     "Each names a kernel of its type and layout that takes the shape, or says why there is none"
     types = 'float32', 'bfloat16', 'float16'
     assert set(choice.CHOOSE) == {(dtype, layout) for dtype in types for layout in ('nn', 'tn', 'nt')}
@@ -859,7 +859,7 @@ def test_what_was_tuned_is_there_in_the_next_process(ranked):
 
 
 @pytest.mark.parametrize('change', [dict(BM=16), dict(name='another'), dict(supports=lambda h, w, k: False)])
-def test_a_kernel_that_was_changed_has_to_be_tuned_anew(ranked, change):
+def test_a_changed_kernel_must_be_tuned_again(ranked, change):
     kept.keep(ranked[3], 4, *KEY)
     ranked[3] = ranked[3].tuned(**change)
     next_process()

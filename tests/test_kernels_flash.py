@@ -160,7 +160,7 @@ def test_scores_that_rise_from_tile_to_tile():
         both((q, k, v))
 
 
-def test_heads_that_lie_between_rows():
+def test_heads_between_rows():
     q, k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in qkv(2, 4, 2, 191, 129, 64))
     both((q, k, v))
 
@@ -286,7 +286,7 @@ def test_more_keys_are_merged_by_the_kernel_itself(rows, first, keys, dim, causa
     torch.testing.assert_close(lse.double(), wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_keys_of_nobody_become_those_of_somebody():
+def test_keys_without_queries_get_queries():
     "Rows that have seen nothing yet, whose place may hold anything; and a fresh result"
     q, k, v = qkv(1, 1, 1, 70, 66, 64)
     want, wanted = attend_all(scores(q, k), v)
@@ -353,7 +353,7 @@ def test_no_order_that_was_tried_ends_much_earlier(heads, group, section, rows, 
 
 
 @pytest.mark.slow
-def test_dq_of_parts_is_summed_in_one_place():
+def test_dq_of_parts_is_summed_in_one_buffer():
     "All rows see 40 keys, those from 64 on the others, too"
     q, k, v = qkv(2, 2, 1, 150, 150, 64)
     dout = normal(2, 2, 150, 64, seed=3)
@@ -372,7 +372,7 @@ def test_dq_of_parts_is_summed_in_one_place():
 
 
 @pytest.mark.slow
-def test_gradients_go_to_any_place():
+def test_gradients_go_to_any_buffer():
     "Also to columns of something wider, which kernels cannot write in whole sectors"
     q, k, v = qkv(2, 2, 1, 70, 70, 64)
     dout = normal(2, 2, 70, 64, seed=3)
@@ -387,7 +387,7 @@ def test_gradients_go_to_any_place():
     for a, b in zip([*got, rows.dq(), *parts], [*want, *want]): assert a.equal(b)
 
 
-def test_places_of_results_that_do_not_fit():
+def test_output_buffers_that_do_not_fit():
     q, k, v = qkv(1, 1, 1, 70, 66, 64)
     out, lse, one = torch.empty_like(q), torch.empty(1, 1, 70), torch.ones(1, dtype=torch.int32)
     onto, pair, parts = attentions.attention_onto, attentions.attention_pair, attentions.PartGradients

@@ -25,7 +25,7 @@ def at_once(request):
     with one_unit(request, [*(partial(test_awkward_sizes, o) for o in SHAPES),
                    *(partial(test_every_type, o) for o in NEAR),
                    *(partial(test_gelu_by_tanh, o) for o in NEAR),
-                   *(partial(test_dropout_is_told_by_the_seed, *o, 0) for o in DROPPED),
+                   *(partial(test_dropout_is_determined_by_the_seed, *o, 0) for o in DROPPED),
                    test_a_slice_that_begins_between, test_what_may_be_left_out, test_a_residual,
                    test_a_ring_whose_bytes_need_not_be_asked_for, all_is_dropped]):
         yield
@@ -210,7 +210,7 @@ def test_philox_is_that_of_its_authors():
 @pytest.mark.slow
 @pytest.mark.parametrize('shape,dtype', DROPPED)
 @pytest.mark.parametrize('seed', SEEDS)
-def test_dropout_is_told_by_the_seed(shape, dtype, seed):
+def test_dropout_is_determined_by_the_seed(shape, dtype, seed):
     x, b = (o.abs() + 1 for o in numbers(shape, shape[-1:], dtype=dtype))    # gelu of which is not 0
     words = sum((philox(seed, i) for i in range(-(-x.numel()//4))), [])[:x.numel()]
     stays = torch.tensor([(o >> 8)*2**-24 >= .3 for o in words]).view(shape)

@@ -190,7 +190,7 @@ def test_in_place_is_what_it_says(reduction):
 
 
 @pytest.mark.parametrize('target', [-1, 33, 2**40])
-def test_a_target_that_is_no_class(target):
+def test_a_target_that_is_not_a_class(target):
     x, targets = logits(5, 33)
     targets[3] = target
     with pytest.raises(DeviceAssert, match='t < width'): cross_entropy(x, targets)
@@ -307,7 +307,7 @@ OPTIONS = dict(lr=1e-2, betas=(.85, .99), eps=1e-7, weight_decay=.1)
 
 @pytest.mark.slow
 @pytest.mark.parametrize('more', [{}, dict(maximize=True), dict(weight_decay=0)], ids=str)
-def test_a_hundred_steps_beside_torch(more):
+def test_a_hundred_steps_compared_with_torch(more):
     """A step rounds the parameter, up to 4 in size, by up to 2^-23, and what it subtracts by less: a hundred of those
     at random are some 1e-6. torch in float32 multiplies by 1 - lr * weight_decay and by beta2 as well, which are
     rounded by up to 2^-25, always to the same side: up to 100 * 2^-25 * 4 = 1.2e-5. So ours must not be farther from

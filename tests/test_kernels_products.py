@@ -34,7 +34,7 @@ def at_once(request):
              *(partial(test_groups_may_be_ragged_or_empty, o) for o in GROUP_TILES),
              *(partial(test_matmul_with_an_epilogue, o, 'kernel') for o in CHAINED),
              *(partial(o, 'kernel') for o in (test_accumulation, test_an_mlp, test_groups)),
-             test_an_activation_of_ones_own_needs_no_slope,
+             test_a_custom_activation_needs_no_gradient,
              partial(test_batches, 'kernel', HALF, SimpleNamespace(setattr=lambda *args: None))]
     with one_unit(request, cases):
         launches._ready.cache_clear()                               # of launches that were only noted
@@ -225,7 +225,7 @@ def test_groups(where):
 
 
 @pytest.mark.slow
-def test_an_activation_of_ones_own_needs_no_slope():
+def test_a_custom_activation_needs_no_gradient():
     a, b = normal(24, 64), normal(64, 40)
     with using(Marker()): got = matmul(a, b, epilogue=Epilogue(activation=Activation('x*x')))
     p, size = exact(a, b)
@@ -315,7 +315,7 @@ def test_errors_in_words(call, words):
     (lambda: (normal(8, 16), normal(16, 12)), 'whole 16 bytes, 8 bfloat16s, and some have 12'),
     (lambda: (normal(16, 8).t(), normal(8, 16).t()), 'in a way that no kernel reads'),
     (lambda: (normal(9, 16).flatten()[4:132].view(8, 16), normal(16, 8)), 'not a multiple of 16')])
-def test_what_the_kernel_does_not_take_is_told(make, why):
+def test_unsupported_operands_are_refused(make, why):
     with using(Marker()): assert why in explain_with(*make(), Epilogue())
 
 

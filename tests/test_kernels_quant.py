@@ -41,7 +41,7 @@ def scale_of_each(scales, w):
 @pytest.mark.slow
 @pytest.mark.parametrize('group', GROUPS)
 @pytest.mark.parametrize('bits', [2, 3, 4, 8])
-def test_whole_numbers_are_the_nearest(bits, group):
+def test_integers_are_the_nearest(bits, group):
     "No number of the format is nearer, but for the roundings of float32: two of 2^-24 of up to 255 steps"
     w = weights(6, 96)
     for q in (symmetric(w, bits, group), affine(w, bits, group), symmetric(w, bits, group, torch.bfloat16)):
@@ -150,7 +150,7 @@ def test_a_group_that_is_none(group):
 # Kernels
 
 @pytest.mark.parametrize('kind', fragments.BITS)
-def test_numbers_come_back_from_their_fragments(kind):
+def test_values_are_recovered_from_their_fragments(kind):
     for rows, columns in ((1, 8), (16, 128), (37, 200)):
         q = torch.randint(0, 2**fragments.BITS[kind], (rows, columns), dtype=torch.uint8)
         if kind.startswith('int'): q = (q - 8*(kind == 'int4')).view(torch.int8)
@@ -204,7 +204,7 @@ def test_the_kernels_of_all_batches_are_few():
         ['multiply_packed']*4 + ['multiply_streamed']
 
 
-def test_copies_bring_a_matrix_while_x_leaves_room_for_them():
+def test_bulk_copies_load_a_matrix_if_x_leaves_space_for_them():
     "A long x, many rows of it and kinds that win nothing are multiplied the other way, and all on other GPUs"
     def name(kind, batch, columns, on=H100):
         return calls.matvec_calls(kind, 'bfloat16', 'row', batch, 64, columns, False, False, on)[0].name
@@ -218,7 +218,7 @@ def test_copies_bring_a_matrix_while_x_leaves_room_for_them():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('h,w,k', [(1, 8, 16), (3, 37, 1040), (8, 20, 272)])
-def test_a_product_of_few_rows_of_whole_numbers(h, w, k):
+def test_a_product_of_few_rows_of_integers(h, w, k):
     "Sums are exact, so what is left is the rounding to bfloat16, and those of two products in float32"
     (m, a), (n, b) = symmetric(weights(h, k), 8)[:2], symmetric(matrix('float32', w, k), 8)[:2]
     got, want = multiply_int8(m, n, a, b), (m.double()*a) @ (n.double()*b).T
@@ -330,7 +330,7 @@ def test_a_state_goes_to_a_module_of_the_same_kind(tmp_path):
         other.load_state_dict(a.state_dict())
 
 
-def test_numbers_may_change_their_type_and_scales_keep_16_bits():
+def test_values_may_change_their_type_and_scales_keep_16_bits():
     q = quantize(model(torch.float32), 'int8')
     x = weights(2, 128)
     assert q[0].scales.dtype == torch.bfloat16 and run(q, x).dtype == torch.float32
@@ -390,5 +390,5 @@ def test_layers_that_stay(capsys):
     (lambda: dequantize(model()), ValueError, 'the module has no layers in few bits'),
     (lambda: quantize(torch.nn.Linear(64, 4), 'int8')(weights(2, 63)), ValueError,
      r'x has the shape \(2, 63\), and the layer takes \(..., 64\)')])
-def test_what_a_module_cannot_be_is_told(call, error, words):
+def test_unsupported_modules_are_refused(call, error, words):
     with pytest.raises(error, match=words): call()

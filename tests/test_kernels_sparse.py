@@ -24,7 +24,7 @@ def at_once(request):
     "All kernels are compiled in one unit"
     cases = [*(partial(test_a_24_product, *o) for o in TWO_FOUR_CASES),
              *(partial(test_a_product_of_blocks, *o) for o in BLOCK_CASES),
-             *(partial(test_a_product_of_single_numbers, *o) for o in CSR_CASES)]
+             *(partial(test_a_product_of_unstructured_elements, *o) for o in CSR_CASES)]
     with one_unit(request, cases):
         for o in (blocks, two_four): o._ready.cache_clear()             # of launches that were only noted
         yield
@@ -62,14 +62,14 @@ def test_what_is_compressed_comes_back(shape, dtype):
     assert torch.equal(from_words(to_words(c.places), *shape), c.places)
 
 
-def test_places_are_the_lower_first():
+def test_positions_are_in_increasing_order():
     w = torch.tensor([[0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 7, 8, 7, 0, 0, 8, 0, 7, 0, 0, 7, 8, 0, 0.]])
     c = compress(w)
     assert c.places.tolist() == [[0b0100, 0b1100, 0b1110, 0b1100, 0b0100, 0b0100]]
     assert c.values.tolist() == [[0, 0, 0, 7, 7, 8, 7, 8, 0, 7, 7, 8]]
 
 
-def test_each_thread_has_the_places_of_two_rows_and_sixteen_columns():
+def test_each_thread_has_the_metadata_of_two_rows_and_sixteen_columns():
     "As PTX has it for `wgmma.sp` of 32 numbers along k: selector 0 takes the words of lanes 0 and 1 of each four"
     rows, columns = 150, 200
     places = compress(prune(weights(rows, columns))).places
@@ -92,7 +92,7 @@ def test_what_cannot_be_is_refused(tool):
         with pytest.raises(TypeError, match='no matrix of floats'): tool(bad)
 
 
-def test_three_of_four_and_places_out_of_order_are_refused():
+def test_three_of_four_and_unordered_positions_are_refused():
     w = prune(weights(4, 12))
     w[1, 4:8] = torch.tensor([1, 0, 2, 3.])
     with pytest.raises(ValueError, match=r'w\[1, 4:8\] has more than two .* as 1 fours have; prune'): compress(w)
@@ -237,7 +237,7 @@ CSR_CASES = [('float32', 50, 70, 1), ('float32', 50, 70, 33), ('bfloat16', 9, 12
 
 @pytest.mark.slow
 @pytest.mark.parametrize('dtype,rows,k,n', CSR_CASES)
-def test_a_product_of_single_numbers(dtype, rows, k, n):
+def test_a_product_of_unstructured_elements(dtype, rows, k, n):
     dtype = getattr(torch, dtype)
     w, x = prune_single(weights(rows, k), .8).to(dtype), weights(k, *([] if n is None else [n]), dtype=dtype, seed=1)
     w[rows//2] = 0
@@ -246,14 +246,14 @@ def test_a_product_of_single_numbers(dtype, rows, k, n):
     close(multiply_csr(c, x), *exact(w, x), dtype)
 
 
-def test_the_smallest_numbers_go():
+def test_the_smallest_values_are_pruned():
     w = weights(20, 30)
     got = prune_single(w, .7)
     assert (got != 0).sum() == 180 and w[got == 0].abs().max() <= got[got != 0].abs().min()
     assert torch.equal(prune_single(w, 0), w) and not prune_single(w, 1).any()
 
 
-def test_single_numbers_refuse_in_words():
+def test_unstructured_sparsity_refuses_with_a_reason():
     c = to_csr(weights(4, 6))
     with pytest.raises(ValueError, match='zeros is -1, a share'): prune_single(weights(4, 6), -1)
     with pytest.raises(ValueError, match='prune_single: w has a NaN'): prune_single(weights(4, 6)*float('nan'))
@@ -353,7 +353,7 @@ def test_gradients_are_those_of_the_dense_layer():
     for a, b in zip(*grads): torch.testing.assert_close(a, b, rtol=2**-7, atol=1e-2)     # sums in another order
 
 
-def test_what_cannot_be_pruned_stays_and_the_table_says_so(capsys):
+def test_what_cannot_be_pruned_stays_and_is_listed(capsys):
     m = torch.nn.ModuleDict(dict(one=torch.nn.Linear(32, 8), two=torch.nn.Linear(32, 8), wide=torch.nn.Linear(32, 8),
                                  bad=torch.nn.Linear(32, 8), head=torch.nn.Linear(32, 40), odd=torch.nn.Linear(24, 8)))
     m.embedding = torch.nn.Embedding(40, 32)
@@ -371,7 +371,7 @@ def test_what_cannot_be_pruned_stays_and_the_table_says_so(capsys):
     (lambda: prune_24(torch.ones(2)), TypeError, 'prune_24: module is a Tensor'),
     (lambda: prune_24(torch.nn.GELU()), ValueError, 'no layer of the module could be pruned: it has no torch.nn.Lin'),
     (lambda: densify(model()), ValueError, 'densify: the module has no 2:4 sparse layers')])
-def test_the_tool_refuses_in_words(call, error, words):
+def test_prune_24_refuses_with_a_reason(call, error, words):
     with pytest.raises(error, match=words): call()
 
 
@@ -430,7 +430,7 @@ def overwritten(items):
 
 
 @pytest.mark.parametrize('tile', list(two_four.TILES)[:2])
-def test_registers_of_places_are_kept_until_a_product_is_done(tile):
+def test_metadata_registers_are_kept_until_a_product_is_done(tile):
     "The tensor cores read them so long: without `keep` the compiler was seen to use them for other words before"
     call, _ = two_four.hopper_call('bfloat16', 8192, 8192, 8192, False, H100, tile)
     items = sass(call.src, arch='sm_90a').items

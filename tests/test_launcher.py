@@ -72,7 +72,7 @@ def launch(driver, parameters, sizes, otherwise=refuse, grid=(3, 2, 1), block=(3
     return driver.module.Launch(77, grid, block, shared, attributes, parameters, otherwise)
 
 
-def test_a_launch_has_all_in_its_place(driver):
+def test_a_launch_passes_each_argument_correctly(driver):
     x, n = torch.randn(5), torch.arange(4, dtype=torch.int64)
     k = launch(driver, [('*', 2, 32), ('i',), ('*', 0, 64), ('d',), ('f',), ('?',), ('B',), ('q',), b'constant',
                         ('*', 0, 0)], [8, 4, 8, 8, 4, 1, 1, 8, 8, 8], shared=100, attributes=[(4, (2, 1, 1))])
@@ -137,7 +137,7 @@ def test_the_stream_is_the_current_one_or_the_one_that_was_asked_for(driver):
     assert [o.stream for o in driver.launches] == [7, 9, 5, None]
 
 
-def test_a_map_goes_along_with_the_address_in_its_place(driver):
+def test_a_map_is_passed_with_the_address_of_its_array(driver):
     image = bytes(range(128))
     k = launch(driver, [('T', 0, 0, image), ('&',), ('T', 0, 0, image)], [128, 8, 128])
     for at in (0x1000, 0x2000): assert k.run(3, at, at+16, at+32) == 0
@@ -188,7 +188,7 @@ def test_a_table_knows_what_is_alike_and_nothing_else(driver):
         with pytest.raises(TypeError): t(*wrong)
 
 
-def test_a_table_leaves_to_torch_what_it_is_told_to_leave(driver):
+def test_a_table_leaves_marked_operands_to_torch(driver):
     a, b, t = torch.randn(6, 4), torch.randn(4, 5), driver.module.Table(allocate)
     t.leave(a, b)
     assert t(a.clone(), b) is NotImplemented is t(a, b, torch.empty(6, 5)) and len(t) == 1 and not t.knows(a, b)
@@ -198,7 +198,7 @@ def test_a_table_leaves_to_torch_what_it_is_told_to_leave(driver):
     with pytest.raises(TypeError, match='no key'): t.leave(a, [1])
 
 
-def test_a_table_writes_where_it_is_told(driver):
+def test_a_table_writes_to_a_given_output(driver):
     a, b, out = torch.randn(6, 4), torch.randn(4, 5), torch.empty(6, 5)
     t = table_of(driver, a, b)
     assert t(a, b, out) is out and driver.pointers()[2] == out.data_ptr()
@@ -539,7 +539,7 @@ def test_every_name_of_torchs_own_has_another_way():
 
 @pytest.mark.parametrize('module,name', [(torch._C._functorch, 'is_functorch_wrapped_tensor'),
                                          (torch.autograd.forward_ad, '_current_level')])
-def test_where_torch_tells_of_no_transforms_it_multiplies(monkeypatch, module, name):
+def test_where_torch_does_not_report_transforms_it_multiplies(monkeypatch, module, name):
     monkeypatch.delattr(module, name)
     plan._unknown_transforms.cache_clear()
     a, b = torch.randn(6, 4), torch.randn(4, 5)

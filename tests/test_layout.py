@@ -58,12 +58,13 @@ def test_coordinates_may_nest_and_may_be_arrays():
     (lambda: Layout(0), 'at least 1'), (lambda: Layout((4, 8), (8,)), 'nest alike'),
     (lambda: Layout(4, -1), 'at least 0'), (lambda: Layout((4, 8))(1, 2, 3), '3 were given'),
     (lambda: Layout((4, 8))((1, 2), 3), 'takes one number'), (lambda: Layout('4:1', 2), 'not both'),
-    (lambda: Layout(2.0), 'must be an integer'), (lambda: Layout.row_major(6, 4).compose(Layout(4, 4)), 'do not divide'),
+    (lambda: Layout(2.0), 'must be an integer'),
+    (lambda: Layout.row_major(6, 4).compose(Layout(4, 4)), 'do not divide'),
     (lambda: Layout('(2,2):(0,1)').compose(Layout('(2,2):(1,1)')), 'meet inside'),
     (lambda: Layout((4, 4), (1, 8)).compose(6), 'not a multiple'),
     (lambda: Layout((2, 2), (1, 3)).complement(12), 'no complement'),
     (lambda: Layout((4, 8)).compose((2,)), 'one for each'), (lambda: Swizzle(3, 0, 2), 'at least bits')])
-def test_what_is_no_layout_is_refused_in_words(wrong, says):
+def test_what_is_not_a_layout_is_refused_with_a_reason(wrong, says):
     with pytest.raises((ValueError, TypeError), match=says): wrong()
 
 
@@ -108,7 +109,7 @@ def test_tiles_of_a_matrix():
         for j in range(2): assert sorted(t(np.arange(12), i+2*j))==sorted(m[3*i:3*i+3, 4*j:4*j+4].ravel())
 
 @given(st.integers(0, 4), st.integers(0, 3), st.integers(0, 3))
-def test_a_swizzle_is_its_own_inverse_and_keeps_what_lies_together(bits, base, more):
+def test_a_swizzle_is_its_own_inverse_and_keeps_vectors_together(bits, base, more):
     s = Swizzle(bits, base, bits+more)
     x = np.arange(1<<(base+2*bits+more))
     assert sorted(s(x))==x.tolist() and (s(s(x))==x).all() and (s(x)%(1<<base)==x%(1<<base)).all()
@@ -232,7 +233,7 @@ def test_wavefronts_by_brute_force(places, vector):
     at = [p*vector for p in places]
     assert cost(Layout(1024), np.array(at), vector=vector).wavefronts==slow_wavefronts([4*a for a in at], 4*vector)
 
-def test_a_tile_and_its_mends():
+def test_a_tile_and_its_fixes():
     plain, padded, swizzled = (Layout.row_major(32, 32), Layout((32, 32), (33, 1)),
                                Swizzle(5, 0, 5).compose(Layout.row_major(32, 32)))
     assert walk(plain, 'column')==Cost(requests=32, wavefronts=1024, ideal=32, sectors=1024)

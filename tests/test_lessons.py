@@ -136,14 +136,14 @@ def test_a_backend_that_is_not_there(tmp_path):
     assert res.returncode == 2 and "'tpu'" in res.stderr and 'Traceback' not in res.stderr, res
 
 
-def test_a_package_that_lessons_lack_is_told(monkeypatch, capsys):
+def test_a_package_that_lessons_lack_is_reported(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, 'tqdm', None)  # as if it were not installed
     assert L.main(['run', '01']) == 2
     assert 'tqdm is missing, which lessons need: python3 course.py run installs' in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_a_file_that_is_no_notebook(tmp_path):
+def test_a_file_that_is_not_a_notebook(tmp_path):
     (tmp_path/'01_a.ipynb').write_text('{"cells": [')
     res = run(tmp_path, 'run')
     assert (res.returncode == 1 and '01_a.ipynb cannot be read as a notebook' in res.stderr

@@ -54,7 +54,7 @@ def test_torch_in_the_browser_has_what_the_lessons_use():
     assert len(methods) > 20 and not {m for m in methods if m not in dir(standin.Tensor)}
 
 
-def test_what_torch_in_the_browser_lacks_is_told():
+def test_what_torch_in_the_browser_lacks_is_reported():
     for ask in (lambda: standin.einsum, lambda: standin.zeros(2).backward):
         with pytest.raises(AttributeError, match='lessons 01 to 04 use'): ask()
 
@@ -81,7 +81,7 @@ def test_torch_in_the_browser_gives_what_torch_gives(code):
     np.testing.assert_allclose(got, want, rtol=1e-6)  # both round once to the same type
 
 
-def test_random_numbers_of_torch_in_the_browser():
+def test_random_tensors_of_torch_in_the_browser():
     standin.manual_seed(3)
     x = standin.randn(100, 50)
     standin.manual_seed(3)
@@ -223,7 +223,7 @@ def test_a_file_with_another_sum_is_refused(listed):
 
 @pytest.mark.parametrize('said, why', [('ERROR: No matching distribution found for x', fetch.Gone),
     ('WARNING: Retrying after NewConnectionError\nERROR: No matching distribution found for x', fetch.Unreachable)])
-def test_why_nothing_can_be_downloaded_is_told(said, why, tmp_path, monkeypatch):
+def test_the_reason_of_a_failed_download_is_reported(said, why, tmp_path, monkeypatch):
     failed = subprocess.CompletedProcess([], 1, '', said)
     monkeypatch.setattr(fetch.subprocess, 'run', lambda *a, **kw: failed)
     with pytest.raises(fetch.Gone, match='it said: ERROR: No matching') as e: fetch.download(tmp_path)

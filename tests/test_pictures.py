@@ -117,7 +117,7 @@ def test_every_picture_can_be_read():
     assert [o for o in found if o.partition(': ')[0] not in WRONG] == []
 
 
-def test_panels_that_are_too_wide_for_a_page_stand_below_each_other():
+def test_panels_that_are_too_wide_for_a_page_are_stacked():
     from gridstride.draw import WIDEST, Picture, cells
     wide = cells([range(12)], size=40)
     one, two = Picture(wide, caption='words '*60), Picture(wide, wide, caption='one')

@@ -54,7 +54,7 @@ def test_rules_have_their_section_and_speedup(kernels):
     assert gains[:2] == ['84%', '66%'] and all('INF' not in str(r) for r in shown)
 
 
-def test_the_layout_of_2020_gives_the_same_numbers(kernels):
+def test_the_layout_of_2020_gives_the_same_values(kernels):
     old = counters.details(sample('ncu_2020.1_details.csv'))
     for i, k in old.items():
         assert ({s: [(m.name, m.value) for m in ms] for s, ms in k.sections.items()}
@@ -192,7 +192,7 @@ def test_the_part_of_a_program(cells, name, want):
     assert [s.text for s in isolate.part(source_of(*cells), [name])[0]] == want
 
 
-def test_names_that_nothing_makes_are_told():
+def test_unused_names_are_reported():
     assert isolate.part(source_of('def f(): return len(gone)'), ['f'])[1] == {'gone'}
     assert isolate.part(source_of('@deco\ndef f(x=later): return 1', 'later = 1'), ['f'])[1] == {'deco', 'later'}
 
@@ -304,7 +304,7 @@ def test_a_function_runs_twice_and_is_looked_at_once(fake):
     assert [args[i+1] for i, a in enumerate(args) if a == '--section'] == list(prof.SECTIONS)
 
 
-def test_lines_are_asked_for_and_shown(fake):
+def test_lines_are_requested_and_shown(fake):
     r = prof.ncu(talks, 'x', lines=True, sections='basic')
     args = json.loads((fake/'log').read_text())
     assert '--import-source' in args and args[args.index('--set')+1] == 'basic' and 'SourceCounters' in args
@@ -313,7 +313,7 @@ def test_lines_are_asked_for_and_shown(fake):
                for l in r[0].lines), 'numbers of a program made for the purpose mean nothing to the reader'
 
 
-def test_a_script_gets_its_arguments_and_numbers(fake, tmp_path):
+def test_a_script_gets_its_arguments_and_counters(fake, tmp_path):
     (tmp_path/'job.py').write_text('import sys\nprint("with", sys.argv[1:])\n')
     r = prof.ncu('job.py', 3, 'x', lines=True)
     assert "with ['3', 'x']" in (fake/'output').read_text() and r[0].lines[0].number == 4
@@ -325,7 +325,7 @@ def test_source_text_runs(fake):
     assert (fake/'output').read_text() == '42\n'
 
 
-def test_modules_beside_the_notebook_are_found(fake, tmp_path, monkeypatch):
+def test_modules_next_to_the_notebook_are_found(fake, tmp_path, monkeypatch):
     (tmp_path/'beside.py').write_text('word = "found"\n')
     # as in a Jupyter kernel: its folder is the empty string
     monkeypatch.setattr(sys, 'path', ['', *(p for p in sys.path if p)])
@@ -333,7 +333,7 @@ def test_modules_beside_the_notebook_are_found(fake, tmp_path, monkeypatch):
     assert (fake/'output').read_text() == 'found\n'
 
 
-def test_an_unknown_metric_is_a_doubt(fake):
+def test_an_unknown_metric_is_a_warning(fake):
     r = prof.ncu('pass\n\n', metrics=['nonsense__metric.sum', 'dram__bytes_read.sum'])
     assert r.doubts == ['ncu does not know the metric nonsense__metric.sum, or cannot read it on this GPU']
     assert 'nonsense' in repr(r)
@@ -356,7 +356,7 @@ def test_neither_file_nor_source(fake):
     with pytest.raises(FileNotFoundError, match='neither a file nor a source'): prof.ncu('jop.py')
 
 
-def test_without_ncu_or_gpu_one_line_says_so(monkeypatch):
+def test_without_ncu_or_gpu_one_line_explains_it(monkeypatch):
     monkeypatch.setattr(counters, 'no_gpu', lambda: 'no GPU is here')
     with pytest.raises(Unavailable, match='^no GPU'): prof.ncu(talks, 'x')
     monkeypatch.setattr(counters, 'no_gpu', lambda: '')
@@ -373,7 +373,7 @@ def test_without_ncu_or_gpu_one_line_says_so(monkeypatch):
 def nothing_said(monkeypatch): monkeypatch.setattr(recording, '_said', set())
 
 
-def test_a_recording_takes_ncus_place_where_counters_are_not_permitted(fake, tmp_path, monkeypatch, capsys):
+def test_a_recording_replaces_ncu_where_counters_are_not_permitted(fake, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
     there = prof.ncu(talks, 'x', lines=True, record='99_ncu')
     monkeypatch.delenv('GRIDSTRIDE_RECORD')
@@ -451,7 +451,7 @@ def test_overlapping_streams_are_busy_once(gpu_profile):
     assert p.busy == pytest.approx(50e-6) and p.seconds == pytest.approx(100e-6)
 
 
-def test_the_picture_is_valid_and_has_a_row_for_each_stream(gpu_profile):
+def test_the_picture_is_valid_and_has_a_row_per_stream(gpu_profile):
     svg = gpu_profile.timeline().svg
     root = ElementTree.fromstring(svg)
     texts = [t.text for t in root.iter('{http://www.w3.org/2000/svg}text')]
@@ -535,7 +535,7 @@ def test_a_scopes_bytes_are_not_added_to_its_kernels():
     assert 'empty' not in repr(t)
 
 
-def test_marks_inside_of_a_kernel_are_cycles():
+def test_marks_inside_a_kernel_are_cycles():
     t = prof.Timeline(json.loads(sample('proton_3.6_inside.chrome_trace')))
     assert t.blocks == [0, 1] and t.names == ['kernel', 'load', 'dot', 'store']
     rows = {r[0]: r for r in t.table().rows}

@@ -109,7 +109,7 @@ def test_refused_where_there_is_none(folder):
 
 
 @pytest.mark.parametrize('text', ['', '{"key": 1', '[]', '{}', '{"key":"a"}'])
-def test_a_file_that_is_no_recording(folder, text):
+def test_a_file_that_is_not_a_recording(folder, text):
     folder.mkdir()
     (folder/'08_a.json').write_text(text)
     with pytest.raises(Unavailable, match='cannot be read'): recorded('08_a', missing)
@@ -209,7 +209,7 @@ def test_names_stay_in_the_folder(folder, name):
     with pytest.raises(ValueError, match=re.escape(repr(name))): write(name, 'k', 1)
 
 
-def test_the_first_gpu_is_asked_for(tmp_path, monkeypatch):
+def test_the_first_gpu_is_used(tmp_path, monkeypatch):
     (tmp_path/'nvidia-smi').write_text('#!/bin/sh\necho "NVIDIA H100 80GB HBM3, 580.159"\necho "NVIDIA T4, 1"\n')
     (tmp_path/'nvidia-smi').chmod(0o755)
     monkeypatch.setenv('PATH', str(tmp_path), prepend=os.pathsep)
@@ -261,7 +261,7 @@ def test_what_is_shown_can_say_where_it_was_made(made, monkeypatch):
     (.8, .7, None, 'not so here, 0.7; on the H100 of this text at least 0.8'),
     (None, .7, 1, 'here 0.7; on the H100 of this text at most 1'), (1, 1, 1, 'here 1; on the H100 of this text 1 to 1'),
     (None, 2, 1, 'not so here, 2'), (1, float('nan'), 2, 'not so here, nan'), (1, None, 2, 'not measured here; on')])
-def test_a_claim_tells_and_stops_no_reader(folder, monkeypatch, capsys, low, measured, high, said):
+def test_a_claim_reports_and_stops_no_reader(folder, monkeypatch, capsys, low, measured, high, said):
     recorded('08_b', lambda: measured)
     claim('a is level with b', low, measured, high)
     assert capsys.readouterr().out.startswith(f'a is level with b: {said}')
@@ -273,7 +273,7 @@ def test_a_claim_tells_and_stops_no_reader(folder, monkeypatch, capsys, low, mea
         monkeypatch.delenv(f'GRIDSTRIDE_{name}')
 
 
-def test_a_claim_about_a_recording_stops_nobody(made, monkeypatch, capsys):
+def test_a_claim_about_a_recording_stops_no_reader(made, monkeypatch, capsys):
     monkeypatch.setenv('GRIDSTRIDE_CLAIMS', 'hold')
     rate = recorded('08_a', missing, 'source', 7).data['GB/s']
     claim('rate', 3000, rate, None)
@@ -290,7 +290,7 @@ def test_a_claim_needs_a_bound():
 
 
 @pytest.mark.parametrize('guess,said', [(None, ''), (..., '; your guess: none yet'), (2.5, '; your guess: 2.5')])
-def test_a_claim_tells_the_readers_guess(folder, capsys, guess, said):
+def test_a_claim_shows_the_readers_guess(folder, capsys, guess, said):
     claim('a', 1, 2, 3, guess=guess)
     assert capsys.readouterr().out == f'a: here 2; on the H100 of this text 1 to 3{said}\n'
     with pytest.raises(TypeError, match="my_guess is 'fast'"): claim('a', 1, 2, 3, guess='fast')

@@ -38,7 +38,7 @@ def several(rank, jobs, dtype):
     return res
 
 
-def test_processes_start_beside_a_shell_of_ipython(monkeypatch):
+def test_processes_start_while_a_shell_of_ipython_runs(monkeypatch):
     main = types.ModuleType('__main__')
     del main.__spec__
     monkeypatch.setitem(sys.modules, '__main__', main)
@@ -142,7 +142,7 @@ def test_gradients_are_added_where_they_belong(together, kept):
     for x in sums: assert x.equal(want)
 
 
-def test_copy_engines_are_told_where_keys_lie(monkeypatch):
+def test_copy_engines_get_the_addresses_of_keys(monkeypatch):
     "Played by the CPU; of a single head, whose stride means nothing, and of several, some of them at a time"
     import ctypes
     def copy(name, *given):
@@ -443,7 +443,7 @@ def forward_and_backward(world, carrier, call, urgent, parts, watched):
 
 
 @pytest.mark.parametrize('ranks', (2, 3, 4, 8))
-def test_copies_come_in_time_and_wait_for_nobody_in_a_circle(ranks, monkeypatch):
+def test_copies_arrive_in_time_without_a_cyclic_wait(ranks, monkeypatch):
     for seed in range(12):
         world = World(ranks, monkeypatch)
         for world.me in range(ranks):

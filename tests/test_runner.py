@@ -27,7 +27,7 @@ def test_run_blocks_covers_all_three_dimensions():
     run_blocks(lambda b,t,d,out: out.append((b,t,d)), dim3(2,1,2), dim3(1,3,2), seen)
     assert len(seen) == len(set(seen)) == 4*6 and {d for _,_,d in seen} == {(1,3,2)}
 
-def test_shared_memory_is_new_and_nan_for_each_block():
+def test_shared_memory_is_new_and_nan_in_each_block():
     def f(blockIdx, blockDim, shared, fresh):
         fresh.append(bool(np.isnan(shared).all()) and len(shared)==3)
         shared[:] = 1.
@@ -92,7 +92,7 @@ def test_who_leaves_early_is_named(order):
 
 @pytest.mark.parametrize('order', ORDERS)
 @pytest.mark.parametrize('when', [0,1,2])
-def test_who_raises_is_named_and_nobody_hangs(order, when):
+def test_the_raising_thread_is_named_and_no_thread_hangs(order, when):
     def f(b, t, d, shared, syncb):
         for i in range(3):
             if i==when and t.x==2: raise KeyError('lost')

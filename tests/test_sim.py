@@ -72,7 +72,7 @@ def test_checks_can_be_switched_off():
         _,src,_,config,args,_,_ = WRONG[name]
         with sim.options(checks=checks): cell(src, name).k[config](*args())
 
-def test_what_is_read_before_the_grids_barrier_and_written_behind_is_uninitialized():
+def test_what_is_read_before_the_grids_barrier_and_written_after_it_is_uninitialized():
     unwritten('if i < 32: out[i] = d[i+32] # here\ncuda.cg.this_grid().sync()\nif i >= 32: d[i] = 1', 2,
               sim.InitcheckError)
 
@@ -83,7 +83,7 @@ def test_racecheck_alone_sees_a_race_in_shared_memory_of_another_block():
     with sim.options(checks='racecheck'), finding('racecheck race_of_blocks'):
         cell(src, 'of another block').k[2,64](np.zeros(64))
 
-def test_what_is_not_simulated_says_so():
+def test_what_is_not_simulated_raises_a_clear_error():
     with pytest.raises(sim.NotSimulated) as e:
         cell(HEAD % 'x'+'    x[t] = sorted([1])[0] # here\n', 'not simulated').k[1,1](np.zeros(1))
     assert e.value.kind=='not simulated'
@@ -116,7 +116,7 @@ def test_enumerate_zip_modf_and_operators():
     assert outcome('f,w = math.modf(i+0.25)\nout[i] = f+10*w', math=math)==[0.25+10*i for i in range(8)]
     assert np.allclose(outcome('out[i] = abs(cmath.exp(complex(0,i)))', cmath=cmath), 1)
 
-def test_a_kernel_without_source_says_so(monkeypatch):
+def test_a_kernel_without_source_is_refused(monkeypatch):
     "Also where lines of another text are found instead, as Python 3.13 finds those after `python -c`"
     space = {}
     exec('def k(x): x[0] = 1', space)
@@ -126,14 +126,14 @@ def test_a_kernel_without_source_says_so(monkeypatch):
 
 @pytest.mark.parametrize('line,name', [('x[i] = 1', 'threadIdx'), ('x[0] = 2*d', 'blockDim'),
                                        ('if i < 3: x[0] = 1', 'threadIdx'), ('x[b*d.x + i.x] = 1', 'blockIdx')])
-def test_a_position_without_its_axis_is_told_so(line, name, tmp_path):
+def test_a_position_without_its_axis_is_refused(line, name, tmp_path):
     (tmp_path/'lone.py').write_text('from gridstride.sim import cuda\n@cuda.jit\ndef k(x):\n'
         f'    i,b,d = cuda.threadIdx,cuda.blockIdx,cuda.blockDim\n    {line}\n')
     k = runpy.run_path(str(tmp_path/'lone.py'))['k']
     what = rf'cuda.{name} is not a number: take cuda.{name}.x \(or .y, .z\)'
     with pytest.raises(TypeError, match=what): k[1,4](np.zeros(4))
 
-def test_an_array_of_numpy_in_a_kernel_is_told_what_kernels_have():
+def test_an_array_of_numpy_in_a_kernel_is_refused_with_an_alternative():
     @sim.cuda.jit
     def k(x): x[0] = np.zeros(4)[0]
     what = r"calling 'zeros'(.|\n)*cuda.local.array\(size, dtype\), and a block cuda.shared"
@@ -180,7 +180,7 @@ def test_what_a_signature_does_not_take(signature, x, a, wrong, engine):
 @pytest.mark.parametrize('signature, a, result', [("'(float64[:], float32)'", 0.1, float(np.float32(0.1))),
     ('(cuda.f8[:], cuda.i4)', 2**32-1, -1), ('[(cuda.f8[:], cuda.u1), (cuda.f4[:], cuda.i4)]', np.int64(257), 1),
     ("['(f8[:], f4)', '(f8[:], f8)']", 0.1, 0.1), ("'void(f8[:], Unknown)'", 3, 3), ("'void(f8[:], f8)'", True, 1)])
-def test_numbers_of_the_declared_type_as_numba_has_them(signature, a, result, engine):
+def test_arguments_of_the_declared_type_as_numba_has_them(signature, a, result, engine):
     import torch
     k = cell(SIGNED % signature, 'declared').k
     for x in (np.zeros(2), torch.zeros(2, dtype=torch.float64)):
@@ -230,7 +230,7 @@ def test_dynamic_shared_memory_counts_where_the_grid_waits():
     np.testing.assert_array_equal(x, np.arange(64)+1)
 
 @pytest.mark.parametrize('body, error, says', UNCOMPILED)
-def test_what_numba_would_not_compile_is_told(body, error, says):
+def test_what_numba_would_not_compile_is_refused(body, error, says):
     with pytest.raises(getattr(sim, error), match=says):
         cell(HEAD % 'x, y' + f'    {body}\n', 'refused', **CONSTANTS).k[1,2](np.zeros(2), np.zeros((2,4)))
 

@@ -116,7 +116,7 @@ def count(x):
     if i < x.size: x[i] = i
 
 
-def test_a_race_in_an_expanded_array_is_told_as_such():
+def test_a_race_in_an_expanded_array_is_reported_as_such():
     x = np.lib.stride_tricks.as_strided(np.zeros(1), (64,), (0,))
     with pytest.raises(RacecheckError) as e: count[1, 64](x)
     assert e.value.advice == 'expanded'
@@ -134,7 +134,7 @@ def divide(x, by, out):
     if i < x.size: out[i] = x[i]//by + x[i] % by
 
 
-def test_the_smallest_integer_divided_by_minus_1_is_no_division_by_0():
+def test_the_smallest_integer_divided_by_minus_1_is_not_a_division_by_0():
     smallest = np.iinfo(np.int64).min
     with pytest.raises(KernelCrash) as e: divide[1, 4](np.array([5, smallest]), -1, np.zeros(2, np.int64))
     assert (e.value.code, e.value.thread) == ('division_overflows', (1, 0, 0))

@@ -34,7 +34,7 @@ def array_called(x):
 
 
 @cuda.jit
-def room_called(x):
+def buffer_from_call(x):
     s = cuda.shared(4, np.float32)
     x[0] = s[0]
 
@@ -104,14 +104,14 @@ def any_number(*xs):
 
 
 @cuda.jit
-def rest_of_it(x):
+def remainder_of_it(x):
     i, *_rest = (1, 2, 3)
     x[0] = i
 
 
 @pytest.mark.parametrize('kernel,says', [
     (part_called, r'a number is called, as if it were a function'), (array_called, 'an array is called'),
-    (room_called, 'cuda.shared is not a function, but has some: cuda.shared.array'),
+    (buffer_from_call, 'cuda.shared is not a function, but has some: cuda.shared.array'),
     (one_grid_for_two, r'2 names are given one value: cuda.grid\(2\)'), (two_of_three, '2 names are given 3 values'),
     (below_zero, 'an array of 4 x -4 elements'),
     (no_such_type, "'floot32' is not a type of numbers; np.float32 is one"),
@@ -119,7 +119,7 @@ def rest_of_it(x):
     (no_mask, 'cuda.shfl_down_sync is what Numba calls it'), (no_such_axis, 'cuda.threadIdx has .x, .y and .z'),
     (sum_of_all, 'write a loop over the elements'), (launches, 'a launch of write_one by a kernel'),
     (yields, 'Write it to an array'), (any_number, 'Name its parameters'),
-    (rest_of_it, 'Give each value a name of its own')])  # fmt: skip
+    (remainder_of_it, 'Give each value a name of its own')])  # fmt: skip
 @pytest.mark.parametrize('threads', [1, 32])
 def test_a_mistake_in_a_kernel_says_what_to_write(kernel, says, threads):
     with pytest.raises((TypeError, ValueError, AttributeError, sim.NotSimulated)) as e:
@@ -149,7 +149,7 @@ def test_a_tensor_that_numpy_does_not_have_is_refused():
             write_one[1, 4](given)
 
 
-def test_an_array_that_becomes_a_number_in_some_threads_is_told_shortly():
+def test_an_array_that_becomes_a_number_in_some_threads_is_reported_briefly():
     @cuda.jit
     def k(x, out):
         if cuda.grid(1) == 0:
@@ -352,7 +352,7 @@ def leaves_a_loop(o, x):
 
 
 @pytest.mark.parametrize('kernel', [guarded_twice, returns_first, leaves_a_loop])
-def test_a_variable_that_is_read_where_it_is_assigned_is_no_warning(kernel):
+def test_a_variable_that_is_read_where_it_is_assigned_gives_no_warning(kernel):
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         o = np.zeros(8)

@@ -57,7 +57,7 @@ def drawn(states, out, whole):
 
 
 @pytest.mark.slow
-def test_numbers_are_those_of_numba(numbas):
+def test_values_are_those_of_numba(numbas):
     n, m = 40, 25
     states, out, whole = random.create_xoroshiro128p_states(n, 7), np.zeros((n, 4*m)), np.zeros((n, m), np.uint64)
     drawn[2, n//2](states, out, whole)

@@ -54,7 +54,7 @@ def smallest_missing(x, out):
 
 
 @cuda.jit
-def nobody_leaves(out):
+def no_thread_leaves(out):
     broke = cuda.grid(1)
     for i in range(broke):
         out[broke] += i
@@ -76,7 +76,7 @@ def test_the_else_of_a_loop_is_for_those_who_did_not_break(engine):
         assert out.tolist() == [plain(k.py_func, r, x) for r in range(200)]
         assert len(set(out)) > 4
     out = np.zeros(20, np.int64)
-    nobody_leaves[1, 20](out)
+    no_thread_leaves[1, 20](out)
     assert out.tolist() == [1000 + r * (r - 1) // 2 + 5000 * (r not in (1, 2, 3)) for r in range(20)]
 
 
@@ -89,10 +89,11 @@ def plain(f, r, x):
     return out[r]
 
 
-def test_the_else_of_a_loop_in_c_is_an_if_behind_it():
+def test_the_else_of_a_loop_in_c_is_an_if_after_it():
     text = to_cuda(first_zero, np.zeros((2, 2), int), np.zeros(2, int)).split('#ifndef')[0]
     assert 'bool broke = false;' in text and 'if (!broke) out[r] = -1;' in text
-    assert 'broke' in to_cuda(nobody_leaves, np.zeros(2, int)) and 'broke2' in to_cuda(nobody_leaves, np.zeros(2, int))
+    text = to_cuda(no_thread_leaves, np.zeros(2, int))
+    assert 'broke' in text and 'broke2' in text
 
 
 # kernels that Numba writes itself
@@ -341,7 +342,7 @@ def test_records_are_refused_where_they_are_not_known(engine, error, match):
         no_such_field[1, 1](particles(2, True))
 
 
-def test_records_are_no_arguments_of_cuda_c():
+def test_records_are_not_arguments_of_cuda_c():
     with pytest.raises(sim.KernelError, match=r"array of records(.|\n)*np.ascontiguousarray\(a\['x'\]\)"):
         to_cuda(no_such_field, particles(2, True))
     with pytest.raises(TypeError, match='single record'):
@@ -461,7 +462,7 @@ def test_a_race_through_two_names_says_both(kernel, args, names, order):
 
 
 @pytest.mark.parametrize('args', [(X[:20], X[20:]), (X[::2], X[1::2]), (X, X)])
-def test_views_that_do_not_meet_are_no_race(args):
+def test_disjoint_views_are_not_a_race(args):
     shift[1, len(args[0])](*args)
 
 
@@ -504,7 +505,7 @@ def one_of_dynamic(x):
 
 @pytest.mark.parametrize('x', [Q, Q.T, Q[::-1], Q[:, ::-1].T, Q[1:, 2:], np.asfortranarray(Q)])
 @pytest.mark.parametrize('kernel', [one_element, one_of_a_row])
-def test_a_race_names_its_element_however_the_array_lies(kernel, x):
+def test_a_race_names_its_element_in_any_memory_layout(kernel, x):
     with pytest.raises(sim.RacecheckError) as e:
         kernel[1, 8](x)
     assert e.value.array == 'x' and e.value.index == (1, 2)
@@ -565,14 +566,14 @@ def sum_in_a_tuple(x, out):
     (store_of_none, 'None is written to out, whose elements are float32'),
     (store_of_a_pair, 'a tuple is written to out'), (store_of_an_array, 'an array is written to out'),
     (sum_of_none, 'None is written to out'), (sum_in_a_tuple, 'a tuple is indexed')])  # fmt: skip
-def test_what_is_no_number_is_not_written(kernel, says):
+def test_what_is_not_a_number_is_not_written(kernel, says):
     out = np.zeros(4, 'f4')
     with pytest.raises(TypeError, match=f'{kernel.__name__}, line .*{says}'):
         kernel[1, 4](np.zeros(4, 'f4'), out)
     assert not out.any()
 
 
-def test_a_record_is_no_number_and_an_atomic_takes_a_field():
+def test_a_record_is_not_a_number_and_an_atomic_takes_a_field():
     @cuda.jit
     def whole(a, out):
         out[0] = a[0]
@@ -588,7 +589,7 @@ def test_a_record_is_no_number_and_an_atomic_takes_a_field():
         changed[1, 1](*given)
 
 
-def test_an_atomic_needs_an_index_for_each_axis():
+def test_an_atomic_needs_one_index_per_axis():
     @cuda.jit
     def half_indexed(out):
         cuda.atomic.add(out, 0, 1)
@@ -731,7 +732,7 @@ def made(source, space):
     return cuda.jit(space['k'])
 
 
-def test_records_outside_of_a_kernel_are_a_constant():
+def test_captured_records_are_a_constant():
     @cuda.jit
     def scaled(o):
         i = cuda.grid(1)
@@ -755,7 +756,7 @@ def test_records_outside_of_a_kernel_are_a_constant():
 
 
 @pytest.mark.parametrize('value', [[1, 2], {1: 2}, {1, 2}, range(2), bytearray(b'ab'), ([1, 2], 3)])
-def test_containers_outside_of_a_kernel_are_refused_as_numba_does(value, engine):
+def test_captured_containers_are_refused_as_numba_does(value, engine):
     k = made('def k(o):\n    o[0] = len(given)\n', dict(cuda=cuda, given=value))
     with pytest.raises(NotImplementedError) as e:
         k[1, 1](np.zeros(1))

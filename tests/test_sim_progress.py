@@ -198,7 +198,7 @@ def test_what_never_comes_ends_with_its_line():
 
 
 @pytest.mark.slow
-def test_room_is_shared_memory_too(order):
+def test_shared_memory_limits_resident_blocks_too(order):
     n, flags, out = 900, ints(900), ints(900)
     if order == 'reverse': return look_ahead[n, 1](flags, out)
     e = found(sim.SynccheckError, look_ahead[n, 1], flags, out)
@@ -220,7 +220,7 @@ def test_the_barrier_of_the_grid_excuses_who_has_returned_but_not_the_first_of_a
     assert (e.code, e.fields['blocks'], e.fields['resident']) == ('cooperative_size', 265, 264)
 
 
-def test_blocks_that_wait_for_nobody_run_in_step():
+def test_blocks_that_do_not_wait_run_in_step():
     assert not any(Program(k.py_func).may_spin for k in (queue, meets))
     assert all(Program(k.py_func).may_spin for k in (never, look_ahead, by_functions, gives_up))
 

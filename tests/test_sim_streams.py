@@ -240,7 +240,7 @@ def test_operations_in_order_are_left_alone(program, given):
     cuda.synchronize()
 
 
-def test_without_racecheck_no_order_is_asked_for(given):
+def test_without_racecheck_no_order_is_required(given):
     with sim.options(checks='no racecheck'): two_kernels(*given), managed_result(*given)
 
 

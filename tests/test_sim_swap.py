@@ -54,7 +54,7 @@ def in_branches(a, x):
 
 
 @ORDERS
-def test_a_stale_value_that_a_swap_checks_is_no_race(order):
+def test_a_stale_value_that_a_swap_checks_is_not_a_race(order):
     x = np.arange(1, 301)
     with sim.options(order=order, seed=5):
         for n in 1, 3:

@@ -55,7 +55,7 @@ def run(body, tmp_path):
 
 
 @pytest.mark.parametrize('body', RIGHT)
-def test_vectors_of_numbers(body, tmp_path):
+def test_vectors_of_values(body, tmp_path):
     np.testing.assert_array_equal(run(body, tmp_path), [RIGHT[body](i) for i in range(6)])
 
 

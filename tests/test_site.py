@@ -161,7 +161,7 @@ def test_a_lesson_says_how_long_it_takes_and_how_to_open_it(site, name):
 def test_minutes(said, want): assert pages.minutes(f'# A\n\n**Time** {said}\n') == want
 
 
-def test_what_runs_in_the_browser_says_so_and_how_much_it_loads():
+def test_pages_that_run_in_the_browser_state_how_much_they_load():
     lite = json.loads((ROOT/'site/lite/lite.json').read_text('utf-8'))
     boxes = {name: pages.how_to_open(ROOT/f'nbs/{name}.ipynb', lite) for name in LESSONS}
     assert [name for name, box in boxes.items() if f'href="../lite/notebooks/index.html?path={name}.ipynb"' in box
@@ -276,7 +276,7 @@ todays_theme = pytest.mark.skipif(sys.version_info < (3, 11), reason="today's th
 
 @todays_theme
 @pytest.mark.parametrize('size', [(1400, 900), (390, 800)], ids=['desk', 'phone'])
-def test_pages_ask_nobody_and_fit(site, address, browser_page, size):
+def test_pages_load_nothing_from_elsewhere_and_fit(site, address, browser_page, size):
     with browser_page(viewport=dict(width=size[0], height=size[1])) as page:
         for name in to_visit(site, SOME):
             page.goto(f'{address}/{name}.html')
@@ -298,7 +298,7 @@ def test_search_finds_bank_conflicts(address, browser_page):
 GROWN = "width => document.querySelector('.video-box').getBoundingClientRect().width > width"
 
 
-def test_the_lecture_beside_the_lesson(address, browser_page):
+def test_the_lecture_next_to_the_lesson(address, browser_page):
     with browser_page(viewport=dict(width=1400, height=900)) as page, films(page):
         page.goto(f'{address}/nbs/03_shared_memory.html')
         box = page.locator('.video-box')

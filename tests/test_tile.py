@@ -322,7 +322,7 @@ def test_one_value_that_lanes_do_not_compute_from_an_element_loses_no_change(how
     assert bins[1] == (3 if how == 'number' else 28)
 
 
-def test_what_another_lane_has_stored_is_read_behind_a_barrier():
+def test_what_another_lane_has_stored_is_read_after_a_barrier():
     @triton.jit
     def kernel(x_ptr, out_ptr, BARRIER: tl.constexpr, TURN: tl.constexpr, N: tl.constexpr):
         i = tl.arange(0, N)
@@ -366,7 +366,7 @@ def test_initcheck_of_outputs_and_of_masked_lanes():
     assert e.value.array == 'out_ptr'
 
 
-def test_a_store_without_its_mask_is_told_of_the_mask():
+def test_a_store_without_its_mask_gets_a_hint_on_the_mask():
     "And not that the load of what it stores had one"
     @triton.jit
     def kernel(x_ptr, out_ptr, n, N: tl.constexpr):
@@ -504,7 +504,7 @@ def test_refused_in_words(body, tmp_path):
     assert f'line {e.value.line}: ' in str(e.value)
 
 
-def test_names_that_are_not_there_say_so():
+def test_missing_names_raise_a_clear_error():
     @triton.jit
     def kernel(x_ptr): tl.inline_asm_elementwise('add', '=r', [x_ptr], tl.int32, True, 1)
     with pytest.raises(NotSimulated, match='tl.inline_asm_elementwise'): run(kernel, (1,), torch.zeros(1))
@@ -701,7 +701,7 @@ def test_asm_finds_the_kernel_inside():
     assert unit.k is copy_kernel and k.fn is copy_kernel.fn and k.arg_names == copy_kernel.arg_names
 
 
-def test_a_name_that_is_not_there_is_told_to_hasattr():
+def test_hasattr_is_false_for_a_missing_name():
     from gridstride.tile import language
     assert hasattr(language, 'load') and not hasattr(language, 'mean') and getattr(language, 'fn', None) is None
 
@@ -761,7 +761,7 @@ def locked_kernel(x_ptr, sum_ptr, lock_ptr, BARRIER: tl.constexpr, CAS: tl.const
 @pytest.mark.parametrize('cas', [True, False])
 @pytest.mark.parametrize('n', [1, 16])
 @pytest.mark.parametrize('order', ['forward', 'reverse'])
-def test_a_lock_is_released_behind_a_barrier(cas, n, order):
+def test_a_lock_is_released_after_a_barrier(cas, n, order):
     for barrier in True, False:
         x, total, lock = torch.rand(5, n), torch.zeros(n), torch.zeros(1, dtype=torch.int32)
         with tile.options(order=order):

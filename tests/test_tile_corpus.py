@@ -50,7 +50,7 @@ def test_wrong_kernels_are_found_where_they_are_wrong(stem):
     assert not failed, '\n'.join(failed)
 
 
-def test_lanes_without_a_value_are_0_when_nobody_checks():
+def test_uninitialized_lanes_are_0_without_checks():
     "As in what Triton compiles for an NVIDIA GPU: a register that is 0 in front of the masked load"
     from gridstride import tile
     with tile.options(checks='no initcheck'):

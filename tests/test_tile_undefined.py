@@ -122,7 +122,7 @@ def test_an_operation_hands_on_that_a_lane_is_undefined(text): assert handed_on(
 
 
 @pytest.mark.parametrize('text', listed(OTHERS))
-def test_what_is_no_function_hands_it_on(text): assert handed_on(text, False)
+def test_what_is_not_a_function_propagates_it(text): assert handed_on(text, False)
 
 
 def test_every_operation_is_asked():

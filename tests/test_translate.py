@@ -952,7 +952,7 @@ def test_atomics_that_cuda_has_not():
     with pytest.raises(Untranslatable, match='cuda.atomic.add on int8') as e: to_cuda(k, np.zeros(1, np.int8))
     assert e.value.source.startswith('def k')
 
-def test_what_is_not_translated_behind_a_colon_is_told_of_its_line():
+def test_what_is_not_translated_after_a_colon_is_reported_with_its_line():
     @cuda.jit
     def k(x):
         for i in range(3): cuda.atomic.add(x, i, 1)

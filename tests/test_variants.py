@@ -86,13 +86,13 @@ def test_nothing_is_nowhere():
         with pytest.raises(TypeError, match=r'changed\(what, old, new\)'): changed('a', *args)
 
 
-def test_a_kernel_in_python_is_made_anew():
+def test_a_kernel_in_python_is_made_again():
     more = changed(add_k, '+ TW', '+ 2*TW')
     assert ran(add_k) == [4, 5, 6] and ran(more) == [8, 9, 10] and ran(changed(more, '2*TW', '3*TW', TW=1)) == [3, 4, 5]
     assert said(changed, add_k, '+TW', '').startswith("add_k has no '+TW'; the nearest is line 4")
 
 
-def test_a_kernel_of_triton_is_made_anew():
+def test_a_kernel_of_triton_is_made_again():
     more = changed(scale_k, 'TW*x', 'TW*x + 1')
     assert isinstance(more, Jitted) and more.fn.fn(5) == 21
     assert recording.key(scale_k) == recording.key(scale_k.fn.fn) != recording.key(more)
@@ -109,7 +109,7 @@ def test_what_has_no_source_is_refused():
     assert 'source of f ' in said(changed, space['f'], 'pass', 'return')
 
 
-def test_a_rung_keeps_its_numbers():
+def test_a_rung_keeps_its_constants():
     r = Rung('r', SRC, threads=32, BM=4, BN=8)
     other = changed(r, 'if (i == 0)', 'if (i == 1)', name='other', BN=16)
     assert other.name == 'other' and other.constants == dict(BM=4, BN=16)
@@ -133,7 +133,7 @@ def test_a_closure_keeps_what_it_has():
     assert define(f)() == 5 and define(f, n=6)() == 6
 
 
-def test_what_a_text_needs_is_asked_for():
+def test_what_a_source_needs_is_requested():
     assert 'defines no function' in said(define, 'x = 1')
     assert 'define(text, cuda=cuda)' in said(define, '@cuda.jit\ndef k(x): pass')
 
@@ -152,7 +152,7 @@ def test_a_text_and_a_function_of_another_lesson(lesson):
     assert source_in('06', 'f', lesson) == '@jit\ndef f(x):\n    return x'
 
 
-def test_what_a_lesson_lacks_is_told(lesson):
+def test_what_a_lesson_lacks_is_reported(lesson):
     assert said(source_in, '06', 'scr', lesson) == '06_x.ipynb has no text or function scr; it has src'
     assert said(source_in, '06', 'a', lesson) == '06_x.ipynb defines a 2 times'
     assert said(source_in, '05', 'a', lesson).startswith('there is no lesson 05 ')
@@ -209,7 +209,7 @@ def test_the_table_says_where_and_what(run):
     assert ['slow', '4.000', '1', '4', 'the baseline'] == c.table().rows[0] and c.table().rows[1][-1] == '0.25 x'
 
 
-def test_a_doubt_about_several_stands_once():
+def test_a_warning_about_several_is_printed_once():
     rows = dict.fromkeys('abc')
     doubts = [f'in doubt, {k}: {d}' for k in 'abc'
               for d in ('held back: 1620 MHz', f'noisy: {"4" if k=="c" else "5"}%')]
@@ -245,7 +245,7 @@ def test_a_changed_comment_changes_nothing(run):
 
 @pytest.mark.parametrize('name,src',
     [('slow', SRC.replace('2*x[i];\n}', '3*x[i];\n}')), ('fast', changed(add_k, '+ TW', '- TW'))])
-def test_a_changed_kernel_has_no_time_and_says_so(run, capsys, name, src):
+def test_a_changed_kernel_has_no_time_and_a_reason(run, capsys, name, src):
     run(True, record=True)
     c = run(False, sources={**SOURCES, name: src})
     other = next(o for o in WAYS if o != name)
@@ -276,7 +276,7 @@ def test_a_wrong_variant_is_not_timed(run):
         run(True, ways={**WAYS, 'wrong_one': way(1, add=2.)}, sources={**SOURCES, 'wrong_one': 'k'})
 
 
-def test_without_a_recording_the_reason_is_told(run):
+def test_without_a_recording_the_reason_is_printed(run):
     with pytest.raises(Unavailable, match='timed on an NVIDIA GPU, and none is here; and there is no recording'):
         run(False)
 
@@ -286,7 +286,7 @@ def test_what_decides_a_way_must_be_said(run):
     with pytest.raises(ValueError, match='fats.*fast'): run(True, sources={**SOURCES, 'fats': 1})
 
 
-def test_a_name_that_is_none_is_told(run):
+def test_an_unknown_name_is_reported(run):
     with pytest.raises(KeyError, match="no 'fats' in this contest; there are slow, fast"): run(True)['fats']
     with pytest.raises(KeyError, match="no column 'regs' in this contest; there are registers"):
         run(True).noted('fast', 'regs')

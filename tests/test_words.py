@@ -129,7 +129,7 @@ def found(kind, f, *args):
 
 
 @pytest.mark.parametrize('order', ['forward', 'reverse', 'shuffle'])
-def test_an_exchange_whose_result_nobody_takes_reads_nothing(k, order):
+def test_an_exchange_whose_result_is_unused_reads_nothing(k, order):
     with cpp.options(order=order):
         k.flag[1, 32](out := zeros(32, torch.int32), 0)
         assert out.tolist() == [10]*32
@@ -163,7 +163,7 @@ def test_a_return_before_a_barrier_is_a_warning_and_a_barrier_passed_by_an_error
         k.early[1, 64](zeros(64), 40, 0)
 
 
-def test_a_return_on_the_barrier_s_line_comes_before_it_or_behind(k):
+def test_a_return_on_the_barrier_s_line_comes_before_or_after_it(k):
     here = line('s[t] = t; if')
     with pytest.warns(EarlyReturn, match=f"line {here} of on_one_line: .* 40 of the block's 64 threads"):
         k.on_one_line[1, 64](out := zeros(64), 40, 0)
@@ -209,7 +209,7 @@ def test_one_line_of_a_race_is_an_update_or_two_iterations(k, order):
 
 
 @pytest.mark.parametrize('order', ['forward', 'reverse', 'shuffle'])
-def test_beside_an_atomic_a_plain_access_is_told_to_be_one_too(k, order):
+def test_a_plain_access_next_to_an_atomic_gets_a_hint_to_be_one_too(k, order):
     def args(): return torch.full((1,), 31, dtype=torch.int32), zeros(65, torch.int32)
     for how in (0, 1, 2):
         with cpp.options(order=order): e = found(RacecheckError, k.take[1, 32], *args(), how)
@@ -220,7 +220,7 @@ def test_beside_an_atomic_a_plain_access_is_told_to_be_one_too(k, order):
 
 
 @pytest.mark.parametrize('order', ['forward', 'reverse', 'shuffle'])
-def test_a_warp_that_is_taken_to_run_in_step_is_told_of_syncwarp(k, order):
+def test_a_warp_that_is_assumed_to_run_in_step_gets_a_hint_on_syncwarp(k, order):
     x = torch.randn(64)
     with cpp.options(order=order):
         e, other = (found(RacecheckError, k.in_step[1, 64], x, zeros(1), how) for how in (0, 1))
@@ -231,7 +231,7 @@ def test_a_warp_that_is_taken_to_run_in_step_is_told_of_syncwarp(k, order):
     torch.testing.assert_close(out[0], x.double().sum().float(), rtol=0, atol=64*2.0**-23*float(x.abs().sum()))
 
 
-def test_beside_an_atomic_in_the_simulator_too():
+def test_next_to_an_atomic_in_the_simulator_too():
     @cuda.jit
     def pop(top, out):
         if top[0] >= 0:
@@ -242,20 +242,20 @@ def test_beside_an_atomic_in_the_simulator_too():
         assert e.advice == 'one_atomic' and 'cuda.atomic.add(array, i, 0)' in e.hint
 
 
-def test_wild_addresses_are_no_memory_of_the_host(k):
+def test_wild_addresses_are_not_host_memory(k):
     for far, how in ((10**13, 0), (0, 1), (-10**11, 0)):
         e = found(MemcheckError, k.wild[1, 1], zeros(4), zeros(4), far, how)
         assert e.code == 'no_array' and 'the index is far out of bounds' in str(e)
 
 
-def test_a_view_is_as_misaligned_as_it_lies_in_its_array(k):
+def test_a_view_is_as_misaligned_as_its_offset(k):
     x = torch.arange(17.)
     assert k.four[1, 4](x[:16], out := zeros(4)) is None and out.tolist() == [0, 4, 8, 12]
     k.four[1, 3](x[4:], zeros(3))
     e = found(MemcheckError, k.four[1, 4], x[1:], zeros(4))
     assert 'misaligned access of 16 bytes at x[0]: the address must be a multiple of 16' in str(e)
 
-def test_two_numbers_of_two_bytes_are_told_where_they_may_begin():
+def test_pairs_of_two_byte_values_get_a_hint_on_alignment():
     k = cuda_kernel(r'''
 __global__ void pairs(const short *x, int *out) { out[threadIdx.x] = *(const int *)&x[3*threadIdx.x]; }''')
     with finding('memcheck misaligned', index=(3,), advice='misaligned_pair'):
@@ -338,7 +338,7 @@ DOUBTFUL = '''__global__ void k(float *x, int n) {
 
 
 @pytest.mark.parametrize('begin', ['', cuda_begin])
-def test_doubtful_lines_are_told_once_with_their_lines(begin):
+def test_suspicious_lines_are_reported_once_with_their_lines(begin):
     "However the source begins; what passes is quiet"
     host = 'void go(torch::Tensor x) { k<<<1, 1>>>(x.data_ptr<float>(), 1); }\n' if begin else ''
     with cpp.on_emulator(), pytest.warns(CompileWarning) as w:

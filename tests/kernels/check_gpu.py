@@ -235,7 +235,7 @@ ONLY = [o for o in sys.argv[1:] if isinstance(getattr(torch, o, None), torch.dty
 def asked(types): return {k: v for k, v in types.items() if not ONLY or str(k)[6:] in ONLY}
 
 
-def small_numbers(shape, dtype):
+def small_values(shape, dtype):
     "Whole ones, whose sums are exact in each order, and few, so that there are ties"
     return torch.randint(0 if dtype is torch.uint8 else -3, 4, shape, device='cuda').to(dtype)
 
@@ -259,7 +259,7 @@ def memory_tools_are_right():
     between, and what older GPUs get"""
     for dtype, name in asked(TYPES).items():
         for shape in SIZES if name == 'float32' else SIZES[:4]:          # each size and type is a kernel to compile
-            whole = small_numbers((math.prod(shape)+1,), dtype)
+            whole = small_values((math.prod(shape)+1,), dtype)
             for x in (whole[:-1].view(shape), whole[1:].view(shape)):
                 what = f'{name} {shape}, offset {x.storage_offset()}'
                 for axis in (None, -1):
@@ -271,7 +271,7 @@ def memory_tools_are_right():
                 yield from equal(f'histogram of {what}', histogram(x, 7, *bins),
                                  torch.stack([(x == i).sum() for i in (range(-3, 4) if bins else range(7))]))
                 if len(shape) > 1: yield from equal(f'transpose of {what}', transpose(x), x.mT.contiguous())
-        x = small_numbers((2**22,), dtype)
+        x = small_values((2**22,), dtype)
         old, tools.here = tools.here, lambda: Device(132, False)
         try:
             for tool, got, want in zip(('sum', 'scan', 'argmax'), (sum_of(x), scan(x), argmax(x)), of_torch(x, None)):
@@ -291,7 +291,7 @@ def memory_tools_agree_with_cub():
 
 
 def memory_tools_on_streams_and_in_graphs():
-    x = small_numbers((2**22+4,), torch.int32)
+    x = small_values((2**22+4,), torch.int32)
     want = of_torch(x, None)
     def each(): return sum_of(x), scan(x), argmax(x), ring_sum(x)
     each()

@@ -95,7 +95,7 @@ def streams():
                 if bool(v) != bool(before and join): yield str(v)
 
 
-def events_that_lie():
+def events_that_misreport():
     "Whoever makes the events short is refused by the judge's clock, if what is hidden is long enough"
     text = '''import sys, torch
 machines = sys.modules['gridstride.judge.devices']
@@ -133,7 +133,7 @@ def written_submissions_are_accepted(*names):
         if not v: yield str(v)
 
 
-CHECKS = [honest_ones_are_accepted, cheats_are_refused, streams, events_that_lie, torch_compile_is_honest,
+CHECKS = [honest_ones_are_accepted, cheats_are_refused, streams, events_that_misreport, torch_compile_is_honest,
           times_are_those_of_the_gpu, written_submissions_are_accepted]
 
 if __name__ == '__main__': run(CHECKS, globals())

@@ -40,7 +40,7 @@ def a_24_product_is_right(sizes=SIZES, dtypes=HALVES):
                 if why := differs(way(), x, w.T, dtype, bias.double()): yield f'{name} {dtype} {rows} {n} {k}: {why}'
 
 
-def any_places_are_right():
+def any_positions_are_right():
     "All six nibbles everywhere, and fours of zeros"
     for seed in range(3):
         torch.manual_seed(seed)
@@ -63,7 +63,7 @@ def blocks_are_right(sizes=SIZES[1:], dtypes=HALVES):
                     yield f'{block} {dtype} {rows} {n} {k}: {why}'
 
 
-def single_numbers_are_right(columns=(1, 7, 64, 1000), dtypes=tuple(LAST)):
+def unstructured_elements_are_right(columns=(1, 7, 64, 1000), dtypes=tuple(LAST)):
     for dtype in dtypes:
         for n in columns:
             w, x = csr.prune_single(normal(1000, 777, dtype=dtype), .9), normal(777, n, dtype=dtype)
@@ -91,9 +91,10 @@ def small():
     bf16 = torch.bfloat16,
     yield from a_24_product_is_right(((264, 200, 144), (256, 192, 704)), bf16)
     yield from blocks_are_right(((264, 300, 720),), bf16)
-    yield from single_numbers_are_right((1, 64), bf16)
+    yield from unstructured_elements_are_right((1, 64), bf16)
 
 
-CHECKS = [a_24_product_is_right, any_places_are_right, blocks_are_right, single_numbers_are_right, a_module_is_right]
+CHECKS = [a_24_product_is_right, any_positions_are_right, blocks_are_right, unstructured_elements_are_right,
+          a_module_is_right]
 
 if __name__ == '__main__': run(CHECKS, globals())

@@ -184,7 +184,7 @@ __global__ void matmul_k(const float *m, const float *n, float *out, int h, int 
 '''
 
 @right('13.turns')
-def tiles_change_places():
+def tiles_are_swapped():
     return r'''
 __global__ void matmul_k(const float *m, const float *n, float *out, int h, int w, int k) {
     __shared__ float memory[4*BK*BN];

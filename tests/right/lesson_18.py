@@ -41,7 +41,7 @@ def by_unpackbits(packed):
     return torch.from_numpy((bits@np.array([1,2,4])).astype(np.int8) - np.int8(4))
 
 @right('18.two')
-def a_byte_for_each_column():
+def a_byte_per_column():
     @triton.jit
     def k_(x, w, scales, y, h, k, G: tl.constexpr, HEIGHT: tl.constexpr, BLOCK: tl.constexpr):
         r = tl.program_id(0)*HEIGHT + tl.arange(0, HEIGHT)

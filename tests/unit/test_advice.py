@@ -218,7 +218,8 @@ LOOPS = [
     ('do {\n', 's[t] = x[t];\n__syncthreads();\nv += s[t + 1];\n} while (v);', 'next_iteration'),
     ('for i in range(n):\n', '    s[t] = x[t]\n    cuda.syncthreads()\n    v += s[t + 1]\n', 'next_iteration'),
     ('for i in range(n):\n    v += i\n', 's[t] = x[t]\ncuda.syncthreads()\nv += s[t + 1]\n', None),
-    ('for i in range(n):\n    if v:\n', '        s[t] = x[t]\n    cuda.syncthreads()\n    v += s[t + 1]\n', 'next_iteration'),
+    ('for i in range(n):\n    if v:\n', '        s[t] = x[t]\n    cuda.syncthreads()\n    v += s[t + 1]\n',
+     'next_iteration'),
     ('for i in range(n):\n    if v:\n', '        s[t] = x[t]\ncuda.syncthreads()\nv += s[t + 1]\n', None)]
 
 

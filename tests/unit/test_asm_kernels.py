@@ -21,7 +21,7 @@ torch::Tensor halved(torch::Tensor x) {
 }'''
 
 
-def test_what_only_the_host_uses_becomes_blank_and_lines_keep_their_numbers():
+def test_host_code_becomes_blank_and_line_numbers_stay():
     left = device_only(BOTH)
     assert 'halved' not in left and 'torch;' not in left and 'fill_k(float *x) {' in left and 'twice' in left
     assert left.count('\n') == BOTH.count('\n')

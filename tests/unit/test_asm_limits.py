@@ -35,5 +35,5 @@ def test_the_largest_shared_memory_fits_once(kw):
     assert o.blocks == 1 and o.limiter == ('shared memory',)
 
 
-def test_an_architecture_without_numbers_is_refused():
+def test_an_unknown_architecture_is_refused():
     with pytest.raises(ValueError, match='sm_90'): occupancy(16, arch='sm_20')

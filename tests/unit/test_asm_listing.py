@@ -53,7 +53,7 @@ def test_html_folds_the_instructions_of_each_line(listing):
     assert 't += s[i]*s[i];' in html and '<script' not in html and html.count('<details>') == 4
 
 
-def test_listings_stand_side_by_side_if_they_have_one_source(listing):
+def test_listings_of_one_source_are_side_by_side(listing):
     assert beside(listing, listing)._repr_html_().count('STG.E') == 2
     with pytest.raises(ValueError, match='different sources'):
         beside(listing, Listing('', [], {}, 'sass', 'none', 'sm_90', 'hand'))

@@ -86,14 +86,14 @@ def test_the_key_is_of_types_and_of_what_is_used_not_of_values(turned, monkeypat
     assert Numba(turned, (a, a, 100)).key != key
 
 
-def test_numbers_from_outside_reach_the_compiler(turned, monkeypatch):
+def test_captured_numbers_reach_the_compiler(turned, monkeypatch):
     a = np.zeros(100, np.float32)
     assert Numba(turned, (a, a, 100)).make('sm_90', True, ()).takes['shared'] == 4*TPB
     monkeypatch.setitem(globals(), 'TPB', 32)
     assert Numba(turned, (a, a, 100)).make('sm_80', True, ()).takes['shared'] == 4*32
 
 
-def test_fast_mathematics_is_asked_for():
+def test_fast_math_is_requested():
     from numba import cuda
 
     @cuda.jit(fastmath=True)
@@ -120,7 +120,7 @@ assert cuda.jit and not hasattr(np, 'row_stack')
 
 
 @pytest.mark.slow
-def test_a_lecture_s_own_import_of_numba_works_behind_utils_where_numpy_has_no_row_stack():
+def test_a_lecture_s_own_import_of_numba_works_after_utils_where_numpy_has_no_row_stack():
     pytest.importorskip('numba_cuda')
     code = """
 import numpy as np

@@ -17,7 +17,7 @@ SUMS = '''__global__ void sums_k(float *x) {
 }'''
 
 
-def test_one_of_several_kernels_is_asked_for():
+def test_one_of_several_kernels_is_requested():
     two = cuda_kernel('__global__ void a_k(int *x) { *x = 1; }\n__global__ void b_k(int *x) { *x = 2; }')
     assert find(two, name='b_k').name == 'b_k'
     with pytest.raises(ValueError, match="name='a_k'"): find(two)

@@ -25,7 +25,7 @@ def test_a_program_is_found_or_what_brings_it_is_said():
         program('nvdisasembler', 'Reading SASS')
 
 
-def test_headers_of_the_host_get_stand_ins_and_cudas_do_not():
+def test_host_headers_are_replaced_and_cudas_are_not():
     assert list(stand_ins('#include <cstdio>\n  # include "mine.h"\n#include <mma.h>', [])) == [
         'gridstride_start.h',
         'cstdio',
@@ -45,7 +45,7 @@ def test_cuda_kernel_lets_nvrtc_find_those_of_the_host_and_no_others():
 def made(): return nvrtc(HALF, 'half_k<float>')
 
 
-def test_words_that_a_cache_has_lost_are_asked_for_again(monkeypatch, tmp_path):
+def test_entries_that_a_cache_has_lost_are_requested_again(monkeypatch, tmp_path):
     """The driver's cache, which is there on a machine with a GPU, keeps machine code without what
     the assembler said of it; ours keeps both"""
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path))

@@ -31,7 +31,7 @@ def test_sensors_give_a_state_in_mhz_watt_and_degrees():
     assert Sensors('a-b', nvml(1755, 5)).read() == State(1755, 1980, 350.5, 41, ('the power limit',))
 
 
-def test_sensors_that_cannot_tell_say_why():
+def test_sensors_without_a_value_give_the_reason():
     def gone(): raise OSError('libnvidia-ml.so.1 is not here')
     assert Sensors('a-b', gone).read() is None and Sensors('a-b', gone).why == 'libnvidia-ml.so.1 is not here'
     unknown = Sensors('a-b', nvml(known=6))
@@ -66,7 +66,7 @@ def events(queue):
     return e
 
 
-def test_a_batch_is_queued_behind_a_pause_and_waited_for_once(events, queue):
+def test_a_batch_is_queued_after_a_pause_and_waited_for_once(events, queue):
     times = events.times(lambda: queue.append('kernel'), 2)
     assert queue == ['pause', *['flush', 'event', 'kernel', 'event']*2, 'wait']
     assert times == [.0025]*2 and len(events.states) == 1, 'seconds, and the sensors were asked once'

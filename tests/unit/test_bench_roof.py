@@ -10,7 +10,7 @@ from gridstride.bench.roof import Work, attainable, from_ncu, from_trace, roofli
 FFMA, FADD, DFMA = (f'smsp__sass_thread_inst_executed_op_{o}_pred_on.sum' for o in ('ffma', 'fadd', 'dfma'))
 
 
-def test_the_roof_is_a_slope_and_then_flat():
+def test_the_roofline_rises_and_then_is_flat():
     assert attainable(1, 3000, 50) == 3 and attainable(1000., 3000, 50) == 50
 
 
@@ -51,11 +51,11 @@ def points():
     return {p.name: p for p in r.points}
 
 
-def test_each_kernel_is_bound_by_what_is_nearer(points):
+def test_each_kernel_is_limited_by_the_nearer_bound(points):
     assert [p.bound for p in points.values()] == ['memory', 'compute', 'compute', 'compute', 'memory']
 
 
-def test_shares_are_of_the_roof_above(points):
+def test_fractions_are_of_the_roof_above(points):
     assert points['square'].intensity == 1/8 and points['square'].share == pytest.approx(2960/limits.H100['copy'])
     assert points['torch'].share/points['naive'].share == pytest.approx(2.59/.332)
     assert points['softmax'].share is None, 'nobody timed it'

@@ -25,7 +25,7 @@ def judge(got): np.testing.assert_allclose(got, X*X)
 def test_a_check_may_be_a_reference_values_or_a_judge(check): call_checked(np.square, (X,), check)
 
 
-def test_a_place_that_is_not_written_is_named():
+def test_an_unwritten_element_is_named():
     def off_by_one(x, out): out[:-1] = (x*x)[:-1]
     out = X*X
     with pytest.raises(AssertionError, match=r'the first is at \[4\]: got nan'):
@@ -52,7 +52,7 @@ def test_constant_inputs_are_doubted_and_outputs_are_not():
     assert input_doubts((z,), out=z) == []
 
 
-def test_a_timing_says_its_shares_of_the_ceilings():
+def test_a_timing_prints_its_fractions_of_the_ceilings():
     times = list(.00266*(1+np.random.default_rng(0).gamma(2, .001, 40)))
     t = Timing('matmul', times, 'a made-up GPU', True, flops=2*4096**3, bytes=3*4*4096**2, roof=limits.H100)
     assert t.doubts == [] and {k: round(v, 2) for k, v in t.shares.items()} == {'copy': .03, 'fp32': 1.}
@@ -65,7 +65,7 @@ def test_rates_are_of_the_median():
     assert Timing('', [.001]*20, bytes=3e9, gpu=True, roof=limits.H100).shares == {'copy': pytest.approx(3e3/3001)}
 
 
-def test_a_share_beyond_all_there_is_is_a_doubt():
+def test_a_fraction_above_one_is_a_warning():
     assert 'more than there is' in str(Timing('', [.001]*20, bytes=4e9, roof=limits.H100))
 
 

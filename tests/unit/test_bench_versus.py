@@ -18,7 +18,7 @@ class Slowing(clocks.Clock):
         return res
 
 
-def test_the_times_drift_and_the_ratio_stands():
+def test_the_times_drift_and_the_ratio_stays():
     got = turns(Slowing(.5), {'a': lambda: .002, 'b': lambda: .001})
     median, low, high = ratio(got['a'], got['b'])
     assert summary(sum(got['a'], [])).drift > .1

@@ -69,7 +69,7 @@ def test_what_is_surely_not_compiled_goes(src, want):
     ('#ifdef __SOMETHING__\na\n#endif', '#ifdef __SOMETHING__|a|#endif'),
     ('#if __CUDA_ARCH__ >= 800\na\n#else\nb\n#endif', 'a'),
     ('#ifdef A\n#define B\n#endif\n#ifdef B\na\n#endif\nb', 'b')])
-def test_a_name_that_nobody_defines_is_likely_undefined(src, want): assert kept(src, likely=True) == want.split('|')
+def test_an_undefined_name_is_likely_undefined(src, want): assert kept(src, likely=True) == want.split('|')
 
 
 @pytest.mark.parametrize('text,sure,likely', [

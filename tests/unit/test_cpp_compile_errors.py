@@ -41,7 +41,7 @@ def test_an_error_in_a_header_of_the_learners_names_the_header():
     assert str(e).split('\n')[:3] == ["sub/bad.cuh, line 2: 'T' does not name a type", '  static T x;', '         ^']
 
 
-def test_an_error_of_a_template_is_told_once():
+def test_an_error_of_a_template_is_reported_once():
     "However many types it is used with, with the line that used it first"
     log = ''.join(f"mine.cu: In instantiation of 'T twice(T) [with T = {t}]':\nmine.cu:5:{c}:   required from here\n"
                   f"mine.cu:2:14: error: request for member 'y' in 'x', which is of non-class type '{t}'\n"
@@ -51,7 +51,7 @@ def test_an_error_of_a_template_is_told_once():
         '      return x.y;', '               ^', 'used in line 5: return twice(1) + twice(2.0f);']
 
 
-def test_errors_of_a_place_are_told_once():
+def test_errors_of_one_position_are_reported_once():
     log = ('mine.cu:2:7: error: no match\nmine.cu:2:7: error: invalid conversion\nmine.cu:3:1: error: more\n'
            'mine.cu:4:1: error: more\nmine.cu:5:1: error: more')
     assert [d.line for d in read_log(log, 'mine.cu')] == [2, 3, 4, 5]
@@ -157,7 +157,7 @@ def test_habits_of_python_get_a_hint(line, said, hint):
     assert hint in last if hint else last.strip() == line.strip()
 
 
-def test_what_follows_behind_the_source_is_not_told():
+def test_errors_after_the_source_are_not_reported():
     log = 'mine.cu:3:1: error: no y\nmine.cu:7:2: error: of what was put behind it'
     assert str(CompileError(SRC, 'mine.cu', log)).splitlines() == ['mine.cu, line 3: no y', '  }', '  ^']
     assert 'put behind it' in str(CompileError(SRC, 'mine.cu', log.splitlines()[1]))

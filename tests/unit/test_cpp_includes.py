@@ -49,7 +49,7 @@ def test_a_changed_header_elsewhere_counts_too(tmp_path, monkeypatch):
         assert x.item() == by
 
 
-def test_a_program_has_its_headers_beside_it(tmp_path, capsys):
+def test_a_program_has_its_headers_next_to_it(tmp_path, capsys):
     write(tmp_path, mine_h='#define STATUS 3\n')
     (tmp_path/'main.cu').write_text('#include "mine.h"\nint main() { return STATUS; }')
     assert main([str(tmp_path/'main.cu')]) == 3, capsys.readouterr()

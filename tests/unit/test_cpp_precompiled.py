@@ -89,7 +89,7 @@ def scramble(file):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('harm', [truncate, empty, scramble, os.remove])
-def test_broken_headers_are_made_anew(folder, commands, harm):
+def test_broken_headers_are_made_again(folder, commands, harm):
     whole = made(folder).stat().st_size
     harm(made(folder))
     tiny()
@@ -109,7 +109,7 @@ def test_headers_that_break_again_are_given_up(folder, commands):
     assert [uses(c) for c in commands if '-c' in c] == [False]
 
 
-def test_without_room_all_is_as_before(folder, commands, monkeypatch):
+def test_without_disk_space_all_is_as_before(folder, commands, monkeypatch):
     shutil.rmtree(folder)
     monkeypatch.setattr(headers, 'FREE', float('inf'))
     tiny()
@@ -133,7 +133,7 @@ def test_only_the_latest_are_kept(tmp_path, monkeypatch):
     assert {p.name for p in (tmp_path/'headers').iterdir()} == {'newer', made(tmp_path/'headers').parent.name}
 
 
-def test_the_first_use_is_told(tmp_path, monkeypatch, capsys):
+def test_the_first_use_prints_a_notice(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv('GRIDSTRIDE_QUIET')
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path))
     monkeypatch.setattr(cache, 'SLOW', 1000)
@@ -143,7 +143,7 @@ def test_the_first_use_is_told(tmp_path, monkeypatch, capsys):
                         capsys.readouterr().err)
 
 
-def test_what_takes_long_is_told(monkeypatch, capsys):
+def test_slow_steps_print_a_notice(monkeypatch, capsys):
     monkeypatch.delenv('GRIDSTRIDE_QUIET')
     cache.run_command(['sleep', '.3'], None, 'compiling a.cu', .1)
     cache.run_command(['true'], None, 'compiling b.cu', .1)

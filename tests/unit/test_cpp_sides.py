@@ -77,7 +77,7 @@ OWN = [  # source, the lines of functions that nobody else can call
 ]
 
 @pytest.mark.parametrize('src,lines', OWN)
-def test_a_function_in_ptx_that_nobody_else_can_call_is_this_sources_own(src, lines):
+def test_a_private_function_in_ptx_is_this_sources_own(src, lines):
     text = to_cpp(src)
     own = mark(text, 'OWN ')
     assert [n for n, line in enumerate(own.splitlines(), 1) if 'OWN' in line] == lines
@@ -87,7 +87,7 @@ def test_a_function_in_ptx_that_nobody_else_can_call_is_this_sources_own(src, li
 @pytest.mark.parametrize('said', [
     "variable length array 'a' is used [-Wvla]", 'variable length arrays are a C99 feature [-Wvla-extension]',
     'variable length arrays in C++ are a Clang extension [-Wvla-cxx-extension]'])
-def test_an_array_whose_length_is_not_known_is_told_whatever_the_compiler_calls_it(said):
+def test_an_array_of_unknown_length_is_reported_whatever_the_compiler_calls_it(said):
     src = K % 'float a[n]; a[0] = 1; x[0] = a[0];'
     log = f'k.cu:1:47: warning: {said}\n{src}'
     text = f'#line 1 "k.cu"\n{to_cpp(src)}'
@@ -97,7 +97,7 @@ def test_an_array_whose_length_is_not_known_is_told_whatever_the_compiler_calls_
 
 
 @pytest.mark.parametrize('named', ['int f(int)', 'f', 'T f(T) [with T = int]', 'f<int>'])
-def test_a_use_of_the_hosts_function_is_told_however_the_compiler_names_it(named):
+def test_a_use_of_the_hosts_function_is_reported_however_the_compiler_names_it(named):
     src = HOST + K % 'x[0] = f(n);'
     log = f"k.cu:2:45: warning: '{named}' is deprecated: gridstride, host [-Wdeprecated-declarations]\n{src}"
     text = f'#line 1 "k.cu"\n{to_cpp(src)}'
@@ -108,7 +108,7 @@ def test_a_use_of_the_hosts_function_is_told_however_the_compiler_names_it(named
     assert 'warning' not in without_marked(log)
 
 
-def test_what_clang_calls_deprecated_of_the_library_is_not_told():
+def test_deprecations_of_clangs_library_are_not_reported():
     log = ('In file included from <built-in>:1:\nIn file included from /usr/include/c++/12/algorithm:61:\n'
            "/usr/include/c++/12/bits/stl_tempbuf.h:263:8: warning: 'get_temporary_buffer<int>' is deprecated "
            '[-Wdeprecated-declarations]\n  263 |  std::get_temporary_buffer<value_type>(_M_original_len));\n'

@@ -52,7 +52,7 @@ def test_versions_of_cuda_are_read_off_a_number(): assert doctor._cuda(12080) ==
 def test_a_program_that_is_not_there_says_nothing(): assert doctor._says('no-such-program') == ''
 
 
-def test_what_mends_depends_on_the_package_manager(debian, programs):
+def test_the_fix_depends_on_the_package_manager(debian, programs):
     assert mend('venv', debian) == 'sudo apt install python3.11-venv'
     assert mend('nvcc', machine(system='linux', path=programs(dnf=''), user=0)) == 'dnf install cuda-toolkit'
     assert mend('python', machine(system='darwin', path=programs(brew=''), user=0)) == 'brew install python'

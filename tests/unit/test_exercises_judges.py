@@ -100,7 +100,7 @@ def test_06_an_instance_of_a_template_is_launched():
 @pytest.mark.parametrize(
     'src,words', [('', 'no template f'), ('template<int n> __global__ void f(float *x) {}', 'no shared memory')]
 )
-def test_06_what_is_no_template_with_shared_memory_is_refused(src, words):
+def test_06_a_kernel_without_a_template_and_shared_memory_is_refused(src, words):
     x = torch.zeros(1)
     with pytest.raises(AssertionError, match=words):
         lesson_06.launch(lambda: src, 'f', [(1,)], (1,), '', (1, 1), (1, 1), x, x, x)
@@ -145,7 +145,7 @@ def test_07_a_kernel_for_the_gpu_is_simulated():
     check(out, 2*x)
 
 
-def test_07_what_is_not_written_is_told_as_that(capsys):
+def test_07_unwritten_elements_are_reported_as_such(capsys):
     from gridstride.sim import cuda
     @cuda.jit
     def swapped(x, out):
@@ -178,7 +178,7 @@ def test_08_events_are_marks_in_a_queue():
     assert g.until-g.cpu == pytest.approx(.09+2-.004), 'the flush made the kernel cold again'
 
 
-def test_08_a_timed_flush_is_told():
+def test_08_a_timed_flush_is_reported():
     g = lesson_08.Gpu(lambda i, warm: 2.)
     start, middle, end = (g.Event() for _ in range(3))
     for job in (start.record, g.flush, middle.record, g.kernel, end.record, g.synchronize): job()
@@ -250,7 +250,7 @@ def test_13_sums_of_what_is_not_in_a_tile_are_found(src, late): assert lesson_13
 def test_13_tiles_that_are_only_written_are_found(src, unread): assert lesson_13.never_read(src) == unread
 
 
-def test_21_places_of_a_fragment():
+def test_21_positions_of_a_fragment():
     places = lesson_21.places_of_a()
     assert len(places) == 256 and places[9, 3] == (5, 1, 1)
 

@@ -13,7 +13,7 @@ def test_a_new_file_can_be_read_by_all_and_an_old_one_keeps_its_mode(tmp_path):
     assert (tmp_path/'a').read_text() == 'b' and (tmp_path/'a').stat().st_mode & 0o777 == 0o600
 
 
-def test_through_a_link_the_file_behind_it_is_replaced(tmp_path):
+def test_through_a_link_its_target_is_replaced(tmp_path):
     (tmp_path/'a').write_text('old')
     (tmp_path/'link').symlink_to(tmp_path/'a')
     write_whole(tmp_path/'link', 'new')

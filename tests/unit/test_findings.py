@@ -5,8 +5,8 @@ import pytest
 
 from gridstride.diagnostics import errors
 from gridstride import sim
-from gridstride.diagnostics.errors import (CLASSES, Access, Call, MemcheckError, Phrase, Location, RacecheckError, element,
-                                           exception_of, field_names, text_of)
+from gridstride.diagnostics.errors import (CLASSES, Access, Call, MemcheckError, Phrase, Location, RacecheckError,
+                                           element, exception_of, field_names, text_of)
 from gridstride.diagnostics.messages import DIALECTS, WORDS
 
 LOCATION = Location('reverse', 'a.py', 12, 'out[i] = s[n-1-t]', (0, 0, 0), (4, 0, 0))
@@ -61,7 +61,7 @@ def test_an_element_is_written_as_the_dialect_writes_it():
     assert element('s', (), 'cuda') == element('s', None, 'python') == 's'
 
 
-def test_lines_are_told_with_their_files_where_there_are_two():
+def test_lines_are_reported_with_their_files_if_there_are_two():
     location = LOCATION._replace(file='/home/me/tile.h', called=(3, 'put(s);', 'p.cu'))
     e = exception_of('racecheck', 'race', 'cuda', RACE, location, Access(11, (0, 0, 0), (3, 0, 0), file='p.cu'))
     at = [l for l in str(e).splitlines() if ' line ' in l]
@@ -77,7 +77,7 @@ def test_lines_are_told_with_their_files_where_there_are_two():
         exception_of('racecheck', 'race', 'python', RACE, Location('k', line=4), cells[1]._replace(file='a.py')))
 
 
-def test_the_function_that_a_kernel_called_is_told_with_the_call():
+def test_the_function_that_a_kernel_called_is_reported_with_the_call():
     e = exception_of('assert', 'fails', 'cuda', dict(expression='n > 0'), LOCATION._replace(called=(3, 'step(n);')))
     assert '  called on line 3: step(n);' in str(e).splitlines() and e.called == 3
 

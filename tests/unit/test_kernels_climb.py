@@ -38,7 +38,7 @@ def climb(monkeypatch, tmp_path):
     return Climb(SHAPE, '99_ladder', bound, folder=tmp_path)
 
 
-def test_a_guess_the_paper_and_the_text_beside_what_was_measured(climb, capsys):
+def test_a_guess_the_paper_and_the_text_next_to_the_measurement(climb, capsys):
     climb(naive(), 2, 3.)
     climb(naive('naive2'), 2, ..., {'naive': (1.5, 2.5), 'unknown': (1, 2)})
     said = capsys.readouterr().out.splitlines()
@@ -64,7 +64,7 @@ def test_tables_of_a_climb_say_where_they_are_from(climb):
 
 
 @pytest.mark.slow
-def test_a_rung_of_ones_own_is_counted_without_a_clock(climb, capsys):
+def test_a_custom_rung_is_counted_without_a_clock(climb, capsys):
     climb(naive('mine'), 2)
     said = capsys.readouterr().out
     for o in ('mine is right. It is not timed: No GPU is here; and there is no recording', 'registers of a thread',

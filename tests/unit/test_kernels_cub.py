@@ -13,7 +13,7 @@ class Elsewhere:
     def is_contiguous(self): return self.contiguous
     def numel(self): return 6
 
-def test_without_a_gpu_it_says_so():
+def test_without_a_gpu_it_prints_a_notice():
     with pytest.raises(Unavailable, match='not on one'): cub.total(torch.zeros(3), torch.zeros(1))
 
 @pytest.mark.parametrize('call,x', [(cub.total, Elsewhere(torch.float64)), (cub.running, Elsewhere(torch.int32, False)),

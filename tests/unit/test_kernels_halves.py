@@ -40,7 +40,7 @@ def test_tiles_beyond_the_first_take_turns():
 
 
 @pytest.mark.parametrize('config,layout', CONFIGS)
-def test_a_block_has_room_for_its_stages(config, layout):
+def test_a_block_has_memory_for_its_stages(config, layout):
     r = gemm_f16(config, layout=layout)
     c, most = r.constants, 228*1024//config.BLOCKS - 1024
     assert 3 <= c['STAGES'] <= 16 and r.shared <= most

@@ -32,7 +32,7 @@ def emulated():
 @pytest.mark.parametrize('src,constants,want', [
     ('\n__global__', dict(BM=128, DEEP=True), 'constexpr int BM = 128, DEEP = 1;\n__global__'),
     ('#include <a.h>', dict(BM=8), 'constexpr int BM = 8;\n#include <a.h>'), ('x', {}, 'x')])
-def test_the_line_of_constants_takes_the_place_of_an_empty_first_line(src, constants, want):
+def test_the_line_of_constants_replaces_an_empty_first_line(src, constants, want):
     assert with_constants(src, constants) == want
 
 

@@ -81,7 +81,7 @@ def test_short_pieces_are_more_exact_than_multiply_adds(rng, k):
 
 
 @pytest.mark.parametrize('scale,least,most', [(1e-30, 0, 1e-7), (1e-36, 4e-6, 2e-5), (1e-40, 3e-2, .2)])
-def test_tiny_numbers_lose_bits(rng, scale, least, most):
+def test_tiny_values_lose_bits(rng, scale, least, most):
     "Of the sum of the absolute products; of the result, where products cancel, it is more"
     a, b = np.float32(scale*rng.standard_normal((64, 512))), normal(rng, 512, 64)
     got = split_product(a, b)
@@ -168,7 +168,7 @@ def with_specials(h, w, k):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('args', [(64, 64, 2, 'nn'), (64, 128, 1, 'tn'), (64, 64, 1, 'nt')])
-def test_infinities_and_huge_numbers_are_as_in_float32(args):
+def test_infinities_and_huge_values_are_as_in_float32(args):
     f, (m, n) = Split(*args), with_specials(70, 75, 90)
     given = m.t().contiguous() if f.layout[0] == 't' else m, n.t().contiguous() if f.layout[1] == 't' else n
     with on_emulator(): got = f(*given, torch.full((70, 75), NAN))

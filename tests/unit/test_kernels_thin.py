@@ -115,7 +115,7 @@ def test_planes_know_no_bounds_but_those_of_floats(w, k, name, planes_anywhere):
     assert out[21, 3] == torch.tensor(3.4e38) == -out[21, 4] and want[3].isnan().tolist() == [False]*(w-1) + [True]
 
 
-def test_planes_need_room_and_rows():
+def test_planes_need_memory_and_rows():
     def name(*shape): return THIN.recipe(*shape, H100).calls[0].name
     assert [name(70000, 32, 252), name(66576, 32, 252), name(50000, 17, 1248), name(50000, 17, 1252),
             name(70000, 32, 250), name(50000, 12, 784)] == (
@@ -132,13 +132,13 @@ def test_rows_whose_k_warps_share_are_neither_short_nor_few():
         ['thin_stages', 'thin'] + ['thin_stages']*2 + ['thin', 'thin_stages', 'thin'])
 
 
-def test_what_is_no_thin_product():
+def test_what_is_not_a_skinny_product():
     with pytest.raises(ValueError, match='1 to 32 columns'): THIN(torch.randn(3, 4), torch.randn(4, 33))
     with pytest.raises(ValueError, match='cannot be multiplied'): THIN_TN(torch.randn(3, 4), torch.randn(4, 5))
     assert [THIN.supports(5, w, 5) for w in (1, 32, 33, 0)] == [True, True, False, False]
 
 
-def test_the_numbers_follow_from_the_shape():
+def test_the_constants_follow_from_the_shape():
     assert [THIN.numbers(10, k)['VEC'] for k in (784, 786, 785)] == [4, 2, 1]
     assert THIN.blocks(50000, 10, 784, 132, **THIN.numbers(10, 784))[:2] == (132, 896)
 

@@ -33,7 +33,7 @@ def test_rows_of_a_swizzled_box_begin_in_different_banks():
 
 
 @pytest.mark.parametrize('swizzle', [32, 64, 128])
-def test_a_column_of_eight_rows_lies_in_all_bank_groups(swizzle):
+def test_a_column_of_eight_rows_covers_all_bank_groups(swizzle):
     column = bank_group(box_offsets(8, swizzle//2, swizzle=swizzle)[:, :8])
     assert sorted(column[:, 0].tolist()) == list(range(8))
     assert sorted(box_offsets(16, swizzle//2, swizzle=swizzle).ravel()) == list(range(0, 16*swizzle, 2))
@@ -66,7 +66,7 @@ def in_shared(box, swizzle):
     return res
 
 
-def test_boxes_lie_where_the_model_says(got):
+def test_boxes_are_where_the_model_predicts(got):
     x = np.arange(1, 64*64+1).reshape(64, 64)
     for swizzle in (0, 32, 64, 128):
         assert (got[f'box {swizzle}'] == in_shared(x[:32, :(swizzle or 128)//2], swizzle)).all()

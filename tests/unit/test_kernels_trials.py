@@ -41,7 +41,7 @@ def test_a_verdict_says_what_is_wrong_and_where(monkeypatch):
     assert trials.verdict(hopper.ring) == ('right', '')
 
 
-def test_a_listing_is_the_kernel_alone_with_the_numbers_of_messages():
+def test_a_listing_is_the_kernel_alone_with_its_line_numbers():
     lines = repr(listing(hopper.stored, old=hopper.pairs)).splitlines()
     first = hopper.stored.src.splitlines().index('__global__ void __cluster_dims__(2) __launch_bounds__(384, 1)') + 1
     assert lines[0] == 'stored: 384 threads, BM=128, BN=256, BK=64, STAGES=4, GROUP=8; marked is what pairs has not'
@@ -84,7 +84,7 @@ def test_a_climb_without_counters_leaves_the_ladder_as_it_was(monkeypatch, capsy
     assert seen == [True, False] and ladder.counters
 
 
-def test_stamps_stand_after_their_lines():
+def test_stamps_are_after_their_lines():
     src = trials.stamped(hopper.ring, 'barrier_wait(empty + 8*s, turn-1);', 'barrier_wait(full + 8*s, turn);',
                          'wgmma_wait<0>();')
     assert src.count('clock64()') == 3 and 'wgmma_wait<0>(); if (' in src and 'long long *stamps' in src
@@ -98,7 +98,7 @@ def test_stamps_stand_after_their_lines():
 @pytest.mark.parametrize('measure',
     [lambda: trials.read_stamps({}, (64, 64, 64)), lambda: trials.count_wrong({}),
      lambda: trials.on_random((64, 64, 64))])
-def test_what_only_a_hopper_gpu_can_measure_says_so(measure):
+def test_what_only_a_hopper_gpu_can_measure_is_refused(measure):
     with pytest.raises(Unavailable, match='needs a Hopper GPU'): measure()
 
 
@@ -127,7 +127,7 @@ KEPT = dict(made=dict(gpu='an H100', date='2026-11-24'),
                       dict(shape=[32, 8, 8], layout='nn', columns=dict(read=dict(failed='no')))])
 
 
-def test_a_committed_run_says_how_we_stand_beside_the_library(tmp_path):
+def test_a_committed_run_compares_ours_with_the_library(tmp_path):
     (tmp_path/'matmul.json').write_text(json.dumps(KEPT))
     beside = trials.beside_library(tmp_path/'matmul.json')
     assert beside.ratios == {(8, 8, 8): .5, (16, 8, 8): 1.5} and beside.made == 'an H100, 2026-11-24'

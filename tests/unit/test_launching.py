@@ -21,7 +21,7 @@ def test_brackets_have_two_to_four_parts():
 
 
 @pytest.mark.parametrize('brackets,given', [(1, 1), ((), 0), ((1,), 1), ((1, 2, 3, 4, 5), 5), (dim3(1, 2, 3)[:1], 1)])
-def test_other_numbers_of_parts_are_no_launch(brackets, given):
+def test_other_counts_in_the_brackets_are_not_a_launch(brackets, given):
     with finding('launch brackets', given=given, kernel='k'): read_brackets('k', brackets)
 
 
@@ -136,7 +136,7 @@ def test_both_go_to_other_processes(k, x):
         assert (x[:8] == np.arange(8)).all() and np.isnan(x[8:]).all()
 
 
-def test_what_a_fraction_of_blocks_wants_is_said(k, x):
+def test_a_fraction_of_blocks_gets_a_hint(k, x):
     with pytest.raises(LaunchError, match=r'got \(1.25, 1, 1\).*cdiv\(n, m\)'): k[40/32, 32](x, 8)
 
 

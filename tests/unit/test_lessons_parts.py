@@ -41,7 +41,7 @@ def test_where_a_cell_ends_is_part_of_the_code():
     assert L.code_hash(notebook('ab', 'c')) != L.code_hash(notebook('a', 'bc'))
 
 
-def test_what_is_no_notebook_is_named(folder):
+def test_what_is_not_a_notebook_is_named(folder):
     (folder/'broken.ipynb').write_text('{"cells": 1}')
     with pytest.raises(ValueError, match='broken.ipynb cannot be read'): L.read(folder/'broken.ipynb')
 

@@ -35,7 +35,7 @@ def test_html_has_each_line_once_with_its_number_and_colours():
     assert html.count('<span') == html.count('</span>')
 
 
-def test_marks_are_numbers_texts_or_what_an_older_source_has_not():
+def test_marks_are_lines_texts_or_new_in_the_source():
     def marked(**how): return [int(o.split()[0]) for o in str(show_source(SRC, **how)).splitlines() if o[5] == '>']
     assert marked(mark=3) == [3] and marked(mark=['if (', 2]) == [2, 5]
     assert (marked(old=SRC.replace('2*x', '3*x').replace('    int i = threadIdx.x;', '    int i = blockIdx.x;'))
@@ -57,7 +57,7 @@ def test_a_python_function_is_shown_as_python():
     assert str(show_source(bare)).split() == "1 def bare(html): return unescape(re.sub('<[^>]*>', '', html))".split()
 
 
-def test_what_is_not_there_is_told():
+def test_a_missing_mark_is_reported():
     with pytest.raises(ValueError, match='no line holds'): show_source(SRC, mark='while')
     with pytest.raises(ValueError, match='no line 9'): show_source(SRC, mark=9)
     with pytest.raises(ValueError, match='lines 1 to 6'): show_source(SRC, lines=(4, 9))
@@ -91,7 +91,7 @@ def test_listings_side_by_side():
     assert bare(both._repr_html_()) == bare(a._repr_html_() + b._repr_html_())
 
 
-def test_a_line_that_wraps_beside_another_stays_right_of_its_number():
+def test_a_wrapped_line_stays_right_of_its_number():
     html = beside(show_source(SRC), show_source(SRC))._repr_html_()
     rows = re.findall(r'<span style="display:block;([^"]*)"', html)
     assert len(rows) == 10 and all('padding-left:10ch;text-indent:-10ch' in o for o in rows)

@@ -27,7 +27,7 @@ def test_the_refusal_of_other_checks_names_what_may_be_given(given):
 
 
 @pytest.mark.parametrize('given', [True, False, 'racecheck, memcheck', ['memcheck']])
-def test_options_hold_inside_of_their_block(given):
+def test_options_apply_inside_their_block(given):
     with sim.options(checks=given): assert settings.checks == parse_checks(given)
     assert settings.checks == CHECKS
 

@@ -10,7 +10,7 @@ class Item:
 
 @pytest.mark.parametrize('workers', [1, 2, 3, 8])
 @pytest.mark.parametrize('many', [0, 1, 5, 100])
-def test_each_part_begins_with_its_share_of_the_long_ones(many, workers):
+def test_each_part_begins_with_some_of_the_long_ones(many, workers):
     items = [Item(n, 30 + n if n < 2*many and n % 2 else 0) for n in range(2*many + 1)]
     got = dealt(items, workers)
     assert sorted(o.name for o in got) == [o.name for o in items]

@@ -24,5 +24,5 @@ def test_a_strip_names_its_boxes_and_leaves_out_what_is_too_thin():
     assert 10 < svg.count('tiny') < 30 and svg.count('<marker ') == 1 and 'sgemm_128x128: 100 µs' in svg
 
 
-def test_nothing_to_draw_is_told():
+def test_nothing_to_draw_is_reported():
     with pytest.raises(ValueError, match='nothing to draw'): strip([Row('CPU', [])])

@@ -70,12 +70,12 @@ def test_marks_are_cycles_of_each_scope(inside):
     assert repr(Timeline(inside.plain())) == repr(inside)
 
 
-def test_marks_that_are_not_there_are_told(inside):
+def test_missing_marks_are_reported(inside):
     with pytest.raises(ValueError, match=r'block 3 left no marks; those that did: \[0\]'): inside.picture(block=3)
     with pytest.raises(ValueError, match='left no marks'): Timeline(dict(traceEvents=[]))
 
 
-def test_a_scope_outside_of_a_session_does_nothing():
+def test_a_scope_outside_a_session_does_nothing():
     with scope('outside of a session', bytes=3): pass
 
 

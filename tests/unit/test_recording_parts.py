@@ -65,7 +65,7 @@ def test_a_recording_is_one_file_that_shows_itself(tmp_path):
     assert html.startswith('<b>12 GB/s</b>') and rec.mark in html and rec.mark in repr(rec)
 
 
-def test_recording_is_asked_for_by_a_variable(tmp_path, monkeypatch, capsys):
+def test_recording_is_requested_by_a_variable(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
     assert is_recording() and recorded('99_copy', lambda: {'GB/s': 12}, square, folder=tmp_path) == {'GB/s': 12}
     monkeypatch.delenv('GRIDSTRIDE_RECORD')

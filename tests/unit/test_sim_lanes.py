@@ -17,7 +17,7 @@ def test_lanes_are_numbered_as_cuda_numbers_threads(group):
     assert group.who(13) == ((2, 0, 0), (1, 1, 0)) == group.who_is(group.id[13])
 
 
-def test_a_warp_that_is_not_full_has_places_without_a_thread(group):
+def test_a_partial_warp_has_lanes_without_a_thread(group):
     assert group.rows()[1, :9].tolist() == [8, 9, 10, 11, 12, 13, 14, 15, -1]
 
 
@@ -37,7 +37,7 @@ def test_other_lanes_keep_their_values():
     assert assign(True, yes, np.arange(4), np.int64(9)).tolist() == [0, 9, 9, 3]
 
 
-def test_a_loop_goes_on_until_no_lane_wants_another_turn():
+def test_a_loop_continues_until_no_lane_is_active():
     loop, seen = Range(np.ones(3, bool), False, np.array([1, 0, 3])), []
     for _ in loop:
         seen.append(loop.m.tolist())

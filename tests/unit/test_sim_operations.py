@@ -22,7 +22,7 @@ def test_a_rewritten_kernel_knows_the_operations_as_one_object():
     assert not {'load', 'store', 'merge'} & set(program.run.__globals__)
 
 
-def test_numbers_of_python_are_64_bits_wide():
+def test_integers_of_python_are_64_bits_wide():
     assert (as_numba(3) * np.float32(2)).dtype == np.float64
     assert ([as_numba(v).dtype.name for v in (True, 3, 2**63, 1., 1j)]
             == ['bool', 'int64', 'uint64', 'float64', 'complex128'])

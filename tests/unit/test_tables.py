@@ -33,5 +33,5 @@ def test_html_escapes_texts_and_draws_shares_as_bars():
     assert '<thead>' in html and '<thead>' not in Table((), [('a', 'b')])._repr_html_()
 
 
-def test_small_shares_are_not_nothing():
+def test_small_fractions_are_not_zero():
     assert [str(Share(o)) for o in (0, 0.0001, 0.05, 0.5)] == ['0.0%', '<0.1%', '5.0%', '50%']

@@ -58,5 +58,5 @@ def test_kinds_are_known(op):
     ('number integer?', 1, ['number']), ('number integer?', 2, ['number', 'integer']),
     ('number integer?', 3, None), ('number integer?', 0, None),
 ])
-def test_numbers_of_operands(kinds, n, want):
+def test_operand_counts(kinds, n, want):
     assert _expect(kinds.split(), n) == want

@@ -228,7 +228,7 @@ def test_names_that_are_taken():
     assert [Names().fresh('x', {'x'}), Names().fresh('x2', {'x2'})] == ['x2', 'x2_2']
 
 
-def test_the_innermost_block_of_several_places():
+def test_the_innermost_block_of_several_positions():
     a, b = [('block', 0), ('body', 1)], [('block', 0), ('body', 3)]
     assert innermost_block([a, b]) == ('block', 'body')
     assert innermost_block([a, [('block', 2), ('other', 0)]]) == ('block',)

@@ -181,7 +181,7 @@ def test_what_a_branch_or_a_loop_gives_is_there():
 
 
 @pytest.mark.parametrize('kind,part', [('if', 'orelse'), ('while', 'body')])
-def test_a_value_that_is_missing_on_one_way_is_found(kind, part):
+def test_a_value_that_is_missing_on_one_path_is_found(kind, part):
     unit = lowered(branches, np.zeros(4), 2)
     getattr(find(unit, kind), part).pop(0)
     with pytest.raises(Malformed, match='is read, and has no value'): verify(unit)

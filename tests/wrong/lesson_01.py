@@ -33,7 +33,7 @@ def upside_down(i, x, out, h, w):
         out[i] = x[(h-1-r)*w + c]
 
 @wrong('01.flip')
-def both_places(i, x, out, h, w):
+def both_indices(i, x, out, h, w):
     if i < h*w:
         j = i//w*w + w-1 - i%w
         out[i],out[j] = x[j],x[i]
@@ -130,7 +130,7 @@ def reads_before_the_start(i, x, out, h, w):
         out[i] = (x[i-1]*left + x[i] + (x[i+1] if right else 0))/(1+left+right)
 
 @wrong('01.invert')
-def catches_what_is_outside(i, x, out, n):
+def catches_out_of_bounds(i, x, out, n):
     try: out[i] = 1-x[i]
     except IndexError: pass
 
@@ -152,11 +152,11 @@ def row_and_column_as_index(i, x, out, h, w):
     if i < h*w: out[r,c] = x[r,w-1-c]
 
 @wrong('01.flip')
-def row_with_a_rest(i, x, out, h, w):
+def row_with_a_remainder(i, x, out, h, w):
     if i < h*w: out[i] = x[i/w*w + w-1 - i%w]
 
 @wrong('01.pixels')
-def turns_the_whole_picture(i, x, out, n):
+def rotates_the_whole_picture(i, x, out, n):
     if i < n: out[3*i:3*i+3] = x.reshape(3, n).T[i]
 
 @wrong('01.invert')

@@ -138,7 +138,7 @@ def one_step_window(blockIdx, blockDim, shared, x, out, n):
     run_threads(step, blockDim)
 
 @wrong('03.split')
-def rest_from_the_end(shared, na, nb): return shared[:na], shared[na:na+nb], shared[-(len(shared)-na-nb):]
+def remainder_from_the_end(shared, na, nb): return shared[:na], shared[na:na+nb], shared[-(len(shared)-na-nb):]
 
 @wrong('03.load_tile')
 def loads_all(tr, tc, ts, x, h, w, ty, tx, tw):
@@ -175,7 +175,7 @@ def slides_in_one_step(blockIdx, blockDim, shared, x, out, n):
     run_threads(step, blockDim)
 
 @wrong('03.transpose')
-def tile_from_behind(blockIdx, blockDim, shared, x, out, h, w, tw):
+def tile_from_the_end(blockIdx, blockDim, shared, x, out, h, w, tw):
     def load(tr, tc):
         r,c = blockIdx.y*tw + tr, blockIdx.x*tw + tc
         if r < h and c < w: shared[-1-(tr*tw + tc)] = x[r*w+c]

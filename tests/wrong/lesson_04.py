@@ -154,7 +154,7 @@ def all_add_to_later_ones(blockIdx, threadIdx, blockDim, shared, syncb, x, out, 
     out[t] = shared[t]
 
 @wrong('04.reverse')
-def from_behind(blockIdx, threadIdx, blockDim, shared, syncb, x):
+def from_the_end(blockIdx, threadIdx, blockDim, shared, syncb, x):
     t,i = threadIdx.x,blockIdx.x*blockDim.x + threadIdx.x
     shared[t] = x[i]
     syncb.wait()

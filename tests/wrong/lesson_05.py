@@ -19,7 +19,7 @@ def one_block(): return axpy('int i = threadIdx.x; if (i < n) out[i] = a*x[i] + 
 def one_too_few(): return axpy(f'{I} if (i < n-1) out[i] = a*x[i] + y[i];')
 
 @wrong('05.axpy')
-def unsigned_rest():
+def unsigned_remainder():
     return axpy(f'{I} if (threadIdx.x < n - blockIdx.x*blockDim.x) out[i] = a*x[i] + y[i];')
 
 @wrong('05.axpy')
@@ -45,10 +45,10 @@ def as_in_python(): return roll('out[i] = x[(i - shift) % n];')
 def other_way(): return roll('int j = (i + shift%n) % n; out[i] = x[j < 0 ? j+n : j];')
 
 @wrong('05.roll')
-def one_turn_only(): return roll('int j = i - shift; if (j < 0) j += n; if (j >= n) j -= n; out[i] = x[j];')
+def one_iteration_only(): return roll('int j = i - shift; if (j < 0) j += n; if (j >= n) j -= n; out[i] = x[j];')
 
 @wrong('05.roll')
-def ten_turns_at_most(): return roll('out[i] = x[(i - shift + 10*n) % n];')
+def ten_iterations_at_most(): return roll('out[i] = x[(i - shift + 10*n) % n];')
 
 @wrong('05.roll')
 def absolute(): return roll('int j = (i - shift) % n; out[i] = x[j < 0 ? -j : j];')
@@ -158,7 +158,7 @@ def longer_rows_only(): return linear(sizes='weight.size(1) <= k && bias.numel()
 def longer_bias_only(): return linear(sizes='weight.size(1) == k && bias.numel() <= w')
 
 @wrong('05.linear')
-def counts_numbers_alone():
+def counts_elements_alone():
     return linear(sizes='weight.numel() == w*k').replace('w = weight.size(0)', 'w = bias.numel()')
 
 @wrong('05.linear')
@@ -179,7 +179,7 @@ def bias_of_the_row(): return linear(start='bias[r % w]')
 def one_block_only(): return linear(blocks='1')
 
 @wrong('05.linear')
-def grid_turned(): return linear(blocks='cdiv(h, 16), cdiv(w, 16)')
+def grid_axes_swapped(): return linear(blocks='cdiv(h, 16), cdiv(w, 16)')
 
 @wrong('05.linear')
 def block_too_large(): return linear(threads=64)
@@ -222,7 +222,7 @@ def one_number_for_out(): return axpy(f'{I} if (i < n) out[i] = a*x[i] + y[i];')
 def index_with_a_fraction(): return axpy(f'{I} if (i < n) out[i] = a*x[i] + y[i];').replace('int i', 'float i')
 
 @wrong('05.roll')
-def writes_the_places_of_others(): return roll('out[((i + shift) % n + n) % n] = x[i];')
+def writes_the_elements_of_others(): return roll('out[((i + shift) % n + n) % n] = x[i];')
 
 @wrong('05.roll')
 def divides_as_in_python(): return roll('\nout[i] = x[i - shift - ((i - shift) // n)*n];\n')

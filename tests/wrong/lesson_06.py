@@ -12,7 +12,7 @@ def changed(src, *changes):
 
 
 @wrong('06.bytes')
-def numbers_not_bytes(th, tk, tw): return th*tk + tk*tw + tw, th*tk + tk*tw
+def elements_not_bytes(th, tk, tw): return th*tk + tk*tw + tw, th*tk + tk*tw
 
 @wrong('06.bytes')
 def not_aligned(th, tk, tw): return 4*(th*tk + tk*tw) + 8*tw, 4*(th*tk + tk*tw)
@@ -55,10 +55,10 @@ def threads_leave_before_the_barrier():
     return changed(SWAP, ('if (bx < by) return;', 'if (bx < by || by*tw + tr >= n || bx*tw + tc >= n) return;'))
 
 @wrong('06.swap')
-def tiles_not_turned(): return changed(SWAP, ('other[tc][tr]', 'other[tr][tc]'), ('mine[tc][tr]', 'mine[tr][tc]'))
+def tiles_not_transposed(): return changed(SWAP, ('other[tc][tr]', 'other[tr][tc]'), ('mine[tc][tr]', 'mine[tr][tc]'))
 
 @wrong('06.swap')
-def each_in_its_place():
+def each_at_its_index():
     return changed(SWAP, ('= other[tc][tr]', '= mine[tc][tr]'), ('= mine[tc][tr];\n}', '= other[tc][tr];\n}'))
 
 @wrong('06.swap')
@@ -95,7 +95,7 @@ template<int tw, int tk> __global__ void matmul_rect_k(float *m, float *n, float
 '''
 
 @wrong('06.rect')
-def one_place_each(): return changed(RECT, ('for (int i = tc; i < tk; i += tw)', 'for (int i = tc; i < tk; i += tk)'))
+def one_address_each(): return changed(RECT, ('for (int i = tc; i < tk; i += tw)', 'for (int i = tc; i < tk; i += tk)'))
 
 @wrong('06.rect')
 def last_phase_forgotten(): return changed(RECT, ('cdiv(k,tk)', 'k/tk'))
@@ -104,10 +104,10 @@ def last_phase_forgotten(): return changed(RECT, ('cdiv(k,tk)', 'k/tk'))
 def phases_of_tw(): return changed(RECT, ('cdiv(k,tk)', 'cdiv(k,tw)'), ('ph*tk', 'ph*tw'))
 
 @wrong('06.rect')
-def nobody_waits_after_filling(): return changed(RECT, ('__syncthreads();                          // filled', ''))
+def no_barrier_after_filling(): return changed(RECT, ('__syncthreads();                          // filled', ''))
 
 @wrong('06.rect')
-def nobody_waits_after_using(): return changed(RECT, ('__syncthreads();                          // used', ''))
+def no_barrier_after_using(): return changed(RECT, ('__syncthreads();                          // used', ''))
 
 @wrong('06.rect')
 def no_padding():

@@ -21,7 +21,7 @@ def result_not_written(h, k, w, size, bandwidth, peak):
     return 1e3*max(move, compute), 'memory' if move > compute else 'arithmetic'
 
 @wrong('08.ceiling')
-def numbers_not_bytes(h, k, w, size, bandwidth, peak):
+def elements_not_bytes(h, k, w, size, bandwidth, peak):
     move, compute = (h*k + k*w + h*w)/bandwidth, 2*h*k*w/peak
     return 1e3*max(move, compute), 'memory' if move > compute else 'arithmetic'
 
@@ -135,13 +135,13 @@ def per_sm(threads, registers, shared):
 def whole(wave, most): return most//wave*wave if most >= wave else most
 
 @wrong('08.waves')
-def one_for_each_piece(n, threads, registers, shared, sms): return cdiv(n, threads)
+def one_per_piece(n, threads, registers, shared, sms): return cdiv(n, threads)
 
 @wrong('08.waves')
 def one_wave(n, threads, registers, shared, sms): return per_sm(threads, registers, shared)*sms
 
 @wrong('08.waves')
-def a_block_for_each_sm(n, threads, registers, shared, sms): return whole(sms, cdiv(n, threads))
+def a_block_per_sm(n, threads, registers, shared, sms): return whole(sms, cdiv(n, threads))
 
 @wrong('08.waves')
 def threads_only(n, threads, registers, shared, sms): return whole(2048//threads*sms, cdiv(n, threads))

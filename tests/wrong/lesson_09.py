@@ -158,7 +158,7 @@ def a_longer_loop_for_the_rest():
                           '\n    #pragma unroll 32\n    for (int i = t ? n : n/4*4; i < n; i++)'))
 
 @wrong('09.wide')
-def rest_counted_by_all(): return changed(DOTS, ('n/4*4 + t; i < n; i += all', 'n/4*4; i < n; i++'))
+def remainder_counted_by_all(): return changed(DOTS, ('n/4*4 + t; i < n; i += all', 'n/4*4; i < n; i++'))
 
 @wrong('09.wide')
 def one_thread_for_all():

@@ -33,7 +33,7 @@ def offset(text, i, j, order):
     return one(i, shape[0], stride[0]) + one(j, shape[1], stride[1])
 
 @wrong('10.offset')
-def asks_the_tool(text, i, j): return Layout(text)(i, j)
+def calls_the_library(text, i, j): return Layout(text)(i, j)
 
 @wrong('10.offset')
 def rightmost_first(text, i, j): return offset(text, i, j, lambda c, n, d: c//n[1]*d[0] + c%n[1]*d[1])
@@ -61,7 +61,7 @@ def tiles_below_each_other(h, w, a, b): return f'(({a},{b}),{h//a}):(({w},1),{a*
 def three_modes(h, w, a, b): return f'({a},{b},{w//b}):({w},1,{b})'
 
 @wrong('10.tile')
-def nothing_but_numbers(h, w, a, b): return (a, b), w//b
+def nothing_but_elements(h, w, a, b): return (a, b), w//b
 
 
 @wrong('10.swizzle')
@@ -150,7 +150,7 @@ def without_a_tile(turned):
 def straight_through(): return without_a_tile(turned=True)
 
 @wrong('10.transpose')
-def not_turned(): return without_a_tile(turned=False)
+def not_transposed(): return without_a_tile(turned=False)
 
 @wrong('10.transpose')
 def a_tile_only_where_it_fits():

@@ -26,7 +26,7 @@ def whole_warps_only(lengths): return sum(max(lengths[32*i:32*i+32]) for i in ra
 def rounded_down(gbs, ns, sms, warps, size): return gbs*ns//(sms*warps*32*size)
 
 @wrong('11.little')
-def a_load_for_each_warp(gbs, ns, sms, warps, size): return -(-gbs*ns//(sms*warps*size))
+def a_load_per_warp(gbs, ns, sms, warps, size): return -(-gbs*ns//(sms*warps*size))
 
 @wrong('11.little')
 def one_more_always(gbs, ns, sms, warps, size): return gbs*ns//(sms*warps*32*size) + 1
@@ -52,7 +52,7 @@ def never_none(k, n, size, gbs, tflops): return tokens(k, n, size, gbs, tflops) 
 def not_many_tried(k, n, size, gbs, tflops): return tokens(k, n, size, gbs, tflops, most=10_000)
 
 @wrong('11.tokens')
-def numbers_are_bytes(k, n, size, gbs, tflops): return tokens(k, n, 1, gbs, tflops)
+def elements_are_bytes(k, n, size, gbs, tflops): return tokens(k, n, 1, gbs, tflops)
 
 @wrong('11.tokens')
 def tokens_one_less(k, n, size, gbs, tflops): return (t := tokens(k, n, size, gbs, tflops)) and t - 1
@@ -100,7 +100,7 @@ def no_guard(): return runs(guard=False)
 def not_atomic(): return runs(atomic=False)
 
 @wrong('11.runs')
-def begins_anew_at_zero(): return runs(anew=0)
+def begins_again_at_zero(): return runs(anew=0)
 
 @wrong('11.runs')
 def one_thread_for_all_pieces():

@@ -29,7 +29,7 @@ def means_of_equal_weight(a, b):
 def squares_from_two_middles(a, b): return (n := a[0] + b[0]), (a[0]*a[1] + b[0]*b[1])/max(n, 1), a[2] + b[2]
 
 @wrong('12.moments')
-def divides_by_no_numbers(a, b):
+def divides_by_zero_elements(a, b):
     n,d = a[0] + b[0],b[1] - a[1]
     return n, a[1] + d*b[0]/n, a[2] + b[2] + d*d*a[0]*b[0]/n
 
@@ -40,7 +40,7 @@ def by_the_school_formula(a, b):
     return n, mean, a[2] + a[0]*a[1]**2 + b[2] + b[0]*b[1]**2 - n*mean**2
 
 @wrong('12.moments')
-def drops_what_an_empty_one_meets(a, b): return a if 0 in (a[0], b[0]) else divides_by_no_numbers(a, b)
+def drops_what_an_empty_one_meets(a, b): return a if 0 in (a[0], b[0]) else divides_by_zero_elements(a, b)
 
 
 @cuda.jit
@@ -60,7 +60,7 @@ def one_lane_reads():
     return changed(norm_k, 'range(lane, x.shape[1], 32)', 'range(0 if lane == 0 else x.shape[1], x.shape[1])')
 
 @wrong('12.rows')
-def a_piece_for_each_lane():
+def a_piece_per_lane():
     piece = 'range(lane*((x.shape[1]+31)//32), min((lane+1)*((x.shape[1]+31)//32), x.shape[1]))'
     return changed(norm_k, 'range(lane, x.shape[1], 32)', piece)
 
@@ -71,7 +71,7 @@ def no_root(): return changed(norm_k, 'math.sqrt(v)', 'v')
 def sixteen_lanes(): return changed(norm_k, 'd = 16', 'd = 8')
 
 @wrong('12.rows')
-def shuffles_of_lanes_with_numbers():
+def shuffles_of_lanes_with_elements():
     shuffle = 'v += cuda.shfl_down_sync(0xffffffff, v, d)'
     return changed(norm_k, shuffle, f'if lane + d < x.shape[1]: {shuffle}')
 
@@ -201,7 +201,7 @@ def keep_k(x, out, count):
     if t == 127: count[0] = s[127]
 
 @wrong('12.keep')
-def one_place_too_far(): return changed(keep_k, 'out[s[t] - 1]', 'out[s[t]]')
+def one_element_too_far(): return changed(keep_k, 'out[s[t] - 1]', 'out[s[t]]')
 
 @wrong('12.keep')
 def no_wait_for_the_readers(): return changed(keep_k, 'cuda.syncthreads()  # all have read', 'pass')
@@ -222,7 +222,7 @@ def counts_the_last_flag(): return changed(keep_k, 'count[0] = s[127]', 'count[0
 def flags_of_a_byte(): return changed(keep_k, 'np.int32', 'np.int8')
 
 @wrong('12.keep')
-def places_by_atomics():
+def positions_by_atomics():
     @cuda.jit
     def keep_k(x, out, count):
         t = cuda.threadIdx.x

@@ -30,7 +30,7 @@ def blocks_rounded_down(h, w, bm, bn, each, sms):
     return h*w/(cdiv((h//bm)*(w//bn), each*sms)*each*sms*bm*bn)
 
 @wrong('13.waves')
-def tiles_lie_on_their_side(h, w, bm, bn, each, sms):
+def tiles_have_swapped_axes(h, w, bm, bn, each, sms):
     return h*w/(cdiv(cdiv(h,bn)*cdiv(w,bm), each*sms)*each*sms*bm*bn)
 
 
@@ -56,7 +56,7 @@ def lanes_do_not_share(BN, BK, TM, TN, quads):
 def wide_loads_take_two(BN, BK, TM, TN, quads): return patch(BN, BK, TM, TN, wide=lambda tc: 2)
 
 @wrong('13.patch')
-def places_for_quads(BN, BK, TM, TN, quads): return patch(BN, BK, TM, TN, wide=quads)
+def elements_for_quads(BN, BK, TM, TN, quads): return patch(BN, BK, TM, TN, wide=quads)
 
 @wrong('13.patch')
 def rows_by_division(BN, BK, TM, TN, quads):
@@ -71,16 +71,16 @@ def of_a_step(BN, BK, TM, TN, quads): return patch(BN, BK, TM, TN)*TM*TN
 
 
 @wrong('13.swizzle')
-def row_after_row(y, x): return 32*y + x
+def row_major_order(y, x): return 32*y + x
 
 @wrong('13.swizzle')
 def padded(y, x): return 33*y + x
 
 @wrong('13.swizzle')
-def turned_by_a_constant(y, x): return 32*y + (x+1)%32
+def rotated_by_a_constant(y, x): return 32*y + (x+1)%32
 
 @wrong('13.swizzle')
-def two_places_for_one(y, x): return 32*y + (x*y)%32
+def two_addresses_for_one(y, x): return 32*y + (x*y)%32
 
 @wrong('13.swizzle')
 def row_and_column(y, x): return y, x ^ y
@@ -173,7 +173,7 @@ def next_tile_before_the_barrier():
 def first_tile_never_filled(): return changed(TURNS, ('    fill(0, 0);\n', ''))
 
 @wrong('13.turns')
-def a_barrier_for_each_product():
+def a_barrier_per_product():
     return changed(TURNS, ('for (int i = 0; i < BK; i++) o +=', 'for (int i = 0; i < BK; i++, __syncthreads()) o +='))
 
 @wrong('13.turns')
@@ -183,7 +183,7 @@ def a_barrier_within_two_loops():
          'for (int i = 0; i < BK; i++) { if (i == 0) __syncthreads(); o += ms[buf][tr][i] * ns[buf][i][tc]; }'))
 
 @wrong('13.turns')
-def tiles_that_nobody_reads():
+def tiles_that_are_never_read():
     return changed(TURNS, ('for (int i = 0; i < BK; i++) o += ms[buf][tr][i] * ns[buf][i][tc];', ''),
         ('    if (r < h && c < w) out',
          '    for (int i = 0; i < k && r < h && c < w; i++) o += m[r*k+i] * n[i*w+c];\n    if (r < h && c < w) out'))

@@ -49,7 +49,7 @@ def masked_lanes_count(): return changed(rms_k, 'other=0.', 'other=1.')
 def masked_lanes_are_anything(): return changed(rms_k, ', other=0.', '')
 
 @wrong('14.rms')
-def eps_outside_of_the_root(): return changed(rms_k, 'tl.sqrt(tl.sum(v*v)/w + eps)', '(tl.sqrt(tl.sum(v*v)/w) + eps)')
+def eps_outside_the_root(): return changed(rms_k, 'tl.sqrt(tl.sum(v*v)/w + eps)', '(tl.sqrt(tl.sum(v*v)/w) + eps)')
 
 @wrong('14.rms')
 def less_the_mean(): return changed(rms_k, 'v = v / ', 'v = (v - tl.sum(v)/w) / ')
@@ -66,7 +66,7 @@ def load_and_store(): return changed(count_k, 'tl.atomic_add(bins + b, 1, mask=i
                                      'tl.store(bins + b, tl.load(bins + b) + 1, mask=i < n)')
 
 @wrong('14.count')
-def who_is_outside_counts(): return changed(count_k, 'bins + b, 1, mask=i < n', 'bins + b, 1')
+def out_of_bounds_lanes_count(): return changed(count_k, 'bins + b, 1, mask=i < n', 'bins + b, 1')
 
 @wrong('14.count')
 def loads_what_is_not_there(): return changed(count_k, 'tl.load(x + i, mask=i < n, other=0)', 'tl.load(x + i)')
@@ -95,7 +95,7 @@ def the_first_wave_alone(rows, cols, th, tw, programs):
     return group(rows, cols, programs, lambda r, c: r*th + c*tw, waves=1)
 
 @wrong('14.group')
-def tiles_instead_of_numbers(rows, cols, th, tw, programs): return group(rows, cols, programs, lambda r, c: r + c)
+def tiles_instead_of_elements(rows, cols, th, tw, programs): return group(rows, cols, programs, lambda r, c: r + c)
 
 def numbers(th, tw): return lambda r, c: r*th + c*tw
 
@@ -141,7 +141,7 @@ def rows_always_slow(text, shape, r, c):
     return owner(text, r, c, in_warp, of_warps, lambda at, sizes, order: at[1] + sizes[1]*at[0])
 
 @wrong('14.owner')
-def order_turned_round(text, shape, r, c):
+def order_reversed(text, shape, r, c):
     return owner(text, r, c, in_warp, of_warps, lambda at, sizes, order: at[order[1]] + sizes[order[1]]*at[order[0]])
 
 @wrong('14.owner')
@@ -222,7 +222,7 @@ def ten_bits(): return changed(linear_k, ", input_precision='ieee'", '')
 def tiles_of_anything(): return changed(linear_k, '(ic < k), other=0.', '(ic < k)')
 
 @wrong('14.linear')
-def not_turned(): return changed(linear_k, 'wt + c*k + ir', 'wt + ir*w + c')
+def not_transposed(): return changed(linear_k, 'wt + c*k + ir', 'wt + ir*w + c')
 
 @wrong('14.linear')
 def the_depth_without_a_mask(): return changed(linear_k, '(r < h) & (ic < k)', '(r < h) & (ic < k + tk)')

@@ -70,10 +70,10 @@ def slope_k(a, b, dout, da, db, n, BLOCK: tl.constexpr):
 def half_of_the_product_rule(): return changed(slope_k, '(s + v*s*(1 - s))', '(v*s*(1 - s))')
 
 @wrong('15.slope')
-def no_slope_comes_in(): return changed(slope_k, 'd*v*s', 'v*s')
+def no_gradient_comes_in(): return changed(slope_k, 'd*v*s', 'v*s')
 
 @wrong('15.slope')
-def slope_of_the_sigmoid_alone(): return changed(slope_k, '(s + v*s*(1 - s))', 's*(1 - s)')
+def gradient_of_the_sigmoid_alone(): return changed(slope_k, '(s + v*s*(1 - s))', 's*(1 - s)')
 
 @wrong('15.slope')
 def only_one_of_two(): return changed(slope_k, 'tl.store(db + i, d*v*s, mask=i < n)', '')
@@ -100,7 +100,7 @@ def divides_by_the_block():
     return changed(layer_norm_k, {'tl.sum(v)/n': 'tl.sum(v)/BLOCK', 'tl.sum(d*d)/n': 'tl.sum(d*d)/BLOCK'})
 
 @wrong('15.layer_norm')
-def eps_outside_of_the_root():
+def eps_outside_the_root():
     return changed(layer_norm_k, 'tl.sqrt(tl.sum(d*d)/n + eps)', '(tl.sqrt(tl.sum(d*d)/n) + eps)')
 
 @wrong('15.layer_norm')
@@ -191,7 +191,7 @@ def into_the_next_chunk():
     return changed(momentum_k, 'tl.minimum(tl.load(table + 4*t + 3), start + CHUNK)', 'tl.load(table + 4*t + 3)')
 
 @wrong('15.momentum')
-def its_own_numbers():
+def its_own_values():
     return changed(momentum_k, {'beta*tl.load': '.9*tl.load', '- lr*m_, mask': '- .1*m_, mask'})
 
 @wrong('15.momentum')

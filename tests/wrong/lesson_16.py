@@ -11,7 +11,7 @@ tl = triton.language
 
 
 @wrong('16.merge')
-def as_it_stands(a, b): return math.log(math.exp(a) + math.exp(b))
+def as_it_is(a, b): return math.log(math.exp(a) + math.exp(b))
 
 @wrong('16.merge')
 def of_nothing(a, b):
@@ -139,7 +139,7 @@ def causal_alone(): return changed(window_k, '(c <= r) & (c >= r - d)', 'c <= r'
 def writes_only_the_window(): return changed(window_k, 'mask=c < w', 'mask=(c <= r) & (c >= r - d)')
 
 @wrong('16.window')
-def zeros_behind_the_mask(): return changed(window_k, "other=-float('inf')", 'other=0.')
+def zeros_for_masked_scores(): return changed(window_k, "other=-float('inf')", 'other=0.')
 
 @wrong('16.window')
 def one_program_writes_all(): return changed(window_k, {'r,c = tl.program_id(0)': 'own,c = tl.program_id(0)',
@@ -180,7 +180,7 @@ def lanes_past_the_end_are_anything():
 def sum_of_one_block(): return changed(slope_k, 'total += tl.load', 'total = tl.load')
 
 @wrong('16.slope')
-def y_is_no_share(): return changed(slope_k, 'tl.exp(v)*s', 'v*s')
+def y_is_not_a_probability(): return changed(slope_k, 'tl.exp(v)*s', 'v*s')
 
 
 slope_of = changed(slope_k, {'slope_k(y': 'slope_of(r, y', 'r,c = tl.program_id(0),': 'c = '})

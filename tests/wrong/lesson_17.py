@@ -93,7 +93,7 @@ def always_masked(first, BM, BN, n, window):
     return [(t, True) for t in range(max(0, first - window + 1)//BN, (min(first + BM, n) - 1)//BN + 1)]
 
 @wrong('17.tiles')
-def numbers_alone(first, BM, BN, n, window):
+def values_alone(first, BM, BN, n, window):
     return list(range(max(0, first - window + 1)//BN, (min(first + BM, n) - 1)//BN + 1))
 
 
@@ -123,7 +123,7 @@ def no_scale(q, k, v, dout, lse, delta, scale):
     return ds @ k, ds.T @ q, p.T @ dout
 
 @wrong('17.slopes')
-def values_from_the_slopes(q, k, v, dout, lse, delta, scale):
+def values_from_the_gradients(q, k, v, dout, lse, delta, scale):
     p = np.exp(q @ k.T * scale - lse[:,None])
     ds = p*(dout @ v.T - delta[:,None])*scale
     return ds @ k, ds.T @ q, ds.T @ dout
@@ -238,5 +238,5 @@ def largest_from_zero(): return changed(paged_k, "top,total,o = -float('inf'),",
 def largest_of_each_page(): return changed(paged_k, 'new = tl.maximum(top, tl.max(s))', 'new = tl.max(s)')
 
 @wrong('17.paged')
-def values_behind_the_end_are_anything():
+def values_of_empty_slots_are_anything():
     return changed(paged_k, 'tl.load(v + at, mask=here, other=0.)', 'tl.load(v + at, mask=here)')

@@ -110,7 +110,7 @@ def bytes_swapped(packed):
     return (threes(b.flip(-1).flatten(1)) - 4).to(torch.int8).flatten(1)
 
 @wrong('18.three')
-def numbers_in_one_byte_only(packed):
+def values_in_one_byte_only(packed):
     n = packed[:, torch.arange(packed.shape[1]//3*8)*3//8]
     shift = (torch.arange(n.shape[1])*3 % 8).to(torch.uint8)
     return ((n >> shift & 7).int() - 4).to(torch.int8)

@@ -8,10 +8,10 @@ from . import wrong
 
 
 @wrong('19.bytes')
-def a_start_for_each_row(h, w, n): return 2*h*w, 6*n + 4*h, h*w + h*w//8
+def a_start_per_row(h, w, n): return 2*h*w, 6*n + 4*h, h*w + h*w//8
 
 @wrong('19.bytes')
-def a_byte_for_each_four(h, w, n): return 2*h*w, 6*n + 4*(h + 1), h*w + h*w//4
+def a_byte_per_four(h, w, n): return 2*h*w, 6*n + 4*(h + 1), h*w + h*w//4
 
 @wrong('19.bytes')
 def zeros_are_not_stored(h, w, n): return 2*h*w, 6*n + 4*(h + 1), 2*n + h*w//8
@@ -26,7 +26,7 @@ def read(values, words, lane=lambda r, g: r%8*4 + g//4, shift=lambda r, g: 16*(r
     return out
 
 @wrong('19.read')
-def the_first_place_in_the_upper_bits(values, words): return read(values, words, swap=True)
+def the_first_position_in_the_upper_bits(values, words): return read(values, words, swap=True)
 
 @wrong('19.read')
 def halves_exchanged(values, words): return read(values, words, shift=lambda r, g: 16*(1 - r//8) + 4*(g%4))
@@ -51,7 +51,7 @@ ADD = 'cuda.atomic.add(out, cols[i], vals[i]*x[r])'
 def no_atomic(): return changed(turned_k, ADD, 'out[cols[i]] += vals[i]*x[r]')
 
 @wrong('19.turned')
-def not_turned(): return changed(turned_k, ADD, 'out[r] += vals[i]*x[cols[i]]')
+def not_transposed(): return changed(turned_k, ADD, 'out[r] += vals[i]*x[cols[i]]')
 
 @wrong('19.turned')
 def no_guard(): return changed(turned_k, 'if r < len(starts) - 1:', 'if True:')

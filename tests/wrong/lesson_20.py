@@ -43,7 +43,7 @@ def others_alone(owners, ranks):
     return w.sum()/ranks/sum(times) if ranks > 1 else 1.
 
 @wrong('20.idle')
-def nobody_sees_themselves(owners, ranks):
+def no_token_sees_itself(owners, ranks):
     at = [np.flatnonzero(np.array(owners)==r) for r in range(ranks)]
     w = np.array([[(a[:,None] > b).sum() for b in at] for a in at])
     return w.sum()/ranks/sum(max(w[r,(r - s) % ranks] for r in range(ranks)) for s in range(ranks))
@@ -131,7 +131,7 @@ def returns_at_once(rank, ranks, q, kv, attend, merge):
 
 
 @wrong('20.home')
-def one_place_short(rank, ranks, q, k, v, dout, out, lse, slopes):
+def one_element_short(rank, ranks, q, k, v, dout, out, lse, slopes):
     dq,dk,dv = slopes(q, k, v, dout, out, lse)
     for _ in range(ranks - 1):
         k,v,dk,dv = yield k, v, dk, dv
@@ -177,7 +177,7 @@ def rows_go_round(rank, ranks, q, k, v, dout, out, lse, slopes):
     return dq, dk, dv
 
 @wrong('20.home')
-def everybody_has_everything(rank, ranks, q, k, v, dout, out, lse, slopes):
+def every_rank_has_everything(rank, ranks, q, k, v, dout, out, lse, slopes):
     every = [(q, k, v, dout, out, lse)]
     for _ in range(ranks - 1): every.append((yield every[-1]))
     dq = sum(slopes(q, o[1], o[2], dout, out, lse)[0] for o in every)

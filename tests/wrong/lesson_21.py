@@ -28,10 +28,10 @@ def padded(r, c): return 40*r + c
 def each_row_another_order(r, c): return 32*r + (c ^ r%4*8)
 
 @wrong('21.narrow')
-def numbers_change_places(r, c): return 32*r + (c ^ r//2%4)
+def elements_are_swapped(r, c): return 32*r + (c ^ r//2%4)
 
 @wrong('21.narrow')
-def two_columns_in_one_place(r, c): return 32*r + c%8
+def two_columns_at_one_address(r, c): return 32*r + c%8
 
 @wrong('21.narrow')
 def two_orders_are_too_few(r, c): return 32*r + (c ^ r//2%2*8)
@@ -57,7 +57,7 @@ def quarters_of_a():
     return changed(LINEAR, ('(r + g + q%2*8)*k + idx + t + q/2*8', '(r + g + q/2*8)*k + idx + t + q%2*8'))
 
 @wrong('21.linear')
-def not_turned(): return changed(LINEAR, ('&n[(c + g)*k + idx + t + q*8]', '&n[(idx + g)*w + c + t]'))
+def not_transposed(): return changed(LINEAR, ('&n[(c + g)*k + idx + t + q*8]', '&n[(idx + g)*w + c + t]'))
 
 @wrong('21.linear')
 def halves_of_b(): return changed(LINEAR, ('mma(o, a, b[0], b[1]);', 'mma(o, a, b[1], b[0]);'))
@@ -66,7 +66,7 @@ def halves_of_b(): return changed(LINEAR, ('mma(o, a, b[0], b[1]);', 'mma(o, a, 
 def registers_of_d(): return changed(LINEAR, ('o[2*q], o[2*q+1]', 'o[q], o[2+q]'))
 
 @wrong('21.linear')
-def sums_start_anew():
+def sums_start_again():
     return changed(
         LINEAR, ('    float o[4] = {};\n', ''), ('        mma(o,', '        float o[4] = {};\n        mma(o,'),
         ('    }\n    for (int q = 0; q < 2; q++)\n        *(', '    for (int q = 0; q < 2; q++)\n        *('),
@@ -89,7 +89,7 @@ def mma_in_a_comment():
     return changed(without_the_tensor_core(), ('float o = 0;', 'float o = 0; /* mma(o, a, b[0], b[1]); */'))
 
 @wrong('21.linear')
-def mma_beside_the_sums():
+def mma_next_to_the_sums():
     return changed(without_the_tensor_core(),
                    ('float o = 0;', 'float o = 0, d[4] = {}; unsigned a[4] = {}; mma(d, a, 0, 0);'))
 
@@ -121,7 +121,7 @@ def quarters_as_in_the_lesson():
     return changed(GRAM, ('&left[lane%8 + lane/16*8][lane/8%2*8]', '&left[lane%16][lane/16*8]'))
 
 @wrong('21.gram')
-def a_is_not_turned(): return changed(GRAM, ('ldmatrix_trans(a,', 'ldmatrix(a,'))
+def a_is_not_transposed(): return changed(GRAM, ('ldmatrix_trans(a,', 'ldmatrix(a,'))
 
 @wrong('21.gram')
 def a_as_it_is_stored():
@@ -129,10 +129,10 @@ def a_as_it_is_stored():
                    ('&left[lane%8 + lane/16*8][lane/8%2*8]', '&left[lane%16][lane/16*8]'))
 
 @wrong('21.gram')
-def b_is_not_turned(): return changed(GRAM, ('ldmatrix_trans(b,', 'ldmatrix(b,'))
+def b_is_not_transposed(): return changed(GRAM, ('ldmatrix_trans(b,', 'ldmatrix(b,'))
 
 @wrong('21.gram')
-def nobody_waits_after_use():
+def no_barrier_after_use():
     return changed(
         GRAM, ('        mma(o[1], a, b[2], b[3]);\n        __syncwarp();\n', '        mma(o[1], a, b[2], b[3]);\n'))
 

@@ -39,7 +39,7 @@ def every_thread_arrives(BM, BN, BK, blocks, groups): return 1, 128*groups*block
 def every_producer_announces(BM, BN, BK, blocks, groups): return blocks, groups*blocks, 2*BK*(BM + BN)
 
 @wrong('22.counts')
-def numbers_not_bytes(BM, BN, BK, blocks, groups): return 1, groups*blocks, BK*(BM + BN)
+def elements_not_bytes(BM, BN, BK, blocks, groups): return 1, groups*blocks, BK*(BM + BN)
 
 
 CODE = {0:0, 128:1, 64:2, 32:3}
@@ -164,7 +164,7 @@ def the_same_again(tall, wide, BM, BN, at_once): return [(r%4,c) for r in range(
 def pairs_of_column_and_row(*case): return [(c,r) for r,c in best_bands(*case)]
 
 @wrong('22.order')
-def numbers_of_tiles(tall, wide, BM, BN, at_once): return list(range(tall*wide))
+def counts_of_tiles(tall, wide, BM, BN, at_once): return list(range(tall*wide))
 
 @wrong('22.order')
 def the_height_alone(tall, wide, BM, BN, at_once): return 16
@@ -182,13 +182,13 @@ def mended(src, *which):
 def as_it_was(src): return src
 
 @wrong('22.repair')
-def phase_not_mended(src): return mended(src, 'bytes', 'release')
+def phase_not_fixed(src): return mended(src, 'bytes', 'release')
 
 @wrong('22.repair')
-def bytes_not_mended(src): return mended(src, 'phase', 'release')
+def bytes_not_fixed(src): return mended(src, 'phase', 'release')
 
 @wrong('22.repair')
-def release_not_mended(src): return mended(src, 'phase', 'bytes')
+def release_not_fixed(src): return mended(src, 'phase', 'bytes')
 
 @wrong('22.repair')
 def every_thread_releases(src):
@@ -223,7 +223,7 @@ __global__ void relu_k(const __grid_constant__ TensorMap x, const __grid_constan
 def nothing_announced(): return changed(RELU, ('        barrier_expect(full, sizeof box);\n', ''))
 
 @wrong('22.relu')
-def nobody_waits(): return changed(RELU, ('    barrier_wait(full, 0);\n', ''))
+def no_wait(): return changed(RELU, ('    barrier_wait(full, 0);\n', ''))
 
 @wrong('22.relu')
 def no_fence_for_tma(): return changed(RELU, ('    fence_for_tma();\n', ''))

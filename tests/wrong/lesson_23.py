@@ -88,7 +88,7 @@ def decoded(q, qr, wk, wv, scores, means, scale=None, rotary=True, top=True):
 def scale_of_the_wide_row(q, qr, wk, *more): return decoded(q, qr, wk, *more, scale=(wk.shape[1] + qr.shape[1])**-.5)
 
 @wrong('23.latent')
-def places_forgotten(*args): return decoded(*args, rotary=False)
+def positions_forgotten(*args): return decoded(*args, rotary=False)
 
 @wrong('23.latent')
 def overflows(*args): return decoded(*args, top=False)
@@ -189,7 +189,7 @@ def nan_of_the_blind(): return changed(merge_k, "tl.where(l > -float('inf'), par
 def all_weigh_the_same(): return changed(merge_k, 'weight*tl.where', 'tl.exp(0.*weight)*tl.where')
 
 @wrong('23.merge')
-def nobody_saw_anything(): return changed(merge_k, "tl.where(new > -float('inf'), new, 0.)", 'new')
+def no_token_is_visible(): return changed(merge_k, "tl.where(new > -float('inf'), new, 0.)", 'new')
 
 @wrong('23.merge')
 def the_largest_lse(): return changed(merge_k, 'top + tl.log(some)', 'top')

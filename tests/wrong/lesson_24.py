@@ -81,7 +81,7 @@ def one_thread_adds_all():
 
 
 @wrong('24.tiles')
-def numbers_of_elements(ct, m, n, out, th, tw, tk):
+def counts_of_elements(ct, m, n, out, th, tw, tk):
     r,c = ct.bid(0),ct.bid(1)
     total = ct.zeros((th, tw))
     for i in range(ct.cdiv(m.shape[1], tk)):
