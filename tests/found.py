@@ -4,6 +4,7 @@
     with finding('synccheck stuck lacks_bytes|racecheck'): ...
 
 A third word is the code of a phrase among the fields; a kind alone stands for any of its codes."""
+import re
 from contextlib import contextmanager
 
 import pytest
@@ -39,3 +40,13 @@ def warning(code, **facts):
     found = [o.message for o in heard if getattr(o.message, 'code', None) == code]
     assert found, [str(o.message) for o in heard]
     assert {k: found[0].fields.get(k) for k in facts} == facts, str(found[0])
+
+
+def saying(*parts):
+    "A pattern for `match`: these names, values and terms in this order, whatever is between them"
+    return '(?s:.*)'.join(re.escape(str(o)) for o in parts)
+
+
+def names(text, *parts):
+    "Does a text have these names, values and terms in this order?"
+    return re.search(saying(*parts), text) is not None

@@ -970,7 +970,7 @@ def test_signatures_of_types_that_numba_has():
         k = cell(SIGNED % signature, 'numbas', float32=float32, int32=int32, void=void).k
         k[1,2](x := np.zeros(2, 'f4'), 3)
         assert x.tolist() == [3,3]
-        with pytest.raises(TypeError, match='is declared as float32'): k[1,2](np.zeros(2), 3)
+        with pytest.raises(TypeError, match='declared as float32'): k[1,2](np.zeros(2), 3)
 
 @pytest.mark.parametrize('src', ['t//(t-2)', 't%(t-2)', 'divmod(t,t-2)[1]', '0 if t//(t-2) else t'])
 def test_an_integer_divided_by_zero_is_reported(src):

@@ -15,6 +15,7 @@ from gridstride.asm.read import read_ptx, read_sass
 from gridstride.cpp import cuda_kernel, load_cuda
 from gridstride.cpp.frontend.reader import device_only, kernels
 from once import made_once
+from found import saying
 
 HERE = Path(__file__).parent/'asm'
 ARCHS = [f'sm_{o}' for o in SMS]
@@ -271,8 +272,8 @@ def test_a_kernel_is_meant_in_many_ways():
     assert sass(cuda_kernel(MATMULS, 'tiled_k<8>')).loop().count()['float'] == 8
     assert 'naive_k' in ptx(MATMULS, name='naive_k') and '_Z' not in ptx(MATMULS, name='naive_k')
     with pytest.raises(ValueError, match="name='tiled_k'"): sass(MATMULS)
-    with pytest.raises(ValueError, match='name its arguments'): sass(MATMULS, name='tiled_k')
-    with pytest.raises(TypeError, match='is not a kernel'): sass(len)
+    with pytest.raises(ValueError, match='arguments'): sass(MATMULS, name='tiled_k')
+    with pytest.raises(TypeError, match='is not'): sass(len)
 
 
 def test_an_error_is_shown_with_its_line():
@@ -352,7 +353,7 @@ def test_kernels_of_triton(tmp_path, monkeypatch):
     from triton.tools.tensor_descriptor import TensorDescriptor
     described = TensorDescriptor.from_tensor(x.view(64, 64), [16, 32])
     assert sass(copy_k, described, described).ops()['UTMALDG.2D'] == 1, 'a rectangle is fetched by the copy engine'
-    with pytest.raises(TypeError, match='copy_k is not a kernel of Triton'): asm.ttgir('__global__ void copy_k() {}')
+    with pytest.raises(TypeError, match='copy_k .*Triton'): asm.ttgir('__global__ void copy_k() {}')
 
 def test_a_kernel_of_the_shim_finds_what_triton_made(tmp_path, monkeypatch):
     "Where Triton is not installed, a recording is found by the same key"
@@ -391,7 +392,7 @@ def bare(monkeypatch):
 
 def test_a_missing_compiler_is_named_with_the_command_that_brings_it(bare):
     bare()
-    with pytest.raises(CompilerMissing, match='NVRTC, which is not here. Get it: pip install .*cuda-toolkit'
+    with pytest.raises(CompilerMissing, match=saying('NVRTC', 'pip install', 'cuda-toolkit')
                        if sys.platform == 'linux' else 'On Linux'):
         sass(MATMULS, name='naive_k')
 
@@ -435,7 +436,7 @@ def test_what_nvdisasm_printed_is_kept(tmp_path, monkeypatch):
     _, cubin, *_ = tools.nvrtc('__global__ void k(float *x) { x[threadIdx.x] += 3; }', 'k')
     text = tools.disassemble(cubin)
     for _ in range(2):
-        with pytest.raises(RuntimeError, match='cannot read this machine code'): tools.disassemble(cubin[:99])
+        with pytest.raises(RuntimeError, match='machine code'): tools.disassemble(cubin[:99])
     def start(*args, **how): raise AssertionError('nvdisasm was started')
     monkeypatch.setattr(tools.subprocess, 'run', start)
     assert tools.disassemble(cubin) == text and 'FADD' in text

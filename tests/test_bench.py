@@ -13,6 +13,7 @@ from gridstride.bench import H100, Timing, bench, ceilings, clocks, compare, lim
 from gridstride.bench.stats import doubts, interval, steady, summary
 from gridstride.utils import backend, check, gpu_count
 from hypothesis import given, settings, strategies as st
+from found import names
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -55,8 +56,8 @@ def test_a_steady_function_takes_a_tenth_of_a_second():
 @pytest.mark.parametrize('call,says', [
     (lambda: bench(None), 'bench: .*NoneType.*lambda'),
     (lambda: compare({'mine': None}), 'compare: mine .*NoneType'),
-    (lambda: compare([np.sum]), 'compare takes the candidates by name'),
-    (lambda: compare({}), 'compare takes the candidates by name')])
+    (lambda: compare([np.sum]), 'candidates'),
+    (lambda: compare({}), 'candidates')])
 def test_what_is_timed_is_a_function(call, says):
     with pytest.raises(TypeError, match=says): call()
 
@@ -69,7 +70,7 @@ def test_a_slow_steady_function_runs_twenty_times():
 def test_a_noisy_function_uses_all_its_time(rng):
     t = timed(lambda i, _: .001*rng.choice([1, 2]), seconds=.5)
     assert .5 <= sum(t.times) < .6 and 'noisy' in kinds(t)
-    assert 'in doubt: noisy' in str(t) and 'noisy' in t._repr_html_(), 'it is never shown without saying so'
+    assert 'doubt: noisy' in str(t) and 'noisy' in t._repr_html_(), 'it is never shown without saying so'
 
 
 def test_too_few(rng):
@@ -133,9 +134,9 @@ def test_the_ceiling_is_that_of_the_type(dtype, peak):
 
 
 def test_the_nearer_ceiling_is_named():
-    assert 'of the recorded copy ceiling' in Timing('k', [1e-3]*20, flops=1e9, bytes=3e9, roof=H100).line()
-    assert 'of the recorded fp32 ceiling' in Timing('k', [1e-3]*20, flops=5e10, bytes=1e6, roof=H100).line()
-    assert 'of the measured' in Timing('k', [1e-3]*20, bytes=3e9, roof={'copy': 3000.}).line()
+    assert 'recorded copy' in Timing('k', [1e-3]*20, flops=1e9, bytes=3e9, roof=H100).line()
+    assert 'recorded fp32 ceiling' in Timing('k', [1e-3]*20, flops=5e10, bytes=1e6, roof=H100).line()
+    assert 'the measured' in Timing('k', [1e-3]*20, bytes=3e9, roof={'copy': 3000.}).line()
 
 
 @pytest.mark.parametrize('kw', [dict(bytes=4e9), dict(flops=6e10)])
@@ -177,7 +178,7 @@ def test_the_simulator_is_timed_as_no_gpu_time(rng):
 
 @pytest.mark.skipif(gpu_count() > 0, reason='a GPU is here, and its own ceilings with it')
 def test_ceilings_without_a_gpu_are_recorded(capsys):
-    assert ceilings() is H100 and 'recorded on an NVIDIA H100' in capsys.readouterr().out
+    assert ceilings() is H100 and names(capsys.readouterr().out, 'recorded', 'NVIDIA H100')
     assert roofline({'k': (1, 8)}).roof['recorded']
 
 
@@ -198,7 +199,7 @@ def test_what_is_not_written_is_seen(rng):
     x, out = rng.standard_normal(9), np.empty(9)
     def half(x, out): out[:5] = x[:5]**2
     np.square(x, out=out)
-    with pytest.raises(AssertionError, match='4 of them are NaN'):
+    with pytest.raises(AssertionError, match='4 .* NaN'):
         bench(half, x, out, out=out, check=lambda x, out: x*x, clock=Fake(lambda i, _: .001))
 
 
@@ -213,7 +214,7 @@ def test_a_returned_block_that_is_not_written_is_seen():
     def poison(x): fill(blocks[0])
     with pytest.MonkeyPatch.context() as m:
         m.setattr(timing, '_poison', poison)
-        with pytest.raises(AssertionError, match='10 of them are NaN'): timing.call_checked(lazy, (), np.ones(10))
+        with pytest.raises(AssertionError, match='10 .* NaN'): timing.call_checked(lazy, (), np.ones(10))
 
 
 @pytest.mark.parametrize('dtype', ['float32', 'float16', 'bfloat16', 'int32', 'int64', 'uint8', 'complex64', 'bool'])
@@ -266,16 +267,15 @@ def with_states(*states):
 
 def test_a_throttled_gpu_is_reported():
     assert 'in doubt' not in with_states(state(), None, state(1960, ('the power limit',)))
-    assert ('held back: the power limit kept the SM clock at 1410 of 1980 MHz'
-            in with_states(state(), state(1410, ('the power limit',))))
-    assert 'the SM clock moved from 1980 to 1700 MHz' in with_states(state(), state(1700))
+    assert (names(with_states(state(), state(1410, ('the power limit',))), 'power limit', '1410 of 1980 MHz'))
+    assert '1980 to 1700 MHz' in with_states(state(), state(1700))
 
 
 def test_a_missing_sensor_is_reported():
     def gone(): raise OSError('libnvidia-ml.so.1: not found')
     clock = Fake(lambda i, _: .001)
     clock.sensors = clocks.Sensors('a-b', gone)
-    assert ("the GPU's clock was not noted: libnvidia-ml.so.1: not found"
+    assert ('not noted: libnvidia-ml.so.1'
             in str(bench(lambda: None, check=lambda: None, clock=clock)))
 
 
@@ -311,14 +311,14 @@ def short(monkeypatch):
 def test_short_kernels_are_timed_in_two_more_ways(short):
     t = short()
     assert t.row == 8e-6 and t.graph == pytest.approx(5e-6/1000, rel=.01)
-    assert '8 µs a call in a row' in str(t) and 'in a CUDA graph' in str(t)
+    assert '8 µs a call' in str(t) and 'in a CUDA graph' in str(t)
     assert len(t._repr_html_().split('<tr>')) == len(t.parts())+len(t.doubts)+1
 
 
 def test_a_graph_that_cannot_be_captured_is_reported(short):
     def graphed(fn, n): raise RuntimeError('operation not permitted when stream is capturing')
     t = short(graphed=graphed)
-    assert t.graph is None and 'no CUDA graph could be made of it (operation not permitted' in str(t)
+    assert t.graph is None and names(str(t), 'no CUDA graph', 'operation not permitted')
 
 
 @pytest.mark.parametrize('us,graph_us,told', [(30, 5, True), (30, 20, False), (5, 1, False)],
@@ -328,12 +328,12 @@ def test_a_graph_of_a_part_is_reported(monkeypatch, us, graph_us, told):
     monkeypatch.setattr(clocks, 'capture', lambda fn, n: n)
     class Clock(FakeEvents):   # what is replayed is the number of calls in the graph
         def times(self, fn, n): return [fn*graph_us*1e-6]*n if isinstance(fn, int) else super().times(fn, n)
-    assert any('all of the work' in d
+    assert any('the work' in d
                for d in bench(lambda: None, check=lambda: None, clock=Clock(lambda i, _: us*1e-6)).doubts)==told
 
 
 def test_work_on_the_cpu_is_reported(short):
-    assert "most of it is the CPU's work" in str(short(row=1e-3)) and "CPU's work" not in str(short())
+    assert "the CPU's work" in str(short(row=1e-3)) and "CPU's work" not in str(short())
 
 
 def test_long_kernels_are_not(monkeypatch):
@@ -355,7 +355,7 @@ def test_ratios_survive_what_times_do_not():
                 clock=clock, seconds=.5)
     r, low, high = c.ratios['twice']
     assert r == pytest.approx(2, rel=.03) and low <= r <= high and c.ratios['base'] == (1, 1, 1)
-    assert c.ratios['same'][1] < 1.01 and 'times faster than base' in repr(c)
+    assert c.ratios['same'][1] < 1.01 and 'than base' in repr(c)
     assert any('drifting' in d for _, d in c.doubts), 'the times alone are doubted'
 
 
@@ -385,11 +385,11 @@ def test_sizes(rng):
     s = compare({'a': np.square, 'b': lambda x: x*x}, make, sizes=[10, 20], bytes=lambda n: 16*n, check=np.square,
                 clock=Fake(lambda i, _: .001))
     assert made == [10, 20] == [c.size for c in s] and [c.timings['a'].bytes for c in s] == [160, 320]
-    assert s._repr_png_().startswith(b'\x89PNG') and repr(s).count('times faster than a') == 2
+    assert s._repr_png_().startswith(b'\x89PNG') and repr(s).count('than a ') == 2
 
 
 def test_a_flush_is_one_of_three():
-    with pytest.raises(ValueError, match="'reads': True overwrites"): clocks.Events('reads')
+    with pytest.raises(ValueError, match="'reads': True"): clocks.Events('reads')
 
 
 # Ceilings
@@ -452,7 +452,7 @@ def test_the_roof_is_that_of_the_timing():
     t = Timing('mm', [1e-3]*20, flops=6e11, bytes=1e8, peak='bf16', roof=H100)
     r = roofline({'mm': t}, roof=H100)
     assert r.peak == 'bf16' and r.points[0].bound == 'compute' and r.points[0].limit == H100['bf16']
-    assert f'{H100["bf16"]} TFLOP/s' in r.plot().get_title() and 'recorded on an NVIDIA H100' in r.plot().get_title()
+    assert f'{H100["bf16"]} TFLOP/s' in r.plot().get_title() and names(r.plot().get_title(), 'recorded', 'NVIDIA H100')
 
 
 @pytest.mark.slow
@@ -460,7 +460,7 @@ def test_the_data_sheet_is_shown_next_to_the_measurement():
     """A product that is itself the measured roof is at 100% of that, and not of the data sheet;
     other GPUs have no dashed line"""
     r = roofline({'mm': (2*4096**3, 12*4096**2, 2*4096**3/51.7e12), 'square': (1e8, 8e8, 8e8/2.97e12)}, roof=H100)
-    assert [row[4:6] for row in r.rows()] == [['100%', '77%'], ['99%', '89%']] and r.head[5] == 'of the data sheet'
+    assert [row[4:6] for row in r.rows()] == [['100%', '77%'], ['99%', '89%']] and names(r.head[5], 'data sheet')
     assert [o.get_linestyle() for o in r.plot().lines[:2]] == ['-', '--']
     assert '3,350 GB/s and 66.9 TFLOP/s' in r.plot().get_title()
     other = roofline({'k': (1e9, 8e9, 1e-3)}, roof=limits.Ceilings({**H100, 'gpu': 'NVIDIA T1000'}))
@@ -528,7 +528,7 @@ def test_what_waits_for_the_gpu_has_no_graph(monkeypatch):
     monkeypatch.setattr(timing, 'SHORT', 1)  # on a slow CPU waiting takes longer than what is timed in a graph
     x = torch.randn(1000, device='cuda')
     t = bench(lambda x: x.sum().item(), x, check=lambda got: None)
-    assert t.graph is None and any('no CUDA graph could be made' in d for d in t.doubts)
+    assert t.graph is None and any('no CUDA graph' in d for d in t.doubts)
     assert bench(torch.square, x, check=lambda got: check(got, x*x)).graph, 'a failed capture does no harm to the next'
 
 
@@ -560,7 +560,7 @@ def test_a_recorded_roofline_is_drawn_and_labelled():
     r = roofline(CROWD, roof=limits.Ceilings(roof))
     again = type(r).load(json.loads(json.dumps(r.plain())))
     assert again.points == r.points and again.rows() == r.rows() and 'measured on' in r.plot().get_title()
-    assert 'recorded on an NVIDIA H100' in again.plot().get_title()
+    assert names(again.plot().get_title(), 'recorded', 'NVIDIA H100')
 
 
 def test_what_cannot_be_read_is_found():

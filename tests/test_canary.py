@@ -7,6 +7,7 @@ import canary
 import course
 import pytest
 import yaml
+from found import names
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKFLOWS = sorted((ROOT/'.github/workflows').glob('*.yml'))
@@ -45,7 +46,7 @@ def test_a_run(tmp_path, monkeypatch, capfd):
     args = '--keep', '-q', '-p', 'no:cacheprovider', '--rootdir', str(tmp_path), str(tmp_path/'test_some.py')
     assert canary.main(args) == 1
     said = capfd.readouterr().out
-    assert '1 passed, 2 failed, 1 skipped\ntest_some::test_bad\ntest_some::test_error\n' in said
+    assert names(said, '1 passed, 2 failed', '1 skipped', 'test_some::test_bad\ntest_some::test_error\n')
     assert re.search(r'^pytest +\d[\d.]+ +\d', said, re.M)
 
 

@@ -100,10 +100,10 @@ def test_a_batch_that_was_queued_too_late_is_measured_again():
 def test_times_of_the_cpu_are_refused_in_tables_and_doubted_elsewhere():
     "As of a function that waits for the GPU: no pause is long enough"
     c, kernel = queued(Written, repeat(.05))
-    with pytest.raises(RuntimeError, match='3 tries the GPU started all 2 runs before'): c.times(kernel, 2)
+    with pytest.raises(RuntimeError, match='3 tries .*2 runs'): c.times(kernel, 2)
     c, kernel = queued(clocks.Events, repeat(.05))
     assert min(c.times(kernel, 2)) > .02 and c.late == 1
-    assert any('may hold what the CPU takes' in o for o in timing.unseen_doubts(c, True))
+    assert any('the CPU takes' in o for o in timing.unseen_doubts(c, True))
     assert not timing.unseen_doubts(clocks.Clock(), True)
 
 
@@ -274,7 +274,7 @@ def test_a_refusal_is_reported(standin):
 def test_the_library_is_the_one_that_is_loaded():
     line = '7f00-7f10 r-xp 0000 08:01 5   /a b/lib/libcublas.so.13\n7f10 r-xp 0 08:01 6  /opt/lib/libcublasLt.so.13\n'
     assert cublaslt.file_in(line) == '/opt/lib/libcublasLt.so.13'
-    with pytest.raises(Unavailable, match='a torch for CUDA'): cublaslt.file_in(line.splitlines()[0])
+    with pytest.raises(Unavailable, match='torch for CUDA'): cublaslt.file_in(line.splitlines()[0])
 
 
 def test_structures_are_as_large_as_in_nvidias_header():

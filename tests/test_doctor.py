@@ -63,7 +63,7 @@ def test_why_launches_take_long_is_a_row_where_there_is_a_gpu():
     def why(): return asked.append(1) or 'torch 3.0 has no such name'
     assert examined(driver=lambda: (0, None), launches=why)['launches'].state == 'optional' and not asked
     row = examined(driver=lambda: (1, '13.0'), launches=why)['launches']
-    assert row.state == 'optional' and 'torch 3.0 has no such name' in row.found
+    assert row.state == 'optional' and 'torch 3.0' in row.found
     assert examined(driver=lambda: (1, '13.0'), launches=lambda: '')['launches'].state == 'ok'
 
 

@@ -14,6 +14,7 @@ from gridstride.asm.languages import LANGUAGES
 from gridstride.asm.tools import link, registers_used
 from gridstride.cpp import driver
 from gridstride.bench.recording import Unavailable
+from found import names, saying
 
 GFX90A = '''\t.text
 \t.amdgcn_target "amdgcn-amd-amdhsa--gfx90a"
@@ -53,7 +54,7 @@ def test_a_listing_of_amd_is_read():
 def test_instructions_are_counted_without_their_predicates():
     made = elsewhere.Compiled('x 1', '', ['@P0 LDG.E R0, [R2]', '@!UP1 BAR.SYNC 0x0', 'LDG.E.128 R4, [R2]'], 8, 'sm_90')
     assert made.ops() == {'LDG.E': 1, 'BAR.SYNC': 1, 'LDG.E.128': 1}
-    assert made.count('LDG') == 2 and repr(made) == 'x 1: 3 instructions for sm_90, 8 registers a thread'
+    assert made.count('LDG') == 2 and names(repr(made), 'x 1: 3 instructions', 'sm_90', '8 registers')
 
 
 @pytest.mark.slow
@@ -78,7 +79,7 @@ def test_ptx_becomes_instructions():
 
 
 @pytest.mark.parametrize('make,says', [
-    (lambda: elsewhere.run_program('no-such-language', 'pass'), 'pip install no-such-language'),
+    (lambda: elsewhere.run_program('no-such-language', 'pass'), saying('pip install', 'no-such-language')),
     (lambda: elsewhere.hip('__global__ void k() {}'), 'needs hipcc'),
     (lambda: elsewhere.kittens(''), 'THUNDERKITTENS_ROOT'),
 ], ids=['language', 'hipcc', 'ThunderKittens'])
@@ -94,7 +95,7 @@ def test_a_language_may_have_a_python_of_its_own(tmp_path, monkeypatch):
     python.write_text('#!/bin/sh\ncase "$1" in -c) echo 1.2;; *) echo it ran; exit 3;; esac\n')
     python.chmod(0o755)
     monkeypatch.setenv('GRIDSTRIDE_LANGUAGES', str(tmp_path))
-    with pytest.raises(RuntimeError, match='(?s)other-language 1.2 made nothing:.*it ran'):
+    with pytest.raises(RuntimeError, match=saying('other-language 1.2', 'it ran')):
         elsewhere.run_program('other-language', 'pass')
 
 
@@ -112,7 +113,7 @@ def test_machine_code_for_a_gpu_is_not_run_without_one(monkeypatch):
     def no_driver(): raise OSError('no libcuda.so.1')
     monkeypatch.setattr(driver, 'driver', no_driver)
     made = elsewhere.from_plain(json.loads((RECORDED/'24_mojo.json').read_text())['data'])
-    with pytest.raises(Unavailable, match='machine code of mojo 1.2.0 for sm_90a cannot be loaded here .no libcuda'):
+    with pytest.raises(Unavailable, match='mojo 1.2.0 .*sm_90a .*libcuda'):
         made.kernel(32)
 
 

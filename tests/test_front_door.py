@@ -48,12 +48,12 @@ def test_a_folder_on_the_path_knows_its_version():
 
 
 def test_an_unknown_name_is_an_import_error():
-    with pytest.raises(AssertionError, match="cannot import name 'cduv'"): run('from gridstride import cduv')
+    with pytest.raises(AssertionError, match="name 'cduv'"): run('from gridstride import cduv')
 
 
 def test_a_subpackage_suggests_a_similar_name():
-    with pytest.raises(AttributeError, match="has no attribute 'atention'; there is 'attention'"): kernels.atention
-    with pytest.raises(AttributeError, match="has no attribute 'zzz'$"): kernels.zzz
+    with pytest.raises(AttributeError, match="'atention'.*'attention'"): kernels.atention
+    with pytest.raises(AttributeError, match="'zzz'$"): kernels.zzz
 
 
 def test_the_package_lists_commands_that_there_are(capsys):

@@ -1,5 +1,6 @@
 "The judge: honest kernels are accepted, cheats refused each for its own reason, and nothing of them is left."
 import random
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,6 +12,7 @@ from gridstride.judge import (TASKS, FormError, Task, cheats, honest, judge, pro
                               write_submission)
 from gridstride.judge.__main__ import main
 from gridstride.judge.closeness import miss
+from found import names, saying
 
 # Each cheat, and why it has to be refused: another reason would be luck
 REASON_OF = dict(
@@ -96,26 +98,26 @@ def test_nothing_is_left_of_a_submission_that_is_not_isolated(unconfined): look_
 
 
 @pytest.mark.parametrize('body,head,code,said', [
-    ('while True: pass', '', 'time', 'call 1: no answer within 0.5 s'),
-    ('return torch.softmax(data, -1)', 'while True: pass', 'time', 'in the import: no answer within 0.5 s'),
+    ('while True: pass', '', 'time', r'call 1: .*0\.5 s'),
+    ('return torch.softmax(data, -1)', 'while True: pass', 'time', r'the import: .*0\.5 s'),
     ('os._exit(3)', 'import os', 'died', 'exit code 3'),
     ('os.kill(os.getpid(), 11)', 'import os', 'died', 'SIGSEGV'),
     ('raise SystemExit', '', 'raised', 'SystemExit'),
-    ('return undefined', '', 'raised', "NameError: name 'undefined' is not defined (line 6: return undefined)"),
-    ('return torch.softmax(data, -1)', 'import no_such_module', 'raised', "No module named 'no_such_module'"),
-    ('return None', '', 'type', 'it returned NoneType, where a tensor was asked for'),
-    ('return data.numpy()', '', 'type', 'it returned ndarray'),
+    ('return undefined', '', 'raised', saying('NameError', "'undefined'", 'line 6: return undefined')),
+    ('return torch.softmax(data, -1)', 'import no_such_module', 'raised', "'no_such_module'"),
+    ('return None', '', 'type', 'NoneType'),
+    ('return data.numpy()', '', 'type', 'ndarray'),
     ('return torch.softmax(data, -1), data', '', 'alias', 'input 0'),
-    ('return torch.softmax(data, -1), data + 1', '', 'type', '2 tensors; 1 were asked for'),
-    ('return torch.softmax(data, -1).double()', '', 'type', 'it is float64 [7, 100]; float32 [7, 100] was asked for'),
-    ('return torch.softmax(data, -1)[:-1]', '', 'type', 'it is float32 [6, 100]; float32 [7, 100] was asked for'),
-    ('return torch.zeros(10**6)', '', 'type', 'bytes where at most'),
-    ('return torch.softmax(data, 0)', '', 'wrong', 'call 1: wrong in 700 of 700 elements, the first at [0, 0]'),
-    ('return torch.softmax(data, -1) * 0.9999', '', 'precision', 'TF32 or float16, where float32 was asked for'),
+    ('return torch.softmax(data, -1), data + 1', '', 'type', '2 tensors; 1'),
+    ('return torch.softmax(data, -1).double()', '', 'type', saying('float64 [7, 100]', 'float32 [7, 100]')),
+    ('return torch.softmax(data, -1)[:-1]', '', 'type', saying('float32 [6, 100]', 'float32 [7, 100]')),
+    ('return torch.zeros(10**6)', '', 'type', 'bytes where'),
+    ('return torch.softmax(data, 0)', '', 'wrong', saying('call 1: wrong', '700 of 700', '[0, 0]')),
+    ('return torch.softmax(data, -1) * 0.9999', '', 'precision', saying('TF32', 'float16', 'float32')),
 ])
 def test_what_is_wrong_is_said(body, head, code, said):
     v = verdict(body, head, limit=.5 if code == 'time' else 20)
-    assert v.code == code and said in v.why, str(v)
+    assert v.code == code and re.search(said, v.why), str(v)
 
 
 @pytest.mark.slow
@@ -169,7 +171,7 @@ assert sent, 'no socket is open'
 time.sleep(600)'''
     task = replace(TASKS['softmax'], tests=(dict(rows=100, n=10000, seed=1),))  # more than a socket holds
     v = judge(softmax('return data', head), task, limit=.5)
-    assert v.code == 'time' and 'call 1: no answer' in v.why, str(v)
+    assert v.code == 'time' and 'call 1: no' in v.why, str(v)
 
 
 @pytest.mark.parametrize('head', [
@@ -191,7 +193,7 @@ def test_the_command(tmp_path, capsys):
     assert main([str(cheats()['constant']), '--task', 'softmax']) == 1
     assert 'refused (constant)' in capsys.readouterr().out
     assert main(['submit', 'sum_triton', '--leaderboard', 'vectorsum_v2', '--gpu', 'B200', '--out', str(path)]) == 0
-    assert 'for the leaderboard vectorsum_v2; nothing was sent' in capsys.readouterr().out
+    assert names(capsys.readouterr().out, 'leaderboard vectorsum_v2', 'nothing')
     assert path.read_text().startswith('#!POPCORN leaderboard vectorsum_v2\n#!POPCORN gpu B200\n')
     for wrong, said in (
             ([str(path)], "there is no task 'vectorsum_v2'; there are grey, add, add_into, matmul, sum, softmax; --"),
@@ -241,32 +243,32 @@ def test_threads_are_told_apart_by_whose_code_they_run(tmp_path, monkeypatch):
 
 def test_sides_are_timed_alternately():
     v = judge(honest()['softmax_torch'], timing=True)
-    assert v and len(v.times) == len(v.reference) == 10 and v.ratio > 0 and 'no claim about a GPU' in str(v)
+    assert v and len(v.times) == len(v.reference) == 10 and v.ratio > 0 and 'no claim' in str(v)
 
 
 # Files that are no submissions
 @pytest.mark.parametrize('text,said', [
-    ('x = (1,\n', "submission.py, line 1: '(' was never closed"),
-    ('import torch\n', 'it defines nothing; a submission has `def custom_kernel(data): ...`, or `class ModelNew'),
-    ('def kernel(data):\n    return data\n', 'it defines kernel; a submission has'),
-    ('def custom_kernel(a, b): return a\n', 'line 1: custom_kernel takes a, b; it is called with one argument'),
-    ('def custom_kernel(): return 1\n', 'line 1: custom_kernel takes nothing; it is called with one argument'),
-    ('def custom_kernel(data, *, out): return data\n', 'line 1: custom_kernel takes data, out; it is'),
+    ('x = (1,\n', saying('submission.py, line 1:', "'('")),
+    ('import torch\n', saying('nothing', '`def custom_kernel(data): ...`', '`class ModelNew')),
+    ('def kernel(data):\n    return data\n', 'defines kernel'),
+    ('def custom_kernel(a, b): return a\n', saying('line 1: custom_kernel', 'a, b', 'one argument')),
+    ('def custom_kernel(): return 1\n', saying('line 1: custom_kernel', 'nothing', 'one argument')),
+    ('def custom_kernel(data, *, out): return data\n', saying('line 1: custom_kernel', 'data, out')),
 ])
 def test_a_file_that_is_not_a_submission(text, said, tmp_path):
     v = judge(text, 'softmax')
-    assert v.code == 'form' and said in v.why, str(v)
+    assert v.code == 'form' and re.search(said, v.why), str(v)
     with pytest.raises(FormError): read_submission(text)
 
 
 @pytest.mark.parametrize('call,error,said', [
-    (lambda: judge(3), TypeError, 'the path of a file, or its text; .* This is of type int'),
-    (lambda: judge(softmax, 'softmax'), TypeError, '`write_submission` makes one of a function'),
-    (lambda: verdict('return data', device='gpu'), ValueError, "device is 'gpu'; it is 'cpu' or 'cuda'"),
-    (lambda: verdict('return data', limit=0), ValueError, 'limit is 0; it is a number of seconds above 0'),
-    (lambda: write_submission(lambda data: data, 'softmax'), FormError, 'a lambda has no text of its own'),
-    (lambda: write_submission(torch.softmax, 'softmax'), FormError, 'has no source here'),
-    (lambda: write_submission(verdict, 'soft max'), FormError, "'soft max' names no leaderboard"),
+    (lambda: judge(3), TypeError, saying('path', 'of type', 'int')),
+    (lambda: judge(softmax, 'softmax'), TypeError, '`write_submission`'),
+    (lambda: verdict('return data', device='gpu'), ValueError, saying('device', "'gpu'", "'cpu'", "'cuda'")),
+    (lambda: verdict('return data', limit=0), ValueError, saying('limit is', 0, 'above 0')),
+    (lambda: write_submission(lambda data: data, 'softmax'), FormError, 'lambda'),
+    (lambda: write_submission(torch.softmax, 'softmax'), FormError, 'no source'),
+    (lambda: write_submission(verdict, 'soft max'), FormError, saying("'soft max'", 'leaderboard')),
 ])
 def test_a_wrong_call_of_the_judge_is_refused(call, error, said):
     with pytest.raises(error, match=said): call()
@@ -287,9 +289,9 @@ def test_attributes_that_torch_compile_adds_are_not_methods():
 
 def test_a_file_that_cannot_be_read(tmp_path):
     (tmp_path/'latin.py').write_bytes(b'# \xe9\n')
-    assert 'no text in UTF-8' in judge(tmp_path/'latin.py', 'sum').why
-    assert 'is not a file' in judge(tmp_path/'none.py', 'sum').why
-    with pytest.raises(ValueError, match='no task \'fft\'; there are grey, add'): judge(honest()['grey_torch'], 'fft')
+    assert 'UTF-8' in judge(tmp_path/'latin.py', 'sum').why
+    assert 'none.py' in judge(tmp_path/'none.py', 'sum').why
+    with pytest.raises(ValueError, match=saying("'fft'", 'grey, add')): judge(honest()['grey_torch'], 'fft')
     with pytest.raises(ValueError, match='which task'): judge(softmax('return data'))
 
 

@@ -30,6 +30,7 @@ from gridstride.bench.recording import Unavailable, claim
 from gridstride.sim import LaunchError
 from gridstride.utils import check
 from hypothesis import given, settings, strategies as st
+from found import names, saying
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -90,7 +91,7 @@ def test_constants_make_other_kernels():
     assert (t.name, t.threads, t.constants, t.src.count('BM = 4')) == ('small', (8, 4), dict(BM=4, BN=8, BK=8), 1)
     assert r.constants['BM'] == 8
     assert t.grid_for(9, 17, 1) == (3, 3) and r.tuned(grid=lambda k, sms, BM: (k, sms*BM)).grid_for(9, 17, 5) == (5, 64)
-    with pytest.raises(ValueError, match='tiled has no STAGE; its constants are BM, BN, BK'): r.tuned(STAGE=3)
+    with pytest.raises(ValueError, match='STAGE.*BM, BN, BK'): r.tuned(STAGE=3)
 
 
 def test_derived_constants_may_be_a_function():
@@ -109,31 +110,31 @@ def test_line_numbers_stay():
 
 def test_errors_come_before_anything_is_written():
     out = torch.full((3, 5), float('nan'))
-    with pytest.raises(ValueError, match='as many columns'): tiled()(torch.ones(3, 4), torch.ones(3, 5), out)
+    with pytest.raises(ValueError, match='columns'): tiled()(torch.ones(3, 4), torch.ones(3, 5), out)
     assert out.isnan().all()
 
 
 @pytest.mark.parametrize('make,words', [
     (lambda m, n: (m.numpy(), n), 'convert|tensor'),
-    (lambda m, n: (m.half(), n), r'm is float16, and float32 is needed; convert it with .to\(torch.float32\)'),
+    (lambda m, n: (m.half(), n), r'm is float16.*float32.*\.to\(torch.float32\)'),
     (lambda m, n: (m, n.t()), 'columns'),
-    (lambda m, n: (n.t(), m.t()), 'not contiguous'), (lambda m, n: (m[None], n), 'rows and columns'),
-    (lambda m, n: (m, n, torch.empty(5, 3)), 'out is 5x3, and the product is 3x5'),
+    (lambda m, n: (n.t(), m.t()), 'not contiguous'), (lambda m, n: (m[None], n), 'rows and'),
+    (lambda m, n: (m, n, torch.empty(5, 3)), '5x3.*3x5'),
     (lambda m, n: (m, n, torch.empty(3, 5, dtype=torch.float64)), 'out is float64'),
-    (lambda m, n: (m, n, torch.empty(5, 3).t()), 'out is not contiguous'), (lambda m, n: (m[:0], n), 'a size is 0'),
-    (lambda m, n: (torch.ones(4, 4), torch.ones(4, 4).to('meta')), 'n is on meta')])
+    (lambda m, n: (m, n, torch.empty(5, 3).t()), 'out is not'), (lambda m, n: (m[:0], n), 'size is 0'),
+    (lambda m, n: (torch.ones(4, 4), torch.ones(4, 4).to('meta')), saying('n', 'meta'))])
 def test_errors_in_words(make, words):
     with pytest.raises((TypeError, ValueError), match=words): tiled()(*make(torch.randn(3, 4), torch.randn(4, 5)))
 
 
 def test_an_output_over_an_input():
     m = torch.randn(4, 4)
-    with pytest.raises(ValueError, match='memory of its own'): tiled()(m, torch.randn(4, 4), m)
+    with pytest.raises(ValueError, match='memory of'): tiled()(m, torch.randn(4, 4), m)
 
 
 def test_a_slice_that_begins_between():
     with pytest.raises(ValueError,
-                       match=r'n begins at an address that is not a multiple of 16, as a slice may, .* use .clone\(\)'):
+                       match=r'n begins .*16, .*\.clone\(\)'):
         tiled()(torch.randn(3, 4), torch.randn(21)[1:].view(4, 5))
 
 
@@ -144,7 +145,7 @@ def test_sizes_past_what_int_counts():
 def test_supports():
     r = tiled(supports=lambda h, w, k: w%8 == 0)
     assert not r.supports(1, 9, 1) and r.supports(1, 8, 1) and all(w%8 == 0 for _, w, _ in shapes_for(r))
-    with pytest.raises(ValueError, match='tiled does not multiply 1x1 by 1x9: the kernel is not made for that shape'):
+    with pytest.raises(ValueError, match=saying('tiled', '1x1 by 1x9', 'shape')):
         r(torch.ones(1, 1), torch.ones(1, 9))
 
 
@@ -153,8 +154,8 @@ def test_a_kernel_for_hopper_is_refused_elsewhere(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(rung, 'backend', lambda: 'gpu')
         patch.setattr(rung, 'on_hopper', lambda: False)
-        with pytest.raises(Unavailable, match='far needs a Hopper GPU .* or the emulator'): r.kernel
-    with pytest.raises(Unavailable, match='timing needs a Hopper GPU'): rung.need_hopper('timing')
+        with pytest.raises(Unavailable, match=saying('far needs', 'Hopper', 'emulator')): r.kernel
+    with pytest.raises(Unavailable, match=saying('timing needs', 'Hopper')): rung.need_hopper('timing')
     # the emulator takes the maps; this kernel does nothing
     assert torch.equal(r(torch.ones(8, 8), torch.ones(8, 8), torch.full((8, 8), 3.)), torch.full((8, 8), 3.))
     assert r.why_not(8, 6, 8).endswith('6 columns of n')
@@ -199,7 +200,7 @@ def test_every_rung_of_the_lessons_knows_whether_another_gpu_runs_it(other_gpu, 
     def fits(r):
         try: r.need_gpu()
         except Unavailable as e:
-            assert re.search(' needs .*(bytes of shared memory for a block, and an? |compute capability )', str(e))
+            assert re.search(' needs .*(bytes of shared|compute capability )', str(e))
             return False
         return True
     assert {m: sum(isinstance(o, Rung) and fits(o) for o in vars(m).values()) for m in runs} == runs
@@ -218,12 +219,11 @@ def test_the_instruction_alone(other_gpu, monkeypatch, tmp_path, capsys):
     monkeypatch.delenv('GRIDSTRIDE_RECORD')
     other_gpu('a T4', 7, 5, 65_536)
     assert alone.time_alone('mma', 8192, 2048, '99_alone', folder=tmp_path) == dict(random=dict(cycles=6.))
-    assert re.search(r'The instruction alone needs compute capability 8.0 or more, .*, and a T4 has 7.5. '
-                     r'What follows was recorded', capsys.readouterr().out)
+    assert re.search('compute capability 8.0 .*T4 has 7.5.*recorded', capsys.readouterr().out)
 
 
 def test_parameters_are_looked_at():
-    with pytest.raises(TypeError, match='a rung takes'):
+    with pytest.raises(TypeError, match='rung takes'):
         tiled('\n__global__ void f(float *m) {}')(torch.ones(1, 1), torch.ones(1, 1))
 
 
@@ -233,8 +233,8 @@ def test_a_struct_by_value():
     m = torch.zeros(2)
     k[1, 2](m, struct.pack('if', 3, .5))
     assert m.tolist() == [3, .5]
-    with pytest.raises(TypeError, match='it has 8 bytes, but 7 were given'): k[1, 2](m, b'1234567')
-    with pytest.raises(TypeError, match='must be a number, but a struct was given'):
+    with pytest.raises(TypeError, match='8 bytes.* 7 '): k[1, 2](m, b'1234567')
+    with pytest.raises(TypeError, match='a struct'):
         cuda_kernel('__global__ void g(int n) {}')[1, 1](b'1234')
 
 
@@ -289,7 +289,7 @@ def test_a_launch_that_fails_says_why(fake, monkeypatch):
     fake.codes.append(701)
     fake.codes.append(701)
     monkeypatch.setattr(nvidia, 'error_string', lambda code: f'the driver says {code}')
-    with pytest.raises(LaunchError, match='the driver says 701(.|\n)*tiled'):
+    with pytest.raises(LaunchError, match=r'701(.|\n)*tiled'):
         prepared(tiled(), 8, 8, 8)(*[torch.ones(8, 8)]*3, 0)
 
 
@@ -412,7 +412,7 @@ def test_threads_do_not_mix_their_arguments(fake):
 
 
 def test_the_error_of_the_driver_is_the_readers(fake):
-    with pytest.raises(ValueError, match='pad the rows to 56 elements'):
+    with pytest.raises(ValueError, match='56 elements'):
         maps.tensor_map(torch.empty(100, 50, dtype=torch.bfloat16), (8, 8))
     with pytest.raises(ValueError, match='clone'):
         maps.tensor_map(torch.empty(1000, dtype=torch.bfloat16)[1:513].view(8, 64), (8, 64))
@@ -458,27 +458,27 @@ def test_reference_takes_what_torch_makes(dtype):
 @pytest.mark.parametrize('k', [64, 900, 4096])
 def test_reference_refuses_a_sum_without_its_last_term(k):
     m, n = inputs(60, 70, k)
-    with pytest.raises(AssertionError, match='values are wrong'): Reference(m, n)(m[:, :-1]@n[:-1])
+    with pytest.raises(AssertionError, match='are wrong'): Reference(m, n)(m[:, :-1]@n[:-1])
 
 
 def test_reference_refuses_one_wrong_element_in_bfloat16():
     m, n = inputs(60, 70, 900, 'bfloat16')
     got = m@n
     got[17, 3] += 4
-    with pytest.raises(AssertionError, match=r'1 of 4,200 values is wrong .*the first is at \[17, 3\]'):
+    with pytest.raises(AssertionError, match=r'1 of 4,200 .*\[17, 3\]'):
         Reference(m, n)(got)
 
 
 def test_reference_refuses_half_precision_in_float32():
     m, n = inputs(60, 70, 900)
-    with pytest.raises(AssertionError, match='values are wrong'):
+    with pytest.raises(AssertionError, match='are wrong'):
         Reference(m, n)(m.bfloat16().float()@n.bfloat16().float())
 
 
 # Ladders
 
 def test_no_ladder_without_a_gpu():
-    with pytest.raises(Unavailable, match='timed on an NVIDIA GPU'): Ladder(tiled())
+    with pytest.raises(Unavailable, match='NVIDIA GPU'): Ladder(tiled())
 
 
 def test_a_rung_is_timed_with_the_library_after_its_check():
@@ -487,7 +487,7 @@ def test_a_rung_is_timed_with_the_library_after_its_check():
     assert got['low'] <= got['ratio'] <= got['high'] and got['seconds'] > 0 and got['library'] > 0
     assert got['error'] < 1e-6 > got['library_error'] and got['name'] == 'tiled'
     assert set(got) <= set(ladder.FIELDS)
-    with pytest.raises(AssertionError, match='wrong is wrong, so nothing was timed'):
+    with pytest.raises(AssertionError, match='wrong is'):
         ladder.time_rung(tiled(SRC.replace('i < BK', 'i < BK-1'), 'wrong'), m, n, Reference(m, n), seconds=.02)
     with pytest.raises(AssertionError, match='NaN'):
         ladder.time_rung(tiled(SRC.replace('if (r < h && c < w) out', 'if (r < h-1 && c < w) out'), 'lazy'), m, n,
@@ -559,7 +559,7 @@ def test_a_recorded_ladder_belongs_to_its_kernels(measured, monkeypatch, tmp_pat
     assert '[recorded' in repr(l)
     assert sorted(p.name for p in tmp_path.iterdir()) == ['99_ladder_tiled.json', '99_ladder_two_words.json']
     for other in (tiled(BK=4), tiled(SRC+'\n'), tiled(shared=4), tiled(threads=(8, 4))):
-        with pytest.raises(Unavailable, match='another source or other arguments'): l.climb(other)
+        with pytest.raises(Unavailable, match='other arguments'): l.climb(other)
     assert len(l) == 1
 
 
@@ -621,9 +621,9 @@ def test_a_climb_goes_on_with_what_was_recorded_elsewhere(recorded_climb, other_
     for r in rungs:
         assert f'{r.name} needs {words}; it is not tried here' in out
         assert f'{r.name}, times as fast as {rungs[0].name}: recorded 1; on the H100 of this text 0.9 to 1.1' in out
-    assert f'{rungs[0].name} needs {words}. What follows was recorded' in out and 'tensor cores busy 80%' in out
-    assert 'for an mma: 1.000 wavefronts on paper, 1.000 counted; 2.00 instructions; these allow 1.0 TFLOP/s' in out
-    assert re.search('the instruction before +75%', repr(climb.waits(rungs[0].name)))
+    assert f'{rungs[0].name} needs {words}. What follows was recorded' in out and 'busy 80%' in out
+    assert names(out, '1.000 wavefronts', '1.000 counted', '2.00 instructions', '1.0 TFLOP/s')
+    assert re.search('before +75%', repr(climb.waits(rungs[0].name)))
     assert repr(climb.table()).count('80%') == len(rungs)
     monkeypatch.setattr(Climb, 'count', lambda *o: 'counted')
     climb(rungs[1].tuned('mine'), 1., 2.)
@@ -637,8 +637,8 @@ def test_what_a_climb_counts_without_a_clock():
     "Of the instructions of a tensor core: the loop has fewer than four for each"
     said = repr(Climb((8192, 8192, 8192), '99_ladder', lambda wavefronts, instructions: 700/instructions, **MMA)
                 .count(tensor_cores.stages, 2.))
-    assert 'wavefronts for an mma, on paper' in said
-    assert 2 < float(re.search(r'instructions for an mma, in its loop +([\d.]+)', said)[1]) < 4
+    assert names(said, 'wavefronts', 'mma')
+    assert 2 < float(re.search(r'instructions for an mma.* +([\d.]+)', said)[1]) < 4
 
 
 # The choice
@@ -659,7 +659,7 @@ def test_what_no_kernel_covers_is_torchs(make, used):
 
 def test_without_a_gpu_all_is_torchs():
     a, b = torch.randn(6, 4, requires_grad=True), torch.randn(4, 5)
-    assert repr(explain(a, b)) == 'torch.matmul: it is not on a GPU'
+    assert names(repr(explain(a, b)), 'torch.matmul', 'GPU')
     check(matmul(a, b), a@b, 0, 0)
 
 
@@ -757,9 +757,9 @@ def on_hopper(monkeypatch, tmp_path):
     choice._plans.clear()
 
 
-@pytest.mark.parametrize('args,words', [((8, 8, 8), 'tiled: by estimate the fastest'),
-    ((1, 8, 8), '132 SMs are too many'), ((2, 8, 8), 'tiled does not take this shape'),
-    ((8, 8, 8, torch.float64), 'no kernel for float64'), ((8, 0, 8), 'a size is 0')])
+@pytest.mark.parametrize('args,words', [((8, 8, 8), 'by estimate'),
+    ((1, 8, 8), '132 SMs'), ((2, 8, 8), 'this shape'),
+    ((8, 8, 8, torch.float64), 'float64'), ((8, 0, 8), 'is 0')])
 def test_plans(on_hopper, args, words): assert words in repr(plan(*args, device=0))
 
 
@@ -769,8 +769,8 @@ def test_transposes_are_detected_by_one_function(on_hopper, monkeypatch):
                                            ('bfloat16', 'nn'): lambda *s: 'none', ('bfloat16', 'tn'): transposing})
     assert [plan(8, 8, 8, dtype, device=0, layout=layout).kernel is not None for dtype in ('float32', 'bfloat16')
             for layout in ('nn', 'tn', 'nt')] == [False, True, False, False, False, False]
-    assert 'does not take this shape' in plan(8, 8, 8, 'bfloat16', device=0, layout='tn').why
-    assert plan(8, 8, 8, device=0, layout='nt').why == 'no kernel reads nt'
+    assert 'this shape' in plan(8, 8, 8, 'bfloat16', device=0, layout='tn').why
+    assert names(plan(8, 8, 8, device=0, layout='nt').why, 'no kernel', 'nt')
 
 
 def test_the_table_has_a_chooser_per_type_and_layout():
@@ -852,7 +852,7 @@ def test_what_was_tuned_is_there_in_the_next_process(ranked):
     kept.keep(ranked[3], 4, *KEY)
     next_process()
     p = choice._plan(*KEY)
-    assert p.kernel is ranked[3] and re.fullmatch(r'the fastest of 4 that were measured on \d{4}-\d\d-\d\d', p.why)
+    assert p.kernel is ranked[3] and re.fullmatch(r'the fastest of 4 .* \d{4}-\d\d-\d\d', p.why)
     assert choice._plan(16, *KEY[1:]).kernel is choice._plan(*KEY[:4], 1, 'nn').kernel is ranked[0]  # shape, GPU
     assert choice._plan(*KEY[:3], 'bfloat16', None, 'nn').kernel is None
     with using(ranked[1]): assert choice._plan(*KEY).kernel is ranked[1]
@@ -907,7 +907,7 @@ def test_commands_show_and_forget_what_was_tuned(ranked, capsys):
     from gridstride.kernels.__main__ import main
     kept.keep(ranked[3], 4, *KEY)
     main(['tuned'])
-    assert 'GPU 0: 8x24 @ 24x16 bfloat16 nn: 3, the fastest of 4' in capsys.readouterr().out
+    assert names(capsys.readouterr().out, 'GPU 0: 8x24 @ 24x16 bfloat16 nn: 3', '4')
     for said in 'is gone', 'nothing was kept':
         main(['forget'])
         assert said in capsys.readouterr().out
@@ -1047,7 +1047,7 @@ def test_some_of_the_header():
     assert (set(functions(ptx_header.primitives('mma', 'of_block', 'barrier_wait')))
             == {'mma', 'of_block', 'barrier_wait'})
     assert [ptx_header.primitives(o).count('__device__') for o in ('address', 'copy_async')] == [1, 2]
-    with pytest.raises(KeyError, match='ptx.cuh has no mma2; it has address, copy_async, copies_commit'):
+    with pytest.raises(KeyError, match='mma2.*address, copy_async, copies_commit'):
         ptx_header.primitives('mma', 'mma2')
 
 

@@ -11,6 +11,7 @@ from gridstride.kernels import operators
 from gridstride.kernels.ladder.rung import Device
 from gridstride.utils import cdiv
 from one_unit import one_unit, right_and_wrong
+from found import names, saying
 
 
 def normal(*shape, seed=0, dtype=torch.bfloat16):
@@ -134,7 +135,7 @@ def test_alibi():
     gradients(given, bias=bias)
     with pytest.raises(ValueError, match="gradients='kernel' computes them"):
         attention(*given, bias=bias, gradients='sdpa')
-    with pytest.raises(ValueError, match='no bias here, as SDPA'): attention(*(x.float() for x in given), bias=bias)
+    with pytest.raises(ValueError, match='no bias'): attention(*(x.float() for x in given), bias=bias)
 
 
 @pytest.fixture(scope='module', autouse=True)
@@ -167,12 +168,13 @@ def test_heads_between_rows():
 
 def test_what_is_left_to_sdpa():
     given = qkv(1, 2, 2, 40, 50, 64, torch.float32)
-    assert attention_way(*given) == ('sdpa', 'our kernels multiply bfloat16, and this is float32')
+    name, why = attention_way(*given)
+    assert name == 'sdpa' and names(why, 'bfloat16', 'float32')
     near = dict(rtol=1e-5, atol=1e-5)                                          # float32 sums of some fifty numbers
     torch.testing.assert_close(attention(*given, causal=True).double(), exact(*given, causal=True)[0], **near)
     lens = torch.tensor([0]), torch.tensor([50])
     assert attention(*given, lens=lens).eq(0).all()
-    with pytest.raises(ValueError, match='no lse here, as SDPA computes this'): attention(*given, lse=True)
+    with pytest.raises(ValueError, match='no lse'): attention(*given, lse=True)
     assert 'head dimension 64, 128, 256' in attention_way(*qkv(1, 1, 1, 3, 3, 96)).why
 
 
@@ -367,7 +369,7 @@ def test_dq_of_parts_is_summed_in_one_buffer():
              for p, first in ((slice(40), 0), (slice(40, None), 64))]
     is_near(rows.dq(), wants[0])
     for i in (0, 1): is_near(torch.cat([p[i] for p in parts], 2), wants[1 + i])
-    with pytest.raises(ValueError, match='first is 63, and it has to be the first of a tile of 64 rows'):
+    with pytest.raises(ValueError, match=saying('first is', 63, '64 rows')):
         rows.add(k, v, 63)
 
 

@@ -9,6 +9,7 @@ from gridstride.kernels import bias_gelu, gelu, layer_norm, rms_norm
 from gridstride.kernels.fused import calls, source
 from gridstride.kernels.ladder.rung import H100, Device
 from one_unit import one_unit
+from found import saying
 
 # What rounding to the type does to numbers of about 4; sums in it are of float32, where the last of some hundred
 # additions count. float64's are those of its exp and erf.
@@ -240,20 +241,20 @@ X, W = torch.randn(3, 4), torch.randn(4)
 
 
 @pytest.mark.parametrize('call,error,words', [
-    (lambda: gelu([1, 2]), TypeError, 'gelu: x is a list, and a torch tensor is needed'),
-    (lambda: gelu(X.int()), TypeError, 'gelu: x is int32, and it may be float64, .*convert it with .to'),
-    (lambda: gelu(X.t()), ValueError, r'gelu: x is not contiguous .*use .contiguous\(\)'),
-    (lambda: gelu(X.to('meta')), ValueError, 'gelu: x is on meta, and kernels run on cpu here'),
-    (lambda: gelu(X, 'erf'), ValueError, "gelu: approximate is 'erf', and it may be 'none' or 'tanh'"),
-    (lambda: bias_gelu(X, W[:3]), ValueError, r'bias_gelu: bias has the shape \(3,\), and \(4,\) is needed'),
-    (lambda: bias_gelu(X, W.double()), TypeError, 'bias_gelu: bias is float64, and it may be float32'),
-    (lambda: bias_gelu(X, W, p=.5), ValueError, 'bias_gelu: p is not 0, so a seed is needed'),
-    (lambda: bias_gelu(X, W, p=1.5, seed=1), ValueError, 'bias_gelu: p is 1.5, and it may be a number from 0 to 1'),
-    (lambda: bias_gelu(X[0, 0].clone(), W), ValueError, 'bias_gelu: x is one number'),
-    (lambda: rms_norm(X, W[:2]), ValueError, r'rms_norm: weight has the shape \(2,\)'),
-    (lambda: rms_norm(X, W, X[:2]), ValueError, r'rms_norm: residual has the shape \(2, 4\), and \(3, 4\) is needed'),
+    (lambda: gelu([1, 2]), TypeError, 'gelu: x .*list'),
+    (lambda: gelu(X.int()), TypeError, r'gelu: x .*int32.*float64.*\.to'),
+    (lambda: gelu(X.t()), ValueError, r'gelu: x .*contiguous .*\.contiguous\(\)'),
+    (lambda: gelu(X.to('meta')), ValueError, saying('gelu: x', 'meta', 'cpu')),
+    (lambda: gelu(X, 'erf'), ValueError, saying('gelu: approximate', "'erf'", "'none'", "'tanh'")),
+    (lambda: bias_gelu(X, W[:3]), ValueError, r'bias_gelu: bias .*\(3,\).*\(4,\)'),
+    (lambda: bias_gelu(X, W.double()), TypeError, 'bias_gelu: bias .*float64.*float32'),
+    (lambda: bias_gelu(X, W, p=.5), ValueError, 'bias_gelu: p .*0.*seed'),
+    (lambda: bias_gelu(X, W, p=1.5, seed=1), ValueError, r'bias_gelu: p .*1\.5.*0 to 1'),
+    (lambda: bias_gelu(X[0, 0].clone(), W), ValueError, 'bias_gelu: x .*one'),
+    (lambda: rms_norm(X, W[:2]), ValueError, r'rms_norm: weight .*\(2,\)'),
+    (lambda: rms_norm(X, W, X[:2]), ValueError, r'rms_norm: residual .*\(2, 4\).*\(3, 4\)'),
     (lambda: layer_norm(X, W, W.half()), TypeError, 'layer_norm: bias is float16'),
-    (lambda: layer_norm(X[0, 0].clone()), ValueError, 'layer_norm: x is one number')])
+    (lambda: layer_norm(X[0, 0].clone()), ValueError, 'layer_norm: x .*one')])
 def test_the_rest_is_refused_in_words(call, error, words):
     with pytest.raises(error, match=words): call()
 

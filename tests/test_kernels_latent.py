@@ -9,7 +9,7 @@ from gridstride.asm import resources, sass
 from gridstride.cpp import emulator
 from gridstride.cpp.toolchain.build import CompilerMissing
 from gridstride.diagnostics.errors import KernelError
-from found import finding
+from found import finding, names
 from gridstride.kernels import latent_attention, latent_attention_way
 from gridstride.kernels.latent import calls, decoding, programs, sources
 from gridstride.kernels.latent.calls import DecodeProblem
@@ -121,7 +121,7 @@ def test_large_scores_do_not_overflow(monkeypatch):
 
 def test_what_is_left_to_torch():
     given = made((2, 70, 0, 129), 16, torch.float32, length=3)
-    assert latent_attention_way(given[0]).why == 'our kernels multiply bfloat16 and float16, and this is float32'
+    assert names(latent_attention_way(given[0]).why, 'bfloat16 and float16', 'float32')
     for got, want in zip(latent_attention(*given), exact(*given)):
         torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-5)   # float32 sums of some hundred numbers
 

@@ -13,6 +13,7 @@ from gridstride.kernels import AdamW, cross_entropy, linear_cross_entropy
 from gridstride.kernels.fused import losses, optimizers
 from gridstride.kernels.ladder.rung import H100, Device
 from one_unit import one_unit
+from found import saying
 
 # How far a number may be from one in float64: what is computed in float32 carries the roundings of some dozen additions
 # and of a power of two (each 2^-24 or so, and they do not all go one way), and is rounded to its own type at the end;
@@ -166,7 +167,7 @@ def test_backward_twice():
     assert torch.equal(first, kept), 'the second pass wrote into what the first had given away'
     loss = cross_entropy(x*1, target, in_place=True)
     loss.backward(retain_graph=True)
-    with pytest.raises(RuntimeError, match='in_place: its gradient was made in advance, and is taken'): loss.backward()
+    with pytest.raises(RuntimeError, match='in_place: .*gradient'): loss.backward()
 
 
 @pytest.mark.parametrize('reduction', ['mean', 'none'])
@@ -182,7 +183,7 @@ def test_in_place_is_what_it_says(reduction):
     assert seen == [at] and not torch.equal(y, x)
     a = x.clone().requires_grad_()
     y = a.exp()                                             # keeps its result for its derivative
-    with pytest.raises(RuntimeError, match='modified by an inplace operation'):
+    with pytest.raises(RuntimeError, match='inplace operation'):
         cross_entropy(y, target, reduction=reduction, in_place=True).sum().backward()
     y = x.clone()
     cross_entropy(y, target, reduction=reduction, in_place=True)
@@ -250,23 +251,23 @@ X, T = torch.ones(3, 4), torch.tensor([0, 1, 2])
 
 
 @pytest.mark.parametrize('call,error,words', [
-    (lambda: cross_entropy([1.], T), TypeError, 'cross_entropy: logits is a list, and a torch tensor is needed'),
-    (lambda: cross_entropy(X.int(), T), TypeError, r'logits is int32, and it may be float64, .*convert it with .to'),
-    (lambda: cross_entropy(X.t(), T), ValueError, r'logits is not contiguous .*use .contiguous\(\)'),
-    (lambda: cross_entropy(X[0], T), ValueError, r'logits has the shape \(4,\), and rows of classes are needed'),
-    (lambda: cross_entropy(X[:, :0].contiguous(), T), ValueError, r'shape \(3, 0\), and there may be'),
-    (lambda: cross_entropy(X.to('meta'), T), ValueError, 'logits is on meta, and kernels run on cpu here'),
-    (lambda: cross_entropy(X, [0, 1, 2]), TypeError, 'target is a list, and a torch tensor of int64'),
-    (lambda: cross_entropy(X, X), TypeError, 'target is float32, and it has the number of a class .* not probab'),
-    (lambda: cross_entropy(X, T.int()), TypeError, 'target is int32, and it may be int64'),
-    (lambda: cross_entropy(X, T[:2]), ValueError, r'target has the shape \(2,\), and one class for each of 3 rows'),
-    (lambda: cross_entropy(X, T, reduction='max'), ValueError, "is 'max', and it may be 'mean', 'sum', 'none'"),
-    (lambda: cross_entropy(X, T, None), TypeError, 'ignore_index is None, and it must be an integer'),
-    (lambda: cross_entropy(X.clone().requires_grad_(), T, in_place=True), ValueError, 'these are a leaf'),
-    (lambda: linear_cross_entropy(X, X.bfloat16(), T), TypeError, 'weight is bfloat16, and it may be float32'),
-    (lambda: linear_cross_entropy(X, X[:, :3].contiguous(), T), ValueError, r'weight has the shape \(3, 3\), and'),
-    (lambda: linear_cross_entropy(X, X, T, reduction='none'), ValueError, "it may be 'mean', 'sum'$"),
-    (lambda: linear_cross_entropy(X, X, T, at_once=0), ValueError, 'at_once is 0, and it is a number of rows')])
+    (lambda: cross_entropy([1.], T), TypeError, 'cross_entropy: logits .*list'),
+    (lambda: cross_entropy(X.int(), T), TypeError, r'logits is int32.*float64.*\.to'),
+    (lambda: cross_entropy(X.t(), T), ValueError, r'logits .*contiguous .*\.contiguous\(\)'),
+    (lambda: cross_entropy(X[0], T), ValueError, r'logits .*\(4,\).*classes'),
+    (lambda: cross_entropy(X[:, :0].contiguous(), T), ValueError, r'\(3, 0\)'),
+    (lambda: cross_entropy(X.to('meta'), T), ValueError, saying('logits', 'meta', 'cpu')),
+    (lambda: cross_entropy(X, [0, 1, 2]), TypeError, 'target .*list.*int64'),
+    (lambda: cross_entropy(X, X), TypeError, 'target is float32.*probab'),
+    (lambda: cross_entropy(X, T.int()), TypeError, 'target is int32.*int64'),
+    (lambda: cross_entropy(X, T[:2]), ValueError, r'target .*\(2,\).* 3 rows'),
+    (lambda: cross_entropy(X, T, reduction='max'), ValueError, saying("'max'", "'mean'", "'sum'", "'none'")),
+    (lambda: cross_entropy(X, T, None), TypeError, saying('ignore_index', 'None', 'integer')),
+    (lambda: cross_entropy(X.clone().requires_grad_(), T, in_place=True), ValueError, 'leaf'),
+    (lambda: linear_cross_entropy(X, X.bfloat16(), T), TypeError, 'weight is bfloat16.*float32'),
+    (lambda: linear_cross_entropy(X, X[:, :3].contiguous(), T), ValueError, r'weight .*\(3, 3\)'),
+    (lambda: linear_cross_entropy(X, X, T, reduction='none'), ValueError, "'mean', 'sum'$"),
+    (lambda: linear_cross_entropy(X, X, T, at_once=0), ValueError, 'at_once is 0.*rows')])
 def test_the_rest_is_refused_in_words(call, error, words):
     with pytest.raises(error, match=words): call()
 
@@ -432,22 +433,22 @@ P = torch.ones(3, 4, requires_grad=True)
 
 
 @pytest.mark.parametrize('call,error,words', [
-    (lambda: AdamW([P], amsgrad=True), ValueError, r'AdamW: amsgrad is not covered; torch.optim.AdamW'),
-    (lambda: AdamW([P], lr=torch.tensor(.1)), ValueError, 'lr is a tensor, and reading it would wait for the GPU'),
-    (lambda: AdamW([P], lr=-1), ValueError, 'lr is -1; it is a number of 0 or more'),
-    (lambda: AdamW([P], eps=float('nan')), ValueError, 'eps is nan'),
-    (lambda: AdamW([P], betas=.9), ValueError, 'betas are 0.9; they are two numbers'),
-    (lambda: AdamW([P], betas=(.9, 1)), ValueError, r'betas are \(0.9, 1\); they are two numbers from 0 to below 1'),
-    (lambda: AdamW([P.detach().to(torch.complex64).requires_grad_()]), TypeError, 'a parameter is complex64, and it'),
-    (lambda: AdamW([P.detach().double().requires_grad_()]), TypeError, 'is float64, and it may be float32, bfloat16'),
-    (lambda: AdamW([P.detach()[:, ::2].requires_grad_()]), ValueError, r'of shape \(3, 2\) has gaps: its strides'),
-    (lambda: AdamW([P.detach().to('meta').requires_grad_()]), ValueError, 'on meta, and kernels run on cpu here'),
-    (lambda: changed(to_double), TypeError, 'a parameter is float64'),
-    (lambda: changed(to_meta), ValueError, r'of shape \(3,\) on cpu has other states; move a model before'),
-    (sparse, ValueError, 'a gradient is sparse; torch.optim.SparseAdam takes such'),
-    (lambda: loaded(amsgrad=True), ValueError, 'amsgrad is not covered'),
-    (lambda: loaded(capturable=True), ValueError, 'capturable is not covered'),
-    (lambda: AdamW([P]).load_state_dict(torch.optim.Adam([P]).state_dict()), ValueError, 'the numbers of Adam')])
+    (lambda: AdamW([P], amsgrad=True), ValueError, r'AdamW: amsgrad .*torch\.optim\.AdamW'),
+    (lambda: AdamW([P], lr=torch.tensor(.1)), ValueError, saying('lr', 'tensor')),
+    (lambda: AdamW([P], lr=-1), ValueError, 'lr is -1.* 0 '),
+    (lambda: AdamW([P], eps=float('nan')), ValueError, 'eps .*nan'),
+    (lambda: AdamW([P], betas=.9), ValueError, r'betas are 0\.9'),
+    (lambda: AdamW([P], betas=(.9, 1)), ValueError, r'betas are \(0\.9, 1\)'),
+    (lambda: AdamW([P.detach().to(torch.complex64).requires_grad_()]), TypeError, 'complex64'),
+    (lambda: AdamW([P.detach().double().requires_grad_()]), TypeError, 'float64.*float32, bfloat16'),
+    (lambda: AdamW([P.detach()[:, ::2].requires_grad_()]), ValueError, r'\(3, 2\) has gaps'),
+    (lambda: AdamW([P.detach().to('meta').requires_grad_()]), ValueError, 'meta.*cpu'),
+    (lambda: changed(to_double), TypeError, saying('parameter', 'float64')),
+    (lambda: changed(to_meta), ValueError, saying('(3,)', 'cpu')),
+    (sparse, ValueError, r'sparse.*torch\.optim\.SparseAdam'),
+    (lambda: loaded(amsgrad=True), ValueError, 'amsgrad'),
+    (lambda: loaded(capturable=True), ValueError, 'capturable'),
+    (lambda: AdamW([P]).load_state_dict(torch.optim.Adam([P]).state_dict()), ValueError, 'of Adam')])
 def test_what_the_optimizer_refuses(call, error, words):
     with pytest.raises(error, match=words): call()
 

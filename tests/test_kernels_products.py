@@ -16,6 +16,7 @@ from gridstride.kernels.gemm.calls import BATCHES, TILES as KNOWN, GemmProblem, 
 from gridstride.kernels.gemm.launches import run
 from gridstride.kernels.ladder.rung import H100
 from one_unit import one_unit, right_and_wrong
+from found import saying
 
 TILES, HALF, NAN = list(KNOWN), torch.bfloat16, float('nan')
 ROUNDED = {torch.float32: 2.**-24, torch.bfloat16: 2.**-8, torch.float16: 2.**-11}
@@ -253,7 +254,7 @@ def test_sizes_may_be_0(where):
 def test_a_plan_for_batches_copies_nothing():
     "This one would be of 2^44 bytes"
     a = torch.empty(2**21, dtype=HALF).as_strided((2**20, 2**20, 8), (1, 0, 1))
-    with using(Marker()): assert 'in a way that no kernel reads' in batches._plan(a, normal(8, 8).expand(2**20, 8, 8))
+    with using(Marker()): assert 'no kernel' in batches._plan(a, normal(8, 8).expand(2**20, 8, 8))
 
 
 @pytest.mark.slow
@@ -282,41 +283,41 @@ def test_torch_compile_traces_what_torch_does():
 
 
 @pytest.mark.parametrize('call,words', [
-    (lambda a, b: matmul(a, b, epilogue='gelu'), 'epilogue is a str, and an Epilogue is needed'),
-    (lambda a, b: matmul(a, b, epilogue=Epilogue(activation='tanh')), "'tanh'; it must be relu, gelu, gelu_tanh, silu"),
-    (lambda a, b: matmul(a, b, epilogue=Epilogue(bias=a[0])), r'bias is bfloat16\(16,\) on cpu, and bfloat16\(24,\)'),
-    (lambda a, b: matmul(a, b, epilogue=Epilogue(accumulate=True)), 'accumulate adds to what `out` holds; give it'),
+    (lambda a, b: matmul(a, b, epilogue='gelu'), saying('epilogue', 'str', 'Epilogue')),
+    (lambda a, b: matmul(a, b, epilogue=Epilogue(activation='tanh')), saying("'tanh'", 'relu, gelu, gelu_tanh')),
+    (lambda a, b: matmul(a, b, epilogue=Epilogue(bias=a[0])), saying('bias', 'bfloat16(16,)', 'cpu', 'bfloat16(24,)')),
+    (lambda a, b: matmul(a, b, epilogue=Epilogue(accumulate=True)), 'accumulate .*`out`'),
     (lambda a, b: matmul(a, a, epilogue=Epilogue()), r'\(\.\.\., k\) @ \(k, w\) is needed: \(8, 16\) @ \(8, 16\)'),
-    (lambda a, b: matmul(a.clone().requires_grad_(), b, torch.empty(8, 24), Epilogue()), '`out` has no gradient'),
-    (lambda a, b: matmul(a.clone().requires_grad_(), b, epilogue=Epilogue(activation=Activation('x'))), 'has no slope'),
-    (lambda a, b: matmul(a, b, epilogue=Epilogue('gelu')), r'bias is a str, and a tensor bfloat16\(24,\) on cpu'),
-    (lambda a, b: matmul(a, b, epilogue=Epilogue(scale=a.sum())), 'scale is a Tensor, and a number is needed'),
-    (lambda a, b: matmul(a, b, epilogue=Epilogue(activation=['gelu'])), r"\['gelu'\]; it must be relu"),
+    (lambda a, b: matmul(a.clone().requires_grad_(), b, torch.empty(8, 24), Epilogue()), '`out` .*gradient'),
+    (lambda a, b: matmul(a.clone().requires_grad_(), b, epilogue=Epilogue(activation=Activation('x'))), 'slope'),
+    (lambda a, b: matmul(a, b, epilogue=Epilogue('gelu')), saying('bias', 'str', 'bfloat16(24,)', 'cpu')),
+    (lambda a, b: matmul(a, b, epilogue=Epilogue(scale=a.sum())), saying('scale', 'Tensor', 'number')),
+    (lambda a, b: matmul(a, b, epilogue=Epilogue(activation=['gelu'])), r"\['gelu'\].*relu"),
     (lambda a, b: matmul(a, b, epilogue=Epilogue(activation=Activation(' '))), 'is no CUDA C of `float x`'),
     (lambda a, b: matmul(a, b, torch.empty(8, 24, dtype=torch.int32), Epilogue()), 'out is int32, and bfloat16'),
-    (lambda a, b: mlp(a[0], a, a.t()), r'mlp: x has 1 axes; x \(\.\.\., width\)'),
+    (lambda a, b: mlp(a[0], a, a.t()), saying('mlp: x', 1, '(..., width)')),
     (lambda a, b: mlp(a, None, a.t()), 'mlp: up is a NoneType; '),
-    (lambda a, b: mlp(a, a, a.t(), residual=a), 'residual is a Tensor; True adds x'),
-    (lambda a, b: mlp(a, b, b), r'mlp: up is bfloat16\(16, 24\) on cpu, and bfloat16\(16, 16\)'),
-    (lambda a, b: mlp(a, a, a.t(), activation=None), 'its two layers are one; use matmul'),
-    (lambda a, b: mlp(a, a, b.t()[:, :8], residual=True), 'x has 16 numbers a row and the result 24'),
-    (lambda a, b: grouped_mm(a, b, torch.tensor([8])), r'\(rows, k\) and \(groups, k, w\)'),
-    (lambda a, b: grouped_mm(a, b[None], torch.tensor([8])), r'ends is int64\(1,\), and int32\(1,\)'),
-    (lambda a, b: grouped_mm(a, b[None], [8]), 'ends is a list, and a tensor is needed'),
-    (lambda a, b: grouped_mm(a, b.expand(2, 16, 24), int32(8, 7, 6, 5)[::2]), r'int32\(2,\) with gaps in memory'),
-    (lambda a, b: grouped_mm(a, b.expand(2, 16, 24), int32(3, 7)), r'ends is \[3, 7\]; .* the last is 8'),
-    (lambda a, b: grouped_mm(a, b.expand(3, 16, 24), int32(5, 3, 8)), r'ends is \[5, 3, 8\]; none may be below')])
+    (lambda a, b: mlp(a, a, a.t(), residual=a), saying('residual', 'Tensor', 'True')),
+    (lambda a, b: mlp(a, b, b), saying('mlp: up', 'bfloat16(16, 24)', 'cpu', 'bfloat16(16, 16)')),
+    (lambda a, b: mlp(a, a, a.t(), activation=None), 'matmul'),
+    (lambda a, b: mlp(a, a, b.t()[:, :8], residual=True), '16 .*24'),
+    (lambda a, b: grouped_mm(a, b, torch.tensor([8])), r'\(rows, k\).*\(groups, k, w\)'),
+    (lambda a, b: grouped_mm(a, b[None], torch.tensor([8])), r'ends .*int64\(1,\).*int32\(1,\)'),
+    (lambda a, b: grouped_mm(a, b[None], [8]), 'ends .*list'),
+    (lambda a, b: grouped_mm(a, b.expand(2, 16, 24), int32(8, 7, 6, 5)[::2]), r'int32\(2,\) .*gaps'),
+    (lambda a, b: grouped_mm(a, b.expand(2, 16, 24), int32(3, 7)), r'ends is \[3, 7\].*8'),
+    (lambda a, b: grouped_mm(a, b.expand(3, 16, 24), int32(5, 3, 8)), r'ends is \[5, 3, 8\]')])
 def test_errors_in_words(call, words):
     with pytest.raises((TypeError, ValueError), match=words): call(normal(8, 16), normal(16, 24))
 
 
 @pytest.mark.parametrize('make,why', [
     (lambda: (normal(8, 16, dtype=torch.float32), normal(16, 8, dtype=torch.float32)), 'these are float32'),
-    (lambda: (normal(8, 16), normal(16, 12)), 'whole 16 bytes, 8 bfloat16s, and some have 12'),
-    (lambda: (normal(16, 8).t(), normal(8, 16).t()), 'in a way that no kernel reads'),
-    (lambda: (normal(9, 16).flatten()[4:132].view(8, 16), normal(16, 8)), 'not a multiple of 16')])
+    (lambda: (normal(8, 16), normal(16, 12)), saying('16 bytes, 8 bfloat16s', '12')),
+    (lambda: (normal(16, 8).t(), normal(8, 16).t()), 'no kernel'),
+    (lambda: (normal(9, 16).flatten()[4:132].view(8, 16), normal(16, 8)), 'multiple of 16')])
 def test_unsupported_operands_are_refused(make, why):
-    with using(Marker()): assert why in explain_with(*make(), Epilogue())
+    with using(Marker()): assert re.search(why, explain_with(*make(), Epilogue()))
 
 
 def test_tiles_are_chosen_by_size():

@@ -8,6 +8,7 @@ from gridstride.kernels import log_softmax, softmax
 from gridstride.kernels.fused import softmaxes
 from gridstride.kernels.ladder.rung import Device
 from one_unit import one_unit
+from found import saying
 
 # Of the largest result: a float32 is rounded some ten times on its way, 16 bits once at the end
 NEAR = {torch.float64: 1e-14, torch.float32: 1e-6, torch.float16: 2**-11, torch.bfloat16: 2**-8}
@@ -147,9 +148,9 @@ def test_an_operator_of_torch():
 
 
 @pytest.mark.parametrize('call,error,words', [
-    (lambda: softmax([1.]), TypeError, 'softmax: x is a list, and a torch tensor is needed'),
-    (lambda: log_softmax(torch.ones(3).int()), TypeError, 'log_softmax: x is int32, and it may be float64'),
-    (lambda: softmax(torch.tensor(1.)), ValueError, 'softmax: x is one number, and it goes along the last axis'),
-    (lambda: softmax(torch.ones(3, 4).t()), ValueError, r'softmax: x is not contiguous .*use .contiguous\(\)')])
+    (lambda: softmax([1.]), TypeError, 'softmax: x .*list'),
+    (lambda: log_softmax(torch.ones(3).int()), TypeError, 'log_softmax: x .*int32.*float64'),
+    (lambda: softmax(torch.tensor(1.)), ValueError, saying('softmax: x', 'one', 'axis')),
+    (lambda: softmax(torch.ones(3, 4).t()), ValueError, r'softmax: x .*contiguous .*\.contiguous\(\)')])
 def test_the_rest_is_refused_in_words(call, error, words):
     with pytest.raises(error, match=words): call()

@@ -15,6 +15,7 @@ from gridstride.kernels.sparse.csr import from_csr, multiply_csr, prune_single, 
 from gridstride.kernels.sparse.formats import (Compressed, compress, decompress, from_words, kept, kept_size, prune,
                                                search_order, to_words)
 from one_unit import one_unit, right_and_wrong
+from found import names, saying
 
 DTYPES = torch.float32, torch.bfloat16, torch.float16
 
@@ -87,15 +88,15 @@ def test_what_cannot_be_is_refused(tool):
     w = weights(4, 12)
     w[2, 5] = float('nan')
     with pytest.raises(ValueError, match=rf'{"kept" if tool is prune else tool.__name__}: w\[2, 5\] is NaN'): tool(w)
-    with pytest.raises(ValueError, match='10 columns are no whole fours; pad'): tool(weights(4, 10))
+    with pytest.raises(ValueError, match=saying('10 columns', 'fours', 'pad')): tool(weights(4, 10))
     for bad in (weights(4, 12).int(), weights(12), [[1.]*4]):
-        with pytest.raises(TypeError, match='no matrix of floats'): tool(bad)
+        with pytest.raises(TypeError, match='floats'): tool(bad)
 
 
 def test_three_of_four_and_unordered_positions_are_refused():
     w = prune(weights(4, 12))
     w[1, 4:8] = torch.tensor([1, 0, 2, 3.])
-    with pytest.raises(ValueError, match=r'w\[1, 4:8\] has more than two .* as 1 fours have; prune'): compress(w)
+    with pytest.raises(ValueError, match=saying('w[1, 4:8]', 'two', '1 fours', 'prune')): compress(w)
     c = compress(prune(weights(4, 12)))
     for bad in (0, 5, 1, 11):                               # twice the same, or the larger first
         places = c.places.clone()
@@ -114,7 +115,7 @@ def test_an_order_of_columns_keeps_more():
     assert not torch.equal(order, search_order(w, seed=1))
     x = weights(8, 64, seed=1)
     assert torch.allclose(x[:, order] @ w[:, order].T, x @ w.T, atol=1e-3)  # the same numbers in another order
-    with pytest.raises(ValueError, match='12 columns are no whole eights'): search_order(weights(4, 12))
+    with pytest.raises(ValueError, match='12 columns .*eights'): search_order(weights(4, 12))
 
 
 def test_two_fours_are_parted_in_the_best_way():
@@ -193,11 +194,11 @@ def test_a_tile_is_chosen_by_its_rounds():
 def test_24_refuses_in_words():
     w = prune(weights(16, 64))
     p, x = pack_24(w.bfloat16()), weights(3, 64).bfloat16()
-    with pytest.raises(TypeError, match='pack_24: w is float32, and it may be bfloat16, float16'): pack_24(w)
-    with pytest.raises(ValueError, match='pack_24: it is 16x40, and the kernels need'): pack_24(w[:, :40].half())
-    with pytest.raises(TypeError, match='x is float16, and it may be bfloat16'): multiply_24(x.half(), p)
-    with pytest.raises(ValueError, match=r'\(any, 64\) is needed'): multiply_24(x[:, :32].contiguous(), p)
-    with pytest.raises(ValueError, match=r'bias has the shape \(64,\), and \(16,\)'): multiply_24(x, p, x[0])
+    with pytest.raises(TypeError, match='pack_24: w .*float32.*bfloat16, float16'): pack_24(w)
+    with pytest.raises(ValueError, match='pack_24: .*16x40'): pack_24(w[:, :40].half())
+    with pytest.raises(TypeError, match='x .*float16.*bfloat16'): multiply_24(x.half(), p)
+    with pytest.raises(ValueError, match=r'\(any, 64\)'): multiply_24(x[:, :32].contiguous(), p)
+    with pytest.raises(ValueError, match=r'bias .*\(64,\).*\(16,\)'): multiply_24(x, p, x[0])
 
 
 # block, rows of w, of x, columns, dtype: an empty row of blocks, sizes that are no whole blocks, a second tile of x
@@ -220,14 +221,14 @@ def test_a_product_without_a_block_is_0():
 
 def test_blocks_refuse_in_words():
     w, x = weights(16, 64).bfloat16(), weights(3, 64).bfloat16()
-    with pytest.raises(ValueError, match=r'block is \(32, 64\), and it may be \(128, 64\) or'): to_blocks(w, (32, 64))
-    with pytest.raises(ValueError, match='zeros is 2, a share from 0 to 1'): prune_blocks(w, 2)
+    with pytest.raises(ValueError, match=r'block is \(32, 64\).*\(128, 64\)'): to_blocks(w, (32, 64))
+    with pytest.raises(ValueError, match=saying('zeros', 2, '0 to 1')): prune_blocks(w, 2)
     with pytest.raises(ValueError, match='prune_blocks: w has a NaN'): prune_blocks(w*float('nan'))
     with pytest.raises(TypeError, match='w is float32 of 2 axes'): to_blocks(w.float())
-    with pytest.raises(ValueError, match='w is 12x64, and the kernel needs both in eights'): to_blocks(w[:12])
+    with pytest.raises(ValueError, match='w is 12x64.*eights'): to_blocks(w[:12])
     b = to_blocks(w)
     with pytest.raises(TypeError, match='x is float16'): multiply_blocks(x.half(), b)
-    with pytest.raises(ValueError, match=r'\(any, 64\) is needed'): multiply_blocks(x[:, :32].contiguous(), b)
+    with pytest.raises(ValueError, match=r'\(any, 64\)'): multiply_blocks(x[:, :32].contiguous(), b)
 
 
 # dtype, rows and columns of w, columns of x; None: a vector
@@ -255,11 +256,11 @@ def test_the_smallest_values_are_pruned():
 
 def test_unstructured_sparsity_refuses_with_a_reason():
     c = to_csr(weights(4, 6))
-    with pytest.raises(ValueError, match='zeros is -1, a share'): prune_single(weights(4, 6), -1)
+    with pytest.raises(ValueError, match='zeros is -1'): prune_single(weights(4, 6), -1)
     with pytest.raises(ValueError, match='prune_single: w has a NaN'): prune_single(weights(4, 6)*float('nan'))
     with pytest.raises(TypeError, match='w is int64 of 2 axes'): to_csr(torch.ones(2, 2).long())
     with pytest.raises(TypeError, match='x is float16'): multiply_csr(c, weights(6, 2).half())
-    with pytest.raises(ValueError, match=r'\(6,\) or \(6, any\) is needed'): multiply_csr(c, weights(4, 2))
+    with pytest.raises(ValueError, match=r'\(6,\) or \(6, any\)'): multiply_csr(c, weights(4, 2))
 
 
 # The tool
@@ -280,7 +281,7 @@ def test_a_module_is_swapped_and_back(dtype, capsys):
     q = prune_24(m)
     said = capsys.readouterr().out
     assert q is m and type(q[0]) is type(q[2]) is TwoFourLinear and '2:4 sparse' in said
-    assert '3.last stays: it is 60x96, and the kernels need rows in eights' in said
+    assert names(said, '3.last', '60x96', 'eights')
     name = str(dtype).removeprefix('torch.')
     assert f'these weights are {name} on the CPU:\ntorch multiplies, with weights that are restored' in said
     size = x.element_size()
@@ -312,7 +313,7 @@ def test_a_linear_itself_is_returned_as_a_new_one():
     q = prune_24(m)
     assert type(q) is TwoFourLinear and not q.training and type(densify(q)) is torch.nn.Linear and q.bias is m.bias
     assert 'in_features=64, out_features=32, bias=True' in repr(q)
-    with pytest.raises(ValueError, match=r'x has the shape \(1, 32\), and the layer takes \(..., 64\)'):
+    with pytest.raises(ValueError, match=r'x .*\(1, 32\).*\(\.\.\., 64\)'):
         q(weights(1, 32).half())
 
 
@@ -368,9 +369,9 @@ def test_what_cannot_be_pruned_stays_and_is_listed(capsys):
 
 
 @pytest.mark.parametrize('call,error,words', [
-    (lambda: prune_24(torch.ones(2)), TypeError, 'prune_24: module is a Tensor'),
-    (lambda: prune_24(torch.nn.GELU()), ValueError, 'no layer of the module could be pruned: it has no torch.nn.Lin'),
-    (lambda: densify(model()), ValueError, 'densify: the module has no 2:4 sparse layers')])
+    (lambda: prune_24(torch.ones(2)), TypeError, 'prune_24: module .*Tensor'),
+    (lambda: prune_24(torch.nn.GELU()), ValueError, saying('no layer', 'pruned', 'torch.nn.Lin')),
+    (lambda: densify(model()), ValueError, 'densify: .*2:4')])
 def test_prune_24_refuses_with_a_reason(call, error, words):
     with pytest.raises(error, match=words): call()
 

@@ -495,7 +495,7 @@ def why_none():
 
 def test_without_it_it_is_said_why(monkeypatch, tmp_path):
     monkeypatch.setattr(launcher.sysconfig, 'get_path', lambda name: str(tmp_path))
-    assert 'headers of Python' in why_none()
+    assert 'headers of' in why_none()
     monkeypatch.undo()
     monkeypatch.setattr(launcher.sys, 'platform', 'darwin')
     assert 'Linux' in why_none()
@@ -511,7 +511,7 @@ def test_what_the_compiler_says_is_said(monkeypatch, log, why):
 def test_what_does_not_load_is_said(monkeypatch, tmp_path):
     (tmp_path / 'launcher.so').write_bytes(b'no library')
     monkeypatch.setattr(launcher, '_build', lambda: tmp_path / 'launcher.so')
-    assert 'does not load' in why_none()
+    assert 'not load' in why_none()
 
 
 def test_why_not_is_what_kept_it_from_loading(monkeypatch):

@@ -54,16 +54,15 @@ def test_coordinates_may_nest_and_may_be_arrays():
     assert (a.offsets()==[[a(i, j) for j in range(8)] for i in range(4)]).all()
 
 @pytest.mark.parametrize('wrong,says',
-    [(lambda: Layout('4,8:8'), 'needs its stride'), (lambda: Layout('x:1'), 'write shape:stride'),
+    [(lambda: Layout('4,8:8'), 'stride'), (lambda: Layout('x:1'), 'write shape:stride'),
     (lambda: Layout(0), 'at least 1'), (lambda: Layout((4, 8), (8,)), 'nest alike'),
     (lambda: Layout(4, -1), 'at least 0'), (lambda: Layout((4, 8))(1, 2, 3), '3 were given'),
-    (lambda: Layout((4, 8))((1, 2), 3), 'takes one number'), (lambda: Layout('4:1', 2), 'not both'),
-    (lambda: Layout(2.0), 'must be an integer'),
-    (lambda: Layout.row_major(6, 4).compose(Layout(4, 4)), 'do not divide'),
+    (lambda: Layout((4, 8))((1, 2), 3), 'one number'), (lambda: Layout('4:1', 2), 'not both'),
+    (lambda: Layout(2.0), 'an integer'), (lambda: Layout.row_major(6, 4).compose(Layout(4, 4)), 'divide'),
     (lambda: Layout('(2,2):(0,1)').compose(Layout('(2,2):(1,1)')), 'meet inside'),
-    (lambda: Layout((4, 4), (1, 8)).compose(6), 'not a multiple'),
+    (lambda: Layout((4, 4), (1, 8)).compose(6), 'multiple'),
     (lambda: Layout((2, 2), (1, 3)).complement(12), 'no complement'),
-    (lambda: Layout((4, 8)).compose((2,)), 'one for each'), (lambda: Swizzle(3, 0, 2), 'at least bits')])
+    (lambda: Layout((4, 8)).compose((2,)), 'one for'), (lambda: Swizzle(3, 0, 2), 'bits')])
 def test_what_is_not_a_layout_is_refused_with_a_reason(wrong, says):
     with pytest.raises((ValueError, TypeError), match=says): wrong()
 
@@ -202,11 +201,11 @@ def test_linear_of_a_function_and_back():
         assert a(row=r, column=c)=={'offset': s(r, c)} and back(offset=s(r, c))=={'row': r, 'column': c}
     assert a.compose(back)==Linear.identity(8, 'row', 'row')*Linear.identity(8, 'column', 'column')
     with pytest.raises(ValueError, match='not linear'): Linear.of(lambda i: (i+1)%8, {'i': 8}, {'o': 8})
-    with pytest.raises(ValueError, match='powers of two'): Linear.identity(6, 'i', 'o')
-    with pytest.raises(ValueError, match='no inverse: 8 indices reach 4 of 8'):
+    with pytest.raises(ValueError, match='powers of'): Linear.identity(6, 'i', 'o')
+    with pytest.raises(ValueError, match='8 .*4 of 8'):
         Linear({'i': [1, 2, 3]}, {'o': 8}).invert()
     with pytest.raises(ValueError, match='no place'): Linear({'i': [8]}, {'o': 8})
-    with pytest.raises(ValueError, match='takes row, column'): a(row=1)
+    with pytest.raises(ValueError, match='row, column'): a(row=1)
 
 def test_products_and_broadcasts():
     tile = (Linear.identity(4, 'register', 'column')*Linear.identity(8, 'lane', 'row')

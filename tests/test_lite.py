@@ -56,7 +56,7 @@ def test_torch_in_the_browser_has_what_the_lessons_use():
 
 def test_what_torch_in_the_browser_lacks_is_reported():
     for ask in (lambda: standin.einsum, lambda: standin.zeros(2).backward):
-        with pytest.raises(AttributeError, match='lessons 01 to 04 use'): ask()
+        with pytest.raises(AttributeError, match='01 to 04'): ask()
 
 
 SAME = '''
@@ -117,7 +117,7 @@ def test_a_browser_that_suspends_no_stacks_says_what_threads_need(monkeypatch):
     with lock: assert lock.locked() and not lock.acquire(blocking=False) and not lock.acquire(timeout=0)
     assert lock.acquire()
     for stops in (lambda: threads.start(print, ()), lock.acquire):
-        with pytest.raises(RuntimeError, match='JSPI.*Chrome or Edge from version 137'): stops()
+        with pytest.raises(RuntimeError, match='JSPI.*Chrome.*Edge.*137'): stops()
 
 
 # The simulator where NumPy's own integers have 32 bits
@@ -247,7 +247,7 @@ def test_wheels_get_lighter(tmp_path):
     assert got == {'a/b.pyc': b'code', 'a/c.py': b'c'}
 
 
-@pytest.mark.parametrize('node, why', [(None, 'there is no Node.js here'), (shutil.which('false'), 'Pyodide fails')])
+@pytest.mark.parametrize('node, why', [(None, 'no Node.js'), (shutil.which('false'), 'Pyodide fails')])
 def test_without_bytecode_sources_stay(node, why, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(fetch, 'kept', lambda: tmp_path)
     monkeypatch.setattr(lighter.shutil, 'which', lambda name: node)
@@ -495,7 +495,7 @@ def test_the_simulators_tests_pass_in_pyodide(lite, tmp_path):
     (tmp_path/'pyodide').symlink_to(lite/'pyodide')
     (tmp_path/'empty.html').write_text('<!doctype html>')
     tests = [ROOT/'tests'/f'test_{o}.py' for o in ('sim', 'sim_warps', 'counters')]
-    what_they_need = [*(ROOT/'tests'/o for o in ('found.py', 'sim_cases.py')), *(ROOT/'tests/ncu').glob('*.py'),
+    what_they_need = [ROOT/'tests/found.py', ROOT/'tests/sim_cases.py', *(ROOT/'tests/ncu').glob('*.py'),
                       ROOT/'tests/ncu/h100.json']
     zip_tests(tmp_path/'tests.zip', [*tests, *what_they_need])
     chosen = ['-q', '-x', '--capture=sys', '-p', 'no:cacheprovider', '-W', 'ignore',

@@ -15,6 +15,7 @@ from gridstride.bench import recording
 from gridstride.prof import isolate, counters, show, strip, trace, tree
 from gridstride.bench.recording import Unavailable
 from warm import run_python
+from found import names, saying
 
 SAMPLES = Path(__file__).parent/'prof'
 
@@ -126,7 +127,7 @@ def test_html_escapes_what_ncu_says():
 
 def test_what_was_not_measured_is_named(kernels):
     r = counters.Ncu(kernels.values())
-    with pytest.raises(KeyError, match='no kernel .* there are transpose, strided'): r['matmul']
+    with pytest.raises(KeyError, match=saying('no kernel', 'transpose, strided')): r['matmul']
     with pytest.raises(KeyError, match='near it: .*L2 Hit Rate'): r['transpose']['Hit Rates of L2 Hit']
 
 
@@ -135,10 +136,10 @@ def test_what_was_not_measured_is_named(kernels):
      'target device 0.', Unavailable, 'administrator'),
     ("==ERROR== Option '--section Nonsense' did not match any section.\n"
      "==ERROR== Use --list-sections to see the list of available sections.", ValueError, "'Nonsense'"),
-    ('==WARNING== No kernels were profiled.', ValueError, 'no kernel ran'),
+    ('==WARNING== No kernels were profiled.', ValueError, 'no kernel'),
     ('==PROF== Connected to process 1178 (k)\nNameError: gone\n==ERROR== The application returned an error code (3).',
      RuntimeError, 'NameError: gone'),
-    ('==ERROR== Failed to initialize the profiler: LibraryNotLoaded', Unavailable, 'cannot profile here'),
+    ('==ERROR== Failed to initialize the profiler: LibraryNotLoaded', Unavailable, 'cannot profile'),
     ("==ERROR== './nothere' does not exist or is not an executable.", RuntimeError, 'exit status 1'),
 ])
 def test_troubles_are_told_apart(said, kind, words):
@@ -225,9 +226,9 @@ def test_what_cannot_travel_is_named():
     def around():
         y = 2
         return lambda: y
-    with pytest.raises(ValueError, match='uses y of the function around it'): isolate.program(around())
-    with pytest.raises(ValueError, match='Wrap the call'): isolate.program(math.sqrt)
-    with pytest.raises(ValueError, match='argument 2, a lock'): isolate.pack((1, threading.Lock()), {})
+    with pytest.raises(ValueError, match='uses y of'): isolate.program(around())
+    with pytest.raises(ValueError, match='Wrap'): isolate.program(math.sqrt)
+    with pytest.raises(ValueError, match='argument 2, .*lock'): isolate.pack((1, threading.Lock()), {})
     assert isolate.program(textwrap.dedent) == ('from textwrap import dedent', 'dedent')
 
 
@@ -335,7 +336,8 @@ def test_modules_next_to_the_notebook_are_found(fake, tmp_path, monkeypatch):
 
 def test_an_unknown_metric_is_a_warning(fake):
     r = prof.ncu('pass\n\n', metrics=['nonsense__metric.sum', 'dram__bytes_read.sum'])
-    assert r.doubts == ['ncu does not know the metric nonsense__metric.sum, or cannot read it on this GPU']
+    doubt, = r.doubts
+    assert names(doubt, 'ncu', 'nonsense__metric.sum')
     assert 'nonsense' in repr(r)
 
 
@@ -345,15 +347,15 @@ def test_the_readers_error_is_shown(fake):
 
 def test_a_program_that_profiles_itself_is_stopped(fake, tmp_path):
     (tmp_path/'job.py').write_text('from gridstride import prof\nprof.ncu("job.py")\n')
-    with pytest.raises(RuntimeError, match='runs under ncu already'): prof.ncu('job.py')
+    with pytest.raises(RuntimeError, match='under ncu'): prof.ncu('job.py')
 
 
 def test_too_slow_is_said(fake):
-    with pytest.raises(RuntimeError, match='took more than 1 s'): prof.ncu('import time\ntime.sleep(20)\n', seconds=1)
+    with pytest.raises(RuntimeError, match='1 s'): prof.ncu('import time\ntime.sleep(20)\n', seconds=1)
 
 
 def test_neither_file_nor_source(fake):
-    with pytest.raises(FileNotFoundError, match='neither a file nor a source'): prof.ncu('jop.py')
+    with pytest.raises(FileNotFoundError, match='file .*source'): prof.ncu('jop.py')
 
 
 def test_without_ncu_or_gpu_one_line_explains_it(monkeypatch):
@@ -363,7 +365,7 @@ def test_without_ncu_or_gpu_one_line_explains_it(monkeypatch):
     for v in ('CUDA_HOME', 'CUDA_PATH'): monkeypatch.delenv(v, raising=False)
     monkeypatch.setattr(counters.shutil, 'which', lambda name: None)
     monkeypatch.setattr(counters.os, 'access', lambda path, mode: False)
-    with pytest.raises(Unavailable, match=r'^Nsight Compute \(ncu\) is not installed') as e: prof.ncu(talks, 'x')
+    with pytest.raises(Unavailable, match=saying('Nsight Compute', 'ncu')) as e: prof.ncu(talks, 'x')
     assert '\n' not in str(e.value)
 
 
@@ -382,13 +384,13 @@ def test_a_recording_replaces_ncu_where_counters_are_not_permitted(fake, tmp_pat
     capsys.readouterr()
     here = prof.ncu(talks, 'x', lines=True, record='99_ncu')
     said = capsys.readouterr().out
-    assert said.count('\n') == 1 and 'ERR_NVGPUCTRPERM' in said and 'What follows was recorded' in said
+    assert said.count('\n') == 1 and 'ERR_NVGPUCTRPERM' in said and 'recorded' in said
     assert 'ncu 2025.3.1' in said
     assert repr(here).startswith(repr(there)) and here.mark.startswith('recorded') and here.mark in here._repr_html_()
-    with pytest.raises(Unavailable, match='another source or other arguments'): prof.ncu(talks, 'x', record='99_ncu')
-    with pytest.raises(Unavailable, match='another source or other arguments'):
+    with pytest.raises(Unavailable, match='other arguments'): prof.ncu(talks, 'x', record='99_ncu')
+    with pytest.raises(Unavailable, match='other arguments'):
         prof.ncu(lambda: talks('x'), lines=True, record='99_ncu')
-    with pytest.raises(Unavailable, match='there is no recording'): prof.ncu(talks, 'x', record='99_other')
+    with pytest.raises(Unavailable, match='no recording'): prof.ncu(talks, 'x', record='99_other')
 
 
 def test_nothing_is_profiled_on_a_gpu_that_is_not_to_be_used(tmp_path, monkeypatch):
@@ -409,7 +411,7 @@ def test_a_profile_is_recorded_and_shown_without_a_gpu(tmp_path, monkeypatch, ca
     monkeypatch.delenv('GRIDSTRIDE_RECORD')
     monkeypatch.setattr(trace, 'no_gpu', lambda: 'no GPU is here')
     here = prof.profile(talks, 'x', record='99_profile')
-    assert 'no GPU is here. What follows was recorded' in capsys.readouterr().out
+    assert names(capsys.readouterr().out, 'no GPU', 'recorded')
     assert repr(here).splitlines()[:-1] == repr(there).splitlines()[:-1] and 'recorded' in repr(here).splitlines()[-1]
     assert 'recorded' in here.timeline().svg
 
@@ -494,7 +496,7 @@ def test_the_trace_is_for_viewers_and_says_nothing_about_the_machine(tmp_path):
 
 def test_the_readers_error_passes_through_the_profiler():
     with pytest.raises(ZeroDivisionError): prof.profile(lambda: 1/0)
-    with pytest.raises(ValueError, match='at least one active'): prof.profile(lambda: 1, schedule=(1, 0, 0))
+    with pytest.raises(ValueError, match='active'): prof.profile(lambda: 1, schedule=(1, 0, 0))
 
 
 # Proton
@@ -592,11 +594,11 @@ def test_an_error_ends_the_session(fake_proton):
     assert fake_proton.log[-1] == ('finalize', 5)
     with prof.proton() as p: pass
     assert p.result is not None
-    with pytest.raises(RuntimeError, match='do not nest'):
+    with pytest.raises(RuntimeError, match='nest'):
         with prof.proton():
             with prof.proton(): pass
     fake_proton.saw = False
-    with pytest.raises(ValueError, match='saw no kernel'):
+    with pytest.raises(ValueError, match='no kernel'):
         with prof.proton(): pass
 
 
@@ -627,7 +629,7 @@ print(prof.proton(part, 7)['matmul'].count)
 def test_where_another_profiler_was_first_the_function_moves(fake_proton, monkeypatch):
     def start(name, **how): raise RuntimeError('Failed to execute cuptiSubscribe with error 39')
     monkeypatch.setattr(fake_proton, 'start', start)
-    with pytest.raises(tree.Occupied, match='restart the kernel'):
+    with pytest.raises(tree.Occupied, match='restart'):
         with prof.proton(): pass
     moved = []
     monkeypatch.setattr(tree.subprocess, 'run', lambda cmd, **kw: moved.append(Path(cmd[1]).read_text())
@@ -650,11 +652,11 @@ def test_a_moved_function_gives_its_tree(tmp_path):
 
 def test_proton_says_what_is_missing(monkeypatch):
     monkeypatch.setattr(tree, 'no_gpu', lambda: 'no GPU is here')
-    with pytest.raises(Unavailable, match='^no GPU is here for Proton'): prof.proton(lambda: None)
+    with pytest.raises(Unavailable, match='^no GPU .*Proton'): prof.proton(lambda: None)
     monkeypatch.setattr(tree, 'no_gpu', lambda: '')
     monkeypatch.setitem(sys.modules, 'triton', None)
     monkeypatch.setitem(sys.modules, 'triton.profiler', None)
-    with pytest.raises(Unavailable, match='pip install triton'): prof.proton(lambda: None)
+    with pytest.raises(Unavailable, match=saying('pip install', 'triton')): prof.proton(lambda: None)
 
 
 # Tables and strips

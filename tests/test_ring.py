@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from gridstride import ring
 from gridstride.ring import transport
+from found import saying
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # or each rank imports this file, and pytest with it
 
@@ -182,10 +183,10 @@ def test_what_a_ring_cannot_take_is_refused(monkeypatch):
                         for o in ("<class 'gridstride.ring.transport.Messages'>", "'copies'")]
     monkeypatch.setattr('gridstride.ring.ulysses_and_tree.rank_and_ranks', lambda: (0, 4))
     q, k = torch.zeros(1, 4, 8, 16), torch.zeros(1, 2, 8, 16)
-    with pytest.raises(ValueError, match='2 heads of k cannot be shared by 4 ranks'): ring.ulysses_attention(q, k, k)
+    with pytest.raises(ValueError, match='2 heads .*4 ranks'): ring.ulysses_attention(q, k, k)
     monkeypatch.setattr(transport, 'rank_and_ranks', lambda: (0, 1))
     monkeypatch.setattr(torch.cuda, 'is_available', lambda: False)
-    with pytest.raises(RuntimeError, match=r'there is none here; use ring\.Messages'): ring.Copies()
+    with pytest.raises(RuntimeError, match=r'ring\.Messages'): ring.Copies()
 
 
 def others(rank, parts, keys, row):
@@ -226,17 +227,17 @@ def test_pieces_are_what_a_mask_leaves(order):
 
 
 def test_what_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match='10 places do not make 4 equal parts, as zigzag wants'):
+    with pytest.raises(ValueError, match='10 .*4 .*zigzag'):
         ring.split(torch.zeros(10, 2), 'zigzag', 2)
-    with pytest.raises(ValueError, match="order is 'spiral'"): ring.places('spiral', 8, 2, 0)
-    with pytest.raises(ValueError, match='rank is 2, and 2 ranks are 0 to 1'): ring.places('zigzag', 8, 2, 2)
-    with pytest.raises(ValueError, match='ranks is 0, and it must be'): ring.places('zigzag', 8, 0, 0)
-    with pytest.raises(ValueError, match='integer from 1 on'): ring.launch(print, 0)
-    with pytest.raises(TypeError, match='fn is 2, and it needs to be a function of the rank'): ring.launch(2, print)
+    with pytest.raises(ValueError, match=saying('order', "'spiral'")): ring.places('spiral', 8, 2, 0)
+    with pytest.raises(ValueError, match=saying('rank is', 2, '2 ranks', '0 to 1')): ring.places('zigzag', 8, 2, 2)
+    with pytest.raises(ValueError, match='ranks is 0'): ring.places('zigzag', 8, 0, 0)
+    with pytest.raises(ValueError, match='integer'): ring.launch(print, 0)
+    with pytest.raises(TypeError, match=saying('fn is', 2, 'function')): ring.launch(2, print)
     x = torch.zeros(1, 1, 8, 16)
     for way in (ring.attention, ring.gathered_attention, ring.ulysses_attention, ring.tree_decode):
-        with pytest.raises(RuntimeError, match=r'this process is no rank.*ring\.launch\(f, 4\)'): way(x, x, x)
-    with pytest.raises(ValueError, match="way is 'pigeon'"): ring.bytes_sent('pigeon', 8, 2)
+        with pytest.raises(RuntimeError, match=saying('no rank', 'ring.launch(f, 4)')): way(x, x, x)
+    with pytest.raises(ValueError, match=saying('way', "'pigeon'")): ring.bytes_sent('pigeon', 8, 2)
 
 
 # Ranks that fail
@@ -255,8 +256,8 @@ def fails(rank, how, began):
 
 
 @pytest.mark.parametrize('how, rank, why', [
-    ('dies', 1, 'died: SIGKILL'), ('aborts', 1, 'SIGABRT; gloo does so where ranks call with tensors of different'),
-    ('leaves', 1, 'died: it left with exit code 3'), ('raises', 1, "KeyError: 'nobody'"),
+    ('dies', 1, 'died: SIGKILL'), ('aborts', 1, 'SIGABRT; gloo'),
+    ('leaves', 1, 'exit code 3'), ('raises', 1, "KeyError: 'nobody'"),
     ('hangs', 1, 'time.sleep(1000)'), ('late', 2, 'time.sleep(1000)')])
 def test_a_rank_that_fails_is_named_and_none_is_left(how, rank, why, tmp_path):
     before, began = set(multiprocessing.active_children()), tmp_path/'began'
@@ -501,7 +502,7 @@ def test_a_simulated_backward_ends_when_gradients_are_home():
 
 def test_tasks_in_a_circle_are_named():
     a, b = ring.Task(('gpu', 0), 1., ('b',)), ring.Task(('gpu', 0), 1., ('a',))
-    with pytest.raises(ValueError, match='wait for each other'): ring.run_tasks(dict(a=a, b=b))
+    with pytest.raises(ValueError, match='each other'): ring.run_tasks(dict(a=a, b=b))
 
 
 def test_bytes_that_are_sent():

@@ -8,6 +8,7 @@ import torch
 from gridstride.course.runner import (Barrier, Watch, positions, run_barrier, run_blocks, run_kernel, run_shared,
                                       run_threads)
 from gridstride.utils import dim3
+from found import saying
 
 ORDERS = [None, 'forward', 'reverse', 'shuffle']
 
@@ -83,11 +84,11 @@ def test_who_leaves_early_is_named(order):
         if (t.x,t.y) == (1,2): return
         syncb.wait()
     with pytest.raises(RuntimeError,
-            match=r'thread \(1,2\) of block \(0,0\) has left, and 11 wait .* thread \(0,0\) of block \(0,0\) first'):
+            match=saying('thread (1,2) of block (0,0)', '11 wait', 'thread (0,0) of block (0,0)')):
         run_barrier(f, 1, (3,4), 0, order=order)
     def g(b, t, d, shared, syncb):
         if t.y < 3: syncb.wait()
-    with pytest.raises(RuntimeError, match=r'thread \(0,3\) of block \(0,0\) and 2 more have left, and 9 wait'):
+    with pytest.raises(RuntimeError, match=saying('thread (0,3) of block (0,0)', '2 more', '9 wait')):
         run_barrier(g, 1, (3,4), 0, order=order)
 
 @pytest.mark.parametrize('order', ORDERS)
@@ -98,7 +99,7 @@ def test_the_raising_thread_is_named_and_no_thread_hangs(order, when):
             if i==when and t.x==2: raise KeyError('lost')
             syncb.wait()
     before = threading.active_count()
-    with pytest.raises(RuntimeError, match=r"thread \(2,0\) of block \(1,0\) stopped with KeyError: 'lost'") as e:
+    with pytest.raises(RuntimeError, match=saying('thread (2,0) of block (1,0)', 'KeyError:', "'lost'")) as e:
         run_barrier(lambda b,*a: f(b,*a) if b.x else None, 3, 5, 0, order=order)
     assert isinstance(e.value.__cause__, KeyError) and threading.active_count() == before
 

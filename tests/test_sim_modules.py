@@ -91,7 +91,7 @@ def test_libdevice_has_names_of_numbas_alone():
     import_numba_cuda()
     theirs = importlib.import_module('numba.cuda.libdevice')
     assert len(libdevice.__all__) > 150 and all(hasattr(theirs, o) for o in libdevice.__all__)
-    with pytest.raises(AttributeError, match='erfinvf is not simulated'): libdevice.erfinvf
+    with pytest.raises(AttributeError, match='erfinvf'): libdevice.erfinvf
 
 
 def test_libdevice_computes():
@@ -145,7 +145,7 @@ def test_modules_of_the_compiler_say_that_they_are_lacking(emulated, name):
 
 def test_other_names_are_lacking_as_ever(emulated):
     with pytest.raises(ModuleNotFoundError): importlib.import_module('numba.cuda.nonsense')
-    with pytest.raises(ImportError, match='cannot import name'): from numba.cuda import nonsense  # noqa: F401
+    with pytest.raises(ImportError, match='cannot import'): from numba.cuda import nonsense  # noqa: F401
 
 
 def test_modules_are_numbas_own_afterwards():

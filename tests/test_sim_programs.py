@@ -8,7 +8,7 @@ import pytest
 from gridstride import sim, to_cuda
 from gridstride.sim import cuda
 from gridstride.sim.types import float64
-from found import finding
+from found import finding, saying
 
 
 @pytest.fixture(params=['lanes', 'c'])
@@ -118,13 +118,13 @@ def test_reduce_folds_an_array(engine, n):
 
 def test_reduce_says_what_it_does_not_take():
     total = cuda.Reduce(lambda a, b: a + b)
-    with pytest.raises(TypeError, match='one-dimensional array, not one of 2'):
+    with pytest.raises(TypeError, match='one of 2'):
         total(np.zeros((2, 2)))
     with pytest.raises(TypeError, match='cuda.device_array'):
         total(np.zeros(2), res=np.zeros(1))
-    with pytest.raises(TypeError, match=r'not a list: use np.asarray'):
+    with pytest.raises(TypeError, match=r'list: .*np\.asarray'):
         total([1, 2])
-    with pytest.raises(TypeError, match='a function of two numbers, not a int'):
+    with pytest.raises(TypeError, match=saying('function', 'two', 'int')):
         cuda.reduce(3)
 
 
@@ -152,14 +152,14 @@ def test_vectorize_takes_arrays_that_broadcast(engine):
 def test_vectorize_reduces_and_refuses_as_numba_does():
     add = sim.vectorize(['int64(int64, int64)'], target='cuda')(lambda a, b: a + b)
     assert add.reduce(np.arange(77)) == 77 * 38
-    with pytest.raises(TypeError, match=r'\(int32, int32\) fits none of its signatures: int64, int64'):
+    with pytest.raises(TypeError, match=r'\(int32, int32\) fits.*int64, int64'):
         add(np.zeros(2, 'i4'), np.zeros(2, 'i4'))
     with pytest.raises(TypeError, match='needs signatures'):
         sim.vectorize(slope)
-    with pytest.raises(TypeError, match="the result's type"):
+    with pytest.raises(TypeError, match="result's type"):
         sim.vectorize(['(float32,)'])(slope)
     for wrong in ('float33(float32)', 'float32(float32'):
-        with pytest.raises(TypeError, match='is not a signature, such as'):
+        with pytest.raises(TypeError, match='a signature'):
             sim.vectorize([wrong])(slope)
 
 
@@ -201,7 +201,7 @@ def test_guvectorize_loops_over_parts():
     a, b = rng.integers(0, 9, (5, 3, 2)), rng.integers(0, 9, (5, 2, 4))
     assert (multiply(a, b) == a @ b).all() and (multiply(a, b[1]) == a @ b[1]).all()
     assert multiply(a.astype(np.float32), b.astype(np.float32)).dtype == np.float32
-    with pytest.raises(ValueError, match='2 along k, others have 3|3 along k, others have 2'):
+    with pytest.raises(ValueError, match='2 along k.*3|3 along k.*2'):
         multiply(a, np.zeros((3, 4), int))
 
 
@@ -209,12 +209,12 @@ def test_guvectorize_gives_several_results_and_refuses_as_numba_does():
     ends = sim.guvectorize(['void(int32[:], int32[:], int32[:])'], '(n)->(),()', target='cuda')(both_ends)
     first, last = ends(np.arange(6, dtype=np.int32).reshape(2, 3))
     assert first.tolist() == [0, 3] and last.tolist() == [2, 5]
-    with pytest.raises(TypeError, match='no signature takes float32'):
+    with pytest.raises(TypeError, match='no signature .*float32'):
         ends(np.zeros(3, np.float32))
-    with pytest.raises(NameError, match='no argument has the axis m'):
+    with pytest.raises(NameError, match='axis m'):
         sim.guvectorize(['void(int32[:], int32[:])'], '(n)->(m)', target='cuda')(both_ends)
     for layout in ('(n->(n)', 'n', '(n),->(n'):
-        with pytest.raises(TypeError, match='is not a layout'):
+        with pytest.raises(TypeError, match='a layout'):
             sim.guvectorize(['void(int32[:], int32[:])'], layout, target='cuda')(both_ends)
     with pytest.raises(TypeError, match='needs signatures'):
         sim.guvectorize('(n)->(n)', target='cuda')
@@ -335,7 +335,7 @@ def no_such_field(p):
 
 @pytest.mark.parametrize(
     'engine,error,match',
-    [('lanes', AttributeError, 'p has no field .y.; it has x, mass'), ('c', sim.NotSimulated, "engine='lanes'")],
+    [('lanes', AttributeError, r"p has .*'y'.*x, mass"), ('c', sim.NotSimulated, "engine='lanes'")],
 )
 def test_records_are_refused_where_they_are_not_known(engine, error, match):
     with sim.options(engine=engine), pytest.raises(error, match=match):
@@ -562,10 +562,10 @@ def sum_in_a_tuple(x, out):
 
 
 @pytest.mark.parametrize('kernel,says', [
-    (store_of_nothing, 'what has no value is written to out, whose elements are float32'),
-    (store_of_none, 'None is written to out, whose elements are float32'),
-    (store_of_a_pair, 'a tuple is written to out'), (store_of_an_array, 'an array is written to out'),
-    (sum_of_none, 'None is written to out'), (sum_in_a_tuple, 'a tuple is indexed')])  # fmt: skip
+    (store_of_nothing, saying('no value', 'out,', 'float32')),
+    (store_of_none, 'None .*out,.*float32'),
+    (store_of_a_pair, 'tuple .*written'), (store_of_an_array, 'array .*written'),
+    (sum_of_none, 'None .*written'), (sum_in_a_tuple, 'tuple .*indexed')])  # fmt: skip
 def test_what_is_not_a_number_is_not_written(kernel, says):
     out = np.zeros(4, 'f4')
     with pytest.raises(TypeError, match=f'{kernel.__name__}, line .*{says}'):
@@ -583,9 +583,9 @@ def test_a_record_is_not_a_number_and_an_atomic_takes_a_field():
         cuda.atomic.add(a, 0, 1)
 
     given = np.zeros(2, PAIR), np.zeros(2, 'f4')
-    with pytest.raises(TypeError, match=r'a record is written to out(.|\n)*Write one of its fields'):
+    with pytest.raises(TypeError, match=r'record .*out(.|\n)*fields'):
         whole[1, 1](*given)
-    with pytest.raises(sim.NotSimulated, match=r'an atomic on a, which has records(.|\n)*Give it a field'):
+    with pytest.raises(sim.NotSimulated, match=saying('atomic on', 'a,', 'records', 'field')):
         changed[1, 1](*given)
 
 
@@ -594,7 +594,7 @@ def test_an_atomic_needs_one_index_per_axis():
     def half_indexed(out):
         cuda.atomic.add(out, 0, 1)
 
-    with pytest.raises(sim.NotSimulated, match=r'a part of out(.|\n)*one index per axis'):
+    with pytest.raises(sim.NotSimulated, match=r'part of out(.|\n)*index'):
         half_indexed[1, 1](np.zeros((2, 2)))
 
 
@@ -666,16 +666,16 @@ def comprehension(x, out):
 
 
 @pytest.mark.parametrize('kernel,error,says', [
-    (index_of_a_number, TypeError, 'a number is indexed'), (length_of_a_number, TypeError, r'a number has no len\(\)'),
-    (truth_of_an_array, TypeError, r'uses it as a number: if x:(.|\n)*Take one of its elements, as in x\[i\]'),
-    (equal_arrays, TypeError, 'x, is an array'), (root_of_an_array, TypeError, 'x, is an array'),
+    (index_of_a_number, TypeError, 'number .*indexed'), (length_of_a_number, TypeError, r'len\(\)'),
+    (truth_of_an_array, TypeError, r'number: if x:(.|\n)*x\[i\]'),
+    (equal_arrays, TypeError, 'x, is an'), (root_of_an_array, TypeError, 'x, is an'),
     (barrier_that_is_not_called, sim.NotSimulated, r'not calling it(.|\n)*Write cuda.syncthreads\(\)'),
-    (fourth_axis, ValueError, '1, 2 or 3 axes, and ndim is 4'),
-    (no_axis, TypeError, r"cuda\.grid\(ndim\): missing .*'ndim'"),
-    (array_of_lists, TypeError, 'not a type of numbers'),
-    (sum_without_an_index, TypeError, r'atomic\.add takes \(ary, idx, val\), and got 2 of these'),
-    (swap_of_one_value, TypeError, r'atomic\.cas takes \(ary, idx, old, val\), and got 3 of these'),
-    (comprehension, sim.NotSimulated, r'a list comprehension in a kernel(.|\n)*Write a loop')])  # fmt: skip
+    (fourth_axis, ValueError, saying('1, 2 or 3', 'ndim is', 4)),
+    (no_axis, TypeError, r"cuda\.grid\(ndim\).*'ndim'"),
+    (array_of_lists, TypeError, 'type of'),
+    (sum_without_an_index, TypeError, saying('atomic.add', '(ary, idx, val)', '2 ')),
+    (swap_of_one_value, TypeError, saying('atomic.cas', '(ary, idx, old, val)', '3 ')),
+    (comprehension, sim.NotSimulated, r'list comprehension(.|\n)*loop')])  # fmt: skip
 def test_what_python_takes_and_a_kernel_must_not(kernel, error, says):
     with pytest.raises(error, match=says):
         kernel[1, 4](np.ones(4, 'f4'), np.zeros(4, 'f4'))
@@ -698,7 +698,7 @@ def phase_sum(z, out):
 @pytest.mark.parametrize('kernel', [phase, phase_sum])
 def test_a_complex_number_in_an_array_of_floats_is_refused_as_by_numba(kernel):
     z = np.arange(4) * (1 + 2j)
-    with pytest.raises(sim.NotSimulated, match=r'complex number in out, whose elements are float32(.|\n)*z\.real'):
+    with pytest.raises(sim.NotSimulated, match=r'complex .*out,.*float32(.|\n)*z\.real'):
         kernel[1, 4](z, np.zeros(4, 'f4'))
     out = np.zeros(4, 'c16')
     phase[1, 4](z, out)
@@ -819,11 +819,11 @@ def test_what_is_wrong_with_a_part_is_found():
         out[:] = a
 
     a = np.zeros(4)
-    with pytest.raises(ValueError, match=r'of shape \(2,\) is assigned what has shape \(3,\)'):
+    with pytest.raises(ValueError, match=r'\(2,\) .*\(3,\)'):
         too_short[1, 1](a)
     with pytest.raises(sim.NotSimulated) as e:
         in_place[1, 1](a)
-    assert 'Numba does not compile' in str(e.value)
+    assert 'Numba does' in str(e.value)
     with pytest.raises(sim.RacecheckError) as e:
         all_of_it[1, 2](a, a)
     assert e.value.array == 'a' and e.value.index == (0,)

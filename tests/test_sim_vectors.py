@@ -94,4 +94,4 @@ def test_all_of_numbas_vector_types_are_there():
 
 
 def test_the_host_makes_no_vectors():
-    with pytest.raises(RuntimeError, match='in a kernel'): cuda.float32x2(1, 2)
+    with pytest.raises(RuntimeError, match='a kernel'): cuda.float32x2(1, 2)

@@ -13,6 +13,7 @@ from gridstride.cpp.rewriters.rewrite import to_cpp
 from gridstride.sim import cuda
 from gridstride.diagnostics.errors import KernelError
 from gridstride.translate import Translation, Untranslatable, to_cuda
+from found import saying
 
 TPB,TILE,SCALE,TAPS,OFFSETS,FLAG,BIG = 64,8,0.25,(0.25,0.5,0.25),(-1,0,1),True,2**40
 TABLE,K33 = np.array([3.,1.,4.,1.]),np.arange(9.).reshape(3,3).astype('f4')
@@ -842,7 +843,7 @@ def test_divisors_are_checked():
     def k(x, n): x[0] = cuda.threadIdx.x//n
     t = to_cuda(k, f4(1), 3)
     assert 'threadIdx.x/n' in t
-    with pytest.raises(RuntimeError, match='n must be at least 1'): load_cuda(t).launch_k(torch.zeros(1), -3, [1], [1])
+    with pytest.raises(RuntimeError, match='n must be .*1'): load_cuda(t).launch_k(torch.zeros(1), -3, [1], [1])
     with pytest.raises(TypeError, match='n is -3'): t.pack((f4(1), -3))
     assert 'floor_div(' in to_cuda(k, f4(1), -3)
 
@@ -855,7 +856,7 @@ def test_pack():
     assert [p.type for p in t.params][1:6]==['int','double','float','int','unsigned char']
 
 @pytest.mark.parametrize('change,what', [((0,f8(4)),'x is float32'), ((0,f4(8)[::2]),'another layout'),
-    ((1,2.5),'integer'), ((1,2**40),'give such a number as the example'), ((1,f4(3)),'is a number')])
+    ((1,2.5),'integer'), ((1,2**40),'the example'), ((1,f4(3)),'a number')])
 def test_pack_refuses(change, what):
     @cuda.jit
     def k(x, n, out): out[0] = x[n]
@@ -889,40 +890,40 @@ HIDDEN = {}
 exec(compile('def hidden(x, out): x[0] = 1', '<nowhere>', 'exec'), HIDDEN)
 
 @pytest.mark.parametrize('src,what,mend', [
-    ('x[0] = not_compiled(x[1])', 'not_compiled is a plain Python function', 'device=True'),
-    ('x[0] = endless(3)', 'endless calls itself', 'Write a loop'),
-    ('x[0] = sometimes(3)', 'on some ways and nothing on others', 'End it with a return'),
+    ('x[0] = not_compiled(x[1])', 'not_compiled is', 'device=True'),
+    ('x[0] = endless(3)', 'endless', 'a loop'),
+    ('x[0] = sometimes(3)', 'some ways', 'a return'),
     ('v = [1,2]', 'a list', 'tuple'),
     ('try: x[0] = 1\nexcept ValueError: pass', 'try', 'no exceptions'),
-    ('x[0] = x.max()', "an array in a kernel has no 'max'", ''),
-    ('x[0] = x + 1', 'a whole array beside', 'elements'),
-    ('x[1.5] = 1', 'must be an integer', '//'),
-    ('x[0] = nothing_like_this', 'nothing is called nothing_like_this', ''),
-    ('return x[0]', 'a kernel returns nothing', 'array'),
-    ('x[0] = math.sqrt(x)', 'math.sqrt of a whole array', ''),
-    ('x[0] = math.sqrt(1, 2)', 'does not take these arguments', ''),
-    ('s = cuda.shared.array(x.size, np.float32)', 'not known when the kernel is compiled', 'cuda.shared.array\\(0'),
-    ('for v in x: out[0] += v', 'a loop over a float32 array', 'range'),
-    ('x[0,1] = 3', '2 indices were given', ''),
-    ('x[:3] = 1', 'a slice of x', 'loop'),
-    ('x[0] = x[0] & 3', 'bits are those of integers', 'int'),
+    ('x[0] = x.max()', "'max'", ''),
+    ('x[0] = x + 1', 'operand of', 'elements'),
+    ('x[1.5] = 1', 'an integer', '//'),
+    ('x[0] = nothing_like_this', 'nothing_like_this', ''),
+    ('return x[0]', 'kernel returns', 'array'),
+    ('x[0] = math.sqrt(x)', r'math\.sqrt', ''),
+    ('x[0] = math.sqrt(1, 2)', 'these arguments', ''),
+    ('s = cuda.shared.array(x.size, np.float32)', 'not known', 'cuda.shared.array\\(0'),
+    ('for v in x: out[0] += v', 'loop .*float32 array', 'range'),
+    ('x[0,1] = 3', '2 indices', ''),
+    ('x[:3] = 1', 'slice of x', 'loop'),
+    ('x[0] = x[0] & 3', 'bits .*integers', 'int'),
     ('x[0] = 1+2j', 'complex', 'two floats'),
     ('print(f"{x[0]}")', 'an f-string', 'parts'),
-    ('out[0] = x[0] if x.size else x', 'a choice between arrays', 'if and else'),
+    ('out[0] = x[0] if x.size else x', 'choice', 'if and else'),
     ('if x[0] > 1: v = x\nelse: v = 3\nout[0] = v[0]',
-     r'v is an int64 here and a float32 array of 1 dimension in line 2 \(if', 'two names'),
-    ('x[0] = q\nq = 1', 'q is read before it has a value', ''),
-    ('cuda.atomic.add(x, 0)', 'does not take these arguments', ''),
-    ('x[0] = tree_sum(x, x)', 'tree_sum is a kernel', 'device=True'),
-    ('x[0] = cuda.syncthreads()', 'cannot hold this', ''),
-    ('cuda.syncthreads', 'naming cuda.syncthreads and not calling it does nothing', r'Write cuda.syncthreads'),
-    ('x[0] = x[1]+cuda.syncthreads()', 'a call that gives nothing beside \\+', ''),
-    ('if cuda.syncthreads(): x[0] = 1', 'a call that gives nothing where a number is needed', ''),
-    ('x[cuda.syncthreads()] = 1', 'a call that gives nothing where a number is needed', ''),
-    ('x["a"] = 1', "'a' where a number is needed", ''),
-    ('a,b = array_and_number(x)\nx[0] = b', 'returns an array', 'Pass the array in'),
-    ('a,b = nested(x[0])', 'returns numbers, side by side', 'one tuple'),
-    ('s = cuda.shared.array(0, np.float32)\ns[0] = 1\nx[0] = s.shape[0]', 'the size of s is not known', 'argument'),
+     saying('v', 'int64', 'float32 array', 1, 'line 2 (if'), 'two names'),
+    ('x[0] = q\nq = 1', 'q is read', ''),
+    ('cuda.atomic.add(x, 0)', 'these arguments', ''),
+    ('x[0] = tree_sum(x, x)', 'tree_sum is', 'device=True'),
+    ('x[0] = cuda.syncthreads()', 'hold this', ''),
+    ('cuda.syncthreads', r'naming cuda\.syncthreads', r'Write cuda.syncthreads'),
+    ('x[0] = x[1]+cuda.syncthreads()', r'gives nothing .*\+', ''),
+    ('if cuda.syncthreads(): x[0] = 1', 'gives nothing', ''),
+    ('x[cuda.syncthreads()] = 1', 'gives nothing', ''),
+    ('x["a"] = 1', "'a' where", ''),
+    ('a,b = array_and_number(x)\nx[0] = b', 'an array', 'the array'),
+    ('a,b = nested(x[0])', 'inside a', 'one tuple'),
+    ('s = cuda.shared.array(0, np.float32)\ns[0] = 1\nx[0] = s.shape[0]', 'size of s', 'argument'),
 ])
 def test_untranslatable(src, what, mend):
     with pytest.raises(Untranslatable, match=what) as e: one(src)
@@ -931,17 +932,17 @@ def test_untranslatable(src, what, mend):
     assert isinstance(e.value, KernelError)
 
 @pytest.mark.parametrize('make,what', [
-    (lambda: to_cuda(HIDDEN['hidden'], f4(1), f4(1)), 'source cannot be read'),
-    (lambda: to_cuda(eval(compile('lambda x: x', '<nowhere>', 'eval')), f4(1)), 'source cannot be read'),
-    (lambda: to_cuda('tree_sum', f4(1)), 'not a kernel'),
-    (lambda: to_cuda(tree_sum), r'takes 2 arguments \(x, out\), and no examples of them were given(.|\n)*signature'),
-    (lambda: to_cuda(tree_sum, f4(1)), 'and 1 example of them was given'),
-    (lambda: to_cuda(tree_sum, 'void(float32[:])'), 'and the signature has 1'),
-    (lambda: to_cuda(tree_sum, 'float32'), 'is not a signature'),
-    (lambda: to_cuda(tree_sum, 'void(float31[:], float32[:])'), 'is not a type'),
-    (lambda: to_cuda(tree_sum, np.array([object()]), f4(1)), 'x is an array of object'),
-    (lambda: to_cuda(tree_sum, None, f4(1)), 'x is of type NoneType'),
-    (lambda: to_cuda(tree_sum, f4(1).astype('c8'), f4(1)), 'x is an array of complex64'),
+    (lambda: to_cuda(HIDDEN['hidden'], f4(1), f4(1)), 'source'),
+    (lambda: to_cuda(eval(compile('lambda x: x', '<nowhere>', 'eval')), f4(1)), 'source'),
+    (lambda: to_cuda('tree_sum', f4(1)), 'a kernel'),
+    (lambda: to_cuda(tree_sum), r'2 arguments \(x, out\)(.|\n)*signature'),
+    (lambda: to_cuda(tree_sum, f4(1)), '1 example'),
+    (lambda: to_cuda(tree_sum, 'void(float32[:])'), 'signature has 1'),
+    (lambda: to_cuda(tree_sum, 'float32'), 'a signature'),
+    (lambda: to_cuda(tree_sum, 'void(float31[:], float32[:])'), 'a type'),
+    (lambda: to_cuda(tree_sum, np.array([object()]), f4(1)), 'x is .*object'),
+    (lambda: to_cuda(tree_sum, None, f4(1)), 'x is .*NoneType'),
+    (lambda: to_cuda(tree_sum, f4(1).astype('c8'), f4(1)), 'x is .*complex64'),
 ])
 def test_examples_that_do_not_do(make, what):
     with pytest.raises(Untranslatable, match=what): make()

@@ -37,8 +37,8 @@ def test_an_instance_of_a_template_is_compiled():
     [
         (BOTH, None, "name='half_k'"),
         (BOTH, 'fill_k', 'fill_k<float>'),
-        ('int x;', None, "'int x;', taken for CUDA C, has no __global__"),
-        ('int x;\n\nint y;', None, 'this source has no __global__'),
+        ('int x;', None, "'int x;'.*__global__"),
+        ('int x;\n\nint y;', None, 'source .*__global__'),
         (BOTH, 'quarter_k', 'half_k, fill_k'),
     ],
 )

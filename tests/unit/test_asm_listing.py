@@ -68,5 +68,5 @@ def test_a_stretch_ends_at_labels_jumps_and_barriers(listing):
     cut = listing._part(items)
     assert [o.op for o in cut.stretch('shared').instructions] == ['LDS']
     assert [o.op for o in cut.stretch('control').instructions][0] == 'ISETP.GE.AND'
-    with pytest.raises(ValueError, match="scale has no instructions of the kind 'tensor' in its SASS"):
+    with pytest.raises(ValueError, match="scale .*'tensor'.*SASS"):
         listing.stretch('tensor')

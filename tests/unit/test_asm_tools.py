@@ -79,7 +79,7 @@ def test_nvrtc_gives_ptx_machine_code_and_the_linkers_name(made):
 
 
 def test_an_error_says_its_line():
-    with pytest.raises(CompileError, match='line 2: identifier "x" is undefined'):
+    with pytest.raises(CompileError, match='line 2: .*"x"'):
         nvrtc('__global__ void k() {\n  x = 1;\n}', 'k')
 
 

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from gridstride.bench.clocks import Clock, Events, Sensors, State, clock_doubts, clock_for, in_a_row
+from found import names
 
 
 def nvml(mhz=1980, reasons=0, known=0):
@@ -33,7 +34,7 @@ def test_sensors_give_a_state_in_mhz_watt_and_degrees():
 
 def test_sensors_without_a_value_give_the_reason():
     def gone(): raise OSError('libnvidia-ml.so.1 is not here')
-    assert Sensors('a-b', gone).read() is None and Sensors('a-b', gone).why == 'libnvidia-ml.so.1 is not here'
+    assert Sensors('a-b', gone).read() is None and names(Sensors('a-b', gone).why, 'libnvidia-ml.so.1')
     unknown = Sensors('a-b', nvml(known=6))
     assert unknown.read() is None and 'status 6' in unknown.why
 

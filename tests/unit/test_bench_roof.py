@@ -72,8 +72,8 @@ def test_the_picture_has_the_roof():
 @pytest.mark.parametrize(
     'work,peak,words',
     [
-        ((0, 8), None, 'flops are unknown'),
-        (SimpleNamespace(flops=3, bytes=None, median=1.0), None, 'bytes are unknown'),
+        ((0, 8), None, 'flops .*unknown'),
+        (SimpleNamespace(flops=3, bytes=None, median=1.0), None, 'bytes .*unknown'),
         ((1, 8), 'fp8', 'fp32, tf32, bf16'),
     ],
 )

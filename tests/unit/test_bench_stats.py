@@ -31,7 +31,9 @@ def test_a_summary_is_of_ranks_in_the_order_taken():
 def test_calm_times_are_not_doubted(calm): assert doubts(calm) == [] and first_words([1.]*99+[9.]) == []
 
 
-def test_few_runs_are_doubted(calm): assert first_words(calm[:10]) == ['too few runs']
+def test_few_runs_are_doubted(calm):
+    doubt, = first_words(calm[:10])
+    assert 'few runs' in doubt
 
 
 def test_a_drift_is_one_of_order_not_of_values(calm):

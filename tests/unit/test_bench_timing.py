@@ -28,7 +28,7 @@ def test_a_check_may_be_a_reference_values_or_a_judge(check): call_checked(np.sq
 def test_an_unwritten_element_is_named():
     def off_by_one(x, out): out[:-1] = (x*x)[:-1]
     out = X*X
-    with pytest.raises(AssertionError, match=r'the first is at \[4\]: got nan'):
+    with pytest.raises(AssertionError, match=r'\[4\]: got nan'):
         call_checked(off_by_one, (X, out), lambda x, out: x*x, out=out)
     with pytest.raises(TypeError, match='out='): call_checked(off_by_one, (X, out), X*X)
 
@@ -56,7 +56,7 @@ def test_a_timing_prints_its_fractions_of_the_ceilings():
     times = list(.00266*(1+np.random.default_rng(0).gamma(2, .001, 40)))
     t = Timing('matmul', times, 'a made-up GPU', True, flops=2*4096**3, bytes=3*4*4096**2, roof=limits.H100)
     assert t.doubts == [] and {k: round(v, 2) for k, v in t.shares.items()} == {'copy': .03, 'fp32': 1.}
-    assert '51.6 TFLOP/s' in t.line() and 'of the recorded fp32 ceiling' in t.line() and '\n' not in str(t)
+    assert '51.6 TFLOP/s' in t.line() and 'recorded fp32 ceiling' in t.line() and '\n' not in str(t)
 
 
 def test_rates_are_of_the_median():
@@ -66,7 +66,7 @@ def test_rates_are_of_the_median():
 
 
 def test_a_fraction_above_one_is_a_warning():
-    assert 'more than there is' in str(Timing('', [.001]*20, bytes=4e9, roof=limits.H100))
+    assert 'there is' in str(Timing('', [.001]*20, bytes=4e9, roof=limits.H100))
 
 
 class Fake(clocks.Clock):
@@ -89,4 +89,5 @@ def test_noisy_times_are_doubted():
 
 def test_calm_times_are_doubted_only_if_nothing_was_checked():
     assert bench(np.square, X, check=np.square, clock=Fake(lambda i: .001)).doubts == []
-    assert bench(np.square, X, clock=Fake(lambda i: .001)).doubts == ['the result was not checked: give check=']
+    doubt, = bench(np.square, X, clock=Fake(lambda i: .001)).doubts
+    assert 'check=' in doubt

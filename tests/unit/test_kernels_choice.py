@@ -63,7 +63,7 @@ def test_what_torch_refuses_is_refused():
     with using(naive):
         with pytest.raises(RuntimeError): matmul(a, a)
         with pytest.raises(RuntimeError): matmul(a.requires_grad_(), b, torch.empty(33, 17))
-        with pytest.raises(TypeError, match='must be Tensor, not list'): matmul([[1.]], b)
+        with pytest.raises(TypeError, match='Tensor.*list'): matmul([[1.]], b)
 
 
 class Linear(torch.nn.Module):

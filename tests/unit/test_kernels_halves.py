@@ -9,6 +9,7 @@ from gridstride.kernels.gemm.cost_model import TileConfig as Tile
 from gridstride.kernels.gemm.hopper_f16 import (
     _smem_plan, box, gemm_f16, mn_major, rows, stage_bytes, stored_columns, why_not)
 from gridstride.kernels.ladder.ladder import right
+from found import names, saying
 
 # Of each kind: swapped operands, columns split among warpgroups, shared along rows, columns and k, several per SM; all
 # with ragged columns
@@ -67,26 +68,26 @@ def test_which_way_k_goes():
 
 
 @pytest.mark.parametrize('config,layout,why', [
-    (Tile(64, 64, 4, 4), 'nn', 'at most eight blocks'), (Tile(64, 72), 'nn', 'not multiples'),
-    (Tile(320, 96, swap_ab=1, split_n=1), 'nt', 'at most 256 rows'),
-    (Tile(192, 160, swap_ab=1, split_n=1), 'tn', 'whole boxes'), (Tile(192, 128, swap_ab=1), 'nn', 'the same for both'),
-    (Tile(256, 256), 'nn', 'too few registers'), (Tile(128, 256, CK=2), 'nn', 'no room for sums'),
-    (Tile(64, 200, BLOCKS=2, swap_ab=1), 'tn', 'no room for three stages')])
+    (Tile(64, 64, 4, 4), 'nn', 'eight blocks'), (Tile(64, 72), 'nn', 'not multiples'),
+    (Tile(320, 96, swap_ab=1, split_n=1), 'nt', '256 rows'),
+    (Tile(192, 160, swap_ab=1, split_n=1), 'tn', 'whole boxes'), (Tile(192, 128, swap_ab=1), 'nn', 'for both'),
+    (Tile(256, 256), 'nn', 'few registers'), (Tile(128, 256, CK=2), 'nn', 'for sums'),
+    (Tile(64, 200, BLOCKS=2, swap_ab=1), 'tn', 'three stages')])
 def test_what_there_is_no_kernel_for(config, layout, why):
     assert why in why_not(config, layout)
     with pytest.raises(ValueError, match=why): gemm_f16(config, layout=layout)
 
 
 def test_a_type_or_a_layout_that_there_is_none_for():
-    with pytest.raises(ValueError, match="'float32' in the layout 'nn'; the type may be bfloat16, float16"):
+    with pytest.raises(ValueError, match="'float32' .*'nn'; .*bfloat16, float16"):
         gemm_f16(Tile(64, 64), 'float32')
-    with pytest.raises(ValueError, match="in the layout 'tt'.*the layout nn, tn, nt"):
+    with pytest.raises(ValueError, match=saying("'tt'", 'nn, tn, nt')):
         gemm_f16(Tile(64, 64), layout='tt')
 
 
 def test_a_k_that_is_too_short_to_share():
     r = gemm_f16(Tile(64, 64, CK=4, swap_ab=1))
-    assert r.why_not(64, 64, 192) == 'k is too short for 4 blocks' and r.supports(64, 64, 200)
+    assert names(r.why_not(64, 64, 192), 'too short', '4 blocks') and r.supports(64, 64, 200)
 
 
 @pytest.mark.parametrize('config,layout', CONFIGS)

@@ -20,16 +20,16 @@ def test_a_reference_takes_what_is_rounded_and_refuses_what_is_wrong():
     judge = Reference(m, n)
     judge(m@n)
     judge((m.double()@n.double()).bfloat16())
-    with pytest.raises(AssertionError, match='values are wrong'): judge(m@n - m[:, -1:]*n[-1:])
+    with pytest.raises(AssertionError, match='wrong'): judge(m@n - m[:, -1:]*n[-1:])
     lost = m@n
     lost[39, 29] = float('nan')
-    with pytest.raises(AssertionError, match=r'the first is at \[39, 29\]'): judge(lost)
+    with pytest.raises(AssertionError, match=r'\[39, 29\]'): judge(lost)
     assert judge.error(1.01*(m@n)) == pytest.approx(.01, abs=1e-4)
 
 
 def test_a_rung_is_tried_around_its_tile():
     assert right(naive()) == 6
-    with pytest.raises(AssertionError, match='wrong, 1x1 @ 1x1: 1 of 1 values is wrong'):
+    with pytest.raises(AssertionError, match='wrong, 1x1 @ 1x1: 1 of 1'):
         right(naive('wrong', NAIVE.replace('c >= w', 'c >= w-1')))
     with pytest.raises(AssertionError, match='late, 9x5 @ 5x7'):
         right(naive('late', NAIVE.replace('i = 0', 'i = k > 4')))
@@ -61,7 +61,7 @@ def test_the_table():
     assert [s.name for s in made.steps] == ['naive', 'coalesced']
     assert made['naive'].tflops == pytest.approx(2*4096**3/(.02/5)/1e12)
     assert all(o in repr(made) for o in ('1.80x', 'a library', 'global memory (50%)')) and 'rounds' not in repr(made)
-    with pytest.raises(KeyError, match='there are naive, coalesced'): made['tiled']
+    with pytest.raises(KeyError, match='naive, coalesced'): made['tiled']
     assert made.json()['steps'][1]['registers'] == 40
 
 

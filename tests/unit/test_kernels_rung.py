@@ -8,6 +8,7 @@ from gridstride.kernels.ladder.operands import raise_invalid_operands
 from gridstride.kernels.ladder.rung import Rung, need_hopper, with_constants
 from gridstride.bench.recording import Unavailable
 from gridstride.utils import cdiv, check
+from found import names, saying
 
 NAIVE = r'''
 __global__ void naive(const float *m, const float *n, float *out, int h, int w, int k) {
@@ -52,7 +53,7 @@ def test_a_grid_of_its_own_and_shapes_that_it_supports():
               supports=lambda h, w, k: w%8 == 0 or 'w is not a multiple of 8')
     assert (r.constants, r.threads, r.src.split(';')[0]) == (dict(BM=8, BN=8), (8, 8), 'constexpr int BM = 8, BN = 8')
     assert [r.supports(3, 16, 5), r.supports(3, 17, 5)] == [True, False]
-    with pytest.raises(ValueError, match='naive does not multiply 3x4 by 4x5: w is not a multiple of 8'): r(M, N)
+    with pytest.raises(ValueError, match=saying('naive', '3x4 by 4x5', 'multiple of 8')): r(M, N)
     n = torch.randn(4, 32)
     check(r(M, n), M@n, atol=1e-5)
 
@@ -60,17 +61,17 @@ def test_a_grid_of_its_own_and_shapes_that_it_supports():
 def test_a_matrix_that_is_given_as_its_transpose():
     r = naive().tuned('turned', src=NAIVE.replace('m[r*k+i]', 'm[i*h+r]'), layout='tn')
     check(r(M.t().contiguous(), N), M@N, atol=1e-5)
-    with pytest.raises(ValueError, match='takes m transposed, so m stands for 4x3 and n for 4x5'): r(M, N)
+    with pytest.raises(ValueError, match='transposed.*4x3.*4x5'): r(M, N)
 
 
 def test_tensor_maps_want_rows_of_sixteen_bytes():
     r = Rung('by TMA', MAP, threads=128, maps=lambda BM, BK: dict(m=(BM, BK), n=(BK, 64, 0)),
              dtype='bfloat16', BM=128, BK=64)
     assert r.maps == dict(m=((128, 64), 128), n=((64, 64), 0))
-    assert r.why_not(8, 8, 12) == 'TMA needs rows of whole 16 bytes, 8 bfloat16s, and there are 12 columns of m'
+    assert names(r.why_not(8, 8, 12), 'TMA', '16 bytes, 8 bfloat16s', '12 columns', 'm')
     assert r.supports(7, 8, 16)
 
 
 def test_hopper_may_be_emulated_or_not():
-    with pytest.raises(Unavailable, match='A ladder needs a Hopper GPU'): need_hopper('A ladder')
+    with pytest.raises(Unavailable, match='Hopper GPU'): need_hopper('A ladder')
     need_hopper('a rung', emulated=True)

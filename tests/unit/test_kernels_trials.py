@@ -10,6 +10,7 @@ from gridstride.kernels.ladder import fp32, hopper, trials
 from gridstride.kernels.ladder.listing import change, edit, listing
 from gridstride.diagnostics.settings import settings
 from gridstride.bench.recording import Unavailable
+from found import names, saying
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,7 +27,7 @@ def test_each_order_is_tried(monkeypatch, capsys):
     monkeypatch.setattr(trials, 'right', lambda rung, shapes: seen.append(settings.order))
     trials.tried(hopper.ring, [(8, 8, 8)])
     assert seen == ['forward', 'reverse']
-    assert 'ring is right on the emulator: h, w, k = (8, 8, 8)' in capsys.readouterr().out
+    assert names(capsys.readouterr().out, 'ring is right', '(8, 8, 8)')
 
 
 def test_a_verdict_says_what_is_wrong_and_where(monkeypatch):
@@ -88,7 +89,7 @@ def test_stamps_are_after_their_lines():
     src = trials.stamped(hopper.ring, 'barrier_wait(empty + 8*s, turn-1);', 'barrier_wait(full + 8*s, turn);',
                          'wgmma_wait<0>();')
     assert src.count('clock64()') == 3 and 'wgmma_wait<0>(); if (' in src and 'long long *stamps' in src
-    with pytest.raises(ValueError, match="'nothing like it' is there 0 times"):
+    with pytest.raises(ValueError, match=saying("'nothing like it'", '0 times')):
         trials.stamped(hopper.ring, 'nothing like it')
     fig = trials.draw_stamps({'a': np.arange(150).reshape(50, 3)*50}, dict(a=2), 'here')
     assert [t.get_text() for t in fig.axes[0].get_yticklabels()] == ['stage 0', 'stage 1']
@@ -99,11 +100,11 @@ def test_stamps_are_after_their_lines():
     [lambda: trials.read_stamps({}, (64, 64, 64)), lambda: trials.count_wrong({}),
      lambda: trials.on_random((64, 64, 64))])
 def test_what_only_a_hopper_gpu_can_measure_is_refused(measure):
-    with pytest.raises(Unavailable, match='needs a Hopper GPU'): measure()
+    with pytest.raises(Unavailable, match='Hopper GPU'): measure()
 
 
 def test_a_contest_belongs_to_its_kernels(tmp_path):
-    with pytest.raises(Unavailable, match='there is no recording'):
+    with pytest.raises(Unavailable, match='no recording'):
         trials.beside_torch('22_none', (64, 64, 64), hopper.ring, seconds=.1)
 
 
@@ -131,7 +132,7 @@ def test_a_committed_run_compares_ours_with_the_library(tmp_path):
     (tmp_path/'matmul.json').write_text(json.dumps(KEPT))
     beside = trials.beside_library(tmp_path/'matmul.json')
     assert beside.ratios == {(8, 8, 8): .5, (16, 8, 8): 1.5} and beside.made == 'an H100, 2026-11-24'
-    assert beside.against.startswith('the fastest of cublasLt')
+    assert names(beside.against, 'fastest of', 'cublasLt')
     ax, = trials.draw_beside(beside).axes
     assert [t.get_text() for t in ax.get_yticklabels()] == ['8x8 @ 8x8']                    # the library is faster here
     assert [(p.get_x(), p.get_width()) for p in ax.patches] == [(1, -.5), (1, .5)]

@@ -43,7 +43,7 @@ def test_where_a_cell_ends_is_part_of_the_code():
 
 def test_what_is_not_a_notebook_is_named(folder):
     (folder/'broken.ipynb').write_text('{"cells": 1}')
-    with pytest.raises(ValueError, match='broken.ipynb cannot be read'): L.read(folder/'broken.ipynb')
+    with pytest.raises(ValueError, match=r'broken\.ipynb'): L.read(folder/'broken.ipynb')
 
 
 @pytest.mark.slow
@@ -65,7 +65,7 @@ def test_a_lesson_that_stops_says_in_which_cell(folder):
 def test_what_was_edited_while_it_ran_is_not_saved(folder):
     edited = asyncio.run(L.execute(folder/'01_good.ipynb'))
     edited.cells[1].source = 'a*8'
-    with pytest.raises(ValueError, match='edited while it ran'): L.save(edited, folder/'01_good.ipynb')
+    with pytest.raises(ValueError, match='edited'): L.save(edited, folder/'01_good.ipynb')
 
 
 def test_addresses_are_cleaned_away(): assert L._clean_text('<a.B object at 0x7f32ab54f360>') == '<a.B object>'
@@ -94,14 +94,14 @@ def test_exercises_are_found_in_order(exercises):
 def test_progress_says_what_is_solved_and_when(exercises):
     (exercises/'progress.json').write_text('{"solved": {"01.invert": "2026-11-21"}}')
     out = L.progress(exercises, exercises/'progress.json')
-    assert '1 of 2 exercises solved' in out and '2026-11-21  01.invert' in out and 'not yet     01.blur' in out
-    assert '0 of 2 exercises solved' in L.progress(exercises, exercises/'none.json')
+    assert '1 of 2 exercises' in out and '2026-11-21  01.invert' in out and 'not yet     01.blur' in out
+    assert '0 of 2 exercises' in L.progress(exercises, exercises/'none.json')
 
 
 @pytest.mark.parametrize('bad', ['{"solved": {"01.in', '[]', '{}', '{"solved": 3}'])
 def test_a_broken_progress_file_is_named_and_left_alone(exercises, bad):
     (exercises/'progress.json').write_text(bad)
-    with pytest.raises(ValueError, match='progress.json cannot be read'):
+    with pytest.raises(ValueError, match=r'progress\.json'):
         L.progress(exercises, exercises / 'progress.json')
     assert (exercises/'progress.json').read_text() == bad
 

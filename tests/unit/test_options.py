@@ -4,6 +4,7 @@ import pytest
 
 from gridstride import cpp, sim
 from gridstride.diagnostics.settings import CHECKS, parse_checks, settings
+from found import saying
 
 MAY = [(True, CHECKS), ('all', CHECKS), (False, ()), ('none', ()), (None, None), ('racecheck', ('racecheck',)),
        ('racecheck, memcheck', ('memcheck', 'racecheck')), (['initcheck'], ('initcheck',)),
@@ -22,7 +23,7 @@ def test_the_refusal_of_other_checks_names_what_may_be_given(given):
     for take in (parse_checks, lambda checks: sim.options(checks).__enter__(),
                  lambda checks: cpp.options(checks).__enter__()):
         with pytest.raises(ValueError,
-                           match="checks is .* must be True or 'all', False or 'none', or some of memcheck, racecheck"):
+                           match=saying('checks is', 'True', "'all', False", "'none'", 'memcheck', 'racecheck')):
             take(given)
 
 
@@ -83,4 +84,4 @@ def test_a_module_runs_with_the_checks_that_it_was_given(tensor):
 
 @pytest.mark.parametrize('make', [cpp.cuda_kernel, cpp.load_cuda])
 def test_compilers_refuse_checks_that_there_are_not(make):
-    with pytest.raises(ValueError, match='checks is .speed.; it must be'): make(RACES + HOST, checks='speed')
+    with pytest.raises(ValueError, match='checks is .speed'): make(RACES + HOST, checks='speed')

