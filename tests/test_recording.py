@@ -7,6 +7,7 @@ import pytest
 from gridstride.course import lessons
 from gridstride.bench import recording
 from gridstride.bench.recording import Unavailable, claim, key, made_on, on_gpu, read, recorded, write
+from found import names
 
 CELLS = '''
 import os
@@ -57,7 +58,7 @@ def test_what_a_notebook_shows_of_a_recording_is_marked(folder, monkeypatch, for
     thing = type('Thing', (), {form: lambda self: b'png' if form == '_repr_png_' else shown})()
     write('08_h', 'k', thing)
     html = read('08_h', 'k')._repr_mimebundle_()['text/html']
-    assert html.startswith(shown) and '[recorded on an NVIDIA &lt;H100&gt;, 2026-11-21]' in html
+    assert html.startswith(shown) and names(html, 'recorded', 'NVIDIA &lt;H100&gt;, 2026-11-21]')
 
 
 def test_each_reason_and_each_mark_is_said_once(made, capsys):
@@ -73,8 +74,17 @@ def test_each_reason_and_each_mark_is_said_once(made, capsys):
 @pytest.mark.parametrize('parts', [(), ('source',), ('source', 8), ('sourcf', 7), (7, 'source'), ('source', '7')])
 def test_refused_for_anything_else(made, parts):
     with pytest.raises(Unavailable,
-                       match='needs an NVIDIA GPU; and the recording .*08_a.json was made from another source'):
+                       match=r'NVIDIA GPU.*08_a\.json .*another source'):
         recorded('08_a', missing, *parts)
+
+
+def test_lookups_are_noted_for_the_test_of_lessons(made, monkeypatch):
+    monkeypatch.setenv('GRIDSTRIDE_LOOKUPS', str(made/'lookups'))
+    recorded('08_a', missing, 'source', 7)
+    with pytest.raises(Unavailable): recorded('08_a', missing, 'another source', 7)
+    with pytest.raises(Unavailable): recorded('08_none', missing)
+    recorded('08_here', lambda: 3)
+    assert (made/'lookups').read_text().splitlines() == ['08_a fits', '08_a refused', '08_here made']
 
 
 @pytest.fixture(scope='module')
@@ -105,14 +115,14 @@ def test_new_keys_leave_all_values_as_they_are(made, rekeying, monkeypatch, caps
 
 
 def test_refused_where_there_is_none(folder):
-    with pytest.raises(Unavailable, match='NVIDIA GPU; and there is no recording'): recorded('08_b', missing, 'source')
+    with pytest.raises(Unavailable, match='NVIDIA GPU.*no recording'): recorded('08_b', missing, 'source')
 
 
 @pytest.mark.parametrize('text', ['', '{"key": 1', '[]', '{}', '{"key":"a"}'])
 def test_a_file_that_is_not_a_recording(folder, text):
     folder.mkdir()
     (folder/'08_a.json').write_text(text)
-    with pytest.raises(Unavailable, match='cannot be read'): recorded('08_a', missing)
+    with pytest.raises(Unavailable, match='cannot be'): recorded('08_a', missing)
 
 
 def test_what_can_be_made_is_made(made):
@@ -132,7 +142,7 @@ def test_what_a_lesson_measures(folder, monkeypatch):
     monkeypatch.setattr('gridstride.utils.backend', lambda: 'sim')
     monkeypatch.delenv('GRIDSTRIDE_RECORD')
     assert on_gpu('08_g', measure, kernel) == {'GB/s': 3001} and '2' in made_on()
-    with pytest.raises(Unavailable, match='made from another source'): on_gpu('08_g', measure, 'def kernel(): ...')
+    with pytest.raises(Unavailable, match='another source'): on_gpu('08_g', measure, 'def kernel(): ...')
 
 
 def test_a_dict_keeps_its_order(tmp_path):
@@ -151,7 +161,7 @@ def test_a_failed_recording_leaves_the_old_one(made, monkeypatch):
     before = (made/'08_a.json').read_bytes()
     recorded('08_a', missing, 'source', 7)
     assert (made/'08_a.json').read_bytes() == before
-    assert (made/'missed').read_text() == '08_a: A profile needs an NVIDIA GPU\n'
+    assert names((made/'missed').read_text(), '08_a', 'NVIDIA GPU\n')
     with pytest.raises(TypeError): recorded('08_a', lambda: 1, 'source', 7, save=lambda x: {1, 2})
     assert ((made/'08_a.json').read_bytes() == before
             and sorted(os.listdir(made)) == ['08_a.json', 'missed']), 'no half-written file is left'
@@ -237,17 +247,16 @@ def test_in_a_lesson(folder, monkeypatch):
     monkeypatch.delenv('GRIDSTRIDE_RECORD')
     monkeypatch.setenv('HAS_GPU', '0')
     said, shown = asyncio.run(lessons.execute(nb)).cells[1].outputs
-    assert 'What follows was recorded' in said.text and "{'GB/s': 3001}" in shown.data['text/plain']
+    assert 'recorded' in said.text and "{'GB/s': 3001}" in shown.data['text/plain']
     edited = notebook(folder.parent/'08_x.ipynb', "recorded('08_p', profile, SRC+' ')")
     with pytest.raises(lessons.LessonError) as e: asyncio.run(lessons.execute(edited))
-    assert (str(e.value).splitlines()[-1]
-            .startswith('Unavailable: A profile needs an NVIDIA GPU; and the recording')), e.value
+    assert (names(str(e.value).splitlines()[-1], 'Unavailable', 'NVIDIA GPU', 'recording')), e.value
     assert 'Traceback' not in str(e.value), 'one line, not a page'
 
 
 def test_what_is_shown_can_say_where_it_was_made(made, monkeypatch):
     recorded('08_a', missing, 'source', 7)
-    assert recording.made_on() == 'recorded on an NVIDIA H100, 2026-11-21'
+    assert names(recording.made_on(), 'recorded', 'NVIDIA H100, 2026-11-21')
     recorded('08_a', lambda: 3, 'source', 7)
     monkeypatch.setattr(recording, 'machine', lambda: dict(gpu='a GPU', date='today', versions={}))
     assert recording.made_on() == 'a GPU, today'
@@ -286,7 +295,7 @@ def test_a_claim_about_a_recording_stops_no_reader(made, monkeypatch, capsys):
 
 
 def test_a_claim_needs_a_bound():
-    with pytest.raises(ValueError, match='low, high, or both'): claim('a', None, 1, None)
+    with pytest.raises(ValueError, match='low, high'): claim('a', None, 1, None)
 
 
 @pytest.mark.parametrize('guess,said', [(None, ''), (..., '; your guess: none yet'), (2.5, '; your guess: 2.5')])
@@ -299,8 +308,8 @@ def test_a_claim_shows_the_readers_guess(folder, capsys, guess, said):
 @pytest.mark.slow
 def test_claims_must_hold_where_outputs_are_kept(folder):
     nb = notebook(folder.parent/'08_x.ipynb', "from gridstride.bench.recording import claim\nclaim('a', 1, 2, 1.5)")
-    assert 'not so here' in asyncio.run(lessons.execute(nb)).cells[1].outputs[0].text
-    with pytest.raises(lessons.LessonError, match='The text does not say'):
+    assert 'not so' in asyncio.run(lessons.execute(nb)).cells[1].outputs[0].text
+    with pytest.raises(lessons.LessonError, match='not say'):
         asyncio.run(lessons.execute(nb, keeping=True))
 
 

@@ -224,6 +224,18 @@ class Recording:
         return {**self.forms, **({'text/html': html} if html else {}), 'text/plain': repr(self)}
 
 
+def _append(variable, line):
+    "Append a line to the file that an environment variable names, if it is set"
+    if to := os.environ.get(variable):
+        with open(to, 'a', encoding='utf-8') as f:
+            f.write(line + '\n')
+
+
+def note_lookup(name, how):
+    "For the tests: whether a value was made here, or its recording fits, or is refused"
+    _append('GRIDSTRIDE_LOOKUPS', f'{name} {how}')
+
+
 def _file(name, folder):
     if not re.fullmatch(r'\w[\w.-]*', name):
         raise ValueError(f'{name!r} cannot name a recording: use letters, digits, _, - and . only')
@@ -261,7 +273,9 @@ def read(
         raise Unavailable(f'there is no recording {path}') from None
     except (ValueError, TypeError) as e:
         raise Unavailable(f'the recording {path} cannot be read ({e})') from None
-    if rec.key == key or renew_key(name, rec.key, key, folder):
+    fits = rec.key == key or renew_key(name, rec.key, key, folder)
+    note_lookup(name, 'fits' if fits else 'refused')
+    if fits:
         return rec
     raise Unavailable(
         f'the recording {path} was made from another source or other arguments, so it is not shown: '
@@ -297,9 +311,7 @@ def is_recording() -> bool:
 
 def _note_missed(name, why):
     "Append to the file that GRIDSTRIDE_MISSED names, if it is set, what could not be recorded"
-    if to := os.environ.get('GRIDSTRIDE_MISSED'):
-        with open(to, 'a', encoding='utf-8') as f:
-            f.write(f"{name}: {' '.join(str(why).split())}\n")
+    _append('GRIDSTRIDE_MISSED', f"{name}: {' '.join(str(why).split())}")
 
 
 def recorded(
@@ -326,6 +338,7 @@ def recorded(
         _origin = 'recorded'
         _made = rec.made
         return load(rec.data, rec.mark) if load else rec
+    note_lookup(name, 'made')
     if is_recording():
         write(name, k, x, save(x) if save else _plain(x), tools() if callable(tools) else tools, folder)
         print(f'Recorded: {name}')

@@ -19,7 +19,7 @@ from pathlib import Path
 from textwrap import shorten
 
 from . import compare
-from .recording import Unavailable, function_within, key, made_on, recorded, renew_key
+from .recording import Unavailable, function_within, key, made_on, note_lookup, recorded, renew_key
 from ..support.function_source import SourceMissing, source_of
 from ..support.short_tracebacks import ShownBriefly
 from ..support.tables import Table
@@ -420,7 +420,9 @@ def contest(
         def fits(k):
             return k in kept and (kept[k]['key'] == keys[k] or renew_key(record, kept[k]['key'], keys[k], folder))
 
-        return {k: kept[k] if fits(k) else None for k in ways}, data['doubts']
+        rows = {k: kept[k] if fits(k) else None for k in ways}
+        note_lookup(record, 'fits' if rows == kept else 'refused')
+        return rows, data['doubts']
 
     rows, doubts = recorded(record, make, 'contest', title, baseline, save=save, load=load, folder=folder)
     return Contest(title, rows, baseline, flops, made_on(), doubts, bytes)
