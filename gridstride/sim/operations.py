@@ -193,7 +193,7 @@ def _wrong_call(f, error, args, kw):
 @functools.lru_cache
 def _helper(f):
     "Return the program of a function under Numba's `@njit`, which kernels may call"
-    return sys.modules[f'{__package__}.rewrite'].Program(f)
+    return sys.modules[f'{__package__}.program'].Program(f)
 
 
 def finish(v):

@@ -20,10 +20,8 @@ from gridstride.sim import cuda
 TESTS = Path(__file__).parents[1]
 NOTEBOOKS = TESTS.parent/'nbs'
 BYTES = 6000     # launches on more memory are left out
-# who gets which ticket depends on the order of the threads
-# ... and in step, no block waits for another; named tuples are not translated
-OTHERWISE = {'test_exchange_and_compare', 'test_blocks_that_wait_for_others_are_told_which_engine_runs_them',
-             'test_an_argument_may_be_a_named_tuple'}
+# which thread gets which ticket depends on their order; named tuples are not translated
+OTHERWISE = {'test_exchange_and_compare', 'test_an_argument_may_be_a_named_tuple'}
 
 
 # a kernel as a text of its own

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from gridstride.diagnostics.errors import NotSimulated
-from gridstride.sim import rewrite
+from gridstride.sim import program, rewrite
 from gridstride.sim.arithmetic import binary, contains, join, as_numba, unary, wide
 from gridstride.sim.operations import Operations
 
@@ -17,9 +17,9 @@ def test_a_rewritten_kernel_finds_everything_that_it_calls():
 
 def test_a_rewritten_kernel_knows_the_operations_as_one_object():
     def k(x): x[0] = 1 + 2
-    program = rewrite.Program(k, kernel=True)
-    assert program.run.__globals__['__gs'] is Operations
-    assert not {'load', 'store', 'merge'} & set(program.run.__globals__)
+    made = program.Program(k, kernel=True)
+    assert made.run.__globals__['__gs'] is Operations
+    assert not {'load', 'store', 'merge'} & set(made.run.__globals__)
 
 
 def test_integers_of_python_are_64_bits_wide():
