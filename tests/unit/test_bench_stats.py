@@ -32,8 +32,8 @@ def test_calm_times_are_not_doubted(calm): assert doubts(calm) == [] and first_w
 
 
 def test_few_runs_are_doubted(calm):
-    doubt, = first_words(calm[:10])
-    assert 'few runs' in doubt
+    reason, = first_words(calm[:10])
+    assert 'few runs' in reason
 
 
 def test_a_drift_is_one_of_order_not_of_values(calm):

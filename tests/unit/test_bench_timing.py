@@ -89,5 +89,5 @@ def test_noisy_times_are_doubted():
 
 def test_calm_times_are_doubted_only_if_nothing_was_checked():
     assert bench(np.square, X, check=np.square, clock=Fake(lambda i: .001)).doubts == []
-    doubt, = bench(np.square, X, clock=Fake(lambda i: .001)).doubts
-    assert 'check=' in doubt
+    reason, = bench(np.square, X, clock=Fake(lambda i: .001)).doubts
+    assert 'check=' in reason
