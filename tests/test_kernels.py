@@ -921,7 +921,7 @@ def test_the_best_estimates_come_first():
         best = sorted(cost(*shape, tile) for tile in FINAL)
         rungs = ranked(*shape)
         assert len(rungs) == 6 and choose(*shape) is rungs[0]
-        def tile(r): return tuple(r.constants[o] for o in ('BM', 'BN', 'CM', 'CN', 'TURNED', 'BESIDE', 'SPLIT'))
+        def tile(r): return tuple(r.constants[o] for o in ('BM', 'BN', 'CM', 'CN', 'SWAP_AB', 'SPLIT_N', 'STREAM_K'))
         assert [cost(*shape, tile(r)) for r in rungs] == best[:6] and best[5] < math.inf
 
 

@@ -73,7 +73,7 @@ PRODUCTS = [(TILES[0], 'nt', torch.float16, 1, 264, 280, 328), (TILES[1], 'tn', 
 # widths that are not multiples of 64
 PRODUCTS += [(Tile(64, 104, 4, 1, 1, 1, 2), 'tn', HALF, 1, 72, 216, 520),
              (Tile(128, 88, 3, 2, 2, 1, 1), 'nn', HALF, 1, 264, 184, 328),
-             (Tile(128, 80, 3, 2, 1, 2, 1, EARLY=1), 'nt', torch.float16, 1, 136, 328, 72)]
+             (Tile(128, 80, 3, 2, 1, 2, 1, PDL=1), 'nt', torch.float16, 1, 136, 328, 72)]
 
 
 @pytest.mark.slow
@@ -97,7 +97,7 @@ H, W, K = 72, 104, 136
 @pytest.mark.slow
 @pytest.mark.parametrize('way', WAYS, ids=str)
 def test_epilogues(way):
-    "A bias, a scale and an activation with what it was given, or a residual, or all added to float32; and its slope"
+    "A bias, a scale and an activation with what it was given, or a residual, or all added to float32; and its gradient"
     a, b, bias, other = normal(H, K), normal(K, W), normal(W), normal(H, W, seed=1)
     p, size = exact(a, b)
     out, saved = torch.full((H, W), NAN, dtype=HALF), torch.full((H, W), NAN, dtype=HALF)
@@ -112,15 +112,15 @@ def test_epilogues(way):
         run(a, b, out, bias=bias, scale=.5, activation=way, saved=saved, tile=SMALL)
         z, size = .5*p + bias.double(), .5*size + bias.double().abs()
         close(saved, z, size, HALF)
-        # a slope is 2 z at most for the square and 1.13 for the others
+        # a gradient is 2 z at most for the square and 1.13 for the others
         close(out, REFERENCE[way](z), size*(2*z.abs() + 1.13), HALF, 2.**-20)
         x = z.clone().requires_grad_()
-        slope, = torch.autograd.grad(REFERENCE[way](x).sum(), x)
+        grad, = torch.autograd.grad(REFERENCE[way](x).sum(), x)
         act_grad = torch.full_like(out, NAN)
         again = run(a, b, torch.full_like(out, NAN), bias=bias, scale=.5, activation=way, act_grad=act_grad, tile=SMALL)
         torch.testing.assert_close(again, out, rtol=0, atol=0)
-        # a slope is 2 at most steep, but where it jumps
-        close(act_grad, torch.where(z.abs() < 1e-4, act_grad.double(), slope), 2*size, HALF, 2.**-20)
+        # a gradient is 2 at most steep, but where it jumps
+        close(act_grad, torch.where(z.abs() < 1e-4, act_grad.double(), grad), 2*size, HALF, 2.**-20)
 
 
 @pytest.mark.slow
@@ -289,7 +289,7 @@ def test_torch_compile_traces_what_torch_does():
     (lambda a, b: matmul(a, b, epilogue=Epilogue(accumulate=True)), 'accumulate .*`out`'),
     (lambda a, b: matmul(a, a, epilogue=Epilogue()), r'\(\.\.\., k\) @ \(k, w\) is needed: \(8, 16\) @ \(8, 16\)'),
     (lambda a, b: matmul(a.clone().requires_grad_(), b, torch.empty(8, 24), Epilogue()), '`out` .*gradient'),
-    (lambda a, b: matmul(a.clone().requires_grad_(), b, epilogue=Epilogue(activation=Activation('x'))), 'slope'),
+    (lambda a, b: matmul(a.clone().requires_grad_(), b, epilogue=Epilogue(activation=Activation('x'))), 'no gradient'),
     (lambda a, b: matmul(a, b, epilogue=Epilogue('gelu')), saying('bias', 'str', 'bfloat16(24,)', 'cpu')),
     (lambda a, b: matmul(a, b, epilogue=Epilogue(scale=a.sum())), saying('scale', 'Tensor', 'number')),
     (lambda a, b: matmul(a, b, epilogue=Epilogue(activation=['gelu'])), r"\['gelu'\].*relu"),
@@ -324,10 +324,10 @@ def test_tiles_are_chosen_by_size():
     def of(*sizes, **more): return choose(GemmProblem(HALF, HALF, 'nn', *sizes, **more))
     assert of(1, 8192, 8192, 8192).BM*of(1, 8192, 8192, 8192).BN == 2**15
     assert of(256, 128, 128, 128).BM <= 128 and of(64, 64, 64, 512).BM == of(64, 64, 64, 512).BN == 64
-    assert of(2, 512, 512, 512).EARLY and not of(1, 512, 512, 512).EARLY
+    assert of(2, 512, 512, 512).PDL and not of(1, 512, 512, 512).PDL
     assert of(16, 512, 512, 512)[:6] == (256, 128, 4, 2, 1, 1), 'a short k is over before a cluster pays'
     assert of(16, 1024, 1024, 1024)[:6] == (128, 256, 4, 2, 2, 1)
-    assert not of(8, 512, 512, 512, grouped=True).EARLY
+    assert not of(8, 512, 512, 512, grouped=True).PDL
 
 
 # Exported programs
@@ -361,7 +361,7 @@ def test_an_exported_program_finds_itself_right(name, sizes, right, wrong, capfd
 
 # What the compiler makes of it
 
-MOST = [dict(bias=True, activation='gelu', saved='slope'), dict(times=True, summed=True),
+MOST = [dict(bias=True, activation='gelu', saved='grad'), dict(times=True, summed=True),
         dict(bias=True, added=True), dict(out='float32', onto=True)]
 
 

@@ -78,7 +78,7 @@ def calls(width, of='softmax', on=None):
 def test_rows_in_registers():
     "Of lanes, of a warp, of a block; the longest, and the first that shared memory keeps"
     for width in (20, 200, 1000, 5000, 2**14): assert 'Sum kept[HELD][V]' in calls(width)[0].src
-    assert 'kept[HELD]' not in calls(2**14 + 4)[0].src and 'kept[HELD]' not in calls(200, 'softmax_back')[0].src
+    assert 'kept[HELD]' not in calls(2**14 + 4)[0].src and 'kept[HELD]' not in calls(200, 'softmax_backward')[0].src
     assert all(calls(width)[0].cluster == (1, 1, 1) for width in (20, 2**14))
     for width in (1, 20, 203, 1000, 5000): both_ways(softmax, normal(3, width))
     for width in (5000, 2**14): both_ways(log_softmax, normal(2, width))

@@ -1,5 +1,5 @@
-// Host code that every exported kernel needs: errors, launches, memory, times. Above it are NAME, of the kernel, and SMS,
-// the number of SMs that the grids are made for.
+// Host code that every exported kernel needs: errors, launches, memory, times. Above it are NAME, of the kernel, and
+// SMS, the number of SMs that the grids are made for.
 constexpr int RUNS = 20;                    // of which the median is printed
 constexpr size_t CACHE = 128 << 20;         // bytes: more than the L2 cache holds
 

@@ -1,7 +1,7 @@
 // Host code of an exported kernel: random inputs, a check of every result against float64, times.
-// Above it are the kernel, NAME, SMS (of the grids), the type Number of m, n and out, whether m and n are given as their
-// transposes (m_transposed, n_transposed), and the sizes to test (cases: h, w, k of h x k @ k x w; the last one is
-// timed). The launches are below it.
+// Above it are the kernel, NAME, SMS (of the grids), the type Number of m, n and out, whether m and n are given as
+// their transposes (m_transposed, n_transposed), and the sizes to test (cases: h, w, k of h x k @ k x w; the last one
+// is timed). The launches are below it.
 void multiply(int number, const Number *m, const Number *n, Number *out);
 
 // Normal random values, the same in each run: two hashes of the index, then Box and Muller's formula.

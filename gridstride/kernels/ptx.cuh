@@ -1,5 +1,5 @@
 // Instructions of a Hopper GPU that C has no words for, each under one name in all kernels of this package.
-// Where lessons 21 and 22 explain one, they show it as it stands here.
+// Where lessons 21 and 22 explain one, they show this text.
 typedef unsigned u32;
 typedef unsigned long long u64;
 
@@ -32,11 +32,12 @@ __device__ void barrier_arrive(u32 bar) { asm volatile("mbarrier.arrive.shared.b
 __device__ void barrier_expect(u32 bar, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" :: "r"(bar), "r"(bytes) : "memory");
 }
-__device__ void barrier_wait(u32 bar, int turn) {      // until phase `turn` is over; phase -1 is from the beginning
+__device__ void barrier_wait(u32 bar, int turn) {      // until this phase has completed; phase -1 already has
     asm volatile("{ .reg .pred over;\nagain: mbarrier.try_wait.parity.shared.b64 over, [%0], %1;\n@!over bra again; }"
                  :: "r"(bar), "r"(turn & 1) : "memory");
 }
-__device__ int barrier_over(u32 bar, int parity) {     // is a phase of this parity? Waits a while before it says no
+// has a phase of this parity completed? Waits a while before it returns 0
+__device__ int barrier_over(u32 bar, int parity) {
     int over;
     asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"
                  : "=r"(over) : "r"(bar), "r"(parity) : "memory");
@@ -64,7 +65,7 @@ __device__ void tma_load(u32 to, const TensorMap &x, int r, int c, u32 bar) {
                  "[%0], [%1, {%2, %3}], [%4];"
                  :: "r"(to), "l"(&x), "r"(c), "r"(r), "r"(bar) : "memory");
 }
-__device__ void tma_load_for(u32 to, const TensorMap &x, int r, int c, u32 bar, short blocks) {    // a bit for each
+__device__ void tma_load_for(u32 to, const TensorMap &x, int r, int c, u32 bar, short blocks) {    // one bit per block
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
                  "[%0], [%1, {%2, %3}], [%4], %5;"
                  :: "r"(to), "l"(&x), "r"(c), "r"(r), "r"(bar), "h"(blocks) : "memory");
@@ -100,12 +101,12 @@ template<int N> __device__ void registers_up() { asm volatile("setmaxnreg.inc.sy
 // The blocks of a cluster
 __device__ int rank() { u32 x; asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(x)); return x; }
 __device__ void cluster_sync() { asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory"); }
-__device__ void barrier_arrive_at(u32 bar, int rank) {      // at the barrier in the same place of another block
+__device__ void barrier_arrive_at(u32 bar, int rank) {      // at the barrier at the same address of another block
     asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;\n"
                  "mbarrier.arrive.shared::cluster.b64 _, [there]; }"
                  :: "r"(bar), "r"(rank) : "memory");
 }
-__device__ float of_block(const float *p, int rank) {       // what lies in the same place of another block
+__device__ float of_block(const float *p, int rank) {       // from the same address of another block
     u32 there;
     float v;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address(p)), "r"(rank));
@@ -113,7 +114,7 @@ __device__ float of_block(const float *p, int rank) {       // what lies in the 
     return v;
 }
 
-// 8x8 matrices out of shared memory, four as they lie or two turned (lane l gives the address of row l%8 of matrix
+// 8x8 matrices out of shared memory, four as they are or two transposed (lane l has the address of row l%8 of matrix
 // l/8), and a warp's product: d[16][8] += a[16][16] @ b[16][8]
 __device__ void ldmatrix(u32 (&x)[4], u32 row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -128,7 +129,7 @@ __device__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Two numbers in the place of one, and four 8x8 matrices of such pairs into shared memory
+// Two 16-bit floats in one register, and four 8x8 matrices of such pairs into shared memory
 __device__ u32 pack(float lo, float hi) {
     u32 x;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(hi), "f"(lo));

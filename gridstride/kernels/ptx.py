@@ -29,12 +29,12 @@ def wgmma(n: int) -> str:  # n: columns of the result, a multiple of 8 up to 256
     operands = ', '.join(f'"+f"(d[{i}])' for i in range(d))
     return f'''
 // starts d (+)= m @ n of 16 k; turned: not the numbers of a row of m, or of a column of n, follow each other along k
-template<bool M_TURNED, bool N_TURNED> __device__ void wgmma(float (&d)[{d}], u64 m, u64 n, int more) {{
+template<bool M_TRANSPOSED, bool N_TRANSPOSED> __device__ void wgmma(float (&d)[{d}], u64 m, u64 n, int more) {{
     asm volatile("{{ .reg .pred more; setp.ne.b32 more, %{d + 2}, 0;\\n"
                  "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16 "
                  "{{{registers}}}, "
                  "%{d}, %{d + 1}, more, 1, 1, %{d + 3}, %{d + 4}; }}"
                  : {operands}
-                 : "l"(m), "l"(n), "r"(more), "n"(M_TURNED), "n"(N_TURNED) : "memory");
+                 : "l"(m), "l"(n), "r"(more), "n"(M_TRANSPOSED), "n"(N_TRANSPOSED) : "memory");
 }}
 '''

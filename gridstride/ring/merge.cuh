@@ -1,5 +1,5 @@
-// out and lse of two disjoint parts of the keys, in place: a thread has 8 numbers of a row. `sum_t` is what out is kept
-// in.
+// Merges out and lse of two disjoint parts of the keys, in place: a thread has 8 elements of a row. `sum_t`: the type
+// of out.
 struct alignas(16) Eight { __nv_bfloat16 x[8]; };
 struct alignas(16) Sums { sum_t x[8]; };
 

@@ -25,8 +25,8 @@ __global__ void count_k(int *times, int h, int w, int k) {
 
 @pytest.fixture(scope='module', params=[0, 1])
 def counting(request):
-    numbers = 'constexpr int BM = 128, BN = 256, BK = 64, CM = 2, CN = 1, TURNED = 0, GROUP = 8, '
-    numbers += f'SPLIT = {request.param};'
+    numbers = 'constexpr int BM = 128, BN = 256, BK = 64, CM = 2, CN = 1, SWAP_AB = 0, GROUP = 8, '
+    numbers += f'STREAM_K = {request.param};'
     with on_emulator(): return cuda_kernel(numbers + types + order + schedule + COUNT)
 
 

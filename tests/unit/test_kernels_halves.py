@@ -48,7 +48,7 @@ def test_a_block_has_memory_for_its_stages(config, layout):
     assert c['STAGES'] == 16 or r.shared + 2*stage_bytes(config, layout) > most
     assert c['OUT_COLS'] <= c['N'] == stored_columns(config)
     assert config.CK*stored_columns(config) >= config.BN//(1 + config.split_n)
-    assert (c['STAGES'], c['OUT_COLS'], c['ROOM']) == _smem_plan(config, layout)
+    assert (c['STAGES'], c['OUT_COLS'], c['BUFFER']) == _smem_plan(config, layout)
     threads, each = r.threads[0], 65536//(config.BLOCKS*r.threads[0])//8*8
     assert 128*(c['DOWN'] + c['WGS']*c['UP']) <= each*threads, 'a warpgroup would wait for registers for ever'
 
@@ -94,11 +94,11 @@ def test_a_k_that_is_too_short_to_share():
 def test_one_that_begins_early_waits_before_all_global_memory(config, layout):
     "The wait is of every thread; ahead of it matrices are named for the prefetch of their maps alone"
     r = gemm_f16(config, layout=layout, pdl=True)
-    before, after = r.src[r.src.index('halves_k('):].split('griddepcontrol.wait', 1)
+    before, after = r.src[r.src.index('gemm_f16_k('):].split('griddepcontrol.wait', 1)
     body = before.split('{', 1)[1].replace('prefetch(m); prefetch(n); prefetch(out);', '', 1)
-    assert r.pdl and r.constants['EARLY'] and 'griddepcontrol' not in after
+    assert r.pdl and r.constants['PDL'] and 'griddepcontrol' not in after
     assert not re.search(r'\b(m|n|out)\b|\b(return|break|goto)\b', body), body
-    assert re.search(r'else __syncthreads\(\);\n    if \(EARLY\) \{.*\n.*launch_dependents.*\n.*$', before)
+    assert re.search(r'else __syncthreads\(\);\n    if \(PDL\) \{.*\n.*launch_dependents.*\n.*$', before)
     assert 'early' in r.name and not gemm_f16(config, layout=layout).pdl
     assert gemm_f16(config, layout=layout, pdl=True) is r
 

@@ -17,13 +17,13 @@ def wgmma_kept(n: int) -> str:  # n: columns of the result, a multiple of 8 up t
     operands = ', '.join(f'"+f"(d[{i}])' for i in range(d))
     return f'''
 // starts d (+)= a @ n of 16 k, a in four registers of each thread
-template<bool N_TURNED> __device__ void wgmma_kept(float (&d)[{d}], u32 a, u32 b, u32 c, u32 e, u64 n, int more) {{
+template<bool N_TRANSPOSED> __device__ void wgmma_kept(float (&d)[{d}], u32 a, u32 b, u32 c, u32 e, u64 n, int more) {{
     asm volatile("{{ .reg .pred more; setp.ne.b32 more, %{d + 5}, 0;\\n"
                  "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16 "
                  "{{{registers}}}, "
                  "{{%{d},%{d + 1},%{d + 2},%{d + 3}}}, %{d + 4}, more, 1, 1, %{d + 6}; }}"
                  : {operands}
-                 : "r"(a), "r"(b), "r"(c), "r"(e), "l"(n), "r"(more), "n"(N_TURNED) : "memory");
+                 : "r"(a), "r"(b), "r"(c), "r"(e), "l"(n), "r"(more), "n"(N_TRANSPOSED) : "memory");
 }}
 '''
 

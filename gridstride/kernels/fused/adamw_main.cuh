@@ -1,13 +1,13 @@
-// The host's part of an exported AdamW: random tensors, one step, a check against double, the time. Above it stand the
-// sizes of the tensors (cases, the last one is timed), what a block has of one (CHUNK), and the numbers of a step.
-// Below it stand the launches.
+// Host code of an exported AdamW: random tensors, one step, a check against double, the time. Above it are the
+// sizes of the tensors (cases, the last one is timed), what a block has of one (CHUNK), and the hyperparameters.
+// Below it are the launches.
 void launch(int number, char *memory, const long long *table, const int2 *chunks);
 
-constexpr long long CHECKED = 1 << 20;      // numbers of a tensor that are computed again, the last ones
+constexpr long long CHECKED = 1 << 20;      // elements of a tensor that are recomputed, the last ones
 
 struct Four { float *at[4]; };              // parameters, gradients, means, means of squares
 
-// Numbers from -2 to 2, in the last array from 0 to 4; the same in each run
+// Values from -2 to 2, in the last array from 0 to 4; the same in each run
 __global__ void fill(float *x, long long size, int which) {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= size) return;
@@ -29,17 +29,18 @@ std::vector<std::vector<float>> read_last(const Four &tensor, long long size) {
     return res;
 }
 
-// Ends the program if one number is wrong.
+// Exits if a result is wrong.
 void compare(const std::vector<std::vector<float>> &given, const std::vector<std::vector<float>> &got, long long size) {
     for (size_t i = 0; i < given[0].size(); i++) {
         double p = given[0][i], g = given[1][i], m = given[2][i], s = given[3][i];
-        m += rest1 * (g - m);
-        s += rest2 * (g * g - s);
+        m += one_minus_beta1 * (g - m);
+        s += one_minus_beta2 * (g * g - s);
         p += -decay * p - rate * m / (std::sqrt(s) / root + eps);
         double want[4] = {p, g, m, s};
         for (int k = 0; k < 4; k++)                         // some roundings, each of 2^-24 of what is at most 4
             if (!(std::abs(got[k][i] - want[k]) <= 2e-6)) {
-                printf("FAIL %-34s array %d of %lld numbers: %g, and %g is right\n", NAME, k, size, got[k][i], want[k]);
+                printf("FAIL %-34s array %d of %lld elements: %g, and %g is right\n", NAME, k, size, got[k][i],
+                       want[k]);
                 exit(1);
             }
     }
@@ -51,7 +52,7 @@ template <class T> T *copied(const std::vector<T> &from) {
     return to;
 }
 
-// The time of a step if it is asked for, else 0
+// The time of a step if it is `timed`, else 0
 double run_case(int number, bool timed) {
     std::vector<Four> tensors;
     std::vector<long long> table;
@@ -81,10 +82,10 @@ double run_case(int number, bool timed) {
 int run() {
     cudaDeviceProp gpu;
     need_gpu(gpu);
-    double ms = 0, numbers = 0;
+    double ms = 0, elements = 0;
     for (size_t i = 0; i < cases.size(); i++) ms = run_case(i, i + 1 == cases.size());
-    for (long long size : cases.back()) numbers += size;
-    printf("PASS %-34s %zu tensors, %.0f numbers %9.4f ms  %7.1f GB/s, %s\n", NAME, cases.back().size(), numbers, ms,
-           28 * numbers / ms / 1e6, gpu.name);
+    for (long long size : cases.back()) elements += size;
+    printf("PASS %-34s %zu tensors, %.0f elements %9.4f ms  %7.1f GB/s, %s\n", NAME, cases.back().size(), elements, ms,
+           28 * elements / ms / 1e6, gpu.name);
     return 0;
 }

@@ -1,9 +1,10 @@
-// y = gelu(x + bias), row after row; with DROPS, a share `p` of the numbers becomes 0, and the others grow by `scale`.
-// A block has ACROSS x DOWN threads, each for one pack of the columns; it goes down `share` rows of a strip.
-// Above: AHEAD, how many rows a thread has under way.
+// y = gelu(x + bias), row-major; with DROPS (dropout), a fraction `p` of the elements becomes 0, and the others are
+// scaled by `scale`. A block has ACROSS x DOWN threads, each with one pack of columns; it goes down `share` rows of a
+// strip.
+// Above: AHEAD, the rows in flight per thread.
 
-// Random bits of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (Philox 4x32, 10 rounds): number i of a
-// seed is word i % 4 of the 128 bits for i / 4. The same numbers come out again, whoever computes them.
+// Random bits of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (Philox 4x32, 10 rounds): element i of a
+// seed is word i % 4 of the 128 bits for i / 4, so forward and backward compute the same mask.
 __device__ uint4 philox(unsigned long long seed, unsigned long long i) {
     uint4 c = {(unsigned)i, (unsigned)(i >> 32), 0, 0};
     unsigned k0 = (unsigned)seed, k1 = (unsigned)(seed >> 32);
@@ -15,7 +16,7 @@ __device__ uint4 philox(unsigned long long seed, unsigned long long i) {
     return c;
 }
 
-struct Kept { bool at[V]; };                                // which numbers of a pack are
+struct Kept { bool at[V]; };                                // which elements of a pack are kept
 
 __device__ Kept kept(long long first, unsigned long long seed, float p) {
     Kept res;
@@ -30,7 +31,7 @@ __device__ Kept kept(long long first, unsigned long long seed, float p) {
                 int at = (first + w) % 4;
                 word = at == 0 ? bits.x : at == 1 ? bits.y : at == 2 ? bits.z : bits.w;
             }
-            res.at[v + w] = (word >> 8) * 0x1p-24f >= p;    // 24 bits as a number from 0 to 1
+            res.at[v + w] = (word >> 8) * 0x1p-24f >= p;    // 24 bits as a value from 0 to 1
         }
     }
     return res;
@@ -76,25 +77,25 @@ bias_gelu_forward(const From *x, const From *bias, From *y, long long rows, int 
     });
 }
 
-// dx, and for each `share` of the rows the sums of its columns, which are parts of the gradient of the bias
+// dx, and per `share` rows the column sums, which are partial sums of the bias's gradient
 __global__ void __launch_bounds__(ACROSS * DOWN)
 bias_gelu_backward(const From *x, const From *bias, const From *dy, From *dx, Sum *parts, long long rows, int packs,
                    int share, long long seed, float p, Sum scale) {
     __shared__ Sum sums[DOWN][ACROSS * V];
     const int column = column_of_thread(packs);
-    Pack held[AHEAD], slopes[AHEAD], b;
+    Pack held[AHEAD], grads[AHEAD], b;
     Sum sum[V] = {};
     if (column < packs) b = ((const Pack *)bias)[column];
     down_the_rows(rows, packs, share, column, [&](int a, long long i) {
         held[a] = ((const Pack *)x)[i];
-        slopes[a] = ((const Pack *)dy)[i];
+        grads[a] = ((const Pack *)dy)[i];
     }, [&](int a, long long i) {
         Kept here;
         if constexpr (DROPS) here = kept(i * V, seed, p);
         Pack pack;
         #pragma unroll
         for (int v = 0; v < V; v++) {
-            Sum res = Sum(slopes[a].at[v]) * gelu_slope(Sum(held[a].at[v]) + Sum(b.at[v]));
+            Sum res = Sum(grads[a].at[v]) * gelu_grad(Sum(held[a].at[v]) + Sum(b.at[v]));
             if constexpr (DROPS) res = here.at[v] ? res * scale : Sum(0);
             pack.at[v] = From(res);
             sum[v] += res;
@@ -103,7 +104,8 @@ bias_gelu_backward(const From *x, const From *bias, const From *dy, From *dx, Su
     });
     const int across = threadIdx.x % ACROSS, down = threadIdx.x / ACROSS;
     #pragma unroll
-    for (int v = 0; v < V; v++) sums[down][v * ACROSS + across] = sum[v];    // of one v beside each other: no conflicts
+    // those of one v next to each other: no bank conflicts
+    for (int v = 0; v < V; v++) sums[down][v * ACROSS + across] = sum[v];
     __syncthreads();
     if (down != 0 || column >= packs) return;
     Sum *part = parts + (blockIdx.x / ((packs + ACROSS - 1) / ACROSS) * (long long)packs + column) * V;

@@ -158,7 +158,9 @@ def norm_calls(dtype, rows, width, v, norm, eps, on) -> list:  # of `Call`
     group = _power_above(cdiv(packs, wish), 32, 1024)
     threads, held = max(group, _LEAST), min(_MOST, cdiv(packs, group))
     blocks = max(1, _REGISTERS // (80 * threads))  # with more registers layer norm has fewer rows in flight
-    numbers = dict(GROUP=group, THREADS=threads, BLOCKS=blocks, HELD=held, BEYOND=packs > held * group, EARLY=early)
+    numbers = dict(
+        GROUP=group, THREADS=threads, BLOCKS=blocks, HELD=held, BEYOND=packs > held * group, LOAD_EARLY=early
+    )
     kind = dict(CENTERED=norm.centered, SCALED=norm.scaled, SHIFTED=norm.shifted, ADDED=norm.added)
     src = whole(('pack', 'group', 'norm'), dtype, _constants(v, rows * width * SIZES[dtype], **numbers, **kind))
     arrays = _named(('x', 1), ('residual', norm.added), ('weight', norm.scaled), ('bias', norm.shifted))

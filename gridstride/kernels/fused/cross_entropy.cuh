@@ -1,18 +1,18 @@
-// The cross entropy of rows of `width` logits in two passes: `losses` reads a row and keeps two numbers of it, with
-// which `gradients` can make the gradient. Neither softmax nor probabilities are ever in memory.
-// Above: the types From (of logits) and Sum (in which is computed), V (numbers of a load), THREADS, at least 2 V, and
-// AHEAD (loads under way).
+// The cross entropy of rows of `width` logits in two passes: `losses` reads a row and keeps two values of it, from
+// which `gradients` computes the gradient. Neither softmax nor probabilities are stored.
+// Above: the types From (of logits) and Sum (of all arithmetic), V (elements per load), THREADS, at least 2 V, and
+// AHEAD (loads in flight).
 struct alignas(V * sizeof(From)) Pack { From at[V]; };
 
-// A row begins anywhere: up to where a pack may lie, and behind the last one, are single numbers.
+// A row may begin at any address: before the first aligned pack, and after the last one, are single elements.
 struct Row {
-    unsigned width, head, packs, singles;                   // head: single numbers ahead of the packs
-    __device__ Row(const From *numbers, unsigned width) : width(width) {
-        const unsigned past = (size_t)numbers % sizeof(Pack) / sizeof(From);
+    unsigned width, head, packs, singles;                   // head: single elements before the packs
+    __device__ Row(const From *elements, unsigned width) : width(width) {
+        const unsigned past = (size_t)elements % sizeof(Pack) / sizeof(From);
         head = min(width, (V - past) % V), packs = (width - head) / V, singles = width - packs * V;
     }
-    __device__ unsigned place(unsigned single) const { return single < head ? single : width - singles + single; }
-    __device__ unsigned pack_of(long long i) const {        // in which pack number i is; none if it is a single one
+    __device__ unsigned index_of(unsigned single) const { return single < head ? single : width - singles + single; }
+    __device__ unsigned pack_of(long long i) const {        // the pack of element i; none if it is a single one
         return i >= head && i < head + packs * V ? (unsigned)(i - head) / V : ~0u;
     }
 };
@@ -99,13 +99,13 @@ __device__ void store(Pack *to, const Pack &pack) {
     else __stcs((uint4 *)to, *(const uint4 *)&pack);
 }
 
-// A block for a row
+// One block per row
 __global__ void __launch_bounds__(THREADS)
 losses(const From *x, const long long *target, Sum *loss, Sum *kept, unsigned width, long long ignored) {
     const size_t row = blockIdx.x;
-    const From *numbers = x + row * width;
-    const Row parts(numbers, width);
-    const Pack *packs = (const Pack *)(numbers + parts.head);
+    const From *elements = x + row * width;
+    const Row parts(elements, width);
+    const Pack *packs = (const Pack *)(elements + parts.head);
     Sums sums = {LOWEST, 0};
     for (unsigned i = threadIdx.x; i < parts.packs; i += AHEAD * THREADS) {
         Pack pack[AHEAD];
@@ -116,40 +116,40 @@ losses(const From *x, const long long *target, Sum *loss, Sum *kept, unsigned wi
         for (int a = 0; a < AHEAD; a++)
             if (i + a * THREADS < parts.packs) add(sums, pack[a].at);
     }
-    if (threadIdx.x < parts.singles) add(sums, numbers[parts.place(threadIdx.x)]);
+    if (threadIdx.x < parts.singles) add(sums, elements[parts.index_of(threadIdx.x)]);
     sums = block_join(sums);
     if (threadIdx.x != 0) return;
     const long long t = target[row];
-    loss[row] = t == ignored ? Sum(0) : loss_of((Sum)numbers[t], sums);
+    loss[row] = t == ignored ? Sum(0) : loss_of((Sum)elements[t], sums);
     kept[2 * row] = sums.shift, kept[2 * row + 1] = sums.sum;
 }
 
-// `blocks` blocks for a row, each with `share` packs; `gradient` may be `x`, and lies to 16 bytes as that does. What
-// comes from above is one number for each row (each = 1), or one for all (each = 0); all is multiplied by `scale`.
+// `blocks` blocks per row, each with `share` packs; `gradient` may be `x`, and has the same alignment. The upstream
+// gradient is one value per row (each = 1), or one for all (each = 0); all is multiplied by `scale`.
 __global__ void __launch_bounds__(THREADS)
 gradients(const From *x, const long long *target, const Sum *kept, const Sum *upstream, const Sum *scale,
           From *gradient, unsigned width, unsigned share, int blocks, int each, long long ignored) {
     const size_t row = blockIdx.x / blocks;
     const unsigned part = blockIdx.x % blocks;
     const long long t = target[row];
-    const From *numbers = x + row * width;
+    const From *elements = x + row * width;
     From *made = gradient + row * width;
-    const Row parts(numbers, width);
-    const Pack *packs = (const Pack *)(numbers + parts.head);
+    const Row parts(elements, width);
+    const Pack *packs = (const Pack *)(elements + parts.head);
     Pack *to = (Pack *)(made + parts.head);
     const Sums sums = {kept[2 * row], kept[2 * row + 1]};
     const Sum factor = upstream[row * each] * *scale;
     const unsigned hit = parts.pack_of(t), begin = part * share, end = min(parts.packs, begin + share);
     if (part == 0 && threadIdx.x < parts.singles) {
-        const unsigned i = parts.place(threadIdx.x);
-        made[i] = t == ignored ? From(0) : gradient_of(numbers[i], sums, factor, i == t);
+        const unsigned i = parts.index_of(threadIdx.x);
+        made[i] = t == ignored ? From(0) : gradient_of(elements[i], sums, factor, i == t);
     }
     for (unsigned i = begin + threadIdx.x; i < end; i += THREADS) {
         if (t == ignored) {
             store(to + i, Pack{});
             continue;
         }
-        const From old = i == hit ? numbers[t] : From(0);   // read before it may be overwritten
+        const From old = i == hit ? elements[t] : From(0);   // read before it may be overwritten
         store(to + i, gradient_of(load(packs + i), sums, factor));
         if (i == hit) made[t] = gradient_of(old, sums, factor, true);
     }

@@ -1,17 +1,17 @@
-// The host's part of an exported cross entropy: random logits, a check against double, the time. Above it stand the
+// Host code of an exported cross entropy: random logits, a check against double, the time. Above it are the
 // type of the logits (Number), how far a gradient may be off (ROUNDING), and the sizes to try (cases: rows, width; the
-// last one is timed). Below it stand the launches: the mean of the losses, and its gradient over the logits.
+// last one is timed). Below it are the launches: the mean of the losses, and its gradient over the logits.
 void launch(int number, Number *x, const long long *target, float *scale, float *loss, float *out);
 
 constexpr long long IGNORED = -100;
-constexpr int CHECKED = 16;                 // rows that are computed again
+constexpr int CHECKED = 16;                 // rows that are recomputed
 
 __device__ unsigned long long hashed(unsigned long long i) {
     unsigned long long h = (i + 1) * 0x9e3779b97f4a7c15ull;
     return (h ^ h >> 31) * 0x7fb5d329728ea185ull;
 }
 
-// Logits from -8 to 8, and a class for each row, which every seventh one leaves out; the same in each run
+// Logits from -8 to 8, and one class per row, ignored in every seventh; the same in each run
 __global__ void fill(Number *x, long long *target, int rows, int width) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x, size = (size_t)rows * width;
     if (i < size) x[i] = Number((float)(hashed(i) >> 40) / (1 << 20) - 8);
@@ -44,7 +44,7 @@ double expected(const std::vector<Number> &x, long long target, double factor, s
     return std::log(sum) + most - (float)x[target];
 }
 
-// Ends the program if a number is wrong.
+// Exits if a result is wrong.
 void check(int number, Number *x, const long long *target, float *scale, float *loss, float *out) {
     auto [rows, width] = cases[number];
     const int step = std::max(1, rows / CHECKED);

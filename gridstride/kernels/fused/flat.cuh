@@ -1,4 +1,4 @@
-// gelu of `size` numbers, and what its gradient dy makes of that of x. A block has THREADS * AHEAD packs.
+// gelu of `size` elements, and its gradient: dx from dy. A block has THREADS * AHEAD packs.
 template<class F> __device__ void each_pack(long long size, F f) {          // f(which of the thread, which of all)
     const long long first = (long long)blockIdx.x * THREADS * AHEAD + threadIdx.x, packs = size / V;
     #pragma unroll
@@ -15,22 +15,22 @@ __global__ void __launch_bounds__(THREADS) gelu_forward(const From *x, From *y, 
         for (int v = 0; v < V; v++) pack.at[v] = From(gelu(Sum(held[a].at[v])));
         store((Pack *)y + i, pack);
     });
-    const long long i = size / V * V + threadIdx.x;          // numbers that make no whole pack
+    const long long i = size / V * V + threadIdx.x;          // the elements after the last whole pack
     if (blockIdx.x == 0 && i < size) y[i] = From(gelu(Sum(x[i])));
 }
 
 __global__ void __launch_bounds__(THREADS) gelu_backward(const From *x, const From *dy, From *dx, long long size) {
-    Pack held[AHEAD], slopes[AHEAD];
+    Pack held[AHEAD], grads[AHEAD];
     each_pack(size, [&](int a, long long i) {
         held[a] = ((const Pack *)x)[i];
-        slopes[a] = ((const Pack *)dy)[i];
+        grads[a] = ((const Pack *)dy)[i];
     });
     each_pack(size, [&](int a, long long i) {
         Pack pack;
         #pragma unroll
-        for (int v = 0; v < V; v++) pack.at[v] = From(Sum(slopes[a].at[v]) * gelu_slope(Sum(held[a].at[v])));
+        for (int v = 0; v < V; v++) pack.at[v] = From(Sum(grads[a].at[v]) * gelu_grad(Sum(held[a].at[v])));
         store((Pack *)dx + i, pack);
     });
     const long long i = size / V * V + threadIdx.x;
-    if (blockIdx.x == 0 && i < size) dx[i] = From(Sum(dy[i]) * gelu_slope(Sum(x[i])));
+    if (blockIdx.x == 0 && i < size) dx[i] = From(Sum(dy[i]) * gelu_grad(Sum(x[i])));
 }

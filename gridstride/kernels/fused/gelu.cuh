@@ -1,5 +1,5 @@
-// GELU: x times the share of normal numbers that are below x. Above: the types From and Sum, and TANH: is that share
-// approximated by tanh? Where the arrays have 16 bits, what is computed is right to 2^-22, which is less work.
+// GELU: x * Phi(x), Phi being the normal distribution's CDF. Above: the types From and Sum, and TANH: is Phi
+// approximated by tanh? If the arrays have 16 bits, it is computed to within 2^-22, which is faster.
 constexpr bool SHORT = sizeof(From) == 2;
 
 __device__ float fast_inverse(float x) { asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(x) : "f"(x)); return x; }
@@ -8,24 +8,24 @@ __device__ float fast_power(float x) { asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(x
 __device__ Sum inverse(Sum x) { return SHORT ? fast_inverse(x) : 1 / x; }
 __device__ Sum power_of_2(Sum x) { return SHORT ? fast_power(x) : exp2(x); }
 
-__device__ Sum bell(Sum x) { return power_of_2(Sum(-.7213475204444817) * x * x); }
+__device__ Sum gaussian(Sum x) { return power_of_2(Sum(-.7213475204444817) * x * x); }
 
-__device__ Sum below(Sum x) {
+__device__ Sum normal_cdf(Sum x) {
     if constexpr (TANH) {                                   // (1 + tanh(u)) / 2 is 1 / (1 + e^-2u)
         return inverse(1 + power_of_2(x * (Sum(-2.302208198144325) + Sum(-.1029432395800235) * x * x)));
-    } else if constexpr (SHORT) {                           // Abramowitz and Stegun 7.1.26, for x below 0 first
+    } else if constexpr (SHORT) {                           // Abramowitz and Stegun 7.1.26, for x normal_cdf 0 first
         Sum t = inverse(1 + Sum(.23164189) * fabsf(x));
-        Sum share = ((((Sum(.530702715) * t - Sum(.726576014)) * t + Sum(.710706871)) * t - Sum(.142248368)) * t
-                     + Sum(.127414796)) * t * bell(x);
-        return x < 0 ? share : 1 - share;
+        Sum phi = ((((Sum(.530702715) * t - Sum(.726576014)) * t + Sum(.710706871)) * t - Sum(.142248368)) * t
+                     + Sum(.127414796)) * t * gaussian(x);
+        return x < 0 ? phi : 1 - phi;
     } else return Sum(.5) * (1 + erf(x * Sum(.70710678118654752)));
 }
 
-__device__ Sum gelu(Sum x) { return x * below(x); }
+__device__ Sum gelu(Sum x) { return x * normal_cdf(x); }
 
-__device__ Sum gelu_slope(Sum x) {
-    Sum share = below(x);
+__device__ Sum gelu_grad(Sum x) {
+    Sum phi = normal_cdf(x);
     if constexpr (TANH)
-        return share + x * share * (1 - share) * Sum(1.5957691216057308) * (1 + Sum(3 * .044715) * x * x);
-    else return share + x * Sum(.3989422804014327) * bell(x);
+        return phi + x * phi * (1 - phi) * Sum(1.5957691216057308) * (1 + Sum(3 * .044715) * x * x);
+    else return phi + x * Sum(.3989422804014327) * gaussian(x);
 }

@@ -1,19 +1,20 @@
 // GROUP threads have a row; THREADS / GROUP such groups are a block. A thread has HELD packs of the row in registers.
-// Above: the type Sum, the three numbers, and BEYOND, whether a row may be longer than what its threads hold.
+// Above: the type Sum, these three constants, and BEYOND: may a row be longer than what its threads hold?
 constexpr int GROUPS = THREADS / GROUP, WARPS = GROUP / 32; // of a block; of a group
 
-// Every thread gets the N sums over its group. All of the block are there; `turn` is 0 and 1 by turns.
-template<int N> __device__ void group_sum(Sum (&x)[N], int turn) {
-    __shared__ Sum of_warp[2][N][THREADS / 32];             // two, so that nobody writes what others still read
+// Every thread gets the N sums over its group. All threads of the block call it; `buffer` alternates between 0 and 1.
+template<int N> __device__ void group_sum(Sum (&x)[N], int buffer) {
+    // two (double buffering), so that no warp overwrites what others still read
+    __shared__ Sum of_warp[2][N][THREADS / 32];
     #pragma unroll
     for (int d = 16; d > 0; d /= 2)
         for (int n = 0; n < N; n++) x[n] += __shfl_xor_sync(~0u, x[n], d);
     if constexpr (WARPS > 1) {
         const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         for (int n = 0; n < N; n++)
-            if (lane == 0) of_warp[turn][n][warp] = x[n];
+            if (lane == 0) of_warp[buffer][n][warp] = x[n];
         __syncthreads();
-        for (int n = 0; n < N; n++) x[n] = of_warp[turn][n][warp / WARPS * WARPS + lane % WARPS];
+        for (int n = 0; n < N; n++) x[n] = of_warp[buffer][n][warp / WARPS * WARPS + lane % WARPS];
         #pragma unroll
         for (int d = WARPS / 2; d > 0; d /= 2)
             for (int n = 0; n < N; n++) x[n] += __shfl_xor_sync(~0u, x[n], d);

@@ -46,7 +46,7 @@ def _threads(packs, ahead=_AHEAD, most=512):
 @lru_cache(1024)
 def count_call(case, mean) -> Call:
     "Makes `scale`, by which the sum of losses is multiplied"
-    src = whole(('cross_entropy_ends',), case.dtype, (('THREADS', _FEW),))
+    src = whole(('cross_entropy_mean',), case.dtype, (('THREADS', _FEW),))
     numbers = case.rows, case.width, int(mean), Long(case.ignored)
     return Call(src, 'count_targets', ('target', 'scale'), numbers, (1,), (_FEW,))
 
@@ -54,7 +54,7 @@ def count_call(case, mean) -> Call:
 @lru_cache(1024)
 def add_call(case) -> Call:
     "Adds up the losses"
-    src = whole(('cross_entropy_ends',), case.dtype, (('THREADS', _FEW),))
+    src = whole(('cross_entropy_mean',), case.dtype, (('THREADS', _FEW),))
     return Call(src, 'add_losses', ('loss', 'scale', 'out'), (case.rows,), (1,), (_FEW,))
 
 
@@ -93,7 +93,7 @@ def once_call(case, on):  # a `Call`, or None where that cannot be
         return None
     threads = _threads(share, PARTS['ahead'], PARTS['threads'])
     constants = dict(V=case.v, THREADS=threads, AHEAD=PARTS['ahead'], MIN_BLOCKS=PARTS['together'], CLUSTER=blocks)
-    src = whole(('cross_entropy', 'cross_entropy_once'), case.dtype, tuple(constants.items()), _CLUSTER)
+    src = whole(('cross_entropy', 'cross_entropy_single_pass'), case.dtype, tuple(constants.items()), _CLUSTER)
     arrays, numbers = ('x', 'target', 'scale', 'loss', 'gradient'), (case.width, share, Long(case.ignored))
     grid, cluster = (case.rows, blocks), (1, blocks, 1)
     return Call(src, 'loss_and_gradient', arrays, numbers, grid, (threads,), shared, cluster=cluster)

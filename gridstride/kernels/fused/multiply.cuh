@@ -1,5 +1,5 @@
-// x *= factor where that is not 1: what was made in advance need then not be touched again.
-// Above: the types From and Sum (in which is multiplied), V (numbers of a load), and THREADS.
+// x *= factor unless that is 1, so that gradients that were computed in advance need not be read again.
+// Above: the types From and Sum (in which is multiplied), V (elements per load), and THREADS.
 struct alignas(V * sizeof(From)) Pack { From at[V]; };
 
 __global__ void __launch_bounds__(THREADS) multiply(From *x, const Sum *factor, long long size) {
@@ -13,6 +13,6 @@ __global__ void __launch_bounds__(THREADS) multiply(From *x, const Sum *factor, 
         for (int v = 0; v < V; v++) pack.at[v] = From((Sum)pack.at[v] * by);
         packs[i] = pack;
     }
-    const long long last = size / V * V + first;            // what is no whole pack
+    const long long last = size / V * V + first;            // the elements after the last whole pack
     if (last < size) x[last] = From((Sum)x[last] * by);
 }

@@ -2,7 +2,7 @@
 // `weight` (SCALED), plus `bias` (SHIFTED). ADDED: of x + residual, which is kept in `sum`. `kept` gets of each row
 // what it was multiplied by, and with CENTERED its mean.
 // A thread keeps HELD packs of a row in registers, and of a longer row reads the others again. Above: BLOCKS, of an
-// SM, and EARLY, whether the weights are loaded together with the row.
+// SM, and LOAD_EARLY, whether the weights are loaded together with the row.
 template<class F> __device__ void each_pack(const Pack (&held)[HELD], const Pack *row, int packs, F f) {
     each_held(packs, [&](int h, int i) { f(held[h], i, h); });
     each_beyond(packs, [&](int i) { f(row[i], i, -1); });
@@ -27,7 +27,7 @@ norm_forward(const From *x, const From *residual, const From *weight, const From
     each_held(own, [&](int h, int i) {
         held[h] = from[i];
         if constexpr (ADDED) other[h] = more[i];
-        if constexpr (SCALED && EARLY) scales[h] = weights[i];
+        if constexpr (SCALED && LOAD_EARLY) scales[h] = weights[i];
     });
     if constexpr (ADDED) {
         each_held(own, [&](int h, int i) { store(added + i, held[h] = held[h] + other[h]); });
@@ -52,7 +52,7 @@ norm_forward(const From *x, const From *residual, const From *weight, const From
     const Sum factor = 1 / sqrt(square[0] / width + eps);
     each_pack(held, from, own, [&](const Pack &pack, int i, int h) {
         Pack scale, shift, res;
-        if constexpr (SCALED) scale = EARLY && h >= 0 ? scales[h < 0 ? 0 : h] : weights[i];
+        if constexpr (SCALED) scale = LOAD_EARLY && h >= 0 ? scales[h < 0 ? 0 : h] : weights[i];
         if constexpr (SHIFTED) shift = biases[i];
         #pragma unroll
         for (int v = 0; v < V; v++) {

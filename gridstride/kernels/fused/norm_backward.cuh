@@ -1,10 +1,10 @@
 // The gradient of x from that of y, and with LEARNT parts of the gradients of weight and bias. With n = (x - mean) *
 // factor and g = dy * weight: dx = factor * (g - mean(g) - n * mean(g * n)), where only CENTERED has mean and mean(g).
-// ADDED: x was a sum that is used elsewhere, too; `dsum`, its gradient from there, is added.
-// Blocks stay, and take some rows after others: what these add to the columns' gradients stays in registers to the end.
-// RING, on a Hopper GPU: the copy engine fetches the next rows into STAGES places in shared memory. Else AHEAD: a
-// thread loads its next row before it is through with one. What a longer row has beyond HELD packs of a thread is read
-// again, and is summed in memory.
+// ADDED: x was a sum that is used elsewhere, too; `dsum`, its gradient from there, is added. Persistent blocks take
+// some rows after others, so that the columns' gradients accumulate in registers to the end.
+// RING, on a Hopper GPU: bulk copies prefetch the next rows into a ring of STAGES buffers in shared memory. Else AHEAD:
+// a thread loads its next row before it has finished one. Elements of a longer row beyond HELD packs per thread are
+// read again, and are accumulated in memory.
 struct Row { Pack x[HELD], dy[HELD], dsum[HELD]; Sum factor, mean; };
 
 constexpr int ARRAYS = ADDED ? 3 : 2, MORE = CENTERED ? 2 : 1;               // read; gradients of columns
@@ -42,15 +42,15 @@ norm_backward(const From *x, const From *dy, const From *weight, const From *dsu
         to.factor = row < rows ? kept[row] : Sum(0);
         to.mean = CENTERED && row < rows ? kept[rows + row] : Sum(0);
     };
-    const int place = GROUPS * packs;                        // packs of an array in the ring
-    auto fill = [&](int turn) {                             // by one thread
-        const long long row = first + turn * stride;
+    const int stage_packs = GROUPS * packs;                        // packs of an array in the ring
+    auto fill = [&](int iteration) {                             // by one thread
+        const long long row = first + iteration * stride;
         if (row >= rows) return;
         const int bytes = (int)min((long long)GROUPS, rows - row) * packs * (int)sizeof(Pack);
-        barrier_expect(address(filled + turn % STAGES), ARRAYS * bytes);
+        barrier_expect(address(filled + iteration % STAGES), ARRAYS * bytes);
         for (int a = 0; a < ARRAYS; a++)
-            bulk_copy_once(address((Pack *)ring + (turn % STAGES * ARRAYS + a) * place), arrays[a] + row * packs, bytes,
-                           address(filled + turn % STAGES));
+            bulk_copy_once(address((Pack *)ring + (iteration % STAGES * ARRAYS + a) * stage_packs),
+                           arrays[a] + row * packs, bytes, address(filled + iteration % STAGES));
     };
     if constexpr (RING) {
         if (threadIdx.x == 0) {
@@ -65,14 +65,14 @@ norm_backward(const From *x, const From *dy, const From *weight, const From *dsu
     Row now, next;
     load_kept(next, first + group);
     if constexpr (AHEAD && !RING) load_far(next, first + group);
-    for (int turn = 0; first + turn * stride < rows; turn++) {
-        const long long row = first + turn * stride + group;
+    for (int iteration = 0; first + iteration * stride < rows; iteration++) {
+        const long long row = first + iteration * stride + group;
         now = next;
         load_kept(next, row + stride);
         if constexpr (RING) {
-            const Pack *at = (const Pack *)ring + turn % STAGES * ARRAYS * place + group * packs;
-            barrier_wait(address(filled + turn % STAGES), turn / STAGES);
-            load(now, row, at, at + place, at + 2 * place);
+            const Pack *at = (const Pack *)ring + iteration % STAGES * ARRAYS * stage_packs + group * packs;
+            barrier_wait(address(filled + iteration % STAGES), iteration / STAGES);
+            load(now, row, at, at + stage_packs, at + 2 * stage_packs);
         } else if constexpr (AHEAD) load_far(next, row + stride);
         else load_far(now, row);
         const int own = row < rows ? packs : 0;
@@ -91,15 +91,16 @@ norm_backward(const From *x, const From *dy, const From *weight, const From *dsu
                     columns[0][h < 0 ? 0 : h][v] += d * n;
                     if constexpr (CENTERED) columns[1][h < 0 ? 0 : h][v] += d;
                 } else {
-                    part[i * V + v] = d * n + (turn ? part[i * V + v] : Sum(0));
-                    if constexpr (CENTERED) part[width + i * V + v] = d + (turn ? part[width + i * V + v] : Sum(0));
+                    part[i * V + v] = d * n + (iteration ? part[i * V + v] : Sum(0));
+                    if constexpr (CENTERED)
+                        part[width + i * V + v] = d + (iteration ? part[width + i * V + v] : Sum(0));
                 }
             }
         });
-        group_sum(sums, turn % 2);
-        if constexpr (RING) {                               // all have taken their part of this place in the ring
+        group_sum(sums, iteration % 2);
+        if constexpr (RING) {                               // all have taken their part of this stage_packs in the ring
             if constexpr (WARPS == 1) __syncthreads();
-            if (threadIdx.x == 0) fill(turn + STAGES);
+            if (threadIdx.x == 0) fill(iteration + STAGES);
         }
         each_pack(now, scales, far_x, far_dy, weights, own,
         [&](const Pack &x, const Pack &dy, const Pack &scale, int i, int h) {

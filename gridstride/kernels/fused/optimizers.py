@@ -30,7 +30,7 @@ def adamw_call(dtype, v, maximize, blocks) -> Call:
     return Call(whole(('adamw',), dtype, constants), 'adamw', arrays, scalars, (blocks,), (THREADS,))
 
 
-SCALARS = 'decay', 'rest1', 'rest2', 'rate', 'root', 'eps'  # as the kernel names them
+SCALARS = 'decay', 'one_minus_beta1', 'one_minus_beta2', 'rate', 'root', 'eps'  # as the kernel names them
 
 
 def scalars_of(lr, betas, eps, weight_decay, n) -> tuple:  # n: the number of the step, from 1

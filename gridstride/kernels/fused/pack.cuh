@@ -1,4 +1,4 @@
-// V numbers that are loaded and stored at once. Above: the types From (of the arrays) and Sum (in which is computed),
+// V elements that are loaded and stored at once. Above: the types From (of the arrays) and Sum (in which is computed),
 // V, and STREAM: is what is stored too much for the caches to keep it until it is read?
 struct alignas(V * sizeof(From)) Pack { From at[V]; };
 

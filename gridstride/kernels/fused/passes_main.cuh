@@ -1,14 +1,14 @@
-// The host's part of an exported gelu, bias_gelu, rms_norm or layer_norm, forward or backward: random numbers, a check
-// of every result against double, the time. Above it stand which it is (TOOL, BACKWARD), the types of the arrays (From)
+// Host code of an exported gelu, bias_gelu, rms_norm or layer_norm, forward or backward: random inputs, a check
+// of every result against double, the time. Above it are which it is (TOOL, BACKWARD), the types of the arrays (From)
 // and of sums (Sum), what a result may be off (ROUNDING, of its own size), EPS of the norms, and the sizes to try
-// (cases: rows, width; the last one is timed). Below it stand the launches.
+// (cases: rows, width; the last one is timed). Below it are the launches.
 struct Arrays { From *x, *dy, *weight, *bias, *y, *dx, *dweight, *dbias; Sum *kept; };
 
 void launch(int number, const Arrays &a);
 
 constexpr bool CENTERED = TOOL == LAYER_NORM, NORM = TOOL == RMS_NORM || CENTERED, BIASED = TOOL == BIAS_GELU;
 
-// Normal numbers (Box and Muller), the same in each run
+// Normal random values (Box and Muller), the same in each run
 __global__ void fill_normal(From *x, size_t size, int which) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= size) return;
@@ -30,7 +30,7 @@ std::vector<double> read(const From *from, size_t size) {
     return std::vector<double>(given.begin(), given.end());
 }
 
-// Ends the program if a number is wrong; `sums`: how many rows were added for it
+// Exits if a result is wrong; `sums`: how many rows were added for it
 void compare(const char *what, const std::vector<double> &got, const std::vector<double> &want, int width,
              double sums) {
     for (size_t i = 0; i < want.size(); i++)
@@ -41,8 +41,8 @@ void compare(const char *what, const std::vector<double> &got, const std::vector
         }
 }
 
-double share_below(double x) { return std::erfc(-x * std::sqrt(.5)) / 2; }                     // of normal numbers
-double slope(double x) { return share_below(x) + x * std::exp(-x * x / 2) * .39894228040143268; }
+double normal_cdf(double x) { return std::erfc(-x * std::sqrt(.5)) / 2; }                     // Phi, the normal CDF
+double gelu_grad(double x) { return normal_cdf(x) + x * std::exp(-x * x / 2) * .39894228040143268; }
 
 // What is right for a row, forward (y) or backward (dx), and what the row adds to the columns' gradients
 struct Right { std::vector<double> rows, dweight, dbias; };
@@ -65,13 +65,13 @@ void add_norm(Right &right, const double *x, const double *dy, const std::vector
 
 void add_gelu(Right &right, const double *x, const double *dy, const std::vector<double> &bias) {
     for (size_t i = 0; i < bias.size(); i++) {
-        double u = x[i] + (BIASED ? bias[i] : 0), res = BACKWARD ? dy[i] * slope(u) : u * share_below(u);
+        double u = x[i] + (BIASED ? bias[i] : 0), res = BACKWARD ? dy[i] * gelu_grad(u) : u * normal_cdf(u);
         right.rows.push_back(res);
         if (BACKWARD) right.dbias[i] += res;
     }
 }
 
-// What is right for a case; for a norm's way back what its way there keeps of the rows is written, too
+// The expected results; for a norm's backward pass, also writes what its forward pass keeps of the rows
 Right expected(const Arrays &a, int rows, int width) {
     auto x = read(a.x, (size_t)rows * width), dy = read(a.dy, (size_t)rows * width);
     auto weight = read(a.weight, width), bias = read(a.bias, width);

@@ -1,12 +1,12 @@
-// The host's part of an exported softmax or log_softmax, forward or backward: random numbers, a check against double,
-// the time. Above it stand which it is (LOG, BACKWARD), the type of the arrays (From), how far a result may be off
-// (ROUNDING, of its own size), and the sizes to try (cases: rows, width; the last one is timed). Below it stand the
+// Host code of an exported softmax or log_softmax, forward or backward: random inputs, a check against double,
+// the time. Above it are which it is (LOG, BACKWARD), the type of the arrays (From), how far a result may be off
+// (ROUNDING, of its own size), and the sizes to try (cases: rows, width; the last one is timed). Below it are the
 // launches; backward, x is what softmax gave.
 void launch(int number, const From *x, const From *dy, From *out);
 
-constexpr int CHECKED = 16;                 // rows that are computed again
+constexpr int CHECKED = 16;                 // rows that are recomputed
 
-// Normal numbers (Box and Muller), the same in each run
+// Normal random values (Box and Muller), the same in each run
 __device__ float normal(size_t i, int which) {
     unsigned long long h = (i * 2 + which + 1) * 0x9e3779b97f4a7c15ull;
     h = (h ^ h >> 31) * 0x7fb5d329728ea185ull;
@@ -59,7 +59,7 @@ Right backward(const std::vector<double> &y, const std::vector<double> &dy) {
     return right;
 }
 
-// Ends the program if a number is wrong
+// Exits if a result is wrong
 void check(int number, const From *x, const From *dy, From *out) {
     auto [rows, width] = cases[number];
     OK(cudaMemset(out, 0xff, (size_t)rows * width * sizeof(From)));

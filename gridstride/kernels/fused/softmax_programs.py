@@ -22,7 +22,7 @@ WAYS = [
 
 def launches(o, rows, width) -> tuple:  # ([`Call`], elements of the workspace between two of them)
     "What a `Pass` launches for a size, on an H100"
-    of, v = 'softmax_back' if o.backward else 'softmax', vector(0, SIZES[o.dtype], 2, width)
+    of, v = 'softmax_backward' if o.backward else 'softmax', vector(0, SIZES[o.dtype], 2, width)
     return softmax_calls(of, o.dtype, rows, width, v, o.tool == 'log_softmax', H100)
 
 

@@ -103,22 +103,22 @@ def shape_of(
 
 
 def _text(of, how, dtype, v, threads, blocks, **numbers):
-    "The source of softmax (`of` 'softmax' or 'softmax_back') whose rows are read in one of three ways (`how`)"
-    cluster = 'told_in_cluster' if how == 'held' else 'in_cluster'
-    names = 'pack', 'joined', cluster if blocks > 1 else 'in_block', of, how
+    "The source of softmax (`of` 'softmax' or 'softmax_backward') whose rows are read in one of three ways (`how`)"
+    cluster = 'join_by_mbarrier' if how == 'softmax_registers' else 'join_in_cluster'
+    names = 'pack', 'softmax_part', cluster if blocks > 1 else 'join_in_block', of, how
     numbers = dict(V=v, THREADS=threads, **numbers)
-    needs = ['address', 'copy_async', 'copies_wait_all'] if how == 'rows' else []
+    needs = ['address', 'copy_async', 'copies_wait_all'] if how == 'softmax_shared' else []
     if blocks > 1:
         numbers['CLUSTER'] = blocks
-        needs += ['rank', 'cluster_here', 'cluster_wait']
-        told = ['address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'tell_block']
-        needs += told if how == 'held' else ['cluster_sync', 'into_block']
+        needs += ['rank', 'cluster_arrive_relaxed', 'cluster_wait']
+        told = ['address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'store_async']
+        needs += told if how == 'softmax_registers' else ['cluster_sync', 'into_block']
     return whole(names, dtype, tuple(numbers.items()), tuple(needs))
 
 
 @lru_cache(1024)
 def softmax_calls(
-    of,  # 'softmax', or 'softmax_back': its gradient
+    of,  # 'softmax', or 'softmax_backward': its gradient
     dtype,
     rows,
     width,  # a multiple of `v`
@@ -127,7 +127,7 @@ def softmax_calls(
     on,
 ) -> tuple:  # ([`Call`], elements of the workspace between two of them)
     "The launches of softmax of rows of `width` elements on the `Device` `on`, `v` per load"
-    size, arrays = v * SIZES[dtype] * (1 + (of == 'softmax_back')), ('x', 'dy', 'out')
+    size, arrays = v * SIZES[dtype] * (1 + (of == 'softmax_backward')), ('x', 'dy', 'out')
     kind = dict(LOG=log, STREAM=rows * width * SIZES[dtype] > _STREAM)
     if shape := shape_of(width // v, size, on, dtype if of == 'softmax' else None):
         packs, group, threads, blocks, held = shape
@@ -136,11 +136,11 @@ def softmax_calls(
             kind |= dict(HELD=packs, BLOCKS=2**16 // (threads * _registers(packs * v, dtype, blocks)), STREAM=False)
         else:
             kind['ASYNC'], numbers, room = on.hopper, (*numbers, packs), threads * packs * size
-        src = _text(of, 'held' if held else 'rows', dtype, v, threads, blocks, **kind)
+        src = _text(of, 'softmax_registers' if held else 'softmax_shared', dtype, v, threads, blocks, **kind)
         grid = (blocks * cdiv(rows, threads // group),)
         return [Call(src, 'keep_rows', arrays, numbers, grid, (threads,), room, cluster=(blocks, 1, 1))], 0
     parts = min(_PARTS, cdiv(width // v * size, _SHARE))
-    src = _text(of, 'long_rows', dtype, v, _MOST, 1, **kind)
+    src = _text(of, 'softmax_split', dtype, v, _MOST, 1, **kind)
     numbers, grid = (Long(width), Long(cdiv(width // v, parts)), parts), (rows * parts,)
     first = Call(src, 'find_parts', ('x', 'dy', 'parts'), numbers, grid, (_MOST,))
     return [first, Call(src, 'finish_rows', ('x', 'dy', 'parts', 'out'), numbers, grid, (_MOST,))], 2 * rows * parts
@@ -171,7 +171,7 @@ def _softmax(x, log):
 
 @operator('softmax_backward(Tensor y, Tensor dy, bool log) -> Tensor', lambda y, dy, log: torch.empty_like(y))
 def _softmax_backward(y, dy, log):
-    return _run('softmax_back', y, dy.contiguous(), log)
+    return _run('softmax_backward', y, dy.contiguous(), log)
 
 
 class _Softmax(torch.autograd.Function):

@@ -23,7 +23,7 @@ class GemmProblem(NamedTuple):
     activation: object = None  # a name, or an `Activation`
     times: bool = False  # is the result multiplied by another matrix,
     added: bool = False  # or is that added?
-    saved: str = ''  # for the backward pass: the activation's input, 'input', or its gradient there, 'slope'
+    saved: str = ''  # for the backward pass: the activation's input, 'input', or its gradient there, 'grad'
     summed: bool = False  # are columns summed: of the result if it was multiplied, else of what is added?
     onto: bool = False  # is the result added to what `out` holds?
 
@@ -38,7 +38,7 @@ class Tile(NamedTuple):
     CM: int  # blocks of a cluster, below each other
     CN: int  # along a row
     BLOCKS: int  # of an SM
-    EARLY: int = 0  # programmatic dependent launch: does it begin before the previous kernel ends?
+    PDL: int = 0  # programmatic dependent launch: does it begin before the previous kernel ends?
 
 
 # A tile: its measured time on an H100, in units of what `cost` estimates without it
@@ -54,13 +54,13 @@ TILES = {
 # The same of batches, whose kernels begin before the previous one ends (see `finals.begin_early`): over ten shapes
 # they are at 1.03 of `torch.bmm` in CUDA graphs, those above at 0.95. Chains of each gave the same bits on a GPU.
 BATCHES = {
-    Tile(128, 256, 4, 2, 2, 1, 1, EARLY=1): 0.754,
-    Tile(128, 256, 4, 2, 1, 1, 1, EARLY=1): 0.762,
-    Tile(256, 128, 4, 2, 1, 1, 1, EARLY=1): 0.731,
-    Tile(128, 128, 6, 2, 1, 1, 1, EARLY=1): 0.647,
-    Tile(64, 128, 8, 1, 1, 1, 1, EARLY=1): 0.597,
-    Tile(64, 128, 4, 1, 1, 1, 2, EARLY=1): 0.742,
-    Tile(64, 64, 8, 1, 1, 1, 1, EARLY=1): 0.511,
+    Tile(128, 256, 4, 2, 2, 1, 1, PDL=1): 0.754,
+    Tile(128, 256, 4, 2, 1, 1, 1, PDL=1): 0.762,
+    Tile(256, 128, 4, 2, 1, 1, 1, PDL=1): 0.731,
+    Tile(128, 128, 6, 2, 1, 1, 1, PDL=1): 0.647,
+    Tile(64, 128, 8, 1, 1, 1, 1, PDL=1): 0.597,
+    Tile(64, 128, 4, 1, 1, 1, 2, PDL=1): 0.742,
+    Tile(64, 64, 8, 1, 1, 1, 1, PDL=1): 0.511,
 }
 BK = 64
 
@@ -78,7 +78,7 @@ def cost(tile, c, sms=132) -> float:
     step = (tensor**4 + shared**4 + l2**4) ** 0.25 * tile.BLOCKS
     waves = cdiv(tall * cdiv(c.w, wide), sms * tile.BLOCKS // size)
     # blocks of a cluster meet before their first copies, which a kernel that begins early does not hide
-    begin = 1000 + 500 * (tile.EARLY and size > 1)
+    begin = 1000 + 500 * (tile.PDL and size > 1)
     moved = (c.h * c.k * (1 if c.grouped else c.count) + c.count * c.k * c.w + c.h * c.w * c.count) * 2 / 1500
     computed = _tiles(c)[tile] * waves * (cdiv(c.k, BK) * step + begin + tile.BM * tile.BN / 16)
     return 5000 + (computed**4 + moved**4) ** 0.25
@@ -136,8 +136,8 @@ def product_call(
     tile = tile or choose(c, on.sms)
     transposed = c.layout[0] == 't', c.layout[1] == 't'
     flags = dict(BIAS=c.bias, ACTIVE=bool(c.activation), TIMES=c.times, ADDED=c.added)
-    flags |= dict(SAVED=bool(c.saved), SLOPES=c.saved == 'slope', SUMMED=c.summed, ONTO=c.onto)
-    flags |= dict(GROUPED=c.grouped, M_TURNED=transposed[0], N_TURNED=transposed[1])
+    flags |= dict(SAVED=bool(c.saved), SAVE_GRAD=c.saved == 'grad', SUMMED=c.summed, ONTO=c.onto)
+    flags |= dict(GROUPED=c.grouped, M_TRANSPOSED=transposed[0], N_TRANSPOSED=transposed[1])
     constants = dict(tile._asdict(), BK=BK, **registers(tile), **flags)
     src = product_source(c.dtype, c.out, c.activation, tuple(constants.items()))
     tiles = c.count * cdiv(c.h, tile.BM * tile.CM) * cdiv(c.w, tile.BN * tile.CN)
@@ -147,7 +147,7 @@ def product_call(
     grid = size * min(on.sms * tile.BLOCKS // size, tiles)
     given = (c.count, c.h, c.w, c.k, float(scale))
     threads, shared = 128 * (tile.WGS + 1), tile.STAGES * stage_bytes(tile, transposed[1]) + tile.WGS * 4 * 4096
-    call = Call(src, 'multiply', _ARRAYS, given, (grid,), (threads,), shared, bool(tile.EARLY))
+    call = Call(src, 'multiply', _ARRAYS, given, (grid,), (threads,), shared, bool(tile.PDL))
     m = (1, BK // tile.CN, 64) if transposed[0] else (1, tile.BM // tile.CN, BK)
     n = (1, tile.BN // tile.CM, BK) if transposed[1] else (1, BK // tile.CM, 64)
     out = (1, 16, 64) if is_staged(c) else m

@@ -50,7 +50,9 @@ _BY_TORCH = dict(
 def _pass_call(activation, dtype, size):
     "The launches that apply an `Activation` to `size` elements, or multiply by its gradient: two `Call`s"
     src, grid = pass_source(dtype, activation), (cdiv(size, 256),)
-    return [Call(src, name, ('x', 'dy', 'y'), (Long(size),), grid, (256,)) for name in ('activate', 'by_slope')]
+    return [
+        Call(src, name, ('x', 'dy', 'y'), (Long(size),), grid, (256,)) for name in ('activate', 'activation_backward')
+    ]
 
 
 def _pass(x, dy, activation):
@@ -83,8 +85,8 @@ def check_activation(tool, activation):
 
 def need_gradient(tool, activation):
     "Raise for an `Activation` without a gradient"
-    if isinstance(activation, Activation) and not activation.slope:
-        raise ValueError(f"{tool}: the Activation has no slope, so no gradient: Activation('x * x', slope='2 * x')")
+    if isinstance(activation, Activation) and not activation.grad:
+        raise ValueError(f"{tool}: the Activation has no gradient: Activation('x * x', grad='2 * x')")
 
 
 def check_operand(tool, name, x, shape, like):

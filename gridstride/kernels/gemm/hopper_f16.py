@@ -118,8 +118,8 @@ def why_not(config, layout):  # None if there is one
         return 'there is no room for sums that are added up'
 
 
-def _shared(WGS, STAGES, STAGE, ROOM, CK):
-    return STAGES * STAGE + WGS * ROOM + 16 * STAGES + 8 * (CK > 1)
+def _shared(WGS, STAGES, STAGE, BUFFER, CK):
+    return STAGES * STAGE + WGS * BUFFER + 16 * STAGES + 8 * (CK > 1)
 
 
 def _boxes(config, layout, columns):
@@ -177,8 +177,8 @@ def _gemm_f16(config, dtype, layout, pdl):
 
     text = (PTX + wgmma(config.BN // 2 if config.split_n else config.BN)).replace('bf16', _IN_PTX[dtype])
     constants = {o: getattr(config, o) for o in ('BM', 'BN', 'CM', 'CN', 'CK', 'BLOCKS')}
-    flags = dict(TURNED=config.swap_ab, BESIDE=config.split_n, PING=config.pingpong, EARLY=pdl)
-    flags |= dict(M_TURNED=layout[0] == 't', N_TURNED=layout[1] == 't')
+    flags = dict(SWAP_AB=config.swap_ab, SPLIT_N=config.split_n, PINGPONG=config.pingpong, PDL=pdl)
+    flags |= dict(M_TRANSPOSED=layout[0] == 't', N_TRANSPOSED=layout[1] == 't')
     columns_each = config.BN // 2 if config.split_n else config.BN
     each = dict(M=_m_blocks(config), N=stored_columns(config), COLUMNS=columns_each)
     src = text + sharing + order + step_stores + source_loader(__package__)('hopper_f16')
@@ -199,7 +199,7 @@ def _gemm_f16(config, dtype, layout, pdl):
         STAGES=stages,
         STAGE=stage_bytes(config, layout),
         OUT_COLS=columns,
-        ROOM=buffer,
+        BUFFER=buffer,
         BOX=box(config),
         GROUP=8,
         **_registers(config),

@@ -97,7 +97,7 @@ def run(
         activation,
         times is not None,
         plus is not None,
-        'input' if saved is not None else 'slope' if act_grad is not None else '',
+        'input' if saved is not None else 'grad' if act_grad is not None else '',
         summed,
         onto,
     )

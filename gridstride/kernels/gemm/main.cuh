@@ -1,7 +1,7 @@
-// The host's part of an exported product with an epilogue: random numbers, a check of results against double, the time.
-// Above it stand the types Number (of m and n) and Out, ROUNDING of each, how m and n lie, what the epilogue does (its
-// activation is GELU), and the sizes to try (cases: products or groups, h, w, k; the last one is timed). Below it stand
-// the launches.
+// Host code of an exported product with an epilogue: random inputs, a check of results against double, the time.
+// Above it are the types Number (of m and n) and Out, ROUNDING of each, the layouts of m and n, what the epilogue does
+// (its activation is GELU), and the sizes to try (cases: products or groups, h, w, k; the last one is timed). Below it
+// stand the launches.
 struct Arrays {
     Number *m, *n, *bias, *other, *saved;
     Out *out, *before;
@@ -22,19 +22,19 @@ template <class T> __global__ void fill(T *x, size_t size, int seed) {
     if (i < size) x[i] = T(random_number(i * 16 + seed));
 }
 
-template <class T> T *random_room(size_t size, int seed) {
+template <class T> T *allocate_random(size_t size, int seed) {
     T *x = allocate<T>(size);
     fill<<<(size + 255) / 256, 256>>>(x, size, seed);
     return x;
 }
 
 __device__ double gelu_of(double x) { return x / 2 * (1 + erf(x * .70710678118654752)); }
-__device__ double slope_of(double x) {
+__device__ double gelu_grad_of(double x) {
     return (1 + erf(x * .70710678118654752)) / 2 + x * .3989422804014327 * exp(-x * x / 2);
 }
 
 // Each `down`th row and each `right`th column: a right result is off by no more than its rounding, 16 of 2^-24 of the
-// sum of its terms' sizes, and 2^-20 of that where an activation or its slope is approximated
+// sum of its terms' sizes, and 2^-20 of that where an activation or its gradient is approximated
 __global__ void compare(Arrays a, int count, int h, int w, int k, int down, int right, int *wrong) {
     int row = (blockIdx.x * blockDim.x + threadIdx.x) * down, c = blockIdx.y * right;
     if (row >= (GROUPS ? h : count * h) || c >= w) return;
@@ -53,7 +53,7 @@ __global__ void compare(Arrays a, int count, int h, int w, int k, int down, int 
         if (!(fabs(got - want) <= rounding * fabs(want) + terms)) atomicAdd(wrong, 1);
     };
     if (BIASED) { sum += (float)a.bias[c]; size += fabs((float)a.bias[c]); }
-    if (SAVES) off((float)a.saved[at], slope_of(sum), (16 * 0x1p-24 + 0x1p-20) * 2 * size, 0x1p-8);
+    if (SAVES) off((float)a.saved[at], gelu_grad_of(sum), (16 * 0x1p-24 + 0x1p-20) * 2 * size, 0x1p-8);
     double other = (float)a.other[at], factor = 1;
     if (ACTIVATES) { factor = 1.13; sum = gelu_of(sum); }
     if (MULTIPLIES) { factor = fabs(other); sum *= other; }
@@ -62,7 +62,7 @@ __global__ void compare(Arrays a, int count, int h, int w, int k, int down, int 
     off((float)a.out[at], sum, (16 * 0x1p-24 + (ACTIVATES ? 0x1p-20 : 0)) * factor * size, ROUNDING);
 }
 
-// Sums of columns: those of the result, which was rounded since, or of what was added
+// Column sums: of the result, which has been rounded since, or of the added matrix
 __global__ void compare_sums(Arrays a, int h, int w, int rows, int *wrong) {
     int c = blockIdx.x * blockDim.x + threadIdx.x;
     if (c >= w) return;
@@ -76,7 +76,7 @@ __global__ void compare_sums(Arrays a, int h, int w, int rows, int *wrong) {
     if (!(fabs(got - want) <= (MULTIPLIES ? ROUNDING : 16 * 0x1p-24) * size)) atomicAdd(wrong, 1);
 }
 
-// Ends the program if a number is wrong: all of small results are looked at
+// Exits if a result is wrong: checks all elements of small results
 void check(int number, const Arrays &x) {
     auto [count, h, w, k, rows] = cases[number];
     static int *wrong = allocate<int>(1);
@@ -87,7 +87,7 @@ void check(int number, const Arrays &x) {
     if (SUMS) compare_sums<<<(w + 255) / 256, 256>>>(x, h, w, rows, wrong);
     OK(cudaMemcpy(&got, wrong, sizeof got, cudaMemcpyDefault));
     if (!got) return;
-    printf("FAIL %-34s %d of %dx%d @ %dx%d: %d numbers are wrong\n", NAME, count, h, k, k, w, got);
+    printf("FAIL %-34s %d of %dx%d @ %dx%d: %d elements are wrong\n", NAME, count, h, k, k, w, got);
     exit(1);
 }
 
@@ -109,9 +109,9 @@ int run() {
     for (int i = 0; i <= last; i++) {
         auto [count, h, w, k, rows] = cases[i];
         size_t tall = GROUPS ? h : (size_t)count * h, size = tall * w;
-        Arrays x = {random_room<Number>(tall * k, 0), random_room<Number>((size_t)count * k * w, 1),
-                    random_room<Number>(w, 2), random_room<Number>(size, 3), allocate<Number>(size),
-                    allocate<Out>(size), random_room<Out>(size, 4), allocate<float>((size_t)rows * w + 1),
+        Arrays x = {allocate_random<Number>(tall * k, 0), allocate_random<Number>((size_t)count * k * w, 1),
+                    allocate_random<Number>(w, 2), allocate_random<Number>(size, 3), allocate<Number>(size),
+                    allocate<Out>(size), allocate_random<Out>(size, 4), allocate<float>((size_t)rows * w + 1),
                     make_ends(count, h)};
         auto product = [&] { launch(i, x); };
         auto once = [&] {

@@ -1,13 +1,14 @@
 // out = scale * m @ n and what an epilogue makes of it, for 16-bit floats that are summed in float32. `count` products
 // whose matrices follow each other in memory; or, GROUPED, one whose rows of m and of out belong to `count` groups:
 // each ends before row `ends[g]`, and has its own n.
-// Above: Number, Out (float, or as Number), BM, BN, BK, STAGES, WGS (warpgroups that multiply), CM and CN (blocks of
-// a cluster: below each other, which share n, or side by side, which share m), BLOCKS (of an SM), DOWN and UP
-// (registers of a thread that copies, and of one that multiplies), EARLY (does the kernel begin before the one ahead
-// has ended?), GROUPED, M_TURNED, N_TURNED (does memory hold the transpose?), and wgmma. Of the epilogue: BIAS,
-// ACTIVE, TIMES, ADDED, SAVED, SLOPES (is the slope saved?), SUMMED, ONTO, and the functions `active` and `slope`.
+// Above: Number, Out (float, or as Number), BM, BN, BK, STAGES, WGS (warpgroups that multiply), CM and CN (blocks of a
+// cluster: below each other, which share n, or side by side, which share m), BLOCKS (of an SM), DOWN and UP (registers
+// of a thread that copies, and of one that multiplies), PDL (does the kernel begin before the one ahead has ended?),
+// GROUPED, M_TRANSPOSED, N_TRANSPOSED (does memory hold the transpose?), and wgmma. Of the epilogue: BIAS, ACTIVE,
+// TIMES, ADDED, SAVED, SAVE_GRAD (is the activation's gradient saved?), SUMMED, ONTO, and the functions `active` and
+// `active_grad`.
 constexpr int A_BYTES = BM*BK*2, BOX = BK*128, M = BM/64/WGS;
-constexpr int B_BYTES = N_TURNED ? BN*128 : (BN + 63)/64*BOX;  // whole boxes, if these lie side by side
+constexpr int B_BYTES = N_TRANSPOSED ? BN*128 : (BN + 63)/64*BOX;  // whole boxes, if these are side by side
 constexpr int CLUSTER = CM*CN, TALL = BM*CM, WIDE = BN*CN;               // blocks; what a cluster computes
 constexpr int GROUP = 16;                                                // rows of tiles that are visited together
 constexpr bool STAGED = sizeof(Out) == 2 && !GROUPED;                    // do results leave by way of shared memory?
@@ -26,7 +27,7 @@ __device__ void tma_load_for(u32 to, const TensorMap &x, int z, int r, int c, u3
                  :: "r"(to), "l"(&x), "r"(c), "r"(r), "r"(z), "r"(bar), "h"(blocks) : "memory");
 }
 
-// Where a tile of a cluster lies: in which product or group, from which row and column on, and where its rows end
+// The position of a cluster's tile: its product or group, its first row and column, and the end of its rows
 struct Tile { int z, row, column, end; };
 
 struct Schedule {
@@ -64,9 +65,9 @@ __device__ void load_part(u32 to, const TensorMap &x, int z, int r, int c, u32 b
 __device__ void load_step(u32 a, u32 b, const TensorMap &m, const TensorMap &n, const Tile &t, int at, u32 bar,
                           int me) {
     int row = t.row + me%CM*BM, zm = GROUPED ? 0 : t.z;
-    if (M_TURNED) for (int x = 0; x < BM; x += 64) load_part<CN, BK>(a + x/64*BOX, m, zm, at, row + x, bar, me);
+    if (M_TRANSPOSED) for (int x = 0; x < BM; x += 64) load_part<CN, BK>(a + x/64*BOX, m, zm, at, row + x, bar, me);
     else load_part<CN, BM>(a, m, zm, row, at, bar, me);
-    if (N_TURNED) load_part<CM, BN>(b, n, t.z, t.column, at, bar, me);
+    if (N_TRANSPOSED) load_part<CM, BN>(b, n, t.z, t.column, at, bar, me);
     else for (int x = 0; x < BN; x += 64) load_part<CM, BK>(b + x/64*BOX, n, t.z, at, t.column + x, bar, me);
 }
 
@@ -78,14 +79,14 @@ __device__ void multiply_step(float (&d)[M][BN/2], u64 da, u64 db, bool more) {
     for (int i = 0; i < BK/16; i++)
         #pragma unroll
         for (int x = 0; x < M; x++)
-            wgmma<M_TURNED, !N_TURNED>(d[x], da + x*64*128/16 + i*(M_TURNED ? 16*128 : 32)/16,
-                                       db + i*(N_TURNED ? 32 : 16*128)/16, more || i > 0);
+            wgmma<M_TRANSPOSED, !N_TRANSPOSED>(d[x], da + x*64*128/16 + i*(M_TRANSPOSED ? 16*128 : 32)/16,
+                                       db + i*(N_TRANSPOSED ? 32 : 16*128)/16, more || i > 0);
     wgmma_commit();
 }
 
-// Four lanes have four words each, the sums of four times eight columns: afterwards each has those of eight in a row.
-// Done twice, all is as it was.
-__device__ void turn(u32 (&v)[4]) {
+// Transposes 4x4 words of four lanes: each has four words of four times eight columns, and afterwards eight consecutive
+// columns. It is its own inverse.
+__device__ void transpose_quad(u32 (&v)[4]) {
     #pragma unroll
     for (int bit = 1; bit < 4; bit *= 2) {
         bool upper = threadIdx.x & bit;
@@ -103,8 +104,8 @@ __device__ float2 unpacked(u32 x) { return make_float2(float(((Number *)&x)[0]),
 // The matrices of an epilogue
 struct Others {
     const Number *__restrict__ bias, *__restrict__ other;   // a row; like out: what is added, or multiplied by
-    Number *saved;                                          // like out: what `active` was given, or its slope
-    float *sums;                                            // a row for each warp's rows of out
+    Number *saved;                                          // like out: the input of `active`, or its gradient
+    float *sums;                                            // one row per warp's rows of out
     float scale;
 };
 
@@ -126,7 +127,7 @@ __device__ Loaded load_others(const Others &o, const Tile &t, int row, int c0, s
 }
 
 // each lane has eight sums, of which all with the same lane%4 are added: afterwards it has number (lane/4) of the
-// eight, with its bits turned around
+// eight, with its bits reversed
 __device__ float add_rows(float (&v)[8]) {
     #pragma unroll
     for (int bit = 16, n = 4; n > 0; bit /= 2, n /= 2) {
@@ -144,10 +145,10 @@ __device__ void tma_store(const TensorMap &x, int z, int r, int c, u32 from) {
     asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];"
                  :: "l"(&x), "r"(c), "r"(r), "r"(z), "r"(from) : "memory");
 }
-// until one piece at most has not left
+// Waits until at most one piece is still in flight
 __device__ void stores_but_one_have_read() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
 
-// A warp's 16 x 64 numbers leave by TMA, in turns by way of one of two pieces of 2048 bytes at `mine`
+// Stores 16 x 64 elements of a warp by TMA, through one of two buffers of 2048 bytes at `mine` (double buffering)
 __device__ void send(u32 (&v)[2][8], const TensorMap &x, int z, int r, int c, u32 mine, int &pieces) {
     int lane = threadIdx.x%32, tr = lane%16;
     u32 piece = mine + pieces++%2*2048;
@@ -167,7 +168,7 @@ __device__ void put(u32 (&v)[2][8], Number *to, int rows, int columns, int w) {
     for (int i = 0; i < 4; i++) {                           // a half of the rows, of the columns
         u32 four[4] = {v[i/2][i%2*4], v[i/2][i%2*4+1], v[i/2][i%2*4+2], v[i/2][i%2*4+3]};
         int c = i%2*32 + threadIdx.x%4*8;
-        turn(four);
+        transpose_quad(four);
         if (i/2*8 < rows && c < columns) *(uint4 *)(to + (size_t)(i/2*8)*w + c) = {four[0], four[1], four[2], four[3]};
     }
 }
@@ -199,7 +200,7 @@ __device__ void finish(float (&d)[M][N], const TensorMap &out_map, const TensorM
                 for (int b = 0; b < 2 && (TIMES || ADDED); b++) {
                     uint4 in = loaded.at[(c/32 + b)%AHEAD][2*i + x];
                     u32 four[4] = {in.x, in.y, in.z, in.w};
-                    turn(four);
+                    transpose_quad(four);
                     #pragma unroll
                     for (int g = 0; g < 4; g++) more[b*4 + g] = four[g];
                 }
@@ -208,7 +209,7 @@ __device__ void finish(float (&d)[M][N], const TensorMap &out_map, const TensorM
                     float *e = &d[i][(c/8 + g)*4 + x*2];
                     float2 y = {e[0]*o.scale + bias[g].x, e[1]*o.scale + bias[g].y}, m = {};
                     if (TIMES || ADDED) m = unpacked(more[g]);
-                    if (SAVED) kept[x][g] = SLOPES ? pack(slope(y.x), slope(y.y)) : pack(y.x, y.y);
+                    if (SAVED) kept[x][g] = SAVE_GRAD ? pack(active_grad(y.x), active_grad(y.y)) : pack(y.x, y.y);
                     if (ACTIVE) y = {active(y.x), active(y.y)};
                     if (TIMES) y = {y.x*m.x, y.y*m.y};
                     if (ADDED) y = {y.x + m.x, y.y + m.y};
@@ -252,7 +253,7 @@ multiply(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
     __shared__ u64 bars[2*STAGES];
     u32 a = address(shared), b = a + STAGES*A_BYTES, mine = b + STAGES*B_BYTES + threadIdx.x/32*4096;
     u32 full = address(bars), empty = full + 8*STAGES;
-    int me = blockIdx.x%CLUSTER, wg = __shfl_sync(~0u, threadIdx.x/128, 0), s = 0, turn = 0, steps = (k + BK-1)/BK;
+    int me = blockIdx.x%CLUSTER, wg = __shfl_sync(~0u, threadIdx.x/128, 0), s = 0, phase = 0, steps = (k + BK-1)/BK;
     if (threadIdx.x == WGS*128) {
         prefetch(m);
         prefetch(n);
@@ -260,7 +261,7 @@ multiply(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
         barriers_ready();
     }
     if (CLUSTER > 1) cluster_sync(); else __syncthreads();
-    if (EARLY) {                                            // from here on all that kernels ahead wrote is there
+    if (PDL) {                                            // from here on all that kernels ahead wrote is there
         asm volatile("griddepcontrol.launch_dependents;");
         asm volatile("griddepcontrol.wait;" ::: "memory");
     }
@@ -271,38 +272,38 @@ multiply(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
         if (threadIdx.x == WGS*128) for (bool back = false; work.next(t); back = !back)
             for (int step = 0; step < steps; step++) {      // there, and back: what was last is still in the L2 cache
                 int at = (back ? steps-1 - step : step)*BK;
-                barrier_wait(empty + 8*s, turn-1);
+                barrier_wait(empty + 8*s, phase-1);
                 barrier_expect(full + 8*s, A_BYTES + B_BYTES);
                 load_step(a + s*A_BYTES, b + s*B_BYTES, m, n, t, at, full + 8*s, me);
-                if (++s == STAGES) { s = 0; turn++; }
+                if (++s == STAGES) { s = 0; phase++; }
             }
     } else {                                                // consumers
         registers_up<UP>();
         int last = -1, pieces = 0;
-        bool tells = threadIdx.x%128 < CLUSTER;       // thread t tells block t
-        u64 da = descriptor(a + wg*M*64*128, 16), db = descriptor(b, N_TURNED ? 16 : BOX);
+        bool signals = threadIdx.x%128 < CLUSTER;       // thread t signals block t
+        u64 da = descriptor(a + wg*M*64*128, 16), db = descriptor(b, N_TRANSPOSED ? 16 : BOX);
         Others others = {bias, other, saved, sums, scale};
         float d[M][BN/2];
         while (work.next(t)) {
             for (int step = 0; step < steps; step++) {
-                barrier_wait(full + 8*s, turn);
+                barrier_wait(full + 8*s, phase);
                 multiply_step(d, da + s*(A_BYTES/16), db + s*(B_BYTES/16), step > 0);
                 wgmma_wait<1>();                            // the step before is done, and its stage is free
-                if (last >= 0 && tells) barrier_arrive_at(empty + 8*last, threadIdx.x%128);
+                if (last >= 0 && signals) barrier_arrive_at(empty + 8*last, threadIdx.x%128);
                 last = s;
-                if (++s == STAGES) { s = 0; turn++; }
+                if (++s == STAGES) { s = 0; phase++; }
             }
             int top = t.row + me%CM*BM + wg*M*64, row = top + threadIdx.x%128/32*16 + threadIdx.x%32/4;
             size_t first = GROUPED ? 0 : (size_t)t.z*h;
-            Loaded loaded = load_others(others, t, row, 0, first, w);       // on their way during the last step
+            Loaded loaded = load_others(others, t, row, 0, first, w);       // in flight during the last step
             wgmma_wait<0>();
             fence_sums(d);
-            if (tells) barrier_arrive_at(empty + 8*last, threadIdx.x%128);
+            if (signals) barrier_arrive_at(empty + 8*last, threadIdx.x%128);
             last = -1;
             int right = BN%64 ? min(w, t.column + BN) : w;  // else TMA ends at w, and no piece is beyond the tile
             finish(d, out_map, saved_map, out, others, t, row, top, loaded, mine, pieces, first, right, w);
         }
         if (threadIdx.x%32 == 0) stores_have_read();
     }
-    if (CLUSTER > 1) cluster_sync();                             // others may still arrive at my barriers
+    if (CLUSTER > 1) cluster_sync();                             // others may still arrive at this block's barriers
 }

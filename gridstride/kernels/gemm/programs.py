@@ -31,7 +31,7 @@ def _programs():
     small, said = ((1, 8, 8, 8), (1, 136, 264, 72), (1, 520, 1032, 1000)), '`matmul` with an `Epilogue`: {}.'
     up, down = (1, 8192, 14336, 4096), (1, 8192, 4096, 14336)
     for name, what, large, more in (
-        ('gelu', 'a bias and GELU, whose slope is kept', up, dict(bias=True, activation='gelu', saved='slope')),
+        ('gelu', 'a bias and GELU, whose gradient is kept', up, dict(bias=True, activation='gelu', saved='grad')),
         ('times', 'times another matrix, and sums of columns', up, dict(times=True, summed=True)),
         ('residual', 'a bias and a residual', down, dict(bias=True, added=True)),
         ('summed', 'a residual, whose columns are summed', down, dict(added=True, summed=True)),

@@ -1,8 +1,8 @@
-// out = m @ n of float32, for an n of a few columns: whole rows of m by bulk copies, multiplied by tensor cores in
-// three planes of bf16.
+// out = m @ n of float32, for an n of a few columns (a skinny GEMM): bulk copies of whole rows of m, multiplied by
+// tensor cores as three bf16 terms.
 // Above: W, PARTS (warps that share k), CHUNKS (of 16 k that one of them has at most: it has as many or one less, and
-// two of these are whole), TEAMS (of such warps, which take turns at stages), ADDERS (warps that add up the parts, also
-// by turns), STAGES (of eight rows in shared memory), AHEAD (how many are under way at once); of `thin`, SOUND,
+// two of these are whole), TEAMS (of such warps, which take turns at stages), ADDERS (warps that reduce the parts,
+// which take turns, too), STAGES (of eight rows in shared memory), AHEAD (stages in flight at once); of `thin`, SOUND,
 // `take_apart` and `chain`.
 constexpr int TILES = (W+15)/16, WORKERS = PARTS*TEAMS;             // of 16 columns; warps that multiply
 
@@ -28,13 +28,13 @@ thin_stages(const float *m, const float *n, float *out, int h, int w, int k) {
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) {
             barrier_init(address(full+s), 1);
-            barrier_init(address(summed+s), PARTS*32);              // each lane tells for itself
+            barrier_init(address(summed+s), PARTS*32);              // each lane arrives for itself
             barrier_init(address(empty+s), 32);
         }
         barriers_ready();
     }
     __syncthreads();
-    if (warp == WORKERS) {                                          // asks for rows
+    if (warp == WORKERS) {                                          // loads rows
         for (int i = 0; i < stages && lane == 0; i++) {
             int s = i%STAGES, bytes = rows.count(i)*k*4;
             if (i >= AHEAD) barrier_wait(address(full + (i-AHEAD)%STAGES), (i-AHEAD)/STAGES);
@@ -72,7 +72,7 @@ thin_stages(const float *m, const float *n, float *out, int h, int w, int k) {
     }
     // multiplies a part of k: 16 columns of n, whose planes hi and mid stay in registers, times eight rows of m
     int part = warp%PARTS, begin = part*chunks/PARTS, mine = (part+1)*chunks/PARTS - begin;
-    uint4 *lo = (uint4 *)(ring + STAGES*8*k) + warp*CHUNKS*TILES*32 + lane;     // of this lane: nobody else reads them
+    uint4 *lo = (uint4 *)(ring + STAGES*8*k) + warp*CHUNKS*TILES*32 + lane;     // of this lane alone
     u32 a[CHUNKS][2][TILES][4];
     #pragma unroll
     for (int i = 0; i < CHUNKS*TILES; i++) {
@@ -122,7 +122,7 @@ thin_stages(const float *m, const float *n, float *out, int h, int w, int k) {
                     for (int t = 0; t < TILES; t++) mma(little[t], a[c][P[j]][t], b[Q[j]][0], b[Q[j]][1]);
             }
         #pragma unroll
-        for (int t = 0; t < TILES; t++)                             // where this lane has read, nobody else has
+        for (int t = 0; t < TILES; t++)                             // only this lane has read these addresses
             at[t*4] = make_float4(little[t][0]+large[t][0], little[t][1]+large[t][1], little[t][2]+large[t][2],
                                   little[t][3]+large[t][3]);
         barrier_arrive(address(summed+s));

@@ -17,35 +17,35 @@ class Activation(NamedTuple):
     "An elementwise function, as CUDA C: expressions of `float x`"
 
     value: str  # 'x > 0 ? x : 0'
-    slope: str = ''  # its derivative: 'x > 0 ? 1 : 0'; empty: there is none, and no gradient
+    grad: str = ''  # its derivative: 'x > 0 ? 1 : 0'; empty: there is none, and no gradient
 
 
 ACTIVATIONS = dict(
     relu=Activation('x > 0 ? x : 0', 'x > 0 ? 1 : 0'),
-    gelu=Activation('gelu(x)', 'gelu_slope(x)'),
-    gelu_tanh=Activation('gelu(x)', 'gelu_slope(x)'),
+    gelu=Activation('gelu(x)', 'gelu_grad(x)'),
+    gelu_tanh=Activation('gelu(x)', 'gelu_grad(x)'),
     silu=Activation('x * sigmoid(x)', 'sigmoid(x) * (1 + x * (1 - sigmoid(x)))'),
 )
 _SIGMOID = '__device__ float sigmoid(float x) { return inverse(1 + power_of_2(-1.4426950408889634f * x)); }\n'
 
 
 def _grad_stub(activation):
-    "CUDA C of an unused `slope` for an activation without one"
-    has = activation and ACTIVATIONS.get(activation, activation).slope
-    return '' if has else '__device__ float slope(float x) { return 1; }\n'
+    "CUDA C of an unused `active_grad` for an activation without one"
+    has = activation and ACTIVATIONS.get(activation, activation).grad
+    return '' if has else '__device__ float active_grad(float x) { return 1; }\n'
 
 
 @lru_cache(256)
 def activation_text(
     activation,  # a name of `ACTIVATIONS`, an `Activation`, or None
 ) -> str:
-    "CUDA C of `active` and `slope`, below the types From and Sum"
+    "CUDA C of `active` and `active_grad`, below the types From and Sum"
     if activation is None:
         return ''
     found = activation if isinstance(activation, Activation) else ACTIVATIONS[activation]
     head = f'constexpr bool TANH = {str(activation == "gelu_tanh").lower()};\n{fused_source("gelu")}{_SIGMOID}'
     text = f'{head}__device__ float active(float x) {{ return {found.value}; }}\n'
-    return text + f'__device__ float slope(float x) {{ return {found.slope}; }}\n' * bool(found.slope)
+    return text + f'__device__ float active_grad(float x) {{ return {found.grad}; }}\n' * bool(found.grad)
 
 
 @lru_cache(1024)

@@ -12,24 +12,24 @@ from .hopper import barriers, clusters, copies, order, registers, stores_basics,
 from .rung import Rung
 from ...utils import cdiv
 
-# The tiles of the last, incomplete wave are cut along k, and their steps, of 64 numbers, are shared out evenly. A share
-# is no longer than a tile, so it holds at most the end of one tile and then the start of the next: a cluster hands its
-# sums over before it waits for those of others, and nobody waits in a circle. All threads make the same `Schedule`, so
-# producer and consumers agree without a message.
+# Stream-K for the last, incomplete wave: its tiles are cut along k, and their steps, of 64 elements, are divided evenly
+# among clusters. A cluster's part is no longer than a tile, so it holds at most the end of one tile and then the start
+# of the next: a cluster stores its partial sums before it waits for those of others, so there is no deadlock. All
+# threads compute the same `Schedule`, so producer and consumers agree without synchronization.
 schedule = r'''
-constexpr int CLUSTER = CM*CN;                                                // blocks; what a cluster makes of out:
-constexpr int HIGH = TURNED ? BN*CN : BM*CM, WIDE = TURNED ? BM*CM : BN*CN;
+constexpr int CLUSTER = CM*CN;                                            // blocks; what a cluster computes of out:
+constexpr int HIGH = SWAP_AB ? BN*CN : BM*CM, WIDE = SWAP_AB ? BM*CM : BN*CN;
 
 struct Piece { int tile, from, to, x, y; };    // steps `from` to `to` of a tile; x, y: along wgmma's rows and columns
 
-// whole tiles in turn, then an even share of the last `cut` tiles, which are split along k
+// Whole tiles one after the other, then an equal part of the last `cut` tiles, which are split along k
 struct Schedule {
     int tall, wide, steps, clusters, whole, cut, sharers, share, pos, end;
     __device__ Schedule(int h, int w, int k, int cluster, int clusters)
         : tall(cdiv(h, HIGH)), wide(cdiv(w, WIDE)), steps(cdiv(k, BK)), clusters(clusters), whole(cluster) {
-        cut = SPLIT ? tall*wide%clusters : 0;
+        cut = STREAM_K ? tall*wide%clusters : 0;
         sharers = min(clusters, min(cut*8, cut*steps/4));    // at most 8 for a tile, with at least 4 steps each
-        if (sharers <= cut) cut = sharers = 0;               // the shares would be too short
+        if (sharers <= cut) cut = sharers = 0;               // the parts would be too short
         bool joins = cluster < sharers;
         share = joins ? cluster : 0;
         pos = joins ? begin(share) : 0;
@@ -49,10 +49,10 @@ struct Schedule {
             pos += p.to - p.from;
         } else return false;
         place(p.tile, tall, wide, tr, tc);
-        p.x = TURNED ? tc : tr; p.y = TURNED ? tr : tc;
+        p.x = SWAP_AB ? tc : tr; p.y = SWAP_AB ? tr : tc;
         return true;
     }
-    // has this later share a part of the piece's tile, too?
+    // does this later part contain steps of the piece's tile, too?
     __device__ bool adds(int share, const Piece &p) {
         return share < sharers && begin(share) < (p.tile - (tall*wide - cut) + 1)*steps;
     }
@@ -60,15 +60,15 @@ struct Schedule {
 '''
 
 
-# Another SM is to read the sums, so they go to L2, past the cache of the SM. The flag is set with release and read with
-# acquire: what was written before the one is seen after the other. One slot a block is enough, as a share hands over at
-# most one piece.
-handing = r'''
-__device__ float4 partial[SPLIT ? 132*BM*BN/4 : 1];     // sums that are handed over; `slot`: a block's place
-__device__ u32 ready[132*WGS*4];                        // a flag for each warp: its sums are there
+# Another SM reads the partial sums, so they are stored in L2, past the L1 cache. The flag is set with release and read
+# with acquire: writes before the release are visible after the acquire. One slot per block is enough, as a part stores
+# at most one piece.
+partial_sums = r'''
+__device__ float4 partial[STREAM_K ? 132*BM*BN/4 : 1];     // partial sums, one slot per block
+__device__ u32 ready[132*WGS*4];                        // one flag per warp: its sums are stored
 
-// leaves a warp's sums for the block that has the first part of the tile
-template<int M, int R> __device__ void hand_over(float (&d)[M][R], int slot) {
+// Stores a warp's partial sums for the block that has the first part of the tile
+template<int M, int R> __device__ void store_partials(float (&d)[M][R], int slot) {
     float4 *sum = partial + (u64)slot*BM*BN/4 + threadIdx.x;
     #pragma unroll
     for (int i = 0; i < M*R; i += 4) {
@@ -80,8 +80,8 @@ template<int M, int R> __device__ void hand_over(float (&d)[M][R], int slot) {
     if (threadIdx.x%32 == 0) asm volatile("st.release.gpu.global.u32 [%0], 1;" :: "l"(flag) : "memory");
 }
 
-// waits for what the same warp of another block has handed over, and adds it
-template<int M, int R> __device__ void add_up(float (&d)[M][R], int slot) {
+// Waits for the partial sums of the same warp of another block, and adds them (fixup)
+template<int M, int R> __device__ void add_partials(float (&d)[M][R], int slot) {
     u32 *flag = ready + slot*WGS*4 + threadIdx.x/32, set = 0;
     if (threadIdx.x%32 == 0) {
         while (!set) asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(set) : "l"(flag) : "memory");
@@ -99,14 +99,14 @@ template<int M, int R> __device__ void add_up(float (&d)[M][R], int slot) {
 '''
 
 
-# If several blocks of a cluster want the same box, each fetches a part of it and sends that to all. i and j are a
-# block's places in its cluster along wgmma's rows and columns; the quotient has every CM-th bit set.
+# If several blocks of a cluster need the same box, each loads a part of it and multicasts that to all. i and j are a
+# block's position in its cluster along wgmma's rows and columns; the quotient has every CM-th bit set.
 sharing = r'''
 __device__ void prefetch(const TensorMap &x) { asm volatile("prefetch.tensormap [%0];" :: "l"(&x) : "memory"); }
 __device__ void cluster_arrive() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
 __device__ void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
 
-// my part of a box of ROWS rows, for all `blocks`
+// This block's part of a box of ROWS rows, for all `blocks`
 template<int PARTS, int ROWS>
 __device__ void load_part(u32 to, const TensorMap &x, int r, int c, u32 bar, int part, short blocks) {
     if (PARTS == 1) tma_load(to, x, r, c, bar);
@@ -119,8 +119,9 @@ parts = (
 // a step's tiles, from `at` on along k, for the block in row i and column j of its cluster
 __device__ void load_step(u32 a, u32 b, const TensorMap &m, const TensorMap &n, int x, int y, int at, u32 bar,
                           int i, int j) {
-    short same_i = ((1 << CLUSTER) - 1)/((1 << CM) - 1) << i, same_j = ((1 << CM) - 1) << j*CM;   // who wants a, b, too
-    if (TURNED) {
+    // the blocks that need a, and b, too
+    short same_i = ((1 << CLUSTER) - 1)/((1 << CM) - 1) << i, same_j = ((1 << CM) - 1) << j*CM;
+    if (SWAP_AB) {
         for (int c = 0; c < BM; c += 64) load_part<CN, BK>(a + c/64*BOX, n, at, x + c, bar, j, same_i);
         load_part<CM, BN>(b, m, y, at, bar, i, same_j);
     } else {
@@ -132,17 +133,17 @@ __device__ void load_step(u32 a, u32 b, const TensorMap &m, const TensorMap &n, 
 )
 
 
-# Turned, the transpose of `out` is computed, so that wgmma's small steps, of 8 columns, go along its rows: the tile
-# of n is wgmma's first one then, and that of m its second. The two halves of a descriptor are kept apart, since as
-# numbers of 64 bits they took a third of the instructions in the loop.
+# With SWAP_AB (swapped operands) the transpose of `out` is computed, so that wgmma's granularity of 8 columns applies
+# to its rows: the tile of n is wgmma's first one then, and that of m its second. The two halves of a descriptor are
+# kept apart, since in 64 bits they took a third of the instructions in the loop.
 step_products = r'''
-constexpr int M = BESIDE ? BM/64 : BM/64/WGS, N = BESIDE ? BN/WGS : BN;                          // a consumer: 64*M x N
-constexpr int B_ROOM = TURNED ? B_BYTES : (BN + 63)/64*BOX;                                      // whole boxes
-constexpr int A_STEP = TURNED ? 16*128 : 32, B_STEP = TURNED ? 32 : 16*128;                      // bytes to 16 k on
-constexpr int A_OWN = BESIDE ? 0 : M*64*128, B_OWN = !BESIDE ? 0 : TURNED ? N*128 : N/64*BOX;    // to the other's tile
+constexpr int M = SPLIT_N ? BM/64 : BM/64/WGS, N = SPLIT_N ? BN/WGS : BN;                        // a consumer: 64*M x N
+constexpr int B_STAGE = SWAP_AB ? B_BYTES : (BN + 63)/64*BOX;                                      // whole boxes
+constexpr int A_STEP = SWAP_AB ? 16*128 : 32, B_STEP = SWAP_AB ? 32 : 16*128;                      // bytes to 16 k on
+constexpr int A_OWN = SPLIT_N ? 0 : M*64*128, B_OWN = !SPLIT_N ? 0 : SWAP_AB ? N*128 : N/64*BOX;  // to the other's tile
 constexpr u64 UPPER = (u64)(1024 >> 4 | 1 << 30) << 32;                                          // of each descriptor
 
-// starts d (+)= a step's product; da and db: the lower halves of its tiles' descriptors
+// Starts d (+)= a step's product; da and db: the lower halves of its tiles' descriptors
 __device__ void multiply_step(float (&d)[M][N/2], u32 da, u32 db, bool more) {
     fence_sums(d);
     wgmma_fence();
@@ -156,18 +157,18 @@ __device__ void multiply_step(float (&d)[M][N/2], u32 da, u32 db, bool more) {
 '''
 
 
-# A turned tile is turned back on its way out, by stmatrix. A warp has only 16 neighbouring columns of `out` then, so
-# the four warps of a warpgroup fill a box of 64 columns together. TMA would not write boxes that lie outside of
-# `out`; they are skipped to save the request.
+# With SWAP_AB, stmatrix transposes the tile back when it is stored. A warp has only 16 neighbouring columns of `out`
+# then, so the four warps of a warpgroup fill a box of 64 columns together. TMA would not write boxes that are out of
+# bounds; they are skipped to save the request.
 step_stores = r'''
-constexpr int OC = N%64 == 0 ? 64 : N%32 == 0 ? 32 : 16;        // columns of a box that goes out
+constexpr int OC = N%64 == 0 ? 64 : N%32 == 0 ? 32 : 16;        // columns of a box that is stored
 
-// waits for those who fill the same piece of shared memory with results: the warpgroup, or the warp
-__device__ void together(int wg) {
-    if (TURNED) asm volatile("bar.sync %0, 128;" :: "r"(wg + 1) : "memory");
+// Synchronizes the threads that fill the same piece of shared memory with results: the warpgroup, or the warp
+__device__ void sync_storers(int wg) {
+    if (SWAP_AB) asm volatile("bar.sync %0, 128;" :: "r"(wg + 1) : "memory");
     else __syncwarp();
 }
-__device__ void stmatrix_turned(u32 to, u32 a, u32 b, u32 c, u32 d) {
+__device__ void stmatrix_trans(u32 to, u32 a, u32 b, u32 c, u32 d) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
                  :: "r"(to), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
@@ -183,27 +184,28 @@ __device__ void put_results(float *d, int c0, u32 to) {
         u32 v[4] = {pack(e[0], e[1]), pack(e[2], e[3]),
                     pack(e[4*more], e[4*more + 1]), pack(e[4*more + 2], e[4*more + 3])};
         u32 straight = c/OC*OC*32 + lane%16*OC*2 + ((c%OC/8 + lane/16) ^ flip)*16;
-        u32 turned = (c + more*(lane/16)*8 + lane%8)*128 + ((warp%4*2 + lane/8%2) ^ lane%8)*16;
-        if (TURNED) stmatrix_turned(to + turned, v[0], v[1], v[2], v[3]);
+        u32 transposed = (c + more*(lane/16)*8 + lane%8)*128 + ((warp%4*2 + lane/8%2) ^ lane%8)*16;
+        if (SWAP_AB) stmatrix_trans(to + transposed, v[0], v[1], v[2], v[3]);
         else stmatrix(to + straight, v[0], v[1], v[2], v[3]);
     }
 }
 
-// 64*M x N results of a warpgroup, from row x0 and column y0 of wgmma's on, by way of `mine`; one thread `sends`
+// Stores 64*M x N results of a warpgroup, from row x0 and column y0 of wgmma's on, through the buffer at `mine`; one
+// thread `sends`
 __device__ void store_results(float (&d)[M][N/2], const TensorMap &out, int x0, int y0, int h, int w, u32 mine,
                               bool sends, int wg) {
     #pragma unroll
     for (int x = 0; x < M; x++)
         #pragma unroll
         for (int from = 0; from < N; from += OUT_COLS) {
-            int c0 = TURNED ? min(from, N - OUT_COLS) : from;   // the last piece may overlap the one before
+            int c0 = SWAP_AB ? min(from, N - OUT_COLS) : from;   // the last piece may overlap the one before
             if (sends) stores_have_read();
-            together(wg);
+            sync_storers(wg);
             put_results(d[x], c0, mine);
             fence_for_tma();
-            together(wg);
+            sync_storers(wg);
             if (!sends) continue;
-            if (TURNED) tma_store(out, y0 + c0, x0 + x*64, mine);
+            if (SWAP_AB) tma_store(out, y0 + c0, x0 + x*64, mine);
             else for (int c = 0; c < OUT_COLS && c0 + c < N; c += OC)
                 if (x0 + x*64 < h && y0 + c0 + c < w) tma_store(out, x0 + x*64, y0 + c0 + c, mine + c*32);
             stores_commit();
@@ -212,23 +214,23 @@ __device__ void store_results(float (&d)[M][N/2], const TensorMap &out, int x0, 
 '''
 
 
-# A stage is filled by the blocks with the same i or the same j, CM + CN - 1 of them with our own: a consumer tells each
-# of them that it is empty, thread t block t.
+# A stage is filled by the blocks with the same i or the same j, CM + CN - 1 of them including this one: a consumer
+# signals each of them that it is empty, thread t block t.
 final_src = r'''
 __global__ void __cluster_dims__(CLUSTER) __launch_bounds__(128*(WGS + 1), 1)
 final_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
         const __grid_constant__ TensorMap out, int h, int w, int k) {
     extern __shared__ __align__(1024) char shared[];
-    u32 a = address(shared), b = a + STAGES*A_BYTES, o = b + STAGES*B_ROOM;
+    u32 a = address(shared), b = a + STAGES*A_BYTES, o = b + STAGES*B_STAGE;
     u32 full = o + WGS*64*OUT_COLS*2, empty = full + 8*STAGES;
-    int me = blockIdx.x%CLUSTER, i = me%CM, j = me/CM, wg = __shfl_sync(~0u, threadIdx.x/128, 0), s = 0, turn = 0;
+    int me = blockIdx.x%CLUSTER, i = me%CM, j = me/CM, wg = __shfl_sync(~0u, threadIdx.x/128, 0), s = 0, phase = 0;
     if (threadIdx.x == WGS*128) {
         prefetch(m); prefetch(n);
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, WGS*(CM + CN - 1)); }
         barriers_ready();
     }
     if (CLUSTER > 1) cluster_arrive();
-    Schedule work(h, w, k, blockIdx.x/CLUSTER, gridDim.x/CLUSTER);          // while the others come
+    Schedule work(h, w, k, blockIdx.x/CLUSTER, gridDim.x/CLUSTER);          // while other blocks start
     Piece p;
     if (CLUSTER > 1) cluster_wait(); else __syncthreads();
     if (wg == WGS) {                                        // producer
@@ -236,43 +238,43 @@ final_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n
         if (threadIdx.x == WGS*128) while (work.next(p)) {
             int x = (p.x*CM + i)*BM, y = (p.y*CN + j)*BN, by = p.tile/work.clusters%2 ? -BK : BK;    // there, and back
             for (int step = p.from, at = (by < 0 ? p.to - 1 : p.from)*BK; step < p.to; step++, at += by) {
-                barrier_wait(empty + 8*s, turn-1);
-                barrier_expect(full + 8*s, A_BYTES + B_ROOM);
-                load_step(a + s*A_BYTES, b + s*B_ROOM, m, n, x, y, at, full + 8*s, i, j);
-                if (++s == STAGES) { s = 0; turn++; }
+                barrier_wait(empty + 8*s, phase-1);
+                barrier_expect(full + 8*s, A_BYTES + B_STAGE);
+                load_step(a + s*A_BYTES, b + s*B_STAGE, m, n, x, y, at, full + 8*s, i, j);
+                if (++s == STAGES) { s = 0; phase++; }
             }
         }
     } else {                                                // consumers
         registers_up<WGS == 2 ? 232 : 240>();
         int warp = threadIdx.x/32, t = threadIdx.x%128, last = -1;
-        bool tells = t < CLUSTER && (t%CM == i || t/CM == j);              // thread t tells block t
-        bool sends = TURNED ? t == 0 : t%32 == 0;                           // for the warpgroup, for the warp
-        u32 mine = o + (TURNED ? wg*64 : warp*16)*OUT_COLS*2;
-        u32 da = descriptor(a + wg*A_OWN, TURNED ? BOX : 16), db = descriptor(b + wg*B_OWN, TURNED ? 16 : BOX);
+        bool signals = t < CLUSTER && (t%CM == i || t/CM == j);              // thread t signals block t
+        bool sends = SWAP_AB ? t == 0 : t%32 == 0;                           // for the warpgroup, for the warp
+        u32 mine = o + (SWAP_AB ? wg*64 : warp*16)*OUT_COLS*2;
+        u32 da = descriptor(a + wg*A_OWN, SWAP_AB ? BOX : 16), db = descriptor(b + wg*B_OWN, SWAP_AB ? 16 : BOX);
         float d[M][N/2];
         while (work.next(p)) {
             for (int step = p.from; step < p.to; step++) {
-                barrier_wait(full + 8*s, turn);
-                multiply_step(d, da + s*(A_BYTES/16), db + s*(B_ROOM/16), step > p.from);
+                barrier_wait(full + 8*s, phase);
+                multiply_step(d, da + s*(A_BYTES/16), db + s*(B_STAGE/16), step > p.from);
                 wgmma_wait<1>();                            // the step before is done, and its stage is free
-                if (last >= 0 && tells) barrier_arrive_at(empty + 8*last, t);
+                if (last >= 0 && signals) barrier_arrive_at(empty + 8*last, t);
                 last = s;
-                if (++s == STAGES) { s = 0; turn++; }
+                if (++s == STAGES) { s = 0; phase++; }
             }
             wgmma_wait<0>();
             fence_sums(d);
-            if (tells) barrier_arrive_at(empty + 8*last, t);
+            if (signals) barrier_arrive_at(empty + 8*last, t);
             last = -1;
-            if (SPLIT && p.from > 0) { hand_over(d, work.share*CLUSTER + me); continue; }    // not the first part
-            if (SPLIT && p.to < work.steps)
-                for (int c = work.share + 1; work.adds(c, p); c++) add_up(d, c*CLUSTER + me);
-            int x = (p.x*CM + i)*BM + wg*(A_OWN/128) + (TURNED ? 0 : warp%4*16);
-            int y = (p.y*CN + j)*BN + (BESIDE ? wg*N : 0);
+            if (STREAM_K && p.from > 0) { store_partials(d, work.share*CLUSTER + me); continue; }  // not the first part
+            if (STREAM_K && p.to < work.steps)
+                for (int c = work.share + 1; work.adds(c, p); c++) add_partials(d, c*CLUSTER + me);
+            int x = (p.x*CM + i)*BM + wg*(A_OWN/128) + (SWAP_AB ? 0 : warp%4*16);
+            int y = (p.y*CN + j)*BN + (SPLIT_N ? wg*N : 0);
             store_results(d, out, x, y, h, w, mine, sends, wg);
         }
         if (sends) stores_have_read();
     }
-    if (CLUSTER > 1) cluster_sync();                        // others may still arrive at my barriers
+    if (CLUSTER > 1) cluster_sync();                        // others may still arrive at this block's barriers
 }
 '''
 
@@ -282,21 +284,21 @@ def box_out(N):
     return 64 if N % 64 == 0 else 32 if N % 32 == 0 else 16
 
 
-def stage_bytes(BM, BN, TURNED):
-    "Bytes of both tiles of a stage, 64 numbers along k; those of n in whole boxes, unless the product is turned"
-    return 128 * (BM + (BN if TURNED else cdiv(BN, 64) * 64))
+def stage_bytes(BM, BN, SWAP_AB):
+    "Bytes of both tiles of a stage, 64 elements along k; those of n in whole boxes, unless operands are swapped"
+    return 128 * (BM + (BN if SWAP_AB else cdiv(BN, 64) * 64))
 
 
-def final_shared(BM, BN, WGS, STAGES, TURNED, OUT_COLS):  # bytes
-    "Shared memory for all stages, OUT_COLS columns of results of each warpgroup, and two barriers a stage"
-    return STAGES * stage_bytes(BM, BN, TURNED) + WGS * 128 * OUT_COLS + 16 * STAGES
+def final_shared(BM, BN, WGS, STAGES, SWAP_AB, OUT_COLS):  # bytes
+    "Shared memory for all stages, OUT_COLS columns of results per warpgroup, and two barriers per stage"
+    return STAGES * stage_bytes(BM, BN, SWAP_AB) + WGS * 128 * OUT_COLS + 16 * STAGES
 
 
-def final_boxes(BM, BN, CM, CN, TURNED, BESIDE, OUT_COLS):
-    "Rows and columns of TMA's boxes: the blocks of a cluster share the loads of m and n"
-    if TURNED:
+def final_boxes(BM, BN, CM, CN, SWAP_AB, SPLIT_N, OUT_COLS):
+    "Rows and columns of TMA's boxes: the blocks of a cluster share the loads of m and n (multicast)"
+    if SWAP_AB:
         return dict(m=(BN // CM, 64), n=(64 // CN, 64), out=(OUT_COLS, 64))
-    box = box_out(BN // 2 if BESIDE else BN)
+    box = box_out(BN // 2 if SPLIT_N else BN)
     return dict(m=(BM // CN, 64), n=(64 // CM, 64), out=(16, box, 2 * box))
 
 
@@ -305,31 +307,31 @@ def at_once(size, sms):
     return min(sms, 132) // size if size < 4 else min(sms, 132) * 10 // 11 // size
 
 
-def final_grid(h, w, sms, BM, BN, CM, CN, TURNED, SPLIT):
+def final_grid(h, w, sms, BM, BN, CM, CN, SWAP_AB, STREAM_K):
     "Blocks: all clusters that run at the same time, but no more than there are tiles, unless these are split"
-    tall, wide = (BN * CN, BM * CM) if TURNED else (BM * CM, BN * CN)
+    tall, wide = (BN * CN, BM * CM) if SWAP_AB else (BM * CM, BN * CN)
     clusters = at_once(CM * CN, sms)
-    return (clusters if SPLIT else min(clusters, cdiv(h, tall) * cdiv(w, wide))) * CM * CN, 1
+    return (clusters if STREAM_K else min(clusters, cdiv(h, tall) * cdiv(w, wide))) * CM * CN, 1
 
 
-# With a split a cluster that waits for a flag must not keep out the one that sets it: the grid is never larger than
-# what runs at once. Sums and flags are in global memory, so launches on several streams are put in a row.
+# With STREAM_K all clusters must be resident, since one may wait for a flag that another sets: the grid is never larger
+# than what runs at once. Partial sums and flags are in global memory, so launches on several streams are serialized.
 @cache  # the same rung each time, which is compiled once
-def final(BM, BN, CM, CN, TURNED, BESIDE, SPLIT):
+def final(BM, BN, CM, CN, SWAP_AB, SPLIT_N, STREAM_K):
     "The rung for a tile of BM x BN by clusters of CM x CN blocks"
-    WGS, stage, N = 1 if BM == 64 else 2, stage_bytes(BM, BN, TURNED), BN // 2 if BESIDE else BN
+    WGS, stage, N = 1 if BM == 64 else 2, stage_bytes(BM, BN, SWAP_AB), BN // 2 if SPLIT_N else BN
 
     def stages(cols):
-        return (232192 - WGS * 128 * cols) // stage  # if results of `cols` columns are to have room
+        return (232192 - WGS * 128 * cols) // stage  # with a buffer for results of `cols` columns
 
     STAGES = min(8, max(stages(128), min(4, stages(64))))  # three are too few
     OUT_COLS = (232192 - STAGES * stage) // (WGS * 128)
     OUT_COLS = (
-        cdiv(cdiv(N, cdiv(N, OUT_COLS // 8 * 8)), 8) * 8 if TURNED else min(N, OUT_COLS // box_out(N) * box_out(N))
+        cdiv(cdiv(N, cdiv(N, OUT_COLS // 8 * 8)), 8) * 8 if SWAP_AB else min(N, OUT_COLS // box_out(N) * box_out(N))
     )
-    src = types + copies + barriers + wgmma(N, TURNED) + tensor_cores + registers + order + clusters + stores_basics
-    src += schedule + handing + parts + step_products + step_stores + final_src
-    kind = ' turned' * TURNED + ' beside' * BESIDE + ' split' * SPLIT
+    src = types + copies + barriers + wgmma(N, SWAP_AB) + tensor_cores + registers + order + clusters + stores_basics
+    src += schedule + partial_sums + parts + step_products + step_stores + final_src
+    kind = ' turned' * SWAP_AB + ' beside' * SPLIT_N + ' split' * STREAM_K
     return Rung(
         f'final {BM}x{BN}{kind}, {CM}x{CN}',
         src,
@@ -338,7 +340,7 @@ def final(BM, BN, CM, CN, TURNED, BESIDE, SPLIT):
         maps=final_boxes,
         grid=final_grid,
         dtype='bfloat16',
-        alone=bool(SPLIT),
+        alone=bool(STREAM_K),
         BM=BM,
         BN=BN,
         BK=64,
@@ -346,25 +348,26 @@ def final(BM, BN, CM, CN, TURNED, BESIDE, SPLIT):
         STAGES=STAGES,
         CM=CM,
         CN=CN,
-        TURNED=TURNED,
-        BESIDE=BESIDE,
-        SPLIT=SPLIT,
+        SWAP_AB=SWAP_AB,
+        SPLIT_N=SPLIT_N,
+        STREAM_K=STREAM_K,
         OUT_COLS=OUT_COLS,
         GROUP=8,
     )
 
 
-# A kernel that begins early shares the GPU with kernels ahead of it: they may still write what it reads, read what it
-# writes, or use memory that was freed since and is `out` now. So every thread waits before its first access to global
-# memory, a store as well as a load; ahead of the wait are only barriers and shared memory of the cluster, arithmetic
-# on sizes, and prefetches of tensor maps, which are arguments. The wait lasts until the grid ahead has ended and all
-# that it wrote is to be seen. One grid is enough: in a chain A, B, C of which B and C begin early, C may begin while A
-# runs, as B lets it; but B ends only after each of its threads has waited for A. Nobody is kept out, either: a grid
-# lets the next one in when all its blocks are on SMs, so what C takes no block of A or B still needs, not even with a
-# split, where blocks wait for each other. Boxes, sums and flags are read past an SM's own cache, so nothing from
-# before the wait is seen after it. Behind a kernel that lets nobody in, the launch is as any other.
+# With programmatic dependent launch (PDL) a kernel shares the GPU with kernels ahead of it: they may still write what
+# it reads, read what it writes, or use memory that was freed since and is `out` now. So every thread waits before its
+# first access to global memory, a store as well as a load; before the wait are only barriers and shared memory of the
+# cluster, arithmetic on sizes, and prefetches of tensor maps, which are arguments. The wait lasts until the grid ahead
+# has ended and all its writes are visible. One grid is enough: in a chain A, B, C of which B and C begin early, C may
+# begin while A runs, as B allows it; but B ends only after each of its threads has waited for A. There is no deadlock,
+# either: a grid lets the next one start when all its blocks are on SMs, so C takes no SM that a block of A or B still
+# needs, not even with STREAM_K, where blocks wait for each other. Boxes, partial sums and flags are read past the L1
+# cache, so nothing from before the wait is read after it. After a kernel that does not trigger the next one, the launch
+# is as any other.
 def begin_early(text):
-    "The text of a final kernel with the wait where producer and consumers part"
+    "The source of a final kernel with the wait where producer and consumers part"
     before, after = text.split(_ROLES)
     control = ''.join(f'\n    asm volatile("griddepcontrol.{o};" ::: "memory");' for o in ('launch_dependents', 'wait'))
     return before + control + _ROLES + after
@@ -375,12 +378,12 @@ _ROLES = '\n    if (wg == WGS) {                                        // produ
 
 @cache
 def final_early(*tile):
-    "As `final`, but it begins before the kernel ahead of it has ended, and lets the next one in"
+    "As `final`, with programmatic dependent launch: it begins before the previous kernel ends"
     rung = final(*tile)
     return rung.tuned(f'{rung.name}, early', src=begin_early(rung.text), pdl=True)
 
 
-# BM, BN, CM, CN, TURNED, BESIDE, SPLIT: its measured time, in units of what `cost` says without it
+# BM, BN, CM, CN, SWAP_AB, SPLIT_N, STREAM_K: its measured time, in units of what `cost` says without it
 FINAL = {
     (256, 192, 1, 2, 0, 0, 0): 1.03,
     (256, 160, 1, 1, 0, 0, 0): 1.05,

@@ -1,8 +1,8 @@
-// Where the largest number of a row is, the first one if there are several; a NaN is larger than all.
-// `blocks` blocks read a row of `width`, each `share` packs of V numbers. With one, `where` is written, and if they are
-// a cluster; else each leaves its best in `values` and `places`, and a second kernel takes the best of these.
-// Above: the types From and Value (in which is compared), LOWEST (a Value), V (numbers of a load), THREADS, AHEAD
-// (loads under way), and on a Hopper GPU EARLY (the second kernel may begin when all blocks of the first have), or
+// The index of the largest element of a row, the first one if there are several; a NaN is larger than all.
+// `blocks` blocks read a row of `width`, each `share` packs of V elements. If there is one, or they are a cluster, it
+// writes `where`; else each writes its best to `values` and `indices`, and a second kernel takes the best of these.
+// Above: the types From and Value (in which elements are compared), LOWEST (a Value), V (elements per load), THREADS,
+// AHEAD (loads in flight), and on a Hopper GPU PDL (the second kernel may begin when all blocks of the first have), or
 // CLUSTER, if they are one, with the instructions for it.
 struct alignas(V * sizeof(From)) Pack { From at[V]; };
 struct Best { Value value; unsigned at; };
@@ -41,7 +41,7 @@ __device__ Best cluster_best(Best best, int blocks) {       // thread 0 of its f
         memcpy(&best, words, sizeof best);
         best = warp_best(best);
     }
-    cluster_sync();                                         // nobody leaves while others still read
+    cluster_sync();                                         // no block exits while others still read
     return best;
 }
 #else
@@ -50,16 +50,16 @@ __device__ Best cluster_best(Best best, int) { return best; }
 #endif
 
 __global__ void __launch_bounds__(THREADS, THREADS == 1024 ? 2 : 1)          // no SM has more than 2048 threads
-argmax_rows(const From *x, long long *where, Value *values, int *places, unsigned width, unsigned share, int blocks) {
-    if (EARLY) asm volatile("griddepcontrol.launch_dependents;");
+argmax_rows(const From *x, long long *where, Value *values, int *indices, unsigned width, unsigned share, int blocks) {
+    if (PDL) asm volatile("griddepcontrol.launch_dependents;");
     size_t row = blockIdx.x / blocks;
     unsigned part = blockIdx.x % blocks;
-    const From *numbers = x + row * width;
-    const Pack *packs = (const Pack *)numbers;
+    const From *elements = x + row * width;
+    const Pack *packs = (const Pack *)elements;
     const unsigned count = width / V, step = AHEAD * THREADS;
     const unsigned end = min(count, (part + 1) * share);
     Best best = {LOWEST, 0};                                // right, too, if all are the lowest
-    auto look = [&](From x, unsigned at) {                  // places of a thread only grow: an equal comes later
+    auto look = [&](From x, unsigned at) {                  // indices of a thread only grow: an equal comes later
         Value value = (Value)x;
         if (beats(value, best.value)) best = {value, at};
     };
@@ -77,21 +77,21 @@ argmax_rows(const From *x, long long *where, Value *values, int *places, unsigne
     for (int a = 0; a < AHEAD; a++)                         // the last packs, if they are fewer
         if (i + a * THREADS < end)
             for (int v = 0; v < V; v++) look(packs[i + a * THREADS].at[v], (i + a * THREADS) * V + v);
-    if (part == 0 && threadIdx.x < width % V) look(numbers[count * V + threadIdx.x], count * V + threadIdx.x);
+    if (part == 0 && threadIdx.x < width % V) look(elements[count * V + threadIdx.x], count * V + threadIdx.x);
     best = cluster_best(block_best(best), blocks);
     if (threadIdx.x != 0 || (TOGETHER && part != 0)) return;
     if (TOGETHER || blocks == 1) where[row] = best.at;
-    else values[blockIdx.x] = best.value, places[blockIdx.x] = best.at;
+    else values[blockIdx.x] = best.value, indices[blockIdx.x] = best.at;
 }
 
 // A block for a row of `blocks` bests
 __global__ void __launch_bounds__(THREADS)
-argmax_parts(const Value *values, const int *places, long long *where, int blocks) {
-    if (EARLY) asm volatile("griddepcontrol.wait;" ::: "memory");            // until the first kernel has written
+argmax_parts(const Value *values, const int *indices, long long *where, int blocks) {
+    if (PDL) asm volatile("griddepcontrol.wait;" ::: "memory");            // until the first kernel has written
     Best best = {LOWEST, 0};
     for (int b = threadIdx.x; b < blocks; b += THREADS) {
         size_t i = (size_t)blockIdx.x * blocks + b;
-        best = better(best, {values[i], (unsigned)places[i]});
+        best = better(best, {values[i], (unsigned)indices[i]});
     }
     best = block_best(best);
     if (threadIdx.x == 0) where[blockIdx.x] = best.at;

@@ -1,6 +1,6 @@
-// How many of `size` numbers fall into each bin. Integers are their own bin; floats from `low` to `high` are spread
-// over the BINS by `scale` = BINS / (high - low). What falls into none is not counted.
-// Above: the type From, V (numbers of a load), THREADS, BINS, COPIES, and FLOATS (are they?).
+// Counts how many of `size` elements fall into each bin. Integers are their own bin; floats from `low` to `high` are
+// spread over the BINS by `scale` = BINS / (high - low). What falls into none is not counted.
+// Above: the type From, V (elements per load), THREADS, BINS, COPIES, and FLOATS (are they?).
 struct alignas(V * sizeof(From)) Pack { From at[V]; };
 typedef unsigned long long Count;
 

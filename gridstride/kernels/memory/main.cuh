@@ -1,11 +1,11 @@
-// The host's part of an exported kernel that is as fast as the memory: whole numbers, a check of every result, times.
-// Above it stand what it computes (KIND), the types of what is read and written (From, To), and the sizes to try
-// (cases: rows, width; the last one is timed). Below it stand the launches.
+// Host code of an exported memory-bound kernel: integers, a check of every result, times.
+// Above it are what it computes (KIND), the types of what is read and written (From, To), and the sizes to try
+// (cases: rows, width; the last one is timed). Below it are the launches.
 void launch(int number, const From *x, To *out);
 
 constexpr int BINS = 256;
 
-// Whole numbers from -3 to 3, whose sums are exact in each type and order, or bytes; the same in each run.
+// Integers from -3 to 3, whose sums are exact in each type and order, or bytes; the same in each run.
 __global__ void fill(From *x, size_t size) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= size) return;
@@ -34,7 +34,7 @@ std::vector<To> expected(const std::vector<From> &x, size_t rows, size_t width) 
     return out;
 }
 
-// Ends the program if one number is wrong.
+// Exits if a result is wrong.
 void check(int number, const From *x, To *out) {
     auto [rows, width] = cases[number];
     std::vector<From> given((size_t)rows * width);

@@ -1,12 +1,12 @@
-// Running sums along rows of `width` numbers, in one pass: each block sums a tile, tells its sum, and looks back at
-// what the blocks before it have told (decoupled look-back).
-// Above: the types From and Sum (of 32 bits), V (numbers of a load), THREADS, LINES (loads of a thread), MIN_BLOCKS.
-// A tile is a row of warps, a warp's share LINES lines, and a line V numbers for each lane.
+// Prefix sums along rows of `width` elements, in one pass (decoupled look-back): each block sums a tile, publishes its
+// sum, and looks back at the status of the tiles before it.
+// Above: the types From and Sum (of 32 bits), V (elements per load), THREADS, LINES (loads per thread), MIN_BLOCKS.
+// A tile is a row of warps, a warp's share LINES lines, and a line V elements per lane.
 constexpr int LINE = 32 * V, SHARE = LINES * LINE, WARPS = THREADS / 32, TILE = WARPS * SHARE;
 struct alignas(V * sizeof(From)) Pack { From at[V]; };
 
-// What a tile tells: nothing yet, the sum of its own numbers, or that of all numbers of the row up to its end. State
-// and sum are one word, so that nobody ever sees one without the other, and no fence is needed.
+// The status of a tile: nothing yet, the sum of its own elements, or that of all elements of the row up to its end.
+// State and sum are one word, which is written at once, so no fence is needed.
 typedef unsigned long long Word;
 enum { NOTHING, OWN, ALL };
 __device__ Word word(int state, Sum sum) { unsigned bits; memcpy(&bits, &sum, 4); return (Word)state << 32 | bits; }
@@ -34,17 +34,17 @@ __device__ void store(Pack *to, Pack pack) {                // not to be kept in
 }
 
 // A warp: the sum of all tiles of the row before tile `t`, 32 of them at a time
-__device__ Sum look_back(const volatile Word *told, int t) {
+__device__ Sum look_back(const volatile Word *status, int t) {
     int lane = threadIdx.x % 32;
     Sum before = 0;
     for (t -= 1 + lane;; t -= 32) {
-        Word w = t >= 0 ? told[t] : word(ALL, 0);           // ahead of the row there is nothing to add
+        Word w = t >= 0 ? status[t] : word(ALL, 0);           // ahead of the row there is nothing to add
         while (__any_sync(~0u, state(w) == NOTHING)) {
-            __nanosleep(100);                               // looking all the time would keep those who tell from it
-            if (state(w) == NOTHING) w = told[t];
+            __nanosleep(100);                               // polling without a pause would delay the writers
+            if (state(w) == NOTHING) w = status[t];
         }
         unsigned ends = __ballot_sync(~0u, state(w) == ALL);
-        int nearest = ends ? __ffs(ends) - 1 : 31;          // the nearest tile that knows all before it: go no further
+        int nearest = ends ? __ffs(ends) - 1 : 31;          // the nearest tile with an inclusive prefix: go no further
         Sum x = lane <= nearest ? sum(w) : 0;
         for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(~0u, x, d);
         before += x;
@@ -53,7 +53,7 @@ __device__ Sum look_back(const volatile Word *told, int t) {
 }
 
 __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
-scan_rows(const From *x, From *out, Word *told, Word *ticket, long long width, int tiles) {    // tiles of a row
+scan_rows(const From *x, From *out, Word *status, Word *ticket, long long width, int tiles) {    // tiles of a row
     __shared__ Sum before_warp[WARPS];
     __shared__ int number;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -86,17 +86,17 @@ scan_rows(const From *x, From *out, Word *told, Word *ticket, long long width, i
     #pragma unroll
     for (int l = 0; l < LINES; l++) {
         Sum line = __shfl_sync(~0u, lines[l], 31);
-        lines[l] = share + lane_before(lines[l]);           // now: all of the warp's numbers before this pack
+        lines[l] = share + lane_before(lines[l]);           // now: all of the warp's elements before this pack
         share += line;
     }
     if (lane == 0) before_warp[warp] = share;
     __syncthreads();
     if (warp == 0) {
         Sum upto = warp_scan(lane < WARPS ? before_warp[lane] : Sum(0)), tile = __shfl_sync(~0u, upto, 31);
-        Sum warps = lane_before(upto);                      // those before warp number `lane`
+        Sum warps = lane_before(upto);                      // those before warp `lane`
         Sum before = 0;
         if (tiles > 1) {
-            volatile Word *of_row = told + (size_t)row * tiles;
+            volatile Word *of_row = status + (size_t)row * tiles;
             if (t > 0) {
                 if (lane == 0) of_row[t] = word(OWN, tile);
                 before = look_back(of_row, t);

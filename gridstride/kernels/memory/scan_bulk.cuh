@@ -1,14 +1,14 @@
-// Running sums of `width` numbers that begin at a multiple of 16 bytes, in one pass, on a Hopper GPU. All blocks are
-// there at once. In each round every block has a tile, and all blocks exchange the sums of their tiles: so each knows
-// what lies before its own, and what before the next round. The copy engine fetches tiles ahead, and a tile's sum is
-// told one round before others need it: nobody waits for long.
-// Above: the types From and Sum (of 32 bits), THREADS, LINES (16-byte loads of a thread), STAGES, and BLOCKS, how many
-// there are. A tile is a row of warps, a warp's share LINES lines, and a line V numbers for each lane.
+// Prefix sums of `width` elements that begin at a multiple of 16 bytes, in one pass, on a Hopper GPU. All blocks are
+// resident at once. In each round every block has a tile, and all blocks exchange the sums of their tiles: so each has
+// the prefix of its own tile, and of the next round. Bulk copies prefetch tiles, and a tile's sum is published one
+// round before other blocks need it, so that hardly any waits.
+// Above: the types From and Sum (of 32 bits), THREADS, LINES (16-byte loads per thread), STAGES, and BLOCKS, how many
+// there are. A tile is a row of warps, a warp's share LINES lines, and a line V elements per lane.
 constexpr int V = 16 / sizeof(From), LINE = 32 * V, SHARE = LINES * LINE, WARPS = THREADS / 32, TILE = WARPS * SHARE;
-constexpr int BYTES = TILE * sizeof(From), ASKS = (BLOCKS + 31) / 32;        // of a tile; words that a lane looks at
+constexpr int BYTES = TILE * sizeof(From), ASKS = (BLOCKS + 31) / 32;        // of a tile; words that a lane reads
 struct alignas(16) Pack { From at[V]; };
 
-// What a block tells of a tile: 1 and its sum, in one word, so that nobody sees one without the other; 0 before that
+// The status of a tile: 1 and its sum, in one word, which is written at once; 0 before that
 typedef unsigned long long Word;
 __device__ Word word(Sum sum) { unsigned bits; memcpy(&bits, &sum, 4); return 1ull << 32 | bits; }
 __device__ Sum sum(Word w) { unsigned bits = (unsigned)w; Sum s; memcpy(&s, &bits, 4); return s; }
@@ -33,7 +33,8 @@ __device__ Sum warp_scan(Sum x) {                           // the sum over the 
     return x;
 }
 
-__global__ void __launch_bounds__(THREADS) scan_bulk(const From *x, From *out, Word *told, long long width, int tiles) {
+__global__ void __launch_bounds__(THREADS)
+scan_bulk(const From *x, From *out, Word *status, long long width, int tiles) {
     extern __shared__ __align__(128) char ring[];
     __shared__ u64 filled[STAGES];
     __shared__ Sum of_warp[WARPS], before_warp[2][WARPS], before_tile;
@@ -54,29 +55,29 @@ __global__ void __launch_bounds__(THREADS) scan_bulk(const From *x, From *out, W
     }
     __syncthreads();
 
-    Sum before_round = 0;                                   // warp 0 has it: all numbers before this round
+    Sum before_round = 0;                                   // in warp 0: the sum of all elements before this round
     for (int next = 0; next <= rounds; next++) {            // tile `next` is summed, the one before it is written
         const int now = next - 1;
-        Word words[ASKS] = {};                               // what the blocks have told of their tiles of round `now`
+        Word words[ASKS] = {};                               // the status of the blocks' tiles of round `now`
         if (warp == 0 && now >= 0)
             #pragma unroll
             for (int a = 0; a < ASKS; a++) {
                 int b = a * 32 + lane;
                 words[a] = b < BLOCKS && (long long)now * BLOCKS + b < tiles
-                    ? ((volatile Word *)told)[(long long)now * BLOCKS + b] : word(0);
+                    ? ((volatile Word *)status)[(long long)now * BLOCKS + b] : word(0);
             }
         if (next < rounds) {
-            From *numbers = (From *)(ring + next % STAGES * BYTES);
+            From *elements = (From *)(ring + next % STAGES * BYTES);
             if (tile(next) < whole) barrier_wait(address(filled + next % STAGES), next / STAGES);
             else {
                 for (int i = threadIdx.x; i < TILE; i += THREADS)
-                    numbers[i] = tile(next) * TILE + i < width ? x[tile(next) * TILE + i] : From(0);
+                    elements[i] = tile(next) * TILE + i < width ? x[tile(next) * TILE + i] : From(0);
                 __syncthreads();
             }
             Sum share = 0;
             #pragma unroll
             for (int l = 0; l < LINES; l++) {
-                Pack pack = ((const Pack *)(numbers + warp * SHARE))[l * 32 + lane];
+                Pack pack = ((const Pack *)(elements + warp * SHARE))[l * 32 + lane];
                 for (int v = 0; v < V; v++) share += (Sum)pack.at[v];
             }
             share = warp_sum(share);
@@ -88,14 +89,14 @@ __global__ void __launch_bounds__(THREADS) scan_bulk(const From *x, From *out, W
             if (next < rounds) {
                 Sum upto = warp_scan(lane < WARPS ? of_warp[lane] : Sum(0)), before = lane_before(upto);
                 if (lane < WARPS) before_warp[next % 2][lane] = before;
-                if (lane == 31) ((volatile Word *)told)[tile(next)] = word(upto);
+                if (lane == 31) ((volatile Word *)status)[tile(next)] = word(upto);
             }
             if (now >= 0) {
                 Sum before = 0, all = 0;
                 #pragma unroll
                 for (int a = 0; a < ASKS; a++) {
                     int b = a * 32 + lane;
-                    while (words[a] == 0) words[a] = ((volatile Word *)told)[(long long)now * BLOCKS + b];
+                    while (words[a] == 0) words[a] = ((volatile Word *)status)[(long long)now * BLOCKS + b];
                     all += sum(words[a]);
                     if (b < block) before += sum(words[a]);
                 }
@@ -106,13 +107,13 @@ __global__ void __launch_bounds__(THREADS) scan_bulk(const From *x, From *out, W
         }
         __syncthreads();
         if (now < 0) continue;
-        const From *numbers = (const From *)(ring + now % STAGES * BYTES) + warp * SHARE;
+        const From *elements = (const From *)(ring + now % STAGES * BYTES) + warp * SHARE;
         const long long first = tile(now) * TILE + warp * SHARE + lane * V;
         Sum before = before_tile + before_warp[now % 2][warp];
         Sum at[LINES][V], lines[LINES];                     // running sums of a pack, then of a line's packs
         #pragma unroll
         for (int l = 0; l < LINES; l++) {
-            Pack pack = ((const Pack *)numbers)[l * 32 + lane];
+            Pack pack = ((const Pack *)elements)[l * 32 + lane];
             for (int v = 0; v < V; v++) at[l][v] = (Sum)pack.at[v] + (v ? at[l][v-1] : Sum(0));
             lines[l] = warp_scan(at[l][V-1]);
         }

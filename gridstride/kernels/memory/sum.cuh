@@ -1,6 +1,6 @@
-// Rows of `width` numbers, each summed by `blocks` blocks, which leave `blocks` sums for it: a second launch adds
-// those. A block reads `share` packs of V numbers.
-// Above: the types From, Sum (in which is added) and To, V (numbers of a load), THREADS, AHEAD (loads under way); and
+// Sums of rows of `width` elements by `blocks` blocks per row, which write `blocks` partial sums: a second launch adds
+// these. A block reads `share` packs of V elements.
+// Above: the types From, Sum (of the accumulators) and To, V (elements per load), THREADS, AHEAD (loads in flight); and
 // on a Hopper GPU FIRST (may the second launch begin when all blocks of this one have?) and SECOND (is this it?).
 struct alignas(V * sizeof(From)) Pack { From at[V]; };
 constexpr int CHAINS = V < 4 ? V : 4;                       // of additions, which do not wait for each other
@@ -25,8 +25,8 @@ sum_rows(const From *x, To *out, long long width, long long share, int blocks) {
     if (FIRST) asm volatile("griddepcontrol.launch_dependents;");
     if (SECOND) asm volatile("griddepcontrol.wait;" ::: "memory");           // until the launch ahead has written
     long long row = blockIdx.x / blocks, part = blockIdx.x % blocks;
-    const From *numbers = x + row * width;
-    const Pack *packs = (const Pack *)numbers;
+    const From *elements = x + row * width;
+    const Pack *packs = (const Pack *)elements;
     const long long count = width / V, stride = THREADS, step = AHEAD * stride;
     const long long end = min(count, (part + 1) * share);
     Sum sum[CHAINS] = {};
@@ -44,7 +44,7 @@ sum_rows(const From *x, To *out, long long width, long long share, int blocks) {
     for (int a = 0; a < AHEAD; a++)                         // the last packs, if they are fewer
         if (i + a * stride < end)
             for (int v = 0; v < V; v++) sum[v % CHAINS] += (Sum)packs[i + a * stride].at[v];
-    if (part == 0 && threadIdx.x < width % V) sum[0] += (Sum)numbers[count * V + threadIdx.x];    // no whole pack
+    if (part == 0 && threadIdx.x < width % V) sum[0] += (Sum)elements[count * V + threadIdx.x];    // no whole pack
     for (int c = 1; c < CHAINS; c++) sum[0] += sum[c];
     Sum all = block_sum(sum[0]);
     if (threadIdx.x == 0) out[blockIdx.x] = To(all);

@@ -1,7 +1,7 @@
-// `width` numbers that begin at a multiple of 16 bytes; each block leaves one sum. For a Hopper GPU: the copy engine
-// fills a ring of STAGES pieces in shared memory, while the threads add up the oldest one.
+// Sums `width` elements that begin at a multiple of 16 bytes; each block writes one sum. For a Hopper GPU: bulk copies
+// fill a ring of STAGES pieces in shared memory (multistage pipeline), while the threads add up the oldest one.
 // Above: the types From and Sum, THREADS, PACKS (16-byte packs of a piece for a thread), and STAGES.
-constexpr int V = 16 / sizeof(From), PIECE = 16 * PACKS * THREADS;           // numbers of a pack, bytes of a piece
+constexpr int V = 16 / sizeof(From), PIECE = 16 * PACKS * THREADS;           // elements of a pack, bytes of a piece
 struct alignas(16) Pack { From at[V]; };
 
 __global__ void __launch_bounds__(THREADS) sum_bulk(const From *x, Sum *out, long long width) {
@@ -10,7 +10,7 @@ __global__ void __launch_bounds__(THREADS) sum_bulk(const From *x, Sum *out, lon
     __shared__ Sum of_warp[THREADS / 32];
     const int thread = threadIdx.x;
     const long long pieces = width * sizeof(From) / PIECE;   // whole ones
-    asm volatile("griddepcontrol.launch_dependents;");      // the kernel that adds up the sums may take its place
+    asm volatile("griddepcontrol.launch_dependents;");      // PDL: the kernel that adds up the sums may start
     auto fill = [&](int stage, long long piece) {           // by one thread
         barrier_expect(address(filled + stage), PIECE);
         bulk_copy(address(ring + stage * PIECE), (const char *)x + piece * PIECE, PIECE, address(filled + stage));
@@ -23,9 +23,9 @@ __global__ void __launch_bounds__(THREADS) sum_bulk(const From *x, Sum *out, lon
     }
     __syncthreads();
     Sum sum[V] = {};
-    int stage = 0, turn = 0;
+    int stage = 0, phase = 0;
     for (long long piece = blockIdx.x; piece < pieces; piece += gridDim.x) {
-        barrier_wait(address(filled + stage), turn);
+        barrier_wait(address(filled + stage), phase);
         const Pack *packs = (const Pack *)(ring + stage * PIECE);
         #pragma unroll
         for (int p = 0; p < PACKS; p++) {
@@ -33,13 +33,13 @@ __global__ void __launch_bounds__(THREADS) sum_bulk(const From *x, Sum *out, lon
             #pragma unroll
             for (int v = 0; v < V; v++) sum[v] += (Sum)pack.at[v];
         }
-        __syncthreads();                                    // all have read: the place may be filled again
+        __syncthreads();                                    // all have read: the stage may be filled again
         long long next = piece + (long long)STAGES * gridDim.x;
         if (thread == 0 && next < pieces) fill(stage, next);
-        if (++stage == STAGES) stage = 0, turn ^= 1;
+        if (++stage == STAGES) stage = 0, phase ^= 1;
     }
-    const long long rest = pieces * (PIECE / sizeof(From));  // what is no whole piece
-    for (long long i = rest + blockIdx.x * THREADS + thread; i < width; i += gridDim.x * THREADS) sum[0] += (Sum)x[i];
+    const long long tail = pieces * (PIECE / sizeof(From));  // the elements after the last whole piece
+    for (long long i = tail + blockIdx.x * THREADS + thread; i < width; i += gridDim.x * THREADS) sum[0] += (Sum)x[i];
     for (int v = 1; v < V; v++) sum[0] += sum[v];
     for (int d = 16; d > 0; d /= 2) sum[0] += __shfl_down_sync(~0u, sum[0], d);
     if (thread % 32 == 0) of_warp[thread / 32] = sum[0];

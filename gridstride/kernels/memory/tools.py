@@ -180,7 +180,7 @@ def _argmax_shape(rows, width, v, size, on):
 
 def _argmax_text(dtype, v, threads, ahead, early, cluster=False):
     types = ('From', TYPES[dtype][0]), ('Value', TYPES[dtype][1])
-    return whole('argmax', types, (('V', v), ('THREADS', threads), ('AHEAD', ahead), ('EARLY', early)), cluster)
+    return whole('argmax', types, (('V', v), ('THREADS', threads), ('AHEAD', ahead), ('PDL', early)), cluster)
 
 
 @lru_cache(1024)

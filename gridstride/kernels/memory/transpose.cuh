@@ -1,9 +1,9 @@
-// out (w x h) = x (h x w) turned, matrix after matrix; a block turns one tile in shared memory, so that rows are read
-// and written as they lie. Above: the type Number (any of its size), TILE, THREADS, and PAD (numbers that make columns
-// cross all banks). Blocks go down the columns of tiles: neighbours write beside each other.
+// out (w x h) = x (h x w) transposed, matrix by matrix; a block transposes one tile in shared memory, so that reads and
+// writes are coalesced. Above: the type Number (any of its size), TILE, THREADS, and PAD (elements per row, so that a
+// column crosses all banks). Blocks go down the columns of tiles, so that neighbours write next to each other.
 __global__ void __launch_bounds__(THREADS) transpose(const Number *x, Number *out, int h, int w) {
     __shared__ Number tile[TILE][TILE + PAD];
-    const int EACH = TILE * TILE / THREADS, STEP = THREADS / TILE;           // numbers of a thread, rows in between
+    const int EACH = TILE * TILE / THREADS, STEP = THREADS / TILE;           // elements per thread, rows in between
     const int down = (h + TILE - 1) / TILE, across = (w + TILE - 1) / TILE;  // tiles
     const int matrix = blockIdx.x / (down * across), number = blockIdx.x % (down * across);
     const int r = number % down * TILE, c = number / down * TILE;

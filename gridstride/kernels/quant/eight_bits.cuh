@@ -1,6 +1,6 @@
-// out = (m @ n.T) * scales of m's rows * scales of n's rows: m (h x k) and n (w x k) are numbers of 8 bits, e4m3 or
-// whole ones, out is bfloat16. A cluster of two blocks computes 2*BM x BN at a time; what both need of n comes once,
-// for both.
+// out = (m @ n.T) * scales of m's rows * scales of n's rows: m (h x k) and n (w x k) are 8-bit, e4m3 or integers; out
+// is bfloat16. A cluster of two blocks computes 2*BM x BN at a time; the part of n that both need is loaded once, by
+// multicast.
 // Above: BM, BN, BK (of a step; 128 bytes), STAGES, GROUP (rows of tiles that are visited together), wgmma, and Sum,
 // the type in which it sums.
 constexpr int A_BYTES = BM*BK, B_BYTES = BN*BK;                     // of a step's tile of m, of n
@@ -20,17 +20,17 @@ __device__ void multiply(Sum (&d)[1][BN/2], u32 a, u32 b, bool more) {
     wgmma_commit();
 }
 
-// tile number `tile` lies in this row and column of tiles: bands of GROUP rows, in a band column after column
-__device__ void place(int tile, int tall, int wide, int &tr, int &tc) {
+// The row and column of a tile: bands of GROUP rows of tiles, column by column within a band
+__device__ void tile_position(int tile, int tall, int wide, int &tr, int &tc) {
     int band = tile/(GROUP*wide), inside = tile%(GROUP*wide), rows = min(GROUP, tall - band*GROUP);
     tr = band*GROUP + inside%rows; tc = inside/rows;
 }
 
-// until one piece at most has not left
+// Waits until at most one piece is still in flight
 __device__ void stores_but_one_have_read() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
 
-// a warp's 16 x BN results with their scales, from row r and column c on, 64 columns at a time, in turns by way of one
-// of two pieces of 2048 bytes, the first at s
+// Stores a warp's 16 x BN results with their scales, from row r and column c on, 64 columns at a time, through two
+// buffers of 2048 bytes (double buffering), the first at s
 __device__ void store_scaled(Sum (&d)[BN/2], const TensorMap &out, const float *m_scales, const float *n_scales,
                              int h, int w, int r, int c, u32 s) {
     int lane = threadIdx.x%32, tr = lane%16, row = r + lane/4, column = c + lane%4*2;
@@ -69,7 +69,7 @@ multiply_rows(const __grid_constant__ TensorMap m, const __grid_constant__ Tenso
     __shared__ u64 bars[2*STAGES];
     u32 a = address(shared), b = a + STAGES*A_BYTES, o = b + STAGES*B_BYTES;
     u32 full = address(bars), empty = full + 8*STAGES;
-    int tall = (h + 2*BM-1)/(2*BM), wide = (w + BN-1)/BN, tr, tc, s = 0, turn = 0;
+    int tall = (h + 2*BM-1)/(2*BM), wide = (w + BN-1)/BN, tr, tc, s = 0, phase = 0;
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, 2*2); }
         barriers_ready();
@@ -80,14 +80,14 @@ multiply_rows(const __grid_constant__ TensorMap m, const __grid_constant__ Tenso
         registers_up<232>();
         Sum d[1][BN/2];
         for (int tile = blockIdx.x/2; tile < tall*wide; tile += gridDim.x/2) {
-            place(tile, tall, wide, tr, tc);
+            tile_position(tile, tall, wide, tr, tc);
             for (int idx = 0; idx < k; idx += BK) {
-                barrier_wait(full + 8*s, turn);
+                barrier_wait(full + 8*s, phase);
                 multiply(d, a + s*A_BYTES + wg*64*BK, b + s*B_BYTES, idx > 0);
                 wgmma_wait<1>();                                    // the step before is done, and its stage is free
                 if (last >= 0 && t < 2) barrier_arrive_at(empty + 8*last, t);
                 last = s;
-                if (++s == STAGES) { s = 0; turn++; }
+                if (++s == STAGES) { s = 0; phase++; }
             }
             wgmma_wait<0>();
             fence_sums(d);
@@ -99,16 +99,16 @@ multiply_rows(const __grid_constant__ TensorMap m, const __grid_constant__ Tenso
     } else {                                                        // producer
         registers_down<40>();
         if (threadIdx.x == 256) for (int tile = blockIdx.x/2; tile < tall*wide; tile += gridDim.x/2) {
-            place(tile, tall, wide, tr, tc);
+            tile_position(tile, tall, wide, tr, tc);
             for (int idx = 0; idx < k; idx += BK) {
                 u32 bar = full + 8*s, half = rank()*BN/2;
-                barrier_wait(empty + 8*s, turn-1);
+                barrier_wait(empty + 8*s, phase-1);
                 barrier_expect(bar, A_BYTES + B_BYTES);
                 tma_load(a + s*A_BYTES, m, (2*tr + rank())*BM, idx, bar);
                 tma_load_for(b + s*B_BYTES + half*BK, n, tc*BN + half, idx, bar, 3);
-                if (++s == STAGES) { s = 0; turn++; }
+                if (++s == STAGES) { s = 0; phase++; }
             }
         }
     }
-    cluster_sync();                                                 // others may still arrive at my barriers
+    cluster_sync();                                                 // others may still arrive at this block's barriers
 }

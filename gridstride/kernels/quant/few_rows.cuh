@@ -1,6 +1,6 @@
-// out = (m @ n.T) * scales of m's rows * scales of n's rows, as in eight_bits.cuh, of whole numbers and few rows of m:
-// n is read once, as fast as the memory allows. A warp has EACH rows of n. Its lanes take 16 bytes of each at a time,
-// and an instruction, dp4a, multiplies four of these numbers by four of m and adds up.
+// out = (m @ n.T) * scales of m's rows * scales of n's rows, as in eight_bits.cuh, for int8 and few rows of m:
+// memory-bound, as n is read once. A warp has EACH rows of n. Its lanes take 16 bytes of each at a time, and dp4a
+// multiplies four elements by four of m and accumulates.
 // Above: To (of out), ROWS (of m, at most), EACH, WARPS (of a block).
 __device__ int dot(const int4 &a, const int4 &b, int sum) {
     return __dp4a(a.w, b.w, __dp4a(a.z, b.z, __dp4a(a.y, b.y, __dp4a(a.x, b.x, sum))));

@@ -1,11 +1,10 @@
-// y = x @ w.T + bias for a few rows of x, and a matrix w of few bits (numbers.cuh): w is read once, as fast as the
-// memory allows, and multiplied by tensor cores.
-// Above: COLUMNS (eights of rows of x), TILES (sixteens of rows of w for a warp), ACROSS (warps of a block below each
-// other), DEEP (warps that share the columns), AHEAD (steps under way for each), BLOCKS (on an SM), BIAS (is there
-// one?).
+// y = x @ w.T + bias for a few rows of x, and a matrix w of few bits (dequantize.cuh): memory-bound, as w is read once;
+// multiplied by tensor cores.
+// Above: COLUMNS (eights of rows of x), TILES (sixteens of rows of w per warp), ACROSS (warps of a block below each
+// other), DEEP (warps that share the columns), AHEAD (steps in flight per warp), BLOCKS (per SM), BIAS (is there one?).
 constexpr int ROWS = 16 * TILES * ACROSS;                   // of w, for a block
-// Sums of a group get its scale when they are complete. For many rows of x they would take too many registers, and the
-// numbers of w get it, which rounds them once more.
+// The accumulators of a group are scaled when they are complete. For many rows of x they would take too many registers,
+// so the elements of w are scaled instead, which rounds them once more.
 constexpr bool SCALED = GROUP && COLUMNS > 2, APART = GROUP && !SCALED;
 
 struct Held { uint4 words[LOADS]; u32 scales[SCALES], zeros[SCALES]; };     // what a thread has of a step
@@ -21,10 +20,10 @@ multiply_packed(const From *x, const uint4 *w, const u32 *scales, const u32 *zer
                 int batch, int rows, int k) {
     extern __shared__ float shared[];
     float (*sums)[COLUMNS * 8][ROWS + 1] = (float (*)[COLUMNS * 8][ROWS + 1])shared;
-    u32 *book = (u32 *)(sums + DEEP);                       // for NF4
+    u32 *codebook = (u32 *)(sums + DEEP);                       // for NF4
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, r = lane / 4, t = lane % 4, deep = warp / ACROSS;
     const int steps = (k + STEP - 1) / STEP, tiles = (rows + 15) / 16, bands = (rows + ROWS - 1) / ROWS;
-    const int turns = ((steps + DEEP - 1) / DEEP + AHEAD - 1) / AHEAD;       // of AHEAD steps, along a row
+    const int iterations = ((steps + DEEP - 1) / DEEP + AHEAD - 1) / AHEAD;       // of AHEAD steps each, along a row
     Held held[AHEAD][TILES];
 
     auto load = [&](Held (&to)[TILES], int band, int step) {
@@ -51,13 +50,13 @@ multiply_packed(const From *x, const uint4 *w, const u32 *scales, const u32 *zer
         for (int p = 0; p < SCALES; p++) {                    // of a step: what shares its scales
             constexpr int MORE = SHARE / 32;                 // loads of x, each for 32 columns
             float d[TILES][COLUMNS][4] = {};
-            u32 rest[TILES][2];
+            u32 offset[TILES][2];
             #pragma unroll
             for (int i = 0; i < TILES; i++) {
-                rest[i][0] = rest[i][1] = NONE;
+                offset[i][0] = offset[i][1] = NONE;
                 if constexpr (ZEROS) {
-                    rest[i][0] = plus(NONE, upper(now[i].zeros[p]));
-                    rest[i][1] = plus(NONE, lower(now[i].zeros[p]));
+                    offset[i][0] = plus(NONE, upper(now[i].zeros[p]));
+                    offset[i][1] = plus(NONE, lower(now[i].zeros[p]));
                 }
             }
             #pragma unroll
@@ -75,7 +74,7 @@ multiply_packed(const From *x, const uint4 *w, const u32 *scales, const u32 *zer
                     #pragma unroll
                     for (int s = 0; s < 2; s++) {            // 16 columns
                         u32 a[4];
-                        unpack((const u32 *)now[i].words + (2 * j + s) * (BITS / 4), book + lane, rest[i], a);
+                        unpack((const u32 *)now[i].words + (2 * j + s) * (BITS / 4), codebook + lane, offset[i], a);
                         if constexpr (SCALED) scale_up(a, now[i].scales[p]);
                         #pragma unroll
                         for (int c = 0; c < COLUMNS; c++)
@@ -114,14 +113,14 @@ multiply_packed(const From *x, const uint4 *w, const u32 *scales, const u32 *zer
 
     #pragma unroll
     for (int a = 0; a < AHEAD; a++) load(held[a], blockIdx.x, deep + a * DEEP);
-    if constexpr (KIND == NF4) fill_book(book);             // while the first numbers come
+    if constexpr (KIND == NF4) fill_codebook(codebook);             // while the first steps are loaded
     for (int band = blockIdx.x; band < bands; band += gridDim.x) {
         #pragma unroll
         for (int i = 0; i < TILES * COLUMNS * 4; i++) total[i / 4 / COLUMNS][i / 4 % COLUMNS][i % 4] = 0;
         #pragma unroll 1
-        for (int turn = 0; turn < turns; turn++) {
-            const bool last = turn == turns - 1;             // then the first of the next band are loaded
-            const int step = deep + turn * AHEAD * DEEP, next = last ? deep : step + AHEAD * DEEP;
+        for (int iteration = 0; iteration < iterations; iteration++) {
+            const bool last = iteration == iterations - 1;             // then the first of the next band are loaded
+            const int step = deep + iteration * AHEAD * DEEP, next = last ? deep : step + AHEAD * DEEP;
             #pragma unroll
             for (int a = 0; a < AHEAD; a++) {
                 if (step + a * DEEP < steps) multiply(held[a], step + a * DEEP);

@@ -1,7 +1,7 @@
-// The host's part of an exported product with weights of few bits: random ones, a check of every row against double,
-// the time. Above it stand the sizes to try (cases: rows of x, rows and columns of w; the last one is timed), the types
-// From (of x, y and the scales), KIND, GROUP (columns that share a scale; 0: the whole row), NUMBERS (of NF4) and the
-// bound for the error (ROUNDING). Below it stand the launches.
+// Host code of an exported product with weights of few bits: random inputs, a check of every row against double,
+// the time. Above it are the sizes to try (cases: rows of x, rows and columns of w; the last one is timed), the types
+// From (of x, y and the scales), KIND, GROUP (columns that share a scale; 0: the whole row), CODEBOOK (of NF4) and the
+// bound for the error (ROUNDING). Below it are the launches.
 void launch(int number, const From *x, const unsigned char *words, const From *scales, From *y);
 
 constexpr int BITS = KIND == INT4 || KIND == NF4 ? 4 : 8, STEP = 128, SHARE = GROUP ? GROUP : STEP;
@@ -12,7 +12,7 @@ __device__ unsigned random_bits(unsigned long long i) {
     return h >> 32;
 }
 
-// Numbers from -1 to 1, or scales from 1/2 to 1
+// Values from -1 to 1, or scales from 1/2 to 1
 __global__ void fill(From *x, size_t size, bool scales) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < size) x[i] = From((random_bits(i) >> 8) * (scales ? 0x1p-25f : 0x1p-23f) + (scales ? .5f : -1.f));
@@ -80,7 +80,7 @@ void check(int number, const std::vector<From> &x, const std::vector<unsigned ch
     }
 }
 
-// The time of a product if it is asked for, else 0
+// The time of a product if it is `timed`, else 0
 double run_case(int number, bool timed) {
     auto [batch, rows, columns] = cases[number];
     size_t tiles = (rows + 15) / 16, steps = (columns + STEP - 1) / STEP, groups = GROUP ? steps * (STEP / SHARE) : 1;

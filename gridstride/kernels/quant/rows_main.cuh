@@ -1,6 +1,6 @@
-// The host's part of an exported product of numbers of 8 bits: random ones, a check of some of each part of the result
-// against double, the time. Above it stand the sizes to try (cases: h, w, k; the last one is timed), WHOLE (are they
-// whole numbers, or e4m3?), and TERM (the bound for the error of a sum). Below it stand the launches.
+// Host code of an exported 8-bit product: random inputs, a check of some elements of each part of the result
+// against double, the time. Above it are the sizes to try (cases: h, w, k; the last one is timed), WHOLE (are they
+// integers, or e4m3?), and TERM (the bound for the error of a sum). Below it are the launches.
 void launch(int number, const unsigned char *m, const unsigned char *n, __nv_bfloat16 *out, const float *m_scales,
             const float *n_scales);
 
@@ -34,7 +34,7 @@ template <class T> std::vector<T> read(const T *from, size_t size) {
 
 struct Arrays { unsigned char *m, *n; float *m_scales, *n_scales; __nv_bfloat16 *out; };
 
-// Ends the program if a number is wrong: all of small results are looked at.
+// Exits if a result is wrong: checks all elements of small results.
 void check(int number, const Arrays &a) {
     auto [h, w, k] = cases[number];
     std::vector<unsigned char> m = read(a.m, (size_t)h * k), n = read(a.n, (size_t)w * k);

@@ -28,6 +28,6 @@ def whole(
     above = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n'
     above += f'typedef {pair} Pair;\nconstexpr u32 MAGIC = {magic};\n'
     above += f'constexpr int FRACTION = {fraction};\nenum {{ {", ".join(KINDS).upper()} }};\n'
-    above += f'__constant__ float NUMBERS[] = {{{", ".join(f"{o!r}f" for o in nf4_codebook())}}};\n'
-    above += primitives(*_PRIMITIVES[name]).replace('bf16', ptx) + source('numbers')
+    above += f'__constant__ float CODEBOOK[] = {{{", ".join(f"{o!r}f" for o in nf4_codebook())}}};\n'
+    above += primitives(*_PRIMITIVES[name]).replace('bf16', ptx) + source('dequantize')
     return with_types(source(name), (('From', IN_C[dtype]),), constants, above)

@@ -1,8 +1,8 @@
-// y = x @ w.T + bias for a row of x, or some, and a matrix w of few bits (numbers.cuh), on a Hopper GPU. Bulk copies
-// fill shared memory: each warp has a ring of its own, of STAGES chunks of CHUNK steps. A block has 16 rows of w at a
-// time, and its warps take their chunks in turns.
+// y = x @ w.T + bias for a row of x, or some, and a matrix w of few bits (dequantize.cuh), on a Hopper GPU. Bulk copies
+// fill shared memory: each warp has a pipeline of its own, of STAGES chunks of CHUNK steps. A block has 16 rows of w at
+// a time, and its warps take turns at their chunks.
 // Above: WARPS, CHUNK, STAGES, BIAS (is there one?). At most eight rows of x.
-constexpr int WORDS = 512 * LOADS, PAIRS = GROUP ? 32 * SCALES : 0;      // bytes of a step: its numbers, its scales
+constexpr int WORDS = 512 * LOADS, PAIRS = GROUP ? 32 * SCALES : 0;      // bytes of a step: its elements, its scales
 constexpr int STAGE = CHUNK * (WORDS + PAIRS * (1 + ZEROS));
 
 __global__ void __launch_bounds__(32 * WARPS, 1)
@@ -12,10 +12,10 @@ multiply_streamed(const From *x, const uint4 *w, const u32 *scales, const u32 *z
     __shared__ u64 bars[WARPS * STAGES + 1];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, r = lane / 4, t = lane % 4;
     const int steps = (k + STEP - 1) / STEP, chunks = (steps + CHUNK - 1) / CHUNK, bands = (rows + 15) / 16;
-    const int wide = steps * STEP * 2 + 64;                 // bytes of a row of x; rows lie in different banks
+    const int wide = steps * STEP * 2 + 64;                 // bytes of a row of x; rows begin at different banks
     char *ring = shared + warp * STAGES * STAGE, *xs = shared + WARPS * STAGES * STAGE;
-    u32 *book = (u32 *)(xs + batch * wide);                 // for NF4
-    float *sums = (float *)(book + (KIND == NF4) * 256 * 32);             // [2][WARPS][batch][16]
+    u32 *codebook = (u32 *)(xs + batch * wide);                 // for NF4
+    float *sums = (float *)(codebook + (KIND == NF4) * 256 * 32);             // [2][WARPS][batch][16]
     const u32 full = address(bars + warp * STAGES), there = address(bars + WARPS * STAGES);
     int next = warp, next_band = blockIdx.x;                // what is copied next: a chunk of a band
 
@@ -44,18 +44,18 @@ multiply_streamed(const From *x, const uint4 *w, const u32 *scales, const u32 *z
         }
         for (int s = 0; s < STAGES; s++) copy(s);
     }
-    for (int row = 0; row < batch; row++)                   // of the last step what lies beyond it
+    for (int row = 0; row < batch; row++)                   // zeros past the end, in the last step
         for (int c = k + threadIdx.x; c < steps * STEP; c += blockDim.x) ((From *)(xs + row * wide))[c] = From(0.f);
-    if constexpr (KIND == NF4) fill_book(book);
+    if constexpr (KIND == NF4) fill_codebook(codebook);
     __syncthreads();
     barrier_wait(there, 0);
 
     const char *mine = xs + min(r, batch - 1) * wide + t * 16;
-    int s = 0, turn = 0, chunk = warp;
+    int s = 0, phase = 0, chunk = warp;
     for (int band = blockIdx.x, j = 0; band < bands; band += gridDim.x, j++, chunk -= chunks) {
         float total[4] = {};
         for (; chunk < chunks; chunk += WARPS) {
-            barrier_wait(full + 8 * s, turn);
+            barrier_wait(full + 8 * s, phase);
             const char *stage = ring + s * STAGE;
             #pragma unroll
             for (int i = 0; i < CHUNK; i++) {
@@ -69,11 +69,11 @@ multiply_streamed(const From *x, const uint4 *w, const u32 *scales, const u32 *z
                     constexpr int MORE = SHARE / 32;
                     const char *pairs = stage + CHUNK * WORDS + i * PAIRS + p * 32 + r * 4;
                     float d[4] = {};
-                    u32 rest[2] = {NONE, NONE};
+                    u32 offset[2] = {NONE, NONE};
                     if constexpr (ZEROS) {
                         const u32 pair = *(GROUP ? (const u32 *)(pairs + CHUNK * PAIRS) : zeros + band * 8 + r);
-                        rest[0] = plus(NONE, upper(pair));
-                        rest[1] = plus(NONE, lower(pair));
+                        offset[0] = plus(NONE, upper(pair));
+                        offset[1] = plus(NONE, lower(pair));
                     }
                     #pragma unroll
                     for (int j = p * MORE; j < (p + 1) * MORE; j++) {
@@ -81,7 +81,7 @@ multiply_streamed(const From *x, const uint4 *w, const u32 *scales, const u32 *z
                         #pragma unroll
                         for (int h = 0; h < 2; h++) {       // 16 columns
                             u32 a[4];
-                            unpack((const u32 *)words + (2 * j + h) * (BITS / 4), book + lane, rest, a);
+                            unpack((const u32 *)words + (2 * j + h) * (BITS / 4), codebook + lane, offset, a);
                             mma(GROUP ? d : total, a, h ? b.z : b.x, h ? b.w : b.y);
                         }
                     }
@@ -90,14 +90,15 @@ multiply_streamed(const From *x, const uint4 *w, const u32 *scales, const u32 *z
             }
             __syncwarp();
             if (lane == 0) copy(s);
-            if (++s == STAGES) { s = 0; turn++; }
+            if (++s == STAGES) { s = 0; phase++; }
         }
         float *mine_of_sums = sums + (j % 2 * WARPS + warp) * batch * 16;
         #pragma unroll
         for (int e = 0; e < 4; e++)
             if (t * 2 + e % 2 < batch) mine_of_sums[(t * 2 + e % 2) * 16 + r + e / 2 * 8] = total[e];
         __syncthreads();
-        const int i = (threadIdx.x + (WARPS - j % WARPS) * 32) % (32 * WARPS), row = band * 16 + i % 16;    // in turns
+        // interleaved
+        const int i = (threadIdx.x + (WARPS - j % WARPS) * 32) % (32 * WARPS), row = band * 16 + i % 16;
         if (i < batch * 16 && row < rows) {
             float sum = 0;
             #pragma unroll

@@ -1,9 +1,10 @@
-// y = x @ w.T for a w most of whose blocks of BR x 64 numbers are zeros: `values` has the others, one below the other,
-// and `columns` which they are along k, from starts[r] on those of the rows r*BR and more. x is n x k, y n x rows.
+// y = x @ w.T for a block-sparse w, most of whose blocks of BR x 64 elements are zeros: `values` has the others, one
+// below the other, and `columns` their positions along k, from starts[r] on those of row r of blocks. x is n x k, y n x
+// rows.
 // Two warpgroups multiply a block by 256 rows of x: each has half of BR = 128 rows, or half of x.
 // Above: BR, STAGES, what `store.cuh` needs, and wgmma.
 constexpr int BN = 256, A_BYTES = BR*128, B_BYTES = BN*128;
-constexpr bool BESIDE = BR == 64;
+constexpr bool SPLIT_N = BR == 64;
 
 // starts d (+)= a block's product
 __device__ void multiply(float (&d)[M][N/2], u64 a, u64 b, bool more) {
@@ -21,7 +22,7 @@ multiply_blocks(const __grid_constant__ TensorMap values, const __grid_constant_
     __shared__ u64 bars[2*STAGES];
     u32 a = address(shared), b = a + STAGES*A_BYTES, o = b + STAGES*B_BYTES;
     u32 full = address(bars), empty = full + 8*STAGES;
-    int wg = __shfl_sync(~0u, threadIdx.x/128, 0), tiles = tall*((n + BN-1)/BN), s = 0, turn = 0;
+    int wg = __shfl_sync(~0u, threadIdx.x/128, 0), tiles = tall*((n + BN-1)/BN), s = 0, phase = 0;
     if (threadIdx.x == 256) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, 2); }
         barriers_ready();
@@ -33,18 +34,18 @@ multiply_blocks(const __grid_constant__ TensorMap values, const __grid_constant_
             int tr = tile%tall, tc = tile/tall;
             for (int i = starts[tr]; i < starts[tr + 1]; i++) {
                 u32 bar = full + 8*s;
-                barrier_wait(empty + 8*s, turn-1);
+                barrier_wait(empty + 8*s, phase-1);
                 barrier_expect(bar, A_BYTES + B_BYTES);
                 tma_load(a + s*A_BYTES, values, i*BR, 0, bar);
                 tma_load(b + s*B_BYTES, x, tc*BN, columns[i]*64, bar);
-                if (++s == STAGES) { s = 0; turn++; }
+                if (++s == STAGES) { s = 0; phase++; }
             }
         }
     } else {                                                        // consumers
         registers_up<232>();
         int t = threadIdx.x%128;
         u32 mine = o + wg*OUT*256;
-        u64 da = descriptor(a + (BESIDE ? 0 : wg*64*128), 16), db = descriptor(b + (BESIDE ? wg*N*128 : 0), 16);
+        u64 da = descriptor(a + (SPLIT_N ? 0 : wg*64*128), 16), db = descriptor(b + (SPLIT_N ? wg*N*128 : 0), 16);
         float d[M][N/2];
         for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
             int tr = tile%tall, tc = tile/tall, count = starts[tr + 1] - starts[tr], last = -1;
@@ -52,17 +53,17 @@ multiply_blocks(const __grid_constant__ TensorMap values, const __grid_constant_
                 #pragma unroll
                 for (int i = 0; i < N/2; i++) d[0][i] = 0;
             for (int i = 0; i < count; i++) {
-                barrier_wait(full + 8*s, turn);
+                barrier_wait(full + 8*s, phase);
                 multiply(d, da + s*(A_BYTES/16), db + s*(B_BYTES/16), i > 0);
                 wgmma_wait<1>();                                    // the block before is done, and its stage is free
                 if (last >= 0 && t == 0) barrier_arrive(empty + 8*last);
                 last = s;
-                if (++s == STAGES) { s = 0; turn++; }
+                if (++s == STAGES) { s = 0; phase++; }
             }
             wgmma_wait<0>();
             fence_sums(d);
             if (last >= 0 && t == 0) barrier_arrive(empty + 8*last);
-            store_turned(d, y, nullptr, 0, tc*BN + (BESIDE ? wg*N : 0), tr*BR + (BESIDE ? 0 : wg*64), mine, wg);
+            store_transposed(d, y, nullptr, 0, tc*BN + (SPLIT_N ? wg*N : 0), tr*BR + (SPLIT_N ? 0 : wg*64), mine, wg);
         }
         if (t == 0) stores_have_read();
     }

@@ -1,6 +1,6 @@
-// out = w @ x for a w of which only some numbers are kept, row after row: `values`, and in `columns` where they stand,
-// from starts[r] on those of row r. x is k x n, out rows x n, both row after row. Sums are of float.
-// Above: Number, and V (numbers that a thread loads at once).
+// out = w @ x for a sparse w in CSR: `values` and `columns` hold its elements and their columns, from starts[r] on
+// those of row r. x is k x n, out rows x n, both row-major. Sums are float.
+// Above: Number, and V (elements that a thread loads at once).
 struct alignas(V*sizeof(Number)) Vector { Number v[V]; };
 
 // a warp has a row of w and 32*V columns of x
@@ -10,7 +10,7 @@ __global__ void __launch_bounds__(256) multiply_rows(const int *starts, const in
     if (row >= rows) return;
     float sum[V] = {};
     int end = starts[row + 1];
-    for (int at = starts[row]; at < end; at += 32) {                // 32 numbers at once, one of each lane
+    for (int at = starts[row]; at < end; at += 32) {                // 32 elements at once, one per lane
         bool there = at + lane < end;
         int column = there ? columns[at + lane] : 0;
         float value = there ? float(values[at + lane]) : 0;
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(256) multiply_rows(const int *starts, const in
     *(Vector *)(out + (size_t)row*n + c) = res;
 }
 
-// n is 1: a warp has a row of w, each lane some of its numbers
+// n is 1: a warp has a row of w, each lane some of its elements
 __global__ void __launch_bounds__(256) multiply_vector(const int *starts, const int *columns, const Number *values,
                                                        const Number *x, Number *out, int rows) {
     int lane = threadIdx.x%32, row = blockIdx.x*8 + threadIdx.x/32;

@@ -1,7 +1,7 @@
-// The host's part of an exported product with a sparse matrix: random numbers, a check of results against double, the
-// time. Above it stand the type of all numbers (Number), which product it is (KIND; BR: rows of a block), ROUNDING, how
-// many of blocks or single numbers are kept of a thousand (KEPT), and the sizes to try (cases: rows of w, of x, k; the
-// last one is timed; for CSR columns of x). Below it stand the launches.
+// Host code of an exported product with a sparse matrix: random inputs, a check of results against double, the
+// time. Above it are the type of all elements (Number), which product it is (KIND; BR: rows of a block), ROUNDING, how
+// many blocks or elements of a thousand are nonzero (KEPT), and the sizes to try (cases: rows of w, of x, k; the
+// last one is timed; for CSR columns of x). Below it are the launches.
 struct Matrix { Number *dense, *values; unsigned *words; int *starts, *columns; };
 
 void launch(int number, const Matrix &w, const Number *x, Number *y);
@@ -24,8 +24,8 @@ __global__ void fill(Number *x, size_t size) {
     if (i < size) x[i] = Number(random_number(i << 1));
 }
 
-// A thread has four numbers of a row: two of them stay, and where they stand goes into one of the words, all of which
-// have named places 0 and 1
+// A thread has four elements of a row, two of them nonzero: their indices go into one word of the metadata, all of
+// which hold indices 0 and 1 at first
 __global__ void fill_24(Matrix w, int rows, int k) {
     const int pairs[] = {4, 8, 9, 12, 13, 14};
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -42,7 +42,7 @@ __global__ void fill_24(Matrix w, int rows, int k) {
     atomicXor(&w.words[word], (nibble ^ 4) << (r % 16 / 8 * 16 + c % 16 / 4 * 4));
 }
 
-// A block of threads has a block of numbers, or a row of them
+// One block of threads per block of elements, or per row
 __global__ void fill_kept(Matrix w, int rows, int k) {
     int high = KIND == BLOCKS ? BR : 1, wide = KIND == BLOCKS ? 64 : 1, r = blockIdx.x;
     for (int at = w.starts[r]; at < w.starts[r + 1]; at++)
@@ -106,7 +106,7 @@ __global__ void compare(Matrix w, const Number *x, const Number *y, int rows, in
     if (!(fabs(got - sum) <= ROUNDING * fabs(sum) + 16 * 0x1p-24 * size)) atomicAdd(wrong, 1);
 }
 
-// Ends the program if a number is wrong: all of small results are looked at
+// Exits if a result is wrong: all of small results are looked at
 void check(int number, const Matrix &w, const Number *x, const Number *y) {
     auto [rows, n, k] = cases[number];
     static int *wrong = allocate<int>(1);
@@ -116,7 +116,7 @@ void check(int number, const Matrix &w, const Number *x, const Number *y) {
     compare<<<grid, 256>>>(w, x, y, rows, n, k, down, right, wrong);
     int got = read(wrong);
     if (!got) return;
-    printf("FAIL %-34s %dx%d, %d: %d numbers are wrong\n", NAME, rows, k, n, got);
+    printf("FAIL %-34s %dx%d, %d: %d elements are wrong\n", NAME, rows, k, n, got);
     exit(1);
 }
 

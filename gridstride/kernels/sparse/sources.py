@@ -18,27 +18,27 @@ def wgmma_sp(
     registers = ','.join(f'%{i}' for i in range(n // 2))
     operands = ', '.join(f'"+f"(d[{i}])' for i in range(n // 2))
     return f'''
-// starts d (+)= m @ n of 32 k; m has 16 of them, whose places two lanes of each four have: SELECTOR 0 the first two
-template<int SELECTOR> __device__ void wgmma_sp(float (&d)[{n // 2}], u64 m, u64 n, u32 places, int more) {{
+// starts d (+)= m @ n of 32 k; m has 16 of them, whose metadata two lanes of each four have: SELECTOR 0 the first two
+template<int SELECTOR> __device__ void wgmma_sp(float (&d)[{n // 2}], u64 m, u64 n, u32 metadata, int more) {{
     asm volatile("{{ .reg .pred more; setp.ne.b32 more, %{n // 2 + 3}, 0;\\n"
                  "wgmma.mma_async.sp.sync.aligned.m64n{n}k32.f32.bf16.bf16 "
                  "{{{registers}}}, "
                  "%{n // 2}, %{n // 2 + 1}, %{n // 2 + 2}, %{n // 2 + 4}, more, 1, 1, 0, 0; }}"
                  : {operands}
-                 : "l"(m), "l"(n), "r"(places), "r"(more), "n"(SELECTOR) : "memory");
+                 : "l"(m), "l"(n), "r"(metadata), "r"(more), "n"(SELECTOR) : "memory");
 }}
 '''
 
 
 MMA_SP = r'''
-// a warp's product: d[16][8] += a[16][32] @ b[32][8]; a has 16 of 32 numbers along k, whose places two lanes of each
+// a warp's product: d[16][8] += a[16][32] @ b[32][8]; a has 16 of 32 numbers along k, whose metadata two lanes of each
 // four have: SELECTOR 0 the first two
 template<int SELECTOR>
-__device__ void mma_sp(float (&d)[4], const u32 (&a)[4], const u32 (&b)[4], u32 places) {
+__device__ void mma_sp(float (&d)[4], const u32 (&a)[4], const u32 (&b)[4], u32 metadata) {
     asm("mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
         "{%8,%9,%10,%11}, {%0,%1,%2,%3}, %12, %13;"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(b[2]), "r"(b[3]), "r"(places),
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(b[2]), "r"(b[3]), "r"(metadata),
           "n"(SELECTOR));
 }
 '''

@@ -1,18 +1,18 @@
-// How results of a Hopper GPU's products leave: turned, with a bias, while the next tile begins.
+// Stores the results of a Hopper GPU's products: transposed, with a bias, while the next tile begins.
 // Above: Number, BIAS (is there one?), M (sixty-fours of rows of a warpgroup), N (its columns), OUT (of a piece).
 
-__device__ void stmatrix_turned(u32 to, u32 a, u32 b, u32 c, u32 d) {
+__device__ void stmatrix_trans(u32 to, u32 a, u32 b, u32 c, u32 d) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
                  :: "r"(to), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
 __device__ void warpgroup_sync(int wg) { asm volatile("bar.sync %0, 128;" :: "r"(wg + 1) : "memory"); }
 
-// until one piece at most has not left
+// Waits until at most one piece is still in flight
 __device__ void stores_but_one_have_read() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
 
-// 64*M x N results of a warpgroup turned into y, from its column c and row r on, with the bias of those columns, OUT
-// rows at a time, in turns by way of one of two pieces of OUT*128 bytes, the first at `mine`
-__device__ void store_turned(float (&d)[M][N/2], const TensorMap &y, const Number *bias, int columns, int r, int c,
+// Transposes 64*M x N results of a warpgroup into y, from its column c and row r on, with the bias of those columns,
+// OUT rows at a time, through one of two buffers of OUT*128 bytes (double buffering), the first at `mine`
+__device__ void store_transposed(float (&d)[M][N/2], const TensorMap &y, const Number *bias, int columns, int r, int c,
                              u32 mine, int wg) {
     static_assert(N%OUT == 0 && OUT%16 == 0 && M*(N/OUT)%2 == 0, "the first piece of the next tile is the other one");
     int lane = threadIdx.x%32, warp = threadIdx.x/32%4;
@@ -34,7 +34,7 @@ __device__ void store_turned(float (&d)[M][N/2], const TensorMap &y, const Numbe
                 #pragma unroll
                 for (int j = 0; j < 8 && BIAS; j++) e[j] += j%4 < 2 ? upper : lower;
                 u32 at = to + piece + i*128;
-                stmatrix_turned(at, pack(e[0], e[1]), pack(e[2], e[3]), pack(e[4], e[5]), pack(e[6], e[7]));
+                stmatrix_trans(at, pack(e[0], e[1]), pack(e[2], e[3]), pack(e[4], e[5]), pack(e[6], e[7]));
             }
             fence_for_tma();
             warpgroup_sync(wg);

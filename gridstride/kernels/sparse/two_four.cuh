@@ -1,8 +1,9 @@
-// y = x @ w.T (+ bias) for a w of which two of each four numbers along k are 0: `values` (rows x k/2) has the others,
-// `places` where they stood, a word of each thread for 64 k. x is n x k, y n x rows, all of 16-bit floats. A cluster of
-// CM x CN blocks computes CM*BM rows of w by CN*BN rows of x at a time; what several blocks need comes once, for all.
-// Above: BM, BN, BK (of a step, along k: of w half as many numbers are there), STAGES, WGS (warpgroups that multiply),
-// CM, CN, GROUP (rows of tiles that are visited together), what `store.cuh` needs, and wgmma_sp.
+// y = x @ w.T (+ bias) for a w with 2:4 sparsity along k: `values` (rows x k/2) has the nonzero elements, and
+// `metadata` their indices, one word per thread and 64 k. x is n x k, y n x rows, all of 16-bit floats. A cluster of CM
+// x CN blocks computes CM*BM rows of w by CN*BN rows of x at a time; tiles that several blocks need are loaded once, by
+// multicast.
+// Above: BM, BN, BK (of a step, along k: w has half as many elements), STAGES, WGS (warpgroups that multiply), CM, CN,
+// GROUP (rows of tiles that are visited together), what `store.cuh` needs, and wgmma_sp.
 constexpr int A_BYTES = BM*BK, B_BYTES = BN*BK*2, CLUSTER = CM*CN;
 
 // the descriptor of a tile of w, whose rows of 64 bytes TMA has swizzled
@@ -10,8 +11,8 @@ __device__ u64 narrow_descriptor(u32 at) {
     return (at & 0x3ffff) >> 4 | 1ull << 16 | (u64)(512 >> 4) << 32 | 2ull << 62;
 }
 
-// tile number `tile` lies in this row and column of tiles: bands of GROUP rows, in a band column after column
-__device__ void place(int tile, int tall, int wide, int &tr, int &tc) {
+// The row and column of a tile: bands of GROUP rows of tiles, column by column within a band
+__device__ void tile_position(int tile, int tall, int wide, int &tr, int &tc) {
     int band = tile/(GROUP*wide), inside = tile%(GROUP*wide), rows = min(GROUP, tall - band*GROUP);
     tr = band*GROUP + inside%rows; tc = inside/rows;
 }
@@ -23,35 +24,35 @@ __device__ void load_part(u32 to, const TensorMap &x, int r, int c, u32 bar, int
     else tma_load_for(to + part*(ROWS/PARTS)*WIDE, x, r + part*(ROWS/PARTS), c, bar, blocks);
 }
 
-// starts d (+)= a step's product, with the first or the second of two words of places
-__device__ void multiply(float (&d)[M][N/2], u64 a, u64 b, uint2 (&places)[M], bool second, bool more) {
+// Starts d (+)= a step's product, with the first or the second of two words of metadata
+__device__ void multiply(float (&d)[M][N/2], u64 a, u64 b, uint2 (&metadata)[M], bool second, bool more) {
     fence_sums(d);
     wgmma_fence();
     #pragma unroll
-    for (int x = 0; x < M; x++) wgmma_sp<0>(d[x], a + x*64*BK/16, b, second ? places[x].y : places[x].x, more);
+    for (int x = 0; x < M; x++) wgmma_sp<0>(d[x], a + x*64*BK/16, b, second ? metadata[x].y : metadata[x].x, more);
     #pragma unroll
     for (int x = 0; x < M; x++)
-        wgmma_sp<1>(d[x], a + (x*64*BK + 32)/16, b + 64/16, second ? places[x].y : places[x].x, 1);
+        wgmma_sp<1>(d[x], a + (x*64*BK + 32)/16, b + 64/16, second ? metadata[x].y : metadata[x].x, 1);
     wgmma_commit();
 }
 
-// Tensor cores read the registers of places until a product is done, of which the compiler knows nothing: a word that
-// may be asked for then keeps its register so long. None is 0, which would name a place twice, so nothing sleeps.
-__device__ void keep(const uint2 (&places)[M], bool second) {
+// Tensor cores read the registers of the metadata until a product is done, which the compiler does not know: a word
+// that is used again afterwards keeps its register. None is 0, which would hold an index twice, so no thread sleeps.
+__device__ void keep(const uint2 (&metadata)[M], bool second) {
     #pragma unroll
     for (int x = 0; x < M; x++)
         asm volatile("{ .reg .pred none; setp.eq.b32 none, %0, 0;\n@none nanosleep.u32 %0; }"
-                     :: "r"(second ? places[x].y : places[x].x) : "memory");
+                     :: "r"(second ? metadata[x].y : metadata[x].x) : "memory");
 }
 
 __global__ void __cluster_dims__(CLUSTER) __launch_bounds__(128*(WGS + 1), 1)
 multiply_24(const __grid_constant__ TensorMap values, const __grid_constant__ TensorMap x,
-            const __grid_constant__ TensorMap y, const uint2 *places, const Number *bias, int rows, int n, int k) {
+            const __grid_constant__ TensorMap y, const uint2 *metadata, const Number *bias, int rows, int n, int k) {
     extern __shared__ __align__(1024) char shared[];
     __shared__ u64 bars[2*STAGES];
     u32 a = address(shared), b = a + STAGES*A_BYTES, o = b + STAGES*B_BYTES;
     u32 full = address(bars), empty = full + 8*STAGES;
-    int me = blockIdx.x%CLUSTER, i = me%CM, j = me/CM, wg = __shfl_sync(~0u, threadIdx.x/128, 0), s = 0, turn = 0;
+    int me = blockIdx.x%CLUSTER, i = me%CM, j = me/CM, wg = __shfl_sync(~0u, threadIdx.x/128, 0), s = 0, phase = 0;
     int tall = (rows + BM*CM-1)/(BM*CM), wide = (n + BN*CN-1)/(BN*CN), tr, tc;
     int steps = (k + 4*BK-1)/(4*BK)*4;                              // in fours: beyond k are zeros
     if (threadIdx.x == WGS*128) {
@@ -63,43 +64,43 @@ multiply_24(const __grid_constant__ TensorMap values, const __grid_constant__ Te
         registers_down<40>();
         short same_i = ((1 << CLUSTER) - 1)/((1 << CM) - 1) << i, same_j = ((1 << CM) - 1) << j*CM;
         if (threadIdx.x == WGS*128) for (int tile = blockIdx.x/CLUSTER; tile < tall*wide; tile += gridDim.x/CLUSTER) {
-            place(tile, tall, wide, tr, tc);
+            tile_position(tile, tall, wide, tr, tc);
             for (int step = 0; step < steps; step++) {
                 u32 bar = full + 8*s;
-                barrier_wait(empty + 8*s, turn-1);
+                barrier_wait(empty + 8*s, phase-1);
                 barrier_expect(bar, A_BYTES + B_BYTES);
                 load_part<CN, BM, BK>(a + s*A_BYTES, values, (tr*CM + i)*BM, step*BK/2, bar, j, same_i);
                 load_part<CM, BN, BK*2>(b + s*B_BYTES, x, (tc*CN + j)*BN, step*BK, bar, i, same_j);
-                if (++s == STAGES) { s = 0; turn++; }
+                if (++s == STAGES) { s = 0; phase++; }
             }
         }
     } else {                                                        // consumers
         registers_up<232>();
         int t = threadIdx.x%128, last = -1, pairs = (k + 2*BK-1)/(2*BK), tiles = (rows + 63)/64;
-        bool tells = t < CLUSTER && (t%CM == i || t/CM == j);
+        bool signals = t < CLUSTER && (t%CM == i || t/CM == j);
         u32 mine = o + wg*OUT*256;
         u64 da = narrow_descriptor(a + wg*M*64*BK), db = descriptor(b, 16);
         float d[M][N/2];
         for (int tile = blockIdx.x/CLUSTER; tile < tall*wide; tile += gridDim.x/CLUSTER) {
-            place(tile, tall, wide, tr, tc);
+            tile_position(tile, tall, wide, tr, tc);
             int row = (tr*CM + i)*BM + wg*M*64;
             const uint2 *from[M];
-            uint2 e[2][M];                                          // places of two steps, and of two more
+            uint2 e[2][M];                                          // metadata of two steps, and of two more
             #pragma unroll
             for (int x = 0; x < M; x++) {
-                from[x] = places + (size_t)min(row/64 + x, tiles-1)*pairs*128 + t;
+                from[x] = metadata + (size_t)min(row/64 + x, tiles-1)*pairs*128 + t;
                 e[0][x] = e[1][x] = *from[x];
             }
             for (int step = 0; step < steps; step += 4) {
                 #pragma unroll
                 for (int i = 0; i < 4; i++) {
-                    barrier_wait(full + 8*s, turn);
+                    barrier_wait(full + 8*s, phase);
                     multiply(d, da + s*(A_BYTES/16), db + s*(B_BYTES/16), e[i/2], i%2, step + i > 0);
                     wgmma_wait<1>();                                // the step before is done, and its stage is free
                     keep(e[(i + 3)%4/2], (i + 1)%2);
-                    if (last >= 0 && tells) barrier_arrive_at(empty + 8*last, t);
+                    if (last >= 0 && signals) barrier_arrive_at(empty + 8*last, t);
                     last = s;
-                    if (++s == STAGES) { s = 0; turn++; }
+                    if (++s == STAGES) { s = 0; phase++; }
                     if (i%2 == 0)                                   // those of the steps before are free, too
                         #pragma unroll
                         for (int x = 0; x < M; x++) e[1 - i/2][x] = from[x][min((step + i)/2 + 1, pairs-1)*128];
@@ -108,11 +109,11 @@ multiply_24(const __grid_constant__ TensorMap values, const __grid_constant__ Te
             wgmma_wait<0>();
             keep(e[1], true);
             fence_sums(d);
-            if (tells) barrier_arrive_at(empty + 8*last, t);
+            if (signals) barrier_arrive_at(empty + 8*last, t);
             last = -1;
-            store_turned(d, y, bias, rows, (tc*CN + j)*BN, row, mine, wg);
+            store_transposed(d, y, bias, rows, (tc*CN + j)*BN, row, mine, wg);
         }
         if (t == 0) stores_have_read();
     }
-    cluster_sync();                                                 // others may still arrive at my barriers
+    cluster_sync();                                                 // others may still arrive at this block's barriers
 }

@@ -1,6 +1,6 @@
-// y = x @ w.T (+ bias) for a w of which two of each four numbers along k are 0, by `mma.sp`, for GPUs from Ampere on:
-// `values` (rows x k/2) has the others, and `places` where they stood, a word of each thread for 64 k. x is n x k, y
-// n x rows. A block computes 128 rows of w by 128 rows of x, each of its eight warps 32 by 64.
+// y = x @ w.T (+ bias) for a w with 2:4 sparsity along k, by `mma.sp`, for GPUs from Ampere on: `values` (rows x k/2)
+// has the nonzero elements, and `metadata` their indices, one word per thread and 64 k. x is n x k, y n x rows. A block
+// computes 128 rows of w by 128 rows of x, each of its eight warps 32 by 64.
 // Above: STAGES, BIAS (is there one?), 16-bit floats (Number), and mma_sp.
 constexpr int BM = 128, BN = 128, BK = 64;
 constexpr int A_ROW = BK/2*2 + 16, B_ROW = BK*2 + 16;               // bytes, and a bit more, for the banks
@@ -21,8 +21,8 @@ __device__ void load(u32 to, const Number *values, const Number *x, int r, int c
     copies_commit();
 }
 
-// d += a step's product: 32 k by the places of lanes 0 and 1 of each four, 32 by those of lanes 2 and 3
-__device__ void multiply(float (&d)[2][8][4], u32 from, const u32 (&places)[2], int wr, int wc) {
+// d += a step's product: 32 k by the metadata of lanes 0 and 1 of each four, 32 by those of lanes 2 and 3
+__device__ void multiply(float (&d)[2][8][4], u32 from, const u32 (&metadata)[2], int wr, int wc) {
     int lane = threadIdx.x%32;
     #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -35,18 +35,19 @@ __device__ void multiply(float (&d)[2][8][4], u32 from, const u32 (&places)[2], 
             ldmatrix(b, from + A_BYTES + (wc + x*8 + lane%8)*B_ROW + half*64 + lane/8*16);
             #pragma unroll
             for (int y = 0; y < 2; y++)
-                if (half) mma_sp<1>(d[y][x], a[y], b, places[y]); else mma_sp<0>(d[y][x], a[y], b, places[y]);
+                if (half) mma_sp<1>(d[y][x], a[y], b, metadata[y]); else mma_sp<0>(d[y][x], a[y], b, metadata[y]);
         }
     }
 }
 
-__global__ void __launch_bounds__(256) multiply_24(const Number *values, const Number *x, Number *y, const u32 *places,
+__global__ void __launch_bounds__(256) multiply_24(const Number *values, const Number *x, Number *y,
+                                                   const u32 *metadata,
                                                    const Number *bias, int rows, int n, int k) {
     extern __shared__ __align__(128) char shared[];
     int r = blockIdx.x*BM, c = blockIdx.y*BN, lane = threadIdx.x%32, warp = threadIdx.x/32;
     int wr = warp%4*32, wc = warp/4*64, steps = (k + BK-1)/BK, pairs = (steps + 1)/2, tiles = (rows + 63)/64;
     u32 at = address(shared);
-    const u32 *from = places + ((size_t)min((r + wr)/64, tiles-1)*pairs*4 + wr%64/16)*64 + lane*2;
+    const u32 *from = metadata + ((size_t)min((r + wr)/64, tiles-1)*pairs*4 + wr%64/16)*64 + lane*2;
     float d[2][8][4] = {};
     for (int s = 0; s < STAGES-1; s++) load(at + s*STAGE, values, x, r, c, s*BK, rows, n, k);
     for (int step = 0; step < steps; step++) {

@@ -1,7 +1,7 @@
-// Rows that are read once, and of which registers keep too little (or two inputs): GROUP threads of each of CLUSTER
-// blocks keep a row in shared memory, `packs` packs of a thread, until all of it is known. A thread reads only what it
-// has copied there itself, and so waits for nobody.
-// Above: GROUP, and ASYNC: do copies go past the registers, so that all of them are under way at once?
+// Softmax of rows that are read once, and are too long for registers (or two inputs): GROUP threads of each of CLUSTER
+// blocks keep a row in shared memory, `packs` packs per thread, until its maximum and sum are known. A thread reads
+// only what it has copied itself, so it needs no barrier.
+// Above: GROUP, and ASYNC: are copies asynchronous (cp.async), so that all of them are in flight at once?
 __device__ void copy(Pack *to, const Pack *from) {
     if constexpr (ASYNC && sizeof(Pack) >= 4) copy_async<sizeof(Pack)>(to, from, true);
     else *to = *from;
@@ -9,12 +9,12 @@ __device__ void copy(Pack *to, const Pack *from) {
 
 __global__ void __launch_bounds__(THREADS)
 keep_rows(const From *x, const From *dy, From *out, long long rows, int width, int packs) {
-    extern __shared__ __align__(16) char room[];
+    extern __shared__ __align__(16) char smem[];
     begin();
     const int count = width / V, first = part_of_row() * GROUP * packs + threadIdx.x % GROUP;
     const long long row = blockIdx.x / CLUSTER * (long long)(THREADS / GROUP) + threadIdx.x / GROUP;
     const int own = row < rows ? min(packs, (count - first + GROUP - 1) / GROUP) : 0;
-    Pack *xs = (Pack *)room + threadIdx.x, *dys = INPUTS == 2 ? xs + packs * THREADS : xs;
+    Pack *xs = (Pack *)smem + threadIdx.x, *dys = INPUTS == 2 ? xs + packs * THREADS : xs;
     for (int p = 0; p < own; p++) {
         copy(xs + p * THREADS, (const Pack *)x + row * count + first + p * GROUP);
         if (INPUTS == 2) copy(dys + p * THREADS, (const Pack *)dy + row * count + first + p * GROUP);

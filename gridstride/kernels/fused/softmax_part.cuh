@@ -1,11 +1,11 @@
-// What each of several threads knows of a row, a Part, joined: all of them get what all know.
-// Above: the types From (of the numbers) and Sum (in which is computed), THREADS (of a block), CLUSTER (blocks).
-struct Part { Sum most, sum; };                             // the largest number, and the sum of exp(number - most)
+// Joins the Parts of a row (online softmax) of several threads: all of them get the result.
+// Above: the types From (of the elements) and Sum (of all arithmetic), THREADS (per block), CLUSTER (blocks).
+struct Part { Sum most, sum; };                             // the maximum, and the sum of exp(x - most)
 
 #define LOWEST Sum(__int_as_float(0xff800000))               // minus infinity
 __device__ Sum base_of(Sum most) { return most == LOWEST ? Sum(0) : most; }  // to be subtracted: no inf - inf
 
-// 16 bits leave room for a power whose last bits are wrong, and which is 0 below 2^-126
+// for 16-bit results an approximate power suffices, which is 0 below 2^-126
 __device__ float power(float x) {
     if (sizeof(From) > 2) return expf(x);
     float y;

@@ -3,7 +3,7 @@ constexpr int CLUSTER = 1;
 __device__ int part_of_row() { return 0; }
 __device__ void begin() {}
 
-__device__ Part join_block(Part part) {                     // all threads of the block get what all of them know
+__device__ Part join_block(Part part) {                     // all threads of the block get the joined Part
     constexpr int WARPS = THREADS / 32;
     __shared__ Part parts[WARPS];
     const int lane = threadIdx.x % 32;

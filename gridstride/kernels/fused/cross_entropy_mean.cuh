@@ -1,4 +1,5 @@
-// What comes before and after the rows of a cross entropy. Above: the type Sum, and THREADS.
+// The kernels before and after the rows of a cross entropy: the number of targets, and the mean loss. Above: the type
+// Sum, and THREADS.
 template<class T> __device__ T block_sum(T sum) {           // thread 0 gets the sum over its block
     __shared__ T of_warp[THREADS / 32];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -16,7 +17,7 @@ count_targets(const long long *target, Sum *scale, int rows, unsigned width, int
     int counted = 0;
     for (int row = threadIdx.x; row < rows; row += THREADS) {
         const long long t = target[row];
-        assert(t == ignored || (0 <= t && t < width));      // a target is no class of these logits
+        assert(t == ignored || (0 <= t && t < width));      // a target is not a class of these logits
         counted += t != ignored;
     }
     counted = block_sum(counted);

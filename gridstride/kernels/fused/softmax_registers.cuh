@@ -1,6 +1,6 @@
-// Rows that are read once: GROUP threads of each of CLUSTER blocks keep a row in registers, HELD packs of a thread, all
-// of them where a cluster does. A power is taken once, over the largest number of the thread; what all of the row know
-// makes a share of it. Above: GROUP, HELD, BLOCKS (of an SM)
+// Softmax of rows that are read once: GROUP threads of each of CLUSTER blocks keep a row in registers, HELD packs per
+// thread, all of them if there is a cluster. Exponentials are computed once, relative to the thread's maximum, and
+// scaled when the row's maximum and sum are known. Above: GROUP, HELD, BLOCKS (per SM)
 __global__ void __launch_bounds__(THREADS, BLOCKS)
 keep_rows(const From *x, const From *, From *out, long long rows, int width) {
     begin();

@@ -1,7 +1,7 @@
-// A matrix w of 4 or 8 bits for each number, with scales: how a thread makes 16-bit floats of it. A warp's step is a
-// block of 16 rows and 128 columns of w, whose numbers lie in the order in which the threads want them (fragments.py).
-// Above: From (of scales and zeros), KIND, GROUP (columns that share a scale; 0: the whole row), ZEROS (are there
-// any?); and of From what MAGIC and FRACTION say: the bits of 128 or 1024, twice, and the bits of its fraction.
+// A matrix w of 4 or 8 bits per element, with scales: how a thread dequantizes it to 16-bit floats. A warp's step is a
+// block of 16 rows and 128 columns of w, stored in the order in which the threads need it (fragments.py).
+// Above: From (of scales and zeros), KIND, GROUP (columns that share a scale; 0: the whole row), ZEROS (are there zero
+// points?); MAGIC (the bits of 128 or 1024 in From, twice) and FRACTION (the bits of its fraction).
 constexpr int BITS = KIND == INT4 || KIND == NF4 ? 4 : 8, STEP = 128, LOADS = BITS / 2;
 constexpr int SHARE = GROUP ? GROUP : STEP, SCALES = STEP / SHARE;       // columns of a step that share; how many do
 
@@ -18,41 +18,42 @@ __device__ u32 times(u32 a, u32 b) {
     return *(const u32 *)&p;
 }
 
-// The two numbers of a row of 16, twice each: `pair` has that of row r and that of row r + 8
+// The two values per 16 rows, twice each: `pair` has that of row r and that of row r + 8
 __device__ u32 upper(u32 pair) { return __byte_perm(pair, 0, 0x1010); }
 __device__ u32 lower(u32 pair) { return __byte_perm(pair, 0, 0x3232); }
 
-// The bits of a whole number among the last of the fraction of 128 (bfloat16) or 1024 (float16) make 128 + it, or
-// 1024 + it, from which the rest is taken away: of 4 bits, which have 8 added, with what stands for 0.
+// The bits of an integer, put into the lowest of the fraction of 128 (bfloat16) or 1024 (float16), make 128 + it, or
+// 1024 + it, from which the offset is subtracted: for 4 bits, which have 8 added, together with the zero point.
 constexpr u32 NONE = KIND == INT4 ? MAGIC + 0x00080008 : 0;
-__device__ u32 from_int4(u32 w, u32 rest) { return minus((w & 0x000f000f) | MAGIC, rest); }
+__device__ u32 from_int4(u32 w, u32 offset) { return minus((w & 0x000f000f) | MAGIC, offset); }
 __device__ u32 from_int8(u32 w) {
     // The fraction of a bfloat16 has 7 bits, and the sign goes into what is taken away: 128, or 256.
     if constexpr (FRACTION == 7) return minus((w & 0x007f007f) | MAGIC, (w & 0x00800080) | MAGIC);
     else return minus((w & 0x00ff00ff) ^ (MAGIC | 0x00800080), MAGIC + 0x00800080);
 }
-// Exponent and fraction of an e4m3 number, put where the wider ones end, make it smaller by a power of two.
+// Exponent and fraction of an e4m3 value, put where the wider ones end, make it smaller by a power of two.
 __device__ u32 from_e4m3(u32 w) {
     constexpr u32 POWER = FRACTION == 7 ? 0x7b807b80 : 0x5c005c00;            // 2^120, 2^8
     return times((w & 0x00800080) << 8 | (w & 0x007f007f) << (FRACTION - 3), POWER);
 }
 
-// The eight numbers of a product, as 16-bit floats; registers 0 and 2 are of the upper row. `book`: of NF4 the pair for
-// each byte, once for each lane, so that no two lanes ask the same bank. `rest`: what is taken away from either row.
-__device__ void unpack(const u32 *words, const u32 *book, const u32 (&rest)[2], u32 (&a)[4]) {
+// The eight elements of a product, as 16-bit floats; registers 0 and 2 are of the upper row. `codebook`: of NF4 the
+// pair per byte, once per lane, so that no two lanes access the same bank. `offset`: what is subtracted from either
+// row.
+__device__ void unpack(const u32 *words, const u32 *codebook, const u32 (&offset)[2], u32 (&a)[4]) {
     #pragma unroll
     for (int i = 0; i < 4; i++)
-        if constexpr (KIND == INT4) a[i] = from_int4(words[0] >> 4 * i, rest[i % 2]);
-        else if constexpr (KIND == NF4) a[i] = book[(words[0] >> 8 * i & 255) * 32];
-        else if constexpr (KIND == INT8 && ZEROS) a[i] = minus(from_int8(words[i / 2] >> i % 2 * 8), rest[i % 2]);
+        if constexpr (KIND == INT4) a[i] = from_int4(words[0] >> 4 * i, offset[i % 2]);
+        else if constexpr (KIND == NF4) a[i] = codebook[(words[0] >> 8 * i & 255) * 32];
+        else if constexpr (KIND == INT8 && ZEROS) a[i] = minus(from_int8(words[i / 2] >> i % 2 * 8), offset[i % 2]);
         else if constexpr (KIND == INT8) a[i] = from_int8(words[i / 2] >> i % 2 * 8);
         else a[i] = from_e4m3(words[i / 2] >> i % 2 * 8);
 }
 
-__device__ void fill_book(u32 *book) {
+__device__ void fill_codebook(u32 *codebook) {
     for (int i = threadIdx.x; i < 256 * 32; i += blockDim.x) {
-        Pair two = {From(NUMBERS[i / 32 % 16]), From(NUMBERS[i / 32 / 16])};
-        book[i] = *(const u32 *)&two;
+        Pair two = {From(CODEBOOK[i / 32 % 16]), From(CODEBOOK[i / 32 / 16])};
+        codebook[i] = *(const u32 *)&two;
     }
     __syncthreads();
 }
