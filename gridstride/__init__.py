@@ -5,26 +5,26 @@ One import line offers what most programs need:
     from gridstride import cdiv, check, cuda, cuda_kernel, dim3, load_cuda, sim, to_cuda
 
 A name is imported on first use, so `import gridstride` itself takes milliseconds and imports neither NumPy nor torch
-nor numba. The subpackages have the rest: `gridstride.kernels`, `gridstride.bench.recording`,
+nor numba. The subpackages have more: `gridstride.kernels`, `gridstride.bench.recording`,
 `gridstride.course.grading`.
 """
 
 from importlib import import_module
 
-_ROOM_OF = dict(
+_MODULE_OF = dict(
     cdiv='utils', dim3='utils', check='utils', get_signature='utils', show_img='utils',
     load_cuda='cpp', cuda_kernel='cpp', to_cuda='translate',
 )  # fmt: skip
-_ROOMS = ('cuda', 'sim', 'triton', 'tile', 'cpp', 'translate', 'asm', 'bench', 'prof', 'draw', 'kernels')
+_SUBPACKAGES = ('cuda', 'sim', 'triton', 'tile', 'cpp', 'translate', 'asm', 'bench', 'prof', 'draw', 'kernels')
 
-__all__ = [*_ROOM_OF, *_ROOMS]
+__all__ = [*_MODULE_OF, *_SUBPACKAGES]
 
 
 def __getattr__(name):
-    "What the front door offers, and `__version__`, which settings.ini alone says"
-    if name in _ROOM_OF:
-        return getattr(import_module(f'gridstride.{_ROOM_OF[name]}'), name)
-    if name in _ROOMS:
+    "Import a public name on first use; `__version__` comes from settings.ini"
+    if name in _MODULE_OF:
+        return getattr(import_module(f'gridstride.{_MODULE_OF[name]}'), name)
+    if name in _SUBPACKAGES:
         return import_module(f'gridstride.{name}')
     if name == '__version__':
         return _version()
@@ -32,7 +32,7 @@ def __getattr__(name):
 
 
 def _version():
-    "The installed package's; of a folder that is only on the path, the one in the settings.ini next to it"
+    "Return the version of the installed package, or the one in settings.ini next to a package that is only on the path"
     from configparser import ConfigParser
     from importlib.metadata import PackageNotFoundError, version
     from pathlib import Path
@@ -40,9 +40,9 @@ def _version():
     try:
         return version('gridstride')
     except PackageNotFoundError:
-        said = ConfigParser()
-        said.read(Path(__file__).parents[1] / 'settings.ini', encoding='utf8')
-        return said.get('DEFAULT', 'version', fallback='unknown')
+        settings = ConfigParser()
+        settings.read(Path(__file__).parents[1] / 'settings.ini', encoding='utf8')
+        return settings.get('DEFAULT', 'version', fallback='unknown')
 
 
 def __dir__():

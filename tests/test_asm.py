@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from gridstride import asm
-from gridstride.asm import CompileError, CompilerMissing, beside, occupancy, ptx, report, resources, sass, tools
+from gridstride.asm import CompileError, CompilerMissing, side_by_side, occupancy, ptx, report, resources, sass, tools
 from gridstride.asm.limits import SMS, sm_of
 from gridstride.asm.listing import KINDS, Listing, text_lines
 from gridstride.asm.read import read_ptx, read_sass
@@ -524,7 +524,7 @@ def test_html_shows_every_line_and_every_instruction_once():
     for o in s.instructions: assert text.count(o.text) >= 1, o
     for line in MATMULS.splitlines()[1:16]: assert line.strip() in text
     assert f'{len(s.instructions)} instructions of SASS for sm_90' in text and 'shared memory' in text
-    both = text_of(beside(p, s))
+    both = text_of(side_by_side(p, s))
     assert all(o.text in both for l in (p, s) for o in l.instructions)
     assert '<script' not in s._repr_html_() and 'url(' not in s._repr_html_()
     assert set(re.findall(r'background-color:(#\w+)', s._repr_html_())) <= {c for c, _ in KINDS.values()} | {'#fbfaf7'}

@@ -12,7 +12,7 @@ import pytest
 
 from gridstride import prof
 from gridstride.bench import recording
-from gridstride.prof import isolate, counters, show, strip, trace, tree
+from gridstride.prof import isolate, counters, ncu_report, show, strip, trace, tree
 from gridstride.bench.recording import Unavailable
 from warm import run_python
 from found import names, saying
@@ -26,7 +26,7 @@ def sample(name): return (SAMPLES/name).read_text(encoding='utf-8')
 # Nsight Compute's pages
 
 @pytest.fixture
-def kernels(): return counters.details(sample('ncu_2025.3_details.csv'))
+def kernels(): return ncu_report.details(sample('ncu_2025.3_details.csv'))
 
 
 def test_details_have_every_metric_and_unit(kernels):
@@ -50,37 +50,37 @@ def test_rules_have_their_section_and_speedup(kernels):
             rules['SharedMemoryConflicts'].scope) == ('Memory Workload Analysis', .6614, 'global')
     assert rules['SOLBottleneck'].section == 'GPU Speed Of Light Throughput' and rules['SOLBottleneck'].speedup is None
     assert rules['UncoalescedSharedAccess'].section == 'Source Counters'
-    shown = counters.advice(kernels[0]).rows
+    shown = ncu_report.advice(kernels[0]).rows
     gains = [r[0] for r in shown]
     assert gains[:2] == ['84%', '66%'] and all('INF' not in str(r) for r in shown)
 
 
 def test_the_layout_of_2020_gives_the_same_values(kernels):
-    old = counters.details(sample('ncu_2020.1_details.csv'))
+    old = ncu_report.details(sample('ncu_2020.1_details.csv'))
     for i, k in old.items():
         assert ({s: [(m.name, m.value) for m in ms] for s, ms in k.sections.items()}
                 == {s: [(m.name, m.value) for m in ms] for s, ms in kernels[i].sections.items()})
         assert k.seconds == pytest.approx(kernels[i].seconds) and k.grid == ''
         assert k.rules == []
-    assert 'transpose: 31.2 µs' in repr(counters.Ncu(old.values()))
+    assert 'transpose: 31.2 µs' in repr(ncu_report.Ncu(old.values()))
 
 
 def test_a_speedup_in_the_text_is_found():
     head, row = sample('ncu_2025.3_details.csv').splitlines()[:2]
     cells = next(csv.reader([row]))[:15]+['Rule', 'OPT', 'Estimated Speedup: 12.5%. Use fewer.']
     page = head.rsplit(',', 2)[0]+'\n'+','.join(f'"{c}"' for c in cells)
-    assert [(r.speedup, r.scope) for r in counters.details(page)[0].rules] == [(.125, 'global')]
+    assert [(r.speedup, r.scope) for r in ncu_report.details(page)[0].rules] == [(.125, 'global')]
 
 
 def test_raw_metrics_have_units_and_skip_what_was_not_read():
-    raw = counters.raw(sample('ncu_2025.3_raw.csv'))
-    assert raw[0]['dram__bytes_read.sum'] == counters.Metric('dram__bytes_read.sum', 16.781824, 'Mbyte')
+    raw = ncu_report.raw(sample('ncu_2025.3_raw.csv'))
+    assert raw[0]['dram__bytes_read.sum'] == ncu_report.Metric('dram__bytes_read.sum', 16.781824, 'Mbyte')
     assert raw[1]['gpu__time_duration.sum'].value == 4.384 and set(raw) == {0, 1}
-    assert counters.raw('==WARNING== No kernels were profiled.') == {}
+    assert ncu_report.raw('==WARNING== No kernels were profiled.') == {}
 
 
 def test_lines_are_sums_of_their_instructions():
-    (first, lines), (second, _) = counters.lines(sample('ncu_2025.3_source.csv'))
+    (first, lines), (second, _) = ncu_report.lines(sample('ncu_2025.3_source.csv'))
     assert first.startswith('transpose(') and second.startswith('strided(')
     assert [l.number for l in lines] == [4, 6, 7, 8, 9, 10]
     by = {l.number: l for l in lines}
@@ -92,8 +92,8 @@ def test_lines_are_sums_of_their_instructions():
 
 def test_the_table_of_lines_points_at_the_bank_conflicts(kernels):
     k = kernels[0]
-    k.lines = counters.lines(sample('ncu_2025.3_source.csv'))[0][1]
-    t = counters.source_table(k)
+    k.lines = ncu_report.lines(sample('ncu_2025.3_source.csv'))[0][1]
+    t = ncu_report.source_table(k)
     assert t.head[-1] == 'bank conflicts'
     worst = max(t.rows, key=lambda r: r[2])
     assert worst[0] == 9 and worst[-1] == '4,063,232' and worst[4].startswith('shared memory')
@@ -101,32 +101,32 @@ def test_the_table_of_lines_points_at_the_bank_conflicts(kernels):
 
 
 def test_lines_find_their_kernel_although_types_are_spelt_in_another_way():
-    ks = [counters.Kernel('__main__::nb[abi:v1](Array<float, 1, C>)'), counters.Kernel('tri'),
-          counters.Kernel('__main__::nb[abi:v1](Array<float, 1, C>)')]
+    ks = [ncu_report.Kernel('__main__::nb[abi:v1](Array<float, 1, C>)'), ncu_report.Kernel('tri'),
+          ncu_report.Kernel('__main__::nb[abi:v1](Array<float, 1, C>)')]
     counters._match(ks, [('__main__::nb[abi:v1](Array<float, (int)1, C>)', ['first']),
                          ('__main__::nb[abi:v1](Array<float, (int)1, C>)', ['second'])])
     assert [k.lines for k in ks] == [['first'], [], ['second']]
 
 
 def test_a_report_survives_being_kept(kernels):
-    r = counters.Ncu(kernels.values(), '2025.3.1', ['a doubt'])
-    r[0].lines, r[0].raw = (counters.lines(sample('ncu_2025.3_source.csv'))[0][1],
-                            counters.raw(sample('ncu_2025.3_raw.csv'))[0])
-    again = counters.from_plain(json.loads(json.dumps(r.plain())), mark='recorded on it')
+    r = ncu_report.Ncu(kernels.values(), '2025.3.1', ['a doubt'])
+    r[0].lines, r[0].raw = (ncu_report.lines(sample('ncu_2025.3_source.csv'))[0][1],
+                            ncu_report.raw(sample('ncu_2025.3_raw.csv'))[0])
+    again = ncu_report.from_plain(json.loads(json.dumps(r.plain())), mark='recorded on it')
     assert repr(again) == f'{r!r}\n[recorded on it]'
     assert again._repr_html_().count('<tr>') == r._repr_html_().count('<tr>') > 100
     assert again['strided']['Duration'] == r[1]['Duration'] and again[0].raw == r[0].raw
 
 
 def test_html_escapes_what_ncu_says():
-    k = counters.Kernel('f<int>(const T *)')
-    k.sections['A & B'] = [counters.Metric('<b>', 1, '<script>')]
-    html = counters.Ncu([k])._repr_html_()
+    k = ncu_report.Kernel('f<int>(const T *)')
+    k.sections['A & B'] = [ncu_report.Metric('<b>', 1, '<script>')]
+    html = ncu_report.Ncu([k])._repr_html_()
     assert '<script>' not in html and '&lt;script&gt;' in html and 'A &amp; B' in html
 
 
 def test_what_was_not_measured_is_named(kernels):
-    r = counters.Ncu(kernels.values())
+    r = ncu_report.Ncu(kernels.values())
     with pytest.raises(KeyError, match=saying('no kernel', 'transpose, strided')): r['matmul']
     with pytest.raises(KeyError, match='near it: .*L2 Hit Rate'): r['transpose']['Hit Rates of L2 Hit']
 
@@ -309,7 +309,7 @@ def test_lines_are_requested_and_shown(fake):
     r = prof.ncu(talks, 'x', lines=True, sections='basic')
     args = json.loads((fake/'log').read_text())
     assert '--import-source' in args and args[args.index('--set')+1] == 'basic' and 'SourceCounters' in args
-    assert [len(k.lines) for k in r.kernels] == [6, len(counters.lines(sample('ncu_2025.3_source.csv'))[1][1])]
+    assert [len(k.lines) for k in r.kernels] == [6, len(ncu_report.lines(sample('ncu_2025.3_source.csv'))[1][1])]
     assert all(l.number is None
                for l in r[0].lines), 'numbers of a program made for the purpose mean nothing to the reader'
 

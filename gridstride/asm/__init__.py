@@ -7,7 +7,7 @@ calls), `kernels` (which kernel is meant, and how it is compiled), `tools` (NVID
 """
 
 from .limits import Occupancy, occupancy
-from .listing import Listing, beside
+from .listing import Listing, side_by_side
 from .report import Resources, ptx, recordings, resources, sass, ttgir
 from ..cpp.toolchain.build import CompileError, CompilerMissing
 
@@ -15,7 +15,7 @@ __all__ = [
     'Occupancy',
     'occupancy',
     'Listing',
-    'beside',
+    'side_by_side',
     'Resources',
     'ptx',
     'recordings',

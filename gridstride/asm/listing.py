@@ -208,7 +208,7 @@ def html(*listings) -> str:  # of one source
     return card(*map(_head, listings), *(_line_html(*r, wide) for r in rows))
 
 
-class Beside:
+class SideBySide:
     "Listings of one source, such as its PTX and its SASS, side by side"
 
     def __init__(self, *listings):
@@ -221,8 +221,8 @@ class Beside:
         return html(*self.listings)
 
 
-def beside(*listings) -> Beside:  # of one source
+def side_by_side(*listings) -> SideBySide:  # of one source
     "Listings, line by line of their source, side by side"
     if len({tuple(l.source.items()) for l in listings}) != 1:
         raise ValueError('these listings are of different sources, so they have no lines in common')
-    return Beside(*listings)
+    return SideBySide(*listings)

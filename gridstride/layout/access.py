@@ -25,7 +25,7 @@ class Cost(NamedTuple):
 
 
 def _offset(layout, coordinate):
-    "The offset by a layout of any kind: one with names returns an integer, or a dict of one"
+    "Return the offset by a layout of any kind: one with names returns an integer, or a dict of one"
     found = layout(*coordinate)
     return np.asarray(next(iter(found.values())) if isinstance(found, dict) else found)
 
@@ -36,23 +36,27 @@ def cost(
     size=4,  # bytes of an element
     vector=1,  # elements that a lane reads at once, starting at the offset
 ) -> Cost:
-    "The cost of a request in which each lane reads the element at its coordinate"
+    """Compute the cost of a request in which each lane reads the element at its coordinate.
+
+    >>> from gridstride.layout import Layout
+    >>> cost(Layout.row_major(32, 32), range(32), [0] * 32).conflicts
+    31"""
     if size * vector not in (1, 2, 4, 8, 16):
         raise ValueError(f'a lane reads 1, 2, 4, 8 or 16 bytes at once, not {vector} times {size}')
-    places = _offset(layout, np.broadcast_arrays(*map(np.asarray, coordinate))) * size
-    if places.ndim < 1 or places.shape[-1] > 32:
+    addresses = _offset(layout, np.broadcast_arrays(*map(np.asarray, coordinate))) * size
+    if addresses.ndim < 1 or addresses.shape[-1] > 32:
         raise ValueError(
-            f'a warp has 32 lanes, these coordinates have the shape {places.shape}: the last axis is the lanes'
+            f'a warp has 32 lanes, these coordinates have the shape {addresses.shape}: the last axis is the lanes'
         )
-    if (places % (size * vector)).any():
+    if (addresses % (size * vector)).any():
         raise ValueError(
             f'a read of {size * vector} bytes begins at a multiple of {size * vector}; here one begins at byte '
-            f'{places[places % (size * vector) != 0].flat[0]}'
+            f'{addresses[addresses % (size * vector) != 0].flat[0]}'
         )
-    places = places.reshape(-1, places.shape[-1])
-    warp, lane = (index.ravel() for index in np.indices(places.shape))
-    n, passes, beyond = memory_transactions.wavefronts(warp, lane, places.ravel(), size * vector)
-    return Cost(n, passes, passes - beyond, memory_transactions.sectors(warp, places.ravel(), size * vector)[1])
+    addresses = addresses.reshape(-1, addresses.shape[-1])
+    warp, lane = (index.ravel() for index in np.indices(addresses.shape))
+    n, passes, beyond = memory_transactions.wavefronts(warp, lane, addresses.ravel(), size * vector)
+    return Cost(n, passes, passes - beyond, memory_transactions.sectors(warp, addresses.ravel(), size * vector)[1])
 
 
 def walk(
@@ -61,7 +65,7 @@ def walk(
     size=4,  # bytes of an element
     vector=1,  # elements that a lane reads at once
 ) -> Cost:
-    "What it costs to read a whole tile, row by row or column by column, 32 lanes side by side"
+    "Compute the cost of reading a whole tile, row by row or column by column, 32 lanes at a time"
     if along not in ('row', 'column'):
         raise ValueError(f"along is 'row' or 'column', not {along!r}")
     shape = np.shape(layout.offsets())
@@ -86,7 +90,7 @@ def picture(
     title=None,  # above it
     cell=26,  # pixels
 ) -> draw.Panel:
-    "A picture of a tile in shared memory: which of the 32 banks each element is in"
+    "Draw a tile in shared memory: which of the 32 banks each element is in"
     if show not in ('bank', 'offset'):
         raise ValueError(f"show is 'bank' or 'offset', not {show!r}")
     offsets = layout.offsets()

@@ -20,7 +20,7 @@ def _bits(size, what):
 
 
 class Linear:
-    "A function of named indices to named coordinates, linear in their bits"
+    "A linear layout: a function of named indices to named coordinates, linear in their bits"
 
     def __init__(
         self,
@@ -34,42 +34,46 @@ class Linear:
             k: [tuple(map(int, image)) if isinstance(image, (tuple, list)) else (int(image),) for image in v]
             for k, v in bases.items()
         }
-        for name, places in self.bases.items():
-            for bit, place in enumerate(places):
-                if len(place) != len(self.out) or any(not 0 <= i < n for i, n in zip(place, self.out.values())):
-                    raise ValueError(f'bit {1 << bit} of {name!r} goes to {place}, which is no place in {self.out}')
+        for name, positions in self.bases.items():
+            for bit, position in enumerate(positions):
+                if len(position) != len(self.out) or any(not 0 <= i < n for i, n in zip(position, self.out.values())):
+                    raise ValueError(
+                        f'bit {1 << bit} of {name!r} goes to {position}, which is not a position in {self.out}'
+                    )
 
     @classmethod
     def identity(cls, size, name, out):
-        "Index `name` of `size` to coordinate `out`, unchanged"
+        "Make the layout of index `name` of `size` to coordinate `out`, unchanged"
         return cls({name: [(1 << i,) for i in range(_bits(size, f'the size of {name!r}'))]}, {out: size})
 
     @classmethod
     def broadcast(cls, size, name, out):
-        "Index `name` of `size`, all of it at 0 of coordinate `out`, which has size 1"
+        "Make the layout of index `name` of `size` that is 0 of coordinate `out`, which has size 1, for every index"
         return cls({name: [(0,)] * _bits(size, f'the size of {name!r}')}, {out: 1})
 
     @classmethod
     def of(cls, f, sizes, out):
-        "The layout that computes `f(*indices)`, if that is linear; sizes: of the inputs by name; out: of the outputs"
+        """Make the layout that computes `f(*indices)`; raises `ValueError` if that is not linear.
 
-        def place(*i):
+        `sizes` has the size of each input by name, `out` those of the outputs."""
+
+        def position(*i):
             res = f(*i)
             return tuple(map(int, res)) if isinstance(res, (tuple, list)) else (int(res),)
 
         names = list(sizes)
         bases = {
             name: [
-                place(*(1 << b if other == name else 0 for other in names))
+                position(*(1 << b if other == name else 0 for other in names))
                 for b in range(_bits(sizes[name], f'the size of {name!r}'))
             ]
             for name in names
         }
         res = cls(bases, out)
         for i in np.ndindex(*sizes.values()):
-            if place(*i) != (got := tuple(int(v) for v in res(**dict(zip(names, i))).values())):
+            if position(*i) != (got := tuple(int(v) for v in res(**dict(zip(names, i))).values())):
                 raise ValueError(
-                    f'this is not linear: {dict(zip(names, i))} goes to {place(*i)}, its bits alone to {got}'
+                    f'this is not linear: {dict(zip(names, i))} goes to {position(*i)}, its bits alone to {got}'
                 )
         return res
 
@@ -77,7 +81,7 @@ class Linear:
 
     @property
     def sizes(self) -> dict:
-        "The size of each input, by name"
+        "The size of each input by name"
         return {k: 1 << len(v) for k, v in self.bases.items()}
 
     def __eq__(self, other):
@@ -87,17 +91,19 @@ class Linear:
 
     def __repr__(self):
         lines = [
-            f'{name} = {1 << i} -> {place}' for name, places in self.bases.items() for i, place in enumerate(places)
+            f'{name} = {1 << i} -> {position}'
+            for name, positions in self.bases.items()
+            for i, position in enumerate(positions)
         ]
         return '\n'.join([*lines, f"where out dims are: {', '.join(f'{k} ({n})' for k, n in self.out.items())}"])
 
     @property
     def matrix(self) -> np.ndarray:
         "A matrix of zeros and ones: one column per bit of the inputs, one row per bit of the outputs, lowest first"
-        places = [p for v in self.bases.values() for p in v]
+        positions = [p for v in self.bases.values() for p in v]
         widths = [_bits(n, 'a size') for n in self.out.values()]
-        rows = [[index[i] >> b & 1 for index in places] for i, w in enumerate(widths) for b in range(w)]
-        return np.array(rows, np.uint8).reshape(sum(widths), len(places))
+        rows = [[index[i] >> b & 1 for index in positions] for i, w in enumerate(widths) for b in range(w)]
+        return np.array(rows, np.uint8).reshape(sum(widths), len(positions))
 
     @property
     def rank(self) -> int:
@@ -106,44 +112,44 @@ class Linear:
 
     @property
     def is_injective(self) -> bool:
-        "Does every index have a position of its own?"
+        "Whether every index has a position of its own"
         return self.rank == self.matrix.shape[1]
 
     @property
     def is_surjective(self) -> bool:
-        "Does the layout reach every position?"
+        "Whether the layout reaches every position"
         return self.rank == self.matrix.shape[0]
 
     # What it does
 
     def __call__(self, **index) -> dict:
-        "Coordinates by name; each index is a number or an array of them"
+        "Return the coordinates by name; each index is an integer or an array of integers"
         if set(index) != set(self.bases):
             raise ValueError(
                 f"this layout takes {', '.join(self.bases)}, but {', '.join(index) or 'nothing'} was given"
             )
         res = dict.fromkeys(self.out, 0)
-        for name, places in self.bases.items():
-            for bit, place in enumerate(places):
+        for name, positions in self.bases.items():
+            for bit, position in enumerate(positions):
                 on = np.asarray(index[name]) >> bit & 1
-                for k, i in zip(res, place):
+                for k, i in zip(res, position):
                     res[k] = res[k] ^ on * i
         return {k: int(v) if np.ndim(v) == 0 else v for k, v in res.items()}
 
     # The algebra
 
     def __mul__(self, other):
-        "Both together: the bits of `other` come above those of `self`, in inputs and outputs of the same name"
+        "Return the product: the bits of `other` come above those of `self`, in inputs and outputs of the same name"
         out = {k: self.out.get(k, 1) * other.out.get(k, 1) for k in [*self.out, *other.out]}
         bases = {}
         for who, scale in (self, dict.fromkeys(out, 1)), (other, {k: self.out.get(k, 1) for k in out}):
-            for name, places in who.bases.items():
-                put = [dict(zip(who.out, p)) for p in places]
+            for name, positions in who.bases.items():
+                put = [dict(zip(who.out, p)) for p in positions]
                 bases.setdefault(name, []).extend(tuple(p.get(k, 0) * scale[k] for k in out) for p in put)
         return Linear(bases, out)
 
     def compose(self, other):
-        "`other` after `self`: the outputs of `self` are the inputs of `other`, by name"
+        "Return `other` after `self`: the outputs of `self` are the inputs of `other`, by name"
         if set(self.out) != set(other.bases) or any(self.out[k] > other.sizes[k] for k in self.out):
             raise ValueError(f'the outputs {self.out} do not fit the inputs {other.sizes}')
         return Linear(
@@ -151,10 +157,11 @@ class Linear:
         )
 
     def invert(self):
-        "The inverse, from the outputs to the inputs; it exists only if the layout reaches each position exactly once"
+        """Return the inverse, from outputs to inputs; raises `ValueError` unless the layout reaches each position
+        exactly once"""
         if not (self.is_injective and self.is_surjective):
-            indices, places = prod(self.sizes.values()), prod(self.out.values())
-            raise ValueError(f'no inverse: {indices} indices reach {1 << self.rank} of {places} places')
+            indices, positions = prod(self.sizes.values()), prod(self.out.values())
+            raise ValueError(f'no inverse: {indices} indices reach {1 << self.rank} of {positions} positions')
         m = self.matrix
         back = _reduced(np.hstack([m, np.eye(len(m), dtype=np.uint8)]))[0][:, len(m) :]
         bases = {}
@@ -168,7 +175,7 @@ class Linear:
 
 
 def _reduced(m):
-    "(the matrix in reduced echelon form over GF(2), its rank)"
+    "Return (the matrix in reduced echelon form over GF(2), its rank)"
     m = m.copy()
     row = 0
     for column in range(m.shape[1]):
@@ -185,7 +192,7 @@ def _reduced(m):
 
 
 def _numbers(bits, sizes):
-    "A column of bits as one integer per name"
+    "Convert a column of bits to one integer per name"
     res = []
     at = 0
     for n in sizes.values():

@@ -21,14 +21,14 @@ __all__ = ['Layout', 'Swizzle', 'Swizzled']
 
 
 def _is_tree(x, least):
-    "Is `x` an integer of at least `least`, or a tuple of such trees?"
+    "Return whether `x` is an integer of at least `least`, or a tuple of such trees"
     if isinstance(x, tuple):
         return bool(x) and all(_is_tree(part, least) for part in x)
     return isinstance(x, int) and not isinstance(x, bool) and x >= least
 
 
 def _tree(x):
-    "Lists as tuples, NumPy's integers as Python's"
+    "Convert lists to tuples, and NumPy's integers to Python's"
     return tuple(map(_tree, x)) if isinstance(x, (tuple, list)) else int(x) if isinstance(x, np.integer) else x
 
 
@@ -37,7 +37,7 @@ def _leaves(x):
 
 
 def _like(shape, leaves):
-    "The tree of `shape` with the next of `leaves` at each leaf; `leaves` is an iterator"
+    "Return the tree of `shape` with the next of `leaves` at each leaf; `leaves` is an iterator"
     return tuple(_like(part, leaves) for part in shape) if isinstance(shape, tuple) else next(leaves)
 
 
@@ -52,7 +52,7 @@ def _written(x):
 
 
 def _parsed(text):
-    "(shape, stride) of 'shape:stride'; the stride is None where the text has only a shape"
+    "Parse 'shape:stride' to (shape, stride); the stride is None if the text has only a shape"
     shape, colon, stride = text.partition(':')
     try:
         return ast.literal_eval(shape.strip()), ast.literal_eval(stride.strip()) if colon else None
@@ -62,7 +62,7 @@ def _parsed(text):
 
 @dataclass(frozen=True, init=False, repr=False)
 class Layout:
-    "`shape:stride`: a function from coordinates to offsets, both counted in elements"
+    "A layout in CuTe's notation, `shape:stride`: a function from coordinates to offsets, both counted in elements"
 
     shape: tuple
     stride: tuple
@@ -90,14 +90,17 @@ class Layout:
 
     @classmethod
     def row_major(cls, *shape):
-        "The rightmost mode is contiguous, as in C and NumPy: `Layout.row_major(4, 8)` is (4,8):(8,1)"
+        """Make a layout whose rightmost mode is contiguous, as in C and NumPy.
+
+        >>> Layout.row_major(4, 8)
+        (4,8):(8,1)"""
         sizes = _leaves(_tree(shape))
         strides = list(accumulate([1, *reversed(sizes)], mul))[: len(sizes)][::-1]
         return cls(shape, _like(_tree(shape), iter(strides)))
 
     @classmethod
     def of(cls, *modes):
-        "The layout whose modes are these layouts"
+        "Make the layout whose modes are these layouts"
         return cls(tuple(mode.shape for mode in modes), tuple(m.stride for m in modes))
 
     # What it is
@@ -112,7 +115,7 @@ class Layout:
         return len(self.shape) if isinstance(self.shape, tuple) else 1
 
     def __getitem__(self, i):
-        "Mode `i`, as a layout"
+        "Return mode `i` as a layout"
         if not isinstance(self.shape, tuple):
             return (self,)[i]
         return Layout(self.shape[i], self.stride[i])
@@ -127,36 +130,39 @@ class Layout:
 
     @property
     def size(self) -> int:
-        "How many coordinates there are"
+        "The number of coordinates"
         return prod(_leaves(self.shape))
 
     @property
     def cosize(self) -> int:
-        "One more than the largest offset: the elements of memory that the layout needs"
+        "The number of elements of memory that the layout needs: one more than the largest offset"
         return 1 + sum((n - 1) * d for n, d in self.flat)
 
     # What it does
 
     def __call__(self, *coordinate) -> int:
-        "The offset of a coordinate: one integer, or one integer or tuple per mode; arrays of integers work, too"
+        """Return the offset of a coordinate: one integer, or one integer or tuple per mode, or arrays.
+
+        >>> Layout.row_major(4, 8)(1, 2)
+        10"""
         if len(coordinate) == 1:
             (coordinate,) = coordinate
         return _offset(coordinate, self.shape, self.stride)
 
     def offsets(self) -> np.ndarray:
-        "All offsets, one axis per mode: `layout.offsets()[i, j] == layout(i, j)`"
+        "Return all offsets, one axis per mode: `layout.offsets()[i, j] == layout(i, j)`"
         sizes = [mode.size for mode in self]
         return self(*np.ogrid[tuple(map(slice, sizes))]) + np.zeros(sizes, np.int64)
 
     @property
     def is_injective(self) -> bool:
-        "Does every coordinate have an offset of its own?"
+        "Return whether every coordinate has an offset of its own"
         return len(np.unique(self.offsets())) == self.size
 
     # The algebra
 
     def coalesce(self):
-        "The same function of a number, in as few modes as possible"
+        "Return the same function of an index, in as few modes as possible"
         modes = []
         for n, d in self.flat:
             if n == 1:
@@ -168,7 +174,7 @@ class Layout:
         return _of_flat(modes)
 
     def compose(self, other):
-        "`self(other(i))`, as a layout in the shape of `other`: a layout, a size, or one of these per mode"
+        "Return `self(other(i))` as a layout in the shape of `other`: a layout, a size, or one of these per mode"
         if isinstance(other, int):
             other = Layout(other)
         if isinstance(other, (tuple, list)):
@@ -182,7 +188,7 @@ class Layout:
         return res
 
     def complement(self, size):
-        "The layout of what `self` leaves out of `size` elements: both together reach each offset once"
+        "Return the layout of what `self` leaves out of `size` elements: both together reach each offset once"
         modes = []
         reached = 1
         for d, n in sorted((d, n) for n, d in self.flat if n > 1 and d > 0):
@@ -196,7 +202,7 @@ class Layout:
         return _of_flat(modes).coalesce()
 
     def divide(self, tile):
-        "Two modes: inside a tile, and which tile; `tile` is a layout or a size, or one of these per mode"
+        "Return two modes: inside a tile, and which tile; `tile` is a layout or a size, or one of these per mode"
         if isinstance(tile, int):
             tile = Layout(tile)
         if isinstance(tile, (tuple, list)):
@@ -204,12 +210,12 @@ class Layout:
         return self.compose(Layout.of(tile, tile.complement(self.size)))
 
     def tiles(self, tile):
-        "`divide` by mode, gathered: the first mode walks inside a tile, the second from tile to tile"
+        "Return `divide` by mode, gathered: the first mode is inside a tile, the second from tile to tile"
         inside, which = zip(*self.divide(tuple(tile)))
         return Layout.of(Layout.of(*inside), Layout.of(*which))
 
     def product(self, tile):
-        "Two modes: `self`, and copies of it in the layout `tile`"
+        "Return two modes: `self`, and copies of it in the layout `tile`"
         if isinstance(tile, int):
             tile = Layout(tile)
         return Layout.of(self, self.complement(self.size * tile.cosize).compose(tile))
@@ -238,14 +244,14 @@ def _offset(c, shape, stride):
 
 
 def _of_flat(modes):
-    "The layout of these (size, stride), a plain number where it is but one"
+    "Make the layout of these (size, stride); a plain number if there is one only"
     if len(modes) == 1:
         return Layout(*modes[0])
     return Layout(*map(tuple, zip(*modes))) if modes else Layout(1, 0)
 
 
 def _taken(layout, n, d):
-    "(size, stride) of the elements 0, d, 2d, ... of `layout`, `n` of them"
+    "Return (size, stride) of the elements 0, d, 2d, ... of `layout`, `n` of them"
     if d == 0 or n == 1:
         return [(n, 0)]
     res = []
@@ -270,7 +276,7 @@ def _taken(layout, n, d):
 
 @dataclass(frozen=True)
 class Swizzle:
-    "An offset with some of its bits flipped: the `bits` above `base + shift` are xor-ed onto those above `base`"
+    "A swizzle: it xors the `bits` of an offset above `base + shift` onto those above `base`"
 
     bits: int  # how many
     base: int  # the lowest bits that stay: 2**base elements stay together
@@ -284,18 +290,21 @@ class Swizzle:
         return f'Swizzle<{self.bits},{self.base},{self.shift}>'
 
     def __call__(self, offset):
-        "The new offset; twice is none: the swizzle is its own inverse"
+        """Return the swizzled offset; applying it twice gives the offset back: a swizzle is its own inverse.
+
+        >>> Swizzle(3, 0, 3)(9)
+        8"""
         mask = ((1 << self.bits) - 1) << (self.base + self.shift)
         return offset ^ ((offset & mask) >> self.shift)
 
     def compose(self, layout):
-        "The layout with its offsets swizzled"
+        "Return the layout with its offsets swizzled"
         return Swizzled(self, layout)
 
 
 @dataclass(frozen=True)
 class Swizzled:
-    "A layout whose offsets go through a swizzle, or any function of an offset"
+    "A layout whose offsets are passed through a swizzle, or any function of an offset"
 
     swizzle: Swizzle
     layout: Layout
@@ -305,18 +314,18 @@ class Swizzled:
 
     @property
     def shape(self):
-        "Sizes, as the layout's"
+        "The sizes of the layout"
         return self.layout.shape
 
     @property
     def size(self) -> int:
-        "How many coordinates there are"
+        "The number of coordinates"
         return self.layout.size
 
     def __call__(self, *coordinate):
-        "The offset of a coordinate, swizzled"
+        "Return the swizzled offset of a coordinate"
         return self.swizzle(self.layout(*coordinate))
 
     def offsets(self) -> np.ndarray:
-        "All offsets, one axis per mode"
+        "Return all offsets, one axis per mode"
         return self.swizzle(self.layout.offsets())

@@ -10,7 +10,7 @@ __all__ = ['is_foreign', 'write_whole']
 def is_foreign(
     found,  # an `os.stat_result`
 ) -> str:  # '' if it is this user's alone
-    "Why another user could have put there what `os.stat` or `os.lstat` found"
+    "Return why another user could have created what `os.stat` or `os.lstat` found; '' if none could"
     if hasattr(os, 'geteuid') and found.st_uid != os.geteuid():
         return 'belongs to another user'
     return 'can be written by others' if hasattr(os, 'geteuid') and found.st_mode & 0o022 else ''
@@ -20,7 +20,7 @@ def write_whole(
     path,  # of the file, in a folder that exists; through a link, the file that it names
     text: str,
 ):
-    "Put `text` into the file at `path`, all of it or nothing; the file keeps its mode, a new one is 644"
+    "Replace the file at `path` by `text`, completely or not at all; the file keeps its mode, a new one gets 644"
     path = Path(path).resolve()
     with tempfile.NamedTemporaryFile(
         'w', encoding='utf-8', dir=path.parent, prefix=f'.{path.name}.', delete=False

@@ -2,7 +2,7 @@
 
 
 class Counters(dict):
-    "Counters by name, as attributes too; a subclass has their names in `NAMES`, and columns for a name in `WIDTH`"
+    "Counters by name, also as attributes; a subclass lists them in `NAMES`, and the columns of a table in `WIDTH`"
 
     NAMES = ()
     WIDTH = 26

@@ -17,30 +17,30 @@ def require(
 
 
 def lacking(package, who):
-    "The error that names the package that `who` needs, and how to install it"
+    "Make the error that names the package that `who` needs, and how to install it"
     what = f'{who} needs {package}, which is not installed: python -m pip install {package}'
     return ModuleNotFoundError(what, name=package)
 
 
 def front_door(
-    room,  # the package's `__name__`
+    package,  # the package's `__name__`
     names,  # module of the package -> the names that the package exports from it
 ):  # (`__all__`, `__getattr__`, `__dir__`) of the package
-    "The names that a package exports, each imported on first use"
+    "Export names of a package, each imported on first use"
     home = {name: module for module, own in names.items() for name in own}
 
     def find(name):
         if name not in home:
             near = ''.join(f'; there is {similar!r}' for similar in get_close_matches(name, home, 1))
-            raise AttributeError(f'module {room!r} has no attribute {name!r}{near}')
+            raise AttributeError(f'module {package!r} has no attribute {name!r}{near}')
         try:
-            return getattr(import_module(f'{room}.{home[name]}'), name)
+            return getattr(import_module(f'{package}.{home[name]}'), name)
         except ModuleNotFoundError as e:
-            if not e.name or e.name.partition('.')[0] == room.partition('.')[0]:
+            if not e.name or e.name.partition('.')[0] == package.partition('.')[0]:
                 raise
-            raise lacking(e.name, f'{room}.{name}') from None
+            raise lacking(e.name, f'{package}.{name}') from None
 
     def listing():
-        return sorted({*vars(sys.modules[room]), *home})
+        return sorted({*vars(sys.modules[package]), *home})
 
     return [*home], find, listing

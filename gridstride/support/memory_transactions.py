@@ -12,7 +12,7 @@ import numpy as np
 
 
 def sectors(warp, byte, size):
-    "(requests, sectors, ideal sectors) when lanes of `warp` touch `size` bytes at `byte`, both one number a lane"
+    "Count (requests, sectors, ideal sectors) of lanes of `warp` that access `size` bytes at `byte`, one value per lane"
     warp, byte = np.asarray(warp, np.int64), np.asarray(byte, np.int64)
     first = byte // 32
     last = (byte + size - 1) // 32
@@ -22,7 +22,7 @@ def sectors(warp, byte, size):
 
 
 def wavefronts(warp, lane, byte, size, width=32):  # width: lanes of a warp
-    "(requests, wavefronts, those beyond the ideal) when lanes of `warp` touch `size` bytes of shared memory at `byte`"
+    "Count (requests, wavefronts, those beyond the ideal) of lanes that access `size` bytes of shared memory at `byte`"
     warp, byte = np.asarray(warp, np.int64), np.asarray(byte, np.int64)
     parts = max(1, size // 4)  # 8 bytes: half a warp at a time, 16 bytes: a quarter
     together = 32 // parts  # lanes that 32 banks serve at once: 64 lanes of 4 bytes come in two halves
@@ -35,12 +35,12 @@ def wavefronts(warp, lane, byte, size, width=32):  # width: lanes of a warp
 
 
 def _counts(numbers, least=0):
-    "How often each number comes up; where NumPy's own integers have 32 bits, as in a browser, it counts no longer ones"
+    "Count how often each value occurs; 32-bit integers, because NumPy counts no longer ones in a browser"
     return np.bincount(numbers.astype(np.int32), minlength=least)
 
 
 def _distinct(numbers):
-    "The distinct values, sorted; and the index among them of each of the sorted values"
+    "Return the distinct values, sorted, and for each of the sorted values its index among them"
     numbers = np.sort(numbers, kind='stable')  # as quick as can be where they come in order, as lanes' addresses do
     new = np.ones(len(numbers), bool)
     new[1:] = numbers[1:] != numbers[:-1]

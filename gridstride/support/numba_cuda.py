@@ -13,7 +13,7 @@ __all__ = ['exchange', 'import_numba_cuda', 'numbas_own', 'prepare', 'is_simulat
 # numba-cuda 0.30 names `np.row_stack` when it compiles its first kernel, and NumPy 2.5 has it no more. So it finds one
 # while it is imported, all of it.
 def import_numba_cuda():
-    "The module `numba.cuda`; `ImportError` without it"
+    "Import the module `numba.cuda`; raises `ImportError` without it"
     if hasattr(np, 'row_stack'):
         return import_module('numba.cuda')
     np.row_stack = lambda arrays: np.vstack(arrays)
@@ -27,7 +27,7 @@ def import_numba_cuda():
 
 
 def prepare():
-    "`from numba import cuda` of other people's code works from now on, too, where NumPy lacks what Numba names"
+    "Let `from numba import cuda` in other people's code work from now on, even if NumPy lacks a name that Numba uses"
     if not hasattr(np, 'row_stack') and find_spec('numba'):
         with suppress(ImportError):
             import_numba_cuda()
@@ -37,7 +37,7 @@ _own = {}  # Numba's modules, while the simulator's stand for them
 
 
 def is_simulated():
-    "Does a module of the simulator stand for `numba.cuda` in this process?"
+    "Return whether `numba.cuda` is the simulator's module in this process"
     return _simulated(sys.modules)
 
 
@@ -48,7 +48,7 @@ def _simulated(modules):
 def exchange(
     modules,  # name -> module
 ) -> dict:  # what was there
-    "Replace `numba.cuda` and all that is below it by `modules`"
+    "Replace `numba.cuda` and all modules below it by `modules`"
     if not _simulated(modules):  # Numba's own are imported once: it refuses to register a second copy's types
         modules = _own | modules
     old = {k: m for k, m in sys.modules.items() if k.split('.')[:2] == ['numba', 'cuda']}
@@ -67,7 +67,7 @@ def exchange(
 
 @contextmanager
 def numbas_own():
-    "Numba's own `numba.cuda` in the `with` block, where the simulator's stands for it"
+    "Restore Numba's own `numba.cuda` in the `with` block, if the simulator's replaces it"
     if not is_simulated():
         yield
         return

@@ -39,7 +39,7 @@ STYLE = {
 
 
 def _settings():
-    "The style as matplotlib takes it"
+    "Return the style in the form that matplotlib takes"
     from matplotlib import cycler
 
     return {**STYLE, 'axes.prop_cycle': cycler(color=COLORS)}
@@ -54,7 +54,7 @@ def use():
 
 @contextmanager
 def styled():
-    "This style for the plots that are drawn inside the `with` block"
+    "Use this style for the plots drawn inside the `with` block"
     import matplotlib
 
     with matplotlib.rc_context(_settings()):
@@ -63,16 +63,19 @@ def styled():
 
 # Positions around a point, nearest first, in typographic points; if none is free, the name covers as little as it can,
 # and `faults` reports it.
-_PLACES = [(s * 7, y) for y in (-12, 6, 20, -26, 34, -40) for s in (1, -1)] + [(0, 12), (0, -20)]
+_OFFSETS = [(s * 7, y) for y in (-12, 6, 20, -26, 34, -40) for s in (1, -1)] + [(0, 12), (0, -20)]
 
 
-def _outside(box, room):
-    "How many pixels of `box` stick out of `room`"
-    return sum(max(0, over) for over in (room.x0 - box.x0, box.x1 - room.x1, room.y0 - box.y0, box.y1 - room.y1))
+def _outside(box, axes_box):
+    "Return how many pixels of `box` are outside `axes_box`"
+    return sum(
+        max(0, over)
+        for over in (axes_box.x0 - box.x0, box.x1 - axes_box.x1, axes_box.y0 - box.y0, box.y1 - axes_box.y1)
+    )
 
 
 def _common(a, b):
-    "The area that two boxes share, in pixels"
+    "Return the area that two boxes share, in pixels"
     return max(0, min(a.x1, b.x1) - max(a.x0, b.x0)) * max(0, min(a.y1, b.y1) - max(a.y0, b.y0))
 
 
@@ -82,12 +85,14 @@ def name_points(
 ):
     "Write a name next to each point where it stays inside the axes and off the other names, points and lines"
     ax.figure.canvas.draw()
-    room = ax.get_window_extent()
+    axes_box = ax.get_window_extent()
     taken = [_dot(ax, x, y) for _, x, y in points]
     for name, x, y in points:
-        tries = [_put(ax, name, x, y, *side) for side in _PLACES]
+        tries = [_put(ax, name, x, y, *side) for side in _OFFSETS]
         boxes = [t.get_window_extent() for t in tries]
-        cost = [1000 * _outside(b, room) + sum(_common(b, other) for other in taken) + _crossed(ax, b) for b in boxes]
+        cost = [
+            1000 * _outside(b, axes_box) + sum(_common(b, other) for other in taken) + _crossed(ax, b) for b in boxes
+        ]
         best = cost.index(min(cost))
         taken.append(boxes[best])
         for i, t in enumerate(tries):
@@ -96,7 +101,7 @@ def name_points(
 
 
 def _dot(ax, x, y):
-    "The box of a point's mark"
+    "Return the box of a point's mark"
     from matplotlib.transforms import Bbox
 
     px, py = ax.transData.transform((x, y))
@@ -105,7 +110,7 @@ def _dot(ax, x, y):
 
 
 def _crossed(ax, box):
-    "How many pixels of the axes' lines run through `box`"
+    "Count the pixels of the axes' lines that run through `box`"
     import numpy as np
 
     count = 0
@@ -124,7 +129,7 @@ def _put(ax, name, x, y, dx, dy):
 
 
 def _undrawn(fig):
-    "The labels of ticks beyond the limits, which matplotlib keeps but does not draw"
+    "Yield the labels of ticks beyond the limits, which matplotlib keeps but does not draw"
     for axis in (axis for ax in fig.axes for axis in (ax.xaxis, ax.yaxis)):
         low, high = sorted(axis.get_view_interval())
         for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]:
@@ -133,7 +138,7 @@ def _undrawn(fig):
 
 
 def _texts(fig):
-    "The texts of a figure that are seen, with the boxes that they fill, in pixels"
+    "Yield the visible texts of a figure with their boxes, in pixels"
     from matplotlib.text import Text
 
     undrawn = set(_undrawn(fig))
@@ -149,7 +154,7 @@ def _texts(fig):
 def faults(
     fig,  # a matplotlib figure
 ) -> list:  # of sentences; empty if all can be read
-    "What in a plot cannot be read: texts that are too small, names that leave their axes, texts that cover each other"
+    "List what cannot be read in a plot: texts that are too small, that leave their axes, or that cover each other"
     fig.canvas.draw()
     seen = list(_texts(fig))
     named = {t for ax in fig.axes for t in ax.texts}

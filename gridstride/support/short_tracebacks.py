@@ -13,14 +13,14 @@ MOST = 4  # of the learner's lines, the innermost
 
 
 def is_machinery(file) -> bool:
-    "Belongs the file to what runs a notebook's cells?"
+    "Return whether the file belongs to the notebook runtime"
     return any(part in file.replace(os.sep, '/') for part in _MACHINERY)
 
 
 class ShownBriefly:
     """An exception that is shown in a few lines if it is not caught.
 
-    Every call: in a notebook by `%tb` after `%xmode Verbose`, in a script where GRIDSTRIDE_TRACEBACK=1 is set."""
+    `%tb` after `%xmode Verbose` shows all of it in a notebook, GRIDSTRIDE_TRACEBACK=1 in a script."""
 
     def __init__(self, *args):
         _shorten_in_scripts()
@@ -31,7 +31,7 @@ class ShownBriefly:
 
 
 def briefly(error: Exception) -> Exception:
-    "The error, shown as those that are `ShownBriefly`"
+    "Return the error as one that is shown like those that are `ShownBriefly`"
     _shorten_in_scripts()
     error._render_traceback_ = lambda: _render(error)
     return error
@@ -41,7 +41,7 @@ _hook = None
 
 
 def _shorten_in_scripts():
-    "From the first such error on: what Python prints of one that ends a script. All others go the way they went before"
+    "Shorten, from the first such error on, what Python prints of one that ends a script; other errors are not changed"
     global _hook
     if _hook:
         return
@@ -68,7 +68,7 @@ def _render(error):
 
 
 def _own_frames(tb):
-    "The calls up to the package: those of the learner"
+    "Return the calls up to the package: those of the learner's code"
     frames = []
     for frame in traceback.extract_tb(tb):
         if frame.filename.startswith(_PACKAGE):
@@ -79,7 +79,7 @@ def _own_frames(tb):
 
 
 def _line(shell, frame):
-    "A call as `Cell In[3], line 5: k[1, 32](x)`"
+    "Format a call as `Cell In[3], line 5: k[1, 32](x)`"
     cell = getattr(shell.compile, 'format_code_name', lambda name: None)(frame.filename)
     text = linecache.getline(frame.filename, frame.lineno).strip()
     if text.startswith('get_ipython().run_cell_magic('):
@@ -91,9 +91,9 @@ FIRST_CELL = "run the lesson's first cell, or all cells above this one (Run > Ru
 
 
 def point_to_first_cell():
-    """Let a notebook's `NameError` of an exercise cell say which cell to run first.
+    """Let a notebook's `NameError` of an exercise cell name the cell to run first.
 
-    The kernels of the course call it as they start: `course.py` writes that into `.venv/etc/ipython`."""
+    The kernels of the course call it when they start: `course.py` writes that into `.venv/etc/ipython`."""
     shell = sys.modules['IPython'].get_ipython()
 
     def show(shell, kind, error, tb, tb_offset=None):

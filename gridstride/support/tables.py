@@ -10,14 +10,14 @@ __all__ = ['Share', 'Named', 'Table']
 # prints. A `Share` is a number from 0 to 1 with a bar in the background, a `Named` is a text with a longer one to
 # hover over and a colour that a picture next to it uses too.
 class Share(float):
-    "A part of a whole, 0 to 1, shown as a percentage over a bar"
+    "A fraction, 0 to 1, shown as a percentage over a bar"
 
     def __str__(self):
         return '<0.1%' if 0 < self < 0.0005 else f'{100 * self:.1f}%' if self < 0.0995 else f'{100 * self:.0f}%'
 
 
 class Named(str):
-    "A text with its full form, a colour of its own, and how deep it is nested below others"
+    "A text with its full form, a colour of its own, and its depth of nesting"
 
     def __new__(cls, text, full='', color='', deep=0):
         res = super().__new__(cls, text)
@@ -32,7 +32,7 @@ _BAR = 'rgba(80,140,220,.35)'
 
 
 def _style(x, left):
-    "The CSS of a cell"
+    "Return the CSS of a cell"
     style = ['text-align:left' if left else 'text-align:right;white-space:nowrap']
     if isinstance(x, Share):
         style.append(f'background:linear-gradient(90deg,{_BAR} {100 * min(max(x, 0), 1):.1f}%,transparent 0)')
@@ -49,8 +49,9 @@ def _cell(x, left):
 
 
 class Table:
-    """Rows under a head; a column whose head begins with `<` is aligned to the left, and without a head all are.
-    Printed, a long text in the last column is wrapped."""
+    """A table: rows below a head. A column whose head begins with `<` is left-aligned, as are all without a head.
+
+    When printed, a long text in the last column is wrapped."""
 
     def __init__(
         self,
@@ -75,7 +76,7 @@ class Table:
         return '\n'.join([*filter(None, [self.title]), *lines, *filter(None, [self.note])])
 
     def _lines(self, row, wide):
-        "A row as text: one line, or more if its last column is wrapped"
+        "Format a row as text: one line, or more if its last column is wrapped"
         first, *more = textwrap.wrap(row[-1], wide[-1]) if len(row[-1]) > wide[-1] else [row[-1]]
         cells = zip([*row[:-1], first], wide, self.left)
         line = '  '.join(c.ljust(w) if left else c.rjust(w) for c, w, left in cells).rstrip()

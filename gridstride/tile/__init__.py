@@ -1,13 +1,13 @@
 """Triton kernels on a CPU, checked: `tile.checked(kernel)[grid](...)` runs any function under `@triton.jit`.
 
 The kernel's own Python code runs, program by program, with NumPy below it and Triton's types and rules on top. The
-modules, in the order in which they are read best: `types` (types and promotion), `block` (values and their arithmetic),
-`memory` (pointers, load, store, atomics), `descriptors` (block pointers and tensor descriptors), `shadow` (what the
-detectors remember), `language` (the names of `triton.language`; those of `shapes`, `elements`, `reductions`, `randoms`,
-`hints_and_debug`, `products` and `libdevice` are parts of it), `rewrite`, `hints` and `rebind` (a function as Triton's
-compiler reads it, with these names), `run` and `kernel` (a launch at work), `tuning` (what autotune does to arguments),
-`trace` (what it did), `triton_shim` (what `from gridstride import triton` gives), `plain` and `profiler` (what `import
-triton` and `import triton.profiler` give under `gridstride.as_gpu`).
+modules, in a good reading order: `types` (types and promotion), `rounding` (arithmetic of arrays), `block` (values and
+their arithmetic), `memory` (pointers, load, store, atomics), `descriptors` (block pointers and tensor descriptors),
+`shadow` (what the detectors remember), `language` (the names of `triton.language`; those of `shapes`, `elements`,
+`reductions`, `randoms`, `hints_and_debug`, `products` and `libdevice` are parts of it), `rewrite`, `hints` and `rebind`
+(a function as Triton's compiler reads it, with these names), `run` and `kernel` (a launch at work), `tuning` (what
+autotune does to arguments), `trace` (what it did), `triton_shim` (what `from gridstride import triton` gives), `plain`
+and `profiler` (what `import triton` and `import triton.profiler` give under `gridstride.as_gpu`).
 
 Why not on Triton's interpreter: that needs Triton, which is for Linux alone; it is silent about out-of-bounds stores,
 about data races and masked lanes, does not round bf16, and knows no autotune. It is also slower: 0.57, 1.13 and 17 ms

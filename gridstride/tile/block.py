@@ -3,10 +3,9 @@
 A value is NumPy's array (or NumPy's scalar) with a type of Triton. Pointers are integers: of elements from the
 beginning of the array that they point into (`region`), or addresses in bytes where that is not known."""
 
-from fractions import Fraction
-
 import numpy as np
 
+from .rounding import float_to_fp8, float_to_int, fmod, fp8e5_to_bf16, int_quotient, round_towards_zero
 from .run import finding, refuse, warn_of_undefined
 from .types import DTYPES, block_type, computation_type, const, to_dtype, dtype_of_number
 
@@ -26,7 +25,6 @@ __all__ = [
     'propagate_undef',
     'combine_elements',
     'addresses',
-    'fma_data',
 ]
 
 _I1, _I32, _I64 = DTYPES['int1'], DTYPES['int32'], DTYPES['int64']
@@ -288,7 +286,7 @@ def addresses(p):
 
 
 def is_number(x):
-    "Is `x` a number that is written in the source, or known at compile time?"
+    "Return whether `x` is a number in the source, or one known at compile time"
     return isinstance(x, (int, float)) and not isinstance(x, tensor)
 
 
@@ -299,7 +297,7 @@ def scalar(x, t=None):
 
 
 class Unbound:
-    "A variable that is unbound here: only one branch of an `if`, or the body of a loop, assigns it"
+    "An unbound variable: only one branch of an `if`, or the body of a loop, assigns it"
 
     def __init__(self, name, where='in one branch of an `if` alone'):
         self.name, self.where = name, where
@@ -431,13 +429,6 @@ def _divide(a, b):
     return with_undef(_broadcasts(np.divide, x, y), t, a, b)
 
 
-def _quotient(x, y):
-    "Divide integers as C does: the quotient is truncated"
-    if x.dtype.kind == 'u' or x.ndim == 0 == y.ndim and x >= 0 and y >= 0:
-        return x // y
-    return (x - np.fmod(x, y)) // y
-
-
 def _check_divisible(x, y):
     "Raise a finding if an integer cannot be divided by another; blocks are not checked, as a mask may discard lanes"
     if y.ndim == 0 and y == 0:
@@ -451,36 +442,15 @@ def _floor_divide(a, b):
     if t.rank == 2:
         raise refuse('// is for integers', 'Divide with /, then tl.floor(...).')
     _check_divisible(x, y)
-    return with_undef(_broadcasts(_quotient, x, y), t, a, b)
+    return with_undef(_broadcasts(int_quotient, x, y), t, a, b)
 
 
 def _mod(a, b):
     x, y, t = pair(a, b, division=True)
     if t.rank == 2:
-        return with_undef(_broadcasts(_fmod, x, y), t, a, b)
+        return with_undef(_broadcasts(fmod, x, y), t, a, b)
     _check_divisible(x, y)
     return with_undef(_broadcasts(np.fmod, x, y), t, a, b)
-
-
-def _fmod(x, y):
-    "Compute x % y as the compiler does: x - trunc(x / y) * y, rounded once, so inexact where the quotient is large"
-    remainder = fma_data(-np.trunc(x / y), y, x)
-    return np.where(np.isinf(y) & np.isfinite(x), x, remainder)[()]
-
-
-def fma_data(x, y, z):
-    "Compute x*y + z, rounded once"
-    if np.result_type(x) != np.float64:
-        wide = x.astype(np.float64) * y.astype(np.float64) + z.astype(np.float64)
-        return wide.astype(np.result_type(x))
-    return np.vectorize(_fma_exact, otypes=[np.float64])(x, y, z)[()]
-
-
-def _fma_exact(x, y, z):
-    try:
-        return float(Fraction(x) * Fraction(y) + Fraction(z)) or x * y + z  # which knows the sign of 0
-    except (ValueError, OverflowError):  # of infinity and NaN
-        return x * y + z
 
 
 def _bitwise(a, b, f):
@@ -566,7 +536,7 @@ def _to(x, dtype_, rounding=None, keep_bits=False):
     if rounding is not None and not narrows:
         raise refuse('fp_downcast_rounding is for conversions to a narrower floating type')
     if rounding == 'rtz':
-        return with_undef(_round_towards_zero(x.data, t), t, x)
+        return with_undef(round_towards_zero(x.data, t), t, x)
     if rounding not in (None, 'rtne'):
         raise refuse(f"fp_downcast_rounding is {rounding!r}; it must be 'rtne' or 'rtz'")
     if x.dtype.is_fp8() and t.is_int() or x.dtype.is_int() and t.is_fp8():
@@ -588,57 +558,14 @@ def _convert(x, t):
     if (s.is_fp8() or t.is_fp8()) and 'float64' in (s.name, t.name):
         raise refuse(f'{s} as {t}', 'By way of fp32: x.to(tl.float32).')
     if s.rank == 2 and t.rank == 1:
-        return tensor(_truncate(x.data, t), t)
+        return tensor(float_to_int(x.data, t), t)
     if t.is_fp8():
-        return tensor(_saturate(x.data, t), t)
+        return tensor(float_to_fp8(x.data, t), t)
     if (s.name, t.name) == ('float8e5', 'bfloat16'):
-        return tensor(_shift_fp8e5_bits(x.data).astype(t.np), t)
+        return tensor(fp8e5_to_bf16(x.data).astype(t.np), t)
     if s.is_fp8() or s.name == 'bfloat16' and t.name != 'float32' or s.name == 'float16' and t.name == 'bfloat16':
         return tensor(x.data.astype(np.float32).astype(t.np), t)
     return tensor(x.data.astype(t.np), t)
-
-
-def _truncate(a, t):
-    """Convert floats to integers as an H100 does: truncate, and saturate at the limits of the type.
-
-    8-bit results are the low 8 bits of 16-bit ones. NaN becomes 0, with fp64 or 64-bit results the sign bit."""
-    if t.size == 1:
-        return _truncate(a, DTYPES[t.name.replace('8', '16')]).astype(t.np)
-    info = np.iinfo(t.np)
-    nan = t.number(0)
-    if 8 in (t.size, a.dtype.itemsize):
-        nan = np.array(1 << (8 * t.size - 1), f'u{t.size}').view(t.np)[()]
-    cut = np.trunc(a.astype(np.float64))
-    whole = np.where((cut > info.min) & (cut < info.max), cut, 0).astype(t.np)
-    ended = np.where(cut >= info.max, t.number(info.max), np.where(cut <= info.min, t.number(info.min), whole))
-    return np.where(np.isnan(cut), nan, ended)[()]
-
-
-def _saturate(a, t):
-    "Convert to an fp8 type; values that are too large become the largest finite one"
-    a = a.astype(np.float32)
-    most = np.float32(_LARGEST[t.name])
-    return np.clip(a, -most, most).astype(t.np)
-
-
-_LARGEST = dict(float8e4nv=448.0, float8e5=57344.0, float8e4b8=240.0, float8e5b16=57344.0)
-
-
-def _shift_fp8e5_bits(a):
-    "Convert fp8e5 to bf16: Triton shifts the bits, so infinity and NaN become 65536 and more"
-    bits = np.asarray(a).view(np.uint8)
-    size = np.ldexp(1 + (bits & 3) / np.float32(4), (bits >> 2 & 31).astype(np.int32) - 15)
-    ended = np.where(bits & 128, -size, size).astype(np.float32)
-    return np.where((bits & 124) == 124, ended, np.asarray(a).astype(np.float32))[()]
-
-
-def _round_towards_zero(a, t):
-    "Convert to a narrower floating type, rounded towards 0"
-    near = a.astype(t.np)
-    wide = near.astype(a.dtype)
-    past = np.abs(wide) > np.abs(a)
-    bits = near.view(f'u{t.size}') if near.ndim else np.asarray(near).view(f'u{t.size}')[()]
-    return np.where(past, bits - bits.dtype.type(1), bits).astype(bits.dtype).view(t.np)[()]
 
 
 def _convert_pointer(x, t):

@@ -19,7 +19,7 @@ def _to_ints(values, what):
     values = values if isinstance(values, (list, tuple)) else [values]
     found = [block_of(value) for value in values]
     if any(block.data.ndim or not block.dtype.is_int() for block in found):
-        raise refuse(f'{what} are integers, one for each axis')
+        raise refuse(f'{what} are integers, one per axis')
     if any(block.undef_mask is not None for block in found):
         warn_of_undefined('undefined_address')
     return [int(block.data) for block in found]

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from .block import block_of, broadcast, compute, convert, fma_data, is_number, with_undef, map_elements, tensor
+from .block import block_of, broadcast, compute, convert, is_number, with_undef, map_elements, tensor
+from .rounding import fma_data
 from .run import no_such_name, refuse
 from .types import const
 

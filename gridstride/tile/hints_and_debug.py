@@ -26,9 +26,9 @@ def multiple_of(input, values):
     x = block_of(input)
     values = (values,) if isinstance(values, int) else values
     if x.dtype.is_int() and x.data.ndim < 2 and len(values) == 1:
-        numbers = np.atleast_1d(x.data).astype(np.int64)
-        first = np.append(True, np.diff(numbers) != 1)
-        bad = numbers[first & (numbers % values[0] != 0)]
+        ints = np.atleast_1d(x.data).astype(np.int64)
+        first = np.append(True, np.diff(ints) != 1)
+        bad = ints[first & (ints % values[0] != 0)]
         if bad.size:
             raise finding('assert', 'multiple', dict(value=int(bad[0]), of=int(values[0])))
     return x

@@ -53,7 +53,7 @@ class Constant:
 
 
 def constexpr(x):
-    "Mark a compile-time constant; outside of a kernel it makes a global variable usable in kernels"
+    "Mark a compile-time constant; outside a kernel it makes a global variable usable in kernels"
     if frame_of() is not None:
         return const(x)
     return x if isinstance(x, Constant) else Constant(x)

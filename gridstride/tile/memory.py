@@ -77,7 +77,7 @@ def _memory(a, name):
     if not isinstance(a, np.ndarray):
         return _memory_of_tensor(a, name)
     if any(s % a.itemsize for s in a.strides):
-        raise WrongArgument(f'{name}: its elements do not lie on a grid; pass a copy')
+        raise WrongArgument(f'{name}: its elements are not on a grid; pass a copy')
     base = owner(a)
     strides = tuple(s // a.itemsize for s in a.strides)
     if base.dtype == a.dtype and (base.flags.c_contiguous or base.flags.f_contiguous):

@@ -24,7 +24,7 @@ _BUILTINS = {k: getattr(builtins, k) for k in _PLAIN.split()} | dict(
 
 
 def is_jitted(f):
-    "Is `f` a function under `@triton.jit`, of Triton or of its stand-in?"
+    "Return whether `f` is a function under `@triton.jit`, of Triton or of its shim"
     return isinstance(getattr(f, 'fn', None), types.FunctionType)
 
 

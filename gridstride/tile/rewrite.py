@@ -248,7 +248,7 @@ class _Rewriter(ast.NodeTransformer):
 
 
 def _is_atomic(node):
-    "Is it a call such as tl.atomic_add(...)?"
+    "Return whether it is a call such as tl.atomic_add(...)"
     return isinstance(node, ast.Call) and getattr(node.func, 'attr', '').startswith('atomic_')
 
 

@@ -24,11 +24,11 @@ __all__ = [
 
 
 class Names(dict):
-    "The globals of a function of a kernel: how its frames are known"
+    "The globals of a kernel's function: frames with them belong to the learner's code"
 
 
 class Run:
-    "One launch: its kernel, its grid, the checks that are enabled, and the program that runs now"
+    "The context of one launch: its kernel, its grid, the checks that are enabled, and the current program"
 
     def __init__(self, kernel, grid, settings):
         self.kernel, self.grid = kernel, grid
@@ -59,7 +59,7 @@ class Run:
         self.polled = None, 0  # what the program polled last, and how often it got the same value
 
     def happens_before(self, stamp):
-        """Does the access with this stamp happen before what the running program does now?
+        """Return whether the access with this stamp happens before what the current program does now.
 
         If not, another order of the programs may swap the two, and if one of them writes, it is a data race."""
         if self.before is None:
@@ -67,7 +67,7 @@ class Run:
         return self.before.get(self.stamps[stamp][0], 0) >= stamp
 
     def fence(self):
-        "All threads of the running program meet: what they did before is ordered with what they do after"
+        "Synchronize all threads of the current program: what they did before happens before what they do after"
         self.recent, self.barrier = [], len(self.stamps) - 1
 
     def check_release(self, stamp, array, now):
@@ -83,7 +83,7 @@ class Run:
         self.warn('released', fields, -atomic)
 
     def on_atomic(self, shadow, at, sem, alone):
-        "An atomic acquires what earlier ones at these elements have released, and releases all that its program did"
+        "Acquire what earlier atomics at these elements have released, and release all that the program did"
         if shadow.clocks is None:
             shadow.clocks = np.full(shadow.region.size, None)
         before = tuple({id(released): released for released in shadow.clocks[at] if released}.values())
@@ -129,7 +129,7 @@ class Run:
             warn_of(code, 'triton', fields)
 
     def on_poll(self, value):
-        "A program that polls again and again, and gets the same value, waits for another: let the next one run"
+        "Let the next program run if this one polls again and again and gets the same value: it waits for another"
         f = frame_of()
         poll = id(f), f.f_lasti, value.tobytes()
         self.polled = poll, self.polled[1] + 1 if self.polled[0] == poll else 0
@@ -144,7 +144,7 @@ class Run:
         self.polled = (None, 0)
 
     def in_time(self):
-        "A finding if the launch runs too long"
+        "Raise a finding if the launch runs too long"
         if time.monotonic() > self.until:
             raise finding('timeout', 'endless', dict(seconds=self.seconds))
 
@@ -153,7 +153,10 @@ _DID = dict(read='read', written='wrote', atomic='updated')
 
 
 def differ(a, b):
-    "Which elements of two arrays of one type differ, bit by bit?"
+    """Return which elements of two arrays of one type differ, bit by bit.
+
+    >>> differ(np.float32([0, 1]), np.float32([-0.0, 1]))
+    array([ True, False])"""
     size = f'u{a.itemsize}'
     return a.view(size) != np.ascontiguousarray(np.broadcast_to(b, a.shape)).view(size)
 
@@ -164,7 +167,7 @@ def differ(a, b):
 class ReleaseEvent:
     """What an atomic releases: all accesses of a program up to a stamp, and the events that it had acquired.
 
-    Those up to `synced` were before a barrier, and so of all its threads; `line` is the atomic's."""
+    Accesses up to `synced` were before a barrier, and so of all its threads; `line` is that of the atomic."""
 
     __slots__ = ('number', 'stamp', 'acquired', 'synced', 'line')
 
@@ -177,7 +180,7 @@ class ReleaseEvent:
 
 
 def _happened_before(acquired):
-    "By the events: the number of a program -> its last stamp that happened before, and (the last synced one, -line)"
+    "Compute what happened before: number of a program -> its last stamp, and -> (its last synced one, -line)"
     before = {}
     synced = {}
     seen = set()
@@ -197,7 +200,7 @@ _state = [None]
 
 
 def current():
-    "The launch at work; `RuntimeError` if there is none"
+    "Return the current launch; raises `RuntimeError` if there is none"
     if _state[0] is None:
         raise RuntimeError('the functions of triton.language work inside a kernel: launch it, kernel[grid](...)')
     return _state[0]
@@ -211,7 +214,7 @@ def enter(run):
 
 
 def frame_of():
-    "The innermost frame of the learner's functions"
+    "Return the innermost frame of the learner's functions; None if there is none"
     f = sys._getframe(1)
     while f is not None and not isinstance(f.f_globals, Names):
         f = f.f_back
@@ -223,7 +226,7 @@ def _line(f):
 
 
 def location(thread=None):
-    "The `Location` where the running program is; `thread`: which lane of the block, as an index"
+    "Return the `Location` of the current program; `thread`: which lane of the block, as an index"
     run = _state[0]
     f = frame_of()
     if f is None:
@@ -243,12 +246,12 @@ def location(thread=None):
 
 
 def finding(kind, code, fields=None, thread=None, other=None):
-    "The exception of a finding at the line where the running program is"
+    "Make the exception of a finding at the current line of the current program"
     return exception_of(kind, code, 'triton', fields, location(thread), other)
 
 
 def access_of(run, stamp, thread=None):
-    "An earlier access as the other side of a race"
+    "Return an earlier access as the other side of a race"
     number, line, file = run.stamps[stamp][:3]
     text = linecache.getline(file, line).strip()
     return Access(line, run.positions[number], thread, text, file)
@@ -262,7 +265,7 @@ def warn_of_undefined(code):
 
 
 def refuse(what, hint='', line=None, function=None):
-    "The exception for what Triton's compiler refuses, in words; where no frame is there yet, at a line of a function"
+    "Make the exception for what Triton's compiler refuses; before there is a frame, at a line of `function`"
     at = _line_only()
     if function is not None:
         file = function.__code__.co_filename
@@ -273,7 +276,7 @@ def refuse(what, hint='', line=None, function=None):
 
 
 def not_begun(error):
-    "The exception for a `TypeError`: at the learner's line, if it is a call of his that was not even begun"
+    "Return the exception for a `TypeError`: at the learner's line, if a call there did not even begin"
     at = error.__traceback__
     while at.tb_next:
         at = at.tb_next
@@ -287,23 +290,23 @@ def not_begun(error):
 
 
 class NoSuchName(NotSimulated, AttributeError):
-    "A name of Triton's language that the checked executor has not"
+    "A name of Triton's language that the checked interpreter does not support"
 
 
 class NoNameOfTriton(NotCompiled, AttributeError):
-    "A name that Triton's language has not"
+    "A name that Triton's language does not have"
 
 
 def no_such_name(name):
-    "The exception for a name that is not there"
+    "Make the exception for a name that is not supported"
     return NoSuchName(f'the checked interpreter does not support {name}', dialect='triton', **_line_only())
 
 
 def no_name_of_triton(name, hint=''):
-    "The exception for a name that Triton has not, either; `hasattr` knows it by its being an `AttributeError`"
+    "Make the exception for a name that Triton does not have; `hasattr` needs an `AttributeError`"
     return NoNameOfTriton(f'Triton has no {name}', hint, dialect='triton', **_line_only())
 
 
 def _line_only():
-    "Where the compiler would be: the line, whatever program came to it first"
+    "Return the location without block and thread, as the compiler would report it"
     return {k: v for k, v in location()._asdict().items() if k not in ('above', 'onward', 'block', 'thread')}

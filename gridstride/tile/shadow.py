@@ -15,7 +15,7 @@ _NOW = {'atomic': 'updated by an atomic'}
 
 
 class Shadow:
-    "Of each element of a memory: the stamps of its last write, its last atomic, its first and its last read"
+    "The shadow memory of an array: per element the stamps of its last write and atomic, its first and last read"
 
     def __init__(self, region):
         self.region = region
@@ -40,11 +40,11 @@ class Shadow:
         region.view(self.unwritten)[...] = True
 
     def offsets_of(self, region, active):
-        "Offsets in elements of another type, as those of the type that is remembered"
+        "Convert offsets in elements of another type to elements of the type that is recorded"
         return np.minimum(active * region.item // self.region.item, self.region.size - 1)
 
     def initcheck(self, region, active, at, verb, lane):
-        "A finding if an uninitialized element is read"
+        "Raise a finding if an uninitialized element is read"
         if verb == 'written':
             self.unwritten[at] = False
             return
@@ -61,7 +61,7 @@ class Shadow:
             self.unwritten[at] = False
 
     def _begin(self):
-        "From the first write on every element has its stamps"
+        "Allocate the stamps of every element, at the first write"
         n = self.region.size
         self.wrote, self.updated, self.first, self.last = (np.zeros(n, np.int64) for _ in range(4))
         for at, stamp in self.reads:
@@ -74,7 +74,7 @@ class Shadow:
         self.last[at] = stamp
 
     def racecheck(self, run, region, active, at, verb, lane, value):
-        "A data race, as a finding, if another program's access to an element does not happen before this one"
+        "Raise a data race if another program's access to an element does not happen before this one"
         stamp = len(run.stamps) - 1
         if verb == 'read':
             self.latest = stamp, at
@@ -108,7 +108,7 @@ class Shadow:
             self.first[at] = self.last[at] = self.updated[at] = 0
 
     def _update(self, run, region, active, at, lane, value):
-        "A finding if several lanes write an element that this program has read: a change gets lost"
+        "Raise a finding if several lanes write an element that this program has read: an update gets lost"
         if at.size == 1 or not (mine := self.last[at] >= run.start).any():
             return
         order = np.argsort(at, kind='stable')
@@ -122,7 +122,7 @@ class Shadow:
             )
 
     def _loses(self, old, at, value, first, second):
-        """Of pairs of lanes that write one element: which may lose a change?
+        """Return which pairs of lanes that write one element may lose an update.
 
         None does if both write the value that is there, or one value that the two have not computed from the element
         itself: a number, or the result of a reduction, for which all lanes have read before any writes."""
@@ -156,6 +156,6 @@ class Shadow:
 
 
 def _same(before, value, i):
-    "Is the value that is written already there?"
+    "Return whether the element already has the value that is written"
     now = np.asarray(value[i] if np.ndim(value) else value)
     return now.tobytes() == np.asarray(before).tobytes()

@@ -208,7 +208,7 @@ def gather(src, index, axis):
 
 
 def axis_of(x, axis, what):
-    "Normalize an axis to count from the first; None means all axes"
+    "Return an axis as counted from the first; None means all axes"
     if axis is None:
         return None
     if not -x.data.ndim <= axis < x.data.ndim:

@@ -32,7 +32,7 @@ class Counters(counters.Counters):
 
 
 class Trace:
-    "The record of what kernels did: `stats` in total, `lines` per source line, `accesses` one by one if they are kept"
+    "A record of what kernels did: `stats` in total, `lines` per source line, `accesses` one by one if they are kept"
 
     def __init__(self, keep=1_000_000):  # keep: how many lanes' accesses are recorded
         self.keep, self.stats, self.lines, self.accesses, self.source = keep, Counters(), defaultdict(Counters), [], {}

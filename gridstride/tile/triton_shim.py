@@ -129,7 +129,7 @@ class TensorDescriptor:
         return cls(tensor, tensor.shape, tensor.stride(), block_shape, padding)
 
 
-class _Standin(types.ModuleType):
+class _Shim(types.ModuleType):
     "The part of Triton that is available here"
 
     def __getattr__(self, k):
@@ -146,7 +146,7 @@ class _Standin(types.ModuleType):
 @functools.lru_cache(None)
 def module():
     "Return the stand-in for Triton, always the same module"
-    found = _Standin('triton_checked', __doc__)
+    found = _Shim('triton_checked', __doc__)
     found.is_shim = True
     real = _triton()
     found.jit = jit

@@ -53,27 +53,27 @@ class dtype:
         return hash(self.name)
 
     def is_fp8(self):
-        "Is it an 8-bit floating type?"
+        "Return whether it is an 8-bit floating type"
         return self.name.startswith('float8')
 
     def is_floating(self):
-        "Is it a floating type?"
+        "Return whether it is a floating type"
         return self.rank == 2
 
     def is_standard_floating(self):
-        "Is it a floating type of 16 bits or more?"
+        "Return whether it is a floating type of 16 bits or more"
         return self.rank == 2 and not self.is_fp8()
 
     def is_int(self):
-        "Is it an integer type? `int1` counts as one"
+        "Return whether it is an integer type; `int1` counts as one"
         return self.rank < 2
 
     def is_int_signed(self):
-        "Is it a signed integer type? `int1` is not"
+        "Return whether it is a signed integer type; `int1` is not"
         return self.rank == 1 and self.np.kind != 'u'
 
     def is_int_unsigned(self):
-        "Is it an unsigned integer type?"
+        "Return whether it is an unsigned integer type"
         return self.rank == 0 or self.np.kind == 'u'
 
     def get_int_max_value(self):
@@ -85,11 +85,11 @@ class dtype:
         return 0 if self.rank == 0 else int(np.iinfo(self.np).min)
 
     def is_bool(self):
-        "Is it `int1`?"
+        "Return whether it is `int1`"
         return self.name == 'int1'
 
     def is_ptr(self):
-        "Is it a pointer?"
+        "Return whether it is a pointer"
         return False
 
     is_block = is_const = is_void = is_ptr
@@ -155,11 +155,11 @@ class pointer_type(dtype):
         return hash(self.name)
 
     def is_ptr(self):
-        "Is it a pointer?"
+        "Return whether it is a pointer"
         return True
 
     def is_int(self):
-        "Is it an integer type?"
+        "Return whether it is an integer type"
         return False
 
 
@@ -181,11 +181,11 @@ class block_type:
         return hash((self.scalar, self.shape))
 
     def is_block(self):
-        "Is it a block?"
+        "Return whether it is a block"
         return True
 
     def is_ptr(self):
-        "Is it a pointer? Never, although its elements may be"
+        "Return False: a block is not a pointer, although its elements may be pointers"
         return False
 
     def __getattr__(self, k):

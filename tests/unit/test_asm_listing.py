@@ -1,6 +1,6 @@
 "A listing from a text that was written by hand: lines, loops, counts, HTML."
 import pytest
-from gridstride.asm.listing import Listing, beside, text_lines
+from gridstride.asm.listing import Listing, side_by_side, text_lines
 from gridstride.asm.read import read_sass
 
 TEXT = '''
@@ -54,9 +54,9 @@ def test_html_folds_the_instructions_of_each_line(listing):
 
 
 def test_listings_of_one_source_are_side_by_side(listing):
-    assert beside(listing, listing)._repr_html_().count('STG.E') == 2
+    assert side_by_side(listing, listing)._repr_html_().count('STG.E') == 2
     with pytest.raises(ValueError, match='different sources'):
-        beside(listing, Listing('', [], {}, 'sass', 'none', 'sm_90', 'hand'))
+        side_by_side(listing, Listing('', [], {}, 'sass', 'none', 'sm_90', 'hand'))
 
 
 def test_a_stretch_ends_at_labels_jumps_and_barriers(listing):

@@ -1,7 +1,8 @@
 "Pages of Nsight Compute in small, the command that makes them, and what may go wrong."
 import pytest
 from gridstride.prof import counters
-from gridstride.prof.counters import Kernel, Line, Metric, Ncu, command, details, from_plain, lines, ncu, raw, trouble
+from gridstride.prof.counters import command, ncu, trouble
+from gridstride.prof.ncu_report import Kernel, Line, Metric, Ncu, details, from_plain, lines, raw
 from gridstride.bench.recording import Unavailable
 
 HEAD = ('"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid '

@@ -1,0 +1,356 @@
+"""Nsight Compute's report: its pages of comma-separated text as `Kernel`s, and these as tables.
+
+A report has a page of sections and rules (`details`), one of raw metrics (`raw`), and one of source lines with their
+counters (`lines`). `Ncu` is a report in a notebook: first the advice, then the sections.
+"""
+
+import csv
+import io
+import re
+from collections import namedtuple
+from html import escape
+
+from .show import brief, short, si
+from ..support.tables import Named, Share, Table
+
+__all__ = ['ROOFLINE', 'Kernel', 'Line', 'Metric', 'Ncu', 'Rule', 'advice', 'details', 'from_plain', 'lines', 'raw']
+
+# Each row is a metric of a section, or a rule's advice. Sections come under their full name in the rows of
+# metrics, and under a short one in those of rules; a rule belongs to the section above it. What the program
+# printed may be around the table, and newer versions have columns that older ones lack.
+Metric = namedtuple('Metric', 'name value unit')  # value: a number, or a text where there is none
+
+# kind: 'OPT', 'INF' or 'WRN'; speedup: a fraction of the time, or None; scope: 'global' or 'local'.
+Rule = namedtuple('Rule', 'section name kind text speedup scope')
+Line = namedtuple('Line', 'number text samples counters', defaults=({},))
+
+
+def value(text):
+    "A number, without its commas; the text itself if it is none"
+    try:
+        x = float(text.replace(',', ''))
+    except ValueError:
+        return text
+    return int(x) if x == int(x) and '.' not in text else x
+
+
+class Kernel:
+    """One launch that ncu measured: `sections[title]` is a list of `Metric`, `rules` are advice, `lines` the source
+    with its counters"""
+
+    def __init__(self, name, grid='', block='', device=''):
+        self.name = name
+        self.grid = grid
+        self.block = block
+        self.device = device
+        self.sections = {}
+        self.rules = []
+        self.lines = []
+        self.raw = {}
+
+    def __getitem__(self, name):
+        "The value of a metric by its name in a section, by `section: name`, or by ncu's own name"
+        if name in self.raw:
+            return self.raw[name].value
+        section, _, metric = name.rpartition(': ')
+        found = [m for s, ms in self.sections.items() if section in ('', s) for m in ms if m.name == metric]
+        if found:
+            return found[0].value
+        words = set(metric.lower().split())
+        near = sorted({m.name for ms in self.sections.values() for m in ms if words & set(m.name.lower().split())})
+        there = f"near it: {', '.join(near[:6])}" if near else f"its sections: {', '.join(self.sections)}"
+        raise KeyError(f'{short(self.name)} has no metric {name!r}; {there}')
+
+    @property
+    def seconds(self):
+        "Duration, or None if it was not read"
+        every = [*self.raw.values(), *(m for ms in self.sections.values() for m in ms)]
+        found = (m for m in every if m.name in ('gpu__time_duration.sum', 'Duration') and m.unit in _SECONDS)
+        return next((m.value * _SECONDS[m.unit] for m in found), None)
+
+    @property
+    def bytes(self):
+        "Bytes between the GPU and its memory, if `metrics=ROOFLINE` asked for them, or None"
+        return self._sum({'dram__bytes.sum': 1})
+
+    @property
+    def flops(self):
+        "Floating-point operations, on the ordinary and the tensor cores, likewise"
+        return self._sum(_FLOPS)
+
+    def _sum(self, weights):
+        found = [(w, self.raw[n].value) for n, w in weights.items() if n in self.raw]
+        known = [w * v for w, v in found if isinstance(v, (int, float))]
+        return sum(known) if known else None
+
+
+_TENSOR = ('bf16_dst_fp32', 'fp16', 'fp16_dst_fp16', 'fp16_dst_fp32', 'tf32_dst_fp32', 'fp64', 'fp8_sparsity_off')
+_SCALAR = {f'{t}{op}': w for t in 'fd' for op, w in (('add', 1), ('mul', 1), ('fma', 2))}
+_FLOPS = {
+    **{f'smsp__sass_thread_inst_executed_op_{op}_pred_on.sum': w for op, w in _SCALAR.items()},
+    **{f'sm__ops_path_tensor_src_{op}.sum': 1 for op in _TENSOR},
+}
+ROOFLINE = ('dram__bytes.sum', *_FLOPS)  # what arithmetic intensity is made of; a GPU has those of its own generation
+_SECONDS = {'ns': 1e-9, 'us': 1e-6, 'ms': 1e-3, 's': 1.0}
+
+
+def _csv(text, first):
+    "Rows of the table whose head begins with `first`, from among what else was printed"
+    lines = text.splitlines()
+    start = next((i for i, l in enumerate(lines) if l.startswith(f'"{first}"')), None)
+    return [] if start is None else list(_cells(lines[start:]))
+
+
+def _cells(lines):
+    "The rows of a table, of which each line begins with a quote"
+    return csv.reader(io.StringIO('\n'.join(l for l in lines if l.startswith('"'))))
+
+
+def _dicts(rows):
+    return [dict(zip(rows[0], r)) for r in rows[1:] if len(r) > 1] if rows else []
+
+
+def details(
+    text: str,  # what `ncu --csv --page details` printed
+) -> dict:  # launch number -> `Kernel`
+    "Sections, metrics and rules of each launch"
+    res = {}
+    above = ''
+    for r in _dicts(_csv(text, 'ID')):
+        k = res.setdefault(int(r['ID']), Kernel(r['Kernel Name'], r.get('Grid Size', ''), r.get('Block Size', '')))
+        if r.get('Metric Name'):
+            above = r['Section Name']
+            metric = Metric(r['Metric Name'], value(r['Metric Value']), r['Metric Unit'])
+            k.sections.setdefault(above, []).append(metric)
+        if r.get('Rule Name'):
+            k.rules.append(_rule(r, above))
+    return res
+
+
+def _rule(r, section):
+    "The advice in a row; before version 2023 the text contained the speedup"
+    text = r['Rule Description']
+    gain = r.get('Estimated Speedup') or ''
+    scope = r.get('Estimated Speedup Type') or ''
+    if not gain and (m := re.search(r'(?:estimated|Est\.)( local)? speedup:? (?:of )?([\d.]+)', text, re.I)):
+        gain = m[2]
+        scope = 'local' if m[1] else 'global'
+    return Rule(section, r['Rule Name'], r['Rule Type'], text, float(gain) / 100 if gain else None, scope)
+
+
+# Raw metrics are one row per launch under a row of units. The source page has, per line, a row that
+# sums up its instructions, and then those instructions; the former is what is kept.
+def raw(
+    text: str,  # what `ncu --csv --page raw` printed
+) -> dict:  # launch number -> {ncu's name: `Metric`}
+    "Every metric of each launch under ncu's own name"
+    rows = _csv(text, 'ID')
+    if len(rows) < 3:
+        return {}
+    names, units = rows[0], rows[1]
+    return {
+        int(r[0]): {n: Metric(n, value(v), u) for n, u, v in zip(names, units, r) if '__' in n and v}
+        for r in rows[2:]
+        if r[0].isdigit()
+    }
+
+
+def lines(
+    text: str,  # what `ncu --csv --page source --print-source cuda,sass` printed
+) -> list:  # (function, list of `Line`), in the order of the launches
+    "The source of each launch with the counters of its lines, where the program has line information"
+    res = []
+    head = None
+    for r in _cells(text.splitlines()):
+        if r[0] == 'Function Name':
+            res.append((r[1], []))
+        elif r[0] == 'Line No':
+            head = r
+        elif head and res and len(r) == len(head) and r[0].isdigit() and r[2] == '-':
+            res[-1][1].append(_line(head, r))
+    return res
+
+
+_SAMPLES = ('# Samples', 'Warp Stall Sampling (All Samples)', 'Sampling Data (All)')  # by version
+
+
+def _line(head, r):
+    counters = {n: v for n, v in zip(head[4:], map(value, r[4:])) if v not in ('-', '')}
+    samples = next((counters[n] for n in _SAMPLES if n in counters), 0)
+    return Line(int(r[0]), r[1], samples, counters)
+
+
+# First the advice, the most promising first; then each section as a table that folds. With `lines=True`, the
+# source, each line with its fraction of the samples: the sampler looks at a warp every so many cycles, and where
+# it finds most of them is where the time goes.
+_EXCESS = {
+    'L2 Theoretical Sectors Global Excessive': 'sectors too many',
+    'L1 Wavefronts Shared Excessive': 'bank conflicts',
+}
+
+
+def _gain(r):
+    return '' if r.speedup is None else f"{Share(r.speedup)}{' locally' if r.scope == 'local' else ''}"
+
+
+def _unmark(text):
+    "A rule's text without links and references"
+    return re.sub(r'@(?:url|section):([^:@]*)(?::[^@]*)?@', r'\1', text)
+
+
+# Notes of a rule about itself: nothing that a change of the kernel could fix.
+_UNASKED = re.compile('optional metric .* could not be found')
+
+
+def advice(
+    k,  # a `Kernel`
+) -> Table:
+    "The rules that ask for a change, by the speed-up that they promise"
+    asks = [r for r in k.rules if r.kind != 'INF' and not _UNASKED.search(r.text)]
+    asks.sort(key=lambda r: (r.scope == 'local', -(r.speedup or 0)))
+    rows = [[_gain(r), r.section, _unmark(r.text)] for r in asks]
+    return Table(['est. speed-up', '<section', '<advice'], rows, title='Advice')
+
+
+_WAITS = {
+    'barrier': 'the barrier',
+    'branch_resolving': 'a branch',
+    'dispatch': 'dispatch',
+    'drain': 'stores to finish',
+    'gmma': 'tensor cores',
+    'imc': 'constant memory',
+    'lg': 'the queue to global memory',
+    'long_sb': 'global memory',
+    'math': 'an arithmetic unit',
+    'membar': 'a memory fence',
+    'mio': 'the queue to shared memory',
+    'misc': 'other things',
+    'no_inst': 'instructions',
+    'not_selected': 'its turn',
+    'short_sb': 'shared memory, special units',
+    'sleep': 'its sleep',
+    'tex': 'the queue to textures',
+    'wait': 'the instruction before',
+}
+
+
+def _stall(l):
+    "What warps waited for most on a line (the profiler's names in plain words), and how many of its samples that is"
+    names = [n for n in l.counters if n.startswith('stall_') and '(' not in n and n != 'stall_selected']
+    stalls = {n[6:]: l.counters[n] for n in names if not isinstance(l.counters[n], str)}
+    most = max(stalls, key=stalls.get, default=None)
+    if not (most and stalls[most] and l.samples):
+        return ''
+    return f'{_WAITS.get(most, most)} ({Share(stalls[most] / l.samples)})'
+
+
+def source_table(
+    k,  # a `Kernel`
+    least=0.005,  # the fraction of the samples below which a line is left out
+) -> Table:
+    "Lines of the source with their fraction of the samples, what they waited for, and what they wasted"
+    total = sum(l.samples for l in k.lines) or 1
+    extra = {n: metric for n, metric in _EXCESS.items() if any(_number(l, n) for l in k.lines)}
+
+    def row(l):
+        line = [l.number or '', Named(l.text.strip(), l.text)]
+        share = Share(l.samples / total)
+        count, *counts = [f'{l.counters.get(n, 0):,}' for n in ('Instructions Executed', *extra)]
+        return [*line, share, count, _stall(l), *counts]
+
+    rows = [row(l) for l in k.lines if l.samples / total >= least or any(l.counters.get(n) for n in extra)]
+    head = ['line', '<source', 'samples', 'instructions', '<waits for', *extra.values()]
+    return Table(head, rows, title=f'Where the time goes: {total:,} samples')
+
+
+def _number(l, name):
+    "A counter of a line, or 0 if it has no number there"
+    v = l.counters.get(name)
+    return v if isinstance(v, (int, float)) else 0
+
+
+def _amount(m):
+    return [m.name, f'{m.value:,}' if isinstance(m.value, (int, float)) else m.value, m.unit]
+
+
+class Ncu:
+    "What Nsight Compute measured: `kernels`, in the order of their launches; shows itself as tables"
+
+    def __init__(self, kernels, version='', doubts=(), mark=''):
+        self.kernels, self.version, self.doubts, self.mark = list(kernels), version, list(doubts), mark
+
+    def __getitem__(self, what):
+        "A kernel by its number or (short) name; with one kernel, a metric by its name"
+        if isinstance(what, int):
+            return self.kernels[what]
+        for k in self.kernels:
+            if what in (k.name, short(k.name)):
+                return k
+        if len(self.kernels) == 1:
+            return self.kernels[0][what]
+        raise KeyError(f'no kernel {what!r}; there are {", ".join(dict.fromkeys(short(k.name) for k in self.kernels))}')
+
+    def __len__(self):
+        return len(self.kernels)
+
+    def _head(self, k):
+        where = f', grid {k.grid}, block {k.block}' if k.grid else ''
+        took = f": {si(k.seconds, 's')}" if k.seconds else ''
+        return f'{brief(short(k.name))}{where}{took}'
+
+    def _tables(self, k):
+        "(advice and source, one table per section)"
+        first = [advice(k)] if any(r.kind != 'INF' for r in k.rules) else []
+        if k.lines:
+            first.append(source_table(k))
+        rows = {s: [_amount(m) for m in ms if m.value != 'n/a'] for s, ms in k.sections.items()}
+        return first, [Table(['<metric', 'value', '<unit'], rows_of, title=s) for s, rows_of in rows.items()]
+
+    def _foot(self):
+        return '\n'.join([*self.doubts, *([f'[{self.mark}]'] if self.mark else [])])
+
+    def __repr__(self):
+        parts = []
+        for k in self.kernels:
+            first, sections = self._tables(k)
+            parts += [self._head(k), *map(repr, first + sections)]
+        return '\n\n'.join(filter(None, [*parts, self._foot()]))
+
+    def _repr_html_(self):
+        return f'{"".join(map(self._kernel_html, self.kernels))}<p>{escape(self._foot())}</p>'
+
+    def _kernel_html(self, k):
+        "The tables of a kernel, those of its sections folded but for the first"
+        first, sections = self._tables(k)
+        parts = [f'<h4 title="{escape(k.name)}">{escape(self._head(k))}</h4>', *(t._repr_html_() for t in first)]
+        for i, t in enumerate(sections):
+            name = escape(t.title)
+            t.title = ''
+            parts.append(f'<details{" open" * (i == 0)}><summary>{name}</summary>{t._repr_html_()}</details>')
+        return ''.join(parts)
+
+    def plain(self):
+        "It all, as JSON can hold it, in lists where the order counts"
+
+        def one(k):
+            sections = [[s, [list(m) for m in ms]] for s, ms in k.sections.items()]
+            rest = {
+                n: [list(row) for row in v] for n, v in dict(rules=k.rules, lines=k.lines, raw=k.raw.values()).items()
+            }
+            return dict(name=k.name, grid=k.grid, block=k.block, sections=sections, **rest)
+
+        return dict(version=self.version, doubts=self.doubts, kernels=[one(k) for k in self.kernels])
+
+
+def from_plain(d, mark='') -> Ncu:
+    "The report that `plain` gave"
+    return Ncu([_kernel(kernel) for kernel in d['kernels']], d['version'], d['doubts'], mark)
+
+
+def _kernel(kept):
+    "A `Kernel` from what JSON held of it"
+    k = Kernel(kept['name'], kept['grid'], kept['block'])
+    k.sections = {s: [Metric(*m) for m in ms] for s, ms in kept['sections']}
+    k.rules, k.lines = [Rule(*r) for r in kept['rules']], [Line(*l) for l in kept['lines']]
+    k.raw = {m[0]: Metric(*m) for m in kept['raw']}
+    return k
