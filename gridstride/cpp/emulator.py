@@ -10,7 +10,10 @@ remembers for each word of memory which threads accessed it and what they are or
 import ctypes
 import os
 import re
-from contextlib import contextmanager
+import select
+import signal
+import time
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -210,6 +213,45 @@ def _line(sources, file, n):
     return next(iter(sources.get(file, '').splitlines()[n - 1 : n]), '').strip() if n else ''
 
 
+def try_to_load(
+    path,  # of a module whose source may have static constructors
+    sources,  # a function that returns {file name -> the learner's text}
+):
+    "Have a child process load a module, and raise what that has found: here a crash would end Python"
+    child = ctypes.c_int(-1)
+    pipe = device().gridstride_try_load(os.fsencode(path), ctypes.byref(child))
+    if pipe < 0:
+        return
+    found = b''
+    try:
+        found = _read_within(pipe, _TRIAL)
+    finally:
+        os.close(pipe)
+        if child.value > 0:
+            _end_child(child.value, is_late=len(found) < ctypes.sizeof(CFinding))
+    if len(found) == ctypes.sizeof(CFinding) and (f := Found(CFinding.from_buffer_copy(found))).kind != 'nothing':
+        raise _exception_for(f, sources())
+
+
+_TRIAL = 20  # seconds that a child process may take to load a module; it may wait for what it lacks
+
+
+def _read_within(pipe, seconds):
+    "Return what a pipe has until its end, or until then"
+    end, read = time.monotonic() + seconds, b''
+    while select.select([pipe], [], [], max(0, end - time.monotonic()))[0] and (more := os.read(pipe, 1 << 16)):
+        read += more
+    return read
+
+
+def _end_child(process, is_late):
+    "Wait until a child process has ended; one that is late is killed"
+    with suppress(OSError):
+        if is_late:
+            os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+
+
 def last_finding() -> Found:
     "Return what stopped the last call"
     return Found(device().gridstride_finding().contents)
@@ -219,7 +261,11 @@ def last_exception(
     sources: dict,  # file name -> the learner's text
 ) -> Exception:
     "Return the exception for what stopped the last call"
-    f = last_finding()
+    return _exception_for(last_finding(), sources)
+
+
+def _exception_for(f, sources):
+    "Return the exception for a `Found`"
     file = _name_of(f.file, sources)
     f.name_calls(lambda c: _shown_call(c, sources))
     lines = dict(enumerate(sources.get(file, '').splitlines(), 1))

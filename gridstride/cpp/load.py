@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from . import emulator, loaded
-from .toolchain.build import ORIGINALS, CompileError, emulate, native
+from .toolchain.build import CONSTRUCTS, ORIGINALS, CompileError, emulate, native
 from .driver import arch, show_prints, warn_unchecked
 from .frontend.reader import functions, host_functions, not_on_host
 from .rewriters.rewrite import without_line_numbers
@@ -73,7 +73,10 @@ class Emulated(Module):
     "A module whose kernels run on the emulator"
 
     def __init__(self, built, name, declarations, checks, src=None):
+        self.build_directory, self.__name__, self.src = str(built.folder), name, src  # `sources` needs them
         with _loading():  # its __device__ variables are created
+            if (built.folder / CONSTRUCTS).exists() and not loaded.is_open(path := built.folder / f'{name}.so'):
+                emulator.try_to_load(path, self.sources)
             super().__init__(built, name, declarations, True, src)
         self.checks, self._found = checks, threading.local()
 

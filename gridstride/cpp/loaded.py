@@ -6,7 +6,7 @@ knows of something that leads into it (`runtime/unload.cpp`). The last few stay:
 module, with what its kernels have left in `__device__` variables.
 """
 
-import ctypes, gc, weakref
+import ctypes, gc, os, weakref
 from collections import OrderedDict
 
 KEPT = 16  # unreferenced modules that stay loaded, and uncollected ones before garbage is collected
@@ -38,6 +38,11 @@ def opened(
     _recent[path] = found
     _recent.move_to_end(path)
     return found
+
+
+def is_open(path) -> bool:
+    "Is a library loaded?"
+    return (path := os.path.abspath(path)) in _opened or path in _idle
 
 
 def collect():

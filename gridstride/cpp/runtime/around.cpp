@@ -18,3 +18,4 @@
 #include "residents.cpp"
 #include "launch.cpp"
 #include "unload.cpp"
+#include "trial.cpp"

@@ -235,6 +235,19 @@ static const void *own_code(const HostCode &h, const void *pc) {
 #endif
     return pc;
 }
+const char *tried = nullptr;
+// The same of a module that is being loaded: what is known of it is its file.
+static const void *code_of_tried(const void *pc) {
+    Dl_info info;
+    const auto is_own = [&](const void *p) { return dladdr(p, &info) && !strcmp(info.dli_fname, tried); };
+#ifndef __APPLE__
+    void *frames[64];
+    const int depth = is_own(pc) ? 0 : backtrace(frames, 64);
+    for (int i = 0; i < depth; i++)
+        if (is_own(frames[i])) return static_cast<char *>(frames[i]) - 1;
+#endif
+    return pc;
+}
 static void interrupt_host(const void *pc, bool at_once) {
     HostCode *h = host_code;
     if (ended_by != SIGINT || !guard || !h || not_now || DeviceLock::depth() > h->lock_depth) return;
@@ -300,7 +313,8 @@ static void on_signal(int sig, siginfo_t *info, void *context) {
     if (sig == SIGUSR2) return interrupt_host(program_counter(context), false);
     if (guard) {
         const void *const pc = program_counter(context);
-        report_host_crash(sig, info, context, host_code ? own_code(*host_code, pc) : pc);
+        const void *const at = host_code ? own_code(*host_code, pc) : tried ? code_of_tried(pc) : pc;
+        report_host_crash(sig, info, context, at);
         siglongjmp(*guard, 1);
     }
     end_thread(sig, info, context);

@@ -19,6 +19,7 @@ struct HostCode {
     const void *volatile interrupted_at;
 };
 extern thread_local HostCode *volatile host_code;
+extern const char *tried;           // in a child process: the module that it loads for a trial, see trial.cpp
 void catch_signals(bool on);
 void report_signal(Worker &);            // after a signal ended a kernel: what it means
 }

@@ -13,6 +13,7 @@ from ..lint.callers import Unit, mark, without_marked, find_wrong_calls
 from ..lint.compile_errors import WARNINGS, CompileError, CompileWarning, read_log, warn_of
 from ..frontend.edits import NotEmulated
 from .includes import current_folder, read_headers
+from ..lint.static_initialization import runs_when_loaded
 from ..lint.library import OwnNames, find_host_device_uses, guard_host_calls, find_host_uses
 from .host_only_files import FIRST, OUTPUT, is_plain
 from ..rewriters.rewrite import to_cpp
@@ -286,6 +287,7 @@ def _prepare_all(c, flags, headers_first):
 
 
 ORIGINALS = 'gridstride_originals'  # a folder with the learner's headers; next to it are those that are compiled
+CONSTRUCTS = 'has_static_constructors'  # an empty file in the folder of a module: its source may have some
 _OF_MARKED = 'marked.txt'  # a log that reports uses of marked functions alone
 
 
@@ -472,7 +474,7 @@ def emulate(
         shared = _shared(src, units, folder, include)
         text = f'{prefix}{to_cpp(src, shared=shared)}{suffix}'
         how = dict(folder=folder, include=include, units=units, takes=takes, defines=defines, shared=shared)
-        return emulate_rewritten(text, name, checks, more, original or src, **how)
+        return emulate_rewritten(text, name, checks, more, original or src, constructs=True, **how)
 
     if units or '__has_include' in src or any(read_headers(src, folder or current_folder(), include)):
         return make()  # it depends on other files
@@ -492,6 +494,7 @@ def emulate_rewritten(
     takes=(),
     defines=(),
     shared=(),  # the result of `shared_variables` for all of its files
+    constructs=False,  # may `original`, `units` or their headers have static constructors?
 ) -> Built:
     "Compile a source that is C++ already, as `emulate` does"
     c, file, shown = compiler(), f'{name}.cu', original or src
@@ -522,6 +525,8 @@ def emulate_rewritten(
     marked = {k: mark(text, own_to_it if alone else '', inline) for k, text in plain.items()}
     sources = {**given, **{k: marked[k] for k in own}, **({FIRST: OUTPUT} if hosts else {})}
     sources |= {f'{ORIGINALS}/{k}': text for k, text in own.items()}
+    if constructs and any(map(runs_when_loaded, originals.values())):
+        sources[CONSTRUCTS] = ''
     for unit, (shown_as, text) in compiled.items():
         at = 'namespace at = torch;' if _names_at(text) else ''
         by_nvcc = _BY_NVCC if shown_as.endswith('.cu') else ''

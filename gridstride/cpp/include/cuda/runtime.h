@@ -413,4 +413,7 @@ GRIDSTRIDE_API void gridstride_written(const void *p, size_t n, unsigned char *o
 GRIDSTRIDE_API void gridstride_print_to(void (*sink)(const char *, size_t));       // where printf goes; null: stdout
 // Unload a module, a handle of dlopen(): 0: it is gone; 1: it stays, as something may lead into it; 2: not now
 GRIDSTRIDE_API int gridstride_unload(void *handle);
+// Load a module in a child process, whose id is in *child, -1 for none; returns a pipe to which that writes its
+// `Finding`, or -1
+GRIDSTRIDE_API int gridstride_try_load(const char *path, int *child);
 }

@@ -1,0 +1,60 @@
+"""Finds out whether a source may run code of its own while its module is loaded: initializers of variables, and
+constructors, at file scope. A source that runs none may be taken for one that does: its module then loads more slowly.
+"""
+
+from ..frontend.code import Code
+from ..frontend.declarations import BUILTIN, QUALIFIERS, STORAGE
+from ..frontend.reader import heads, parenthesis, read_compiled
+
+_NO_VARIABLES = {'typedef', 'using', 'template', 'namespace', 'static_assert', 'friend', 'asm', '__asm__', 'enum'}
+_NOT_ON_HOST = {'__device__', '__constant__', '__shared__', '__managed__', '__global__', 'constexpr'}
+_TYPES = {'struct', 'class', 'union'}
+_PLAIN = STORAGE | QUALIFIERS | BUILTIN | {'unsigned', '*', '&', ',', '[', ']'}
+
+
+def runs_when_loaded(
+    src: str,  # CUDA C, as it was written
+) -> bool:
+    "May code of this source run when its module is loaded?"
+    try:
+        c = read_compiled(src)
+    except ValueError:
+        return False  # it does not compile, either
+    classes = {c[i + 1] for word in _TYPES for i in c.find(word)}
+    return bool(c.find('constructor')) or any(_may_run(c, head, classes) for head in heads(c))
+
+
+def _may_run(c: Code, head, classes):
+    first, end = head.start, head.end
+    words = c.texts[first:end]
+    if not words or words[0] in _NO_VARIABLES or not _NOT_ON_HOST.isdisjoint(words) or c[first] == 'extern':
+        return False
+    call = parenthesis(c, head)
+    if call is not None:
+        return not head.defines and _passes_values(c, call)
+    last = c.mate.get(end, end) if head.defines else end
+    if head.defines and '=' not in words and not _TYPES.isdisjoint(words):
+        return False  # the definition of a type; variables that follow it are a head of their own
+    initializer = c.texts[first + (words.index('=') if '=' in words else 0) : last]
+    return '(' in initializer or _may_trap(initializer, words) or bool(_unknown_types(c, first, end, classes))
+
+
+def _may_trap(initializer, words):
+    "Does an initializer read through a pointer, or divide by a variable?"
+    pairs = [*zip(initializer, initializer[1:])]
+    divides = 'const' not in words and any(a in ('/', '%') and not b[0].isdigit() for a, b in pairs)
+    return divides or '->' in initializer or ('=', '*') in pairs
+
+
+def _passes_values(c, call):
+    "Is what looks like the declaration of a function a variable, whose constructor gets values?"
+    inside = c.texts[call + 1 : c.mate.get(call, call)]
+    return any(text[0] in '"\'' or text[0].isdigit() or text in ('(', '{') for text in inside)
+
+
+def _unknown_types(c, first, end, classes):
+    "Return the words of a declaration that name classes: those of the source, and of a namespace"
+    texts = c.texts[first:end]
+    before = texts[: texts.index('=')] if '=' in texts else texts
+    alone = len(before) == 1 and c[first - 1] == '}'  # a variable after the definition of its type
+    return [o for o in before if o not in _PLAIN and (o in classes or o == '::' or alone)]
