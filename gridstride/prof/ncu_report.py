@@ -92,6 +92,7 @@ _FLOPS = {
 }
 ROOFLINE = ('dram__bytes.sum', *_FLOPS)  # what arithmetic intensity is made of; a GPU has those of its own generation
 _SECONDS = {'ns': 1e-9, 'us': 1e-6, 'ms': 1e-3, 's': 1.0}
+_SECONDS.update(nsecond=1e-9, usecond=1e-6, msecond=1e-3, second=1.0)
 
 
 def _csv(text, first):
