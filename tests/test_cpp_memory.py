@@ -1,5 +1,5 @@
-"""The memory model of racecheck: fences, flags, scopes and volatile, in kernels that differ from right ones by one
-thing. All in one translation unit."""
+"""The memory model of racecheck beyond the litmus programs: barriers, warps and volatile, in kernels that differ from
+right ones by one thing. All in one translation unit."""
 import ctypes, importlib.util, os, re
 from functools import lru_cache, partial
 from pathlib import Path
@@ -33,23 +33,6 @@ extern "C" {
 // wrong
 __global__ void releases_before(HEAD) { Device &count = *(Device *)flag; count.fetch_add(1); data[0] += 1; }
 __global__ void fence_and_atomic_before(HEAD) { F; atomicAdd(flag, 1); F; data[0] += 1; }
-__global__ void fence_before_the_data(HEAD) { ACROSS(F; data[0] = 1, SET, SEEN, F) }
-__global__ void no_release(HEAD) { ACROSS(data[0] = 1, SET, SEEN, F) }
-__global__ void no_acquire(HEAD) { ACROSS(data[0] = 1; F, SET, SEEN, ) }
-__global__ void release_of_the_block(HEAD) { ACROSS(data[0] = 1; __threadfence_block(), SET, SEEN, F) }
-__global__ void acquire_of_the_block(HEAD) { ACROSS(data[0] = 1; F, SET, SEEN, __threadfence_block()) }
-__global__ void flag_of_the_block(HEAD) { ACROSS(data[0] = 1; F, atomicExch_block(flag, 1), SEEN, F) }
-__global__ void reader_of_the_block(HEAD) {
-    Block &f = *(Block *)flag; ACROSS(data[0] = 1, SET, f.load(cuda::memory_order_acquire), )
-}
-__global__ void relaxed_store(HEAD) {
-    Device &f = *(Device *)flag; ACROSS(data[0] = 1, f.store(1, cuda::memory_order_relaxed), f.load(), )
-}
-__global__ void relaxed_load(HEAD) {
-    Device &f = *(Device *)flag; ACROSS(data[0] = 1, f = 1, f.load(cuda::memory_order_relaxed), )
-}
-__global__ void other_flag(HEAD) { ACROSS(SET; data[0] = 1; F, atomicExch(flag + 1, 1), SEEN, F) }
-__global__ void plain_flag(HEAD) { ACROSS(data[0] = 1; F, *flag = 1, SEEN, F) }
 __global__ void released_by_another(HEAD) {
     if (blockIdx.x == 0 && threadIdx.x == 5) data[0] = 1;
     ACROSS(F, SET, SEEN, F)
@@ -59,15 +42,6 @@ __global__ void fence_of_another(HEAD) {
     if (blockIdx.x == 0 && threadIdx.x == 6) F;
     __syncthreads();
     ACROSS(, SET, SEEN, F)
-}
-__global__ void lock_without_fences(HEAD) {
-    if (threadIdx.x == 0) { while (atomicCAS(flag, 0, 1)) { } data[0] += 1; atomicExch(flag, 0); }
-}
-__global__ void lock_without_release(HEAD) {
-    if (threadIdx.x == 0) { while (atomicCAS(flag, 0, 1)) { } F; data[0] += 1; atomicExch(flag, 0); }
-}
-__global__ void lock_without_acquire(HEAD) {
-    if (threadIdx.x == 0) { while (atomicCAS(flag, 0, 1)) { } data[0] += 1; F; atomicExch(flag, 0); }
 }
 __global__ void ticket_of_the_block(HEAD) {
     __shared__ bool last;
@@ -124,24 +98,6 @@ __global__ void shuffle_is_no_barrier(HEAD) {
 }
 
 // right
-__global__ void right_flag(HEAD) { ACROSS(data[0] = 1; F, SET, SEEN, F) }
-__global__ void right_flag_of_the_system(HEAD) {
-    ACROSS(data[0] = 1; __threadfence_system(), atomicExch_system(flag, 1), SEEN, __threadfence_system())
-}
-__global__ void right_release_acquire(HEAD) {
-    Device &f = *(Device *)flag;
-    ACROSS(data[0] = 1, f.store(1, cuda::memory_order_release), f.load(cuda::memory_order_acquire), )
-}
-__global__ void right_fence_and_acquire(HEAD) {
-    Device &f = *(Device *)flag;
-    ACROSS(data[0] = 1; F, f.store(1, cuda::memory_order_relaxed), f.load(cuda::memory_order_acquire), )
-}
-__global__ void right_half_fences(HEAD) {
-    cuda::atomic_ref<int, cuda::thread_scope_device> f(*flag);
-    ACROSS(data[0] = 1; cuda::atomic_thread_fence(cuda::memory_order_release, cuda::thread_scope_device),
-           f.store(1, cuda::memory_order_relaxed), f.load(cuda::memory_order_relaxed),
-           cuda::atomic_thread_fence(cuda::memory_order_acquire, cuda::thread_scope_device))
-}
 __global__ void right_volatile_flag(HEAD) { volatile int *f = flag; ACROSS(data[0] = 1; F, *f = 1, *f, F) }
 __global__ void right_volatile_flag_given_back(HEAD) {
     volatile int *f = flag;
@@ -189,9 +145,6 @@ __global__ void right_sequence(HEAD) {  // a relaxed change between release and 
     if (FIRST) { data[0] = 1; F; atomicExch(flag, 1); }
     if (SECOND) { while (atomicAdd(flag, 0) != 1) { } atomicAdd(flag, 1); }
     if (blockIdx.x == 2 && threadIdx.x == 0) { while (atomicAdd(flag, 0) != 2) { } F; out[0] = data[0]; }
-}
-__global__ void right_lock(HEAD) {
-    if (threadIdx.x == 0) { while (atomicCAS(flag, 0, 1)) { } F; data[0] += 1; F; atomicExch(flag, 0); }
 }
 __global__ void right_lock_let_go_by_volatile(HEAD) {
     if (threadIdx.x == 0) { while (atomicExch(flag, 1)) { } F; data[0] += 1; F; *(volatile int *)flag = 0; }
@@ -272,10 +225,8 @@ __global__ void right_volatile_behind_barriers(HEAD) {
 }
 '''.replace('HEAD', 'int *data, int *flag, int *out')
 
-CODES = dict(no_acquire='flag_not_acquired', acquire_of_the_block='flag_not_acquired', relaxed_load='flag_not_acquired',
-    other_flag='race_of_blocks', lock_without_acquire='flag_not_acquired', in_block_no_acquire='flag_not_acquired',
-    release_of_the_block='fence_of_block', ticket_of_the_block='fence_of_block', flag_of_the_block='atomic_of_block',
-    reader_of_the_block='atomic_of_block', volatile_sum='race_of_volatiles',
+CODES = dict(in_block_no_acquire='flag_not_acquired', ticket_of_the_block='fence_of_block',
+    volatile_sum='race_of_volatiles',
     volatile_sum_between_fences='race_of_volatiles', volatile_sum_of_blocks='race_of_volatiles',
     warp_synchronous='race_of_volatiles', warp_synchronous_global='race_of_volatiles',
     neighbour_global='race_of_volatiles', leader_global='race_of_volatiles', in_block_volatile='race_of_volatiles',

@@ -116,16 +116,6 @@ def queue(jobs, x, out):                                    # nobody waits here
         i += cuda.gridsize(1)
 
 
-@cuda.jit
-def without_fence(flag, data, out):
-    if cuda.blockIdx.x == 1:
-        data[0] = 1
-        cuda.atomic.exch(flag, 0, 1)
-    else:
-        while cuda.atomic.add(flag, 0, 0) == 0: pass
-        out[0] = data[0]
-
-
 @pytest.fixture(params=ORDERS, autouse=True)
 def order(request):
     with sim.options(order=request.param, seed=3, engine='lanes'): yield request.param
@@ -224,10 +214,6 @@ def test_blocks_that_do_not_wait_run_in_step():
     assert not any(Program(k.py_func).may_spin for k in (queue, meets))
     assert all(Program(k.py_func).may_spin for k in (never, look_ahead, by_functions, gives_up))
 
-
-def test_races_are_found_across_blocks_that_take_turns():
-    e = found(sim.RacecheckError, without_fence[2, 1], ints(1), ints(1), ints(1))
-    assert e.array == 'data'
 
 @cuda.jit(device=True)
 def meet_all(): cuda.cg.this_grid().sync()
