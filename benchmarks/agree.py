@@ -26,7 +26,7 @@ def product(n, dtype):
     "A square matrix product, with a check of its first rows, whose values are some sqrt(n)"
     a, b = reals(n, n, dtype=dtype), reals(n, n, dtype=dtype)
     # fp32: n roundings of sums of that size, each up to 2^-24 of it, as a random walk, and six times its spread; bf16:
-    # one unit in the last place, and parts of a sum that may have been rounded to bf16
+    # one ulp, and parts of a sum that may have been rounded to bf16
     tolerance = dict(rtol=8e-3, atol=.01*n**.5) if dtype == torch.bfloat16 else dict(rtol=0, atol=6*2**-24*n)
     def judge(got): check(got[:8], (a[:8].double()@b.double()).to(dtype), **tolerance)
     return torch.matmul, (a, b), dict(check=judge, flops=2*n**3, bytes=3*n*n*a.element_size())
@@ -127,10 +127,10 @@ def shown():
         del f, args, kw
         torch.cuda.empty_cache()
     x = reals(2**20)
-    print('\ncompare, three ways to square 2^20 numbers:')
+    print('\ncompare, three ways to square 2^20 elements:')
     print(compare({'torch.square': torch.square, 'x*x': lambda x: x*x, 'x**2': lambda x: x**2}, x,
                   check=lambda x: x*x, bytes=2**23))
-    print('\nbench, 2^20 numbers with and without what the L2 cache holds:')
+    print('\nbench, 2^20 elements with and without what the L2 cache holds:')
     for flush in (True, False):
         print(f'flush={flush}: {bench(torch.square, x, check=lambda x: x*x, bytes=2**23, flush=flush).line()}')
 

@@ -6,7 +6,7 @@
 
 Each result is first compared with SDPA's; then all take turns. Figures are medians of GPU time with the L2 overwritten
 before each run, ratios medians over the rounds with their 95% interval. TFLOP/s count 2 operations
-per product for each score that a row attends to: two products forward, five backward. `numerics` compares errors
+per product and per score that a row attends to: two products forward, five backward. `numerics` compares errors
 against float64 with SDPA's.
 """
 import math, random
@@ -159,10 +159,10 @@ def shapes():
                   dict(cudnn=None))
 
 
-def numbers():
+def errors():
     for causal in (False, True): yield Job('numerics', (1, 4, 4096, 128), causal, {})
 
 
 if __name__ == '__main__':
-    rows.run(__doc__, dict(forward=forward, shapes=shapes, backward=backward, plain=plain, numerics=numbers), measure,
+    rows.run(__doc__, dict(forward=forward, shapes=shapes, backward=backward, plain=plain, numerics=errors), measure,
              line, HERE/'attention.json', .25, HEAD)

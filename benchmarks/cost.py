@@ -52,7 +52,7 @@ def weighed(e):
 def model_of(x): return Model(*map(float, np.exp(x)))
 
 
-def slopes(rows, x, e, by=1e-4):
+def jacobian(rows, x, e, by=1e-4):
     "How errors change with each number of the model"
     steps = by*np.eye(len(x))
     return np.array([(weighed(logs(rows, model_of(x + d))) - e)/by for d in steps]).T
@@ -64,7 +64,7 @@ def fitted(rows, start=Model(), tries=30, tie=.05):
     def cost(x, e): return float(e @ e + tie*((x - x0)**2).sum())
     damp, e = 1., weighed(logs(rows, start))
     for _ in range(tries):
-        j = slopes(rows, x, e)
+        j = jacobian(rows, x, e)
         for _ in range(8):
             a = j.T @ j + (tie + damp)*np.eye(len(x))
             new = x - np.linalg.solve(a, j.T @ e + tie*(x - x0))
@@ -260,7 +260,7 @@ GOALS = dict(graph=1., read=1.02)       # of cublasLt, in the mean of random sha
 SQUARES = {4096: 1.03, 8192: 1.05}      # of torch
 
 
-def beside_library(data, pick):
+def compared_with_library(data, pick):
     "(shape, layout, kind of column) -> (seconds of what is picked, of the first kernel of the run, of the library)"
     runs, found = defaultdict(dict), {}
     for r in data['rows']: runs[tuple(r['shape']), r['layout'], r['column']][TileConfig(**r['tile'])] = r
@@ -294,7 +294,7 @@ def lines_of_picks(found):
 
 def picks_main(args):
     data = json.loads(Path(args.data).read_text())
-    print(*lines_of_picks(beside_library(data, lambda h, w, k, o: cost_model.order(h, w, k, SMS, layout=o)[0])),
+    print(*lines_of_picks(compared_with_library(data, lambda h, w, k, o: cost_model.order(h, w, k, SMS, layout=o)[0])),
           sep='\n')
 
 
@@ -309,9 +309,9 @@ def drawn(n=SHAPES):
 
 def config_of(kernel):
     c = kernel.constants
-    numbers = {o: c[o] for o in ('BM', 'BN', 'CM', 'CN', 'CK', 'BLOCKS') if o in c}
-    return TileConfig(**numbers, swap_ab=c['TURNED'], split_n=c['BESIDE'], stream_k=c.get('SPLIT', 0),
-               family='half' if 'CK' in c else 'final', pingpong=c.get('PING', 0))
+    constants = {o: c[o] for o in ('BM', 'BN', 'CM', 'CN', 'CK', 'BLOCKS') if o in c}
+    return TileConfig(**constants, swap_ab=c['SWAP_AB'], split_n=c['SPLIT_N'], stream_k=c.get('STREAM_K', 0),
+                      family='half' if 'CK' in c else 'final', pingpong=c.get('PINGPONG', 0))
 
 
 ROWS = (64, 0), (128, 0), (256, 0), (128, 1), (192, 1), (320, 1)    # of wgmma; do two warpgroups split the columns?
@@ -348,15 +348,15 @@ def jobs():
 
 def compiled(wanted, until):
     "Compile kernels, many at a time, as far as there is time for it"
-    from beside import prepare
+    from contenders import prepare
     return prepare({o.name: (o, shape) for shape, _, known in wanted for o, _, _ in known}, until)
 
 
 def measured(clocks, shape, layout, known, seconds):
     "One row per kernel and clock, or one with the reason why there is none"
-    import beside
+    import contenders
     import torch
-    m, n, a, b, out = beside.operands(shape, 'bfloat16', layout)
+    m, n, a, b, out = contenders.operands(shape, 'bfloat16', layout)
     want = torch.matmul(a, b).float()
     for kernel, config, rank in known:
         row = dict(shape=shape, layout=layout, tile=config._asdict(), rank=rank, name=kernel.name)
@@ -378,13 +378,13 @@ def timed(clock, call, seconds):
 
 
 def measure_main(args):
-    import beside
+    import contenders
     from gridstride.bench.columns import InGraph
     from gridstride.bench.recording import machine
     until, path = time.time() + args.most, Path(args.data)
     res, wanted = dict(made=machine(), rows=[]), jobs()
     compiled(wanted, until - args.most/2)
-    clocks = dict(graph=InGraph, written=beside.KEPT['written'])
+    clocks = dict(graph=InGraph, written=contenders.KEPT['written'])
     for i, job in enumerate(wanted):
         if time.time() > until: break
         res['rows'] += measured(clocks, *job, args.seconds)

@@ -9,7 +9,7 @@ picks, early or not, compared with torch and cublasLt's best, interleaved, in fo
 """
 import random, time
 
-import beside
+import contenders
 import torch
 from gridstride.bench.clocks import capture
 from gridstride.bench.columns import by_column
@@ -38,9 +38,9 @@ class Chain:
         rng = random.Random(7)
         self.cuts, self.kinds = cuts, [rng.choice(KINDS if by_torch else ['']) for _ in cuts]
         self.weights, self.bias = [noise(d, d, scale=1.4*d**-.5) for _ in cuts], noise(d)
-        self.places, self.big = [noise(h, d) for _ in range(2)], torch.zeros(2**24, device='cuda')
+        self.buffers, self.big = [noise(h, d) for _ in range(2)], torch.zeros(2**24, device='cuda')
 
-    def behind(self, kind, x, spare):
+    def product_after(self, kind, x, spare):
         "A kernel of torch; returns the buffer with its result, and the other buffer"
         if kind == 'relu': x.relu_()
         elif kind == 'add': x.add_(self.bias)
@@ -53,12 +53,12 @@ class Chain:
 
     def __call__(self, x0, out, early):
         "`early`: one of all, none, or 2: every other"
-        x, spare = self.places
+        x, spare = self.buffers
         x.copy_(x0)
         for i, (cut, kind) in enumerate(zip(self.cuts, self.kinds)):
             to = out if i == len(self.cuts) - 1 else spare
             cost_model.kernel_of(cut, bool(early) and i%early == 0)(x, self.weights[i], to)
-            x, spare = self.behind(kind, to, x) if to is not out else (to, x)
+            x, spare = self.product_after(kind, to, x) if to is not out else (to, x)
 
 
 def wrong(run, inputs, want, rounds=ROUNDS//INPUTS, ways=('stream', 'graph')):
@@ -83,7 +83,7 @@ def check_chain(name, h, d, cuts, by_torch):
     if not want.isfinite().all() or len({float(o.float().sum()) for o in want}) < INPUTS:
         raise ValueError(f'{name}: the chain says nothing')
     bad = {k: wrong(run(early), inputs, want) for k, early in {'all early': 1, 'every other': 2}.items()}
-    print(f'{name}: {h}x{d}, {len(cuts)} products; {4*ROUNDS*len(cuts)} launches; wrong numbers: {bad}', flush=True)
+    print(f'{name}: {h}x{d}, {len(cuts)} products; {4*ROUNDS*len(cuts)} launches; wrong elements: {bad}', flush=True)
 
 
 def check_long_and_short(n=4096, h=64, d=512):
@@ -100,7 +100,7 @@ def check_long_and_short(n=4096, h=64, d=512):
             return f
         want = noise(INPUTS, h, d)
         run(False)(a, want)
-        print(f'short behind long ones of {name}: wrong numbers: {wrong(run(True), a, want)}', flush=True)
+        print(f'short ones after long ones of {name}: wrong elements: {wrong(run(True), a, want)}', flush=True)
 
 
 def check_matmul(h=136, d=320, n=20):
@@ -128,7 +128,7 @@ def check_matmul(h=136, d=320, n=20):
     switch(kept)
     bad = wrong(run, inputs, want), wrong(apart, inputs, want, ways=['stream'])
     print(f'by matmul ({cost_model.choose(h, d, d).name}), new memory each time, one stream and two: '
-          f'wrong numbers: {bad}', flush=True)
+          f'wrong elements: {bad}', flush=True)
 
 
 def check():
@@ -146,14 +146,14 @@ def check():
 def timed(shape):
     "(cycles by estimate, seconds of each side in each column) of one product"
     cut = cost_model.order(*shape)[0]
-    m, n, a, b, out = beside.operands(shape, 'bfloat16', 'nn')
+    m, n, a, b, out = contenders.operands(shape, 'bfloat16', 'nn')
     plain, early = (cost_model.kernel_of(cut, o) for o in (False, True))
-    calls = {beside.TORCH: lambda: torch.matmul(a, b, out=out), 'ours': lambda: plain(m, n, out),
+    calls = {contenders.TORCH: lambda: torch.matmul(a, b, out=out), 'ours': lambda: plain(m, n, out),
              'early': lambda: early(m, n, out)}
     with exact():
-        pick = beside.best_pick(m, n, out, 'nn')
-        calls[beside.BEST] = lambda: pick(m, n, out)
-        found = by_column(calls, .012, 1, beside.columns_of(COLUMNS), beside.APART)
+        pick = contenders.best_pick(m, n, out, 'nn')
+        calls[contenders.BEST] = lambda: pick(m, n, out)
+        found = by_column(calls, .012, 1, contenders.columns_of(COLUMNS), contenders.APART)
     seconds = {c: {k: o['seconds'] for k, o in f['sides'].items()} for c, f in found.items()}
     h, w, k = shape
     said = [f"{c} {' '.join(f'{t*1e6:.2f}' for t in o.values())} ({o['ours']/o['early']:.3f})"
@@ -167,7 +167,7 @@ def main():
     print(f"{made['gpu']}, {made['date']}", flush=True)
     torch.manual_seed(0)
     start, kernels = time.time(), [cost_model.kernel_of(o, early) for o in CUTS for early in (False, True)]
-    beside.prepare({o.name: (o, (512, 768, 768)) for o in kernels})
+    contenders.prepare({o.name: (o, (512, 768, 768)) for o in kernels})
     check()
     print('\nµs of torch, ours, ours that begins early, cublasLt; in brackets ours over early')
     rows = [timed(o)
@@ -175,7 +175,7 @@ def main():
     for c in COLUMNS:
         for low, high in zip(BANDS, BANDS[1:]):
             found = [t[c]['ours']/t[c]['early'] for e, t in rows if low <= e < high]
-            if found: print(f'{c}, {low:.0f} to {high:.0f} cycles: {len(found)} products, {beside.mean(found):.3f}')
+            if found: print(f'{c}, {low:.0f} to {high:.0f} cycles: {len(found)} products, {contenders.mean(found):.3f}')
     print(f'{time.time() - start:.0f} s')
 
 

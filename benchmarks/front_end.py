@@ -112,7 +112,7 @@ if __name__ == '__main__':
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     python = sys.version.split()[0]
     print(f'Seconds of CPU time for sources of {count/1e6:g} MB and of a quarter of it, Python {python}')
-    print('beside each the time of a loop of 2 million additions')
+    print('next to each, the time of a loop of 2 million additions')
     print(f'{"":34}{"a quarter":>12}{"all":>9}{"the loop":>11}')
     for kind, make in KINDS.items():
         part, whole = (seconds(make(size_for(make, o))) for o in (count//4, count))

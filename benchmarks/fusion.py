@@ -39,7 +39,7 @@ class Case(NamedTuple):
 
 # Cases
 
-def numbers(shape, dtype, grad=False):
+def inputs(shape, dtype, grad=False):
     torch.manual_seed(0)
     h, w = shape
     return [torch.randn(*s, device='cuda').to(dtype).requires_grad_(grad) for s in ((h, w), (w,), (w,))]
@@ -60,14 +60,14 @@ def forward(shape=LARGE, dtypes=(torch.float32, torch.bfloat16), tools=('gelu', 
     for dtype in dtypes:
         for name in tools:
             ours, torchs, n = TOOLS[name]
-            yield Case(name, ours, torchs, numbers(shape, dtype)[:n], 2, goals)
+            yield Case(name, ours, torchs, inputs(shape, dtype)[:n], 2, goals)
 
 
 def backward(shape=LARGE, dtypes=(torch.float32, torch.bfloat16), tools=('rms_norm',), goals={'compiled': 1.1}):
     for dtype in dtypes:
         for name in tools:
             ours, torchs, n = TOOLS[name]
-            x, *others = numbers(shape, dtype, True)[:n]
+            x, *others = inputs(shape, dtype, True)[:n]
             yield Case(f'{name}, backward', ours, torchs, [x, *others], 3, goals, torch.randn_like(x))
 
 

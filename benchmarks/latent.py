@@ -5,10 +5,10 @@
     python latent.py --seconds 1  # of timing per side (0.1)
 
 A decode step: one new token per sequence of the batch attends to its cache, 128 heads unless `heads` changes it. Each
-result is first compared with float64. All sides are captured in CUDA graphs, so that no Python is timed, and take
-turns; results are medians of GPU time with the L2 overwritten before each run, ratios medians over the rounds with
-their 95% interval. GB/s count the cache once; TFLOP/s 2 operations for each of the 576 + 512 elements of a key, per
-head. The other sides: `sdpa`, the same step before keys and values were absorbed, 192 and 128 elements per head,
+result is first compared with float64. All sides are captured in CUDA graphs, so that no Python is timed, and
+interleaved; results are medians of GPU time with the L2 overwritten before each run, ratios are medians over the rounds
+with their 95% interval. GB/s count the cache once; TFLOP/s count 2 operations for each of the 576 + 512 elements of a
+key, per head. The other sides: `sdpa`, the same step before keys and values were absorbed, 192 and 128 elements per head,
 where 80 GB hold them; `bmm`, two products of torch on a cache without pages, with a softmax between; `reads`, nothing
 but reading as many bytes; `bound`, no measurement of its own: the longer of the cache's bytes at the rate of pure reads
 and the operations at the rate of `torch.matmul`, as `gridstride.bench.ceilings` has measured them here.
@@ -26,7 +26,7 @@ import rows
 
 HERE = Path(__file__).parent
 HEAD = "ms, GB/s and TFLOP/s, ours; the other's ms; how many times faster ours is, and its interval"
-WHERE, ROOM = 'cuda', 60e9       # of the H100's bytes, for the expanded form
+WHERE, MEMORY = 'cuda', 60e9       # of the H100's bytes, for the expanded form
 SCALE = 192**-.5
 
 
@@ -77,7 +77,7 @@ class Case:
         "name -> what makes it: those that a job can have"
         job, size = self.job, self.job.batch*self.job.keys*self.job.heads*320*self.q.element_size()
         plain = job.length == 1 and not job.ragged
-        if plain and size <= ROOM: yield 'sdpa', self.sdpa
+        if plain and size <= MEMORY: yield 'sdpa', self.sdpa
         if plain and job.keys % 64 == 0: yield 'bmm', self.bmm
         yield 'reads', lambda: reads(self.cache.view(-1)[:self.keys*576])
 

@@ -94,19 +94,19 @@ def graph_of(f):
     return timed
 
 
-def measure(what, ways, beside, goal):
+def measure(what, ways, other, goal):
     "One row per candidate"
     for f in ways.values():
         for _ in range(10): f()
-    graphs = {k: graph_of(f) for k, f in ways.items()} if beside == 'torch' else {}
+    graphs = {k: graph_of(f) for k, f in ways.items()} if other == 'torch' else {}
     rows, replayed = {k: [] for k in ways}, {k: [] for k in graphs}
     for _ in range(ROUNDS):
         for k, f in ways.items(): rows[k].append(in_a_row(f))
         for k, f in graphs.items():
             if f: replayed[k].append(f())
     for k in ways:
-        ratio = statistics.median(a/b for a, b in zip(rows[k], rows[beside]))
-        yield dict(what=what, way=k, us=statistics.median(rows[k]), ratio=ratio, beside=beside,
+        ratio = statistics.median(a/b for a, b in zip(rows[k], rows[other]))
+        yield dict(what=what, way=k, us=statistics.median(rows[k]), ratio=ratio, other=other,
                    graph=statistics.median(replayed[k]) if replayed.get(k) else None,
                    goal=goal if k in ('matmul', 'cuda_kernel') else None)
 
@@ -115,7 +115,7 @@ def line(r):
     "A row as text"
     graph = f"{r['graph']:7.2f} µs in a graph" if r['graph'] else ''
     goal = f"  goal {r['goal']}: {'reached' if r['ratio'] <= r['goal'] else 'MISSED'}" if r['goal'] else ''
-    return (f"{r['what']:<42} {r['way']:<12} {r['us']:7.2f} µs in a row  {r['ratio']:5.2f} of {r['beside']:<7} "
+    return (f"{r['what']:<42} {r['way']:<12} {r['us']:7.2f} µs in a row  {r['ratio']:5.2f} of {r['other']:<7} "
             f"{graph}{goal}").rstrip()
 
 

@@ -23,7 +23,7 @@ import argparse, json, math, os, sys, tempfile, time
 from importlib import import_module
 from pathlib import Path
 
-import beside
+import contenders
 import numpy as np
 import torch
 from gridstride.bench.clocks import Sensors
@@ -136,7 +136,7 @@ def row_of(job, seconds, runs):
     job = {k: v for k, v in dict(dict(seconds=seconds), **job).items() if k != 'way'}
     try:
         if 'ladder' in job: return dict(shown, **climbed(**job))
-        return dict(shown, **beside.product(runs=runs, **WAYS[shown['way']], **job))
+        return dict(shown, **contenders.product(runs=runs, **WAYS[shown['way']], **job))
     except Exception as e: return dict(shown, failed=f'{type(e).__name__}: {e}'.splitlines()[0])
 
 
@@ -171,14 +171,14 @@ def rung_line(r):
 def lines(r):
     "A row as text"
     if 'ladder' in r: return [rung_line(r)]
-    return beside.lines(r) + goal_lines(r)
+    return contenders.lines(r) + goal_lines(r)
 
 
 def goal_lines(r):
     "Whether a row reaches its goal, compared with torch, in each column that flushes or has no flush"
     if 'goal' not in r or 'failed' in r: return []
-    other = beside.READS if r.get('reading') else beside.TORCH
-    found = {c: f[0] for c in r['columns'] if (f := beside.faster(r, c, other)) and c not in ('row', 'graph')}
+    other = contenders.READS if r.get('reading') else contenders.TORCH
+    found = {c: f[0] for c in r['columns'] if (f := contenders.faster(r, c, other)) and c not in ('row', 'graph')}
     said = ', '.join(f"{c} {'reached' if v >= r['goal'] else 'MISSED'}" for c, v in found.items())
     return [f"    goal {r['goal']} of {other}: {said}"]
 
@@ -190,11 +190,11 @@ def verdicts(part, rows):
         for kind in dict.fromkeys(map(kind_of, rows)):
             yield ' '.join(kind)
             of_kind, all_of_it = ([o for o in known if kind_of(o) == kind] for known in (rows, PARTS[part]()))
-            for other in (beside.TORCH, beside.BEST):
-                for c in beside.COLUMNS:
-                    if (c, other) in beside.APART: continue
-                    goal = MEANS.get(c) if other == beside.BEST else None
-                    yield '    ' + beside.verdict(of_kind, c, other, goal, len(all_of_it))
+            for other in (contenders.TORCH, contenders.BEST):
+                for c in contenders.COLUMNS:
+                    if (c, other) in contenders.APART: continue
+                    goal = MEANS.get(c) if other == contenders.BEST else None
+                    yield '    ' + contenders.verdict(of_kind, c, other, goal, len(all_of_it))
     if part == 'ladders':
         best = max((r.get('ratio', 0) for r in rows if r['ladder'] == 'tensor_cores'), default=0)
         yield (f"the best of tensor_cores: {best:.3f} of the library; "
@@ -229,7 +229,7 @@ def run(parts, args, res, path):
         known, every = set(map(text_of, done)), [o for o in PARTS[part]() if args.match in text_of(o)]
         jobs = [o for o in every if text_of(o) not in known]
         if not done: print(f'\n{part}', flush=True)
-        if time.time() < args.until: beside.prepare(kernels_of(jobs))
+        if time.time() < args.until: contenders.prepare(kernels_of(jobs))
         for i, job in enumerate(jobs):
             if time.time() > args.until:
                 print(f'{len(jobs) - i} of {len(every)} were not begun: the time was over')
@@ -244,7 +244,7 @@ def run(parts, args, res, path):
 
 def named(res, path):
     "Ask which kernels were launched, and print it"
-    try: beside.name_kernels([r for r in products(res) if 'kernels' not in r])
+    try: contenders.name_kernels([r for r in products(res) if 'kernels' not in r])
     except Exception as e: print(f'\nkernels of this run: not known: {type(e).__name__}: {e}', flush=True)
     keep(res, path)
     show_kernels(res)

@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 WIDTHS = 1024, 4096, 16384, 65536, 131072
 
 
-def numbers(dtype, *shape):
+def inputs(dtype, *shape):
     "Random values: normal ones, or integers from -8 to 7, or bytes"
     if dtype.is_floating_point: return torch.randn(shape, device='cuda').to(dtype)
     low, high = (0, 256) if dtype == torch.uint8 else (-8, 8)
@@ -49,7 +49,7 @@ def near(got, want, rounding=0):
 
 def sums():
     for dtype, n, goal in ((torch.int32, 2**30, 1.03), (torch.float32, 2**28, 1.03), (torch.bfloat16, 2**29, None)):
-        x = numbers(dtype, n)
+        x = inputs(dtype, n)
         reading = reads(x)
         others = {'CUB': (into(cub.total, x[0]), goal), 'reads': (lambda x: reading(), 1.)} if goal else {}
         yield ('sum', kernels.sum, x, {**others, 'torch': (torch.sum, None)}, x.nbytes,
@@ -58,7 +58,7 @@ def sums():
 
 def argmaxes():
     for w in WIDTHS:
-        x = numbers(torch.float32, 2**28//w, w)
+        x = inputs(torch.float32, 2**28//w, w)
         yield ('argmax', lambda x: kernels.argmax(x, -1), x, {'torch': (lambda x: x.argmax(-1), 1.05)}, x.nbytes,
                lambda got, x: torch.testing.assert_close(got, x.argmax(-1)))
 
@@ -74,7 +74,7 @@ def scans():
 
 
 def histograms():
-    x = numbers(torch.uint8, 2**28)
+    x = inputs(torch.uint8, 2**28)
     yield ('histogram', kernels.histogram, x,
            {'CUB': (into(cub.histogram, torch.empty(256, dtype=torch.int32, device='cuda')), 1.)}, x.nbytes,
            lambda got, x: torch.testing.assert_close(got.long(), torch.bincount(x.int(), minlength=256)))
@@ -82,7 +82,7 @@ def histograms():
 
 def transposes():
     for dtype, goals in ((torch.float32, (.97, 1.)), (torch.bfloat16, (None, None))):
-        x = numbers(dtype, 8192, 8192)
+        x = inputs(dtype, 8192, 8192)
         yield ('transpose', kernels.transpose, x,
                {'copy': (into(copy, x), goals[0]), 'torch': (lambda x: x.t().contiguous(), goals[1])}, 2*x.nbytes,
                lambda got, x: torch.testing.assert_close(got, x.t(), rtol=0, atol=0))

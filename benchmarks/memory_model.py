@@ -66,15 +66,15 @@ class Maker:
             order = 'relaxed' if wrong == 'relaxed store' else self.pick('release', 'seq_cst')
             write = self.pick(f'{ref}(*{flag}).store({value}, {ORDER}{order});',
                               f'{ref}(*{flag}).exchange({value}, {ORDER}{"acq_rel" if order == "release" else order});')
-            behind = ''
+            release_fence = ''
         else:
             writes = [f'atomicExch{ends}({flag}, {value});', f'{ref}(*{flag}).store({value}, {ORDER}relaxed);']
             if was == 0 and value > 0: writes.append(f'atomicAdd{ends}({flag}, {value});')
             if wrong != 'flag too narrow': writes.append(f'*(volatile int *){flag} = {value};')
-            write, behind = self.pick(*writes), self.fence(wide, 'release')
-        if wrong == 'no release fence': behind = ''
-        if wrong == 'release fence too narrow': behind = self.pick(*NARROW)
-        if wrong == 'release fence before the data': before, behind = behind, ''
+            write, release_fence = self.pick(*writes), self.fence(wide, 'release')
+        if wrong == 'no release fence': release_fence = ''
+        if wrong == 'release fence too narrow': release_fence = self.pick(*NARROW)
+        if wrong == 'release fence before the data': before, release_fence = release_fence, ''
         if wrong == 'plain flag': write = f'*{flag} = {value};'
         if a:
             order = 'relaxed' if wrong == 'relaxed load' else self.pick('acquire', 'seq_cst')
@@ -89,7 +89,7 @@ class Maker:
         if wrong == 'acquire fence too narrow': then = self.pick(*NARROW)
         if wrong == 'acquire fence before the read': wait, then = f'{then} {wait}', ''
         if wrong == 'plain read of the flag': wait = f'for (int k = 0; k < 50 && *{flag} != {value}; k++) {{ }}'
-        return before, behind, write, wait, then
+        return before, release_fence, write, wait, then
 
     def noise(self):
         "What makes no order and no race: fences, atomics elsewhere"
@@ -102,31 +102,31 @@ class Maker:
         p = self.random.randrange(BLOCKS-1)
         c, t, u = self.random.randrange(p+1, BLOCKS), self.random.randrange(THREADS-1), self.random.randrange(THREADS)
         n, at = self.random.randint(1, 3), self.random.randrange(8)
-        before, behind, write, wait, then = self.hand_over(True, 'flag', wrong)
+        before, release_fence, write, wait, then = self.hand_over(True, 'flag', wrong)
         puts = [f'data[{at+k}] = {k+5};' for k in range(n)]
         gets = [f'out[{k}] = data[{at+k}];' for k in range(n)]
-        late = puts.pop() if wrong == 'a write behind the flag' else ''
+        late = puts.pop() if wrong == 'a write after the flag' else ''
         early = gets.pop() if wrong == 'a read before the flag' else ''
         who = f'blockIdx.x == {p} && threadIdx.x == {t}'
         other = (f'if (blockIdx.x == {p} && threadIdx.x == {t+1}) {{ {" ".join(puts)} }}'
                  if wrong == 'released by another thread' else '')
         puts = '' if other else ' '.join(puts)
-        return (f'{self.noise()} {other} if ({who}) {{ {before} {puts} {behind} {write} {late} }} '
+        return (f'{self.noise()} {other} if ({who}) {{ {before} {puts} {release_fence} {write} {late} }} '
                 f'if (blockIdx.x == {c} && threadIdx.x == {u}) {{ {early} {wait} {then} {" ".join(gets)} }}')
 
     def message_of_blocks(self, wrong=None):
         "All threads of a block write, one of them sets a flag, one of another block waits for it for all threads there"
         p = self.random.randrange(BLOCKS-1)
         c, t, u = self.random.randrange(p+1, BLOCKS), self.random.randrange(THREADS), self.random.randrange(THREADS)
-        _, behind, write, wait, then = self.hand_over(True, 'flag', wrong)
+        _, release_fence, write, wait, then = self.hand_over(True, 'flag', wrong)
         each = self.some(.3) and wrong is None
         put = f'data[threadIdx.x] = {self.random.randint(1, 9)};'
         barrier = ('' if wrong == 'no barrier before the release'
                    else self.pick('__syncthreads();', 'cg::this_thread_block().sync();'))
-        after = '' if wrong == 'no barrier behind the acquire' else '__syncthreads();'
-        if each: put, behind = f'{put} {self.pick(*WIDE)}', ''
+        after = '' if wrong == 'no barrier after the acquire' else '__syncthreads();'
+        if each: put, release_fence = f'{put} {self.pick(*WIDE)}', ''
         return (f'{self.noise()} if (blockIdx.x == {p}) {{ {put} {barrier} if (threadIdx.x == {t}) {{ '
-                f'{behind} {write} }} }} if (blockIdx.x == {c}) {{ if (threadIdx.x == {u}) {{ {wait} {then} }} '
+                f'{release_fence} {write} }} }} if (blockIdx.x == {c}) {{ if (threadIdx.x == {u}) {{ {wait} {then} }} '
                 f'{after} out[threadIdx.x] = data[{THREADS-1} - threadIdx.x]; }}')
 
     def message_in_block(self, wrong=None):
@@ -134,17 +134,18 @@ class Maker:
         t, u = self.random.sample(range(1, THREADS-1), 2)
         shared = self.some(.6)
         d, f = ('s', '&f') if shared else ('(data + blockIdx.x*16)', '(flag + blockIdx.x)')
-        before, behind, write, wait, then = self.hand_over(False, f, wrong)
+        before, release_fence, write, wait, then = self.hand_over(False, f, wrong)
         n = self.random.randint(1, 3)
         puts, gets = ([f'{d}[{k}] = {k+5};' for k in range(n)],
                       [f'out[blockIdx.x*16 + {k}] = {d}[{k}];' for k in range(n)])
-        late = puts.pop() if wrong == 'a write behind the flag' else ''
+        late = puts.pop() if wrong == 'a write after the flag' else ''
         early = gets.pop() if wrong == 'a read before the flag' else ''
         w = next(k for k in range(THREADS) if k not in (t, u)) if wrong == 'released by another thread' else t
         apart = f'if (threadIdx.x == {w}) {{ {" ".join(puts)} }}' if w != t else ''
         start = ('__shared__ int s[4], f; if (threadIdx.x == 0) f = 0; '
                  'if (threadIdx.x < 4) s[threadIdx.x] = 0; __syncthreads();' if shared else '')
-        return (f'{start} {apart} if (threadIdx.x == {t}) {{ {before} {"" if apart else " ".join(puts)} {behind} '
+        data = "" if apart else " ".join(puts)
+        return (f'{start} {apart} if (threadIdx.x == {t}) {{ {before} {data} {release_fence} '
                 f'{write} {late} }} if (threadIdx.x == {u}) {{ {early} {wait} {then} {" ".join(gets)} }}')
 
     def lock(self, wrong=None):
@@ -152,25 +153,25 @@ class Maker:
         t, n = self.random.randrange(THREADS), self.random.randint(1, 3)
         a, r = self.some(.3), self.some(.3)
         if wrong in ('no acquire fence', 'acquire fence too narrow', 'no fences'): a = False
-        if wrong in ('no release fence', 'release fence too narrow', 'no fences', 'release fence behind the unlock'):
+        if wrong in ('no release fence', 'release fence too narrow', 'no fences', 'release fence after the unlock'):
             r = False
         if wrong == 'lock too narrow': a, r = False, False
         take = (f'{self.pick("device_ref", "system_ref")}(*flag).exchange(1, {ORDER}acquire)' if a
                 else self.pick('atomicCAS(flag, 0, 1)', 'atomicExch(flag, 1)', 'atomicCAS_system(flag, 0, 1)'))
-        then, behind = '' if a else self.fence(True, 'acquire'), '' if r else self.fence(True, 'release')
+        then, release_fence = '' if a else self.fence(True, 'acquire'), '' if r else self.fence(True, 'release')
         give = (f'{self.pick("device_ref", "system_ref")}(*flag).store(0, {ORDER}release);' if r
                 else self.pick('atomicExch(flag, 0);', '*(volatile int *)flag = 0;', 'atomicAnd(flag, 0);'))
         if wrong == 'lock too narrow': take = 'atomicCAS_block(flag, 0, 1)'
         if wrong in ('no acquire fence', 'no fences'): then = ''
-        if wrong in ('no release fence', 'no fences'): behind = ''
+        if wrong in ('no release fence', 'no fences'): release_fence = ''
         if wrong == 'acquire fence too narrow': then = self.pick(*NARROW)
-        if wrong == 'release fence too narrow': behind = self.pick(*NARROW)
-        if wrong == 'release fence behind the unlock': give, behind = f'{give} {behind}', ''
+        if wrong == 'release fence too narrow': release_fence = self.pick(*NARROW)
+        if wrong == 'release fence after the unlock': give, release_fence = f'{give} {release_fence}', ''
         work = [f'data[{k}] {self.pick("+= 1", "= data[%d] + blockIdx.x" % k, "-= 3")};' for k in range(n)]
-        outside = work.pop() if wrong in ('a change before the lock', 'a change behind the lock') else ''
+        outside = work.pop() if wrong in ('a change before the lock', 'a change after the lock') else ''
         first, last = (outside, '') if wrong == 'a change before the lock' else ('', outside)
         who = f'threadIdx.x == {t}'
-        lock, unlock = f'while ({take} != 0) {{ }} {then}', f'{behind} {give}'
+        lock, unlock = f'while ({take} != 0) {{ }} {then}', f'{release_fence} {give}'
         if wrong == 'one block without the lock':
             b = self.random.randrange(BLOCKS)
             lock, unlock = f'if (blockIdx.x != {b}) {{ {lock} }}', f'if (blockIdx.x != {b}) {{ {unlock} }}'
@@ -207,12 +208,12 @@ class Maker:
     def chain(self, wrong=None):
         "Each block waits for the one before, and uses what all of those before have written"
         t = self.random.randrange(THREADS)
-        _, behind, write, _, _ = self.hand_over(True, '(flag + blockIdx.x)',
+        _, release_fence, write, _, _ = self.hand_over(True, '(flag + blockIdx.x)',
                                                 wrong if wrong and 'release' in wrong else None)
         _, _, _, wait, then = self.hand_over(True, '(flag + blockIdx.x - 1)',
                                              wrong if wrong and 'acquire' in wrong else None)
         return (f'{self.noise()} if (threadIdx.x == {t}) {{ int v = blockIdx.x; if (blockIdx.x) {{ {wait} {then} }} '
-                f'for (int b = 0; b < blockIdx.x; b++) v += data[b]; data[blockIdx.x] = v; {behind} {write} }}')
+                f'for (int b = 0; b < blockIdx.x; b++) v += data[b]; data[blockIdx.x] = v; {release_fence} {write} }}')
 
     def there_and_back(self, wrong=None):
         "A message between two threads of a block, whose buffer is used again when it is answered"
@@ -229,8 +230,8 @@ class Maker:
             f'system_ref(*flag).fetch_add(1, {ORDER}acq_rel)', f'device_ref(*flag).fetch_add(1, {ORDER}relaxed)')
         fences = self.some()
         count = f'{self.pick(*WIDE)} int m = {count}; {self.pick(*WIDE)}' if fences else f'int m = {count};'
-        if wrong == 'a sum beside the counter': return f'{count} data[0] += m;'
-        if wrong == 'a place for two': return f'{count} data[m/2] += 1;'
+        if wrong == 'a sum next to the counter': return f'{count} data[0] += m;'
+        if wrong == 'an element for two': return f'{count} data[m/2] += 1;'
         if wrong == 'an atomic sum and a plain read': return f'{count} atomicAdd(data, m); out[m] = data[0];'
         return f'{count} {self.pick("data[m] = m;", "atomicAdd(data, m);", "device_ref(data[0]).fetch_add(m);")}'
 
@@ -286,14 +287,14 @@ class Maker:
 HANDS = ['no release fence', 'release fence before the data', 'no acquire fence', 'acquire fence before the read',
          'plain flag', 'plain read of the flag', 'relaxed store', 'relaxed load']
 SCOPES = ['release fence too narrow', 'acquire fence too narrow', 'flag too narrow']
-MESSAGE = ['a write behind the flag', 'a read before the flag', 'released by another thread']
+MESSAGE = ['a write after the flag', 'a read before the flag', 'released by another thread']
 KINDS = dict(
     message=HANDS + SCOPES + MESSAGE,
     message_of_blocks=['no release fence', 'release fence too narrow', 'flag too narrow', 'relaxed store',
-                       'no barrier before the release', 'no barrier behind the acquire'],
+                       'no barrier before the release', 'no barrier after the acquire'],
     message_in_block=HANDS + MESSAGE,
     lock=['no fences', 'no acquire fence', 'no release fence', 'acquire fence too narrow', 'release fence too narrow',
-          'release fence behind the unlock', 'lock too narrow', 'a change before the lock', 'a change behind the lock',
+          'release fence after the unlock', 'lock too narrow', 'a change before the lock', 'a change after the lock',
           'one block without the lock'],
     ticket=['no fence', 'fence too narrow', 'fence before the data', 'ticket too narrow',
             'no barrier before the ticket'],
@@ -301,7 +302,7 @@ KINDS = dict(
            'acquire fence before the read'],
     there_and_back=['no release fence', 'no acquire fence', 'relaxed store', 'relaxed load', 'back: no release fence',
                     'back: no acquire fence', 'back: relaxed store', 'back: relaxed load'],
-    counter=['a sum beside the counter', 'a place for two', 'an atomic sum and a plain read'],
+    counter=['a sum next to the counter', 'an element for two', 'an atomic sum and a plain read'],
     of_volatiles=['a volatile sum', 'a volatile sum of blocks', 'a warp in step', 'volatile data, plain reader'],
     barriers=['no barrier', 'a barrier of the warp for the block', 'a tile too small', 'a shuffle for a barrier',
               'a barrier before the write'])
@@ -361,11 +362,11 @@ def numba_programs(n, seed):
         t, f, g = make.random.randrange(THREADS), make.pick(*wide), make.pick(*wide)
         if kind == 'lock':
             if wrong in ('no fences', 'no acquire fence'): f = 'pass'
-            if wrong in ('no fences', 'no release fence', 'release fence behind the unlock'): g = 'pass'
+            if wrong in ('no fences', 'no release fence', 'release fence after the unlock'): g = 'pass'
             if wrong == 'acquire fence too narrow': f = narrow[0]
             if wrong == 'release fence too narrow': g = narrow[0]
-            last = (make.pick(*wide) if wrong == 'release fence behind the unlock' else 'data[0] += 1'
-                    if wrong == 'a change behind the lock' else 'pass')
+            last = (make.pick(*wide) if wrong == 'release fence after the unlock' else 'data[0] += 1'
+                    if wrong == 'a change after the lock' else 'pass')
             first = 'data[0] += 1' if wrong == 'a change before the lock' else 'pass'
             body = ['if t == %d:' % t, f'    {first}', '    while cuda.atomic.cas(flag, 0, 0, 1) != 0: pass',
                     f'    {f}', '    data[0] += 1', f'    {g}', '    cuda.atomic.exch(flag, 0, 0)', f'    {last}']
@@ -385,7 +386,7 @@ def numba_programs(n, seed):
                 f'out[t] += data[k*{THREADS}{" + %d - t" % (THREADS-1) if all_write else ""}]']
         else:
             body = [make.pick('pass', *wide), 'm = cuda.atomic.add(flag, 0, 1)', make.pick('pass', *wide),
-                    {'a sum beside the counter': 'data[0] += m', 'a place for two': 'data[m//2] += 1',
+                    {'a sum next to the counter': 'data[0] += m', 'an element for two': 'data[m//2] += 1',
                      'an atomic sum and a plain read': 'cuda.atomic.add(data, 0, m); out[m] = data[0]'}
                     .get(wrong, 'data[m] = m')]
         yield Program(kind, wrong, '\n'.join(body))

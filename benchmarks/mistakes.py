@@ -132,7 +132,7 @@ def largest(x, m):
 
 largest[4, 32](x, np.zeros(1, np.float32))
 '''],
-    'All threads write one place': ['''
+    'All threads write one element': ['''
 @cuda.jit
 def last(x, out):
     i = cuda.grid(1)
@@ -164,7 +164,7 @@ def reverse(x, out):
 
 reverse[1, 128](x, out)
 '''],
-    'Shared memory that nobody wrote': ['''
+    'Shared memory that is uninitialized': ['''
 @cuda.jit
 def total(x, out):
     s = cuda.shared.array(128, np.float32)
@@ -260,7 +260,7 @@ __global__ void reverse(const float *x, float *out, int n) {
     out[t] = s[n - 1 - t];
 }
 ''', 'reverse[1, 128](x, out, 100)'],
-    'CUDA C: right, a flag is set by atomicExch before anybody reads it': ['''%%cuda
+    'CUDA C: right, a flag is set by atomicExch before it is read': ['''%%cuda
 __global__ void flag(int *out) {
     __shared__ int found;
     if (threadIdx.x == 0) atomicExch(&found, 7);
@@ -318,14 +318,14 @@ __global__ void show(const float *x, int n) {
         printf("x[%d] is %d\\n", i, x[0]);
 }
 ''', 'show[1, 1](x, 0)'],
-    'CUDA C: a sum that nobody set to zero': ['''%%cuda
+    'CUDA C: a sum that is not set to zero': ['''%%cuda
 __global__ void sum(const float *x, float *out, int n) {
     float total;
     for (int i = 0; i < n; i++) total += x[i];
     out[threadIdx.x] = total;
 }
 ''', 'sum[1, 1](x, out, 100)'],
-    'CUDA C: no guard, behind a macro': ['''%%cuda
+    'CUDA C: no guard, in a macro': ['''%%cuda
 #define AT(a) \\
     a[blockIdx.x * blockDim.x + threadIdx.x]
 #line 458
@@ -333,13 +333,13 @@ __global__ void twice(const float *x, float *out) {
     AT(out) = 2 * AT(x);
 }
 ''', 'twice[2, 64](x, out)'],
-    'CUDA C: numbers of the wrong type': ['''%%cuda
+    'CUDA C: an array of the wrong type': ['''%%cuda
 __global__ void twice(const float *x, float *out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) out[i] = 2 * x[i];
 }
 ''', 'twice[2, 64](np.random.randn(100), out, 100)'],
-    'Two numbers are compared': ['check(np.float32(0.1) + np.float32(0.2), 0.3)\ncheck(7, 8)'],
+    'Two scalars are compared': ['check(np.float32(0.1) + np.float32(0.2), 0.3)\ncheck(7, 8)'],
     'A list is compared': ['check([1, 2, 3], np.array([1, 2, 4]))'],
     'An exercise, without a guard': ['''
 @exercise('04.block_max')
@@ -374,11 +374,12 @@ WORDS = {
         ['Both accesses are on line 9, in different iterations of a loop: put a cuda.syncthreads() at the end of each'],
     'A histogram without atomics': ['In one step: cuda.atomic.add(counts, int(x[i] > 0), 1)'],
     'A maximum without atomics': ['In one step: cuda.atomic.max(m, 0, x[i])'],
-    'All threads write one place': ['give each thread an element of its own, or let one thread write'],
+    'All threads write one element': ['give each thread an element of its own, or let one thread write'],
     'A return before a barrier':
         ['EarlyReturn', "100 of the block's 128 threads reach it; thread (100) has returned", 'since Volta'],
     'A barrier in a branch': ['SynccheckError', 'thread (100) is in another branch', 'guard the data, not the barrier'],
-    'Shared memory that nobody wrote': ['uninitialized read of s[100]', 'write it, then cuda.syncthreads(), then read'],
+    'Shared memory that is uninitialized':
+        ['uninitialized read of s[100]', 'write it, then cuda.syncthreads(), then read'],
     'Dynamic shared memory, and no bytes for it':
         ['dynamic shared memory is used, but the launch requests none', 'kernel[grid, block, stream, bytes]'],
     'A kernel is called like a function':
@@ -394,7 +395,7 @@ WORDS = {
         ['data race (write after read)', 'Line 6 is in the next iteration of the loop', 'after line 8'],
     'CUDA C: a counter without atomics': ['In one step: atomicAdd(&n[0], 1)'],
     'CUDA C: a return before a barrier': ['EarlyReturn', 'thread (100) has returned'],
-    'CUDA C: right, a flag is set by atomicExch before anybody reads it': [],
+    'CUDA C: right, a flag is set by atomicExch before it is read': [],
     'CUDA C: dynamic shared memory, and no bytes for it':
         ['dynamic shared memory is used, but the launch requests none', '<<<grid, block, bytes>>>'],
     'CUDA C: a kernel is called like a function':
@@ -404,10 +405,10 @@ WORDS = {
     'CUDA C: a name that does not exist': ['twice.cu, line 3:', 'x[j] *= 2;'],
     'CUDA C: a name that does not exist, after cuda_begin': ['go.cu, line 3:', 'x[j] *= 2;'],
     'CUDA C: one equals sign, and a printf that does not fit': ['show.cu, line 3:', 'show.cu, line 4:', 'has type'],
-    'CUDA C: a sum that nobody set to zero': ['sum.cu, line', 'uninitialized'],
-    'CUDA C: no guard, behind a macro': ['line 5: AT(out) = 2 * AT(x);'],
-    'CUDA C: numbers of the wrong type': ['argument 1, const float * x, must be float32, but the array is float64'],
-    'Two numbers are compared': ['got 7, want 8'],
+    'CUDA C: a sum that is not set to zero': ['sum.cu, line', 'uninitialized'],
+    'CUDA C: no guard, in a macro': ['line 5: AT(out) = 2 * AT(x);'],
+    'CUDA C: an array of the wrong type': ['argument 1, const float * x, must be float32, but the array is float64'],
+    'Two scalars are compared': ['got 7, want 8'],
     'A list is compared': ['the first is at [2]: got 3, want 4'],
     'An exercise, without a guard':
         ['04.block_max is not right yet, for n=100', 'index 100 is out of bounds', "hint('04.block_max')"],

@@ -143,7 +143,7 @@ def steps_agree():
     flat = {k: torch.cat([p.detach().flatten() for p in ps]) for k, ps in params.items()}
     res = {}
     for k in ('fused', 'foreach'):
-        res[f'of {len(flat[k])} numbers differ from {k}'] = int((flat['ours'] != flat[k]).sum())
+        res[f'of {len(flat[k])} elements differ from {k}'] = int((flat['ours'] != flat[k]).sum())
         res[f'farthest from {k}'] = float((flat['ours'] - flat[k]).abs().max())
     for k in ('ours', 'fused', 'foreach'):
         res[f'{k} from float64'] = float((flat[k].double() - flat['exact']).abs().max())

@@ -20,12 +20,12 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 SHAPE = 1024, 1024
 OURS = {                # format -> (what is said of it, `pack`'s arguments)
-    'int8 row': ('int8, a scale for each row', dict(kind='int8')),
+    'int8 row': ('int8, one scale per row', dict(kind='int8')),
     'int4 128': ('int4, a scale for 128', dict(kind='int4')),
     'int4 128 zeros': ('int4, a scale and a zero for 128', dict(kind='int4', zeros=True)),
     'int4 128 mse': ("int4, a scale for 128, fit='mse'", dict(kind='int4', fit='mse')),
     'nf4 64': ('NF4, a scale for 64', dict(kind='nf4')),
-    'fp8 row': ('e4m3, a scale for each row', dict(kind='fp8'))}
+    'fp8 row': ('e4m3, one scale per row', dict(kind='fp8'))}
 
 
 def weights():

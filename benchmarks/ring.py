@@ -80,12 +80,12 @@ def check(carrier):
     c = CARRIERS[carrier]()
     for (case, (sizes, lay)), name in itertools.product(CHECKED.items(), KERNELS):
         given = inputs(2048, **sizes)
-        wants, same = exact(*given), dict(part='check', case=case, kernels=name)
-        alone = [error(g, w) for g, w in zip(single_call(KERNELS[name], given, True)(), wants)]
+        wanted, same = exact(*given), dict(part='check', case=case, kernels=name)
+        alone = [error(g, w) for g, w in zip(single_call(KERNELS[name], given, True)(), wanted)]
         rows = [dict(same, carrier='one GPU', order='', errors=alone)]
         for order in ring.ORDERS:
             got = ring_call(c, KERNELS[name], given, True, order, lay=lay)()
-            far = [error(g, mine(w, order)) for g, w in zip(got, wants)]
+            far = [error(g, mine(w, order)) for g, w in zip(got, wanted)]
             rows.append(dict(same, carrier=carrier, order=order, errors=far))
             for f, a in zip(far, alone):                            # twice rounded at most where one rounds once
                 if not f < 2*a: raise RuntimeError(f'{case}, {name}, {order}: errors {far}; of one GPU {alone}')
@@ -113,7 +113,7 @@ def everywhere(x):
     return [o.item() for o in every]
 
 
-def turns(ways, rounds, seconds, before=0):
+def interleaved(ways, rounds, seconds, before=0):
     """Milliseconds of each candidate by rank, round after round, interleaved; `before` each, as many seconds of the
     same: at the power limit the clock follows the load of a while ago"""
     times, ms = {}, {name: [] for name in ways}
@@ -145,7 +145,7 @@ def times(carrier, rounds):
             ways = {f'one GPU, {k}': single_call(KERNELS[k], given, back) for k in KERNELS}
             ways[f'{carrier}, ours'] = ring_call(made, KERNELS['ours'], given, back)
             rows = []
-            for name, every in turns(those_that_run(ways), rounds, .5, .4).items():
+            for name, every in interleaved(those_that_run(ways), rounds, .5, .4).items():
                 alone = name.startswith('one')
                 ms = [statistics.mean(o) if alone else max(o) for o in every]
                 rows.append(dict(part='times', carrier=carrier, what=what, length=n, way=name, gpus=every[-1],
@@ -162,7 +162,7 @@ def link(carrier):
             c.open(x, x)
             c.fetch(1).wait()
             c.close()
-        took = statistics.median(max(o) for o in turns(dict(fetch=fetch), 5, .03)['fetch'])
+        took = statistics.median(max(o) for o in interleaved(dict(fetch=fetch), 5, .03)['fetch'])
         yield [dict(part='link', way=carrier, mib=mib, ms=took, gbs=2*x.nbytes/took/1e6)]
 
 
@@ -170,7 +170,7 @@ def pieces():
     "The time of one GPU per kind of piece of a zigzag ring of 2, 4 and 8"
     for n in LENGTHS:
         for ranks in (2, 4, 8):
-            for (kind, name, what), ms in turns(ways_of_pieces(n, ranks), 3, .01).items():
+            for (kind, name, what), ms in interleaved(ways_of_pieces(n, ranks), 3, .01).items():
                 took = statistics.median(statistics.mean(o) for o in ms)
                 yield [dict(part='pieces', length=n, ranks=ranks, kind=kind, kernels=name, what=what, ms=took)]
 
@@ -299,7 +299,7 @@ def predict(rows):
                                efficiency=best(rows, r, True)['ms']/ms/ranks, measured=r['ms'] if ranks == 2 else None)
 
 
-def tell_predictions(args):
+def print_predictions(args):
     kept = json.loads((HERE/'ring.json').read_text())
     rows = list(predict([r for r in kept['rows'] if 'failed' not in r]))
     for r in rows:
@@ -356,6 +356,6 @@ if __name__ == '__main__':
     p.add_argument('--rounds', type=int, default=7)
     p.add_argument('--to', help='the file for the rows; by default ring.json, for a run of all parts')
     args = p.parse_args()
-    if args.parts == ['predict']: sys.exit(tell_predictions(args))
+    if args.parts == ['predict']: sys.exit(print_predictions(args))
     if not args.parts: args.to = args.to or HERE/'ring.json'
     measure(args)

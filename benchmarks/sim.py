@@ -48,11 +48,11 @@ def make(module):
         if i < out.size: out[i] = x[i]+y[i]
 
     @cuda.jit
-    def escape(out, turns):
+    def escape(out, iterations):
         c,r = cuda.grid(2)
         x0,y0 = 3*c/out.shape[1]-2.25,3*r/out.shape[0]-1.5
         x,y,n = 0.,0.,0
-        while n < turns and x*x+y*y < 4: x,y,n = x*x-y*y+x0,2*x*y+y0,n+1
+        while n < iterations and x*x+y*y < 4: x,y,n = x*x-y*y+x0,2*x*y+y0,n+1
         out[r,c] = n
     return dict(matmul=matmul, tree=tree, add=add, escape=escape)
 
@@ -85,10 +85,10 @@ def work(kind, n, k):
     return run
 
 
-def escaped(n, turns):
+def escaped(n, iterations):
     z,c,res = (np.zeros((n,n), complex),3*np.arange(n)/n-2.25 + 1j*(3*np.arange(n)[:,None]/n-1.5),
                np.zeros((n,n), np.int32))
-    for _ in range(turns):
+    for _ in range(iterations):
         inside = np.abs(z) < 2
         res += inside
         z[inside] = z[inside]**2 + c[inside]

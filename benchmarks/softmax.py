@@ -37,20 +37,20 @@ class Case(NamedTuple):
     dy: object = None     # a tensor: the backward is timed
 
 
-def numbers(width, dtype, grad=False):
+def inputs(width, dtype, grad=False):
     torch.manual_seed(0)
     return torch.randn(SIZE//width, width, device='cuda').to(dtype).requires_grad_(grad)
 
 
 def forward(tool='softmax', widths=SHORT + LONG, goals=GOALS, others=('eager', 'compiled', 'copy')):
     for dtype in TYPES:
-        for width in widths: yield Case(tool, numbers(width, dtype), others, goals.get(width, {}))
+        for width in widths: yield Case(tool, inputs(width, dtype), others, goals.get(width, {}))
 
 
 def backward(tool='softmax', widths=(1024, 8192, 131072)):
     for dtype in TYPES:
         for width in widths:
-            x = numbers(width, dtype, True)
+            x = inputs(width, dtype, True)
             yield Case(tool, x, ('eager', 'compiled'), dy=torch.randn_like(x))
 
 

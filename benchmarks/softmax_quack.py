@@ -94,8 +94,8 @@ def loaded(k, cubin):
         cluster = Attribute(CLUSTER, 0, (ctypes.c_uint*16)(1, k.blocks, 1))
         c = Config((-(-len(x)//k.rows), k.blocks, 1), (k.threads, 1, 1), k.shared,
                    torch.cuda.current_stream().cuda_stream, ctypes.pointer(cluster), int(k.blocks > 1))
-        places = (ctypes.c_void_p*2)(*(ctypes.addressof(o) for o in given))
-        ok(driver.cuLaunchKernelEx(ctypes.byref(c), f, places, None))
+        pointers = (ctypes.c_void_p*2)(*(ctypes.addressof(o) for o in given))
+        ok(driver.cuLaunchKernelEx(ctypes.byref(c), f, pointers, None))
         return out
     return run
 
@@ -108,7 +108,7 @@ def pieces(folder):
 def measure(piece, seconds):
     "The rows of a kernel: ours against QuACK's and against a copy"
     k, cubin = piece
-    x = softmax.numbers(k.n, getattr(torch, k.dtype))
+    x = softmax.inputs(k.n, getattr(torch, k.dtype))
     try:
         theirs = loaded(k, cubin)
         ways = dict(softmax.sides(softmax.Case('softmax', x, ('copy',))), quack=lambda: lambda: theirs(x))

@@ -117,7 +117,7 @@ def check(case, got, want):
     "Raise if a number is further off than by rounding to bfloat16, and by a thousandth of what is usual for sums"
     off = ((got.T if case.kind == 'csr' else got)[:, :CHECKED] - want).abs()
     wrong = ~(off <= 2**-8*want.abs() + 2**-10*want.square().mean().sqrt())
-    if wrong.any(): raise ValueError(f'{int(wrong.sum())} of {wrong.numel()} numbers are wrong')
+    if wrong.any(): raise ValueError(f'{int(wrong.sum())} of {wrong.numel()} elements are wrong')
 
 
 def rows_of(case, seconds):

@@ -32,18 +32,18 @@ def work(how):
     from tile_corpus import cases
     torch.set_num_threads(1)  # a process that is forked has no pool of threads
     for case in cases('wrong').values():
-        told = apart(lambda: outcome(case, how))
-        told = next((o for o in told.split('\n') if o.startswith('{')), None)
-        print(told or json.dumps(dict(name=case.name, what='crash', said='')), flush=True)
+        output = apart(lambda: outcome(case, how))
+        row = next((o for o in output.split('\n') if o.startswith('{')), None)
+        print(row or json.dumps(dict(name=case.name, what='crash', said='')), flush=True)
 
 
 def answers(how):
     "name -> what became of it"
     env = dict(os.environ, TRITON_INTERPRET='1') if how == 'interpreted' else dict(os.environ)
     run = subprocess.run([sys.executable, __file__, how], env=env, capture_output=True, text=True, timeout=600)
-    told = [json.loads(o) for o in run.stdout.split('\n') if o.startswith('{"name"')]
-    if not told: raise RuntimeError(run.stderr[-2000:])
-    return {o['name']: o['what'] for o in told}
+    rows = [json.loads(o) for o in run.stdout.split('\n') if o.startswith('{"name"')]
+    if not rows: raise RuntimeError(run.stderr[-2000:])
+    return {o['name']: o['what'] for o in rows}
 
 
 def main():
@@ -55,19 +55,19 @@ def main():
     for name in wrong:
         tile, interpreter, compiler = (found[who][name] for who in RUNNERS)
         print(name.ljust(width) + tile.ljust(16) + interpreter.ljust(14) + compiler)
-    told = {who: {n for n, what in o.items() if what.split()[0] not in ('right', 'differs', 'compiles', 'crash')}
+    caught = {who: {n for n, what in o.items() if what.split()[0] not in ('right', 'differs', 'compiles', 'crash')}
             for who, o in found.items()}
-    kinds = Counter(found['tile'][n].split()[0] for n in told['tile'])
+    kinds = Counter(found['tile'][n].split()[0] for n in caught['tile'])
     by_kind = ', '.join(f'{n} {k}' for k, n in kinds.most_common())
-    either = told['interpreter'] | told['compiler']
-    print(f"\n{len(wrong)} mistakes. tile finds {len(told['tile'])} ({by_kind}), Triton's interpreter "
-          f"{len(told['interpreter'])}, its compiler {len(told['compiler'])}, one of these two {len(either)}.")
+    either = caught['interpreter'] | caught['compiler']
+    print(f"\n{len(wrong)} mistakes. tile finds {len(caught['tile'])} ({by_kind}), Triton's interpreter "
+          f"{len(caught['interpreter'])}, its compiler {len(caught['compiler'])}, one of these two {len(either)}.")
     silent = Counter(found['interpreter'].values())
     print(f"The interpreter is silent on {silent['differs']} whose result differs, and on {silent['right']} whose "
           f"result is right all the same; {silent['crash']} crash it.")
     print('\nWhat tile does not find, and why:')
     for name, case in wrong.items():
-        if name not in told['tile']: print(f'  {name}: {expected(case).note}')
+        if name not in caught['tile']: print(f'  {name}: {expected(case).note}')
 
 
 if __name__ == '__main__': work(sys.argv[1]) if sys.argv[1:] else main()

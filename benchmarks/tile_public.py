@@ -514,7 +514,7 @@ def liger_geglu():
     )
 
 
-def turned(x, cos, sin):
+def rotated(x, cos, sin):
     a, b = x.chunk(2, -1)
     return x * cos + torch.cat([-b, a], -1) * sin
 
@@ -525,7 +525,7 @@ def liger_rope():
     cos, sin = angle.cos(), angle.sin()
 
     def want(q, k):
-        return tuple(turned(o, cos.double()[:, None], sin.double()[:, None]) for o in (q, k))
+        return tuple(rotated(o, cos.double()[:, None], sin.double()[:, None]) for o in (q, k))
 
     return both(
         lambda q, k: ops('rope').LigerRopeFunction.apply(q, k, cos, sin), want, rand(2, 4, 5, 32), rand(2, 2, 5, 32)
@@ -542,7 +542,7 @@ def liger_mrope():
             torch.cat([m[i % 3] for i, m in enumerate(o.double().split(parts * 2, -1))], -1)[:, None]
             for o in (cos, sin)
         )
-        return turned(q, c, s), turned(k, c, s)
+        return rotated(q, c, s), rotated(k, c, s)
 
     return both(
         lambda q, k: ops('qwen2vl_mrope').LigerQwen2VLMRopeFunction.apply(q, k, cos, sin, parts),
@@ -639,7 +639,7 @@ def unsloth_rope():
     cos, sin = angle.cos(), angle.sin()
     return both(
         lambda x: slow('rope_embedding').Fast_RoPE_Embedding.apply(x, cos, sin),
-        lambda x: turned(x, cos.double()[:, None], sin.double()[:, None]),
+        lambda x: rotated(x, cos.double()[:, None], sin.double()[:, None]),
         rand(2, 5, 4, 32),
     )
 
@@ -903,7 +903,7 @@ def fla_rotary():
     cos, sin = angle.cos(), angle.sin()
 
     def want(x):
-        return turned(x, *(o.double().repeat(1, 2)[:, None] for o in (cos, sin)))
+        return rotated(x, *(o.double().repeat(1, 2)[:, None] for o in (cos, sin)))
 
     return both(lambda x: load('fla.modules.rotary').rotary_embedding(x, cos, sin), want, rand(2, 9, 3, 32))
 
@@ -1189,7 +1189,7 @@ def flash_rotary():
     pairs = x.double().unflatten(-1, (16, 2))
     c, s = cos.double()[:, None], sin.double()[:, None]
     woven = torch.stack([pairs[..., 0] * c - pairs[..., 1] * s, pairs[..., 1] * c + pairs[..., 0] * s], -1).flatten(-2)
-    wide = turned(x.double(), c.repeat(1, 1, 2), s.repeat(1, 1, 2))
+    wide = rotated(x.double(), c.repeat(1, 1, 2), s.repeat(1, 1, 2))
     return [(m.apply_rotary(x, cos, sin), wide), (m.apply_rotary(x, cos, sin, interleaved=True), woven)]
 
 
@@ -1235,10 +1235,10 @@ def verdict(row):
 
 def judge(row):
     "What became of a row, and what was warned of"
-    with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings(record=True) as heard:
+    with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter('always', UndefinedLanes)
         what, e, launched = verdict(row)
-    warned = sorted({str(o.message).split(': ')[0] for o in heard if issubclass(o.category, UndefinedLanes)})
+    warned = sorted({str(o.message).split(': ')[0] for o in caught if issubclass(o.category, UndefinedLanes)})
     return what, e, launched, warned
 
 

@@ -73,12 +73,12 @@ class Transformer(nn.Module):
     def __init__(self, size, tools):
         super().__init__()
         self.tools = tools
-        self.tokens, self.places = nn.Embedding(256, size.width), nn.Embedding(size.tokens, size.width)
+        self.tokens, self.positions = nn.Embedding(256, size.width), nn.Embedding(size.tokens, size.width)
         self.blocks = nn.Sequential(*(Block(size, tools) for _ in range(size.layers)))
         self.norm, self.head = nn.Parameter(torch.ones(size.width)), nn.Linear(size.width, 256, bias=False)
 
     def forward(self, x):
-        x = self.tokens(x) + self.places.weight[:x.shape[1]]
+        x = self.tokens(x) + self.positions.weight[:x.shape[1]]
         return self.head(self.tools.rms_norm(self.blocks(x), self.norm))
 
 

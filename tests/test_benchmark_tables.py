@@ -10,7 +10,7 @@ FOLDER = Path(__file__).parents[1]/'benchmarks'
 
 @pytest.fixture
 def program(monkeypatch):
-    "Imports a benchmark as it is run: beside the module that benchmarks share"
+    "Imports a benchmark as it is run, next to the modules that benchmarks share"
     monkeypatch.syspath_prepend(str(FOLDER))
 
     def load(name):
@@ -19,7 +19,7 @@ def program(monkeypatch):
         spec.loader.exec_module(module)
         return module
     yield load
-    for o in 'rows', 'beside': sys.modules.pop(o, None)
+    for o in 'rows', 'contenders': sys.modules.pop(o, None)
 
 
 def test_a_walk_counts_files_functions_and_changes(program, tmp_path, monkeypatch):
@@ -101,14 +101,14 @@ def test_the_table_of_launches_is_what_its_json_says(program):
     assert len(rows) > 20 and [program('launch').line(r) for r in rows] == lines
 
 
-# Products beside the library
+# Products compared with the library
 
 def side(seconds, ratio, low, high, runs=()):
     return dict(seconds=seconds, fast=seconds*.99, slow=seconds*1.05, ratio=ratio, low=low, high=high, runs=[*runs])
 
 
 def product_row(**more):
-    "A row as `beside.product` makes it"
+    "A row as `contenders.product` makes it"
     sides = {'torch.matmul': side(30e-6, 1., 1., 1., [1.]*3), 'ours': side(20e-6, 1.5, 1.4, 1.6, [1.4, 1.5, 1.6]),
              'cublasLt': side(25e-6, 1.2, 1.1, 1.25, [1.2]*3)}
     row = {o: dict(mhz=[1700.2, 1980.], sides=sides) for o in ('written', 'read')}
@@ -120,12 +120,12 @@ def product_row(**more):
 
 def test_ours_is_compared_with_each_other_side(program):
     program('matmul')
-    beside = sys.modules['beside']
+    contenders = sys.modules['contenders']
     row = product_row()
-    assert beside.faster(row, 'read', beside.TORCH) == (1.5, 1.4, 1.6)
-    assert beside.faster(row, 'read', beside.BEST) == pytest.approx((1.25, 1.4/1.25, 1.6/1.1))
-    assert beside.faster(row, 'row', beside.BEST) is beside.faster(row, 'graph', beside.TORCH) is None
-    assert beside.lines(row) == [
+    assert contenders.faster(row, 'read', contenders.TORCH) == (1.5, 1.4, 1.6)
+    assert contenders.faster(row, 'read', contenders.BEST) == pytest.approx((1.25, 1.4/1.25, 1.6/1.1))
+    assert contenders.faster(row, 'row', contenders.BEST) is contenders.faster(row, 'graph', contenders.TORCH) is None
+    assert contenders.lines(row) == [
         'bfloat16 tn 64x256 @ 256x128         0.21 TFLOP/s  final: estimated; the library\'s best is number 3; '
         'errors 1.0e-03',
         '    written  20.0 µs (19.8 to 21.0)            1.500 of torch.matmul (1.400 to 1.600) runs 1.400 1.500 1.600'
@@ -135,52 +135,53 @@ def test_ours_is_compared_with_each_other_side(program):
         '    row      20.0 µs (19.8 to 21.0)            1.500 of torch.matmul (1.400 to 1.600) runs 1.400 1.500 1.600'
         '  clock not counted',
         '    graph    FAILED RuntimeError: no']
-    assert beside.lines(dict(product_row(), failed='E: x'))[0].endswith('FAILED E: x')
+    assert contenders.lines(dict(product_row(), failed='E: x'))[0].endswith('FAILED E: x')
 
 
 def test_a_mean_hides_neither_a_slow_shape_nor_a_missing_one(program):
     program('matmul')
-    beside = sys.modules['beside']
+    contenders = sys.modules['contenders']
     fast, slow = product_row(), product_row()
     slow['columns']['read'] = dict(mhz=None, sides={'torch.matmul': side(1, 1, 1, 1), 'ours': side(1, .8, .8, .8)})
-    def said(*rows): return beside.verdict(rows, 'read', beside.TORCH, 1.02)
+    def said(*rows): return contenders.verdict(rows, 'read', contenders.TORCH, 1.02)
     assert names(said(fast, fast), '1.500', '1.500 to 1.500', '0 of 2', '0.9', '1.02', '0.9: reached')
     assert names(said(fast, slow), '1.095', '0.800 to 1.500', '1 of 2', '0.9') and said(fast, slow).endswith('MISSED')
     assert '1 without' in said(fast, dict(failed='x')) and said(fast, dict(failed='x')).endswith('MISSED')
-    assert beside.verdict([fast], 'graph', beside.TORCH).endswith('not measured')
-    part = beside.verdict([fast], 'read', beside.TORCH, 1.02, 40)
+    assert contenders.verdict([fast], 'graph', contenders.TORCH).endswith('not measured')
+    part = contenders.verdict([fast], 'read', contenders.TORCH, 1.02, 40)
     assert '39 without' in part and part.endswith('MISSED'), 'a part of the shapes reaches nothing'
 
 
 def test_kernels_are_named_call_by_call(program):
     program('matmul')
-    beside = sys.modules['beside']
-    mark = f'void at::native::vectorized<2, {beside.MARK} >'
+    contenders = sys.modules['contenders']
+    mark = f'void at::native::vectorized<2, {contenders.MARK} >'
     names = ['copy', mark, 'a', 'reduce', mark, 'Fill<bfloat16>', mark, 'b', mark, 'end']
-    assert beside.split_by(names, beside.MARK) == [['a', 'reduce'], ['b']]
+    assert contenders.split_by(names, contenders.MARK) == [['a', 'reduce'], ['b']]
 
 
 def test_rows_list_their_kernels(program, monkeypatch):
     "By a profiler that sees all launches, in the order of their beginnings, and not those before"
     from types import SimpleNamespace
     program('matmul')
-    beside, rows, launched = sys.modules['beside'], [product_row(), product_row(failed='x')], []
+    contenders, rows, launched = sys.modules['contenders'], [product_row(), product_row(failed='x')], []
     class Byte:
-        def fill_(self, n): launched.append(beside.MARK)
-    made = beside.torch.zeros(2, 2)
-    monkeypatch.setattr(beside.torch, 'zeros', lambda *_, **__: Byte())
-    monkeypatch.setattr(beside, 'operands', lambda *args: launched.append('fill') or (made,)*5)
-    monkeypatch.setattr(beside.torch, 'matmul', lambda a, b, out: launched.append('void nvjet<128>(int)'))
-    monkeypatch.setattr(beside, 'matmul', lambda a, b, out: launched.extend(['_Z7final_kv', 'sum']))
-    monkeypatch.setattr(beside.cublaslt, 'picks', lambda *args: [None]*3 + [lambda m, n, out: launched.append('other')])
+        def fill_(self, n): launched.append(contenders.MARK)
+    made = contenders.torch.zeros(2, 2)
+    monkeypatch.setattr(contenders.torch, 'zeros', lambda *_, **__: Byte())
+    monkeypatch.setattr(contenders, 'operands', lambda *args: launched.append('fill') or (made,)*5)
+    monkeypatch.setattr(contenders.torch, 'matmul', lambda a, b, out: launched.append('void nvjet<128>(int)'))
+    monkeypatch.setattr(contenders, 'matmul', lambda a, b, out: launched.extend(['_Z7final_kv', 'sum']))
+    picks = [None]*3 + [lambda m, n, out: launched.append('other')]
+    monkeypatch.setattr(contenders.cublaslt, 'picks', lambda *args: picks)
     def profile(run):
         run()
         launched.clear()
         run()
         seen = [SimpleNamespace(kind='gpu', name=o, start=i) for i, o in enumerate(launched)]
         return SimpleNamespace(spans=[*reversed(seen), SimpleNamespace(kind='op', name='mm', start=0)])
-    monkeypatch.setattr(beside, 'profile', profile)
-    beside.name_kernels(rows)
+    monkeypatch.setattr(contenders, 'profile', profile)
+    contenders.name_kernels(rows)
     assert rows[0]['kernels'] == {'torch.matmul': ['nvjet'], 'ours': ['final_k', 'sum'], 'cublasLt': ['other']}
     assert 'kernels' not in rows[1]
 
@@ -214,7 +215,7 @@ def test_a_run_of_products_goes_on_where_it_was(program, tmp_path, monkeypatch, 
     said = capsys.readouterr().out
     assert names(said, 'goal 1.45', 'written reached', 'read reached') and 'FAILED X: y' in said
     late = m.arguments(['bfloat16', '--most', '0'])
-    monkeypatch.setattr(sys.modules['beside'], 'prepare', lambda wanted: 1/0)
+    monkeypatch.setattr(sys.modules['contenders'], 'prepare', lambda wanted: 1/0)
     assert m.run(['bfloat16'], late, kept, path) and '120 of 120' in capsys.readouterr().out
 
 
@@ -256,7 +257,7 @@ def test_a_table_of_products_shows_its_json(name, program, capsys):
 def test_a_row_fails_alone(program, monkeypatch):
     m = program('matmul')
     def product(**given): raise AssertionError(f"{given['dtype']} is wrong\nsomewhere")
-    monkeypatch.setattr(sys.modules['beside'], 'product', product)
+    monkeypatch.setattr(sys.modules['contenders'], 'product', product)
     row = m.row_of(dict(shape=(8, 8, 8), dtype='float16', way='tuned', columns=('none',)), .1, 1)
     assert row == dict(shape=(8, 8, 8), dtype='float16', layout='nn', way='tuned',
                        failed='AssertionError: float16 is wrong')
@@ -265,32 +266,32 @@ def test_a_row_fails_alone(program, monkeypatch):
 def test_a_product_is_timed_with_the_library(program, monkeypatch):
     "On the CPU, with a clock of its own and no cublasLt: all but the GPU's part"
     import torch
-    m, beside = program('matmul'), sys.modules['beside']
+    m, contenders = program('matmul'), sys.modules['contenders']
     from gridstride.bench import clocks
     class Clock(clocks.Clock):
         most, mhz = 10, []
         def times(self, fn, n):
             self.mhz.append(1500.)
             return super().times(fn, n)
-    monkeypatch.setattr(beside, 'columns_of', lambda names: {o: Clock for o in names})
-    inputs = beside.inputs
-    def operands(shape, dtype, layout, make=inputs, real=beside.operands):
+    monkeypatch.setattr(contenders, 'columns_of', lambda names: {o: Clock for o in names})
+    inputs = contenders.inputs
+    def operands(shape, dtype, layout, make=inputs, real=contenders.operands):
         return real(shape, dtype, layout, lambda h, w, k, dtype, device: inputs(h, w, k, dtype))
     def no_picks(*args): raise RuntimeError('no library\nhere')
-    monkeypatch.setattr(beside, 'operands', operands)
-    monkeypatch.setattr(beside.cublaslt, 'picks', no_picks)
-    row = beside.product((40, 24, 56), 'float32', 'tn', seconds=.01, columns=('none', 'row'), goal=1)
+    monkeypatch.setattr(contenders, 'operands', operands)
+    monkeypatch.setattr(contenders.cublaslt, 'picks', no_picks)
+    row = contenders.product((40, 24, 56), 'float32', 'tn', seconds=.01, columns=('none', 'row'), goal=1)
     assert row['goal'] == 1 and names(row['plan'], 'torch.matmul', 'GPU')
     assert row['no_pick'] == 'RuntimeError: no library'
     assert list(row['columns']['none']['sides']) == ['torch.matmul', 'ours'] and row['errors']['ours'] < 1e-6
     def wrong(a, b, out): torch.matmul(a, b, out=out)[3, 4] += 1
     wrong.name = 'wrong'
-    monkeypatch.setattr(beside, 'reads', lambda m: lambda: m.sum())
-    row = beside.product((40, 24, 56), 'float32', seconds=.01, columns=('none',), reading=True, goal=1e-9)
-    assert list(row['columns']['none']['sides'])[-1] == beside.READS and beside.READS not in row['errors']
+    monkeypatch.setattr(contenders, 'reads', lambda m: lambda: m.sum())
+    row = contenders.product((40, 24, 56), 'float32', seconds=.01, columns=('none',), reading=True, goal=1e-9)
+    assert list(row['columns']['none']['sides'])[-1] == contenders.READS and contenders.READS not in row['errors']
     row |= dict(way='matmul', reading=True)
-    assert sys.modules['beside'] is m.beside and names(m.lines(row)[-1], 'goal 1e-09', 'none reached')
-    with pytest.raises(AssertionError, match='3, 4'): beside.product((40, 24, 56), 'float32', 'nn', wrong)
+    assert sys.modules['contenders'] is m.contenders and names(m.lines(row)[-1], 'goal 1e-09', 'none reached')
+    with pytest.raises(AssertionError, match='3, 4'): contenders.product((40, 24, 56), 'float32', 'nn', wrong)
     def lazy(a, b, out): torch.matmul(a[:39], b, out=out[:39])
     lazy.name = 'lazy'
-    with pytest.raises(AssertionError): beside.product((40, 24, 56), 'float32', 'nt', lazy)
+    with pytest.raises(AssertionError): contenders.product((40, 24, 56), 'float32', 'nt', lazy)

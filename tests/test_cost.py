@@ -147,7 +147,7 @@ def test_the_choice_is_compared_with_the_library(cost, monkeypatch):
     library = [dict(shape=list(o), layout='nn', column='graph last', mhz=1700, cublasLt=t, torch=2*t)
                for o, t in (((8, 16, 8), 1e-6), ((8, 24, 8), 4e-6), ((8, 32, 8), 1), ((8, 8, 8), 5e-6))]
     monkeypatch.setitem(cost.SQUARES, 8, 3.)
-    found = cost.beside_library(dict(rows=rows, library=library), lambda h, w, k, layout: b)
+    found = cost.compared_with_library(dict(rows=rows, library=library), lambda h, w, k, layout: b)
     assert list(cost.lines_of_picks(found)) == [
         'nn graph: 2 products: 2.000 of cublasLt, from 1.000; what was picked before 1.414, from 0.500; '
         'goal 1.0, none below 0.9: reached',
@@ -223,8 +223,8 @@ def test_measuring_keeps_what_failed(cost, tmp_path, monkeypatch, capsys):
     def wrong(m, n, out): out.copy_(2*(m @ n))
     def broken(m, n, out): raise RuntimeError('no\nway')
     def right(m, n, out): torch.matmul(m, n, out=out)
-    beside = SimpleNamespace(operands=operands, KEPT=dict(written=lambda: None), prepare=lambda *args: {})
-    monkeypatch.setitem(sys.modules, 'beside', beside)
+    contenders = SimpleNamespace(operands=operands, KEPT=dict(written=lambda: None), prepare=lambda *args: {})
+    monkeypatch.setitem(sys.modules, 'contenders', contenders)
     from gridstride.bench import columns
     monkeypatch.setattr(columns, 'InGraph', lambda: None)
     monkeypatch.setattr(columns, 'one_run', lambda clock, calls, seconds: (dict(it=[calls['it']() or 1e-5]*3), 1500.))

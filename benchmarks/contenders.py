@@ -103,8 +103,8 @@ def verdict(rows, column, other, goal=None, wanted=0):
     "The geometric mean of some of `wanted` rows in a column, the least, and how many are below 0.9"
     found = [r for r in (faster(o, column, other) for o in rows if 'failed' not in o) if r]
     ratios = [r for r, _, _ in found]
-    if not ratios: return f'{column:<8} beside {other:<12} not measured'
-    said = f'{column:<8} beside {other:<12} {mean(ratios):.3f}, from {min(ratios):.3f} to {max(ratios):.3f}'
+    if not ratios: return f'{column:<8} vs {other:<12} not measured'
+    said = f'{column:<8} vs {other:<12} {mean(ratios):.3f}, from {min(ratios):.3f} to {max(ratios):.3f}'
     low = sum(r < .9 for r in ratios)
     missing = max(wanted, len(rows)) - len(found)
     reached = not missing and goal and mean(ratios) >= goal and not low
