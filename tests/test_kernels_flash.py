@@ -7,7 +7,7 @@ import torch
 from gridstride.kernels import attention, attention_way
 from gridstride.cpp import emulator
 from gridstride.kernels.flash import attentions, calls, programs, schedule, sources
-from gridstride.kernels import operators
+from gridstride.kernels import operators, standalone
 from gridstride.kernels.ladder.rung import Device
 from gridstride.utils import cdiv
 from one_unit import one_unit, right_and_wrong
@@ -243,7 +243,8 @@ def test_an_exported_program_finds_itself_right(monkeypatch, capfd):
     "And one without the sums of dout*out wrong"
     monkeypatch.setattr(programs, 'SIZES', ((2, 4, 2, 24, 24),))
     monkeypatch.setattr(programs, 'LARGE', {64: (1, 2, 1, 70, 131)})
-    text = programs._program(programs.Variant('backward', 64, True)).replace('gpu.multiProcessorCount >= SMS', 'true')
+    program = programs._program(programs.Variant('backward', 64, True))
+    text = standalone.write(program).replace('gpu.multiProcessorCount >= SMS', 'true')
     right, wrong = 'dp[i + y] - (y%2 ? x.y : x.x)', 'dp[i + y] - (WRONG ? 0 : y%2 ? x.y : x.x)'
     assert right_and_wrong(text, right, wrong, 'attention', monkeypatch) == [0, 1]
     assert re.findall(r'^(\w+) attention_backward_64_causal', capfd.readouterr().out, re.M) == ['PASS', 'FAIL']

@@ -10,7 +10,7 @@ from gridstride.cpp import emulator
 from gridstride.cpp.toolchain.build import CompilerMissing
 from gridstride.diagnostics.errors import KernelError
 from found import finding, names
-from gridstride.kernels import latent_attention, latent_attention_way
+from gridstride.kernels import latent_attention, latent_attention_way, standalone
 from gridstride.kernels.latent import calls, decoding, programs, sources
 from gridstride.kernels.latent.calls import DecodeProblem
 from gridstride.kernels.ladder.rung import H100, Device
@@ -213,7 +213,9 @@ def test_an_exported_program_finds_itself_right(monkeypatch, capfd):
     monkeypatch.setattr(programs, 'SIZES', ((3, 300),))
     monkeypatch.setattr(programs, 'LARGE', (1, 70))
     monkeypatch.setattr(programs, 'H100', Device(4, True))
-    text = programs.list_latent_programs()['latent_attention_hopper_16'].replace('RUNS = 20', 'RUNS = 1')
+    monkeypatch.setattr(standalone, 'H100', Device(4, True))
+    program = next(o for o in programs.programs() if o.name == 'latent_attention_hopper_16')
+    text = standalone.write(program).replace('RUNS = 20', 'RUNS = 1')
     right, wrong = 'exp2_fast(lse - base)', '(WRONG ? lse > MINUS_INFINITY : exp2_fast(lse - base))'
     assert right_and_wrong(text, right, wrong, 'latent', monkeypatch) == [0, 1]
     assert re.findall(r'^(\w+) latent_attention_hopper_16', capfd.readouterr().out, re.M) == ['PASS', 'FAIL']

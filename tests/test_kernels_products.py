@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from gridstride.asm import CompilerMissing, resources
 from gridstride.kernels import Activation, Epilogue, bmm, explain_with, grouped_mm, matmul, mlp
 from gridstride.kernels.gemm import bf16x6
-from gridstride.kernels import using
+from gridstride.kernels import standalone, using
 from gridstride.kernels.gemm import batches, launches, mlps, programs
 from gridstride.kernels.gemm.calls import BATCHES, TILES as KNOWN, GemmProblem, Tile, choose, product_call
 from gridstride.kernels.gemm.launches import run
@@ -340,7 +340,7 @@ def test_what_an_mlp_launches_is_exported(monkeypatch):
     x, up, down = (torch.empty(*o, dtype=HALF, device='meta') for o in ((8192, 4096), (14336, 4096), (4096, 14336)))
     inputs = [o.requires_grad_() for o in (x, up, down, up[:, 0].detach(), down[:, 0].detach())]
     mlps._Mlp.apply(*inputs, 'gelu', True).sum().backward()
-    texts = '\n'.join(programs.list_product_programs().values())
+    texts = '\n'.join(map(standalone.write, programs.programs()))
     assert len(seen) == 6 and all(product_call(o, 1., H100)[0].src in texts for o in seen)
 
 
@@ -350,10 +350,10 @@ def test_what_an_mlp_launches_is_exported(monkeypatch):
     ('product_times', (1, 136, 136, 72), 'if (TIMES) y = {y.x*m.x, y.y*m.y};', 'if (TIMES && WRONG) y.x *= m.x;')])
 def test_an_exported_program_finds_itself_right(name, sizes, right, wrong, capfd, monkeypatch):
     "And one with a mistake wrong"
-    p = dict(programs._programs())[name]
+    p = dict(programs._products())[name]
     count, h, w, k = sizes
     case = p.cases[0]._replace(count=count, h=h, w=w, k=k)
-    text = programs._text(name, p._replace(cases=(case,), tile=SMALL._replace(STAGES=3)))
+    text = standalone.write(programs._program(name, p._replace(cases=(case,), tile=SMALL._replace(STAGES=3))))
     text = text.replace('gpu.multiProcessorCount >= SMS', 'true').replace('RUNS = 20', 'RUNS = 1')
     assert right_and_wrong(text, right, f'{wrong} else {right}', 'products', monkeypatch) == [0, 1]
     assert re.findall(rf'^(\w+) {name}', capfd.readouterr().out, re.M) == ['PASS', 'FAIL']

@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 import torch
 from gridstride.asm import sass
-from gridstride.kernels import densify, prune_24
+from gridstride.kernels import densify, prune_24, standalone
 from gridstride.kernels.ladder.rung import H100
 from gridstride.kernels.sparse import (TwoFourLinear, blocks, formats, multiply_24, pack_24, programs, two_four,
                                        unpack_24)
@@ -384,7 +384,7 @@ def test_prune_24_refuses_with_a_reason(call, error, words):
     ('multiply_csr_float32_512', ((20, 40, 100),), 'sum[j] += by', 'sum[j] += (WRONG ? 1.01f : 1.f)*by')])
 def test_an_exported_program_finds_itself_right(name, cases, right, wrong, capfd, monkeypatch):
     "And one with a mistake wrong"
-    text = programs._text(name, dict(programs._programs())[name]._replace(cases=cases))
+    text = standalone.write(programs._program(name, dict(programs._products())[name]._replace(cases=cases)))
     text = text.replace('gpu.multiProcessorCount >= SMS', 'true').replace('RUNS = 20', 'RUNS = 1')
     assert right_and_wrong(text, right, wrong, 'sparse', monkeypatch) == [0, 1]
     assert re.findall(rf'^(\w+) {name}', capfd.readouterr().out, re.M) == ['PASS', 'FAIL']

@@ -11,22 +11,20 @@ import re
 from collections import namedtuple
 from pathlib import Path
 
-from .gemm import cost_model, bf16x6, skinny
+from .flash import programs as _flash
+from .fused import programs as _fused
+from .gemm import bf16x6, cost_model, skinny
+from .gemm import programs as _gemm
 from .ladder import finals, fp32, hopper, tensor_cores
-from . import standalone
 from .ladder.ladder import ragged_shapes
-from .flash.programs import list_attention_programs
-from .fused.programs import list_passes
-from .fused.softmax_programs import list_softmax_programs
-from .fused.training_programs import list_training_programs
-from .latent.programs import list_latent_programs
-from .memory.programs import list_programs
-from .gemm.programs import list_product_programs
-from .quant.programs import list_quant_programs
 from .ladder.rung import H100, Rung
-from .sparse.programs import list_sparse_programs
-from .standalone import FLAGS, HEADERS, marked, start
+from .latent import programs as _latent
+from .memory import programs as _memory
+from .quant import programs as _quant
+from .sparse import programs as _sparse
+from .standalone import FLAGS, SPACE, Launch, Program, write
 
+TOOLS = _memory, _quant, _sparse, _fused, _flash, _latent, _gemm  # each has `programs`, a list of `Program`
 Exported = namedtuple('Exported', 'name what product shapes')  # file, one line on it; (h, w, k), the last one is timed
 
 
@@ -84,9 +82,11 @@ def list_exports() -> list:  # of `Exported`
     return [*rungs, *_float32(), *_bfloat16()]
 
 
-# How one becomes a program. Two kernels of a product have constants of the same names, so each gets a
-# namespace of its own, and the headers come before.
+# How one becomes a program.
 _TYPES = dict(float32='float', bfloat16='__nv_bfloat16')
+_LAYOUTS = dict(
+    nn='m (h x k) and n (k x w)', tn='m as k x h and n (k x w)', nt='m (h x k) and n as w x k'
+)  # how m and n are given
 
 
 def sources(e) -> dict:  # kernel -> source
@@ -99,69 +99,43 @@ def sources(e) -> dict:  # kernel -> source
     return res
 
 
-def _kernels(e):
-    "The text of the kernels, each between its two lines"
-    texts = {name: marked(src) for name, src in sources(e).items()}
-    if len(texts) == 1:
-        return '\n'.join(texts.values())
-    own = set(re.findall(r'#include <([\w./]+)>', ''.join(texts.values()))) - set(HEADERS)
-    spaces = [f'namespace {name}_space {{\n{text}}}\nusing {name}_space::{name};\n' for name, text in texts.items()]
-    return '\n'.join([*(f'#include <{o}>' for o in sorted(own)), *spaces])
-
-
 def _map(e, name, shape):
     "C for the tensor map of m, n or out"
     (h, w, k), layout, ((rows, cols), swizzle) = shape, e.product.layout, e.product.maps[name]
     sides = dict(m=(k, h) if layout[0] == 't' else (h, k), n=(w, k) if layout[1] == 't' else (k, w), out=(h, w))[name]
-    return f'tensor_map<TensorMap>({name}, {sides[0]}, {sides[1]}, {rows}, {cols}, {swizzle})'
+    return f'tensor_map<{SPACE}::TensorMap>({name}, {sides[0]}, {sides[1]}, {rows}, {cols}, {swizzle})'
 
 
-def _start(e, call):
-    "C for one launch"
-    return start(
-        call, call.name, [f'{o}_map' if o in e.product.maps else o for o in call.arrays] + [*map(str, call.scalars)]
-    )
-
-
-def _case(e, i, shape):
-    "C for the launches of one shape"
+def _lines(e, shape):
+    "The lines of a case"
     plan = e.product.recipe(*shape, H100)
     workspaces = [f'static auto *{o} = allocate<{_TYPES[t]}>({n});' for o, (n, t) in plan.workspaces.items()]
     maps = [f'static auto {o}_map = {_map(e, o, shape)};' for o in e.product.maps]
-    lines = [*workspaces, *maps, *(_start(e, c) for c in plan.calls), 'break;']
-    return f'    case {i}: {{\n' + ''.join(f'        {o}\n' for o in lines) + '    }\n'
+    launches = [Launch(c, [f'{o}_map' if o in e.product.maps else o for o in c.arrays]) for c in plan.calls]
+    return [*workspaces, *maps, *launches]
 
 
-def _multiply(e):
-    "C for the function that multiplies sizes number so and so"
-    cases = ''.join(_case(e, i, shape) for i, shape in enumerate(e.shapes))
-    head = 'void multiply(int number, const Number *m, const Number *n, Number *out)'
-    return f'{head} {{\n    switch (number) {{\n{cases}    }}\n}}\n'
-
-
-def _layout(product):
-    "How m and n are given"
-    return dict(nn='m (h x k) and n (k x w)', tn='m as k x h and n (k x w)', nt='m (h x k) and n as w x k')[
-        product.layout
-    ]
-
-
-def _names(e):
-    "C for the constants of `main.cuh`"
-    shapes = ', '.join(f'{{{h}, {w}, {k}}}' for h, w, k in e.shapes)
+def _product(e) -> Program:
+    "The program of an `Exported`"
+    sources(e)
     transposed = [str(o == 't').lower() for o in e.product.layout]
-    return f'''const char *const NAME = "{e.name}";
-constexpr int SMS = {H100.sms};
-typedef {_TYPES[e.product.dtype]} Number;
-constexpr bool m_transposed = {transposed[0]}, n_transposed = {transposed[1]};
-constexpr struct {{ int h, w, k; }} cases[] = {{{shapes}}};'''
+    constants = f'''typedef {_TYPES[e.product.dtype]} Number;
+constexpr bool m_transposed = {transposed[0]}, n_transposed = {transposed[1]};'''
+    what = f'{e.what}:\nout (h x w) = m @ n in {e.product.dtype}, row after row; {_LAYOUTS[e.product.layout]}.'
+    functions = {
+        'void multiply(int number, const Number *m, const Number *n, Number *out)': [_lines(e, o) for o in e.shapes]
+    }
+    return Program(e.name, what, 'main.cuh', 'h, w, k', e.shapes, functions, constants)
 
 
 def program(e) -> str:
     "The whole `.cu` of an `Exported`"
-    given = f'out (h x w) = m @ n in {e.product.dtype}, row after row; {_layout(e.product)}.'
-    main = 'tensor_map.cuh', 'main.cuh'
-    return standalone.program(e.name, [f'{e.what}:', given], _kernels(e), _names(e), main, _multiply(e))
+    return write(_product(e))
+
+
+def tool_programs() -> dict:  # name of the file -> the whole `.cu`
+    "Every program of every tool"
+    return {p.name: write(p) for tool in TOOLS for p in tool.programs()}
 
 
 # A folder of them, and what compiles and runs them all.
@@ -185,19 +159,9 @@ def export(folder, match='') -> list:  # of the files written
     if folder.exists() and not folder.is_dir():
         raise ValueError(f'export: {folder} is a file, and the programs need a folder; give another name')
     folder.mkdir(parents=True, exist_ok=True)
-    programs = {f'{e.name}.cu': program(e) for e in list_exports() if match in e.name}
-    others = {
-        **list_programs(),
-        **list_quant_programs(),
-        **list_sparse_programs(),
-        **list_passes(),
-        **list_training_programs(),
-        **list_softmax_programs(),
-        **list_attention_programs(),
-        **list_latent_programs(),
-        **list_product_programs(),
-    }
-    programs |= {f'{name}.cu': text for name, text in others.items() if match in name}
+    programs = {e.name: program(e) for e in list_exports() if match in e.name}
+    programs |= {name: text for name, text in tool_programs().items() if match in name}
+    programs = {f'{name}.cu': text for name, text in programs.items()}
     for name, text in {**programs, 'run.sh': RUN}.items():
         (folder / name).write_text(text, encoding='utf-8')
     return [folder / name for name in programs]

@@ -1,10 +1,34 @@
 """What every exported program has: how to compile it, the source that the package launches, and host code."""
 
+import re
 from importlib.resources import files
+from typing import NamedTuple
+
+from .ladder.rung import H100
 
 BEGIN, END = '// ---- as gridstride launches it, from here', '// ---- to here'
 FLAGS = '-O3 -std=c++17 -arch=sm_90a'
 HEADERS = ['cuda.h', 'cuda_bf16.h', *'algorithm cassert cmath cstdio cstdlib cstring iterator vector'.split()]
+SPACE = 'SPACE'  # in the C of a launch: the namespace of its kernel
+
+
+class Launch(NamedTuple):
+    "A launch of a program"
+
+    call: object  # a `Call`
+    args: tuple  # C for the arrays; the scalars of the call follow
+
+
+class Program(NamedTuple):
+    "A program to export: what it launches for each of its cases, and the host code that checks the results"
+
+    name: str  # of the file
+    what: str  # it computes
+    main: str  # file with the host's part of such kernels, below that of all
+    fields: str  # C names of the integers of a case
+    sizes: tuple  # of each case, these integers; the last case is timed
+    functions: dict  # head in C of a function of `number` -> for each case a list of lines in C and of `Launch`
+    constants: str = ''  # C that the host code needs besides
 
 
 def marked(src) -> str:
@@ -17,42 +41,58 @@ def three(xs) -> str:
     return f'dim3({", ".join(map(str, [*xs, 1, 1][:3]))})'
 
 
-def start(call, kernel, args) -> str:
-    "C for one launch of a `Call`"
+def _start(launch, space) -> str:
+    "C for a launch of a kernel in a namespace"
+    call = launch.call
     pdl, cooperative = (str(o).lower() for o in (call.pdl, call.cooperative))
     attributes = f'{{{pdl}, {three(call.cluster)}, {cooperative}}}'
-    return f'start({kernel}, {three(call.grid)}, {three(call.block)}, {call.shared}, {attributes}, {", ".join(args)});'
+    how = f'{three(call.grid)}, {three(call.block)}, {call.shared}, {attributes}'
+    return f'start({space}::{call.name}, {how}, {", ".join([*launch.args, *map(str, call.scalars)])});'
 
 
-def in_spaces(calls) -> tuple:  # (C, {text: its namespace})
+def _in_spaces(calls) -> tuple:  # (C, {source: its namespace})
     "The sources of `Call`s, each in a namespace of its own, since other sizes may need other constants in one source"
     spaces = {src: f'text_{i}' for i, src in enumerate(dict.fromkeys(c.src for c in calls))}
-    return '\n'.join(f'namespace {o} {{\n{marked(src)}}}\n' for src, o in spaces.items()), spaces
+    more = sorted(set(re.findall(r'#include <([\w./]+)>', ''.join(spaces))) - set(HEADERS))  # outside of namespaces
+    texts = [f'namespace {space} {{\n{marked(src)}}}\n' for src, space in spaces.items()]
+    return '\n'.join([*(f'#include <{o}>' for o in more), *texts]), spaces
 
 
-def switch(head, cases) -> str:
-    "C of a function of `number` with a switch over cases, each a list of lines"
-    body = ''.join(
-        f'    case {i}: {{\n' + ''.join(f'        {o}\n' for o in [*lines, 'break;']) + '    }\n'
-        for i, lines in enumerate(cases)
-    )
+def _case(lines, spaces):
+    "C for a case: in its lines the namespace is that of its next launch"
+    res, space = ['break;'], ''
+    for o in reversed(lines):
+        if isinstance(o, Launch):
+            space = spaces[o.call.src]
+            o = _start(o, space)
+        res.append(o.replace(SPACE, space))
+    return ''.join(f'        {o}\n' for o in reversed(res))
+
+
+def _switch(head, cases, spaces) -> str:
+    "C of a function of `number` with a switch over the cases"
+    body = ''.join(f'    case {i}: {{\n{_case(lines, spaces)}    }}\n' for i, lines in enumerate(cases))
     return f'{head} {{\n    switch (number) {{\n{body}    }}\n}}\n'
 
 
-def program(
-    name,  # of the file
-    what,  # it is: lines of text
-    kernels,  # C with the marked kernels
-    names,  # C for the constants of the host code
-    main,  # file, or several, with the host's part of such kernels, below that of all
-    launches,  # C for the launches
-) -> str:
-    "The whole `.cu` of a kernel"
-    named = 'host.cuh', *((main,) if isinstance(main, str) else main)
-    host = [files(__package__).joinpath(o).read_text(encoding='utf-8') for o in named]
+def _constants(p):
+    "C for what the host code knows of a program"
+    cases = ', '.join(f'{{{", ".join(map(str, o))}}}' for o in p.sizes)
+    cases = f'constexpr struct {{ int {p.fields}; }} cases[] = {{{cases}}};' if p.fields else ''
+    named = f'const char *const NAME = "{p.name}";\nconstexpr int SMS = {H100.sms};'
+    return '\n'.join(filter(None, [named, p.constants, cases]))
+
+
+def write(p) -> str:
+    "The whole `.cu` of a `Program`"
+    every = [o.call for cases in p.functions.values() for lines in cases for o in lines if isinstance(o, Launch)]
+    kernels, spaces = _in_spaces(every)
+    launches = '\n'.join(_switch(head, cases, spaces) for head, cases in p.functions.items())
+    maps = ['tensor_map.cuh'] * ('tensor_map<' in launches)
+    host = [files(__package__).joinpath(o).read_text(encoding='utf-8') for o in ('host.cuh', *maps, p.main)]
     includes = '\n'.join(f'#include <{o}>' for o in HEADERS)
-    return f'''{''.join(f'// {o}' + chr(10) for o in what)}//
-//     nvcc {FLAGS} -o {name} {name}.cu && ./{name}
+    return f'''{''.join(f'// {o}' + chr(10) for o in p.what.splitlines())}//
+//     nvcc {FLAGS} -o {p.name} {p.name}.cu && ./{p.name}
 //
 // (nvcc 13.0 takes -arch=sm_90a for sm_90 as well, which has no wgmma; for that it finds an empty file.)
 #if !defined __CUDA_ARCH__ || defined __CUDA_ARCH_FEAT_SM90_ALL
@@ -62,7 +102,7 @@ def program(
 {kernels}
 namespace host {{
 
-{names}
+{_constants(p)}
 
 {chr(10).join(host)}
 {launches}

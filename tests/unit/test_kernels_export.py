@@ -13,14 +13,13 @@ from gridstride.kernels.gemm import plan, cost_model, bf16x6
 from gridstride.kernels import export, standalone
 from gridstride.kernels.ladder import finals, fp32, hopper, rung, tensor_cores
 from gridstride.kernels.__main__ import main
-from gridstride.kernels.fused import activations, losses, norms, softmax_programs, softmaxes, training_programs
+from gridstride.kernels.fused import activations, losses, norms, softmaxes
 from gridstride.kernels.fused import programs as passes
 from gridstride.kernels.memory import programs, tools
 from gridstride.kernels.ladder.rung import Rung
 
 ALL = {e.name: e for e in export.list_exports()}
-MEMORY = {**programs.list_programs(), **passes.list_passes(), **training_programs.list_training_programs(),
-          **softmax_programs.list_softmax_programs()}
+MEMORY = {p.name: standalone.write(p) for p in [*programs.programs(), *passes.programs()]}
 
 
 def parts(text):
@@ -112,12 +111,12 @@ def test_the_tools_that_are_exported_are_those_that_are_launched(tool, monkeypat
     assert grids == re.findall(r'start\(text_\d+::(\w+, dim3\([^)]*\))', text)
 
 
-@pytest.mark.parametrize('dtype', training_programs.LOSSES)
+@pytest.mark.parametrize('dtype', passes.LOSSES)
 def test_the_losses_that_are_exported_are_those_that_are_launched(dtype, monkeypatch):
     seen = []
     monkeypatch.setattr(losses, 'here', lambda: export.H100)
     monkeypatch.setattr(losses, 'launch', lambda calls, x, **arrays: seen.extend(calls))
-    for rows, width in training_programs.LOSSES[dtype]:
+    for rows, width in passes.LOSSES[dtype]:
         given = torch.empty(rows, width, dtype=getattr(torch, dtype), requires_grad=True)
         kernels.cross_entropy(given, torch.empty(rows, dtype=torch.int64))
     text = MEMORY[f'cross_entropy_{dtype}']
@@ -147,19 +146,19 @@ def test_the_fused_kernels_that_are_exported_are_those_that_are_launched(o, monk
     assert grids == re.findall(r'start\(text_\d+::(\w+, dim3\([^)]*\))', MEMORY[o.name])
 
 
-@pytest.mark.parametrize('o', softmax_programs.WAYS, ids=lambda o: o.name)
+@pytest.mark.parametrize('o', passes.SOFTMAXES, ids=lambda o: o.name)
 def test_the_softmaxes_that_are_exported_are_those_that_are_launched(o, monkeypatch):
     "Case by case, as on an H100, but for the largest; nothing is run"
     seen = []
     monkeypatch.setattr(softmaxes, 'here', lambda: export.H100)
     monkeypatch.setattr(softmaxes, 'launch', lambda calls, x, **arrays: seen.extend(calls))
-    for shape in softmax_programs.SHAPES[:-1]:
+    for shape in passes.SOFTMAX_SHAPES[:-1]:
         x = torch.zeros(shape, dtype=getattr(torch, o.dtype), requires_grad=True)
         y = getattr(kernels, o.tool)(x)
         if o.backward:
-            del seen[-len(softmax_programs.launches(o, *shape)[0]):]       # the way there
+            del seen[-len(passes.softmax_launches(o, *shape)[0]):]       # the way there
             torch.autograd.grad(y, x, torch.zeros_like(y))
-    large = softmax_programs.launches(o, *softmax_programs.SHAPES[-1])[0]
+    large = passes.softmax_launches(o, *passes.SOFTMAX_SHAPES[-1])[0]
     text = MEMORY[o.name]
     assert list(dict.fromkeys(c.src for c in [*seen, *large])) == parts(text)
     grids = [f'{c.name}, dim3({", ".join(map(str, [*c.grid, 1, 1][:3]))})' for c in [*seen, *large]]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from . import calls
 from .calls import Case, Strides, padded
 from ..ladder.rung import H100
-from ..standalone import in_spaces, program, start, switch
+from ..standalone import SPACE, Launch, Program
 
 SIZES = (2, 4, 2, 24, 24), (1, 2, 1, 191, 260), (2, 2, 2, 320, 77)  # batch, heads, group, rows, keys
 LARGE = {64: (4, 16, 1, 8192, 8192), 128: (4, 16, 1, 8192, 8192), 256: (4, 8, 1, 8192, 8192)}
@@ -56,12 +56,12 @@ def launches(variant, batch, heads, group, rows, keys) -> list:  # of (`Call`, b
     return res
 
 
-def _map(space, name, sizes, dim, box):
+def _map(name, sizes, dim, box):
     "C for a tensor map"
     batch, heads, group, rows, keys = sizes
     sides = (batch, heads // group, keys, dim) if name in 'kv' else (batch, heads, rows, dim)
     four, boxes = (', '.join(map(str, o)) for o in (sides, box))
-    return f'tensor_map<{space}::TensorMap>(a.{name}, {{{four}}}, {{{boxes}}}, 128)'
+    return f'tensor_map<{SPACE}::TensorMap>(a.{name}, {{{four}}}, {{{boxes}}}, 128)'
 
 
 _IN_C = dict(
@@ -72,12 +72,9 @@ _IN_C = dict(
 )
 
 
-def _start(call, boxes, spaces, sizes, dim):
-    "C for one launch"
-    space = spaces[call.src]
-    maps = [_map(space, name, sizes, dim, box) for name, box in zip(call.arrays, boxes)]
-    others = [_IN_C.get(o, f'a.{o}') for o in call.arrays[len(maps) :]]
-    return start(call, f'{space}::{call.name}', [*maps, *others, *map(str, call.scalars)])
+def _launch(call, boxes, sizes, dim):
+    maps = [_map(name, sizes, dim, box) for name, box in zip(call.arrays, boxes)]
+    return Launch(call, [*maps, *(_IN_C.get(o, f'a.{o}') for o in call.arrays[len(maps) :])])
 
 
 def _workspaces(variant, batch, heads, group, rows, keys):
@@ -86,31 +83,27 @@ def _workspaces(variant, batch, heads, group, rows, keys):
     return [f'static float *{o} = allocate<float>({batch * heads * padded(rows) * n});' for o, n in each.items()]
 
 
+def _lines(variant, backward, sizes):
+    "The lines of a case, of one of the two passes"
+    found = launches(variant, *sizes)
+    now = found[1:] if backward else found[:1]
+    workspaces = _workspaces(variant, *sizes) if backward and now else []
+    return [*workspaces, *(_launch(*o, sizes, variant.dim) for o in now)]
+
+
 def _program(variant):
-    every = [launches(variant, *sizes) for sizes in cases_of(variant)]
-    kernels, spaces = in_spaces([c for found in every for c, _ in found])
-    sizes = ', '.join(f'{{{", ".join(map(str, o))}}}' for o in cases_of(variant))
-    names = f'''const char *const NAME = "{variant.name}";
-constexpr int SMS = {H100.sms}, DIM = {variant.dim};
+    constants = f'''constexpr int DIM = {variant.dim};
 constexpr bool CAUSAL = {str(variant.causal).lower()}, BACKWARD = {str(variant.what == 'backward').lower()};
-typedef __nv_bfloat16 bf16;
-constexpr struct {{ int batch, heads, group, rows, keys; }} cases[] = {{{sizes}}};'''
-    parts = []
-    for backward in (False, True):
-        lines = []
-        for found, o in zip(every, cases_of(variant)):
-            now = found[1:] if backward else found[:1]
-            lines.append(
-                _workspaces(variant, *o) * bool(backward and now) + [_start(*c, spaces, o, variant.dim) for c in now]
-            )
-        parts.append(switch(f'void {"backward" if backward else "forward"}(int number, const Arrays &a)', lines))
-    what = [
-        f'`gridstride.kernels.attention`, {variant.what.replace("_", ".")}, head dimension {variant.dim}, bfloat16.'
-    ]
-    main = 'tensor_map.cuh', 'flash/main.cuh'
-    return program(variant.name, what, kernels, names, main, '\n'.join(parts))
+typedef __nv_bfloat16 bf16;'''
+    sizes, main = cases_of(variant), 'flash/main.cuh'
+    functions = {
+        f'void {name}(int number, const Arrays &a)': [_lines(variant, backward, o) for o in sizes]
+        for name, backward in (('forward', False), ('backward', True))
+    }
+    what = f'`gridstride.kernels.attention`, {variant.what.replace("_", ".")}, head dimension {variant.dim}, bfloat16.'
+    return Program(variant.name, what, main, 'batch, heads, group, rows, keys', sizes, functions, constants)
 
 
-def list_attention_programs() -> dict:  # name of the file -> the whole `.cu`
-    "One program per `Variant`"
-    return {o.name: _program(o) for o in VARIANTS}
+def programs() -> list:  # of `Program`
+    "One per `Variant`"
+    return [*map(_program, VARIANTS)]

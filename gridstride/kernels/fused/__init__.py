@@ -1,8 +1,7 @@
 """Fused kernels, with their derivatives. Their modules need torch, and are imported on first use.
 
 The modules: `activations`, `norms`, `losses`, `softmaxes`, `optimizers` (the operators), `calls` (the launches for a
-type and a size), `sources` (CUDA C, `*.cuh`), `programs`, `softmax_programs` and `training_programs` (what `export`
-writes).
+type and a size), `sources` (CUDA C, `*.cuh`), `programs` (what `export` writes).
 """
 
 from .sources import source

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from .calls import BATCHES, TILES, GemmProblem, Tile, is_staged, product_call, sum_rows
 from ..ladder.rung import H100
-from ..standalone import in_spaces, program, start, switch
+from ..standalone import SPACE, Launch, Program
 from ..texts import IN_C
 
 _ROUNDING = dict(float16=2**-11, bfloat16=2**-8, float32=2**-24)
@@ -12,7 +12,7 @@ _SCALE = 0.5
 _KINDS = dict(BIASED='bias', ACTIVATES='activation', MULTIPLIES='times', ADDS='added', SAVES='saved', SUMS='summed')
 
 
-class _Program(NamedTuple):
+class _Product(NamedTuple):
     "A product to export"
 
     what: str  # it does
@@ -26,8 +26,8 @@ def _cases(sizes, **more):
     return tuple(GemmProblem(**given, count=count, h=h, w=w, k=k) for count, h, w, k in sizes)
 
 
-def _programs():
-    "name of the file -> `_Program`"
+def _products():
+    "name of the file -> `_Product`"
     small, said = ((1, 8, 8, 8), (1, 136, 264, 72), (1, 520, 1032, 1000)), '`matmul` with an `Epilogue`: {}.'
     up, down = (1, 8192, 14336, 4096), (1, 8192, 4096, 14336)
     for name, what, large, more in (
@@ -37,16 +37,16 @@ def _programs():
         ('summed', 'a residual, whose columns are summed', down, dict(added=True, summed=True)),
     ):
         layout = 'nt' if 'bias' in more else 'nn'
-        yield f'product_{name}', _Program(said.format(what), _cases((*small, large), layout=layout, **more))
-    yield 'product_tn', _Program('`matmul` of a transpose.', _cases((*small, (1, 4096, 14336, 8192)), layout='tn'))
+        yield f'product_{name}', _Product(said.format(what), _cases((*small, large), layout=layout, **more))
+    yield 'product_tn', _Product('`matmul` of a transpose.', _cases((*small, (1, 4096, 14336, 8192)), layout='tn'))
     onto = dict(out='float32', onto=True, layout='tn')
-    yield 'product_onto', _Program(said.format('added to float32'), _cases((*small, (1, 4096, 4096, 8192)), **onto))
+    yield 'product_onto', _Product(said.format('added to float32'), _cases((*small, (1, 4096, 4096, 8192)), **onto))
     batch = (1, 8, 8, 8), (3, 136, 72, 72), (16, 520, 264, 136), (64, 1024, 1024, 64)
     for tile in BATCHES:
         name = f'bmm_{tile.BM}x{tile.BN}' + '_below' * (tile.CM == 2) + f'_{tile.BLOCKS}_an_SM' * (tile.BLOCKS > 1)
-        yield name, _Program(f'`bmm`, tiles of {tile.BM}x{tile.BN}.', _cases(batch), tile)
+        yield name, _Product(f'`bmm`, tiles of {tile.BM}x{tile.BN}.', _cases(batch), tile)
     groups = (1, 8, 8, 8), (5, 290, 88, 136), (16, 8192, 14336, 4096)
-    yield 'grouped_mm', _Program('`grouped_mm`.', _cases(groups, grouped=True), list(TILES)[1])
+    yield 'grouped_mm', _Product('`grouped_mm`.', _cases(groups, grouped=True), list(TILES)[1])
 
 
 def _maps(case, boxes):
@@ -61,39 +61,34 @@ def _maps(case, boxes):
     arrays = dict(m='m', n='n', out='out', saved='saved') if is_staged(case) else dict(m='m', n='n', out='m', saved='m')
     for name, (box, swizzle) in zip(arrays, boxes):
         three = ', '.join(f'{{{", ".join(map(str, o))}}}' for o in (sides[name], box))
-        yield f'static auto {name}_map = tensor_map<TensorMap, Number, 3>(x.{arrays[name]}, {three}, {swizzle});'
+        given = f'x.{arrays[name]}, {three}, {swizzle}'
+        yield f'static auto {name}_map = tensor_map<{SPACE}::TensorMap, Number, 3>({given});'
 
 
-def _launches(p, spaces, case):
-    "C for the launch of a case"
+def _lines(p, case):
+    "The lines of a case"
     call, boxes = product_call(case, _SCALE, H100, p.tile)
     args = ['m_map', 'n_map', 'out_map', 'saved_map', *(f'x.{o}' for o in call.arrays[4:])]
-    args += [*map(str, call.scalars[:-1]), f'{_SCALE}f']
-    space = spaces[call.src]
-    return [f'using {space}::TensorMap;', *_maps(case, boxes), start(call, f'{space}::{call.name}', args)]
+    call = call._replace(scalars=(*call.scalars[:-1], f'{_SCALE}f'))
+    return [*_maps(case, boxes), Launch(call, args)]
 
 
-def _text(name, p):
-    "The whole `.cu`"
-    kernels, spaces = in_spaces([product_call(o, _SCALE, H100, p.tile)[0] for o in p.cases])
+def _program(name, p):
     c = p.cases[0]
     kinds = ', '.join(f'{k} = {str(bool(getattr(c, o))).lower()}' for k, o in _KINDS.items() if o != 'activation')
-    sizes = ', '.join(f'{{{o.count}, {o.h}, {o.w}, {o.k}, {sum_rows(o, p.tile)}}}' for o in p.cases)
     transposed = [str(o == 't').lower() for o in c.layout]
-    names = f'''const char *const NAME = "{name}";
-constexpr int SMS = {H100.sms};
-typedef {IN_C[c.dtype]} Number;
+    constants = f'''typedef {IN_C[c.dtype]} Number;
 typedef {IN_C[c.out]} Out;
 constexpr bool m_transposed = {transposed[0]}, n_transposed = {transposed[1]}, GROUPS = {str(c.grouped).lower()};
 constexpr bool {kinds}, ONTO = {str(c.onto).lower()};
 constexpr bool ACTIVATES = {str(bool(c.activation)).lower()};
-constexpr double SCALE = {_SCALE}, ROUNDING = {_ROUNDING[c.out]};
-constexpr struct {{ int count, h, w, k, sum_rows; }} cases[] = {{{sizes}}};'''
-    main = 'tensor_map.cuh', 'gemm/main.cuh'
-    head = 'void launch(int number, const Arrays &x)'
-    return program(name, [p.what], kernels, names, main, switch(head, [_launches(p, spaces, o) for o in p.cases]))
+constexpr double SCALE = {_SCALE}, ROUNDING = {_ROUNDING[c.out]};'''
+    sizes = [(o.count, o.h, o.w, o.k, sum_rows(o, p.tile)) for o in p.cases]
+    functions = {'void launch(int number, const Arrays &x)': [_lines(p, o) for o in p.cases]}
+    main = 'gemm/main.cuh'
+    return Program(name, p.what, main, 'count, h, w, k, sum_rows', sizes, functions, constants)
 
 
-def list_product_programs() -> dict:  # name of the file -> the whole `.cu`
-    "One program per epilogue of `mlp`, for accumulation, per tile of `bmm`, and for groups"
-    return {name: _text(name, p) for name, p in _programs()}
+def programs() -> list:  # of `Program`
+    "One per epilogue of `mlp`, for accumulation, per tile of `bmm`, and for groups"
+    return [_program(*o) for o in _products()]

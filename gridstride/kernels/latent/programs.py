@@ -6,7 +6,7 @@ from . import calls
 from .calls import DecodeProblem
 from .sources import DIM, PAGE
 from ..ladder.rung import H100
-from ..standalone import in_spaces, program, start, switch
+from ..standalone import SPACE, Launch, Program
 from ...utils import cdiv
 
 SIZES = (3, 200), (1, 64), (70, 65)  # batch size, context length
@@ -45,36 +45,32 @@ def launches(variant, batch, keys) -> tuple:  # of (`Call`, boxes of its first a
     return [(call, boxes), (calls.merge(c, parts, on), ())], calls.workspaces(c, parts)
 
 
-def _start(call, boxes, spaces, rows):
-    "C for one launch; `rows` of an array that is given as a tensor map"
-    space = spaces[call.src]
+def _launch(call, boxes, rows):
+    "A launch; `rows` of an array that is given as a tensor map"
     names = [f'a.{o}' if o not in ('part_out', 'part_lse') else o for o in call.arrays]
     for i, (box, n) in enumerate(zip(boxes, rows)):
-        names[i] = f'tensor_map<{space}::TensorMap>({names[i]}, {n}, {DIM}, {box[0]}, {box[1]}, 128)'
-    return start(call, f'{space}::{call.name}', [*names, *map(str, call.scalars)])
+        names[i] = f'tensor_map<{SPACE}::TensorMap>({names[i]}, {n}, {DIM}, {box[0]}, {box[1]}, 128)'
+    return Launch(call, names)
+
+
+def _lines(variant, batch, keys):
+    "The lines of a case"
+    found, workspaces = launches(variant, batch, keys)
+    rows = batch * variant.heads, batch * cdiv(keys, PAGE) * PAGE
+    mine = [f'static float *{o} = allocate<float>({n});' for o, n in workspaces.items()]
+    return [*mine, *(_launch(*o, rows) for o in found)]
 
 
 def _program(variant):
-    every = [launches(variant, *sizes) for sizes in cases_of(variant)]
-    kernels, spaces = in_spaces([call for found, _ in every for call, _ in found])
-    sizes = ', '.join(f'{{{batch}, {keys}}}' for batch, keys in cases_of(variant))
-    names = f'''const char *const NAME = "{variant.name}";
-constexpr int SMS = {H100.sms}, HEADS = {variant.heads};
+    constants = f'''constexpr int HEADS = {variant.heads};
 constexpr double SCALE = {calls.SCALE};
-typedef __nv_bfloat16 bf16;
-constexpr struct {{ int batch, keys; }} cases[] = {{{sizes}}};'''
-    lines = []
-    for (found, workspaces), (batch, keys) in zip(every, cases_of(variant)):
-        rows = batch * variant.heads, batch * cdiv(keys, PAGE) * PAGE
-        mine = [f'static float *{o} = allocate<float>({n});' for o, n in workspaces.items()]
-        lines.append(mine + [_start(*o, spaces, rows) for o in found])
-    what = [
-        f'`gridstride.kernels.latent_attention`, {variant.what.replace("_", ".")}, {variant.heads} heads, bfloat16.'
-    ]
-    main = 'tensor_map.cuh', 'latent/main.cuh'
-    return program(variant.name, what, kernels, names, main, switch('void decode(int number, const Arrays &a)', lines))
+typedef __nv_bfloat16 bf16;'''
+    what = f'`gridstride.kernels.latent_attention`, {variant.what.replace("_", ".")}, {variant.heads} heads, bfloat16.'
+    main, sizes = 'latent/main.cuh', cases_of(variant)
+    functions = {'void decode(int number, const Arrays &a)': [_lines(variant, *o) for o in sizes]}
+    return Program(variant.name, what, main, 'batch, keys', sizes, functions, constants)
 
 
-def list_latent_programs() -> dict:  # name of the file -> the whole `.cu`
-    "One program per `Variant`"
-    return {o.name: _program(o) for o in VARIANTS}
+def programs() -> list:  # of `Program`
+    "One per `Variant`"
+    return [*map(_program, VARIANTS)]

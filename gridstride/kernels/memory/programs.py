@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from . import tools
 from ..ladder.rung import H100
-from ..standalone import marked, program, start
+from ..standalone import Launch, Program
 
 _LARGE = 2**28
 _SIZES = (1, 33), (1, 1023), (1, 2**20 + 7), (5, 1000)
@@ -58,49 +58,28 @@ def launches(tool, rows, width) -> Launches:
     return Launches(tools.transpose_calls(size, 1, rows, width, H100), {})
 
 
-def sources(tool) -> list:  # of (source, name of a kernel in it)
-    "The kernels of an operator for all its cases, each once"
-    calls = [c for case in tool.cases for c in launches(tool, *case).calls]
-    return list(dict.fromkeys((c.src, c.name) for c in calls))
-
-
-def _case(tool, i, spaces):
-    "C for the launches of one case"
-    calls, workspaces = launches(tool, *tool.cases[i])
+def _lines(tool, rows, width):
+    "The lines of a case"
+    calls, workspaces = launches(tool, rows, width)
     used = {o for c in calls for o in c.arrays}
-    lines = []
     for name, (c, n, zero) in workspaces.items():
         if name in used and name != 'out':
-            lines.append(f'static auto *{name} = allocate<{c}>({n});')
+            yield f'static auto *{name} = allocate<{c}>({n});'
         if name in used and zero:
-            lines.append(f'OK(cudaMemsetAsync({name}, 0, {n} * sizeof({c})));')
-    for c in calls:
-        kernel = f'{spaces[c.src]}::{c.name}'
-        lines.append(start(c, kernel, [*c.arrays, *map(str, c.scalars)]))
-    return f'    case {i}: {{\n' + ''.join(f'        {o}\n' for o in [*lines, 'break;']) + '    }\n'
+            yield f'OK(cudaMemsetAsync({name}, 0, {n} * sizeof({c})));'
+    yield from (Launch(c, c.arrays) for c in calls)
 
 
-def _program(name, tool):
-    # Other sizes may need other constants in the same source, so each source gets a namespace of its own.
-    spaces = {src: f'text_{i}' for i, src in enumerate(dict.fromkeys(src for src, _ in sources(tool)))}
-    kernels = '\n'.join(f'namespace {o} {{\n{marked(src)}}}\n' for src, o in spaces.items())
-    cases = ', '.join(f'{{{rows}, {width}}}' for rows, width in tool.cases)
-    names = f'''const char *const NAME = "{name}";
-constexpr int SMS = {H100.sms};
-enum Kind {{ SUM, ARGMAX, SCAN, HISTOGRAM, TRANSPOSE }};
+def _program(tool):
+    constants = f'''enum Kind {{ SUM, ARGMAX, SCAN, HISTOGRAM, TRANSPOSE }};
 constexpr Kind KIND = {tool.kind.upper()};
 typedef {tools.TYPES[tool.dtype][0]} From;
-typedef {tool.out} To;
-constexpr struct {{ int rows, width; }} cases[] = {{{cases}}};'''
-    body = ''.join(_case(tool, i, spaces) for i in range(len(tool.cases)))
-    head = 'void launch(int number, const From *x, To *out)'
-    what = [f'`gridstride.kernels.{tool.kind}` of {tool.dtype}.']
-    return program(
-        name, what, kernels, names, 'memory/main.cuh', f'{head} {{\n    switch (number) {{\n{body}    }}\n}}\n'
-    )
+typedef {tool.out} To;'''
+    name, what = f'{tool.kind}_{tool.dtype}', f'`gridstride.kernels.{tool.kind}` of {tool.dtype}.'
+    functions = {'void launch(int number, const From *x, To *out)': [list(_lines(tool, *o)) for o in tool.cases]}
+    return Program(name, what, 'memory/main.cuh', 'rows, width', tool.cases, functions, constants)
 
 
-def list_programs() -> dict:  # name of the file -> the whole `.cu`
+def programs() -> list:  # of `Program`
     "Every tool, for types that have kernels of their own"
-    named = {f'{o.kind}_{o.dtype}': o for o in TOOLS}
-    return {name: _program(name, tool) for name, tool in named.items()}
+    return [_program(o) for o in TOOLS]

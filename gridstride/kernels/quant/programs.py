@@ -6,7 +6,7 @@ from .formats import nf4_codebook
 from .packed import DEFAULT
 from .sources import KINDS
 from ..ladder.rung import H100
-from ..standalone import in_spaces, program, start, switch
+from ..standalone import SPACE, Launch, Program
 from ..texts import IN_C
 
 SHAPES = (1, 33, 136), (3, 203, 320), (16, 1000, 1024)  # rows of x, rows and columns of w
@@ -23,28 +23,19 @@ def _calls(kind, dtype, batch, rows, columns):
     return matvec_calls(kind, dtype, DEFAULT[kind], batch, rows, columns, False, False, H100)
 
 
-def _program(name, kind, dtype, batch):
-    every = [_calls(kind, dtype, *o) for o in cases_of(batch)]
-    kernels, spaces = in_spaces([c for calls in every for c in calls])
-    sizes = ', '.join(f'{{{", ".join(map(str, o))}}}' for o in cases_of(batch))
-    names = f'''const char *const NAME = "{name}";
-constexpr int SMS = {H100.sms};
-typedef {IN_C[dtype]} From;
+def _matvec(kind, dtype, batch):
+    constants = f'''typedef {IN_C[dtype]} From;
 enum {{ {', '.join(KINDS).upper()} }};
 constexpr int KIND = {kind.upper()}, GROUP = {0 if DEFAULT[kind] == 'row' else DEFAULT[kind]};
 constexpr float BOOK[] = {{{', '.join(f'{o!r}f' for o in nf4_codebook())}}};
-constexpr double ROUNDING = {_ROUNDING[dtype]};
-constexpr struct {{ int batch, rows, columns; }} cases[] = {{{sizes}}};'''
+constexpr double ROUNDING = {_ROUNDING[dtype]};'''
     head = 'void launch(int number, const From *x, const unsigned char *words, const From *scales, From *y)'
-    lines = [[start(c, f'{spaces[c.src]}::{c.name}', [*_c(c), *map(str, c.scalars)]) for c in o] for o in every]
-    what = [f'`gridstride.kernels.quant.matvec` of {kind}, x of {dtype}, timed with {batch} of its rows.']
-    return program(name, what, kernels, names, 'quant/matvec_main.cuh', switch(head, lines))
-
-
-def _c(call):
-    "C for the arrays of a call"
     casts = dict(words='(const uint4 *)words', scales='(const unsigned *)scales')
-    return [casts.get(o, o) for o in call.arrays]
+    sizes = cases_of(batch)
+    lines = [[Launch(c, [casts.get(o, o) for o in c.arrays]) for c in _calls(kind, dtype, *size)] for size in sizes]
+    what = f'`gridstride.kernels.quant.matvec` of {kind}, x of {dtype}, timed with {batch} of its rows.'
+    name, main = f'matvec_{kind}_{dtype}' + f'_{batch}_rows' * (batch > 1), 'quant/matvec_main.cuh'
+    return Program(name, what, main, 'batch, rows, columns', sizes, {head: lines}, constants)
 
 
 ROWS = (40, 8, 16), (300, 520, 400), (8192, 8192, 8192)  # h, w, k, the last one is timed
@@ -55,53 +46,40 @@ _HEAD = (
 )
 
 
-def _names(name, kind, cases):
-    "C for the constants of rows_main.cuh"
-    return f'''const char *const NAME = "{name}";
-constexpr int SMS = {H100.sms};
-constexpr bool WHOLE = {str(kind == 'int8').lower()};
+def _eight_bits(name, kind, what, sizes, lines):
+    "A product of 8 bits on both sides"
+    constants = f'''constexpr bool WHOLE = {str(kind == 'int8').lower()};
 // at each 32 of k the sums of e4m3 keep some 13 bits of the largest, which may be many times the mean of all
-constexpr double TERM = {1e-6 if kind == 'int8' else 2**-10};
-constexpr struct {{ int h, w, k; }} cases[] = {{{', '.join(f'{{{h}, {w}, {k}}}' for h, w, k in cases)}}};'''
+constexpr double TERM = {1e-6 if kind == 'int8' else 2**-10};'''
+    return Program(name, what, 'quant/rows_main.cuh', 'h, w, k', sizes, {_HEAD: lines}, constants)
 
 
 def _map(name, sides, box):
     "C for the tensor map of m, n or out"
-    (rows, columns), (box_rows, box_columns) = sides, box
-    return f'static auto {name}_map = tensor_map<TensorMap>({name}, {rows}, {columns}, {box_rows}, {box_columns}, 128);'
+    sizes = ', '.join(map(str, (*sides, *box)))
+    return f'static auto {name}_map = tensor_map<{SPACE}::TensorMap>({name}, {sizes}, 128);'
 
 
-def _rows_program(name, kind):
-    every = [row_calls(kind, *o, H100) for o in ROWS]
-    kernels, spaces = in_spaces([c for calls in every for c in calls])
-    (space,) = spaces.values()
-    names = f'using {space}::TensorMap;\n{_names(name, kind, ROWS)}'
-    lines = []
-    for (h, w, k), (c,) in zip(ROWS, every):
-        maps = [_map(o, sides, box) for o, sides, box in zip(c.arrays, ((h, k), (w, k), (h, w)), BOXES)]
-        args = [*(f'{o}_map' for o in c.arrays[:3]), *c.arrays[3:], *map(str, c.scalars)]
-        lines.append([*maps, start(c, f'{space}::{c.name}', args)])
-    what = [f'`gridstride.kernels.quant.multiply_{kind}`: 8 bits on both sides, a scale for each row.']
-    main = 'tensor_map.cuh', 'quant/rows_main.cuh'
-    return program(name, what, kernels, names, main, switch(_HEAD, lines))
+def _rows(kind, h, w, k):
+    "The lines of a case"
+    (c,) = row_calls(kind, h, w, k, H100)
+    maps = [_map(o, sides, box) for o, sides, box in zip(c.arrays, ((h, k), (w, k), (h, w)), BOXES)]
+    return [*maps, Launch(c, [*(f'{o}_map' for o in c.arrays[:3]), *c.arrays[3:]])]
 
 
-def _few_program(name):
-    every = [few_calls(*o) for o in FEW_ROWS]
-    kernels, spaces = in_spaces([c for calls in every for c in calls])
-    casts, lines = dict(x='(const int4 *)m', n='(const int4 *)n'), []
-    for (c,) in every:
-        args = [*(casts.get(o, o) for o in c.arrays), *map(str, c.scalars)]
-        lines.append([start(c, f'{spaces[c.src]}::{c.name}', args)])
-    what = ['`gridstride.kernels.quant.multiply_int8` for few rows: whole numbers of 8 bits, multiplied by dp4a.']
-    names = _names(name, 'int8', FEW_ROWS)
-    return program(name, what, kernels, names, 'quant/rows_main.cuh', switch(_HEAD, lines))
+def _rows_program(kind):
+    what = f'`gridstride.kernels.quant.multiply_{kind}`: 8 bits on both sides, a scale for each row.'
+    return _eight_bits(f'multiply_{kind}', kind, what, ROWS, [_rows(kind, *o) for o in ROWS])
 
 
-def list_quant_programs() -> dict:  # name of the file -> the whole `.cu`
-    "One program per kind, one in float16, and one for many rows of x; and those of 8 bits on both sides"
+def _few_program():
+    what = '`gridstride.kernels.quant.multiply_int8` for few rows: whole numbers of 8 bits, multiplied by dp4a.'
+    casts = dict(x='(const int4 *)m', n='(const int4 *)n')
+    lines = [[Launch(c, [casts.get(o, o) for o in c.arrays]) for c in few_calls(*size)] for size in FEW_ROWS]
+    return _eight_bits('multiply_int8_few_rows', 'int8', what, FEW_ROWS, lines)
+
+
+def programs() -> list:  # of `Program`
+    "One per kind, one in float16, and one for many rows of x; and those of 8 bits on both sides"
     few = [(kind, 'bfloat16', 1) for kind in KINDS] + [('int4', 'float16', 1), ('int4', 'bfloat16', 16)]
-    named = {f'matvec_{kind}_{x}' + f'_{batch}_rows' * (batch > 1): (kind, x, batch) for kind, x, batch in few}
-    res = {name: _program(name, *o) for name, o in named.items()}
-    res |= {f'multiply_{o}': _rows_program(f'multiply_{o}', o) for o in ('fp8', 'int8')}
-    return res | dict(multiply_int8_few_rows=_few_program('multiply_int8_few_rows'))
+    return [*(_matvec(*o) for o in few), _rows_program('fp8'), _rows_program('int8'), _few_program()]
