@@ -1,5 +1,5 @@
-// Host code that every exported kernel needs: errors, launches, memory, times. Above it are NAME, of the kernel, and
-// SMS, the number of SMs that the grids are made for.
+// Host code that every exported kernel needs: errors, launches, memory, inputs, times. Above it are the kernel's NAME
+// and SMS, the number of SMs that the grids are made for.
 constexpr int RUNS = 20;                    // of which the median is printed
 constexpr size_t CACHE = 128 << 20;         // bytes: more than the L2 cache holds
 
@@ -40,6 +40,38 @@ template <class T> T *allocate(size_t elements) {
     T *p;
     OK(cudaMalloc(&p, elements * sizeof(T)));
     return p;
+}
+
+// What the host reads back, as it is or as doubles
+template <class T> std::vector<T> read(const T *from, size_t size) {
+    std::vector<T> to(size);
+    OK(cudaMemcpy(to.data(), from, size * sizeof(T), cudaMemcpyDefault));
+    return to;
+}
+template <class T> std::vector<double> read_doubles(const T *from, size_t size) {
+    std::vector<T> given = read(from, size);
+    return {given.begin(), given.end()};
+}
+
+// Inputs are the same in each run: a hash of the index
+__host__ __device__ inline unsigned long long hashed(unsigned long long i) {
+    unsigned long long h = (i + 1) * 0x9e3779b97f4a7c15ull;
+    return (h ^ h >> 31) * 0x7fb5d329728ea185ull;
+}
+// from -1 to 1
+__host__ __device__ inline float random_number(unsigned long long i) {
+    unsigned long long h = hashed(i);
+    return (int)((h ^ h >> 29) >> 32) * 0x1p-31f;
+}
+// from a normal distribution, by Box and Muller's formula
+__device__ inline float normal(unsigned long long i) {
+    unsigned long long h = hashed(i);
+    float u = ((unsigned)(h >> 40) + 1) * 0x1p-24f, v = (unsigned)(h >> 16 & 0xffffff) * 0x1p-24f;
+    return sqrtf(-2 * logf(u)) * cosf(6.2831853f * v);
+}
+template <class T> __global__ void fill_normal(T *x, size_t size, int which) {
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < size) x[i] = T(normal(i * 4 + which));
 }
 
 // The median time of `run` in milliseconds; the L2 cache is overwritten before each run.

@@ -20,14 +20,14 @@ class Launch(NamedTuple):
 
 
 class Program(NamedTuple):
-    "A program to export: what it launches for each of its cases, and the host code that checks the results"
+    "A program to export: its launches per case, and the host code that checks the results"
 
     name: str  # of the file
     what: str  # it computes
     main: str  # file with the host's part of such kernels, below that of all
     fields: str  # C names of the integers of a case
     sizes: tuple  # of each case, these integers; the last case is timed
-    functions: dict  # head in C of a function of `number` -> for each case a list of lines in C and of `Launch`
+    functions: dict  # head in C of a function of `number` -> per case a list of lines in C and of `Launch`
     constants: str = ''  # C that the host code needs besides
 
 
@@ -53,7 +53,7 @@ def _start(launch, space) -> str:
 def _in_spaces(calls) -> tuple:  # (C, {source: its namespace})
     "The sources of `Call`s, each in a namespace of its own, since other sizes may need other constants in one source"
     spaces = {src: f'text_{i}' for i, src in enumerate(dict.fromkeys(c.src for c in calls))}
-    more = sorted(set(re.findall(r'#include <([\w./]+)>', ''.join(spaces))) - set(HEADERS))  # outside of namespaces
+    more = sorted(set(re.findall(r'#include <([\w./]+)>', ''.join(spaces))) - set(HEADERS))  # outside namespaces
     texts = [f'namespace {space} {{\n{marked(src)}}}\n' for src, space in spaces.items()]
     return '\n'.join([*(f'#include <{o}>' for o in more), *texts]), spaces
 

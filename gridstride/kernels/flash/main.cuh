@@ -9,22 +9,6 @@ void backward(int number, const Arrays &a);
 constexpr int CHECKED = 12;                 // rows of a large head, and keys, that are recomputed
 const double SCALE = 1 / std::sqrt((double)DIM);
 
-// Normal random values (Box and Muller), the same in each run
-__global__ void fill(bf16 *x, size_t size, int which) {
-    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= size) return;
-    unsigned long long h = (i * 4 + which + 1) * 0x9e3779b97f4a7c15ull;
-    h = (h ^ h >> 31) * 0x7fb5d329728ea185ull;
-    float u = ((unsigned)(h >> 40) + 1) * 0x1p-24f, v = (unsigned)(h >> 16 & 0xffffff) * 0x1p-24f;
-    x[i] = bf16(sqrtf(-2 * logf(u)) * cosf(6.2831853f * v));
-}
-
-template <class T> std::vector<double> read(const T *from, size_t size) {
-    std::vector<T> given(size);
-    OK(cudaMemcpy(given.data(), from, size * sizeof(T), cudaMemcpyDefault));
-    return std::vector<double>(given.begin(), given.end());
-}
-
 // A sum, and a bound for its rounding error: P and dS are rounded to bfloat16
 struct Sum {
     double value = 0, off = 0;
@@ -61,11 +45,11 @@ struct Head {
 Head head_of(int number, int head, const Arrays &a) {
     auto [batch, heads, group, rows, keys] = cases[number];
     size_t of_q = (size_t)rows * DIM, of_k = (size_t)keys * DIM;
-    Head h = {rows, keys, read(a.q + head * of_q, of_q), read(a.k + head / group * of_k, of_k),
-              read(a.v + head / group * of_k, of_k)};
-    h.out = read(a.out + head * of_q, of_q);
-    h.lse = read(a.lse + (size_t)head * rows, rows);
-    if (BACKWARD) h.dout = read(a.dout + head * of_q, of_q);
+    Head h = {rows, keys, read_doubles(a.q + head * of_q, of_q), read_doubles(a.k + head / group * of_k, of_k),
+              read_doubles(a.v + head / group * of_k, of_k)};
+    h.out = read_doubles(a.out + head * of_q, of_q);
+    h.lse = read_doubles(a.lse + (size_t)head * rows, rows);
+    if (BACKWARD) h.dout = read_doubles(a.dout + head * of_q, of_q);
     return h;
 }
 
@@ -103,10 +87,11 @@ Sum scaled(Sum s) { return {s.value * SCALE, s.off * SCALE}; }
 void check_backward(int number, int first, const std::vector<Head> &heads, const Arrays &a) {
     const int group = cases[number].group, rows = cases[number].rows, keys = cases[number].keys;
     size_t of_q = (size_t)rows * DIM, of_k = (size_t)keys * DIM;
-    std::vector<double> dk = read(a.dk + first / group * of_k, of_k), dv = read(a.dv + first / group * of_k, of_k);
+    std::vector<double> dk = read_doubles(a.dk + first / group * of_k, of_k);
+    std::vector<double> dv = read_doubles(a.dv + first / group * of_k, of_k);
     for (int g = 0; g < group; g++) {
         const Head &h = heads[g];
-        std::vector<double> dq = read(a.dq + (first + g) * of_q, of_q);
+        std::vector<double> dq = read_doubles(a.dq + (first + g) * of_q, of_q);
         for (int i = 0; i < rows; i += hop(rows))
             check_row("dq", number, first + g, i, &dq[(size_t)i * DIM], [&](auto add) {
                 for (int j = 0; j < keys; j++) add(scaled(h.ds(i, j)), &h.k[(size_t)j * DIM]);
@@ -146,7 +131,7 @@ Arrays arrays_of(int number) {
                 allocate<float>(of_q / DIM), allocate<unsigned>(1)};
     int which = 0;
     for (auto [x, size] : {std::pair(a.q, of_q), {a.k, of_k}, {a.v, of_k}, {a.dout, of_q}})
-        fill<<<(size + 255) / 256, 256>>>(x, size, which++);
+        fill_normal<<<(size + 255) / 256, 256>>>(x, size, which++);
     for (auto [x, size] : {std::pair(a.out, of_q), {a.dq, of_q}, {a.dk, of_k}, {a.dv, of_k}})
         OK(cudaMemset(x, 0xff, size * sizeof(bf16)));
     OK(cudaMemset(a.lse, 0xff, of_q / DIM * sizeof(float)));

@@ -6,22 +6,11 @@ void launch(int number, Number *x, const long long *target, float *scale, float 
 constexpr long long IGNORED = -100;
 constexpr int CHECKED = 16;                 // rows that are recomputed
 
-__device__ unsigned long long hashed(unsigned long long i) {
-    unsigned long long h = (i + 1) * 0x9e3779b97f4a7c15ull;
-    return (h ^ h >> 31) * 0x7fb5d329728ea185ull;
-}
-
 // Logits from -8 to 8, and one class per row, ignored in every seventh; the same in each run
 __global__ void fill(Number *x, long long *target, int rows, int width) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x, size = (size_t)rows * width;
     if (i < size) x[i] = Number((float)(hashed(i) >> 40) / (1 << 20) - 8);
     if (i < rows) target[i] = i % 7 == 3 ? IGNORED : (long long)(hashed(size + i) % width);
-}
-
-template <class T> std::vector<T> read(const T *from, size_t size) {
-    std::vector<T> to(size);
-    OK(cudaMemcpy(to.data(), from, size * sizeof(T), cudaMemcpyDefault));
-    return to;
 }
 
 void need(bool right, const char *what, int rows, int width, int row) {

@@ -8,26 +8,10 @@ void launch(int number, const Arrays &a);
 
 constexpr bool CENTERED = TOOL == LAYER_NORM, NORM = TOOL == RMS_NORM || CENTERED, BIASED = TOOL == BIAS_GELU;
 
-// Normal random values (Box and Muller), the same in each run
-__global__ void fill_normal(From *x, size_t size, int which) {
-    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= size) return;
-    unsigned long long h = (i * 4 + which + 1) * 0x9e3779b97f4a7c15ull;
-    h = (h ^ h >> 31) * 0x7fb5d329728ea185ull;
-    float u = ((unsigned)(h >> 40) + 1) * 0x1p-24f, v = (unsigned)(h >> 16 & 0xffffff) * 0x1p-24f;
-    x[i] = From(sqrtf(-2 * logf(u)) * cosf(6.2831853f * v));
-}
-
 From *filled(size_t size, int which) {
     From *x = allocate<From>(size);
     fill_normal<<<(size + 255) / 256, 256>>>(x, size, which);
     return x;
-}
-
-std::vector<double> read(const From *from, size_t size) {
-    std::vector<From> given(size);
-    OK(cudaMemcpy(given.data(), from, size * sizeof(From), cudaMemcpyDefault));
-    return std::vector<double>(given.begin(), given.end());
 }
 
 // Exits if a result is wrong; `sums`: how many rows were added for it
@@ -73,8 +57,8 @@ void add_gelu(Right &right, const double *x, const double *dy, const std::vector
 
 // The expected results; for a norm's backward pass, also writes what its forward pass keeps of the rows
 Right expected(const Arrays &a, int rows, int width) {
-    auto x = read(a.x, (size_t)rows * width), dy = read(a.dy, (size_t)rows * width);
-    auto weight = read(a.weight, width), bias = read(a.bias, width);
+    auto x = read_doubles(a.x, (size_t)rows * width), dy = read_doubles(a.dy, (size_t)rows * width);
+    auto weight = read_doubles(a.weight, width), bias = read_doubles(a.bias, width);
     Right right = {{}, std::vector<double>(width), std::vector<double>(width)};
     std::vector<Sum> kept(2 * rows);
     for (int r = 0; r < rows; r++) {
@@ -99,9 +83,9 @@ void check(int number, const Arrays &a, const Right &right) {
     OK(cudaMemset(a.dbias, 0xff, width * sizeof(From)));
     launch(number, a);
     OK(cudaDeviceSynchronize());
-    compare(BACKWARD ? "dx" : "y", read(BACKWARD ? a.dx : a.y, size), right.rows, width, 1);
-    if (BACKWARD && NORM) compare("dweight", read(a.dweight, width), right.dweight, width, rows);
-    if (BACKWARD && (CENTERED || BIASED)) compare("dbias", read(a.dbias, width), right.dbias, width, rows);
+    compare(BACKWARD ? "dx" : "y", read_doubles(BACKWARD ? a.dx : a.y, size), right.rows, width, 1);
+    if (BACKWARD && NORM) compare("dweight", read_doubles(a.dweight, width), right.dweight, width, rows);
+    if (BACKWARD && (CENTERED || BIASED)) compare("dbias", read_doubles(a.dbias, width), right.dbias, width, rows);
 }
 
 int run() {

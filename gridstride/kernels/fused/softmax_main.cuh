@@ -6,27 +6,13 @@ void launch(int number, const From *x, const From *dy, From *out);
 
 constexpr int CHECKED = 16;                 // rows that are recomputed
 
-// Normal random values (Box and Muller), the same in each run
-__device__ float normal(size_t i, int which) {
-    unsigned long long h = (i * 2 + which + 1) * 0x9e3779b97f4a7c15ull;
-    h = (h ^ h >> 31) * 0x7fb5d329728ea185ull;
-    float u = ((unsigned)(h >> 40) + 1) * 0x1p-24f, v = (unsigned)(h >> 16 & 0xffffff) * 0x1p-24f;
-    return sqrtf(-2 * logf(u)) * cosf(6.2831853f * v);
-}
-
 // Scores forward; backward shares that add up to about one, or their logarithms, and a gradient
 __global__ void fill(From *x, From *dy, size_t size, int width) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= size) return;
-    float n = normal(i, 0);
+    float n = normal(i * 2);
     x[i] = From(!BACKWARD ? 3 * n : LOG ? n - logf(width) : expf(n) / width);
-    dy[i] = From(normal(i, 1));
-}
-
-std::vector<double> read(const From *from, size_t size) {
-    std::vector<From> given(size);
-    OK(cudaMemcpy(given.data(), from, size * sizeof(From), cudaMemcpyDefault));
-    return std::vector<double>(given.begin(), given.end());
+    dy[i] = From(normal(i * 2 + 1));
 }
 
 // What is right for a row, and the size of what was added up for it, of which a float32 has its roundings
@@ -67,8 +53,8 @@ void check(int number, const From *x, const From *dy, From *out) {
     OK(cudaDeviceSynchronize());
     for (int row = 0; row < rows; row += std::max(1, rows / CHECKED)) {
         size_t first = (size_t)row * width;
-        std::vector<double> given = read(x + first, width), got = read(out + first, width);
-        Right right = BACKWARD ? backward(given, read(dy + first, width)) : forward(given);
+        std::vector<double> given = read_doubles(x + first, width), got = read_doubles(out + first, width);
+        Right right = BACKWARD ? backward(given, read_doubles(dy + first, width)) : forward(given);
         for (int i = 0; i < width; i++)
             if (!(std::abs(got[i] - right.value[i]) <= ROUNDING * std::abs(right.value[i]) + 4e-6 * right.terms[i])) {
                 printf("FAIL %-34s %d x %d: [%d, %d] is %g, and %g is right\n", NAME, rows, width, row, i, got[i],

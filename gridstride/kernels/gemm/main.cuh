@@ -11,12 +11,6 @@ struct Arrays {
 
 void launch(int number, const Arrays &x);
 
-__host__ __device__ inline float random_number(unsigned long long i) {
-    unsigned long long h = (i + 1) * 0x9e3779b97f4a7c15ull;
-    h = (h ^ h >> 31) * 0x7fb5d329728ea185ull;
-    return (int)((h ^ h >> 29) >> 32) * 0x1p-31f;
-}
-
 template <class T> __global__ void fill(T *x, size_t size, int seed) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < size) x[i] = T(random_number(i * 16 + seed));

@@ -19,22 +19,6 @@ int page_of(int number, int b, int i) {
     return ((long long)b * wide + i) * 1000003 % pages;
 }
 
-// Normal random values (Box and Muller), the same in each run
-__global__ void fill(bf16 *x, size_t size, int which) {
-    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= size) return;
-    unsigned long long h = (i * 4 + which + 1) * 0x9e3779b97f4a7c15ull;
-    h = (h ^ h >> 31) * 0x7fb5d329728ea185ull;
-    float u = ((unsigned)(h >> 40) + 1) * 0x1p-24f, v = (unsigned)(h >> 16 & 0xffffff) * 0x1p-24f;
-    x[i] = bf16(sqrtf(-2 * logf(u)) * cosf(6.2831853f * v));
-}
-
-template <class T> std::vector<double> read(const T *from, size_t size) {
-    std::vector<T> given(size);
-    OK(cudaMemcpy(given.data(), from, size * sizeof(T), cudaMemcpyDefault));
-    return std::vector<double>(given.begin(), given.end());
-}
-
 // `off`: how far it may be
 void compare(const char *what, int number, int b, int head, int column, double got, double right, double off) {
     if (got == right || std::abs(got - right) <= off) return;
@@ -46,14 +30,14 @@ void compare(const char *what, int number, int b, int head, int column, double g
 void check_row(int number, int b, int head, const std::vector<double> &keys, const Arrays &a) {
     int len = len_of(number, b);
     size_t at = (size_t)b * HEADS + head;
-    std::vector<double> q = read(a.q + at * DIM, DIM), out = read(a.out + at * VALUES, VALUES), p(len);
+    std::vector<double> q = read_doubles(a.q + at * DIM, DIM), out = read_doubles(a.out + at * VALUES, VALUES), p(len);
     double sum = 0;
     for (int j = 0; j < len; j++) {
         double score = 0;
         for (int c = 0; c < DIM; c++) score += q[c] * keys[(size_t)j * DIM + c];
         sum += p[j] = std::exp(score * SCALE);
     }
-    compare("lse", number, b, head, 0, read(a.lse + at, 1)[0], std::log(sum), 1e-4);
+    compare("lse", number, b, head, 0, read_doubles(a.lse + at, 1)[0], std::log(sum), 1e-4);
     for (int c = 0; c < VALUES; c++) {
         double right = 0, off = 1e-30;                              // P and results are rounded to bfloat16
         for (int j = 0; j < len; j++) {
@@ -72,7 +56,7 @@ void check(int number, const Arrays &a) {
     for (int b = 0; b < cases[number].batch; b += hop(cases[number].batch)) {
         std::vector<double> keys;
         for (int i = 0; i * PAGE < len_of(number, b); i++) {
-            std::vector<double> page = read(a.cache + (size_t)page_of(number, b, i) * PAGE * DIM, PAGE * DIM);
+            std::vector<double> page = read_doubles(a.cache + (size_t)page_of(number, b, i) * PAGE * DIM, PAGE * DIM);
             keys.insert(keys.end(), page.begin(), page.end());
         }
         for (int head = 0; head < HEADS; head += hop(HEADS)) check_row(number, b, head, keys, a);
@@ -84,8 +68,8 @@ Arrays arrays_of(int number) {
     size_t rows = (size_t)batch * HEADS, of_q = rows * DIM, of_cache = (size_t)batch * wide * PAGE * DIM;
     Arrays a = {allocate<bf16>(of_q), allocate<bf16>(of_cache), allocate<bf16>(rows * VALUES), allocate<float>(rows),
                 allocate<int>(batch * wide), allocate<int>(batch)};
-    fill<<<(of_q + 255) / 256, 256>>>(a.q, of_q, 0);
-    fill<<<(of_cache + 255) / 256, 256>>>(a.cache, of_cache, 1);
+    fill_normal<<<(of_q + 255) / 256, 256>>>(a.q, of_q, 0);
+    fill_normal<<<(of_cache + 255) / 256, 256>>>(a.cache, of_cache, 1);
     OK(cudaMemset(a.out, 0xff, rows * VALUES * sizeof(bf16)));
     OK(cudaMemset(a.lse, 0xff, rows * sizeof(float)));
     std::vector<int> table, lens;

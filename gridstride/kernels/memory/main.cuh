@@ -9,8 +9,7 @@ constexpr int BINS = 256;
 __global__ void fill(From *x, size_t size) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= size) return;
-    unsigned long long h = (i + 1) * 0x9e3779b97f4a7c15ull;
-    h = (h ^ h >> 31) * 0x7fb5d329728ea185ull;
+    unsigned long long h = hashed(i);
     int byte = h >> 56, whole = (int)((h >> 33) % 7) - 3;
     x[i] = From(sizeof(From) == 1 ? byte : whole);
 }

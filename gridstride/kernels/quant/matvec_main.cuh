@@ -6,11 +6,7 @@ void launch(int number, const From *x, const unsigned char *words, const From *s
 
 constexpr int BITS = KIND == INT4 || KIND == NF4 ? 4 : 8, STEP = 128, SHARE = GROUP ? GROUP : STEP;
 
-__device__ unsigned random_bits(unsigned long long i) {
-    unsigned long long h = (i + 1) * 0x9e3779b97f4a7c15ull;
-    h = (h ^ h >> 31) * 0x7fb5d329728ea185ull;
-    return h >> 32;
-}
+__device__ unsigned random_bits(unsigned long long i) { return hashed(i) >> 32; }
 
 // Values from -1 to 1, or scales from 1/2 to 1
 __global__ void fill(From *x, size_t size, bool scales) {
@@ -44,12 +40,6 @@ float number_at(const std::vector<unsigned char> &words, int steps, int row, int
     if (KIND == INT4) return int(found & 15) - 8;
     if (KIND == NF4) return (float)From(BOOK[found & 15]);
     return KIND == INT8 ? (float)(signed char)found : from_e4m3(found);
-}
-
-template <class T> std::vector<T> read(const T *from, size_t size) {
-    std::vector<T> to(size);
-    OK(cudaMemcpy(to.data(), from, size * sizeof(T), cudaMemcpyDefault));
-    return to;
 }
 
 // Ends the program if one of some rows of y is wrong: all of small ones, and some of each part of a large one.

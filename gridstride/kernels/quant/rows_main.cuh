@@ -4,11 +4,7 @@
 void launch(int number, const unsigned char *m, const unsigned char *n, __nv_bfloat16 *out, const float *m_scales,
             const float *n_scales);
 
-__device__ unsigned random_bits(unsigned long long i) {
-    unsigned long long h = (i + 1) * 0x9e3779b97f4a7c15ull;
-    h = (h ^ h >> 31) * 0x7fb5d329728ea185ull;
-    return h >> 32;
-}
+__device__ unsigned random_bits(unsigned long long i) { return hashed(i) >> 32; }
 
 // Bytes, but no NaN of e4m3, and scales from 1/2 to 1
 __global__ void fill(unsigned char *x, float *scales, int rows, int columns, unsigned long long seed) {
@@ -24,12 +20,6 @@ float number_of(unsigned char byte) {
     int exponent = byte >> 3 & 15, fraction = byte & 7;
     float x = exponent ? std::ldexp(8.f + fraction, exponent - 10) : std::ldexp((float)fraction, -9);
     return byte & 128 ? -x : x;
-}
-
-template <class T> std::vector<T> read(const T *from, size_t size) {
-    std::vector<T> to(size);
-    OK(cudaMemcpy(to.data(), from, size * sizeof(T), cudaMemcpyDefault));
-    return to;
 }
 
 struct Arrays { unsigned char *m, *n; float *m_scales, *n_scales; __nv_bfloat16 *out; };

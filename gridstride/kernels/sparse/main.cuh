@@ -13,11 +13,9 @@ inline int read(const int *from) {
 }
 
 __host__ __device__ inline unsigned random_bits(unsigned long long i) {
-    unsigned long long h = (i + 1) * 0x9e3779b97f4a7c15ull;
-    h = (h ^ h >> 31) * 0x7fb5d329728ea185ull;
+    unsigned long long h = hashed(i);
     return (h ^ h >> 29) >> 32;
 }
-__device__ float random_number(unsigned long long i) { return (int)random_bits(i) * 0x1p-31f; }
 
 __global__ void fill(Number *x, size_t size) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
