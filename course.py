@@ -73,9 +73,9 @@ def parser(command, about):
 def check_machine():
     "Fail if this machine cannot create a virtual environment or compile C++"
     if not (find_spec('venv') and find_spec('ensurepip')):
-        fail(f"This Python cannot create virtual environments. Fix it with: {doctor.mend('venv')}")
+        fail(f"This Python cannot create virtual environments. Fix it with: {doctor.fix('venv')}")
     if not doctor.compiler():
-        fail(f"No C++ compiler was found: neither g++, clang++, c++ nor $CXX. Fix it with: {doctor.mend('compiler')}")
+        fail(f"No C++ compiler was found: neither g++, clang++, c++ nor $CXX. Fix it with: {doctor.fix('compiler')}")
 
 
 def check_space():

@@ -149,8 +149,8 @@ def meet(
 ) -> Panel:
     "`m` at the left of `out`, and `n` above it"
     x, y = m.w + gap, n.h + gap
-    places = (m, 0, y), (n, x, 0), (out, x, y)
-    parts = [f'<g transform="translate({a:.1f},{b:.1f})">{p.svg}</g>' for p, a, b in places]
+    positions = (m, 0, y), (n, x, 0), (out, x, y)
+    parts = [f'<g transform="translate({a:.1f},{b:.1f})">{p.svg}</g>' for p, a, b in positions]
     return Panel(x + max(n.w, out.w), y + max(m.h, out.h), parts)
 
 # %% ../nbs/lib/04_draw.ipynb #a40160a8
@@ -207,10 +207,10 @@ def touched(
     "Who touched each element of an array; `n×` where several threads did"
     acc = _accesses(t, array, verb)
     shape = acc[0]['shape'] if len(acc[0]['shape']) == 2 else (1, -1)
-    places = np.concatenate([a['at'] for a in acc])
+    indices = np.concatenate([a['at'] for a in acc])
     who = np.concatenate([a['block' if by == 'block' else 'thread'] for a in acc])
     when = np.concatenate([np.full(len(a['at']), i) for i, a in enumerate(acc)])
-    marks = [_mark(by, who[places == e], when[places == e]) for e in range(int(np.prod(acc[0]['shape'])))]
+    marks = [_mark(by, who[indices == e], when[indices == e]) for e in range(int(np.prod(acc[0]['shape'])))]
     labels, color = zip(*marks)
     grid = np.array(labels, dtype=object).reshape(shape)
     return cells(grid, np.array(color).reshape(shape), title or f'{array}, {verb}, by {by}', **kw)

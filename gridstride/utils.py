@@ -114,7 +114,7 @@ def _ragged(shape, axes, tile):
     return f'past the last whole multiple of {size} ({names})', _from(shape, axes, starts)
 
 
-def _places(bad, tile):
+def _candidates(bad, tile):
     "The likely positions of an error, as (name, mask): the last index of each axis, then the best tile edge"
     shape, axes = bad.shape, [ax for ax, n in enumerate(bad.shape) if n > 1]
     last = [(f'in the last {_axis(ax, bad.ndim)}', _from(shape, [ax], [shape[ax] - 1])) for ax in axes if shape[ax] > 2]
@@ -135,7 +135,7 @@ def _where(bad, tile):
     res = [f"all of them are in {', '.join(inside)}"] if inside and bad.sum() > 1 else []
     if bad.all():
         return res
-    for name, m in _places(bad, tile):
+    for name, m in _candidates(bad, tile):
         both = (bad & m).sum()
         share, wrong = both / bad.sum(), both / m.sum()
         if share >= 0.5:

@@ -467,8 +467,8 @@ def test_torch_for_the_cpu_and_for_a_gpu_that_comes_later(fresh, served):
     site = list((fresh/'.venv').glob('lib/*/site-packages'))
     gpu = doctor._torch(doctor.machine(site=site, driver=lambda: (1, '13.0')))
     assert gpu.state == 'mismatch' and gpu.found.startswith('2.13.0+cpu')
-    mended = subprocess.run(gpu.mend, shell=True, cwd=fresh, env=environ(fresh, **env), capture_output=True, text=True)
-    assert mended.returncode == 0 and doctor.torch_build(site) == '2.13.0, built for CUDA 13.0, 3.0 MB', mended
+    fixed = subprocess.run(gpu.fix, shell=True, cwd=fresh, env=environ(fresh, **env), capture_output=True, text=True)
+    assert fixed.returncode == 0 and doctor.torch_build(site) == '2.13.0, built for CUDA 13.0, 3.0 MB', fixed
     (fresh/'constraints.txt').write_text(PINS + 'torch==2.13.0\n# changed\n')
     again = course(fresh, 'setup', **env).stdout
     assert 'build for' not in again and names(again, 'PyTorch is 2.13.0', 'CUDA 13.0', '3.0 MB.\n')

@@ -27,7 +27,7 @@ def test_every_row_has_its_purpose_and_its_fix():
     assert [w for w, _, _ in rows] == [w for w, _, _ in doctor.CHECKS]
     for what, why, row in rows:
         assert why and row.found and row.state in ('ok', 'missing', 'optional', 'mismatch')
-        assert row.mend and '\n' not in row.mend or row.state == 'ok', what
+        assert row.fix and '\n' not in row.fix or row.state == 'ok', what
     missing = {'Python', 'venv, pip', '.venv', 'disk', 'C++ compiler', 'numpy', 'torch', 'jupyterlab', 'nvcc'}
     assert {w for w, _, r in rows if r.state == 'missing'} == missing
 
@@ -45,11 +45,11 @@ def test_the_package_alone_gets_no_advice_on_the_course():
     bare = dict(path='', site=[], env={}, cuda='/nowhere', include='/nowhere', root=Path('/nowhere'), pci='/nowhere',
                 has=lambda o: False, driver=lambda: (0, None), free=lambda: 2*10**9, system='linux')
     alone,course = examined(**bare, course=False),examined(**bare, course=True)
-    told = ' '.join(o.mend for o in alone.values())
+    told = ' '.join(o.fix for o in alone.values())
     assert 'course.py' not in told and '.venv' not in told.replace(sys.executable, '') and '-c ' not in told
     assert {what for what,o in alone.items() if o.state=='missing'} == {'C++ compiler', 'numpy'}
     for name in ('numpy', 'torch', 'numba', 'jupyterlab'):
-        assert alone[name].mend == f'{sys.executable} -m pip install {name}'
+        assert alone[name].fix == f'{sys.executable} -m pip install {name}'
     assert {'.venv', 'venv, pip', 'torch'} < {what for what,o in course.items() if o.state=='missing'}
 
 def test_without_a_gpu_nothing_of_it_is_missing():

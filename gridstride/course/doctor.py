@@ -29,7 +29,7 @@ __all__ = [
     'Row',
     'CHECKS',
     'machine',
-    'mend',
+    'fix',
     'compiler',
     'environment_version',
     'has_gpu',
@@ -134,11 +134,11 @@ def _manager(m):
     )
 
 
-def mend(
+def fix(
     thing,  # a key of `_PACKAGES`
     m=None,  # the machine; None: this one
 ) -> str:  # a command
-    "What installs `thing` here"
+    "Return the command that installs `thing` here"
     m = m or machine()
     if thing == 'compiler' and m.system == 'darwin':
         return 'xcode-select --install'
@@ -151,7 +151,7 @@ def mend(
 
 
 def _pip(m, *args):
-    "What installs packages: into the course's environment, or into the one that runs this"
+    "Return the command that installs packages: into the course's environment, or into the one that runs this"
     how = '.venv/bin/python -m pip install -c constraints.txt' if m.course else f'{sys.executable} -m pip install'
     return ' '.join([how, *args])
 
@@ -161,7 +161,7 @@ def _pip(m, *args):
 MIN_PYTHON = (3, 10)
 MIN_FREE = 5 * 10**9  # bytes: what setting up takes
 
-Row = namedtuple('Row', 'state found mend', defaults=('', ''))
+Row = namedtuple('Row', 'state found fix', defaults=('', ''))
 _ALONE = Row('optional', 'none; the package alone does not need it')
 
 
@@ -169,7 +169,7 @@ def _python(m):
     found = '.'.join(map(str, m.python))
     if m.python[:2] >= MIN_PYTHON:
         return Row('ok', found)
-    return Row('missing', f'{found}, which is too old', mend('python', m))
+    return Row('missing', f'{found}, which is too old', fix('python', m))
 
 
 def _venv(m):
@@ -177,7 +177,7 @@ def _venv(m):
     if gone and not m.course:
         return _ALONE
     if gone:
-        return Row('missing', f"no module {' and '.join(gone)}", mend('venv', m))
+        return Row('missing', f"no module {' and '.join(gone)}", fix('venv', m))
     return Row('ok', 'venv and ensurepip')
 
 
@@ -231,7 +231,7 @@ def compiler(m=None):  # the machine; None: this one
 def _compiler(m):
     found = compiler(m)
     if not found:
-        return Row('missing', 'no g++, clang++ or c++', mend('compiler', m))
+        return Row('missing', 'no g++, clang++ or c++', fix('compiler', m))
     return Row('ok', (_says(found, '--version') or found).splitlines()[0])
 
 
@@ -311,9 +311,9 @@ def torch_build(
     libraries = [
         library for library in metadata.distributions(path=list(site)) if str(library.name).startswith('nvidia-')
     ]
-    beside = cuda and _size(libraries)
+    libraries_size = cuda and _size(libraries)
     parts = d.version, f"built for {f'CUDA {cuda}' if cuda else 'the CPU only'}", _size([d])
-    return ', '.join(filter(None, [*parts, beside and f"and {beside} of NVIDIA's libraries"]))
+    return ', '.join(filter(None, [*parts, libraries_size and f"and {libraries_size} of NVIDIA's libraries"]))
 
 
 def has_gpu(m=None) -> bool:  # the machine; None: this one
@@ -331,7 +331,7 @@ def _torch(m):
     if has_gpu(m) and not cuda:
         return Row('mismatch', f'{found}, but this machine has a GPU', _pip(m, '--force-reinstall torch'))
     if gpus and _major(newest) < _major(cuda):
-        return Row('mismatch', f'{found}, but the driver supports CUDA {newest} at most', mend('driver', m))
+        return Row('mismatch', f'{found}, but the driver supports CUDA {newest} at most', fix('driver', m))
     return Row('ok', found)
 
 
@@ -353,7 +353,7 @@ def _gpu(m):
     if gpus:
         return Row('ok', f"{gpus} with CUDA up to {newest}: {'; '.join(named.splitlines()) or 'name unknown'}")
     if _on_bus(m):
-        return Row('missing', 'an NVIDIA GPU whose driver does not work', mend('driver', m))
+        return Row('missing', 'an NVIDIA GPU whose driver does not work', fix('driver', m))
     return Row('optional', 'none: kernels are simulated on the CPU')
 
 
@@ -361,12 +361,12 @@ def _nvcc(m):
     homes = [m.env[k] for k in ('CUDA_HOME', 'CUDA_PATH') if m.env.get(k)] + [m.cuda]
     found = _which(m, 'nvcc', *(f'{h}/bin/nvcc' for h in homes))
     if not found and m.driver()[0]:
-        return Row('missing', 'not found', mend('nvcc', m))
+        return Row('missing', 'not found', fix('nvcc', m))
     if not found:
         return Row('optional', 'none; not needed without a GPU')
     version = re.search(r'release (\d+\.\d+)', _says(found, '--version'))
     if not version:
-        return Row('missing', f'{found} does not report its version', mend('nvcc', m))
+        return Row('missing', f'{found} does not report its version', fix('nvcc', m))
     cuda = _torch_cuda(m)
     if not cuda or _major(cuda) == _major(version[1]):
         return Row('ok', version[1])
@@ -377,7 +377,7 @@ def _toolkit(cuda, m):
     "The command that installs the CUDA toolkit of a given version"
     if _manager(m) not in ('apt', 'dnf'):
         return f'install the CUDA toolkit {cuda}'
-    return f"{mend('nvcc', m).replace('nvidia-cuda-toolkit', 'cuda-toolkit')}-{cuda.replace('.', '-')}"
+    return f"{fix('nvcc', m).replace('nvidia-cuda-toolkit', 'cuda-toolkit')}-{cuda.replace('.', '-')}"
 
 
 def _ninja(m):
@@ -387,7 +387,7 @@ def _ninja(m):
 
 def _header(m):
     p = Path(m.include) / 'Python.h'
-    return Row('ok', str(p)) if p.exists() else Row('optional', f'{p} does not exist', mend('header', m))
+    return Row('ok', str(p)) if p.exists() else Row('optional', f'{p} does not exist', fix('header', m))
 
 
 def _launches(m):
@@ -395,14 +395,14 @@ def _launches(m):
     if not m.driver()[0]:
         return Row('optional', 'none; not needed without a GPU')
     if why := m.launches():
-        return Row('optional', f'by ctypes, which is slower: {why}', _mend_launches(m))
+        return Row('optional', f'by ctypes, which is slower: {why}', _fix_launches(m))
     return Row('ok', 'by compiled code')
 
 
-def _mend_launches(m):
+def _fix_launches(m):
     if not (Path(m.include) / 'Python.h').exists():
-        return mend('header', m)
-    return '' if compiler(m) else mend('compiler', m)
+        return fix('header', m)
+    return '' if compiler(m) else fix('compiler', m)
 
 
 def _assembly(m):
@@ -466,8 +466,8 @@ def report(
     res = [f'{platform.system()} {platform.machine()}, {sys.executable}', '']
     for what, why, r in rows:
         res.append(f'{r.state:<8}  {what:<12}  {r.found}  ({why})')
-        if r.mend:
-            res.append(f"{'':<10}{'to fix:':<12}  {r.mend}")
+        if r.fix:
+            res.append(f"{'':<10}{'to fix:':<12}  {r.fix}")
     bad = sum(r.state in ('missing', 'mismatch') for _, _, r in rows)
     return '\n'.join([*res, '', f'{bad} to fix' if bad else 'Everything that is needed is installed.'])
 

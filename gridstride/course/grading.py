@@ -68,7 +68,7 @@ def _problem(name):
     raise LookupError(f'no exercise is called {name!r}; {near}')
 
 # %% ../../nbs/lib/03_exercise.ipynb #4135950c
-def _place(name, i):
+def _index(name, i):
     "`i`, in the brackets after `name`, as an integer; `TypeError` that names what it is instead"
     if hasattr(i, '__index__'):
         return i.__index__()
@@ -92,15 +92,15 @@ class Memory(np.lib.mixins.NDArrayOperatorsMixin):
     def __len__(self):
         return len(self.a)
 
-    def note(self, places, verb):  # verb: 'read' or 'written'
-        "Remember that `places` (one index or an array of them) were accessed"
-        (touched := self.reads if verb == 'read' else self.writes).extend(np.atleast_1d(places).tolist())
+    def note(self, indices, verb):  # verb: 'read' or 'written'
+        "Remember that `indices` (one index or an array of them) were accessed"
+        (touched := self.reads if verb == 'read' else self.writes).extend(np.atleast_1d(indices).tolist())
         if len(touched) > _ENDLESS:
             raise AssertionError(f'{self.name} was {verb} {len(touched):,} times: is there a loop that never ends?')
 
     def _inside(self, i, verb):
         "`i` as an integer, which must be in bounds"
-        i = _place(self.name, i)
+        i = _index(self.name, i)
         if 0 <= i < len(self):
             return i
         e = IndexError(f'{self.name}[{i}] was {verb}, but its valid indices are 0 to {len(self) - 1}')
@@ -186,12 +186,12 @@ def watch(
     if wrong and not own:
         raise AssertionError(f'{who} has no work, but wrote {out.name}[{wrong[0]}]: add a guard')
     if wrong:
-        places = ', '.join(f'{out.name}[{i}]' for i in list(own)[:4]) + (' ...' if len(own) > 4 else '')
-        raise AssertionError(f'{who} wrote {out.name}[{wrong[0]}], but must write {places} and nothing else')
-    places = sum(len(set(m.reads[n:])) for m, n, _ in start if m is not out)
-    if own and needs is not None and places > 2 * needs:
+        expected = ', '.join(f'{out.name}[{i}]' for i in list(own)[:4]) + (' ...' if len(own) > 4 else '')
+        raise AssertionError(f'{who} wrote {out.name}[{wrong[0]}], but must write {expected} and nothing else')
+    count = sum(len(set(m.reads[n:])) for m, n, _ in start if m is not out)
+    if own and needs is not None and count > 2 * needs:
         raise AssertionError(
-            f'{who} read {places} elements, but its result depends on {needs}: leave the others to other threads'
+            f'{who} read {count} elements, but its result depends on {needs}: leave the others to other threads'
         )
 
 

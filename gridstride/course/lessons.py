@@ -338,7 +338,7 @@ def exercises(nb) -> list:  # of str
 def progress_file(
     folder=None,  # where the lessons are; None: the folder that this notebook was started in
 ) -> Path:
-    """Where the solved exercises are remembered: `$GRIDSTRIDE_PROGRESS`, else beside the lessons; in the home folder
+    """Where the solved exercises are remembered: `$GRIDSTRIDE_PROGRESS`, else next to the lessons; in the home folder
     where there are none"""
     if named := os.environ.get('GRIDSTRIDE_PROGRESS'):
         return Path(named)
@@ -435,7 +435,7 @@ def main(
     folder=NBS,  # where the lessons are
 ) -> int:  # exit status
     "Run lessons, show the progress, or sign the lessons"
-    command, *rest = (sys.argv[1:] if argv is None else argv) or ['']
+    command, *others = (sys.argv[1:] if argv is None else argv) or ['']
     if command not in ('run', 'progress', 'trust'):
         return print('usage: python -m gridstride.course.lessons run|progress|trust ...', file=sys.stderr) or 2
     try:
@@ -443,7 +443,7 @@ def main(
             return trust(folder) and 0
         if command == 'progress':
             return print(progress(folder)) or 0
-        args = run_args(rest, folder)
+        args = run_args(others, folder)
         runs = _apart(run(args.paths, args.save, args.jobs))
     except (ValueError, LookupError, RuntimeError) as e:
         return print(e, file=sys.stderr) or 2

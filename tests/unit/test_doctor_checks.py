@@ -1,7 +1,7 @@
 "Each check of doctor, on machines that are described."
 import pytest
 from gridstride.course import doctor
-from gridstride.course.doctor import Row, examine, machine, mend, report
+from gridstride.course.doctor import Row, examine, machine, fix, report
 from found import names
 
 
@@ -54,11 +54,11 @@ def test_a_program_that_is_not_there_says_nothing(): assert doctor._says('no-suc
 
 
 def test_the_fix_depends_on_the_package_manager(debian, programs):
-    assert mend('venv', debian) == 'sudo apt install python3.11-venv'
-    assert mend('nvcc', machine(system='linux', path=programs(dnf=''), user=0)) == 'dnf install cuda-toolkit'
-    assert mend('python', machine(system='darwin', path=programs(brew=''), user=0)) == 'brew install python'
-    assert mend('compiler', machine(system='darwin')) == 'xcode-select --install'
-    assert mend('header', machine(system='linux', path='')).startswith('install python')
+    assert fix('venv', debian) == 'sudo apt install python3.11-venv'
+    assert fix('nvcc', machine(system='linux', path=programs(dnf=''), user=0)) == 'dnf install cuda-toolkit'
+    assert fix('python', machine(system='darwin', path=programs(brew=''), user=0)) == 'brew install python'
+    assert fix('compiler', machine(system='darwin')) == 'xcode-select --install'
+    assert fix('header', machine(system='linux', path='')).startswith('install python')
 
 
 def test_an_old_python_and_one_without_ensurepip(debian, programs):
@@ -73,7 +73,7 @@ def test_compilers(debian, programs):
     named = machine(system='linux', path=programs(clang__='x'), env={'CXX': 'clang--'})
     assert doctor._compiler(named) == Row('ok', 'x')
     none = doctor._compiler(machine(system='linux', path='', env={}))
-    assert none.state == 'missing' and none.mend.startswith('install g++')
+    assert none.state == 'missing' and none.fix.startswith('install g++')
 
 
 def test_disk_and_environment_of_a_new_folder(programs):
@@ -103,7 +103,7 @@ def test_a_gpu_that_came_after_the_set_up(site, gpu_on_bus):
         here = machine(site=site('2.13.0+cpu'), driver=driver, pci=pci)
         want = '.venv/bin/python -m pip install -c constraints.txt --force-reinstall torch'
         row = doctor._torch(here)
-        assert doctor.has_gpu(here) and (row.state, row.mend) == ('mismatch', want)
+        assert doctor.has_gpu(here) and (row.state, row.fix) == ('mismatch', want)
         assert row.found.startswith('2.13.0+cpu, ')
     assert not doctor.has_gpu(machine(driver=nothing, pci='/nowhere'))
 
@@ -113,7 +113,7 @@ def test_a_package_is_installed_by_a_set_up_or_by_pip_where_that_was_finished(tm
     monkeypatch.setattr(doctor, 'environment_version', lambda home: None)
     assert doctor._torch(missing) == Row('missing', 'not installed', 'python3 course.py setup')
     monkeypatch.setattr(doctor, 'environment_version', lambda home: '3.11')
-    assert '-m pip install -c constraints.txt torch' in doctor._torch(missing).mend
+    assert '-m pip install -c constraints.txt torch' in doctor._torch(missing).fix
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_a_gpu_is_named_or_missed(smi, gpu_on_bus):
     assert doctor._gpu(machine(path=smi, driver=hopper())) == Row('ok', '1 with CUDA up to 13.0: NVIDIA H100, 580.65')
     assert doctor._gpu(machine(path='', driver=nothing, pci='/nowhere')).state == 'optional'
     broken = machine(path=smi, driver=nothing, pci=gpu_on_bus, system='linux', user=0)
-    assert doctor._gpu(broken).state == 'missing' and doctor._gpu(broken).mend == 'apt install nvidia-driver'
+    assert doctor._gpu(broken).state == 'missing' and doctor._gpu(broken).fix == 'apt install nvidia-driver'
 
 
 def test_nvcc_must_fit_torch(smi, site):
@@ -154,7 +154,7 @@ def test_what_makes_assembly_may_be_a_toolkits(tmp_path):
     assert look(tmp_path) == Row('ok', f'NVRTC libnvrtc.so.13, nvdisasm {tmp_path}/bin/nvdisasm')
     (tmp_path/'bin/nvdisasm').unlink()
     get = ".venv/bin/python -m pip install -c constraints.txt -e '.[asm]'"
-    assert look(tmp_path).state == 'optional' and look(tmp_path).mend == get
+    assert look(tmp_path).state == 'optional' and look(tmp_path).fix == get
     assert 'nvdisasm' in look(tmp_path).found and 'NVRTC' not in look(tmp_path).found
     assert 'nvdisasm' in look('/nowhere').found and 'NVRTC' in look('/nowhere').found
     assert look('/nowhere', 'darwin').state == 'optional' and 'darwin' in look('/nowhere', 'darwin').found

@@ -100,22 +100,22 @@ def mean(guard='r >= h', total='float', place='r*w + c', result='total/w'):
         out[r] = {result};
     }}'''
 
-@wrong('05.mend')
+@wrong('05.fix')
 def guard_left(): return mean(guard='r > h')
 
-@wrong('05.mend')
+@wrong('05.fix')
 def int_left(): return mean(total='int')
 
-@wrong('05.mend')
+@wrong('05.fix')
 def length_left(): return mean(place='r*h + c')
 
-@wrong('05.mend')
+@wrong('05.fix')
 def division_left(): return mean(result='1/w * total')
 
-@wrong('05.mend')
+@wrong('05.fix')
 def only_the_sum(): return mean(result='total')
 
-@wrong('05.mend')
+@wrong('05.fix')
 def column_means(): return mean(place='c*w + r')
 
 

@@ -32,9 +32,9 @@ def one_element(fn, out):
     def watched(i, *args):
         before = len(out.writes)
         fn(i, *args)
-        if len(places := sorted(set(out.writes[before:]))) > 1:
+        if len(indices := sorted(set(out.writes[before:]))) > 1:
             raise AssertionError(
-                f'thread {i} wrote {out.name}[{places[0]}] and {out.name}[{places[1]}]: write one element only'
+                f'thread {i} wrote {out.name}[{indices[0]}] and {out.name}[{indices[1]}]: write one element only'
             )
 
     return watched

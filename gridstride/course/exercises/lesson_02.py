@@ -48,10 +48,10 @@ def run_watched(fn, blocks, threads, own, out, *args, needs):
     run_blocks(one, blocks, threads, *args)
 
 
-def run_2d(fn, h, w, place, out, *args, needs):
-    "Cover `h` by `w` with blocks of 4 by 2; the thread at (row, column) inside must write `out[place(r, c)]`"
+def run_2d(fn, h, w, index, out, *args, needs):
+    "Cover `h` by `w` with blocks of 4 by 2; the thread at (row, column) inside must write `out[index(r, c)]`"
     blocks = cdiv(w, 4), cdiv(h, 2)
-    run_watched(fn, blocks, (4, 2), lambda r, c: [place(r, c)] if r < h and c < w else [], out, *args, needs=needs)
+    run_watched(fn, blocks, (4, 2), lambda r, c: [index(r, c)] if r < h and c < w else [], out, *args, needs=needs)
 
 
 SHAPES = [dict(h=h, w=w) for h, w in ((2, 3), (5, 17), (18, 3), (4, 8), (1, 9), (9, 1), (1, 1))]

@@ -95,9 +95,9 @@ def _(fn, rng, h, w, tw, ty, tx):
 
 # The transpose is about *how* memory is touched: within a tile, neighbouring threads must read neighbouring
 # addresses, and write neighbouring addresses.
-def in_rows(places, cols, tw, what):
-    "`AssertionError` unless `places` (of a matrix with `cols` columns) come row by row within each tile"
-    for a, b in zip(places, places[1:]):
+def in_rows(indices, cols, tw, what):
+    "`AssertionError` unless `indices` (of a matrix with `cols` columns) come row by row within each tile"
+    for a, b in zip(indices, indices[1:]):
         if a // cols // tw == b // cols // tw and a % cols // tw == b % cols // tw and b < a:
             raise AssertionError(f'{what}[{b}] was accessed after {what}[{a}]: access the tile of {what} row by row')
 

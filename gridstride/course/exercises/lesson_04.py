@@ -30,9 +30,9 @@ def _(fn, rng, k, tw):
 
 
 # Every kernel is run under each order that the runner knows, and under the system's own. But a race need not
-# show in any of them: two threads that add to the same place are right as long as neither is interrupted in
+# show in any of them: two threads that add to the same element are right as long as neither is interrupted in
 # between. So the judge also notes, for every access, which thread made it and how many waits that thread had
-# behind it. Two threads, one place, at least one write, and the same number of waits: a race, whatever the
+# passed before. Two threads, one element, at least one write, and the same number of waits: a race, whatever the
 # result was.
 def own_line(thread):
     "The line of the learner's source that `thread`, the one that asks, has come to"
@@ -43,35 +43,35 @@ def own_line(thread):
 
 
 class Noted(Memory):
-    "Memory that notes who touched it when: (place, verb, block, thread, waits behind it, line)"
+    "Memory that notes who touched it when: (index, verb, block, thread, waits passed before it, line)"
 
     def __init__(self, name, values):
         super().__init__(name, values)
         self.log = []
 
-    def note(self, places, verb):
-        "Remember who touched `places` how, and after how many waits"
-        super().note(places, verb)
+    def note(self, indices, verb):
+        "Remember who touched `indices` how, and after how many waits"
+        super().note(indices, verb)
         me = threading.current_thread()
         if where := getattr(me, 'where', None):
-            self.log += [(int(p), verb, *where, me.waits, own_line(me)) for p in np.atleast_1d(places)]
+            self.log += [(int(p), verb, *where, me.waits, own_line(me)) for p in np.atleast_1d(indices)]
 
     def check_races(self):
         "`AssertionError` that names two threads with no barrier in between"
         seen = {}
-        for place, verb, block, thread, waits, line in self.log:
-            for verb2, block2, thread2, waits2, line2 in seen.setdefault(place, []):
+        for index, verb, block, thread, waits, line in self.log:
+            for verb2, block2, thread2, waits2, line2 in seen.setdefault(index, []):
                 if (
                     'written' in (verb, verb2)
                     and (block, thread) != (block2, thread2)
                     and (block != block2 or waits == waits2)
                 ):
                     raise AssertionError(
-                        f'a data race on {self.name}[{place}]: {verb2} by thread ({thread2}) of block ({block2}) '
+                        f'a data race on {self.name}[{index}]: {verb2} by thread ({thread2}) of block ({block2}) '
                         f'in line {line2} and {verb} by thread ({thread}) of block ({block}) in line {line}, '
                         'with no barrier in between'
                     )
-            seen[place].append((verb, block, thread, waits, line))
+            seen[index].append((verb, block, thread, waits, line))
 
 
 class Counted:

@@ -11,12 +11,12 @@ from ...diagnostics.errors import WrongArgument
 from ...sim import KernelError
 from ...utils import cdiv, check
 
-__all__ = ['PAD', 'source', 'bare', 'frame', 'compiled', 'launch', 'run', 'check_places', 'picture', 'check_refused']
+__all__ = ['PAD', 'source', 'bare', 'frame', 'compiled', 'launch', 'run', 'check_elements', 'picture', 'check_refused']
 
 
 # An answer is a function that returns C. It is compiled once (the build cache sees to that) and run on every
-# case, on the emulator also where a GPU is: only there does a stray access not go unseen. Arrays lie in the
-# middle of longer pieces of memory, in case somebody turns the checks off.
+# case, on the emulator even on a machine with a GPU: only there is every out-of-bounds access reported. Arrays are in
+# the middle of longer pieces of memory, in case the checks are disabled.
 PAD = 256
 
 
@@ -35,9 +35,9 @@ def bare(src) -> str:
 
 def frame(
     a,  # a NumPy array, or a tensor
-    edge,  # what lies around it: another number around inputs than around outputs
+    edge,  # the value around it: one for inputs, another for outputs
 ):  # a 1-D tensor
-    "The numbers of `a` between two strips of `PAD` times `edge`"
+    "Return the elements of `a` between two strips of `PAD` times `edge`"
     a = torch.as_tensor(a).reshape(-1)
     strip = torch.full((PAD,), edge, dtype=a.dtype)
     return torch.cat([strip, a, strip])
@@ -76,7 +76,7 @@ def run(kernel, blocks, threads, **args):
     return after['out'][PAD:-PAD].cpu()
 
 
-def check_places(fn, name, threads, own, **args):  # own: which elements of `out` are theirs
+def check_elements(fn, name, threads, own, **args):  # own: which elements of `out` are theirs
     "`AssertionError` when the first block alone, of these `threads`, writes elements that are not its own"
     if 'gridDim' in bare(source(fn)):
         return  # it goes on by whole grids, and a grid of one block does all
@@ -106,7 +106,7 @@ def _(fn, rng, n, blocks, threads):
     empty = np.full(n, np.nan, np.float32)
     out = launch(fn, 'axpy', blocks, threads, a=a, x=x, y=y, out=empty, n=n)
     check(out, (np.float64(np.float32(a)) * x + y).astype(np.float32))
-    check_places(fn, 'axpy', threads, np.arange(n) < threads, a=a, x=x, y=y, out=empty, n=n)
+    check_elements(fn, 'axpy', threads, np.arange(n) < threads, a=a, x=x, y=y, out=empty, n=n)
 
 
 @problem(
@@ -126,10 +126,10 @@ def _(fn, rng, n, shift):
     empty = np.full(n, np.nan, np.float32)
     out = launch(fn, 'roll', cdiv(n, 32) + 1, 32, x=x, out=empty, n=n, shift=shift)
     check(out, np.roll(x, shift))
-    check_places(fn, 'roll', 32, np.arange(n) < 32, x=x, out=empty, n=n, shift=shift)
+    check_elements(fn, 'roll', 32, np.arange(n) < 32, x=x, out=empty, n=n, shift=shift)
 
 
-# A grey that lies just between two bytes may be rounded either way, so pixels of that kind are left out.
+# A grey exactly between two bytes may be rounded either way, so pixels of that kind are left out.
 def picture(rng, h, w):
     "Random bytes, (h, w, 3), and their grey; a white pixel comes first, and none has a grey that ends in about .5"
     x = rng.integers(0, 256, (h, w, 3), dtype=np.uint8)
@@ -154,11 +154,11 @@ def _(fn, rng, h, w):
     out = launch(fn, 'grey_bytes', (cdiv(w, 16), cdiv(h, 8)), (16, 8), x=x, out=empty, h=h, w=w)
     check(out.reshape(h, w), grey)
     own[:8, :16] = True
-    check_places(fn, 'grey_bytes', (16, 8), own, x=x, out=empty, h=h, w=w)
+    check_elements(fn, 'grey_bytes', (16, 8), own, x=x, out=empty, h=h, w=w)
 
 
 @problem(
-    '05.mend',
+    '05.fix',
     cases=[dict(h=h, w=w) for h, w in ((31, 2), (33, 3), (32, 5), (70, 4), (1, 9), (6, 1))],
     hints=[
         'Two mistakes are about indices: which rows may pass the guard, and where does row `r` begin?',
@@ -171,12 +171,12 @@ def _(fn, rng, h, w):
     empty = np.full(h, np.nan, np.float32)
     out = launch(fn, 'row_mean', cdiv(h, 32), 32, x=x, out=empty, h=h, w=w)
     check(out, x.astype(np.float64).mean(1).astype(np.float32))
-    check_places(fn, 'row_mean', 32, np.arange(h) < 32, x=x, out=empty, h=h, w=w)
+    check_elements(fn, 'row_mean', 32, np.arange(h) < 32, x=x, out=empty, h=h, w=w)
 
 
 # The layer is called as a user would call it, also with inputs that do not fit. The last case has more than
-# 1024 blocks: who takes blocks for threads stands out there. An error of the emulator's detectors is no
-# refusal, and whoever reads it is told which inputs led to it.
+# 1024 blocks: an answer that mistakes blocks for threads fails there. An error of the emulator's detectors is not
+# a refusal, and names the inputs that led to it.
 def check_refused(f, why, *args, right=None):  # right: a result that is as good as a refusal
     "`AssertionError` that says `why` when `f` takes `args`"
     try:
@@ -202,7 +202,7 @@ def check_refused(f, why, *args, right=None):  # right: a result that is as good
         'Start from the lesson’s `matmul`. The product with the second matrix transposed was 02.matmul_nt: '
         '`weight[c*k + i]`.',
         'Start the sum from `bias[c]`. In the host function, `w` is `weight.size(0)`.',
-        '`CHECK_INPUT` for each input, `TORCH_CHECK(weight.size(1) == k, ...)`, `TORCH_CHECK(bias.numel() == w, '
+        '`CHECK_INPUT` per input, `TORCH_CHECK(weight.size(1) == k, ...)`, `TORCH_CHECK(bias.numel() == w, '
         '...)`; `data_ptr<float>()` refuses other types.',
     ],
 )
@@ -219,7 +219,7 @@ def _(fn, rng, h, w, k):
     x, weight, bias = normal(rng, h, k), normal(rng, w, k), normal(rng, w)
     want = torch.tensor((x.astype(np.float64) @ weight.T + bias).astype(np.float32))
     x, weight, bias = map(torch.tensor, (x, weight, bias))
-    check(linear(x, weight, bias), want, atol=1e-4)  # at most 20 roundings of numbers around 5
+    check(linear(x, weight, bias), want, atol=1e-4)  # at most 20 roundings of values around 5
     check_refused(linear, 'a row of weight is longer than one of x', x, torch.tensor(normal(rng, w, k + 1)), bias)
     check_refused(linear, 'a row of weight is shorter than one of x', x, weight[:, 1:].contiguous(), bias)
     check_refused(linear, 'bias has one element too many', x, weight, torch.tensor(normal(rng, w + 1)))

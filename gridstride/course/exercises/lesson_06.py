@@ -111,10 +111,10 @@ def launch(
     )
     with on_emulator():
         host = load_cuda(cuda_begin + src + HOST.replace('CASES', cases), funcs=['launch'])
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter('always')
             host.launch(sizes.index(size), *blocks, *threads, m, n, out, h, w, k)
-    for warning in told:
+    for warning in caught:
         if issubclass(warning.category, SameValueRace):
             what = str(warning.message).partition('. ')[0]
             raise AssertionError(f'{what}: distribute the elements, so that each is written by one thread')
@@ -165,14 +165,14 @@ SHAPES = ((1, 1, 1), (5, 9, 7), (8, 3, 13), (8, 16, 8), (11, 17, 2), (3, 40, 9))
 
 
 def product(fn, kernel, sizes, size, rng, h, k, w, tw, rows):
-    "Try a kernel for matrix products, whose blocks have `rows` rows of `tw` threads, on random numbers"
+    "Try a kernel for matrix products, whose blocks have `rows` rows of `tw` threads, on random matrices"
     m, n = normal(rng, h, k), normal(rng, k, w)
     mt, nt, out = torch.tensor(m), torch.tensor(n), torch.full((h, w), torch.nan)
     args, blocks = 'm_at, n_at, out_at, h, w, k', (cdiv(w, tw), cdiv(h, tw))
     launch(fn, kernel, sizes, size, args, blocks, (tw, rows), mt, nt, out, h, w, k)
     check_unchanged(('m', m, mt), ('n', n, nt))
     want = (m.astype(np.float64) @ n).astype(np.float32)
-    check(out, want, atol=1e-4, tile=tw)  # at most 40 roundings of numbers around 6
+    check(out, want, atol=1e-4, tile=tw)  # at most 40 roundings of values around 6
 
 
 RECTS = [(4, 8), (8, 4), (4, 4), (4, 6), (2, 5)]  # tw, tk

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-# Every answer is a kernel in the dialect, run on the simulator, also where a GPU is: only the simulator sees
+# Every answer is a kernel in the dialect, run on the simulator, even on a machine with a GPU: only the simulator sees
 # a race whose result is right. The two long ones must also become C.
 def simulated(fn):
     "`fn` as a kernel of the simulator, where it is one of Numba's: the same function with the simulator's `cuda`"
@@ -135,7 +135,7 @@ def _(fn, rng, h, w, step):
         )
 
 
-# An operation in float64 shows in the last bits of the result. So the numbers must be, bit for bit, what
+# An operation in float64 shows in the last bits of the result. So the values must be, bit for bit, those that
 # NumPy gets with floats of 32 bits in the same order.
 def mean_abs(x, y):
     "What 07.float32 is to compute, with nothing but float32"
@@ -145,8 +145,8 @@ def mean_abs(x, y):
     return total / np.float32(x.shape[1]) + y / np.float32(3)
 
 
-# The last bits do not tell whether a quotient was computed in float64 and rounded at once. Its C does: it has Numba's
-# types, and float in their place only where the result is the same.
+# The last bits do not show whether a quotient was computed in float64 and rounded at once. Its C does: it has Numba's
+# types, and float instead only where the result is the same.
 def first_double(fn, *args):
     "The first line of the kernel, as C with Numba's types, that computes with a `double`; None if there is none"
     with suppress(Untranslatable):
@@ -185,7 +185,7 @@ def _(fn, rng, h, w):
 
 
 def in_tiles(n):
-    "How many of `n` places side by side lie in tiles of 18 that begin one before each 16th, tile after tile"
+    "Count the elements, of `n` in a row, in tiles of 18 that begin one before every 16th, tile after tile"
     return sum(min(first + 17, n) - max(first - 1, 0) for first in range(0, n, 16))
 
 
@@ -213,7 +213,7 @@ def _(fn, rng, h, w):
         (sum(padded[i : i + h, j : j + w] for i in range(3) for j in range(3)) / 9).astype(np.float32),
         atol=1e-5,
         tile=16,
-    )  # nine roundings of numbers around 1
+    )  # nine roundings of values around 1
     reads, most = count_touches(t, 'global', 'read'), in_tiles(h) * in_tiles(w)
     if reads > most:
         raise AssertionError(

@@ -64,7 +64,7 @@ def _(fn, rng, h, k, w, size, bandwidth, peak):
 
 
 # The judge's GPU keeps two clocks of its own, the CPU's and the GPU's, and no real time passes. A launch puts
-# a job behind what is queued.
+# a job after all that is queued.
 class Gpu:
     "A GPU on paper: `ms(i, warm)` says how long the kernel's run number `i` takes; all times in milliseconds"
 
@@ -74,7 +74,7 @@ class Gpu:
         self.flush_timed, self.timed = False, 0
 
     def queue(self, ms):
-        "A job of `ms`, behind all others; gives the time of its end"
+        "Queue a job of `ms` after all others; return the time of its end"
         self.cpu += self.launch
         self.until = max(self.until, self.cpu) + ms
         return self.until
@@ -107,7 +107,7 @@ class Event:
         self.gpu, self.at = gpu, None
 
     def record(self):
-        "Put the mark behind all that is queued"
+        "Record the event after all that is queued"
         self.at, self.flushed = self.gpu.queue(0.0), self.gpu.flushed
 
     def elapsed_time(self, end):
@@ -122,7 +122,7 @@ class Event:
         return end.at - self.at
 
 
-# The first runs are slow, some are disturbed, some are quick because the clock was up; when the data lie in
+# The first runs are slow, some are disturbed, some are quick because the clock was up; when the data is in
 # the L2, all are fast.
 def _ms(cold, warm, first, i, is_warm):
     "What run `i` takes"
@@ -200,7 +200,7 @@ SM = dict(threads=2048, blocks=32, registers=65536, shared=228 * 1024)  # what a
 
 
 def resident(threads, registers, shared):
-    "Blocks that an SM holds at a time; CUDA takes 1 KB of shared memory for each"
+    "Blocks that an SM holds at a time; CUDA takes 1 KB of shared memory per block"
     return min(
         SM['threads'] // threads,
         SM['blocks'],
@@ -282,11 +282,8 @@ REPORTS = {
         report(7.43, 71.85, 1, long_scoreboard=259.14, wait=3.07, barrier=0, mio_throttle=0.11),
         'long_scoreboard',
     ),
-    'a block for each long row': (
-        report(5.36, 48.78, 1.21, long_scoreboard=236.88, wait=3.47, mio_throttle=0.11),
-        'tail',
-    ),
-    'a block for each short row': (
+    'a block per long row': (report(5.36, 48.78, 1.21, long_scoreboard=236.88, wait=3.47, mio_throttle=0.11), 'tail'),
+    'a block per short row': (
         report(8.86, 69.53, 24.24, long_scoreboard=146.74, wait=3.47, mio_throttle=0.58),
         'long_scoreboard',
     ),

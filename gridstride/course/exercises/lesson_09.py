@@ -74,7 +74,7 @@ def doubles(listing):
 def _(fn, rng, n=200, arch=None):
     x = 2 * normal(rng, n)
     out = launch(fn, 'gelu_k', cdiv(n, 64), 64, x=x, out=np.full(n, np.nan, np.float32), n=n)
-    check(out, gelu(x), atol=2e-6)  # some roundings of numbers below 10
+    check(out, gelu(x), atol=2e-6)  # some roundings of values below 10
     if arch:
         refuse(
             doubles(compile_answer(sass, fn, 'gelu_k', arch)),
@@ -157,7 +157,7 @@ BLOCKS = (
         '`occupancy(registers, each*block, block, arch).share`: a larger block takes more shared memory. '
         'The occupancy is 0 if not even one block fits.',
         '`max` gives the first of several that are equal: `max(range(32, 1025, 32), key=share)`. '
-        'If its share is 0, return 0.',
+        'If the occupancy is 0, return 0.',
     ],
 )
 def _(fn, rng, registers, each, arch):
@@ -187,8 +187,8 @@ MOST = 3  # instructions per FMA
 
 def _apart(products):  # how many a loop multiplies without adding
     "What to say of products that are not part of an FMA"
-    tell = 'which needs a separate add: add each product to the sum separately, o += a.x*b.x; o += a.y*b.y;'
-    return f'. {products} of the products are FMULs, {tell}' if products else ''
+    advice = 'which needs a separate add: add each product to the sum separately, o += a.x*b.x; o += a.y*b.y;'
+    return f'. {products} of the products are FMULs, {advice}' if products else ''
 
 
 _LEFT_OVER = (

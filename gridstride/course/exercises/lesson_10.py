@@ -17,8 +17,8 @@ __all__ = ['LAYOUTS', 'trace_of']
 @problem(
     '10.sectors',
     cases=[
-        dict(bytes=list(places))
-        for places in (
+        dict(bytes=list(addresses))
+        for addresses in (
             range(0, 128, 4),
             [0] * 32,
             range(0, 1024, 32),
@@ -90,14 +90,14 @@ def _(fn, rng, h, w, a, b):
     got = fn(h, w, a, b)
     if not isinstance(got, str):
         raise AssertionError(f"return the layout as a string, such as '((32,32),3):((96,1),32)'; got {got!r}")
-    layout, places = Layout(got), np.arange(h * w).reshape(h, w)
+    layout, indices = Layout(got), np.arange(h * w).reshape(h, w)
     if layout.shape != ((a, b), w // b):
         raise AssertionError(
             f'the sizes are (({a},{b}),{w // b}): a tile, and the number of tiles in the first row; got {got}'
         )
     for t in range(w // b):
         for i, j in np.ndindex(a, b):
-            if (there := layout((i, j), t)) != (want := places[i, t * b + j]):
+            if (there := layout((i, j), t)) != (want := indices[i, t * b + j]):
                 raise AssertionError(f'element ({i},{j}) of tile {t} is at index {want}; {got} gives {there}')
 
 
@@ -155,7 +155,7 @@ def _(fn, rng, h, w):
         raise AssertionError(f'return the kernel, made with @cuda.jit; got {type(kernel).__name__}')
     t = trace_of(kernel, normal(rng, h, w))
     s = t.stats
-    ragged = h % 32 or w % 32  # then what a request wants may begin and end within a sector: one more holds it
+    ragged = h % 32 or w % 32  # then a request may begin and end within a sector: one more holds it
     for what in ('load', 'store'):
         n, ideal = s[f'global_{what}_sectors'], s[f'global_{what}_ideal']
         if ragged:

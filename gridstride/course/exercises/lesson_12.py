@@ -14,13 +14,13 @@ __all__ = ['best_of', 'folds', 'moments_of', 'is_kernel']
 
 
 def folds(combine, items, rng):
-    "What `items` become, combined in three orders: from the left, as a tree of places far apart, and at random"
-    yield 'from left to right', _in_turn(combine, items)
+    "What `items` become, combined in three orders: from the left, as a tree of distant elements, and at random"
+    yield 'from left to right', _left_to_right(combine, items)
     yield 'as a tree', _halves(combine, items)
     yield 'in any order', _any(combine, items, rng)
 
 
-def _in_turn(combine, items):
+def _left_to_right(combine, items):
     total = items[0]
     for item in items[1:]:
         total = combine(total, item)
@@ -84,7 +84,7 @@ def _(fn, rng, values):
 
 
 def moments_of(x):
-    "(how many, mean, squared distances) of numbers"
+    "Return (count, mean, sum of squared distances) of values"
     return (len(x), x.mean(), ((x - x.mean()) ** 2).sum()) if len(x) else (0, 0.0, 0.0)
 
 
@@ -114,7 +114,7 @@ def _(fn, rng, sizes, mean):
     n, middle, squares = moments_of(np.concatenate(groups))
     for order, got in folds(fn, [moments_of(g) for g in groups], rng):
         if not isinstance(got, tuple) or len(got) != 3:
-            raise AssertionError(f'return three numbers, (n, mean, m2); got {got!r}')
+            raise AssertionError(f'return three values, (n, mean, m2); got {got!r}')
         for name, have, want in zip(('n', 'mean', 'm2'), got, (n, middle, squares)):
             if not np.isclose(have, want, rtol=1e-9, atol=1e-6):
                 near = name == 'm2' and np.isclose(have, want, rtol=0.01)
@@ -170,14 +170,14 @@ def check_atomics(t, kernel):
 
 
 def shared_out(t, n, parts):
-    "`AssertionError` unless all blocks have taken a ticket and left a part, and more than one has read the `n` numbers"
+    "Raise `AssertionError` unless all blocks took a ticket and left a part, and several have read the `n` elements"
     blocks, tickets = len(parts), t.stats.atomics
     if tickets < blocks:
         few = f'{tickets} ticket{"s" * (tickets != 1)} for {blocks} block{"s" * (blocks > 1)}'
         raise AssertionError(f'{few}: let each block take one after it has written its part')
     if torch.isnan(parts).any():
-        place = int(torch.isnan(parts).nonzero()[0])
-        raise AssertionError(f'parts[{place}] is NaN after the launch: let each block store its partial sum there')
+        index = int(torch.isnan(parts).nonzero()[0])
+        raise AssertionError(f'parts[{index}] is NaN after the launch: let each block store its partial sum there')
     readers = {int(b) for a in t.accesses if a['verb'] == 'read' and a['shape'] == (n,) for b in a['block']}
     if blocks > 1 and n > 64 and len(readers) == 1:
         raise AssertionError(

@@ -15,7 +15,7 @@ __all__ = ['SHAPES', 'EDGES', 'quads', 'patch_cost', 'slowest', 'useful', 'produ
 # Loads of four floats a lane, as the lesson's experiment finds them: half a warp goes at once where its lanes want the
 # same in pairs, else a quarter; lanes that want different quads of the same four banks take turns.
 def quads(
-    quad,  # 32 numbers: lane i loads the four floats from place 4*quad[i] on
+    quad,  # 32 integers: lane i loads the four floats from index 4*quad[i] on
 ) -> int:
     "Wavefronts that shared memory takes for a load of four floats a lane"
     total = 0
@@ -68,43 +68,43 @@ def _(fn, rng, BN, BK, TM, TN):
 
 # A swizzle is judged by the counters' model of the banks: each warp's request must be served in one wavefront.
 def slowest(
-    place,  # (n,32) places, in floats: what row i of it has is touched by the lanes of a warp, all at once
+    indices,  # (n,32), in floats: a row per request of a warp
 ) -> int:
     "Wavefronts that shared memory takes for the worst request"
     lane = np.arange(32)
-    return max(wavefronts(0 * lane, lane, 4 * row, 4)[1] for row in place)
+    return max(wavefronts(0 * lane, lane, 4 * row, 4)[1] for row in indices)
 
 
 @problem(
     '13.swizzle',
-    cases=[dict(how=how) for how in ('every place once', 'a row by a warp', 'a column by a warp')],
+    cases=[dict(how=how) for how in ('every index once', 'a row by a warp', 'a column by a warp')],
     hints=[
         'Row `y` has 32 indices, `32*y` to `32*y + 31`; only the order within the row is free. Element `x` must be '
         'at another position in each row, so that a column uses 32 different banks.',
         'Rotate row `y` by `y` positions, or permute it in a pattern that depends on `y`. Which operation gives '
-        'every value from 0 to 31 once for each fixed `y`, and for each fixed `x`, too?',
+        'every value from 0 to 31 once for every fixed `y`, and for every fixed `x`, too?',
         '`32*y + (x ^ y)`, where `^` is the exclusive or of the bits; `32*y + (x + y)%32` works as well.',
     ],
 )
 def _(fn, rng, how):
     y, x = np.mgrid[:32, :32]
-    place = np.array([[fn(int(a), int(b)) for a, b in zip(*thread)] for thread in zip(y, x)])
-    if place.ndim != 2 or not np.issubdtype(place.dtype, np.integer):
+    indices = np.array([[fn(int(a), int(b)) for a, b in zip(*thread)] for thread in zip(y, x)])
+    if indices.ndim != 2 or not np.issubdtype(indices.dtype, np.integer):
         raise AssertionError(f'the function must return an integer; for row 0 and column 0 it returns {fn(0, 0)!r}')
-    if how == 'every place once' and not np.array_equal(np.unique(place), np.arange(1024)):
+    if how == 'every index once' and not np.array_equal(np.unique(indices), np.arange(1024)):
         raise AssertionError(
-            f'the 1024 elements must get the indices 0 to 1023, each once; there are {len(np.unique(place))} '
-            f'distinct indices, from {place.min()} to {place.max()}'
+            f'the 1024 elements must get the indices 0 to 1023, each once; there are {len(np.unique(indices))} '
+            f'distinct indices, from {indices.min()} to {indices.max()}'
         )
-    worst = slowest(place if how == 'a row by a warp' else place.T)
-    if how != 'every place once' and worst > 1:
+    worst = slowest(indices if how == 'a row by a warp' else indices.T)
+    if how != 'every index once' and worst > 1:
         raise AssertionError(f'{how} takes {worst} wavefronts: {worst} lanes have a conflict in one bank')
 
 
 # Waves: what share of the multiply-adds that the SMs could make, from the first block to the end of the last,
 # is wanted.
 def useful(h, w, bm, bn, each, sms):
-    "The share of the SMs' time that makes results, with `each` blocks of `bm` by `bn` results on an SM at a time"
+    "Return the fraction of the SMs' time that computes results, with `each` blocks of `bm` by `bn` results per SM"
     blocks = cdiv(h, bm) * cdiv(w, bn)
     return h * w / (cdiv(blocks, each * sms) * each * sms * bm * bn)
 
@@ -143,7 +143,7 @@ def _(fn, rng, h, w, bm, bn, each, sms):
 
 
 # The other two return sources, and are tried on the emulator, a GPU or not: what it checks, races among it, is part of
-# the exercise. Before each goes a line of constants, as `Rung` has it, and barriers that are counted: so they may stand
+# the exercise. Before each goes a line of constants, as `Rung` has it, and barriers that are counted: so they may be
 # in a function, or a macro.
 WAITS = (
     '__device__ int waits[4096]; '
@@ -170,7 +170,7 @@ def with_constants(fn, **constants):
 
 
 def product(fn, threads, rng, h, k, w, **constants) -> int:  # how often a thread waited at barriers
-    "Try a kernel `matmul_k` for matrix products, whose block makes BM x BN results, on random numbers"
+    "Try a kernel `matmul_k` for matrix products, whose block makes BM x BN results, on random matrices"
     m, n = normal(rng, h, k), normal(rng, k, w)
     src = with_constants(fn, **constants)
     if '__shared__' not in src:
@@ -181,7 +181,7 @@ def product(fn, threads, rng, h, k, w, **constants) -> int:  # how often a threa
     out = run(made['matmul_k'], blocks, threads, m=m, n=n, out=np.full((h, w), np.nan, np.float32), h=h, w=w, k=k)
     check(
         out.reshape(h, w), (m.astype(np.float64) @ n).astype(np.float32), atol=1e-4
-    )  # at most 40 roundings of numbers around 6
+    )  # at most 40 roundings of values around 6
     return int(run(made['most_waits'], 1, 1, out=np.zeros(1, np.float32)))
 
 
@@ -189,7 +189,7 @@ SHAPES = ((1, 1, 1), (5, 9, 7), (8, 3, 13), (16, 16, 16), (17, 33, 18), (33, 8, 
 
 
 def loops(src, what) -> list:
-    "For each place in CUDA C that the pattern `what` fits: numbers of the loops it stands in, the innermost last"
+    "Return, per match of the pattern `what` in CUDA C, the numbers of the loops around it, the innermost last"
     res, blocks, inside, begun, parens, n, head = [], [], (), (), 0, 0, False  # `begun`: their bodies are still to come
     for token in re.finditer(rf'({what})|\b(?:for|while|do)\b|[(){{}};]', bare(src)):
         if token[1]:
@@ -224,12 +224,12 @@ def read_late(src) -> bool:
 
 
 def never_read(src) -> list:
-    "Names of shared arrays that are written and never read, as far as the source's words tell"
+    "Names of shared arrays that are written and never read, as far as the source shows"
     src = bare(src)
     shared = re.findall(r'__shared__[^;]*;', src)
     names = [name for line in shared for name in re.findall(r'(\w+)\s*\[', line)]
-    rest = re.sub(r'__shared__[^;]*;', '', src)
-    return [name for name in names if not re.search(rf'\b{name}\b(?!(?:\s*\[[^;=]*\])\s*=[^=])', rest)]
+    code = re.sub(r'__shared__[^;]*;', '', src)
+    return [name for name in names if not re.search(rf'\b{name}\b(?!(?:\s*\[[^;=]*\])\s*=[^=])', code)]
 
 
 @problem(
@@ -262,7 +262,7 @@ def _(fn, rng, h, k, w, tw):
         )
 
 
-# What stands above the learner's lines is one line, so that theirs keep their numbers: a float4 that counts how often
+# The text above the learner's code is one line, so that theirs keep their numbers: a float4 that counts how often
 # each thread stores one as a whole in `out`, and not in a variable of its own.
 COUNTED = (
     '__device__ int whole[1024]; __device__ const float *begin[1024], *end[1024]; '
@@ -288,7 +288,7 @@ __global__ void edges_k(const float *x, float *out, int h, int w, int rows, int 
 
 
 def put_all(fn, x, h, w, skip):  # `skip` floats into memory `out` begins
-    "What `put` makes of an `out` of h x w, with `x.size` floats behind it, and how often a thread stored four at once"
+    "What `put` makes of an `out` of h x w, with `x.size` floats after it, and how often a thread stored four at once"
     rows, columns = x.shape
     made = skip + h * w + x.size
     out = launch(

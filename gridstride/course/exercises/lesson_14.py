@@ -26,7 +26,7 @@ def kernel_of(answer):
 
 
 def reads_of(t, name):
-    "How many numbers of an array programs read"
+    "Count the elements of an array that programs read"
     return sum(len(a['at']) for a in t.accesses if a['array'] == name and a['verb'] == 'read')
 
 
@@ -102,15 +102,16 @@ def _(fn, rng, n, bins):
 
 
 def fetched(group, rows, cols, th, tw, programs) -> int:
-    "Rows and columns of numbers that all waves fetch, with tiles in groups of so many rows"
-    total, places = 0, [_place(t, rows, cols, group) for t in range(rows * cols)]
+    "Count the rows and columns of elements that all waves fetch, with tiles in groups of `group` rows"
+    total = 0
+    tiles = [_tile_at(t, rows, cols, group) for t in range(rows * cols)]
     for first in range(0, rows * cols, programs):
-        tr, tc = map(set, zip(*places[first : first + programs]))
+        tr, tc = map(set, zip(*tiles[first : first + programs]))
         total += len(tr) * th + len(tc) * tw
     return total
 
 
-def _place(t, rows, cols, group):
+def _tile_at(t, rows, cols, group):
     above, inside = divmod(t, group * cols)
     tall = min(rows - above * group, group)
     return above * group + inside % tall, inside // tall

@@ -16,12 +16,12 @@ __all__ = ['passes_of', 'cut']
 
 
 def random(rng, *shape):
-    "A float32 tensor of normal numbers"
+    "Make a float32 tensor of normal random values"
     return torch.tensor(normal(rng, *shape))
 
 
 def unwritten(*shape):
-    "A tensor that shows what nobody wrote"
+    "Make a tensor that shows which elements are not written"
     return torch.full(shape, torch.nan)
 
 
@@ -91,7 +91,7 @@ GELU = (
 def _(fn, rng, ops, wanted):
     got, want = fn(list(ops), wanted), passes_of(ops, wanted)
     if not isinstance(got, (tuple, list)) or len(got) != 2:
-        raise AssertionError(f'return two numbers, (one after the other, fused); got {got!r}')
+        raise AssertionError(f'return two values, (one after the other, fused); got {got!r}')
     for name, have, right in zip(('one after the other', 'fused'), got, want):
         if have != right:
             raise AssertionError(f'{name}: got {have}, but it is {right} passes{in_place(ops)}')
@@ -113,7 +113,7 @@ def _(fn, rng, n, scale):
 
 
 def gated(answer):
-    "`silu(a)*b`, whose slopes the kernel of `answer` computes"
+    "Compute `silu(a)*b`, whose gradients the kernel of `answer` computes"
 
     class Gated(torch.autograd.Function):
         @staticmethod
@@ -207,7 +207,7 @@ def _(fn, rng, h, w, scale, shift, fall):
     logits[0] = logits[0].sort().values  # each block brings a larger one
     logits -= fall * (torch.arange(w) // 32)  # or, if so, one that is far below
     answer = torch.tensor(rng.integers(0, w, h))
-    answer[0] = 0  # which is no padding
+    answer[0] = 0  # not a padding index
     if h > 1:
         answer[rng.integers(1, h)] = -100
     with tile.trace() as t:
@@ -221,7 +221,7 @@ def _(fn, rng, h, w, scale, shift, fall):
 
 
 def cut(sizes, chunk):
-    "A row for each program: its tensor, and its first number there"
+    "Return a row per program: its tensor, and its first element there"
     rows = [[t, first] for t, n in enumerate(sizes) for first in range(0, n, chunk)]
     return torch.tensor(rows)
 

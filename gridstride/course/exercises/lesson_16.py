@@ -107,7 +107,7 @@ def _(fn, rng, sizes, spread, level):
 
 
 def shares_work(t, w):
-    "`AssertionError` unless the threads of each block write and add up no more than their share of a row"
+    "`AssertionError` unless the threads of each block write and add up no more than their part of a row"
     (_, thread), most = busiest(t, 'written')
     if most > (share := cdiv(w, 64)):
         raise AssertionError(f'thread {thread} writes {most} of {w} elements: let each of the 64 threads write {share}')
@@ -179,8 +179,8 @@ def shares_rows(t):
 def _(fn, rng, w, d):
     x = 3 * random(rng, w, w)
     x[-1] -= 300
-    place = torch.arange(w)
-    hidden = (place > place[:, None]) | (place < place[:, None] - d)
+    column = torch.arange(w)
+    hidden = (column > column[:, None]) | (column < column[:, None] - d)
     want = x.double().masked_fill(hidden, -INF).softmax(-1).float()
     for what, value in (('NaN', torch.nan), ('a large number', 300.0)):
         out, given = unwritten(w, w), x.masked_fill(hidden, value)

@@ -15,7 +15,7 @@ __all__ = ['asked', 'weighed', 'seen_in_window', 'tiles_seen']
 
 
 def asked(n, d, heads, BM, size, causal):
-    "Bytes that a forward asks for: rows of q and out and their lse once, keys and values once for each block"
+    "Bytes that a forward asks for: rows of q and out and their lse once, keys and values once per block"
     blocks = range(0, n, BM)
     keys = sum(min(first + BM, n) if causal else n for first in blocks)
     return heads * (2 * n * d * size + 4 * n + 2 * d * size * keys)

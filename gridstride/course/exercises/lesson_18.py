@@ -74,7 +74,7 @@ def losses(w):
 
 
 def with_outliers(rng, columns):
-    "Normal numbers, some columns of them large"
+    "Make normal random values, with some large columns"
     w = random(rng, 16, columns)
     w[:, ::50] *= 6
     return w

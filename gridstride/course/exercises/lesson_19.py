@@ -37,7 +37,7 @@ PAIRS = list(itertools.combinations(range(4), 2))
 
 
 def stored(rng):
-    "A 2:4 matrix of 16 x 64 numbers, what is stored of it, and its words"
+    "Make a 2:4 matrix of 16 x 64 elements; return it, its stored values and its metadata"
     pairs = np.array(PAIRS)[rng.integers(6, size=(16, 16))]
     values = rng.normal(size=(16, 32)).astype(np.float32)
     whole, words = np.zeros((16, 64), np.float32), np.zeros(32, np.uint32)
@@ -117,7 +117,7 @@ def best_of_eight(w):
 
 def eights(rng, h, like):
     "Matrices of eight columns"
-    if like == 'each way is best once':  # a row has two large numbers in either four
+    if like == 'each way is best once':  # a row has two large values in either four
         for others in itertools.combinations(range(1, 8), 3):
             fours = [0, *others], [c for c in range(8) if c not in (0, *others)]
             w = rng.normal(size=(h, 8)) * 0.1
@@ -178,7 +178,7 @@ def squares():
         'Treat one square of 4 x 4 after the other: they are independent.',
         'A row of a square is one of six: `itertools.combinations(range(4), 2)`. Four such rows give 1296 squares, '
         'and 90 of them have two in each column.',
-        'For each square of `w`, compute the sum of sizes under each of the 90 at once: `(squares*size).sum((1, 2))`.',
+        'Per square of `w`, compute the sum of sizes under each of the 90 at once: `(squares*size).sum((1, 2))`.',
     ],
 )
 def _(fn, rng, h, w, like='normal'):

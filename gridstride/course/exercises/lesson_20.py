@@ -10,7 +10,7 @@ from ... import ring
 from ..grading import problem
 from ...utils import check
 
-__all__ = ['attend', 'lockstep', 'merged', 'slopes', 'time_of', 'turns_of']
+__all__ = ['attend', 'lockstep', 'merged', 'gradients', 'time_of', 'steps_of']
 
 
 @problem(
@@ -29,11 +29,11 @@ __all__ = ['attend', 'lockstep', 'merged', 'slopes', 'time_of', 'turns_of']
 )
 def _(fn, rng, order, ranks, length):
     for rank in range(ranks):
-        for i, place in enumerate(ring.places(order, length, ranks, rank).tolist()):
-            got = fn(order, place, length, ranks)
+        for i, position in enumerate(ring.places(order, length, ranks, rank).tolist()):
+            got = fn(order, position, length, ranks)
             if tuple(np.ravel(got)) != (rank, i):
                 raise AssertionError(
-                    f'{order}, length {length}, {ranks} ranks: position {place} is index {i} of rank {rank}, so '
+                    f'{order}, length {length}, {ranks} ranks: position {position} is index {i} of rank {rank}, so '
                     f'({rank}, {i}); got {got!r}'
                 )
 
@@ -80,7 +80,9 @@ def _(fn, rng, kind, ranks, each):
     owners = rng.permutation(owners) if kind == 'shuffled' else owners
     want, got = n * (n + 1) / 2 / ranks / time_of(owners, ranks), fn(owners.tolist(), ranks)
     if not (isinstance(got, (int, float, np.number)) and abs(got - want) < 1e-9):
-        raise AssertionError(f'{ranks} ranks, {_told(owners.tolist())}: got {_shown(got)}, but it is {want:.6f}')
+        raise AssertionError(
+            f'{ranks} ranks, {_shown_owners(owners.tolist())}: got {_shown(got)}, but it is {want:.6f}'
+        )
 
 
 def _shown(x):
@@ -88,8 +90,8 @@ def _shown(x):
     return f'{float(x):.6f}' if isinstance(x, (int, float, np.number)) else repr(x)
 
 
-def _told(owners):
-    "Who has which place, as far as it fits a line"
+def _shown_owners(owners):
+    "Format which rank owns which positions, as far as it fits a line"
     return f'owners {str(owners[:24])[:-1]}{", ..." if len(owners) > 24 else ""}]'
 
 
@@ -149,7 +151,7 @@ def _first(g):
 
 
 def lockstep(
-    makers,  # for each rank a generator: what it yields goes to its right neighbour
+    makers,  # a generator per rank: what it yields goes to its right neighbour
     arriving_at=None,  # called with a rank and a number of exchanges before it is given what arrives
 ):  # what each of them returned, and how many exchanges there were
     "Run the ranks of a ring side by side: each is given what its left neighbour yielded"
@@ -176,7 +178,7 @@ def lockstep(
     return done, rounds
 
 
-def turns_of(rounds, wanted):
+def steps_of(rounds, wanted):
     "Raise unless there were as many exchanges as are needed"
     if rounds != wanted:
         made = f'{rounds} exchange was' if rounds == 1 else f'{rounds} exchanges were'
@@ -194,7 +196,7 @@ def merged(a, b):
     return a[0] * (a[1] - lse).exp()[..., None] + b[0] * (b[1] - lse).exp()[..., None], lse
 
 
-def slopes(q, k, v, dout, out, lse):
+def gradients(q, k, v, dout, out, lse):
     "As in the lesson: what these keys add to dq, and their dk and dv"
     return ring.plain.gradients(dout, q, k, v, out, lse, False, q.shape[-1] ** -0.5)
 
@@ -212,17 +214,17 @@ def _noting(parts, seen):
 
 
 def _of_own_rows(own, r):
-    "`slopes`, which wants rows of rank `r`, whose `q` is `own[r]`"
+    "Return `gradients` for rank `r`, whose `q` is `own[r]`"
 
-    @wraps(slopes)
-    def of_own(q, *rest):
+    @wraps(gradients)
+    def of_own(q, *others):
         for rank, rows in enumerate(own):
             if rank != r and torch.equal(rows, q):
                 raise AssertionError(
                     f'rank {r} of {len(own)} computes with rows of rank {rank}: keep `q`, and pass the keys on with '
                     'their gradients'
                 )
-        return slopes(q, *rest)
+        return gradients(q, *others)
 
     return of_own
 
@@ -235,7 +237,7 @@ def _random(rng, *shape):
     '20.ring',
     cases=[dict(ranks=ranks, n=n, d=d) for ranks, n, d in ((2, 3, 2), (3, 4, 4), (4, 2, 8), (5, 3, 2))],
     hints=[
-        'One `attend` for the own keys; then `ranks - 1` times: exchange, `attend`, `merge`.',
+        'One `attend` for your own keys; then `ranks - 1` times: exchange, `attend`, `merge`.',
         '`kv = yield kv`: what you got is what you hand on next time. Otherwise every rank gets the keys of its '
         'left neighbour again and again.',
         '`merge` takes and returns pairs `(out, lse)`. Return the first of the pair, once, at the end.',
@@ -270,7 +272,7 @@ def _(fn, rng, ranks, n, d):
             check(got, want.view(ranks, n, d)[r], rtol=1e-9, atol=1e-9)
         except AssertionError as e:
             raise AssertionError(f'rank {r} of {ranks} had the right keys, but: {e}') from None
-    turns_of(rounds, ranks - 1)
+    steps_of(rounds, ranks - 1)
 
 
 def _alike(a, b):
@@ -312,4 +314,4 @@ def _(fn, rng, ranks, n, d):
                     (f'it belongs to the keys of rank {rank}: one more exchange brings it home' for rank in far), e
                 )
                 raise AssertionError(f'{name} of rank {r} of {ranks}: {why}') from None
-    turns_of(rounds, ranks)
+    steps_of(rounds, ranks)

@@ -8,12 +8,12 @@ from .lesson_05 import bare, launch, source
 from ...kernels.ladder.ladder import Reference
 from ...kernels.ladder.tensor_cores import basics, ldmatrix, mma
 
-__all__ = ['GIVEN', 'places_of_a', 'fours', 'check_places', 'product', 'fits', 'mistakes', 'matrix', 'nans']
+__all__ = ['GIVEN', 'lanes_of_a', 'fours', 'check_columns', 'product', 'fits', 'mistakes', 'matrix', 'nans']
 
 
-# Who holds a number of `a`, by the other way round: from lanes and registers to places, as PTX has it.
-def places_of_a():
-    "(row, column) -> (lane, register, half), for the 16x16 matrix of an mma"
+# Which lane holds an element of `a`: the inverse of the map from lanes and registers to elements in the PTX manual.
+def lanes_of_a():
+    "Return {(row, column): (lane, register, half)} for the 16x16 matrix `a` of an mma"
     return {
         (lane // 4 + q % 2 * 8, lane % 4 * 2 + q // 2 * 8 + half): (lane, q, half)
         for lane in range(32)
@@ -39,7 +39,7 @@ def places_of_a():
     ],
 )
 def _(fn, rng, rows, cols):
-    want = places_of_a()
+    want = lanes_of_a()
     for r in rows:
         for c in cols:
             got = fn(r, c)
@@ -54,19 +54,19 @@ def _(fn, rng, rows, cols):
                 )
 
 
-# A swizzle is judged by where it puts the chunks: four banks for each, in wavefronts of 128 bytes.
+# A swizzle is judged by the position of the chunks: four banks per chunk, in wavefronts of 128 bytes.
 def fours(
-    place,
+    index,
     rows,
-    chunk,  # `place(r, c)` in numbers of 2 bytes, for c = 8*chunk
-) -> list:  # of numbers from 0 to 7
+    chunk,  # `index(r, c)` in elements of 2 bytes, for c = 8*chunk
+) -> list:  # of integers from 0 to 7
     "Which four of the 32 banks each row of an 8x8 matrix is in"
-    return [place(r, 8 * chunk) // 8 % 8 for r in rows]
+    return [index(r, 8 * chunk) // 8 % 8 for r in rows]
 
 
 @problem(
     '21.narrow',
-    cases=[dict(how='places'), dict(how='chunks'), *(dict(how='banks', first=f) for f in (0, 8, 24))],
+    cases=[dict(how='indices'), dict(how='chunks'), *(dict(how='banks', first=f) for f in (0, 8, 24))],
     hints=[
         'Two rows of 64 bytes fill the 32 banks once. So rows 0 and 1 never conflict; rows 0 and 2 do, if their '
         'chunks are in the same order.',
@@ -76,23 +76,23 @@ def fours(
     ],
 )
 def _(fn, rng, how, first=0):
-    def place(r, c):
+    def index(r, c):
         p = fn(r, c)
         if not isinstance(p, (int, np.integer)):
             raise AssertionError(f'an index must be an integer; got {p!r} for row {r}, column {c}')
         return int(p)
 
     for r in range(first, first + 8) if how == 'banks' else range(64):
-        row = [place(r, c) for c in range(32)]
-        if how == 'places':
-            check_places(r, row)
+        row = [index(r, c) for c in range(32)]
+        if how == 'indices':
+            check_columns(r, row)
         if how == 'chunks' and any(row[c] % 8 != c % 8 or row[c] - c % 8 != row[c // 8 * 8] for c in range(32)):
             raise AssertionError(
                 f'row {r}: the 8 elements of a chunk, 16 bytes, must stay together and in order, at a multiple of 8'
             )
     if how == 'banks':
         for chunk in range(4):
-            where = fours(place, range(first, first + 8), chunk)
+            where = fours(index, range(first, first + 8), chunk)
             if len(set(where)) < 8:
                 four = next(x for x in where if where.count(x) > 1)
                 met = ', '.join(str(first + r) for r, x in enumerate(where) if x == four)
@@ -102,8 +102,8 @@ def _(fn, rng, how, first=0):
                 )
 
 
-def check_places(r, row):  # of columns 0 to 31
-    "Raise `AssertionError` that says which column of row `r` leaves it, or which two have one place"
+def check_columns(r, row):  # of columns 0 to 31
+    "Raise `AssertionError` that says which column of row `r` leaves it, or which two have the same index"
     for c, p in enumerate(row):
         if not 32 * r <= p < 32 * r + 32:
             raise AssertionError(f'row {r} must keep the indices {32 * r} to {32 * r + 31}; its column {c} is at {p}')
@@ -172,12 +172,12 @@ def mistakes(a, b, out):  # h x k, k x w, h x w: multiples of 16, 16 and 8
 
 
 def matrix(rng, *shape):
-    "Random numbers as bfloat16, from float32 ones"
+    "Make random values in bfloat16, from float32 ones"
     return torch.tensor(rng.standard_normal(shape), dtype=torch.float32).bfloat16()
 
 
 def nans(*shape):
-    "An output in which what nobody writes shows, as bfloat16"
+    "Make an output in bfloat16 that shows which elements are not written"
     return torch.full(shape, torch.nan, dtype=torch.bfloat16)
 
 

@@ -18,7 +18,7 @@ __all__ = ['cost_of', 'dealt', 'fitting', 'joined', 'slowest', 'walk']
 
 
 def fitting(memory, lens, layers, numbers, page):
-    "(texts that fit, places of their pages that stay empty)"
+    "Return (number of sequences that fit, unused slots of their pages)"
     free, wasted = memory // (page * layers * numbers * 2), 0
     for i, n in enumerate(lens):
         free -= cdiv(n, page)
@@ -121,7 +121,7 @@ def _alike(x, y):
     return np.allclose(x, y, rtol=1e-7, atol=1e-7)
 
 
-def _told(calls, wide, l, p, scale):
+def _diagnosis(calls, wide, l, p, scale):
     "How far a wrong answer was right: its rows, which may be scaled, and its weights, whose sums may be any"
     rows, weights = (dict(calls).get(name) for name in ('scores', 'means'))
     parts = {f'first {l}': slice(l), f'last {wide.shape[1] - l}': slice(l, None)}
@@ -174,7 +174,7 @@ def _(fn, rng, n, heads, d, l, r, shift):
         check(got, want, rtol=1e-7, atol=1e-7)
     except AssertionError as e:
         wide = np.concatenate([(wk @ q[..., None])[..., 0], qr], -1)
-        raise AssertionError(f'{_told(calls, wide, l, p, (d + r) ** -0.5)}: {e}') from None
+        raise AssertionError(f'{_diagnosis(calls, wide, l, p, (d + r) ** -0.5)}: {e}') from None
 
 
 def walk(pages, sms, fixed, budget):
@@ -237,7 +237,7 @@ def _(fn, rng, pages, sms, fixed):
     for share in got:
         for piece in share if isinstance(share, (tuple, list)) else [share]:
             if not isinstance(piece, (tuple, list)) or len(piece) != 3:
-                raise AssertionError(f'a share must be a list of pieces (text, first, end); got {piece!r}')
+                raise AssertionError(f'a block must get a list of pieces (sequence, first, end); got {piece!r}')
     pieces = [tuple(map(integer, piece)) for share in got for piece in share]
     if any(first >= end for _, first, end in pieces):
         raise AssertionError('a piece must have at least one page: (text, first, end) with first < end')
@@ -257,7 +257,7 @@ def _(fn, rng, pages, sms, fixed):
 
 
 def joined(outs, lses):
-    "(out, lse) of parts along the first axis, in float64; zeros and -inf where nobody saw anything"
+    "(out, lse) of parts along the first axis, in float64; zeros and -inf for rows that attend to nothing"
     lse = torch.logsumexp(lses, 0)
     weights = torch.where(lses == -torch.inf, 0, (lses - torch.where(lse == -torch.inf, 0, lse)).exp())
     return (weights[..., None] * outs.nan_to_num(0)).sum(0), lse

@@ -39,7 +39,7 @@ def _(fn, rng, warp, block, blocks, order):
         kernel[blocks, block](torch.tensor(x), parts)
     want = torch.tensor(x).double().view(blocks, block).sum(1).float()
     try:
-        check(parts, want, atol=1e-4)  # up to 1024 numbers of size 1, added in another order
+        check(parts, want, atol=1e-4)  # up to 1024 values of size 1, added in another order
     except AssertionError as e:
         raise AssertionError(f'warps of {warp}, blocks of {block}{_of_ones(kernel, warp, block)}: {e}') from None
     if t.stats.atomics:
@@ -54,7 +54,7 @@ def _(fn, rng, warp, block, blocks, order):
 
 
 def _of_ones(kernel, warp, block):
-    "Says how many times too few or too many a block adds its numbers; nothing if not just that is wrong"
+    "Say how many times too few or too many a block adds its elements; nothing if something else is wrong"
     parts = torch.full((1,), torch.nan)
     with sim.options(warp=warp):
         kernel[1, block](torch.ones(block), parts)
@@ -63,28 +63,28 @@ def _of_ones(kernel, warp, block):
 
 
 class Tiles:
-    "What a program for one block calls, in the manner of cuda.tile: `load` and `store` take numbers of *tiles*"
+    "The functions of a program for one block, as in cuda.tile: `load` and `store` take indices of *tiles*"
 
-    def __init__(self, *place):
-        self._place = place
+    def __init__(self, *index):
+        self._index = index
 
     def bid(self, axis):
-        "The number of this block along an axis"
-        return self._place[axis]
+        "Return the index of this block along an axis"
+        return self._index[axis]
 
     def zeros(self, shape):
         "A tile of zeros"
         return torch.zeros(shape)
 
     def load(self, array, index, shape):
-        "The tile of this shape with this number along each axis; zeros where it hangs over the edge, or lies outside"
+        "Load the tile of this shape and index; zeros past the edge of the array"
         tile = torch.zeros(shape)
         found = array[self._slices(array, index, shape)]
         tile[tuple(map(slice, found.shape))] = found
         return tile
 
     def store(self, array, index, tile):
-        "Write a tile; what hangs over the edge, or lies outside, goes nowhere"
+        "Store a tile, without the elements past the edge of the array"
         to = array[self._slices(array, index, tile.shape)]
         to[...] = tile[tuple(map(slice, to.shape))]
 
@@ -103,7 +103,7 @@ class Tiles:
 
 
 def over_tiles(program, grid, *args):
-    "Run a program once for each block of a grid"
+    "Run a program once per block of a grid"
     for r in range(grid[0]):
         for c in range(grid[1]):
             program(Tiles(r, c), *args)
@@ -150,10 +150,10 @@ def _(fn, rng, h, w, k, tile):
 
 
 class _Watched(Tiles):
-    "Keeps the first access that lies outside of its array, and the shapes of tiles that are loaded"
+    "Keeps the first access that is out of bounds of its array, and the shapes of tiles that are loaded"
 
-    def __init__(self, *place):
-        super().__init__(*place)
+    def __init__(self, *index):
+        super().__init__(*index)
         self.outside, self.loaded = '', set()
 
     def load(self, array, index, shape):
@@ -228,7 +228,7 @@ def _(fn, rng, tiles):
         raise AssertionError(f'tiles {tiles}: {used} columns are used before rounding; got {got}, want {want}')
 
 
-# Kernels for softmax that one may trust, or not, each made anew for a case.
+# Kernels for softmax that one may trust, or not, each made again per case.
 def _soft(x):
     return torch.softmax(x, -1)
 
