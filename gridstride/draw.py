@@ -31,13 +31,13 @@ EMPTY, BAD = '#ffffff', '#e4572e'
 
 
 def svg_text(x, y, s, size=12, anchor='middle', extra='') -> str:  # SVG; pixels; `extra`: more attributes
-    "A text at (x, y), which is the middle of its foot unless `anchor` says 'start' or 'end'"
+    "Write a text at (x, y), the middle of its foot unless `anchor` is 'start' or 'end'"
     how = f'font-size="{size}" text-anchor="{anchor}" {extra}'
     return f'<text x="{x:.1f}" y="{y:.1f}" {how}>{escape(str(s))}</text>'
 
 
 def svg_rect(x, y, w, h, fill, extra='') -> str:  # SVG; pixels; `extra`: more attributes
-    "A rectangle whose top left corner is at (x, y)"
+    "Draw a rectangle whose top left corner is at (x, y)"
     return f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" fill="{fill}" {extra}/>'
 
 # %% ../nbs/lib/04_draw.ipynb #eefaece8
@@ -52,17 +52,17 @@ WIDEST = 784  # pixels: a page of 800 and its margin
 
 
 def _in_rows(panels, gap, most):
-    "The panels in rows that are at most so wide"
+    "Arrange the panels in rows of limited width"
     rows = [[]]
     for p in panels:
-        if rows[-1] and sum(o.w + gap for o in rows[-1]) + p.w > most:
+        if rows[-1] and sum(panel.w + gap for panel in rows[-1]) + p.w > most:
             rows.append([])
         rows[-1].append(p)
     return rows
 
 
 def _placed(rows, gap, pad):
-    "Each panel as SVG at its position; width and height of them all"
+    "Return each panel as SVG at its position, and the width and height of all"
     parts, width, y = [], 0, pad
     for row in rows:
         x = pad
@@ -74,13 +74,13 @@ def _placed(rows, gap, pad):
 
 
 class Picture:
-    "Panels side by side on a card, below each other where they are too wide for a page, above a caption"
+    "Panels side by side on a card, in several rows if they are too wide for a page, above a caption"
 
     def __init__(self, *panels, caption, gap=28, pad=16):
         self.caption = ' '.join(caption.split())
         parts, w, h = _placed(_in_rows(panels, gap, WIDEST - 2 * pad), gap, pad)
         lines = textwrap.wrap(self.caption, min(max(48, int(w / 6.6)), int((WIDEST - 2 * pad) / 6.6)))
-        w = max(w, max(len(o) for o in lines) * 6.6)
+        w = max(w, max(len(line) for line in lines) * 6.6)
         W, H = w + 2 * pad, h + 2 * pad + 10 + 17 * len(lines)
         parts += [
             svg_text(pad, pad + h + 22 + 17 * i, o, anchor='start', extra='font-style="italic"')
@@ -108,14 +108,14 @@ def cells(
     rows=None,  # one label per row, at its left
     cols=None,  # one label per column, above it
 ) -> Panel:
-    "A table of coloured cells"
+    "Draw a table of coloured cells"
     labels = np.asarray(labels) if hasattr(labels, 'shape') else np.asarray(labels, dtype=object)
     if labels.ndim != 2:
         raise ValueError(f'cells takes a 2-D array, this is {labels.shape}')
     h, w = labels.shape
     color = np.full((h, w), -1) if color is None else np.broadcast_to(np.asarray(color), (h, w))
     bad = np.zeros((h, w), bool) if bad is None else np.broadcast_to(np.asarray(bad), (h, w))
-    left = 8 * max(len(str(o)) for o in rows) + 6 if rows is not None else 0
+    left = 8 * max(len(str(row)) for row in rows) + 6 if rows is not None else 0
     top = (22 if title else 0) + (16 if cols is not None else 0)
     parts = [svg_text(left + w * size / 2, 13, title, extra='font-weight="bold"')] if title else []
     for c in range(w if cols is not None else 0):
@@ -133,7 +133,7 @@ def cells(
 
 
 def _cell(x, y, size, label, color):
-    "One cell with its label, which shrinks to fit"
+    "Draw one cell with its label, which shrinks to fit"
     fill = EMPTY if color < 0 else PALETTE[int(color) % len(PALETTE)]
     s = f'{label:g}' if isinstance(label, (float, np.floating)) else str(label)
     return svg_rect(x, y, size, size, fill, f'stroke="{LINE}"') + svg_text(
@@ -147,7 +147,7 @@ def meet(
     out,  # a `Panel`; with a title, if `m` has one, so that their rows are level
     gap=14,  # pixels between them
 ) -> Panel:
-    "`m` at the left of `out`, and `n` above it"
+    "Draw `m` at the left of `out`, and `n` above it"
     x, y = m.w + gap, n.h + gap
     positions = (m, 0, y), (n, x, 0), (out, x, y)
     parts = [f'<g transform="translate({a:.1f},{b:.1f})">{p.svg}</g>' for p, a, b in positions]
@@ -160,24 +160,24 @@ def timeline(
     width=560,  # pixels for the whole span, at least
     title='',  # a line above
 ) -> Panel:
-    "Who did what when: one row per `who`, in order of first appearance"
+    "Draw a timeline: one row per `who`, in order of first appearance"
     if not events:
         raise ValueError('a timeline needs at least one event')
     whos, whats = (list(dict.fromkeys(e[i] for e in events)) for i in (0, 2))
-    color = color or {o: i for i, o in enumerate(whats)}
+    color = color or {what: i for i, what in enumerate(whats)}
     t0, t1 = min(e[1] for e in events), max(e[1] for e in events)
-    left, top, row = 8 * max(len(str(o)) for o in whos) + 10, 24 if title else 4, 34
-    box = 7.4 * max(len(str(o)) for o in whats) + 10
+    left, top, row = 8 * max(len(str(who)) for who in whos) + 10, 24 if title else 4, 34
+    box = 7.4 * max(len(str(what)) for what in whats) + 10
     width = max(width, len({e[1] for e in events}) * (box + 4))
 
     def at(t):
         return left + (width - box) * (t - t0) / ((t1 - t0) or 1)
 
     parts = [svg_text(left, 13, title, anchor='start', extra='font-weight="bold"')] if title else []
-    for i, o in enumerate(whos):
+    for i, who in enumerate(whos):
         y = top + i * row
         line = f'<line x1="{left}" x2="{left + width}" y1="{y + 16}" y2="{y + 16}" stroke="{LINE}"/>'
-        parts += [svg_text(left - 8, y + 20, o, 11, 'end'), line]
+        parts += [svg_text(left - 8, y + 20, who, 11, 'end'), line]
     for who, t, what in events:
         x, y = at(t), top + whos.index(who) * row + 3
         mark = svg_rect(x, y, box, 26, PALETTE[color[what] % len(PALETTE)], f'rx="4" stroke="{LINE}"')
@@ -186,7 +186,7 @@ def timeline(
 
 # %% ../nbs/lib/04_draw.ipynb #b4ccf3b3
 def _accesses(t, array=None, verb=None, line=None, space=None):
-    "The recorded accesses that fit; `ValueError` says what there is when none does"
+    "Return the recorded accesses that fit; raises `ValueError`, which lists what there is, if none does"
     asked = {k: v for k, v in dict(array=array, verb=verb, line=line, space=space).items() if v is not None}
     here = [a for a in t.accesses if a['verb'] != 'barrier']
     found = [a for a in here if all(a[k] == v for k, v in asked.items())]
@@ -204,7 +204,7 @@ def touched(
     title=None,  # a line above; by default the array and the verb
     **kw,  # for `cells`
 ) -> Panel:
-    "Who touched each element of an array; `n×` where several threads did"
+    "Draw who touched each element of an array; `n×` if several threads did"
     acc = _accesses(t, array, verb)
     shape = acc[0]['shape'] if len(acc[0]['shape']) == 2 else (1, -1)
     indices = np.concatenate([a['at'] for a in acc])
@@ -217,7 +217,7 @@ def touched(
 
 
 def _mark(by, who, when):
-    "(label, colour) of an element that `who` touched, in that order at `when`"
+    "Return (label, colour) of an element that `who` touched, in that order at `when`"
     some = np.unique(who)
     if not len(some):
         return '', -1
@@ -230,14 +230,14 @@ def _mark(by, who, when):
 
 # %% ../nbs/lib/04_draw.ipynb #d7bd9c63
 def _request(t, line, verb, space, warp, nth):
-    "(lanes, bytes, size) of one warp's request: the `nth` on that line"
+    "Return (lanes, bytes, size) of one warp's request: the `nth` on that line"
     a = _accesses(t, line=line, verb=verb, space=space)[nth]
     pick = (a['block'] == a['block'][0]) & (a['thread'] // 32 == warp)
     return a['thread'][pick] % 32, a['at'][pick] * a['size'], a['size'], a['array']
 
 
 def _few(lanes):
-    "Some lanes in no more characters than fit in a cell"
+    "Format some lanes in no more characters than fit in a cell"
     if len(lanes) > 2 and (np.diff(lanes) == 1).all():
         return f'{lanes[0]}-{lanes[-1]}'
     return ','.join(map(str, lanes)) if len(lanes) < 3 else f'{len(lanes)}×'
@@ -248,7 +248,7 @@ def _counted(n, what):
 
 
 def sectors(t, line, verb='read', warp=0, nth=0, most=8) -> Panel:  # most: how many sectors to draw
-    "The 32-byte sectors that one request touches, with the lane that needs each element; white is fetched and not used"
+    "Draw the 32-byte sectors of one request, with the lane that needs each element; white is fetched and not used"
     lane, byte, size, name = _request(t, line, verb, 'global', warp, nth)
     every = np.unique(byte // 32)
     rows = np.full((min(len(every), most), 32 // size), '', dtype=object)
@@ -261,12 +261,12 @@ def sectors(t, line, verb='read', warp=0, nth=0, most=8) -> Panel:  # most: how 
 
 
 def banks(t, line, verb='read', warp=0, nth=0) -> Panel:
-    "The 32 banks of shared memory during one request: one row per wavefront, with the lanes that it serves"
+    "Draw the 32 banks of shared memory during one request: one row per wavefront, with the lanes that it serves"
     lane, byte, size, name = _request(t, line, verb, 'shared', warp, nth)
     words = np.unique(byte // 4)
     wave = {}
     for w in words:
-        wave[w] = sum(1 for o in words if o < w and o % 32 == w % 32)
+        wave[w] = sum(1 for other in words if other < w and other % 32 == w % 32)
     rows = np.full((max(wave.values()) + 1, 32), '', dtype=object)
     for l, b in zip(lane, byte):
         r, c = wave[b // 4], b // 4 % 32
@@ -282,7 +282,7 @@ def grid(
     shape=None,  # (rows, columns) of the data under the grid; threads outside are drawn white
     size=34,  # pixels a thread
 ) -> Panel:
-    "A grid of blocks in x and y: each cell is a thread with its index in its block, the colour is the block"
+    "Draw a grid of blocks in x and y: each cell is a thread with its index in its block, the colour is the block"
     b, t = dim3(blocks), dim3(threads)
     h, w = b.y * t.y, b.x * t.x
     r, c = np.mgrid[:h, :w]
@@ -301,7 +301,7 @@ def life(
     apart=False,  # are accesses of one line, one after the other, steps of their own?
     titles=None,  # one title per step, instead of its line
 ) -> list:  # of `Panel`
-    "An array step by step: what each line did to it, with the threads that did it"
+    "Draw an array step by step: what each line did to it, with the threads that did it"
     steps = []
     for a in _accesses(t, array):
         pick = a['block'] == block
@@ -323,7 +323,7 @@ def events(
     block=0,  # number of the block
     most=8,  # how many of its threads
 ) -> list:  # for `timeline`
-    "What the first threads of a block did, one after the other, as `timeline` takes it"
+    "List what the first threads of a block did, one after the other, as `timeline` takes it"
     res = []
     for i, a in enumerate(t.accesses):
         what = 'barrier' if a['verb'] == 'barrier' else f"{a['verb']} {a['array']}"
@@ -332,7 +332,7 @@ def events(
 
 # %% ../nbs/lib/04_draw.ipynb #e1d589a5
 class Film:
-    "Panels one at a time, with a slider over `names`; where no widget can be shown, side by side"
+    "Panels one at a time, with a slider over `names`; side by side if no widget can be shown"
 
     def __init__(self, panels, caption, names=None, what='step'):  # what: what the slider goes over
         if not panels:
@@ -342,14 +342,14 @@ class Film:
         self.still = Picture(*self.panels, caption=caption)
 
     def frame(self, i) -> Picture:
-        "Panel number `i` alone, with what the slider says there"
+        "Draw panel `i` alone, with the slider's text for it"
         return Picture(self.panels[i], caption=f'{self.what} {self.names[i]}. {self.caption}')
 
     def widget(self):
-        "The slider and the frame it points to; needs ipywidgets"
+        "Make the slider and the frame that it selects; needs ipywidgets"
         import ipywidgets as w
 
-        slider = w.SelectionSlider(options=[(str(o), i) for i, o in enumerate(self.names)], description=self.what)
+        slider = w.SelectionSlider(options=[(str(name), i) for i, name in enumerate(self.names)], description=self.what)
         shown = w.HTML(self.frame(0).svg)
         slider.observe(lambda change: setattr(shown, 'value', self.frame(change['new']).svg), 'value')
         return w.VBox([slider, shown])
@@ -363,7 +363,7 @@ class Film:
 
 
 def warps(t, line, most=8) -> list:  # of `Panel`, one per warp
-    "The banks that each warp of the first block needs in its first request on a line"
+    "Draw the banks that each warp of the first block needs in its first request on a line"
     thread = _accesses(t, line=line, space='shared')[0]
     n = min(most, int(thread['thread'][thread['block'] == thread['block'][0]].max()) // 32 + 1)
     return [banks(t, line, verb=thread['verb'], warp=i) for i in range(n)]

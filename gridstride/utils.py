@@ -24,7 +24,7 @@ def cdiv(
     a: int,  # items to cover
     b: int,  # items per block
 ) -> int:  # blocks needed
-    "`a/b`, rounded up"
+    "Divide and round up: `cdiv(10, 4)` is 3"
     return -(a // -b)
 
 # %% ../nbs/lib/01_utils.ipynb #7b6a8cdf
@@ -41,14 +41,14 @@ class dim3(namedtuple('dim3', 'x y z')):
                 raise TypeError(f'dim3 takes one tuple or separate integers, not both: {x} and {(y, z)}')
             return cls(*x)
         try:
-            x, y, z = (o.__index__() for o in (x, y, z))
+            x, y, z = (size.__index__() for size in (x, y, z))
         except AttributeError:
             raise TypeError(f'dim3 takes integers, got {(x, y, z)}: use cdiv(n, m), which is n/m rounded up') from None
         return super().__new__(cls, x, y, z)
 
     @property
     def size(self) -> int:
-        "How many items that is in all"
+        "The number of items: the product of the three sizes"
         return self.x * self.y * self.z
 
 # %% ../nbs/lib/01_utils.ipynb #b012e32e
@@ -63,7 +63,7 @@ _TOL = {
 
 
 def _numpy(x):
-    "`x` as a NumPy array (float64 where NumPy lacks the type), and the name of its own dtype"
+    "Return `x` as a NumPy array (float64 if NumPy lacks the type), and the name of its own dtype"
     if x is None or isinstance(x, (str, bytes)):
         raise TypeError(f'check compares tensors, arrays and numbers, but got {x!r}: is a `return` missing?')
     if hasattr(x, 'detach'):  # a torch tensor, wherever it lives
@@ -74,9 +74,9 @@ def _numpy(x):
     return x, x.dtype.name
 
 def _alike(got, want):
-    "Both as `_numpy` has them; a number or a list without a dtype of its own gets the other's, if that can hold it"
+    "Return both as `_numpy` does; a number or a list without a dtype takes that of the other, if it fits"
     (g, gd), (w, wd) = _numpy(got), _numpy(want)
-    plain = [not hasattr(o, 'dtype') for o in (got, want)]
+    plain = [not hasattr(x, 'dtype') for x in (got, want)]
     if all(plain):
         t = np.result_type(g, w)
         return (g.astype(t), t.name), (w.astype(t), t.name)
@@ -96,7 +96,7 @@ def _span(lo, hi):
 
 
 def _from(shape, axes, starts):
-    "Boolean array: the elements at or past `starts` on any of `axes`"
+    "Return a boolean array: the elements at or past `starts` on any of `axes`"
     res = np.zeros(shape, bool)
     for ax, s in zip(axes, starts):
         np.moveaxis(res, ax, 0)[s:] = True
@@ -104,7 +104,7 @@ def _from(shape, axes, starts):
 
 
 def _ragged(shape, axes, tile):
-    "A name and a mask for what is past the last whole tile on any of `axes`, or None if the tile divides them all"
+    "Return a name and a mask for what is past the last full tile on any of `axes`; None if the tile divides them all"
     axes = [ax for ax in axes if tile[ax] < shape[ax] and shape[ax] % tile[ax]]
     if not axes:
         return None
@@ -115,7 +115,8 @@ def _ragged(shape, axes, tile):
 
 
 def _candidates(bad, tile):
-    "The likely positions of an error, as (name, mask): the last index of each axis, then the best tile edge"
+    """Yield the likely positions of an error as (name, mask): the last index of each axis, then the tile's edge that
+    fits best"""
     shape, axes = bad.shape, [ax for ax, n in enumerate(bad.shape) if n > 1]
     last = [(f'in the last {_axis(ax, bad.ndim)}', _from(shape, [ax], [shape[ax] - 1])) for ax in axes if shape[ax] > 2]
     tiles = [tile] if tile else [(t,) * bad.ndim for t in (1024, 512, 256, 128, 64, 32, 16)]
@@ -129,9 +130,9 @@ def _candidates(bad, tile):
 
 
 def _where(bad, tile):
-    "Lines that locate the wrong elements of the boolean array `bad`"
+    "Return the lines that locate the wrong elements of the boolean array `bad`"
     spans = [(int(i.min()), int(i.max())) for i in np.nonzero(bad)]
-    inside = [f'{_axis(ax, bad.ndim)} {_span(*o)}' for ax, o in enumerate(spans) if o != (0, bad.shape[ax] - 1)]
+    inside = [f'{_axis(ax, bad.ndim)} {_span(*span)}' for ax, span in enumerate(spans) if span != (0, bad.shape[ax] - 1)]
     res = [f"all of them are in {', '.join(inside)}"] if inside and bad.sum() > 1 else []
     if bad.all():
         return res
@@ -144,7 +145,7 @@ def _where(bad, tile):
 
 # %% ../nbs/lib/01_utils.ipynb #47041f92
 def _differs(got, want, rtol, atol):
-    "Where `got` and `want` differ by more than `atol + rtol*abs(want)`; integers and booleans exactly"
+    "Return where `got` and `want` differ by more than `atol + rtol*abs(want)`; integers and booleans must be equal"
     if got.dtype.kind not in 'fc':
         return got != want
     with np.errstate(invalid='ignore', over='ignore'):
@@ -158,8 +159,8 @@ def _brief(v):
 
 
 def _count(got, want, bad):
-    "Lines that say how many are wrong, what the first is, and how many are NaN"
-    i, n = tuple(int(o) for o in np.argwhere(bad)[0]), int(bad.sum())
+    "Return lines with the number of wrong elements, the first of them, and the number of NaNs"
+    i, n = tuple(int(i) for i in np.argwhere(bad)[0]), int(bad.sum())
     first = f'the first is at {list(i)}: got {_brief(got[i])}, want {_brief(want[i])}'
     are = 'is' if n == 1 else 'are'
     res = [f'{n:,} of {bad.size:,} values {are} wrong ({n / bad.size:.1%}); {first}']
@@ -172,7 +173,7 @@ def _count(got, want, bad):
 
 
 class Agreement:
-    "What `check` says when all is well: at the end of a cell it shows itself, elsewhere it is silent"
+    "The result of a `check` that passed: shown at the end of a cell, silent elsewhere"
 
     def __init__(self, n):  # how many values were compared
         self.n = n
@@ -231,14 +232,14 @@ def get_signature(
     fname: str,  # name of a host function defined in `src`
     src: str,  # C++ or CUDA source
 ) -> str:  # its declaration, ending in `;` (one line per overload)
-    "The declaration of `fname`, read off its definition; `ValueError` names what `src` does define"
+    "Return the declaration of `fname`, from its definition; raises `ValueError`, which names what `src` defines"
     from gridstride.cpp.frontend.reader import signature
 
     return signature(fname, src)
 
 
 def get_sig(fname, src):
-    "`get_signature` as the lectures call it: None where `src` has no such function"
+    "Return `get_signature` as the lectures call it: None if `src` has no such function"
     try:
         return get_signature(fname, src)
     except ValueError:
@@ -284,7 +285,7 @@ def show_img(
 # %% ../nbs/lib/01_utils.ipynb #47ae175d
 @lru_cache
 def gpu_count() -> int:  # GPUs that the driver can use
-    "How many GPUs can be used here; 0 with no driver"
+    "Return how many GPUs can be used here; 0 without a driver"
     name = 'nvcuda.dll' if sys.platform == 'win32' else 'libcuda.so.1'
     try:
         driver = ctypes.CDLL(name)
@@ -295,7 +296,7 @@ def gpu_count() -> int:  # GPUs that the driver can use
 
 
 def backend() -> str:  # 'gpu' or 'sim'
-    "What runs kernels here: the GPU if there is one, else the simulator; `GRIDSTRIDE_BACKEND` forces either"
+    "Return what runs kernels here: the GPU if there is one, else the simulator; `GRIDSTRIDE_BACKEND` forces either"
     forced = os.environ.get('GRIDSTRIDE_BACKEND', '')
     if forced not in ('', 'gpu', 'sim'):
         raise ValueError(f"GRIDSTRIDE_BACKEND is {forced!r}, but must be 'gpu', 'sim' or unset")
@@ -306,7 +307,7 @@ def backend() -> str:  # 'gpu' or 'sim'
 
 # %% ../nbs/lib/01_utils.ipynb #1ed536d7
 def cache_dir() -> Path:  # where what is slow to make is kept
-    "The folder of the cache; the variable `GRIDSTRIDE_CACHE` names another one"
+    "Return the folder of the cache; the variable `GRIDSTRIDE_CACHE` names another one"
     if own := os.environ.get('GRIDSTRIDE_CACHE'):
         return Path(own).expanduser()
     if sys.platform == 'darwin':
@@ -315,7 +316,7 @@ def cache_dir() -> Path:  # where what is slow to make is kept
 
 # %% ../nbs/lib/01_utils.ipynb #54b68f01
 def _properties(p):
-    "(what, how much) of a GPU, from what torch knows of it"
+    "Return (what, how much) of a GPU's properties, as torch reports them"
     return [
         ('compute capability', f'{p.major}.{p.minor}'),
         ('global memory', f'{p.total_memory / 2**30:.0f} GiB'),

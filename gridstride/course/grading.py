@@ -136,7 +136,7 @@ class Memory(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kw):
         "Arithmetic, as in `x[2:5] * y[2:5]`, reads all of what it is given; in place it writes, too"
-        got = getattr(ufunc, method)(*(np.asarray(o) if isinstance(o, Memory) else o for o in inputs), **kw)
+        got = getattr(ufunc, method)(*(np.asarray(arg) if isinstance(arg, Memory) else arg for arg in inputs), **kw)
         if out is None:
             return got
         out[0][:] = got
@@ -224,8 +224,9 @@ def untouched(fn) -> bool:
     tree = tree_of(fn)
     if tree is None:
         return False
-    open_values = (_is_dots(o.value) for o in ast.walk(tree) if isinstance(o, (ast.Assign, ast.AugAssign, ast.Return)))
-    bodies = [o.body for o in tree.body if isinstance(o, ast.FunctionDef)]
+    kinds = ast.Assign, ast.AugAssign, ast.Return
+    open_values = (_is_dots(node.value) for node in ast.walk(tree) if isinstance(node, kinds))
+    bodies = [node.body for node in tree.body if isinstance(node, ast.FunctionDef)]
     return any(open_values) or any(map(_is_stub, bodies))
 
 
@@ -240,14 +241,14 @@ def _own_statements(body):
 def forgot_return(fn) -> bool:
     "Does `fn` end without having returned anything, whatever it is called with?"
     tree = tree_of(fn)
-    defs = [o for o in tree.body if isinstance(o, ast.FunctionDef)] if tree else []
+    defs = [node for node in tree.body if isinstance(node, ast.FunctionDef)] if tree else []
     gives = (ast.Return, ast.Raise, ast.Yield, ast.YieldFrom)
     found = [o for f in defs for o in _own_statements(f.body) if isinstance(o, gives)]
-    return bool(defs) and not any(not isinstance(o, ast.Return) or o.value is not None for o in found)
+    return bool(defs) and not any(not isinstance(node, ast.Return) or node.value is not None for node in found)
 
-def _is_chained(o):
+def _is_chained(node):
     "Is it `r < h & c < w`, where `&` comes first?"
-    middle = o.comparators[:-1] if isinstance(o, ast.Compare) else []
+    middle = node.comparators[:-1] if isinstance(node, ast.Compare) else []
     return any(isinstance(c, ast.BinOp) and isinstance(c.op, (ast.BitAnd, ast.BitOr)) for c in middle)
 
 
@@ -257,12 +258,12 @@ def _slip(fn) -> str:
     found = list(ast.walk(tree)) if tree else []
     if chained := next(filter(_is_chained, found), None):
         return f'\n  In Python `&` and `|` bind tighter than `<`: write `and` or `or` in `{ast.unparse(chained)}`'
-    if any(isinstance(o, ast.Subscript) and isinstance(o.ctx, ast.Store) for o in found):
+    if any(isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) for node in found):
         return ''
-    given = {o.arg for o in found if isinstance(o, ast.arg)}
-    if 'out' in given & {o.id for o in found if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}:
+    given = {node.arg for node in found if isinstance(node, ast.arg)}
+    if 'out' in given & {node.id for node in found if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}:
         return '\n  `out = ...` only gives the name `out` to another value: write the result to `out[i]`'
-    if any(isinstance(o, ast.Return) and o.value is not None for o in found):
+    if any(isinstance(node, ast.Return) and node.value is not None for node in found):
         return '\n  The return value of a kernel is lost: write it to the output, `out[i] = ...`'
     return ''
 
