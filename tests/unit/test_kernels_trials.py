@@ -45,7 +45,8 @@ def test_a_verdict_says_what_is_wrong_and_where(monkeypatch):
 def test_a_listing_is_the_kernel_alone_with_its_line_numbers():
     lines = repr(listing(hopper.stored, old=hopper.pairs)).splitlines()
     first = hopper.stored.src.splitlines().index('__global__ void __cluster_dims__(2) __launch_bounds__(384, 1)') + 1
-    assert lines[0] == 'stored: 384 threads, BM=128, BN=256, BK=64, STAGES=4, GROUP=8; marked is what pairs has not'
+    assert lines[0] == ('stored: 384 threads, 212,992 bytes of dynamic shared memory, BM=128, BN=256, BK=64, STAGES=4, '
+                        'GROUP=8; marked is what pairs has not')
     assert lines[1].split()[0] == str(first)
     marked = [o for o in lines if o[5:6] == '>']
     assert any('store_by_tma' in o for o in marked) and not any('multiply' in o for o in marked)

@@ -22,7 +22,7 @@ _TYPES = 'bfloat16', 'float16', 'float32', 'float64'
 class Backend(NamedTuple):
     "What computes attention, and why not one of our kernels"
 
-    name: str  # 'hopper', 'mma.sync' or 'sdpa'
+    name: str  # 'hopper', 'mma.sync', or what torch has: 'sdpa', 'torch'
     why: str = ''
 
 
@@ -33,7 +33,7 @@ def _has_hopper():
 
 
 @constant
-def _has_ampere():
+def has_ampere():
     return backend() != 'gpu' or torch.cuda.get_device_capability() >= (8, 0)
 
 
@@ -49,7 +49,7 @@ def _backend(q):
         return Backend('hopper')
     if q.shape[-1] > 128:
         return Backend('sdpa', 'a head dimension above 128 needs a Hopper GPU here')
-    if not _has_ampere():
+    if not has_ampere():
         return Backend('sdpa', 'mma.sync of bfloat16 needs an Ampere GPU')
     return Backend('mma.sync')
 

@@ -6,9 +6,10 @@ __all__ = ['listing', 'change', 'edit']
 
 
 def _title(step):
-    "Name, threads and constants of a step"
+    "Name, threads, dynamic shared memory and constants of a step"
+    memory = f', {step.shared:,} bytes of dynamic shared memory' if step.shared else ''
     constants = ''.join(f', {k}={v}' for k, v in step.constants.items())
-    return f'{step.name}: {"x".join(map(str, step.threads))} threads{constants}'
+    return f'{step.name}: {"x".join(map(str, step.threads))} threads{memory}{constants}'
 
 
 def listing(

@@ -1,37 +1,24 @@
 """`latent_attention`: checked, launched by the kernel that is right for the GPU."""
 
 import math
-from typing import NamedTuple
 
 import torch
 
 from . import calls
 from .calls import DecodeProblem
 from .sources import DIM, HALVES, PAGE, VALUES
+from ..flash.attentions import Backend, has_ampere
 from ..flash.launches import launch_mapped
 from ..operators import constant, operator
 from ..ladder.rung import here
 from ..tool import check_tensor, launch, type_of
-from ...utils import backend
 
 _NAME = 'latent_attention'
-
-
-class Backend(NamedTuple):
-    "What computes attention with a latent cache, and why not one of our kernels"
-
-    name: str  # 'hopper', 'mma.sync' or 'torch'
-    why: str = ''
 
 
 @constant
 def _has_hopper():
     return here().hopper
-
-
-@constant
-def _has_ampere():
-    return backend() != 'gpu' or torch.cuda.get_device_capability() >= (8, 0)
 
 
 def _backend(dtype):
@@ -40,7 +27,7 @@ def _backend(dtype):
         return Backend('torch', f'our kernels multiply bfloat16 and float16, and this is {dtype}')
     if _has_hopper():
         return Backend('hopper')
-    if not _has_ampere():
+    if not has_ampere():
         return Backend('torch', 'mma.sync of 16 columns needs an Ampere GPU')
     return Backend('mma.sync')
 
