@@ -7,8 +7,8 @@
 A decode step: one new token per sequence of the batch attends to its cache, 128 heads unless `heads` changes it. Each
 result is first compared with float64. All sides are captured in CUDA graphs, so that no Python is timed, and
 interleaved; results are medians of GPU time with the L2 overwritten before each run, ratios are medians over the rounds
-with their 95% interval. GB/s count the cache once; TFLOP/s count 2 operations for each of the 576 + 512 elements of a
-key, per head. The other sides: `sdpa`, the same step before keys and values were absorbed, 192 and 128 elements per head,
+with their 95% interval. GB/s count the cache once; TFLOP/s count two operations per element of a key (576 + 512) and
+head. The other sides: `sdpa`, the same step before keys and values were absorbed, 192 and 128 elements per head,
 where 80 GB hold them; `bmm`, two products of torch on a cache without pages, with a softmax between; `reads`, nothing
 but reading as many bytes; `bound`, no measurement of its own: the longer of the cache's bytes at the rate of pure reads
 and the operations at the rate of `torch.matmul`, as `gridstride.bench.ceilings` has measured them here.

@@ -23,7 +23,7 @@ def require_chromium():
 
 @contextmanager
 def chromium(*args):
-    "A running Chromium, started with `args` beside the usual ones; takes a second to start"
+    "A running Chromium, started with `args` and the usual ones; takes a second to start"
     require_chromium()
     from playwright.sync_api import sync_playwright
     with sync_playwright() as p:

@@ -78,7 +78,7 @@ def outcome(xml):  # what pytest wrote with --junitxml
 
 
 def table(have, pins, names):
-    "A line for each package: what was tried, beside what the tests pin"
+    "One line per package: the version that was tried, and the one that the tests pin"
     rows = [('package', 'tried', 'pinned'), *((o, have[o], pins.get(o, '-')) for o in names if o in have)]
     widths = [max(map(len, column)) for column in zip(*rows)]
     return '\n'.join('  '.join(o.ljust(w) for o, w in zip(row, widths)).rstrip() for row in rows)

@@ -21,7 +21,7 @@ os.environ.update(GRIDSTRIDE_BACKEND='sim', GRIDSTRIDE_QUIET='1', OMP_WAIT_POLIC
 for name in ('GRIDSTRIDE_RECORD', 'GRIDSTRIDE_MISSED', 'GRIDSTRIDE_LOOKUPS', 'GRIDSTRIDE_CLAIMS',
              'GRIDSTRIDE_PROGRESS'):
     os.environ.pop(name, None)
-# Where it is set, as containers do, each of the hundreds of Pythons that tests start would compile the package anew.
+# Where it is set, as containers do, each of the hundreds of Pythons that tests start would compile the package again.
 os.environ.pop('PYTHONDONTWRITEBYTECODE', None)
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -59,7 +59,7 @@ def pytest_configure(config):
 
 @pytest.fixture(autouse=True)
 def backend(request, monkeypatch):
-    "Kernels run emulated, but for tests that want the real thing and say so"
+    "Kernels run emulated, except in tests with a mark that requests a GPU"
     if not any(map(request.node.get_closest_marker, ('real_backend', 'gpu'))): return
     if GIVEN: monkeypatch.setenv('GRIDSTRIDE_BACKEND', GIVEN)
     else: monkeypatch.delenv('GRIDSTRIDE_BACKEND')
@@ -67,7 +67,7 @@ def backend(request, monkeypatch):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem):
-    "Run a test that wants its own process there, unless this process has no other"
+    "Run a test that needs its own process there, unless this process runs no other test"
     if not (pyfuncitem.get_closest_marker('own_process') and 'PYTEST_XDIST_WORKER' in os.environ): return None
     env = {k: v for k, v in os.environ.items() if not k.startswith('PYTEST_')}
     command = [sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider', pyfuncitem.nodeid]

@@ -1,6 +1,6 @@
 """What lessons take from the text of other lessons, in nbs/recorded/sources.json, so that each runs alone.
 
-    python tests/lesson_sources.py    # writes it anew
+    python tests/lesson_sources.py    # writes it again
 """
 import ast, json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"Who imports this first imports all else in four fifths of the time: nobody looks for garbage meanwhile."
+"Import this first: everything else is then imported in 80% of the time, without garbage collection."
 import gc
 
 gc.disable()

@@ -1,4 +1,4 @@
-"What tests compile by themselves: kept in the cache beside what the package has compiled, and with its headers."
+"What tests compile themselves, with the package's headers; kept in its cache."
 import subprocess
 from pathlib import Path
 
@@ -9,7 +9,7 @@ here = Path(__file__).parent/'cpp'
 
 
 def made_once(compiler, *commands, sources={}):
-    """The folder in which `commands` were run, beside `sources` (file name -> text); again only if a source, a header
+    """The folder with `sources` (file name -> text) in which `commands` were run; again only if a source, a header
     or the compiler changes"""
     version = subprocess.run([compiler, '--version'], check=True, capture_output=True, text=True).stdout
     own = [(p.name, p.read_text()) for p in sorted(here.glob('*.cpp'))]

@@ -27,7 +27,7 @@ def noted(tests):
     return calls
 
 
-# What needs nothing that stands above it
+# What needs nothing that is defined above it
 SHARED = [o.replace('bf16', half) for half in ('bf16', 'f16') for o in (PTX, *map(wgmma, range(8, 257, 8)))]
 FUNCTION = re.compile(r'__device__ \w+ (\w+)\(')
 

@@ -17,7 +17,7 @@ TABLE = np.array([3.,1.,4.,1.])
 def rng(): return np.random.default_rng(0)
 
 def cell(src, name='cell', **names):
-    "The functions of a notebook-like cell, whose source lies in linecache only"
+    "The functions of a notebook-like cell, whose source is only in linecache"
     file = f'<{name}>'
     linecache.cache[file] = len(src),None,src.splitlines(True),file
     space = {'cuda':cuda, 'np':np, 'math':math, 'sync':sync, **names}
@@ -637,7 +637,7 @@ def test_writes_of_one_launch_are_read_by_the_next():
     k[2,32](b, a)
     np.testing.assert_array_equal(a.copy_to_host(), np.full(64, 2.))
 
-# wrong kernels, each with its mend: `# here` marks the line of the finding, `# there` the other side of a race
+# wrong kernels, each with its fix: `# here` marks the line of the finding, `# there` the other side of a race
 
 HEAD = '''
 @cuda.jit
@@ -645,11 +645,11 @@ def k(%s):
     t,i = cuda.threadIdx.x,cuda.grid(1)
 '''
 WRONG = {}
-def wrong(name, kind, params, body, mend, config, args, array=None, index=None, block=None, thread=None, who=None):
-    "A wrong kernel; `mend` is (text, what it becomes); `who(e)` tells what must hold of the finding in every order"
+def wrong(name, kind, params, body, fix, config, args, array=None, index=None, block=None, thread=None, who=None):
+    "A wrong kernel; `fix` is (text, its replacement); `who(e)` is what must hold for the finding in every order"
     src = HEAD % params + '\n'.join('    '+l for l in body.strip('\n').split('\n')) + '\n'
-    assert src.count(mend[0])==1, name
-    WRONG[name] = kind,src,src.replace(*mend),config,args,dict(array=array, index=index, block=block, thread=thread),who
+    assert src.count(fix[0])==1, name
+    WRONG[name] = kind,src,src.replace(*fix),config,args,dict(array=array, index=index, block=block, thread=thread),who
 
 Z = np.zeros
 def linear(e): return e.block[0]*64+e.thread[0]
@@ -794,7 +794,7 @@ def line(src, mark): return next(n for n,l in enumerate(src.splitlines(),1) if m
 @pytest.mark.parametrize('name', WRONG)
 def test_the_fixed_kernel_is_silent(name):
     _,_,src,config,args,_,_ = WRONG[name]
-    cell(src, name+', mended').k[config](*args())
+    cell(src, name+', fixed').k[config](*args())
 
 @pytest.mark.parametrize('config,args', [((1,1025),1),((1,(32,33)),1),((1,(1,1,65)),1),((0,32),1),((1,0),1),((1,-1),1),
                                          ((1,32,0,49*1024),1),((1,),1),((1,32),0),((1,32),2),(((1,65536),1),1)])
@@ -810,7 +810,7 @@ def test_same_value_is_a_warning(race):
         cell(HEAD % 'x, out'+f'    {race}\n', 'same').k[2,64](np.ones(128), np.zeros(2))
 
 def test_a_return_before_a_barrier_is_a_warning():
-    "Threads that are gone are awaited no more; those that pass the barrier by are, whoever else has returned"
+    "A barrier does not wait for threads that have returned, but for those that skip it, even if others have returned"
     src = (HEAD % 'x, n' + '    if i >= n: return\n    for j in range(3):\n        cuda.syncthreads()\n'
                            '        x[i] += cuda.syncthreads_and(1)\n')
     x = np.zeros(128)

@@ -28,7 +28,7 @@ PATHS = [*(HERE/f'same/{o}.cu' for o in SAME), *(HERE/f'wrong/{o}.cu' for o in W
 BOX = next(o for o in json.loads((HERE/'boxes.json').read_text()).items() if o[1].endswith('no error'))
 FORWARD, SHUFFLED, ALL = 0, 2, 30  # as `gridstride_options` has them
 
-# For each thread of a block: how many frames on its stack belong to other libraries than its kernel
+# Per thread of a block: how many frames on its stack belong to other libraries than its kernel
 FRAMES = r'''
 #include <cstdio>
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-"Programs and notebooks that expect a GPU run without one, and nothing of that stays behind"
+"Programs and notebooks that expect a GPU run without one, and nothing of that is left over"
 
 import inspect, os, re, subprocess, sys
 from pathlib import Path
@@ -199,7 +199,7 @@ def test_a_program_gets_its_arguments(tmp_path):
 
 @pytest.mark.slow
 def test_torch_is_not_asked_for_a_gpu(tmp_path):
-    "Beside nvcc it starts CUDA to know, and so a thread, which a fork cannot take along; or it warns of none"
+    "With nvcc it initializes CUDA to find out, and so a thread, which a fork cannot copy; or it warns of none"
     (tmp_path / 'p.py').write_text("""
 import sys, torch
 def asked(): raise AssertionError('asked')
@@ -539,5 +539,5 @@ def test_python_programs_that_a_program_starts_are_emulated(tmp_path):
     r = run('p.py', folder=tmp_path)
     said, idle, other, own, simulator = r.stdout.splitlines()[-5:]
     assert said == '[5.] 3.0 True', r
-    assert idle == "['AtImport'] False"  # nothing is imported before it is asked for
+    assert idle == "['AtImport'] False"  # nothing is imported before it is used
     assert other == '[] False' and simulator == '[] False' and own == '3 False'

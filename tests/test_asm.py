@@ -164,7 +164,7 @@ MAKES = [
 
 @lru_cache
 def machine_code_of_kinds():
-    "The instructions of a kernel for each line of `MAKES`; their machine code is read in one go"
+    "The instructions of a kernel per line of `MAKES`; their machine code is read at once"
     src = ''.join(f'__global__ void k{n}(float *x) {{ int i = threadIdx.x; {code} }}\n'
                   for n, (code, *_) in enumerate(MAKES))
     _, cubin, *_ = tools.nvrtc(src, 'k0')
@@ -230,7 +230,7 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include.*\n', re.M)
 MACRO = re.compile(r'^[ \t]*#[ \t]*define[ \t]+(\w+)', re.M)
 
 
-def side_by_side(sources):
+def as_one_source(sources):
     "The device code of `sources` as one, each in a namespace of its own"
     codes = [device_only(o) for o in sources]
     spaces = [f'namespace s{i} {{\n{INCLUDE.sub("", src)}\n}}\n' for i, src in enumerate(codes)]
@@ -252,7 +252,7 @@ def test_every_instruction_of_many_kernels_has_a_kind(arch):
     sources = [path.read_text() for path in sorted((HERE.parent/'cuda/same').glob('*.cu'))[::6]]
     first = [(k[0].name, src) for src in sources if (k := [o for o in kernels(src) if not o.template])]
     good = [o for o in first if arch != 'sm_75' or is_known(*o, arch)]
-    text, cubin, *_ = tools.nvrtc(side_by_side([src for _, src in good]), f's0::{good[0][0]}', arch)
+    text, cubin, *_ = tools.nvrtc(as_one_source([src for _, src in good]), f's0::{good[0][0]}', arch)
     printed, entries = tools.disassemble(cubin), [o[6:] for o in tools.sections(cubin) if o.startswith('.text.')]
     for name, _ in good: assert any(name in o for o in entries)
     listings = [read_ptx(text, o, 'kernel.cu') for o in re.findall(r'\.entry (\w+)', text)]
@@ -447,8 +447,8 @@ def test_what_nvdisasm_printed_is_kept(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize('driver_keeps', [False, True])
 def test_what_nvrtc_made_is_kept(tmp_path, monkeypatch, driver_keeps):
-    """By all that it depends on, headers of the folder, too; what is found broken is made again, once more where the
-    driver has kept it without the assembler's words, as it may where a GPU is"""
+    """By all that it depends on, headers of the folder, too; a broken entry is made again, once more where the
+    driver has kept it without the assembler's messages, as it may on a machine with a GPU"""
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path/'cache'))
     monkeypatch.chdir(tmp_path)
     (tmp_path/'own.h').write_text('#define SCALE 3.f\n')

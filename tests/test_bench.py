@@ -1,4 +1,4 @@
-"Timing on clocks of made-up numbers: what is measured, for how long, what is said of it, and what is refused."
+"Timing on mock clocks: what is measured, for how long, what is reported, and what is refused."
 import json, re, subprocess, sys
 from itertools import combinations
 from pathlib import Path
@@ -401,7 +401,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def measures(*rates):
-    "A stand-in for measuring that gives these in turn"
+    "A mock measurement that returns these one after the other"
     left = list(rates)
     return lambda: limits.Ceilings(copy=left.pop(0), read=1., gpu='G', date='d', driver='1', torch='2')
 
@@ -546,7 +546,7 @@ CROWD = {'square': (1e8, 8e8, 8e8/2.95e12), 'matrix times vector': (2*4096**2, 4
 
 @pytest.mark.slow
 def test_names_under_the_roof_can_be_read():
-    "Inside of the axes, none over another one, and each near its own point"
+    "Inside the axes, without overlap, and each near its own point"
     import matplotlib.pyplot as plt
     ax = roofline(CROWD, roof=H100).plot()
     assert plots.faults(ax.figure) == [] and [t.get_text() for t in ax.texts] == list(CROWD)
@@ -555,7 +555,7 @@ def test_names_under_the_roof_can_be_read():
 
 @pytest.mark.slow
 def test_a_recorded_roofline_is_drawn_and_labelled():
-    "From numbers, as JSON has them: a picture that was kept would have the style of its day"
+    "From the values in JSON: a stored picture would have the style of its day"
     roof = {**H100, 'recorded': False}
     r = roofline(CROWD, roof=limits.Ceilings(roof))
     again = type(r).load(json.loads(json.dumps(r.plain())))

@@ -50,7 +50,7 @@ def test_what_lessons_show_of_a_benchmark_is_what_it_measured(program):
 
 
 def claims():
-    "(what, times as fast, goal or '', file of the table) of each row of the tables of claims, here and in the README"
+    "(what, speedup, goal or '', file of the table) of each row of the tables of claims, here and in the README"
     for row in (FOLDER/'README.md').read_text().splitlines():
         if found := re.fullmatch(r'\| (.*) \| \[.*\]\((\w+\.txt)\) \|', row):
             what, _, times, *goal = found[1].split(' | ')
@@ -220,7 +220,7 @@ def test_a_run_of_products_goes_on_where_it_was(program, tmp_path, monkeypatch, 
 
 
 def test_a_ladder_says_what_is_missed_and_goes_on(program, tmp_path, monkeypatch, capsys):
-    "A rung that fails breaks the GPU, and the next process begins behind it"
+    "A rung that fails breaks the GPU, and the next process begins after it"
     m, path, res = program('matmul'), tmp_path/'rows.json', {}
     def climbed(shape, dtype, ladder, rung, seconds, **more):
         if rung == 'shared': raise AssertionError('shared is wrong\nmore')

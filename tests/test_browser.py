@@ -17,7 +17,7 @@ course.start_lab(course.lesson_page('01'), course.free_port(8900), False)
 WHOLE_PAGE = {'windowingMode': 'none'}  # cells that are scrolled away stay in the page
 READY = '''n => document.querySelectorAll('.jp-Notebook .jp-CodeCell').length >= n
     && document.querySelector('#jp-main-statusbar')?.innerText.includes('| Idle')'''  # before that, Run All is lost
-RARELY = 250  # milliseconds; by itself Playwright looks at each frame, and the browser draws one for each look
+RARELY = 250  # milliseconds; by default Playwright polls at each frame, and the browser draws one for each
 RAN = ('() => [...document.querySelectorAll(".jp-CodeCell .jp-InputPrompt")].filter(p => '
        '/\\[\\d+\\]/.test(p.textContent)).length')
 ENDED = f'''([cells, errors]) => ({RAN})() == cells

@@ -1,5 +1,5 @@
 """Tables' columns on made-up clocks: ratios, runs, what cannot be timed, the clock from counted cycles; and what
-cublasLt is told of a product, by a stand-in that multiplies as it is told."""
+cublasLt gets as a product, by a mock that multiplies as requested."""
 import ctypes
 from itertools import repeat
 from types import SimpleNamespace
@@ -32,7 +32,7 @@ def test_each_sm_notes_both_of_its_counters():
 
 
 def test_clock_readings_enclose_a_batch(monkeypatch):
-    "In the queue, behind the pause and before the first run, and behind the last; not in the time of a call"
+    "In the queue, after the pause and before the first run, and after the last; not in the time of a call"
     said = []
     event = SimpleNamespace(record=lambda: said.append('event'), elapsed_time=lambda _: 3., query=lambda: False)
     stream = SimpleNamespace(Event=lambda **_: event, _sleep=lambda _: said.append('pause'),
@@ -87,7 +87,7 @@ def queued(kind, launches):
 
 
 def test_a_run_that_waited_for_the_cpu_does_not_count():
-    "As when a compiler beside it takes the CPU away in the fifth run: for it, and those behind it, there is no pause"
+    "As when a compiler takes the CPU in the fifth run: it and the later ones have no pause"
     c, kernel = queued(clocks.Events, iter([1e-5]*4 + [.01] + [1e-5]*5))
     assert c.times(kernel, 10) == pytest.approx([5e-6]*4) and not c.late
 
@@ -119,7 +119,7 @@ class Fake(clocks.Clock):
     def times(self, fn, n):
         res = [fn() + self.extra for _ in range(n)]
         self.t += sum(res)
-        self.mhz.append(1500. + len(self.mhz)%2 if n > 1 else 9.)   # a single run tells little
+        self.mhz.append(1500. + len(self.mhz)%2 if n > 1 else 9.)   # a single run means little
         return res
 
 
@@ -182,7 +182,7 @@ def test_columns_of_a_gpu():
 @pytest.mark.gpu
 @pytest.mark.parametrize('dtype', ['float32', 'float16', 'bfloat16'])
 def test_picks_of_a_gpu(dtype):
-    "Each proposal for each layout is right, and has a configuration"
+    "Each proposal per layout is right, and has a configuration"
     from gridstride.kernels.ladder.ladder import Reference, exact, inputs
     a, b = inputs(72, 200, 136, dtype, 'cuda')
     for layout in 'nn', 'tn', 'nt':
@@ -196,7 +196,7 @@ def test_picks_of_a_gpu(dtype):
 # cublasLt
 
 class Library:
-    "Keeps what it is told, and multiplies so, in column-major order"
+    "Records its arguments, and multiplies accordingly, in column-major order"
 
     def __init__(self): self.made, self.gone = {}, []
 

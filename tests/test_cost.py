@@ -1,4 +1,4 @@
-"""The cost model of products: fitted to made-up measurements, of which it is known what lies behind them."""
+"""The cost model of products: fitted to made-up measurements with known parameters."""
 import importlib.util, json, math
 from pathlib import Path
 from random import Random
@@ -31,7 +31,7 @@ TILES += [TileConfig(192, 192, 1, 2, swap_ab=1, split_n=1), TileConfig(128, 64, 
           TileConfig(128, 256, 2, stream_k=1), TileConfig(128, 192, 2, family='half'),
           TileConfig(64, 72, 4, 2, swap_ab=1, family='half')]
 TILES += [TileConfig(128, 176, 2, swap_ab=1, family='half', pingpong=1)]
-COLUMNS = dict(graph=1755, written=1500)        # MHz: what all kernels have in common is no error
+COLUMNS = dict(graph=1755, written=1500)        # MHz: what all kernels have in common is not an error
 
 
 @pytest.fixture(scope='module')
@@ -121,7 +121,7 @@ def test_runs_become_one(cost, rows):
 
 
 def test_kernels_are_named_by_what_picks_lose(cost, monkeypatch):
-    "One is the fastest for half of the shapes, one for the others; one is behind, and one was measured twice"
+    "One is the fastest for half of the shapes, one for the others; one is slower, and one was measured twice"
     a, b, behind, rare = (TileConfig(64, 64*i) for i in (1, 2, 3, 4))
     times = {a: lambda i: 1 + i%2, b: lambda i: 2 - i%2, behind: lambda i: 1.4, rare: lambda i: .5}
     rows = [dict(shape=(i, 8, 8), layout='nn', column='graph', tile=t, seconds=f(i))

@@ -128,7 +128,7 @@ def add_mock(packages):
 
 
 def make_course(folder):
-    "A small copy of the course: of the package what course.py imports, compiled, as nothing is written beside it"
+    "A small copy of the course: of the package what course.py imports, compiled, as nothing is written next to it"
     (folder/'nbs').mkdir(parents=True)
     (folder/'gridstride/__pycache__').mkdir(parents=True)
     for p in [q for o in ('.', 'support', 'course') for g in ('*.py', '__pycache__/*.pyc')
@@ -164,7 +164,7 @@ def environ(folder, **env):
 
 
 def start(folder, *args, python=None, before=(), **env):
-    "course.py, started in `folder`: by the base beside it, if there is one; `before` begins the command line"
+    "course.py, started in `folder`: by the base next to it, if there is one; `before` begins the command line"
     base = folder.parent/'base'
     python = python or (base.resolve() if base.exists() else sys.executable)
     return subprocess.Popen([*before, python, 'course.py', *args], cwd=folder, env=environ(folder, **env), text=True,

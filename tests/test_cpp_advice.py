@@ -281,7 +281,7 @@ void give_back() { cudaFree(table); }
 
 
 def test_an_overflowed_index_is_reported_with_its_array():
-    "It takes no memory: pages that nobody touches are not there"
+    "It takes no memory: untouched pages are not allocated"
     w, rows = 100_000, 22_000
     with cpp.on_emulator(), cpp.options(memory='5G'):
         m = load_cuda(LARGE)

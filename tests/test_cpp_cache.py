@@ -1,4 +1,4 @@
-"Whatever is wrong with the compile cache: it is made again, the result is right, and no more than one line tells it."
+"Whatever is wrong with the compile cache, it is made again, the result is right, and at most one line reports it."
 import ctypes
 import json
 import os
@@ -29,7 +29,7 @@ def libraries(tmp_path_factory):
 
 
 class Cache:
-    "A cache with an entry for each of the two, and what asks for them as kernels do"
+    "A cache with an entry for each of the two, and functions that request them as kernels do"
 
     def __init__(self, libraries, folder):
         self.libraries, self.folder = libraries, folder
@@ -60,7 +60,7 @@ def kept(libraries, tmp_path, monkeypatch):
     cache._once.cache_clear()
 
 
-# Faults: each function does one thing to the cache; `c.one` is the entry that is asked for afterwards
+# Faults: each function does one thing to the cache; `c.one` is the entry that is requested afterwards
 def in_place(change):
     "Overwrite the library where it is"
     def fault(c):
@@ -88,7 +88,7 @@ def note(text):
 
 
 def replaced(what, by):
-    "Put something else at the place of a part of the cache"
+    "Replace a part of the cache by something else"
     def fault(c):
         path = dict(library=c.one/'tiny.so', entry=c.one, sums=c.one/integrity.SUMS, note=c.note,
                     known=c.folder/'known', source=c.one/'in/tiny.c', cache=c.folder)[what]
@@ -220,7 +220,7 @@ def test_whatever_the_umask(kept, mask):
 
 @pytest.mark.parametrize('squatted', ['', 'file', 'link', 'owner', 'writable'])
 def test_a_cache_that_cannot_be_used_has_a_substitute(kept, capfd, squatted, tmp_path):
-    "Of this user alone: what another one has put at its place is not used"
+    "Only this user's: what another user has put there is not used"
     spare = cache._spare_path()
     if squatted == 'owner' and os.geteuid(): pytest.skip('needs root')
     if squatted == 'file': spare.write_text('')

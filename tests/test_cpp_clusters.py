@@ -42,7 +42,7 @@ def test_reading_before_the_others_are_ready_is_a_race(order):
     assert e.value.code in ('race_of_cluster', 'block_not_begun') and 'cluster.sync()' in str(e.value)
     if e.value.code == 'block_not_begun': assert e.value.line == 12
     else: assert 12 in (e.value.line, e.value.other.line) and e.value.block != e.value.other.block
-    assert total()               # and leaves nothing behind
+    assert total()               # and leaves nothing allocated
 
 PUSH = '''#include <cooperative_groups.h>
 __global__ void __cluster_dims__(4) push(int *out) {

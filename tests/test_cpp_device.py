@@ -32,7 +32,7 @@ def recorded(name): return table((here/name).read_text())
 def test_a_compiler_is_here(): assert compilers
 
 def ulps(a, b, dtype):
-    "How many floats lie between two of them"
+    "How many floats are between two of them"
     f,i = {'float':'fi', 'double':'dq'}[dtype]
     def place(x):
         n, = struct.unpack(i, struct.pack(f, float.fromhex(x)))
@@ -55,7 +55,7 @@ def test_functions_are_as_close_as_they_promise(compiler, mode):
     assert all(len(g)==len(w)==16 for g,w in zip(got, want))
     off = {f'{name} of {dtype}': max(ulps(a, b, dtype) for a,b in zip(g[4:], w[4:])) - int(promised)
            for g,w in zip(got, want) for _,promised,dtype,name in [w[:4]]}
-    assert {name:o for name,o in off.items() if o > 1} == {}  # 1: the C library has a last place, too
+    assert {name:o for name,o in off.items() if o > 1} == {}  # 1: the C library is off by an ulp, too
 
 @pytest.mark.slow
 @each

@@ -1,4 +1,4 @@
-"""What the C++ runtime tells: its codes and fields against the table of words, its structures
+"""What the C++ runtime reports: its codes and fields against the table of messages, its structures
 against Python's mirror of them."""
 import ast, ctypes, re
 from pathlib import Path
@@ -62,7 +62,7 @@ def given(fields):
     return names | ({'thread'} if 'thread_field(' in fields else set())
 
 
-# Python finds the array's name in the source; the phrases of who waits for what are added behind
+# Python finds the array's name in the source; the phrases on which thread waits for what are appended
 ADDED = {'outside_type': set(), 'outside_named': {'array'}, 'stuck': {'why'}, 'stuck_together': {'why', 'other_why'},
          'warp_apart': {'state'}, 'same_value': {'line', 'kernel'}, 'returned': {'line', 'kernel'},
          'undefined_lane': {'line', 'kernel', 'stored'}, 'undefined_result': {'line', 'kernel', 'stored'},

@@ -43,7 +43,7 @@ def within(header):
 
 def chains(all_headers):
     """Lists of headers, each of which includes those before it, so that compiled together each compiles as if it were
-    alone: what stands before it, it would bring itself"""
+    alone: it would include itself what comes before it"""
     made = []
     for header in sorted(all_headers, key=lambda o: len(within(o))):
         last = [chain for chain in made if chain[-1] in within(header) and header not in within(chain[-1])]

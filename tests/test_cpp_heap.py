@@ -1,4 +1,4 @@
-"""`malloc` and `free` in kernels: memory of the device, kept until it is freed, whoever frees it;
+"""`malloc` and `free` in kernels: memory of the device, kept until any thread frees it;
 and what goes wrong with it."""
 import pytest, torch
 

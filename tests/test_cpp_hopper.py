@@ -164,7 +164,7 @@ BOXES = [((40,),(24,),(0,)), ((40,),(24,),(32,)), ((40,),(16,),(-8,)), ((9,24),(
          ((2,2,3,3,16),(2,2,2,2,8),(0,0,0,0,0))]
 
 def window(shape, box, at):
-    "Where a box lies: the indices of its elements, and which of them are inside of the array"
+    "Where a box is: the indices of its elements, and which of them are inside the array"
     index = np.indices(box).reshape(len(box), -1) + np.array(at)[:,None]
     return index,((index >= 0) & (index < np.array(shape)[:,None])).all(0)
 
@@ -269,7 +269,7 @@ COPY_MISTAKES = [
 @pytest.mark.parametrize('wrong,want,mark', COPY_MISTAKES)
 def test_mistakes_with_bulk_copies(wrong, want, mark, order):
     raises(want, MISTAKES, mark, lambda: copies(wrong))
-    assert copies(0)             # and leaves nothing behind
+    assert copies(0)             # and leaves nothing allocated
 
 @pytest.mark.parametrize('wrong,kinds,marks', [
     (3, (RacecheckError,SynccheckError), ('expect','init','wait')),
@@ -428,7 +428,7 @@ def test_barriers_with_a_number(order): assert handed_on() and handed_on(checks=
     (3, 'racecheck', None), (4, 'synccheck no_such_barrier', 'named_arrive'), (5, 'racecheck', None),
     (6, 'synccheck', 'named_sync')])
 def test_mistakes_with_named_barriers(wrong, want, mark, order):
-    # the makers and half of the takers: the other half waits for ever, if nobody came too early
+    # the makers and half of the takers: the other half deadlocks, if no thread arrives too early
     if wrong==3 and order=='forward': want = 'racecheck|synccheck stuck at_barrier'
     raises(want, THREADS, mark, lambda: handed_on(wrong))
     assert handed_on()
@@ -541,7 +541,7 @@ def in_cluster(kernel, args, grid, cluster, threads=32, checks=True):
     compiled(CLUSTERS, checks)[kernel].launch(args, grid, threads, cluster=cluster)
 
 def neighbours(wrong=0, cluster=(4,1,1), grid=(8,2,1), checks=True):
-    "Whether the blocks of each cluster got the numbers of the one before and of the second behind them"
+    "Whether the blocks of each cluster got the values of the one before and of the second after them"
     n = np.prod(grid)
     x,out = torch.arange(n*32, dtype=torch.int32)%997,torch.zeros(n, 32, dtype=torch.int32)
     in_cluster('neighbours', (x, out, wrong), grid, cluster, checks=checks)
@@ -574,7 +574,7 @@ def test_mistakes_in_a_cluster(wrong, want, marks, order):
     assert neighbours()
 
 def test_leaving_early_is_found_in_either_order(order):
-    "Also where the others happen to have been there in time"
+    "Even if the others happened to arrive in time"
     with cpp.options(checks='memcheck'), finding('memcheck block_may_end|memcheck block_ended') as e:
         neighbours(3)
     assert e.value.line in [line(CLUSTERS, o) for o in ('remote','remote_store')]
@@ -588,7 +588,7 @@ def test_a_grid_has_whole_clusters():
 @pytest.mark.parametrize('tensor', [False,True])
 @pytest.mark.parametrize('cluster,columns', [((2,1,1),2), ((4,1,1),4), ((4,1,1),2), ((2,2,1),2), ((1,2,1),1)])
 def test_one_copy_for_several_blocks(cluster, columns, tensor, order):
-    grid = (cluster[0], cluster[1], 2)  # two clusters, whose blocks have numbers that lie together
+    grid = (cluster[0], cluster[1], 2)  # two clusters, whose blocks have consecutive indices
     n = np.prod(grid)
     x = torch.arange(n*64*32, dtype=torch.int32).view(n*64, 32)
     blocks = np.arange(n)
@@ -697,7 +697,7 @@ VARIANTS = dict(plain=('bf16',8), middle=('bf16',64), wide=('bf16',256), a_turne
 PRODUCTS = PTX + ''.join(product(k, *v) for k,v in VARIANTS.items())
 
 def along_k(x, swizzle, spread):
-    "An operand, row after row, as shared memory holds it, its bytes; and the two distances of the descriptor"
+    "A row-major operand as shared memory holds it, its bytes, and the two strides of the descriptor"
     x = x.contiguous().view(torch.uint8).numpy()
     r,i = np.indices(x.shape)
     wide = swizzle or 16
@@ -1146,7 +1146,7 @@ def test_a_final_kernel_that_begins_early():
         assert torch.equal(got, want) and right(rung, 70, 72, 200)
         m = got
 
-# Warpgroups that take turns at tiles: two and a half for each of them, with more steps than a ring has stages
+# Ping-pong warpgroups: two and a half tiles for each, with more steps than a ring has stages
 TURNS = [(Tile(64, 64, 2, pingpong=1, family='half'), 'nn'),
          (Tile(64, 48, 1, 2, swap_ab=1, pingpong=1, family='half'), 'tn'),
          (Tile(128, 48, swap_ab=1, pingpong=1, family='half'), 'nt')]
@@ -1167,7 +1167,7 @@ def test_warpgroups_that_take_turns(cut, layout, order):
 
 @pytest.mark.slow
 def test_without_its_wait_a_warpgroup_takes_the_stages_of_another_tile(order):
-    "A barrier tells whether a phase is an even one: two turns ahead, the last but one is taken for its own"
+    "A barrier only shows the parity of a phase: two iterations ahead, the last but one is taken for its own"
     rung = hopper_f16.gemm_f16(TURNS[0][0])
     with pytest.raises((RacecheckError, SynccheckError)):
         product_pingpong(changed(rung, 'if (PING && tile > cluster) await_turn(wg);', ''), 'nn', 328, 328,

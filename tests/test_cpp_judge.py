@@ -59,7 +59,7 @@ def test_the_table_is_that_of_the_record():
     assert (CUDA/'judged.txt').read_text().splitlines() == list(judged.table()), 'run tests/cuda/judged.py > judged.txt'
 
 
-# Sources that somebody refuses
+# Sources that a compiler refuses
 
 
 def together(parts):

@@ -596,7 +596,7 @@ __global__ void k(int *x) {{
 
 
 def test_a_finding_in_a_function_in_ptx_names_both_lines():
-    "Also where that is the first function, before which others are not compiled, as nobody calls them"
+    "Even if that is the first function, before which others are not compiled, as they are never called"
     f = '''__device__ void %s(float *x, int i) {
     asm("add.s32 %%0, %%0, 1;" : "+r"(i));
     x[i] = 1;
@@ -674,7 +674,7 @@ __global__ void k(float *x, int n) {
 @pytest.mark.slow
 @pytest.mark.parametrize('src', [TILES, EACH, FUNCTOR, TEMPLATE, INDEX, WMMA])
 def test_a_finding_in_a_lambda_names_both_lines(src):
-    "Also where it is compiled before its kernel, as what is called twice may be"
+    "Even if it is compiled before its kernel, as a function that is called twice may be"
     lines = [next(n for n, o in enumerate(src.splitlines(), 1) if o.endswith(f'// {w}')) for w in ('here', 'called')]
     with cpp.on_emulator(), pytest.raises(MemcheckError) as e:
         cuda_kernel(src, 'k<float>' if src is TEMPLATE else None)[1,32 if src is WMMA else 4](torch.ones(4), 4)
@@ -684,7 +684,7 @@ def test_a_finding_in_a_lambda_names_both_lines(src):
 
 @pytest.mark.parametrize('order', ['forward', 'reverse'])
 def test_a_race_with_a_fragment_names_both_lines(order):
-    "Elements that lie in a row are copied at once, which is one access with the line of the call"
+    "Contiguous elements are copied at once, which is one access with the line of the call"
     src = '''#include <mma.h>
 __global__ void k(float *out) {
     using namespace nvcuda;
@@ -743,7 +743,7 @@ def test_a_bound_that_says_nothing_is_the_compilers():
     ('std::function<int()> f = [] { return 1; }; x[0] = f();', 'function'),
     ('std::array<int, 2> a{1, 2}; x[0] = std::min(a[0], std::get<0>(std::make_tuple(1)));', None)])
 def test_what_nvrtc_has_of_the_standard_library(body, refused):
-    "As <cuda/std/...> has it, which stands in for the host's headers there"
+    "As in <cuda/std/...>, which replaces the host's headers there"
     headers = ''.join(f'#include <{o}>\n' for o in 'algorithm array functional memory numeric tuple'.split())
     with cpp.on_emulator():
         make = lambda: cuda_kernel(f'{headers}__global__ void k(int *x) {{ {body} }}')
@@ -797,7 +797,7 @@ int host(int what) { return both(what); }'''
 
 
 def test_device_code_that_gets_to_a_host_function_is_found():
-    "None of them is called; host code calls them all, and what is not called is no finding"
+    "None of them is called; host code calls them all, and an uncalled function is not a finding"
     with cpp.on_emulator(), pytest.warns(CompileWarning):
         m, x = cpp.load_cuda(BOTH, name='both'), torch.zeros(1).int()
     for line, name in enumerate(('_exit', 'atoi', 'atoi', 'strlen', 'time'), 5):
@@ -810,7 +810,7 @@ def test_device_code_that_gets_to_a_host_function_is_found():
 
 @pytest.mark.parametrize('empty', [np.zeros(0, np.float32), np.zeros((0, 4), np.float32), torch.zeros(0)])
 def test_an_array_without_elements(empty):
-    "It has no address, as on a GPU; one that uses it is told so"
+    "It has no address, as on a GPU; a use of it is reported"
     with cpp.on_emulator():
         k = cuda_kernel('__global__ void k(float *x, int n) { if (threadIdx.x < n) x[threadIdx.x] = 1; }')
     k[1, 4](empty, 0)
@@ -868,7 +868,7 @@ def test_a_local_variable_of_another_thread(use, now):
 @pytest.mark.skipif(sys.platform == 'darwin' or platform.machine() != 'x86_64', reason='Arm returns by a register')
 @pytest.mark.parametrize('body', ['p[n] = 7;', 'for (int i = 0; i < 8; i++) p[n*i] = i;'])
 def test_a_local_array_that_is_written_before_its_beginning(body):
-    "There lies the place to return to of the function that writes"
+    "There is the return address of the writing function"
     src = f'''__device__ __noinline__ void put(float *p, int n) {{
     {body}
 }}
@@ -888,7 +888,7 @@ __global__ void k(float *x, int n) {{
     ('(unsigned char)(-1.f*n)', dict(value='-40', type="'unsigned char'")), ('(unsigned char)(10.f*n)', None),
     ('__float2int_rz(1e9f*n)', None), ('unsigned(-.01f*n)', None)])
 def test_arithmetic_of_which_a_gpu_s_result_is_another(value, says):
-    "C++ leaves it open; a char is the lower bits of an int on both"
+    "It is undefined in C++; a char is the lower bits of an int on both"
     src = f'__global__ void k(long long *x, int n) {{\n    x[threadIdx.x] = {value};\n}}'
     with cpp.on_emulator(), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter('always')
@@ -1007,7 +1007,7 @@ __global__ void parent(const float *x, float *y, int n) {
 }
 '''
 def test_exceptions_and_children_of_kernels_of_python():
-    "A thrown number lay in the host's memory, so a kernel that throws was told that it writes there"
+    "A thrown value was in the host's memory, so a kernel that throws was reported to write there"
     k, rng = cuda_kernel(ENDS), np.random.default_rng(2)
     x = torch.zeros(8)
     with finding('crash trap exception_thrown') as e: k.throws[1, 8](x)

@@ -91,7 +91,7 @@ def test_an_edit_may_join_tokens():
 
 
 def test_quadratic_work_is_seen():
-    "A reader that looks at all earlier tokens for each one"
+    "A reader that scans all earlier tokens for every token"
     code = compile('def f(n):\n for i in range(n):\n  for j in range(i):\n   pass\n', '/gridstride/cpp/none.py', 'exec')
     names = {}
     exec(code, names)

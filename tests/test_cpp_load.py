@@ -395,7 +395,7 @@ def test_found_as_by_the_simulator(name, wrong):
     else: assert got.index==want.index and wording(got)==wording(want)
 
 def compare_races(want, got, where):
-    "The same place in the code; which of the racing threads are named depends on who runs first"
+    "The same line; which of the racing threads are named depends on which runs first"
     assert sorted((text_of(got.line), text_of(got.other.line)))==sorted(where)
     assert sorted((got.block,got.other.block))==sorted((want.block,want.other.block))
     assert len(got.index)==len(want.index)
@@ -470,7 +470,7 @@ def test_impossible_launch(name, code, facts, modules):
         assert name in text_of(e.line)
         assert not x.any()
         assert isinstance(e, ValueError) and isinstance(e, RuntimeError)
-        m.big_block_seen(x)         # whoever asks for the error has dealt with it
+        m.big_block_seen(x)         # reading the error clears it
 
 # How it runs
 
@@ -486,7 +486,7 @@ def test_results_are_the_same_in_every_order(wrong, unchecked):
 
 def test_detectors_can_be_chosen(wrong):
     x = torch.zeros(64)
-    with cpp.options(checks='none', threads=1): wrong.go_across(x)        # blocks beside each other may see zeros
+    with cpp.options(checks='none', threads=1): wrong.go_across(x)        # concurrent blocks may see zeros
     assert x.equal(torch.ones(64))
     with cpp.options(checks='memcheck,initcheck'):
         wrong.go_across(x)
@@ -495,7 +495,7 @@ def test_detectors_can_be_chosen(wrong):
 
 def test_unchecked_code_cannot_harm(unchecked):
     x = torch.full((64,), np.nan)
-    unchecked.go_across(x)                                  # blocks run beside each other, and which is last is chance
+    unchecked.go_across(x)                                  # blocks run concurrently, and which is last is random
     assert set(x.tolist()) <= {0, 1}
     unchecked.go_past(ramp(128), torch.zeros(128))
 
@@ -663,7 +663,7 @@ def test_a_process_that_is_forked_while_another_thread_launches(checks, modules)
 
 @pytest.fixture
 def own_cache(tmp_path, monkeypatch):
-    "A cache with nothing in it but the precompiled headers of the usual one, where the runtime lies, too"
+    "A cache with nothing in it but the precompiled headers of the usual one, which has the runtime, too"
     build.runtime()
     headers = cache.cache_dir()/'headers'
     headers.mkdir(exist_ok=True)
@@ -704,7 +704,7 @@ def test_cache(own_cache):
     assert not [o for o in own_cache.iterdir() if '.' in o.name]
 
 def test_what_a_source_became_is_looked_up(own_cache, monkeypatch):
-    "Unless that is gone, or there is something to tell again, or a header that is not ours may have changed"
+    "Unless that is gone, or a warning must be repeated, or a header that is not ours may have changed"
     first,real,rewritten = load_cuda(TINY),build.to_cpp,[]
     monkeypatch.setattr(build, 'to_cpp', lambda src, **kw: rewritten.append(src) or real(src, **kw))
     again = load_cuda(TINY)
@@ -763,7 +763,7 @@ def test_what_many_need_is_made_by_one_while_others_wait(own_cache):
     assert [said(p) for p in both]==['all\n\n']*2 and (own_cache/'log').read_text()=='once\n'
 
 def test_cache_that_cannot_be_written(tmp_path, monkeypatch, capfd):
-    "Temporary files take its place; where these cannot be written either, that is said"
+    "Temporary files replace it; if these cannot be written either, an error reports it"
     monkeypatch.delenv('GRIDSTRIDE_QUIET')
     monkeypatch.setattr(cache.tempfile, 'tempdir', str(tmp_path))
     cache._once.cache_clear()

@@ -356,7 +356,7 @@ def test_copies_are_seen(kernel):
 
 def test_right_copies_are_silent(): copy('right_copies')
 
-# Addresses that are nobody's, or the host's, whatever lies there
+# Addresses without memory, or the host's, whatever is stored there
 
 WILD = r'''
 #include <torch/extension.h>

@@ -43,7 +43,7 @@ def ended(src):
                   lambda m: f'{m[1]}{m[2]} return 0; }}' if m[1] else f'{m[3]}return 0; }}', src, flags=re.M)
 
 def joined(paths):
-    """The programs as one: each in a namespace, with its own file and lines; what they include stands before them, what
+    """The programs as one: each in a namespace, with its own file and lines; what they include comes before them, what
     one defines ends with it"""
     sources = {name(p): to_cpp(ended(p.read_text())) for p in paths}
     text = '\n'.join(dict.fromkeys(INCLUDE.findall('\n'.join(sources.values())))) + MAIN
@@ -175,7 +175,7 @@ int main() {
 }
 '''
 def test_memory_that_the_device_has_not_is_refused(capfd, tmp_path):
-    "In a process of its own it is known what else lies there: nothing"
+    "In a process of its own nothing else is at that address"
     (tmp_path/'room.cu').write_text(NO_ROOM)
     done = subprocess.run([sys.executable, '-m', 'gridstride.cpp', tmp_path/'room.cu'], capture_output=True, text=True,
                           env={**os.environ, 'GRIDSTRIDE_DEVICE_MEMORY': '64 MB'})

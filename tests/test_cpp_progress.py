@@ -195,7 +195,7 @@ def test_blocks_that_wait_for_others(which, order, request):
         out = ints(12)
         m.go_clusters(out, 12)
         assert out.tolist() == [0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6]
-        if which == 'checked':          # without checks nobody sees a volatile access
+        if which == 'checked':          # without checks a volatile access is not reported
             out = ints(320)
             m.go_file(ints(10), out, 10)
             assert (out.view(10, 32) == torch.arange(10)[:, None]*100 + torch.arange(31, -1, -1)).all()

@@ -105,7 +105,7 @@ def multiplied(src, h, w, k, checks=True):
                torch.full((h,w), float('nan')))
     cuda_kernel(src, checks=checks)[(-(-w//32), -(-h//32)), 128](m, n, out, h, w, k)
     m,n = m.double(),n.double()
-    return out,m@n,(m.abs()@n.abs())*2**-24*(k//16+1)  # each mma rounds once, by half of float's last place
+    return out,m@n,(m.abs()@n.abs())*2**-24*(k//16+1)  # each mma rounds once, by half an ulp of float
 
 @pytest.mark.parametrize('order', ['forward','reverse','shuffle'])
 @pytest.mark.parametrize('h,w,k', [(32,32,32), (1,8,8), (33,40,72), (65,64,200)])
@@ -147,7 +147,7 @@ def copies(body, grid=1, block=32, checks=True, n=128):
 COPY = '__pipeline_memcpy_async(&s[t], x+t, 4);'
 
 def test_what_a_copy_leaves_open():
-    "Its own thread may not look before the wait, nobody may write there; line and the other line are told"
+    "Its own thread may not read before the wait, no thread may write there; both lines are reported"
     for then in 'out[t] = s[t];', 's[t] = 1;', COPY, 'if (t == 5) s[4] = 1;', 'atomicAdd(&s[t], 1);':
         with finding('racecheck copy_not_waited_for|racecheck copy_not_committed') as e:
             copies(f'{COPY}\n{then}')
@@ -301,7 +301,7 @@ def test_wmma_of_bytes_and_of_doubles():
         whole = T != torch.float64
         make = (lambda *s: torch.randint(-128 + 128*(T==torch.uint8), 128, s, generator=gen).to(T)) if whole else (
             lambda *s: torch.randn(*s, generator=gen, dtype=T))
-        shift = m*d//32     # in elements: the rows begin where PTX lets them, behind as much as a lane holds
+        shift = m*d//32     # in elements: the rows begin where PTX allows it, after as many as a lane holds
         a, b = torch.zeros(m, (d + 2*shift + 15)//16*16 if whole else d + 2*shift, dtype=T), make(n, d)
         a[:, shift:shift+d] = make(m, d)
         c = torch.full((m, n), 2**31 - 1, dtype=torch.int32) if whole else make(m, n)

@@ -35,7 +35,7 @@ def lines_of(read, src):
 
 @pytest.mark.parametrize('seed', range(4))
 def test_preprocessor_lines_are_those_among_the_tokens(seed):
-    "Also of what is no CUDA C: they are found without reading the tokens"
+    "Even if it is not CUDA C: they are found without reading the tokens"
     some = random.Random(seed)
     srcs = [''.join(some.choices(ODD, k=some.randrange(1, 14))) for _ in range(500)]
     assert all(lines_of(directives, o) == lines_of(tokens, o) for o in srcs)

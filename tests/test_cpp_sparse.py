@@ -31,7 +31,7 @@ def stored(case):
     return a,group*4 + (words >> (r%16//8*16 + group%4*4 + i%2*2).astype(np.uint32) & 3)
 
 def numbers(case):
-    "a (rows, k), b (k, 8) and c (rows, 8) of a case, by what PTX says of its registers; twice the same place adds up"
+    "a (rows, k), b (k, 8) and c (rows, 8) of a case, by PTX's layout of its registers; equal positions add up"
     (a,columns),k = stored(case),case['k']
     dense = np.zeros((len(a),k))
     np.add.at(dense, (np.arange(len(a))[:,None],columns), a)

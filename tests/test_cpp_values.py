@@ -183,7 +183,7 @@ def raises(kind, text, f, *args, **kwargs):
     return str(e.value)
 
 
-# Numbers, strings, lists
+# Scalars, strings, lists
 
 @pytest.mark.slow
 def test_numbers(lib):

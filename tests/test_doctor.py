@@ -41,7 +41,7 @@ def test_what_is_needed_is_installed_by_pip_where_a_set_up_would_find_nothing_to
 
 
 def test_the_package_alone_gets_no_advice_on_the_course():
-    "pip has installed it: there is no course.py beside it, and no .venv; NumPy is all that it needs"
+    "pip has installed it: there is no course.py next to it, and no .venv; NumPy is all that it needs"
     bare = dict(path='', site=[], env={}, cuda='/nowhere', include='/nowhere', root=Path('/nowhere'), pci='/nowhere',
                 has=lambda o: False, driver=lambda: (0, None), free=lambda: 2*10**9, system='linux')
     alone,course = examined(**bare, course=False),examined(**bare, course=True)

@@ -24,7 +24,7 @@ def order(request):
 
 @pytest.fixture(scope='module', autouse=True)
 def one_unit():
-    "The first kernels of most tests, compiled at once: what compiles alone takes ten times as long"
+    "The first kernels of most tests, compiled at once: compiling them one by one takes 10x longer"
     tests = [f for name,f in globals().items() if name.startswith('test_') and inspect.isfunction(f)]
     with engine_unit.compiled(tests): yield
 

@@ -94,7 +94,7 @@ def test_solution_passes_and_is_remembered(name, capsys):
 def test_wrong_answer_is_refused(name, fn):
     with pytest.raises(WrongAnswer) as e: exercise(name)(fn)
     assert str(e.value).startswith(name) and f"hint('{name}')" in str(e.value)
-    assert 'ChangeError' not in str(e.value) # it is no answer: `changed` did not find its words
+    assert 'ChangeError' not in str(e.value) # it is not an answer: `changed` did not find its text
     assert read_progress() == {}
 
 @pytest.mark.slow
@@ -134,7 +134,7 @@ def refused(src, name):
     return '\n'.join(e.value._render_traceback_())
 
 def test_a_wrong_answer_shows_its_message_and_its_own_line():
-    "The number is that of the line in its cell, whatever stands above the function; in a file, that of the file"
+    "The line number is that in its cell, whatever is above the function; in a file, that in the file"
     src = "import math\n\n@exercise('01.invert')\ndef f(i, x, out, n):\n    out[i] = 1-x[i]\n"
     said = refused(src, '01.invert')
     assert '64 started' in said and 'a guard' in said and names(said, 'line 5', ': out[i] = 1-x[i]')
@@ -266,7 +266,7 @@ def test_an_endless_loop_is_reported():
                         r'  in line \d+ of test_exercises.py: def stopped.*\n.*\?', said)
 
 def test_a_missing_return_is_named():
-    "A source that stands alone is no stub, and nothing given back is no answer; a kernel gives nothing back"
+    "A source alone is not a stub, and None is not an answer; a kernel returns nothing"
     def no_return(x): x + x
     def text():
         "__global__ void put() {}"

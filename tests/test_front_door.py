@@ -1,4 +1,4 @@
-"`import gridstride`: a dozen names, looked up when they are asked for."
+"`import gridstride`: a dozen names, looked up when they are used."
 import importlib.util, json, os, subprocess, sys
 from pathlib import Path
 

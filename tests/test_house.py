@@ -37,8 +37,8 @@ def described(node):
 
 @cache
 def parsed(path):
-    """What is asked of a module: its docstring; what it imports, each with whether that is at the top of the file; its
-    public things. Its tree is let go: all of them are a million objects, among which Python looks for garbage"""
+    """The facts on a module: its docstring; what it imports, each with whether that is at the top of the file; its
+    public things. Its tree is dropped: all trees are a million objects, which Python's garbage collector would scan"""
     tree = ast.parse(path.read_text(encoding='utf-8'))
     top = set(map(id, tree.body))
     imports = [(n, id(n) in top) for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom)) or is_name(n)]
@@ -47,7 +47,7 @@ def parsed(path):
 
 
 def imported(path):
-    "(module as a tuple of names, is it at the top of the file?) for each import from the package"
+    "(module as a tuple of names, is it at the top of the file?) of each import from the package"
     inside = ('gridstride', *path.relative_to(PACKAGE).with_suffix('').parts[:-1])
     for n, top in parsed(path).imports:
         if isinstance(n, ast.ImportFrom):
@@ -170,7 +170,7 @@ FRONTS = sorted(p for p in PACKAGE.rglob('__init__.py') if not p.is_relative_to(
 
 @pytest.mark.parametrize('path', FRONTS, ids=name)
 def test_no_name_is_both_a_module_and_looked_up(path):
-    "The module, once imported, would take the place of what a package looks up on first use"
+    "The module, once imported, would replace what a package looks up on first use"
     module = importlib.import_module('.'.join(path.relative_to(ROOT).parent.parts))
     if not hasattr(module, '__getattr__'): return
     inside = {p.stem for p in path.parent.glob('*.py')} | {p.parent.name for p in path.parent.glob('*/__init__.py')}

@@ -137,7 +137,7 @@ def test_a_submission_that_speaks_for_the_judge_gets_nowhere():
     return torch.zeros_like(data)"""
     for text in "b'x'*100", "b'\\x02' + bytes(7) + b'{}'", "b'[1]\\n'*999", "b'\\0\\0\\1' + bytes(5) + b'['*65536":
         v = judge(softmax(shout.format(text=text), 'import os'), 'softmax')
-        # 'time': it wrote into a full pipe that nobody reads, as processes with a GPU have
+        # 'time': it wrote into a full pipe that is never read, as processes with a GPU have
         assert v.code in ('type', 'wrong', 'patched', 'time'), str(v)
 
 
@@ -228,7 +228,7 @@ def test_a_thread_of_a_library_is_none_of_the_submission():
 
 @pytest.mark.slow
 def test_threads_are_told_apart_by_whose_code_they_run(tmp_path, monkeypatch):
-    "A library may lie anywhere on the path, as torch.compile's own may"
+    "A library may be anywhere on the path, as torch.compile's own may"
     (tmp_path/'beside.py').write_text('import threading, time\n\ndef nap(): time.sleep(1)\n\n'
                                       'def begin(f=nap): threading.Thread(target=f, daemon=True).start()\n')
     monkeypatch.setenv('PYTHONPATH', str(tmp_path))
@@ -246,7 +246,7 @@ def test_sides_are_timed_alternately():
     assert v and len(v.times) == len(v.reference) == 10 and v.ratio > 0 and 'no claim' in str(v)
 
 
-# Files that are no submissions
+# Files that are not submissions
 @pytest.mark.parametrize('text,said', [
     ('x = (1,\n', saying('submission.py, line 1:', "'('")),
     ('import torch\n', saying('nothing', '`def custom_kernel(data): ...`', '`class ModelNew')),
@@ -315,14 +315,14 @@ def test_a_sum_passes_in_its_type_alone(terms, shift):
     for got in m @ n, one_by_one: assert miss(got, want, scale, 'float32', terms) is None
     if terms*shift > 1000: return                                          # float32, one by one, is as far off itself
     for t in torch.float16, torch.bfloat16:
-        rough = (m.to(t).double() @ n.to(t).double()).float()              # numbers are rounded, sums are exact
+        rough = (m.to(t).double() @ n.to(t).double()).float()              # elements are rounded, sums are exact
         assert miss(rough, want, scale, 'float32', terms).kind == 'precision'
     assert miss(want.half(), want, scale, 'float16', terms) is None        # the answer's own type is rounded to
     assert miss(one_by_one + torch.eye(8), want, scale, 'float32', terms)
 
 
 def test_hidden_sizes_differ_from_the_published_ones():
-    "Vectors of whole eights are told, so none is hidden"
+    "The published vectors are multiples of 8, so none of the hidden ones is"
     rng = random.Random(0)
     assert all(TASKS['sum'].hidden(rng)['n'] % 8 for _ in range(500))
 

@@ -445,7 +445,7 @@ def test_what_all_submissions_need_is_compiled_before_the_clock_runs(monkeypatch
     slow = '# by torch.utils.cpp_extension.load_inline\nimport time\ntime.sleep(.6)\n' + SOFTMAX
     assert (v := judge(slow, 'softmax', limit=.5)), str(v)
     assert prepared == [os.getpid()]
-    v = judge(slow.replace('load_inline', ''), 'softmax', limit=.5)  # cpp_extension alone says so, too
+    v = judge(slow.replace('load_inline', ''), 'softmax', limit=.5)  # cpp_extension alone reports it, too
     assert v and len(prepared) == 2, str(v)
     v = judge(slow.replace('load_inline', '').replace('cpp_extension', ''), 'softmax', limit=.5)
     assert v.code == 'time' and len(prepared) == 2, str(v)
@@ -459,7 +459,7 @@ def test_a_machine_without_a_compiler_judges(monkeypatch):
 
 @pytest.mark.slow
 def test_a_cache_that_is_a_file_stops_no_judge(monkeypatch, tmp_path, capfd):
-    "Its substitute is used, which one line tells"
+    "Its substitute is used, which one line reports"
     (tmp_path/'file').write_text('')
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path/'file'))
     monkeypatch.setattr(cache.tempfile, 'tempdir', str(tmp_path))

@@ -69,7 +69,7 @@ def attack(text, **values):
 
 @pytest.fixture(scope='module')
 def sandbox():
-    "A system that offers all of it. Where one does not, the verdict says so: there is nothing else to test"
+    "A system that offers all of it. Elsewhere the verdict states what is missing: there is nothing else to test"
     held = judge(honest()['softmax_torch']).isolation
     if held != EVERYTHING: pytest.skip(f'this system offers {", ".join(held)} alone')
 
@@ -166,7 +166,7 @@ say(got=run(k), folder=folder, files=len(files), put=attempt(lambda: put(cache +
 
 @pytest.mark.usefixtures('sandbox')
 def test_what_a_submission_asks_to_compile_is_found_by_that_alone():
-    "Whatever it asks for: a header of ours that is another one, other flags, other names, what is no request"
+    "Whatever it requests: a changed header of ours, other flags, other names, an invalid request"
     number = 1000 + secrets.randbelow(10**6)
     got = compiled('''
 client, evil = build.elsewhere, '#include "/proc/self/cwd/../emulator.h"'
@@ -203,7 +203,7 @@ def test_compile_errors_are_reported_as_usual():
 
 @pytest.mark.usefixtures('sandbox')
 def test_a_submission_that_asks_without_end_is_ended_in_time():
-    "It waits for nobody when it is over"
+    "It waits for no process when it has finished"
     begin = time.monotonic()
     v, _ = attack(COMPILES + '''
 asked = build.CompileRequest({'plus.cpp': 'int x;'}, 'plus', ['-wrapper', 'sleep,999'], (), (), (), ())
@@ -215,7 +215,7 @@ os._exit(3)
 
 @pytest.mark.usefixtures('sandbox')
 def test_nothing_of_the_judge_can_be_read_or_stopped():
-    "By its number, which the submission is even told; by /proc, by ptrace, by process_vm_readv, by a signal to all"
+    "By its number, which the submission even gets; by /proc, by ptrace, by process_vm_readv, by a signal to all"
     secret = f'the answer is {os.getpid()}'
     v, got = attack('''
 pid, parent = JUDGE, os.getppid()
@@ -239,7 +239,7 @@ say(seen=[o for o in os.listdir('/proc') if o.isdigit()],
     assert got['traced'] == [-1, -1] and got['peeked'] == [False, False], got
     for what in ('memory', 'files', 'environ', 'parent'): assert got[what].startswith('no: '), (what, got)
     assert got['parents_files'] in ('[]', 'no: PermissionError'), got
-    assert v.accepted, str(v)  # it goes on, as its signals reach nobody
+    assert v.accepted, str(v)  # it goes on, as its signals reach no process
     assert judge(honest()['softmax_torch'])
 
 
@@ -314,7 +314,7 @@ say(core=attempt(lambda: put('/proc/sys/kernel/core_pattern', '|/bin/false')),
 
 @pytest.mark.usefixtures('sandbox')
 def test_no_more_is_open_than_its_messages_need():
-    "The socket to the judge, the pipe by which it tells, and what it prints"
+    "The socket to the judge, the pipe by which it reports, and its output"
     v, got = attack("say(open=[os.readlink(o) for o in glob.glob('/proc/self/fd/*') if os.path.islink(o)])")
     kinds = sorted(re.sub(r'[\d\[\]() ].*', '', o) for o in got['open'])
     assert v.accepted and sorted(o for o in kinds if o[0] != '/') == ['pipe:', 'socket:'], got
@@ -370,7 +370,7 @@ def test_a_sandbox_does_not_depend_on_where_the_home_folder_is(home, monkeypatch
 # What reaches beyond a process without a path to it
 @pytest.mark.usefixtures('sandbox')
 def test_no_socket_and_no_pipe_leads_out():
-    "Those that have names outside of the hidden folders; families that no namespace holds back; shared memory"
+    "Those that have names outside the hidden folders; families that no namespace isolates; shared memory"
     if any(Path(__file__).resolve().is_relative_to(o) for o in hidden()):
         pytest.skip('these tests are in a folder that submissions find empty')
     with tempfile.TemporaryDirectory(prefix='.named-', dir=Path(__file__).parent) as folder, \
@@ -728,7 +728,7 @@ def test_a_file_that_is_hard_to_read_is_a_verdict(text):
 @pytest.mark.parametrize('text', ['/* '*60_000, '__global__ __launch_bounds__('*9000, '__global__ '*20_000],
                          ids=['comments', 'bounds', 'kernels'])
 def test_a_file_is_read_in_a_moment(text):
-    "What searches it does not begin again at each place: that took minutes"
+    "A search does not restart at each position: that took minutes"
     begin = time.process_time()
     judge(f'x = """{text}"""\n', 'softmax')
     assert time.process_time() - begin < 5

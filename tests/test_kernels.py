@@ -1,4 +1,4 @@
-"""The room of matrix products: launches as the driver gets them, models of layouts, ladders, and
+"""Matrix products: launches as the driver gets them, models of layouts, ladders, and
 the choice between a kernel and torch."""
 import ctypes, importlib, math, re, struct, sys, threading, warnings, weakref
 from pathlib import Path
@@ -328,7 +328,7 @@ class Stream:
 
 
 def test_a_kernel_that_must_be_alone_waits_for_the_stream_before(monkeypatch):
-    "But not while a graph is captured, which may not depend on what runs outside of it"
+    "But not while a graph is captured, which may not depend on what runs outside it"
     waits, now = [], SimpleNamespace(raw=0, capturing=False)
     monkeypatch.setattr(rung, 'current_stream', lambda device: now.raw)
     monkeypatch.setattr(rung, '_torch', lambda: SimpleNamespace(cuda=SimpleNamespace(
@@ -376,7 +376,7 @@ def test_tensor_maps_do_not_pile_up(fake, monkeypatch):
 
 
 def test_no_map_of_a_launch_is_dropped_before_the_launch(fake, monkeypatch):
-    "Room for the second map may be made when the first is already in its place"
+    "The second map may be allocated when the first is already stored"
     monkeypatch.setattr(rung, 'KEPT', 5)
     made, dead = weakref.WeakSet(), []
     monkeypatch.setattr(rung, 'tensor_map', lambda *what: made.add(o := maps.tensor_map(*what)) or o)
@@ -564,7 +564,7 @@ def test_a_recorded_ladder_belongs_to_its_kernels(measured, monkeypatch, tmp_pat
 
 
 def test_counters_that_cannot_be_read_here_are_those_recorded(measured, monkeypatch, tmp_path, capsys):
-    "With a doubt that says so, and a claim says so, too; what is kept for others never has any"
+    "With a warning, which a claim repeats; what is recorded for others never has any"
     monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
     Ladder(tiled(), record='99_ladder', folder=tmp_path)
     without = {**figures(tiled()), 'counters': {}, 'doubts': []}
@@ -588,7 +588,7 @@ COUNTED = dict(pipe=2.**20, instructions=2.**21, tensor=80., stalls=dict(wait=3.
 
 @pytest.fixture
 def recorded_climb(monkeypatch, tmp_path):
-    "A function that makes a `Climb` on which each of some rungs was recorded, with figures that are made up"
+    "A function that makes a `Climb` with a recording of each rung, with made-up figures"
     monkeypatch.setattr('gridstride.bench.recording._said', set())
     def climb(*rungs, **how):
         with monkeypatch.context() as patch:
@@ -612,7 +612,7 @@ MMA = dict(unit='an mma', multiply_adds=2048, op='HMMA', reasons=dict(wait='the 
                                              'mbarriers and wgmma, or the emulator: GRIDSTRIDE_BACKEND=sim')])
 def test_a_climb_goes_on_with_what_was_recorded_elsewhere(recorded_climb, other_gpu, monkeypatch, capsys,
                                                           gpu, rungs, words):
-    "Each rung says what it needs; one that was not recorded either is counted without a clock"
+    "Each rung reports what it needs; one without a recording is counted without a clock"
     climb = recorded_climb(*rungs, **MMA)
     other_gpu(*gpu)
     monkeypatch.setattr(ladder, 'backend', lambda: 'gpu')
@@ -634,7 +634,7 @@ def test_a_climb_goes_on_with_what_was_recorded_elsewhere(recorded_climb, other_
 
 @pytest.mark.slow
 def test_what_a_climb_counts_without_a_clock():
-    "Of the instructions of a tensor core: the loop has fewer than four for each"
+    "Of the instructions of a tensor core: the loop has fewer than four per instruction"
     said = repr(Climb((8192, 8192, 8192), '99_ladder', lambda wavefronts, instructions: 700/instructions, **MMA)
                 .count(tensor_cores.stages, 2.))
     assert names(said, 'wavefronts', 'mma')
@@ -982,7 +982,7 @@ def made_on_demand():
     """One of each kind of kernel that the choosers have made for Hopper: (name, the launch, blocks
     that it counts on an SM)"""
     large = 8192, 8192, 8192
-    kinds = [finals.final(*o) for o in {o[4:]: o for o in finals.FINAL}.values()]  # n turned or not, k shared or not
+    kinds = [finals.final(*o) for o in {o[4:]: o for o in finals.FINAL}.values()]  # n transposed or not, k split or not
     kinds += [finals.final_early(64, 64, 1, 1, 0, 0, 0), finals.final_early(128, 256, 2, 1, 0, 0, 1)]
     halved = {(o.swap_ab, o.split_n, o.pingpong, o.CK, o.BLOCKS): o
               for o in reversed(cost_model.FACTORS) if o.family == 'half'}

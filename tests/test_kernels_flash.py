@@ -40,7 +40,7 @@ def exact(q, k, v, causal=False, scale=None, window=None, lens=None, bias=None):
 
 
 def is_near(got, want):
-    # shares and results are rounded to bfloat16, 2^-9 of each; many shares of random signs do not add up to twice that
+    # P and results are rounded to bfloat16, 2^-9 of each; many of random signs do not add up to twice that
     torch.testing.assert_close(got.double(), want, rtol=0, atol=2**-8*want.abs().max().item())
 
 
@@ -103,7 +103,7 @@ def test_gradients():
 
 
 def test_registers_that_warpgroups_ask_for_are_there():
-    "A launch has 168 a thread, as many as 384 threads can have; who asks for more than others gave back waits for ever"
+    "A launch has 168 per thread, as many as 384 threads can have; a request for more than others released deadlocks"
     text = sources.source('backward_hopper')
     down, up = (int(re.search(rf'registers_{o}<(\d+)>', text)[1]) for o in ('down', 'up'))
     assert 65536//384//8*8 == 168 and down + 2*up <= 3*168
@@ -170,7 +170,7 @@ def test_what_is_left_to_sdpa():
     given = qkv(1, 2, 2, 40, 50, 64, torch.float32)
     name, why = attention_way(*given)
     assert name == 'sdpa' and names(why, 'bfloat16', 'float32')
-    near = dict(rtol=1e-5, atol=1e-5)                                          # float32 sums of some fifty numbers
+    near = dict(rtol=1e-5, atol=1e-5)                                          # float32 sums of some fifty elements
     torch.testing.assert_close(attention(*given, causal=True).double(), exact(*given, causal=True)[0], **near)
     lens = torch.tensor([0]), torch.tensor([50])
     assert attention(*given, lens=lens).eq(0).all()
@@ -290,7 +290,7 @@ def test_more_keys_are_merged_by_the_kernel_itself(rows, first, keys, dim, causa
 
 
 def test_keys_without_queries_get_queries():
-    "Rows that have seen nothing yet, whose place may hold anything; and a fresh result"
+    "Rows that have attended to nothing yet, whose buffer may hold anything; and a fresh result"
     q, k, v = qkv(1, 1, 1, 70, 66, 64)
     want, wanted = attend_all(scores(q, k), v)
     for fresh, lse in ((False, torch.full((1, 1, 70), -math.inf)), (True, torch.full((1, 1, 70), torch.nan))):

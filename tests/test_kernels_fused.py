@@ -11,7 +11,7 @@ from gridstride.kernels.ladder.rung import H100, Device
 from one_unit import one_unit
 from found import saying
 
-# What rounding to the type does to numbers of about 4; sums in it are of float32, where the last of some hundred
+# What rounding to the type does to values of about 4; sums in it are of float32, where the last of some hundred
 # additions count. float64's are those of its exp and erf.
 NEAR = {torch.float64: dict(rtol=1e-12, atol=1e-12), torch.float32: dict(rtol=2e-6, atol=2e-5),
         torch.bfloat16: dict(rtol=2**-7, atol=2**-8), torch.float16: dict(rtol=2**-10, atol=2**-10)}
@@ -22,7 +22,7 @@ DROPPED = [((3, 70), torch.float32), ((5, 33), torch.float32), ((4, 40), torch.b
 
 @pytest.fixture(scope='module', autouse=True)
 def at_once(request):
-    "Nearly all kernels are compiled in one unit; those for which numbers are tuned come alone"
+    "Nearly all kernels are compiled in one unit; those with tuned constants are compiled alone"
     with one_unit(request, [*(partial(test_awkward_sizes, o) for o in SHAPES),
                    *(partial(test_every_type, o) for o in NEAR),
                    *(partial(test_gelu_by_tanh, o) for o in NEAR),
@@ -33,7 +33,7 @@ def at_once(request):
 
 
 def of_torch(name, approximate='none'):
-    "The tool by torch, as a function of x and what else it takes"
+    "The function by torch, as a function of x and what else it takes"
     return dict(gelu=lambda x: F.gelu(x, approximate=approximate),
                 bias_gelu=lambda x, b: F.gelu(x + b, approximate=approximate),
                 rms_norm=lambda x, w=None: F.rms_norm(x, x.shape[-1:], w, 1e-6),
@@ -108,7 +108,7 @@ def test_far_from_0():
 
 @pytest.mark.slow
 def test_gradients_in_float64():
-    "Not of torch's formulas, but of what the tools themselves give beside x"
+    "Not of torch's formulas, but of what the functions themselves return with x"
     x, w, b = (o.requires_grad_() for o in numbers((4, 24), (24,), (24,), dtype=torch.float64))
     check = torch.autograd.gradcheck
     assert check(gelu, (x,)) and check(lambda x: gelu(x, 'tanh'), (x,)) and check(bias_gelu, (x, b))
@@ -126,7 +126,7 @@ def with_residual(norm):
 
 @pytest.mark.slow
 def test_a_ring_whose_bytes_need_not_be_asked_for():
-    "48 KiB of it, and the sums of the block's groups beside it: together they are more than a block has unasked"
+    "48 KiB of it, and the sums of the block's groups: together they are more than a block has by default"
     x, w = numbers((40, 128), (128,), dtype=torch.bfloat16)
     same(rms_norm, of_torch('rms_norm'), [x, w])
 
@@ -158,7 +158,7 @@ def test_a_gradient_of_one_result_alone():
 
 @pytest.fixture
 def tuned(monkeypatch):
-    "A function that changes numbers of calls.py; what was looked up before is forgotten"
+    "A function that changes constants of calls.py and clears its caches"
     caches = [o for o in vars(calls).values() if hasattr(o, 'cache_clear')]
     def change(**numbers):
         for k, v in numbers.items(): monkeypatch.setattr(calls, k, v)
@@ -267,7 +267,7 @@ def test_a_second_derivative_is_refused():
 
 @pytest.mark.parametrize('name', ['gelu', 'flat', 'bias_gelu', 'norm', 'norm_backward', 'columns'])
 def test_a_source_is_what_is_launched(name):
-    "The text that lessons show stands unchanged in what is compiled, below its types and numbers"
+    "The source that lessons show is compiled unchanged, below its types and constants"
     how, drops = calls.Norm(True, True, True, True), calls.Dropout(.1, 3)
     launched = [*calls.gelu_calls('float32', 2**26, 4, False, H100),
                 *calls.norm_calls('float32', 9, 64, 4, how, 1e-5, H100),

@@ -17,11 +17,11 @@ from gridstride.kernels.ladder.rung import H100, Device
 from one_unit import one_unit, right_and_wrong
 
 LENS = 63, 0, 64, 65, 1, 200
-LAST = {torch.bfloat16: 2**-8, torch.float16: 2**-11}                 # half a unit of the last place
+LAST = {torch.bfloat16: 2**-8, torch.float16: 2**-11}                 # half an ulp
 
 
 def made(lens, heads, dtype=torch.bfloat16, length=None, seed=0):
-    "Random keys on shuffled pages; behind the end of a row its page holds NaN, and its table what is no page"
+    "Random keys on shuffled pages; past the end of a row its page holds NaN, and its table an invalid page"
     rng = torch.Generator().manual_seed(seed)
     def normal(*shape): return torch.randn(shape, generator=rng, dtype=torch.float64).to(dtype)
     pages = [-(-n//64) for n in lens]
@@ -51,7 +51,7 @@ def both(given, **how):
     "`latent_attention` of these, held against float64"
     out, lse = latent_attention(*given, **how)
     want, wanted = exact(*given, **{o: how[o] for o in how if o == 'scale'})
-    # shares and results are rounded to 16 bits; many shares of random signs do not add up to twice that
+    # P and results are rounded to 16 bits; many of random signs do not add up to twice that
     torch.testing.assert_close(out.double(), want, rtol=0, atol=LAST[out.dtype]*want.abs().max().item())
     torch.testing.assert_close(lse.double(), wanted, rtol=1e-5, atol=1e-5)     # float32, a sum of some hundreds
 
@@ -123,7 +123,7 @@ def test_what_is_left_to_torch():
     given = made((2, 70, 0, 129), 16, torch.float32, length=3)
     assert names(latent_attention_way(given[0]).why, 'bfloat16 and float16', 'float32')
     for got, want in zip(latent_attention(*given), exact(*given)):
-        torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-5)   # float32 sums of some hundred numbers
+        torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-5)   # float32 sums of some hundred elements
 
 
 def test_nothing_gives_nothing():
@@ -157,7 +157,7 @@ def test_bad_input_is_named():
 
 
 def test_a_page_that_is_not_there_stops_the_kernel(monkeypatch):
-    "Where nobody looks at the table before"
+    "Where the table is not checked before"
     monkeypatch.setattr(decoding, '_check_pages', lambda *given: None)
     q, cache, table, lens = made((5, 70), 16)
     table[1, 1] = len(cache)
@@ -266,7 +266,7 @@ def test_blocks_share_copies_of_many_pages():
 
 
 def test_registers_that_warpgroups_ask_for_are_there():
-    "A launch has 128 a thread; who asks for more than others gave back waits for ever"
+    "A launch has 128 per thread; a request for more than others released deadlocks"
     asked = re.findall(r'registers_(?:up|down)<(\d+)>', sources.source('decode_hopper'))
     score, add, produce = map(int, asked)
     assert score + 2*add + produce <= 65536//128
@@ -300,12 +300,12 @@ def instructions():
 
 @pytest.mark.slow
 def test_products_are_not_serialized(instructions):
-    "Where it sees no other way, the assembler waits for each product; here it waits where the text does"
+    "If it finds no alternative, the assembler waits for each product; here it waits where the source does"
     products, waits = ([o for o in instructions if o.startswith(name)] for name in ('HGMMA', 'WARPGROUP.DEPBAR'))
     assert len(products) == 36 + 8 and len(waits) == 2
 
 
 def test_descriptors_are_computed_in_uniform_registers(instructions):
-    "One addition for each; where the assembler does not know that all lanes have the same, it takes 13 instructions"
+    "One addition each; if the assembler does not know that all lanes have the same value, it takes 13 instructions"
     at = [i for i, o in enumerate(instructions) if o.startswith('HGMMA.64x64')]
     assert sorted(b - a for a, b in pairwise(at))[len(at)//2] <= 6

@@ -17,7 +17,7 @@ SHAPES = [(1,), (31,), (32,), (33,), (1023,), (3, 33), (2, 3, 8), (0,), (3, 0), 
 
 @pytest.fixture(scope='module', autouse=True)
 def at_once(request):
-    "All kernels but those for which numbers are changed are compiled in one unit"
+    "All kernels but those with changed constants are compiled in one unit"
     with one_unit(request, [*(partial(test_awkward_sizes, o) for o in SHAPES),
                    *(partial(test_every_type, o) for o in TYPES),
                    *(partial(test_a_transpose_of_any_type, o) for o in MOVED), test_a_slice_that_begins_between]):
@@ -91,7 +91,7 @@ def test_several_blocks_share_a_row(n, small):
 
 @pytest.mark.parametrize('name', ['float32', 'int16'])
 def test_a_cluster_reads_a_row(name, small):
-    "Six blocks, whose first one writes; ties lie in several of them, and NaN wins"
+    "Six blocks, whose first one writes; ties are in several of them, and NaN wins"
     x = numbers((3, 6000//tools.SIZES[name]), TYPES[name])
     (call,), _ = tools.argmax_calls(name, *x.shape, 16//tools.SIZES[name], tools.here())
     assert (call.cluster, call.grid) == ((6, 1, 1), (18,))
@@ -101,7 +101,7 @@ def test_a_cluster_reads_a_row(name, small):
 
 @pytest.mark.slow
 def test_the_rings_of_a_hopper_gpu(small):
-    "Several turns of them, and what is no whole piece or tile at the end"
+    "Several iterations of them, and a partial piece or tile at the end"
     for n in (20_003, 511, 4):
         x = numbers(n)
         assert names(tools.ring_calls('float32', 1, n, 4, tools.here())) == ['sum_bulk', 'sum_rows']
@@ -177,7 +177,7 @@ def test_the_rest_is_refused_in_words(call, error, words):
 
 @pytest.mark.parametrize('name', ['sum', 'sum_bulk', 'argmax', 'scan', 'scan_bulk', 'histogram', 'transpose'])
 def test_a_source_is_what_is_launched(name):
-    "The text that lessons show stands unchanged in what is compiled, below its types and numbers"
+    "The source that lessons show is compiled unchanged, below its types and constants"
     calls = [*tools.sum_calls('float32', 1, 2**28, 4, H100)[0], *tools.ring_calls('float32', 1, 2**28, 4, H100)[0],
              *tools.argmax_calls('int32', 1, 2**28, 4, H100)[0], *tools.scan_calls('int32', 1, 2**28, 4, H100)[0],
              *tools.scan_calls('int32', 9, 99, 1, H100)[0],

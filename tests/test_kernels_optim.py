@@ -27,7 +27,7 @@ TYPES = [torch.float32, torch.bfloat16, torch.float16]
 
 @pytest.fixture(scope='module', autouse=True)
 def at_once(request):
-    "The kernels of losses are compiled in one unit, but for those for which numbers are changed"
+    "The kernels of losses are compiled in one unit, except those with changed constants"
     ways = [(dtype, in_place) for dtype in TYPES for in_place in (False, True)]
     with one_unit(request, [*(partial(is_right, *logits(5, 200, o), in_place=way) for o, way in ways),
                    partial(is_right, *logits(4, 7, torch.float64))]):
@@ -90,7 +90,7 @@ def small(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize('dtype', [torch.float32, torch.bfloat16], ids=str)
 def test_a_cluster_has_a_row(dtype, small, order):
-    "The last blocks of a cluster may have few logits, or none; targets lie in different blocks"
+    "The last blocks of a cluster may have few logits, or none; targets are in different blocks"
     width = 8*33 + 3 if dtype is torch.float32 else 16*33 + 3
     x, target = logits(6, width, dtype)
     assert losses.once_call(losses._case(x, -100, True), H100).cluster == (1, 8, 1)
@@ -100,7 +100,7 @@ def test_a_cluster_has_a_row(dtype, small, order):
 
 @pytest.mark.slow
 def test_a_slice_that_begins_between():
-    "Its rows are read by packs where these may lie, and so is the gradient written, in place and elsewhere"
+    "Its rows are read by aligned packs, and the gradient is written so, in place and elsewhere"
     x, target = logits(5, 33)
     want = x.double().requires_grad_()
     F.cross_entropy(want, target).backward()
@@ -172,7 +172,7 @@ def test_backward_twice():
 
 @pytest.mark.parametrize('reduction', ['mean', 'none'])
 def test_in_place_is_what_it_says(reduction):
-    "The gradient lies where the logits were; who has kept them hears of it; without a gradient nothing is written"
+    "The gradient replaces the logits; using the old logits raises; without a gradient nothing is written"
     x, target = logits(5, 33)
     a = x.clone().requires_grad_()
     y = a*1
@@ -198,7 +198,7 @@ def test_a_target_that_is_not_a_class(target):
 
 
 def test_torch_compile_leaves_it_alone():
-    "It has no part in the graphs, and what stands around it is compiled"
+    "It is not part of the graphs, and the code around it is compiled"
     graphs = []
     def note(graph, inputs):
         graphs.append(''.join(map(str, graph.graph.nodes)))
@@ -239,7 +239,7 @@ def test_without_the_logits_in_memory(dtype):
         want = F.cross_entropy(c @ d.t(), target, reduction=reduction)
         (got*.5).backward()
         (want*.5).backward()
-        # Logits, their gradient and its products are each rounded, and the sum of dw once for each of three parts: of
+        # Logits, their gradient and its products are each rounded, and the sum of dw once per part, of three: of
         # errors of up to NEAR/2 of each number, six or so add up over 101 or 23 terms of either sign.
         for y, z in ((got, want), (a.grad, c.grad), (b.grad, d.grad)):
             assert (y.double() - z).abs().max() <= 6*NEAR[dtype]*z.abs().max()
@@ -282,7 +282,7 @@ def parameters(dtype=torch.float32, seed=1):
 
 
 def give_gradients(seed, *models):
-    "The same random gradients for each list of parameters"
+    "The same random gradients for every list of parameters"
     g = torch.Generator().manual_seed(seed)
     for ps in zip(*models):
         grad = torch.randn(ps[0].shape, generator=g).to(ps[0].dtype)
@@ -302,7 +302,7 @@ def farthest(a, b):
 def steps_of(o): return [int(s['step']) for s in o.state.values()]
 
 
-SIX_STEPS = 6*2**-22                                        # of two that round numbers up to 4 by up to 2^-23
+SIX_STEPS = 6*2**-22                                        # of two that round values up to 4 by up to 2^-23
 OPTIONS = dict(lr=1e-2, betas=(.85, .99), eps=1e-7, weight_decay=.1)
 
 
@@ -334,7 +334,7 @@ def test_sixteen_bits_have_states_of_float32(dtype):
 
 
 def test_groups_of_types_and_options_of_their_own():
-    "A rate that a scheduler changes, parameters without a gradient for a while, gradients that lie in another order"
+    "A rate that a scheduler changes, parameters without a gradient for a while, gradients in another layout"
     ours, torchs = parameters(), parameters()
     optimizers = []
     for cls, ps in ((AdamW, ours), (torch.optim.AdamW, torchs)):

@@ -47,8 +47,8 @@ def normal(*shape, dtype=HALF, seed=0):
 
 
 def close(got, want, size, dtype, slopes=0):
-    """Rounded once from a sum in float32: half a unit of the last place, and for the sum 16 of 2^-24 of its terms'
-    sizes; `slopes`: how much of these may be wrong besides (for 16 bits, activations are right to 2^-22)"""
+    """Rounded once from a sum in float32: half an ulp, and for the sum 16 of 2^-24 of its terms'
+    sizes; `gradients`: how much of these may be wrong besides (for 16 bits, activations are right to 2^-22)"""
     off = (got.double() - want).abs() - ROUNDED[dtype]*want.abs() - (16*2.**-24 + slopes)*size - 2.**-40
     assert got.dtype == dtype
     torch.testing.assert_close(off.clamp(min=0), torch.zeros_like(off), rtol=0, atol=0)
@@ -65,7 +65,7 @@ def given(a, b, layout):
     return a.mT.contiguous() if layout[0] == 't' else a, b.mT.contiguous() if layout[1] == 't' else b
 
 
-# tile, layout, type, products, h, w, k: each kind of tile, each layout; ends that are no whole tiles, a ring that turns
+# tile, layout, type, products, h, w, k: each kind of tile, each layout; partial tiles at the ends, a ring that wraps
 PRODUCTS = [(TILES[0], 'nt', torch.float16, 1, 264, 280, 328), (TILES[1], 'tn', HALF, 2, 136, 536, 72),
             (TILES[2], 'nn', HALF, 1, 136, 136, 72), (TILES[4], 'nt', HALF, 3, 136, 72, 200),
             (TILES[6], 'tn', HALF, 5, 72, 136, 72), (list(BATCHES)[4], 'nn', HALF, 3, 72, 264, 600),

@@ -87,7 +87,7 @@ def test_smaller_groups_and_a_search_lose_less():
 
 @pytest.mark.parametrize('kind,zeros', [('int4', False), ('int4', True), ('nf4', False)])
 def test_a_search_loses_no_more_in_any_group(kind, zeros):
-    "Some of 64 normal numbers lie far out, and cutting them is worth it"
+    "Some of 64 normal values are outliers, and clipping them pays off"
     w = weights(16, 256) + .5
     lost = [((unpack(pack(w, kind, 64, zeros, fit)) - w)**2).view(16, 4, 64).sum(2) for fit in ('absmax', 'mse')]
     assert (lost[1] <= lost[0]).all() and lost[1].sum() < .95*lost[0].sum()
@@ -181,8 +181,8 @@ def within(got, want, bound):
 @pytest.mark.slow
 @pytest.mark.parametrize('kind,dtype,group,batch,rows,columns,biased,zeros', CASES)
 def test_a_product(kind, dtype, group, batch, rows, columns, biased, zeros):
-    """The numbers that stand in the packed matrix, times x, are summed in float32: what is left is the last rounding,
-    and sums of up to 8320 terms that cancel; for many rows of x each number with its scale is rounded, too"""
+    """The values of the packed matrix, times x, are summed in float32: what is left is the last rounding,
+    and sums of up to 8320 terms that cancel; for many rows of x each scaled value is rounded, too"""
     w, x = matrix(dtype, rows, columns), weights(batch, columns, dtype=getattr(torch, dtype), seed=1)
     if zeros: w += 2*w.std(1, keepdim=True)                 # on one side, most of it
     bias = weights(rows, dtype=w.dtype, seed=2) if biased else None
@@ -192,7 +192,7 @@ def test_a_product(kind, dtype, group, batch, rows, columns, biased, zeros):
     assert got.dtype == w.dtype and got.shape == (batch, rows)
     last = 2**-8 if dtype == 'bfloat16' else 2**-11
     each = last if batch > 16 and p.group != 'row' else 1e-6
-    within(got, want, last*want.abs() + each*size + 2**-25)     # float16 has no finer numbers near 0
+    within(got, want, last*want.abs() + each*size + 2**-25)     # float16 has no finer values near 0
     assert formats.decibels(w, exact) > dict(int8=38, fp8=30, nf4=19, int4=15 + 6*zeros)[kind]
     assert zeros == (p.zeros is not None)
 
@@ -229,7 +229,7 @@ def test_a_product_of_few_rows_of_integers(h, w, k):
 @pytest.mark.slow
 @pytest.mark.parametrize('kind', ['fp8', 'int8'])
 def test_a_product_of_rows_of_8_bits(kind):
-    "Two tiles beside each other, half a cluster without rows, a ring that turns, and ends that are no whole pieces"
+    "Two tiles next to each other, half a cluster without rows, a ring that wraps, and partial pieces at the ends"
     few, product = (fp8, multiply_fp8) if kind == 'fp8' else (lambda x: symmetric(x, 8)[:2], multiply_int8)
     (m, a), (n, b) = few(weights(140, 272)), few(matrix('float32', 264, 272))
     got, exact = product(m, n, a, b), (m.double()*a, n.double()*b)
@@ -341,7 +341,7 @@ def test_values_may_change_their_type_and_scales_keep_16_bits():
 
 @pytest.mark.slow
 def test_the_operator_is_one_for_torch():
-    "Shapes without numbers, gradients and tracing, which torch itself checks; a traced layer is one node"
+    "Shapes without values, gradients and tracing, which torch itself checks; a traced layer is one node"
     q = quantize(model(), 'int8')
     x, p = weights(3, 128, dtype=torch.bfloat16), q[0].packed
     given = x.requires_grad_(), p.words, p.scales, None, q[0].bias, 'int8', 0, 256

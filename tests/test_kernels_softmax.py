@@ -10,7 +10,7 @@ from gridstride.kernels.ladder.rung import Device
 from one_unit import one_unit
 from found import saying
 
-# Of the largest result: a float32 is rounded some ten times on its way, 16 bits once at the end
+# Of the largest result: a float32 is rounded some ten times, 16 bits once at the end
 NEAR = {torch.float64: 1e-14, torch.float32: 1e-6, torch.float16: 2**-11, torch.bfloat16: 2**-8}
 SHAPES = [(3, 33), (2, 65, 4), (2, 1023)]
 WAYS = {softmax: torch.softmax, log_softmax: torch.log_softmax}
@@ -22,7 +22,7 @@ def normal(*shape, dtype=torch.float32, seed=0):
 
 @pytest.fixture(scope='module', autouse=True)
 def at_once(request):
-    "All kernels but those for which numbers are changed are compiled in one unit"
+    "All kernels but those with changed constants are compiled in one unit"
     with one_unit(request, [*(partial(test_awkward_rows, o) for o in SHAPES),
                    *(partial(test_every_type, o) for o in NEAR)]):
         yield
@@ -87,7 +87,7 @@ def test_rows_in_registers():
 
 @pytest.mark.slow
 def test_rows_in_registers_of_a_cluster(small):
-    "Each thread has two packs; with three, or where some had fewer, rows lie in shared memory"
+    "Each thread has two packs; with three, or where some had fewer, rows are in shared memory"
     def blocks(width): return calls(width)[0].cluster[0] if 'kept[HELD]' in calls(width)[0].src else None
     assert [blocks(o) for o in (512, 1024, 2048, 3072, 2044)] == [2, 4, 8, None, None]
     for width in (512, 2048):

@@ -71,7 +71,7 @@ def test_positions_are_in_increasing_order():
 
 
 def test_each_thread_has_the_metadata_of_two_rows_and_sixteen_columns():
-    "As PTX has it for `wgmma.sp` of 32 numbers along k: selector 0 takes the words of lanes 0 and 1 of each four"
+    "As PTX defines it for `wgmma.sp` of 32 elements along k: selector 0 takes the words of lanes 0 and 1 of each four"
     rows, columns = 150, 200
     places = compress(prune(weights(rows, columns))).places
     words = to_words(places)
@@ -114,7 +114,7 @@ def test_an_order_of_columns_keeps_more():
     assert sorted(order.tolist()) == list(range(64)) and torch.equal(order, search_order(w))
     assert not torch.equal(order, search_order(w, seed=1))
     x = weights(8, 64, seed=1)
-    assert torch.allclose(x[:, order] @ w[:, order].T, x @ w.T, atol=1e-3)  # the same numbers in another order
+    assert torch.allclose(x[:, order] @ w[:, order].T, x @ w.T, atol=1e-3)  # the same elements in another order
     with pytest.raises(ValueError, match='12 columns .*eights'): search_order(weights(4, 12))
 
 
@@ -128,7 +128,7 @@ def test_two_fours_are_parted_in_the_best_way():
 # Products
 
 def close(got, want, size, dtype):
-    "Rounded once from a sum in float32: half a unit of the last place, and 2^-20 of the largest sum of terms' sizes"
+    "Rounded once from a sum in float32: half an ulp, and 2^-20 of the largest sum of terms' sizes"
     last = {torch.float32: 2**-24, torch.bfloat16: 2**-8, torch.float16: 2**-11}[dtype]
     assert got.dtype == dtype
     torch.testing.assert_close(got.double(), want, rtol=last, atol=2**-20*size.max().item())
@@ -156,8 +156,8 @@ def test_the_smallest_blocks_go():
     assert torch.equal(prune_blocks(w, 0), w) and not prune_blocks(w, 1).any()
 
 
-# by `mma.sp`?, dtype, rows of w, of x, columns, a bias?, tile (None: chosen): ends that are no whole tiles, a ring that
-# turns, two warpgroups of 128 rows each, clusters along both sides
+# by `mma.sp`?, dtype, rows of w, of x, columns, a bias?, tile (None: chosen): partial tiles at the ends, a ring that
+# wraps, two warpgroups of 128 rows each, clusters along both sides
 TWO_FOUR_CASES = [(True, 'bfloat16', 264, 140, 208, True, None), (True, 'float16', 8, 1, 16, False, None),
                   (False, 'bfloat16', 264, 200, 720, True, two_four.Tile(256, 192, 5, 2, 1, 48, 8)),
                   (False, 'float16', 8, 1, 16, False, None),
@@ -201,7 +201,7 @@ def test_24_refuses_in_words():
     with pytest.raises(ValueError, match=r'bias .*\(64,\).*\(16,\)'): multiply_24(x, p, x[0])
 
 
-# block, rows of w, of x, columns, dtype: an empty row of blocks, sizes that are no whole blocks, a second tile of x
+# block, rows of w, of x, columns, dtype: an empty row of blocks, partial blocks, a second tile of x
 BLOCK_CASES = [((128, 64), 264, 70, 200, 'bfloat16'), ((64, 64), 136, 300, 136, 'bfloat16'),
                ((128, 64), 8, 1, 8, 'float16')]
 
@@ -329,7 +329,7 @@ def test_a_state_goes_to_a_module_that_was_pruned_too(tmp_path):
 
 
 def test_the_operator_is_one_for_torch():
-    "Shapes without numbers, gradients and tracing, which torch itself checks; a traced layer is one node"
+    "Shapes without values, gradients and tracing, which torch itself checks; a traced layer is one node"
     q = prune_24(model(), skip='3.*')
     x, p = weights(3, 128, dtype=torch.bfloat16), q[0].packed
     given = x.requires_grad_(), p.values, p.words, q[0].bias
@@ -403,7 +403,7 @@ def written(text):
 
 
 def after(items, i):
-    "Each instruction that may run while the product that is item i is under way, on all paths"
+    "Each instruction that may run while the product that is item i is in flight, on all paths"
     at = {o: j for j, o in enumerate(items) if isinstance(o, str)}
     ahead, seen = [(i + 1, 'gsb0' in items[i].text)], set()        # where, and how many groups end since
     while ahead:
@@ -423,7 +423,7 @@ def after(items, i):
 
 
 def overwritten(items):
-    "What writes the register of a product's places while the product may be under way"
+    "What writes the metadata register of a product while the product may be in flight"
     for i, o in enumerate(items):
         if not isinstance(o, str) and o.op.startswith('HGMMA.SP'):
             places = int(re.findall(r'R(\d+)', o.text)[-1])

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(bool(_MISSING), reason=str(_MISSING))
 
 
 class Driver:
-    "Notes what it is asked for; `sizes` are the bytes of each parameter of the next launches"
+    "Records what is requested; `sizes` are the bytes of each parameter of the next launches"
     def __init__(self):
         self.launches, self.moved, self.code, self.now, self.sizes = [], [], 0, 7, []
         self.answer = lambda: 0
@@ -264,7 +264,7 @@ def test_a_table_may_be_cleared_while_it_is_used(driver, young):
 
 @pytest.fixture
 def kernel(driver, monkeypatch):
-    "A kernel (float *x, int n), compiled by nobody; `checked` notes what went the long way"
+    "A kernel (float *x, int n), never compiled; `checked` records what took the slow path"
     monkeypatch.setattr(kernels, 'launcher', lambda: driver.module)
     driver.sizes = [8, 4]
     params = [Param('float *', 'x', ''), Param('int', 'n', '')]
@@ -327,7 +327,7 @@ __global__ void tiled(float *m, float *n, float *out, int h, int w, int k) {}"""
 
 
 def test_a_recipe_goes_into_a_table(driver, monkeypatch):
-    "Two launches, of which the second reads what the first has left in the room"
+    "Two launches; the second reads what the first has left in the workspace"
     monkeypatch.setattr(rung, 'launcher', lambda: driver.module)
     monkeypatch.setattr(rung, 'compiled', lambda src, name, backend: SimpleNamespace(handle=len(name), __name__=name))
     calls = [rung.Call('', 'one', ('m', 'n', 'ms', 'ns'), (1, 2), (4,), (32,)),
@@ -530,7 +530,7 @@ def test_a_torch_that_dropped_a_name_of_its_own_has_no_short_way(monkeypatch, na
 
 
 def test_every_name_of_torchs_own_has_another_way():
-    "Those that the short way asks are looked for before there is one, or `getattr` has something in their place"
+    "Private names of the fast path are looked up before it exists, or `getattr` has a replacement for them"
     text = Path(dispatch.__file__).read_text()
     used = re.findall(r'\b(?:torch\._C\.|_functorch\.|forward_ad\._)[\w.]+', text)
     known = {o.replace('_C._functorch', '_functorch').replace('autograd.', '') for o in launcher._ASKED}

@@ -116,7 +116,7 @@ MEASURED = re.compile(r'^\s*assert\b.*(\.(ratio|tflops|gbs|median|seconds)\b(?! 
 
 @pytest.mark.parametrize('path', L.lessons(), ids=lambda p: p.stem)
 def test_speeds_and_counters_are_claims_and_hold_for_what_is_shown(path):
-    "No speed, heat or model of a reader's GPU stops a lesson; and the recordings beside a text are what it says"
+    "No speed, heat or model of a reader's GPU stops a lesson; and recordings match the text around them"
     nb = L.read(path)
     assert not (found := [m[0].strip() for m in map(MEASURED.search, L.code(nb)) if m]), found
     assert [line for line in said(nb) if ': not ' in line] == [] and (said(nb) or 'claim(' not in '\n'.join(L.code(nb)))

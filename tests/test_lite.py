@@ -1,4 +1,4 @@
-"""The lessons that run in a browser with nothing installed: what stands in for torch and threads, the simulator where
+"""The lessons that run in a browser with nothing installed: the replacements for torch and threads, the simulator where
 integers have 32 bits, what is downloaded, and a lesson in Chromium, or each of them."""
 import ast, fcntl, importlib.util, json, os, re, shutil, subprocess, sys, threading, time, zipfile
 from contextlib import contextmanager, suppress
@@ -86,7 +86,7 @@ def test_random_tensors_of_torch_in_the_browser():
     x = standin.randn(100, 50)
     standin.manual_seed(3)
     assert np.array_equal(x, standin.randn(100, 50)) and x.dtype == np.float32
-    assert abs(x.mean()) < .07 and abs(x.std() - 1) < .05  # 5,000 numbers: five standard errors
+    assert abs(x.mean()) < .07 and abs(x.std() - 1) < .05  # 5,000 values: five standard errors
     assert 0 <= (u := standin.rand(1000)).min() and u.max() < 1 and sorted(standin.randperm(9).tolist()) == [*range(9)]
 
 
@@ -107,7 +107,7 @@ def test_tensors_of_the_browser_are_memory_for_kernels():
 # Threads
 
 def test_a_browser_that_suspends_no_stacks_says_what_threads_need(monkeypatch):
-    "Locks that nobody holds work there, too: lessons 01 to 03 use them"
+    "Free locks work there, too: lessons 01 to 03 use them"
     ffi = dict(can_run_sync=lambda: False, create_once_callable=None, create_proxy=lambda f: f, run_sync=None)
     for name, names in {'js': dict(Promise=None), 'pyodide': {}, 'pyodide.ffi': ffi,
                         'pyodide.code': dict(run_js=lambda code: None)}.items():
@@ -157,7 +157,7 @@ def narrow(monkeypatch):
 
 
 def big(out, n):
-    "A kernel whose numbers need more than 32 bits, with a barrier, shared memory and a branch"
+    "A kernel whose values need more than 32 bits, with a barrier, shared memory and a branch"
     from gridstride.sim import cuda
     @cuda.jit
     def k(out, n):
@@ -176,13 +176,13 @@ def test_the_simulator_computes_with_64_bits(narrow):
     i = np.arange(200, dtype=np.int64)
     j = 63 - i % 64
     assert (out == j*2**40 + i//64*2**33 + (i//64*64 + j)*2**35 + i % 32).all()
-    # 7 warps of which the last has 8 lanes: 8 bytes a lane are 8 sectors for each of six, 2 for the last
+    # 7 warps of which the last has 8 lanes: 8 bytes per lane are 8 sectors for each of six, 2 for the last
     assert (t.stats.global_store_requests, t.stats.global_store_sectors) == (7, 50)
     assert (t.stats.shared_store_requests, t.stats.shared_store_wavefronts) == (8, 16)
 
 
 def test_a_narrow_numpy_is_what_a_browser_has():
-    "The test above could not fail if this were not so: the numbers of the old code do not fit there"
+    "The test above could not fail if this were not so: the values of the old code do not fit there"
     with pytest.raises(OverflowError): Narrow().arange(8)*2**40
     with pytest.raises(TypeError): Narrow().bincount(np.arange(4, dtype=np.int64))
 
@@ -238,7 +238,7 @@ def test_the_list_is_whole():
 
 
 def test_wheels_get_lighter(tmp_path):
-    "What nobody reads is left out, bytecode stands in place of its source, and all else is what it was"
+    "Unread files are left out, bytecode replaces its source, and all else is unchanged"
     files = {'a/b.py': b'b', 'a/c.py': b'c', 'a/tests/d.py': b'd', 'a/e.pyi': b'e', 'tests/f.py': b'f'}
     with zipfile.ZipFile(tmp_path/'x.whl', 'w') as z:
         for f, d in files.items(): z.writestr(f, d)
@@ -279,13 +279,13 @@ def test_what_needs_a_compiler_is_shown_with_its_outputs():
 RAN = """() => [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].filter(
     p => /\\[\\d+\\]/.test(p.textContent)).length"""
 SAID = '[data-mime-type="application/vnd.jupyter.stderr"]'  # errors, too
-# Cells wait for their turn, and those behind an error wait no more.
+# Cells are queued, and those after an error are dropped.
 ENDED = f"""() => ({RAN})() && ![...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].some(
     p => p.textContent.includes('[*]'))"""
 
 
 class Site(SimpleHTTPRequestHandler):
-    "Serves a folder, and counts the bytes of each file that is asked for"
+    "Serves a folder, and counts the bytes of each requested file"
     extensions_map = {**SimpleHTTPRequestHandler.extensions_map, '.wasm': 'application/wasm'}
     def log_message(self, *args): pass
 
@@ -350,14 +350,14 @@ def open_page(context, url, name):
     return page
 
 
-RARELY = 250  # milliseconds; by itself Playwright looks at each frame, and the browser draws one for each look
+RARELY = 250  # milliseconds; by default Playwright polls at each frame, and the browser draws one for each
 BEGUN = """() => [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].some(
     p => /\\[[*\\d]+\\]/.test(p.textContent))"""
 CONNECTED = "() => /Python/.test(document.querySelector('.jp-KernelName, .jp-Toolbar-kernelName')?.textContent)"
 
 
 def begin_all(page):
-    "Run all cells. Before the notebook has its kernel that is lost, so it is told again if no cell waits or has run"
+    "Run all cells. Before the notebook has its kernel the command is lost, so repeat it if no cell waits or has run"
     from playwright.sync_api import TimeoutError
     page.wait_for_function(CONNECTED, polling=RARELY)
     for _ in range(20):
@@ -376,7 +376,7 @@ def run_all(page, cells, seconds=400):  # on a machine that is busy with other t
 
 
 def type_into(page, old, new):
-    "Put `new` in place of all that stands in the cell that begins with `old`, and run it; what it prints"
+    "Replace the cell that begins with `old` by `new`, and run it; what it prints"
     cells = page.locator('.jp-CodeCell')
     cell = cells.nth(next(i for i, text in enumerate(cells.all_inner_texts()) if old in text))
     cell.locator('.cm-content').click()
@@ -408,7 +408,7 @@ def try_lesson(context, url, name):
 
 def to_try():
     """The names of lessons: 04, where threads start, the simulator finds what is wrong, and drawings move; or each
-    where GRIDSTRIDE_PAGES says so"""
+    where GRIDSTRIDE_PAGES requests it"""
     return TOLD['lessons'] if os.environ.get('GRIDSTRIDE_PAGES') == 'every' else TOLD['lessons'][3:]
 
 
@@ -419,7 +419,7 @@ def first_picture():
     return '\n'.join(code[:shows+1])
 
 
-# Two threads wake each other without end, and the one that waits for nothing goes on when its time is over.
+# Two threads wake each other without end, and the one that waits for nothing continues when its time is up.
 IN_TIME = """
 import threading
 here, there, over = threading.Semaphore(1), threading.Semaphore(0), threading.Event()

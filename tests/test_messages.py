@@ -45,7 +45,7 @@ def unit(names, checks):
 
 @pytest.fixture(scope='module')
 def loaded():
-    "load_cuda for the sources of all pages: one unit, a namespace for each, and the number behind a function's name"
+    "load_cuda for the sources of all pages: one unit, a namespace for each, and a number after a function's name"
     found, functions = list(dict.fromkeys(src for *_, code in BLOCKS for src in HOST.findall(code))), {}
     includes = dict.fromkeys(o for src in found for o in INCLUDE.findall(src))
     spaces = []

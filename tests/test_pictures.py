@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[1]
 WIDTHS, THEMES = (800, 1280), dict(light='rgb(255, 255, 255)', dark='rgb(17, 17, 17)')
 PAGE = '<!doctype html><body style="margin:0;font:14px sans-serif">{}</body>'
 
-# What JupyterLab leaves beside the prompt of a cell, and what a text may cover or leave: a pixel,
+# What JupyterLab leaves next to the prompt of a cell, and what a text may cover or leave: a pixel,
 # for the rounding of letters.
 LOOK = '''([page, edge]) => {
     const rgb = s => (s.match(/[\\d.]+/g) || []).map(Number), light = c => {
@@ -68,7 +68,7 @@ def pictures(nbs=ROOT/'nbs'):
 
 
 def looked_at(pictures):
-    "What cannot be read, a sentence for each: one browser, which sees all pictures at each width and in each theme"
+    "What cannot be read, one sentence each: one browser, which shows all pictures at each width and in each theme"
     found = {}
     with chromium() as browser:
         page = browser.new_page()

@@ -1,8 +1,8 @@
-"""Profiles: what is read from genuine output, what is refused, and what is shown in place of what cannot be had.
+"""Profiles: what is read from genuine output, what is refused, and what replaces what is not available.
 
 The samples in `prof/` were printed on an NVIDIA H100 by Nsight Compute 2025.3 (`ncu_2025.3_*`),
 Proton of Triton 3.6 and 3.9, and torch 2.11; they are cut to a few kernels. `ncu_2020.1_details.csv` has the columns
-and units of the first versions around the same numbers.
+and units of the first versions with the same values.
 """
 import csv, gzip, json, math, os, re, shlex, shutil, subprocess, sys, textwrap, threading, types
 from pathlib import Path
@@ -275,7 +275,7 @@ def driver(tmp_path_factory):
 
 @pytest.fixture
 def fake(tmp_path, monkeypatch, driver):
-    "A machine with a GPU and ncu, as far as this room sees; its folder"
+    "A machine with a GPU and ncu, as far as `prof` sees; its folder"
     folder = tmp_path/'ncu'
     folder.mkdir()
     shutil.copy(driver, folder)
@@ -394,7 +394,7 @@ def test_a_recording_replaces_ncu_where_counters_are_not_permitted(fake, tmp_pat
 
 
 def test_nothing_is_profiled_on_a_gpu_that_is_not_to_be_used(tmp_path, monkeypatch):
-    "A lesson whose kernels run emulated beside a GPU reads its recordings, as it does where there is none"
+    "A lesson whose kernels run emulated on a machine with a GPU reads its recordings, as on one without"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr('gridstride.utils.gpu_count', lambda: 1)
     for ask in (prof.profile, prof.ncu, prof.proton):

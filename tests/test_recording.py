@@ -274,7 +274,7 @@ def test_a_claim_reports_and_stops_no_reader(folder, monkeypatch, capsys, low, m
     recorded('08_b', lambda: measured)
     claim('a is level with b', low, measured, high)
     assert capsys.readouterr().out.startswith(f'a is level with b: {said}')
-    for name, value in (('RECORD', '1'), ('CLAIMS', 'hold')):  # but whoever keeps outputs for others
+    for name, value in (('RECORD', '1'), ('CLAIMS', 'hold')):  # but a run that keeps outputs for others
         monkeypatch.setenv(f'GRIDSTRIDE_{name}', value)
         if 'not' not in said: claim('a', low, measured, high)
         else:
@@ -314,7 +314,7 @@ def test_claims_must_hold_where_outputs_are_kept(folder):
 
 
 def test_what_is_only_printed_is_recorded_as_well(folder, monkeypatch, capsys):
-    "The words of an error, a row of times: printed where a GPU is, else as they were printed there"
+    "The words of an error, a row of times: printed on a machine with a GPU, else as recorded there"
     from gridstride import utils
     from gridstride.bench.recording import print_on_gpu
     said = ['1.63 ms']

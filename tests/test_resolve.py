@@ -19,7 +19,7 @@ WHERE = [(f'3.{n}', o) for n in range(OLDEST, NEWEST+1) for i, o in enumerate(MA
 
 
 def requirements(*keys):
-    "Lines of settings.ini, those of extras that they name in their place"
+    "Lines of settings.ini, with named extras replaced by theirs"
     for key in keys:
         for line in filter(None, map(str.strip, SETTINGS['DEFAULT'][f'{key}requirements'].splitlines())):
             if line.startswith('gridstride['): yield from requirements(line[len('gridstride['):-1] + '_')
@@ -29,7 +29,7 @@ def requirements(*keys):
 def resolve(python, machine, needs):
     "What uv says: nothing if all can be had"
     env = dict(os.environ, MACOSX_DEPLOYMENT_TARGET='14.0')                 # the oldest that torch is built for
-    here = ['--python', sys.executable]  # or uv starts each Python of this machine: ten times as long
+    here = ['--python', sys.executable]  # or uv starts each Python of this machine, 10x slower
     run = subprocess.run([UV, 'pip', 'compile', '-q', *here, '--only-binary', ':all:', '--python-version', python,
                           '--python-platform', machine, '-c', ROOT/'constraints.txt', needs], env=env,
                          stdin=subprocess.DEVNULL, capture_output=True, text=True)

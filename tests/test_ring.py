@@ -28,7 +28,7 @@ def exact(q, k, v, dout, causal):
 
 
 def several(rank, jobs, dtype):
-    "out, dq, dk and dv of this rank, for each job"
+    "out, dq, dk and dv of this rank, per job"
     res = []
     for order, causal, parts in jobs:
         q, k, v, dout = (x[rank].to(dtype) for x in parts)
@@ -357,7 +357,7 @@ class World:
         self.current[self.me] = before
 
     def shared(self, shape, *_):
-        "Places for two steps, of two tensors, on each rank; of numbers that are told there is nothing to see"
+        "Buffers for two steps, of two tensors, on each rank; sent values are not recorded"
         if len(shape) == 2: return types.SimpleNamespace(mine=Told(self.ranks))
         name = self.made[self.me] = self.made.get(self.me, 0) + 1
         of = [self.rooms.setdefault((r, name), [[Cell(), Cell()] for _ in range(2)]) for r in range(self.ranks)]
@@ -401,7 +401,7 @@ def uses(world, places, want):
 
 
 def watches(world, coming, want):
-    "A kernel that reads head after head, and waits for each by itself"
+    "A kernel that reads head by head, and waits for each separately"
     (what, source), _ = coming.watch()
     me, parts = world.me, coming.parts
     def there(part): return world.told.get((me, what, source), 0) >= world.wanted[me] - (parts - 1 - part)
@@ -455,7 +455,7 @@ def test_copies_arrive_in_time_without_a_cyclic_wait(ranks, monkeypatch):
 
 @pytest.mark.parametrize('broken', ('_KEYS', '_KEYS_FREE', '_GRADS', '_GRADS_FREE', 'early'))
 def test_copies_that_wait_for_less_are_found_out(broken, monkeypatch):
-    "Nobody hears a number that others tell; or places are said to be free before they are used"
+    "A value is sent but never received; or buffers are signalled as free before they are used"
     opened = transport.Copies.open
     def early(c, *tensors, **how):
         opened(c, *tensors, **how)
@@ -481,7 +481,7 @@ def constant(p, each): return 1.
 
 
 def test_a_simulated_ring_by_hand():
-    # 3 steps of 1 s, messages of .5 s that are hidden; then of 2 s, which are not: 1 more for each of two steps
+    # 3 steps of 1 s, messages of .5 s that are hidden; then of 2 s, which are not: 1 more in each of two steps
     fast, slow = (ring.simulate('zigzag', 12, 3, constant, ring.Link(.1, speed), 4.) for speed in (10., 4/1.9))
     assert fast.seconds == pytest.approx(3) and fast.efficiency == pytest.approx(1)
     assert slow.seconds == pytest.approx(1 + 2*2)
@@ -496,7 +496,7 @@ def test_a_simulated_ring_by_hand():
 def test_a_simulated_backward_ends_when_gradients_are_home():
     link = ring.Link(0., 4/.6)
     run = ring.simulate('zigzag', 8, 2, constant, link, 4., backward=True)
-    # half of the own keys (.5), the other's (1 after .6), half of the own (.5) while .6 go home
+    # half of the own keys (.5), the other's (1 after .6), half of the own (.5) while .6 return
     assert run.seconds == pytest.approx(.6 + 1 + .6) and run.ideal == pytest.approx(2)
 
 

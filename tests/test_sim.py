@@ -117,7 +117,7 @@ def test_enumerate_zip_modf_and_operators():
     assert np.allclose(outcome('out[i] = abs(cmath.exp(complex(0,i)))', cmath=cmath), 1)
 
 def test_a_kernel_without_source_is_refused(monkeypatch):
-    "Also where lines of another text are found instead, as Python 3.13 finds those after `python -c`"
+    "Even if lines of another text are found instead, as Python 3.13 finds those after `python -c`"
     space = {}
     exec('def k(x): x[0] = 1', space)
     with pytest.raises(sim.NotSimulated, match='source'): sim.cuda.jit(space['k'])[1,1](np.zeros(1))
@@ -172,7 +172,7 @@ def test_types_as_numba_has_them(signature, engine):
     ('(cuda.f8[::1,:], cuda.f8)', np.zeros((3, 2)), 1, 'declared as float64[::1, :], but float64[:, ::1] was given'),
     ("'(f4[::1], f8)'", np.zeros(4)[::2], 1, 'is declared as float32[::1], but float64[:] was given')])
 def test_what_a_signature_does_not_take(signature, x, a, wrong, engine):
-    "Numba says so of a list; under one signature it reads the bytes as what they are not"
+    "Numba refuses a list; under one signature it misreads the bytes"
     k = cell(SIGNED % signature, 'declared').k
     with sim.options(engine=engine), pytest.raises(TypeError, match='k: argument .*'+re.escape(wrong)): k[1,2](x, a)
 
@@ -192,7 +192,7 @@ def test_arguments_of_the_declared_type_as_numba_has_them(signature, a, result, 
     (':', np.zeros(4)), ('::1,:', np.zeros((4, 1)).T), (':,::1', np.zeros((1, 4)).T), ('::1,:', np.zeros((3, 4)).T),
     (':,:', np.zeros((3, 4)).T[::2])])
 def test_layouts_as_numba_has_them(axes, x, engine):
-    "What lies side by side fits what may lie anywhere, not the other way round; an axis of 1 lies as it likes"
+    "A contiguous array fits any layout, not the other way round; an axis of 1 has any stride"
     from numba import types
     import torch
     declared = eval(f'types.f8[{axes}]', dict(types=types))

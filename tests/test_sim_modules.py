@@ -20,7 +20,7 @@ def emulated():
         yield
 
 
-# random numbers: Numba's own stream
+# random values: Numba's own stream
 
 
 @pytest.fixture(scope='module')
@@ -68,7 +68,7 @@ def test_values_are_those_of_numba(numbas):
     assert (whole == rows[..., 0].astype(np.uint64)).all()
     got, want = out.reshape(n, m, 4), rows[..., 1:].astype(float)
     assert (got[..., :2] == want[..., :2]).all()
-    # a math library's float32 logarithm and cosine are off by a unit in the last place in one of a hundred
+    # a math library's float32 logarithm and cosine are off by an ulp in one of a hundred
     assert np.abs(got[..., 2:] - want[..., 2:]).max() < 4*np.spacing(np.float32(np.abs(want).max()))
     for i in range(n): numbas.xoroshiro128p_jump(theirs, i)
     assert (states.copy_to_host() == theirs).all()
@@ -115,7 +115,7 @@ def test_libdevice_computes():
     assert out[:, 2].tolist() == (x*x).tolist() and out[:, 3].tolist() == [1 + 63, 8 + 56, 3 + 61]
     assert out[:, 4].tolist() == x.view(np.int32).tolist()
     assert out[:, 5].tolist() == [2**31 - 1 + o for o in np.ceil(v)]
-    assert np.allclose(out[:, 6], 1, rtol=1e-6)                 # float32: a few units in the last place
+    assert np.allclose(out[:, 6], 1, rtol=1e-6)                 # float32: a few ulps
     assert np.allclose(out[:, 7], [math.erf(o) - 3 + (m << 8) for o, m in zip(v, n.tolist())], rtol=1e-15)
     assert out[:, 8].tolist() == [.5 + 3, 1 + 255, 1 + 7]
 

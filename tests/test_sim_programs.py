@@ -598,7 +598,7 @@ def test_an_atomic_needs_one_index_per_axis():
         half_indexed[1, 1](np.zeros((2, 2)))
 
 
-# what Python takes and a kernel must not: it went on with a number that nobody meant
+# what Python accepts and a kernel must not: it went on with a meaningless value
 
 
 @cuda.jit
@@ -705,7 +705,7 @@ def test_a_complex_number_in_an_array_of_floats_is_refused_as_by_numba(kernel):
     assert (out == 2 * z).all()
 
 
-# what lies outside of a kernel
+# what is captured from outside a kernel
 
 
 TABLE = np.zeros(3, [('weight', np.float32), ('at', np.int32)])

@@ -108,7 +108,7 @@ def meets(a, wrong):
 
 
 @cuda.jit
-def queue(jobs, x, out):                                    # nobody waits here
+def queue(jobs, x, out):                                    # no block waits here
     i = cuda.grid(1)
     while i < x.size:
         at = cuda.atomic.add(jobs, 0, 1)

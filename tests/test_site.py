@@ -84,7 +84,7 @@ EVERY = os.environ.get('GRIDSTRIDE_PAGES') == 'every'
 
 
 def to_visit(site, some):
-    "The names of pages that a browser goes to: `some`, one of each kind, or each in minutes where EVERY says so"
+    "The names of pages that a browser opens: `some`, one of each kind, or every page, in minutes, if EVERY is set"
     if not EVERY: return some
     return [p.relative_to(site).with_suffix('').as_posix() for p in every_page(site)]
 

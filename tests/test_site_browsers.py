@@ -30,14 +30,14 @@ class Chromium:
 KEYS = dict(Tab='\ue004', Enter='\ue007')
 EVENTS = ['log.entryAdded', 'network.beforeRequestSent']
 FILM = dict(type='string', value='<p>a film</p>')
-# Nothing leaves this machine: all but its own addresses are asked for at a port where nobody is.
+# Nothing leaves this machine: all but its own addresses are redirected to a closed port.
 SETTINGS = {'network.proxy.type': 1, 'network.proxy.http': '127.0.0.1', 'network.proxy.http_port': 9,
             'network.proxy.ssl': '127.0.0.1', 'network.proxy.ssl_port': 9,
             'datareporting.policy.dataSubmissionEnabled': False, 'remote.active-protocols': 1}
 
 
 class Firefox:
-    "A tab of Firefox, told what to do in WebDriver BiDi: Debian's own knows no other language of Playwright's"
+    "A tab of Firefox, controlled by WebDriver BiDi: Debian's Firefox has no other protocol of Playwright's"
     def __init__(self, socket):
         self.socket, self.asked, self.errors, self.numbers = socket, [], [], count(1)
         self.ask('session.new', capabilities={})
@@ -96,7 +96,7 @@ class Firefox:
 
 @contextmanager
 def firefox(folder):
-    "A Firefox of its own, whose profile lies in `folder`"
+    "A separate Firefox, whose profile is in `folder`"
     if not FIREFOX: pytest.skip('no Firefox here: neither firefox-esr nor firefox is in PATH')
     settings = [f'user_pref({json.dumps(k)}, {json.dumps(v)});\n' for k, v in SETTINGS.items()]
     (folder/'user.js').write_text(''.join(settings))
@@ -139,7 +139,7 @@ def browser(window):
 
 
 def wait(browser, condition, arg=None):
-    "Wait until the page says so"
+    "Wait until the page shows it"
     end = time.monotonic() + 60
     while not browser.js(condition, arg):
         assert time.monotonic() < end, (condition, arg)
@@ -147,7 +147,7 @@ def wait(browser, condition, arg=None):
 
 
 def hear(browser):
-    "Wait until the browser tells of a request: the page is ahead of what is told of it"
+    "Wait until the browser reports a request: the page is ahead of its events"
     end = time.monotonic() + 20
     while not browser.asked and time.monotonic() < end:
         browser.js('() => 1')

@@ -50,7 +50,7 @@ def test_types_are_promoted_as_triton_does(division):
 
 @pytest.mark.slow
 def test_types_are_what_a_gpu_computes():
-    "Conversions, arithmetic, reductions, products, random numbers and atomics, bit for bit but for approximations"
+    "Conversions, arithmetic, reductions, products, random values and atomics, bit for bit but for approximations"
     want = types_probe.recorded()
     with tile.options(checks=False): got, failed = types_probe.probed('checked')
     assert len(want) > 600 and not failed
@@ -234,7 +234,7 @@ def test_racecheck_names_both_programs(order):
 
 @triton.jit
 def turn_kernel(out_ptr, flag_ptr):
-    "Each program waits for the one after it, if `flag_ptr` has a place more; they run in any order"
+    "Each program waits for the one after it, if `flag_ptr` has one more element; they run in any order"
     p = tl.program_id(0)
     while tl.atomic_add(flag_ptr + p + 1, 0) == 0: pass
     tl.store(out_ptr, tl.load(out_ptr)*2 + p)
@@ -268,7 +268,7 @@ def test_lanes_that_lose_a_change():
         tl.store(out_ptr + i, tl.load(bins_ptr + i) + 1)
     bins, out = torch.zeros(8), unwritten(8)
     run(kernel, (1,), bins, bins, N=8, STEP=1)
-    run(kernel, (1,), bins, out, N=8, STEP=2)  # one value to one place
+    run(kernel, (1,), bins, out, N=8, STEP=2)  # one value to one address
     with finding('racecheck lanes_update') as e:
         run(kernel, (1,), bins, bins, N=8, STEP=2)
     assert (e.value.index, e.value.thread) == ((0,), (0,))

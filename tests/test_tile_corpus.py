@@ -31,7 +31,7 @@ def test_right_kernels_are_silent_and_right(stem, order):
     failed = []
     for case in of_file('right', stem):
         with warnings.catch_warnings():
-            warnings.simplefilter('ignore')  # two programs write the same value; block pointers are on their way out
+            warnings.simplefilter('ignore')  # two programs write the same value; block pointers are deprecated
             with tile.options(order=order, seed=3): what, e = judge.verdict(case, 'checked')
         if what != 'right': failed.append(f'{case.name}: {what}: {judge.said(e)}')
     assert not failed, '\n'.join(failed)
@@ -39,7 +39,7 @@ def test_right_kernels_are_silent_and_right(stem, order):
 
 @pytest.mark.parametrize('stem', WRONG)
 def test_wrong_kernels_are_found_where_they_are_wrong(stem):
-    "What is marked as unseen must stay so: whoever finds it changes the mark"
+    "What is marked as unseen must stay so: a detector that finds it changes the mark"
     failed = []
     for case in of_file('wrong', stem):
         with warnings.catch_warnings():

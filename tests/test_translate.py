@@ -530,7 +530,7 @@ def odd_names(float, int, double, new):
     max = float[i] + 2
     double[i] = max*int[i//8, i%8, 0, 0]
 
-# the tests of all of them: one compilation for each mode
+# the tests of all of them: one compilation per mode
 
 def translated(mode): return {nm:to_cuda(k, *args(), **MODES[mode]) for nm,(k,args,*_) in CASES.items()}
 
@@ -744,7 +744,7 @@ def test_a_line(src, want):
 
 def test_unsigned_index_wraps_like_the_address():
     """x[threadIdx.x - 1] with 32 bits of index would be another address than x[-1] in thread 0;
-    both are outside, and the emulator says so"""
+    both are out of bounds, and the emulator reports it"""
     @cuda.jit
     def k(x, out): out[cuda.threadIdx.x] = x[cuda.threadIdx.x-1]
     t = to_cuda(k, f4(32), f4(32))

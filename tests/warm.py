@@ -43,7 +43,7 @@ def fresh_path(given):
 
 
 def stay():
-    """What was imported before is shared with other forks as long as nobody touches it, looking for garbage; and what
+    """What was imported before is shared with other forks as long as no garbage collection touches it; and what
     is imported now stays, too, so that is done as rarely as in `conftest`"""
     gc.freeze()
     gc.set_threshold(50_000)
@@ -76,7 +76,7 @@ def started(target, *args):
 
 
 class Forked:
-    "A forked kernel, as jupyter_client wants a process to be"
+    "A forked kernel, with the interface that jupyter_client expects of a process"
     stdin = stdout = stderr = None
 
     def __init__(self, *args):
@@ -151,14 +151,14 @@ def python(*args, env=None, cwd=None):
 
 
 def run_python(*args, env=None, cwd=None, timeout=120):
-    "What became of such a Python, as `subprocess.run(..., capture_output=True, text=True)` tells it"
+    "The result of such a Python, as `subprocess.run(..., capture_output=True, text=True)` returns it"
     process = python(*args, env=env, cwd=cwd)
     out, err = process.communicate(timeout=timeout)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 def launch_kernel(cmd, env, cwd, **others):
-    "Start the kernel that `cmd` says; takes the place of jupyter_client's"
+    "Start the kernel that `cmd` says; replaces jupyter_client's"
     argv = cmd[cmd.index('ipykernel_launcher'):]
     return Forked(argv, env, cwd, fresh_path(env.get('PYTHONPATH')))
 

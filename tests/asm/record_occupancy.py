@@ -13,14 +13,14 @@ CAPS = [24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 112, 128, 160, 192, 224, 255]   
 STATIC = [0, 1000, 12345, 48*1024]
 BLOCKS = [1, 32, 33, 64, 96, 128, 192, 250, 256, 384, 512, 640, 768, 1024]
 DYNAMIC = [0, 1, 999, 16*1024, 33000, 48*1024, 64*1024, 100*1024, 227*1024]
-ATTRIBUTES = dict(shared=1, constant=2, local=3, registers=4)                   # numbers of CUfunction_attribute
+ATTRIBUTES = dict(shared=1, constant=2, local=3, registers=4)                   # values of CUfunction_attribute
 NAMES = ['cuInit', 'cuDeviceGet', 'cuDeviceGetName', 'cuDeviceGetAttribute', 'cuDevicePrimaryCtxRetain',
          'cuCtxSetCurrent', 'cuModuleLoadData', 'cuModuleGetFunction', 'cuFuncGetAttribute', 'cuFuncSetAttribute',
          'cuOccupancyMaxActiveBlocksPerMultiprocessor', 'cuDriverGetVersion']
 
 
 def kernel(static):
-    "A kernel that wants 300 registers, and `static` bytes of shared memory"
+    "A kernel that needs 300 registers, and `static` bytes of shared memory"
     used = (f"__shared__ char s[{static}]; s[threadIdx.x % {static}] = x[0]; __syncthreads(); "
             f"x[1] = s[(threadIdx.x+7) % {static}];" if static else '')
     return f"""__global__ void many_k(float *x) {{
@@ -106,7 +106,7 @@ def main(to):
     json.loads(text)
     Path(to).write_text(text)
     print(f'{gpu.name}: {len(kernels)} kernels, {len(cases)} cases, of which '
-          f'{len({c[0] for c in cases})} numbers of registers; the formula differs in {wrong}')
+          f'{len({c[0] for c in cases})} register counts; the formula differs in {wrong}')
     print('an SM:', sm)
 
 

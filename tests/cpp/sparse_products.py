@@ -1,9 +1,9 @@
 """Products with a 2:4 sparse operand, register for register: mma.sp of a warp and wgmma.mma_async.sp of a warpgroup.
-Inputs, and what came out on an H100, stand in sparse_products.json.
+Inputs, and the results of an H100, are in sparse_products.json.
 
     python sparse_products.py [FILE]    # on an H100, into FILE instead of sparse_products.json
 
-An array is kept as its bytes, in base64. 'exact' numbers are multiples of 1/4, so that no sum of theirs is rounded:
+An array is kept as its bytes, in base64. 'exact' values are multiples of 1/4, so that none of their sums is rounded:
 there the emulator must give the same bits. Of 'normal' ones the GPU cuts off low bits, and the emulator rounds.
 """
 import base64, json, sys, zlib
@@ -72,7 +72,7 @@ def words_of(groups):
     return (np.asarray(groups, np.uint32) << 4*np.arange(8, dtype=np.uint32)).sum(-1, dtype=np.uint32)
 
 def numbers(rng, shape, type, exact):
-    "Random numbers as the words of registers: two in a word, the first in the lower half"
+    "Random values as the words of registers: two per word, the first in the lower half"
     x = rng.standard_normal(shape).astype(np.float32)
     if exact: x = np.round(4*x).clip(-31, 31)/4
     if type=='f16': half = x.astype(np.float16).view(np.uint16)
@@ -80,7 +80,7 @@ def numbers(rng, shape, type, exact):
     return np.ascontiguousarray(half).view(np.uint32)
 
 def widened(words, type):
-    "The numbers in words"
+    "The values in words"
     half = np.ascontiguousarray(words).view(np.uint16)
     if type=='f16': return half.view(np.float16).astype(np.float64)
     return (half.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
@@ -103,7 +103,7 @@ def small_case(type, k, selector, exact=True, ordered=True, wrong=None, seed=0):
                 meta=metadata(rng, 32, wrong), c=sums(rng, (32,4), exact))
 
 def wide_case(type, selector, exact=True, registers=False, turned=0, swizzle=128, wrong=None, seed=0):
-    "a: 64 rows of 16 numbers, b: 8 of 32, as they lie in memory"
+    "a: 64 rows of 16 elements, b: 8 of 32, in their memory layout"
     rng = np.random.default_rng(100+selector+swizzle+seed)
     name = f"wgmma_{type}_{selector}{'_registers' if registers else ''}{'_turned' if turned else ''}"
     return dict(name=name, kind='wgmma', type=type, k=32, selector=selector, exact=exact, registers=registers,
@@ -141,18 +141,18 @@ def image(x, swizzle):
     return res.view(np.uint32),lead >> 4 << 16 | stride >> 4 << 32 | {0:0, 128:1, 64:-2, 32:-1}[swizzle] << 62
 
 def in_registers(a):
-    "The words of `a`, 64 rows of 16 numbers, that each of 128 threads holds"
+    "The words of `a`, 64 rows of 16 elements, that each of 128 threads holds"
     t,w = np.indices((128,4))
     return np.ascontiguousarray(a[t//32*16 + t%32//4 + w%2*8, w//2*4 + t%4])
 
 def across(b):
-    "Memory for b with k along its columns, 32 rows of 8 numbers, unswizzled: 8 rows of 16 bytes lie together"
+    "Memory for b with k along its columns, 32 rows of 8 elements, unswizzled: 8 rows of 16 bytes are contiguous"
     res = np.full(8192, 0x7f, np.uint8)
     res[:512] = b.view(np.uint8).ravel()
     return res.view(np.uint32),128 >> 4 << 16 | 128 >> 4 << 32
 
 def arguments(case):
-    "The arrays and numbers that the kernel takes, `out` (NaN) among them; how many threads"
+    "The arrays and scalars that the kernel takes, `out` (NaN) among them; how many threads"
     a,b,meta,c = (case[o] for o in ('a','b','meta','c'))
     out = np.full_like(c, np.nan)
     if case['kind']=='mma': return (a, b, meta, c, out),32

@@ -11,11 +11,11 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 TOOLS = 'memcheck','racecheck','initcheck','synccheck'
-SECONDS = 20  # wrong programs may wait for ever
+SECONDS = 20  # wrong programs may deadlock
 RUNS = 3      # of each program that is right: all must print the same
 
 def programs(names=()):
-    "The programs, the right ones first, so that one that hangs holds up nobody"
+    "The programs, the right ones first, so that one that hangs delays none of them"
     found = sorted(HERE.glob('*/[0-9]*.cu'), key=lambda p: (p.parent.name=='wrong', str(p)))
     return [p for p in found if not names or any(n in str(p) for n in names)]
 
@@ -80,7 +80,7 @@ def records(text):
     return found
 
 def kind(heading):
-    "A finding's heading without places, addresses and numbers"
+    "A finding's heading without positions, addresses and values"
     heading = re.sub(r'^(Error|Warning|Info): ', '', heading)
     return re.sub(r' at .*| on CUDA API call.*| due to ".*|0x[0-9a-f]+', '', heading).strip()
 

@@ -1,4 +1,4 @@
-"""What the programs here expect of the detectors, beside what compute-sanitizer finds on a GPU; a
+"""What the programs here expect of the detectors, next to what compute-sanitizer finds on a GPU; a
 test holds ours to it.
 
     python judged.py > judged.txt    # after judge.py; needs no GPU

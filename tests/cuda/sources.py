@@ -1,8 +1,8 @@
-"""Sources that somebody refuses: nvcc's verdict goes to nvcc.json, the reader of the emulator must
-say the same, or it is known why not.
+"""Sources that a compiler refuses: nvcc's verdict goes to nvcc.json, the reader of the emulator must
+agree, or the difference is explained.
 
     python sources.py          # needs nvcc, no GPU
-    python sources.py --new    # asks for those alone that nvcc has not judged yet, all in one unit
+    python sources.py --new    # only those that nvcc has not judged yet, all in one unit
 """
 import hashlib, json, os, re, subprocess, sys, tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -965,9 +965,9 @@ ERROR = re.compile(r'^\S+/k\.cu\((\d+)\): error(?: #\S+)?: (.*)', re.M)
 
 
 def verdicts(srcs):
-    """The first error of nvcc for each source: all in one unit, each in a namespace, again without those that have one
+    """nvcc's first error per source: all in one unit, each in a namespace, then again without those that have one
 
-    A source with `extern "C"` keeps its names, which nobody else may have."""
+    A source with `extern "C"` keeps its names, which no other source may have."""
     found, left = {}, list(srcs)
     while True:
         text, of_line = '\n'.join(dict.fromkeys(INCLUDE.findall('\n'.join(left)))) + '\n', {}

@@ -42,9 +42,9 @@ def looks(q, k, causal, window, lens):
 
 def backwards(given, causal=False, window=None, lens=None, bias=None, mask=None):
     """(result, bound of its distance) of out, lse, dq, dk and dv in float64, with the whole matrix of scores. Bounds:
-    shares and slopes of scores are rounded to bfloat16 and summed in float32, scores are off by what float32 makes of
-    their addends, shares below the smallest normal number are 0, a row's sum of dout*out knows `out` as bfloat16,
-    results are rounded"""
+    P and dS are rounded to bfloat16 and summed in float32, scores are off by what float32 makes of their addends,
+    probabilities below the smallest normal number are 0, a row's sum of dout*out knows `out` as bfloat16, results are
+    rounded"""
     q, k, v, dout = (x.detach().double() for x in given)
     group, scale = q.shape[1]//k.shape[1], q.shape[-1]**-.5
     k, v = (x.repeat_interleave(group, 1) for x in (k, v))
@@ -58,9 +58,9 @@ def backwards(given, causal=False, window=None, lens=None, bias=None, mask=None)
     s = s.masked_fill(~mask, -math.inf)
     none = s.isneginf().all(-1, keepdim=True)                          # their softmax is NaN
     p, lse = s.masked_fill(none, 0).softmax(-1).masked_fill(none, 0), s.logsumexp(-1)
-    off = 2**-7 + 2**-19*(size + size.amax(-1, keepdim=True))          # of a share, for each 1 of it
+    off = 2**-7 + 2**-19*(size + size.amax(-1, keepdim=True))          # of a probability, relative to it
     p_off, out = p*off + 2.**-126*(p > 0), p @ v
-    slopes = dout @ v.mT - (dout*out).sum(-1, keepdim=True)            # of shares
+    slopes = dout @ v.mT - (dout*out).sum(-1, keepdim=True)            # of probabilities
     ds, out_off = p*slopes, p_off @ v.abs()
     delta_off = (dout.abs()*(out_off + 2**-8*out.abs())).sum(-1, keepdim=True)
     ds_off = slopes.abs()*p_off + p*(delta_off + dout.abs() @ v.abs().mT*2**-18)
@@ -131,7 +131,7 @@ def random_ones_are_right(count=300, seed=0):
 
 
 def it_is_right_where_maps_are_made_again_and_again():
-    "With room for so few tensor maps that each launch drops some"
+    "With a cache of so few tensor maps that each launch drops some"
     kept, rung.KEPT = rung.KEPT, 2
     try: yield from random_ones_are_right(30, 1)
     finally: rung.KEPT = kept
@@ -139,7 +139,7 @@ def it_is_right_where_maps_are_made_again_and_again():
 
 # What a ring asks of the kernels: keys come in two arrays, of which only rows from `first` on see the second one
 def sent_late(arrays, told, wanted, parts):
-    "Copies of these, some heads of which a copy engine brings, and tells so, when a kernel may be waiting for them"
+    "Copies of these, some heads of which a copy engine brings and signals while a kernel may be waiting for them"
     stream, to = torch.cuda.Stream(), [torch.full_like(x, math.nan) for x in arrays]
     here, heads = [x.cpu().pin_memory() for x in arrays], math.prod(to[0].shape[:2])
     numbers = torch.arange(wanted - parts + 1, wanted + 1, dtype=torch.int32).pin_memory()

@@ -214,7 +214,7 @@ __global__ void k(float *out, uint32_t n) {
 
 
 def cuda_kernel_has_what_nvcc_includes():
-    """Infinity, NaN, pi and types with a number of bits, and headers of the host's library; an error is told to the
+    """Infinity, NaN, pi and types with a number of bits, and headers of the host's library; an error is reported at the
     learner's line"""
     out = torch.zeros(3, device='cuda')
     cuda_kernel(STARTED)[1, 3](out, 3)
@@ -255,7 +255,7 @@ def of_torch(x, axis):
 
 
 def memory_tools_are_right():
-    """Every tool, type and awkward size against torch, as it lies and as a slice that begins
+    """Every kernel, type and awkward size against torch, contiguous and as a slice that begins
     between, and what older GPUs get"""
     for dtype, name in asked(TYPES).items():
         for shape in SIZES if name == 'float32' else SIZES[:4]:          # each size and type is a kernel to compile
@@ -368,7 +368,7 @@ def sanitize():
     products = ([(Split(*tile), (150, 130, 200)) for tile in ((128, 128, 1), (64, 64, 8), (64, 128, 2))]
                 + [(skinny.THIN, o) for o in ((6337, 10, 784), (6400, 1, 100), (37, 10, 785), (97601, 23, 172),
                                         (6001, 16, 784), (6001, 32, 788), (6401, 24, 256))])
-    for p, (h, w, k) in products:              # those that are no rungs
+    for p, (h, w, k) in products:              # those that are not rungs
         m, n = inputs(h, w, k, 'float32', 'cuda')
         Reference(m, n)(p(m, n))
         print(f'  {p.name} {h}x{k} @ {k}x{w}')
@@ -387,7 +387,7 @@ __global__ void scaled(float *out, const float *x, int n, float by) {
 
 def cuda_kernel_is_launched_anywhere():
     """By the compiled launcher, which has to be there: on streams, in a thread without a context, in a graph, with
-    more shared memory and again with less; what is wrong is told as ever"""
+    more shared memory and again with less; errors are reported as usual"""
     if why := launcher.why_not(): yield f'there is no compiled launcher: {why}'
     k, n = cuda_kernel(SCALED), 5000
     x, stream, outs = torch.randn(n, device='cuda'), torch.cuda.Stream(), []

@@ -4,7 +4,7 @@ repository's root:
     python tests/kernels/check_halves_gpu.py             # every kernel of `costs` in each type and layout; a minute
     compute-sanitizer --tool racecheck python tests/kernels/check_halves_gpu.py small   # one of each kind, small sizes
 
-A result may be off by what `gridstride.kernels.ladder.ladder.Reference` allows: half a unit of its last place, and 16
+A result may be off by what `gridstride.kernels.ladder.ladder.Reference` allows: half an ulp, and 16
 roundings to float32 of the sum of the products' absolute values. Each is written into memory full of NaN.
 """
 import os
@@ -29,7 +29,7 @@ def every():
 
 
 def one_of_each_kind():
-    "As many as differ in more than a size; of each type, early or not, in turns"
+    "As many as differ in more than a size; alternating between types, and early or not"
     found = {}
     for o, kernel in every():
         kind = (o.family, kernel.layout, kernel.constants.get('WGS', 2), o.CM > 1, o.CN > 1, o.CK > 1, o.BLOCKS > 1,
@@ -42,7 +42,7 @@ def least(cut): return 8, 8, 64*cut.CK
 
 
 def beyond(cut):
-    """More tiles than run at once, for each of two warpgroups that take turns, too, and more steps than any kernel has
+    """More tiles than run at once, for ping-pong warpgroups, too, and more steps than any kernel has
     stages; ragged at all ends"""
     high, wide = (cut.BN*cut.CN, cut.BM*cut.CM) if cut.swap_ab else (cut.BM*cut.CM, cut.BN*cut.CN)
     tiles = (5 if cut.pingpong else 3)*at_once(cut.CM*cut.CN*cut.CK, sms())*cut.BLOCKS//2

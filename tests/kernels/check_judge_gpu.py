@@ -85,7 +85,7 @@ def cheats_are_refused(*names):
 
 def streams():
     """Work on another stream is accepted if both wait for each other, and else refused, however long it takes. What is
-    long stands behind the softmax: before it, its length would be the wait for inputs, and the answer right"""
+    slow comes after the softmax: before it, its time would be the wait for inputs, and the answer right"""
     for before in '', WAIT:
         for work in '', LONG:
             for join in '', JOIN:
@@ -96,7 +96,7 @@ def streams():
 
 
 def events_that_misreport():
-    "Whoever makes the events short is refused by the judge's clock, if what is hidden is long enough"
+    "A submission that fakes events is refused by the judge's clock, if the hidden work is long enough"
     text = '''import sys, torch
 machines = sys.modules['gridstride.judge.devices']
 def take(self, items, old=machines.Gpu.take):

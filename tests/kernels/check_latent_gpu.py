@@ -17,7 +17,7 @@ from gridstride.kernels import latent_attention
 from gridstride.kernels.latent import calls, decoding
 from gridstride.kernels.ladder.rung import Device
 
-LAST = {torch.float16: 2**-11, torch.bfloat16: 2**-8}               # half a unit of the last place
+LAST = {torch.float16: 2**-11, torch.bfloat16: 2**-8}               # half an ulp
 SCALE = 192**-.5
 
 
@@ -29,7 +29,7 @@ def fill_with_nan():
 
 
 def made(lens, heads, dtype=torch.bfloat16, length=None, spread=1.):
-    "Random keys on shuffled pages; behind the end of a row its page holds NaN, and its table what is no page"
+    "Random keys on shuffled pages; past the end of a row its page holds NaN, and its table an invalid page"
     pages = [-(-n//64) for n in lens]
     order = torch.randperm(sum(pages) + 2, dtype=torch.int32)
     cache = torch.randn(len(order), 64, 576, device='cuda').to(dtype)

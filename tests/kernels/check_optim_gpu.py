@@ -13,7 +13,7 @@ from gridstride.kernels.ladder.rung import Device, here
 
 # A gradient of bfloat16 that was made in advance is rounded twice, to within 2^-8 each time.
 NEAR = {torch.float64: 1e-12, torch.float32: 2e-6, torch.float16: 2**-11 + 2e-6, torch.bfloat16: 2**-7 + 2e-5}
-# Clusters of 1 to 8 blocks, rows that begin anywhere, and at last one that no cluster has room for
+# Clusters of 1 to 8 blocks, rows that begin anywhere, and one that fits into no cluster
 WIDTHS = 1, 33, 1000, 32000, 50257, 128256, 300001, 2**20 + 8
 
 
@@ -109,7 +109,7 @@ def adamw_is_right(steps=10):
             for p, q in zip(ours, exact):
                 p.grad = torch.randn(p.shape, device='cuda').to(dtype)
                 q.grad = p.grad.double()
-            kept += [p.grad for p in ours] if i % 2 else []     # so that the next ones lie elsewhere
+            kept += [p.grad for p in ours] if i % 2 else []     # so that the next ones get other addresses
             a.step()
             b.step()
         off = max(float((p.detach().double() - q.detach()).abs().max()) for p, q in zip(ours, exact))
@@ -131,7 +131,7 @@ def a_capture_is_refused():
 
 
 def small():
-    "Every kernel on few numbers, for compute-sanitizer"
+    "Every kernel on few elements, for compute-sanitizer"
     yield from cross_entropy_is_right((33, 40000), (torch.bfloat16, torch.float32))
     yield from it_is_right_without_hopper((1000,), (torch.bfloat16,))
     yield from linear_is_right(((64, 128, 1000, 24),))

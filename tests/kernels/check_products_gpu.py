@@ -15,7 +15,7 @@ from gridstride.kernels.gemm import launches
 from gridstride.kernels.gemm.calls import BATCHES, TILES
 
 HALF, NAN = torch.bfloat16, float('nan')
-LAST = {torch.float32: 2**-24, torch.float16: 2**-11, torch.bfloat16: 2**-8}    # half a unit of the last place
+LAST = {torch.float32: 2**-24, torch.float16: 2**-11, torch.bfloat16: 2**-8}    # half an ulp
 SIZES = (1, 8, 8, 8), (1, 264, 520, 72), (3, 136, 72, 1000), (1, 2056, 1032, 4112)
 
 
@@ -49,7 +49,7 @@ REFERENCE = {None: lambda x: x, 'relu': F.relu, 'gelu': F.gelu, 'silu': F.silu, 
 
 
 def epilogues_are_right(shapes=((264, 520, 200), (2056, 4104, 1032))):
-    "Results, and gradients beside those in float64: some roundings to 16 bits"
+    "Results and gradients, compared with float64: some roundings to 16 bits"
     for h, w, k in shapes:
         for name, f in REFERENCE.items():
             inputs = [normal(*o).requires_grad_() for o in ((h, k), (w, k), (w,), (h, w))]
@@ -90,7 +90,7 @@ def batches_of_float32_are_right():
 
 
 class Chain:
-    """x @ w0 @ w1 @ ... of batches, each by a kernel that may begin early, some with a kernel of torch behind it: each
+    """x @ w0 @ w1 @ ... of batches, each by a kernel that may begin early, some followed by a kernel of torch: each
     product reads what the one before wrote, and writes what that one read"""
     def __init__(self, tiles, count, h, d, by_torch):
         rng = random.Random(count)
@@ -129,7 +129,7 @@ def those_that_begin_early_are_right(tiles=list(BATCHES), rounds=12, inputs=8):
             for f in (each, capture(each, 1)):
                 for _ in range(rounds):
                     outs.fill_(NAN)
-                    torch.cuda._sleep(3_000_000)                # launches wait behind it, then follow each other
+                    torch.cuda._sleep(3_000_000)                # launches wait for it, then follow each other
                     f()
                     bad += (outs.view(torch.int16) != want.view(torch.int16)).sum()
         n = 4*rounds*inputs*len(chain.tiles)

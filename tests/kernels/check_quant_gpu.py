@@ -10,7 +10,7 @@ from checking import differs_elsewhere, run
 from gridstride.kernels import dequantize, quantize
 from gridstride.kernels.quant import formats, matvec, multiply_fp8, multiply_int8, pack, unpack
 
-LAST = {torch.float16: 2**-11, torch.bfloat16: 2**-8}               # half a unit of the last place
+LAST = {torch.float16: 2**-11, torch.bfloat16: 2**-8}               # half an ulp
 GROUPS = dict(int4=(128, 32, 'row'), int8=('row', 64), nf4=(64,), fp8=('row',))
 
 
@@ -27,7 +27,7 @@ def case(kind, group, dtype, batch, rows, columns, biased, zeros):
     p = pack(w, kind, group, zeros)
     exact = unpack(p).double()
     want, size = x.double() @ exact.T + (bias.double() if biased else 0), x.double().abs() @ exact.abs().T
-    each = LAST[dtype] if batch > 16 and group != 'row' else 2e-6   # numbers with their scales are rounded
+    each = LAST[dtype] if batch > 16 and group != 'row' else 2e-6   # scaled values are rounded
     return differs(matvec(x, p, bias), want, LAST[dtype]*want.abs() + each*size + 2**-24)
 
 
@@ -43,15 +43,15 @@ def a_packed_product_is_right(batches=(1, 2, 4, 8, 9, 16, 17, 32, 33, 64),
 
 
 def given(few, h, w, k):
-    "Numbers of 8 bits and their scales, what they stand for in float64"
+    "8-bit values and their scales, and what they represent in float64"
     (m, a), (n, b) = few(torch.randn(h, k, device='cuda')), few(torch.randn(w, k, device='cuda'))
     return m, n, a, b, (m.double()*a, n.double()*b)
 
 
 def cut_off(x, y):
     """How far a sum of e4m3 may be off. At each 32 of k the tensor cores cut products, and the sum so far, to 2^-13 of
-    the largest among them, which is about |sum| or, on the way, sqrt(k) products: k errors of random signs. Where such
-    cuts are simulated, for random numbers, this is nine standard deviations or more at any size of the sum"""
+    the largest among them, which is about |sum| or, in between, sqrt(k) products: k errors of random signs. Where such
+    cuts are simulated, for random values, this is nine standard deviations or more at any size of the sum"""
     spread = (x.square() @ y.square()).sqrt()
     return 2**-12*(x.shape[1]/3)**.5*((x @ y).abs() + 2*spread)
 
@@ -69,7 +69,7 @@ def a_product_of_8_bits_is_right(sizes=((1, 8, 16), (3, 1000, 4112), (8, 40, 400
 
 
 def sums_of_e4m3_are_as_good_as_torchs(sizes=((1024, 2048, 400), (1024, 2048, 4096), (512, 512, 16384))):
-    "Root of the mean squared error beside that of `torch._scaled_mm`, with its fast sums, which cuts as often"
+    "Root mean squared error relative to that of `torch._scaled_mm`, with its fast sums, which cuts as often"
     for h, w, k in sizes:
         m, n, a, b, (x, y) = given(formats.fp8, h, w, k)
         theirs = torch._scaled_mm(m, n.T, scale_a=a, scale_b=b.T, out_dtype=torch.bfloat16, use_fast_accum=True)

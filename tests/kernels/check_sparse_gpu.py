@@ -11,7 +11,7 @@ from gridstride.kernels import densify, prune_24
 from gridstride.kernels.quant.formats import decibels
 from gridstride.kernels.sparse import blocks, csr, formats, multiply_24, pack_24, two_four, unpack_24
 
-LAST = {torch.float32: 2**-24, torch.float16: 2**-11, torch.bfloat16: 2**-8}    # half a unit of the last place
+LAST = {torch.float32: 2**-24, torch.float16: 2**-11, torch.bfloat16: 2**-8}    # half an ulp
 HALVES = torch.bfloat16, torch.float16
 SIZES = (8, 1, 16), (264, 200, 144), (256, 192, 128), (1000, 777, 1040), (2056, 1500, 4112)     # rows of w, of x, k
 

@@ -5,8 +5,8 @@ import torch
 
 
 def run(checks, named):
-    """Each check, or those that the command names out of `named`, with what it found; the exit status tells if any did.
-    What stands behind a colon, with commas between, is given to the check: `python check_judge_gpu.py streams:late`"""
+    """Run each check, or those that the command names out of `named`; the exit status shows whether any failed.
+    What follows a colon, separated by commas, is passed to the check: `python check_judge_gpu.py streams:late`"""
     failed = 0
     for name, _, rest in [o.partition(':') for o in sys.argv[1:]] or [(f.__name__, '', '') for f in checks]:
         f, start = named[name], time.time()
@@ -18,7 +18,7 @@ def run(checks, named):
 
 
 def chosen(there, names):
-    "Of {name: anything} what is named, in this order; all without names; `name...` stands for it and all behind it"
+    "The named items of {name: anything}, in this order; all without names; `name...` means it and all after it"
     wanted = []
     for name in names or [f'{next(iter(there))}...']:
         if (first := name.removesuffix('...')) not in there:

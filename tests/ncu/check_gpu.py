@@ -1,4 +1,4 @@
-"Do the kernels give the same on the GPU and in the simulator? Run where a GPU is."
+"Do the kernels give the same results on the GPU and in the simulator? Needs a GPU."
 import numpy as np
 from kernels import kernels
 from gridstride import cuda as gpu, sim

@@ -2,7 +2,7 @@
 
 Each is made for a `cuda` module, Numba's or the simulator's, so that both run the same source. The
 ones on shared memory keep their indices in arguments: a compiler that knew them would leave
-accesses out. Some of these read places that nobody wrote, which is nothing to count on; what they
+accesses out. Some of these read uninitialized elements, whose values are undefined; what they
 are for is being counted.
 """
 import numpy as np
@@ -11,7 +11,7 @@ N = 1024
 
 
 def kernels(cuda):
-    "(name, kernel, grid, block, arguments as NumPy arrays and numbers)"
+    "(name, kernel, grid, block, arguments as NumPy arrays and scalars)"
     rng = np.random.default_rng(0)
     def x(n=N, dtype=np.float32): return rng.normal(size=n).astype(dtype)
     def out(n=N, dtype=np.float32): return np.zeros(n, dtype)
@@ -114,7 +114,7 @@ def kernels(cuda):
         case(1, 32, data, np.zeros(32, dtype), a, b)(shared(name, dtype))
 
     def tile(name, width):
-        "Transpose through a tile of shared memory with rows of `width` numbers"
+        "Transpose through a tile of shared memory with rows of `width` elements"
         def f(x, out):
             s = cuda.shared.array((32,width), np.float32)
             c,r = cuda.threadIdx.x,cuda.threadIdx.y

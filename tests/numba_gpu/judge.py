@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-SECONDS = 60  # for one program on a GPU; some could wait for ever
+SECONDS = 60  # for one program on a GPU; some could deadlock
 
 def ints(n): return np.zeros(n, np.int32)
 
 
-# Each takes `cuda`, Numba's or the simulator's, and returns lists of numbers
+# Each takes `cuda`, Numba's or the simulator's, and returns lists of values
 
 def return_before_a_barrier(cuda):
-    "Threads past the end return; the others of their block meet at barriers behind"
+    "Threads past the end return; the others of their block meet at later barriers"
     @cuda.jit
     def reverse(x, out):
         s = cuda.shared.array(64, np.int32)
@@ -82,7 +82,7 @@ def return_before_the_barrier_of_the_grid(cuda):
     return d.copy_to_host()[490:511]
 
 def sessions(cuda):
-    "Each event finds the first of its session, to its left, behind two barriers of the grid"
+    "Each event finds the first of its session, to its left, after two barriers of the grid"
     @cuda.jit
     def marked(user, at, out, size):
         i = cuda.grid(1)
@@ -142,7 +142,7 @@ def look_back(cuda):
     return out
 
 def look_ahead(cuda):
-    "Each block waits for the one behind"
+    "Each block waits for the next one"
     @cuda.jit
     def scanned(flags, sums, out):
         b = cuda.blockIdx.x

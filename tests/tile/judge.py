@@ -6,7 +6,7 @@
     python judge.py compiled            # Triton compiles for an H100; no GPU needed
 
 With --wrong the wrong ones follow, each in a process of its own (not on a GPU: they would write to memory that is not
-theirs). The exit status tells whether all is as it should be.
+theirs). The exit status shows whether all is as expected.
 """
 import os, re, sys, time, warnings
 from pathlib import Path
@@ -28,7 +28,7 @@ def innermost(e):
 
 
 def lines_of(e, case):
-    "The lines of the case's file that an error tells of: its own, or that of its launch, or what Triton points at"
+    "The lines of the case's file that an error names: its own, or that of its launch, or what Triton points at"
     if getattr(e, 'line', None): return {e.line, *({e.other.line} if getattr(e, 'other', None) else ())}
     res, tb = set(), e.__traceback__
     while tb:
@@ -71,7 +71,7 @@ def is_found(case, what, e, how='checked'):
 
 
 def judge_right(names, how):
-    "The names of those that are not right; on a GPU a new process goes on behind an error that ends one"
+    "The names of those that are not right; on a GPU a new process continues after an error that ends one"
     rest = [c for c in cases('right').values() if not names or c.name in names]
     count, size, bad = len(rest), len(rest), []
     while rest:

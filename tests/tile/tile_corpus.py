@@ -74,12 +74,12 @@ class Expected(NamedTuple):
     "What must be found in a wrong case"
     kinds: set
     lines: set
-    note: str  # why nobody can see it
+    note: str  # why no detector can see it
 
 
 @cache
 def ends(file):
-    "name -> the line behind each wrong case of a file, in their order"
+    "name -> the line after each wrong case of a file, in their order"
     sources = {c.name: inspect.getsourcelines(c.run) for c in cases('wrong').values() if c.file == file}
     return {name: start + len(source) for name, (source, start) in sources.items()}
 
@@ -99,7 +99,7 @@ def seed(case): torch.manual_seed(zlib.crc32(case.name.encode()))
 def normal(*shape, dtype=torch.float32): return torch.randn(*shape).to(dtype)
 
 def unwritten(*shape, dtype=torch.float32):
-    "An output: NaN, or a number that nobody computes, so that an element that nobody wrote shows"
+    "An output: NaN, or a value that is never computed, so that an unwritten element shows"
     return torch.full(shape, float('nan') if dtype.is_floating_point else 77, dtype=dtype)
 
 f16, bf16 = torch.float16, torch.bfloat16
@@ -179,7 +179,7 @@ class NoDriver:
     def get_benchmarker(self): return lambda call, quantiles: (call(), [1., 1., 1.])[1]
 
 
-# Triton's random numbers, for references
+# Triton's random generator, for references
 
 def philox(seed, offset, word=0):
     "The 32 bits that `tl.randint4x(seed, offset)[word]` gives: Philox 4x32, 10 rounds (Salmon et al., 2011)"

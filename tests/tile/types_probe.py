@@ -1,9 +1,9 @@
-"""What Triton's types do on a GPU, in numbers: conversions, arithmetic, reductions, products, random numbers, atomics.
+"""What Triton's types do on a GPU: conversions, arithmetic, reductions, products, random values, atomics.
 
     python types_probe.py           # on a machine with an NVIDIA GPU: writes recorded/types.json
     python types_probe.py checked   # gridstride.tile, held against what is recorded
 
-Each case is a kernel with one program of 64 lanes, over numbers at which types differ: ends, ties, zeros, NaN.
+Each case is a kernel with one program of 64 lanes, over values at which types differ: ends, ties, zeros, NaN.
 Results are kept as bits; which of them are rounded by an approximation on a GPU says `CLOSE`.
 """
 
@@ -27,7 +27,7 @@ CLOSE = {'math': 4e-7, 'randn': 2e-5, 'truediv_fp64': 0, 'truediv': 2.5e-7, 'dot
 
 
 def special(kind, seed=0):
-    "64 numbers of a type: the difficult ones first"
+    "64 values of a type: the difficult ones first"
     rng = np.random.default_rng(seed)
     if kind in INTS:
         info = np.iinfo(f'{"u" * (kind[0] == "u")}int{kind[1:]}')
@@ -47,7 +47,7 @@ def special(kind, seed=0):
 
 
 def swapped(x):
-    "The same numbers in another order, so that all meet all sorts"
+    "The same values in another order, so that all meet all kinds"
     order = torch.from_numpy(np.random.default_rng(9).permutation(N))
     return bits(x)[order].view(x.dtype)
 
@@ -117,7 +117,7 @@ def binary_kernel(x_ptr, y_ptr, out_ptr, OP: tl.constexpr, N: tl.constexpr):
 
 @triton.jit
 def number_kernel(x_ptr, out_ptr, OP: tl.constexpr, N: tl.constexpr):
-    "With numbers of the source, and with names that hold them"
+    "With literals of the source, and with names that hold them"
     i = tl.arange(0, N)
     x = tl.load(x_ptr + i)
     third = 0.3333333
@@ -471,7 +471,7 @@ class Probe:
 
 
 def as_floats(name, a):
-    "The bits of a case as the numbers that they are; None for integers"
+    "The bits of a case as floats; None for integers"
     kind = name.removesuffix('_after').split('_')[-1]
     if name.startswith(('cast', 'rtz', 'number', 'dot', 'atomic')):
         pass
@@ -501,7 +501,7 @@ def differences(got, want):
             y = as_floats(name, b)
             same |= np.isnan(x) & np.isnan(y)
             x, y = (np.nan_to_num(o, posinf=1e308, neginf=-1e308) for o in (x, y))
-            if name.startswith('sort'): same |= x == y  # 0 and -0 are equal: which one is first is nobody's business
+            if name.startswith('sort'): same |= x == y  # 0 and -0 are equal: which one is first does not matter
             rel = next((r for k, r in CLOSE.items() if name.startswith(k)), 0)
             least = 1 if name.startswith('dot') else 1e-3 if name.startswith(('math', 'randn')) else 1e-30
             if rel: same |= np.abs(x - y) <= rel * np.maximum(np.abs(x), least)

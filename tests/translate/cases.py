@@ -1,6 +1,6 @@
 """Kernels as cases: source text, arguments and a launch, which run in the simulator, as C and in Numba alike.
 
-An array is described by the memory that it lies in (`size` elements, filled by a formula or given as bytes), its shape,
+An array is described by its memory (`size` elements, filled by a formula or given as bytes), its shape,
 its strides and the offset of its first element, in elements. So a case is JSON, and the same on every machine.
 """
 import base64, hashlib, linecache, math, os, pickle, re, sys, tempfile
@@ -11,15 +11,15 @@ import numpy as np
 # compare: 'bits', 'ulps' of each element, or of the largest: 'scale'
 Case = namedtuple('Case', 'name source args grid block shared compare')
 
-# A function of CUDA's library is off by 4 units in the last place at most (CUDA C++ Programming Guide, mathematical
+# A function of CUDA's library is off by 4 ulps at most (CUDA C++ Programming Guide, mathematical
 # functions); such a kernel nests three, none of which enlarges an error by more than 4; a fused multiply-add rounds
 # once where two operations round twice.
 ULPS = 4+4*4+4*4*4
 
 
 def values(n, seed, low, high, scale):
-    """`n` numbers from `low*2**scale` to `high*2**scale` in steps of `2**scale`, which look random
-    and are the same for ever"""
+    """`n` values from `low*2**scale` to `high*2**scale` in steps of `2**scale`, which look random
+    and are always the same"""
     h = (np.arange(1, n+1, dtype=np.uint64) + np.uint64(1000003*(seed+1)))*np.uint64(0x9E3779B97F4A7C15)
     h = (h ^ (h >> np.uint64(31)))*np.uint64(0xBF58476D1CE4E5B9)
     return (low + ((h ^ (h >> np.uint64(29))) % np.uint64(high-low+1)).astype(np.int64))*2.**scale
@@ -88,7 +88,7 @@ def function(case):
 
 def launched(k, case, args): return k[tuple(case.grid), tuple(case.block), 0, case.shared](*args)
 
-# The recorded GPU gave the right sum, as GPUs nearly always do; but no fence orders what is read behind the counter.
+# The recorded GPU gave the right sum, as GPUs nearly always do; but no fence orders what is read after the counter.
 UNORDERED = {'sim_113_k'}
 
 def simulated(case):
@@ -119,7 +119,7 @@ def difference(got, want, case):
             return f'array {n} at {at}: {g[at]!r}, not {w[at]!r} ({np.count_nonzero(~same)} of {len(w)} differ)'
 
 def kept(name, decides, make):
-    "What `make()` gives, where that takes long: it lies in the cache until one of the texts that decide it changes"
+    "What `make()` returns, if that is slow: it stays in the cache until one of the texts it depends on changes"
     from gridstride.cpp.toolchain.cache import one_at_a_time
     from gridstride.utils import cache_dir
     key = hashlib.sha256(repr((decides, sys.version_info, np.__version__)).encode()).hexdigest()[:20]

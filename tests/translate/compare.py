@@ -50,7 +50,7 @@ def _simulated(case):
         return simulated(case)
 
 def differences(cases, checks=False, flags=('-Og',), **how):
-    """What differs between simulator and emulator, or None, for each case; a case that becomes the same CUDA C in two
+    """What differs between simulator and emulator, or None, per case; a case that becomes the same CUDA C in two
     ways, as one without floats does with doubles, is compiled and run once"""
     made = [translated(c, **how) for c in cases]
     keys = [(re.sub('^// .*', '', t), repr(c._replace(name='')), checks, flags) for t,c in zip(made, cases)]
@@ -81,7 +81,7 @@ _SAME = dict(derandomize=True, database=None, deadline=None, suppress_health_che
 
 def visit(f, most, phases):
     """Call `f` with the cases that the generator makes; an assertion that fails makes it look for
-    smaller ones, if `phases` say so"""
+    smaller ones, if `phases` request it"""
     visitor.append(f)
     try: settings(max_examples=most, phases=phases, **_SAME)(given(kernels())(_visit))()
     finally: visitor.pop()

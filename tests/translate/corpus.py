@@ -81,7 +81,7 @@ def text_of(k): return needs(k.py_func, set()) + function_text(k.py_func, '@cuda
 
 @contextmanager
 def recording():
-    """The checked launches inside of the `with` block that end well, as (name, text, arguments,
+    """The checked launches inside the `with` block that succeed, as (name, text, arguments,
     grid, block, shared bytes)"""
     found,launch = [],cuda.Kernel._launch
     def _launch(self, grid, block, dynamic, stream, *args):
@@ -98,7 +98,7 @@ def as_described(a):
     return described(a.detach().numpy() if hasattr(a, 'detach') else a)
 
 def parameters(test):
-    "The arguments for each call of a test function"
+    "The arguments of every call of a test function"
     marks = [m for m in getattr(test, 'pytestmark', []) if m.name=='parametrize']
     for values in itertools.product(*(m.args[1] for m in marks)):
         given = {}
@@ -120,7 +120,7 @@ def simulator_tests():
     return found
 
 def counted_kernels():
-    "The kernels that Nsight Compute counted; some read what nobody wrote, and have no result"
+    "The kernels that Nsight Compute counted; some read uninitialized memory, and have no result"
     sys.path.insert(0, str(TESTS/'ncu'))
     with recording() as found:
         for _,k,grid,block,args in importlib.import_module('kernels').kernels(cuda):
@@ -135,7 +135,7 @@ def size(d):
             else 8)
 
 def as_cases(prefix, launches):
-    "A case for each kernel and kinds of arguments, the launch on most memory that is not too much"
+    "A case per kernel and kinds of arguments, the launch on most memory that is not too much"
     best = {}
     for k,text,args,grid,block,dynamic in launches:
         bytes = sum(map(size, args))
@@ -183,7 +183,7 @@ def floats(*shape, seed=1): return array('float32', shape, 'C', [seed, -2**18, 2
 def number(v): return dict(number='int', value=v)
 def product(m, k, n, tw): return [floats(m,k), floats(k,n,seed=2), floats(m,n,seed=3)],[-(-n//tw),-(-m//tw)],[tw,tw]
 
-# name of the kernel -> (what stands above it, arguments, grid, block); the wrong ones have no
+# name of the kernel -> (what is defined above it, arguments, grid, block); the wrong ones have no
 # result: test_engine.py has them
 RIGHT = dict(
     grey_cuda=('', [floats(3*35), floats(35), number(35)], [5], [8]),

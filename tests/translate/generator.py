@@ -1,8 +1,8 @@
 """Random kernels of the dialect: right by construction, and readable.
 
 Every expression knows its type (Numba's), the range of its values and, if it is a float, the power of two that they are
-multiples of. So an index is inside, a divisor is not 0, a float has few enough bits to be exact whatever the order, an
-integer is far from overflow unless it is meant to wrap; and a place that somebody writes nobody else touches before a
+multiples of. So an index is in bounds, a divisor is not 0, a float has few enough bits to be exact in any order, an
+integer is far from overflow unless it is meant to wrap; and no other thread accesses a written element before a
 barrier.
 """
 import math
@@ -36,7 +36,7 @@ def result(op, a, b):
     return np.promote_types(a, b).name
 
 def made(text, prec, type, lo, hi, q=0):
-    "The expression, or None if its values could not be what everybody agrees on"
+    "The expression, or None if its values could differ between engines"
     if whole(type):
         if type=='uint64' and lo < 0: lo,hi = bounds(type)     # wraps, as it must
         if type=='int64' and max(-lo,hi) >= 2**62: return None
@@ -134,7 +134,7 @@ class Writer:
         return f'{inside(e, TIMES)} % {text}'
 
     def part(self):
-        "A slice, or a row, of an array that nobody writes"
+        "A slice, or a row, of a read-only array"
         good = [a for a in self.arrays if not a.owned and a.type!='bool' and len(a.shape) <= 2]
         if not good: return self.new_fixed()
         a,name = self.pick(good),self.fresh('part')
@@ -149,7 +149,7 @@ class Writer:
         self.arrays.append(a._replace(name=name, shape=(n,)))
 
     def element(self, whole_number):
-        "An element of an array that nobody writes"
+        "An element of a read-only array"
         good = [a for a in self.arrays if not a.owned and a.type!='bool' and whole(a.type)==whole_number]
         if not good or self.indexing: return None
         a = self.pick(good)
@@ -242,7 +242,7 @@ class Writer:
         return self.called(True)
 
     def hash(self, a):
-        "A step of a generator of random numbers: wraps at 64 bits, or is cut to 31"
+        "A step of a random generator: wraps at 64 bits, or is cut to 31"
         a = self.signed(a)
         if self.rarely(2):
             return E(f'({inside(a, TIMES)} * 6364136223846793005 + 1442695040888963407) >> 33', SHIFT, 'int64',
@@ -303,7 +303,7 @@ class Writer:
     # device functions
 
     def called(self, whole_number):
-        "A call of a device function that takes two small numbers and gives one"
+        "A call of a device function that takes two small integers and returns one"
         if not self.kernel: return None
         kinds = [d for d in self.devices if d[1]==whole_number]
         if not kinds and len(self.devices) < 2 and self.rarely(1): kinds = [self.device(whole_number)]
@@ -793,7 +793,7 @@ def atomic(w, name):
     return w.finish(name, [3], [16])
 
 def rough(w, name):
-    "Floats that are rounded: functions, division, the operations of positive numbers"
+    "Floats that are rounded: functions, division, the operations of positive values"
     t = w.pick(['float32','float64'])
     n = 32
     for k in range(2): w.new_array(t, (n,), name='xy'[k], how='C')

@@ -180,7 +180,7 @@ ADVICE = [
     (('if (i < n) x[i+1] = 1;', (100,), (100,), 'if (i < n || j < m) {'), 'lets_in', dict(guard='i < n')),
     (('x[i+1] = 1;', (100,), (100,), 'if (i < n || last == 1) {'), 'lets_in', dict(guard='i < n')),
     (('x[i+1] = 1;', (100,), (100,), 'while (i < n || j < m) {'), 'lets_in', dict(guard='i < n')),
-    # rows and columns swapped: only where guards and the numbers of threads tell which is which
+    # rows and columns swapped: only where guards and thread counts distinguish them
     (('if (c < w && r < h) x[c*w + r] = 1;', (100,), (100,), XY), 'swapped', dict(right='r*w + c')),
     (('if (c < w && r < h) x[r + c*w] = 1;', (100,), (100,), XY), 'swapped', dict(right='r*w + c')),
     (('if (c < w && r < h) x[c*w + r] = 1;', (100,), (100,)), 'stride', {}),

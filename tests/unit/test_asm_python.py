@@ -1,4 +1,4 @@
-"Types of examples, the key of a kernel in Python, and what the compilers are told."
+"Types of examples, the key of a kernel in Python, and the compilers' options."
 import importlib, subprocess, sys
 from pathlib import Path
 
@@ -156,7 +156,7 @@ def test_what_triton_made_is_kept(tmp_path, monkeypatch):
         return Made('ptx', 'scale_k', b'cubin', dict(turn=len(compiled)), 'Triton')
     monkeypatch.setattr(Triton, '_compiled', compile_counted)
     def turn(name, *changes, arch='sm_90', opt=True, x=np.zeros(64, np.float32), **options):
-        "At which turn what is given was compiled"
+        "At which call its argument was compiled"
         text = SCALED
         for old, new in changes: text = text.replace(old, new)
         (tmp_path/f'{name}.py').write_text(text)

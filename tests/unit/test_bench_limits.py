@@ -1,4 +1,4 @@
-"How long is measured for, on clocks made of numbers."
+"How long a measurement takes, on mock clocks."
 import numpy as np
 import pytest
 from gridstride.bench.clocks import Clock

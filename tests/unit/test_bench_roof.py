@@ -1,4 +1,4 @@
-"The roofline in numbers: what the roof allows, what work is, where kernels stand."
+"The roofline in figures: what the roof allows, what work is, where kernels are."
 from types import SimpleNamespace
 
 import numpy as np

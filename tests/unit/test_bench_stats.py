@@ -1,4 +1,4 @@
-"What is said of times: how well their median is known, and why to doubt it."
+"What is reported on times: the interval of their median, and warnings."
 from math import comb
 
 import numpy as np

@@ -1,4 +1,4 @@
-"Numbers in fitting units, results checked before they are timed, and what a timing says of itself."
+"Figures in fitting units, results checked before they are timed, and the text of a timing."
 import numpy as np
 import pytest
 from gridstride.bench import clocks, limits

@@ -1,4 +1,4 @@
-"Turns, ratios, and the table and the picture of a comparison."
+"Interleaving, ratios, and the table and the picture of a comparison."
 import numpy as np
 import pytest
 from gridstride.bench import clocks, limits
@@ -8,7 +8,7 @@ from gridstride.bench.versus import ROUNDS, Comparison, Sweep, compare, ratio, t
 
 
 class Slowing(clocks.Clock):
-    "A clock of made-up numbers: `fn()` says how long it takes, and all takes longer and longer"
+    "A mock clock: `fn()` returns how long it takes, and everything takes longer and longer"
     gpu, device, states = True, 'a fake GPU', ()
     def __init__(self, by): self.t, self.by = 0., by
     def now(self): return self.t

@@ -1,4 +1,4 @@
-"Variables that have a value on some ways only: which are told, and which are right."
+"Variables that are assigned on some paths only: which are reported, and which are right."
 import pytest
 
 from gridstride.cpp.lint.uninitialized import find_uninitialized_uses, is_guarded, may_use_uninitialized

@@ -1,4 +1,4 @@
-"""Precompiled headers save time and change nothing: broken ones are made anew, and where there are
+"""Precompiled headers save time and change nothing: broken ones are made again, and where there are
 none, all works as before."""
 import ctypes, os, re, shutil, threading
 

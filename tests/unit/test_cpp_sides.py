@@ -66,7 +66,7 @@ def test_right_sides(src): to_cpp(src)
 
 
 PTX = DEVICE.replace('{', '{ asm("add.s32 %0, %0, 1;" : "+r"(n));')
-OWN = [  # source, the lines of functions that nobody else can call
+OWN = [  # source, the lines of private functions
     (PTX + K % 'x[0] = f(n);', [1]), (PTX + PTX.replace('int n', 'int n, int m'), [1, 2]), ('__host__ ' + PTX, [1]),
     ('__device__ int g(int n);\n' + PTX + PTX.replace('f(', 'g('), [2]), (DEVICE + K % 'x[0] = f(n);', []),
     ('struct S { friend int f(int n); };\n' + PTX, []), ('#define GPU __device__\nGPU ' + PTX[11:], []),

@@ -1,4 +1,4 @@
-"What judges use beside `check`: memory that notes, launchers, numbers of a GPU on paper."
+"What judges use besides `check`: memory that records, launchers, computed figures of a GPU."
 import itertools
 
 import numpy as np

@@ -1,4 +1,4 @@
-"`matmul` with a kernel that it is told to use: products, gradients of gradients, a model that learns."
+"`matmul` with a given kernel: products, gradients of gradients, a model that learns."
 import warnings
 
 import pytest

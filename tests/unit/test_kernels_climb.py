@@ -1,4 +1,4 @@
-"""Lesson 13's tools: a rung held against a guess, a count on paper and a text; what is counted
+"""Lesson 13's tools: a rung compared with a guess, a count on paper and a text; what is counted
 without a clock; the pictures of a phase."""
 from types import SimpleNamespace
 
@@ -26,7 +26,7 @@ def bound(wavefronts, instructions=1): return 60*min(.25/wavefronts, 1/instructi
 
 @pytest.fixture
 def climb(monkeypatch, tmp_path):
-    "A climb whose figures are made up: 2.02 wavefronts, 4.5 instructions, and twice as fast for each letter more"
+    "A climb whose figures are made up: 2.02 wavefronts, 4.5 instructions, and twice as fast per additional letter"
     monkeypatch.setattr(tools, 'right', lambda r: 1)
     def measure(self, r):
         if r.name == 'mine': raise Unavailable('No GPU is here')

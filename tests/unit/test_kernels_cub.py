@@ -7,7 +7,7 @@ from gridstride.bench.recording import Unavailable
 
 
 class Elsewhere:
-    "What is asked of a tensor before CUB is called"
+    "What is checked of a tensor before CUB is called"
     is_cuda, shape = True, (2, 3)
     def __init__(self, dtype, contiguous=True): self.dtype, self.contiguous = dtype, contiguous
     def is_contiguous(self): return self.contiguous

@@ -23,7 +23,7 @@ MEMORY = {p.name: standalone.write(p) for p in [*programs.programs(), *passes.pr
 
 
 def parts(text):
-    "What stands between the lines that mark the kernels"
+    "What is between the lines that mark the kernels"
     return re.findall(rf'^{standalone.BEGIN}\n(.*?)\n{standalone.END}$', text, re.M | re.S)
 
 
@@ -190,7 +190,7 @@ def test_the_command(tmp_path, capsys):
 
 
 def test_the_script_counts_what_passes(tmp_path):
-    "With programs that stand in for nvcc and for what it makes"
+    "With programs that replace nvcc and its output"
     export.export(tmp_path, 'thin_r')
     nvcc = tmp_path/'bin/nvcc'
     nvcc.parent.mkdir()
@@ -212,7 +212,7 @@ constexpr bool m_transposed = %s, n_transposed = %s;
 @pytest.mark.slow
 @pytest.mark.parametrize('layout', ['nn', 'tn', 'nt', 'tt'])
 def test_the_programs_find_each_number_that_is_wrong(layout):
-    "Right ones are within the bound; some that are a few of its units off are counted, and the first is told"
+    "Right ones are within the bound; some that are a few of its units off are counted, and the first is reported"
     text = (Path(export.__file__).parent/'main.cuh').read_text()
     part = re.search(r'^constexpr double ROUNDING.*?(?=^// Multiplies into)', text, re.M | re.S)[0]
     compare = cuda_kernel(CHECK % (*(str(o == 't').lower() for o in layout), part), 'compare')
@@ -248,7 +248,7 @@ def in_a_space(name):
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which('nvcc') or sys.platform != 'linux', reason='needs nvcc')
 def test_nvcc_compiles_them():
-    """In one unit, as headers take most of the time; what one includes stands after those that do not, which it cannot
+    """In one unit, as headers take most of the time; what one includes comes after those that do not, which it cannot
     help. The host's part is only read; what was compiled as it is now is not compiled again"""
     parts = sorted(map(in_a_space, COMPILED))
     text = HEADERS + ''.join(o for more, text in parts for o in [*more, text])

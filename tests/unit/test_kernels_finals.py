@@ -1,4 +1,4 @@
-"The last kernel of lesson 22: who makes which steps of which tile; what is before the wait of one that begins early."
+"The last kernel of lesson 22: which block computes which steps of which tile; what comes before the wait of PDL."
 import re
 
 import pytest
@@ -45,7 +45,7 @@ BEFORE = """    if (threadIdx.x == WGS*128) {
         barriers_ready();
     }
     if (CLUSTER > 1) cluster_arrive();
-    Schedule work(h, w, k, blockIdx.x/CLUSTER, gridDim.x/CLUSTER);          // while the others come
+    Schedule work(h, w, k, blockIdx.x/CLUSTER, gridDim.x/CLUSTER);          // while other blocks start
     Piece p;
     if (CLUSTER > 1) cluster_wait(); else __syncthreads();
 """
@@ -56,7 +56,7 @@ CONTROL = """    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 
 @pytest.mark.parametrize('tile', FINAL)
 def test_one_that_begins_early_waits_before_all_global_memory(tile):
-    "What stands before the wait is known word by word; matrices, sums and flags are named, by whoever, only behind it"
+    "What is before the wait is known word by word; matrices, sums and flags are only named after it"
     plain, early = final(*tile), final_early(*tile)
     before, after = early.src.split(CONTROL)
     assert before.endswith(BEFORE) and before + after == plain.src and early.constants == plain.constants

@@ -61,7 +61,7 @@ def test_boxes_are_wide_but_for_few_columns():
 
 
 def test_which_way_k_goes():
-    "Row after row k goes along the rows of m and down the columns of n"
+    "In row-major order k goes along the rows of m and down the columns of n"
     assert mn_major(0, 'nn') == (False, True) and mn_major(1, 'nn') == (True, False)
     assert mn_major(0, 'tn') == mn_major(1, 'tn') == (True, True)
     assert mn_major(0, 'nt') == mn_major(1, 'nt') == (False, False)

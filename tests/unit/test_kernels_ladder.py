@@ -1,4 +1,4 @@
-"Ladders: the reference, the shapes that a rung is tried on, the table of what was reached."
+"Ladders: the reference, the shapes on which a rung is checked, the table of its results."
 import pytest
 from gridstride.cpp import on_emulator
 from gridstride.kernels.ladder.ladder import Ladder, Reference, inputs, longest_wait, right

@@ -49,7 +49,7 @@ def sample(seed, k, spread):
 
 
 def bits():
-    """What wgmma makes of the cases, as hexadecimal digits; with bf16 numbers, whose mid and lo are
+    """What wgmma makes of the cases, as hexadecimal digits; with bf16 values, whose mid and lo are
     zero, `Split` does nothing else"""
     need_hopper('The product')
     return [Split()(*(torch.tensor(x).cuda() for x in sample(*c))).cpu().numpy().tobytes().hex() for c in CASES]
@@ -145,7 +145,7 @@ def test_products_are_right_and_the_same_each_time(args):
 
 
 def test_the_texts_for_batches_have_their_lines():
-    "For each tile and layout; one product's texts have none of them"
+    "Per tile and layout; one product's sources have none of them"
     for o in bf16x6.every():
         one, many = (o.recipe(64, 64, 64, H100, count).calls for count in (1, 2))
         assert ['blockIdx.z' in c.src for c in (*one, *many)] == [False, False, True, True]
@@ -155,15 +155,15 @@ INF, NAN, MOST = float('inf'), float('nan'), torch.finfo(torch.float32).max
 
 
 def with_specials(h, w, k):
-    """Normal random matrices with what bf16 cannot hold: alone, beside each other, and times zero; no two huge terms of
-    other signs meet, as then the order of the sums would decide"""
+    """Normal random matrices with what bf16 cannot hold: alone, adjacent, and times zero; no two huge terms of opposite
+    signs meet, as then the order of the sums would decide"""
     g = torch.Generator().manual_seed(0)
     m, n = torch.randn(h, k, generator=g), torch.randn(k, w, generator=g)
     m[3, 5], m[4, 7], m[9, -1], m[11, 3], n[7, 11], n[8, 12] = INF, -INF, NAN, MOST, INF, -3.4e38
-    m[12], n[:, 9], n[3, 5], m[11, 8] = 0, 0, 0, 0                      # a row, a column, and one beside MOST
+    m[12], n[:, 9], n[3, 5], m[11, 8] = 0, 0, 0, 0                      # a row, a column, and one next to MOST
     m[12, 4], m[13, 6], n[6, 14] = 3.4e38, INF, 0                       # a lone huge number; an infinity times zero
     m[20], n[:, 20] = m[20]*1e30, n[:, 20]*1e30                         # their products overflow,
-    m[21, :2], n[:2, 21], m[22] = MOST/8, 8, m[22]*1e-40                # or only their sum; numbers below the normal
+    m[21, :2], n[:2, 21], m[22] = MOST/8, 8, m[22]*1e-40                # or only their sum; subnormal values
     return m, n
 
 

@@ -62,7 +62,7 @@ def test_they_compile_without_spills(h, w, k, name):
 
 
 def test_long_rows_and_many_columns_go_through_the_ring():
-    "Four rows at a time for each piece of n, where whole rows leave room for four warps of two"
+    "Four rows at a time per piece of n, where full rows leave space for four warps of two"
     call, = THIN.recipe(20000, 16, 2048, H100).calls
     assert call.name == 'thin' and THIN.numbers(16, 2048)['LANES'] == 32 and THIN.numbers(20, 2048)['LANES'] == 8
     assert call.shared == (8*4*4*128 + 16*2048)*4 and THIN.recipe(20000, 12, 1600, H100).calls[0].name == 'thin_rows'

@@ -1,4 +1,4 @@
-"Tensor maps and the models of layouts, beside what an H100 wrote, and what the emulator writes."
+"Tensor maps and the models of layouts, compared with what an H100 wrote, and the emulator writes."
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +54,7 @@ def test_the_panels_can_be_drawn():
 
 @pytest.fixture(scope='module')
 def got():
-    "What an H100 wrote, or writes: name -> a row of numbers"
+    "What an H100 wrote, or writes: name -> a row of values"
     return {k: v.ravel()
             for k, v in recorded('22_layouts', dumps, DUMPS, save=save, load=load, folder=RECORDED).items()}
 

@@ -1,4 +1,4 @@
-"A source as a notebook shows it: the numbers of messages, marks, colours that both themes can show."
+"A source as a notebook shows it: line numbers of messages, marks, colours that both themes can show."
 import re, sys
 from html import unescape
 

@@ -1,4 +1,4 @@
-"The order of tests: whoever takes long starts early, whatever the number of workers."
+"The order of tests: long ones start early, whatever the number of workers."
 import pytest
 from conftest import dealt
 
@@ -15,7 +15,7 @@ def test_each_part_begins_with_some_of_the_long_ones(many, workers):
     got = dealt(items, workers)
     assert sorted(o.name for o in got) == [o.name for o in items]
     size = len(items)//workers
-    if many < workers: return                            # not even one for each
+    if many < workers: return                            # not even one each
     parts = [got[len(items)*i//workers:][:size] for i in range(workers)]
     longest = sorted((o.seconds for o in got), reverse=True)[:workers]
     assert sorted((p[0].seconds for p in parts), reverse=True) == longest

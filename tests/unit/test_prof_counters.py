@@ -112,7 +112,7 @@ def test_what_the_program_printed_last_is_shown():
     taken = ('==ERROR== Failed to prepare kernel for profiling', '==ERROR== Unknown Error on device 0.',
              '==ERROR== Failed to profile "naive_k" in process 2030',
              '==ERROR== The application returned an error code (9).')
-    # as an H100 said it beside a second ncu
+    # as printed on an H100 that a second ncu used
     assert isinstance(e := trouble('\n'.join(taken), 9), Unavailable) and 'another profiler' in str(e)
     assert trouble('==PROF== Profiling "k" - 0: 0%....100% - 20 passes', 0) is None
 

@@ -1,4 +1,4 @@
-"Numbers with units, and names that a person can read."
+"Figures with units, and readable names."
 import pytest
 from gridstride.prof.show import brief, short, si
 

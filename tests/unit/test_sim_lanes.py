@@ -1,4 +1,4 @@
-"Threads as lanes: their numbers, branches, loops."
+"Threads as lanes: their indices, branches, loops."
 import numpy as np
 import pytest
 

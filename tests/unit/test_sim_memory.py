@@ -1,4 +1,4 @@
-"Arrays as a kernel sees them: where they lie."
+"Arrays as a kernel sees them: their addresses."
 import numpy as np
 
 from gridstride.sim.memory import wrap

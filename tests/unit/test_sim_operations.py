@@ -1,4 +1,4 @@
-"What rewritten kernels call, and the numbers that come out."
+"What rewritten kernels call, and the resulting values."
 import inspect, re
 
 import numpy as np

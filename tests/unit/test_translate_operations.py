@@ -1,4 +1,4 @@
-"The tables of operations and statements: whatever goes over the tree has a rule for each row, and for nothing else."
+"The tables of operations and statements: every pass over the tree has a rule per row, and for nothing else."
 import pytest
 
 from gridstride.translate import c_types, intervals, tree

@@ -1,4 +1,4 @@
-"The steps from a kernel to C, one by one: its source, its variables, its types, intervals, places, names and texts."
+"The steps from a kernel to C, one by one: its source, its variables, its types, intervals, positions, names and texts."
 import ast
 import linecache
 import math
@@ -156,7 +156,7 @@ def test_a_name_may_hold_different_functions_in_no_kernel():
         to_cuda(function(src % 'bool'), np.zeros(1, 'f4'))
 
 
-# Places
+# Positions
 
 def test_an_element_of_a_matrix_is_a_row_and_a_column():
     h, w, r, c = (Expr('var', INT, value=k) for k in 'hwrc')

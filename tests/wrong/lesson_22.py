@@ -171,7 +171,7 @@ def the_height_alone(tall, wide, BM, BN, at_once): return 16
 
 
 def mended(src, *which):
-    "`src` with some of its three mistakes mended"
+    "`src` with some of its three mistakes fixed"
     arrive = '            if (threadIdx.x == 0) barrier_arrive(empty + 8*s);\n'
     wait = '            wgmma_wait<0>();\n'
     changes = dict(phase=('(empty + 8*s, turn)', '(empty + 8*s, turn-1)'),

@@ -13,7 +13,7 @@ def two_trees(
     mask=-1,
     parts=None,  # how many lanes a part is taken for; None: a warp
 ):
-    "A kernel that is right, but for what it is told"
+    "A kernel that is right, except for its arguments"
     @cuda.jit
     def sum_k(x, parts_of):
         W = cuda.warpsize if width is None else width

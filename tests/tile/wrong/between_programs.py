@@ -194,7 +194,7 @@ def a_lock_that_nobody_waits_for(go):
 
 @triton.jit
 def flagged_kernel(x_ptr, data_ptr, flag_ptr, out_ptr):
-    "The second program takes what the first has left, and looks at a flag that is no atomic"
+    "The second program takes what the first has left, and reads a flag that is not atomic"
     if tl.program_id(0) == 0:
         tl.store(data_ptr, tl.load(x_ptr))  # racecheck
         tl.store(flag_ptr, 1)  # racecheck

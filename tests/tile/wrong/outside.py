@@ -1,4 +1,4 @@
-"Outside of the tensor, or inside of it in the wrong place."
+"Out of bounds of the tensor, or in bounds at the wrong address."
 import torch
 import triton, triton.language as tl
 
@@ -157,7 +157,7 @@ def block_past_the_end_of_its_row(go):
 def next_row_inside_kernel(x_ptr, out_ptr, n, cols, BLOCK: tl.constexpr):
     row, c = tl.program_id(0), tl.arange(0, BLOCK)
     at = row * cols + c
-    x = tl.load(x_ptr + at, mask=at < n, other=0.)  # unseen: inside of the tensor, and every element may be read
+    x = tl.load(x_ptr + at, mask=at < n, other=0.)  # unseen: inside the tensor, and every element may be read
     tl.store(out_ptr + row, tl.sum(x))
 
 @wrong
@@ -176,7 +176,7 @@ def rows_written_too_wide_kernel(x_ptr, out_ptr, n, cols, BLOCK: tl.constexpr):
 
 @wrong
 def store_into_the_next_row(go):
-    "Inside of the tensor, but what is written there belongs to the next program"
+    "Inside the tensor, but what is written there belongs to the next program"
     x, out = normal(5, 50), unwritten(5, 50)
     go(rows_written_too_wide_kernel, 5, x, out, 250, 50, BLOCK=64)
     return [(out, 2*x.double())]
@@ -239,7 +239,7 @@ def not_moved_kernel(a_ptr, b_ptr, c_ptr, k, BM: tl.constexpr, BK: tl.constexpr)
     for i in range(0, tl.cdiv(k, BK)):
         acc = tl.dot(tl.load(a_ptrs), tl.load(b_ptrs), acc)
         a_ptrs += BK
-        b_ptrs += BK  # unseen: a step of another length is inside, too; only the result tells
+        b_ptrs += BK  # unseen: a step of another length is inside, too; only the result shows it
     tl.store(c_ptr + m[:, None] * BM + m[None, :], acc)
 
 @wrong
@@ -375,12 +375,12 @@ def a_view_is_not_contiguous(go):
 @triton.jit
 def between_kernel(x_ptr, out_ptr, rows, cols, BLOCK: tl.constexpr):
     row, c = tl.program_id(0), tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + row * cols + c, mask=c < cols)  # unseen: inside of the memory that the view spans
+    x = tl.load(x_ptr + row * cols + c, mask=c < cols)  # unseen: inside the memory that the view spans
     tl.store(out_ptr + row * cols + c, x, mask=c < cols)
 
 @wrong
 def between_the_rows_of_a_view(go):
-    "x[:, :30] is a window of rows of 40; what is read lies between its rows"
+    "x[:, :30] is a window of rows of 40; what is read is between its rows"
     x, out = normal(10, 40)[:, :30], unwritten(10, 30)
     go(between_kernel, 10, x, out, 10, 30, BLOCK=32)
     return [(out, x.double())]
@@ -444,7 +444,7 @@ def guarded_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 @wrong
 def grid_too_small(go):
     x, out = normal(100), unwritten(100)
-    go(guarded_kernel, 100 // 64, x, out, 100, BLOCK=64)  # unseen: whoever launches decides how much is done; NaN stays
+    go(guarded_kernel, 100 // 64, x, out, 100, BLOCK=64)  # unseen: the launch decides how much is done; NaN stays
     return [(out, 2*x.double())]
 
 

@@ -318,7 +318,7 @@ def boxes_kernel(x_desc, out_ptr, R: tl.constexpr, C: tl.constexpr):
 
 @wrong
 def descriptor_with_an_odd_stride(go):
-    "Rows of 15 floats: TMA wants rows that begin at multiples of 16 bytes"
+    "Rows of 15 floats: TMA needs rows that begin at multiples of 16 bytes"
     x, out = normal(20, 15), unwritten(16, 16)
     go(boxes_kernel, 1, TensorDescriptor.from_tensor(x, [16, 16]), out, R=16, C=16)  # launch refused
     return [(out[:, :15], x[:16].double())]
@@ -385,7 +385,7 @@ def output_of_whole_numbers(go):
 def bf16_sum_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     total = tl.zeros((BLOCK,), tl.bfloat16)
     for start in range(0, n, BLOCK):
-        total += tl.load(x_ptr + start + tl.arange(0, BLOCK))  # unseen: rounding is no finding; the result shows it
+        total += tl.load(x_ptr + start + tl.arange(0, BLOCK))  # unseen: rounding is not a finding; the result shows it
     tl.store(out_ptr + tl.arange(0, BLOCK), total)
 
 @wrong
@@ -464,7 +464,7 @@ def a_device_assert(go):
 @triton.jit
 def seed_kernel(x_ptr, out_ptr, n, p, seed, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    keep = tl.rand(seed, tl.arange(0, BLOCK)) > p  # unseen: each program has the same numbers; only statistics tell
+    keep = tl.rand(seed, tl.arange(0, BLOCK)) > p  # unseen: all programs get the same random values
     tl.store(out_ptr + i, tl.where(keep, 1., 0.), mask=i < n)
 
 @wrong

@@ -1,4 +1,4 @@
-"Values that nobody wrote: memory, and lanes that a mask has left out."
+"Uninitialized values: memory, and lanes that a mask has left out."
 import torch
 import triton, triton.language as tl
 
@@ -70,7 +70,7 @@ def matmul_kernel(a_ptr, b_ptr, c_ptr, k, N: tl.constexpr, BK: tl.constexpr):
 
 @wrong
 def masked_lanes_in_a_dot(go):
-    "Times 0, but what stands there may be NaN"
+    "Times 0, but the value there may be NaN"
     a, b, c = normal(16, 20), normal(20, 16), unwritten(16, 16)
     go(matmul_kernel, 1, a.half(), b.half(), c, 20, N=16, BK=32)
     return [(c, a.half().double() @ b.half().double())]
@@ -84,7 +84,7 @@ def store_all_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 @wrong
 def masked_lanes_stored(go):
-    "The output has room for the whole block, so that nothing is outside"
+    "The output has space for the whole block, so that nothing is out of bounds"
     x, out = normal(50), unwritten(64)
     go(store_all_kernel, 1, x, out, 50, BLOCK=64)
     return [(out, torch.cat([x, torch.zeros(14)]).double())]
