@@ -3,7 +3,6 @@ processes and linking, which one unit pays once."""
 import contextlib, re
 
 import pytest
-import torch
 from gridstride.cpp import cuda_kernel, program
 from gridstride.kernels.ladder import rung
 from gridstride.kernels import tool
@@ -16,14 +15,14 @@ SWITCH = '#include <cstdlib>\n#define __CUDA_ARCH_FEAT_SM90_ALL 1\nstatic const 
 
 
 def noted(tests):
-    "The calls that `tests`, functions without arguments, would launch: nothing is, so that nothing is compared"
+    """The calls that `tests`, functions without arguments, would launch. Each runs up to its first comparison, which
+    fails because nothing is launched; what it launches after that is compiled alone"""
     calls = []
     with pytest.MonkeyPatch.context() as patch:
         for o in (tool, launches, sparse_launches):
             patch.setattr(o, '_launcher', lambda call, *where: calls.append(call) or (lambda arrays: None))
-        patch.setattr(torch.testing, 'assert_close', lambda *args, **how: None)
-        patch.setattr(torch, 'equal', lambda *args: True)
-        for test in tests: test()
+        for test in tests:
+            with contextlib.suppress(AssertionError): test()
     return calls
 
 

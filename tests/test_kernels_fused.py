@@ -23,12 +23,12 @@ DROPPED = [((3, 70), torch.float32), ((5, 33), torch.float32), ((4, 40), torch.b
 @pytest.fixture(scope='module', autouse=True)
 def at_once(request):
     "Nearly all kernels are compiled in one unit; those with tuned constants are compiled alone"
-    with one_unit(request, [*(partial(test_awkward_sizes, o) for o in SHAPES),
-                   *(partial(test_every_type, o) for o in NEAR),
-                   *(partial(test_gelu_by_tanh, o) for o in NEAR),
-                   *(partial(test_dropout_is_determined_by_the_seed, *o, 0) for o in DROPPED),
-                   test_a_slice_that_begins_between, test_what_may_be_left_out, test_a_residual,
-                   test_a_ring_whose_bytes_need_not_be_asked_for, all_is_dropped]):
+    inputs = [*(numbers(o)[0] for o in SHAPES), *(numbers((5, 24), dtype=o)[0] for o in NEAR), SLICE]
+    cases = [*(o for x in inputs for o in every_tool(x)), *(o for dtype in NEAR for o in by_tanh(dtype)),
+             *less_than_all(), *with_residuals()]
+    with one_unit(request, [*(partial(same, *o) for o in cases),
+                            *(partial(test_dropout_is_determined_by_the_seed, *o, 0) for o in DROPPED),
+                            test_a_ring_whose_bytes_need_not_be_asked_for, all_is_dropped]):
         yield
 
 
@@ -53,7 +53,7 @@ def both_ways(f, inputs, dys, dtype):
     return [*out, *torch.autograd.grad(out, inputs, [o.to(dtype) for o in dys])]
 
 
-def same(f, want, inputs, dtype=None, dys=None):
+def same(f, want, inputs, dys=None, dtype=None):
     "Both ways, against `want` in float64"
     dtype = dtype or inputs[0].dtype
     dys = dys or numbers(inputs[0].shape, dtype=inputs[0].dtype, seed=1)
@@ -63,38 +63,47 @@ def same(f, want, inputs, dtype=None, dys=None):
         torch.testing.assert_close(g, o.to(dtype), **NEAR[dtype])
 
 
-def every_tool_is_right(x):
+SLICE = numbers((97,))[0][1:].view(3, 32)  # its rows could be loaded by fours if they began elsewhere
+
+
+def every_tool(x):
+    "The arguments of `same` for each tool"
     b, w = numbers(x.shape[-1:], x.shape[-1:], dtype=x.dtype, seed=2)
-    same(gelu, of_torch('gelu'), [x])
-    same(bias_gelu, of_torch('bias_gelu'), [x, b])
+    yield gelu, of_torch('gelu'), [x]
+    yield bias_gelu, of_torch('bias_gelu'), [x, b]
     if x.shape[-1]:                                         # torch has no norm of nothing
-        same(rms_norm, of_torch('rms_norm'), [x, w])
-        same(layer_norm, of_torch('layer_norm'), [x, w, b])
+        yield rms_norm, of_torch('rms_norm'), [x, w]
+        yield layer_norm, of_torch('layer_norm'), [x, w, b]
+
+
+def all_are_right(cases):
+    for o in cases: same(*o)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('shape', SHAPES, ids=str)
-def test_awkward_sizes(shape): every_tool_is_right(*numbers(shape))
+def test_awkward_sizes(shape): all_are_right(every_tool(*numbers(shape)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('dtype', NEAR, ids=str)
-def test_every_type(dtype): every_tool_is_right(*numbers((5, 24), dtype=dtype))
+def test_every_type(dtype): all_are_right(every_tool(*numbers((5, 24), dtype=dtype)))
 
 
 @pytest.mark.slow
-def test_a_slice_that_begins_between():
-    "Its rows could be loaded by fours if they began elsewhere"
-    every_tool_is_right(numbers((97,))[0][1:].view(3, 32))
+def test_a_slice_that_begins_between(): all_are_right(every_tool(SLICE))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('dtype', NEAR, ids=str)
-def test_gelu_by_tanh(dtype):
+def by_tanh(dtype):
     x, b = numbers((5, 24), (24,), dtype=dtype)
-    same(lambda x: gelu(x, 'tanh'), of_torch('gelu', 'tanh'), [x])
+    yield lambda x: gelu(x, 'tanh'), of_torch('gelu', 'tanh'), [x]
     if dtype in (torch.float32, torch.bfloat16):            # which is the same function of both ways to round
-        same(lambda x, b: bias_gelu(x, b, 'tanh'), of_torch('bias_gelu', 'tanh'), [x, b])
+        yield lambda x, b: bias_gelu(x, b, 'tanh'), of_torch('bias_gelu', 'tanh'), [x, b]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('dtype', NEAR, ids=str)
+def test_gelu_by_tanh(dtype): all_are_right(by_tanh(dtype))
 
 
 def test_far_from_0():
@@ -131,19 +140,25 @@ def test_a_ring_whose_bytes_need_not_be_asked_for():
     same(rms_norm, of_torch('rms_norm'), [x, w])
 
 
-@pytest.mark.slow
-def test_what_may_be_left_out():
+def less_than_all():
     x, r, b, *dys = numbers((4, 24), (4, 24), (24,), (4, 24), (4, 24))
-    same(rms_norm, of_torch('rms_norm'), [x])
-    same(lambda x, b: layer_norm(x, None, b), lambda x, b: of_torch('layer_norm')(x, None, b), [x, b])
-    same(lambda x, r: rms_norm(x, None, r), with_residual(of_torch('rms_norm')), [x, r], dys=dys)
+    yield rms_norm, of_torch('rms_norm'), [x]
+    yield lambda x, b: layer_norm(x, None, b), lambda x, b: of_torch('layer_norm')(x, None, b), [x, b]
+    yield lambda x, r: rms_norm(x, None, r), with_residual(of_torch('rms_norm')), [x, r], dys
+
+
+def with_residuals():
+    x, r, w, b, *dys = numbers((5, 256), (5, 256), (256,), (256,), (5, 256), (5, 256))
+    yield lambda x, r, w: rms_norm(x, w, r), with_residual(of_torch('rms_norm')), [x, r, w], dys
+    yield lambda x, r, w, b: layer_norm(x, w, b, r), with_residual(of_torch('layer_norm')), [x, r, w, b], dys
 
 
 @pytest.mark.slow
-def test_a_residual():
-    x, r, w, b, *dys = numbers((5, 256), (5, 256), (256,), (256,), (5, 256), (5, 256))
-    same(lambda x, r, w: rms_norm(x, w, r), with_residual(of_torch('rms_norm')), [x, r, w], dys=dys)
-    same(lambda x, r, w, b: layer_norm(x, w, b, r), with_residual(of_torch('layer_norm')), [x, r, w, b], dys=dys)
+def test_what_may_be_left_out(): all_are_right(less_than_all())
+
+
+@pytest.mark.slow
+def test_a_residual(): all_are_right(with_residuals())
 
 
 def test_a_gradient_of_one_result_alone():
@@ -188,7 +203,7 @@ def test_blocks_that_stay_go_round(tuned, monkeypatch):
         how, on = calls.Norm(False, True, False, False), Device(2, hopper)
         (first, *_), parts = calls.norm_backward_calls('float32', 75, 64, 4, how, True, on)
         assert f'RING = {int(hopper)},' in first.src and parts == 2
-        every_tool_is_right(x)
+        all_are_right(every_tool(x))
 
 
 # Dropout

@@ -18,9 +18,9 @@ SHAPES = [(1,), (31,), (32,), (33,), (1023,), (3, 33), (2, 3, 8), (0,), (3, 0), 
 @pytest.fixture(scope='module', autouse=True)
 def at_once(request):
     "All kernels but those with changed constants are compiled in one unit"
-    with one_unit(request, [*(partial(test_awkward_sizes, o) for o in SHAPES),
-                   *(partial(test_every_type, o) for o in TYPES),
-                   *(partial(test_a_transpose_of_any_type, o) for o in MOVED), test_a_slice_that_begins_between]):
+    inputs = [*map(numbers, SHAPES), *(numbers((5, 70), o) for o in TYPES.values()), SLICE]
+    with one_unit(request, [*(partial(results, x) for x in inputs),
+                            *(partial(test_a_transpose_of_any_type, o) for o in MOVED)]):
         yield
 
 
@@ -34,16 +34,27 @@ def same(got, want):
     assert (got.dtype, got.shape) == (want.dtype, want.shape) and torch.equal(got, want)
 
 
-def every_tool_is_right(x):
+SLICE = numbers(100)[1:].view(9, 11)
+
+
+def every_tool(x):
+    "The result of each tool, and torch's"
     for axis in (None, -1):
-        same(sum(x, axis), x.sum() if axis is None else x.sum(axis))
-        same(scan(x, axis), (x.flatten().cumsum(0).view(x.shape) if axis is None else x.cumsum(axis)).to(x.dtype))
-        if x.numel(): same(argmax(x, axis), x.argmax() if axis is None else x.argmax(axis))
+        yield sum(x, axis), x.sum() if axis is None else x.sum(axis)
+        yield scan(x, axis), (x.flatten().cumsum(0).view(x.shape) if axis is None else x.cumsum(axis)).to(x.dtype)
+        if x.numel(): yield argmax(x, axis), x.argmax() if axis is None else x.argmax(axis)
     floats = x.is_floating_point()
-    same(histogram(x, 5, *((-2, 3) if floats else ())),
-         torch.tensor([int(((x >= i) & (x < i+1) | (x == 3) & (i == 2) & floats).sum())
-                       for i in (range(-2, 3) if floats else range(5))]))
-    if x.dim() > 1: same(transpose(x), x.mT.contiguous())
+    bins = range(-2, 3) if floats else range(5)
+    yield (histogram(x, 5, *((-2, 3) if floats else ())),
+           torch.tensor([int(((x >= i) & (x < i+1) | (x == 3) & (i == 2) & floats).sum()) for i in bins]))
+    if x.dim() > 1: yield transpose(x), x.mT.contiguous()
+
+
+def results(x): return list(every_tool(x))
+
+
+def every_tool_is_right(x):
+    for got, want in every_tool(x): same(got, want)
 
 
 @pytest.mark.slow
@@ -57,7 +68,7 @@ def test_every_type(name): every_tool_is_right(numbers((5, 70), TYPES[name]))
 
 
 @pytest.mark.slow
-def test_a_slice_that_begins_between(): every_tool_is_right(numbers(100)[1:].view(9, 11))
+def test_a_slice_that_begins_between(): every_tool_is_right(SLICE)
 
 
 @pytest.fixture
