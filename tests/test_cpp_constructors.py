@@ -1,4 +1,6 @@
 "Modules whose source runs code while they are loaded: a crash there is a finding, and does not end Python"
+import subprocess, sys
+
 import pytest
 from warm import run_python
 
@@ -64,3 +66,21 @@ def test_a_crash_of_a_static_constructor_is_a_finding_with_its_line(tmp_path):
     assert ran.stdout.splitlines() == [
         'null host_memory 6', 'in_library host_memory 7', 'divides host_division 7', 'throws host 7', 'exits exits 6',
         'once', 'right 7 True', 'plain 7 False'], ran.stderr
+
+
+DESTRUCTS = r'''#include <cstdio>
+struct Log {
+    Log() { puts("begin"); }
+    ~Log() { puts("end"); }
+};
+static Log around;
+int main() { puts("main"); }
+'''
+
+
+@pytest.mark.slow
+def test_a_static_destructor_prints_after_python_has_ended(tmp_path):
+    (tmp_path/'log.cu').write_text(DESTRUCTS)
+    command = [sys.executable, '-m', 'gridstride.cpp', tmp_path/'log.cu']  # a warm Python would leave out its own end
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout.splitlines()) == (0, ['begin', 'main', 'end']), ran.stderr

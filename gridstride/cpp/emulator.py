@@ -7,6 +7,7 @@ every access (`-fsanitize=thread`, but with our own functions in place of its li
 remembers for each word of memory which threads accessed it and what they are ordered after.
 """
 
+import atexit
 import ctypes
 import os
 import re
@@ -129,6 +130,8 @@ def device():
     lib.gridstride_finding.restype = ctypes.POINTER(CFinding)
     lib.gridstride_print_to(_print)
     lib.gridstride_warn_to(_warn)
+    for to_python in (lib.gridstride_print_to, lib.gridstride_warn_to):
+        atexit.register(to_python, None)  # destructors of modules run when Python has ended
     return lib
 
 
