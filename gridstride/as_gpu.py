@@ -56,7 +56,7 @@ def _mode():
 
 
 def _asked_by_program():
-    "Is it no module of torch or of ours that asks torch?"
+    "Return whether the caller is neither torch nor this package"
     asking = sys._getframe(2).f_globals.get('__name__', '')
     return not asking.startswith(('torch.', 'gridstride.'))
 
@@ -133,7 +133,7 @@ def _uncompiled(model=None, **options):
 
 
 def _functions():
-    "{name in torch.cuda: what stands for it}"
+    "Return {name in torch.cuda: its substitute}"
     no_memory = dict.fromkeys(
         'memory_allocated max_memory_allocated memory_reserved max_memory_reserved'.split(), lambda device=None: 0
     )
@@ -221,7 +221,7 @@ _calls = types.SimpleNamespace(n=0, seconds=0.0)  # of compiled code, since the 
 
 
 def _timed(original):
-    "`Emulated.call`, which notes in `_calls` what it took"
+    "Return `Emulated.call`, timed: it adds its seconds to `_calls`"
 
     def call(self, entry, args):
         start = perf_counter()
@@ -250,7 +250,7 @@ def _put(stack, name, module):
 
 
 def _for_a_gpu(simulated, original):
-    "`vectorize`: the simulator's where the target is a GPU, else Numba's own"
+    "Return `vectorize`: the simulator's where the target is a GPU, else Numba's own"
 
     def decorator(*args, **how):
         return (simulated if how.get('target') == 'cuda' else original)(*args, **how)
@@ -275,7 +275,7 @@ def _numba(stack):
         _swap(stack, numba, name, _for_a_gpu(getattr(sim, name), getattr(numba, name)))
 
 
-class _Standins:
+class _Shims:
     "The loader of what stands for a Triton that is not installed"
 
     is_shim = True
@@ -302,7 +302,7 @@ class _AtImport:
             return None
         spec = next(filter(None, (f.find_spec(name, path) for f in sys.meta_path if f is not self)), None)
         if spec is None:
-            return ModuleSpec('triton', _Standins())
+            return ModuleSpec('triton', _Shims())
         execute = spec.loader.exec_module
         spec.loader.exec_module = lambda module: (execute(module), self.patch(module))
         return spec
@@ -334,7 +334,7 @@ def _triton(stack):
     if 'triton' in sys.modules:
         finder.patch(sys.modules['triton'])
         return
-    if finder.find_spec('triton').loader.__class__ is _Standins:
+    if finder.find_spec('triton').loader.__class__ is _Shims:
         _swap(stack, builtins, '__import__', _not_for_torch(builtins.__import__))
         stack.callback(_forget_standins)
     sys.meta_path.insert(0, finder)
@@ -383,7 +383,7 @@ def as_gpu(
         yield
 
 
-UNCHECKED = 'unchecked: what a kernel does wrong is not told'
+UNCHECKED = 'unchecked: what a kernel does wrong is not reported'
 _entered = []  # what `enable` entered, left when the process ends
 
 
@@ -476,7 +476,7 @@ def execute(
 
 
 def _too_long(outputs, seconds, unchecked):
-    "The report for a cell that was interrupted"
+    "Return the report for a cell that was interrupted"
     printed = ''.join(output.text for output in outputs if output.output_type == 'stream')
     calls = re.search(r'^gridstride: (in call .* each)$', printed, re.M)
     faster = '' if unchecked else '; --unchecked is faster'
@@ -485,7 +485,7 @@ def _too_long(outputs, seconds, unchecked):
 
 
 def _failures(cells, seconds, unchecked):
-    "(number of the cell, what went wrong in words) of each cell that failed"
+    "Yield (number of the cell, what went wrong in words) of each cell that failed"
     for i, c in enumerate(cells):
         for output in c.get('outputs', []):
             if output.output_type == 'error' and output.ename == 'KeyboardInterrupt':
@@ -508,7 +508,7 @@ def _report(path, seconds, unchecked):
 
 
 def main(argv=None) -> int:  # exit status
-    "What the command does: the program's own status, or the number of cells that failed"
+    "Run the command; return the program's own status, or the number of cells that failed"
     p = argparse.ArgumentParser(prog='python -m gridstride.as_gpu', description='Run a program that expects a GPU.')
     p.add_argument('--seconds', type=float, default=300, help='after which a cell of a notebook is interrupted')
     p.add_argument('--unchecked', action='store_true', help='do not look for races and stray accesses: faster')

@@ -64,7 +64,7 @@ if _asked and _asked[0] == sys.prefix and not os.environ.get('NUMBA_ENABLE_CUDAS
 
 
 def _folder():
-    "The folder with the hook, in the cache; where that cannot be had, one for this process"
+    "Return the folder with the hook, in the cache; where that cannot be had, one for this process"
     folder = cache_dir() / 'children'
     try:
         _write_hook(folder)
@@ -76,7 +76,7 @@ def _folder():
 
 
 def _write_hook(folder):
-    "Put the hook there, unless it is; `OSError` if other users could replace it"
+    "Put the hook there, unless it is; raises `OSError` if other users could replace it"
     file = folder / 'sitecustomize.py'
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(is_foreign(os.stat(path)) for path in (folder.parent, folder)):

@@ -11,7 +11,7 @@ from .utils import backend
 
 
 def choose():
-    "The module that runs kernels here, and where that is, in words"
+    "Return the module that runs kernels here, and where that is, in words"
     if backend() != 'gpu':
         return import_module('gridstride.sim.cuda'), 'the simulator, on the CPU'
     cuda = import_numba_cuda()

@@ -11,7 +11,7 @@ from .utils import backend
 
 
 def choose():
-    "The module that runs Triton's kernels here, and where that is, in words"
+    "Return the module that runs Triton's kernels here, and where that is, in words"
     if backend() != 'gpu':
         return import_module('gridstride.tile.triton_shim').module(), 'checked, on the CPU'
     import torch

@@ -54,7 +54,7 @@ class AMD(str):
         return [line.strip() for line in self.splitlines() if line.startswith('\t')]
 
     def count(self, *text):
-        "How many instructions of each kind there are; with a text, how often it occurs"
+        "Return how many instructions of each kind there are; with a text, how often it occurs"
         if text:
             return super().count(*text)
         return Counter(
@@ -97,7 +97,7 @@ def read_amd(
     text: str,  # as clang writes it, with one kernel
     by='',  # who wrote it
 ) -> AMD:
-    "The instructions and labels of the kernel, without what is for the assembler alone"
+    "Return the instructions and labels of the kernel, without what is for the assembler alone"
     body = text[text.index('; @') : text.index('s_endpgm') + len('s_endpgm')]
     kept = [re.sub(r'\s*;.*', '', line) for line in body.splitlines()[1:]]
     kept = [line for line in kept if re.match(r'\t[a-z]\w*|\.LBB', line)]
@@ -116,11 +116,11 @@ class Compiled(NamedTuple):
     cubin: bytes = b''  # the machine code itself
 
     def ops(self) -> Counter:
-        "How many instructions there are of each first word"
+        "Return how many instructions there are of each first word"
         return Counter(re.sub(r'^@!?\w+ ', '', instruction).split()[0] for instruction in self.sass)
 
     def count(self, pattern) -> int:
-        "How many instructions begin with what a regular expression says"
+        "Return how many instructions begin with what a regular expression says"
         return sum(n for op, n in self.ops().items() if re.match(pattern, op))
 
     def kernel(
@@ -143,9 +143,9 @@ class Compiled(NamedTuple):
             import torch
 
             values = [_argument(arg) for arg in args]
-            places = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+            pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
             stream = torch.cuda.current_stream().cuda_stream
-            launch_by_driver(handle, name, (blocks, 1, 1), (threads, 1, 1), shared, stream, places)
+            launch_by_driver(handle, name, (blocks, 1, 1), (threads, 1, 1), shared, stream, pointers)
 
         return launch
 
@@ -157,7 +157,7 @@ _CONSTANTS = '.nv.constant0.'  # the section in which a kernel finds its argumen
 
 
 def _argument(x):
-    "An argument as the driver takes it"
+    "Return an argument as the driver takes it"
     if isinstance(x, bytes):
         return ctypes.create_string_buffer(x, len(x))
     return ctypes.c_int(x) if isinstance(x, int) else ctypes.c_void_p(x.data_ptr())
@@ -166,7 +166,7 @@ def _argument(x):
 # Some of these packages need other versions of the same libraries, so each may have an environment of its own, in the
 # folder that GRIDSTRIDE_LANGUAGES names: cuda-tile/bin/python, tilelang/bin/python, ...
 def _python_of(package):
-    "The Python that has a package, and the package's version there; `Unavailable` if none has"
+    "Return the Python that has a package, and the package's version there; raises `Unavailable` if none has"
     try:
         return sys.executable, metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -185,7 +185,7 @@ def run_program(
     command=('{python}',),  # what runs it: the file is its last argument
     arch='sm_90a',  # whose machine code is made of PTX
 ) -> Compiled:
-    "Run a program that compiles a kernel, in a folder of its own; `Unavailable` without the package"
+    "Run a program that compiles a kernel, in a folder of its own; raises `Unavailable` without the package"
     python, version = _python_of(package)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f'program{suffix}'
@@ -216,7 +216,7 @@ def read_made(
 
 
 def kernel_sass(cubin: bytes) -> list:
-    "The instructions of the entry in machine code that has one, and of what it calls"
+    "Return the instructions of the entry in machine code that has one, and of what it calls"
     text = disassemble(cubin)
     parts = re.split(r'^//-+ +(?=\.)', text, flags=re.M)
     entry = next(
@@ -255,7 +255,7 @@ def compiled(
 
 
 def plain(made: Compiled) -> dict:
-    "What JSON can hold of it: the machine code compressed, as text"
+    "Return what JSON can hold of it: the machine code compressed, as text"
     return made._asdict() | dict(cubin=base64.b64encode(zlib.compress(made.cubin, 9)).decode())
 
 
@@ -269,7 +269,7 @@ def amd(
     src: str,  # CUDA C with one kernel
     arch='gfx90a',  # which of AMD's GPUs
 ) -> AMD:
-    "`hip(src, arch)` where hipcc is; elsewhere the recording"
+    "Return `hip(src, arch)` where hipcc is; elsewhere the recording"
 
     def save(listing):
         return [str(listing), listing.takes, listing.by]

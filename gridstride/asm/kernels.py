@@ -31,7 +31,7 @@ def _number_lines(text, first=1):
 
 
 def _which(src, name):
-    "The kernel of this source that is meant, and its name without template arguments"
+    "Return the kernel of this source that is meant, and its name without template arguments"
     known = {k.name: k for k in kernels(src)}
     if not known:
         what = 'this source' if '\n' in src.strip() else f'{src!r}, taken for CUDA C,'
@@ -67,7 +67,7 @@ class CudaC(Unit):
 
 # A `cuda_kernel` and a `load_cuda` module have both the source and what was compiled from it.
 def source_of(k):
-    "The CUDA C from which a `cuda_kernel` or a `load_cuda` module was made"
+    "Return the CUDA C from which a `cuda_kernel` or a `load_cuda` module was made"
     folder = getattr(k, 'build_directory', None) or getattr(k.built, 'folder', None)
     src = getattr(k, 'src', None)
     if src is None and folder:

@@ -18,11 +18,11 @@ class Language(NamedTuple):
     arch: str = 'sm_90a'
 
     def program(self, kernel: str) -> str:
-        "A kernel as a whole program"
+        "Return a kernel as a whole program"
         return f'{self.before}{kernel}{self.after}'
 
     def compile(self, kernel: str) -> Compiled:
-        "What the compiler makes of a kernel; `Unavailable` where it is not"
+        "Return what the compiler makes of a kernel; raises `Unavailable` where it is not"
         return run_program(self.package, self.program(kernel), self.suffix, self.command, self.arch)
 
 
@@ -135,6 +135,6 @@ def made_by(
     kernel: str,  # called `softmax` (`softmax_k` in CuTe DSL; `mod`, and the `target`, in TVM)
     recording: str,  # its name
 ) -> Compiled:
-    "What a language's compiler makes of a kernel; where it is not installed, the recording"
+    "Return what a language's compiler makes of a kernel; where it is not installed, the recording"
     how = LANGUAGES[language]
     return compiled(recording, lambda: how.compile(kernel), how.program(kernel))

@@ -44,7 +44,7 @@ PER_THREAD, PER_BLOCK = 256, 1024  # most registers a thread (compilers use 255 
 
 
 def sm_of(arch: str) -> SM:  # such as 'sm_90' or 'sm_90a'
-    "What an SM of this architecture has"
+    "Return what an SM of this architecture has"
     m = re.fullmatch(r'(?:sm_|compute_)?(\d+)[af]?', str(arch))
     if m and int(m[1]) in SMS:
         return SMS[int(m[1])]
@@ -61,7 +61,7 @@ def _up(n, unit):
 
 
 def _by_registers(registers, warps):
-    "How many blocks of `warps` warps the registers are enough for"
+    "Return how many blocks of `warps` warps the registers are enough for"
     each = _up(registers * WARP, PER_WARP)
     if registers > PER_THREAD or each * _up(warps, PARTITIONS) > REGISTERS:
         return 0  # a launch is checked as if each scheduler had equally many warps
@@ -69,7 +69,7 @@ def _by_registers(registers, warps):
 
 
 def _by_shared(shared, sm):
-    "How many blocks with `shared` bytes each the shared memory is enough for"
+    "Return how many blocks with `shared` bytes each the shared memory is enough for"
     if shared > sm.most:
         return 0
     each = _up(shared + sm.reserved, sm.unit)
@@ -94,7 +94,7 @@ class Occupancy(namedtuple('Occupancy', 'blocks warps share limiter limits arch 
 
 
 def _refuse_numbers(block, **others):
-    "`ValueError` for what is not a count of threads, registers, bytes or barriers"
+    "Raise `ValueError` for what is not a count of threads, registers, bytes or barriers"
     for k, v in others.items():
         if int(v) != v or v < 0:
             raise ValueError(f'{k} is {v!r}; it must be a non-negative integer')
@@ -109,7 +109,7 @@ def occupancy(
     arch='sm_90',  # sm_75 to sm_121
     barriers: int = 1,  # that the kernel uses; 1 is `__syncthreads`
 ) -> Occupancy:  # with 0 blocks if such a kernel cannot be launched
-    "How many blocks are on an SM at once, at most, and why not more"
+    "Return how many blocks are on an SM at once, at most, and why not more"
     _refuse_numbers(block, registers=registers, shared=shared, barriers=barriers)
     sm = sm_of(arch)
     warps = -(block // -WARP)

@@ -44,7 +44,7 @@ def _chips(instructions, words=False):
 
 
 def _instruction_html(instruction):
-    "An instruction in HTML, its first word in its kind's colour"
+    "Return an instruction in HTML, its first word in its kind's colour"
     before, _, after = instruction.text.partition(instruction.op)
     return f'{escape(before):<5}' + _chip(instruction.op, instruction.kind) + escape(after)
 
@@ -83,11 +83,11 @@ class Listing(str):
         return [(n, self.source.get(n, ''), found[n]) for n in sorted(found)]
 
     def count(self, *text):
-        "How many instructions of each kind there are; with a text, how often it occurs"
+        "Return how many instructions of each kind there are; with a text, how often it occurs"
         return super().count(*text) if text else Counter(_counts(self.instructions))
 
     def ops(self) -> Counter:
-        "How many instructions there are of each first word, such as `LDG.E`"
+        "Return how many instructions there are of each first word, such as `LDG.E`"
         return Counter(i.op for i in self.instructions)
 
     @property
@@ -98,7 +98,7 @@ class Listing(str):
         return [self._part(self.items[a : b + 1]) for a, b in sorted(inner, key=lambda s: (s[0] - s[1], s))]
 
     def loop(self, n=0):
-        "The longest innermost loop; the next ones by their number"
+        "Return the longest innermost loop; the next ones by their number"
         if n < len(loops := self.loops):
             return loops[n]
         raise ValueError(
@@ -128,7 +128,7 @@ class Listing(str):
 
 
 def _spans(items):
-    "(first, last) position of each loop: from a label to the last jump back to it"
+    "Return (first, last) position of each loop: from a label to the last jump back to it"
     at = {item: i for i, item in enumerate(items) if isinstance(item, str)}
     res = {}
     for i, item in enumerate(items):
@@ -153,7 +153,7 @@ def _column(instructions):
 
 
 def _line_html(n, text, columns, wide):
-    "A line of the source; `columns`: its instructions in each listing"
+    "Return a line of the source; `columns`: its instructions in each listing"
     if text is None:
         return f'<div style="{_MONO};padding-left:1.1em">     ⋮</div>'
     head = f'<span style="color:{LINE}">{n or "":>4}</span>  {escape(text)}'
@@ -190,19 +190,19 @@ def card(*parts) -> str:
 
 
 def heading(text) -> str:
-    "The first line of a card, as HTML"
+    "Return the first line of a card, as HTML"
     return f'<div style="font-weight:bold">{escape(text)}</div>'
 
 
 def _head(l):
-    "A listing's name and how many instructions of each kind it has"
+    "Return a listing's name and how many instructions of each kind it has"
     count = f'{len(l.instructions)} instructions of {l.what.upper()}'
     chips = f'<div style="margin:4px 0 8px 0;line-height:1.8;font-size:12px">{_chips(l.instructions, True)}</div>'
     return heading(f'{l.name}: {count} for {l.arch}, by {l.by}') + chips
 
 
 def html(*listings) -> str:  # of one source
-    "A card with a legend, and the source with its instructions"
+    "Return a card with a legend, and the source with its instructions"
     rows = _rows(listings)
     wide = min(100, max((len(t) for _, t, shown in rows if any(shown)), default=0))
     return card(*map(_head, listings), *(_line_html(*r, wide) for r in rows))

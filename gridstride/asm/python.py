@@ -43,13 +43,13 @@ def numba_type(x) -> str:  # as a signature has it
     dtype = str(x.dtype).split('.')[-1].replace('bool', 'boolean').replace('boolean_', 'boolean')
     if not len(getattr(x, 'shape', ())):
         return dtype
-    rest = [':'] * (len(x.shape) - 1)
-    dims = {'C': [*rest, '::1'], 'F': ['::1', *rest], 'A': [*rest, ':']}[_layout(x)]
+    others = [':'] * (len(x.shape) - 1)
+    dims = {'C': [*others, '::1'], 'F': ['::1', *others], 'A': [*others, ':']}[_layout(x)]
     return f"{dtype}[{', '.join(dims)}]"
 
 
 def signature(args, f) -> str:  # f: the Python function; `TypeError` if the number of arguments is another
-    "The Numba signature for examples, or the one that is given instead of them"
+    "Return the Numba signature for examples, or the one that is given instead of them"
     if len(args) == 1 and isinstance(args[0], str):
         return args[0]
     names = list(inspect.signature(f).parameters)
@@ -65,7 +65,7 @@ def signature(args, f) -> str:  # f: the Python function; `TypeError` if the num
 # A kernel may use constants that are defined outside it, and call other functions. All of them belong to the
 # key.
 def _names_used(f):
-    "The names of globals and closures that a function uses, with their values"
+    "Return the names of globals and closures that a function uses, with their values"
     names = set()
 
     def visit(code):
@@ -85,7 +85,7 @@ def _names_used(f):
 
 
 def _value_text(v, seen):
-    "A text that is another one for another value"
+    "Return a text that is another one for another value"
     g = function_within(v)
     if isinstance(g, types.FunctionType):
         return '' if g in seen else _text_of(g, seen)
@@ -97,12 +97,12 @@ def _value_text(v, seen):
 
 
 def _text_of(f, seen=()):
-    "The source of a function, with the values and functions that it uses"
+    "Return the source of a function, with the values and functions that it uses"
     return '\n'.join([_source(f)[0], *(f'{k} = {_value_text(v, (*seen, f))}' for k, v in _names_used(f).items())])
 
 
 def _source(f):
-    "The text of a function and the number of its first line"
+    "Return the text of a function and the number of its first line"
     try:
         source = source_of(f)
     except SourceMissing as e:
@@ -123,7 +123,7 @@ class _InPython(Unit):
 # A kernel of the simulator is a kernel of Numba whose `cuda` is another module. To compile it, its function
 # is made again, with Numba's own `cuda` instead.
 def _numba_cuda(name):
-    "The module `numba.cuda`, if it compiles"
+    "Return the module `numba.cuda`, if it compiles"
     try:
         cuda = import_numba_cuda()
         from numba import config
@@ -136,7 +136,7 @@ def _numba_cuda(name):
 
 
 def _twin(v, cuda):
-    "What Numba has for a module of the simulator, or for a function or type of one; None for all else"
+    "Return what Numba has for a module of the simulator, or for a function or type of one; None for all else"
     if isinstance(v, types.ModuleType):
         return cuda if v.__name__ == 'gridstride.sim.cuda' or getattr(v, 'simulated', False) else _module_of(v)
     if not hasattr(v, 'lanes') and not type(v).__module__.startswith('gridstride.sim') and not isinstance(v, type):
@@ -157,7 +157,7 @@ def _module_of(v):
 
 
 def _for_numba(f, cuda, done=None):
-    "The function with Numba's `cuda` instead of the simulator's, and its device functions made again for it"
+    "Return the function with Numba's `cuda` instead of the simulator's, and its device functions made again for it"
     done = {} if done is None else done
     if f in done:
         return done[f]
@@ -207,7 +207,7 @@ class Numba(_InPython):
         super().__init__(self.f, 'numba', self.types, self.fast, self.most)
 
     def compiled(self, cc, **how):  # (PTX or other code, Numba's type of the result)
-        "What Numba compiles for a compute capability; `CompilerMissing` without libNVVM"
+        "Return what Numba compiles for a compute capability; raises `CompilerMissing` without libNVVM"
         how = dict(device=False, abi='numba', output='ptx', fastmath=self.fast) | how
         with numbas_own():
             cuda = _numba_cuda(self.name)
@@ -221,7 +221,7 @@ class Numba(_InPython):
                 raise missing_tool('libNVVM', lacks, "'numba-cuda[cu13]'") from e
 
     def _front_end(self, cc):
-        "What Numba's front end makes of it, before libNVVM"
+        "Return what Numba's front end makes of it, before libNVVM"
         cuda = _numba_cuda(self.name)
         from numba.cuda import compiler, types
         from numba.cuda.core import sigutils
@@ -236,7 +236,7 @@ class Numba(_InPython):
             return self._front_end(cc).library.get_llvm_str()
 
     def annotated(self, cc) -> str:
-        "The source with Numba's types"
+        "Return the source with Numba's types"
         with numbas_own():
             return str(self._front_end(cc).type_annotation)
 
@@ -272,7 +272,7 @@ _TRITON = {
 }
 
 
-_TELLS = re.compile('TRITON_|DISABLE_|LLVM_|MLIR_|PTXAS_')  # variables that decide how Triton compiles, and where to
+_DECIDES = re.compile('TRITON_|DISABLE_|LLVM_|MLIR_|PTXAS_')  # variables that decide how Triton compiles, and where to
 
 
 def triton_type(x):  # (Triton's type, is it a multiple of 16?)
@@ -327,7 +327,7 @@ class Triton(_InPython):
         super().__init__(k.fn, 'triton', *map(str, parts))
 
     def _source(self, triton):
-        "The kernel with the types of its arguments, as Triton's compiler takes it"
+        "Return the kernel with the types of its arguments, as Triton's compiler takes it"
         from triton.compiler import ASTSource
 
         # an interpreted kernel holds the function
@@ -337,15 +337,23 @@ class Triton(_InPython):
         return ASTSource(fn, self.types, constants, {(i,): [['tt.divisibility', 16]] for i in self.multiples})
 
     def make(self, arch, opt, flags) -> Made:
-        "Compile it with Triton; `CompilerMissing` without it"
+        "Compile it with Triton; raises `CompilerMissing` without it"
         try:
             import triton
         except ImportError:
             raise missing_tool('Triton', f'Compiling {self.name}', 'triton') from None
         with _set(DISABLE_PTXAS_OPT='' if opt else '1'), _jitted(self.k.fn.__globals__):
             source = self._source(triton)
-            told = sorted((k, v) for k, v in os.environ.items() if _TELLS.match(k))
-            how = [triton.__version__, source.hash(), self.name, self.file, arch, sorted(self.options.items()), told]
+            environment = sorted((k, v) for k, v in os.environ.items() if _DECIDES.match(k))
+            how = [
+                triton.__version__,
+                source.hash(),
+                self.name,
+                self.file,
+                arch,
+                sorted(self.options.items()),
+                environment,
+            ]
             return kept('triton', lambda: self._compiled(triton, source, arch), *map(str, how))
 
     def _compiled(self, triton, source, arch):

@@ -54,7 +54,7 @@ _FLOATS = {'f16', 'f16x2', 'bf16', 'bf16x2', 'f32', 'f32x2', 'f64'}
 
 
 def _rules(kinds):
-    "(kind, pattern) of words that an instruction begins with; `*` stands for letters"
+    "Return (kind, pattern) of words that an instruction begins with; `*` stands for letters"
     return [
         (k, re.compile('(?:' + '|'.join(re.escape(w).replace(r'\*', r'\w*') for w in words.split()) + r')(?![\w])'))
         for k, words in kinds.items()
@@ -68,7 +68,7 @@ def kind_of(
     op: str,  # an instruction's first word, with its parts
     what='sass',  # or 'ptx'
 ) -> str:  # one of those that `listing.KINDS` names
-    "What kind of instruction this is"
+    "Return what kind of instruction this is"
     parts = re.split(r'[.:]+', op)
     if what == 'ptx' and (parts[0] in _MOVES or parts[0] == 'wmma' and parts[1] in ('load', 'store')):
         space = next((part for part in parts if part in ('shared', 'local', 'param', 'const')), 'global')
@@ -105,7 +105,7 @@ def instruction(at, text, line, what):
 
 
 def _line(chain, file, known):
-    "The first line of (file, line) pairs, innermost first, that is in the source; 0 for none"
+    "Return the first line of (file, line) pairs, innermost first, that is in the source; 0 for none"
     return next((n for f, n in chain if f.split('/')[-1] == file and (known is None or n in known)), 0)
 
 
@@ -115,7 +115,7 @@ def read_sass(
     file: str,  # the source's file name, without folders
     known=None,  # the numbers of the lines that are the kernel's; None: all
 ) -> list:  # of `Instruction`s and labels
-    "The kernel's instructions, and those of functions that it calls"
+    "Return the kernel's instructions, and those of functions that it calls"
     res = []
     for part in re.split(r'^//-+ +(?=\.)', text, flags=re.M)[1:]:
         name = re.match(r'\.text\.(\S+)', part)
@@ -159,7 +159,7 @@ def read_ptx(
     file: str,  # the source's file name, without folders
     known=None,  # the numbers of the lines that are the kernel's; None: all
 ) -> list:  # of `Instruction`s and labels
-    "The kernel's instructions"
+    "Return the kernel's instructions"
     files = {m[1]: m[2] for m in re.finditer(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', text, re.M)}
     res = []
     line = 0
@@ -182,7 +182,7 @@ _PIECE = re.compile(r'\s*(?:[{}]|\.loc\s+(?P<loc>[^\n]*)|(?P<label>[$%\w]+)\s*:|
 
 
 def _body(text, entry):
-    "The text between the braces of a kernel, and its position in `text`"
+    "Return the text between the braces of a kernel, and its position in `text`"
     start = re.search(rf'^.*\.entry\s+{re.escape(entry)}\s*\(', text, re.M)
     if not start:
         raise ValueError(f'no kernel {entry} in this PTX')
@@ -198,7 +198,7 @@ def clean_ptx(
     text: str,  # a module
     entry: str,  # the kernel's name in it
 ) -> str:
-    "The kernel's PTX without what is there for a debugger"
+    "Return the kernel's PTX without what is there for a debugger"
     _, start, end = _body(text, entry)
     head = re.findall(r'^\.(?:version|target|address_size)\b.*', text, re.M)
     lines = re.sub(r'//.*', '', text[start:end]).splitlines()

@@ -23,7 +23,7 @@ from ..support.tables import Table
 
 
 def _ask_which(kernels):
-    "`ValueError` that asks which of several kernels is meant"
+    "Raise `ValueError` that asks which of several kernels is meant"
     raise ValueError(
         f"these are {len(kernels)} kernels: say which one, as in name='{next(iter(kernels))}'. "
         f"There are {', '.join(kernels)}"
@@ -71,19 +71,19 @@ def _unpack(packed, what):
 
 
 def _demangle(text, entry, name):
-    "`text` with the kernel's own name in place of the linker's"
+    "Return `text` with the kernel's own name in place of the linker's"
     return text.replace(entry, re.sub(r'\W+', '_', name).strip('_'))
 
 
 class _Code(dict):
     "The compilers' output for a unit, in a form for JSON; SASS is added on first use"
 
-    def __init__(self, read, **rest):
-        super().__init__(rest)
+    def __init__(self, read, **facts):
+        super().__init__(facts)
         self._read = read  # what makes it
 
     def add_sass(self):
-        "Read the machine code, unless it has been read; `CompilerMissing` without nvdisasm"
+        "Read the machine code, unless it has been read; raises `CompilerMissing` without nvdisasm"
         if 'sass' not in self:
             self['sass'] = self._read()
 
@@ -123,7 +123,7 @@ def _file(unit, arch, opt, flags):
 
 
 def _code(unit, arch, opt, flags, sass=False):
-    "The compilers' output for a unit: cached, compiled, or recorded; with SASS on request"
+    "Return the compilers' output for a unit: cached, compiled, or recorded; with SASS on request"
     sm_of(arch)
     name = _file(unit, arch, opt, flags)
     try:
@@ -145,16 +145,16 @@ def _record(name):
 
 
 @lru_cache
-def _tell(by, arch):
+def _explain(by, arch):
     print(f'A compiler is missing here, so what follows for {arch} was recorded, made by {by}')
 
 
 def _replay(name, error):
-    "What was recorded under this name; `CompilerMissing` if nothing was"
+    "Return what was recorded under this name; raises `CompilerMissing` if nothing was"
     for f in _folders:
         if (f / name).is_file():
             code = json.loads((f / name).read_text(encoding='utf-8'))
-            _tell(code['by'], code['arch'])
+            _explain(code['by'], code['arch'])
             return code
     if not _folders:
         raise error from None
@@ -188,7 +188,7 @@ def ptx(
 
 
 def sass(k, *example_args, arch='sm_90', opt=True, name=None, flags=(), **options) -> Listing:
-    "The SASS of a kernel, the machine code of one kind of GPU; arguments as for `ptx`"
+    "Return the SASS of a kernel, the machine code of one kind of GPU; arguments as for `ptx`"
     return _listing('sass', k, example_args, arch, opt, name, flags, options)
 
 
@@ -211,7 +211,7 @@ class Resources(namedtuple('Resources', _FIELDS)):
     local memory; that its spill instructions store and load; of constants; and its occupancy"""
 
     def rows(self):
-        "(what, how much, of what) of each resource"
+        "Return (what, how much, of what) of each resource"
         fit = self.occupancy
         most = sm_of(self.arch).threads // 32
         limits = ', '.join(f'{v} by {k}' for k, v in fit.limits.items())
@@ -251,7 +251,7 @@ def resources(
     flags=(),
     **options,
 ) -> Resources:
-    "What a kernel takes, and how many of its blocks are on an SM at once; `CompilerMissing` as for `ptx`"
+    "Return what a kernel takes, and how many of its blocks are on an SM at once; `CompilerMissing` as for `ptx`"
     unit = find(k, example_args, name, options)
     code = _code(unit, arch, opt, tuple(flags))
     t = code['takes']

@@ -42,7 +42,7 @@ def missing_tool(
     why,  # what needs it
     package,  # Python package that brings it
 ) -> CompilerMissing:
-    "The exception for a tool that is not here, with the command that brings it"
+    "Return the exception for a tool that is not here, with the command that brings it"
     get = f'Get it: pip install {package}' if sys.platform == 'linux' else 'On Linux, a Python package brings it'
     return CompilerMissing(f'{why} needs {what}, which is not here. {get}')
 
@@ -52,7 +52,7 @@ _TOOLKIT = "'cuda-toolkit[nvrtc,nvjitlink,cudart,crt,cccl]==13.*'"
 
 
 def _library(pattern, what, why):
-    "The first of the libraries that match; `CompilerMissing` if there is none"
+    "Return the first of the libraries that match; raises `CompilerMissing` if there is none"
     for home in homes():
         for path in sorted(
             p for folder in ('lib', 'lib64') for p in (home / folder).glob(pattern) if '.alt.' not in p.name
@@ -65,7 +65,7 @@ def program(
     name: str,  # such as 'nvdisasm'
     why: str,  # what needs it, for the error
 ) -> str:  # its path
-    "One of NVIDIA's programs; `CompilerMissing` if there is none"
+    "Return one of NVIDIA's programs; raises `CompilerMissing` if there is none"
     with_triton = [Path(folder) / 'triton/backends/nvidia/bin' / name for folder in sys.path]
     for path in [*(h / 'bin' / name for h in homes()), shutil.which(name), *with_triton]:
         if path and os.access(path, os.X_OK):
@@ -88,7 +88,7 @@ def _nvrtc():
 
 
 def _fetch(lib, function, handle):
-    "The bytes that `function` of a library returns, which has a companion that returns their number"
+    "Return the bytes that `function` of a library returns, which has a companion that returns their number"
     n = ctypes.c_size_t()
     getattr(lib, f'{function}Size')(handle, ctypes.byref(n))
     res = ctypes.create_string_buffer(n.value)
@@ -108,7 +108,7 @@ _FRESH = '--no-cache'  # an option of NVRTC and nvJitLink; versions without it h
 
 
 def _options(arch, opt, folders, flags):
-    "The options that NVRTC gets"
+    "Return the options that NVRTC gets"
     how = ['-std=c++17', '-lineinfo' if opt else '-G', '--ptxas-options=-v', '-default-device', '-w']
     return [f'-arch={arch}', *how, f'--pre-include={FIRST}', *(f'-I{folder}' for folder in folders), '-I.', *flags]
 
@@ -122,7 +122,7 @@ def nvrtc(
     file='kernel.cu',  # the source's name in messages
     original='',  # the source as it was given, for messages
 ) -> tuple:  # PTX, machine code, what the assembler said, the kernel's name in these
-    "Compile for a GPU, or find it in the cache; `CompileError` shows the line"
+    "Compile for a GPU, or find it in the cache; raises `CompileError`, which shows the line"
     lib, folders = _nvrtc(), includes()
     given = stand_ins(src, folders)
     options = _options(arch, opt, folders, flags)
@@ -188,14 +188,14 @@ def _compiled(lib, src, name, given, options, file, original):
     "What `nvrtc` gives, compiled now"
     p = ctypes.c_void_p()
     # in no folder: else the current one is in the machine code, which no cache knows elsewhere
-    place = file if os.path.isabs(file) else f'/{file}'
+    path = file if os.path.isabs(file) else f'/{file}'
     texts = _strings(given.values())
     names = _strings(given)
-    lib.nvrtcCreateProgram(ctypes.byref(p), src.encode(), place.encode(), len(given), texts, names)
+    lib.nvrtcCreateProgram(ctypes.byref(p), src.encode(), path.encode(), len(given), texts, names)
     try:
         lib.nvrtcAddNameExpression(p, name.encode())
         failed = lib.nvrtcCompileProgram(p, len(options), _strings(options))
-        log = _text(_fetch(lib, 'nvrtcGetProgramLog', p)).replace(place, file)
+        log = _text(_fetch(lib, 'nvrtcGetProgramLog', p)).replace(path, file)
         if failed:
             raise _compile_error(log, original, file)
         entry = ctypes.c_char_p()
@@ -206,7 +206,7 @@ def _compiled(lib, src, name, given, options, file, original):
 
 
 def _compile_error(log, src, file):
-    "The exception for a compilation that ended with this log"
+    "Return the exception for a compilation that ended with this log"
     m = re.search(r'could not open source file "([^"]+)"|cannot open source file "([^"]+)"', log)
     if m and CUDA.match(m[1] or m[2]):
         return missing_tool(f"CUDA's header {m[1] or m[2]}", 'This source', _TOOLKIT)
@@ -269,7 +269,7 @@ def _sections(elf):
 
 
 def sections(elf: bytes) -> dict:  # name -> size in bytes
-    "The sections of a 64-bit ELF file"
+    "Return the sections of a 64-bit ELF file"
     return {name: size for name, (_, size) in _sections(elf).items()}
 
 
@@ -303,7 +303,7 @@ _TAKES = {
 
 
 def _part_about(entry, log):
-    "The part of the assembler's words that is about one kernel"
+    "Return the part of the assembler's words that is about one kernel"
     parts = re.split(r"Compiling entry function '|Function properties for ", log)
     return ''.join(part for part in parts if re.match(rf"{re.escape(entry)}\b", part))
 

@@ -26,11 +26,11 @@ class Clock:
     most = 100_000  # runs in a batch
 
     def now(self) -> float:  # seconds
-        "The time since some moment"
+        "Return the time since some moment"
         return time.perf_counter()
 
     def times(self, fn, n) -> list:  # of seconds
-        "How long each of `n` calls takes"
+        "Return how long each of `n` calls takes"
         res = []
         for _ in range(n):
             start = time.perf_counter()
@@ -57,7 +57,7 @@ _SM = 1  # NVML_CLOCK_SM; sensor 0 is the GPU's own temperature
 
 @lru_cache
 def _nvml():
-    "The NVML library, started; `OSError` where it is missing or does not start"
+    "Return the NVML library, started; raises `OSError` where it is missing or does not start"
     lib = ctypes.CDLL('nvml.dll' if sys.platform == 'win32' else 'libnvidia-ml.so.1')
     if status := lib.nvmlInit_v2():
         raise OSError(f'NVML does not start (status {status})')
@@ -65,7 +65,7 @@ def _nvml():
 
 
 def driver():  # None without NVML
-    "The version of NVIDIA's driver"
+    "Return the version of NVIDIA's driver"
     try:
         lib = _nvml()
         text = ctypes.create_string_buffer(80)
@@ -92,7 +92,7 @@ class Sensors:
         return None if ask is None or ask(self.handle, *which, ctypes.byref(v)) else v.value
 
     def read(self):  # None if NVML cannot report it
-        "How the GPU is now, as a `State`"
+        "Return how the GPU is now, as a `State`"
         if self.why:
             return None
         watt = self._ask('PowerUsage')
@@ -111,7 +111,7 @@ UNEVEN = 0.03  # how far the SM clock may move during a measurement
 
 
 def clock_doubts(states) -> list:  # states: of `State`
-    "What the GPU's clock did that a time may suffer from"
+    "Return what the GPU's clock did that a time may suffer from"
     states = [s for s in states if s]
     mhz = [s.mhz for s in states if s.mhz]
     reasons = list(dict.fromkeys(r for s in states for r in s.reasons))
@@ -173,7 +173,7 @@ class Events(Clock):
         "And after the last run"
 
     def times(self, fn, n) -> list:  # of seconds
-        "The GPU's time per call of `n` calls, without those that the CPU queued too late, unless all are such"
+        "Return the GPU's time per call of `n` calls, without those that the CPU queued too late, unless all are such"
         for _ in range(TRIES):
             runs = self._batch(fn, n)
             if found := [seconds for seconds, late in runs if not late]:
@@ -181,12 +181,12 @@ class Events(Clock):
         return self.all_late([seconds for seconds, _ in runs])
 
     def all_late(self, times):
-        "What becomes of times in which the CPU's are; a function that waits for the GPU itself has no others"
+        "Handle times that include the CPU's; a function that waits for the GPU itself has no others"
         self.late += 1
         return times
 
     def _batch(self, fn, n):
-        "(seconds, whether the GPU came to it before it was queued) of each of `n` calls"
+        "Return (seconds, whether the GPU came to it before it was queued) of each of `n` calls"
         pairs = [[self.torch.Event(enable_timing=True) for _ in range(2)] for _ in range(n)]
         # in cycles, at some 2 GHz; bounded, since a full queue makes the CPU wait, which is not queueing
         self.torch._sleep(int(min(0.02, 2e-4 + 1.5 * n * self.each) * 2e9))
@@ -252,7 +252,7 @@ def clock_for(
     args=(),  # of the function that will be timed
     flush=True,  # overwrite the L2 before each run? 'read': read other memory instead
 ) -> Clock:
-    "The clock for a function of these arguments"
+    "Return the clock for a function of these arguments"
     arrays = [a for a in args if is_array(a)]
     if not any(map(_on_gpu, arrays)) and (arrays or backend() == 'sim'):
         return Clock()

@@ -13,12 +13,12 @@ import numpy as np
 
 from . import clocks
 from .stats import summary
-from .versus import ratio, turns
+from .versus import ratio, interleaved
 
 # An SM counts its cycles, and the GPU nanoseconds. Each SM notes both before and after a batch; the difference
 # gives the clock rate of the batch, not the one that a sensor saw at some moment of it.
 _STAMP = r'''
-__global__ void stamp_k(long long *at) {                            // two numbers for each SM
+__global__ void stamp_k(long long *at) {                            // two values per SM
     if (threadIdx.x > 0) return;
     unsigned sm;
     long long ns;
@@ -31,7 +31,7 @@ SLOTS = 1024  # more than a GPU has SMs
 
 
 def clock_between(before, after):  # arrays of (cycles, nanoseconds) by SM, zeros where none was noted; None: no SM
-    "The clock in MHz between two notes: the median of the SMs that made both"
+    "Return the clock in MHz between two notes: the median of the SMs that made both"
     d = (after - before)[(before[:, 1] > 0) & (after[:, 1] > before[:, 1])]
     return float(np.median(d[:, 0] / d[:, 1])) * 1000 if len(d) else None
 
@@ -53,7 +53,7 @@ class Stamps:
         self.kernel[self.blocks, 32](self.at[i])
 
     def mhz(self):
-        "The clock between both notes, once the GPU has made them"
+        "Return the clock between both notes, once the GPU has made them"
         found = clock_between(*self.at.cpu().numpy())
         self.at.zero_()
         return found
@@ -78,7 +78,7 @@ class Written(clocks.Events):
         self.stamps.note(1)
 
     def times(self, fn, n):
-        "How long each of `n` calls takes, in seconds"
+        "Return how long each of `n` calls takes, in seconds"
         res = super().times(fn, n)
         self.mhz.append(self.stamps.mhz())
         return res
@@ -106,7 +106,7 @@ class InARow(Untouched):
     most = 1000
 
     def times(self, fn, n):
-        "[how long a call takes, in seconds]"
+        "Return a list with the seconds of one call"
         self.begun()
         self.torch.synchronize()
         start = self.now()
@@ -130,7 +130,7 @@ class InGraph(Untouched):
         self.graphs = {}
 
     def times(self, fn, n):
-        "How long a call takes in each of `n` graphs, in seconds"
+        "Return how long a call takes in each of `n` graphs, in seconds"
         if fn not in self.graphs:
             self.graphs[fn] = clocks.capture(fn, CALLS)
         return [t / CALLS for t in super().times(self.graphs[fn], n)]
@@ -140,8 +140,10 @@ COLUMNS = dict(written=Written, read=Read, none=Untouched, row=InARow, graph=InG
 
 
 def one_run(clock, calls, seconds) -> tuple:  # (name -> seconds by round, MHz or None)
-    "Calls in turns on one clock"
-    rounds = {k: [float(np.median(batch)) for batch in v] for k, v in turns(clock, calls, seconds, seconds).items()}
+    "Time calls interleaved on one clock"
+    rounds = {
+        k: [float(np.median(batch)) for batch in v] for k, v in interleaved(clock, calls, seconds, seconds).items()
+    }
     mhz = [
         rate for rate in clock.mhz[-sum(map(len, rounds.values())) :] if rate
     ]  # not of the warm-up, whose batches are short
@@ -149,7 +151,7 @@ def one_run(clock, calls, seconds) -> tuple:  # (name -> seconds by round, MHz o
 
 
 def said(name, runs, base) -> dict:
-    "The result of several runs for one candidate, compared with the baseline `base`"
+    "Return the result of several runs for one candidate, compared with the baseline `base`"
     rounds = [s for r, _ in runs for s in r[name]]
     ratios = [ratio([[t] for t in r[base]], [[u] for u in r[name]]) for r, _ in runs]
     low, high = np.percentile(rounds, [5, 95])

@@ -136,12 +136,12 @@ SHEETS = {
 def data_sheet(
     gpu,  # the name that the driver gives it
 ) -> dict:  # as `Ceilings` has them; empty where no sheet is known
-    "What the data sheet of a GPU promises"
+    "Return what the data sheet of a GPU promises"
     return next((sheet for name, sheet in SHEETS.items() if gpu and gpu.endswith(name)), {})
 
 
 def _load(path, who):
-    "The ceilings in the file at `path`, if they are `who`'s"
+    "Return the ceilings in the file at `path`, if they are `who`'s"
     try:
         found = json.loads(path.read_text())[who]
     except (OSError, ValueError, LookupError, TypeError):
@@ -181,7 +181,7 @@ def ceilings(
 
 
 def _me():
-    "This GPU, driver and torch"
+    "Return this GPU, driver and torch"
     import torch
 
     return f'{torch.cuda.get_device_name()}, driver {driver()}, torch {torch.__version__}'

@@ -78,14 +78,14 @@ def function_within(f):
 
 
 def _source(f):
-    "The source of a function, class or kernel"
+    "Return the source of a function, class or kernel"
     f = function_within(f)
     text = getattr(f, 'src', None)  # one in CUDA C keeps its text
     return text if isinstance(text, str) else source_of(f).as_written
 
 
 def _stable(x):
-    "`x` as text that is the same in every run"
+    "Return `x` as text that is the same in every run"
     if x is None or isinstance(x, (bool, int, float, str, bytes)):
         return repr(x)
     if hasattr(x, 'shape') and hasattr(x, 'dtype'):
@@ -104,7 +104,7 @@ def _stable(x):
 
 
 def key(*parts) -> str:  # 16 hexadecimal digits
-    "A hash of what decides a result"
+    "Return a hash of what decides a result"
     return hashlib.sha256('\0'.join(map(_stable, parts)).encode()).hexdigest()[:16]
 
 
@@ -112,7 +112,7 @@ PACKAGES = ['torch', 'triton', 'numba', 'gridstride']  # whose versions a record
 
 
 def _gpu():
-    "(name, driver) of the first GPU, or (None, None)"
+    "Return (name, driver) of the first GPU, or (None, None)"
     cmd = ['nvidia-smi', '--query-gpu=name,driver_version', '--format=csv,noheader']
     try:
         out = subprocess.run(cmd, capture_output=True, text=True, timeout=20, check=True).stdout
@@ -133,7 +133,7 @@ def _versions():
 def machine(
     tools=None,  # versions of other programs that had a part in it, such as {'ncu':'2025.3.1'}
 ) -> dict:  # gpu, date, versions
-    "This machine, as a recording remembers it"
+    "Return this machine, as a recording remembers it"
     gpu, driver = _gpu()
     versions = {**_versions(), **({'driver': driver} if driver else {}), **(tools or {})}
     return dict(gpu=gpu, date=date.today().isoformat(), versions=versions)
@@ -146,7 +146,7 @@ def brief_mark(made: dict) -> str:  # made: what `machine` says
 
 
 def mark(made: dict) -> str:  # made: what `machine` says
-    "The line that marks a recording"
+    "Return the line that marks a recording"
     versions = ', '.join(f'{k} {v}' for k, v in made['versions'].items())
     return f'{brief_mark(made)} ({versions})' if versions else brief_mark(made)
 
@@ -162,7 +162,7 @@ _FORMS = {
 
 
 def _png(fig):
-    "A matplotlib figure as PNG"
+    "Return a matplotlib figure as PNG"
     f = BytesIO()
     fig.savefig(f, format='png', bbox_inches='tight')
     return f.getvalue()
@@ -173,7 +173,7 @@ def _text(v):
 
 
 def forms(x) -> dict:  # MIME type -> text, base64 if it is binary
-    "The forms in which `x` shows itself in a notebook"
+    "Return the forms in which `x` shows itself in a notebook"
     if hasattr(x, '_repr_mimebundle_'):
         res = dict(x._repr_mimebundle_())
     else:
@@ -185,7 +185,7 @@ def forms(x) -> dict:  # MIME type -> text, base64 if it is binary
 
 
 def _plain(x):
-    "`x` if JSON gives it back as it is, else None"
+    "Return `x` if JSON gives it back as it is, else None"
     try:
         return x if json.loads(json.dumps(x)) == x else None
     except (TypeError, ValueError):
@@ -213,7 +213,7 @@ class Recording:
         return f"{self.forms['text/plain']}\n[{self.mark}]"
 
     def _html(self):
-        "What a notebook shows, with the mark below it; None if that is text alone"
+        "Return what a notebook shows, with the mark below it; None if that is text alone"
         shown = self.forms.get('text/html') or self.forms.get('image/svg+xml')
         if not shown and 'image/png' in self.forms:
             shown = f'<img src="data:image/png;base64,{self.forms["image/png"]}">'
@@ -305,7 +305,7 @@ def renew_key(
 # lesson, and prints what was written and what was not (the file that `GRIDSTRIDE_MISSED` names gets a line for
 # each).
 def is_recording() -> bool:
-    "Whether what is made here is to be kept: the variable GRIDSTRIDE_RECORD is 1"
+    "Return whether what is made here is to be kept: the variable GRIDSTRIDE_RECORD is 1"
     return os.environ.get('GRIDSTRIDE_RECORD') == '1'
 
 
@@ -350,7 +350,7 @@ _origin, _made = 'here', None  # where the last call of `recorded` got its value
 
 
 def _replay(name, k, folder, why):
-    "The recording in place of what cannot be made, and the line that reports it"
+    "Return the recording in place of what cannot be made, and the line that reports it"
     try:
         rec = read(name, k, folder)
     except Unavailable as e:
@@ -363,7 +363,7 @@ def _replay(name, k, folder, why):
 
 
 def no_gpu() -> str:
-    "Why kernels run on no GPU here; empty if they do"
+    "Return why kernels run on no GPU here; empty if they do"
     from ..utils import backend, gpu_count
 
     if backend() == 'gpu':
@@ -403,7 +403,7 @@ def print_on_gpu(
     *parts,  # what else decides what it prints, with the source of `show`
     folder='recorded',  # where recordings are
 ):
-    "Call `show` where a GPU is; elsewhere print what it printed there, below a line that says so; or `Unavailable`"
+    "Call `show` on a machine with a GPU; elsewhere print its recorded output, marked as such; raises `Unavailable`"
 
     def make():
         _need_gpu()
@@ -417,7 +417,7 @@ def print_on_gpu(
 
 # What shows a recording is labelled as such itself: a plot does not show the line above it.
 def made_on() -> str:
-    "Where and when what `recorded` gave last was made, for the title of a table or a plot: GPU and date"
+    "Return where and when what `recorded` gave last was made, for the title of a table or a plot: GPU and date"
     if _made:
         return brief_mark(_made)
     here = machine()
@@ -437,12 +437,12 @@ def measured_in_part():
 
 
 def _brief(x):
-    "A number with as many digits as one reads"
+    "Return a number with as many digits as one reads"
     return f'{x:,.0f}' if abs(x) >= 1000 else f'{x:.3g}'
 
 
 def _range(low, high):
-    "The range from `low` to `high` in words"
+    "Return the range from `low` to `high` in words"
     if low is None and high is None:
         raise ValueError('a claim needs a bound: pass low, high, or both')
     if low is None or high is None:
@@ -451,7 +451,7 @@ def _range(low, high):
 
 
 def _found(measured, holds, origin):
-    "What was measured, and whether that is as claimed, in words"
+    "Return what was measured, and whether that is as claimed, in words"
     if measured is None:
         return 'not measured here'
     if holds:
@@ -460,7 +460,7 @@ def _found(measured, holds, origin):
 
 
 def _guessed(guess):
-    "The reader's number in a few digits; `TypeError` for what is none"
+    "Return the reader's number in a few digits; raises `TypeError` for what is none"
     if guess is ...:
         return 'none yet'
     try:

@@ -19,7 +19,7 @@ def attainable(
     copy,  # GB/s
     peak,  # TFLOP/s
 ) -> float:  # TFLOP/s
-    "What the roof allows a kernel of that intensity"
+    "Return what the roof allows a kernel of that intensity"
     return min(peak, intensity * copy / 1000)
 
 
@@ -33,7 +33,7 @@ _OPS = {'add': 1, 'mul': 1, 'fma': 2}
 
 
 def from_trace(flops, trace) -> Work:  # flops: of a call, which a trace does not count
-    "The work of what a simulator's trace recorded"
+    "Return the work of what a simulator's trace recorded"
     s = trace.stats
     return Work(flops, 32 * (s.global_load_sectors + s.global_store_sectors), None)
 
@@ -44,7 +44,7 @@ _EXECUTED = 'smsp__sass_thread_inst_executed_op_{}_pred_on.sum'
 def from_ncu(
     metrics,  # name -> number in base units (bytes, ns), as `ncu --print-units base` gives it
 ) -> Work:
-    "The work of a kernel from Nsight Compute's metrics; `ValueError` names what is missing"
+    "Return the work of a kernel from Nsight Compute's metrics; raises `ValueError`, which names what is missing"
     tensor = sum(v for k, v in metrics.items() if k.startswith('sm__ops_path_tensor') and k.endswith('.sum'))
     scalar = sum(n * metrics.get(_EXECUTED.format(k + op), 0) for k in 'fdh' for op, n in _OPS.items())
     both = metrics.get('dram__bytes_read.sum', 0) + metrics.get('dram__bytes_write.sum', 0)
@@ -61,7 +61,7 @@ NCU = ['dram__bytes.sum', 'gpu__time_duration.sum', *(_EXECUTED.format(k + op) f
 
 
 def _work(x):
-    "`x` as `Work`"
+    "Return `x` as `Work`"
     if hasattr(x, 'median'):
         return Work(x.flops, x.bytes, x.median)  # a Timing
     if isinstance(x, dict):
@@ -77,7 +77,7 @@ Point = namedtuple('Point', 'name intensity tflops limit share bound')
 
 
 def point(name, work, copy, peak) -> Point:
-    "The position of a kernel under the roof; `ValueError` names a kernel whose work is not known"
+    "Return the position of a kernel under the roof; raises `ValueError`, which names a kernel whose work is not known"
     if not work.flops or not work.bytes:
         lacks = 'flops' if not work.flops else 'bytes'
         raise ValueError(
@@ -99,7 +99,7 @@ class Roofline:
         self.peak = peak
 
     def plain(self) -> dict:
-        "The values in a form for JSON, for a recording"
+        "Return the values in a form for JSON, for a recording"
         return dict(points=[list(p) for p in self.points], roof=dict(self.roof), peak=self.peak)
 
     @classmethod
@@ -125,7 +125,7 @@ class Roofline:
         return ['kernel', 'FLOP a byte', 'reached', 'the roof there', 'of the roof', *sheet, 'bound by']
 
     def rows(self) -> list:  # of texts, as `head` names them
-        "The values, one row per kernel"
+        "Return the values, one row per kernel"
         return [self._row(p) for p in self.points]
 
     def _row(self, p):

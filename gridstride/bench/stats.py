@@ -16,7 +16,7 @@ import numpy as np
 # Nonparametric Statistics*, "confidence interval for a quantile"). It asks nothing of how the times are
 # spread, only that one does not depend on the one before.
 def interval(times) -> tuple:  # (low, high), in the unit of `times`
-    "A 95% confidence interval of the median; of fewer than eight times, all that was seen"
+    "Return a 95% confidence interval of the median; of fewer than eight times, all that was seen"
     t = sorted(times)
     r = max(1, int((len(t) - 1.96 * sqrt(len(t))) / 2))
     return t[r - 1], t[-r]
@@ -46,7 +46,7 @@ def width(s: Stats) -> float:  # a fraction: .01 is 1%
 
 
 def spread(s: Stats) -> float:  # a fraction
-    "The distance between the quartiles, as a fraction of the median"
+    "Return the distance between the quartiles, as a fraction of the median"
     return (s.q3 - s.q1) / s.median if s.median else 0.0
 
 
@@ -60,12 +60,12 @@ DRIFT = 0.02
 
 
 def steady(times) -> bool:
-    "Whether there are enough runs, and their median is known well enough"
+    "Return whether there are enough runs, and their median is known well enough"
     return len(times) >= RUNS and width(summary(times)) <= STEADY
 
 
 def _drifts(times):
-    "Whether the last third of the runs is slower or faster than the first, beyond chance"
+    "Return whether the last third of the runs is slower or faster than the first, beyond chance"
     third = len(times) // 3
     if third < 6:
         return False
@@ -74,12 +74,12 @@ def _drifts(times):
 
 
 def doubts(times) -> list:  # of sentences; empty for good measurements
-    "The reasons why the median of `times` should not be trusted"
+    "Return the reasons why the median of `times` should not be trusted"
     times = list(times)
     s = summary(times)
     res = []
     if s.n < RUNS:
-        res.append(f'too few runs: {s.n}, and {RUNS} are asked for; give it more seconds')
+        res.append(f'too few runs: {s.n}, and {RUNS} are needed; give it more seconds')
     if width(s) > STEADY:
         res.append(f'not steady: the median is only known to ±{width(s):.1%}')
     if spread(s) > NOISE:

@@ -18,7 +18,7 @@ from ..utils import check as same
 
 # Four digits are more than any timing holds; the unit is the one that makes the number readable.
 def time_text(seconds) -> str:
-    "`seconds` in the unit that fits"
+    "Return `seconds` in the unit that fits"
     for unit, size in (('s', 1), ('ms', 1e-3), ('µs', 1e-6)):
         if seconds >= size:
             return f'{seconds / size:.4g} {unit}'
@@ -26,7 +26,7 @@ def time_text(seconds) -> str:
 
 
 def rate_text(gbs=None, tflops=None) -> str:
-    "A rate in GB/s (10^9 bytes), a rate in TFLOP/s (10^12 operations), or both"
+    "Return a rate in GB/s (10^9 bytes), a rate in TFLOP/s (10^12 operations), or both"
 
     def number(v):
         return f'{v:,.0f}' if v >= 1000 else f'{v:.3g}'
@@ -51,7 +51,7 @@ def _poison(x):
 
 
 def _maker(x):
-    "A function that makes an array of the type and shape of `x`, without keeping `x`"
+    "Return a function that makes an array of the type and shape of `x`, without keeping `x`"
     if not hasattr(x, 'detach'):
         return partial(np.empty, x.shape, x.dtype)
     import torch
@@ -71,7 +71,7 @@ def _takes(f, n):
 
 
 def _ask(check, got, args):
-    "What the function `check` says the result should be; None if it has judged the result itself"
+    "Return what the function `check` says the result should be; None if it has judged the result itself"
     error = None
     if _takes(check, 1):
         try:
@@ -100,7 +100,7 @@ def _judge(got, check, args):
 
 
 def call_checked(fn, args, check, out=None):
-    "The result of `fn(*args)`, after `check` has seen it"
+    "Return the result of `fn(*args)`, after `check` has seen it"
     if check is None:
         return fn(*args)
     if out is not None:
@@ -119,7 +119,7 @@ def call_checked(fn, args, check, out=None):
 # Zeros and constants are easy on a GPU: multipliers draw less power on them, so the clock stays higher than
 # it would, and a wrong index finds the right value.
 def _constant(a):
-    "Whether an array of more than one element has the same value everywhere"
+    "Return whether an array of more than one element has the same value everywhere"
     if not (hasattr(a, 'detach') or isinstance(a, np.ndarray)) or not np.prod(a.shape) > 1:
         return False
     return bool((a == a.reshape(-1)[:1]).all())
@@ -192,7 +192,7 @@ class Timing:
         return doubts(self.times) + clocks.clock_doubts(self.states) + beyond + self.more
 
     def parts(self) -> list:
-        "(what, text) of everything except the warnings"
+        "Return (what, text) of everything except the warnings"
         s = self.stats
         res = [('median', time_text(s.median)), ('quartiles', f'{time_text(s.q1)} to {time_text(s.q3)}')]
         if self.bytes or self.flops:
@@ -227,7 +227,7 @@ SHORT, LONGER = 50e-6, 15e-6
 
 
 def _time_graph(clock, fn, median):
-    "(seconds per call in a CUDA graph or None, warnings)"
+    "Return (seconds per call in a CUDA graph or None, warnings)"
     n = int(min(1000, max(20, 5e-3 / median)))
     try:
         replay = clocks.capture(fn, n)
@@ -255,13 +255,13 @@ def time_short(t, clock, fn) -> Timing:  # `t`
 
 
 def peak_of(arrays) -> str:
-    "The name of the ceiling for the first floating-point array"
+    "Return the name of the ceiling for the first floating-point array"
     kinds = [str(a.dtype).removeprefix('torch.') for a in arrays if clocks.is_array(a)]
     return next((NAMES[k] for k in kinds if k in NAMES), 'fp32')
 
 
 def roof_for(clock, flops, bytes):
-    "The ceilings, or None where they do not matter: without a GPU, or without work to hold against them"
+    "Return the ceilings, or None where they do not matter: without a GPU, or without work to hold against them"
     return limits.ceilings() if isinstance(clock, clocks.Events) and (flops or bytes) else None
 
 
@@ -275,7 +275,7 @@ def unseen_doubts(clock, checks) -> list:  # of sentences
 
 
 def need_function(fn, tool, name=''):
-    "`TypeError` unless `fn` can be called"
+    "Raise `TypeError` unless `fn` can be called"
     if not callable(fn):
         what = f'{tool}: {name + " is" if name else "what is to be timed is"} a {type(fn).__name__}, not a function'
         raise TypeError(f'{what}: pass f and x, or lambda: f(x), not the result of f(x)')

@@ -40,24 +40,24 @@ def _brief(text):
 
 
 def _likeness(wanted, line):
-    "How much of `wanted` is in `line`, in the same order: 0 to 1"
+    "Return how much of `wanted` is in `line`, in the same order: 0 to 1"
     blocks = difflib.SequenceMatcher(None, wanted, line, autojunk=False).get_matching_blocks()
     return sum(b.size for b in blocks if b.size > 1) / max(1, len(wanted))
 
 
 def _nearest(wanted, lines):
-    "(number, text) of the line that is most like `wanted`; None if none is"
+    "Return (number, text) of the line that is most like `wanted`; None if none is"
     score, number = max(((_likeness(wanted, line), -n) for n, line in enumerate(lines, 1)), default=(0, 0))
     return (-number, lines[-number - 1].strip()) if score > 0.5 else None
 
 
 def _where(src, old):
-    "The line numbers where `old` begins"
+    "Return the line numbers where `old` begins"
     return [src.count('\n', 0, m.start()) + 1 for m in re.finditer(re.escape(old), src)]
 
 
 def _not_there(whose, src, old):
-    "What to say where `old` is not in `src`"
+    "Return what to say where `old` is not in `src`"
     wanted = [line for line in old.strip().splitlines() if line.strip()]
     lines = src.splitlines()
     missing = next((line for line in wanted if not any(line.strip() in l for l in lines)), None)
@@ -72,7 +72,7 @@ def _not_there(whose, src, old):
 
 
 def _replace(src, words, whose):
-    "`src` with each key of `words`, in their order, replaced by its value"
+    "Return `src` with each key of `words`, in their order, replaced by its value"
     for old, new in words.items():
         if not old.strip():
             raise ChangeError(f'an empty string matches everywhere in {whose}: pass the text to replace')
@@ -90,7 +90,7 @@ def _replace(src, words, whose):
 
 
 def _text_of(f):
-    "The source of a Python function, decorators and all, from the first column on"
+    "Return the source of a Python function, decorators and all, from the first column on"
     try:
         return source_of(function_within(f)).text
     except SourceMissing as e:
@@ -99,7 +99,7 @@ def _text_of(f):
 
 
 def _called(src):
-    "What to call a text in a message: by its kernel, if it has one"
+    "Return what to call a text in a message: by its kernel, if it has one"
     found = re.search(r'__global__[^(]*?(\w+)\s*\(', src)
     return found[1] if found else 'the text'
 
@@ -129,7 +129,7 @@ _numbers = itertools.count(1)
 
 
 def _names_outside(f):
-    "All that a function may find outside itself"
+    "Return all that a function may find outside itself"
     f = function_within(f)
     closed = zip(f.__code__.co_freevars, (c.cell_contents for c in f.__closure__ or ()))
     return {**f.__globals__, **dict(closed)}
@@ -140,7 +140,7 @@ def define(
     /,
     **names,  # what it finds outside under these names; a function finds the rest where it found it before
 ):
-    "The function, or the kernel, that the text defines: the last one, if it defines several"
+    "Return the function, or the kernel, that the text defines: the last one, if it defines several"
     if not isinstance(what, str):
         return define(_text_of(what), **{**_names_outside(what), **names})
     file = f'<made {next(_numbers)}>'
@@ -159,7 +159,7 @@ def define(
 
 
 def _cells(lesson, folder):
-    "(name of the file, syntax tree, source) of each code cell of a lesson that is Python alone"
+    "Yield (name of the file, syntax tree, source) of each code cell of a lesson that is Python alone"
     found = sorted(Path(folder).glob(f'{lesson}_*.ipynb'))
     if not found:
         raise ChangeError(f'there is no lesson {lesson} next to this one, in {Path(folder).resolve()}')
@@ -174,7 +174,7 @@ def _cells(lesson, folder):
 
 
 def _kept_source(lesson, name, folder):
-    "The text as `recorded` keeps it for a lesson that is alone in its folder; None where it is not"
+    "Return the text as `recorded` keeps it for a lesson that is alone in its folder; None where it is not"
     kept = Path(folder) / 'recorded/sources.json'
     if any(Path(folder).glob(f'{lesson}_*.ipynb')) or not kept.is_file():
         return None
@@ -182,7 +182,7 @@ def _kept_source(lesson, name, folder):
 
 
 def _named(node, src):
-    "(name, text) of a statement that gives a name to a text or defines a function; else nothing"
+    "Return (name, text) of a statement that gives a name to a text or defines a function; else nothing"
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
         return getattr(node.targets[0], 'id', ''), node.value.value
     if isinstance(node, ast.FunctionDef):
@@ -196,7 +196,7 @@ def source_in(
     name: str,  # of a text, or of a function, in one of its cells
     folder='.',  # where the lessons are
 ) -> str:  # the text; or the function's source, decorators and all
-    """What a lesson calls `name`, as it is there now; `ChangeError` if it has none, or two
+    """Return what a lesson calls `name`, as it is there now; raises `ChangeError` if it has none, or two
 
     If that lesson is not in the folder of this one, the text is that of `recorded/sources.json`."""
     if (kept := _kept_source(lesson, name, folder)) is not None:
@@ -292,30 +292,30 @@ class Contest:
         self.made, self.doubts = made, list(doubts)
 
     def __getitem__(self, name):  # None where it was not measured
-        "The median of a way, in milliseconds"
+        "Return the median of a way, in milliseconds"
         if name not in self.rows:
             raise KeyError(f'no {name!r} in this contest; there are {", ".join(self.rows)}')
         return self.rows[name] and self.rows[name]['ms']
 
     def ratio(self, name, than=None):  # None where one of the two was not measured
-        "The time of `name` divided by that of `than`, by default the baseline: below 1, it is faster"
+        "Return the time of `name` divided by that of `than`, by default the baseline: below 1, it is faster"
         mine = self[name]
         other = self[self.baseline if than is None else than]
         return mine / other if mine and other else None
 
     def noted(self, name, column):  # None where it was not measured
-        "What a column of one's own says of a way"
+        "Return what a column of one's own says of a way"
         columns = self[name] and self.rows[name]['columns']
         if columns and column not in columns:
             raise KeyError(f'no column {column!r} in this contest; there are {", ".join(columns)}')
         return columns and columns[column]
 
     def tflops(self, name):  # None where it was not measured
-        "The speed of a way in TFLOP/s, if the contest knows its operations"
+        "Return the speed of a way in TFLOP/s, if the contest knows its operations"
         return self[name] and self.flops / self[name] / 1e9
 
     def gbs(self, name, of=1):  # None where it was not measured
-        "The speed of a variant in GB/s, if the contest knows its bytes; or as a fraction of so many GB/s"
+        "Return the speed of a variant in GB/s, if the contest knows its bytes; or as a fraction of so many GB/s"
         return self[name] and self.bytes / self[name] / 1e6 / of
 
     def _row(self, name, columns):
@@ -370,7 +370,7 @@ def _judge(ways, args, check, writes):
 
 
 def _measure(ways, inputs, check, writes, baseline, seconds, columns, clock):
-    "(rows, warnings) of the variants, timed interleaved; `Unavailable` without a GPU"
+    "Return (rows, warnings) of the variants, timed interleaved; raises `Unavailable` without a GPU"
     if backend() != 'gpu':
         raise Unavailable('A contest is timed on an NVIDIA GPU, and none is here')
     args = tuple(inputs())

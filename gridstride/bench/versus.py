@@ -1,7 +1,7 @@
 """`compare`: several candidates for one job, timed interleaved in one run, with ratios to a baseline, also over sizes.
 
 Two timings from two moments compare two moments as well: a warmer GPU, another program that runs too. So the
-candidates take turns, a batch each, and what is compared is the batches of one round. The ratio of a round
+candidates take interleaved, a batch each, and what is compared is the batches of one round. The ratio of a round
 does not know how warm it was; the median over the rounds is the ratio that is reported, with the interval
 that contains it with 95% confidence.
 """
@@ -32,7 +32,7 @@ from ..support.tables import Table
 ROUNDS = 11  # at least: fewer give no interval worth the name
 
 
-def turns(
+def interleaved(
     clock,  # what to time with
     calls,  # name -> function, called with nothing
     seconds=2.0,  # to measure for at most, per candidate
@@ -58,7 +58,7 @@ def turns(
 
 
 def ratio(base, other) -> tuple:  # (median, low, high): above 1, `other` is faster
-    "How many times faster than `base` the candidate `other` is, from the rounds of both"
+    "Return how many times faster than `base` the candidate `other` is, from the rounds of both"
     s = summary([np.median(b) / np.median(mine) for b, mine in zip(base, other)])
     return s.median, s.low, s.high
 
@@ -83,7 +83,7 @@ class Comparison:
         return f"{r:.3g}x ({low:.3g} to {high:.3g}){'' if high < 1 or low > 1 else ', no difference shown'}"
 
     def rows(self) -> list:  # of texts: name, median, median in a CUDA graph, rate, share of a ceiling, ratio
-        "The table, fastest first"
+        "Return the table, fastest first"
         return [self._row(k, t) for k, t in sorted(self.timings.items(), key=lambda item: item[1].median)]
 
     def _row(self, name, t):
@@ -93,7 +93,7 @@ class Comparison:
         return name, time_text(t.median), graph, rate_text(t.gbs, t.tflops), part, self._versus(name)
 
     def _columns(self):
-        "(head, rows) without the columns that are empty"
+        "Return (head, rows) without the columns that are empty"
         every = [c for c in zip(_HEAD, *self.rows()) if any(c[1:])]
         head, *rows = zip(*every)
         return head, rows
@@ -118,7 +118,7 @@ class Comparison:
 
 
 def _one(fns, args, baseline, clock, check, out, flops, bytes, seconds, peak, roof, size):
-    "The comparison for one set of arguments"
+    "Return the comparison for one set of arguments"
     got = None
     for k, f in fns.items():
         try:
@@ -131,7 +131,7 @@ def _one(fns, args, baseline, clock, check, out, flops, bytes, seconds, peak, ro
     del got
     noted = len(clock.states)
     calls = {k: (lambda f=f: f(*args)) for k, f in fns.items()}
-    got = turns(clock, calls, seconds)
+    got = interleaved(clock, calls, seconds)
     states = list(clock.states)[noted:]
     more = unseen_doubts(clock, check is not None) + more
     timings = {
@@ -191,7 +191,7 @@ class Sweep(list):
     "The `Comparison`s of the same candidates at growing sizes; shows itself as a picture"
 
     def _series(self):
-        "(unit, value of a `Timing`, ceiling or None): what the picture shows"
+        "Return (unit, value of a `Timing`, ceiling or None): what the picture shows"
         t = next(iter(self[0].timings.values()))
         roof = t.roof or {}
         if t.flops:

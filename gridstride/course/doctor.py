@@ -48,7 +48,7 @@ ROOT = Path(gridstride.__file__).resolve().parents[1]
 def machine(
     **other,  # what to put in place of this machine's own
 ) -> SimpleNamespace:
-    "This machine, as the checks see it"
+    "Return this machine, as the checks see it"
     own = dict(
         system=sys.platform,
         path=os.environ.get('PATH', ''),
@@ -70,12 +70,12 @@ def machine(
 
 
 def _which(m, *names):
-    "The first of the programs `names` that the machine has, or None"
+    "Return the first of the programs `names` that the machine has, or None"
     return next((p for p in (shutil.which(n, path=m.path) for n in names) if p), None)
 
 
 def _says(*cmd):
-    "What a command prints; an empty text when it fails or takes over ten seconds"
+    "Return what a command prints; an empty text when it fails or takes over ten seconds"
     out = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace')
     try:
         return subprocess.run(cmd, timeout=10, check=True, **out).stdout.strip()
@@ -84,7 +84,7 @@ def _says(*cmd):
 
 
 def _driver():
-    "(GPUs, newest CUDA version that the driver can run); (0, None) without a driver"
+    "Return (GPUs, newest CUDA version that the driver can run); (0, None) without a driver"
     name = 'nvcuda.dll' if sys.platform == 'win32' else 'libcuda.so.1'
     try:
         lib = ctypes.CDLL(name)
@@ -100,7 +100,7 @@ def _driver():
 
 # In a process of its own, as it imports torch, which may crash.
 def _why_long_launches():
-    "Why kernels are launched by ctypes here; empty where compiled code launches them"
+    "Return why kernels are launched by ctypes here; empty where compiled code launches them"
     ask = 'import sys; from gridstride.cpp.launcher import why_not; sys.exit(why_not())'
     try:
         done = subprocess.run([sys.executable, '-c', ask], stderr=subprocess.PIPE, text=True, timeout=120, cwd=ROOT)
@@ -209,7 +209,7 @@ def environment_version(
 
 
 def _environment(m):
-    "The course's own .venv: made, not made yet, or broken"
+    "Return the course's own .venv: made, not made yet, or broken"
     if not m.course:
         return _ALONE
     home = Path(m.root) / '.venv'
@@ -221,7 +221,7 @@ def _environment(m):
 
 
 def compiler(m=None):  # the machine; None: this one
-    "The path of a C++ compiler that works, or None"
+    "Return the path of a C++ compiler that works, or None"
     m = m or machine()
     if m.system == 'darwin' and not _says(_which(m, 'xcode-select') or 'xcode-select', '-p'):
         return  # clang++ is a stub until then
@@ -246,12 +246,12 @@ def _disk(m):
 # Importing torch takes seconds, and a broken torch may crash. Its version is known without that: the metadata
 # has the number, and one small file has the CUDA version it was built for.
 def _dist(m, name):
-    "The installed package `name`, or None"
+    "Return the installed package `name`, or None"
     return next(iter(metadata.distributions(name=name, path=list(m.site))), None)
 
 
 def _absent(m, name):
-    "The row of a package that the lessons need: a set-up installs it, or pip after a finished set-up"
+    "Return the row of a package that the lessons need: a set-up installs it, or pip after a finished set-up"
     if not m.course:
         return Row('missing' if name == 'numpy' else 'optional', 'not installed', _pip(m, name))
     done = environment_version(Path(m.root) / '.venv')
@@ -259,7 +259,7 @@ def _absent(m, name):
 
 
 def _need(name):
-    "A check for a Python package that the lessons need"
+    "Return a check for a Python package that the lessons need"
 
     def check(m):
         d = _dist(m, name)
@@ -269,7 +269,7 @@ def _need(name):
 
 
 def _package(name, only=None):
-    "A check for an optional Python package"
+    "Return a check for an optional Python package"
 
     def check(m):
         d = _dist(m, name)
@@ -283,7 +283,7 @@ def _package(name, only=None):
 
 
 def _torch_cuda(m):
-    "The CUDA version that torch was built for; None for a CPU build or no torch"
+    "Return the CUDA version that torch was built for; None for a CPU build or no torch"
     d = _dist(m, 'torch')
     return runpy.run_path(str(d.locate_file('torch/version.py'))).get('cuda') if d else None
 
@@ -293,7 +293,7 @@ def _major(version):
 
 
 def _size(dists):
-    "The disk space of packages, from their lists of files; nothing if these do not contain it"
+    "Return the disk space of packages, from their lists of files; nothing if these do not contain it"
     rows = csv.reader('\n'.join(d.read_text('RECORD') or '' for d in dists).splitlines())
     size = sum(int(row[2]) for row in rows if len(row) == 3 and row[2].isdigit())
     return size and (f'{size / 1e9:.1f} GB' if size >= 1e8 else f'{size / 1e6:.1f} MB')
@@ -302,7 +302,7 @@ def _size(dists):
 def torch_build(
     site,  # folders in which packages are installed
 ) -> str:  # such as '2.13.0+cpu, built for the CPU only, 0.7 GB'; empty where it is not installed
-    "Which build of PyTorch is installed, and how large it is together with the CUDA libraries"
+    "Return which build of PyTorch is installed, and how large it is together with the CUDA libraries"
     m = machine(site=site)
     d = _dist(m, 'torch')
     cuda = _torch_cuda(m)
@@ -317,7 +317,7 @@ def torch_build(
 
 
 def has_gpu(m=None) -> bool:  # the machine; None: this one
-    "Whether this machine has an NVIDIA GPU, with or without a driver that works"
+    "Return whether this machine has an NVIDIA GPU, with or without a driver that works"
     m = m or machine()
     return bool(m.driver()[0]) or _on_bus(m)
 
@@ -338,7 +338,7 @@ def _torch(m):
 # A GPU without its driver is found on the PCI bus. NVIDIA's vendor number is 0x10de, and display controllers
 # have a class that starts with 0x03.
 def _on_bus(m):
-    "Whether the PCI bus has an NVIDIA GPU, with or without a driver"
+    "Return whether the PCI bus has an NVIDIA GPU, with or without a driver"
 
     def text(p):
         return p.read_text().strip() if p.exists() else ''
@@ -374,7 +374,7 @@ def _nvcc(m):
 
 
 def _toolkit(cuda, m):
-    "The command that installs the CUDA toolkit of a given version"
+    "Return the command that installs the CUDA toolkit of a given version"
     if _manager(m) not in ('apt', 'dnf'):
         return f'install the CUDA toolkit {cuda}'
     return f"{fix('nvcc', m).replace('nvidia-cuda-toolkit', 'cuda-toolkit')}-{cuda.replace('.', '-')}"
@@ -391,7 +391,7 @@ def _header(m):
 
 
 def _launches(m):
-    "Whether compiled code launches a GPU's kernels, `cpp/launcher.cpp`; else ctypes does, which is slower"
+    "Return whether compiled code launches a GPU's kernels, `cpp/launcher.cpp`; else ctypes does, which is slower"
     if not m.driver()[0]:
         return Row('optional', 'none; not needed without a GPU')
     if why := m.launches():
@@ -406,7 +406,7 @@ def _fix_launches(m):
 
 
 def _assembly(m):
-    "What compiles a kernel to PTX and SASS without a GPU: packages, or a toolkit's tools next to nvcc"
+    "Return what compiles a kernel to PTX and SASS without a GPU: packages, or a toolkit's tools next to nvcc"
 
     def package(name):
         return getattr(_dist(m, name), 'version', None)
@@ -447,7 +447,7 @@ def examine(
     m=None,  # the machine; None: this one
     checks=CHECKS,  # which checks
 ) -> list:  # (what, what it is for, `Row`)
-    "All the checks; the row of a check that fails itself has the error"
+    "Return all the checks; the row of a check that fails itself has the error"
 
     def guard(check):
         try:
@@ -462,7 +462,7 @@ def examine(
 def report(
     rows,  # (what, why, `Row`), as `examine` gives them
 ) -> str:
-    "The rows as a table, with the command that fixes a row below it"
+    "Return the rows as a table, with the command that fixes a row below it"
     res = [f'{platform.system()} {platform.machine()}, {sys.executable}', '']
     for what, why, r in rows:
         res.append(f'{r.state:<8}  {what:<12}  {r.found}  ({why})')

@@ -55,12 +55,12 @@ _STARTED = Path.cwd()  # a notebook is started in its own folder, and may leave 
 def lessons(
     folder=NBS,  # where to look
 ) -> list:  # paths
-    "The lessons in `folder`, in order"
+    "Return the lessons in `folder`, in order"
     return sorted(Path(folder).glob('[0-9][0-9]_*.ipynb'))
 
 
 def _lesson(n, have):
-    "The lesson called `n`: a number, or the path of any notebook"
+    "Return the lesson called `n`: a number, or the path of any notebook"
     if n.endswith('.ipynb') and Path(n).is_file():
         return Path(n).resolve()
     if n.zfill(2) in have:
@@ -80,7 +80,7 @@ def pick(
 # When a lesson is saved, a hash of its code is saved with it. Later the hash shows whether the code was
 # edited after the outputs were made. Prose may change freely.
 def read(path) -> dict:  # the notebook's JSON
-    "The notebook at `path`; `ValueError` names it if it is not a notebook"
+    "Return the notebook at `path`; raises `ValueError`, which names it if it is not a notebook"
     try:
         nb = json.loads(Path(path).read_text(encoding='utf-8'))
         if isinstance(nb['cells'], list):
@@ -91,17 +91,17 @@ def read(path) -> dict:  # the notebook's JSON
 
 
 def code(nb) -> list:  # of str
-    "The sources of the code cells, in order"
+    "Return the sources of the code cells, in order"
     return [''.join(c['source']) for c in nb['cells'] if c['cell_type'] == 'code']
 
 
 def code_hash(nb) -> str:  # 16 hexadecimal digits
-    "A hash of all the code in a notebook"
+    "Return a hash of all the code in a notebook"
     return hashlib.sha256(json.dumps(code(nb)).encode()).hexdigest()[:16]
 
 
 def stale(nb) -> bool:
-    "Whether the code differs from the code that made the outputs; True when no outputs were ever recorded"
+    "Return whether the code differs from the code that made the outputs; True when no outputs were ever recorded"
     return nb['metadata'].get('gridstride', {}).get('code') != code_hash(nb)
 
 
@@ -121,7 +121,7 @@ class LessonError(Exception):
 
 
 def _strip_colors(text):
-    "`text` without the terminal's colours"
+    "Return `text` without the terminal's colours"
     return re.sub(r'\x1b\[[0-9;]*m', '', text).strip()
 
 
@@ -282,7 +282,7 @@ async def _run(path, where, saving, turn, tick):
 
 
 def _cells(path):
-    "How many cells of the lesson will run; 0 if the file is not a notebook, which is reported when it is run"
+    "Return how many cells of the lesson will run; 0 if the file is not a notebook, which is reported when it is run"
     try:
         return sum(bool(s.strip()) for s in code(read(path)))
     except ValueError:
@@ -322,7 +322,7 @@ def _result(r):
 def table(
     runs,  # one `Run` per lesson
 ) -> str:
-    "The runs as a table"
+    "Return the runs as a table"
     rows = [(r.lesson, r.backend, r.cells, f'{r.seconds:.1f}', _result(r)) for r in runs]
     return repr(Table(['<lesson', '<backend', 'cells', 'seconds', '<result'], rows))
 
@@ -331,7 +331,7 @@ def table(
 # `.progress.json` in the folder of the lessons, so that two people with copies of the notebooks share no progress,
 # whatever installation they use; or in the file that `GRIDSTRIDE_PROGRESS` names. `course.grading` writes it.
 def exercises(nb) -> list:  # of str
-    "The ids of a lesson's exercises, in order"
+    "Return the ids of a lesson's exercises, in order"
     return list(dict.fromkeys(re.findall(r'''^@exercise\(\s*['"]([\w.]+)['"]''', '\n'.join(code(nb)), re.M)))
 
 
@@ -364,7 +364,7 @@ def progress(
     folder=NBS,  # where the lessons are
     path=None,  # the progress file; None: the one in the folder of the lessons
 ) -> str:
-    "A table of every lesson's exercises, and when each was solved"
+    "Return a table of every lesson's exercises, and when each was solved"
     days = read_progress(path or progress_file(folder))
     rows = []
     known = {p.stem: exercises(read(p)) for p in lessons(folder)}
@@ -380,7 +380,7 @@ def progress(
 # `python -m gridstride.course.lessons run 01 02 --save --jobs 2`, which is what `python3 course.py run` calls once
 # everything is set up. Status 1 says that a lesson failed, 2 that the question made no sense.
 def _at_least_one(text):
-    "`text` as an integer above zero"
+    "Return `text` as an integer above zero"
     if not text.isdigit() or not int(text):
         raise argparse.ArgumentTypeError(f'{text!r} is not a positive integer')
     return int(text)
@@ -390,7 +390,7 @@ def run_args(
     argv,  # what follows `run`
     folder=NBS,  # where the lessons are
 ):  # the lessons' paths in `.paths`, and `.save` and `.jobs`
-    "The arguments of `run`, checked; `ValueError` or `LookupError` says what is wrong with them"
+    "Return the arguments of `run`, checked; `ValueError` or `LookupError` says what is wrong with them"
     p = argparse.ArgumentParser(
         prog='course.py run', description='Execute lessons, each in a fresh kernel.', allow_abbrev=False
     )
@@ -410,7 +410,7 @@ def run_args(
 
 
 def _apart(coro):
-    "The result of `coro`, computed in another thread: in this one nbclient would keep Ctrl-C for itself"
+    "Return the result of `coro`, computed in another thread: in this one nbclient would keep Ctrl-C for itself"
     import asyncio
     from concurrent.futures import ThreadPoolExecutor
 

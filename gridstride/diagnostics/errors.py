@@ -29,7 +29,7 @@ A template names its fields as `str.format` does. Some of them mean the same in 
 
 - `array`, a name, and `index`, a tuple of integers, become attributes of the exception; `element` is made of the two
   as the dialect writes it, `s[3, 4]` or `s[3][4]`, and `subscript` of the index alone, `105` or `(3, 4)`. Where there
-  is no array, `space` says what there is instead: 'shared memory'.
+  is not an array, `space` says what there is instead: 'shared memory'.
 - `before` and `now` say what the two accesses of a race do, as in 'read' and 'written'; `hazard` is made of them,
   'read after write', and `access` of `now` alone, 'read'.
 - `threads` is how many; `waiting` is made of it, '1 thread waits'.

@@ -283,7 +283,7 @@ def _is_flat(expr):
 
 
 def _is_strided(expr, line, above):
-    "Is it one index times a stride, as in `i*stride + shift`, where the kernel sets only `i`?"
+    "Return whether it is one index times a stride, as in `i*stride + shift`, where the kernel sets only `i`"
     if re.search(r'(thread|block)Idx|\bgrid\(', expr):
         return False
     if any(re.search(rf'\bfor\b[^;:]*\b{name}\s*(=(?!=)|in\b)', line) for name in names_in(expr)):

@@ -12,7 +12,7 @@ from . import TASKS, honest, judge, read_submission, task_named, write_submissio
 
 
 _DESCRIPTION = """Judge a submission: run it in a process of its own, with inputs that it has never seen, and report
-whether its answers are right, how long they take (where a GPU is), or the one reason for which it is refused.
+whether its answers are right, how long they take (on a machine with a GPU), or the one reason for which it is refused.
 To write a submission: python -m gridstride.judge submit -h"""
 _EPILOG = """The exit status is 0 if it is accepted, 1 if it is refused, 2 if nothing could be judged.
 On Linux a submission runs in a sandbox, without the network, other processes or your home folder. Where the system
@@ -22,7 +22,7 @@ _TASK = 'what it should compute, where its first line #!POPCORN leaderboard NAME
 
 
 def _seconds(text):
-    "A number of seconds above 0"
+    "Return a number of seconds above 0"
     if not 0 < (seconds := float(text)) < 1e6:
         raise argparse.ArgumentTypeError(f'{text} is not a number of seconds above 0')
     return seconds
@@ -33,7 +33,7 @@ def _judge(argv):
     p = argparse.ArgumentParser(prog='python -m gridstride.judge', description=_DESCRIPTION, epilog=_EPILOG)
     p.add_argument('file', help='a Python file with custom_kernel(data), or ModelNew')
     p.add_argument('--task', choices=TASKS, help=_TASK)
-    p.add_argument('--timing', action='store_true', default=None, help='time it beside the reference, also on a CPU')
+    p.add_argument('--timing', action='store_true', default=None, help='time it next to the reference, even on a CPU')
     p.add_argument('--limit', type=_seconds, default=20.0, metavar='SECONDS', help='that a call may take; default 20')
     a = p.parse_args(argv)
     try:
@@ -75,7 +75,7 @@ def _submit(argv):
 
 
 def main(argv=None) -> int:  # exit status: 0 if the submission is accepted
-    "What the command does"
+    "Run the command; return its exit status"
     argv = sys.argv[1:] if argv is None else argv
     return int(_submit(argv[1:]) if argv[:1] == ['submit'] else _judge(argv))
 

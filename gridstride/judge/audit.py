@@ -56,7 +56,7 @@ _LIBRARIES = _libraries()
 
 
 def _asked_by_submission():
-    "Whether the nearest caller is the submission, `inspect` in between or not"
+    "Return whether the nearest caller is the submission, `inspect` in between or not"
     f = sys._getframe(2)
     while f and (f.f_code.co_filename.endswith(('inspect.py', '/gc.py')) or f.f_globals is globals()):
         f = f.f_back
@@ -64,7 +64,7 @@ def _asked_by_submission():
 
 
 def own_threads(before):
-    """Where new threads are at work in the submission, as text; libraries keep some of their own
+    """Return where new threads are at work in the submission, as text; libraries keep some of their own
 
     A thread that waits for an order, such as a worker at its queue, is not at work."""
     new = {ident: f for ident, f in sys._current_frames().items() if ident not in before}
@@ -73,7 +73,7 @@ def own_threads(before):
 
 
 def own_threads_soon(before):
-    "`own_threads`, when those that are about to wait have had a moment to do so"
+    "Return `own_threads`, when those that are about to wait have had a moment to do so"
     end = time.monotonic() + _MOMENT
     while (text := own_threads(before)) and time.monotonic() < end:
         time.sleep(_MOMENT / 20)
@@ -87,7 +87,7 @@ _ENDLESS = {('202', 4), ('98', 4), ('0', None), ('63', None)}  # futex, which lo
 
 
 def _own_frame(frame):
-    "The innermost frame of a thread that is the submission's; None if there is none"
+    "Return the innermost frame of a thread that is the submission's; None if there is none"
     return next((f for f in _stack(frame) if not f.f_code.co_filename.startswith(_LIBRARIES)), None)
 
 
@@ -99,7 +99,7 @@ def _waits(ident, frame):
 
 
 def _is_blocked(thread):
-    "Whether a thread is in a system call that has no end of its own; False where the system does not say"
+    "Return whether a thread is in a system call that has no end of its own; False where the system does not say"
     try:
         with open(f'/proc/self/task/{thread}/syscall') as f:
             words = f.read().split()
@@ -109,7 +109,7 @@ def _is_blocked(thread):
 
 
 def _stack(frame):
-    "A frame and all that called it"
+    "Yield a frame and all that called it"
     while frame:
         yield frame
         frame = frame.f_back
@@ -144,7 +144,7 @@ def _imported(name, report):
 # Functions that a clock or a comparison in this process would need. The judge needs none of them, but a
 # submission that replaces one tries to deceive.
 def _watched():
-    "{name: namespace} that a submission must not change, except the judge's own"
+    "Return {name: namespace} that a submission must not change, except the judge's own"
     res = {'time': time, 'torch': torch, 'torch.Tensor': torch.Tensor, 'torch.cuda': torch.cuda, 'json': json, 'os': os}
     res |= {'torch.cuda.Event': torch.cuda.Event, 'torch.testing': torch.testing, 'builtins': __builtins__}
     return res | {'gc': gc, 'signal': signal}
@@ -174,7 +174,7 @@ class Guard:
         self.were = {name: (thing, _callables(thing)) for name, thing in {**_watched(), **own}.items()}
 
     def changed(self):
-        "The names that are not what they were"
+        "Return the names that are not what they were"
         res = []
         for name, (thing, were) in self.were.items():
             now = _names(thing)

@@ -40,14 +40,14 @@ def _items(data):
 
 
 def _wide(data, device):
-    "The data on memory of its own, with float64 in place of each other float"
+    "Return the data on memory of its own, with float64 in place of each other float"
     items = [x.to(device, copy=True) if isinstance(x, torch.Tensor) else x for x in _items(data)]
     items = [x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in items]
     return tuple(items) if isinstance(data, tuple) else items[0]
 
 
 def _changed(task, data, change):
-    "The data, the floats of its inputs changed"
+    "Return the data, the floats of its inputs changed"
     items = [
         change(x) if isinstance(x, torch.Tensor) and x.is_floating_point() and i not in task.writes else x
         for i, x in enumerate(_items(data))
@@ -77,7 +77,7 @@ def _answer_bytes(expected):
 
 
 def _plan(task, rng):
-    "(what, sizes) of each call: first the public sizes, twice; then in a random order"
+    "Return (what, sizes) of each call: first the public sizes, twice; then in a random order"
     public = [{k: v for k, v in t.items() if k != 'seed'} for t in task.tests]
     first = public[0]
     others = [('new', case) for case in public[1:]]
@@ -91,7 +91,7 @@ _FACTS = dict(launches=dict, threads=str, streams=int, alias=int, event=float, a
 
 
 def _facts_of(answer):
-    "The facts in an answer, as far as they are of their types"
+    "Return the facts in an answer, as far as they are of their types"
     facts = answer.get('facts')
     facts = {k: v for k, v in facts.items() if type(v) is _FACTS.get(k)} if isinstance(facts, dict) else {}
     facts = {k: v[:_TEXT] if isinstance(v, str) else v for k, v in facts.items()}
@@ -99,7 +99,7 @@ def _facts_of(answer):
 
 
 def counted(found) -> dict:
-    "{kernel: launches}, as far as it is that"
+    "Return {kernel: launches}, as far as it is that"
     if not isinstance(found, dict):
         return {}
     right = ((k, v) for k, v in found.items() if type(v) is int and 0 <= v < 1 << 32)
@@ -148,7 +148,7 @@ class Bench:
         return expected, scales
 
     def send(self, data):
-        "The message with the data"
+        "Return the message with the data"
         items = _items(data)
         described = [wire.describe(x) if isinstance(x, torch.Tensor) else x for x in items]
         header = dict(op='call', data=described, tuple=isinstance(data, tuple), writes=list(self.task.writes))
@@ -181,7 +181,7 @@ class Bench:
         return buffer
 
     def tensors(self, answer, parts):
-        "The tensors of an answer; `Refused` if they are none"
+        "Return the tensors of an answer; raises `Refused` if they are none"
         try:
             return [
                 wire.tensor_of(b, meta['dtype'], meta['shape']) for b, meta in zip(parts, answer['answer'], strict=True)
@@ -190,7 +190,7 @@ class Bench:
             raise Refused('type', f'{self.at()} it sent no answer that can be read: {e}') from None
 
     def at(self):
-        "Which call this is, in words"
+        "Return which call this is, in words"
         return f'call {len(self.calls) + 1}:' if self.imported else 'in the import:'
 
     # What is looked at, in this order: the first that is found is the reason
@@ -217,7 +217,7 @@ class Bench:
         if text := facts.get('odd'):
             raise Refused('subclass', f'{self.at()} it returned {text}')
         if facts.get('alias') is not None:
-            raise Refused('alias', f'{self.at()} the answer lies in the memory of input {facts["alias"]}')
+            raise Refused('alias', f'{self.at()} the answer shares the memory of input {facts["alias"]}')
 
     def look_at_ends(self, facts):
         "Was it done when it returned?"
@@ -255,7 +255,7 @@ class Bench:
             self.diagnose(call, found, expected, scale)
 
     def miss_of(self, got, expected, scale, sizes):
-        "What is wrong with the tensors of an answer"
+        "Return what is wrong with the tensors of an answer"
         if len(got) != len(expected):
             return Miss('type', f'{len(got)} tensors; {len(expected)} were asked for')
         terms = self.task.terms(**sizes)
@@ -286,7 +286,7 @@ class Bench:
         raise Refused(found.kind, said)
 
     def is_right_later(self, sizes, expected, scale):
-        "Whether the answer becomes right when all that still runs has ended"
+        "Return whether the answer becomes right when all that still runs has ended"
         answer, parts = self.process.ask(dict(op='again'), most=_answer_bytes(expected))
         try:
             got = self.tensors(answer, parts)
@@ -295,13 +295,13 @@ class Bench:
         return self.miss_of(got, expected, scale, sizes) is None
 
     def older(self, call):
-        "The number of an earlier call to which this is the answer"
+        "Return the number of an earlier call to which this is the answer"
         for i, old in enumerate(self.calls, 1):
             if old.sizes == call.sizes and self.miss_of(call.got, *self.expected(old.data), old.sizes) is None:
                 return i
 
     def of_known_seed(self, call):
-        "The sizes and seed of one of the public tests to which this is the answer, in words"
+        "Return the sizes and seed of one of the public tests to which this is the answer, in words"
         for test in self.task.tests:
             sizes = {k: v for k, v in test.items() if k != 'seed'}
             if (
@@ -311,14 +311,14 @@ class Bench:
                 return sizes_text(test)
 
     def fails_now(self, process=None, **how):
-        "Whether it is wrong now for the sizes of the first call"
+        "Return whether it is wrong now for the sizes of the first call"
         first = self.calls[0].sizes
         data = self.data('new', first)
         got = self.answer_again(data, process, **how)
         return self.miss_of(got, *self.expected(data), first) is not None
 
     def answer_again(self, data, process=None, **how):
-        "The tensors of one more answer, of this or another process, which is not looked at further"
+        "Return the tensors of one more answer, of this or another process, which is not looked at further"
         header, blobs = self.send(data)
         process = process or self.process
         answer, parts = process.ask({**header, **how}, blobs, _answer_bytes(self.expected(data)[0]))
@@ -327,11 +327,11 @@ class Bench:
         return self.tensors(answer, parts)
 
     def was_right(self, sizes):
-        "Whether an earlier call had these sizes"
+        "Return whether an earlier call had these sizes"
         return any(c.sizes == sizes for c in self.calls)
 
     def is_constant(self, call):
-        "Whether other inputs of these sizes get the very same answer"
+        "Return whether other inputs of these sizes get the very same answer"
         again = self.answer_again(self.data('new', call.sizes))
         return [bytes(wire.bytes_of(x)) for x in call.got] == [bytes(wire.bytes_of(x)) for x in again]
 
@@ -383,15 +383,15 @@ class Bench:
         return stack
 
     def printed(self):
-        "The end of what it printed"
+        "Return the end of what it printed"
         return self.process.printed if self.process else ''
 
     def isolation(self) -> tuple:  # words of `verdicts.ISOLATION`
-        "What separated its process from this machine"
+        "Return what separated its process from this machine"
         return self.process.isolation if self.process else ()
 
     def end(self):
-        "What is left of its process is ended; `Refused` if it had started others"
+        "End what is left of its process; raises `Refused` if it had started others"
         if left := self.process.end():
             raise Refused('late', f'{left} processes that it had started still ran when it was done')
 

@@ -21,7 +21,7 @@ _COARSE = ('float16', 'TF32 or float16'), ('bfloat16', 'bfloat16')  # what error
 
 
 def default_scale(data, answer):
-    "The magnitude of the answer itself"
+    "Return the magnitude of the answer itself"
     return answer.abs()
 
 
@@ -32,7 +32,7 @@ def allowed(
     terms: int,  # how many products were summed up
     eps=None,  # of the sums; None: float32's, or float64's
 ):
-    "How far each element may be from `want`; see the module's docstring"
+    "Return how far each element may be from `want`; see the module's docstring"
     eps = eps or min(EPS[dtype], EPS['float32'])
     last = EPS[dtype] * want.abs() if EPS[dtype] > eps else 0
     tiny = torch.finfo(torch.float32).tiny if dtype != 'float64' else torch.finfo(torch.float64).tiny
@@ -47,7 +47,7 @@ class Miss(NamedTuple):
 
 
 def _where(bad):
-    "How many elements, and the first one"
+    "Return how many elements, and the first one"
     first = tuple(bad.nonzero()[0].tolist())
     return f'{int(bad.sum())} of {bad.numel()} elements, the first at {list(first)}', first
 
@@ -58,7 +58,7 @@ def _values(got, want, bad):
 
 
 def _coarser(error, want, scale, dtype, terms):
-    "The type that errors of this size come from; None if they are larger than any"
+    "Return the type that errors of this size come from; None if they are larger than any"
     for name, words in _COARSE:
         if EPS[name] > EPS[dtype] and bool((error <= allowed(want, scale, dtype, terms, EPS[name])).all()):
             return words
@@ -71,7 +71,7 @@ def miss(
     dtype: str,  # that was asked for
     terms: int,
 ):  # None if it is right
-    "What is wrong with an answer, as a `Miss`"
+    "Return what is wrong with an answer, as a `Miss`"
     if tuple(got.shape) != tuple(want.shape) or str(got.dtype) != f'torch.{dtype}':
         has, asked = (f'{d} {list(s)}' for d, s in ((str(got.dtype)[6:], got.shape), (dtype, want.shape)))
         return Miss('type', f'it is {has}; {asked} was asked for')
@@ -92,6 +92,6 @@ def miss(
 
 
 def _bound(want, scale, dtype, terms, bad):
-    "What the first wrong element may be off by"
+    "Return what the first wrong element may be off by"
     tolerance = allowed(want, scale, dtype, terms)
     return torch.as_tensor(tolerance).expand_as(want)[bad][0].item()

@@ -40,7 +40,7 @@ class Client:
         self.sock, self.pid, self.lock = sock, os.getpid(), threading.Lock()
 
     def __call__(self, asked, fail):
-        "The module as it was compiled elsewhere; None if it is to be compiled here"
+        "Return the module as it was compiled elsewhere; None if it is to be compiled here"
         cache = import_module('gridstride.cpp.toolchain.cache')
         if os.getpid() != self.pid or cache.is_there(*asked.steps()):
             return None
@@ -57,7 +57,7 @@ class Client:
 
 # In the judge's process
 def _asked_for(blob):
-    "What a submission's process asks for; `ProtocolError` if that is nothing to compile"
+    "Return what a submission's process asks for; raises `ProtocolError` if that is nothing to compile"
     try:
         asked = _build().CompileRequest(*json.loads(blob))
         names = [*asked.sources, asked.name, *asked.more, *asked.plain]
@@ -104,7 +104,7 @@ class Service(threading.Thread):
                 wire.send(self.sock, self._answer(_asked_for(blobs[0] if blobs else b'')))
 
     def _answer(self, asked):
-        "The folder of the module, or what the compiler says"
+        "Return the folder of the module, or what the compiler says"
         cache = import_module('gridstride.cpp.toolchain.cache')
         logs = []
 
@@ -187,7 +187,7 @@ class _Failed(Exception):
 
 
 def _made(asked):
-    "(header, blobs): the names and the bytes of the files of a module"
+    "Return (header, blobs): the names and the bytes of the files of a module"
     how = dict(others=asked.others, more=asked.more, plain=asked.plain)
     folder = _build().compile_module(*asked[:4], lambda log, command: _Failed(log), **how).folder
     sums = import_module('gridstride.cpp.toolchain.integrity').SUMS

@@ -44,7 +44,7 @@ class _Stream:
         self.pending.discard(self)
 
     def record_event(self, event=None):
-        "An event that others may wait for"
+        "Return an event that others may wait for"
         event = event or torch.cuda.Event()
         event.record(self)
         return event
@@ -54,7 +54,7 @@ class _Stream:
         self.pending.discard(getattr(event, 'stream', None))
 
     def query(self):
-        "All is done"
+        "Return at once: everything has ended"
         return True
 
 
@@ -75,7 +75,7 @@ class _Event:
     synchronize = wait
 
     def query(self):
-        "All is done"
+        "Return at once: everything has ended"
         return True
 
     def elapsed_time(self, end):
@@ -186,11 +186,11 @@ class Cpu:
         return f(data)
 
     def take(self, items):
-        "The answer as it is when the call returns, and what was counted"
+        "Return the answer as it is when the call returns, and what was counted"
         return items, dict(launches=dict(_COUNTS), streams=len(_Stream.pending))
 
     def here(self, x):
-        "A tensor in the CPU's memory"
+        "Return a tensor in the CPU's memory"
         return x.cpu()
 
     def settle(self):
@@ -253,7 +253,7 @@ class Gpu:
         return self.empty(n, dtype=torch.uint8, pin_memory=True).numpy()
 
     def here(self, x):
-        "A tensor in the CPU's memory, of the same kind"
+        "Return a tensor in the CPU's memory, of the same kind"
         return self.copy(self.empty(x.shape, dtype=x.dtype, pin_memory=True), x)
 
     def buffer(self, x):
@@ -302,7 +302,7 @@ class Gpu:
         self.synchronize()
 
     def kernels(self, f, data):
-        "{kernel: launches} of one call, by torch's profiler"
+        "Return {kernel: launches} of one call, by torch's profiler"
         from torch.profiler import ProfilerActivity, profile
 
         with profile(activities=[ProfilerActivity.CUDA]) as p:
@@ -313,7 +313,7 @@ class Gpu:
 
 
 def leaves(data):
-    "The tensors of a call's data"
+    "Return the tensors of a call's data"
     return [x for x in (data if isinstance(data, tuple) else (data,)) if isinstance(x, torch.Tensor)]
 
 
@@ -334,7 +334,7 @@ class Pool:
         return buffer
 
     def data(self, header, blobs):
-        "The data of a call, as `generate_input` gave them"
+        "Return the data of a call, as `generate_input` gave them"
         blobs = iter(blobs)
         items = []
         for i, item in enumerate(header['data']):

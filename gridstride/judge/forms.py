@@ -33,7 +33,7 @@ _COMPILES = re.compile(r'__global__|\b(?:cpp_extension|load_inline|RawKernel|Raw
 
 
 def read_head(text: str) -> tuple:  # (leaderboard or None, names of GPUs)
-    "What the lines `#!POPCORN leaderboard NAME` and `#!POPCORN gpu NAME ...` of the first comment say"
+    "Return what the lines `#!POPCORN leaderboard NAME` and `#!POPCORN gpu NAME ...` of the first comment say"
     leaderboard = None
     gpus = ()
     for line in text.splitlines():
@@ -47,7 +47,7 @@ def read_head(text: str) -> tuple:  # (leaderboard or None, names of GPUs)
 
 
 def _modules(tree):
-    "{name: what it was imported as}: {'tl': 'triton.language', 'jit': 'numba.jit'}"
+    "Return {name: what it was imported as}: {'tl': 'triton.language', 'jit': 'numba.jit'}"
     res = {}
     for n in ast.walk(tree):
         if isinstance(n, ast.Import):
@@ -72,7 +72,7 @@ _COMMENT = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)', re.S)  # one that does not e
 
 
 def _strings(tree):
-    "The strings of a program, without those that are statements: docstrings, and what was commented out"
+    "Return the strings of a program, without those that are statements: docstrings, and what was commented out"
     unused = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
     found = (n for n in ast.walk(tree) if isinstance(n, ast.Constant) and id(n) not in unused)
     return [n.value for n in found if isinstance(n.value, str)]
@@ -81,7 +81,7 @@ def _strings(tree):
 def kernels_of(
     tree,  # of `ast`
 ) -> tuple:  # of names
-    "The kernels that a program defines: functions under `jit`, and `__global__` functions in its strings"
+    "Return the kernels that a program defines: functions under `jit`, and `__global__` functions in its strings"
     modules = _modules(tree)
     functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef))
     res = [f.name for f in functions if any(_is_kernel(decorator, modules) for decorator in f.decorator_list)]
@@ -101,7 +101,7 @@ _SCOPES = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda
 
 
 def _in_module(node):
-    "All nodes below one, without what functions and classes, or a program that is run by itself, contain"
+    "Yield all nodes below one, without what functions and classes, or a program that is run by itself, contain"
     waiting = [*ast.iter_child_nodes(node)][::-1]
     while waiting:
         yield (child := waiting.pop())
@@ -110,17 +110,17 @@ def _in_module(node):
 
 
 def _is_main(node):
-    "Is it `if __name__ == '__main__'`? An import of the file does not run what follows"
+    "Return whether it is `if __name__ == '__main__'`. An import of the file does not run what follows"
     return isinstance(node, ast.If) and not node.orelse and ast.unparse(node.test) == "__name__ == '__main__'"
 
 
 def _is_declared(node):
-    "Is it an annotation without a value, which binds nothing?"
+    "Return whether it is an annotation without a value, which binds nothing"
     return isinstance(node, ast.AnnAssign) and node.value is None
 
 
 def _bound(node):
-    "The names that one node binds"
+    "Return the names that one node binds"
     if isinstance(node, _SCOPES[:3]):
         return [node.name]
     if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -129,7 +129,7 @@ def _bound(node):
 
 
 def _global_names(tree):
-    "The names that functions declare `global`, and keys that are set in `globals()`"
+    "Return the names that functions declare `global`, and keys that are set in `globals()`"
     res = {name for n in ast.walk(tree) if isinstance(n, ast.Global) for name in n.names}
     keys = (
         n.slice
@@ -140,7 +140,7 @@ def _global_names(tree):
 
 
 def _form(tree, name):
-    "Which of the two forms a program has"
+    "Return which of the two forms a program has"
     there = {name for n in _in_module(tree) for name in _bound(n)}
     found = [name for name in ('custom_kernel', 'ModelNew') if name in there | _global_names(tree)]
     if not found:
@@ -153,7 +153,7 @@ def _form(tree, name):
 
 
 def _look_at_parameters(tree, name):
-    "`FormError` if no `custom_kernel` can be called with one argument; decorators may change what one takes"
+    "Raise `FormError` if no `custom_kernel` can be called with one argument; decorators may change what one takes"
     of_name = [n for n in _in_module(tree) if 'custom_kernel' in _bound(n)]
     plain = [n for n in of_name if isinstance(n, ast.FunctionDef) and not n.decorator_list]
     if plain and len(plain) == len(of_name) and not any(map(_takes_one, plain)):
@@ -164,7 +164,7 @@ def _look_at_parameters(tree, name):
 
 
 def _takes_one(f):
-    "Can a function be called with one argument?"
+    "Return whether a function can be called with one argument"
     takes = [*f.args.posonlyargs, *f.args.args]
     needs = f.args.kw_defaults.count(None)
     return len(takes) - len(f.args.defaults) <= 1 and not needs and bool(takes or f.args.vararg)
@@ -173,7 +173,7 @@ def _takes_one(f):
 def read_submission(
     source,  # a path, or the text itself: a str of more than one line
 ) -> Submission:
-    "Read a submission without running it; `FormError` says what is wrong with the file"
+    "Read a submission without running it; raises `FormError`, which says what is wrong with the file"
     if isinstance(source, Submission):
         return source
     if not isinstance(source, (str, Path)):
@@ -206,6 +206,6 @@ def _text_of(path):
         with tokenize.open(path) as f:  # knows byte order marks, and lines such as `# coding: latin-1`
             return f.read(_MOST + 1)
     except UnicodeDecodeError as e:
-        raise FormError(f'{path.name} is no text in UTF-8: {e.reason} at byte {e.start}') from None
+        raise FormError(f'{path.name} is not text in UTF-8: {e.reason} at byte {e.start}') from None
     except SyntaxError as e:
-        raise FormError(f'{path.name} is no text in UTF-8: {e.msg}') from None
+        raise FormError(f'{path.name} is not text in UTF-8: {e.msg}') from None

@@ -56,7 +56,7 @@ _OF_FILES = _EXECUTE | _WRITE | _READ | 1 << 14 | _IOCTL  # rights that a file, 
 
 
 def _call(name, *args):
-    "Call a function of the C library; `OSError` if it fails"
+    "Call a function of the C library; raises `OSError` if it fails"
     libc = ctypes.CDLL(None, use_errno=True)
     args = [ctypes.c_long(arg) if isinstance(arg, int) else arg for arg in args]
     if (done := getattr(libc, name)(*args)) == -1:
@@ -100,7 +100,7 @@ def named_sockets() -> list:  # of paths
 
 
 def kept(folders) -> list:  # of paths
-    "What a submission needs of hidden folders, to read: Python, its packages, compilers, drivers"
+    "Return what a submission needs of hidden folders, to read: Python, its packages, compilers, drivers"
     paths = [sys.prefix, sys.base_prefix, *sys.path, str(Path(__file__).parents[1]), '/run/opengl-driver']
     for name in ('PATH', 'LD_LIBRARY_PATH', 'CUDA_HOME', 'CUDA_PATH', 'CXX', 'CC'):
         paths += os.environ.get(name, '').split(os.pathsep)
@@ -262,7 +262,7 @@ def leave():
 def possible(
     cache,  # a folder
 ) -> bool:
-    "Whether this system lets its users build all of that: tried in a process of its own"
+    "Return whether this system lets its users build all of that: tried in a process of its own"
     if sys.platform != 'linux' or not hasattr(os, 'pidfd_open'):
         return False
     with tempfile.TemporaryDirectory(prefix='gridstride-judge-') as folder:
@@ -270,7 +270,7 @@ def possible(
 
 
 def _ends_well(f):
-    "Whether a function returns something true, in a fork"
+    "Return whether a function returns something true, in a fork"
     if pid := os.fork():
         return os.waitpid(pid, 0)[1] == 0
     with suppress(OSError):
@@ -298,7 +298,7 @@ def forget_keys():
 
 
 def _around(folders, path='/'):
-    "The largest folders, and files, that hold none of `folders`"
+    "Yield the largest folders, and files, that hold none of `folders`"
     if not _is_below(path, folders):
         if not any(_is_below(folder, [path]) for folder in folders):
             yield path
@@ -379,7 +379,7 @@ def limit_processes():
 
 # What a warden sees of the processes below it
 def children(pid='self') -> list:
-    "The processes whose parent is this one"
+    "Return the processes whose parent is this one"
     with suppress(OSError):
         return [
             int(child) for t in Path(f'/proc/{pid}/task').iterdir() for child in (t / 'children').read_text().split()
@@ -402,7 +402,7 @@ def is_stopped(pid):
 
 
 def descendants(pid='self') -> list:
-    "All that run below a process"
+    "Return all that run below a process"
     below = children(pid)
     return [pid for pid in below if _is_alive(pid)] + [child for b in below for child in descendants(b)]
 
@@ -444,7 +444,7 @@ def too_much(
     most,  # bytes of memory
     before,  # what `files_in_memory` was when they began
 ) -> str:  # '' if it is within the limits
-    "Which limit the processes below this one exceed together"
+    "Return which limit the processes below this one exceed together"
     pids = descendants()
     files = max(0, files_in_memory() - before)
     if len(pids) > _PROCESSES:

@@ -50,7 +50,7 @@ _WITHOUT = ()  # words of `verdicts.ISOLATION`: what is left out though the syst
 
 
 def _environment(device):
-    "The variables of a submission's process"
+    "Return the variables of a submission's process"
     res = {k: v for k, v in os.environ.items() if k in _PASSED or k.startswith(_PASSED_ALL)}
     res |= dict(OMP_NUM_THREADS='1', OPENBLAS_NUM_THREADS='1', MKL_NUM_THREADS='1', GRIDSTRIDE_QUIET='1')
     res['TORCHINDUCTOR_COMPILE_THREADS'] = '1'  # torch.compile's own processes would stay when all is done
@@ -78,14 +78,14 @@ class _Server:
             raise RuntimeError(f'the process that starts submissions does not start: {" ".join(command)}')
 
     def answers(self, seconds):
-        "Whether the server reports that it is ready, or that it got an order"
+        "Return whether the server reports that it is ready, or that it got an order"
         self.control.settimeout(seconds)
         with suppress(OSError):
             return self.control.recv(1) == b'!'
         return False
 
     def start(self, order, fds):
-        "Whether the server starts a process"
+        "Return whether the server starts a process"
         with suppress(OSError):
             socket.send_fds(self.control, [json.dumps(order).encode()], fds)
             return self.answers(_FORK)
@@ -116,7 +116,7 @@ if hasattr(os, 'register_at_fork'):  # a process that is forked from this one st
 
 
 def _start(device, order, fds, process):
-    "The server that has started a process for a device; one that is gone, or does not answer, is replaced"
+    "Return the server that has started a process for a device; one that is gone, or does not answer, is replaced"
     if not hasattr(socket, 'send_fds'):
         raise RuntimeError('judge: submissions run in processes that are forked, which needs Linux or macOS')
     with _one_at_a_time:
@@ -207,7 +207,7 @@ class Process:
             wire.send(self.talk, header, blobs)
 
     def receive(self, most=0, patience=None, buffer=bytearray):
-        "The next message, within so many seconds; its blobs are in the buffers that buffer(n) returns"
+        "Return the next message, within so many seconds; its blobs are in the buffers that buffer(n) returns"
         patience = patience or self.patience
         with self._ending(patience):
             header, blobs = wire.receive(self.talk, most, time.monotonic() + patience, buffer)
@@ -240,7 +240,7 @@ class Process:
         return Ended('died', f'{how} before it gave an answer{more}')
 
     def _how_it_ended(self):
-        "What the warden says at the end: how the process ended, how many it left; None if it does not"
+        "Return what the warden says at the end: how the process ended, how many it left; None if it does not"
         self._read_lines(2)
         with suppress(ValueError, IndexError):
             return json.loads(self.received.split(b'\n')[1])
@@ -280,7 +280,7 @@ class Process:
         self.server.leave(self, last=True)
 
     def hints(self) -> list:  # of (code, text)
-        "What was noticed within the process until now"
+        "Return what was noticed within the process until now"
         with suppress(OSError):  # nothing there, or closed
             for line in os.read(self.report, _MAX_REPORTED).decode(errors='replace').splitlines():
                 self._note(line)
@@ -293,7 +293,7 @@ class Process:
             self.reported.append((str(code), str(text)[:_TEXT]))
 
     def _printed(self):
-        "The end of what the submission printed"
+        "Return the end of what the submission printed"
         size = self.said.seek(0, os.SEEK_END)
         self.said.seek(max(0, size - _SAID))
         return self.said.read().decode(errors='replace').strip()

@@ -19,14 +19,14 @@ _VARIES, _NOISE = 1.5, 1e-3
 
 # Times
 def _timed_sizes(task, device):
-    "The sizes that are timed: large ones on a GPU, the first public ones on an emulator"
+    "Return the sizes that are timed: large ones on a GPU, the first public ones on an emulator"
     if device == 'cuda' and task.benchmark:
         return task.benchmark
     return {k: v for k, v in task.tests[0].items() if k != 'seed'}
 
 
 def _clock(device):
-    "What a call took: by its events on a GPU, else by the judge's clock"
+    "Return what a call took: by its events on a GPU, else by the judge's clock"
     return lambda call: call.facts['event'] if device == 'cuda' else call.seconds
 
 
@@ -42,7 +42,7 @@ def _compare(bench, base, sizes):
 
 
 def _last(bench):
-    "The timed calls"
+    "Return the timed calls"
     return bench.calls[-_ROUNDS:]
 
 
@@ -62,7 +62,7 @@ def _look_at_clocks(bench, base):
 
 
 def _look_at_kernels(bench, sizes):
-    "On a GPU: the kernels of one call, by the profiler; `Refused` if the file has some and none of them runs"
+    "Return the kernels of one call on a GPU, by the profiler; raises `Refused` if the file has some and none runs"
     names = bench.submission.kernels
     header, blobs = bench.send(bench.data('new', sizes))
     answer, _ = bench.process.ask({**header, 'op': 'kernels'}, blobs)
@@ -93,7 +93,7 @@ def _device_name(device):
 
 
 def _decide(bench, timing, limit):
-    "What there is to say of an accepted submission; raises `Refused` or `Ended`"
+    "Return what there is to say of an accepted submission; raises `Refused` or `Ended`"
     with ExitStack() as stack:
         bench.start(stack)
         bench.calls_of_plan()
@@ -111,7 +111,7 @@ def _decide(bench, timing, limit):
 
 
 def _refusal_for_end(bench, e):
-    "Why a process that ended is refused: for what was noticed before, if anything was"
+    "Return why a process that ended is refused: for what was noticed before, if anything was"
     try:
         bench.look_around()
     except Refused as found:
@@ -120,7 +120,7 @@ def _refusal_for_end(bench, e):
 
 
 def _look_at_options(limit, device):
-    "`ValueError` for what is not a limit, or not a device here"
+    "Raise `ValueError` for what is not a limit, or not a device here"
     if not (isinstance(limit, (int, float)) and 0 < limit < 1e6):
         raise ValueError(f'limit is {limit!r}; it is a number of seconds above 0')
     if device not in ('cpu', 'cuda'):

@@ -29,7 +29,7 @@ def _fail(number):
 
 
 def _program(machine):
-    "The filter: (code, instructions to skip if true, if false, value), one after the other"
+    "Return the filter: (code, instructions to skip if true, if false, value), one after the other"
     at = list(_ARCHITECTURES).index(machine)
     res = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, _ARCHITECTURES[machine]), _fail(errno.ENOSYS)]
     res += [(_LOAD, 0, 0, _NUMBER), (_AT_LEAST, 0, 1, _X32), _fail(errno.ENOSYS)]

@@ -1,5 +1,5 @@
-"""The process that starts submissions: it has imported what they need, and forks one process for each, with a warden
-that sees to it that nothing is left of it. It has never seen a task.
+"""The process that starts submissions: it has imported what they need, and forks one process per submission, with a
+warden that ends all that a submission started. It has never seen a task.
 
     python -m gridstride.judge.server FD cpu|cuda [WHAT IS LEFT OUT ...]      # as `processes` starts it"""
 
@@ -51,7 +51,7 @@ def _signal_all(pid, number):
 
 
 def _excess(said, most, before):
-    "Which limit the submission exceeds; '' if none"
+    "Return which limit the submission exceeds; '' if none"
     if os.fstat(said).st_blocks * 512 > _PRINTED:  # of a file that is not in its memory
         return f'more than {_PRINTED >> 20} MiB of output'
     return isolation.too_much(most, before)

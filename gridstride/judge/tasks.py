@@ -30,7 +30,7 @@ class Task:
     init: tuple = ()  # what a KernelBench `ModelNew` is made with
 
     def baseline(self) -> str:  # None if its source is not to be had
-        "The reference as a submission, to time it in the same way"
+        "Return the reference as a submission, to time it in the same way"
         try:
             text = source_of(self.ref_kernel).text
         except SourceMissing:
@@ -50,7 +50,7 @@ def _grey_input(h, w, seed):
 
 
 def grey(data):
-    "A picture (3, h, w) to grey (h, w)"
+    "Convert a picture (3, h, w) to grey (h, w)"
     r, g, b = data
     return 0.2989 * r + 0.5870 * g + 0.1140 * b
 
@@ -61,7 +61,7 @@ def _add_input(n, seed):
 
 
 def add(data):
-    "The sum of two vectors of n"
+    "Return the sum of two vectors of n"
     a, b = data
     return a + b
 
@@ -71,7 +71,7 @@ def _add_into_input(n, seed):
 
 
 def add_into(data):
-    "The sum of two vectors of n, written into the third and returned"
+    "Return the sum of two vectors of n, written into the third and returned"
     a, b, out = data
     out[...] = a + b
     return out
@@ -98,7 +98,7 @@ def _sum_input(n, seed):
 
 
 def vector_sum(data):
-    "The sum of a vector of n, as a tensor of shape (1,)"
+    "Return the sum of a vector of n, as a tensor of shape (1,)"
     return data.sum().reshape(1)
 
 
@@ -116,7 +116,7 @@ def softmax(data):
 
 
 def _softmax_scale(data, answer):
-    "A difference x - max, rounded, is off by so many roundings of 1 as it is large"
+    "Return the error scale: a rounded difference x - max is off by as many roundings of 1 as it is large"
     return answer * (1 + (data.amax(-1, keepdim=True) - data))
 
 
@@ -138,7 +138,7 @@ def _rows(rng):
 
 
 def _public(*sizes):
-    "The public sizes, each with a public seed"
+    "Return the public sizes, each with a public seed"
     return tuple(dict(size, seed=seed) for seed, size in zip((1234, 42, 0), sizes))
 
 
@@ -160,7 +160,7 @@ TASKS = {
 
 
 def task_named(name: str) -> Task:
-    "A task of `TASKS`; `ValueError` names those that there are"
+    "Return a task of `TASKS`; raises `ValueError`, which names those that there are"
     if name not in TASKS:
         what = f'there is no task {name!r}' if name else 'which task? The file has no line #!POPCORN leaderboard NAME'
         raise ValueError(f'{what}; there are {", ".join(TASKS)}')

@@ -6,13 +6,13 @@ from statistics import median
 
 # Why a submission is refused: one word each, and what it means
 REASONS = {
-    'form': 'the file is no submission',
+    'form': 'the file is not a submission',
     'raised': 'it raised an error',
     'died': 'its process died',
     'time': 'it took too long',
     'type': 'it returned something of another kind',
-    'subclass': 'what it returned is no plain tensor: it could compute later, when it is compared',
-    'alias': 'what it returned lies in the memory of an input',
+    'subclass': 'what it returned is not a plain tensor: it could compute later, when it is compared',
+    'alias': 'what it returned shares the memory of an input',
     'inputs': 'it wrote to its inputs',
     'late': 'it was not done when it returned',
     'stream': 'work on a side stream, for which nothing waits',
@@ -24,9 +24,9 @@ REASONS = {
     'unwritten': 'parts of the answer were never written',
     'replay': 'the answer is an older one',
     'constant': 'the answer does not depend on the inputs',
-    'seed': 'the answer belongs to inputs that everybody knows beforehand',
+    'seed': 'the answer belongs to inputs that are known beforehand',
     'gave up': 'right at first, wrong later',
-    'shapes': 'right only for the sizes that were told',
+    'shapes': 'right only for the sizes that were announced',
     'precision': 'summed up with fewer digits than were asked for',
     'wrong': 'the answer is wrong',
 }
@@ -98,7 +98,7 @@ class Verdict:
         return median(self.reference) / self.seconds if self.times and self.reference else None
 
     def _timing(self):
-        "What is said of times: a CPU runs an emulator, whose time means nothing to a GPU"
+        "Return what is said of times: a CPU runs an emulator, whose time means nothing to a GPU"
         if not self.times:
             return []
         by = "by CUDA events, held against the judge's clock" if self.device != 'CPU' else "by the judge's clock"
@@ -110,7 +110,7 @@ class Verdict:
         return [text]
 
     def _exposed(self):
-        "What did not separate it from this machine"
+        "Return what did not separate it from this machine"
         missing = [text for word, text in ISOLATION.items() if word not in self.isolation]
         return [f'not isolated on this system: {", ".join(missing)}'] if missing and self.code != 'form' else []
 

@@ -30,7 +30,7 @@ class ProtocolError(Exception):
 
 
 def _take(sock, n, end, buffer=bytearray):
-    "The next `n` bytes"
+    "Return the next `n` bytes"
     buffer = memoryview(buffer(n))
     done = 0
     while done < n:
@@ -71,7 +71,7 @@ def receive(
     end=None,  # when to give up, by `time.monotonic()`
     buffer=bytearray,  # buffer(n): the buffer for n bytes of a blob
 ) -> tuple:  # (dict, list of what `buffer` gave)
-    "The next message; `ConnectionClosed`, `Timeout`, `ProtocolError`"
+    "Return the next message; `ConnectionClosed`, `Timeout`, `ProtocolError`"
     n = _LENGTH.unpack(_take(sock, 8, end))[0]
     if n > _HEADER:
         raise ProtocolError(f'a header of {n} bytes')
@@ -96,12 +96,12 @@ def name_of(dtype) -> str:
 
 
 def bytes_of(x) -> memoryview:
-    "The bytes of a tensor in the CPU's memory"
+    "Return the bytes of a tensor in the CPU's memory"
     return memoryview(x.detach().contiguous().reshape(-1).view(torch.uint8).numpy())
 
 
 def tensor_of(blob, dtype: str, shape):
-    "A tensor over these bytes; `ProtocolError` if they are too many or too few"
+    "Return a tensor over these bytes; raises `ProtocolError` if they are too many or too few"
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise ProtocolError(f'a tensor of {str(dtype)[:40]!r}')
     if not isinstance(shape, (list, tuple)) or not all(type(n) is int and n >= 0 for n in shape):

@@ -27,7 +27,7 @@ def _types():
 
 # An answer, and what is to be said of it
 def _plain(x):
-    "Why this is not a plain tensor; None if it is one"
+    "Return why this is not a plain tensor; None if it is one"
     if type(x) is not torch.Tensor:
         return f'{type(x).__module__}.{type(x).__qualname__}'
     for name, v in vars(x).items():
@@ -42,7 +42,7 @@ def _span(x):
 
 
 def _aliased_input(x, inputs, writes):
-    "The index of the input whose memory an answer shares; None if it has its own"
+    "Return the index of the input whose memory an answer shares; None if it has its own"
     a, b = _span(x)
     for i, tensor in enumerate(inputs):
         if (
@@ -56,7 +56,7 @@ def _aliased_input(x, inputs, writes):
 
 
 def _inspect(answer, data, writes):
-    "What an answer is: its tensors, and what is odd about them"
+    "Return what an answer is: its tensors, and what is odd about them"
     items = list(answer) if isinstance(answer, (tuple, list)) else [answer]
     if not items or not all(isinstance(x, torch.Tensor) for x in items):
         names = dict.fromkeys(type(x).__name__ for x in items)
@@ -69,7 +69,7 @@ def _inspect(answer, data, writes):
 
 
 def _in_words(e):
-    "An exception in words, and the last line of the submission in it"
+    "Return an exception in words, and the last line of the submission in it"
     own = [f for f in traceback.extract_tb(e.__traceback__) if f.filename.endswith(_FILE)]
     at = f' (line {own[-1].lineno}: {own[-1].line})' if own else ''
     said = (str(e).strip().splitlines() or [''])[0]
@@ -105,7 +105,7 @@ class _Worker:
         wire.send(self.sock, dict(op='loaded'))
 
     def _function(self, module, header):
-        "What is called with the data"
+        "Return what is called with the data"
         if header['form'] not in vars(module):
             raise NameError(f"{header['form']} is not defined when the import ends")
         if header['form'] == 'custom_kernel':

@@ -26,7 +26,7 @@ _CONSTANTS = int, float, str, bool, tuple, type(None)
 
 
 def _free_names(text):
-    "The names that a piece of Python uses and does not make itself"
+    "Return the names that a piece of Python uses and does not make itself"
     nodes = list(ast.walk(ast.parse(text)))
     names = [n for n in nodes if isinstance(n, ast.Name)]
     own = {n.id for n in names if not isinstance(n.ctx, ast.Load)} | {n.arg for n in nodes if isinstance(n, ast.arg)}
@@ -35,7 +35,7 @@ def _free_names(text):
 
 
 def _python_of(f):
-    "The Python function below a kernel of Triton or Numba; None if it is none"
+    "Return the Python function below a kernel of Triton or Numba; None if it is none"
     if hasattr(f, 'python') or hasattr(f, 'py_func'):
         return getattr(f, 'python', None) or f.py_func
     while type(f).__module__.startswith('triton') and hasattr(f, 'fn'):
@@ -45,7 +45,7 @@ def _python_of(f):
 
 
 def _import_line(name, module):
-    "The import that gives a module this name"
+    "Return the import that gives a module this name"
     line = _ELSEWHERE.get(module.__name__, f'import {module.__name__}')
     if module.__name__.split('.')[0] == _PACKAGE and module.__name__ not in _ELSEWHERE:
         raise FormError(f'it uses {module.__name__} as {name}, which a leaderboard does not have: use torch instead')
@@ -81,7 +81,7 @@ def _loaded(name, kind, src, declarations, functions):
 
 
 def _by_value(type):
-    "What stands for a kernel's number in a function that Python calls"
+    "Return what stands for a kernel's number in a function that Python calls"
     return 'double' if re.search(r'\b(float|double)\b', type) else 'bool' if type == 'bool' else 'int64_t'
 
 
@@ -119,9 +119,7 @@ def _of_rung(name, rung):
         or rung.maps
         or any(len(c) > 1 or tuple(c[0].grid)[:2] != t or c[0].shared for c, t in zip(calls, tile, strict=True))
     ):
-        raise FormError(
-            f'{name}: only rungs in float32 with a block for each tile and static shared memory are written'
-        )
+        raise FormError(f'{name}: only rungs in float32 with a block per tile and static shared memory are written')
     head = f'torch::Tensor {name}(torch::Tensor m, torch::Tensor n)'
     threads = ', '.join(map(str, rung.threads))
     src = f'''{rung.src}
@@ -143,7 +141,7 @@ class _Collector:
         self.imports, self.texts = {}, {}
 
     def own(self, thing):
-        "The source of a function or class, and all that it uses"
+        "Return the source of a function or class, and all that it uses"
         text = source_of(thing).text.strip('\n') + '\n'
         space = thing.__globals__ if hasattr(thing, '__globals__') else vars(sys.modules[thing.__module__])
         for name in _free_names(text):
@@ -191,7 +189,7 @@ class _Collector:
 
     @staticmethod
     def is_own(thing):
-        "Is it of a notebook, a file that is not in an installed package, or this package?"
+        "Return whether it is of a notebook, a file that is not in an installed package, or this package"
         module = sys.modules.get(thing.__module__)
         file = getattr(module, '__file__', None)
         return (
@@ -203,7 +201,7 @@ class _Collector:
 
 
 def _head(leaderboard, gpus):
-    "The lines for the leaderboard; `FormError` if they would be read as something else"
+    "Return the lines for the leaderboard; raises `FormError` if they would be read as something else"
     if odd := [line for line in (leaderboard, *gpus) if not re.fullmatch(r'[^\s#]+', line)] or not gpus and ['']:
         raise FormError(f'{odd[0]!r} names no leaderboard and no GPU: one word each, such as softmax_v2 and H100')
     return f'#!POPCORN leaderboard {leaderboard}\n#!POPCORN gpu {" ".join(gpus)}\n'
@@ -214,7 +212,7 @@ def _without_head(text):
 
 
 def _module_of(path):
-    "A file of Python, imported"
+    "Return a file of Python, imported"
     spec = util.spec_from_file_location(Path(path).stem, path)
     module = sys.modules[spec.name] = util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -222,7 +220,7 @@ def _module_of(path):
 
 
 def _look_at_source(thing):
-    "`FormError` for what has no text to be collected"
+    "Raise `FormError` for what has no text to be collected"
     try:
         source_of(thing)
     except SourceMissing:
@@ -234,7 +232,7 @@ def _look_at_source(thing):
 
 
 def _collected(thing):
-    "The text of a submission with this `custom_kernel` or `ModelNew`"
+    "Return the text of a submission with this `custom_kernel` or `ModelNew`"
     collector = _Collector()
     text = collector.own(thing)
     name = 'ModelNew' if isinstance(thing, type) else 'custom_kernel'
@@ -250,7 +248,7 @@ def write_submission(
     gpus=('H100',),  # names of the leaderboard's GPUs
     path=None,  # where to write it; None: nowhere
 ) -> str:  # the text
-    """A submission's file, for a leaderboard where this package is not installed. Nothing is sent anywhere.
+    """Return a submission's file, for a leaderboard where this package is not installed. Nothing is sent anywhere.
 
     `FormError` says what cannot be taken along. GPU MODE's leaderboards refuse a file that has the word "stream" in it,
     comments included: so does this."""

@@ -222,7 +222,7 @@ class Layout:
 
     def _each(self, how, others):
         if len(others) != len(self):
-            raise ValueError(f'{self} has {len(self)} modes, but {len(others)} were given: one for each')
+            raise ValueError(f'{self} has {len(self)} modes, but {len(others)} were given; give one per mode')
         return Layout.of(*(getattr(mode, how)(other) for mode, other in zip(self, others)))
 
 

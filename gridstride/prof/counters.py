@@ -38,7 +38,7 @@ SETS = ('basic', 'detailed', 'full', 'roofline', 'pmsampling', 'nvlink')
 
 
 def find_ncu() -> str:  # its path
-    "Nsight Compute's command; `Unavailable` if there is none"
+    "Find the command of Nsight Compute; raises `Unavailable` if there is none"
     homes = [os.environ.get(name) for name in ('CUDA_HOME', 'CUDA_PATH')] + ['/usr/local/cuda', '/opt/cuda']
     newest = sorted(Path('/opt/nvidia/nsight-compute').glob('*/ncu'), reverse=True)
     for path in [shutil.which('ncu'), *(f'{h}/bin/ncu' for h in homes if h), *map(str, newest)]:
@@ -70,7 +70,7 @@ _driver.cuProfilerStop()
 
 
 def _target(what, args, kwargs, setup, folder):
-    "(command, is it a function?) of what shall be profiled"
+    "Return (command, is it a function?) of what shall be profiled"
     if callable(what):
         source, name = program(what, setup)
         (folder / 'arguments').write_bytes(pack(args, kwargs))
@@ -82,21 +82,21 @@ def _target(what, args, kwargs, setup, folder):
 
 
 def _command_of(path, folder):
-    "What starts a script, a program, or a CUDA C source"
+    "Return what starts a script, a program, or a CUDA C source"
     if path.suffix == '.py':
         return [sys.executable, str(path)]
     return [str(_compile(path, folder) if path.suffix == '.cu' else path.resolve())]
 
 
 def _write_source(source, folder):
-    "A file with the source: CUDA C if it has a kernel and a main, else Python"
+    "Return a file with the source: CUDA C if it has a kernel and a main, else Python"
     path = folder / ('profiled.cu' if '__global__' in source and re.search(r'\bmain\s*\(', source) else 'profiled.py')
     path.write_text(source, encoding='utf-8')
     return path
 
 
 def _text(what):
-    "What a recording belongs to: the source, or a program's name"
+    "Return what a recording belongs to: the source, or a program's name"
     if '\n' in str(what):
         return what
     if not Path(what).exists():
@@ -105,9 +105,9 @@ def _text(what):
 
 
 def _compile(path, folder):
-    "The program that nvcc compiles from a source, with line information"
-    places = ('/usr/local/cuda/bin/nvcc', '/opt/cuda/bin/nvcc')
-    nvcc = shutil.which('nvcc') or next((p for p in places if os.access(p, os.X_OK)), None)
+    "Return the program that nvcc compiles from a source, with line information"
+    paths = ('/usr/local/cuda/bin/nvcc', '/opt/cuda/bin/nvcc')
+    nvcc = shutil.which('nvcc') or next((p for p in paths if os.access(p, os.X_OK)), None)
     if not nvcc:
         raise Unavailable(f'{path.name} is CUDA C, and nvcc is not here to compile it')
     made = folder / path.stem
@@ -119,7 +119,7 @@ def _compile(path, folder):
 
 
 def command(ncu, report, target, sections, metrics, with_lines, only_marked, kernel, skip, count, more=()) -> list:
-    "The command line that makes a report"
+    "Return the command line that makes a report"
     res = [ncu, *([] if '--clock-control' in more else ['--clock-control', 'none']), *more, '-f', '-o', str(report)]
     if only_marked:
         res += ['--profile-from-start', 'off']
@@ -152,7 +152,7 @@ def trouble(
     said: str,  # what ncu and the program printed
     status: int,  # exit status
 ):  # an exception, or None
-    "What went wrong, if anything did"
+    "Return what went wrong, if anything did"
     errors = [l.split('==ERROR==')[1].strip() for l in said.splitlines() if '==ERROR==' in l]
     if 'ERR_NVGPUCTRPERM' in said:
         return Unavailable(_PERMIT)
@@ -173,14 +173,14 @@ def trouble(
 
 
 def _tail(said, most=12):
-    "The last lines that are not ncu's own notes"
+    "Return the last lines that are not ncu's own notes"
     lines = [l for l in said.splitlines() if l.strip() and not l.startswith(('==PROF==', '==WARNING=='))]
     return '\n'.join(lines[-most:])
 
 
 # The report is read page by page. What the function does to its arguments stays in the other process.
 def _run(cmd, seconds, **more):
-    "(what a command printed, its exit status); C's locale, so that decimals have points"
+    "Return (what a command printed, its exit status); C's locale, so that decimals have points"
     env = {**os.environ, **more, 'LC_ALL': 'C', 'PYTHONPATH': search_path(), 'GRIDSTRIDE_UNDER_NCU': '1'}
     out = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace')
     try:
@@ -207,7 +207,7 @@ def _match(kernels, source):
 
 
 def read_report(ncu, report, metrics, with_lines, seconds=120) -> Ncu:
-    "The pages of a report as tables"
+    "Return the pages of a report as tables"
 
     def page(*how):
         said, status = _run([ncu, '--import', str(report), '--csv', '--page', *how], seconds)
@@ -229,7 +229,7 @@ def read_report(ncu, report, metrics, with_lines, seconds=120) -> Ncu:
 
 
 def _literals(source):
-    "The texts within a Python program that hold kernels"
+    "Return the texts within a Python program that hold kernels"
     try:
         tree = ast.parse(source)
     except SyntaxError:
@@ -257,7 +257,7 @@ def _tool_versions():
 
 
 def _measure(what, args, kwargs, setup, source, asked, seconds):
-    "The `Ncu` report of one run; `Unavailable` says what is missing"
+    "Return the `Ncu` report of one run; raises `Unavailable`, which says what is missing"
     if why := no_gpu():
         raise Unavailable(f'{why} for Nsight Compute to profile')
     tool = find_ncu()
@@ -293,9 +293,9 @@ def ncu(
     seconds=300,  # how long ncu may take
     **kwargs,  # for the function
 ) -> Ncu:
-    "What Nsight Compute counts; `Unavailable` without a GPU, ncu, or the permission to read counters"
+    "Return what Nsight Compute counts; raises `Unavailable` without a GPU, ncu, or the permission to read counters"
     if os.environ.get('GRIDSTRIDE_UNDER_NCU'):
-        way = 'Put the call behind if __name__=="__main__", in another file'
+        way = 'Put the call after if __name__=="__main__", in another file'
         raise RuntimeError(f'this program calls ncu, and runs under ncu already. {way}')
     metrics = [metrics] if isinstance(metrics, str) else list(metrics)
     sources = program(what, setup) if callable(what) else [_text(what)]

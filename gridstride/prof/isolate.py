@@ -32,7 +32,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def _reads(scope):
-    "(global names read at once, those read later) by a scope within a statement, and what is in it"
+    "Return (global names read at once, those read later) by a scope within a statement, and what is in it"
     own = {s.get_name() for s in scope.get_symbols() if s.is_global() and s.is_referenced()}
     parts = [_reads(c) for c in scope.get_children()]
     now, later = set().union(*(n for n, _ in parts)), set().union(*(l for _, l in parts))
@@ -41,7 +41,7 @@ def _reads(scope):
 
 
 def _targets(node):
-    "The variables of the comprehensions in a statement"
+    "Return the variables of the comprehensions in a statement"
     parts = [part.target for part in ast.walk(node) if isinstance(part, ast.comprehension)]
     return {t.id for node in parts for t in ast.walk(node) if isinstance(t, ast.Name)}
 
@@ -67,7 +67,7 @@ def _statement(node, text):
 
 
 def statements(*sources) -> list:  # of `Statement`, in order
-    "The outermost statements of one source after the other; what does not parse is left out"
+    "Return the outermost statements of one source after the other; what does not parse is left out"
     res = []
     for source in sources:
         try:
@@ -90,7 +90,7 @@ _SETTING = re.compile(r'^(set_|enable_|disable_)|seed$')
 
 
 def _root(node):
-    "(first name, last attribute) of `a.b[c].d`"
+    "Return (first name, last attribute) of `a.b[c].d`"
     last = getattr(node, 'attr', '')
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         node = node.value
@@ -141,7 +141,7 @@ def part(
     program: list,  # of `Statement`
     names,  # that are needed after the last of them
 ) -> tuple:  # (statements, names that none of them makes)
-    "The statements that `names` depend on, in order"
+    "Return the statements that `names` depend on, in order"
     keep = set()
     missing = set()
     todo = [(n, len(program), False) for n in names]
@@ -156,20 +156,20 @@ def part(
 
 
 def _last(kept):
-    "The statements without settings that are made again later"
+    "Return the statements without settings that are made again later"
     return [s for i, s in enumerate(kept) if s.makes or s.text not in [later.text for later in kept[i + 1 :]]]
 
 
 # In a notebook the program is what the cells have run, in the order in which they ran. In a script it is the
 # file. A function of an imported module needs no more than the import.
 def _cells():
-    "The cells that this notebook has run; None outside a notebook"
+    "Return the cells that this notebook has run; None outside a notebook"
     shell = sys.modules['IPython'].get_ipython() if 'IPython' in sys.modules else None
     return list(shell.user_ns.get('In', [])) if shell else None
 
 
 def _unwrap(fn):
-    "The Python function that a Numba or Triton kernel, or a wrapper, was made from"
+    "Return the Python function that a Numba or Triton kernel, or a wrapper, was made from"
     while not inspect.isfunction(fn) and not inspect.isclass(fn):
         inside = [
             inner for inner in (getattr(fn, k, None) for k in ('py_func', 'fn', '__wrapped__')) if inner is not None
@@ -181,7 +181,7 @@ def _unwrap(fn):
 
 
 def _lambda(fn):
-    "The text of a lambda, found by its line and its code"
+    "Return the text of a lambda, found by its line and its code"
     lines, _ = inspect.findsource(fn)
     source = ''.join(lines)
     code = fn.__code__
@@ -201,7 +201,7 @@ def _alike(made, code):
 
 
 def _where(fn):
-    "(program text as a list, module) of a function: the cells, the script, or None for what can be imported"
+    "Return (program text as a list, module) of a function: the cells, the script, or None for what can be imported"
     if fn.__module__ != '__main__':
         return None, fn.__module__
     if (cells := _cells()) is not None:
@@ -218,7 +218,7 @@ _ROUTE = 'Give setup=, a text that makes it: imports, sources, tensors'
 
 
 def _function(fn):
-    "The Python function, and the expression that is it; `ValueError` if it depends on what is around it"
+    "Return the Python function, and the expression that is it; raises `ValueError` if it depends on what is around it"
     plain = _unwrap(fn)
     if not inspect.isfunction(plain):
         raise ValueError(f'{fn!r} is not a function whose source can be found. Wrap the call: lambda: ...')
@@ -229,12 +229,12 @@ def _function(fn):
     if name == '<lambda>':
         return plain, _lambda(plain)
     if '.' in plain.__qualname__:
-        raise ValueError(f'{plain.__qualname__} is defined inside of something. Define it at the top level')
+        raise ValueError(f'{plain.__qualname__} is defined inside a function or class. Define it at the top level')
     return plain, name
 
 
 def _with_setup(setup, own, texts):
-    "(statements of `setup` and of the function, names that none makes)"
+    "Return (statements of `setup` and of the function, names that none makes)"
     found, _ = part(statements(*texts), own.now | own.later)
     kept = statements(setup) + [s for s in found if s.makes & own.now and isinstance(s.node, ast.FunctionDef)]
     made = {n for s in kept for n in s.makes}
@@ -260,7 +260,7 @@ def program(
 
 
 def _imports(missing, fn, name):
-    "Imports for those of the names that are modules; `ValueError` for the rest"
+    "Return imports for those of the names that are modules; raises `ValueError` for the rest"
     values = {n: fn.__globals__.get(n) for n in missing}
     lost = sorted(n for n, v in values.items() if not isinstance(v, ModuleType))
     if lost:
@@ -272,7 +272,7 @@ def _imports(missing, fn, name):
 # What cannot be carried is named:
 class _Pickler(pickle.Pickler):
     def reducer_override(self, thing):
-        "A function or class of this notebook is not known in another process"
+        "Refuse a function or class of this notebook, which another process does not know"
         if getattr(thing, '__module__', None) == '__main__' and (inspect.isfunction(thing) or inspect.isclass(thing)):
             raise pickle.PicklingError(f'{thing.__name__} is known here only')
         return NotImplemented
@@ -291,7 +291,7 @@ def search_path() -> str:  # for PYTHONPATH
 
 
 def pack(args, kwargs) -> bytes:
-    "Arguments as bytes; `ValueError` names the one that cannot travel"
+    "Pickle arguments to bytes; raises `ValueError`, which names the one that cannot travel"
     for k, a in [*enumerate(args, 1), *kwargs.items()]:
         try:
             _bytes(a)

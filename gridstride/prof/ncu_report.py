@@ -26,7 +26,7 @@ Line = namedtuple('Line', 'number text samples counters', defaults=({},))
 
 
 def value(text):
-    "A number, without its commas; the text itself if it is none"
+    "Return a number, without its commas; the text itself if it is none"
     try:
         x = float(text.replace(',', ''))
     except ValueError:
@@ -49,7 +49,7 @@ class Kernel:
         self.raw = {}
 
     def __getitem__(self, name):
-        "The value of a metric by its name in a section, by `section: name`, or by ncu's own name"
+        "Return the value of a metric by its name in a section, by `section: name`, or by ncu's own name"
         if name in self.raw:
             return self.raw[name].value
         section, _, metric = name.rpartition(': ')
@@ -103,7 +103,7 @@ def _csv(text, first):
 
 
 def _cells(lines):
-    "The rows of a table, of which each line begins with a quote"
+    "Return the rows of a table, of which each line begins with a quote"
     return csv.reader(io.StringIO('\n'.join(l for l in lines if l.startswith('"'))))
 
 
@@ -129,7 +129,7 @@ def details(
 
 
 def _rule(r, section):
-    "The advice in a row; before version 2023 the text contained the speedup"
+    "Return the advice in a row; before version 2023 the text contained the speedup"
     text = r['Rule Description']
     gain = r.get('Estimated Speedup') or ''
     scope = r.get('Estimated Speedup Type') or ''
@@ -144,7 +144,7 @@ def _rule(r, section):
 def raw(
     text: str,  # what `ncu --csv --page raw` printed
 ) -> dict:  # launch number -> {ncu's name: `Metric`}
-    "Every metric of each launch under ncu's own name"
+    "Return every metric of each launch under ncu's own name"
     rows = _csv(text, 'ID')
     if len(rows) < 3:
         return {}
@@ -159,7 +159,7 @@ def raw(
 def lines(
     text: str,  # what `ncu --csv --page source --print-source cuda,sass` printed
 ) -> list:  # (function, list of `Line`), in the order of the launches
-    "The source of each launch with the counters of its lines, where the program has line information"
+    "Return the source of each launch with the counters of its lines, where the program has line information"
     res = []
     head = None
     for r in _cells(text.splitlines()):
@@ -195,7 +195,7 @@ def _gain(r):
 
 
 def _unmark(text):
-    "A rule's text without links and references"
+    "Return a rule's text without links and references"
     return re.sub(r'@(?:url|section):([^:@]*)(?::[^@]*)?@', r'\1', text)
 
 
@@ -206,7 +206,7 @@ _UNASKED = re.compile('optional metric .* could not be found')
 def advice(
     k,  # a `Kernel`
 ) -> Table:
-    "The rules that ask for a change, by the speed-up that they promise"
+    "Return the rules that ask for a change, by the speed-up that they promise"
     asks = [r for r in k.rules if r.kind != 'INF' and not _UNASKED.search(r.text)]
     asks.sort(key=lambda r: (r.scope == 'local', -(r.speedup or 0)))
     rows = [[_gain(r), r.section, _unmark(r.text)] for r in asks]
@@ -265,7 +265,7 @@ def source_table(
 
 
 def _number(l, name):
-    "A counter of a line, or 0 if it has no number there"
+    "Return a counter of a line, or 0 if it has no number there"
     v = l.counters.get(name)
     return v if isinstance(v, (int, float)) else 0
 
@@ -281,7 +281,7 @@ class Ncu:
         self.kernels, self.version, self.doubts, self.mark = list(kernels), version, list(doubts), mark
 
     def __getitem__(self, what):
-        "A kernel by its number or (short) name; with one kernel, a metric by its name"
+        "Return a kernel by its number or (short) name; with one kernel, a metric by its name"
         if isinstance(what, int):
             return self.kernels[what]
         for k in self.kernels:
@@ -300,7 +300,7 @@ class Ncu:
         return f'{brief(short(k.name))}{where}{took}'
 
     def _tables(self, k):
-        "(advice and source, one table per section)"
+        "Return (advice and source, one table per section)"
         first = [advice(k)] if any(r.kind != 'INF' for r in k.rules) else []
         if k.lines:
             first.append(source_table(k))
@@ -321,7 +321,7 @@ class Ncu:
         return f'{"".join(map(self._kernel_html, self.kernels))}<p>{escape(self._foot())}</p>'
 
     def _kernel_html(self, k):
-        "The tables of a kernel, those of its sections folded but for the first"
+        "Return the tables of a kernel, those of its sections folded but for the first"
         first, sections = self._tables(k)
         parts = [f'<h4 title="{escape(k.name)}">{escape(self._head(k))}</h4>', *(t._repr_html_() for t in first)]
         for i, t in enumerate(sections):
@@ -335,16 +335,16 @@ class Ncu:
 
         def one(k):
             sections = [[s, [list(m) for m in ms]] for s, ms in k.sections.items()]
-            rest = {
+            lists = {
                 n: [list(row) for row in v] for n, v in dict(rules=k.rules, lines=k.lines, raw=k.raw.values()).items()
             }
-            return dict(name=k.name, grid=k.grid, block=k.block, sections=sections, **rest)
+            return dict(name=k.name, grid=k.grid, block=k.block, sections=sections, **lists)
 
         return dict(version=self.version, doubts=self.doubts, kernels=[one(k) for k in self.kernels])
 
 
 def from_plain(d, mark='') -> Ncu:
-    "The report that `plain` gave"
+    "Return the report that `plain` gave"
     return Ncu([_kernel(kernel) for kernel in d['kernels']], d['version'], d['doubts'], mark)
 
 

@@ -16,7 +16,7 @@ def si(
     unit,  # 's', 'B/s', 'FLOP/s', ...
     digits=3,  # that count
 ) -> str:
-    "`x` with a thousandfold prefix that leaves one to three digits before the point"
+    "Return `x` with a thousandfold prefix that leaves one to three digits before the point"
     x = float(f'{x:.{digits}g}')
     if not x:
         return f'0 {unit}'
@@ -33,18 +33,18 @@ _WRAPPERS = {'Kernel', 'Kernel2', 'device_kernel'}
 
 
 def _parts(mangled):
-    "The parts of a nested name such as `_ZN2at6native4copyE`"
+    "Return the parts of a nested name such as `_ZN2at6native4copyE`"
     parts = []
-    rest = re.sub(r'^_ZN?K?', '', mangled)
-    while m := re.match(r'(\d+)', rest):
+    after = re.sub(r'^_ZN?K?', '', mangled)
+    while m := re.match(r'(\d+)', after):
         n = int(m[0])
-        parts.append(rest[m.end() : m.end() + n])
-        rest = rest[m.end() + n :]
+        parts.append(after[m.end() : m.end() + n])
+        after = after[m.end() + n :]
     return [p for p in parts if p and not p.startswith('_GLOBAL__N_')]
 
 
 def short(name: str) -> str:  # as a profiler gives it
-    "A kernel's name without types, arguments and namespaces"
+    "Return a kernel's name without types, arguments and namespaces"
     if name.startswith('_Z'):
         return (_parts(name) or [name])[-1]
     text = re.sub(r'\(anonymous namespace\)::|<unnamed>::|^void |^__main__::', '', name)
@@ -60,5 +60,5 @@ def short(name: str) -> str:  # as a profiler gives it
 
 # A name that is still long, as those of matrix products are, loses its middle in a table.
 def brief(name, most=56):  # most: characters
-    "`name`, with its middle left out if it is too long"
+    "Return `name`, with its middle left out if it is too long"
     return name if len(name) <= most else f'{name[: most - most // 3 - 1]}…{name[-(most // 3) :]}'

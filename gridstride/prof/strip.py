@@ -31,7 +31,7 @@ Row = namedtuple('Row', 'label boxes')
 
 
 def _boxes(row, at, y, high, unit):
-    "The boxes of a row as SVG, at pixel `at(time)`"
+    "Return the boxes of a row as SVG, at pixel `at(time)`"
     parts = []
     inked = -1.0
     for b in sorted(row.boxes):
@@ -60,7 +60,7 @@ _DASHED = f'stroke="{INK}" stroke-width=".8" stroke-dasharray="3 2" marker-end="
 
 
 def _tick(x, top, foot, label):
-    "A line across all rows, and what it stands for"
+    "Return a line across all rows, and what it stands for"
     return _line(x, top, x, foot, f'stroke="{LINE}" stroke-width=".4"'), svg_text(x, foot + 12, label, 9.5)
 
 
@@ -75,7 +75,7 @@ def strip(
     end=None,  # of the time; by default the first and the last box
     unit='s',  # of the time
 ) -> Panel:
-    "Who did what when, to scale"
+    "Return who did what when, to scale"
     every = [b for r in rows for b in r.boxes]
     if not every:
         raise ValueError('there is nothing to draw: no row has a box')

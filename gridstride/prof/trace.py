@@ -88,7 +88,7 @@ def _nest(spans):
 def spans(
     trace: dict,  # a Chrome trace, as `torch.profiler` writes it
 ) -> list:  # of `Span`, by their start
-    "What a trace says took time, with who called whom"
+    "Return what a trace says took time, with who called whom"
     events = [e for e in trace['traceEvents'] if e.get('ph') == 'X' and e.get('cat') in _KINDS]
     if not events:
         raise ValueError('the trace holds no operators and no kernels')
@@ -139,7 +139,7 @@ class _Group:
 def groups(
     every: list,  # of `Span`
 ) -> list:  # of groups, by GPU time and then CPU time
-    "The spans by the operator they belong to"
+    "Return the spans by the operator they belong to"
     res = {}
 
     def group(name):
@@ -167,7 +167,7 @@ def groups(
 
 
 def _rows(found, gpu, most, color):
-    "Rows of the table for the first `most` groups, and one for the rest"
+    "Rows of the table for the first `most` groups, and one for the others"
     total = sum(g.gpu if gpu else g.cpu for g in found) or 1
 
     def row(name, count, cpu, busy):
@@ -180,9 +180,9 @@ def _rows(found, gpu, most, color):
         rows.append(row(Named(brief(g.name), g.full, color.get(g.name, OTHER)), g.count, g.cpu, g.gpu))
         inner = sorted(g.kernels.items(), key=lambda item: -item[1][1]) if list(g.kernels) != [g.name] else []
         rows += [row(Named(brief(k), full, deep=1), n, None, t) for k, (n, t, full) in inner]
-    if rest := found[most:]:
-        sums = (sum(getattr(g, column) for g in rest) for column in ('count', 'cpu', 'gpu'))
-        rows.append(row(f'{len(rest)} more', *sums))
+    if others := found[most:]:
+        sums = (sum(getattr(g, column) for g in others) for column in ('count', 'cpu', 'gpu'))
+        rows.append(row(f'{len(others)} more', *sums))
     return rows
 
 
@@ -316,13 +316,13 @@ def _stream_rows(gpu, color):
     def name(s):
         return short(s.name) if s.op is None or _is_step(s.op) else s.op.name
 
-    places = sorted({(s.device, s.where) for s in gpu})
-    label = {p: f'GPU {p[0]}, stream {p[1]}' if many else f'stream {p[1]}' for p in places}
+    streams = sorted({(s.device, s.where) for s in gpu})
+    label = {p: f'GPU {p[0]}, stream {p[1]}' if many else f'stream {p[1]}' for p in streams}
 
     def box(s):
         return Box(s.start, s.end, short(s.name), color.get(name(s), OTHER), s.name)
 
-    return {p: Row(label[p], [box(s) for s in gpu if (s.device, s.where) == p]) for p in places}
+    return {p: Row(label[p], [box(s) for s in gpu if (s.device, s.where) == p]) for p in streams}
 
 
 def picture(
@@ -349,11 +349,9 @@ def picture(
 
 
 def _caption(seconds, on_gpu, with_arrows, mark):
-    "What the colours and arrows of a strip mean"
+    "Return what the colours and arrows of a strip mean"
     what = (
-        'a kernel has the colour of the operator that launched it'
-        if on_gpu
-        else 'an operator stands above those it calls'
+        'a kernel has the colour of the operator that launched it' if on_gpu else 'an operator is above those it calls'
     )
     calls = 'arrows lead from a launch to its kernel; ' if with_arrows else ''
     made = f' [{mark}]' if mark else ''
@@ -366,7 +364,7 @@ Profile.timeline = picture
 # The profiler's own first call is slow, so by default one call goes before those that count. A trace keeps
 # the machine's name out.
 def _plan(steps, schedule):
-    "(wait, warm-up, active) calls"
+    "Return (wait, warm-up, active) calls"
     if schedule is None:
         return 0, 1, steps
     if len(schedule) != 3 or min(schedule) < 0 or schedule[2] < 1:
@@ -385,7 +383,7 @@ def _silence():
 
 
 def _trace(fn, args, kwargs, plan, shapes):
-    "The trace of the active calls"
+    "Return the trace of the active calls"
     import torch
     from torch.profiler import ProfilerActivity as A
 

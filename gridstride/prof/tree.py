@@ -58,7 +58,7 @@ class Node:
         return sum(v for k, v in self.own.items() if re.fullmatch(rf'{what}(8|16|32|64)?', k))
 
     def __getitem__(self, name):
-        "A scope or kernel below this one, by its (short) name"
+        "Return a scope or kernel below this one, by its (short) name"
         for c in self.children:
             if name in (c.name, short(c.name)):
                 return c
@@ -90,7 +90,7 @@ class Tree:
         return Table(head, self._rows(self.root, 0), title=title, note=note)
 
     def _rows(self, node, deep):
-        "What is in a node, the longest first, each followed by what is in it"
+        "Return what is in a node, the longest first, each followed by what is in it"
         rows = []
         for n in sorted(node.children, key=lambda c: -c.seconds):
             if n.seconds or n.children:
@@ -117,7 +117,7 @@ class Tree:
 #
 # What this does not show: the notes themselves cost some tens of cycles each, and the compiler may move
 # instructions across the borders of a scope.
-_PLACE = re.compile(r'(?P<kernel>.*) Core(?P<sm>\d+) CTA(?P<block>\d+)$')
+_CORE = re.compile(r'(?P<kernel>.*) Core(?P<sm>\d+) CTA(?P<block>\d+)$')
 _WARP = re.compile(r'warp (?P<warp>\d+) \(line (?P<line>\d+)\)')
 
 
@@ -127,19 +127,19 @@ class Timeline:
     def __init__(self, data, mark=''):  # data: the Chrome trace that Proton wrote
         self.data, self.mark, self.marks = data, mark, []
         for e in data['traceEvents']:
-            place, warp = _PLACE.match(str(e['pid'])), _WARP.match(str(e['tid']))
-            if not place or not warp:
+            core, warp = _CORE.match(str(e['pid'])), _WARP.match(str(e['tid']))
+            if not core or not warp:
                 continue
             hz = e['args'].get('Frequency (MHz)', 1000.0)
             number = {k: int(v) for k, v in warp.groupdict().items()}
-            who = dict(kernel=place['kernel'], block=int(place['block']), **number)
+            who = dict(kernel=core['kernel'], block=int(core['block']), **number)
             self.marks.append(dict(who, name=e['name'], start=e['ts'] * hz, cycles=round(e['dur'] * hz)))
         if not self.marks:
             need = 'it needs `with pl.scope("name"):` around some of its lines, pl being triton.profiler.language'
             raise ValueError(f'the kernel left no marks: {need}')
 
     def plain(self):
-        "The marks, in the same form with less around them"
+        "Return the marks, in the same form with less around them"
 
         def slim(e):
             return {
@@ -176,7 +176,7 @@ class Timeline:
         return Table(head, rows, title=title, note=f'[{self.mark}]' if self.mark else '')
 
     def picture(self, block=None, most=8) -> Picture:  # block: by default the first; most: warps to draw
-        "The warps of one block"
+        "Return the warps of one block"
         block = self.blocks[0] if block is None else block
         here = [m for m in self.marks if m['block'] == block]
         if not here:
@@ -213,7 +213,7 @@ _session = None  # the one that is running
 
 
 def _profiler():
-    "Triton's profiler; `Unavailable` if it cannot run here"
+    "Return Triton's profiler; raises `Unavailable` if it cannot run here"
     if why := no_gpu():
         raise Unavailable(f'{why} for Proton to profile')
     try:
@@ -281,7 +281,7 @@ class Session:
         try:
             import triton.profiler.language as pl
         except ImportError:
-            lacks = 'no profiler for the inside of a kernel (triton.profiler.language)'
+            lacks = 'no profiler inside a kernel (triton.profiler.language)'
             raise Unavailable(f'this version of Triton has {lacks}') from None
         pl.enable_semantic('triton')
         return dict(data='trace', backend='instrumentation')

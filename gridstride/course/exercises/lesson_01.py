@@ -22,12 +22,12 @@ def run_watched(fn, rng, n, own, out, *args, needs):
 
 
 def same(i) -> list:
-    "The indices of thread `i`, where each thread writes the element at its own index"
+    "Return the indices of thread `i`, where each thread writes the element at its own index"
     return [i]
 
 
 def one_element(fn, out):
-    "`fn`, with an `AssertionError` when a thread writes more than one element of `out`"
+    "Return `fn`, with an `AssertionError` when a thread writes more than one element of `out`"
 
     def watched(i, *args):
         before = len(out.writes)

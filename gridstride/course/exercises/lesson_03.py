@@ -12,7 +12,7 @@ __all__ = ['run_kept', 'check_used', 'TILES', 'in_rows', 'last_first']
 
 
 def run_kept(fn, blocks, threads, sh_sz, *args):
-    "`run_shared`, with shared memory that has no negative indices; gives whether each block wrote and read it"
+    "Return `run_shared`, with shared memory that has no negative indices; gives whether each block wrote and read it"
 
     def one(b, d, shared, *args):
         shared = Memory('shared', shared)
@@ -96,7 +96,7 @@ def _(fn, rng, h, w, tw, ty, tx):
 # The transpose is about *how* memory is touched: within a tile, neighbouring threads must read neighbouring
 # addresses, and write neighbouring addresses.
 def in_rows(indices, cols, tw, what):
-    "`AssertionError` unless `indices` (of a matrix with `cols` columns) come row by row within each tile"
+    "Raise `AssertionError` unless `indices` (of a matrix with `cols` columns) come row by row within each tile"
     for a, b in zip(indices, indices[1:]):
         if a // cols // tw == b // cols // tw and a % cols // tw == b % cols // tw and b < a:
             raise AssertionError(f'{what}[{b}] was accessed after {what}[{a}]: access the tile of {what} row by row')

@@ -35,7 +35,7 @@ def _(fn, rng, k, tw):
 # passed before. Two threads, one element, at least one write, and the same number of waits: a race, whatever the
 # result was.
 def own_line(thread):
-    "The line of the learner's source that `thread`, the one that asks, has come to"
+    "Return the current line of the calling `thread` in the learner's source"
     frame = sys._getframe(1)
     while frame and frame.f_code.co_filename != thread.source:
         frame = frame.f_back
@@ -57,7 +57,7 @@ class Noted(Memory):
             self.log += [(int(p), verb, *where, me.waits, own_line(me)) for p in np.atleast_1d(indices)]
 
     def check_races(self):
-        "`AssertionError` that names two threads with no barrier in between"
+        "Raise `AssertionError` that names two threads with no barrier in between"
         seen = {}
         for index, verb, block, thread, waits, line in self.log:
             for verb2, block2, thread2, waits2, line2 in seen.setdefault(index, []):
@@ -164,7 +164,7 @@ def _(fn, rng, n, threads, order):
 
 
 def most_reads(touched):
-    "The most reads of one thread, and which thread that is"
+    "Return the most reads of one thread, and which thread that is"
     reads = Counter(thread for _, verb, _, thread, *_ in touched if verb == 'read')
     return max((n, who) for who, n in reads.items())
 

@@ -21,7 +21,7 @@ PAD = 256
 
 
 def source(fn) -> str:  # CUDA C
-    "What the learner's function returns, which must be a source"
+    "Return what the learner's function returns, which must be a source"
     src = fn()
     if isinstance(src, str):
         return src
@@ -44,7 +44,7 @@ def frame(
 
 
 def compiled(fn, name):  # a name, or several
-    "A kernel of the source that `fn` returns, or `Kernels`, for the emulator"
+    "Return a kernel of the source that `fn` returns, or `Kernels`, for the emulator"
     with on_emulator():
         return cuda_kernel(source(fn), name=name)
 
@@ -57,7 +57,7 @@ def launch(
 
 
 def run(kernel, blocks, threads, **args):
-    "`launch` for what is compiled"
+    "Return `launch` for what is compiled"
     got, name = [p.name for p in kernel.params], kernel.__name__
     if sorted(got) == sorted(args) and got != list(args):
         raise AssertionError(f'{name} must take ({", ".join(args)}), in this order; yours takes ({", ".join(got)})')
@@ -178,7 +178,7 @@ def _(fn, rng, h, w):
 # 1024 blocks: an answer that mistakes blocks for threads fails there. An error of the emulator's detectors is not
 # a refusal, and names the inputs that led to it.
 def check_refused(f, why, *args, right=None):  # right: a result that is as good as a refusal
-    "`AssertionError` that says `why` when `f` takes `args`"
+    "Raise `AssertionError` that says `why` when `f` takes `args`"
     try:
         got = f(*args)
     except KernelError as e:

@@ -68,12 +68,12 @@ def in_c(fn, blocks, threads, *args):
 
 
 def count_touches(t, space, *verbs):
-    "How many times single threads did one of `verbs` to memory of a kind: 'global' or 'shared'"
+    "Return how many times single threads did one of `verbs` to memory of a kind: 'global' or 'shared'"
     return sum(len(a['at']) for a in t.accesses if a['space'] == space and a['verb'] in verbs)
 
 
 def unwritten(t, shape):
-    "Which elements of the output, an array without gaps of bytes, no thread wrote"
+    "Return which elements of the output, an array without gaps of bytes, no thread wrote"
     res = np.ones(shape, bool)
     for a in t.accesses:
         if a['space'] == 'global' and a['verb'] == 'written':
@@ -82,7 +82,7 @@ def unwritten(t, shape):
 
 
 def threads_of(t, verb, each=1):  # verb: 'read', 'written' or 'atomic'; each: threads of a group, 32 for warps
-    "How many threads, or groups of them, have done this to global memory"
+    "Return how many threads, or groups of them, have done this to global memory"
     done = [a for a in t.accesses if (a['verb'], a['space']) == (verb, 'global')]
     return len({(b, i // each) for a in done for b, i in zip(a['block'].tolist(), a['thread'].tolist())})
 
@@ -138,7 +138,7 @@ def _(fn, rng, h, w, step):
 # An operation in float64 shows in the last bits of the result. So the values must be, bit for bit, those that
 # NumPy gets with floats of 32 bits in the same order.
 def mean_abs(x, y):
-    "What 07.float32 is to compute, with nothing but float32"
+    "Return what 07.float32 is to compute, with nothing but float32"
     total = np.zeros(len(x), np.float32)
     for c in range(x.shape[1]):
         total += np.abs(x[:, c]) * np.float32(0.1)
@@ -148,7 +148,7 @@ def mean_abs(x, y):
 # The last bits do not show whether a quotient was computed in float64 and rounded at once. Its C does: it has Numba's
 # types, and float instead only where the result is the same.
 def first_double(fn, *args):
-    "The first line of the kernel, as C with Numba's types, that computes with a `double`; None if there is none"
+    "Return the first line of the kernel, as C with Numba's types, that computes with a `double`; None if there is none"
     with suppress(Untranslatable):
         lines = str(to_cuda(fn, *args, doubles=True)).split('#ifndef')[0].splitlines()
         return next((line.strip() for line in lines if re.search(r'\bdouble\b', line.partition('//')[0])), None)

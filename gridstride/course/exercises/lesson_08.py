@@ -96,7 +96,7 @@ class Gpu:
         self.cpu = max(self.cpu, self.until)
 
     def Event(self):
-        "A mark that is in no queue yet"
+        "Return a mark that is in no queue yet"
         return Event(self)
 
 
@@ -125,7 +125,7 @@ class Event:
 # The first runs are slow, some are disturbed, some are quick because the clock was up; when the data is in
 # the L2, all are fast.
 def _ms(cold, warm, first, i, is_warm):
-    "What run `i` takes"
+    "Return what run `i` takes"
     t = warm if is_warm else cold
     return (
         t + (first[i] if i < len(first) else 0) + (4 * cold + 1 if i % 7 == 3 else 0) - (0.2 * t if i % 5 == 4 else 0)
@@ -172,7 +172,7 @@ def _enough(gpu):
 
 
 def _why(got, gpu, cold, warm, first):
-    "What most likely went wrong"
+    "Return what most likely went wrong"
     if not gpu.runs:
         return '. The kernel never ran'
     if gpu.cpu < gpu.until:
@@ -324,17 +324,17 @@ def _(fn, rng, kernel):
 
 
 def event(cat, name, ts, dur, tid=1) -> dict:
-    "An event of a trace; times in microseconds"
+    "Return an event of a trace; times in microseconds"
     return dict(ph='X', cat=cat, name=name, ts=ts, dur=dur, tid=tid)
 
 
 def op(*a) -> dict:
-    "An operator on the CPU: name, start, duration"
+    "Return an operator on the CPU: name, start, duration"
     return event('cpu_op', *a)
 
 
 def gpu(*a) -> dict:
-    "A kernel on stream 7: name, start, duration"
+    "Return a kernel on stream 7: name, start, duration"
     return event('kernel', *a, 7)
 
 

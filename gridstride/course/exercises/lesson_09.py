@@ -26,7 +26,7 @@ __all__ = [
 # Three of the four are judged twice: by their results, on the emulator, and then by their machine code, which
 # takes compilers, but no GPU.
 def compile_answer(f, fn, name, arch):  # f: sass or resources
-    "What the compilers make of the learner's kernel; `AssertionError` where there are none"
+    "Return what the compilers make of the learner's kernel; raises `AssertionError` where there are none"
     try:
         return f(source(fn), name=name, arch=arch)
     except CompilerMissing as e:
@@ -36,7 +36,7 @@ def compile_answer(f, fn, name, arch):  # f: sass or resources
 
 
 def refuse(found, why):
-    "`AssertionError` that names the instructions found, with their source lines"
+    "Raise `AssertionError` that names the instructions found, with their source lines"
     if found:
         raise AssertionError(
             f"{why}: see {found[0].op} in line {found[0].line} of the source"
@@ -45,13 +45,13 @@ def refuse(found, why):
 
 
 def gelu(x):
-    "What 09.floats is to compute"
+    "Return what 09.floats is to compute"
     x = x.astype(np.float64)
     return (0.5 * x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x**3)))).astype(np.float32)
 
 
 def doubles(listing):
-    "The instructions that compute with doubles, or convert to them or from them"
+    "Return the instructions that compute with doubles, or convert to them or from them"
     return [
         i
         for i in listing.instructions
@@ -83,12 +83,12 @@ def _(fn, rng, n=200, arch=None):
 
 
 def stores(listing) -> list:
-    "The instructions that write global memory"
+    "Return the instructions that write global memory"
     return [i for i in listing.instructions if i.op.startswith(('STG', 'ST.', 'RED', 'ATOM'))]
 
 
 def in_registers(fn, arch):
-    "`AssertionError` unless the kernel keeps its counts in registers"
+    "Raise `AssertionError` unless the kernel keeps its counts in registers"
     r, listing = compile_answer(resources, fn, 'count_k', arch), compile_answer(sass, fn, 'count_k', arch)
     refuse(
         [i for i in listing.instructions if i.kind == 'local'],
@@ -127,7 +127,7 @@ def _(fn, rng, h=40, w=30, equal=False, arch=None):  # equal: each row has one n
 
 
 def best_block(registers, each, arch):
-    "What 09.block is to return"
+    "Return what 09.block is to return"
     shares = {b: occupancy(registers, each * b, b, arch).share for b in range(32, 1025, 32)}
     best = max(shares.values())
     return next(b for b, share in shares.items() if share == best) if best else 0
@@ -186,7 +186,7 @@ MOST = 3  # instructions per FMA
 
 
 def _apart(products):  # how many a loop multiplies without adding
-    "What to say of products that are not part of an FMA"
+    "Return what to say of products that are not part of an FMA"
     advice = 'which needs a separate add: add each product to the sum separately, o += a.x*b.x; o += a.y*b.y;'
     return f'. {products} of the products are FMULs, {advice}' if products else ''
 
@@ -203,7 +203,7 @@ def loads_wide(loop):
 
 
 def four_at_a_time(fn, arch):
-    "`AssertionError` unless the loop that multiplies loads 16 bytes at a time, and has few instructions"
+    "Raise `AssertionError` unless the loop that multiplies loads 16 bytes at a time, and has few instructions"
     loops = compile_answer(sass, fn, 'dots_k', arch).loops
     loop = max(loops, key=lambda loop: (loop.ops()['FFMA'], loads_wide(loop)), default=None)
     if not loop or not loop.ops()['FFMA']:

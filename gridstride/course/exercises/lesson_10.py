@@ -128,7 +128,7 @@ def _(fn, rng, h, w):
 
 
 def trace_of(kernel, x):
-    "The trace of a transpose of `x` by `kernel`, which is checked"
+    "Return the trace of a transpose of `x` by `kernel`, which is checked"
     h, w = x.shape
     given, out = torch.tensor(x), torch.full((w, h), torch.nan)
     with sim.trace() as t:

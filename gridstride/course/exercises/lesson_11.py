@@ -125,7 +125,7 @@ def _(fn, rng, k, n, size, gbs, tflops):
 
 
 def traced(kernel, grid, block, *args):
-    "What the simulator recorded of a launch; `AssertionError` for what is not a kernel"
+    "Return what the simulator recorded of a launch; raises `AssertionError` for what is not a kernel"
     if not isinstance(kernel, sim.cuda.Kernel):
         raise AssertionError(f'return the kernel, made with @cuda.jit; got {type(kernel).__name__}')
     with sim.trace(keep=10**7) as t:
@@ -139,7 +139,7 @@ def atomics_of(t):
 
 
 def busiest(t, verb, space='global'):
-    "The thread that has done this most often, as (block, thread), and how often"
+    "Return the thread that has done this most often, as (block, thread), and how often"
     done = [a for a in t.accesses if (a['verb'], a['space']) == (verb, space)]
     counts = Counter(at for a in done for at in zip(a['block'].tolist(), a['thread'].tolist()))
     return max(counts.items(), key=lambda item: item[1], default=((0, 0), 0))

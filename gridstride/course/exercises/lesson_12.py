@@ -44,7 +44,7 @@ def _any(combine, items, rng):
 
 
 def best_of(values):
-    "Where the largest value is: of equals the first, and a NaN before all"
+    "Return where the largest value is: of equals the first, and a NaN before all"
     return int(np.argmax(values))
 
 
@@ -125,7 +125,7 @@ def _(fn, rng, sizes, mean):
 
 
 def is_kernel(kernel):
-    "`AssertionError` unless a kernel of Numba's dialect was returned"
+    "Raise `AssertionError` unless a kernel of Numba's dialect was returned"
     if not isinstance(kernel, sim.cuda.Kernel):
         raise AssertionError(f'return the kernel, made with @cuda.jit; got {type(kernel).__name__}')
 
@@ -158,7 +158,7 @@ def _(fn, rng, h, w):
 
 
 def check_atomics(t, kernel):
-    "`AssertionError` if an atomic updates anything but the ticket: floats added by atomics have no fixed order"
+    "Raise `AssertionError` if an atomic updates anything but the ticket: floats added by atomics have no fixed order"
     _, parts, ticket, out = inspect.signature(kernel.py_func).parameters
     wrong = {a['array'] for a in t.accesses if a['verb'] == 'atomic'} & {parts, out}
     if wrong:
@@ -231,7 +231,7 @@ def _(fn, rng, n, blocks, order):
 
 
 def refuse_atomics(t):
-    "`AssertionError` if the launch used atomics: an index from one has no fixed order"
+    "Raise `AssertionError` if the launch used atomics: an index from one has no fixed order"
     if t.stats.atomics:
         raise AssertionError('an index taken by an atomic has no fixed order on a GPU: take it from a scan of flags')
 

@@ -162,7 +162,7 @@ __global__ void most_waits(float *out) {
 
 
 def with_constants(fn, **constants):
-    "The learner's source, below its constants and a barrier that is counted"
+    "Return the learner's source, below its constants and a barrier that is counted"
     src = source(fn)
     if 'this_thread_block' in src:
         src = re.sub(r'\b\w+(\(\))?\.sync\(\s*\)', '__syncthreads()', src)

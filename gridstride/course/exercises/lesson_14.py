@@ -38,7 +38,7 @@ def launch(answer, grid, *args, **constants):
 
 
 def power_of_two(n):
-    "The least that is not below `n`"
+    "Return the least that is not below `n`"
     return 1 << (n - 1).bit_length()
 
 
@@ -153,7 +153,7 @@ def _(fn, rng, rows, cols, th, tw, programs):
 
 
 def blocked_line(each, lanes, warps, order) -> str:
-    "A layout as TTGIR writes it"
+    "Return a layout as TTGIR writes it"
     named = dict(sizePerThread=each, threadsPerWarp=lanes, warpsPerCTA=warps, order=order)
     return f'#blocked = #ttg.blocked<{{{", ".join(f"{k} = {list(v)}" for k, v in named.items())}}}>'
 

@@ -41,7 +41,7 @@ def falling(
 
 
 def passes_of(ops, wanted):
-    "(one operator after the other, fused) passes over memory"
+    "Return (one operator after the other, fused) passes over memory"
     inputs, made = set(), set()
     for reads, writes in ops:
         inputs |= set(reads) - made
@@ -50,7 +50,7 @@ def passes_of(ops, wanted):
 
 
 def in_place(ops):
-    "A word about the first tensor that is read and then written, if there is one"
+    "Return a word about the first tensor that is read and then written, if there is one"
     seen = set()
     for reads, writes in ops:
         seen |= set(reads)

@@ -54,7 +54,7 @@ def _(fn, rng, a, b):
 
 
 def knows(x, v):
-    "(m, s, o) of scores `x` and the rows of `v`"
+    "Return (m, s, o) of scores `x` and the rows of `v`"
     if not len(x):
         return -INF, 0.0, np.zeros(v.shape[1])
     e = np.exp(x - x.max())
@@ -107,7 +107,7 @@ def _(fn, rng, sizes, spread, level):
 
 
 def shares_work(t, w):
-    "`AssertionError` unless the threads of each block write and add up no more than their part of a row"
+    "Raise `AssertionError` unless the threads of each block write and add up no more than their part of a row"
     (_, thread), most = busiest(t, 'written')
     if most > (share := cdiv(w, 64)):
         raise AssertionError(f'thread {thread} writes {most} of {w} elements: let each of the 64 threads write {share}')

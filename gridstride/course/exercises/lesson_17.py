@@ -49,14 +49,14 @@ def _(fn, rng, **case):
 
 
 def weighed(s, v):
-    "(out, lse) of rows of scores over values, in float64; zeros and -inf for a row that sees nothing"
+    "Return (out, lse) of rows of scores over values, in float64; zeros and -inf for a row that sees nothing"
     lse = np.array([np.logaddexp.reduce(row) if len(row) else -np.inf for row in s])
     p = np.where(np.isinf(lse)[:, None], 0, np.exp(s - np.where(np.isinf(lse), 0, lse)[:, None]))
     return p @ v, lse
 
 
 def _things(got):
-    "What was returned, in words"
+    "Return what was returned, in words"
     return f'{len(got)} things' if isinstance(got, (tuple, list)) else type(got).__name__
 
 
@@ -101,13 +101,13 @@ def _(fn, rng, n, d, keys, spread, blind, shift):
 
 
 def seen_in_window(n, window):
-    "(n, n) booleans: may row r see key c?"
+    "Return (n, n) booleans: may row r see key c?"
     r, c = np.mgrid[:n, :n]
     return (c <= r) & (c > r - window)
 
 
 def tiles_seen(first, BM, BN, n, window):
-    "[(tile, masked)] by looking at every score"
+    "Return [(tile, masked)] by looking at every score"
     seen = np.zeros((n, cdiv(n, BN) * BN), bool)
     seen[:, :n] = seen_in_window(n, window)
     tiles = seen[first : first + BM].reshape(-1, cdiv(n, BN), BN)

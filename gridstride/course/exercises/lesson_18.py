@@ -33,7 +33,7 @@ def same(got, want, what, of=None):
 
 
 def of_unchanged(fn, x):
-    "What `fn` makes of `x`; `AssertionError` if it changes `x`"
+    "Return what `fn` makes of `x`; raises `AssertionError` if it changes `x`"
     given = x.clone()
     got = fn(given)
     if not torch.equal(given, x):
@@ -81,7 +81,7 @@ def with_outliers(rng, columns):
 
 
 def exact_in_64s(rng, columns):
-    "A matrix that 4 bits keep without an error if 64 columns share a scale, and neither more nor fewer"
+    "Return a matrix that 4 bits keep without an error if 64 columns share a scale, and neither more nor fewer"
     q = rng.integers(-7, 8, (16, columns // 64, 64))
     q[..., 0], q[..., 32:] = 7, q[..., 32:].clip(-5, 5)  # so that 32 columns, with 5 for the largest, are not exact
     sizes = 4.0 ** np.arange(columns // 64)
@@ -97,7 +97,7 @@ def rounded(rng, at):
 
 
 def matrix(rng, columns, kind):
-    "A matrix of a case"
+    "Return a matrix of a case"
     if kind == 'exact':
         return exact_in_64s(rng, columns)
     return rounded(rng, 0.51 if kind == 'up' else 0.45) if kind in ('up', 'down') else with_outliers(rng, columns)
@@ -212,7 +212,7 @@ def _(fn, rng, rows, columns):
 
 
 def in_blocks(t, k, HEIGHT, BLOCK):
-    "`AssertionError` unless each program writes its own rows, and reads `w`, of bytes, `BLOCK` columns at a time"
+    "Raise `AssertionError` unless each program writes its own rows, and reads `w`, of bytes, `BLOCK` columns at a time"
     for a in t.accesses:
         program = a['program'][0]
         others = [r for r in a['at'] if a['verb'] == 'written' and r // HEIGHT != program]

@@ -105,12 +105,12 @@ def _(fn, rng, h, w):
 
 
 def kept_sum(w):
-    "The sizes that 2:4 keeps of `w`, in all"
+    "Return the sizes that 2:4 keeps of `w`, in all"
     return np.sort(np.abs(w).reshape(-1, 4), 1)[:, 2:].sum()
 
 
 def best_of_eight(w):
-    "The most that an order of eight columns keeps"
+    "Return the most that an order of eight columns keeps"
     groups = ([0, *others] for others in itertools.combinations(range(1, 8), 3))
     return max(kept_sum(w[:, group + [c for c in range(8) if c not in group]]) for group in groups)
 
@@ -163,7 +163,7 @@ def _(fn, rng, h, like):
 
 
 def squares():
-    "All masks of 4 x 4 with two in each row and each column"
+    "Return all masks of 4 x 4 with two in each row and each column"
     rows = [[i in pair for i in range(4)] for pair in PAIRS]
     return np.array([s for s in itertools.product(rows, repeat=4) if (np.sum(s, 0) == 2).all()])
 

@@ -86,7 +86,7 @@ def _(fn, rng, kind, ranks, each):
 
 
 def _shown(x):
-    "A number, without its type"
+    "Return a number, without its type"
     return f'{float(x):.6f}' if isinstance(x, (int, float, np.number)) else repr(x)
 
 
@@ -143,7 +143,7 @@ def _(fn, rng, **case):
 
 
 def _first(g):
-    "What a rank hands over first"
+    "Return what a rank hands over first"
     try:
         return next(g)
     except StopIteration:
@@ -202,7 +202,7 @@ def gradients(q, k, v, dout, out, lse):
 
 
 def _noting(parts, seen):
-    "`attend`, which notes whose keys it is given: the number of a rank among `parts`, or None"
+    "Return `attend`, which notes whose keys it is given: the number of a rank among `parts`, or None"
 
     @wraps(attend)
     def noted(q, k, v):
@@ -276,7 +276,7 @@ def _(fn, rng, ranks, n, d):
 
 
 def _alike(a, b):
-    "Whether a tensor is another one but for rounding"
+    "Return whether a tensor is another one but for rounding"
     return isinstance(a, torch.Tensor) and a.shape == b.shape and torch.allclose(a, b, rtol=1e-9, atol=1e-9)
 
 

@@ -60,7 +60,7 @@ def fours(
     rows,
     chunk,  # `index(r, c)` in elements of 2 bytes, for c = 8*chunk
 ) -> list:  # of integers from 0 to 7
-    "Which four of the 32 banks each row of an 8x8 matrix is in"
+    "Return which four of the 32 banks each row of an 8x8 matrix is in"
     return [index(r, 8 * chunk) // 8 % 8 for r in rows]
 
 

@@ -92,7 +92,7 @@ def fields(x):  # x: a descriptor
 
 
 def descriptor(at, lead, stride, swizzle) -> int:
-    "The 64 bits of a wgmma descriptor: the address of a tile, two strides and the swizzle, all in bytes"
+    "Return the 64 bits of a wgmma descriptor: the address of a tile, two strides and the swizzle, all in bytes"
     return (at & 0x3FFFF) >> 4 | lead >> 4 << 16 | stride >> 4 << 32 | {0: 0, 128: 1, 64: 2, 32: 3}[swizzle] << 62
 
 
@@ -174,13 +174,13 @@ def _(fn, rng, BM, BN, BK, out):
 
 
 def fetches(order, BM, BN, at_once):
-    "What the lots of an order fetch, in rows and columns"
+    "Return what the lots of an order fetch, in rows and columns"
     lots = [order[i : i + at_once] for i in range(0, len(order), at_once)]
     return sum(len({r for r, _ in lot}) * BM + len({c for _, c in lot}) * BN for lot in lots)
 
 
 def bands(tall, wide):
-    "Every order of bands, along the rows and along the columns"
+    "Return every order of bands, along the rows and along the columns"
 
     def down(tall, wide, group):
         return [
@@ -259,7 +259,7 @@ def both_orders(judge):
 
 
 def relu(src, x, threads=128):
-    "What the kernel `relu_k` of `src` makes of a matrix, a block per 64 x 64 box"
+    "Return what the kernel `relu_k` of `src` makes of a matrix, a block per 64 x 64 box"
     out = torch.full_like(x, torch.nan)
     grid = cdiv(x.shape[1], 64), cdiv(x.shape[0], 64)
     cuda_kernel(GIVEN + src, name='relu_k')[grid, threads](tensor_map(x, (64, 64)), tensor_map(out, (64, 64)))

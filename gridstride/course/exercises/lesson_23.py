@@ -99,7 +99,7 @@ def _(fn, rng, **case):
 
 
 def _watched(cache, heads):
-    "The two doors to a cache, which note who goes through: (scores, means, [(name, array), ...])"
+    "Return the two doors to a cache, which note who goes through: (scores, means, [(name, array), ...])"
     calls = []
 
     def through(name, x, width):
@@ -122,7 +122,7 @@ def _alike(x, y):
 
 
 def _diagnosis(calls, wide, l, p, scale):
-    "How far a wrong answer was right: its rows, which may be scaled, and its weights, whose sums may be any"
+    "Return how far a wrong answer was right: its rows, which may be scaled, and its weights, whose sums may be any"
     rows, weights = (dict(calls).get(name) for name in ('scores', 'means'))
     parts = {f'first {l}': slice(l), f'last {wide.shape[1] - l}': slice(l, None)}
     factors = 1, scale, scale * np.log2(np.e)
@@ -178,7 +178,7 @@ def _(fn, rng, n, heads, d, l, r, shift):
 
 
 def walk(pages, sms, fixed, budget):
-    "What each SM takes with such a budget, in order: pieces (text, first, end); None if pages are left"
+    "Return what each SM takes with such a budget, in order: pieces (text, first, end); None if pages are left"
     todo, shares = [(i, 0, n) for i, n in enumerate(pages)], [[] for _ in range(sms)]
     for share in shares:
         left = budget
@@ -198,7 +198,7 @@ def cost_of(share, fixed):
 
 
 def dealt(pages, sms, fixed):
-    "(shares, budget) with the smallest budget for which all pages find an SM"
+    "Return (shares, budget) with the smallest budget for which all pages find an SM"
     budget = cdiv(sum(pages) + fixed * len(pages), sms)
     while (shares := walk(pages, sms, fixed, budget)) is None:
         budget += 1
@@ -257,7 +257,7 @@ def _(fn, rng, pages, sms, fixed):
 
 
 def joined(outs, lses):
-    "(out, lse) of parts along the first axis, in float64; zeros and -inf for rows that attend to nothing"
+    "Return (out, lse) of parts along the first axis, in float64; zeros and -inf for rows that attend to nothing"
     lse = torch.logsumexp(lses, 0)
     weights = torch.where(lses == -torch.inf, 0, (lses - torch.where(lse == -torch.inf, 0, lse)).exp())
     return (weights[..., None] * outs.nan_to_num(0)).sum(0), lse

@@ -73,7 +73,7 @@ class Tiles:
         return self._index[axis]
 
     def zeros(self, shape):
-        "A tile of zeros"
+        "Return a tile of zeros"
         return torch.zeros(shape)
 
     def load(self, array, index, shape):
@@ -89,11 +89,11 @@ class Tiles:
         to[...] = tile[tuple(map(slice, to.shape))]
 
     def mma(self, a, b, total):
-        "`a @ b + total`"
+        "Return `a @ b + total`"
         return a @ b + total
 
     def cdiv(self, a, b):
-        "`a/b`, rounded up"
+        "Return `a/b`, rounded up"
         return cdiv(a, b)
 
     def _slices(self, array, index, shape):
@@ -186,7 +186,7 @@ def columns_used(tiles):
 
 
 def columns_of(tiles):
-    "(columns to allocate, blocks of this kind on an SM) for tiles of (n, bits); None if they do not fit"
+    "Return (columns to allocate, blocks of this kind on an SM) for tiles of (n, bits); None if they do not fit"
     used = columns_used(tiles)
     whole = max(32, 1 << (used - 1).bit_length())
     return (whole, 512 // whole) if whole <= 512 else None
@@ -342,7 +342,7 @@ def _(fn, rng, who):
 
 
 def trusting(text, task='softmax'):
-    "What a trusting judge says of a submission: it checks the first answer, and times 20 more on the same input"
+    "Return what a trusting judge says of a submission: it checks the first answer, and times 20 more on the same input"
     from ...judge import TASKS
 
     names = {}
@@ -388,7 +388,7 @@ def _(fn, rng, look):
 
 
 def _fools(text):
-    "`AssertionError` unless the trusting judge accepts it"
+    "Raise `AssertionError` unless the trusting judge accepts it"
     try:
         accepted = trusting(text)
     except Exception as e:
