@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from gridstride.bench import reads
 from gridstride.bench.columns import COLUMNS, Read, Written, by_column
-from gridstride.bench.versus import turns
+from gridstride.bench.versus import time_interleaved
 from gridstride.kernels.gemm import cublaslt
 from gridstride.kernels import explain, matmul, tune
 from gridstride.kernels.ladder.ladder import Reference, exact, inputs
@@ -57,7 +57,7 @@ def best_pick(m, n, out, layout, seconds=.01):
     "The fastest of cublasLt's first proposals, other memory read before each run"
     picks = cublaslt.picks(m, n, layout, COUNT)
     calls = {i: lambda p=p: p(m, n, out) for i, p in enumerate(picks)}
-    times = turns(KEPT['read'](), calls, seconds)
+    times = time_interleaved(KEPT['read'](), calls, seconds)
     return min(picks, key=lambda p: np.median(sum(times[p.number], [])))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from . import clocks
 from .stats import summary
-from .versus import ratio, interleaved
+from .versus import ratio, time_interleaved
 
 # An SM counts its cycles, and the GPU nanoseconds. Each SM notes both before and after a batch; the difference
 # gives the clock rate of the batch, not the one that a sensor saw at some moment of it.
@@ -142,7 +142,7 @@ COLUMNS = dict(written=Written, read=Read, none=Untouched, row=InARow, graph=InG
 def one_run(clock, calls, seconds) -> tuple:  # (name -> seconds by round, MHz or None)
     "Time calls interleaved on one clock"
     rounds = {
-        k: [float(np.median(batch)) for batch in v] for k, v in interleaved(clock, calls, seconds, seconds).items()
+        k: [float(np.median(batch)) for batch in v] for k, v in time_interleaved(clock, calls, seconds, seconds).items()
     }
     mhz = [
         rate for rate in clock.mhz[-sum(map(len, rounds.values())) :] if rate

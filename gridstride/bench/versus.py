@@ -32,7 +32,7 @@ from ..support.tables import Table
 ROUNDS = 11  # at least: fewer give no interval worth the name
 
 
-def interleaved(
+def time_interleaved(
     clock,  # what to time with
     calls,  # name -> function, called with nothing
     seconds=2.0,  # to measure for at most, per candidate
@@ -131,7 +131,7 @@ def _one(fns, args, baseline, clock, check, out, flops, bytes, seconds, peak, ro
     del got
     noted = len(clock.states)
     calls = {k: (lambda f=f: f(*args)) for k, f in fns.items()}
-    got = interleaved(clock, calls, seconds)
+    got = time_interleaved(clock, calls, seconds)
     states = list(clock.states)[noted:]
     more = unseen_doubts(clock, check is not None) + more
     timings = {

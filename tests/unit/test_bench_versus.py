@@ -4,7 +4,7 @@ import pytest
 from gridstride.bench import clocks, limits
 from gridstride.bench.stats import summary
 from gridstride.bench.timing import Timing
-from gridstride.bench.versus import ROUNDS, Comparison, Sweep, compare, ratio, turns
+from gridstride.bench.versus import ROUNDS, Comparison, Sweep, compare, ratio, time_interleaved
 
 
 class Slowing(clocks.Clock):
@@ -19,14 +19,14 @@ class Slowing(clocks.Clock):
 
 
 def test_the_times_drift_and_the_ratio_stays():
-    got = turns(Slowing(.5), {'a': lambda: .002, 'b': lambda: .001})
+    got = time_interleaved(Slowing(.5), {'a': lambda: .002, 'b': lambda: .001})
     median, low, high = ratio(got['a'], got['b'])
     assert summary(sum(got['a'], [])).drift > .1
     assert median == pytest.approx(2, abs=.02) and low <= 2.02 and 1.98 <= high and high-low < .1
 
 
 def test_there_are_enough_rounds_for_an_interval():
-    assert len(turns(Slowing(0), {'a': lambda: .002})['a']) >= ROUNDS
+    assert len(time_interleaved(Slowing(0), {'a': lambda: .002})['a']) >= ROUNDS
 
 
 def test_a_wrong_candidate_is_named():
