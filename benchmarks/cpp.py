@@ -5,7 +5,7 @@ import argparse, json, os, platform, statistics, subprocess, sys, tempfile, time
 import torch
 
 from gridstride import cpp
-from gridstride.cpp.toolchain import build
+from gridstride.cpp.toolchain import compilers
 from gridstride.cpp import cuda_kernel, load_cuda
 from gridstride.kernels.ladder.lecture import naive_src
 from gridstride.utils import backend, cuda_begin
@@ -131,10 +131,11 @@ def first_cells():
 
 def emulator(numba):
     "The emulator's speed on one thread"
-    c = build.compiler()
+    c = compilers.compiler()
     with tempfile.TemporaryDirectory() as d, cpp.options(threads=1):
         with open(f'{d}/loops.cpp', 'w') as f: f.write(LOOPS)
-        subprocess.run([c.path, *build.common_flags(c), '-shared', f'{d}/loops.cpp', '-o', f'{d}/loops.so'], check=True)
+        flags = compilers.common_flags(c)
+        subprocess.run([c.path, *flags, '-shared', f'{d}/loops.cpp', '-o', f'{d}/loops.so'], check=True)
         import ctypes
         loops = ctypes.CDLL(f'{d}/loops.so').loops
         fast,checked = load_cuda(MATMUL, checks=False),load_cuda(MATMUL)
@@ -200,7 +201,8 @@ def main():
     p.add_argument('--launches', action='store_true')
     a = p.parse_args()
     gpu = torch.cuda.get_device_name() if backend()=='gpu' else 'no GPU'
-    print(f'{gpu}, {platform.machine()}, {os.cpu_count()} cores, {build.compiler().kind} {build.compiler().version}, '
+    c = compilers.compiler()
+    print(f'{gpu}, {platform.machine()}, {os.cpu_count()} cores, {c.kind} {c.version}, '
           f'Python {platform.python_version()}, torch {torch.__version__}')
     print(f'load of the machine at the start: {os.getloadavg()[0]:.1f}')
     if a.launches: return launches()

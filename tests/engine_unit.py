@@ -8,7 +8,7 @@ from collections import namedtuple
 
 import pytest
 from gridstride import sim
-from gridstride.cpp.toolchain.build import _VECTORS
+from gridstride.cpp.toolchain.compilers import _VECTORS
 from gridstride.cpp.toolchain.cache import one_at_a_time
 from gridstride.translate import engine
 from gridstride.utils import cache_dir

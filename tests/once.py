@@ -2,7 +2,7 @@
 import subprocess
 from pathlib import Path
 
-from gridstride.cpp.toolchain import build, cache
+from gridstride.cpp.toolchain import build, cache, compilers
 from gridstride.cpp.toolchain.headers import get_precompiled
 
 here = Path(__file__).parent/'cpp'
@@ -13,13 +13,13 @@ def made_once(compiler, *commands, sources={}):
     or the compiler changes"""
     version = subprocess.run([compiler, '--version'], check=True, capture_output=True, text=True).stdout
     own = [(p.name, p.read_text()) for p in sorted(here.glob('*.cpp'))]
-    return cache.build(sources, commands, version, cache.cpu(), own, cache.headers_hash(build.here/'include'),
+    return cache.build(sources, commands, version, cache.cpu(), own, cache.headers_hash(compilers.here/'include'),
                        shared=True).folder
 
 
 def refusal(compiler, source, *more):
     "What a compiler has against C++ for the emulator, '' if nothing; the headers are precompiled, as for a kernel"
-    c = build._compiler((compiler,))
+    c = compilers._compiler((compiler,))
     flags = build.emulated_flags(c, '', checks=True)
     made = get_precompiled(c, flags, build.KERNEL_HEADERS)
     first = [made.with_suffix('')] if made else build.KERNEL_HEADERS

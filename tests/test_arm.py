@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from gridstride.cpp import emulator
-from gridstride.cpp.toolchain import build as compilers
-from gridstride.cpp.toolchain.cache import build
+from gridstride.cpp.toolchain import compilers, runtime_library
+from gridstride.cpp.toolchain.build import _include_first, emulated_flags
+from gridstride.cpp.toolchain.cache import build, headers_hash
 from gridstride.cpp.finding import CFinding, Found
 from test_cpp_programs import HERE, joined, name, on_gpu
 
@@ -127,12 +128,12 @@ def program(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('CXX', CXX)
         c, text = compilers.compiler(), joined([*PATHS, *own]) + MAIN.replace('BOX', words)
-        sources = {'programs.cpp': f'{compilers._include_first([text])}{text}'}
-        compiling = [c.path, *compilers.emulated_flags(c, text, checks=True), '-c', 'programs.cpp', '-o', 'programs.o']
-        headers = compilers.headers_hash(compilers.here/'include')
+        sources = {'programs.cpp': f'{_include_first([text])}{text}'}
+        compiling = [c.path, *emulated_flags(c, text, checks=True), '-c', 'programs.cpp', '-o', 'programs.o']
+        headers = headers_hash(compilers.here/'include')
         compiled = build(sources, [compiling], c, headers, shared=True).folder/'programs.o'
         # -O1 takes a quarter less to compile, and qemu no longer to run
-        runtime = compilers._runtime_with('-fopenmp', '-DGRIDSTRIDE_ADDRESSES=(1ul<<28)', '-O1')
+        runtime = runtime_library._runtime_with('-fopenmp', '-DGRIDSTRIDE_ADDRESSES=(1ul<<28)', '-O1')
     link = [c.path, str(compiled), str(runtime), '-o', 'programs', f'-Wl,-rpath,{runtime.parent}', '-pthread']
     return build({}, [link], c, shared=True).folder/'programs'
 

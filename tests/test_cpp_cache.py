@@ -11,8 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from gridstride.cpp.toolchain import build as cpp_build
-from gridstride.cpp.toolchain import cache, integrity
+from gridstride.cpp.toolchain import cache, compilers, integrity
 
 KEY = 'x'*20
 
@@ -23,7 +22,7 @@ def libraries(tmp_path_factory):
     folder = tmp_path_factory.mktemp('libraries')
     for n in (1, 2):
         (folder/f'{n}.c').write_text(f'int tiny(void) {{ return {n}; }}\n')
-        subprocess.run([cpp_build.compiler().path, '-x', 'c', '-shared', '-fPIC', f'{n}.c', '-o', f'{n}.so'],
+        subprocess.run([compilers.compiler().path, '-x', 'c', '-shared', '-fPIC', f'{n}.c', '-o', f'{n}.so'],
                        cwd=folder, check=True)
     return folder
 

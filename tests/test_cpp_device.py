@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from gridstride.cpp.toolchain import build
+from gridstride.cpp.toolchain import compilers, runtime_library
 from once import here, made_once, refusal
 
-include = build.here/'include/cuda'
+include = compilers.here/'include/cuda'
 compilers = [c for c in ('g++', 'clang++') if shutil.which(c)]
 assert compilers, 'g++ or clang++ is needed, as for the course'
 native = '-march=native' if platform.machine() in ('x86_64', 'AMD64') else '-mcpu=native'
@@ -60,7 +60,7 @@ def test_functions_are_as_close_as_they_promise(compiler, mode):
 @pytest.mark.slow
 @each
 def test_threads_do_together_what_they_do_on_a_gpu(compiler, mode):
-    lib = build.runtime()
+    lib = runtime_library.runtime()
     got,want = (output(program('device_threads.cpp', compiler, mode, '-Wno-psabi', lib, f'-Wl,-rpath,{lib.parent}')),
                 recorded('device_threads.txt'))
     assert len(want) > 12 and got == want
@@ -68,7 +68,7 @@ def test_threads_do_together_what_they_do_on_a_gpu(compiler, mode):
 @pytest.mark.slow
 @pytest.mark.parametrize('compiler', compilers)
 def test_detectors_find_nothing_where_all_is_right(compiler):
-    lib,leave_out = build.runtime(),'tsan-instrument-func-entry-exit=0'
+    lib,leave_out = runtime_library.runtime(),'tsan-instrument-func-entry-exit=0'
     watched = ['-fsanitize=thread', *(['-mllvm', f'-{leave_out}'] if 'clang' in compiler else [f'--param={leave_out}'])]
     compiled = command(compiler, '-O2', '-g1', '-DCHECKED', '-Wno-psabi', *watched, '-c', here/'device_threads.cpp',
                        '-o', 'threads.o')

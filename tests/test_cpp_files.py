@@ -6,7 +6,7 @@ import torch
 
 from gridstride.cpp import cuda_kernel, emulator, load_cuda
 from gridstride.cpp.__main__ import main
-from gridstride.cpp.toolchain.build import CompilerMissing, compiler
+from gridstride.cpp.toolchain.compilers import CompilerMissing, compiler
 from gridstride.cpp.lint.compile_errors import CompileError
 from gridstride.cpp.program import run
 from gridstride.cpp.rewriters.rewrite import to_cpp

@@ -7,7 +7,7 @@ import numpy as np, pytest
 
 import gridstride
 from gridstride.cpp import cuda_kernel, emulator, finding
-from gridstride.cpp.toolchain.build import here
+from gridstride.cpp.toolchain.compilers import here
 from gridstride.diagnostics.errors import Phrase, RacecheckError, field_names, text_of
 from gridstride.diagnostics.messages import PHRASES, WORDS
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gridstride.cpp.toolchain.build import HEADERS, KERNEL_HEADERS, choose_headers, compiler, emulated_flags, here
+from gridstride.cpp.toolchain.build import HEADERS, KERNEL_HEADERS, choose_headers, emulated_flags
+from gridstride.cpp.toolchain.compilers import compiler, here
 from gridstride.cpp.toolchain.cache import build, headers_hash
 from gridstride.cpp.toolchain.headers import get_precompiled
 

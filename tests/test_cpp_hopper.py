@@ -262,7 +262,7 @@ COPY_MISTAKES = [
     (7, 'memcheck misplaced', 'bulk_load'), (8, 'memcheck misplaced', 'bulk_load'),
     (9, 'memcheck bulk_bytes', 'bulk_load'),
     (10, 'synccheck no_mbarrier', None),
-    (11, 'racecheck bulk_under_way', 'issuer'),
+    (11, 'racecheck bulk_in_flight', 'issuer'),
     (16, 'synccheck no_mbarrier', 'wait'),
     (18, 'synccheck stuck lacks_arrivals', 'asks')]
 

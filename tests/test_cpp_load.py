@@ -7,9 +7,10 @@ import numpy as np, pytest, torch
 
 import warm
 from gridstride import cpp
-from gridstride.cpp.toolchain import build, cache
+from gridstride.cpp.toolchain import build, cache, compilers, runtime_library
 from gridstride.cpp import load_cuda
-from gridstride.cpp.toolchain.build import CompileError, CompilerMissing
+from gridstride.cpp.toolchain.build import CompileError
+from gridstride.cpp.toolchain.compilers import CompilerMissing
 from gridstride.cpp.lint.compile_errors import CompileWarning
 from gridstride.cpp import NotEmulated
 from gridstride.sim import cuda
@@ -214,7 +215,7 @@ def test_module():
     m = load_cuda(cuda_begin + GREY)
     assert m.__file__==str(Path(m.build_directory)/'grey.so') and Path(m.__file__).exists() and m.__name__=='grey'
     assert m.sources()['grey.cu']==GREY and '#line 1 "grey.cu"' in m.sources()['grey.cpp']
-    assert build.compiler().path in m.command and '-c grey.cpp' in m.command and '-fsanitize=thread' in m.command
+    assert compilers.compiler().path in m.command and '-c grey.cpp' in m.command and '-fsanitize=thread' in m.command
     assert load_cuda(cuda_begin + GREY).cached and load_cuda(cuda_begin + GREY).seconds==0
     with pytest.raises(AttributeError, match="no function 'gray'. It has grey"): m.gray
 
@@ -664,7 +665,7 @@ def test_a_process_that_is_forked_while_another_thread_launches(checks, modules)
 @pytest.fixture
 def own_cache(tmp_path, monkeypatch):
     "A cache with nothing in it but the precompiled headers of the usual one, which has the runtime, too"
-    build.runtime()
+    runtime_library.runtime()
     headers = cache.cache_dir()/'headers'
     headers.mkdir(exist_ok=True)
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path/'cache'))
@@ -723,7 +724,7 @@ def test_what_a_source_became_is_looked_up(own_cache, monkeypatch):
 
 def test_a_damaged_module_and_a_damaged_runtime_are_made_again(own_cache):
     "Loading what was cut off ended the process (SIGBUS)"
-    runtime = build.runtime().parent
+    runtime = runtime_library.runtime().parent
     shutil.copytree(runtime, own_cache/runtime.name)
     program = f"m = load_cuda({TINY!r}); print(m.tiny(), m.cached, m.__file__)"
     out = said(python(program, GRIDSTRIDE_CACHE=str(own_cache)))
@@ -732,7 +733,7 @@ def test_a_damaged_module_and_a_damaged_runtime_are_made_again(own_cache):
         if cached: os.truncate(out.split()[-1], 4096)
         out = said(python(program, GRIDSTRIDE_CACHE=str(own_cache)))
     assert out.startswith(f'1 False {own_cache}')
-    again = 'from gridstride.cpp.toolchain import build; print(build.runtime().stat().st_size)'
+    again = 'from gridstride.cpp.toolchain import runtime_library; print(runtime_library.runtime().stat().st_size)'
     size = (own_cache/runtime.name/'libgridstride.so').stat().st_size
     (own_cache/runtime.name/'libgridstride.so').write_bytes(bytes(size))
     done = subprocess.run([sys.executable, '-c', f'{MAKES_ONE_COPY.format(str(runtime))}\n{again}'],
@@ -740,14 +741,14 @@ def test_a_damaged_module_and_a_damaged_runtime_are_made_again(own_cache):
     assert (done.stdout, done.stderr)==(f'{size}\n', '')
 
 MAKES_ONE_COPY = '''import shutil
-from gridstride.cpp.toolchain import build
+from gridstride.cpp.toolchain import runtime_library
 def copied(command, folder):
     shutil.copy({!r} + '/libgridstride.so', folder)
     return 0, ''
-build._run_here = copied'''
+runtime_library._run_here = copied'''
 
 def test_two_processes_fill_the_cache(own_cache):
-    runtime = build.runtime().parent
+    runtime = runtime_library.runtime().parent
     shutil.copytree(runtime, own_cache/runtime.name)
     both = [python("m = load_cuda(cuda_begin + GREY); print(int(m.grey(torch.full((3,4,4), "
                    "100, dtype=torch.uint8))[0,0]))", GRIDSTRIDE_CACHE=str(own_cache)) for _ in range(2)]
@@ -811,7 +812,7 @@ def test_who_brings_the_library_of_cpp(tmp_path, monkeypatch, there, shared):
     (tmp_path/'mine++').write_text(script)
     (tmp_path/'mine++').chmod(0o755)
     monkeypatch.setenv('CXX', str(tmp_path/'mine++'))
-    assert ('-nodefaultlibs' in build.link_flags()) == shared
+    assert ('-nodefaultlibs' in compilers.link_flags()) == shared
 
 @pytest.mark.skipif(sys.platform == 'darwin', reason="macOS has no archive of C++'s library")
 def test_pieces_of_an_archive_stay_inside(tmp_path, monkeypatch):
@@ -820,13 +821,13 @@ def test_pieces_of_an_archive_stay_inside(tmp_path, monkeypatch):
     mine.write_text('#!/bin/sh\ncase "$*" in -print-file-name=libstdc++.so) echo libstdc++.so;;\n'
                     '*-shared*) exec g++ "$@" -static-libstdc++ -static-libgcc;; *) exec g++ "$@";; esac\n')
     mine.chmod(0o755)
-    made = build.runtime().parent  # compiled as it is here: only the linker differs
+    made = runtime_library.runtime().parent  # compiled as it is here: only the linker differs
     monkeypatch.setenv('CXX', str(mine))
-    _, (_, link), *_ = build._steps_of_runtime('-fopenmp')
+    _, (_, link), *_ = runtime_library._steps_of_runtime('-fopenmp')
     for o in made.glob('*.o'): (tmp_path/o.name).symlink_to(o)
-    status, log = build._run_here(link, tmp_path)
+    status, log = runtime_library._run_here(link, tmp_path)
     assert not status, log
-    lib = tmp_path/build._LIBRARY
+    lib = tmp_path/runtime_library._LIBRARY
     def names(*how): return subprocess.check_output(['nm', *how, '--defined-only', lib], text=True)
     assert '__cxa_throw' in names() and 'gridstride_finding' in names('-D') and '__cxa_throw' not in names('-D')
 

@@ -8,7 +8,8 @@ import pytest
 
 from gridstride import cpp, load_cuda
 from gridstride.cpp import emulator
-from gridstride.cpp.toolchain.build import CompileError, compiler, emulate_rewritten, here
+from gridstride.cpp.toolchain.build import CompileError, emulate_rewritten
+from gridstride.cpp.toolchain.compilers import compiler, here
 from gridstride.cpp.toolchain.cache import cpu, headers_hash, cached_result
 from gridstride.cpp.frontend.edits import NotEmulated
 from gridstride.cpp.load import Emulated

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from gridstride.cpp.toolchain import build as cpp_build
-from gridstride.cpp.toolchain import cache
+from gridstride.cpp.toolchain import cache, compilers
 from gridstride.judge import judge, processes, read_submission
 
 # Each computes softmax of rows. What a file begins with is here what it says, not `import torch`.
@@ -452,7 +452,7 @@ def test_what_all_submissions_need_is_compiled_before_the_clock_runs(monkeypatch
 
 
 def test_a_machine_without_a_compiler_judges(monkeypatch):
-    def missing(): raise cpp_build.CompilerMissing('no compiler')
+    def missing(): raise compilers.CompilerMissing('no compiler')
     monkeypatch.setattr(cpp_build, 'prepare', missing)
     assert judge('# not __global__\n' + SOFTMAX, 'softmax')
 

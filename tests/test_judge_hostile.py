@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import pytest
-from gridstride.cpp.toolchain import build as cpp_build
+from gridstride.cpp.toolchain import compilers
 from gridstride.judge import TASKS, Verdict, compiling, honest, judge, processes, read_submission, wire
 from gridstride.judge.__main__ import main
 from gridstride.judge.bench import Bench, Call, Refused, _facts_of
@@ -477,7 +477,7 @@ say(included=compiled(f'#include "{file}"'), forced=compiled('', '-include', fil
     macros=compiled('', '-imacros', file), lines=compiled(f'#line 1 "{file}"\n#error'),
     has=compiled(f'#if !__has_include("{file}")\n#error\n#endif'),
     assembled=compiled(f'asm(".incbin \\"{file}\\"");'), embedded=compiled(f'char x[] = {{\n#embed "{file}"\n}};'))
-''', FILE=key.name, COMPILER=cpp_build.compiler().path)
+''', FILE=key.name, COMPILER=compilers.compiler().path)
     assert v.accepted and got.pop('began') == ['made', 7, 7], (str(v), got)  # within the sandbox it may do as it likes
     assert len(got) == 7 and set(got.values()) == {'no: failed'}, got
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from gridstride.asm import resources, sass
 from gridstride.cpp import emulator
-from gridstride.cpp.toolchain.build import CompilerMissing
+from gridstride.cpp.toolchain.compilers import CompilerMissing
 from gridstride.diagnostics.errors import KernelError
 from found import finding, names
 from gridstride.kernels import latent_attention, latent_attention_way, standalone

@@ -6,7 +6,7 @@ import numpy as np, pytest, torch
 
 from gridstride import sim
 from gridstride.cpp import cuda_kernel, load_cuda
-from gridstride.cpp.toolchain.build import CompilerMissing, common_flags, compiler, here, nvcc
+from gridstride.cpp.toolchain.compilers import CompilerMissing, common_flags, compiler, here, nvcc
 from gridstride.cpp.toolchain.cache import build, headers_hash, run_command
 from gridstride.cpp.frontend.reader import kernels
 from gridstride.cpp.rewriters.rewrite import to_cpp

@@ -9,7 +9,8 @@ calls), `kernels` (which kernel is meant, and how it is compiled), `tools` (NVID
 from .limits import Occupancy, occupancy
 from .listing import Listing, side_by_side
 from .report import Resources, ptx, recordings, resources, sass, ttgir
-from ..cpp.toolchain.build import CompileError, CompilerMissing
+from ..cpp.toolchain.build import CompileError
+from ..cpp.toolchain.compilers import CompilerMissing
 
 __all__ = [
     'Occupancy',

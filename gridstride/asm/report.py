@@ -14,7 +14,7 @@ from .listing import Listing, card, heading, text_lines
 from .python import Numba, Triton
 from .read import clean_ptx, instruction, read_ptx, read_sass
 from .tools import disassemble
-from ..cpp.toolchain.build import CompilerMissing
+from ..cpp.toolchain.compilers import CompilerMissing
 from ..cpp.kernel import Kernel, Kernels
 from ..cpp.load import Module
 from ..support.atomic_write import write_whole

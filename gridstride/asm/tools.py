@@ -13,10 +13,11 @@ from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
 
-from ..cpp.toolchain.build import CompileError, CompilerMissing, nvcc
+from ..cpp.toolchain.build import CompileError
+from ..cpp.toolchain.compilers import CompilerMissing, nvcc
 from ..cpp.toolchain.cache import build
 from ..cpp.toolchain.includes import read_headers
-from ..cpp.toolchain.nvrtc import CUDA, FIRST, stand_ins
+from ..cpp.toolchain.nvrtc import CUDA, FIRST, replacements
 
 
 # None of this needs a GPU or its driver. [NVRTC](https://docs.nvidia.com/cuda/nvrtc/), a shared library,
@@ -124,7 +125,7 @@ def nvrtc(
 ) -> tuple:  # PTX, machine code, what the assembler said, the kernel's name in these
     "Compile for a GPU, or find it in the cache; raises `CompileError`, which shows the line"
     lib, folders = _nvrtc(), includes()
-    given = stand_ins(src, folders)
+    given = replacements(src, folders)
     options = _options(arch, opt, folders, flags)
     decides = [(part, os.stat(part).st_mtime) for part in (lib._name, *folders)]
 

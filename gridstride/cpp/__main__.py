@@ -4,7 +4,8 @@ import argparse, ctypes, sys
 from pathlib import Path
 
 from . import emulator
-from .toolchain.build import CompileError, CompilerMissing
+from .toolchain.build import CompileError
+from .toolchain.compilers import CompilerMissing
 from .frontend.edits import NotEmulated
 from .program import run
 from ..diagnostics.errors import KernelError
@@ -29,18 +30,20 @@ def _parser():
     for name, short, what in _TAKES:
         p.add_argument(f'--{name}', f'-{name}', dest=short, action='store_true', help=what)
     p.add_argument('--unchecked', action='store_true', help='do not look for races and stray accesses: faster')
-    p.add_argument('--checks', help=f'which detectors look on: {", ".join(emulator.CHECKS)}; or "no racecheck"')
+    p.add_argument('--checks', help=f'the detectors to enable: {", ".join(emulator.CHECKS)}; or "no racecheck"')
     p.add_argument('--order', choices=emulator.ORDERS, default='forward', help='of blocks and threads')
     p.add_argument('--seed', type=int, help='of the shuffled order')
     p.add_argument('--seconds', type=float, default=60, help='after which a kernel counts as endless')
     p.add_argument('--memory', metavar='SIZE', help='of the device: 8G; else GRIDSTRIDE_DEVICE_MEMORY, or what is free')
-    p.add_argument('--leaks', action='store_true', help='tell what was allocated and never freed; then the status is 1')
+    p.add_argument(
+        '--leaks', action='store_true', help='report what was allocated and never freed; then the status is 1'
+    )
     return p
 
 
 def _split(a):
     "Split the command line into (source files, arguments of the program)"
-    n = next((i for i, o in enumerate(a.args) if not o.endswith(_SOURCES)), len(a.args))
+    n = next((i for i, arg in enumerate(a.args) if not arg.endswith(_SOURCES)), len(a.args))
     own = a.args[n:]
     return [a.file, *map(Path, a.args[:n])], own[1:] if own[:1] == ['--'] else own
 
@@ -51,14 +54,18 @@ class _Leak(ctypes.Structure):
 
 def _leaks(files):
     "Describe the memory that the program did not free; `files`: {file name: text}"
-    lines = [o.splitlines() for o in files]
+    lines = [path.splitlines() for path in files]
     leak, n = _Leak(), 0
     left = emulator.device().gridstride_left
     left.restype = ctypes.c_bool
     while left(n, ctypes.byref(leak)):
         n += 1
         what = f'{leak.bytes:,} bytes are never freed'
-        asks = [o[leak.line - 1].strip() for o in lines if 0 < leak.line <= len(o) and 'lloc' in o[leak.line - 1]]
+        asks = [
+            line[leak.line - 1].strip()
+            for line in lines
+            if 0 < leak.line <= len(line) and 'lloc' in line[leak.line - 1]
+        ]
         yield f'{what}; line {leak.line}: {asks[0]}' if asks else what
 
 
@@ -67,16 +74,16 @@ def main(argv=None) -> int:  # exit status
     p = _parser()
     a = p.parse_args(argv)
     files, args = _split(a)
-    if gone := [o for o in a.include if not o.is_dir()] or [o for o in files if not o.is_file()]:
+    if gone := [path for path in a.include if not path.is_dir()] or [path for path in files if not path.is_file()]:
         p.error(f'{gone[0]}: No such file or directory')
-    src, *others = [o.read_text(encoding='utf-8-sig', errors='replace') for o in files]
-    units = {o.name: text for o, text in zip(files[1:], others)}
+    src, *others = [path.read_text(encoding='utf-8-sig', errors='replace') for path in files]
+    units = {line.name: text for line, text in zip(files[1:], others)}
     name = ''.join(c if c.isalnum() else '_' for c in a.file.stem)
     if {f'{name}.cpp', f'{name}.cu'} & units.keys():
         name += '_'
     if len(units) < len(others):
         p.error('two of the source files have one name')
-    include = [o.resolve() for o in (*a.include, *(o.parent for o in files[1:]))]
+    include = [path.resolve() for path in (*a.include, *(path.parent for path in files[1:]))]
     try:
         with emulator.options(a.checks, a.order, a.seed, seconds=a.seconds, memory=a.memory):
             where = a.file.resolve().parent, include, a.define, units, a.file.suffix != '.cu'

@@ -1,10 +1,10 @@
 """CUDA C on a CPU: how kernels run, and how findings become exceptions.
 
-The emulator is a small C++ library, `runtime/`, with headers that stand in for CUDA's, `include/cuda/`.
+The emulator is a small C++ library, `runtime/`, with headers that replace CUDA's, `include/cuda/`.
 Each thread of a block is a fiber: a stack of its own, and a switch to the next one where it must wait.
 Threads that never wait run one after the other as a plain loop. In checked mode the compiler itself reports
 every access (`-fsanitize=thread`, but with our own functions in place of its library), and the runtime
-remembers for each word of memory which threads accessed it and what they are ordered after.
+remembers, per word of memory, which threads accessed it and what happens before those accesses.
 """
 
 import atexit
@@ -30,7 +30,7 @@ from ..diagnostics.settings import (
     values_of,
 )
 from ..diagnostics.settings import options as options_of_all
-from .toolchain.build import runtime
+from .toolchain.runtime_library import runtime
 from .lint.callers import entry_of
 from .frontend.edits import NotEmulated
 from .finding import CFinding, COptions, Found, check_abi
@@ -138,7 +138,7 @@ def device():
 @lru_cache(64)  # called by every launch
 def _mask(compiled, looking):
     "Return the bits of the detectors that are in both"
-    return sum(1 << 1 + i for i, o in enumerate(CHECKS) if o in compiled and o in looking)
+    return sum(1 << 1 + i for i, check in enumerate(CHECKS) if check in compiled and check in looking)
 
 
 def prepare(
@@ -153,7 +153,7 @@ def prepare(
     if now['warp'] != 32:
         raise NotEmulated(
             f'warps of {now["warp"]} threads, on the emulator of CUDA C\n'
-            '  sim.options(warp=64) is for kernels in Python; CUDA C runs outside of it, in warps of 32.'
+            '  sim.options(warp=64) is for kernels in Python; CUDA C has warps of 32 threads.'
         )
     mask = _mask(checks if isinstance(checks, tuple) else parse_checks(checks), tuple(now['checks']))
     memory = limit['memory'] or parse_bytes(os.environ.get('GRIDSTRIDE_DEVICE_MEMORY') or None) or 0
@@ -192,23 +192,24 @@ def _column(f, line):
 
 def _name_of(file, sources):
     "Return the learner's name of a file"
-    file = file or next((o for o in sources if o.endswith('.cu')), '')
+    file = file or next((name for name in sources if name.endswith('.cu')), '')
     path = os.path.normpath(file)
-    same = [o for o in sources if path == o or path.endswith(f'/{o}')]
+    same = [name for name in sources if path == name or path.endswith(f'/{name}')]
     return max(same, key=len) if same else Path(file).name if Path(file).name in sources else file
 
 
 def _is_one_of_several(file, sources):
     "Has the program several files, so that a reader could take another one for this one?"
-    first = next((o for o in sources if o.endswith('.cu')), file)
-    return file in sources and file != first or sum(o.endswith('.cu') for o in sources) > 1
+    first = next((path for path in sources if path.endswith('.cu')), file)
+    return file in sources and file != first or sum(path.endswith('.cu') for path in sources) > 1
 
 
 def _home(kernel, sources):
     "Return the file that defines a kernel; None if that is ambiguous"
     defined = rf'__global__[^;{{}}]*\b{re.escape(kernel or "")}\s*\([^;{{}}]*\{{'
-    texts = ((o, text) for o, text in sources.items() if not o.endswith('.cpp'))  # it is generated from a `.cu`
-    return next((o for o, text in texts if kernel and re.search(defined, text)), None)
+    # a `.cpp` is generated from a `.cu`
+    texts = ((path, text) for path, text in sources.items() if not path.endswith('.cpp'))
+    return next((name for name, text in texts if kernel and re.search(defined, text)), None)
 
 
 def _line(sources, file, n):

@@ -19,8 +19,10 @@ def load_files(
     verbose=False,  # print the commands?
 ):  # a module with the functions that its PYBIND11_MODULE names
     "Compile the files as one source for the emulator"
-    folders = [Path(o) for o in include_paths or ()]
-    plain, cuda = (_join([o for o in sources if (o.suffix == '.cu') == is_cuda], folders) for is_cuda in (0, 1))
+    folders = [Path(path) for path in include_paths or ()]
+    plain, cuda = (
+        _join([path for path in sources if (path.suffix == '.cu') == is_cuda], folders) for is_cuda in (0, 1)
+    )
     exported = dict(_EXPORT.findall(plain + cuda))
     if not exported:
         hint = 'write m.def("name", &function) in it'
@@ -35,12 +37,19 @@ def load_files(
 def _join(files, folders):
     "Join source files, expanding their own headers, each once"
     seen = set()
-    return '\n'.join(_expand(Path(o).resolve(), folders, seen) for o in files)
+    return '\n'.join(_expand(Path(path).resolve(), folders, seen) for path in files)
 
 
 def _expand(file, folders, seen):
     def header(match):
-        found = next((o for o in (file.parent / match[1], *(f / match[1] for f in folders)) if o.is_file()), None)
+        found = next(
+            (
+                candidate
+                for candidate in (file.parent / match[1], *(f / match[1] for f in folders))
+                if candidate.is_file()
+            ),
+            None,
+        )
         if found is None:
             return match[0]
         if found.resolve() in seen:

@@ -18,7 +18,7 @@ ABI = 4  # `abi_version` in runtime/state.h: incremented on both sides when a sh
 KINDS = ('nothing', 'memcheck', 'racecheck', 'initcheck', 'synccheck', 'launch', 'assert', 'crash', 'timeout')
 KINDS += ('interrupted', 'warning', 'phrase')  # in the order of the C++ enumeration
 _FAR = 2**26  # elements: hardly any two arrays of a small program are as far apart
-_NUMBER, _TEXT, _NUMBERS, _PHRASE = range(4)
+_NUMBER, _TEXT, _LIST, _PHRASE = range(4)
 
 
 class CCall(ctypes.Structure):
@@ -27,7 +27,7 @@ class CCall(ctypes.Structure):
     _fields_ = [('line', ctypes.c_int), ('function', ctypes.c_char * 64), ('file', ctypes.c_char * 192)]
 
 
-class CPlace(ctypes.Structure):
+class CLocation(ctypes.Structure):
     "A source location with its (x, y, z) of block and thread, and the calls that led there"
 
     _fields_ = [
@@ -56,11 +56,11 @@ class CFinding(ctypes.Structure):
     "A finding that stopped a kernel, or a warning"
 
     _fields_ = [
-        *((o, ctypes.c_int) for o in ('kind', 'has_who', 'has_other', 'column', 'called', 'count')),
+        *((field, ctypes.c_int) for field in ('kind', 'has_who', 'has_other', 'column', 'called', 'count')),
         ('code', ctypes.c_char * 32),
         ('kernel', ctypes.c_char * 128),
-        ('at', CPlace),
-        ('other', CPlace),
+        ('at', CLocation),
+        ('other', CLocation),
         ('fields', CField * 24),
     ]
 
@@ -68,12 +68,12 @@ class CFinding(ctypes.Structure):
 class COptions(ctypes.Structure):
     "The options of the runtime"
 
-    _fields_ = [(o, ctypes.c_int) for o in ('checks', 'order', 'seed', 'threads')]
+    _fields_ = [(field, ctypes.c_int) for field in ('checks', 'order', 'seed', 'threads')]
     _fields_ += [('seconds', ctypes.c_double), ('memory', ctypes.c_longlong)]
 
 
 class _Abi(ctypes.Structure):
-    _fields_ = [(o, ctypes.c_int) for o in ('version', 'options', 'place', 'field', 'finding')]
+    _fields_ = [(field, ctypes.c_int) for field in ('version', 'options', 'location', 'field', 'finding')]
 
 
 class AbiMismatch(RuntimeError):
@@ -84,7 +84,7 @@ def check_abi(lib):
     "Raise `AbiMismatch` unless the library shares this module's version and the sizes of its structures, in bytes"
     lib.gridstride_abi.restype = ctypes.POINTER(_Abi)
     there = {name: getattr(lib.gridstride_abi().contents, name) for name, _ in _Abi._fields_}
-    here = dict(zip(there, (ABI, *map(ctypes.sizeof, (COptions, CPlace, CField, CFinding)))))
+    here = dict(zip(there, (ABI, *map(ctypes.sizeof, (COptions, CLocation, CField, CFinding)))))
     wrong = [f'{name} {there[name]} there and {here[name]} here' for name in here if there[name] != here[name]]
     if wrong:
         raise AbiMismatch(
@@ -100,7 +100,7 @@ def _value(f, following):
     if f.type == _TEXT:
         return f.string.decode(errors='replace')
     values = tuple(f.number_at[: f.count])
-    return values if f.type == _NUMBERS else values[0]
+    return values if f.type == _LIST else values[0]
 
 
 def fields_of(fields) -> dict:  # name -> value
@@ -109,11 +109,11 @@ def fields_of(fields) -> dict:  # name -> value
     return {f.name.decode(): _value(f, following) for f in following}
 
 
-def _calls_of(place):
-    "Return the call stack of a `CPlace`, the innermost function first; an inlined lambda has its function's name"
-    calls = [Call(o.function.decode(), o.file.decode(), o.line) for o in place.calls[: place.depth]]
-    is_lambda = [o.function == calls[-1].function for o in calls[:-1]] + [False]
-    return tuple(o._replace(function='lambda') if inner else o for o, inner in zip(calls, is_lambda))
+def _calls_of(location):
+    "Return the call stack of a `CLocation`, the innermost function first; an inlined lambda has its function's name"
+    calls = [Call(call.function.decode(), call.file.decode(), call.line) for call in location.calls[: location.depth]]
+    is_lambda = [call.function == calls[-1].function for call in calls[:-1]] + [False]
+    return tuple(call._replace(function='lambda') if inner else call for call, inner in zip(calls, is_lambda))
 
 
 class NotEmulatedCall(KernelCrash, NotEmulated):
@@ -142,12 +142,12 @@ class Found:
         if self.kind == 'interrupted':
             return KeyboardInterrupt(self._interrupted(**where))
         who = dict(block=self.block, thread=self.thread, calls=self.calls)
-        place = Location(self.kernel, self.file or None, self.line, **who)._replace(**where)
+        where_found = Location(self.kernel, self.file or None, self.line, **who)._replace(**where)
         if self.code == 'not_emulated':
             what, fix = text_of(self.kind, self.code, dialect, self.fields)
-            known = dict(file=place.file, line=place.line, source=place.source)
+            known = dict(file=where_found.file, line=where_found.line, source=where_found.source)
             return NotEmulatedCall(what, fix, code=self.code, fields=self.fields, dialect=dialect, **known)
-        return exception_of(self.kind, self.code, dialect, self.fields, place, self.other)
+        return exception_of(self.kind, self.code, dialect, self.fields, where_found, self.other)
 
     def _interrupted(self, file=None, source=None, **_):
         "Describe what was interrupted, and where"
@@ -159,13 +159,13 @@ class Found:
         """Name the array of an address that is in no array, if only one array there is indexed by an expression.
 
         `line`: the text of the access, `above`: the lines of the function before it"""
-        rows = [o.split() for o in self.fields.pop('arrays', '').split(', ')]
-        rows = [o for o in rows if len(o) == 3]  # unnamed memory has two
+        rows = [row.split() for row in self.fields.pop('arrays', '').split(', ')]
+        rows = [row for row in rows if len(row) == 3]  # unnamed memory has two
         found = [(name, int(at), int(size)) for name, at, size in rows if product_in(line, above, name)]
         if len(found) != 1:
             return
         name, at, size = found[0]
-        by_chance = self._may_be_near_by_chance(at) and indexes_only(line, above, [o[0] for o in rows])
+        by_chance = self._may_be_near_by_chance(at) and indexes_only(line, above, [row[0] for row in rows])
         if by_chance or self._is_in_no_array(line):
             self.code = 'overflowed' if at < 0 else 'outside'
             self.fields = dict(array=name, index=(at,), shape=(size,))
@@ -201,8 +201,11 @@ class Found:
 
     def _lines_to_compare(self, barrier, line_of):
         "Return the lines of the two accesses, or of the calls that led there, if one function has both; else None"
-        mine, theirs = ([o.line for o in a.calls] for a in (self, self.other))
-        own, same = (self.line, self.other.line), [*{o[0].function for o in (self.calls, self.other.calls) if o}]
+        mine, theirs = ([call.line for call in a.calls] for a in (self, self.other))
+        own, same = (
+            (self.line, self.other.line),
+            [*{call[0].function for call in (self.calls, self.other.calls) if call}],
+        )
         if mine and theirs and len(same) == 1 and _head_of(line_of, self.line) == _head_of(line_of, barrier):
             return own
         if not self._is_complete():
@@ -234,5 +237,5 @@ def _head_of(line_of, n):
 
 def file_among(file, files):
     "Return the one of `files` that matches `file`, by path or by name; else the first"
-    same = [o for o in files if o == file or file.endswith(f'/{o}')]
-    return (same or [o for o in files if Path(o).name == Path(file).name] or [*files, None])[0]
+    same = [path for path in files if path == file or file.endswith(f'/{path}')]
+    return (same or [path for path in files if Path(path).name == Path(file).name] or [*files, None])[0]

@@ -9,7 +9,8 @@ import numpy as np
 
 from . import emulator
 from .arguments import SCALARS, check_arguments, dtype_of, spell_param
-from .toolchain.build import CompileError, CompilerMissing, emulate, nvcc
+from .toolchain.build import CompileError, emulate
+from .toolchain.compilers import CompilerMissing, nvcc
 from .toolchain.cache import build
 from .driver import (
     COOPERATIVE,
@@ -24,7 +25,7 @@ from .driver import (
 from .toolchain.includes import current_folder, read_headers
 from .launcher import launcher
 from .load import Emulated
-from .toolchain.nvrtc import FIRST, HOST, stand_ins
+from .toolchain.nvrtc import FIRST, HOST, replacements
 from .frontend.reader import functions, kernels
 from .rewriters.rewrite import without_line_numbers
 from .frontend.tokens import WrongSource
@@ -57,7 +58,7 @@ class Kernel:
 
     def __getitem__(self, config):
         if (launches := self._launches) is not None:
-            if launches.whole(config) or launches.whole(config := with_stream_handle(config)):
+            if launches.are_integers(config) or launches.are_integers(config := with_stream_handle(config)):
                 return launches[config]
         return self.checked(config)
 
@@ -98,7 +99,7 @@ class Launches(dict):
 
     def __init__(self, kernel, module, parameters, wishes):
         self.kernel, self.module, self.parameters, self.wishes = kernel, module, parameters, wishes
-        self.whole = module.whole
+        self.are_integers = module.are_integers
 
     def __missing__(self, config):
         checked = self.kernel.checked(config)
@@ -149,7 +150,7 @@ def _find_requested(src, name):
     known = {k.name: k for k in found}
     if not known:
         raise WrongSource(f'no __global__ function is in {_shown_start(src)}: a kernel begins with `__global__ void`')
-    defined = Counter((o.scope, o.name) for o in functions(src) if '__global__' in o.words)
+    defined = Counter((function.scope, function.name) for function in functions(src) if '__global__' in function.words)
     if several := next((name for (_, name), n in defined.items() if n > 1), None):
         what = f'{several} is the name of several kernels, which cuda_kernel could not tell apart'
         raise WrongSource(f'{what}: give each a name of its own, or launch them from host code with load_cuda')
@@ -158,13 +159,13 @@ def _find_requested(src, name):
         example = f"cuda_kernel(src, name='{next(iter(known))}<float>')"
         what = f'{", ".join(known)}: a template becomes a kernel when its arguments are named'
         raise WrongSource(f'{what}, as in {example}')
-    for o in names:
-        if _base(o) not in known:
-            raise WrongSource(f'no kernel {o!r} in this source; there are {", ".join(known)}')
-        if known[_base(o)].template and '<' not in o:
-            raise WrongSource(f"{o} is a template: name its arguments, as in name='{o}<float>'")
+    for word in names:
+        if _base(word) not in known:
+            raise WrongSource(f'no kernel {word!r} in this source; there are {", ".join(known)}')
+        if known[_base(word)].template and '<' not in word:
+            raise WrongSource(f"{word} is a template: name its arguments, as in name='{word}<float>'")
     scoped = {f'{k.scope}::{k.name}': k for k in found}
-    wanted = [(o, scoped.get(o.split('<')[0].strip(), known[_base(o)])) for o in names]
+    wanted = [(word, scoped.get(word.split('<')[0].strip(), known[_base(word)])) for word in names]
     for _, k in wanted:
         _refuse_parameters(k)
     return wanted
@@ -181,8 +182,8 @@ def _refuse_parameters(kernel):
             raise WrongSource(f'{kernel.name} takes {what}: take a pointer to an array, and how many elements it has')
 
 
-def _identifier(o):
-    return re.sub(r'\W+', '_', o).strip('_')
+def _identifier(name):
+    return re.sub(r'\W+', '_', name).strip('_')
 
 
 def _file(wanted):
@@ -205,14 +206,14 @@ def cuda_kernel(
     return made[wanted[0][0]] if len(wanted) == 1 else made
 
 
-def _export(o, f):
-    "Return C++ that exports the kernel requested as `o`"
-    return f'GRIDSTRIDE_KERNEL_AS({_identifier(o)}, {f.scope + "::" if f.scope and "::" not in o else ""}{o})'
+def _export(name, f):
+    "Return C++ that exports the kernel that was requested as `name`"
+    return f'GRIDSTRIDE_KERNEL_AS({_identifier(name)}, {f.scope + "::" if f.scope and "::" not in name else ""}{name})'
 
 
 def _by_emulator(src, wanted, checks):
     checks = checks_to_compile(checks)
-    exports, file = ' '.join(_export(o, f) for o, f in wanted), _file(wanted)
+    exports, file = ' '.join(_export(instantiation, f) for instantiation, f in wanted), _file(wanted)
     how = dict(original=src, takes=('std', 'lambda'), suffix=f'\n{exports}\n')
     built = emulate(without_line_numbers(src), file, bool(checks), **how)
     emulator.device()
@@ -221,7 +222,12 @@ def _by_emulator(src, wanted, checks):
     def run(name, args, grid, block, stream, shared, cluster=_ALONE):
         module.launch(name, grid, block, args, shared, cluster=cluster)
 
-    return Kernels({o: Kernel(o, f.params, partial(run, _identifier(o)), 'cpu', built) for o, f in wanted})
+    return Kernels(
+        {
+            instantiation: Kernel(instantiation, f.params, partial(run, _identifier(instantiation)), 'cpu', built)
+            for instantiation, f in wanted
+        }
+    )
 
 
 # NVRTC is nvcc as a library, without host code to compile, hence fast.
@@ -230,9 +236,9 @@ def _by_nvrtc(src, wanted, checks):
         warn_unchecked()
     own, others = read_headers(src, current_folder())
     headers = (str(current_folder()), *own.items(), *others.items()) if own or others else ()
-    module, seconds = _compile(src, tuple(o for o, _ in wanted), _file(wanted), headers)
-    run = {o: _launcher(module.get_kernel(o), o, f.params, src) for o, f in wanted}
-    return Kernels({o: Kernel(o, f.params, run[o], 'cuda', seconds) for o, f in wanted})
+    module, seconds = _compile(src, tuple(name for name, _ in wanted), _file(wanted), headers)
+    run = {name: _launcher(module.get_kernel(name), name, f.params, src) for name, f in wanted}
+    return Kernels({name: Kernel(name, f.params, run[name], 'cuda', seconds) for name, f in wanted})
 
 
 def _native_arch():
@@ -251,7 +257,7 @@ def _compile(src, names, file, headers):
     start = time.perf_counter()
     core().Device(torch.cuda.current_device()).set_current()
     folders = [*_includes(), *headers[:1]]
-    folders.append(_stand_ins('\n'.join([src, *(text for _, text in headers[1:])]), folders))
+    folders.append(_replacements('\n'.join([src, *(text for _, text in headers[1:])]), folders))
     how = dict(std='c++17', arch=_native_arch(), name=f'{file}.cu', lineinfo=True, include_path=folders)
     try:
         program = core().Program(src, 'c++', core().ProgramOptions(**how, pre_include=FIRST))
@@ -263,9 +269,9 @@ def _compile(src, names, file, headers):
 
 
 # One folder per set of texts: NVRTC caches what it has compiled, by its options, too.
-def _stand_ins(src, folders):
+def _replacements(src, folders):
     "Make a folder with stand-ins for the host's headers that `src` includes, and for what nvcc includes first"
-    texts = {k: v for k, v in stand_ins(src, folders).items() if k == FIRST or k in HOST}
+    texts = {k: v for k, v in replacements(src, folders).items() if k == FIRST or k in HOST}
     return str(build(texts, [], section='nvrtc', shared=True).folder)
 
 
@@ -276,7 +282,7 @@ def _includes():
         found = _toolkit(nvcc()) / 'include'
     except CompilerMissing:
         return []
-    return [str(o) for o in (found, found / 'cccl') if o.is_dir()]
+    return [str(folder) for folder in (found, found / 'cccl') if folder.is_dir()]
 
 
 # The command on the path may be a script that calls nvcc elsewhere: nvcc itself reports its folder.
@@ -288,8 +294,8 @@ def _toolkit(compiler):
 
 
 # For the compiled launcher: types of scalars as in Python's `struct`, and of elements as in DLPack
-_NUMBERS = dict(int8='b', uint8='B', int16='h', uint16='H', int32='i', uint32='I', int64='q', uint64='Q')
-_NUMBERS.update(float32='f', float64='d', bool='?')
+_FORMATS = dict(int8='b', uint8='B', int16='h', uint16='H', int32='i', uint32='I', int64='q', uint64='Q')
+_FORMATS.update(float32='f', float64='d', bool='?')
 _KINDS = dict(int=0, uint=1, float=2, bfloat=4)  # DLDataTypeCode
 _ELEMENTS = {f'{kind}{bits}': (code, bits) for kind, code in _KINDS.items() for bits in (8, 16, 32, 64)}
 _ELEMENTS.update({'bool': (6, 8), None: (0, 0)})
@@ -317,10 +323,10 @@ def _bits(x, dtype):
 
 def _open_parameters(types, structs):
     "Describe a kernel's parameters for `launcher.cpp`; None if it does not know one of them"
-    known = [('*', *_ELEMENTS[dtype]) if pointer else (_NUMBERS.get(dtype),) for dtype, pointer in types]
+    known = [('*', *_ELEMENTS[dtype]) if pointer else (_FORMATS.get(dtype),) for dtype, pointer in types]
     for i, size in structs.items():
         known[i] = 'V', 0, 0, bytes(size)
-    return known if all(o[0] for o in known) else None
+    return known if all(code[0] for code in known) else None
 
 
 def _launcher(kernel, name, params, src):

@@ -1,8 +1,8 @@
 // A launch with little of Python: the arguments are read, laid out and handed to the driver by compiled code.
 //
-// `Launch` is one kernel with its grid and its block; called with arrays and numbers. `Table` is a function of two
-// tensors that allocates its result and launches what was put there for their shapes. Each takes what it knows well,
-// and leaves the rest to Python, which checks, finds words, and launches what is right.
+// `Launch` is one kernel with its grid and its block; called with arrays and scalars. `Table` is a function of two
+// tensors that allocates its result and launches the plan that was stored for their shapes. Both are fast paths: what
+// they do not know is left to Python, which checks the arguments, raises, or launches another kernel.
 //
 // Tensors are read through torch's DLPackExchangeAPI, which costs no call of Python's.
 #define PY_SSIZE_T_CLEAN
@@ -51,7 +51,7 @@ bool is_contiguous(const DLTensor &t) {
     return true;
 }
 
-// A parameter of a kernel: where it lies among all of them, and what is put there.
+// A parameter of a kernel: its offset in the block of parameters, and what is written there.
 struct Parameter {
     char kind;          // '=': always the same, '&': an address, 'T': a tensor map of what begins there, '*': an array,
                         // 'V': a struct by value; else a number, as Python's `struct` calls its type
@@ -67,7 +67,7 @@ struct Plan {
     std::vector<char> block;
     size_t takes = 0;   // arguments that are given at each launch
 
-    size_t room(size_t size, size_t alignment) {
+    size_t reserve(size_t size, size_t alignment) {
         size_t at = (block.size() + alignment - 1) / alignment * alignment;
         block.resize(at + size);
         return at;
@@ -76,7 +76,7 @@ struct Plan {
 
 template <class T> bool put(char *to, T value) { memcpy(to, &value, sizeof(T)); return true; }
 
-template <class T> bool put_whole(char *to, PyObject *x) {
+template <class T> bool put_integer(char *to, PyObject *x) {
     int over = 0;
     long long value = PyLong_AsLongLongAndOverflow(x, &over);
     return !over && (long long)(T)value == value && ((T)-1 < (T)0 || value >= 0) && put(to, (T)value);
@@ -92,14 +92,14 @@ bool put_number(char kind, char *to, PyObject *x) {
     if (kind == '?') return PyBool_Check(x) && put(to, x == Py_True);
     if (!PyLong_Check(x)) return false;
     switch (kind) {
-        case 'b': return put_whole<signed char>(to, x);
-        case 'B': return put_whole<unsigned char>(to, x);
-        case 'h': return put_whole<short>(to, x);
-        case 'H': return put_whole<unsigned short>(to, x);
-        case 'i': return put_whole<int>(to, x);
-        case 'I': return put_whole<unsigned>(to, x);
-        case 'q': return put_whole<long long>(to, x);
-        case 'Q': return put_whole<unsigned long long>(to, x);  // above 2^63 - 1: left to Python
+        case 'b': return put_integer<signed char>(to, x);
+        case 'B': return put_integer<unsigned char>(to, x);
+        case 'h': return put_integer<short>(to, x);
+        case 'H': return put_integer<unsigned short>(to, x);
+        case 'i': return put_integer<int>(to, x);
+        case 'I': return put_integer<unsigned>(to, x);
+        case 'q': return put_integer<long long>(to, x);
+        case 'Q': return put_integer<unsigned long long>(to, x);  // above 2^63 - 1: left to Python
     }
     return false;
 }
@@ -140,23 +140,23 @@ int put_argument(const Parameter &p, char *to, PyObject *x) {
     return PyLong_CheckExact(x) ? put_address(p, to, address) : kUnknown;
 }
 
-// What the driver says of a launch, or `kUnknown`. `given(p, to, i)`, which says the same, puts the `i`th argument in
-// its place. All lies on the stack, so that threads do not meet, and others may run while the driver works.
+// What the driver says of a launch, or `kUnknown`. `given(p, to, i)`, which returns the same, writes the `i`th
+// argument to its address. All is on the stack, so that threads do not interfere, and others may run meanwhile.
 template <class Given> int launch(const Plan &plan, void *stream, Given given) {
     alignas(64) char block[kMost];
-    void *places[kMostParameters];
+    void *addresses[kMostParameters];
     memcpy(block, plan.block.data(), plan.block.size());
     size_t n = 0, i = 0;
     for (auto &p : plan.parameters) {
         char *to = block + p.at;
-        places[n++] = to;
+        addresses[n++] = to;
         if (int code = p.kind == '=' ? 0 : given(p, to, i++)) return code;
     }
     Config config = plan.config;
     config.stream = stream;
     int code;
     Py_BEGIN_ALLOW_THREADS
-    code = driver.launch(&config, plan.kernel, places, nullptr);
+    code = driver.launch(&config, plan.kernel, addresses, nullptr);
     Py_END_ALLOW_THREADS
     return code;
 }
@@ -212,7 +212,7 @@ bool add_parameter(Plan &plan, PyObject *o) {
         plan.takes++;
     }
     p.size = given ? size : strchr("bB?", p.kind) ? 1 : strchr("hH", p.kind) ? 2 : strchr("iIf", p.kind) ? 4 : 8;
-    p.at = plan.room(p.size, p.size > 8 ? 64 : 8);
+    p.at = plan.reserve(p.size, p.size > 8 ? 64 : 8);
     if (given) memcpy(plan.block.data() + p.at, given, p.size);
     plan.parameters.push_back(p);
     return true;
@@ -235,7 +235,7 @@ bool each(PyObject *items, Plan &plan, bool (*add)(Plan &, PyObject *)) {
     return good;
 }
 
-// Launch(kernel, grid, block, shared, attributes, parameters, otherwise): `otherwise` is called in its place with what
+// Launch(kernel, grid, block, shared, attributes, parameters, otherwise): `otherwise` is called instead, with what
 // it does not know, or what the driver refuses; it has to hold the kernel, which so lives as long as the launch
 PyObject *launch_new(PyTypeObject *, PyObject *args, PyObject *) {
     auto plan = std::make_shared<Plan>();
@@ -302,7 +302,7 @@ PyTypeObject LaunchType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 // A function of two tensors, by what was put there for their shapes, strides, type, device and alignment. Each step
 // launches a kernel with some of these addresses: 0 and 1 are those of the operands, 2 that of the result, 3 that of a
-// room that lives as long as the call.
+// workspace that lives as long as the call.
 struct Address { size_t of, offset; };
 struct Step {
     std::shared_ptr<PyObject> launch;
@@ -315,10 +315,10 @@ struct Recipe {
     std::vector<Step> steps;
     std::vector<int64_t> shape;         // of the result
     bool left = false;                  // to torch, whatever is launched there
-    PyObject *out = nullptr, *room = nullptr;   // with what they are allocated
+    PyObject *out = nullptr, *workspace = nullptr;   // with what they are allocated
     Recipe() = default;
     Recipe(const Recipe &) = delete;
-    ~Recipe() { Py_XDECREF(out), Py_XDECREF(room); }
+    ~Recipe() { Py_XDECREF(out), Py_XDECREF(workspace); }
 };
 
 struct Table {
@@ -381,14 +381,14 @@ char *address_of(PyObject *x) {
 PyObject *follow(const Recipe &r, PyObject *allocate, PyObject *given, void *stream, DLTensor *t) {
     if (given && (!read_tensor(given, t + 2) || !fits(r, t[2], t))) Py_RETURN_NONE;
     PyObject *out = given ? Py_NewRef(given) : PyObject_Call(allocate, r.out, nullptr);
-    PyObject *room = out && r.room ? PyObject_Call(allocate, r.room, nullptr) : nullptr;
-    if (!out || (r.room && !room)) {
+    PyObject *workspace = out && r.workspace ? PyObject_Call(allocate, r.workspace, nullptr) : nullptr;
+    if (!out || (r.workspace && !workspace)) {
         Py_XDECREF(out);
         return nullptr;
     }
-    char *at[] = {address_of(t[0]), address_of(t[1]), address_of(out), room ? address_of(room) : nullptr};
-    bool done = at[2] && (at[3] || !room) && launch_steps(r, stream, at);
-    Py_XDECREF(room);       // torch's allocator keeps it from those who come later on this stream
+    char *at[] = {address_of(t[0]), address_of(t[1]), address_of(out), workspace ? address_of(workspace) : nullptr};
+    bool done = at[2] && (at[3] || !workspace) && launch_steps(r, stream, at);
+    Py_XDECREF(workspace);       // torch's allocator keeps it from those who come later on this stream
     if (done) return out;
     Py_DECREF(out);
     Py_RETURN_NONE;
@@ -451,15 +451,15 @@ PyObject *put_down(PyObject *self, PyObject *a, PyObject *b, std::unique_ptr<Rec
     Py_RETURN_NONE;
 }
 
-// table.keep(a, b, steps, shape, out, room): what is done from now on for such tensors
+// table.keep(a, b, steps, shape, out, workspace): what is done from now on for such tensors
 PyObject *table_keep(PyObject *self, PyObject *args) {
-    PyObject *a, *b, *steps, *shape, *out, *room;
+    PyObject *a, *b, *steps, *shape, *out, *workspace;
     if (!PyArg_ParseTuple(args, "OOO!O!O!O", &a, &b, &PyTuple_Type, &steps, &PyTuple_Type, &shape, &PyTuple_Type,
-                          &out, &room))
+                          &out, &workspace))
         return nullptr;
     auto r = std::make_unique<Recipe>();
     r->out = Py_NewRef(out);
-    r->room = room == Py_None ? nullptr : Py_NewRef(room);
+    r->workspace = workspace == Py_None ? nullptr : Py_NewRef(workspace);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shape); i++)
         r->shape.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i)));
     return PyErr_Occurred() || !add_steps(*r, steps) ? nullptr : put_down(self, a, b, std::move(r));
@@ -525,7 +525,8 @@ PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *) {
 }
 
 PyMethodDef table_methods[] = {
-    {"keep", table_keep, METH_VARARGS, "keep(a, b, steps, shape, out, room): what to do from now on for such tensors"},
+    {"keep", table_keep, METH_VARARGS, 
+                                  "keep(a, b, steps, shape, out, workspace): what to do from now on for such tensors"},
     {"leave", table_leave, METH_VARARGS, "leave(a, b): torch multiplies such tensors from now on"},
     {"knows", table_knows, METH_VARARGS, "knows(a, b): is there something to launch for such tensors?"},
     {"clear", table_clear, METH_NOARGS, "Forget all that was kept"},
@@ -533,7 +534,7 @@ PyMethodDef table_methods[] = {
 PySequenceMethods table_sequence = {table_size};
 PyTypeObject TableType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
-static_assert(offsetof(Launch, call) == offsetof(Table, call), "both are called by what lies there");
+static_assert(offsetof(Launch, call) == offsetof(Table, call), "both are called by what is there");
 
 void describe(PyTypeObject &type, const char *name, size_t size, newfunc make, PyMethodDef *methods) {
     type.tp_name = name;
@@ -565,18 +566,18 @@ PyObject *setup(PyObject *, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-// whole(brackets): are these whole numbers, None, or tuples of such? A dictionary finds 2.0 where 2 is, too.
-bool is_whole(PyObject *o) {
+// are_integers(brackets): are these integers, None, or tuples of such? A dictionary finds 2.0 where 2 is, too.
+bool is_integer(PyObject *o) {
     if (!PyTuple_Check(o)) return PyLong_CheckExact(o) || o == Py_None;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++)
-        if (!is_whole(PyTuple_GET_ITEM(o, i))) return false;
+        if (!is_integer(PyTuple_GET_ITEM(o, i))) return false;
     return true;
 }
 
-PyObject *whole(PyObject *, PyObject *o) { return PyBool_FromLong(is_whole(o)); }
+PyObject *are_integers(PyObject *, PyObject *o) { return PyBool_FromLong(is_integer(o)); }
 
 PyMethodDef functions[] = {{"setup", setup, METH_VARARGS, "Where the driver's functions are, and torch's types"},
-                           {"whole", whole, METH_O, "Are these whole numbers, or tuples of them?"},
+                           {"are_integers", are_integers, METH_O, "Are these integers, or tuples of them?"},
                            {}};
 PyModuleDef definition = {PyModuleDef_HEAD_INIT, "launcher", "Launches with little of Python", -1, functions};
 

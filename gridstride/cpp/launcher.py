@@ -11,7 +11,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from operator import attrgetter
 from pathlib import Path
 
-from .toolchain.build import compiler
+from .toolchain.compilers import compiler
 from .toolchain.cache import build, run_command
 from .driver import driver
 
@@ -38,7 +38,7 @@ def _missing_requirement(torch):
         return 'it is made for Linux'
     if not hasattr(torch.Tensor, '__dlpack_c_exchange_api__'):
         return f'torch {torch.__version__} does not lend its tensors to C; torch 2.10 does'
-    if gone := next((o for o in _ASKED if not torch_has(o)), None):
+    if gone := next((name for name in _ASKED if not torch_has(name)), None):
         return f'torch {torch.__version__} has no torch.{gone}, which each call of matmul would ask'
     if not Path(sysconfig.get_path('include'), 'Python.h').exists():
         return 'the headers of Python are not here; `python -m gridstride.course.doctor` says how to get them'
@@ -77,7 +77,7 @@ def _build():
 def _gist(log):
     "Return the first error of a compiler's log, else its last line"
     lines = log.strip().splitlines()
-    return next((o for o in lines if 'error: ' in o), lines[-1])
+    return next((line for line in lines if 'error: ' in line), lines[-1])
 
 
 def load(
@@ -101,7 +101,7 @@ def load(
 def _of_the_driver():
     "Return the addresses of the driver's functions; the current stream comes from torch"
     try:
-        return *(ctypes.cast(getattr(driver(), o), ctypes.c_void_p).value for o in _FUNCTIONS), 0
+        return *(ctypes.cast(getattr(driver(), name), ctypes.c_void_p).value for name in _FUNCTIONS), 0
     except (OSError, AttributeError) as e:
         raise NoLauncher(str(e)) from None
 

@@ -44,7 +44,7 @@ def show_source(
 
     Raises `TypeError` for an object without source, `ValueError` for lines or texts that do not exist."""
     text = _text(src).splitlines()
-    first, last = lines or (1 + next((i for i, o in enumerate(text) if o.strip()), 0), len(text))
+    first, last = lines or (1 + next((i for i, line in enumerate(text) if line.strip()), 0), len(text))
     if not 1 <= first <= last <= len(text):
         raise ValueError(f'this source has lines 1 to {len(text)}, and {first} to {last} were asked for')
     marked = _marked_lines(text, [mark] if isinstance(mark, (str, int)) else mark)
@@ -74,7 +74,7 @@ def _marked_lines(text, marks):
 
 
 def _holding(text, part):
-    return {i for i, o in enumerate(text, 1) if part in o}
+    return {i for i, line in enumerate(text, 1) if part in line}
 
 
 def _new_lines(old, new):
@@ -98,7 +98,7 @@ def show_change(
             if what == 'equal':
                 rows += [(n + 1, ' ', b[n]) for n in range(k, l)]
             else:
-                rows += [(None, '-', o) for o in a[i:j]] + [(n + 1, '+', b[n]) for n in range(k, l)]
+                rows += [(None, '-', line) for line in a[i:j]] + [(n + 1, '+', b[n]) for n in range(k, l)]
     return Change(rows, title)
 
 
@@ -150,7 +150,7 @@ class Beside:
         return '\n\n'.join(map(repr, self.shown))
 
     def _repr_html_(self):
-        parts = ''.join(f'<div style="flex:1 1 26em;min-width:0">{o._repr_html_()}</div>' for o in self.shown)
+        parts = ''.join(f'<div style="flex:1 1 26em;min-width:0">{item._repr_html_()}</div>' for item in self.shown)
         parts = parts.replace('white-space:pre;', 'white-space:pre-wrap;word-break:normal;')
         parts = parts.replace('min-width:max-content', _HANGING)
         return f'<div style="display:flex;flex-wrap:wrap;gap:1em;--jp-code-font-size:11px">{parts}</div>'
@@ -193,4 +193,4 @@ def _span(kind, word):
     if not kind:
         return escape(word)
     style = f'<span style="color:{COLORS[kind]}">'
-    return '\n'.join(o and f'{style}{escape(o)}</span>' for o in word.split('\n'))
+    return '\n'.join(item and f'{style}{escape(item)}</span>' for item in word.split('\n'))

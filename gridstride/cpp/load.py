@@ -26,7 +26,7 @@ class Module(Library):
         self.built, self.src = built, src  # src: CUDA C as `load_cuda` got it
         super().__init__(built.folder / f'{name}.so', declarations, emulated, name)
         self.build_directory, self.seconds, self.cached = str(built.folder), built.seconds, built.cached
-        self.command = '\n'.join(' '.join(o) for o in built.commands)
+        self.command = '\n'.join(' '.join(command) for command in built.commands)
 
     def sources(self) -> dict:  # file name -> text
         "Return the files that were compiled, the source as it was given, and headers as they were written"
@@ -195,9 +195,9 @@ def _choose(every, funcs):
     known = [f for f in every if f.on_host]
     if funcs is not None:
         names = [funcs] if isinstance(funcs, str) else list(funcs)
-        for o in names:
-            if not any(f.name == o for f in known):
-                raise not_on_host(o, every)
+        for name in names:
+            if not any(f.name == name for f in known):
+                raise not_on_host(name, every)
         return [f for f in known if f.name in names]
     found = [f for f in known if f.name != 'main' and not f.template and not f.words & {'inline', 'static'}]
     if not found:
@@ -215,7 +215,7 @@ def _name(name, functions):
 
 
 def _print_commands(built, name):
-    print(*(' '.join(o) for o in built.commands), sep='\n')
+    print(*(' '.join(command) for command in built.commands), sep='\n')
     print(f'{built.folder / name}.so: ' + ('was there already' if built.cached else f'built in {built.seconds:.2f} s'))
 
 
@@ -230,7 +230,7 @@ def _on_gpu(source, flags, verbose, checks):
     try:
         built = native(f'{source.text}\n{source.exports}\n', source.name, arch(), flags, source.cuda_src)
     except CompileError as e:
-        if not any(_ATEN.search(o.what) for o in e.errors):
+        if not any(_ATEN.search(error.what) for error in e.errors):
             raise
         return _by_torch(source, flags, verbose, e)
     if verbose:
@@ -247,7 +247,7 @@ def _by_torch(source, flags, verbose, error):
     print(f"{needs}; torch's load_inline compiles it, which takes a minute")
     cuda_src, before, names = source.given[0], source.given[1] or '', [f.name for f in source.functions]
     signatures = [f'{f.signature};' for f in host_functions(cuda_src) if f.name in names]
-    declared = '\n'.join([before, *(o for o in signatures if o not in before)])
+    declared = '\n'.join([before, *(signature for signature in signatures if signature not in before)])
     sources = dict(cpp_sources=[declared], cuda_sources=[cuda_src], functions=names)
     how = dict(extra_cuda_cflags=list(flags) or ['-O2'], verbose=verbose)
     try:

@@ -69,11 +69,11 @@ def _array(x, fmt, out):
     if not x.flags.writeable:
         raise TypeError('this array is read-only, and C++ could write to it; give it a copy')
     size = x.itemsize
-    if any(o % size or o < 0 for o in x.strides) and x.size:
+    if any(stride % size or stride < 0 for stride in x.strides) and x.size:
         raise TypeError('this array has negative or odd strides; np.ascontiguousarray makes a plain one')
     fmt.append(f'{7 + 2 * x.ndim}q')
     at = x.ctypes.data if x.size else 0  # as for an empty tensor
-    out += (TENSOR, id(x), at, _NUMPY[x.dtype], 0, -1, x.ndim, *x.shape, *(o // size for o in x.strides))
+    out += (TENSOR, id(x), at, _NUMPY[x.dtype], 0, -1, x.ndim, *x.shape, *(stride // size for stride in x.strides))
 
 
 def _string(x, fmt, out):
@@ -97,8 +97,8 @@ def _struct(x, fmt, out):
 def _list(x, fmt, out):
     fmt.append('2q')
     out += (LIST, len(x))
-    for o in x:
-        pack(o, fmt, out)
+    for item in x:
+        pack(item, fmt, out)
 
 
 def _number(kind, fmt):
@@ -241,7 +241,9 @@ def _as_torch(x):
     "Convert arrays to tensors on the same memory"
     import torch
 
-    return torch.from_numpy(x) if isinstance(x, np.ndarray) else [_as_torch(o) for o in x] if isinstance(x, list) else x
+    if isinstance(x, list):
+        return [_as_torch(item) for item in x]
+    return torch.from_numpy(x) if isinstance(x, np.ndarray) else x
 
 
 def _answer(op, args):
@@ -252,7 +254,7 @@ def _answer(op, args):
 
     if op == 'stream':
         return torch.cuda.current_stream(args[0]).cuda_stream
-    x, *others = args = [_as_torch(o) for o in args]
+    x, *others = args = [_as_torch(arg) for arg in args]
     if op in _MAKE:
         return _make(op, torch, args)
     if op in _OPERATORS:
@@ -273,8 +275,8 @@ def _answer(op, args):
 def _give(x):
     "Add a reference to each tensor in `x`, which C++ will release"
     if isinstance(x, (list, tuple)):
-        for o in x:
-            _give(o)
+        for item in x:
+            _give(item)
     elif not isinstance(x, (str, int, float, type(None))):
         _incref(id(x))
 
@@ -300,7 +302,7 @@ def _ask(op, words, n, answer):
 class _Python(ctypes.Structure):
     "What a library needs from Python: the callback, and reference counting under Python's lock"
 
-    _fields_ = [(o, c_void_p) for o in ('ask', 'initialized', 'lock', 'unlock', 'retain', 'release')]
+    _fields_ = [(field, c_void_p) for field in ('ask', 'initialized', 'lock', 'unlock', 'retain', 'release')]
 
 
 _LOCK = _api.PyGILState_Ensure, _api.PyGILState_Release
@@ -319,7 +321,7 @@ def between_commas(text: str) -> list:
             res.append('')
         else:
             res[-1] += c
-    return [o.strip() for o in res if o.strip()]
+    return [part.strip() for part in res if part.strip()]
 
 
 def parameters(
@@ -327,11 +329,11 @@ def parameters(
 ) -> list:  # (type, name, default) of each; name and default are None where they are not given
     "Parse the parameters of a C++ function from its declaration"
     i = declaration.index('(')
-    return [_parameter(o) for o in between_commas(declaration[i + 1 : declaration.rindex(')')]) if o != 'void']
+    return [_parameter(part) for part in between_commas(declaration[i + 1 : declaration.rindex(')')]) if part != 'void']
 
 
 def _parameter(s):
-    s, _, default = (o.strip() for o in s.partition('='))
+    s, _, default = (part.strip() for part in s.partition('='))
     m = re.fullmatch(r'(.*?[\s*&>])(\w+)((?:\[\w*\])*)', s)
     if not m or m[2] in ('int', 'char', 'long', 'short', 'double', 'float', 'bool', 'unsigned', 'signed', 'const'):
         return s, None, default or None
@@ -415,9 +417,9 @@ class Function:
         self.__doc__ = (declaration or _declare(self.__name__, exported.types())).rstrip(';')
         self.__module__ = library.__name__
         self.library, self._call, self.parameters = library, exported.call, parameters(self.__doc__)
-        names = [o[1] for o in self.parameters]
-        if all(o and o.isidentifier() for o in names) and len({*names}) == len(names):
-            self.__signature__ = inspect.Signature([self._as_python(*o) for o in self.parameters])
+        names = [parameter[1] for parameter in self.parameters]
+        if all(name and name.isidentifier() for name in names) and len({*names}) == len(names):
+            self.__signature__ = inspect.Signature([self._as_python(*parameter) for parameter in self.parameters])
 
     @staticmethod
     def _as_python(type, name, default):
@@ -449,7 +451,7 @@ class Function:
 
     def _positional(self, args, kwargs):
         "Return `args` with those given by name at their positions"
-        names = [o[1] for o in self.parameters]
+        names = [parameter[1] for parameter in self.parameters]
         for k in kwargs:
             if k not in names:
                 raise TypeError(f'{self.__name__}() has no parameter {k!r}\n  {self.__doc__}')
@@ -502,7 +504,7 @@ class _Cpp(str):
 class Library:
     """A compiled library: the functions that it exports are its attributes.
 
-    Strings, numbers, None, lists, tuples, dtypes, devices, torch tensors and NumPy arrays can be passed, arrays
+    Strings, scalars, None, lists, tuples, dtypes, devices, torch tensors and NumPy arrays can be passed, arrays
     by reference. `TORCH_CHECK` raises a `RuntimeError`, a wrong argument a `TypeError` that shows the
     declaration."""
 
@@ -524,7 +526,8 @@ class Library:
             f = Function(e.contents, self, (declarations or {}).get(e.contents.name.decode()))
             (self.kernels if e.contents.kernel else self.functions)[f.__name__] = f
             e = e.contents.next
-        in_order = (dict(reversed(o.items())) for o in (self.functions, self.kernels))  # the last one comes first
+        # the last one comes first
+        in_order = (dict(reversed(table.items())) for table in (self.functions, self.kernels))
         self.functions, self.kernels = in_order
         self.__dict__.update(self.functions)
 
@@ -538,7 +541,7 @@ class Library:
 
     def launch(self, kernel, grid, block, args, shared=0, stream=None, cluster=(1, 1, 1)):
         "Launch an exported kernel by its name; `grid` and `block` as for `dim3`"
-        grid, block, cluster = (o if type(o) is dim3 else dim3(o) for o in (grid, block, cluster))
+        grid, block, cluster = (size if type(size) is dim3 else dim3(size) for size in (grid, block, cluster))
         return self.kernels[kernel].run(args, grid, block, shared, stream, cluster)
 
     def call(self, entry, call):

@@ -354,7 +354,7 @@ WORDS = {
         'call __syncthreads() for the others.',
     ),
     # A thread and an engine: one that copies in bulk, or the tensor cores; `first`, `second`: phrases
-    ('racecheck', 'bulk_under_way'): Words(
+    ('racecheck', 'bulk_in_flight'): Words(
         'data race on {element}: the element is {now} while a bulk copy to it may still be in flight',
         _WAIT_FOR_BULK + ' (mbarrier.try_wait), for the phase in which it completes; announce all its bytes there '
         '(expect_tx).',

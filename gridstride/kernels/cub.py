@@ -7,7 +7,7 @@ while it works is made before, not in the call.
 import ctypes
 from functools import lru_cache
 
-from ..cpp.toolchain.build import nvcc
+from ..cpp.toolchain.compilers import nvcc
 from ..cpp.toolchain.cache import build
 from ..bench.recording import Unavailable
 

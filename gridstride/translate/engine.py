@@ -19,7 +19,8 @@ import warnings
 import numpy as np
 
 from ..cpp import emulator
-from ..cpp.toolchain.build import checked_flags, common_flags, compile_module, compiler, endless_flags, line_flags
+from ..cpp.toolchain.build import compile_module
+from ..cpp.toolchain.compilers import checked_flags, common_flags, compiler, endless_flags, line_flags
 from ..cpp.lint.compile_errors import CompileError
 from ..cpp.finding import file_among
 from ..cpp.load import one_at_a_time, open_emulated

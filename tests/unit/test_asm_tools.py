@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from gridstride.asm import tools
 from gridstride.asm.tools import disassemble, link, nvrtc, program, usage
-from gridstride.cpp.toolchain.build import CompileError, CompilerMissing
-from gridstride.cpp.kernel import _stand_ins
-from gridstride.cpp.toolchain.nvrtc import stand_ins
+from gridstride.cpp.toolchain.build import CompileError
+from gridstride.cpp.toolchain.compilers import CompilerMissing
+from gridstride.cpp.kernel import _replacements
+from gridstride.cpp.toolchain.nvrtc import replacements
 
 HALF = '''template<class T> __global__ void half_k(T *x, int n) {
     __shared__ T s[256];
@@ -26,17 +27,17 @@ def test_a_program_is_found_or_what_brings_it_is_said():
 
 
 def test_host_headers_are_replaced_and_cudas_are_not():
-    assert list(stand_ins('#include <cstdio>\n  # include "mine.h"\n#include <mma.h>', [])) == [
+    assert list(replacements('#include <cstdio>\n  # include "mine.h"\n#include <mma.h>', [])) == [
         'gridstride_start.h',
         'cstdio',
     ]
     assert {'torch/extension.h', 'stdint.h'} <= set(
-        stand_ins('#include <torch/extension.h>\n#include <stdint.h>\n#include <cuda_fp16.h>', [])
+        replacements('#include <torch/extension.h>\n#include <stdint.h>\n#include <cuda_fp16.h>', [])
     )
 
 
 def test_cuda_kernel_lets_nvrtc_find_those_of_the_host_and_no_others():
-    folder = Path(_stand_ins('#include <cstdio>\n#include <mine.h>\n#include <cuda_fp16.h>', []))
+    folder = Path(_replacements('#include <cstdio>\n#include <mine.h>\n#include <cuda_fp16.h>', []))
     assert {o.name for o in folder.iterdir()} - {'sums.json'} == {'gridstride_start.h', 'cstdio'}
     assert 'INFINITY' in (folder/'gridstride_start.h').read_text()
 

@@ -5,7 +5,7 @@ import ctypes, os, re, shutil, threading
 import pytest
 
 from gridstride.cpp import CompileError, emulator
-from gridstride.cpp.toolchain import build, cache, headers
+from gridstride.cpp.toolchain import build, cache, compilers, headers, runtime_library
 
 count = iter(range(1000000))
 
@@ -14,7 +14,8 @@ def compiled(source):
     "A source, compiled as kernels are, but below a header that is precompiled in a moment"
     def fail(log, command): return CompileError(source, 'tiny.cu', log, command)
     text = f'#include <utility>\n#line 1 "tiny.cu"\n{source}'
-    return build.compile_module({'tiny.cpp': text}, 'tiny', build.common_flags(build.compiler()), ('utility',), fail)
+    flags = compilers.common_flags(compilers.compiler())
+    return build.compile_module({'tiny.cpp': text}, 'tiny', flags, ('utility',), fail)
 
 
 def tiny():
@@ -67,8 +68,8 @@ def test_headers_are_made_once_and_used(folder, commands):
 
 
 def test_a_program_with_headers_of_its_own_uses_the_same(folder, commands):
-    c, source = build.compiler(), '#include <utility>\n#include "own.h"\nstd::pair<int, int> own{OWN, OWN};\n'
-    flags = [*build.common_flags(c), '-I.']
+    c, source = compilers.compiler(), '#include <utility>\n#include "own.h"\nstd::pair<int, int> own{OWN, OWN};\n'
+    flags = [*compilers.common_flags(c), '-I.']
     run = headers.runner(c, flags, ('utility',), 'compiling')
     cache.build({'own.h': '#define OWN 3\n', 'a.cpp': source}, [[c.path, *flags, '-c', 'a.cpp']], run=run)
     assert made(folder).exists() and len(commands) == 1 and uses(commands[0])
@@ -154,9 +155,9 @@ def test_the_first_compilation_waits_for_no_headers(folder, commands, monkeypatc
     "They are made after the runtime, and until they are there, sources are compiled without them"
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path))
     threads = threading.enumerate()
-    with build._one_runtime:  # it takes long
+    with runtime_library._one_runtime:  # it takes long
         with pytest.MonkeyPatch.context() as m:
-            m.setattr(build, '_is_runtime_there', lambda: False)
+            m.setattr(build, 'is_runtime_there', lambda: False)
             tiny()
         tiny()
         assert len(commands) == 4 and not any(map(uses, commands)) and not list(tmp_path.glob('headers/*/headers.h.*'))

@@ -111,7 +111,7 @@ def test_a_contest_belongs_to_its_kernels(tmp_path):
 
 @pytest.mark.slow
 def test_machine_code_is_counted_by_engine():
-    from gridstride.cpp.toolchain.build import CompilerMissing
+    from gridstride.cpp.toolchain.compilers import CompilerMissing
     try: counted = trials.engines(hopper.larger)
     except CompilerMissing as e:
         if sys.platform == 'linux': raise       # there the course installs NVRTC

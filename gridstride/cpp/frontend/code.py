@@ -60,7 +60,7 @@ class Code:
     def find(self, *texts):
         "Return the indices of the tokens that are one of `texts`, in order"
         indices = self._index_texts()
-        found = [indices[o] for o in {*texts} if o in indices]
+        found = [indices[name] for name in {*texts} if name in indices]
         return sorted(chain(*found))
 
     def find_between(self, text, start, end):
@@ -104,8 +104,8 @@ class Code:
     def find_specifiers(self, *words):
         "Return the indices of the tokens that are one of these specifiers, or a macro that stands for one, in order"
         indices = self._index_texts()
-        names = [o for o in indices if o in self.aliases] if len(indices) < len(self.aliases) else self.aliases
-        names = [o for o in names if not set(words).isdisjoint(self.aliases[o])]
+        names = [name for name in indices if name in self.aliases] if len(indices) < len(self.aliases) else self.aliases
+        names = [name for name in names if not set(words).isdisjoint(self.aliases[name])]
         return [i for i in self.find(*words, *names) if not set(words).isdisjoint(self.words(i))]
 
     def is_word(self, i):
@@ -173,11 +173,11 @@ class Code:
                 outer.append(opened[-2])
                 at = i + 1
             elif text in CLOSES:
-                if (o := opened[-1]) >= 0 and texts[o] == CLOSES[text]:
+                if (opening := opened[-1]) >= 0 and texts[opening] == CLOSES[text]:
                     mate[i] = opened.pop()
-                    mate.setdefault(o, i)
+                    mate.setdefault(opening, i)
                 elif self.strict:
-                    raise self._never_opened(i, o)
+                    raise self._never_opened(i, opening)
         outer.append(opened[-1])  # callers may look past the last token
         if opened[-1] >= 0 and self.strict:
             raise self.error(WrongSource, f'this {self[opened[-1]]!r} is never closed', opened[-1])
@@ -191,15 +191,15 @@ class Code:
         brackets = self.find(*CLOSES, *OPENS)
         return sorted({*brackets, *self.directives, self._n}) if self.directives else [*brackets, self._n]
 
-    def _never_opened(self, i, o):
-        "Describe the bracket that closes at `i` without matching the one that opens at `o`, -1 for none"
-        if o < 0:
+    def _never_opened(self, i, opening):
+        "Describe the bracket that closes at `i` without matching the one that opens at `opening`, -1 for none"
+        if opening < 0:
             return self.error(WrongSource, f'this {self[i]!r} closes nothing', i)
-        what = f'this {self[o]!r} is not closed before the {self[i]!r} of line {self.line(i)}'
-        comment = self.src[self.start(o) :].partition('\n')[0].partition('//')[2]
+        what = f'this {self[opening]!r} is not closed before the {self[i]!r} of line {self.line(i)}'
+        comment = self.src[self.start(opening) :].partition('\n')[0].partition('//')[2]
         if comment.count(')') > comment.count('('):
             what += '; `//` begins a comment, and `/` of integers truncates'
-        return self.error(WrongSource, what, o)
+        return self.error(WrongSource, what, opening)
 
     # `<` and `>` are brackets only sometimes. One walk finds the matches of all that it passes, and passes each token
     # of a list of comparisons once.
@@ -336,30 +336,32 @@ class Code:
 
     # A brace opens a namespace, a type, or code. This decides whether a `__device__ int x;` is a variable or a
     # member, and whether an `extern __shared__` is in a function.
-    def kind(self, o):
-        "Return what the bracket `o` opens: 'namespace', 'type' or 'code'; -1 is the source itself, a 'namespace'"
-        if o == -1:
+    def kind(self, opening):
+        "Return what the bracket `opening` opens: 'namespace', 'type' or 'code'; -1 is the source itself, a 'namespace'"
+        if opening == -1:
             return 'namespace'
         unknown = []
-        while o != -1 and o not in self.kinds:
-            unknown.append(o)
-            o = self.outer[o]
-        kind = 'namespace' if o == -1 else self.kinds[o]
-        for o in reversed(unknown):
-            kind = self.kinds[o] = self._kind_of_braces(o) if self[o] == '{' and kind != 'code' else 'code'
+        while opening != -1 and opening not in self.kinds:
+            unknown.append(opening)
+            opening = self.outer[opening]
+        kind = 'namespace' if opening == -1 else self.kinds[opening]
+        for opening in reversed(unknown):
+            kind = self.kinds[opening] = (
+                self._kind_of_braces(opening) if self[opening] == '{' and kind != 'code' else 'code'
+            )
         return kind
 
-    def _kind_of_braces(self, o):
-        a, texts, mate = o, self.texts, self.mate
+    def _kind_of_braces(self, opening):
+        a, texts, mate = opening, self.texts, self.mate
         while a > 0 and texts[a - 1] not in _BEFORE_HEADS:
             a = mate.get(a - 1, a - 1)
         a = self.after_template(a)
-        if 'namespace' in (self[a], self[a + 1]) or (self[o - 2] == 'extern' and self.is_string(o - 1)):
+        if 'namespace' in (self[a], self[a + 1]) or (self[opening - 2] == 'extern' and self.is_string(opening - 1)):
             return 'namespace'
-        if _KEYS.isdisjoint(texts[a:o]):
+        if _KEYS.isdisjoint(texts[a:opening]):
             return 'code'
-        types = any(self[i] in _KEYS for i in range(a, o) if self.outer[i] == self.outer[o])
-        return 'type' if types and self.call(a, o) is None else 'code'
+        types = any(self[i] in _KEYS for i in range(a, opening) if self.outer[i] == self.outer[opening])
+        return 'type' if types and self.call(a, opening) is None else 'code'
 
     def scope(self, i):
         "Return what token `i` is in: 'namespace', 'type' or 'code'"
@@ -416,11 +418,11 @@ def _pass_directive(d, opened, groups, choose):
     elif word == 'endif' and groups:
         before, ended, likely = groups.pop()
         ended.append((likely[0], opened))
-        if all(o is False for o, _ in ended):
+        if all(value is False for value, _ in ended):
             ended.append((True, before))  # if no branch is compiled
         return choose(ended)[1]
     return opened
 
 
 def _likely(branches):
-    return max(branches, key=lambda o: (o[0] is True, o[0] is None))
+    return max(branches, key=lambda branch: (branch[0] is True, branch[0] is None))

@@ -225,10 +225,10 @@ def statement_of(c, i):
     return i
 
 
-def class_of(c, o):
-    "Return the name of the class whose members begin after the `{` at `o`; None for an enumeration"
-    i = statement_of(c, o)
-    key = next((j for j in range(c.after_template(i), o) if c[j] in (*TYPES, 'enum')), None)
+def class_of(c, opening):
+    "Return the name of the class whose members begin after the `{` at `opening`; None for an enumeration"
+    i = statement_of(c, opening)
+    key = next((j for j in range(c.after_template(i), opening) if c[j] in (*TYPES, 'enum')), None)
     if key is None or c[key] == 'enum':
         return
     j = key + 1

@@ -1,6 +1,6 @@
 """Which branches of `#if`, `#ifdef` and `#else` are compiled, as far as the source alone determines.
 
-Two questions are answered for each. What is *surely* not compiled (`#if 0`, `#ifndef GRIDSTRIDE_EMULATOR`) is
+Two questions are answered per branch. What is *surely* not compiled (`#if 0`, `#ifndef GRIDSTRIDE_EMULATOR`) is
 skipped. Where nothing is sure, all branches are rewritten for the emulator, and the one that is *likely*
 decides which brackets count and what functions there are: a name without a definition here is likely undefined.
 A condition has one of three values: True, False, and None for unknown.
@@ -102,7 +102,8 @@ class _Condition:
     def __init__(self, words, macros, depth):
         self.words, self.macros, self.depth = words, macros, depth
 
-    def whole(self):
+    def value(self):
+        "Evaluate the condition, which must end here"
         value = self.binary(0)
         if self.words:
             raise ValueError(self.words)
@@ -149,7 +150,7 @@ def evaluate(
     if text is None or depth > 9:
         return None
     try:
-        return _Condition(_PIECE.findall(_COMMENT.sub(' ', text)), macros, depth).whole()
+        return _Condition(_PIECE.findall(_COMMENT.sub(' ', text)), macros, depth).value()
     except (ValueError, IndexError, ArithmeticError):
         return None
 

@@ -113,7 +113,7 @@ def _returns(c, first, p, end):
 def _params(c, p):
     "Return the `Param`s between the `(` at `p` and its match"
     res = [parameter(c, a, b) for a, b in c.arguments(p)]
-    return [] if [o[:2] for o in res] == [('void', '')] else res
+    return [] if [part[:2] for part in res] == [('void', '')] else res
 
 
 def parameter(c: Code, i: int, end: int) -> Param:
@@ -153,7 +153,7 @@ def namespace_of(c: Code, i: int) -> str:
             j -= 1
         if c[j - 1] == 'namespace':
             names.insert(0, c.text(range(j, i)))
-    return '::'.join(o for o in names if o)
+    return '::'.join(name for name in names if name)
 
 
 # Macros have bodies, which are code as well. One whose body consists of specifiers alone, such as `#define HD
@@ -204,7 +204,7 @@ def compiled(
 
 def _macro(src, t, m, aliases):
     "Read the body of a macro; if it consists of specifiers alone, add it to `aliases`"
-    params = {o.strip().replace('...', '__VA_ARGS__') for o in (m[2] or '').split(',')}
+    params = {param.strip().replace('...', '__VA_ARGS__') for param in (m[2] or '').split(',')}
     body = Code(src, tokens(src, t.start + m.end(), t.end, macro=True), aliases, m[1], params, strict=False)
     if words := _specifiers_of(body):
         aliases.setdefault(m[1], words)
@@ -279,7 +279,7 @@ def signature(
     "Return the declaration of a function, from its definition; raises `WrongSource` with the names in `src`"
     found = functions(src)
     if own := [f.signature for f in found if f.name == name and f.on_host]:
-        return '\n'.join(f'{o};' for o in own)
+        return '\n'.join(f'{line};' for line in own)
     raise not_on_host(name, found)
 
 

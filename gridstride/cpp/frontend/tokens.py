@@ -102,11 +102,11 @@ def _tokens_of_pieces(src, start, pieces, macro=False):
     begins = [*accumulate(map(len, pieces), initial=start)]
     if pieces and pieces[-1].startswith('/*') and not _BLANKS.match(pieces[-1]):
         raise error_at(WrongSource, 'this comment is never closed', src, begins[-2])
-    known = {o: _kind(o) for o in {*pieces}}
+    known = {piece: _kind(piece) for piece in {*pieces}}
     kinds = [*map(known.__getitem__, pieces)]  # '' for blanks
     if pieces and not start and not macro and pieces[0][0] == '#':
         kinds[0] = 'directive'
-    res = Tokens(*(compress(o, kinds) for o in (pieces, kinds, begins)))  # C code does the work per token
+    res = Tokens(*(compress(piece, kinds) for piece in (pieces, kinds, begins)))  # C code does the work per token
     for i in res.directives():
         n = _length_of_blanks(res.texts[i])
         res.texts[i], res.starts[i] = res.texts[i][n:], res.starts[i] + n
@@ -120,7 +120,7 @@ def _pieces(src, start, end, macro=False):
         return [line, *_pieces(src, len(line), end)]
     pattern = _pattern(src.find('R"', start, end) >= 0, macro)
     found = [m[0] for m in pattern.finditer(src, start, end)] if pattern.groups else pattern.findall(src, start, end)
-    if macro or '#' not in src or not any('#' in o and _middle_hash(o) for o in {*found[not start :]}):
+    if macro or '#' not in src or not any('#' in piece and _middle_hash(piece) for piece in {*found[not start :]}):
         return found
     return [*_pieces_one_by_one(pattern, src, start, end)]
 

@@ -144,20 +144,20 @@ def _all_heads(c) -> tuple:
 
 def _all_heads_of(c):
     yield from (('', head) for head in heads(c))
-    for o in c.find('{'):
-        if (c.kind(o) == 'type' or _is_local_class(c, o)) and (name := class_of(c, o)):
-            yield from ((name, head) for head in _members(c, o))
+    for opening in c.find('{'):
+        if (c.kind(opening) == 'type' or _is_local_class(c, opening)) and (name := class_of(c, opening)):
+            yield from ((name, head) for head in _members(c, opening))
 
 
-def _is_local_class(c, o):
-    "Does the brace at `o`, in a function, open a class with a name?"
-    return c.scope(o) == 'code' and c.is_word(o - 1) and c[o - 2] in TYPES
+def _is_local_class(c, opening):
+    "Does the brace at `opening`, in a function, open a class with a name?"
+    return c.scope(opening) == 'code' and c.is_word(opening - 1) and c[opening - 2] in TYPES
 
 
-def _members(c, o):
-    "Return the `Head`s of the declarations between the `{` at `o` and its match"
-    i = start = o + 1
-    while i < c.mate[o]:
+def _members(c, opening):
+    "Return the `Head`s of the declarations between the `{` at `opening` and its match"
+    i = start = opening + 1
+    while i < c.mate[opening]:
         if c[i] == ':' and c[i - 1] in _ACCESS:
             start = i + 1
         elif c[i] in ('{', ';'):
@@ -168,10 +168,10 @@ def _members(c, o):
 
 def _parameters(c, first, end):
     "Return the index of the `(` of the function that `first:end` declares; None if it is not a function"
-    o = next((i for i in c.find_between('operator', first, end) if c.outer[i] == c.outer[first]), None)
-    if o is None:
+    opening = next((i for i in c.find_between('operator', first, end) if c.outer[i] == c.outer[first]), None)
+    if opening is None:
         return c.call(first, end)
-    i = o + 3 if (c[o + 1], c[o + 2]) == ('(', ')') else o + 1
+    i = opening + 3 if (c[opening + 1], c[opening + 2]) == ('(', ')') else opening + 1
     return next((j for j in range(i, end) if c[j] == '('), None)
 
 
@@ -272,7 +272,7 @@ def without_marked(
     kept, skipping = [], False
     for line in log.splitlines(keepends=True):
         if _DIAGNOSTIC.search(line):
-            skipping = any(o in line for o in _OF_MARKED)
+            skipping = any(mark in line for mark in _OF_MARKED)
             while skipping and kept and _CONTEXT.search(kept[-1]):
                 kept.pop()
         if not skipping or _CONTEXT.search(line):
@@ -306,7 +306,7 @@ def _locate(known, m, tab):
 def _names_one(macros, m, known):
     "Does the line of a function's declaration contain one of these macros? `m`: the match with the location"
     where = m and _locate(known, m, 1)
-    return bool(where) and any(re.search(rf'\b{o}\b', where[2]) for o in macros)
+    return bool(where) and any(re.search(rf'\b{name}\b', where[2]) for name in macros)
 
 
 @lru_cache(16)

@@ -288,7 +288,7 @@ def _line(lines, n):
 
 
 def _last_lines(log, name, most=12):
-    lines = [o for o in log.strip().splitlines() if not re.match(r'ptxas\s+(info|\.)\s', o)]
+    lines = [line for line in log.strip().splitlines() if not re.match(r'ptxas\s+(info|\.)\s', line)]
     return '\n'.join([f'{name} does not compile:', *lines[-most:]])
 
 
@@ -302,7 +302,7 @@ _LONG = re.compile(r'(unsigned )?long( long)?( unsigned)?( int)?')
 
 def _same_size(what):
     "Is this a format for a 64-bit integer with an argument of another 64-bit integer type?"
-    types = [o for o in re.findall(r"'([^']*)'", what) if not o.startswith('%')]
+    types = [quoted for quoted in re.findall(r"'([^']*)'", what) if not quoted.startswith('%')]
     return what.startswith('format') and len(types) > 1 and all(map(_LONG.fullmatch, (types[0], types[-1])))
 
 
@@ -317,7 +317,7 @@ def _correct_uninitialized(found, src):
     macros = macros_that_set(src)
     names = {m[1] for m in matches.values() if m}
     kept = [d for d, m in matches.items() if not m or not _is_set(code, m, d.line, macros)]
-    overlooked = [o for o in find_uninitialized_uses(code) if o[0] not in names]
+    overlooked = [use for use in find_uninitialized_uses(code) if use[0] not in names]
     return kept + [Diagnostic(line, 0, f"'{name}' may be used uninitialized") for name, line in overlooked]
 
 

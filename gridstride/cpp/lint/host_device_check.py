@@ -11,7 +11,7 @@ from ..frontend.declarations import BUILTIN, KEYWORDS
 from ..frontend.tokens import WrongSource
 from ..frontend.reader import heads, namespace_of, parenthesis
 
-KNOWN = {*dir(math), *(f'{o}f' for o in dir(math)), 'min', 'max', 'abs'}  # a GPU has such functions, too
+KNOWN = {*dir(math), *(f'{name}f' for name in dir(math)), 'min', 'max', 'abs'}  # a GPU has such functions, too
 
 
 def refuse_wrong_side_calls(
@@ -28,7 +28,7 @@ def refuse_wrong_side_calls(
     if '__CUDACC__' in c.src or '__CUDA_ARCH__' in c.src:
         return  # the preprocessor decides what is compiled for the host or the device
     devices, uses_std = {k for k, v in names.items() if v == 'device'}, 'using namespace std' in c.src
-    of_devices = frozenset(o.rpartition('::')[2] for o in devices)
+    of_devices = frozenset(name.rpartition('::')[2] for name in devices)
     for head in heads(c):
         p = parenthesis(c, head)
         if p is None or not head.defines or c[p - 2] == '::':
@@ -146,8 +146,8 @@ def _refuse_arguments(c, functions, hosts):
         name = p and _join_scope(namespace_of(c, p), c[p - 1])
         if name and all(template.get(name, [False])):
             body = range(head.end + 1, c.mate.get(head.end, head.end))
-            declared = (_declared_parameter(c, *o) for o in _of_angle(c, head.start + 1))
-            called[name] = {n for n, o in enumerate(declared) if o and _is_called(c, o, body)}
+            declared = (_declared_parameter(c, *span) for span in _of_angle(c, head.start + 1))
+            called[name] = {n for n, parameter in enumerate(declared) if parameter and _is_called(c, parameter, body)}
     for i in c.find('<'):
         indices = called.get(_qualified_name(c, i - 1)) if c[i - 2] != 'template' and c.angle(i) else ()
         for n, (a, b) in enumerate(_of_angle(c, i)) if indices else ():

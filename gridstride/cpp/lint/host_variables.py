@@ -16,7 +16,7 @@ def host_variables(
     "Yield (first token, 'variable' or 'array'; the latter if its elements are compile-time constants)"
     constant = _names_of_constants(c)
     for owner, head in all_heads:
-        kinds = {_kind(c, d, o, constant) for d, o in _declarators(c, owner, head)}
+        kinds = {_kind(c, d, declarator, constant) for d, declarator in _declarators(c, owner, head)}
         if len(kinds) == 1 and (kind := kinds.pop()):
             yield head.start, kind
 
@@ -33,7 +33,7 @@ def _declarators(c, owner, head):
     if d.start != first or unclear or d.words & _SKIPPED or owner and 'static' not in d.words:
         return
     if '{' not in c.texts[first : d.first]:
-        yield from ((d, o) for o in d.declarators)
+        yield from ((d, declarator) for declarator in d.declarators)
 
 
 def _names_of_constants(c):
@@ -51,13 +51,20 @@ def _names_of_constants(c):
     return found
 
 
-def _kind(c, d, o, constant):
+def _kind(c, d, declarator, constant):
     "Return 'variable' or 'array', or None for what device code may use or both sides may have; `constant`: such types"
-    before = [c[i] for i in range(o.first, o.name)]
-    emulated = any('gridstride' in c[i] or c[i].startswith('gs_') for i in (*range(d.start, o.past), o.init + 2))
-    if emulated or {'&', '&&', '('} & {*before} or c[o.past] not in ('[', '=', '{', ',', ';') or c[o.init + 1] == '[':
+    before = [c[i] for i in range(declarator.first, declarator.name)]
+    emulated = any(
+        'gridstride' in c[i] or c[i].startswith('gs_') for i in (*range(d.start, declarator.past), declarator.init + 2)
+    )
+    if (
+        emulated
+        or {'&', '&&', '('} & {*before}
+        or c[declarator.past] not in ('[', '=', '{', ',', ';')
+        or c[declarator.init + 1] == '['
+    ):
         return None
     known = 'constexpr' in d.words
     if not (known or {'const', *constant} & {*(before if '*' in before else d.words)}):
         return 'variable'
-    return None if c[o.past] != '[' else 'array' if known else 'variable'
+    return None if c[declarator.past] != '[' else 'array' if known else 'variable'

@@ -23,7 +23,8 @@ def functions_to_inline(
     end,  # function: index after the body of the function with its parameters at a token
 ):  # list of indices: the first tokens of functions
     "Return device functions that are called here, access memory and are not recursive"
-    used = Counter(c[i - 1] for o in ('(', '<') for i in c.find(o))  # name -> how often it precedes one of these
+    # name -> how often it precedes one of these
+    used = Counter(c[i - 1] for bracket in ('(', '<') for i in c.find(bracket))
     bodies = [(f, range(f.p, end(c, f.p))) for f in found if f.defined]
     calls, fit = _calls(c, bodies), {}
     fits = [(f, body) for f, body in bodies if _may_be(c, f, used) and not _calls_itself(calls, c[f.p - 1])]
@@ -59,7 +60,7 @@ def _calls(c, bodies):
 def _calls_itself(calls, name):
     seen, todo = set(), [name]
     while todo:
-        for o in calls.get(todo.pop(), set()) - seen:
-            seen.add(o)
-            todo.append(o)
+        for callee in calls.get(todo.pop(), set()) - seen:
+            seen.add(callee)
+            todo.append(callee)
     return name in seen

@@ -30,7 +30,7 @@ def refuse_wrong_heads(
 
 def _wrong(f):
     "Describe what is wrong with a kernel's head; None if nothing is"
-    if word := next((o for o in ('__device__', '__host__', 'constexpr') if o in f.words), None):
+    if word := next((qualifier for qualifier in ('__device__', '__host__', 'constexpr') if qualifier in f.words), None):
         return _ALONE.format(name=f.name, word=word)
     for p in f.params:
         if p.type == '...' or p.name == '...':

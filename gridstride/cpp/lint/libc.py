@@ -37,7 +37,7 @@ def is_of_host(
     "Is it a function of C's library that device code does not have?"
     if name in _DEVICE_TOO or not _PUBLIC.fullmatch(name):
         return False
-    return bool(_ANYWHERE.fullmatch(name)) or any(hasattr(o, name) for o in _opened())
+    return bool(_ANYWHERE.fullmatch(name)) or any(hasattr(library, name) for library in _opened())
 
 
 _ENDS = 'write `return`, or `__trap()` to end the launch'

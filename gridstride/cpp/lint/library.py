@@ -110,9 +110,9 @@ def _lambdas(c, bodies):
     for i in c.find_specifiers('__device__'):
         p = c.mate.get(i + 1)
         if c[i - 1] == ']' and c[i + 1] == '(' and '__host__' not in c.words(i) and c.scope(i) == 'code':
-            o = c.until(p + 1, ('{', ';'))
-            if c[o] == '{' and not any(a <= i < b for a, b in bodies):
-                yield p, c.mate[o]
+            opening = c.until(p + 1, ('{', ';'))
+            if c[opening] == '{' and not any(a <= i < b for a, b in bodies):
+                yield p, c.mate[opening]
 
 
 def find_host_device_uses(
@@ -247,8 +247,8 @@ class OwnNames:
         self._codes, self._known, self.macros = [], {}, {}
         for source in map(read, texts):
             self._codes.append(source.main)
-            for o in source.macros:
-                self.macros.setdefault(o.name, []).append(o)
+            for macro in source.macros:
+                self.macros.setdefault(macro.name, []).append(macro)
 
     def __contains__(self, name):
         if name not in self._known:

@@ -37,22 +37,22 @@ def is_set_by_call(c: Code, name: str, line: int, macros=()):
 
 def _is_given_to_cuda(c, i, macros):
     "Is the variable at token `i` passed by address to a CUDA function, or to one of `macros`?"
-    o, before = c.outer[i], i - 1
+    opening, before = c.outer[i], i - 1
     while c[before] == '(':
         before -= 1
-    while o >= 0 and c[o] == '(':
-        if c[o - 1] in macros:
+    while opening >= 0 and c[opening] == '(':
+        if c[opening - 1] in macros:
             return True
-        if _OF_CUDA.fullmatch(c[o - 1]):
+        if _OF_CUDA.fullmatch(c[opening - 1]):
             return c[before] == '&'
-        o = c.outer[o]
+        opening = c.outer[opening]
     return False
 
 
 def macros_that_set(src: str):
     "Return the names of macros that pass an address to a CUDA function"
     found = read(src).macros
-    return {m.name for m in found if m.find('&') and any(_OF_CUDA.fullmatch(m[o - 1]) for o in m.find('('))}
+    return {m.name for m in found if m.find('&') and any(_OF_CUDA.fullmatch(m[paren - 1]) for paren in m.find('('))}
 
 
 _UNSET = re.compile(rf"[;{{}}]\s*(?:(?:{'|'.join(sorted(BUILTIN))})\s+)+\w+\s*[,;]")
@@ -77,16 +77,16 @@ def _means(c, i, name):
 
 def _declaration(c, i, name):
     "Return the first token of this name in the function around token `i`, or in an enclosing scope"
-    o = i
-    while c.outer[o] != -1 and c.kind(c.outer[o]) == 'code':
-        o = c.outer[o]
-    return next(k for k in c.find_between(name, o, i + 1) if _means(c, k, name))
+    opening = i
+    while c.outer[opening] != -1 and c.kind(c.outer[opening]) == 'code':
+        opening = c.outer[opening]
+    return next(k for k in c.find_between(name, opening, i + 1) if _means(c, k, name))
 
 
 def _more_conditions(c, use, declared):
     "Is a use under conditions that its declaration is not under, or is it the declaration?"
     more = _conditions(c, use) - _conditions(c, declared)
-    return use == declared or any(c[o] not in ('for', 'while') for o in more)
+    return use == declared or any(c[keyword] not in ('for', 'while') for keyword in more)
 
 
 def _conditions(c, i):
@@ -153,8 +153,8 @@ def _reads(c, i, body):
     "Is token `i` certainly read: not assigned, not passed to a function, in no braces but the `body`?"
     if c[i + 1] == '=' or c[i - 1] in ('&', '>>'):
         return False
-    while (o := c.outer[i]) != body:
-        if c[o] == '{' or c[o] == '(' and c.is_word(o - 1) and c[o - 1] not in NOT_NAMES:
+    while (opening := c.outer[i]) != body:
+        if c[opening] == '{' or c[opening] == '(' and c.is_word(opening - 1) and c[opening - 1] not in NOT_NAMES:
             return False
-        i = o
+        i = opening
     return True

@@ -15,10 +15,10 @@ _QUALIFIERS = '*', '&', '&&', 'const', 'volatile', '__restrict__', '__restrict'
 def rewrite_captures(e: Edits):
     "Rewrite `[=] { s[i] = 0; }` to `[=, &s] { s[i] = 0; }`; raises `WrongSource` for a lambda that captures `s` itself"
     c = e.code
-    declared = {o for i in c.find_specifiers('__shared__') if c.scope(i) == 'code' for o in _names(c, i)}
+    declared = {token for i in c.find_specifiers('__shared__') if c.scope(i) == 'code' for token in _names(c, i)}
     if not declared or not c.find('['):
         return
-    known = dict.fromkeys(c[o] for o in sorted(declared))
+    known = dict.fromkeys(c[token] for token in sorted(declared))
     known.update({name: _declarations(c, name, declared) for name in known})
     by_macros = _in_macros(e, known)
     for i in c.find('['):
@@ -26,10 +26,12 @@ def rewrite_captures(e: Edits):
             continue
         own, used = _parameters(c, c.mate[i] + 1), _used(c, body, by_macros)
         meant = dict.fromkeys([*used, *map(c.__getitem__, range(i, c.mate[i]))])
-        shared = [o for o in known if o in meant and o not in own and _is_shared(known[o], declared, body)]
+        shared = [
+            name for name in known if name in meant and name not in own and _is_shared(known[name], declared, body)
+        ]
         _refuse_captured(c, i, shared)
         end, by_reference = c.mate[i], c[i + 1] == '&' and c[i + 2] in (',', ']')
-        captured = ', '.join(f'&{o}' for o in shared if not by_reference and o in used)
+        captured = ', '.join(f'&{name}' for name in shared if not by_reference and name in used)
         e.insert(c.start(end), f', {captured}' if captured and end > i + 1 else captured)
 
 
@@ -41,7 +43,7 @@ def _in_macros(e, names):
 def _used(c, body, by_macros):
     "Return the names that a lambda's `body` uses, itself or by a macro"
     used = {c[k] for k in range(body + 1, c.mate[body]) if c[k - 1] not in ('.', '->', '::')}
-    return used.union(*(by_macros[o] for o in used if o in by_macros))
+    return used.union(*(by_macros[name] for name in used if name in by_macros))
 
 
 def _refuse_captured(c, i, shared):
@@ -53,7 +55,7 @@ def _refuse_captured(c, i, shared):
 
 def _names(c, i):
     "Return the tokens that name what the declaration with `__shared__` at `i` declares"
-    return [o.name for o in read_declaration(c, i).declarators]
+    return [declarator.name for declarator in read_declaration(c, i).declarators]
 
 
 def _body(c, i):
@@ -69,7 +71,7 @@ def _body(c, i):
 def _parameters(c, i):
     "Return the names of the parameters that begin at `i`"
     found = (declared_name(c, specifiers(c, a, b), b) for a, b in c.arguments(i)) if c[i] == '(' else ()
-    return [c[o[0]] for o in found if o]
+    return [c[tokens[0]] for tokens in found if tokens]
 
 
 def _declarations(c, name, declared):
@@ -86,10 +88,10 @@ def _is_shared(known, declared, body):
 
 def _end_of_scope(c, k):
     "Return the end of the scope of what is declared at `k`: after parameters the body, after `for (` the loop"
-    o = c.outer[k]
-    if c[o] != '(':
-        return c.mate.get(o, k)
-    end = c.until(c.mate[o] + 1, ('{', ';'))
+    opening = c.outer[k]
+    if c[opening] != '(':
+        return c.mate.get(opening, k)
+    end = c.until(c.mate[opening] + 1, ('{', ';'))
     return c.mate.get(end, end)
 
 

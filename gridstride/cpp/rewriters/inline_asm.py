@@ -23,10 +23,10 @@ def _rewrite_statement(e, i):
     if c[p] != '(' or p not in c.mate:
         raise c.error(NotEmulated, 'the emulator cannot read this asm statement', i)
     text, *more = _sections(c, p)
-    operands = [(*o, n == 0) for n, ids in enumerate(more[:2]) for o in _operands(c, ids)]
+    operands = [(*operand, n == 0) for n, ids in enumerate(more[:2]) for operand in _operands(c, ids)]
     try:
         calls = statements(_text(e, text), len(operands))
-        bound = [_bind(n, *o) for n, o in enumerate(operands)]
+        bound = [_bind(n, *operand) for n, operand in enumerate(operands)]
     except UnknownPTX as error:
         what = f'{error}; keep it from the emulator with `#ifndef GRIDSTRIDE_EMULATOR`'
         raise c.error(NotEmulated, what, i) from None
@@ -59,7 +59,9 @@ def _text(e, ids):
         elif c[j] in e.literals:
             parts.append(e.literals[c[j]])
         elif c[j] != '#':
-            what = f'the emulator reads the text of an asm statement where it stands; {c[j]!r} is not a string literal'
+            what = (
+                f'the emulator reads the text of an asm statement where it is written; {c[j]!r} is not a string literal'
+            )
             raise c.error(NotEmulated, what, j)
     return ''.join(parts)
 

@@ -105,17 +105,17 @@ def _refuse_host_lambdas(c, i, args):
         return
     if _name(c, i) in _templates(c):
         for a, b in args:
-            o = a if c[a] == '[' else _lambda_called(c, a, i) if b == a + 1 else None
-            if o is not None and c[c.mate[o] + 1] in ('(', '{'):
+            opening = a if c[a] == '[' else _lambda_called(c, a, i) if b == a + 1 else None
+            if opening is not None and c[c.mate[opening] + 1] in ('(', '{'):
                 what = 'this is a host lambda, but the kernel runs on the GPU: write `__device__` after its `]`'
-                raise c.error(WrongSource, what, o)
+                raise c.error(WrongSource, what, opening)
 
 
 def _lambda_called(c, name, i):
     "Return the index of the `[` of the lambda that the variable at token `name` holds, as a launch at `i` sees it"
-    around, o = set(), i
-    while (o := c.outer[o]) >= 0:
-        around.add(o)
+    around, opening = set(), i
+    while (opening := c.outer[opening]) >= 0:
+        around.add(opening)
     made = next((k for k in reversed(_auto_variables(c).get(c[name], ())) if k < i and c.outer[k] in around), None)
     return made + 2 if made is not None and c[made + 2] == '[' else None
 
@@ -151,20 +151,20 @@ def _piece(c, end):
     "Return the index of the first token of the name, subscript, call or parentheses that end at `end`"
     if _names(c, end):
         return end
-    o = c.angle_back(end) if c[end] == '>' else c.mate.get(end) if c[end] in (')', ']') else None
-    if o is None:
+    opening = c.angle_back(end) if c[end] == '>' else c.mate.get(end) if c[end] in (')', ']') else None
+    if opening is None:
         what = 'a launch `kernel<<<grid, block>>>(...)` needs the name of a kernel before `<<<`'
         raise c.error(WrongSource, what, end + 1)
-    return _piece(c, o - 1) if c[end] != ')' or _is_called(c, o) else o
+    return _piece(c, opening - 1) if c[end] != ')' or _is_called(c, opening) else opening
 
 
-def _is_called(c, o):
-    "Does the `(` at `o` call what precedes it? `if (x)`, `return` and `(void)` are not called"
-    if c[o - 1] in (')', ']'):
-        return c[c.mate.get(o - 1, 0) - 1] not in KEYWORDS and c[o - 2] != 'void'
-    if c[o - 1] == '>':
-        return c.is_word((c.angle_back(o - 1) or 0) - 1)
-    return _names(c, o - 1)
+def _is_called(c, opening):
+    "Does the `(` at `opening` call what precedes it? `if (x)`, `return` and `(void)` are not called"
+    if c[opening - 1] in (')', ']'):
+        return c[c.mate.get(opening - 1, 0) - 1] not in KEYWORDS and c[opening - 2] != 'void'
+    if c[opening - 1] == '>':
+        return c.is_word((c.angle_back(opening - 1) or 0) - 1)
+    return _names(c, opening - 1)
 
 
 def _config_end(c, i):
@@ -201,8 +201,8 @@ def _pass_arguments(e, args):
     for a, b in args:
         if c[a] == '{':
             e.replace_tokens(a, b - 1, 'nullptr')
-    takes = ['auto... ' + o[:-3] if o.endswith('...') else f'auto {o}'.strip() for o in names]
-    return ', '.join(takes), ', '.join(o or c.text(range(a, b)) for o, (a, b) in zip(names, args))
+    takes = ['auto... ' + name[:-3] if name.endswith('...') else f'auto {name}'.strip() for name in names]
+    return ', '.join(takes), ', '.join(name or c.text(range(a, b)) for name, (a, b) in zip(names, args))
 
 
 def _write_null_pointers(e, args, kernel=None):

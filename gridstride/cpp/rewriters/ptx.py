@@ -35,34 +35,34 @@ def _compare(op, type, p, a, b):
 _SCOPE = dict(cta='block', cluster='device', gpu='device', sys='system')
 
 
-def _scope(o):
-    return f'::gridstride::Scope::{_SCOPE[o]}'
+def _scope(qualifier):
+    return f'::gridstride::Scope::{_SCOPE[qualifier]}'
 
 
-def _order(what, order, scope, *o):
-    return _ptx(what, f'::gridstride::Order::{order}', _scope(scope), *o)
+def _order(what, order, scope, *operands):
+    return _ptx(what, f'::gridstride::Order::{order}', _scope(scope), *operands)
 
 
-def _tensor(name, rank, o, before):
+def _tensor(name, rank, operands, before):
     "Copy a box by TMA, whose map and coordinates are the operands from `before` on"
     rank = int(rank)
-    at, others = o[before + 1 : before + 1 + rank], [*o[: before + 1], *o[before + 1 + rank :]]
+    at, others = operands[before + 1 : before + 1 + rank], [*operands[: before + 1], *operands[before + 1 + rank :]]
     if len(at) < rank:
         raise TypeError
     coordinates = ', '.join(f'int32_t({x})' for x in at)
     return f"{{ const int32_t gs_at[] = {{{coordinates}}}; {_ptx(name, 'gs_at', str(rank), *others)}; }}"
 
 
-def _sparse_wgmma(n, type, *o):
+def _sparse_wgmma(n, type, *operands):
     "Translate a sparse wgmma: metadata and a selector after b"
-    at = int(n) // 2 + (2 if len(o) == int(n) // 2 + 9 else 5)
-    meta, selector = o[at : at + 2]
-    return _wgmma(n, type, *o[:at], *o[at + 2 :], sparse=(meta, selector))
+    at = int(n) // 2 + (2 if len(operands) == int(n) // 2 + 9 else 5)
+    meta, selector = operands[at : at + 2]
+    return _wgmma(n, type, *operands[:at], *operands[at + 2 :], sparse=(meta, selector))
 
 
-def _wgmma(n, type, *o, sparse=()):
+def _wgmma(n, type, *operands, sparse=()):
     "Translate a wgmma: d, then a (a descriptor, or four registers) and b, scale-d, the signs, the transpose flags"
-    d, others = o[: int(n) // 2], o[int(n) // 2 :]
+    d, others = operands[: int(n) // 2], operands[int(n) // 2 :]
     if not all(re.fullmatch(r'gs_\d+', x) for x in d):
         _refuse('wgmma whose d is not made of operands %0, %1, ...', 'they are "+f"(d[0]), "+f"(d[1]), ...')
     transposes = 2 if 'f16' in type else 0  # other types have both operands K-major
@@ -73,7 +73,9 @@ def _wgmma(n, type, *o, sparse=()):
     if registers:
         others = ('0', *others[:4], *(('0', *others[4:]) if transposes else ()))
     pointer = 'reinterpret_cast<float *>({})' if type == 's8' else '{}'  # integers
-    to, now = (', '.join(pointer.format(f'&{x}') for x in o) for o in ([x.replace('gs_', 'gs_out_') for x in d], d))
+    to, now = (
+        ', '.join(pointer.format(f'&{x}') for x in group) for group in ([x.replace('gs_', 'gs_out_') for x in d], d)
+    )
     arrays = f'float *const gs_to[] = {{{to}}}, *const gs_now[] = {{{now}}};'
     arrays += f" const uint32_t gs_a[] = {{{', '.join(a) or '0'}}};"
     if sparse:
@@ -114,34 +116,39 @@ _CALLS = [
         (r'cp\.async\.wait_all', lambda: '::gridstride::copy_async_wait_all()'),
         (
             r'ldmatrix\.sync\.aligned\.m8n8\.x([124])(\.trans)?\.shared\.b16',
-            lambda n, t, *o: _ptx(f'ldmatrix<{n}, {_bool(t)}>', o[-1], *o[:-1]),
+            lambda n, t, *operands: _ptx(f'ldmatrix<{n}, {_bool(t)}>', operands[-1], *operands[:-1]),
         ),
         (
             r'stmatrix\.sync\.aligned\.m8n8\.x([124])(\.trans)?\.shared\.b16',
-            lambda n, t, *o: _ptx(f'stmatrix<{n}, {_bool(t)}>', *o),
+            lambda n, t, *operands: _ptx(f'stmatrix<{n}, {_bool(t)}>', *operands),
         ),
         (
             r'mma\.sync\.aligned\.m16n8k(8|16)\.row\.col\.f32\.(b?f16)\.\2\.f32',
-            lambda k, t, *o: _ptx(f'mma<{k}, ::gridstride::ptx::{t}, ::gridstride::ptx::f32>', *o),
+            lambda k, t, *operands: _ptx(f'mma<{k}, ::gridstride::ptx::{t}, ::gridstride::ptx::f32>', *operands),
         ),
         (
             r'mma\.sync\.aligned\.m16n8k(4|8)\.row\.col\.f32\.tf32\.tf32\.f32',
-            lambda k, *o: _ptx(f'mma<{k}, ::gridstride::ptx::tf32, ::gridstride::ptx::f32>', *o),
+            lambda k, *operands: _ptx(f'mma<{k}, ::gridstride::ptx::tf32, ::gridstride::ptx::f32>', *operands),
         ),
         (
             r'mma\.sync\.aligned\.m16n8k(8|16)\.row\.col\.f16\.f16\.f16\.f16',
-            lambda k, *o: _ptx(f'mma_f16<{k}, ::gridstride::ptx::f16, ::gridstride::ptx::f16>', *o),
+            lambda k, *operands: _ptx(f'mma_f16<{k}, ::gridstride::ptx::f16, ::gridstride::ptx::f16>', *operands),
         ),
         (
             r'mma\.sp(::ordered_metadata)?\.sync\.aligned\.m16n8k(16|32)\.row\.col\.f32\.(b?f16)\.\3\.f32',
-            lambda ordered, k, t, *o: _ptx(f'mma_sp<{k}, ::gridstride::ptx::{t}, {_bool(ordered)}, {o[-1]}>', *o[:-1]),
+            lambda ordered, k, t, *operands: _ptx(
+                f'mma_sp<{k}, ::gridstride::ptx::{t}, {_bool(ordered)}, {operands[-1]}>', *operands[:-1]
+            ),
         ),
-        (r'mbarrier\.init(?:\.shared)?\.b64', lambda *o: _ptx('init', *o)),
+        (r'mbarrier\.init(?:\.shared)?\.b64', lambda *operands: _ptx('init', *operands)),
         (r'mbarrier\.inval(?:\.shared)?\.b64', lambda at: _ptx('invalidate', at)),
-        (rf'mbarrier\.expect_tx(?:\.relaxed\.(?:cta|cluster))?{_SHARED}\.b64', lambda *o: _ptx('expect', *o)),
+        (
+            rf'mbarrier\.expect_tx(?:\.relaxed\.(?:cta|cluster))?{_SHARED}\.b64',
+            lambda *operands: _ptx('expect', *operands),
+        ),
         (
             rf'mbarrier\.arrive(\.expect_tx)?(?:\.release)?(?:\.(?:cta|cluster))?{_SHARED}\.b64',
-            lambda expects, *o: _ptx('arrive', _bool(expects), *o),
+            lambda expects, *operands: _ptx('arrive', _bool(expects), *operands),
         ),
         (
             r'mbarrier\.(try|test)_wait(?:\.parity)?(?:\.acquire)?(?:\.(?:cta|cluster))?\.shared\.b64',
@@ -156,31 +163,43 @@ _CALLS = [
         ),
         (
             r'st\.async(?:\.weak)?\.shared::cluster\.mbarrier::complete_tx::bytes(?:\.v[24])?\.[bsuf](?:32|64)',
-            lambda to, *o: _ptx('store_async', to, o[-1], *o[:-1]),
+            lambda to, *operands: _ptx('store_async', to, operands[-1], *operands[:-1]),
         ),
         (r'cp\.async\.bulk\.global\.shared\.bulk_group', lambda to, at, bytes: _ptx('bulk_store', to, at, bytes)),
         (
             rf'cp\.async\.bulk\.tensor\.([1-5])d{_SHARED}\.global(?:\.tile)?'
             r'\.mbarrier::complete_tx::bytes(?:\.multicast::cluster)?',
-            lambda rank, *o: _tensor('tensor_load', rank, o, 1),
+            lambda rank, *operands: _tensor('tensor_load', rank, operands, 1),
         ),
         (
             r'cp\.async\.bulk\.tensor\.([1-5])d\.global\.shared(?:\.tile)?\.bulk_group',
-            lambda rank, *o: _tensor('tensor_store', rank, o, 0),
+            lambda rank, *operands: _tensor('tensor_store', rank, operands, 0),
         ),
         (r'cp\.async\.bulk\.commit_group', lambda: '::gridstride::bulk_commit()'),
         (r'cp\.async\.bulk\.wait_group(?:\.read)?', lambda n: f'::gridstride::bulk_wait({n})'),
         (r'wgmma\.fence\.sync\.aligned', lambda: '::gridstride::wgmma_fence()'),
         (r'wgmma\.commit_group\.sync\.aligned', lambda: '::gridstride::wgmma_commit()'),
         (r'wgmma\.wait_group\.sync\.aligned', lambda n: f'::gridstride::wgmma_wait({n}, __LINE__)'),
-        (r'wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.(b?f16)\.\2', lambda n, t, *o: _wgmma(n, t, *o)),
+        (
+            r'wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.(b?f16)\.\2',
+            lambda n, t, *operands: _wgmma(n, t, *operands),
+        ),
         (
             r'wgmma\.mma_async\.sp\.sync\.aligned\.m64n(\d+)k32\.f32\.(b?f16)\.\2',
-            lambda n, t, *o: _sparse_wgmma(n, t, *o),
+            lambda n, t, *operands: _sparse_wgmma(n, t, *operands),
         ),
-        (r'wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k8\.f32\.tf32\.tf32', lambda n, *o: _wgmma(n, 'tf32', *o)),
-        (r'wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k32\.f32\.e4m3\.e4m3', lambda n, *o: _wgmma(n, 'e4m3', *o)),
-        (r'wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k32\.s32\.s8\.s8', lambda n, *o: _wgmma(n, 's8', *o, '1', '1')),
+        (
+            r'wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k8\.f32\.tf32\.tf32',
+            lambda n, *operands: _wgmma(n, 'tf32', *operands),
+        ),
+        (
+            r'wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k32\.f32\.e4m3\.e4m3',
+            lambda n, *operands: _wgmma(n, 'e4m3', *operands),
+        ),
+        (
+            r'wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k32\.s32\.s8\.s8',
+            lambda n, *operands: _wgmma(n, 's8', *operands, '1', '1'),
+        ),
         (r'setmaxnreg\.(?:inc|dec)\.sync\.aligned\.u32', lambda n: f'::gridstride::ptx::set_registers<{n}>()'),
         (r'mapa\.shared::cluster\.u32', lambda d, at, rank: _ptx('mapa', d, at, rank)),
         (
@@ -201,13 +220,13 @@ _CALLS = [
         ),
         (
             r'ld\.(shared|global)(?:::cluster)?(?:\.nc)?(?:\.v[24])?\.[bsuf](?:32|64)',
-            lambda space, *o: _ptx(f'load_{space}', o[-1], *o[:-1]),
+            lambda space, *operands: _ptx(f'load_{space}', operands[-1], *operands[:-1]),
         ),
         (
             r'st\.(shared|global)(?:::cluster)?(?:\.v[24])?\.[bsuf](?:32|64)',
-            lambda space, *o: _ptx(f'store_{space}', *o),
+            lambda space, *operands: _ptx(f'store_{space}', *operands),
         ),
-        (r'createpolicy\.fractional\.b64', lambda d, *o: f'{d} = 0'),
+        (r'createpolicy\.fractional\.b64', lambda d, *operands: f'{d} = 0'),
         (r'griddepcontrol\.(?:wait|launch_dependents)', lambda: ''),
         (r'cvta\.to\.(shared|global)\.u64', lambda space, d, s: _ptx(f'to_{space}', d, s)),
         (r'cvt\.u(?:32\.u64|64\.u32)', lambda d, s: _ptx('convert', d, s)),
@@ -323,7 +342,7 @@ def _operand(text, registers, count):
     text = text.strip()
     for pattern in (_VECTOR, _TENSOR, _PAIR):
         if m := pattern.fullmatch(text):
-            return ', '.join(_operand(o, registers, count) for o in _parts(*m.groups()))
+            return ', '.join(_operand(part, registers, count) for part in _parts(*m.groups()))
     if m := _ADDRESS.fullmatch(text):
         return _operand(m[1], registers, count) + (f' + {_operand(m[2], registers, count)}' if m[2] else '')
     if m := re.fullmatch(r'%(\d+)', text):
@@ -372,7 +391,7 @@ def _register(name):
 
 def _split(text):
     "Split the operands of an instruction at the commas outside brackets"
-    return [o for o in re.findall(r'(?:\{[^}]*\}|\[[^\]]*\]|[^,{\[])+', text) if o.strip()]
+    return [part for part in re.findall(r'(?:\{[^}]*\}|\[[^\]]*\]|[^,{\[])+', text) if part.strip()]
 
 
 _STATEMENT = re.compile(
@@ -389,7 +408,7 @@ def statements(
 ) -> str:  # C++, in which operand i is the variable `gs_i`
     "Translate PTX to C++ statements; raises `UnknownPTX` for what has no C++ here"
     text, res, registers, i = re.sub(r'//[^\n]*|/\*.*?\*/', ' ', text, flags=re.S).rstrip(), [], set(), 0
-    labels = ''.join(f'__label__ {_label(o)}; ' for o in dict.fromkeys(_LABEL.findall(text)))
+    labels = ''.join(f'__label__ {_label(label)}; ' for label in dict.fromkeys(_LABEL.findall(text)))
     while i < len(text):
         if m := _LABEL.match(text, i):
             i = m.end()
@@ -409,7 +428,7 @@ def _write_statement(m, registers, count):
     guard = f"if ({m['not']}{_operand(m['guard'], registers, count)}) " if m['guard'] else ''
     if m['name'].startswith('bra'):
         return f"{guard}goto {_label(m['after'].strip())};"
-    operands = [x for o in _split(m['after']) for x in _operand(o, registers, count).split(', ')]
+    operands = [x for part in _split(m['after']) for x in _operand(part, registers, count).split(', ')]
     return f"{guard}{_call(m['name'], operands)};"
 
 
@@ -420,4 +439,4 @@ def _declare(name, types, registers):
         _refuse(f'declaration {(name + types).strip()!r}', f".reg of {', '.join(_TYPES)} only")
     names = re.split(r'\s*,\s*', m[2])
     registers.update(names)
-    return f"{_TYPES[m[1]]} {', '.join(f'{_register(o)}{{}}' for o in names)};"
+    return f"{_TYPES[m[1]]} {', '.join(f'{_register(name)}{{}}' for name in names)};"

@@ -54,7 +54,7 @@ _ABSENT = {
 
 def hint_for_missing(header: str) -> str:  # what to do instead; '' if it is none of CUDA's, or is there
     "Return what to do instead of including a header of CUDA's that the emulator does not have"
-    found = next((o for start, o in _ABSENT.items() if header.startswith(start)), '')
+    found = next((hint for start, hint in _ABSENT.items() if header.startswith(start)), '')
     return '' if (_HERE / header).is_file() else found
 
 
@@ -158,7 +158,7 @@ def to_cpp(
     for e in edits:
         for rewrite in _REWRITES:
             rewrite(e)
-    made = [o for e in edits for o in e.made]
+    made = [text for e in edits for text in e.made]
     if names and found:
         registered = ' '.join(_names(i, k) for i, k in enumerate(found))
         if any(e.plain for e in edits):

@@ -93,45 +93,45 @@ class _OwnNames:
         self.c, self.classes, self.bodies = c, {}, []
         self.spaces = {(f.scope, f.name) for f in own if '__global__' not in f.words}
         for i in declared:
-            o = c.outer[i]
-            while o >= 0 and c[o] == '(':
-                o = c.outer[o]  # a parameter, or a pointer to a function
-            if c.kind(o) == 'type':
-                self.classes.setdefault(c[i], set()).add(class_of(c, o))
-            elif c.kind(o) == 'code' and (c[i + 1] != '(' or c.outer[i] == o) or c[c.outer[i]] == '(':
+            opening = c.outer[i]
+            while opening >= 0 and c[opening] == '(':
+                opening = c.outer[opening]  # a parameter, or a pointer to a function
+            if c.kind(opening) == 'type':
+                self.classes.setdefault(c[i], set()).add(class_of(c, opening))
+            elif c.kind(opening) == 'code' and (c[i + 1] != '(' or c.outer[i] == opening) or c[c.outer[i]] == '(':
                 self.bodies.append((c[i], *_function_around(c, i)))
 
     def means(self, i):
         "May the name at token `i` mean one of them?"
         c, name = self.c, self.c[i]
-        if any(o == name and a <= i < b for o, a, b in self.bodies):
+        if any(known == name and a <= i < b for known, a, b in self.bodies):
             return True
         space = namespace_of(c, i)
-        if any(o == name and (not s or f'{space}::'.startswith(f'{s}::')) for s, o in self.spaces):
+        if any(known == name and (not s or f'{space}::'.startswith(f'{s}::')) for s, known in self.spaces):
             return True
         return name in self.classes and bool(self.classes[name] & set(_classes_around(c, i)))
 
 
 def _function_around(c, i):
     "Return (begin, end) of the function around token `i`, or whose parameters contain it"
-    o = i
-    while c.outer[o] >= 0 and c.kind(c.outer[o]) == 'code':
-        o = c.outer[o]
-    if c[o] != '(':
-        return o, c.mate.get(o, o)
-    body = c.until(c.mate.get(o, o) + 1, ('{', ';'))
-    return o, c.mate.get(body, body)
+    opening = i
+    while c.outer[opening] >= 0 and c.kind(c.outer[opening]) == 'code':
+        opening = c.outer[opening]
+    if c[opening] != '(':
+        return opening, c.mate.get(opening, opening)
+    body = c.until(c.mate.get(opening, opening) + 1, ('{', ';'))
+    return opening, c.mate.get(body, body)
 
 
 def _classes_around(c, i):
     "Return the classes whose members a name at token `i` may mean: around it, that of its function, and their bases"
-    waiting, o = [], i
-    while (o := c.outer[o]) >= 0:
-        if c.kind(o) == 'type' and (name := class_of(c, o)):
+    waiting, opening = [], i
+    while (opening := c.outer[opening]) >= 0:
+        if c.kind(opening) == 'type' and (name := class_of(c, opening)):
             waiting.append(name)
-        elif c[o] == '{' and c.scope(o) == 'namespace' and c.kind(o) == 'code':
-            start = statement_of(c, o)
-            p = c.call(c.after_template(start), o)
+        elif c[opening] == '{' and c.scope(opening) == 'namespace' and c.kind(opening) == 'code':
+            start = statement_of(c, opening)
+            p = c.call(c.after_template(start), opening)
             waiting += [c[j] for j in range(start, p or start) if c[j + 1] in ('::', '<')]
     seen = set()
     while waiting:
@@ -182,8 +182,8 @@ def _begins(c, i):
         i -= 1
     if c[i - 1] != ')':
         return c[i - 1] in _BEFORE_STATEMENTS or c[i - 1] == ':' and not _chooses(c, i - 1)
-    o = c.mate.get(i - 1, i - 1)
-    return c[o - 1] in _HEADS or c[o - 1] == 'constexpr' or _begins(c, o)
+    opening = c.mate.get(i - 1, i - 1)
+    return c[opening - 1] in _HEADS or c[opening - 1] == 'constexpr' or _begins(c, opening)
 
 
 def _chooses(c, i):
@@ -220,13 +220,13 @@ def _is_after_barrier(c, i):
 
 def _in_lambda(c, i, body):
     "Is token `i` in a lambda, or in a function of a local type, of the function with this body?"
-    o = c.outer[i]
-    while o != body:
-        before = c[o - 1]
-        if c[o] == '{' and (before == ']' or before in ('mutable', 'const', 'noexcept') or before == ')'
-                            and c[c.mate[o - 1] - 1] not in _HEADS | {'constexpr'}):  # fmt: skip
+    opening = c.outer[i]
+    while opening != body:
+        before = c[opening - 1]
+        if c[opening] == '{' and (before == ']' or before in ('mutable', 'const', 'noexcept') or before == ')'
+                            and c[c.mate[opening - 1] - 1] not in _HEADS | {'constexpr'}):  # fmt: skip
             return True
-        o = c.outer[o]
+        opening = c.outer[opening]
     return False
 
 

@@ -37,39 +37,46 @@ def _rewrite_shared(e, d, declarators):
     common = _type_of_all(e, d)
     if not _defines_type(c, d):
         e.replace(c.start(d.start), c.start(d.first))
-    for o in declarators:
-        if o.init < o.end:
-            name = c[o.name]
+    for declarator in declarators:
+        if declarator.init < declarator.end:
+            name = c[declarator.name]
             what = f'{name} is in shared memory, so it cannot have an initial value here'
-            raise c.error(WrongSource, f'{what}: let a thread write it, then __syncthreads()', o.name)
-        e.replace_tokens(o.first, o.end - 1, _shared_reference(e, d, o, common))
-        if c[o.end] == ',':
-            e.replace_tokens(o.end, o.end, ';')
+            raise c.error(WrongSource, f'{what}: let a thread write it, then __syncthreads()', declarator.name)
+        e.replace_tokens(declarator.first, declarator.end - 1, _shared_reference(e, d, declarator, common))
+        if c[declarator.end] == ',':
+            e.replace_tokens(declarator.end, declarator.end, ';')
 
 
-def _shared_reference(e, d, o, common):
-    "Return C++ for the reference that the declarator `o` becomes; `common` is the type of all declarators"
+def _shared_reference(e, d, declarator, common):
+    "Return C++ for the reference that `declarator` becomes; `common` is the type of all declarators"
     c, dynamic = e.code, 'extern' in d.words
     outside = c.macro is None and c.scope(d.start) == 'namespace'
     make = 'dynamic_shared' if dynamic else 'file_shared' if outside else 'shared'
-    own = _guard_bounds(c.text([j for j in of_type(c, o.first, o.end) if not o.name <= j < o.past]))
-    name, type_ = c.text(range(o.name, o.past)), f'{common} {own}'.strip() + ('' if dynamic else ', __COUNTER__')
+    own = _guard_bounds(
+        c.text([j for j in of_type(c, declarator.first, declarator.end) if not declarator.name <= j < declarator.past])
+    )
+    name, type_ = (
+        c.text(range(declarator.name, declarator.past)),
+        f'{common} {own}'.strip() + ('' if dynamic else ', __COUNTER__'),
+    )
     before = 'static thread_local ' if outside else ''
     if dynamic:
-        before = f'extern {_declared_as(e, o, common)}; {before}'
-    by = _alignment(c, d.start, o.end) if make == 'shared' and c.macro is None else None
+        before = f'extern {_declared_as(e, declarator, common)}; {before}'
+    by = _alignment(c, d.start, declarator.end) if make == 'shared' and c.macro is None else None
     if by:
         before = f'struct gs_align_{name} {{ alignas({by}) char c; }}; '
         type_ += f', alignof(gs_align_{name})'
     return f'{before}auto &{name} = ::gridstride::{make}<{type_}>({e.quote(name)})'
 
 
-def _declared_as(e, o, common):
-    "Return C++ that declares the dynamic array `o` under another name: the compiler refuses two types, as nvcc does"
+def _declared_as(e, declarator, common):
+    "Return C++ that declares a dynamic array under another name: the compiler refuses two types, as nvcc does"
     c = e.code
-    own = of_type(c, o.first, o.end)
-    before, after = (c.text([j for j in own if side(j)]) for side in (lambda j: j < o.name, lambda j: j >= o.past))
-    name = e.paste('gs_extern_') + c.text(range(o.name, o.past))
+    own = of_type(c, declarator.first, declarator.end)
+    before, after = (
+        c.text([j for j in own if side(j)]) for side in (lambda j: j < declarator.name, lambda j: j >= declarator.past)
+    )
+    name = e.paste('gs_extern_') + c.text(range(declarator.name, declarator.past))
     return f'__attribute__((unused)) {common} {before}{name}{after}'  # its only purpose is to be refused
 
 
@@ -123,8 +130,12 @@ def rewrite_symbols(e: Edits):
     c = e.code
     found = list(_device_variables(c, e.shared))
     e.plain = any(_is_kept(c, i) for i in c.find_specifiers(*_SPACES))
-    names = ((c.text(range(o.name, o.past)), o, d) for d, declarators in found for o in declarators)
-    defined = {name for name, o, d in names if not _declares(o, d)}
+    names = (
+        (c.text(range(declarator.name, declarator.past)), declarator, d)
+        for d, declarators in found
+        for declarator in declarators
+    )
+    defined = {name for name, declarator, d in names if not _declares(declarator, d)}
     seen = {}  # name that was declared -> is its size known by now?
     for d, declarators in found:
         _rewrite_symbol(e, d, declarators, defined, seen)
@@ -142,20 +153,20 @@ def _device_variables(c, shared=()):
             continue
         declarators = [first, *d.declarators]
         end = declarators[-1].end
-        constants = 'const' in d.words and all(_is_number(c, o) for o in declarators)
-        if not constants or any(_qualified(c, d, o) in shared for o in declarators):
+        constants = 'const' in d.words and all(_is_number(c, declarator) for declarator in declarators)
+        if not constants or any(_qualified(c, d, declarator) in shared for declarator in declarators):
             yield d, declarators
 
 
 # A variable of several files has external linkage, as with nvcc -rdc=true: the file that defines it makes the
 # reference, each other file declares the same reference.
-def _qualified(c, d, o):
+def _qualified(c, d, declarator):
     "Return the variable's name with its namespaces; None in an unnamed namespace, which other files cannot access"
     around = d.start
     while (around := c.outer[around]) >= 0:
         if c[around - 1] == 'namespace':
             return None
-    space, name = namespace_of(c, d.start), c.text(range(o.name, o.past))
+    space, name = namespace_of(c, d.start), c.text(range(declarator.name, declarator.past))
     return f'{space}::{name}' if space else name
 
 
@@ -169,22 +180,22 @@ def shared_variables(
             (declared if declares else defined).setdefault(name, set()).add(file)
             if not declares:
                 bounds[name] = size
-    found = (o for o in declared if o in defined and len(declared[o] | defined[o]) > 1)
-    return tuple(sorted((o, bounds[o]) for o in found))
+    found = (name for name in declared if name in defined and len(declared[name] | defined[name]) > 1)
+    return tuple(sorted((name, bounds[name]) for name in found))
 
 
 def _linked(text):
     "Yield (name, is it only declared, its bounds) of each device variable that other files may access"
-    if not any(o in text for o in _SPACES):
+    if not any(space in text for space in _SPACES):
         return
     try:
         c = read(text).main
     except ValueError:
         return  # rewriting this file reports the error
     for d, declarators in _device_variables(c, _Any()):
-        for o in declarators:
-            if 'static' not in d.words and (name := _qualified(c, d, o)):
-                yield name, _declares(o, d), _bounds(c, o)
+        for declarator in declarators:
+            if 'static' not in d.words and (name := _qualified(c, d, declarator)):
+                yield name, _declares(declarator, d), _bounds(c, declarator)
 
 
 class _Any:
@@ -192,14 +203,14 @@ class _Any:
         return True
 
 
-def _bounds(c, o):
+def _bounds(c, declarator):
     "Return the first brackets of a declarator, with the number of its initial values if they are empty; '' for none"
-    if c[o.past] != '[':
+    if c[declarator.past] != '[':
         return ''
-    if c[o.past + 1] != ']':
-        return c.text(range(o.past, c.mate[o.past] + 1))
-    brace = o.init + (c[o.init] == '=')
-    return f'[{len(c.arguments(brace))}]' if o.init < o.end and c[brace] == '{' else ''
+    if c[declarator.past + 1] != ']':
+        return c.text(range(declarator.past, c.mate[declarator.past] + 1))
+    brace = declarator.init + (c[declarator.init] == '=')
+    return f'[{len(c.arguments(brace))}]' if declarator.init < declarator.end and c[brace] == '{' else ''
 
 
 def _is_kept(c, i):
@@ -216,20 +227,20 @@ def _is_kept(c, i):
     return whole and c.macro is not None and not d.words & _NO_SYMBOL
 
 
-def _declares(o, d):
+def _declares(declarator, d):
     "Is it only a declaration, if the same source has a definition? Otherwise it is the definition, as for nvcc"
-    return 'extern' in d.words and o.init == o.end
+    return 'extern' in d.words and declarator.init == declarator.end
 
 
-def _is_symbol(c, d, o):
-    "Does the declaration with the first declarator `o` make a variable?"
+def _is_symbol(c, d, declarator):
+    "Does the declaration with this first declarator make a variable?"
     if d.words & _NO_SYMBOL or c[d.start - 1] == 'template':
         return False
-    if c[o.past] == '(':
-        return _is_value(c, o.past + 1)
-    if c[o.past] == '':
+    if c[declarator.past] == '(':
+        return _is_value(c, declarator.past + 1)
+    if c[declarator.past] == '':
         return bool(d.words & {'__constant__', '__managed__'})
-    return c[o.past] in ('[', '=', '{', ',', ';', ')') or past_attribute(c, o.past) > o.past
+    return c[declarator.past] in ('[', '=', '{', ',', ';', ')') or past_attribute(c, declarator.past) > declarator.past
 
 
 def _is_value(c, i):
@@ -237,49 +248,51 @@ def _is_value(c, i):
     return literal or c[i] in ('-', '!', '~', '&', '{', 'true', 'false', 'nullptr')
 
 
-def _is_number(c, o):
-    return o.init < o.end and not any(c[j] in ('*', '[') for j in range(o.first, o.init))
+def _is_number(c, declarator):
+    return declarator.init < declarator.end and not any(
+        c[j] in ('*', '[') for j in range(declarator.first, declarator.init)
+    )
 
 
 def _rewrite_symbol(e, d, declarators, defined, seen):
     c = e.code
     aligned, defines = _alignments(c, d), _defines_type(c, d)
     common = _type_of_all(e, d)
-    for n, o in enumerate(declarators):
-        name = c.text(range(o.name, o.past))
-        shared = _shared_name(e, d, o)
-        declares = _declares(o, d) and (shared is not None or name in defined)
+    for n, declarator in enumerate(declarators):
+        name = c.text(range(declarator.name, declarator.past))
+        shared = _shared_name(e, d, declarator)
+        declares = _declares(declarator, d) and (shared is not None or name in defined)
         linkage = '' if name in seen else 'static '
         if shared is not None:
             linkage = 'extern ' if 'const' in d.words else ''
         prefix = aligned + ('extern ' if declares else linkage) + common
         if n:
-            e.replace_tokens(o.first - 1, o.first - 1, f'; {prefix}')
+            e.replace_tokens(declarator.first - 1, declarator.first - 1, f'; {prefix}')
         elif defines:
             e.insert(c.start(d.first), f'{prefix} ')
         else:
             e.replace(c.start(_past_directives(c, d)), c.start(d.first), f'{prefix} ')
-        e.insert(c.start(o.name), e.paste('gs_init_'))
+        e.insert(c.start(declarator.name), e.paste('gs_init_'))
         if shared is None:
-            _refer(e, d, o, name, declares, seen)
+            _refer(e, d, declarator, name, declares, seen)
         else:
-            _refer_shared(e, d, o, shared, declares)
+            _refer_shared(e, d, declarator, shared, declares)
 
 
-def _shared_name(e, d, o):
+def _shared_name(e, d, declarator):
     "Return the name, with its namespaces, of a variable that other files access, too; None for any other"
     if e.code.macro is not None or 'static' in d.words or not e.shared:
         return None
-    name = _qualified(e.code, d, o)
+    name = _qualified(e.code, d, declarator)
     return name if name in e.shared else None
 
 
-def _refer_shared(e, d, o, name, declares):
+def _refer_shared(e, d, declarator, name, declares):
     "Declare the reference that all files share, or define it in the file that defines the variable"
     c = e.code
-    own, at = c[o.name], c.end(o.end - 1)
-    if c[o.past] == '[' and c[o.past + 1] == ']' and declares and e.shared[name]:
-        e.insert(c.start(o.past + 1), e.shared[name][1:-1])
+    own, at = c[declarator.name], c.end(declarator.end - 1)
+    if c[declarator.past] == '[' and c[declarator.past + 1] == ']' and declares and e.shared[name]:
+        e.insert(c.start(declarator.past + 1), e.shared[name][1:-1])
     slot = 'gs_slot_' + name.replace('::', '_')
     if declares:
         e.insert(at, f'; GRIDSTRIDE_DECLARE_SYMBOL({slot}, {own}, gs_init_{own})')
@@ -300,18 +313,18 @@ def _alignments(c, d):
     return ''.join(c.text(range(j, past_attribute(c, j))) + ' ' for j in found)
 
 
-def _refer(e, d, o, name, declares, seen):
+def _refer(e, d, declarator, name, declares, seen):
     """Write the reference with the variable's own name, once.
 
     One that is declared before it is defined gets its reference where its size is first known."""
     c = e.code
     if seen.get(name):
         return
-    known = not (declares and c[o.past] == '[' and c[o.past + 1] == ']')
+    known = not (declares and c[declarator.past] == '[' and c[declarator.past + 1] == ']')
     if known:
         value = e.paste('gs_init_') + name
         space = next(v for k, v in _SPACES.items() if k in d.words)
         made = f"GRIDSTRIDE_SYMBOL({name}, {value}, {e.quote(name)}, '{space}')"
-        e.insert(c.end(o.end - 1), f'; {made}')
+        e.insert(c.end(declarator.end - 1), f'; {made}')
     if declares:
         seen[name] = known

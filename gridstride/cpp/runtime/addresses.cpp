@@ -140,7 +140,7 @@ template <class F> static void each_word(void *p, size_t bytes, F f) {
     for (uintptr_t at = first; at + 8 <= end; at += 8)
         if (uintptr_t &w = *reinterpret_cast<uintptr_t *>(at); __builtin_expect(w - lowest < highest - lowest, 0)) f(w);
 }
-// Does memory that both sides reach hold this address? Then a kernel may have put it there.
+// Is this address stored in memory that both sides use? Then a kernel may have put it there.
 static bool is_in_shared_memory(uintptr_t address) {
     for (const Piece &p : memory.pieces) {
         bool found = false;

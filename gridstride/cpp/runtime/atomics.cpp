@@ -1,4 +1,4 @@
-// Atomic operations: OS threads take turns, by address. Fences.
+// Fences, and atomic operations. One of 64 locks, chosen by the address, makes a change atomic among OS threads.
 #include <atomic>
 #include "detector.h"
 #include "residents.h"
@@ -9,7 +9,7 @@ namespace gridstride {
 static std::atomic_flag locks[64] = {};
 static std::atomic_flag &lock_of(const void *p) { return locks[(reinterpret_cast<uintptr_t>(p) >> 3) % 64]; }
 
-// A launch that was ended may have held some.
+// A launch that was ended may have held locks.
 void forget_locks() {
     for (auto &o : locks) o.clear();
 }
@@ -19,7 +19,7 @@ void atomic_begin(const void *address, int bytes, Use use, Scope scope, Order or
     if (use == Use::swap && detector.on && scope != Scope::thread) detector.swaps(address, unsigned(bytes));
     if (use == Use::swap) use = Use::modify;
     const bool spinning = use != Use::store && w->is_spinning(address, unsigned(bytes), line_bit | uint32_t(line));
-    if (spinning || ++w->spins % 64 == 0) yield();          // a thread that spins must let the others go on
+    if (spinning || ++w->spins % 64 == 0) yield();          // a thread that spins must let the others run
     if (detector.on) detector.atomic(address, unsigned(bytes), use, scope, order, line_bit | uint32_t(line));
     if (several_os_threads)
         while (lock_of(address).test_and_set(std::memory_order_acquire)) {}

@@ -27,8 +27,8 @@ template <class F> static void to_each(uint32_t blocks, int line, F f) {
         f(c.empty() ? *worker : *c[i]);
     }
 }
-// `bytes` of a bulk copy to shared memory come at `to`, in the block `there`, which has an mbarrier at the same offset
-// as this one.
+// `bytes` of a bulk copy to shared memory arrive at `to`, in the block `there`, which has an mbarrier at the same
+// offset as this one.
 static void comes(Worker &there, uint32_t to, uint32_t bytes, uint32_t bar, int line) {
     auto &all = engines_of(there).barriers;
     auto b = all.find(offset_of(bar));
@@ -58,7 +58,7 @@ void store_async(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, in
     Worker &b = block_at(to, line);
     char *p = shared_at(to, bytes, "st.async", line);
     if (&block_at(bar, line) != &b)
-        fail(Code::no_mbarrier, {{"operation", "st.async, whose numbers go to another block,"}}, line);
+        fail(Code::no_mbarrier, {{"operation", "st.async, whose values go to another block,"}}, line);
     // a use for which the block stays: it waits for the bytes, or its end is a finding of its own
     const Access used = detector.on ? b.clock->used_by_others : Access{};
     comes(b, to, bytes, bar, line);
@@ -92,8 +92,8 @@ static const TensorMap &map_at(const void *map, const int32_t *at, int rank, con
         fail(Code::box_misaligned, {{"operation", what}, {"at", at[0]}, {"elements", 16 / m.itemsize}}, line);
     return m;
 }
-// Calls f(offset in the box, address in global memory or null, bytes) for each row of the box that begins at `at`,
-// innermost axis first; for its parts inside of the array and outside.
+// Calls f(offset in the box, address in global memory or null, bytes) per row of the box that begins at `at`,
+// innermost axis first; for its parts inside the array and outside.
 template <class F> static void rows_of(const TensorMap &m, const int32_t *at, F f) {
     int32_t i[5] = {};
     const int inner = m.box[0] * m.itemsize;
@@ -162,7 +162,7 @@ void tensor_store(const void *map, const int32_t *at, int rank, uint32_t from, i
     });
 }
 void bulk_commit() { asked().store_groups++; }
-// What an engine read in groups that are complete, it has read now.
+// The reads of an engine in groups that are complete have ended.
 static void finish_reads(std::vector<Copy> &reads, uint32_t committed, uint32_t groups) {
     const auto over = [&](const Copy &c) { return c.group + groups < committed; };
     ++detector.now;                                          // later than all that threads have released

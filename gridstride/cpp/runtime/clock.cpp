@@ -1,4 +1,10 @@
 // What makes one access happen before another: barriers, fences, launches, and atomics that release and acquire.
+//
+// `now` counts such events, and each access is stored with the `now` at which it was made. A barrier of the block sets
+// `block_synced` to a new `now`: an access of the block with an earlier time happens before all that follows. So the
+// order by barriers is one comparison of two integers (`happens_before`, detector.h); `warp_synced` is the same per
+// warp, `partial` for barriers of some lanes, `launch_start` for launches and the grid's barrier. Only what a thread
+// has acquired by a flag or an mbarrier needs a vector clock (vector_clock.h).
 #include "detector.h"
 #include "undefined.h"
 

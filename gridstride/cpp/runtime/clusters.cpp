@@ -61,7 +61,7 @@ void cluster_arrive(int line) {
     e.cluster_arrived++;
     cluster_complete(*worker->leader);
 }
-void waits_for_cluster(void *, Finding &f, const char *name) { f.add({{name, Code::at_cluster}}); }
+void describe_cluster_wait(void *, Finding &f, const char *name) { f.add({{name, Code::at_cluster}}); }
 void cluster_wait(int line) {
     struct Wait {
         Worker *leader;
@@ -74,7 +74,7 @@ void cluster_wait(int line) {
             return engines_of(*x.leader).cluster_phase >= x.phase ||
                    (cluster_complete(*x.leader) && engines_of(*x.leader).cluster_phase >= x.phase);
         },
-        &wait, line, waits_for_cluster);
+        &wait, line, describe_cluster_wait);
     arrived_in() = 0;
     if (detector.on) detector.acquire(engines_of(*worker->leader).cluster_released);
 }

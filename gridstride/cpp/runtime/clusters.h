@@ -8,5 +8,5 @@ namespace gridstride {
 Worker &block_at(uint32_t address, int line);
 // 1 + the phase of the cluster's barrier that the thread at work arrived in, until it has waited
 uint32_t &arrived_in();
-Says waits_for_cluster;
+DescribeWait describe_cluster_wait;
 }

@@ -1,4 +1,4 @@
-// Asynchronous copies are done at once. Only the detectors know that they might not be.
+// Asynchronous copies. They are done at once; only the detectors treat them as in flight until a thread has waited.
 #include <algorithm>
 #include <string.h>
 #include "detector.h"
@@ -49,7 +49,7 @@ void Detector::has_read(const Copy &c) {
     each_cell(c, [&](Cell &cell) { settled(cell.read, c), settled(cell.read2, c); });
 }
 
-// Products of several warpgroups read the same shared memory at once, more than a cell has room for.
+// Products of several warpgroups read the same shared memory at once, more than a cell can hold.
 // `fine`: a write that happens before what this product reads; most often it is the write of all it reads.
 void Detector::read_by_product(uintptr_t a, uint32_t where, uint32_t group, Access &fine) {
     settle();

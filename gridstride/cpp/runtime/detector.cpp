@@ -17,7 +17,7 @@ static bool ask_loader(void *code, Image &image) {
     Dl_info info;
     if (!dladdr(code, &info)) return false;
     image.base = image.end = reinterpret_cast<uintptr_t>(info.dli_fbase);
-#ifndef __APPLE__                          // there dladdr() answers for each address
+#ifndef __APPLE__                          // there dladdr() answers for any address
     dl_iterate_phdr(
         [](dl_phdr_info *o, size_t, void *p) {
             auto &r = *static_cast<Image *>(p);
@@ -36,7 +36,7 @@ static bool ask_loader(void *code, Image &image) {
 #endif
     return image.own || !image.own_end;
 }
-// The loader takes longer to answer than all else of a small launch, so it is asked once per function. A thread gets a
+// A call of the loader takes longer than all else of a small launch, so there is one per function. A thread gets a
 // module's thread-local variables when it first uses one; another module may be where one was unloaded.
 Image image_of(void *code) {
     static thread_local struct {
@@ -80,7 +80,7 @@ Detector::Scope::~Scope() {
     detector.put_back(stop);
 }
 
-// What a launch has left here that another process goes on with.
+// Puts away what a launch has left here, in the child of a fork.
 void Detector::abandon() {
     on = checks_enabled = crosses = false, shared_base = nowhere;
     saved.clear();
@@ -117,7 +117,7 @@ bool Detector::is_begin_acquired(const Worker &there) const {
     return false;
 }
 
-// The cells of all arrays that were: of another worker's launch, of another library's file scope.
+// Forgets the cells of earlier arrays: of another worker's launch, of another library's file scope.
 void BlockClock::forget_arrays() {
     for (size_t i = 0; i < low_cells; i++) shared_cells.words[i] = {};
     for (size_t i = high_cells; i < shared_cap / 4; i++) shared_cells.words[i] = {};

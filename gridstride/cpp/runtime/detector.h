@@ -1,5 +1,5 @@
 // memcheck, racecheck and initcheck: what they remember, and what happens at an access. The compiler calls
-// `__tsan_read4` and its sisters at every access of the learner's code (hooks.cpp); those calls end in
+// `__tsan_read4` and the like at every access of the learner's code (hooks.cpp); those calls end in
 // Detector::access.
 #pragma once
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace gridstride {
 
-// What of the learner's code is the program's own: its image, and its variables of this OS thread.
+// The part of the program that is the learner's: its image, and its thread-local variables of this OS thread.
 struct Image {
     uintptr_t base, end, own, own_end, code, code_bytes;
 };
@@ -276,7 +276,8 @@ struct Detector : BlockClock {
         return true;
     }
     // A cell has two readers, of different warps where possible: a barrier of the writer's own warp orders the write
-    // after one of them, and the race with the other one is still found. Are both of one warp, and this one of another?
+    // after one of them, and the race with the other one is still found. So: are both readers of one warp, and this
+    // one of another?
     bool is_of_other_warp(const Cell &c) const {
         return c.read.who / 32 == c.read2.who / 32 && c.read.who / 32 != me / 32;
     }
@@ -418,8 +419,8 @@ struct Detector : BlockClock {
     }
     void find(Code, Fields, const Access &at, const Access *other = nullptr, const HeldRace *held = nullptr);
     void describe(Finding &, const Access &at, const Access *other, const HeldRace *held) const;
-    void put_line(const Access &, Place &, uintptr_t image) const;
-    void put_line(const Access &a, Place &p) const { put_line(a, p, image.base); }
+    void put_line(const Access &, Location &, uintptr_t image) const;
+    void put_line(const Access &a, Location &p) const { put_line(a, p, image.base); }
     Named named(uintptr_t a, unsigned owner, const Piece *p) const;
 
     // racecheck (racecheck.cpp)

@@ -18,11 +18,11 @@ namespace gridstride {
 
 static char *limited_alloc(size_t bytes, size_t itemsize, bool fresh, bool host, int line, bool of_graph = false) {
     DeviceLock device_lock;
-    char *const p = has_room(bytes) ? memory.alloc(bytes, itemsize, fresh, host, false, "") : nullptr;
+    char *const p = fits_in_memory(bytes) ? memory.alloc(bytes, itemsize, fresh, host, false, "") : nullptr;
     if (p) memory.pieces.back().line = line, memory.pieces.back().of_graph = of_graph;
     return p;
 }
-// At once, and not at the end of the call: programs go on without asking, and then something else is found.
+// Reported at once, not at the end of the call: programs go on without a check, and then something else is found.
 static void report_out_of_memory(size_t bytes, int line) {
     {
         DeviceLock device_lock;
@@ -72,7 +72,7 @@ void fork_device(Fork now) {
 void *heap_alloc(size_t bytes) {
     if (!on_device()) return malloc(bytes);
     std::lock_guard<std::mutex> one(heap);
-    return bytes && has_room(bytes) ? memory.alloc(bytes, 1, true, false, false, "", true) : nullptr;
+    return bytes && fits_in_memory(bytes) ? memory.alloc(bytes, 1, true, false, false, "", true) : nullptr;
 }
 void heap_free(void *p, int line) {
     if (!on_device()) return free(p);
@@ -114,7 +114,7 @@ void device_written(void *p, size_t bytes) {
     DeviceLock device_lock;
     detector.host_wrote(reinterpret_cast<uintptr_t>(p), bytes);
 }
-// Memory of the host's own that is registered: what a launch changes of its copy, the host shall see.
+// Registered memory of the host: what a launch has changed in its copy is copied back.
 struct Registered {
     char *host;
     size_t bytes;
@@ -212,7 +212,8 @@ void *mapped(const void *host) {
     if (!r->device) r->device = memory.alloc(r->bytes, 1, false, false, false, "");
     return r->device ? r->device + (static_cast<const char *>(host) - r->host) : nullptr;
 }
-// Variables of the device. Where the name of one leads in host code is no memory, unless the host may use the variable.
+// Variables of the device. In host code the name of one leads to an address that is not memory, unless the host may use
+// the variable.
 static std::vector<Symbol> symbols;
 static int device_code = 0;             // launches, and algorithms that the host runs for the device
 static void point_symbols(bool to_device) {
@@ -240,7 +241,7 @@ void *symbol_alloc(const void *init, size_t bytes, size_t itemsize, const char *
     };
     char *p = make(false), *host = p;
     const bool close = !p;
-    if (!p) p = make(true);                                // in a gap, rather than that each kernel gets null
+    if (!p) p = make(true);                                // in a gap, so that no kernel gets null
     if (!p) return p;
     memcpy(p, init, bytes);
     if (kind != 'm') host = memory.alloc_name(bytes, itemsize, name, close);
@@ -270,10 +271,10 @@ static bool is_slot_in(const Image &module, const Symbol &s) {
 }
 std::vector<Symbol> take_symbols(const Image &module) {
     std::lock_guard<std::mutex> one(symbols_lock);
-    const auto rest = std::stable_partition(
+    const auto removed = std::stable_partition(
         symbols.begin(), symbols.end(), [&](const Symbol &s) { return !is_slot_in(module, s); });
-    std::vector<Symbol> taken(rest, symbols.end());
-    symbols.erase(rest, symbols.end());
+    std::vector<Symbol> taken(removed, symbols.end());
+    symbols.erase(removed, symbols.end());
     return taken;
 }
 void put_symbols_back(const std::vector<Symbol> &taken) {
@@ -296,7 +297,7 @@ void *adopt(void *host, size_t bytes, size_t itemsize, bool fresh) {
         if (h >= a.host && h + bytes <= a.host + a.bytes) return a.device + (h - a.host);
     for (auto &a : memory.adopted)                          // a larger range around one that is known
         if (a.host < h + bytes && h < a.host + a.bytes) return nullptr;
-    // A view that begins inside of an array is as misaligned here as it is there.
+    // A view that begins inside an array is as misaligned here as it is there.
     const size_t skew = reinterpret_cast<uintptr_t>(h) % 16;
     char *d = memory.alloc(bytes, itemsize, fresh, false, false, "", false, skew);
     if (!d) fail(Code::no_addresses, {});                  // else a kernel that got null would be reported
@@ -313,7 +314,7 @@ void give_back() {
     memory.adopted.clear();
 }
 
-bool look(bool on) {
+bool enable_checks(bool on) {
     const bool was = checks_enabled;
     checks_enabled = on;
     return was;

@@ -1,4 +1,4 @@
-// What a block has requested from engines, from its first request to its end.
+// The requests of a block to engines (copies, products), from the first one to the end of the block.
 #include <algorithm>
 #include "clusters.h"
 #include "engines.h"

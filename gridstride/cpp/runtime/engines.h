@@ -18,7 +18,7 @@ struct Barrier { // an mbarrier
     const char *at;
     int line;
     bool fenced; // can the engines see it, after a fence?
-    std::vector<Copy> coming, there; // copies of this phase; of those before, that no thread has waited for yet
+    std::vector<Copy> coming, there; // copies of this phase; copies of earlier phases that no thread has waited for yet
     SyncState releasing, released; // by the arrivals of this phase; by those of the phases before
     uint32_t polls = 0; // how often a thread has polled without success
     bool gone = false; // made invalid

@@ -1,4 +1,4 @@
-// The switch from a fiber to another: saves what a function call would have to keep, and takes the other's stack.
+// The switch from one fiber to another: saves the callee-saved registers, and changes to the other's stack.
 #include "fiber.h"
 
 #if defined(__APPLE__)

@@ -1,4 +1,4 @@
-// What went wrong, where and by whom; how a launch ends when it does.
+// Findings: what went wrong, where, in which thread; and how a finding ends the launch.
 #include <algorithm>
 #include <cxxabi.h>
 #include <dlfcn.h>
@@ -35,13 +35,13 @@ void Finding::add(Fields more) {
         if (count < int(sizeof fields / sizeof *fields)) fields[count++] = f;
 }
 
-// Of a file's name that is too long the end, by which files differ.
+// Keeps the end of a file name that is too long: files differ in it.
 template <size_t n> static void copy_path(char (&to)[n], const char *path) {
     const size_t length = strlen(path);
     Field::copy(to, length < n ? path : path + length - (n - 1));
 }
 
-void Place::add_call(const char *function, const char *in, int at) {
+void Location::add_call(const char *function, const char *in, int at) {
     if (depth == int(sizeof calls / sizeof *calls)) return;
     Frame &c = calls[depth++];
     c.line = at;
@@ -49,7 +49,7 @@ void Place::add_call(const char *function, const char *in, int at) {
     copy_path(c.file, in);
 }
 
-// What a program prints. No shell reads its arguments, whatever the names of folders have in them.
+// Returns what a program prints. It is started without a shell, so names of folders need no quotes.
 class Output {
     FILE *lines = nullptr;
     pid_t child = -1;
@@ -113,7 +113,8 @@ static bool is_copy(const std::string &function) {
     if (takes != type + " const&)" && takes != type + "&&)") return false;
     return called == "operator=" || called == base_name(type.c_str());
 }
-// Is a function none of the learner's, wherever the compiler says that it is? Such ones are written after theirs.
+// Is a function not the learner's, whatever line the compiler gives it? The rewriter writes such functions after
+// theirs.
 static bool is_ours(const std::string &function) {
     const auto begins = [&](const char *with) { return !function.compare(0, strlen(with), with); };
     return begins("gs_exports") || begins("gs_connect") || begins("_GLOBAL__") || begins("__static_init") ||
@@ -132,7 +133,7 @@ static std::string name_in(const char *function) {
     return name;
 }
 
-// What a learner calls that function: of a lambda `lambda`, of what is called like a function `operator()`
+// The name that a learner gives that function: `lambda` for a lambda, `operator()` for a function object
 static std::string shown_name(std::string function) {
     function.resize(std::min({function.find('\n'), function.find(" [clone"), function.size()}));
     if (const size_t end = function.rfind(" const"); end != std::string::npos && end + 6 == function.size())
@@ -145,7 +146,7 @@ static std::string shown_name(std::string function) {
 
 // Where a piece of code is in the source: the innermost line that is the learner's own,
 // and the calls of what is inlined there.
-void locate(const void *pc, Place &at) {
+void locate(const void *pc, Location &at) {
     Dl_info info;
     if (!pc || !dladdr(pc, &info) || !strncmp(info.dli_fname, "/lib", 4) || !is_own(info.dli_fname)) return;
     std::string function;
@@ -196,7 +197,7 @@ bool on_stack_of(const Fiber &f) {
 // The line of the kernel itself from which the code at work was called, through however many functions; 0 if that
 // is unknown, or if the finding is about another thread than the running one. On the way it meets the file of `at`, of
 // which perhaps only the line is known, and it notes the calls there.
-int find_call_in_kernel(const Worker &w, Place &at, void *const *given, int depth) {
+int find_call_in_kernel(const Worker &w, Location &at, void *const *given, int depth) {
 #ifdef __APPLE__
     return (void)w, (void)at, (void)given, (void)depth, 0;
 #else
@@ -213,7 +214,7 @@ int find_call_in_kernel(const Worker &w, Place &at, void *const *given, int dept
                 size_t(static_cast<char *>(frames[i]) - static_cast<char *>(info.dli_fbase)) - (frames[i] != w.pc)));
     Output said(command);
     const std::string name = base_name(w.launch->kernel);
-    Place met = {};
+    Location met = {};
     int outermost = 0, line = 0;
     // What is inlined comes first, so the last one of the kernel's name is it
     while (const char *named = said.next()) {
@@ -242,8 +243,8 @@ int frames_here(void *(&frames)[24]) {
 #endif
 }
 
-void who(Worker &w, int rank, uint64_t block, Place &p) { who(w.launch->grid, w.launch->block, rank, block, p); }
-void who(dim3 grid, dim3 threads, int rank, uint64_t block, Place &p) {
+void who(Worker &w, int rank, uint64_t block, Location &p) { who(w.launch->grid, w.launch->block, rank, block, p); }
+void who(dim3 grid, dim3 threads, int rank, uint64_t block, Location &p) {
     const uint64_t gx = grid.x, gy = grid.y;
     const unsigned bx = threads.x, by = threads.y, r = unsigned(rank);
     const int b[3] = {int(block % gx), int(block / gx % gy), int(block / (gx * gy))},
@@ -281,7 +282,7 @@ void take_finding(const Finding &f) {
     take([&] { found = f; });
 }
 
-Place *begin_warning(Code code, int line, Fields fields) {
+Location *begin_warning(Code code, int line, Fields fields) {
     for (const Finding &f : warned)
         if (line && f.at.line == line && !strcmp(f.code, rows[int(code)].name)) return nullptr;
     if (warned.size() == most_warnings) return nullptr;
@@ -303,7 +304,7 @@ void report(Code code, Fields fields, const void *pc, int line) {
     if (take_finding(code, fields)) note(pc, line);
 }
 
-// For who has no Python: the code and the fields as they are.
+// Prints the code and the fields as they are, where Python does not run.
 static void print_finding(FILE *to) {
     fprintf(to, "%s", found.code);
     for (int i = 0; i < found.count; i++) {
@@ -376,9 +377,9 @@ static std::string ask_for_lines(void *const *frames, int depth) {
     return command + " 2>/dev/null";
 }
 #endif
-// The newest line of the host's code that led here, outside of the function `but`, which the compiler may have made a
+// The newest line of the host's code that led here, outside the function `but`, which the compiler may have made a
 // part of its caller.
-static void locate_caller(const char *but, Place &at) {
+static void locate_caller(const char *but, Location &at) {
 #ifdef __APPLE__
     (void)but, (void)at;
 #else
@@ -396,7 +397,7 @@ static void locate_caller(const char *but, Place &at) {
     pclose(pipe);
 #endif
 }
-// Calls of host code that cannot be.
+// Calls of host code that CUDA does not allow.
 void not_launched(const char *name) {
     if (is_over()) end_host_code();
     begin_finding(Code::not_launched, {{"kernel", name}});
@@ -419,7 +420,7 @@ void wrong_policy(const char *algorithm, bool device) {
 void wait_for_device() {
     if (on_device()) fail_at(Code::waits_in_kernel, {}, CALLER, 0);
 }
-// A launch that was refused, and that the host has not read, says more than the end.
+// A launch that was refused, and whose error the host has not read, is more specific than the end.
 [[noreturn]] static void leave_from(int code, const void *caller) {
     if (is_child()) end_child(code);
     if (!on_device() && guard && was_refused()) siglongjmp(*guard, 1);
@@ -448,7 +449,7 @@ GRIDSTRIDE_WRAP(_Exit)
 GRIDSTRIDE_WRAP(quick_exit)
 const gridstride::Abi *gridstride_abi() {
     using namespace gridstride;
-    static const Abi abi = {abi_version, sizeof(gridstride_options), sizeof(Place), sizeof(Field), sizeof(Finding)};
+    static const Abi abi = {abi_version, sizeof(gridstride_options), sizeof(Location), sizeof(Field), sizeof(Finding)};
     return &abi;
 }
 const char *gridstride_codes() {

@@ -68,13 +68,13 @@ void captured_waits(const void *stream, const void *event) {
 }
 Graph *end_capture(const void *stream) {
     Graph *const g = captured(stream);
-    std::vector<Capture> rest;
+    std::vector<Capture> others;
     bool origin = false;
     for (auto &o : captures)
-        if (o.graph != g) rest.push_back(o);
+        if (o.graph != g) others.push_back(o);
         else origin |= o.stream == stream && o.origin;
     if (!origin) return nullptr;
-    captures.swap(rest);
+    captures.swap(others);
     if (captures.empty()) recorded.clear();
     return g;
 }
@@ -102,7 +102,7 @@ bool set_edge(GraphNode *from, GraphNode *to, bool there) {
 GraphNode *graph_node(Graph *graph, size_t n) { return n < graph->nodes.size() ? &graph->nodes[n] : nullptr; }
 NodeKind node_kind(const GraphNode *node) { return node->kind; }
 
-// Whatever can come next, in the order in which it was added
+// The nodes that can run next, in the order in which they were added
 static GraphNode *next_node(Graph *graph) {
     for (auto &o : graph->nodes)
         if (!o.placed && std::all_of(o.before.begin(), o.before.end(), [](GraphNode *b) { return b->placed; }))

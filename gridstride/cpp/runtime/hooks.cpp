@@ -1,5 +1,5 @@
-// The compiler's calls: one at every access (-fsanitize=thread, without its library), and where a type forbids an index
-// or an address (-fsanitize=bounds, -fsanitize=alignment).
+// The hooks that the compiler calls: one at every access (-fsanitize=thread, without its library), and where a type
+// forbids an index or an address (-fsanitize=bounds, -fsanitize=alignment).
 #include "detector.h"
 #include "findings.h"
 #include "ubsan.h"
@@ -23,7 +23,8 @@ static inline void seen_volatile(const volatile void *p, unsigned n, bool write,
     if (!gridstride::checks_enabled) return seen(p, n, write, pc, true);
     detector.volatile_access(const_cast<void *>(p), n, write, location_of(pc));
 }
-// The commonest accesses, of shared memory without a call. `shared_base` is no address while the detectors are off.
+// Fast path of the most frequent accesses, to shared memory, without a call. `shared_base` is not an address while the
+// detectors are off.
 template <unsigned n, bool write> static __attribute__((noinline)) void seen_elsewhere(void *p, void *pc) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
     const bool fits = a % std::min(n, 8u) == 0;

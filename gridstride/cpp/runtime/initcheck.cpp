@@ -31,9 +31,8 @@ void Detector::judge_launch() {
     if (unwritten_in_launch && !stop) take_finding(unwritten_in_launch->finding);
 }
 
-// What goes wrong after such a read may come of the value that it got: then the read is what has to be fixed. Of an
-// address that holds for the same thread only. In a block
-// that is in a deadlock, no thread can write the shared memory any more.
+// What goes wrong after such a read may be caused by the value that it got: then the read is reported. For an address
+// this holds in the same thread only. In a block that is in a deadlock, no thread can write the shared memory any more.
 const Finding *Detector::cause_of(Kind kind) const {
     if (!on || kind == racecheck || kind == initcheck || kind == interrupted || kind == launch_failed) return nullptr;
     const auto fits = [&](const UnwrittenRead *read) { return read && (kind != memcheck || read->who == me); };

@@ -7,7 +7,7 @@ namespace gridstride {
 namespace border {
 
 namespace {
-struct Given {                        // an argument, as it came
+struct Given {                        // an argument, as Python passed it
     Text text;
     torch::Tensor tensor;
     char *at;                         // where the kernel's threads find it

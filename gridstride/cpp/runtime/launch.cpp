@@ -1,4 +1,4 @@
-// A launch: is it possible, what it needs, and what is left at its end.
+// A launch: whether it is possible, what it needs, and what remains after it.
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
@@ -69,17 +69,17 @@ static void name_arguments(const Launch &l, const std::string &kernel) {
         all_names.rbegin(), all_names.rend(), [&](const Names *o) { return kernel == o->kernel; });
     if (known == all_names.rend()) return;
     Piece::launches++;
-    std::string rest = (*known)->parameters;
+    std::string names = (*known)->parameters;
     for (int i = 0; i < l.nargs; i++)
         if (Piece *p = memory.at(reinterpret_cast<uintptr_t>(l.args[i].pointer)); p && !p->symbol) p->begin = 0;
-    for (int i = 0; i < l.nargs && !rest.empty(); i++) {
-        const size_t comma = rest.find(',');
+    for (int i = 0; i < l.nargs && !names.empty(); i++) {
+        const size_t comma = names.find(',');
         const uintptr_t at = reinterpret_cast<uintptr_t>(l.args[i].pointer);
         if (Piece *p = memory.at(at); p && !p->symbol) {
-            p->called(rest.substr(0, comma).c_str(), at);
+            p->called(names.substr(0, comma).c_str(), at);
             if (l.args[i].itemsize > 1) p->itemsize = l.args[i].itemsize;
         }
-        rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
+        names = comma == std::string::npos ? "" : names.substr(comma + 1);
     }
 }
 
@@ -124,7 +124,7 @@ void Worker::begin_single(uint64_t b) {
     running = true;
 }
 
-// The cluster with this number, along x first; block r of it is the r-th.
+// Begins the cluster with this index, along x first; block r of it has rank r.
 void Worker::begin_cluster(uint64_t number) {
     const dim3 &g = launch->grid, clusters(g.x / cluster_dims.x, g.y / cluster_dims.y, g.z / cluster_dims.z);
     const uint64_t x = number % clusters.x, y = number / clusters.x % clusters.y, z = number / clusters.x / clusters.y;
@@ -145,7 +145,7 @@ void Worker::begin_cluster(uint64_t number) {
     at_work->fiber[at_work->current = 0] = first;
 }
 
-// Is it over, or does it wait for other blocks?
+// Has the block ended, or does it wait for other blocks?
 bool Worker::end_block() {
     for (size_t i = 0; i < blocks(); i++)
         if (block_at(i)->live) return false;
@@ -219,13 +219,14 @@ void bounded_to(unsigned threads) {
     end_launch();
 }
 
-// A kernel says in its first line of which clusters its launch is to be. If it is not, it begins again.
-static dim3 wanted_clusters;
-static std::atomic<bool> wants_clusters{false};
+// A kernel with __cluster_dims__ reports in its first line which clusters it needs. If the launch has others, it begins
+// again.
+static dim3 cluster_shape_needed;
+static std::atomic<bool> needs_clusters{false};
 void in_clusters_of(dim3 blocks) {
     const dim3 now = worker->leader->cluster_dims;
     if (now.x == blocks.x && now.y == blocks.y && now.z == blocks.z) return;
-    if (!wants_clusters.exchange(true)) wanted_clusters = blocks;
+    if (!needs_clusters.exchange(true)) cluster_shape_needed = blocks;
     stop = true;
     end_launch();
 }
@@ -263,9 +264,9 @@ static bool launched(const Launch &l) {
     end_device_code();
     gridDim.x = 0;
     if (was_refused() && !error_code) set_error(1);          // which another OS thread may have said
-    if (!wants_clusters.exchange(false)) return !stop || was_refused();
+    if (!needs_clusters.exchange(false)) return !stop || was_refused();
     Launch in_clusters = l;
-    in_clusters.cluster = wanted_clusters;
+    in_clusters.cluster = cluster_shape_needed;
     return launched(in_clusters);
 }
 // What the kernel at work has launched; its blocks may run on several OS threads.
@@ -330,10 +331,10 @@ struct Later {                       // a launch that has its own copies of what
         config.stream = nullptr;                           // it may be gone when the graph is launched
         call.args = args.data();
         call.object = ::operator new(call.type->bytes, alignment);
-        const bool enabled = look(false);                  // a copy that the host keeps is no access of the kernel's
+        const bool enabled = enable_checks(false);   // a copy that the host keeps is not an access of the kernel
         if (call.type->copy) call.type->copy(call.object, now.object);
         else memcpy(call.object, now.object, call.type->bytes);
-        look(enabled);
+        enable_checks(enabled);
     }
     Later(const Later &) = delete;
     ~Later() {

@@ -1,5 +1,5 @@
-// How large the emulated device is: as the machine's free memory lets it be, so that a program that asks for too much
-// gets an error from cudaMalloc, and is not killed.
+// The size of the emulated device: what the machine has free, so that a program that allocates too much gets an error
+// from cudaMalloc and is not killed.
 #include "machine.h"
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 
 namespace gridstride {
 
-constexpr size_t always = size_t(256) << 20;     // what any machine is thought to have
-constexpr size_t large = size_t(64) << 20;       // from here on the machine is asked again
+constexpr size_t always = size_t(256) << 20;     // assumed of any machine
+constexpr size_t large = size_t(64) << 20;       // above this, the free memory is read again
 
 static size_t number_in(const char *file, size_t other) {
     FILE *f = fopen(file, "r");
@@ -21,7 +21,7 @@ static size_t number_in(const char *file, size_t other) {
     if (f) fclose(f);
     return read ? size_t(n) : other;
 }
-// Linux reports what can be had; elsewhere half of all memory is thought to be free.
+// Linux reports what can be had; elsewhere half of all memory is assumed to be free.
 static size_t available() {
     const size_t all = size_t(sysconf(_SC_PHYS_PAGES)) * size_t(sysconf(_SC_PAGESIZE));
     FILE *f = fopen("/proc/meminfo", "r");
@@ -39,7 +39,7 @@ size_t free_memory() {
     return std::min(available(), most > taken ? most - taken : 0);
 }
 
-// The detectors keep a cell for each word that is used.
+// The detectors keep a cell per word that is used.
 static size_t cost(size_t bytes) { return options.checks ? bytes + bytes / 4 * sizeof(Cell) : bytes; }
 
 static size_t free_at_first() {
@@ -52,7 +52,7 @@ size_t device_limit() {
     const size_t each = cost(1024) / 1024;
     return std::max(always, std::min(size_t(16) << 30, free_at_first() / each));
 }
-bool has_room(size_t bytes) {
+bool fits_in_memory(size_t bytes) {
     const size_t limit = device_limit();
     if (bytes > limit || memory.bytes + bytes > limit) return false;
     return options.memory || bytes < large || memory.bytes + bytes <= always || cost(bytes) <= free_memory();

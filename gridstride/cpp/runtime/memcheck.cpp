@@ -1,4 +1,4 @@
-// Addresses that a kernel, or the host, may not use.
+// memcheck: addresses that a kernel, or the host, may not access.
 #include <dlfcn.h>
 #include <errno.h>
 #include "addresses.h"

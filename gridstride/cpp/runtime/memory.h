@@ -19,7 +19,7 @@ struct Piece {
     // held: before it is written there is something to do, because it is constant, or a variable that is saved first
     bool live, fresh, host, constant, symbol, held;
     char name[64];
-    // of the parameter that begins first, and of another that begins inside of it; 0: not known
+    // of the parameter that begins first, and of another that begins inside it; 0: not known
     uintptr_t begin = 0, inner_begin = 0;
     char inner[64] = "";
     int line = 0; // of the call that allocated it; 0: not known
@@ -60,12 +60,12 @@ struct Adopted {
 };
 
 #ifndef GRIDSTRIDE_ADDRESSES
-#define GRIDSTRIDE_ADDRESSES (size_t(16) << 30)   // bytes; qemu, which notes something of each page, shall have fewer
+#define GRIDSTRIDE_ADDRESSES (size_t(16) << 30)   // bytes; fewer under qemu, which has an entry per page
 #endif
 struct Memory {
     char *base = nullptr;
     size_t size = 0, page = 0, bytes = 0;
-    int page_bits = 0; // a page has 2^page_bits bytes: each access is looked up by a shift, which is no division
+    int page_bits = 0; // a page has 2^page_bits bytes: each access is looked up by a shift instead of a division
     // The hole that pieces are made in, as offsets: from `used` on, and symbols, which stay, before `end`. Another one
     // is taken where `used` comes to `middle`, so that addresses return seldom, and are not all touched.
     size_t used = 0, middle = 0, end = 0;
@@ -73,10 +73,10 @@ struct Memory {
     std::vector<std::pair<size_t, int>> failed; // allocations whose error the host has not read: bytes, line
     size_t most = 0; // pieces, until those that were freed are forgotten
     std::vector<Piece> pieces;
-    uint32_t *piece_of = nullptr; // for each page: 1 + the number of the piece there
+    uint32_t *piece_of = nullptr; // per page: 1 + the index of the piece there
     std::vector<Adopted> adopted;
 
-    // Nothing is around it: an unsigned index below zero is 2^32 - 1, and leads up to 64 GB away.
+    // Nothing is mapped around it: an unsigned index below zero is 2^32 - 1, and leads up to 64 GB away.
     static constexpr size_t around = 6;
     bool surrounds(uintptr_t a) const { return a - reinterpret_cast<uintptr_t>(base) + size < around * size && base; }
     bool reserve() {

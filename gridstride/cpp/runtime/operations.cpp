@@ -51,23 +51,23 @@ uint32_t Operations::add_stream() {
 }
 uint32_t Operations::number_of(const void *stream) {
     if (!stream) return 0;
-    const auto known = numbers.find(stream);
-    if (known != numbers.end()) return known->second;
+    const auto known = stream_indices.find(stream);
+    if (known != stream_indices.end()) return known->second;
     create_stream(stream, true, 0);
-    return numbers[stream];
+    return stream_indices[stream];
 }
 void Operations::create_stream(const void *stream, bool blocking, int line) {
-    const uint32_t s = numbers[stream] = add_stream();
+    const uint32_t s = stream_indices[stream] = add_stream();
     streams[s].blocking = blocking, streams[s].line = line, streams[s].label = ++created;
 }
 void Operations::destroy_stream(const void *stream) {
-    const auto known = numbers.find(stream);
-    if (known == numbers.end()) return;
+    const auto known = stream_indices.find(stream);
+    if (known == stream_indices.end()) return;
     std::vector<uint32_t> &chains = streams[known->second].chains;
     unused.insert(unused.end(), chains.begin(), chains.end());
     chains.clear();
     unused.push_back(known->second);
-    numbers.erase(known);
+    stream_indices.erase(known);
 }
 Clock &Operations::before_next(uint32_t stream) {
     Clock &clock = streams[stream].clock;
@@ -105,7 +105,7 @@ void Operations::host_waits() {
     for (uint32_t s = 0; s < streams.size(); s++) host.raise(s, streams[s].count);
     drop_ordered();
 }
-// A call from Python has ended, perhaps by a finding amid an operation.
+// A call from Python has ended, perhaps by a finding during an operation.
 void Operations::end_call() {
     if (at_work) at_work->end = ++detector.now;
     at_work = nullptr, redirected = -1, created = 0;

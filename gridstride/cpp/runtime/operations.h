@@ -68,7 +68,7 @@ class Operations {
     };
     std::vector<Stream> streams = std::vector<Stream>(1);  // the first is the legacy default stream
     std::vector<uint32_t> unused;      // of destroyed streams
-    std::unordered_map<const void *, uint32_t> numbers;
+    std::unordered_map<const void *, uint32_t> stream_indices;
     std::unordered_map<const void *, Clock> events;
     friend class InnerOrder;
     std::deque<Operation> list;        // those that the host has not waited for

@@ -4,6 +4,6 @@
 
 namespace gridstride {
 
-extern void (*warn)(const Finding *);  // Python's, for what is no finding
+extern void (*warn)(const Finding *);  // Python's, for a warning
 void flush_printed();
 }

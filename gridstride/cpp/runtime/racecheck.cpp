@@ -1,8 +1,9 @@
 // racecheck: the findings of a data race. Two threads access one address, one of them writes, and neither access
 // happens before the other: no barrier, no release that the other has acquired (Detector::conflicts, detector.h; the
 // clocks are in vector_clock.h). A cell remembers two readers, so that a write that is ordered after one of them still
-// races with the other. The same rule is `Racecheck` in `sim/detectors.py` for the simulator, and `Shadow.racecheck` in
-// `tile/shadow.py` for Triton.
+// races with the other. `race` looks for the most specific reason: which order was tried and is too weak (a fence of
+// the block only, a flag that was loaded without an acquire), and reports it with both accesses. The same rule is
+// `Racecheck` in `sim/detectors.py` for the simulator, and `Shadow.racecheck` in `tile/shadow.py` for Triton.
 #include "detector.h"
 #include "findings.h"
 #include "operations.h"
@@ -25,7 +26,7 @@ void Detector::too_early(
 void Detector::too_early_for_engine(
     const Access &copy, const Access &mine, const char *then, uintptr_t a, unsigned owner, const Piece *p) {
     const Named x = named(a, owner, p);
-    find(Code::bulk_under_way, {x.array(), x.index(), {"now", then}}, mine, &copy);
+    find(Code::bulk_in_flight, {x.array(), x.index(), {"now", then}}, mine, &copy);
 }
 // The engines see what threads have written to shared memory only after a fence of the writer or of the thread that
 // starts them.
@@ -119,7 +120,7 @@ void Detector::race_of_operations(
         later, &earlier);
 }
 bool Detector::is_unordered(const Access &earlier) const { return operations.unordered(earlier.when); }
-// A copy, or the like: no cell has what it has read or written.
+// An operation such as a copy: no cell records its reads and writes.
 void Detector::cross_operation(uintptr_t a, unsigned n, bool write, uint32_t where) {
     const Conflict c = operations.conflict_of_kernel(a, n, write);
     const Operation *second = operation_at_work();
@@ -191,6 +192,6 @@ void Detector::settle_pending() {
         if (where == pending.mine.where) return;
     warned_at.push_back(pending.mine.where);
     const Named x = named(first.a, owner(first), memory.at(first.a));
-    if (Place *at = begin_warning(Code::same_value, 0, {x.array(), x.index()})) put_line(pending.mine, *at);
+    if (Location *at = begin_warning(Code::same_value, 0, {x.array(), x.index()})) put_line(pending.mine, *at);
 }
 }

@@ -1,4 +1,4 @@
-// A detector's finding: who, where, and the element's name.
+// A detector's finding: the threads, the lines, and the element's name.
 #include "detector.h"
 #include "findings.h"
 #include "operations.h"
@@ -26,7 +26,7 @@ void Detector::describe(Finding &f, const Access &at, const Access *other, const
     put_line(*other, f.other, first ? first->image : image.base);
 }
 
-void Detector::put_line(const Access &a, Place &p, uintptr_t base) const {
+void Detector::put_line(const Access &a, Location &p, uintptr_t base) const {
     if (const int line = line_of(a.where)) p.line = line;
     else locate(pc_of(a.where, base), p);
 }
@@ -41,13 +41,16 @@ Named Detector::named(uintptr_t a, unsigned owner, const Piece *p) const {
         const Worker &home = home_of(a);
         const SharedArray &s = home.arrays[owner - 1];
         Field::copy(r.name, s.name);
-        long long rest =
+        long long left =
             (static_cast<long long>(a - reinterpret_cast<uintptr_t>(home.shared)) - static_cast<long long>(s.offset)) /
             static_cast<long long>(s.shape.itemsize);
         r.rank = s.shape.rank;
-        for (int i = r.rank - 1; i > 0; i--)
-            r.at[i] = rest % static_cast<long long>(s.shape.dims[i]), rest /= static_cast<long long>(s.shape.dims[i]);
-        if (r.rank) r.at[0] = rest;
+        for (int i = r.rank - 1; i > 0; i--) {
+            const auto size = static_cast<long long>(s.shape.dims[i]);
+            r.at[i] = left % size;
+            left /= size;
+        }
+        if (r.rank) r.at[0] = left;
     }
     return r;
 }

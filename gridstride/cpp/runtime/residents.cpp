@@ -1,6 +1,13 @@
 // The blocks of a grid. One runs until it ends; then the next one begins. A block that waits for others, at the grid's
 // barrier or by polling what does not change, stays resident, and the next one begins, as long as the device can hold
 // more. Those that wait go on when what they poll has changed. `sim/residents.py` does the same for Python's kernels.
+//
+// Progress. A thread that polls an address and finds the same value again and again makes no progress (`is_spinning`):
+// its switches are idle. When every thread of the block has had idle switches only (`patience`), the block leaves the
+// OS thread. `moves` counts what is progress for the grid: a block began, ended, or read something new. If all resident
+// blocks wait and `moves` stays, no schedule can help: either blocks that have not begun would have to be resident
+// (`report_not_resident`), or it is a deadlock (`resolve`). A kernel that does go on, but too long, ends by the time
+// limit (signals.cpp).
 #include <algorithm>
 #include <dlfcn.h>
 #include <sched.h>
@@ -18,7 +25,7 @@ namespace gridstride {
 
 constexpr uint64_t multiprocessors = 132;      // an H100's
 static std::atomic<uint64_t> taken{0};         // blocks, or clusters, that have begun
-static std::atomic<uint64_t> moves{0};         // how often one began, ended, or found something new
+static std::atomic<uint64_t> moves{0};         // how often a block began, ended, or read something new
 static struct {
     std::atomic<uint64_t> arrived{0};          // threads
     std::atomic<uint32_t> phase{0};
@@ -63,28 +70,28 @@ bool Worker::is_spinning(const void *at, unsigned bytes, uint32_t where) {
     leader->idle_switches++;
     return true;
 }
-// So many idle switches in a row: then each thread of the block has run, and has seen nothing new.
+// So many idle switches in a row mean that each thread of the block has run, and has read nothing new.
 uint32_t Worker::patience() const {
     return uint32_t(size_t(n) * leader->blocks() + 16);
 }
-// The others may run. The leader decides which block is next.
+// Lets other blocks run; `Residents` decides which one is next.
 void Worker::leave(Fiber &self) {
     leader->at_work = this, leader->idle_switches = 0;
     switch_fiber(self, root->main);
 }
 
 static bool waits_at_grid(void *phase) { return at_grid.phase != *static_cast<uint32_t *>(phase); }
-static void says_grid(void *, Finding &f, const char *name) {
+static void describe_grid_wait(void *, Finding &f, const char *name) {
     const Launch &l = *worker->launch;
     f.add({{name, Code::at_grid, 2}, {"arrived", at_grid.arrived.load()},
         {"threads", blocks_of(l) * uint64_t(worker->n)}});
 }
 bool Worker::waits_for_grid() const {
     for (int i = 0; i < n; i++)
-        if (state[i] == on_condition && condition[rank[i]].says == says_grid) return true;
+        if (state[i] == on_condition && condition[rank[i]].describe == describe_grid_wait) return true;
     return false;
 }
-// Could it do something that it could not when it left?
+// Can it do something that it could not do when it left?
 bool Worker::may_go_on() const {
     for (int i = 0; i < next; i++) {
         const Poll &poll = polls[rank[i]];
@@ -94,7 +101,7 @@ bool Worker::may_go_on() const {
     return false;
 }
 
-// The grid's barrier: all that was before happens before all that comes.
+// The grid's barrier: all accesses before it happen before all that follow.
 static void order_all(Worker &mine) {
     for (Worker *t : teams_of_thread())
         for (size_t i = 0; i < t->blocks(); i++)
@@ -111,14 +118,15 @@ static void all_have_met(Worker &last) {
     if (detector.on) order_all(last);
     at_grid.phase++;
 }
-// Who has returned is excused, if all others of the block are there and its first thread, which speaks for it on a GPU.
+// Threads that have returned are excused if all others of the block are there, its first thread among them: on a GPU
+// that one arrives for the block.
 bool Worker::excuse_from_grid() {
     if (!live || live == n || state[slot[0]] == done || excused == at_grid.phase + 1) return false;
     int gone = -1;
     for (int i = 0; i < n; i++) {
         const uint8_t s = state[slot[i]];
         if (s == done) gone = gone < 0 ? i : gone;
-        else if (s != on_condition || condition[i].says != says_grid) return false;
+        else if (s != on_condition || condition[i].describe != describe_grid_wait) return false;
     }
     excused = at_grid.phase + 1;
     warn_of_returned(*this, line[0], live, gone);
@@ -138,7 +146,7 @@ void grid_sync(int line) {
     uint32_t phase = at_grid.phase;
     detector.settle();
     if (++at_grid.arrived == blocks_of(l) * uint64_t(w.n)) return all_have_met(*worker);
-    wait_until(waits_at_grid, &phase, line, says_grid);
+    wait_until(waits_at_grid, &phase, line, describe_grid_wait);
 }
 bool is_cooperative() {
     const Launch &l = *worker->launch;
@@ -168,7 +176,7 @@ public:
     void run() {
         uint64_t seen = moves, quiet = 0;
         while (!stop) {
-            if (has_room() && begin()) {
+            if (may_begin_another() && begin()) {
                 while (!stop && go_on(false)) {}
                 continue;
             }
@@ -180,7 +188,7 @@ public:
     }
 
 private:
-    // of shared memory; whose library it is takes long to ask
+    // of shared memory; the loader takes long to find the library
     size_t bytes_at_file_scope() const {
         Dl_info info;
         if (root.file_scopes.empty()) return 0;
@@ -189,7 +197,7 @@ private:
                    ? root.file_scopes[reinterpret_cast<uintptr_t>(info.dli_fbase)].used
                    : 0;
     }
-    size_t room() const {
+    size_t resident_limit() const {
         return std::max(size_t(1), size_t(capacity(l, root.shared_static)) / root.blocks() / size_t(os_threads));
     }
     // How often each block polls again before it counts as one that waits; hundreds of thousands of threads take
@@ -198,7 +206,7 @@ private:
         const uint64_t threads = uint64_t(l.block.x) * l.block.y * l.block.z * root.blocks() * waiting.size();
         return threads > 1 << 16 ? 3 : 16;
     }
-    bool has_room() const { return waiting.empty() || waiting.size() < room(); }
+    bool may_begin_another() const { return waiting.empty() || waiting.size() < resident_limit(); }
 
     // A worker, with others for the blocks of its cluster, ready for this launch.
     Worker *team() {
@@ -249,10 +257,10 @@ private:
     // Has it ended now?
     bool run_team(Worker &w) {
         switch_fiber(root.main, *w.at_work->fiber[w.at_work->current]);
-        const bool over = w.end_block();
-        if (over) free.push_back(&w), moves++;
+        const bool ended = w.end_block();
+        if (ended) free.push_back(&w), moves++;
         else exchange_shared(w, false);
-        return over;
+        return ended;
     }
     // Blocks find their shared memory at one address, whichever of them is at work.
     void exchange_shared(Worker &w, bool in) const {
@@ -271,7 +279,7 @@ private:
         }
         return false;
     }
-    // Those go on for whom something has changed, or all; the newest first. Has one come further?
+    // Resumes the blocks for which something has changed, or all; the newest first. Has one of them ended?
     bool go_on(bool all) {
         bool any = false;
         for (size_t i = waiting.size(); i-- > 0 && !stop;) {
@@ -299,7 +307,7 @@ private:
         detector.begin_thread(b);
         return run_team(w);
     }
-    // Nothing has happened for long: a deadlock, unless blocks that have not begun could end it.
+    // There was no progress for long: a deadlock, unless blocks that have not begun could end it.
     void give_up(uint64_t quiet) {
         if (os_threads > 1) return void(sched_yield());
         Worker &w = *waiting.back();
@@ -325,7 +333,7 @@ private:
 };
 }
 
-// The launch was ended: what was at work is no more.
+// The launch was ended: its blocks are no more.
 static void forget_blocks() {
     for (Worker *t : teams_of_thread()) {
         std::vector<Worker *> all = t->peers;

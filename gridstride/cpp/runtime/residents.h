@@ -5,7 +5,7 @@
 namespace gridstride {
 
 uint64_t blocks_of(const Launch &);
-uint64_t capacity(const Launch &, size_t static_bytes);    // blocks that the device has room for, together
+uint64_t capacity(const Launch &, size_t static_bytes);    // blocks that can be resident on the device at once
 void begin_grid();
 void forget_locks();                                       // of atomic operations
 void work(const Launch &, int os_threads);                 // the blocks that this OS thread takes

@@ -1,8 +1,10 @@
 // The detectors' shadow memory: for every 4-byte word which thread wrote it last, which read it, and when.
 //
-// Time counts what can order two accesses: barriers, warp barriers, fences, launches. Of two accesses of one
-// address one happens before the other if one thread made both, or if something in between made the second wait for the
-// first. That does not depend on which thread happened to run first, so a data race is found whatever the schedule was.
+// Time counts what can order two accesses: barriers, warp barriers, fences, launches (clock.cpp). Of two accesses of
+// one address one happens before the other if one thread made both, or if something in between made the second wait for
+// the first. That does not depend on which thread happened to run first, so a data race is found whatever the schedule
+// was. One writer per cell is enough: an earlier write either happens before it, or was reported as a race with it.
+// Readers do not race with each other, so a cell has two of them (`is_of_other_warp`, detector.h, says which are kept).
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -15,8 +17,8 @@ struct Access {
     uint32_t who, when, where;     // 1024 * (1 + block) + thread; the time; an offset in the code, or a line
 };
 // in `where`: an atomic access, or a volatile one; the rest is a line, not an offset in the code; atomic for one block
-// only; with line_bit, an asynchronous access; one by the copy engine or the tensor cores, which see shared memory on a
-// way of their own (PTX: the asynchronous proxy); with atomic_bit, a volatile one; the read of a change.
+// only; with line_bit, an asynchronous access; one by the copy engine or the tensor cores, which see shared memory by a
+// path of their own (PTX: the asynchronous proxy); with atomic_bit, a volatile one; the read of a change.
 // No library is so long that an offset has one of them.
 constexpr uint32_t atomic_bit = 1u << 31, line_bit = 1u << 30, narrow_bit = 1u << 29, async_bit = 1u << 28,
                    engine_bit = 1u << 27, volatile_bit = 1u << 26, modify_bit = 1u << 25;
@@ -25,7 +27,7 @@ constexpr uint32_t not_completed = ~0u;   // the time of an asynchronous access,
 
 struct Cell {
     Access write, read, read2;     // two readers, of different warps where there are such
-    uint16_t owner;                // shared memory: 1 + the number of the array
+    uint16_t owner;                // shared memory: 1 + the index of the array
     uint8_t split;                 // its bytes have cells of their own
     union {
         uint8_t written, in_product;       // global memory: by the host; shared: the tensor cores read it since

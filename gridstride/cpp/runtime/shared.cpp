@@ -32,7 +32,7 @@ static size_t allocate(Worker &w, const char *name, const Shape &s) {
     return at;
 }
 // An array has the same offset in all blocks of a cluster, whichever of them comes to it first.
-static void place_in_cluster(Worker &w, size_t site, const char *name, const Shape &s) {
+static void put_in_cluster(Worker &w, size_t site, const char *name, const Shape &s) {
     for (Worker *b : w.leader->cluster) {
         if (b == &w) continue;
         detector.enter(*b);
@@ -45,7 +45,7 @@ static void place_in_cluster(Worker &w, size_t site, const char *name, const Sha
 void *shared_alloc(int site, const char *name, const Shape &s) {
     Worker &w = *worker;
     if (size_t(site) >= w.offset.size()) w.offset.resize(size_t(site) + 16, 0);
-    if (!w.offset[size_t(site)]) place_in_cluster(w, size_t(site), name, s);
+    if (!w.offset[size_t(site)]) put_in_cluster(w, size_t(site), name, s);
     return w.shared + w.offset[size_t(site)] - 1;
 }
 // A thread's variables of file scope begin to live all together, which may be before its first launch.

@@ -1,3 +1,6 @@
+// Signals: a crash of a kernel or of host code becomes a finding, and so do the time limit and Ctrl-C. A handler runs
+// on a stack of its own, notes the signal and the program counter, and jumps back to where the launch began (`work`,
+// residents.cpp); what was found is worked out there. A watching thread sends SIGUSR2 when the time limit has passed.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -160,9 +163,9 @@ void watch(bool on) {
     if (!on) sigpending(&sent);             // what was sent comes at the end of a system call, while it is caught
 }
 
-// A launch is ended from outside only in the learner's own code: elsewhere a lock may be held. Who never comes back
-// from elsewhere is ended there. The range of that code is looked up beforehand: dladdr() takes the loader's lock, and
-// deadlocks in a handler that has met this OS thread just as it took or left it.
+// A launch is ended from outside only in the learner's own code: elsewhere a lock may be held. A thread that never
+// comes back from elsewhere is ended there. The range of that code is looked up beforehand: dladdr() takes the loader's
+// lock, and deadlocks in a handler that interrupts this OS thread while it takes or leaves it.
 static bool is_own(const void *pc) {
 #ifdef __APPLE__
     Dl_info here;
@@ -172,26 +175,27 @@ static bool is_own(const void *pc) {
 #endif
 }
 static bool may_end(Worker &w, const void *pc) { return is_own(pc) || ++w.missed > 5000; }
-// Who called the function of a library, such as abort() or strlen(), in which the signal came: that says nothing.
+// The caller of the library function, such as abort() or strlen(), in which the signal came: the function itself is not
+// the cause.
 static void *caller_in_kernel(const Worker &w) {
     for (int i = 0; i < w.depth; i++)
         if (is_own(w.frames[i])) return static_cast<char *>(w.frames[i]) - 1;
     return nullptr;
 }
-// Has a function returned to where no code is? What a callee writes below a local array may hit where that was
-// kept.
+// Has a function returned to an address without code? A callee that writes below a local array may overwrite the
+// return address.
 static bool returned_astray([[maybe_unused]] const Worker &w, [[maybe_unused]] void *fault) {
 #if defined(__x86_64__) && !defined(__APPLE__)
     const unsigned char *pc = static_cast<const unsigned char *>(w.pc);
     const size_t at = size_t(reinterpret_cast<char *>(w.sp) - w.fiber[w.current]->stack);
     if (at > stack_bytes - sizeof *w.sp) return false;
-    if (pc && pc == fault) return !is_own(*w.sp);          // it was no call, which leaves there who called
+    if (pc && pc == fault) return !is_own(*w.sp);          // it was not a call, which leaves its return address there
     return !fault && is_own(pc) && (*pc == 0xc3 || (*pc == 0xf3 && pc[1] == 0xc3));     // ret
 #else
     return false;
 #endif
 }
-// Who has called an address at which nothing is; a search for his callers would read there.
+// The caller of an address without code; a search for its callers would read there.
 static void *caller_of_nothing([[maybe_unused]] const Worker &w, [[maybe_unused]] void *fault) {
 #if defined(__APPLE__)
     return nullptr;
@@ -219,8 +223,8 @@ static void note_signal(Worker &w, int sig, void *fault, void *context) {
 #endif
     if (sig != SIGUSR2 && !is_own(w.pc)) w.pc = caller_in_kernel(w);
 }
-// Host code is ended in the learner's own code, too. Who stays elsewhere, in a system call or another library, is ended
-// there after a second; not in Python, nor where this OS thread has a lock of the emulator's.
+// Host code is ended in the learner's own code, too. A thread that stays elsewhere, in a system call or another
+// library, is ended there after a second; not in Python, nor where this OS thread has a lock of the emulator's.
 thread_local HostCode *volatile host_code = nullptr;
 // Where the learner's code is at work there: at `pc`, or where it has called what is.
 static const void *own_code(const HostCode &h, const void *pc) {
@@ -363,7 +367,7 @@ void fork_signals(Fork now) {
 static void report_memory_fault(Worker &w);
 // Where the learner's code is at work: here, or the newest return address to there. On Arm the caller of a stub is
 // not on the stack.
-static const void *own_place(const Worker &w, bool here = true) {
+static const void *own_pc(const Worker &w, bool here = true) {
     const auto is_code = [](const void *p) {
         return reinterpret_cast<uintptr_t>(p) - program.code < program.code_bytes;
     };
@@ -384,9 +388,9 @@ static void report_endless(Worker &w) {
     if (!take_finding(Code::endless, {{"seconds", static_cast<const char *>(seconds)}})) return;
     const int r = w.rank[w.current];
     const bool polled = w.has_polled && w.polls[r].at, waits = polled && w.polls[r].repeats >= 4 && !is_own(w.pc);
-    note(waits ? nullptr : own_place(w), 0);
+    note(waits ? nullptr : own_pc(w), 0);
     // a stub that calls the runtime has no line, and who called it has
-    if (!waits && !found.at.line) locate(own_place(w, false), found.at);
+    if (!waits && !found.at.line) locate(own_pc(w, false), found.at);
     if (found.at.line) return;
     if (w.state[w.current] != ready) found.at.line = w.line[r];
     else if (polled) detector.put_line({0, 0, w.polls[r].where}, found.at);
@@ -398,7 +402,7 @@ void report_signal(Worker &w) {
         case 0: return;
         case SIGUSR2:
             if (ended_by == SIGINT) {
-                if (take_finding(Code::stopped, {})) note(own_place(w), 0);
+                if (take_finding(Code::stopped, {})) note(own_pc(w), 0);
                 return;
             }
             return report_endless(w);

@@ -1,4 +1,4 @@
-// synccheck: barriers that not all threads reach, and deadlocks: threads that wait for what never comes.
+// synccheck: barriers that not all threads reach, and deadlocks: threads that wait for what never happens.
 #include "detector.h"
 #include "findings.h"
 #include "threads.h"
@@ -7,14 +7,14 @@
 namespace gridstride {
 
 Field thread_field(Worker &w, int rank) {
-    Place p = {};
+    Location p = {};
     who(w, rank, w.block, p);
     const long long xyz[] = {p.thread[0], p.thread[1], p.thread[2]};
     return {"thread", xyz, 3};
 }
 
-// A thread that has returned before it came to the barrier, or after it was there, is awaited no more. One that has
-// passed it by is none of these, be its end reached or not.
+// A barrier does not wait for a thread that has returned, before it or after it. A thread that has passed by the
+// barrier is different, whether it has returned or not.
 static bool has_returned(const Worker &w, int rank, int barrier) {
     const int line = w.returned[rank];
     return w.state[w.slot[rank]] == done && line && (line <= barrier || w.line[rank] == barrier);
@@ -44,7 +44,7 @@ void check_barrier(Worker &w) {
     end_launch();
 }
 
-// Of the lanes of a warp that wait for all the others, one where most of them are.
+// Of the lanes of a warp that wait for all others, one at the line where most of them wait.
 static int most_lanes_at_one_line(const Worker &w, int warp) {
     int best = -1, most = 0;
     for (int i = 32 * warp; i < 32 * warp + 32; i++) {
@@ -70,28 +70,30 @@ void Worker::stuck_on_condition(int r) {
     if (!take_finding(Code::stuck, {})) end_launch();
     static Finding mine, other;                             // too large for a fiber's stack; no other thread is here
     mine.count = 0;
-    condition[r].says(condition[r].arg, mine, "why");
+    condition[r].describe(condition[r].arg, mine, "why");
     for (int i = 0; i < n && !found.count; i++) {           // another one that waits elsewhere
         const int s = slot[i];
-        if (state[s] != on_condition || !condition[i].says) continue;
+        if (state[s] != on_condition || !condition[i].describe) continue;
         other.count = 0;
-        condition[i].says(condition[i].arg, other, "why");
+        condition[i].describe(condition[i].arg, other, "why");
         if (other.count == mine.count && !memcmp(other.fields, mine.fields, sizeof(Field) * size_t(mine.count)))
             continue;
         begin_finding(Code::stuck_together, {thread_field(*this, i)});
-        condition[i].says(condition[i].arg, found, "other_why");
+        condition[i].describe(condition[i].arg, found, "other_why");
     }
-    condition[r].says(condition[r].arg, found, "why");
+    condition[r].describe(condition[r].arg, found, "why");
     report_from(r);
 }
-// No thread can go on, and not all of them wait for the same. One that waits for the other blocks is reported last.
+// A deadlock: no thread can go on, and not all of them wait for the same. One that waits for other blocks is reported
+// last.
 void Worker::stuck() {
     for (int i = 0; i < n; i++)
         if (state[slot[i]] == in_warp) stuck_in_warp(slot[i]);
     int r = -1;
     for (int i = 0; i < n; i++)
         if (state[slot[i]] == on_condition &&
-            (r < 0 || (condition[r].says == waits_for_cluster && condition[i].says != waits_for_cluster)))
+            (r < 0 || (condition[r].describe == describe_cluster_wait &&
+                          condition[i].describe != describe_cluster_wait)))
             r = i;
     stuck_on_condition(r);
 }
@@ -101,7 +103,7 @@ void Worker::stuck_in_warp(int s) {
     current = slot[most_lanes_at_one_line(*this, rank[s] / 32)];
     stuck_together(rank[current]);
 }
-// At what all lanes of a warp do as one, and not all of them come.
+// An operation of all lanes of a warp, which not all of them reach.
 void Worker::stuck_together(int r) {
     const Warp &p = warps[r / 32];
     int other = 0;
@@ -109,26 +111,27 @@ void Worker::stuck_together(int r) {
         p.arrived >> other & 1 && p.op[other] == 2 && line[r / 32 * 32 + other] == line[r] && p.f[other] == p.f[r % 32])
         other++;
     const int o = r / 32 * 32 + other;
-    const bool exists = p.exists >> other & 1, waits = exists && state[slot[o]] == on_condition && condition[o].says;
+    const bool exists = p.exists >> other & 1;
+    const bool waits = exists && state[slot[o]] == on_condition && condition[o].describe;
     const Code state_of_other = waits                     ? Code::apart_waits
                                 : !exists                 ? Code::apart_absent
                                 : p.finished >> other & 1 ? Code::apart_returned
                                                           : Code::apart_elsewhere;
     if (take_finding(Code::warp_apart, {{"operation", p.what[r % 32]}, {"lane", r % 32}, {"other_lane", other}})) {
         Finding why = {};
-        if (waits) condition[o].says(condition[o].arg, why, "why");
+        if (waits) condition[o].describe(condition[o].arg, why, "why");
         found.add({{"state", state_of_other, why.count}});
         for (int i = 0; i < why.count; i++) found.add({why.fields[i]});
         report_from(r);
     }
     end_launch();
 }
-// At an operation with a mask, and not all lanes of the mask come.
+// An operation with a mask, which not all lanes of the mask reach.
 void Worker::stuck_at_mask(int r) {
     const Warp &p = warps[r / 32];
     const uint32_t missing = p.mask[r % 32] & p.exists & ~p.finished & ~p.arrived;
     for (uint32_t left = missing; left; left &= left - 1)   // it waits for a lane that waits for something else
-        if (const int o = r / 32 * 32 + __builtin_ctz(left); state[slot[o]] == on_condition && condition[o].says)
+        if (const int o = r / 32 * 32 + __builtin_ctz(left); state[slot[o]] == on_condition && condition[o].describe)
             stuck_on_condition(o);
     const uint32_t mask = p.mask[r % 32];
     if (missing ? take_finding(Code::lane_elsewhere,

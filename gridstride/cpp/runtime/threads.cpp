@@ -1,4 +1,10 @@
-// The threads of a block take turns: one runs until it must wait, or ends.
+// The scheduler of a block: its threads take turns on fibers (fiber.h), and one runs until it must wait, or ends.
+//
+// `wait` notes what the thread waits for in `state` (a barrier, lanes of its warp, a condition) and `choose` switches
+// to the next thread that is `ready`, or starts one that has not begun. If there is none, `resolve` looks for what can
+// be released: a warp operation whose lanes are all there, a condition that holds by now, last the block's barrier,
+// which opens if all threads that have not returned are at it. If nothing can be released, it is a deadlock (`stuck`,
+// synccheck.cpp). The order of the threads is `rank`: forward, reverse or shuffled, as the options say.
 #include <algorithm>
 #include <string.h>
 #include "clusters.h"
@@ -32,7 +38,7 @@ void Worker::prepare_threads(const Launch &l, uint32_t seed, int order) {
         for (auto &a : f.dynamic) dynamic(a.name, a.shape);
     }
     shared_static = 0;
-    // dynamic memory that the launch forgot is no other array
+    // dynamic memory that the launch did not allocate is not part of another array
     shared_used = (l.shared + (l.shared || checks(memcheck) ? shared_gap : 0) + 127) / 128 * 128;
     blockDim = l.block, gridDim = l.grid;
 }
@@ -128,7 +134,7 @@ inline void Worker::wait(State s) {
     switch_threads();
 }
 
-// No thread of this block can go on: one of another block of the cluster, or one that may now.
+// No thread of this block can go on: switches to one of another block of the cluster, or to one that can go on now.
 void Worker::choose_in_cluster(Fiber &self) {
     const auto &all = leader->cluster;
     const size_t n = all.size(), mine = size_t(std::find(all.begin(), all.end(), this) - all.begin());
@@ -165,14 +171,15 @@ void Worker::choose_in_cluster(Fiber &self) {
     switch_fiber(self, root->main);
 }
 
-// Does one of its threads wait for something else than the other blocks?
+// Does one of its threads wait for something other than another block?
 bool Worker::is_root_cause() const {
     for (int i = 0; i < n; i++)
-        if (state[i] != done && (state[i] != on_condition || condition[rank[i]].says != waits_for_cluster)) return true;
+        if (state[i] != done && (state[i] != on_condition || condition[rank[i]].describe != describe_cluster_wait))
+            return true;
     return false;
 }
 
-// Those go on whose condition holds.
+// Makes those threads ready whose condition holds; returns whether there is one.
 bool Worker::wake() {
     bool freed = false;
     for (uint8_t *p = state; (p = static_cast<uint8_t *>(memchr(p, on_condition, size_t(state + n - p)))); p++)
@@ -180,7 +187,7 @@ bool Worker::wake() {
     return freed;
 }
 
-// No thread can go on: let those go on that may; if there is none, and there `must` be, it is a deadlock, and reported.
+// No thread is ready: releases those that can go on. If there is none and there `must` be one, it reports a deadlock.
 bool Worker::resolve(bool must) {
     bool freed = false;
     if (warps_used)
@@ -229,12 +236,12 @@ static inline int barrier(int predicate, int line) {
 void sync_block(int line) { barrier(0, line); }
 int sync_block_count(int predicate, int line) { return barrier(predicate, line); }
 
-void wait_until(bool (*is_ready)(void *), void *arg, int line, Says *says) {
+void wait_until(bool (*is_ready)(void *), void *arg, int line, DescribeWait *describe) {
     Worker &w = *worker;
     if (is_ready(arg)) return;
     const int r = current_rank();
     w.line[r] = line;
-    w.condition[r].ready = is_ready, w.condition[r].arg = arg, w.condition[r].says = says;
+    w.condition[r].ready = is_ready, w.condition[r].arg = arg, w.condition[r].describe = describe;
     w.wait(on_condition);
 }
 void yield() {

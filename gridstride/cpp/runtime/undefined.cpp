@@ -43,7 +43,7 @@ void Worker::set_undefined(int r, const UndefinedValue &value) {
     undefined[r / 32] |= 1u << r % 32;
     values_undefined = detector.pending.active = true;
 }
-// After a barrier of the block threads begin with something else.
+// After a barrier of the block, threads go on with other values.
 void forget_undefined(Worker &w) { w.values_undefined = false; }
 
 static Code why_absent(const Warp &p, int from, int reader) {
@@ -79,7 +79,7 @@ void Detector::judge_stored() {
     if (!begin_warning(v.lane < 0 ? Code::undefined_result : Code::undefined_lane, v.line,
             {{"lane", v.lane}, {"state", v.why}, thread_field(*w, v.rank)}))
         return;
-    Place stored = {};
+    Location stored = {};
     put_line({me, now, at.where}, stored);
     warned.back().add({{"stored", stored.line}});
 }

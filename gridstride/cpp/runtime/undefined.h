@@ -1,5 +1,5 @@
 // Values that are undefined on a GPU: what a shuffle reads of an absent lane, a collective's result in other threads
-// than those that get it. They are given numbers that show, and a result of them that is stored is a warning.
+// than those that get it. They get values that are easy to recognize, and a result of them that is stored is a warning.
 #pragma once
 #include "worker.h"
 

@@ -1,4 +1,4 @@
-// A module that Python refers to no more is unloaded, unless something else may lead into it: a graph that holds its
+// A module that Python no longer refers to is unloaded, unless something else may lead into it: a graph that holds its
 // launches, memory of its own that is page-locked, the address of a variable, or whatever it could give to the C and
 // C++ libraries, of which it may use no more than `of_libc` and `gives_away` allow. So a module that starts threads,
 // has static destructors or sets handlers stays.
@@ -45,7 +45,7 @@ static int unload(void *) { return 1; }
 static bool begins_with(std::string_view text, std::string_view with) { return text.substr(0, with.size()) == with; }
 static bool has(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
-// Functions of C's library that keep nothing of what they are given
+// Functions of C's library that store none of their arguments
 static bool of_libc(std::string_view name) {
     static const std::unordered_set<std::string_view> known = {"abort", "abs", "aligned_alloc", "atof", "atoi", "atol",
         "atoll", "bsearch", "calloc", "clock", "clock_gettime", "close", "div", "exit", "_exit", "fclose", "feof",
@@ -61,7 +61,7 @@ static bool of_libc(std::string_view name) {
         "__stack_chk_fail"};
     return known.count(name) || begins_with(name, "mem") || begins_with(name, "str") || begins_with(name, "wcs");
 }
-// Does a function of C++'s library, or a class that others are made of, keep what it is given?
+// Does a function of C++'s library, or a base class, store its arguments?
 static bool gives_away(std::string_view name) {
     for (const char *part : {"thread", "atexit", "set_", "locale6global", "5facet", "callback", "resource", "5rdbuf",
              "_ZTISt15basic_streambuf", "_ZTISt14error_category"})
@@ -125,10 +125,10 @@ static bool may_go(const link_map *m) {
 }
 
 static std::vector<const Names *> take_names(const Image &module) {
-    const auto rest = std::stable_partition(all_names.begin(), all_names.end(),
+    const auto removed = std::stable_partition(all_names.begin(), all_names.end(),
         [&](const Names *o) { return reinterpret_cast<uintptr_t>(o) - module.base >= module.end - module.base; });
-    std::vector<const Names *> taken(rest, all_names.end());
-    all_names.erase(rest, all_names.end());
+    std::vector<const Names *> taken(removed, all_names.end());
+    all_names.erase(removed, all_names.end());
     return taken;
 }
 static int unload(void *handle) {

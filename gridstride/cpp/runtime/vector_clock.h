@@ -1,8 +1,10 @@
-// Vector clocks, by which racecheck decides whether one access happens before another: which is not so, and one of the
-// two writes, is a data race. A thread's clock has, for each other thread, up to when that one's accesses happen before
-// its own. It is a tree over the threads' indices, 32 children per node: lanes, warps of a block, blocks. A node's
-// `floor` holds for all threads below it. Nodes never change, so that clocks with the same content share them. The
-// simulator has the same clock in `sim/order.py`.
+// Vector clocks, by which racecheck decides whether one access happens before another; if not, and one of the two is a
+// write, it is a data race. A thread's clock has, per other thread, the time up to which that one's accesses happen
+// before its own. It is a tree over the threads' indices, 32 children per node: lanes, warps of a block, blocks. A
+// node's `floor` holds for all threads below it: after a barrier of the block, one time at the block's node replaces
+// those of 1024 threads. `includes` goes down from the root and stops at the first `floor` that is late enough; `join`
+// is the maximum of two trees. Nodes never change, so that clocks with the same content share them. The simulator has
+// the same clock in `sim/order.py`.
 #pragma once
 #include <algorithm>
 #include <stdint.h>

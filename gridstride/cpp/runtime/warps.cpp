@@ -1,4 +1,4 @@
-// What the lanes of a warp do together.
+// Operations of a warp: shuffles, votes, barriers of lanes.
 #include <string.h>
 #include "detector.h"
 #include "synccheck.h"
@@ -7,7 +7,7 @@
 
 namespace gridstride {
 
-// Are all the lanes there that `lane` waits for? Then they go on.
+// Have all the lanes arrived that `lane` waits for? Then they go on.
 bool Worker::try_warp(Warp &p, int l) {
     const bool together = p.op[l] == 2;
     const uint32_t wanted = together ? ~0u : p.mask[l] & p.exists & ~p.finished;
@@ -58,7 +58,7 @@ static void begin_warps(Worker &w) {
     }
 }
 
-// all: gets the address of what the lanes have brought
+// all: gets the address of the values that the lanes pass
 static inline unsigned meet(
     unsigned mask, int op, const void *mine, int bytes, int line, const void **all = nullptr) {
     Worker &w = *worker;

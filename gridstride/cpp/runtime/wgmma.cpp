@@ -121,7 +121,7 @@ static void multiply_rows(void *const *all) {
         const Wgmma &other = *static_cast<Lane *>(all[l])->call;
         if (other.a != w.a || other.b != w.b || other.more != w.more) fail(Code::different_descriptors, {}, line);
     }
-    const Operand a(w.a, size, w.a_turned), b(w.b, size, w.b_turned);
+    const Operand a(w.a, size, w.a_transposed), b(w.b, size, w.b_transposed);
     const int b_k = w.meta ? 2 * k : k;
     if (detector.on) {
         // A warpgroup's first thread represents it, with what this thread has waited for.

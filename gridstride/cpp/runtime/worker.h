@@ -99,7 +99,7 @@ struct Worker {
     struct {
         bool (*ready)(void *);
         void *arg;
-        Says *says;
+        DescribeWait *describe;
     } condition[max_threads];
     // shared memory
     char *shared = nullptr;

@@ -186,17 +186,17 @@ def _is_whole(final, contents):
 
 def _why_foreign(folder):
     "Explain why other users could put entries into a folder of the cache; '' if they cannot, or if it is not there yet"
-    for o in _chain(folder):
+    for ancestor in _chain(folder):
         with suppress(OSError):
-            found = os.lstat(o) if o == _spare_path() else os.stat(o)
+            found = os.lstat(ancestor) if ancestor == _spare_path() else os.stat(ancestor)
             if why := is_foreign(found) or ('is a link' if stat.S_ISLNK(found.st_mode) else ''):
-                return f'{o} {why}'
+                return f'{ancestor} {why}'
     return ''
 
 
 def _chain(folder):
     "Return a folder of the cache, and the cache"
-    return [o for o in dict.fromkeys((cache_dir(), _spare_path(), folder)) if folder.is_relative_to(o)]
+    return [root for root in dict.fromkeys((cache_dir(), _spare_path(), folder)) if folder.is_relative_to(root)]
 
 
 def discard(path):
@@ -230,8 +230,8 @@ def _prepare_folder(final):
     "Make the folder that will contain an entry; raises `Unusable` if that fails, or others can write it"
     section = final.parent
     try:
-        for o in _chain(section):
-            _make_private(o)
+        for ancestor in _chain(section):
+            _make_private(ancestor)
     except OSError as e:
         raise Unusable(
             f'{section} cannot be written ({e.strerror}); set GRIDSTRIDE_CACHE to a folder that can'
@@ -339,7 +339,7 @@ def _make(final, sources, commands, run, fail):
     except OSError as e:
         if e.errno in (errno.ENOSPC, errno.EDQUOT):
             what = f'no space is left in {final.parent}, or in {tempfile.gettempdir()}, which compilers use'
-            how = 'free some, or set GRIDSTRIDE_CACHE and TMPDIR to folders with room'
+            how = 'free some, or set GRIDSTRIDE_CACHE and TMPDIR to folders with free space'
             raise Unusable(f'{what}: {how}') from None
         if not work.exists():
             raise _Removed from None
@@ -372,7 +372,7 @@ def _run(command, folder, run):
     if len(command) == 1:  # in this thread, where Ctrl-C ends the compiler
         return [(command[0], run(command[0], folder))]
     with ThreadPoolExecutor(len(command)) as pool:
-        return list(zip(command, pool.map(lambda o: run(o, folder), command)))
+        return list(zip(command, pool.map(lambda step: run(step, folder), command)))
 
 
 def _unfinished_folder(final):
@@ -392,10 +392,10 @@ _LONG_AGO = 24 * 3600  # seconds: no compiler runs as long
 @lru_cache
 def _sweep(folder):
     "Remove what killed processes had begun, once per process"
-    for o in os.scandir(folder):
+    for entry in os.scandir(folder):
         with suppress(OSError):
-            if _UNFINISHED.match(o.name) and time.time() - o.stat(follow_symlinks=False).st_mtime > _LONG_AGO:
-                discard(o.path)
+            if _UNFINISHED.match(entry.name) and time.time() - entry.stat(follow_symlinks=False).st_mtime > _LONG_AGO:
+                discard(entry.path)
 
 
 def _put(work, final):

@@ -51,8 +51,8 @@ def get_precompiled(
 ) -> Path:
     "Return the file with the precompiled headers `names`, made if it is not there; None if that is not possible"
     file = 'headers.h.pch' if c.kind == 'clang' else 'headers.h.gch'
-    include = [o for name in names for o in ('-include', name)]
-    ours = [o for o in flags if o not in _CHANGE_NOTHING[c.kind]]
+    include = [flag for name in names for flag in ('-include', name)]
+    ours = [flag for flag in flags if flag not in _CHANGE_NOTHING[c.kind]]
     command = [c.path, *ours, '-x', 'c++-header', os.devnull, *include, '-o', file]
     decides = c, cpu(), headers_hash(here / 'include')
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 from .includes import names_in
 from ..rewriters.rewrite import hint_for_missing
 
-_OURS = [Path(__file__).parents[1] / 'include' / o for o in ('cuda', 'torch')]
+_OURS = [Path(__file__).parents[1] / 'include' / name for name in ('cuda', 'torch')]
 _OF_C = {'assert.h', 'cassert'}  # C's own, which kernels need otherwise
 
 FIRST = 'gridstride_output.h'  # the first header of such a file, with what `emulator.h` does for others:
@@ -44,4 +44,6 @@ def is_plain(
 ) -> bool:
     "Does nvcc pass this file to the host's compiler, because neither it nor its headers include anything of CUDA's?"
     names = names_in(src, folder, include) - _OF_C
-    return not file.endswith('.cu') and not any(hint_for_missing(o) or (p / o).is_file() for o in names for p in _OURS)
+    return not file.endswith('.cu') and not any(
+        hint_for_missing(name) or (p / name).is_file() for name in names for p in _OURS
+    )

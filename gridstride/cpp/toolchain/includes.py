@@ -30,11 +30,12 @@ def read_headers(
             continue
         seen.add(path)
         text = path.read_text(encoding='utf-8-sig', errors='replace')
-        below = [] if '..' in name else [str(path.relative_to(o)) for o in roots if path.is_relative_to(o)]
-        own.update({o: text for o in below if o not in own})  # one file may include it from another folder
+        below = [] if '..' in name else [str(path.relative_to(root)) for root in roots if path.is_relative_to(root)]
+        # one file may include it from another folder
+        own.update({relative: text for relative in below if relative not in own})
         if not below:
             others[path] = text
-        waiting += [(o, path.parent) for o in _names(text)]
+        waiting += [(header, path.parent) for header in _names(text)]
     return own, others
 
 
@@ -54,9 +55,9 @@ def _names(src):
 
 def _elsewhere():
     "List the folders that compilers also search, because the environment names them"
-    paths = (os.environ.get(o, '') for o in ('CPATH', 'CPLUS_INCLUDE_PATH'))
-    return [Path(o) for p in paths for o in p.split(os.pathsep) if o]
+    paths = (os.environ.get(variable, '') for variable in ('CPATH', 'CPLUS_INCLUDE_PATH'))
+    return [Path(folder) for p in paths for folder in p.split(os.pathsep) if folder]
 
 
 def _find(name, folders):
-    return next((p for p in (Path(o, name) for o in folders) if p.is_file()), None)
+    return next((p for p in (Path(folder, name) for folder in folders) if p.is_file()), None)

@@ -74,7 +74,7 @@ def _flaw_of_files(folder, contents):
     for file, found in states.items():
         if not stat.S_ISREG(found.st_mode) or is_foreign(found):
             return f'has a file {file} that {is_foreign(found) or "is a link or a folder"}'
-    seen = [(o.st_ino, o.st_size, o.st_mtime_ns, o.st_ctime_ns) for o in states.values()]
+    seen = [(state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns) for state in states.values()]
     if contents and _verified.get(folder) != seen:
         if wrong := next((file for file, (_, of) in files.items() if _hash_of(folder / file) != of), None):
             return f'has another {wrong} than was put there'

@@ -36,25 +36,30 @@ _LIMITS = """#pragma once
 #define FLT_EPSILON 1.192092896e-07f
 #define DBL_MAX 1.7976931348623157e+308
 """
-_OWN = {o: _LIMITS for o in ('limits.h', 'climits', 'float.h', 'cfloat')}
+_OWN = {name: _LIMITS for name in ('limits.h', 'climits', 'float.h', 'cfloat')}
 # CUDA has these as well, in a namespace of its own.
 _STD = 'type_traits utility limits array tuple functional algorithm cmath complex optional'.split()
 _OF_C = 'assert ctype errno float inttypes limits math stdarg stdbool stddef stdint stdio stdlib string time'.split()
 _OF_CPP = 'bit chrono iomanip initializer_list iostream iterator map memory new numeric random string vector'.split()
-HOST = {*_STD, *_OF_CPP, *(f'{o}.h' for o in _OF_C), *(f'c{o}' for o in _OF_C)}  # names of the host's headers
+HOST = {
+    *_STD,
+    *_OF_CPP,
+    *(f'{name}.h' for name in _OF_C),
+    *(f'c{name}' for name in _OF_C),
+}  # names of the host's headers
 CUDA = re.compile(r'cuda|cooperative_groups|mma\.h|nv/|crt/')
 
 
-def stand_ins(src: str, folders: list) -> dict:  # name -> text
+def replacements(src: str, folders: list) -> dict:  # name -> text
     "Return {name: text} of stand-ins for headers that `src` includes and `folders` do not have, except CUDA's"
 
-    def there(o):
-        return any((Path(f) / o).is_file() for f in folders)
+    def there(path):
+        return any((Path(f) / path).is_file() for f in folders)
 
     res = {FIRST: _START}
-    for o in re.findall(r'^[ \t]*#[ \t]*include[ \t]*<([^>\n]+)>', src, re.M):
-        if there(o) or CUDA.match(o):
+    for header in re.findall(r'^[ \t]*#[ \t]*include[ \t]*<([^>\n]+)>', src, re.M):
+        if there(header) or CUDA.match(header):
             continue
-        own = f'#pragma once\n#include <cuda/std/{o}>\nnamespace std {{ using namespace cuda::std; }}\n'
-        res[o] = own if o in _STD and there(f'cuda/std/{o}') else _OWN.get(o, '')
+        own = f'#pragma once\n#include <cuda/std/{header}>\nnamespace std {{ using namespace cuda::std; }}\n'
+        res[header] = own if header in _STD and there(f'cuda/std/{header}') else _OWN.get(header, '')
     return res

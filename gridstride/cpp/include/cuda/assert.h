@@ -1,4 +1,4 @@
-// Whoever includes this again gets the macro again, as with C's own.
+// Including this again defines the macro again, as with C's own.
 #include "runtime.h"
 #undef assert
 #ifdef NDEBUG

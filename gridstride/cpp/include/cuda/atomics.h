@@ -5,7 +5,7 @@
 #include "vector_types.h"
 
 namespace gridstride {
-struct Store { template <class T> static auto of(T, T v) { return v; } };   // an exchange whose result nobody takes
+struct Store { template <class T> static auto of(T, T v) { return v; } };   // an exchange whose result is not used
 
 template <class Op, class T> GRIDSTRIDE_UNSEEN auto atomically(T *p, T value, Scope scope, int line) {
     atomic_begin(p, sizeof(T), std::is_same_v<Op, Store> ? Use::store : Use::modify, scope, Order::relaxed, line);

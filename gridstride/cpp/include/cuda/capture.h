@@ -17,12 +17,12 @@ template <class F> GRIDSTRIDE_UNSEEN auto work_of(F f) {
     return GraphWork{own, [](void *work) -> int { return (*static_cast<F *>(work))(); },
         [](void *work) { delete static_cast<F *>(work); }};
 }
-// true: `f` was kept for later. What a kernel gives to a stream comes when its grid is over.
+// true: `f` was kept for later. What a kernel gives to a stream runs when its grid has ended.
 template <class F> GRIDSTRIDE_UNSEEN auto kept(const void *stream, NodeKind kind, F f) {
     if (on_device()) {
-        const bool looked = look(false);                   // a copy that the host keeps is no access of the kernel's
+        const bool enabled = enable_checks(false);   // a copy that the host keeps is not an access of the kernel
         launch_after(work_of(f), stream == after_children);
-        return look(looked), true;
+        return enable_checks(enabled), true;
     }
     Graph *const g = capturing() ? captured(stream) : nullptr;
     if (g) add_captured(stream, kind, work_of(f));

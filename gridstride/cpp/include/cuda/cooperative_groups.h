@@ -1,4 +1,4 @@
-// Cooperative groups, up to a cluster of blocks. A group inside of a warp is the mask of its lanes.
+// Cooperative groups, up to a cluster of blocks. A group inside a warp is the mask of its lanes.
 #pragma once
 #include "emulator.h"
 
@@ -190,7 +190,7 @@ public:
     GRIDSTRIDE_INLINE static void barrier_arrive(int line = __builtin_LINE()) { gridstride::cluster_arrive(line); }
     GRIDSTRIDE_INLINE static void barrier_wait(int line = __builtin_LINE()) { gridstride::cluster_wait(line); }
     GRIDSTRIDE_INLINE static void sync(int line = __builtin_LINE()) { barrier_arrive(line), barrier_wait(line); }
-    // The same place in another block's shared memory
+    // The same variable in another block's shared memory
     template <class T> GRIDSTRIDE_INLINE static T *map_shared_rank(T *p, unsigned rank, int line = __builtin_LINE()) {
         return reinterpret_cast<T *>(gridstride::shared_at(
             gridstride::map_shared(gridstride::shared_address(p), rank, line), 1, "map_shared_rank", line));

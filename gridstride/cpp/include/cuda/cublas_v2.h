@@ -1,5 +1,5 @@
-// cuBLAS's calls for vectors and matrices of float and double, on the host, in the order of a loop. Matrices lie column
-// after column, as there.
+// cuBLAS's calls for vectors and matrices of float and double, on the host, in the order of a loop. Matrices are
+// column-major, as there.
 #pragma once
 #include <cmath>
 #include "cuda_bf16.h"
@@ -90,9 +90,9 @@ template <class F> cublasStatus_t each(int n, F f) {
 template <class T> struct Matrix {                       // op(a)
     const T *a;
     int ld;
-    bool turned;
+    bool transposed;
     T operator()(int row, int column) const {
-        return turned ? a[size_t(row) * size_t(ld) + size_t(column)] : a[size_t(column) * size_t(ld) + size_t(row)];
+        return transposed ? a[size_t(row) * size_t(ld) + size_t(column)] : a[size_t(column) * size_t(ld) + size_t(row)];
     }
 };
 template <class T, class F> T sum(int n, F f) {
@@ -101,17 +101,18 @@ template <class T, class F> T sum(int n, F f) {
     return T(res);
 }
 template <class T> cublasStatus_t gemv(
-    bool turned, int m, int n, T alpha, const T *a, int lda, const T *x, int incx, T beta, T *y, int incy) {
-    const Matrix<T> op{a, lda, turned};
-    const int rows = turned ? n : m, columns = turned ? m : n;
+    bool transposed, int m, int n, T alpha, const T *a, int lda, const T *x, int incx, T beta, T *y, int incy) {
+    const Matrix<T> op{a, lda, transposed};
+    const int rows = transposed ? n : m, columns = transposed ? m : n;
     return each(rows, [&](int r) {
         const T found = alpha * sum<T>(columns, [&](int c) { return double(op(r, c)) * double(x[c * incx]); });
         y[r * incy] = beta == T(0) ? found : found + beta * y[r * incy];
     });
 }
-template <class T> cublasStatus_t gemm(bool turn_a, bool turn_b, int m, int n, int k, T alpha, const T *a, int lda,
+template <class T> cublasStatus_t gemm(bool transpose_a, bool transpose_b, int m, int n, int k, T alpha, const T *a,
+    int lda,
     const T *b, int ldb, T beta, T *c, int ldc) {
-    const Matrix<T> left{a, lda, turn_a}, right{b, ldb, turn_b};
+    const Matrix<T> left{a, lda, transpose_a}, right{b, ldb, transpose_b};
     return each(n, [&](int column) {
         for (int row = 0; row < m; row++) {
             T &to = c[size_t(column) * size_t(ldc) + size_t(row)];

@@ -41,8 +41,8 @@ enum CUtensorMapL2promotion {
 };
 enum CUtensorMapFloatOOBfill { CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA };
 
-// `steps` has the bytes from one element to the next along the second axis, the third, ...; the first axis lies close
-// together.
+// `steps` has the bytes from one element to the next along the second axis, the third, ...; the first axis is
+// contiguous.
 inline CUresult cuTensorMapEncodeTiled(CUtensorMap *to, CUtensorMapDataType type, cuuint32_t rank, void *base,
     const cuuint64_t *sizes, const cuuint64_t *steps, const cuuint32_t *box, const cuuint32_t *every,
     CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,

@@ -12,7 +12,7 @@ namespace gridstride {
 namespace fp8 {
 template <__nv_fp8_interpretation_t kind> struct Format {
     static constexpr bool e4m3 = kind == __NV_E4M3;
-    static constexpr int digits = e4m3 ? 3 : 2, least = e4m3 ? -6 : -14;      // behind the point; the exponent
+    static constexpr int digits = e4m3 ? 3 : 2, least = e4m3 ? -6 : -14;      // after the point; the exponent
     static constexpr double most = e4m3 ? 448 : 57344;
     static constexpr int most_code = e4m3 ? 0x7e : 0x7b, nan = 0x7f, beyond = e4m3 ? 0x7f : 0x7c;
 
@@ -29,11 +29,11 @@ template <__nv_fp8_interpretation_t kind> struct Format {
         return __nv_fp8_storage_t(sign | (int(steps) + ((exponent - least) << digits)));
     }
     static float value(__nv_fp8_storage_t code) {
-        const int bits = code & 0x7f, exponent = bits >> digits, rest = bits & ((1 << digits) - 1);
+        const int bits = code & 0x7f, exponent = bits >> digits, mantissa = bits & ((1 << digits) - 1);
         if (bits == nan || (!e4m3 && bits > beyond)) return as<float>(0x7fffffffu);
         const float size = !e4m3 && bits == beyond ? as<float>(0x7f800000u)
-                           : exponent ? ldexpf(float(rest + (1 << digits)), exponent - 1 + least - digits)
-                                      : ldexpf(float(rest), least - digits);
+                           : exponent ? ldexpf(float(mantissa + (1 << digits)), exponent - 1 + least - digits)
+                                      : ldexpf(float(mantissa), least - digits);
         return code & 0x80 ? -size : size;
     }
 };

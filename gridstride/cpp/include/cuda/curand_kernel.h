@@ -1,4 +1,4 @@
-// cuRAND's generators for kernels: XORWOW and Philox, whose numbers are those of NVIDIA's library.
+// cuRAND's generators for kernels: XORWOW and Philox, with the sequences of NVIDIA's library.
 #pragma once
 #include "emulator.h"
 
@@ -53,11 +53,11 @@ struct Jumps {
 };
 // `n` times 2^`first` steps
 GRIDSTRIDE_UNSEEN inline Bits160 jumped(Bits160 x, unsigned long long n, int first) {
-    const bool looked = look(false);                       // the table is the host's
+    const bool enabled = enable_checks(false);                       // the table is the host's
     static const Jumps *const jumps = new Jumps;
     for (int k = first; n; n >>= 1, k++)
         if (n & 1) x = Jumps::times(x, jumps->of[k]);
-    look(looked);
+    enable_checks(enabled);
     return x;
 }
 inline void jump(curandStateXORWOW *s, unsigned long long n, int first) {
@@ -138,7 +138,7 @@ inline unsigned curand(curandStatePhilox4_32_10 *s) {
     if (s->STATE == 4) s->STATE = 0, gridstride::random::count(s, 1, 0);
     return res;
 }
-// the next four, wherever among the counter's four it stands
+// the next four values, from any position among the counter's four
 inline uint4 curand4(curandStatePhilox4_32_10 *s) {
     const unsigned x = curand(s), y = curand(s), z = curand(s);
     return {x, y, z, curand(s)};

@@ -3,7 +3,7 @@
 #pragma once
 #define GRIDSTRIDE_EMULATOR 1
 
-// What precompiled headers use of templates, g++ instantiates anew in each source. So <cmath> is without its special
+// g++ instantiates the templates that precompiled headers use again in each source. So <cmath> is without its special
 // functions here (special_functions.h has them), and our own templates that plain functions call return `auto`: to know
 // what that is, g++ instantiates them at once, where the headers are precompiled.
 #include <cstddef>
@@ -92,7 +92,7 @@ template <class F, class... A>
 GRIDSTRIDE_UNSEEN void launch(const Config &config, const char *kernel, int line, F kernel_call, A... args) {
     (give(args), ...);
     const Arg list[sizeof...(A) + 1] = {arg(args)..., {nullptr, 0}};
-    // what a thread is given is no access of the kernel's
+    // copying the arguments of a thread is not an access of the kernel
     auto call = [=]() GRIDSTRIDE_UNSEEN { kernel_call(const_cast<A &>(args)...); };
     launch(config, {&Called<decltype(call)>::type, &call, kernel, line, list, int(sizeof...(A))});
 }
@@ -163,8 +163,8 @@ using ::gridstride_puts;
 #define exit gridstride_exit
 #define abort gridstride_abort
 
-// What a kernel throws nobody catches on a GPU. Linkers but Apple's are asked for the other name (toolchain/build.py):
-// where C++'s library comes of an archive, its own function would win.
+// An exception in a kernel is not caught on a GPU. Linkers except Apple's are given the other name
+// (toolchain/compilers.py): where C++'s library is an archive, its own function would win.
 #ifdef __APPLE__
 #define GRIDSTRIDE_ALLOCATE_THROWN __cxa_allocate_exception
 #else
@@ -180,8 +180,8 @@ GRIDSTRIDE_CALLED __attribute__((noreturn)) void __stack_chk_fail() {
 }
 #endif
 
-// Whatever copies or clears memory by a call: the detectors are told, with the place of that call. gcc is asked to make
-// no builtins of them (toolchain/build.py); clang calls __tsan_memcpy and its kin by itself, from its version 16 on.
+// Calls that copy or clear memory: they report their accesses to the detectors, with the address of the call. gcc has a
+// flag against builtins of them (toolchain/compilers.py); clang calls __tsan_memcpy from its version 16 on.
 #if defined(GRIDSTRIDE_CHECKED) && (!defined(__clang__) || (!defined(__apple_build_version__) && __clang_major__ < 16))
 GRIDSTRIDE_CALLED void *memcpy(void *to, const void *from, size_t n) noexcept {
     return gridstride::copy_memory(to, from, n, __builtin_return_address(0));

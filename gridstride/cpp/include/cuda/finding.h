@@ -34,7 +34,7 @@ enum Kind {
     X(racecheck, race_of_volatiles) X(racecheck, atomic_of_block) X(racecheck, flag_not_acquired) \
     X(racecheck, fence_of_block) X(racecheck, unordered_operations) X(racecheck, host_race) \
     X(racecheck, copy_not_waited_for) \
-    X(racecheck, copy_not_committed) X(racecheck, bulk_under_way) X(racecheck, no_proxy_fence) \
+    X(racecheck, copy_not_committed) X(racecheck, bulk_in_flight) X(racecheck, no_proxy_fence) \
     X(racecheck, engine_reads) X(racecheck, engine_has_read) X(racecheck, after_engine) X(racecheck, before_engine) \
     X(racecheck, registers_written) X(racecheck, result_not_awaited) X(racecheck, store_not_awaited) \
     X(racecheck, load_not_awaited) X(racecheck, barrier_not_visible) X(racecheck, block_not_begun) \
@@ -81,10 +81,10 @@ enum class Code {
 // clang-format on
 
 struct Field {
-    enum Type { number, text, numbers, phrase };
+    enum Type { number, text, list, phrase };
     static constexpr int most = 8;
     char name[16];
-    int type, count;                   // how many numbers; how many of the next fields belong to the phrase
+    int type, count;                   // how many integers; how many of the next fields belong to the phrase
     long long number_at[most];
     char string[384];                  // a text; the code of a phrase
 
@@ -93,10 +93,10 @@ struct Field {
         number_at[0] = static_cast<long long>(x);
     }
     Field(const char *name, const char *x) : Field(name, text, 0) { copy(string, x); }
-    Field(const char *name, const long long *x, int n) : Field(name, numbers, n < most ? n : most) {
+    Field(const char *name, const long long *x, int n) : Field(name, list, n < most ? n : most) {
         for (int i = 0; i < count; i++) number_at[i] = x[i];
     }
-    Field(const char *name, uint3 x) : Field(name, numbers, 3) {
+    Field(const char *name, uint3 x) : Field(name, list, 3) {
         number_at[0] = x.x, number_at[1] = x.y, number_at[2] = x.z;
     }
     Field(const char *name, dim3 x) : Field(name, uint3(x)) {}
@@ -121,7 +121,7 @@ struct Frame {
     char function[64], file[192];
 };
 
-struct Place {
+struct Location {
     int line, block[3], thread[3];
     char file[256];
     int depth;                         // how many of the calls are known; the innermost comes first
@@ -137,14 +137,14 @@ struct Finding {
     int called;                        // the kernel's own line, if it is another one
     int count;                         // of fields
     char code[32], kernel[128];
-    Place at, other;
+    Location at, other;
     Field fields[24];
 
     void add(Fields);
 };
 // What sizes and versions the two sides must agree on.
-struct Abi { int version, options, place, field, finding; };
+struct Abi { int version, options, location, field, finding; };
 
-// For what a thread waits, if it waits for ever: adds a phrase of that name to the finding.
-typedef void Says(void *arg, Finding &, const char *name);
+// Describes what a thread in a deadlock waits for: adds a phrase of that name to the finding.
+typedef void DescribeWait(void *arg, Finding &, const char *name);
 }

@@ -46,7 +46,7 @@ inline int run_copy(Graph *graph) {
 }
 }
 
-// What each kind of node is told
+// The parameters of each kind of node
 
 struct cudaKernelNodeParams {
     gridstride::Kernel func;
@@ -98,7 +98,7 @@ struct cudaGraphNodeParams {
     cudaConditionalNodeParams conditional;
 };
 
-// The work of each; what it is told is copied
+// The work of each; its parameters are copied
 
 namespace gridstride {
 inline bool may_run(const cudaKernelNodeParams *p) { return p->func && !p->extra; }
@@ -144,7 +144,7 @@ inline GraphWork work_for(const cudaConditionalNodeParams *p) {
 inline cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *before, size_t n,
     const cudaKernelNodeParams *p) {
     using namespace gridstride;
-    if (!may_run(p)) return told(cudaErrorInvalidDeviceFunction);
+    if (!may_run(p)) return record_error(cudaErrorInvalidDeviceFunction);
     return add_node(node, g, before, n, NodeKind::kernel, work_for(p));
 }
 inline cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *before, size_t n,
@@ -159,7 +159,7 @@ inline cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t *node, cudaGraph_t g
 inline cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *before, size_t n,
     const cudaMemsetParams *p) {
     using namespace gridstride;
-    if (p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4) return told(cudaErrorInvalidValue);
+    if (p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4) return record_error(cudaErrorInvalidValue);
     return add_node(node, g, before, n, NodeKind::memset, work_for(p));
 }
 inline cudaError_t cudaGraphAddHostNode(cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *before, size_t n,
@@ -174,7 +174,7 @@ inline cudaError_t cudaGraphAddChildGraphNode(
     cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *before, size_t n, cudaGraph_t child) {
     using namespace gridstride;
     Graph *const copy = copy_graph(child);          // lives as long as the program
-    if (!copy) return told(cudaErrorInvalidValue);
+    if (!copy) return record_error(cudaErrorInvalidValue);
     return add_node(node, g, before, n, NodeKind::graph, work_of([=] { return run_graph(copy); }));
 }
 inline cudaError_t cudaGraphAddEventRecordNode(
@@ -192,7 +192,7 @@ inline cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *node, cudaGraph_t g
     size_t n, cudaMemAllocNodeParams *p, int line = __builtin_LINE()) {
     using namespace gridstride;
     p->dptr = graph_alloc(p->bytesize, line);
-    if (!p->dptr) return told(cudaErrorMemoryAllocation);
+    if (!p->dptr) return record_error(cudaErrorMemoryAllocation);
     return add_node(node, g, before, n, NodeKind::alloc, nothing_to_do());
 }
 inline cudaError_t cudaGraphAddMemFreeNode(
@@ -236,7 +236,7 @@ inline cudaError_t cudaGraphAddNode(cudaGraphNode_t *node, cudaGraph_t g, const 
 inline cudaError_t cudaGraphAddDependencies(
     cudaGraph_t, const cudaGraphNode_t *from, const cudaGraphNode_t *to, size_t n) {
     for (size_t i = 0; i < n; i++)
-        if (!gridstride::set_edge(from[i], to[i], true)) return gridstride::told(cudaErrorInvalidValue);
+        if (!gridstride::set_edge(from[i], to[i], true)) return gridstride::record_error(cudaErrorInvalidValue);
     return cudaSuccess;
 }
 inline cudaError_t cudaGraphAddDependencies(cudaGraph_t g, const cudaGraphNode_t *from, const cudaGraphNode_t *to,
@@ -246,7 +246,7 @@ inline cudaError_t cudaGraphAddDependencies(cudaGraph_t g, const cudaGraphNode_t
 inline cudaError_t cudaGraphRemoveDependencies(
     cudaGraph_t, const cudaGraphNode_t *from, const cudaGraphNode_t *to, size_t n) {
     for (size_t i = 0; i < n; i++)
-        if (!gridstride::set_edge(from[i], to[i], false)) return gridstride::told(cudaErrorInvalidValue);
+        if (!gridstride::set_edge(from[i], to[i], false)) return gridstride::record_error(cudaErrorInvalidValue);
     return cudaSuccess;
 }
 
@@ -256,7 +256,7 @@ namespace gridstride {
 inline cudaError_t change(GraphNode *node, NodeKind kind, const GraphWork &work) {
     if (!node || node_kind(node) != kind) {
         work.drop(work.work);
-        return told(cudaErrorInvalidValue);
+        return record_error(cudaErrorInvalidValue);
     }
     return set_work(node, work), cudaSuccess;
 }
@@ -264,7 +264,7 @@ inline GraphNode *node_of(cudaGraphExec_t exec, cudaGraphNode_t node) { return n
 }
 inline cudaError_t cudaGraphKernelNodeSetParams(cudaGraphNode_t node, const cudaKernelNodeParams *p) {
     using namespace gridstride;
-    return may_run(p) ? change(node, NodeKind::kernel, work_for(p)) : told(cudaErrorInvalidDeviceFunction);
+    return may_run(p) ? change(node, NodeKind::kernel, work_for(p)) : record_error(cudaErrorInvalidDeviceFunction);
 }
 inline cudaError_t cudaGraphExecKernelNodeSetParams(
     cudaGraphExec_t exec, cudaGraphNode_t node, const cudaKernelNodeParams *p) {
@@ -322,8 +322,8 @@ inline cudaError_t cudaGraphExecUpdate(
 // Streams that are captured into a graph
 inline cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t s, cudaGraph_t graph, const cudaGraphNode_t *before,
     const cudaGraphEdgeData *, size_t n, cudaStreamCaptureMode) {
-    if (!s) return gridstride::told(cudaErrorStreamCaptureUnsupported);
-    if (gridstride::captured(s)) return gridstride::told(cudaErrorIllegalState);
+    if (!s) return gridstride::record_error(cudaErrorStreamCaptureUnsupported);
+    if (gridstride::captured(s)) return gridstride::record_error(cudaErrorIllegalState);
     gridstride::begin_capture(s, graph);
     gridstride::set_last_captured(s, before, n, false);
     return cudaSuccess;
@@ -346,12 +346,12 @@ inline cudaError_t cudaStreamGetCaptureInfo(cudaStream_t s, cudaStreamCaptureSta
 enum { cudaStreamAddCaptureDependencies = 0, cudaStreamSetCaptureDependencies = 1 };
 inline cudaError_t cudaStreamUpdateCaptureDependencies(
     cudaStream_t s, cudaGraphNode_t *nodes, const cudaGraphEdgeData *, size_t n, unsigned flags = 0) {
-    if (!gridstride::captured(s)) return gridstride::told(cudaErrorIllegalState);
+    if (!gridstride::captured(s)) return gridstride::record_error(cudaErrorIllegalState);
     gridstride::set_last_captured(s, nodes, n, flags == cudaStreamAddCaptureDependencies);
     return cudaSuccess;
 }
 
-// Memory of graphs stays theirs here, so that none is reserved beside it.
+// Memory of graphs stays theirs here, so that no more than it is reserved.
 enum cudaGraphMemAttributeType {
     cudaGraphMemAttrUsedMemCurrent = 0,
     cudaGraphMemAttrUsedMemHigh = 1,

@@ -28,15 +28,15 @@ enum cudaGraphNodeType {
 enum { cudaGraphInstantiateFlagAutoFreeOnLaunch = 1, cudaGraphInstantiateFlagUpload = 2 };
 
 inline cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
-    if (!s) return gridstride::told(cudaErrorStreamCaptureUnsupported);      // as the runtime: not the default stream
-    if (gridstride::captured(s)) return gridstride::told(cudaErrorIllegalState);
+    if (!s) return gridstride::record_error(cudaErrorStreamCaptureUnsupported);   // as CUDA: not the default stream
+    if (gridstride::captured(s)) return gridstride::record_error(cudaErrorIllegalState);
     gridstride::begin_capture(s);
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph) {
-    if (!gridstride::captured(s)) return gridstride::told(cudaErrorIllegalState);
+    if (!gridstride::captured(s)) return gridstride::record_error(cudaErrorIllegalState);
     gridstride::Graph *const g = gridstride::end_capture(s);
-    if (!g) return gridstride::told(cudaErrorStreamCaptureUnmatched);
+    if (!g) return gridstride::record_error(cudaErrorStreamCaptureUnmatched);
     if (graph) *graph = g;
     return cudaSuccess;
 }

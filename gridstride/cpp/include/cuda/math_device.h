@@ -159,9 +159,9 @@ inline double erfcx(double x) noexcept {   // exp(x*x) * erfc(x), which far out 
     return total;
 }
 inline double normcdf(double x) noexcept {
-    constexpr double root = 0.70710678118654752440, rest = -4.83364665672645672e-17;   // their sum is sqrt(1/2)
-    // far out, erfc makes much of little
-    const double t = -x * root, lost = fma(-x, root, -t) - x * rest;
+    constexpr double root = 0.70710678118654752440, low = -4.83364665672645672e-17;   // their sum is sqrt(1/2)
+    // far from 0, erfc magnifies a small error of its argument
+    const double t = -x * root, lost = fma(-x, root, -t) - x * low;
     return isinf(x) ? x > 0 : (erfc(t) - lost * 2 / sqrt(gridstride::pi) * exp(-t * t)) / 2;
 }
 inline double normcdfinv(double p) noexcept { return -sqrt(2.0) * erfcinv(2 * p); }

@@ -37,7 +37,7 @@ template <class Use, int m, int n, int k, class T, class Layout = void> struct a
         "char), 16x16x8 (precision::tf32) and 8x8x4 (double), with float, half, int or double accumulators");
     static constexpr bool is_a = std::is_same_v<Use, matrix_a>, is_b = std::is_same_v<Use, matrix_b>;
     static constexpr int rows = is_b ? k : m, columns = is_a ? k : n, size = rows * columns;
-    // what lies in a row, or column, of memory
+    // elements of a row, or column, of memory
     static constexpr int inner = std::is_same_v<Layout, col_major> ? rows : columns;
     // some of half's have two holders, or four
     enum {
@@ -61,24 +61,24 @@ template <class T, class X> GRIDSTRIDE_UNSEEN Number<T> value(X x) {
         return gridstride::ptx::tf32::value(gridstride::as<uint32_t>(x), 0);
     else return Number<T>(x);
 }
-// Sums of whole numbers begin again at 2^31.
+// Sums of integers wrap around at 2^31.
 template <class T> GRIDSTRIDE_UNSEEN T rounded(double sum) {
     if constexpr (std::is_same_v<T, int>) return int(unsigned(static_cast<long long>(sum)));
     else return T(sum);
 }
 inline void nothing(void *const *) {}
 
-// The lane's elements, of which as many as lie in a row of memory are one access
+// The lane's elements; those that are contiguous in memory are one access
 template <bool stores, class F, class P>
-GRIDSTRIDE_UNSEEN void move(const char *what, F &f, P *p, unsigned ldm, bool turned, int line) {
+GRIDSTRIDE_UNSEEN void move(const char *what, F &f, P *p, unsigned ldm, bool transposed, int line) {
     // PTX asks for as many bytes as a lane holds, 8 for 16x16 signed chars; the CUDA guide for 32, which CUDA's own
     // samples do not keep
     gridstride::must_be_aligned(p, sizeof f.x, what, line);
     constexpr int run = int(F::num_elements) < F::inner ? int(F::num_elements) : F::inner;
-    const int step = turned ? 1 : run;
+    const int step = transposed ? 1 : run;
     for (int i = 0; i < F::num_elements; i += step) {
         const int number = F::number(gridstride::lane(), i), major = number / F::inner, minor = number % F::inner;
-        P *at = turned ? p + size_t(minor) * ldm + major : p + size_t(major) * ldm + minor;
+        P *at = transposed ? p + size_t(minor) * ldm + major : p + size_t(major) * ldm + minor;
         const unsigned bytes = unsigned(step * sizeof(P));
         gridstride::accessed(at, bytes, stores, line);
         if constexpr (stores) gridstride::copy_unseen(at, &f.x[i], bytes);

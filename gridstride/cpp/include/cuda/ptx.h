@@ -8,7 +8,7 @@
 namespace gridstride {
 namespace ptx {
 
-// The number of the multiprocessor: blocks are dealt out in turn, as to an H100's 132
+// The index of the multiprocessor: blocks go to the 132 of an H100 round-robin
 inline uint32_t sm() {
     return uint32_t((blockIdx.x + gridDim.x * (blockIdx.y + uint64_t(gridDim.y) * blockIdx.z)) % 132);
 }
@@ -110,7 +110,7 @@ template <bool only_16, unsigned bytes, class A> void copy(int line, A to, uint6
         read < bytes ? read : bytes, "cp.async", line);
 }
 
-// What a Hopper GPU has beside threads: see runtime.h. A destination that nobody wants is `_`.
+// What a Hopper GPU has besides threads: see runtime.h. A destination that is not used is `_`.
 
 struct Sink { template <class T> Sink &operator=(const T &) { return *this; } };
 template <class D, class A> void mapa(int line, D &d, A at, uint32_t rank) {
@@ -148,12 +148,13 @@ template <class A> void tensor_store(int line, const int32_t *at, int rank, uint
 }
 template <Number type, int n, bool registers, int selector = 0>
 void wgmma(int line, float *const *to, float *const *now, const uint32_t *a_registers, uint64_t a, uint64_t b,
-    bool more, int a_sign, int b_sign, bool a_turned = false, bool b_turned = false, const uint32_t *meta = nullptr) {
+    bool more, int a_sign, int b_sign, bool a_transposed = false, bool b_transposed = false,
+    const uint32_t *meta = nullptr) {
     static_assert(n % 8 == 0 && n >= 8 && n <= 256, "wgmma: n must be a multiple of 8, from 8 to 256");
     static_assert(selector == 0 || selector == 1, "wgmma.mma_async.sp: the selector must be 0 or 1");
-    ::gridstride::wgmma({type, n, a, b, registers ? a_registers : nullptr, more, a_sign, b_sign, a_turned, b_turned, to,
-                            now, meta, selector},
-        line);
+    const uint32_t *const of_a = registers ? a_registers : nullptr;
+    ::gridstride::wgmma(
+        {type, n, a, b, of_a, more, a_sign, b_sign, a_transposed, b_transposed, to, now, meta, selector}, line);
 }
 template <int n> void set_registers() {
     static_assert(n % 8 == 0 && n >= 24 && n <= 256, "setmaxnreg: the count must be a multiple of 8, from 24 to 256");
@@ -218,8 +219,8 @@ template <int n, bool transposed, class A, class... S> GRIDSTRIDE_UNSEEN void st
 }
 
 // Multiplication by tensor cores: the products and their sum are exact (as far as double is), and rounded once. A GPU
-// sums in its own order and cuts off what is far below the largest term; both are right to a few units in float's last
-// place of that term.
+// sums in its own order and cuts off what is far below the largest term; both are right to a few ulp of that
+// term.
 
 struct f32 { static constexpr int in_word = 1; static float value(uint32_t w, int) { return as<float>(w); } };
 struct tf32 {

@@ -14,11 +14,11 @@ typedef struct GridstrideStream *cudaStream_t;
 #ifdef __clang__
 #define GRIDSTRIDE_NOT_READ(n)
 #else
-#define GRIDSTRIDE_NOT_READ(n) __attribute__((access(none, n)))     // looks at the address alone, whatever lies there
+#define GRIDSTRIDE_NOT_READ(n) __attribute__((access(none, n)))     // uses the address alone, not what is stored there
 #endif
 
-// The built-in variables; the scheduler sets them whenever it switches to a thread. Their places are known when a
-// module is loaded: otherwise each look at one is a call.
+// The built-in variables; the scheduler sets them whenever it switches to a thread. Their addresses are known when a
+// module is loaded: otherwise each read of one is a call.
 #define GRIDSTRIDE_BUILTIN extern GRIDSTRIDE_API __attribute__((tls_model("initial-exec"))) __thread
 GRIDSTRIDE_BUILTIN uint3 threadIdx, blockIdx;
 GRIDSTRIDE_BUILTIN dim3 blockDim, gridDim;
@@ -55,7 +55,8 @@ constexpr uint64_t undefined_nan_of_double = 0x7ffa381bc0000000;
 // any goes on.
 GRIDSTRIDE_API void warp_together(const char *what, void *mine, void (*f)(void *const *), int line);
 GRIDSTRIDE_API unsigned active_mask(int line = __builtin_LINE());   // the lanes that wait at this line, too
-GRIDSTRIDE_API void wait_until(bool (*ready)(void *), void *arg, int line = __builtin_LINE(), Says *says = nullptr);
+GRIDSTRIDE_API void wait_until(
+    bool (*ready)(void *), void *arg, int line = __builtin_LINE(), DescribeWait *describe = nullptr);
 GRIDSTRIDE_API void enter_kernel(const char *name);                // a finding unless a launch is at work
 [[noreturn]] GRIDSTRIDE_API void not_launched(const char *kernel);
 GRIDSTRIDE_API void returns(int line);                             // a kernel's `return`
@@ -63,7 +64,7 @@ GRIDSTRIDE_API void yield_thread();                                // let the ot
 GRIDSTRIDE_API int lane();
 GRIDSTRIDE_API int thread_rank();
 
-// What lies at a place, and what goes there: a struct's `=` is a function, of which the detectors would be told.
+// Load and store without a check: a struct's `=` is a function, whose accesses the detectors would check.
 template <class T> GRIDSTRIDE_UNSEEN auto peek(const T *p) {
     alignas(T) char bytes[sizeof(T)];
     __builtin_memcpy(bytes, static_cast<const void *>(p), sizeof bytes);
@@ -93,14 +94,14 @@ GRIDSTRIDE_API void *heap_alloc(size_t bytes);
 GRIDSTRIDE_API void heap_free(void *p, int line = __builtin_LINE());
 GRIDSTRIDE_API bool is_device(const void *p) GRIDSTRIDE_NOT_READ(1);
 GRIDSTRIDE_API void device_written(void *p, size_t bytes);         // the host filled it (cudaMemcpy, cudaMemset)
-GRIDSTRIDE_API bool device_range(const void *p, size_t bytes);     // does it lie in one piece?
+GRIDSTRIDE_API bool device_range(const void *p, size_t bytes);     // is it within one piece?
 GRIDSTRIDE_API void device_copy(void *to, const void *from, size_t bytes);
 GRIDSTRIDE_API void device_fill(void *p, int value, size_t bytes);
 GRIDSTRIDE_API void device_used(const void *p, size_t bytes, const char *now);     // "writes", by the operation at work
 GRIDSTRIDE_API bool of_device_alone(const void *p);                // device memory that the host may not touch
 GRIDSTRIDE_API bool is_pageable(const void *p);                    // the host's, and not page-locked
-// Host code gives this to a kernel: an address in the program is no address on the device. One that is a number, too,
-// is only taken for that of a function or of a table of virtual functions.
+// Host code gives this to a kernel: an address in the program is not an address on the device. An integer is only
+// taken for that of a function or of a table of virtual functions.
 GRIDSTRIDE_API void to_device(void *p, size_t bytes, bool is_pointer);
 GRIDSTRIDE_API size_t device_total();                             // bytes in use
 GRIDSTRIDE_API size_t device_size();
@@ -144,8 +145,8 @@ struct GraphWork {
     void (*drop)(void *work);
 };
 // do the detectors look? Returns whether they did
-GRIDSTRIDE_API bool look(bool on);
-// What a kernel launches, which comes when its grid is over; `last`: after all else that the grid has launched
+GRIDSTRIDE_API bool enable_checks(bool on);
+// What a kernel launches, which runs when its grid has ended; `last`: after all else that the grid has launched
 GRIDSTRIDE_API void launch_after(const GraphWork &, bool last);
 struct Graph;
 struct GraphNode;
@@ -176,15 +177,15 @@ GRIDSTRIDE_API void *graph_alloc(size_t bytes, int line);
 GRIDSTRIDE_API void share_with_host(const void *p);
 GRIDSTRIDE_API bool touch_device(bool on);
 GRIDSTRIDE_API void device_reset();                                // cudaDeviceReset: forgets every piece
-// The caller's memory becomes device memory until `give_back`, which copies it out again; `fresh`: nobody has written
-// it.
+// The caller's memory becomes device memory until `give_back`, which copies it out again; `fresh`: it is
+// uninitialized.
 GRIDSTRIDE_API void *adopt(void *host, size_t bytes, size_t itemsize, bool fresh = false);
 GRIDSTRIDE_API void give_back();
 // Variables of the device. kind: 'd', 'c' or 'm'; slot: the pointer that its name in the source leads by
 GRIDSTRIDE_API void *symbol_alloc(
     const void *init, size_t bytes, size_t itemsize, const char *name, char kind, void **slot);
-// its device address, given what its name stands for in host code or in a kernel; null: that is no variable of the
-// device
+// its device address, given what its name stands for in host code or in a kernel; null: that is not a variable
+// of the device
 GRIDSTRIDE_API char *symbol_at(const void *named, size_t &bytes) GRIDSTRIDE_NOT_READ(1);
 GRIDSTRIDE_API char *symbol_address(const void *named) GRIDSTRIDE_NOT_READ(1);     // which the host keeps
 
@@ -198,21 +199,21 @@ GRIDSTRIDE_API void *shared_dynamic(const char *name, const Shape &);
 
 // Shared memory as PTX addresses it: by 32 bits, from `shared_window` on.
 constexpr uint32_t shared_window = 1024;
-GRIDSTRIDE_API uint32_t shared_address(const void *p);             // 0, where nothing lies, for what is not shared
+GRIDSTRIDE_API uint32_t shared_address(const void *p);             // 0, where nothing is stored, for what is not shared
 // a finding if it is not there or not aligned to `bytes`
 GRIDSTRIDE_API char *shared_at(uint32_t address, unsigned bytes, const char *what, int line);
 GRIDSTRIDE_API void must_be_aligned(const void *p, unsigned bytes, const char *what, int line);
-// what the compiler does not tell the detectors
+// an access that the compiler does not instrument
 GRIDSTRIDE_API void accessed(const void *p, unsigned bytes, bool write, int line);
-// memmove and memset, called from that place in the code
+// memmove and memset, called from `pc`
 GRIDSTRIDE_API void *copy_memory(void *to, const void *from, size_t bytes, void *pc);
 GRIDSTRIDE_API void *fill_memory(void *to, int value, size_t bytes, void *pc);
 
-// cp.async: copies `read` of the `bytes`, clears the rest. Until the thread has waited for it nobody may look at what
-// it writes.
+// cp.async: copies `read` of the `bytes`, clears the rest. Until the thread has waited for it no thread may access
+// what it writes.
 GRIDSTRIDE_API void copy_async(void *to, const void *from, unsigned bytes, unsigned read, const char *what, int line);
 GRIDSTRIDE_API void copy_async_commit();
-// until at most so many of the thread's groups are under way
+// until at most so many of the thread's groups are in flight
 GRIDSTRIDE_API void copy_async_wait(unsigned groups);
 GRIDSTRIDE_API void copy_async_wait_all();
 
@@ -229,14 +230,14 @@ GRIDSTRIDE_API uint32_t cluster_rank();
 GRIDSTRIDE_API uint3 cluster_index();
 GRIDSTRIDE_API uint32_t cluster_blocks();
 GRIDSTRIDE_API dim3 cluster_shape();
-// mapa: the same place in another block
+// mapa: the address of the same variable in another block
 GRIDSTRIDE_API uint32_t map_shared(uint32_t address, uint32_t rank, int line);
 GRIDSTRIDE_API void cluster_arrive(int line);
 GRIDSTRIDE_API void cluster_wait(int line);
 // bar.sync and bar.arrive with a number of threads. Number 0 with all of them is sync_block().
 GRIDSTRIDE_API void named_barrier(uint32_t number, uint32_t threads, bool waits, int line);
 
-// mbarriers, in shared memory. A phase is over when all its arrivals and all its bytes have come.
+// mbarriers, in shared memory. A phase ends when all its arrivals and all its bytes have come.
 GRIDSTRIDE_API void mbarrier_init(uint32_t at, uint32_t count, int line);
 GRIDSTRIDE_API void mbarrier_invalidate(uint32_t at, int line);
 GRIDSTRIDE_API void mbarrier_expect(uint32_t at, uint32_t bytes, int line);
@@ -258,7 +259,7 @@ struct alignas(64) TensorMap {
     int64_t steps[5];
 };
 inline bool is_tensor_map(const TensorMap &map) { return !__builtin_memcmp(map.mark, "gs tmap", sizeof map.mark); }
-// Bulk copies: `blocks` has a bit for each block of the cluster that gets the box; 0: the one that asks.
+// Bulk copies: `blocks` has a bit per block of the cluster that gets the box; 0: the block of the calling thread.
 GRIDSTRIDE_API void bulk_load(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, uint32_t blocks, int line);
 // st.async: to shared memory of a block of the cluster, whose mbarrier at `bar` counts the bytes
 GRIDSTRIDE_API void store_async(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, int line);
@@ -269,10 +270,9 @@ GRIDSTRIDE_API void tensor_store(const void *map, const int32_t *at, int rank, u
 GRIDSTRIDE_API void bulk_commit();
 GRIDSTRIDE_API void bulk_wait(uint32_t groups);
 
-// Metadata of a 2:4 sparse operand: a lane's word has, for each of two rows, four groups of 4 bits, and each has the
-// numbers of the two elements, of four, that are kept. Others than PTX allows are a finding; without checks each
-// element is multiplied as its number says, as an H100 does. `halves`: lanes with odd numbers have the columns from 16
-// on.
+// Metadata of a 2:4 sparse operand: a lane's word has four groups of 4 bits per row, for two rows, and each has the
+// indices of the two elements, of four, that are kept. Indices that PTX does not allow are a finding; without checks
+// each element is multiplied at its index, as an H100 does. `halves`: odd lanes have the columns from 16 on.
 inline int kept_by(uint32_t word, int row, int group, int which) {
     return int(word >> (row * 16 + group * 4 + which * 2) & 3);
 }
@@ -288,8 +288,8 @@ struct Wgmma {
     const uint32_t *a_registers;       // instead of `a`, or null
     bool more;
     int a_sign, b_sign;
-    bool a_turned, b_turned;           // along h or w, not along k
-    float *const *to, *const *now;     // n/2 places of d, and the copies that are written to them after this call
+    bool a_transposed, b_transposed;           // along h or w, not along k
+    float *const *to, *const *now;     // n/2 elements of d, and the copies that are written to them after this call
     const uint32_t *meta;              // of a 2:4 sparse `a`, k is then twice as much; or null
     int selector;
 };
@@ -307,9 +307,9 @@ struct PlainVariables {              // of the device, in this library, are vari
     GRIDSTRIDE_API PlainVariables();
 };
 
-struct Arg { const void *pointer; size_t itemsize; };    // an argument of a launch; null if it is no pointer
+struct Arg { const void *pointer; size_t itemsize; };    // an argument of a launch; null if it is not a pointer
 
-struct Config {                      // what stands between <<< and >>>, and what else a launch is told
+struct Config {                      // what is between <<< and >>>, and other attributes of a launch
     dim3 grid, block;
     size_t shared;
     void *stream;
@@ -362,13 +362,13 @@ GRIDSTRIDE_API bool on_device();
 GRIDSTRIDE_API void wait_for_device();                             // a finding in a kernel
 GRIDSTRIDE_API int set_error(int code);                            // remembers it for cudaGetLastError, returns it
 GRIDSTRIDE_API int last_error(bool clear);
-// was the last launch impossible? The finding tells why
+// was the last launch impossible? The finding has the reason
 GRIDSTRIDE_API bool refused();
 [[noreturn]] GRIDSTRIDE_API void assert_failed(const char *expression, const char *file, int line);
 // A crash that the kernel calls for; a phrase says by what.
 [[noreturn]] GRIDSTRIDE_API void trap(Code);
 [[noreturn]] GRIDSTRIDE_API void local_overrun(void *pc);   // arrays of a function have been written past their end
-// An index, of `rank` numbers, that is outside of an array with these sizes.
+// An index of `rank` dimensions that is out of bounds for an array with these sizes.
 [[noreturn]] GRIDSTRIDE_API void index_outside(
     const char *array, const long long *index, const long long *sizes, int rank, int line);
 [[noreturn]] GRIDSTRIDE_API void leave(int code);                  // exit()
@@ -381,7 +381,7 @@ GRIDSTRIDE_API void only_on_host(const char *function, int line = __builtin_LINE
 GRIDSTRIDE_API bool is_shared_with_host(const void *p) GRIDSTRIDE_NOT_READ(1);
 GRIDSTRIDE_API int print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-// A finding ends a launch by this exception in host code; what was found stands in `finding()`.
+// A finding ends a launch by this exception in host code; `finding()` has what was found.
 struct GRIDSTRIDE_API Stop {};
 // Runs `f(arg)` so that a crash ends in a finding, not in the end of the process. False: see `finding()`. `code`: a
 // function of the host code that it calls, which Ctrl-C ends.
@@ -396,7 +396,7 @@ GRIDSTRIDE_API gridstride::Finding *gridstride_finding();
 GRIDSTRIDE_API const gridstride::Abi *gridstride_abi();
 // every code, a line each: its kind, a blank, its name
 GRIDSTRIDE_API const char *gridstride_codes();
-// called when threads write the same value to one place
+// called when threads write the same value to one address
 GRIDSTRIDE_API void gridstride_warn_to(void (*)(const gridstride::Finding *));
 // checks: bits 1 << Kind; order: 0 forward, 1 reverse, 2 shuffle
 // memory: bytes of the device; 0: as many as this machine has to give
@@ -408,7 +408,7 @@ struct gridstride_leak {
     int line; // of the call; 0: not known
 };
 GRIDSTRIDE_API bool gridstride_left(int n, gridstride_leak *);
-// of a fresh piece, after a checked launch: which of its bytes somebody has written
+// of a fresh piece, after a checked launch: which of its bytes the kernel has written
 GRIDSTRIDE_API void gridstride_written(const void *p, size_t n, unsigned char *out);
 GRIDSTRIDE_API void gridstride_print_to(void (*sink)(const char *, size_t));       // where printf goes; null: stdout
 // Unload a module, a handle of dlopen(): 0: it is gone; 1: it stays, as something may lead into it; 2: not now

@@ -14,13 +14,13 @@ template <int m> unsigned short narrowed(float x, Toward toward = Toward::neares
                    exponent = magnitude >> 23;
     if (magnitude >= 0x7f800000) return (unsigned short)(magnitude > 0x7f800000 ? 0x7fff : sign | infinity);
     unsigned lost = drop, value = magnitude - (bias << 23);
-    if (exponent <= bias && bias) {                       // denormal: one bit less for each exponent below
+    if (exponent <= bias && bias) {                       // denormal: one bit less per exponent below
         value = (magnitude & 0x7fffff) | (exponent ? 0x800000 : 0);
         lost = drop + 1 + bias - exponent < 25 ? drop + 1 + bias - exponent : 25;
     }
-    const unsigned rest = value & ((1u << lost) - 1), tie = 1u << (lost - 1), kept = value >> lost;
-    const bool away = toward == Toward::nearest ? rest > tie || (rest == tie && kept & 1)
-                                                : rest && toward == (sign ? Toward::down : Toward::up);
+    const unsigned dropped = value & ((1u << lost) - 1), tie = 1u << (lost - 1), kept = value >> lost;
+    const bool away = toward == Toward::nearest ? dropped > tie || (dropped == tie && kept & 1)
+                                                : dropped && toward == (sign ? Toward::down : Toward::up);
     if (kept + away < infinity) return (unsigned short)(sign | (kept + away));
     return (unsigned short)(sign |
                             (toward == Toward::nearest || toward == (sign ? Toward::down : Toward::up) ? infinity
@@ -37,7 +37,7 @@ template <int m> float widened(unsigned short h) {
 }
 
 // To fewer bits without rounding twice: what is inexact becomes odd, so that the last rounding still sees on which side
-// it lies.
+// it is.
 inline float odd(double x) {
     const float f = float(x);
     if (double(f) == x || x != x || as<unsigned>(f) & 1) return f;

@@ -5,7 +5,7 @@
 #include "emulator.h"
 #include "sixteen_bits.h"
 
-// Formats and places
+// Formats and coordinates
 
 enum cudaChannelFormatKind {
     cudaChannelFormatKindSigned = 0,
@@ -71,10 +71,10 @@ inline cudaError_t cudaMalloc3DArray(cudaArray_t *array, const cudaChannelFormat
     const int bytes = gridstride::texel_bytes(*desc);
     const bool cube = flags & cudaArrayCubemap;
     if (!bytes || !e.width || (cube && (e.width != e.height || e.depth % 6 || !e.depth)))
-        return gridstride::told(cudaErrorInvalidValue);
+        return gridstride::record_error(cudaErrorInvalidValue);
     const size_t h = std::max<size_t>(e.height, 1), d = std::max<size_t>(e.depth, 1), row = e.width * size_t(bytes);
     char *const p = static_cast<char *>(gridstride::device_alloc(row * h * d, size_t(bytes), false, false, line));
-    if (!p) return gridstride::told(cudaErrorMemoryAllocation);
+    if (!p) return gridstride::record_error(cudaErrorMemoryAllocation);
     *array = new cudaArray{{p, e.width, h, d, row, row * h, *desc, flags}};
     return cudaSuccess;
 }
@@ -84,7 +84,7 @@ inline cudaError_t cudaMallocArray(cudaArray_t *array, const cudaChannelFormatDe
 }
 inline cudaError_t cudaFreeArray(cudaArray_t array) {
     if (array) gridstride::host_waits();
-    if (array && !gridstride::device_free(array->at)) return gridstride::told(cudaErrorInvalidValue);
+    if (array && !gridstride::device_free(array->at)) return gridstride::record_error(cudaErrorInvalidValue);
     delete array;
     return cudaSuccess;
 }
@@ -123,25 +123,25 @@ inline bool fits(const Texels &a, size_t x, size_t y, size_t bytes, size_t h) {
 }
 inline cudaError_t cudaMemcpyToArray(cudaArray_t to, size_t x, size_t y, const void *from, size_t bytes,
     cudaMemcpyKind kind, int line = __builtin_LINE()) {
-    if (y * to->pitch + x + bytes > to->slice * to->depth) return gridstride::told(cudaErrorInvalidValue);
+    if (y * to->pitch + x + bytes > to->slice * to->depth) return gridstride::record_error(cudaErrorInvalidValue);
     return cudaMemcpy(to->at + y * to->pitch + x, from, bytes, kind, line);
 }
 inline cudaError_t cudaMemcpyFromArray(
     void *to, cudaArray_const_t from, size_t x, size_t y, size_t bytes, cudaMemcpyKind kind,
     int line = __builtin_LINE()) {
-    if (y * from->pitch + x + bytes > from->slice * from->depth) return gridstride::told(cudaErrorInvalidValue);
+    if (y * from->pitch + x + bytes > from->slice * from->depth) return gridstride::record_error(cudaErrorInvalidValue);
     return cudaMemcpy(to, from->at + y * from->pitch + x, bytes, kind, line);
 }
 inline cudaError_t cudaMemcpy2DToArray(cudaArray_t to, size_t x, size_t y, const void *from, size_t pitch, size_t bytes,
     size_t height, cudaMemcpyKind kind, int line = __builtin_LINE()) {
-    if (!gridstride::fits(*to, x, y, bytes, height)) return gridstride::told(cudaErrorInvalidValue);
+    if (!gridstride::fits(*to, x, y, bytes, height)) return gridstride::record_error(cudaErrorInvalidValue);
     const gridstride::Enqueued operation(
         "cudaMemcpy2DToArray", nullptr, line, gridstride::waits_for_copy(to->at, from));
     return gridstride::copy_rows(gridstride::rows(*to, x, y), {from, pitch, 0}, {bytes, height, 1}, kind);
 }
 inline cudaError_t cudaMemcpy2DFromArray(void *to, size_t pitch, cudaArray_const_t from, size_t x, size_t y,
     size_t bytes, size_t height, cudaMemcpyKind kind, int line = __builtin_LINE()) {
-    if (!gridstride::fits(*from, x, y, bytes, height)) return gridstride::told(cudaErrorInvalidValue);
+    if (!gridstride::fits(*from, x, y, bytes, height)) return gridstride::record_error(cudaErrorInvalidValue);
     const gridstride::Enqueued operation(
         "cudaMemcpy2DFromArray", nullptr, line, gridstride::waits_for_copy(to, from->at));
     return gridstride::copy_rows({to, pitch, 0}, gridstride::rows(*from, x, y), {bytes, height, 1}, kind);
@@ -194,7 +194,7 @@ inline cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms *p, int line = __builtin
     const Enqueued operation("cudaMemcpy3D", nullptr, line, !from_device || !to_device);
     const cudaArray_t array = p->srcArray ? p->srcArray : p->dstArray;
     if (!fits(p->srcArray, p->srcPos, p->extent) || !fits(p->dstArray, p->dstPos, p->extent))
-        return told(cudaErrorInvalidValue);
+        return record_error(cudaErrorInvalidValue);
     cudaExtent e = p->extent;
     if (array) e.width *= size_t(texel_bytes(array->desc));
     return copy_rows(rows(p->dstArray, p->dstPos, p->dstPtr), rows(p->srcArray, p->srcPos, p->srcPtr), e, p->kind);
@@ -280,12 +280,12 @@ typedef unsigned long long cudaSurfaceObject_t;
 inline cudaError_t cudaCreateTextureObject(cudaTextureObject_t *object, const cudaResourceDesc *r,
     const cudaTextureDesc *how, const cudaResourceViewDesc *view = nullptr) {
     gridstride::Texture t{{}, *r, *how};
-    if (view || how->sRGB || how->maxAnisotropy > 1) return gridstride::told(cudaErrorNotSupported);
-    if (!gridstride::texels_of(t, *r)) return gridstride::told(cudaErrorInvalidValue);
+    if (view || how->sRGB || how->maxAnisotropy > 1) return gridstride::record_error(cudaErrorNotSupported);
+    if (!gridstride::texels_of(t, *r)) return gridstride::record_error(cudaErrorInvalidValue);
     const bool floats = t.desc.f == cudaChannelFormatKindFloat, normalized = how->readMode != cudaReadModeElementType;
-    if (normalized && !floats && t.desc.x == 32) return gridstride::told(cudaErrorInvalidNormSetting);
+    if (normalized && !floats && t.desc.x == 32) return gridstride::record_error(cudaErrorInvalidNormSetting);
     if (how->filterMode == cudaFilterModeLinear && !floats && !normalized)
-        return gridstride::told(cudaErrorInvalidFilterSetting);
+        return gridstride::record_error(cudaErrorInvalidFilterSetting);
     *object = reinterpret_cast<uintptr_t>(new gridstride::Texture(t));
     return cudaSuccess;
 }
@@ -296,7 +296,7 @@ inline cudaError_t cudaDestroyTextureObject(cudaTextureObject_t object) {
 inline cudaError_t cudaCreateSurfaceObject(cudaSurfaceObject_t *object, const cudaResourceDesc *r) {
     gridstride::Texture t{{}, *r, {}};
     if (r->resType != cudaResourceTypeArray || !gridstride::texels_of(t, *r) || !(t.flags & cudaArraySurfaceLoadStore))
-        return gridstride::told(cudaErrorInvalidValue);
+        return gridstride::record_error(cudaErrorInvalidValue);
     *object = reinterpret_cast<uintptr_t>(new gridstride::Texture(t));
     return cudaSuccess;
 }
@@ -346,7 +346,7 @@ template <class T> GRIDSTRIDE_UNSEEN T texel(const Texture &t, long long x, long
 }
 
 // A coordinate along an axis of n texels: in texels, where the address mode leaves it
-GRIDSTRIDE_UNSEEN inline float place(const Texture &t, float x, size_t n, int axis) {
+GRIDSTRIDE_UNSEEN inline float texel_position(const Texture &t, float x, size_t n, int axis) {
     x = x == x ? x : 0;
     if (!t.how.normalizedCoords) return std::min(std::max(x, -1e9f), 1e9f);
     const float whole = floorf(x), part = x - whole;
@@ -365,11 +365,11 @@ GRIDSTRIDE_UNSEEN inline long long address(const Texture &t, long long i, size_t
     if (mode == cudaAddressModeWrap && t.how.normalizedCoords) return (i % size + size) % size;
     return i < 0 ? 0 : size - 1;
 }
-// The two texels between which a coordinate lies, and how far it is from the first: in 256 steps, as texture units keep
+// The two texels that a coordinate is between, and how far it is from the first: in 256 steps, as texture units keep
 // it
 struct Between { long long low, high; float part; };
 GRIDSTRIDE_UNSEEN inline Between between(const Texture &t, float x, size_t n, int axis) {
-    const float at = place(t, x, n, axis);
+    const float at = texel_position(t, x, n, axis);
     if (t.how.filterMode == cudaFilterModePoint) return {address(t, (long long)floorf(at), n, axis), 0, 0};
     const float low = floorf(at - 0.5f), part = rintf((at - 0.5f - low) * 256) / 256;
     return {address(t, (long long)low, n, axis), address(t, (long long)low + 1, n, axis), part};
@@ -429,7 +429,7 @@ GRIDSTRIDE_UNSEEN T tex2DLayered(cudaTextureObject_t object, float x, float y, i
     const Texture &t = texture(object);
     return along_xy<T>(t, between(t, x, t.width, 0), between(t, y, t.height, 1), layer_of(t, layer), line);
 }
-// There is one level only, whatever is asked for.
+// There is one level only; the argument is ignored.
 template <class T> GRIDSTRIDE_UNSEEN T tex1DLod(cudaTextureObject_t object, float x, float, GRIDSTRIDE_LINE) {
     return tex1D<T>(object, x, line);
 }
@@ -441,7 +441,7 @@ GRIDSTRIDE_UNSEEN T tex3DLod(cudaTextureObject_t object, float x, float y, float
     return tex3D<T>(object, x, y, z, line);
 }
 
-// Cubemaps: the axis of the largest coordinate says which of the six faces, the other two where in it. What lies beyond
+// Cubemaps: the axis of the largest coordinate says which of the six faces, the other two where in it. What is past
 // a face's edge is on its neighbour; three texels meet at a corner.
 namespace gridstride {
 struct OnFace { int face; float s, t; };

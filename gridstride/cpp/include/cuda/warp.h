@@ -91,7 +91,7 @@ template <class T, class F> GRIDSTRIDE_UNSEEN auto reduced(unsigned mask, T mine
 }
 }
 
-// Where a shared variable lies, as PTX has it
+// The address of a shared variable, as PTX has it
 inline size_t __cvta_generic_to_shared(const void *p) { return gridstride::shared_address(p); }
 inline size_t __cvta_generic_to_global(const void *p) { return size_t(p); }
 

@@ -35,8 +35,8 @@ namespace emulated {
 struct Line { int number; };
 #define GRIDSTRIDE_CALL emulated::Line line = {__builtin_LINE()}
 
-// A place for a value, in shared memory, where nothing is constructed
-template <class T> struct Place {
+// A slot for a value in shared memory, where nothing is constructed
+template <class T> struct Slot {
     alignas(T) char bytes[sizeof(T)];
     void touch(bool write, Line line) { gridstride::accessed(bytes, sizeof(T), write, line.number); }
     T take(Line line) {
@@ -62,14 +62,14 @@ template <class T> GRIDSTRIDE_UNSEEN T undefined(T x, gridstride::Code who_gets_
 }
 
 // Neighbours first, then pairs of them, ...: as lanes do by shuffles. The first of `n` gets it.
-template <class T, class Op> T folded(Place<T> *x, int n, Op op, Line line) {
+template <class T, class Op> T folded(Slot<T> *x, int n, Op op, Line line) {
     T lanes[32];
     for (int i = 0; i < n; i++) lanes[i] = x[i].take(line);
     for (int step = 1; step < n; step *= 2)
         for (int i = 0; i + step < n; i++) lanes[i] = op(lanes[i], lanes[i + step]);
     return lanes[0];
 }
-template <class T, class Op> T folded_by_warps(Place<T> *x, int n, Op op, Line line) {
+template <class T, class Op> T folded_by_warps(Slot<T> *x, int n, Op op, Line line) {
     T res = folded(x, std::min(n, 32), op, line);
     for (int i = 32; i < n; i += 32) res = op(res, folded(x + i, std::min(n - i, 32), op, line));
     return res;
@@ -91,7 +91,7 @@ struct NoPrefix {};
 // `lanes` threads of a warp, each warp with a temporary storage of its own
 template <int lanes> class LogicalWarp {
 public:
-    struct TempStorage { Place<unsigned> of[lanes]; };
+    struct TempStorage { Slot<unsigned> of[lanes]; };
 
 protected:
     TempStorage &temp;
@@ -169,7 +169,7 @@ class BlockReduce {
     static constexpr int threads = x_threads * y_threads * z_threads;
 
 public:
-    struct TempStorage { emulated::Place<T> of[threads]; };
+    struct TempStorage { emulated::Slot<T> of[threads]; };
     BlockReduce(TempStorage &given) : temp(given) {}
     // The first thread gets it; what the others get is undefined.
     template <class Op> T Reduce(T x, Op op, int valid = threads, GRIDSTRIDE_CALL) {
@@ -194,7 +194,7 @@ class BlockScan {
     static constexpr int threads = x_threads * y_threads * z_threads;
 
 public:
-    struct TempStorage { emulated::Place<T> of[threads], all, prefix; };
+    struct TempStorage { emulated::Slot<T> of[threads], all, prefix; };
     BlockScan(TempStorage &given) : temp(given) {}
 
     template <class Op> void InclusiveScan(T x, T &out, Op op, GRIDSTRIDE_CALL) {
@@ -303,7 +303,7 @@ private:
     }
 };
 
-// Of a device: what is asked for happens on the host, in the order of a loop.
+// Functions of the device: they run on the host, as a loop.
 namespace emulated {
 template <class T> std::vector<T> fetched(const T *p, size_t n) {
     std::vector<T> res(n);

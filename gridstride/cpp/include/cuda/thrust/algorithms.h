@@ -1,5 +1,5 @@
-// The algorithms, on the host in the order of a loop, also where a kernel calls them. With a policy in front they do
-// the same. What the library leaves open, in which order a sum is formed, is the order of the elements.
+// The algorithms, on the host in the order of a loop, even if a kernel calls them. With a policy as first argument they
+// do the same. The library does not specify in which order a sum is formed: here it is the order of the elements.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -26,7 +26,7 @@ template <class I> std::vector<value_of<I>> values(I first, I last) {
 template <class V, class O> void put(const V &x, O out) {
     for (size_t i = 0; i < x.size(); i++, ++out) *out = x[i];
 }
-// Which places in order: those of a stable sort
+// The indices of the sorted elements, by a stable sort
 template <class K, class Less> std::vector<size_t> order_of(const K &keys, Less less) {
     std::vector<size_t> order(keys.size());
     std::iota(order.begin(), order.end(), size_t(0));

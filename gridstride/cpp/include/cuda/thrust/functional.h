@@ -1,4 +1,4 @@
-// Function objects; those that two numbers give a third work with any types, too.
+// Function objects; those of two operands work with any types, too.
 #pragma once
 #include <functional>
 #include "../cuda/std/functional"

@@ -14,7 +14,7 @@ struct Touch {
     ~Touch() { gridstride::touch_device(before); }
 };
 
-// What any of them can do, given `at(n)`: the element `n` places further
+// What any of them can do, given `at(n)`: the element `n` elements further
 template <class Self, class V, class R> class Iterator {
     Self &self() { return static_cast<Self &>(*this); }
     const Self &self() const { return static_cast<const Self &>(*this); }
@@ -62,26 +62,28 @@ template <class T> counting_iterator<T> make_counting_iterator(T x) { return cou
 
 template <class T> class constant_iterator : public emulated::Iterator<constant_iterator<T>, T, T> {
     T x;
-    std::ptrdiff_t place;
+    std::ptrdiff_t position;
 
 public:
-    constant_iterator(T x = T(), std::ptrdiff_t place = 0) : x(x), place(place) {}
+    constant_iterator(T x = T(), std::ptrdiff_t position = 0) : x(x), position(position) {}
     T at(std::ptrdiff_t) const { return x; }
-    void move(std::ptrdiff_t n) { place += n; }
-    std::ptrdiff_t from(const constant_iterator &o) const { return place - o.place; }
+    void move(std::ptrdiff_t n) { position += n; }
+    std::ptrdiff_t from(const constant_iterator &o) const { return position - o.position; }
 };
-template <class T> constant_iterator<T> make_constant_iterator(T x, std::ptrdiff_t place = 0) { return {x, place}; }
+template <class T> constant_iterator<T> make_constant_iterator(T x, std::ptrdiff_t position = 0) {
+    return {x, position};
+}
 
 class discard_iterator : public emulated::Iterator<discard_iterator, emulated::Sink<void>, emulated::Sink<void>> {
-    std::ptrdiff_t place;
+    std::ptrdiff_t position;
 
 public:
-    discard_iterator(std::ptrdiff_t place = 0) : place(place) {}
+    discard_iterator(std::ptrdiff_t position = 0) : position(position) {}
     emulated::Sink<void> at(std::ptrdiff_t) const { return {}; }
-    void move(std::ptrdiff_t n) { place += n; }
-    std::ptrdiff_t from(const discard_iterator &o) const { return place - o.place; }
+    void move(std::ptrdiff_t n) { position += n; }
+    std::ptrdiff_t from(const discard_iterator &o) const { return position - o.position; }
 };
-inline discard_iterator make_discard_iterator(std::ptrdiff_t place = 0) { return place; }
+inline discard_iterator make_discard_iterator(std::ptrdiff_t position = 0) { return position; }
 
 template <class F, class I>
 using result_of_at = std::decay_t<decltype(std::declval<F &>()(*std::declval<const I &>()))>;

@@ -1,4 +1,4 @@
-// Random numbers: the library's generator and its ways to numbers from one draw each.
+// Random numbers: the library's generator and its distributions, of one draw each.
 #pragma once
 #include <cmath>
 #include <random>

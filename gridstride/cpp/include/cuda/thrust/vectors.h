@@ -12,7 +12,7 @@ template <class T> class device_allocator {};
 
 template <class T, class = void> class device_vector {
     T *p = nullptr;
-    size_t n = 0, room = 0;
+    size_t n = 0, reserved = 0;
 
     static T *allocate(size_t n) { return n ? device_malloc<T>(n).get() : nullptr; }
     void end_all(size_t from) { std::destroy(p + from, p + n); }
@@ -43,15 +43,15 @@ public:
     ~device_vector() { end_all(0), gridstride::device_free(p); }
     device_vector &operator=(device_vector o) { return swap(o), *this; }
     template <class A> device_vector &operator=(const std::vector<T, A> &o) { return *this = device_vector(o); }
-    void swap(device_vector &o) noexcept { std::swap(p, o.p), std::swap(n, o.n), std::swap(room, o.room); }
+    void swap(device_vector &o) noexcept { std::swap(p, o.p), std::swap(n, o.n), std::swap(reserved, o.reserved); }
 
     void reserve(size_t more) {
-        if (more <= room) return;
+        if (more <= reserved) return;
         T *const to = allocate(more);
         std::uninitialized_move(p, p + n, to);
         end_all(0);
         gridstride::device_free(p);
-        p = to, room = more;
+        p = to, reserved = more;
     }
     void resize(size_t to, const T &x = T()) {
         reserve(to);
@@ -61,7 +61,7 @@ public:
     }
     void push_back(const T &x) {
         const T own = x;
-        if (n == room) reserve(n ? 2 * n : 16);
+        if (n == reserved) reserve(n ? 2 * n : 16);
         new (p + n++) T(own);
     }
     void pop_back() { resize(n - 1); }
@@ -79,7 +79,7 @@ public:
     iterator erase(iterator at) { return erase(at, at + 1); }
 
     size_t size() const { return n; }
-    size_t capacity() const { return room; }
+    size_t capacity() const { return reserved; }
     bool empty() const { return !n; }
     T &operator[](size_t i) { return p[i]; }
     const T &operator[](size_t i) const { return p[i]; }

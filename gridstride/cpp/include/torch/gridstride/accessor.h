@@ -4,7 +4,7 @@
 
 namespace torch {
 
-// A view of N dimensions whose sizes and strides lie elsewhere.
+// A view of N dimensions whose sizes and strides are stored elsewhere.
 template <class T, size_t N, template <class> class Traits, class Index> class GenericAccessor {
 protected:
     typename Traits<T>::PtrType pointer;

@@ -23,7 +23,7 @@ enum Kind { none, boolean, integer, floating, string, list, tensor, dtype, devic
 struct Reader {
     const int64_t *at;
     bool owned;                       // do the tensors come with a reference that is ours?
-    const char *problem = nullptr;    // why the last value was refused, when its type alone does not tell
+    const char *problem = nullptr;    // why the last value was refused, where its type alone is not the reason
     int64_t next() { return *at++; }
     bool is(Kind kind) { return *at == kind && (at++, true); }
     bool refuse(const char *why) { problem = why; return false; }

@@ -2,7 +2,7 @@
 #pragma once
 #include <stdint.h>
 
-// What is the same for all sources is declared so, and its body stands behind GRIDSTRIDE_BODIES. The emulator has the
+// What is the same for all sources is declared so, and its body is within GRIDSTRIDE_BODIES. The emulator has the
 // bodies compiled once, in its runtime (runtime/border.cpp); elsewhere each library has its own.
 #ifdef GRIDSTRIDE_EMULATOR
 #define GRIDSTRIDE_BORDER __attribute__((visibility("default")))
@@ -28,7 +28,7 @@ struct gs_call {     // one call from Python; args: n values
     void *stream;
     int64_t device;
     int64_t grid[3], block[3], shared, cluster[3];   // of a kernel
-    // What comes back. After an error: its message and the argument that is to blame, if any, counted from 1.
+    // What comes back. After an error: its message and the argument that it is about, if any, counted from 1.
     const int64_t *result;
     const char *message;
     int64_t argument;
@@ -38,7 +38,7 @@ struct gs_call {     // one call from Python; args: n values
 namespace gridstride {
 namespace border {
 GRIDSTRIDE_BORDER void connect(const gs_python *p);
-GRIDSTRIDE_BORDER gs_call *&current();            // this thread's call; null outside of any
+GRIDSTRIDE_BORDER gs_call *&current();            // this thread's call; null outside a call
 
 struct Exported {
     const char *name;

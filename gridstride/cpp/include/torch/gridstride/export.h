@@ -15,7 +15,7 @@ namespace border {
 template <class T, class = void> struct Argument : Type<T> {};
 
 // A pointer takes a tensor's data, or None. One to an integer type takes integers of its size, whatever their sign;
-// void and structs that are no vectors take all.
+// void and structs that are not vectors take all.
 GRIDSTRIDE_BORDER bool read_pointer(Reader &r, torch::Tensor &x, torch::ScalarType want);
 GRIDSTRIDE_BORDER void *pointer(const torch::Tensor &x);
 template <class T>
@@ -201,7 +201,7 @@ inline int caught(const Run &run) {
     catch (const std::length_error &e) { return outcome(value_error, e.what()); }
     catch (const std::bad_alloc &e) { return outcome(memory_error, e.what()); }
     catch (const std::exception &e) { return outcome(runtime_error, e.what()); }
-    catch (...) { return outcome(runtime_error, "something was thrown that is no std::exception"); }
+    catch (...) { return outcome(runtime_error, "something was thrown that is not a std::exception"); }
 }
 #ifdef GRIDSTRIDE_EMULATOR
 // a crash of host code must not end the notebook, either

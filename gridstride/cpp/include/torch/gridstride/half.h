@@ -22,10 +22,10 @@ GRIDSTRIDE_BOTH float half_to_float(uint16_t h) {
     asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
     return x;
 #else
-    const uint32_t sign = uint32_t(h & 0x8000) << 16, rest = uint32_t(h & 0x7fff) << 13;
-    if (rest >= 0x7c00u << 13) return as_float(sign | 0x7f800000u | rest);      // infinity, NaN
+    const uint32_t sign = uint32_t(h & 0x8000) << 16, magnitude = uint32_t(h & 0x7fff) << 13;
+    if (magnitude >= 0x7c00u << 13) return as_float(sign | 0x7f800000u | magnitude);      // infinity, NaN
     // * 2^112: from half's exponent to float's; subnormals too
-    const float x = as_float(rest) * as_float(0x77800000u);
+    const float x = as_float(magnitude) * as_float(0x77800000u);
     return as_float(sign | as_bits(x));
 #endif
 }
@@ -35,12 +35,12 @@ GRIDSTRIDE_BOTH uint16_t float_to_half(float x) {
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
     return h;
 #else
-    const uint32_t sign = as_bits(x) >> 16 & 0x8000, rest = as_bits(x) & 0x7fffffff;
-    if (rest > 0x7f800000) return uint16_t(sign | 0x7e00);
-    if (rest >= 0x477ff000) return uint16_t(sign | 0x7c00);                     // rounds to 65536 or more
+    const uint32_t sign = as_bits(x) >> 16 & 0x8000, magnitude = as_bits(x) & 0x7fffffff;
+    if (magnitude > 0x7f800000) return uint16_t(sign | 0x7e00);
+    if (magnitude >= 0x477ff000) return uint16_t(sign | 0x7c00);                     // rounds to 65536 or more
     // subnormal: the addition rounds
-    if (rest < 0x38800000) return uint16_t(sign | (as_bits(as_float(rest) + 0.5f) - 0x3f000000));
-    return uint16_t(sign | (rest - 0x38000000 + 0xfff + (rest >> 13 & 1)) >> 13);
+    if (magnitude < 0x38800000) return uint16_t(sign | (as_bits(as_float(magnitude) + 0.5f) - 0x3f000000));
+    return uint16_t(sign | (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13);
 #endif
 }
 GRIDSTRIDE_BOTH float bfloat_to_float(uint16_t b) { return as_float(uint32_t(b) << 16); }
@@ -78,7 +78,7 @@ using BFloat16 = Short<BFloat16Bits>;
 template <class T> constexpr bool is_short = false;
 template <class Bits> constexpr bool is_short<Short<Bits>> = true;
 
-// Of two short numbers, or of one and an integer, the result is short; with float or double it is that.
+// Of two short floats, or of one and an integer, the result is short; with float or double it is that.
 template <class S, class B>
 using Wider = std::enable_if_t<is_short<S> && (std::is_same_v<S, B> || std::is_integral_v<B>), S>;
 #define GRIDSTRIDE_SHORT(op) \

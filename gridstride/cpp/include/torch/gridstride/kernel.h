@@ -1,11 +1,11 @@
 // GRIDSTRIDE_KERNEL(k) makes the kernel k callable from Python, on the emulator. What may be given for its parameters
-// is data, which the runtime reads (../../../runtime/kernels.cpp): little is compiled anew for each kernel, and
-// nothing of torch's or of the standard library's classes stands before a source that needs none.
+// is data, which the runtime reads (../../../runtime/kernels.cpp): little is compiled again per kernel, and
+// a source that needs no class of torch or of the standard library includes none.
 #pragma once
 #include <emulator.h>
 #include "call.h"
 #include "dtypes.h"
-#pragma GCC visibility push(hidden)   // two libraries in one process do not share what stands here
+#pragma GCC visibility push(hidden)   // two libraries in one process do not share what is here
 
 namespace gridstride {
 namespace border {
@@ -47,19 +47,19 @@ struct Asked {                        // a kernel that Python launches
     size_t &allowed;                  // bytes of dynamic shared memory that it may have
     const Parameter *parameters;
     int n;
-    void (*thread)(void *places);     // runs it in one thread; places: where the arguments lie
+    void (*thread)(void *addresses);     // runs it in one thread; addresses: those of the arguments
     bool (*begin)();                  // before that, in the thread of Python's
 };
 GRIDSTRIDE_BORDER int64_t launch_asked(gs_call *call, const Asked &asked);
 
 // K has the kernel and its name.
 template <class K, class... A, size_t... i>
-GRIDSTRIDE_UNSEEN void run_thread([[maybe_unused]] void *const *places, std::index_sequence<i...>) {
-    K::kernel()(*static_cast<std::remove_const_t<A> *>(places[i])...);
+GRIDSTRIDE_UNSEEN void run_thread([[maybe_unused]] void *const *addresses, std::index_sequence<i...>) {
+    K::kernel()(*static_cast<std::remove_const_t<A> *>(addresses[i])...);
 }
 template <class K, class... A> struct Launcher {
-    GRIDSTRIDE_UNSEEN static void thread(void *places) {
-        run_thread<K, A...>(static_cast<void *const *>(places), std::index_sequence_for<A...>());
+    GRIDSTRIDE_UNSEEN static void thread(void *addresses) {
+        run_thread<K, A...>(static_cast<void *const *>(addresses), std::index_sequence_for<A...>());
     }
     static int64_t call(gs_call *c) {
         static constexpr Parameter parameters[] = {parameter<A>()..., {}};

@@ -11,7 +11,7 @@ namespace border {
 struct Object {                       // a tensor of Python's, as C++ sees it
     int references = 1;
     void *python = nullptr;           // the Python object; a reference to it is ours if `owned`
-    bool owned = false, fresh = false;// fresh: nobody has written the memory yet
+    bool owned = false, fresh = false;// fresh: the memory is uninitialized
     char *data = nullptr;
     torch::ScalarType type = torch::ScalarType::Undefined;
     torch::Device device;

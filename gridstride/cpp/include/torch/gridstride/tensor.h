@@ -17,7 +17,7 @@
 #include <tuple>
 #include <type_traits>
 #include <vector>
-#pragma GCC visibility push(hidden)   // two libraries in one process do not share what stands here
+#pragma GCC visibility push(hidden)   // two libraries in one process do not share what is here
 #include "tensor_class.h"
 #include "accessor.h"
 #include "dispatch.h"

@@ -1,0 +1,204 @@
+// The device: one, with the sizes of an H100, so that launches that fit here fit there.
+#pragma once
+#include "runtime_errors.h"
+
+struct cudaDeviceProp {
+    char name[256];
+    size_t totalGlobalMem, sharedMemPerBlock, sharedMemPerBlockOptin, sharedMemPerMultiprocessor,
+        reservedSharedMemPerBlock, totalConstMem, memPitch;
+    int major, minor, warpSize, maxThreadsPerBlock, maxThreadsDim[3], maxGridSize[3], regsPerBlock,
+        regsPerMultiprocessor, multiProcessorCount, maxThreadsPerMultiProcessor, maxBlocksPerMultiProcessor, clockRate,
+        memoryClockRate, memoryBusWidth, l2CacheSize, concurrentKernels, integrated, canMapHostMemory,
+        unifiedAddressing, managedMemory, cooperativeLaunch, asyncEngineCount, ECCEnabled, computeMode, deviceOverlap,
+        pageableMemoryAccess, concurrentManagedAccess, streamPrioritiesSupported, memoryPoolsSupported,
+        hostNativeAtomicSupported, isMultiGpuBoard, multiGpuBoardGroupID, persistingL2CacheMaxSize,
+        accessPolicyMaxWindowSize, pciBusID, pciDeviceID, pciDomainID, tccDriver, kernelExecTimeoutEnabled,
+        globalL1CacheSupported, localL1CacheSupported, computePreemptionSupported, canUseHostPointerForRegisteredMem,
+        pageableMemoryAccessUsesHostPageTables, directManagedMemAccessFromHost, hostRegisterSupported,
+        cooperativeMultiDeviceLaunch, ipcEventSupported, clusterLaunch, unifiedFunctionPointers,
+        singleToDoublePrecisionPerfRatio, memoryPoolSupportedHandleTypes, maxTexture1D, maxTexture1DLinear,
+        maxTexture2D[2], maxTexture2DLinear[3], maxTexture3D[3], maxTextureCubemap, maxTexture1DLayered[2],
+        maxTexture2DLayered[3], maxTextureCubemapLayered[2], maxSurface1D, maxSurface2D[2], maxSurface3D[3];
+    size_t surfaceAlignment, textureAlignment, texturePitchAlignment;
+    struct { char bytes[16]; } uuid;
+};
+inline cudaError_t cudaGetDeviceCount(int *n) { *n = 1; return cudaSuccess; }
+inline cudaError_t cudaGetDevice(int *d) { *d = 0; return cudaSuccess; }
+enum {
+    cudaDeviceScheduleAuto = 0,
+    cudaDeviceScheduleSpin = 1,
+    cudaDeviceScheduleYield = 2,
+    cudaDeviceScheduleBlockingSync = 4,
+    cudaDeviceBlockingSync = 4,
+    cudaDeviceMapHost = 8,
+    cudaDeviceLmemResizeToMax = 16
+};
+inline cudaError_t cudaSetDeviceFlags(unsigned) { return cudaSuccess; }
+// There is no other device, and a device is not a peer of itself.
+inline cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
+    *can = 0;
+    return gridstride::failed_unless(device == 0 && peer == 0, cudaErrorInvalidDevice);
+}
+inline cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
+    return gridstride::record_error(cudaErrorInvalidDevice);
+}
+inline cudaError_t cudaDeviceDisablePeerAccess(int) { return gridstride::record_error(cudaErrorInvalidDevice); }
+inline cudaError_t cudaSetDevice(int d) { return gridstride::failed_unless(d == 0, cudaErrorInvalidDevice); }
+inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int d) {
+    if (d) return gridstride::record_error(cudaErrorInvalidDevice);
+    *p = {};
+    strcpy(p->name, "gridstride emulator (CPU) with the limits of an H100");
+    p->totalGlobalMem = gridstride::device_size();
+    p->sharedMemPerBlock = 48 << 10, p->sharedMemPerBlockOptin = 227 << 10, p->sharedMemPerMultiprocessor = 228 << 10,
+    p->reservedSharedMemPerBlock = 1024;
+    p->totalConstMem = 64 << 10, p->memPitch = 2147483647, p->major = 9, p->minor = 0, p->warpSize = 32,
+    p->maxThreadsPerBlock = 1024;
+    p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024, p->maxThreadsDim[2] = 64;
+    p->maxGridSize[0] = 2147483647, p->maxGridSize[1] = p->maxGridSize[2] = 65535;
+    p->regsPerBlock = p->regsPerMultiprocessor = 65536, p->multiProcessorCount = 132,
+    p->maxThreadsPerMultiProcessor = 2048, p->maxBlocksPerMultiProcessor = 32;
+    p->clockRate = 1980000, p->memoryClockRate = 2619000, p->memoryBusWidth = 5120, p->l2CacheSize = 50 << 20;
+    p->concurrentKernels = p->canMapHostMemory = p->unifiedAddressing = p->managedMemory = p->cooperativeLaunch = 1,
+    p->asyncEngineCount = 3, p->concurrentManagedAccess = p->streamPrioritiesSupported = p->memoryPoolsSupported = 1;
+    p->deviceOverlap = p->globalL1CacheSupported = p->localL1CacheSupported = p->hostRegisterSupported = 1;
+    p->computePreemptionSupported = p->clusterLaunch = p->unifiedFunctionPointers = 1;
+    p->persistingL2CacheMaxSize = 32 << 20, p->accessPolicyMaxWindowSize = 128 << 20;
+    p->maxTexture1D = p->maxTexture2D[0] = p->maxTexture2D[1] = p->maxSurface2D[0] = 131072;
+    p->maxTexture1DLinear = 1 << 28, p->maxTexture3D[0] = p->maxTexture3D[1] = p->maxTexture3D[2] = 16384;
+    p->surfaceAlignment = p->textureAlignment = 512, p->texturePitchAlignment = 32;
+    p->singleToDoublePrecisionPerfRatio = 2;
+    return cudaSuccess;
+}
+enum cudaComputeMode {
+    cudaComputeModeDefault = 0,
+    cudaComputeModeExclusive = 1,
+    cudaComputeModeProhibited = 2,
+    cudaComputeModeExclusiveProcess = 3
+};
+enum cudaDeviceAttr {
+    cudaDevAttrMaxThreadsPerBlock = 1,
+    cudaDevAttrMaxBlockDimX = 2,
+    cudaDevAttrMaxBlockDimY = 3,
+    cudaDevAttrMaxBlockDimZ = 4,
+    cudaDevAttrMaxGridDimX = 5,
+    cudaDevAttrMaxGridDimY = 6,
+    cudaDevAttrMaxGridDimZ = 7,
+    cudaDevAttrMaxSharedMemoryPerBlock = 8,
+    cudaDevAttrTotalConstantMemory = 9,
+    cudaDevAttrMaxRegistersPerBlock = 12,
+    cudaDevAttrWarpSize = 10,
+    cudaDevAttrClockRate = 13,
+    cudaDevAttrGpuOverlap = 15,
+    cudaDevAttrMultiProcessorCount = 16,
+    cudaDevAttrIntegrated = 18,
+    cudaDevAttrCanMapHostMemory = 19,
+    cudaDevAttrComputeMode = 20,
+    cudaDevAttrConcurrentKernels = 31,
+    cudaDevAttrMemoryClockRate = 36,
+    cudaDevAttrGlobalMemoryBusWidth = 37,
+    cudaDevAttrL2CacheSize = 38,
+    cudaDevAttrMaxThreadsPerMultiProcessor = 39,
+    cudaDevAttrAsyncEngineCount = 40,
+    cudaDevAttrUnifiedAddressing = 41,
+    cudaDevAttrComputeCapabilityMajor = 75,
+    cudaDevAttrComputeCapabilityMinor = 76,
+    cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
+    cudaDevAttrMaxRegistersPerMultiprocessor = 82,
+    cudaDevAttrStreamPrioritiesSupported = 78,
+    cudaDevAttrManagedMemory = 83,
+    cudaDevAttrPageableMemoryAccess = 88,
+    cudaDevAttrConcurrentManagedAccess = 89,
+    cudaDevAttrCooperativeLaunch = 95,
+    cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+    cudaDevAttrHostRegisterSupported = 99,
+    cudaDevAttrMaxBlocksPerMultiprocessor = 106,
+    cudaDevAttrMemoryPoolsSupported = 115,
+    cudaDevAttrMemoryPoolSupportedHandleTypes = 119
+};
+inline cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device) {
+    cudaDeviceProp p;
+    if (cudaError_t e = cudaGetDeviceProperties(&p, device)) return e;
+    switch (attribute) {
+        case cudaDevAttrMaxThreadsPerBlock: *value = p.maxThreadsPerBlock; break;
+        case cudaDevAttrMaxSharedMemoryPerBlock: *value = int(p.sharedMemPerBlock); break;
+        case cudaDevAttrMaxBlockDimX: case cudaDevAttrMaxBlockDimY: case cudaDevAttrMaxBlockDimZ:
+            *value = p.maxThreadsDim[attribute - cudaDevAttrMaxBlockDimX];
+            break;
+        case cudaDevAttrMaxGridDimX: case cudaDevAttrMaxGridDimY: case cudaDevAttrMaxGridDimZ:
+            *value = p.maxGridSize[attribute - cudaDevAttrMaxGridDimX];
+            break;
+        case cudaDevAttrTotalConstantMemory: *value = int(p.totalConstMem); break;
+        case cudaDevAttrMaxRegistersPerBlock: *value = p.regsPerBlock; break;
+        case cudaDevAttrMemoryClockRate: *value = p.memoryClockRate; break;
+        case cudaDevAttrGlobalMemoryBusWidth: *value = p.memoryBusWidth; break;
+        case cudaDevAttrL2CacheSize: *value = p.l2CacheSize; break;
+        case cudaDevAttrAsyncEngineCount: *value = p.asyncEngineCount; break;
+        case cudaDevAttrHostRegisterSupported: *value = p.hostRegisterSupported; break;
+        case cudaDevAttrMaxBlocksPerMultiprocessor: *value = p.maxBlocksPerMultiProcessor; break;
+        case cudaDevAttrMemoryPoolSupportedHandleTypes: *value = p.memoryPoolSupportedHandleTypes; break;
+        case cudaDevAttrWarpSize: *value = p.warpSize; break;
+        case cudaDevAttrGpuOverlap: *value = p.deviceOverlap; break;
+        case cudaDevAttrStreamPrioritiesSupported: *value = p.streamPrioritiesSupported; break;
+        case cudaDevAttrPageableMemoryAccess: *value = p.pageableMemoryAccess; break;
+        case cudaDevAttrMemoryPoolsSupported: *value = p.memoryPoolsSupported; break;
+        case cudaDevAttrClockRate: *value = p.clockRate; break;
+        case cudaDevAttrIntegrated: *value = p.integrated; break;
+        case cudaDevAttrCanMapHostMemory: *value = p.canMapHostMemory; break;
+        case cudaDevAttrComputeMode: *value = p.computeMode; break;
+        case cudaDevAttrConcurrentKernels: *value = p.concurrentKernels; break;
+        case cudaDevAttrUnifiedAddressing: *value = p.unifiedAddressing; break;
+        case cudaDevAttrManagedMemory: case cudaDevAttrConcurrentManagedAccess: *value = p.managedMemory; break;
+        case cudaDevAttrMultiProcessorCount: *value = p.multiProcessorCount; break;
+        case cudaDevAttrMaxThreadsPerMultiProcessor: *value = p.maxThreadsPerMultiProcessor; break;
+        case cudaDevAttrComputeCapabilityMajor: *value = p.major; break;
+        case cudaDevAttrComputeCapabilityMinor: *value = p.minor; break;
+        case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = int(p.sharedMemPerMultiprocessor); break;
+        case cudaDevAttrMaxRegistersPerMultiprocessor: *value = p.regsPerMultiprocessor; break;
+        case cudaDevAttrCooperativeLaunch: *value = p.cooperativeLaunch; break;
+        case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = int(p.sharedMemPerBlockOptin); break;
+        default: return gridstride::record_error(cudaErrorInvalidValue);
+    }
+    return cudaSuccess;
+}
+inline cudaError_t cudaDeviceSynchronize() {
+    gridstride::wait_for_device();
+    gridstride::host_waits();
+    return cudaSuccess;
+}
+inline cudaError_t cudaThreadSynchronize() { return cudaDeviceSynchronize(); }
+inline cudaError_t cudaDeviceReset() { gridstride::host_waits(); gridstride::device_reset(); return cudaSuccess; }
+inline cudaError_t cudaThreadExit() { return cudaDeviceReset(); }
+inline cudaError_t cudaDriverGetVersion(int *v) { *v = CUDA_VERSION; return cudaSuccess; }
+inline cudaError_t cudaRuntimeGetVersion(int *v) { *v = CUDART_VERSION; return cudaSuccess; }
+enum cudaFuncCache {
+    cudaFuncCachePreferNone,
+    cudaFuncCachePreferShared,
+    cudaFuncCachePreferL1,
+    cudaFuncCachePreferEqual
+};
+enum cudaLimit {
+    cudaLimitStackSize = 0,
+    cudaLimitPrintfFifoSize = 1,
+    cudaLimitMallocHeapSize = 2,
+    cudaLimitDevRuntimePendingLaunchCount = 4,
+    cudaLimitMaxL2FetchGranularity = 5,
+    cudaLimitPersistingL2CacheSize = 6
+};
+namespace gridstride {
+// What a GPU has at first; none of it binds here.
+inline size_t limits[] = {1024, 1 << 20, 8 << 20, 2, 2048, 64, 0};
+}
+inline cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return cudaSuccess; }
+inline cudaError_t cudaDeviceSetLimit(cudaLimit limit, size_t value) {
+    gridstride::limits[limit] = value;
+    return cudaSuccess;
+}
+inline cudaError_t cudaDeviceGetLimit(size_t *value, cudaLimit limit) {
+    *value = gridstride::limits[limit];
+    return cudaSuccess;
+}
+inline cudaError_t cudaChooseDevice(int *device, const cudaDeviceProp *) { *device = 0; return cudaSuccess; }
+inline cudaError_t cudaDeviceGetPCIBusId(char *id, int bytes, int device) {
+    snprintf(id, size_t(bytes), "0000:00:00.0");
+    return gridstride::failed_unless(device == 0, cudaErrorInvalidDevice);
+}

@@ -1,0 +1,131 @@
+// Attributes of one kernel, which is known by its name, its occupancy, and launches by a function.
+#pragma once
+#include "runtime_errors.h"
+
+enum cudaFuncAttribute {
+    cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+    cudaFuncAttributePreferredSharedMemoryCarveout = 9
+};
+enum { cudaSharedmemCarveoutDefault = -1, cudaSharedmemCarveoutMaxShared = 100, cudaSharedmemCarveoutMaxL1 = 0 };
+struct cudaFuncAttributes {
+    size_t sharedSizeBytes, constSizeBytes, localSizeBytes;
+    int maxThreadsPerBlock, numRegs, ptxVersion, binaryVersion, maxDynamicSharedSizeBytes;
+};
+namespace gridstride {
+template <class K> cudaError_t set_attribute(const char *kernel, K, cudaFuncAttribute a, int value) {
+    if (a == cudaFuncAttributePreferredSharedMemoryCarveout) return cudaSuccess;
+    if (a != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > 227 << 10)
+        return record_error(cudaErrorInvalidValue);
+    max_dynamic_of(kernel) = size_t(value);
+    return cudaSuccess;
+}
+inline cudaError_t get_attributes(cudaFuncAttributes *p, const char *kernel) {
+    *p = {0, 0, 0, 1024, 0, 90, 90, int(max_dynamic_of(kernel))};
+    return cudaSuccess;
+}
+// Blocks that fit on one multiprocessor, as far as threads and shared memory say; how many registers nvcc would use is
+// not known here.
+inline cudaError_t max_blocks(int *n, int threads, size_t dynamic) {
+    if (threads < 1 || threads > 1024) return record_error(cudaErrorInvalidValue);
+    *n = blocks_of_sm(threads, dynamic);
+    return cudaSuccess;
+}
+inline cudaError_t best_block(int *grid, int *block, size_t dynamic, int limit) {
+    *block = limit && limit < 1024 ? limit : 1024;
+    int n;
+    max_blocks(&n, *block, dynamic);
+    *grid = n * 132;
+    return cudaSuccess;
+}
+}
+#define cudaFuncSetAttribute(...) ::gridstride::set_attribute(GRIDSTRIDE_TEXT(__VA_ARGS__), __VA_ARGS__)
+#define cudaFuncGetAttributes(p, ...) ::gridstride::get_attributes(p, GRIDSTRIDE_TEXT(__VA_ARGS__))
+#define cudaFuncSetCacheConfig(kernel, config) ((void)(config), cudaSuccess)
+template <class K> cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *n, K, int threads, size_t dynamic) {
+    return gridstride::max_blocks(n, threads, dynamic);
+}
+template <class K>
+cudaError_t cudaOccupancyMaxPotentialBlockSize(int *grid, int *block, K, size_t dynamic = 0, int limit = 0) {
+    return gridstride::best_block(grid, block, dynamic, limit);
+}
+template <class K, class F>
+cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int *grid, int *block, K kernel, F bytes, int limit = 0) {
+    const int most = limit && limit < 1024 ? limit : 1024;
+    return cudaOccupancyMaxPotentialBlockSize(grid, block, kernel, size_t(bytes(most)), most);
+}
+// Launches by a function. The rewriter takes the cast to `void *` away, so the kernel's type is known.
+namespace gridstride {
+template <class... P, size_t... i>
+void launch_packed(const Config &config, const char *name, int line, void (*kernel)(P...), [[maybe_unused]] void **args,
+    std::index_sequence<i...>) {
+    launch(config, name, line, kernel, *static_cast<std::remove_reference_t<P> *>(args[i])...);
+}
+template <class... P>
+cudaError_t launch_by_pointers(int cooperative, const char *name, int line, void (*kernel)(P...), dim3 grid, dim3 block,
+    void **args, size_t shared = 0, cudaStream_t stream = nullptr) {
+    launch_packed(Config(grid, block, shared, stream, dim3(1, 1, 1), cooperative), name, line, kernel, args,
+        std::index_sequence_for<P...>());
+    return cudaPeekAtLastError();
+}
+}
+#define cudaLaunchKernel(...) \
+    ::gridstride::launch_by_pointers(0, GRIDSTRIDE_TEXT(__VA_ARGS__), __LINE__, __VA_ARGS__)
+#define cudaLaunchCooperativeKernel(...) \
+    ::gridstride::launch_by_pointers(1, GRIDSTRIDE_TEXT(__VA_ARGS__), __LINE__, __VA_ARGS__)
+
+enum cudaLaunchAttributeID {
+    cudaLaunchAttributeIgnore = 0,
+    cudaLaunchAttributeAccessPolicyWindow = 1,
+    cudaLaunchAttributeCooperative = 2,
+    cudaLaunchAttributeClusterDimension = 4,
+    cudaLaunchAttributeProgrammaticStreamSerialization = 6,
+    cudaLaunchAttributePriority = 8
+};
+enum cudaAccessProperty {
+    cudaAccessPropertyNormal = 0, cudaAccessPropertyStreaming = 1, cudaAccessPropertyPersisting = 2
+};
+struct cudaAccessPolicyWindow {
+    void *base_ptr;
+    size_t num_bytes;
+    float hitRatio;
+    cudaAccessProperty hitProp, missProp;
+};
+union cudaLaunchAttributeValue {
+    cudaAccessPolicyWindow accessPolicyWindow;
+    int cooperative, priority, programmaticStreamSerializationAllowed;
+    struct { unsigned x, y, z; } clusterDim;
+};
+struct cudaLaunchAttribute { cudaLaunchAttributeID id; cudaLaunchAttributeValue val; };
+typedef cudaLaunchAttributeID cudaStreamAttrID;
+typedef cudaLaunchAttributeValue cudaStreamAttrValue;
+#define cudaStreamAttributeAccessPolicyWindow cudaLaunchAttributeAccessPolicyWindow
+#define cudaStreamAttributePriority cudaLaunchAttributePriority
+// Caches are not emulated, nor is what is said of them.
+inline cudaError_t cudaStreamSetAttribute(cudaStream_t, cudaStreamAttrID, const cudaStreamAttrValue *) {
+    return cudaSuccess;
+}
+inline cudaError_t cudaCtxResetPersistingL2Cache() { return cudaSuccess; }
+struct cudaLaunchConfig_t {
+    dim3 gridDim, blockDim;
+    size_t dynamicSmemBytes;
+    cudaStream_t stream;
+    cudaLaunchAttribute *attrs;
+    unsigned numAttrs;
+};
+namespace gridstride {
+template <class... P, class... A>
+cudaError_t launch_configured(
+    const char *name, int line, const cudaLaunchConfig_t *c, void (*kernel)(P...), A &&...args) {
+    Config config(c->gridDim, c->blockDim, c->dynamicSmemBytes, c->stream);
+    for (unsigned i = 0; i < c->numAttrs; i++) {
+        const cudaLaunchAttributeValue &v = c->attrs[i].val;
+        if (c->attrs[i].id == cudaLaunchAttributeClusterDimension)
+            config.cluster = dim3(v.clusterDim.x, v.clusterDim.y, v.clusterDim.z);
+        if (c->attrs[i].id == cudaLaunchAttributeCooperative) config.cooperative = v.cooperative != 0;
+    }
+    launch(config, name, line, kernel, static_cast<P>(args)...);
+    return cudaPeekAtLastError();
+}
+}
+#define cudaLaunchKernelEx(config, ...) \
+    ::gridstride::launch_configured(GRIDSTRIDE_TEXT(__VA_ARGS__), __LINE__, config, __VA_ARGS__)

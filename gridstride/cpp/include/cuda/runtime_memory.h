@@ -1,0 +1,377 @@
+// Memory of the device: allocation, pools, pinned memory, copies, and the variables of the device by their names.
+#pragma once
+#include "runtime_errors.h"
+
+enum cudaMemcpyKind {
+    cudaMemcpyHostToHost,
+    cudaMemcpyHostToDevice,
+    cudaMemcpyDeviceToHost,
+    cudaMemcpyDeviceToDevice,
+    cudaMemcpyDefault
+};
+enum {
+    cudaHostAllocDefault = 0,
+    cudaHostAllocPortable = 1,
+    cudaHostAllocMapped = 2,
+    cudaMemAttachGlobal = 1,
+    cudaMemAttachHost = 2
+};
+
+namespace gridstride {
+template <class T> constexpr size_t item_bytes() {
+    if constexpr (std::is_void_v<T>) return 1;
+    else return sizeof(T);
+}
+template <class T> cudaError_t host_too(T **p, size_t bytes, bool cleared, int line) {
+    *p = static_cast<T *>(device_alloc(bytes, item_bytes<T>(), cleared, true, line));
+    return failed_unless(*p, cudaErrorMemoryAllocation);
+}
+}
+inline cudaError_t cudaMalloc(void **p, size_t bytes, int line = __builtin_LINE()) {
+    if (!p) return gridstride::record_error(cudaErrorInvalidValue);
+    *p = bytes ? gridstride::device_alloc(bytes, 1, false, false, line) : nullptr;
+    return gridstride::failed_unless(*p || !bytes, cudaErrorMemoryAllocation);
+}
+template <class T> cudaError_t cudaMalloc(T **p, size_t bytes, int line = __builtin_LINE()) {
+    if (!p) return gridstride::record_error(cudaErrorInvalidValue);
+    *p = bytes ? static_cast<T *>(gridstride::device_alloc(bytes, sizeof(T), false, false, line)) : nullptr;
+    return gridstride::failed_unless(*p || !bytes, cudaErrorMemoryAllocation);
+}
+template <class T> cudaError_t cudaMallocAsync(T **p, size_t bytes, cudaStream_t s, int line = __builtin_LINE()) {
+    using namespace gridstride;
+    if (!kept(s, NodeKind::alloc, [] { return 0; })) {
+        const Enqueued operation("cudaMallocAsync", s, line);
+        const cudaError_t e = cudaMalloc(p, bytes, line);
+        if (!e) device_used(*p, bytes, "allocates");
+        return e;
+    }
+    *p = static_cast<T *>(graph_alloc(bytes, line));
+    return failed_unless(*p, cudaErrorMemoryAllocation);
+}
+template <class T> cudaError_t cudaMallocManaged(
+    T **p, size_t bytes, unsigned = cudaMemAttachGlobal, int line = __builtin_LINE()) {
+    return gridstride::host_too(p, bytes, false, line);
+}
+inline cudaError_t cudaFree(void *p) {
+    if (p) gridstride::host_waits();
+    return gridstride::failed_unless(!p || gridstride::device_free(p), cudaErrorInvalidValue);
+}
+inline cudaError_t cudaFreeAsync(void *p, cudaStream_t s, int line = __builtin_LINE()) {
+    const auto free = [=] {
+        const gridstride::Enqueued operation("cudaFreeAsync", s, line);
+        return int(gridstride::failed_unless(!p || gridstride::free_in_order(p), cudaErrorInvalidValue));
+    };
+    return gridstride::kept(s, gridstride::NodeKind::free, free) ? cudaSuccess : cudaError_t(free());
+}
+
+// Pools keep nothing here: what is freed is given back at once.
+struct GridstridePool { unsigned long long threshold; };
+typedef GridstridePool *cudaMemPool_t;
+enum cudaMemAllocationType { cudaMemAllocationTypeInvalid = 0, cudaMemAllocationTypePinned = 1 };
+enum cudaMemLocationType {
+    cudaMemLocationTypeInvalid = 0, cudaMemLocationTypeDevice = 1, cudaMemLocationTypeHost = 2
+};
+enum cudaMemAllocationHandleType { cudaMemHandleTypeNone = 0, cudaMemHandleTypePosixFileDescriptor = 1 };
+struct cudaMemLocation { cudaMemLocationType type; int id; };
+struct cudaMemPoolProps {
+    cudaMemAllocationType allocType;
+    cudaMemAllocationHandleType handleTypes;
+    cudaMemLocation location;
+};
+enum cudaMemPoolAttr {
+    cudaMemPoolReuseFollowEventDependencies = 1,
+    cudaMemPoolReuseAllowOpportunistic = 2,
+    cudaMemPoolReuseAllowInternalDependencies = 3,
+    cudaMemPoolAttrReleaseThreshold = 4,
+    cudaMemPoolAttrReservedMemCurrent = 5,
+    cudaMemPoolAttrReservedMemHigh = 6,
+    cudaMemPoolAttrUsedMemCurrent = 7,
+    cudaMemPoolAttrUsedMemHigh = 8
+};
+inline cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device) {
+    static GridstridePool only{0};
+    *pool = &only;
+    return gridstride::failed_unless(device == 0, cudaErrorInvalidDevice);
+}
+inline cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *pool, int device) {
+    return cudaDeviceGetDefaultMemPool(pool, device);
+}
+inline cudaError_t cudaDeviceSetMemPool(int, cudaMemPool_t) { return cudaSuccess; }
+inline cudaError_t cudaMemPoolCreate(cudaMemPool_t *pool, const cudaMemPoolProps *props) {
+    if (props->handleTypes != cudaMemHandleTypeNone) return gridstride::record_error(cudaErrorNotSupported);
+    *pool = new GridstridePool{0};
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) { delete pool; return cudaSuccess; }
+enum cudaMemAccessFlags {
+    cudaMemAccessFlagsProtNone = 0, cudaMemAccessFlagsProtRead = 1, cudaMemAccessFlagsProtReadWrite = 3
+};
+struct cudaMemAccessDesc { cudaMemLocation location; cudaMemAccessFlags flags; };
+inline cudaError_t cudaMemPoolSetAccess(cudaMemPool_t, const cudaMemAccessDesc *access, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (access[i].location.type == cudaMemLocationTypeDevice && access[i].location.id)
+            return gridstride::record_error(cudaErrorInvalidDevice);
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemPoolGetAccess(cudaMemAccessFlags *flags, cudaMemPool_t, cudaMemLocation *at) {
+    *flags = cudaMemAccessFlagsProtReadWrite;
+    return gridstride::failed_unless(at->id == 0, cudaErrorInvalidDevice);
+}
+inline cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) { return cudaSuccess; }
+inline cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void *value) {
+    if (attribute == cudaMemPoolAttrReleaseThreshold) pool->threshold = *static_cast<unsigned long long *>(value);
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void *value) {
+    if (attribute < cudaMemPoolAttrReleaseThreshold) *static_cast<int *>(value) = 1;
+    else *static_cast<unsigned long long *>(value) =
+        attribute == cudaMemPoolAttrReleaseThreshold ? pool->threshold : gridstride::device_total();
+    return cudaSuccess;
+}
+template <class T> cudaError_t cudaMallocFromPoolAsync(
+    T **p, size_t bytes, cudaMemPool_t, cudaStream_t s, int line = __builtin_LINE()) {
+    return cudaMallocAsync(p, bytes, s, line);
+}
+template <class T> cudaError_t cudaMallocPitch(
+    T **p, size_t *pitch, size_t width, size_t height, int line = __builtin_LINE()) {
+    *pitch = (width + 511) / 512 * 512;
+    return cudaMalloc(p, *pitch * height, line);
+}
+// Pinned memory can be read by kernels as well: it is device memory that the host may touch.
+template <class T> cudaError_t cudaMallocHost(T **p, size_t bytes, int line = __builtin_LINE()) {
+    return gridstride::host_too(p, bytes, true, line);
+}
+template <class T> cudaError_t cudaHostAlloc(T **p, size_t bytes, unsigned, int line = __builtin_LINE()) {
+    return cudaMallocHost(p, bytes, line);
+}
+inline cudaError_t cudaFreeHost(void *p) { return cudaFree(p); }
+
+// Memory of the host's own that is registered has a copy for kernels, which comes and goes with each launch.
+enum {
+    cudaHostRegisterDefault = 0,
+    cudaHostRegisterPortable = 1,
+    cudaHostRegisterMapped = 2,
+    cudaHostRegisterIoMemory = 4,
+    cudaHostRegisterReadOnly = 8
+};
+inline cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned) {
+    if (!p || !bytes) return gridstride::record_error(cudaErrorInvalidValue);
+    return gridstride::failed_unless(gridstride::register_host(p, bytes), cudaErrorHostMemoryAlreadyRegistered);
+}
+inline cudaError_t cudaHostUnregister(void *p) {
+    gridstride::host_waits();
+    return gridstride::failed_unless(gridstride::unregister_host(p), cudaErrorHostMemoryNotRegistered);
+}
+template <class T> cudaError_t cudaHostGetDevicePointer(T **p, void *host, unsigned) {
+    *p = static_cast<T *>(gridstride::is_device(host) ? host : gridstride::mapped(host));
+    return gridstride::failed_unless(*p, cudaErrorInvalidValue);
+}
+
+// Does the host wait for such a copy? Within the device's memory not; cudaMemcpyAsync only to memory that is pageable.
+namespace gridstride {
+inline bool waits_for_copy(const void *to, const void *from) { return !of_device_alone(to) || !of_device_alone(from); }
+}
+inline cudaError_t cudaMemcpy(
+    void *to, const void *from, size_t bytes, cudaMemcpyKind kind, int line = __builtin_LINE()) {
+    if (kind < 0 || kind > cudaMemcpyDefault) return gridstride::record_error(cudaErrorInvalidMemcpyDirection);
+    if (!bytes) return cudaSuccess;                         // also right after the end of an array
+    if (!to || !from) return gridstride::record_error(cudaErrorInvalidValue);
+    const bool to_device = gridstride::is_device(to), from_device = gridstride::is_device(from);
+    if ((to_device && !gridstride::device_range(to, bytes)) || (from_device && !gridstride::device_range(from, bytes)))
+        return gridstride::record_error(cudaErrorInvalidValue);
+    if ((kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice) && !to_device)
+        return gridstride::record_error(cudaErrorInvalidValue);
+    if ((kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice) && !from_device)
+        return gridstride::record_error(cudaErrorInvalidValue);
+    const gridstride::Enqueued operation("cudaMemcpy", nullptr, line, gridstride::waits_for_copy(to, from));
+    gridstride::device_copy(to, from, bytes);
+    if (to_device) gridstride::device_written(to, bytes);
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemcpyAsync(
+    void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t s = nullptr,
+    int line = __builtin_LINE()) {
+    using namespace gridstride;
+    const auto copy = [=] {
+        const Enqueued operation("cudaMemcpyAsync", s, line, is_pageable(to));
+        return int(cudaMemcpy(to, from, bytes, kind));
+    };
+    return kept(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
+}
+inline cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+    size_t height, cudaMemcpyKind kind, int line = __builtin_LINE()) {
+    if (width > to_pitch || width > from_pitch) return gridstride::record_error(cudaErrorInvalidPitchValue);
+    const gridstride::Enqueued operation("cudaMemcpy2D", nullptr, line, gridstride::waits_for_copy(to, from));
+    for (size_t row = 0; row < height; row++)
+        if (cudaError_t e = cudaMemcpy(static_cast<char *>(to) + row * to_pitch,
+                static_cast<const char *>(from) + row * from_pitch, width, kind))
+            return e;
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemcpy2DAsync(
+    void *to, size_t tp, const void *from, size_t fp, size_t w, size_t h, cudaMemcpyKind k, cudaStream_t s = nullptr,
+    int line = __builtin_LINE()) {
+    using namespace gridstride;
+    const auto copy = [=] {
+        const Enqueued operation("cudaMemcpy2DAsync", s, line, is_pageable(to));
+        return int(cudaMemcpy2D(to, tp, from, fp, w, h, k));
+    };
+    return kept(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
+}
+inline cudaError_t cudaMemset(void *p, int value, size_t bytes, int line = __builtin_LINE()) {
+    if (!gridstride::is_device(p) || !gridstride::device_range(p, bytes))
+        return gridstride::record_error(cudaErrorInvalidValue);
+    const gridstride::Enqueued operation("cudaMemset", nullptr, line, !gridstride::of_device_alone(p));
+    gridstride::device_fill(p, value, bytes);
+    gridstride::device_written(p, bytes);
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemsetAsync(
+    void *p, int value, size_t bytes, cudaStream_t s = nullptr, int line = __builtin_LINE()) {
+    using namespace gridstride;
+    const auto fill = [=] {
+        const Enqueued operation("cudaMemsetAsync", s, line);
+        return int(cudaMemset(p, value, bytes));
+    };
+    return kept(s, NodeKind::memset, fill) ? cudaSuccess : cudaError_t(fill());
+}
+inline cudaError_t cudaMemset2D(
+    void *p, size_t pitch, int value, size_t width, size_t height, int line = __builtin_LINE()) {
+    const gridstride::Enqueued operation("cudaMemset2D", nullptr, line, !gridstride::of_device_alone(p));
+    for (size_t row = 0; row < height; row++)
+        if (cudaError_t e = cudaMemset(static_cast<char *>(p) + row * pitch, value, width)) return e;
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemset2DAsync(void *p, size_t pitch, int value, size_t w, size_t h, cudaStream_t s = nullptr,
+    int line = __builtin_LINE()) {
+    using namespace gridstride;
+    const auto fill = [=] {
+        const Enqueued operation("cudaMemset2DAsync", s, line);
+        return int(cudaMemset2D(p, pitch, value, w, h));
+    };
+    return kept(s, NodeKind::memset, fill) ? cudaSuccess : cudaError_t(fill());
+}
+inline cudaError_t cudaMemcpyPeer(
+    void *to, int to_device, const void *from, int from_device, size_t bytes, int line = __builtin_LINE()) {
+    if (to_device || from_device) return gridstride::record_error(cudaErrorInvalidDevice);
+    return cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToDevice, line);
+}
+inline cudaError_t cudaMemcpyPeerAsync(
+    void *to, int to_device, const void *from, int from_device, size_t bytes, cudaStream_t s = nullptr,
+    int line = __builtin_LINE()) {
+    if (to_device || from_device) return gridstride::record_error(cudaErrorInvalidDevice);
+    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, s, line);
+}
+inline cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
+    const size_t used = gridstride::device_total();      // more than all of it, if it was larger then
+    *total = gridstride::device_size();
+    *free = *total > used ? *total - used : 0;
+    return cudaSuccess;
+}
+// All memory is near, so that advice changes nothing.
+enum { cudaCpuDeviceId = -1, cudaInvalidDeviceId = -2 };
+enum cudaMemoryAdvise {
+    cudaMemAdviseSetReadMostly = 1,
+    cudaMemAdviseUnsetReadMostly = 2,
+    cudaMemAdviseSetPreferredLocation = 3,
+    cudaMemAdviseUnsetPreferredLocation = 4,
+    cudaMemAdviseSetAccessedBy = 5,
+    cudaMemAdviseUnsetAccessedBy = 6
+};
+inline cudaError_t cudaMemPrefetchAsync(const void *, size_t, int, cudaStream_t = nullptr) { return cudaSuccess; }
+inline cudaError_t cudaMemPrefetchAsync(const void *, size_t, cudaMemLocation, unsigned, cudaStream_t = nullptr) {
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemAdvise(const void *, size_t, cudaMemoryAdvise, int) { return cudaSuccess; }
+inline cudaError_t cudaMemAdvise(const void *, size_t, cudaMemoryAdvise, cudaMemLocation) { return cudaSuccess; }
+enum { cudaMemAttachSingle = 4 };
+template <class T>
+cudaError_t cudaStreamAttachMemAsync(cudaStream_t, T *, size_t = 0, unsigned = cudaMemAttachSingle) {
+    return cudaSuccess;
+}
+
+// A variable of the device by its name, which is an address in host code, too: given as itself, or as that address.
+namespace gridstride {
+template <class T> const void *named(const T &symbol) {
+    return const_cast<const char *>(&reinterpret_cast<const volatile char &>(symbol));
+}
+// `back`: the kind of copy that would go the other way
+inline cudaError_t find_symbol(
+    const void *symbol, size_t bytes, size_t offset, cudaMemcpyKind &kind, cudaMemcpyKind back, char *&at) {
+    size_t all = 0;
+    at = symbol_at(symbol, all);
+    if (!at) return record_error(cudaErrorInvalidSymbol);
+    if (kind == back || kind == cudaMemcpyHostToHost) return record_error(cudaErrorInvalidMemcpyDirection);
+    if (!is_device(at)) kind = cudaMemcpyDefault;          // one of those that are C++'s, too
+    at += offset;
+    return failed_unless(offset <= all && bytes <= all - offset, cudaErrorInvalidValue);
+}
+inline cudaError_t copy_symbol(
+    const char *name, void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t s, int line) {
+    const auto copy = [=] {
+        const Enqueued operation(name, s, line, is_pageable(to));
+        return int(cudaMemcpy(to, from, bytes, kind));
+    };
+    return kept(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
+}
+}
+inline cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size_t bytes, size_t offset = 0,
+    cudaMemcpyKind kind = cudaMemcpyHostToDevice, int line = __builtin_LINE()) {
+    char *to;
+    if (cudaError_t e = gridstride::find_symbol(symbol, bytes, offset, kind, cudaMemcpyDeviceToHost, to)) return e;
+    const gridstride::Enqueued operation("cudaMemcpyToSymbol", nullptr, line, gridstride::waits_for_copy(to, from));
+    return cudaMemcpy(to, from, bytes, kind);
+}
+inline cudaError_t cudaMemcpyToSymbolAsync(const void *symbol, const void *from, size_t bytes, size_t offset,
+    cudaMemcpyKind kind, cudaStream_t s = nullptr, int line = __builtin_LINE()) {
+    char *to;
+    if (cudaError_t e = gridstride::find_symbol(symbol, bytes, offset, kind, cudaMemcpyDeviceToHost, to)) return e;
+    return gridstride::copy_symbol("cudaMemcpyToSymbolAsync", to, from, bytes, kind, s, line);
+}
+inline cudaError_t cudaMemcpyFromSymbol(void *to, const void *symbol, size_t bytes, size_t offset = 0,
+    cudaMemcpyKind kind = cudaMemcpyDeviceToHost, int line = __builtin_LINE()) {
+    char *from;
+    if (cudaError_t e = gridstride::find_symbol(symbol, bytes, offset, kind, cudaMemcpyHostToDevice, from)) return e;
+    const gridstride::Enqueued operation("cudaMemcpyFromSymbol", nullptr, line, gridstride::waits_for_copy(to, from));
+    return cudaMemcpy(to, from, bytes, kind);
+}
+inline cudaError_t cudaMemcpyFromSymbolAsync(void *to, const void *symbol, size_t bytes, size_t offset,
+    cudaMemcpyKind kind, cudaStream_t s = nullptr, int line = __builtin_LINE()) {
+    char *from;
+    if (cudaError_t e = gridstride::find_symbol(symbol, bytes, offset, kind, cudaMemcpyHostToDevice, from)) return e;
+    return gridstride::copy_symbol("cudaMemcpyFromSymbolAsync", to, from, bytes, kind, s, line);
+}
+template <class P> cudaError_t cudaGetSymbolAddress(P **p, const void *symbol) {
+    *p = reinterpret_cast<P *>(gridstride::symbol_address(symbol));
+    return gridstride::failed_unless(*p, cudaErrorInvalidSymbol);
+}
+inline cudaError_t cudaGetSymbolSize(size_t *bytes, const void *symbol) {
+    *bytes = 0;
+    return gridstride::failed_unless(gridstride::symbol_at(symbol, *bytes), cudaErrorInvalidSymbol);
+}
+template <class T>
+cudaError_t cudaMemcpyToSymbol(const T &symbol, const void *from, size_t bytes, size_t offset = 0,
+    cudaMemcpyKind kind = cudaMemcpyHostToDevice, int line = __builtin_LINE()) {
+    return cudaMemcpyToSymbol(gridstride::named(symbol), from, bytes, offset, kind, line);
+}
+template <class T>
+cudaError_t cudaMemcpyToSymbolAsync(const T &symbol, const void *from, size_t bytes, size_t offset,
+    cudaMemcpyKind kind, cudaStream_t s = nullptr, int line = __builtin_LINE()) {
+    return cudaMemcpyToSymbolAsync(gridstride::named(symbol), from, bytes, offset, kind, s, line);
+}
+template <class T>
+cudaError_t cudaMemcpyFromSymbol(void *to, const T &symbol, size_t bytes, size_t offset = 0,
+    cudaMemcpyKind kind = cudaMemcpyDeviceToHost, int line = __builtin_LINE()) {
+    return cudaMemcpyFromSymbol(to, gridstride::named(symbol), bytes, offset, kind, line);
+}
+template <class T>
+cudaError_t cudaMemcpyFromSymbolAsync(void *to, const T &symbol, size_t bytes, size_t offset, cudaMemcpyKind kind,
+    cudaStream_t s = nullptr, int line = __builtin_LINE()) {
+    return cudaMemcpyFromSymbolAsync(to, gridstride::named(symbol), bytes, offset, kind, s, line);
+}
+template <class P, class T> cudaError_t cudaGetSymbolAddress(P **p, const T &symbol) {
+    return cudaGetSymbolAddress(p, gridstride::named(symbol));
+}
+template <class T> cudaError_t cudaGetSymbolSize(size_t *bytes, const T &symbol) {
+    return cudaGetSymbolSize(bytes, gridstride::named(symbol));
+}

@@ -1,0 +1,108 @@
+// Streams and events. Every piece of work has ended when the call returns, and the clock is the CPU's; what would be in
+// order on a GPU is reported to the runtime, which checks that the host waits for it.
+#pragma once
+#include "runtime_errors.h"
+
+struct GridstrideStream { int priority; };
+struct GridstrideEvent { double seconds; gridstride::Graph *graph; };
+typedef GridstrideEvent *cudaEvent_t;
+typedef void (*cudaStreamCallback_t)(cudaStream_t, cudaError_t, void *);
+typedef void (*cudaHostFn_t)(void *);
+enum {
+    cudaStreamDefault = 0,
+    cudaStreamNonBlocking = 1,
+    cudaEventDefault = 0,
+    cudaEventBlockingSync = 1,
+    cudaEventDisableTiming = 2
+};
+#define cudaStreamLegacy ((cudaStream_t)0)
+#define cudaStreamPerThread ((cudaStream_t)0)
+
+GRIDSTRIDE_UNSEEN inline cudaError_t cudaStreamCreateWithFlags(
+    cudaStream_t *s, unsigned flags, int line = __builtin_LINE()) {
+    *s = new GridstrideStream();
+    gridstride::stream_created(*s, !(flags & cudaStreamNonBlocking), line);
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamCreate(cudaStream_t *s, int line = __builtin_LINE()) {
+    return cudaStreamCreateWithFlags(s, cudaStreamDefault, line);
+}
+// from the least to the greatest; a priority changes nothing here
+constexpr int gridstride_priorities[] = {0, -5};
+inline cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+    if (least) *least = gridstride_priorities[0];
+    if (greatest) *greatest = gridstride_priorities[1];
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamCreateWithPriority(
+    cudaStream_t *s, unsigned flags, int priority, int line = __builtin_LINE()) {
+    const auto [least, greatest] = gridstride_priorities;
+    const cudaError_t e = cudaStreamCreateWithFlags(s, flags, line);
+    (*s)->priority = priority > least ? least : priority < greatest ? greatest : priority;
+    return e;
+}
+inline cudaError_t cudaStreamGetPriority(cudaStream_t s, int *priority) {
+    *priority = s ? s->priority : 0;
+    return cudaSuccess;
+}
+GRIDSTRIDE_UNSEEN inline cudaError_t cudaStreamDestroy(cudaStream_t s) {
+    gridstride::stream_destroyed(s);
+    delete s;
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+    gridstride::host_waits_for(s);
+    return gridstride::failed_unless(!gridstride::captured(s), cudaErrorStreamCaptureUnsupported);
+}
+inline cudaError_t cudaStreamQuery(cudaStream_t s) { return cudaStreamSynchronize(s); }
+// A stream that waits for a captured one is captured, too.
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned = 0) {
+    if (e->graph && !gridstride::captured(s)) gridstride::begin_capture(s, e->graph, false);
+    if (e->graph) gridstride::captured_waits(s, e);
+    else gridstride::stream_waits(s, e);
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamAddCallback(
+    cudaStream_t s, cudaStreamCallback_t f, void *data, unsigned, int line = __builtin_LINE()) {
+    const gridstride::Enqueued operation("cudaStreamAddCallback", s, line);
+    f(s, cudaSuccess, data);
+    return cudaSuccess;
+}
+inline cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t f, void *data, int line = __builtin_LINE()) {
+    const auto call = [=] {
+        const gridstride::Enqueued operation("cudaLaunchHostFunc", s, line);
+        f(data);
+        return 0;
+    };
+    if (!gridstride::kept(s, gridstride::NodeKind::host, call)) call();
+    return cudaSuccess;
+}
+GRIDSTRIDE_UNSEEN inline cudaError_t cudaEventCreate(cudaEvent_t *e) {
+    *e = new GridstrideEvent{-1, nullptr};
+    return cudaSuccess;
+}
+inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned) { return cudaEventCreate(e); }
+GRIDSTRIDE_UNSEEN inline cudaError_t cudaEventDestroy(cudaEvent_t e) {
+    gridstride::event_destroyed(e);
+    delete e;
+    return cudaSuccess;
+}
+GRIDSTRIDE_UNSEEN inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s = nullptr) {
+    e->graph = gridstride::captured(s);
+    if (e->graph) gridstride::record_captured(e, s);
+    else gridstride::event_recorded(e, s);
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    e->seconds = double(t.tv_sec) + t.tv_nsec * 1e-9;
+    return cudaSuccess;
+}
+inline cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s = nullptr, unsigned = 0) {
+    return cudaEventRecord(e, s);
+}
+inline cudaError_t cudaEventSynchronize(cudaEvent_t e) { gridstride::host_waits_for_event(e); return cudaSuccess; }
+inline cudaError_t cudaEventQuery(cudaEvent_t e) { return cudaEventSynchronize(e); }
+inline cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t a, cudaEvent_t b) {
+    if (a->seconds < 0 || b->seconds < 0) return gridstride::record_error(cudaErrorInvalidResourceHandle);
+    *ms = float((b->seconds - a->seconds) * 1e3);
+    return cudaSuccess;
+}
