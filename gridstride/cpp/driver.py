@@ -140,7 +140,9 @@ def load_machine_code(
     name: str,  # of the kernel in it
 ) -> int:
     "Load a kernel and return its handle, cached; raises `OSError` without a driver, `RuntimeError` for its errors"
-    lib, library, kernel = driver(), ctypes.c_void_p(), ctypes.c_void_p()
+    lib = driver()
+    library = ctypes.c_void_p()
+    kernel = ctypes.c_void_p()
     make_context_current()
     error = lib.cuLibraryLoadData(ctypes.byref(library), code, None, None, 0, None, None, 0)
     error = error or lib.cuLibraryGetKernel(ctypes.byref(kernel), library, name.encode())

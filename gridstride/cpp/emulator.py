@@ -274,7 +274,8 @@ def _exception_for(f, sources):
     f.name_calls(lambda c: _shown_call(c, sources))
     lines = dict(enumerate(sources.get(file, '').splitlines(), 1))
     if f.column and (array := array_at(line := lines.get(f.line, ''), _column(f, line))):
-        f.code, f.fields = 'outside_named', dict(f.fields, array=array)
+        f.code = 'outside_named'
+        f.fields = dict(f.fields, array=array)
     f.name_array(lines.get(f.line, ''), _above(lines, f.line))
     f.order_race(lambda n: lines.get(n, '').strip())
     if f.is_apart():

@@ -124,8 +124,12 @@ class Found:
     "A finding of the runtime: `kind`, `code` and `fields` as in `errors`, and the location"
 
     def __init__(self, c):  # c: a `CFinding`
-        self.kind, self.code, self.fields = KINDS[c.kind], c.code.decode(), fields_of(c.fields[: c.count])
-        self.kernel, self.file, self.line = c.kernel.decode() or None, c.at.file.decode(), c.at.line or None
+        self.kind = KINDS[c.kind]
+        self.code = c.code.decode()
+        self.fields = fields_of(c.fields[: c.count])
+        self.kernel = c.kernel.decode() or None
+        self.file = c.at.file.decode()
+        self.line = c.at.line or None
         self.block, self.thread = (tuple(c.at.block), tuple(c.at.thread)) if c.has_who else (None, None)
         self.column, self.called = c.column, c.called or None
         self.other_file = c.other.file.decode()
@@ -195,7 +199,10 @@ class Found:
         one = here == there and self.line == other.line and (before, now) == ('written', 'read')
         if there > here or one and update_of(line_of(self.line), self.fields['array']):
             self.other = Access(self.line, self.block, self.thread, line_of(self.line), calls=self.calls)
-            self.line, self.block, self.thread, self.calls = other.line, other.block, other.thread, other.calls
+            self.line = other.line
+            self.block = other.block
+            self.thread = other.thread
+            self.calls = other.calls
             self.called = self._call_in_kernel()
             self.fields.update(before=now, now=before)
 

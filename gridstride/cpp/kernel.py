@@ -44,7 +44,11 @@ class Kernel:
     `k.src` is the CUDA C that it was compiled from, `k.params` a list of `Param`."""
 
     def __init__(self, name, params, run, device, built):
-        self.__name__, self.params, self._run, self.device, self.built = name, params, run, device, built
+        self.__name__ = name
+        self.params = params
+        self._run = run
+        self.device = device
+        self.built = built
         self.handle = getattr(run, 'handle', None)  # the driver's, on a GPU
         compiled = self.handle and run.parameters is not None and launcher()
         self._launches = Launches(self, compiled, run.parameters, run.wishes) if compiled else None
@@ -98,7 +102,10 @@ class Launches(dict):
     "Compiled launches of a kernel on a GPU, by their configuration: integers, or tuples of integers"
 
     def __init__(self, kernel, module, parameters, wishes):
-        self.kernel, self.module, self.parameters, self.wishes = kernel, module, parameters, wishes
+        self.kernel = kernel
+        self.module = module
+        self.parameters = parameters
+        self.wishes = wishes
         self.are_integers = module.are_integers
 
     def __missing__(self, config):

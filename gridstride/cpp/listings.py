@@ -106,7 +106,12 @@ class Shown:
     "A listing: coloured lines in a notebook, numbered text elsewhere"
 
     def __init__(self, text, first, last, marked, title, fold):
-        self.text, self.first, self.last, self.marked, self.title, self.fold = text, first, last, marked, title, fold
+        self.text = text
+        self.first = first
+        self.last = last
+        self.marked = marked
+        self.title = title
+        self.fold = fold
 
     def __repr__(self):
         lines = [f'{i:4} {">" if i in self.marked else " "} {self.text[i - 1]}'.rstrip() for i in self._line_numbers()]

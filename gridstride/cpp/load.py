@@ -25,7 +25,9 @@ class Module(Library):
     def __init__(self, built, name, declarations, emulated, src=None):
         self.built, self.src = built, src  # src: CUDA C as `load_cuda` got it
         super().__init__(built.folder / f'{name}.so', declarations, emulated, name)
-        self.build_directory, self.seconds, self.cached = str(built.folder), built.seconds, built.cached
+        self.build_directory = str(built.folder)
+        self.seconds = built.seconds
+        self.cached = built.cached
         self.command = '\n'.join(' '.join(command) for command in built.commands)
 
     def sources(self) -> dict:  # file name -> text
@@ -245,7 +247,9 @@ def _by_torch(source, flags, verbose, error):
     what = error.errors[0].what if error.errors else 'see the log'
     needs = f"{source.name}: needs more of ATen than gridstride's interface has ({what})"
     print(f"{needs}; torch's load_inline compiles it, which takes a minute")
-    cuda_src, before, names = source.given[0], source.given[1] or '', [f.name for f in source.functions]
+    cuda_src = source.given[0]
+    before = source.given[1] or ''
+    names = [f.name for f in source.functions]
     signatures = [f'{f.signature};' for f in host_functions(cuda_src) if f.name in names]
     declared = '\n'.join([before, *(signature for signature in signatures if signature not in before)])
     sources = dict(cpp_sources=[declared], cuda_sources=[cuda_src], functions=names)

@@ -22,7 +22,8 @@ class OpenLibrary:
     "A shared library, loaded for as long as this object is referenced"
 
     def __init__(self, path, handle=None):
-        self.path, self.dll = path, ctypes.CDLL(path, handle=handle)
+        self.path = path
+        self.dll = ctypes.CDLL(path, handle=handle)
 
 
 def opened(

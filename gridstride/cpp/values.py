@@ -416,7 +416,9 @@ class Function:
         self.__name__ = self.__qualname__ = exported.name.decode()
         self.__doc__ = (declaration or _declare(self.__name__, exported.types())).rstrip(';')
         self.__module__ = library.__name__
-        self.library, self._call, self.parameters = library, exported.call, parameters(self.__doc__)
+        self.library = library
+        self._call = exported.call
+        self.parameters = parameters(self.__doc__)
         names = [parameter[1] for parameter in self.parameters]
         if all(name and name.isidentifier() for name in names) and len({*names}) == len(names):
             self.__signature__ = inspect.Signature([self._as_python(*parameter) for parameter in self.parameters])
@@ -517,7 +519,8 @@ class Library:
     ):  # what the library calls itself
         self.__file__ = os.path.abspath(path)
         self.__name__ = name or re.sub(r'\W', '_', Path(path).name.split('.')[0])
-        self.emulated, self._opened = emulated, opened(self.__file__, emulated)
+        self.emulated = emulated
+        self._opened = opened(self.__file__, emulated)
         self._dll = self._opened.dll
         self._dll.gs_connect(ctypes.byref(_python))
         self._dll.gs_exports.restype = POINTER(_Exported)

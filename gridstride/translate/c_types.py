@@ -19,12 +19,10 @@ class _Uses:
     "Collect where the variables that do not fit an `int` are used"
 
     def __init__(self, unit, ranges):
-        self.ranges, self.bad, self.flows, self.compared = (
-            ranges,
-            set(),
-            [],
-            [],
-        )  # flows: (variable, the variable that gets it); compared: pairs of expressions
+        self.ranges = ranges
+        self.bad = set()  # variables that need more than their low 32 bits
+        self.flows = []  # (variable, the variable that gets it)
+        self.compared = []  # pairs of expressions
         for f in ranges.reached:
             for s in statements(f.body):
                 self.statement(s, f)

@@ -411,10 +411,8 @@ class _Made:
     "Kernel, compiled for arguments of some kinds"
 
     def __init__(self, kernel, args, memcheck, checked):
-        self.kernel, self.files = (
-            kernel.__name__,
-            [inspect.getsourcefile(kernel.py_func) or kernel.py_func.__code__.co_filename],
-        )
+        self.kernel = kernel.__name__
+        self.files = [inspect.getsourcefile(kernel.py_func) or kernel.py_func.__code__.co_filename]
         self.first = kernel.py_func.__code__.co_firstlineno
         unit, writer = (CheckedUnit, CheckedExpressions) if memcheck else (Unit, Expressions)
         self.translation = translate(kernel, args, unit(doubles=True, wide=memcheck), writer)

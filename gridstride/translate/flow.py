@@ -30,7 +30,9 @@ class Variable:
         self.tuple_name = self.same_as = self.constant = self.bounds = self.struct = None
         self.temporary = self.alone = False  # alone: it shares its name with no other
         self.is_parameter, self.parameter = False, None  # parameter: what is known of it, for one of the kernel
-        self.c_name, self.c_type, self.slot = name, None, None
+        self.c_name = name
+        self.c_type = None
+        self.slot = None
         self.dropped = False  # a parameter that a device function makes no use of
         self.adopted = False  # it is the name of a size of an array, which is a parameter of C
 
@@ -45,7 +47,12 @@ class _Flow:
     "Walks a function; `state` maps names to the assignments that may have made their value, None in unreachable code"
 
     def __init__(self, names):
-        self.names, self.ids, self.parent, self.reads, self.state, self.loops = names, {}, [], {}, {}, []
+        self.names = names
+        self.ids = {}
+        self.parent = []
+        self.reads = {}
+        self.state = {}
+        self.loops = []
 
     def root(self, i):
         "Return the number that stands for the group of the assignment `i` (union-find)"

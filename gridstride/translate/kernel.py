@@ -232,7 +232,9 @@ def _name_all(unit, order):
 def _function(f, body, ex, unit):
     "Return the lines of one function"
     tree, line = f.source.tree, f.source.tree.lineno
-    body.cursor, body.pending, body.depth = tree.body[0].lineno - 1, False, 1
+    body.cursor = tree.body[0].lineno - 1
+    body.pending = False
+    body.depth = 1
     head, params = _head(f, body, ex, unit)
     if f is unit.main:
         unit.head = params

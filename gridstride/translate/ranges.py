@@ -373,7 +373,9 @@ class _Blocks:
         self.loop(s, head, None)
 
     def _run_for(self, s):
-        start, stop, step = self.eval(s.start), self.eval(s.stop), self.eval(s.step)
+        start = self.eval(s.start)
+        stop = self.eval(s.stop)
+        step = self.eval(s.step)
         if step[0] > 0:
             r, trips = (start[0], stop[1] - 1), -((start[0] - stop[1]) // step[0])
         elif step[1] < 0:
@@ -511,7 +513,9 @@ class Ranges(_Values, _Conditions, _Blocks):
         if f not in self.reached:
             self.reached.append(f)
         outer = getattr(self, 'state', None), getattr(self, 'loops', None), getattr(self, 'returned', None)
-        self.state, self.loops, self.returned = {}, [], None
+        self.state = {}
+        self.loops = []
+        self.returned = None
         for n, e in enumerate(f.given):
             self.give(e, args[n] if args else None)
         self.block(f.body)

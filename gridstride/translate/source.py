@@ -48,7 +48,9 @@ class Source:
                 'Define it in a file or in a notebook cell.',
                 kernel=self.name,
             ) from None
-        self.file, self.first, self.lines = source.file, source.first, source.text.splitlines()
+        self.file = source.file
+        self.first = source.first
+        self.lines = source.text.splitlines()
         self.tree = definition(source.text, f)
         if self.tree is None:
             raise Untranslatable(

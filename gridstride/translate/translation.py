@@ -26,8 +26,13 @@ class Translation(str):
 
     def __new__(cls, text, kernel, params, lines, known, names, defaults, least):
         self = super().__new__(cls, text)
-        self.kernel, self.params, self.lines = kernel, params, lines
-        self.known, self.names, self.defaults, self.least = known, names, defaults, least
+        self.kernel = kernel
+        self.params = params
+        self.lines = lines
+        self.known = known
+        self.names = names
+        self.defaults = defaults
+        self.least = least
         return self
 
     def pack(self, args):

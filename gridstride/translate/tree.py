@@ -15,7 +15,10 @@ class Expr:
     __slots__ = 'op', 'type', 'args', 'value'
 
     def __init__(self, op, type, args=(), value=None):
-        self.op, self.type, self.args, self.value = op, type, list(args), value
+        self.op = op
+        self.type = type
+        self.args = list(args)
+        self.value = value
 
     def __repr__(self):
         return f"{self.op}{'' if self.value is None else f'[{self.value}]'}({', '.join(map(repr, self.args))})"

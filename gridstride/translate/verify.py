@@ -123,7 +123,9 @@ class _Order:
     """
 
     def __init__(self, f):
-        self.f, self.there, self.broken = f, set(), []
+        self.f = f
+        self.there = set()
+        self.broken = []
         for e in f.given:
             self.there |= {part.value for part in walk(e) if part.op == 'var'}
         self.block(f.body)

@@ -39,8 +39,14 @@ class Code:
     specifiers that a macro stands for. Raises `WrongSource` for brackets that do not close, if `strict`."""
 
     def __init__(self, src, tokens, aliases, name='', macro=None, strict=True, directives=None):
-        self.src, self.aliases, self.name, self.macro, self.strict = src, aliases, name, macro, strict
-        self.tokens, self.texts, self._n = tokens, tokens.texts, len(tokens)
+        self.src = src
+        self.aliases = aliases
+        self.name = name
+        self.macro = macro
+        self.strict = strict
+        self.tokens = tokens
+        self.texts = tokens.texts
+        self._n = len(tokens)
         self.directives, self.kinds = directives or {}, {}  # directives: those before each token
         self._indices_of = None
         self._angles, self._angles_back = {}, {}  # cached results of `angle` and `angle_back`; None for comparisons
@@ -161,7 +167,11 @@ class Code:
 
     def _match(self, choose):
         self.mate, self.outer = mate, outer = {}, []
-        texts, directives, opened, groups, at = [*self.texts, ''], self.directives, [-1], [], 0
+        texts = [*self.texts, '']
+        directives = self.directives
+        opened = [-1]
+        groups = []
+        at = 0
         for i in self._turning_points():
             outer += [opened[-1]] * (i - at)
             at = i
@@ -212,7 +222,10 @@ class Code:
         return self._angles[i]
 
     def _pair_angles(self, i):
-        texts, mate, known, n = self.texts, self.mate, self._angles, len(self.texts)
+        texts = self.texts
+        mate = self.mate
+        known = self._angles
+        n = len(self.texts)
         opened = []
         while i < n:
             text = texts[i]
@@ -241,7 +254,9 @@ class Code:
         return self._angles_back[i]
 
     def _pair_angles_back(self, i):
-        texts, mate, known = self.texts, self.mate, self._angles_back
+        texts = self.texts
+        mate = self.mate
+        known = self._angles_back
         opened = []
         while i >= 0:
             text = texts[i]
@@ -283,7 +298,9 @@ class Code:
 
     def arguments(self, p):
         "List (start, end) of each argument of the call with its `(` at `p`"
-        res, i, q = [], p + 1, self.mate.get(p, len(self))
+        res = []
+        i = p + 1
+        q = self.mate.get(p, len(self))
         while i < q:
             end = min(self.until(i, (',',)), q)
             res.append((i, end))
@@ -297,7 +314,9 @@ class Code:
         return self._calls[a, b]
 
     def _call(self, i, b):
-        texts, mate, b = self.texts, self.mate, min(b, self._n)
+        texts = self.texts
+        mate = self.mate
+        b = min(b, self._n)
         while i < b and (text := texts[i]) != '=' and text != 'operator':
             named = text == '(' and self.is_word(i - 1) and texts[i - 1] not in NOT_NAMES
             if named and not self._goes_on(mate.get(i, i) + 1, b):
@@ -352,7 +371,9 @@ class Code:
         return kind
 
     def _kind_of_braces(self, opening):
-        a, texts, mate = opening, self.texts, self.mate
+        a = opening
+        texts = self.texts
+        mate = self.mate
         while a > 0 and texts[a - 1] not in _BEFORE_HEADS:
             a = mate.get(a - 1, a - 1)
         a = self.after_template(a)

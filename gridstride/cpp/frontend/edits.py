@@ -18,7 +18,10 @@ class Edits:
     `shared`: name -> bounds of the `__device__` variables that several files share."""
 
     def __init__(self, code: Code, source: Source, pointers: dict, shared=()):
-        self.code, self.literals, self.macros, self.shared = code, source.literals, source.macros, dict(shared)
+        self.code = code
+        self.literals = source.literals
+        self.macros = source.macros
+        self.shared = dict(shared)
         self.launchers = source.launchers
         self.pointers = pointers  # kernel -> which of its parameters are pointers, by their index
         self.made = []  # (start, end, text)

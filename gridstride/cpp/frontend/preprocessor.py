@@ -100,7 +100,9 @@ class _Condition:
     "The words of one condition, consumed from the left while it is evaluated"
 
     def __init__(self, words, macros, depth):
-        self.words, self.macros, self.depth = words, macros, depth
+        self.words = words
+        self.macros = macros
+        self.depth = depth
 
     def value(self):
         "Evaluate the condition, which must end here"
@@ -159,11 +161,14 @@ class _Group:
     "An open `#if`: is its location compiled (`outer`), was a branch taken, is the current one (`own`)?"
 
     def __init__(self, outer, condition):
-        self.outer, self.taken, self.own = outer, condition, condition
+        self.outer = outer
+        self.taken = condition
+        self.own = condition
 
     def go_on(self, condition):
         "Begin the next branch"
-        self.own, self.taken = _and(_not(self.taken), condition), _or(self.taken, condition)
+        self.own = _and(_not(self.taken), condition)
+        self.taken = _or(self.taken, condition)
 
 
 class Branches:
@@ -210,7 +215,10 @@ def live(
     """Yield (line, None if it is dropped; may the code after it be compiled?) per preprocessor line.
 
     The lines of a conditional stay if nothing decides between its branches, with the probability of each."""
-    here, probably, stays = Branches(likely), Branches(likely=True), []  # stays: per open conditional
+    # stays: per open conditional
+    here = Branches(likely)
+    probably = Branches(likely=True)
+    stays = []
     now = here.live
     for t in lines:
         word, kept = directive_word(t.text), None

@@ -189,7 +189,11 @@ def compiled(
     likely: bool,  # drop the branches that are probably not compiled?
 ) -> tuple:  # (`Tokens`, dict: index of a token -> the preprocessor lines before it)
     "Return the tokens that may be compiled, and the preprocessor lines among them"
-    found, res, lines, start, now = tokens_of(src), Tokens(), {}, 0, True
+    found = tokens_of(src)
+    res = Tokens()
+    lines = {}
+    start = 0
+    now = True
     positions = found.directives()
     for i, (line, goes_on) in zip(positions, live(map(found.__getitem__, positions), likely)):
         if now:

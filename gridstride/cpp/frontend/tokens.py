@@ -69,7 +69,9 @@ class Tokens:
     __slots__ = 'texts', 'kinds', 'starts'
 
     def __init__(self, texts=(), kinds=(), starts=()):
-        self.texts, self.kinds, self.starts = [*texts], [*kinds], [*starts]
+        self.texts = [*texts]
+        self.kinds = [*kinds]
+        self.starts = [*starts]
 
     def __len__(self):
         return len(self.texts)
@@ -186,7 +188,9 @@ def splice(
     text: str,  # the result of the edits
 ):
     "Split `text` into pieces without tokenizing again what no edit has changed"
-    pieces, res, at = _pieces_of(src), [], 0
+    pieces = _pieces_of(src)
+    res = []
+    at = 0
     index = dict(zip(accumulate(map(len, pieces), initial=0), range(len(pieces) + 1)))
     for start, end, by in edits:
         i, past = index.get(start), index.get(end)

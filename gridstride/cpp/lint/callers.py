@@ -282,7 +282,10 @@ def without_marked(
 
 def _lines_of(unit):
     "Index a text's lines by its `#line`s: {(file, line): (position in the text, line)}"
-    res, file, line, at = {}, unit.file, 1, 0
+    res = {}
+    file = unit.file
+    line = 1
+    at = 0
     for text in unit.text.splitlines(keepends=True):
         if m := re.match(r'\s*#line (\d+)(?: "(.*)")?', text):
             line, file = int(m[1]), m[2] or file

@@ -37,7 +37,9 @@ class CompileError(ShownBriefly, RuntimeError):
         command=(),
         others=(),  # dict: name -> text of the learner's other files
     ):
-        self.log, self.command, self.errors = log, command, read_log(log, name, others=others)
+        self.log = log
+        self.command = command
+        self.errors = read_log(log, name, others=others)
         self.file = self.errors[0].file or name if self.errors else name
         self.line = self.errors[0].line if self.errors else None
         super().__init__(describe(self.errors, src, name, others) if self.errors else _last_lines(log, name))

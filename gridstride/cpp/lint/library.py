@@ -244,7 +244,9 @@ class OwnNames:
         self,
         texts,  # of C++
     ):
-        self._codes, self._known, self.macros = [], {}, {}
+        self._codes = []
+        self._known = {}
+        self.macros = {}
         for source in map(read, texts):
             self._codes.append(source.main)
             for macro in source.macros:

@@ -169,7 +169,9 @@ def _is_called(c, opening):
 
 def _config_end(c, i):
     "Return the index of the first `>` of the `>>>` that ends the configuration opened at `i`"
-    texts, found, j = c.texts, [], i + 1
+    texts = c.texts
+    found = []
+    j = i + 1
     while j < len(texts) and (text := texts[j]) not in _ENDS:
         if text != '>':
             j = c.mate.get(j, j) + 1

@@ -407,7 +407,10 @@ def statements(
     count: int,  # how many operands there are
 ) -> str:  # C++, in which operand i is the variable `gs_i`
     "Translate PTX to C++ statements; raises `UnknownPTX` for what has no C++ here"
-    text, res, registers, i = re.sub(r'//[^\n]*|/\*.*?\*/', ' ', text, flags=re.S).rstrip(), [], set(), 0
+    text = re.sub(r'//[^\n]*|/\*.*?\*/', ' ', text, flags=re.S).rstrip()
+    res = []
+    registers = set()
+    i = 0
     labels = ''.join(f'__label__ {_label(label)}; ' for label in dict.fromkeys(_LABEL.findall(text)))
     while i < len(text):
         if m := _LABEL.match(text, i):

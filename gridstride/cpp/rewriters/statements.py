@@ -90,7 +90,9 @@ class _OwnNames:
     "The names of a source that hide a function of C's library: members, variables and functions of a namespace"
 
     def __init__(self, c, declared, own):
-        self.c, self.classes, self.bodies = c, {}, []
+        self.c = c
+        self.classes = {}
+        self.bodies = []
         self.spaces = {(f.scope, f.name) for f in own if '__global__' not in f.words}
         for i in declared:
             opening = c.outer[i]

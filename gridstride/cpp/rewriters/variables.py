@@ -174,7 +174,9 @@ def shared_variables(
     texts: dict,  # file name -> CUDA C: all files of a program, with its own headers
 ) -> tuple:  # of (name with its namespaces, bounds such as '[4]')
     "Return the `__device__` variables that one file declares `extern` and another one defines"
-    declared, defined, bounds = {}, {}, {}
+    declared = {}
+    defined = {}
+    bounds = {}
     for file, text in texts.items():
         for name, declares, size in _linked(text):
             (declared if declares else defined).setdefault(name, set()).add(file)

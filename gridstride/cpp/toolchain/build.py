@@ -233,7 +233,9 @@ def emulate_rewritten(
     constructs=False,  # may `original`, `units` or their headers have static constructors?
 ) -> Built:
     "Compile a source that is C++ already, as `emulate` does"
-    c, file, shown = compiler(), f'{name}.cu', original or src
+    c = compiler()
+    file = f'{name}.cu'
+    shown = original or src
     given = {file: shown, **dict(units)}
     early, macros = _macros(defines)
     flags = [*emulated_flags(c, '\n'.join(given.values()), checks), *more, *early]
@@ -332,7 +334,9 @@ def native(
     original='',  # the learner's source, for messages
 ) -> Built:  # with `name.so` in its folder
     "Compile by nvcc; raises `CompileError` with the learner's lines"
-    file, cc, shown = f'{name}.cu', nvcc(), original or src
+    file = f'{name}.cu'
+    cc = nvcc()
+    shown = original or src
     without = '' if _names_at(src) else '#define GRIDSTRIDE_WITHOUT_AT\n'
     text = f'{without}#include "gridstride/tensor.h"\n#line 1 "{file}"\n{src}'
     flags = ['-std=c++17', '-shared', f'-arch={arch}', '-lineinfo', '-Xcompiler', '-fPIC', '-diag-error=940']

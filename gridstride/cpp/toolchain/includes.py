@@ -21,7 +21,10 @@ def read_headers(
     more=(),  # folders in which others of its own are
 ) -> tuple:  # (dict: path below one of these folders -> text, dict: any other path -> text)
     "Read the headers that `src` includes, and those that these include, as far as they can be found"
-    roots, own, others, seen = [Path(folder), *map(Path, more)], {}, {}, set()
+    roots = [Path(folder), *map(Path, more)]
+    own = {}
+    others = {}
+    seen = set()
     waiting = [(name, roots[0]) for name in _names(src)]
     while waiting:
         (quoted, name), parent = waiting.pop()

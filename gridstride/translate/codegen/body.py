@@ -12,4 +12,8 @@ class Body(Parameters, NameSharing, Declarations, SourceLines, SimpleStatements,
     "Write the body of one function: `prepare()`, then `block(body, column)`; `lines` has the result"
 
     def __init__(self, f, names, ex):
-        self.f, self.names, self.ex, self.source, self.lines = f, names, ex, f.source, []
+        self.f = f
+        self.names = names
+        self.ex = ex
+        self.source = f.source
+        self.lines = []

@@ -215,4 +215,8 @@ class _GeneratedVariable:
     undefined, defs = False, 1
 
     def __init__(self, c_name, c_type):
-        self.c_name, self.c_type, self.slot, self.memory, self.type = c_name, c_type, self, None, INT
+        self.c_name = c_name
+        self.c_type = c_type
+        self.slot = self
+        self.memory = None
+        self.type = INT

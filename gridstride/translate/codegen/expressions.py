@@ -19,7 +19,11 @@ class Expressions(Literals, Conversions, SinglePrecision, Arithmetic, Truth, Ele
 
     def __init__(self, unit, ranges):
         self.unit, self.ranges = unit, ranges
-        self.helpers, self.headers, self.globals, self.macros = {}, set(), {}, set()  # what the text will need
+        # what the text will need
+        self.helpers = {}
+        self.headers = set()
+        self.globals = {}
+        self.macros = set()
         self.quiet = False  # is the result of an atomic operation unused?
         self.made = []  # expressions that are made here: what is known of one is known by its identity
 

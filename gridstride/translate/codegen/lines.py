@@ -7,7 +7,9 @@ class Line:
     "Line of C: its text without indentation, its depth, and the line of Python that it comes from"
 
     def __init__(self, text, depth, line):
-        self.text, self.depth, self.line = text, depth, line
+        self.text = text
+        self.depth = depth
+        self.line = line
 
     def __str__(self):
         return '    ' * self.depth + self.text if self.text else ''

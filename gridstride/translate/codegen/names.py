@@ -29,7 +29,10 @@ class Names:
     "Names of the generated C that are taken"
 
     def __init__(self):
-        self.taken, self.constants, self.kernel = set(), {}, set()  # kernel: its name, which a variable may have, too
+        # kernel: its name, which a variable may have, too
+        self.taken = set()
+        self.constants = {}
+        self.kernel = set()
 
     def fresh(self, name, taken=(), outside=False):
         "Return a name like `name` that C allows and that is not used; `outside`: at file scope"

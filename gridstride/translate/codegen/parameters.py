@@ -45,7 +45,9 @@ class Parameters:
                 if s.kind == 'assign' and any(e.op in ('device', 'atomic', 'call', 'shuffle') for e in walk(s.expr)):
                     s.kind = 'expr'
                 else:
-                    s.kind, s.expr, s.address = 'nothing', None, None
+                    s.kind = 'nothing'
+                    s.expr = None
+                    s.address = None
                 s.var = None
         used = {id(m) for s in statements(self.f.body) for m in self.memories(s)}
         for s in statements(self.f.body):
@@ -101,7 +103,9 @@ class Parameters:
             self.parameter(e, name)
         sizes = self.list_sizes()
         for m in self.arrays:
-            m.size_names, m.stride_names, m.start_name = {}, {}, None
+            m.size_names = {}
+            m.stride_names = {}
+            m.start_name = None
         self.adopt(sizes)
         for m in self.arrays:
             for d in sorted(d for w, a, d in sizes if a is m and w == 'size'):
@@ -188,7 +192,9 @@ class Parameters:
                 continue
             size[0].size_names[size[1]] = v.c_name = self.take(v.name)
             v.slot, v.adopted = v, True
-            s.kind, s.var, s.expr = 'nothing', None, None
+            s.kind = 'nothing'
+            s.var = None
+            s.expr = None
 
     def size_name(self, m, d, sizes):
         "Return a name for the size `d` of the array `m`: n, x_size, x_rows"

@@ -36,7 +36,8 @@ class NameSharing:
             scopes.setdefault(v.slot, []).extend(scopes[v])
         else:
             free = {k.c_name for k, path in kept if path} if mate is None else ()
-            v.slot, v.c_name = v, self.names.fresh(name, self.local - free) if mate is None else self.take(name)
+            v.slot = v
+            v.c_name = self.names.fresh(name, self.local - free) if mate is None else self.take(name)
         self.local.add(v.c_name)
         kept.append((v, innermost_block(scopes[v])))
 

@@ -105,7 +105,10 @@ class Arrays:
                 return View(m, view.sizes[len(idx) :], view.strides[len(idx) :], lead=lead, plain=True)
         if m.dims is not None and m.ndim > 1:
             view = self.flat(node, view)
-        at, sizes, strides, plain = view.offset, [], [], view.plain
+        at = view.offset
+        sizes = []
+        strides = []
+        plain = view.plain
         for n, i in enumerate(idx):
             if not isinstance(i, ast.Slice):
                 at, plain = add(at, mul(self.integer_index(node, view, i), view.strides[n])), plain and not sizes
@@ -144,7 +147,9 @@ class Arrays:
         def part(bound):
             return None if bound is None else self.integer_index(node, view, self.fn.lower(bound))
 
-        start, stop, step = part(s.lower), part(s.upper), part(s.step) or ONE
+        start = part(s.lower)
+        stop = part(s.upper)
+        step = part(s.step) or ONE
         if number(step) is None or number(step) < 1:
             what = 'a slice whose step is not a positive number, known when the kernel is compiled'
             raise self.fn.error(node, what)

@@ -149,7 +149,9 @@ class Assignments(Values):
         if v.parts is None:
             v.parts = [Variable(f'{v.name}_{n}', s) for n in range(len(t))]
             for p in v.parts:
-                p.defs, p.undefined, p.tuple_name = v.defs, v.undefined, v.name
+                p.defs = v.defs
+                p.undefined = v.undefined
+                p.tuple_name = v.name
             self.variables += v.parts
         for n, (p, operand) in enumerate(zip(v.parts, e.args)):
             if parameter:

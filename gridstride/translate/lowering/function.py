@@ -18,19 +18,29 @@ class Function:
     """
 
     def __init__(self, unit, source, name, params):  # params: [(name, function that makes its expression)]
-        self.unit, self.source, self.name, self.params = unit, source, name, params
-        self.doubles, self.is_kernel = unit.doubles, unit.kernel is None
+        self.unit = unit
+        self.source = source
+        self.name = name
+        self.params = params
+        self.doubles = unit.doubles
+        self.is_kernel = unit.kernel is None
         check_constants(source.tree, outside(source.f), self.is_kernel, self.refuse)
         self.reads, self.stores = variables(source.tree)
         self.variables = list(dict.fromkeys(self.stores.values()))
-        self.temporaries, self.result, self.fields = {}, None, None
-        self.out, self.given, self.body = None, [], []
+        self.temporaries = {}
+        self.result = None
+        self.fields = None
+        self.out = None
+        self.given = []
+        self.body = []
         self.arrays = unit.arrays(self)
         self.begin()
 
     def begin(self):
         "Forget what one iteration over the function has found, except for the types"
-        self.changed, self.made, self.nesting = False, 0, 0
+        self.changed = False
+        self.made = 0
+        self.nesting = 0
         self.dynamic = {}  # dynamic shared memory, by dtype, once it is declared for the whole function
         for v in self.variables:
             v.memory = v.view = None
@@ -93,7 +103,9 @@ class Function:
             v.defs = 1
             self.variables.append(v)
         v = self.temporaries[key]
-        v.temporary, v.bounds, v.alone = True, None, alone
+        v.temporary = True
+        v.bounds = None
+        v.alone = alone
         v.type = join_types(v.type, type, self.doubles) if v.type is None or is_number(type or '') else type
         return v
 

@@ -21,7 +21,9 @@ class Unit:
 
     def __init__(self, doubles=False, wide=False):
         self.doubles, self.wide = doubles, wide
-        self.kernel, self.functions, self.constants = None, {}, {}
+        self.kernel = None
+        self.functions = {}
+        self.constants = {}
         self.active = []  # the device functions that are being lowered
         self.cooperative = False  # does the kernel wait for its whole grid?
 
