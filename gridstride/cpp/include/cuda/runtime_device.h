@@ -1,5 +1,7 @@
 // The device: one, with the sizes of an H100, so that launches that fit here fit there.
 #pragma once
+#include <stdio.h>
+#include <string.h>
 #include "runtime_errors.h"
 
 struct cudaDeviceProp {
@@ -168,8 +170,6 @@ inline cudaError_t cudaDeviceSynchronize() {
 inline cudaError_t cudaThreadSynchronize() { return cudaDeviceSynchronize(); }
 inline cudaError_t cudaDeviceReset() { gridstride::host_waits(); gridstride::device_reset(); return cudaSuccess; }
 inline cudaError_t cudaThreadExit() { return cudaDeviceReset(); }
-inline cudaError_t cudaDriverGetVersion(int *v) { *v = CUDA_VERSION; return cudaSuccess; }
-inline cudaError_t cudaRuntimeGetVersion(int *v) { *v = CUDART_VERSION; return cudaSuccess; }
 enum cudaFuncCache {
     cudaFuncCachePreferNone,
     cudaFuncCachePreferShared,

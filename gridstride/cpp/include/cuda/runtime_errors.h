@@ -1,6 +1,6 @@
 // cudaError_t: its values, their names, and the last error.
 #pragma once
-#include "emulator.h"
+#include "runtime.h"
 
 #define GRIDSTRIDE_CUDA_ERRORS(X) \
     X(cudaSuccess, 0, "no error") \

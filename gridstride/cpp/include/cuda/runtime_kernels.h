@@ -1,5 +1,6 @@
 // Attributes of one kernel, which is known by its name, its occupancy, and launches by a function.
 #pragma once
+#include "emulator.h"
 #include "runtime_errors.h"
 
 enum cudaFuncAttribute {

@@ -1,5 +1,6 @@
 // Memory of the device: allocation, pools, pinned memory, copies, and the variables of the device by their names.
 #pragma once
+#include "capture.h"
 #include "runtime_errors.h"
 
 enum cudaMemcpyKind {

@@ -1,6 +1,8 @@
 // Streams and events. Every piece of work has ended when the call returns, and the clock is the CPU's; what would be in
 // order on a GPU is reported to the runtime, which checks that the host waits for it.
 #pragma once
+#include <time.h>
+#include "capture.h"
 #include "runtime_errors.h"
 
 struct GridstrideStream { int priority; };
