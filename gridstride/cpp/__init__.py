@@ -18,7 +18,8 @@ library alone, can be used without the others.
 from ..support.lazy_exports import front_door
 
 _NAMES = {
-    'toolchain.build': ('CompileError', 'CompilerMissing'),
+    'lint.compile_errors': ('CompileError',),
+    'toolchain.compilers': ('CompilerMissing',),
     'toolchain.cache': ('cache_dir',),
     'frontend.edits': ('NotEmulated',),
     'emulator': ('on_emulator', 'options'),
