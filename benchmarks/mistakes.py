@@ -357,14 +357,14 @@ def block_max(x, out):
 
 # title: what the answer must say
 WORDS = {
-    'No guard': ['index 100 is out of bounds for x of shape (100,)', 'guard it, as in `if i < x.size`'],
-    'No guard in two dimensions': ['index (10, 0) is out of bounds', 'as in `if r < x.shape[0] and c < x.shape[1]`'],
-    'Rows and columns swapped': ['index (4, 0) is out of bounds for x of shape (4, 25)',
+    'No guard': ['out-of-bounds read of x[100]: x has 100 elements', 'guard it, as in `if i < x.size`'],
+    'No guard in two dimensions': ['out-of-bounds read of x[10, 0]', 'as in `if r < x.shape[0] and c < x.shape[1]`'],
+    'Rows and columns swapped': ['out-of-bounds read of x[4, 0]: x has shape (4, 25)',
         'Along axis 0 valid indices are 0 to 3, and this one is 4',
         '`c, r` has rows and columns swapped, it must be `r, c`'],
     'A wrong stride, though there is a guard': ['lets this thread in, and `r * 2 * w + c` is 100: check its stride'],
     'One step too far': ['`i <= x.size` lets in one too many: with 100 elements the last index is 99'],
-    'A negative index': ['index -1 is out of bounds', 'write the index that is meant'],
+    'A negative index': ['out-of-bounds read of x[-1]', 'write the index that is meant'],
     'An index from memory': ['The index `at[i]` was read from memory and is 100'],
     'No barrier':
         ['against line 5, block (0), thread (49): s[t] = x[i]', 'Put a cuda.syncthreads() between these two lines'],
@@ -389,7 +389,7 @@ WORDS = {
         ['out is read-only, but line 4 writes to it', 'Pass a copy: out.copy()'],
     'An array for a number': ['argument 3, n, is an array of shape (1,), but line 4 uses it as a number', 'n.item()'],
     'CUDA C: no guard':
-        ['index 100 is out of bounds for x of shape (100,)', '`if (i < n)`, where n is the number of elements, 100'],
+        ['out-of-bounds read of x[100]: x has 100 elements', '`if (i < n)`, where n is the number of elements, 100'],
     'CUDA C: no guard in two dimensions': ['guard both, as in `if (r < h && c < w)`'],
     'CUDA C: no barrier at the end of a loop':
         ['data race (write after read)', 'Line 6 is in the next iteration of the loop', 'after line 8'],
@@ -411,7 +411,7 @@ WORDS = {
     'Two scalars are compared': ['got 7, want 8'],
     'A list is compared': ['the first is at [2]: got 3, want 4'],
     'An exercise, without a guard':
-        ['04.block_max is not right yet, for n=100', 'index 100 is out of bounds', "hint('04.block_max')"],
+        ['04.block_max is not right yet, for n=100', 'out-of-bounds read of x[100]', "hint('04.block_max')"],
 }
 
 

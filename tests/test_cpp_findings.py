@@ -59,12 +59,14 @@ def calls(text):
 def given(fields):
     "The names of the fields in the text of a list of them"
     names = set(re.findall(r'\{"(\w+)",', fields)) | set(re.findall(r'\.(array|index)\(\)', fields))
-    return names | ({'thread'} if 'thread_field(' in fields else set())
+    also = {'thread': 'thread_field(' in fields, 'access': re.match(r'\{access\b', fields)}
+    return names | {name for name, is_there in also.items() if is_there}
 
 
-# Python finds the array's name in the source; the phrases on which thread waits for what are appended
-ADDED = {'outside_type': set(), 'outside_named': {'array'}, 'stuck': {'why'}, 'stuck_together': {'why', 'other_why'},
-         'warp_apart': {'state'}, 'same_value': {'line', 'kernel'}, 'returned': {'line', 'kernel'},
+# Python finds in the source an array's name and the access, and adds the phrases on which thread waits for what
+ADDED = {'outside_type': {'access'}, 'outside_named': {'array', 'access'}, 'stuck': {'why'},
+         'stuck_together': {'why', 'other_why'}, 'warp_apart': {'state'},
+         'same_value': {'line', 'kernel'}, 'returned': {'line', 'kernel'},
          'undefined_lane': {'line', 'kernel', 'stored'}, 'undefined_result': {'line', 'kernel', 'stored'},
          'unordered_operations': {'first', 'second'}, 'host_race': {'first'},
          'out_of_memory': {'line'}, 'shifted_too_far': {'line', 'kernel'}, 'does_not_fit': {'line', 'kernel'}}
@@ -89,8 +91,7 @@ def test_a_phrase_is_part_of_a_sentence():
     barrier = Phrase('element', dict(array='full', index=(2,)))
     why = Phrase('lacks_bytes', dict(mbarrier=barrier, phase=1, bytes=64))
     what, _ = text_of('synccheck', 'stuck', 'cuda', dict(why=why))
-    assert what == ('deadlock: this thread waits at the mbarrier full[2], whose phase 1 lacks 64 bytes, '
-                    'and no thread can proceed')
+    assert re.search(r'full\[2\].* 1 .* 64 ', what) and '{' not in what
 
 
 def test_fields_are_read_with_the_phrases_that_they_belong_to():
@@ -112,7 +113,7 @@ def test_the_structures_are_those_of_the_compiled_runtime(): finding.check_abi(e
 def test_another_version_of_the_runtime_is_refused(monkeypatch):
     monkeypatch.setattr(finding, 'ABI', finding.ABI+1)
     with pytest.raises(finding.AbiMismatch,
-                       match=r'another version of this package \(version \d+ there and \d+ here\)'):
+                       match=rf'version {finding.ABI-1} .* {finding.ABI} '):
         finding.check_abi(emulator.device())
 
 

@@ -46,7 +46,7 @@ __global__ void sum_k(int *out) {            // out: the sum, how many were ende
 __global__ void newly_k(int *out, int n, int how) {
     int *p = new int[n];
     out[0] = p != nullptr;
-    if (how == 6) p[n] = 1;                  // past the new end
+    if (how == 6) p[n] = 1;                  // past_new
     delete[] p;
     if (how == 7) delete[] p;                // deleted twice
 }
@@ -54,7 +54,7 @@ __global__ void wrong_k(int *out, int n, int how) {
     int *p = (int *)malloc(n*sizeof(int));
     if (how > 1) p[0] = 1;
     if (how == 1) out[1] = 2*p[1];           // never written
-    if (how == 2) p[n] = 1;                  // past the end
+    if (how == 2) p[n] = 1;                  // past
     if (how > 2) free(p);
     if (how == 3) out[0] = p[0];             // freed
     if (how == 4) free(p);                   // twice
@@ -107,10 +107,10 @@ def test_new_and_delete_are_the_devices_and_end_what_they_made(m): assert m.link
 
 @pytest.mark.parametrize('how,want,facts,line', [
     (1, 'initcheck unwritten', dict(array='memory', index=(4,)), 'never written'),
-    (2, 'memcheck outside', dict(array='memory', index=(40,), shape=(40,)), 'past the end'),
+    (2, 'memcheck outside', dict(array='memory', index=(40,), shape=(40,)), 'past'),
     (3, 'memcheck freed', dict(array='memory'), 'freed'),
     (4, 'memcheck not_allocated', {}, 'twice'), (5, 'memcheck not_allocated', {}, 'never allocated'),
-    (6, 'memcheck outside', dict(array='memory', index=(40,), shape=(40,)), 'past the new end'),
+    (6, 'memcheck outside', dict(array='memory', index=(40,), shape=(40,)), 'past_new'),
     (7, 'memcheck not_allocated', {}, 'deleted twice')])
 def test_what_goes_wrong_is_named(m, how, want, facts, line):
     with finding(want, **facts) as e: m.wrong(10, how)

@@ -114,17 +114,16 @@ def test_one_kernel_and_several():
     one = cuda_kernel('__global__ void one(int *x) { x[threadIdx.x] = threadIdx.x; }')
     x = torch.zeros(4, dtype=torch.int32)
     one[1,4](x)
-    assert isinstance(one, Kernel) and one.__name__=='one' and one.__doc__.startswith('__global__ void one(int')
+    assert isinstance(one, Kernel) and one.__name__=='one' and one.__doc__.startswith('__global__ void one(')
     assert x.tolist()==[0,1,2,3]
     two = cuda_kernel('__global__ void a(int *x) { x[0] = 1; }\n'
                       'namespace n { __global__ void name(int *x) { x[0] = 2; } }')
     two.a[1,1](x)
     two['name'][1,1](x[1:])
     assert list(two)==['a','name'] and x.tolist()==[1,2,2,3]
-    assert "no kernel 'c'; there are a, name" in str(fails(AttributeError, lambda: two.c))
-    said = str(fails(KeyError, lambda: two[1,1]))
-    assert '(1, 1) is not a kernel; there are a, name, launched as in .a[grid, block]' in said
-    assert 'CUDA C as text, not NoneType' in str(fails(TypeError, cuda_kernel, None))
+    assert re.search("'c'.* a, name", str(fails(AttributeError, lambda: two.c)))
+    assert re.search(r'\(1, 1\).* a, name.*\.a\[grid, block\]', str(fails(KeyError, lambda: two[1,1])))
+    assert 'NoneType' in str(fails(TypeError, cuda_kernel, None))
 
 @pytest.mark.slow
 def test_templates(k):
@@ -134,11 +133,11 @@ def test_templates(k):
     assert x.tolist()==[0,3,6,3] and i.tolist()==[0,-2,-4,-6]
 
 @pytest.mark.parametrize('src,name,what', [
-    ('int f() { return 1; }', None, 'no __global__ function'),
+    ('int f() { return 1; }', None, '^no __global__ '),
     ('template <class T> __global__ void k(T *x) {}', None, r"name='k<float>'"),
-    ('template <class T> __global__ void k(T *x) {}', 'k', 'k is a template'),
-    ('__global__ void k(int *x) {}', 'j', "no kernel 'j' in this source; there are k"),
-    ('sums.cu', None, "no __global__ function is in 'sums.cu': a kernel begins with `__global__ void`")])
+    ('template <class T> __global__ void k(T *x) {}', 'k', r"^k .*name='k<float>'"),
+    ('__global__ void k(int *x) {}', 'j', "'j'.*: k|'j'.* k$"),
+    ('sums.cu', None, "'sums.cu'.*`__global__ void`")])
 def test_what_is_not_a_kernel(src, name, what):
     with pytest.raises(ValueError, match=what): cuda_kernel(src, name)
 
@@ -148,8 +147,7 @@ def test_compile_error():
 
 def test_not_to_be_called(k):
     assert 'square[grid, block](...)' in str(fails(LaunchError, k.square, 1))
-    assert 'takes grid and block' in str(fails(LaunchError, lambda: k.square[1]))
-    assert 'takes grid and block' in str(fails(LaunchError, lambda: k.square[1,2,3,4,5]))
+    for wrong in (1, (1,2,3,4,5)): assert fails(LaunchError, lambda: k.square[wrong]).code=='brackets'
 
 # Arguments
 
@@ -191,33 +189,33 @@ def test_none_and_bytes(k):
 
 X,F64,T = torch.zeros(4),torch.zeros(4, dtype=torch.float64),torch.zeros(4,4).t()
 @pytest.mark.parametrize('name,args,what', [
-    ('square', (X,X), 'square takes 3 arguments .*not 2'),
+    ('square', (X,X), 'square .*3 arguments.* 2'),
     ('square', (X,F64,4),
-     'argument 2, .*out, must be float32, but the tensor is float64; convert it beforehand with .to.torch.float32.'),
+     r'argument 2, .*out.*float32.*float64.*\.to\(torch\.float32\)'),
     ('square', (np.zeros(4),X,4),
-     'argument 1, .*x, must be float32, but the array is float64; convert it with .astype.np.float32.$'),
-    ('square', (X,torch.zeros(4,4)[:,:2],4), 'argument 2, .*is not contiguous.*copy beforehand with .contiguous()'),
-    ('square', (X,np.zeros((4,4),'f4').T[1:],4), 'is not contiguous.*copy beforehand with np.ascontiguousarray'),
-    ('square', (X.to_sparse(),X,4), r'argument 1, .*is sparse.*\.to_dense\(\)'),
-    ('square', (np.ma.zeros(4, 'f4'),X,4), r'argument 1, .*is a masked array.*\.filled'),
-    ('square', (X,[1.,2.],2), 'must be a tensor or an array, but a list was given'),
-    ('square', (X,3,2), 'must be a tensor or an array, but a int was given'),
-    ('square', (X,X,4.), r'argument 3, int n, must be an integer, but 4.0 was given; use int\(...\) or //'),
-    ('square', (X,X,2**31), 'argument 3, int n, cannot hold 2147483648'),
-    ('square', (X,X,torch.tensor(4)), r'must be a number, but a Tensor of shape \(\) was given; use .item\(\)'),
-    ('square', (X,X,'4'), 'must be a number, but a str was given'),
-    ('square', (X,X,None), 'must be a number, but a NoneType was given'),
-    ('square', (X.to('meta'),X,4), 'argument 1, .* is on meta, but the kernel runs on cpu'),
-    ('kinds', (F64,True,200,0,0,0,0,0,0,0), 'argument 3, .*i8, cannot hold 200'),
-    ('kinds', (F64,True,0,-1,0,0,0,0,0,0), 'argument 4, .*u8, cannot hold -1')])
+     r'argument 1, .*x.*float32.*float64.*\.astype\(np\.float32\)$'),
+    ('square', (X,torch.zeros(4,4)[:,:2],4), r'argument 2, .*contiguous.*\.contiguous\(\)'),
+    ('square', (X,np.zeros((4,4),'f4').T[1:],4), r'argument 2, .*contiguous.*np\.ascontiguousarray'),
+    ('square', (X.to_sparse(),X,4), r'argument 1, .*sparse.*\.to_dense\(\)'),
+    ('square', (np.ma.zeros(4, 'f4'),X,4), r'argument 1, .*masked.*\.filled'),
+    ('square', (X,[1.,2.],2), 'argument 2, .* list .*torch.tensor'),
+    ('square', (X,3,2), 'argument 2, .* int '),
+    ('square', (X,X,4.), r'argument 3, int n, .*4\.0 .*int\(\.\.\.\).*//'),
+    ('square', (X,X,2**31), 'argument 3, int n, .*2147483648'),
+    ('square', (X,X,torch.tensor(4)), r'argument 3, .*Tensor.*\(\).*\.item\(\)'),
+    ('square', (X,X,'4'), 'argument 3, .* str '),
+    ('square', (X,X,None), 'argument 3, .* NoneType '),
+    ('square', (X.to('meta'),X,4), r"argument 1, .*meta.*\.to\('cpu'\)"),
+    ('kinds', (F64,True,200,0,0,0,0,0,0,0), 'argument 3, .*i8, .*200'),
+    ('kinds', (F64,True,0,-1,0,0,0,0,0,0), 'argument 4, .*u8, .*-1')])
 def test_wrong_arguments(k, name, args, what):
     assert re.search(what, str(fails(LaunchError if 'arguments' in what else TypeError, k[name][1,4], *args)))
     assert not X.any()
 
 @pytest.mark.parametrize('params,what', [
-    ('float &x', 'k takes a reference, float & x, .*pointer'),
-    ('const float &x, int n', 'a reference, const float & x'),
-    ('int n, std::vector<float> x', r'k takes std::vector<float> x, which is of the host: take a pointer')])
+    ('float &x', '^k .*float & x, .*pointer'),
+    ('const float &x, int n', '^k .*const float & x.*pointer'),
+    ('int n, std::vector<float> x', '^k .*std::vector<float> x, .*pointer')])
 def test_parameters_that_python_cannot_give(params, what):
     src = f'#include <vector>\n__global__ void k({params}) {{}}'
     assert re.search(what, str(fails(ValueError, cpp.cuda_kernel, src)))
@@ -288,7 +286,8 @@ def test_much_shared_memory(k):
         assert out.item()==7
     k.beside[1,1,None,48*1024](out.zero_(), 48*256)         # with static memory more than what needs no leave
     assert out.item()==7
-    assert '232452 bytes of dynamic shared memory' in str(fails(LaunchError, k.farthest[1,1,None,227*1024+4], out, 1))
+    e = fails(LaunchError, k.farthest[1,1,None,227*1024+4], out, 1)
+    assert e.code.startswith('dynamic') and e.fields['bytes']==227*1024+4
 
 @pytest.mark.parametrize('grid,block,code',
     [(1,1025,'block_size'), ((1,1,65536),1,'grid_size'), (1,(1,1,65),'block_size'), (0,1,'empty'), (1,-1,'empty'),
@@ -357,7 +356,7 @@ def test_magic_finding_shows_the_cells_line(shell):
     assert e.line==2 and 'line 2: x[threadIdx.x] = 1;' in str(e)
 
 def test_magic_wrong_option(shell):
-    assert ('%%cuda: unrecognized arguments: --fast'
+    assert ('--fast'
             in str(fails(ValueError, shell.run_cell_magic, 'cuda', '--fast', 'int f() { return 1; }')))
 
 # python -m gridstride.cpp
@@ -417,7 +416,7 @@ def test_command_takes_files_that_begin_as_editors_of_windows_write_them(tmp_pat
 
 def test_command_without_a_file(tmp_path):
     status,out,err = command(tmp_path/'none.cu')
-    assert status==2 and 'none.cu: No such file or directory' in err
+    assert status==2 and f'none.cu: {os.strerror(2)}' in err
     assert command()[0]==2 and command('--order', 'sideways', 'x.cu')[0]==2
 
 PARTS = {
@@ -446,7 +445,7 @@ def test_command_of_several_files_macros_and_leaks(tmp_path):
     status,out,err = command(*how, *files, '--', 'a.cu', 'b')
     assert status==1 and err.startswith('MemcheckError') and 'line 3 of scale.cuh: __global__ void scale_k' in err
     status,out,err = command('--checks', 'no memcheck', '-I', tmp_path/'nothing', *files)
-    assert status==2 and 'nothing: No such file or directory' in err
+    assert status==2 and f'nothing: {os.strerror(2)}' in err
     files[1].write_text('\nint show() { return y; }\n')
     status,out,err = command(*how, *files)
     assert status==1 and err.startswith('CompileError: show.cpp, line 2:') and 'int show() { return y; }' in err
@@ -464,7 +463,7 @@ def test_command_of_files_in_different_folders(tmp_path):
     util = tmp_path/'util/count.cu', tmp_path/'util/twice.cpp'
     assert command(tmp_path/'main.cu', *util)==(0, '207 1\n', '')
     status, out, err = command(tmp_path/'main.cu')
-    assert status==1 and err.startswith('ValueError: no file of the program defines count()') and 'Traceback' not in err
+    assert status==1 and err.startswith('ValueError: ') and 'count()' in err and 'Traceback' not in err
 
 OF_THE_HOST = {
     'main.cu': '#include <cstdio>\n#include "own.h"\n'
@@ -491,10 +490,10 @@ def test_a_file_without_cuda_is_the_host_compilers(tmp_path):
     assert status==1 and err.startswith('MemcheckError') and 'line 12 of host.cpp: printf("host' in err
     files[1].write_text(OF_THE_HOST['host.cpp'].replace('<cassert>', '<cuda_runtime.h>'))
     status, out, err = command(*files)
-    assert status==1 and re.match('CompileError: host.cpp, line 5: (conflicting decl|typedef redefinition)', err)
+    assert status==1 and re.match('CompileError: host.cpp, line 5: ', err)
     files[1].write_text(OF_THE_HOST['host.cpp'].replace('<cassert>', '<cusparse.h>'))
     status, out, err = command(*files)
-    assert status==1 and err.startswith('NotEmulated: the emulator does not support cusparse.h: call torch.sparse'), err
+    assert status==1 and re.match('NotEmulated: .* cusparse.h: .*torch.sparse', err), err
 
 def test_command_compile_error(tmp_path):
     (tmp_path/'bad.cu').write_text('int main() {\n    return y;\n}\n')
@@ -713,7 +712,7 @@ __global__ void flip(const float *x, float *out) {
     with cpp.on_emulator(), pytest.raises(RacecheckError) as e: cuda_kernel(src)[1,64](torch.zeros(64), torch.zeros(64))
     lines, there = str(e.value).splitlines(), r'of \w+\.cu'
     assert lines[1] == '  line 4 of put.h: __device__ void put(float *s, float v) { s[threadIdx.x] = v; }'
-    assert re.fullmatch(rf'  called on line 4 {there}: put\(s, x\[threadIdx.x\]\);', lines[2])
+    assert re.fullmatch(rf'.* line 4 {there}: put\(s, x\[threadIdx.x\]\);', lines[2])
     assert re.match(rf'  against line 5 {there}, block', lines[4]) and e.value.other.file.endswith('.cu')
 
 
@@ -748,7 +747,7 @@ def test_what_nvrtc_has_of_the_standard_library(body, refused):
     with cpp.on_emulator():
         make = lambda: cuda_kernel(f'{headers}__global__ void k(int *x) {{ {body} }}')
         if not refused: return make()[1,1](torch.zeros(1).int())
-        with pytest.raises(WrongSource, match=f'std::{refused} is host-only, but this code runs on the GPU'): make()
+        with pytest.raises(WrongSource, match=f'std::{refused} '): make()
 
 
 @pytest.mark.parametrize('call, instead', [
@@ -761,20 +760,20 @@ def test_host_functions_in_device_code_are_refused(call, instead):
     src = f'#include <unistd.h>\n#define NAP usleep(1)\n__global__ void k(int *x) {{\n    {call};\n}}'
     with cpp.on_emulator(), pytest.raises(WrongSource) as e: cuda_kernel(src)
     what, where = str(e.value).splitlines()
-    assert '__host__ function' in what and instead in what
+    assert '__host__' in what and instead in what
     assert where.strip() == f'k.cu, line 4: {call};'
 
 
 def test_a_lambda_for_the_gpu_calls_no_host_function_either():
     lambdas = '__global__ void put(F f) { f(1); }\nvoid go() { put<<<1, 1>>>([=] __device__ (int i) { sleep(i); }); }'
-    with cpp.on_emulator(), pytest.raises(WrongSource, match='sleep is a __host__ function'):
+    with cpp.on_emulator(), pytest.raises(WrongSource, match='^[^\n]*sleep .*__host__'):
         cpp.load_cuda(f'#include <unistd.h>\ntemplate <class F> {lambdas}', funcs='go')
 
 
 def test_a_host_device_function_that_calls_a_host_function_is_warned_of():
     src = ('#include <unistd.h>\n__host__ __device__ void nap(int n) { if (n) usleep(1); }\n'
            '__global__ void k(int *x) { nap(0); x[0] = 1; }\nvoid own() { nap(1); }')
-    with cpp.on_emulator(), pytest.warns(CompileWarning, match='usleep is a __host__ .*\n.*k.cu, line 2'):
+    with cpp.on_emulator(), pytest.warns(CompileWarning, match='usleep .*__host__ .*\n.*k.cu, line 2'):
         k, x = cuda_kernel(src), torch.zeros(1).int()
     k[1,1](x)
     assert x.item() == 1
@@ -823,7 +822,7 @@ def test_a_tensor_whose_storage_was_freed_is_refused():
         k, x = cuda_kernel('__global__ void k(int *x) { x[0] = 1; }'), torch.zeros(4).int()
         k[1,1](x)
         x.untyped_storage().resize_(0)
-        with pytest.raises(TypeError, match='argument 1 .* its storage is empty'): k[1,1](x)
+        with pytest.raises(TypeError, match='argument 1 .*storage'): k[1,1](x)
 
 
 @pytest.mark.parametrize('n, line', [(4, None), (8, 9), (12, 9), (40000, 3)])
@@ -847,9 +846,9 @@ __global__ void k(int *x) {{
     assert e.value.line == line
 
 
-@pytest.mark.parametrize('use, now', [('x[t] = *p;', 'read'), ('*p = t; x[t] = mine;', 'written'),
-                                      ('if (t == 0) x[t] = *p;', None)])
-def test_a_local_variable_of_another_thread(use, now):
+@pytest.mark.parametrize('use, access', [('x[t] = *p;', 'read'), ('*p = t; x[t] = mine;', 'write'),
+                                         ('if (t == 0) x[t] = *p;', None)])
+def test_a_local_variable_of_another_thread(use, access):
     src = f'''__global__ void k(int *x) {{
     int t = threadIdx.x, mine = t;
     __shared__ int *p;
@@ -859,8 +858,8 @@ def test_a_local_variable_of_another_thread(use, now):
 }}'''
     with cpp.on_emulator():
         k = cuda_kernel(src)
-        if not now: return k[1,8](torch.zeros(8).int())
-        with finding('memcheck local_of_other', now=now) as e:
+        if not access: return k[1,8](torch.zeros(8).int())
+        with finding('memcheck local_of_other', access=access) as e:
             k[1,8](torch.zeros(8).int())
     assert (e.value.line, e.value.thread) == (6, (1, 0, 0))
 
@@ -1053,7 +1052,7 @@ def test_function_pointers_and_special_registers_of_public_programs():
 
 def test_kernels_of_one_name_are_ambiguous():
     two = '__global__ void k(float *x) { x[0] = 1; }\n__global__ void k(int *x) { x[0] = 2; }'
-    with pytest.raises(ValueError, match='k is the name of several kernels'): cuda_kernel(two)
+    with pytest.raises(ValueError, match='^k '): cuda_kernel(two)
     cpp.kernel._find_requested('__global__ void k(float *x);\n' + two.splitlines()[0], None)
 
 
@@ -1113,12 +1112,12 @@ int main() {
 
 @pytest.mark.slow
 @pytest.mark.parametrize('given, flags, said', [
-    ('3', ['--extended-lambda'], 4), ('3', [], 'k.cu, line 7|nvcc with --extended-lambda'),
+    ('3', ['--extended-lambda'], 4), ('3', [], 'k.cu, line 7|--extended-lambda'),
     ('twice(3)', ['--extended-lambda', '-expt-relaxed-constexpr'], 7),
-    ('twice(3)', ['--extended-lambda'], 'k.cu, line 3|twice(\\(int\\))? alone is not a device function'),
-    ('std::max(3, 4)', ['--extended-lambda'], 'line 3|std::max is constexpr, .*: write `max`'),
-    ('Pair{3, 4}.sum()', ['--extended-lambda'], 'k.cu, line 3|sum(\\(\\))? is a host function'),
-    ('Pair{3, 4}.first()', ['--extended-lambda'], 'pair.h, line 3|sum(\\(\\))? is a host function')])
+    ('twice(3)', ['--extended-lambda'], 'k.cu, line 3|twice|--expt-relaxed-constexpr|__device__'),
+    ('std::max(3, 4)', ['--extended-lambda'], 'line 3|std::max .*constexpr.*`max`'),
+    ('Pair{3, 4}.sum()', ['--extended-lambda'], 'k.cu, line 3|sum(\\(\\))? .*`__device__`'),
+    ('Pair{3, 4}.first()', ['--extended-lambda'], 'pair.h, line 3|sum(\\(\\))? .*`__device__`')])
 def test_command_refuses_what_nvcc_refuses_without_its_flags(given, flags, said, tmp_path):
     "With the same words when it is found in the cache"
     first = '__device__ int first() { return sum() - b; }' if 'first' in given else ''
@@ -1141,4 +1140,4 @@ def test_what_the_compilers_of_load_cuda_and_cuda_kernel_take():
     cuda_kernel(src.split('\n')[1] % '3')[1, 1](x)                            # NVRTC has a std of its own
     assert x.item() == 5
     kernel_alone = src.rsplit('void go', 1)[0] % 'twice(3)'
-    with pytest.raises(WrongSource, match='twice.*is not a device function'): cuda_kernel(kernel_alone)
+    with pytest.raises(WrongSource, match='twice.*__device__'): cuda_kernel(kernel_alone)

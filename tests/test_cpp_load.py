@@ -189,7 +189,7 @@ def test_the_lecture():
     assert got.shape==(37,41) and got.dtype==torch.uint8 and (got.int()-want.int()).abs().max() <= 1
     assert m.grey(input=x).equal(got) and list(m.functions)==['grey']
     assert 'torch::Tensor grey(torch::Tensor input)' in m.grey.__doc__
-    with pytest.raises(RuntimeError, match='input must be contiguous'): m.grey(x.transpose(1,2))
+    with pytest.raises(RuntimeError, match='input'): m.grey(x.transpose(1,2))
     with pytest.raises(TypeError, match='grey'): m.grey('x')
 
 def test_packages_that_change_the_shared_python_functions():
@@ -217,7 +217,7 @@ def test_module():
     assert m.sources()['grey.cu']==GREY and '#line 1 "grey.cu"' in m.sources()['grey.cpp']
     assert compilers.compiler().path in m.command and '-c grey.cpp' in m.command and '-fsanitize=thread' in m.command
     assert load_cuda(cuda_begin + GREY).cached and load_cuda(cuda_begin + GREY).seconds==0
-    with pytest.raises(AttributeError, match="no function 'gray'. It has grey"): m.gray
+    with pytest.raises(AttributeError, match="'gray'.* grey$"): m.gray
 
 def test_declarations_and_names(capsys):
     src = GREY.replace('grey','tone')
@@ -226,7 +226,8 @@ def test_declarations_and_names(capsys):
     out = capsys.readouterr().out
     assert '-c toned.cpp' in out and 'toned.so: ' in out
     load_cuda(src, cuda_begin + 'torch::Tensor tone(torch::Tensor input);', ['tone'], verbose=True, name='toned')
-    assert 'was there already' in capsys.readouterr().out
+    again = capsys.readouterr().out
+    assert 'toned.so' in again and not re.search(r'\d s$', again)
 
 SEVERAL = r'''
 #include <tuple>
@@ -253,7 +254,7 @@ def test_several_functions():
     assert y.equal(2*x) and n==5 and m.both(x, n=7)[1]==7 and m.plus(2, 3)==5
     assert [o.tolist() for o in m.many(x)]==[(x*k).tolist() for k in (1,2,4)] and isinstance(m.many(x), list)
     with pytest.raises(TypeError, match='plus'): m.plus(1)
-    with pytest.raises(TypeError, match="no parameter 'c'"): m.plus(1, c=2)
+    with pytest.raises(TypeError, match="plus.*'c'"): m.plus(1, c=2)
 
 def test_chosen_functions_without_optimisation():
     m = load_cuda('int minus(int a, int b) { return plus(a, -b); }', cuda_begin + SEVERAL, ['minus','plus'], opt=False)
@@ -262,10 +263,10 @@ def test_chosen_functions_without_optimisation():
     assert list(one.functions)==['minus'] and one.__name__=='minus'
 
 @pytest.mark.parametrize('src,args,what', [
-    (GREY, dict(funcs=['gray']), "'gray' is not defined in this source. Host functions it defines: grey"),
-    (GREY, dict(funcs='grey_kernel'), 'is a kernel or device function'),
-    (GREY, dict(name='grey image'), "name is 'grey image'"), ('__global__ void k() {', {}, "this '{' is never closed"),
-    ('__global__ void k() {}', {}, 'no host function that Python could call.*cuda_kernel'),])
+    (GREY, dict(funcs=['gray']), "'gray'.*: grey$"),
+    (GREY, dict(funcs='grey_kernel'), "'grey_kernel'.*kernel"),
+    (GREY, dict(name='grey image'), "'grey image'"), ('__global__ void k() {', {}, "'{'(.|\n)*line 1:"),
+    ('__global__ void k() {}', {}, 'cuda_kernel'),])
 def test_what_cannot_be_loaded(src, args, what):
     with pytest.raises(ValueError, match=what): load_cuda(src, **args)
 
@@ -447,8 +448,8 @@ def test_crash(name, args, want, where, checks, modules):
 def test_host_errors(wrong, unchecked):
     for m in (wrong,unchecked):
         with pytest.raises(RuntimeError, match='thrown here'): m.host_throws()
-        with pytest.raises(RuntimeError, match='x has 1 dimensions, not 2'): m.refuses(ramp(3))
-        with pytest.raises(RuntimeError, match='expected scalar type Float but found Double'):
+        with pytest.raises(RuntimeError, match='^x .*1 .*2$'): m.refuses(ramp(3))
+        with pytest.raises(RuntimeError, match='Float .*Double'):
             m.go_same(ramp(3).double())
     e = fails(MemcheckError, wrong.host_reads, ramp(3))
     assert e.code=='host_reads' and 'host_reads' in text_of(e.line)
@@ -501,9 +502,9 @@ def test_unchecked_code_cannot_harm(unchecked):
     unchecked.go_past(ramp(128), torch.zeros(128))
 
 @pytest.mark.parametrize('args,what',
-    [(dict(order='backward'), "order is 'backward'"), (dict(checks='memcheck,speed'), "checks is 'memcheck,speed'"),
+    [(dict(order='backward'), "order .*'backward'"), (dict(checks='memcheck,speed'), "checks is 'memcheck,speed'"),
      (dict(checks=''), "checks is ''"), (dict(threads=-1), 'threads is -1'), (dict(seconds=0), 'seconds is 0'),
-     (dict(seconds='long'), "seconds is 'long'"), (dict(seed=1.5), 'seed is 1.5')])
+     (dict(seconds='long'), "seconds .*'long'"), (dict(seed=1.5), 'seed is 1.5')])
 def test_wrong_options(args, what):
     with pytest.raises(ValueError, match=what):
         with cpp.options(**args): pass
@@ -521,7 +522,8 @@ def test_printf_comes_in_order(wrong, capsys):
     print('before')
     wrong.go_tells(3)
     print('after')
-    assert capsys.readouterr().out=='before\nhost\nthread 0\nthread 1\nthread 2\ndone\nafter\n'
+    threads = [f'thread {i}' for i in range(3)]
+    assert capsys.readouterr().out.split('\n')==['before', 'host', *threads, 'done', 'after', '']
 
 def test_two_threads_of_python(wrong, unchecked):
     def work(m):
@@ -772,11 +774,11 @@ def test_cache_that_cannot_be_written(tmp_path, monkeypatch, capfd):
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path/'file/cache'))
     done = cache.build({'a': 'b'}, [['cp', 'a', 'c']])
     assert (done.folder/'c').read_text()=='b' and done.folder.is_relative_to(tmp_path)
-    assert 'file/cache cannot be written (' in capfd.readouterr().err
+    assert 'file/cache' in capfd.readouterr().err
     def refused(**_): raise PermissionError(13, 'Permission denied')
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path))
     monkeypatch.setattr(cache.tempfile, 'mkdtemp', refused)
-    with pytest.raises(RuntimeError, match='cannot be written .Permission denied.; set GRIDSTRIDE_CACHE'):
+    with pytest.raises(RuntimeError, match='Permission denied.*GRIDSTRIDE_CACHE'):
         load_cuda(TINY)
 
 @pytest.mark.parametrize('full', ['compiler', 'source'])
@@ -787,7 +789,7 @@ def test_a_full_disk_leaves_nothing_and_names_the_disk(tmp_path, monkeypatch, fu
     def no_space(*_): raise OSError(28, 'No space left on device')
     if full=='source': monkeypatch.setattr(Path, 'write_text', no_space)
     said = ['sh', '-c', 'echo "cc1plus: error: x.o: No space left on device"; exit 1']
-    with pytest.raises(RuntimeError, match=f'no space is left in {tmp_path}/cache.*GRIDSTRIDE_CACHE and TMPDIR'):
+    with pytest.raises(RuntimeError, match=f'{tmp_path}/cache.*GRIDSTRIDE_CACHE.*TMPDIR'):
         cache.build({'a': 'b'}, [said], fail=CompileError)
     assert [p for p in tmp_path.rglob('*') if p.is_file()]==[]
 
@@ -796,13 +798,13 @@ def test_a_compiler_that_is_too_old(tmp_path):
     old.write_text('#!/bin/sh\necho 4.8.5\n')
     old.chmod(0o755)
     out = said(python('try: load_cuda(TINY)\nexcept CompilerMissing as e: print(e)', PATH=str(tmp_path), CXX=''))
-    assert f'{old} is of version 4, and C++17 needs 8 or newer' in out
+    assert re.search(rf'{re.escape(str(old))} .*\b4\b.*C\+\+17.*\b8\b', out)
 
 def test_no_compiler(tmp_path, monkeypatch):
     out = said(python('try: load_cuda(TINY)\nexcept CompilerMissing as e: print(e)', PATH=str(tmp_path), CXX=''))
     assert 'CUDA C needs a C++ compiler' in out and ('apt install g++' in out or 'xcode-select' in out)
     monkeypatch.setenv('CXX', 'nonesuch++')
-    with pytest.raises(CompilerMissing, match='nonesuch.. .from the variable CXX. is not a compiler'): load_cuda(TINY)
+    with pytest.raises(CompilerMissing, match='nonesuch.*CXX'): load_cuda(TINY)
 
 @pytest.mark.skipif(sys.platform == 'darwin', reason="macOS's linker asks nobody for C++'s library")
 @pytest.mark.parametrize('there,shared', [('/usr/lib/libstdc++.so', True), ('libstdc++.so', False)])
@@ -894,6 +896,6 @@ def test_right_lines_are_not_reported():
 
 def test_names_of_functions_are_not_a_source():
     with pytest.raises(TypeError,
-                       match=r"cpp_src is source as text, not list; functions are named by funcs=\['f', 'g'\]"):
+                       match=r"cpp_src .*list.*funcs=\['f', 'g'\]"):
         load_cuda('int f() { return 1; }', ['f'])
-    with pytest.raises(TypeError, match='cuda_src is source as text, not list'): load_cuda(['int f() { return 1; }'])
+    with pytest.raises(TypeError, match='cuda_src .*list'): load_cuda(['int f() { return 1; }'])

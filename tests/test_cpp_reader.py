@@ -144,9 +144,9 @@ def test_overloads_each_get_a_line():
 
 
 @pytest.mark.parametrize('name,says',
-    [('k', "'k' is a kernel or device function"), ('d', "'d' is a kernel or device function"),
-    ('mat', "'mat' is not defined in this source. Host functions it defines: matmul, both"),
-    ('S', "'S' is not defined")])
+    [('k', "^'k' .*kernel"), ('d', "^'d' .*kernel"),
+    ('mat', "^'mat' .*: matmul, both$"),
+    ('S', "^'S' .*: matmul, both$")])
 def test_what_has_no_signature(name, says):
     src = ('__global__ void k() {}\n__device__ int d() { return 1; }\nstruct S { int mat() { return 1; } };\n'
            'int matmul() { return 1; }\n__host__ __device__ int both() { return 1; }\nint declared();')

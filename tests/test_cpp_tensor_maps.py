@@ -112,4 +112,4 @@ def test_a_templates_clusters_depend_on_its_arguments():
         for f,want in ((m.two, [20,21,20,21]), (m.four, [40,41,42,43]), (m.one, [10]*4), (m.two, [20,21,20,21])):
             f(out)
             assert out.tolist() == want
-        with pytest.raises(LaunchError, match=r'in clusters of \(3, 1, 1\)'): m.three(out)
+        with finding('launch cluster_size', cluster=(3, 1, 1)): m.three(out)

@@ -95,7 +95,7 @@ def test_a_module_that_is_soon_loaded_again_is_the_same():
 
 SOURCES = dict(
     plain='void f(torch::Tensor x) { k<<<1, 1>>>(x.data_ptr<int>()); cudaDeviceSynchronize(); }',
-    text='const char *f(torch::Tensor x) { return "a text of the module"; }',
+    text='const char *f(torch::Tensor x) { return "its text"; }',
     thread='#include <thread>\n#include <atomic>\nstatic std::atomic<int> ends{0};\n'
            'void f(torch::Tensor x) { std::thread([] { while (!ends) std::this_thread::yield(); }).detach(); }',
     ends_thread='#include <vector>\nstd::vector<int> kept;\nvoid f(torch::Tensor x) { kept.push_back(1); }',
@@ -123,7 +123,7 @@ def test_a_module_that_may_have_left_something_stays():
     files, head = {}, '#include <string>\n__device__ int count;\n__global__ void k(int *x) { x[0] = count; }\n'
     for name, text in SOURCES.items():
         m = load_cuda(head + text, name=name)
-        assert m.f(torch.zeros(1).int()) == ('a text of the module' if name == 'text' else None)
+        assert m.f(torch.zeros(1).int()) == ('its text' if name == 'text' else None)
         files[name] = m.__file__
         del m
     push_out(300)

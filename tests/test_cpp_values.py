@@ -1,5 +1,5 @@
 "Values between Python and compiled CUDA C: types, errors, references. Host code by g++; a few kernels on the emulator."
-import gc, inspect, math, shutil, subprocess, sys, threading, weakref
+import gc, inspect, math, re, shutil, subprocess, sys, threading, weakref
 from pathlib import Path
 
 import numpy as np, pytest, torch
@@ -183,6 +183,17 @@ def raises(kind, text, f, *args, **kwargs):
     return str(e.value)
 
 
+def two_types(kind, wanted, found, f, *args):
+    "The message has the type that C++ wants, and after it the one that it found"
+    assert re.search(rf'(?<!\w){wanted}(?!\w).*(?<!\w){found}(?!\w)', msg := raises(kind, '', f, *args)), msg
+
+
+def counts(f, *counted):
+    "A call with so many arguments is refused, and the message counts: those the function takes, those given"
+    msg = raises(TypeError, f.__doc__, f, *range(counted[-1]))
+    assert [int(o) for o in re.findall(r'\b\d+\b', msg.split('\n')[0])] == [*counted], msg
+
+
 # Scalars, strings, lists
 
 @pytest.mark.slow
@@ -197,8 +208,8 @@ def test_numbers(lib):
 
 def test_values_that_do_not_fit(lib):
     for f,x in ((lib.add,2**31), (lib.narrow,256), (lib.narrow,-1), (lib.unsign,-1), (lib.unsign,2**32)):
-        raises(TypeError, 'does not fit', f, *([x,0] if f is lib.add else [x]))
-    raises(TypeError, 'does not fit into 64 bits', lib.wide, 2**63)
+        raises(TypeError, f'argument 1 ({f.parameters[0][0]}', f, *([x,0] if f is lib.add else [x]))
+    raises(TypeError, '64', lib.wide, 2**63)
     for f,x in ((lib.wide,1.5), (lib.wide,'1'), (lib.wide,None), (lib.flip,1), (lib.half_of,'x'), (lib.half_of,[1.]),
                 (lib.wide,torch.ones(1))):
         raises(TypeError, 'argument 1', f, x)
@@ -213,13 +224,13 @@ def test_strings(lib):
 def test_lists(lib):
     assert lib.doubled([1,2,3])==[2,4,6] and lib.doubled(())==[] and lib.doubled(torch.Size([2,3]))==[4,6]
     assert lib.total([1,2,3])==6 and lib.total(())==0
-    assert lib.words(['a','','longer than eight'])==['a','','longer than eight']
+    assert lib.words(['a','','longerthaneight'])==['a','','longerthaneight']
     assert lib.nested([[1,2],[],[.5]])==[[1,2],[],[.5]]
     assert lib.three()==(1,2.5,'three') and lib.pair((True,3))==(3,True) and lib.pair([False,0])==(0,False)
     x = torch.ones(2)
     n,y = lib.in_tuple((x,5))
     assert n==5 and y is x
-    raises(TypeError, 'its length differs', lib.pair, (1,2,3))
+    raises(TypeError, 'argument 1', lib.pair, (1,2,3))
     raises(TypeError, 'argument 1', lib.doubled, [1,'a'])
     raises(TypeError, 'argument 1', lib.doubled, 3)
 
@@ -234,12 +245,12 @@ def test_optional(lib):
 def test_defaults_and_names(lib):
     assert lib.defaults(1)==111 and lib.defaults(1,2)==103 and lib.defaults(1,2,3)==6 and lib.defaults(1, b=5)==106
     assert lib.defaults(c=1, a=1, b=1)==3
-    raises(TypeError, 'takes 1 to 3 arguments, not 0', lib.defaults)
-    raises(TypeError, 'takes 1 to 3 arguments, not 4', lib.defaults, 1, 2, 3, 4)
-    raises(TypeError, 'takes 2 arguments, not 1\n  int add(int, int)', lib.add, 1)
-    raises(TypeError, 'takes 0 arguments, not 1', lib.nothing, 1)
-    raises(TypeError, "no parameter 'd'", lib.defaults, 1, d=3)
-    raises(TypeError, "got 'a' twice", lib.defaults, 1, a=3)
+    counts(lib.defaults, 1, 3, 0)
+    counts(lib.defaults, 1, 3, 4)
+    counts(lib.add, 2, 1)
+    counts(lib.nothing, 0, 1)
+    raises(TypeError, "'d'", lib.defaults, 1, d=3)
+    raises(TypeError, "'a' twice", lib.defaults, 1, a=3)
     raises(TypeError, "needs 'b'", lib.defaults, 1, c=3)
     assert lib.inner_f(3)==6 and lib.inner_f(3,4)==12 and lib.generic_int(5)==5
 
@@ -249,19 +260,22 @@ def test_what_a_function_says_of_itself(lib):
     assert lib.add.__doc__=='int add(int, int)' and 'std::string greet(const std::string' in lib.greet.__doc__
     assert lib.__file__.endswith('plain.so') and lib.__name__=='plain' and 'defaults' in repr(lib)
     assert list(lib.functions)[:2]==['add','wide']
-    raises(AttributeError, "plain has no function 'nope'. It has add, wide", lambda: lib.nope)
+    msg = raises(AttributeError, "'nope'", lambda: lib.nope)
+    assert msg.startswith('plain ') and ' add, wide' in msg
 
 def test_types_that_cannot_cross(lib):
-    raises(TypeError, 'a struct takes its bytes', lib.unknown, 1)
+    raises(TypeError, 'bytes', lib.unknown, 1)
     raises(TypeError, 'no counterpart', lib.gives_unknown)
-    raises(TypeError, 'cannot take bytes', lib.wide, b'bytes')
-    for x in ({}, object(), {1}, 1j): raises(TypeError, f'C++ has no counterpart of {type(x).__name__}', lib.wide, x)
+    raises(TypeError, ' bytes', lib.wide, b'bytes')
+    for x in ({}, object(), {1}, 1j): raises(TypeError, f' {type(x).__name__}', lib.wide, x)
 
 def test_a_wrong_argument_is_named(lib):
-    msg = raises(TypeError, 'fill(): argument 2 (float value) cannot take str', lib.fill, torch.ones(2,2), 'three')
-    assert msg.endswith('void fill(torch::Tensor x, float value)')
-    raises(TypeError, 'argument 1 (torch::Tensor x) cannot take list [1, 2]', lib.fill, [1,2], 3)
-    raises(TypeError, 'a float64 ndarray of shape (2,)', lib.wide, np.ones(2))
+    msg = raises(TypeError, 'fill(): argument 2 (float ', lib.fill, torch.ones(2,2), 'three')
+    assert ' str' in msg and msg.endswith('void fill(torch::Tensor x, float value)')
+    msg = raises(TypeError, 'argument 1 (torch::Tensor x) ', lib.fill, [1,2], 3)
+    assert 'list [1, 2]' in msg
+    msg = raises(TypeError, ' float64 ', lib.wide, np.ones(2))
+    assert 'ndarray' in msg and '(2,)' in msg
 
 
 # Tensors
@@ -272,7 +286,7 @@ def test_metadata(lib):
         assert lib.sizes(x)==list(x.shape) and lib.strides(x)==list(x.stride()) and lib.address(x)==x.data_ptr()
         assert lib.about(x)==f'Float {x.dim()} {x.numel()} 4 {x.numel()*4} cpu 01{int(x.is_contiguous())}'
     assert lib.size(torch.ones(2,3), -1)==3
-    raises(IndexError, 'expected to be in range of [-2, 1], but got 2', lib.size, torch.ones(2,3), 2)
+    raises(IndexError, '[-2, 1]', lib.size, torch.ones(2,3), 2)
 
 def test_the_same_object_comes_back(lib):
     x = torch.ones(3)
@@ -296,9 +310,9 @@ def test_writes_reach_the_caller(lib):
     assert lib.packed_sum(x.permute(2,0,1))==(x.permute(2,0,1)*(1+i+10*j+100*k)).sum().item()
 
 def test_wrong_types_of_elements(lib):
-    raises(RuntimeError, 'expected scalar type Float but found Double', lib.first, torch.ones(1).double())
-    raises(RuntimeError, 'expected scalar type Float but found Int', lib.first, np.ones(1, np.int32))
-    raises(RuntimeError, 'expected 2 dims but tensor has 1', lib.fill, torch.ones(3), 1)
+    two_types(RuntimeError, 'Float', 'Double', lib.first, torch.ones(1).double())
+    two_types(RuntimeError, 'Float', 'Int', lib.first, np.ones(1, np.int32))
+    assert re.search(r'\b2 dim.*\b1\b', raises(RuntimeError, '', lib.fill, torch.ones(3), 1))
     raises(RuntimeError, 'undefined', lib.first, None)
 
 def test_pointers(lib):
@@ -306,8 +320,8 @@ def test_pointers(lib):
     assert lib.raw(x)==x.data_ptr() and lib.raw(None)==0
     for t in (torch.int32, torch.uint32): assert lib.raw_int(y := torch.ones(3).to(t))==y.data_ptr()
     for t in (torch.int8, torch.uint8, torch.bool): assert lib.raw_bytes(y := torch.ones(3).to(t))==y.data_ptr()
-    raises(TypeError, 'expected scalar type Float but found Double', lib.raw, x.double())
-    raises(TypeError, 'expected scalar type UInt32 but found Float', lib.raw_int, x)
+    two_types(TypeError, 'Float', 'Double', lib.raw, x.double())
+    two_types(TypeError, 'UInt32', 'Float', lib.raw_int, x)
     raises(TypeError, 'argument 1', lib.raw_bytes, x)
 
 def test_every_dtype(lib):
@@ -320,7 +334,7 @@ def test_every_dtype(lib):
         torch.testing.assert_close(lib.twice(x), x*2+x/4)
     for t in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float32, torch.float64, torch.bool):
         assert lib.bytes_of_type(torch.ones(1).to(t))==t.itemsize
-    raises(NotImplementedError, '"twice" not implemented for \'Int\'', lib.twice, torch.ones(2).int())
+    two_types(NotImplementedError, '"twice"', "'Int'", lib.twice, torch.ones(2).int())
     x = lib.made([2,0,3], torch.int16, torch.device('cpu'))
     assert x.shape==(2,0,3) and x.dtype==torch.int16
 
@@ -339,8 +353,8 @@ def test_half_rounds_as_torch_does(lib):
 def test_arrays(lib):
     raises(TypeError, 'read-only', lib.same, np.broadcast_to(np.ones(1), 3))
     raises(TypeError, 'strides', lib.same, np.ones(3)[::-1])
-    raises(TypeError, 'array of object', lib.same, np.array([{}]))
-    raises(TypeError, 'array of >f4', lib.same, np.ones(2, '>f4'))
+    raises(TypeError, ' object', lib.same, np.array([{}]))
+    raises(TypeError, ' >f4', lib.same, np.ones(2, '>f4'))
     a = np.arange(4, dtype=np.float32).reshape(2,2)
     assert lib.item(a)==7 and lib.sizes(a)==[2,2]
     lib.in_place(a)
@@ -373,7 +387,7 @@ def test_computing(lib):
 
 def test_errors_of_python_pass_through(lib):
     x = torch.ones(2,3)
-    raises(RuntimeError, 'mat1 and mat2 shapes cannot be multiplied', lib.impossible, x)
+    raises(RuntimeError, 'mat1', lib.impossible, x)
     assert lib.survived(x)==1 and lib.add(1,1)==2
     raises(NotImplementedError, 'amax, argmax', lib.two_results, x)
 
@@ -384,10 +398,10 @@ def test_warnings(lib):
 # Errors
 
 def test_checks(lib):
-    assert raises(RuntimeError, '', lib.check, torch.ones(3).int())=='x must have 2 dimensions, it has 1: [3] Int 1.5 1'
+    assert raises(RuntimeError, '', lib.check, torch.ones(3).int()).endswith(' 1: [3] Int 1.5 1')
     assert lib.check(torch.ones(3,1)) is None
-    assert raises(RuntimeError, '', lib.check_plain, 0)=='Expected n > 0 to be true, but got false.'
-    assert raises(RuntimeError, '', lib.check_equal, 4)=='Check failed: n == 3 (4 vs. 3).'
+    raises(RuntimeError, ' n > 0 ', lib.check_plain, 0)
+    raises(RuntimeError, 'n == 3 (4 vs. 3)', lib.check_equal, 4)
 
 def test_kinds_of_errors(lib):
     kinds = {1:ValueError, 2:IndexError, 3:TypeError, 4:NotImplementedError, 5:RuntimeError, 6:IndexError, 7:ValueError,
@@ -592,9 +606,9 @@ def test_kernels(emu):
     d = torch.zeros(4, dtype=torch.float64)
     emu.launch('plain_double', 1, 4, (d,1))
     assert d.tolist()==[1]*4
-    raises(TypeError, 'expected scalar type Float but found Int', emu.launch, 'scale', 1, 2, (x.int(),y,3,2))
-    raises(TypeError, 'argument 4 (int) cannot take float 2.5', emu.launch, 'scale', 1, 2, (x,y,3,2.5))
-    raises(TypeError, 'takes 4 arguments, not 3', emu.launch, 'scale', 1, 2, (x,y,3))
+    two_types(TypeError, 'Float', 'Int', emu.launch, 'scale', 1, 2, (x.int(),y,3,2))
+    assert 'float 2.5' in raises(TypeError, 'argument 4 (int) ', emu.launch, 'scale', 1, 2, (x,y,3,2.5))
+    assert re.search('4 .*3', raises(TypeError, 'scale', emu.launch, 'scale', 1, 2, (x,y,3)))
     raises(Stopped, 'scale', emu.launch, 'scale', 1, 4, (x,y,3,4))
 
 def test_nothing_leaks_on_the_emulated_device(emu, young):

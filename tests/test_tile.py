@@ -209,7 +209,26 @@ def test_pointers_from_memory(shift, want):
     run(pointer_kernel, (1,), table, out, 0)
     assert out.item() == x[0].item()
     with finding(want): run(pointer_kernel, (1,), table, out, shift)
-    with finding('memcheck null_pointer', address=0): run(pointer_kernel, (1,), table*0, out, 0)
+    with finding('memcheck null_pointer', address=0, access='read'): run(pointer_kernel, (1,), table*0, out, 0)
+
+
+@triton.jit
+def writing_kernel(x_ptr, shift, BLOCK: tl.constexpr): tl.store(x_ptr + shift + tl.arange(0, BLOCK), 1.)
+
+@triton.jit
+def reading_kernel(x_ptr, shift, BLOCK: tl.constexpr):
+    tl.store(x_ptr, tl.sum(tl.load(x_ptr + shift + tl.arange(0, BLOCK))))
+
+@triton.jit
+def adding_kernel(x_ptr, shift, BLOCK: tl.constexpr): tl.atomic_add(x_ptr + shift + tl.arange(0, BLOCK), 1.)
+
+@pytest.mark.parametrize('kernel, access', [
+    (writing_kernel, 'write'), (reading_kernel, 'read'), (adding_kernel, 'atomic')])
+def test_what_is_out_of_bounds_is_a_read_a_write_or_an_atomic(kernel, access):
+    facts = dict(access=access, array='x_ptr', shape=(8,))
+    run(kernel, (1,), torch.ones(8), 0, BLOCK=8)
+    with finding('memcheck outside_program', index=(8,), **facts): run(kernel, (1,), torch.ones(8), 1, BLOCK=8)
+    with finding('memcheck outside_before', index=(-1,), **facts): run(kernel, (1,), torch.ones(8), -1, BLOCK=8)
 
 
 @triton.jit

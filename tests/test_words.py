@@ -150,8 +150,7 @@ def test_an_exchange_in_the_simulator():
 
 
 def test_a_return_before_a_barrier_is_a_warning_and_a_barrier_passed_by_an_error(k):
-    with pytest.warns(EarlyReturn, match=r"of early: .* 40 of the block's 64 threads reach it; "
-                                         r"thread \(40\) has returned") as w:
+    with pytest.warns(EarlyReturn, match=r"early: .* 40 .*64 .*\(40\)") as w:
         k.early[1, 64](out := zeros(64), 40, 0)
     assert out.tolist() == [2.*(39-i) for i in range(40)]+[0.]*24
     assert ({int(re.match(r'line (\d+)', str(o.message))[1]) for o in w}
@@ -165,7 +164,7 @@ def test_a_return_before_a_barrier_is_a_warning_and_a_barrier_passed_by_an_error
 
 def test_a_return_on_the_barrier_s_line_comes_before_or_after_it(k):
     here = line('s[t] = t; if')
-    with pytest.warns(EarlyReturn, match=f"line {here} of on_one_line: .* 40 of the block's 64 threads"):
+    with pytest.warns(EarlyReturn, match=f'line {here} .*on_one_line: .* 40 .*64 '):
         k.on_one_line[1, 64](out := zeros(64), 40, 0)
     assert out.tolist() == [39.-i for i in range(40)]+[0.]*24
     e = found(SynccheckError, k.on_one_line[1, 64], zeros(64), 40, 1)
@@ -200,11 +199,12 @@ def test_a_missing_barrier_of_a_loop_is_named_alike_by_emulator_and_simulator(k)
 def test_one_line_of_a_race_is_an_update_or_two_iterations(k, order):
     with cpp.options(order=order):
         e = found(RacecheckError, k.count[1, 32], zeros(1, torch.int32))
-        assert 'data race (write after read) on n[0]: no barrier between the two accesses' in str(e)
-        assert 'In one step: atomicAdd(&n[0], 1).' in str(e)
+        assert (e.code, e.array, e.index) == ('race', 'n', (0,))
+        assert (e.fields['before'], e.fields['now']) == ('read', 'written')
+        assert 'atomicAdd(&n[0], 1)' in e.hint
         e = found(RacecheckError, k.count[8, 1], zeros(1, torch.int32))
         assert e.code == 'race_of_blocks' and e.other.source == SRC.splitlines()[e.other.line-1]
-        assert 'In one step: atomicAdd' in str(e)
+        assert 'atomicAdd(&n[0], 1)' in e.hint
         assert found(RacecheckError, k.tree[1, 64], zeros(64), zeros(1)).advice == 'same_line'
 
 
@@ -245,7 +245,7 @@ def test_next_to_an_atomic_in_the_simulator_too():
 def test_wild_addresses_are_not_host_memory(k):
     for far, how in ((10**13, 0), (0, 1), (-10**11, 0)):
         e = found(MemcheckError, k.wild[1, 1], zeros(4), zeros(4), far, how)
-        assert e.code == 'no_array' and 'the index is far out of bounds' in str(e)
+        assert e.code == 'no_array' and e.fields['access'] in ('read', 'write') and e.fields['address']
 
 
 def test_a_view_is_as_misaligned_as_its_offset(k):
@@ -253,7 +253,7 @@ def test_a_view_is_as_misaligned_as_its_offset(k):
     assert k.four[1, 4](x[:16], out := zeros(4)) is None and out.tolist() == [0, 4, 8, 12]
     k.four[1, 3](x[4:], zeros(3))
     e = found(MemcheckError, k.four[1, 4], x[1:], zeros(4))
-    assert 'misaligned access of 16 bytes at x[0]: the address must be a multiple of 16' in str(e)
+    assert (e.code, e.array, e.index, e.fields['bytes']) == ('misaligned', 'x', (0,), 16)
 
 def test_pairs_of_two_byte_values_get_a_hint_on_alignment():
     k = cuda_kernel(r'''
@@ -267,7 +267,7 @@ def test_an_array_that_begins_inside_another_is_named_so(k):
     e = found(MemcheckError, k.shifted[1, 100], x, x[10:], zeros(100))
     assert e.index == (100,) and e.advice == 'inside_another' and e.advice_fields == dict(inner_index=90)
     e = found(MemcheckError, k.guarded[1, 100], x[10:], zeros(100))
-    assert e.index == (90,) and 'index 90 is out of bounds for x of shape (90,)' in str(e)
+    assert (e.code, e.fields['access'], e.index, e.fields['shape']) == ('outside', 'read', (90,), (90,))
 
 
 def test_a_line_in_a_library_s_header_is_the_learner_s_that_led_there(k):
@@ -291,8 +291,7 @@ def test_a_line_directive_does_not_count():
 def test_a_kernel_that_is_called_like_a_function(call):
     src = ('__global__ void k(float *x) { x[0] = 1; }\ntemplate <class T> __global__ void t(T *x) { x[0] = 1; }\n'
            'void go(torch::Tensor x) {\n    %s\n}\n')
-    with cpp.on_emulator(), pytest.raises(ValueError, match=r'is a kernel: say how many blocks of how many threads, '
-                                                            r'as in [kt]<<<grid, block>>>(.|\n)*line 4') as e:
+    with cpp.on_emulator(), pytest.raises(ValueError, match=r'[kt]<<<grid, block>>>(.|\n)*line 4') as e:
         load_cuda(src % call, cuda_begin)
     assert call in str(e.value)
 
@@ -300,7 +299,7 @@ def test_a_kernel_that_is_called_like_a_function(call):
 @pytest.mark.parametrize('returns', ['float', 'unsigned int', 'const float *', 'float &', 'auto', 'decltype(auto)'])
 def test_a_kernel_that_returns_something(returns):
     "As nvcc refuses it"
-    with cpp.on_emulator(), pytest.raises(ValueError, match='k is a kernel, which returns nothing(.|\n)*line 2'):
+    with cpp.on_emulator(), pytest.raises(ValueError, match='^k (.|\n)*line 2'):
         cuda_kernel(f'// one\n__global__ {returns} k(float *x) {{ return 0; }}')
 
 

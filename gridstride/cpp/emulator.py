@@ -19,6 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ..diagnostics.errors import warn_of
+from ..diagnostics.source_lines import uses
 from ..diagnostics.settings import (
     CHECKS,
     ORDERS,
@@ -175,6 +176,20 @@ def array_at(line, column):
     return re.search(r'\w*$', before)[0]
 
 
+_ASSIGNED = re.compile(r'(\s*\.\w+)*\s*=(?!=)')  # after an element
+_REFERRED = re.compile(r'&\s*(\w+\s*=\s*)?$')  # before it
+
+
+def access_at(line, column):
+    """Return what a line of CUDA C does with the element that is indexed at `column`: 'read', 'write', or 'access' if
+    it takes a reference, or cannot be read. `x[i] += 1` reads first."""
+    name = array_at(line, column)
+    for start, end, _ in uses(line, name) if name else ():
+        if start < column <= end and not _REFERRED.search(line[:start]):
+            return 'write' if _ASSIGNED.match(line, end) else 'read'
+    return 'access'
+
+
 def _opening(text):
     "Return the index of the bracket that matches the one at the end of `text`; 0 if there is none"
     depth = 0
@@ -273,9 +288,8 @@ def _exception_for(f, sources):
     file = _name_of(f.file, sources)
     f.name_calls(lambda c: _shown_call(c, sources))
     lines = dict(enumerate(sources.get(file, '').splitlines(), 1))
-    if f.column and (array := array_at(line := lines.get(f.line, ''), _column(f, line))):
-        f.code = 'outside_named'
-        f.fields = dict(f.fields, array=array)
+    if f.code == 'outside_type':
+        _name_local(f, lines.get(f.line, ''))
     f.name_array(lines.get(f.line, ''), _above(lines, f.line))
     f.order_race(lambda n: lines.get(n, '').strip())
     if f.is_apart():
@@ -287,6 +301,14 @@ def _exception_for(f, sources):
     around = dict(above=_above(lines, f.line), onward=_onward(lines, f.line))
     around['apart'] = _is_one_of_several(file, sources)
     return f.exception('cuda', file=file, source=lines.get(f.line, '').strip(), called=called, **around)
+
+
+def _name_local(f, line):
+    "Read off its line which array an index is out of bounds for, and what is done there"
+    column = _column(f, line)
+    f.fields = dict(f.fields, access=access_at(line, column))
+    if array := array_at(line, column):
+        f.code, f.fields = 'outside_named', dict(f.fields, array=array)
 
 
 def _shown_call(call, sources):

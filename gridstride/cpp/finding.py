@@ -172,7 +172,7 @@ class Found:
         by_chance = self._may_be_near_by_chance(at) and indexes_only(line, above, [row[0] for row in rows])
         if by_chance or self._is_in_no_array(line):
             self.code = 'overflowed' if at < 0 else 'outside'
-            self.fields = dict(array=name, index=(at,), shape=(size,))
+            self.fields = dict(access=self.fields['access'], array=name, index=(at,), shape=(size,))
 
     def _is_in_no_array(self, line):
         "Is the address in no array that is known to be the one of this line?"

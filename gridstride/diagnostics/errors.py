@@ -30,8 +30,10 @@ A template names its fields as `str.format` does. Some of them mean the same in 
 - `array`, a name, and `index`, a tuple of integers, become attributes of the exception; `element` is made of the two
   as the dialect writes it, `s[3, 4]` or `s[3][4]`, and `subscript` of the index alone, `105` or `(3, 4)`. Where there
   is not an array, `space` says what there is instead: 'shared memory'.
+- `access` is 'read', 'write', 'atomic', or 'access' where the three cannot be told apart; `access_to` adds its
+  preposition, as in 'write to'. `extent` is made of `shape`: '100 elements', or 'shape (4, 25)'.
 - `before` and `now` say what the two accesses of a race do, as in 'read' and 'written'; `hazard` is made of them,
-  'read after write', and `access` of `now` alone, 'read'.
+  'read after write'.
 - `threads` is how many; `waiting` is made of it, '1 thread waits'.
 - `thread` is a position (x, y, z) and is shown without the dimensions that are not used.
 
@@ -418,7 +420,12 @@ def field_names(kind, code):
 
 
 _MADE_OF = dict(
-    element={'array', 'index'}, subscript={'index'}, waiting={'threads'}, hazard={'before', 'now'}, access=set()
+    element={'array', 'index'},
+    subscript={'index'},
+    access_to={'access'},
+    extent={'shape'},
+    waiting={'threads'},
+    hazard={'before', 'now'},
 )
 
 
@@ -436,13 +443,25 @@ def _shown(fields, dialect):
 
 
 def _derived(shown):
-    "Derive the fields that are made of others: how an index is shown, which hazard a race is"
+    "Derive the fields that are made of others, as the module's text lists them"
     index, now, before = (shown.get(k) for k in ('index', 'now', 'before'))
     return dict(
         subscript=index[0] if index and len(index) == 1 else index,
-        access=_access(now) if now else 'access',
+        **({'access_to': _with_preposition(shown['access'])} if 'access' in shown else {}),
+        **({'extent': _extent(shown['shape'])} if 'shape' in shown else {}),
         **({'hazard': f'{_access(now)} after {_access(before)}'} if now and before else {}),
     )
+
+
+def _with_preposition(access):
+    return f'{access} {dict(read="of", atomic="on").get(access, "to")}'
+
+
+def _extent(shape):
+    "The size of an array: `100 elements`, or `shape (4, 25)`"
+    if len(shape) > 1:
+        return f'shape {shape}'
+    return '1 element' if tuple(shape) in ((), (1,)) else f'{shape[0]} elements'
 
 
 def _access(verb):

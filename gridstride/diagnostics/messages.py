@@ -20,9 +20,9 @@ _GUARD = dict(
     python=_NOTHING + '`if i < n`, where n is the number of items.',
     cuda=_NOTHING + '`if (i < n)`, where n is the number of items.',
 )
-_OUT_OF_BOUNDS = 'out-of-bounds {access}: index {subscript} is out of bounds for {array} of shape {shape}'
+_OUT_OF_BOUNDS = 'out-of-bounds {access_to} {element}: {array} has {extent}'
 _FAULT = (
-    'out-of-bounds access: the address is in no array; the nearest is {array} of shape {shape}, '
+    'out-of-bounds {access}: the address is in no array; the nearest is {array} of shape {shape}, '
     'where its index would be {subscript}'
 )
 _DYNAMIC = dict(
@@ -99,11 +99,9 @@ WORDS = {
         'an index of {array} is {type}; it must be an integer', 'Divide with //, or use int(...).'
     ),
     ('memcheck', 'outside_type'): Words(
-        'out-of-bounds access: index {index[0]} is out of bounds for {type}', _GUARD['cuda']
+        'out-of-bounds {access}: index {index[0]} is out of bounds for {type}', _GUARD['cuda']
     ),  # of an array without a name
-    ('memcheck', 'outside_named'): Words(
-        'out-of-bounds access: index {index[0]} is out of bounds for {array}, which is {type}', _GUARD
-    ),
+    ('memcheck', 'outside_named'): Words('out-of-bounds {access_to} {element}: {array} is {type}', _GUARD),
     # Programs of Triton: blocks of lanes, and pointers
     ('memcheck', 'outside_program'): Words(
         _OUT_OF_BOUNDS + '{more}',
@@ -130,22 +128,22 @@ WORDS = {
         'A negative index is the memory before the array: mask it from below, too, as in `mask=offsets >= 0`.',
     ),
     ('memcheck', 'null_pointer'): Words(
-        'invalid pointer {address:#x}: no array is stored there',
+        '{access} through an invalid pointer, {address:#x}: no array is stored there',
         'It was never set, or an argument that is None is used.',
     ),
     ('memcheck', 'foreign_pointer'): Words(
-        'invalid pointer {address:#x}: it is in no array of the launch, and in no tensor of torch',
+        '{access} through an invalid pointer, {address:#x}: it is in no array of the launch, and in no tensor of torch',
         'Check how it is computed; an address from memory must be that of a tensor that is still alive.',
     ),
     ('memcheck', 'misaligned_pointer'): Words(
-        'misaligned pointer into {array}: it must be a multiple of {size} bytes',
+        'misaligned {access_to} {array}: the pointer must be a multiple of {size} bytes',
         'Elements begin at multiples of their size: check how the pointer is computed.',
     ),
     # Shared memory: out of bounds of one array, of all arrays, and where the launch requests none
     ('memcheck', 'outside_shared'): Words(_OUT_OF_BOUNDS),
     ('memcheck', 'outside_dynamic'): Words(_OUT_OF_BOUNDS, _DYNAMIC),
     ('memcheck', 'outside_arrays'): Words(
-        'out-of-bounds access in shared memory, far from any of its arrays',
+        'out-of-bounds {access} in shared memory, far from any of its arrays',
         'Check how the pointer or the index is computed.',
     ),
     ('memcheck', 'no_dynamic'): Words('dynamic shared memory is used, but the launch requests none', _DYNAMIC),
@@ -158,15 +156,17 @@ WORDS = {
         'To copy from shared memory, or to registers, use an ordinary assignment.',
     ),
     # Memory that does not belong to the kernel
-    ('memcheck', 'no_array'): Words('invalid address {address:#x}: it is in no array', _WILD),
-    ('memcheck', 'freed'): Words('use after free: {array} is used after it was freed', 'Free it after its last use.'),
+    ('memcheck', 'no_array'): Words('invalid {access} at {address:#x}: the address is in no array', _WILD),
+    ('memcheck', 'freed'): Words(
+        'use after free: {access_to} {array}, which was freed before', 'Free it after its last use.'
+    ),
     ('memcheck', 'not_allocated'): Words(
         'invalid free({address:#x}): malloc did not return this address, or it was freed before'
     ),
     ('memcheck', 'null_read'): Words('read through a null pointer', _NEVER_ALLOCATED),
     ('memcheck', 'null_written'): Words('write through a null pointer', _NEVER_ALLOCATED),
     ('memcheck', 'failed_alloc'): Words(
-        'memory is {now} whose allocation failed: line {allocated} requested {bytes} bytes and got '
+        '{access_to} memory whose allocation failed: line {allocated} requested {bytes} bytes and got '
         'cudaErrorMemoryAllocation (out of memory), and its error was not checked',
         'Compare the result of the allocation with cudaSuccess before a kernel uses the pointer; allocate less memory.',
     ),
@@ -180,7 +180,7 @@ WORDS = {
     ('memcheck', 'kernel_reads_host'): Words('a kernel reads host memory', _TO_THE_GPU),
     ('memcheck', 'kernel_writes_host'): Words('a kernel writes host memory', _TO_THE_GPU),
     ('memcheck', 'local_of_other'): Words(
-        "another thread's local variable is {now}",
+        "{access_to} another thread's local variable",
         'A pointer to a local variable is valid only in its own thread: exchange values in shared memory.',
     ),
     ('memcheck', 'host_reads'): Words('host code reads {array}, which is device memory', _TO_THE_HOST),
@@ -218,13 +218,15 @@ WORDS = {
     ),
     # The same, found by the operating system, because the checks were disabled
     ('memcheck', 'fault_outside'): Words(_FAULT, _FIRST_ACCESS),
-    ('memcheck', 'fault_no_array'): Words('invalid address {address:#x}: it is in no array', _FIRST_ACCESS),
-    ('memcheck', 'fault_freed'): Words('use after free: {array} is used after it was freed', _FIRST_ACCESS),
-    ('memcheck', 'fault_null'): Words('access through a null pointer', _NEVER_ALLOCATED),
-    ('memcheck', 'fault_address'): Words('invalid address {address:#x}: it is not device memory', _WILD),
+    ('memcheck', 'fault_no_array'): Words(
+        'invalid {access} at {address:#x}: the address is in no array', _FIRST_ACCESS
+    ),
+    ('memcheck', 'fault_freed'): Words('use after free: {access_to} {array}, which was freed before', _FIRST_ACCESS),
+    ('memcheck', 'fault_null'): Words('{access} through a null pointer', _NEVER_ALLOCATED),
+    ('memcheck', 'fault_address'): Words('invalid {access} at {address:#x}: the address is not device memory', _WILD),
     # Addresses that must be multiples of something
     ('memcheck', 'misaligned'): Words(
-        'misaligned access of {bytes} bytes at {element}: the address must be a multiple of {bytes}',
+        'misaligned {access} of {bytes} bytes at {element}: the address must be a multiple of {bytes}',
         'An access of {bytes} bytes must begin at a multiple of {bytes}: a float4, which has 16, at every fourth '
         'float, or at every eighth bfloat16.',
     ),
@@ -704,7 +706,7 @@ WORDS = {
         'a function that must return a value ends without `return`', 'Return a value on every path.'
     ),
     ('crash', 'local_array'): Words(
-        'out-of-bounds access: a local array is {now} past its end',
+        'out-of-bounds {access_to} a local array',
         "Through a pointer, perhaps in a called function: check the index against the array's size.",
     ),
     ('crash', 'exits'): Words(

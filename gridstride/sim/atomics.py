@@ -81,7 +81,7 @@ def _atomic(name, operate, reads=True, writes=_always, takes=('val',)):
             raise not_an_array(run, ary, site)
         if ary.dtype not in types:
             raise _wrong_type(run, m, site, name, ary)
-        off = locate(run, m, ary, idx, site)
+        off = locate(run, m, ary, idx, site, 'atomic')
         if isinstance(off, View):
             raise run.refusal(site, m, f'an atomic on a part of {ary.name}', 'Give it one index per axis.')
         refuse_to_write(run, m, ary, off, site)

@@ -92,7 +92,7 @@ class Memcheck:
         "Raise the finding that the index `i` is not an integer"
         raise run.finding('memcheck', 'index_type', site, m, array=v.name, type=i.dtype)
 
-    def outside(self, run, m, v, idx, ax, site):
+    def outside(self, run, m, v, idx, ax, site, access):
         """Raise, if the detector is enabled, the finding that index number `ax` of `idx` is out of bounds in an active
         lane"""
         if not self.on:
@@ -105,7 +105,9 @@ class Memcheck:
         code = 'before' if i[lane] < 0 else 'outside'
         if v.mem.dynamic and code == 'outside':
             code = 'outside_dynamic' if run.dynamic else 'no_dynamic'
-        raise run.finding('memcheck', code, site, by=lane, array=v.name, index=at, shape=shape)
+        if access == 'read' and len(at) < v.ndim:  # a row or a slice, which a later index reads or writes
+            access = 'access'
+        raise run.finding('memcheck', code, site, by=lane, access=access, array=v.name, index=at, shape=shape)
 
 
 class UnwrittenRead(NamedTuple):

@@ -248,9 +248,10 @@ def _is_out_of_bounds(i, n, m):
     return bad.any() and (bad & m).any()
 
 
-def locate(run, m, v, idx, site):
+def locate(run, m, v, idx, site, access):
     """Resolve `v[idx]`: to a `View` if indices are missing or are slices, else to the offset of the element.
 
+    `access`: what is done there, a 'read', a 'write' or an 'atomic'.
     Raises `MemcheckError` for an index out of bounds, `NotSimulated` for slices that differ between threads."""
     idx = idx if isinstance(idx, tuple) else (idx,)
     if idx and (idx[0] is Ellipsis or idx[-1] is Ellipsis):
@@ -270,7 +271,7 @@ def locate(run, m, v, idx, site):
         else:
             i = _to_int64(run, m, v, i, site)
             if _is_out_of_bounds(i, n, m):
-                run.detectors.memcheck.outside(run, m, v, idx, ax, site)
+                run.detectors.memcheck.outside(run, m, v, idx, ax, site, access)
         off = off + i * s
     if len(idx) == v.ndim and not shape:
         return off
@@ -292,7 +293,7 @@ def load(run, m, v, idx, site):
         if isinstance(v, (np.ndarray, np.generic)):
             raise not_an_array(run, v, site)
         return _load_from_tuple(run, m, v, idx, site) if np.ndim(idx) else as_numba(v[idx])
-    off = locate(run, m, v, idx, site)
+    off = locate(run, m, v, idx, site, 'read')
     return off if isinstance(off, View) else _read(run, m, v, off, site)
 
 
@@ -315,7 +316,7 @@ def _load_from_tuple(run, m, v, i, site):
     outside = m & ((i < -n) | (i >= n))
     if outside.any():
         lane = int(np.argmax(outside))
-        fields = dict(array='tuple', index=(int(i[lane]),), shape=(n,))
+        fields = dict(access='read', array='tuple', index=(int(i[lane]),), shape=(n,))
         raise run.finding('memcheck', 'outside', site, m, lane, **fields)
     return _gather(run, m, v, np.where(m, i % n, 0), site)
 
@@ -388,7 +389,7 @@ def store(run, m, v, idx, value, site):
         if hasattr(v, 'store'):
             return v.store(run, m, idx, value, site)
         raise not_an_array(run, v, site)
-    off = locate(run, m, v, idx, site)
+    off = locate(run, m, v, idx, site, 'write')
     if isinstance(off, View):
         _store_part(run, m, off, value, site)
     else:

@@ -124,7 +124,7 @@ def wrap(a, name, regions):
     return tensor(np.int64(begin), pointer_type(t), region)
 
 
-def _resolve_region(p, mask):
+def _resolve_region(p, mask, access):
     "Find the array of this launch that all active lanes of untyped pointers point into; returns pointers into it"
     run = current()
     item = p.dtype.element_ty.size
@@ -137,7 +137,7 @@ def _resolve_region(p, mask):
         if first <= flat[0] < first + region.count * region.item:
             return _reinterpret(region, p.dtype.element_ty), p.data - region.address, item
     code = 'null_pointer' if flat[0] < 4096 else 'foreign_pointer'
-    raise finding('memcheck', code, dict(address=int(flat[0])), _lane(p, mask, 0))
+    raise finding('memcheck', code, dict(access=access, address=int(flat[0])), _lane(p, mask, 0))
 
 
 def _find_other_tensors(run, address):
@@ -190,20 +190,23 @@ def _warn_if_undefined(undef_mask, mask, code):
         warn_of_undefined(code)
 
 
-def _locate(p, mask, given):
-    "Return (region, offsets of the active lanes); raises a finding if one is out of bounds, by the `given` mask"
+def _locate(p, mask, given, access):
+    """Return (region, offsets of the active lanes); raises a finding if one is out of bounds, by the `given` mask.
+
+    `access`: what is done there, a 'read', a 'write' or an 'atomic'."""
     region, offsets = p.region, p.data
     _warn_if_undefined(p.undef_mask, mask, 'undefined_address')
     if region is not None and region.dtype is not p.dtype.element_ty:
         p = tensor(addresses(p), p.dtype)
         region = None
     if region is None:
-        found = _resolve_region(p, mask)
+        found = _resolve_region(p, mask, access)
         if found is None:
             return None, np.empty(0, np.int64)
         region, offsets, item = found
         if np.any((offsets if mask is None else offsets[mask] if offsets.ndim else offsets) % item):
-            raise finding('memcheck', 'misaligned_pointer', dict(array=region.name, size=item), _lane(p, mask, 0))
+            fields = dict(access=access, array=region.name, size=item)
+            raise finding('memcheck', 'misaligned_pointer', fields, _lane(p, mask, 0))
         offsets = offsets // item
     if offsets.ndim == 0:
         active = offsets.reshape(1)
@@ -211,23 +214,26 @@ def _locate(p, mask, given):
         active = offsets.reshape(-1) if mask is None else offsets[mask]
     counted = active - region.low if region.low else active
     if active.size and counted.view(np.uint64).max() >= region.count:
-        _report_out_of_bounds(region, active, p, mask, given is not None)
+        _report_out_of_bounds(region, active, p, mask, given is not None, access)
     return region, active
 
 
-def _report_out_of_bounds(region, active, p, mask, masked):
+def _report_out_of_bounds(region, active, p, mask, masked, access):
     if not current().memcheck and active.min() >= 0 and active.max() < region.size:
         return  # of another array in one memory
     if not current().memcheck:
-        raise refuse(f'an out-of-bounds access of {region.name}, where there is no memory', 'memcheck is switched off.')
+        raise refuse(
+            f'an out-of-bounds {access} of {region.name}, where there is no memory', 'memcheck is switched off.'
+        )
     out = np.flatnonzero((active < region.low) | (active >= region.low + region.count))
     lane = _lane(p, mask, out[0])
-    more = f', as are {out.size - 1} more lanes of this access' if out.size > 1 else ''
+    others = out.size - 1
+    more = f'; {others} more lane{"s are" if others > 1 else " is"} out of bounds, too' if others else ''
     at = int(active[out[0]])
     past = 'outside_masked' if masked else 'outside_program' if p.data.ndim else 'outside_single'
     expanded = any(not s and n > 1 for s, n in zip(region.strides, region.shape)) and 'outside_expanded'
     code = 'outside_before' if at < region.low else expanded or past
-    fields = dict(array=region.name, index=region.index_of(at), shape=region.shape, more=more)
+    fields = dict(access=access, array=region.name, index=region.index_of(at), shape=region.shape, more=more)
     if expanded and code == expanded:
         fields.update(count=region.count)
     raise finding('memcheck', code, fields, lane)
@@ -271,7 +277,7 @@ def load(p, mask=None, other=None, volatile=False):
         raise refuse('tl.load with `other` and without `mask`', '`other` is what lanes get whose mask is false.')
     p, m = _broadcast_mask(p, mask)
     run = current()
-    region, active = _locate(p, m, mask) if m is None or m.ndim else (None, None)
+    region, active = _locate(p, m, mask, 'read') if m is None or m.ndim else (None, None)
     if region is not None:
         _report_access(run, region, active, 'read', p, m)
     if m is None:
@@ -320,7 +326,7 @@ def store(p, value, mask=None):
         raise refuse(f'pointers of shape {list(shape)}, and a mask of {list(p.data.shape)}')
     if m is not None and not m.ndim:
         return
-    region, active = _locate(p, m, mask)  # first: lanes past the end may be the whole reason
+    region, active = _locate(p, m, mask, 'write')  # first: lanes past the end may be the whole reason
     _warn_if_undefined(undef_mask if undef_mask is None else np.broadcast_to(undef_mask, shape), m, 'undefined_stored')
     if region is None:
         return
@@ -405,7 +411,7 @@ def _atomic(name, p, value, mask, expected, sem):
     old = np.zeros(p.data.shape, t.np)
     if m is not None and not m.ndim:
         return tensor(old[()], t)
-    region, active = _locate(p, m, mask)
+    region, active = _locate(p, m, mask, 'atomic')
     _warn_if_undefined(
         undef_mask if undef_mask is None else np.broadcast_to(undef_mask, p.data.shape), m, 'undefined_stored'
     )

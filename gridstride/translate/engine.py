@@ -195,11 +195,12 @@ extern "C" int gs_call(gs_launch *l) {
 struct gs_axis {
     long long i, n, step;                  // an index, the size of its axis, the stride there
 };
-template <class... Axes> static inline long long gs_at(const char *array, int line, Axes... axes) {
+template <class... Axes>
+static inline long long gs_at(const char *access, const char *array, int line, Axes... axes) {
     const bool inside = (... & (static_cast<unsigned long long>(axes.i) < static_cast<unsigned long long>(axes.n)));
     if (__builtin_expect(!inside, 0)) {
         const long long i[] = {axes.i...}, n[] = {axes.n...};
-        gridstride::index_outside(array, i, n, sizeof...(axes), line);
+        gridstride::index_outside(access, array, i, n, sizeof...(axes), line);
     }
     return (... + (axes.i*axes.step));
 }
@@ -294,25 +295,33 @@ def _hold(type, v):
 class CheckedArrays(Arrays):
     "Compute the address of an element by the operation `inside`, which stops at an index that is out of bounds"
 
-    def inside(self, view, idx, sizes, strides):
-        "Return the address of the element `idx`, checked against the sizes"
+    def inside(self, access, view, idx, sizes, strides):
+        "Return the address of the element `idx`, checked against the sizes; `access`: what is done there"
         idx = [convert.as_number(convert.need_number(i)) for i in idx]
-        return Expr('inside', INT, [*idx, *sizes, *strides], value=view.memory.name)
+        return Expr('inside', INT, [*idx, *sizes, *strides], value=(access, view.memory.name))
 
     def element_index(self, node, view, idx):
         "Return one index, which is checked"
         at = super().element_index(node, view, idx)
         if None in view.sizes or not view.ndim:
             return at
-        return [add(view.offset, add(_lead(view), self.inside(view, idx, view.sizes, view.strides)))]
+        address = self.inside(_access_of(node), view, idx, view.sizes, view.strides)
+        return [add(view.offset, add(_lead(view), address))]
 
     def cut(self, node, view, idx):
         "Return the part of `view` at indices that are checked one by one"
 
         def check(i, n):
-            return i if isinstance(i, ast.Slice) or n is None else self.inside(view, [i], [n], [ONE])
+            return i if isinstance(i, ast.Slice) or n is None else self.inside('access', view, [i], [n], [ONE])
 
         return super().cut(node, view, [check(i, n) for i, n in zip(idx, view.sizes)])
+
+
+def _access_of(node):
+    "What a syntax node does with an element; `x[i] += 1` reads first"
+    if isinstance(node, ast.Call):
+        return 'atomic'
+    return 'read' if isinstance(node, (ast.Subscript, ast.AugAssign)) else 'write'
 
 
 def _lead(view):
@@ -331,7 +340,8 @@ class CheckedExpressions(Expressions):
         n = len(e.args) // 3
         args = [f'(long long)({self.fit(a, "long long").text})' for a in e.args]
         axes = [f'gs_axis{{{", ".join(args[k::n])}}}' for k in range(n)]
-        return Text(f'gs_at("{e.value}", __LINE__, {", ".join(axes)})', PRIMARY, 'long long')
+        access, array = e.value
+        return Text(f'gs_at("{access}", "{array}", __LINE__, {", ".join(axes)})', PRIMARY, 'long long')
 
     def element_at(self, memory, idx):
         "Write the element at an index that counts from the first element of all"

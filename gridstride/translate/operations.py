@@ -86,7 +86,8 @@ OPERATIONS = {
     # Memory
     'load': Operation('integer*', 'number', Memory, lambda e: len(e.args) in (1, e.value.ndim)),
     'address': Operation('integer*', 'void', Memory),
-    'inside': Operation('integer*', 'integer', str, lambda e: len(e.args) % 3 == 0),  # indices, sizes, strides; checked
+    # indices, sizes, strides; checked
+    'inside': Operation('integer*', 'integer', tuple, lambda e: len(e.args) % 3 == 0),
     'pointer_to': Operation('number', 'integer', None, lambda e: e.args[0].op == 'var'),
     'atomic': Operation('number*', 'number', Atomic, lambda e: len(e.args) - e.value.count in (1, 2)),
     # Functions

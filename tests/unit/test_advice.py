@@ -3,7 +3,7 @@ import pytest
 
 from gridstride.diagnostics.hints import hint_for
 from gridstride.diagnostics.race_hints import update_of
-from gridstride.cpp.emulator import array_at
+from gridstride.cpp.emulator import access_at, array_at
 from gridstride.diagnostics.errors import Access, Call, Location, exception_of, text_of
 from gridstride.diagnostics.messages import DIALECTS
 
@@ -22,7 +22,7 @@ def test_an_update_of_one_element_is_known_from_others(line, array, want):
 
 
 def index(line, at, shape, above='', dialect='cuda', **more):
-    e = exception_of('memcheck', 'outside', dialect, dict(array='x', index=at, shape=shape, **more),
+    e = exception_of('memcheck', 'outside', dialect, dict(access='read', array='x', index=at, shape=shape, **more),
                      Location('k', 'k.cu', 9, line, above=above))
     assert str(e).count('\n') == 3
     return e
@@ -100,7 +100,7 @@ FIXED = [('for (int i = tc; i <= tk; i += tw) x[tr][i] = 0;', 8, 'float [8]', 'o
 
 @pytest.mark.parametrize('line,at,type,advice,fields', FIXED)
 def test_the_advice_for_an_array_of_a_fixed_size(line, at, type, advice, fields):
-    e = exception_of('memcheck', 'outside_named', 'cuda', dict(array='x', index=(at,), type=type),
+    e = exception_of('memcheck', 'outside_named', 'cuda', dict(access='read', array='x', index=(at,), type=type),
                      Location('k', 'k.cu', 9, line))
     assert e.advice == advice and fields.items() <= e.advice_fields.items()
 
@@ -137,7 +137,8 @@ def test_the_advice_for_a_race_fits_both_lines():
 
 def test_nothing_is_guessed_where_no_line_is_known():
     assert hint_for('memcheck', 'outside', dict(array='x', index=(3,), shape=(3,)), Location('k'), None) is None
-    for dialect in DIALECTS: assert text_of('memcheck', 'outside', dialect, dict(array='x', index=(3,), shape=(3,)))[1]
+    fields = dict(access='read', array='x', index=(3,), shape=(3,))
+    for dialect in DIALECTS: assert text_of('memcheck', 'outside', dialect, fields)[1]
 
 
 @pytest.mark.parametrize('line,advice',
@@ -158,8 +159,18 @@ def test_the_name_of_the_array_that_an_index_is_of(line, name):
     assert array_at(line.replace('^', ''), line.find('^') + 1 or 99) == name
 
 
+@pytest.mark.parametrize('line,access', [
+    ('t[i^] = 1;', 'write'), ('x[0] = t[i^];', 'read'), ('t[i^] += 1;', 'read'), ('if (t[i^] == 1) x[0] = 1;', 'read'),
+    ('t[i^].x = 1;', 'write'), ('atomicAdd(&t[i^], 1);', 'access'), ('float &r = t[i^];', 'access'),
+    ('t[u[i]^] = 1;', 'write'), ('t[u[i^]] = 1;', 'read'), ('t[0][i^] = 1;', 'write'), ('"0123"[x[i]^];', 'access'),
+    ('^t[i] = 1;', 'write'), ('x[0] = ^t[i];', 'read'), ('t[^u[i]] = 1;', 'read'), ('^', 'access'),
+])
+def test_what_is_done_with_the_element_that_an_index_is_of(line, access):
+    assert access_at(line.replace('^', ''), line.find('^') + 1) == access
+
+
 def advised(line, at, shape, above='', dialect='cuda', called=None, onward=''):
-    e = exception_of('memcheck', 'outside', dialect, dict(array='x', index=at, shape=shape),
+    e = exception_of('memcheck', 'outside', dialect, dict(access='read', array='x', index=at, shape=shape),
                      Location('k', 'k.cu', 9, line, above=above, called=called, onward=onward or line))
     return e.advice, e.advice_fields
 

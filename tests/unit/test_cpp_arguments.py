@@ -25,10 +25,10 @@ def test_what_fits():
 
 
 @pytest.mark.parametrize('change,says', [
-    (dict(x=torch.zeros(4).double()), r'convert it with \.to\(torch\.float32\)'),
-    (dict(x=torch.zeros(4)[::2]), 'is not contiguous'), (dict(x=[1., 2.]), 'create one with torch.tensor'),
-    (dict(n=4.), 'must be an integer, but 4.0'), (dict(n=torch.tensor(4)), r'use \.item\(\)'),
-    (dict(n=2**40), 'cannot hold'), (dict(n='4'), 'a str was given')])
+    (dict(x=torch.zeros(4).double()), r'x.*float64.*\.to\(torch\.float32\)'),
+    (dict(x=torch.zeros(4)[::2]), r'x.*\.contiguous\(\)'), (dict(x=[1., 2.]), r'x.* list .*torch\.tensor'),
+    (dict(n=4.), r'n.*4\.0'), (dict(n=torch.tensor(4)), r'use \.item\(\)'),
+    (dict(n=2**40), f'n.* {2**40}'), (dict(n='4'), 'n.* str ')])
 def test_what_does_not_fit(change, says):
     with pytest.raises(TypeError, match=says):
         check(*(dict(x=torch.zeros(4), out=torch.zeros(4), n=4) | change).values())

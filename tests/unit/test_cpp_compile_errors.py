@@ -11,7 +11,9 @@ SRC = 'template <class T> T twice(T x) {\n    return x.y;\n}\nint f() {\n    ret
 def test_the_line_and_the_column():
     e = CompileError('int f() {\n    return x;\n}', 'mine.cu',
         "mine.cu: In function 'int f()':\nmine.cu:2:12: error: 'x' was not declared\n    2 |     return x;\n")
-    assert str(e) == "mine.cu, line 2: 'x' was not declared\n      return x;\n             ^" and e.line == 2
+    first, *quoted = str(e).split('\n')
+    assert first.startswith('mine.cu, line 2: ') and first.endswith("'x' was not declared") and e.line == 2
+    assert quoted == ['      return x;', '             ^']
     assert e.errors == [(2, 12, "'x' was not declared", None, '')]
 
 
@@ -38,7 +40,9 @@ def test_an_error_in_a_header_of_the_learners_names_the_header():
         (2, 8, "'T' does not name a type", None, 'sub/bad.cuh'), (1, 0, 'more', None, ''), (3, 1, 'most', None, '')]
     e = CompileError(SRC, 'mine.cu', log, others={'sub/bad.cuh': 'int a;\nstatic T x;'})
     assert (e.file, e.line) == ('sub/bad.cuh', 2)
-    assert str(e).split('\n')[:3] == ["sub/bad.cuh, line 2: 'T' does not name a type", '  static T x;', '         ^']
+    first, *quoted = str(e).split('\n')[:3]
+    assert first.startswith('sub/bad.cuh, line 2: ') and first.endswith("'T' does not name a type")
+    assert quoted == ['  static T x;', '         ^']
 
 
 def test_an_error_of_a_template_is_reported_once():
@@ -47,23 +51,26 @@ def test_an_error_of_a_template_is_reported_once():
                   f"mine.cu:2:14: error: request for member 'y' in 'x', which is of non-class type '{t}'\n"
                   for t, c in (('int', 12), ('float', 23)))
     e = CompileError(SRC, 'mine.cu', log)
-    assert str(e).split('\n') == ["mine.cu, line 2: request for member 'y' in 'x', which is of non-class type 'int'",
-        '      return x.y;', '               ^', 'used in line 5: return twice(1) + twice(2.0f);']
+    first, *quoted, used = str(e).split('\n')
+    assert first.startswith('mine.cu, line 2: ') and first.endswith("'int'") and "'float'" not in str(e)
+    assert quoted == ['      return x.y;', '               ^']
+    assert used.endswith('line 5: return twice(1) + twice(2.0f);')
 
 
 def test_errors_of_one_position_are_reported_once():
     log = ('mine.cu:2:7: error: no match\nmine.cu:2:7: error: invalid conversion\nmine.cu:3:1: error: more\n'
            'mine.cu:4:1: error: more\nmine.cu:5:1: error: more')
     assert [d.line for d in read_log(log, 'mine.cu')] == [2, 3, 4, 5]
-    assert str(CompileError(SRC, 'mine.cu', log)).endswith('and 1 more error; fix these first')
+    assert str(CompileError(SRC, 'mine.cu', log)).splitlines()[-1].startswith('and 1 ')
 
 
 def test_a_log_without_the_source_is_shown_by_its_end():
-    assert str(CompileError(SRC, 'mine.cu', 'ld: no room')) == 'mine.cu does not compile:\nld: no room'
+    first, *others = str(CompileError(SRC, 'mine.cu', 'ld: no room')).split('\n')
+    assert first.startswith('mine.cu ') and others == ['ld: no room']
     log = ('ptxas info    : 24 bytes gmem\nptxas         .     0 bytes stack frame\n'
            'ptxas error   : Entry function uses too much shared data')
-    assert (str(CompileError(SRC, 'mine.cu', log))
-            == 'mine.cu does not compile:\nptxas error   : Entry function uses too much shared data')
+    first, *others = str(CompileError(SRC, 'mine.cu', log)).split('\n')
+    assert first.startswith('mine.cu ') and others == log.splitlines()[-1:]
 
 
 def test_warnings_of_the_learners_lines_only():
@@ -71,8 +78,9 @@ def test_warnings_of_the_learners_lines_only():
            "mine.cu:5:7: warning: unused variable 'a' [-Wunused-variable]\n"
         "mine.cu:2:9: warning: suggest parentheses around assignment used as truth value [-Wparentheses]\n")
     with pytest.warns(CompileWarning) as w: warn_of(log, SRC, 'mine.cu')
-    assert [str(o.message).split('\n')[0] for o in w] == [
-        'mine.cu, line 2: suggest parentheses around assignment used as truth value'] and w[0].filename == __file__
+    said = [str(o.message).split('\n')[0].split(': ', 1) for o in w]
+    assert said == [['mine.cu, line 2', 'suggest parentheses around assignment used as truth value']]
+    assert w[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         warn_of('mine.cu:5:7: warning: unused [-Wunused]', SRC, 'mine.cu')
@@ -82,7 +90,8 @@ def test_warnings_of_the_learners_lines_only():
     ("address of local variable 'a' returned", 'return-local-addr'),
     ("address of stack memory associated with local variable 'a' returned", 'return-stack-address')])
 def test_the_address_of_a_local_variable_is_warned_of(said, flag):
-    with pytest.warns(CompileWarning, match=said): warn_of(f'mine.cu:2:7: warning: {said} [-W{flag}]', SRC, 'mine.cu')
+    with pytest.warns(CompileWarning) as w: warn_of(f'mine.cu:2:7: warning: {said} [-W{flag}]', SRC, 'mine.cu')
+    assert len(w) == 1 and "'a' returned" in str(w[0].message) and 'line 2' in str(w[0].message)
 
 
 @pytest.mark.parametrize('line, said, hint', [

@@ -12,20 +12,20 @@ TEMPLATE = 'template <class T> T f(T n) { return n; }\n'
 CALLS = 'template <%s> __global__ void k(float *x, int n) { x[0] = %s; } '
 
 WRONG = [
-    (DEVICE + 'int go(int n) { return f(n); }\n', 'f is a device function.*`__host__ __device__`'),
-    ('void k(float *x) {}\nvoid go(float *x) { k<<<1, 32>>>(x); }\n', 'k is not a kernel.*`__global__` before it'),
-    ('__device__ void k(float *x) {}\nvoid go(float *x) { k<<<1, 32>>>(x); }\n', 'k is not a kernel'),
-    (K % 'std::cout << n;', 'std::cout is host-only.*printf'),
-    ('using namespace std;\n' + K % 'cerr << n;', 'cerr is host-only.*printf'),
-    (K % 'std::vector<std::pair<int, int>> v(n);', 'std::vector is host-only.*array'),
-    ('__device__ int f(int n) { std::string s = "a"; return n; }\n', 'std::string is host-only'),
+    (DEVICE + 'int go(int n) { return f(n); }\n', '^f .*device.*`__host__ __device__`'),
+    ('void k(float *x) {}\nvoid go(float *x) { k<<<1, 32>>>(x); }\n', '^k .*`__global__`'),
+    ('__device__ void k(float *x) {}\nvoid go(float *x) { k<<<1, 32>>>(x); }\n', '^k .*`__global__`'),
+    (K % 'std::cout << n;', 'std::cout .*printf'),
+    ('using namespace std;\n' + K % 'cerr << n;', 'cerr .*printf'),
+    (K % 'std::vector<std::pair<int, int>> v(n);', 'std::vector .*array'),
+    ('__device__ int f(int n) { std::string s = "a"; return n; }\n', 'std::string '),
     *((HOST + CALLS % (f'int (*F)(int){more}', body) + 'void go(float *x) { k<%s><<<1, 1>>>(x, 3); }\n' % given,
-       'f is a host function.*`__device__`')
+       '^f .*host.*`__device__`')
       for more, body, given in (('', 'F(n)', 'f'), (' = nullptr', '1 + F(n)', '&f'), (', int N', 'F(N)', 'f, 2'))),
     ('namespace a { int f(int n); }\n' + CALLS % ('int N, op F', 'F(n)') + 'auto p = k<3, a::f>;\n', 'a::f is a'),
     (HOST + CALLS.replace('__global__ void k', '__device__ void h') % ('auto F', 'F(n)') + K % 'h<f>(x, n);', 'f is a'),
-    (K % '' + 'void go(float *x) { k<<<8>>>(x, 1); }\n', 'number of blocks, but not of threads'),
-    (K % '' + 'void go(float *x) { k<<<1, 2, 3, 4, f(1, 2)>>>(x, 1); }\n', 'a stream, not 5 things'),
+    (K % '' + 'void go(float *x) { k<<<8>>>(x, 1); }\n', '`<<<blocks, threads>>>`'),
+    (K % '' + 'void go(float *x) { k<<<1, 2, 3, 4, f(1, 2)>>>(x, 1); }\n', 'stream.*5'),
 ]
 RIGHT = [
     DEVICE + K % 'x[0] = f(n);', HOST + 'int go(int n) { return f(n); }\n',
@@ -92,7 +92,7 @@ def test_an_array_of_unknown_length_is_reported_whatever_the_compiler_calls_it(s
     log = f'k.cu:1:47: warning: {said}\n{src}'
     text = f'#line 1 "k.cu"\n{to_cpp(src)}'
     found = list(find_wrong_calls(log, [Unit(text, 'k.cu', src)], (), 1))
-    assert len(found) == 1 and 'a size that is known only at run time' in str(found[0])
+    assert len(found) == 1 and 'run time' in str(found[0]) and 'k.cu, line 1' in str(found[0])
     assert 'warning' not in without_marked(log)
 
 
@@ -103,8 +103,8 @@ def test_a_use_of_the_hosts_function_is_reported_however_the_compiler_names_it(n
     text = f'#line 1 "k.cu"\n{to_cpp(src)}'
     said = [str(o).splitlines() for o in find_wrong_calls(log, [Unit(text, 'k.cu', src)], (), 1)]
     what = named.partition(' [with')[0]
-    assert said == [[f'{what} is a host function, but this code runs on the GPU: write `__device__` before it',
-                     '  k.cu, line 2: __global__ void k(float *x, int n) { x[0] = f(n); }']]
+    assert len(said) == 1 and said[0][1:] == ['  k.cu, line 2: __global__ void k(float *x, int n) { x[0] = f(n); }']
+    assert said[0][0].startswith(f'{what} ') and '`__device__`' in said[0][0]
     assert 'warning' not in without_marked(log)
 
 

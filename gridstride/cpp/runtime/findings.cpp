@@ -353,7 +353,7 @@ void assert_failed(const char *expression, const char *, int line) {
     fail_at(Code::trap, {{"operation", operation}}, pc, 0);
 }
 void trap(Code operation) { trap_at(CALLER, operation); }
-void local_overrun(void *pc) { fail_at(Code::local_array, {{"now", "written"}}, static_cast<char *>(pc) - 1, 0); }
+void local_overrun(void *pc) { fail_at(Code::local_array, {{"access", "write"}}, static_cast<char *>(pc) - 1, 0); }
 void *exception_alloc(size_t bytes, void *pc) {
     if (on_device()) trap_at(static_cast<char *>(pc) - 1, Code::exception_thrown);
     return abi::__cxa_allocate_exception(bytes);
@@ -430,10 +430,11 @@ void leave(int code) { leave_from(code, CALLER); }
 void only_on_host(const char *function, int line) {
     if (on_device()) fail(Code::host_called, {{"function", function}}, line);
 }
-void index_outside(const char *array, const long long *index, const long long *sizes, int rank, int line) {
+void index_outside(
+    const char *access, const char *array, const long long *index, const long long *sizes, int rank, int line) {
     const bool before = std::any_of(index, index + rank, [](long long i) { return i < 0; });
-    fail(before ? Code::before : Code::outside, {{"array", array}, {"index", index, rank}, {"shape", sizes, rank}},
-        line);
+    fail(before ? Code::before : Code::outside,
+        {{"access", access}, {"array", array}, {"index", index, rank}, {"shape", sizes, rank}}, line);
 }
 }
 

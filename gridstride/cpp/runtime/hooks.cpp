@@ -13,10 +13,10 @@ static inline void seen(const volatile void *p, unsigned n, bool write, void *pc
     else if (__builtin_expect(gridstride::any_registered, 0)) gridstride::registered_access(a, n, write, strong, pc);
 }
 // A struct of 16 bytes may be at any multiple of 8; what a vector needs, -fsanitize=alignment knows.
-static inline void aligned(const volatile void *p, unsigned n, void *pc) {
+static inline void aligned(const volatile void *p, unsigned n, bool write, void *pc) {
     n = std::min(n, 8u);
     if (reinterpret_cast<uintptr_t>(p) % n && gridstride::checks_enabled)
-        detector.misaligned(reinterpret_cast<uintptr_t>(p), n, location_of(pc));
+        detector.misaligned(reinterpret_cast<uintptr_t>(p), n, write ? "write" : "read", location_of(pc));
 }
 // PTX counts a volatile access as a relaxed atomic one; it orders nothing (Detector::strong_conflict).
 static inline void seen_volatile(const volatile void *p, unsigned n, bool write, void *pc) {
@@ -33,7 +33,7 @@ template <unsigned n, bool write> static __attribute__((noinline)) void seen_els
     if (n % 4 == 0 && fits && gridstride::checks_enabled && !(write && detector.pending.active) && !detector.crosses &&
         detector.plain_global(a, n, write, location_of(pc)))
         return;
-    aligned(p, n, pc);
+    aligned(p, n, write, pc);
     seen(p, n, write, pc);
 }
 template <unsigned n, bool write> static inline __attribute__((always_inline)) void quick(void *p, void *pc) {
@@ -82,7 +82,7 @@ static bool is_given(uintptr_t a, unsigned alignment) {
 static void wrong_address(const PointerFault *f, uintptr_t a, void *pc) {
     const unsigned alignment = 1u << f->log_alignment;
     if (!gridstride::on_device() || a % alignment == 0 || is_given(a, alignment)) return;
-    detector.misaligned(a, alignment, location_of(pc));
+    detector.misaligned(a, alignment, f->check == 0 ? "read" : f->check == 1 ? "write" : "access", location_of(pc));
 }
 extern "C" {
 GRIDSTRIDE_API void __ubsan_handle_out_of_bounds(IndexFault *f, uintptr_t i) {

@@ -26,9 +26,10 @@ static const Piece *likelier(const Piece *indexed, const Piece *near) {
     return !near || (is_given(indexed) && !is_given(near)) ? indexed : nullptr;
 }
 
-void Detector::outside(uintptr_t a, uint32_t where) {
+void Detector::outside(uintptr_t a, bool write, uint32_t where) {
     if (!checks(memcheck)) return;
     const Access at = {me, now, where};
+    const Field access = {"access", access_of(write, where)};
     if (const Piece *p = memory.at(a); p && p->host_name)
         return find(Code::host_symbol, {{"array", p->shown_name()}}, at);
     const Piece *const p = memory.nearest(a);
@@ -36,34 +37,36 @@ void Detector::outside(uintptr_t a, uint32_t where) {
     const auto find_index = [&](Code code, const Piece &o, const char *inner) {
         const long long index = o.index_of(a), size = o.index_of(o.hi);
         find(code,
-            {{"array", o.shown_name()}, {"index", &index, 1}, {"shape", &size, 1}, {"inner", inner},
+            {access, {"array", o.shown_name()}, {"index", &index, 1}, {"shape", &size, 1}, {"inner", inner},
                 {"inner_at", inner[0] ? o.index_of(o.inner_begin) : 0}, {"arrays", arrays.c_str()}},
             at);
     };
     if (const Piece *o = likelier(memory.wrapped(a), p && p->is_near(a) ? p : nullptr))
         return find_index(Code::wrapped, *o, "");
     if (const Piece *o = likelier(memory.overflowed(a), p)) return find_index(Code::overflowed, *o, "");
-    if (!p) return find(Code::no_array, {{"address", a}, {"arrays", arrays.c_str()}}, at);
-    if (!p->live) return find(Code::freed, {{"array", p->shown_name()}, {"arrays", arrays.c_str()}}, at);
+    if (!p) return find(Code::no_array, {access, {"address", a}, {"arrays", arrays.c_str()}}, at);
+    if (!p->live) return find(Code::freed, {access, {"array", p->shown_name()}, {"arrays", arrays.c_str()}}, at);
     if (a >= p->lo && a < p->hi) a = p->hi;               // it begins inside, and this is the first byte that is not
     find_index(p->index_of(a) < 0 ? Code::before : Code::outside, *p, p->inner);
 }
-void Detector::outside_shared(uintptr_t off, uint32_t where) {
+void Detector::outside_shared(uintptr_t off, bool write, uint32_t where) {
     if (!checks(memcheck)) return;
     const Access at = {me, now, where};
+    const Field access = {"access", access_of(write, where)};
     const SharedArray *s = nullptr;
     for (auto &o : w->arrays)
         if (o.offset <= off + shared_gap && (!s || o.offset >= s->offset) && (o.offset <= off || !s)) s = &o;
     // it begins at 0, before all others, and has no bytes
     const bool none = !launch->shared && !w->root->file_scopes[image.base].dynamic.empty();
     if (none && s && off < s->offset) s = nullptr;
-    if (!s) return find(none ? Code::no_dynamic : Code::outside_arrays, {}, at);
-    const long long index =
-        (static_cast<long long>(off) - static_cast<long long>(s->offset)) / static_cast<long long>(s->shape.itemsize);
+    if (!s) return find(none ? Code::no_dynamic : Code::outside_arrays, {access}, at);
     const auto &n = s->shape.dims;
     const long long shape[] = {(long long)n[0], (long long)n[1], (long long)n[2], (long long)n[3]};
+    long long index[4];
+    s->index_of(off, index);
     find(launch->shared && !s->offset ? Code::outside_dynamic : Code::outside_shared,
-        {{"array", s->name}, {"index", &index, 1}, {"shape", shape, s->shape.rank}}, at);
+        {access, {"array", s->name}, {"index", index, std::max(s->shape.rank, 1)}, {"shape", shape, s->shape.rank}},
+        at);
 }
 // Is anything there at all, and not what the detectors keep for themselves?
 static bool mapped(uintptr_t a) {
@@ -81,21 +84,21 @@ void Detector::elsewhere(uintptr_t a, bool write, uint32_t where) {
     if (!checks(memcheck) || between(image.base, image.end) || between(image.own, image.own_end) ||
         between(launch->given, launch->given_end))
         return;
+    const Field access = {"access", access_of(write, where)};
     if (const auto *f = memory.failed_at(a); f && !mapped(a))
-        return find(Code::failed_alloc,
-            {{"now", write ? "written" : "read"}, {"bytes", f->first}, {"allocated", f->second}}, {me, now, where});
+        return find(Code::failed_alloc, {access, {"bytes", f->first}, {"allocated", f->second}}, {me, now, where});
     if (a < 4096) return null(write, where);
-    if (memory.surrounds(a)) return outside(a, where);
+    if (memory.surrounds(a)) return outside(a, write, where);
     Dl_info info;
     if (dladdr(reinterpret_cast<void *>(a), &info) && reinterpret_cast<uintptr_t>(info.dli_fbase) == image.base) return;
     if (w->is_past_stack(a))
-        return find(Code::local_array, {{"now", write ? "written" : "read"}}, {me, now, where});
+        return find(Code::local_array, {access}, {me, now, where});
     for (int i = 0; i < w->made; i++)
         if (a - reinterpret_cast<uintptr_t>(w->fibers[i].stack) < stack_bytes)
-            return find(Code::local_of_other, {{"now", write ? "written" : "read"}}, {me, now, where});
+            return find(Code::local_of_other, {access}, {me, now, where});
     const Away given = what_is_away(a);
     if (given.kind == Away::table) return find(Code::host_virtual, {}, {me, now, where});
-    if (!mapped(a)) return find(Code::no_array, {{"address", a}}, {me, now, where});
+    if (!mapped(a)) return find(Code::no_array, {access, {"address", a}}, {me, now, where});
     find(write ? Code::kernel_writes_host : Code::kernel_reads_host, {}, {me, now, where});
 }
 void Detector::null(bool write, uint32_t where) {
@@ -105,12 +108,12 @@ void Detector::constant(const Piece &p, uintptr_t a, uint32_t where) {
     const Named x = named(a, 0, &p);
     if (checks(memcheck)) find(Code::constant, {x.array(), x.index()}, {me, now, where});
 }
-void Detector::misaligned(uintptr_t a, unsigned n, uint32_t where) {
+void Detector::misaligned(uintptr_t a, unsigned n, const char *access, uint32_t where) {
     if (!checks(memcheck)) return;
     const Access at = {me, now, where};
     const Named x = named(a, 0, memory.at(a));
-    if (x.name[0]) find(Code::misaligned, {x.array(), x.index(), {"bytes", n}}, at);
-    find(Code::misaligned, {{"space", "shared memory"}, {"bytes", n}}, at);
+    if (x.name[0]) find(Code::misaligned, {{"access", access}, x.array(), x.index(), {"bytes", n}}, at);
+    find(Code::misaligned, {{"access", access}, {"space", "shared memory"}, {"bytes", n}}, at);
 }
 
 // An address that an instruction forbids, whatever the type of the pointer: a GPU stops there, too.

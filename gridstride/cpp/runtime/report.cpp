@@ -41,16 +41,8 @@ Named Detector::named(uintptr_t a, unsigned owner, const Piece *p) const {
         const Worker &home = home_of(a);
         const SharedArray &s = home.arrays[owner - 1];
         Field::copy(r.name, s.name);
-        long long left =
-            (static_cast<long long>(a - reinterpret_cast<uintptr_t>(home.shared)) - static_cast<long long>(s.offset)) /
-            static_cast<long long>(s.shape.itemsize);
         r.rank = s.shape.rank;
-        for (int i = r.rank - 1; i > 0; i--) {
-            const auto size = static_cast<long long>(s.shape.dims[i]);
-            r.at[i] = left % size;
-            left /= size;
-        }
-        if (r.rank) r.at[0] = left;
+        s.index_of(a - reinterpret_cast<uintptr_t>(home.shared), r.at);
     }
     return r;
 }

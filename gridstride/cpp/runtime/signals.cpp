@@ -56,6 +56,19 @@ static void **stack_pointer(void *context) {
 #endif
 }
 
+// What a memory fault was doing, where the processor reports it.
+static const char *access_of_fault([[maybe_unused]] void *context) {
+#if defined(__x86_64__) && !defined(__APPLE__)
+    constexpr int page_fault = 14, write_bit = 2;          // of an address that no page can have, the kind is unknown
+    const greg_t *regs = static_cast<ucontext_t *>(context)->uc_mcontext.gregs;
+    return regs[REG_TRAPNO] != page_fault ? "access" : regs[REG_ERR] & write_bit ? "write" : "read";
+#elif defined(__aarch64__) && defined(__APPLE__)
+    return static_cast<ucontext_t *>(context)->uc_mcontext->__es.__esr >> 6 & 1 ? "write" : "read";
+#else
+    return "access";
+#endif
+}
+
 // Where Arm keeps the return address; a function that calls no other leaves it there.
 static void *link_register(void *context) {
     [[maybe_unused]] ucontext_t *u = static_cast<ucontext_t *>(context);
@@ -211,6 +224,7 @@ static void note_signal(Worker &w, int sig, void *fault, void *context) {
     w.fault = fault;
     w.pc = program_counter(context), w.sp = stack_pointer(context);
     w.link = link_register(context);
+    w.access = access_of_fault(context);
     w.overflows = sig == SIGFPE && quotient_overflows(context);
     w.astray = (sig == SIGSEGV || sig == SIGBUS) && returned_astray(w, fault);
     w.depth = 0;
@@ -416,8 +430,9 @@ void report_signal(Worker &w) {
 
 static void report_memory_fault(Worker &w) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(w.fault);
-    if (w.astray) return report(Code::local_array, {{"now", "written before its beginning, or"}}, w.pc, 0);
-    if (w.is_past_stack(a)) return report(Code::local_array, {{"now", "read or written"}}, w.pc, 0);
+    const Field access = {"access", w.access};
+    if (w.astray) return report(Code::local_array, {{"access", "write"}}, w.pc, 0);
+    if (w.is_past_stack(a)) return report(Code::local_array, {access}, w.pc, 0);
     for (int i = 0; i < w.made; i++)
         if (const uintptr_t stack = reinterpret_cast<uintptr_t>(w.fibers[i].stack); stack && a - stack < 65536)
             return report(Code::stack, {{"kilobytes", stack_bytes >> 10}}, w.pc, 0);
@@ -426,15 +441,16 @@ static void report_memory_fault(Worker &w) {
     if (given.kind == Away::table) return report(Code::host_virtual, {}, w.pc, 0);
     if (given.kind == Away::variable) return report(Code::kernel_reads_host, {}, w.pc, 0);
     if (const auto *f = memory.failed_at(a))
-        return report(Code::failed_alloc,
-            {{"now", "read or written"}, {"bytes", f->first}, {"allocated", f->second}}, w.pc, 0);
-    if (!memory.holds(a)) return report(a < 4096 ? Code::fault_null : Code::fault_address, {{"address", a}}, w.pc, 0);
+        return report(Code::failed_alloc, {access, {"bytes", f->first}, {"allocated", f->second}}, w.pc, 0);
+    if (!memory.holds(a))
+        return report(a < 4096 ? Code::fault_null : Code::fault_address, {access, {"address", a}}, w.pc, 0);
     if (const Piece *p = memory.at(a); p && p->host_name)
         return report(Code::host_symbol, {{"array", p->shown_name()}}, w.pc, 0);
     const Piece *p = memory.nearest(a);
-    if (!p) return report(Code::fault_no_array, {{"address", a}}, w.pc, 0);
-    if (!p->live) return report(Code::fault_freed, {{"array", p->shown_name()}}, w.pc, 0);
+    if (!p) return report(Code::fault_no_array, {access, {"address", a}}, w.pc, 0);
+    if (!p->live) return report(Code::fault_freed, {access, {"array", p->shown_name()}}, w.pc, 0);
     const long long index = p->index_of(a), size = p->index_of(p->hi);
-    report(Code::fault_outside, {{"array", p->shown_name()}, {"index", &index, 1}, {"shape", &size, 1}}, w.pc, 0);
+    report(Code::fault_outside,
+        {access, {"array", p->shown_name()}, {"index", &index, 1}, {"shape", &size, 1}}, w.pc, 0);
 }
 }

@@ -52,6 +52,15 @@ struct SharedArray {
     SharedArray(const char *called, size_t offset, const Shape &shape) : offset(offset), shape(shape) {
         strncpy(name, called, sizeof name - 1);
     }
+    // The index of the element at an offset in shared memory; what is past the end is so along the first axis
+    void index_of(size_t at, long long *index) const {
+        index[0] = static_cast<long long>(at) - static_cast<long long>(offset);
+        index[0] /= static_cast<long long>(shape.itemsize);
+        for (int axis = shape.rank - 1; axis > 0; axis--) {
+            index[axis] = index[0] % static_cast<long long>(shape.dims[axis]);
+            index[0] /= static_cast<long long>(shape.dims[axis]);
+        }
+    }
 };
 // What a library declares at file scope: a thread meets it only once, in whatever launch comes first.
 struct FileScope {
@@ -118,6 +127,7 @@ struct Worker {
     void *frames[64];                              // where the signal came, and who had called that
     int depth = 0;                                 // how many of them there are
     bool astray = false;                           // a function has returned to an address that is not code
+    const char *access = "access";                 // of a memory fault: a read, a write, or unknown
     bool overflows = false;                        // a division's quotient is too large
     void *alternate = nullptr;
     uint32_t spins = 0, yields = 0;

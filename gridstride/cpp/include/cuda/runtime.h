@@ -368,9 +368,9 @@ GRIDSTRIDE_API bool refused();
 // A crash that the kernel calls for; a phrase says by what.
 [[noreturn]] GRIDSTRIDE_API void trap(Code);
 [[noreturn]] GRIDSTRIDE_API void local_overrun(void *pc);   // arrays of a function have been written past their end
-// An index of `rank` dimensions that is out of bounds for an array with these sizes.
+// An index of `rank` dimensions is out of bounds for an array with these sizes; `access`: "read" or "write".
 [[noreturn]] GRIDSTRIDE_API void index_outside(
-    const char *array, const long long *index, const long long *sizes, int rank, int line);
+    const char *access, const char *array, const long long *index, const long long *sizes, int rank, int line);
 [[noreturn]] GRIDSTRIDE_API void leave(int code);                  // exit()
 [[noreturn]] GRIDSTRIDE_API void not_emulated(const char *function);
 // before a call of a host function in code for both sides: device code that gets there is a finding

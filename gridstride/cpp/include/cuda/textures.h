@@ -509,7 +509,8 @@ enum cudaSurfaceBoundaryMode { cudaBoundaryModeZero = 0, cudaBoundaryModeClamp =
 namespace gridstride {
 // Where it is; null: nowhere, for which zero is read and nothing is written
 template <class T>
-GRIDSTRIDE_UNSEEN char *on_surface(unsigned long long object, int x, int y, int z, int mode, int line) {
+GRIDSTRIDE_UNSEEN char *on_surface(
+    unsigned long long object, int x, int y, int z, int mode, const char *access, int line) {
     const Texture &t = texture(object);
     if (x % int(sizeof(T))) must_be_aligned(reinterpret_cast<const void *>(uintptr_t(unsigned(x))), sizeof(T),
         "a surface's x, in bytes", line);
@@ -521,7 +522,7 @@ GRIDSTRIDE_UNSEEN char *on_surface(unsigned long long object, int x, int y, int 
         i[k] = std::min(std::max(at[k], 0ll), sizes[k] - 1);
         inside = inside && i[k] == at[k];
     }
-    if (!inside && mode == cudaBoundaryModeTrap) index_outside("the surface", at, sizes, 3, line);
+    if (!inside && mode == cudaBoundaryModeTrap) index_outside(access, "the surface", at, sizes, 3, line);
     if (!inside && mode == cudaBoundaryModeZero) return nullptr;
     return t.at + i[0] * (long long)t.slice + i[1] * (long long)t.pitch + i[2] * (long long)sizeof(T);
 }
@@ -537,15 +538,15 @@ template <class T> GRIDSTRIDE_UNSEEN void to_surface(char *p, const T &value, in
 #define GRIDSTRIDE_SURFACE(name, PARAMETERS, ...) \
     template <class T> T name##read( \
         cudaSurfaceObject_t s, PARAMETERS, cudaSurfaceBoundaryMode m = cudaBoundaryModeTrap, GRIDSTRIDE_LINE) { \
-        return gridstride::from_surface<T>(gridstride::on_surface<T>(s, __VA_ARGS__, m, line), line); \
+        return gridstride::from_surface<T>(gridstride::on_surface<T>(s, __VA_ARGS__, m, "read", line), line); \
     } \
     template <class T> void name##read( \
         T *to, cudaSurfaceObject_t s, PARAMETERS, cudaSurfaceBoundaryMode m = cudaBoundaryModeTrap, GRIDSTRIDE_LINE) { \
-        *to = gridstride::from_surface<T>(gridstride::on_surface<T>(s, __VA_ARGS__, m, line), line); \
+        *to = gridstride::from_surface<T>(gridstride::on_surface<T>(s, __VA_ARGS__, m, "read", line), line); \
     } \
     template <class T> void name##write( \
         T x0, cudaSurfaceObject_t s, PARAMETERS, cudaSurfaceBoundaryMode m = cudaBoundaryModeTrap, GRIDSTRIDE_LINE) { \
-        gridstride::to_surface(gridstride::on_surface<T>(s, __VA_ARGS__, m, line), x0, line); \
+        gridstride::to_surface(gridstride::on_surface<T>(s, __VA_ARGS__, m, "write", line), x0, line); \
     }
 #define GRIDSTRIDE_AND ,
 GRIDSTRIDE_SURFACE(surf1D, int x, x, 0, 0)
