@@ -413,7 +413,7 @@ def field_names(kind, code):
     """Return the names of the fields that a report of this code must give, in any dialect.
 
     >>> sorted(field_names('memcheck', 'outside'))
-    ['array', 'index', 'shape']"""
+    ['access', 'array', 'index', 'shape']"""
     texts = (text for dialect in DIALECTS for text in _templates(kind, code, dialect))
     names = {re.match(r'\w*', name)[0] for text in texts for _, name, _, _ in Formatter().parse(text) if name}
     return set().union(*(_MADE_OF.get(name, {name}) for name in names))

@@ -34,20 +34,20 @@ void Detector::outside(uintptr_t a, bool write, uint32_t where) {
         return find(Code::host_symbol, {{"array", p->shown_name()}}, at);
     const Piece *const p = memory.nearest(a);
     const std::string arrays = is_given(p) ? "" : indices_of(a);
-    const auto find_index = [&](Code code, const Piece &o, const char *inner) {
-        const long long index = o.index_of(a), size = o.index_of(o.hi);
-        find(code,
-            {access, {"array", o.shown_name()}, {"index", &index, 1}, {"shape", &size, 1}, {"inner", inner},
-                {"inner_at", inner[0] ? o.index_of(o.inner_begin) : 0}, {"arrays", arrays.c_str()}},
-            at);
-    };
-    if (const Piece *o = likelier(memory.wrapped(a), p && p->is_near(a) ? p : nullptr))
-        return find_index(Code::wrapped, *o, "");
-    if (const Piece *o = likelier(memory.overflowed(a), p)) return find_index(Code::overflowed, *o, "");
-    if (!p) return find(Code::no_array, {access, {"address", a}, {"arrays", arrays.c_str()}}, at);
-    if (!p->live) return find(Code::freed, {access, {"array", p->shown_name()}, {"arrays", arrays.c_str()}}, at);
-    if (a >= p->lo && a < p->hi) a = p->hi;               // it begins inside, and this is the first byte that is not
-    find_index(p->index_of(a) < 0 ? Code::before : Code::outside, *p, p->inner);
+    const Piece *const wrapped = likelier(memory.wrapped(a), p && p->is_near(a) ? p : nullptr);
+    const Piece *const overflowed = wrapped ? nullptr : likelier(memory.overflowed(a), p);
+    const Piece *const o = wrapped ? wrapped : overflowed ? overflowed : p;
+    if (!o) return find(Code::no_array, {access, {"address", a}, {"arrays", arrays.c_str()}}, at);
+    const bool nearest = !wrapped && !overflowed;
+    if (nearest && !o->live)
+        return find(Code::freed, {access, {"array", o->shown_name()}, {"arrays", arrays.c_str()}}, at);
+    if (nearest && a >= o->lo && a < o->hi) a = o->hi;    // it begins inside, and this is the first byte that is not
+    const long long index = o->index_of(a), size = o->index_of(o->hi);
+    const char *const inner = nearest ? o->inner : "";
+    find(wrapped ? Code::wrapped : overflowed ? Code::overflowed : index < 0 ? Code::before : Code::outside,
+        {access, {"array", o->shown_name()}, {"index", &index, 1}, {"shape", &size, 1}, {"inner", inner},
+            {"inner_at", inner[0] ? o->index_of(o->inner_begin) : 0}, {"arrays", arrays.c_str()}},
+        at);
 }
 void Detector::outside_shared(uintptr_t off, bool write, uint32_t where) {
     if (!checks(memcheck)) return;
