@@ -256,9 +256,9 @@ static const void *own_code(const HostCode &h, const void *pc) {
 const char *tried = nullptr;
 // The same of a module that is being loaded: what is known of it is its file.
 static const void *code_of_tried(const void *pc) {
+#ifndef __APPLE__
     Dl_info info;
     const auto is_own = [&](const void *p) { return dladdr(p, &info) && !strcmp(info.dli_fname, tried); };
-#ifndef __APPLE__
     void *frames[64];
     const int depth = is_own(pc) ? 0 : backtrace(frames, 64);
     for (int i = 0; i < depth; i++)
