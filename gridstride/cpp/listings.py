@@ -9,7 +9,7 @@ from html import escape
 from ..support.function_source import source_of
 from ..utils import cuda_begin
 
-__all__ = ['Shown', 'show_source', 'show_change', 'Beside', 'beside']
+__all__ = ['Shown', 'show_source', 'show_change', 'SideBySide', 'side_by_side']
 
 # The colour of a kind of token: JupyterLab's own variable for it, which its themes set, and for pages without
 # such a variable a colour that is legible on white and on black.
@@ -145,7 +145,7 @@ class Change(Shown):
         return f'<div style="font-weight:bold">{escape(self.title)}</div><pre style="{_BODY}">{rows}</pre>'
 
 
-class Beside:
+class SideBySide:
     "Listings side by side if the page is wide enough, else one below the other; long lines wrap, indented"
 
     def __init__(self, shown):
@@ -161,9 +161,9 @@ class Beside:
         return f'<div style="display:flex;flex-wrap:wrap;gap:1em;--jp-code-font-size:11px">{parts}</div>'
 
 
-def beside(*shown) -> Beside:  # each from `show_source`
+def side_by_side(*shown) -> SideBySide:  # each from `show_source`
     "Show listings side by side"
-    return Beside(shown)
+    return SideBySide(shown)
 
 
 def _row(i, html, mark=' '):

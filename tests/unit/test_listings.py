@@ -4,7 +4,7 @@ from html import unescape
 
 import pytest
 
-from gridstride.cpp.listings import COLORS, beside, show_change, show_source
+from gridstride.cpp.listings import COLORS, side_by_side, show_change, show_source
 from gridstride.utils import cuda_begin
 
 SRC = '''
@@ -86,13 +86,13 @@ def test_colours_of_a_page_without_a_theme_can_be_read(page):
 
 def test_listings_side_by_side():
     a, b = show_source(SRC, title='by hand'), show_source(SRC.replace('2*', '3*'), title='by the tool')
-    both = beside(a, b)
+    both = side_by_side(a, b)
     assert repr(both) == f'{a!r}\n\n{b!r}' and both._repr_html_().count('flex:1 1') == 2
     assert bare(both._repr_html_()) == bare(a._repr_html_() + b._repr_html_())
 
 
 def test_a_wrapped_line_stays_right_of_its_number():
-    html = beside(show_source(SRC), show_source(SRC))._repr_html_()
+    html = side_by_side(show_source(SRC), show_source(SRC))._repr_html_()
     rows = re.findall(r'<span style="display:block;([^"]*)"', html)
     assert len(rows) == 10 and all('padding-left:10ch;text-indent:-10ch' in o for o in rows)
     assert 'text-indent' not in show_source(SRC)._repr_html_()
