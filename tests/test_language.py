@@ -72,7 +72,7 @@ WORDS = [
      dict(python=3, tests=34, lessons=38)),
     (r'beside',
      'compared with, next to',
-     dict(python=29, tests=40, lessons=59)),
+     dict(python=23, tests=37, lessons=55)),
     (r'anew',
      'again',
      dict(tests=5, lessons=11)),
