@@ -81,7 +81,7 @@ def test_a_missing_barrier_is_found():
 
 def test_the_repr_of_a_launch_is_fixed():
     "A recording of lesson 13 is keyed on it: another field would have it refused"
-    call = str(tiled().recipe(8, 8, 8, H100).calls[0])
+    call = str(tiled().launch_plan(8, 8, 8, H100).calls[0])
     assert call.endswith('shared=0, pdl=False, cluster=(1, 1, 1), cooperative=False)')
 
 
@@ -317,7 +317,7 @@ def test_a_rung_may_begin_early(fake):
     r = tiled()
     for o in (r, r.tuned(pdl=True), r.tuned(pdl=True).tuned('other')):
         prepared(o, 8, 8, 8)(*[torch.ones(8, 8)]*3, 0)
-        assert o.recipe(8, 8, 8, H100).calls[0].pdl is o.pdl
+        assert o.launch_plan(8, 8, 8, H100).calls[0].pdl is o.pdl
     assert fake.attributes == [[], [(6, 1, 0, 0)], [(6, 1, 0, 0)]]
 
 
@@ -333,7 +333,7 @@ def test_a_kernel_that_must_be_alone_waits_for_the_stream_before(monkeypatch):
     monkeypatch.setattr(rung, 'current_stream', lambda device: now.raw)
     monkeypatch.setattr(rung, '_torch', lambda: SimpleNamespace(cuda=SimpleNamespace(
         current_stream=lambda: Stream(now.raw, waits), is_current_stream_capturing=lambda: now.capturing)))
-    m, alone, other = SimpleNamespace(get_device=lambda: 0), tiled(alone=True), tiled()
+    m, alone, other = SimpleNamespace(get_device=lambda: 0), tiled(uses_workspace=True), tiled()
     for raw, capturing in ((0, False), (0, False), (5, False), (5, False), (9, True), (7, True),
                            (5, False), (0, False)):
         now.raw, now.capturing = raw, capturing
@@ -990,12 +990,12 @@ def made_on_demand():
     kinds += [cost_model.kernel_of(o, True, dtype, layout) for o in halved for dtype, layout in (
         ('bfloat16', 'nn'), ('float16', 'tn'), ('bfloat16', 'nt')) if o in cost_model.known(dtype, layout)]
     wanted = [(p, large, {}) for p in (*kinds, skinny.SMALL)]
-    wanted += [(bf16x6.Split(BM, BN, 4, layout), large, dict(multiply_planes=blocks, split_planes=8))
+    wanted += [(bf16x6.Bf16x6(BM, BN, 4, layout), large, dict(multiply_planes=blocks, split_planes=8))
                for (BM, BN), (blocks, *_) in bf16x6.TILES.items() for layout in ('nn', 'tn')]
-    wanted += [(p, shape, {}) for p, shape in ((skinny.THIN, (50000, 10, 785)), (skinny.THIN, (50000, 10, 784)),
-                                               (skinny.THIN_TN, (784, 10, 50000)))]
+    wanted += [(p, shape, {}) for p, shape in ((skinny.SKINNY, (50000, 10, 785)), (skinny.SKINNY, (50000, 10, 784)),
+                                               (skinny.SKINNY_TN, (784, 10, 50000)))]
     for product, shape, blocks in wanted:
-        for call in product.recipe(*shape, H100).calls:
+        for call in product.launch_plan(*shape, H100).calls:
             yield f'{product.name}, {call.name}', call, blocks.get(call.name, 1)
 
 
@@ -1017,7 +1017,7 @@ def test_what_is_made_on_demand_compiles(call, blocks):
 
 def instructions(r):
     "The machine code of a rung, without addresses"
-    machine = compiled(tools.nvrtc, r.src, r.recipe(8192, 8192, 8192, H100).calls[0].name)[1]
+    machine = compiled(tools.nvrtc, r.src, r.launch_plan(8192, 8192, 8192, H100).calls[0].name)[1]
     return re.findall(r'/\*[0-9a-f]{4}\*/\s+(.*?;)', tools.disassemble(machine))
 
 
@@ -1059,5 +1059,5 @@ def test_no_name_is_both_a_module_and_something_else():
 
 def test_planes_are_stored_sixteen_bytes_at_a_time():
     "In pieces of four bytes, splitting the operands takes half as long again"
-    stores = re.findall(r'\bst\.\S+', compiled(ptx, bf16x6.Split(64, 128).pass_src))
+    stores = re.findall(r'\bst\.\S+', compiled(ptx, bf16x6.Bf16x6(64, 128).pass_src))
     assert len(stores) == 6 and set(stores) == {'st.global.v4.u32'}

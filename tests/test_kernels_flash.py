@@ -322,7 +322,7 @@ def test_two_arrays_of_keys(batch, group, rows, first, others, dim, causal, wide
 @pytest.mark.parametrize('heads, group, rows, others, first, parts', [
     (2, 1, 200, 130, 70, 1), (16, 1, 8192, 4096, 0, 4), (6, 3, 700, 300, 300, 4), (1, 1, 24, 24, 0, 2)])
 def test_each_tile_is_taken_once(heads, group, rows, others, first, parts):
-    c = calls.Case(1, heads, group, rows, rows, 128, True, 0, False)
+    c = calls.AttentionProblem(1, heads, group, rows, rows, 128, True, 0, False)
     order = calls.pair_order(c, Device(132, True), first, others, parts)
     assert sorted(order) == list(range(heads*cdiv(rows, 192)))
 
@@ -337,7 +337,7 @@ def test_blocks_take_tiles_in_an_order_that_ends_early(monkeypatch):
         end = schedule.model_end(late, (1, 5), (0, 4), 2, [0, 9.5])
         assert end == 9.5 + 4 + 2.5 + 1                                             # head 1 waits for two steps
     for first, others in (0, 16384), (16384, 32768):
-        c, on = calls.Case(1, 16, 1, 32768, 32768, 128, True, 0, False), Device(132, True)
+        c, on = calls.AttentionProblem(1, 16, 1, 32768, 32768, 128, True, 0, False), Device(132, True)
         order = calls.pair_order(c, on, first, others, 4)
         heads = [n//171 for n in order]
         assert heads[:13*171] == sorted(heads[:13*171]) and set(heads[13*171:]) == {13, 14, 15}

@@ -185,7 +185,8 @@ def tuned(monkeypatch):
 @pytest.mark.slow
 def test_rows_beyond_the_registers(tuned):
     "What a thread cannot hold is read again, and summed in memory"
-    tuned(_MOST=1, _LEAST=32, _NORM={4: (1, 0)}, _STAY={4: (32, 4, 2)}, _power_above=lambda n, least, most: least)
+    tuned(_MAX_PACKS=1, _MIN_THREADS=32, _NORM={4: (1, 0)}, _STAY={4: (32, 4, 2)},
+          _power_above=lambda n, least, most: least)
     assert 'HELD = 1,' in calls.norm_calls('float32', 3, 500, 4, calls.Norm(0, 0, 0, 0), 1e-6, H100)[0].src
     x, r, w, b, *dys = numbers((20, 500), (20, 500), (500,), (500,), (20, 500), (20, 500))
     same(rms_norm, of_torch('rms_norm'), [x, w])

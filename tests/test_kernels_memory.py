@@ -74,7 +74,7 @@ def test_a_slice_that_begins_between(): every_tool_is_right(SLICE)
 @pytest.fixture
 def small(monkeypatch):
     "Shares, rings and tiles that are small, so that small tensors need many"
-    for name, value in dict(_FOR_LITTLE=tools.Plan(2**10, 64, 2), _LEAST_BULK=1,
+    for name, value in dict(_SMALL_PLAN=tools.Plan(2**10, 64, 2), _MIN_BULK=1,
                             BULK=dict(THREADS=64, PACKS=2, STAGES=3), SCAN_BULK=dict(THREADS=64, STAGES=3),
                             here=lambda: Device(3, True)).items():
         monkeypatch.setattr(tools, name, value)

@@ -94,7 +94,7 @@ def test_a_cluster_has_a_row(dtype, small, order):
     "The last blocks of a cluster may have few logits, or none; targets are in different blocks"
     width = 8*33 + 3 if dtype is torch.float32 else 16*33 + 3
     x, target = logits(6, width, dtype)
-    assert losses.once_call(losses._case(x, -100, True), H100).cluster == (1, 8, 1)
+    assert losses.once_call(losses._problem(x, -100, True), H100).cluster == (1, 8, 1)
     target[2:] = torch.tensor([0, width//2, width-1, width//8])
     for in_place in (False, True): is_right(x, target, in_place=in_place)
 

@@ -293,7 +293,7 @@ def test_torch_compile_traces_what_torch_does():
     (lambda a, b: matmul(a, b, epilogue=Epilogue('gelu')), saying('bias', 'str', 'bfloat16(24,)', 'cpu')),
     (lambda a, b: matmul(a, b, epilogue=Epilogue(scale=a.sum())), saying('scale', 'Tensor', 'number')),
     (lambda a, b: matmul(a, b, epilogue=Epilogue(activation=['gelu'])), r"\['gelu'\].*relu"),
-    (lambda a, b: matmul(a, b, epilogue=Epilogue(activation=Activation(' '))), 'is no CUDA C of `float x`'),
+    (lambda a, b: matmul(a, b, epilogue=Epilogue(activation=Activation(' '))), 'is not CUDA C of `float x`'),
     (lambda a, b: matmul(a, b, torch.empty(8, 24, dtype=torch.int32), Epilogue()), 'out is int32, and bfloat16'),
     (lambda a, b: mlp(a[0], a, a.t()), saying('mlp: x', 1, '(..., width)')),
     (lambda a, b: mlp(a, None, a.t()), 'mlp: up is a NoneType; '),

@@ -200,7 +200,7 @@ def test_a_product(kind, dtype, group, batch, rows, columns, biased, zeros):
 def test_the_kernels_of_all_batches_are_few():
     "Rows of x are counted in eights, of which there are 1, 2, 4 or 8; up to four come by copies"
     of = partial(calls.matvec_calls, 'int4', 'bfloat16', 128)
-    every = [of(n, 4096, 4096, False, False, H100) for n in range(1, calls.MOST + 1)]
+    every = [of(n, 4096, 4096, False, False, H100) for n in range(1, calls.MAX_ROWS + 1)]
     assert sorted(map({c.src: c.name for c, in every}.get, {c.src for c, in every})) == \
         ['multiply_packed']*4 + ['multiply_streamed']
 

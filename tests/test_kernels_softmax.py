@@ -61,8 +61,8 @@ def test_every_type(dtype):
 @pytest.fixture
 def small(monkeypatch):
     "Blocks that keep little, so that short rows need a cluster, and longer ones two passes"
-    few = dict(_HELD={2**8: 32}, _HELD_PARTS={2: (2**9, 2**8, 32), 4: (2**10, 2**10, 32)}, _HELD_MOST=2)
-    few |= dict.fromkeys(('_PART', '_MOST_PART', '_PLAIN_PART', '_SHARE'), 2**10)
+    few = dict(_HELD={2**8: 32}, _HELD_PARTS={2: (2**9, 2**8, 32), 4: (2**10, 2**10, 32)}, _MAX_HELD=2)
+    few |= dict.fromkeys(('_PART', '_MAX_PART', '_PLAIN_PART', '_SHARE'), 2**10)
     for name, value in few.items(): monkeypatch.setattr(softmaxes, name, value)
     softmaxes.softmax_calls.cache_clear()
     yield monkeypatch

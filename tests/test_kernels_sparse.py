@@ -58,29 +58,29 @@ def test_what_is_compressed_comes_back(shape, dtype):
     w[-1, ::4] = 0                                          # and some with one number
     c = compress(w)
     assert c.values.shape == (shape[0], shape[1]//2) and c.values.dtype == dtype
-    assert c.places.shape == (shape[0], shape[1]//4) and c.places.dtype == torch.uint8
+    assert c.metadata.shape == (shape[0], shape[1]//4) and c.metadata.dtype == torch.uint8
     assert torch.equal(decompress(c), w)
-    assert torch.equal(from_words(to_words(c.places), *shape), c.places)
+    assert torch.equal(from_words(to_words(c.metadata), *shape), c.metadata)
 
 
 def test_positions_are_in_increasing_order():
     w = torch.tensor([[0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 7, 8, 7, 0, 0, 8, 0, 7, 0, 0, 7, 8, 0, 0.]])
     c = compress(w)
-    assert c.places.tolist() == [[0b0100, 0b1100, 0b1110, 0b1100, 0b0100, 0b0100]]
+    assert c.metadata.tolist() == [[0b0100, 0b1100, 0b1110, 0b1100, 0b0100, 0b0100]]
     assert c.values.tolist() == [[0, 0, 0, 7, 7, 8, 7, 8, 0, 7, 7, 8]]
 
 
 def test_each_thread_has_the_metadata_of_two_rows_and_sixteen_columns():
     "As PTX defines it for `wgmma.sp` of 32 elements along k: selector 0 takes the words of lanes 0 and 1 of each four"
     rows, columns = 150, 200
-    places = compress(prune(weights(rows, columns))).places
-    words = to_words(places)
+    metadata = compress(prune(weights(rows, columns))).metadata
+    words = to_words(metadata)
     assert words.shape == (3, 2, 4, 32, 2) and words.dtype == torch.int32
     for r in range(0, 192, 7):
         for g in range(64):
             lane, step, bit = r%8*4 + g*4%64//16, g*4%128//64, r%16//8*16 + g%4*4
             nibble = int(words[r//64, g*4//128, r%64//16, lane, step]) >> bit & 15
-            assert nibble == (places[r, g] if r < rows and g*4 < columns else 4)
+            assert nibble == (metadata[r, g] if r < rows and g*4 < columns else 4)
 
 
 @pytest.mark.parametrize('tool', [kept, prune, compress, search_order])
@@ -99,10 +99,10 @@ def test_three_of_four_and_unordered_positions_are_refused():
     with pytest.raises(ValueError, match=saying('w[1, 4:8]', 'two', '1 fours', 'prune')): compress(w)
     c = compress(prune(weights(4, 12)))
     for bad in (0, 5, 1, 11):                               # twice the same, or the larger first
-        places = c.places.clone()
-        places[3, 1] = bad
-        with pytest.raises(ValueError, match=rf'places\[3, 1\] is {bad}, and there are 4, 8'):
-            decompress(Compressed(c.values, places))
+        metadata = c.metadata.clone()
+        metadata[3, 1] = bad
+        with pytest.raises(ValueError, match=rf'metadata\[3, 1\] is {bad}, and there are 4, 8'):
+            decompress(Compressed(c.values, metadata))
 
 
 def test_an_order_of_columns_keeps_more():
@@ -426,8 +426,8 @@ def overwritten(items):
     "What writes the metadata register of a product while the product may be in flight"
     for i, o in enumerate(items):
         if not isinstance(o, str) and o.op.startswith('HGMMA.SP'):
-            places = int(re.findall(r'R(\d+)', o.text)[-1])
-            yield from (p.text for p in after(items, i) if places in written(p.text))
+            metadata = int(re.findall(r'R(\d+)', o.text)[-1])
+            yield from (p.text for p in after(items, i) if metadata in written(p.text))
 
 
 @pytest.mark.parametrize('tile', list(two_four.TILES)[:2])
@@ -436,7 +436,7 @@ def test_metadata_registers_are_kept_until_a_product_is_done(tile):
     call, _ = two_four.hopper_call('bfloat16', 8192, 8192, 8192, False, H100, tile)
     items = sass(call.src, arch='sm_90a').items
     first, *_ = (i for i, o in enumerate(items) if not isinstance(o, str) and o.op.startswith('HGMMA.SP'))
-    places = re.findall(r'R\d+', items[first].text)[-1]
+    metadata = re.findall(r'R\d+', items[first].text)[-1]
     assert not list(overwritten(items))
-    move = items[first]._replace(op='MOV', text=f'MOV {places}, R1')
+    move = items[first]._replace(op='MOV', text=f'MOV {metadata}, R1')
     assert move.text in overwritten([*items[:first + 1], move, *items[first + 1:]])

@@ -112,7 +112,7 @@ def _of_rung(name, rung):
     from ..kernels.ladder.rung import H100
 
     shapes = (37, 50, 64), (200, 130, 10)
-    calls = [rung.recipe(*shape, H100).calls for shape in shapes]
+    calls = [rung.launch_plan(*shape, H100).calls for shape in shapes]
     tile = [(cdiv(w, rung.constants['BN']), cdiv(h, rung.constants['BM'])) for h, w, k in shapes]
     if (
         rung.dtype != 'float32'

@@ -16,18 +16,18 @@ __all__ = ['total', 'running', 'histogram']
 _SOURCE = r"""
 #include <cub/cub.cuh>
 
-template<class T> cudaError_t run(int what, void *room, size_t &bytes, const void *x, void *out, long long n,
+template<class T> cudaError_t run(int what, void *workspace, size_t &bytes, const void *x, void *out, long long n,
         cudaStream_t stream) {
-    if (what == 0) return cub::DeviceReduce::Sum(room, bytes, (const T*)x, (T*)out, n, stream);
-    if (what == 1) return cub::DeviceScan::InclusiveSum(room, bytes, (const T*)x, (T*)out, n, stream);
+    if (what == 0) return cub::DeviceReduce::Sum(workspace, bytes, (const T*)x, (T*)out, n, stream);
+    if (what == 1) return cub::DeviceScan::InclusiveSum(workspace, bytes, (const T*)x, (T*)out, n, stream);
     auto bytes_in = (const unsigned char*)x;
-    return cub::DeviceHistogram::HistogramEven(room, bytes, bytes_in, (int*)out, 257, 0, 256, (int)n, stream);
+    return cub::DeviceHistogram::HistogramEven(workspace, bytes, bytes_in, (int*)out, 257, 0, 256, (int)n, stream);
 }
 
-extern "C" int call(int what, int real, void *room, size_t *bytes, const void *x, void *out, long long n,
+extern "C" int call(int what, int real, void *workspace, size_t *bytes, const void *x, void *out, long long n,
         void *stream) {
     auto f = real ? run<float> : run<int>;
-    return f(what, room, *bytes, x, out, n, (cudaStream_t)stream);
+    return f(what, workspace, *bytes, x, out, n, (cudaStream_t)stream);
 }
 """
 

@@ -54,13 +54,13 @@ def _float32():
     for p in bf16x6.every():
         yield _export(p, *ragged_shapes(p)[1:4], large)
     yield _export(skinny.SMALL, *ragged_shapes(skinny.SMALL)[:4], (100, 100, 100))
-    yield _thin('rows', skinny.THIN, (9001, 10, 784), (50000, 10, 784))
-    yield _thin('ring', skinny.THIN, (9001, 10, 785), (50000, 10, 785))
-    yield _thin('wide', skinny.THIN, (9001, 20, 786), (50000, 20, 786))
-    yield _thin('planes', skinny.THIN, (90001, 32, 188), (100000, 32, 192))
-    yield _thin('stages', skinny.THIN, (6001, 32, 784), (50000, 32, 784))
-    yield _thin('slabs', skinny.THIN, (37, 10, 50000), (784, 10, 50000))
-    yield _thin('turned', skinny.THIN_TN, (36, 10, 785), (784, 10, 50000))
+    yield _thin('rows', skinny.SKINNY, (9001, 10, 784), (50000, 10, 784))
+    yield _thin('ring', skinny.SKINNY, (9001, 10, 785), (50000, 10, 785))
+    yield _thin('wide', skinny.SKINNY, (9001, 20, 786), (50000, 20, 786))
+    yield _thin('planes', skinny.SKINNY, (90001, 32, 188), (100000, 32, 192))
+    yield _thin('stages', skinny.SKINNY, (6001, 32, 784), (50000, 32, 784))
+    yield _thin('slabs', skinny.SKINNY, (37, 10, 50000), (784, 10, 50000))
+    yield _thin('turned', skinny.SKINNY_TN, (36, 10, 785), (784, 10, 50000))
 
 
 def _bfloat16():
@@ -93,7 +93,7 @@ def sources(e) -> dict:  # kernel -> source
     "The kernels of an `Exported`, each of one source for all its shapes"
     res = {}
     for shape in e.shapes:
-        for call in e.product.recipe(*shape, H100).calls:
+        for call in e.product.launch_plan(*shape, H100).calls:
             if res.setdefault(call.name, call.src) != call.src:
                 raise ValueError(f'{e.name}: {call.name} has another source for {shape}')
     return res
@@ -108,7 +108,7 @@ def _map(e, name, shape):
 
 def _lines(e, shape):
     "The lines of a case"
-    plan = e.product.recipe(*shape, H100)
+    plan = e.product.launch_plan(*shape, H100)
     workspaces = [f'static auto *{o} = allocate<{_TYPES[t]}>({n});' for o, (n, t) in plan.workspaces.items()]
     maps = [f'static auto {o}_map = {_map(e, o, shape)};' for o in e.product.maps]
     launches = [Launch(c, [f'{o}_map' if o in e.product.maps else o for o in c.arrays]) for c in plan.calls]
@@ -121,7 +121,7 @@ def _product(e) -> Program:
     transposed = [str(o == 't').lower() for o in e.product.layout]
     constants = f'''typedef {_TYPES[e.product.dtype]} Number;
 constexpr bool m_transposed = {transposed[0]}, n_transposed = {transposed[1]};'''
-    what = f'{e.what}:\nout (h x w) = m @ n in {e.product.dtype}, row after row; {_LAYOUTS[e.product.layout]}.'
+    what = f'{e.what}:\nout (h x w) = m @ n in {e.product.dtype}, row-major; {_LAYOUTS[e.product.layout]}.'
     functions = {
         'void multiply(int number, const Number *m, const Number *n, Number *out)': [_lines(e, o) for o in e.shapes]
     }
@@ -140,7 +140,7 @@ def tool_programs() -> dict:  # name of the file -> the whole `.cu`
 
 # A folder of them, and what compiles and runs them all.
 RUN = f'''#!/bin/sh
-# Compiles every kernel here and runs it: a line for each; the exit status is 0 if all are right.
+# Compiles every kernel here and runs it: one line per kernel; the exit status is 0 if all are right.
 cd "$(dirname "$0")" || exit 2
 ls *.cu | sed 's/[.]cu$//' | xargs -P "${{JOBS:-$(nproc)}}" -I NAME nvcc {FLAGS} -o NAME NAME.cu
 passed=0 all=0

@@ -7,7 +7,7 @@ import torch
 
 from ..support.tables import Table
 
-_MOST_LINES = 16  # layers that are reported one by one
+_MAX_LINES = 16  # layers that are reported one by one
 
 
 class Swapped(NamedTuple):
@@ -87,8 +87,8 @@ def report(
 ) -> Table:
     "What was done, as a table"
     rows = [[o.name, 'x'.join(map(str, o.shape)), _mb(o.before), _mb(o.after), f'{o.decibels:.1f}'] for o in swapped]
-    if len(rows) > _MOST_LINES:
-        rows = [*rows[: _MOST_LINES - 2], [f'... and {len(rows) - _MOST_LINES + 2} more', '', '', '', '']]
+    if len(rows) > _MAX_LINES:
+        rows = [*rows[: _MAX_LINES - 2], [f'... and {len(rows) - _MAX_LINES + 2} more', '', '', '', '']]
     rows.append(['all', '', *(_mb(sum(o[i] for o in swapped)) for i in (2, 3)), ''])
     reported = '\n'.join([*notes, *(f'{name} stays: {why}' for name, why in left)])
     return Table(['<layer', 'rows x columns', 'MB', 'MB now', 'dB'], rows, title, reported)

@@ -28,7 +28,7 @@ def wgmma(n: int) -> str:  # n: columns of the result, a multiple of 8 up to 256
     registers = ','.join(f'%{i}' for i in range(d))
     operands = ', '.join(f'"+f"(d[{i}])' for i in range(d))
     return f'''
-// starts d (+)= m @ n of 16 k; turned: not the numbers of a row of m, or of a column of n, follow each other along k
+// Starts d (+)= m @ n of 16 k. *_TRANSPOSED: memory holds the transpose, so that k is not contiguous
 template<bool M_TRANSPOSED, bool N_TRANSPOSED> __device__ void wgmma(float (&d)[{d}], u64 m, u64 n, int more) {{
     asm volatile("{{ .reg .pred more; setp.ne.b32 more, %{d + 2}, 0;\\n"
                  "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16 "

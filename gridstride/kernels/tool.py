@@ -45,7 +45,7 @@ def check_tensor(
         )
     if not x.is_contiguous():
         raise ValueError(
-            f'{tool}: {name} is not contiguous (its strides are {x.stride()}), and the kernel goes row after row; '
+            f'{tool}: {name} is not contiguous (its strides are {x.stride()}), and the kernel needs row-major memory; '
             'use .contiguous()'
         )
 

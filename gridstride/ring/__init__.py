@@ -12,7 +12,7 @@ from ..support.lazy_exports import front_door
 
 _NAMES = {
     'processes': ('launch', 'RankError', 'PeerError'),
-    'sharding': ('ORDERS', 'Piece', 'places', 'split', 'join', 'piece', 'scores_of'),
+    'sharding': ('ORDERS', 'Piece', 'positions', 'split', 'join', 'piece', 'scores_of'),
     'parts': ('Kernels', 'cudnn', 'kernels_for', 'merge', 'ours', 'plain', 'slowed'),
     'transport': ('Copies', 'Messages'),
     'passes': ('attention', 'gathered_attention'),

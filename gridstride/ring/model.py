@@ -12,7 +12,7 @@ from .timestamps import Stamp
 class Task(NamedTuple):
     "Something that takes time at a resource"
 
-    place: tuple  # ('gpu', rank) or ('link', rank)
+    resource: tuple  # ('gpu', rank) or ('link', rank)
     seconds: float
     after: tuple  # names of tasks that must be done before
 
@@ -34,25 +34,25 @@ def run_tasks(
         for o in before:
             then[o].append(name)
 
-    def begin(place, now):
-        if free[place] and queue[place]:
-            free[place], name = False, queue[place].popleft()
+    def begin(resource, now):
+        if free[resource] and queue[resource]:
+            free[resource], name = False, queue[resource].popleft()
             times[name] = now, now + tasks[name].seconds
             heapq.heappush(events, (times[name][1], len(times), name))
 
     for name in (o for o, before in needs.items() if not before):
-        queue[tasks[name].place].append(name)
-    for place in list(queue):
-        begin(place, 0.0)
+        queue[tasks[name].resource].append(name)
+    for resource in list(queue):
+        begin(resource, 0.0)
     while events:
         now, _, done = heapq.heappop(events)
-        free[tasks[done].place] = True
+        free[tasks[done].resource] = True
         for name in then[done]:
             needs[name].discard(done)
             if not needs[name]:
-                queue[tasks[name].place].append(name)
-                begin(tasks[name].place, now)
-        begin(tasks[done].place, now)
+                queue[tasks[name].resource].append(name)
+                begin(tasks[name].resource, now)
+        begin(tasks[done].resource, now)
     if missing := tasks.keys() - times.keys():
         raise ValueError(f'tasks that wait for each other: {sorted(map(str, missing))[:4]}')
     return times
@@ -124,5 +124,5 @@ def simulate(
     for (r, s, what), (start, end) in run_tasks(tasks).items():
         if end > start:
             stamps[r].append(Stamp('attend' if what == 'attend' else 'send', s, start, end))
-    ideal = sum(t.seconds for t in tasks.values() if t.place[0] == 'gpu') / ranks
+    ideal = sum(t.seconds for t in tasks.values() if t.resource[0] == 'gpu') / ranks
     return Simulated(max(o.end for noted in stamps for o in noted), ideal, stamps)

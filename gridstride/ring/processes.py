@@ -66,8 +66,8 @@ def rank_and_ranks() -> tuple:
     "This rank, and how many there are; `RuntimeError` in a process that is not a rank"
     if not dist.is_initialized():
         raise RuntimeError(
-            'ring: this process is no rank, and ranks send each other keys; write a function whose first argument is '
-            'the rank, and start it: ring.launch(f, 4)'
+            'ring: this process is not a rank, and ranks send each other keys; write a function whose first argument '
+            'is the rank, and start it: ring.launch(f, 4)'
         )
     return dist.get_rank(), dist.get_world_size()
 
@@ -87,7 +87,7 @@ def waiting(
         yield
     except RuntimeError as e:
         why = f'not within {patience:g} s' if 'Timed out' in str(e) else 'a connection is lost'
-        raise PeerError(f'waited in vain for {what}: {why}') from None
+        raise PeerError(f'timed out waiting for {what}: {why}') from None
     finally:
         _waits.pop()
 
@@ -102,7 +102,7 @@ def _last_line(tb):
 def _of_a_peer(said):
     "What gloo says of a connection, in words; None if it is about something else"
     if 'Timed out waiting' in said:
-        return 'waited in vain for another rank'
+        return 'timed out waiting for another rank'
     return 'lost its connection to another rank' if 'by peer' in said else None
 
 

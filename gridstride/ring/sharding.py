@@ -26,10 +26,12 @@ def check_order(order, length, ranks):
         raise ValueError(f'ring: order is {order!r}, and it may be {", ".join(map(repr, ORDERS))}')
     parts = 2 * ranks if order == 'zigzag' else ranks
     if length % parts or length < parts:
-        raise ValueError(f'ring: {length} places do not make {parts} equal parts, as {order} wants; pad the sequence')
+        raise ValueError(
+            f'ring: {length} positions cannot be split into {parts} equal parts for {order}; pad the sequence'
+        )
 
 
-def places(
+def positions(
     order: str,  # 'contiguous', 'striped' or 'zigzag'
     length: int,  # of the sequence
     ranks: int,  # that share it
@@ -51,12 +53,12 @@ def places(
 
 def split(
     x,  # a tensor with the whole sequence
-    order: str,  # this and `ranks`, as for `places`
+    order: str,  # this and `ranks`, as for `positions`
     ranks: int,
     dim=-2,  # of the sequence
 ) -> list:  # of tensors, rank by rank
     "What each rank has of a sequence"
-    return [x.index_select(dim, places(order, x.shape[dim], ranks, r).to(x.device)) for r in range(ranks)]
+    return [x.index_select(dim, positions(order, x.shape[dim], ranks, r).to(x.device)) for r in range(ranks)]
 
 
 def join(
@@ -66,12 +68,12 @@ def join(
 ):  # a tensor with the whole sequence
     "The sequence, of what its ranks have of it"
     x, n = torch.cat(list(parts), dim), len(parts)
-    at = torch.cat([places(order, x.shape[dim], n, r) for r in range(n)]).to(x.device)
+    at = torch.cat([positions(order, x.shape[dim], n, r) for r in range(n)]).to(x.device)
     return torch.empty_like(x).index_copy_(dim, at, x)
 
 
 def piece(
-    order: str,  # as for `places`
+    order: str,  # as for `positions`
     mine: int,  # rank with the rows
     other: int,  # rank with the keys
     length: int,  # of what each of them has

@@ -73,7 +73,7 @@ def tree_decode(
     Attention (2024)"""
     me, ranks = rank_and_ranks()
     if ranks & ranks - 1:
-        raise ValueError(f'tree_decode: {ranks} ranks are no power of two')
+        raise ValueError(f'tree_decode: {ranks} ranks are not a power of two')
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
     out, lse = (kernels or kernels_for(q, k, v)).attend(q, k, v, False, scale)
     wide = torch.promote_types(out.dtype, torch.float32)

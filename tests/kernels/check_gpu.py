@@ -22,7 +22,7 @@ from gridstride.kernels.ladder import tma
 from gridstride.kernels.memory import ring_sum, tools
 from gridstride.kernels.ladder.ladder import Reference, inputs, shapes_for
 from gridstride.kernels.ladder.rung import Device
-from gridstride.kernels.gemm.bf16x6 import Split
+from gridstride.kernels.gemm.bf16x6 import Bf16x6
 from gridstride.cpp import CompileError, cuda_kernel, launcher
 from gridstride.diagnostics.errors import LaunchError
 from gridstride.utils import check
@@ -179,7 +179,7 @@ def rungs_that_must_be_alone_are():
     """A kernel that keeps its sums in global memory for a while, on four streams: wrong, unless its
     launches are put in a row"""
     for alone in (False, True):
-        r = Rung('slow', ALONE, threads=256, BM=64, BN=64, alone=alone)
+        r = Rung('slow', ALONE, threads=256, BM=64, BN=64, uses_workspace=alone)
         pairs = [inputs(64, 64, 64, 'float32', 'cuda', i) for i in range(8)]
         streams, got = [torch.cuda.default_stream(), *(torch.cuda.Stream() for _ in range(3))], []
         torch.cuda.synchronize()
@@ -365,8 +365,8 @@ def sanitize():
         Reference(m, n)(r(m.t().contiguous() if r.layout[0] == 't' else m,
                           n.t().contiguous() if r.layout[1] == 't' else n))
         print(f'  {name} {h}x{k} @ {k}x{w}')
-    products = ([(Split(*tile), (150, 130, 200)) for tile in ((128, 128, 1), (64, 64, 8), (64, 128, 2))]
-                + [(skinny.THIN, o) for o in ((6337, 10, 784), (6400, 1, 100), (37, 10, 785), (97601, 23, 172),
+    products = ([(Bf16x6(*tile), (150, 130, 200)) for tile in ((128, 128, 1), (64, 64, 8), (64, 128, 2))]
+                + [(skinny.SKINNY, o) for o in ((6337, 10, 784), (6400, 1, 100), (37, 10, 785), (97601, 23, 172),
                                         (6001, 16, 784), (6001, 32, 788), (6401, 24, 256))])
     for p, (h, w, k) in products:              # those that are not rungs
         m, n = inputs(h, w, k, 'float32', 'cuda')

@@ -67,7 +67,7 @@ def test_kernels_that_begin_early_are_there_when_they_are_picked(monkeypatch):
 def test_the_forms_of_thin_products():
     forms = {tuple(export.sources(e)) for name, e in ALL.items() if name.startswith('matmul_thin')}
     assert forms == {('thin_rows',), ('thin_planes',), ('thin_stages',), ('thin',), ('thin', 'add_slabs'),
-                     ('thin_turned', 'add_slabs')}
+                     ('thin_transposed', 'add_slabs')}
 
 
 @pytest.fixture

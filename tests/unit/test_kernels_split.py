@@ -8,7 +8,8 @@ from gridstride.cpp import cuda_kernel, on_emulator
 from gridstride.kernels.gemm import bf16x6
 from gridstride.kernels.ptx import wgmma
 from gridstride.kernels.ladder.rung import H100, need_hopper
-from gridstride.kernels.gemm.bf16x6 import Split, bf16, choose, choose_nt, choose_tn, planes, split_product, tensor_core
+from gridstride.kernels.gemm.bf16x6 import (
+    Bf16x6, bf16, bf16_terms, choose, choose_nt, choose_tn, split_product, tensor_core)
 from gridstride.bench.recording import recorded
 from gridstride.utils import cdiv
 from found import names
@@ -28,7 +29,7 @@ def normal(rng, *shape): return rng.standard_normal(shape).astype(np.float32)
 
 def test_three_bf16_are_one_float(rng):
     x = (rng.standard_normal(10**5)*np.exp2(rng.integers(-80, 120, 10**5))).astype(np.float32)
-    hi, mid, lo = planes(x)
+    hi, mid, lo = bf16_terms(x)
     assert (hi.astype(np.float64)+mid+lo == x.astype(np.float64)).all()
     assert (np.abs(mid) <= 2**-8*np.abs(x)).all() and (np.abs(lo) <= 2**-17*np.abs(x)).all()
     assert (bf16(x) == torch.tensor(x).bfloat16().float().numpy()).all()
@@ -50,9 +51,9 @@ def sample(seed, k, spread):
 
 def bits():
     """What wgmma makes of the cases, as hexadecimal digits; with bf16 values, whose mid and lo are
-    zero, `Split` does nothing else"""
+    zero, `Bf16x6` does nothing else"""
     need_hopper('The product')
-    return [Split()(*(torch.tensor(x).cuda() for x in sample(*c))).cpu().numpy().tobytes().hex() for c in CASES]
+    return [Bf16x6()(*(torch.tensor(x).cuda() for x in sample(*c))).cpu().numpy().tobytes().hex() for c in CASES]
 
 
 def test_the_model_has_the_bits_of_an_h100():
@@ -115,7 +116,7 @@ def lines(planes, T, size, k):
 @pytest.mark.parametrize('h,w,k,layout', [(70, 130, 45, 'nn'), (64, 128, 32, 'nt'), (3, 1, 8, 'tn'), (65, 5, 64, 'nt')])
 def test_the_planes_are_tiles_with_zeros_beyond_the_edges(h, w, k, layout):
     m, n = torch.randn(h, k), torch.randn(w, k)                      # a line of n is a column
-    recipe = Split(64, 128, layout=layout).recipe(h, w, k, H100)
+    recipe = Bf16x6(64, 128, layout=layout).launch_plan(h, w, k, H100)
     call = recipe.calls[0]
     ms, ns = (torch.full((size,), float('nan'), dtype=torch.bfloat16) for size, _ in recipe.workspaces.values())
     given = m if layout[0] == 'n' else m.t().contiguous(), n if layout[1] == 't' else n.t().contiguous()
@@ -135,7 +136,7 @@ def test_wgmma_names_each_register():
 @pytest.mark.parametrize('args',
     [(128, 128, 4), (64, 64, 8), (64, 128, 2), (128, 128, 1, 'tn'), (128, 128, 1, 'nt'), (64, 64, 2, 'tn')])
 def test_products_are_right_and_the_same_each_time(args):
-    f = Split(*args)
+    f = Bf16x6(*args)
     for h, w, k in [(1, 1, 1), (70, 130, 200)]:
         m, n, out = torch.randn(h, k), torch.randn(k, w), torch.full((h, w), float('nan'))
         given = m.t().contiguous() if f.layout[0] == 't' else m, n.t().contiguous() if f.layout[1] == 't' else n
@@ -147,7 +148,7 @@ def test_products_are_right_and_the_same_each_time(args):
 def test_the_texts_for_batches_have_their_lines():
     "Per tile and layout; one product's sources have none of them"
     for o in bf16x6.every():
-        one, many = (o.recipe(64, 64, 64, H100, count).calls for count in (1, 2))
+        one, many = (o.launch_plan(64, 64, 64, H100, count).calls for count in (1, 2))
         assert ['blockIdx.z' in c.src for c in (*one, *many)] == [False, False, True, True]
 
 
@@ -170,7 +171,7 @@ def with_specials(h, w, k):
 @pytest.mark.slow
 @pytest.mark.parametrize('args', [(64, 64, 2, 'nn'), (64, 128, 1, 'tn'), (64, 64, 1, 'nt')])
 def test_infinities_and_huge_values_are_as_in_float32(args):
-    f, (m, n) = Split(*args), with_specials(70, 75, 90)
+    f, (m, n) = Bf16x6(*args), with_specials(70, 75, 90)
     given = m.t().contiguous() if f.layout[0] == 't' else m, n.t().contiguous() if f.layout[1] == 't' else n
     with on_emulator(): got = f(*given, torch.full((70, 75), NAN))
     want, size = m.double()@n.double(), m.double().abs()@n.double().abs()
@@ -201,14 +202,14 @@ def errors():
         for s in SHAPES:
             a, b = matrices(kind, *s)
             want, scale = a.double()@b.double(), a.double().abs()@b.double().abs()
-            for name, got in (('split', Split()(a, b)), ('torch', a@b)):
+            for name, got in (('split', Bf16x6()(a, b)), ('torch', a@b)):
                 d = got.double()-want
                 rows.append([kind, *s, name, float(d.norm()/want.norm()), float((d.abs()/scale).max())])
     return rows
 
 
 def test_errors_on_an_h100_are_below_the_librarys():
-    rows = recorded('05_errors', errors, KINDS, SHAPES, Split().pass_src, Split().src, load=lambda data, mark: data,
+    rows = recorded('05_errors', errors, KINDS, SHAPES, Bf16x6().pass_src, Bf16x6().src, load=lambda data, mark: data,
                     folder=RECORDED)
     assert len(rows) == 2*len(KINDS)*len(SHAPES)
     for ours, theirs in zip(rows[::2], rows[1::2]):

@@ -7,7 +7,7 @@ from gridstride.asm import CompilerMissing, resources
 from gridstride.cpp import on_emulator, options
 from gridstride.kernels.gemm import skinny
 from gridstride.kernels.ladder.rung import H100, here
-from gridstride.kernels.gemm.skinny import SHARED, SMALL, THIN, THIN_TN
+from gridstride.kernels.gemm.skinny import MAX_SHARED, SMALL, SKINNY, SKINNY_TN
 from gridstride.utils import cdiv
 
 
@@ -30,8 +30,8 @@ def right(f, h, w, k):
 @pytest.mark.parametrize('shape',
     [(1, 1, 1), (37, 10, 68), (100, 3, 30), (9, 16, 129), (33, 5, 1000), (3, 32, 7), (66, 13, 258)])
 def test_thin_products(shape):
-    right(THIN, *shape)
-    right(THIN_TN, *shape)
+    right(SKINNY, *shape)
+    right(SKINNY_TN, *shape)
 
 
 @pytest.mark.parametrize('shape', [(1, 1, 1), (33, 31, 40), (64, 64, 16), (65, 3, 130)])
@@ -41,8 +41,8 @@ def test_small_products(shape): right(SMALL, *shape)
 @pytest.mark.slow
 @pytest.mark.parametrize('shape', [(260, 10, 784), (513, 1, 100), (301, 12, 36), (257, 20, 800)])
 def test_whole_rows_by_bulk_copies(shape):
-    assert THIN.recipe(*shape, here()).calls[0].name == 'thin_rows'
-    right(THIN, *shape)
+    assert SKINNY.launch_plan(*shape, here()).calls[0].name == 'thin_rows'
+    right(SKINNY, *shape)
 
 
 @pytest.mark.slow
@@ -52,7 +52,7 @@ def test_whole_rows_by_bulk_copies(shape):
     (50000, 16, 784, 'thin_stages'), (50000, 32, 784, 'thin_stages'), (18000, 17, 896, 'thin_stages'),
     (50000, 32, 1120, 'thin_stages'), (50000, 13, 1792, 'thin_stages'), (50000, 32, 256, 'thin_stages')])
 def test_they_compile_without_spills(h, w, k, name):
-    call, = THIN.recipe(h, w, k, H100).calls
+    call, = SKINNY.launch_plan(h, w, k, H100).calls
     assert call.name == name
     try: took = resources(call.src, block=call.block[0], shared_bytes=call.shared, arch='sm_90a')
     except CompilerMissing as e:
@@ -63,14 +63,15 @@ def test_they_compile_without_spills(h, w, k, name):
 
 def test_long_rows_and_many_columns_go_through_the_ring():
     "Four rows at a time per piece of n, where full rows leave space for four warps of two"
-    call, = THIN.recipe(20000, 16, 2048, H100).calls
-    assert call.name == 'thin' and THIN.numbers(16, 2048)['LANES'] == 32 and THIN.numbers(20, 2048)['LANES'] == 8
-    assert call.shared == (8*4*4*128 + 16*2048)*4 and THIN.recipe(20000, 12, 1600, H100).calls[0].name == 'thin_rows'
-    right(THIN, 67, 16, 2048)
+    call, = SKINNY.launch_plan(20000, 16, 2048, H100).calls
+    assert call.name == 'thin' and SKINNY.config(16, 2048)['LANES'] == 32 and SKINNY.config(20, 2048)['LANES'] == 8
+    assert call.shared == (8*4*4*128 + 16*2048)*4
+    assert SKINNY.launch_plan(20000, 12, 1600, H100).calls[0].name == 'thin_rows'
+    right(SKINNY, 67, 16, 2048)
 
 
 def test_rows_that_bulk_copies_do_not_take():
-    assert [THIN.by_rows(10, k) for k in (785, 8000)] + [THIN.by_rows(21, 784)] == [None]*3
+    assert [SKINNY.by_rows(10, k) for k in (785, 8000)] + [SKINNY.by_rows(21, 784)] == [None]*3
 
 
 @pytest.fixture
@@ -83,8 +84,8 @@ def planes_anywhere(monkeypatch):
 @pytest.mark.parametrize('i,shape', [*enumerate([(1041, 32, 132), (1030, 17, 100), (1100, 24, 76), (2049, 23, 36)])])
 def test_many_columns_go_to_the_tensor_cores(i, shape, planes_anywhere):
     "In planes, in any order of the warps; groups of rows beyond those that begin"
-    assert THIN.recipe(*shape, here()).calls[0].name == 'thin_planes'
-    with options(order=('forward', 'reverse', 'shuffle')[i%3], seed=i): right(THIN, *shape)
+    assert SKINNY.launch_plan(*shape, here()).calls[0].name == 'thin_planes'
+    with options(order=('forward', 'reverse', 'shuffle')[i%3], seed=i): right(SKINNY, *shape)
 
 
 @pytest.mark.slow
@@ -93,8 +94,8 @@ def test_many_columns_go_to_the_tensor_cores(i, shape, planes_anywhere):
     (1641, 32, 256), (700, 17, 388), (130, 32, 1120), (70, 14, 1792)])])
 def test_warps_share_the_k_of_whole_rows(i, shape, planes_anywhere):
     "A ring that goes round, a last stage of fewer rows or none, parts of k that differ, teams that take turns"
-    assert THIN.recipe(*shape, here()).calls[0].name == 'thin_stages'
-    with options(order=('forward', 'reverse', 'shuffle')[i%3], seed=i): right(THIN, *shape)
+    assert SKINNY.launch_plan(*shape, here()).calls[0].name == 'thin_stages'
+    with options(order=('forward', 'reverse', 'shuffle')[i%3], seed=i): right(SKINNY, *shape)
 
 
 @pytest.mark.slow
@@ -105,8 +106,8 @@ def test_planes_know_no_bounds_but_those_of_floats(w, k, name, planes_anywhere):
     m[3, 5], m[3, -1], m[7, 2], n[5, -1], n[-1, -1] = math.inf, 1, math.nan, 1, -math.inf
     m[20], m[21, 1:] = 3e38, 0
     m[21, 0], n[0, 3], n[0, 4] = 3.4e38, 1, -1
-    assert THIN.recipe(1024, w, k, here()).calls[0].name == name
-    THIN(m, n, out)
+    assert SKINNY.launch_plan(1024, w, k, here()).calls[0].name == name
+    SKINNY(m, n, out)
     want = m.double() @ n.double()
     want = torch.where(want.abs() > torch.finfo(torch.float32).max, want.sign()*math.inf, want)
     bound = k*2**-24*(m.double().abs() @ n.double().abs())
@@ -116,15 +117,15 @@ def test_planes_know_no_bounds_but_those_of_floats(w, k, name, planes_anywhere):
 
 
 def test_planes_need_memory_and_rows():
-    def name(*shape): return THIN.recipe(*shape, H100).calls[0].name
+    def name(*shape): return SKINNY.launch_plan(*shape, H100).calls[0].name
     assert [name(70000, 32, 252), name(66576, 32, 252), name(50000, 17, 1248), name(50000, 17, 1252),
             name(70000, 32, 250), name(50000, 12, 784)] == (
         ['thin_planes', 'thin', 'thin_planes', 'thin_rows', 'thin', 'thin_rows'])
-    assert THIN_TN.by_planes(50000, 32, 784, H100) is THIN_TN.by_stages(50000, 16, 784, H100) is None
+    assert SKINNY_TN.by_planes(50000, 32, 784, H100) is SKINNY_TN.by_stages(50000, 16, 784, H100) is None
 
 
 def test_rows_whose_k_warps_share_are_neither_short_nor_few():
-    def name(*shape): return THIN.recipe(*shape, H100).calls[0].name
+    def name(*shape): return SKINNY.launch_plan(*shape, H100).calls[0].name
     assert [name(50000, 13, 768), name(50000, 13, 764), name(50000, 16, 1784), name(50000, 12, 1784),
             name(5462, 16, 768), name(5461, 16, 768)] == ['thin_stages', 'thin_rows']*3
     assert [name(50000, 16, 1792), name(50000, 16, 1796), name(18000, 17, 784), name(18000, 32, 1120),
@@ -133,18 +134,18 @@ def test_rows_whose_k_warps_share_are_neither_short_nor_few():
 
 
 def test_what_is_not_a_skinny_product():
-    with pytest.raises(ValueError, match='1 to 32 columns'): THIN(torch.randn(3, 4), torch.randn(4, 33))
-    with pytest.raises(ValueError, match='be multiplied'): THIN_TN(torch.randn(3, 4), torch.randn(4, 5))
-    assert [THIN.supports(5, w, 5) for w in (1, 32, 33, 0)] == [True, True, False, False]
+    with pytest.raises(ValueError, match='1 to 32 columns'): SKINNY(torch.randn(3, 4), torch.randn(4, 33))
+    with pytest.raises(ValueError, match='be multiplied'): SKINNY_TN(torch.randn(3, 4), torch.randn(4, 5))
+    assert [SKINNY.supports(5, w, 5) for w in (1, 32, 33, 0)] == [True, True, False, False]
 
 
 def test_the_constants_follow_from_the_shape():
-    assert [THIN.numbers(10, k)['VEC'] for k in (784, 786, 785)] == [4, 2, 1]
-    assert THIN.blocks(50000, 10, 784, 132, **THIN.numbers(10, 784))[:2] == (132, 896)
+    assert [SKINNY.config(10, k)['VEC'] for k in (784, 786, 785)] == [4, 2, 1]
+    assert SKINNY.blocks(50000, 10, 784, 132, **SKINNY.config(10, 784))[:2] == (132, 896)
 
 
 def test_slabs_keep_all_sms_busy_within_the_shared_memory():
-    across, slab, shared = THIN.blocks(784, 10, 50000, 132, **THIN.numbers(10, 50000))
-    assert across*cdiv(50000, slab) >= 100 and shared <= SHARED
-    across, slab, shared = THIN_TN.blocks_transposed(784, 10, 50000, 132, 10, 4, 2, 8, 4)
-    assert across*cdiv(50000, slab) >= 132 and shared <= SHARED
+    across, slab, shared = SKINNY.blocks(784, 10, 50000, 132, **SKINNY.config(10, 50000))
+    assert across*cdiv(50000, slab) >= 100 and shared <= MAX_SHARED
+    across, slab, shared = SKINNY_TN.blocks_transposed(784, 10, 50000, 132, 10, 4, 2, 8, 4)
+    assert across*cdiv(50000, slab) >= 132 and shared <= MAX_SHARED

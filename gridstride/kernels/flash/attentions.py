@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
 from . import calls
-from .calls import DIMS, Case
+from .calls import DIMS, AttentionProblem
 from .launches import launch_mapped
 from ..operators import constant, operator
 from ..ladder.rung import here
@@ -69,7 +69,7 @@ def _check(q, k, v):
     if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
         raise ValueError(f'attention: q is {tuple(q.shape)} and k {tuple(k.shape)}; batch and dim must be the same')
     if not k.shape[1] or q.shape[1] % k.shape[1]:
-        raise ValueError(f'attention: {q.shape[1]} heads of q cannot share {k.shape[1]} of k: no whole number of them')
+        raise ValueError(f'attention: {q.shape[1]} heads of q cannot share {k.shape[1]} of k: it is not a multiple')
 
 
 def _scale(q, scale):
@@ -125,7 +125,9 @@ def _fake(q, k, v, *how):
 
 def _problem(q, k, causal, window, lens, bias):
     batch, heads, rows, dim = q.shape
-    return Case(batch, heads, heads // k.shape[1], rows, k.shape[2], dim, causal, window, lens is not None, bias)
+    return AttentionProblem(
+        batch, heads, heads // k.shape[1], rows, k.shape[2], dim, causal, window, lens is not None, bias
+    )
 
 
 @operator(
@@ -224,8 +226,8 @@ class _Backward:
         q, k, v, dout = (_aligned(x) for x in (self.q[:, :, rows], k, v, self.dout[:, :, rows]))
         if not q.is_cuda:
             q, dout = q.contiguous(), dout.contiguous()
-        strides, place = tuple(x.stride()[:3] for x in into), calls.Place(rows.start or 0, self.q.shape[2])
-        main = calls.backward_products(case, self.scale, strides, self.ordered, place)
+        strides, output_rows = tuple(x.stride()[:3] for x in into), calls.OutputRows(rows.start or 0, self.q.shape[2])
+        main = calls.backward_products(case, self.scale, strides, self.ordered, output_rows)
         arrays = dict(self.prepared, q=q, k=k, v=v, dout=dout, dk=into[0], dv=into[1])
         launch_mapped(*main, q, **arrays, lens=self.prepared['semaphores'] if lens is None else lens)
 
@@ -397,9 +399,9 @@ def attention_onto(
         raise ValueError('attention_onto: out has to be contiguous, and aligned to 16 bytes')
     _check_lse('attention_onto', lse, q, shape[:3])
     q, k, v = map(_aligned, (q, k, v))
-    place = calls.Place(first, out.shape[2], not fresh, out.dtype == torch.float32)
+    output_rows = calls.OutputRows(first, out.shape[2], not fresh, out.dtype == torch.float32)
     case = _problem(q, k, bool(causal), 0, None, '')
-    call, boxes = calls.forward_hopper(case, _scale(q, scale), out.stride()[:3], here(), place)
+    call, boxes = calls.forward_hopper(case, _scale(q, scale), out.stride()[:3], here(), output_rows)
     launch_mapped(call, boxes, q, q=q, k=k, v=v, out=out, lse=lse, lens=lse.view(torch.int32))
 
 
@@ -445,10 +447,10 @@ def attention_pair(
     out = torch.empty(q.shape, dtype=torch.float32 if wide else q.dtype, device=q.device)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     case = _problem(q, k, bool(causal), 0, None, '')
-    place = here(), first, other_k.shape[2]
-    call, boxes = calls.forward_pair(case, _scale(q, scale), *place, bool(wide), parts)
+    pair = here(), first, other_k.shape[2]
+    call, boxes = calls.forward_pair(case, _scale(q, scale), *pair, bool(wide), parts)
     arrays = dict(q=q, k=k, v=v, other_k=other_k, other_v=other_v, out=out, lse=lse, arrived=arrived, wanted=wanted)
-    launch_mapped(call, boxes, q, **arrays, order=_pair_order(q.device, case, *place, parts))
+    launch_mapped(call, boxes, q, **arrays, order=_pair_order(q.device, case, *pair, parts))
     return out, lse
 
 

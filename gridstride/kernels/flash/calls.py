@@ -1,4 +1,4 @@
-"""What computes attention for given sizes: a kernel with its numbers, its grid, and the boxes of its copies."""
+"""The launches of attention for given sizes: kernels with their constants, grids, and the boxes of their TMA loads."""
 
 import math
 from functools import lru_cache
@@ -13,7 +13,7 @@ DIMS = 64, 128, 256  # head dimensions
 _L2 = 2**25  # bytes of keys and values that are read again and again from the L2 cache
 
 
-class Case(NamedTuple):
+class AttentionProblem(NamedTuple):
     "The sizes and variant of one attention problem"
 
     batch: int
@@ -28,7 +28,7 @@ class Case(NamedTuple):
     bias: str = ''  # C of what is added to a scaled score
 
 
-class Place(NamedTuple):
+class OutputRows(NamedTuple):
     "Which rows of the output are written, and what it holds"
 
     first: int  # row
@@ -89,23 +89,23 @@ def _forward(c, kernel, on, more, out):
 
 @lru_cache(1024)
 def forward_hopper(
-    c,  # a `Case`
+    c,  # an `AttentionProblem`
     scale,
     out_strides,  # of batch, heads and rows, in elements
     on,  # a `Device`
-    place=None,  # a `Place` among the rows of the results; None: they are those of q
+    output_rows=None,  # an `OutputRows` among the rows of the results; None: they are those of q
 ) -> tuple:  # a `Call`, and the boxes of q, k and v
     "The launch of attention on a Hopper GPU"
-    place = place or Place(0, c.rows)
-    src, size, (rows, keys) = _forward(c, 'forward_one', on, dict(ONTO=place.onto), _OUT[place.wide])
+    output_rows = output_rows or OutputRows(0, c.rows)
+    src, size, (rows, keys) = _forward(c, 'forward_one', on, dict(ONTO=output_rows.onto), _OUT[output_rows.wide])
     arrays = 'q', 'k', 'v', 'out', 'lse', 'lens', 'taken'
-    given = factor_of(scale), *_sizes(c), *map(Long, out_strides), place.first, place.all
+    given = factor_of(scale), *_sizes(c), *map(Long, out_strides), output_rows.first, output_rows.all
     return Call(src, 'attention_forward', arrays, given, *size), (rows, keys, keys)
 
 
 @lru_cache(1024)
 def forward_pair(
-    c,  # a `Case`
+    c,  # an `AttentionProblem`
     scale,
     on,  # a `Device`
     first,  # of the rows that attend to others' keys, too
@@ -183,7 +183,7 @@ class Strides(NamedTuple):
 
 @lru_cache(1024)
 def backward_ends(
-    c,  # a `Case`; its keys do not matter
+    c,  # an `AttentionProblem`; its keys do not matter
     scale,
     strides,  # of out, dout and dq, each of batch, heads and rows
     ordered=False,  # is dq added in a fixed order?
@@ -206,21 +206,21 @@ def fits_backward(first) -> bool:  # of the rows that were prepared
 
 @lru_cache(1024)
 def backward_products(
-    c,  # a `Case` with head dimension 64 or 128
+    c,  # an `AttentionProblem` with head dimension 64 or 128
     scale,
     strides,  # of dk and dv, each of batch, heads and rows
     ordered=False,
-    place=None,  # a `Place` of these rows among those that were prepared; None: these are all
+    output_rows=None,  # an `OutputRows` of these rows among those that were prepared; None: these are all
 ) -> tuple:  # a `Call`, and the boxes of q, k, v and dout
     "The launch that computes dk and dv, and adds to dq"
-    place = place or Place(0, c.rows)
+    output_rows = output_rows or OutputRows(0, c.rows)
     constants = dict(_kind(c), BM=_BACK_ROWS, BN=_BACK_KEYS, STAGES=_BACK_STAGES, ORDERED=ordered)
     products = tuple(sorted({_BACK_ROWS, c.dim // 2}))
     names = 'hopper', 'tiles', 'fragments', 'stores', 'backward_hopper'
     src = hopper_source(names, products, (c.dim,), tuple(constants.items()), c.bias)
     dk, dv = (tuple(map(Long, o)) for o in strides)
     arrays = 'q', 'k', 'v', 'dout', 'lse_log2', 'delta', 'dq_sums', 'semaphores', 'dk', 'dv', 'lens'
-    given = factor_of(scale), scale, *_sizes(c), place.first, padded(place.all), *dk, *dv
+    given = factor_of(scale), scale, *_sizes(c), output_rows.first, padded(output_rows.all), *dk, *dv
     shared = 4 * c.dim * (_BACK_KEYS + _BACK_STAGES * _BACK_ROWS) + 4 * _BACK_KEYS * _BACK_ROWS
     shared += _BACK_STAGES * (8 * _BACK_ROWS + 24) + 8
     grid = (cdiv(c.keys, _BACK_KEYS) * c.batch * c.heads // c.group,)

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from . import calls
-from .calls import Case, Strides, padded
+from .calls import AttentionProblem, Strides, padded
 from ..ladder.rung import H100
 from ..standalone import SPACE, Launch, Program
 
@@ -41,7 +41,7 @@ def _strides(heads, rows, dim):
 
 def launches(variant, batch, heads, group, rows, keys) -> list:  # of (`Call`, boxes of its first arrays)
     "The launches of a `Variant` for a size on an H100: forward, and perhaps backward"
-    c = Case(batch, heads, group, rows, keys, variant.dim, variant.causal, 0, False)
+    c = AttentionProblem(batch, heads, group, rows, keys, variant.dim, variant.causal, 0, False)
     scale, of_q, of_k = (
         variant.dim**-0.5,
         _strides(heads, rows, variant.dim),

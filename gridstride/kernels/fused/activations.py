@@ -136,5 +136,5 @@ def bias_gelu(
     if not 0 <= p <= 1:
         raise ValueError(f'bias_gelu: p is {p!r}, and it may be a number from 0 to 1')
     if p and seed is None:
-        raise ValueError('bias_gelu: p is not 0, so a seed is needed, another one for each step')
+        raise ValueError('bias_gelu: p is not 0, so a seed is needed, a new one per step')
     return _BiasGelu.apply(x, bias, _is_tanh('bias_gelu', approximate), float(p), seed or 0)

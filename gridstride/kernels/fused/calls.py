@@ -16,9 +16,9 @@ from ...utils import cdiv
 _FLAT = {2: (512, 1), 4: (512, 1), 8: (512, 1)}  # gelu: threads of a block, packs of a thread
 _ROWS = {2: (256, 2), 4: (256, 1), 8: (256, 2)}  # bias_gelu: likewise
 _DROPS = {2: (256, 4), 4: (256, 4), 8: (256, 4)}  # with dropout
-_DOWN = {2: (256, 4, 2), 4: (256, 4, 2), 8: (256, 4, 2)}  # backward: threads, packs under way, blocks on an SM
+_DOWN = {2: (256, 4, 2), 4: (256, 4, 2), 8: (256, 4, 2)}  # backward: threads, packs in flight, blocks on an SM
 _NORM = {2: (4, 1), 4: (4, 1), 8: (4, 1)}  # norms: packs of a row for a thread, are weights loaded with the row?
-# backward: threads, numbers of a row for each, places of a ring (1: without one)
+# backward: threads, elements of a row per thread, stages of a ring (1: without one)
 _STAY = {2: (512, 16, 3), 4: (512, 16, 1), 8: (512, 8, 6)}
 
 _STREAM = 2**25  # bytes of a result that is larger than what the caches could keep until it is read
@@ -96,10 +96,10 @@ def _strips(packs, rows, threads, ahead, blocks=None):
 class Dropout(NamedTuple):
     "Which elements are dropped"
 
-    p: float  # the share of them
+    p: float  # the fraction of them
     seed: int
 
-    def numbers(self, dtype):
+    def scalars(self, dtype):
         "The scalar arguments of the kernels, with the factor of the elements that are kept"
         return Long(self.seed), float(self.p), _as_sum(dtype, 1 / (1 - self.p) if self.p < 1 else 0)
 
@@ -108,8 +108,8 @@ def _biased(name, arrays, dtype, rows, width, v, tanh, dropout, strips, ahead):
     constants = dict(TANH=tanh, ACROSS=strips.across, DOWN=strips.down, AHEAD=ahead, DROPS=dropout.p > 0)
     constants = _constants(v, rows * width * SIZES[dtype], **constants)
     src = whole(('pack', 'gelu', 'bias_gelu'), dtype, constants)
-    numbers = Long(rows), width // v, strips.share, *dropout.numbers(dtype)
-    return Call(src, name, arrays, numbers, (strips.grid,), (strips.across * strips.down,))
+    scalars = Long(rows), width // v, strips.share, *dropout.scalars(dtype)
+    return Call(src, name, arrays, scalars, (strips.grid,), (strips.across * strips.down,))
 
 
 @lru_cache(1024)
@@ -131,7 +131,7 @@ def bias_gelu_backward_calls(dtype, rows, width, v, tanh, dropout, on) -> tuple:
 
 
 # Norms of rows
-_MOST, _LEAST = 8, 128  # packs of a row for a thread; threads of a block
+_MAX_PACKS, _MIN_THREADS = 8, 128  # packs of a row for a thread; threads of a block
 _REGISTERS, _THREADS = 2**16, 2048  # of an SM
 
 
@@ -156,13 +156,11 @@ def norm_calls(dtype, rows, width, v, norm, eps, on) -> list:  # of `Call`
     if rows * packs < on.sms * _THREADS:  # few: rows have more threads, and these less to load at first
         wish, early = 2, 0
     group = _power_above(cdiv(packs, wish), 32, 1024)
-    threads, held = max(group, _LEAST), min(_MOST, cdiv(packs, group))
+    threads, held = max(group, _MIN_THREADS), min(_MAX_PACKS, cdiv(packs, group))
     blocks = max(1, _REGISTERS // (80 * threads))  # with more registers layer norm has fewer rows in flight
-    numbers = dict(
-        GROUP=group, THREADS=threads, BLOCKS=blocks, HELD=held, BEYOND=packs > held * group, LOAD_EARLY=early
-    )
+    config = dict(GROUP=group, THREADS=threads, BLOCKS=blocks, HELD=held, BEYOND=packs > held * group, LOAD_EARLY=early)
     kind = dict(CENTERED=norm.centered, SCALED=norm.scaled, SHIFTED=norm.shifted, ADDED=norm.added)
-    src = whole(('pack', 'group', 'norm'), dtype, _constants(v, rows * width * SIZES[dtype], **numbers, **kind))
+    src = whole(('pack', 'group', 'norm'), dtype, _constants(v, rows * width * SIZES[dtype], **config, **kind))
     arrays = _named(('x', 1), ('residual', norm.added), ('weight', norm.scaled), ('bias', norm.shifted))
     arrays += (*_named(('sum', norm.added)), 'y', 'kept')
     grid = (cdiv(rows, threads // group),)
@@ -170,9 +168,9 @@ def norm_calls(dtype, rows, width, v, norm, eps, on) -> list:  # of `Call`
 
 
 _RING = 'address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'bulk_copy_once'
-# Bytes of the ring, of 227 KiB that a block may have. Below 49 KiB nobody would ask the driver to allow them, and with
-# the block's other shared memory they may yet be more than it allows unasked.
-_SHARED, _LEAST_SHARED = 192 * 1024, 49 * 1024
+# Bytes of the ring, of 227 KiB that a block may have. Below 49 KiB the limit of dynamic shared memory would not be
+# raised, and with the block's other shared memory they may yet exceed the default limit.
+_SHARED, _MIN_SHARED = 192 * 1024, 49 * 1024
 
 
 class Stay(NamedTuple):
@@ -182,19 +180,19 @@ class Stay(NamedTuple):
     threads: int  # of a block
     held: int  # packs of a row that a thread has
     blocks: int  # on an SM
-    stages: int  # places of the ring; 0: without one
+    stages: int  # of the ring; 0: without one
 
 
 def _stay(packs, v, size, norm, on):
     "The `Stay` for rows of `packs`"
-    most_threads, numbers, most_stages = _STAY[size]
-    most = max(1, numbers // v)
-    group = _power_above(cdiv(packs, most), 32, most_threads)
-    threads, held = max(group, _LEAST), min(most, cdiv(packs, group))
-    one = (2 + norm.added) * most_threads // group * packs * LOAD
-    stages = min(most_stages, (_SHARED - (group < most_threads) * 2**15) // one)
+    max_threads, elements, max_stages = _STAY[size]
+    most = max(1, elements // v)
+    group = _power_above(cdiv(packs, most), 32, max_threads)
+    threads, held = max(group, _MIN_THREADS), min(most, cdiv(packs, group))
+    one = (2 + norm.added) * max_threads // group * packs * LOAD
+    stages = min(max_stages, (_SHARED - (group < max_threads) * 2**15) // one)
     if on.hopper and v * size == LOAD and packs <= held * group and stages > 1:
-        return Stay(group, most_threads, held, 1, stages)
+        return Stay(group, max_threads, held, 1, stages)
     return Stay(group, threads, held, max(1, _REGISTERS // (128 * threads)), 0)
 
 
@@ -203,13 +201,13 @@ def norm_backward_calls(dtype, rows, width, v, norm, learnt, on) -> tuple:  # ([
     "What computes the gradients of x, and if they are `learnt`, of weight and bias"
     packs, size = width // v, SIZES[dtype]
     stay = _stay(packs, v, size, norm, on)
-    numbers = dict(GROUP=stay.group, THREADS=stay.threads, HELD=stay.held, BLOCKS=stay.blocks, AHEAD=not norm.centered)
-    numbers |= dict(BEYOND=not stay.stages, RING=stay.stages > 0, STAGES=max(1, stay.stages))
+    config = dict(GROUP=stay.group, THREADS=stay.threads, HELD=stay.held, BLOCKS=stay.blocks, AHEAD=not norm.centered)
+    config |= dict(BEYOND=not stay.stages, RING=stay.stages > 0, STAGES=max(1, stay.stages))
     kind = dict(CENTERED=norm.centered, SCALED=norm.scaled, ADDED=norm.added, LEARNT=learnt)
-    constants = _constants(v, rows * width * size, **numbers, **kind)
+    constants = _constants(v, rows * width * size, **config, **kind)
     src, groups = whole(('pack', 'group', 'norm_backward'), dtype, constants, _RING), stay.threads // stay.group
     grid, ring = min(cdiv(rows, groups), on.sms * stay.blocks), stay.stages * (2 + norm.added) * groups * packs * LOAD
-    shared = max(ring, _LEAST_SHARED) if ring else 0
+    shared = max(ring, _MIN_SHARED) if ring else 0
     arrays = _named(('x', 1), ('dy', 1), ('weight', norm.scaled), ('dsum', norm.added))
     arrays += ('kept', 'dx', *_named(('parts', learnt)))
     first = Call(src, 'norm_backward', arrays, (Long(rows), packs), (grid,), (stay.threads,), shared)

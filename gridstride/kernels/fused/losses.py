@@ -18,17 +18,17 @@ from ...utils import cdiv
 
 # A cluster's blocks have about 64 KiB each, so that three share an SM: while one waits for its logits, another writes.
 PARTS = dict(bytes=2**16, threads=512, ahead=2, together=3)  # of a block; at the same time on an SM
-_MOST_PART, _MOST_BLOCKS = 200 * 2**10, 8  # bytes of a block at most; blocks of a cluster
+_MAX_PART, _MAX_BLOCKS = 200 * 2**10, 8  # bytes of a block at most; blocks of a cluster
 _AHEAD = 4  # loads in flight per thread
 _SHARE = 2**15  # bytes of a block that makes a part of a gradient
-_FEW = 1024  # threads of a block that has all targets, or all losses
+_ONE_BLOCK = 1024  # threads of a block that has all targets, or all losses
 _BUFFER = 2**29  # bytes of the logits that `linear_cross_entropy` has at a time
 _CLUSTER = 'address', 'cluster_sync', 'cluster_arrive', 'cluster_wait', 'of_block'
 REDUCTIONS = 'mean', 'sum', 'none'
 
 
 # What is launched
-class Case(NamedTuple):
+class LossProblem(NamedTuple):
     "What a call is about"
 
     dtype: str
@@ -46,16 +46,16 @@ def _threads(packs, ahead=_AHEAD, most=512):
 @lru_cache(1024)
 def count_call(case, mean) -> Call:
     "Makes `scale`, by which the sum of losses is multiplied"
-    src = whole(('cross_entropy_mean',), case.dtype, (('THREADS', _FEW),))
-    numbers = case.rows, case.width, int(mean), Long(case.ignored)
-    return Call(src, 'count_targets', ('target', 'scale'), numbers, (1,), (_FEW,))
+    src = whole(('cross_entropy_mean',), case.dtype, (('THREADS', _ONE_BLOCK),))
+    scalars = case.rows, case.width, int(mean), Long(case.ignored)
+    return Call(src, 'count_targets', ('target', 'scale'), scalars, (1,), (_ONE_BLOCK,))
 
 
 @lru_cache(1024)
 def add_call(case) -> Call:
     "Adds up the losses"
-    src = whole(('cross_entropy_mean',), case.dtype, (('THREADS', _FEW),))
-    return Call(src, 'add_losses', ('loss', 'scale', 'out'), (case.rows,), (1,), (_FEW,))
+    src = whole(('cross_entropy_mean',), case.dtype, (('THREADS', _ONE_BLOCK),))
+    return Call(src, 'add_losses', ('loss', 'scale', 'out'), (case.rows,), (1,), (_ONE_BLOCK,))
 
 
 def _rows_source(case, threads):
@@ -66,8 +66,8 @@ def _rows_source(case, threads):
 def losses_call(case) -> Call:
     "Makes the losses, and keeps of each row what its gradient needs"
     threads = _threads(case.width // case.v)
-    arrays, numbers = ('x', 'target', 'loss', 'kept'), (case.width, Long(case.ignored))
-    return Call(_rows_source(case, threads), 'losses', arrays, numbers, (case.rows,), (threads,))
+    arrays, scalars = ('x', 'target', 'loss', 'kept'), (case.width, Long(case.ignored))
+    return Call(_rows_source(case, threads), 'losses', arrays, scalars, (case.rows,), (threads,))
 
 
 @lru_cache(1024)
@@ -76,27 +76,27 @@ def gradients_call(case, each) -> Call:
     packs = max(1, case.width // case.v)
     share = min(packs, _SHARE // (case.v * SIZES[case.dtype]))
     blocks, threads = cdiv(packs, share), _threads(share)
-    numbers = case.width, share, blocks, int(each), Long(case.ignored)
+    scalars = case.width, share, blocks, int(each), Long(case.ignored)
     arrays = 'x', 'target', 'kept', 'upstream', 'scale', 'gradient'
-    return Call(_rows_source(case, threads), 'gradients', arrays, numbers, (case.rows * blocks,), (threads,))
+    return Call(_rows_source(case, threads), 'gradients', arrays, scalars, (case.rows * blocks,), (threads,))
 
 
 @lru_cache(1024)
 def once_call(case, on):  # a `Call`, or None where that cannot be
     "Makes losses and gradient together, on a Hopper GPU"
     size, packs = SIZES[case.dtype], max(1, case.width // case.v)
-    blocks = pow2_clamp(2 * case.width * size // PARTS['bytes'] - 1, 1, _MOST_BLOCKS)
+    blocks = pow2_clamp(2 * case.width * size // PARTS['bytes'] - 1, 1, _MAX_BLOCKS)
     share = cdiv(packs, blocks)
     shared = share * case.v * size
     # The small values of a gradient would be lost in float16 before they are multiplied by the upstream gradient.
-    if not on.hopper or case.dtype not in ('float32', 'bfloat16') or shared > _MOST_PART:
+    if not on.hopper or case.dtype not in ('float32', 'bfloat16') or shared > _MAX_PART:
         return None
     threads = _threads(share, PARTS['ahead'], PARTS['threads'])
     constants = dict(V=case.v, THREADS=threads, AHEAD=PARTS['ahead'], MIN_BLOCKS=PARTS['together'], CLUSTER=blocks)
     src = whole(('cross_entropy', 'cross_entropy_single_pass'), case.dtype, tuple(constants.items()), _CLUSTER)
-    arrays, numbers = ('x', 'target', 'scale', 'loss', 'gradient'), (case.width, share, Long(case.ignored))
+    arrays, scalars = ('x', 'target', 'scale', 'loss', 'gradient'), (case.width, share, Long(case.ignored))
     grid, cluster = (case.rows, blocks), (1, blocks, 1)
-    return Call(src, 'loss_and_gradient', arrays, numbers, grid, (threads,), shared, cluster=cluster)
+    return Call(src, 'loss_and_gradient', arrays, scalars, grid, (threads,), shared, cluster=cluster)
 
 
 @lru_cache(1024)
@@ -112,11 +112,11 @@ def _check_targets(tool, target, x, rows):
     if not hasattr(target, 'data_ptr'):
         raise TypeError(f'{tool}: target is a {type(target).__name__}, and a torch tensor of int64 is needed')
     if target.is_floating_point():
-        what = 'it has the number of a class for each row (int64), not probabilities'
+        what = 'it must have one class index per row (int64), not probabilities'
         raise TypeError(f'{tool}: target is {type_of(target)}, and {what}')
     check_tensor(tool, target, ['int64'], 'target')
     if target.shape != (rows,):
-        what = f'one class for each of {rows} rows is needed'
+        what = f'one class per row, of {rows} rows, is needed'
         raise ValueError(f'{tool}: target has the shape {tuple(target.shape)}, and {what}')
     if target.device != x.device:
         raise ValueError(f'{tool}: target is on {target.device} and the rest on {x.device}; move it with .to(...)')
@@ -135,24 +135,24 @@ def _check_rows(tool, x, name, columns):
         what = f'rows of {columns} are needed; .view(-1, {columns}) makes them'
         raise ValueError(f'{tool}: {name} has the shape {tuple(x.shape)}, and {what}')
     if not 0 < x.shape[1] < 2**31 or x.shape[0] >= 2**24:
-        what = 'there may be 2^24 - 1 rows of 1 to 2^31 - 1 numbers'
+        what = 'there may be 2^24 - 1 rows of 1 to 2^31 - 1 elements'
         raise ValueError(f'{tool}: {name} has the shape {tuple(x.shape)}, and {what}')
 
 
 def _check_in_place(tool, x):
     if x.requires_grad and x.is_leaf and torch.is_grad_enabled():
         raise ValueError(
-            f'{tool}: in_place writes the gradient over the logits, and these are a leaf, whose numbers somebody may '
+            f'{tool}: in_place writes the gradient over the logits, and these are a leaf, whose values may be '
             'still need; give the result of an operation, or leave in_place out'
         )
 
 
 # What is computed
-def _case(x, ignored, in_place):
-    "The `Case` of logits; what is loaded at once, of x and in new memory, begins at the same places of a row"
+def _problem(x, ignored, in_place):
+    "The `LossProblem` of logits; what is loaded at once, of x and in new memory, begins at the same positions of a row"
     rows, width = x.shape
     v = LOAD // x.element_size() if in_place or x.data_ptr() % LOAD == 0 else 1
-    return Case(type_of(x), rows, width, v, ignored)
+    return LossProblem(type_of(x), rows, width, v, ignored)
 
 
 def _in_sums(x, *shape):
@@ -208,7 +208,7 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, target, ignored, reduction, in_place):
-        ctx.case = case = _case(x, ignored, in_place)
+        ctx.case = case = _problem(x, ignored, in_place)
         loss, ctx.scale = _in_sums(x, case.rows), _count(x, target, case, reduction)
         ctx.in_place, ctx.gradient, ctx.kept, ctx.taken = in_place, None, None, False
         if reduction != 'none' and once_call(case, here()):
@@ -276,7 +276,7 @@ def cross_entropy(
         return torch.nn.functional.cross_entropy(logits, target, reduction=reduction).to(_in_sums(logits).dtype)
     if logits.requires_grad and torch.is_grad_enabled():
         return _CrossEntropy.apply(logits, target, ignore_index, reduction, in_place)
-    case, logits = _case(logits, ignore_index, True), logits.detach()
+    case, logits = _problem(logits, ignore_index, True), logits.detach()
     scale, loss = _count(logits, target, case, reduction), _in_sums(logits, case.rows)
     _losses(logits, target, case, loss)
     return loss if reduction == 'none' else _add(loss, scale, case)
@@ -289,7 +289,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def forward(ctx, x, weight, target, ignored, reduction, at_once):
         dx, dw = (torch.empty_like(o) if need else None for o, need in zip((x, weight), ctx.needs_input_grad))
         logits, loss = x.new_empty(min(at_once, len(x)), len(weight)), _in_sums(x, len(x))
-        whole = _case(logits, ignored, True)._replace(rows=len(x))
+        whole = _problem(logits, ignored, True)._replace(rows=len(x))
         ctx.scale = _count(x, target, whole, reduction)
         one = torch.ones_like(ctx.scale)
         # float16 would lose small values: there the factor comes last

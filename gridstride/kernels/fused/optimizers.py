@@ -36,8 +36,8 @@ SCALARS = 'decay', 'one_minus_beta1', 'one_minus_beta2', 'rate', 'root', 'eps'  
 def scalars_of(lr, betas, eps, weight_decay, n) -> tuple:  # n: the number of the step, from 1
     "The scalar arguments of the kernel: the `SCALARS` of a step"
     beta1, beta2 = betas
-    rests = lr * weight_decay, 1 - beta1, 1 - beta2
-    return *rests, lr / (1 - beta1**n), (1 - beta2**n) ** 0.5, eps
+    factors = lr * weight_decay, 1 - beta1, 1 - beta2
+    return *factors, lr / (1 - beta1**n), (1 - beta2**n) ** 0.5, eps
 
 
 class _Step(Launcher):
@@ -53,8 +53,8 @@ class _Step(Launcher):
 
     def put(self, given):
         super().put(given[: self.arrays])
-        for place, x in zip(self.values, given[self.arrays :]):
-            place.value = x
+        for slot, x in zip(self.values, given[self.arrays :]):
+            slot.value = x
 
 
 @lru_cache(1024)
@@ -77,7 +77,7 @@ class _Table:
     def __init__(self, rows, v, device):  # rows: (addresses of parameter, gradient and states, size) of each tensor
         self.v, chunk = v, v * THREADS
         table = torch.tensor(rows)
-        if device.type == 'cuda':  # the copy is behind whatever reads the old table, and nobody waits for it
+        if device.type == 'cuda':  # the copy is queued after the reads of the old table, so no wait is needed
             table = table.pin_memory()
         self.table = table.to(device, non_blocking=True)
         self.chunks = _chunks(tuple(r[-1] for r in rows), chunk, device)
@@ -115,17 +115,17 @@ class _Together:
         begins = iter([0, *ends[:-1]])
         self.rows = [(*(next(begins) for _ in xs), xs[0].numel()) for xs in four]
         self.memory = torch.full((ends[-1],), 255, dtype=torch.uint8)  # NaN, where nothing is
-        for x, place in self._places(range(4)):
-            place.copy_(_flat(x))
+        for x, state in self._states_of(range(4)):
+            state.copy_(_flat(x))
 
-    def _places(self, which):
+    def _states_of(self, which):
         for xs, row in zip(self.four, self.rows):
             yield from ((xs[i], self.memory[row[i] : row[i] + xs[i].nbytes]) for i in which)
 
     def back(self):
         "Copy what was written to where it belongs"
-        for x, place in self._places((0, 2, 3)):
-            _flat(x).copy_(place)
+        for x, state in self._states_of((0, 2, 3)):
+            _flat(x).copy_(state)
 
 
 # What is given
@@ -144,12 +144,12 @@ def _check_group(group):
         if not 0 <= x < float('inf'):
             _refuse(f'{name} is {x}', 'it is a number of 0 or more')
     if not (isinstance(betas, (tuple, list)) and len(betas) == 2 and all(0 <= o < 1 for o in betas)):
-        _refuse(f'betas are {betas}', 'they are two numbers from 0 to below 1')
+        _refuse(f'betas are {betas}', 'they must be two floats from 0 to below 1')
     for name in ('amsgrad', 'capturable', 'differentiable'):
         if group.get(name):
             _refuse(f'{name} is not covered', _TORCHS if name != 'differentiable' else 'torch.optim.AdamW has it')
     if not group.get('decoupled_weight_decay', True):
-        _refuse('these are the numbers of Adam, whose decay goes through the gradient', 'torch.optim.Adam has it')
+        _refuse('these are the options of Adam, whose decay goes through the gradient', 'torch.optim.Adam has it')
 
 
 def _check_param(p):
@@ -270,7 +270,7 @@ class AdamW(torch.optim.Optimizer):
                 o.launch(together.memory, dtype, maximize, scalars)
             return together.back()
         if torch.cuda.is_current_stream_capturing():
-            raise RuntimeError(f'AdamW: a CUDA graph would repeat the numbers of one step; {_TORCHS}: capturable=True')
+            raise RuntimeError(f'AdamW: a CUDA graph would repeat the factors of one step; {_TORCHS}: capturable=True')
         # What may change from step to step without notice: the addresses of gradients, and all that got new memory
         now = [*map(torch.Tensor.data_ptr, chain.from_iterable(four)), *(xs[0].numel() for xs in four)]
         known, tables = self._known.get(key, (None, None))

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from . import calls, losses, optimizers
 from .calls import Dropout, Norm
-from .losses import Case
+from .losses import LossProblem
 from .softmaxes import softmax_calls
 from .sources import SIZES, sums_of
 from ..ladder.rung import H100
@@ -121,7 +121,7 @@ _ROUNDING = dict(float32=2e-6, bfloat16=2**-8 + 2e-6)
 
 def loss_calls(dtype, rows, width) -> list:  # of `Call`
     "What the mean of the losses and its gradient take, on an H100"
-    case = Case(dtype, rows, width, LOAD // losses.SIZES[dtype], -100)
+    case = LossProblem(dtype, rows, width, LOAD // losses.SIZES[dtype], -100)
     return [losses.count_call(case, True), losses.once_call(case, H100), losses.add_call(case)]
 
 

@@ -18,13 +18,13 @@ _HELD = {2**14: 64, 2**15: 32, 2**16: 64}
 # Bytes of a number -> of the longest row that a cluster leaves to one block, of what each of its blocks keeps if there
 # may be so many, and the threads of a block
 _HELD_PARTS = {2: (2**15, 2**14, 256), 4: (2**16, 2**16, 512)}
-_HELD_MOST = 8  # packs of a thread of a cluster
+_MAX_HELD = 8  # packs of a thread of a cluster
 # Shared memory, of other rows and backward
 _KEPT = 64, 128, 256  # bytes that a thread keeps: of rows up to 32 KiB, up to 64 KiB, and of longer ones
 _PART = 2**16  # bytes of a row that a block keeps, and at most, of the longest rows:
-_MOST_PART, _PLAIN_PART = 200 * 1024, 2**15  # the second without a Hopper GPU's shared memory
-_MOST_BLOCKS = 8  # of a cluster
-_LEAST, _MOST = 128, 512  # threads of a block
+_MAX_PART, _PLAIN_PART = 200 * 1024, 2**15  # the second without a Hopper GPU's shared memory
+_MAX_BLOCKS = 8  # of a cluster
+_MIN_THREADS, _MAX_THREADS = 128, 512  # threads of a block
 _SHARE, _PARTS = 2**15, 1024  # bytes of a block, and blocks of a row, where rows are read twice
 _STREAM = 2**25  # bytes of a result that is larger than what the caches could keep until it is read
 
@@ -53,7 +53,7 @@ def _held_by_block(
     if of_thread is None:
         return None
     group = max(row // of_thread, 1)
-    return Shape(row // size // group, group, group if group > 32 else _LEAST, 1, True)
+    return Shape(row // size // group, group, group if group > 32 else _MIN_THREADS, 1, True)
 
 
 def _held_by_cluster(
@@ -65,18 +65,18 @@ def _held_by_cluster(
     if SIZES[dtype] not in _HELD_PARTS:
         return None
     left, part, threads = _HELD_PARTS[SIZES[dtype]]
-    blocks = min(_MOST_BLOCKS, _power_above(cdiv(packs * size, part)))
-    of_thread, rest = divmod(packs, blocks * threads)
-    if packs * size <= left or rest or of_thread > _HELD_MOST:
+    blocks = min(_MAX_BLOCKS, _power_above(cdiv(packs * size, part)))
+    of_thread, remainder = divmod(packs, blocks * threads)
+    if packs * size <= left or remainder or of_thread > _MAX_HELD:
         return None
     return Shape(of_thread, threads, threads, blocks, True)
 
 
-def _registers(numbers, dtype, blocks):
+def _registers(elements, dtype, blocks):
     "Registers of a thread that keeps so many elements: as few as suffice"
     if dtype == 'float64':
         return 64
-    return 32 if numbers <= 16 else 80 if numbers > 32 else 56 if blocks == 1 else 48
+    return 32 if elements <= 16 else 80 if elements > 32 else 56 if blocks == 1 else 48
 
 
 def shape_of(
@@ -91,29 +91,29 @@ def shape_of(
     if dtype and (shape := _held_by_block(packs, size)):
         return shape
     row = packs * size
-    blocks = min(_MOST_BLOCKS, _power_above(cdiv(row, _PART))) if on.hopper else 1
-    if row > blocks * (_MOST_PART if on.hopper else _PLAIN_PART):
+    blocks = min(_MAX_BLOCKS, _power_above(cdiv(row, _PART))) if on.hopper else 1
+    if row > blocks * (_MAX_PART if on.hopper else _PLAIN_PART):
         return None
     part = cdiv(packs, blocks)
     group = _power_above(cdiv(part * size, _KEPT[(row > _PART // 2) + (row > _PART)]))
-    group = min(group, _power_above(part), _MOST)
-    threads = max(group, _LEAST)
+    group = min(group, _power_above(part), _MAX_THREADS)
+    threads = max(group, _MIN_THREADS)
     group = threads if group > 32 or blocks > 1 else group
     return Shape(cdiv(part, group), group, threads, blocks)
 
 
-def _text(of, how, dtype, v, threads, blocks, **numbers):
+def _text(of, how, dtype, v, threads, blocks, **constants):
     "The source of softmax (`of` 'softmax' or 'softmax_backward') whose rows are read in one of three ways (`how`)"
     cluster = 'join_by_mbarrier' if how == 'softmax_registers' else 'join_in_cluster'
     names = 'pack', 'softmax_part', cluster if blocks > 1 else 'join_in_block', of, how
-    numbers = dict(V=v, THREADS=threads, **numbers)
+    constants = dict(V=v, THREADS=threads, **constants)
     needs = ['address', 'copy_async', 'copies_wait_all'] if how == 'softmax_shared' else []
     if blocks > 1:
-        numbers['CLUSTER'] = blocks
+        constants['CLUSTER'] = blocks
         needs += ['rank', 'cluster_arrive_relaxed', 'cluster_wait']
-        told = ['address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'store_async']
-        needs += told if how == 'softmax_registers' else ['cluster_sync', 'into_block']
-    return whole(names, dtype, tuple(numbers.items()), tuple(needs))
+        mbarrier = ['address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'store_async']
+        needs += mbarrier if how == 'softmax_registers' else ['cluster_sync', 'into_block']
+    return whole(names, dtype, tuple(constants.items()), tuple(needs))
 
 
 @lru_cache(1024)
@@ -131,19 +131,22 @@ def softmax_calls(
     kind = dict(LOG=log, STREAM=rows * width * SIZES[dtype] > _STREAM)
     if shape := shape_of(width // v, size, on, dtype if of == 'softmax' else None):
         packs, group, threads, blocks, held = shape
-        numbers, room, kind['GROUP'] = (Long(rows), width), 0, group
+        scalars, shared, kind['GROUP'] = (Long(rows), width), 0, group
         if held:
             kind |= dict(HELD=packs, BLOCKS=2**16 // (threads * _registers(packs * v, dtype, blocks)), STREAM=False)
         else:
-            kind['ASYNC'], numbers, room = on.hopper, (*numbers, packs), threads * packs * size
+            kind['ASYNC'], scalars, shared = on.hopper, (*scalars, packs), threads * packs * size
         src = _text(of, 'softmax_registers' if held else 'softmax_shared', dtype, v, threads, blocks, **kind)
         grid = (blocks * cdiv(rows, threads // group),)
-        return [Call(src, 'keep_rows', arrays, numbers, grid, (threads,), room, cluster=(blocks, 1, 1))], 0
+        return [Call(src, 'keep_rows', arrays, scalars, grid, (threads,), shared, cluster=(blocks, 1, 1))], 0
     parts = min(_PARTS, cdiv(width // v * size, _SHARE))
-    src = _text(of, 'softmax_split', dtype, v, _MOST, 1, **kind)
-    numbers, grid = (Long(width), Long(cdiv(width // v, parts)), parts), (rows * parts,)
-    first = Call(src, 'find_parts', ('x', 'dy', 'parts'), numbers, grid, (_MOST,))
-    return [first, Call(src, 'finish_rows', ('x', 'dy', 'parts', 'out'), numbers, grid, (_MOST,))], 2 * rows * parts
+    src = _text(of, 'softmax_split', dtype, v, _MAX_THREADS, 1, **kind)
+    scalars, grid = (Long(width), Long(cdiv(width // v, parts)), parts), (rows * parts,)
+    first = Call(src, 'find_parts', ('x', 'dy', 'parts'), scalars, grid, (_MAX_THREADS,))
+    return [
+        first,
+        Call(src, 'finish_rows', ('x', 'dy', 'parts', 'out'), scalars, grid, (_MAX_THREADS,)),
+    ], 2 * rows * parts
 
 
 def _run(of, x, dy, log):
@@ -165,7 +168,7 @@ def _softmax(x, log):
     if not x.dim():
         raise ValueError(f'{tool}: x is one number, and it goes along the last axis')
     if x.shape[-1] >= 2**31:
-        raise ValueError(f'{tool}: a row has {x.shape[-1]:,} numbers, and the kernel counts up to 2^31 - 1')
+        raise ValueError(f'{tool}: a row has {x.shape[-1]:,} scalars, and the kernel counts up to 2^31 - 1')
     return _run('softmax', x, x, log)
 
 

@@ -16,15 +16,15 @@ from ..tool import enter_thread, type_of
 def _why_torch(a, b):
     "Why torch multiplies batches, whatever their type; None if it need not"
     if a.dim() != 3 or b.dim() != 3 or a.shape[0] != b.shape[0] or a.shape[2] != b.shape[1]:
-        return 'these are no two batches that fit'
+        return 'these are not two batches that fit'
     return plan.why_torch(a[0], b[0]) if len(a) else 'the batch is empty'
 
 
 def _split_for(a, b):
-    "(layout, m, n, the `Split`) for batches of float32, or why there is none that pays"
+    "(layout, m, n, the `Bf16x6`) for batches of float32, or why there is none that pays"
     operands, (count, h, k), w = lying(a, b), a.shape, b.shape[2]
     if operands is None:
-        return 'an operand lies in memory in a way that no kernel reads'
+        return 'no kernel reads the memory layout of an operand'
     if why := why_not_here(a):
         return why
     if min(count, h, w, k) < 1 or count > 65535:
@@ -44,7 +44,7 @@ def _plan(a, b):
 
 @lru_cache(256)
 def _ready(kernel, count, h, w, k, device, backend):
-    return lambda arrays, stream=None, run=Sequence(kernel.recipe(h, w, k, here(), count)): run(*arrays, stream)
+    return lambda arrays, stream=None, run=Sequence(kernel.launch_plan(h, w, k, here(), count)): run(*arrays, stream)
 
 
 def _forward(a, b):
@@ -77,7 +77,7 @@ def bmm(
     a,  # (count, h, k)
     b,  # (count, k, w)
 ):  # (count, h, w)
-    """Compute a[i] @ b[i] for each i, as `torch.bmm` does; differentiable: by one kernel for 16-bit floats on a Hopper
+    """Compute a[i] @ b[i] for all i, as `torch.bmm` does; differentiable: by one kernel for 16-bit floats on a Hopper
     GPU, for float32 by tensor cores, as `matmul` does, and by torch for what they do not support."""
     if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad) and not isinstance(_plan(a, b), str):
         return _Bmm.apply(a, b)

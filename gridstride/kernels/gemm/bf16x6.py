@@ -1,5 +1,5 @@
-"""`Split`: a float32 product by tensor cores, with an error below that of the float32 library routine. `choose`: the
-fastest kernel for a shape.
+"""`Bf16x6`: FP32 emulation on tensor cores, a float32 product with an error below that of the float32 library routine.
+`choose`: the fastest kernel for a shape.
 
 The tensor cores of an H100 do bf16 products 15x faster than its other units do float32 ones. A
 float32 value has 24 significant bits, a bf16 has 8 and the same exponents, so three bf16 hold one float32,
@@ -20,7 +20,7 @@ import numpy as np
 
 from ..ptx import PTX, wgmma
 from ..ladder.rung import Call, Device, LaunchPlan, Product, with_constants
-from .skinny import SMALL, THIN, THIN_TN
+from .skinny import SMALL, SKINNY, SKINNY_TN
 from ...utils import cdiv
 
 
@@ -33,7 +33,7 @@ def bf16(
     return ((b + 0x7FFF + (b >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
 
 
-def planes(x) -> tuple:  # (hi, mid, lo)
+def bf16_terms(x) -> tuple:  # (hi, mid, lo)
     "Three bf16 arrays whose sum is `x`"
     hi = bf16(x)
     mid = bf16(x - hi)
@@ -70,20 +70,20 @@ def tensor_core(acc, a, b) -> np.ndarray:
     return acc
 
 
-# Two halves of the last bit make one bit, since two more bits are kept while a step is added; three quarters
-# of it are lost, where rounding would have made one of them. The bits of an H100 are just these, for numbers of
-# equal size and for numbers whose exponents spread by up to 28.
+# Two halves of the last bit make one bit, since two more bits are kept while a step is added; three quarters of it are
+# lost, where rounding would have made one of them. The bits of an H100 are just these, for values of equal size and for
+# values whose exponents spread by up to 28.
 #
-# A cut always goes towards zero. Rounding errors wander, cuts add up: over `k` terms the tensor core's error
-# grows like `k`, not like its root. The remedy is old: sum a short piece, add it to an ordinary float32 sum,
-# which rounds, and begin again. Within a piece the small products come first, while the sum is small and
-# little is cut off.
-TERMS = (2, 0), (0, 2), (1, 1), (1, 0), (0, 1), (0, 0)  # which planes are multiplied, small products first
+# Truncation always goes towards zero. Rounding errors average out, truncation errors add up: over `k` terms the tensor
+# core's error grows like `k`, not like its root. The remedy is old: sum a short piece, add it to an ordinary float32
+# accumulator, which rounds, and begin again. Within a piece the small products come first, while the sum is small and
+# little is truncated.
+TERMS = (2, 0), (0, 2), (1, 1), (1, 0), (0, 1), (0, 0)  # which terms are multiplied, small products first
 
 
 def split_product(a, b, piece=32) -> np.ndarray:
     "`a @ b` of float32 matrices as the kernel below computes it"
-    A, B, out = planes(a), planes(b), np.zeros((a.shape[0], b.shape[1]), np.float32)
+    A, B, out = bf16_terms(a), bf16_terms(b), np.zeros((a.shape[0], b.shape[1]), np.float32)
     for i in range(0, a.shape[1], piece):
         part = np.zeros_like(out)
         for p, q in TERMS:
@@ -94,15 +94,13 @@ def split_product(a, b, piece=32) -> np.ndarray:
 
 # Nine products instead of six change nothing, three (hi hi, hi mid, mid hi) lose five bits.
 #
-# A first kernel splits both operands. It may write them in any order, so it writes what the second one wants
-# to find in shared memory: for each tile and each 32 k one piece in a row, the three planes one after the
-# other, each in blocks of 8 lines by 8 k, which is how wgmma reads a tile without swizzle. Beyond the edges
-# there are zeros. So the second kernel copies a piece by one instruction, without tensor maps, and every
-# shape is as good as another.
+# A first kernel splits both operands. It writes them as the second kernel needs them in shared memory: one contiguous
+# piece per tile and 32 k, the three terms one after the other, each in blocks of 8 lines by 8 k, which is how wgmma
+# reads a tile without swizzle. Past the edges there are zeros. So the second kernel copies a piece by one bulk copy,
+# without tensor maps, and every shape is as good as another.
 #
-# A line of `m` is a row, a line of `n` a column; either may lie along k in memory or across it, which makes
-# the transposed products of the gradients free. The planes take 6 bytes for each float32 of `m` and `n`, as
-# long as the product runs.
+# A line of `m` is a row, a line of `n` a column; either may be contiguous along k or across it, so that the transposed
+# products of the gradients need no copy. The terms take 6 bytes per float32 of `m` and `n` while the product runs.
 pass_src = r'''
 #include <cuda_bf16.h>
 
@@ -150,7 +148,7 @@ __device__ void split_block(const float *p, __nv_bfloat16 *planes, int size, int
 
 __global__ void __launch_bounds__(256)
 split_planes(const float *m, const float *n, __nv_bfloat16 *ms, __nv_bfloat16 *ns, int h, int w, int k) {
-    asm volatile("griddepcontrol.launch_dependents;");              // the product may take its places on the SMs
+    asm volatile("griddepcontrol.launch_dependents;");  // PDL: the product may start as blocks of this grid end
     int blocks_m = (h+BM-1)/BM*(BM/64)*((k+31)/32), b = blockIdx.x;
     if (b < blocks_m) split_block<M_ALONG, BM>(m, ms, h, k, b);
     else split_block<N_ALONG, BN>(n, ns, w, k, b-blocks_m);
@@ -163,16 +161,16 @@ split_planes(const float *m, const float *n, __nv_bfloat16 *ms, __nv_bfloat16 *n
 # ordinary registers. Meanwhile the other warpgroup has the tensor cores.
 #
 # Where tiles are few and `k` is long, SPLITS blocks share a tile's k. They form a cluster, whose blocks read
-# each other's shared memory, and each adds up a share of the rows: always in the same order, so the result is
-# the same in every run.
+# each other's shared memory, and each reduces a part of the rows: always in the same order, so the result is
+# the same in every run (split-K).
 #
 gemm_src = r'''
 #include <cuda_bf16.h>
-constexpr float SOUND = 0x1p127f;                                   // sums of planes are what they should be below
+constexpr float SOUND = 0x1p127f;                                   // sums of terms are sound below
 constexpr int BK = 32, WARPS = BM/16;                               // WARPS multiply, one more copies
 constexpr int PIECE_M = 3*BM*BK, PIECE_N = 3*BN*BK, LINE = BN+8;
 
-// of blocks of 8 x 8 numbers, 128 bytes: bytes to the next 8 k, to the next 8 lines
+// Descriptor of blocks of 8 x 8 elements, 128 bytes: bytes to the next 8 k, to the next 8 lines
 __device__ u64 descriptor_of_blocks(const void *p, int next_k) {
     return (address(p) >> 4 & 0x3fff) | (u64)(next_k >> 4) << 16 | (u64)(128 >> 4) << 32;
 }
@@ -204,7 +202,7 @@ multiply_planes(const __nv_bfloat16 *ms, const __nv_bfloat16 *ns, const float *m
     float sum[BN/2] = {}, part[BN/2];
     if (warp == WARPS) {
         if (lane == 0) {                                             // one thread keeps the ring full
-            asm volatile("griddepcontrol.wait;" ::: "memory");       // until the planes are written
+            asm volatile("griddepcontrol.wait;" ::: "memory");       // until the terms are written
             for (int c = 0; c < chunks; c++) {
                 int s = c%STAGES;
                 __nv_bfloat16 *to = ring + s*(PIECE_M+PIECE_N);
@@ -248,7 +246,7 @@ multiply_planes(const __nv_bfloat16 *ms, const __nv_bfloat16 *ns, const float *m
             *(float2 *)to = make_float2(sum[i], sum[i+1]);
         }
     cluster_sync();
-    // each adds up its share of the rows, always in the same order
+    // each reduces its part of the rows, always in the same order
     #pragma unroll 4
     for (int i = threadIdx.x; i < BM/SPLITS*BN; i += 32*WARPS+32) {
         int y = blockIdx.y*(BM/SPLITS) + i/BN, x = i%BN, r = tr*BM+y, c = tc*BN+x;
@@ -259,27 +257,26 @@ multiply_planes(const __nv_bfloat16 *ms, const __nv_bfloat16 *ns, const float *m
         if (!(fabsf(o) < SOUND)) o = chain(m, n, r, c, h, w, k);       // NaN is here, too
         out[(size_t)r*w + c] = o;
     }
-    cluster_sync();                                     // nobody leaves while others still read
+    cluster_sync();                                     // no block exits while others still read
 }
 '''
 
 
-# Of products whose matrices follow each other in memory, the third axis of the grid says which one a block is at work
-# for. The texts for one product stay without these lines: pointers that were moved make the compiler store the planes
-# in smaller pieces.
-_PASS_GOES_ON = '    int blocks_m = '
-_PASS_PLACE = '''    size_t z = blockIdx.z, chunks = (k+31)/32;
+# In a batch the third axis of the grid is the product's index. The sources for one product have none of these lines:
+# with pointers that were moved the compiler would store the terms in smaller pieces.
+_PASS_CONTINUES = '    int blocks_m = '
+_PASS_OFFSETS = '''    size_t z = blockIdx.z, chunks = (k+31)/32;
     m += z*h*k; n += z*k*w;
     ms += z*3*32*chunks*((h+BM-1)/BM*BM); ns += z*3*32*chunks*((w+BN-1)/BN*BN);
 '''
 _BEGINS = '    int begin = min(all, (int)blockIdx.y*each), chunks = min(all, begin+each)-begin;\n'
-_PLACE = '''    size_t z = blockIdx.z;
+_OFFSETS = '''    size_t z = blockIdx.z;
     m += z*h*k; n += z*k*w; out += z*h*w;
     ms += z*rows*all*PIECE_M; ns += z*cols*all*PIECE_N;
 '''
 
 
-class Split(Product):
+class Bf16x6(Product):
     "`m @ n` in float32 by tensor cores: BM x BN tiles, `SPLITS` blocks for the k of a tile"
 
     hopper = True
@@ -290,7 +287,7 @@ class Split(Product):
         self.constants = dict(BM=BM, BN=BN, SPLITS=SPLITS, STAGES=3 if (BM, BN) == (64, 128) else 4, GROUP=8)
 
     def __repr__(self):
-        return f'<Split {self.name!r}>'
+        return f'<Bf16x6 {self.name!r}>'
 
     @property
     def shared(self):
@@ -305,24 +302,24 @@ class Split(Product):
 
     @property
     def src(self):
-        "CUDA C of the product of planes, with its constants"
+        "CUDA C of the product of terms, with its constants"
         return with_constants(PTX + wgmma(self.constants['BN']) + gemm_src, self.constants | self._along)
 
     @property
     def pass_src(self):
-        "CUDA C of the kernel that takes the operands apart"
+        "CUDA C of the kernel that splits the operands into terms"
         return with_constants(pass_src, dict(BM=self.constants['BM'], BN=self.constants['BN'], **self._along))
 
     def _texts(self, count):
-        "Both texts, those of several products with the lines that find a block's own"
+        "Both sources; for several products with the lines that find a block's own"
         if count == 1:
             return self.pass_src, self.src
-        return self.pass_src.replace(_PASS_GOES_ON, _PASS_PLACE + _PASS_GOES_ON), self.src.replace(
-            _BEGINS, _BEGINS + _PLACE
+        return self.pass_src.replace(_PASS_CONTINUES, _PASS_OFFSETS + _PASS_CONTINUES), self.src.replace(
+            _BEGINS, _BEGINS + _OFFSETS
         )
 
-    def recipe(self, h, w, k, on, count=1):
-        "Two calls: the operands taken apart, and the product of their planes; for `count` products in a row"
+    def launch_plan(self, h, w, k, on, count=1):
+        "Two calls: the operands are split, and their terms multiplied; for a batch of `count` products"
         BM, BN, SPLITS = (self.constants[o] for o in ('BM', 'BN', 'SPLITS'))
         rows, cols, chunks = cdiv(h, BM), cdiv(w, BN), cdiv(k, 32)
         blocks = chunks * (rows * BM + cols * BN) // 64
@@ -337,43 +334,40 @@ class Split(Product):
         return LaunchPlan([apart, product], workspaces)
 
 
-# Beside `torch.matmul` in float32 (TF32 off), against float64: the norm of the error over that of the result,
-# and the largest error over the sum of the absolute products. *Positive* numbers make sums that grow with
-# `k`; *wide* ones have exponents that spread by 40; *cancelling* ones have a second half of `k` that takes
-# away what the first half has summed, but for a thousandth.
+# Compared with `torch.matmul` in float32 (TF32 off), against float64: the norm of the error over that of the result,
+# and the largest error over the sum of the absolute products. *Positive* values make sums that grow with `k`; *wide*
+# ones have exponents that spread by 40; *cancelling* ones have a second half of `k` that takes away what the first half
+# has summed, but for a thousandth.
 #
-# An infinite number splits into infinity and NaN, one beyond 3.39e38 into what bf16 calls infinite, and sums that
-# overflow may meet others of the other sign: whatever of this happens, an element of the result is no number, or a huge
-# one. So each that is not below 2^127 is computed again, by a chain of float32 multiply-adds, where it is written:
-# there is no flag, no second launch, and nothing that the host would wait for. The rest of the result is not touched.
+# Infinity splits into infinity and NaN, a value above 3.39e38 into what bf16 calls infinite, and sums that overflow may
+# meet others of the other sign: whatever of this happens, an element of the result is NaN, or huge. So each one that is
+# not below 2^127 is computed again, by a chain of float32 FMAs, where it is written: there is no flag, no second
+# launch, and the host waits for nothing. All other elements stay as they are.
 #
-# What it does not do as such a chain does:
+# The difference from such a chain: values below 1e-33 lose bits, as their lo, and then their mid, would have to be
+# smaller than any float. Where those of one operand are near 1e-36, the error reaches 7e-6 of |a||b|, the sum of the
+# absolute products (floats: 2e-7), and near 1e-40 7e-2 (1e-6). Of the result it is more, where products cancel: 3e-5
+# and 0.3 of the norm for random ones and k = 512 (4e-7 and 4e-6).
 #
-# - Numbers below 1e-33 lose bits, as their lo, and then their mid, would have to be smaller than any number. Where
-#   those of one operand are near 1e-36, the error reaches 7e-6 of |a||b|, the sum of the absolute products (floats:
-#   2e-7), and near 1e-40 7e-2 (1e-6). Of the result it is more, where products cancel: 3e-5 and 0.3 of the norm for
-#   random ones and k = 512 (4e-7 and 4e-6).
-#
-# The time of a product by `Split`, in µs on an H100, from what the kernels move and do. The first term is the
-# two launches, the second the planes that are written and read back; then so many waves of blocks, each of
-# which does its pieces, and has something to begin and to end with; then the result, which is written. The
-# numbers were fitted to 70 measured shapes; on 60 of them, drawn at random (sizes of 64 to 8192,
-# log-uniform), what the formula chose was 1.32 times as fast as torch in the geometric mean, the best of all
-# 1.34 times. On 20 more, which were no part of the fit, it was 1.30, and 1.33. Where rows are few, torch is
-# faster (0.96 in the mean below 150 rows), and there it is left to torch; fewer than 64 columns were not
-# measured.
+# The estimated time of a product by `Bf16x6`, in µs on an H100, from what the kernels move and do. The first term is
+# the two launches, the second the bf16 terms that are written and read back; then so many waves of blocks, each of
+# which computes its pieces, with an overhead at its begin and end; then the result, which is written. The constants
+# were fitted to 70 measured shapes; on 60 of them, drawn at random (sizes of 64 to 8192, log-uniform), the kernel that
+# the formula chose had a speedup of 1.32 over torch in the geometric mean, the best of all 1.34. On 20 more, which were
+# not part of the fit, it was 1.30, and 1.33. Where rows are few, torch is faster (0.96 in the mean below 150 rows), and
+# there it is left to torch; fewer than 64 columns were not measured.
 TILES = {
     (128, 128): (1, 1.01, 3.7),
     (64, 64): (2, 0.69, 1.75),
     (64, 128): (2, 1.15, 2.9),
 }  # BM, BN: blocks an SM, µs for 32 k, µs for the rest of a block
 PARTS = 1, 2, 4, 8  # into how many the k of a tile may be split
-ROWS, COLS = 150, 64  # below which the planes cost what the tensor cores save
+ROWS, COLS = 150, 64  # below which splitting costs what the tensor cores save
 SHORT = 128  # k up to which they may
 # As measured for twelve batches: what torch does in a microsecond, in operations, and by how many microseconds ours
 # takes longer than it is estimated to
 LIBRARY, MORE = 4.2e7, 10
-WIDE = 20  # columns above which a thin product waits for its own arithmetic
+WIDE = 20  # columns above which a skinny product is compute-bound
 
 
 def _split_time(BM, BN, SPLITS, h, w, k, sms, count=1):
@@ -402,7 +396,7 @@ def _thin_time(h, w, row, k, by_cores):
 
 @lru_cache
 def _split(*args):
-    return Split(*args)
+    return Bf16x6(*args)
 
 
 def every() -> list:
@@ -415,7 +409,7 @@ def _fastest(h, w, k, sms, layout):
     known = [(_split_time(*tile, s, h, w, k, sms), _split(*tile, s, layout)) for tile in TILES for s in PARTS]
     if layout == 'nn':
         known.append((_small_time(h, w, k, sms), SMALL))
-    thin = dict(nn=THIN, tn=THIN_TN).get(layout)
+    thin = dict(nn=SKINNY, tn=SKINNY_TN).get(layout)
     on = Device(sms, True)
     by_cores = thin and (thin.by_stages(h, w, k, on) or thin.by_planes(h, w, k, on))
     if thin and thin.supports(h, w, k):
@@ -423,13 +417,13 @@ def _fastest(h, w, k, sms, layout):
     time, kernel = min(known, key=lambda o: o[0])
     if kernel is thin and w > WIDE and not by_cores:
         return f'torch is faster for an n of {WIDE + 1} to {thin.WIDEST} columns'
-    if isinstance(kernel, Split) and (h < ROWS or w < COLS):
+    if isinstance(kernel, Bf16x6) and (h < ROWS or w < COLS):
         return (
             f'torch is faster with fewer than {ROWS} rows or {COLS} columns: '
-            'there the planes cost what the tensor cores save'
+            'there splitting the operands costs what the tensor cores save'
         )
-    if isinstance(kernel, Split) and k <= SHORT and time > _library_time(h, w, k):
-        return f'torch is faster with a k of at most {SHORT}: the planes cost what the tensor cores save'
+    if isinstance(kernel, Bf16x6) and k <= SHORT and time > _library_time(h, w, k):
+        return f'torch is faster with a k of at most {SHORT}: splitting the operands costs what the tensor cores save'
     return kernel
 
 
@@ -453,4 +447,4 @@ def choose_batch(count, h, w, k, sms, layout):
     known = [(_split_time(*tile, s, h, w, k, sms, count), _split(*tile, s, layout)) for tile in TILES for s in PARTS]
     time, kernel = min(known, key=lambda o: o[0])
     library = _library_time(h, w, k, count)
-    return kernel if time + MORE < library else 'torch is faster: the planes cost too much'
+    return kernel if time + MORE < library else 'torch is faster: splitting the operands costs too much'

@@ -15,7 +15,7 @@ from ...utils import cdiv
 
 
 class TileConfig(NamedTuple):
-    "How a kernel tiles a product and shares it among blocks and warpgroups, for each family of kernels"
+    "How a kernel tiles a product and shares it among blocks and warpgroups, in all families of kernels"
 
     BM: int  # of a block's tile: rows of `wgmma`'s product, which are columns of the result if it is `swap_ab`
     BN: int

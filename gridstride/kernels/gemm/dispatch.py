@@ -60,7 +60,7 @@ def _can_be_kept(a, b, kernel, m, n):
     "Are these the operands themselves, no copies, for torch or a kernel that needs no other launch to end first?"
     if kernel is None:
         return a.is_cuda
-    if not (a.is_cuda and isinstance(kernel, Product)) or kernel.alone:
+    if not (a.is_cuda and isinstance(kernel, Product)) or kernel.uses_workspace:
         return False
     return m.data_ptr() == a.data_ptr() and n.data_ptr() == b.data_ptr()
 

@@ -80,7 +80,7 @@ def check_activation(tool, activation):
         names = ', '.join(ACTIVATIONS)
         raise ValueError(f'{tool}: the activation is {activation!r}; it must be {names}, or an Activation of CUDA C')
     if own and not (all(isinstance(o, str) for o in activation) and activation.value.strip()):
-        raise ValueError(f"{tool}: {activation!r} is no CUDA C of `float x`, such as Activation('x > 0 ? x : 0')")
+        raise ValueError(f"{tool}: {activation!r} is not CUDA C of `float x`, such as Activation('x > 0 ? x : 0')")
 
 
 def need_gradient(tool, activation):
@@ -133,11 +133,11 @@ def _plan(a, b, e, out):
     if why := why_torch(a, b):
         return why
     if out is not None and (not out.is_contiguous() or out.data_ptr() & 15):
-        return 'out lies in memory in a way that the kernel does not write'
+        return 'the kernel does not write the memory layout of out'
     if e.accumulate and type_of(out) != 'float32':
         return 'the kernel adds to float32 only'
     if any(x is not None and (not x.is_contiguous() or x.data_ptr() & 15) for x in (e.bias, e.residual)):
-        return 'the bias or the residual lies in memory in a way that the kernel does not read'
+        return 'the kernel does not read the memory layout of the bias or the residual'
     return plan_for(rows_of(a), b)
 
 

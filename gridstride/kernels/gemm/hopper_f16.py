@@ -16,7 +16,8 @@ from ..ladder.rung import Rung
 from ..texts import source_loader
 from ...utils import cdiv
 
-_SM, _OWN, _MOST = 228 * 1024, 1024, 16  # bytes of an SM, and those that a block keeps for itself; stages
+_SM_BYTES, _BLOCK_BYTES = 228 * 1024, 1024  # shared memory of an SM, and what the system reserves per block
+_MAX_STAGES = 16
 _IN_PTX = dict(bfloat16='bf16', float16='f16')
 _LAYOUTS = 'nn', 'tn', 'nt'
 
@@ -76,13 +77,13 @@ def _smem_plan(config, layout):
     "(stages, columns stored at once, bytes per warpgroup for these, or for partial sums sent to it)"
     wgs, stage, n = _warpgroups(config), stage_bytes(config, layout), stored_columns(config)
     least = 8 if config.swap_ab else box_out(n)
-    most = _SM // config.BLOCKS - _OWN - 16 * _MOST - 8 * (config.CK > 1)
+    most = _SM_BYTES // config.BLOCKS - _BLOCK_BYTES - 16 * _MAX_STAGES - 8 * (config.CK > 1)
     sums = (config.CK - 1) * 256 * n * _m_blocks(config)
 
     def stages(columns):
         return (most - wgs * max(sums, 128 * min(n, columns))) // stage  # with a buffer for so many columns of results
 
-    found = min(_MOST, max(stages(128), min(4, stages(64))))
+    found = min(_MAX_STAGES, max(stages(128), min(4, stages(64))))
     columns = (most - found * stage) // (wgs * 128) // least * least
     if found < 1 or columns < least:
         return 0, 0, 0
@@ -113,9 +114,9 @@ def why_not(config, layout):  # None if there is one
         return 'a thread has too few registers for its sums'
     stages, columns, _ = _smem_plan(config, layout)
     if stages < 3 or not columns:
-        return 'there is no room for three stages'
+        return 'three stages do not fit into shared memory'
     if config.CK > 1 and sums > 96:
-        return 'there is no room for sums that are added up'
+        return 'a thread has too few registers for partial sums'
 
 
 def _shared(WGS, STAGES, STAGE, BUFFER, CK):

@@ -19,7 +19,7 @@ def why_not(dtype, layout, h, w, k):  # None if there is one
         return 'a size is 0'
     rows = dict(nn=(k, w), tn=(h, w), nt=(k, w))[layout]
     if bad := [o for o in rows if o % 8]:
-        return f'rows must have whole 16 bytes, 8 {dtype}s, and some have {bad[0]} numbers'
+        return f'rows must have whole 16 bytes, 8 {dtype}s, and some have {bad[0]} elements'
 
 
 def why_not_here(x):  # None if it does
@@ -43,7 +43,7 @@ def plan_for(a, b):  # tensors of two axes, or both of three
     h, w, k = a.shape[-2], b.shape[-1], a.shape[-1]
     operands = lying(a, b)
     if operands is None:
-        return 'an operand lies in memory in a way that no kernel reads'
+        return 'no kernel reads the memory layout of an operand'
     if why := why_not(type_of(a), operands[0], h, w, k) or why_not_here(a):
         return why
     if (a.data_ptr() | b.data_ptr()) & 15:

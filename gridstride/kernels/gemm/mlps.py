@@ -24,7 +24,7 @@ def _check(x, up, down, up_bias, down_bias, activation, residual):
         raise TypeError(f'mlp: residual is a {type(residual).__name__}; True adds x')
     width, hidden, wide = x.shape[-1], up.shape[0], down.shape[0]
     if residual and wide != width:
-        raise ValueError(f'mlp: x has {width} numbers a row and the result {wide}, so x cannot be added to it')
+        raise ValueError(f'mlp: x has {width} elements per row and the result {wide}, so x cannot be added to it')
     needed = (('up', up, (hidden, width)), ('down', down, (wide, hidden)))
     needed += (('up_bias', up_bias, (hidden,)), ('down_bias', down_bias, (wide,)))
     for name, o, shape in needed:
@@ -40,7 +40,7 @@ def why_not_mlp(x, up, down, *biases):  # None if they do
     if not all(o is None or o.is_contiguous() and not o.data_ptr() & 15 for o in (x, up, down, *biases)):
         return 'an operand is not contiguous, or begins at an address that is not a multiple of 16'
     if down.shape[0] % 8:
-        return f'rows must have whole 16 bytes, and those of the result have {down.shape[0]} numbers'
+        return f'rows must have whole 16 bytes, and those of the result have {down.shape[0]} elements'
     return next((o for o in (plan_for(rows, up.t()), plan_for(down, up)) if isinstance(o, str)), None)
 
 

@@ -182,7 +182,7 @@ def why_torch(a, b):
         return 'torch.compile traces it'
     torch, plain = _torch(), _plain()
     if type(a) not in plain or type(b) not in plain:
-        return 'an operand is no plain tensor'
+        return 'an operand is not a plain tensor'
     if b.dim() != 2 or a.dim() < 2:
         return f'the operands have {a.dim()} and {b.dim()} axes'
     if a.dtype is not b.dtype:
@@ -254,7 +254,7 @@ def _plan_for(a, b):
     """The plan for two operands that a kernel may take, and the operands as it takes them; None instead if they would
     have to be copied, and that takes too long"""
     h, w, k, dtype, device = _sizes_of(a, b)
-    why = 'an operand lies in memory in a way that no kernel reads'
+    why = 'no kernel reads the memory layout of an operand'
     if not (a.is_contiguous() and b.is_contiguous()) and (transposed := _operands_in_memory(a, b)):
         layout, m, n = transposed
         p = _plan(h, w, k, dtype, device, layout)

@@ -1,9 +1,8 @@
-"""`THIN`: a long matrix times a few columns, as in the last layer of a classifier; `THIN_TN`: the gradient that belongs
-to it; `SMALL`: products too small for large tiles.
+"""Skinny GEMMs: `SKINNY` multiplies a long matrix by a few columns, as in the last layer of a classifier; `SKINNY_TN`
+computes the gradient that belongs to it; `SMALL` multiplies matrices too small for large tiles.
 
-A product of 50000x784 by 784x10, one layer for all digits of MNIST at once, does 0.78 GFLOP on 157 MB: 5
-FLOP/byte, less than the 17 of the GPU. So it is memory-bound, and the kernel has one aim:
-to read `m` once, without a pause.
+A product of 50000x784 by 784x10, one layer for all digits of MNIST at once, does 0.78 GFLOP on 157 MB: 5 FLOP/byte,
+less than the 17 of the GPU. So it is memory-bound, and the kernel has one aim: to read `m` once, without a pause.
 """
 
 from importlib.resources import files
@@ -13,9 +12,9 @@ from ..ladder.rung import Call, LaunchPlan, Product, Rung, with_constants
 from ...utils import cdiv
 
 
-# LANES lanes share a row of `m`; each has `R*W` sums over its part of the columns. They are added up by
-# shuffles, each time two lanes sharing the work: for 20 numbers on 32 lanes that takes 21 shuffles, where a
-# sum of each number for all lanes would take 100.
+# LANES lanes share a row of `m`; each has `R*W` accumulators over its part of the columns. Shuffles reduce them, each
+# time with two lanes sharing the work: for 20 values on 32 lanes that takes 21 shuffles, where a reduction of each
+# value to all lanes would take 100.
 piece_src = r'''
 struct alignas(4*VEC) Piece { float v[VEC]; };
 '''
@@ -23,8 +22,8 @@ sums_src = r'''
 constexpr int ACROSS = 32/LANES, ROWS = ACROSS*R;                       // a warp's rows of m at a time
 constexpr int LEFT = (R*W+LANES-1)/LANES;                               // sums that end on a lane
 
-// adds the N numbers of the lanes that share a row. Two lanes at a time halve the work: each sends the half that the
-// other goes on with
+// Reduces the N values of the lanes that share a row. Two lanes at a time halve the work: each sends the half that the
+// other continues with
 template <int N, int D> __device__ void share(float *o, int &first, int &count) {
     constexpr int HALF = (N+1)/2;
     bool upper = threadIdx.x & D;
@@ -40,17 +39,16 @@ template <int N, int D> __device__ void share(float *o, int &first, int &count) 
 '''
 
 
-# A warp takes a few rows of `m`, and walks along them. LANES lanes share a row, each keeps its sums for `R`
-# rows and all `W` columns in registers. `n`, turned, waits in shared memory.
+# A warp takes a few rows of `m`, and walks along them. LANES lanes share a row, each keeps its accumulators for `R`
+# rows and all `W` columns in registers. `n` is stored transposed in shared memory.
 #
-# - A ring of STAGES steps for each warp keeps copies under way, over the end of a row too. No other warp is concerned,
-#   so a barrier for the warp is enough.
-# - The copies are made so that neighbours copy neighbours. The numbers are read so that neighbours read the same piece
-#   of `n`: such a load of 16 bytes a lane takes two wavefronts instead of four, which matters where many columns make
-#   these loads the most frequent ones.
-# - Where `k` is too long for shared memory, or rows are too few to keep all SMs busy, slabs of `k` are done by
-#   different blocks, and their sums are added in order afterwards: the result is the same in every run.
-thin_src = r'''
+# - A multistage pipeline of STAGES steps per warp keeps copies in flight, past the end of a row, too. No other warp is
+#   concerned, so `__syncwarp` is enough.
+# - Copies are coalesced. The lanes read so that neighbours read the same piece of `n`: such a load of 16 bytes per lane
+#   takes two wavefronts instead of four, which matters where many columns make these loads the most frequent ones.
+# - Split-K: where `k` is too long for shared memory, or rows are too few to keep all SMs busy, different blocks compute
+#   slabs of `k`, and their partial sums are added in order afterwards: the result is the same in every run.
+skinny_src = r'''
 constexpr int CHUNK = LANES*VEC;                                        // columns of m a step
 // pieces from one row to the next in shared memory: lanes that read together find all banks
 constexpr int LINE = LANES + (VEC == 4 && ACROSS > 1 ? 8/ACROSS : 0);
@@ -64,7 +62,7 @@ thin(const float *m, const float *n, float *out, int h, int w, int k, int slab) 
     int chunks = (k1-k0+CHUNK-1)/CHUNK, kp = chunks*CHUNK, groups = (h+ROWS-1)/ROWS;
     int all = gridDim.x*WARPS, first = blockIdx.x + gridDim.x*warp;
     Piece *ring = (Piece *)shared + warp*STAGES*ROWS*LINE;          // of this warp
-    float *nt = shared + WARPS*STAGES*ROWS*LINE*VEC;                // n turned, zeros up to kp
+    float *nt = shared + WARPS*STAGES*ROWS*LINE*VEC;                // n transposed, zeros up to kp
     for (int i = threadIdx.x; i < kp*W; i += 32*WARPS) {
         bool there = k0+i/W < k1;
         copy_async<4>(nt + i%W*kp + i/W, there ? n + (size_t)k0*W + i : n, there);
@@ -117,24 +115,24 @@ thin(const float *m, const float *n, float *out, int h, int w, int k, int slab) 
 '''
 
 
-# Where rows of `m` have whole pieces of 16 bytes, a few of them lie in memory one after the other, without a
-# gap, and Hopper's bulk copy fetches them by one instruction of one thread. A barrier in shared memory counts
-# the bytes that have come. So a warp needs no ring: it waits for its rows, multiplies them, asks for the next
-# ones and adds up its sums meanwhile; the other warps' rows are under way all the time.
+# Where rows of `m` are multiples of 16 bytes, a few consecutive rows are contiguous, and one instruction of one thread,
+# Hopper's bulk copy, fetches them. An mbarrier counts the bytes that have arrived. So a warp needs no pipeline: it
+# waits for its rows, multiplies them, issues the next copy, and meanwhile reduces its accumulators; the copies of the
+# other warps are in flight all the time.
 #
-# The copies tell the cache to drop the lines of `m` first: what L2 holds is written back when `m` pushes it
-# out, and that costs time. (The copies of the ring cannot say so: ptxas 13.0 encodes them wrongly in some
-# variants, and the GPU stops at an illegal instruction.) Some 100 KB under way on each SM are enough; more
-# makes the memory slower. `n` is asked for before `m`: behind so much of `m` it would come late. What all
-# this gains on an H100, and what a kernel takes that only fetches `m`, is in the table of `benchmarks/`.
+# The copies have the L2 policy evict_first: what L2 holds is written back when `m` evicts it, and that costs time. (The
+# copies of the pipeline cannot have it: ptxas 13.0 encodes them wrongly in some variants, and the GPU stops at an
+# illegal instruction.) Some 100 KB in flight per SM are enough; more makes the memory slower. `n` is loaded before `m`:
+# after so much of `m` it would arrive late. What all this gains on an H100, and what a kernel takes that only fetches
+# `m`, is in the table of `benchmarks/`.
 rows_src = r'''
 __global__ void __launch_bounds__(32*WARPS)
 thin_rows(const float *m, const float *n, float *out, int h, int w, int k) {
     extern __shared__ __align__(16) float shared[];
-    __shared__ u64 full[WARPS];                                     // for each warp: its rows are there
+    __shared__ u64 full[WARPS];                                     // per warp: its rows have arrived
     int lane = threadIdx.x%32, warp = threadIdx.x/32, phase = 0;
     int groups = (h+R-1)/R, all = gridDim.x*WARPS, begin = blockIdx.x + gridDim.x*warp;
-    float *rows = shared + warp*R*k, *nt = shared + WARPS*R*k; // of this warp; n turned
+    float *rows = shared + warp*R*k, *nt = shared + WARPS*R*k; // of this warp; n transposed
     auto fetch = [&](int g) {
         if (lane > 0 || g >= groups) return;
         int bytes = min(R, h-g*R)*k*4;
@@ -177,21 +175,21 @@ thin_rows(const float *m, const float *n, float *out, int h, int w, int k) {
 '''
 
 
-# Where columns are more, arithmetic takes long: with 32 of them the multiply-adds of 50000x784 alone take 74,000
-# cycles, and what is read of `n` and `m` in shared memory 57,000. So tensor cores multiply what both are in three
-# planes of bf16, as `split` has it: six products, small ones first, of 32 k at a time, whose sums are then added by
-# float32 additions, which round; and results that may be unsound are computed again. On an H100 that takes 71 µs after
-# other memory was read, where torch takes 76, and to read `m` alone 53.
+# Where columns are more, arithmetic takes long: with 32 of them the FMAs of 50000x784 alone take 74,000 cycles, and
+# loads of `n` and `m` from shared memory 57,000. So tensor cores multiply three bf16 terms of both, as `bf16x6` does:
+# six products, small ones first, of 32 k at a time, whose sums are then added by float32 additions, which round; and
+# results that may be unsound are computed again. On an H100 that takes 71 µs after other memory was read, where torch
+# takes 76, and reading `m` alone 53.
 #
-# A warp takes 16 rows of `m`, and a ring of its own, as above. Its lanes take apart what they have read: lane 4g+q the
-# k from 8q to 8q+7 of a step in rows g and g+8, where it finds all banks. The planes of `n` are made once by each
-# block, and lie as the lanes read them. They are asked for before `m`, and made while that is on its way.
+# A warp takes 16 rows of `m`, and a pipeline of its own, as above. Its lanes split what they have read: lane 4g+q the k
+# from 8q to 8q+7 of a step in rows g and g+8, without bank conflicts. The terms of `n` are computed once per block, and
+# stored as the lanes read them. They are loaded before `m`, and computed while that is in flight.
 #
 # That rows come in pieces of 128 bytes costs more than all else: with 10 columns it takes 66 µs.
 apart_src = r'''
-constexpr float SOUND = 0x1p127f;                                   // sums of planes are what they should be below
+constexpr float SOUND = 0x1p127f;                                   // sums of terms are sound below
 
-// two numbers as three planes, each rounds what is left over
+// Two values as three bf16 terms each: every term rounds what those before have left
 __device__ void take_apart(float x, float y, u32 &hi, u32 &mid, u32 &lo) {
     hi = pack(x, y);
     x -= __uint_as_float(hi << 16); y -= __uint_as_float(hi & 0xffff0000u);
@@ -207,7 +205,7 @@ __device__ float chain(const float *row, const float *column, int k) {
 }
 '''
 planes_src = r'''
-constexpr int TILES = (W+7)/8, PIECE = 16*32, BATCH = 7;            // of columns; a step's numbers; pieces of n at once
+constexpr int TILES = (W+7)/8, PIECE = 16*32, BATCH = 7;  // of columns; a step's elements; pieces of n at once
 
 __global__ void __launch_bounds__(32*WARPS, 1)
 thin_planes(const float *m, const float *n, float *out, int h, int w, int k) {
@@ -215,7 +213,7 @@ thin_planes(const float *m, const float *n, float *out, int h, int w, int k) {
     int lane = threadIdx.x%32, warp = threadIdx.x/32, g = lane/4, q = lane%4;
     int steps = (k+31)/32, groups = (h+15)/16, all = gridDim.x*WARPS, first = blockIdx.x + gridDim.x*warp;
     float *ring = shared + warp*STAGES*PIECE;                       // of this warp
-    uint4 *planes = (uint4 *)(shared + WARPS*STAGES*PIECE);         // of n: eight k of a column for each lane
+    uint4 *planes = (uint4 *)(shared + WARPS*STAGES*PIECE);         // of n: eight k of a column per lane
     int ahead = first, step = 0, into = 0, from = 0;
     auto fetch = [&] {                                              // STAGES-1 steps ahead, past the end of a row too
         if (ahead < groups)
@@ -302,14 +300,14 @@ thin_planes(const float *m, const float *n, float *out, int h, int w, int k) {
 '''
 
 
-# Whole rows by bulk copies again, eight at a time, which one warp asks for. Up to 14 warps share k, each with two of
-# three planes of its part of `n` in registers, and two more add up what they have. A lane leaves its sums where it
-# alone has read, so that they take no room, and a stage goes back once, when all parts are added. Where k is short,
-# teams of warps take turns at stages.
+# Whole rows by bulk copies again, eight at a time, which one warp issues. Up to 14 warps share k, each with two of the
+# three terms of its part of `n` in registers, and two more warps add the partial sums. A lane stores its sums over
+# elements that it alone has read, so that they take no extra shared memory, and a stage is released once, when all
+# parts are added. Where k is short, teams of warps take turns at stages.
 #
-# With 16 columns that takes 60 µs, where multiply-adds take 66, and with 32 61. Planes that are all in registers take
-# 96 of 128 there, and then most of the products stand one behind the other, each waiting for the sums of the last: 76
-# µs. So the third lies in shared memory, and small products and large ones have sums of their own.
+# With 16 columns that takes 60 µs, where FMAs take 66, and with 32 61. Terms that are all in registers take 96 of 128
+# there, and then most of the products are serialized, each waiting for the sums of the last: 76 µs. So the third is in
+# shared memory, and small products and large ones have separate accumulators.
 stages_src = files(__package__).joinpath('skinny_stages.cuh').read_text(encoding='utf-8')
 
 
@@ -324,16 +322,16 @@ __global__ void add_slabs(const float *parts, float *out, int size, int slabs) {
 '''
 
 
-# The gradient of `n` is the transpose of `m` times a narrow matrix. `m` is read as it lies: a lane has VEC
-# columns of it, each row of `m` brings one number for each, and a row of `n` is the same for all lanes. What
-# the warps have summed is added at the end.
-turned_src = r'''
-constexpr int CHUNK = 32*VEC, WP = (W+3)/4*4;                       // columns of m a block, room for a row of n
+# The gradient of `n` is the transpose of `m` times a narrow matrix. `m` is read as it is stored: a lane has VEC columns
+# of it, each row of `m` brings one element per column, and a row of `n` is the same for all lanes. The warps' partial
+# sums are added at the end.
+transposed_src = r'''
+constexpr int CHUNK = 32*VEC, WP = (W+3)/4*4;                       // columns of m per block, padded columns of n
 
 struct alignas(16) Row { float v[WP]; };
 
 __global__ void __launch_bounds__(32*WARPS)
-thin_turned(const float *m, const float *n, float *out, int h, int w, int k, int slab) {
+thin_transposed(const float *m, const float *n, float *out, int h, int w, int k, int slab) {
     extern __shared__ __align__(16) float shared[];
     int lane = threadIdx.x%32, warp = threadIdx.x/32;
     int c = blockIdx.x*CHUNK + lane*VEC, k0 = blockIdx.y*slab, k1 = min(k, k0+slab);
@@ -392,12 +390,12 @@ thin_turned(const float *m, const float *n, float *out, int h, int w, int k, int
 '''
 
 
-# A product of 64x64 matrices is over before a large tile has been filled. Here small tiles make many blocks,
-# and all comes by copies of 4 bytes, which suit every shape.
+# A product of 64x64 matrices has finished before a large tile has been filled. Here small tiles make many blocks, and
+# all copies are of 4 bytes, which suit every shape.
 small_src = r'''
 constexpr int THREADS = BM/TM*(BN/TN), COLS = BN/TN;
 
-// the number x[r][c]; zero outside of x
+// Copies x[r][c]; zero if it is out of bounds
 __device__ void copy_one(float *to, const float *x, int r, int c, int h, int w) {
     bool there = r < h && c < w;
     copy_async<4>(address(to), there ? x + (size_t)r*w + c : x, there);
@@ -422,7 +420,7 @@ __global__ void __launch_bounds__(THREADS) small(const float *m, const float *n,
     float o[TM][TN] = {};
     for (int p = 0; p < k; p += BK) {
         copies_wait<STAGES-2>();
-        __syncthreads();                    // all copies of this phase are there; nobody reads the stage that is next
+        __syncthreads();                    // all copies of this phase have arrived; the next stage is free
         fetch();
         #pragma unroll
         for (int i = 0; i < BK; i++) {
@@ -449,21 +447,21 @@ __global__ void __launch_bounds__(THREADS) small(const float *m, const float *n,
 '''
 
 
-# The constants follow from the width: the registers hold `R*W` sums. The slabs follow from the shared memory
+# The constants follow from the width: the registers hold `R*W` accumulators. The slabs follow from the shared memory
 # and from the number of SMs.
-SHARED = 200 * 1024  # bytes of shared memory that a block may take
-PLANES = 226 * 1024  # bytes for the planes of `n` and the rings
-FEW = 16  # columns up to which multiply-adds are as fast as the ring with planes
-LARGE = 2**24  # elements of `m` from which on it was measured
+MAX_SHARED = 200 * 1024  # bytes of shared memory that a block may take
+TERM_BYTES = 226 * 1024  # bytes for the terms of `n` and the pipelines
+FEW_COLUMNS = 16  # columns up to which multiply-adds are as fast as the pipeline with terms
+LARGE_M = 2**24  # elements of `m` from which on it was measured
 SOME = {True: (768, 2**22), False: (256, 1_600_000)}  # few columns? -> k, and elements of `m`, from which on whole rows
-# with planes were measured
-AHEAD = 50_000  # bytes of these that are in flight per SM
-MOST = 14  # warps that may share their k
-LONG = 1792  # elements in a row of `m` from which on rows of few warps fit next to 13 columns or more
+# with terms were measured
+BYTES_IN_FLIGHT = 50_000  # bytes of these that are in flight per SM
+MAX_WARPS = 14  # warps that may share their k
+LONG_ROW = 1792  # elements in a row of `m` from which on rows of few warps fit next to 13 columns or more
 _ARRAYS = 'm', 'n', 'out'
 
 
-class Thin(Product):
+class Skinny(Product):
     "`m @ n` for an `n` of at most `WIDEST` columns; `layout='tn'`: `m` is given as its transpose, row-major (k, h)"
 
     WIDEST = 32
@@ -472,25 +470,25 @@ class Thin(Product):
         self.name, self.layout, self.constants = name, layout, constants
 
     def __repr__(self):
-        return f'<Thin {self.name!r}>'
+        return f'<Skinny {self.name!r}>'
 
     def why_not(self, h, w, k):
         if not (min(h, w, k) > 0 and w <= self.WIDEST):
             return f'n may have 1 to {self.WIDEST} columns'
 
-    def numbers(self, w, row):
+    def config(self, w, row):
         "The constants for a width, and rows of so many elements"
         vec = next(v for v in (4, 2, 1) if row % v == 0)
         few = dict(LANES=32, R=2, WARPS=16, STAGES=3) if vec == 4 else dict(LANES=32, R=4, WARPS=16, STAGES=6)
-        many = dict(LANES=8 if w > 16 or vec < 4 or row < LONG else 32, R=4, WARPS=8, STAGES=4)
+        many = dict(LANES=8 if w > 16 or vec < 4 or row < LONG_ROW else 32, R=4, WARPS=8, STAGES=4)
         return {'W': w, 'VEC': vec, **(few if w <= 12 else many), **self.constants}
 
     def by_rows(self, w, k):
         """The constants for whole rows by bulk copies; None if these are not rows of whole 16 bytes, or too long for
         4 warps, or if `n` is too wide; 13 columns and more are faster by the ring where rows are long"""
         R = 4 if k * w <= 2048 and w <= 10 else 2  # rows of a warp: more where they are short, or `n` narrow
-        WARPS = min(16, (SHARED - k * w * 4) // (R * k * 4))
-        if k % 4 == 0 and WARPS >= 4 and w <= 20 and not (12 < w <= 16 and k >= LONG):
+        WARPS = min(16, (MAX_SHARED - k * w * 4) // (R * k * 4))
+        if k % 4 == 0 and WARPS >= 4 and w <= 20 and not (12 < w <= 16 and k >= LONG_ROW):
             return dict(W=w, VEC=4, LANES=32, R=R, WARPS=WARPS)
 
     def rows(self, h, w, k, on):
@@ -502,12 +500,12 @@ class Thin(Product):
         return Call(src, 'thin_rows', _ARRAYS, (h, w, k), (on.sms,), (32 * c['WARPS'],), shared)
 
     def by_planes(self, h, w, k, on):
-        """The constants for tensor cores, where a block keeps the planes of `n`; None where that cannot be, or where it
+        """The constants for tensor cores, where a block keeps the terms of `n`; None where that cannot be, or where it
         is not known to be faster"""
         WARPS = 8
-        STAGES = (PLANES - self._plane_bytes(w, k)) // (WARPS * 2048)
+        STAGES = (TERM_BYTES - self._plane_bytes(w, k)) // (WARPS * 2048)
         can = self.layout == 'nn' and not self.constants and on.hopper and k % 4 == 0 and STAGES >= 3
-        if can and FEW < w <= self.WIDEST and h >= on.sms * WARPS * 16 and h * k >= LARGE:
+        if can and FEW_COLUMNS < w <= self.WIDEST and h >= on.sms * WARPS * 16 and h * k >= LARGE_M:
             return dict(W=w, WARPS=WARPS, STAGES=min(STAGES, 7))
 
     def _plane_bytes(self, w, k):
@@ -521,17 +519,17 @@ class Thin(Product):
             return Call(src, 'thin_planes', _ARRAYS, (h, w, k), (on.sms,), (32 * c['WARPS'],), shared)
 
     def by_stages(self, h, w, k, on):
-        """The constants for tensor cores and whole rows whose k warps share; None where these have no room for the
-        planes of `n`, or where it is not known to be faster"""
-        chunks, (long, some) = cdiv(k, 16), SOME[w <= FEW]
-        PARTS = cdiv(chunks, 4 if chunks <= 4 * MOST else 8 if w <= FEW else 5)
+        """The constants for tensor cores and whole rows whose k warps share; None where shared memory does not hold the
+        terms of `n`, or where it is not known to be faster"""
+        chunks, (long, some) = cdiv(k, 16), SOME[w <= FEW_COLUMNS]
+        PARTS = cdiv(chunks, 4 if chunks <= 4 * MAX_WARPS else 8 if w <= FEW_COLUMNS else 5)
         TEAMS, CHUNKS = max(1, 13 // PARTS), cdiv(chunks, PARTS)
         WORKERS = PARTS * TEAMS
-        STAGES = min(24, (PLANES - self._lo_bytes(w, WORKERS, CHUNKS)) // (32 * k))
+        STAGES = min(24, (TERM_BYTES - self._lo_bytes(w, WORKERS, CHUNKS)) // (32 * k))
         c = dict(W=w, PARTS=PARTS, CHUNKS=CHUNKS, TEAMS=TEAMS, ADDERS=min(2, 15 - WORKERS), STAGES=STAGES)
-        can = self.layout == 'nn' and not self.constants and on.hopper and k % 4 == 0 and PARTS <= MOST
+        can = self.layout == 'nn' and not self.constants and on.hopper and k % 4 == 0 and PARTS <= MAX_WARPS
         if can and 12 < w <= self.WIDEST and k >= long and h * k >= some:
-            return dict(c, AHEAD=min(STAGES, max(2, cdiv(AHEAD, 32 * k))))
+            return dict(c, AHEAD=min(STAGES, max(2, cdiv(BYTES_IN_FLIGHT, 32 * k))))
 
     def _lo_bytes(self, w, workers, chunks):
         return workers * chunks * cdiv(w, 16) * 512
@@ -547,15 +545,15 @@ class Thin(Product):
     def slabs(self, h, w, k, on):
         "(the launch by slabs of k, how many of these there are)"
         transposed = self.layout == 'tn'
-        c = self.numbers(w, h if transposed else k)
+        c = self.config(w, h if transposed else k)
         if transposed:
             del c['LANES']
         across, slab, shared = (self.blocks_transposed if transposed else self.blocks)(h, w, k, on.sms, **c)
-        src = with_constants(PTX + piece_src + (turned_src if transposed else sums_src + thin_src), c)
-        name, grid = 'thin_turned' if transposed else 'thin', (across, cdiv(k, slab))
+        src = with_constants(PTX + piece_src + (transposed_src if transposed else sums_src + skinny_src), c)
+        name, grid = 'thin_transposed' if transposed else 'thin', (across, cdiv(k, slab))
         return Call(src, name, _ARRAYS, (h, w, k, slab), grid, (32 * c['WARPS'],), shared), cdiv(k, slab)
 
-    def recipe(self, h, w, k, on):
+    def launch_plan(self, h, w, k, on):
         "One call, or one by slabs of k and one that adds these up"
         if at_once := self.stages(h, w, k, on) or self.planes(h, w, k, on) or self.rows(h, w, k, on):
             return LaunchPlan([at_once])
@@ -572,19 +570,19 @@ class Thin(Product):
         line = LANES + (8 // across if VEC == 4 and across > 1 else 0)
         chunk, groups, ring = LANES * VEC, cdiv(h, across * R), WARPS * STAGES * across * R * line * VEC * 4
         most = cdiv(groups, WARPS)
-        slabs = max(cdiv(k, (SHARED - ring) // (4 * W) - chunk), min(sms // most, k // (4 * chunk)), 1)
+        slabs = max(cdiv(k, (MAX_SHARED - ring) // (4 * W) - chunk), min(sms // most, k // (4 * chunk)), 1)
         slab = cdiv(cdiv(k, slabs), chunk) * chunk
         return min(most, cdiv(sms, cdiv(k, slab))), slab, ring + slab * W * 4
 
     def blocks_transposed(self, h, w, k, sms, W, VEC, R, WARPS, STAGES):
         "The same for the transposed m: blocks across its columns, slabs of its rows"
         across, row, ring = cdiv(h, 32 * VEC), cdiv(W, 4) * 16, WARPS * STAGES * R * 32 * VEC * 4
-        slabs = max(cdiv(k, (SHARED - ring) // row - 1), min(cdiv(2 * sms, across), k // (4 * WARPS * R)), 1)
+        slabs = max(cdiv(k, (MAX_SHARED - ring) // row - 1), min(cdiv(2 * sms, across), k // (4 * WARPS * R)), 1)
         slab = cdiv(k, slabs)
         return across, slab, max(slab * row + ring, WARPS * 32 * VEC * W * 4)
 
 
-THIN, THIN_TN = Thin('thin'), Thin('thin, turned', 'tn', R=2, WARPS=8, STAGES=4)
+SKINNY, SKINNY_TN = Skinny('thin'), Skinny('thin, turned', 'tn', R=2, WARPS=8, STAGES=4)
 SMALL = Rung(
     'small',
     PTX + small_src,

@@ -93,7 +93,7 @@ def lines():
         for shape, entry in shapes.items():
             found = _found(entry)
             yield f'{who}: {shape}: ' + (
-                f'{found.name}, the fastest of {found.of}, {found.date}' if found else 'is no measurement'
+                f'{found.name}, the fastest of {found.of}, {found.date}' if found else 'is not measured'
             )
 
 

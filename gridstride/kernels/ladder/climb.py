@@ -225,7 +225,7 @@ def race(
         ways,
         lambda: case()[:3],
         title=f'{h}x{k} @ {k}x{w}',
-        sources={'torch.matmul': 'torch.matmul', **{o.name: o.recipe(h, w, k, H100) for o in kernels}},
+        sources={'torch.matmul': 'torch.matmul', **{o.name: o.launch_plan(h, w, k, H100) for o in kernels}},
         check=lambda got: case()[3](got),
         writes=True,
         baseline='torch.matmul',

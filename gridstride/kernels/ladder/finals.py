@@ -340,7 +340,7 @@ def final(BM, BN, CM, CN, SWAP_AB, SPLIT_N, STREAM_K):
         maps=final_boxes,
         grid=final_grid,
         dtype='bfloat16',
-        alone=bool(STREAM_K),
+        uses_workspace=bool(STREAM_K),
         BM=BM,
         BN=BN,
         BK=64,

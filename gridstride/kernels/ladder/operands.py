@@ -26,7 +26,7 @@ def _check_memory(what, x):
     "Raise unless `x` is row-major and contiguous, at an address that is a multiple of 16 bytes"
     if not x.is_contiguous():
         raise ValueError(
-            f'{what} is not contiguous (its strides are {x.stride()}), and the kernel goes row after row; '
+            f'{what} is not contiguous (its strides are {x.stride()}), and the kernel needs row-major memory; '
             'use .contiguous()'
         )
     if x.device.type != 'meta' and x.data_ptr() % 16:
@@ -66,7 +66,7 @@ def _check_devices(name, m, n, out):
             raise ValueError(f'{name}: {o} is on {_at(x)} and m on {_at(m)}; move it with .to({_at(m)!r})')
     if out is not None and out.numel() and out.data_ptr() in (m.data_ptr(), n.data_ptr()):
         raise ValueError(
-            f'{name}: out lies where an input does, which would be overwritten while it is read; '
+            f'{name}: out shares memory with an input, which would be overwritten while it is read; '
             'give it memory of its own'
         )
 

@@ -27,7 +27,7 @@ def constants_line(constants: dict) -> str:
 
 def with_constants(src, constants) -> str:
     """The source below its line of constants. An empty first line is replaced by them, so that the other lines keep
-    their line numbers"""
+    the numbers of their lines"""
     line = constants_line(constants)
     return src if not line else line + src if src.startswith('\n') else f'{line}\n{src}'
 
@@ -366,11 +366,11 @@ _SIZES = dict(float32=4, bfloat16=2)  # bytes
 # What all hand-written products have in common, whether they are one kernel or three: they are prepared once for a
 # shape on a device, and then launched on the current stream.
 class Product:
-    "`product(m, n)` multiplies by hand-written kernels; a subclass defines `recipe(h, w, k, on)`, its `LaunchPlan`"
+    "`product(m, n)` multiplies by hand-written kernels; a subclass defines `launch_plan(h, w, k, on)`"
 
     name, dtype, layout = 'product', 'float32', 'nn'  # layout: 'tn': m is given as its transpose, 'nt': n is
     # Does it use a workspace in global memory while it runs? Then its launches on several streams are serialized.
-    alone = False
+    uses_workspace = False
     hopper = False  # has it TMA, bulk copies or wgmma?
     # TMA: {'m': ((rows, columns) of a box, swizzle)}, for those of m, n and out that are given as tensor maps
     maps = {}
@@ -384,14 +384,14 @@ class Product:
         "Can it multiply h x k by k x w?"
         return self.why_not(h, w, k) is None
 
-    def recipe(self, h, w, k, on) -> LaunchPlan:
+    def launch_plan(self, h, w, k, on) -> LaunchPlan:
         "The `LaunchPlan` for h x k @ k x w on the `Device` `on`"
         raise NotImplementedError
 
     def prepare(self, h, w, k, device):
         "Prepare the launches for one shape on the current device: a function of (m, n, out, stream)"
         self.need(h, w, k)
-        return Sequence(self.recipe(h, w, k, here()))
+        return Sequence(self.launch_plan(h, w, k, here()))
 
     def need(self, h, w, k):
         "Raise `ValueError` for a shape that it does not multiply, `Unavailable` on a GPU that cannot run it"
@@ -440,7 +440,7 @@ class Product:
         CUDA graph, which knows nothing of what runs concurrently"""
         device = m.get_device()
         raw, last = current_stream(device), self._last.get(device)
-        if self.alone and (last is None or last[0] != raw) and not _torch().cuda.is_current_stream_capturing():
+        if self.uses_workspace and (last is None or last[0] != raw) and not _torch().cuda.is_current_stream_capturing():
             now = _torch().cuda.current_stream()
             if last:
                 now.wait_stream(last[1])
@@ -527,12 +527,18 @@ class Rung(Product):
         maps=None,  # TMA: the boxes of the arguments that are tensor maps
         grid=None,  # a function of h, w, k, sms and the constants, as far as it names them; None: one block per tile
         supports=None,  # (h, w, k) -> True, or False or the reason as a sentence; None: every shape of at least 1
-        alone=False,  # does it use a workspace in global memory, for partial sums for instance? See `Product`
+        uses_workspace=False,  # does it use a workspace in global memory, for partial sums for instance? See `Product`
         pdl=False,  # programmatic dependent launch: its source waits for the previous kernel by griddepcontrol.wait
         layout='nn',  # 'tn': m is given as k x h, row-major, and 'nt': n as w x k
         **constants,
     ):  # BM, BN, BK, ...: the constants in the source
-        self.name, self.dtype, self.layout, self.alone, self.constants = name, dtype, layout, alone, constants
+        self.name, self.dtype, self.layout, self.uses_workspace, self.constants = (
+            name,
+            dtype,
+            layout,
+            uses_workspace,
+            constants,
+        )
         self.pdl = pdl
         self._given = dict(
             src=src,
@@ -542,7 +548,7 @@ class Rung(Product):
             maps=maps,
             grid=grid,
             supports=supports,
-            alone=alone,
+            uses_workspace=uses_workspace,
             pdl=pdl,
             layout=layout,
         )
@@ -594,7 +600,7 @@ class Rung(Product):
             return cdiv(w, self.constants['BN']), cdiv(h, self.constants['BM'])
         return _of(self._given['grid'], dict(self.constants, h=h, w=w, k=k, sms=on.sms if on else sms()))
 
-    def recipe(self, h, w, k, on):
+    def launch_plan(self, h, w, k, on):
         name, arrays = _last_kernel(self.text), ('m', 'n', 'out')  # the same for all constants
         grid = self.grid_for(h, w, k, on)
         return LaunchPlan([Call(self.src, name, arrays, (h, w, k), grid, self.threads, self.shared, self.pdl)])

@@ -142,7 +142,7 @@ def beside_torch(
         ways,
         case,
         title=title or '{}x{} @ {}x{}'.format(shape[0], shape[2], shape[2], shape[1]),
-        sources={'torch.matmul': 'torch.matmul', **{r.name: (r.recipe(*shape, H100), seconds) for r in rungs}},
+        sources={'torch.matmul': 'torch.matmul', **{r.name: (r.launch_plan(*shape, H100), seconds) for r in rungs}},
         check=lambda got: kept['judge'](got),
         writes=True,
         baseline='torch.matmul',

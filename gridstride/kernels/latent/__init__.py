@@ -1,8 +1,8 @@
-"""Decoding with a latent cache: `latent_attention`, and the texts of its kernels. The tool needs torch, and is looked
-up when it is asked for.
+"""Decoding with a latent KV cache: `latent_attention`, and the sources of its kernels. `latent_attention` needs torch,
+and is imported on first use.
 
-The modules: `decoding` (the tool), `calls` (which kernels for which sizes), `sources` (the texts, `*.cuh`), `programs`
-(what `export` writes).
+The modules: `decoding` (`latent_attention` itself), `calls` (which kernels for which sizes), `sources` (CUDA C,
+`*.cuh`), `programs` (what `export` writes).
 """
 
 from .sources import source

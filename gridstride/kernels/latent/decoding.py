@@ -153,7 +153,7 @@ def latent_attention(
     cache,  # KV cache, [pages, 64, 576]: per key 512 elements of its latent, the value, and 64 of its RoPE part
     table,  # int32 [batch, columns]: the pages of a sequence, in order; those past its end may be anything
     lens,  # int32 [batch]: context lengths, new tokens included; 0 gives zeros, and an lse of minus infinity
-    scale=None,  # of q @ k^T; None: 1/sqrt(192), for heads of 128 + 64 before they were absorbed
+    scale=None,  # of q @ k^T; None: 1/sqrt(192), of head dimension 128 + 64, before absorption
     splits=None,  # split-K: parts into which all pages are cut, end to end; None: about as many as run at once
 ) -> tuple:  # like q with 512 columns, and float32 without the last axis: the logarithm of the sum of exponentials
     """Compute softmax(q @ k^T * scale) @ k[:, :512] per sequence, all of whose heads read one latent KV cache: a decode

@@ -15,7 +15,7 @@ from ...utils import cdiv
 
 FLOATS = 'float32', 'float16', 'bfloat16'
 SIZES = dict(float32=4, float16=2, bfloat16=2, int32=4, int16=2, uint8=1)  # bytes
-MOST_BINS = 8192
+MAX_BINS = 8192
 
 
 # What is given
@@ -31,27 +31,27 @@ def _rows(tool, x, axis):
         return 1, x.numel()
     if axis not in (-1, x.dim() - 1) or isinstance(axis, bool):
         last = f', or {x.dim() - 1}' if x.dim() > 1 else ''
-        raise ValueError(f'{tool}: axis is {axis!r}, and it may be -1{last}, the last axis, or None, for all numbers')
+        raise ValueError(f'{tool}: axis is {axis!r}, and it may be -1{last}, the last axis, or None, for all elements')
     return math.prod(x.shape[:-1]), x.shape[-1]
 
 
 # The memory is read fastest by many blocks that come and go, each with some KiB that follow each other: an SM that is
-# ahead gets the next one. A long row is read by several blocks, whose results a second launch puts together, or they
-# themselves, if they are a cluster. The numbers were measured. Of little memory small blocks are read, so that each SM
+# ahead gets the next one. A long row is read by several blocks, whose results a second launch combines, or they
+# themselves, if they are a cluster. The constants were measured. For little memory blocks are small, so that each SM
 # gets some.
 class Plan(NamedTuple):
     "How memory is read"
 
     share: int  # bytes of a block, if there are several for a row
     threads: int  # of a block, at most
-    ahead: int  # loads under way for a thread
+    ahead: int  # loads in flight per thread
 
 
 _MUCH = 2**27  # bytes
-_FOR_MUCH, _FOR_LITTLE = Plan(2**16, 1024, 2), Plan(2**14, 256, 4)
-_FOR_PARTS = Plan(2**17, 512, 16)  # one block for what many have left: more loads under way
+_FOR_MUCH, _SMALL_PLAN = Plan(2**16, 1024, 2), Plan(2**14, 256, 4)
+_FOR_PARTS = Plan(2**17, 512, 16)  # one block for what many have left: more loads in flight
 _IN_CLUSTERS = Plan(2**16, 512, 4)
-_MOST_PARTS = 2**16  # blocks of a row
+_MAX_PARTS = 2**16  # blocks of a row
 _CLUSTER = 8  # blocks of a cluster, at most
 
 
@@ -59,13 +59,13 @@ class Shape(NamedTuple):
     "How a row is read"
 
     threads: int  # of a block
-    ahead: int  # loads under way for a thread
+    ahead: int  # loads in flight per thread
     blocks: int  # of a row
     share: int  # packs of a block
 
 
 def _plan(rows, width, size):
-    return _FOR_MUCH if rows * width * size >= _MUCH else _FOR_LITTLE
+    return _FOR_MUCH if rows * width * size >= _MUCH else _SMALL_PLAN
 
 
 def _shape(
@@ -80,7 +80,7 @@ def _shape(
     threads = pow2_clamp(min(packs, plan.share // (v * size)) // plan.ahead, 32, plan.threads)
     ahead = pow2_clamp(packs // threads, 1, plan.ahead)
     if blocks is None:
-        blocks = 1 if width * size < 4 * plan.share else min(_MOST_PARTS, cdiv(width * size, plan.share))
+        blocks = 1 if width * size < 4 * plan.share else min(_MAX_PARTS, cdiv(width * size, plan.share))
     share = cdiv(cdiv(packs, blocks), threads * ahead) * threads * ahead
     return Shape(threads, ahead, cdiv(packs, share), share)
 
@@ -136,7 +136,7 @@ def _sum(x, axis, calls_for):
 
 def sum(
     x,  # a contiguous tensor of float32, float16, bfloat16, int32, int16 or uint8
-    axis=None,  # -1: along the last axis; None: of all numbers
+    axis=None,  # -1: along the last axis; None: of all elements
 ):  # a tensor: of the type of `x` for floats, which are added in float32; int64 for integers, as of torch
     """The sum, as `x.sum()` or `x.sum(-1)`; the order of additions, and so each bit, is the same in each run.
 
@@ -151,7 +151,7 @@ BULK = dict(THREADS=512, PACKS=4, STAGES=6)
 
 @lru_cache(1024)
 def ring_calls(dtype, rows, width, v, on) -> tuple:  # as for `sum_calls`
-    "What sums `width` numbers through a ring in shared memory; what it does not cover is as for `sum_calls`"
+    "The launch that sums `width` elements through a pipeline in shared memory; other cases are as for `sum_calls`"
     if rows > 1 or not on.hopper or v * SIZES[dtype] < LOAD:
         return sum_calls(dtype, rows, width, v, on)
     src = whole('sum_bulk', (('From', TYPES[dtype][0]), ('Sum', _sums(dtype)[0])), tuple(BULK.items()))
@@ -163,7 +163,7 @@ def ring_calls(dtype, rows, width, v, on) -> tuple:  # as for `sum_calls`
 def ring_sum(
     x,  # as for `sum`
 ):  # as of `sum`
-    "The sum of all numbers as `sum` gives it, by a ring that the copy engine of a Hopper GPU fills"
+    "The sum of all elements as `sum` gives it, by a ring that the copy engine of a Hopper GPU fills"
     return _sum(x, None, ring_calls)
 
 
@@ -211,9 +211,9 @@ def argmax(
     torch, (rows, width), dtype = the_torch(), _rows('argmax', x, axis), type_of(x)
     out = torch.empty(() if axis is None else x.shape[:-1], dtype=torch.int64, device=x.device)
     if not width:
-        raise ValueError('argmax: x has no numbers along the axis, so none is the largest')
+        raise ValueError('argmax: x has no elements along the axis, so none is the largest')
     if width >= 2**31:
-        raise ValueError(f'argmax: a row has {width:,} numbers, and the kernel counts up to 2^31 - 1')
+        raise ValueError(f'argmax: a row has {width:,} elements, and the kernel counts up to 2^31 - 1')
     if not rows:
         return out
     calls, parts = argmax_calls(dtype, rows, width, vector_of(x, rows, width), here())
@@ -224,9 +224,9 @@ def argmax(
 
 
 # Scan
-_LEAST_BULK = 2**22  # bytes below which there are too few tiles for all SMs
+_MIN_BULK = 2**22  # bytes below which there are too few tiles for all SMs
 SCAN = dict(THREADS=256, LINES=6, MIN_BLOCKS=5)
-SCAN_BULK = dict(THREADS=1024, STAGES=3)  # one block for each SM
+SCAN_BULK = dict(THREADS=1024, STAGES=3)  # one block per SM
 
 
 def _scan_bulk(dtype, types, width, on):
@@ -242,7 +242,7 @@ def _scan_bulk(dtype, types, width, on):
 def scan_calls(dtype, rows, width, v, on) -> tuple:  # ([`Call`], tiles of a row)
     "The launches that scan rows of `width` elements on the `Device` `on`, `v` per load"
     types = ('From', TYPES[dtype][0]), ('Sum', TYPES[dtype][1])
-    if on.hopper and rows == 1 and width * SIZES[dtype] >= _LEAST_BULK and v * SIZES[dtype] == LOAD:
+    if on.hopper and rows == 1 and width * SIZES[dtype] >= _MIN_BULK and v * SIZES[dtype] == LOAD:
         return _scan_bulk(dtype, types, width, on)
     lines = max(1, SCAN['LINES'] * 4 // max(v, 4))
     threads = min(SCAN['THREADS'], 32 * cdiv(width, 32 * lines * v))
@@ -302,14 +302,14 @@ def histogram(
 
     Raises TypeError and ValueError for an `x` or bins that are not supported."""
     _check('histogram', x, SIZES)
-    if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MOST_BINS:
-        raise ValueError(f'histogram: bins is {bins!r}, and it must be an integer from 1 to {MOST_BINS}')
+    if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MAX_BINS:
+        raise ValueError(f'histogram: bins is {bins!r}, and it must be an integer from 1 to {MAX_BINS}')
     if type_of(x) not in FLOATS:
         if (low, high) != (None, None):
-            raise ValueError(f'histogram: x is {type_of(x)}, whose numbers are their own bins; leave out low and high')
+            raise ValueError(f'histogram: x is {type_of(x)}, whose values are their own bins; leave out low and high')
         low, high = 0.0, float(bins)
     elif low is None or high is None or not -math.inf < low < high < math.inf:
-        raise ValueError(f'histogram: low is {low} and high {high}, and floats need two numbers, the second the larger')
+        raise ValueError(f'histogram: low is {low} and high {high}, and floats need two bounds, the second the larger')
     torch = the_torch()
     out = torch.zeros(bins, dtype=torch.int64, device=x.device)
     if x.numel():

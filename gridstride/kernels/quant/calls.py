@@ -8,7 +8,7 @@ from .sources import KINDS, whole
 from ..ladder.rung import Call
 from ...utils import cdiv
 
-MOST = 64  # rows of x
+MAX_ROWS = 64  # rows of x
 _BOOK = 4 * 256 * 32  # bytes of NF4's pairs in shared memory
 GROUPS = 32, 64, 128, 'row'  # columns that share a scale
 
@@ -52,13 +52,13 @@ class Ring(NamedTuple):
 # What was fastest on an H100: large copies, but as many for 16 rows as there are warps. For 8 bits copies win nothing.
 _RINGS = Ring(16, 4, 2), Ring(16, 2, 3), Ring(16, 1, 4)
 _STREAMED = 'int4', 'nf4'
-_MOST_STREAMED = 4  # rows of x, which are kept in shared memory
+_MAX_STREAMED = 4  # rows of x, which are kept in shared memory
 _SHARED = 226 * 1024  # bytes of dynamic shared memory that a block may request, in addition to its barriers
 
 
 def ring_for(kind, group, batch, columns, zeros):  # (a `Ring`, bytes of shared memory for it), or None
     "The ring of bulk copies of a matrix, if it is read so, and x leaves enough shared memory"
-    if kind not in _STREAMED or batch > _MOST_STREAMED:
+    if kind not in _STREAMED or batch > _MAX_STREAMED:
         return None
     steps = cdiv(columns, STEP)
     ring = next((o for o in _RINGS if steps >= o.warps * o.chunk), _RINGS[-1])
@@ -73,7 +73,7 @@ def matvec_calls(
     kind,  # 'int4', 'int8', 'nf4', 'fp8'
     dtype,  # of x
     group,  # columns that share a scale, or 'row'
-    batch,  # rows of x, at most `MOST`
+    batch,  # rows of x, at most `MAX_ROWS`
     rows,  # of w
     columns,  # a multiple of 8
     bias,  # is there one?

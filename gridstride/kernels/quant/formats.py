@@ -30,7 +30,7 @@ def group_size(
     if isinstance(group, bool) or not isinstance(group, int) or group < 1:
         raise ValueError(f"group is {group!r}, and it may be 'tensor', 'row', or how many columns share a scale")
     if columns % group:
-        raise ValueError(f'{columns} columns are no whole groups of {group}')
+        raise ValueError(f'{columns} columns are not a multiple of the group of {group}')
     return 1, group
 
 
@@ -135,9 +135,9 @@ def nf4_codebook():  # (16,) of float32, ascending from -1 to 1; a tuple
 
 
 class Coded(NamedTuple):
-    "A matrix as indices of NF4's codebook, rounded to the type of the scales: its values are codebook[places] * scales"
+    "A matrix as indices of NF4's codebook, in the type of the scales: its values are codebook[indices] * scales"
 
-    places: object  # (rows, columns) of uint8
+    indices: object  # (rows, columns) of uint8
     scales: object  # (rows, groups)
 
 
@@ -161,7 +161,7 @@ def nf4(
 
 def restore_nf4(q: Coded):  # a matrix of float32
     "Dequantize codebook indices"
-    return _book(q.scales)[q.places.long()] * _spread(q.scales.float(), q.places.shape)
+    return _book(q.scales)[q.indices.long()] * _spread(q.scales.float(), q.indices.shape)
 
 
 def searched_nf4(
@@ -215,6 +215,6 @@ def decibels(
     w,  # what it was
     got,  # what it became
 ) -> float:
-    "Signal to noise, 10 log10(sum of squares / sum of squared errors): 6 dB for each bit more; infinite without error"
+    "Signal to noise, 10 log10(sum of squares / sum of squared errors): 6 dB per bit; infinite without error"
     w, got = w.double(), got.double()
     return 10 * (w.square().sum() / (w - got).square().sum()).log10().item()

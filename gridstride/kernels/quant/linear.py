@@ -5,7 +5,7 @@ from functools import lru_cache
 import torch
 import torch.nn.functional as F
 
-from .calls import MOST
+from .calls import MAX_ROWS
 from .packed import Packed, pack, run_matvec, unpack
 from .sources import FLOATS
 from ..operators import operator
@@ -33,7 +33,7 @@ def has_kernel(x, scales) -> bool:
 def _linear(x, words, scales, zeros, bias, kind, group, rows):
     p = Packed(kind, group or 'row', (rows, x.shape[-1]), words, scales, zeros)
     flat = x.reshape(-1, x.shape[-1])
-    if has_kernel(x, scales) and flat.shape[0] <= MOST:
+    if has_kernel(x, scales) and flat.shape[0] <= MAX_ROWS:
         y = run_matvec(flat.contiguous(), p, bias)
     else:
         y = F.linear(flat, unpack(p).to(x.dtype), bias)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 
 from . import formats
-from .calls import GROUPS, MOST, matvec_calls
+from .calls import GROUPS, MAX_ROWS, matvec_calls
 from .formats import Coded, Whole
 from .fragments import BITS, STEP, from_fragments, to_fragments, to_lanes, from_lanes
 from .sources import FLOATS, KINDS
@@ -42,7 +42,7 @@ def why_not(kind, group, shape):  # None if it can
         said = ', '.join(map(repr, GROUPS))
         raise ValueError(f"group is {group!r}, and it may be {said}: columns of a row that share a scale; or 'tensor'")
     if isinstance(group, int) and shape[1] % group:
-        return f'{shape[1]} columns are no whole groups of {group}'
+        return f'{shape[1]} columns are not a multiple of the group of {group}'
 
 
 def _quantized(w, kind, group, dtype, zeros, fit):
@@ -66,7 +66,7 @@ def why_not_so(kind, zeros, fit):  # None if it can
     if zeros and kind not in ('int4', 'int8'):
         return f'zeros are for integers, and the kind is {kind}; use int4 or int8'
     if fit == 'mse' and kind == 'fp8':
-        return "the steps of fp8 grow with its numbers, so nothing is to be won by a search; use fit='absmax'"
+        return "the steps of fp8 grow with its values, so a search gains nothing; use fit='absmax'"
 
 
 def pack(
@@ -139,8 +139,8 @@ def matvec(
 
     Raises TypeError and ValueError for operands that do not fit."""
     check_tensor('matvec', x, [type_of(p.scales)])
-    if x.dim() != 2 or x.shape[0] > MOST or x.shape[1] != p.shape[1]:
-        want = f'({MOST} or fewer, {p.shape[1]})'
+    if x.dim() != 2 or x.shape[0] > MAX_ROWS or x.shape[1] != p.shape[1]:
+        want = f'({MAX_ROWS} or fewer, {p.shape[1]})'
         raise ValueError(f'matvec: x has the shape {tuple(x.shape)}, and {want} is needed')
     for name, o in (('words', p.words), ('scales', p.scales), ('zeros', p.zeros)):
         if o is not None:

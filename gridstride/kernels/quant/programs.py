@@ -68,12 +68,12 @@ def _rows(kind, h, w, k):
 
 
 def _rows_program(kind):
-    what = f'`gridstride.kernels.quant.multiply_{kind}`: 8 bits on both sides, a scale for each row.'
+    what = f'`gridstride.kernels.quant.multiply_{kind}`: 8 bits on both sides, one scale per row.'
     return _eight_bits(f'multiply_{kind}', kind, what, ROWS, [_rows(kind, *o) for o in ROWS])
 
 
 def _few_program():
-    what = '`gridstride.kernels.quant.multiply_int8` for few rows: whole numbers of 8 bits, multiplied by dp4a.'
+    what = '`gridstride.kernels.quant.multiply_int8` for few rows: int8, multiplied by dp4a.'
     casts = dict(x='(const int4 *)m', n='(const int4 *)n')
     lines = [[Launch(c, [casts.get(o, o) for o in c.arrays]) for c in few_calls(*size)] for size in FEW_ROWS]
     return _eight_bits('multiply_int8_few_rows', 'int8', what, FEW_ROWS, lines)

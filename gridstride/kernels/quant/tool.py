@@ -28,7 +28,7 @@ def _notes(swapped):
     old, new = (o / limits['read'] / 1e9 for o in (before, after))
     yield (
         f'dB: signal to noise of the weights. An {limits["gpu"]} reads {limits["read"]:,.0f} GB/s: these weights in '
-        f'{micros(new)} µs instead of {micros(old)}.\nSo one row of x may become up to {old / new:.2f} times as fast.'
+        f'{micros(new)} µs instead of {micros(old)}.\nThe speedup for one row of x is at most {old / new:.2f}.'
     )
     if any(o.dtype == 'float32' for o in swapped):
         yield 'Kernels take 16-bit floats: x of float32 is multiplied by torch, with weights that are restored.'
@@ -59,7 +59,7 @@ def quantize(
         raise ValueError(f'quantize: {why}')
     make = partial(_in_few_bits, kind, group, zeros, fit)
     module, swapped, left = swap('quantize', 'quantized', module, skip, make)
-    share = dict(row='each row', tensor='each matrix').get(group, f'{group} numbers of a row')
+    share = dict(row='each row', tensor='each matrix').get(group, f'{group} elements of a row')
     print(report(f'Linear layers in {kind}, a scale for {share}', swapped, left, _notes(swapped)))
     return module
 

@@ -51,7 +51,7 @@ def prune_blocks(
     "w, and 0 for those blocks whose sums of squares are the least"
     _check_block('prune_blocks', block)
     if not 0 <= zeros <= 1:
-        raise ValueError(f'prune_blocks: zeros is {zeros!r}, a share from 0 to 1')
+        raise ValueError(f'prune_blocks: zeros is {zeros!r}, and must be a fraction from 0 to 1')
     sizes = _in_blocks(w.detach().float(), block).square().sum((2, 3))
     if sizes.isnan().any():
         raise ValueError('prune_blocks: w has a NaN, which is neither large nor small')

@@ -52,7 +52,7 @@ def prune_single(
 ):  # w's shape
     "w with its smallest elements set to 0"
     if not 0 <= zeros <= 1:
-        raise ValueError(f'prune_single: zeros is {zeros!r}, a share from 0 to 1')
+        raise ValueError(f'prune_single: zeros is {zeros!r}, and must be a fraction from 0 to 1')
     if w.isnan().any():
         raise ValueError('prune_single: w has a NaN, which is neither large nor small')
     first = w.detach().abs().flatten().argsort(descending=True, stable=True)[: round((1 - zeros) * w.numel())]

@@ -33,15 +33,15 @@ class Compressed(NamedTuple):
     "A 2:4 sparse matrix"
 
     values: object  # (rows, columns/2)
-    places: object  # (rows, columns/4) of uint8: one nibble per four
+    metadata: object  # (rows, columns/4) of uint8: one nibble per four
 
 
 def _check(tool, w):
     "Raise unless `w` is a matrix of floats in whole fours, without NaN"
     if not hasattr(w, 'is_floating_point') or not w.is_floating_point() or w.dim() != 2:
-        raise TypeError(f'{tool}: w is no matrix of floats, as a torch tensor of two axes is')
+        raise TypeError(f'{tool}: w must be a torch tensor of floats with two axes')
     if w.shape[1] % 4:
-        raise ValueError(f'{tool}: {w.shape[1]} columns are no whole fours; pad them with zeros')
+        raise ValueError(f'{tool}: {w.shape[1]} columns are not a multiple of 4; pad them with zeros')
     if w.isnan().any():
         r, c = w.isnan().nonzero()[0].tolist()
         raise ValueError(f'{tool}: w[{r}, {c}] is NaN, which is neither large nor small')
@@ -67,32 +67,32 @@ def compress(
     "Two of each four, and their positions: those that are not 0, filled up from the left"
     _check('compress', w)
     fours = w.detach().unflatten(1, (-1, 4))
-    places = _table(w.device)[((fours != 0) << torch.arange(4, device=w.device)).sum(-1)]
-    if (full := places == _NONE).any():
+    metadata = _table(w.device)[((fours != 0) << torch.arange(4, device=w.device)).sum(-1)]
+    if (full := metadata == _NONE).any():
         r, c = full.nonzero()[0].tolist()
         raise ValueError(
-            f'compress: w[{r}, {4 * c}:{4 * c + 4}] has more than two numbers that are not 0, as '
+            f'compress: w[{r}, {4 * c}:{4 * c + 4}] has more than two nonzero elements, as '
             f'{int(full.sum()):,} fours have; prune(w) keeps the two largest of each'
         )
-    at = torch.stack([places & 3, places >> 2], -1).long()
-    return Compressed(fours.gather(-1, at).flatten(1), places)
+    at = torch.stack([metadata & 3, metadata >> 2], -1).long()
+    return Compressed(fours.gather(-1, at).flatten(1), metadata)
 
 
 def spread(c: Compressed):  # (rows, columns)
     "The dense matrix, for positions that are known to be valid"
-    at = torch.stack([c.places & 3, c.places >> 2], -1).long()
-    res = c.values.new_zeros(*c.places.shape, 4)
+    at = torch.stack([c.metadata & 3, c.metadata >> 2], -1).long()
+    res = c.values.new_zeros(*c.metadata.shape, 4)
     return res.scatter(-1, at, c.values.unflatten(1, (-1, 2))).flatten(1)
 
 
 def decompress(c: Compressed):  # (rows, columns)
     "The dense matrix; `ValueError` for positions that are not ascending"
-    first, second = c.places & 3, c.places >> 2
+    first, second = c.metadata & 3, c.metadata >> 2
     if (bad := (first >= second) | (second > 3)).any():
         r, g = bad.nonzero()[0].tolist()
         raise ValueError(
-            f'decompress: places[{r}, {g}] is {int(c.places[r, g])}, and there are 4, 8, 9, 12, 13 and 14: '
-            'two places, the lower one in the lower bits'
+            f'decompress: metadata[{r}, {g}] is {int(c.metadata[r, g])}, and there are 4, 8, 9, 12, 13 and 14: '
+            'two indices, the lower one in the lower bits'
         )
     return spread(c)
 
@@ -103,13 +103,13 @@ def decompress(c: Compressed):  # (rows, columns)
 # two. So one word per lane is enough for 64 elements along k: lane l has those from 16*(l%4) on. Here each thread has
 # two adjacent words.
 def to_words(
-    places,  # (rows, columns/4) of uint8
+    metadata,  # (rows, columns/4) of uint8
 ):  # (tiles of 64 rows, of 128 columns, 4 warps, 32 lanes, 2) of int32
     "Positions as the kernels load them; the rows and columns that pad the last tiles have positions 0 and 1"
-    rows, fours = places.shape
-    n = torch.nn.functional.pad(places, (0, -fours % (COLUMNS // 4), 0, -rows % ROWS), value=FIRST_TWO)
+    rows, fours = metadata.shape
+    n = torch.nn.functional.pad(metadata, (0, -fours % (COLUMNS // 4), 0, -rows % ROWS), value=FIRST_TWO)
     n = n.view(cdiv(rows, ROWS), 4, 2, 8, cdiv(4 * fours, COLUMNS), 2, 4, 4).permute(0, 4, 1, 3, 6, 5, 2, 7)
-    bits = torch.arange(0, 32, 4, device=places.device)
+    bits = torch.arange(0, 32, 4, device=metadata.device)
     words = (n.flatten(-2).long() << bits).sum(-1)
     return torch.where(words < 2**31, words, words - 2**32).to(torch.int32).flatten(3, 4).contiguous()
 
@@ -150,7 +150,7 @@ def search_order(
     idea is that of Pool and Yu, "Channel Permutations for N:M Sparsity"."""
     _check('search_order', w)
     if w.shape[1] % 8:
-        raise ValueError(f'search_order: {w.shape[1]} columns are no whole eights; pad them with zeros')
+        raise ValueError(f'search_order: {w.shape[1]} columns are not a multiple of 8; pad them with zeros')
     size, order = w.detach().abs().float(), torch.arange(w.shape[1], device=w.device)
     chance, splits = torch.Generator().manual_seed(seed), _splits().to(w.device)
     for _ in range(rounds):

@@ -75,8 +75,8 @@ class TwoFourLinear(torch.nn.Module):
         if rounds:
             order = search_order(w, rounds)
             w = w[:, order]
-        values, places = compress(prune(w))
-        return cls(TwoFour(tuple(w.shape), values.contiguous(), to_words(places)), linear.bias, order)
+        values, metadata = compress(prune(w))
+        return cls(TwoFour(tuple(w.shape), values.contiguous(), to_words(metadata)), linear.bias, order)
 
     @property
     def packed(self) -> TwoFour:

@@ -31,7 +31,7 @@ template<int SELECTOR> __device__ void wgmma_sp(float (&d)[{n // 2}], u64 m, u64
 
 
 MMA_SP = r'''
-// a warp's product: d[16][8] += a[16][32] @ b[32][8]; a has 16 of 32 numbers along k, whose metadata two lanes of each
+// a warp's product: d[16][8] += a[16][32] @ b[32][8]; a has 16 of 32 elements along k, whose metadata two lanes of each
 // four have: SELECTOR 0 the first two
 template<int SELECTOR>
 __device__ void mma_sp(float (&d)[4], const u32 (&a)[4], const u32 (&b)[4], u32 metadata) {

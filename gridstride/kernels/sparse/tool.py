@@ -50,8 +50,8 @@ def _speed(layer):
     with torch.no_grad():  # in CUDA graphs, so that no Python is timed
         sparse, dense = (bench(capture(f, 1)).median for f in runs)
     return (
-        f'{_ROWS:,} rows of x through {layer.out_features}x{layer.in_features} numbers, the largest of these layers: '
-        f'{micros(sparse)} µs instead of {micros(dense)}, {dense / sparse:.2f} times as fast, just measured on '
+        f'{_ROWS:,} rows of x through {layer.out_features}x{layer.in_features} elements, the largest of these layers: '
+        f'{micros(sparse)} µs instead of {micros(dense)}, a speedup of {dense / sparse:.2f}, just measured on '
         f'{torch.cuda.get_device_name(x.device)}.'
     )
 

@@ -36,12 +36,12 @@ def pack_24(
     w,  # (rows, columns) of float16 or bfloat16: two at most of each four are not 0
 ) -> TwoFour:
     "A matrix as `multiply_24` reads it; `prune` of `formats` makes one of any. `ValueError` says what does not fit"
-    values, places = compress(w)
+    values, metadata = compress(w)
     if type_of(w) not in HALVES:
         raise TypeError(f'pack_24: w is {type_of(w)}, and it may be {", ".join(HALVES)}; convert it with .to(...)')
     if why := why_not_24(*w.shape):
         raise ValueError(f'pack_24: {why}')
-    return TwoFour(tuple(w.shape), values.contiguous(), to_words(places))
+    return TwoFour(tuple(w.shape), values.contiguous(), to_words(metadata))
 
 
 def unpack_24(p: TwoFour):  # (rows, columns)
