@@ -109,7 +109,10 @@ def occupancy(
     arch='sm_90',  # sm_75 to sm_121
     barriers: int = 1,  # that the kernel uses; 1 is `__syncthreads`
 ) -> Occupancy:  # with 0 blocks if such a kernel cannot be launched
-    "Return how many blocks are on an SM at once, at most, and why not more"
+    """Compute how many blocks are resident on an SM at once, and what limits their number.
+
+    >>> occupancy(registers=64, block=256)
+    50% on sm_90: 32 of 64 warps, 4 blocks of 256 threads; limited by registers"""
     _refuse_numbers(block, registers=registers, shared=shared, barriers=barriers)
     sm = sm_of(arch)
     warps = -(block // -WARP)

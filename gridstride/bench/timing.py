@@ -18,7 +18,10 @@ from ..utils import check as same
 
 # Four digits are more than any timing holds; the unit is the one that makes the number readable.
 def time_text(seconds) -> str:
-    "Return `seconds` in the unit that fits"
+    """Return `seconds` in the unit that fits.
+
+    >>> time_text(2.5e-5)
+    '25 µs'"""
     for unit, size in (('s', 1), ('ms', 1e-3), ('µs', 1e-6)):
         if seconds >= size:
             return f'{seconds / size:.4g} {unit}'
@@ -26,7 +29,10 @@ def time_text(seconds) -> str:
 
 
 def rate_text(gbs=None, tflops=None) -> str:
-    "Return a rate in GB/s (10^9 bytes), a rate in TFLOP/s (10^12 operations), or both"
+    """Return a rate in GB/s (10^9 bytes), a rate in TFLOP/s (10^12 operations), or both.
+
+    >>> rate_text(gbs=2000, tflops=1.5)
+    '2,000 GB/s, 1.5 TFLOP/s'"""
 
     def number(v):
         return f'{v:,.0f}' if v >= 1000 else f'{v:.3g}'

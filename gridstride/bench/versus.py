@@ -1,7 +1,7 @@
 """`compare`: several candidates for one job, timed interleaved in one run, with ratios to a baseline, also over sizes.
 
 Two timings from two moments compare two moments as well: a warmer GPU, another program that runs too. So the
-candidates take interleaved, a batch each, and what is compared is the batches of one round. The ratio of a round
+candidates are interleaved, one batch each, and the batches of one round are compared. The ratio of a round
 does not know how warm it was; the median over the rounds is the ratio that is reported, with the interval
 that contains it with 95% confidence.
 """

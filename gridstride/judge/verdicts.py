@@ -33,7 +33,10 @@ REASONS = {
 
 
 def plain(text, lines=False) -> str:
-    "Text of a submission, safe to show: no character controls a terminal or, unless `lines`, begins a line"
+    """Escape text of a submission: no character controls a terminal or, unless `lines`, begins a line.
+
+    >>> print(plain(chr(27) + '[1m'))
+    \\x1b[1m"""
     kept = '\n\t' if lines else ''
     return ''.join(
         c if c in kept or unicodedata.category(c) not in ('Cc', 'Cf', 'Cs', 'Zl', 'Zp') else ascii(c)[1:-1]

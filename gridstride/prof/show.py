@@ -16,7 +16,10 @@ def si(
     unit,  # 's', 'B/s', 'FLOP/s', ...
     digits=3,  # that count
 ) -> str:
-    "Return `x` with a thousandfold prefix that leaves one to three digits before the point"
+    """Return `x` with a thousandfold prefix that leaves one to three digits before the point.
+
+    >>> si(3.12e-5, 's')
+    '31.2 µs'"""
     x = float(f'{x:.{digits}g}')
     if not x:
         return f'0 {unit}'
@@ -44,7 +47,10 @@ def _parts(mangled):
 
 
 def short(name: str) -> str:  # as a profiler gives it
-    "Return a kernel's name without types, arguments and namespaces"
+    """Return a kernel's name without types, arguments and namespaces.
+
+    >>> short('void at::native::copy<float>(int, float*)')
+    'copy'"""
     if name.startswith('_Z'):
         return (_parts(name) or [name])[-1]
     text = re.sub(r'\(anonymous namespace\)::|<unnamed>::|^void |^__main__::', '', name)

@@ -8,10 +8,10 @@
   launches and copies are), `errors` (Python's own errors, explained);
 - from one thread's function to many lanes': `constants` (what is known at compile time), `spin_wait` (does the kernel
   wait for other blocks?), `definition` (its `def`), `unassigned` (variables), `trees` (syntax trees), `templates` (code
-  as trees), `rewrite`, `program` (a rewritten function), and what rewritten kernels call: `operations`, `functions`
-  (Python's own);
+  as trees), `rewrite`, `program` (a rewritten function), and what rewritten kernels call: `operations`,
+  `python_functions` (`print`, `range`, `len`, ...);
 - CUDA's own functions: `intrinsics` (indices, shared arrays, barriers, fences), `warps` (shuffles, votes), `atomics`,
-  `numbers`, `vectors` (`float32x4` and the other vector types);
+  `scalars`, `vectors` (`float32x4` and the other vector types);
 - a running kernel: `kernel` (what `jit` makes), `signatures` (declared argument types), `arguments`, `launch`,
   `residents` (blocks that wait for others), `run` (the context of one launch);
 - the names: `cuda` (Numba's), `host` (arrays on the device, streams, events), `host_memory` (pinned, mapped and

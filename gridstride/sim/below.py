@@ -8,7 +8,7 @@ import types
 from importlib.machinery import ModuleSpec
 
 from . import args, cuda, elementwise, host, inspection, libdevice, random, vectors
-from . import types as numbers
+from . import types as numba_types
 from ..diagnostics.errors import KernelError, LaunchError
 
 __all__ = ['PROVIDED', 'BelowNumbaCuda', 'make_shim']
@@ -52,7 +52,7 @@ PROVIDED = {  # name -> what it has
     'libdevice': vars(libdevice),
     'random': vars(random),
     'stubs': vars(cuda),
-    'types': vars(numbers),
+    'types': vars(numba_types),
     'vector_types': {k: getattr(vectors, k) for k in vectors.__all__},
 }
 _COMPILER = '''

@@ -18,7 +18,7 @@ One type is determined late: a variable that is an integer in one branch and a f
 and here has the type of the branch that threads took.
 """
 
-from . import atomics, host, host_memory, inspection, intrinsics, numbers, types, warps
+from . import atomics, host, host_memory, inspection, intrinsics, scalars, types, warps
 from .args import In, InOut, Out
 from .atomics import *  # noqa: F403, a module of these names is what this one is
 from .elementwise import Reduce, reduce
@@ -27,7 +27,7 @@ from .host_memory import *  # noqa: F403
 from .inspection import *  # noqa: F403
 from .intrinsics import *  # noqa: F403
 from .kernel import Device, Kernel, declare_device, jit
-from .numbers import *  # noqa: F403
+from .scalars import *  # noqa: F403
 from .vectors import NAMES as _VECTORS
 from .warps import *  # noqa: F403
 from ..diagnostics.settings import settings
@@ -36,7 +36,7 @@ _ASKED_FOR = 'b1 boolean i1 i2 i4 i8 u1 u2 u4 u8 f4 f8 c8 c16 int8 int16 int32 i
 _ASKED_FOR += 'uint8 uint16 uint32 uint64 float32 float64 complex64 complex128 void warpsize'.split()
 __all__ = ['Device', 'In', 'InOut', 'Kernel', 'Out', 'Reduce', 'declare_device', 'jit', 'reduce', 'types', *_ASKED_FOR]
 __all__ += [*atomics.__all__, *host.__all__, *host_memory.__all__, *inspection.__all__, *intrinsics.__all__]
-__all__ += [*numbers.__all__, *warps.__all__, *_VECTORS]
+__all__ += [*scalars.__all__, *warps.__all__, *_VECTORS]
 globals().update(_VECTORS)
 
 

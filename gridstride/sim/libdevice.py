@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from .numbers import brev, clz, ffs, scalar_intrinsic, popc
+from .scalars import brev, clz, ffs, scalar_intrinsic, popc
 
 _ONE = 'cbrt ceil cos cosh exp exp2 expm1 fabs floor log log10 log1p log2 rint sin sinh sqrt tan tanh trunc'.split()
 _REAL = {k: getattr(np, k) for k in _ONE}

@@ -23,7 +23,7 @@ from .arithmetic import (
     unary,
 )
 from .intrinsics import Namespace
-from .functions import FUNCTIONS, print_lanes, widen
+from .python_functions import FUNCTIONS, print_lanes, widen
 from .lanes import UNDEF, Items, Loop, Range, assign, branch, merge, union
 from .memory import View, load, store
 from .records import Records, attribute, store_attribute

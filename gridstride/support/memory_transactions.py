@@ -34,14 +34,14 @@ def wavefronts(warp, lane, byte, size, width=32):  # width: lanes of a warp
     return int(np.count_nonzero(_counts(warp))), total, total - len(groups)
 
 
-def _counts(numbers, least=0):
+def _counts(values, least=0):
     "Count how often each value occurs; 32-bit integers, because NumPy counts no longer ones in a browser"
-    return np.bincount(numbers.astype(np.int32), minlength=least)
+    return np.bincount(values.astype(np.int32), minlength=least)
 
 
-def _distinct(numbers):
+def _distinct(values):
     "Return the distinct values, sorted, and for each of the sorted values its index among them"
-    numbers = np.sort(numbers, kind='stable')  # as quick as can be where they come in order, as lanes' addresses do
-    new = np.ones(len(numbers), bool)
-    new[1:] = numbers[1:] != numbers[:-1]
-    return numbers[new], np.cumsum(new) - 1
+    values = np.sort(values, kind='stable')  # as quick as can be where they come in order, as lanes' addresses do
+    new = np.ones(len(values), bool)
+    new[1:] = values[1:] != values[:-1]
+    return values[new], np.cumsum(new) - 1
