@@ -36,9 +36,9 @@ def finding(want, **facts):
 @contextmanager
 def warning(code, **facts):
     "Findings with this code are warned of; `facts` are fields of the first"
-    with pytest.warns(Warning) as heard: yield heard
-    found = [o.message for o in heard if getattr(o.message, 'code', None) == code]
-    assert found, [str(o.message) for o in heard]
+    with pytest.warns(Warning) as caught: yield caught
+    found = [o.message for o in caught if getattr(o.message, 'code', None) == code]
+    assert found, [str(o.message) for o in caught]
     assert {k: found[0].fields.get(k) for k in facts} == facts, str(found[0])
 
 

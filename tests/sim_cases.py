@@ -723,7 +723,7 @@ wrong('fence before the data', 'racecheck', 'part, count, out',
 wrong('fence of the block', 'racecheck', 'part, count, out',
       TICKET % ('part[cuda.blockIdx.x] = 1. # there\n    cuda.threadfence_block()', 'cuda.threadfence()'),
       ('_block()','()'), (8,32), ticket, 'part')
-wrong('no fence behind the flag', 'racecheck', 'part, count, out',
+wrong('no fence after the flag', 'racecheck', 'part, count, out',
       TICKET % ('part[cuda.blockIdx.x] = 1. # there\n    cuda.threadfence()', 'pass'),
       ('            pass','            cuda.threadfence()'), (8,32), ticket, 'part')
 wrong('fence of another thread', 'racecheck', 'part, count, out',

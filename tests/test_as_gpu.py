@@ -67,14 +67,14 @@ def test_nothing_is_left_over():
 
 
 def test_load_inline_compiles_for_the_emulator(monkeypatch, capsys):
-    monkeypatch.setenv('CXX', '/usr/lib/ccache/g++-of-somebody-else')
+    monkeypatch.setenv('CXX', '/usr/lib/ccache/g++-of-another-user')
     with as_gpu.as_gpu():
         m = cpp_extension.load_inline(
             'twice_ext', ['torch::Tensor twice(torch::Tensor x);'], [TWICE], functions=['twice']
         )
         x = torch.randn(70, device='cuda')
         assert torch.equal(m.twice(x).cpu(), 2 * x)
-    assert names(capsys.readouterr().out, 'g++-of-somebody-else', 'CXX')
+    assert names(capsys.readouterr().out, 'g++-of-another-user', 'CXX')
 
 
 def test_load_inline_takes_its_arguments_in_the_order_of_the_torch_that_is_here():
@@ -176,7 +176,7 @@ def run_notebook(tmp_path, monkeypatch, capsys, warm_kernels):
 
     def run(*words, sources):
         nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(o) for o in sources])
-        nb.metadata['kernelspec'] = dict(name='py3.8-of-somebody', display_name='x', language='python')
+        nb.metadata['kernelspec'] = dict(name='py3.8-elsewhere', display_name='x', language='python')
         nbformat.write(nb, tmp_path / 'n.ipynb')
         monkeypatch.chdir(tmp_path)
         return as_gpu.main([*words, 'n.ipynb']), capsys.readouterr().out
@@ -185,9 +185,9 @@ def run_notebook(tmp_path, monkeypatch, capsys, warm_kernels):
 
 
 def test_a_program_gets_its_arguments(tmp_path):
-    (tmp_path / 'beside.py').write_text('n = 3')
+    (tmp_path / 'neighbour.py').write_text('n = 3')
     (tmp_path / 'p.py').write_text(
-        'import sys, torch\nfrom beside import n\n'
+        'import sys, torch\nfrom neighbour import n\n'
         'if __name__ == "__main__": print(torch.ones(n, device="cuda").sum().item(), sys.argv[1:])'
     )
     r = run('p.py', '--what', 4, folder=tmp_path)
@@ -522,11 +522,11 @@ idle += ', "gridstride" in sys.modules)'
 own = 'import sys, sitecustomize; print(sitecustomize.mine, "children" in str(sys.path))'
 os.makedirs('site')
 open('site/sitecustomize.py', 'w').write('mine = 3')
-beside = dict(os.environ, PYTHONPATH=os.environ['PYTHONPATH'] + os.pathsep + 'site')
+with_site = dict(os.environ, PYTHONPATH=os.environ['PYTHONPATH'] + os.pathsep + 'site')
 simulator = dict(os.environ, NUMBA_ENABLE_CUDASIM='1')
 def start(*words, env=None): return subprocess.Popen(words, env=env, stdout=subprocess.PIPE, text=True)
 started = [start(sys.executable, 'child.py'), start(sys.executable, '-c', idle), start('other/bin/python', '-c', idle)]
-started += [start(sys.executable, '-c', own, env=beside), start(sys.executable, '-c', idle, env=simulator)]
+started += [start(sys.executable, '-c', own, env=with_site), start(sys.executable, '-c', idle, env=simulator)]
 for o in started: print(o.communicate()[0].strip())
 """
 

@@ -233,7 +233,7 @@ def quick_base(tmp_path_factory):
 
 
 def place(folder, base):
-    "A course that is not set up, in `folder`, beside what it needs for that"
+    "A course that is not set up, in `folder`, with what it needs for that"
     make_wheels(folder/'wheels')
     (folder/'base').symlink_to(base)
     return make_course(folder/'course')
@@ -525,14 +525,14 @@ FILE = '[install]\nextra-index-url = http://127.0.0.1\n'
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('told', ['PIP_FIND_LINKS', 'PIP_NO_INDEX', FILE, ''])
-def test_settings_that_give_pip_an_index(asks, tmp_path, monkeypatch, told):
-    if told.startswith('PIP'): monkeypatch.setenv(told, '1')
-    (tmp_path/'pip.conf').write_text(told)
-    monkeypatch.setenv('PIP_CONFIG_FILE', str(tmp_path/'pip.conf') if told else os.devnull)  # devnull: no other, either
+@pytest.mark.parametrize('setting', ['PIP_FIND_LINKS', 'PIP_NO_INDEX', FILE, ''])
+def test_settings_that_give_pip_an_index(asks, tmp_path, monkeypatch, setting):
+    if setting.startswith('PIP'): monkeypatch.setenv(setting, '1')
+    (tmp_path/'pip.conf').write_text(setting)
+    monkeypatch.setenv('PIP_CONFIG_FILE', str(tmp_path/'pip.conf') if setting else os.devnull)  # devnull: no other
     m = load()
     m.PYTHON = Path(sys.executable)
-    assert m.has_pip_an_index() == bool(told)
+    assert m.has_pip_an_index() == bool(setting)
 
 
 @pytest.mark.parametrize('there', [False, True])
@@ -835,7 +835,7 @@ def test_read_only_folder(quick):
     (['paint'], ["no command 'paint'", 'doctor', 'clean'])])
 def test_a_question_that_makes_no_sense(quick, args, words):
     refused(course(quick, *args), *words)
-    assert not (quick/'.venv').exists(), 'it is told before anything is set up'
+    assert not (quick/'.venv').exists(), 'it is reported before anything is set up'
 
 
 # The commands

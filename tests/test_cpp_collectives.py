@@ -226,10 +226,10 @@ def ones(n, dtype=np.float32): return np.ones(n, dtype)
 
 def warning(f, *args):
     "What a launch warns of undefined lanes"
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter('always')
         f(*args)
-    return [w.message for w in told if isinstance(w.message, UndefinedLanes)]
+    return [w.message for w in caught if isinstance(w.message, UndefinedLanes)]
 
 
 ABSENT, RETURNED, UNNAMED = 'does not exist', 'has returned', 'is not in its mask'
@@ -249,10 +249,10 @@ ABSENT, RETURNED, UNNAMED = 'does not exist', 'has returned', 'is not in its mas
     ('passed_on', 16, np.float32, 'reads in passed on', ABSENT, 'passed on', ())])
 def test_a_shuffle_that_reads_an_absent_lane(k, name, threads, dtype, reads, state, stored, more, order):
     with cpp.options(order=order, seed=3):
-        (told,) = warning(getattr(k, name)[1, threads], ones(threads, dtype), np.zeros(threads, dtype), *more)
-    assert told.kind == 'synccheck'
-    assert f'line {line(reads)} of {name}: ' in str(told) and state in str(told)
-    assert f'line {line(stored)} ' in str(told)
+        (caught,) = warning(getattr(k, name)[1, threads], ones(threads, dtype), np.zeros(threads, dtype), *more)
+    assert caught.kind == 'synccheck'
+    assert f'line {line(reads)} of {name}: ' in str(caught) and state in str(caught)
+    assert f'line {line(stored)} ' in str(caught)
 
 
 @ORDERS
@@ -296,17 +296,17 @@ def test_temporary_storage_is_reused_after_a_barrier(k, name, dtype, lines, orde
 @pytest.mark.parametrize('name,defined', [('divided', [0]), ('by_warps', [0, 32])])
 def test_the_sum_of_a_block_is_defined_in_its_first_thread(k, name, defined, order):
     with cpp.options(order=order, seed=3):
-        (told,) = warning(getattr(k, name)[1, 64], ones(64), out := np.zeros(64, np.float32))
-    assert told.kind == 'synccheck' and f'line {line(f"sum of {name}")} of {name}: ' in str(told)
-    assert f'line {line(name)} ' in str(told)
+        (caught,) = warning(getattr(k, name)[1, 64], ones(64), out := np.zeros(64, np.float32))
+    assert caught.kind == 'synccheck' and f'line {line(f"sum of {name}")} of {name}: ' in str(caught)
+    assert f'line {line(name)} ' in str(caught)
     assert np.flatnonzero(~np.isnan(out)).tolist() == defined
 
 
 @pytest.mark.parametrize('dtype', [np.int32, np.float32, np.float64])
 def test_undefined_results_of_collectives_are_not_valid(k, dtype):
     kernel = getattr(k, f'{np.dtype(dtype)}s')
-    (told,) = warning(kernel[1, 64], ones(64, dtype), out := np.zeros(64, dtype))
-    assert told.kind == 'synccheck'
+    (caught,) = warning(kernel[1, 64], ones(64, dtype), out := np.zeros(64, dtype))
+    assert caught.kind == 'synccheck'
     assert out[0] == 65 and ((out[1:] > 10**9).all() if dtype == np.int32 else np.isnan(out[1:]).all())
     with cpp.options(checks='no synccheck'): assert not warning(kernel[1, 64], ones(64, dtype), out)
 

@@ -229,11 +229,11 @@ def test_warnings_of_unset_variables_have_file_and_line(tmp_path):
     write(tmp_path, doubtful__h='#pragma once\ninline int g(int x) {\n    if (x = 3) return 1;\n    return 2;\n}\n',
           main__cu=main)
     command = [sys.executable, '-m', 'gridstride.cpp', str(tmp_path/'main.cu')]
-    told = subprocess.run(command, capture_output=True, text=True)
-    first = next(o for o in told.stderr.splitlines() if 'CompileWarning' in o)
+    ran = subprocess.run(command, capture_output=True, text=True)
+    first = next(o for o in ran.stderr.splitlines() if 'CompileWarning' in o)
     line = main[: main.index('int y;')].count('\n') + 1
-    said = re.findall(r'(\w+\.\w+), line (\d+): (.*)', told.stderr)
-    assert first.startswith(f'main.cu:{line}: ') and '<frozen' not in told.stderr
+    said = re.findall(r'(\w+\.\w+), line (\d+): (.*)', ran.stderr)
+    assert first.startswith(f'main.cu:{line}: ') and '<frozen' not in ran.stderr
     places = {(file, int(n)) for file, n, _ in said}
     assert ('main.cu', line) in places and ('doubtful.h', 3) in places
     assert all("'y'" in what or "'z'" in what for file, _, what in said if file == 'main.cu')

@@ -338,7 +338,7 @@ __global__ void tokens(int *out, int turns) {              // all arrive, then e
         __syncthreads();
     }
 }
-__global__ void asking(const int *x, int *out) {  // one warp asks, the other sleeps until it is told to copy
+__global__ void asking(const int *x, int *out) {  // one warp asks, the other sleeps until it is signalled to copy
     __shared__ alignas(16) int s[32];
     __shared__ u64 full, go;
     int i = threadIdx.x, asked = 0;
@@ -371,7 +371,7 @@ __global__ void handed_on(const int *x, int *out, int wrong) {  // warps 0 and 1
         out[i] = s[127-i];
     }
 }
-// after each turn it tries whether the next one is there, also after the last, behind which nothing comes
+// after each iteration it tries whether the next one is there, also after the last one
 __global__ void looking_ahead(const int *x, int *out) {
     __shared__ alignas(16) int s[32];
     __shared__ u64 full;
@@ -497,7 +497,7 @@ __global__ void rows(const __grid_constant__ TensorMap map, const int *x, int *o
         if (i < all) remote_arrive(&gone, i);
         wait(&gone, turn);
     }
-    if (tensor) cluster_sync();  // not needed: all have told that they have what is theirs
+    if (tensor) cluster_sync();  // not needed: all have signalled that they have what is theirs
 }
 __global__ void __cluster_dims__(2) spinning(int *out) {  // block 0 spins until block 1, which comes later, has written
     __shared__ volatile int flag;
@@ -521,7 +521,7 @@ __global__ void stuck(int *out, int wrong) {
     cluster_sync();
     if (wrong == 1 && rank() == 1)
         for (int done = 0; !done; )
-            asm volatile("{ .reg .pred p; "  // asks in vain
+            asm volatile("{ .reg .pred p; "  // times out
                          "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], 0; selp.b32 %0, 1, 0, p; }"
                          : "=r"(done) : "r"(address(&bar)) : "memory");
     if (wrong == 2) cluster_wait();
@@ -608,7 +608,7 @@ def test_a_block_that_spins_lets_the_others_run(order):
 @pytest.mark.slow
 def test_the_block_at_fault_is_named(order):
     for checks in True,False:
-        for wrong,want,mark in ((1, 'synccheck stuck lacks_arrivals', 'asks in vain'),
+        for wrong,want,mark in ((1, 'synccheck stuck lacks_arrivals', 'times out'),
                                 (2, 'synccheck waits_unarrived', 'cluster_wait')):
             e = raises(want, CLUSTERS, mark,
                        lambda: in_cluster('stuck', (torch.zeros(1, dtype=torch.int32), wrong), 4, 4, checks=checks))
@@ -620,12 +620,12 @@ def test_threads_that_have_left_are_not_waited_for(order):
         in_cluster('gone', (out,), 4, 4, checks=checks)
         assert out.tolist()==([2]*16 + [1]*16)*3
 
-TOLD = PTX + r"""
+SIGNALLED = PTX + r"""
 __device__ void store_async(u32 to, int a, int b, u32 bar) {
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.s32 [%0], {%1, %2}, [%3];"
                  :: "r"(to), "r"(a), "r"(b), "r"(bar) : "memory");
 }
-__global__ void told(int *out, int wrong) {  // each block hears from all, and ends when it has
+__global__ void signalled(int *out, int wrong) {  // each block waits for all, then ends
     __shared__ u64 bar;
     __shared__ int2 got[8];
     const int r = rank(), n = blocks(), t = threadIdx.x;
@@ -637,17 +637,17 @@ __global__ void told(int *out, int wrong) {  // each block hears from all, and e
 }
 """
 
-def told(wrong=0, checks=True):
+def signalled(wrong=0, checks=True):
     out = torch.full((8, 4), -1, dtype=torch.int32)
-    compiled(TOLD, checks).launch((out, wrong), 8, 32, cluster=(4, 1, 1))
+    compiled(SIGNALLED, checks).launch((out, wrong), 8, 32, cluster=(4, 1, 1))
     return out.tolist() == [[r + 10*block for r in range(4)] for block in [*range(4)]*2]
 
-def test_stores_whose_bytes_another_block_counts(order): assert told() and told(checks=False)
+def test_stores_whose_bytes_another_block_counts(order): assert signalled() and signalled(checks=False)
 
 @pytest.mark.parametrize('wrong,want', [
     (1, 'synccheck stuck lacks_bytes'), (2, 'synccheck no_mbarrier'), (3, 'racecheck')])
 def test_mistakes_with_stores_whose_bytes_are_counted(wrong, want, order):
-    with finding(want): told(wrong)
+    with finding(want): signalled(wrong)
 
 
 # wgmma
@@ -781,7 +781,7 @@ def test_shared_memory_of_file_scope_is_within_reach_of_a_descriptor():
     assert out.view(2, 64*64)[:,swizzled(np.arange(64*64)*2)//2].flatten()[1:].equal(x.flatten()[1:])
 
 FENCED = PTX + r"""
-// who fences: the writers, one lane for its warp behind a barrier of the warp, one thread for all
+// who fences: the writers, one lane for its warp after a barrier of the warp, one thread for all
 __global__ void fenced(const int *x, int *out, int who) {
     __shared__ alignas(16) int s[64];
     int i = threadIdx.x;
@@ -840,7 +840,7 @@ __global__ void reuse(const int *x, int *out) {
         __syncthreads();
     }
 }
-// only lane 0 waits, then tells its warp; another warp is told by a named barrier
+// only lane 0 waits, then releases its warp; another warp waits at a named barrier
 __global__ void one_waits(const int *x, int *out) {
     __shared__ alignas(128) int s[64];
     __shared__ u64 bar;
@@ -880,7 +880,7 @@ __global__ void expects_later(const int *x, int *out) {
     wait(&bar, 0);
     out[i] += s[i];
 }
-__global__ void generic(const int *x, int *out) {  // copies threads' numbers with cp.async beside bulk copies
+__global__ void generic(const int *x, int *out) {  // copies elements with cp.async and bulk copies
     __shared__ alignas(128) int s[64], t[64];
     __shared__ u64 bar;
     int i = threadIdx.x;

@@ -55,7 +55,7 @@ __global__ void farthest(int *out, int n) {
     ints[n - 1] = 7;
     out[0] = ints[n - 1];
 }
-__global__ void beside(int *out, int n) {
+__global__ void next_to(int *out, int n) {
     __shared__ int own;
     extern __shared__ int t[];
     own = 7;
@@ -90,7 +90,7 @@ __global__ void at_file_scope(int *out, int n) {
 
 @pytest.fixture(scope='session')
 def k():
-    plain = cuda_kernel(SRC, name=['square','where','quads','halves','kinds','turned','farthest','beside','maybe',
+    plain = cuda_kernel(SRC, name=['square','where','quads','halves','kinds','turned','farthest','next_to','maybe',
                                    'bytes','off_by_one','races','structs','at_file_scope',
                                    'times<float, 3>','times<int, -2>'])
     assert isinstance(plain, Kernels)
@@ -248,11 +248,11 @@ def test_integers_for_grid_and_block(k):
     k.where[2, 4, None, 0](out)
     assert out.tolist()==[0,1,2,3,100,101,102,103]
 
-@pytest.mark.parametrize('beside',
+@pytest.mark.parametrize('next_to',
     ['', '__shared__ int one;', '__shared__ __align__(128) float row[64]; row[threadIdx.x] = 0;'])
-def test_dynamic_shared_memory_that_the_launch_forgot(beside):
+def test_dynamic_shared_memory_that_the_launch_forgot(next_to):
     "Whatever other arrays the block has: no index of theirs is named"
-    k = cuda_kernel(f'__global__ void k(int *out) {{ extern __shared__ int all[]; {beside} all[threadIdx.x] = 1; '
+    k = cuda_kernel(f'__global__ void k(int *out) {{ extern __shared__ int all[]; {next_to} all[threadIdx.x] = 1; '
                     f'out[threadIdx.x] = all[threadIdx.x]; }}')
     for bytes,code,index in (0, 'no_dynamic', None),(64, 'outside_dynamic', (16,)):
         with finding(f'memcheck {code}', index=index) as e: k[1,32,None,bytes](torch.zeros(32, dtype=torch.int32))
@@ -284,7 +284,7 @@ def test_much_shared_memory(k):
     for kb in (48,49,100,227):
         k.farthest[1,1,None,kb*1024](out.zero_(), kb*256)
         assert out.item()==7
-    k.beside[1,1,None,48*1024](out.zero_(), 48*256)         # with static memory more than what needs no leave
+    k.next_to[1,1,None,48*1024](out.zero_(), 48*256)         # with static memory more than what needs no leave
     assert out.item()==7
     e = fails(LaunchError, k.farthest[1,1,None,227*1024+4], out, 1)
     assert e.code.startswith('dynamic') and e.fields['bytes']==227*1024+4
@@ -576,11 +576,11 @@ __global__ void look(int *x) { x[0] = count, x[1] = table[3], x[2] = bytes[3], x
         assert look() == [7, 7, 1, 3]
 
 
-@pytest.mark.parametrize('waits, beside', [
+@pytest.mark.parametrize('waits, next_to', [
     ('__syncthreads();', ''), ('cooperative_groups::this_thread_block().sync();', ''),
     ('x[i] = __shfl_xor_sync(0xffffffff, i, 1);', '__syncwarp();'),
     ('x[i] = __shfl_sync(0xffffffff, i, 0);', 'else __syncthreads();')])
-def test_a_barrier_in_a_function_that_not_all_reach_names_both_lines(waits, beside):
+def test_a_barrier_in_a_function_that_not_all_reach_names_both_lines(waits, next_to):
     src = f'''#include <cooperative_groups.h>
 __device__ void meet(int *x, int i) {{
     {waits}
@@ -588,7 +588,7 @@ __device__ void meet(int *x, int i) {{
 __global__ void k(int *x) {{
     if (threadIdx.x % 32 < 16)
         meet(x, threadIdx.x);
-    {beside}
+    {next_to}
 }}'''
     with cpp.on_emulator(), pytest.raises(SynccheckError) as e: cuda_kernel(src)[1,64](torch.zeros(64).int())
     assert (e.value.line, e.value.called, e.value.thread) == (3, 7, (0, 0, 0))
@@ -889,14 +889,14 @@ __global__ void k(float *x, int n) {{
 def test_arithmetic_of_which_a_gpu_s_result_is_another(value, says):
     "It is undefined in C++; a char is the lower bits of an int on both"
     src = f'__global__ void k(long long *x, int n) {{\n    x[threadIdx.x] = {value};\n}}'
-    with cpp.on_emulator(), warnings.catch_warnings(record=True) as told:
+    with cpp.on_emulator(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter('always')
         cuda_kernel(src)[1,8](torch.zeros(8).long(), 40)
     if not says:
-        assert not told
+        assert not caught
         return
-    assert len(told) == 1 and issubclass(told[0].category, UndefinedBehaviour)
-    found = told[0].message
+    assert len(caught) == 1 and issubclass(caught[0].category, UndefinedBehaviour)
+    found = caught[0].message
     assert str(found).startswith('line 2 of k: ') and says.items() <= found.fields.items()
 
 

@@ -120,7 +120,7 @@ __global__ void orders(int *out) {
     atomicAdd(&out[blockIdx.x], s[31 - t]);
     out[2 + t + 32 * blockIdx.x] = __shfl_down_sync(~0u, s[t], 1) + blockIdx.x;
 }
-__global__ void tells(int n) {
+__global__ void prints(int n) {
     if (threadIdx.x < n) printf("thread %d\n", threadIdx.x);
 }
 #define P(x) x.data_ptr<float>()
@@ -143,7 +143,7 @@ void go_leaves() { leaves<<<1, 64>>>(); }
 void go_endless(torch::Tensor x) { endless<<<2, 64>>>(P(x)); }
 void go_lanes(torch::Tensor x) { lanes<<<1, 32>>>(x.data_ptr<int>()); }
 void go_orders(torch::Tensor x) { orders<<<2, 32>>>(x.data_ptr<int>()); }
-void go_tells(int n) { printf("host\n"); tells<<<1, 32>>>(n); cudaDeviceSynchronize(); puts("done"); }
+void go_prints(int n) { printf("host\n"); prints<<<1, 32>>>(n); cudaDeviceSynchronize(); puts("done"); }
 void big_block(torch::Tensor x) { outer<<<1, 2048>>>(P(x)); }
 void big_block_checked(torch::Tensor x) { outer<<<1, 2048>>>(P(x)); C10_CUDA_KERNEL_LAUNCH_CHECK(); }
 void big_block_seen(torch::Tensor x) {
@@ -520,7 +520,7 @@ def test_options_end_with_their_block():
 
 def test_printf_comes_in_order(wrong, capsys):
     print('before')
-    wrong.go_tells(3)
+    wrong.go_prints(3)
     print('after')
     threads = [f'thread {i}' for i in range(3)]
     assert capsys.readouterr().out.split('\n')==['before', 'host', *threads, 'done', 'after', '']
@@ -806,7 +806,7 @@ def test_no_compiler(tmp_path, monkeypatch):
     monkeypatch.setenv('CXX', 'nonesuch++')
     with pytest.raises(CompilerMissing, match='nonesuch.*CXX'): load_cuda(TINY)
 
-@pytest.mark.skipif(sys.platform == 'darwin', reason="macOS's linker asks nobody for C++'s library")
+@pytest.mark.skipif(sys.platform == 'darwin', reason="macOS's linker does not link C++'s library by itself")
 @pytest.mark.parametrize('there,shared', [('/usr/lib/libstdc++.so', True), ('libstdc++.so', False)])
 def test_who_brings_the_library_of_cpp(tmp_path, monkeypatch, there, shared):
     "A compiler with no more than an archive of it put pieces into the runtime: a kernel that needs others did not load"

@@ -172,7 +172,7 @@ __global__ void right_ticket_of_all(HEAD) {
     __syncthreads();
     if (last) for (int b = 0; b < gridDim.x; b++) out[threadIdx.x] += data[b*blockDim.x + blockDim.x - 1 - threadIdx.x];
 }
-__global__ void right_ticket_behind_a_barrier(HEAD) {
+__global__ void right_ticket_after_a_barrier(HEAD) {
     __shared__ bool last;
     data[blockIdx.x*blockDim.x + threadIdx.x] = 1;
     __syncthreads();
@@ -214,7 +214,7 @@ __global__ void right_in_block_atomic(HEAD) {
     if (threadIdx.x == 0) { s = 1; f.store(1, cuda::memory_order_release); }
     if (threadIdx.x == 32) { while (!f.load(cuda::memory_order_acquire)) { } out[blockIdx.x] = s; }
 }
-__global__ void right_volatile_behind_barriers(HEAD) {
+__global__ void right_volatile_after_barriers(HEAD) {
     __shared__ volatile int s[64];
     s[threadIdx.x] = threadIdx.x;
     __syncthreads();

@@ -130,7 +130,7 @@ def test_as_documented(path, capfd):
     assert output(path, capfd, checks=(), threads=2)==want
 
 CLANG = {'07_misaligned_float4': 'clang does not look at the address of a struct that is copied',
-         '87_read_and_not_used': 'clang moves the read behind the guard'}
+         '87_read_and_not_used': 'clang moves the read after the guard'}
 
 # Not stopped, as a GPU does not stop them: warnings, that name the line
 WARNED = {'46_return_before_a_barrier': EarlyReturn, '88_return_before_the_grid': EarlyReturn}

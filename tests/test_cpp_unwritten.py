@@ -32,12 +32,12 @@ __global__ void race_of_two_blocks(HEAD) {
     if (t == 0) d[b] = 1;                                           // writes race_of_two_blocks
     if (t == 0) out[b] = d[1 - b];                                  // reads race_of_two_blocks
 }
-__global__ void race_behind_barriers(HEAD) {
+__global__ void race_after_barriers(HEAD) {
     IDS;
     __syncthreads();
-    if (b == 0) out[t] = d[t];                                      // reads race_behind_barriers
+    if (b == 0) out[t] = d[t];                                      // reads race_after_barriers
     __syncthreads();
-    if (b == 1) d[t] = 1;                                           // writes race_behind_barriers
+    if (b == 1) d[t] = 1;                                           // writes race_after_barriers
     __syncthreads();
 }
 __global__ void race_with_an_atomic(HEAD) {
@@ -116,14 +116,14 @@ __global__ void outside_by_another(HEAD) {
     IDS; if (t == 0 && b == 0) out[0] = d[5];
     if (t == 9) out[4096] = 1;                                      // reads outside_by_another
 }
-__global__ void right_behind_a_barrier(HEAD) {
+__global__ void right_after_a_barrier(HEAD) {
     IDS; d[32*b + t] = 1;
     __syncthreads();
     out[32*b + t] = d[32*b + 31 - t];
 }
 '''.replace('HEAD', 'int *d, int *out')
 NAMES = re.findall(r'__global__ void (\w+)\(', SRC)
-BLOCKS = dict.fromkeys(('race_of_two_blocks', 'race_behind_barriers', 'unwritten_gap_of_blocks'), 2)
+BLOCKS = dict.fromkeys(('race_of_two_blocks', 'race_after_barriers', 'unwritten_gap_of_blocks'), 2)
 HOST = r'''
 void launched(int64_t which) {
     int *d, *out;
@@ -175,4 +175,4 @@ def test_without_racecheck_a_read_before_the_write_is_uninitialized():
     assert e.value.line == line('reads', 'race_read_first')
 
 
-def test_what_is_written_before_is_right(): run('right_behind_a_barrier')
+def test_what_is_written_before_is_right(): run('right_after_a_barrier')

@@ -45,8 +45,8 @@ def test_the_package_alone_gets_no_advice_on_the_course():
     bare = dict(path='', site=[], env={}, cuda='/nowhere', include='/nowhere', root=Path('/nowhere'), pci='/nowhere',
                 has=lambda o: False, driver=lambda: (0, None), free=lambda: 2*10**9, system='linux')
     alone,course = examined(**bare, course=False),examined(**bare, course=True)
-    told = ' '.join(o.fix for o in alone.values())
-    assert 'course.py' not in told and '.venv' not in told.replace(sys.executable, '') and '-c ' not in told
+    advice = ' '.join(o.fix for o in alone.values())
+    assert 'course.py' not in advice and '.venv' not in advice.replace(sys.executable, '') and '-c ' not in advice
     assert {what for what,o in alone.items() if o.state=='missing'} == {'C++ compiler', 'numpy'}
     for name in ('numpy', 'torch', 'numba', 'jupyterlab'):
         assert alone[name].fix == f'{sys.executable} -m pip install {name}'

@@ -165,8 +165,8 @@ def norms():
         if r < x.shape[0]: out[r] = v**.5
     return k
 """
-    with pytest.warns(SameValueRace) as told: run(by_name['12.rows'], src, '12.rows')
-    races = [str(o.message) for o in told if issubclass(o.category, SameValueRace)]
+    with pytest.warns(SameValueRace) as caught: run(by_name['12.rows'], src, '12.rows')
+    races = [str(o.message) for o in caught if issubclass(o.category, SameValueRace)]
     assert len(races) == 1, races                   # others warn of what they like meanwhile
 
 def test_a_message_shows_how_a_kernel_may_call_a_host_function():
@@ -275,12 +275,12 @@ def test_a_missing_return_is_named():
     with pytest.raises(WrongAnswer, match='a kernel'): exercise('10.transpose')(cuda.jit(no_return))
 
 # The facts in the message of a wrong answer (indices, counts, sizes, the code to write): lesson -> (answer, facts)
-TOLD = {
+FACTS = {
     '01': [
-        ('catches_what_is_outside', 'x[', '0 to 32'), ('returns', '`out[i] = ...`'),
+        ('catches_out_of_bounds', 'x[', '0 to 32'), ('returns', '`out[i] = ...`'),
         ('renames_out', '`out = ...`', '`out[i]`'), ('kernel_of_cuda', '@cuda.jit'), ('calls_memory', ' x[i]'),
         ('mirrors_the_whole_picture', 'read 6 ', ' 1:'), ('row_and_column_as_index', 'x[r*w + c]'),
-        ('row_with_a_rest', '.0]', '//'), ('turns_the_whole_picture', 'read 105 ', ' 3:')],
+        ('row_with_a_remainder', '.0]', '//'), ('rotates_the_whole_picture', 'read 105 ', ' 3:')],
     '02': [
         ('maxima_of_all_rows', 'index 0 read 99 ', ' 3:'), ('whole_product', 'read 42 ', ' 6:'),
         ('two_brackets', 'x[r*w + c]', 'x[r][c]'), ('whole_dim3', 'blockIdx.x')],
@@ -298,7 +298,7 @@ TOLD = {
         ('arguments_in_another_order', '(a, x, y, out, n)', '(a, y, x, out, n)'),
         ('double_arrays', 'float32', '.to(torch.float64)'), ('index_without_a_type', '`int i = ...`'),
         ('returns_the_sum', '`void`'), ('writes_what_is_const', '`const`'), ('one_number_for_out', '`float *x`'),
-        ('index_with_a_fraction', '`int i = ...`'), ('writes_the_places_of_others', 'out['),
+        ('index_with_a_fraction', '`int i = ...`'), ('writes_the_elements_of_others', 'out['),
         ('divides_as_in_python', '`//`', '`/`'), ('one_thread_a_row', 'out[16]'), ('guard_left', '`r <= h`'),
         ('product_of_torch', '__global__'), ('one_thread_for_all_results', 'one block'),
         ('two_brackets', 'angle brackets')],
@@ -314,7 +314,7 @@ TOLD = {
     '09': [
         ('counts_of_sixteen_bits', 'h=4, w=70000, equal=True'), ('one_thread_for_all', ' 63 of 64 threads')],
     '10': [
-        ('asks_the_tool', '`gridstride.layout`'), ('one_warp_of_eight', 'thread 0 writes 32 ', ' 256 ', '4'),
+        ('calls_the_library', '`gridstride.layout`'), ('one_warp_of_eight', 'thread 0 writes 32 ', ' 256 ', '4'),
         ('one_block_for_all_tiles', 'thread 0 writes 24 ')],
     '11': [
         ('one_thread_for_all_pieces', '1 thread counted 64 '), ('one_thread_for_all_columns', '1 thread wrote 64 ')],
@@ -329,7 +329,7 @@ TOLD = {
         ('one_program_writes_all', 'program 0 writes 5 rows'), ('one_number_after_the_other', ' 1 of 4 ', ' BLOCK, 4 '),
         ('a_block_that_holds_all_rows_here', ' 9 of 9 '), ('one_program_does_all', 'program 0 writes 3 rows')],
     '17': [
-        ('numbers_alone', '(tile, masked)', '0'), ('queries_alone', 'dq, dk and dv', 'ndarray')],
+        ('values_alone', '(tile, masked)', '0'), ('queries_alone', 'dq, dk and dv', 'ndarray')],
     '18': [
         ('one_program_does_all', 'program 0 writes y[2]', '0 to 1'),
         ('a_block_that_holds_all_columns_here', ' 24 of 24 columns', 'BLOCK'),
@@ -341,36 +341,37 @@ TOLD = {
         ('keeps_all_parts', 'rank 0 of 3 keeps 3 '), ('returns_at_once', '`yield`'),
         ('the_left_neighbour_again', 'rank 0 of 3', '[0, 2, 2]'), ('once_too_often', '2 exchanges', ' 1 '),
         ('a_mean', 'rank 0 of 2', 'keys'), ('with_its_lse', 'rank 0 of 2 returned 2 ', '`out`'),
-        ('one_place_short', 'dk of rank 0 of 2', 'rank 1'), ('keys_alone', '33.7422 us', '67.4601 us'),
+        ('one_element_short', 'dk of rank 0 of 2', 'rank 1'), ('keys_alone', '33.7422 us', '67.4601 us'),
         ('without_a_mask', '3 ranks', '[1, 1, 2, 0, 0, 2]', '1.000000', '0.636364'), ('all_keys_at_once', '`attend`'),
         ('rows_go_round', 'rank 0 of 2', 'rows of rank 1', '`q`'),
-        ('everybody_has_everything', 'rank 0 of 2', 'rows of rank 1')],
+        ('every_rank_has_everything', 'rank 0 of 2', 'rows of rank 1')],
     '21': [
         ('not_swizzled', 'columns 0 to 7', '0, 2, 4, 6', '0 to 3'), ('leaves_the_row', 'row 4 ', '128 to 159', ' 160'),
-        ('two_columns_in_one_place', 'row 0', '0 and 8', ' 0'), ('quarters_of_a', '`a[1]`', '`a[2]`'),
-        ('halves_of_b', '`b[0]`', '`b[1]`'), ('registers_of_d', '`d[1]`', '`d[2]`'), ('sums_start_anew', 'along k'),
-        ('quarters_as_in_the_lesson', '`a[1]`', '`a[2]`'), ('a_is_not_turned', 'quarter of `a`', 'transposed'),
-        ('a_as_it_is_stored', '16x16', '`a`', 'transposed'), ('b_is_not_turned', '8x8', '`b`', 'transposed')],
+        ('two_columns_at_one_address', 'row 0', '0 and 8', ' 0'), ('quarters_of_a', '`a[1]`', '`a[2]`'),
+        ('halves_of_b', '`b[0]`', '`b[1]`'), ('registers_of_d', '`d[1]`', '`d[2]`'), ('sums_start_again', 'along k'),
+        ('quarters_as_in_the_lesson', '`a[1]`', '`a[2]`'), ('a_is_not_transposed', 'quarter of `a`', 'transposed'),
+        ('a_as_it_is_stored', '16x16', '`a`', 'transposed'), ('b_is_not_transposed', '8x8', '`b`', 'transposed')],
     '22': [
         ('no_swizzle', 'byte 128', 'byte 144', 'got 128'), ('consumers_of_this_block_only', 'empty', ' 4; got 2'),
         ('what_this_producer_orders', ' 49152; got 32768'), ('every_producer_announces', 'full', ' 1; got 2'),
         ('bytes_not_sixteens', '0x40', 'at=0x400, lead=8192, stride=1024, swizzle=128', '16 bytes'),
         ('a_single_stage_will_do', ' 1', 'count as 0', 'got 1'),
         ('pairs_of_column_and_row', '(0, 16)', '0 to 31', '0 to 15'),
-        ('numbers_of_tiles', '(row, column)', 'got [0, 1, '), ('by_rows', ' 1.03 ')],
+        ('counts_of_tiles', '(row, column)', 'got [0, 1, '), ('by_rows', ' 1.03 ')],
     '23': [
         ('as_if_contiguous', '2, 2, 2', '5 pages'), ('heads_share_the_bytes', ' 0.000389664 ', ' 4.5921e-05'),
-        ('scale_of_the_wide_row', '`scores`', '`means`'), ('places_forgotten', '`scores`', 'last 2 '),
-        ('pieces_in_one_list', '(text, first, end)', 'got 0'),
+        ('scale_of_the_wide_row', '`scores`', '`means`'), ('positions_forgotten', '`scores`', 'last 2 '),
+        ('pieces_in_one_list', '(sequence, first, end)', 'got 0'),
         ('equal_pages', 'SM 7 ', '[(3, 18, 22), (4, 0, 5), (5, 0, 1)]', ' 25', ' 17'),
         ('all_weigh_the_same', 'out: '), ('the_largest_lse', 'lse: ')],
     '24': [
         ('steps_of_32', 'warps of 64', 'blocks of 64', '32'), ('atomics_instead', 'atomic', 'shuffles'),
-        ('a_tree_in_shared_memory', 'barriers', 'shuffles'), ('numbers_of_elements', '(0, 0)', '(0, 4)', '2 by 4'),
+        ('a_tree_in_shared_memory', 'barriers', 'shuffles'), ('counts_of_elements', '(0, 0)', '(0, 4)', '2 by 4'),
         ('columns_first', '(0, 2)', '(2, 0)', '2 by 4'), ('multiples_of_32', ' 192 ', '(192, 2)', '(256, 2)')],
 }
 
-@pytest.mark.parametrize('lesson,which,facts', [(n, which, facts) for n, rows in TOLD.items() for which,*facts in rows])
+@pytest.mark.parametrize('lesson,which,facts',
+                         [(n, which, facts) for n, rows in FACTS.items() for which, *facts in rows])
 def test_a_message_has_the_facts(lesson, which, facts):
     name,fn = next((name, fn) for name,fn in answers if fn.__name__==which and name.startswith(f'{lesson}.'))
     with pytest.raises(WrongAnswer) as e: exercise(name)(fn)

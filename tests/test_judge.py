@@ -229,12 +229,12 @@ def test_a_thread_of_a_library_is_none_of_the_submission():
 @pytest.mark.slow
 def test_threads_are_told_apart_by_whose_code_they_run(tmp_path, monkeypatch):
     "A library may be anywhere on the path, as torch.compile's own may"
-    (tmp_path/'beside.py').write_text('import threading, time\n\ndef nap(): time.sleep(1)\n\n'
+    (tmp_path/'neighbour.py').write_text('import threading, time\n\ndef nap(): time.sleep(1)\n\n'
                                       'def begin(f=nap): threading.Thread(target=f, daemon=True).start()\n')
     monkeypatch.setenv('PYTHONPATH', str(tmp_path))
     monkeypatch.setattr(processes, '_servers', {})                             # one that begins with this path
     body = 'begin({})\n    return torch.softmax(data, dim=-1)'
-    head = 'import time\nfrom beside import begin\n\ndef nap(): time.sleep(1)'
+    head = 'import time\nfrom neighbour import begin\n\ndef nap(): time.sleep(1)'
     assert (v := verdict(body.format(''), head)), str(v)
     v = verdict(body.format('nap'), head)
     assert v.code == 'late' and 'submission.py, line ' in v.why, str(v)

@@ -30,7 +30,7 @@ def made(lens, heads, dtype=torch.bfloat16, length=None, seed=0):
     for b, (n, its) in enumerate(zip(lens, order.split([*pages, 2]))):
         table[b, :len(its)] = its
         if n % 64: cache[its[-1].item(), n % 64:] = math.nan
-    cache[order[-2:].long()] = math.nan                               # nobody's
+    cache[order[-2:].long()] = math.nan                               # unused
     return normal(len(lens), *([length] if length else []), heads, 576), cache, table, torch.tensor(lens).int()
 
 

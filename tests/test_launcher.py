@@ -428,13 +428,13 @@ def test_what_torch_multiplies_goes_there_by_the_short_way(monkeypatch):
 
 def test_it_is_kept_that_no_kernel_is_for_such_operands(monkeypatch):
     "But not what depends on more than their shapes, strides and type"
-    a, b, told = torch.randn(6, 4), torch.randn(4, 5), []
-    plan.multiply(a, b, keep=lambda *o: told.append(o))
-    assert plan.why_torch(a, b) and not told
+    a, b, kept = torch.randn(6, 4), torch.randn(4, 5), []
+    plan.multiply(a, b, keep=lambda *o: kept.append(o))
+    assert plan.why_torch(a, b) and not kept
     monkeypatch.setattr(plan, 'why_torch', lambda a, b: None)
     monkeypatch.setattr(plan, '_plan_for', lambda a, b: (plan.Plan(None, 'torch is faster'), None, None))
-    check(plan.multiply(a, b, keep=lambda *o: told.append(o)), a@b, 0, 0)
-    assert told == [(a, b, None, None, None, None)]
+    check(plan.multiply(a, b, keep=lambda *o: kept.append(o)), a@b, 0, 0)
+    assert kept == [(a, b, None, None, None, None)]
 
 
 def test_gradients_go_the_short_way_too(monkeypatch):

@@ -15,7 +15,7 @@ from gridstride.course import lessons
 
 ROOT = Path(__file__).resolve().parents[1]
 LITE = ROOT/'site/lite'
-TOLD = json.loads((LITE/'lite.json').read_text(encoding='utf-8'))
+SETTINGS = json.loads((LITE/'lite.json').read_text(encoding='utf-8'))
 
 
 def load(name, path):
@@ -35,8 +35,8 @@ standin = load('torch_in_the_browser', LITE/'browser/torch/__init__.py')
 
 def sources():
     "The code of lessons 01 to 04, their solutions and their exercises"
-    for n in TOLD['lessons']:
-        nb = notebooks.page(lessons.read(ROOT/'nbs'/f'{n}.ipynb'), TOLD['lessons'])
+    for n in SETTINGS['lessons']:
+        nb = notebooks.page(lessons.read(ROOT/'nbs'/f'{n}.ipynb'), SETTINGS['lessons'])
         yield from (notebooks.source(c) for c in nb['cells'] if c['cell_type'] == 'code')
         for c in nb['cells']:
             if 'Solution of' in (text := notebooks.source(c)): yield from re.findall(r'```python\n(.*?)```', text, re.S)
@@ -259,19 +259,19 @@ def test_without_bytecode_sources_stay(node, why, tmp_path, monkeypatch, capsys)
 # The notebooks
 
 def test_what_needs_a_compiler_is_shown_with_its_outputs():
-    read = {n: lessons.read(ROOT/'nbs'/f'{n}.ipynb') for n in TOLD['lessons']}
-    nbs = {n: (nb, notebooks.page(nb, TOLD['lessons'])) for n, nb in read.items()}
+    read = {n: lessons.read(ROOT/'nbs'/f'{n}.ipynb') for n in SETTINGS['lessons']}
+    nbs = {n: (nb, notebooks.page(nb, SETTINGS['lessons'])) for n, nb in read.items()}
     shown = {n: [c for c in page['cells'] if notebooks.COMPILED in notebooks.source(c)] for n, (_, page) in nbs.items()}
-    assert [len(shown[n]) for n in TOLD['lessons']] == [3, 2, 0, 0]
-    assert '__global__ void grey' in notebooks.source(shown[TOLD['lessons'][0]][0])
-    assert '307,200 values agree' in notebooks.source(shown[TOLD['lessons'][0]][1])
+    assert [len(shown[n]) for n in SETTINGS['lessons']] == [3, 2, 0, 0]
+    assert '__global__ void grey' in notebooks.source(shown[SETTINGS['lessons'][0]][0])
+    assert '307,200 values agree' in notebooks.source(shown[SETTINGS['lessons'][0]][1])
     for n, (nb, page) in nbs.items():
         assert len(page['cells']) == len(nb['cells']) + 1
         code = [c for c in page['cells'] if c['cell_type'] == 'code']
         assert code and not any(c['outputs'] for c in code)
         assert not any('cuda_kernel(' in (text := notebooks.source(c)) or text.startswith('#|') for c in code)
         linked = {l for c in page['cells'] for l in re.findall(r'\]\((\w+)\.ipynb', notebooks.source(c))}
-        assert linked <= set(TOLD['lessons'])
+        assert linked <= set(SETTINGS['lessons'])
 
 
 # In the browser
@@ -344,7 +344,7 @@ def open_page(context, url, name):
     page.set_default_timeout(120_000)
     page.asked = []
     page.on('request', lambda r: page.asked.append(r.url))
-    page.goto(f"{url}/{TOLD['page'].format(name=name).removeprefix('lite/')}")
+    page.goto(f"{url}/{SETTINGS['page'].format(name=name).removeprefix('lite/')}")
     page.wait_for_selector('.jp-CodeCell')
     page.add_style_tag(content=STILL)
     return page
@@ -396,7 +396,7 @@ def solution(nb, name):
 
 def try_lesson(context, url, name):
     "Run a lesson to its end in the browser and solve its first exercise by typing"
-    nb = notebooks.page(lessons.read(ROOT/'nbs'/f'{name}.ipynb'), TOLD['lessons'])
+    nb = notebooks.page(lessons.read(ROOT/'nbs'/f'{name}.ipynb'), SETTINGS['lessons'])
     page, code = open_page(context, url, name), [c for c in nb['cells'] if c['cell_type'] == 'code']
     assert run_all(page, len(code)) == [], name
     exercise = lessons.exercises(nb)[0]
@@ -409,12 +409,12 @@ def try_lesson(context, url, name):
 def to_try():
     """The names of lessons: 04, where threads start, the simulator finds what is wrong, and drawings move; or each
     where GRIDSTRIDE_PAGES requests it"""
-    return TOLD['lessons'] if os.environ.get('GRIDSTRIDE_PAGES') == 'every' else TOLD['lessons'][3:]
+    return SETTINGS['lessons'] if os.environ.get('GRIDSTRIDE_PAGES') == 'every' else SETTINGS['lessons'][3:]
 
 
 def first_picture():
     "The cells of lesson 01 down to its first picture: what matplotlib reads and shows, which 04 does not"
-    code = lessons.code(lessons.read(ROOT/'nbs'/f"{TOLD['lessons'][0]}.ipynb"))
+    code = lessons.code(lessons.read(ROOT/'nbs'/f"{SETTINGS['lessons'][0]}.ipynb"))
     shows = next(i for i, c in enumerate(code) if 'show_img(' in c)
     return '\n'.join(code[:shows+1])
 
@@ -444,7 +444,7 @@ def test_the_lessons_run_in_a_browser_with_nothing_installed(lite):
         context = b.new_context(viewport=dict(width=1200, height=900))
         solved = [try_lesson(context, server.url, n) for n in to_try()]
         megabytes = sum(server.sizes.values())/1e6
-        page = open_page(context, server.url, TOLD['scratch'])
+        page = open_page(context, server.url, SETTINGS['scratch'])
         cells = json.loads((LITE/'scratch.ipynb').read_text())['cells']
         assert run_all(page, sum(c['cell_type'] == 'code' for c in cells)) == []
         done = type_into(page, 'def mine', f'{first_picture()}\n{IN_TIME}'
@@ -452,7 +452,7 @@ def test_the_lessons_run_in_a_browser_with_nothing_installed(lite):
                                            'print(": right", *read_progress())')
         assert set(done.split()[2:]) == set(solved), 'what was solved is kept for every page'
         assert page.locator('.jp-OutputArea-output img[src^="data:image/png"]').count() == 1, "matplotlib's picture"
-    assert abs(megabytes/TOLD['megabytes'] - 1) < .1, f'{megabytes:.1f} MB came, and readers are told otherwise'
+    assert abs(megabytes/SETTINGS['megabytes'] - 1) < .1, f'{megabytes:.1f} MB came, and the page states another size'
 
 
 # The simulator's own tests, in Pyodide

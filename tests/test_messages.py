@@ -66,12 +66,12 @@ def run(code, name):
 
 def finding(code, name):
     "(kind, code or class of warning) of what is found; None"
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter('always')
         try: run(code, name)
         except KernelError as e: return e.kind, e.code
-    told = [w.message for w in told if hasattr(w.message, 'kind')]
-    return (told[0].kind, type(told[0])) if told else None
+    caught = [w.message for w in caught if hasattr(w.message, 'kind')]
+    return (caught[0].kind, type(caught[0])) if caught else None
 
 
 @pytest.mark.slow

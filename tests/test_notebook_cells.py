@@ -116,13 +116,13 @@ def test_half_of_a_character():
         with pytest.raises(WrongSource, match='surrogate.*\n.*line 2'): make(src)
 
 
-@pytest.mark.parametrize('view, mend', [
+@pytest.mark.parametrize('view, fix', [
     (lambda: torch._neg_view(torch.ones(3)), 'resolve_neg'),
     (lambda: torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)]), r'\.values'),
     (lambda: torch.ones(2, dtype=torch.complex64).conj().imag, 'resolve_neg')])
 @pytest.mark.filterwarnings('ignore')
-def test_a_tensor_whose_memory_holds_other_values_is_refused(k, view, mend):
-    with pytest.raises(WrongArgument, match=mend): k[1, 1](view())
+def test_a_tensor_whose_memory_holds_other_values_is_refused(k, view, fix):
+    with pytest.raises(WrongArgument, match=fix): k[1, 1](view())
     k[1, 1](x := torch.zeros(3))
     assert x.tolist() == [1, 0, 0]
 

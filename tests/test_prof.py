@@ -327,10 +327,10 @@ def test_source_text_runs(fake):
 
 
 def test_modules_next_to_the_notebook_are_found(fake, tmp_path, monkeypatch):
-    (tmp_path/'beside.py').write_text('word = "found"\n')
+    (tmp_path/'neighbour.py').write_text('word = "found"\n')
     # as in a Jupyter kernel: its folder is the empty string
     monkeypatch.setattr(sys, 'path', ['', *(p for p in sys.path if p)])
-    prof.ncu('import beside\nprint(beside.word)\n', sections='basic')
+    prof.ncu('import neighbour\nprint(neighbour.word)\n', sections='basic')
     assert (fake/'output').read_text() == 'found\n'
 
 
@@ -602,7 +602,7 @@ def test_an_error_ends_the_session(fake_proton):
         with prof.proton(): pass
 
 
-STAND_IN = '''
+MOCK = '''
 import contextlib
 from pathlib import Path
 from gridstride.prof import tree
@@ -617,11 +617,11 @@ def finalize(session): file.write_text(Path(SAMPLE).read_text())
 tree.Session._wait = lambda self: None
 '''
 MOVED = '''
-import triton_stand_in
+import triton_mock
 from gridstride import prof
 def part(n):
     with prof.scope('a', bytes=n): print('ran', n)
-triton_stand_in.occupied = True
+triton_mock.occupied = True
 print(prof.proton(part, 7)['matmul'].count)
 '''
 
@@ -640,9 +640,9 @@ def test_where_another_profiler_was_first_the_function_moves(fake_proton, monkey
 
 def test_a_moved_function_gives_its_tree(tmp_path):
     "A script whose Triton cannot trace in the first process, and can in the second"
-    (tmp_path/'triton_stand_in.py').write_text(STAND_IN.replace('SAMPLE', repr(str(SAMPLES/'proton_3.6_tree.hatchet'))))
+    (tmp_path/'triton_mock.py').write_text(MOCK.replace('SAMPLE', repr(str(SAMPLES/'proton_3.6_tree.hatchet'))))
     (tmp_path/'sitecustomize.py').write_text(
-        'import triton_stand_in\nfrom gridstride.prof import tree\ntree._profiler = lambda: triton_stand_in\n')
+        'import triton_mock\nfrom gridstride.prof import tree\ntree._profiler = lambda: triton_mock\n')
     (tmp_path/'script.py').write_text(MOVED)
     done = subprocess.run([sys.executable, 'script.py'], cwd=tmp_path, text=True, capture_output=True, timeout=120,
         env={**os.environ, 'PYTHONPATH': os.pathsep.join(filter(None, [str(tmp_path), os.environ.get('PYTHONPATH')]))})

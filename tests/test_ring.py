@@ -102,9 +102,9 @@ class Watched(ring.Messages):
         self.parts = parts
 
     def fetch(self, step):
-        post, told = super().fetch(step), torch.ones(1, dtype=torch.int32)
+        post, flag = super().fetch(step), torch.ones(1, dtype=torch.int32)
         post.wait()
-        post.parts, post.watch = self.parts, lambda: (told, told)
+        post.parts, post.watch = self.parts, lambda: (flag, flag)
         return post
 
 
@@ -325,7 +325,7 @@ class Cell:
 class World:
     "Ranks that call `Copies`, one after the other; then all that they have asked for, at once"
     def __init__(self, ranks, monkeypatch):
-        self.ranks, self.me, self.told, self.rooms, self.made = ranks, 0, {}, {}, {}
+        self.ranks, self.me, self.flags, self.rooms, self.made = ranks, 0, {}, {}, {}
         self.wanted = {}
         self.streams = {r: [Queue()] for r in range(ranks)}
         self.current = {r: self.streams[r][0] for r in range(ranks)}
@@ -343,9 +343,9 @@ class World:
         monkeypatch.setattr(transport, '_call', lambda name, stream, at, value, how: self.put(
             lambda: True, lambda me=self.me: self.wanted.update({me: value}), stream))
         monkeypatch.setattr(transport.Copies, '_set_flag', lambda c, rank, what, value, stream=None: self.put(
-            lambda: True, lambda me=c.me: self.told.update({(rank, what, me): value}), stream))
+            lambda: True, lambda me=c.me: self.flags.update({(rank, what, me): value}), stream))
         monkeypatch.setattr(transport.Copies, '_wait_flag', lambda c, rank, what, value, stream=None: self.put(
-            lambda me=c.me: self.told.get((me, what, rank), 0) >= value, lambda: None, stream))
+            lambda me=c.me: self.flags.get((me, what, rank), 0) >= value, lambda: None, stream))
 
     def stream(self, *_, **__):
         self.streams[self.me].append(Queue())
@@ -359,7 +359,7 @@ class World:
 
     def shared(self, shape, *_):
         "Buffers for two steps, of two tensors, on each rank; sent values are not recorded"
-        if len(shape) == 2: return types.SimpleNamespace(mine=Told(self.ranks))
+        if len(shape) == 2: return types.SimpleNamespace(mine=Flags(self.ranks))
         name = self.made[self.me] = self.made.get(self.me, 0) + 1
         of = [self.rooms.setdefault((r, name), [[Cell(), Cell()] for _ in range(2)]) for r in range(self.ranks)]
         return types.SimpleNamespace(mine=of[self.me], of=of)
@@ -387,7 +387,7 @@ class Recorded:
         self.world.put(lambda: bool(done), lambda: None, stream)
 
 
-class Told:
+class Flags:
     def __init__(self, ranks): self.ranks = ranks
     def zero_(self): pass
     def __iter__(self):
@@ -405,7 +405,7 @@ def watches(world, coming, want):
     "A kernel that reads head by head, and waits for each separately"
     (what, source), _ = coming.watch()
     me, parts = world.me, coming.parts
-    def there(part): return world.told.get((me, what, source), 0) >= world.wanted[me] - (parts - 1 - part)
+    def there(part): return world.flags.get((me, what, source), 0) >= world.wanted[me] - (parts - 1 - part)
     def look(head): assert [p.heads[head] for p in coming.arriving] == want
     for head in range(4): world.put(lambda part=head*parts//4: there(part), lambda head=head: look(head))
 
@@ -464,9 +464,9 @@ def test_copies_that_wait_for_less_are_found_out(broken, monkeypatch):
     def fails(seed):
         with monkeypatch.context() as patch:
             world = World(5, patch)
-            hear = transport.Copies._wait_flag
+            wait_flag = transport.Copies._wait_flag
             def deaf(c, rank, what, value, stream=None):
-                if what != getattr(transport.Copies, broken): hear(c, rank, what, value, stream)
+                if what != getattr(transport.Copies, broken): wait_flag(c, rank, what, value, stream)
             if broken == 'early': patch.setattr(transport.Copies, 'open', early)
             else: patch.setattr(transport.Copies, '_wait_flag', deaf)
             for world.me in range(5):

@@ -146,7 +146,7 @@ def wait(browser, condition, arg=None):
         time.sleep(.05)
 
 
-def hear(browser):
+def read_events(browser):
     "Wait until the browser reports a request: the page is ahead of its events"
     end = time.monotonic() + 20
     while not browser.asked and time.monotonic() < end:
@@ -278,7 +278,7 @@ def test_what_the_enter_key_does(browser, address):
     with browser.films():
         enter(browser, '.video-start')
         wait(browser, '() => !!document.querySelector(".video-box iframe")')
-        hear(browser)
+        read_events(browser)
     assert {url.split('/')[2] for url in browser.asked} == {'www.youtube-nocookie.com'}
 
 

@@ -353,9 +353,9 @@ def test_what_another_lane_has_stored_is_read_after_a_barrier():
         warnings.simplefilter('error')
         for barrier, turn in (True, True), (True, False), (False, False):
             run(kernel, (1,), x, out, BARRIER=barrier, TURN=turn, N=8)
-    with warning('read_back', array='x_ptr', index=(0,)) as heard:
+    with warning('read_back', array='x_ptr', index=(0,)) as caught:
         run(kernel, (1,), x, out, BARRIER=False, TURN=True, N=8)
-    assert len(heard) == 1 and out.tolist() == [7, 6, 5, 4, 3, 2, 1, 0]
+    assert len(caught) == 1 and out.tolist() == [7, 6, 5, 4, 3, 2, 1, 0]
 
 
 def test_one_value_from_two_programs_is_a_warning():
@@ -746,21 +746,21 @@ def ticket_kernel(x_ptr, parts_ptr, count_ptr, out_ptr, BARRIER: tl.constexpr, U
 
 def missing_barriers(kernel, grid, *args, **meta):
     "The fields of the warnings of a missing barrier, and no other warnings"
-    with warnings.catch_warnings(record=True) as heard:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter('always')
         run(kernel, grid, *args, **meta)
-    assert all(o.category is MissingBarrier for o in heard), [str(o.message) for o in heard]
-    return [o.message for o in heard]
+    assert all(o.category is MissingBarrier for o in caught), [str(o.message) for o in caught]
+    return [o.message for o in caught]
 
 @pytest.mark.parametrize('used', [True, False])
 @pytest.mark.parametrize('barrier, single, found', [(False, False, 1), (True, False, 0), (False, True, 0)])
 def test_a_scalar_atomic_releases_the_stores_of_one_thread_alone(used, barrier, single, found):
     x, out, count = torch.rand(32), torch.zeros(1), torch.zeros(1, dtype=torch.int32)
-    heard = missing_barriers(ticket_kernel, (4,), x, torch.zeros(32), count, out, BARRIER=barrier, USED=used, N=8,
+    caught = missing_barriers(ticket_kernel, (4,), x, torch.zeros(32), count, out, BARRIER=barrier, USED=used, N=8,
                              SINGLE=single)
-    assert len(heard) == found
+    assert len(caught) == found
     torch.testing.assert_close(out, x.sum()[None], rtol=1e-5, atol=1e-6)
-    for o in heard:
+    for o in caught:
         atomic = 'ticket = tl.atomic_add(count_ptr, 1)' if used else '    tl.atomic_add(count_ptr, 1)'
         assert (o.code, o.fields['array']) == ('released', 'parts_ptr')
         assert o.fields['released'] == line_of(ticket_kernel, atomic)
@@ -784,9 +784,9 @@ def test_a_lock_is_released_after_a_barrier(cas, n, order):
     for barrier in True, False:
         x, total, lock = torch.rand(5, n), torch.zeros(n), torch.zeros(1, dtype=torch.int32)
         with tile.options(order=order):
-            heard = missing_barriers(locked_kernel, (5,), x, total, lock, BARRIER=barrier, CAS=cas, N=n)
+            caught = missing_barriers(locked_kernel, (5,), x, total, lock, BARRIER=barrier, CAS=cas, N=n)
         torch.testing.assert_close(total, x.sum(0), rtol=1e-5, atol=1e-6)
-        assert [o.code for o in heard] == ['released']*(n > 1 and not barrier)
+        assert [o.code for o in caught] == ['released']*(n > 1 and not barrier)
 
 
 @triton.jit
@@ -803,9 +803,9 @@ def counted_kernel(x_ptr, count_ptr, out_ptr, USED: tl.constexpr, BLOCK: tl.cons
 @pytest.mark.parametrize('used, block, found', [(True, False, 0), (False, False, 1), (True, True, 1)])
 def test_threads_meet_at_a_scalar_atomic_whose_result_they_use(used, block, found):
     "The compiler gives one thread's result to all of them; lanes of an atomic keep their own"
-    heard = missing_barriers(counted_kernel, (1,), torch.zeros(8), torch.zeros(8, dtype=torch.int32), torch.zeros(8),
+    caught = missing_barriers(counted_kernel, (1,), torch.zeros(8), torch.zeros(8, dtype=torch.int32), torch.zeros(8),
                              USED=used, BLOCK=block, N=8)
-    assert [o.code for o in heard] == ['read_back']*found
+    assert [o.code for o in caught] == ['read_back']*found
 
 
 @triton.jit
@@ -820,9 +820,9 @@ def tail_kernel(x_ptr, BARRIER: tl.constexpr, SHIFT: tl.constexpr, SAME: tl.cons
                           (False, 4, True, 0)])
 def test_two_stores_of_one_element_by_two_lanes(barrier, shift, same, found):
     out = torch.zeros(16, dtype=torch.int32)
-    heard = missing_barriers(tail_kernel, (1,), out, BARRIER=barrier, SHIFT=shift, SAME=same, N=8)
-    assert [o.code for o in heard] == ['stored_again']*found
-    assert [(o.fields['index'], o.fields['stored']) for o in heard] == \
+    caught = missing_barriers(tail_kernel, (1,), out, BARRIER=barrier, SHIFT=shift, SAME=same, N=8)
+    assert [o.code for o in caught] == ['stored_again']*found
+    assert [(o.fields['index'], o.fields['stored']) for o in caught] == \
         [((4,), line_of(tail_kernel, 'x_ptr + i, i'))]*found
 
 
@@ -1043,20 +1043,20 @@ def test_autotune_of_a_kernel_that_changes_its_arguments(kernel, argument, decor
     from gridstride.tile import triton_shim
     autotune = triton.autotune if decorator == 'triton' else triton_shim.autotune
     configs = [triton.Config(dict(B=b)) for b in (32, 64)]
-    def heard(configs=configs, times=1, **options):
+    def caught(configs=configs, times=1, **options):
         tuned = tile.checked(autotune(configs, key=['n'], **options)(kernel))
         x = torch.ones(64) if kernel is double_kernel else torch.zeros(64)
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter('always')
             for _ in range(times): tuned[(2,)](x, 64)
         return [o.message for o in found if isinstance(o.message, TunedInPlace)], x
-    found, x = heard()
+    found, x = caught()
     assert [(o.code, o.fields['array'], o.fields['argument']) for o in found] == \
         [('tuned', 'x_ptr', argument)]*bool(argument)
     once = {double_kernel: 2, count_kernel: 2, waiting_kernel: 2}.get(kernel, 0)
     assert x[0].item() == once and x.max() == once  # of one run
-    if kernel is double_kernel: assert len(heard(times=2)[0]) == 1  # tuned once for one key
-    assert not heard(configs[:1])[0] and (not argument or not heard(**{argument: ['x_ptr']})[0])
+    if kernel is double_kernel: assert len(caught(times=2)[0]) == 1  # tuned once for one key
+    assert not caught(configs[:1])[0] and (not argument or not caught(**{argument: ['x_ptr']})[0])
 
 
 def test_an_argument_that_autotune_resets_is_zero_at_first():

@@ -107,10 +107,10 @@ def handed_on(text, own):
         if text.startswith(('D.gather', 'D.scatter')):
             scope['D'] = language.make_tensor_descriptor(scope['x'], (8, 8), (8, 1), (1, 4))
         code = compile(text, 'operations', 'eval')
-        with warnings.catch_warnings(record=True) as heard:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter('always')
             found = types.FunctionType(code, scope)()
-        return is_undefined(found) or any(issubclass(o.category, UndefinedLanes) for o in heard)
+        return is_undefined(found) or any(issubclass(o.category, UndefinedLanes) for o in caught)
     finally: enter(before)
 
 

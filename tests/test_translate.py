@@ -889,7 +889,7 @@ def nested(v): return v,(v,v)
 HIDDEN = {}
 exec(compile('def hidden(x, out): x[0] = 1', '<nowhere>', 'exec'), HIDDEN)
 
-@pytest.mark.parametrize('src,what,mend', [
+@pytest.mark.parametrize('src,what,fix', [
     ('x[0] = not_compiled(x[1])', 'not_compiled is', 'device=True'),
     ('x[0] = endless(3)', 'endless', 'a loop'),
     ('x[0] = sometimes(3)', 'some ways', 'a return'),
@@ -925,9 +925,9 @@ exec(compile('def hidden(x, out): x[0] = 1', '<nowhere>', 'exec'), HIDDEN)
     ('a,b = nested(x[0])', 'inside a', 'one tuple'),
     ('s = cuda.shared.array(0, np.float32)\ns[0] = 1\nx[0] = s.shape[0]', 'size of s', 'argument'),
 ])
-def test_untranslatable(src, what, mend):
+def test_untranslatable(src, what, fix):
     with pytest.raises(Untranslatable, match=what) as e: one(src)
-    assert re.search(mend, str(e.value)) and e.value.kernel in ('k','endless','sometimes','array_and_number','nested')
+    assert re.search(fix, str(e.value)) and e.value.kernel in ('k','endless','sometimes','array_and_number','nested')
     assert e.value.source and f'line {e.value.line}: {e.value.source}' in str(e.value)
     assert isinstance(e.value, KernelError)
 

@@ -10,7 +10,7 @@ HERE = Path(__file__).parent/'translate'
 sys.path.insert(0, str(HERE))
 import cases
 import corpus
-from compare import EXAMPLES, differences, generated, rightly, smallest, told
+from compare import EXAMPLES, differences, generated, rightly, smallest, described
 
 MODES = {}, dict(doubles=True), dict(doubles=True, wide=True)
 
@@ -35,20 +35,20 @@ def test_generated_kernels_give_the_same(fresh):
     for how in MODES[:2]:
         got = differences(fresh, **how)
         if any(got): smallest(EXAMPLES, {c.source:d for c,d in zip(fresh, got)}, **how)
-        assert not any(got), f'{how}: {told(fresh, got)}'
+        assert not any(got), f'{how}: {described(fresh, got)}'
 
 @pytest.mark.takes(8)
 def test_kernels_that_are_there_give_the_same(there):
     for how in MODES:
         got = differences(there, **how)
-        assert not any(got), f'{how}: {told(there, got)}'
+        assert not any(got), f'{how}: {described(there, got)}'
 
 @pytest.mark.slow
 def test_checked_kernels_have_no_findings(fresh):
     "The generated kernels once more, optimised, under all detectors, some of them"
     some = fresh[::5]
     got = differences(some, checks=True, flags=('-O2',), doubles=True)
-    assert not any(got), told(some, got)
+    assert not any(got), described(some, got)
 
 def test_a_difference_is_seen(fresh):
     case = next(c for c in fresh if 'out[i] = ' in c.source and c.compare=='bits' and not c.source.count('bool'))

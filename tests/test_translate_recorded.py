@@ -11,7 +11,7 @@ HERE = Path(__file__).parent/'translate'
 sys.path.insert(0, str(HERE))
 import corpus
 import record
-from compare import EXAMPLES, differences, generated, others, rightly, told
+from compare import EXAMPLES, differences, generated, others, rightly, described
 
 RECORDED = json.loads((HERE/'h100.json').read_text())
 cases = record.cases()
@@ -50,7 +50,7 @@ def test_the_same_on_the_emulator():
     kernels are those that were recorded"""
     rest = others(cases, [*generated(EXAMPLES), *corpus.all_cases()])
     got = differences(rest, doubles=True)
-    assert not any(got), told(rest, got)
+    assert not any(got), described(rest, got)
 
 def test_another_result_is_seen():
     case = next(c for c in cases if c.compare=='bits')

@@ -5,7 +5,7 @@
     compute-sanitizer --tool memcheck python tests/kernels/check_flash_gpu.py parts_are_right:small   # as a ring has it
 
 memcheck, initcheck, racecheck and synccheck find nothing: each lane gives a stage of a ring back for itself. (Where a
-warp's first lane did so for all, behind __syncwarp, racecheck named what the others had read; ten timings do not tell
+warp's first lane did so for all, after __syncwarp, racecheck named what the others had read; ten timings do not show it
 the two apart, but for one of 256 numbers, causal, 1.07.)
 """
 import math, random
@@ -138,7 +138,7 @@ def it_is_right_where_maps_are_made_again_and_again():
 
 
 # What a ring asks of the kernels: keys come in two arrays, of which only rows from `first` on see the second one
-def sent_late(arrays, told, wanted, parts):
+def sent_late(arrays, flag, wanted, parts):
     "Copies of these, some heads of which a copy engine brings and signals while a kernel may be waiting for them"
     stream, to = torch.cuda.Stream(), [torch.full_like(x, math.nan) for x in arrays]
     here, heads = [x.cpu().pin_memory() for x in arrays], math.prod(to[0].shape[:2])
@@ -150,15 +150,15 @@ def sent_late(arrays, told, wanted, parts):
         for i in range(parts):
             torch.cuda._sleep(1_000_000)
             for x, there in zip(to, here): some(x, i).copy_(some(there, i), non_blocking=True)
-            told.copy_(numbers[i:i + 1], non_blocking=True)
+            flag.copy_(numbers[i:i + 1], non_blocking=True)
     return to, (here, numbers)
 
 
 def by_one_kernel(q, k, v, more, first, causal, wide, parts):
     "out and lse: it begins before the other keys have come"
-    told, wanted = (torch.tensor([n], dtype=torch.int32, device='cuda') for n in (-7, 11))
-    other, held = sent_late(more, told, 11, parts)
-    got = attentions.attention_pair(q, k, v, *other, first, told, wanted, causal, wide=wide, parts=parts)
+    flag, wanted = (torch.tensor([n], dtype=torch.int32, device='cuda') for n in (-7, 11))
+    other, held = sent_late(more, flag, 11, parts)
+    got = attentions.attention_pair(q, k, v, *other, first, flag, wanted, causal, wide=wide, parts=parts)
     torch.cuda.synchronize()
     return got
 
@@ -288,13 +288,13 @@ def it_runs_on_streams_and_in_graphs():
     given = made('normal', 2, 2, 1, 300, 300, 64)
     want, stream, graph = step(*given, True), torch.cuda.Stream(), torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
-    with torch.cuda.stream(stream): beside = step(*given, True)
+    with torch.cuda.stream(stream): on_stream = step(*given, True)
     torch.cuda.synchronize()
     with torch.cuda.graph(graph, stream=stream): captured = step(*given, True)
     for o in captured: o.fill_(math.nan)
     for _ in range(3): graph.replay()
     torch.cuda.synchronize()
-    for where, got in (('on a stream', beside), ('in a graph', captured)):
+    for where, got in (('on a stream', on_stream), ('in a graph', captured)):
         for what, a, b in zip(('out', 'dq', 'dk', 'dv'), got, want):
             if not (a.float() - b.float()).abs().max() <= 2**-7*b.float().abs().max(): yield f'{where}: {what} differs'
 

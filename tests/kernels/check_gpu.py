@@ -347,13 +347,13 @@ def fused_tools_on_streams_and_in_graphs():
         return y.detach(), *torch.autograd.grad(y, given, dy)
     want, stream, graph = each(), torch.cuda.Stream(), torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
-    with torch.cuda.stream(stream): beside = each()
+    with torch.cuda.stream(stream): on_stream = each()
     torch.cuda.synchronize()
     with torch.cuda.graph(graph, stream=stream): captured = each()
     for o in captured: o.fill_(-1)
     graph.replay()
     torch.cuda.synchronize()
-    for name, got in (('on a stream', beside), ('in a graph', captured)):
+    for name, got in (('on a stream', on_stream), ('in a graph', captured)):
         for a, b in zip(got, want): yield from equal(f'rms_norm of bias_gelu {name}', a, b)
 
 

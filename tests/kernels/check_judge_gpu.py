@@ -4,9 +4,9 @@ from the root of the repository:
     python tests/kernels/check_judge_gpu.py             # all; some six minutes, one of them load_inline's compiler
     python tests/kernels/check_judge_gpu.py streams     # one of them
     python tests/kernels/check_judge_gpu.py cheats_are_refused:constant times_are_those_of_the_gpu:add,sum
-    python tests/kernels/check_judge_gpu.py honest_ones_are_accepted:matmul_triton...   # this one and all behind it
+    python tests/kernels/check_judge_gpu.py honest_ones_are_accepted:matmul_triton...   # this one and all after it
 
-Beside each verdict stands what the judge's thresholds are held against: the longest wait for the GPU after an answer
+Next to each verdict is what the judge's thresholds are compared with: the longest wait for the GPU after an answer
 was copied, and what the judge's clock sees in a call that events do not show, here and with the reference."""
 import time
 
@@ -42,7 +42,7 @@ def noted_unseen(bench):
 bench.Bench.look_at_ends, referee._unseen = noted_ends, noted_unseen
 
 
-def told(*args):
+def verdict_of(*args):
     "The verdict, printed with what was measured"
     after.clear(), unseen.clear()
     start = time.time()
@@ -72,14 +72,14 @@ LONG = 'torch.cuda._sleep(20_000_000)'
 
 def honest_ones_are_accepted(*names):
     for name, path in chosen(honest(), names).items():
-        v = told(path)
+        v = verdict_of(path)
         if not v: yield str(v)
         elif not v.ratio > 0: yield f'{name}: no ratio'
 
 
 def cheats_are_refused(*names):
     for name, path in chosen(cheats(), names).items():
-        v = told(path)
+        v = verdict_of(path)
         if v.code.split()[0] not in REASONS_OF[name].split(): yield f'{name}, not {REASONS_OF[name]}: {v}'
 
 
@@ -91,7 +91,7 @@ def streams():
             for join in '', JOIN:
                 text = SIDE.format(before=before or 'pass', work=work or 'pass', after=join or 'pass')
                 print(f'    waits: {bool(before)}, long: {bool(work)}, is waited for: {bool(join)}')
-                v = told(text, 'softmax')
+                v = verdict_of(text, 'softmax')
                 if bool(v) != bool(before and join): yield str(v)
 
 
@@ -109,27 +109,28 @@ def custom_kernel(data):
     torch.cuda._sleep(400_000_000)                      # some 0.2 s; transfers of a call take as long
     return torch.softmax(data, -1)
 '''
-    v = told(text, 'softmax')
+    v = verdict_of(text, 'softmax')
     if v.code not in ('clock', 'stream'): yield str(v)
 
 
 def torch_compile_is_honest():
     "Its threads and its compiler's processes are none of the submission's"
-    v = told('import torch\n\n\n@torch.compile\ndef custom_kernel(data): return torch.softmax(data, -1)\n', 'softmax')
+    text = 'import torch\n\n\n@torch.compile\ndef custom_kernel(data): return torch.softmax(data, -1)\n'
+    v = verdict_of(text, 'softmax')
     if not v: yield str(v)
 
 
 def times_are_those_of_the_gpu(*names):
     "The reference against itself: as fast as itself"
     for name in chosen(TASKS, names):
-        v = told(TASKS[name].baseline(), name)
+        v = verdict_of(TASKS[name].baseline(), name)
         if not v or not .9 < v.ratio < 1.1: yield f'{name}: {v}'
 
 
 def written_submissions_are_accepted(*names):
     for name, path in chosen(honest(), names).items():
         if name == 'add_streams': continue              # leaderboards refuse the word
-        v = told(write_submission(path, name.rsplit('_', 1)[0]))
+        v = verdict_of(write_submission(path, name.rsplit('_', 1)[0]))
         if not v: yield str(v)
 
 

@@ -4,8 +4,8 @@
     compute-sanitizer --tool memcheck python tests/kernels/check_latent_gpu.py small   # small sizes
 
 synccheck finds nothing in two launches with 128 heads, by pairs and alone. racecheck names what the first warpgroup
-leaves for the others, what their sums are multiplied by (`less`, `each`): a warp's first lane tells of it for all,
-behind __syncwarp, which orders what they wrote by PTX's memory model, and the emulator's racecheck follows that. Where
+leaves for the others, what their sums are multiplied by (`less`, `each`): a warp's first lane signals it for all,
+after __syncwarp, which orders what they wrote by PTX's memory model, and the emulator's racecheck follows that. Where
 each lane arrives at these barriers for itself it finds nothing, either, and the kernel takes 0.7 to 1% longer.
 """
 import math, random

@@ -95,7 +95,7 @@ class Chain:
     def __init__(self, tiles, count, h, d, by_torch):
         rng = random.Random(count)
         self.tiles = rng.sample(tiles, len(tiles))
-        self.behind = [rng.choice(['', '', 'relu', 'sleep', 'bmm', 'copy'] if by_torch else ['']) for _ in tiles]
+        self.followers = [rng.choice(['', '', 'relu', 'sleep', 'bmm', 'copy'] if by_torch else ['']) for _ in tiles]
         self.weights = [normal(count, d, d, dtype=torch.float32).mul(1.4*d**-.5).to(HALF) for _ in tiles]
         self.places = [normal(count, h, d) for _ in range(2)]
 
@@ -103,14 +103,14 @@ class Chain:
         "`early`: of one, all; of two, every other; of none, none"
         x, spare = self.places
         x.copy_(x0)
-        for i, (tile, behind, w) in enumerate(zip(self.tiles, self.behind, self.weights)):
+        for i, (tile, follower, w) in enumerate(zip(self.tiles, self.followers, self.weights)):
             launches.run(x, w, spare, tile=tile._replace(EARLY=int(bool(early) and i%early == 0)))
             x, spare = spare, x
-            if behind == 'relu': x.relu_()
-            if behind == 'sleep': torch.cuda._sleep(3000)
-            if behind == 'bmm': torch.bmm(x, w, out=spare)
-            if behind == 'copy': spare.copy_(x)
-            if behind in ('bmm', 'copy'): x, spare = spare, x
+            if follower == 'relu': x.relu_()
+            if follower == 'sleep': torch.cuda._sleep(3000)
+            if follower == 'bmm': torch.bmm(x, w, out=spare)
+            if follower == 'copy': spare.copy_(x)
+            if follower in ('bmm', 'copy'): x, spare = spare, x
         out.copy_(x)
 
 

@@ -47,11 +47,11 @@ def verdict(case, how):
     "(what became of it, the error if there was one)"
     seed(case)
     try:
-        with warnings.catch_warnings(record=True) as heard:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter('always')
             pairs = case.run(RUNNERS[how])
     except Exception as e: return kind_of(e), e
-    lacking = [o.message for o in heard if type(o.message).__name__ == 'UndefinedLanes']
+    lacking = [o.message for o in caught if type(o.message).__name__ == 'UndefinedLanes']
     if lacking: return 'initcheck', lacking[0]
     if how == 'compiled': return 'compiles', None
     try: compare(case, pairs)
@@ -119,7 +119,7 @@ def apart(f):
         try: os.write(w, f().encode()[:60000])
         finally: os._exit(0)
     os.close(w)
-    with os.fdopen(r, 'rb') as told: text = told.read().decode()
+    with os.fdopen(r, 'rb') as pipe: text = pipe.read().decode()
     os.waitpid(pid, 0)
     return text or 'crash'
 

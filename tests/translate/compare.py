@@ -68,7 +68,7 @@ def others(cases, tested):
     known = {repr(c._replace(name='')) for c in tested}
     return [c for c in cases if repr(c._replace(name='')) not in known]
 
-def told(cases, results):
+def described(cases, results):
     "The cases that differ, for people"
     return '\n\n'.join(f'{c.name}: {d}\n{c.source}' for c,d in zip(cases, results) if d)
 

@@ -121,11 +121,11 @@ class Writer:
     def floats(self): return [e for e in (*self.fixed, *self.vars.values()) if not whole(e.type)]
     def bools(self): return [e for e in (*self.fixed, *self.vars.values()) if e.type=='bool']
 
-    def leaf(self, whole_number):
-        if self.rarely(2) and (e := self.element(whole_number)): return e
-        known = self.ints() if whole_number else self.floats()
+    def leaf(self, is_integer):
+        if self.rarely(2) and (e := self.element(is_integer)): return e
+        known = self.ints() if is_integer else self.floats()
         if known and not self.rarely(3): return self.pick(known)
-        return self.int_literal() if whole_number else self.float_literal()
+        return self.int_literal() if is_integer else self.float_literal()
 
     def index(self, size, text):
         "An index for an axis of `size` elements"
@@ -148,9 +148,9 @@ class Writer:
         self.line(f'{name} = {text}')
         self.arrays.append(a._replace(name=name, shape=(n,)))
 
-    def element(self, whole_number):
+    def element(self, is_integer):
         "An element of a read-only array"
-        good = [a for a in self.arrays if not a.owned and a.type!='bool' and whole(a.type)==whole_number]
+        good = [a for a in self.arrays if not a.owned and a.type!='bool' and whole(a.type)==is_integer]
         if not good or self.indexing: return None
         a = self.pick(good)
         self.indexing = True
@@ -302,27 +302,27 @@ class Writer:
 
     # device functions
 
-    def called(self, whole_number):
+    def called(self, is_integer):
         "A call of a device function that takes two small integers and returns one"
         if not self.kernel: return None
-        kinds = [d for d in self.devices if d[1]==whole_number]
-        if not kinds and len(self.devices) < 2 and self.rarely(1): kinds = [self.device(whole_number)]
+        kinds = [d for d in self.devices if d[1]==is_integer]
+        if not kinds and len(self.devices) < 2 and self.rarely(1): kinds = [self.device(is_integer)]
         if not kinds: return None
         name,_,res = self.pick(kinds)
-        if whole_number: args = [self.small(50) for _ in range(2)]
+        if is_integer: args = [self.small(50) for _ in range(2)]
         else:
             args = [self.pick([e for e in (*self.floats(), number(0.5))
                                if e.type=='float64' and max(-e.lo,e.hi) <= 8 and e.q >= -3]) for _ in range(2)]
         return E(f'{name}({args[0].text}, {args[1].text})', ATOM, *res[2:])
 
-    def device(self, whole_number):
+    def device(self, is_integer):
         "Write a device function; (name, does it give integers, what it gives)"
         w = Writer(self.draw)
         w.kernel,w.names = False,100*(len(self.devices)+1)
-        name = f'{"mixed" if whole_number else "blend"}{len(self.devices)+1}'
-        w.fixed = ([E('a', ATOM, 'int64', 0, 49, 0), E('b', ATOM, 'int64', 0, 49, 0)] if whole_number
+        name = f'{"mixed" if is_integer else "blend"}{len(self.devices)+1}'
+        w.fixed = ([E('a', ATOM, 'int64', 0, 49, 0), E('b', ATOM, 'int64', 0, 49, 0)] if is_integer
                    else [E('a', ATOM, 'float64', -8, 8, -3), E('b', ATOM, 'float64', -8, 8, -3)])
-        get = (lambda: w.signed(w.int(2))) if whole_number else (lambda: w.double(w.float(2)))
+        get = (lambda: w.signed(w.int(2))) if is_integer else (lambda: w.double(w.float(2)))
         if w.rarely(1): w.statement()
         outs = []
         if w.rarely(1):
@@ -331,13 +331,13 @@ class Writer:
         outs.append(get())
         w.line(f'return {outs[-1].text}')
         self.head += ['@cuda.jit(device=True)', f'def {name}(a, b):', *w.lines, '']
-        res = made(name, ATOM, 'int64' if whole_number else 'float64', min(o.lo for o in outs), max(o.hi for o in outs),
+        res = made(name, ATOM, 'int64' if is_integer else 'float64', min(o.lo for o in outs), max(o.hi for o in outs),
                    min(o.q for o in outs))
-        if res is None: res = E(name, ATOM, 'int64', -2**61, 2**61, 0) if whole_number else None
+        if res is None: res = E(name, ATOM, 'int64', -2**61, 2**61, 0) if is_integer else None
         if res is None:
             self.head = self.head[:-len(w.lines)-3]
-            return name,whole_number,number(0.5)
-        self.devices.append((name, whole_number, res))
+            return name,is_integer,number(0.5)
+        self.devices.append((name, is_integer, res))
         return self.devices[-1]
 
     def double(self, e):

@@ -2,13 +2,13 @@
 Numba. What came out goes to h100.json.
 
     python record.py [FILE]    # into FILE instead of h100.json
-    python record.py write     # write cases.json anew: needs pytest, hypothesis, no GPU
+    python record.py write     # write cases.json again: needs pytest, hypothesis, no GPU
 
 The first needs an NVIDIA GPU of sm_90, nvcc on the PATH, numba and numba-cuda, this repository, and takes some minutes.
 
 For each case and each of 'readable' and 'doubles' (the two ways of `to_cuda`) and 'numba' h100.json holds a digest of
 all the arrays' memory, if the case is to be the same bit for bit, else the bytes of the arrays that have changed; or an
-error. On the way it tells what differs from the simulator.
+error. It also prints what differs from the simulator.
 """
 import base64, ctypes, json, os, subprocess, sys, tempfile, time, warnings, zlib
 from collections import Counter
@@ -155,15 +155,15 @@ def write():
 
 def main(out):
     start,todo = time.time(),cases()
-    def told(what): print(f'{time.time()-start:6.1f} s  {what}', flush=True)
+    def log(what): print(f'{time.time()-start:6.1f} s  {what}', flush=True)
     results = {}
     with tempfile.TemporaryDirectory() as folder:
         for way in WAYS:
             results[way] = by_nvcc(todo, way, Path(folder))
-            told(f'{way}: {len(todo)} kernels through nvcc')
+            log(f'{way}: {len(todo)} kernels through nvcc')
     with ProcessPoolExecutor(6, get_context('spawn')) as pool:
         results['numba'] = dict(pool.map(by_numba, todo, chunksize=8))
-    told(f'{len(todo)} kernels through Numba')
+    log(f'{len(todo)} kernels through Numba')
     bad = Counter()
     for c in todo:
         want = simulated(c)
@@ -178,7 +178,7 @@ def main(out):
                  numba=numba.__version__, numba_cuda=version('numba-cuda'))
     lines = [json.dumps(c.name)+': '+json.dumps({way:r[c.name] for way,r in results.items()}) for c in todo]
     Path(out).write_text('{"about": ' + json.dumps(about) + ',\n' + ',\n'.join(lines) + '\n}\n')
-    told(f'{len(todo)} cases, {len(todo)*len(results)} results, differing from the simulator: {dict(bad) or "none"}')
+    log(f'{len(todo)} cases, {len(todo)*len(results)} results, differing from the simulator: {dict(bad) or "none"}')
 
 def device():
     from numba import cuda

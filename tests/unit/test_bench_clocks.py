@@ -10,11 +10,11 @@ from found import names
 
 def nvml(mhz=1980, reasons=0, known=0):
     "A stand-in for the library: writes where the pointer leads and returns a status"
-    def tells(v): return lambda *args: setattr(args[-1]._obj, 'value', v) or 0
+    def gives(v): return lambda *args: setattr(args[-1]._obj, 'value', v) or 0
     return lambda: SimpleNamespace(
-        nvmlDeviceGetHandleByUUID=lambda *_: known, nvmlDeviceGetPowerUsage=tells(350500),
-        nvmlDeviceGetTemperature=tells(41), nvmlDeviceGetClockInfo=tells(mhz), nvmlDeviceGetMaxClockInfo=tells(1980),
-        nvmlDeviceGetCurrentClocksThrottleReasons=tells(reasons))
+        nvmlDeviceGetHandleByUUID=lambda *_: known, nvmlDeviceGetPowerUsage=gives(350500),
+        nvmlDeviceGetTemperature=gives(41), nvmlDeviceGetClockInfo=gives(mhz), nvmlDeviceGetMaxClockInfo=gives(1980),
+        nvmlDeviceGetCurrentClocksThrottleReasons=gives(reasons))
 
 
 def test_the_wall_clock_times_each_call():

@@ -167,6 +167,6 @@ def test_habits_of_python_get_a_hint(line, said, hint):
 
 
 def test_errors_after_the_source_are_not_reported():
-    log = 'mine.cu:3:1: error: no y\nmine.cu:7:2: error: of what was put behind it'
+    log = 'mine.cu:3:1: error: no y\nmine.cu:7:2: error: of what was appended'
     assert str(CompileError(SRC, 'mine.cu', log)).splitlines() == ['mine.cu, line 3: no y', '  }', '  ^']
-    assert 'put behind it' in str(CompileError(SRC, 'mine.cu', log.splitlines()[1]))
+    assert 'was appended' in str(CompileError(SRC, 'mine.cu', log.splitlines()[1]))

@@ -37,7 +37,7 @@ float v; if (n > 3) { x[1] = v = 3; } float w = 2; x[0] = w;
 """
 
 @pytest.mark.parametrize('body', MISSED.strip().splitlines())
-def test_told(body):
+def test_reported(body):
     assert [line for _, line in find_uninitialized_uses(code(body))] == [2]
     assert may_use_uninitialized(code(body).src)
 

@@ -114,5 +114,5 @@ def test_deprecations_of_clangs_library_are_not_reported():
            '[-Wdeprecated-declarations]\n  263 |  std::get_temporary_buffer<value_type>(_M_original_len));\n'
            "k.cu:1:36: note: in instantiation of function template specialization 'std::stable_sort<int *>' requested "
            'here\n')
-    told = "k.cu:2:5: warning: format specifies type 'int' but the argument has type 'float' [-Wformat]\n"
-    assert without_marked(log) == '' and without_marked(log + told) == told
+    warning = "k.cu:2:5: warning: format specifies type 'int' but the argument has type 'float' [-Wformat]\n"
+    assert without_marked(log) == '' and without_marked(log + warning) == warning

@@ -75,7 +75,7 @@ def one_by_one():
         for i in range(first, min(first + per, x.shape[0])): cuda.atomic.add(out, x[i], 1)
     return count_k
 
-def runs(last=True, guard=True, atomic=True, anew=1):
+def runs(last=True, guard=True, atomic=True, again=1):
     @cuda.jit
     def count_k(x, out, per):
         first = cuda.grid(1)*per
@@ -85,7 +85,7 @@ def runs(last=True, guard=True, atomic=True, anew=1):
             if x[i] != now:
                 if atomic: cuda.atomic.add(out, now, count)
                 else: out[now] += count
-                now,count = x[i],anew
+                now,count = x[i],again
             else: count += 1
         if last: cuda.atomic.add(out, now, count)
     return count_k
@@ -100,7 +100,7 @@ def no_guard(): return runs(guard=False)
 def not_atomic(): return runs(atomic=False)
 
 @wrong('11.runs')
-def begins_again_at_zero(): return runs(anew=0)
+def begins_again_at_zero(): return runs(again=0)
 
 @wrong('11.runs')
 def one_thread_for_all_pieces():

@@ -170,7 +170,7 @@ def counts_of_tiles(tall, wide, BM, BN, at_once): return list(range(tall*wide))
 def the_height_alone(tall, wide, BM, BN, at_once): return 16
 
 
-def mended(src, *which):
+def fixed(src, *which):
     "`src` with some of its three mistakes fixed"
     arrive = '            if (threadIdx.x == 0) barrier_arrive(empty + 8*s);\n'
     wait = '            wgmma_wait<0>();\n'
@@ -182,21 +182,21 @@ def mended(src, *which):
 def as_it_was(src): return src
 
 @wrong('22.repair')
-def phase_not_fixed(src): return mended(src, 'bytes', 'release')
+def phase_not_fixed(src): return fixed(src, 'bytes', 'release')
 
 @wrong('22.repair')
-def bytes_not_fixed(src): return mended(src, 'phase', 'release')
+def bytes_not_fixed(src): return fixed(src, 'phase', 'release')
 
 @wrong('22.repair')
-def release_not_fixed(src): return mended(src, 'phase', 'bytes')
+def release_not_fixed(src): return fixed(src, 'phase', 'bytes')
 
 @wrong('22.repair')
 def every_thread_releases(src):
-    return changed(mended(src, 'phase', 'bytes', 'release'), ('if (threadIdx.x == 0) barrier_arrive', 'barrier_arrive'))
+    return changed(fixed(src, 'phase', 'bytes', 'release'), ('if (threadIdx.x == 0) barrier_arrive', 'barrier_arrive'))
 
 @wrong('22.repair')
 def two_tiles_of_n_announced(src):
-    return changed(mended(src, 'phase', 'bytes', 'release'), ('A_BYTES + B_BYTES', 'A_BYTES + 2*B_BYTES'))
+    return changed(fixed(src, 'phase', 'bytes', 'release'), ('A_BYTES + B_BYTES', 'A_BYTES + 2*B_BYTES'))
 
 
 RELU = r'''
