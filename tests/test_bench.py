@@ -385,11 +385,7 @@ def test_sizes(rng):
     s = compare({'a': np.square, 'b': lambda x: x*x}, make, sizes=[10, 20], bytes=lambda n: 16*n, check=np.square,
                 clock=Fake(lambda i, _: .001))
     assert made == [10, 20] == [c.size for c in s] and [c.timings['a'].bytes for c in s] == [160, 320]
-<<<<<<< HEAD
     assert s._repr_png_().startswith(b'\x89PNG') and len(re.findall(r'than a\b', repr(s))) == 2
-=======
-    assert s._repr_png_().startswith(b'\x89PNG') and repr(s).count('the baseline') == 2
->>>>>>> c2f751d0 (Name variables and programs of tests in the terms of the field)
 
 
 def test_a_flush_is_one_of_three():
