@@ -310,7 +310,7 @@ def test_second_setup_installs_nothing(made):
     folder, _ = made
     before = (folder/'.venv/setup.log').stat().st_mtime_ns
     res = course(folder, 'setup', PIP_FIND_LINKS='/nowhere')
-    assert res.stdout == 'The course is set up. Open it with: python3 course.py\n' and res.returncode == 0
+    assert res.stdout.count('\n') == 1 and res.stdout.endswith(': python3 course.py\n') and res.returncode == 0
     assert (folder/'.venv/setup.log').stat().st_mtime_ns == before
 
 
@@ -541,7 +541,7 @@ def test_a_build_for_the_cpu_that_cannot_be_had_stops_nothing(asks, capsys, ther
     asks.attempt = lambda *args: (1, ['ERROR: No matching distribution found for torch==2.13.0\n'])
     asks.install_torch_for_cpu(None, [])
     said = capsys.readouterr().out
-    assert ('No matching distribution' if there else 'does not answer within two seconds') in said
+    assert names(said, *(['No matching', 'distribution'] if there else ['answer', 'two seconds']))
     assert 'default build' in said and said.count('\n') == 1
 
 
@@ -658,7 +658,8 @@ def test_second_setup_waits_and_says_for_whom(quick, tmp_path, where):
     assert said.startswith(f'Waiting for {holder}, ') and 'Ctrl-C' in said
     first, second = end(first), end(second)
     assert first.returncode == second.returncode == 0, (first, second)
-    assert 'Set up' in first.stdout and second.stdout == 'The course is set up. Open it with: python3 course.py\n'
+    assert 'Set up' in first.stdout and 'Set up' not in second.stdout
+    assert second.stdout.endswith(': python3 course.py\n')
 
 
 @pytest.mark.slow
@@ -989,7 +990,7 @@ def test_clean(quick):
     assert {p.name for p in quick.iterdir()} == top | {'.venv.lock'}
     assert not (quick/'gridstride/__pycache__').exists() and (quick/'nbs/.ipynb_checkpoints').exists()
     assert all(p.read_bytes() == b for p, b in kept.items())
-    assert course(quick, 'clean').stdout == 'There was nothing to remove.\n'
+    assert names(course(quick, 'clean').stdout, 'nothing', 'remove')
 
 
 def test_clean_of_a_linked_environment_leaves_the_target(quick, tmp_path):

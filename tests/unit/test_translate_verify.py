@@ -200,7 +200,7 @@ def shares(x):
     x[0] = s[0] + t[0]
 
 
-NOT_THERE = dict(alloc='s> is used, and is not declared', pointer='t> is used, and points nowhere')
+NOT_THERE = dict(alloc=saying('s>', 'declared'), pointer=saying('t>', 'nowhere'))
 
 @pytest.mark.parametrize('kind,what', NOT_THERE.items())
 def test_an_array_that_is_not_there_is_found(kind, what):
