@@ -12,7 +12,7 @@ from gridstride.cpp import NotEmulated, cuda_kernel
 from gridstride.kernels.ladder import finals, hopper
 from gridstride.kernels.gemm import hopper_f16
 from gridstride.kernels.gemm.cost_model import TileConfig as Tile
-from gridstride.kernels.gemm.bf16x6 import Split
+from gridstride.kernels.gemm.bf16x6 import Bf16x6
 from gridstride.diagnostics.errors import *
 from gridstride.kernels.maps import tensor_map
 from gridstride.kernels.ladder.tma import swizzled, wgmma_d
@@ -1175,7 +1175,7 @@ def test_without_its_wait_a_warpgroup_takes_the_stages_of_another_tile(order):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('tile', [(64,64,4), (64,128,1)])
-def test_float32_by_tensor_cores(tile, order): assert right(Split(*tile), 70, 131, 101, torch.float32)
+def test_float32_by_tensor_cores(tile, order): assert right(Bf16x6(*tile), 70, 131, 101, torch.float32)
 
 @pytest.mark.slow
 @pytest.mark.parametrize('early', [0,1])
