@@ -34,6 +34,7 @@ def _has_hopper():
 
 @constant
 def has_ampere():
+    "Return whether kernels may use `mma.sync` of bfloat16: on Ampere or later, and on the emulator"
     return backend() != 'gpu' or torch.cuda.get_device_capability() >= (8, 0)
 
 
