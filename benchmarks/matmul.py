@@ -29,7 +29,8 @@ import torch
 from gridstride.bench.clocks import Sensors
 from gridstride.kernels.gemm import tuning_cache
 from gridstride.kernels import matmul, plan
-from gridstride.kernels.ladder.ladder import Reference, Step, inputs, resources, time_rung
+from gridstride.kernels.ladder.counters import resources
+from gridstride.kernels.ladder.ladder import Reference, Step, inputs, time_rung
 from gridstride.kernels.ladder.rung import Rung
 from gridstride.bench.recording import machine
 

@@ -17,6 +17,7 @@ from gridstride.kernels.ladder import (
     fp32,
     hopper,
     ladder,
+    launches,
     rung,
     tensor_cores,
     tma,
@@ -264,8 +265,8 @@ class Driver:
 @pytest.fixture
 def fake(monkeypatch):
     d = Driver()
-    monkeypatch.setattr(rung, 'launcher', lambda: None)
-    monkeypatch.setattr(rung, 'driver', lambda: d)
+    monkeypatch.setattr(launches, 'launcher', lambda: None)
+    monkeypatch.setattr(launches, 'driver', lambda: d)
     monkeypatch.setattr(maps, 'driver', lambda: d)
     monkeypatch.setattr(maps, '_on_gpu', lambda x: True)
     return d
@@ -300,14 +301,14 @@ def test_shared_memory_is_only_ever_raised(fake, monkeypatch):
     monkeypatch.setattr(torch.cuda, 'current_device', lambda: 0)
     known = {handle: SimpleNamespace(handle=handle, __name__='k') for handle in (5, 6)}
     for handle, shared in ((5, 40000), (5, 90000), (5, 60000), (6, 60000), (5, 100000), (5, 90000)):
-        rung.Launcher(known[handle], 1, (), 1, 32, shared)
+        launches.Launcher(known[handle], 1, (), 1, 32, shared)
     assert given == [(5, 90000), (6, 60000), (5, 100000)]
 
 
 def test_a_launch_may_begin_early(fake):
     k = SimpleNamespace(handle=5, __name__='k')
     for more in ({}, dict(pdl=True), dict(pdl=True, cluster=(1, 2, 1))):
-        rung.Launcher(k, 2, (3,), 4, 32, **more)((10, 20), 7)
+        launches.Launcher(k, 2, (3,), 4, 32, **more)((10, 20), 7)
     assert [l[:5] for l in fake.launches] == [((4, 1, 1), (32, 1, 1), 0, 7, 5)]*3
     assert [c[5][:2] for c in fake.launches] == [[10, 20]]*3
     assert fake.attributes == [[], [(6, 1, 0, 0)], [(6, 1, 0, 0), (4, 1, 2, 1)]]
@@ -368,7 +369,7 @@ def test_tensor_maps_are_made_once_for_an_address(fake):
 
 
 def test_tensor_maps_do_not_pile_up(fake, monkeypatch):
-    monkeypatch.setattr(rung, 'KEPT', 4)
+    monkeypatch.setattr(launches, 'KEPT', 4)
     launch = prepared(Rung('far', MAP, threads=128, maps=dict(m=(8, 8)), BM=8, BN=8), 8, 8, 8)
     kept = [torch.empty(8, 8) for _ in range(20)]
     for m in kept: launch(m, m, m, 0)
@@ -377,9 +378,9 @@ def test_tensor_maps_do_not_pile_up(fake, monkeypatch):
 
 def test_no_map_of_a_launch_is_dropped_before_the_launch(fake, monkeypatch):
     "The second map may be allocated when the first is already stored"
-    monkeypatch.setattr(rung, 'KEPT', 5)
+    monkeypatch.setattr(launches, 'KEPT', 5)
     made, dead = weakref.WeakSet(), []
-    monkeypatch.setattr(rung, 'tensor_map', lambda *what: made.add(o := maps.tensor_map(*what)) or o)
+    monkeypatch.setattr(launches, 'tensor_map', lambda *what: made.add(o := maps.tensor_map(*what)) or o)
     def launched(config, handle, places, extra):
         dead.extend({*list(places)[:2]} - {o.address for o in made})
         return 0

@@ -10,14 +10,14 @@ from gridstride.cpp import driver as nvidia, kernel as kernels, launcher
 from gridstride.cpp.frontend.reader import Param
 from gridstride.diagnostics.errors import LaunchError
 from gridstride.kernels.gemm import dispatch, plan
-from gridstride.kernels.ladder import ladder, rung
+from gridstride.kernels.ladder import ladder, launches, rung
 from gridstride.kernels.gemm.plan import using
 from gridstride.utils import check, gpu_count
 from torch.utils._python_dispatch import TorchDispatchMode
 
 CPU = 1                          # DLPack's number
 allocate = torch._C._dynamo.guards._empty_strided_cpu if hasattr(torch._C, '_dynamo') else None
-LAUNCH = CFUNCTYPE(c_int, POINTER(rung._Config), c_void_p, POINTER(c_void_p), c_void_p)
+LAUNCH = CFUNCTYPE(c_int, POINTER(launches._Config), c_void_p, POINTER(c_void_p), c_void_p)
 DEVICE, MOVE = CFUNCTYPE(c_int, POINTER(c_int)), CFUNCTYPE(c_int, c_void_p, c_void_p)
 STREAM = CFUNCTYPE(c_int, c_int, c_int, POINTER(c_void_p))
 _MISSING = launcher._missing_requirement(torch)
@@ -328,10 +328,10 @@ __global__ void tiled(float *m, float *n, float *out, int h, int w, int k) {}"""
 
 def test_a_recipe_goes_into_a_table(driver, monkeypatch):
     "Two launches; the second reads what the first has left in the workspace"
-    monkeypatch.setattr(rung, 'launcher', lambda: driver.module)
+    monkeypatch.setattr(launches, 'launcher', lambda: driver.module)
     monkeypatch.setattr(rung, 'compiled', lambda src, name, backend: SimpleNamespace(handle=len(name), __name__=name))
     calls = [rung.Call('', 'one', ('m', 'n', 'ms', 'ns'), (1, 2), (4,), (32,)),
-             rung.Call('', 'second', ('ms', 'ns', 'out'), (rung.Long(3),), (1, 2), (64,), 0, True, (1, 2, 1))]
+             rung.Call('', 'second', ('ms', 'ns', 'out'), (launches.Long(3),), (1, 2), (64,), 0, True, (1, 2, 1))]
     sequence = rung.Sequence(rung.LaunchPlan(calls, dict(ms=(100, 'bfloat16'), ns=(7, 'float32'))))
     m, n, out = torch.randn(6, 4), torch.randn(4, 5), torch.empty(6, 5)
     steps, size = sequence.steps(m, n, out)
@@ -347,9 +347,9 @@ def test_a_recipe_goes_into_a_table(driver, monkeypatch):
 
 
 def test_a_rung_takes_tensor_maps_that_are_moved(driver, monkeypatch):
-    monkeypatch.setattr(rung, 'launcher', lambda: driver.module)
+    monkeypatch.setattr(launches, 'launcher', lambda: driver.module)
     made = []
-    monkeypatch.setattr(rung, 'tensor_map', lambda x, box, swizzle: made.append(x.data_ptr()) or bytes(128))
+    monkeypatch.setattr(launches, 'tensor_map', lambda x, box, swizzle: made.append(x.data_ptr()) or bytes(128))
     r = rung.Rung('far', SRC, threads=128, maps=dict(m=(64, 32), n=(16, 8, 32)), BM=8, BN=8)
     r._built['sim'] = SimpleNamespace(handle=77, __name__='far')
     l, driver.sizes = rung._Launch(r, 100, 40, 32), [8]*3
@@ -362,8 +362,8 @@ def test_a_rung_takes_tensor_maps_that_are_moved(driver, monkeypatch):
 
 def test_a_thread_without_a_context_gets_one(driver, monkeypatch):
     "Where the driver has refused to move a map, too"
-    monkeypatch.setattr(rung, 'launcher', lambda: driver.module)
-    monkeypatch.setattr(rung, 'tensor_map', lambda x, box, swizzle: bytes(128))
+    monkeypatch.setattr(launches, 'launcher', lambda: driver.module)
+    monkeypatch.setattr(launches, 'tensor_map', lambda x, box, swizzle: bytes(128))
     entered = []
     monkeypatch.setattr(nvidia, 'make_context_current', lambda: entered.append(1))
     driver.answer = lambda: 0 if entered else 201

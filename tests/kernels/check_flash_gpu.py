@@ -13,7 +13,7 @@ import math, random
 import torch
 from checking import run
 from gridstride.kernels import attention
-from gridstride.kernels.ladder import rung
+from gridstride.kernels.ladder import launches
 from gridstride.kernels.flash import attentions
 from gridstride.kernels.ladder.rung import Device
 from gridstride.utils import cdiv
@@ -132,9 +132,9 @@ def random_ones_are_right(count=300, seed=0):
 
 def it_is_right_where_maps_are_made_again_and_again():
     "With a cache of so few tensor maps that each launch drops some"
-    kept, rung.KEPT = rung.KEPT, 2
+    kept, launches.KEPT = launches.KEPT, 2
     try: yield from random_ones_are_right(30, 1)
-    finally: rung.KEPT = kept
+    finally: launches.KEPT = kept
 
 
 # What a ring asks of the kernels: keys come in two arrays, of which only rows from `first` on see the second one

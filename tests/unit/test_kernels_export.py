@@ -11,7 +11,7 @@ from gridstride.cpp import cuda_kernel
 from gridstride.cpp.toolchain.cache import build
 from gridstride.kernels.gemm import plan, cost_model, bf16x6
 from gridstride.kernels import export, standalone
-from gridstride.kernels.ladder import finals, fp32, hopper, rung, tensor_cores
+from gridstride.kernels.ladder import finals, fp32, hopper, launches, rung, tensor_cores
 from gridstride.kernels.__main__ import main
 from gridstride.kernels.fused import activations, losses, norms, softmaxes
 from gridstride.kernels.fused import programs as passes
@@ -80,7 +80,7 @@ def launched(monkeypatch):
     monkeypatch.setattr(rung, 'cuda_kernel', compiled)
     monkeypatch.setattr(rung, 'here', lambda: export.H100)
     monkeypatch.setattr(rung, 'compiled', lambda src, name, where: compiled(src, name))
-    monkeypatch.setattr(rung, 'tensor_map', lambda *args: None)
+    monkeypatch.setattr(launches, 'tensor_map', lambda *args: None)
     return seen
 
 

@@ -1,7 +1,8 @@
 "Ladders: the reference, the shapes on which a rung is checked, the table of its results."
 import pytest
 from gridstride.cpp import on_emulator
-from gridstride.kernels.ladder.ladder import Ladder, Reference, inputs, longest_wait, right
+from gridstride.kernels.ladder.counters import longest_wait
+from gridstride.kernels.ladder.ladder import Ladder, Reference, inputs, right
 from gridstride.kernels.ladder.rung import Rung
 from gridstride.bench.recording import Unavailable
 from test_kernels_rung import NAIVE

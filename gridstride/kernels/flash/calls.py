@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from .schedule import order_of
 from .sources import ampere_source, ends_source, hopper_source
-from ..ladder.rung import Call, Long
+from ..ladder.launches import Long
+from ..ladder.rung import Call
 from ...utils import cdiv
 
 DIMS = 64, 128, 256  # head dimensions

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import torch
 
-from ..ladder import rung
+from ..ladder import launches, rung
 from ..tool import enter_thread
 from ...cpp.driver import current_stream
 
@@ -12,7 +12,7 @@ from ...cpp.driver import current_stream
 @lru_cache(1024)
 def _launcher(call, boxes, device, backend):
     mapped = [(i, box, 128) for i, box in enumerate(boxes)]
-    return rung.Mapped(rung.compiled(call.src, call.name, backend), mapped, len(call.arrays), *call[3:])
+    return launches.Mapped(rung.compiled(call.src, call.name, backend), mapped, len(call.arrays), *call[3:])
 
 
 @lru_cache(256)

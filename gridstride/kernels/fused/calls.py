@@ -8,7 +8,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .sources import SIZES, sums_of, whole
-from ..ladder.rung import Call, Double, Long
+from ..ladder.launches import Double, Long
+from ..ladder.rung import Call
 from ..tool import LOAD, pow2_clamp
 from ...utils import cdiv
 

@@ -12,7 +12,8 @@ import torch
 
 from .sources import SIZES, sums_of, whole
 from ..operators import untraced
-from ..ladder.rung import Call, Long, here
+from ..ladder.launches import Long
+from ..ladder.rung import Call, here
 from ..tool import LOAD, check_fits, check_tensor, launch, pow2_clamp, type_of, vector
 from ...utils import cdiv
 

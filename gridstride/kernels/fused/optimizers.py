@@ -11,7 +11,8 @@ from itertools import accumulate, chain
 import torch
 
 from .sources import SIZES, whole
-from ..ladder.rung import Call, Launcher, compiled
+from ..ladder.launches import Launcher
+from ..ladder.rung import Call, compiled
 from ..tool import LOAD
 from ...cpp.driver import current_stream
 from ...utils import backend, cdiv

@@ -9,7 +9,8 @@ from torch.autograd.function import once_differentiable
 
 from .sources import SIZES, sums_of, whole
 from ..operators import operator
-from ..ladder.rung import Call, Long, here
+from ..ladder.launches import Long
+from ..ladder.rung import Call, here
 from ..tool import check_tensor, launch, type_of, vector_of
 from ...utils import cdiv
 

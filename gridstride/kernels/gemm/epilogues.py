@@ -13,7 +13,8 @@ from .sources import ACTIVATIONS, Activation, pass_source
 from .dispatch import check_epilogue, matmul
 from .plan import why_torch
 from ..operators import untraced
-from ..ladder.rung import Call, Long
+from ..ladder.launches import Long
+from ..ladder.rung import Call
 from ..tool import enter_thread, launch, type_of
 from ...utils import cdiv
 

@@ -1,19 +1,16 @@
 """`Ladder`: rung after rung of a matrix product, checked, timed beside the library, with the counters that explain
 the time."""
 
-import ctypes
 import re
 from contextlib import contextmanager
 
 import numpy as np
 
-from ...asm.limits import occupancy
 from ...bench import clocks
 from ...bench.versus import compare
-from ...cpp.driver import driver
+from .counters import count_events, longest_wait, resources
 from .rung import Product, Rung
 from ...support import plots
-from ...prof.counters import ncu
 from ...prof.show import Table
 from ...bench.recording import Unavailable, is_recording, key, machine, measured_in_part, read, recorded
 from ...utils import backend, check
@@ -128,112 +125,6 @@ def right(
         except AssertionError as e:
             raise AssertionError(f'{rung.name}, {h}x{k} @ {k}x{w}: {e}') from None
     return len(shapes)
-
-
-# Registers and occupancy come from the driver, the rest from Nsight Compute: how many sectors a request of a
-# warp touches, how many rounds the banks of shared memory need for a load, how often a scheduler issues, and
-# what warps wait for most.
-_REGISTERS, _LOCAL, _STATIC = 4, 3, 1  # CU_FUNC_ATTRIBUTE_NUM_REGS, _LOCAL_SIZE_BYTES, _SHARED_SIZE_BYTES
-
-
-def resources(rung) -> dict:
-    "Registers of a thread, bytes of local memory, shared memory of a block, occupancy, on this GPU"
-    import torch
-
-    device, v = torch.cuda.current_device(), ctypes.c_int()
-
-    def ask(what):
-        driver().cuKernelGetAttribute(ctypes.byref(v), what, ctypes.c_void_p(rung.kernel.handle), device)
-        return v.value
-
-    shared = ask(_STATIC) + rung.shared
-    fits = occupancy(
-        ask(_REGISTERS), shared, int(np.prod(rung.threads)), 'sm_{}{}'.format(*torch.cuda.get_device_capability())
-    )
-    return dict(registers=ask(_REGISTERS), local=ask(_LOCAL), shared=shared, occupancy=fits.share)
-
-
-_STALLS = dict(
-    long_scoreboard='global memory',
-    short_scoreboard='shared memory',
-    mio_throttle='the queue to shared memory',
-    lg_throttle='the queue to global memory',
-    barrier='the barrier',
-    math_pipe_throttle='an arithmetic unit',
-    wait='the instruction before',
-    not_selected='its turn',
-    dispatch_stall='dispatch',
-    no_instruction='instructions',
-    gmma='tensor cores',
-    membar='a memory fence',
-    sleeping='its sleep',
-    branch_resolving='a branch',
-    drain='stores to finish',
-    imc_miss='constant memory',
-    tex_throttle='the queue to textures',
-    misc='other things',
-)
-_METRICS = dict(
-    sectors='l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio',
-    loads='smsp__sass_inst_executed_op_shared_ld.sum',
-    wavefronts='l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum',
-    conflicts='l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum',
-    issue='smsp__issue_active.avg.pct_of_peak_sustained_active',
-    warps='sm__warps_active.avg.pct_of_peak_sustained_active',
-    tensor='sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active',
-    dram='dram__bytes.sum',
-    l2='lts__t_sectors_op_read.sum',
-    fetched='lts__t_sectors_srcunit_tex_op_read.sum',
-    written='lts__t_sectors_srcunit_tex_op_write.sum',  # by the SMs; without `srcunit_tex`, the L2's own writes as well
-)
-
-_SCRIPT = '''
-import torch
-from gridstride.cpp import cuda_kernel
-from gridstride.kernels.ladder.ladder import inputs
-from gridstride.kernels.maps import tensor_map
-h,w,k = {shape}
-m,n = inputs(h, w, k, {dtype!r}, 'cuda')
-out = torch.empty(h, w, dtype=m.dtype, device='cuda')
-maps = {maps!r}
-args = [tensor_map(x, *maps[o]) if o in maps else x for o,x in zip(('m','n','out'), (m,n,out))]
-cuda_kernel({src!r})[{grid}, {threads}, None, {shared}](*args, h, w, k)
-torch.cuda.synchronize()
-'''
-
-
-def count_events(rung, h, w, k, metrics={}) -> dict:  # metrics: more of them, {short name: ncu's}
-    "What the hardware counts while the rung multiplies h x k by k x w, under short names"
-    script = _SCRIPT.format(
-        shape=(h, w, k),
-        dtype=rung.dtype,
-        maps=rung.maps,
-        src=rung.src,
-        grid=tuple(rung.grid_for(h, w, k)),
-        threads=rung.threads,
-        shared=rung.shared,
-    )
-    stalls = {o: f'smsp__average_warps_issue_stalled_{o}_per_issue_active.ratio' for o in _STALLS}
-    names = {**_METRICS, **metrics}
-    k = ncu(
-        script, metrics=[*names.values(), *stalls.values()], sections=(), kernel=f'^{rung.kernel.__name__}$'
-    ).kernels[-1]
-
-    def value(name):
-        return v if name in k.raw and isinstance(v := k.raw[name].value, (int, float)) else None
-
-    res = {o: v for o, name in names.items() if (v := value(name)) is not None}
-    if res.get('loads'):
-        res['wavefronts per load'] = res['wavefronts'] / res['loads']
-    res['stalls'] = {o: v for o, name in stalls.items() if (v := value(name)) is not None}
-    return res
-
-
-def longest_wait(counters) -> str:  # counters: as `count_events` gives them
-    "What warps waited for most, in plain words, with its share of their waiting"
-    stalls = counters.get('stalls') or {}
-    most = max(stalls, key=stalls.get, default=None)
-    return f'{_STALLS[most]} ({stalls[most] / sum(stalls.values()):.0%})' if most and stalls[most] else ''
 
 
 FIELDS = dict(

@@ -9,7 +9,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .sources import TYPES, whole
-from ..ladder.rung import Call, Long, here
+from ..ladder.launches import Long
+from ..ladder.rung import Call, here
 from ..tool import LOAD, check_tensor, launch, pow2_clamp, refuse_gradient, the_torch, type_of, vector, vector_of
 from ...utils import cdiv
 

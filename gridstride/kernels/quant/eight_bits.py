@@ -12,7 +12,8 @@ import torch
 
 from .sources import source
 from ..ptx import PTX
-from ..ladder.rung import Call, Mapped, compiled, here, need_bfloat16, need_hopper
+from ..ladder.launches import Mapped
+from ..ladder.rung import Call, compiled, here, need_bfloat16, need_hopper
 from ..texts import IN_C, with_types
 from ..tool import check_tensor, enter_thread, launch
 from ...cpp.driver import current_stream

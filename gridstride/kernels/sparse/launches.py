@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import torch
 
-from ..ladder import rung
+from ..ladder import launches, rung
 from ..tool import enter_thread
 from ...cpp.driver import current_stream
 from ...utils import backend
@@ -13,7 +13,7 @@ from ...utils import backend
 @lru_cache(1024)
 def _launcher(call, boxes, device, backend):
     mapped = [(i, box, swizzle) for i, (box, swizzle) in enumerate(boxes)]
-    return rung.Mapped(rung.compiled(call.src, call.name, backend), mapped, len(call.arrays), *call[3:])
+    return launches.Mapped(rung.compiled(call.src, call.name, backend), mapped, len(call.arrays), *call[3:])
 
 
 def ready(
