@@ -1,6 +1,6 @@
 """What the compilers made of kernels: occupancy against CUDA's calculator and a GPU, listings against what is known of
 the source, and what happens without compilers."""
-import json, random, re, subprocess, sys
+import json, os, random, re, signal, subprocess, sys, threading, time
 from functools import lru_cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -99,6 +99,19 @@ def test_occupancy_is_that_of_a_gpu():
     sm = sm_of(gpu['arch'])
     assert ((sm.threads, sm.shared, sm.most, sm.reserved, sm.blocks, 65536)
             == tuple(gpu['sm'][k] for k in ('threads', 'shared', 'most', 'reserved', 'blocks', 'registers')))
+
+
+def test_ctrl_c_interrupts_system_calls_after_nvrtc_has_compiled():
+    resources(f'// {time.time()}\n__global__ void k(float *x) {{ x[threadIdx.x] *= 2; }}')
+    reads, writes = os.pipe()
+    main, begin = threading.main_thread().ident, time.monotonic()
+    timers = [threading.Timer(.3, signal.pthread_kill, [main, signal.SIGINT]),
+              threading.Timer(8, os.write, [writes, b'x'])]
+    for o in timers: o.start()
+    with pytest.raises(KeyboardInterrupt): os.read(reads, 1)
+    assert time.monotonic() - begin < 6
+    for o in timers: o.cancel(); o.join()
+    os.close(reads); os.close(writes)
 
 
 @pytest.mark.slow

@@ -6,9 +6,11 @@ import os
 import pickle
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -185,6 +187,20 @@ def _kept(folder):
     return pickle.loads(raw[size:]) if hashlib.blake2b(raw[size:]).digest() == raw[:size] else None
 
 
+@contextmanager
+def _interruptible():
+    """Let Ctrl-C interrupt system calls of this process after the `with` block, as Python does.
+
+    NVRTC has a handler of its own for SIGINT while it compiles, and restores Python's such that system calls are
+    restarted: a wait for another program would then last until its end."""
+    try:
+        yield
+    finally:
+        if callable(signal.getsignal(signal.SIGINT)):
+            signal.siginterrupt(signal.SIGINT, True)
+
+
+@_interruptible()
 def _compiled(lib, src, name, given, options, file, original):
     "What `nvrtc` gives, compiled now"
     p = ctypes.c_void_p()
@@ -239,6 +255,7 @@ def link(
     return made
 
 
+@_interruptible()
 def _linked(ptx, arch, opt, flags):
     "What `link` gives, linked now"
     lib = _jitlink()
