@@ -251,8 +251,8 @@ def test_13_tiles_that_are_only_written_are_found(src, unread): assert lesson_13
 
 
 def test_21_positions_of_a_fragment():
-    places = lesson_21.places_of_a()
-    assert len(places) == 256 and places[9, 3] == (5, 1, 1)
+    lanes = lesson_21.lanes_of_a()
+    assert len(lanes) == 256 and lanes[9, 3] == (5, 1, 1)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ __all__ = ['attend', 'lockstep', 'merged', 'gradients', 'time_of', 'steps_of']
 )
 def _(fn, rng, order, ranks, length):
     for rank in range(ranks):
-        for i, position in enumerate(ring.places(order, length, ranks, rank).tolist()):
+        for i, position in enumerate(ring.positions(order, length, ranks, rank).tolist()):
             got = fn(order, position, length, ranks)
             if tuple(np.ravel(got)) != (rank, i):
                 raise AssertionError(
@@ -74,7 +74,7 @@ def _(fn, rng, kind, ranks, each):
     n = ranks * each
     owners = np.empty(n, int)
     for r in range(ranks):
-        owners[ring.places(kind if kind in ring.ORDERS else 'contiguous', n, ranks, r)] = r
+        owners[ring.positions(kind if kind in ring.ORDERS else 'contiguous', n, ranks, r)] = r
     if kind == 'uneven':
         owners = np.array([1, 1, 2, 0, 0, 2])  # whose busiest rank is not the slowest of each step
     owners = rng.permutation(owners) if kind == 'shuffled' else owners

@@ -319,8 +319,8 @@ __global__ void __launch_bounds__(256) broken_k(const __grid_constant__ TensorMa
     __syncthreads();
     if (threadIdx.x == 128) {                              // producer
         for (int ph = 0; ph < cdiv(k, BK); ph++) {
-            int s = ph%STAGES, round = ph/STAGES;
-            barrier_wait(empty + 8*s, round);
+            int s = ph%STAGES, turn = ph/STAGES;
+            barrier_wait(empty + 8*s, turn);
             barrier_expect(full + 8*s, A_BYTES);
             tma_load(a + s*A_BYTES, m, r, ph*BK, full + 8*s);
             tma_load(b + s*B_BYTES, n, ph*BK, c, full + 8*s);
@@ -328,8 +328,8 @@ __global__ void __launch_bounds__(256) broken_k(const __grid_constant__ TensorMa
     } else if (threadIdx.x < 128) {                        // consumer
         float d[1][BN/2];
         for (int ph = 0; ph < cdiv(k, BK); ph++) {
-            int s = ph%STAGES, round = ph/STAGES;
-            barrier_wait(full + 8*s, round);
+            int s = ph%STAGES, turn = ph/STAGES;
+            barrier_wait(full + 8*s, turn);
             multiply(d, a + s*A_BYTES, b + s*B_BYTES, ph > 0);
             if (threadIdx.x == 0) barrier_arrive(empty + 8*s);
             wgmma_wait<0>();
@@ -346,7 +346,7 @@ __global__ void __launch_bounds__(256) broken_k(const __grid_constant__ TensorMa
     cases=[dict(h=h, w=w, k=k) for h, w, k in ((1, 8, 8), (64, 64, 64), (65, 72, 200), (130, 136, 392))],
     hints=[
         'First there is a deadlock. At the start all stages are empty, so the producer must not wait. Which phase '
-        'of `empty` does it wait for in round 0, and which phase counts as completed from the beginning?',
+        'of `empty` does it wait for in turn 0, and which phase counts as completed from the beginning?',
         'Then a tile is read while its copy may be in flight, although the consumer waits at `full`. What '
         'completes that phase? One arrival, and the announced bytes: how many bytes arrive?',
         'Last, a stage is overwritten while the tensor cores may still read it. `barrier_arrive` releases the '

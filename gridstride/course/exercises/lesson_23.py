@@ -178,7 +178,7 @@ def _(fn, rng, n, heads, d, l, r, shift):
 
 
 def walk(pages, sms, fixed, budget):
-    "Return what each SM takes with such a budget, in order: pieces (text, first, end); None if pages are left"
+    "Return what each SM takes with such a budget, in order: pieces (sequence, first, end); None if pages are left"
     todo, shares = [(i, 0, n) for i, n in enumerate(pages)], [[] for _ in range(sms)]
     for share in shares:
         left = budget
