@@ -308,13 +308,13 @@ class CheckedArrays(Arrays):
         address = self.inside(_access_of(node), view, idx, view.sizes, view.strides)
         return [add(view.offset, add(_lead(view), address))]
 
-    def cut(self, node, view, idx):
+    def subview(self, node, view, idx):
         "Return the part of `view` at indices that are checked one by one"
 
         def check(i, n):
             return i if isinstance(i, ast.Slice) or n is None else self.inside('access', view, [i], [n], [ONE])
 
-        return super().cut(node, view, [check(i, n) for i, n in zip(idx, view.sizes)])
+        return super().subview(node, view, [check(i, n) for i, n in zip(idx, view.sizes)])
 
 
 def _access_of(node):

@@ -203,7 +203,7 @@ def _write(unit, ex, source, known):
     order = _order(unit)
     names = _name_all(unit, order)
     for f in order:
-        f.struct_name = names.outside(f'{f.c_name}_result') if isinstance(f.result, tuple) else None
+        f.struct_name = names.at_file_scope(f'{f.c_name}_result') if isinstance(f.result, tuple) else None
         _result(f, ex.ranges, unit)
     bodies = {f: Body(f, names, ex) for f in order}
     for body in bodies.values():
@@ -215,11 +215,11 @@ def _write(unit, ex, source, known):
 def _name_all(unit, order):
     "Give functions and constants their names in C; return the `Names` that are taken"
     names = unit.names = Names()
-    unit.main.c_name = names.outside(unit.main.name)
+    unit.main.c_name = names.at_file_scope(unit.main.name)
     names.taken, names.kernel = set(), {unit.main.c_name}
     for f in unit.functions.values():
         if f in order:
-            f.c_name = names.outside(f.name)
+            f.c_name = names.at_file_scope(f.name)
     for f in order:
         for e in every(f):
             if e.op == 'global':

@@ -55,7 +55,7 @@ class _Values:
             return None
         if e.type == INT:
             parts = [r if within(r, ALL) else ALL for r in parts]
-        return self.contract(e, INTERVAL_ARITHMETIC[e.op](*parts))
+        return self.bound_grid(e, INTERVAL_ARITHMETIC[e.op](*parts))
 
     _range_add = _range_sub = _range_mul = _range_floordiv = _range_mod = _range_cmod = _range_pow = _range_min = (
         _range_max
@@ -72,7 +72,7 @@ class _Values:
     ) = unknown
     _range_size_of = _range_address = _range_inside = _range_pointer_to = _range_tuple = _range_object = unknown
 
-    def contract(self, e, r):
+    def bound_grid(self, e, r):
         "Bound the product of blocks and threads along an axis, which the launcher keeps below 2**31"
         if e.op != 'mul' or self.unit.wide:
             return r
@@ -203,12 +203,12 @@ class _Values:
         return hull(a, b) if a is not None and b is not None else None
 
     def _range_land(self, e):
-        return self.second(e, True)
+        return self.short_circuit(e, True)
 
     def _range_lor(self, e):
-        return self.second(e, False)
+        return self.short_circuit(e, False)
 
-    def second(self, e, yes):
+    def short_circuit(self, e, yes):
         "Evaluate `a and b`, `a or b`: the second operand where the first one is true (`yes`) or false"
         a = self.eval(e.args[0])
         before = dict(self.state)
@@ -414,7 +414,7 @@ class _Blocks:
             if new == at:
                 break
             if n >= 2:
-                new = {k: self.ahead(s, k, entry.get(k), at.get(k), new[k], trips) for k in new}
+                new = {k: self.widen_at_head(s, k, entry.get(k), at.get(k), new[k], trips) for k in new}
             at = new
         for _ in range(2):
             back = self.iteration(s, head, at)
@@ -435,7 +435,7 @@ class _Blocks:
         back, self.after = _meet(self.state, again), after
         return back
 
-    def ahead(self, s, v, entry, old, new, trips):
+    def widen_at_head(self, s, v, entry, old, new, trips):
         "Return the interval of `v` at the head of a loop in which it grows from `old` to `new`, widened"
         if new == old or not _is_pair(new):
             return new

@@ -224,7 +224,7 @@ def test_names_keep_their_spelling_where_c_allows_it(name, want):
 
 
 def test_names_that_are_taken():
-    assert Names().outside('y0') == 'y0_'
+    assert Names().at_file_scope('y0') == 'y0_'
     assert [Names().fresh('x', {'x'}), Names().fresh('x2', {'x2'})] == ['x2', 'x2_2']
 
 

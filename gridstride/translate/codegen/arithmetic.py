@@ -17,7 +17,7 @@ from .text import (
     WIDE_TYPES,
     Text,
     join_text,
-    under,
+    parenthesize,
 )
 
 
@@ -58,10 +58,10 @@ class Arithmetic:
         if e.op in ('floordiv', 'mod', 'cmod'):
             return self.real_division(e)
         op, prec = _OPERATORS[e.op]
-        a, b = self.balance(e.args, C_NAMES[e.type])
+        a, b = self.operands_in(e.args, C_NAMES[e.type])
         return Text(join_text(op, a, b, prec), prec, C_NAMES[e.type])
 
-    def balance(self, args, type):
+    def operands_in(self, args, type):
         "Return the operands such that C computes with them in `type`"
         t = [self.write(a) for a in args]
         if type == '__half':
@@ -105,7 +105,7 @@ class Arithmetic:
         if low:
             a, b = (self.write(operand) for operand in e.args)
         if e.op in ('floordiv', 'mod') and not self.positive(e):
-            return self.floor(e, a, b)
+            return self.floor_division(e, a, b)
         a, b, type = self.widen(e, a, b)
         return Text(join_text(op, a, b, prec), prec, type)
 
@@ -151,7 +151,7 @@ class Arithmetic:
             self.interval(a)[0] >= 0 and (e.type == UINT or within(self.interval(a), ALL)) for a in e.args
         )
 
-    def floor(self, e, a, b):
+    def floor_division(self, e, a, b):
         "Write division and remainder of what may be negative: `floor_div(i, 2)`"
         ra, rb = map(self.interval, e.args)
         overflows = ra[0] == -(2**31) and within((-1, -1), rb)  # -2**31 // -1 is not an int
@@ -172,7 +172,7 @@ class Arithmetic:
                 a = self.cast(a, 'int' if within(self.interval(e.args[0]), INT32) else 'long long')
             if a.type == 'int' and not within(self.interval(e), INT32) and not low:
                 a = self.cast(a, 'long long')
-        return Text(f'-{under(a)}' if not a.text.startswith('-') else f'-({a.text})', UNARY, a.type)
+        return Text(f'-{parenthesize(a)}' if not a.text.startswith('-') else f'-({a.text})', UNARY, a.type)
 
     def _expr_invert(self, e):
         a = self.write(e.args[0])
@@ -180,13 +180,13 @@ class Arithmetic:
             a = self.as_type(e.args[0], 'unsigned long long')
         elif a.type in ('bool', 'unsigned int', 'unsigned long long'):
             a = self.cast(a, 'long long' if a.type[0] == 'u' else 'int')
-        return Text(f'~{under(a)}', UNARY, a.type)
+        return Text(f'~{parenthesize(a)}', UNARY, a.type)
 
     def _expr_pow(self, e):
         a, k = e.args[0], number(e.args[1])
         if e.type in REAL:
             t = self.as_type(a, C_NAMES[e.type])
-            return self.product(t, k, e.type)
+            return self.small_power(t, k, e.type)
         if k is not None and 1 <= k <= 3 and a.op in ('var', 'load', 'builtin', 'global'):
             res = a
             for _ in range(k - 1):
@@ -203,7 +203,7 @@ class Arithmetic:
         self.made.append(e)
         return e
 
-    def product(self, t, k, type):
+    def small_power(self, t, k, type):
         "Write `t` to the small power `k`: `x*x*x`, or a call of `square`"
         if k == 1:
             return t
@@ -212,11 +212,11 @@ class Arithmetic:
             return (
                 Text(half, PRIMARY, t.type)
                 if k == 2
-                else Text(f'{half}*{under(t)}', TIMES, t.type)
+                else Text(f'{half}*{parenthesize(t)}', TIMES, t.type)
                 if k == 3
                 else Text(f'square({half})', PRIMARY, t.type)
             )
-        return Text('*'.join([under(t)] * k), TIMES, t.type)
+        return Text('*'.join([parenthesize(t)] * k), TIMES, t.type)
 
     def _expr_abs(self, e):
         a = self.write(e.args[0])

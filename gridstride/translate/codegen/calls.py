@@ -4,7 +4,7 @@ from ..intervals import INT32, UINT32, within
 from ..tree import number
 from ..types import BOOL, C_NAMES, INT, REAL, UINT
 from .helpers import atomic_helper
-from .text import C_INTEGERS, EQUAL, PRIMARY, PROMOTED, UNARY, WIDE_TYPES, Text, join_text, under
+from .text import C_INTEGERS, EQUAL, PRIMARY, PROMOTED, UNARY, WIDE_TYPES, Text, join_text, parenthesize
 
 
 _NATIVE = {
@@ -175,15 +175,17 @@ class Calls:
     def subtract(self, at, a, type):
         "Write an atomic subtraction as an addition"
         if type in ('float', 'double'):
-            return Text(f'atomicAdd({at}, -{under(a)})', PRIMARY, type)
+            return Text(f'atomicAdd({at}, -{parenthesize(a)})', PRIMARY, type)
         if type == 'unsigned long long':
-            return Text(f'atomicAdd({at}, -(unsigned long long){under(a)})', PRIMARY, type)
-        return self.as_unsigned('atomicAdd', at, [Text(f'-{under(self.cast(a, "long long"))}', UNARY, 'long long')])
+            return Text(f'atomicAdd({at}, -(unsigned long long){parenthesize(a)})', PRIMARY, type)
+        return self.as_unsigned(
+            'atomicAdd', at, [Text(f'-{parenthesize(self.cast(a, "long long"))}', UNARY, 'long long')]
+        )
 
     def as_unsigned(self, name, at, args):
         "Write an atomic operation on a `long long` as one on an `unsigned long long`: the bits are the same"
         texts = [
-            a.text if a.type == 'unsigned long long' or a.text.isdigit() else f'(unsigned long long){under(a)}'
+            a.text if a.type == 'unsigned long long' or a.text.isdigit() else f'(unsigned long long){parenthesize(a)}'
             for a in args
         ]
         call = f"{name}((unsigned long long *){at}, {', '.join(texts)})"

@@ -3,7 +3,7 @@
 from ..intervals import INT32, comparison_rounds, within
 from ..tree import Expr
 from ..types import BOOL, C_NAMES, DOUBLE, FLOAT, INT, REAL, UINT, INTEGERS, arithmetic_type
-from .text import AND, CHOICE, CONVERSION_RANK, EQUAL, LESS, OR, PRIMARY, PROMOTED, UNARY, Text, join_text, under
+from .text import AND, CHOICE, CONVERSION_RANK, EQUAL, LESS, OR, PRIMARY, PROMOTED, UNARY, Text, join_text, parenthesize
 
 
 # Python asks of every number whether it is true; `and` and `or` give one of their operands.
@@ -44,7 +44,7 @@ class Truth:
         a = e.args[0]
         if a.op == 'cmp' and all(operand.type in INTEGERS for operand in a.args):
             return self._expr_cmp(a, {'<': '>=', '<=': '>', '>': '<=', '>=': '<', '==': '!=', '!=': '=='}[a.value])
-        return Text(f'!{under(self.condition(a))}', UNARY, 'bool')
+        return Text(f'!{parenthesize(self.condition(a))}', UNARY, 'bool')
 
     def connective(self, e, op):
         "Write `a && b` or `a || b`"
@@ -93,7 +93,7 @@ class Truth:
                     a = self.cast(a, type)
             else:
                 type = max(types, key=CONVERSION_RANK.get)
-        return f'{under(test, OR)} ? {under(a, CHOICE)} : {b.text}', CHOICE, type
+        return f'{parenthesize(test, OR)} ? {parenthesize(a, CHOICE)} : {b.text}', CHOICE, type
 
     def _expr_let(self, e):
         return Text(
@@ -108,17 +108,17 @@ class Truth:
         a, b = e.args
         if a.type in INTEGERS and b.type in INTEGERS:
             return self.compare(op, prec, a, b)
-        x, y = self.exact(a), self.exact(b)
+        x, y = self.exact_in_float32(a), self.exact_in_float32(b)
         if self.unit.doubles and x is not None and y is not None:
             a, b = x, y
-        type = C_NAMES[self.meeting(a, b)]
-        s, t = self.balance((a, b), type) if type != '__half' else (self.as_type(a, type), self.as_type(b, type))
+        type = C_NAMES[self.comparison_type(a, b)]
+        s, t = self.operands_in((a, b), type) if type != '__half' else (self.as_type(a, type), self.as_type(b, type))
         for operand, n in ((a, 0), (b, 1)):
             if operand.op == 'const' and operand.type == INT and abs(operand.value) < 2**24:
                 s, t = ((self.integer(int(operand.value)), t), (s, self.integer(int(operand.value))))[n]
         return Text(join_text(op, s, t, prec), prec, 'bool')
 
-    def meeting(self, a, b):
+    def comparison_type(self, a, b):
         "Return the type in which two floats are compared: a constant takes that of the other"
         if not self.unit.doubles:
             if a.op == 'const' and b.type in (FLOAT, DOUBLE):

@@ -89,13 +89,13 @@ class ControlFlow:
         step = self.hoist(s, s.step, 'step', assigned | {v}, type)
         start = self.ex.fit(s.start, type, low=type == 'int').text
         k = self.take(f'next_{v.c_name}') if counted else v.c_name
-        new = counted or not s.outside
+        new = counted or not s.declared_before
         init = f'{type} {k} = {start}' if new else '' if start == k else f'{k} = {start}'
         if k == v.c_name and v.c_name == '_':
             k = v.c_name
         self.counter(k, v, type)
         head = f'for ({init}; {self.loop_test(k, stop, step, s)}; {self.loop_step(k, step)})'
-        first = [] if not counted else [f"{'' if s.outside else self.type_of(v) + ' '}{v.c_name} = {k};"]
+        first = [] if not counted else [f"{'' if s.declared_before else self.type_of(v) + ' '}{v.c_name} = {k};"]
         self.inner(s, head, s.body, s.node.body[0].col_offset, first)
 
     def loop_type(self, v):
@@ -159,7 +159,7 @@ class ControlFlow:
         counts = [
             c
             for c in s.columns
-            if all(number(i) == n for n, i in enumerate(c.items)) and not c.outside and c.var.c_type == 'int'
+            if all(number(i) == n for n, i in enumerate(c.items)) and not c.declared_before and c.var.c_type == 'int'
         ]
         k = counts[0].var.c_name if counts else self.take('k')
         first = []
@@ -167,13 +167,13 @@ class ControlFlow:
             if counts and c is counts[0]:
                 continue
             table = self.table(s, c)
-            first.append(f"{'' if c.outside else c.var.slot.c_type + ' '}{c.var.c_name} = {table}[{k}];")
+            first.append(f"{'' if c.declared_before else c.var.slot.c_type + ' '}{c.var.c_name} = {table}[{k}];")
         self.inner(s, f'for (int {k} = 0; {k} < {s.count}; {k}++)', s.body, s.node.body[0].col_offset, first)
 
     def each_value(self, s, c):
         "Write a loop over a tuple with one variable: `for (int k : values)`"
         table, v = self.table(s, c), c.var
-        if not c.outside:
+        if not c.declared_before:
             return self.inner(s, f'for ({v.slot.c_type} {v.c_name} : {table})', s.body, s.node.body[0].col_offset)
         k = self.take(f'next_{v.c_name}')
         self.inner(s, f'for ({v.slot.c_type} {k} : {table})', s.body, s.node.body[0].col_offset, [f'{v.c_name} = {k};'])

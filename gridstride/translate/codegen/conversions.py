@@ -7,7 +7,7 @@ import numpy as np
 from ..intervals import INT32, of_dtype, within
 from ..tree import Expr, Literal
 from ..types import BOOL, C_NAMES, DOUBLE, FLOAT, HALF, INT, REAL, UINT, INTEGERS
-from .text import PRIMARY, PROMOTED, UNARY, Text, under
+from .text import PRIMARY, PROMOTED, UNARY, Text, parenthesize
 
 
 # A conversion that loses something is written out; one that C does by itself is not.
@@ -22,7 +22,7 @@ class Conversions:
             return self.to_half(t)
         if t.type == '__half':
             return self.cast(Text(f'__half2float({t.text})', PRIMARY, 'float'), type)
-        return Text(f'({type}){under(t)}', UNARY, type)
+        return Text(f'({type}){parenthesize(t)}', UNARY, type)
 
     def to_half(self, t):
         "Write the conversion of a number to a half: `__float2half(x)`"
@@ -51,7 +51,7 @@ class Conversions:
             return self.condition(e) if e.type != BOOL else self.write(e)
         if type == 'unsigned int' and e.op == 'const' and 0 <= e.value < 2**32:
             return Text(getattr(e, 'text', None) or f"{e.value}{'u' * (e.value >= 2**31)}", PRIMARY, type)
-        if type in ('float', '__half', '__nv_bfloat16') and e.type == DOUBLE and (s := self.single(e)) is not None:
+        if type in ('float', '__half', '__nv_bfloat16') and e.type == DOUBLE and (s := self.in_float32(e)) is not None:
             e = s
         if type == '__nv_bfloat16':
             self.headers.add('cuda_bf16.h')
@@ -84,7 +84,7 @@ class Conversions:
         if e.type == BOOL:
             return self.condition(a)
         if e.type in REAL:
-            if e.type == FLOAT and a.type == DOUBLE and (s := self.single(a)) is not None:
+            if e.type == FLOAT and a.type == DOUBLE and (s := self.in_float32(a)) is not None:
                 return self.write(s) if self.write(s).type == 'float' else self.as_type(s, 'float')
             if e.type == FLOAT and dtype == 'float16':
                 type = '__half'
@@ -106,7 +106,7 @@ class Conversions:
             and not self.unit.wide
         ):
             type = 'int'
-        return Text(f'({type}){under(t)}', UNARY, PROMOTED.get(type, type))
+        return Text(f'({type}){parenthesize(t)}', UNARY, PROMOTED.get(type, type))
 
 
 # One addition, multiplication, division or square root of float32 values, computed in double and rounded to
@@ -115,7 +115,7 @@ class Conversions:
 class SinglePrecision:
     "Find what may be computed in float instead of double"
 
-    def exact(self, e):
+    def exact_in_float32(self, e):
         "Return `e` as something that float32 holds exactly; None if it may not"
         if e.type in (FLOAT, HALF):
             return e
@@ -126,11 +126,11 @@ class SinglePrecision:
         if e.type in INTEGERS and within(self.interval(e), (-(2**24), 2**24)):
             return e
         if e.op == 'cast' and e.type == DOUBLE:
-            return self.exact(e.args[0])
+            return self.exact_in_float32(e.args[0])
 
-    def single(self, e):
+    def in_float32(self, e):
         "Return `e`, a double that becomes a float, as one operation on floats, if that gives the same bits; else None"
-        if (s := self.exact(e)) is not None:
+        if (s := self.exact_in_float32(e)) is not None:
             return s
         if (
             e.op in ('add', 'sub', 'mul', 'truediv', 'neg')
@@ -138,11 +138,11 @@ class SinglePrecision:
             or e.op == 'math'
             and e.value in ('sqrt', 'fabs')
         ):
-            parts = [self.exact(a) for a in e.args]
+            parts = [self.exact_in_float32(a) for a in e.args]
             if None not in parts:
                 return Expr(e.op, FLOAT, parts, e.value)
         if e.op == 'select':
-            parts = [self.single(a) for a in e.args[1:]]
+            parts = [self.in_float32(a) for a in e.args[1:]]
             if None not in parts:
                 return Expr('select', FLOAT, (e.args[0], *parts))
 

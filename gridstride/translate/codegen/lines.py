@@ -71,11 +71,11 @@ class SourceLines:
         for g in groups:
             self.group(body, g)
         end = self.cursor + 1
-        while end <= len(self.source.lines) and self.remarks(end, column):
+        while end <= len(self.source.lines) and self.belongs_to_block(end, column):
             end += 1
         self.comments_until(end, column)
 
-    def remarks(self, n, column):
+    def belongs_to_block(self, n, column):
         "Is the source's line `n` empty, or a comment that belongs to a block at `column`?"
         at, _, alone = self.source.comments.get(n, (0, '', False))
         return n in self.source.blank or alone and at >= column

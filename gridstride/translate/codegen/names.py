@@ -34,24 +34,24 @@ class Names:
         self.constants = {}
         self.kernel = set()
 
-    def fresh(self, name, taken=(), outside=False):
-        "Return a name like `name` that C allows and that is not used; `outside`: at file scope"
+    def fresh(self, name, taken=(), at_file_scope=False):
+        "Return a name like `name` that C allows and that is not used; `at_file_scope`: for file scope"
         name = base = re.sub(r'[^\w]|[^\x00-\x7f]', lambda m: f'u{ord(m[0]):x}', name) or 'x'
-        if name in _RESERVED or outside and name in _GLOBAL or re.match(r'__', name):
+        if name in _RESERVED or at_file_scope and name in _GLOBAL or re.match(r'__', name):
             name = base = name.strip('_') + '_'
         n = 2
-        while name in self.taken or name in taken or outside and name in self.kernel:
+        while name in self.taken or name in taken or at_file_scope and name in self.kernel:
             name, n = f"{base}{'_' if base[-1].isdigit() else ''}{n}", n + 1
         return name
 
-    def outside(self, name):
+    def at_file_scope(self, name):
         "Take a name at file scope"
-        res = self.fresh(name, outside=True)
+        res = self.fresh(name, at_file_scope=True)
         self.taken.add(res)
         return res
 
     def constant(self, name):
         "Return the name in C of a constant at file scope"
         if name not in self.constants:
-            self.constants[name] = self.outside(name)
+            self.constants[name] = self.at_file_scope(name)
         return self.constants[name]

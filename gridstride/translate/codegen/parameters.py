@@ -11,7 +11,7 @@ class Parameters:
 
     def prepare(self):
         "Leave out what is never read, name the sizes, and give every variable its name"
-        self.drop()
+        self.remove_unread()
         self.local = set()
         self.name_parameters()
         self.join_names()
@@ -32,7 +32,7 @@ class Parameters:
             )
         return any(m is e.value.memory for s in statements(self.f.body) for m in self.memories(s))
 
-    def drop(self):
+    def remove_unread(self):
         "Remove assignments to variables that are never read"
         while True:
             live = {v for s in statements(self.f.body) for v in self.read(s)}

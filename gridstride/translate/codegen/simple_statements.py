@@ -26,14 +26,14 @@ class SimpleStatements:
     def _stmt_expr(self, s):
         if not any(part.op in ('device', 'atomic', 'call', 'shuffle') for part in walk(s.expr)):
             return []
-        self.ex.quiet = self.bare(s.expr).op == 'atomic'  # what was there before is of no interest
-        text = self.ex.text(self.bare(s.expr))
+        self.ex.quiet = self.without_conversions(s.expr).op == 'atomic'  # what was there before is of no interest
+        text = self.ex.text(self.without_conversions(s.expr))
         self.ex.quiet = False
         return [text + ';']
 
-    def bare(self, e):
+    def without_conversions(self, e):
         "Return `e` without conversions, where its value is not used"
-        return self.bare(e.args[0]) if e.op in ('flag', 'cast', 'truth') else e
+        return self.without_conversions(e.args[0]) if e.op in ('flag', 'cast', 'truth') else e
 
     def _stmt_assign(self, s):
         v, e = s.var, s.expr
@@ -55,7 +55,12 @@ class SimpleStatements:
         "Write `target += ...` for the expression `target + ...`; None where C would compute in another type"
         if e.op not in COMPOUND_OPERATORS:
             return
-        if type == 'float' and e.type == DOUBLE and (s := self.ex.single(e)) is not None and s.op in COMPOUND_OPERATORS:
+        if (
+            type == 'float'
+            and e.type == DOUBLE
+            and (s := self.ex.in_float32(e)) is not None
+            and s.op in COMPOUND_OPERATORS
+        ):
             e = s
         if e.type in REAL:
             return self.compound_real(target, type, e)

@@ -50,7 +50,7 @@ def join_text(op, a, b, prec, right_loose=False):
     return f'{side(a, False)}{gap}{op}{gap}{side(b, True)}'
 
 
-def under(t, prec=UNARY):
+def parenthesize(t, prec=UNARY):
     "Write the text `t`, in parentheses unless it binds as tightly as `prec`"
     return f'({t.text})' if t.prec < prec else t.text
 

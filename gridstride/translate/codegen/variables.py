@@ -112,9 +112,9 @@ class Declarations:
 
         `where[id(block), n]` has those that are declared without a value of their own.
         """
-        for n, v in self.born_in(block, declared, loops):
+        for n, v in self.declared_here(block, declared, loops):
             declared = declared | {v}
-            if self.gives_first(block[n], v):
+            if self.is_first_value(block[n], v):
                 block[n].declares = True
             else:
                 self.where.setdefault((id(block), n), []).append(v)
@@ -123,13 +123,13 @@ class Declarations:
             for b in blocks(s):
                 self.choose_declarations(b, declared.union(own), loops + (s.kind in _LOOPS))
             for c in self.counters(s):
-                c.outside = c.var.slot in declared
+                c.declared_before = c.var.slot in declared
 
-    def born_in(self, block, declared, loops):
+    def declared_here(self, block, declared, loops):
         "Yield (number of the first statement, variable) of those that this block is the innermost to hold"
         own, deep = [self.slots(s) for s in block], [self.all_slots(s) for s in block]
         for v in sorted(set().union(*deep), key=lambda v: v.c_name):
-            if v in declared or self.needs_none(v):
+            if v in declared or self.is_declared_elsewhere(v):
                 continue
             at = [n for n, d in enumerate(deep) if v in d]
             first = block[at[0]]
@@ -138,7 +138,7 @@ class Declarations:
             if not alone or carried:
                 yield at[0], v
 
-    def gives_first(self, s, v):
+    def is_first_value(self, s, v):
         "Does the statement give `v` a value that does not need `v`?"
         if s.kind not in ('assign', 'pointer') or s.var.slot is not v or s.aug:
             return False
@@ -148,7 +148,7 @@ class Declarations:
         "Return what a loop counts by: itself, or its columns"
         return [s] if s.kind == 'for' else s.columns if s.kind == 'each' else []
 
-    def needs_none(self, v):
+    def is_declared_elsewhere(self, v):
         "Is `v` declared elsewhere: as a parameter, or with its memory?"
         parameter = v.c_name in {e.value.c_name for e in self.parameters if e.op == 'var'}
         return parameter or v.adopted or isinstance(v.type, Array) and v.memory.space != 'pointer'

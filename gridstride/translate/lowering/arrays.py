@@ -94,9 +94,9 @@ class Arrays:
             raise self.fn.error(node, what)
         if len(idx) == view.ndim and not any(isinstance(i, ast.Slice) for i in idx):
             return self.element(view.memory, self.element_index(node, view, idx))
-        return array(self.cut(node, view, idx))
+        return array(self.subview(node, view, idx))
 
-    def cut(self, node, view, idx):
+    def subview(self, node, view, idx):
         "Return the part of `view` that fewer indices, or slices, select: `m[r]`, `x[1:]`"
         m = view.memory
         if m.dims is not None and view.plain and number(view.offset) == 0:
@@ -185,11 +185,11 @@ class Arrays:
         v.memory = Memory(v.name, view.memory.dtype, 'pointer', 1, roots=[view.memory])
         v.memory.variable = v
         names = [f'{v.name}_{n}' if view.ndim > 1 else f'{v.name}_size' for n in range(view.ndim)]
-        sizes = [self.steady(s, n, size) for n, size in zip(names, view.sizes)]
+        sizes = [self.fixed(s, n, size) for n, size in zip(names, view.sizes)]
         if view.plain and None not in sizes[1:]:
             strides = row_strides(sizes)
         else:
-            strides = [self.steady(s, f'{v.name}_stride', stride) for stride in view.strides]
+            strides = [self.fixed(s, f'{v.name}_stride', stride) for stride in view.strides]
         v.view = View(v.memory, sizes, strides, plain=view.plain)
 
     def same_pointer(self, s, v, view):
@@ -201,7 +201,7 @@ class Arrays:
             raise self.fn.error(s, f'{v.name} is an array of another layout here than in {there}', 'Use two names.')
         v.view.sizes = tuple(a if same(a, b) else None for a, b in zip(v.view.sizes, view.sizes))
 
-    def steady(self, s, name, e):
+    def fixed(self, s, name, e):
         "Return `e` itself where it keeps its value, else a variable that has it"
         if e is None or all(part.op in _FIXED or part.op == 'var' and self.is_fixed(part.value) for part in walk(e)):
             return e
