@@ -27,7 +27,7 @@ __all__ = ['as_gpu', 'enable', 'load_ipython_extension']
 
 
 def _on_gpu(device):
-    "Does this argument of torch's name a GPU? An integer is its number"
+    "Return whether this argument of torch's names a GPU; an integer is the number of one"
     if isinstance(device, str) or type(device).__name__ == 'device':
         return str(device).split(':')[0] == 'cuda'
     return type(device) is int
@@ -62,7 +62,7 @@ def _asked_by_program():
 
 
 class _Event:
-    "What `torch.cuda.Event` is, by the CPU's clock"
+    "A substitute for `torch.cuda.Event`, by the CPU's clock"
 
     def __init__(self, *args, **kwargs):
         self.time = None
@@ -83,7 +83,7 @@ class _Event:
 
 
 class _Entered:
-    "What a `with` block enters, and nothing changes"
+    "A context that a `with` block enters and that changes nothing"
 
     def __enter__(self):
         return self
@@ -93,7 +93,7 @@ class _Entered:
 
 
 class _Stream(_Entered):
-    "What `torch.cuda.Stream` is where each operation has ended before the next one begins"
+    "A substitute for `torch.cuda.Stream`: each operation has ended before the next one begins"
 
     cuda_stream = 0
 
@@ -113,7 +113,7 @@ class _Stream(_Entered):
 
 
 class _Device(_Entered):
-    "What `torch.cuda.device` is with one GPU"
+    "A substitute for `torch.cuda.device` on a machine with one GPU"
 
     def __init__(self, device=None):
         self.idx = 0
@@ -128,7 +128,7 @@ _PROPERTIES = dict(
 
 
 def _uncompiled(model=None, **options):
-    "What `torch.compile` gives: the function itself, as its compiler would look for the state of a GPU"
+    "Return the function itself, as a substitute for `torch.compile`, whose compiler would ask for the state of a GPU"
     return (lambda model: model) if model is None else model
 
 

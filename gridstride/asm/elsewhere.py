@@ -106,7 +106,7 @@ def read_amd(
 
 
 class Compiled(NamedTuple):
-    "What a tile language's compiler made of a program"
+    "The output of a tile language's compiler for a program"
 
     by: str  # package and version
     written: str  # CUDA C or PTX that it wrote; nothing if it wrote machine code at once
@@ -128,7 +128,8 @@ class Compiled(NamedTuple):
         threads: int,  # of a block
         shared=0,  # bytes of dynamic shared memory
     ):  # k(blocks, *arguments): tensors, integers of 32 bits, structs as bytes
-        "What launches it on torch's GPU, without its compiler; `Unavailable` where the machine code is for another one"
+        """Return a launcher on torch's GPU, without its compiler; raises `Unavailable` if the machine code is for
+        another GPU"""
         (name,) = (
             section.removeprefix(_CONSTANTS) for section in sections(self.cubin) if section.startswith(_CONSTANTS)
         )
@@ -231,7 +232,7 @@ def kittens(
     src: str,  # CUDA C++ that includes kittens.cuh
     arch='sm_90a',  # for which GPU
 ) -> Compiled:
-    "What nvcc makes of a kernel with ThunderKittens' headers, whose folder THUNDERKITTENS_ROOT names; or `Unavailable`"
+    "Compile a kernel with ThunderKittens' headers by nvcc; raises `Unavailable` without THUNDERKITTENS_ROOT"
     root = os.environ.get('THUNDERKITTENS_ROOT')
     nvcc = shutil.which('nvcc')
     if not root or not nvcc:
@@ -250,7 +251,7 @@ def compiled(
     make,  # called with nothing; gives what `run_program` or `kittens` does
     *parts,  # what decides the result: the program
 ) -> Compiled:
-    "What `make` returns, where its compiler is; elsewhere the recording"
+    "Return `make()` if its compiler is installed, else the recording"
     return recorded(name, make, *parts, save=plain, load=lambda data, mark: from_plain(data))
 
 

@@ -8,7 +8,7 @@ __all__ = ['LANGUAGES', 'Language', 'made_by']
 
 
 class Language(NamedTuple):
-    "How each compiler compiles a kernel called `softmax`, for rows of 1024 elements"
+    "A tile language, with its kernel `softmax` for rows of 1024 elements"
 
     package: str  # on PyPI
     before: str  # what is imported

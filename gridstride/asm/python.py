@@ -357,7 +357,7 @@ class Triton(_InPython):
             return kept('triton', lambda: self._compiled(triton, source, arch), *map(str, how))
 
     def _compiled(self, triton, source, arch):
-        "What `make` gives, compiled now: in its own cache Triton does not keep what the assembler said"
+        "Return `make()`, compiled now: Triton's own cache does not keep the assembler's output"
         from triton.backends.compiler import GPUTarget
 
         log = io.StringIO()

@@ -156,7 +156,7 @@ def kept(
     compile,  # called with nothing: what is to be kept
     *decides,  # all that decides what that is: what JSON can hold
 ):
-    "What `compile()` returns for this input, from the cache of compiled kernels if it is there"
+    "Return `compile()` for this input, from the cache of compiled kernels if it is there"
 
     def run(command, folder):
         _keep(folder, compile())
@@ -178,7 +178,7 @@ def _keep(folder, made):
 
 
 def _kept(folder):
-    "What `_keep` wrote; None if that is broken"
+    "Return what `_keep` wrote; None if that is broken"
     try:
         raw = (folder / 'made').read_bytes()
     except OSError:
@@ -202,7 +202,7 @@ def _interruptible():
 
 @_interruptible()
 def _compiled(lib, src, name, given, options, file, original):
-    "What `nvrtc` gives, compiled now"
+    "Compile by `nvrtc` now"
     p = ctypes.c_void_p()
     # in no folder: else the current one is in the machine code, which no cache knows elsewhere
     path = file if os.path.isabs(file) else f'/{file}'
@@ -257,7 +257,7 @@ def link(
 
 @_interruptible()
 def _linked(ptx, arch, opt, flags):
-    "What `link` gives, linked now"
+    "Link by `link` now"
     lib = _jitlink()
     p = ctypes.c_void_p()
     options = [f'-arch={arch}', '-lineinfo', '-Xptxas=-v', '-verbose', *([] if opt else ['-O0']), *flags]

@@ -240,7 +240,7 @@ def in_a_row(fn) -> float:  # seconds
 # Events time the GPU. Arguments that all live in the CPU's memory are worked on by the CPU, or copied there
 # and back: only the wall clock measures that.
 def is_array(x) -> bool:
-    "Whether `x` is a NumPy array, a tensor, or what behaves like one"
+    "Return whether `x` is a NumPy array, a tensor, or an object that behaves like one"
     return hasattr(x, 'shape') and hasattr(x, 'dtype')
 
 

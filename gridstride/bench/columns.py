@@ -70,7 +70,7 @@ class Written(clocks.Events):
         self.mhz = []
 
     def begun(self):
-        "What is done in the queue before the first run of a batch"
+        "Queue what comes before the first run of a batch"
         self.stamps.note(0)
 
     def ended(self):

@@ -19,7 +19,8 @@ __global__ void __launch_bounds__(512) read_k(const int4 *x, int *found, long lo
 def reads(
     x,  # a contiguous tensor of whole 16-byte packs, where kernels run
 ):  # a function, called with nothing; its result is whether a pack folds to a certain word, as a tensor
-    "What reads all of `x` and does nothing else: the ceiling of kernels that read, as `ceilings()['read']` has it"
+    """Return a kernel that reads all of `x` and does nothing else: the ceiling of kernels that read,
+    `ceilings()['read']`"""
     import torch
     from ..cpp.kernel import cuda_kernel
 

@@ -195,8 +195,8 @@ def _plain(x):
 # One file per recording, `recorded/NAME.json` in the folder of the lesson, written in one step so that no half of
 # one is ever read.
 class Recording:
-    """What another machine made: shows itself as it did there; `data` is it as plain values, `mark` says where and
-    when it was made"""
+    """A value made on another machine: shows itself as it did there; `data` is the plain value, `mark` says where and
+    when"""
 
     def __init__(self, key, made, forms, data=None):
         self.key = key
@@ -323,8 +323,8 @@ def recorded(
     tools=None,  # versions of the programs that have a part in it, or a function that returns them
     folder='recorded',  # where recordings are
 ):
-    """What `make()` returns; where that cannot be had, the recording, after a line that says so. `Unavailable` if there
-    is none that fits"""
+    """Return `make()`; if this machine cannot make it, the recording, marked as recorded. Raises `Unavailable` if none
+    fits"""
     global _origin, _made
     k = key(*parts)
     _origin = 'here'
@@ -384,8 +384,8 @@ def on_gpu(
     folder='recorded',  # where recordings are
     **how,  # `save`, `load` and `tools`, as for `recorded`
 ):
-    """What `make()` returns on a GPU; elsewhere, below a line that says so, what it returned there: as plain data, or
-    else as a `Recording`"""
+    """Return `make()` on a machine with a GPU; elsewhere, marked as recorded, its plain data there, or else a
+    `Recording`"""
 
     def here():
         _need_gpu()

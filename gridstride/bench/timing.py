@@ -66,7 +66,7 @@ def _maker(x):
 
 
 def _takes(f, n):
-    "Whether `f` can be called with `n` arguments; None if it is not Python and has no signature"
+    "Return whether `f` can be called with `n` arguments; None if it is not Python and has no signature"
     try:
         inspect.signature(f).bind(*[None] * n)
     except TypeError:
@@ -161,7 +161,7 @@ class Timing:
 
     @cached_property
     def stats(self) -> Stats:
-        "What the times say, in seconds"
+        "The statistics of the times, in seconds"
         return summary(self.times)
 
     @property
@@ -181,7 +181,7 @@ class Timing:
 
     @property
     def shares(self) -> dict:  # ceiling -> share of it
-        "How much of the measured ceilings this is"
+        "The fraction of each measured ceiling that this reaches"
         rates = {'copy': self.gbs, self.peak: self.tflops}
         roof = self.roof or {}
         return {k: v / roof[k] for k, v in rates.items() if v and k in roof}

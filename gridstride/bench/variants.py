@@ -30,7 +30,7 @@ __all__ = ['ChangeError', 'changed', 'define', 'source_in', 'code_of', 'Contest'
 
 
 class ChangeError(ShownBriefly, ValueError):
-    "What is to be replaced, or to be found, is not there, or is there more than once; the message says what is"
+    "The text to replace or to find is missing, or occurs more than once; the message says which"
 
 
 # A text is replaced only where it is the only one of its kind: a change that hits nothing, or two positions, would make
@@ -281,7 +281,7 @@ _CHANGED = 'another source than the recorded one: timed on a GPU alone'
 
 
 class Contest:
-    "What a contest found: `contest[name]` in milliseconds, `ratio`, and a table that says where it was measured"
+    "The result of a contest: `contest[name]` in milliseconds, `ratio`, and a table that says where it was measured"
 
     def __init__(self, title, rows, baseline, flops=None, made='', doubts=(), bytes=None):
         self.title = title
@@ -361,7 +361,7 @@ def _gather(doubts, names):
 
 
 def _judge(ways, args, check, writes):
-    "What `compare` is to check with: `check`, or that all give what the first gives"
+    "Return the `check` of `compare`: the given one, or that all results equal the first"
     if check is not None:
         return check
     got = next(iter(ways.values()))(*args)

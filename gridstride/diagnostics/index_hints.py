@@ -64,7 +64,7 @@ def product_in(
     above,  # the lines of the function before it
     array,  # its name
 ):
-    "Is the index of the array in this line a product of 32 bits, or a variable set to one?"
+    "Return whether the index of the array in this line is a product of 32 bits, or a variable set to one"
     found = {indices for *_, indices in uses(code_of(line), array) if len(indices) == 1}
     if len(found) != 1:
         return False
@@ -81,7 +81,7 @@ def indexes_only(
     above,  # the lines of the function before it
     arrays,  # their names
 ):
-    "Does a line access elements of the given arrays only, or of arrays that the function declares?"
+    "Return whether a line accesses elements of the given arrays only, or of arrays that the function declares"
     code = re.sub(r'/\*.*?\*/', '', code_of(line))
     before = ' '.join(map(code_of, above.split('\n')))
     if re.search(r'->|[\w\])]\s*\.\s*\w+\s*\[|(?:^|[-=(,+/%<>&|!?:;{}\[*])\s*\*', code):
@@ -126,7 +126,8 @@ def _joint_hint(lines, names):
 
 
 def _wrong_joint(line, names):
-    "Does this line return only if all indices are past the end, or let in threads with only one index in bounds?"
+    """Return the hint for a line that returns only if all indices are past the end, or lets in threads with one in
+    bounds"""
     m = re.search(r'\bif\b\s*(.*)', line)
     condition, after = _condition(m[1]) if m else ('', '')
     terms = _JOINT.split(condition)
@@ -147,7 +148,7 @@ def _wrong_joint(line, names):
 
 
 def _is_past(term):
-    "Does a comparison mean an index past an end: `i >= n`, `i < 0`?"
+    "Return whether a comparison means an index past an end: `i >= n`, `i < 0`"
     return (term[2][0] == '>') != (term[3] == '0')
 
 
@@ -276,7 +277,7 @@ def axes_hint(array, shape, at, parts):
 
 
 def _is_flat(expr):
-    "Does it contain a row times its length, as in `r * w + c`?"
+    "Return whether it contains a row times its length, as in `r * w + c`"
     return bool(re.search(r'\)\s*\*\s*[A-Za-z]|[A-Za-z]\w*\s*\*\s*\(', expr)) or any(
         '*' in term and len(names_in(term)) > 1 for term in re.split(r'[-+]', expr)
     )
@@ -302,7 +303,7 @@ def _rows(expr):
 
 
 def _has_free_column(expr, guards, lines):
-    "Does it add a column to the row, `c` in `r*w + c`, that no guard compares with anything?"
+    "Return whether it adds a column to the row, `c` in `r*w + c`, that no guard compares with anything"
     columns = names_in(expr) - _rows(expr)
     known = {guard.name for guard in guards} | {
         name for text in lines for name in re.findall(r'\bfor (\w+) in\b', text)

@@ -79,7 +79,7 @@ def race_hint(code, fields, line, location, other, above):
 
 
 def _are_in_one(location, other):
-    "Are both accesses in one function, as far as their calls are known?"
+    "Return whether both accesses are in one function, as far as their calls are known"
     return not (location.calls and other.calls) or location.calls[0].function == other.calls[0].function
 
 
@@ -107,7 +107,7 @@ def _calls_hint(location, other):
 
 
 def is_in_step(fields, line, location, other):
-    "Do lanes of one warp exchange values as if they ran in lockstep?"
+    "Return whether lanes of one warp exchange values as if they ran in lockstep"
     if not (location.thread and other and other.thread) or location.block != other.block:
         return False
     (x, *row), (x2, *row2) = location.thread, other.thread
@@ -118,7 +118,7 @@ _ATOMIC_CALL = re.compile(r'\batomic(?:\w+|\.\w+)\(([^,;]*)')
 
 
 def _is_half_atomic(fields, line, other):
-    "Is one of the two accesses atomic and the other plain, according to their lines?"
+    "Return whether one of the two accesses is atomic and the other plain, according to their lines"
 
     name = '' if fields['array'] == 'memory' else rf'(?<![\w.]){re.escape(fields["array"])}(?!\w)'
 

@@ -104,7 +104,7 @@ class Guard(NamedTuple):
 
     @property
     def wide(self):
-        "Is the bound itself let in?"
+        "Whether the bound itself is let in"
         return self.sign == '<=' and '-' not in self.bound
 
 
@@ -136,7 +136,7 @@ def guards_of(names, lines):
 
 
 def share_loop(location, until):
-    "Is the location in a loop that also contains line `until`, the same one or a later one?"
+    "Return whether a loop around the location also contains line `until`, the same one or a later one"
     above = location.above.split('\n') if location.above else []
     onward = location.onward.split('\n')
     own = onward[0] or ' ' * _indent_after(above) + location.source
@@ -156,7 +156,7 @@ def _indent_after(lines):
 
 
 def _in_indented_loop(lines, n):
-    "Is line `n` of Python in a loop whose body the last line belongs to as well?"
+    "Return whether line `n` of Python is in a loop whose body contains the last line as well"
     if n == len(lines) - 1 and re.match(r'\s*(for|while)\b', lines[n]):
         return True
     depth = _indent(lines[n])
@@ -169,7 +169,7 @@ def _in_indented_loop(lines, n):
 
 
 def _in_braced_loop(lines, n):
-    "Is line `n` of CUDA C in a loop in which the last line is as well?"
+    "Return whether line `n` of CUDA C is in a loop that contains the last line as well"
     opened = []  # opened: does each open `{` belong to a loop?
     loop = None
     depth = 0

@@ -92,7 +92,7 @@ def _own_frame(frame):
 
 
 def _waits(ident, frame):
-    "Whether a thread waits for another one: in Python's own modules, or in a system call that nothing but others ends"
+    "Return whether a thread waits for another one: in a module of Python, or in a system call that only others end"
     if os.path.basename(frame.f_code.co_filename) in _WAITING and frame.f_code.co_filename.startswith(_LIBRARIES):
         return True
     return any(t.ident == ident and _is_blocked(t.native_id) for t in threading.enumerate())
@@ -159,7 +159,7 @@ def _callables(thing):
 
 
 def _is_wrapped(new, old):
-    "Is this torch's own wrapper around a function of its own, as `torch.compile` puts one around `torch.manual_seed`?"
+    "Return whether this is torch's own wrapper, such as `torch.compile`'s around `torch.manual_seed`"
     code = getattr(new, '__code__', None)
     return getattr(new, '__wrapped__', None) is old and code and code.co_filename.startswith(_TORCH)
 

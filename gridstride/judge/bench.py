@@ -195,7 +195,7 @@ class Bench:
 
     # What is looked at, in this order: the first that is found is the reason
     def look_around(self):
-        "What was noticed in its process"
+        "Look for what was noticed in its process"
         for code, text in self.process.hints():
             raise Refused(code if code in ('patched', 'spied', 'reference') else 'patched', text)
 
@@ -211,7 +211,7 @@ class Bench:
             raise Refused('fallback', f'{self.at()} right, but none of its kernels ({names}) ran')
 
     def look_at_kind(self, facts):
-        "Is the answer a plain tensor with memory of its own?"
+        "Check that the answer is a plain tensor with memory of its own"
         if text := facts.get('returned'):
             raise Refused('type', f'{self.at()} {text}')
         if text := facts.get('odd'):
@@ -220,7 +220,7 @@ class Bench:
             raise Refused('alias', f'{self.at()} the answer shares the memory of input {facts["alias"]}')
 
     def look_at_ends(self, facts):
-        "Was it done when it returned?"
+        "Check that the submission was done when it returned"
         if threads := facts.get('threads'):
             raise Refused('late', f'{self.at()} a thread of it still ran when it returned: {threads}')
         if facts.get('streams'):
@@ -235,7 +235,7 @@ class Bench:
             raise Refused('clock', f'{self.at()} {said}')
 
     def look_at_inputs(self, data, sent, now):
-        "Are the inputs what they were?"
+        "Check that the inputs are unchanged"
         tensors = [(i, x) for i, x in enumerate(_items(data)) if isinstance(x, torch.Tensor)]
         if [len(blob) for blob in now] != [len(was) for was in sent]:
             raise Refused('inputs', f'{self.at()} the inputs that came back have other sizes')
@@ -245,7 +245,7 @@ class Bench:
                 raise Refused('inputs', f'{self.at()} {n} elements of input {i} are not what they were')
 
     def look_at_values(self, call, expected, scale):
-        "Is the answer right? If not, what kind of wrong is it?"
+        "Check that the answer is right, and if not, classify the mistake"
         found = self.miss_of(call.got, expected, scale, call.sizes)
         if found is None and self.task.check_implementation:
             right, text = self.task.check_implementation(call.data, call.got[0] if len(call.got) == 1 else call.got)
@@ -357,7 +357,7 @@ class Bench:
             self.call(self.data(what, sizes), sizes)
 
     def look_at_idle(self):
-        "Does the answer come from its kernels? A call more, in which launches do nothing"
+        "Check that the answer comes from its kernels: one more call, in which launches do nothing"
         if not self.submission.kernels:
             return
         try:
@@ -369,7 +369,8 @@ class Bench:
             raise Refused('fallback', f'its kernels ({names}) run for show: the answer is right without them, too')
 
     def fails_idle(self):
-        "Whether the answer is wrong where launches do nothing: on a CPU in a process in which none ever did anything"
+        """Return whether the answer is wrong if launches do nothing: on a CPU in a process in which none ever did
+        anything"""
         if self.idle:
             self.idle.receive(patience=self.idle.patience_for('load'))
             return self.fails_now(self.idle)

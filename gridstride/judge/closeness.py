@@ -40,7 +40,7 @@ def allowed(
 
 
 class Miss(NamedTuple):
-    "What is wrong with an answer"
+    "A deviation of an answer from the right one"
 
     kind: str  # 'type', 'unwritten', 'precision', 'wrong'
     text: str

@@ -70,7 +70,7 @@ def _asked_for(blob):
 
 
 class Service(threading.Thread):
-    "Has compiled what a submission's process asks for, until it is stopped"
+    "A service that compiles what a submission's process requests, until it is stopped"
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ def main(
 
 
 class _Failed(Exception):
-    "What the compiler says of a source that it does not take"
+    "The compiler's message about a source that it rejects"
 
 
 def _made(asked):

@@ -36,7 +36,7 @@ class _Stream:
         self.current.remove(self)
 
     def wait_stream(self, other):
-        "What comes next on this stream waits for the other one"
+        "Let what comes next on this stream wait for the other one"
         self.pending.discard(other)
 
     def synchronize(self):
@@ -261,7 +261,7 @@ class Gpu:
         return torch.empty_like(x, device='cuda')
 
     def fill(self, buffer, x):
-        "Have an input put there, when the call comes"
+        "Put an input there when the call comes"
         self.waiting.append((buffer, x.cuda()))
 
     def poison(self, sizes):

@@ -58,7 +58,7 @@ def _modules(tree):
 
 
 def _is_kernel(decorator, modules):
-    "Does it make a kernel of Triton or Numba: @triton.jit, @cuda.jit(...), by whatever name it was imported?"
+    "Return whether it makes a kernel of Triton or Numba: @triton.jit, @cuda.jit(...), by whatever name it was imported"
     f = decorator.func if isinstance(decorator, ast.Call) else decorator
     said = ast.unparse(f)
     first, *attributes = said.split('.')

@@ -73,7 +73,7 @@ def prctl(option, value=0):
 
 # Folders
 def _is_below(path, folders):
-    "Is a path one of these folders, or in one of them?"
+    "Return whether a path is one of these folders, or inside one of them"
     return any(path == folder or path.startswith(folder.rstrip('/') + '/') for folder in folders)
 
 
@@ -142,7 +142,7 @@ def _share_memory(paths):
 
 
 def _show(path, fd):
-    "What `fd` was opened for, at `path`, where something else covers it by now"
+    "Show again, at `path`, what `fd` was opened for, where something else covers it by now"
     if os.path.isdir(f'/proc/self/fd/{fd}'):
         os.makedirs(path, exist_ok=True)
     else:
@@ -361,7 +361,7 @@ def confine(
 
 
 def limit(seconds):
-    "What a process may use"
+    "Limit the resources of this process"
     for name, most in _LIMITS.items():
         hard = resource.getrlimit(limit := getattr(resource, name))[1]
         most = most if hard < 0 else min(most, hard)
@@ -372,7 +372,7 @@ def limit(seconds):
 
 
 def limit_processes():
-    "How many processes and threads a submission may have, counted in its namespace: the user's others are not"
+    "Limit the processes and threads of a submission, counted in its namespace: the user's others do not count"
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NPROC, (_TASKS, _TASKS))
 
@@ -388,14 +388,14 @@ def children(pid='self') -> list:
 
 
 def _is_alive(pid):
-    "Does it still run? A process that has ended and was not waited for does not"
+    "Return whether it still runs; a process that has ended and was not waited for does not"
     with suppress(OSError, IndexError):
         return Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0] not in 'ZX'
     return False
 
 
 def is_stopped(pid):
-    "Is a process stopped by a signal?"
+    "Return whether a process is stopped by a signal"
     with suppress(OSError, IndexError):
         return Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0] == 'T'
     return True

@@ -265,7 +265,7 @@ class Process:
             self._ask_warden(b'c')
 
     def _ask_warden(self, what):
-        "Have the warden do something, and wait until it has; one that is gone says how it ended"
+        "Let the warden do something, and wait until it has; one that is gone reports how it ended"
         self._read_lines(1)
         with suppress(OSError):
             self.life.sendall(what)
@@ -299,7 +299,7 @@ class Process:
         return self.said.read().decode(errors='replace').strip()
 
     def hang_up(self):
-        "Have the warden end what is below it"
+        "Let the warden end what is below it"
         with suppress(OSError):
             self.life.shutdown(socket.SHUT_WR)
 

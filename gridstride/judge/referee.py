@@ -54,7 +54,7 @@ def _unseen(bench):
 
 
 def _look_at_clocks(bench, base):
-    "Do the events of a submission agree with the judge's clock?"
+    "Check that the events of a submission agree with the judge's clock"
     ours, theirs = _unseen(bench), _unseen(base)
     if ours > _VARIES * theirs + _NOISE:
         said = f'{ours * 1e3:.3g} ms a call that its events do not show, {theirs * 1e3:.3g} ms of the reference'

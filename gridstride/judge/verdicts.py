@@ -61,7 +61,7 @@ def _time_text(seconds):
 
 @dataclass(frozen=True)
 class Verdict:
-    "Whether a submission is accepted, and if not, why; true if it is; prints in a few lines"
+    "The verdict on a submission: true if it is accepted, else with the reason; prints in a few lines"
 
     name: str  # of the file
     task: str

@@ -26,7 +26,7 @@ class Timeout(Exception):
 
 
 class ProtocolError(Exception):
-    "What arrived is not a message, or is longer than was agreed"
+    "The received bytes are not a message, or are longer than was agreed"
 
 
 def _take(sock, n, end, buffer=bytearray):

@@ -145,18 +145,18 @@ class _Worker:
         wire.send(self.sock, header, [wire.bytes_of(x) for x in items])
 
     def again(self, header, blobs):
-        "What the last answer has become when all is done"
+        "Return what the last answer has become when all is done"
         self.device.settle()
         with torch._C.DisableTorchFunction():
             self.give('again', self.last, {})
 
     def kernels(self, header, blobs):
-        "Which kernels one call launches on the GPU"
+        "Return the kernels that one call launches on the GPU"
         data = self.pool.data(header, blobs)
         wire.send(self.sock, dict(op='kernels', kernels=self.device.kernels(self.f, data)))
 
     def run(self):
-        "Do what the judge says, until it is gone"
+        "Execute the judge's orders until it is gone"
         while True:
             header, blobs = wire.receive(self.sock, buffer=self.device.blob)
             try:

@@ -135,7 +135,7 @@ def _of_rung(name, rung):
 
 
 class _Collector:
-    "What a function needs, in an order in which it can be defined"
+    "A collector of what a function needs, in an order in which it can be defined"
 
     def __init__(self):
         self.imports, self.texts = {}, {}

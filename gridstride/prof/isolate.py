@@ -98,7 +98,7 @@ def _root(node):
 
 
 def _sets(s, made):
-    "Does the statement only set something on one of the names in `made`?"
+    "Return whether the statement only sets something on one of the names in `made`"
     if isinstance(s.node, ast.Expr) and isinstance(s.node.value, ast.Call):
         root, last = _root(s.node.value.func)
         return root in made and bool(_SETTING.search(last))
@@ -109,7 +109,7 @@ def _sets(s, made):
 
 
 def _star(s, name):
-    "Does `from ... import *` bring the name?"
+    "Return whether `from ... import *` brings the name"
     if not (isinstance(s.node, ast.ImportFrom) and s.node.names[0].name == '*'):
         return False
     module = sys.modules.get('.' * s.node.level + (s.node.module or ''))
@@ -195,7 +195,7 @@ def _lambda(fn):
 
 
 def _alike(made, code):
-    "Is the lambda in the compiled text `made` the one with this code?"
+    "Return whether the lambda in the compiled text `made` is the one with this code"
     inner = next(c for c in made.co_consts if hasattr(c, 'co_code'))
     return (inner.co_code, inner.co_names, inner.co_varnames) == (code.co_code, code.co_names, code.co_varnames)
 

@@ -275,7 +275,7 @@ def _amount(m):
 
 
 class Ncu:
-    "What Nsight Compute measured: `kernels`, in the order of their launches; shows itself as tables"
+    "A report of Nsight Compute: `kernels`, in the order of their launches; shows itself as tables"
 
     def __init__(self, kernels, version='', doubts=(), mark=''):
         self.kernels, self.version, self.doubts, self.mark = list(kernels), version, list(doubts), mark

@@ -200,7 +200,7 @@ def _busy(every, start, end):
 
 
 class Profile:
-    "What `profile` saw: a table, a picture of the last step, and the trace itself"
+    "A report of PyTorch's profiler: a table, a picture of the last step, and the trace itself"
 
     def __init__(self, trace, mark=''):  # mark: where and when it was recorded, if it was
         self.data, self.mark, self.spans = trace, mark, spans(trace)

@@ -69,7 +69,7 @@ class Node:
 
 
 class Tree:
-    "What Proton saw: a tree of scopes and kernels, shown with time, share, and rates"
+    "A report of Proton: a tree of scopes and kernels, shown with time, percentage, and rates"
 
     def __init__(self, data, mark=''):  # data: what Proton wrote; mark: where and when it was recorded, if it was
         self.data, self.mark = data, mark
@@ -330,7 +330,7 @@ with open({out!r}, 'w', encoding='utf-8') as _f: _j.dump(_made.data, _f)
 
 
 def _profile_elsewhere(fn, args, kwargs, inside, hook):
-    "What `proton` gives, from a process of its own"
+    "Return the result of `proton` from a process of its own"
     with tempfile.TemporaryDirectory() as folder:
         source, name = program(fn)
         files = {name: f'{folder}/{name}' for name in ('args', 'out')}

@@ -51,7 +51,7 @@ __all__ = [
 
 
 class PropagateNan:
-    "How `tl.maximum` and `tl.minimum` treat NaN"
+    "The options for how `tl.maximum` and `tl.minimum` treat NaN"
 
     NONE, ALL = 0, 0xFFFF
 

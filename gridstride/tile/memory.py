@@ -105,7 +105,7 @@ def _memory_of_tensor(a, name):
 
 
 def is_array(a):
-    "Is `a` an array of NumPy or torch?"
+    "Return whether `a` is an array of NumPy or torch"
     return isinstance(a, np.ndarray) or type(a).__module__.split('.')[0] == 'torch' and hasattr(a, 'as_strided')
 
 

@@ -415,7 +415,7 @@ class If:
 
 
 def _ran_often(*branch):
-    "Have these branches run often enough for their types to be known?"
+    "Return whether these branches ran often enough for their types to be known"
     branched = current().branched
     branched[branch] = n = branched.get(branch, 0) + 1
     return n > 16

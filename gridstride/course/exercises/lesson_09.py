@@ -198,7 +198,7 @@ _LEFT_OVER = (
 
 
 def loads_wide(loop):
-    "Does the loop load 16 bytes at a time somewhere?"
+    "Return whether the loop loads 16 bytes at a time somewhere"
     return any(op.startswith('LDG.E.128') for op in loop.ops())
 
 

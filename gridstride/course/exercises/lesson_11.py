@@ -89,7 +89,7 @@ LAYERS = (
 
 
 def is_compute_bound(tokens, k, n, size, gbs, tflops):
-    "Does the product take longer to compute than to move?"
+    "Return whether the product takes longer to compute than to move"
     return 2 * tokens * k * n * gbs >= size * (tokens * k + k * n + tokens * n) * tflops * 1000
 
 

@@ -14,7 +14,7 @@ __all__ = ['best_of', 'folds', 'moments_of', 'is_kernel']
 
 
 def folds(combine, items, rng):
-    "What `items` become, combined in three orders: from the left, as a tree of distant elements, and at random"
+    "Yield `items` combined in three orders: from the left, as a tree of distant elements, and at random"
     yield 'from left to right', _left_to_right(combine, items)
     yield 'as a tree', _halves(combine, items)
     yield 'in any order', _any(combine, items, rng)

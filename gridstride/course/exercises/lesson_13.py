@@ -218,7 +218,7 @@ SUMS = r'\+=[^;)]*\*|\bfmaf?\b|\b__fmaf_rn\b|\b(?P<sum>\w+)\s*=\s*(?P=sum)\s*\+'
 
 
 def read_late(src) -> bool:
-    "Does CUDA C add up `m` or `n` themselves in a loop within a loop?"
+    "Return whether CUDA C adds up `m` or `n` themselves in a loop within a loop"
     read, added = ({loop[-1] for loop in loops(src, what) if len(loop) > 1} for what in (r'(?<![\w.>])[mn]\s*\[', SUMS))
     return bool(read & added)
 
@@ -288,7 +288,7 @@ __global__ void edges_k(const float *x, float *out, int h, int w, int rows, int 
 
 
 def put_all(fn, x, h, w, skip):  # `skip` floats into memory `out` begins
-    "What `put` makes of an `out` of h x w, with `x.size` floats after it, and how often a thread stored four at once"
+    "Return an `out` of h x w after `put`, with `x.size` floats after it, and how often a thread stored four at once"
     rows, columns = x.shape
     made = skip + h * w + x.size
     out = launch(

@@ -101,7 +101,7 @@ def _times(each, heads, kv_heads, d, flops, latency, speed):
 
 
 def _hides(each, **case):
-    "Does a zigzag step of `each` rows last as long as its message?"
+    "Return whether a zigzag step of `each` rows lasts as long as its message"
     step, message = _times(each, **case)
     return step >= message
 

@@ -138,7 +138,7 @@ def product(fn, name, grid, a, b, **args):  # args: the kernel's, as `launch` ta
 
 
 def fits(a, b, out) -> bool:
-    "Is `out` the product of `a` and `b`?"
+    "Return whether `out` is the product of `a` and `b`"
     try:
         Reference(a, b)(out)
     except AssertionError:

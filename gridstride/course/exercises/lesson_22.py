@@ -267,7 +267,8 @@ def relu(src, x, threads=128):
 
 
 def one_warp_does_all(src, x, want):
-    "Is nothing lacking where the other three warps of each block are not launched, whom the kernel takes to be there?"
+    """Return whether the result is right if the other three warps of each block, which the kernel expects, are not
+    launched"""
     try:
         with on_emulator():
             check(relu(src.replace('blockDim.x', '128'), x, threads=32).float(), want)
