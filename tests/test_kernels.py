@@ -534,7 +534,7 @@ def test_the_table_of_a_ladder(measured):
     assert 'tensor pipe' not in repr(l)
     l[0].counters['tensor pipe'] = 77.
     text = repr(l)
-    for o in ('1000x500 @ 500x2000, beside a library', '0.2 ', '50.0%', '1.00x', '64*', '50%', '3.5', '41%',
+    for o in ('1000x500 @ 500x2000, compared with a library', '0.2 ', '50.0%', '1.00x', '64*', '50%', '3.5', '41%',
               'the instruction before (75%)', 'in doubt, tiled: drifting', 'local memory', 'tensor pipe', '77'):
         assert o in text
     assert 'again' in l._repr_html_() and l['tiled'].tflops == pytest.approx(.2) and l[1].name == 'again'
@@ -621,7 +621,7 @@ def test_a_climb_goes_on_with_what_was_recorded_elsewhere(recorded_climb, other_
     out = capsys.readouterr().out
     for r in rungs:
         assert f'{r.name} needs {words}; it is not tried here' in out
-        assert f'{r.name}, times as fast as {rungs[0].name}: recorded 1; on the H100 of this text 0.9 to 1.1' in out
+        assert f'{r.name}, speedup over {rungs[0].name}: recorded 1; on the H100 of this text 0.9 to 1.1' in out
     assert f'{rungs[0].name} needs {words}. What follows was recorded' in out and 'busy 80%' in out
     assert names(out, '1.000 wavefronts', '1.000 counted', '2.00 instructions', '1.0 TFLOP/s')
     assert re.search('before +75%', repr(climb.waits(rungs[0].name)))

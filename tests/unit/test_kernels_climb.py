@@ -49,7 +49,7 @@ def test_a_guess_the_paper_and_the_text_next_to_the_measurement(climb, capsys):
                        'these allow 7.4 TFLOP/s')
     assert said[4] == 'wavefronts for a multiply-add: here 2.02; on the H100 of this text 1.9 to 2.1'
     assert said[7:9] == ['your guess: none yet',
-                         'naive2, times as fast as naive: here 2; on the H100 of this text 1.5 to 2.5']
+                         'naive2, speedup over naive: here 2; on the H100 of this text 1.5 to 2.5']
     assert 'not measured' in said[9]
     with pytest.raises(TypeError, match="my_guess is 'much'"):
         climb(naive(), 2, 'much', {'naive': (1, 2)})
@@ -60,8 +60,8 @@ def test_tables_of_a_climb_say_where_they_are_from(climb):
     assert climb.counts('silent') == (None, None) and climb.counts('naive') == pytest.approx((2.02, 4.5))
     table, waits = repr(climb.table()), repr(climb.waits('naive', 'naive2'))
     for o in ('naive2', '2.020', '4.50', '7.4', '75%'): assert o in table
-    for o in ('nothing: another warp had its turn', '75%', '25%', 'What warps wait for ('): assert o in waits
-    assert 'numbers from' not in waits, 'a reason that no rung has'
+    for o in ('nothing: another warp was selected', '75%', '25%', 'What warps wait for ('): assert o in waits
+    assert 'data from' not in waits, 'a reason that no rung has'
 
 
 @pytest.mark.slow

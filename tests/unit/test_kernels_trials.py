@@ -25,7 +25,7 @@ def test_shapes_go_around_the_tile_and_the_ring():
 def test_each_order_is_tried(monkeypatch, capsys):
     seen = []
     monkeypatch.setattr(trials, 'right', lambda rung, shapes: seen.append(settings.order))
-    trials.tried(hopper.ring, [(8, 8, 8)])
+    trials.check_kernel(hopper.ring, [(8, 8, 8)])
     assert seen == ['forward', 'reverse']
     assert names(capsys.readouterr().out, 'ring is right', '(8, 8, 8)')
 
@@ -36,10 +36,10 @@ def test_a_verdict_says_what_is_wrong_and_where(monkeypatch):
         raise RacecheckError('x is read', hint='Wait for it.', line=3, source='asm',
                              called=(line, 'multiply'))
     monkeypatch.setattr(trials, 'right', wrong)
-    assert trials.verdict(hopper.ring) == ('racecheck: x is read. Wait for it.',
+    assert trials.diagnose(hopper.ring) == ('racecheck: x is read. Wait for it.',
                                            'multiply(d, a + s*A_BYTES, b + s*B_BYTES, ph > 0);')
     monkeypatch.setattr(trials, 'right', lambda rung, shapes: len(shapes))
-    assert trials.verdict(hopper.ring) == ('right', '')
+    assert trials.diagnose(hopper.ring) == ('right', '')
 
 
 def test_a_listing_is_the_kernel_alone_with_its_line_numbers():
@@ -106,7 +106,7 @@ def test_what_only_a_hopper_gpu_can_measure_is_refused(measure):
 
 def test_a_contest_belongs_to_its_kernels(tmp_path):
     with pytest.raises(Unavailable, match='no recording'):
-        trials.beside_torch('22_none', (64, 64, 64), hopper.ring, seconds=.1)
+        trials.race_with_torch('22_none', (64, 64, 64), hopper.ring, seconds=.1)
 
 
 @pytest.mark.slow
@@ -131,16 +131,16 @@ KEPT = dict(made=dict(gpu='an H100', date='2026-11-24'),
 
 def test_a_committed_run_compares_ours_with_the_library(tmp_path):
     (tmp_path/'matmul.json').write_text(json.dumps(KEPT))
-    beside = trials.beside_library(tmp_path/'matmul.json')
+    beside = trials.load_comparison(tmp_path/'matmul.json')
     assert beside.ratios == {(8, 8, 8): .5, (16, 8, 8): 1.5} and beside.made == 'an H100, 2026-11-24'
     assert names(beside.against, 'fastest of', 'cublasLt')
-    ax, = trials.draw_beside(beside).axes
+    ax, = trials.draw_comparison(beside).axes
     assert [t.get_text() for t in ax.get_yticklabels()] == ['8x8 @ 8x8']                    # the library is faster here
     assert [(p.get_x(), p.get_width()) for p in ax.patches] == [(1, -.5), (1, .5)]
 
 
 def test_the_committed_run_has_forty_shapes():
-    assert len(trials.beside_library(ROOT/'benchmarks/matmul_bfloat16.json').ratios) == 40
+    assert len(trials.load_comparison(ROOT/'benchmarks/matmul_bfloat16.json').ratios) == 40
 
 
 def test_speeds_are_bars_in_panels():

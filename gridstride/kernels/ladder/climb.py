@@ -18,17 +18,17 @@ __all__ = ['Climb', 'Kinds', 'kinds', 'race', 'count_quads', 'count_library']
 
 
 # The pipe for loads and stores counts what it does in wavefronts, the schedulers what they issue in instructions of a
-# warp. Both are told for one instruction that multiplies: a multiply-add of a warp, which is 32 of them, or one of a
+# warp. Both are counted per instruction that multiplies: a multiply-add of a warp, which is 32 of them, or one of a
 # tensor core, which is more.
 _PIPE, _ISSUED = 'l1tex__data_pipe_lsu_wavefronts.sum', 'smsp__inst_executed.sum'
 _REASONS = dict(
-    long_scoreboard='numbers from global memory',
-    short_scoreboard='numbers from shared memory',
+    long_scoreboard='data from global memory',
+    short_scoreboard='data from shared memory',
     barrier='the others, at a barrier',
     mio_throttle='the queue to the pipe',
     lg_throttle='the queue to global memory',
     dispatch_stall='dispatch',
-    not_selected='nothing: another warp had its turn',
+    not_selected='nothing: another warp was selected',
 )
 
 
@@ -60,7 +60,7 @@ class Climb:
         unit='a multiply-add',  # the instruction that multiplies, as a text calls it
         multiply_adds=32,  # in one of these
         op='FFMA',  # its name in machine code begins so
-        also=(),  # shapes h, w, k on which a rung is tried beside those around its tile
+        also=(),  # shapes h, w, k on which a rung is tested besides those around its tile
         reasons={},  # more that warps may wait for: {Nsight Compute's word: the text's}
     ):
         self.bound, self.units, self.unit, self.op = bound, _instructions(shape, multiply_adds), unit, op
@@ -94,12 +94,12 @@ class Climb:
         print(f'{step.registers} registers of a thread, occupancy {step.occupancy:.0%}{busy}')
         _print_guess(guess, next(iter(times), None) if times else None)
         for name, (low, high) in (times or {}).items():
-            claim(f'{rung.name}, times as fast as {name}', low, self._times(step, name), high, mark=step.mark)
+            claim(f'{rung.name}, speedup over {name}', low, self._times(step, name), high, mark=step.mark)
         self._hold_paper(step, wavefronts, within)
 
     def _times(self, step, name):
-        """How many times as fast as another rung, by their shares of the library, with which each was timed in turns:
-        a hot GPU lowers its clock for both. None if the other was not measured"""
+        """The speedup over another rung, from their ratios to the library, with which each was timed interleaved: a hot
+        GPU lowers its clock for both. None if the other was not measured"""
         other = next((s for s in self.ladder.steps if s.name == name), None)
         return other and step.ratio / other.ratio
 
@@ -145,7 +145,7 @@ class Climb:
         return Table((), rows, title, f'[compiled for {takes.arch} by {by}]')
 
     def waits(self, *names) -> Table:
-        "What the warps of some rungs wait for, each reason as a share of all waiting"
+        "What the warps of some rungs wait for, each reason as a fraction of all waiting"
         stalls = {o: self.ladder[o].counters.get('stalls') or {} for o in names}
         rows = {words: [_share(s, reason) for s in stalls.values()] for reason, words in self.reasons.items()}
         shown = [[k, *(f'{v:.0%}' for v in row)] for k, row in rows.items() if max(row) >= 0.01]
@@ -167,7 +167,7 @@ class Climb:
         return [s.name, f'{s.tflops:.2f}', f'{s.ratio:.1%}', *counted, s.registers, f'{s.occupancy:.0%}']
 
     def _busy(self, step, text):
-        "The share of cycles in which tensor cores were at work, in a text; none where floats multiply, or not counted"
+        "The fraction of cycles in which tensor cores are busy, as text; empty for FFMA, or if it was not counted"
         busy = step.counters.get('tensor')
         return text.format(busy) if busy and self.op != 'FFMA' else ''
 

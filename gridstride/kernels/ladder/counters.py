@@ -40,7 +40,7 @@ _STALLS = dict(
     barrier='the barrier',
     math_pipe_throttle='an arithmetic unit',
     wait='the instruction before',
-    not_selected='its turn',
+    not_selected='its selection',
     dispatch_stall='dispatch',
     no_instruction='instructions',
     gmma='tensor cores',
@@ -109,7 +109,7 @@ def count_events(rung, h, w, k, metrics={}) -> dict:  # metrics: more of them, {
 
 
 def longest_wait(counters) -> str:  # counters: as `count_events` gives them
-    "What warps waited for most, in plain words, with its share of their waiting"
+    "What warps waited for most, in plain words, with its fraction of the waiting"
     stalls = counters.get('stalls') or {}
     most = max(stalls, key=stalls.get, default=None)
     return f'{_STALLS[most]} ({stalls[most] / sum(stalls.values()):.0%})' if most and stalls[most] else ''

@@ -9,18 +9,18 @@ from ...bench.recording import on_gpu
 from .ladder import Gpu, inputs, library
 from .rung import need_bfloat16, sms
 
-WARPS, EACH = 8, 32  # of a block, one for each SM; instructions of a warp in a step
+WARPS, EACH = 8, 32  # of a block, one per SM; instructions of a warp in a step
 
 
 def time_alone(
     src,  # CUDA C of a kernel (const int *x, float *out, long long *cycles, int steps), launched with 8 warps an SM
-    size,  # of the square bfloat16 product beside which it is timed, with as many multiply-adds
+    size,  # of the square bfloat16 product that it is compared with, with as many multiply-adds
     multiply_adds,  # of one instruction; a warp does 32 of them in a step
     record,  # NN_what: the name of the recording that is shown where this cannot be measured
     folder='recorded',
-) -> dict:  # 'random', 'zeros' -> dict(cycles=, tflops=, ghz=, watts=); 'ratio' -> to the library, in turns with it
+) -> dict:  # 'random', 'zeros' -> dict(cycles=, tflops=, ghz=, watts=); 'ratio' -> to the library, interleaved with it
     """Cycles for an instruction of one of the four tensor cores of an SM, TFLOP/s, the clock that follows, in GHz, and
-    what the GPU draws: on random numbers and on zeros, each for seconds by itself, as power and clock take a while"""
+    what the GPU draws: on random values and on zeros, each for seconds by itself, as power and clock take a while"""
 
     def make():
         need_bfloat16('The instruction alone')
@@ -37,17 +37,17 @@ def _measure(src, size, multiply_adds):
     steps = round(size**3 / (multiply_adds * EACH * WARPS * blocks))
     kernel, threads = cuda_kernel(src), blocks * WARPS * 32
     sums, cycles = torch.empty(threads, device='cuda'), torch.empty(threads, dtype=torch.int64, device='cuda')
-    numbers = dict(random=m.view(torch.int32), zeros=torch.zeros_like(m).view(torch.int32))
+    operands = dict(random=m.view(torch.int32), zeros=torch.zeros_like(m).view(torch.int32))
 
     def alone(x):
         kernel[blocks, WARPS * 32](x, sums, cycles, steps)
         return sums
 
     done, found = 2 * multiply_adds * EACH * WARPS * blocks * steps, {}  # operations, a multiply-add being two
-    for name, x in numbers.items():
+    for name, x in operands.items():
         seconds, watts = _by_itself(lambda: alone(x))
         found[name] = _figures(done, steps, seconds, float(cycles.double().median()), watts)
-    ways = {'torch.matmul': lambda m, n: library(m, n, out), 'alone': lambda m, n: alone(numbers['random'])}
+    ways = {'torch.matmul': lambda m, n: library(m, n, out), 'alone': lambda m, n: alone(operands['random'])}
     c = compare(ways, m, n, flops=done, seconds=0.5, clock=Gpu())
     return {**found, 'ratio': c.ratios['alone'][0]}
 

@@ -1,4 +1,4 @@
-"""`Ladder`: rung after rung of a matrix product, checked, timed beside the library, with the counters that explain
+"""`Ladder`: rung after rung of a matrix product, checked, timed next to the library, with the counters that explain
 the time."""
 
 import re
@@ -16,9 +16,9 @@ from ...bench.recording import Unavailable, is_recording, key, machine, measured
 from ...utils import backend, check
 
 
-# The reference is computed in float64. How far a right result may lie from it follows from how it is made: a
+# The reference is computed in float64. How far a right result may be from it follows from how it is made: a
 # sum of $k$ products $m_i n_i$ in float32, whatever its order, is off by a few $2^{-24} \sum |m_i n_i|$ at
-# most for numbers of random sign, and rounding the result to bfloat16 adds up to $2^{-8}$ of it. One product
+# most for values of random sign, and rounding the result to bfloat16 adds up to $2^{-8}$ of it. One product
 # too few, or one too many, is far outside that bound.
 #
 # How many roundings of the sum of absolute values a sum may be off by: the worst of 16 million sums of 4096 to 8192
@@ -52,7 +52,7 @@ class Reference:
 
 
 def inputs(h, w, k, dtype='float32', device=None, seed=0):
-    "Two matrices of normal random numbers: h x k and k x w"
+    "Two matrices of normal random values: h x k and k x w"
     import torch
 
     g = torch.Generator(device or 'cpu').manual_seed(seed)
@@ -62,7 +62,7 @@ def inputs(h, w, k, dtype='float32', device=None, seed=0):
     ]
 
 
-# Sizes lie around the tile: one element, a tile, one more and one less, and a few tiles with a remainder.
+# Sizes are around the tile: one element, a tile, one more and one less, and a few tiles with a remainder.
 # `right` tries them all, each into memory filled with NaN; on the emulator with as few multiplications as
 # that takes.
 def _takes(rung, shape):
@@ -226,7 +226,7 @@ class Gpu(clocks.Clock):
 
 
 def time_rung(rung, m, n, judge, seconds=0.5, baseline='torch.matmul'):
-    "Times and errors of a rung beside the library's, as fields of a `Step`; `AssertionError` if it is wrong"
+    "Times and errors of a rung and of the library, as fields of a `Step`; `AssertionError` if it is wrong"
     import torch
 
     h, w, k = judge.shape
@@ -261,8 +261,8 @@ def time_rung(rung, m, n, judge, seconds=0.5, baseline='torch.matmul'):
 
 
 # Each rung is climbed in a cell of its own, and what is shown is the ladder so far. Where there is no GPU,
-# the row is the one that a GPU made of exactly that source with exactly those numbers; an edited kernel has
-# none, and its row says so while the others stay.
+# the row is the one that a GPU made of exactly that source with exactly those constants; an edited kernel has
+# none, and its row reports that while the others stay.
 def _name(o):
     return re.sub(r'\W+', '_', o).strip('_')
 
@@ -332,7 +332,7 @@ class Ladder:
         return _identity(rung), list(self.shape), _dtype(rung)
 
     def _with_counters(self, rung, fields):
-        "The fields, with what was recorded for the counters that cannot be read here; then their doubts say so"
+        "The fields, with what was recorded for the counters that cannot be read here; then their doubts report that"
         if not (self.record and self.counters) or is_recording():
             return fields
         try:
@@ -391,10 +391,10 @@ class Ladder:
 
     def _title(self):
         h, w, k = self.shape
-        return f'{h}x{k} @ {k}x{w}, beside {self.baseline}'
+        return f'{h}x{k} @ {k}x{w}, compared with {self.baseline}'
 
     def _row(self, s, before):
-        "The texts of a step; `before` is the one below it, or None"
+        "The cells of a step; `before` is the one below it, or None"
 
         def number(v, form='{:.3g}'):
             return '' if v is None else form.format(v)
@@ -429,8 +429,8 @@ class Ladder:
         return below[-1] if below else None
 
     def table(self, aside=()) -> Table:  # names of rungs that no other was built upon
-        """A row for each rung, and one for the library; the one before is compared by its share of the library, with
-        which each was timed in turns"""
+        """One row per rung, and one for the library; the one before is compared by its ratio to the library, with
+        which each was timed interleaved"""
         head = [
             '<rung',
             'TFLOP/s',
@@ -467,7 +467,7 @@ class Ladder:
         return self.table()._repr_html_()
 
     def plot(self, ax=None):
-        "TFLOP/s of each rung as a bar with its share of the library, whose own speed is a line; returns the axes"
+        "TFLOP/s of each rung as a bar with its ratio to the library, whose own speed is a line; returns the axes"
         with plots.styled():
             return self._draw(ax)
 

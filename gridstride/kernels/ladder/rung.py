@@ -24,7 +24,7 @@ def constants_line(constants: dict) -> str:
 
 def with_constants(src, constants) -> str:
     """The source below its line of constants. An empty first line is replaced by them, so that the other lines keep
-    the numbers of their lines"""
+    their line numbers"""
     line = constants_line(constants)
     return src if not line else line + src if src.startswith('\n') else f'{line}\n{src}'
 

@@ -18,8 +18,8 @@ __all__ += ['swizzle_panel', 'mma_a', 'mma_b', 'mma_c', 'wgmma_d', 'holders', 'l
 __all__ += ['DUMPS', 'dumps', 'save', 'load']
 
 
-# A box lies in shared memory row after row. Were that all, a column of a box with rows of 128 bytes would lie
-# in one bank group: the tensor cores, which want eight rows of 16 bytes at once, would wait eight times. So
+# A box is row-major in shared memory. Were that all, a column of a box with rows of 128 bytes would be
+# in one bank group: the tensor cores, which need eight rows of 16 bytes at once, would wait eight times. So
 # the engine permutes the 16-byte pieces: the number of a piece within its 128 bytes is XORed with the number
 # of the 128-byte line. A swizzle of 128 bytes takes three bits of the line for that, 64 two, 32 one.
 def swizzled(
@@ -42,10 +42,10 @@ def bank_group(byte):
     return np.asarray(byte) // 16 % 8
 
 
-# A layout is a table: what stands in each cell, and a colour for its group. Here each cell is one 16-byte
-# piece of a box of 8 rows, and its number and colour are the bank group in which it lies.
+# A layout is a table: the value of each cell, and a colour for its group. Here each cell is one 16-byte
+# piece of a box of 8 rows, and its number and colour are its bank group.
 def swizzle_panel(rows=8, swizzle=128, title=None, size=30):
-    "The 16-byte pieces of a box: row and piece of the array, labelled and coloured by the bank group where they lie"
+    "The 16-byte pieces of a box: row and piece of the array, labelled and coloured by their bank group"
     at = box_offsets(rows, (swizzle or 128) // 16, 16, swizzle)
     return cells(
         bank_group(at),
@@ -59,7 +59,7 @@ def swizzle_panel(rows=8, swizzle=128, title=None, size=30):
 
 # The tensor cores take their operands from registers spread over a warp. For `mma.sync.m16n8k16` a lane holds
 # eight elements of the 16x16 matrix a, four of the 16x8 matrix b, four of the 16x8 accumulator; which ones
-# follows from two numbers, the lane's group of four (`lane//4`) and its place in the group (`lane%4`).
+# follows from two values, the lane's group of four (`lane//4`) and its position in the group (`lane%4`).
 # `wgmma` has four warps, each with sixteen of the 64 rows, and its accumulator is that of `mma.sync` again
 # and again along the columns.
 def _lanes(n):
@@ -90,25 +90,25 @@ def wgmma_d(n):
     return t // 32 * 16 + t % 32 // 4 + i // 2 % 2 * 8, i // 4 * 8 + t % 4 * 2 + i % 2
 
 
-def holders(places, shape):
+def holders(positions, shape):
     "Two arrays of `shape`: the thread that holds each element, and as its how manyth"
     who, nth = np.full(shape, -1), np.full(shape, -1)
-    t, i = np.indices(places[0].shape)
-    who[places], nth[places] = t, i
+    t, i = np.indices(positions[0].shape)
+    who[positions], nth[positions] = t, i
     return who, nth
 
 
-def lane_panel(places, shape, title='', size=22, first=None):
+def lane_panel(positions, shape, title='', size=22, first=None):
     """Which thread holds each element of a matrix; coloured by the group of four lanes. `first`: only so many rows and
     columns of it"""
-    who, _ = holders(places, shape)
+    who, _ = holders(positions, shape)
     r, c = first or shape
     return cells(who[:r, :c], who[:r, :c] // 4, title, rows=range(r), cols=range(c), size=size)
 
 
-# A model is worth what it was compared with. A box of consecutive numbers is loaded through TMA, and shared
-# memory is written out as it lies; a matrix of numbers that name their place is loaded by `ldmatrix`, and
-# each lane writes out what it got; a product whose elements name their place comes out of `mma.sync` and of
+# A model is worth what it was compared with. A box of consecutive integers is loaded through TMA, and shared
+# memory is written out as it is; a matrix of values that encode their position is loaded by `ldmatrix`, and
+# each lane writes out what it got; a product whose elements encode their position comes out of `mma.sync` and of
 # `wgmma`, and each thread writes out its registers. The same kernels run on the emulator, and must write the
 # same there.
 DUMPS = dict(
@@ -227,7 +227,7 @@ def _accumulator():
 
 def dumps(
     emulated=False,  # by the emulator, where no GPU is?
-) -> dict:  # name -> array of whole numbers
+) -> dict:  # name -> array of integers
     "What TMA, ldmatrix, mma.sync and wgmma do here"
     need_hopper('What shows the layouts', emulated)
     res = {f'box {s}': _box(s) for s in SWIZZLES}
@@ -235,11 +235,11 @@ def dumps(
     return {**res, **{k: v.float().cpu().numpy().astype(int) for k, v in dict(_fragments(), d=_accumulator()).items()}}
 
 
-def save(dumped) -> dict:  # name -> rows of 32 numbers, each as one text
+def save(dumped) -> dict:  # name -> rows of 32 integers, each as one string
     "What `dumps` gives, as JSON can hold it"
     return {k: [' '.join(map(str, r)) for r in v.reshape(-1, 32).tolist()] for k, v in dumped.items()}
 
 
-def load(rows, mark='') -> dict:  # name -> array of whole numbers, with one axis
+def load(rows, mark='') -> dict:  # name -> array of integers, with one axis
     "What `save` made of it, as arrays again; `mark` is for `recorded`, which gives one"
     return {k: np.array([int(o) for r in v for o in r.split()]) for k, v in rows.items()}

@@ -1,5 +1,5 @@
-"""What a kernel for Hopper is tried with in lesson 22: on the GPU or on the emulator, on a ladder that knows what L2
-should give, with stamps of the time, with a wait left out, and beside the library on many shapes."""
+"""The tests and measurements of lesson 22's kernels: on the GPU or on the emulator, on a ladder with the expected L2
+traffic, with timestamps, without one of the waits, and compared with the library on many shapes."""
 
 import json
 from contextlib import nullcontext
@@ -23,8 +23,17 @@ from .ladder import Gpu, Ladder, Reference, inputs, library, right
 from ..maps import tensor_map
 from .rung import H100, need_hopper, on_hopper
 
-__all__ = ['shapes_around', 'tried', 'verdict', 'compiled', 'engines', 'HopperLadder', 'beside_torch', 'on_random']
-__all__ += ['stamped', 'read_stamps', 'draw_stamps', 'count_wrong', 'draw_speeds', 'beside_library', 'draw_beside']
+__all__ = [
+    'shapes_around',
+    'check_kernel',
+    'diagnose',
+    'compiled',
+    'engines',
+    'HopperLadder',
+    'race_with_torch',
+    'on_random',
+]
+__all__ += ['stamped', 'read_stamps', 'draw_stamps', 'count_wrong', 'draw_speeds', 'load_comparison', 'draw_comparison']
 
 
 def shapes_around(rung) -> list:  # of (h, w, k)
@@ -33,14 +42,14 @@ def shapes_around(rung) -> list:  # of (h, w, k)
     return [(1, 8, 8), (65, BN + 8, 64 * STAGES + 72), (2 * BM + 1, 3 * BN - 8, 72)]
 
 
-def tried(
+def check_kernel(
     rung,
     shapes=None,  # (h, w, k) of each; None: `shapes_around`
     orders=('forward', 'reverse'),  # in which the emulator runs threads and blocks
 ):
-    """Hold a rung against float64, on a Hopper GPU if one is here, else on the emulator with all its checks; say so.
+    """Check a rung against float64, on a Hopper GPU or else on the emulator with all its checks, and print where.
 
-    The last of three shapes, with its many tiles, is tried in the first order only."""
+    The last of three shapes, with its many tiles, is check_kernel in the first order only."""
     shapes = shapes or shapes_around(rung)
     with nullcontext() if on_hopper() else cpp.on_emulator():
         for order in orders:
@@ -50,7 +59,7 @@ def tried(
     print(f'{rung.name} is right on {where}: h, w, k =', *shapes)
 
 
-def verdict(rung, shape=(200, 136, 392)) -> tuple:  # (what is wrong and its hint, the line of the kernel)
+def diagnose(rung, shape=(200, 136, 392)) -> tuple:  # (what is wrong and its hint, the line of the kernel)
     "What the emulator says of a rung, in both orders; ('right', '') if nothing"
     for order in ('forward', 'reverse'):
         with cpp.on_emulator(), cpp.options(order=order):
@@ -71,7 +80,7 @@ _ENGINES = {'wgmma': 'HGMMA', 'TMA': 'UTMA', 'barriers': 'SYNCS', 'mma.sync': 'H
 
 
 def engines(rung) -> dict:
-    "How many instructions for each engine the machine code of a rung has"
+    "How many instructions per engine the machine code of a rung has"
     ops = sass(rung.src, arch='sm_90a').ops()
     return {name: sum(n for op, n in ops.items() if op.startswith(start)) for name, start in _ENGINES.items()}
 
@@ -90,7 +99,7 @@ class HopperLadder(Ladder):
         return int(cdiv(h, BM) * cdiv(w, BN) * (BM + BN / blocks) * 2 * k)
 
     def measure(self, rung, blocks=1, counters=True):
-        "Measure a rung, or read what was recorded of it, and print it beside the paper; returns its `Step`"
+        "Measure a rung, or read what was recorded of it, and print it next to the paper model; returns its `Step`"
         before, self.counters = self.counters, self.counters and counters
         try:
             step = self.climb(rung)[rung.name]
@@ -121,7 +130,7 @@ def _case(shape, device='cuda'):
     return m, n, m.new_empty(shape[:2])
 
 
-def beside_torch(
+def race_with_torch(
     record,  # NN_what: the name of the recording that is shown without a GPU
     shape,  # h, w, k
     *rungs,  # of different names
@@ -153,7 +162,7 @@ def beside_torch(
 
 
 def on_random(shape, *rungs, seconds=0.4) -> dict:  # name -> speed in units of torch's
-    "How fast rungs are that compute nonsense, or the same for other numbers: timed in turns with torch, not checked"
+    "How fast rungs are that compute nonsense, or the same for other inputs: timed interleaved with torch, not checked"
     need_hopper('What is timed here')
     m, n, out = _case(shape)
     ways = {'torch.matmul': lambda m, n: library(m, n, out)}
@@ -195,7 +204,7 @@ def read_stamps(sources, shape) -> dict:  # name -> cycles of [phase, stamp]
 
 
 def draw_stamps(cycles, stages, title, phases=(20, 48), span=9000):
-    """A row for each stage of shared memory: when its tiles were ordered, used, and done with; returns the figure.
+    """A row per stage of shared memory: when its tiles were ordered, used, and done with; returns the figure.
     `cycles`: name -> [phase, stamp]; `stages`: name -> how many"""
     import matplotlib.pyplot as plt
 
@@ -224,7 +233,7 @@ def draw_stamps(cycles, stages, title, phases=(20, 48), span=9000):
     return fig
 
 
-def count_wrong(rungs, shape=(2048, 2048, 2048), times=10) -> dict:  # name -> [wrong results, wrong numbers in them]
+def count_wrong(rungs, shape=(2048, 2048, 2048), times=10) -> dict:  # name -> [wrong results, wrong elements in them]
     "How often each rung of `rungs`, {name: rung}, is wrong on this GPU; `Unavailable` where none is a Hopper GPU"
     import torch
 
@@ -259,7 +268,7 @@ def draw_speeds(panels):
     return fig
 
 
-class Beside(NamedTuple):
+class Comparison(NamedTuple):
     "Our speed compared with the library's, on many shapes"
 
     made: str  # GPU and date
@@ -267,7 +276,7 @@ class Beside(NamedTuple):
     ratios: dict  # (h, w, k) -> our speed in units of the library's
 
 
-def beside_library(path) -> Beside:
+def load_comparison(path) -> Comparison:
     "The random shapes in bfloat16 of a committed run of benchmarks/matmul.py"
     kept = json.loads(Path(path).read_text())
     made = f'{kept["made"]["gpu"]}, {kept["made"]["date"]}'
@@ -275,15 +284,15 @@ def beside_library(path) -> Beside:
     sides = {tuple(r['shape']): r['columns']['read'].get('sides', {}) for r in rows}
     ratios = {k: o['ours']['ratio'] / o['cublasLt']['ratio'] for k, o in sides.items() if {'ours', 'cublasLt'} <= {*o}}
     against = "the fastest of cublasLt's first eight proposals, other memory read before each run"
-    return Beside(made, against, ratios)
+    return Comparison(made, against, ratios)
 
 
-def draw_beside(beside):
+def draw_comparison(comparison):
     "One bar per shape, from the library's speed to ours; shapes on which the library is faster are named"
     import matplotlib.pyplot as plt
 
     with plots.styled():
-        ranked = sorted(beside.ratios.items(), key=lambda o: o[1])
+        ranked = sorted(comparison.ratios.items(), key=lambda o: o[1])
         ratios = [ratio for _, ratio in ranked]
         fig, ax = plt.subplots(figsize=(7.5, 1.2 + 0.17 * len(ranked)))
         colours = [plots.COLORS[5 if ratio < 1 else 0] for ratio in ratios]
@@ -292,5 +301,5 @@ def draw_beside(beside):
         ax.set_yticks(range(len(slower)), slower)
         ax.axvline(1, color=plots.INK, lw=1)
         ax.margins(y=0.01)
-        ax.set(xlabel='our speed, in units of the library\'s', title=f'{beside.made}\nbeside {beside.against}')
+        ax.set(xlabel='our speed, in units of the library\'s', title=f'{comparison.made}\nbeside {comparison.against}')
     return fig
