@@ -69,10 +69,12 @@ def _first(hit, at):
     picked = np.asarray(hit[at])
     if not picked.any():
         return None
-    numbers = np.asarray(np.arange(hit.size).reshape(hit.shape)[at])
-    return tuple(int(i) for i in np.unravel_index(numbers[picked][0], hit.shape))
+    indices = np.asarray(np.arange(hit.size).reshape(hit.shape)[at])
+    return tuple(int(i) for i in np.unravel_index(indices[picked][0], hit.shape))
 
 
+# The clock of an operation is a dict, stream -> n: the first n operations of that stream happen before it. Operation
+# `number` of a stream happens before an event whose clock has at least `number` for this stream.
 class Operation:
     "A launch or a copy, with the clock of what happens before it"
 

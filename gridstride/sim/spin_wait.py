@@ -34,8 +34,11 @@ def _takes_grid(reader, tree):
     return any(_takes_grid(r, t) for r, t in reader.called(tree))
 
 
+# An analysis of the source, without running it. A `while` loop may wait for another block if its condition, or that of
+# an `if` that leaves it, depends on a value that an atomic returned. `found` follows such values through assignments
+# until no name is added (a fixed point).
 class _Reader:
-    "A reader of a function and of those that it calls; `seen`: functions that are read already"
+    "An analysis of a function and of those that it calls; `seen`: functions that are already analysed"
 
     def __init__(self, f, seen):
         closure = zip(f.__code__.co_freevars, f.__closure__ or ())
@@ -46,8 +49,7 @@ class _Reader:
         return any(map(self.polls, loops)) or any(r.may_spin(t) for r, t in self.called(tree))
 
     def polls(self, loop):
-        """Return whether a loop waits: a lock's loop, one that ends by what an atomic returned, or one that only polls
-        an array"""
+        "Return whether a loop waits: for a lock, for what an atomic returns, or for an element that it only polls"
         inside = list(walk(loop))
         if any(isinstance(node, ast.Attribute) and node.attr in LOCKS for node in inside):
             return True

@@ -15,14 +15,16 @@ def maybe_unassigned(fn):
     "Return the variables of a function that are read unassigned on some path"
     stored = {node.id for node in walk(fn) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     params = {arg.arg for arg in fn.args.args}
-    ways = _Ways(stored - params)
-    ways.block(fn.body, frozenset())
-    return frozenset(ways.found)
+    analysis = _Dataflow(stored - params)
+    analysis.block(fn.body, frozenset())
+    return frozenset(analysis.found)
 
 
-class _Ways:
-    """The paths to a statement: `known` is the set of variables that are assigned on all of them; None if there is no
-    path"""
+# The state at a statement is a set, `known`: the variables that every path to it has assigned. Paths that meet are
+# joined by the intersection of their sets (`_joined`). One pass over a loop's body is enough: an assignment only adds
+# variables, so the state at the loop's head, which the first iteration has, is the smallest of all iterations.
+class _Dataflow:
+    "The analysis of one function: `known` are the variables assigned on all paths to a statement; None without a path"
 
     def __init__(self, names):
         self.names, self.found, self.leaving = names, set(), []
@@ -36,7 +38,7 @@ class _Ways:
         for s in body:
             if known is None:
                 return None
-            known = self.RULES.get(type(s), _Ways.other)(self, s, known)
+            known = self.RULES.get(type(s), _Dataflow.other)(self, s, known)
         return known
 
     def other(self, s, known):
@@ -62,7 +64,7 @@ class _Ways:
 
     def branches(self, s, known):
         self.read(s.test, known)
-        return _both(self.block(s.body, known), self.block(s.orelse, known))
+        return _joined(self.block(s.body, known), self.block(s.orelse, known))
 
     def loop(self, s, known):
         endless = isinstance(s, ast.While) and isinstance(s.test, ast.Constant) and bool(s.test.value)
@@ -73,8 +75,8 @@ class _Ways:
         self.leaving.append([])
         self.block(s.body, inside)
         after = None if endless else known
-        for way in self.leaving.pop():
-            after = _both(after, way)
+        for left in self.leaving.pop():
+            after = _joined(after, left)
         return after
 
     RULES = {
@@ -90,5 +92,5 @@ class _Ways:
     }
 
 
-def _both(a, b):
+def _joined(a, b):
     return b if a is None else a if b is None else a & b
