@@ -1146,7 +1146,7 @@ def test_a_final_kernel_that_begins_early():
         assert torch.equal(got, want) and right(rung, 70, 72, 200)
         m = got
 
-# Ping-pong warpgroups: two and a half tiles for each, with more steps than a ring has stages
+# Ping-pong warpgroups: two and a half tiles per warpgroup, with more steps than a ring has stages
 TURNS = [(Tile(64, 64, 2, pingpong=1, family='half'), 'nn'),
          (Tile(64, 48, 1, 2, swap_ab=1, pingpong=1, family='half'), 'tn'),
          (Tile(128, 48, swap_ab=1, pingpong=1, family='half'), 'nt')]

@@ -85,9 +85,9 @@ def table():
 
 def check_no_cycle(may):  # may: package -> the packages that it imports
     done = set()
-    while rest := {k: v - done for k, v in may.items() if k not in done}:
-        free = {k for k, v in rest.items() if not v & set(may)}
-        assert free, f'a cycle among {sorted(rest)}'
+    while left := {k: v - done for k, v in may.items() if k not in done}:
+        free = {k for k, v in left.items() if not v & set(may)}
+        assert free, f'a cycle among {sorted(left)}'
         done |= free
 
 
@@ -126,9 +126,9 @@ def test_the_modules_have_no_cycle():
     known = {(n[:-1] if n[-1] == '__init__' else n): p for p, n in names.items()}
     needs = {p: {known[m] for m, top in imported(p) if top and m in known} - {p} for p in MODULES}
     done = set()
-    while rest := [p for p in MODULES if p not in done]:
-        free = [p for p in rest if needs[p] <= done]
-        assert free, f'a cycle among {[name(p) for p in rest]}'
+    while left := [p for p in MODULES if p not in done]:
+        free = [p for p in left if needs[p] <= done]
+        assert free, f'a cycle among {[name(p) for p in left]}'
         done |= set(free)
 
 

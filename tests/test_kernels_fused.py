@@ -23,7 +23,7 @@ DROPPED = [((3, 70), torch.float32), ((5, 33), torch.float32), ((4, 40), torch.b
 @pytest.fixture(scope='module', autouse=True)
 def at_once(request):
     "Nearly all kernels are compiled in one unit; those with tuned constants are compiled alone"
-    inputs = [*(numbers(o)[0] for o in SHAPES), *(numbers((5, 24), dtype=o)[0] for o in NEAR), SLICE]
+    inputs = [*(elements(o)[0] for o in SHAPES), *(elements((5, 24), dtype=o)[0] for o in NEAR), SLICE]
     cases = [*(o for x in inputs for o in every_tool(x)), *(o for dtype in NEAR for o in by_tanh(dtype)),
              *less_than_all(), *with_residuals()]
     with one_unit(request, [*(partial(same, *o) for o in cases),
@@ -40,7 +40,7 @@ def of_torch(name, approximate='none'):
                 layer_norm=lambda x, w=None, b=None: F.layer_norm(x, x.shape[-1:], w, b, 1e-5))[name]
 
 
-def numbers(*shapes, dtype=torch.float32, seed=0):
+def elements(*shapes, dtype=torch.float32, seed=0):
     g = torch.Generator().manual_seed(seed)
     return [(2*torch.randn(s, generator=g, dtype=torch.float64)).to(dtype) for s in shapes]
 
@@ -56,19 +56,19 @@ def both_ways(f, inputs, dys, dtype):
 def same(f, want, inputs, dys=None, dtype=None):
     "Both ways, against `want` in float64"
     dtype = dtype or inputs[0].dtype
-    dys = dys or numbers(inputs[0].shape, dtype=inputs[0].dtype, seed=1)
+    dys = dys or elements(inputs[0].shape, dtype=inputs[0].dtype, seed=1)
     got, want = both_ways(f, inputs, dys, dtype), both_ways(want, inputs, dys, torch.float64)
     for g, o in zip(got, want, strict=True):
         assert g.dtype == dtype
         torch.testing.assert_close(g, o.to(dtype), **NEAR[dtype])
 
 
-SLICE = numbers((97,))[0][1:].view(3, 32)  # its rows could be loaded by fours if they began elsewhere
+SLICE = elements((97,))[0][1:].view(3, 32)  # its rows could be loaded by fours if they began elsewhere
 
 
 def every_tool(x):
     "The arguments of `same` for each tool"
-    b, w = numbers(x.shape[-1:], x.shape[-1:], dtype=x.dtype, seed=2)
+    b, w = elements(x.shape[-1:], x.shape[-1:], dtype=x.dtype, seed=2)
     yield gelu, of_torch('gelu'), [x]
     yield bias_gelu, of_torch('bias_gelu'), [x, b]
     if x.shape[-1]:                                         # torch has no norm of nothing
@@ -82,12 +82,12 @@ def all_are_right(cases):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('shape', SHAPES, ids=str)
-def test_awkward_sizes(shape): all_are_right(every_tool(*numbers(shape)))
+def test_awkward_sizes(shape): all_are_right(every_tool(*elements(shape)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('dtype', NEAR, ids=str)
-def test_every_type(dtype): all_are_right(every_tool(*numbers((5, 24), dtype=dtype)))
+def test_every_type(dtype): all_are_right(every_tool(*elements((5, 24), dtype=dtype)))
 
 
 @pytest.mark.slow
@@ -95,7 +95,7 @@ def test_a_slice_that_begins_between(): all_are_right(every_tool(SLICE))
 
 
 def by_tanh(dtype):
-    x, b = numbers((5, 24), (24,), dtype=dtype)
+    x, b = elements((5, 24), (24,), dtype=dtype)
     yield lambda x: gelu(x, 'tanh'), of_torch('gelu', 'tanh'), [x]
     if dtype in (torch.float32, torch.bfloat16):            # which is the same function of both ways to round
         yield lambda x, b: bias_gelu(x, b, 'tanh'), of_torch('bias_gelu', 'tanh'), [x, b]
@@ -118,7 +118,7 @@ def test_far_from_0():
 @pytest.mark.slow
 def test_gradients_in_float64():
     "Not of torch's formulas, but of what the functions themselves return with x"
-    x, w, b = (o.requires_grad_() for o in numbers((4, 24), (24,), (24,), dtype=torch.float64))
+    x, w, b = (o.requires_grad_() for o in elements((4, 24), (24,), (24,), dtype=torch.float64))
     check = torch.autograd.gradcheck
     assert check(gelu, (x,)) and check(lambda x: gelu(x, 'tanh'), (x,)) and check(bias_gelu, (x, b))
     assert check(rms_norm, (x, w)) and check(layer_norm, (x, w, b))
@@ -136,19 +136,19 @@ def with_residual(norm):
 @pytest.mark.slow
 def test_a_ring_whose_bytes_need_not_be_asked_for():
     "48 KiB of it, and the sums of the block's groups: together they are more than a block has by default"
-    x, w = numbers((40, 128), (128,), dtype=torch.bfloat16)
+    x, w = elements((40, 128), (128,), dtype=torch.bfloat16)
     same(rms_norm, of_torch('rms_norm'), [x, w])
 
 
 def less_than_all():
-    x, r, b, *dys = numbers((4, 24), (4, 24), (24,), (4, 24), (4, 24))
+    x, r, b, *dys = elements((4, 24), (4, 24), (24,), (4, 24), (4, 24))
     yield rms_norm, of_torch('rms_norm'), [x]
     yield lambda x, b: layer_norm(x, None, b), lambda x, b: of_torch('layer_norm')(x, None, b), [x, b]
     yield lambda x, r: rms_norm(x, None, r), with_residual(of_torch('rms_norm')), [x, r], dys
 
 
 def with_residuals():
-    x, r, w, b, *dys = numbers((5, 256), (5, 256), (256,), (256,), (5, 256), (5, 256))
+    x, r, w, b, *dys = elements((5, 256), (5, 256), (256,), (256,), (5, 256), (5, 256))
     yield lambda x, r, w: rms_norm(x, w, r), with_residual(of_torch('rms_norm')), [x, r, w], dys
     yield lambda x, r, w, b: layer_norm(x, w, b, r), with_residual(of_torch('layer_norm')), [x, r, w, b], dys
 
@@ -162,7 +162,7 @@ def test_a_residual(): all_are_right(with_residuals())
 
 
 def test_a_gradient_of_one_result_alone():
-    x, r, g = numbers((4, 24), (4, 24), (4, 24))
+    x, r, g = elements((4, 24), (4, 24), (4, 24))
     x.requires_grad_()
     y, h = rms_norm(x, residual=r)
     torch.testing.assert_close(torch.autograd.grad(h, x, g)[0], g)
@@ -175,8 +175,8 @@ def test_a_gradient_of_one_result_alone():
 def tuned(monkeypatch):
     "A function that changes constants of calls.py and clears its caches"
     caches = [o for o in vars(calls).values() if hasattr(o, 'cache_clear')]
-    def change(**numbers):
-        for k, v in numbers.items(): monkeypatch.setattr(calls, k, v)
+    def change(**constants):
+        for k, v in constants.items(): monkeypatch.setattr(calls, k, v)
         for o in caches: o.cache_clear()
     yield change
     for o in caches: o.cache_clear()
@@ -188,7 +188,7 @@ def test_rows_beyond_the_registers(tuned):
     tuned(_MAX_PACKS=1, _MIN_THREADS=32, _NORM={4: (1, 0)}, _STAY={4: (32, 4, 2)},
           _power_above=lambda n, least, most: least)
     assert 'HELD = 1,' in calls.norm_calls('float32', 3, 500, 4, calls.Norm(0, 0, 0, 0), 1e-6, H100)[0].src
-    x, r, w, b, *dys = numbers((20, 500), (20, 500), (500,), (500,), (20, 500), (20, 500))
+    x, r, w, b, *dys = elements((20, 500), (20, 500), (500,), (500,), (20, 500), (20, 500))
     same(rms_norm, of_torch('rms_norm'), [x, w])
     same(lambda x, r, w, b: layer_norm(x, w, b, r), with_residual(of_torch('layer_norm')), [x, r, w, b], dys=dys)
 
@@ -196,7 +196,7 @@ def test_rows_beyond_the_registers(tuned):
 @pytest.mark.slow
 def test_blocks_that_stay_go_round(tuned, monkeypatch):
     "More rows than blocks, through a ring and, for an older GPU, without one"
-    x, w, b = numbers((75, 64), (64,), (64,))
+    x, w, b = elements((75, 64), (64,), (64,))
     for hopper in (True, False):
         for module in ('activations', 'norms'):
             monkeypatch.setattr(f'gridstride.kernels.fused.{module}.here', lambda: Device(2, hopper))
@@ -228,17 +228,17 @@ def test_philox_is_that_of_its_authors():
 @pytest.mark.parametrize('shape,dtype', DROPPED)
 @pytest.mark.parametrize('seed', SEEDS)
 def test_dropout_is_determined_by_the_seed(shape, dtype, seed):
-    x, b = (o.abs() + 1 for o in numbers(shape, shape[-1:], dtype=dtype))    # gelu of which is not 0
+    x, b = (o.abs() + 1 for o in elements(shape, shape[-1:], dtype=dtype))    # gelu of which is not 0
     words = sum((philox(seed, i) for i in range(-(-x.numel()//4))), [])[:x.numel()]
     stays = torch.tensor([(o >> 8)*2**-24 >= .3 for o in words]).view(shape)
     same(lambda x, b: bias_gelu(x, b, p=.3, seed=seed), lambda x, b: F.gelu(x + b)*stays/.7, [x, b])
 
 
-def all_is_dropped(): return bias_gelu(*numbers((4, 24), (24,)), p=1, seed=3)
+def all_is_dropped(): return bias_gelu(*elements((4, 24), (24,)), p=1, seed=3)
 
 
 def test_all_or_nothing_is_dropped():
-    x, b = numbers((4, 24), (24,))
+    x, b = elements((4, 24), (24,))
     assert torch.equal(bias_gelu(x, b, p=0, seed=3), bias_gelu(x, b)) and not all_is_dropped().any()
 
 
@@ -247,7 +247,7 @@ def test_torch_compile_keeps_them_whole():
     def f(x, b, w, r):
         y, h = rms_norm(bias_gelu(gelu(x, 'tanh'), b, p=.5, seed=7), w, r)
         return (y*layer_norm(h, w, b)).sum()
-    given = [o.requires_grad_() for o in numbers((4, 24), (24,), (24,), (4, 24))]
+    given = [o.requires_grad_() for o in elements((4, 24), (24,), (24,), (4, 24))]
     compiled = torch.compile(f, fullgraph=True, backend='aot_eager')
     for got, want in zip(torch.autograd.grad(compiled(*given), given), torch.autograd.grad(f(*given), given)):
         assert torch.equal(got, want)

@@ -18,13 +18,13 @@ SHAPES = [(1,), (31,), (32,), (33,), (1023,), (3, 33), (2, 3, 8), (0,), (3, 0), 
 @pytest.fixture(scope='module', autouse=True)
 def at_once(request):
     "All kernels but those with changed constants are compiled in one unit"
-    inputs = [*map(numbers, SHAPES), *(numbers((5, 70), o) for o in TYPES.values()), SLICE]
+    inputs = [*map(elements, SHAPES), *(elements((5, 70), o) for o in TYPES.values()), SLICE]
     with one_unit(request, [*(partial(results, x) for x in inputs),
                             *(partial(test_a_transpose_of_any_type, o) for o in MOVED)]):
         yield
 
 
-def numbers(shape, dtype=torch.float32, seed=0):
+def elements(shape, dtype=torch.float32, seed=0):
     "Small integers: their sums are exact in each type and order, and there are ties"
     return torch.randint(0 if dtype is torch.uint8 else -3, 4, (shape,) if isinstance(shape, int) else shape,
                          generator=torch.Generator().manual_seed(seed)).to(dtype)
@@ -34,7 +34,7 @@ def same(got, want):
     assert (got.dtype, got.shape) == (want.dtype, want.shape) and torch.equal(got, want)
 
 
-SLICE = numbers(100)[1:].view(9, 11)
+SLICE = elements(100)[1:].view(9, 11)
 
 
 def every_tool(x):
@@ -59,12 +59,12 @@ def every_tool_is_right(x):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('shape', SHAPES, ids=str)
-def test_awkward_sizes(shape): every_tool_is_right(numbers(shape))
+def test_awkward_sizes(shape): every_tool_is_right(elements(shape))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name', TYPES)
-def test_every_type(name): every_tool_is_right(numbers((5, 70), TYPES[name]))
+def test_every_type(name): every_tool_is_right(elements((5, 70), TYPES[name]))
 
 
 @pytest.mark.slow
@@ -90,7 +90,7 @@ def names(calls): return [c.name for c in calls[0]]
 @pytest.mark.slow
 @pytest.mark.parametrize('n', [2**12 + 7, 2**13])
 def test_several_blocks_share_a_row(n, small):
-    x = numbers((2, n))
+    x = elements((2, n))
     assert names(tools.sum_calls('float32', 2, n, 4, tools.here())) == ['sum_rows']*2
     assert names(tools.argmax_calls('float32', 2, n, 4, tools.here())) == ['argmax_rows', 'argmax_parts']
     for axis in (None, -1):
@@ -103,7 +103,7 @@ def test_several_blocks_share_a_row(n, small):
 @pytest.mark.parametrize('name', ['float32', 'int16'])
 def test_a_cluster_reads_a_row(name, small):
     "Six blocks, whose first one writes; ties are in several of them, and NaN wins"
-    x = numbers((3, 6000//tools.SIZES[name]), TYPES[name])
+    x = elements((3, 6000//tools.SIZES[name]), TYPES[name])
     (call,), _ = tools.argmax_calls(name, *x.shape, 16//tools.SIZES[name], tools.here())
     assert (call.cluster, call.grid) == ((6, 1, 1), (18,))
     if name == 'float32': x[1, 1400] = x[1, 1450] = torch.nan
@@ -114,12 +114,13 @@ def test_a_cluster_reads_a_row(name, small):
 def test_the_rings_of_a_hopper_gpu(small):
     "Several iterations of them, and a partial piece or tile at the end"
     for n in (20_003, 511, 4):
-        x = numbers(n)
+        x = elements(n)
         assert names(tools.ring_calls('float32', 1, n, 4, tools.here())) == ['sum_bulk', 'sum_rows']
         assert names(tools.scan_calls('float32', 1, n, 4, tools.here())) == ['scan_bulk']
         same(ring_sum(x), x.sum())
         same(scan(x), x.cumsum(0))
-    for dtype in (torch.int16, torch.uint8): same(scan(numbers(5000, dtype)), numbers(5000, dtype).cumsum(0).to(dtype))
+    for dtype in (torch.int16, torch.uint8):
+        same(scan(elements(5000, dtype)), elements(5000, dtype).cumsum(0).to(dtype))
 
 
 def test_tiles_look_back(small, monkeypatch):
@@ -127,7 +128,7 @@ def test_tiles_look_back(small, monkeypatch):
     monkeypatch.setattr(tools, 'here', lambda: Device(3, False))
     monkeypatch.setattr(tools, 'SCAN', dict(THREADS=64, LINES=1, MIN_BLOCKS=1))
     for shape in ((9_003,), (3, 1024)):
-        x = numbers(shape)
+        x = elements(shape)
         same(scan(x), x.cumsum(-1))
 
 

@@ -26,7 +26,7 @@ def compact(draw):   # each offset once, modes in any order
     modes = draw(st.permutations(flat.flat))
     return Layout(tuple(n for n, _ in modes), tuple(d for _, d in modes))
 
-def numbers(layout): return [int(layout(i)) for i in range(layout.size)]
+def indices(layout): return [int(layout(i)) for i in range(layout.size)]
 def or_none(f, *args):
     try: return f(*args)
     except ValueError: return None
@@ -43,9 +43,9 @@ def test_a_layout_is_read_and_written_as_text():
 @given(layouts())
 def test_a_number_counts_through_the_shape_leftmost_first(a):
     coordinates = [c[::-1] for c in np.ndindex(*[n for n, _ in a.flat][::-1])]
-    assert numbers(a)==[sum(i*d for i, (_, d) in zip(c, a.flat)) for c in coordinates]
-    assert a.cosize==1+max(numbers(a)) and a.is_injective==(len(set(numbers(a)))==a.size)
-    assert sorted(a.offsets().ravel())==sorted(numbers(a))
+    assert indices(a)==[sum(i*d for i, (_, d) in zip(c, a.flat)) for c in coordinates]
+    assert a.cosize==1+max(indices(a)) and a.is_injective==(len(set(indices(a)))==a.size)
+    assert sorted(a.offsets().ravel())==sorted(indices(a))
 
 def test_coordinates_may_nest_and_may_be_arrays():
     a = Layout('((2,2),8):((1,16),2)')
@@ -62,7 +62,7 @@ def test_coordinates_may_nest_and_may_be_arrays():
     (lambda: Layout('(2,2):(0,1)').compose(Layout('(2,2):(1,1)')), 'meet inside'),
     (lambda: Layout((4, 4), (1, 8)).compose(6), 'multiple'),
     (lambda: Layout((2, 2), (1, 3)).complement(12), 'no complement'),
-    (lambda: Layout((4, 8)).compose((2,)), 'one for'), (lambda: Swizzle(3, 0, 2), 'bits')])
+    (lambda: Layout((4, 8)).compose((2,)), 'one per mode'), (lambda: Swizzle(3, 0, 2), 'bits')])
 def test_what_is_not_a_layout_is_refused_with_a_reason(wrong, says):
     with pytest.raises((ValueError, TypeError), match=says): wrong()
 
@@ -72,12 +72,12 @@ def test_what_is_not_a_layout_is_refused_with_a_reason(wrong, says):
 @given(layouts())
 def test_coalesce_is_the_same_function(a):
     c = a.coalesce()
-    assert numbers(c)==numbers(a) and len(c.flat)<=len(a.flat) and c.coalesce()==c
+    assert indices(c)==indices(a) and len(c.flat)<=len(a.flat) and c.coalesce()==c
 
 @given(layouts(), layouts(64))
 def test_compose_is_one_function_after_the_other(a, b):
     assume((c := or_none(a.compose, b)) is not None and b.cosize<=a.size)
-    assert numbers(c)==[a(b(i)) for i in range(b.size)] and c.size==b.size
+    assert indices(c)==[a(b(i)) for i in range(b.size)] and c.size==b.size
     assert (not isinstance(b.shape, tuple) or [o.size for o in c]==[o.size for o in b])
 
 @given(compact(), st.integers(1, 6))
@@ -85,14 +85,14 @@ def test_a_complement_fills_what_was_left_out(a, times):
     a = Layout(a.shape, tuple(d*2 for d in a.stride))   # every other element
     rest = a.complement(a.size*2*times)
     both = Layout.of(a, rest)
-    assert sorted(numbers(both))==list(range(both.size)) and both.size==a.size*2*times
+    assert sorted(indices(both))==list(range(both.size)) and both.size==a.size*2*times
 
 @given(compact(), st.sampled_from([1, 2, 3, 4, 6, 8]), st.sampled_from([1, 2, 3, 4]))
 def test_divide_sorts_a_layout_into_tiles_and_loses_nothing(a, n, d):
     tile = Layout(n, d)
     assume(or_none(tile.complement, a.size) is not None and (c := or_none(a.divide, tile)) is not None
            and c.size==a.size)
-    assert sorted(numbers(c))==sorted(numbers(a)) and numbers(c[0])==[a(tile(i)) for i in range(n)]
+    assert sorted(indices(c))==sorted(indices(a)) and indices(c[0])==[a(tile(i)) for i in range(n)]
 
 @given(compact(), layouts(16))
 def test_a_product_is_copies_of_the_first(a, b):
@@ -161,7 +161,7 @@ def test_pycute_agrees():
     for what, a, b, c in rows:
         got = or_none(answer, what, a, b)
         if got is None: refused.append((what, a, b, c)); continue
-        assert numbers(got)==numbers(Layout(c)), (what, a, b, str(got), c)
+        assert indices(got)==indices(Layout(c)), (what, a, b, str(got), c)
         same[what] += str(got)==c
     assert all(n>=20 for n in same.values()), same
     assert not refused, (len(refused), refused[:5])

@@ -77,9 +77,9 @@ def test_forward_and_backward(ranks):
     jobs = [(order, causal, [ring.split(x, order, ranks) for x in xs]) for order, causal, xs in whole]
     got = ring.launch(several, ranks, jobs, torch.float64, backend='gloo')
     for i, (order, causal, (q, k, v, dout)) in enumerate(whole):
-        wants = exact(q, k, v, dout, causal)
+        expected = exact(q, k, v, dout, causal)
         names, parts_of = ('out', 'dq', 'dk', 'dv', 'gathered'), zip(*[g[i] for g in got])
-        for what, want, parts in zip(names, (*wants, wants[0]), parts_of):
+        for what, want, parts in zip(names, (*expected, expected[0]), parts_of):
             # the same sums in another order
             torch.testing.assert_close(ring.join(parts, order), want, rtol=1e-10, atol=1e-10,
                                        msg=lambda m: f'{order}, causal={causal}, {what}: {m}')

@@ -135,7 +135,7 @@ class File:
             yield from filter(is_text, [n] if table is None else values(table))
 
     def inputs(self, function, texts):
-        "The other texts of a test and of the tables that it names: what it gives is no wording of ours when it returns"
+        "The other strings of a test and of the tables that it names, which are not our wording"
         nodes = within(function)
         named = {n.id for n in nodes if isinstance(n, ast.Name)} & set(self.tables)
         tables = [o for name in named for o in within(self.tables[name])]

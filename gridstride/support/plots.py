@@ -67,7 +67,7 @@ _OFFSETS = [(s * 7, y) for y in (-12, 6, 20, -26, 34, -40) for s in (1, -1)] + [
 
 
 def _outside(box, axes_box):
-    "Return how many pixels of `box` are outside `axes_box`"
+    "Return by how many pixels `box` exceeds `axes_box`"
     return sum(
         max(0, over)
         for over in (axes_box.x0 - box.x0, box.x1 - axes_box.x1, axes_box.y0 - box.y0, box.y1 - axes_box.y1)

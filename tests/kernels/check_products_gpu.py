@@ -58,8 +58,8 @@ def epilogues_are_right(shapes=((264, 520, 200), (2056, 4104, 1032))):
             if 'one kernel' not in (said := explain_with(a, weight.t(), e)): yield said
             x, y, b, r = doubles = [o.detach().double().requires_grad_() for o in inputs]
             got, want, g = matmul(a, weight.t(), epilogue=e), f(.25*(x @ y.t()) + b) + r, normal(h, w)
-            gots, wants = torch.autograd.grad(got, inputs, g), torch.autograd.grad(want, doubles, g.double())
-            for i, (p, q) in enumerate(zip((got, *gots), (want, *wants))):
+            gots, expected = torch.autograd.grad(got, inputs, g), torch.autograd.grad(want, doubles, g.double())
+            for i, (p, q) in enumerate(zip((got, *gots), (want, *expected))):
                 far = float((p.detach().double() - q.detach()).norm()/q.detach().norm())
                 if not far < 2**-7: yield f'{name} {h} {w} {k}, output or gradient {i}: {far:.1e}'
 
