@@ -96,5 +96,5 @@ def histogram(
     x,  # contiguous tensor of bytes on the GPU
     out,  # 256 counters, int32
 ):
-    "How often each byte occurs, by `cub::DeviceHistogram`; errors as `total`"
+    "Count how often each byte occurs, by `cub::DeviceHistogram`; errors as `total`"
     return _call(2, x, out, ('uint8',))

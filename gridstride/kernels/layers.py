@@ -85,7 +85,7 @@ def report(
     left,  # (name, why) of those that stay
     notes,  # lines below the table
 ) -> Table:
-    "What was done, as a table"
+    "Return a table of what was done"
     rows = [[o.name, 'x'.join(map(str, o.shape)), _mb(o.before), _mb(o.after), f'{o.decibels:.1f}'] for o in swapped]
     if len(rows) > _MAX_LINES:
         rows = [*rows[: _MAX_LINES - 2], [f'... and {len(rows) - _MAX_LINES + 2} more', '', '', '', '']]

@@ -50,7 +50,7 @@ class TensorMap:
 
 
 def why_no_map(shape, strides, address, dtype, box, swizzle):  # strides: in elements; None if there can be a map
-    "What the copy engine has against an array or a box"
+    "Return why the copy engine cannot copy a box of an array"
     if dtype not in _KINDS:
         return f'there are no {dtype}s in tensor maps; there are {", ".join(_KINDS)}'
     if swizzle not in SWIZZLES:

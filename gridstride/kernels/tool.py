@@ -72,7 +72,7 @@ def refuse_gradient(tool, x):
 
 
 def vector(address, size, rows, width) -> int:
-    "How many elements of `size` bytes a thread may load at once, given the alignment of the address and of rows"
+    "Compute how many elements of `size` bytes a thread may load at once, by the alignment of the address and of rows"
     v = LOAD // size
     while v > 1 and (address % (v * size) or rows > 1 and width % v):
         v //= 2
@@ -80,7 +80,7 @@ def vector(address, size, rows, width) -> int:
 
 
 def vector_of(x, rows, width) -> int:
-    "How many elements of a tensor a thread may load at once"
+    "Compute how many elements of a tensor a thread may load at once"
     return vector(x.data_ptr(), x.element_size(), rows, width)
 
 

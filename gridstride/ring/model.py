@@ -93,7 +93,7 @@ class Simulated(NamedTuple):
 
     @property
     def efficiency(self) -> float:
-        "What part of the time is work"
+        "The fraction of the time that is work"
         return self.ideal / self.seconds
 
 
@@ -108,7 +108,8 @@ def simulate(
     backward=False,  # gradients? Then `seconds` is of these, and as many bytes go home
     overlap=True,  # are keys sent while a rank computes?
 ) -> Simulated:
-    "How long a ring takes, in seconds, and who does what when; `ValueError` for an order or a length that does not fit"
+    """Simulate how long a ring takes, in seconds, and which rank computes what when; `ValueError` for an order or a
+    length that does not fit"""
     check_order(order, length, ranks)
     each, link_of = length // ranks, link if callable(link) else lambda r: link
 

@@ -39,7 +39,7 @@ def _kept_type(x, ranks):
 
 
 class _Job:
-    "What all steps of a call share"
+    "The state that all steps of a call share"
 
     def __init__(self, order, causal, scale, kernels, carrier, stamp):
         self.order, self.causal, self.scale, self.kernels = order, causal, scale, kernels
@@ -47,7 +47,7 @@ class _Job:
         self.me, self.ranks = rank_and_ranks()
 
     def piece(self, step, x):
-        "What this rank computes in a step"
+        "Return what this rank computes in a step"
         return piece(self.order, self.me, (self.me - step) % self.ranks, x.shape[2], self.causal)
 
     def needed(self, step, x):

@@ -100,7 +100,7 @@ def _last_line(tb):
 
 
 def _of_a_peer(said):
-    "What gloo says of a connection, in words; None if it is about something else"
+    "Translate what gloo reports of a connection; None if it is about something else"
     if 'Timed out waiting' in said:
         return 'timed out waiting for another rank'
     return 'lost its connection to another rank' if 'by peer' in said else None
@@ -150,7 +150,7 @@ def _join(rank, ranks, port, backend, patience):
 
 
 def _rank_main(rank, ranks, port, backend, patience, threads, payload, pipe):
-    "What a process does from its start to its end"
+    "Run a process from its start to its end"
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's, which then ends all ranks
     lock, said = threading.Lock(), StringIO()
 
@@ -235,7 +235,7 @@ def _how_it_ended(process):
 
 
 def _receive(o):
-    "What a rank has sent, or None if it is silent; a rank whose connection is closed has 'died'"
+    "Receive what a rank has sent, or None if it is silent; a rank whose connection is closed has 'died'"
     try:
         return o.pipe.recv() if o.pipe.poll() else None
     except (EOFError, OSError):

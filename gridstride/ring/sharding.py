@@ -57,7 +57,7 @@ def split(
     ranks: int,
     dim=-2,  # of the sequence
 ) -> list:  # of tensors, rank by rank
-    "What each rank has of a sequence"
+    "Split a sequence among ranks"
     return [x.index_select(dim, positions(order, x.shape[dim], ranks, r).to(x.device)) for r in range(ranks)]
 
 
@@ -79,7 +79,7 @@ def piece(
     length: int,  # of what each of them has
     causal: bool,  # does each position attend only to itself and earlier positions?
 ):  # a `Piece`, or None if these rows see none of these keys
-    "What rows of one rank see of the keys of another one"
+    "Return what rows of one rank attend to of the keys of another one"
     if not causal or mine == other:
         return Piece(_ALL, _ALL, causal)
     if order == 'contiguous':
@@ -96,7 +96,7 @@ def scores_of(
     part,  # a `Piece`, or None
     length,  # of what each of the two ranks has
 ) -> int:
-    "How many scores a piece of `length` rows and keys has; 0 for None"
+    "Count the scores that a piece of `length` rows and keys has; 0 for None"
     if part is None:
         return 0
     rows, keys = (len(range(*o.indices(length))) for o in (part.rows, part.keys))

@@ -52,7 +52,7 @@ class Stamps:
         return self.begin.elapsed_time(t) / 1e3 if self.on_gpu else t - self.begin
 
     def read(self) -> list:  # of `Stamp`
-        "What was noted, once all of it is done"
+        "Return the recorded timestamps, once all work has finished"
         if self.on_gpu:
             torch.cuda.synchronize()
         return [Stamp(what, step, *map(self._seconds, ends)) for what, step, *ends in self.noted]
@@ -94,6 +94,6 @@ def timeline(
 def busy(
     stamps,  # rank by rank
 ) -> list:  # of fractions, rank by rank
-    "How much of the whole time each rank computes"
+    "Compute the fraction of the time that each rank computes"
     end = max(o.end for noted in stamps for o in noted)
     return [sum(o.end - o.start for o in noted if o.what in ('attend', 'gradients', 'merge')) / end for noted in stamps]

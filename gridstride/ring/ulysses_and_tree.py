@@ -100,7 +100,7 @@ def bytes_sent(
     size=2,  # bytes of an element
     rows=1,  # of q when decoding
 ) -> float:  # bytes that each rank sends per layer and sequence
-    "What each way sends, forward unless it says otherwise"
+    "Compute the bytes that each method sends, forward unless it says otherwise"
     kv_heads, each = kv_heads or heads, length / ranks * dim * size
     keys_and_values = 2 * kv_heads * each * (ranks - 1)
     ways = {

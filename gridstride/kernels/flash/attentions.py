@@ -20,7 +20,7 @@ _TYPES = 'bfloat16', 'float16', 'float32', 'float64'
 
 
 class Backend(NamedTuple):
-    "What computes attention, and why not one of our kernels"
+    "The implementation that computes attention, and why it is not one of our kernels"
 
     name: str  # 'hopper', 'mma.sync', or what torch has: 'sdpa', 'torch'
     why: str = ''
@@ -155,7 +155,7 @@ def _attention(q, k, v, causal, scale, window, lens, bias):
 
 
 def _attends(q, k, causal, window, lens):
-    "Which row attends to which key, as a mask for SDPA; None: each to all"
+    "Return the mask of attended keys per row for SDPA; None: all"
     if not (causal or window or lens is not None):
         return None
     i, j = (torch.arange(x.shape[2], device=q.device) for x in (q, k))
@@ -352,7 +352,7 @@ class PartGradients:
 
     @staticmethod
     def fits(first) -> bool:
-        "May a part begin at row `first`?"
+        "Return whether a part may begin at row `first`"
         return calls.fits_backward(first)
 
     def add(
@@ -460,7 +460,7 @@ def attention_way(
     k,
     v,
 ) -> Backend:
-    "What computes attention of these: 'hopper' or 'mma.sync', our kernels, or 'sdpa', and why not one of ours"
+    "Return what computes attention of these: 'hopper' or 'mma.sync', our kernels, or 'sdpa', and why"
     _check(q, k, v)
     return _backend(q)
 

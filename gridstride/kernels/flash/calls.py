@@ -30,7 +30,7 @@ class AttentionProblem(NamedTuple):
 
 
 class OutputRows(NamedTuple):
-    "Which rows of the output are written, and what it holds"
+    "The rows of the output that are written, and the state of the output"
 
     first: int  # row
     all: int  # rows of the output
@@ -168,7 +168,7 @@ def dq_semaphores(
     heads,  # of all of the batch
     rows,
 ) -> int:
-    "How many counters serialize the additions to dq in a fixed order: one per tile of rows and half of the columns"
+    "Count the semaphores that serialize the additions to dq: one per tile of rows and half of the columns"
     return heads * cdiv(rows, _BACK_ROWS) * 2
 
 
@@ -201,7 +201,7 @@ def backward_ends(
 
 
 def fits_backward(first) -> bool:  # of the rows that were prepared
-    "May the products begin at row `first`?"
+    "Return whether the products may begin at row `first`"
     return first % _BACK_ROWS == 0
 
 

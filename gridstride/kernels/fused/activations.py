@@ -14,7 +14,7 @@ _FORMS = {'none': False, 'tanh': True}
 
 
 def _is_tanh(tool, approximate):
-    "Is the tanh approximation requested?"
+    "Return whether the tanh approximation is requested"
     if approximate not in _FORMS:
         raise ValueError(f"{tool}: approximate is {approximate!r}, and it may be 'none' or 'tanh'")
     return _FORMS[approximate]

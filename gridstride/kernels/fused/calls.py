@@ -57,7 +57,7 @@ def gelu_calls(dtype, size, v, tanh, on) -> list:  # of `Call`
 
 @lru_cache(1024)
 def gelu_backward_calls(dtype, size, v, tanh, on) -> list:  # of `Call`
-    "What computes the gradient of x from that of gelu"
+    "The launch that computes the gradient of x from that of gelu"
     return _flat('gelu_backward', ('x', 'dy', 'dx'), dtype, size, v, tanh, on)
 
 
@@ -75,7 +75,7 @@ def _add_columns(dtype, count, width, outs, on):
 
 # GELU of rows plus a bias
 class Strips(NamedTuple):
-    "How rows are cut"
+    "The partition of rows into strips"
 
     across: int  # threads of a block along a row
     down: int  # and along a column
@@ -95,7 +95,7 @@ def _strips(packs, rows, threads, ahead, blocks=None):
 
 
 class Dropout(NamedTuple):
-    "Which elements are dropped"
+    "The dropout of a launch"
 
     p: float  # the fraction of them
     seed: int
@@ -123,7 +123,7 @@ def bias_gelu_calls(dtype, rows, width, v, tanh, dropout, on) -> list:  # of `Ca
 
 @lru_cache(1024)
 def bias_gelu_backward_calls(dtype, rows, width, v, tanh, dropout, on) -> tuple:  # ([`Call`], parts of each column)
-    "What computes the gradients of x and of the bias"
+    "The launches that compute the gradients of x and of the bias"
     threads, ahead, blocks = _DOWN[SIZES[dtype]]
     strips = _strips(width // v, rows, threads, ahead, blocks * on.sms)
     arrays = 'x', 'bias', 'dy', 'dx', 'parts'
@@ -137,7 +137,7 @@ _REGISTERS, _THREADS = 2**16, 2048  # of an SM
 
 
 class Norm(NamedTuple):
-    "Which norm it is"
+    "The variant of a norm"
 
     centered: bool  # is the mean taken away, as layer norm does?
     scaled: bool  # is there a weight,
@@ -175,7 +175,7 @@ _SHARED, _MIN_SHARED = 192 * 1024, 49 * 1024
 
 
 class Stay(NamedTuple):
-    "How blocks that stay go through the rows"
+    "The partition of rows among persistent blocks"
 
     group: int  # threads of a row
     threads: int  # of a block
@@ -199,7 +199,7 @@ def _stay(packs, v, size, norm, on):
 
 @lru_cache(1024)
 def norm_backward_calls(dtype, rows, width, v, norm, learnt, on) -> tuple:  # ([`Call`], parts of each column)
-    "What computes the gradients of x, and if they are `learnt`, of weight and bias"
+    "The launches that compute the gradients of x, and if they are `learnt`, of weight and bias"
     packs, size = width // v, SIZES[dtype]
     stay = _stay(packs, v, size, norm, on)
     config = dict(GROUP=stay.group, THREADS=stay.threads, HELD=stay.held, BLOCKS=stay.blocks, AHEAD=not norm.centered)

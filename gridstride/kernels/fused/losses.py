@@ -30,7 +30,7 @@ REDUCTIONS = 'mean', 'sum', 'none'
 
 # What is launched
 class LossProblem(NamedTuple):
-    "What a call is about"
+    "The sizes and type of one cross entropy"
 
     dtype: str
     rows: int
@@ -162,7 +162,7 @@ def _in_sums(x, *shape):
 
 
 def _count(x, target, case, reduction):
-    "What the sum of the losses is multiplied by, which stays on the device"
+    "Compute the factor of the sum of the losses, which stays on the device"
     scale = _in_sums(x)
     launch([count_call(case, reduction == 'mean')], target, target=target, scale=scale)
     return scale

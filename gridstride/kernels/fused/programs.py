@@ -39,7 +39,7 @@ PASSES = [
 
 
 def launches(o, rows, width) -> tuple:  # ([`Call`], sums of columns that are kept between two calls)
-    "What a `Pass` launches for a size, on an H100"
+    "The launches of a `Pass` for a size, on an H100"
     flat = o.tool == 'gelu'
     v = LOAD // SIZES[o.dtype] if flat else vector(0, SIZES[o.dtype], 2, width)
     if flat:
@@ -90,7 +90,7 @@ SOFTMAXES = [
 
 
 def softmax_launches(o, rows, width) -> tuple:  # ([`Call`], elements of the workspace between two of them)
-    "What a `Pass` of softmax launches for a size, on an H100"
+    "The launches of a `Pass` of softmax for a size, on an H100"
     of, v = 'softmax_backward' if o.backward else 'softmax', vector(0, SIZES[o.dtype], 2, width)
     return softmax_calls(of, o.dtype, rows, width, v, o.tool == 'log_softmax', H100)
 
@@ -120,7 +120,7 @@ _ROUNDING = dict(float32=2e-6, bfloat16=2**-8 + 2e-6)
 
 
 def loss_calls(dtype, rows, width) -> list:  # of `Call`
-    "What the mean of the losses and its gradient take, on an H100"
+    "The launches for the mean of the losses and its gradient, on an H100"
     case = LossProblem(dtype, rows, width, LOAD // losses.SIZES[dtype], -100)
     return [losses.count_call(case, True), losses.once_call(case, H100), losses.add_call(case)]
 

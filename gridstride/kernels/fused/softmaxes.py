@@ -31,7 +31,7 @@ _STREAM = 2**25  # bytes of a result that is larger than what the caches could k
 
 
 class Shape(NamedTuple):
-    "How rows are kept"
+    "The layout of rows in registers or shared memory"
 
     packs: int  # of a thread
     group: int  # threads of a block that share a row
@@ -48,7 +48,7 @@ def _held_by_block(
     packs,  # of a row
     size,  # bytes of a pack
 ) -> Shape:  # None where the row is too long
-    "How rows are kept in registers of a block"
+    "Return the `Shape` of rows in registers of a block"
     row = _power_above(packs) * size
     of_thread = next((o for most, o in _HELD.items() if row <= most), None)
     if of_thread is None:
@@ -62,7 +62,7 @@ def _held_by_cluster(
     size,  # bytes of a pack
     dtype,
 ) -> Shape:  # None where the row is too long, too short, or does not give all threads as much
-    "How rows are kept in registers of a cluster"
+    "Return the `Shape` of rows in registers of a cluster"
     if SIZES[dtype] not in _HELD_PARTS:
         return None
     left, part, threads = _HELD_PARTS[SIZES[dtype]]
@@ -86,7 +86,7 @@ def shape_of(
     on,  # a `Device`
     dtype=None,  # of one input; None where registers keep nothing
 ) -> Shape:  # None where nothing keeps a row
-    "How rows are kept in registers or in shared memory"
+    "Return the `Shape` of rows in registers or in shared memory"
     if dtype and on.hopper and (shape := _held_by_cluster(packs, size, dtype)):
         return shape
     if dtype and (shape := _held_by_block(packs, size)):

@@ -36,7 +36,7 @@ def _split_for(a, b):
 
 
 def _plan(a, b):
-    "What multiplies two batches, or why torch does"
+    "Return the kernel that multiplies two batches, or why torch does"
     if why := _why_torch(a, b):
         return why
     return _split_for(a, b) if type_of(a) == 'float32' else plan_for(a, b)
@@ -86,7 +86,7 @@ def bmm(
 
 # Rows in groups
 def _bounds(ends, rows):
-    "Where groups begin and end, as the host has it; raise unless each row is in one"
+    "Return the bounds of the groups on the host; raise unless each row is in one"
     found = [0, *ends.tolist()]
     if found != sorted(found) or found[-1] != rows:
         raise ValueError(f'grouped_mm: ends is {found[1:]}; none may be below the one before, and the last is {rows}')

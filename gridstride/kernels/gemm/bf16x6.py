@@ -297,7 +297,7 @@ class Bf16x6(Product):
 
     @property
     def _along(self):
-        "Which operands are k-major"
+        "The constants for the operands that are k-major"
         return dict(M_ALONG=self.layout[0] == 'n', N_ALONG=self.layout[1] == 't')
 
     @property

@@ -29,7 +29,7 @@ class GemmProblem(NamedTuple):
 
 
 class Tile(NamedTuple):
-    "How the product is tiled"
+    "The tile of a product"
 
     BM: int  # rows of a block
     BN: int  # columns
@@ -116,7 +116,7 @@ def stage_bytes(tile, transposed):
 
 
 def is_staged(c):
-    "Are results staged in shared memory, and stored by TMA?"
+    "Return whether results are staged in shared memory, and stored by TMA"
     return c.out != 'float32' and not c.grouped
 
 

@@ -15,7 +15,7 @@ from ...utils import cdiv
 
 
 class TileConfig(NamedTuple):
-    "How a kernel tiles a product and shares it among blocks and warpgroups, in all families of kernels"
+    "The tile of a kernel of any family, and its partition among blocks and warpgroups"
 
     BM: int  # of a block's tile: rows of `wgmma`'s product, which are columns of the result if it is `swap_ab`
     BN: int

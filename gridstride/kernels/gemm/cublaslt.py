@@ -29,13 +29,13 @@ _CONFIG = dict(
 
 
 class Algorithm(ctypes.Structure):
-    "What cublasLt calls cublasLtMatmulAlgo_t"
+    "cublasLt's cublasLtMatmulAlgo_t"
 
     _fields_ = [('data', c_uint64 * 8)]
 
 
 class Proposal(ctypes.Structure):
-    "What cublasLt calls cublasLtMatmulHeuristicResult_t"
+    "cublasLt's cublasLtMatmulHeuristicResult_t"
 
     _fields_ = [
         ('algorithm', Algorithm),
@@ -192,7 +192,7 @@ def picks(
     layout='nn',
     count=8,  # how many to ask for
 ) -> list:  # of `Pick`, the library's first one first
-    "What cublasLt proposes for a product"
+    "Return the algorithms that cublasLt proposes for a product"
     h, k = m.shape[::-1] if layout[0] == 't' else m.shape
     w = n.shape[0] if layout[1] == 't' else n.shape[1]
     problem = Problem(h, w, k, str(m.dtype).removeprefix('torch.'), layout)

@@ -127,7 +127,7 @@ def _by_torch(a, b, out):
 
 
 def _is_ours(a, b):
-    "May a kernel multiply them, as far as is known before it runs?"
+    "Return whether a kernel may multiply them, as far as is known before it runs"
     return (
         type(a) in _PLAIN
         and type(b) in _PLAIN

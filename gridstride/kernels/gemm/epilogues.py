@@ -20,9 +20,9 @@ from ...utils import cdiv
 
 
 class Epilogue(NamedTuple):
-    """What `matmul(a, b, epilogue=...)` applies to a product p: activation(scale * p + bias) + residual, computed in
-    float32 and rounded once; torch, if no kernel supports it, rounds after each step. Differentiable once, if the
-    activation has a gradient."""
+    """The epilogue that `matmul(a, b, epilogue=...)` applies to a product p: activation(scale * p + bias) + residual,
+    computed in float32 and rounded once; torch, if no kernel supports it, rounds after each step. Differentiable once,
+    if the activation has a gradient."""
 
     bias: object = None  # a tensor (w,), added to each row
     activation: object = None  # 'gelu', 'gelu_tanh', 'relu', 'silu', or an `Activation` of your own
@@ -148,7 +148,7 @@ def explain_with(
     epilogue,
     out=None,
 ) -> str:
-    "What computes `matmul(a, b, out, epilogue)`, and why"
+    "Explain what computes `matmul(a, b, out, epilogue)`, and why"
     _check(a, b, epilogue, out)
     found = _plan(a, b, epilogue, out)
     return f'torch.matmul, then the epilogue: {found}' if isinstance(found, str) else 'one kernel, with its epilogue'

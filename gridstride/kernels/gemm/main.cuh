@@ -1,7 +1,7 @@
 // Host code of an exported product with an epilogue: random inputs, a check of results against double, the time.
 // Above it are the types Number (of m and n) and Out, ROUNDING of each, the layouts of m and n, what the epilogue does
-// (its activation is GELU), and the sizes to try (cases: products or groups, h, w, k; the last one is timed). Below it
-// stand the launches.
+// (its activation is GELU), and the sizes to try (cases: products or groups, h, w, k; the last one is timed). The
+// launches are below it.
 struct Arrays {
     Number *m, *n, *bias, *other, *saved;
     Out *out, *before;

@@ -204,7 +204,7 @@ def why_torch(a, b):
 
 
 def tf32(settings):
-    "Whether torch may use TF32"
+    "Return whether torch may use TF32"
     # Older versions have one name for the setting, newer ones two, of which the first may raise.
     precision = getattr(settings, 'fp32_precision', None)
     return settings.allow_tf32 if precision is None else precision == 'tf32'
@@ -222,7 +222,7 @@ def _is_transformed(x):
 
 
 def _copy_pays(x, other, dtype):
-    "Whether it pays to copy the transpose `x`, which is multiplied with as many rows or columns as `other`"
+    "Return whether it pays to copy the transpose `x`, which is multiplied with as many rows or columns as `other`"
     return 2 * x.element_size() / COPY <= 0.1 * 2 * other / RATES[dtype] if dtype in RATES else False
 
 

@@ -145,7 +145,7 @@ class Climb:
         return Table((), rows, title, f'[compiled for {takes.arch} by {by}]')
 
     def waits(self, *names) -> Table:
-        "What the warps of some rungs wait for, each reason as a fraction of all waiting"
+        "Tabulate the stall reasons of some rungs, each as a fraction of all waiting"
         stalls = {o: self.ladder[o].counters.get('stalls') or {} for o in names}
         rows = {words: [_share(s, reason) for s in stalls.values()] for reason, words in self.reasons.items()}
         shown = [[k, *(f'{v:.0%}' for v in row)] for k, row in rows.items() if max(row) >= 0.01]
@@ -302,7 +302,7 @@ def count_quads(
     patterns,  # name -> 32 indices, from 0 to 63: which four floats each lane of a warp loads
     record,  # NN_what: the name of the recording that is shown without a GPU
 ) -> dict:  # name -> wavefronts
-    "How many wavefronts the hardware takes when each lane loads four floats of shared memory by one instruction"
+    "Count the wavefronts that the hardware takes when each lane loads four floats of shared memory by one instruction"
     metric = 'l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum'
     script = _QUADS.format(patterns=[list(map(int, p)) for p in patterns.values()])
     asked = ncu(script, sections=[], metrics=[metric], kernel='lanes_k', record=record)
@@ -324,7 +324,7 @@ def count_library(
     k,  # of h x k @ k x w
     record,  # NN_what: the name of the recording that is shown without a GPU
 ) -> dict:  # issue: share of the issue slots that are used; instructions: for one multiply-add; name: of the kernel
-    "What the hardware counts while torch.matmul multiplies two matrices of floats"
+    "Count events while torch.matmul multiplies two matrices of floats"
     issue = 'smsp__issue_active.avg.pct_of_peak_sustained_active'
     asked = ncu(_LIBRARY.format(h=h, w=w, k=k), sections=[], metrics=[issue, _ISSUED], kernel='gemm', record=record)
     found = asked.kernels[-1]

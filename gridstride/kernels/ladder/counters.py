@@ -82,7 +82,7 @@ torch.cuda.synchronize()
 
 
 def count_events(rung, h, w, k, metrics={}) -> dict:  # metrics: more of them, {short name: ncu's}
-    "What the hardware counts while the rung multiplies h x k by k x w, under short names"
+    "Count events while the rung multiplies h x k by k x w; returned under short names"
     script = _SCRIPT.format(
         shape=(h, w, k),
         dtype=rung.dtype,
@@ -109,7 +109,7 @@ def count_events(rung, h, w, k, metrics={}) -> dict:  # metrics: more of them, {
 
 
 def longest_wait(counters) -> str:  # counters: as `count_events` gives them
-    "What warps waited for most, in plain words, with its fraction of the waiting"
+    "Return the most frequent stall reason in plain words, with its fraction of the waiting"
     stalls = counters.get('stalls') or {}
     most = max(stalls, key=stalls.get, default=None)
     return f'{_STALLS[most]} ({stalls[most] / sum(stalls.values()):.0%})' if most and stalls[most] else ''

@@ -63,6 +63,6 @@ def _by_itself(run, lasts=2.0):
 
 
 def _figures(done, steps, seconds, took, watts):
-    "What was reached, from a thread's cycles and the time"
+    "Compute cycles, TFLOP/s and clock from a thread's cycles and the time"
     each = took / (steps * EACH * WARPS / 4)
     return dict(cycles=each, tflops=done / seconds / 1e12, ghz=took / seconds / 1e9, watts=watts)

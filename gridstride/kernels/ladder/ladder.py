@@ -37,7 +37,7 @@ class Reference:
         self.size = (m.abs().float() @ n.abs().float()).double()
 
     def bound(self, dtype):
-        "How far from `want` each element may be: a tensor like it, for results of type `dtype`"
+        "Bound the error of each element: a tensor like `want`, for results of type `dtype`"
         return _ROUNDING[dtype] * self.want.abs() + TERMS * 2.0**-24 * self.size
 
     def error(self, got) -> float:  # 0 is perfect
@@ -147,8 +147,8 @@ FIELDS = dict(
 
 
 class Step:
-    """What one rung reached: `seconds`, `tflops`, `ratio` to the library (with `low` and `high`), `error`, `registers`,
-    `occupancy`, `counters`"""
+    """The measurements of one rung: `seconds`, `tflops`, `ratio` to the library (with `low` and `high`), `error`,
+    `registers`, `occupancy`, `counters`"""
 
     def __init__(self, shape, mark='', **fields):
         self.shape, self.mark, self.fields = tuple(shape), mark, {**FIELDS, **fields}
@@ -175,7 +175,7 @@ class Step:
 
     @property
     def made_on(self) -> str:
-        "Where it was measured: this GPU, or where and when it was recorded"
+        "The GPU that it was measured on: this one, or that of the recording, with its date"
         return self.mark.partition(' (')[0] or (machine()['gpu'] or '')
 
     def __repr__(self):

@@ -160,7 +160,7 @@ class Mapped(Launcher):
         return self.forms[key]
 
     def form(self, arrays):
-        "What maps depend on, apart from their addresses"
+        "Return what maps depend on, apart from their addresses"
         return tuple((arrays[i].shape, arrays[i].stride()) for i, *_ in self.mapped)
 
     def put(self, arrays):
@@ -172,7 +172,7 @@ class Mapped(Launcher):
             self.argument_addresses[i] = o.address
 
     def key(self, i, x):
-        "What a map depends on"
+        "Return what a map depends on"
         return i, x.data_ptr(), x.shape, x.stride()
 
     def map(self, i, x, box, swizzle):

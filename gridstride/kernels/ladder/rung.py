@@ -37,12 +37,12 @@ def _torch():
 
 
 def on_hopper() -> bool:
-    "Is the current device a Hopper GPU, with TMA and wgmma?"
+    "Return whether the current device is a Hopper GPU, with TMA and wgmma"
     return backend() == 'gpu' and _torch().cuda.get_device_capability() == (9, 0)
 
 
 def runs_hopper() -> bool:
-    "Can kernels with TMA, bulk copies and wgmma run here: on a Hopper GPU, or on the emulator?"
+    "Return whether kernels with TMA, bulk copies and wgmma run here: on a Hopper GPU, or on the emulator"
     return on_hopper() or backend() != 'gpu'
 
 
@@ -203,7 +203,7 @@ class Product:
             return 'a size is 0'
 
     def supports(self, h, w, k) -> bool:
-        "Can it multiply h x k by k x w?"
+        "Return whether it can multiply h x k by k x w"
         return self.why_not(h, w, k) is None
 
     def launch_plan(self, h, w, k, on) -> LaunchPlan:

@@ -26,7 +26,7 @@ def swizzled(
     byte,  # offsets from the start of a box, which begins at a multiple of 1024
     swizzle=128,  # 0, 32, 64 or 128 bytes
 ):  # the offsets at which the engine puts these bytes
-    "Where TMA puts a byte of a box in shared memory"
+    "Compute where TMA stores a byte of a box in shared memory"
     byte = np.asarray(byte)
     return byte ^ (byte >> 7 & max(swizzle // 16 - 1, 0)) * 16
 
@@ -228,7 +228,7 @@ def _accumulator():
 def dumps(
     emulated=False,  # by the emulator, where no GPU is?
 ) -> dict:  # name -> array of integers
-    "What TMA, ldmatrix, mma.sync and wgmma do here"
+    "Run TMA, ldmatrix, mma.sync and wgmma here, and return the layouts"
     need_hopper('What shows the layouts', emulated)
     res = {f'box {s}': _box(s) for s in SWIZZLES}
     res['box over the edge'] = _box(128, 50, -8)
@@ -236,10 +236,10 @@ def dumps(
 
 
 def save(dumped) -> dict:  # name -> rows of 32 integers, each as one string
-    "What `dumps` gives, as JSON can hold it"
+    "Convert what `dumps` returns to what JSON can hold"
     return {k: [' '.join(map(str, r)) for r in v.reshape(-1, 32).tolist()] for k, v in dumped.items()}
 
 
 def load(rows, mark='') -> dict:  # name -> array of integers, with one axis
-    "What `save` made of it, as arrays again; `mark` is for `recorded`, which gives one"
+    "Convert what `save` returned to arrays; `mark` is for `recorded`, which gives one"
     return {k: np.array([int(o) for r in v for o in r.split()]) for k, v in rows.items()}

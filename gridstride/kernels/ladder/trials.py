@@ -60,7 +60,7 @@ def check_kernel(
 
 
 def diagnose(rung, shape=(200, 136, 392)) -> tuple:  # (what is wrong and its hint, the line of the kernel)
-    "What the emulator says of a rung, in both orders; ('right', '') if nothing"
+    "Return what the emulator reports of a rung, in both orders; ('right', '') if nothing"
     for order in ('forward', 'reverse'):
         with cpp.on_emulator(), cpp.options(order=order):
             try:
@@ -80,7 +80,7 @@ _ENGINES = {'wgmma': 'HGMMA', 'TMA': 'UTMA', 'barriers': 'SYNCS', 'mma.sync': 'H
 
 
 def engines(rung) -> dict:
-    "How many instructions per engine the machine code of a rung has"
+    "Count the instructions per engine in the machine code of a rung"
     ops = sass(rung.src, arch='sm_90a').ops()
     return {name: sum(n for op, n in ops.items() if op.startswith(start)) for name, start in _ENGINES.items()}
 
@@ -94,7 +94,7 @@ class HopperLadder(Ladder):
         )
 
     def from_l2(self, BM, BN, blocks=1) -> int:  # bytes
-        "What the product takes from L2 when `blocks` blocks share each tile of n"
+        "Compute the bytes that the product loads from L2 when `blocks` blocks share each tile of n"
         h, w, k = self.shape
         return int(cdiv(h, BM) * cdiv(w, BN) * (BM + BN / blocks) * 2 * k)
 
@@ -162,7 +162,7 @@ def race_with_torch(
 
 
 def on_random(shape, *rungs, seconds=0.4) -> dict:  # name -> speed in units of torch's
-    "How fast rungs are that compute nonsense, or the same for other inputs: timed interleaved with torch, not checked"
+    "Time rungs that compute nonsense, or the same for other inputs: timed interleaved with torch, not checked"
     need_hopper('What is timed here')
     m, n, out = _case(shape)
     ways = {'torch.matmul': lambda m, n: library(m, n, out)}

@@ -143,7 +143,7 @@ def _by_torch(q, cache, table, lens, scale):
 def latent_attention_way(
     q,  # as for `latent_attention`
 ) -> Backend:
-    "What computes attention of these: 'hopper' or 'mma.sync', our kernels, or 'torch', and why not one of ours"
+    "Return what computes attention of these: 'hopper' or 'mma.sync', our kernels, or 'torch', and why"
     check_tensor(_NAME, q, (*HALVES, 'float32', 'float64'), 'q')
     return _backend(type_of(q))
 

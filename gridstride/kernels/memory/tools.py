@@ -41,7 +41,7 @@ def _rows(tool, x, axis):
 # themselves, if they are a cluster. The constants were measured. For little memory blocks are small, so that each SM
 # gets some.
 class Plan(NamedTuple):
-    "How memory is read"
+    "The loads of a kernel that reads memory once"
 
     share: int  # bytes of a block, if there are several for a row
     threads: int  # of a block, at most
@@ -57,7 +57,7 @@ _CLUSTER = 8  # blocks of a cluster, at most
 
 
 class Shape(NamedTuple):
-    "How a row is read"
+    "The partition of a row among blocks and threads"
 
     threads: int  # of a block
     ahead: int  # loads in flight per thread
@@ -76,7 +76,7 @@ def _shape(
     plan,
     blocks=None,  # of a row, at most; None: as the plan says
 ) -> Shape:
-    "How rows are read by a plan"
+    "Return the `Shape` of rows by a plan"
     packs = cdiv(width, v)
     threads = pow2_clamp(min(packs, plan.share // (v * size)) // plan.ahead, 32, plan.threads)
     ahead = pow2_clamp(packs // threads, 1, plan.ahead)

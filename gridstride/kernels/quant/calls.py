@@ -14,7 +14,7 @@ GROUPS = 32, 64, 128, 'row'  # columns that share a scale
 
 
 class Shape(NamedTuple):
-    "How a matrix is shared among warps"
+    "The partition of a matrix among warps"
 
     tiles: int  # tiles of 16 rows per warp
     across: int  # warps of a block below each other
@@ -42,7 +42,7 @@ def shape_for(kind, batch, steps) -> Shape:
 
 
 class Ring(NamedTuple):
-    "How bulk copies bring a matrix, on a Hopper GPU"
+    "The pipeline of bulk copies of a matrix, on a Hopper GPU"
 
     warps: int
     chunk: int  # steps of a copy
@@ -80,7 +80,7 @@ def matvec_calls(
     zeros,  # are there any?
     on,  # a `Device`
 ) -> list:  # of `Call`
-    "What multiplies rows of x by a packed matrix"
+    "The launch that multiplies rows of x by a packed matrix"
     what = dict(KIND=KINDS.index(kind), GROUP=0 if group == 'row' else group, BIAS=bias, ZEROS=zeros)
     arrays = 'x', 'words', 'scales', 'zeros' if zeros else 'scales', 'bias' if bias else 'x', 'y'
     found = ring_for(kind, group, batch, columns, zeros) if on.hopper else None

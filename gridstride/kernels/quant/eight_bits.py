@@ -66,7 +66,7 @@ def row_calls(
     k,
     on,  # a `Device`
 ) -> list:  # of `Call`
-    "What multiplies h x k by the transpose of w x k"
+    "The launch that multiplies h x k by the transpose of w x k"
     types = (('Sum', KINDS[kind].sum),)
     src = with_types(source('eight_bits'), types, tuple(TILE.items()), PTX + wgmma_of(kind, TILE['BN']))
     tiles = cdiv(h, 2 * TILE['BM']) * cdiv(w, TILE['BN'])
@@ -98,7 +98,7 @@ def _launcher(call, device, backend):
 
 
 def _has_few(kind, h):
-    "Does dp4a multiply so many rows?"
+    "Return whether dp4a multiplies so many rows"
     return kind == 'int8' and h <= FEW
 
 

@@ -84,10 +84,10 @@ def affine(
 
 def restore(q: Whole):  # a matrix of float32
     "Dequantize integers"
-    numbers = q.numbers.float()
+    values = q.numbers.float()
     if q.zeros is not None:
-        numbers = numbers - _spread(q.zeros.float(), numbers.shape)
-    return numbers * _spread(q.scales.float(), numbers.shape)
+        values = values - _spread(q.zeros.float(), values.shape)
+    return values * _spread(q.scales.float(), values.shape)
 
 
 def _least(make, back, w, group, steps):
@@ -190,14 +190,14 @@ def fp8(
 
 # Elements of few bits in bytes: element i has the bits i * bits to i * bits + bits - 1, the first of a byte its lowest.
 def pack_bits(
-    numbers,  # (..., n) of uint8 below 2^bits
+    integers,  # (..., n) of uint8 below 2^bits
     bits,  # 1 to 8
 ):  # (..., ceil(n * bits / 8)) of uint8
     "Pack elements without their unused bits; the last byte is padded with 0"
-    each = numbers.unsqueeze(-1) >> torch.arange(bits, dtype=torch.uint8, device=numbers.device) & 1
+    each = integers.unsqueeze(-1) >> torch.arange(bits, dtype=torch.uint8, device=integers.device) & 1
     each = each.flatten(-2)
     each = torch.nn.functional.pad(each, (0, -each.shape[-1] % 8)).unflatten(-1, (-1, 8))
-    return (each << torch.arange(8, dtype=torch.uint8, device=numbers.device)).sum(-1, dtype=torch.uint8)
+    return (each << torch.arange(8, dtype=torch.uint8, device=integers.device)).sum(-1, dtype=torch.uint8)
 
 
 def unpack_bits(

@@ -16,12 +16,12 @@ _ROW = 0  # of `group` in the operator, where 'row' is not possible
 
 @lru_cache
 def _has_tensor_cores(device) -> bool:
-    "Does a GPU multiply bfloat16 by `mma.sync`?"
+    "Return whether a GPU multiplies bfloat16 by `mma.sync`"
     return torch.cuda.get_device_capability(device)[0] >= 8
 
 
 def has_kernel(x, scales) -> bool:
-    "Is there a kernel for x, where it is? Without a GPU plain torch is faster than the emulator"
+    "Return whether there is a kernel for x on its device. Without a GPU plain torch is faster than the emulator"
     return x.is_cuda and x.dtype == scales.dtype and _has_tensor_cores(x.get_device())
 
 

@@ -84,24 +84,24 @@ def pack(
     if why := why_not(kind, group, w.shape) or why_not_so(kind, zeros, fit):
         raise ValueError(f'pack: {why}')
     dtype = w.dtype if type_of(w) in FLOATS else torch.bfloat16
-    (rows, columns), (numbers, *others) = w.shape, _quantized(w.detach(), kind, group, dtype, zeros, fit)
+    (rows, columns), (integers, *others) = w.shape, _quantized(w.detach(), kind, group, dtype, zeros, fit)
     if group == 'tensor':
         group, others = 'row', [o if o is None else o.expand(rows, 1) for o in others]
     groups = 1 if group == 'row' else cdiv(columns, STEP) * (STEP // group)
     lanes = [o if o is None else to_lanes(o, groups) for o in others]
-    return Packed(kind, group, (rows, columns), to_fragments(numbers, kind), *lanes)
+    return Packed(kind, group, (rows, columns), to_fragments(integers, kind), *lanes)
 
 
 def unpack(p: Packed):  # (rows, columns) of float32
     "Dequantize a packed matrix"
     rows, columns = p.shape
-    numbers = from_fragments(p.words, p.kind, rows, columns)
+    integers = from_fragments(p.words, p.kind, rows, columns)
     groups = 1 if p.group == 'row' else columns // p.group
     scales, zeros = (None if o is None else from_lanes(o, rows, groups) for o in (p.scales, p.zeros))
     if p.kind == 'nf4':
-        return formats.restore_nf4(Coded(numbers, scales))
-    numbers = numbers.view(torch.float8_e4m3fn).float() if p.kind == 'fp8' else numbers
-    return formats.restore(Whole(numbers, scales, zeros))
+        return formats.restore_nf4(Coded(integers, scales))
+    integers = integers.view(torch.float8_e4m3fn).float() if p.kind == 'fp8' else integers
+    return formats.restore(Whole(integers, scales, zeros))
 
 
 @lru_cache(1024)

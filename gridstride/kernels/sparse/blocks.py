@@ -108,7 +108,7 @@ def blocks_call(
 
 @lru_cache(1024)
 def _ready(sizes, device, backend):
-    "What launches for sizes on a device, looked up once"
+    "Return the prepared launch for sizes on a device, cached"
     return ready(*blocks_call(*sizes, here()), device)
 
 

@@ -48,7 +48,7 @@ def _check(tool, w):
 
 
 def kept(w):  # w's shape of bool
-    "Which elements of w magnitude keeps: the two largest of each four; among equals the first"
+    "Return the mask of the elements of w that magnitude keeps: the two largest of each four; among equals the first"
     _check('kept', w)
     size = w.detach().abs().unflatten(1, (-1, 4))
     mine, other = size.unsqueeze(-1), size.unsqueeze(-2)

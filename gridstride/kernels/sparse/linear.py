@@ -15,12 +15,12 @@ from ..tool import type_of
 
 @lru_cache
 def _has_tensor_cores(device) -> bool:
-    "Does a GPU multiply 2:4 sparse matrices?"
+    "Return whether a GPU multiplies 2:4 sparse matrices"
     return torch.cuda.get_device_capability(device)[0] >= 8
 
 
 def has_kernel(x, values) -> bool:
-    "Is there a kernel for x, where it is? Without a GPU plain torch is faster than the emulator"
+    "Return whether there is a kernel for x on its device. Without a GPU plain torch is faster than the emulator"
     return x.is_cuda and x.dtype == values.dtype and type_of(x) in HALVES and _has_tensor_cores(x.get_device())
 
 

@@ -50,7 +50,7 @@ def unpack_24(p: TwoFour):  # (rows, columns)
 
 
 class Tile(NamedTuple):
-    "How a Hopper GPU cuts the product"
+    "The tile of a product on a Hopper GPU"
 
     BM: int  # rows of w for a block
     BN: int  # rows of x
@@ -117,7 +117,7 @@ def hopper_call(
     on,  # a `Device`
     tile=None,  # that of `choose`
 ) -> tuple:  # a `Call`, and the (box, swizzle) of values, x and y
-    "What multiplies on a Hopper GPU"
+    "The launch on a Hopper GPU"
     tile = tile or choose(rows, n, k, on.sms)
     constants = dict(tile._asdict(), BK=_STEP, WGS=_WGS, M=tile.BM // 64 // _WGS, N=tile.BN, BIAS=bias)
     src = hopper_source(('two_four',), dtype, wgmma_sp(tile.BN), tuple(constants.items()))
@@ -133,14 +133,14 @@ _WARPS_STAGES = 3  # of 28 KiB, which fit into 100 KiB
 
 @lru_cache(1024)
 def warps_call(dtype, rows, n, k, bias) -> Call:
-    "What multiplies on another GPU"
+    "The launch on another GPU"
     src, shared = warps_source(dtype, (('STAGES', _WARPS_STAGES), ('BIAS', bias))), _WARPS_STAGES * 128 * 224
     return Call(src, 'multiply_24', _with_bias(bias), (rows, n, k), (cdiv(rows, 128), cdiv(n, 128)), (256,), shared)
 
 
 @lru_cache(1024)
 def _ready(sizes, by_warps, tile, device, backend):
-    "What launches for sizes on a device, looked up once"
+    "Return the prepared launch for sizes on a device, cached"
     if runs_hopper() and not by_warps:
         return ready(*hopper_call(*sizes, here(), tile), device)
     return ready(warps_call(*sizes), (), device)
