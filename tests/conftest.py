@@ -5,7 +5,7 @@ Kernels run on the emulator and the simulator, even if a GPU is here, except in 
 `slow` nor `browser`.
 """
 
-import gc, os, shutil, subprocess, sys
+import gc, os, shutil
 from itertools import islice
 from pathlib import Path
 
@@ -52,7 +52,6 @@ def pytest_configure(config):
     config.addinivalue_line('markers', 'browser: opens pages in a browser')
     config.addinivalue_line('markers', 'gpu: needs a GPU, is skipped without one, and runs its kernels there')
     config.addinivalue_line('markers', 'real_backend: runs kernels where a user would: on the GPU, if one is here')
-    config.addinivalue_line('markers', 'own_process: runs in a process where no other test has run, as a new kernel is')
     config.addinivalue_line('markers', 'takes(seconds): slow; takes so long if nothing is compiled, and starts early')
     config.pluginmanager.register(Clock())
 
@@ -63,17 +62,6 @@ def backend(request, monkeypatch):
     if not any(map(request.node.get_closest_marker, ('real_backend', 'gpu'))): return
     if GIVEN: monkeypatch.setenv('GRIDSTRIDE_BACKEND', GIVEN)
     else: monkeypatch.delenv('GRIDSTRIDE_BACKEND')
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem):
-    "Run a test that needs its own process there, unless this process runs no other test"
-    if not (pyfuncitem.get_closest_marker('own_process') and 'PYTEST_XDIST_WORKER' in os.environ): return None
-    env = {k: v for k, v in os.environ.items() if not k.startswith('PYTEST_')}
-    command = [sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider', pyfuncitem.nodeid]
-    ran = subprocess.run(command, cwd=pyfuncitem.config.rootpath, env=env, capture_output=True, text=True)
-    assert ran.returncode == 0 and '1 passed' in ran.stdout, ran.stdout + ran.stderr
-    return True
 
 
 @pytest.fixture(params=['forward', 'reverse', 'shuffle'])
