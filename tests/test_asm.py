@@ -420,7 +420,7 @@ def test_recordings_replace_only_their_own_source(bare, tmp_path, monkeypatch, c
     assert not re.search(r'/(tmp|home|work|root)/', files[0].read_text()), 'no folder of this machine'
     monkeypatch.delenv('GRIDSTRIDE_RECORD')
     capsys.readouterr()
-    report._tell.cache_clear()
+    report._explain.cache_clear()
     bare()
     for make, want in here.items():
         got = make(MATMULS, name='naive_k')
