@@ -66,12 +66,13 @@ void note_module(const void *inside, bool plain) {
     m.all = {image.base, image.end - image.base}, m.code = {image.code, image.code_bytes};
     m.tables = {image.base, 0}, m.plain = plain;
     dl_iterate_phdr(
-        [](dl_phdr_info *o, size_t, void *p) {
+        [](dl_phdr_info *library, size_t, void *p) {
             auto &m = *static_cast<Module *>(p);
-            for (int i = 0; i < o->dlpi_phnum && o->dlpi_addr == m.all.from; i++) {
-                const auto &part = o->dlpi_phdr[i];
-                if (part.p_type == PT_GNU_RELRO) m.tables = {uintptr_t(o->dlpi_addr + part.p_vaddr), part.p_memsz};
-                if (part.p_type == PT_GNU_EH_FRAME) note_functions(m, o->dlpi_addr + part.p_vaddr);
+            for (int i = 0; i < library->dlpi_phnum && library->dlpi_addr == m.all.from; i++) {
+                const auto &part = library->dlpi_phdr[i];
+                if (part.p_type == PT_GNU_RELRO)
+                    m.tables = {uintptr_t(library->dlpi_addr + part.p_vaddr), part.p_memsz};
+                if (part.p_type == PT_GNU_EH_FRAME) note_functions(m, library->dlpi_addr + part.p_vaddr);
             }
             return 0;
         },
@@ -90,7 +91,7 @@ void note_module(const void *inside, bool plain) {
 void forget_module(const Image &module) {
     std::lock_guard<std::mutex> one(modules_lock);
     const auto m = std::find_if(
-        modules.begin(), modules.end(), [&](const Module &o) { return o.all.has(module.base); });
+        modules.begin(), modules.end(), [&](const Module &known) { return known.all.has(module.base); });
     if (m == modules.end()) return;
     for (auto a = of_device.begin(); a != of_device.end();) a = m->all.has(*a) ? of_device.erase(a) : std::next(a);
     munmap(reinterpret_cast<void *>(m->away), m->all.bytes);

@@ -11,7 +11,7 @@ static std::atomic_flag &lock_of(const void *p) { return locks[(reinterpret_cast
 
 // A launch that was ended may have held locks.
 void forget_locks() {
-    for (auto &o : locks) o.clear();
+    for (auto &lock : locks) lock.clear();
 }
 void atomic_begin(const void *address, int bytes, Use use, Scope scope, Order order, int line) {
     Worker *w = worker;

@@ -24,9 +24,9 @@ void Detector::begin_block(Worker &worker) {
         any_acquired = acquired_since_barrier = false;
     }
     partial.clear();
-    for (auto &o : products_over) o.clear();
+    for (auto &products : products_over) products.clear();
     for (auto &c : copies) {                // of the block before, or of a launch that was ended
-        for (auto &o : c.open) landed(o);
+        for (auto &open_copy : c.open) landed(open_copy);
         c.open.clear(), c.group = 0;
     }
     block_start = block_synced = ++now;

@@ -19,16 +19,16 @@ static bool ask_loader(void *code, Image &image) {
     image.base = image.end = reinterpret_cast<uintptr_t>(info.dli_fbase);
 #ifndef __APPLE__                          // there dladdr() answers for any address
     dl_iterate_phdr(
-        [](dl_phdr_info *o, size_t, void *p) {
+        [](dl_phdr_info *library, size_t, void *p) {
             auto &r = *static_cast<Image *>(p);
-            for (int i = 0; i < o->dlpi_phnum && o->dlpi_addr == r.base; i++) {
-                const auto &part = o->dlpi_phdr[i];
+            for (int i = 0; i < library->dlpi_phnum && library->dlpi_addr == r.base; i++) {
+                const auto &part = library->dlpi_phdr[i];
                 if (part.p_type == PT_LOAD)
-                    r.end = std::max(r.end, uintptr_t(o->dlpi_addr + part.p_vaddr + part.p_memsz));
+                    r.end = std::max(r.end, uintptr_t(library->dlpi_addr + part.p_vaddr + part.p_memsz));
                 if (part.p_type == PT_LOAD && part.p_flags & PF_X)
-                    r.code = uintptr_t(o->dlpi_addr + part.p_vaddr), r.code_bytes = part.p_memsz;
+                    r.code = uintptr_t(library->dlpi_addr + part.p_vaddr), r.code_bytes = part.p_memsz;
                 if (part.p_type == PT_TLS)
-                    r.own = reinterpret_cast<uintptr_t>(o->dlpi_tls_data), r.own_end = r.own + part.p_memsz;
+                    r.own = reinterpret_cast<uintptr_t>(library->dlpi_tls_data), r.own_end = r.own + part.p_memsz;
             }
             return 0;
         },

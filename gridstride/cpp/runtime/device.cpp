@@ -346,7 +346,7 @@ bool gridstride_left(int n, gridstride_leak *leak) {
         }
     return false;
 }
-void gridstride_set(const gridstride_options *o) { gridstride::options = *o; }
+void gridstride_set(const gridstride_options *given) { gridstride::options = *given; }
 void gridstride_written(const void *p, size_t n, unsigned char *out) {
     const size_t at = size_t(static_cast<const char *>(p) - gridstride::memory.base);
     const gridstride::Cells &c = gridstride::detector.cells;

@@ -62,7 +62,7 @@ public:
         if (pipe(ends)) return;
         for (int end : ends) fcntl(end, F_SETFD, FD_CLOEXEC);
         std::vector<char *> arguments;
-        for (auto &o : words) arguments.push_back(const_cast<char *>(o.c_str()));
+        for (auto &word : words) arguments.push_back(const_cast<char *>(word.c_str()));
         arguments.push_back(nullptr);
         posix_spawn_file_actions_t actions;
         posix_spawn_file_actions_init(&actions);

@@ -31,8 +31,8 @@ struct Capture {
 static std::vector<Capture> captures;
 static std::unordered_map<const void *, std::vector<GraphNode *>> recorded;       // by event
 static Capture *capture_of(const void *stream) {
-    for (auto &o : captures)
-        if (o.stream == stream) return &o;
+    for (auto &capture : captures)
+        if (capture.stream == stream) return &capture;
     return nullptr;
 }
 
@@ -70,9 +70,9 @@ Graph *end_capture(const void *stream) {
     Graph *const g = captured(stream);
     std::vector<Capture> others;
     bool origin = false;
-    for (auto &o : captures)
-        if (o.graph != g) others.push_back(o);
-        else origin |= o.stream == stream && o.origin;
+    for (auto &capture : captures)
+        if (capture.graph != g) others.push_back(capture);
+        else origin |= capture.stream == stream && capture.origin;
     if (!origin) return nullptr;
     captures.swap(others);
     if (captures.empty()) recorded.clear();
@@ -104,26 +104,26 @@ NodeKind node_kind(const GraphNode *node) { return node->kind; }
 
 // The nodes that can run next, in the order in which they were added
 static GraphNode *next_node(Graph *graph) {
-    for (auto &o : graph->nodes)
-        if (!o.placed && std::all_of(o.before.begin(), o.before.end(), [](GraphNode *b) { return b->placed; }))
-            return &o;
+    for (auto &node : graph->nodes)
+        if (!node.placed && std::all_of(node.before.begin(), node.before.end(), [](GraphNode *b) { return b->placed; }))
+            return &node;
     return nullptr;
 }
 Graph *copy_graph(Graph *graph) {
     Graph *const copy = new Graph;
-    for (auto &o : graph->nodes) o.placed = false;
-    while (GraphNode *o = next_node(graph)) {
-        o->placed = true;
-        copy->nodes.push_back({o->kind, o->work, o->run, {}, o, false});
-        for (GraphNode *b : o->before) copy->nodes.back().before.push_back(node_of_copy(copy, b));
+    for (auto &node : graph->nodes) node.placed = false;
+    while (GraphNode *next = next_node(graph)) {
+        next->placed = true;
+        copy->nodes.push_back({next->kind, next->work, next->run, {}, next, false});
+        for (GraphNode *b : next->before) copy->nodes.back().before.push_back(node_of_copy(copy, b));
     }
     if (copy->nodes.size() == graph->nodes.size()) return copy;
     delete copy;
     return nullptr;
 }
 GraphNode *node_of_copy(Graph *copy, const GraphNode *node) {
-    for (auto &o : copy->nodes)
-        if (o.original == node) return &o;
+    for (auto &copied : copy->nodes)
+        if (copied.original == node) return &copied;
     return nullptr;
 }
 bool update_graph(Graph *copy, Graph *graph) {
@@ -139,10 +139,10 @@ bool update_graph(Graph *copy, Graph *graph) {
 }
 int run_graph(Graph *graph) {
     InnerOrder order;
-    for (auto &o : graph->nodes) {
-        order.begin(&o, {o.before.begin(), o.before.end()});
-        if (const int e = o.run(o.work.get())) return e;
-        order.end(&o);
+    for (auto &node : graph->nodes) {
+        order.begin(&node, {node.before.begin(), node.before.end()});
+        if (const int e = node.run(node.work.get())) return e;
+        order.end(&node);
     }
     return 0;
 }

@@ -48,8 +48,8 @@ static std::unordered_map<std::string, size_t> &most_dynamic() { // by library a
 }
 void forget_dynamic(const std::string &library) {
     auto &known = most_dynamic();
-    for (auto o = known.begin(); o != known.end();)
-        o = o->first.compare(0, library.size() + 1, library + ':') ? std::next(o) : known.erase(o);
+    for (auto entry = known.begin(); entry != known.end();)
+        entry = entry->first.compare(0, library.size() + 1, library + ':') ? std::next(entry) : known.erase(entry);
 }
 static size_t &max_dynamic(const char *kernel, const void *code) {
     Dl_info info;
@@ -66,7 +66,7 @@ size_t max_dynamic_of(const Launch &l) { return max_dynamic(l.kernel, reinterpre
 // The names of a launch's arrays: those of the kernel's parameters.
 static void name_arguments(const Launch &l, const std::string &kernel) {
     const auto known = std::find_if(
-        all_names.rbegin(), all_names.rend(), [&](const Names *o) { return kernel == o->kernel; });
+        all_names.rbegin(), all_names.rend(), [&](const Names *candidate) { return kernel == candidate->kernel; });
     if (known == all_names.rend()) return;
     Piece::launches++;
     std::string names = (*known)->parameters;
@@ -282,7 +282,7 @@ void launch_after(const GraphWork &work, bool last) {
     (last ? last_children : children).push_back(work);
 }
 static void drop(std::vector<GraphWork> &works) {
-    for (auto &o : works) o.drop(o.work);
+    for (auto &child : works) child.drop(child.work);
     works.clear();
 }
 // A grid has ended when all that it has launched has, one after the other.
@@ -290,7 +290,7 @@ static void run_children() {
     std::vector<GraphWork> first, last;
     first.swap(children), last.swap(last_children);
     for (auto *works : {&first, &last}) {
-        for (auto &o : *works) o.run(o.work);
+        for (auto &child : *works) child.run(child.work);
         drop(*works);
     }
 }

@@ -36,17 +36,17 @@ void Detector::outside(uintptr_t a, bool write, uint32_t where) {
     const std::string arrays = is_given(p) ? "" : indices_of(a);
     const Piece *const wrapped = likelier(memory.wrapped(a), p && p->is_near(a) ? p : nullptr);
     const Piece *const overflowed = wrapped ? nullptr : likelier(memory.overflowed(a), p);
-    const Piece *const o = wrapped ? wrapped : overflowed ? overflowed : p;
-    if (!o) return find(Code::no_array, {access, {"address", a}, {"arrays", arrays.c_str()}}, at);
+    const Piece *const array = wrapped ? wrapped : overflowed ? overflowed : p;
+    if (!array) return find(Code::no_array, {access, {"address", a}, {"arrays", arrays.c_str()}}, at);
     const bool nearest = !wrapped && !overflowed;
-    if (nearest && !o->live)
-        return find(Code::freed, {access, {"array", o->shown_name()}, {"arrays", arrays.c_str()}}, at);
-    if (nearest && a >= o->lo && a < o->hi) a = o->hi;    // it begins inside, and this is the first byte that is not
-    const long long index = o->index_of(a), size = o->index_of(o->hi);
-    const char *const inner = nearest ? o->inner : "";
+    if (nearest && !array->live)
+        return find(Code::freed, {access, {"array", array->shown_name()}, {"arrays", arrays.c_str()}}, at);
+    if (nearest && a >= array->lo && a < array->hi) a = array->hi;    // the first byte past its end
+    const long long index = array->index_of(a), size = array->index_of(array->hi);
+    const char *const inner = nearest ? array->inner : "";
     find(wrapped ? Code::wrapped : overflowed ? Code::overflowed : index < 0 ? Code::before : Code::outside,
-        {access, {"array", o->shown_name()}, {"index", &index, 1}, {"shape", &size, 1}, {"inner", inner},
-            {"inner_at", inner[0] ? o->index_of(o->inner_begin) : 0}, {"arrays", arrays.c_str()}},
+        {access, {"array", array->shown_name()}, {"index", &index, 1}, {"shape", &size, 1}, {"inner", inner},
+            {"inner_at", inner[0] ? array->index_of(array->inner_begin) : 0}, {"arrays", arrays.c_str()}},
         at);
 }
 void Detector::outside_shared(uintptr_t off, bool write, uint32_t where) {
@@ -54,8 +54,9 @@ void Detector::outside_shared(uintptr_t off, bool write, uint32_t where) {
     const Access at = {me, now, where};
     const Field access = {"access", access_of(write, where)};
     const SharedArray *s = nullptr;
-    for (auto &o : w->arrays)
-        if (o.offset <= off + shared_gap && (!s || o.offset >= s->offset) && (o.offset <= off || !s)) s = &o;
+    for (auto &candidate : w->arrays)
+        if (const size_t begin = candidate.offset; begin <= off + shared_gap)
+            if (!s || (begin >= s->offset && begin <= off)) s = &candidate;
     // it begins at 0, before all others, and has no bytes
     const bool none = !launch->shared && !w->root->file_scopes[image.base].dynamic.empty();
     if (none && s && off < s->offset) s = nullptr;

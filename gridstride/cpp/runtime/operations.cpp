@@ -18,10 +18,10 @@ bool Region::meets(uintptr_t a, size_t bytes) const {
     const size_t row = a < lo + width ? 0 : (a - lo - width) / pitch + 1;      // the first that ends after `a`
     return row < height && lo + row * pitch < a + bytes;
 }
-bool Region::meets(const Region &o) const {
-    if (o.height > height) return o.meets(*this);
-    for (size_t row = 0; row < o.height; row++)
-        if (meets(o.lo + row * o.pitch, o.width)) return true;
+bool Region::meets(const Region &other) const {
+    if (other.height > height) return other.meets(*this);
+    for (size_t row = 0; row < other.height; row++)
+        if (meets(other.lo + row * other.pitch, other.width)) return true;
     return false;
 }
 bool Region::extend(const Region &next) {
@@ -73,8 +73,8 @@ Clock &Operations::before_next(uint32_t stream) {
     Clock &clock = streams[stream].clock;
     clock.join(host);
     if (!stream) {
-        for (const Stream &o : streams)
-            if (o.blocking) clock.join(o.clock);
+        for (const Stream &other : streams)
+            if (other.blocking) clock.join(other.clock);
     } else if (streams[stream].blocking) clock.join(streams[0].clock);
     return clock;
 }
@@ -121,31 +121,31 @@ Operation &Operations::begin(const char *name, uint32_t s, int line) {
     list.push_back({s, streams[s].count, ++detector.now, 0, name, line, clock, false, {}, {}, 0, {}});
     return list.back();
 }
-void Operations::end(Operation &o, bool waits) {
-    o.end = ++detector.now;
+void Operations::end(Operation &op, bool waits) {
+    op.end = ++detector.now;
     if (!waits) return;
-    host.join(o.clock);
+    host.join(op.clock);
     drop_ordered();
 }
 void Operations::drop_ordered() {
     while (!list.empty() && list.front().end && host.of(list.front().stream) >= list.front().number) list.pop_front();
 }
 const Operation *Operations::at(uint32_t when) const {
-    auto o = std::upper_bound(
+    auto match = std::upper_bound(
         list.begin(), list.end(), when, [](uint32_t w, const Operation &later) { return w < later.begin; });
-    if (o == list.begin()) return nullptr;
-    --o;
-    return !o->end || when < o->end ? &*o : nullptr;
+    if (match == list.begin()) return nullptr;
+    --match;
+    return !match->end || when < match->end ? &*match : nullptr;
 }
 const Operation *Operations::unordered(uint32_t when) const {
-    const Operation *o = at(when);
-    return o && at_work && !at_work->after(*o) ? o : nullptr;
+    const Operation *match = at(when);
+    return match && at_work && !at_work->after(*match) ? match : nullptr;
 }
 
 // A launch
 
-void Operations::add_foreign(const Operation &o) {
-    for (const Region &r : o.regions) foreign.push_back({r.lo, r.end(), &r, &o});
+void Operations::add_foreign(const Operation &op) {
+    for (const Region &r : op.regions) foreign.push_back({r.lo, r.end(), &r, &op});
 }
 bool Operations::begin_launch(const Launch *l, uintptr_t image, uint32_t &floor) {
     foreign.clear();
@@ -155,57 +155,58 @@ bool Operations::begin_launch(const Launch *l, uintptr_t image, uint32_t &floor)
     for (uint32_t s = 0; s < streams.size(); s++) any |= at_work->clock.of(s) < streams[s].count;
     if (!any) return false;
     any = false;
-    for (const Operation &o : list)
-        if (!at_work->after(o)) {
-            any = true, add_foreign(o);
-            if (o.launches) floor = std::min(floor, o.begin);
+    for (const Operation &op : list)
+        if (!at_work->after(op)) {
+            any = true, add_foreign(op);
+            if (op.launches) floor = std::min(floor, op.begin);
         }
     std::sort(foreign.begin(), foreign.end(), [](const Foreign &a, const Foreign &b) { return a.lo < b.lo; });
     for (size_t i = 1; i < foreign.size(); i++) foreign[i].most = std::max(foreign[i].most, foreign[i - 1].most);
     return any;
 }
 bool Operations::acquire(uint32_t when, uint32_t &floor) {
-    const Operation *o = unordered(when);
-    if (o) at_work->clock.join(o->clock), streams[at_work->stream].clock.join(o->clock);
+    const Operation *match = unordered(when);
+    if (match) at_work->clock.join(match->clock), streams[at_work->stream].clock.join(match->clock);
     return begin_launch(nullptr, 0, floor);
 }
 Conflict Operations::conflict_of_kernel(uintptr_t a, size_t bytes, bool writes) const {
-    auto o = std::upper_bound(foreign.begin(), foreign.end(), a + bytes - 1,
+    auto match = std::upper_bound(foreign.begin(), foreign.end(), a + bytes - 1,
         [](uintptr_t last, const Foreign &f) { return last < f.lo; });
-    while (o != foreign.begin() && (--o)->most > a)
-        if ((writes || o->region->writes) && o->region->meets(a, bytes)) return {o->operation, a, o->region->writes};
+    while (match != foreign.begin() && (--match)->most > a)
+        if (const Region &r = *match->region; (writes || r.writes) && r.meets(a, bytes))
+            return {match->operation, a, r.writes};
     return {};
 }
 
 // Copies, and the host
 
 Conflict Operations::conflict_in_regions(const Region &mine, const Clock &known) const {
-    for (const Operation &o : list)
-        if (known.of(o.stream) < o.number)
-            for (const Region &r : o.regions)
-                if ((mine.writes || r.writes) && r.meets(mine)) return {&o, std::max(r.lo, mine.lo), r.writes};
+    for (const Operation &op : list)
+        if (known.of(op.stream) < op.number)
+            for (const Region &r : op.regions)
+                if ((mine.writes || r.writes) && r.meets(mine)) return {&op, std::max(r.lo, mine.lo), r.writes};
     return {};
 }
 // What launches have used is noted in the cells.
 Conflict Operations::conflict_in_cells(const Region &mine, const Clock &known) const {
     if (list.empty() || !detector.cells.words || !memory.holds(mine.lo)) return {};
-    const auto unordered = [&](const Operation &o) { return o.launches && known.of(o.stream) < o.number; };
+    const auto unordered = [&](const Operation &op) { return op.launches && known.of(op.stream) < op.number; };
     const bool worth_it = mine.width * mine.height < 256 || std::any_of(list.begin(), list.end(), unordered);
     if (!worth_it) return {};
     const uint32_t since = list.front().begin;
     const uintptr_t base = reinterpret_cast<uintptr_t>(memory.base);
     const auto user = [&](const Access &access) -> const Operation * {
-        const Operation *o = access.when < since ? nullptr : at(access.when);
-        return o && unordered(*o) ? o : nullptr;
+        const Operation *match = access.when < since ? nullptr : at(access.when);
+        return match && unordered(*match) ? match : nullptr;
     };
     for (size_t row = 0; row < mine.height; row++)
         for (uintptr_t a = mine.lo + row * mine.pitch, end = a + mine.width; a < end;) {
             const Cell &word = detector.cells.words[(a - base) / 4];
             const Cell &c = word.split ? detector.cells.bytes[a - base] : word;
-            if (const Operation *o = user(c.write)) return {o, a, true};
+            if (const Operation *match = user(c.write)) return {match, a, true};
             if (mine.writes)
                 for (const Access *r : {&c.read, &c.read2})
-                    if (const Operation *o = user(*r)) return {o, a, false};
+                    if (const Operation *match = user(*r)) return {match, a, false};
             a = word.split ? a + 1 : a / 4 * 4 + 4;
         }
     return {};
@@ -246,19 +247,19 @@ void Operations::host_access(uintptr_t a, size_t bytes, bool writes, bool strong
     }
     if (at_work) at_work->add(mine);
 }
-Code Operations::phrase_of(const Operation &o) const {
-    if (o.launches) return o.line ? Code::kernel_on : Code::kernel_in;
-    return o.line ? Code::call_on : Code::call_in;
+Code Operations::phrase_of(const Operation &op) const {
+    if (op.launches) return op.line ? Code::kernel_on : Code::kernel_in;
+    return op.line ? Code::call_on : Code::call_in;
 }
 void Operations::forget(uintptr_t lo, uintptr_t hi) {
     const auto within = [=](const Region &r) { return r.lo >= lo && r.lo < hi; };
-    for (Operation &o : list) {
-        auto &all = o.regions;
+    for (Operation &op : list) {
+        auto &all = op.regions;
         all.erase(std::remove_if(all.begin(), all.end(), within), all.end());
     }
 }
-Code Operations::stream_code(const Operation &o) const {
-    const Stream &s = streams[o.stream];
+Code Operations::stream_code(const Operation &op) const {
+    const Stream &s = streams[op.stream];
     return !s.label ? Code::default_stream : s.line ? Code::created_stream : Code::given_stream;
 }
 
@@ -272,7 +273,7 @@ InnerOrder::InnerOrder() : outer(watches_order() ? redirected : -1) {
 InnerOrder::~InnerOrder() {
     if (outer < 0) return;
     DeviceLock device_lock;
-    for (auto &o : nodes) operations.streams[size_t(outer)].clock.join(o.second.clock);
+    for (auto &node : nodes) operations.streams[size_t(outer)].clock.join(node.second.clock);
     redirected = outer;
 }
 void InnerOrder::begin(const void *node, const std::vector<const void *> &before) {

@@ -34,7 +34,7 @@ void check_barrier(Worker &w) {
     for (int i = 0; i < w.n; i++) {
         const bool same = w.state[w.slot[i]] == at_barrier && w.line[i] == w.line[first];
         here += same;
-        if (int &o = has_returned(w, i, w.line[first]) ? gone : other; !same && o < 0) o = i;
+        if (int &one = has_returned(w, i, w.line[first]) ? gone : other; !same && one < 0) one = i;
     }
     if (gone >= 0 && other < 0) return warn_of_returned(w, w.line[first], here, gone);
     if (other < 0) return;
@@ -110,16 +110,16 @@ void Worker::stuck_together(int r) {
     while (
         p.arrived >> other & 1 && p.op[other] == 2 && line[r / 32 * 32 + other] == line[r] && p.f[other] == p.f[r % 32])
         other++;
-    const int o = r / 32 * 32 + other;
+    const int other_rank = r / 32 * 32 + other;
     const bool exists = p.exists >> other & 1;
-    const bool waits = exists && state[slot[o]] == on_condition && condition[o].describe;
+    const bool waits = exists && state[slot[other_rank]] == on_condition && condition[other_rank].describe;
     const Code state_of_other = waits                     ? Code::apart_waits
                                 : !exists                 ? Code::apart_absent
                                 : p.finished >> other & 1 ? Code::apart_returned
                                                           : Code::apart_elsewhere;
     if (take_finding(Code::warp_apart, {{"operation", p.what[r % 32]}, {"lane", r % 32}, {"other_lane", other}})) {
         Finding why = {};
-        if (waits) condition[o].describe(condition[o].arg, why, "why");
+        if (waits) condition[other_rank].describe(condition[other_rank].arg, why, "why");
         found.add({{"state", state_of_other, why.count}});
         for (int i = 0; i < why.count; i++) found.add({why.fields[i]});
         report_from(r);
@@ -131,8 +131,8 @@ void Worker::stuck_at_mask(int r) {
     const Warp &p = warps[r / 32];
     const uint32_t missing = p.mask[r % 32] & p.exists & ~p.finished & ~p.arrived;
     for (uint32_t left = missing; left; left &= left - 1)   // it waits for a lane that waits for something else
-        if (const int o = r / 32 * 32 + __builtin_ctz(left); state[slot[o]] == on_condition && condition[o].describe)
-            stuck_on_condition(o);
+        if (const int i = r / 32 * 32 + __builtin_ctz(left); state[slot[i]] == on_condition && condition[i].describe)
+            stuck_on_condition(i);
     const uint32_t mask = p.mask[r % 32];
     if (missing ? take_finding(Code::lane_elsewhere,
                       {{"lane", r % 32}, {"mask", mask}, {"other_lane", __builtin_ctz(missing)}})

@@ -126,7 +126,7 @@ static bool may_go(const link_map *m) {
 
 static std::vector<const Names *> take_names(const Image &module) {
     const auto removed = std::stable_partition(all_names.begin(), all_names.end(),
-        [&](const Names *o) { return reinterpret_cast<uintptr_t>(o) - module.base >= module.end - module.base; });
+        [&](const Names *n) { return reinterpret_cast<uintptr_t>(n) - module.base >= module.end - module.base; });
     std::vector<const Names *> taken(removed, all_names.end());
     all_names.erase(removed, all_names.end());
     return taken;
@@ -145,7 +145,7 @@ static int unload(void *handle) {
     dlclose(handle);
     if (void *still = dlopen(file.c_str(), RTLD_NOLOAD | RTLD_LAZY)) {      // other code has opened it, too
         all_names.insert(all_names.end(), names.begin(), names.end());
-        for (const Names *o : names) note_module(o);
+        for (const Names *entry : names) note_module(entry);
         put_symbols_back(symbols);
         dlclose(still);
         return 1;

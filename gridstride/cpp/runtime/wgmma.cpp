@@ -85,18 +85,18 @@ struct Lane {
     float mine[128];
 };
 
-static const char *operand_at(const Operand &o, int row, int i, int line) {
-    const uint32_t offset = o.at(row, i) - shared_window;
+static const char *operand_at(const Operand &operand, int row, int i, int line) {
+    const uint32_t offset = operand.at(row, i) - shared_window;
     if (offset >= shared_cap) fail(Code::descriptor, {}, line);
     return worker->shared + offset;
 }
-static void note_operand(const Operand &o, int first, int rows, int k, uint32_t group, int line) {
-    const int step = 16 / o.size;                        // of 16 contiguous bytes
+static void note_operand(const Operand &operand, int first, int rows, int k, uint32_t group, int line) {
+    const int step = 16 / operand.size;                        // of 16 contiguous bytes
     Access fine = {0, not_completed, 0};                 // no write
-    for (int r = 0; r < rows; r += o.transposed ? step : 1)
-        for (int i = 0; i < k; i += o.transposed ? 1 : step)
+    for (int r = 0; r < rows; r += operand.transposed ? step : 1)
+        for (int i = 0; i < k; i += operand.transposed ? 1 : step)
             detector.read_by_product(
-                reinterpret_cast<uintptr_t>(operand_at(o, first + r, i, line)), engine_line(line), group, fine);
+                reinterpret_cast<uintptr_t>(operand_at(operand, first + r, i, line)), engine_line(line), group, fine);
 }
 
 void check_metadata(const char *operation, uint32_t word, bool halves, bool ordered, int line) {
