@@ -111,7 +111,9 @@ def _lines(e, shape):
     plan = e.product.launch_plan(*shape, H100)
     workspaces = [f'static auto *{o} = allocate<{_TYPES[t]}>({n});' for o, (n, t) in plan.workspaces.items()]
     maps = [f'static auto {o}_map = {_map(e, o, shape)};' for o in e.product.maps]
-    launches = [Launch(c, [f'{o}_map' if o in e.product.maps else o for o in c.arrays]) for c in plan.calls]
+    launches = [
+        Launch(c, [f'{array}_map' if array in e.product.maps else array for array in c.arrays]) for c in plan.calls
+    ]
     return [*workspaces, *maps, *launches]
 
 

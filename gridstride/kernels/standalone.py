@@ -77,7 +77,7 @@ def _switch(head, cases, spaces) -> str:
 
 def _constants(p):
     "C for what the host code knows of a program"
-    cases = ', '.join(f'{{{", ".join(map(str, o))}}}' for o in p.sizes)
+    cases = ', '.join(f'{{{", ".join(map(str, size))}}}' for size in p.sizes)
     cases = f'constexpr struct {{ int {p.fields}; }} cases[] = {{{cases}}};' if p.fields else ''
     named = f'const char *const NAME = "{p.name}";\nconstexpr int SMS = {H100.sms};'
     return '\n'.join(filter(None, [named, p.constants, cases]))
@@ -85,12 +85,14 @@ def _constants(p):
 
 def write(p) -> str:
     "The whole `.cu` of a `Program`"
-    every = [o.call for cases in p.functions.values() for lines in cases for o in lines if isinstance(o, Launch)]
+    every = [
+        line.call for cases in p.functions.values() for lines in cases for line in lines if isinstance(line, Launch)
+    ]
     kernels, spaces = _in_spaces(every)
     launches = '\n'.join(_switch(head, cases, spaces) for head, cases in p.functions.items())
     maps = ['tensor_map.cuh'] * ('tensor_map<' in launches)
     host = [files(__package__).joinpath(o).read_text(encoding='utf-8') for o in ('host.cuh', *maps, p.main)]
-    includes = '\n'.join(f'#include <{o}>' for o in HEADERS)
+    includes = '\n'.join(f'#include <{header}>' for header in HEADERS)
     return f'''{''.join(f'// {o}' + chr(10) for o in p.what.splitlines())}//
 //     nvcc {FLAGS} -o {p.name} {p.name}.cu && ./{p.name}
 //

@@ -111,7 +111,7 @@ def launch(calls, x, **arrays):
     torch = the_torch()
     if not x.is_cuda:
         for c in calls:
-            _launcher(c, None, 'sim')([dict(arrays, x=x)[o] for o in c.arrays])
+            _launcher(c, None, 'sim')([dict(arrays, x=x)[array] for array in c.arrays])
         return
     at = {name: t.data_ptr() for name, t in dict(arrays, x=x).items() if t is not None}
     device = x.get_device()
@@ -119,4 +119,4 @@ def launch(calls, x, **arrays):
         enter_thread()
         stream = current_stream(device)
         for c in calls:
-            _launcher(c, device, 'gpu')([at[o] for o in c.arrays], stream)
+            _launcher(c, device, 'gpu')([at[array] for array in c.arrays], stream)

@@ -60,9 +60,15 @@ class Stamps:
 
 def _boxes(stamps, what):
     return [
-        Box(o.start, o.end, str(o.step) if o.what != 'wait' else '', _COLORS.get(o.what, _SENDS), f'{o.what} {o.step}')
-        for o in stamps
-        if (o.what == 'send') == what
+        Box(
+            stamp.start,
+            stamp.end,
+            str(stamp.step) if stamp.what != 'wait' else '',
+            _COLORS.get(stamp.what, _SENDS),
+            f'{stamp.what} {stamp.step}',
+        )
+        for stamp in stamps
+        if (stamp.what == 'send') == what
     ]
 
 

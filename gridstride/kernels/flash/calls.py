@@ -191,7 +191,7 @@ def backward_ends(
 ) -> tuple:  # two `Call`s
     "The launch before the products, which computes delta per row and clears dq, and the launch after them"
     ends, all_rows, heads = ends_source(c.dim, ordered), padded(c.rows), c.batch * c.heads
-    out, dout, dq = (tuple(map(Long, o)) for o in strides)
+    out, dout, dq = (tuple(map(Long, stride)) for stride in strides)
     given = c.heads, c.rows, all_rows, *out, *dout
     arrays = 'out', 'dout', 'lse', 'lse_log2', 'delta', 'dq_sums', 'semaphores'
     first = Call(ends, 'prepare_backward', arrays, given, (all_rows // 8, heads), (256,))
@@ -219,7 +219,7 @@ def backward_products(
     products = tuple(sorted({_BACK_ROWS, c.dim // 2}))
     names = 'hopper', 'tiles', 'fragments', 'stores', 'backward_hopper'
     src = hopper_source(names, products, (c.dim,), tuple(constants.items()), c.bias)
-    dk, dv = (tuple(map(Long, o)) for o in strides)
+    dk, dv = (tuple(map(Long, stride)) for stride in strides)
     arrays = 'q', 'k', 'v', 'dout', 'lse_log2', 'delta', 'dq_sums', 'semaphores', 'dk', 'dv', 'lens'
     given = factor_of(scale), scale, *_sizes(c), output_rows.first, padded(output_rows.all), *dk, *dv
     shared = 4 * c.dim * (_BACK_KEYS + _BACK_STAGES * _BACK_ROWS) + 4 * _BACK_KEYS * _BACK_ROWS

@@ -32,11 +32,11 @@ def launch_mapped(call, boxes, x, **arrays):
     if not x.is_cuda:
         if 'taken' in call.arrays:
             arrays |= dict(taken=_counter(x, None))
-        return _launcher(call, boxes, None, 'sim')([arrays[o] for o in call.arrays])
+        return _launcher(call, boxes, None, 'sim')([arrays[array] for array in call.arrays])
     device = x.get_device()
     with torch.cuda.device(device):
         enter_thread()
         stream = current_stream(device)
         if 'taken' in call.arrays:
             arrays |= dict(taken=_counter(x, stream))
-        _launcher(call, boxes, device, 'gpu')([arrays[o] for o in call.arrays], stream)
+        _launcher(call, boxes, device, 'gpu')([arrays[array] for array in call.arrays], stream)

@@ -74,7 +74,7 @@ _IN_C = dict(
 
 def _launch(call, boxes, sizes, dim):
     maps = [_map(name, sizes, dim, box) for name, box in zip(call.arrays, boxes)]
-    return Launch(call, [*maps, *(_IN_C.get(o, f'a.{o}') for o in call.arrays[len(maps) :])])
+    return Launch(call, [*maps, *(_IN_C.get(array, f'a.{array}') for array in call.arrays[len(maps) :])])
 
 
 def _workspaces(variant, batch, heads, group, rows, keys):
@@ -97,7 +97,7 @@ constexpr bool CAUSAL = {str(variant.causal).lower()}, BACKWARD = {str(variant.w
 typedef __nv_bfloat16 bf16;'''
     sizes, main = cases_of(variant), 'flash/main.cuh'
     functions = {
-        f'void {name}(int number, const Arrays &a)': [_lines(variant, backward, o) for o in sizes]
+        f'void {name}(int number, const Arrays &a)': [_lines(variant, backward, size) for size in sizes]
         for name, backward in (('forward', False), ('backward', True))
     }
     what = f'`gridstride.kernels.attention`, {variant.what.replace("_", ".")}, head dimension {variant.dim}, bfloat16.'

@@ -50,7 +50,7 @@ class _Step(Launcher):
         super().__init__(compiled(call.src, call.name, backend()), self.arrays, scalars, call.grid, call.block)
 
     def parameters(self):
-        return [*super().parameters()[: self.arrays], *((o._type_,) for o in self.values)]
+        return [*super().parameters()[: self.arrays], *((value._type_,) for value in self.values)]
 
     def put(self, given):
         super().put(given[: self.arrays])
@@ -144,7 +144,7 @@ def _check_group(group):
     for name, x in dict(lr=lr, eps=group['eps'], weight_decay=group['weight_decay']).items():
         if not 0 <= x < float('inf'):
             _refuse(f'{name} is {x}', 'it is a number of 0 or more')
-    if not (isinstance(betas, (tuple, list)) and len(betas) == 2 and all(0 <= o < 1 for o in betas)):
+    if not (isinstance(betas, (tuple, list)) and len(betas) == 2 and all(0 <= beta < 1 for beta in betas)):
         _refuse(f'betas are {betas}', 'they must be two floats from 0 to below 1')
     for name in ('amsgrad', 'capturable', 'differentiable'):
         if group.get(name):

@@ -130,7 +130,10 @@ def _loss_program(dtype):
 constexpr double ROUNDING = {_ROUNDING[dtype]};'''
     head = 'void launch(int number, Number *x, const long long *target, float *scale, float *loss, float *out)'
     in_place = dict(gradient='x')
-    lines = [[Launch(c, [in_place.get(o, o) for o in c.arrays]) for c in loss_calls(dtype, *o)] for o in LOSSES[dtype]]
+    lines = [
+        [Launch(c, [in_place.get(array, array) for array in c.arrays]) for c in loss_calls(dtype, *o)]
+        for o in LOSSES[dtype]
+    ]
     what = f'`gridstride.kernels.cross_entropy` of {dtype}, forward and backward at once, in place.'
     main, name = 'fused/cross_entropy_main.cuh', f'cross_entropy_{dtype}'
     return Program(name, what, main, 'rows, width', LOSSES[dtype], {head: lines}, constants)
@@ -145,7 +148,7 @@ def adamw_calls() -> list:  # of `Call`, one per case
 def _adamw_program():
     scalars = optimizers.scalars_of(1e-3, (0.9, 0.999), 1e-8, 1e-2, 3)
     known = ', '.join(f'{k} = {float(x)!r}f' for k, x in zip(optimizers.SCALARS, scalars))
-    sizes = ', '.join(f'{{{", ".join(map(str, o))}}}' for o in TENSORS)
+    sizes = ', '.join(f'{{{", ".join(map(str, tensor))}}}' for tensor in TENSORS)
     constants = f'''constexpr long long CHUNK = {4 * optimizers.THREADS};
 constexpr float {known};
 const std::vector<std::vector<long long>> cases = {{{sizes}}};'''

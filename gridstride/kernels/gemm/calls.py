@@ -73,7 +73,7 @@ def cost(tile, c, sms=132) -> float:
     tensor, shared = tile.BM * tile.BN / 32, 0.74 * (tile.BM // 64 * 4 * (16 + tile.BN / 4) + tile.BM + tile.BN)
     # where a row in memory ends within a cache line, the pieces of the next one straddle two lines each
     rows = (c.h if c.layout[0] == 't' else c.k), (c.k if c.layout[1] == 't' else c.w)
-    across = [1 + 0.5 * (_tiles(c) is BATCHES and o % BK > 0) for o in rows]  # measured with batches alone
+    across = [1 + 0.5 * (_tiles(c) is BATCHES and row % BK > 0) for row in rows]  # measured with batches alone
     l2 = (tile.BM / tile.CN * across[0] + tile.BN / tile.CM * across[1]) * 128 / 63
     step = (tensor**4 + shared**4 + l2**4) ** 0.25 * tile.BLOCKS
     waves = cdiv(tall * cdiv(c.w, wide), sms * tile.BLOCKS // size)

@@ -196,7 +196,9 @@ def kernel_of(config, pdl=False, dtype='bfloat16', layout='nn'):
 def known(dtype='bfloat16', layout='nn') -> tuple:
     "The configurations of which there is a kernel for a type and a layout"
     plain = (dtype, layout) == ('bfloat16', 'nn')
-    return tuple(o for o in FACTORS if (plain if o.family == 'final' else not hopper_f16.why_not(o, layout)))
+    return tuple(
+        config for config in FACTORS if (plain if config.family == 'final' else not hopper_f16.why_not(config, layout))
+    )
 
 
 def estimate(h, w, k, config, sms=132, layout='nn') -> float:

@@ -18,7 +18,7 @@ def why_not(dtype, layout, h, w, k):  # None if there is one
     if min(h, w, k) < 1:
         return 'a size is 0'
     rows = dict(nn=(k, w), tn=(h, w), nt=(k, w))[layout]
-    if bad := [o for o in rows if o % 8]:
+    if bad := [row for row in rows if row % 8]:
         return f'rows must have whole 16 bytes, 8 {dtype}s, and some have {bad[0]} elements'
 
 

@@ -19,9 +19,9 @@ CHOOSE = {
     ('float32', 'nt'): bf16x6.choose_nt,  # the second one does
 }
 _HALVES = [(dtype, layout) for dtype in ('bfloat16', 'float16') for layout in ('nn', 'tn', 'nt')]
-CHOOSE |= {o: partial(cost_model.choose, dtype=o[0], layout=o[1]) for o in _HALVES}
+CHOOSE |= {kind: partial(cost_model.choose, dtype=kind[0], layout=kind[1]) for kind in _HALVES}
 # called with (h, w, k, sms, n): the `n` that `tune` shall measure
-RANKED = {o: partial(cost_model.ranked, dtype=o[0], layout=o[1]) for o in _HALVES}
+RANKED = {kind: partial(cost_model.ranked, dtype=kind[0], layout=kind[1]) for kind in _HALVES}
 TYPES = list(dict.fromkeys(dtype for dtype, _ in CHOOSE))
 KEPT, EVERY = 4096, 1000  # cached plans; more kernels than there are for any shape
 MEASURED = 0.05  # seconds per column and kernel that `tune` measures
@@ -214,7 +214,7 @@ def tf32(settings):
 def _unknown_transforms():
     "The private name for transforms that a later torch has dropped; None if all are there"
     names = '_C._functorch.is_functorch_wrapped_tensor', 'autograd.forward_ad._current_level'
-    return next((o for o in names if not torch_has(o)), None)
+    return next((name for name in names if not torch_has(name)), None)
 
 
 def _is_transformed(x):

@@ -68,7 +68,7 @@ def _maps(case, boxes):
 def _lines(p, case):
     "The lines of a case"
     call, boxes = product_call(case, _SCALE, H100, p.tile)
-    args = ['m_map', 'n_map', 'out_map', 'saved_map', *(f'x.{o}' for o in call.arrays[4:])]
+    args = ['m_map', 'n_map', 'out_map', 'saved_map', *(f'x.{array}' for array in call.arrays[4:])]
     call = call._replace(scalars=(*call.scalars[:-1], f'{_SCALE}f'))
     return [*_maps(case, boxes), Launch(call, args)]
 
@@ -83,8 +83,8 @@ constexpr bool m_transposed = {transposed[0]}, n_transposed = {transposed[1]}, G
 constexpr bool {kinds}, ONTO = {str(c.onto).lower()};
 constexpr bool ACTIVATES = {str(bool(c.activation)).lower()};
 constexpr double SCALE = {_SCALE}, ROUNDING = {_ROUNDING[c.out]};'''
-    sizes = [(o.count, o.h, o.w, o.k, sum_rows(o, p.tile)) for o in p.cases]
-    functions = {'void launch(int number, const Arrays &x)': [_lines(p, o) for o in p.cases]}
+    sizes = [(problem.count, problem.h, problem.w, problem.k, sum_rows(problem, p.tile)) for problem in p.cases]
+    functions = {'void launch(int number, const Arrays &x)': [_lines(p, problem) for problem in p.cases]}
     main = 'gemm/main.cuh'
     return Program(name, p.what, main, 'count, h, w, k, sum_rows', sizes, functions, constants)
 

@@ -214,7 +214,7 @@ def race(
         with exact():
             return library(m, n, out)
 
-    ways = {'torch.matmul': multiply, **{o.name: o for o in kernels}}
+    ways = {'torch.matmul': multiply, **{kernel.name: kernel for kernel in kernels}}
 
     def error(name):
         m, n, out, judge = case()
@@ -225,7 +225,10 @@ def race(
         ways,
         lambda: case()[:3],
         title=f'{h}x{k} @ {k}x{w}',
-        sources={'torch.matmul': 'torch.matmul', **{o.name: o.launch_plan(h, w, k, H100) for o in kernels}},
+        sources={
+            'torch.matmul': 'torch.matmul',
+            **{kernel.name: kernel.launch_plan(h, w, k, H100) for kernel in kernels},
+        },
         check=lambda got: case()[3](got),
         writes=True,
         baseline='torch.matmul',

@@ -92,7 +92,7 @@ def count_events(rung, h, w, k, metrics={}) -> dict:  # metrics: more of them, {
         threads=rung.threads,
         shared=rung.shared,
     )
-    stalls = {o: f'smsp__average_warps_issue_stalled_{o}_per_issue_active.ratio' for o in _STALLS}
+    stalls = {stall: f'smsp__average_warps_issue_stalled_{stall}_per_issue_active.ratio' for stall in _STALLS}
     names = {**_METRICS, **metrics}
     k = ncu(
         script, metrics=[*names.values(), *stalls.values()], sections=(), kernel=f'^{rung.kernel.__name__}$'

@@ -414,7 +414,7 @@ class Ladder:
             number(s.registers, '{}') + ('*' if s.local else ''),
             number(s.occupancy, '{:.0%}'),
             *counts,
-            *(number(c.get(o)) for o in self.metrics),
+            *(number(c.get(metric)) for metric in self.metrics),
             longest_wait(c),
         ]
 

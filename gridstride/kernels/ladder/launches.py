@@ -68,7 +68,7 @@ class Launcher:
         if not kernel.handle:
             return
         ensure_max_dynamic_smem(kernel, shared)
-        self.values = [_C.get(type(o), ctypes.c_int)(o) for o in scalars]
+        self.values = [_C.get(type(scalar), ctypes.c_int)(scalar) for scalar in scalars]
         attributes = [(_PDL, (1,))] * pdl + [(_CLUSTER, cluster)] * (max(cluster) > 1)
         attributes += [(_COOPERATIVE, (1,))] * cooperative
         self.attributes, self.arrays = attributes, arrays
@@ -80,7 +80,7 @@ class Launcher:
         kernel, shared = self.kernel, self.shared
         self.pointers = (ctypes.c_void_p * self.arrays)()
         at = [ctypes.addressof(self.pointers) + 8 * i for i in range(self.arrays)]
-        at += [ctypes.addressof(o) for o in self.values]
+        at += [ctypes.addressof(value) for value in self.values]
         values = [_Attribute(i, 0, (ctypes.c_uint * 16)(*v)) for i, v in self.attributes]
         attributes = (_Attribute * len(values))(*values)
         self.argument_addresses = (ctypes.c_void_p * len(at))(*at)
@@ -117,7 +117,7 @@ class Launcher:
 
     def parameters(self) -> list:
         "The kernel's parameters in the form that `launcher.cpp` takes: addresses come with a launch, scalars are bound"
-        return [('&',)] * self.arrays + [bytes(o) for o in self.values]
+        return [('&',)] * self.arrays + [bytes(value) for value in self.values]
 
     def put(self, arrays):
         "Store the addresses that the next launch takes"

@@ -40,9 +40,9 @@ def parts_of(
     at_once,  # blocks that run at the same time
 ) -> int:
     """Choose into how many parts all pages are cut (split-K): as many as blocks run at once per tile of rows, but not
-    so many that a part has less than a few pages, unless there are few parts. If hardly fewer parts have one or more whole
-    sequences each, those: then, if all have one length, nothing is cut, and nothing merged. With many pages the merge
-    costs less than idle SMs"""
+    so many that a part has less than a few pages, unless there are few parts. If hardly fewer parts have one or more
+    whole sequences each, those: then, if all have one length, nothing is cut, and nothing merged. With many pages the
+    merge costs less than idle SMs"""
     fit, pages = max(1, at_once // cdiv(c.rows, tall)), max(1, c.batch * c.wide)
     whole = c.batch / cdiv(c.batch, fit)
     if not splits and whole.is_integer() and whole >= 0.95 * fit and pages <= _WHOLE * whole:

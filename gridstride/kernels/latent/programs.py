@@ -47,7 +47,7 @@ def launches(variant, batch, keys) -> tuple:  # of (`Call`, boxes of its first a
 
 def _launch(call, boxes, rows):
     "A launch; `rows` of an array that is given as a tensor map"
-    names = [f'a.{o}' if o not in ('part_out', 'part_lse') else o for o in call.arrays]
+    names = [f'a.{array}' if array not in ('part_out', 'part_lse') else array for array in call.arrays]
     for i, (box, n) in enumerate(zip(boxes, rows)):
         names[i] = f'tensor_map<{SPACE}::TensorMap>({names[i]}, {n}, {DIM}, {box[0]}, {box[1]}, 128)'
     return Launch(call, names)
@@ -67,7 +67,7 @@ constexpr double SCALE = {calls.SCALE};
 typedef __nv_bfloat16 bf16;'''
     what = f'`gridstride.kernels.latent_attention`, {variant.what.replace("_", ".")}, {variant.heads} heads, bfloat16.'
     main, sizes = 'latent/main.cuh', cases_of(variant)
-    functions = {'void decode(int number, const Arrays &a)': [_lines(variant, *o) for o in sizes]}
+    functions = {'void decode(int number, const Arrays &a)': [_lines(variant, *size) for size in sizes]}
     return Program(variant.name, what, main, 'batch, keys', sizes, functions, constants)
 
 

@@ -61,7 +61,7 @@ def launches(tool, rows, width) -> Launches:
 def _lines(tool, rows, width):
     "The lines of a case"
     calls, workspaces = launches(tool, rows, width)
-    used = {o for c in calls for o in c.arrays}
+    used = {array for c in calls for array in c.arrays}
     for name, (c, n, zero) in workspaces.items():
         if name in used and name != 'out':
             yield f'static auto *{name} = allocate<{c}>({n});'
@@ -76,7 +76,9 @@ constexpr Kind KIND = {tool.kind.upper()};
 typedef {tools.TYPES[tool.dtype][0]} From;
 typedef {tool.out} To;'''
     name, what = f'{tool.kind}_{tool.dtype}', f'`gridstride.kernels.{tool.kind}` of {tool.dtype}.'
-    functions = {'void launch(int number, const From *x, To *out)': [list(_lines(tool, *o)) for o in tool.cases]}
+    functions = {
+        'void launch(int number, const From *x, To *out)': [list(_lines(tool, *problem)) for problem in tool.cases]
+    }
     return Program(name, what, 'memory/main.cuh', 'rows, width', tool.cases, functions, constants)
 
 

@@ -100,4 +100,4 @@ def matvec_calls(
 
 def _eights(batch):
     "Eights of rows, of which there are 1, 2, 4 or 8, so that there are few kernels"
-    return next(o for o in _SHAPES if batch <= 8 * o)
+    return next(shape for shape in _SHAPES if batch <= 8 * shape)

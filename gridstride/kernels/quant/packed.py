@@ -86,9 +86,9 @@ def pack(
     dtype = w.dtype if type_of(w) in FLOATS else torch.bfloat16
     (rows, columns), (integers, *others) = w.shape, _quantized(w.detach(), kind, group, dtype, zeros, fit)
     if group == 'tensor':
-        group, others = 'row', [o if o is None else o.expand(rows, 1) for o in others]
+        group, others = 'row', [other if other is None else other.expand(rows, 1) for other in others]
     groups = 1 if group == 'row' else cdiv(columns, STEP) * (STEP // group)
-    lanes = [o if o is None else to_lanes(o, groups) for o in others]
+    lanes = [other if other is None else to_lanes(other, groups) for other in others]
     return Packed(kind, group, (rows, columns), to_fragments(integers, kind), *lanes)
 
 

@@ -32,7 +32,10 @@ constexpr double ROUNDING = {_ROUNDING[dtype]};'''
     head = 'void launch(int number, const From *x, const unsigned char *words, const From *scales, From *y)'
     casts = dict(words='(const uint4 *)words', scales='(const unsigned *)scales')
     sizes = cases_of(batch)
-    lines = [[Launch(c, [casts.get(o, o) for o in c.arrays]) for c in _calls(kind, dtype, *size)] for size in sizes]
+    lines = [
+        [Launch(c, [casts.get(array, array) for array in c.arrays]) for c in _calls(kind, dtype, *size)]
+        for size in sizes
+    ]
     what = f'`gridstride.kernels.quant.matvec` of {kind}, x of {dtype}, timed with {batch} of its rows.'
     name, main = f'matvec_{kind}_{dtype}' + f'_{batch}_rows' * (batch > 1), 'quant/matvec_main.cuh'
     return Program(name, what, main, 'batch, rows, columns', sizes, {head: lines}, constants)
@@ -64,18 +67,20 @@ def _rows(kind, h, w, k):
     "The lines of a case"
     (c,) = row_calls(kind, h, w, k, H100)
     maps = [_map(o, sides, box) for o, sides, box in zip(c.arrays, ((h, k), (w, k), (h, w)), BOXES)]
-    return [*maps, Launch(c, [*(f'{o}_map' for o in c.arrays[:3]), *c.arrays[3:]])]
+    return [*maps, Launch(c, [*(f'{array}_map' for array in c.arrays[:3]), *c.arrays[3:]])]
 
 
 def _rows_program(kind):
     what = f'`gridstride.kernels.quant.multiply_{kind}`: 8 bits on both sides, one scale per row.'
-    return _eight_bits(f'multiply_{kind}', kind, what, ROWS, [_rows(kind, *o) for o in ROWS])
+    return _eight_bits(f'multiply_{kind}', kind, what, ROWS, [_rows(kind, *row) for row in ROWS])
 
 
 def _few_program():
     what = '`gridstride.kernels.quant.multiply_int8` for few rows: int8, multiplied by dp4a.'
     casts = dict(x='(const int4 *)m', n='(const int4 *)n')
-    lines = [[Launch(c, [casts.get(o, o) for o in c.arrays]) for c in few_calls(*size)] for size in FEW_ROWS]
+    lines = [
+        [Launch(c, [casts.get(array, array) for array in c.arrays]) for c in few_calls(*size)] for size in FEW_ROWS
+    ]
     return _eight_bits('multiply_int8_few_rows', 'int8', what, FEW_ROWS, lines)
 
 

@@ -131,7 +131,7 @@ def from_words(
 def _splits():
     "The 35 ways to part eight columns into two fours, as orders of the eight"
     fours = [(0, *o) for o in combinations(range(1, 8), 3)]
-    return torch.tensor([[*o, *(i for i in range(8) if i not in o)] for o in fours])
+    return torch.tensor([[*four, *(i for i in range(8) if i not in four)] for four in fours])
 
 
 def kept_size(w) -> float:

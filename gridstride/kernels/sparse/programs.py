@@ -73,7 +73,7 @@ def _lines(p, *sizes):
     "The lines of a case"
     call, boxes = p.calls(*sizes)
     maps, others = call.arrays[: len(boxes)], call.arrays[len(boxes) :]
-    args = [*(f'{o}_map' for o in maps), *(_CASTS.get(o, o).format(p.word) for o in others)]
+    args = [*(f'{o}_map' for o in maps), *(_CASTS.get(other, other).format(p.word) for other in others)]
     return [*_maps(p, call, boxes, sizes), Launch(call, args)]
 
 
@@ -83,7 +83,9 @@ enum {{ TWO_FOUR, BLOCKS, CSR }};
 constexpr int KIND = {p.kind}, BR = {p.block or 1}, KEPT = {_KEPT};
 constexpr double ROUNDING = {_ROUNDING[p.dtype]};'''
     functions = {
-        'void launch(int number, const Matrix &w, const Number *x, Number *y)': [_lines(p, *o) for o in p.cases]
+        'void launch(int number, const Matrix &w, const Number *x, Number *y)': [
+            _lines(p, *problem) for problem in p.cases
+        ]
     }
     main = 'sparse/main.cuh'
     return Program(name, p.what, main, 'rows, n, k', p.cases, functions, constants)
