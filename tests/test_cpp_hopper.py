@@ -1170,7 +1170,7 @@ def test_without_its_wait_a_warpgroup_takes_the_stages_of_another_tile(order):
     "A barrier only shows the parity of a phase: two iterations ahead, the last but one is taken for its own"
     rung = hopper_f16.gemm_f16(TURNS[0][0])
     with pytest.raises((RacecheckError, SynccheckError)):
-        product_pingpong(changed(rung, 'if (PING && tile > cluster) await_turn(wg);', ''), 'nn', 328, 328,
+        product_pingpong(changed(rung, 'if (PINGPONG && tile > cluster) wait_for_warpgroup(wg);', ''), 'nn', 328, 328,
                          64*rung.constants['STAGES']*2+72)
 
 @pytest.mark.slow
