@@ -93,7 +93,7 @@ WORDS = [
      dict(python=5, tests=72, lessons=88)),
     (r'(?<!take )(?<!takes )(?<!taking )(?<!took )turns?(?! (?:\w+ ){0,5}into| out| off| on\b| grey)',
      'iteration; interleaved; transpose; rotate',
-     dict(python=38, cpp=2, tests=116, lessons=125)),
+     dict(python=38, cpp=2, tests=115, lessons=125)),
     (r'turned(?! (?:\w+ ){0,5}into| out| off| on\b| grey)',
      'transposed, swapped',
      dict(python=15, tests=79, lessons=55)),
