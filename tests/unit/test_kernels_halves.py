@@ -71,7 +71,7 @@ def test_which_way_k_goes():
     (Tile(64, 64, 4, 4), 'nn', 'eight blocks'), (Tile(64, 72), 'nn', 'not multiples'),
     (Tile(320, 96, swap_ab=1, split_n=1), 'nt', '256 rows'),
     (Tile(192, 160, swap_ab=1, split_n=1), 'tn', 'whole boxes'), (Tile(192, 128, swap_ab=1), 'nn', 'for both'),
-    (Tile(256, 256), 'nn', 'few registers'), (Tile(128, 256, CK=2), 'nn', 'for sums'),
+    (Tile(256, 256), 'nn', 'few registers'), (Tile(128, 256, CK=2), 'nn', 'partial sums'),
     (Tile(64, 200, BLOCKS=2, swap_ab=1), 'tn', 'three stages')])
 def test_what_there_is_no_kernel_for(config, layout, why):
     assert why in why_not(config, layout)
