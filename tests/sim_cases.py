@@ -9,7 +9,7 @@ from gridstride import sim
 from gridstride.diagnostics.settings import change, settings
 from gridstride.sim import cuda
 from gridstride.sim.cuda import syncthreads as sync
-from found import finding, warning
+from found import finding, saying, warning
 TPB,TILE = 32,4
 CONSTANTS = dict(TPB=2, LARGE=10**30)
 TABLE = np.array([3.,1.,4.,1.])
@@ -1095,7 +1095,7 @@ def test_a_long_loop_is_not_a_wait_and_an_endless_one_ends_with_its_line():
 @pytest.mark.parametrize('name', ['shfl_sync', 'syncthreads_count', 'threadfence', 'popc', 'all_sync', 'atomic.cas',
                                   'shared.array', 'fp16.hadd', 'cg.this_grid'])
 def test_names_that_belong_in_a_kernel_raise_a_clear_error(name):
-    with pytest.raises(RuntimeError, match=f'cuda.{name.split("cg.")[-1]} works inside a kernel only'):
+    with pytest.raises(RuntimeError, match=saying(f'cuda.{name.split("cg.")[-1]}', 'inside', 'kernel')):
         operator.attrgetter(name)(cuda)(1, 2, 3)
 
 def test_local_arrays_take_no_shared_memory():

@@ -271,7 +271,7 @@ def test_a_missing_return_is_named():
     def text():
         "__global__ void put() {}"
     for name,fn in (('03.split',no_return), ('13.edges',text), ('13.turns',text)):
-        with pytest.raises(WrongAnswer, match=f'(?s){name} is not right yet:.*has no `return`'): exercise(name)(fn)
+        with pytest.raises(WrongAnswer, match=saying(name, 'not right', 'no `return`')): exercise(name)(fn)
     with pytest.raises(WrongAnswer, match='a kernel'): exercise('10.transpose')(cuda.jit(no_return))
 
 # The facts in the message of a wrong answer (indices, counts, sizes, the code to write): lesson -> (answer, facts)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
 
-CEILING = 85  # of all files together
+CEILING = 80  # of all files together
 
 REGEX = re.compile(r'\(\?[a-z:]*|\.[*+?]+|\\[nbdwsS][+*?]?|\\|[()|^$]')  # what a pattern has between its words
 QUOTED = re.compile(r'''`[^`]*`|'[^' ]*'|"[^" ]*"|\{[^}]*\}|\w+\\?\([^()]*\)''')
