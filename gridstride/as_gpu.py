@@ -48,14 +48,14 @@ def _mode():
                 return args[0].clone()
             if func is torch.Tensor.to and any(map(_on_gpu, args)):
                 return func(*map(here, args), **kwargs).clone()
-            if getattr(func, '__self__', None) is torch.Tensor.is_cuda and _asked_by_program():
+            if getattr(func, '__self__', None) is torch.Tensor.is_cuda and _is_asked_by_program():
                 return True
             return func(*args, **kwargs)
 
     return Mode()
 
 
-def _asked_by_program():
+def _is_asked_by_program():
     "Return whether the caller is neither torch nor this package"
     asking = sys._getframe(2).f_globals.get('__name__', '')
     return not asking.startswith(('torch.', 'gridstride.'))

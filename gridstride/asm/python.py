@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from .kernels import Made, Unit
-from .tools import homes, kept, link, missing_tool, usage
+from .tools import from_cache, homes, link, missing_tool, usage
 from ..support.function_source import SourceMissing, source_of
 from ..support.numba_cuda import import_numba_cuda, numbas_own
 from ..bench.recording import function_within
@@ -354,7 +354,7 @@ class Triton(_InPython):
                 sorted(self.options.items()),
                 environment,
             ]
-            return kept('triton', lambda: self._compiled(triton, source, arch), *map(str, how))
+            return from_cache('triton', lambda: self._compiled(triton, source, arch), *map(str, how))
 
     def _compiled(self, triton, source, arch):
         "Return `make()`, compiled now: Triton's own cache does not keep the assembler's output"

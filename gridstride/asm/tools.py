@@ -148,10 +148,10 @@ def nvrtc(
         decides,
         [sorted(header.items()) for header in read_headers(src, Path.cwd())],
     ]
-    return kept('nvrtc', compile, *how)
+    return from_cache('nvrtc', compile, *how)
 
 
-def kept(
+def from_cache(
     compiler,  # its name
     compile,  # called with nothing: what is to be kept
     *decides,  # all that decides what that is: what JSON can hold
@@ -165,9 +165,9 @@ def kept(
     def find():
         return build({}, [[compiler]], *decides, run=run, section='cubin').folder
 
-    if (made := _kept(folder := find())) is None:
+    if (made := _read_kept(folder := find())) is None:
         shutil.rmtree(folder, ignore_errors=True)
-        made = _kept(find())
+        made = _read_kept(find())
     return made
 
 
@@ -177,7 +177,7 @@ def _keep(folder, made):
     (folder / 'made').write_bytes(hashlib.blake2b(data).digest() + data)
 
 
-def _kept(folder):
+def _read_kept(folder):
     "Return what `_keep` wrote; None if that is broken"
     try:
         raw = (folder / 'made').read_bytes()

@@ -166,10 +166,10 @@ class Events(Clock):
         "Overwrite the L2"
         self.buffer.zero_()
 
-    def begun(self):
+    def begin_batch(self):
         "For subclasses that queue something before the first run of a batch"
 
-    def ended(self):
+    def end_batch(self):
         "And after the last run"
 
     def times(self, fn, n) -> list:  # of seconds
@@ -192,7 +192,7 @@ class Events(Clock):
         self.torch._sleep(int(min(0.02, 2e-4 + 1.5 * n * self.each) * 2e9))
         start = self.now()
         late = []
-        self.begun()
+        self.begin_batch()
         for before, after in pairs:
             if self.buffer is not None:
                 self.forget()
@@ -200,7 +200,7 @@ class Events(Clock):
             fn()
             after.record()
             late.append(before.query())
-        self.ended()
+        self.end_batch()
         self.each = (self.now() - start) / n  # what it took to queue a run
         self.states.append(self.sensors.read())  # while the GPU is busy
         self.torch.synchronize()

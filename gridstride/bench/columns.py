@@ -69,11 +69,11 @@ class Written(clocks.Events):
         self.stamps = Stamps()
         self.mhz = []
 
-    def begun(self):
+    def begin_batch(self):
         "Queue what comes before the first run of a batch"
         self.stamps.note(0)
 
-    def ended(self):
+    def end_batch(self):
         "Called after the last run of a batch"
         self.stamps.note(1)
 
@@ -107,14 +107,14 @@ class InARow(Untouched):
 
     def times(self, fn, n):
         "Return a list with the seconds of one call"
-        self.begun()
+        self.begin_batch()
         self.torch.synchronize()
         start = self.now()
         for _ in range(n):
             fn()
         self.torch.synchronize()
         spent = self.now() - start
-        self.ended()
+        self.end_batch()
         self.mhz.append(self.stamps.mhz())
         return [spent / n]
 
@@ -150,7 +150,7 @@ def one_run(clock, calls, seconds) -> tuple:  # (name -> seconds by round, MHz o
     return rounds, float(np.median(mhz)) if mhz else None
 
 
-def said(name, runs, base) -> dict:
+def summarize_runs(name, runs, base) -> dict:
     "Return the result of several runs for one candidate, compared with the baseline `base`"
     rounds = [s for r, _ in runs for s in r[name]]
     ratios = [ratio([[t] for t in r[base]], [[u] for u in r[name]]) for r, _ in runs]
@@ -185,6 +185,6 @@ def by_column(
             res[column] = dict(failed=f'{type(e).__name__}: {e}'.splitlines()[0])
             continue
         mhz = [m for _, m in found if m]
-        sides = {k: said(k, found, next(iter(calls))) for k in known}
+        sides = {k: summarize_runs(k, found, next(iter(calls))) for k in known}
         res[column] = dict(mhz=[min(mhz), max(mhz)] if mhz else None, sides=sides)
     return res

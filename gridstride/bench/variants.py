@@ -98,7 +98,7 @@ def _text_of(f):
         raise ChangeError(str(e) if hasattr(function_within(f), '__code__') else missing) from None
 
 
-def _called(src):
+def _name_of(src):
     "Return what to call a text in a message: by its kernel, if it has one"
     found = re.search(r'__global__[^(]*?(\w+)\s*\(', src)
     return found[1] if found else 'the text'
@@ -116,7 +116,7 @@ def changed(
         raise TypeError('call changed(what, old, new), or changed(what, {old: new, ...})')
     words = {words: new} if isinstance(words, str) else words
     if isinstance(what, str):
-        return _replace(what, words, _called(what))
+        return _replace(what, words, _name_of(what))
     if hasattr(what, 'tuned'):
         return what.tuned(src=_replace(what.text, words, what.name), **more)
     text = _replace(_text_of(what), words, function_within(what).__name__)
@@ -181,7 +181,7 @@ def _kept_source(lesson, name, folder):
     return json.loads(kept.read_text(encoding='utf-8')).get(lesson, {}).get(name)
 
 
-def _named(node, src):
+def _named_text(node, src):
     "Return (name, text) of a statement that gives a name to a text or defines a function; else nothing"
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
         return getattr(node.targets[0], 'id', ''), node.value.value
@@ -206,7 +206,7 @@ def source_in(
     file = lesson
     for file, tree, src in _cells(lesson, folder):
         for node in tree.body:
-            n, text = _named(node, src)
+            n, text = _named_text(node, src)
             others[n] = None
             if n == name:
                 found.append(text)

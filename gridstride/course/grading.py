@@ -252,7 +252,7 @@ def _is_chained(node):
     return any(isinstance(c, ast.BinOp) and isinstance(c.op, (ast.BitAnd, ast.BitOr)) for c in middle)
 
 
-def _slip(fn) -> str:
+def _common_mistake(fn) -> str:
     "The hint for the author of a wrong kernel, from its source"
     tree = tree_of(fn)
     found = list(ast.walk(tree)) if tree else []
@@ -308,7 +308,7 @@ def _is_refused_call(fn, e):
     return isinstance(e, TypeError) and bool(re.match(f'{re.escape(fn.__qualname__)}\\(\\) {refused}', str(e)))
 
 
-def _meant(fn, e) -> str:
+def _hint_for_error(fn, e) -> str:
     "How to fix an error that Python raised, if its message gives no remedy"
     name, said = getattr(e, 'name', None), str(e)
     if hasattr(fn, '__qualname__') and _is_refused_call(fn, e):
@@ -354,11 +354,11 @@ def _first_cause(found) -> str:
     return f'{str(early.message).partition(" To run without")[0]}\n  And then: ' if early else ''
 
 
-def _said(p, fn, e):
+def _message(p, fn, e):
     "What went wrong, and how to fix it if the error does not say"
     if isinstance(e, AssertionError):
-        return str(e) + ('' if p.returns else _slip(getattr(fn, 'py_func', fn)))
-    meant = _meant(fn, e.__cause__ or e)
+        return str(e) + ('' if p.returns else _common_mistake(getattr(fn, 'py_func', fn)))
+    meant = _hint_for_error(fn, e.__cause__ or e)
     return f'it raised {type(e).__name__}: {str(e).rstrip(".") + meant if meant else e}'
 
 
@@ -379,7 +379,7 @@ def _judge(p, fn, warned):
             says = f'{p.name} was interrupted, for {with_case}:{line}\n  Is there a loop that never ends?'
             raise Interrupted(says) from e
         except Exception as e:
-            says, line = _first_cause(warned) + _said(p, fn, e), _own_line(fn, e.__cause__ or e)
+            says, line = _first_cause(warned) + _message(p, fn, e), _own_line(fn, e.__cause__ or e)
             says = f"{p.name} is not right yet, for {with_case}:\n  {says}{line}\n  hint('{p.name}') gives a hint"
             raise WrongAnswer(says) from e
 

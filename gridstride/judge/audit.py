@@ -55,7 +55,7 @@ def _libraries():
 _LIBRARIES = _libraries()
 
 
-def _asked_by_submission():
+def _is_asked_by_submission():
     "Return whether the nearest caller is the submission, `inspect` in between or not"
     f = sys._getframe(2)
     while f and (f.f_code.co_filename.endswith(('inspect.py', '/gc.py')) or f.f_globals is globals()):
@@ -126,7 +126,7 @@ def watch(report):
         try:
             if event == 'import':
                 _imported(args[0], report)
-            elif _asked_by_submission():
+            elif _is_asked_by_submission():
                 report('spied', f'it {_SPYING[event]}')
         finally:
             busy.clear()

@@ -95,10 +95,10 @@ def _facts_of(answer):
     facts = answer.get('facts')
     facts = {k: v for k, v in facts.items() if type(v) is _FACTS.get(k)} if isinstance(facts, dict) else {}
     facts = {k: v[:_TEXT] if isinstance(v, str) else v for k, v in facts.items()}
-    return facts | dict(launches=counted(facts.get('launches')))
+    return facts | dict(launches=launch_counts(facts.get('launches')))
 
 
-def counted(found) -> dict:
+def launch_counts(found) -> dict:
     "Return {kernel: launches}, as far as it is that"
     if not isinstance(found, dict):
         return {}

@@ -99,7 +99,7 @@ def named_sockets() -> list:  # of paths
     return []
 
 
-def kept(folders) -> list:  # of paths
+def needed_of(folders) -> list:  # of paths
     "Return what a submission needs of hidden folders, to read: Python, its packages, compilers, drivers"
     paths = [sys.prefix, sys.base_prefix, *sys.path, str(Path(__file__).parents[1]), '/run/opengl-driver']
     for name in ('PATH', 'LD_LIBRARY_PATH', 'CUDA_HOME', 'CUDA_PATH', 'CXX', 'CC'):
@@ -184,7 +184,7 @@ def _cover(path):
 
 def _hide(folders, writable, cache):
     "Cover folders, show again what is needed of some; caches can be written to, and forget it"
-    again, below = _handles(kept(folders)), _handles(_caches(cache))
+    again, below = _handles(needed_of(folders)), _handles(_caches(cache))
     judged = _handles(filter(os.path.isdir, [os.path.join(cache, JUDGED)]))
     _share_memory([*folders, *writable])
     for path, fd in again.items():
@@ -353,7 +353,7 @@ def confine(
         drop_privileges()
         covered = hidden()
         forget_keys()
-        readable = ['/'] if furnished else [*_around([*covered, '/dev', *_secrets()]), *kept(covered)]
+        readable = ['/'] if furnished else [*_around([*covered, '/dev', *_secrets()]), *needed_of(covered)]
         writable = [folder, '/dev/shm', *_caches(cache), *([*covered, '/proc'] if furnished else [])]
         held += ['landlock'] * ('landlock' not in without and landlock(readable, writable) > 0)
         held += ['seccomp'] * ('seccomp' not in without and seccomp.deny())

@@ -4,7 +4,7 @@ from contextlib import ExitStack
 
 import torch
 
-from .bench import Bench, Refused, counted, sizes_text
+from .bench import Bench, Refused, launch_counts, sizes_text
 from .forms import FormError, read_submission
 from .processes import Ended
 from .tasks import Task, task_named
@@ -66,7 +66,7 @@ def _look_at_kernels(bench, sizes):
     names = bench.submission.kernels
     header, blobs = bench.send(bench.data('new', sizes))
     answer, _ = bench.process.ask({**header, 'op': 'kernels'}, blobs)
-    counts = counted(answer.get('kernels'))
+    counts = launch_counts(answer.get('kernels'))
     if names and not any(n in k for n in names for k in counts):
         raise Refused('fallback', f'none of its kernels ({", ".join(names)}) ran, but {", ".join(counts) or "nothing"}')
     return counts

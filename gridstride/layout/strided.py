@@ -180,7 +180,7 @@ class Layout:
         if isinstance(other, (tuple, list)):
             return self._each('compose', other)
         if not isinstance(other.shape, tuple):
-            return _of_flat(_taken(self, other.shape, other.stride))
+            return _of_flat(_every(self, other.shape, other.stride))
         res = Layout.of(*map(self.compose, other))
         i = np.arange(other.size)
         if not np.array_equal(res(i), self(other(i))):
@@ -250,7 +250,7 @@ def _of_flat(modes):
     return Layout(*map(tuple, zip(*modes))) if modes else Layout(1, 0)
 
 
-def _taken(layout, n, d):
+def _every(layout, n, d):
     "Return (size, stride) of the elements 0, d, 2d, ... of `layout`, `n` of them"
     if d == 0 or n == 1:
         return [(n, 0)]

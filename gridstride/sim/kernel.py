@@ -131,7 +131,7 @@ class Device:
 
     def lanes(self, run, m, site, *args, **kw):
         "Call it for the lanes of the mask `m`"
-        return self.program.called(run, m, site, args, kw)
+        return self.program.call(run, m, site, args, kw)
 
 
 def declare_device(name, sig, link=None):

@@ -150,7 +150,7 @@ def call(run, m, f, args, kw, site):
     if f is divmod:
         return tuple(divide(run, m, op, *args, site) for op in ('FloorDiv', 'Mod'))
     if isinstance(getattr(f, 'py_func', None), types.FunctionType):
-        return _helper(f.py_func).called(run, m, site, args, kw)
+        return _helper(f.py_func).call(run, m, site, args, kw)
     if f in FUNCTIONS:
         return FUNCTIONS[f](*args, **kw)
     if f is print:

@@ -81,9 +81,9 @@ class Program:
         return made
 
     def __call__(self, run, m, *args, **kw):
-        return self.called(run, m, None, args, kw)
+        return self.call(run, m, None, args, kw)
 
-    def called(self, run, m, site, args, kw):
+    def call(self, run, m, site, args, kw):
         "Call it from a site of the running function, or as a kernel if the site is None"
         others = self.params[len(args) :]
         given = {**dict(zip(self.params[::-1], map(as_numba, self.defaults[::-1]))), **kw}

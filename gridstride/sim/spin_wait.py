@@ -31,7 +31,7 @@ def meets_grid(tree, f):
 def _takes_grid(reader, tree):
     if any(getattr(node, 'attr', getattr(node, 'id', '')) == 'this_grid' for node in walk(tree)):
         return True
-    return any(_takes_grid(r, t) for r, t in reader.called(tree))
+    return any(_takes_grid(r, t) for r, t in reader.device_functions(tree))
 
 
 # An analysis of the source, without running it. A `while` loop may wait for another block if its condition, or that of
@@ -46,7 +46,7 @@ class _Reader:
 
     def may_spin(self, tree):
         loops = [node for node in walk(tree) if isinstance(node, ast.While)]
-        return any(map(self.polls, loops)) or any(r.may_spin(t) for r, t in self.called(tree))
+        return any(map(self.polls, loops)) or any(r.may_spin(t) for r, t in self.device_functions(tree))
 
     def polls(self, loop):
         "Return whether a loop waits: for a lock, for what an atomic returns, or for an element that it only polls"
@@ -56,10 +56,10 @@ class _Reader:
         if all(map(_idles, loop.body)) and any(isinstance(node, ast.Subscript) for node in walk(loop.test)):
             return True
         ends = [loop.test, *(node.test for node in inside if isinstance(node, ast.If) and _leaves(node))]
-        found = self.found(inside)
+        found = self.names_from_atomics(inside)
         return any(self.depends(test, found) for test in ends)
 
-    def found(self, inside):
+    def names_from_atomics(self, inside):
         "Return the names whose values come from atomics, as far as the nodes of a loop show"
         names = set()
         more = True
@@ -76,9 +76,9 @@ class _Reader:
         "Return whether the value of `node` comes from one of `names`, or from an atomic operation"
         if any(isinstance(inner, ast.Name) and inner.id in names or _is_atomic(inner) for inner in walk(node)):
             return True
-        return any(_has_atomic(r, t) for r, t in self.called(node))
+        return any(_has_atomic(r, t) for r, t in self.device_functions(node))
 
-    def called(self, node):
+    def device_functions(self, node):
         "Yield a reader and the tree of each device function that is called in `node`"
         for sub in walk(node):
             f = getattr(self.value(sub.func), 'py_func', None) if isinstance(sub, ast.Call) else None
@@ -105,7 +105,7 @@ def _is_atomic(node):
 
 
 def _has_atomic(reader, tree):
-    return any(map(_is_atomic, walk(tree))) or any(_has_atomic(r, t) for r, t in reader.called(tree))
+    return any(map(_is_atomic, walk(tree))) or any(_has_atomic(r, t) for r, t in reader.device_functions(tree))
 
 
 def _idles(s):
