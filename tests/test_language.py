@@ -99,7 +99,7 @@ WORDS = [
      dict(python=15, tests=79, lessons=51)),
     (r'(?<!in )(?<!in-)(?<!take )(?<!takes )(?<!decimal )places?',
      'index, address, location, position',
-     dict(python=43, cpp=4, benchmarks=3, tests=116, lessons=251)),
+     dict(python=43, cpp=4, benchmarks=3, tests=115, lessons=251)),
     (r'lies|lie',
      'is stored at, is at',
      dict(python=3, tests=7, lessons=34)),

@@ -326,7 +326,7 @@ SRC = """
 __global__ void tiled(float *m, float *n, float *out, int h, int w, int k) {}"""
 
 
-def test_a_recipe_goes_into_a_table(driver, monkeypatch):
+def test_a_launch_plan_goes_into_a_table(driver, monkeypatch):
     "Two launches; the second reads what the first has left in the workspace"
     monkeypatch.setattr(launches, 'launcher', lambda: driver.module)
     monkeypatch.setattr(rung, 'compiled', lambda src, name, backend: SimpleNamespace(handle=len(name), __name__=name))

@@ -165,7 +165,7 @@ class _Collector:
             self.imports[name] = _import_line(name, thing)
         elif python := _python_of(thing):
             return self.own(python)
-        elif hasattr(thing, 'recipe') and hasattr(thing, 'constants'):
+        elif hasattr(thing, 'launch_plan') and hasattr(thing, 'constants'):
             return self.compiled(_of_rung(name, thing))
         elif hasattr(thing, 'params') and hasattr(thing, 'src'):
             return self.compiled(_of_cuda_kernel(name, thing))

@@ -288,7 +288,7 @@ def test_19_words_are_those_of_the_kernels():
     whole,values,words = lesson_19.stored(np.random.default_rng(0))
     stored = formats.compress(torch.from_numpy(whole))
     assert np.array_equal(stored.values, values)
-    assert np.array_equal(formats.to_words(stored.places)[0,0,0,:,0].numpy().view(np.uint32), words)
+    assert np.array_equal(formats.to_words(stored.metadata)[0,0,0,:,0].numpy().view(np.uint32), words)
 
 def test_19_there_are_90_squares_and_35_orders():
     assert len(lesson_19.squares())==90

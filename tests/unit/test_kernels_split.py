@@ -116,9 +116,9 @@ def lines(planes, T, size, k):
 @pytest.mark.parametrize('h,w,k,layout', [(70, 130, 45, 'nn'), (64, 128, 32, 'nt'), (3, 1, 8, 'tn'), (65, 5, 64, 'nt')])
 def test_the_planes_are_tiles_with_zeros_beyond_the_edges(h, w, k, layout):
     m, n = torch.randn(h, k), torch.randn(w, k)                      # a line of n is a column
-    recipe = Bf16x6(64, 128, layout=layout).launch_plan(h, w, k, H100)
-    call = recipe.calls[0]
-    ms, ns = (torch.full((size,), float('nan'), dtype=torch.bfloat16) for size, _ in recipe.workspaces.values())
+    plan = Bf16x6(64, 128, layout=layout).launch_plan(h, w, k, H100)
+    call = plan.calls[0]
+    ms, ns = (torch.full((size,), float('nan'), dtype=torch.bfloat16) for size, _ in plan.workspaces.values())
     given = m if layout[0] == 'n' else m.t().contiguous(), n if layout[1] == 't' else n.t().contiguous()
     with on_emulator(): cuda_kernel(call.src, call.name)[call.grid, call.block](*given, ms, ns, *call.scalars)
     for got, want, T in ((lines(ms, 64, h, k), m, 64), (lines(ns, 128, w, k), n, 128)):
