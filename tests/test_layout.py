@@ -62,7 +62,7 @@ def test_coordinates_may_nest_and_may_be_arrays():
     (lambda: Layout('(2,2):(0,1)').compose(Layout('(2,2):(1,1)')), 'meet inside'),
     (lambda: Layout((4, 4), (1, 8)).compose(6), 'multiple'),
     (lambda: Layout((2, 2), (1, 3)).complement(12), 'no complement'),
-    (lambda: Layout((4, 8)).compose((2,)), 'one per mode'), (lambda: Swizzle(3, 0, 2), 'bits')])
+    (lambda: Layout((4, 8)).compose((2,)), 'per mode'), (lambda: Swizzle(3, 0, 2), 'bits')])
 def test_what_is_not_a_layout_is_refused_with_a_reason(wrong, says):
     with pytest.raises((ValueError, TypeError), match=says): wrong()
 
