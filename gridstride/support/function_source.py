@@ -34,6 +34,7 @@ def source_of(
     f,  # a function, class or code object
 ) -> FunctionSource:
     "Read the source of `f`; raises `SourceMissing`"
+    f = inspect.unwrap(f)  # of a cache, as `getsourcelines` does and `getsourcefile` does not
     try:
         lines, first = inspect.getsourcelines(f)
     except (OSError, TypeError):

@@ -1,5 +1,6 @@
 """`support.function_source` and `support.array_memory`: what is defined or stored anywhere is read the same way."""
 import linecache
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -50,6 +51,9 @@ def test_an_indented_function_keeps_its_columns_where_wanted():
     assert found.text == '@decorated\ndef method(self):\n    return self\n'
     assert source_of(Holder).text.startswith('class')
     assert tree_of(Holder.method).body[0].lineno == 2       # below its decorator
+
+
+def test_a_cached_function_has_the_source_of_what_it_calls(): assert source_of(lru_cache(plain)) == source_of(plain)
 
 
 def test_cells_lambdas_and_what_has_no_source():
