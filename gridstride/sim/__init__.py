@@ -8,8 +8,8 @@
   launches and copies are), `errors` (Python's own errors, explained);
 - from one thread's function to many lanes': `constants` (what is known at compile time), `spin_wait` (does the kernel
   wait for other blocks?), `definition` (its `def`), `unassigned` (variables), `trees` (syntax trees), `templates` (code
-  as trees), `rewrite`, `program` (a rewritten function), and what rewritten kernels call: `operations`,
-  `python_functions` (`print`, `range`, `len`, ...);
+  as trees), `unsupported_syntax`, `rewrite`, `program` (a rewritten function), and what rewritten kernels call:
+  `operations`, `python_functions` (`print`, `range`, `len`, ...);
 - CUDA's own functions: `intrinsics` (indices, shared arrays, barriers, fences), `warps` (shuffles, votes), `atomics`,
   `scalars`, `vectors` (`float32x4` and the other vector types);
 - a running kernel: `kernel` (what `jit` makes), `signatures` (declared argument types), `arguments`, `launch`,

@@ -31,6 +31,7 @@ from .constants import fold_integer
 from .templates import call_of, expression, fill, statements, template
 from .trees import children, walk
 from .unassigned import maybe_unassigned
+from .unsupported_syntax import REFUSED, RETURNS
 
 __all__ = ['Site', 'rewrite_function', 'rewriter_of']
 
@@ -55,33 +56,6 @@ def _has_no_effect(node):
     "Return whether evaluating `node` has no side effect in any lane: no memory access, call or division"
     kinds = ast.Call, ast.Subscript, ast.BoolOp, ast.IfExp, ast.FloorDiv, ast.Mod
     return not any(isinstance(sub, kinds) for sub in walk(node))
-
-
-_OUTSIDE = 'Define it outside, with @cuda.jit(device=True) above it.'
-_LOOP = 'Write a loop, and store its values in cuda.local.array(size, dtype).'
-_ARRAY = 'Use an array, or a tuple.'
-_RETURNS = 'Write it to an array: `out[i] = ...`.'
-_REFUSED = {  # part of the language -> what it is called, and what to write instead
-    ast.FunctionDef: ('a def', _OUTSIDE),
-    ast.Lambda: ('a lambda', _OUTSIDE),
-    ast.ListComp: ('a list comprehension', _LOOP),
-    ast.SetComp: ('a set comprehension', _LOOP),
-    ast.DictComp: ('a dict comprehension', _LOOP),
-    ast.GeneratorExp: ('a generator', _LOOP),
-    ast.Dict: ('a dict', _ARRAY),
-    ast.Set: ('a set', _ARRAY),
-    ast.JoinedStr: ('an f-string', 'print takes several values: print(i, x[i]).'),
-    ast.Try: ('try', 'Test with `if` what could go wrong.'),
-    ast.Global: ('global', 'Write to an array that is passed to the kernel.'),
-    ast.Await: ('await', ''),
-    ast.Yield: ('yield', _RETURNS),
-    ast.YieldFrom: ('yield', _RETURNS),
-    ast.With: ('with', 'A thread has no files and no contexts: open them around the launch.'),
-    ast.Match: ('match', 'Write if and elif.'),
-    ast.Delete: ('del', 'Leave it out: a variable ends with its thread.'),
-    ast.Starred: ('a * before an argument', 'Name the values one by one.'),
-    ast.NamedExpr: (':=', 'Assign in a line of its own.'),
-}
 
 
 # Names that begin with `__` belong to the rewritten code: `__m` is the mask of the active lanes; `__d` says whether
@@ -160,8 +134,8 @@ class _Rewriter(ast.NodeTransformer):
         return res
 
     def generic_visit(self, node):
-        if type(node) in _REFUSED:
-            what, hint = _REFUSED[type(node)]
+        if type(node) in REFUSED:
+            what, hint = REFUSED[type(node)]
             self.fail(node, f'{what} in a kernel', hint)
         if isinstance(node, ast.stmt) and not isinstance(node, (ast.Pass, ast.Expr)):
             self.fail(node, f'the statement {type(node).__name__.lower()} in a kernel')
@@ -356,7 +330,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Return(self, node):
         value = self.visit(node.value) if node.value else ast.Constant(None)
         if self.kernel and not (isinstance(value, ast.Constant) and value.value is None):
-            self.fail(node, 'a kernel that returns something', _RETURNS)
+            self.fail(node, 'a kernel that returns something', RETURNS)
         code = '__ret = __gs.leave(__run, __kernel, __m, V__, __ret)\n__m = None'
         return self.make(node, code, V__=value)
 
