@@ -22,7 +22,7 @@ sums_src = r'''
 constexpr int ACROSS = 32/LANES, ROWS = ACROSS*R;                       // a warp's rows of m at a time
 constexpr int LEFT = (R*W+LANES-1)/LANES;                               // sums that end on a lane
 
-// Reduces the N values of the lanes that share a row. Two lanes at a time kind the work: each sends the half that the
+// Reduces the N values of the lanes that share a row. Two lanes at a time halve the work: each sends the half that the
 // other continues with
 template <int N, int D> __device__ void share(float *o, int &first, int &count) {
     constexpr int HALF = (N+1)/2;
