@@ -38,7 +38,7 @@ _FIRST_ACCESS = dict(
 )
 _NEVER_ALLOCATED = 'Check for an array without elements, one that was never allocated, or a failed cudaMalloc.'
 _TO_THE_GPU = 'Copy it to the GPU first: cudaMalloc and cudaMemcpy, or a tensor on the GPU.'
-_TO_THE_HOST = 'Copy it with cudaMemcpy; only kernels can use a device pointer.'
+_TO_THE_HOST = 'Copy it with cudaMemcpy; only kernels can dereference a device pointer.'
 _MULTIPLES = 'Rows, paddings and offsets must all be multiples of it, in bytes.'
 _ENDS_LATE = (
     'Keep each block alive until the others no longer need its shared memory: barrier.cluster.arrive and .wait at '
@@ -50,9 +50,7 @@ _UNDEFINED = (
 )
 _UNINITIALIZED = 'uninitialized read of {element}'
 _RACE = 'data race ({hazard}) on {element}'
-_COPY_IN_FLIGHT = (
-    'data race on {element}: the element is {now} while {whose} asynchronous copy to it may still be in flight'
-)
+_COPY_IN_FLIGHT = 'data race on {element}: it is {now} while {whose} asynchronous copy to it may still be in flight'
 _WAIT_FOR_BULK = 'Wait on the mbarrier that the copy signals'
 _UNREAD = (
     'Wait until they have read it (wgmma.wait_group, cp.async.bulk.wait_group.read), then signal the thread that '
@@ -77,9 +75,9 @@ WORDS = {
     ('memcheck', 'before'): Words(
         _OUT_OF_BOUNDS,
         dict(
-            python='Numba counts a negative index from the end, CUDA C reads the memory before the array: '
-            'write the index that is meant.',
-            cuda='A negative index is the memory before the array.',
+            python='In Numba a negative index counts from the end; in CUDA C it addresses memory before the array. '
+            'Write the index that you mean.',
+            cuda='A negative index addresses memory before the array.',
         ),
     ),
     ('memcheck', 'wrapped'): Words(
@@ -89,11 +87,12 @@ WORDS = {
     ),
     ('memcheck', 'overflowed'): Words(
         _OUT_OF_BOUNDS,
-        'An index so far below 0 usually comes from an integer overflow: 2147483647 + 1 is -2147483648. '
-        'Compute it with 64 bits: `(size_t)row*w + column`.',
+        'An index so far below 0 usually comes from integer overflow: 2147483647 + 1 wraps to -2147483648. '
+        'Compute it in 64 bits: `(size_t)row*w + column`.',
     ),
     ('memcheck', 'indices'): Words(
-        'dimensions of {array}: {dimensions}; indices given: {given}', 'Give an element one index per dimension.'
+        'number of dimensions of {array}: {dimensions}; number of indices given: {given}',
+        'Use one index per dimension.',
     ),
     ('memcheck', 'index_type'): Words(
         'an index of {array} is {type}; it must be an integer', 'Divide with //, or use int(...).'
@@ -113,19 +112,19 @@ WORDS = {
     ),
     ('memcheck', 'outside_masked'): Words(
         _OUT_OF_BOUNDS + '{more}',
-        'Its mask lets this lane in. Either the mask does not compare every axis with its own size, as in '
+        'The mask is true for this lane. Either it does not compare each axis with its own size, as in '
         '`(rows[:, None] < h) & (columns[None, :] < w)`, or the address is wrong: a wrong stride, offset or table '
         'entry.',
     ),
     ('memcheck', 'outside_expanded'): Words(
         'out-of-bounds {access}: past the memory of {array}, whose shape {shape} is expanded (stride 0); elements in '
         'memory: {count}{more}',
-        'Along an axis of stride 0 all elements are one. Multiply the index by {array}.stride(...), or pass '
-        '{array}.contiguous().',
+        'All indices along an axis of stride 0 address the same element. Multiply the index by '
+        '{array}.stride(...), or pass {array}.contiguous().',
     ),
     ('memcheck', 'outside_before'): Words(
         _OUT_OF_BOUNDS + '{more}',
-        'A negative index is the memory before the array: mask it from below, too, as in `mask=offsets >= 0`.',
+        'A negative index addresses memory before the array: mask the lower bound too, as in `mask=offsets >= 0`.',
     ),
     ('memcheck', 'null_pointer'): Words(
         '{access} through an invalid pointer, {address:#x}: no array is stored there',
@@ -181,7 +180,7 @@ WORDS = {
     ('memcheck', 'kernel_writes_host'): Words('a kernel writes host memory', _TO_THE_GPU),
     ('memcheck', 'local_of_other'): Words(
         "{access_to} another thread's local variable",
-        'A pointer to a local variable is valid only in its own thread: exchange values in shared memory.',
+        'A pointer to a local variable is valid only in its own thread: exchange values through shared memory.',
     ),
     ('memcheck', 'host_reads'): Words('host code reads {array}, which is device memory', _TO_THE_HOST),
     ('memcheck', 'host_writes'): Words('host code writes {array}, which is device memory', _TO_THE_HOST),
@@ -243,12 +242,14 @@ WORDS = {
         'Use atomics on both sides, or read it in a second kernel, launched after the first.',
     ),
     ('racecheck', 'read_back'): Words(
-        'line {line} of {kernel}: data race (read after write) on {element}: a lane reads what another lane of the '
-        'program stored on line {stored}. On a GPU these are threads: put tl.debug_barrier() in between'
+        'line {line} of {kernel}: data race (read after write) on {element}: one lane reads what another '
+        'lane of the program stored on line {stored}. On a GPU, different threads may execute them: put '
+        'tl.debug_barrier() between the two'
     ),
     ('racecheck', 'stored_again'): Words(
         'line {line} of {kernel}: data race (write after write) on {element}: another lane of the program wrote it on '
-        'line {stored}. On a GPU these are threads, and either value may remain: put tl.debug_barrier() in between'
+        'line {stored}. On a GPU, different threads may execute them, and either value may remain: put '
+        'tl.debug_barrier() between the two'
     ),
     ('racecheck', 'released'): Words(
         'line {line} of {kernel}: data race on {element}: it is {now} here, and another program {before} it on line '
@@ -262,7 +263,7 @@ WORDS = {
     ),
     ('racecheck', 'lanes'): Words(
         'data race (write after write) on {element}: several lanes of one store write different values to it',
-        'Which value remains is undefined: let the offsets of the lanes differ, or mask all but one.',
+        'Which value remains is undefined: give each lane a distinct offset, or mask off all but one.',
     ),
     ('initcheck', 'undefined_stored'): Words(_UNDEFINED.format('the stored value', ' give the store that mask, too,')),
     ('initcheck', 'undefined_address'): Words(_UNDEFINED.format('an address', '')),
@@ -289,8 +290,8 @@ WORDS = {
     ),
     ('racecheck', 'race_of_cluster'): Words(
         _RACE + ': no cluster barrier between the accesses of two blocks',
-        'Put a cluster.sync() between these two lines (in PTX barrier.cluster.arrive and .wait): '
-        'there the blocks of a cluster wait for each other.',
+        'Put a cluster.sync() between these two lines (in PTX: barrier.cluster.arrive and .wait); '
+        'all blocks of the cluster wait there.',
     ),
     ('racecheck', 'race_of_volatiles'): Words(
         _RACE + ': volatile does not order the accesses of different threads',
@@ -338,11 +339,11 @@ WORDS = {
     ),
     ('racecheck', 'same_value'): Words(
         'line {line} of {kernel}: data race (write after write) on {element}: several threads write the same value. '
-        'It is benign here; one thread is enough'
+        'This race is benign, but one thread is enough'
     ),
     ('racecheck', 'same_value_programs'): Words(
         'line {line} of {kernel}: data race (write after write) on {element}: several programs write the same value. '
-        'It is benign here; one program is enough'
+        'This race is benign, but one program is enough'
     ),
     # A thread and an asynchronous copy; `whose` is a phrase
     ('racecheck', 'copy_not_waited_for'): Words(
@@ -357,8 +358,8 @@ WORDS = {
     ),
     # A thread and an engine: one that copies in bulk, or the tensor cores; `first`, `second`: phrases
     ('racecheck', 'bulk_in_flight'): Words(
-        'data race on {element}: the element is {now} while a bulk copy to it may still be in flight',
-        _WAIT_FOR_BULK + ' (mbarrier.try_wait), for the phase in which it completes; announce all its bytes there '
+        'data race on {element}: it is {now} while a bulk copy to it may still be in flight',
+        _WAIT_FOR_BULK + ' (mbarrier.try_wait), for the phase in which it completes; expect all its bytes there '
         '(expect_tx).',
     ),
     ('racecheck', 'no_proxy_fence'): Words(
@@ -406,23 +407,23 @@ WORDS = {
     ),
     # Blocks of a cluster
     ('racecheck', 'block_not_begun'): Words(
-        'shared memory of another block of the cluster is used, and that block may not have started',
+        "a block accesses another block's shared memory, but that block may not have started",
         "Call cluster.sync(), in PTX barrier.cluster.arrive and .wait, before the first use of another block's shared "
         'memory.',
     ),
     ('memcheck', 'block_may_end'): Words(
-        'shared memory of another block of the cluster is used, and nothing keeps that block from ending first',
-        _ENDS_LATE,
+        "a block accesses another block's shared memory, but that block may exit first", _ENDS_LATE
     ),
     ('memcheck', 'block_ended'): Words(
-        'shared memory of another block of the cluster is used after that block has ended', _ENDS_LATE
+        "a block accesses another block's shared memory after that block has exited", _ENDS_LATE
     ),
     ('memcheck', 'no_block'): Words(
         'mapa: block rank {block_rank} is out of range for a cluster of {blocks} blocks',
         'Use ranks 0 to %cluster_nctarank - 1; __cluster_dims__ sets the number of blocks in a cluster.',
     ),
     ('memcheck', 'copy_to_no_block'): Words(
-        'a copy to a block rank outside the cluster', 'Set only bits of blocks of the cluster: the mask has one each.'
+        'a copy to a block rank outside the cluster',
+        'Set only bits of ranks in the cluster: bit i of the mask is block rank i.',
     ),
     ('memcheck', 'not_its_own'): Words(
         "{operation} requires the block's own shared memory, and this address is in another block's",
@@ -448,7 +449,7 @@ WORDS = {
     ),
     ('memcheck', 'coordinates'): Words(
         '{operation} has {given} coordinates, but the tensor map has {axes} axes',
-        'Give a box one coordinate per axis of the tensor map, that of the last axis first.',
+        'Pass one coordinate per axis of the tensor map, innermost axis first.',
     ),
     ('memcheck', 'box_misaligned'): Words(
         '{operation}: the box begins at element {at} of its rows, '
@@ -468,10 +469,10 @@ WORDS = {
         'Its lowest 14 bits are the address divided by 16, then come the two strides, each divided by 16.',
     ),
     ('memcheck', 'metadata'): Words(
-        "{operation}: lane {lane}'s metadata {word:#010x} keeps, in its group {group} (row {row}, columns {column} to "
-        '{last}), elements {first} and {second}, in this order',
-        'Keep two elements per group, the lower one first: its 4 bits are first | second << 2, that is 4, 8, 12, '
-        '9, 13 or 14, and the first group is in the lowest bits. For other bits the result is undefined.',
+        '{operation}: lane {lane}: metadata {word:#010x} selects elements {first} and {second}, in this order, for '
+        'group {group} (row {row}, columns {column} to {last})',
+        'Select two distinct elements per group, the lower index first: the 4 bits are first | second << 2 (4, 8, '
+        '12, 9, 13 or 14), with the first group in the lowest bits. Other values are undefined.',
     ),
     # Uninitialized memory, by where it is
     ('initcheck', 'unwritten'): Words(
@@ -494,12 +495,12 @@ WORDS = {
     ),
     ('initcheck', 'unwritten_for_engine'): Words(
         _UNINITIALIZED + ' by the tensor cores or the copy engine',
-        'If a bulk copy fills it: wait on its mbarrier first, and announce all its bytes.',
+        'If a bulk copy fills it: wait on its mbarrier first, and expect all its bytes there (expect_tx).',
     ),
     ('initcheck', 'unassigned'): Words(
-        'line {line} of {kernel}: the variable {variable} is uninitialized in block {in_block}, thread {thread}: no '
-        'assignment ran in this thread. It is 0 in Numba, and an UnboundLocalError in Python. Assign it before the '
-        'branch or the loop'
+        'line {line} of {kernel}: the variable {variable} is uninitialized in block {in_block}, thread {thread}: this '
+        'thread executed no assignment to it. Numba reads it as 0; Python raises UnboundLocalError. Assign it before '
+        'the branch or loop'
     ),
     # A barrier of the block or the grid that not all threads reach, and loops that wait
     ('synccheck', 'returned'): Words(
@@ -710,7 +711,8 @@ WORDS = {
         "Through a pointer, perhaps in a called function: check the index against the array's size.",
     ),
     ('crash', 'exits'): Words(
-        'exit({status}) was called', 'It would end Python, too: report the error with TORCH_CHECK(false, "why").'
+        'exit({status}) was called',
+        'That would end the Python process too: report the error with TORCH_CHECK(false, "why").',
     ),
     ('crash', 'exits_in_kernel'): Words(
         'exit({status}) was called', 'A kernel cannot end the program; `return` ends one thread.'
@@ -720,8 +722,8 @@ WORDS = {
         'A GPU has no such function. Call it in host code, and pass what the kernel needs as an argument.',
     ),
     ('crash', 'host_memory'): Words(
-        'host code reads or writes memory that does not belong to it',
-        'Check for a null pointer, an index far out of bounds, or memory that was freed.',
+        'host code accessed memory that it does not own',
+        'Check for a null pointer, an out-of-bounds index, or freed memory.',
     ),
     ('crash', 'host_division'): Words('integer division by zero in host code', 'Test the divisor first.'),
     ('crash', 'host_division_overflows'): Words(f'in host code: {_TOO_LARGE}', _UNDEFINED_QUOTIENT),
@@ -731,8 +733,8 @@ WORDS = {
         'twice, or reached code that the compiler considers unreachable.',
     ),
     ('crash', 'cluster_variable'): Words(
-        'the emulator does not support __shared__ variables of file scope in clusters',
-        'Declare it in the kernel, or in the function that uses it.',
+        'the emulator does not support file-scope __shared__ variables in kernels with clusters',
+        'Declare the variable in the kernel, or in the function that uses it.',
     ),
     ('crash', 'no_addresses'): Words(
         'no address space is left for the memory of the emulated device, or for its checks',

@@ -29,13 +29,13 @@ _CONFIG = dict(
 
 
 class Algorithm(ctypes.Structure):
-    "cublasLt's cublasLtMatmulAlgo_t"
+    "The opaque struct cublasLtMatmulAlgo_t of cublasLt"
 
     _fields_ = [('data', c_uint64 * 8)]
 
 
 class Proposal(ctypes.Structure):
-    "cublasLt's cublasLtMatmulHeuristicResult_t"
+    "The struct cublasLtMatmulHeuristicResult_t of cublasLt"
 
     _fields_ = [
         ('algorithm', Algorithm),
