@@ -182,7 +182,7 @@ def test_what_another_gpu_cannot_run_is_skipped_in_words(other_gpu, capsys):
     other_gpu(*ADA)
     assert [right(r) for r in (tiled(shared=150_000), hopper.ring)] == [0, 0]
     assert capsys.readouterr().out.splitlines() == [
-        'tiled needs 150,000 bytes of shared memory for a block, and an RTX 4090 gives 101,376 at most; '
+        'tiled needs 150,000 bytes of shared memory per block; an RTX 4090 allows at most 101,376; '
         'it is not tried here',
         'ring needs a Hopper GPU (compute capability 9.0), for TMA, bulk copies, mbarriers and wgmma, or the emulator: '
         'GRIDSTRIDE_BACKEND=sim; it is not tried here']
@@ -606,9 +606,9 @@ MMA = dict(unit='an mma', multiply_adds=2048, op='HMMA', reasons=dict(wait='the 
 
 @pytest.mark.parametrize('gpu,rungs,words', [
     (ADA, (tensor_cores.larger, tensor_cores.order),
-     '196,608 bytes of shared memory for a block, and an RTX 4090 gives 101,376 at most'),
+     '196,608 bytes of shared memory per block; an RTX 4090 allows at most 101,376'),
     (('a T4', 7, 5, 65_536), (tensor_cores.wmma, tensor_cores.order),
-     'compute capability 8.0 or more, for bfloat16, mma.sync and cp.async, and a T4 has 7.5'),
+     'compute capability 8.0 or more, for bfloat16, mma.sync and cp.async; a T4 has 7.5'),
     (ADA, (hopper.warpgroup, hopper.stored), 'a Hopper GPU (compute capability 9.0), for TMA, bulk copies, '
                                              'mbarriers and wgmma, or the emulator: GRIDSTRIDE_BACKEND=sim')])
 def test_a_climb_goes_on_with_what_was_recorded_elsewhere(recorded_climb, other_gpu, monkeypatch, capsys,

@@ -255,20 +255,20 @@ X, T = torch.ones(3, 4), torch.tensor([0, 1, 2])
     (lambda: cross_entropy([1.], T), TypeError, 'cross_entropy: logits .*list'),
     (lambda: cross_entropy(X.int(), T), TypeError, r'logits is int32.*float64.*\.to'),
     (lambda: cross_entropy(X.t(), T), ValueError, r'logits .*contiguous .*\.contiguous\(\)'),
-    (lambda: cross_entropy(X[0], T), ValueError, r'logits .*\(4,\).*classes'),
+    (lambda: cross_entropy(X[0], T), ValueError, r'logits .*classes.*\(4,\)'),
     (lambda: cross_entropy(X[:, :0].contiguous(), T), ValueError, r'\(3, 0\)'),
     (lambda: cross_entropy(X.to('meta'), T), ValueError, saying('logits', 'meta', 'cpu')),
-    (lambda: cross_entropy(X, [0, 1, 2]), TypeError, 'target .*list.*int64'),
-    (lambda: cross_entropy(X, X), TypeError, 'target is float32.*probab'),
+    (lambda: cross_entropy(X, [0, 1, 2]), TypeError, 'target .*int64.*list'),
+    (lambda: cross_entropy(X, X), TypeError, 'target .*probab.*float32'),
     (lambda: cross_entropy(X, T.int()), TypeError, 'target is int32.*int64'),
-    (lambda: cross_entropy(X, T[:2]), ValueError, r'target .*\(2,\).* 3 rows'),
-    (lambda: cross_entropy(X, T, reduction='max'), ValueError, saying("'max'", "'mean'", "'sum'", "'none'")),
-    (lambda: cross_entropy(X, T, None), TypeError, saying('ignore_index', 'None', 'integer')),
+    (lambda: cross_entropy(X, T[:2]), ValueError, r'target .*\(3,\).*\(2,\)'),
+    (lambda: cross_entropy(X, T, reduction='max'), ValueError, saying("'mean'", "'sum'", "'none'", "'max'")),
+    (lambda: cross_entropy(X, T, None), TypeError, saying('ignore_index', 'integer', 'None')),
     (lambda: cross_entropy(X.clone().requires_grad_(), T, in_place=True), ValueError, 'leaf'),
     (lambda: linear_cross_entropy(X, X.bfloat16(), T), TypeError, 'weight is bfloat16.*float32'),
     (lambda: linear_cross_entropy(X, X[:, :3].contiguous(), T), ValueError, r'weight .*\(3, 3\)'),
-    (lambda: linear_cross_entropy(X, X, T, reduction='none'), ValueError, "'mean', 'sum'$"),
-    (lambda: linear_cross_entropy(X, X, T, at_once=0), ValueError, 'at_once is 0.*rows')])
+    (lambda: linear_cross_entropy(X, X, T, reduction='none'), ValueError, "'mean', 'sum'; got 'none'$"),
+    (lambda: linear_cross_entropy(X, X, T, at_once=0), ValueError, 'at_once .*positive.*0')])
 def test_the_rest_is_refused_in_words(call, error, words):
     with pytest.raises(error, match=words): call()
 

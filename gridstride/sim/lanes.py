@@ -1,13 +1,11 @@
 """Many threads as the lanes of NumPy arrays: masks, branches and loops.
 
-A GPU runs the 32 threads of a warp in step (AMD's: the 64 of a wavefront), one instruction for all of them, and
-switches off those that took the other branch. The simulator does the same with as many threads as it likes: a
-local variable of a kernel is a NumPy array with one element per thread, a *lane*, and a mask says which lanes
-are active. One addition in the kernel is one NumPy addition for thousands of threads. That is what makes it fast,
-and it is also what the hardware does, so counting instructions, memory sectors and divergent branches comes for
-free.
+A GPU typically executes the 32 threads of a warp (64 in an AMD wavefront) in lockstep and masks off those on the other
+side of a branch. The simulator does the same with any number of threads: a local variable of a kernel is a NumPy array
+with one element per thread, a *lane*, and a mask marks the active lanes. One addition in the kernel is one NumPy
+addition for thousands of threads, and counting instructions, memory sectors and divergent branches is cheap.
 
-A variable that is the same in all lanes (a *uniform* one) stays a plain number.
+A variable that is the same in all lanes (a *uniform* one) stays a scalar.
 """
 
 from functools import cached_property, lru_cache
@@ -20,17 +18,17 @@ __all__ = ['UNDEF', 'Group', 'Undefined', 'truth', 'union', 'branch', 'merge', '
 
 
 def _along(axis, n, size):
-    "Return the coordinate along an axis of index `number` in a `dim3` of this size"
+    "Return the coordinate along `axis` of the linear index `n` in a `dim3` of this size"
     if axis == 'x':
         return n % size.x
     return n // size.x % size.y if axis == 'y' else n // (size.x * size.y)
 
 
 class _Lanes:
-    "The arrays that are the same for any `count` blocks of `block` threads, wherever in the grid they are"
+    "Index arrays shared by all groups of `count` blocks of shape `block`, wherever they are in the grid"
 
-    # `local` and `warp` are indices for NumPy, in its own type; the others are values for kernels, of 64 bits: where
-    # NumPy's own have 32, as in a browser, both are needed.
+    # `local` and `warp` index NumPy arrays and use its index type; kernel values are int64. Both are needed where the
+    # index type is 32-bit, as in a browser.
     def __init__(self, block, count, width):
         lane = np.arange(count * block.size)
         threads = block.size
@@ -53,7 +51,7 @@ class _Lanes:
         return res
 
 
-_lanes_of = lru_cache(maxsize=8)(_Lanes)  # launches come in series
+_lanes_of = lru_cache(maxsize=8)(_Lanes)  # repeated launches usually have the same shape
 
 
 class Group:
@@ -69,10 +67,10 @@ class Group:
         self.width = width
         self.warps = -(-self.threads // width)  # per block
         self._lanes = lanes = _lanes_of(block, count, width)
-        self.local = lanes.local  # number of the lane's block within the group
-        self.t = lanes.t  # number of the thread within its block
+        self.local = lanes.local  # index of the lane's block within the group
+        self.t = lanes.t  # index of the thread within its block
         self.warp, self.lane = lanes.warp, lanes.lane
-        self.b = first + self.local.astype(np.int64)  # number of the block within the grid
+        self.b = first + self.local.astype(np.int64)  # index of the block within the grid
         self.id = first * self.threads + np.arange(self.size, dtype=np.int64)  # of the thread within the grid
         self.all = self.live = lanes.all  # live: lanes that have not returned
         self._block_idx = {}
@@ -104,12 +102,12 @@ class Group:
         return self.id - self.t, self.id - self.lane
 
     def in_block(self, lanes, threads):
-        "Return which of the `threads`, indices in the grid, one per lane of `lanes`, are in the lane's block"
+        "Return, per lane of `lanes`, whether the corresponding thread (grid index) is in the same block"
         first = self._starts[0][lanes]
         return (threads >= first) & (threads < first + self.threads)
 
     def in_warp(self, lanes, threads):
-        "Return which of the `threads`, indices in the grid, one per lane of `lanes`, are in the lane's warp"
+        "Return, per lane of `lanes`, whether the corresponding thread (grid index) is in the same warp"
         first = self._starts[1][lanes]
         return self.in_block(lanes, threads) & (threads >= first) & (threads < first + self.width)
 
@@ -118,10 +116,8 @@ class Group:
         return self._lanes.rows
 
 
-# A mask is an array of booleans, or None for no lane. Whether a branch splits the lanes decides whether
-# variables must be merged afterwards; most branches don't.
 class Undefined:
-    "The value of a local variable that has none yet"
+    "The value of an unassigned local variable"
 
     def __repr__(self):
         return 'undefined'
@@ -130,6 +126,8 @@ class Undefined:
 UNDEF = Undefined()
 
 
+# A mask is a boolean array, or None if no lane is active. Variables need merging only if a branch diverges, which most
+# do not.
 def truth(c):
     """Convert `c` to booleans.
 
@@ -146,13 +144,14 @@ def union(a, b):
 
 
 def branch(m, c):
-    """Split the lanes of `m` by `c`: those where it is true and those where it is false; None for no lane.
+    """Split the lanes of `m` by `c`: those where it is true and those where it is false; None if there are none.
 
     >>> branch(np.array([True, True, False]), np.array([True, False, True]))
     (array([ True, False, False]), array([False,  True, False]))"""
     c = truth(c)
     if isinstance(c, bool):
         return (m, None) if c else (None, m)
+    # Where all active lanes take the same side, `m` itself is returned: a uniform branch then merges nothing.
     yes = c & m
     n = np.count_nonzero(yes)
     if not n:
@@ -177,6 +176,7 @@ def merge(m, new, old):
         return tuple(merge(m, a, b) for a, b in zip(new, old))
     if hasattr(new, 'merge'):
         return new.merge(m, old)
+    # `cuda.laneid` and device arrays have `__array__` but are not ndarrays.
     new, old = (
         np.asarray(value) if hasattr(value, '__array__') and not isinstance(value, (np.ndarray, np.generic)) else value
         for value in (new, old)
@@ -192,7 +192,7 @@ def merge(m, new, old):
 
 
 def assign(d, m, new, old):
-    "Return a variable after `new` was assigned in the lanes `m`; `d`: do other lanes still need the `old` value?"
+    "Return a variable after `new` was assigned in the lanes `m`; `d`: whether inactive lanes still need the old value"
     return merge(m, new, old) if d else new
 
 
@@ -201,18 +201,18 @@ def assign(d, m, new, old):
 class Loop:
     "A `while` loop: which lanes are in it, and which have left"
 
-    iterations, changes = 0, None  # iterations since memory has changed, and how often it had until then
-    spinning = stuck = False  # has nothing changed lately? Will nothing ever change, unless others change it?
+    iterations, changes = 0, None  # iterations since memory last changed, and the change count at that point
+    spinning = stuck = False  # spinning: no recent change; stuck: nothing can change unless another block does it
 
     def __init__(self, m, d):
         self.m, self.d0, self.d, self.brk, self.cont, self.done = m, d, d, None, None, None
 
     def split(self):
-        "Return whether lanes have left that become active again after the loop"
+        "Return whether some lanes left and will rejoin after the loop"
         return self.d0 or self.brk is not None or self.cont is not None or self.done is not None
 
     def test(self, c):
-        "Take out the lanes where `c` is false; is one still active?"
+        "Remove the lanes where `c` is false; return whether one is still active"
         self.m, no = branch(self.m, c)
         self.done = union(self.done, no)
         self.d = self.split()
@@ -230,7 +230,7 @@ class Loop:
 
 
 class Range(Loop):
-    "A `for` loop over `range`, whose bounds are the same for all lanes or not"
+    "A `for` loop over `range`, with uniform or per-lane bounds"
 
     def __init__(self, m, d, *args):
         super().__init__(m, d)
@@ -248,7 +248,7 @@ class Range(Loop):
             i, step = np.asarray(self.start).astype(np.int64), np.asarray(self.step).astype(np.int64)
             while self.m is not None and self.test(np.where(step > 0, i < self.stop, i > self.stop)):
                 yield i
-                i = i + step
+                i = i + step  # inactive lanes keep counting, harmlessly
 
 
 class Items(Loop):

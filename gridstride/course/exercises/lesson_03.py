@@ -1,4 +1,4 @@
-"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+"""Test cases for the lesson's exercises. Reading this file spoils them."""
 
 from contextlib import contextmanager, nullcontext
 
@@ -12,7 +12,8 @@ __all__ = ['run_kept', 'check_used', 'TILES', 'in_rows', 'last_first']
 
 
 def run_kept(fn, blocks, threads, sh_sz, *args):
-    "Return `run_shared`, with shared memory that has no negative indices; gives whether each block wrote and read it"
+    """Run `run_shared` with shared memory that rejects negative indices and records accesses; return whether every
+    block wrote and read it"""
 
     def one(b, d, shared, *args):
         shared = Memory('shared', shared)
@@ -27,11 +28,9 @@ def run_kept(fn, blocks, threads, sh_sz, *args):
 
 
 def check_used(used):
-    "`AssertionError` where a block has not used its shared memory"
+    "Raise AssertionError unless every block used its shared memory"
     if not used:
-        raise AssertionError(
-            'the result is right, but not all of it went through `shared`: use no other memory in a block'
-        )
+        raise AssertionError('the result is right, but some values bypassed `shared`: use no other memory in a block')
 
 
 @problem(
@@ -51,10 +50,10 @@ def _(fn, rng, n, na, nb):
     for i, (v, size) in enumerate(zip(got, (na, nb, n - na - nb))):
         if not isinstance(v, np.ndarray):
             raise AssertionError(
-                f'view {i} is not an array but {type(v).__name__}: return slices of shared, which are views'
+                f'view {i} must be an array; got {type(v).__name__}: return slices of shared, which are views'
             )
         if tuple(v.shape) != (size,):
-            raise AssertionError(f'view {i} has shape {tuple(v.shape)}, want {(size,)}')
+            raise AssertionError(f'view {i} has shape {tuple(v.shape)}, expected {(size,)}')
         v[:] = i + 1
         if size and (shared == i + 1).sum() != size:
             raise AssertionError(f'writing to view {i} does not change shared: return a slice, not a copy')
@@ -74,7 +73,7 @@ TILES = [
     returns=False,
     cases=TILES,
     hints=[
-        'Row and column in `x` first: the tiles before this one, times their width, plus the position in the tile.',
+        'First compute the row and column in `x`: tile index times tile width, plus the position within the tile.',
         '`r = ty*tw + tr`, `c = tx*tw + tc`. Which of the two tests belongs to `h`?',
         'Every thread writes: the element if it exists, else 0. A bare `if` would leave old values in the tile.',
     ],
@@ -96,7 +95,8 @@ def _(fn, rng, h, w, tw, ty, tx):
 # The transpose is about *how* memory is touched: within a tile, neighbouring threads must read neighbouring
 # addresses, and write neighbouring addresses.
 def in_rows(indices, cols, tw, what):
-    "Raise `AssertionError` unless `indices` (of a matrix with `cols` columns) come row by row within each tile"
+    "Raise AssertionError unless `indices` (of a matrix with `cols` columns) visit each tile in row-major order"
+    # Compares only consecutive accesses, so it catches column order but not uncoalesced access as such.
     for a, b in zip(indices, indices[1:]):
         if a // cols // tw == b // cols // tw and a % cols // tw == b % cols // tw and b < a:
             raise AssertionError(f'{what}[{b}] was accessed after {what}[{a}]: access the tile of {what} row by row')
@@ -127,10 +127,11 @@ def _(fn, rng, h, w, tw):
     check_used(used)
 
 
-# From the first thread to the last, the one that brings a number may just be ahead of those that add it.
+# In forward order, a thread that loads an element often runs before those that read it, which hides a missing barrier.
+# Reverse order exposes it.
 @contextmanager
 def last_first(fn):
-    "`run_threads`, where `fn` uses it, goes from the last thread to the first"
+    "While active, `run_threads` in `fn`'s module runs threads last to first"
 
     def run_back(f, blockDim, *args):
         for tr in reversed(range(blockDim.y)):
@@ -160,8 +161,8 @@ def last_first(fn):
     hints=[
         'Thread `tc` loads its own element into `shared[tc+1]`. Which threads load the two elements of the halo?',
         'Let thread 0 load `x[first-1]` into `shared[0]` and `x[first+blockDim.x]` into the last element, or 0 '
-        'where `x` has none.',
-        'Elements past `n` must be 0 in shared memory, too: the thread before them adds them. '
+        'outside `x`.',
+        'Elements past `n` must be 0 in shared memory, too: the preceding thread reads them. '
         'Then `out[i] = shared[tc] + shared[tc+1] + shared[tc+2]`.',
     ],
 )

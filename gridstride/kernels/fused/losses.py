@@ -1,8 +1,8 @@
-"""`cross_entropy` of logits, and `linear_cross_entropy`, which has only some rows of them in memory at a time.
+"""`cross_entropy` of logits, and `linear_cross_entropy`, which materializes only some rows of logits at a time.
 
-A row of logits is long: 128,256 of bfloat16 are 250 KiB, more than a block has. A cluster of blocks of a Hopper GPU
-keeps it in their shared memory together, so that logits are read once, and the gradient is written once. Elsewhere one
-pass makes the losses, and another one the gradient.
+A row of logits is long: 128,256 bfloat16 values take 250 KiB, more than one block's shared memory. On Hopper a cluster
+of blocks holds the row in distributed shared memory, so the logits are read once and the gradient is written once.
+Elsewhere one pass computes the losses and another the gradient.
 """
 
 from functools import lru_cache
@@ -17,36 +17,37 @@ from ..ladder.rung import Call, here
 from ..tool import LOAD, check_fits, check_tensor, launch, pow2_clamp, type_of, vector
 from ...utils import cdiv
 
-# A cluster's blocks have about 64 KiB each, so that three share an SM: while one waits for its logits, another writes.
-PARTS = dict(bytes=2**16, threads=512, ahead=2, together=3)  # of a block; at the same time on an SM
-_MAX_PART, _MAX_BLOCKS = 200 * 2**10, 8  # bytes of a block at most; blocks of a cluster
+# Typically a block of a cluster holds about 64 KiB, so that three share an SM: while one waits for its logits, another
+# writes. Very long rows leave fewer blocks per SM.
+PARTS = dict(bytes=2**16, threads=512, ahead=2, together=3)  # per block; `together`: blocks per SM
+_MAX_PART, _MAX_BLOCKS = 200 * 2**10, 8  # at most: bytes per block; blocks per cluster
 _AHEAD = 4  # loads in flight per thread
-_SHARE = 2**15  # bytes of a block that makes a part of a gradient
-_ONE_BLOCK = 1024  # threads of a block that has all targets, or all losses
-_BUFFER = 2**29  # bytes of the logits that `linear_cross_entropy` has at a time
+_SHARE = 2**15  # bytes of a row per block of the gradient kernel
+_ONE_BLOCK = 1024  # threads of the single block that reduces all targets or losses
+_BUFFER = 2**29  # bytes of the logits buffer of `linear_cross_entropy`
 _CLUSTER = 'address', 'cluster_sync', 'cluster_arrive', 'cluster_wait', 'of_block'
 REDUCTIONS = 'mean', 'sum', 'none'
 
 
-# What is launched
+# Launches
 class LossProblem(NamedTuple):
     "The sizes and type of one cross entropy"
 
     dtype: str
     rows: int
-    width: int  # logits of a row
-    v: int  # of a load
-    ignored: int  # the target that does not count
+    width: int  # logits per row
+    v: int  # elements per vector load
+    ignored: int  # target value to skip
 
 
 def _threads(packs, ahead=_AHEAD, most=512):
-    "Of a block that reads so many packs"
+    "Threads per block for this many packs"
     return pow2_clamp(cdiv(packs, ahead), 32, most)
 
 
 @lru_cache(1024)
 def count_call(case, mean) -> Call:
-    "Makes `scale`, by which the sum of losses is multiplied"
+    "Computes `scale`, the factor applied to the loss sum"
     src = whole(('cross_entropy_mean',), case.dtype, (('THREADS', _ONE_BLOCK),))
     scalars = case.rows, case.width, int(mean), Long(case.ignored)
     return Call(src, 'count_targets', ('target', 'scale'), scalars, (1,), (_ONE_BLOCK,))
@@ -65,7 +66,7 @@ def _rows_source(case, threads):
 
 @lru_cache(1024)
 def losses_call(case) -> Call:
-    "Makes the losses, and keeps of each row what its gradient needs"
+    "Computes the losses and saves each row's max and sum for the gradient"
     threads = _threads(case.width // case.v)
     arrays, scalars = ('x', 'target', 'loss', 'kept'), (case.width, Long(case.ignored))
     return Call(_rows_source(case, threads), 'losses', arrays, scalars, (case.rows,), (threads,))
@@ -73,23 +74,26 @@ def losses_call(case) -> Call:
 
 @lru_cache(1024)
 def gradients_call(case, each) -> Call:
-    "Makes the gradient of what was kept; `each`: has each row a number of its own from above?"
+    "Computes the gradient from the saved row statistics; `each`: is the upstream gradient one value per row?"
     packs = max(1, case.width // case.v)
     share = min(packs, _SHARE // (case.v * SIZES[case.dtype]))
     blocks, threads = cdiv(packs, share), _threads(share)
+    # A row is split over `blocks` blocks, so the grid is rows * blocks.
     scalars = case.width, share, blocks, int(each), Long(case.ignored)
     arrays = 'x', 'target', 'kept', 'upstream', 'scale', 'gradient'
     return Call(_rows_source(case, threads), 'gradients', arrays, scalars, (case.rows * blocks,), (threads,))
 
 
 @lru_cache(1024)
-def once_call(case, on):  # a `Call`, or None where that cannot be
-    "Makes losses and gradient together, on a Hopper GPU"
+def once_call(case, on):  # a `Call`, or None if unsupported
+    "Computes losses and gradient together, on a Hopper GPU"
     size, packs = SIZES[case.dtype], max(1, case.width // case.v)
+    # Rounds the count of 64 KiB parts to an integer, and that up to a power of two: several blocks of 36 to 96 KiB, or
+    # one for a shorter row
     blocks = pow2_clamp(2 * case.width * size // PARTS['bytes'] - 1, 1, _MAX_BLOCKS)
     share = cdiv(packs, blocks)
     shared = share * case.v * size
-    # The small values of a gradient would be lost in float16 before they are multiplied by the upstream gradient.
+    # In float16, small gradients would underflow before the upstream gradient scales them.
     if not on.hopper or case.dtype not in ('float32', 'bfloat16') or shared > _MAX_PART:
         return None
     threads = _threads(share, PARTS['ahead'], PARTS['threads'])
@@ -108,80 +112,81 @@ def multiply_call(dtype, size, v, on) -> Call:
     return Call(src, 'multiply', ('x', 'factor'), (Long(size),), (blocks,), (512,))
 
 
-# What is given
+# Argument checks
 def _check_targets(tool, target, x, rows):
     if not hasattr(target, 'data_ptr'):
-        raise TypeError(f'{tool}: target is a {type(target).__name__}, and a torch tensor of int64 is needed')
+        raise TypeError(f'{tool}: target must be an int64 torch tensor; got a {type(target).__name__}')
     if target.is_floating_point():
-        what = 'it must have one class index per row (int64), not probabilities'
-        raise TypeError(f'{tool}: target is {type_of(target)}, and {what}')
+        what = 'must have one class index per row (int64), not probabilities'
+        raise TypeError(f'{tool}: target {what}; got {type_of(target)}')
     check_tensor(tool, target, ['int64'], 'target')
     if target.shape != (rows,):
-        what = f'one class per row, of {rows} rows, is needed'
-        raise ValueError(f'{tool}: target has the shape {tuple(target.shape)}, and {what}')
+        what = f'must have shape {(rows,)}, one class per row'
+        raise ValueError(f'{tool}: target {what}; got {tuple(target.shape)}')
     if target.device != x.device:
-        raise ValueError(f'{tool}: target is on {target.device} and the rest on {x.device}; move it with .to(...)')
+        raise ValueError(f'{tool}: target must be on {x.device}; got {target.device}: move it with .to(...)')
 
 
 def _check_options(tool, reduction, reductions, ignore_index):
     if reduction not in reductions:
-        raise ValueError(f'{tool}: reduction is {reduction!r}, and it may be {", ".join(map(repr, reductions))}')
+        raise ValueError(f'{tool}: reduction must be one of {", ".join(map(repr, reductions))}; got {reduction!r}')
     if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
-        raise TypeError(f'{tool}: ignore_index is {ignore_index!r}, and it must be an integer')
+        raise TypeError(f'{tool}: ignore_index must be an integer; got {ignore_index!r}')
 
 
 def _check_rows(tool, x, name, columns):
     check_tensor(tool, x, SIZES, name)
     if x.dim() != 2:
-        what = f'rows of {columns} are needed; .view(-1, {columns}) makes them'
-        raise ValueError(f'{tool}: {name} has the shape {tuple(x.shape)}, and {what}')
+        what = f'must have shape (rows, {columns})'
+        raise ValueError(f'{tool}: {name} {what}; got {tuple(x.shape)}: use .view(-1, {columns})')
     if not 0 < x.shape[1] < 2**31 or x.shape[0] >= 2**24:
-        what = 'there may be 2^24 - 1 rows of 1 to 2^31 - 1 elements'
-        raise ValueError(f'{tool}: {name} has the shape {tuple(x.shape)}, and {what}')
+        what = 'must have at most 2^24 - 1 rows, of 1 to 2^31 - 1 elements'
+        raise ValueError(f'{tool}: {name} {what}; got the shape {tuple(x.shape)}')
 
 
 def _check_in_place(tool, x):
     if x.requires_grad and x.is_leaf and torch.is_grad_enabled():
         raise ValueError(
-            f'{tool}: in_place writes the gradient over the logits, and these are a leaf, whose values may be '
-            'still need; give the result of an operation, or leave in_place out'
+            f'{tool}: in_place overwrites the logits with their gradient, but they are a leaf tensor whose values may '
+            'still be needed: pass a computed tensor, or omit in_place'
         )
 
 
-# What is computed
+# Computation
 def _problem(x, ignored, in_place):
-    "The `LossProblem` of logits; what is loaded at once, of x and in new memory, begins at the same positions of a row"
+    """Describe the problem. The kernels peel the head of each row, so that vector loads of the logits are aligned. A
+    gradient in new memory is aligned like the logits only if they begin at a multiple of 16 bytes; else `v` is 1"""
     rows, width = x.shape
     v = LOAD // x.element_size() if in_place or x.data_ptr() % LOAD == 0 else 1
     return LossProblem(type_of(x), rows, width, v, ignored)
 
 
 def _in_sums(x, *shape):
-    "An empty tensor of the type that is computed in"
+    "An empty tensor of the accumulator dtype"
     return torch.empty(shape, dtype=getattr(torch, sums_of(type_of(x))), device=x.device)
 
 
 def _count(x, target, case, reduction):
-    "Compute the factor of the sum of the losses, which stays on the device"
+    "Compute the scale of the loss sum on the device"
     scale = _in_sums(x)
     launch([count_call(case, reduction == 'mean')], target, target=target, scale=scale)
     return scale
 
 
 def _losses(x, target, case, loss):
-    "Make the losses; what a second pass needs of the rows comes back"
+    "Compute the losses; return each row's max and sum"
     kept = _in_sums(x, case.rows, 2)
     launch([losses_call(case)], x, target=target, loss=loss, kept=kept)
     return kept
 
 
 def _once(x, target, case, scale, loss, to):
-    "Make the losses, and the gradient into `to`"
+    "Compute the losses, and the gradient into `to`"
     launch([once_call(case, here())], x, target=target, scale=scale, loss=loss, gradient=to)
 
 
 def _second(x, target, case, kept, upstream, scale, to):
-    "Make the gradient of what was kept, into `to`"
+    "Compute the gradient from the saved row statistics, into `to`"
     arrays = dict(target=target, kept=kept, upstream=upstream, scale=scale, gradient=to)
     launch([gradients_call(case, upstream.dim() == 1)], x, **arrays)
 
@@ -194,18 +199,20 @@ def _add(loss, scale, case):
 
 
 def _multiply(x, factor):
-    "`x *= factor`, without looking at the factor here"
+    "`x *= factor` on the device, without a host sync"
     if x is not None and x.numel():
         v = vector(x.data_ptr(), x.element_size(), 1, x.numel())
         launch([multiply_call(type_of(x), x.numel(), v, here())], x, factor=factor)
 
 
 def _gone(tool):
-    return RuntimeError(f'{tool}: its gradient was made in advance, and is taken; go backward once')
+    return RuntimeError(
+        f'{tool}: the gradient was computed in the forward pass and already used: call backward only once'
+    )
 
 
 class _CrossEntropy(torch.autograd.Function):
-    "Keeps the gradient if it was made at once, else what a second pass needs"
+    "Saves the gradient if the forward pass computed it, else the row statistics"
 
     @staticmethod
     def forward(ctx, x, target, ignored, reduction, in_place):
@@ -218,7 +225,8 @@ class _CrossEntropy(torch.autograd.Function):
         else:
             ctx.kept = _losses(x, target, case, loss)
         if in_place and ctx.kept is None:
-            torch.autograd.graph.increment_version(x)  # an error for code that has saved the logits for a backward pass
+            # Makes autograd raise if other code saved the logits for its backward pass
+            torch.autograd.graph.increment_version(x)
             ctx.save_for_backward(target)
         else:
             ctx.save_for_backward(target, x)
@@ -239,9 +247,9 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def second(ctx, upstream):
-        "The gradient by a pass of its own"
+        "Compute the gradient in a second pass"
         target, x = ctx.saved_tensors
-        if ctx.kept is None:  # the one that was made at once is given away
+        if ctx.kept is None:  # the fused gradient has already been returned: recompute
             ctx.kept = _losses(x, target, ctx.case, _in_sums(x, ctx.case.rows))
         to = x.detach() if ctx.in_place else torch.empty_like(x)
         _second(x, target, ctx.case, ctx.kept, upstream, ctx.scale, to)
@@ -254,8 +262,8 @@ class _CrossEntropy(torch.autograd.Function):
 def cross_entropy(
     logits,  # a contiguous tensor (rows, classes) of float32, bfloat16, float16 or float64
     target,  # an int64 tensor (rows,): the class of each row
-    ignore_index=-100,  # rows of this target do not count
-    reduction='mean',  # over the rows that count; 'sum', or 'none': one loss per row
+    ignore_index=-100,  # rows with this target are ignored
+    reduction='mean',  # mean over the rows not ignored; 'sum', or 'none': one loss per row
     in_place=False,  # may the gradient overwrite the logits?
 ):  # the loss, float32 (of float64: float64)
     """Compute logsumexp(logits) - logits[target] per row, as `F.cross_entropy` does, in float32; differentiable once.
@@ -263,11 +271,11 @@ def cross_entropy(
         cross_entropy(logits, target, in_place=True)
 
     On a Hopper GPU logits of float32 and bfloat16 are read once, and their gradient is computed with the loss;
-    elsewhere, for float16, and for `reduction='none'`, the gradient is a second pass. With `in_place` it overwrites the
-    logits, in half of the memory: after the call (or the second pass) their values are lost, and autograd raises for
-    operations that have saved them; a leaf is refused. A gradient that was computed with the loss is multiplied by the
-    upstream gradient, and rounded again, if that is not 1. A target that is not a class fails an assertion on the
-    device. Raises TypeError and ValueError for other operands that are not supported."""
+    elsewhere, for float16, and for `reduction='none'`, the gradient is a second pass. With `in_place` the gradient
+    overwrites the logits, which halves memory: after the call (or the second pass) their values are lost. Autograd
+    raises for operations that have saved them, and `in_place` raises for a leaf. A gradient that was computed with the
+    loss is multiplied by the upstream gradient, and rounded again unless the factor is 1. An out-of-range target
+    triggers a device-side assertion. Raises TypeError or ValueError for other unsupported operands."""
     _check_rows('cross_entropy', logits, 'logits', 'classes')
     _check_targets('cross_entropy', target, logits, len(logits))
     _check_options('cross_entropy', reduction, REDUCTIONS, ignore_index)
@@ -283,32 +291,33 @@ def cross_entropy(
     return loss if reduction == 'none' else _add(loss, scale, case)
 
 
-# The logits are a product, and so are the gradients of what they are made of. All three can be computed for some rows
-# at a time, so that there never are more logits than the buffer holds.
+# The logits are a matrix product, and so are both gradients. All three can be computed chunk by chunk, so the buffer
+# bounds the number of logits in memory.
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight, target, ignored, reduction, at_once):
         dx, dw = (torch.empty_like(o) if need else None for o, need in zip((x, weight), ctx.needs_input_grad))
         logits, loss = x.new_empty(min(at_once, len(x)), len(weight)), _in_sums(x, len(x))
-        whole = _problem(logits, ignored, True)._replace(rows=len(x))
-        ctx.scale = _count(x, target, whole, reduction)
+        full_problem = _problem(logits, ignored, True)._replace(rows=len(x))
+        ctx.scale = _count(x, target, full_problem, reduction)
         one = torch.ones_like(ctx.scale)
-        # float16 would lose small values: there the factor comes last
+        # float16 gradients would underflow: apply the scale last
         ctx.late = x.dtype is torch.float16
         for i in range(0, len(x), at_once):
             rows = slice(i, i + at_once)
             part = torch.mm(x[rows], weight.t(), out=logits[: len(x[rows])])
-            arrays = part, target[rows], whole._replace(rows=len(part))
+            chunk = part, target[rows], full_problem._replace(rows=len(part))
             if dx is None and dw is None:
-                _losses(*arrays, loss[rows])
+                _losses(*chunk, loss[rows])
                 continue
-            _loss_to_gradient(*arrays, one if ctx.late else ctx.scale, loss[rows], one)
+            # With scale 1 for float16, the real scale arrives in `backward`.
+            _loss_to_gradient(*chunk, one if ctx.late else ctx.scale, loss[rows], one)
             if dx is not None:
                 torch.mm(part, weight, out=dx[rows])
             if dw is not None:
                 torch.addmm(dw, part.t(), x[rows], beta=float(i > 0), out=dw)
         ctx.made = dx, dw
-        return _add(loss, ctx.scale, whole)
+        return _add(loss, ctx.scale, full_problem)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -323,7 +332,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 def _loss_to_gradient(x, target, case, scale, loss, one):
-    "Make the losses of logits, and the gradient over them"
+    "Compute the losses and overwrite the logits with their gradient"
     if once_call(case, here()):
         return _once(x, target, case, scale, loss, x)
     _second(x, target, case, _losses(x, target, case, loss), one, scale, x)
@@ -336,7 +345,7 @@ def linear_cross_entropy(
     target,  # as for `cross_entropy`
     ignore_index=-100,  # as for `cross_entropy`
     reduction='mean',  # or 'sum'
-    at_once=None,  # rows of which there are logits at a time; None: as many as fit in 512 MiB, at least 128
+    at_once=None,  # rows of logits per chunk; None: as many as fit in 512 MiB, at least 128
 ):  # the loss, float32 (of float64: float64)
     """Compute `cross_entropy(x @ weight.T, target)` without all logits in memory: for `at_once` rows at a time torch
     computes the logits, `cross_entropy` their gradient in place, and torch the gradients of `x` and `weight`;
@@ -344,8 +353,8 @@ def linear_cross_entropy(
 
         linear_cross_entropy(x, model.head.weight, target)
 
-    The gradient of `weight` is summed in its type, and rounded once per `at_once` rows, as with gradient accumulation
-    over batches. Raises TypeError and ValueError for operands that are not supported."""
+    The weight gradient accumulates in the weight's dtype, with one rounding per chunk, as with gradient accumulation
+    over batches. Raises TypeError or ValueError for unsupported operands."""
     tool = 'linear_cross_entropy'
     _check_rows(tool, x, 'x', 'features')
     classes = weight.shape[0] if hasattr(weight, 'dim') and weight.dim() else 0
@@ -353,11 +362,11 @@ def linear_cross_entropy(
     _check_targets(tool, target, x, len(x))
     _check_options(tool, reduction, REDUCTIONS[:2], ignore_index)
     if not len(x) or not len(weight):
-        raise ValueError(f'{tool}: there are {len(x)} rows and {len(weight)} classes, and one of each is the least')
+        raise ValueError(f'{tool}: needs at least one row and one class; got {len(x)} rows and {len(weight)} classes')
     if at_once is None:
         at_once = pow2_clamp(_BUFFER // (len(weight) * x.element_size()), 128, 2**20)
     if isinstance(at_once, bool) or not isinstance(at_once, int) or at_once < 1:
-        raise ValueError(f'{tool}: at_once is {at_once!r}, and it is a number of rows')
+        raise ValueError(f'{tool}: at_once must be a positive integer; got {at_once!r}')
     if not torch.is_grad_enabled():
         x, weight = x.detach(), weight.detach()
     return _LinearCrossEntropy.apply(x, weight, target, ignore_index, reduction, at_once)

@@ -14,17 +14,17 @@ from .operands import raise_invalid_operands, sizes
 from ...utils import backend, cdiv
 
 
-# A kernel is tuned by its constants: the size of a tile, the number of stages. They are not part of the source that a
-# lesson explains, but a line above it, so that the same text makes many kernels. What follows from the constants, the
-# bytes of shared memory for instance, may be a function of them.
+# A kernel is tuned by constants such as tile size and stage count. They are defined in a line prepended to the source
+# shown in the lesson, so one text makes many kernels. Derived values, such as shared memory bytes, may be functions of
+# the constants.
 def constants_line(constants: dict) -> str:
     "The line of C that defines the constants; empty if there are none"
     return f"constexpr int {', '.join(f'{k} = {int(v)}' for k, v in constants.items())};" if constants else ''
 
 
 def with_constants(src, constants) -> str:
-    """The source below its line of constants. An empty first line is replaced by them, so that the other lines keep
-    their line numbers"""
+    """Prepend the constants line to the source. If the source begins with an empty line, the constants replace it, so
+    line numbers stay the same"""
     line = constants_line(constants)
     return src if not line else line + src if src.startswith('\n') else f'{line}\n{src}'
 
@@ -47,7 +47,7 @@ def runs_hopper() -> bool:
 
 
 def need_hopper(name, emulated=False):
-    """Raise `Unavailable` where `name`, which has TMA, bulk copies or wgmma, cannot run: on another GPU and, unless it
+    """Raise `Unavailable` where `name`, which uses TMA, bulk copies or wgmma, cannot run: on another GPU and, unless it
     may be `emulated`, without one"""
     if on_hopper() or emulated and runs_hopper():
         return
@@ -60,16 +60,16 @@ def need_bfloat16(name):
     if backend() != 'gpu' or (p := _torch().cuda.get_device_properties()).major >= 8:
         return
     what = 'compute capability 8.0 or more, for bfloat16, mma.sync and cp.async'
-    raise Unavailable(f'{name} needs {what}, and {p.name} has {p.major}.{p.minor}')
+    raise Unavailable(f'{name} needs {what}; {p.name} has {p.major}.{p.minor}')
 
 
 def sms() -> int:
-    "SMs of the current GPU; the emulator gets eight, as more blocks would only take longer"
+    "SMs of the current GPU; the emulator reports 8: more would only be slower"
     return _torch().cuda.get_device_properties().multi_processor_count if backend() == 'gpu' else 8
 
 
 def _of(x, constants):
-    "`x` itself, or what the function `x` returns for the constants that it names"
+    "Return `x`, or call it with the constants that its parameters name"
     return x(**{k: constants[k] for k in inspect.signature(x).parameters}) if callable(x) else x
 
 
@@ -77,32 +77,32 @@ class _Launch(Mapped):
     "The launch of a rung for one shape"
 
     def __init__(self, rung, h, w, k):
+        # (index of the argument, box, swizzle) per tensor map
         mapped = [(i, *rung.maps[o]) for i, o in enumerate(('m', 'n', 'out')) if o in rung.maps]
         how = rung.grid_for(h, w, k), rung.threads, rung.shared, rung.pdl
-        super().__init__(rung.kernel, mapped, 3, (h, w, k), *how)
+        super().__init__(rung.kernel, mapped, 3, (h, w, k), *how)  # 3 arrays: m, n and out
 
     def __call__(self, m, n, out, stream):
         super().__call__([m, n, out], stream)
 
-    def key(self, i, x):  # shapes and strides are the rung's
+    def key(self, i, x):  # shapes and strides are fixed per launch
         return i, x.data_ptr()
 
     def form(self, arrays):
         return None
 
     def steps(self, m, n, out):
-        "The same launch as steps for a table of the compiled launcher, and the bytes of the workspace it needs"
+        "Return this launch as entries of the compiled launcher's table, and the workspace size in bytes"
         return ((self.compiled_for([m, n, out]), ((0, 0), (1, 0), (2, 0))),), 0
 
 
-# What a product launches for a shape is data, so that it can be launched here, or written into a program of its own
-# (`export`).
+# A plan is plain data, so it can be launched here or exported as a standalone program (`export`).
 class Call(NamedTuple):
     "One launch of a kernel"
 
     src: str  # CUDA C, with its line of constants
     name: str  # of the kernel in it
-    arrays: tuple  # names: 'm', 'n', 'out', or those of the plan's workspaces
+    arrays: tuple  # names: 'm', 'n', 'out' or a workspace of the plan
     scalars: tuple  # ints, `Long`s, floats or `Double`s, which follow the arrays
     grid: tuple
     block: tuple
@@ -123,7 +123,7 @@ class Device(NamedTuple):
     "The properties of a GPU that a plan depends on"
 
     sms: int
-    hopper: bool  # has it bulk copies, TMA and wgmma?
+    hopper: bool  # supports bulk copies, TMA and wgmma
 
 
 H100 = Device(132, True)
@@ -136,7 +136,7 @@ def here() -> Device:
 
 @lru_cache
 def compiled(src, name, backend):
-    "A kernel of a source, compiled once for the GPU and once for the emulator: there with all detectors, at any time"
+    "A kernel of a source, compiled once per backend; the emulator build always enables all checks"
     return cuda_kernel(src, name, checks=None if backend == 'gpu' else True)
 
 
@@ -147,7 +147,7 @@ def launcher_of(call, backend) -> Launcher:
 
 
 class Sequence:
-    "The launches of a plan, prepared; call it with m, n, out and the handle of a stream"
+    "The prepared launches of a plan; call with m, n, out and a stream handle"
 
     def __init__(self, plan):
         self.launches = [(launcher_of(c, backend()), c.arrays) for c in plan.calls]
@@ -163,11 +163,13 @@ class Sequence:
         workspace = self._allocate(m, arrays) if self.workspaces else None
         for launch, names in self.launches:
             launch([arrays[o] for o in names], stream)
-        # It lives until all is launched; torch's allocator reuses it only for what is later on the same stream.
+        # Keep the workspace alive until every kernel is launched; the allocator then reuses its memory only for later
+        # work on the same stream.
         del workspace
 
     def steps(self, m, n, out):
-        "The same launches as steps for a table of the compiled launcher, and the bytes of the workspace they need"
+        "Return these launches as entries of the compiled launcher's table, and the workspace size in bytes"
+        # name -> (array index, byte offset): the workspaces share the fourth array
         at = dict(m=(0, 0), n=(1, 0), out=(2, 0), **{o: (3, begin) for o, (begin, *_) in self.workspaces.items()})
         return tuple((o.compiled, tuple(at[name] for name in names)) for o, names in self.launches), self.bytes
 
@@ -185,15 +187,15 @@ class Sequence:
 _SIZES = dict(float32=4, bfloat16=2)  # bytes
 
 
-# What all hand-written products have in common, whether they are one kernel or three: they are prepared once for a
-# shape on a device, and then launched on the current stream.
+# What all hand-written products share, of one kernel or several: they are prepared once per shape and device, then
+# launched on the current stream.
 class Product:
-    "`product(m, n)` multiplies by hand-written kernels; a subclass defines `launch_plan(h, w, k, on)`"
+    "`product(m, n)` multiplies with hand-written kernels; a subclass defines `launch_plan(h, w, k, on)`"
 
-    name, dtype, layout = 'product', 'float32', 'nn'  # layout: 'tn': m is given as its transpose, 'nt': n is
-    # Does it use a workspace in global memory while it runs? Then its launches on several streams are serialized.
+    name, dtype, layout = 'product', 'float32', 'nn'  # layout: 'tn': m is passed transposed; 'nt': n is
+    # Does it use a static buffer in global memory? Then launches on different streams are serialized.
     uses_workspace = False
-    hopper = False  # has it TMA, bulk copies or wgmma?
+    hopper = False  # uses TMA, bulk copies or wgmma
     # TMA: {'m': ((rows, columns) of a box, swizzle)}, for those of m, n and out that are given as tensor maps
     maps = {}
 
@@ -258,8 +260,8 @@ class Product:
         return self._ready.get(key) or self._keep_ready(m, *key)
 
     def _stream(self, m):
-        """The handle of the current stream. A kernel with a workspace first waits for its previous stream, except in a
-        CUDA graph, which knows nothing of what runs concurrently"""
+        """Return the handle of the current stream. A kernel with a static buffer first waits for the previous stream,
+        except during graph capture, which cannot order itself against streams outside the graph"""
         device = m.get_device()
         raw, last = current_stream(device), self._last.get(device)
         if self.uses_workspace and (last is None or last[0] != raw) and not _torch().cuda.is_current_stream_capturing():
@@ -270,7 +272,7 @@ class Product:
         return raw
 
     def _fits(self, m, n, out):
-        "Do the operands meet the kernel's requirements? `raise_invalid_operands` reports what does not"
+        "Return whether the operands are valid; `raise_invalid_operands` reports what is not"
         try:
             d, where, (ta, tb) = self._dtype, m.get_device(), self._transposed
             return (
@@ -316,6 +318,7 @@ class Product:
         return launch
 
 
+# What a kernel needs of a GPU is read from its source, since a lesson may change that or pass its own.
 _HOPPER = re.compile(r"\bTensorMap\b|\bwgmma\b|\bmbarrier\b|cp\.async\.bulk")
 _AMPERE = re.compile(r"\bcp\.async\b|\bmma\.sync\b|\b__nv_bfloat16\b")
 
@@ -331,11 +334,11 @@ def _last_kernel(src):
 
 
 class Rung(Product):
-    """`rung(m, n)` multiplies by a hand-written kernel; `src` is its source below its line of constants.
+    """`rung(m, n)` multiplies with a hand-written kernel; `src` is its source without the constants line.
 
-    The kernel computes out[h,w] = m[h,k] @ n[k,w], all row-major. `maps` has the boxes of those arguments that are
-    tensor maps for TMA: {'m': (rows, columns), 'n': (rows, columns, swizzle)}; the swizzle is 128 unless given. Without
-    a `grid` there is one block per BM x BN tile of out, along w first.
+    The kernel computes out[h,w] = m[h,k] @ n[k,w], all row-major. `maps` gives the TMA boxes of the arguments
+    passed as tensor maps: {'m': (rows, columns), 'n': (rows, columns, swizzle)}; the default swizzle is 128. Without a
+    `grid` there is one block per BM x BN tile of out, along w first.
     """
 
     def __init__(
@@ -343,15 +346,15 @@ class Rung(Product):
         name,  # in tables and messages
         src,  # CUDA C with one `__global__` function (m, n, out, int h, int w, int k)
         *,
-        threads,  # of a block: an int or (x, y); or a function of the constants, as the next four may be
+        threads,  # per block: an int, (x, y), or a function of the constants, as `shared` and `maps` may be
         shared=0,  # bytes of dynamic shared memory
         dtype='float32',  # of m, n and out
         maps=None,  # TMA: the boxes of the arguments that are tensor maps
-        grid=None,  # a function of h, w, k, sms and the constants, as far as it names them; None: one block per tile
-        supports=None,  # (h, w, k) -> True, or False or the reason as a sentence; None: every shape of at least 1
-        uses_workspace=False,  # does it use a workspace in global memory, for partial sums for instance? See `Product`
+        grid=None,  # a function of any of h, w, k, sms and the constants; None: one block per tile
+        supports=None,  # (h, w, k) -> True, False, or a reason; None: all shapes
+        uses_workspace=False,  # a static buffer in global memory? Then launches on different streams are serialized
         pdl=False,  # programmatic dependent launch: its source waits for the previous kernel by griddepcontrol.wait
-        layout='nn',  # 'tn': m is given as k x h, row-major, and 'nt': n as w x k
+        layout='nn',  # 'tn': m is passed as k x h, row-major; 'nt': n as w x k
         **constants,
     ):  # BM, BN, BK, ...: the constants in the source
         self.name, self.dtype, self.layout, self.uses_workspace, self.constants = (
@@ -386,7 +389,7 @@ class Rung(Product):
 
     @property
     def text(self) -> str:
-        "The source as it was given: without its line of constants"
+        "The source as it was passed, without the constants line"
         return self._given['src']
 
     def __repr__(self):
@@ -396,7 +399,7 @@ class Rung(Product):
         return f'<Rung {self.name!r}: {self.dtype}, {threads} threads, {memory}{constants}>'
 
     def tuned(self, name=None, **changes):
-        "The same kernel with other constants or arguments of `Rung`; `ValueError` for a constant it does not have"
+        "A copy with other constants or arguments; ValueError for an unknown constant"
         for k in () if 'src' in changes else changes:
             if k not in self._given and k not in self.constants:
                 raise ValueError(f'{self.name} has no {k}; its constants are {", ".join(self.constants)}')
@@ -407,14 +410,14 @@ class Rung(Product):
         if min(h, w, k) < 1:
             return 'a size is 0'
         if max(h * k, k * w, h * w) >= 2**31:
-            return 'a matrix has 2^31 elements or more, and the kernel counts with int'
+            return 'a matrix has 2^31 elements or more; the kernel indexes with int'
         said = self._given['supports'](h, w, k) if self._given['supports'] else True
         if said is not True:
-            return said if isinstance(said, str) else 'the kernel is not made for that shape'
+            return said if isinstance(said, str) else 'unsupported shape'
         size = 4 if self.dtype == 'float32' else 2
         columns = dict(m=h if self.layout[0] == 't' else k, n=k if self.layout[1] == 't' else w, out=w)
         if bad := [f'{columns[o]} columns of {o}' for o in self.maps if columns[o] * size % 16]:
-            return f'TMA needs rows of whole 16 bytes, {16 // size} {self.dtype}s, and there are {bad[0]}'
+            return f'TMA needs rows that are multiples of 16 bytes, {16 // size} {self.dtype} elements; got {bad[0]}'
 
     def grid_for(self, h, w, k=1, on=None):
         "Blocks for h x k @ k x w on a `Device`, by default the one that is here"
@@ -423,7 +426,7 @@ class Rung(Product):
         return _of(self._given['grid'], dict(self.constants, h=h, w=w, k=k, sms=on.sms if on else sms()))
 
     def launch_plan(self, h, w, k, on):
-        name, arrays = _last_kernel(self.text), ('m', 'n', 'out')  # the same for all constants
+        name, arrays = _last_kernel(self.text), ('m', 'n', 'out')  # constants never change the kernel's name
         grid = self.grid_for(h, w, k, on)
         return LaunchPlan([Call(self.src, name, arrays, (h, w, k), grid, self.threads, self.shared, self.pdl)])
 
@@ -443,17 +446,15 @@ class Rung(Product):
             need_bfloat16(self.name)
         p = _torch().cuda.get_device_properties()
         if self.shared > p.shared_memory_per_block_optin:
-            what = f'{self.shared:,} bytes of shared memory for a block'
-            raise Unavailable(
-                f'{self.name} needs {what}, and {p.name} gives {p.shared_memory_per_block_optin:,} at most'
-            )
+            what = f'{self.shared:,} bytes of shared memory per block'
+            raise Unavailable(f'{self.name} needs {what}; {p.name} allows at most {p.shared_memory_per_block_optin:,}')
 
     def _compile(self):
         self.need_gpu()
         kernel = compiled(self.src, None, backend())
         if len(kernel.params) != 6:
             raise TypeError(
-                f'{self.name}: a rung takes (m, n, out, int h, int w, int k), and this kernel {kernel.__doc__}'
+                f'{self.name}: a Rung kernel must take (m, n, out, int h, int w, int k); this one {kernel.__doc__}'
             )
         return kernel
 

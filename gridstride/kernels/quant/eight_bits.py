@@ -1,8 +1,8 @@
-"""Products of 8-bit types, e4m3 or integers, with a scale per row of both, by the tensor cores of a Hopper GPU; of
-integers and few rows by dp4a.
+"""8-bit products (e4m3 or int8) with one scale per row of each operand, on Hopper tensor cores; int8 products with few
+rows use dp4a.
 
-Both are k-major, the only layout that `wgmma` takes for 8-bit types; so n is given as a linear layer has its weight.
-Tensor cores keep some 14 bits of sums of e4m3 while they add along k; sums of integers are exact.
+Both operands are K-major, the only layout that 8-bit `wgmma` takes, so n is stored like a linear layer's weight. e4m3
+accumulation keeps about 14 bits; int8 accumulation is exact.
 """
 
 from functools import lru_cache
@@ -20,7 +20,9 @@ from ...cpp.driver import current_stream
 from ...utils import cdiv
 
 TILE = dict(BM=128, BN=256, BK=128, STAGES=4, GROUP=8)
-BOXES = (TILE['BM'], TILE['BK']), (TILE['BN'] // 2, TILE['BK']), (16, 64)  # of m, n and out: rows, columns
+# Rows and columns of the boxes of m, n and out. Each block of the pair loads half of the tile of n and multicasts it.
+BOXES = (TILE['BM'], TILE['BK']), (TILE['BN'] // 2, TILE['BK']), (16, 64)
+# 8 * 4096: epilogue staging of 8 consumer warps
 SHARED = TILE['STAGES'] * (TILE['BM'] + TILE['BN']) * TILE['BK'] + 8 * 4096
 
 
@@ -28,10 +30,10 @@ class Kind(NamedTuple):
     "An 8-bit type"
 
     torch: str  # torch's type
-    ptx: str  # of both in wgmma
-    sums: str
-    sum: str  # C's type of the sums
-    letter: str  # of their registers
+    ptx: str  # operand type in the wgmma mnemonic
+    sums: str  # accumulator type in the wgmma mnemonic
+    sum: str  # C's type of the accumulators
+    letter: str  # asm constraint of the accumulators
 
 
 KINDS = dict(fp8=Kind('float8_e4m3fn', 'e4m3', 'f32', 'float', 'f'), int8=Kind('int8', 's8', 's32', 'int', 'r'))
@@ -41,7 +43,7 @@ def wgmma_of(
     kind,  # of `KINDS`
     n,  # columns of the result, a multiple of 8 up to 256
 ) -> str:
-    "CUDA C of a function that starts d (+)= m @ n, 64 x 32 and 32 x `n`, both k-major"
+    "CUDA C of a function that issues d (+)= m @ n (64x32 by 32x`n`, both K-major)"
     o, signs = KINDS[kind], ', 1, 1' * (kind == 'fp8')
     registers = ','.join(f'%{i}' for i in range(n // 2))
     operands = ', '.join(f'"+{o.letter}"(d[{i}])' for i in range(n // 2))
@@ -66,16 +68,18 @@ def row_calls(
     k,
     on,  # a `Device`
 ) -> list:  # of `Call`
-    "The launch that multiplies h x k by the transpose of w x k"
+    "Launches for (h x k) @ (w x k).T"
     types = (('Sum', KINDS[kind].sum),)
     src = with_types(source('eight_bits'), types, tuple(TILE.items()), PTX + wgmma_of(kind, TILE['BN']))
+    # A persistent kernel: clusters of 2 blocks iterate over tiles of 2*BM rows. 384 threads: a producer warpgroup and 2
+    # consumer warpgroups
     tiles = cdiv(h, 2 * TILE['BM']) * cdiv(w, TILE['BN'])
     arrays, grid = ('m', 'n', 'out', 'm_scales', 'n_scales'), (2 * min(on.sms // 2, tiles),)
     return [Call(src, 'multiply_rows', arrays, (h, w, k), grid, (384,), SHARED)]
 
 
-FEW = 8  # rows of m, up to which dp4a multiplies integers
-_WARPS, _EACH = 4, 2  # of a block; rows of n per warp
+FEW = 8  # dp4a is used up to this many rows of m
+_WARPS, _EACH = 4, 2  # warps per block; rows of n per warp
 
 
 @lru_cache(1024)
@@ -84,7 +88,7 @@ def few_calls(
     w,
     k,
 ) -> list:  # of `Call`
-    "The launch of a product of integers, h x k by the transpose of w x k, for small h"
+    "Launch for int8 (h x k) @ (w x k).T with small h"
     constants = dict(ROWS=next(o for o in (1, 2, 4, 8) if h <= o), EACH=_EACH, WARPS=_WARPS)
     src = with_types(source('few_rows'), (('To', IN_C['bfloat16']),), tuple(constants.items()))
     arrays, grid = ('x', 'n', 'out', 'm_scales', 'n_scales'), (cdiv(w, _WARPS * _EACH),)
@@ -92,13 +96,14 @@ def few_calls(
 
 
 @lru_cache(1024)
-def _launcher(call, device, backend):
+def _launcher(call, device, backend):  # `device` only keys the cache
     mapped = [(i, box, 128) for i, box in enumerate(BOXES)]
+    # call[3:7]: scalars, grid, block, shared
     return Mapped(compiled(call.src, call.name, backend), mapped, len(call.arrays), *call[3:7])
 
 
 def _has_few(kind, h):
-    "Return whether dp4a multiplies so many rows"
+    "Is this an int8 product with few enough rows for dp4a?"
     return kind == 'int8' and h <= FEW
 
 
@@ -111,15 +116,15 @@ def why_not_rows(kind, h, w, k):  # None if it can
 
 
 def _check(tool, kind, m, n, m_scales, n_scales):
-    "Raise unless the kernel can multiply these"
+    "Raise unless the kernel can multiply these operands"
     for name, x in (('m', m), ('n', n)):
         check_tensor(tool, x, [KINDS[kind].torch], name)
     if m.dim() != 2 or n.dim() != 2 or m.shape[1] != n.shape[1]:
-        raise ValueError(f'{tool}: m is {tuple(m.shape)} and n {tuple(n.shape)}, and both need as many columns')
+        raise ValueError(f'{tool}: m is {tuple(m.shape)} and n {tuple(n.shape)}; the column counts must match')
     for name, x, rows in (('m_scales', m_scales, m.shape[0]), ('n_scales', n_scales, n.shape[0])):
         check_tensor(tool, x, ['float32'], name)
         if x.shape != (rows, 1):
-            raise ValueError(f'{tool}: {name} has the shape {tuple(x.shape)}, and {(rows, 1)} is needed')
+            raise ValueError(f'{tool}: {name} must have shape {(rows, 1)}; got {tuple(x.shape)}')
     if why := why_not_rows(kind, m.shape[0], n.shape[0], m.shape[1]):
         raise ValueError(f'{tool}: {why}')
     if bad := [name for name, x in (('m', m), ('n', n)) if x.data_ptr() % 16]:
@@ -133,9 +138,9 @@ def multiply_fp8(
     m_scales,  # (h, 1) of float32
     n_scales,  # (w, 1) of float32
 ):  # (h, w) of bfloat16
-    """Compute (m * m_scales) @ (n * n_scales).T; `formats.fp8` makes both of each.
+    """Compute (m * m_scales) @ (n * n_scales).T; `formats.fp8` returns values and scales per operand.
 
-    Raises TypeError and ValueError for operands that do not fit, Unavailable on a GPU that is not Hopper."""
+    Raises TypeError or ValueError for invalid operands, Unavailable on a GPU other than Hopper."""
     _check('multiply_fp8', 'fp8', m, n, m_scales, n_scales)
     return _run('fp8', m, n, m_scales, n_scales)
 
@@ -146,22 +151,23 @@ def multiply_int8(
     m_scales,  # (h, 1) of float32
     n_scales,  # (w, 1) of float32
 ):  # (h, w) of bfloat16
-    """Compute (m * m_scales) @ (n * n_scales).T, with sums along k that are exact up to 2^31; `formats.symmetric` makes
-    both of each. Up to `FEW` rows of m are multiplied by dp4a, on a GPU of compute capability 8.0 or more.
+    """Compute (m * m_scales) @ (n * n_scales).T, with sums along k that are exact up to 2^31; `formats.symmetric`
+    returns values and scales per operand. dp4a multiplies up to `FEW` rows of m.
 
-    Raises TypeError and ValueError for operands that do not fit, Unavailable on a GPU that is not Hopper."""
+    Raises TypeError or ValueError for invalid operands. Raises Unavailable below compute capability 8.0, and for more
+    than `FEW` rows on a GPU other than Hopper."""
     _check('multiply_int8', 'int8', m, n, m_scales, n_scales)
     return _run('int8', m, n, m_scales, n_scales)
 
 
 def _run(kind, m, n, m_scales, n_scales):
-    "The product of operands that are known to fit"
+    "The product of operands that have been checked"
     (h, k), w = m.shape, n.shape[0]
     out = torch.empty(h, w, dtype=torch.bfloat16, device=m.device)
     if not out.numel():
         return out
     if _has_few(kind, h):
-        m, n = (x if x.is_cuda else x.view(torch.int32) for x in (m, n))  # the emulator looks at types, too
+        m, n = (x if x.is_cuda else x.view(torch.int32) for x in (m, n))  # the emulator checks types
         launch(few_calls(h, w, k), m, n=n, out=out, m_scales=m_scales, n_scales=n_scales)
         return out
     arrays = [m.view(torch.uint8), n.view(torch.uint8), out, m_scales, n_scales]
