@@ -401,8 +401,8 @@ def test_progress_line_in_a_terminal(quick):
     assert child.wait(60) == 0
     line = next(l for l in text.split('\n') if '1/3' in l)
     shown = [l.rstrip() for l in line.split('\r') if l.strip()]
-    assert re.fullmatch(r'1/3 making \.venv, \d+ s', shown[0]), shown
-    assert re.fullmatch(r'1/3 making \.venv: done, \d+ s', shown[-1]), shown
+    assert re.fullmatch(r'1/3 creating \.venv, \d+ s', shown[0]), shown
+    assert re.fullmatch(r'1/3 creating \.venv: done, \d+ s', shown[-1]), shown
     assert all(len(l) < 60 for l in line.split('\r')), 'a line that wraps cannot be overwritten'
     assert text.count('\n') < 12
 
