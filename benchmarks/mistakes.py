@@ -364,7 +364,7 @@ WORDS = {
         '`c, r` has rows and columns swapped, it must be `r, c`'],
     'A wrong stride, though there is a guard': ['lets this thread in, and `r * 2 * w + c` is 100: check its stride'],
     'One step too far': ['`i <= x.size` lets in one too many: with 100 elements the last index is 99'],
-    'A negative index': ['out-of-bounds read of x[-1]', 'write the index that is meant'],
+    'A negative index': ['out-of-bounds read of x[-1]', 'Write the index that you mean'],
     'An index from memory': ['The index `at[i]` was read from memory and is 100'],
     'No barrier':
         ['against line 5, block (0), thread (49): s[t] = x[i]', 'Put a cuda.syncthreads() between these two lines'],

@@ -749,7 +749,7 @@ def test_old_python(tmp_path):
     cfg = ConfigParser()
     cfg.read(ROOT/'settings.ini')
     old = hook(tmp_path/'hook', "import sys\nsys.version_info = (3, 8, 18, 'final', 0)\n")
-    needed = f"Python {cfg['DEFAULT']['min_python']} or newer is needed"
+    needed = f"Python {cfg['DEFAULT']['min_python']} or newer"
     refused(course(ROOT, 'setup', PYTHONPATH=old), needed, 'this is 3.8')
 
 

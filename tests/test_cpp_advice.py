@@ -302,6 +302,8 @@ def test_an_index_far_out_of_bounds_is_reported_with_its_array(name):
 
 
 NEAR = r'''
+#include <algorithm>
+const int N = (64 << 20)/4 - 28;   // elements; what comes after an array is not adjacent
 struct Rows { float *of; };
 __global__ void touch(float *x) { x[0] = 1; }
 __global__ void pick(const float *x, float *out, int w, int h) {
@@ -314,29 +316,30 @@ __global__ void stage(const float *x, float *out, int w, int h) {
     out[threadIdx.x] = part[threadIdx.x];
 }
 __global__ void by_member(const float *x, float *out, int w, int h, Rows rows) {
-    out[threadIdx.x] = x[w*h] + rows.of[100];
+    out[threadIdx.x] = x[w*h] + rows.of[N];
 }
 __global__ void by_pointer(const float *x, float *out, int w, int h, Rows rows) {
-    const float *row = rows.of + 100;
+    const float *row = rows.of + N;
     out[threadIdx.x] = x[w*h] + *row;
 }
 __global__ void by_table(const float *x, float *out, int w, int h, float **rows) {
     const float *row = rows[0];
-    out[threadIdx.x] = x[w*h] + row[100];
+    out[threadIdx.x] = x[w*h] + row[N];
 }
 __global__ void keep(float **rows, Rows given) { rows[0] = given.of; }
 /* `left`: 'u', an array that no launch was given; 'n', one that an earlier launch calls x, too; 'f', a freed one */
-static float *early, *gap[5], *x, *out, **rows;
+static float *early, *arrays[6], *x, *out, **rows;
 void go(int kernel, int left) {
-    cudaMalloc(&early, 400), cudaMemset(early, 0, 400);
+    for (float *&a : arrays) cudaMalloc(&a, 4*N);
+    std::sort(arrays, arrays + 6);                  // wherever earlier programs have left memory
+    early = arrays[0], x = arrays[5];
+    cudaMemset(early, 0, 400), cudaMemset(x, 0, 400);
     if (left == 'n') touch<<<1, 1>>>(early);
-    for (float *&g : gap) cudaMalloc(&g, 64 << 20);
-    cudaMalloc(&x, 400), cudaMemset(x, 0, 400);
     cudaMalloc(&out, 400), cudaMalloc(&rows, 8);
     keep<<<1, 1>>>(rows, Rows{early});
     const int first = int(early - x);
-    if (left == 'f') cudaFree(early), early = nullptr;
-    const int at = first + 105;                     // 5 elements past the end of the early one
+    if (left == 'f') cudaFree(early), arrays[0] = early = nullptr;
+    const int at = first + N + 5;                     // 5 elements past the end of the early one
     if (kernel == 0) pick<<<1, 1>>>(x, out, at, 1);
     if (kernel == 1) stage<<<1, 1>>>(x, out, at, 1);
     if (kernel == 2) by_member<<<1, 1>>>(x, out, 1, 1, Rows{early});
@@ -345,9 +348,8 @@ void go(int kernel, int left) {
 }
 void give_back() {
     cudaGetLastError();
-    cudaFree(early);
-    for (float *g : gap) cudaFree(g);
-    cudaFree(x), cudaFree(out), cudaFree(rows);
+    for (float *a : arrays) cudaFree(a);
+    cudaFree(out), cudaFree(rows);
 }
 '''
 
@@ -375,7 +377,7 @@ def test_an_index_that_overflows_to_near_another_array_is_reported_with_its_own(
 def test_an_array_that_a_struct_or_a_table_leads_to_is_named_itself(kernel):
     "Whatever product is an index in the same line"
     e = found_near(kernel, 'u')
-    assert (e.code, e.array, e.index) == ('outside', 'memory', (100,))
+    assert (e.code, e.array, e.index) == ('outside', 'memory', ((64 << 20)//4 - 28,))
 
 
 @pytest.mark.skipif(platform.machine() not in ('x86_64', 'AMD64'), reason='elsewhere no such quotient traps')

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -116,7 +117,11 @@ say(there=len(os.listdir(cache)), put=attempt(lambda: put(cache + '/planted', 'x
 ''')
     assert v.accepted and got['read'] == 'x' and got['there'] > len(before)//2, (str(v), got)
     assert not (cache_dir()/'planted').exists()
-    assert not [o for o in list(cache_dir().glob('*/*'))[:400] if o.is_file() and o.stat().st_size == 1]
+    replaced = []
+    for entry in cache_dir().iterdir():
+        with suppress(OSError):  # another test builds it, and renames it
+            replaced += [o for o in entry.iterdir() if o.is_file() and o.stat().st_size == 1]
+    assert not replaced
 
 
 # What is compiled elsewhere, and kept
@@ -628,6 +633,13 @@ def test_a_trick_is_refused(name):
     assert not v and v.code in ((codes,) if isinstance(codes, str) else codes), str(v)
 
 
+def soon(true):
+    "A signal reaches a process when that is scheduled next"
+    end = time.monotonic() + 10
+    while not true() and time.monotonic() < end: time.sleep(.01)
+    return true()
+
+
 @pytest.mark.skipif(sys.platform != 'linux', reason='the states of processes are those of /proc')
 def test_all_of_it_stands_still_while_the_reference_is_timed():
     "Also what it started, in another session, and its threads: it cannot make the reference slow"
@@ -643,8 +655,8 @@ for _ in range(3):
         p.ask(dict(op='load', form='custom_kernel', init=[]))
         with p.stopped():
             pids = descendants(p.pids[0])
-            assert len(pids) >= 4 and all(is_stopped(o) for o in pids)
-        assert not any(is_stopped(o) for o in pids)
+            assert len(pids) >= 4 and soon(lambda: all(is_stopped(o) for o in pids))
+        assert soon(lambda: not any(is_stopped(o) for o in pids))
         with p.stopped(): pass
         assert p.end() == 3
 

@@ -284,7 +284,7 @@ def test_a_module_is_swapped_and_back(kind, least, capsys):
     want = run(m, x).detach()
     q = quantize(m, kind, group=32 if '4' in kind else None)
     said = capsys.readouterr().out
-    assert q is m and type(q[0]) is QuantLinear and f'Linear layers in {kind}' in said and 'as fast' in said
+    assert q is m and type(q[0]) is QuantLinear and f'Linear layers in {kind}' in said and 'speedup' in said
     new, old = map(float, re.search(r'these weights in (\S+) µs instead of (\S+)\.\n', said).groups())
     assert 1.8 < old/new < 4.1
     assert (names(said, '3.last', '100 columns', '32')) == ('4' in kind)

@@ -76,7 +76,7 @@ def test_rows_that_bulk_copies_do_not_take():
 
 @pytest.fixture
 def planes_anywhere(monkeypatch):
-    monkeypatch.setattr(skinny, 'LARGE', 0)
+    monkeypatch.setattr(skinny, 'LARGE_M', 0)
     monkeypatch.setattr(skinny, 'SOME', {few: (k, 0) for few, (k, _) in skinny.SOME.items()})
 
 
