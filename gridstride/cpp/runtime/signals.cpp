@@ -240,31 +240,26 @@ static void note_signal(Worker &w, int sig, void *fault, void *context) {
 // Host code is ended in the learner's own code, too. A thread that stays elsewhere, in a system call or another
 // library, is ended there after a second; not in Python, nor where this OS thread has a lock of the emulator's.
 thread_local HostCode *volatile host_code = nullptr;
-// Where the learner's code is at work there: at `pc`, or where it has called what is.
-static const void *own_code(const HostCode &h, const void *pc) {
-    const auto is_own = [&](const void *p) {
-        return reinterpret_cast<uintptr_t>(p) - h.image.base < h.image.end - h.image.base;
-    };
+// Return `pc` if it is in the learner's code, else the return address of the innermost call from there.
+template<class IsOwn> static const void *own_code(const void *pc, const IsOwn &is_own) {
 #ifndef __APPLE__
-    void *frames[32];
-    const int depth = is_own(pc) ? 0 : backtrace(frames, 32);
-    for (int i = 0; i < depth; i++)
-        if (is_own(frames[i])) return static_cast<char *>(frames[i]) - 1;
-#endif
-    return pc;
-}
-const char *tried = nullptr;
-// The same of a module that is being loaded: what is known of it is its file.
-static const void *code_of_tried(const void *pc) {
-#ifndef __APPLE__
-    Dl_info info;
-    const auto is_own = [&](const void *p) { return dladdr(p, &info) && !strcmp(info.dli_fname, tried); };
     void *frames[64];
     const int depth = is_own(pc) ? 0 : backtrace(frames, 64);
     for (int i = 0; i < depth; i++)
         if (is_own(frames[i])) return static_cast<char *>(frames[i]) - 1;
 #endif
     return pc;
+}
+static const void *own_code(const HostCode &h, const void *pc) {
+    return own_code(pc, [&](const void *p) {
+        return reinterpret_cast<uintptr_t>(p) - h.image.base < h.image.end - h.image.base;
+    });
+}
+const char *tried = nullptr;
+// A module that is being loaded is known by its file alone.
+static const void *code_of_tried(const void *pc) {
+    Dl_info info;
+    return own_code(pc, [&](const void *p) { return dladdr(p, &info) && !strcmp(info.dli_fname, tried); });
 }
 static void interrupt_host(const void *pc, bool at_once) {
     HostCode *h = host_code;
