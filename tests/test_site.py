@@ -314,7 +314,7 @@ def test_the_lecture_next_to_the_lesson(address, browser_page):
         page.evaluate('() => scrollTo(0, 3000)')
         y = box.bounding_box()['y']
         assert 0 < y < 900
-        page.click('.video-box button[aria-label^="Fold"]')
+        page.click('.video-box button[aria-label^="Collapse"]')
         assert page.locator('iframe').count() == 1 and box.bounding_box()['height'] < 60  # it goes on
         page.click('.video-box button[aria-label^="Close"]')
         assert page.locator('iframe').count() == 0
