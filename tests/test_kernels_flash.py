@@ -69,7 +69,7 @@ def test_a_window_and_a_scale():
 
 
 def by_mma_sync(monkeypatch):
-    monkeypatch.setattr(attentions, 'here', lambda: Device(132, False))
+    monkeypatch.setattr(attentions, 'this_device', lambda: Device(132, False))
 
 
 @pytest.mark.slow

@@ -199,7 +199,7 @@ def test_blocks_that_stay_go_round(tuned, monkeypatch):
     x, w, b = elements((75, 64), (64,), (64,))
     for hopper in (True, False):
         for module in ('activations', 'norms'):
-            monkeypatch.setattr(f'gridstride.kernels.fused.{module}.here', lambda: Device(2, hopper))
+            monkeypatch.setattr(f'gridstride.kernels.fused.{module}.this_device', lambda: Device(2, hopper))
         tuned(_STAY={4: (64, 16, 2)}, _REGISTERS=128*128, _DOWN={4: (32, 2, 1)})
         how, on = calls.Norm(False, True, False, False), Device(2, hopper)
         (first, *_), parts = calls.norm_backward_calls('float32', 75, 64, 4, how, True, on)

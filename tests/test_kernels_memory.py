@@ -76,7 +76,7 @@ def small(monkeypatch):
     "Shares, rings and tiles that are small, so that small tensors need many"
     for name, value in dict(_SMALL_PLAN=tools.Plan(2**10, 64, 2), _MIN_BULK=1,
                             BULK=dict(THREADS=64, PACKS=2, STAGES=3), SCAN_BULK=dict(THREADS=64, STAGES=3),
-                            here=lambda: Device(3, True)).items():
+                            this_device=lambda: Device(3, True)).items():
         monkeypatch.setattr(tools, name, value)
     caches = tools.sum_calls, tools.ring_calls, tools.argmax_calls, tools.scan_calls
     for o in caches: o.cache_clear()
@@ -91,8 +91,8 @@ def names(calls): return [c.name for c in calls[0]]
 @pytest.mark.parametrize('n', [2**12 + 7, 2**13])
 def test_several_blocks_share_a_row(n, small):
     x = elements((2, n))
-    assert names(tools.sum_calls('float32', 2, n, 4, tools.here())) == ['sum_rows']*2
-    assert names(tools.argmax_calls('float32', 2, n, 4, tools.here())) == ['argmax_rows', 'argmax_parts']
+    assert names(tools.sum_calls('float32', 2, n, 4, tools.this_device())) == ['sum_rows']*2
+    assert names(tools.argmax_calls('float32', 2, n, 4, tools.this_device())) == ['argmax_rows', 'argmax_parts']
     for axis in (None, -1):
         same(sum(x, axis), x.sum() if axis is None else x.sum(axis))
         same(argmax(x, axis), x.argmax() if axis is None else x.argmax(axis))
@@ -104,7 +104,7 @@ def test_several_blocks_share_a_row(n, small):
 def test_a_cluster_reads_a_row(name, small):
     "Six blocks, whose first one writes; ties are in several of them, and NaN wins"
     x = elements((3, 6000//tools.SIZES[name]), TYPES[name])
-    (call,), _ = tools.argmax_calls(name, *x.shape, 16//tools.SIZES[name], tools.here())
+    (call,), _ = tools.argmax_calls(name, *x.shape, 16//tools.SIZES[name], tools.this_device())
     assert (call.cluster, call.grid) == ((6, 1, 1), (18,))
     if name == 'float32': x[1, 1400] = x[1, 1450] = torch.nan
     same(argmax(x, -1), x.argmax(-1))
@@ -115,8 +115,8 @@ def test_the_rings_of_a_hopper_gpu(small):
     "Several iterations of them, and a partial piece or tile at the end"
     for n in (20_003, 511, 4):
         x = elements(n)
-        assert names(tools.ring_calls('float32', 1, n, 4, tools.here())) == ['sum_bulk', 'sum_rows']
-        assert names(tools.scan_calls('float32', 1, n, 4, tools.here())) == ['scan_bulk']
+        assert names(tools.ring_calls('float32', 1, n, 4, tools.this_device())) == ['sum_bulk', 'sum_rows']
+        assert names(tools.scan_calls('float32', 1, n, 4, tools.this_device())) == ['scan_bulk']
         same(ring_sum(x), x.sum())
         same(scan(x), x.cumsum(0))
     for dtype in (torch.int16, torch.uint8):
@@ -125,7 +125,7 @@ def test_the_rings_of_a_hopper_gpu(small):
 
 def test_tiles_look_back(small, monkeypatch):
     "As on a GPU without bulk copies"
-    monkeypatch.setattr(tools, 'here', lambda: Device(3, False))
+    monkeypatch.setattr(tools, 'this_device', lambda: Device(3, False))
     monkeypatch.setattr(tools, 'SCAN', dict(THREADS=64, LINES=1, MIN_BLOCKS=1))
     for shape in ((9_003,), (3, 1024)):
         x = elements(shape)

@@ -113,7 +113,7 @@ def test_a_slice_that_begins_between():
 
 
 def test_two_passes_without_a_cluster(monkeypatch):
-    monkeypatch.setattr(losses, 'here', lambda: Device(3, False))
+    monkeypatch.setattr(losses, 'this_device', lambda: Device(3, False))
     monkeypatch.setattr(losses, '_SHARE', 2**9)             # several blocks for a row of gradients
     losses.gradients_call.cache_clear()
     is_right(*logits(5, 200), 'mean', in_place=True)

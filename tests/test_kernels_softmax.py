@@ -70,7 +70,7 @@ def small(monkeypatch):
 
 
 def calls(width, of='softmax', on=None):
-    return softmaxes.softmax_calls(of, 'float32', 3, width, 4, False, on or softmaxes.here())[0]
+    return softmaxes.softmax_calls(of, 'float32', 3, width, 4, False, on or softmaxes.this_device())[0]
 
 
 @pytest.mark.slow
@@ -99,7 +99,7 @@ def test_rows_in_registers_of_a_cluster(small):
 def test_long_rows_in_registers(dtype, width, blocks):
     "As they are on a GPU"
     size = torch.empty((), dtype=dtype).element_size()
-    shape = softmaxes.shape_of(width*size//16, 16, softmaxes.here(), str(dtype)[6:])
+    shape = softmaxes.shape_of(width*size//16, 16, softmaxes.this_device(), str(dtype)[6:])
     assert (shape.blocks, shape.held) == (blocks, True)
     for f in WAYS: both_ways(f, normal(2, width, dtype=dtype))
 
@@ -116,7 +116,7 @@ def test_rows_that_are_read_twice(small):
 
 
 def test_without_a_hopper_gpu(small):
-    small.setattr(softmaxes, 'here', lambda: Device(3, False))
+    small.setattr(softmaxes, 'this_device', lambda: Device(3, False))
     assert calls(256)[0].cluster == (1, 1, 1) and calls(260)[0].name == 'find_parts'
     for width in (256, 260): both_ways(softmax, normal(3, width))
 

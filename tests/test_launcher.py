@@ -330,9 +330,10 @@ def test_a_launch_plan_goes_into_a_table(driver, monkeypatch):
     "Two launches; the second reads what the first has left in the workspace"
     monkeypatch.setattr(launches, 'launcher', lambda: driver.module)
     monkeypatch.setattr(rung, 'compiled', lambda src, name, backend: SimpleNamespace(handle=len(name), __name__=name))
-    calls = [rung.Call('', 'one', ('m', 'n', 'ms', 'ns'), (1, 2), (4,), (32,)),
-             rung.Call('', 'second', ('ms', 'ns', 'out'), (launches.Long(3),), (1, 2), (64,), 0, True, (1, 2, 1))]
-    sequence = rung.Sequence(rung.LaunchPlan(calls, dict(ms=(100, 'bfloat16'), ns=(7, 'float32'))))
+    calls = [rung.KernelLaunch('', 'one', ('m', 'n', 'ms', 'ns'), (1, 2), (4,), (32,)),
+             rung.KernelLaunch('', 'second', ('ms', 'ns', 'out'), (launches.Long(3),), (1, 2), (64,), 0, True,
+                               (1, 2, 1))]
+    sequence = rung.PreparedLaunches(rung.LaunchPlan(calls, dict(ms=(100, 'bfloat16'), ns=(7, 'float32'))))
     m, n, out = torch.randn(6, 4), torch.randn(4, 5), torch.empty(6, 5)
     steps, size = sequence.steps(m, n, out)
     assert size == 512 and [s[1] for s in steps] == [((0, 0), (1, 0), (3, 0), (3, 256)), ((3, 0), (3, 256), (2, 0))]

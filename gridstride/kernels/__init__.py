@@ -1,14 +1,15 @@
-"""The course's kernels as tools: `matmul`, which picks the right one of many, what is as fast as the memory, what fuses
-many operations into one pass, with its derivative, and what multiplies by weights of few bits, or mostly of zeros.
+"""The course's kernels as operators: `matmul`, which selects one of many kernels; memory-bound operators; fused
+operators with their backward passes; attention; products with weights of few bits or with sparse weights.
 
 The modules and packages, in the order in which they are read best:
 
 - `ladder` (the lessons' matrix products, step by step) and `gemm` (`matmul` and its plans, `mlp`, `bmm`, `grouped_mm`);
-- what all kernels are written with: `ptx` (instructions as functions), `maps` (tensor maps);
-- packages of operators, alike inside: `memory`, `fused`, `flash`, `latent`, `quant`, `sparse`; what they share:
-  `tool` (looks at arguments, launches a `Call`), `operators` (how torch's compiler sees a launch), `texts` (what is
-  written above a kernel), `layers` (swaps linear layers);
-- `export` (kernels to take away; `standalone`: what such a program has), `cub` (NVIDIA's own, for comparison).
+- what all kernels are written with: `ptx` (instructions as C functions), `maps` (tensor maps of TMA);
+- packages of operators with the same layout: `memory`, `fused`, `flash`, `latent`, `quant`, `sparse`. They share `tool`
+  (checks operands, launches kernels), `operators` (custom operators for `torch.compile`), `texts` (the types and
+  constants above a kernel's source) and `layers` (replaces linear layers);
+- `export` (writes each kernel as a program of its own; `standalone`: the parts of such a program), `cub` (NVIDIA's
+  library, for comparison).
 """
 
 from .ladder.ladder import Ladder, right
@@ -23,7 +24,7 @@ from .ladder.rung import Rung
 from .sparse import TOOLS as _SPARSE
 from ..support.lazy_exports import front_door
 
-_ASKED_FOR = {  # what needs torch from its first line on
+_LAZY_NAMES = {  # subpackages that import torch -> their public names
     'fused': _FUSED,
     'quant': _QUANT,
     'flash': _FLASH,
@@ -32,6 +33,6 @@ _ASKED_FOR = {  # what needs torch from its first line on
     'gemm': _GEMM,
     'gemm.dispatch': ('matmul',),
 }
-_LATER, __getattr__, __dir__ = front_door(__name__, _ASKED_FOR)
+_lazy_all, __getattr__, __dir__ = front_door(__name__, _LAZY_NAMES)
 __all__ = ['Ladder', 'right', 'explain', 'plan', 'tune', 'using', 'Rung', 'Activation']
-__all__ += ['argmax', 'histogram', 'scan', 'sum', 'transpose', *_LATER]
+__all__ += ['argmax', 'histogram', 'scan', 'sum', 'transpose', *_lazy_all]

@@ -15,7 +15,7 @@ SPACE = 'SPACE'  # in the C of a launch: the namespace of its kernel
 class Launch(NamedTuple):
     "A launch of a program"
 
-    call: object  # a `Call`
+    call: object  # a `KernelLaunch`
     args: tuple  # C for the arrays; the scalars of the call follow
 
 
@@ -51,7 +51,7 @@ def _start(launch, space) -> str:
 
 
 def _in_spaces(calls) -> tuple:  # (C, {source: its namespace})
-    "The sources of `Call`s, each in a namespace of its own, since other sizes may need other constants in one source"
+    "Return the sources of launches, each in its own namespace: other sizes may need other constants in one source"
     spaces = {src: f'text_{i}' for i, src in enumerate(dict.fromkeys(c.src for c in calls))}
     more = sorted(set(re.findall(r'#include <([\w./]+)>', ''.join(spaces))) - set(HEADERS))  # outside namespaces
     texts = [f'namespace {space} {{\n{marked(src)}}}\n' for src, space in spaces.items()]

@@ -1,10 +1,10 @@
-"""What all operators share: checks of their operands, and the launch of their `Call`s."""
+"""What all operators share: checks of their operands, and the launch of their `KernelLaunch`s."""
 
 import math
 import threading
 from functools import lru_cache
 
-from .ladder.rung import launcher_of
+from .ladder.rung import make_launcher
 from ..cpp.driver import current_stream, make_context_current
 from ..utils import backend
 
@@ -103,7 +103,7 @@ def enter_thread():
 @lru_cache(4096)
 def _launcher(call, device, backend):
     "The `Launcher` of a call on a device"
-    return launcher_of(call, backend)
+    return make_launcher(call, backend)
 
 
 def launch(calls, x, **arrays):

@@ -272,11 +272,11 @@ def memory_tools_are_right():
                                  torch.stack([(x == i).sum() for i in (range(-3, 4) if bins else range(7))]))
                 if len(shape) > 1: yield from equal(f'transpose of {what}', transpose(x), x.mT.contiguous())
         x = small_values((2**22,), dtype)
-        old, tools.here = tools.here, lambda: Device(132, False)
+        old, tools.this_device = tools.this_device, lambda: Device(132, False)
         try:
             for tool, got, want in zip(('sum', 'scan', 'argmax'), (sum_of(x), scan(x), argmax(x)), of_torch(x, None)):
                 yield from equal(f'{tool} of {name} as on an older GPU', got, want)
-        finally: tools.here = old
+        finally: tools.this_device = old
         print(f'  {name}')
 
 

@@ -112,9 +112,9 @@ def pairs_are_right():
 
 def mma_sync_is_right():
     "As on an Ampere GPU"
-    here, decoding.here = decoding.here, lambda: Device(132, False)
+    real_device, decoding.this_device = decoding.this_device, lambda: Device(132, False)
     try: yield from random_ones_are_right(60, 1)
-    finally: decoding.here = here
+    finally: decoding.this_device = real_device
 
 
 def the_same_in_each_run():

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from gridstride.kernels import AdamW, cross_entropy, linear_cross_entropy
 from gridstride.kernels.fused import losses
-from gridstride.kernels.ladder.rung import Device, here
+from gridstride.kernels.ladder.rung import Device, this_device
 
 # A gradient of bfloat16 that was made in advance is rounded twice, to within 2^-8 each time.
 NEAR = {torch.float64: 1e-12, torch.float32: 2e-6, torch.float16: 2**-11 + 2e-6, torch.bfloat16: 2**-7 + 2e-5}
@@ -47,15 +47,15 @@ def cross_entropy_is_right(widths=WIDTHS, dtypes=tuple(NEAR)):
             for reduction, in_place in (('mean', True), ('sum', False), ('none', True)):
                 if why := case(*logits(5, width, dtype), reduction, in_place):
                     yield f'{width} {dtype} {reduction}: {why}'
-        call = losses.once_call(losses._problem(logits(5, width, torch.float32)[0], -100, True), losses.here())
+        call = losses.once_call(losses._problem(logits(5, width, torch.float32)[0], -100, True), losses.this_device())
         print(f'  {width}: {call.cluster[1] if call else "no"} blocks for a row of float32')
 
 
 def it_is_right_without_hopper(widths=(33, 1000, 128256), dtypes=tuple(NEAR)):
     "The two passes of other GPUs"
-    real, losses.here = losses.here, lambda: Device(here().sms, False)
+    real, losses.this_device = losses.this_device, lambda: Device(this_device().sms, False)
     try: yield from cross_entropy_is_right(widths, dtypes)
-    finally: losses.here = real
+    finally: losses.this_device = real
 
 
 def it_is_right_in_a_cuda_graph(rows=64, width=4096):

@@ -6,7 +6,7 @@ import torch
 from gridstride.asm import CompilerMissing, resources
 from gridstride.cpp import on_emulator, options
 from gridstride.kernels.gemm import skinny
-from gridstride.kernels.ladder.rung import H100, here
+from gridstride.kernels.ladder.rung import H100, this_device
 from gridstride.kernels.gemm.skinny import MAX_SHARED, SMALL, SKINNY, SKINNY_TN
 from gridstride.utils import cdiv
 
@@ -41,7 +41,7 @@ def test_small_products(shape): right(SMALL, *shape)
 @pytest.mark.slow
 @pytest.mark.parametrize('shape', [(260, 10, 784), (513, 1, 100), (301, 12, 36), (257, 20, 800)])
 def test_whole_rows_by_bulk_copies(shape):
-    assert SKINNY.launch_plan(*shape, here()).calls[0].name == 'thin_rows'
+    assert SKINNY.launch_plan(*shape, this_device()).calls[0].name == 'thin_rows'
     right(SKINNY, *shape)
 
 
@@ -84,7 +84,7 @@ def planes_anywhere(monkeypatch):
 @pytest.mark.parametrize('i,shape', [*enumerate([(1041, 32, 132), (1030, 17, 100), (1100, 24, 76), (2049, 23, 36)])])
 def test_many_columns_go_to_the_tensor_cores(i, shape, planes_anywhere):
     "In planes, in any order of the warps; groups of rows beyond those that begin"
-    assert SKINNY.launch_plan(*shape, here()).calls[0].name == 'thin_planes'
+    assert SKINNY.launch_plan(*shape, this_device()).calls[0].name == 'thin_planes'
     with options(order=('forward', 'reverse', 'shuffle')[i%3], seed=i): right(SKINNY, *shape)
 
 
@@ -94,7 +94,7 @@ def test_many_columns_go_to_the_tensor_cores(i, shape, planes_anywhere):
     (1641, 32, 256), (700, 17, 388), (130, 32, 1120), (70, 14, 1792)])])
 def test_warps_share_the_k_of_whole_rows(i, shape, planes_anywhere):
     "A ring that goes round, a last stage of fewer rows or none, parts of k that differ, teams that take turns"
-    assert SKINNY.launch_plan(*shape, here()).calls[0].name == 'thin_stages'
+    assert SKINNY.launch_plan(*shape, this_device()).calls[0].name == 'thin_stages'
     with options(order=('forward', 'reverse', 'shuffle')[i%3], seed=i): right(SKINNY, *shape)
 
 
@@ -106,7 +106,7 @@ def test_planes_know_no_bounds_but_those_of_floats(w, k, name, planes_anywhere):
     m[3, 5], m[3, -1], m[7, 2], n[5, -1], n[-1, -1] = math.inf, 1, math.nan, 1, -math.inf
     m[20], m[21, 1:] = 3e38, 0
     m[21, 0], n[0, 3], n[0, 4] = 3.4e38, 1, -1
-    assert SKINNY.launch_plan(1024, w, k, here()).calls[0].name == name
+    assert SKINNY.launch_plan(1024, w, k, this_device()).calls[0].name == name
     SKINNY(m, n, out)
     want = m.double() @ n.double()
     want = torch.where(want.abs() > torch.finfo(torch.float32).max, want.sign()*math.inf, want)

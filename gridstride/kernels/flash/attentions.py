@@ -12,7 +12,7 @@ from . import calls
 from .calls import DIMS, AttentionProblem
 from .launches import launch_mapped
 from ..operators import constant, operator
-from ..ladder.rung import here
+from ..ladder.rung import this_device
 from ..tool import check_tensor, launch
 from ...utils import backend
 
@@ -29,7 +29,7 @@ class Backend(NamedTuple):
 # They query the driver, which cannot be traced: for `torch.compile` the results are constants.
 @constant
 def _has_hopper():
-    return here().hopper
+    return this_device().hopper
 
 
 @constant
@@ -141,7 +141,7 @@ def _attention(q, k, v, causal, scale, window, lens, bias):
     out, lse = _fake(q, k, v)
     if not q.numel() or not k.numel():
         return out.zero_(), lse.fill_(-math.inf)
-    c, on = _problem(q, k, causal, window, lens, bias), here()
+    c, on = _problem(q, k, causal, window, lens, bias), this_device()
     arrays = dict(q=q, k=k, v=v, out=out, lse=lse, lens=lse.view(torch.int32) if lens is None else lens)
     if on.hopper:
         call, boxes = calls.forward_hopper(c, scale, out.stride()[:3], on)
@@ -188,7 +188,7 @@ def _sdpa(q, k, v, causal, scale, window, lens):
 )
 def _attention_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bias, by):
     heads = q.shape[0] * q.shape[1]
-    fits = here().hopper and q.shape[3] < 256 and q.numel() and k.numel() and heads < 2**16  # of a grid's y
+    fits = this_device().hopper and q.shape[3] < 256 and q.numel() and k.numel() and heads < 2**16  # of a grid's y
     if by == 'sdpa' or not fits:
         if bias or by == 'ordered':
             what = 'with a bias' if bias else 'deterministic'
@@ -402,7 +402,7 @@ def attention_onto(
     q, k, v = map(_aligned, (q, k, v))
     output_rows = calls.OutputRows(first, out.shape[2], not fresh, out.dtype == torch.float32)
     case = _problem(q, k, bool(causal), 0, None, '')
-    call, boxes = calls.forward_hopper(case, _scale(q, scale), out.stride()[:3], here(), output_rows)
+    call, boxes = calls.forward_hopper(case, _scale(q, scale), out.stride()[:3], this_device(), output_rows)
     launch_mapped(call, boxes, q, q=q, k=k, v=v, out=out, lse=lse, lens=lse.view(torch.int32))
 
 
@@ -448,7 +448,7 @@ def attention_pair(
     out = torch.empty(q.shape, dtype=torch.float32 if wide else q.dtype, device=q.device)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     case = _problem(q, k, bool(causal), 0, None, '')
-    pair = here(), first, other_k.shape[2]
+    pair = this_device(), first, other_k.shape[2]
     call, boxes = calls.forward_pair(case, _scale(q, scale), *pair, bool(wide), parts)
     arrays = dict(q=q, k=k, v=v, other_k=other_k, other_v=other_v, out=out, lse=lse, arrived=arrived, wanted=wanted)
     launch_mapped(call, boxes, q, **arrays, order=_pair_order(q.device, case, *pair, parts))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from .schedule import order_of
 from .sources import ampere_source, ends_source, hopper_source
 from ..ladder.launches import Long
-from ..ladder.rung import Call
+from ..ladder.rung import KernelLaunch
 from ...utils import cdiv
 
 DIMS = 64, 128, 256  # head dimensions
@@ -95,13 +95,13 @@ def forward_hopper(
     out_strides,  # of batch, heads and rows, in elements
     on,  # a `Device`
     output_rows=None,  # an `OutputRows` among the rows of the results; None: they are those of q
-) -> tuple:  # a `Call`, and the boxes of q, k and v
+) -> tuple:  # a `KernelLaunch`, and the boxes of q, k and v
     "The launch of attention on a Hopper GPU"
     output_rows = output_rows or OutputRows(0, c.rows)
     src, size, (rows, keys) = _forward(c, 'forward_one', on, dict(ONTO=output_rows.onto), _OUT[output_rows.wide])
     arrays = 'q', 'k', 'v', 'out', 'lse', 'lens', 'taken'
     given = factor_of(scale), *_sizes(c), *map(Long, out_strides), output_rows.first, output_rows.all
-    return Call(src, 'attention_forward', arrays, given, *size), (rows, keys, keys)
+    return KernelLaunch(src, 'attention_forward', arrays, given, *size), (rows, keys, keys)
 
 
 @lru_cache(1024)
@@ -113,12 +113,12 @@ def forward_pair(
     others,  # keys
     wide,  # are the results kept in float32?
     parts,  # of the heads, one after the other, in which others' keys come
-) -> tuple:  # a `Call`, and the boxes of q, k, v, and of others' k and v
+) -> tuple:  # a `KernelLaunch`, and the boxes of q, k, v, and of others' k and v
     "The launch of attention of two arrays of keys on a Hopper GPU, the second of which may still be in flight"
     src, size, (rows, keys) = _forward(c, 'forward_pair', on, dict(ONTO=False, PAIR=True), _OUT[wide])
     arrays = 'q', 'k', 'v', 'other_k', 'other_v', 'out', 'lse', 'arrived', 'wanted', 'order', 'taken'
     given = factor_of(scale), *_sizes(c)[:-1], 1, first, others, parts  # the order knows of sections
-    return Call(src, 'attention_forward_pair', arrays, given, *size), (rows, keys, keys, keys, keys)
+    return KernelLaunch(src, 'attention_forward_pair', arrays, given, *size), (rows, keys, keys, keys, keys)
 
 
 def pair_order(
@@ -145,7 +145,7 @@ def forward_ampere(
     c,
     scale,
     strides,  # of batch, heads and rows, for q, k, v and out
-) -> Call:
+) -> KernelLaunch:
     "The launch of attention by `mma.sync`"
     tall, step, blocks = _PLAIN[c.dim]
     constants = dict(_kind(c), BM=tall, BN=step, BLOCKS=blocks, ONTO=False)
@@ -153,7 +153,7 @@ def forward_ampere(
     arrays = 'q', 'k', 'v', 'out', 'lse', 'lens'
     given = factor_of(scale), *_sizes(c), *(Long(s) for three in strides for s in three)
     grid, shared = c.batch * c.heads * cdiv(c.rows, tall), 2 * c.dim * (tall + 4 * step)
-    return Call(src, 'attention_forward', arrays, given, (grid,), (tall,), shared)
+    return KernelLaunch(src, 'attention_forward', arrays, given, (grid,), (tall,), shared)
 
 
 _BACK_ROWS, _BACK_KEYS, _BACK_STAGES = 64, 128, 2  # of a step, of a block, of the ring of rows
@@ -188,15 +188,15 @@ def backward_ends(
     scale,
     strides,  # of out, dout and dq, each of batch, heads and rows
     ordered=False,  # is dq added in a fixed order?
-) -> tuple:  # two `Call`s
+) -> tuple:  # two `KernelLaunch`s
     "The launch before the products, which computes delta per row and clears dq, and the launch after them"
     ends, all_rows, heads = ends_source(c.dim, ordered), padded(c.rows), c.batch * c.heads
     out, dout, dq = (tuple(map(Long, stride)) for stride in strides)
     given = c.heads, c.rows, all_rows, *out, *dout
     arrays = 'out', 'dout', 'lse', 'lse_log2', 'delta', 'dq_sums', 'semaphores'
-    first = Call(ends, 'prepare_backward', arrays, given, (all_rows // 8, heads), (256,))
+    first = KernelLaunch(ends, 'prepare_backward', arrays, given, (all_rows // 8, heads), (256,))
     given = scale, c.heads, c.rows, all_rows // _BACK_ROWS, *dq
-    last = Call(ends, 'finish_dq', ('dq_sums', 'dq'), given, (all_rows // _BACK_ROWS, heads, 2), (128,))
+    last = KernelLaunch(ends, 'finish_dq', ('dq_sums', 'dq'), given, (all_rows // _BACK_ROWS, heads, 2), (128,))
     return first, last
 
 
@@ -212,7 +212,7 @@ def backward_products(
     strides,  # of dk and dv, each of batch, heads and rows
     ordered=False,
     output_rows=None,  # an `OutputRows` of these rows among those that were prepared; None: these are all
-) -> tuple:  # a `Call`, and the boxes of q, k, v and dout
+) -> tuple:  # a `KernelLaunch`, and the boxes of q, k, v and dout
     "The launch that computes dk and dv, and adds to dq"
     output_rows = output_rows or OutputRows(0, c.rows)
     constants = dict(_kind(c), BM=_BACK_ROWS, BN=_BACK_KEYS, STAGES=_BACK_STAGES, ORDERED=ordered)
@@ -226,7 +226,7 @@ def backward_products(
     shared += _BACK_STAGES * (8 * _BACK_ROWS + 24) + 8
     grid = (cdiv(c.keys, _BACK_KEYS) * c.batch * c.heads // c.group,)
     rows, keys = (1, 1, _BACK_ROWS, 64), (1, 1, _BACK_KEYS, 64)
-    return Call(src, 'attention_backward', arrays, given, grid, (384,), shared), (rows, keys, keys, rows)
+    return KernelLaunch(src, 'attention_backward', arrays, given, grid, (384,), shared), (rows, keys, keys, rows)
 
 
 def backward_hopper(
@@ -234,7 +234,7 @@ def backward_hopper(
     scale,
     strides,  # `Strides`
     ordered=False,
-) -> tuple:  # `Call`s: the launch before, the products with their boxes, the launch after
+) -> tuple:  # `KernelLaunch`s: the launch before, the products with their boxes, the launch after
     "The launches of the backward pass on a Hopper GPU"
     first, last = backward_ends(c, scale, strides[:3], ordered)
     return first, backward_products(c, scale, strides[3:], ordered), last

@@ -39,7 +39,7 @@ def _strides(heads, rows, dim):
     return heads * rows * dim, rows * dim, dim
 
 
-def launches(variant, batch, heads, group, rows, keys) -> list:  # of (`Call`, boxes of its first arrays)
+def launches(variant, batch, heads, group, rows, keys) -> list:  # of (`KernelLaunch`, boxes of its first arrays)
     "The launches of a `Variant` for a size on an H100: forward, and perhaps backward"
     c = AttentionProblem(batch, heads, group, rows, keys, variant.dim, variant.causal, 0, False)
     scale, of_q, of_k = (

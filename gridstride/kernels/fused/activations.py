@@ -7,7 +7,7 @@ from . import calls
 from .calls import Dropout
 from .sources import SIZES, sums_of
 from ..operators import operator
-from ..ladder.rung import here
+from ..ladder.rung import this_device
 from ..tool import check_fits, check_tensor, launch, type_of, vector_of
 
 _FORMS = {'none': False, 'tanh': True}
@@ -25,7 +25,7 @@ def _gelu(x, tanh):
     check_tensor('gelu', x, SIZES)
     y, size = torch.empty_like(x), x.numel()
     if size:
-        launch(calls.gelu_calls(type_of(x), size, vector_of(x, 1, size), tanh, here()), x, y=y)
+        launch(calls.gelu_calls(type_of(x), size, vector_of(x, 1, size), tanh, this_device()), x, y=y)
     return y
 
 
@@ -35,7 +35,7 @@ def _gelu_backward(x, dy, tanh):
     dx, size = torch.empty_like(x), x.numel()
     if size:
         v = min(vector_of(o, 1, size) for o in (x, dy))
-        launch(calls.gelu_backward_calls(type_of(x), size, v, tanh, here()), x, dy=dy, dx=dx)
+        launch(calls.gelu_backward_calls(type_of(x), size, v, tanh, this_device()), x, dy=dy, dx=dx)
     return dx
 
 
@@ -84,7 +84,7 @@ def _bias_gelu(x, bias, tanh, p, seed):
     y, (rows, width) = torch.empty_like(x), _rows(x)
     if x.numel():
         v = min(vector_of(o, 2, width) for o in (x, bias))
-        found = calls.bias_gelu_calls(type_of(x), rows, width, v, tanh, Dropout(p, seed), here())
+        found = calls.bias_gelu_calls(type_of(x), rows, width, v, tanh, Dropout(p, seed), this_device())
         launch(found, x, bias=bias, y=y)
     return y
 
@@ -99,7 +99,7 @@ def _bias_gelu_backward(x, bias, dy, tanh, p, seed):
     if not x.numel():
         return dx, dbias.zero_()
     v, dtype = min(vector_of(o, 2, width) for o in (x, bias, dy)), type_of(x)
-    found, count = calls.bias_gelu_backward_calls(dtype, rows, width, v, tanh, Dropout(p, seed), here())
+    found, count = calls.bias_gelu_backward_calls(dtype, rows, width, v, tanh, Dropout(p, seed), this_device())
     parts = torch.empty(count * width, dtype=getattr(torch, sums_of(dtype)), device=x.device)
     launch(found, x, bias=bias, dy=dy, dx=dx, parts=parts, dbias=dbias)
     return dx, dbias

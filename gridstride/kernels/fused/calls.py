@@ -1,4 +1,4 @@
-"""What is launched for a type and a size: the `Call`s of each kernel here, forward and backward.
+"""What is launched for a type and a size: the `KernelLaunch`s of each kernel here, forward and backward.
 
 Blocks that only read and write come and go; those that sum columns stay, and keep the sums in registers.
 """
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from .sources import SIZES, sums_of, whole
 from ..ladder.launches import Double, Long
-from ..ladder.rung import Call
+from ..ladder.rung import KernelLaunch
 from ..tool import LOAD, pow2_clamp
 from ...utils import cdiv
 
@@ -46,17 +46,17 @@ def _flat(name, arrays, dtype, size, v, tanh, on):
     threads = pow2_clamp(packs // ahead, 32, threads)
     constants = _constants(v, size * SIZES[dtype], TANH=tanh, THREADS=threads, AHEAD=ahead)
     src = whole(('pack', 'gelu', 'flat'), dtype, constants)
-    return [Call(src, name, arrays, (Long(size),), (cdiv(packs, threads * ahead),), (threads,))]
+    return [KernelLaunch(src, name, arrays, (Long(size),), (cdiv(packs, threads * ahead),), (threads,))]
 
 
 @lru_cache(1024)
-def gelu_calls(dtype, size, v, tanh, on) -> list:  # of `Call`
+def gelu_calls(dtype, size, v, tanh, on) -> list:  # of `KernelLaunch`
     "The launch of gelu of `size` elements on the `Device` `on`, `v` per load"
     return _flat('gelu_forward', ('x', 'y'), dtype, size, v, tanh, on)
 
 
 @lru_cache(1024)
-def gelu_backward_calls(dtype, size, v, tanh, on) -> list:  # of `Call`
+def gelu_backward_calls(dtype, size, v, tanh, on) -> list:  # of `KernelLaunch`
     "The launch that computes the gradient of x from that of gelu"
     return _flat('gelu_backward', ('x', 'dy', 'dx'), dtype, size, v, tanh, on)
 
@@ -70,7 +70,7 @@ def _add_columns(dtype, count, width, outs, on):
     src, columns = whole(('columns',), dtype, constants), width * len(outs)
     arrays = 'parts', outs[0], outs[-1]
     grid, block = (cdiv(columns, 32),), (32 * _SLICES,)
-    return Call(src, 'add_columns', arrays, (count, width, columns), grid, block, pdl=on.hopper)
+    return KernelLaunch(src, 'add_columns', arrays, (count, width, columns), grid, block, pdl=on.hopper)
 
 
 # GELU of rows plus a bias
@@ -110,11 +110,11 @@ def _biased(name, arrays, dtype, rows, width, v, tanh, dropout, strips, ahead):
     constants = _constants(v, rows * width * SIZES[dtype], **constants)
     src = whole(('pack', 'gelu', 'bias_gelu'), dtype, constants)
     scalars = Long(rows), width // v, strips.share, *dropout.scalars(dtype)
-    return Call(src, name, arrays, scalars, (strips.grid,), (strips.across * strips.down,))
+    return KernelLaunch(src, name, arrays, scalars, (strips.grid,), (strips.across * strips.down,))
 
 
 @lru_cache(1024)
-def bias_gelu_calls(dtype, rows, width, v, tanh, dropout, on) -> list:  # of `Call`
+def bias_gelu_calls(dtype, rows, width, v, tanh, dropout, on) -> list:  # of `KernelLaunch`
     "The launch of gelu of rows of `width` elements plus a bias, with `Dropout`"
     threads, ahead = (_DROPS if dropout.p else _ROWS)[SIZES[dtype]]
     strips = _strips(width // v, rows, threads, ahead)
@@ -122,7 +122,9 @@ def bias_gelu_calls(dtype, rows, width, v, tanh, dropout, on) -> list:  # of `Ca
 
 
 @lru_cache(1024)
-def bias_gelu_backward_calls(dtype, rows, width, v, tanh, dropout, on) -> tuple:  # ([`Call`], parts of each column)
+def bias_gelu_backward_calls(
+    dtype, rows, width, v, tanh, dropout, on
+) -> tuple:  # ([`KernelLaunch`], parts of each column)
     "The launches that compute the gradients of x and of the bias"
     threads, ahead, blocks = _DOWN[SIZES[dtype]]
     strips = _strips(width // v, rows, threads, ahead, blocks * on.sms)
@@ -151,7 +153,7 @@ def _named(*arrays):
 
 
 @lru_cache(1024)
-def norm_calls(dtype, rows, width, v, norm, eps, on) -> list:  # of `Call`
+def norm_calls(dtype, rows, width, v, norm, eps, on) -> list:  # of `KernelLaunch`
     "The launch of the `Norm` of rows of `width` elements, a multiple of `v`, with `eps` under the root"
     packs, (wish, early) = width // v, _NORM[SIZES[dtype]]
     if rows * packs < on.sms * _THREADS:  # few: rows have more threads, and these less to load at first
@@ -165,7 +167,7 @@ def norm_calls(dtype, rows, width, v, norm, eps, on) -> list:  # of `Call`
     arrays = _named(('x', 1), ('residual', norm.added), ('weight', norm.scaled), ('bias', norm.shifted))
     arrays += (*_named(('sum', norm.added)), 'y', 'kept')
     grid = (cdiv(rows, threads // group),)
-    return [Call(src, 'norm_forward', arrays, (Long(rows), packs, _as_sum(dtype, eps)), grid, (threads,))]
+    return [KernelLaunch(src, 'norm_forward', arrays, (Long(rows), packs, _as_sum(dtype, eps)), grid, (threads,))]
 
 
 _RING = 'address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'bulk_copy_once'
@@ -198,7 +200,7 @@ def _stay(packs, v, size, norm, on):
 
 
 @lru_cache(1024)
-def norm_backward_calls(dtype, rows, width, v, norm, learnt, on) -> tuple:  # ([`Call`], parts of each column)
+def norm_backward_calls(dtype, rows, width, v, norm, learnt, on) -> tuple:  # ([`KernelLaunch`], parts of each column)
     "The launches that compute the gradients of x, and if they are `learnt`, of weight and bias"
     packs, size = width // v, SIZES[dtype]
     stay = _stay(packs, v, size, norm, on)
@@ -211,7 +213,7 @@ def norm_backward_calls(dtype, rows, width, v, norm, learnt, on) -> tuple:  # ([
     shared = max(ring, _MIN_SHARED) if ring else 0
     arrays = _named(('x', 1), ('dy', 1), ('weight', norm.scaled), ('dsum', norm.added))
     arrays += ('kept', 'dx', *_named(('parts', learnt)))
-    first = Call(src, 'norm_backward', arrays, (Long(rows), packs), (grid,), (stay.threads,), shared)
+    first = KernelLaunch(src, 'norm_backward', arrays, (Long(rows), packs), (grid,), (stay.threads,), shared)
     if not learnt:
         return [first], 0
     outs = ['dweight', 'dbias'] if norm.centered else ['dweight']

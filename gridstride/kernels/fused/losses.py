@@ -13,7 +13,7 @@ import torch
 from .sources import SIZES, sums_of, whole
 from ..operators import untraced
 from ..ladder.launches import Long
-from ..ladder.rung import Call, here
+from ..ladder.rung import KernelLaunch, this_device
 from ..tool import LOAD, check_fits, check_tensor, launch, pow2_clamp, type_of, vector
 from ...utils import cdiv
 
@@ -46,18 +46,18 @@ def _threads(packs, ahead=_AHEAD, most=512):
 
 
 @lru_cache(1024)
-def count_call(case, mean) -> Call:
+def count_call(case, mean) -> KernelLaunch:
     "Computes `scale`, the factor applied to the loss sum"
     src = whole(('cross_entropy_mean',), case.dtype, (('THREADS', _ONE_BLOCK),))
     scalars = case.rows, case.width, int(mean), Long(case.ignored)
-    return Call(src, 'count_targets', ('target', 'scale'), scalars, (1,), (_ONE_BLOCK,))
+    return KernelLaunch(src, 'count_targets', ('target', 'scale'), scalars, (1,), (_ONE_BLOCK,))
 
 
 @lru_cache(1024)
-def add_call(case) -> Call:
+def add_call(case) -> KernelLaunch:
     "Adds up the losses"
     src = whole(('cross_entropy_mean',), case.dtype, (('THREADS', _ONE_BLOCK),))
-    return Call(src, 'add_losses', ('loss', 'scale', 'out'), (case.rows,), (1,), (_ONE_BLOCK,))
+    return KernelLaunch(src, 'add_losses', ('loss', 'scale', 'out'), (case.rows,), (1,), (_ONE_BLOCK,))
 
 
 def _rows_source(case, threads):
@@ -65,15 +65,15 @@ def _rows_source(case, threads):
 
 
 @lru_cache(1024)
-def losses_call(case) -> Call:
+def losses_call(case) -> KernelLaunch:
     "Computes the losses and saves each row's max and sum for the gradient"
     threads = _threads(case.width // case.v)
     arrays, scalars = ('x', 'target', 'loss', 'kept'), (case.width, Long(case.ignored))
-    return Call(_rows_source(case, threads), 'losses', arrays, scalars, (case.rows,), (threads,))
+    return KernelLaunch(_rows_source(case, threads), 'losses', arrays, scalars, (case.rows,), (threads,))
 
 
 @lru_cache(1024)
-def gradients_call(case, each) -> Call:
+def gradients_call(case, each) -> KernelLaunch:
     "Computes the gradient from the saved row statistics; `each`: is the upstream gradient one value per row?"
     packs = max(1, case.width // case.v)
     share = min(packs, _SHARE // (case.v * SIZES[case.dtype]))
@@ -81,11 +81,11 @@ def gradients_call(case, each) -> Call:
     # A row is split over `blocks` blocks, so the grid is rows * blocks.
     scalars = case.width, share, blocks, int(each), Long(case.ignored)
     arrays = 'x', 'target', 'kept', 'upstream', 'scale', 'gradient'
-    return Call(_rows_source(case, threads), 'gradients', arrays, scalars, (case.rows * blocks,), (threads,))
+    return KernelLaunch(_rows_source(case, threads), 'gradients', arrays, scalars, (case.rows * blocks,), (threads,))
 
 
 @lru_cache(1024)
-def once_call(case, on):  # a `Call`, or None if unsupported
+def once_call(case, on):  # a `KernelLaunch`, or None if unsupported
     "Computes losses and gradient together, on a Hopper GPU"
     size, packs = SIZES[case.dtype], max(1, case.width // case.v)
     # Rounds the count of 64 KiB parts to an integer, and that up to a power of two: several blocks of 36 to 96 KiB, or
@@ -101,15 +101,15 @@ def once_call(case, on):  # a `Call`, or None if unsupported
     src = whole(('cross_entropy', 'cross_entropy_single_pass'), case.dtype, tuple(constants.items()), _CLUSTER)
     arrays, scalars = ('x', 'target', 'scale', 'loss', 'gradient'), (case.width, share, Long(case.ignored))
     grid, cluster = (case.rows, blocks), (1, blocks, 1)
-    return Call(src, 'loss_and_gradient', arrays, scalars, grid, (threads,), shared, cluster=cluster)
+    return KernelLaunch(src, 'loss_and_gradient', arrays, scalars, grid, (threads,), shared, cluster=cluster)
 
 
 @lru_cache(1024)
-def multiply_call(dtype, size, v, on) -> Call:
+def multiply_call(dtype, size, v, on) -> KernelLaunch:
     "The launch that multiplies `size` elements by a factor, unless that is 1"
     src = whole(('multiply',), dtype, (('V', v), ('THREADS', 512)))
     blocks = max(1, min(4 * on.sms, cdiv(size, 512 * v)))
-    return Call(src, 'multiply', ('x', 'factor'), (Long(size),), (blocks,), (512,))
+    return KernelLaunch(src, 'multiply', ('x', 'factor'), (Long(size),), (blocks,), (512,))
 
 
 # Argument checks
@@ -182,7 +182,7 @@ def _losses(x, target, case, loss):
 
 def _once(x, target, case, scale, loss, to):
     "Compute the losses, and the gradient into `to`"
-    launch([once_call(case, here())], x, target=target, scale=scale, loss=loss, gradient=to)
+    launch([once_call(case, this_device())], x, target=target, scale=scale, loss=loss, gradient=to)
 
 
 def _second(x, target, case, kept, upstream, scale, to):
@@ -202,7 +202,7 @@ def _multiply(x, factor):
     "`x *= factor` on the device, without a host sync"
     if x is not None and x.numel():
         v = vector(x.data_ptr(), x.element_size(), 1, x.numel())
-        launch([multiply_call(type_of(x), x.numel(), v, here())], x, factor=factor)
+        launch([multiply_call(type_of(x), x.numel(), v, this_device())], x, factor=factor)
 
 
 def _gone(tool):
@@ -219,7 +219,7 @@ class _CrossEntropy(torch.autograd.Function):
         ctx.case = case = _problem(x, ignored, in_place)
         loss, ctx.scale = _in_sums(x, case.rows), _count(x, target, case, reduction)
         ctx.in_place, ctx.gradient, ctx.kept, ctx.taken = in_place, None, None, False
-        if reduction != 'none' and once_call(case, here()):
+        if reduction != 'none' and once_call(case, this_device()):
             ctx.gradient = x.detach() if in_place else torch.empty_like(x)
             _once(x, target, case, ctx.scale, loss, ctx.gradient)
         else:
@@ -333,7 +333,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 def _loss_to_gradient(x, target, case, scale, loss, one):
     "Compute the losses and overwrite the logits with their gradient"
-    if once_call(case, here()):
+    if once_call(case, this_device()):
         return _once(x, target, case, scale, loss, x)
     _second(x, target, case, _losses(x, target, case, loss), one, scale, x)
 

@@ -7,7 +7,7 @@ from . import calls
 from .calls import Norm
 from .sources import SIZES, sums_of
 from ..operators import operator
-from ..ladder.rung import here
+from ..ladder.rung import this_device
 from ..tool import check_fits, check_tensor, launch, type_of, vector_of
 
 
@@ -57,7 +57,7 @@ def _norm(x, weight, bias, residual, eps, centered):
     if x.numel():
         norm = Norm(centered, weight is not None, bias is not None, residual is not None)
         v = _vector(x.shape[-1], x, weight, bias, residual)
-        found = calls.norm_calls(type_of(x), *_rows(x), v, norm, eps, here())
+        found = calls.norm_calls(type_of(x), *_rows(x), v, norm, eps, this_device())
         launch(found, x, weight=weight, bias=bias, residual=residual, sum=total, y=y, kept=kept)
     return y, total, kept
 
@@ -80,7 +80,7 @@ def _norm_backward(x, dy, dsum, weight, kept, learnt, centered):
         return dx, dweight.zero_(), dbias.zero_()
     (rows, width), norm = _rows(x), Norm(centered, weight is not None, False, dsum is not None)
     v = _vector(width, x, dy, dsum, weight)
-    found, count = calls.norm_backward_calls(type_of(x), rows, width, v, norm, learnt, here())
+    found, count = calls.norm_backward_calls(type_of(x), rows, width, v, norm, learnt, this_device())
     parts = torch.empty(count * (1 + centered) * width, dtype=_kind(x), device=x.device)
     outs = dict(dx=dx, parts=parts, dweight=dweight, dbias=dbias)
     launch(found, x, dy=dy, dsum=dsum, weight=weight, kept=kept, **outs)

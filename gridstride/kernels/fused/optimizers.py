@@ -12,7 +12,7 @@ import torch
 
 from .sources import SIZES, whole
 from ..ladder.launches import Launcher
-from ..ladder.rung import Call, compiled
+from ..ladder.rung import KernelLaunch, compiled
 from ..tool import LOAD
 from ...cpp.driver import current_stream
 from ...utils import backend, cdiv
@@ -24,11 +24,11 @@ _STATES = 'exp_avg', 'exp_avg_sq'  # as torch's AdamW calls them
 
 # What is launched
 @lru_cache(1024)
-def adamw_call(dtype, v, maximize, blocks) -> Call:
+def adamw_call(dtype, v, maximize, blocks) -> KernelLaunch:
     "The launch of one step for tensors of a type in so many chunks, `v` elements per load"
     constants = ('V', v), ('THREADS', THREADS), ('MAXIMIZE', maximize)
     arrays, scalars = ('memory', 'table', 'chunks'), (0.0,) * len(SCALARS)
-    return Call(whole(('adamw',), dtype, constants), 'adamw', arrays, scalars, (blocks,), (THREADS,))
+    return KernelLaunch(whole(('adamw',), dtype, constants), 'adamw', arrays, scalars, (blocks,), (THREADS,))
 
 
 SCALARS = 'decay', 'one_minus_beta1', 'one_minus_beta2', 'rate', 'root', 'eps'  # as the kernel names them

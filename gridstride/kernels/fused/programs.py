@@ -38,7 +38,7 @@ PASSES = [
 ]
 
 
-def launches(o, rows, width) -> tuple:  # ([`Call`], sums of columns that are kept between two calls)
+def launches(o, rows, width) -> tuple:  # ([`KernelLaunch`], sums of columns that are kept between two calls)
     "The launches of a `Pass` for a size, on an H100"
     flat = o.tool == 'gelu'
     v = LOAD // SIZES[o.dtype] if flat else vector(0, SIZES[o.dtype], 2, width)
@@ -89,7 +89,7 @@ SOFTMAXES = [
 ]
 
 
-def softmax_launches(o, rows, width) -> tuple:  # ([`Call`], elements of the workspace between two of them)
+def softmax_launches(o, rows, width) -> tuple:  # ([`KernelLaunch`], elements of the workspace between two of them)
     "The launches of a `Pass` of softmax for a size, on an H100"
     of, v = 'softmax_backward' if o.backward else 'softmax', vector(0, SIZES[o.dtype], 2, width)
     return softmax_calls(of, o.dtype, rows, width, v, o.tool == 'log_softmax', H100)
@@ -119,7 +119,7 @@ TENSORS = ((1, 5, 561, 2048, 2049, 70000), (2**28,))  # sizes, likewise
 _ROUNDING = dict(float32=2e-6, bfloat16=2**-8 + 2e-6)
 
 
-def loss_calls(dtype, rows, width) -> list:  # of `Call`
+def loss_calls(dtype, rows, width) -> list:  # of `KernelLaunch`
     "The launches for the mean of the losses and its gradient, on an H100"
     case = LossProblem(dtype, rows, width, LOAD // losses.SIZES[dtype], -100)
     return [losses.count_call(case, True), losses.once_call(case, H100), losses.add_call(case)]
@@ -139,7 +139,7 @@ constexpr double ROUNDING = {_ROUNDING[dtype]};'''
     return Program(name, what, main, 'rows, width', LOSSES[dtype], {head: lines}, constants)
 
 
-def adamw_calls() -> list:  # of `Call`, one per case
+def adamw_calls() -> list:  # of `KernelLaunch`, one per case
     "One step per list of sizes"
     chunk = 4 * optimizers.THREADS
     return [optimizers.adamw_call('float32', 4, False, sum(cdiv(n, chunk) for n in sizes)) for sizes in TENSORS]

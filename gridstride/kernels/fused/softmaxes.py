@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 from .sources import SIZES, sums_of, whole
 from ..operators import operator
 from ..ladder.launches import Long
-from ..ladder.rung import Call, here
+from ..ladder.rung import KernelLaunch, this_device
 from ..tool import check_tensor, launch, type_of, vector_of
 from ...utils import cdiv
 
@@ -126,7 +126,7 @@ def softmax_calls(
     v,
     log,  # is it of the logarithm?
     on,
-) -> tuple:  # ([`Call`], elements of the workspace between two of them)
+) -> tuple:  # ([`KernelLaunch`], elements of the workspace between two of them)
     "The launches of softmax of rows of `width` elements on the `Device` `on`, `v` per load"
     size, arrays = v * SIZES[dtype] * (1 + (of == 'softmax_backward')), ('x', 'dy', 'out')
     kind = dict(LOG=log, STREAM=rows * width * SIZES[dtype] > _STREAM)
@@ -139,14 +139,14 @@ def softmax_calls(
             kind['ASYNC'], scalars, shared = on.hopper, (*scalars, packs), threads * packs * size
         src = _text(of, 'softmax_registers' if held else 'softmax_shared', dtype, v, threads, blocks, **kind)
         grid = (blocks * cdiv(rows, threads // group),)
-        return [Call(src, 'keep_rows', arrays, scalars, grid, (threads,), shared, cluster=(blocks, 1, 1))], 0
+        return [KernelLaunch(src, 'keep_rows', arrays, scalars, grid, (threads,), shared, cluster=(blocks, 1, 1))], 0
     parts = min(_PARTS, cdiv(width // v * size, _SHARE))
     src = _text(of, 'softmax_split', dtype, v, _MAX_THREADS, 1, **kind)
     scalars, grid = (Long(width), Long(cdiv(width // v, parts)), parts), (rows * parts,)
-    first = Call(src, 'find_parts', ('x', 'dy', 'parts'), scalars, grid, (_MAX_THREADS,))
+    first = KernelLaunch(src, 'find_parts', ('x', 'dy', 'parts'), scalars, grid, (_MAX_THREADS,))
     return [
         first,
-        Call(src, 'finish_rows', ('x', 'dy', 'parts', 'out'), scalars, grid, (_MAX_THREADS,)),
+        KernelLaunch(src, 'finish_rows', ('x', 'dy', 'parts', 'out'), scalars, grid, (_MAX_THREADS,)),
     ], 2 * rows * parts
 
 
@@ -156,7 +156,7 @@ def _run(of, x, dy, log):
         return out
     width = x.shape[-1]
     v = min(vector_of(o, 2, width) for o in (x, dy, out))
-    found, parts = softmax_calls(of, dtype, x.numel() // width, width, v, log, here())
+    found, parts = softmax_calls(of, dtype, x.numel() // width, width, v, log, this_device())
     parts = torch.empty(parts, dtype=getattr(torch, sums_of(dtype)), device=x.device)
     launch(found, x, dy=dy, parts=parts, out=out)
     return out

@@ -8,7 +8,7 @@ from torch.autograd.function import once_differentiable
 
 from .launches import lying, plan_for, run, why_not_here
 from . import plan, bf16x6
-from ..ladder.rung import Sequence, here
+from ..ladder.rung import PreparedLaunches, this_device
 from ..sparse.launches import launch_on
 from ..tool import enter_thread, type_of
 
@@ -31,7 +31,7 @@ def _split_for(a, b):
         return 'a size is 0, or the batch is longer than 65,535'
     if (a.data_ptr() | b.data_ptr()) & 15:
         return 'an operand begins at an address that is not a multiple of 16'
-    kernel = bf16x6.choose_batch(count, h, w, k, here().sms, operands[0])
+    kernel = bf16x6.choose_batch(count, h, w, k, this_device().sms, operands[0])
     return kernel if isinstance(kernel, str) else (*operands, kernel)
 
 
@@ -44,7 +44,9 @@ def _plan(a, b):
 
 @lru_cache(256)
 def _ready(kernel, count, h, w, k, device, backend):
-    return lambda arrays, stream=None, run=Sequence(kernel.launch_plan(h, w, k, here(), count)): run(*arrays, stream)
+    return lambda arrays, stream=None, run=PreparedLaunches(kernel.launch_plan(h, w, k, this_device(), count)): run(
+        *arrays, stream
+    )
 
 
 def _forward(a, b):

@@ -19,7 +19,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..ptx import PTX, wgmma
-from ..ladder.rung import Call, Device, LaunchPlan, Product, with_constants
+from ..ladder.rung import KernelLaunch, Device, LaunchPlan, Product, with_constants
 from .skinny import SMALL, SKINNY, SKINNY_TN
 from ...utils import cdiv
 
@@ -325,9 +325,9 @@ class Bf16x6(Product):
         blocks = chunks * (rows * BM + cols * BN) // 64
         shape, grid, each = (h, w, k), (rows * cols, SPLITS), (1, count) if count > 1 else ()
         pass_src, src = self._texts(count)
-        apart = Call(pass_src, 'split_planes', ('m', 'n', 'ms', 'ns'), shape, (blocks, *each), (256,))
+        apart = KernelLaunch(pass_src, 'split_planes', ('m', 'n', 'ms', 'ns'), shape, (blocks, *each), (256,))
         arrays = 'ms', 'ns', 'm', 'n', 'out'
-        product = Call(src, 'multiply_planes', arrays, shape, (*grid, *each[1:]), (2 * BM + 32,), self.shared)
+        product = KernelLaunch(src, 'multiply_planes', arrays, shape, (*grid, *each[1:]), (2 * BM + 32,), self.shared)
         product = product._replace(pdl=True, cluster=(1, SPLITS, 1))
         ms, ns = (3 * 32 * chunks * count * o for o in (rows * BM, cols * BN))
         workspaces = dict(ms=(ms, 'bfloat16'), ns=(ns, 'bfloat16'))

@@ -4,7 +4,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .sources import product_source
-from ..ladder.rung import Call
+from ..ladder.rung import KernelLaunch
 from ...utils import cdiv
 
 
@@ -131,7 +131,7 @@ def product_call(
     scale,  # of the product
     on,  # a `Device`
     tile=None,  # that of `choose`
-) -> tuple:  # a `Call`, and the (box, swizzle) of its first arrays
+) -> tuple:  # a `KernelLaunch`, and the (box, swizzle) of its first arrays
     "The launch of a product on a Hopper GPU"
     tile = tile or choose(c, on.sms)
     transposed = c.layout[0] == 't', c.layout[1] == 't'
@@ -147,7 +147,7 @@ def product_call(
     grid = size * min(on.sms * tile.BLOCKS // size, tiles)
     given = (c.count, c.h, c.w, c.k, float(scale))
     threads, shared = 128 * (tile.WGS + 1), tile.STAGES * stage_bytes(tile, transposed[1]) + tile.WGS * 4 * 4096
-    call = Call(src, 'multiply', _ARRAYS, given, (grid,), (threads,), shared, bool(tile.PDL))
+    call = KernelLaunch(src, 'multiply', _ARRAYS, given, (grid,), (threads,), shared, bool(tile.PDL))
     m = (1, BK // tile.CN, 64) if transposed[0] else (1, tile.BM // tile.CN, BK)
     n = (1, tile.BN // tile.CM, BK) if transposed[1] else (1, BK // tile.CM, 64)
     out = (1, 16, 64) if is_staged(c) else m

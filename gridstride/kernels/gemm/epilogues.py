@@ -14,7 +14,7 @@ from .dispatch import check_epilogue, matmul
 from .plan import why_torch
 from ..operators import untraced
 from ..ladder.launches import Long
-from ..ladder.rung import Call
+from ..ladder.rung import KernelLaunch
 from ..tool import enter_thread, launch, type_of
 from ...utils import cdiv
 
@@ -49,10 +49,11 @@ _BY_TORCH = dict(
 
 @lru_cache(256)
 def _pass_call(activation, dtype, size):
-    "The launches that apply an `Activation` to `size` elements, or multiply by its gradient: two `Call`s"
+    "The launches that apply an `Activation` to `size` elements, or multiply by its gradient: two `KernelLaunch`s"
     src, grid = pass_source(dtype, activation), (cdiv(size, 256),)
     return [
-        Call(src, name, ('x', 'dy', 'y'), (Long(size),), grid, (256,)) for name in ('activate', 'activation_backward')
+        KernelLaunch(src, name, ('x', 'dy', 'y'), (Long(size),), grid, (256,))
+        for name in ('activate', 'activation_backward')
     ]
 
 

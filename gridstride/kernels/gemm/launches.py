@@ -6,7 +6,7 @@ import torch
 
 from .calls import GemmProblem, choose, is_staged, product_call, sum_rows
 from .sources import HALVES
-from ..ladder.rung import here, on_hopper
+from ..ladder.rung import this_device, on_hopper
 from ..sparse.launches import launch_on, ready
 from ..tool import type_of
 
@@ -54,7 +54,7 @@ def plan_for(a, b):  # tensors of two axes, or both of three
 @lru_cache(1024)
 def _ready(case, scale, tile, device, backend):
     "The prepared launch of a problem on a device"
-    return ready(*product_call(case, scale, here(), tile), device)
+    return ready(*product_call(case, scale, this_device(), tile), device)
 
 
 def _three(x):
@@ -101,7 +101,7 @@ def run(
         summed,
         onto,
     )
-    tile = tile or choose(case, here().sms)
+    tile = tile or choose(case, this_device().sms)
     sums = torch.empty(sum_rows(case, tile) if summed else 0, w, dtype=torch.float32, device=m.device)
     kept = saved if act_grad is None else act_grad
     maps = [_three(o) for o in (out, out if kept is None else kept)] if is_staged(case) else [mm, mm]

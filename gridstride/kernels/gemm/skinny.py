@@ -8,7 +8,7 @@ less than the 17 of the GPU. So it is memory-bound, and the kernel has one aim: 
 from importlib.resources import files
 
 from ..ptx import PTX
-from ..ladder.rung import Call, LaunchPlan, Product, Rung, with_constants
+from ..ladder.rung import KernelLaunch, LaunchPlan, Product, Rung, with_constants
 from ...utils import cdiv
 
 
@@ -497,7 +497,7 @@ class Skinny(Product):
         if not c or h < on.sms * c['WARPS'] * c['R']:
             return
         src, shared = with_constants(PTX + piece_src + sums_src + rows_src, c), (c['WARPS'] * c['R'] + w) * k * 4
-        return Call(src, 'thin_rows', _ARRAYS, (h, w, k), (on.sms,), (32 * c['WARPS'],), shared)
+        return KernelLaunch(src, 'thin_rows', _ARRAYS, (h, w, k), (on.sms,), (32 * c['WARPS'],), shared)
 
     def by_planes(self, h, w, k, on):
         """The constants for tensor cores, where a block keeps the terms of `n`; None where that cannot be, or where it
@@ -516,7 +516,7 @@ class Skinny(Product):
         if c := self.by_planes(h, w, k, on):
             shared = c['WARPS'] * c['STAGES'] * 2048 + self._plane_bytes(w, k)
             src = with_constants(PTX + apart_src + planes_src, c)
-            return Call(src, 'thin_planes', _ARRAYS, (h, w, k), (on.sms,), (32 * c['WARPS'],), shared)
+            return KernelLaunch(src, 'thin_planes', _ARRAYS, (h, w, k), (on.sms,), (32 * c['WARPS'],), shared)
 
     def by_stages(self, h, w, k, on):
         """The constants for tensor cores and whole rows whose k warps share; None where shared memory does not hold the
@@ -540,7 +540,7 @@ class Skinny(Product):
             src, workers = with_constants(PTX + apart_src + stages_src, c), c['PARTS'] * c['TEAMS']
             shared = c['STAGES'] * 32 * k + self._lo_bytes(w, workers, c['CHUNKS'])
             block = (32 * (workers + 1 + c['ADDERS']),)
-            return Call(src, 'thin_stages', _ARRAYS, (h, w, k), (on.sms,), block, shared)
+            return KernelLaunch(src, 'thin_stages', _ARRAYS, (h, w, k), (on.sms,), block, shared)
 
     def slabs(self, h, w, k, on):
         "(the launch by slabs of k, how many of these there are)"
@@ -551,7 +551,7 @@ class Skinny(Product):
         across, slab, shared = (self.blocks_transposed if transposed else self.blocks)(h, w, k, on.sms, **c)
         src = with_constants(PTX + piece_src + (transposed_src if transposed else sums_src + skinny_src), c)
         name, grid = 'thin_transposed' if transposed else 'thin', (across, cdiv(k, slab))
-        return Call(src, name, _ARRAYS, (h, w, k, slab), grid, (32 * c['WARPS'],), shared), cdiv(k, slab)
+        return KernelLaunch(src, name, _ARRAYS, (h, w, k, slab), grid, (32 * c['WARPS'],), shared), cdiv(k, slab)
 
     def launch_plan(self, h, w, k, on):
         "One call, or one by slabs of k and one that adds these up"
@@ -560,7 +560,7 @@ class Skinny(Product):
         call, slabs = self.slabs(h, w, k, on)
         if slabs == 1:
             return LaunchPlan([call])
-        add = Call(add_src, 'add_slabs', ('parts', 'out'), (h * w, slabs), (cdiv(h * w, 256),), (256,))
+        add = KernelLaunch(add_src, 'add_slabs', ('parts', 'out'), (h * w, slabs), (cdiv(h * w, 256),), (256,))
         return LaunchPlan([call._replace(arrays=('m', 'n', 'parts')), add], dict(parts=(slabs * h * w, 'float32')))
 
     def blocks(self, h, w, k, sms, W, VEC, LANES, R, WARPS, STAGES):

@@ -97,7 +97,7 @@ class _Launch(Mapped):
 
 
 # A plan is plain data, so it can be launched here or exported as a standalone program (`export`).
-class Call(NamedTuple):
+class KernelLaunch(NamedTuple):
     "One launch of a kernel"
 
     src: str  # CUDA C, with its line of constants
@@ -129,7 +129,7 @@ class Device(NamedTuple):
 H100 = Device(132, True)
 
 
-def here() -> Device:
+def this_device() -> Device:
     "The current GPU, or the emulator"
     return Device(sms(), runs_hopper())
 
@@ -140,17 +140,17 @@ def compiled(src, name, backend):
     return cuda_kernel(src, name, checks=None if backend == 'gpu' else True)
 
 
-def launcher_of(call, backend) -> Launcher:
+def make_launcher(call, backend) -> Launcher:
     "The `Launcher` of a call, compiled for 'gpu' or 'sim'"
     kernel = compiled(call.src, call.name, backend)
     return Launcher(kernel, len(call.arrays), *call[3:])
 
 
-class Sequence:
+class PreparedLaunches:
     "The prepared launches of a plan; call with m, n, out and a stream handle"
 
     def __init__(self, plan):
-        self.launches = [(launcher_of(c, backend()), c.arrays) for c in plan.calls]
+        self.launches = [(make_launcher(c, backend()), c.arrays) for c in plan.calls]
         self.workspaces, self.bytes = {}, 0
         for name, (n, dtype) in plan.workspaces.items():
             self.workspaces[name] = self.bytes, n, dtype
@@ -215,7 +215,7 @@ class Product:
     def prepare(self, h, w, k, device):
         "Prepare the launches for one shape on the current device: a function of (m, n, out, stream)"
         self.need(h, w, k)
-        return Sequence(self.launch_plan(h, w, k, here()))
+        return PreparedLaunches(self.launch_plan(h, w, k, this_device()))
 
     def need(self, h, w, k):
         "Raise `ValueError` for a shape that it does not multiply, `Unavailable` on a GPU that cannot run it"
@@ -428,7 +428,7 @@ class Rung(Product):
     def launch_plan(self, h, w, k, on):
         name, arrays = _last_kernel(self.text), ('m', 'n', 'out')  # constants never change the kernel's name
         grid = self.grid_for(h, w, k, on)
-        return LaunchPlan([Call(self.src, name, arrays, (h, w, k), grid, self.threads, self.shared, self.pdl)])
+        return LaunchPlan([KernelLaunch(self.src, name, arrays, (h, w, k), grid, self.threads, self.shared, self.pdl)])
 
     @property
     def kernel(self):

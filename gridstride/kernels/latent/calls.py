@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .sources import DIM, PAGE, VALUES, ampere_source, hopper_source, merge_source
-from ..ladder.rung import Call
+from ..ladder.rung import KernelLaunch
 from ...utils import cdiv
 
 
@@ -61,17 +61,17 @@ def decode_ampere(
     scale,  # of scores
     splits,
     on,  # a `Device`
-) -> tuple:  # `Call`, parts
+) -> tuple:  # `KernelLaunch`, parts
     "The decode launch by `mma.sync`, two blocks per SM"
     parts = parts_of(c, splits, _TALL, 2 * on.sms)
     src = ampere_source(c.dtype, (('BM', _TALL), ('BN', _STEP)))
     shared = 2 * DIM * (_TALL + _STEP) + _TALL * (4 * (_STEP + 4) + 2 * (_STEP + 8) + 4)
     given = _factor(scale), *_scalars(c, parts)
-    return Call(src, 'decode', _ARRAYS, given, (cdiv(c.rows, _TALL), parts), (128,), shared), parts
+    return KernelLaunch(src, 'decode', _ARRAYS, given, (cdiv(c.rows, _TALL), parts), (128,), shared), parts
 
 
 @lru_cache(1024)
-def decode_hopper(c, scale, splits, on) -> tuple:  # `Call`, boxes of q and of the cache, parts
+def decode_hopper(c, scale, splits, on) -> tuple:  # `KernelLaunch`, boxes of q and of the cache, parts
     """The decode launch on a Hopper GPU, one block per SM. Two blocks whose rows of q attend to the same pages share
     the copies by multicast, unless pages are few: then waiting for each other costs more"""
     tiles, parts = cdiv(c.rows, 64), parts_of(c, splits, 64, on.sms)
@@ -79,16 +79,16 @@ def decode_hopper(c, scale, splits, on) -> tuple:  # `Call`, boxes of q and of t
     src = hopper_source(c.dtype, (('STAGES', _STAGES), ('CLUSTER', cluster)))
     shared = (1 + _STAGES) * (2 * DIM * PAGE + 4 * 64) + 8 * (4 + 7 * _STAGES)
     given = _factor(scale), *_scalars(c, parts)
-    call = Call(src, 'decode', _ARRAYS, given, (tiles, parts), (512,), shared, cluster=(cluster, 1, 1))
+    call = KernelLaunch(src, 'decode', _ARRAYS, given, (tiles, parts), (512,), shared, cluster=(cluster, 1, 1))
     return call, ((64, 64), (PAGE // cluster, 64)), parts
 
 
-def merge(c, parts, on) -> Call:
+def merge(c, parts, on) -> KernelLaunch:
     "The launch that merges the parts into results"
     arrays = 'out', 'lse', 'part_out', 'part_lse', 'lens'
     split = 4 if c.batch * c.rows // 8 <= on.sms else 1
     src, grid = merge_source(c.dtype, on.hopper, split), (c.batch, c.rows // 8, split)
-    return Call(src, 'merge_parts', arrays, _scalars(c, parts), grid, (256,), pdl=on.hopper)
+    return KernelLaunch(src, 'merge_parts', arrays, _scalars(c, parts), grid, (256,), pdl=on.hopper)
 
 
 def workspaces(c, parts) -> dict:  # name -> float32 elements

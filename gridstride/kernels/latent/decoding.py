@@ -10,7 +10,7 @@ from .sources import DIM, HALVES, PAGE, VALUES
 from ..flash.attentions import Backend, has_ampere
 from ..flash.launches import launch_mapped
 from ..operators import constant, operator
-from ..ladder.rung import here
+from ..ladder.rung import this_device
 from ..tool import check_tensor, launch, type_of
 
 _NAME = 'latent_attention'
@@ -18,7 +18,7 @@ _NAME = 'latent_attention'
 
 @constant
 def _has_hopper():
-    return here().hopper
+    return this_device().hopper
 
 
 def _backend(dtype):
@@ -108,7 +108,7 @@ def _latent_attention(q, cache, table, lens, scale, splits):
     if not q.numel() or not table.numel():
         return out.zero_(), lse.fill_(-math.inf)
     c = _problem(q, cache, table)
-    on, boxes = here(), ()
+    on, boxes = this_device(), ()
     if on.hopper:
         call, boxes, parts = calls.decode_hopper(c, scale, splits, on)
     else:

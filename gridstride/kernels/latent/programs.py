@@ -33,7 +33,7 @@ def cases_of(variant) -> list:  # of (batch, keys)
     return [*SIZES, LARGE]
 
 
-def launches(variant, batch, keys) -> tuple:  # of (`Call`, boxes of its first arrays), and the workspaces
+def launches(variant, batch, keys) -> tuple:  # of (`KernelLaunch`, boxes of its first arrays), and the workspaces
     "The launches of a `Variant` for a size on an H100"
     wide = cdiv(keys, PAGE)
     c, boxes = DecodeProblem('bfloat16', batch, variant.heads, variant.heads, batch * wide, wide), ()

@@ -33,7 +33,7 @@ TOOLS = [
 class Launches(NamedTuple):
     "The launches of one case, and their workspaces"
 
-    calls: list  # of `Call`
+    calls: list  # of `KernelLaunch`
     workspaces: dict  # name -> (type in C, elements, must they be 0?)
 
 

@@ -1,7 +1,7 @@
 """`sum`, `argmax`, `scan`, `histogram`, `transpose`: memory-bound operators.
 
-Per operator one function returns the launches for a type and a size (its `Call`s, which `export` writes, too), and one
-takes a tensor, allocates memory, and launches them.
+Each operator has two functions: one returns its kernel launches for a type and a size (`export` writes them, too), and
+one takes a tensor, allocates the workspaces and the result, and launches the kernels.
 """
 
 import math
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from .sources import TYPES, whole
 from ..ladder.launches import Long
-from ..ladder.rung import Call, here
+from ..ladder.rung import KernelLaunch, this_device
 from ..tool import LOAD, check_tensor, launch, pow2_clamp, refuse_gradient, the_torch, type_of, vector, vector_of
 from ...utils import cdiv
 
@@ -97,7 +97,7 @@ def _sum_rows(From, Sum, To, arrays, rows, width, v, shape, first=False, second=
     constants = dict(V=v, THREADS=shape.threads, AHEAD=shape.ahead, FIRST=first, SECOND=second)
     src, grid = whole('sum', types, tuple(constants.items())), (rows * shape.blocks,)
     scalars = Long(width), Long(shape.share), shape.blocks
-    return Call(src, 'sum_rows', arrays, scalars, grid, (shape.threads,), pdl=second)
+    return KernelLaunch(src, 'sum_rows', arrays, scalars, grid, (shape.threads,), pdl=second)
 
 
 def _add_parts(dtype, rows, parts, on):
@@ -111,7 +111,9 @@ def _add_parts(dtype, rows, parts, on):
 
 
 @lru_cache(1024)
-def sum_calls(dtype, rows, width, v, on) -> tuple:  # ([`Call`], partial sums per row that one call leaves for the next)
+def sum_calls(
+    dtype, rows, width, v, on
+) -> tuple:  # ([`KernelLaunch`], partial sums per row that one call leaves for the next)
     "The launches that sum rows of `width` elements on the `Device` `on`, `v` per load"
     From, (Sum, _, to), size = TYPES[dtype][0], _sums(dtype), SIZES[dtype]
     shape = _shape(width, v, size, _plan(rows, width, size))
@@ -129,7 +131,7 @@ def _sum(x, axis, calls_for):
     if not x.numel():
         return torch.zeros(shape, **kind)
     out = torch.empty(shape, **kind)
-    calls, parts = calls_for(type_of(x), rows, width, vector_of(x, rows, width), here())
+    calls, parts = calls_for(type_of(x), rows, width, vector_of(x, rows, width), this_device())
     parts = torch.empty(rows * parts, dtype=getattr(torch, kept), device=x.device)
     launch(calls, x, parts=parts, out=out)
     return out
@@ -157,7 +159,7 @@ def ring_calls(dtype, rows, width, v, on) -> tuple:  # as for `sum_calls`
         return sum_calls(dtype, rows, width, v, on)
     src = whole('sum_bulk', (('From', TYPES[dtype][0]), ('Sum', _sums(dtype)[0])), tuple(BULK.items()))
     shared = LOAD * BULK['THREADS'] * BULK['PACKS'] * BULK['STAGES']
-    first = Call(src, 'sum_bulk', ('x', 'parts'), (Long(width),), (on.sms,), (BULK['THREADS'],), shared)
+    first = KernelLaunch(src, 'sum_bulk', ('x', 'parts'), (Long(width),), (on.sms,), (BULK['THREADS'],), shared)
     return [first, _add_parts(dtype, 1, on.sms, on)], on.sms
 
 
@@ -185,17 +187,17 @@ def _argmax_text(dtype, v, threads, ahead, early, cluster=False):
 
 
 @lru_cache(1024)
-def argmax_calls(dtype, rows, width, v, on) -> tuple:  # ([`Call`], partial results per row between two calls)
+def argmax_calls(dtype, rows, width, v, on) -> tuple:  # ([`KernelLaunch`], partial results per row between two calls)
     "The launches that find the largest of rows of `width` elements on the `Device` `on`, `v` per load"
     (threads, ahead, blocks, share), cluster = _argmax_shape(rows, width, v, SIZES[dtype], on)
     several = blocks > 1 and not cluster
     early, few = on.hopper and several, pow2_clamp(blocks, 32, 1024)
     src, arrays = _argmax_text(dtype, v, threads, ahead, early, cluster), ('x', 'out', 'values', 'indices')
-    first = Call(src, 'argmax_rows', arrays, (width, share, blocks), (rows * blocks,), (threads,))
+    first = KernelLaunch(src, 'argmax_rows', arrays, (width, share, blocks), (rows * blocks,), (threads,))
     if not several:
         return [first._replace(cluster=(blocks, 1, 1)) if cluster else first], 1
     src, arrays = _argmax_text(dtype, 1, few, 1, early), ('values', 'indices', 'out')
-    return [first, Call(src, 'argmax_parts', arrays, (blocks,), (rows,), (few,), pdl=early)], blocks
+    return [first, KernelLaunch(src, 'argmax_parts', arrays, (blocks,), (rows,), (few,), pdl=early)], blocks
 
 
 def argmax(
@@ -217,7 +219,7 @@ def argmax(
         raise ValueError(f'argmax: a row has {width:,} elements, and the kernel counts up to 2^31 - 1')
     if not rows:
         return out
-    calls, parts = argmax_calls(dtype, rows, width, vector_of(x, rows, width), here())
+    calls, parts = argmax_calls(dtype, rows, width, vector_of(x, rows, width), this_device())
     value = torch.float32 if dtype in FLOATS else torch.int32
     values = torch.empty(rows * parts if parts > 1 else 1, dtype=value, device=x.device)
     launch(calls, x, out=out, values=values, indices=torch.empty_like(values, dtype=torch.int32))
@@ -236,11 +238,11 @@ def _scan_bulk(dtype, types, width, on):
     tiles, shared = cdiv(width, tile), SCAN_BULK['STAGES'] * tile * SIZES[dtype]
     src = whole('scan_bulk', types, (*SCAN_BULK.items(), ('LINES', lines), ('BLOCKS', on.sms)))
     arrays, scalars, block = ('x', 'out', 'status'), (Long(width), tiles), (SCAN_BULK['THREADS'],)
-    return [Call(src, 'scan_bulk', arrays, scalars, (on.sms,), block, shared, cooperative=True)], tiles
+    return [KernelLaunch(src, 'scan_bulk', arrays, scalars, (on.sms,), block, shared, cooperative=True)], tiles
 
 
 @lru_cache(1024)
-def scan_calls(dtype, rows, width, v, on) -> tuple:  # ([`Call`], tiles of a row)
+def scan_calls(dtype, rows, width, v, on) -> tuple:  # ([`KernelLaunch`], tiles of a row)
     "The launches that scan rows of `width` elements on the `Device` `on`, `v` per load"
     types = ('From', TYPES[dtype][0]), ('Sum', TYPES[dtype][1])
     if on.hopper and rows == 1 and width * SIZES[dtype] >= _MIN_BULK and v * SIZES[dtype] == LOAD:
@@ -251,7 +253,7 @@ def scan_calls(dtype, rows, width, v, on) -> tuple:  # ([`Call`], tiles of a row
     least = SCAN['MIN_BLOCKS'] if threads == SCAN['THREADS'] else 1
     src = whole('scan', types, (('V', v), ('THREADS', threads), ('LINES', lines), ('MIN_BLOCKS', least)))
     arrays, scalars = ('x', 'out', 'status', 'ticket'), (Long(width), tiles)
-    return [Call(src, 'scan_rows', arrays, scalars, (rows * tiles,), (threads,))], tiles
+    return [KernelLaunch(src, 'scan_rows', arrays, scalars, (rows * tiles,), (threads,))], tiles
 
 
 def scan(
@@ -268,7 +270,7 @@ def scan(
     torch, (rows, width), out = the_torch(), _rows('scan', x, axis), the_torch().empty_like(x)
     if not x.numel():
         return out
-    calls, tiles = scan_calls(type_of(x), rows, width, vector_of(x, rows, width), here())
+    calls, tiles = scan_calls(type_of(x), rows, width, vector_of(x, rows, width), this_device())
     # One status word per tile, initially "not ready", and the ticket (decoupled look-back).
     status = torch.zeros(rows * tiles + 1, dtype=torch.int64, device=x.device)
     launch(calls, x, out=out, status=status[1:], ticket=status[:1])
@@ -280,14 +282,14 @@ _COUNTERS = 8192  # of a block: 32 KiB
 
 
 @lru_cache(1024)
-def histogram_calls(dtype, size, bins, low, high, v, on) -> list:  # of `Call`
+def histogram_calls(dtype, size, bins, low, high, v, on) -> list:  # of `KernelLaunch`
     "The launch that counts `size` elements on the `Device` `on`, `v` per load"
     threads = 1024 if size >= 2**16 else 128
     constants = dict(V=v, THREADS=threads, BINS=bins, COPIES=max(1, min(threads // 32, _COUNTERS // bins)))
     src = whole('histogram', (('From', TYPES[dtype][0]),), (*constants.items(), ('FLOATS', dtype in FLOATS)))
     blocks = max(1, min(2 * on.sms, cdiv(size, threads * v)))
     scalars = Long(size), low, high, bins / (high - low)
-    return [Call(src, 'histogram', ('x', 'out'), scalars, (blocks,), (threads,))]
+    return [KernelLaunch(src, 'histogram', ('x', 'out'), scalars, (blocks,), (threads,))]
 
 
 def histogram(
@@ -315,7 +317,7 @@ def histogram(
     out = torch.zeros(bins, dtype=torch.int64, device=x.device)
     if x.numel():
         calls = histogram_calls(
-            type_of(x), x.numel(), bins, float(low), float(high), vector_of(x, 1, x.numel()), here()
+            type_of(x), x.numel(), bins, float(low), float(high), vector_of(x, 1, x.numel()), this_device()
         )
         launch(calls, x, out=out)
     return out
@@ -328,12 +330,12 @@ TILE = 64
 
 
 @lru_cache(1024)
-def transpose_calls(size, matrices, h, w, on) -> list:  # of `Call`
+def transpose_calls(size, matrices, h, w, on) -> list:  # of `KernelLaunch`
     "The launch that transposes h x w matrices of elements of `size` bytes on the `Device` `on`"
     constants = dict(TILE=TILE, THREADS=512, PAD=max(1, 4 // size))
     src = whole('transpose', (('Number', _IN_C[_WORDS[size]]),), tuple(constants.items()))
     grid = matrices * cdiv(h, TILE) * cdiv(w, TILE)
-    return [Call(src, 'transpose', ('x', 'out'), (h, w), (grid,), (constants['THREADS'],))]
+    return [KernelLaunch(src, 'transpose', ('x', 'out'), (h, w), (grid,), (constants['THREADS'],))]
 
 
 def transpose(
@@ -358,7 +360,7 @@ def transpose(
     if x.numel():
         word, calls = (
             getattr(torch, _WORDS[x.element_size()]),
-            transpose_calls(x.element_size(), matrices, h, w, here()),
+            transpose_calls(x.element_size(), matrices, h, w, this_device()),
         )
         launch(calls, x.view(word), out=out.view(word))
     return out

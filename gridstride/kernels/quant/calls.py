@@ -1,11 +1,11 @@
-"""What is launched for a product with a matrix in few bits: the `Call` of each kind, type and size."""
+"""What is launched for a product with a matrix in few bits: the `KernelLaunch` of each kind, type and size."""
 
 from functools import lru_cache
 from typing import NamedTuple
 
 from .fragments import BITS, STEP
 from .sources import KINDS, whole
-from ..ladder.rung import Call
+from ..ladder.rung import KernelLaunch
 from ...utils import cdiv
 
 MAX_ROWS = 64  # rows of x
@@ -79,7 +79,7 @@ def matvec_calls(
     bias,  # is there one?
     zeros,  # are there any?
     on,  # a `Device`
-) -> list:  # of `Call`
+) -> list:  # of `KernelLaunch`
     "The launch that multiplies rows of x by a packed matrix"
     what = dict(KIND=KINDS.index(kind), GROUP=0 if group == 'row' else group, BIAS=bias, ZEROS=zeros)
     arrays = 'x', 'words', 'scales', 'zeros' if zeros else 'scales', 'bias' if bias else 'x', 'y'
@@ -88,14 +88,14 @@ def matvec_calls(
         ring, shared = found
         src = whole('streamed', dtype, (*what.items(), *((o.upper(), n) for o, n in ring._asdict().items())))
         grid, block = (min(on.sms, cdiv(rows, 16)),), (32 * ring.warps,)
-        return [Call(src, 'multiply_streamed', arrays, (batch, rows, columns), grid, block, shared)]
+        return [KernelLaunch(src, 'multiply_streamed', arrays, (batch, rows, columns), grid, block, shared)]
     at = shape_for(kind, batch, cdiv(columns, STEP))
     constants = dict(TILES=at.tiles, ACROSS=at.across, DEEP=at.deep, AHEAD=at.ahead, BLOCKS=at.blocks)
     src = whole('matvec', dtype, (*(what | constants).items(), ('COLUMNS', _eights(batch))))
     bands, block = cdiv(rows, 16 * at.tiles * at.across), (32 * at.across * at.deep,)
     grid = (min(on.sms * at.blocks, bands) if at.stay else bands,)
     shared = 4 * at.deep * 8 * _eights(batch) * (16 * at.tiles * at.across + 1) + _BOOK * (kind == 'nf4')
-    return [Call(src, 'multiply_packed', arrays, (batch, rows, columns), grid, block, shared)]
+    return [KernelLaunch(src, 'multiply_packed', arrays, (batch, rows, columns), grid, block, shared)]
 
 
 def _eights(batch):

@@ -13,7 +13,7 @@ import torch
 from .sources import source
 from ..ptx import PTX
 from ..ladder.launches import Mapped
-from ..ladder.rung import Call, compiled, here, need_bfloat16, need_hopper
+from ..ladder.rung import KernelLaunch, compiled, this_device, need_bfloat16, need_hopper
 from ..texts import IN_C, with_types
 from ..tool import check_tensor, enter_thread, launch
 from ...cpp.driver import current_stream
@@ -67,7 +67,7 @@ def row_calls(
     w,
     k,
     on,  # a `Device`
-) -> list:  # of `Call`
+) -> list:  # of `KernelLaunch`
     "Launches for (h x k) @ (w x k).T"
     types = (('Sum', KINDS[kind].sum),)
     src = with_types(source('eight_bits'), types, tuple(TILE.items()), PTX + wgmma_of(kind, TILE['BN']))
@@ -75,7 +75,7 @@ def row_calls(
     # consumer warpgroups
     tiles = cdiv(h, 2 * TILE['BM']) * cdiv(w, TILE['BN'])
     arrays, grid = ('m', 'n', 'out', 'm_scales', 'n_scales'), (2 * min(on.sms // 2, tiles),)
-    return [Call(src, 'multiply_rows', arrays, (h, w, k), grid, (384,), SHARED)]
+    return [KernelLaunch(src, 'multiply_rows', arrays, (h, w, k), grid, (384,), SHARED)]
 
 
 FEW = 8  # dp4a is used up to this many rows of m
@@ -87,12 +87,12 @@ def few_calls(
     h,  # at most `FEW`
     w,
     k,
-) -> list:  # of `Call`
+) -> list:  # of `KernelLaunch`
     "Launch for int8 (h x k) @ (w x k).T with small h"
     constants = dict(ROWS=next(o for o in (1, 2, 4, 8) if h <= o), EACH=_EACH, WARPS=_WARPS)
     src = with_types(source('few_rows'), (('To', IN_C['bfloat16']),), tuple(constants.items()))
     arrays, grid = ('x', 'n', 'out', 'm_scales', 'n_scales'), (cdiv(w, _WARPS * _EACH),)
-    return [Call(src, 'multiply_few', arrays, (h, w, k), grid, (32 * _WARPS,))]
+    return [KernelLaunch(src, 'multiply_few', arrays, (h, w, k), grid, (32 * _WARPS,))]
 
 
 @lru_cache(1024)
@@ -171,7 +171,7 @@ def _run(kind, m, n, m_scales, n_scales):
         launch(few_calls(h, w, k), m, n=n, out=out, m_scales=m_scales, n_scales=n_scales)
         return out
     arrays = [m.view(torch.uint8), n.view(torch.uint8), out, m_scales, n_scales]
-    for call in row_calls(kind, h, w, k, here()):
+    for call in row_calls(kind, h, w, k, this_device()):
         if not m.is_cuda:
             _launcher(call, None, 'sim')(arrays)
             continue

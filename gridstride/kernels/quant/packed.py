@@ -10,7 +10,7 @@ from .calls import GROUPS, MAX_ROWS, matvec_calls
 from .formats import Coded, Whole
 from .fragments import BITS, STEP, from_fragments, to_fragments, to_lanes, from_lanes
 from .sources import FLOATS, KINDS
-from ..ladder.rung import here
+from ..ladder.rung import this_device
 from ..tool import check_fits, check_tensor, launch, type_of
 from ...utils import backend, cdiv
 
@@ -107,7 +107,7 @@ def unpack(p: Packed):  # (rows, columns) of float32
 @lru_cache(1024)
 def _calls_here(device, backend, *what):
     "The launches on a device, which is queried once"
-    return matvec_calls(*what, here())
+    return matvec_calls(*what, this_device())
 
 
 def run_matvec(x, p, bias):

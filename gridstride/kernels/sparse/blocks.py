@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from .launches import launch_on, ready
 from .sources import HALVES, blocks_source
-from ..ladder.rung import Call, here, need_hopper
+from ..ladder.rung import KernelLaunch, this_device, need_hopper
 from ..tool import check_tensor, type_of
 from ...utils import cdiv
 
@@ -95,21 +95,21 @@ def blocks_call(
     n,  # rows of x
     tall,  # rows of a block
     on,  # a `Device`
-) -> tuple:  # a `Call`, and the (box, swizzle) of values, x and y
+) -> tuple:  # a `KernelLaunch`, and the (box, swizzle) of values, x and y
     "The launch of the product by blocks"
     wide = _BN if tall == 128 else _BN // 2
     constants = dict(BR=tall, STAGES=_STAGES, M=1, N=wide, OUT=_OUT, BIAS=False)
     src, deep = blocks_source(dtype, tuple(constants.items()), wide), cdiv(rows, tall)
     shared = _STAGES * (tall + _BN) * 128 + 2 * 256 * _OUT
     arrays, grid = ('values', 'x', 'y', 'starts', 'columns'), (min(on.sms, deep * cdiv(n, _BN)),)
-    call = Call(src, 'multiply_blocks', arrays, (deep, n), grid, (384,), shared)
+    call = KernelLaunch(src, 'multiply_blocks', arrays, (deep, n), grid, (384,), shared)
     return call, (((tall, 64), 128), ((_BN, 64), 128), ((_OUT, 64), 128))
 
 
 @lru_cache(1024)
 def _ready(sizes, device, backend):
     "Return the prepared launch for sizes on a device, cached"
-    return ready(*blocks_call(*sizes, here()), device)
+    return ready(*blocks_call(*sizes, this_device()), device)
 
 
 def multiply_blocks(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 
 from .sources import csr_source
-from ..ladder.rung import Call
+from ..ladder.rung import KernelLaunch
 from ..tool import check_tensor, launch, type_of, vector_of
 from ...utils import cdiv
 
@@ -67,12 +67,12 @@ def csr_call(
     rows,
     n,  # columns of x
     vector,  # elements that a thread loads at once
-) -> Call:
+) -> KernelLaunch:
     "The launch of the product"
     src, arrays = csr_source(dtype, vector), ('starts', 'columns', 'values', 'x', 'out')
     if n == 1:
-        return Call(src, 'multiply_vector', arrays, (rows,), (cdiv(rows, 8),), (256,))
-    return Call(src, 'multiply_rows', arrays, (rows, n), (cdiv(rows, 8), cdiv(n, 32 * vector)), (256,))
+        return KernelLaunch(src, 'multiply_vector', arrays, (rows,), (cdiv(rows, 8),), (256,))
+    return KernelLaunch(src, 'multiply_rows', arrays, (rows, n), (cdiv(rows, 8), cdiv(n, 32 * vector)), (256,))
 
 
 def multiply_csr(

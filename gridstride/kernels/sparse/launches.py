@@ -17,7 +17,7 @@ def _launcher(call, boxes, device, backend):
 
 
 def ready(
-    call,  # a `Call`
+    call,  # a `KernelLaunch`
     boxes,  # ((box, swizzle), ...) of its first arrays, which the kernel takes as tensor maps
     device,  # its number; None: the emulator
 ):

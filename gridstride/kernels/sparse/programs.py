@@ -22,7 +22,7 @@ class _Product(NamedTuple):
     kind: str  # in C
     dtype: str
     cases: tuple  # of (rows of w, of x, k), the last one is timed
-    calls: object  # (rows, n, k) -> a `Call`, and the (box, swizzle) of its first arrays
+    calls: object  # (rows, n, k) -> a `KernelLaunch`, and the (box, swizzle) of its first arrays
     word: str = 'uint2'  # C's type of `words`
     block: int = 0  # rows of a block
 

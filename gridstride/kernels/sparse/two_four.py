@@ -8,7 +8,7 @@ import torch
 from .formats import Compressed, compress, from_words, spread, to_words
 from .launches import launch_on, ready
 from .sources import HALVES, hopper_source, warps_source, wgmma_sp
-from ..ladder.rung import Call, here, need_bfloat16, runs_hopper
+from ..ladder.rung import KernelLaunch, this_device, need_bfloat16, runs_hopper
 from ..tool import check_fits, check_tensor, type_of
 from ...utils import cdiv
 
@@ -116,7 +116,7 @@ def hopper_call(
     bias,  # is there one?
     on,  # a `Device`
     tile=None,  # that of `choose`
-) -> tuple:  # a `Call`, and the (box, swizzle) of values, x and y
+) -> tuple:  # a `KernelLaunch`, and the (box, swizzle) of values, x and y
     "The launch on a Hopper GPU"
     tile = tile or choose(rows, n, k, on.sms)
     constants = dict(tile._asdict(), BK=_STEP, WGS=_WGS, M=tile.BM // 64 // _WGS, N=tile.BN, BIAS=bias)
@@ -124,7 +124,7 @@ def hopper_call(
     blocks, tiles = tile.CM * tile.CN, cdiv(rows, tile.BM * tile.CM) * cdiv(n, tile.BN * tile.CN)
     shared = tile.STAGES * _STEP * (tile.BM + 2 * tile.BN) + _WGS * 256 * tile.OUT
     grid, block = (blocks * min(on.sms // blocks, tiles),), (128 * (_WGS + 1),)
-    call = Call(src, 'multiply_24', _with_bias(bias), (rows, n, k), grid, block, shared)
+    call = KernelLaunch(src, 'multiply_24', _with_bias(bias), (rows, n, k), grid, block, shared)
     return call, (((tile.BM // tile.CN, _STEP // 2), 64), ((tile.BN // tile.CM, _STEP), 128), ((tile.OUT, 64), 128))
 
 
@@ -132,17 +132,19 @@ _WARPS_STAGES = 3  # of 28 KiB, which fit into 100 KiB
 
 
 @lru_cache(1024)
-def warps_call(dtype, rows, n, k, bias) -> Call:
+def warps_call(dtype, rows, n, k, bias) -> KernelLaunch:
     "The launch on another GPU"
     src, shared = warps_source(dtype, (('STAGES', _WARPS_STAGES), ('BIAS', bias))), _WARPS_STAGES * 128 * 224
-    return Call(src, 'multiply_24', _with_bias(bias), (rows, n, k), (cdiv(rows, 128), cdiv(n, 128)), (256,), shared)
+    return KernelLaunch(
+        src, 'multiply_24', _with_bias(bias), (rows, n, k), (cdiv(rows, 128), cdiv(n, 128)), (256,), shared
+    )
 
 
 @lru_cache(1024)
 def _ready(sizes, by_warps, tile, device, backend):
     "Return the prepared launch for sizes on a device, cached"
     if runs_hopper() and not by_warps:
-        return ready(*hopper_call(*sizes, here(), tile), device)
+        return ready(*hopper_call(*sizes, this_device(), tile), device)
     return ready(warps_call(*sizes), (), device)
 
 
