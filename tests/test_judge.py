@@ -8,21 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from gridstride.judge import (TASKS, FormError, Task, cheats, honest, judge, processes, read_submission,
-                              write_submission)
+from gridstride.judge import TASKS, FormError, Task, cheats, honest, processes, read_submission, write_submission
 from gridstride.judge.__main__ import main
 from gridstride.judge.closeness import miss
+from cheat_reasons import REASONS, reasons_for
 from found import names, saying
+from judging import ON_GPU, cpu_only, judge, where
 
-# Each cheat, and why it has to be refused: another reason would be luck
-REASON_OF = dict(
-    cached_by_content='replay', cached_by_pointer='replay', cached_by_shape='replay', constant='constant',
-    counts_calls='gave up', falls_back='fallback', fewer_digits='precision', freed_memory='unwritten',
-    imports_reference='reference', kernel_for_show='fallback', known_seed='seed', lazy_method='subclass',
-    lazy_tensor='subclass', looks_into_frames='spied', looks_through_objects='spied', only_told_sizes='shapes',
-    patches_check='patched', patches_judge='patched', patches_timer='patched', process_stays='late',
-    returns_input='alias', side_stream='stream', thread_finishes_later='late', zeroes_inputs='inputs',
-)
+pytestmark = where
 HEAD = 'import torch\n\n'
 
 
@@ -35,13 +28,13 @@ def verdict(body, head='', **options): return judge(softmax(body, head), 'softma
 
 
 def test_there_are_enough():
-    assert sorted(REASON_OF) == sorted(cheats()) and len(cheats()) >= 12 and len(honest()) >= 12
+    assert sorted(REASONS) == sorted(cheats()) and len(cheats()) >= 12 and len(honest()) >= 12
 
 
-@pytest.mark.parametrize('name', sorted(REASON_OF))
+@pytest.mark.parametrize('name', sorted(REASONS))
 def test_a_cheat_is_refused_for_its_own_reason(name):
     v = judge(cheats()[name])
-    assert not v and v.code == REASON_OF[name], str(v)
+    assert not v and v.code in reasons_for(name, ON_GPU), str(v)
 
 
 @pytest.mark.parametrize('name', sorted(honest()))
@@ -49,7 +42,8 @@ def test_an_honest_kernel_is_accepted(name):
     v = judge(honest()[name])
     assert v and v.code == 'accepted', str(v)
     has_kernels = not name.endswith(('torch', 'model', 'streams'))
-    assert bool(v.counts) == has_kernels and v.calls > 8 and v.sizes > 2
+    assert v.calls > 8 and v.sizes > 2
+    assert bool(v.counts) == (ON_GPU or has_kernels)  # a GPU runs kernels of torch, too
 
 
 @pytest.fixture
@@ -99,14 +93,14 @@ def test_nothing_is_left_of_a_submission_that_is_not_isolated(unconfined): look_
 
 @pytest.mark.parametrize('body,head,code,said', [
     ('while True: pass', '', 'time', r'call 1: .*0\.5 s'),
-    ('return torch.softmax(data, -1)', 'while True: pass', 'time', r'the import: .*0\.5 s'),
+    ('return torch.softmax(data, -1)', 'while True: pass', 'time', r'the import: .*(0\.5|15) s'),
     ('os._exit(3)', 'import os', 'died', 'exit code 3'),
     ('os.kill(os.getpid(), 11)', 'import os', 'died', 'SIGSEGV'),
     ('raise SystemExit', '', 'raised', 'SystemExit'),
     ('return undefined', '', 'raised', saying('NameError', "'undefined'", 'line 6: return undefined')),
     ('return torch.softmax(data, -1)', 'import no_such_module', 'raised', "'no_such_module'"),
     ('return None', '', 'type', 'NoneType'),
-    ('return data.numpy()', '', 'type', 'ndarray'),
+    ('return data.cpu().numpy()', '', 'type', 'ndarray'),
     ('return torch.softmax(data, -1), data', '', 'alias', 'input 0'),
     ('return torch.softmax(data, -1), data + 1', '', 'type', '2 tensors; 1'),
     ('return torch.softmax(data, -1).double()', '', 'type', saying('float64 [7, 100]', 'float32 [7, 100]')),
@@ -115,7 +109,8 @@ def test_nothing_is_left_of_a_submission_that_is_not_isolated(unconfined): look_
     ('return torch.softmax(data, 0)', '', 'wrong', saying('call 1: wrong', '700 of 700', '[0, 0]')),
     ('return torch.softmax(data, -1) * 0.9999', '', 'precision', saying('TF32', 'float16', 'float32')),
 ])
-def test_what_is_wrong_is_said(body, head, code, said):
+def test_what_is_wrong_is_said(body, head, code, said, monkeypatch):
+    if ON_GPU: monkeypatch.setattr(processes, '_COMPILE', 15)  # imports may compile there
     v = verdict(body, head, limit=.5 if code == 'time' else 20)
     assert v.code == code and re.search(said, v.why), str(v)
 
@@ -189,7 +184,8 @@ def test_what_is_usual_is_not_suspected(head):
 
 def test_the_command(tmp_path, capsys):
     path = tmp_path/'submission.py'
-    assert main([str(honest()['softmax_torch'])]) == 0 and 'softmax, CPU: accepted' in capsys.readouterr().out
+    assert main([str(honest()['softmax_torch'])]) == 0
+    assert re.search(f"softmax, {'.*' if ON_GPU else 'CPU'}: accepted", capsys.readouterr().out)
     assert main([str(cheats()['constant']), '--task', 'softmax']) == 1
     assert 'refused (constant)' in capsys.readouterr().out
     assert main(['submit', 'sum_triton', '--leaderboard', 'vectorsum_v2', '--gpu', 'B200', '--out', str(path)]) == 0
@@ -214,6 +210,7 @@ def test_what_it_printed_is_kept(monkeypatch):
     processes.stop()
 
 
+@cpu_only
 def test_a_kernel_that_breaks_the_rules_of_memory_is_found_out():
     "On a CPU kernels run checked"
     text = honest()['add_triton'].read_text().replace('tl.load(b_ptr + i, mask=i < n)', 'tl.load(b_ptr + i + 1)')
@@ -243,7 +240,7 @@ def test_threads_are_told_apart_by_whose_code_they_run(tmp_path, monkeypatch):
 
 def test_sides_are_timed_alternately():
     v = judge(honest()['softmax_torch'], timing=True)
-    assert v and len(v.times) == len(v.reference) == 10 and v.ratio > 0 and 'no claim' in str(v)
+    assert v and len(v.times) == len(v.reference) == 10 and v.ratio > 0 and (ON_GPU or 'no claim' in str(v))
 
 
 # Files that are not submissions

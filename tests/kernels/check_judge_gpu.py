@@ -8,22 +8,15 @@ from the root of the repository:
 
 Next to each verdict is what the judge's thresholds are compared with: the longest wait for the GPU after an answer
 was copied, and what the judge's clock sees in a call that events do not show, here and with the reference."""
-import time
+import sys, time
+from pathlib import Path
 
 from checking import chosen, run
 from gridstride.judge import bench, cheats, honest, judge, referee, write_submission
 from gridstride.judge.tasks import TASKS
 
-# Where a GPU gives another reason than the tests of the CPU ask for: work on another stream is seen by what it does
-REASONS_OF = dict(
-    cached_by_content='replay', cached_by_pointer='replay', cached_by_shape='replay', constant='constant',
-    counts_calls='gave up', falls_back='fallback', fewer_digits='precision', freed_memory='unwritten',
-    imports_reference='reference', kernel_for_show='fallback', known_seed='seed',
-    lazy_method='subclass', lazy_tensor='subclass',
-    looks_into_frames='spied', looks_through_objects='spied', only_told_sizes='shapes', patches_check='patched',
-    patches_judge='patched', patches_timer='patched', process_stays='late clock', returns_input='alias',
-    side_stream='stream late replay gave unwritten', thread_finishes_later='late', zeroes_inputs='inputs',
-)
+sys.path.append(str(Path(__file__).parents[1]))
+from cheat_reasons import reasons_for
 
 after, unseen = [], []
 look_at_ends, unseen_of = bench.Bench.look_at_ends, referee._unseen
@@ -80,7 +73,7 @@ def honest_ones_are_accepted(*names):
 def cheats_are_refused(*names):
     for name, path in chosen(cheats(), names).items():
         v = verdict_of(path)
-        if v.code.split()[0] not in REASONS_OF[name].split(): yield f'{name}, not {REASONS_OF[name]}: {v}'
+        if v.code not in (wanted := reasons_for(name, on_gpu=True)): yield f'{name}, not {", ".join(wanted)}: {v}'
 
 
 def streams():
