@@ -57,7 +57,7 @@ def rows_of(tool, what, ways, goals, size, seconds, memory=None):
         yield dict(tool=tool, what=what, other=k, seconds=ours, other_seconds=other, gbs=size and size/ours/1e9,
                    other_gbs=size and size/other/1e9, ratio=1/r, low=1/high, high=1/low, goal=goals.get(k),
                    bytes=memory and memory['ours'], other_bytes=memory and memory[k], mhz=mhz and mhz[len(mhz)//2],
-                   doubts=list(c.timings['ours'].doubts))
+                   warnings=list(c.timings['ours'].warnings))
 
 
 def near(got, want, rounding):

@@ -97,14 +97,14 @@ def graph_row(dtype, shape, ways, flops, seconds):
     rates = dict(zip(('gbs', 'other_gbs'), (flops/1e12/o for o in both.values())))
     times = dict(ratio=1/torchs['ratio'], low=1/torchs['high'], high=1/torchs['low'])
     return dict(tool='bmm, graph', dtype=str(dtype)[6:], shape=list(shape), other='torch', **both, **rates, **times,
-                goal=None, doubts=[])
+                goal=None, warnings=[])
 
 
 def mean_of(found, goal):
     "A row with the geometric means of others"
     def mean(key): return math.exp(sum(math.log(r[key]) for r in found)/len(found))
     means = {o: mean(o) for o in ('seconds', 'other_seconds', 'gbs', 'other_gbs', 'ratio', 'low', 'high')}
-    return dict(found[0], tool=f"{found[0]['tool']}, mean", shape=[len(found)], goal=goal, doubts=[], **means)
+    return dict(found[0], tool=f"{found[0]['tool']}, mean", shape=[len(found)], goal=goal, warnings=[], **means)
 
 
 def of_bmm(seconds, dtype):

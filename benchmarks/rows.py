@@ -41,7 +41,7 @@ def row(tool, x, c, other, goal, size, other_size=None):
     return dict(tool=tool, dtype=str(x.dtype)[6:], shape=list(x.shape), other=other, seconds=ours.median,
                 other_seconds=theirs.median, gbs=size/ours.median/1e9,
                 other_gbs=(other_size or size)/theirs.median/1e9, ratio=1/r, low=1/high, high=1/low, goal=goal,
-                mhz=mhz[len(mhz)//2] if mhz else None, doubts=list(ours.doubts))
+                mhz=mhz[len(mhz)//2] if mhz else None, warnings=list(ours.warnings))
 
 
 def failed(tool, x, e):

@@ -10,7 +10,7 @@ from gridstride import bench as room
 from gridstride.course import lessons
 from gridstride.support import plots
 from gridstride.bench import H100, Timing, bench, ceilings, clocks, compare, limits, reads, roofline, timing
-from gridstride.bench.stats import doubts, interval, steady, summary
+from gridstride.bench.stats import time_warnings, interval, steady, summary
 from gridstride.utils import backend, check, gpu_count
 from hypothesis import given, settings, strategies as st
 from found import names
@@ -39,7 +39,7 @@ class Fake(clocks.Clock):
 def timed(draw, **kw): return bench(lambda: None, check=lambda: None, clock=Fake(draw), **kw)
 
 
-def kinds(t): return [d.split(':')[0].split(' ')[0] for d in t.doubts]
+def kinds(t): return [d.split(':')[0].split(' ')[0] for d in t.warnings]
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def rng(): return np.random.default_rng(0)
 
 def test_a_steady_function_takes_a_tenth_of_a_second():
     t = timed(lambda i, _: .001)
-    assert t.doubts == [] and .1 <= sum(t.times) < .2 and t.median == .001
+    assert t.warnings == [] and .1 <= sum(t.times) < .2 and t.median == .001
 
 
 @pytest.mark.parametrize('call,says', [
@@ -64,7 +64,7 @@ def test_what_is_timed_is_a_function(call, says):
 
 def test_a_slow_steady_function_runs_twenty_times():
     t = timed(lambda i, _: .05)
-    assert len(t.times) == 20 and t.doubts == []
+    assert len(t.times) == 20 and t.warnings == []
 
 
 def test_a_noisy_function_uses_all_its_time(rng):
@@ -75,7 +75,7 @@ def test_a_noisy_function_uses_all_its_time(rng):
 
 def test_too_few(rng):
     t = timed(lambda i, _: 1.)
-    assert len(t.times) == 2 and kinds(t) == ['too'] and '2, and 20' in t.doubts[0]
+    assert len(t.times) == 2 and kinds(t) == ['too'] and '2, and 20' in t.warnings[0]
 
 
 def test_drifting():
@@ -87,7 +87,7 @@ def test_drifting():
 def test_warm_up_is_not_counted():
     "The first runs are ten times slower, as with a compiler and a cold clock"
     t = timed(lambda i, _: .01 if i < 3 else .001)
-    assert max(t.times) == .001 and t.doubts == []
+    assert max(t.times) == .001 and t.warnings == []
 
 
 def test_batches_are_some_fifty_milliseconds():
@@ -105,7 +105,7 @@ def test_summary_is_in_order(times):
     s = summary(times)
     assert min(times) <= s.low <= s.median*(1+1e-12) and s.median*(1-1e-12) <= s.high <= max(times)
     assert s.q1 <= s.median*(1+1e-12) and s.median <= s.q3*(1+1e-12) and interval(times) == interval(times[::-1])
-    assert steady(times) <= (len(times) >= 20) and all(isinstance(d, str) for d in doubts(times))
+    assert steady(times) <= (len(times) >= 20) and all(isinstance(d, str) for d in time_warnings(times))
 
 
 def test_interval_covers_the_median_as_often_as_it_says(rng):
@@ -140,7 +140,7 @@ def test_the_nearer_ceiling_is_named():
 
 
 @pytest.mark.parametrize('kw', [dict(bytes=4e9), dict(flops=6e10)])
-def test_more_than_the_ceiling_is_doubted(kw):
+def test_more_than_the_ceiling_is_warned_of(kw):
     assert 'count flops= and bytes= again' in str(Timing('k', [1e-3]*20, roof=H100, **kw))
 
 
@@ -238,19 +238,19 @@ def test_unchecked_is_said():
 
 
 @pytest.mark.parametrize('make', [np.zeros, np.ones, lambda n: np.full(n, 2.5)])
-def test_constant_inputs_are_doubted(make, rng):
+def test_constant_inputs_are_warned_of(make, rng):
     def ask(*args, **kw):
         return str(bench(lambda *a: None, *args, check=lambda *a: None, clock=Fake(lambda i, _: .001), **kw))
     assert 'argument 2 is' in ask(rng.standard_normal(9), make(9)) and 'in doubt' not in ask(rng.standard_normal(9), 3)
     out = make(9)
     t = bench(lambda x, out: out.fill(2.5), rng.standard_normal(9), out, out=out, check=lambda x, out: np.full(9, 2.5),
               clock=Fake(lambda i, _: .001))
-    assert t.doubts == [], 'an output may be constant'
+    assert t.warnings == [], 'an output may be constant'
 
 
-def test_constant_tensors_are_doubted():
+def test_constant_tensors_are_warned_of():
     import torch
-    assert len(timing.input_doubts(
+    assert len(timing.input_warnings(
         (torch.zeros(9), torch.randn(9), torch.ones(2, 3, dtype=torch.bfloat16), torch.zeros(1), torch.zeros(0)))) == 2
 
 
@@ -312,7 +312,7 @@ def test_short_kernels_are_timed_in_two_more_ways(short):
     t = short()
     assert t.row == 8e-6 and t.graph == pytest.approx(5e-6/1000, rel=.01)
     assert '8 µs a call' in str(t) and 'in a CUDA graph' in str(t)
-    assert len(t._repr_html_().split('<tr>')) == len(t.parts())+len(t.doubts)+1
+    assert len(t._repr_html_().split('<tr>')) == len(t.parts())+len(t.warnings)+1
 
 
 def test_a_graph_that_cannot_be_captured_is_reported(short):
@@ -329,7 +329,7 @@ def test_a_graph_of_a_part_is_reported(monkeypatch, us, graph_us, reported):
     class Clock(FakeEvents):   # what is replayed is the number of calls in the graph
         def times(self, fn, n): return [fn*graph_us*1e-6]*n if isinstance(fn, int) else super().times(fn, n)
     assert any('the work' in d
-               for d in bench(lambda: None, check=lambda: None, clock=Clock(lambda i, _: us*1e-6)).doubts)==reported
+               for d in bench(lambda: None, check=lambda: None, clock=Clock(lambda i, _: us*1e-6)).warnings)==reported
 
 
 def test_work_on_the_cpu_is_reported(short):
@@ -356,7 +356,7 @@ def test_ratios_survive_what_times_do_not():
     r, low, high = c.ratios['twice']
     assert r == pytest.approx(2, rel=.03) and low <= r <= high and c.ratios['base'] == (1, 1, 1)
     assert c.ratios['same'][1] < 1.01 and 'than base' in repr(c)
-    assert any('drifting' in d for _, d in c.doubts), 'the times alone are doubted'
+    assert any('drifting' in d for _, d in c.warnings), 'the times alone are doubted'
 
 
 def test_candidates_take_turns():
@@ -508,7 +508,7 @@ def test_a_graph_of_a_short_kernel():
     import torch
     x = torch.randn(1000, device='cuda')
     t = bench(torch.square, x, check=lambda got: check(got, x*x))
-    assert 0 < t.graph < t.row and not any('CUDA graph' in d for d in t.doubts)
+    assert 0 < t.graph < t.row and not any('CUDA graph' in d for d in t.warnings)
 
 
 @pytest.mark.gpu
@@ -519,7 +519,7 @@ def test_cuda_c_is_captured_in_a_graph():
                     'int i = blockIdx.x*blockDim.x + threadIdx.x; if (i < n) out[i] = 2*x[i]; }')
     x, out = torch.randn(1000, device='cuda'), torch.empty(1000, device='cuda')
     t = bench(lambda x, out: k[4, 256](x, out, 1000), x, out, out=out, check=lambda x, out: 2*x)
-    assert t.graph and not any('CUDA graph' in d for d in t.doubts)
+    assert t.graph and not any('CUDA graph' in d for d in t.warnings)
 
 
 @pytest.mark.gpu
@@ -528,7 +528,7 @@ def test_what_waits_for_the_gpu_has_no_graph(monkeypatch):
     monkeypatch.setattr(timing, 'SHORT', 1)  # on a slow CPU waiting takes longer than what is timed in a graph
     x = torch.randn(1000, device='cuda')
     t = bench(lambda x: x.sum().item(), x, check=lambda got: None)
-    assert t.graph is None and any('no CUDA graph' in d for d in t.doubts)
+    assert t.graph is None and any('no CUDA graph' in d for d in t.warnings)
     assert bench(torch.square, x, check=lambda got: check(got, x*x)).graph, 'a failed capture does no harm to the next'
 
 

@@ -97,14 +97,14 @@ def test_a_batch_that_was_queued_too_late_is_measured_again():
     assert c.times(kernel, 3) == pytest.approx([5e-6]*3) and not c.late
 
 
-def test_times_of_the_cpu_are_refused_in_tables_and_doubted_elsewhere():
+def test_times_of_the_cpu_are_refused_in_tables_and_warned_of_elsewhere():
     "As of a function that waits for the GPU: no pause is long enough"
     c, kernel = queued(Written, repeat(.05))
     with pytest.raises(RuntimeError, match='3 tries .*2 runs'): c.times(kernel, 2)
     c, kernel = queued(clocks.Events, repeat(.05))
     assert min(c.times(kernel, 2)) > .02 and c.late == 1
-    assert any('the CPU takes' in o for o in timing.unseen_doubts(c, True))
-    assert not timing.unseen_doubts(clocks.Clock(), True)
+    assert any('the CPU takes' in o for o in timing.unseen_warnings(c, True))
+    assert not timing.unseen_warnings(clocks.Clock(), True)
 
 
 # Columns

@@ -520,7 +520,7 @@ def figures(r, **more):
     return dict(name=r.name, seconds=.01, library=.005, ratio=.5, low=.49, high=.51, error=1e-7, library_error=1e-7,
                 registers=64, local=8, occupancy=.5,
                 counters=dict(sectors=3.5, issue=41., stalls=dict(barrier=1., wait=3.), **{'wavefronts per load':2.}),
-                doubts=['drifting: slower and slower'], **more)
+                warnings=['drifting: slower and slower'], **more)
 
 
 @pytest.fixture
@@ -568,12 +568,12 @@ def test_counters_that_cannot_be_read_here_are_those_recorded(measured, monkeypa
     "With a warning, which a claim repeats; what is recorded for others never has any"
     monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
     Ladder(tiled(), record='99_ladder', folder=tmp_path)
-    without = {**figures(tiled()), 'counters': {}, 'doubts': []}
+    without = {**figures(tiled()), 'counters': {}, 'warnings': []}
     monkeypatch.setattr(Ladder, '_measure', lambda self, r: without)
     monkeypatch.delenv('GRIDSTRIDE_RECORD')
     l = Ladder(tiled(), record='99_ladder', folder=tmp_path)
     assert l[0].counters == figures(tiled())['counters'] and l[0].mark == ''
-    assert re.fullmatch('its counters: recorded .*', *l[0].doubts)
+    assert re.fullmatch('its counters: recorded .*', *l[0].warnings)
     claim('sectors', 3, l[0].counters['sectors'], 4)
     assert (capsys.readouterr().out.splitlines()[-1]
             == 'sectors: here, in part recorded, 3.5; on the H100 of this text 3 to 4')

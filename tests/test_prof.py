@@ -336,7 +336,7 @@ def test_modules_next_to_the_notebook_are_found(fake, tmp_path, monkeypatch):
 
 def test_an_unknown_metric_is_a_warning(fake):
     r = prof.ncu('pass\n\n', metrics=['nonsense__metric.sum', 'dram__bytes_read.sum'])
-    reason, = r.doubts
+    reason, = r.warnings
     assert names(reason, 'ncu', 'nonsense__metric.sum')
     assert 'nonsense' in repr(r)
 

@@ -211,9 +211,9 @@ def test_the_table_says_where_and_what(run):
 
 def test_a_warning_about_several_is_printed_once():
     rows = dict.fromkeys('abc')
-    doubts = [f'in doubt, {k}: {d}' for k in 'abc'
+    warnings = [f'in doubt, {k}: {d}' for k in 'abc'
               for d in ('held back: 1620 MHz', f'noisy: {"4" if k=="c" else "5"}%')]
-    assert (repr(variants.Contest('t', rows, 'a', doubts=doubts)).splitlines()[-3:]
+    assert (repr(variants.Contest('t', rows, 'a', warnings=warnings)).splitlines()[-3:]
             == ['in doubt, all: held back: 1620 MHz', 'in doubt, a, b: noisy: 5%', 'in doubt, c: noisy: 4%'])
 
 

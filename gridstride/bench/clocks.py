@@ -110,7 +110,7 @@ class Sensors:
 UNEVEN = 0.03  # how far the SM clock may move during a measurement
 
 
-def clock_doubts(states) -> list:  # states: of `State`
+def clock_warnings(states) -> list:  # states: of `State`
     "Return what the GPU's clock did that a time may suffer from"
     states = [s for s in states if s]
     mhz = [s.mhz for s in states if s.mhz]

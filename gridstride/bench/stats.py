@@ -73,7 +73,7 @@ def _drifts(times):
     return abs(summary(times).drift) > DRIFT and (b < c or d < a)
 
 
-def doubts(times) -> list:  # of sentences; empty for good measurements
+def time_warnings(times) -> list:  # of sentences; empty for good measurements
     "Return the reasons why the median of `times` should not be trusted"
     times = list(times)
     s = summary(times)

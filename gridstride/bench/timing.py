@@ -10,7 +10,7 @@ from textwrap import shorten
 import numpy as np
 
 from . import clocks, limits
-from .stats import Stats, doubts, summary
+from .stats import Stats, time_warnings, summary
 from ..support.tables import Table
 from ..utils import Agreement
 from ..utils import check as same
@@ -131,7 +131,7 @@ def _constant(a):
     return bool((a == a.reshape(-1)[:1]).all())
 
 
-def input_doubts(args, out=None):
+def input_warnings(args, out=None):
     "One sentence per argument whose values are not like real data"
     flat = [(i, a.reshape(-1)[0].item()) for i, a in enumerate(args, 1) if a is not out and _constant(a)]
     why = 'constants flatter a kernel (and if it is an output, name it with out=)'
@@ -187,7 +187,7 @@ class Timing:
         return {k: v / roof[k] for k, v in rates.items() if v and k in roof}
 
     @property
-    def doubts(self) -> list:  # of sentences
+    def warnings(self) -> list:  # of sentences
         "Why this may not be the truth"
         beyond = [
             f'{v:.0%} of the {k} ceiling is more than there is: count flops= and bytes= again; '
@@ -195,7 +195,7 @@ class Timing:
             for k, v in self.shares.items()
             if v > BEYOND
         ]
-        return doubts(self.times) + clocks.clock_doubts(self.states) + beyond + self.more
+        return time_warnings(self.times) + clocks.clock_warnings(self.states) + beyond + self.more
 
     def parts(self) -> list:
         "Return (what, text) of everything except the warnings"
@@ -221,10 +221,10 @@ class Timing:
         return f"{self.name}: {p['median']} ({p['quartiles']}){what}{more}; runs: {p['runs']}"
 
     def __repr__(self):
-        return '\n'.join([self.line(), *(f'  in doubt: {d}' for d in self.doubts)])
+        return '\n'.join([self.line(), *(f'  in doubt: {d}' for d in self.warnings)])
 
     def _repr_html_(self):
-        return Table((), [*self.parts(), *(('in doubt', d) for d in self.doubts)], self.name)._repr_html_()
+        return Table((), [*self.parts(), *(('in doubt', d) for d in self.warnings)], self.name)._repr_html_()
 
 
 # A kernel shorter than 50 µs is timed in two more ways: many calls in a row on the wall clock, which is what
@@ -271,7 +271,7 @@ def roof_for(clock, flops, bytes):
     return limits.ceilings() if isinstance(clock, clocks.Events) and (flops or bytes) else None
 
 
-def unseen_doubts(clock, checks) -> list:  # of sentences
+def unseen_warnings(clock, checks) -> list:  # of sentences
     "Warnings about what was not checked"
     why = getattr(getattr(clock, 'sensors', None), 'why', None)
     unchecked = [] if checks else ['the result was not checked: give check=']
@@ -305,7 +305,7 @@ def bench(
     need_function(fn, 'bench')
     clock = clock or clocks.clock_for(args, flush)
     got = call_checked(fn, args, check, out)
-    more = input_doubts(args, out)
+    more = input_warnings(args, out)
     roof = roof or roof_for(clock, flops, bytes)
     peak = peak or peak_of([*args, got])
     del got
@@ -316,6 +316,6 @@ def bench(
     times = limits.sample(clock, call, seconds)
     name = name or getattr(fn, '__name__', type(fn).__name__)
     states = list(clock.states)
-    more = unseen_doubts(clock, check is not None) + more
+    more = unseen_warnings(clock, check is not None) + more
     t = Timing(name, times, clock.device, clock.gpu, flops, bytes, peak, roof, states=states, more=more)
     return time_short(t, clock, call)

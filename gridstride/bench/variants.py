@@ -283,13 +283,13 @@ _CHANGED = 'another source than the recorded one: timed on a GPU alone'
 class Contest:
     "The result of a contest: `contest[name]` in milliseconds, `ratio`, and a table that says where it was measured"
 
-    def __init__(self, title, rows, baseline, flops=None, made='', doubts=(), bytes=None):
+    def __init__(self, title, rows, baseline, flops=None, made='', warnings=(), bytes=None):
         self.title = title
         self.rows = rows
         self.baseline = baseline
         self.flops = flops
         self.bytes = bytes
-        self.made, self.doubts = made, list(doubts)
+        self.made, self.warnings = made, list(warnings)
 
     def __getitem__(self, name):  # None where it was not measured
         "Return the median of a way, in milliseconds"
@@ -341,7 +341,7 @@ class Contest:
         ]
         title = ', '.join(filter(None, [self.title, self.made]))
         return Table(
-            head, [self._row(name, columns) for name in self.rows], title, '\n'.join(_gather(self.doubts, self.rows))
+            head, [self._row(name, columns) for name in self.rows], title, '\n'.join(_gather(self.warnings, self.rows))
         )
 
     def __repr__(self):
@@ -351,10 +351,10 @@ class Contest:
         return self.table()._repr_html_()
 
 
-def _gather(doubts, names):
+def _gather(warnings, names):
     "One line per warning, with all variants that it is about: 'in doubt, a, b: noisy'; 'all' of more than two"
     about = {}
-    for line in doubts:
+    for line in warnings:
         who, _, why = line.removeprefix('in doubt, ').partition(': ')
         about.setdefault(why, []).append(who)
     return [f'in doubt, {"all" if len(who) == len(names) > 2 else ", ".join(who)}: {why}' for why, who in about.items()]
@@ -380,7 +380,7 @@ def _measure(ways, inputs, check, writes, baseline, seconds, columns, clock):
     rows = {
         k: dict(ms=1e3 * t.median, columns={title: f(k) for title, f in columns.items()}) for k, t in c.timings.items()
     }
-    return rows, [f'in doubt, {k}: {d}' for k, d in c.doubts]
+    return rows, [f'in doubt, {k}: {d}' for k, d in c.warnings]
 
 
 def contest(
@@ -412,7 +412,7 @@ def contest(
         return _measure(ways, inputs, check, writes, baseline, seconds, columns, clock)
 
     def save(x):
-        return dict(rows={k: dict(row, key=keys[k]) for k, row in x[0].items()}, doubts=x[1])
+        return dict(rows={k: dict(row, key=keys[k]) for k, row in x[0].items()}, warnings=x[1])
 
     def load(data, _):
         kept = data['rows']
@@ -422,7 +422,7 @@ def contest(
 
         rows = {k: kept[k] if fits(k) else None for k in ways}
         note_lookup(record, 'fits' if rows == kept else 'refused')
-        return rows, data['doubts']
+        return rows, data['warnings']
 
-    rows, doubts = recorded(record, make, 'contest', title, baseline, save=save, load=load, folder=folder)
-    return Contest(title, rows, baseline, flops, made_on(), doubts, bytes)
+    rows, warnings = recorded(record, make, 'contest', title, baseline, save=save, load=load, folder=folder)
+    return Contest(title, rows, baseline, flops, made_on(), warnings, bytes)

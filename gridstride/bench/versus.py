@@ -17,14 +17,14 @@ from .stats import steady, summary
 from .timing import (
     Timing,
     call_checked,
-    input_doubts,
+    input_warnings,
     need_function,
     peak_of,
     rate_text,
     roof_for,
     time_short,
     time_text,
-    unseen_doubts,
+    unseen_warnings,
 )
 from ..support.tables import Table
 
@@ -99,9 +99,9 @@ class Comparison:
         return head, rows
 
     @property
-    def doubts(self):  # (name, sentence)
+    def warnings(self):  # (name, sentence)
         "The warnings about each candidate"
-        return [(k, d) for k, t in self.timings.items() for d in t.doubts]
+        return [(k, d) for k, t in self.timings.items() for d in t.warnings]
 
     def _where(self):
         t = next(iter(self.timings.values()))
@@ -109,11 +109,11 @@ class Comparison:
         return f"{size}{t.device}{'' if t.gpu else ': no GPU time'}; times faster than {self.baseline}"
 
     def __repr__(self):
-        return repr(Table(*self._columns(), self._where(), '\n'.join(f'in doubt, {k}: {d}' for k, d in self.doubts)))
+        return repr(Table(*self._columns(), self._where(), '\n'.join(f'in doubt, {k}: {d}' for k, d in self.warnings)))
 
     def _repr_html_(self):
         head, rows = self._columns()
-        more = [(f'in doubt, {k}', d) for k, d in self.doubts]
+        more = [(f'in doubt, {k}', d) for k, d in self.warnings]
         return Table(head, [*rows, *more], self._where())._repr_html_()
 
 
@@ -125,7 +125,7 @@ def _one(fns, args, baseline, clock, check, out, flops, bytes, seconds, peak, ro
             got = call_checked(f, args, check, out)
         except AssertionError as e:
             raise AssertionError(f'{k} is wrong, so nothing was timed. {e}') from None
-    more = input_doubts(args, out)
+    more = input_warnings(args, out)
     roof = roof or roof_for(clock, flops, bytes)
     peak = peak or peak_of([*args, got])
     del got
@@ -133,7 +133,7 @@ def _one(fns, args, baseline, clock, check, out, flops, bytes, seconds, peak, ro
     calls = {k: (lambda f=f: f(*args)) for k, f in fns.items()}
     got = time_interleaved(clock, calls, seconds)
     states = list(clock.states)[noted:]
-    more = unseen_doubts(clock, check is not None) + more
+    more = unseen_warnings(clock, check is not None) + more
     timings = {
         k: Timing(k, sum(rounds, []), clock.device, clock.gpu, flops, bytes, peak, roof, states=states, more=more)
         for k, rounds in got.items()

@@ -219,13 +219,13 @@ def read_report(ncu, report, metrics, with_lines, seconds=120) -> Ncu:
     own = raw(page('raw', '--print-units', 'base'))
     for i, k in kernels.items():
         k.raw = {n: m for n, m in own.get(i, {}).items() if n in metrics or n == 'gpu__time_duration.sum'}
-    doubts = _unknown_metrics(kernels.values(), metrics)
+    warnings = _unknown_metrics(kernels.values(), metrics)
     if with_lines:
         _match(kernels.values(), lines(page('source', '--print-source', 'cuda,sass')))
         lost = [short(k.name) for k in kernels.values() if not k.lines]
         need = 'a kernel needs -lineinfo or @cuda.jit(lineinfo=True)'
-        doubts += [f'{name} has no line information: {need}' for name in lost]
-    return Ncu(kernels.values(), ncu_version(ncu), doubts)
+        warnings += [f'{name} has no line information: {need}' for name in lost]
+    return Ncu(kernels.values(), ncu_version(ncu), warnings)
 
 
 def _literals(source):

@@ -277,8 +277,8 @@ def _amount(m):
 class Ncu:
     "A report of Nsight Compute: `kernels`, in the order of their launches; shows itself as tables"
 
-    def __init__(self, kernels, version='', doubts=(), mark=''):
-        self.kernels, self.version, self.doubts, self.mark = list(kernels), version, list(doubts), mark
+    def __init__(self, kernels, version='', warnings=(), mark=''):
+        self.kernels, self.version, self.warnings, self.mark = list(kernels), version, list(warnings), mark
 
     def __getitem__(self, what):
         "Return a kernel by its number or (short) name; with one kernel, a metric by its name"
@@ -308,7 +308,7 @@ class Ncu:
         return first, [Table(['<metric', 'value', '<unit'], rows_of, title=s) for s, rows_of in rows.items()]
 
     def _foot(self):
-        return '\n'.join([*self.doubts, *([f'[{self.mark}]'] if self.mark else [])])
+        return '\n'.join([*self.warnings, *([f'[{self.mark}]'] if self.mark else [])])
 
     def __repr__(self):
         parts = []
@@ -340,12 +340,12 @@ class Ncu:
             }
             return dict(name=k.name, grid=k.grid, block=k.block, sections=sections, **lists)
 
-        return dict(version=self.version, doubts=self.doubts, kernels=[one(k) for k in self.kernels])
+        return dict(version=self.version, warnings=self.warnings, kernels=[one(k) for k in self.kernels])
 
 
 def from_plain(d, mark='') -> Ncu:
     "Return the report that `plain` gave"
-    return Ncu([_kernel(kernel) for kernel in d['kernels']], d['version'], d['doubts'], mark)
+    return Ncu([_kernel(kernel) for kernel in d['kernels']], d['version'], d['warnings'], mark)
 
 
 def _kernel(kept):

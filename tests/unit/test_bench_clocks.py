@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from gridstride.bench.clocks import Clock, Events, Sensors, State, clock_doubts, clock_for, in_a_row
+from gridstride.bench.clocks import Clock, Events, Sensors, State, clock_warnings, clock_for, in_a_row
 from found import names
 
 
@@ -42,9 +42,9 @@ def test_sensors_without_a_value_give_the_reason():
 def state(mhz, *reasons): return State(mhz, 1980, 400, 41, reasons)
 
 
-@pytest.mark.parametrize('states,doubts', [
+@pytest.mark.parametrize('states,warnings', [
     ([], 0), ([state(1980)]*3+[None], 0), ([state(1980), state(1700, 'the power limit')], 2)])
-def test_a_clock_that_moved_is_doubted(states, doubts): assert len(clock_doubts(states)) == doubts
+def test_a_clock_that_moved_is_warned_of(states, warnings): assert len(clock_warnings(states)) == warnings
 
 
 @pytest.fixture

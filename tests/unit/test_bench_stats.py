@@ -3,7 +3,7 @@ from math import comb
 
 import numpy as np
 import pytest
-from gridstride.bench.stats import doubts, interval, steady, summary
+from gridstride.bench.stats import time_warnings, interval, steady, summary
 
 
 def chance(n):
@@ -20,7 +20,7 @@ def test_the_interval_holds_the_median_95_times_in_100_and_not_much_more():
 def calm(): return 1+np.random.default_rng(0).gamma(2, .002, 100)
 
 
-def first_words(times): return [d.split(':')[0] for d in doubts(times)]
+def first_words(times): return [d.split(':')[0] for d in time_warnings(times)]
 
 
 def test_a_summary_is_of_ranks_in_the_order_taken():
@@ -28,10 +28,10 @@ def test_a_summary_is_of_ranks_in_the_order_taken():
     assert summary(np.linspace(1, 1.2, 99)).drift == pytest.approx(.13, abs=.01)
 
 
-def test_calm_times_are_not_doubted(calm): assert doubts(calm) == [] and first_words([1.]*99+[9.]) == []
+def test_calm_times_are_not_warned_of(calm): assert time_warnings(calm) == [] and first_words([1.]*99+[9.]) == []
 
 
-def test_few_runs_are_doubted(calm):
+def test_few_runs_are_warned_of(calm):
     reason, = first_words(calm[:10])
     assert 'few runs' in reason
 

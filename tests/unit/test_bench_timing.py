@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 from gridstride.bench import clocks, limits
-from gridstride.bench.timing import Timing, bench, call_checked, input_doubts, rate_text, time_text
+from gridstride.bench.timing import Timing, bench, call_checked, input_warnings, rate_text, time_text
 
 X = np.linspace(1, 2, 5)
 
@@ -46,16 +46,16 @@ def test_a_judge_may_raise_what_it_likes(fn, args):
     with pytest.raises(ValueError, match='negative'): call_checked(fn, args, no_negative)
 
 
-def test_constant_inputs_are_doubted_and_outputs_are_not():
-    assert len(input_doubts((np.zeros(9), np.ones((3, 3)), X, 3, np.zeros(1)))) == 2
+def test_constant_inputs_are_warned_of_and_outputs_are_not():
+    assert len(input_warnings((np.zeros(9), np.ones((3, 3)), X, 3, np.zeros(1)))) == 2
     z = np.zeros(9)
-    assert input_doubts((z,), out=z) == []
+    assert input_warnings((z,), out=z) == []
 
 
 def test_a_timing_prints_its_fractions_of_the_ceilings():
     times = list(.00266*(1+np.random.default_rng(0).gamma(2, .001, 40)))
     t = Timing('matmul', times, 'a made-up GPU', True, flops=2*4096**3, bytes=3*4*4096**2, roof=limits.H100)
-    assert t.doubts == [] and {k: round(v, 2) for k, v in t.shares.items()} == {'copy': .03, 'fp32': 1.}
+    assert t.warnings == [] and {k: round(v, 2) for k, v in t.shares.items()} == {'copy': .03, 'fp32': 1.}
     assert '51.6 TFLOP/s' in t.line() and 'recorded fp32 ceiling' in t.line() and '\n' not in str(t)
 
 
@@ -81,13 +81,13 @@ class Fake(clocks.Clock):
         return res
 
 
-def test_noisy_times_are_doubted():
+def test_noisy_times_are_warned_of():
     rng = np.random.default_rng(0)
     t = bench(np.square, X, check=np.square, bytes=16*5, clock=Fake(lambda i: .001*rng.choice([1, 2])))
-    assert [d.split(':')[0] for d in t.doubts] == ['not steady', 'noisy']
+    assert [d.split(':')[0] for d in t.warnings] == ['not steady', 'noisy']
 
 
-def test_calm_times_are_doubted_only_if_nothing_was_checked():
-    assert bench(np.square, X, check=np.square, clock=Fake(lambda i: .001)).doubts == []
-    reason, = bench(np.square, X, clock=Fake(lambda i: .001)).doubts
+def test_calm_times_are_warned_of_only_if_nothing_was_checked():
+    assert bench(np.square, X, check=np.square, clock=Fake(lambda i: .001)).warnings == []
+    reason, = bench(np.square, X, clock=Fake(lambda i: .001)).warnings
     assert 'check=' in reason

@@ -137,7 +137,7 @@ FIELDS = dict(
     error=None,
     library_error=None,
     mhz=None,
-    doubts=(),
+    warnings=(),
     counters={},
     registers=None,
     local=None,
@@ -256,7 +256,7 @@ def time_rung(rung, m, n, judge, seconds=0.5, baseline='torch.matmul'):
         error=errors[0],
         library_error=errors[1],
         mhz=float(np.median(mhz)) if mhz else None,
-        doubts=list(mine.doubts),
+        warnings=list(mine.warnings),
     )
 
 
@@ -332,7 +332,7 @@ class Ladder:
         return _identity(rung), list(self.shape), _dtype(rung)
 
     def _with_counters(self, rung, fields):
-        "The fields, with what was recorded for the counters that cannot be read here; then their doubts report that"
+        "The fields, with what was recorded for the counters that cannot be read here; then their warnings report that"
         if not (self.record and self.counters) or is_recording():
             return fields
         try:
@@ -344,8 +344,8 @@ class Ladder:
             return fields
         measured_in_part()
         which = ', '.join(lacks) if fields.get('counters') else 'its counters'
-        doubts = [*fields.get('doubts', ()), f'{which}: {rec.mark}']
-        return {**fields, 'counters': {**lacks, **fields.get('counters', {})}, 'doubts': doubts}
+        warnings = [*fields.get('warnings', ()), f'{which}: {rec.mark}']
+        return {**fields, 'counters': {**lacks, **fields.get('counters', {})}, 'warnings': warnings}
 
     def _measure(self, rung):
         if backend() != 'gpu':
@@ -419,9 +419,9 @@ class Ladder:
         ]
 
     def _note(self):
-        doubts = [f'in doubt, {s.name}: {d}' for s in self.steps for d in s.doubts]
+        warnings = [f'in doubt, {s.name}: {d}' for s in self.steps for d in s.warnings]
         local = ['* some registers are kept in local memory'] if any(s.local for s in self.steps) else []
-        return '\n'.join([*doubts, *local, *(f'[{m}]' for m in dict.fromkeys(s.mark for s in self.steps if s.mark))])
+        return '\n'.join([*warnings, *local, *(f'[{m}]' for m in dict.fromkeys(s.mark for s in self.steps if s.mark))])
 
     def _before(self, step, aside):
         "The step below one that is not `aside`"
