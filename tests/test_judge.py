@@ -1,4 +1,5 @@
 "The judge: honest kernels are accepted, cheats refused each for its own reason, and nothing of them is left."
+import math
 import random
 import re
 import subprocess
@@ -316,6 +317,36 @@ def test_a_sum_passes_in_its_type_alone(terms, shift):
         assert miss(rough, want, scale, 'float32', terms).kind == 'precision'
     assert miss(want.half(), want, scale, 'float16', terms) is None        # the answer's own type is rounded to
     assert miss(one_by_one + torch.eye(8), want, scale, 'float32', terms)
+
+
+@pytest.mark.parametrize('dtype', ['float64', 'float32', 'float16', 'bfloat16'])
+def test_a_nan_that_was_computed_is_not_called_unwritten(dtype):
+    t, want = getattr(torch, dtype), torch.ones(2, 3, dtype=torch.float64)
+    zero, one = torch.zeros(3, dtype=t), torch.ones(3, dtype=t)
+    bits = torch.full((3,), -1, dtype=torch.int64).view(t)[:3]
+    for made in zero/zero, (one/zero) - (one/zero), torch.full((3,), math.nan, dtype=t), -(zero/zero):
+        found = miss(torch.stack([one, made]), want, want, dtype, 1)
+        assert found.kind == 'nan' and names(found.text, '3 of 6', [1, 0], '0/0', 'inf - inf'), found
+        found = miss(torch.stack([made, bits]), want, want, dtype, 1)
+        assert found.kind == 'unwritten' and names(found.text, '3 of 6', [1, 0]) and '0/0' not in found.text, found
+
+
+@pytest.mark.parametrize('body,code,said', [
+    ('out = torch.empty_like(data); out[:2] = torch.softmax(data[:2], -1); return out', 'unwritten', '500 of 700'),
+    ('out = torch.softmax(data, -1); out[3] = (data[3]-data[3])/(data[3]-data[3]); return out', 'nan', '100 of 700'),
+    ('e = torch.exp(1000 + data); return e/e.sum(-1, keepdim=True)', 'nan', '700 of 700'),
+    ('return torch.full_like(data, float("nan"))', 'nan', '700 of 700'),
+    ('out = torch.empty_like(data); return torch.softmax(data, -1).where(data > data.mean(), out)', 'unwritten', ''),
+])
+def test_nan_of_each_origin_has_its_code(body, code, said):
+    v = verdict(body)
+    assert v.code == code and said in v.why and ('0/0' in v.why) == (code == 'nan'), str(v)
+
+
+def test_an_output_of_a_task_that_is_not_written_is_called_so():
+    text = 'def custom_kernel(data):\n    a, b, out = data\n    out[5:] = (a + b)[5:]\n    return out\n'
+    v = judge(HEAD + text, 'add_into')
+    assert v.code == 'unwritten' and names(v.why, '5 of 1000', [0]), str(v)
 
 
 def test_hidden_sizes_differ_from_the_published_ones():

@@ -610,8 +610,8 @@ def custom_kernel(data):
     writes_by_address=('inputs', '''
 def custom_kernel(data):
     out = torch.softmax(data, -1)
-    place = ctypes.c_void_p(data.data_ptr())
-    assert not ctypes.CDLL('libcuda.so.1').cuMemsetD32_v2(place, 0, 1) if ON_GPU else ctypes.memset(place, 0, 4)
+    x = ctypes.c_void_p(data.data_ptr())
+    assert not ctypes.CDLL('libcuda.so.1').cuMemsetD32_v2(x, 0, 1) if ON_GPU else ctypes.memset(x, 0, 4)
     return out
 '''),
     by_seeds=('constant', '''

@@ -42,7 +42,7 @@ def allowed(
 class Miss(NamedTuple):
     "A deviation of an answer from the right one"
 
-    kind: str  # 'type', 'unwritten', 'precision', 'wrong'
+    kind: str  # 'type', 'unwritten', 'nan', 'precision', 'wrong'
     text: str
 
 
@@ -64,6 +64,19 @@ def _coarser(error, want, scale, dtype, terms):
             return words
 
 
+def _is_fill(x):
+    "Return which elements have the bits that `devices` fills memory with: all ones, a NaN that no processor computes"
+    return x.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]) == -1
+
+
+def _nan(lost, unwritten):
+    "Return the `Miss` of these NaN, some of which have the bits of memory that was never written"
+    if unwritten.any():
+        return Miss('unwritten', f'never written, or computed from an uninitialized element: {_where(unwritten)[0]}')
+    made = 'made by 0/0, inf/inf or inf - inf, or from an element that was NaN before or uninitialized'
+    return Miss('nan', f'NaN in {_where(lost)[0]}: {made}')
+
+
 def miss(
     got,  # the answer
     want,  # in float64, or the integers that it should be
@@ -80,7 +93,7 @@ def miss(
         return Miss('wrong', f'wrong in {_values(got, want, bad)}') if bad.any() else None
     wide = got.double()
     if (lost := wide.isnan() & ~want.isnan()).any():
-        return Miss('unwritten', f'never written: NaN in {_where(lost)[0]} (memory that a kernel gets is full of NaN)')
+        return _nan(lost, lost & _is_fill(got))
     error = torch.where(wide == want, 0.0, (wide - want).abs())
     bad = ~((error <= allowed(want, scale, dtype, terms)) | (wide.isnan() & want.isnan()))
     if not bad.any():

@@ -13,8 +13,8 @@ from . import wire
 
 _SETTLE = 0.3  # seconds in which what is still being computed may end, when the judge asks why an answer is wrong
 _PAUSE = 4_000_000  # cycles, some 2 ms, in which a GPU waits until all of a call is queued
-_PERTURB = -6  # glibc's M_PERTURB: memory is handed out full of the byte 0xff, so its floats are NaN
-_NAN_BYTES = 0x100
+_NAN_BYTE = 0xFF  # a float of these bytes is a NaN that no processor computes: `closeness` recognizes it
+_PERTURB = -6  # glibc's M_PERTURB: memory is handed out full of the complement of this byte
 
 
 # Streams where there is no GPU: work is done at once, so all that can be seen is whether anything waited for it.
@@ -169,7 +169,7 @@ class Cpu:
 
     def __init__(self):
         with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).mallopt(_PERTURB, _NAN_BYTES)
+            ctypes.CDLL(None).mallopt(_PERTURB, 0x100 | ~_NAN_BYTE & 0xFF)
 
     def buffer(self, x):
         "Memory for an input"
@@ -265,8 +265,8 @@ class Gpu:
         self.waiting.append((buffer, x.cuda()))
 
     def poison(self, sizes):
-        "Freed memory, which the allocator hands out next, is full of NaN"
-        buffers = [torch.full((n // 4 + 1,), float('nan'), device='cuda') for n in sizes for _ in range(2)]
+        "Freed memory, which the allocator hands out next, is full of a NaN that no arithmetic makes, in each type"
+        buffers = [torch.full((n + 8,), _NAN_BYTE, dtype=torch.uint8, device='cuda') for n in sizes for _ in range(2)]
         del buffers
 
     def call(self, f, data):
