@@ -15,7 +15,7 @@ import pytest
 
 from gridstride.course.grading import WrongAnswer, exercise, hint, problems
 from gridstride.diagnostics.errors import SameValueRace
-from gridstride.course.lessons import read_progress
+from gridstride.course.lessons import RENAMED, read_progress
 from gridstride.support.short_tracebacks import FIRST_CELL, point_to_first_cell
 from gridstride.sim import cuda
 from right import answers as right_answers
@@ -270,7 +270,7 @@ def test_a_missing_return_is_named():
     def no_return(x): x + x
     def text():
         "__global__ void put() {}"
-    for name,fn in (('03.split',no_return), ('13.edges',text), ('13.turns',text)):
+    for name,fn in (('03.split',no_return), ('13.edges',text), ('13.buffers',text)):
         with pytest.raises(WrongAnswer, match=saying(name, 'not right', 'no `return`')): exercise(name)(fn)
     with pytest.raises(WrongAnswer, match='a kernel'): exercise('10.transpose')(cuda.jit(no_return))
 
@@ -403,6 +403,12 @@ def test_progress_is_kept_next_to_the_lessons(tmp_path, monkeypatch):
         subprocess.run([sys.executable, '-c', code], cwd=where, env=env, check=True)
     found = {str(p.relative_to(tmp_path)): list(read_progress(p)) for p in sorted(tmp_path.rglob('*progress.json'))}
     assert found == {'.gridstride/progress.json': ['01.invert'], 'anne/.progress.json': ['01.invert']}
+
+def test_exercises_that_were_renamed_stay_solved(tmp_path):
+    path = tmp_path/'progress.json'
+    path.write_text('{"solved": {"13.turns": "2026-01-02", "01.invert": "2026-01-01"}}')
+    assert read_progress(path) == {'13.buffers': '2026-01-02', '01.invert': '2026-01-01'}
+    assert set(RENAMED.values()) <= set(by_name) and not set(RENAMED) & set(by_name)
 
 def test_three_wrong_answers_each():
     counts = Counter(name for name,_ in answers)

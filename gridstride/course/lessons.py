@@ -346,13 +346,25 @@ def progress_file(
     return folder / '.progress.json' if lessons(folder) else Path.home() / '.gridstride' / 'progress.json'
 
 
+RENAMED = {  # exercises: a progress file may still have the old id
+    '11.rounds': '11.iterations',
+    '13.turns': '13.buffers',
+    '15.slope': '15.gradient',
+    '16.slope': '16.gradient',
+    '17.slopes': '17.gradients',
+    '19.turned': '19.transposed',
+    '20.places': '20.positions',
+}
+
+
 def read_progress(
     path=None,  # the file; None: `progress_file()`
 ) -> dict:  # id -> day
-    "The solved exercises that the file at `path` remembers; `ValueError` names the file when it cannot be read"
+    "Return the solved exercises in the progress file; raises `ValueError`, which names the file if it cannot be read"
     path = Path(path or progress_file())
     try:
-        return dict(json.loads(path.read_text(encoding='utf-8'))['solved'])
+        solved = dict(json.loads(path.read_text(encoding='utf-8'))['solved'])
+        return {RENAMED.get(name, name): day for name, day in solved.items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, LookupError, TypeError) as e:

@@ -11,7 +11,7 @@ from gridstride.sim import cuda
 from . import right
 
 
-@right('11.rounds')
+@right('11.iterations')
 def round_by_round(lengths):
     left,rounds = np.array(lengths),0
     while left.any():
@@ -19,15 +19,15 @@ def round_by_round(lengths):
         left = np.maximum(left-1, 0)
     return rounds
 
-@right('11.rounds')
+@right('11.iterations')
 def reduced(lengths): return np.maximum.reduceat(lengths, range(0, len(lengths), 32)).sum()
 
-@right('11.rounds')
+@right('11.iterations')
 def padded_to_warps(lengths):
     all = lengths + [0]*(-len(lengths) % 32)
     return sum(map(max, zip(*[iter(all)]*32)))
 
-@right('11.rounds')
+@right('11.iterations')
 def in_a_tensor(lengths):
     x = torch.tensor(lengths)
     return sum(o.max() for o in x.split(32))

@@ -96,7 +96,7 @@ __device__ void put(float *out, int r, int c, int h, int w, float4 v) {
 '''
 
 
-@right('13.turns')
+@right('13.buffers')
 def filled_by_loops():
     return r'''
 __device__ void step() { __syncthreads(); }
@@ -129,7 +129,7 @@ __global__ void matmul_k(const float *m, const float *n, float *out, int h, int 
 }
 '''
 
-@right('13.turns')
+@right('13.buffers')
 def two_phases_a_round():
     return r'''
 #define PHASE(now, next) { \
@@ -158,7 +158,7 @@ __global__ void matmul_k(const float *m, const float *n, float *out, int h, int 
 }
 '''
 
-@right('13.turns')
+@right('13.buffers')
 def with_groups():
     return r'''
 #include <cooperative_groups.h>
@@ -183,7 +183,7 @@ __global__ void matmul_k(const float *m, const float *n, float *out, int h, int 
 }
 '''
 
-@right('13.turns')
+@right('13.buffers')
 def tiles_are_swapped():
     return r'''
 __global__ void matmul_k(const float *m, const float *n, float *out, int h, int w, int k) {

@@ -7,6 +7,6 @@ from . import right
 @right('16.window')
 def from_the_last_row_on(): return changed(window_k, 'tl.program_id(0)', 'w-1 - tl.program_id(0)')
 
-@right('16.slope')
+@right('16.gradient')
 def the_last_program_has_the_first_row():
     return changed(slope_k, 'tl.program_id(0)', 'tl.num_programs(0)-1 - tl.program_id(0)')

@@ -6,19 +6,19 @@ from gridstride.sim import cuda
 from . import wrong
 
 
-@wrong('11.rounds')
+@wrong('11.iterations')
 def all_that_is_done(lengths): return sum(lengths)
 
-@wrong('11.rounds')
+@wrong('11.iterations')
 def the_longest_for_all(lengths): return max(lengths)*-(-len(lengths)//32)
 
-@wrong('11.rounds')
+@wrong('11.iterations')
 def sorted_first(lengths): return sum(sorted(lengths)[31::32])
 
-@wrong('11.rounds')
+@wrong('11.iterations')
 def an_average(lengths): return sum(sum(lengths[i:i+32])/32 for i in range(0, len(lengths), 32))
 
-@wrong('11.rounds')
+@wrong('11.iterations')
 def whole_warps_only(lengths): return sum(max(lengths[32*i:32*i+32]) for i in range(len(lengths)//32))
 
 

@@ -151,44 +151,44 @@ __global__ void matmul_k(const float *m, const float *n, float *out, int h, int 
 }
 '''
 
-@wrong('13.turns')
+@wrong('13.buffers')
 def two_barriers():
     return changed(TURNS, ('o += ms[buf][tr][i] * ns[buf][i][tc];\n',
                            'o += ms[buf][tr][i] * ns[buf][i][tc];\n        __syncthreads();\n'))
 
-@wrong('13.turns')
+@wrong('13.buffers')
 def one_buffer(): return changed(TURNS, ('1-buf)', '0)'), ('fill(1-buf, idx+BK)', 'fill(buf, idx+BK)'))
 
-@wrong('13.turns')
+@wrong('13.buffers')
 def no_barrier_in_the_loop():
     return changed(TURNS, ('        __syncthreads();\n', ''),
                    ('    fill(0, 0);\n', '    fill(0, 0);\n    __syncthreads();\n'))
 
-@wrong('13.turns')
+@wrong('13.buffers')
 def next_tile_before_the_barrier():
     return changed(TURNS, ('        __syncthreads();\n        if (idx+BK < k) fill(1-buf, idx+BK);\n',
                            '        if (idx+BK < k) fill(1-buf, idx+BK);\n        __syncthreads();\n'))
 
-@wrong('13.turns')
+@wrong('13.buffers')
 def first_tile_never_filled(): return changed(TURNS, ('    fill(0, 0);\n', ''))
 
-@wrong('13.turns')
+@wrong('13.buffers')
 def a_barrier_per_product():
     return changed(TURNS, ('for (int i = 0; i < BK; i++) o +=', 'for (int i = 0; i < BK; i++, __syncthreads()) o +='))
 
-@wrong('13.turns')
+@wrong('13.buffers')
 def a_barrier_within_two_loops():
     return changed(TURNS, ('        __syncthreads();\n', ''),
         ('for (int i = 0; i < BK; i++) o += ms[buf][tr][i] * ns[buf][i][tc];',
          'for (int i = 0; i < BK; i++) { if (i == 0) __syncthreads(); o += ms[buf][tr][i] * ns[buf][i][tc]; }'))
 
-@wrong('13.turns')
+@wrong('13.buffers')
 def tiles_that_are_never_read():
     return changed(TURNS, ('for (int i = 0; i < BK; i++) o += ms[buf][tr][i] * ns[buf][i][tc];', ''),
         ('    if (r < h && c < w) out',
          '    for (int i = 0; i < k && r < h && c < w; i++) o += m[r*k+i] * n[i*w+c];\n    if (r < h && c < w) out'))
 
-@wrong('13.turns')
+@wrong('13.buffers')
 def only_m_has_tiles():
     return changed(TURNS, ('ns[2][BK][BN]', 'unused'),
         ('        ns[buf][tr][tc] = c < w && idx+tr < k ? n[(idx+tr)*w + c] : 0;\n', ''),

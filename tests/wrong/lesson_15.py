@@ -66,16 +66,16 @@ def slope_k(a, b, dout, da, db, n, BLOCK: tl.constexpr):
     tl.store(da + i, d*tl.load(b + i, mask=i < n)*(s + v*s*(1 - s)), mask=i < n)
     tl.store(db + i, d*v*s, mask=i < n)
 
-@wrong('15.slope')
+@wrong('15.gradient')
 def half_of_the_product_rule(): return changed(slope_k, '(s + v*s*(1 - s))', '(v*s*(1 - s))')
 
-@wrong('15.slope')
+@wrong('15.gradient')
 def no_gradient_comes_in(): return changed(slope_k, 'd*v*s', 'v*s')
 
-@wrong('15.slope')
+@wrong('15.gradient')
 def gradient_of_the_sigmoid_alone(): return changed(slope_k, '(s + v*s*(1 - s))', 's*(1 - s)')
 
-@wrong('15.slope')
+@wrong('15.gradient')
 def only_one_of_two(): return changed(slope_k, 'tl.store(db + i, d*v*s, mask=i < n)', '')
 
 

@@ -166,38 +166,38 @@ def slope_k(y, dout, dx, w, BLOCK: tl.constexpr):
         v = tl.load(y + r*w + first + c, mask=inside)
         tl.store(dx + r*w + first + c, d - tl.exp(v)*s, mask=inside)
 
-@wrong('16.slope')
+@wrong('16.gradient')
 def as_softmax_does(): return changed(slope_k, 'd - tl.exp(v)*s', 'tl.exp(v)*(d - s)')
 
-@wrong('16.slope')
+@wrong('16.gradient')
 def its_own_share_alone(): return changed(slope_k, 'd - tl.exp(v)*s', 'd - tl.exp(v)*d')
 
-@wrong('16.slope')
+@wrong('16.gradient')
 def lanes_past_the_end_are_anything():
     return changed(slope_k, 'mask=first + c < w, other=0)', 'mask=first + c < w)')
 
-@wrong('16.slope')
+@wrong('16.gradient')
 def sum_of_one_block(): return changed(slope_k, 'total += tl.load', 'total = tl.load')
 
-@wrong('16.slope')
+@wrong('16.gradient')
 def y_is_not_a_probability(): return changed(slope_k, 'tl.exp(v)*s', 'v*s')
 
 
 slope_of = changed(slope_k, {'slope_k(y': 'slope_of(r, y', 'r,c = tl.program_id(0),': 'c = '})
 
-@wrong('16.slope')
+@wrong('16.gradient')
 def one_number_after_the_other():
     @triton.jit
     def k(y, dout, dx, w, BLOCK: tl.constexpr): slope_of(tl.program_id(0), y, dout, dx, w, 1)
     return k
 
-@wrong('16.slope')
+@wrong('16.gradient')
 def a_block_that_holds_all_rows_here():
     @triton.jit
     def k(y, dout, dx, w, BLOCK: tl.constexpr): slope_of(tl.program_id(0), y, dout, dx, w, 64)
     return k
 
-@wrong('16.slope')
+@wrong('16.gradient')
 def one_program_does_all():
     @triton.jit
     def k(y, dout, dx, w, BLOCK: tl.constexpr):

@@ -97,18 +97,18 @@ def values_alone(first, BM, BN, n, window):
     return list(range(max(0, first - window + 1)//BN, (min(first + BM, n) - 1)//BN + 1))
 
 
-@wrong('17.slopes')
+@wrong('17.gradients')
 def queries_alone(q, k, v, dout, lse, delta, scale):
     p = np.exp(q @ k.T * scale - lse[:,None])
     return p*(dout @ v.T - delta[:,None])*scale @ k
 
-@wrong('17.slopes')
+@wrong('17.gradients')
 def no_delta(q, k, v, dout, lse, delta, scale):
     p = np.exp(q @ k.T * scale - lse[:,None])
     ds = p*(dout @ v.T)*scale
     return ds @ k, ds.T @ q, p.T @ dout
 
-@wrong('17.slopes')
+@wrong('17.gradients')
 def softmax_of_the_tile(q, k, v, dout, lse, delta, scale):
     s = q @ k.T * scale
     p = np.exp(s - s.max(1, keepdims=True))
@@ -116,19 +116,19 @@ def softmax_of_the_tile(q, k, v, dout, lse, delta, scale):
     ds = p*(dout @ v.T - delta[:,None])*scale
     return ds @ k, ds.T @ q, p.T @ dout
 
-@wrong('17.slopes')
+@wrong('17.gradients')
 def no_scale(q, k, v, dout, lse, delta, scale):
     p = np.exp(q @ k.T * scale - lse[:,None])
     ds = p*(dout @ v.T - delta[:,None])
     return ds @ k, ds.T @ q, p.T @ dout
 
-@wrong('17.slopes')
+@wrong('17.gradients')
 def values_from_the_gradients(q, k, v, dout, lse, delta, scale):
     p = np.exp(q @ k.T * scale - lse[:,None])
     ds = p*(dout @ v.T - delta[:,None])*scale
     return ds @ k, ds.T @ q, ds.T @ dout
 
-@wrong('17.slopes')
+@wrong('17.gradients')
 def scale_of_its_own(q, k, v, dout, lse, delta, scale):
     own = q.shape[1]**-.5
     p = np.exp(q @ k.T * own - lse[:,None])

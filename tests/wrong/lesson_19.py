@@ -47,20 +47,20 @@ def turned_k(starts, cols, vals, x, out):
 
 ADD = 'cuda.atomic.add(out, cols[i], vals[i]*x[r])'
 
-@wrong('19.turned')
+@wrong('19.transposed')
 def no_atomic(): return changed(turned_k, ADD, 'out[cols[i]] += vals[i]*x[r]')
 
-@wrong('19.turned')
+@wrong('19.transposed')
 def not_transposed(): return changed(turned_k, ADD, 'out[r] += vals[i]*x[cols[i]]')
 
-@wrong('19.turned')
+@wrong('19.transposed')
 def no_guard(): return changed(turned_k, 'if r < len(starts) - 1:', 'if True:')
 
-@wrong('19.turned')
+@wrong('19.transposed')
 def the_last_is_left_out(): return changed(turned_k, 'starts[r+1])', 'starts[r+1] - 1)')
 
 
-@wrong('19.turned')
+@wrong('19.transposed')
 def one_warp_for_all():
     @cuda.jit
     def kernel(starts, cols, vals, x, out):
@@ -69,7 +69,7 @@ def one_warp_for_all():
                 for i in range(starts[r], starts[r+1]): cuda.atomic.add(out, cols[i], vals[i]*x[r])
     return kernel
 
-@wrong('19.turned')
+@wrong('19.transposed')
 def a_column_each():
     @cuda.jit
     def kernel(starts, cols, vals, x, out):
@@ -79,7 +79,7 @@ def a_column_each():
                     if cols[i] == c: out[c] += vals[i]*x[r]
     return kernel
 
-@wrong('19.turned')
+@wrong('19.transposed')
 def one_thread_for_all():
     @cuda.jit
     def kernel(starts, cols, vals, x, out):

@@ -7,16 +7,16 @@ from gridstride.course.exercises.lesson_20 import attend
 from . import wrong
 
 
-@wrong('20.places')
+@wrong('20.positions')
 def contiguous_parts(order, place, length, ranks): return divmod(place, length//ranks)
 
-@wrong('20.places')
+@wrong('20.positions')
 def both_ends_alike(order, place, length, ranks):
     if order=='striped': return place % ranks, place//ranks
     part,i = divmod(place, length//(2*ranks))
     return min(part, 2*ranks - 1 - part), i
 
-@wrong('20.places')
+@wrong('20.positions')
 def the_second_half_forward(order, place, length, ranks):
     if order=='striped': return place % ranks, place//ranks
     each = length//(2*ranks)

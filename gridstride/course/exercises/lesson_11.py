@@ -17,7 +17,7 @@ __all__ = ['CHIPS', 'LAYERS', 'traced', 'atomics_of', 'busiest']
 
 
 @problem(
-    '11.rounds',
+    '11.iterations',
     cases=[
         dict(lengths=lengths)
         for lengths in (

@@ -233,7 +233,7 @@ def never_read(src) -> list:
 
 
 @problem(
-    '13.turns',
+    '13.buffers',
     cases=[dict(h=h, k=k, w=w, tw=tw) for tw in (4, 8) for h, k, w in SHAPES],
     hints=[
         'Double buffering: two of each tile, `ms[2][tw][tw]`. In phase `p` the block computes with tile `p%2`. '

@@ -132,7 +132,7 @@ def gated(answer):
 
 
 @problem(
-    '15.slope',
+    '15.gradient',
     cases=[dict(n=n) for n in (1, 5, 16, 17, 20)],
     hints=[
         'With `s = sigmoid(a)`: `out = a*s*b`. The gradient of `b` is easy: `dout*a*s`.',

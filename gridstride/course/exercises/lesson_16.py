@@ -194,7 +194,7 @@ def _(fn, rng, w, d):
 
 
 @problem(
-    '16.slope',
+    '16.gradient',
     cases=[dict(h=h, w=w, block=block) for h, w, block in ((1, 4, 4), (3, 5, 8), (2, 9, 4), (1, 1, 2), (2, 16, 4))],
     hints=[
         '`y[i]` is `x[i] - log(sum of exp(x))`. What does `x[j]` change? `y[j]` by 1, and every `y` by minus the '

@@ -155,7 +155,7 @@ def _(fn, rng, **case):
 
 
 @problem(
-    '17.slopes',
+    '17.gradients',
     cases=[
         dict(n=n, m=m, d=d, BM=BM, BN=BN) for n, m, d, BM, BN in ((1, 2, 2, 1, 2), (4, 4, 3, 4, 4), (7, 10, 4, 3, 4))
     ],

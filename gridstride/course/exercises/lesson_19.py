@@ -74,7 +74,7 @@ def _(fn, rng, nth):
 
 
 @problem(
-    '19.turned',
+    '19.transposed',
     cases=[dict(h=h, w=w) for h, w in ((1, 1), (5, 3), (33, 20), (64, 7), (100, 130))],
     hints=[
         'Row `r` of the matrix is column `r` of the transposed one: its elements are multiplied by `x[r]` only.',

@@ -14,7 +14,7 @@ __all__ = ['attend', 'lockstep', 'merged', 'gradients', 'time_of', 'steps_of']
 
 
 @problem(
-    '20.places',
+    '20.positions',
     cases=[
         dict(order=order, ranks=ranks, length=length)
         for order in ('striped', 'zigzag')
