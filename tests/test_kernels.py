@@ -576,7 +576,7 @@ def test_counters_that_cannot_be_read_here_are_those_recorded(measured, monkeypa
     assert re.fullmatch('its counters: recorded .*', *l[0].warnings)
     claim('sectors', 3, l[0].counters['sectors'], 4)
     assert (capsys.readouterr().out.splitlines()[-1]
-            == 'sectors: here, in part recorded, 3.5; on the H100 of this text 3 to 4')
+            == 'sectors: here, in part recorded, 3.5; expected 3 to 4 (H100)')
     assert Ladder(tiled(BK=4), record='99_ladder', folder=tmp_path)[0].counters == {}
     monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
     assert Ladder(tiled(), record='99_ladder', folder=tmp_path)[0].counters == {}
@@ -621,7 +621,7 @@ def test_a_climb_goes_on_with_what_was_recorded_elsewhere(recorded_climb, other_
     out = capsys.readouterr().out
     for r in rungs:
         assert f'{r.name} needs {words}; it is not tried here' in out
-        assert f'{r.name}, speedup over {rungs[0].name}: recorded 1; on the H100 of this text 0.9 to 1.1' in out
+        assert f'{r.name}, speedup over {rungs[0].name}: recorded 1; expected 0.9 to 1.1 (H100)' in out
     assert f'{rungs[0].name} needs {words}. What follows was recorded' in out and 'busy 80%' in out
     assert names(out, '1.000 wavefronts', '1.000 counted', '2.00 instructions', '1.0 TFLOP/s')
     assert re.search('before +75%', repr(climb.waits(rungs[0].name)))

@@ -43,7 +43,7 @@ def test_there_are_lessons(): assert [p.name[:2] for p in L.lessons()][:1] == ['
 def said(nb):
     "The lines with which a lesson's claims say what was measured"
     return [line for c in nb['cells'] for o in c.get('outputs', []) for line in ''.join(o.get('text', '')).splitlines()
-            if re.search('; on the [^;]* of this text ', line)]
+            if re.search(r'; expected [^;]* \([^;()]*\)(;|$)', line)]
 
 
 @pytest.fixture

@@ -482,7 +482,7 @@ def claim(
     kept for others: GRIDSTRIDE_RECORD is 1, or GRIDSTRIDE_CLAIMS is 'hold', which `run --save` sets"""
     origin = _origin if mark is None else 'recorded' if mark else 'here'
     holds = measured is not None and (low is None or measured >= low) and (high is None or measured <= high)
-    line = f'{text}: {_found(measured, holds, origin)}; on the {where} of this text {_range(low, high)}'
+    line = f'{text}: {_found(measured, holds, origin)}; expected {_range(low, high)} ({where})'
     kept = is_recording() or os.environ.get('GRIDSTRIDE_CLAIMS') == 'hold'
     if guess is not None:
         line += f'; your guess: {_guessed(guess)}'

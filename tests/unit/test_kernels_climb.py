@@ -47,9 +47,9 @@ def test_a_guess_the_paper_and_the_text_next_to_the_measurement(climb, capsys):
     assert said[1:3] == ['32 registers of a thread, occupancy 75%', 'your guess: 3 TFLOP/s']
     assert (said[3] == 'for a multiply-add: 2.000 wavefronts on paper, 2.020 counted; 4.50 instructions; '
                        'these allow 7.4 TFLOP/s')
-    assert said[4] == 'wavefronts for a multiply-add: here 2.02; on the H100 of this text 1.9 to 2.1'
+    assert said[4] == 'wavefronts for a multiply-add: here 2.02; expected 1.9 to 2.1 (H100)'
     assert said[7:9] == ['your guess: none yet',
-                         'naive2, speedup over naive: here 2; on the H100 of this text 1.5 to 2.5']
+                         'naive2, speedup over naive: here 2; expected 1.5 to 2.5 (H100)']
     assert 'not measured' in said[9]
     with pytest.raises(TypeError, match="my_guess is 'much'"):
         climb(naive(), 2, 'much', {'naive': (1, 2)})

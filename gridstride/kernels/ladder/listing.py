@@ -20,7 +20,7 @@ def listing(
     "Show the kernel of a step, without the functions above it; lines are counted as messages count them"
     text = step.src.splitlines()
     first = 1 + next(i for i, o in enumerate(text) if '__global__' in o)
-    title = _title(step) + (f'; marked is what {old.name} has not' if old else '')
+    title = _title(step) + (f'; marked: lines that {old.name} does not have' if old else '')
     return show_source(step, (first, len(text)), old=old, title=title, fold=fold)
 
 
