@@ -383,7 +383,7 @@ WORDS = {
     'Dynamic shared memory, and no bytes for it':
         ['dynamic shared memory is used, but the launch requests none', 'kernel[grid, block, stream, bytes]'],
     'A kernel is called like a function':
-        ['double is a kernel: say how many blocks of how many threads, as in double[grid, block](...)'],
+        ['double is a kernel: launch it with a grid and a block, as in double[grid, block](...)'],
     'A list for an array': ['argument 1, x, must be a tensor', 'a list was given', 'create one with torch.tensor(...)'],
     'An array that must not be written':
         ['out is read-only, but line 4 writes to it', 'Pass a copy: out.copy()'],

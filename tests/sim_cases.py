@@ -1171,11 +1171,11 @@ def reverse_across_the_grid():
 
 UNCOMPILED = [  # body, error, what it says
     ('x[t] = 2*y[t]', 'MemcheckError',
-     r'dimensions of y: 2; number of indices given: 1(.|\n)*line 5: x\[t\] = 2\*y\[t\]'),
-    ('if y[t] > 0: x[t] = 1', 'MemcheckError', 'dimensions of y: 2'),
+     r'indices for y: 1 instead of 2(.|\n)*line 5: x\[t\] = 2\*y\[t\]'),
+    ('if y[t] > 0: x[t] = 1', 'MemcheckError', 'indices for y: 1 instead of 2'),
     ('s = cuda.shared.array((2, 4), np.float64)\n    x[t] = abs(s[t])', 'MemcheckError',
-     'dimensions of s: 2; number of indices given: 1'),
-    ('x[t] = y[t, 0, 0]', 'MemcheckError', 'dimensions of y: 2; number of indices given: 3'),
+     'indices for s: 1 instead of 2'),
+    ('x[t] = y[t, 0, 0]', 'MemcheckError', 'indices for y: 3 instead of 2'),
     ('x[t] = y[t,:]*2', 'NotSimulated', r'computing with an array(.|\n)*line 5(.|\n)*one by one'),
     ('return x[t]', 'NotSimulated', r'a kernel that returns something(.|\n)*line 5: return x\[t\]'),
     ('if x[t] > 9: return x[t]', 'NotSimulated', r'a kernel that returns something(.|\n)*line 5: if'),

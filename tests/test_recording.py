@@ -269,7 +269,8 @@ def test_what_is_shown_can_say_where_it_was_made(made, monkeypatch):
     (.8, 1.3, 1.15, 'not so here, 1.3; expected 0.8 to 1.15 (H100)'),
     (.8, .7, None, 'not so here, 0.7; expected at least 0.8 (H100)'),
     (None, .7, 1, 'here 0.7; expected at most 1 (H100)'), (1, 1, 1, 'here 1; expected 1 to 1 (H100)'),
-    (None, 2, 1, 'not so here, 2'), (1, float('nan'), 2, 'not so here, nan'), (1, None, 2, 'not measured here; expected')])
+    (None, 2, 1, 'not so here, 2'), (1, float('nan'), 2, 'not so here, nan'),
+    (1, None, 2, 'not measured here; expected')])
 def test_a_claim_reports_and_stops_no_reader(folder, monkeypatch, capsys, low, measured, high, said):
     recorded('08_b', lambda: measured)
     claim('a is level with b', low, measured, high)

@@ -320,7 +320,7 @@ def _hint_for_error(fn, e) -> str:
         return f'; write np.{name}'
     if isinstance(e, TypeError) and re.search("'dim3'|to tuple", said):
         return '; a dim3 has three components: use one of them, as in blockIdx.x'
-    if 'is a kernel: say how many blocks' in said:
+    if 'is a kernel: launch it with' in said:
         return '\n  This exercise needs a plain function, as in the lesson: remove @cuda.jit'
     if 'invalid index to scalar' in said or "float32' object does not support item assignment" in said:
         return '; an element has no index: with rows of w elements, write x[r*w + c] for x[r][c]'

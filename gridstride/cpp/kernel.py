@@ -30,7 +30,14 @@ from .frontend.reader import functions, kernels
 from .rewriters.rewrite import without_line_numbers
 from .frontend.tokens import WrongSource
 from ..diagnostics.errors import LaunchError
-from ..diagnostics.launch_config import Ready, argument_error, configure, launch_error, read_brackets, refuse_names
+from ..diagnostics.launch_config import (
+    ConfiguredKernel,
+    argument_error,
+    configure,
+    launch_error,
+    read_brackets,
+    refuse_names,
+)
 from ..diagnostics.settings import checks_to_compile, parse_checks
 from ..utils import backend, dim3
 
@@ -69,7 +76,7 @@ class Kernel:
     def checked(self, config):
         "Return a function that checks its arguments and launches the kernel"
         grid, block, stream, shared = read_brackets(self.__name__, config)
-        return Ready(self._called, grid, block, stream, shared)
+        return ConfiguredKernel(self._called, grid, block, stream, shared)
 
     def _called(self, grid, block, stream, shared, /, *args, **named):
         refuse_names(self.__name__, named)
@@ -81,7 +88,7 @@ class Kernel:
 
     def launch(self, args, grid, block, stream=None, shared=0, cluster=None):
         "Launch it with `args`; `cluster`: blocks per cluster, on the emulator"
-        config = configure(self.__name__, grid, block, stream, shared, cluster, asks=True)
+        config = configure(self.__name__, grid, block, stream, shared, cluster, opts_in=True)
         check_arguments(self.__name__, self.params, args, self.device)
         args = [np.array(x) if isinstance(x, np.ndarray) and not x.flags.writeable else x for x in args]
         if self.handle:
@@ -112,7 +119,7 @@ class Launches(dict):
         checked = self.kernel.checked(config)
         grid, block, stream, shared = read_brackets(self.kernel.__name__, config)
         try:
-            c = configure(self.kernel.__name__, grid, block, None, shared, asks=True)
+            c = configure(self.kernel.__name__, grid, block, None, shared, opts_in=True)
             ensure_max_dynamic_smem(self.kernel, c.shared)
             size = tuple(c.grid), tuple(c.block), c.shared
             made = self.module.Launch(self.kernel.handle, *size, self.wishes, self.parameters, checked)

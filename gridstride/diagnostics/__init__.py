@@ -1,4 +1,4 @@
-"""What a kernel can do wrong, how it is reported, and with which settings kernels run and are checked.
+"""Findings of kernels and their messages, and the settings with which kernels run and are checked.
 
 `errors` (exceptions and warnings: kind, code and fields of each finding), `messages` (the one table of their texts),
 `hints` (how to fix a finding, quoting the learner's own lines; `index_hints` and `race_hints` have the rules,

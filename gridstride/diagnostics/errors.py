@@ -1,4 +1,4 @@
-"""What a kernel can do wrong: exceptions that say what, where, which threads, and how it is usually fixed.
+"""Exceptions for what a kernel can do wrong: they state what happened, where, in which threads, and how to fix it.
 
 The kinds carry the names of compute-sanitizer's tools, so that a finding here and one on a GPU have the same name.
 
@@ -13,7 +13,7 @@ The kinds carry the names of compute-sanitizer's tools, so that a finding here a
 | `crash`, `timeout` | a kernel that crashed, one that did not end |
 
 A check reports a *kind*, a *code* and *fields*, and no text. `messages.WORDS` has the text of every code, and
-`exception_of` is the only function that makes a finding becomes an exception:
+`exception_of` is the only function that turns a finding into an exception:
 
     exception_of('racecheck', 'race', 'python', dict(array='s', index=(3,), before='written', now='read'),
                  Location(kernel='reverse', line=12, ...), other=Access(11, (0, 0, 0), (3, 0, 0)))
@@ -29,12 +29,12 @@ A template names its fields as `str.format` does. Some of them mean the same in 
 
 - `array`, a name, and `index`, a tuple of integers, become attributes of the exception; `element` is made of the two
   as the dialect writes it, `s[3, 4]` or `s[3][4]`, and `subscript` of the index alone, `105` or `(3, 4)`. Where there
-  is not an array, `space` says what there is instead: 'shared memory'.
+  is not an array, `space` names the memory instead: 'shared memory'.
 - `access` is 'read', 'write', 'atomic', or 'access' where the three cannot be told apart; `access_to` adds its
   preposition, as in 'write to'. `extent` is made of `shape`: '100 elements', or 'shape (4, 25)'.
-- `before` and `now` say what the two accesses of a race do, as in 'read' and 'written'; `hazard` is made of them,
+- `before` and `now` are the two accesses of a race, as in 'read' and 'written'; `hazard` is made of them,
   'read after write'.
-- `threads` is how many; `waiting` is made of it, '1 thread waits'.
+- `threads` is a number of threads; `waiting` is made of it, '1 thread waits'.
 - `thread` is a position (x, y, z) and is shown without the dimensions that are not used.
 
 A code for the C++ side of the emulator is one word that is a C identifier. To add one: a row in `messages.WORDS`, the
@@ -45,8 +45,8 @@ of its own. Addresses and masks are integers there; the row formats them (`{mask
 A test holds the C++ side against the rows: its list, and the fields that each call gives.
 
 The hint depends on the learner's line, too: `hints.hint_for` may choose a row of `messages.HINTS` instead of the
-second text of `WORDS`. `switch_off` says how to run without the check, which none of `ALWAYS` allows; messages do not
-repeat it: the page of a message and `help(error)` have it. Some findings are warnings: `WARNINGS`.
+hint of `WORDS`. `switch_off` returns how to run without the check, which is not possible for `ALWAYS`; a message does
+not repeat it, but its page and `help(error)` do. Some findings are warnings: `WARNINGS`.
 
 What an executor cannot do is not a finding: `NotSimulated` carries its own text, written where it is raised.
 """
@@ -96,9 +96,9 @@ __all__ = [
     'element',
     'exception_of',
     'field_names',
-    'of_class',
-    'outside_level',
-    'warn_outside',
+    'also_instance_of',
+    'learner_stacklevel',
+    'warn_learner',
     'position',
     'switch_off',
     'text_of',
@@ -107,14 +107,14 @@ __all__ = [
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
-# the other side of a race, the text of its line, and its file and the calls that led there if they are known
+# the other access of a race: its line and thread, the text of the line; its file and call stack if they are known
 Access = namedtuple('Access', 'line block thread source file calls', defaults=('', '', ()))
 Call = namedtuple('Call', 'function file line source', defaults=('',))  # a frame of a call stack: innermost first
 Phrase = namedtuple('Phrase', 'code fields', defaults=({},))  # a part of a sentence, with a row of its own
 
 
 class KernelError(ShownBriefly, Exception):
-    "A finding: what a kernel did wrong. Attributes that do not apply are None"
+    "A finding: a mistake that a kernel made. Attributes that do not apply are None"
 
     kind = None
 
@@ -125,19 +125,19 @@ class KernelError(ShownBriefly, Exception):
         kernel=None,  # its name
         file=None,
         line=None,
-        source='',  # where, and the text of that line
+        source='',  # the text of that line
         block=None,
-        thread=None,  # which thread, as (x, y, z)
+        thread=None,  # (x, y, z), like the block
         array=None,
-        index=None,  # which element
+        index=None,  # of the element
         other=None,  # an `Access`
-        called=None,  # (line, its text, perhaps its file): the kernel's own line that led to `line`
+        called=None,  # (line, its text, perhaps its file): the kernel's line that called the function with `line`
         calls=(),  # the call stack, each a `Call`, the innermost first; empty where it is not known
         advice=None,  # (name of a row of `HINTS`, its fields), if the hint is not the finding's own
-        code=None,  # which of the findings of this kind, as `WORDS` has it
+        code=None,  # of the finding, in `WORDS`
         fields=None,  # the values of the text: name -> value
-        dialect='python',  # one of `DIALECTS`: what blocks and threads are called
-        apart=False,  # name the file of each line, as one of several?
+        dialect='python',  # one of `DIALECTS`, which decides how blocks and threads are named
+        apart=False,  # name the file of each line, because the program has several?
     ):
         self.kernel = kernel
         self.file = file
@@ -237,7 +237,7 @@ class SynccheckError(KernelError):
 
 
 class LaunchError(KernelError, ValueError, RuntimeError):
-    "A launch that no GPU would accept: its sizes, its shared memory, the number of its arguments"
+    "A launch that no GPU would accept, because of its sizes, its shared memory or its number of arguments"
 
     kind = 'launch'
 
@@ -249,7 +249,7 @@ class DeviceAssert(KernelError, AssertionError):
 
 
 class DeviceRaise(KernelError):
-    "A kernel has raised an exception; this is one of that class, too"
+    "A kernel raised an exception; the error is also an instance of that exception's class"
 
     kind = 'raise'
 
@@ -261,7 +261,7 @@ class KernelCrash(KernelError, RuntimeError):
 
 
 class DivisionByZero(KernelCrash, ZeroDivisionError):
-    "A kernel has divided an integer by zero"
+    "A kernel divided an integer by zero"
 
 
 class KernelTimeout(KernelError, TimeoutError):
@@ -295,7 +295,7 @@ class MissingBarrier(RuntimeWarning):
 
 
 class UndefinedLanes(RuntimeWarning):
-    "A result depends on lanes without a value: of a masked load, absent ones of a shuffle, CUB's in other threads"
+    "A result depends on lanes without a value: masked off in a load, absent from a shuffle, or without CUB's result"
 
 
 class EarlyReturn(RuntimeWarning):
@@ -346,10 +346,10 @@ class Location(NamedTuple):
     source: str = ''  # the text of that line
     block: tuple = None  # (x, y, z)
     thread: tuple = None  # (x, y, z)
-    called: tuple = None  # (line, its text, perhaps its file): the kernel's own line that led to `line`
-    above: str = ''  # the lines of the function before it
-    onward: str = ''  # that line as its file has it, and the lines of the function after it
-    calls: tuple = ()  # the calls that led to it, each a `Call`, the innermost first
+    called: tuple = None  # (line, its text, perhaps its file): the kernel's line that called the function with `line`
+    above: str = ''  # the lines of the function before that line
+    onward: str = ''  # the unstripped text of that line, and the lines of the function after it
+    calls: tuple = ()  # the call stack, each a `Call`, the innermost first
     apart: bool = False  # is the file one of several, so that lines are named with their files?
 
 
@@ -419,7 +419,7 @@ def field_names(kind, code):
     return set().union(*(_MADE_OF.get(name, {name}) for name in names))
 
 
-_MADE_OF = dict(
+_MADE_OF = dict(  # derived field -> the fields that it is made of
     element={'array', 'index'},
     subscript={'index'},
     access_to={'access'},
@@ -443,7 +443,7 @@ def _shown(fields, dialect):
 
 
 def _derived(shown):
-    "Derive the fields that are made of others, as the module's text lists them"
+    "Derive the fields that are made of others, as the module's docstring lists them"
     index, now, before = (shown.get(k) for k in ('index', 'now', 'before'))
     return dict(
         subscript=index[0] if index and len(index) == 1 else index,
@@ -458,7 +458,7 @@ def _with_preposition(access):
 
 
 def _extent(shape):
-    "The size of an array: `100 elements`, or `shape (4, 25)`"
+    "Format the size of an array: `100 elements`, or `shape (4, 25)`"
     if len(shape) > 1:
         return f'shape {shape}'
     return '1 element' if tuple(shape) in ((), (1,)) else f'{shape[0]} elements'
@@ -480,7 +480,7 @@ def text_of(kind, code, dialect, fields=None):
 
 
 def _advised(advice, dialect, fields):
-    "Return the text of `advice`, (name of a row of `HINTS`, its fields); None for None"
+    "Format `advice`, (name of a row of `HINTS`, its fields); None for None"
     return advice and _in(HINTS[advice[0]], dialect).format(**{**_shown(fields, dialect), **advice[1]})
 
 
@@ -496,11 +496,11 @@ def switch_off(kind, code, dialect):
 
 def exception_of(
     kind,  # 'memcheck', 'racecheck', ...
-    code,  # which one, as `WORDS` has it
+    code,  # of the finding, in `WORDS`
     dialect,  # 'python', 'cuda' or 'triton'
     fields=None,  # name -> value, for the templates
     location=Location(),  # where it was found
-    other=None,  # an `Access`: the other side of a race
+    other=None,  # an `Access`: the other access of a race
 ) -> KernelError:  # of the class that belongs to the kind
     "Make the exception of a finding; raises `KeyError` for an unknown code or a missing field"
     what, hint = text_of(kind, code, dialect, fields)
@@ -513,17 +513,17 @@ def exception_of(
     return cls(what, hint, **on, **where)
 
 
-def of_class(
+def also_instance_of(
     error,  # a `KernelError`
     other,  # a class of exceptions
 ):
-    "Return the finding as an exception that is an instance of `other`, too, or else of a base class of `other`"
+    "Return the finding as an instance of `other`, too, or of the nearest base class that can be made of one text"
     for base in other.__mro__:
         if issubclass(base, Exception) and isinstance(error, base):
             return error
         try:
             new = _both(type(error), base)(error.args[0])
-        except TypeError:  # it cannot be made of one text
+        except TypeError:  # its constructor takes other arguments
             continue
         vars(new).update(vars(error))
         new.args = error.args
@@ -537,7 +537,7 @@ def _both(kind, other):
     return type(other.__name__, (kind, other), dict(text, __module__=kind.__module__))
 
 
-def outside_level():
+def learner_stacklevel():
     "Return the `stacklevel` of a warning about the learner's code: the number of frames from the caller up to it"
     frame = sys._getframe(1)
     n = 1
@@ -547,13 +547,13 @@ def outside_level():
     return n
 
 
-def warn_outside(
+def warn_learner(
     warning: Warning,
     file=None,  # used if no line of Python is the learner's, as under `python -m gridstride.cpp`
     line=None,
 ):
     "Emit a warning at the learner's line of Python that led here, or else at `line` of `file`"
-    level = outside_level()
+    level = learner_stacklevel()
     if file and sys._getframe(level - 1).f_code.co_filename.startswith('<frozen'):
         warnings.warn_explicit(warning, type(warning), file, line or 1)
     else:
@@ -566,4 +566,4 @@ def warn_of(code, dialect, fields, file=None):
     what, hint = text_of(kind, code, dialect, fields)
     warning = category(f'{what}. {hint}'.rstrip())
     warning.kind, warning.code, warning.fields, warning.line = kind, code, fields, fields.get('line')
-    warn_outside(warning, file, warning.line)
+    warn_learner(warning, file, warning.line)

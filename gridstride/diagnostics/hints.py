@@ -1,9 +1,9 @@
 """Selects the hint of a finding from the learner's own lines: which index lacks a guard, which update needs an atomic.
 
-A finding says which array, which element, which lines. How to fix it depends on how those lines are written: a
-missing guard, a guard that lets too much in, a wrong stride and an index from memory are all "outside". `hint_for`
-reads the lines and names the row of `messages.HINTS` that fits, with its fields; None leaves the finding's own.
-Nothing is guessed: a finding whose line does not show the mistake keeps the hint of its row. `race_hints` and
+A finding names the array, the element and the lines. How to fix it depends on how those lines are written: a
+missing guard, a guard that lets too many threads in, a wrong stride and an index from memory are all reported as
+`outside`. `hint_for` reads the lines and returns the row of `messages.HINTS` that fits, with its fields, or None.
+It does not guess: a finding whose line does not show the mistake keeps the hint of its own row. `race_hints` and
 `index_hints` have the rules, `source_lines` reads the lines.
 """
 
@@ -26,7 +26,7 @@ def hint_for(
     location,  # an `errors.Location`, with the function's lines before it
     other,  # an `errors.Access`, or None
 ):  # (name of a row of `HINTS`, its fields), or None
-    "Return the hint that fits this finding better than its own row; None if there is none"
+    "Return the hint that fits the learner's line better than the one in the finding's row; None if there is none"
     line = code_of(location.source)
     above = [code_of(text) for text in location.above.split('\n')]
     if (

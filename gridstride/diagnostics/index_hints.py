@@ -1,4 +1,4 @@
-"""Hints for an index that is out of bounds: a missing guard, one that lets too much in, rows and columns swapped."""
+"""Hints for an index that is out of bounds: a guard that is missing or off by one, rows and columns swapped."""
 
 import re
 
@@ -85,12 +85,12 @@ def indexes_only(
     code = re.sub(r'/\*.*?\*/', '', code_of(line))
     before = ' '.join(map(code_of, above.split('\n')))
     if re.search(r'->|[\w\])]\s*\.\s*\w+\s*\[|(?:^|[-=(,+/%<>&|!?:;{}\[*])\s*\*', code):
-        return False  # by a pointer that may come from anywhere
+        return False  # an access by a pointer that may point to any array
     names = set(re.findall(r'(\w+)\s*\[', code)) - set(arrays)
     return all(re.search(rf'\w[\w>]*\s+{name}\s*\[', before) for name in names)
 
 
-# A word of the kernel that is wrong
+# One wrong word: `&&` for `||`, or two swapped variables
 
 
 def wrong_word_hint(fields, line, above):
@@ -126,8 +126,8 @@ def _joint_hint(lines, names):
 
 
 def _wrong_joint(line, names):
-    """Return the hint for a line that returns only if all indices are past the end, or lets in threads with one in
-    bounds"""
+    """Return the hint for a guard that returns only if all indices are past the end, or that lets a thread in if one
+    index is in bounds"""
     m = re.search(r'\bif\b\s*(.*)', line)
     condition, after = _condition(m[1]) if m else ('', '')
     terms = _JOINT.split(condition)
@@ -139,11 +139,11 @@ def _wrong_joint(line, names):
     signs = {parsed[2][0] for parsed in compared}
     if not names & variables or len(variables) + len(signs) < 3:
         return None
-    leaves = bool(re.match(r'\s*:?\s*\{?\s*(return|continue)\b', after))
-    if not all(_is_past(term) == leaves for term in compared):
+    is_exit = bool(re.match(r'\s*:?\s*\{?\s*(return|continue)\b', after))
+    if not all(_is_past(term) == is_exit for term in compared):
         return None
     joint = joints.pop()
-    right = ({'&&': '||', 'and': 'or'} if leaves else {'||': '&&', 'or': 'and'}).get(joint)
+    right = ({'&&': '||', 'and': 'or'} if is_exit else {'||': '&&', 'or': 'and'}).get(joint)
     return right and (variables, dict(guard=condition, joint=joint, right=right))
 
 
@@ -167,7 +167,7 @@ _COLUMN_FIRST = re.compile(r'(?P<column>\w+)\s*\+\s*(?P<row>\w+)\s*\*\s*(?P<widt
 
 
 def _swapped(expr, guards, lines):
-    "Return `y*w + x` for `x*w + y`, if `x` is a column, below `w`, and `y` a row, below something else; else None"
+    "Return `y*w + x` for `x*w + y` if guards show that `x` is a column (`x < w`) and `y` a row; else None"
     if not (m := _ROW_MAJOR.fullmatch(expr) or _COLUMN_FIRST.fullmatch(expr)):
         return None
     row, width, column = m['row'], m['width'], m['column']
@@ -201,11 +201,11 @@ def _swapped_axes(fields, parts, guards):
     return 'swapped_axes', dict(there, expr=', '.join(parts), right=', '.join(reversed(parts)))
 
 
-# A pointer that was moved, a size in the source, several axes
+# Pointers that were moved, arrays with a size in the source, several axes
 
 
 def moves_of(array, location):
-    "Find where a line above, the loop around it, or a call moves the pointer of this name: [(text, sign, how far)]"
+    "Find where a line above, the surrounding loop or a call moves the pointer `array`: [(text, sign, distance)]"
     name = rf'(?<![\w.>*]){re.escape(array)}\s*'
     move = re.compile(rf'({name}(?:(?:=\s*{name})?([-+])=?)\s*([^;,]+))[;,]')
     code = '\n'.join(code_of(text) for text in location.above.split('\n'))

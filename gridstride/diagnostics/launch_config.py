@@ -1,4 +1,4 @@
-"""A launch on any engine: `kernel[grid, block, stream, shared_bytes](*args)`, and what can be wrong with it."""
+"""The launch syntax of all engines, `kernel[grid, block, stream, shared_bytes](*args)`, and errors in it."""
 
 import operator
 from functools import partial
@@ -17,7 +17,7 @@ __all__ = [
     'count_arguments',
     'argument_error',
     'refuse_names',
-    'Ready',
+    'ConfiguredKernel',
     'resident',
 ]
 
@@ -46,7 +46,7 @@ class Config(NamedTuple):
 
     grid: dim3  # blocks
     block: dim3  # threads per block
-    stream: object  # None, a number, or an object that has one
+    stream: object  # None, an integer handle, or an object that has one
     shared: int  # bytes of dynamic shared memory
     cluster: dim3  # blocks per cluster
 
@@ -54,7 +54,7 @@ class Config(NamedTuple):
 def launch_error(
     kernel,  # its name
     code,  # of the finding, in `messages.WORDS`
-    **fields,  # that its wording needs
+    **fields,  # of its message
 ):
     "Make the `LaunchError` with this code for a kernel"
     return exception_of('launch', code, 'python', dict(kernel=kernel, **fields), Location(kernel))
@@ -62,8 +62,8 @@ def launch_error(
 
 def read_brackets(
     kernel,  # its name
-    brackets,  # their content: grid and block, then stream and bytes of shared memory if need be
-):  # (grid, block, stream, bytes of shared memory); the stream is None unless there is one
+    brackets,  # grid and block, optionally followed by stream and bytes of shared memory
+):  # (grid, block, stream or None, bytes of shared memory)
     "Parse a launch's brackets; raises `LaunchError` for too few or too many values, or an invalid stream or size"
     parts = brackets if isinstance(brackets, tuple) else (brackets,)
     if not 2 <= len(parts) <= 4:
@@ -94,7 +94,7 @@ def _stream(kernel, stream):
     return stream
 
 
-_ALONE = dim3(1)
+_NO_CLUSTER = dim3(1)
 
 
 def _sizes(kernel, *sizes):
@@ -108,13 +108,13 @@ def configure(
     kernel,  # its name
     grid,  # blocks, and
     block,  # threads per block: an int, a tuple of one to three, or a `dim3`
-    stream=None,  # a number, or an object that has one, such as a stream of torch
+    stream=None,  # an integer handle, or an object that has one, such as a stream of torch
     shared=None,  # bytes of dynamic shared memory; None: 0
     cluster=None,  # blocks per cluster, as `grid`; None: 1
-    asks=False,  # does the kernel opt in to more than 48 KB of shared memory?
+    opts_in=False,  # does the kernel opt in to more than 48 KB of shared memory?
 ) -> Config:
     "Validate the sizes of a launch; raises `LaunchError` for sizes that no GPU accepts"
-    grid, block, cluster = _sizes(kernel, grid, block, _ALONE if cluster is None else cluster)
+    grid, block, cluster = _sizes(kernel, grid, block, _NO_CLUSTER if cluster is None else cluster)
     stream, shared = _stream(kernel, stream), _shared_bytes(kernel, shared)
     shown = dict(grid=tuple(grid), block=tuple(block))
     if min(grid) < 1 or min(block) < 1:
@@ -123,19 +123,20 @@ def configure(
         raise launch_error(kernel, 'block_size', threads=block.size, most=LIMITS.threads, most_z=LIMITS.z, **shown)
     if grid.x > LIMITS.grid_x or max(grid.y, grid.z) > LIMITS.grid_yz:
         raise launch_error(kernel, 'grid_size', most_x=LIMITS.grid_x, most_yz=LIMITS.grid_yz, **shown)
-    alone = cluster is _ALONE
-    if not alone and (min(cluster) < 1 or cluster.size > LIMITS.cluster or any(g % c for g, c in zip(grid, cluster))):
+    if cluster is not _NO_CLUSTER and (
+        min(cluster) < 1 or cluster.size > LIMITS.cluster or any(g % c for g, c in zip(grid, cluster))
+    ):
         raise launch_error(kernel, 'cluster_size', cluster=tuple(cluster), **shown)
-    if shared > (LIMITS.shared_opt_in if asks else LIMITS.shared):
-        code = 'dynamic_size' if asks else 'shared_size'
-        raise launch_error(kernel, code, bytes=shared, most=LIMITS.shared_opt_in if asks else LIMITS.shared)
+    if shared > (LIMITS.shared_opt_in if opts_in else LIMITS.shared):
+        code = 'dynamic_size' if opts_in else 'shared_size'
+        raise launch_error(kernel, code, bytes=shared, most=LIMITS.shared_opt_in if opts_in else LIMITS.shared)
     return Config(grid, block, stream, shared, cluster)
 
 
 def count_arguments(
     kernel,  # its name
     parameters,  # each as a message shows it: 'x', or 'float *x'
-    given,  # number of arguments
+    given,  # number of arguments in the launch
     optional=0,  # number of trailing parameters that may be omitted
 ):
     "Raise `LaunchError` unless there are as many arguments as the kernel takes"
@@ -146,7 +147,7 @@ def count_arguments(
 
 def refuse_names(
     kernel,  # its name
-    named,  # arguments that were given by name
+    named,  # names of the arguments that were passed by name
 ):
     "Raise `WrongArgument` if arguments were passed by name"
     if named:
@@ -154,20 +155,20 @@ def refuse_names(
         raise WrongArgument(f'{kernel}: {what}')
 
 
-class Ready(partial):
-    "A kernel with its grid and block, to be called with the arguments"
+class ConfiguredKernel(partial):
+    "A kernel with its grid and block: a call with the arguments launches it"
 
     def __repr__(self):
         grid, block = self.args[:2]
         name = self.func.__self__.__name__
-        return f'{name}[{grid!r}, {block!r}], not launched: it is called with the arguments, {name}[grid, block](...)'
+        return f'{name}[{grid!r}, {block!r}], not launched: call it with the arguments, {name}[grid, block](...)'
 
 
 def argument_error(
     kernel,  # its name
     i,  # which argument, from 0
     parameter,  # as `count_arguments` has it
-    what,  # what it takes, what was given, and what to give
+    what,  # what the parameter takes, what was passed, and how to fix it
 ):
     "Make the `WrongArgument` for an argument of a launch"
     return WrongArgument(f'{kernel}: argument {i + 1}, {parameter}, {what}')

@@ -36,7 +36,7 @@ _FIRST_ACCESS = dict(
     python="Run with sim.options(checks='all') to see the first access that is out of bounds.",
     cuda='Compile with checks=True to see the first access that is out of bounds.',
 )
-_NEVER_ALLOCATED = 'Check for an array without elements, one that was never allocated, or a failed cudaMalloc.'
+_NEVER_ALLOCATED = 'Check for an empty array, for memory that was never allocated, and for a cudaMalloc that failed.'
 _TO_THE_GPU = 'Copy it to the GPU first: cudaMalloc and cudaMemcpy, or a tensor on the GPU.'
 _TO_THE_HOST = 'Copy it with cudaMemcpy; only kernels can dereference a device pointer.'
 _MULTIPLES = 'Rows, paddings and offsets must all be multiples of it, in bytes.'
@@ -61,7 +61,7 @@ _UNDEFINED_QUOTIENT = 'This is undefined behaviour: test for a divisor of -1 fir
 _UNREACHABLE = 'It called a trap, or reached code that the compiler considers unreachable.'
 _AT_MBARRIER = 'at the mbarrier {mbarrier}, whose phase {phase}'
 _PAIRS = 'Use barrier.cluster.arrive and barrier.cluster.wait in pairs.'
-_ARRIVAL_COUNT = 'Give mbarrier.init the number of arrivals per phase.'
+_ARRIVAL_COUNT = 'Pass the number of arrivals per phase to mbarrier.init.'
 _DEADLOCK = 'deadlock: this thread waits {why}, and no thread can proceed'
 _CHECK_MBARRIER = 'Check the arrival count, the expected bytes and the parity.'
 _SAME_CALL = 'Every lane that the mask names must reach the same call with the same mask.'
@@ -91,15 +91,14 @@ WORDS = {
         'Compute it in 64 bits: `(size_t)row*w + column`.',
     ),
     ('memcheck', 'indices'): Words(
-        'number of dimensions of {array}: {dimensions}; number of indices given: {given}',
-        'Use one index per dimension.',
+        'wrong number of indices for {array}: {given} instead of {dimensions}', 'Use one index per dimension.'
     ),
     ('memcheck', 'index_type'): Words(
-        'an index of {array} is {type}; it must be an integer', 'Divide with //, or use int(...).'
+        'an index of {array} must be an integer, but is {type}', 'Divide with //, or use int(...).'
     ),
     ('memcheck', 'outside_type'): Words(
         'out-of-bounds {access}: index {index[0]} is out of bounds for {type}', _GUARD['cuda']
-    ),  # of an array without a name
+    ),  # an array without a name
     ('memcheck', 'outside_named'): Words('out-of-bounds {access_to} {element}: {array} is {type}', _GUARD),
     # Programs of Triton: blocks of lanes, and pointers
     ('memcheck', 'outside_program'): Words(
@@ -108,7 +107,8 @@ WORDS = {
     ),
     ('memcheck', 'outside_single'): Words(
         _OUT_OF_BOUNDS + '{more}',
-        'A single element, and its offset is too large: fix the row, column or stride, or give the access a mask.',
+        'This access is to a single element, and its offset is too large: fix the row, column or stride, or give the '
+        'access a mask.',
     ),
     ('memcheck', 'outside_masked'): Words(
         _OUT_OF_BOUNDS + '{more}',
@@ -117,7 +117,7 @@ WORDS = {
         'entry.',
     ),
     ('memcheck', 'outside_expanded'): Words(
-        'out-of-bounds {access}: past the memory of {array}, whose shape {shape} is expanded (stride 0); elements in '
+        'out-of-bounds {access}: past the end of {array}, which is expanded (stride 0) to shape {shape}; elements in '
         'memory: {count}{more}',
         'All indices along an axis of stride 0 address the same element. Multiply the index by '
         '{array}.stride(...), or pass {array}.contiguous().',
@@ -128,15 +128,16 @@ WORDS = {
     ),
     ('memcheck', 'null_pointer'): Words(
         '{access} through an invalid pointer, {address:#x}: no array is stored there',
-        'It was never set, or an argument that is None is used.',
+        'Check that the pointer was set, and that the argument is not None.',
     ),
     ('memcheck', 'foreign_pointer'): Words(
-        '{access} through an invalid pointer, {address:#x}: it is in no array of the launch, and in no tensor of torch',
-        'Check how it is computed; an address from memory must be that of a tensor that is still alive.',
+        '{access} through an invalid pointer, {address:#x}: the address is neither in an array of the launch nor in a '
+        'torch tensor',
+        'Check how the address is computed. If it is loaded from memory, keep the tensor that it points to alive.',
     ),
     ('memcheck', 'misaligned_pointer'): Words(
         'misaligned {access_to} {array}: the pointer must be a multiple of {size} bytes',
-        'Elements begin at multiples of their size: check how the pointer is computed.',
+        'Elements are stored at multiples of their size: check how the pointer is computed.',
     ),
     # Shared memory: out of bounds of one array, of all arrays, and where the launch requests none
     ('memcheck', 'outside_shared'): Words(_OUT_OF_BOUNDS),
@@ -154,7 +155,7 @@ WORDS = {
         '{operation} must copy to shared memory, but {address:#x} is not an address there',
         'To copy from shared memory, or to registers, use an ordinary assignment.',
     ),
-    # Memory that does not belong to the kernel
+    # Memory that the kernel must not access
     ('memcheck', 'no_array'): Words('invalid {access} at {address:#x}: the address is in no array', _WILD),
     ('memcheck', 'freed'): Words(
         'use after free: {access_to} {array}, which was freed before', 'Free it after its last use.'
@@ -207,15 +208,15 @@ WORDS = {
         'Construct the object on the GPU: in a kernel, by `new` or by placement new.',
     ),
     ('memcheck', 'host_memory_given'): Words(
-        'thrust::{algorithm} has the policy thrust::device and is given an address of host memory',
-        'Give it memory of the GPU: a thrust::device_vector, or a pointer from cudaMalloc. To copy between host and '
+        'thrust::{algorithm} with the policy thrust::device is called with an address in host memory',
+        'Pass GPU memory: a thrust::device_vector, or a pointer from cudaMalloc. To copy between host and '
         'GPU, omit the policy: thrust::copy(first, last, result).',
     ),
     ('memcheck', 'device_memory_given'): Words(
-        'thrust::{algorithm} has the policy thrust::host and is given an address on the GPU',
+        'thrust::{algorithm} with the policy thrust::host is called with an address on the GPU',
         'Write thrust::device instead, or copy to a thrust::host_vector first.',
     ),
-    # The same, found by the operating system, because the checks were disabled
+    # The same mistakes with checks disabled: the operating system found them
     ('memcheck', 'fault_outside'): Words(_FAULT, _FIRST_ACCESS),
     ('memcheck', 'fault_no_array'): Words(
         'invalid {access} at {address:#x}: the address is in no array', _FIRST_ACCESS
@@ -232,7 +233,7 @@ WORDS = {
     ('memcheck', 'misplaced'): Words(
         '{operation}: misaligned address of {element}: it must be a multiple of {bytes}', _MULTIPLES
     ),
-    # Two threads and one element: of one block, of two blocks, and with the same value
+    # Two threads access one element: two programs of Triton, one block, two blocks
     ('racecheck', 'programs'): Words(
         _RACE + ': two programs access it, and nothing orders them',
         'Programs run concurrently, in any order: give each its own elements, or use tl.atomic_add or another atomic.',
@@ -263,7 +264,7 @@ WORDS = {
     ),
     ('racecheck', 'lanes'): Words(
         'data race (write after write) on {element}: several lanes of one store write different values to it',
-        'Which value remains is undefined: give each lane a distinct offset, or mask off all but one.',
+        'Which of the values remains is undefined: give each lane a distinct offset, or mask off all lanes but one.',
     ),
     ('initcheck', 'undefined_stored'): Words(_UNDEFINED.format('the stored value', ' give the store that mask, too,')),
     ('initcheck', 'undefined_address'): Words(_UNDEFINED.format('an address', '')),
@@ -303,7 +304,7 @@ WORDS = {
         'Use device scope across blocks: atomicAdd instead of atomicAdd_block, thread_scope_device instead of '
         'thread_scope_block.',
     ),
-    # A flag was written and read between the two, and that is not enough
+    # A flag orders the two accesses only in part: a fence is missing, or its scope is too small
     ('racecheck', 'flag_not_acquired'): Words(
         _RACE + ': no acquire fence after the load of the flag',
         dict(
@@ -356,7 +357,7 @@ WORDS = {
         'Commit it in the thread that copies (cp.async.commit_group, __pipeline_commit), wait for the group, then '
         'call __syncthreads() for the others.',
     ),
-    # A thread and an engine: one that copies in bulk, or the tensor cores; `first`, `second`: phrases
+    # A thread and an engine (the copy engine, or the tensor cores); `first` and `second` are phrases
     ('racecheck', 'bulk_in_flight'): Words(
         'data race on {element}: it is {now} while a bulk copy to it may still be in flight',
         _WAIT_FOR_BULK + ' (mbarrier.try_wait), for the phase in which it completes; expect all its bytes there '
@@ -378,7 +379,7 @@ WORDS = {
     ),
     ('racecheck', 'after_engine'): Words(
         _RACE + ': nothing orders the accesses of {first} and {second}',
-        'Let every thread that uses what a bulk copy brings wait on its mbarrier (mbarrier.try_wait).',
+        'Let every thread that uses the data of a bulk copy wait on its mbarrier (mbarrier.try_wait).',
     ),
     ('racecheck', 'before_engine'): Words(
         _RACE + ': nothing orders the accesses of {first} and {second}',
@@ -474,7 +475,7 @@ WORDS = {
         'Select two distinct elements per group, the lower index first: the 4 bits are first | second << 2 (4, 8, '
         '12, 9, 13 or 14), with the first group in the lowest bits. Other values are undefined.',
     ),
-    # Uninitialized memory, by where it is
+    # Uninitialized memory, by memory space
     ('initcheck', 'unwritten'): Words(
         _UNINITIALIZED,
         dict(
@@ -524,12 +525,13 @@ WORDS = {
     ),
     # Barriers with a number, and mbarriers; `why`: a phrase, what the thread waits for
     ('synccheck', 'no_such_barrier'): Words(
-        'barrier {barrier} for {threads} threads: barriers are numbered 0 to 15, and whole warps meet at them',
-        'Give a multiple of 32 threads, of all the warps that arrive.',
+        'barrier {barrier} for {threads} threads is invalid: its number must be 0 to 15, its thread count a multiple '
+        'of 32',
+        'Count 32 threads for every warp that arrives.',
     ),
     ('synccheck', 'barrier_threads'): Words(
-        'barrier {barrier} is used for {threads} threads here and for {others} by the threads that wait there',
-        'Give the same number of threads everywhere at one barrier.',
+        'barrier {barrier} expects {threads} threads here, but the threads that already wait at it expect {others}',
+        'Pass the same number of threads in every call for this barrier.',
     ),
     ('synccheck', 'no_mbarrier'): Words(
         '{operation} at an address that is not an initialized mbarrier',
@@ -538,7 +540,7 @@ WORDS = {
     ),
     ('synccheck', 'mbarrier_count'): Words("an mbarrier's arrival count must be 1 to 2^20 - 1", _ARRIVAL_COUNT),
     ('synccheck', 'too_many_arrive'): Words(
-        'more threads arrive at an mbarrier in one phase than its arrival count of {count}, set on line {made_on}',
+        'more than {count} arrivals at an mbarrier in one phase: line {made_on} set its arrival count to {count}',
         _ARRIVAL_COUNT,
     ),
     ('synccheck', 'not_resident'): Words(
@@ -576,7 +578,7 @@ WORDS = {
     ),
     ('synccheck', 'own_mask'): Words(
         'lane {lane} is not in the mask {mask:#x} of its own call',
-        'A lane must wait only for a group that it belongs to.',
+        'Include each calling lane in the mask that it passes.',
     ),
     ('synccheck', 'lane_elsewhere'): Words(
         'lane {lane} waits here for the lanes of mask {mask:#x}, but lane {other_lane} is elsewhere', _SAME_CALL
@@ -587,15 +589,15 @@ WORDS = {
     ('synccheck', 'warp_apart'): Words(
         '{operation} must be executed by all 32 lanes of a warp together: lane {lane} waits here, lane {other_lane} '
         '{state}',
-        'No branch around it may depend on the lane; the block size must be a multiple of 32.',
+        'Move it out of branches that depend on the lane, and make the block size a multiple of 32.',
     ),
     ('synccheck', 'different_descriptors'): Words(
-        'wgmma.mma_async: the lanes of a warp give different descriptors',
-        'All threads of a warpgroup must give the same descriptor.',
+        'wgmma.mma_async: the lanes of a warp pass different descriptors',
+        'Pass the same descriptor in all threads of a warpgroup.',
     ),
     # What no GPU launches
     ('launch', 'no_brackets'): Words(
-        '{kernel} is a kernel: say how many blocks of how many threads, as in {kernel}[grid, block](...)'
+        '{kernel} is a kernel: launch it with a grid and a block, as in {kernel}[grid, block](...)'
     ),
     ('launch', 'brackets'): Words(
         '{kernel}[...] takes grid and block, optionally followed by stream and bytes of shared memory: '
@@ -659,12 +661,12 @@ WORDS = {
     ('launch', 'out_of_memory'): Words(
         'line {line}: out of memory: {bytes} bytes requested, but the emulated device has {limit}, '
         '{used} of them in use',
-        'By default it has what is free on this machine, where with checks each byte takes eleven; '
-        'GRIDSTRIDE_DEVICE_MEMORY=8G, or cpp.options(memory=...), sets another size.',
+        'By default the device has as much memory as this machine has free; with checks, each byte takes eleven. '
+        'Set another size with GRIDSTRIDE_DEVICE_MEMORY=8G or cpp.options(memory=...).',
     ),
     ('launch', 'tuned'): Words(
-        '{kernel}: autotune times {configs} configs on the arguments of the launch, each by many runs, and a second '
-        'run changes {array}: the first launch on a GPU gives a wrong result',
+        '{kernel}: autotune runs each of {configs} configurations many times on the arguments of the launch, and a '
+        'second run changes {array}: on a GPU the first launch gives a wrong result',
         "Name the array in the decorator: triton.autotune(..., {argument}=['{array}']).",
     ),
     ('launch', 'program_arguments'): Words('{problem}', 'It takes {signature}.'),
@@ -676,7 +678,7 @@ WORDS = {
     # A kernel that ends early
     ('assert', 'static'): Words('tl.static_assert failed: {message}', 'It is evaluated when the kernel is compiled.'),
     ('assert', 'multiple'): Words(
-        'tl.multiple_of promises multiples of {of}, and {value} is not one',
+        'tl.multiple_of promises multiples of {of}, but {value} is not a multiple of {of}',
         'The compiler relies on it and reads several elements at once: promise only what holds for every program.',
     ),
     ('assert', 'device'): Words('tl.device_assert failed: {message}'),
@@ -708,7 +710,7 @@ WORDS = {
     ),
     ('crash', 'local_array'): Words(
         'out-of-bounds {access_to} a local array',
-        "Through a pointer, perhaps in a called function: check the index against the array's size.",
+        "The access is through a pointer, perhaps in a called function: check the index against the array's size.",
     ),
     ('crash', 'exits'): Words(
         'exit({status}) was called',
@@ -761,10 +763,10 @@ WORDS = {
     ('timeout', 'endless'): Words(
         'the kernel is still running after {seconds} s: an infinite loop, or a deadlock',
         dict(
-            python='If it is only slow: with sim.options(seconds=...).',
-            triton='If it is only slow: with tile.options(seconds=...).',
-            cuda='If it is only slow: cpp.options(seconds=...). A loop that waits for another thread must read a '
-            'volatile or an atomic variable, and with checks=False an atomic one.',
+            python='If it is only slow, raise the limit: with sim.options(seconds=...): ...',
+            triton='If it is only slow, raise the limit: with tile.options(seconds=...): ...',
+            cuda='If it is only slow, raise the limit: cpp.options(seconds=...). A loop that waits for another thread '
+            'must read a volatile or an atomic variable, and with checks=False an atomic one.',
         ),
     ),
 }
@@ -870,11 +872,11 @@ HINTS = {
     'swapped': 'The index is `{expr}`, with rows and columns swapped: it must be `{right}`.',
     'swapped_axes': 'Along axis {axis} valid indices are 0 to {last}, and this one is {index_there}: `{expr}` has rows '
     'and columns swapped, it must be `{right}`; or this is a transpose, and {array} must have shape {transposed}.',
-    'moved': '`{expr}` counts from where `{move}` has moved the pointer, and the index above from the first element of '
-    '{array}: check how far it was moved, and how many elements are left there.',
-    'moved_by': '`{expr}` is {own}, counted from where `{move}` has moved the pointer, and {left} elements are left '
-    'there: guard against that number.',
-    'fixed': 'Valid indices of {array} are 0 to {last}: is the block, or a loop, larger than that?',
+    'moved': '`{move}` has moved the pointer: `{expr}` counts from its new position, the index above from the first '
+    'element of {array}. Check how far the pointer was moved, and how many elements are left.',
+    'moved_by': '`{move}` has moved the pointer: `{expr}` is {own}, counted from its new position, and only {left} '
+    'elements are left there. Use that number in the guard.',
+    'fixed': 'Valid indices of {array} are 0 to {last}: check whether the block, or a loop, is larger.',
     'lets_in': dict(
         python=_TOO_FAR + '`{expr}` is {at}: guard this index, too, as in `if {expr} < {array}.size`.',
         cuda=_TOO_FAR
@@ -897,7 +899,7 @@ for _operation in ('max', 'min'):
 
 # The parts of sentences that a `Phrase` names
 PHRASES = {
-    # who copies or reads, what an mbarrier is called
+    # who copies or reads
     'own_copy': "the thread's own",
     'other_copy': "another thread's",
     'a_thread': 'a thread',
@@ -913,7 +915,7 @@ PHRASES = {
     'created_stream': 'stream {number} (created on line {created})',
     'given_stream': 'stream {number}',
     'of_line': 'of line {line}',
-    # what a thread waits for
+    # what a thread waits for, after `waits`
     'at_cluster': "at the cluster's barrier for threads that do not arrive",
     'at_grid': "at the grid's barrier, where {arrived} of {threads} threads have arrived",
     'at_barrier': 'at barrier {barrier}, where {arrived} of {threads} threads have arrived',
@@ -931,7 +933,7 @@ PHRASES = {
     # who gets the result of a collective
     'first_of_block': 'only the first thread of the block',
     'first_of_warp': 'only the first lane of each warp',
-    # and what a kernel called that ends it
+    # what ended a kernel
     'trap_called': '__trap() was called',
     'breakpoint': '__brkpt() was called, and no debugger is attached',
     'abort_called': 'abort() was called',

@@ -1,4 +1,4 @@
-"""Hints for data races: which atomic fits an update, where a barrier is missing, in a loop or between two calls."""
+"""Hints for data races: which atomic fits an update, and where in a loop or between two calls a barrier is missing."""
 
 import re
 
@@ -84,7 +84,7 @@ def _are_in_one(location, other):
 
 
 def _calls_hint(location, other):
-    "Select the hint for two accesses between the same barriers, made in calls of functions; None if none fits"
+    "Select the hint for two accesses in called functions, with no barrier in between; None if none fits"
     mine, theirs = location.calls, other.calls
     if not (mine and theirs) or len(mine) == len(theirs) == 1:
         return None
@@ -107,7 +107,7 @@ def _calls_hint(location, other):
 
 
 def is_in_step(fields, line, location, other):
-    "Return whether lanes of one warp exchange values as if they ran in lockstep"
+    "Return whether two lanes of one warp exchange a value as if they ran in lockstep"
     if not (location.thread and other and other.thread) or location.block != other.block:
         return False
     (x, *row), (x2, *row2) = location.thread, other.thread

@@ -1,4 +1,4 @@
-"""How kernels run, simulated or emulated: which checks are enabled, the order of threads, and the engine."""
+"""Settings of the simulator and the emulator: which checks are enabled, the order of threads, the engine."""
 
 import threading
 from contextlib import contextmanager
@@ -24,15 +24,15 @@ __all__ = [
 CHECKS = ('memcheck', 'racecheck', 'initcheck', 'synccheck')
 ORDERS = ('forward', 'reverse', 'shuffle')
 
-# What runs simulated kernels: None is the simulator itself; a module is imported on first use. `engine='c'` runs them
-# as compiled CUDA C on the emulator.
+# Engines that run kernels of Numba's dialect: None is the simulator itself, a module is imported on first use.
+# `engine='c'` translates a kernel to CUDA C and runs it on the emulator.
 ENGINES = dict(lanes=None, c='gridstride.translate.engine')
 
 WARPS = (32, 64)  # threads of a warp: NVIDIA's, and of a wavefront of AMD's gfx9
 
 
 class Settings:
-    "Settings by name: values set by the main thread hold for every thread, those set by another only for itself"
+    "Settings by name: a value set by the main thread holds in every thread, one set in another thread only there"
 
     def __init__(self, **values):
         vars(self).update(_values=values, _own=threading.local())
@@ -98,8 +98,8 @@ def parse_checks(
     names = [name.strip() if isinstance(name, str) else name for name in names]
     if any(name not in CHECKS for name in names):
         raise ValueError(
-            f"checks is {checks!r}; it must be True or 'all', False or 'none', or some of {', '.join(CHECKS)}, "
-            "as a list or in one text with commas, or 'no racecheck' for all the others"
+            f"checks is {checks!r}; it must be True or 'all', False or 'none', or some of {', '.join(CHECKS)} "
+            "as a list or separated by commas, or 'no racecheck' for all but one"
         )
     return tuple(check for check in CHECKS if check in names)
 
@@ -140,14 +140,14 @@ def check_non_negative(**values):
 @contextmanager
 def options(
     checks=None,  # True or 'all', False or 'none', or some of `CHECKS`: 'racecheck, memcheck', or a list
-    order=None,  # the order of blocks, and of the threads where it matters: 'forward', 'reverse', 'shuffle'
+    order=None,  # of blocks, and of threads between two barriers: 'forward', 'reverse', 'shuffle'
     seed=None,  # of the shuffle
-    who=None,  # prefix what a kernel prints with its block and thread?
+    who=None,  # prefix each line that a kernel prints with its block and thread?
     seconds=None,  # time limit of a simulated kernel
-    engine=None,  # what runs simulated kernels: 'lanes', the simulator; 'c', the emulator, from the output of `to_cuda`
+    engine=None,  # for kernels of Numba's dialect: 'lanes', the simulator, or 'c', CUDA C on the emulator
     warp=None,  # threads per warp in the simulator: 32, or 64 as in AMD's wavefronts
 ):
-    "Set how kernels run inside the `with` block, simulated or emulated; raises `ValueError` for an invalid value"
+    "Set how kernels run inside the `with` block, without a GPU; raises `ValueError` for an invalid value"
     checks = parse_checks(checks)
     check_order(order)
     check_warp(warp)

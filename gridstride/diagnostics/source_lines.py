@@ -1,4 +1,4 @@
-"""Reads the learner's lines for a hint: the elements that a line speaks of, its variables, the guards around it.
+"""Reads the learner's lines for a hint: the elements that a line accesses, its variables, the guards around it.
 
 These functions work on text, with regular expressions and a count of brackets: a hint quotes the learner's own words,
 in Numba's dialect and in CUDA C alike, and a line that they cannot read gets no hint of its own.
@@ -42,7 +42,7 @@ def uses(
     line,
     array,  # its name
 ):  # list of (start, end, indices): where `array[...][...]` is in the line, and the texts in its brackets
-    "Find the elements of an array in a line; its bare name counts if the line indexes none of them"
+    "Find the elements of an array in a line; if the line has none, the uses of its bare name"
     found = []
     for m in re.finditer(rf'(?<![\w.]){re.escape(array)}(?!\w)', line):
         end = m.end()
@@ -87,24 +87,24 @@ def names_in(expr):
 class Guard(NamedTuple):
     "A comparison that lets a thread in: `i < n`"
 
-    name: str  # of what is compared
+    name: str  # of the variable
     sign: str  # < or <=
     bound: str
-    wrote: str = ''  # as the source has it: `i >= n`, of a `return`
+    wrote: str = ''  # the comparison in the source: `i >= n` before a `return`
 
     @property
     def text(self):
-        "The comparison in the words of the kernel"
+        "The comparison, with the kernel's names"
         return ' '.join(self[:3])
 
     @property
     def fixed(self):
-        "The correct comparison if the bound is let in: `i >= n` for `i > n`, `i < n` for `i <= n`"
+        "The comparison that excludes the bound: `i >= n` for `i > n`, `i < n` for `i <= n`"
         return re.sub('<=|>', lambda m: {'<=': '<', '>': '>='}[m[0]], self.wrote, count=1)
 
     @property
     def wide(self):
-        "Whether the bound itself is let in"
+        "Whether the guard lets the bound itself in"
         return self.sign == '<=' and '-' not in self.bound
 
 
@@ -121,10 +121,10 @@ def guards_of(names, lines):
         if not re.search(r'\b(if|while|for|elif)\b|\?', line):
             continue
         if n and not re.search(r'[:{)]\s*$|\b(return|continue|break)\b', line):
-            continue  # it guards its own line only
-        leaves = re.search(r'\b(return|continue|break)\b', line)
+            continue  # this guard holds on its own line only
+        is_exit = re.search(r'\b(return|continue|break)\b', line)
         for m in re.finditer(rf'(\w+)\s*(<=?|>=?)(?![<=>])\s*({COMPARED})(\s*[-+]\s*\w+)?', line):
-            if m[1] in names and (m[2] != '>' or leaves):
+            if m[1] in names and (m[2] != '>' or is_exit):
                 yield _compared(m[1], m[2], m[3], m[4] or '')
         if m := re.search(r'for (\w+) in range\([^,]*,\s*([^,]+\+ ?1)\s*[,)]', line):
             if m[1] in names:

@@ -20,7 +20,7 @@ from weakref import ref
 
 import numpy as np
 
-from ..diagnostics.errors import Access, Phrase, Location, exception_of, outside_level
+from ..diagnostics.errors import Access, Phrase, Location, exception_of, learner_stacklevel
 from ..diagnostics.settings import checking
 from ..support import array_memory
 from ..support.array_memory import address
@@ -126,7 +126,7 @@ def _join(clock, other):
 
 def source_line():
     "Return (file, line) of the learner's code that called"
-    frame = sys._getframe(outside_level() - 1)
+    frame = sys._getframe(learner_stacklevel() - 1)
     return frame.f_code.co_filename, frame.f_lineno
 
 

@@ -13,7 +13,7 @@ from .launch import launch, other_engine
 from .program import Program
 from .signatures import convert_to_declared, declared, note_types
 from ..diagnostics.errors import NotSimulated
-from ..diagnostics.launch_config import Ready, launch_error, read_brackets, refuse_names
+from ..diagnostics.launch_config import ConfiguredKernel, launch_error, read_brackets, refuse_names
 from ..diagnostics.settings import checking
 from ..utils import cdiv
 
@@ -52,7 +52,7 @@ class Kernel(Inspected):
 
     def __getitem__(self, config):
         grid, block, stream, shared = read_brackets(self.__name__, config)
-        return Ready(self._launch, grid, block, shared, stream)
+        return ConfiguredKernel(self._launch, grid, block, shared, stream)
 
     def __reduce__(self):
         "Pickle the name, as for any function"
@@ -92,7 +92,9 @@ class Kernel(Inspected):
         if ntasks < 0:
             raise ValueError(f"Can't create ForAll with negative task count: {ntasks}")
         tpb = tpb or 256
-        return Ready(self._launch, cdiv(ntasks, tpb), tpb, sharedmem, stream) if ntasks else lambda *args: None
+        return (
+            ConfiguredKernel(self._launch, cdiv(ntasks, tpb), tpb, sharedmem, stream) if ntasks else lambda *args: None
+        )
 
     def specialize(self, *args):
         "Return this kernel: nothing here is specialized by types"

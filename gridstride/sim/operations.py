@@ -28,7 +28,7 @@ from .lanes import UNDEF, Items, Loop, Range, assign, branch, merge, union
 from .memory import View, load, store
 from .records import Records, attribute, store_attribute
 from .types import is_number_type
-from ..diagnostics.errors import of_class
+from ..diagnostics.errors import also_instance_of
 
 __all__ = ['Operations']
 
@@ -123,7 +123,7 @@ def throw(run, m, kind, values, site):
     text = _text(run, m, values)
     raised = f'{kind.__name__}: {text}' if text else kind.__name__
     found = run.finding('raise', 'raised', site, m, raised=raised, exception=kind.__name__, message=text)
-    raise of_class(found, kind)
+    raise also_instance_of(found, kind)
 
 
 def divide(run, m, op, a, b, site):

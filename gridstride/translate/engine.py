@@ -25,7 +25,7 @@ from ..cpp.lint.compile_errors import CompileError
 from ..cpp.finding import file_among
 from ..cpp.load import one_at_a_time, open_emulated
 from ..cpp.rewriters.rewrite import to_cpp
-from ..diagnostics.errors import NotSimulated, outside_level
+from ..diagnostics.errors import NotSimulated, learner_stacklevel
 from ..diagnostics.launch_config import configure, count_arguments
 from ..diagnostics.settings import checking, settings
 from ..sim.arguments import arguments
@@ -495,7 +495,7 @@ def _run(made, views, given, grid, block, shared):
         warnings.simplefilter('always')
         ok = made.compiled.call(0, values, arrays, unwritten, grid, block, shared)
     for w in caught if ok else ():
-        warnings.warn(made.renamed(w.message), stacklevel=outside_level())
+        warnings.warn(made.renamed(w.message), stacklevel=learner_stacklevel())
     for i in unwritten:
         _note(_at(views, t.params[i].path), *unwritten[i], arrays[i])
     if not ok:

@@ -50,7 +50,7 @@ def test_a_launch_that_no_gpu_takes_is_reported_with_the_limits():
 
 @pytest.mark.parametrize('given,want', [
     (dict(shared=-1), 'shared_number'), (dict(shared=1.5), 'shared_number'),
-    (dict(shared='x'), 'shared_number'), (dict(shared=2**80, asks=True), 'dynamic_size'),
+    (dict(shared='x'), 'shared_number'), (dict(shared=2**80, opts_in=True), 'dynamic_size'),
     (dict(stream='x'), 'stream'), (dict(stream=-1), 'stream'), (dict(stream=1.5), 'stream'),
     (dict(cluster=1.5), 'sizes'), (dict(cluster=0), 'cluster_size'), (dict(cluster=-4), 'cluster_size'),
     (dict(cluster=16), 'cluster_size'), (dict(cluster=3), 'cluster_size'), (dict(cluster=(1, 2)), 'cluster_size')],

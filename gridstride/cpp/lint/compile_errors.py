@@ -8,7 +8,7 @@ import os, re
 from pathlib import Path
 from typing import NamedTuple
 
-from ...diagnostics.errors import warn_outside
+from ...diagnostics.errors import warn_learner
 from ...support.short_tracebacks import ShownBriefly
 from .uninitialized import is_guarded, is_set_by_call, macros_that_set, may_use_uninitialized, find_uninitialized_uses
 from ..frontend.reader import read_compiled
@@ -344,7 +344,7 @@ def warn_of(
     kept.sort(key=lambda d: (d.file, d.line))  # compilers have their own order
     if kept:
         where = kept[0].file or name, kept[0].line
-        warn_outside(CompileWarning(describe(kept, src, name, others, most=9)), *where)
+        warn_learner(CompileWarning(describe(kept, src, name, others, most=9)), *where)
 
 
 def _of_file(found, file):

@@ -249,5 +249,5 @@ def _refuse_calls(c: Code, kernels):
         end = c.angle(i + 1) if c[i + 1] == '<' else i
         declares = c.is_word(i - 1) and c[i - 1] not in KEYWORDS or c[i - 1] in ('*', '&', '>')
         if end is not None and c[end + 1] == '(' and not declares:
-            what = f'{c[i]} is a kernel: say how many blocks of how many threads, as in {c[i]}<<<grid, block>>>(...)'
+            what = f'{c[i]} is a kernel: launch it with a grid and a block, as in {c[i]}<<<grid, block>>>(...)'
             raise c.error(WrongSource, what, i)

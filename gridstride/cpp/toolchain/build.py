@@ -18,7 +18,7 @@ from .host_only_files import FIRST, OUTPUT, is_plain
 from .runtime_library import is_runtime_there, prepare_runtime
 from ..rewriters.rewrite import to_cpp
 from ..rewriters.variables import shared_variables
-from ...diagnostics.errors import warn_outside
+from ...diagnostics.errors import warn_learner
 
 
 _preparing = threading.Lock()
@@ -281,7 +281,7 @@ def emulate_rewritten(
     built = compile_module(sources, name, flags, choose_headers(texts), fail, warn, sorted(others.items()), *parts)
     for said, *where in doubtful:
         (built.folder / LOG).touch()  # it is printed each time
-        warn_outside(CompileWarning(said), *where)
+        warn_learner(CompileWarning(said), *where)
     return built
 
 
