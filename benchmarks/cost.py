@@ -6,8 +6,8 @@
 
 Measured are 40 random shapes, of another seed than the tables', each by the kernels that today's estimates like best
 and by some drawn at random, in two columns: in a CUDA graph, and with other memory written before each run.
-The model has a dozen parameters with a meaning (`cost_model.Model`), and one factor per kernel. It must predict which
-kernel is the fastest; so an error that all kernels have in common for a shape in a column does not count.
+The model has a dozen parameters with a meaning (`cost_model.CostModel`), and one factor per kernel. It must predict
+which kernel is the fastest; so an error that all kernels have in common for a shape in a column does not count.
 How good it is: the errors of its predictions, and what is lost by taking its pick instead of the best that was
 measured, for shapes that the fit had not seen (a fifth at a time) and for those that it had.
 """
@@ -20,7 +20,7 @@ from random import Random
 
 import numpy as np
 from gridstride.kernels.gemm import cost_model, hopper_f16
-from gridstride.kernels.gemm.cost_model import TileConfig, Model, cycles
+from gridstride.kernels.gemm.cost_model import TileConfig, CostModel, predict_cycles
 from gridstride.utils import cdiv
 
 HERE = Path(__file__).parent
@@ -38,7 +38,8 @@ FAR = .2
 
 def logs(rows, m):
     "How far the model is off, but for what all kernels of a cell have in common"
-    e, cells = np.array([math.log(cycles(m, r['shape'], r['layout'], r['tile'])/r['seconds']) for r in rows]), {}
+    e = np.array([math.log(predict_cycles(m, r['shape'], r['layout'], r['tile'])/r['seconds']) for r in rows])
+    cells = {}
     at = np.array([cells.setdefault(cell(r), len(cells)) for r in rows])
     return e - (np.bincount(at, e)/np.bincount(at))[at]
 
@@ -49,7 +50,7 @@ def weighed(e):
     return np.where(far, np.sign(e)*np.sqrt(np.maximum(0, 2*FAR*np.abs(e) - FAR**2)), e)
 
 
-def model_of(x): return Model(*map(float, np.exp(x)))
+def model_of(x): return CostModel(*map(float, np.exp(x)))
 
 
 def jacobian(rows, x, e, by=1e-4):
@@ -58,7 +59,7 @@ def jacobian(rows, x, e, by=1e-4):
     return np.array([(weighed(logs(rows, model_of(x + d))) - e)/by for d in steps]).T
 
 
-def fitted(rows, start=Model(), tries=30, tie=.05):
+def fitted(rows, start=CostModel(), tries=30, tie=.05):
     "The model that is nearest to the rows; `tie` pulls each number to where it began, as some rows say nothing of one"
     x0 = x = np.log(np.array(start))
     def cost(x, e): return float(e @ e + tie*((x - x0)**2).sum())
@@ -87,19 +88,19 @@ def factors(rows, m, shy=SHY):
 
 def predicted(fit, r):
     m, by_tile = fit
-    return cycles(m, r['shape'], r['layout'], r['tile'])*by_tile.get(r['tile'], 1)
+    return predict_cycles(m, r['shape'], r['layout'], r['tile'])*by_tile.get(r['tile'], 1)
 
 
 # Cycles are printed for this clock, which is about what an H100 has in graphs; the fit does not use it
 CLOCK = 1.755e9
-CYCLES = ('tensor', 'shared', 'l2', 'memory', 'begin', 'cluster', 'end', 'store', 'split_k', 'add', 'stream_k', 'here',
-          'pingpong')
+CYCLES = ('tensor', 'shared', 'l2', 'memory', 'begin', 'cluster', 'end', 'store', 'split_k', 'add', 'stream_k',
+          'f16_cluster', 'pingpong')
 
 
 def on_the_clock(rows, m):
     "The same model, in cycles of `CLOCK`"
     known = [r for r in rows if r['column'] == 'graph'] or rows
-    rate = np.median([cycles(m, r['shape'], r['layout'], r['tile'])/r['seconds'] for r in known])
+    rate = np.median([predict_cycles(m, r['shape'], r['layout'], r['tile'])/r['seconds'] for r in known])
     return m._replace(**{o: getattr(m, o)*CLOCK/float(rate) for o in CYCLES})
 
 
@@ -250,7 +251,7 @@ def fit_main(args):
     (m, by_tile), others = fit = fit_all(rows), unseen(rows)
     named = chosen(rows, lambda _: fit[0], others, start=cost_model.FACTORS)
     print(*report(rows, *fit), f'{len(named)} of them are named:', *report(rows, *fit, named), sep='\n')
-    print('\nFITTED = Model(', *(f'    {k}={v:.4g},' for k, v in m._asdict().items()), ')', 'FACTORS = {', sep='\n')
+    print('\nFITTED = CostModel(', *(f'    {k}={v:.4g},' for k, v in m._asdict().items()), ')', 'FACTORS = {', sep='\n')
     print(*(f'    {text_of(t)}: {by_tile[t]:.3f},' for t in sorted(named)), '}', sep='\n')
 
 
@@ -294,8 +295,9 @@ def lines_of_picks(found):
 
 def picks_main(args):
     data = json.loads(Path(args.data).read_text())
-    print(*lines_of_picks(compared_with_library(data, lambda h, w, k, o: cost_model.order(h, w, k, SMS, layout=o)[0])),
-          sep='\n')
+    def pick(M, N, K, layout): return cost_model.rank_configs(M, N, K, SMS, layout=layout)[0]
+
+    print(*lines_of_picks(compared_with_library(data, pick)), sep='\n')
 
 
 # What is measured
@@ -330,12 +332,12 @@ def halves_for(layout):
 def candidates(shape, layout, rng, n=8):
     "(kernel, its configuration, its rank by today's rules)"
     from gridstride.kernels.ladder import finals
-    known = cost_model.ranked(*shape, SMS, 2*n, 'bfloat16', layout)
+    known = cost_model.rank_kernels(*shape, SMS, 2*n, 'bfloat16', layout)
     if layout == 'nn':
         every = finals.ranked(*shape, SMS, len(finals.FINAL) - 1)           # without what is not made for the shape
         known += every[:n] + rng.sample(every[n:-1], DRAWN)
     every = [o for o in halves_for(layout) if o.CK <= cdiv(shape[2], 64)]
-    every.sort(key=lambda o: cycles(cost_model.FITTED, shape, layout, o, SMS))
+    every.sort(key=lambda o: predict_cycles(cost_model.FITTED, shape, layout, o, SMS))
     known += [hopper_f16.gemm_f16(o, layout=layout) for o in every[:n] + rng.sample(every[n:80], DRAWN)]
     return [(o, config_of(o), rank) for rank, o in enumerate(dict.fromkeys(known))]
 

@@ -21,7 +21,7 @@ from gridstride.bench.recording import machine
 from gridstride.utils import cdiv
 from matmul import random as shapes
 
-CUTS = [o for o in cost_model.known() if not o.stream_k]
+CUTS = [o for o in cost_model.available_configs() if not o.stream_k]
 KINDS = '', '', 'relu', 'add', 'norm', 'mm', 'big', 'scale', 'sleep'
 ROUNDS, INPUTS, QUEUED = 96, 8, 3_000_000    # cycles of a kernel after which launches wait, and then follow each other
 BANDS = 0, 1e4, 15e3, 25e3, 35e3, 7e4, 1e9
@@ -57,7 +57,7 @@ class Chain:
         x.copy_(x0)
         for i, (cut, kind) in enumerate(zip(self.cuts, self.kinds)):
             to = out if i == len(self.cuts) - 1 else spare
-            cost_model.kernel_of(cut, bool(early) and i%early == 0)(x, self.weights[i], to)
+            cost_model.build_kernel(cut, bool(early) and i%early == 0)(x, self.weights[i], to)
             x, spare = self.product_after(kind, to, x) if to is not out else (to, x)
 
 
@@ -89,14 +89,14 @@ def check_chain(name, h, d, cuts, by_torch):
 def check_long_and_short(n=4096, h=64, d=512):
     "A long product, torch's or ours, writes what a short one reads, and the next long one writes it again"
     a, b, w, x = noise(INPUTS, n, d, scale=d**-.5), noise(d, n), noise(n, d, scale=n**-.5), noise(n, n)
-    def ours(a, early): cost_model.kernel_of(TileConfig(128, 256, 2), early)(a, b, x)
+    def ours(a, early): cost_model.build_kernel(TileConfig(128, 256, 2), early)(a, b, x)
     def torchs(a, early): torch.mm(a, b, out=x)
     for name, long in dict(torch=torchs, ours=ours).items():
         def run(early):
             def f(xs, outs):
                 for one, o in zip(xs, outs):
                     long(one, early)
-                    cost_model.kernel_of(TileConfig(64, 64), early)(x[:h], w, o)
+                    cost_model.build_kernel(TileConfig(64, 64), early)(x[:h], w, o)
             return f
         want = noise(INPUTS, h, d)
         run(False)(a, want)
@@ -106,7 +106,7 @@ def check_long_and_short(n=4096, h=64, d=512):
 def check_matmul(h=136, d=320, n=20):
     "By `matmul`, whose results are memory that was freed a moment ago, on two streams"
     ws, inputs = [noise(d, d, scale=1.4*d**-.5) for _ in range(n)], noise(INPUTS, h, d)
-    streams, kept = [torch.cuda.Stream() for _ in range(2)], cost_model.EARLY
+    streams, kept = [torch.cuda.Stream() for _ in range(2)], cost_model.PDL_MAX_CYCLES
     def chain(x):
         for i, w in enumerate(ws):
             x = matmul(x, w)
@@ -120,8 +120,8 @@ def check_matmul(h=136, d=320, n=20):
             with torch.cuda.stream(s): run(xs[i::2], outs[i::2])
         for s in streams: torch.cuda.current_stream().wait_stream(s)
     def switch(to):
-        cost_model.EARLY = to
-        plan._forget()
+        cost_model.PDL_MAX_CYCLES = to
+        plan._clear_caches()
     want = torch.empty_like(inputs)
     switch(0)
     run(inputs, want)
@@ -145,9 +145,9 @@ def check():
 
 def timed(shape):
     "(cycles by estimate, seconds of each side in each column) of one product"
-    cut = cost_model.order(*shape)[0]
+    cut = cost_model.rank_configs(*shape)[0]
     m, n, a, b, out = contenders.operands(shape, 'bfloat16', 'nn')
-    plain, early = (cost_model.kernel_of(cut, o) for o in (False, True))
+    plain, early = (cost_model.build_kernel(cut, o) for o in (False, True))
     calls = {contenders.TORCH: lambda: torch.matmul(a, b, out=out), 'ours': lambda: plain(m, n, out),
              'early': lambda: early(m, n, out)}
     with exact():
@@ -159,19 +159,20 @@ def timed(shape):
     said = [f"{c} {' '.join(f'{t*1e6:.2f}' for t in o.values())} ({o['ours']/o['early']:.3f})"
             for c, o in seconds.items()]
     print(f'{h}x{k} @ {k}x{w} {plain.name}:', ', '.join(said), flush=True)
-    return cost_model.estimate(*shape, cut), seconds
+    return cost_model.estimate_cycles(*shape, cut), seconds
 
 
 def main():
     made = machine()
     print(f"{made['gpu']}, {made['date']}", flush=True)
     torch.manual_seed(0)
-    start, kernels = time.time(), [cost_model.kernel_of(o, early) for o in CUTS for early in (False, True)]
+    start, kernels = time.time(), [cost_model.build_kernel(o, early) for o in CUTS for early in (False, True)]
     contenders.prepare({o.name: (o, (512, 768, 768)) for o in kernels})
     check()
     print('\nµs of torch, ours, ours that begins early, cublasLt; in brackets ours over early')
-    rows = [timed(o)
-            for o in sorted(shapes('bfloat16'), key=lambda s: cost_model.estimate(*s, cost_model.order(*s)[0]))]
+    def estimate(shape): return cost_model.estimate_cycles(*shape, cost_model.rank_configs(*shape)[0])
+
+    rows = [timed(o) for o in sorted(shapes('bfloat16'), key=estimate)]
     for c in COLUMNS:
         for low, high in zip(BANDS, BANDS[1:]):
             found = [t[c]['ours']/t[c]['early'] for e, t in rows if low <= e < high]

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from gridstride.kernels.gemm import plan, cost_model
-from gridstride.kernels.gemm.cost_model import TileConfig, Model
+from gridstride.kernels.gemm.cost_model import TileConfig, CostModel
 from found import names
 
 FOLDER = Path(__file__).parents[1]/'benchmarks'
@@ -22,7 +22,7 @@ def cost():
 
 
 @pytest.fixture(scope='module')
-def truth(): return Model(1.1, .9, 2.4, 1.5, 1.2, 1/1300, 4500, 2500, 1500, .05, 2500, .2, 15000, .9)
+def truth(): return CostModel(1.1, .9, 2.4, 1.5, 1.2, 1/1300, 4500, 2500, 1500, .05, 2500, .2, 15000, .9)
 
 
 TILES = [TileConfig(*o) for o in ((128, 256, 2, 1), (128, 192, 2, 1), (128, 128), (64, 64), (64, 128, 1, 1, 4),
@@ -38,8 +38,8 @@ COLUMNS = dict(graph=1755, written=1500)        # MHz: what all kernels have in 
 def rows(cost, truth):
     "Measurements of all tiles for 25 shapes, 3% off in the mean"
     rng, sizes = Random(0), [(1536, 4096, 4096), *cost.drawn(24)]
-    known = [(shape, column, i, t, cost_model.cycles(truth, shape, 'nn', t)) for shape in sizes for column in COLUMNS
-             for i, t in enumerate(TILES)]
+    known = [(shape, column, i, t, cost_model.predict_cycles(truth, shape, 'nn', t))
+             for shape in sizes for column in COLUMNS for i, t in enumerate(TILES)]
     return [dict(shape=shape, layout='nn', column=column, tile=t, rank=i,
                  seconds=c/COLUMNS[column]/1e6*math.exp(rng.gauss(0, .03)))
             for shape, column, i, t, c in known if c < math.inf]
@@ -48,12 +48,12 @@ def rows(cost, truth):
 @pytest.mark.slow
 def test_the_fit_recovers_the_parameters_of_the_measurements(cost, truth, rows):
     "But for a number that all have in common"
-    exact = [dict(r, seconds=cost_model.cycles(truth, r['shape'], r['layout'], r['tile'])) for r in rows]
+    exact = [dict(r, seconds=cost_model.predict_cycles(truth, r['shape'], r['layout'], r['tile'])) for r in rows]
     m = cost.fitted(rows)
-    off, start = np.abs(cost.logs(exact, m)), np.abs(cost.logs(exact, Model()))
+    off, start = np.abs(cost.logs(exact, m)), np.abs(cost.logs(exact, CostModel()))
     assert np.median(off) < .01 and np.percentile(off, 95) < .05 < np.percentile(start, 95)
     assert m.begin/m.tensor == pytest.approx(truth.begin/truth.tensor, rel=.15)
-    assert m.half/m.tensor == pytest.approx(truth.half/truth.tensor, rel=.1)
+    assert m.f16_factor/m.tensor == pytest.approx(truth.f16_factor/truth.tensor, rel=.1)
 
 
 @pytest.mark.slow
@@ -103,9 +103,9 @@ def test_the_model_picks_for_shapes_that_it_has_not_seen(cost, rows):
 @pytest.mark.slow
 def test_a_fit_reports_cycles_of_one_clock(cost, truth, rows):
     m, _ = cost.fit_all(rows)
-    rates = [cost_model.cycles(m, r['shape'], r['layout'], r['tile'])/r['seconds']
+    rates = [cost_model.predict_cycles(m, r['shape'], r['layout'], r['tile'])/r['seconds']
              for r in rows if r['column'] == 'graph']
-    assert np.median(rates) == pytest.approx(cost.CLOCK) and m.lines == pytest.approx(truth.lines, rel=.2)
+    assert np.median(rates) == pytest.approx(cost.CLOCK) and m.unaligned == pytest.approx(truth.unaligned, rel=.2)
 
 
 def test_runs_become_one(cost, rows):
@@ -131,10 +131,10 @@ def test_kernels_are_named_by_what_picks_lose(cost, monkeypatch):
 
 
 def test_each_number_of_the_model_does_something(cost, truth, rows):
-    for name in Model._fields:
+    for name in CostModel._fields:
         more = truth._replace(**{name: 2*getattr(truth, name)})
-        assert any(cost_model.cycles(more, r['shape'], r['layout'], r['tile'])
-                   > 1.001*cost_model.cycles(truth, r['shape'], r['layout'], r['tile']) for r in rows), name
+        assert any(cost_model.predict_cycles(more, r['shape'], r['layout'], r['tile'])
+                   > 1.001*cost_model.predict_cycles(truth, r['shape'], r['layout'], r['tile']) for r in rows), name
 
 
 def test_the_choice_is_compared_with_the_library(cost, monkeypatch):
@@ -164,7 +164,7 @@ def test_a_fit_is_printed_as_the_package_stores_it(cost, rows, tmp_path, capsys)
     kept = [dict(r, tile=r['tile']._asdict()) for r in rows] + [dict(shape=[8]*3, layout='nn', tile={}, failed='no')]
     (tmp_path/'cost.json').write_text(json.dumps(dict(made=dict(gpu='a GPU'), rows=kept)))
     cost.main(['fit', '--data', str(tmp_path/'cost.json')])
-    said, found = capsys.readouterr().out, dict(TileConfig=TileConfig, Model=Model)
+    said, found = capsys.readouterr().out, dict(TileConfig=TileConfig, CostModel=CostModel)
     exec(said[said.index('FITTED ='):], found)
     assert found['FITTED'] == pytest.approx(cost.fit_all(rows)[0], rel=1e-3)
     assert found['FACTORS'] and set(found['FACTORS']) < set(TILES)
@@ -177,28 +177,29 @@ def test_what_the_package_has_is_the_fit_of_what_was_measured(cost):
     assert set(cost_model.FACTORS) <= {r['tile'] for r in rows}
     rows = [r for r in rows if r['tile'] in cost_model.FACTORS]
     ours = np.abs(cost.logs(rows, cost_model.FITTED))
-    assert np.median(ours) <= np.median(np.abs(cost.logs(rows, Model())))
-    lost = cost.lost(rows, [cost_model.estimate(*r['shape'], r['tile'], layout=r['layout'])
+    assert np.median(ours) <= np.median(np.abs(cost.logs(rows, CostModel())))
+    lost = cost.lost(rows, [cost_model.estimate_cycles(*r['shape'], r['tile'], layout=r['layout'])
                            for r in rows])
     assert cost.mean(lost.values()) < 1.03 < cost.mean(cost.lost(rows, [-r['rank'] for r in rows]).values())
 
 
 def test_each_kernel_that_may_be_picked_is_there():
-    for dtype, layout in plan.RANKED:
-        for config in cost_model.known(dtype, layout):
-            kernel = cost_model.kernel_of(config, False, dtype, layout)
+    for dtype, layout in plan.RANKERS:
+        for config in cost_model.available_configs(dtype, layout):
+            kernel = cost_model.build_kernel(config, False, dtype, layout)
             assert kernel.supports(4096, 4096, 4096) and (kernel.dtype, kernel.layout) == (dtype, layout)
             assert config.family == 'half' or config.family == 'final' and config.CK*config.BLOCKS == 1
-    assert set().union(*(cost_model.known(*o) for o in plan.RANKED)) == set(cost_model.FACTORS)
+    assert set().union(*(cost_model.available_configs(*o) for o in plan.RANKERS)) == set(cost_model.FACTORS)
 
 
 def test_the_lowest_estimates_come_first():
     for shape in ((8192, 8192, 8192), (600, 2064, 4224), (64, 64, 64)):
-        kernels = cost_model.ranked(*shape)
-        best = sorted(cost_model.estimate(*shape, o) for o in cost_model.FACTORS)
+        kernels = cost_model.rank_kernels(*shape)
+        best = sorted(cost_model.estimate_cycles(*shape, o) for o in cost_model.FACTORS)
         assert len(set(kernels)) == 6 and cost_model.choose(*shape) is kernels[0] and best[5] < math.inf
-        first = min(cost_model.FACTORS, key=lambda o: cost_model.estimate(*shape, o))
-        assert cost_model.kernel_of(first, cost_model.estimate(*shape, first) < cost_model.EARLY) is kernels[0]
+        first = min(cost_model.FACTORS, key=lambda o: cost_model.estimate_cycles(*shape, o))
+        pdl = cost_model.estimate_cycles(*shape, first) < cost_model.PDL_MAX_CYCLES
+        assert cost_model.build_kernel(first, pdl) is kernels[0]
 
 
 def test_candidates_are_those_that_rules_like_and_others(cost):
@@ -209,7 +210,7 @@ def test_candidates_are_those_that_rules_like_and_others(cost):
         assert all(k.layout == layout and k.supports(*shape) for k, _, _ in known)
         assert {t.family for _, t, _ in known} == ({'final', 'half'} if layout == 'nn' else {'half'})
         assert known[0][0] is cost_model.choose(*shape, layout=layout)
-        assert all(cost_model.kernel_of(t, k.pdl, layout=layout) is k for k, t, _ in known)
+        assert all(cost_model.build_kernel(t, k.pdl, layout=layout) is k for k, t, _ in known)
     assert (5240, 2256, 400) not in cost.drawn() and cost.SEED != 0, 'what tables judge is no part of the fit'
 
 

@@ -731,7 +731,7 @@ def test_using_is_over_at_its_end():
         assert plan(8, 8, 8).kernel is r
     assert plan(8, 8, 8, device=None).kernel is None
     with pytest.raises(ZeroDivisionError), using(r): 1/0
-    assert not choice._used
+    assert not choice._forced
 
 
 def test_a_given_output():
@@ -751,7 +751,7 @@ def on_hopper(monkeypatch, tmp_path):
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path/'cache'))
     monkeypatch.setattr(kept, 'owner', lambda device: f'GPU {device}')
     def choose(h, w, k, sms): return f'{sms} SMs are too many' if h == 1 else tiled(supports=lambda h, w, k: h != 2)
-    monkeypatch.setattr(choice, 'CHOOSE', {(dtype, 'nn'): choose for dtype in choice.TYPES})
+    monkeypatch.setattr(choice, 'CHOOSERS', {(dtype, 'nn'): choose for dtype in choice.TYPES})
     monkeypatch.setattr(choice, '_gpu', lambda device: ((9, 0), 132))
     choice._plans.clear()
     yield
@@ -766,26 +766,26 @@ def test_plans(on_hopper, args, words): assert words in repr(plan(*args, device=
 
 def test_transposes_are_detected_by_one_function(on_hopper, monkeypatch):
     def transposing(*s): return Transposing()
-    monkeypatch.setattr(choice, 'CHOOSE', {('float32', 'nn'): lambda *s: 'none', ('float32', 'tn'): transposing,
+    monkeypatch.setattr(choice, 'CHOOSERS', {('float32', 'nn'): lambda *s: 'none', ('float32', 'tn'): transposing,
                                            ('bfloat16', 'nn'): lambda *s: 'none', ('bfloat16', 'tn'): transposing})
     assert [plan(8, 8, 8, dtype, device=0, layout=layout).kernel is not None for dtype in ('float32', 'bfloat16')
             for layout in ('nn', 'tn', 'nt')] == [False, True, False, False, False, False]
-    assert 'this shape' in plan(8, 8, 8, 'bfloat16', device=0, layout='tn').why
-    assert names(plan(8, 8, 8, device=0, layout='nt').why, 'no kernel', 'nt')
+    assert 'this shape' in plan(8, 8, 8, 'bfloat16', device=0, layout='tn').reason
+    assert names(plan(8, 8, 8, device=0, layout='nt').reason, 'no kernel', 'nt')
 
 
 def test_the_table_has_a_chooser_per_type_and_layout():
     "Each names a kernel of its type and layout that takes the shape, or says why there is none"
     types = 'float32', 'bfloat16', 'float16'
-    assert set(choice.CHOOSE) == {(dtype, layout) for dtype in types for layout in ('nn', 'tn', 'nt')}
-    for (dtype, layout), choose in choice.CHOOSE.items():
+    assert set(choice.CHOOSERS) == {(dtype, layout) for dtype in types for layout in ('nn', 'tn', 'nt')}
+    for (dtype, layout), choose in choice.CHOOSERS.items():
         kernel = choose(8192, 8192, 8192, 132)
         assert (kernel.dtype, kernel.layout) == (dtype, layout) and kernel.supports(8192, 8192, 8192)
 
 
 def test_other_gpus(on_hopper, monkeypatch):
     monkeypatch.setattr(choice, '_gpu', lambda device: ((8, 0), 108))
-    assert 'this GPU has 8.0' in plan(8, 8, 8, device=0).why
+    assert 'this GPU has 8.0' in plan(8, 8, 8, device=0).reason
 
 
 @pytest.fixture
@@ -818,8 +818,8 @@ def test_the_fastest_that_was_measured(untimed):
 def test_what_was_measured_is_kept(on_hopper, monkeypatch):
     "Also when there are too many plans, or `using` has thrown them all away"
     ranked = [tiled(name=str(i), dtype='bfloat16') for i in range(6)]
-    monkeypatch.setattr(choice, 'CHOOSE', {('bfloat16', 'nn'): lambda *s: ranked[0]})
-    monkeypatch.setattr(choice, 'RANKED', {('bfloat16', 'nn'): lambda h, w, k, sms, n: ranked[:n]})
+    monkeypatch.setattr(choice, 'CHOOSERS', {('bfloat16', 'nn'): lambda *s: ranked[0]})
+    monkeypatch.setattr(choice, 'RANKERS', {('bfloat16', 'nn'): lambda h, w, k, sms, n: ranked[:n]})
     key = (8, 8, 8, 'bfloat16', 0, 'nn')
     assert choice._plan(*key).kernel is ranked[0] and [r.name for r in choice._candidates(*key, 3)] == ['0', '1', '2']
     assert choice._candidates(*key[:-1], 'tn', 3) == []
@@ -833,8 +833,8 @@ def test_what_was_measured_is_kept(on_hopper, monkeypatch):
 def ranked(on_hopper, monkeypatch):
     "Six kernels for bfloat16, of which the first is taken by estimate"
     ranked = [tiled(name=str(i), dtype='bfloat16') for i in range(6)]
-    monkeypatch.setattr(choice, 'CHOOSE', {('bfloat16', 'nn'): lambda *s: ranked[0]})
-    monkeypatch.setattr(choice, 'RANKED', {('bfloat16', 'nn'): lambda h, w, k, sms, n: ranked[:n]})
+    monkeypatch.setattr(choice, 'CHOOSERS', {('bfloat16', 'nn'): lambda *s: ranked[0]})
+    monkeypatch.setattr(choice, 'RANKERS', {('bfloat16', 'nn'): lambda h, w, k, sms, n: ranked[:n]})
     monkeypatch.setattr(choice, '_tuned', {})
     return ranked
 
@@ -843,17 +843,17 @@ def next_process():
     "Forget what is not on the disk"
     choice._tuned.clear()
     choice._plans.clear()
-    kept._known.cache_clear()
+    kept._cached_entries.cache_clear()
 
 
 KEY = (8, 16, 24, 'bfloat16', 0, 'nn')
 
 
 def test_what_was_tuned_is_there_in_the_next_process(ranked):
-    kept.keep(ranked[3], 4, *KEY)
+    kept.store(ranked[3], 4, *KEY)
     next_process()
     p = choice._plan(*KEY)
-    assert p.kernel is ranked[3] and re.fullmatch(r'the fastest of 4 .* \d{4}-\d\d-\d\d', p.why)
+    assert p.kernel is ranked[3] and re.fullmatch(r'the fastest of 4 .* \d{4}-\d\d-\d\d', p.reason)
     assert choice._plan(16, *KEY[1:]).kernel is choice._plan(*KEY[:4], 1, 'nn').kernel is ranked[0]  # shape, GPU
     assert choice._plan(*KEY[:3], 'bfloat16', None, 'nn').kernel is None
     with using(ranked[1]): assert choice._plan(*KEY).kernel is ranked[1]
@@ -861,7 +861,7 @@ def test_what_was_tuned_is_there_in_the_next_process(ranked):
 
 @pytest.mark.parametrize('change', [dict(BM=16), dict(name='another'), dict(supports=lambda h, w, k: False)])
 def test_a_changed_kernel_must_be_tuned_again(ranked, change):
-    kept.keep(ranked[3], 4, *KEY)
+    kept.store(ranked[3], 4, *KEY)
     ranked[3] = ranked[3].tuned(**change)
     next_process()
     assert choice._plan(*KEY).kernel is ranked[0]
@@ -886,13 +886,13 @@ def test_what_is_kept_is_not_measured_again(ranked, monkeypatch):
 
 @pytest.mark.parametrize('text', ['', '[]', '{"GPU 0": 3}', '{"GPU 0": {"8',
     '{"GPU 0": {"8x24 @ 24x16 bfloat16 nn": 3}}', '{"GPU 0": {"8x24 @ 24x16 bfloat16 nn": {"name": "3"}}}', b'\xff\xfe',
-    '{"GPU 0": {"8x24 @ 24x16 bfloat16 nn": {"name": 3, "source": "", "of": 2, "date": ""}}}'])
+    '{"GPU 0": {"8x24 @ 24x16 bfloat16 nn": {"name": 3, "source_hash": "", "candidates": 2, "date": ""}}}'])
 def test_a_broken_file_of_what_was_tuned_is_none(ranked, text):
     kept.path().parent.mkdir(parents=True)
     kept.path().write_bytes(text if isinstance(text, bytes) else text.encode())
     next_process()
     assert choice._plan(*KEY).kernel is ranked[0]
-    kept.keep(ranked[3], 4, *KEY)
+    kept.store(ranked[3], 4, *KEY)
     next_process()
     assert choice._plan(*KEY).kernel is ranked[3]
 
@@ -900,16 +900,16 @@ def test_a_broken_file_of_what_was_tuned_is_none(ranked, text):
 def test_a_folder_that_cannot_be_written_only_means_to_tune_again(ranked, monkeypatch, tmp_path):
     (tmp_path/'file').write_text('')
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path/'file/no'))
-    kept.keep(ranked[3], 4, *KEY)
+    kept.store(ranked[3], 4, *KEY)
     assert choice._plan(*KEY).kernel is ranked[0]
 
 
 def test_commands_show_and_forget_what_was_tuned(ranked, capsys):
     from gridstride.kernels.__main__ import main
-    kept.keep(ranked[3], 4, *KEY)
+    kept.store(ranked[3], 4, *KEY)
     main(['tuned'])
     assert names(capsys.readouterr().out, 'GPU 0: 8x24 @ 24x16 bfloat16 nn: 3', '4')
-    for said in 'is gone', 'nothing was kept':
+    for said in 'was deleted', 'does not exist':
         main(['forget'])
         assert said in capsys.readouterr().out
     next_process()
@@ -988,8 +988,8 @@ def made_on_demand():
     halved = {(o.swap_ab, o.split_n, o.pingpong, o.CK, o.BLOCKS): o
               for o in reversed(cost_model.FACTORS) if o.family == 'half'}
     halved = halved.values()
-    kinds += [cost_model.kernel_of(o, True, dtype, layout) for o in halved for dtype, layout in (
-        ('bfloat16', 'nn'), ('float16', 'tn'), ('bfloat16', 'nt')) if o in cost_model.known(dtype, layout)]
+    kinds += [cost_model.build_kernel(o, True, dtype, layout) for o in halved for dtype, layout in (
+        ('bfloat16', 'nn'), ('float16', 'tn'), ('bfloat16', 'nt')) if o in cost_model.available_configs(dtype, layout)]
     wanted = [(p, large, {}) for p in (*kinds, skinny.SMALL)]
     wanted += [(bf16x6.Bf16x6(BM, BN, 4, layout), large, dict(multiply_planes=blocks, split_planes=8))
                for (BM, BN), (blocks, *_) in bf16x6.TILES.items() for layout in ('nn', 'tn')]

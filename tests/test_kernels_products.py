@@ -12,7 +12,7 @@ from gridstride.kernels import Activation, Epilogue, bmm, explain_with, grouped_
 from gridstride.kernels.gemm import bf16x6
 from gridstride.kernels import standalone, using
 from gridstride.kernels.gemm import batches, launches, mlps, programs
-from gridstride.kernels.gemm.calls import BATCHES, TILES as KNOWN, GemmProblem, Tile, choose, product_call
+from gridstride.kernels.gemm.calls import BATCH_TILES, TILES as KNOWN, GemmProblem, Tile, choose, product_call
 from gridstride.kernels.gemm.launches import run
 from gridstride.kernels.ladder.rung import H100
 from one_unit import one_unit, right_and_wrong
@@ -38,7 +38,7 @@ def at_once(request):
              test_a_custom_activation_needs_no_gradient,
              partial(test_batches, 'kernel', HALF, SimpleNamespace(setattr=lambda *args: None))]
     with one_unit(request, cases):
-        launches._ready.cache_clear()                               # of launches that were only noted
+        launches._prepared.cache_clear()                               # of launches that were only noted
         yield
 
 
@@ -68,8 +68,8 @@ def given(a, b, layout):
 # tile, layout, type, products, h, w, k: each kind of tile, each layout; partial tiles at the ends, a ring that wraps
 PRODUCTS = [(TILES[0], 'nt', torch.float16, 1, 264, 280, 328), (TILES[1], 'tn', HALF, 2, 136, 536, 72),
             (TILES[2], 'nn', HALF, 1, 136, 136, 72), (TILES[4], 'nt', HALF, 3, 136, 72, 200),
-            (TILES[6], 'tn', HALF, 5, 72, 136, 72), (list(BATCHES)[4], 'nn', HALF, 3, 72, 264, 600),
-            (list(BATCHES)[2], 'tn', HALF, 2, 264, 136, 72)]
+            (TILES[6], 'tn', HALF, 5, 72, 136, 72), (list(BATCH_TILES)[4], 'nn', HALF, 3, 72, 264, 600),
+            (list(BATCH_TILES)[2], 'tn', HALF, 2, 264, 136, 72)]
 # widths that are not multiples of 64
 PRODUCTS += [(Tile(64, 104, 4, 1, 1, 1, 2), 'tn', HALF, 1, 72, 216, 520),
              (Tile(128, 88, 3, 2, 2, 1, 1), 'nn', HALF, 1, 264, 184, 328),
@@ -102,12 +102,13 @@ def test_epilogues(way):
     p, size = exact(a, b)
     out, saved = torch.full((H, W), NAN, dtype=HALF), torch.full((H, W), NAN, dtype=HALF)
     if way == 'residual':
-        got, sums = run(a, b, out, bias=bias, plus=other, summed=True, tile=SMALL)
+        got, sums = run(a, b, out, bias=bias, addend=other, column_sums=True, tile=SMALL)
         close(got, p + bias.double() + other.double(), size + bias.abs() + other.abs(), HALF)
         close(sums.sum(0), other.double().sum(0), other.double().abs().sum(0), torch.float32)
     elif way == 'onto':
         c = normal(H, W, dtype=torch.float32)
-        close(run(a, b, c.clone(), scale=-.5, onto=True, tile=SMALL), c.double() - .5*p, size + c.abs(), torch.float32)
+        got = run(a, b, c.clone(), scale=-.5, accumulate=True, tile=SMALL)
+        close(got, c.double() - .5*p, size + c.abs(), torch.float32)
     else:
         run(a, b, out, bias=bias, scale=.5, activation=way, saved=saved, tile=SMALL)
         z, size = .5*p + bias.double(), .5*size + bias.double().abs()
@@ -127,7 +128,7 @@ def test_epilogues(way):
 def test_times_another_and_its_sums():
     a, b, other = normal(H, K), normal(K, W), normal(H, W, seed=1)
     p, size = exact(a, b)
-    got, sums = run(a, b, torch.full((H, W), NAN, dtype=HALF), times=other, summed=True, tile=SMALL)
+    got, sums = run(a, b, torch.full((H, W), NAN, dtype=HALF), multiplier=other, column_sums=True, tile=SMALL)
     close(got, p*other.double(), size*other.abs(), HALF)
     close(sums.sum(0), (p*other.double()).sum(0), (size*other.abs()).sum(0), torch.float32)
 
@@ -141,7 +142,7 @@ def test_groups_may_be_ragged_or_empty(tile):
     ends = [0, 13, 13, 150, 290]
     a, b, starts = normal(290, 136), normal(5, 136, 88), [0, *ends[:-1]]
     out = torch.full((290, 88), NAN, dtype=HALF)
-    run(a, b, out, ends=int32(*ends), tile=tile)
+    run(a, b, out, group_ends=int32(*ends), tile=tile)
     parts = [exact(a[s:e], b[i]) for i, (s, e) in enumerate(zip(starts, ends))]
     close(out, *(torch.cat([o[i] for o in parts]) for i in range(2)), HALF)
 
@@ -196,7 +197,7 @@ def test_an_mlp(where):
     inputs = x, up, down, b1, b2 = leaf(2, 30, 64), leaf(104, 64), leaf(64, 104), leaf(104), leaf(64)
     X, U, D, B1, B2 = doubles = doubled(*inputs)
     with using(Marker()) if where == 'kernel' else nullcontext():
-        assert (mlps.why_not_mlp(x, up, down, b1, b2) is None) == (where == 'kernel')
+        assert (mlps.why_not_fused(x, up, down, b1, b2) is None) == (where == 'kernel')
         agree(mlp(x, up, down, b1, b2, residual=True), X + F.linear(F.gelu(F.linear(X, U, B1)), D, B2), inputs, doubles,
               2.**-6)
 
@@ -286,7 +287,7 @@ def test_torch_compile_traces_what_torch_does():
     (lambda a, b: matmul(a, b, epilogue=Epilogue(activation='tanh')), saying("'tanh'", 'relu, gelu, gelu_tanh')),
     (lambda a, b: matmul(a, b, epilogue=Epilogue(bias=a[0])), saying('bias', 'bfloat16(16,)', 'cpu', 'bfloat16(24,)')),
     (lambda a, b: matmul(a, b, epilogue=Epilogue(accumulate=True)), 'accumulate .*`out`'),
-    (lambda a, b: matmul(a, a, epilogue=Epilogue()), r'\(\.\.\., k\) @ \(k, w\) is needed: \(8, 16\) @ \(8, 16\)'),
+    (lambda a, b: matmul(a, a, epilogue=Epilogue()), r'\(\.\.\., K\) @ \(K, N\) is needed: \(8, 16\) @ \(8, 16\)'),
     (lambda a, b: matmul(a.clone().requires_grad_(), b, torch.empty(8, 24), Epilogue()), '`out` .*gradient'),
     (lambda a, b: matmul(a.clone().requires_grad_(), b, epilogue=Epilogue(activation=Activation('x'))), 'no gradient'),
     (lambda a, b: matmul(a, b, epilogue=Epilogue('gelu')), saying('bias', 'str', 'bfloat16(24,)', 'cpu')),
@@ -300,7 +301,7 @@ def test_torch_compile_traces_what_torch_does():
     (lambda a, b: mlp(a, b, b), saying('mlp: up', 'bfloat16(16, 24)', 'cpu', 'bfloat16(16, 16)')),
     (lambda a, b: mlp(a, a, a.t(), activation=None), 'matmul'),
     (lambda a, b: mlp(a, a, b.t()[:, :8], residual=True), '16 .*24'),
-    (lambda a, b: grouped_mm(a, b, torch.tensor([8])), r'\(rows, k\).*\(groups, k, w\)'),
+    (lambda a, b: grouped_mm(a, b, torch.tensor([8])), r'\(rows, K\).*\(groups, K, N\)'),
     (lambda a, b: grouped_mm(a, b[None], torch.tensor([8])), r'ends .*int64\(1,\).*int32\(1,\)'),
     (lambda a, b: grouped_mm(a, b[None], [8]), 'ends .*list'),
     (lambda a, b: grouped_mm(a, b.expand(2, 16, 24), int32(8, 7, 6, 5)[::2]), r'int32\(2,\) .*gaps'),
@@ -312,7 +313,7 @@ def test_errors_in_words(call, words):
 
 @pytest.mark.parametrize('make,why', [
     (lambda: (normal(8, 16, dtype=torch.float32), normal(16, 8, dtype=torch.float32)), 'these are float32'),
-    (lambda: (normal(8, 16), normal(16, 12)), saying('16 bytes, 8 bfloat16s', '12')),
+    (lambda: (normal(8, 16), normal(16, 12)), saying('16 bytes, 8 bfloat16', '12')),
     (lambda: (normal(16, 8).t(), normal(8, 16).t()), 'no kernel'),
     (lambda: (normal(9, 16).flatten()[4:132].view(8, 16), normal(16, 8)), 'multiple of 16')])
 def test_unsupported_operands_are_refused(make, why):
@@ -346,13 +347,14 @@ def test_what_an_mlp_launches_is_exported(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize('name,sizes,right,wrong', [
     ('grouped_mm', (5, 290, 88, 136), 'if (in < tall*wide) t.z = z;', 'if (in < tall*wide && WRONG) t.z = z/2;'),
-    ('product_times', (1, 136, 136, 72), 'if (TIMES) y = {y.x*m.x, y.y*m.y};', 'if (TIMES && WRONG) y.x *= m.x;')])
+    ('product_times', (1, 136, 136, 72), 'if (MULTIPLIED) y = {y.x*factor.x, y.y*factor.y};',
+     'if (MULTIPLIED && WRONG) y.x *= factor.x;')])
 def test_an_exported_program_finds_itself_right(name, sizes, right, wrong, capfd, monkeypatch):
     "And one with a mistake wrong"
     p = dict(programs._products())[name]
     count, h, w, k = sizes
-    case = p.cases[0]._replace(count=count, h=h, w=w, k=k)
-    text = standalone.write(programs._program(name, p._replace(cases=(case,), tile=SMALL._replace(STAGES=3))))
+    case = p.problems[0]._replace(count=count, M=h, N=w, K=k)
+    text = standalone.write(programs._program(name, p._replace(problems=(case,), tile=SMALL._replace(STAGES=3))))
     text = text.replace('gpu.multiProcessorCount >= SMS', 'true').replace('RUNS = 20', 'RUNS = 1')
     assert right_and_wrong(text, right, f'{wrong} else {right}', 'products', monkeypatch) == [0, 1]
     assert re.findall(rf'^(\w+) {name}', capfd.readouterr().out, re.M) == ['PASS', 'FAIL']
@@ -360,15 +362,16 @@ def test_an_exported_program_finds_itself_right(name, sizes, right, wrong, capfd
 
 # What the compiler makes of it
 
-MOST = [dict(bias=True, activation='gelu', saved='grad'), dict(times=True, summed=True),
-        dict(bias=True, added=True), dict(out='float32', onto=True)]
+MOST = [dict(bias=True, activation='gelu', saved='grad'), dict(multiplied=True, column_sums=True),
+        dict(bias=True, added=True), dict(out_dtype='float32', accumulate=True)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('tile,more', [*zip([TILES[0], TILES[0], TILES[5], TILES[6]], MOST),
-                                       *((o, dict(layout='nn', count=4)) for o in BATCHES)], ids=str)
+                                       *((o, dict(layout='nn', count=4)) for o in BATCH_TILES)], ids=str)
 def test_the_compiler_spills_nothing(tile, more):
-    case = GemmProblem(**dict(dtype='bfloat16', out='bfloat16', layout='nt', count=1, h=8192, w=8192, k=4096) | more)
+    usual = dict(dtype='bfloat16', out_dtype='bfloat16', layout='nt', count=1, M=8192, N=8192, K=4096)
+    case = GemmProblem(**usual | more)
     call, boxes = product_call(case, 1., H100, tile)
     assert all(max(box) <= 256 for box, _ in boxes)
     try: took = resources(call.src, block=call.block[0], shared_bytes=call.shared, arch='sm_90a')

@@ -430,11 +430,11 @@ def test_what_torch_multiplies_goes_there_by_the_short_way(monkeypatch):
 def test_it_is_kept_that_no_kernel_is_for_such_operands(monkeypatch):
     "But not what depends on more than their shapes, strides and type"
     a, b, kept = torch.randn(6, 4), torch.randn(4, 5), []
-    plan.multiply(a, b, keep=lambda *o: kept.append(o))
+    plan.multiply(a, b, on_multiply=lambda *o: kept.append(o))
     assert plan.why_torch(a, b) and not kept
     monkeypatch.setattr(plan, 'why_torch', lambda a, b: None)
     monkeypatch.setattr(plan, '_plan_for', lambda a, b: (plan.Plan(None, 'torch is faster'), None, None))
-    check(plan.multiply(a, b, keep=lambda *o: kept.append(o)), a@b, 0, 0)
+    check(plan.multiply(a, b, on_multiply=lambda *o: kept.append(o)), a@b, 0, 0)
     assert kept == [(a, b, None, None, None, None)]
 
 
@@ -449,7 +449,7 @@ def test_gradients_go_the_short_way_too(monkeypatch):
 
 def test_what_using_changes_is_forgotten(monkeypatch):
     asked = []
-    monkeypatch.setattr(plan, 'forgetting', [lambda: asked.append('forgotten')])
+    monkeypatch.setattr(plan, 'cache_clearers', [lambda: asked.append('forgotten')])
     with using(): assert asked == ['forgotten']
     assert len(asked) == 2
 
@@ -542,12 +542,12 @@ def test_every_name_of_torchs_own_has_another_way():
                                          (torch.autograd.forward_ad, '_current_level')])
 def test_where_torch_does_not_report_transforms_it_multiplies(monkeypatch, module, name):
     monkeypatch.delattr(module, name)
-    plan._unknown_transforms.cache_clear()
+    plan._missing_torch_name.cache_clear()
     a, b = torch.randn(6, 4), torch.randn(4, 5)
     asked = []
     try:
         with using(lambda m, n, out=None: asked.append(1)):
             assert name in str(plan.explain(a, b))
             check(dispatch.matmul(a, b), a@b, 0, 0)
-    finally: plan._unknown_transforms.cache_clear()
+    finally: plan._missing_torch_name.cache_clear()
     assert not asked

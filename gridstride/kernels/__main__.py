@@ -1,5 +1,5 @@
-"""python -m gridstride.kernels export DIR: the kernels as programs of their own, in CUDA C; `tuned` and `forget`: what
-`tune` has measured"""
+"""The command line of the kernels: `python -m gridstride.kernels export DIR` writes each kernel as a program of its own
+in CUDA C; `tuned` lists the results of `tune`, and `forget` deletes them."""
 
 import argparse
 import sys
@@ -9,39 +9,40 @@ from ..support.lazy_exports import require
 
 
 def main(args=None):
-    "Read the command line, and do what it says"
-    p = argparse.ArgumentParser(prog='python -m gridstride.kernels')
-    commands = p.add_subparsers(required=True, dest='command')
-    one = commands.add_parser('export', help='write each kernel as one .cu that checks and times itself')
-    one.add_argument('folder', metavar='DIR', help='is made if it is not there')
-    one.add_argument('--match', default='', help='only kernels with this in their name')
-    one.set_defaults(run=_export)
-    commands.add_parser('tuned', help='show what `tune` has measured and kept').set_defaults(run=_show_tuned)
-    commands.add_parser('forget', help='throw away what `tune` has kept').set_defaults(run=_forget_tuned)
-    given = p.parse_args(args)
-    return given.run(given)
+    "Parse the command line and run its command; returns an exit status or an error message"
+    parser = argparse.ArgumentParser(prog='python -m gridstride.kernels')
+    commands = parser.add_subparsers(required=True, dest='command')
+    export_parser = commands.add_parser('export', help='write each kernel as one .cu that checks and times itself')
+    export_parser.add_argument('folder', metavar='DIR', help='created if it does not exist')
+    export_parser.add_argument('--match', default='', help='only kernels with this in their name')
+    export_parser.set_defaults(run=_export)
+    commands.add_parser('tuned', help='list the results of `tune`').set_defaults(run=_show_tuned)
+    commands.add_parser('forget', help='delete the results of `tune`').set_defaults(run=_forget_tuned)
+    options = parser.parse_args(args)
+    return options.run(options)
 
 
-def _export(given):
+def _export(options):
     require('torch', 'gridstride.kernels export')
     from .export import export
 
     try:
-        written = export(given.folder, given.match)
+        written = export(options.folder, options.match)
     except ValueError as e:
         return str(e)
-    print(f'{len(written)} kernels in {given.folder}; to compile and run them: sh {given.folder}/run.sh')
-    return 0 if written else f'no kernel has {given.match!r} in its name'
+    print(f'{len(written)} kernels in {options.folder}; to compile and run them: sh {options.folder}/run.sh')
+    return 0 if written else f'no kernel has {options.match!r} in its name'
 
 
-def _show_tuned(given):
-    for line in tuning_cache.lines():
+def _show_tuned(options):
+    for line in tuning_cache.report_lines():
         print(line)
-    print(f'in {tuning_cache.path()}')
+    print(f'stored in {tuning_cache.path()}')
 
 
-def _forget_tuned(given):
-    print(f'{tuning_cache.path()} is gone' if tuning_cache.forget() else f'nothing was kept in {tuning_cache.path()}')
+def _forget_tuned(options):
+    path = tuning_cache.path()
+    print(f'{path} was deleted' if tuning_cache.clear() else f'{path} does not exist')
 
 
 if __name__ == '__main__':

@@ -66,10 +66,13 @@ def _float32():
 def _bfloat16():
     "All that `matmul` picks in bfloat16; in float16 it is the same text, with the other type in its instructions"
     large = 8192, 8192, 8192
-    of_the_lesson, begins = [finals.final(*o) for o in finals.FINAL], {False, cost_model.EARLY > 0}
+    of_the_lesson, begins = [finals.final(*o) for o in finals.FINAL], {False, cost_model.PDL_MAX_CYCLES > 0}
     forms = [('bfloat16', layout) for layout in ('nn', 'tn', 'nt')]
     picked = [
-        cost_model.kernel_of(o, early, *form) for form in forms for o in cost_model.known(*form) for early in begins
+        cost_model.build_kernel(o, early, *form)
+        for form in forms
+        for o in cost_model.available_configs(*form)
+        for early in begins
     ]
     for p in dict.fromkeys([*of_the_lesson, *picked]):
         yield _export(p, *ragged_shapes(p)[1:4], large)

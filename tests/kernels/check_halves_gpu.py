@@ -24,7 +24,7 @@ FORMS = [(dtype, layout) for dtype in ('bfloat16', 'float16') for layout in ('nn
 
 def every():
     "(cut, kernel) of all that can be picked, those that begin early, too"
-    return [(o, cost_model.kernel_of(o, early, *form)) for form in FORMS for o in cost_model.known(*form)
+    return [(o, cost_model.build_kernel(o, early, *form)) for form in FORMS for o in cost_model.available_configs(*form)
             for early in (False, True)]
 
 

@@ -12,7 +12,7 @@ from checking import differs_elsewhere, run
 from gridstride.bench.clocks import capture
 from gridstride.kernels import Activation, Epilogue, bmm, explain_with, grouped_mm, matmul, mlp
 from gridstride.kernels.gemm import launches
-from gridstride.kernels.gemm.calls import BATCHES, TILES
+from gridstride.kernels.gemm.calls import BATCH_TILES, TILES
 
 HALF, NAN = torch.bfloat16, float('nan')
 LAST = {torch.float32: 2**-24, torch.float16: 2**-11, torch.bfloat16: 2**-8}    # half an ulp
@@ -34,7 +34,7 @@ def exact(a, b): return a.double() @ b.double(), a.double().abs() @ b.double().a
 
 def each_tile_is_right(sizes=SIZES, layouts=('nn', 'tn', 'nt'), dtypes=(HALF, torch.float16)):
     for i, (count, h, w, k) in enumerate(sizes):
-        for j, tile in enumerate(dict.fromkeys([*TILES, *BATCHES])):
+        for j, tile in enumerate(dict.fromkeys([*TILES, *BATCH_TILES])):
             dtype, layout = dtypes[j%len(dtypes)], layouts[(i + j)%len(layouts)]
             a, b = normal(count, h, k, dtype=dtype), normal(count, k, w, dtype=dtype)
             m, n = (x.mT.contiguous() if t == 't' else x for x, t in zip((a, b), layout))
@@ -104,7 +104,7 @@ class Chain:
         x, spare = self.places
         x.copy_(x0)
         for i, (tile, follower, w) in enumerate(zip(self.tiles, self.followers, self.weights)):
-            launches.run(x, w, spare, tile=tile._replace(EARLY=int(bool(early) and i%early == 0)))
+            launches.run(x, w, spare, tile=tile._replace(PDL=int(bool(early) and i%early == 0)))
             x, spare = spare, x
             if follower == 'relu': x.relu_()
             if follower == 'sleep': torch.cuda._sleep(3000)
@@ -114,7 +114,7 @@ class Chain:
         out.copy_(x)
 
 
-def those_that_begin_early_are_right(tiles=list(BATCHES), rounds=12, inputs=8):
+def those_that_begin_early_are_right(tiles=list(BATCH_TILES), rounds=12, inputs=8):
     "In streams and in graphs, launched so that they follow each other: each number is that of none early, to the bit"
     for *sizes, by_torch in ((1, 512, 768, False), (12, 264, 328, True), (40, 136, 72, True), (3, 1032, 520, False)):
         chain, xs = Chain(tiles*3, *sizes, by_torch), normal(inputs, *sizes)

@@ -39,7 +39,7 @@ def test_whatever_matmul_picks_is_there():
     products = [e.product for e in ALL.values()]
     rng, picked = np.random.default_rng(0), set()
     for h, w, k in np.exp2(rng.uniform(0, 13, (300, 3))).astype(int).tolist():
-        for (dtype, _), choose in plan.CHOOSE.items():
+        for (dtype, _), choose in plan.CHOOSERS.items():
             if dtype == 'float16': continue                 # the text of bfloat16, with another type
             w8, k8 = (w, k) if dtype == 'float32' else (-(-w//8)*8, -(-k//8)*8)
             kernel = choose(h, w8, k8, 132)
@@ -53,14 +53,15 @@ def test_every_kernel_that_is_chosen_from_is_there():
     names = {e.product.name for e in ALL.values()}
     assert {p.name for p in bf16x6.every()} <= names and {finals.final(*o).name for o in finals.FINAL} <= names
     for layout in ('nn', 'tn', 'nt'):
-        assert {cost_model.kernel_of(o, layout=layout).name for o in cost_model.known(layout=layout)} <= names
+        configs = cost_model.available_configs(layout=layout)
+        assert {cost_model.build_kernel(o, layout=layout).name for o in configs} <= names
 
 
 def test_kernels_that_begin_early_are_there_when_they_are_picked(monkeypatch):
-    early = {cost_model.kernel_of(o, True, layout=layout).name for layout in ('nn', 'tn', 'nt')
-             for o in cost_model.known(layout=layout)}
+    early = {cost_model.build_kernel(o, True, layout=layout).name for layout in ('nn', 'tn', 'nt')
+             for o in cost_model.available_configs(layout=layout)}
     for cycles, there in ((0, set()), (1, early)):
-        monkeypatch.setattr(cost_model, 'EARLY', cycles)
+        monkeypatch.setattr(cost_model, 'PDL_MAX_CYCLES', cycles)
         assert {e.product.name for e in export.list_exports()} & early == there
 
 

@@ -68,10 +68,11 @@ def test_one_that_begins_early_waits_before_all_global_memory(tile):
 
 def test_the_switch_says_which_begin_early(monkeypatch):
     shapes = [(64, 64, 64), (272, 496, 72), (360, 1024, 304), (4096, 4096, 4096)]
-    monkeypatch.setattr(cost_model, 'EARLY', 0)
-    assert not any(p.pdl for s in shapes for p in cost_model.ranked(*s, n=60) if isinstance(p, rung.Rung))
+    monkeypatch.setattr(cost_model, 'PDL_MAX_CYCLES', 0)
+    assert not any(p.pdl for s in shapes for p in cost_model.rank_kernels(*s, count=60) if isinstance(p, rung.Rung))
     now = [cost_model.choose(*s) for s in shapes]
-    monkeypatch.setattr(cost_model, 'EARLY', cost_model.estimate(*shapes[2], cost_model.order(*shapes[2], 132)[0]) + 1)
+    third = cost_model.estimate_cycles(*shapes[2], cost_model.rank_configs(*shapes[2], 132)[0])
+    monkeypatch.setattr(cost_model, 'PDL_MAX_CYCLES', third + 1)
     then = [cost_model.choose(*s) for s in shapes]
     assert [p.pdl for p in then] == [True, True, True, False] and then[3] is now[3]
     assert [p.name for p in then[:3]] == [f'{p.name}, early' for p in now[:3]]

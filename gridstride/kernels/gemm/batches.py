@@ -1,12 +1,12 @@
-"""`bmm`: batched products in one launch. `grouped_mm`: a grouped GEMM, rows in groups, each multiplied by a matrix of
-its own, as in a mixture of experts."""
+"""`bmm`: batched products in one launch. `grouped_mm`: a grouped GEMM, in which each group of rows is multiplied by its
+own matrix, as in a mixture of experts."""
 
 from functools import lru_cache
 
 import torch
 from torch.autograd.function import once_differentiable
 
-from .launches import lying, plan_for, run, why_not_here
+from .launches import stored_layout, stored_operands, run, why_not_device
 from . import plan, bf16x6
 from ..ladder.rung import PreparedLaunches, this_device
 from ..sparse.launches import launch_on
@@ -14,50 +14,50 @@ from ..tool import enter_thread, type_of
 
 
 def _why_torch(a, b):
-    "Why torch multiplies batches, whatever their type; None if it need not"
+    "Return the reason why torch multiplies these batches, for any type; None if a kernel may"
     if a.dim() != 3 or b.dim() != 3 or a.shape[0] != b.shape[0] or a.shape[2] != b.shape[1]:
-        return 'these are not two batches that fit'
+        return 'the shapes are not (count, M, K) and (count, K, N)'
     return plan.why_torch(a[0], b[0]) if len(a) else 'the batch is empty'
 
 
-def _split_for(a, b):
-    "(layout, m, n, the `Bf16x6`) for batches of float32, or why there is none that pays"
-    operands, (count, h, k), w = lying(a, b), a.shape, b.shape[2]
+def _bf16x6_for(a, b):
+    "Return (layout, stored_a, stored_b, kernel) for float32 batches, or the reason why torch multiplies"
+    operands = stored_layout(a, b)
+    (count, M, K), N = a.shape, b.shape[2]
     if operands is None:
         return 'no kernel reads the memory layout of an operand'
-    if why := why_not_here(a):
+    if why := why_not_device(a):
         return why
-    if min(count, h, w, k) < 1 or count > 65535:
+    if min(count, M, N, K) < 1 or count > 65535:
         return 'a size is 0, or the batch is longer than 65,535'
     if (a.data_ptr() | b.data_ptr()) & 15:
         return 'an operand begins at an address that is not a multiple of 16'
-    kernel = bf16x6.choose_batch(count, h, w, k, this_device().sms, operands[0])
+    kernel = bf16x6.choose_batch(count, M, N, K, this_device().sms, operands[0])
     return kernel if isinstance(kernel, str) else (*operands, kernel)
 
 
 def _plan(a, b):
-    "Return the kernel that multiplies two batches, or why torch does"
+    "Return (layout, stored_a, stored_b), for float32 also the kernel, or the reason why torch multiplies"
     if why := _why_torch(a, b):
         return why
-    return _split_for(a, b) if type_of(a) == 'float32' else plan_for(a, b)
+    return _bf16x6_for(a, b) if type_of(a) == 'float32' else stored_operands(a, b)
 
 
 @lru_cache(256)
-def _ready(kernel, count, h, w, k, device, backend):
-    return lambda arrays, stream=None, run=PreparedLaunches(kernel.launch_plan(h, w, k, this_device(), count)): run(
-        *arrays, stream
-    )
+def _ready(kernel, count, M, N, K, device, backend):
+    launches = PreparedLaunches(kernel.launch_plan(M, N, K, this_device(), count))
+    return lambda arrays, stream=None: launches(*arrays, stream)
 
 
 def _forward(a, b):
-    found = _plan(a, b)
-    if isinstance(found, str):
+    plan_or_reason = _plan(a, b)
+    if isinstance(plan_or_reason, str):
         return torch.bmm(a, b)
-    layout, m, n, *kernel = found
+    layout, stored_a, stored_b, *kernel = plan_or_reason
     if not kernel:
-        return run(m, n, None, layout)
+        return run(stored_a, stored_b, None, layout)
     out = a.new_empty(a.shape[0], a.shape[1], b.shape[2])
-    launch_on(_ready, (*kernel, *out.shape, a.shape[2]), a, (m, n, out))
+    launch_on(_ready, (*kernel, *out.shape, a.shape[2]), a, (stored_a, stored_b, out))
     return out
 
 
@@ -76,109 +76,118 @@ class _Bmm(torch.autograd.Function):
 
 
 def bmm(
-    a,  # (count, h, k)
-    b,  # (count, k, w)
-):  # (count, h, w)
-    """Compute a[i] @ b[i] for all i, as `torch.bmm` does; differentiable: by one kernel for 16-bit floats on a Hopper
-    GPU, for float32 by tensor cores, as `matmul` does, and by torch for what they do not support."""
+    a,  # (count, M, K)
+    b,  # (count, K, N)
+):  # (count, M, N)
+    """Compute a[i] @ b[i] for all i, as `torch.bmm` does; differentiable.
+
+        bmm(a, b)
+
+    One kernel multiplies 16-bit floats on a Hopper GPU, and tensor cores multiply float32, as in `matmul`; torch
+    multiplies all other operands and raises for shapes or types that do not match."""
     if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad) and not isinstance(_plan(a, b), str):
         return _Bmm.apply(a, b)
     return _forward(a, b)
 
 
 # Rows in groups
-def _bounds(ends, rows):
-    "Return the bounds of the groups on the host; raise unless each row is in one"
-    found = [0, *ends.tolist()]
-    if found != sorted(found) or found[-1] != rows:
-        raise ValueError(f'grouped_mm: ends is {found[1:]}; none may be below the one before, and the last is {rows}')
-    return found
+def _group_bounds(group_ends, rows):
+    "Return the bounds of the groups on the host; raise `ValueError` unless each row is in one group"
+    bounds = [0, *group_ends.tolist()]
+    if bounds != sorted(bounds) or bounds[-1] != rows:
+        raise ValueError(
+            f'grouped_mm: ends is {bounds[1:]}; no end may be below the previous one, and the last must be {rows}'
+        )
+    return bounds
 
 
-def _check_groups(a, b, ends):
-    "Raise for what does not fit"
-    if not isinstance(ends, torch.Tensor):
-        has = f'ends is a {type(ends).__name__}'
-        raise TypeError(f'grouped_mm: {has}, and a tensor is needed: torch.tensor(ends, dtype=torch.int32)')
+def _check_groups(a, b, group_ends):
+    "Raise `TypeError` or `ValueError` for invalid operands"
+    if not isinstance(group_ends, torch.Tensor):
+        found = f'ends is a {type(group_ends).__name__}'
+        raise TypeError(f'grouped_mm: {found}, and a tensor is needed: torch.tensor(ends, dtype=torch.int32)')
     if a.dim() != 2 or b.dim() != 3 or a.shape[1] != b.shape[1] or a.dtype != b.dtype:
-        has = f'{type_of(a)}{tuple(a.shape)} and {type_of(b)}{tuple(b.shape)}'
-        raise ValueError(f'grouped_mm: a and b are {has}; (rows, k) and (groups, k, w) of one type are needed')
-    if ends.dtype != torch.int32 or ends.shape != b.shape[:1] or not ends.is_contiguous():
-        has = f'{type_of(ends)}{tuple(ends.shape)}' + ' with gaps in memory' * (not ends.is_contiguous())
-        raise ValueError(f'grouped_mm: ends is {has}, and int32({b.shape[0]},) is needed: where each group ends')
-    if not a.device == b.device == ends.device:
-        raise ValueError(f'grouped_mm: a, b and ends are on {a.device}, {b.device} and {ends.device}')
-    if ends.device.type == 'cpu':
-        _bounds(ends, len(a))
+        found = f'{type_of(a)}{tuple(a.shape)} and {type_of(b)}{tuple(b.shape)}'
+        raise ValueError(f'grouped_mm: a and b are {found}; (rows, K) and (groups, K, N) of one type are needed')
+    if group_ends.dtype != torch.int32 or group_ends.shape != b.shape[:1] or not group_ends.is_contiguous():
+        gaps = '' if group_ends.is_contiguous() else ' with gaps in memory'
+        found = f'{type_of(group_ends)}{tuple(group_ends.shape)}{gaps}'
+        raise ValueError(f'grouped_mm: ends is {found}, and int32({b.shape[0]},) is needed: where each group ends')
+    if not a.device == b.device == group_ends.device:
+        raise ValueError(f'grouped_mm: a, b and ends are on {a.device}, {b.device} and {group_ends.device}')
+    if group_ends.device.type == 'cpu':
+        _group_bounds(group_ends, len(a))
 
 
 def _plan_groups(a, b):
-    "(layout, m, n) for the kernel, or why torch multiplies"
+    "Return (layout, stored_a, stored_b) for the kernel, or the reason why torch multiplies"
     if why := plan.why_torch(a, b[0]) if len(b) else 'there are no groups':
         return why
     if not a.is_contiguous():
         return 'a is not contiguous'
-    return plan_for(a[None], b)
+    return stored_operands(a[None], b)
 
 
-def _each(a, b, ends):
-    "The groups one by one"
-    at = _bounds(ends, len(a))
-    return torch.cat([a[s:e] @ o for s, e, o in zip(at, at[1:], b)]) if len(b) else a.new_empty(0, b.shape[2])
+def _multiply_groups(a, b, group_ends):
+    "Multiply the groups one after the other, by torch"
+    bounds = _group_bounds(group_ends, len(a))
+    if not len(b):
+        return a.new_empty(0, b.shape[2])
+    return torch.cat([a[start:end] @ matrix for start, end, matrix in zip(bounds, bounds[1:], b)])
 
 
-def _groups_forward(a, b, ends):
-    found = _plan_groups(a, b)
-    if isinstance(found, str):
-        return _each(a, b, ends)
-    layout, m, n = found
-    return run(m[0], n, None, layout, ends=ends)
+def _groups_forward(a, b, group_ends):
+    plan_or_reason = _plan_groups(a, b)
+    if isinstance(plan_or_reason, str):
+        return _multiply_groups(a, b, group_ends)
+    layout, stored_a, stored_b = plan_or_reason
+    return run(stored_a[0], stored_b, None, layout, group_ends=group_ends)
 
 
 class _Grouped(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, a, b, ends):
-        ctx.save_for_backward(a, b, ends)
-        return _groups_forward(a, b, ends)
+    def forward(ctx, a, b, group_ends):
+        ctx.save_for_backward(a, b, group_ends)
+        return _groups_forward(a, b, group_ends)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, g):
         if g.is_cuda:
             enter_thread()
-        (a, b, ends), g = ctx.saved_tensors, g.contiguous()
-        da = _groups_forward(g, b.mT, ends) if ctx.needs_input_grad[0] else None
-        return da, _of_groups(a, g, ends) if ctx.needs_input_grad[1] else None, None
+        (a, b, group_ends), g = ctx.saved_tensors, g.contiguous()
+        da = _groups_forward(g, b.mT, group_ends) if ctx.needs_input_grad[0] else None
+        return da, _group_gradients(a, g, group_ends) if ctx.needs_input_grad[1] else None, None
 
 
-def _has_torch_a_kernel(a, g):
-    "One for all groups, as its checks have it: of bfloat16 whose rows begin at multiples of 16 bytes"
+def _has_torch_kernel(a, g):
+    "Return whether torch has a kernel for all groups: bfloat16 rows that begin at multiples of 16 bytes"
     fits = a.is_contiguous() and not ((a.shape[1] | g.shape[1]) % 8 or (a.data_ptr() | g.data_ptr()) & 15)
     return g.is_cuda and a.dtype is torch.bfloat16 and fits and len(a) and hasattr(torch, '_grouped_mm')
 
 
-def _of_groups(a, g, ends):
-    "The gradient of each group's matrix; by torch"
-    if _has_torch_a_kernel(a, g):
-        return torch._grouped_mm(a.t(), g, ends)
-    at = _bounds(ends, len(a))
-    found = [a[s:e].t() @ g[s:e] for s, e in zip(at, at[1:])]
-    return torch.stack(found) if found else a.new_empty(0, a.shape[1], g.shape[1])
+def _group_gradients(a, g, group_ends):
+    "Compute the gradient of each group's matrix, by torch"
+    if _has_torch_kernel(a, g):
+        return torch._grouped_mm(a.t(), g, group_ends)
+    bounds = _group_bounds(group_ends, len(a))
+    gradients = [a[start:end].t() @ g[start:end] for start, end in zip(bounds, bounds[1:])]
+    return torch.stack(gradients) if gradients else a.new_empty(0, a.shape[1], g.shape[1])
 
 
 def grouped_mm(
-    a,  # (rows, k)
-    b,  # (groups, k, w), or a transpose of (groups, w, k)
+    a,  # (rows, K)
+    b,  # (groups, K, N), or a transpose of (groups, N, K)
     ends,  # int32 (groups,): one past the last row of each group; the last one is `rows`
-):  # (rows, w)
-    """Multiply each group of rows by a matrix of its own, as for tokens sorted by their experts; groups may be empty.
-    Differentiable once: the gradient of b is torch's.
+):  # (rows, N)
+    """Multiply each group of rows by its own matrix, as for tokens sorted by their experts; groups may be empty.
+    Differentiable once: torch computes the gradient of b.
 
         grouped_mm(tokens, experts, ends)
 
-    One kernel computes 16-bit floats on a Hopper GPU; it does not check `ends`: an end beyond `rows` writes out of
-    bounds, and rows past the last one are not written. Elsewhere one product after the other, for which the host waits
-    for `ends` and checks them. Raises TypeError and ValueError for operands that do not fit."""
+    One kernel multiplies 16-bit floats on a Hopper GPU. It does not check `ends`: an end beyond `rows` writes out of
+    bounds, and rows past the last end are not written. For other operands torch multiplies one group after the other;
+    the host then waits for `ends` and checks it. Raises TypeError and ValueError for invalid operands."""
     _check_groups(a, b, ends)
     if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
         return _Grouped.apply(a, b, ends)

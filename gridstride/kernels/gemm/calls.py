@@ -1,4 +1,4 @@
-"""The launch of a product for given sizes: the kernel with its constants, its grid, and the boxes of its TMA loads."""
+"""Build the launch of a product with an epilogue: select the tile, and compute constants, grid and TMA boxes."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -9,39 +9,39 @@ from ...utils import cdiv
 
 
 class GemmProblem(NamedTuple):
-    "A product with its epilogue: types, layout, sizes, and what is fused"
+    "The types, layout and sizes of a product (M x K) @ (K x N), and the parts of its epilogue"
 
-    dtype: str  # of m and n
-    out: str  # of the result: 'float32', or as `dtype`
-    layout: str  # 'nn', 'tn': memory holds the transpose of m, 'nt': of n
-    count: int  # products, or groups
-    h: int  # rows of m: of one product, or of all groups
-    w: int
-    k: int
-    grouped: bool = False
-    bias: bool = False  # is a row added?
+    dtype: str  # of A and B
+    out_dtype: str  # of the result: 'float32', or `dtype`
+    layout: str  # 'nn'; 'tn': memory holds the transpose of A; 'nt': of B
+    count: int  # number of products, or of groups
+    M: int  # rows of one product, or of all groups together
+    N: int
+    K: int
+    grouped: bool = False  # grouped GEMM: each group of rows has its own B
+    bias: bool = False  # (N,) is added to each row
     activation: object = None  # a name, or an `Activation`
-    times: bool = False  # is the result multiplied by another matrix,
-    added: bool = False  # or is that added?
-    saved: str = ''  # for the backward pass: the activation's input, 'input', or its gradient there, 'grad'
-    summed: bool = False  # are columns summed: of the result if it was multiplied, else of what is added?
-    onto: bool = False  # is the result added to what `out` holds?
+    multiplied: bool = False  # the result is multiplied elementwise by another matrix
+    added: bool = False  # another matrix is added
+    saved: str = ''  # stored for the backward pass: 'input' of the activation, or 'grad', its gradient there
+    column_sums: bool = False  # the columns of the result are summed if it is multiplied, else those of the addend
+    accumulate: bool = False  # the result is added to the contents of `out`
 
 
 class Tile(NamedTuple):
-    "The tile of a product"
+    "The tile of a block, its pipeline and its cluster; the names are those of the constants in `product.cuh`"
 
-    BM: int  # rows of a block
-    BN: int  # columns
-    STAGES: int
-    WGS: int  # warpgroups that multiply
-    CM: int  # blocks of a cluster, below each other
-    CN: int  # along a row
-    BLOCKS: int  # of an SM
-    PDL: int = 0  # programmatic dependent launch: does it begin before the previous kernel ends?
+    BM: int  # rows of a block's tile
+    BN: int  # columns of a block's tile
+    STAGES: int  # of the multistage pipeline
+    WGS: int  # consumer warpgroups
+    CM: int  # blocks of a cluster along M
+    CN: int  # blocks of a cluster along N
+    BLOCKS: int  # resident blocks per SM
+    PDL: int = 0  # programmatic dependent launch: 1 if it begins before the previous kernel ends
 
 
-# A tile: its measured time on an H100, in units of what `cost` estimates without it
+# tile -> its measured time on an H100, in units of the estimate without this factor
 TILES = {
     Tile(128, 256, 4, 2, 2, 1, 1): 0.96,
     Tile(128, 256, 4, 2, 1, 2, 1): 1.0,
@@ -51,9 +51,10 @@ TILES = {
     Tile(64, 128, 4, 1, 1, 1, 2): 1.25,
     Tile(64, 64, 3, 1, 1, 1, 3): 1.21,
 }
-# The same of batches, whose kernels begin before the previous one ends (see `finals.begin_early`): over ten shapes
-# they are at 1.03 of `torch.bmm` in CUDA graphs, those above at 0.95. Chains of each gave the same bits on a GPU.
-BATCHES = {
+# The same for batches. Their kernels begin before the previous one ends (see `finals.begin_early`). In CUDA graphs they
+# reach 1.03 of the speed of `torch.bmm` over ten shapes, and the tiles above 0.95. Chains of each kernel gave the same
+# bits on a GPU.
+BATCH_TILES = {
     Tile(128, 256, 4, 2, 2, 1, 1, PDL=1): 0.754,
     Tile(128, 256, 4, 2, 1, 1, 1, PDL=1): 0.762,
     Tile(256, 128, 4, 2, 1, 1, 1, PDL=1): 0.731,
@@ -62,93 +63,117 @@ BATCHES = {
     Tile(64, 128, 4, 1, 1, 1, 2, PDL=1): 0.742,
     Tile(64, 64, 8, 1, 1, 1, 1, PDL=1): 0.511,
 }
-BK = 64
+BK = 64  # elements along K per step
 
 
-def cost(tile, c, sms=132) -> float:
-    "Estimate the cycles of a product with a tile: the larger of computing and moving data"
-    high, wide, size = tile.BM * tile.CM, tile.BN * tile.CN, tile.CM * tile.CN
-    # each group ends somewhere in a tile
-    tall = cdiv(c.h, high) + c.count // 2 if c.grouped else c.count * cdiv(c.h, high)
+def estimate_cycles(tile, problem, sms=132) -> float:
+    "Estimate the cycles of a product with a tile: about the larger of those for arithmetic and for data movement"
+    cluster_m, cluster_n, size = tile.BM * tile.CM, tile.BN * tile.CN, tile.CM * tile.CN
+    if problem.grouped:  # each group ends within a tile: on average half a tile is wasted
+        tiles_m = cdiv(problem.M, cluster_m) + problem.count // 2
+    else:
+        tiles_m = problem.count * cdiv(problem.M, cluster_m)
     tensor, shared = tile.BM * tile.BN / 32, 0.74 * (tile.BM // 64 * 4 * (16 + tile.BN / 4) + tile.BM + tile.BN)
-    # where a row in memory ends within a cache line, the pieces of the next one straddle two lines each
-    rows = (c.h if c.layout[0] == 't' else c.k), (c.k if c.layout[1] == 't' else c.w)
-    across = [1 + 0.5 * (_tiles(c) is BATCHES and row % BK > 0) for row in rows]  # measured with batches alone
-    l2 = (tile.BM / tile.CN * across[0] + tile.BN / tile.CM * across[1]) * 128 / 63
+    # if a row in memory ends within a cache line, the boxes of the next row straddle cache lines
+    rows = (
+        (problem.M if problem.layout[0] == 't' else problem.K),
+        (problem.K if problem.layout[1] == 't' else problem.N),
+    )
+    straddling = [
+        1 + 0.5 * (_tiles_for(problem) is BATCH_TILES and row % BK > 0) for row in rows
+    ]  # measured for batches only
+    l2 = (tile.BM / tile.CN * straddling[0] + tile.BN / tile.CM * straddling[1]) * 128 / 63
     step = (tensor**4 + shared**4 + l2**4) ** 0.25 * tile.BLOCKS
-    waves = cdiv(tall * cdiv(c.w, wide), sms * tile.BLOCKS // size)
-    # blocks of a cluster meet before their first copies, which a kernel that begins early does not hide
+    waves = cdiv(tiles_m * cdiv(problem.N, cluster_n), sms * tile.BLOCKS // size)
+    # the blocks of a cluster synchronize before their first loads, which programmatic dependent launch does not hide
     begin = 1000 + 500 * (tile.PDL and size > 1)
-    moved = (c.h * c.k * (1 if c.grouped else c.count) + c.count * c.k * c.w + c.h * c.w * c.count) * 2 / 1500
-    computed = _tiles(c)[tile] * waves * (cdiv(c.k, BK) * step + begin + tile.BM * tile.BN / 16)
+    moved = (
+        (
+            problem.M * problem.K * (1 if problem.grouped else problem.count)
+            + problem.count * problem.K * problem.N
+            + problem.M * problem.N * problem.count
+        )
+        * 2
+        / 1500
+    )
+    computed = _tiles_for(problem)[tile] * waves * (cdiv(problem.K, BK) * step + begin + tile.BM * tile.BN / 16)
     return 5000 + (computed**4 + moved**4) ** 0.25
 
 
-def _tiles(c):
-    return BATCHES if c.count > 1 and not c.grouped else TILES
+def _tiles_for(problem):
+    return BATCH_TILES if problem.count > 1 and not problem.grouped else TILES
 
 
 @lru_cache(4096)
-def choose(c, sms=132) -> Tile:
-    "The tile with the lowest estimate; with 128 accumulators per thread there are no registers for other matrices"
-    rich = c.times or c.added or c.saved
-    return min((o for o in _tiles(c) if not rich or o.BM // o.WGS == 64), key=lambda tile: cost(tile, c, sms))
+def choose(problem, sms=132) -> Tile:
+    "Return the tile with the lowest estimate; 128 accumulators per thread leave no registers for a further operand"
+    has_operand = problem.multiplied or problem.added or problem.saved
+    tiles = [tile for tile in _tiles_for(problem) if not has_operand or tile.BM // tile.WGS == 64]
+    return min(tiles, key=lambda tile: estimate_cycles(tile, problem, sms))
 
 
-def most_registers(tile):
-    "The most registers per thread for the compiler: all threads have equally many when the kernel begins"
+def max_registers(tile):
+    "Return the registers per thread at launch, when producer and consumers have equally many"
     return 65536 // (tile.BLOCKS * 128 * (tile.WGS + 1)) // 8 * 8
 
 
-def registers(tile):
-    "Registers per thread of the producer, which gives some up, and of the consumers, which get them"
-    each = most_registers(tile)
-    down = 40 if each > 80 else 24
-    return dict(DOWN=down, UP=min(240, (each + (each - down) // tile.WGS) // 8 * 8))
+def register_split(tile):
+    "Return the registers per thread after `setmaxnreg`: the producer releases some, and the consumers receive them"
+    each = max_registers(tile)
+    producer = 40 if each > 80 else 24
+    consumer = min(240, (each + (each - producer) // tile.WGS) // 8 * 8)
+    return dict(PRODUCER_REGS=producer, CONSUMER_REGS=consumer)
 
 
-_ARRAYS = 'm', 'n', 'out_map', 'saved_map', 'out', 'saved', 'bias', 'other', 'sums', 'ends'
+_ARRAYS = 'A', 'B', 'out_map', 'saved_map', 'out', 'saved', 'bias', 'other', 'sums', 'ends'  # parameters of the kernel
 
 
-def stage_bytes(tile, transposed):
-    "Bytes of both tiles of a stage; those of an n that is not `transposed` in whole boxes"
+def stage_bytes(tile, transposed):  # transposed: whether memory holds the transpose of B
+    "Return the bytes of both tiles of a stage; if B is not `transposed`, its tile is loaded in whole TMA boxes"
     return BK * 2 * (tile.BM + (tile.BN if transposed else cdiv(tile.BN, 64) * 64))
 
 
-def is_staged(c):
-    "Return whether results are staged in shared memory, and stored by TMA"
-    return c.out != 'float32' and not c.grouped
+def is_staged(problem):
+    "Return whether results are staged in shared memory and stored by TMA"
+    return problem.out_dtype != 'float32' and not problem.grouped
 
 
-def sum_rows(c, tile):
-    "Rows of partial column sums: one per warp's rows"
-    return cdiv(c.h, tile.BM * tile.CM) * tile.CM * tile.WGS * 4
+def column_sum_rows(problem, tile):
+    "Return the number of rows of partial column sums: one per warp"
+    return cdiv(problem.M, tile.BM * tile.CM) * tile.CM * tile.WGS * 4
 
 
 @lru_cache(1024)
 def product_call(
-    c,  # a `GemmProblem`
-    scale,  # of the product
-    on,  # a `Device`
-    tile=None,  # that of `choose`
-) -> tuple:  # a `KernelLaunch`, and the (box, swizzle) of its first arrays
-    "The launch of a product on a Hopper GPU"
-    tile = tile or choose(c, on.sms)
-    transposed = c.layout[0] == 't', c.layout[1] == 't'
-    flags = dict(BIAS=c.bias, ACTIVE=bool(c.activation), TIMES=c.times, ADDED=c.added)
-    flags |= dict(SAVED=bool(c.saved), SAVE_GRAD=c.saved == 'grad', SUMMED=c.summed, ONTO=c.onto)
-    flags |= dict(GROUPED=c.grouped, M_TRANSPOSED=transposed[0], N_TRANSPOSED=transposed[1])
-    constants = dict(tile._asdict(), BK=BK, **registers(tile), **flags)
-    src = product_source(c.dtype, c.out, c.activation, tuple(constants.items()))
-    tiles = c.count * cdiv(c.h, tile.BM * tile.CM) * cdiv(c.w, tile.BN * tile.CN)
-    if c.grouped:
-        tiles += c.count * cdiv(c.w, tile.BN * tile.CN)
+    problem,  # a `GemmProblem`
+    scale,  # factor of the product
+    device,  # a `Device`
+    tile=None,  # None: that of `choose`
+) -> tuple:  # a `KernelLaunch`, and the (box, swizzle) of its first four arrays
+    "Return the launch of a product on a Hopper GPU, and its TMA boxes"
+    tile = tile or choose(problem, device.sms)
+    transposed = problem.layout[0] == 't', problem.layout[1] == 't'
+    flags = dict(
+        BIAS=problem.bias, ACTIVATION=bool(problem.activation), MULTIPLIED=problem.multiplied, ADDED=problem.added
+    )
+    flags |= dict(
+        SAVED=bool(problem.saved),
+        SAVE_GRAD=problem.saved == 'grad',
+        COLUMN_SUMS=problem.column_sums,
+        ACCUMULATE=problem.accumulate,
+    )
+    flags |= dict(GROUPED=problem.grouped, A_TRANSPOSED=transposed[0], B_TRANSPOSED=transposed[1])
+    constants = dict(tile._asdict(), BK=BK, **register_split(tile), **flags)
+    src = product_source(problem.dtype, problem.out_dtype, problem.activation, tuple(constants.items()))
+    tiles = problem.count * cdiv(problem.M, tile.BM * tile.CM) * cdiv(problem.N, tile.BN * tile.CN)
+    if problem.grouped:
+        tiles += problem.count * cdiv(problem.N, tile.BN * tile.CN)
     size = tile.CM * tile.CN
-    grid = size * min(on.sms * tile.BLOCKS // size, tiles)
-    given = (c.count, c.h, c.w, c.k, float(scale))
+    grid = size * min(device.sms * tile.BLOCKS // size, tiles)
+    scalars = (problem.count, problem.M, problem.N, problem.K, float(scale))
     threads, shared = 128 * (tile.WGS + 1), tile.STAGES * stage_bytes(tile, transposed[1]) + tile.WGS * 4 * 4096
-    call = KernelLaunch(src, 'multiply', _ARRAYS, given, (grid,), (threads,), shared, bool(tile.PDL))
-    m = (1, BK // tile.CN, 64) if transposed[0] else (1, tile.BM // tile.CN, BK)
-    n = (1, tile.BN // tile.CM, BK) if transposed[1] else (1, BK // tile.CM, 64)
-    out = (1, 16, 64) if is_staged(c) else m
-    return call, tuple((o, 128) for o in (m, n, out, out))
+    call = KernelLaunch(src, 'multiply', _ARRAYS, scalars, (grid,), (threads,), shared, bool(tile.PDL))
+    box_a = (1, BK // tile.CN, 64) if transposed[0] else (1, tile.BM // tile.CN, BK)
+    box_b = (1, tile.BN // tile.CM, BK) if transposed[1] else (1, BK // tile.CM, 64)
+    box_out = (1, 16, 64) if is_staged(problem) else box_a
+    return call, tuple((box, 128) for box in (box_a, box_b, box_out, box_out))

@@ -1,9 +1,9 @@
-"""Which kernel multiplies two matrices of 16-bit floats the fastest: a cost model, fitted to measurements.
+"""A cost model for products of 16-bit floats, fitted to measurements: it selects the kernel with the lowest estimate.
 
-Kernels are lesson 22's `finals`, for row-major bfloat16, and `hopper_f16`, for either type in each layout.
-`benchmarks/cost.py` measures products on a GPU and fits the model, `benchmarks/cost.json` has its measurements. Lesson
-22's `finals.cost` is the same model with parameters that were found by hand; `python cost.py fit` prints what a pick by
-either loses compared with the fastest kernel that was measured.
+The kernels are those of lesson 22 (`ladder.finals`) for row-major bfloat16, and those of `hopper_f16` for both 16-bit
+types in each layout. `benchmarks/cost.py` measures products on a GPU and fits the model; `benchmarks/cost.json` has
+the measurements. Lesson 22's `finals.cost` is the same model with parameters that were set by hand. For both models,
+`python cost.py fit` prints how much slower the selected kernels are than the fastest that were measured.
 """
 
 from functools import lru_cache
@@ -15,107 +15,112 @@ from ...utils import cdiv
 
 
 class TileConfig(NamedTuple):
-    "The tile of a kernel of any family, and its partition among blocks and warpgroups"
+    "The tile of a thread block, and the partition of a product among blocks and warpgroups"
 
-    BM: int  # of a block's tile: rows of `wgmma`'s product, which are columns of the result if it is `swap_ab`
-    BN: int
-    CM: int = 1  # blocks of a cluster, along BM and along BN
-    CN: int = 1
-    CK: int = 1  # blocks that share k
-    BLOCKS: int = 1  # of an SM
-    swap_ab: int = 0  # swapped operands: the transposed product, n' m'
-    split_n: int = 0  # do the two warpgroups split BN instead of BM?
-    stream_k: int = 0  # stream-K: is the last wave shared, by parts of k?
-    family: str = 'final'  # lesson 22's last rung; 'half': `hopper_f16`
+    BM: int  # rows of a block's tile of wgmma's product; with `swap_ab` these are columns of C
+    BN: int  # columns of that tile
+    CM: int = 1  # blocks of a cluster along BM
+    CN: int = 1  # blocks of a cluster along BN
+    CK: int = 1  # split-K: blocks of a cluster that share the K of a tile
+    BLOCKS: int = 1  # resident blocks per SM
+    swap_ab: int = 0  # swapped operands: wgmma computes the transposed product, B^T @ A^T
+    split_n: int = 0  # the two warpgroups split BN instead of BM
+    stream_k: int = 0  # stream-K: the tiles of the last wave are split along K among all clusters
+    family: str = 'final'  # 'final': lesson 22's last step, `finals.final`; 'half': `hopper_f16`
     pingpong: int = 0  # ping-pong: two warpgroups take turns at tiles, so that one multiplies while the other stores
 
 
-# All are positive: what is fitted are their logarithms
-class Model(NamedTuple):
-    "Parameters of the model, in cycles; a block's tile has BM x BN elements"
+# All parameters are positive, because their logarithms are fitted.
+class CostModel(NamedTuple):
+    """The parameters of the cost model, in cycles unless they are factors. A tile has BM x BN elements, a step is 64
+    elements along K"""
 
-    tensor: float = 1.0  # the tensor cores' time for a step of 64 k, over what they take at best
-    shared: float = 0.74  # what shared memory moves in a step: cycles for 128 bytes
-    l2: float = 128 / 63  # what the L2 cache gives in a step: cycles for 128 bytes
-    lines: float = 1.67  # rows that do not begin with a line, over those that do
-    down: float = 1.0  # rows of a second tile whose k goes down its columns, over those of one whose k goes along
-    memory: float = 1 / 1500  # all that is read and written once: cycles for a byte
-    begin: float = 6000  # once
-    cluster: float = 3000  # once, with clusters
+    tensor: float = 1.0  # factor: the tensor cores' time per step, relative to their peak rate
+    shared: float = 0.74  # shared memory traffic of a step: cycles per 128 bytes
+    l2: float = 128 / 63  # L2 traffic of a step: cycles per 128 bytes
+    unaligned: float = 1.67  # factor: L2 traffic of rows that do not begin at a cache line
+    mn_major: float = 1.0  # factor: L2 traffic of an MN-major second tile
+    memory: float = 1 / 1500  # DRAM traffic, with A, B and C moved once: cycles per byte
+    begin: float = 6000  # per kernel
+    cluster: float = 3000  # per kernel of `finals` with clusters
     end: float = 1000  # per tile
     store: float = 1 / 16  # per element of a tile
-    split_k: float = 2000  # per tile whose k is shared
-    add: float = 1 / 8  # per element of such a tile, and of each part of a last wave
-    stream_k: float = 20500  # once, if the last wave is shared
-    half: float = 1.0  # all that a kernel of `hopper_f16` takes, over lesson 22's
-    here: float = 1000  # once, with clusters of `hopper_f16`
-    pingpong: float = 500  # per tile but the last, with ping-pong, which hides its end
+    split_k: float = 2000  # per tile with split-K
+    add: float = 1 / 8  # per element of a tile with split-K, and per element and part of a tile with stream-K
+    stream_k: float = 20500  # per kernel with stream-K
+    f16_factor: float = 1.0  # factor: the time of a kernel of `hopper_f16`, relative to `finals`
+    f16_cluster: float = 1000  # per kernel of `hopper_f16` with clusters
+    pingpong: float = 500  # per tile except the last one, with ping-pong, which hides the epilogue
 
 
-def _smooth(*xs):
-    return sum(x**4 for x in xs) ** 0.25
+def _smooth_max(*cycles):
+    "Return an approximation of the maximum that is smooth, so that it can be fitted"
+    return sum(x**4 for x in cycles) ** 0.25
 
 
-def _step_cycles(m, shape, layout, config):
-    "Cycles per step of 64 k of a block that has an SM for itself"
-    (h, w, k), (ta, tb) = shape, (o == 't' for o in layout)
-    a_row, b_row = h if ta else k, k if tb else w
+def _step_cycles(model, shape, layout, config):
+    "Estimate the cycles per step (64 elements along K) of a block that is alone on its SM"
+    (M, N, K), (a_transposed, b_transposed) = shape, (letter == 't' for letter in layout)
+    a_row, b_row = M if a_transposed else K, K if b_transposed else N  # elements per row in memory
     if config.swap_ab:
         a_row, b_row = b_row, a_row
-    whole = ta if config.swap_ab else not tb  # a second tile whose k goes down its columns comes in whole boxes
+    second_mn_major = a_transposed if config.swap_ab else not b_transposed  # such a tile is loaded in whole TMA boxes
     box = hopper_f16.box(config) if config.family == 'half' else 64
-    loaded = cdiv(config.BN, box) * box if whole else config.BN
+    loaded = cdiv(config.BN, box) * box if second_mn_major else config.BN
 
-    def rows(n, length):
-        return n * (m.lines if length % 64 else 1)
+    def traffic(rows, length):
+        return rows * (model.unaligned if length % 64 else 1)
 
     shared = max(1, config.BM // 64) * 4 * (16 * (1 + config.split_n) + config.BN / 4) + config.BM + loaded
-    l2 = rows(config.BM / config.CN, a_row) + rows(loaded / config.CM, b_row) * (m.down if whole else 1)
-    return _smooth(m.tensor * config.BM * config.BN / 32, m.shared * shared, m.l2 * l2)
+    l2 = traffic(config.BM / config.CN, a_row) + traffic(loaded / config.CM, b_row) * (
+        model.mn_major if second_mn_major else 1
+    )
+    return _smooth_max(model.tensor * config.BM * config.BN / 32, model.shared * shared, model.l2 * l2)
 
 
-def _stream_k_wave(m, config, tiles, slots, steps, step):
-    "Cycles of the tiles of the partial last wave, shared by all clusters (stream-K); None if there is nothing to share"
+def _stream_k_wave(model, config, tiles, slots, steps, step):
+    "Estimate the cycles of the partial last wave with stream-K; None if its tiles are too few to be shared"
     tail = tiles % slots
     sharers = min(slots, tail * 8, tail * steps // 4)
     if sharers > tail:
-        return tail * steps / sharers * step + m.stream_k + m.add * config.BM * config.BN * cdiv(sharers, tail)
+        return tail * steps / sharers * step + model.stream_k + model.add * config.BM * config.BN * cdiv(sharers, tail)
 
 
-def cycles(m, shape, layout, config, sms=132) -> float:
-    "The cycles that the model `m` predicts for a product of `shape`, (h, w, k); infinite if the kernel cannot have it"
-    h, w, k = shape
+def predict_cycles(model, shape, layout, config, sms=132) -> float:
+    "Predict the cycles of a product of `shape`, (M, N, K); infinite if the configuration makes no sense for it"
+    M, N, K = shape
     size = config.CM * config.CN * config.CK
-    high, wide = (
+    tile_m, tile_n = (
         (config.BN * config.CN, config.BM * config.CM)
         if config.swap_ab
         else (config.BM * config.CM, config.BN * config.CN)
     )
-    tiles, slots = cdiv(h, high) * cdiv(w, wide), finals.at_once(size, sms) * config.BLOCKS
-    elements, steps = config.BM * config.BN, cdiv(cdiv(k, 64), config.CK)
-    step = _step_cycles(m, shape, layout, config) * min(config.BLOCKS, cdiv(tiles * size, sms))
-    end = m.end + m.store * elements
-    tile = steps * step + end + (config.CK > 1) * (m.split_k + m.add * elements)
+    tiles, slots = cdiv(M, tile_m) * cdiv(N, tile_n), finals.at_once(size, sms) * config.BLOCKS
+    elements, steps = config.BM * config.BN, cdiv(cdiv(K, 64), config.CK)
+    step = _step_cycles(model, shape, layout, config) * min(config.BLOCKS, cdiv(tiles * size, sms))
+    end = model.end + model.store * elements
+    tile = steps * step + end + (config.CK > 1) * (model.split_k + model.add * elements)
     waves = cdiv(tiles, slots)
     if config.pingpong and waves == 1:
-        return float('inf')  # one warpgroup would have nothing to do
-    computed = waves * tile - (waves - 1) * (end - m.pingpong) * config.pingpong
+        return float('inf')  # one of the two warpgroups would have no tile
+    computed = waves * tile - (waves - 1) * (end - model.pingpong) * config.pingpong
     if config.stream_k:
-        last = _stream_k_wave(m, config, tiles, slots, steps, step)
+        last = _stream_k_wave(model, config, tiles, slots, steps, step)
         computed = float('inf') if last is None else tiles // slots * tile + last
-    worked = _smooth(computed, m.memory * 2 * (h * k + k * w + h * w))
-    half = config.family == 'half'
-    return (m.begin + (m.here if half else m.cluster) * (size > 1) + worked) * (m.half if half else 1)
+    busy = _smooth_max(computed, model.memory * 2 * (M * K + K * N + M * N))
+    is_f16 = config.family == 'half'
+    begin = model.begin + (model.f16_cluster if is_f16 else model.cluster) * (size > 1)
+    return (begin + busy) * (model.f16_factor if is_f16 else 1)
 
 
-# As fitted to an H100, in cycles of 1,755 MHz. A kernel that is not named here is not picked; its factor is its time
-# over the model's prediction, half of which is believed where it was measured twice.
-FITTED = Model(
+# The fit for an H100, in cycles at 1,755 MHz. `FACTORS` has the configurations that may be selected, and the measured
+# time of each in units of the model's prediction; with only two measurements, half of the deviation from 1 counts.
+FITTED = CostModel(
     tensor=0.8895,
     shared=0.7403,
     l2=2.543,
-    lines=1.409,
-    down=1.151,
+    unaligned=1.409,
+    mn_major=1.151,
     memory=0.000588,
     begin=6161,
     cluster=3195,
@@ -124,8 +129,8 @@ FITTED = Model(
     split_k=947.4,
     add=0.1437,
     stream_k=1.538e04,
-    half=0.9969,
-    here=156.7,
+    f16_factor=0.9969,
+    f16_cluster=156.7,
     pingpong=730.8,
 )
 FACTORS = {
@@ -177,15 +182,15 @@ FACTORS = {
 }
 
 
-# What takes fewer cycles, by estimate, begins before the previous kernel ends, by programmatic dependent launch: see
-# `finals.begin_early`. In CUDA graphs of an H100 that is 1.29x faster in the mean of eight products below 10,000
-# cycles, 1.16x up to 15,000 and 1.09x up to 25,000; above, 1.02x and less (`benchmarks/early.txt`, after chains of such
-# kernels were compared bit by bit).
-EARLY = 35_000
+# A kernel with a lower estimate begins before the previous kernel ends, by programmatic dependent launch (see
+# `finals.begin_early`). In CUDA graphs on an H100 the mean speedup is 1.29 for eight products below 10,000 cycles, 1.16
+# up to 15,000 and 1.09 up to 25,000; above, it is 1.02 or less (`benchmarks/early.txt`; before it was measured, chains
+# of such kernels were compared bit by bit).
+PDL_MAX_CYCLES = 35_000
 
 
-def kernel_of(config, pdl=False, dtype='bfloat16', layout='nn'):
-    "The kernel of a `TileConfig`; `pdl`: it begins before the previous kernel ends"
+def build_kernel(config, pdl=False, dtype='bfloat16', layout='nn'):
+    "Build the kernel of a `TileConfig`; `pdl`: it begins before the previous kernel ends"
     if config.family == 'half':
         return hopper_f16.gemm_f16(config, dtype, layout, pdl)
     make = finals.final_early if pdl else finals.final
@@ -193,33 +198,35 @@ def kernel_of(config, pdl=False, dtype='bfloat16', layout='nn'):
 
 
 @lru_cache
-def known(dtype='bfloat16', layout='nn') -> tuple:
-    "The configurations of which there is a kernel for a type and a layout"
-    plain = (dtype, layout) == ('bfloat16', 'nn')
+def available_configs(dtype='bfloat16', layout='nn') -> tuple:
+    "Return the configurations that have a kernel for a type and a layout"
+    has_finals = (dtype, layout) == ('bfloat16', 'nn')
     return tuple(
-        config for config in FACTORS if (plain if config.family == 'final' else not hopper_f16.why_not(config, layout))
+        config
+        for config in FACTORS
+        if (has_finals if config.family == 'final' else not hopper_f16.why_not(config, layout))
     )
 
 
-def estimate(h, w, k, config, sms=132, layout='nn') -> float:
-    "Estimate the cycles of a kernel for h x k @ k x w"
-    return FACTORS[config] * cycles(FITTED, (h, w, k), layout, config, sms)
+def estimate_cycles(M, N, K, config, sms=132, layout='nn') -> float:
+    "Estimate the cycles of a kernel for (M x K) @ (K x N)"
+    return FACTORS[config] * predict_cycles(FITTED, (M, N, K), layout, config, sms)
 
 
 @lru_cache(4096)
-def order(h, w, k, sms=132, dtype='bfloat16', layout='nn') -> list:
-    "The configurations for h x k @ k x w, sorted by estimate"
-    every = [o for o in known(dtype, layout) if o.CK <= cdiv(k, 64)]
-    return sorted(every, key=lambda o: estimate(h, w, k, o, sms, layout))
+def rank_configs(M, N, K, sms=132, dtype='bfloat16', layout='nn') -> list:
+    "Return the configurations for (M x K) @ (K x N), sorted by estimate"
+    configs = [config for config in available_configs(dtype, layout) if config.CK <= cdiv(K, 64)]
+    return sorted(configs, key=lambda config: estimate_cycles(M, N, K, config, sms, layout))
 
 
-def ranked(h, w, k, sms=132, n=6, dtype='bfloat16', layout='nn') -> list:
-    "The kernels with the `n` lowest estimates for h x k @ k x w, the lowest first"
-    best = order(h, w, k, sms, dtype, layout)[:n]
-    begin = [estimate(h, w, k, o, sms, layout) < EARLY for o in best]
-    return [kernel_of(o, pdl, dtype, layout) for o, pdl in zip(best, begin)]
+def rank_kernels(M, N, K, sms=132, count=6, dtype='bfloat16', layout='nn') -> list:
+    "Return the `count` kernels with the lowest estimates for (M x K) @ (K x N), the lowest first"
+    best = rank_configs(M, N, K, sms, dtype, layout)[:count]
+    pdl = [estimate_cycles(M, N, K, config, sms, layout) < PDL_MAX_CYCLES for config in best]
+    return [build_kernel(config, early, dtype, layout) for config, early in zip(best, pdl)]
 
 
-def choose(h, w, k, sms=132, dtype='bfloat16', layout='nn'):
-    "The kernel for h x k @ k x w"
-    return ranked(h, w, k, sms, 1, dtype, layout)[0]
+def choose(M, N, K, sms=132, dtype='bfloat16', layout='nn'):
+    "Return the kernel with the lowest estimate for (M x K) @ (K x N)"
+    return rank_kernels(M, N, K, sms, 1, dtype, layout)[0]

@@ -1,6 +1,7 @@
-"""`matmul(a, b)`: the fast path for operands like earlier ones, torch's operator, and the gradient.
+"""`matmul(a, b)`: the fast path for operands like those of an earlier call, the operator for `torch.compile`, and the
+gradients.
 
-Which kernel multiplies, and when torch does, is in `plan`.
+`plan` selects the kernel, or torch. `stored_a` and `stored_b` are the operands as memory holds them (see `plan`).
 """
 
 from functools import lru_cache
@@ -8,18 +9,19 @@ from functools import lru_cache
 import torch
 from torch.autograd import forward_ad
 
-from .plan import KEPT, TYPES, forgetting, multiply, tf32, why_torch
+from .plan import MAX_PLANS, TYPES, cache_clearers, multiply, tf32, why_torch
 from ..operators import operator
 from ..ladder.rung import Product
 from ..tool import enter_thread
 from ...cpp.launcher import launcher
 
 _FLOAT = torch.float32
-_PLAIN = torch.Tensor, torch.nn.Parameter
-_OURS = tuple(getattr(torch, o) for o in TYPES)
+_TENSOR_TYPES = torch.Tensor, torch.nn.Parameter
+_KERNEL_DTYPES = tuple(getattr(torch, name) for name in TYPES)
 
-# Queries of torch that take a fraction of a microsecond, by private names. A version without the first two is queried
-# in another way; one without any other has no compiled launcher (`launcher.why_not`), so no fast path.
+# Private functions of torch that report a mode in a fraction of a microsecond. In a version of torch without the first
+# two, public functions report it; in a version without one of the others there is no compiled launcher
+# (`launcher.why_not`), and so no fast path.
 _is_any_autocast = getattr(torch._C, '_is_any_autocast_enabled', lambda: torch.is_autocast_enabled('cuda'))
 _precision = getattr(torch._C, '_get_fp32_precision_getter', None)
 _functorch = getattr(torch._C, '_functorch', None)
@@ -30,7 +32,7 @@ def _may_use_tf32():
 
 
 def _is_ordinary(a):
-    "Do only values and gradients matter: no autocast, mode, transform or TF32?"
+    "Return whether no autocast, dispatch mode, transform of torch.func or TF32 changes the product"
     return not (
         _is_any_autocast()
         or torch._C._len_torch_dispatch_stack()
@@ -41,8 +43,8 @@ def _is_ordinary(a):
     )
 
 
-# A table of the compiled launcher: the launches for operands, by their shapes, strides, type, device and alignment.
-# None until a kernel has multiplied, so that the first call on a CPU compiles no launcher.
+# The compiled launcher's table: the launches for operands of given shapes, strides, type, device and alignment. It is
+# None until a kernel has multiplied, so that the first call on a CPU does not compile the launcher.
 _launch_table = None
 
 
@@ -52,38 +54,38 @@ def _table():
     if not module:
         return
     table = module.Table(torch._C._dynamo.guards._empty_strided_cuda)
-    forgetting.append(table.clear)
+    cache_clearers.append(table.clear)
     return table
 
 
-def _can_be_kept(a, b, kernel, m, n):
-    "Are these the operands themselves, no copies, for torch or a kernel that needs no other launch to end first?"
+def _is_repeatable(a, b, kernel, stored_a, stored_b):
+    "Return whether the launches can be repeated as they are: no operand was copied, and no other launch must end first"
     if kernel is None:
         return a.is_cuda
     if not (a.is_cuda and isinstance(kernel, Product)) or kernel.uses_workspace:
         return False
-    return m.data_ptr() == a.data_ptr() and n.data_ptr() == b.data_ptr()
+    return stored_a.data_ptr() == a.data_ptr() and stored_b.data_ptr() == b.data_ptr()
 
 
-def _keep(a, b, kernel, m, n, out):
-    "Add the launches just made, or that torch multiplied, to the table, if they can be repeated without Python"
+def _cache_launches(a, b, kernel, stored_a, stored_b, out):
+    "Add the launches of a product, or that torch multiplied it, to the table, if they can be repeated without Python"
     global _launch_table
-    table = _table() if _can_be_kept(a, b, kernel, m, n) else None
+    table = _table() if _is_repeatable(a, b, kernel, stored_a, stored_b) else None
     if table is None:
         return
-    if len(table) >= KEPT:
+    if len(table) >= MAX_PLANS:
         table.clear()
     if kernel is None:
         table.leave(a, b)
     else:
-        steps, size = kernel.ready(m, n).steps(m, n, out)
+        steps, size = kernel.ready(stored_a, stored_b).steps(stored_a, stored_b, out)
         workspace = ((size,), (1,), torch.uint8) if size else None
         table.keep(a, b, steps, tuple(out.shape), (tuple(out.shape), out.stride(), out.dtype), workspace)
     _launch_table = table
 
 
-# torch's operator, for what `torch.compile` traces: there the product is one operator, and takes the same path when it
-# runs.
+# The operator for `torch.compile`: a traced product is one operator, which selects its kernel in the same way at run
+# time.
 def _shape_of(a, b):
     return a.new_empty(*a.shape[:-1], b.shape[1])
 
@@ -92,10 +94,10 @@ def _shape_of(a, b):
 def _multiply_traced(a, b):
     if a.is_cuda:
         enter_thread()
-    return multiply(a, b, None, _keep).contiguous()
+    return multiply(a, b, None, _cache_launches).contiguous()
 
 
-def _keep_operands(ctx, inputs, output):
+def _save_operands(ctx, inputs, output):
     ctx.save_for_backward(*inputs)
 
 
@@ -110,7 +112,7 @@ def _backward(ctx, g):
     return _gradients(ctx, g, torch.ops.gridstride.matmul.default)
 
 
-torch.library.register_autograd('gridstride::matmul', _backward, setup_context=_keep_operands)
+torch.library.register_autograd('gridstride::matmul', _backward, setup_context=_save_operands)
 
 
 def _multiply_batch(info, dims, a, b):
@@ -122,18 +124,18 @@ def _multiply_batch(info, dims, a, b):
 torch.library.register_vmap('gridstride::matmul', _multiply_batch)
 
 
-def _by_torch(a, b, out):
+def _multiply_by_torch(a, b, out):
     return torch.matmul(a, b) if out is None else torch.matmul(a, b, out=out)
 
 
-def _is_ours(a, b):
-    "Return whether a kernel may multiply them, as far as is known before it runs"
+def _is_supported(a, b):
+    "Return whether a kernel may multiply the operands, as far as is known while `torch.compile` traces"
     return (
-        type(a) in _PLAIN
-        and type(b) in _PLAIN
+        type(a) in _TENSOR_TYPES
+        and type(b) in _TENSOR_TYPES
         and a.is_cuda
         and b.is_cuda
-        and a.dtype in _OURS
+        and a.dtype in _KERNEL_DTYPES
         and a.dtype == b.dtype
         and a.dim() >= 2
         and b.dim() == 2
@@ -142,8 +144,8 @@ def _is_ours(a, b):
     )
 
 
-# The gradients of a product are products: with $g$ the gradient of $a b$, that of $a$ is $g b^T$ and that of
-# $b$ is $a^T g$. They take the same path as the product itself, so that they may be differentiated again.
+# The gradients of a product are products: with $g$ the gradient of $a b$, the gradient of $a$ is $g b^T$ and that of
+# $b$ is $a^T g$. They are computed by `matmul`, so that they may be differentiated again.
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a, b):
@@ -152,52 +154,54 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, g):
-        if g.is_cuda:  # before cuBLAS warns that there is no context
+        if g.is_cuda:  # else cuBLAS warns that there is no context
             enter_thread()
         return _gradients(ctx, g, matmul)
 
 
-def check_epilogue(e):
-    "Raise `TypeError` for an `e` that is not an `Epilogue`: any object with a method `product` is one"
-    if not hasattr(e, 'product'):
-        raise TypeError(f'matmul: epilogue is a {type(e).__name__}, and an Epilogue is needed: Epilogue(bias=...)')
+def check_epilogue(epilogue):
+    "Raise `TypeError` unless `epilogue` is an `Epilogue`, that is, has a method `product`"
+    if not hasattr(epilogue, 'product'):
+        raise TypeError(
+            f'matmul: epilogue is a {type(epilogue).__name__}, and an Epilogue is needed: Epilogue(bias=...)'
+        )
 
 
 def matmul(
-    a,  # any tensor that torch.matmul takes; a kernel multiplies (..., k)
-    b,  # by (k, w)
-    out=None,  # written instead of a new tensor
-    epilogue=None,  # an `Epilogue`: what is done with the product before it is written
-):
-    """Compute `a @ b` by the fastest kernel of the course that supports it, else by torch; `explain(a, b)` returns
-    which.
+    a,  # any tensor that torch.matmul takes; for a kernel (..., K)
+    b,  # and (K, N)
+    out=None,  # receives the result, instead of a new tensor
+    epilogue=None,  # an `Epilogue`: operations on the product before it is stored
+):  # (..., N)
+    """Compute `a @ b` by the fastest kernel of the course that supports it, else by torch; `explain(a, b)` returns the
+    choice.
 
         matmul(a, b)
         matmul(a, b, epilogue=Epilogue(bias, 'gelu'))
 
-    Products of float32 have float32's errors, infinities and NaN, even if tensor cores compute them; but values below
-    1e-33 lose bits there (`split`, `thin`). If a partial sum overflows, the order of additions decides which results
-    are infinite, as always.
+    Products of float32 have the errors, infinities and NaN of float32, even if tensor cores compute them (kernels
+    `split` and `thin`); but values below 1e-33 lose bits there. If a partial sum overflows, the order of additions
+    decides which elements are infinite, as in every product.
 
-    The first product of a shape is planned and compiled; later ones are looked up and launched. For `torch.compile` it
-    is the operator `torch.ops.gridstride.matmul`, and a CUDA graph captures it as it is. Raises TypeError for an
-    epilogue of another type, and what torch raises for operands that do not fit."""
+    The first product of a shape selects and compiles a kernel; later products find it in a table. `torch.compile`
+    traces the operator `torch.ops.gridstride.matmul`, and CUDA graphs can capture the launches. Raises TypeError for an
+    epilogue of another type, and the errors of torch.matmul for operands whose shapes or types do not match."""
     if epilogue is not None:
         check_epilogue(epilogue)
         return epilogue.product(a, b, out)
     if torch.compiler.is_compiling():
-        return _multiply_traced(a, b) if out is None and _is_ours(a, b) else _by_torch(a, b, out)
+        return _multiply_traced(a, b) if out is None and _is_supported(a, b) else _multiply_by_torch(a, b, out)
     try:
-        asks = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
+        needs_grad = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
     except AttributeError:
-        return _by_torch(a, b, out)  # it raises: an operand is not a tensor
+        return _multiply_by_torch(a, b, out)  # raises: an operand is not a tensor
     if _launch_table is not None and _is_ordinary(a):
-        if not asks and (done := _launch_table(a, b, out)) is not None:
-            return _by_torch(a, b, out) if done is NotImplemented else done
-        if asks and out is None and _launch_table.knows(a, b):
+        if not needs_grad and (result := _launch_table(a, b, out)) is not None:
+            return _multiply_by_torch(a, b, out) if result is NotImplemented else result
+        if needs_grad and out is None and _launch_table.knows(a, b):
             return _Product.apply(a, b)
-    if not asks:
-        return multiply(a, b, out, _keep)
+    if not needs_grad:
+        return multiply(a, b, out, _cache_launches)
     if out is None and not why_torch(a, b):
         return _Product.apply(a, b)
-    return _by_torch(a, b, out)  # with `out` it raises, as it must
+    return _multiply_by_torch(a, b, out)  # with `out`, torch raises that it has no gradient

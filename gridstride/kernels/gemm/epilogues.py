@@ -1,4 +1,4 @@
-"""`Epilogue`: what happens to a product before it is written, in the kernel that multiplies, with its derivative."""
+"""`Epilogue`: operations on a product before it is stored, in the kernel that multiplies, with their backward pass."""
 
 from functools import lru_cache
 from numbers import Real
@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch.autograd.function import once_differentiable
 
-from .launches import plan_for, run
+from .launches import stored_operands, run
 from .sources import ACTIVATIONS, Activation, pass_source
 from .dispatch import check_epilogue, matmul
 from .plan import why_torch
@@ -20,23 +20,26 @@ from ...utils import cdiv
 
 
 class Epilogue(NamedTuple):
-    """The epilogue that `matmul(a, b, epilogue=...)` applies to a product p: activation(scale * p + bias) + residual,
-    computed in float32 and rounded once; torch, if no kernel supports it, rounds after each step. Differentiable once,
-    if the activation has a gradient."""
+    """The operations of `matmul(a, b, epilogue=...)` on the product p: activation(scale * p + bias) + residual.
 
-    bias: object = None  # a tensor (w,), added to each row
+        matmul(a, b, epilogue=Epilogue(bias, 'gelu'))
+
+    A kernel computes them in float32 and rounds once; if no kernel supports the operands, torch computes them and
+    rounds after each step. Differentiable once, if the activation has a gradient."""
+
+    bias: object = None  # a tensor (N,), added to each row
     activation: object = None  # 'gelu', 'gelu_tanh', 'relu', 'silu', or an `Activation` of your own
-    residual: object = None  # a tensor like the result
-    scale: float = 1.0
-    accumulate: bool = False  # is the result added to what `out` holds, which may be float32? It has no gradient
+    residual: object = None  # a tensor like the result, added to it
+    scale: float = 1.0  # factor of the product
+    accumulate: bool = False  # add the result to the contents of `out`, which may be float32; it has no gradient
 
     def product(self, a, b, out=None):
-        "`matmul(a, b, out, epilogue=self)`"
+        "Compute `matmul(a, b, out, epilogue=self)`"
         return multiply_with(a, b, self, out)
 
 
-# By torch, if there is no kernel: the activation, and the gradient of its input
-_BY_TORCH = dict(
+# torch's functions, if there is no kernel: name -> (activation, gradient of its input)
+_TORCH_ACTIVATIONS = dict(
     relu=(F.relu, lambda dy, z: torch.ops.aten.threshold_backward(dy, z, 0)),
     gelu=(F.gelu, torch.ops.aten.gelu_backward),
     gelu_tanh=(
@@ -48,8 +51,8 @@ _BY_TORCH = dict(
 
 
 @lru_cache(256)
-def _pass_call(activation, dtype, size):
-    "The launches that apply an `Activation` to `size` elements, or multiply by its gradient: two `KernelLaunch`s"
+def _pass_launches(activation, dtype, size):
+    "Return two launches: one applies an `Activation` to `size` elements, one multiplies by its gradient"
     src, grid = pass_source(dtype, activation), (cdiv(size, 256),)
     return [
         KernelLaunch(src, name, ('x', 'dy', 'y'), (Long(size),), grid, (256,))
@@ -57,137 +60,148 @@ def _pass_call(activation, dtype, size):
     ]
 
 
-def _pass(x, dy, activation):
-    "An `Activation` of a tensor, or `dy` times its gradient there, by a kernel of its own"
+def _activate(x, dy, activation):
+    "Apply an `Activation` to a tensor, or multiply `dy` by its gradient at `x`, by a separate kernel"
     x, y = x.contiguous(), x.new_empty(x.shape)
     if x.numel():
-        call = _pass_call(activation, type_of(x), x.numel())[dy is not None]
+        call = _pass_launches(activation, type_of(x), x.numel())[dy is not None]
         launch([call], x, dy=x if dy is None else dy.contiguous(), y=y)
     return y
 
 
-def _activated(z, activation):
-    return _pass(z, None, activation) if isinstance(activation, Activation) else _BY_TORCH[activation][0](z)
+def _apply_activation(z, activation):
+    return (
+        _activate(z, None, activation) if isinstance(activation, Activation) else _TORCH_ACTIVATIONS[activation][0](z)
+    )
 
 
 def activation_backward(dy, z, activation):
-    "The gradient of the input of an activation"
-    return _pass(z, dy, activation) if isinstance(activation, Activation) else _BY_TORCH[activation][1](dy, z)
+    "Return the gradient of the input `z` of an activation from `dy`, the gradient of its output"
+    return (
+        _activate(z, dy, activation) if isinstance(activation, Activation) else _TORCH_ACTIVATIONS[activation][1](dy, z)
+    )
 
 
 def check_activation(tool, activation):
-    "Raise unless it is the name of one, an `Activation`, or None"
-    own, known = isinstance(activation, Activation), isinstance(activation, str) and activation in ACTIVATIONS
-    if activation is not None and not own and not known:
+    "Raise `ValueError` unless `activation` is the name of one, an `Activation`, or None"
+    is_custom = isinstance(activation, Activation)
+    is_named = isinstance(activation, str) and activation in ACTIVATIONS
+    if activation is not None and not is_custom and not is_named:
         names = ', '.join(ACTIVATIONS)
         raise ValueError(f'{tool}: the activation is {activation!r}; it must be {names}, or an Activation of CUDA C')
-    if own and not (all(isinstance(o, str) for o in activation) and activation.value.strip()):
+    if is_custom and not (all(isinstance(field, str) for field in activation) and activation.value.strip()):
         raise ValueError(f"{tool}: {activation!r} is not CUDA C of `float x`, such as Activation('x > 0 ? x : 0')")
 
 
-def need_gradient(tool, activation):
-    "Raise for an `Activation` without a gradient"
+def check_gradient(tool, activation):
+    "Raise `ValueError` for an `Activation` without a gradient"
     if isinstance(activation, Activation) and not activation.grad:
         raise ValueError(f"{tool}: the Activation has no gradient: Activation('x * x', grad='2 * x')")
 
 
 def check_operand(tool, name, x, shape, like):
-    "Raise unless `x` is a tensor of this shape, and of the type and on the device of `like`"
-    needed = f'{type_of(like)}{tuple(shape)} on {like.device} is needed'
+    "Raise `TypeError` or `ValueError` unless `x` is a tensor of this shape, of the type and device of `like`"
+    requirement = f'{type_of(like)}{tuple(shape)} on {like.device} is needed'
     if not isinstance(x, torch.Tensor):
-        raise TypeError(f'{tool}: {name} is a {type(x).__name__}, and a tensor {needed}')
+        raise TypeError(f'{tool}: {name} is a {type(x).__name__}, and a tensor {requirement}')
     if x.shape != shape or x.dtype != like.dtype or x.device != like.device:
-        raise ValueError(f'{tool}: {name} is {type_of(x)}{tuple(x.shape)} on {x.device}, and {needed}')
+        raise ValueError(f'{tool}: {name} is {type_of(x)}{tuple(x.shape)} on {x.device}, and {requirement}')
 
 
-def _check(a, b, e, out):
-    "Raise for what does not fit"
-    check_epilogue(e)
-    check_activation('matmul', e.activation)
+def _check(a, b, epilogue, out):
+    "Raise `TypeError` or `ValueError` for an invalid epilogue or operands"
+    check_epilogue(epilogue)
+    check_activation('matmul', epilogue.activation)
     if b.dim() != 2 or a.dim() < 2 or a.shape[-1] != b.shape[0]:
-        raise ValueError(f'matmul: with an epilogue (..., k) @ (k, w) is needed: {tuple(a.shape)} @ {tuple(b.shape)}')
-    if not isinstance(e.scale, Real):
-        raise TypeError(f'matmul: scale is a {type(e.scale).__name__}, and a number is needed; it has no gradient')
+        raise ValueError(f'matmul: with an epilogue (..., K) @ (K, N) is needed: {tuple(a.shape)} @ {tuple(b.shape)}')
+    if not isinstance(epilogue.scale, Real):
+        raise TypeError(
+            f'matmul: scale is a {type(epilogue.scale).__name__}, and a number is needed; it has no gradient'
+        )
     shape = *a.shape[:-1], b.shape[1]
-    for name, x, want in (('bias', e.bias, shape[-1:]), ('residual', e.residual, shape)):
+    for name, x, expected in (('bias', epilogue.bias, shape[-1:]), ('residual', epilogue.residual, shape)):
         if x is not None:
-            check_operand('matmul', name, x, want, a)
-    _check_out(a, shape, e, out)
+            check_operand('matmul', name, x, expected, a)
+    _check_out(a, shape, epilogue, out)
 
 
-def _check_out(a, shape, e, out):
-    "Raise unless the result, of this shape, can be written there"
+def _check_out(a, shape, epilogue, out):
+    "Raise `ValueError` unless a result of this shape can be stored in `out`"
     if out is not None and (out.shape != shape or out.device != a.device):
         raise ValueError(f'matmul: out is {tuple(out.shape)} on {out.device}, and {shape} on {a.device} is needed')
     if out is not None and out.dtype not in (a.dtype, torch.float32):
         raise ValueError(f'matmul: out is {type_of(out)}, and {type_of(a)} or float32 is needed')
-    if e.accumulate and out is None:
-        raise ValueError('matmul: accumulate adds to what `out` holds; give it')
+    if epilogue.accumulate and out is None:
+        raise ValueError('matmul: accumulate adds to the contents of `out`; pass out=')
 
 
-def rows_of(x):
-    "All axes but the last one flattened, even if a size is 0"
+def flatten_rows(x):
+    "Return `x` with all axes except the last one flattened, even if a size is 0"
     return x.flatten(0, -2)
 
 
-def _plan(a, b, e, out):
-    "(layout, m, n) for the kernel, or why torch multiplies and the rest is done afterwards"
+def _plan(a, b, epilogue, out):
+    "Return (layout, stored_a, stored_b) for the kernel, or the reason why torch multiplies and the epilogue follows"
     if why := why_torch(a, b):
         return why
     if out is not None and (not out.is_contiguous() or out.data_ptr() & 15):
         return 'the kernel does not write the memory layout of out'
-    if e.accumulate and type_of(out) != 'float32':
+    if epilogue.accumulate and type_of(out) != 'float32':
         return 'the kernel adds to float32 only'
-    if any(x is not None and (not x.is_contiguous() or x.data_ptr() & 15) for x in (e.bias, e.residual)):
+    if any(x is not None and (not x.is_contiguous() or x.data_ptr() & 15) for x in (epilogue.bias, epilogue.residual)):
         return 'the kernel does not read the memory layout of the bias or the residual'
-    return plan_for(rows_of(a), b)
+    return stored_operands(flatten_rows(a), b)
 
 
 def explain_with(
-    a,  # this and what follows, as for `matmul`
+    a,
     b,
     epilogue,
-    out=None,
+    out=None,  # all as for `matmul`
 ) -> str:
-    "Explain what computes `matmul(a, b, out, epilogue)`, and why"
+    """Explain what computes `matmul(a, b, out, epilogue)`, and why.
+
+        explain_with(a, b, Epilogue(bias))
+
+    Raises TypeError and ValueError as `matmul` does."""
     _check(a, b, epilogue, out)
-    found = _plan(a, b, epilogue, out)
-    return f'torch.matmul, then the epilogue: {found}' if isinstance(found, str) else 'one kernel, with its epilogue'
+    plan = _plan(a, b, epilogue, out)
+    return f'torch.matmul, then the epilogue: {plan}' if isinstance(plan, str) else 'one kernel, with its epilogue'
 
 
-def _afterwards(a, b, e, out):
-    "The product, and then the rest: (the result, what the activation was given)"
+def _multiply_unfused(a, b, epilogue, out):
+    "Multiply, then apply the epilogue step by step; returns (result, input of the activation)"
     z = matmul(a, b)
-    z = z if e.scale == 1 else z * e.scale
-    z = z if e.bias is None else z + e.bias
-    y = z if e.activation is None else _activated(z, e.activation)
-    y = y if e.residual is None else y + e.residual
+    z = z if epilogue.scale == 1 else z * epilogue.scale
+    z = z if epilogue.bias is None else z + epilogue.bias
+    y = z if epilogue.activation is None else _apply_activation(z, epilogue.activation)
+    y = y if epilogue.residual is None else y + epilogue.residual
     if out is None:
         return y, z
-    return (out.add_(y) if e.accumulate else out.copy_(y)), z
+    return (out.add_(y) if epilogue.accumulate else out.copy_(y)), z
 
 
-def _forward(a, b, e, out=None, keeps=False):
-    "(the result, and the input of the activation if it is saved)"
-    found = _plan(a, b, e, out)
-    if isinstance(found, str):
-        return _afterwards(a, b, e, out)
-    layout, m, n = found
+def _forward(a, b, epilogue, out=None, save_input=False):
+    "Compute (result, input of the activation, or None unless it is saved)"
+    plan = _plan(a, b, epilogue, out)
+    if isinstance(plan, str):
+        return _multiply_unfused(a, b, epilogue, out)
+    layout, stored_a, stored_b = plan
     shape = *a.shape[:-1], b.shape[1]
     y = a.new_empty(shape) if out is None else out
-    z = a.new_empty(shape) if keeps and e.activation else None
-    flat = [None if o is None else o.view(-1, shape[-1]) for o in (y, e.residual, z)]
+    z = a.new_empty(shape) if save_input and epilogue.activation else None
+    out_rows, residual_rows, z_rows = (None if x is None else x.view(-1, shape[-1]) for x in (y, epilogue.residual, z))
     run(
-        m,
-        n,
-        flat[0],
+        stored_a,
+        stored_b,
+        out_rows,
         layout,
-        bias=e.bias,
-        activation=e.activation,
-        plus=flat[1],
-        saved=flat[2],
-        onto=e.accumulate,
-        scale=e.scale,
+        bias=epilogue.bias,
+        activation=epilogue.activation,
+        addend=residual_rows,
+        saved=z_rows,
+        accumulate=epilogue.accumulate,
+        scale=epilogue.scale,
     )
     return y, z
 
@@ -195,8 +209,8 @@ def _forward(a, b, e, out=None, keeps=False):
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a, b, bias, residual, activation, scale):
-        need_gradient('matmul', activation)
-        y, z = _forward(a, b, Epilogue(bias, activation, residual, scale), keeps=True)
+        check_gradient('matmul', activation)
+        y, z = _forward(a, b, Epilogue(bias, activation, residual, scale), save_input=True)
         ctx.save_for_backward(a, b, z if activation else None)
         ctx.activation, ctx.scale = activation, scale
         return y
@@ -207,31 +221,32 @@ class _Product(torch.autograd.Function):
         if dy.is_cuda:
             enter_thread()
         a, b, z = ctx.saved_tensors
-        needs, e = ctx.needs_input_grad, Epilogue(scale=ctx.scale)
+        needs_grad = ctx.needs_input_grad
+        scaled = Epilogue(scale=ctx.scale)
         dz = dy if z is None else activation_backward(dy, z, ctx.activation)
-        da = _forward(dz, b.t(), e)[0] if needs[0] else None
+        da = _forward(dz, b.t(), scaled)[0] if needs_grad[0] else None
         db = None
-        if needs[1] and b.is_contiguous():
-            db = _forward(rows_of(a).t(), rows_of(dz).contiguous(), e)[0]
-        elif needs[1]:  # in the layout of b, so that no transpose is needed
-            db = _forward(rows_of(dz).t(), rows_of(a), e)[0].t()
-        return da, db, rows_of(dz).sum(0) if needs[2] else None, dy if needs[3] else None, None, None
+        if needs_grad[1] and b.is_contiguous():
+            db = _forward(flatten_rows(a).t(), flatten_rows(dz).contiguous(), scaled)[0]
+        elif needs_grad[1]:  # computed as the transpose, in the layout of b
+            db = _forward(flatten_rows(dz).t(), flatten_rows(a), scaled)[0].t()
+        return da, db, flatten_rows(dz).sum(0) if needs_grad[2] else None, dy if needs_grad[3] else None, None, None
 
 
 def multiply_with(a, b, epilogue, out=None):
-    "`matmul` with an epilogue"
+    "Compute `matmul` with an epilogue"
     _check(a, b, epilogue, out)
     if torch.compiler.is_compiling():
-        own = isinstance(epilogue.activation, Activation)
-        return _untraced(a, b, epilogue, out) if own else _afterwards(a, b, epilogue, out)[0]
-    needs = torch.is_grad_enabled() and any(
-        o is not None and o.requires_grad for o in (a, b, epilogue.bias, epilogue.residual)
+        is_custom = isinstance(epilogue.activation, Activation)
+        return _untraced(a, b, epilogue, out) if is_custom else _multiply_unfused(a, b, epilogue, out)[0]
+    needs_grad = torch.is_grad_enabled() and any(
+        x is not None and x.requires_grad for x in (a, b, epilogue.bias, epilogue.residual)
     )
-    if needs and out is not None:
+    if needs_grad and out is not None:
         raise ValueError('matmul: `out` has no gradient; leave it out, or use torch.no_grad()')
-    if needs:
-        return _Product.apply(a, b, *epilogue[:1], epilogue.residual, epilogue.activation, epilogue.scale)
+    if needs_grad:
+        return _Product.apply(a, b, epilogue.bias, epilogue.residual, epilogue.activation, epilogue.scale)
     return _forward(a, b, epilogue, out)[0]
 
 
-_untraced = untraced(multiply_with)  # an activation in CUDA C is not an operator of torch.compile
+_untraced = untraced(multiply_with)  # torch.compile cannot trace an activation in CUDA C

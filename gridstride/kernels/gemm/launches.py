@@ -1,35 +1,39 @@
-"""Launch the product's kernel: for which operands there is one, and its prepared launch, cached per problem."""
+"""Launch `product.cuh`: check whether it supports the operands, and prepare its launch once per problem.
+
+`stored_a` and `stored_b` are the operands as memory holds them: row-major (M, K) and (K, N), or with the layout 'tn'
+(K, M) for A, with 'nt' (N, K) for B; or batches of these.
+"""
 
 from functools import lru_cache
 
 import torch
 
-from .calls import GemmProblem, choose, is_staged, product_call, sum_rows
-from .sources import HALVES
+from .calls import GemmProblem, choose, is_staged, product_call, column_sum_rows
+from .sources import F16_TYPES
 from ..ladder.rung import this_device, on_hopper
 from ..sparse.launches import launch_on, ready
 from ..tool import type_of
 
 
-def why_not(dtype, layout, h, w, k):  # None if there is one
-    "The reason why the kernel cannot multiply matrices of this type and these sizes, in a few words"
-    if dtype not in HALVES:
-        return f'the kernel multiplies {" and ".join(HALVES)}, and these are {dtype}'
-    if min(h, w, k) < 1:
+def why_not(dtype, layout, M, N, K):  # None if it can
+    "Return the reason why the kernel cannot multiply matrices of this type and these sizes"
+    if dtype not in F16_TYPES:
+        return f'the kernel multiplies {" and ".join(F16_TYPES)}, and these are {dtype}'
+    if min(M, N, K) < 1:
         return 'a size is 0'
-    rows = dict(nn=(k, w), tn=(h, w), nt=(k, w))[layout]
-    if bad := [row for row in rows if row % 8]:
-        return f'rows must have whole 16 bytes, 8 {dtype}s, and some have {bad[0]} elements'
+    rows = dict(nn=(K, N), tn=(M, N), nt=(K, N))[layout]
+    if unaligned := [row for row in rows if row % 8]:
+        return f'rows must be multiples of 16 bytes, 8 {dtype} elements, and some have {unaligned[0]} elements'
 
 
-def why_not_here(x):  # None if it does
-    "The reason why the kernel does not run where `x` is; on the emulator it runs within `using`"
+def why_not_device(x):  # None if it does
+    "Return the reason why the kernel does not run on the device of `x`; on the emulator it runs within `using`"
     if x.is_cuda and not on_hopper():
         return 'the kernel is made for Hopper (compute capability 9.0), and this is another GPU'
 
 
-def lying(a, b):
-    "(layout, operands as their memory has them) of two matrices, or batches of them; None if no kernel reads them so"
+def stored_layout(a, b):
+    "Return (layout, stored_a, stored_b) of two matrices or batches; None if no kernel reads this memory layout"
     if a.is_contiguous() and b.is_contiguous():
         return 'nn', a, b
     if a.mT.is_contiguous() and b.is_contiguous():
@@ -38,13 +42,13 @@ def lying(a, b):
         return 'nt', a, b.mT
 
 
-def plan_for(a, b):  # tensors of two axes, or both of three
-    "(layout, m, n) for a kernel, or a sentence that says why there is none"
-    h, w, k = a.shape[-2], b.shape[-1], a.shape[-1]
-    operands = lying(a, b)
+def stored_operands(a, b):  # matrices, or batches of matrices
+    "Return (layout, stored_a, stored_b) for the kernel, or the reason why it cannot multiply these operands"
+    M, N, K = a.shape[-2], b.shape[-1], a.shape[-1]
+    operands = stored_layout(a, b)
     if operands is None:
         return 'no kernel reads the memory layout of an operand'
-    if why := why_not(type_of(a), operands[0], h, w, k) or why_not_here(a):
+    if why := why_not(type_of(a), operands[0], M, N, K) or why_not_device(a):
         return why
     if (a.data_ptr() | b.data_ptr()) & 15:
         return 'an operand begins at an address that is not a multiple of 16'
@@ -52,60 +56,66 @@ def plan_for(a, b):  # tensors of two axes, or both of three
 
 
 @lru_cache(1024)
-def _ready(case, scale, tile, device, backend):
-    "The prepared launch of a problem on a device"
-    return ready(*product_call(case, scale, this_device(), tile), device)
+def _prepared(problem, scale, tile, device, backend):
+    "Return the prepared launch of a problem on a device"
+    return ready(*product_call(problem, scale, this_device(), tile), device)
 
 
-def _three(x):
+def _with_batch_axis(x):
     return x if x.dim() == 3 else x[None]
 
 
 def run(
-    m,  # as memory has it: (h, k), or (k, h) where the layout has a t; or a batch of these
-    n,
-    out=None,  # written instead of a new tensor: of the same type, or float32
-    layout='nn',  # 'tn', 'nt': memory holds the transpose of m, of n
+    stored_a,  # (M, K), or (K, M) with 'tn'; or a batch of these
+    stored_b,  # (K, N), or (N, K) with 'nt'; or a batch of these
+    out=None,  # receives the result, instead of a new tensor: of the same type, or float32
+    layout='nn',  # 'tn': memory holds the transpose of A; 'nt': of B
     *,
-    ends=None,  # of the groups of rows of m; n has one matrix per group
-    bias=None,  # (w,)
-    activation=None,  # as `activation_text` takes it
-    times=None,  # like out: the result is multiplied by it
-    plus=None,  # like out: added
-    saved=None,  # like out: what the activation is given is written there
-    act_grad=None,  # instead: the gradient of the activation there
-    summed=False,  # are columns added up: of the result if it was multiplied, else of `plus`?
-    onto=False,  # is the result added to what a float32 `out` holds?
-    scale=1.0,  # of the product
-    tile=None,  # that of `calls.choose`
-):  # the result, and with `summed` partial column sums, (any, w) in float32
-    "Launch the kernel for operands that are known to fit"
-    mm, nn = _three(m), _three(n)
-    (h, k), w = (mm.shape[1:] if layout[0] == 'n' else mm.shape[:0:-1]), nn.shape[2 if layout[1] == 'n' else 1]
+    group_ends=None,  # int32: the ends of the groups of rows of A; `stored_b` has one matrix per group
+    bias=None,  # (N,)
+    activation=None,  # as for `activation_text`
+    multiplier=None,  # like out: the result is multiplied by it elementwise
+    addend=None,  # like out: added to the result
+    saved=None,  # like out: receives the input of the activation
+    act_grad=None,  # like out: receives the gradient of the activation instead
+    column_sums=False,  # also sum the columns: of the result if there is a multiplier, else of `addend`
+    accumulate=False,  # add the result to the contents of a float32 `out`
+    scale=1.0,  # factor of the product
+    tile=None,  # None: that of `calls.choose`
+):  # the result; with `column_sums` also partial column sums, float32 (any, N)
+    "Launch the kernel for operands that were checked by `stored_operands`"
+    a3 = _with_batch_axis(stored_a)
+    b3 = _with_batch_axis(stored_b)
+    M, K = a3.shape[1:] if layout[0] == 'n' else a3.shape[:0:-1]
+    N = b3.shape[2 if layout[1] == 'n' else 1]
     if out is None:
-        out = m.new_empty((nn.shape[0], h, w) if m.dim() == 3 else (h, w))
-    case = GemmProblem(
-        type_of(m),
-        type_of(out),
-        layout,
-        nn.shape[0],
-        h,
-        w,
-        k,
-        ends is not None,
-        bias is not None,
-        activation,
-        times is not None,
-        plus is not None,
-        'input' if saved is not None else 'grad' if act_grad is not None else '',
-        summed,
-        onto,
+        out = stored_a.new_empty((b3.shape[0], M, N) if stored_a.dim() == 3 else (M, N))
+    problem = GemmProblem(
+        dtype=type_of(stored_a),
+        out_dtype=type_of(out),
+        layout=layout,
+        count=b3.shape[0],
+        M=M,
+        N=N,
+        K=K,
+        grouped=group_ends is not None,
+        bias=bias is not None,
+        activation=activation,
+        multiplied=multiplier is not None,
+        added=addend is not None,
+        saved='input' if saved is not None else 'grad' if act_grad is not None else '',
+        column_sums=column_sums,
+        accumulate=accumulate,
     )
-    tile = tile or choose(case, this_device().sms)
-    sums = torch.empty(sum_rows(case, tile) if summed else 0, w, dtype=torch.float32, device=m.device)
-    kept = saved if act_grad is None else act_grad
-    maps = [_three(o) for o in (out, out if kept is None else kept)] if is_staged(case) else [mm, mm]
-    given = out, *(m if o is None else o for o in (kept, bias, plus if times is None else times)), sums
-    ends = out.view(torch.int32) if ends is None else ends  # any address: it is not read
-    launch_on(_ready, (case, float(scale), tile), m, (mm, nn, *maps, *given, ends))
-    return (out, sums) if summed else out
+    tile = tile or choose(problem, this_device().sms)
+    rows = column_sum_rows(problem, tile) if column_sums else 0
+    sums = torch.empty(rows, N, dtype=torch.float32, device=stored_a.device)
+    for_backward = saved if act_grad is None else act_grad
+    stored = [_with_batch_axis(x) for x in (out, out if for_backward is None else for_backward)]
+    mapped = stored if is_staged(problem) else [a3, a3]
+    # The kernel does not read the operands that this problem does not have, so their addresses do not matter.
+    other = addend if multiplier is None else multiplier
+    optional = [stored_a if x is None else x for x in (for_backward, bias, other)]
+    group_ends = out.view(torch.int32) if group_ends is None else group_ends
+    launch_on(_prepared, (problem, float(scale), tile), stored_a, (a3, b3, *mapped, out, *optional, sums, group_ends))
+    return (out, sums) if column_sums else out

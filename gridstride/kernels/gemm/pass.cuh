@@ -1,4 +1,5 @@
-// y = active(x), or dy times the activation's gradient at x, elementwise in float32. Above: Number, and both functions.
+// y = active(x), or dy times the gradient of the activation at x, elementwise in float32. Defined above this source: the
+// type Number, `active` and `active_grad`.
 __global__ void activate(const Number *x, const Number *, Number *y, long long size) {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < size) y[i] = Number(active(float(x[i])));

@@ -1,4 +1,8 @@
-"""Which kernel multiplies two matrices, or that torch does, and why."""
+"""Select the kernel that multiplies two matrices, or torch, with the reason: `plan`, `explain`, `tune`, `using`.
+
+A product is C = A @ B, with A of M x K, B of K x N and C of M x N elements. `stored_a` and `stored_b` are the operands
+as their memory holds them: row-major (M, K) and (K, N), or with the layout 'tn' (K, M) for A, with 'nt' (N, K) for B.
+"""
 
 from collections import namedtuple
 from contextlib import contextmanager
@@ -10,25 +14,26 @@ from ...cpp.launcher import torch_has
 from ...utils import backend, gpu_count
 
 
-# Per type and layout one function knows the kernels, and which of them is the fastest for a shape: large tiles if there
-# is work for every SM, smaller ones or split-K if there is not. Called with (h, w, k, sms), it returns the kernel, or a
-# sentence with the reason why it has none. A plan is made once per shape, and cached.
-CHOOSE = {
+# One function per type and layout selects the kernel that is estimated to be the fastest for a shape: large tiles if
+# there is work for every SM, smaller tiles or split-K if there is not. It is called with (M, N, K, sms) and returns the
+# kernel, or a sentence with the reason why there is none. A plan is made once per shape and cached.
+CHOOSERS = {
     ('float32', 'nn'): bf16x6.choose,
-    ('float32', 'tn'): bf16x6.choose_tn,  # the first matrix is column-major, a transpose
-    ('float32', 'nt'): bf16x6.choose_nt,  # the second one does
+    ('float32', 'tn'): bf16x6.choose_tn,  # A is column-major: its memory holds the transpose
+    ('float32', 'nt'): bf16x6.choose_nt,  # B is column-major
 }
-_HALVES = [(dtype, layout) for dtype in ('bfloat16', 'float16') for layout in ('nn', 'tn', 'nt')]
-CHOOSE |= {kind: partial(cost_model.choose, dtype=kind[0], layout=kind[1]) for kind in _HALVES}
-# called with (h, w, k, sms, n): the `n` that `tune` shall measure
-RANKED = {kind: partial(cost_model.ranked, dtype=kind[0], layout=kind[1]) for kind in _HALVES}
-TYPES = list(dict.fromkeys(dtype for dtype, _ in CHOOSE))
-KEPT, EVERY = 4096, 1000  # cached plans; more kernels than there are for any shape
-MEASURED = 0.05  # seconds per column and kernel that `tune` measures
+_F16_KINDS = [(dtype, layout) for dtype in ('bfloat16', 'float16') for layout in ('nn', 'tn', 'nt')]
+CHOOSERS |= {kind: partial(cost_model.choose, dtype=kind[0], layout=kind[1]) for kind in _F16_KINDS}
+# called with (M, N, K, sms, count): the `count` kernels with the lowest estimates, which `tune` measures
+RANKERS = {kind: partial(cost_model.rank_kernels, dtype=kind[0], layout=kind[1]) for kind in _F16_KINDS}
+TYPES = list(dict.fromkeys(dtype for dtype, _ in CHOOSERS))
+MAX_PLANS = 4096  # cached plans
+ALL_KERNELS = 1000  # more than there are for any shape
+TUNE_SECONDS = 0.05  # for which `tune` times each kernel in each column
 
 
-class Plan(namedtuple('Plan', 'kernel why')):
-    "The kernel that multiplies, None if torch does, and why"
+class Plan(namedtuple('Plan', 'kernel reason')):
+    "A kernel, or None if torch multiplies, and the reason for the choice"
 
     __slots__ = ()
 
@@ -36,61 +41,66 @@ class Plan(namedtuple('Plan', 'kernel why')):
         return f"{self.kernel.name if self.kernel else 'torch.matmul'}: {self.why}"
 
 
-_used = []  # kernels that `using` gave
-_plans, _tuned = {}, {}  # plans by shape, type and device; those that `tune` measured
-forgetting = []  # functions that forget what others keep of plans
+_forced = []  # the kernels passed to `using`
+_plans = {}  # (M, N, K, dtype, device, layout) -> `Plan`
+_tuned = {}  # the same for plans that `tune` measured
+cache_clearers = []  # functions that clear caches of other modules, which depend on plans
 
 
-def _forget():
-    for o in (_plans.clear, *forgetting):
-        o()
+def _clear_caches():
+    for clear in (_plans.clear, *cache_clearers):
+        clear()
 
 
 @contextmanager
 def using(
     *kernels,
-):  # such as rungs: called with (m, n, out), with a `name`, and `supports(h, w, k)` if they do not take all
-    "Inside the `with` block, `matmul` takes the first of these kernels that can, on the emulator too, and no other"
-    before = list(_used)
-    _used[:] = kernels
-    _forget()
+):  # such as rungs: called with (stored_a, stored_b, out); with a `name`; if not all shapes are, `supports(M, N, K)`
+    """Force `matmul` to use these kernels inside the `with` block: the first one that supports the shape, else torch.
+    They run on the emulator, too.
+
+        with using(my_rung):
+            matmul(a, b)"""
+    before = list(_forced)
+    _forced[:] = kernels
+    _clear_caches()
     try:
         yield
     finally:
-        _used[:] = before
-        _forget()
+        _forced[:] = before
+        _clear_caches()
 
 
-def _fits(kernel, h, w, k, dtype):
-    return getattr(kernel, 'dtype', 'float32') == dtype and getattr(kernel, 'supports', lambda *_: True)(h, w, k)
+def _supports(kernel, M, N, K, dtype):
+    return getattr(kernel, 'dtype', 'float32') == dtype and getattr(kernel, 'supports', lambda *_: True)(M, N, K)
 
 
 def _layout(kernel):
     return getattr(kernel, 'layout', 'nn')
 
 
-def _kernels_given(h, w, k, dtype, layout):
-    return [o for o in _used if layout == _layout(o) and _fits(o, h, w, k, dtype)]
+def _forced_for(M, N, K, dtype, layout):
+    return [kernel for kernel in _forced if layout == _layout(kernel) and _supports(kernel, M, N, K, dtype)]
 
 
 @lru_cache
 def _gpu(device):
-    "(compute capability, SMs) of a GPU"
+    "Return (compute capability, number of SMs) of a GPU"
     import torch
 
     p = torch.cuda.get_device_properties(device)
     return (p.major, p.minor), p.multi_processor_count
 
 
-def _make_plan(h, w, k, dtype, device, layout):
-    if min(h, w, k) < 1:
+def _make_plan(M, N, K, dtype, device, layout):
+    if min(M, N, K) < 1:
         return Plan(None, 'a size is 0')
-    if _used:
-        asked = _kernels_given(h, w, k, dtype, layout)
+    if _forced:
+        forced = _forced_for(M, N, K, dtype, layout)
         return (
-            Plan(asked[0], 'asked for by `using`')
-            if asked
-            else Plan(None, 'no kernel given to `using` takes this shape and type')
+            Plan(forced[0], 'selected by `using`')
+            if forced
+            else Plan(None, 'no kernel passed to `using` supports this shape and type')
         )
     if device is None:
         return Plan(None, 'it is not on a GPU')
@@ -100,88 +110,95 @@ def _make_plan(h, w, k, dtype, device, layout):
     if capability != (9, 0):
         has = '.'.join(map(str, capability))
         return Plan(None, f'the kernels are made for Hopper (compute capability 9.0), and this GPU has {has}')
-    choose = CHOOSE.get((dtype, layout))
-    kernel = choose(h, w, k, sms) if choose else f'no kernel reads {layout}'
+    choose = CHOOSERS.get((dtype, layout))
+    kernel = choose(M, N, K, sms) if choose else f'no kernel reads {layout}'
     if isinstance(kernel, str):
         return Plan(None, kernel)
     return (
         Plan(kernel, 'by estimate the fastest kernel for this shape')
-        if _fits(kernel, h, w, k, dtype)
-        else Plan(None, f'{kernel.name} does not take this shape')
+        if _supports(kernel, M, N, K, dtype)
+        else Plan(None, f'{kernel.name} does not support this shape')
     )
 
 
 def plan(
-    h,
-    w,
-    k,  # of h x k @ k x w
-    dtype='float32',  # its name, or torch's
+    M,
+    N,
+    K,  # of (M x K) @ (K x N)
+    dtype='float32',  # its name, or torch's dtype
     device=None,  # index of the GPU; None: the current one, if there is one
-    layout='nn',  # 'tn': the first matrix is column-major, a transpose; 'nt': the second is
+    layout='nn',  # 'tn': A is column-major, that is, memory holds its transpose; 'nt': B is
 ) -> Plan:
-    "Which kernel multiplies such matrices, and why"
+    """Return the kernel that multiplies matrices of this shape, type and layout, and the reason.
+
+    plan(4096, 4096, 4096, 'bfloat16')"""
     if device is None and gpu_count() and backend() == 'gpu':
         import torch
 
         device = torch.cuda.current_device()
-    return _plan(h, w, k, str(dtype).removeprefix('torch.'), device, layout)
+    return _plan(M, N, K, str(dtype).removeprefix('torch.'), device, layout)
 
 
-def _plan(h, w, k, dtype, device, layout='nn'):
-    key = (h, w, k, dtype, device, layout)
+def _plan(M, N, K, dtype, device, layout='nn'):
+    key = (M, N, K, dtype, device, layout)
     if key not in _plans:
-        if len(_plans) >= KEPT:
+        if len(_plans) >= MAX_PLANS:
             _plans.clear()
-        _plans[key] = not _used and _measured_plan(*key) or _make_plan(*key)
+        _plans[key] = not _forced and _measured_plan(*key) or _make_plan(*key)
     return _plans[key]
 
 
 def _measured_plan(*key):
-    "What `tune` measured, in this process or in one before it; None if it did not"
-    if key in _tuned or key[4] is None or (key[3], key[5]) not in RANKED:
+    "Return the plan that `tune` measured, in this process or an earlier one; None if it did not"
+    if key in _tuned or key[4] is None or (key[3], key[5]) not in RANKERS:
         return _tuned.get(key)
-    found = tuning_cache.find(*key)
-    known = _candidates(*key, EVERY) if found else []
-    kernel = next((o for o in known if o.name == found.name and tuning_cache.identity(o) == found.source), None)
-    if kernel and _fits(kernel, *key[:4]):
-        _tuned[key] = Plan(kernel, f'the fastest of {found.of} that were measured on {found.date}')
+    tuned = tuning_cache.find(*key)
+    kernels = _candidates(*key, ALL_KERNELS) if tuned else []
+    kernel = next(
+        (o for o in kernels if o.name == tuned.name and tuning_cache.source_hash(o) == tuned.source_hash), None
+    )
+    if kernel and _supports(kernel, *key[:4]):
+        _tuned[key] = Plan(kernel, f'the fastest of {tuned.candidates} that were measured on {tuned.date}')
     return _tuned.get(key)
 
 
-# Most kernels take two row-major matrices. An operand that is a transpose, as both gradients have one, goes to a kernel
-# that reads this layout, if there is one; else it is copied, if the copy takes no more than a tenth of the product;
-# else torch multiplies, whose kernels read either layout. Leading axes of
-# `a` are rows as well. All else is torch's: vectors, batches on both sides, other types, other devices,
-# autocast, TF32 if it is allowed, what `torch.compile` traces.
+# Most kernels read two row-major matrices. Both gradients of a product have one operand that is a transpose. A kernel
+# that reads this layout multiplies it, if there is one. Otherwise the operand is copied, if the copy takes no more than
+# a tenth of the product's time; otherwise torch multiplies, because its kernels read either layout. Leading axes of `a`
+# are rows, too. torch multiplies all other operands: vectors, batches on both sides, other types, other devices,
+# autocast, float32 where TF32 is allowed, and products that `torch.compile` traces.
 #
-# Bytes and operations a second, as measured on an H100: what torch's copy of a transpose costs compared with the
-# product.
-COPY, RATES = 6e11, dict(float32=5e13, bfloat16=7e14, float16=7e14)
+# As measured on an H100, for the estimate whether the copy of a transpose pays.
+COPY_RATE = 6e11  # bytes per second of torch's copy of a transpose
+FLOP_RATES = dict(float32=5e13, bfloat16=7e14, float16=7e14)  # FLOP/s of products
 
-_NAMES = {}  # torch's types -> names, filled when torch is here
+_DTYPE_NAMES = {}  # torch's dtypes -> names; filled when torch is imported
 
 
 @lru_cache
 def _torch():
     import torch
 
-    _NAMES.update({getattr(torch, o): o for o in TYPES})
+    _DTYPE_NAMES.update({getattr(torch, o): o for o in TYPES})
     return torch
 
 
 @lru_cache
-def _plain():
+def _tensor_types():
     return _torch().Tensor, _torch().nn.Parameter
 
 
 def why_torch(a, b):
-    "Why these two cannot be given to a kernel at all; None if they can"
+    "Return the reason why no kernel can multiply these operands; None if one may"
     import torch
 
-    if torch.compiler.is_compiling():  # first: dynamo warns of each function with a cache that it comes by
+    if (
+        torch.compiler.is_compiling()
+    ):  # checked first, because dynamo warns of each function with a cache that it traces
         return 'torch.compile traces it'
-    torch, plain = _torch(), _plain()
-    if type(a) not in plain or type(b) not in plain:
+    torch = _torch()
+    tensor_types = _tensor_types()
+    if type(a) not in tensor_types or type(b) not in tensor_types:
         return 'an operand is not a plain tensor'
     if b.dim() != 2 or a.dim() < 2:
         return f'the operands have {a.dim()} and {b.dim()} axes'
@@ -191,14 +208,14 @@ def why_torch(a, b):
         return 'the sizes do not fit'
     if a.device != b.device:
         return 'the operands are on different devices'
-    if not a.is_cuda and not (_used and backend() == 'sim'):
+    if not a.is_cuda and not (_forced and backend() == 'sim'):
         return 'it is not on a GPU'
     if torch.is_autocast_enabled(a.device.type):
         return 'autocast decides the type'
     if a.dtype is torch.float32 and a.is_cuda and tf32(torch.backends.cuda.matmul):
         return 'TF32 is allowed, and faster'
-    if gone := _unknown_transforms():
-        return f'torch {torch.__version__} has no torch.{gone}, which says whether torch.func transforms it'
+    if missing := _missing_torch_name():
+        return f'torch {torch.__version__} has no torch.{missing}, which shows whether torch.func transforms it'
     if _is_transformed(a) or _is_transformed(b) or torch.autograd.forward_ad._current_level >= 0:
         return 'torch.func transforms it'
 
@@ -211,8 +228,8 @@ def tf32(settings):
 
 
 @lru_cache
-def _unknown_transforms():
-    "The private name for transforms that a later torch has dropped; None if all are there"
+def _missing_torch_name():
+    "Return the private name for transforms that this torch does not have; None if it has all of them"
     names = '_C._functorch.is_functorch_wrapped_tensor', 'autograd.forward_ad._current_level'
     return next((name for name in names if not torch_has(name)), None)
 
@@ -221,22 +238,22 @@ def _is_transformed(x):
     return _torch()._C._functorch.is_functorch_wrapped_tensor(x)
 
 
-def _copy_pays(x, other, dtype):
-    "Return whether it pays to copy the transpose `x`, which is multiplied with as many rows or columns as `other`"
-    return 2 * x.element_size() / COPY <= 0.1 * 2 * other / RATES[dtype] if dtype in RATES else False
+def _is_copy_cheap(x, other, dtype):
+    "Return whether the copy of the transpose `x` takes at most a tenth of its product with `other` rows or columns"
+    return dtype in FLOP_RATES and 2 * x.element_size() / COPY_RATE <= 0.1 * 2 * other / FLOP_RATES[dtype]
 
 
 def _row_major(x, other):
-    "`x` in row-major order, a copy if that pays; None if it does not"
+    "Return `x` in row-major order, copied if that is cheap; None if it is not"
     if x.is_contiguous():
         return x
-    if x.dim() == 2 and x.t().is_contiguous() and (_used or _copy_pays(x, other, str(x.dtype)[6:])):
+    if x.dim() == 2 and x.t().is_contiguous() and (_forced or _is_copy_cheap(x, other, str(x.dtype)[6:])):
         return x.contiguous()
 
 
 def _operands_in_memory(a, b):
-    "(layout, operands as their memory has them) of two matrices of which at most one is a transpose, else None"
-    transposed = [o.dim() == 2 and o.t().is_contiguous() and not o.is_contiguous() for o in (a, b)]
+    "Return (layout, A and B as their memory holds them) if at most one of them is a transpose, else None"
+    transposed = [x.dim() == 2 and x.t().is_contiguous() and not x.is_contiguous() for x in (a, b)]
     if transposed == [True, False] and b.is_contiguous():
         return 'tn', a.t(), b
     if transposed == [False, True] and a.is_contiguous():
@@ -244,65 +261,67 @@ def _operands_in_memory(a, b):
 
 
 def _sizes_of(a, b):
-    "(h, w, k, type, GPU)"
-    k, w = b.shape
-    h = a.shape[0] if a.dim() == 2 else a.numel() // k if k else 0
-    return h, w, k, _NAMES.get(a.dtype) or str(a.dtype)[6:], a.get_device() if a.is_cuda else None
+    "Return (M, N, K, dtype, index of the GPU)"
+    K, N = b.shape
+    M = a.shape[0] if a.dim() == 2 else a.numel() // K if K else 0
+    return M, N, K, _DTYPE_NAMES.get(a.dtype) or str(a.dtype)[6:], a.get_device() if a.is_cuda else None
 
 
 def _plan_for(a, b):
-    """The plan for two operands that a kernel may take, and the operands as it takes them; None instead if they would
-    have to be copied, and that takes too long"""
-    h, w, k, dtype, device = _sizes_of(a, b)
-    why = 'no kernel reads the memory layout of an operand'
+    """Return (plan, stored_a, stored_b) for two operands that a kernel may multiply; the operands are None if torch
+    multiplies, for example because a copy would take too long"""
+    M, N, K, dtype, device = _sizes_of(a, b)
+    reason = 'no kernel reads the memory layout of an operand'
     if not (a.is_contiguous() and b.is_contiguous()) and (transposed := _operands_in_memory(a, b)):
-        layout, m, n = transposed
-        p = _plan(h, w, k, dtype, device, layout)
-        if p.kernel and _is_aligned(m, n):
-            return p, m, n
-        why = p.why
-    p = _plan(h, w, k, dtype, device)
-    if not p.kernel:
-        return p, None, None
-    m, n = _row_major(a, w), _row_major(b, h)
-    if m is None or n is None or not _is_aligned(m, n):
-        return Plan(None, why), None, None
-    return p, m if m.dim() == 2 else m.view(h, k), n
+        layout, stored_a, stored_b = transposed
+        layout_plan = _plan(M, N, K, dtype, device, layout)
+        if layout_plan.kernel and _is_aligned(stored_a, stored_b):
+            return layout_plan, stored_a, stored_b
+        reason = layout_plan.reason
+    row_major_plan = _plan(M, N, K, dtype, device)
+    if not row_major_plan.kernel:
+        return row_major_plan, None, None
+    stored_a, stored_b = _row_major(a, N), _row_major(b, M)
+    if stored_a is None or stored_b is None or not _is_aligned(stored_a, stored_b):
+        return Plan(None, reason), None, None
+    return row_major_plan, stored_a if stored_a.dim() == 2 else stored_a.view(M, K), stored_b
 
 
-def _is_aligned(m, n):
-    return not (m.data_ptr() | n.data_ptr()) & 15
+def _is_aligned(stored_a, stored_b):
+    return not (stored_a.data_ptr() | stored_b.data_ptr()) & 15
 
 
 def explain(a, b) -> Plan:
-    "What `matmul(a, b)` does, and why"
-    why = why_torch(a, b)
-    return Plan(None, why) if why else _plan_for(a, b)[0]
+    """Return the plan of `matmul(a, b)`: which kernel multiplies, or torch, and the reason.
+
+    explain(a, b)"""
+    reason = why_torch(a, b)
+    return Plan(None, reason) if reason else _plan_for(a, b)[0]
 
 
 def multiply(
     a,
     b,
     out=None,
-    keep=None,  # called with the operands, their kernel (None: torch is better), and the operands as it takes them
+    on_multiply=None,  # called with (a, b, kernel, stored_a, stored_b, out); kernel None: torch multiplies
 ):
-    "`a @ b` by a kernel or by torch, without a gradient"
-    why = why_torch(a, b)
-    p, m, n = (None, None, None) if why else _plan_for(a, b)
-    if keep and m is None and not why:
-        keep(a, b, None, None, None, out)
-    if m is None or out is not None and not _can_take(out, a, b):
+    "Multiply by a kernel or by torch, without a gradient"
+    reason = why_torch(a, b)
+    chosen, stored_a, stored_b = (None, None, None) if reason else _plan_for(a, b)
+    if on_multiply and stored_a is None and not reason:
+        on_multiply(a, b, None, None, None, out)
+    if stored_a is None or out is not None and not _is_writable(out, a, b):
         return _torch().matmul(a, b) if out is None else _torch().matmul(a, b, out=out)
     if out is not None:
-        p.kernel(m, n, out.view(-1, b.shape[1]))
+        chosen.kernel(stored_a, stored_b, out.view(-1, b.shape[1]))
     else:
-        out = p.kernel(m, n).view(*a.shape[:-1], b.shape[1])
-    if keep:
-        keep(a, b, p.kernel, m, n, out)
+        out = chosen.kernel(stored_a, stored_b).view(*a.shape[:-1], b.shape[1])
+    if on_multiply:
+        on_multiply(a, b, chosen.kernel, stored_a, stored_b, out)
     return out
 
 
-def _can_take(out, a, b):
+def _is_writable(out, a, b):
     return (
         out.shape == (*a.shape[:-1], b.shape[1])
         and out.dtype is a.dtype
@@ -312,60 +331,62 @@ def _can_take(out, a, b):
     )
 
 
-# An estimate is not a measurement, and for many shapes several kernels are close to each other. For a shape that is
-# used often, `tune` measures them once: the kernels that `using` gave, else those of `RANKED`. Measurements of the
-# latter are kept on disk for later processes.
+# An estimate is not a measurement, and for many shapes several kernels have almost the same estimate. For a shape that
+# is used often, `tune` measures them once: the kernels passed to `using`, else those that `RANKERS` returns. The
+# fastest of the latter is stored on disk for later processes.
 def tune(
     a,
     b,  # as for `matmul`
-    tries=6,  # how many kernels to measure, beginning with the shortest estimate; all that `using` gave
+    tries=6,  # number of kernels to measure, those with the lowest estimates; `using`: all that were passed to it
     fresh=False,  # measure again, even if there is a cached measurement?
 ) -> Plan:  # what `matmul` does with such operands from now on, in all processes or within `using`
-    """Measure the kernels that take `a` and `b`, and let `matmul` take the fastest for their shape and type. It takes
-    some seconds if there are several, as for 16-bit floats; each is timed with a cold L2 cache and in a CUDA graph.
+    """Measure the kernels that can multiply `a` and `b`, and let `matmul` use the fastest for their shape and type.
+
+    This takes some seconds if there are several kernels, as for 16-bit floats; each is timed with a cold L2 cache and
+    in a CUDA graph.
 
         tune(a, b)
 
-    The result is kept in the user's cache for this GPU, driver and version, and not measured again; `python -m
-    gridstride.kernels tuned` lists what is kept, `python -m gridstride.kernels forget` deletes it."""
-    why = why_torch(a, b)
-    p, m, n = (Plan(None, why), None, None) if why else _plan_for(a, b)
-    if not p.kernel:
-        return p
-    key = (*_sizes_of(a, b), _layout(p.kernel))
-    if not (fresh or _used) and (known := _measured_plan(*key)):
-        return known
+    The result is stored in the user's cache for this GPU, driver and version, and not measured again; `python -m
+    gridstride.kernels tuned` lists the stored results, `python -m gridstride.kernels forget` deletes them."""
+    reason = why_torch(a, b)
+    estimated, stored_a, stored_b = (Plan(None, reason), None, None) if reason else _plan_for(a, b)
+    if not estimated.kernel:
+        return estimated
+    key = (*_sizes_of(a, b), _layout(estimated.kernel))
+    if not (fresh or _forced) and (measured := _measured_plan(*key)):
+        return measured
     kernels = _candidates(*key, tries)
     if len(kernels) < 2:
-        return p
-    best = _fastest(kernels, m, n, key)
-    _forget()
+        return estimated
+    best = _fastest(kernels, stored_a, stored_b, key)
+    _clear_caches()
     _plans[key] = Plan(best, f'the fastest of {len(kernels)} that were measured')
-    if not _used:
+    if not _forced:
         _tuned[key] = _plans[key]
-        tuning_cache.keep(best, len(kernels), *key)
+        tuning_cache.store(best, len(kernels), *key)
     return _plans[key]
 
 
-def _fastest(kernels, m, n, key):
-    "The kernel with the least geometric mean of medians, with a cold L2 cache and in a graph, runs interleaved"
+def _fastest(kernels, stored_a, stored_b, key):
+    "Return the kernel with the lowest geometric mean of its median times with a cold L2 cache and in a CUDA graph"
     from gridstride.bench.clocks import Clock
     from gridstride.bench.columns import COLUMNS, by_column
 
-    out = m.new_empty(key[:2])
-    ways = {i: lambda o=o: o(m, n, out) for i, o in enumerate(kernels)}
-    for f in ways.values():  # compiled before any is timed; what fails is raised
-        f()
-    columns = {o: COLUMNS[o] for o in ('read', 'graph')} if m.is_cuda else dict(none=Clock)
-    found = by_column(ways, MEASURED, columns=columns).values()
-    timed = [o['sides'] for o in found if 'sides' in o]
+    out = stored_a.new_empty(key[:2])
+    calls = {i: lambda kernel=kernel: kernel(stored_a, stored_b, out) for i, kernel in enumerate(kernels)}
+    for call in calls.values():  # compiles each kernel before any is timed; a failure is raised here
+        call()
+    columns = {column: COLUMNS[column] for column in ('read', 'graph')} if stored_a.is_cuda else dict(none=Clock)
+    results = by_column(calls, TUNE_SECONDS, columns=columns).values()
+    timed = [result['sides'] for result in results if 'sides' in result]
     if not timed:
-        raise RuntimeError('; '.join(o['failed'] for o in found))
-    return kernels[min(ways, key=lambda i: prod(o[i]['seconds'] for o in timed))]
+        raise RuntimeError('; '.join(result['failed'] for result in results))
+    return kernels[min(calls, key=lambda i: prod(sides[i]['seconds'] for sides in timed))]
 
 
-def _candidates(h, w, k, dtype, device, layout, tries):
-    if _used:
-        return _kernels_given(h, w, k, dtype, layout)
-    ranked = RANKED.get((dtype, layout))
-    return ranked(h, w, k, _gpu(device)[1], tries) if ranked else []
+def _candidates(M, N, K, dtype, device, layout, tries):
+    if _forced:
+        return _forced_for(M, N, K, dtype, layout)
+    ranked = RANKERS.get((dtype, layout))
+    return ranked(M, N, K, _gpu(device)[1], tries) if ranked else []

@@ -1,21 +1,23 @@
-// out = scale * m @ n and what an epilogue makes of it, for 16-bit floats that are summed in float32. `count` products
-// whose matrices follow each other in memory; or, GROUPED, one whose rows of m and of out belong to `count` groups:
-// each ends before row `ends[g]`, and has its own n.
-// Above: Number, Out (float, or as Number), BM, BN, BK, STAGES, WGS (warpgroups that multiply), CM and CN (blocks of a
-// cluster: below each other, which share n, or side by side, which share m), BLOCKS (of an SM), DOWN and UP (registers
-// of a thread that copies, and of one that multiplies), PDL (does the kernel begin before the one ahead has ended?),
-// GROUPED, M_TRANSPOSED, N_TRANSPOSED (does memory hold the transpose?), and wgmma. Of the epilogue: BIAS, ACTIVE,
-// TIMES, ADDED, SAVED, SAVE_GRAD (is the activation's gradient saved?), SUMMED, ONTO, and the functions `active` and
-// `active_grad`.
-constexpr int A_BYTES = BM*BK*2, BOX = BK*128, M = BM/64/WGS;
-constexpr int B_BYTES = N_TRANSPOSED ? BN*128 : (BN + 63)/64*BOX;  // whole boxes, if these are side by side
-constexpr int CLUSTER = CM*CN, TALL = BM*CM, WIDE = BN*CN;               // blocks; what a cluster computes
-constexpr int GROUP = 16;                                                // rows of tiles that are visited together
-constexpr bool STAGED = sizeof(Out) == 2 && !GROUPED;                    // do results leave by way of shared memory?
+// out (M x N) = epilogue(scale * A (M x K) @ B (K x N)) for 16-bit floats, accumulated in float32. There are `count`
+// products, whose matrices are contiguous in memory; or, if GROUPED (a grouped GEMM), the rows of A and of out belong
+// to `count` groups: group g ends before row `ends[g]` and has its own B.
+//
+// Defined above this source: Number (the type of A and B), Out (float, or Number), BM, BN, BK, STAGES, WGS (consumer
+// warpgroups), CM and CN (blocks of a cluster along M, which share tiles of B, or along N, which share tiles of A),
+// BLOCKS (per SM), PRODUCER_REGS and CONSUMER_REGS (registers per thread), PDL (programmatic dependent launch: the
+// kernel begins before the previous one ends), GROUPED, A_TRANSPOSED and B_TRANSPOSED (memory holds the transpose), wgmma.
+// For the epilogue: BIAS, ACTIVATION, MULTIPLIED (by another matrix), ADDED (another matrix is added), SAVED (the input
+// of the activation is stored, too), SAVE_GRAD (its gradient is stored instead), COLUMN_SUMS, ACCUMULATE (the result is
+// added to `out`), and the functions `active` and `active_grad`.
+constexpr int A_BYTES = BM*BK*2, BOX = BK*128, M_BLOCKS = BM/64/WGS;
+constexpr int B_BYTES = B_TRANSPOSED ? BN*128 : (BN + 63)/64*BOX;  // TMA boxes along N are loaded whole
+constexpr int CLUSTER = CM*CN, TALL = BM*CM, WIDE = BN*CN;               // blocks, rows and columns of a cluster
+constexpr int GROUP = 16;                                                // rows of tiles in a band (L2 reuse)
+constexpr bool STAGED = sizeof(Out) == 2 && !GROUPED;                    // results are stored by TMA
 
 __device__ void prefetch(const TensorMap &x) { asm volatile("prefetch.tensormap [%0];" :: "l"(&x) : "memory"); }
 
-// boxes of an array with three axes
+// Loads a box of an array with three axes
 __device__ void tma_load(u32 to, const TensorMap &x, int z, int r, int c, u32 bar) {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3, %4}], [%5];"
@@ -27,15 +29,15 @@ __device__ void tma_load_for(u32 to, const TensorMap &x, int z, int r, int c, u3
                  :: "r"(to), "l"(&x), "r"(c), "r"(r), "r"(z), "r"(bar), "h"(blocks) : "memory");
 }
 
-// The position of a cluster's tile: its product or group, its first row and column, and the end of its rows
+// The position of a cluster's tile: its product or group, its first row and column, and the end of the group's rows
 struct Tile { int z, row, column, end; };
 
 struct Schedule {
     const int *ends;
-    int count, wide, tile, z, from, to, before;             // group z has rows `from` to `to`; `before`: tiles before
-    __device__ Schedule(const int *ends, int count, int h, int w)
-        : ends(ends), count(count), wide((w + WIDE-1)/WIDE), tile(blockIdx.x/CLUSTER), z(0), from(0),
-          to(GROUPED ? ends[0] : h), before(0) {}
+    int count, wide, tile, z, from, to, before;             // group z: rows from, ..., to-1, after `before` tiles
+    __device__ Schedule(const int *ends, int count, int M, int N)
+        : ends(ends), count(count), wide((N + WIDE-1)/WIDE), tile(blockIdx.x/CLUSTER), z(0), from(0),
+          to(GROUPED ? ends[0] : M), before(0) {}
     __device__ bool next(Tile &t) {
         for (;; z++) {
             int tall = (to - from + TALL-1)/TALL, in = tile - before;
@@ -53,7 +55,7 @@ struct Schedule {
     }
 };
 
-// a box that PARTS blocks of the cluster want: mine is part `part` of its ROWS rows
+// Loads part `part` of the ROWS rows of a box and multicasts it to the PARTS blocks of the cluster that need the box
 template<int PARTS, int ROWS>
 __device__ void load_part(u32 to, const TensorMap &x, int z, int r, int c, u32 bar, int part) {
     static_assert(PARTS == 1 || PARTS == CLUSTER, "a cluster is a row of blocks, or a column");
@@ -61,31 +63,31 @@ __device__ void load_part(u32 to, const TensorMap &x, int z, int r, int c, u32 b
     else tma_load_for(to + part*(ROWS/PARTS)*128, x, z, r + part*(ROWS/PARTS), c, bar, (1 << CLUSTER) - 1);
 }
 
-// a step's tiles, from `at` on along k, for block `me` of the cluster; each brings its part of what all share
-__device__ void load_step(u32 a, u32 b, const TensorMap &m, const TensorMap &n, const Tile &t, int at, u32 bar,
+// Loads the tiles of a step, from `at` on along K, for block `me` of the cluster: its part of each shared box
+__device__ void load_step(u32 a, u32 b, const TensorMap &A, const TensorMap &B, const Tile &t, int at, u32 bar,
                           int me) {
-    int row = t.row + me%CM*BM, zm = GROUPED ? 0 : t.z;
-    if (M_TRANSPOSED) for (int x = 0; x < BM; x += 64) load_part<CN, BK>(a + x/64*BOX, m, zm, at, row + x, bar, me);
-    else load_part<CN, BM>(a, m, zm, row, at, bar, me);
-    if (N_TRANSPOSED) load_part<CM, BN>(b, n, t.z, t.column, at, bar, me);
-    else for (int x = 0; x < BN; x += 64) load_part<CM, BK>(b + x/64*BOX, n, t.z, at, t.column + x, bar, me);
+    int row = t.row + me%CM*BM, za = GROUPED ? 0 : t.z;
+    if (A_TRANSPOSED) for (int x = 0; x < BM; x += 64) load_part<CN, BK>(a + x/64*BOX, A, za, at, row + x, bar, me);
+    else load_part<CN, BM>(a, A, za, row, at, bar, me);
+    if (B_TRANSPOSED) load_part<CM, BN>(b, B, t.z, t.column, at, bar, me);
+    else for (int x = 0; x < BN; x += 64) load_part<CM, BK>(b + x/64*BOX, B, t.z, at, t.column + x, bar, me);
 }
 
-// starts d (+)= a step's product; da and db describe its tiles
-__device__ void multiply_step(float (&d)[M][BN/2], u64 da, u64 db, bool more) {
+// Starts d (+)= the product of a step; da and db are the descriptors of its tiles
+__device__ void multiply_step(float (&d)[M_BLOCKS][BN/2], u64 da, u64 db, bool more) {
     fence_sums(d);
     wgmma_fence();
     #pragma unroll
     for (int i = 0; i < BK/16; i++)
         #pragma unroll
-        for (int x = 0; x < M; x++)
-            wgmma<M_TRANSPOSED, !N_TRANSPOSED>(d[x], da + x*64*128/16 + i*(M_TRANSPOSED ? 16*128 : 32)/16,
-                                       db + i*(N_TRANSPOSED ? 32 : 16*128)/16, more || i > 0);
+        for (int x = 0; x < M_BLOCKS; x++)
+            wgmma<A_TRANSPOSED, !B_TRANSPOSED>(d[x], da + x*64*128/16 + i*(A_TRANSPOSED ? 16*128 : 32)/16,
+                                       db + i*(B_TRANSPOSED ? 32 : 16*128)/16, more || i > 0);
     wgmma_commit();
 }
 
-// Transposes 4x4 words of four lanes: each has four words of four times eight columns, and afterwards eight consecutive
-// columns. It is its own inverse.
+// Transposes 4x4 words among four lanes: before, a lane holds one word (two columns) of each of four groups of eight
+// columns, afterwards eight consecutive columns. The transposition is its own inverse.
 __device__ void transpose_quad(u32 (&v)[4]) {
     #pragma unroll
     for (int bit = 1; bit < 4; bit *= 2) {
@@ -99,35 +101,35 @@ __device__ void transpose_quad(u32 (&v)[4]) {
         }
     }
 }
-__device__ float2 unpacked(u32 x) { return make_float2(float(((Number *)&x)[0]), float(((Number *)&x)[1])); }
+__device__ float2 unpack(u32 x) { return make_float2(float(((Number *)&x)[0]), float(((Number *)&x)[1])); }
 
-// The matrices of an epilogue
-struct Others {
-    const Number *__restrict__ bias, *__restrict__ other;   // a row; like out: what is added, or multiplied by
-    Number *saved;                                          // like out: the input of `active`, or its gradient
-    float *sums;                                            // one row per warp's rows of out
+// The operands of an epilogue besides the product
+struct EpilogueOperands {
+    const Number *__restrict__ bias, *__restrict__ other;   // (N); like out: the addend or the factor
+    Number *saved;                                          // like out: receives the activation's input or gradient
+    float *sums;                                            // partial column sums: one row per warp of rows of out
     float scale;
 };
 
-constexpr int AHEAD = 2;                                    // thirty-twos of columns that are loaded at once
-struct Loaded { uint4 at[AHEAD][2*M]; };
+constexpr int AHEAD = 2;                                    // groups of 32 columns whose loads are in flight together
+struct LoadedOperand { uint4 at[AHEAD][2*M_BLOCKS]; };
 
-// a thread's eight columns, beyond `c0`, of each of its rows and each thirty-two columns
-__device__ Loaded load_others(const Others &o, const Tile &t, int row, int c0, size_t first, int w) {
-    Loaded res = {};
-    if (TIMES || ADDED)
+// Loads the factor or addend: per thread and row eight columns of each of AHEAD groups of 32 columns from `c0` on
+__device__ LoadedOperand load_operand(const EpilogueOperands &o, const Tile &t, int row, int c0, size_t first, int N) {
+    LoadedOperand res = {};
+    if (MULTIPLIED || ADDED)
         #pragma unroll
         for (int j = 0; j < AHEAD; j++)
             #pragma unroll
-            for (int x = 0; x < 2*M; x++) {                 // eight rows of each sixteen
+            for (int x = 0; x < 2*M_BLOCKS; x++) {                 // 2*M_BLOCKS rows, 8 apart in a block of 64 rows
                 int r = row + x*8 + x/2*48, c = t.column + c0 + j*32 + threadIdx.x%4*8;
-                if (r < t.end && c < w) res.at[j][x] = __ldg((const uint4 *)(o.other + (first + r)*w + c));
+                if (r < t.end && c < N) res.at[j][x] = __ldg((const uint4 *)(o.other + (first + r)*N + c));
             }
     return res;
 }
 
-// each lane has eight sums, of which all with the same lane%4 are added: afterwards it has number (lane/4) of the
-// eight, with its bits reversed
+// Reduces eight values per lane over the lanes with the same lane%4. Returns value number lane/4 of the eight, with the
+// bits of that number reversed
 __device__ float add_rows(float (&v)[8]) {
     #pragma unroll
     for (int bit = 16, n = 4; n > 0; bit /= 2, n /= 2) {
@@ -145,14 +147,14 @@ __device__ void tma_store(const TensorMap &x, int z, int r, int c, u32 from) {
     asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];"
                  :: "l"(&x), "r"(c), "r"(r), "r"(z), "r"(from) : "memory");
 }
-// Waits until at most one piece is still in flight
-__device__ void stores_but_one_have_read() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
+// Waits until at most one of the thread's stores still reads shared memory
+__device__ void wait_for_all_stores_but_one() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
 
 // Stores 16 x 64 elements of a warp by TMA, through one of two buffers of 2048 bytes at `mine` (double buffering)
-__device__ void send(u32 (&v)[2][8], const TensorMap &x, int z, int r, int c, u32 mine, int &pieces) {
+__device__ void store_by_tma(u32 (&v)[2][8], const TensorMap &x, int z, int r, int c, u32 mine, int &pieces) {
     int lane = threadIdx.x%32, tr = lane%16;
     u32 piece = mine + pieces++%2*2048;
-    if (lane == 0) stores_but_one_have_read();
+    if (lane == 0) wait_for_all_stores_but_one();
     __syncwarp();
     #pragma unroll
     for (int g = 0; g < 8; g += 2)
@@ -162,42 +164,43 @@ __device__ void send(u32 (&v)[2][8], const TensorMap &x, int z, int r, int c, u3
     if (lane == 0) { tma_store(x, z, r, c, piece); stores_commit(); }
 }
 
-// The same without TMA, where a row of the next group may follow: `to` is the thread's first row, and column of 64
-__device__ void put(u32 (&v)[2][8], Number *to, int rows, int columns, int w) {
+// Stores the same without TMA, because a row of the next group may follow. `to`: the address of the thread's first
+// element; `rows` and `columns` remain from there
+__device__ void store_rows(u32 (&v)[2][8], Number *to, int rows, int columns, int N) {
     #pragma unroll
-    for (int i = 0; i < 4; i++) {                           // a half of the rows, of the columns
+    for (int i = 0; i < 4; i++) {                           // two halves of the rows, two of the columns
         u32 four[4] = {v[i/2][i%2*4], v[i/2][i%2*4+1], v[i/2][i%2*4+2], v[i/2][i%2*4+3]};
         int c = i%2*32 + threadIdx.x%4*8;
         transpose_quad(four);
-        if (i/2*8 < rows && c < columns) *(uint4 *)(to + (size_t)(i/2*8)*w + c) = {four[0], four[1], four[2], four[3]};
+        if (i/2*8 < rows && c < columns) *(uint4 *)(to + (size_t)(i/2*8)*N + c) = {four[0], four[1], four[2], four[3]};
     }
 }
 
-// 64*M x N sums of a warpgroup, whose first row is `top`, become results left of column `right`; `row`: the thread's
-// first
-template<int M, int N>
-__device__ void finish(float (&d)[M][N], const TensorMap &out_map, const TensorMap &saved_map, Out *out,
-                       const Others &o, const Tile &t, int row, int top, Loaded loaded, u32 mine, int &pieces,
-                       size_t first, int right, int w) {
+// Applies the epilogue to a warpgroup's accumulators, 64*BLOCKS_M rows from `top` on and 2*REGS columns, and stores the
+// results up to column `column_end`. `row`: the thread's first row; `first_row`: the product's first row in `out`
+template<int BLOCKS_M, int REGS>
+__device__ void apply_epilogue(float (&d)[BLOCKS_M][REGS], const TensorMap &out_map, const TensorMap &saved_map,
+                       Out *out, const EpilogueOperands &o, const Tile &t, int row, int top, LoadedOperand loaded,
+                       u32 buffer, int &pieces, size_t first_row, int column_end, int N) {
     int q = threadIdx.x%4, lane = threadIdx.x%32, warp = threadIdx.x%128/32;
-    Loaded next;
+    LoadedOperand next;
     #pragma unroll
-    for (int c = 0; c < 2*N; c += 64) {
-        if (c/32%AHEAD == 0 && c + 32*AHEAD < 2*N) next = load_others(o, t, row, c + 32*AHEAD, first, w);
+    for (int c = 0; c < 2*REGS; c += 64) {
+        if (c/32%AHEAD == 0 && c + 32*AHEAD < 2*REGS) next = load_operand(o, t, row, c + 32*AHEAD, first_row, N);
         float2 bias[8] = {};
         float sum[2][8] = {};
         #pragma unroll
         for (int g = 0; g < 8 && BIAS; g++)
-            if (t.column + c + g*8 < w) bias[g] = unpacked(__ldg((const u32 *)(o.bias + t.column + c + g*8 + q*2)));
+            if (t.column + c + g*8 < N) bias[g] = unpack(__ldg((const u32 *)(o.bias + t.column + c + g*8 + q*2)));
         #pragma unroll
-        for (int i = 0; i < M; i++) {
+        for (int i = 0; i < BLOCKS_M; i++) {
             u32 v[2][8] = {}, kept[2][8];
             #pragma unroll
-            for (int x = 0; x < 2; x++) {                   // eight rows of sixteen
+            for (int x = 0; x < 2; x++) {                   // rows 0 to 7, rows 8 to 15
                 int r = row + i*64 + x*8;
                 u32 more[8];
                 #pragma unroll
-                for (int b = 0; b < 2 && (TIMES || ADDED); b++) {
+                for (int b = 0; b < 2 && (MULTIPLIED || ADDED); b++) {
                     uint4 in = loaded.at[(c/32 + b)%AHEAD][2*i + x];
                     u32 four[4] = {in.x, in.y, in.z, in.w};
                     transpose_quad(four);
@@ -205,105 +208,106 @@ __device__ void finish(float (&d)[M][N], const TensorMap &out_map, const TensorM
                     for (int g = 0; g < 4; g++) more[b*4 + g] = four[g];
                 }
                 #pragma unroll
-                for (int g = 0; g < 8 && c + g*8 < 2*N; g++) {
+                for (int g = 0; g < 8 && c + g*8 < 2*REGS; g++) {
                     float *e = &d[i][(c/8 + g)*4 + x*2];
-                    float2 y = {e[0]*o.scale + bias[g].x, e[1]*o.scale + bias[g].y}, m = {};
-                    if (TIMES || ADDED) m = unpacked(more[g]);
+                    float2 y = {e[0]*o.scale + bias[g].x, e[1]*o.scale + bias[g].y}, factor = {};
+                    if (MULTIPLIED || ADDED) factor = unpack(more[g]);
                     if (SAVED) kept[x][g] = SAVE_GRAD ? pack(active_grad(y.x), active_grad(y.y)) : pack(y.x, y.y);
-                    if (ACTIVE) y = {active(y.x), active(y.y)};
-                    if (TIMES) y = {y.x*m.x, y.y*m.y};
-                    if (ADDED) y = {y.x + m.x, y.y + m.y};
-                    if (SUMMED && r < t.end) {
-                        sum[g/4][g%4*2] += TIMES ? y.x : m.x;
-                        sum[g/4][g%4*2 + 1] += TIMES ? y.y : m.y;
+                    if (ACTIVATION) y = {active(y.x), active(y.y)};
+                    if (MULTIPLIED) y = {y.x*factor.x, y.y*factor.y};
+                    if (ADDED) y = {y.x + factor.x, y.y + factor.y};
+                    if (COLUMN_SUMS && r < t.end) {
+                        sum[g/4][g%4*2] += MULTIPLIED ? y.x : factor.x;
+                        sum[g/4][g%4*2 + 1] += MULTIPLIED ? y.y : factor.y;
                     }
                     if (sizeof(Out) == 2) v[x][g] = pack(y.x, y.y);
-                    else if (r < t.end && t.column + c + g*8 < right) {
-                        float2 *to = (float2 *)(out + (first + r)*w + t.column + c + g*8 + q*2);
+                    else if (r < t.end && t.column + c + g*8 < column_end) {
+                        float2 *to = (float2 *)(out + (first_row + r)*N + t.column + c + g*8 + q*2);
                         float2 old = {};
-                        if (ONTO) old = *to;
+                        if (ACCUMULATE) old = *to;
                         *to = {y.x + old.x, y.y + old.y};
                     }
                 }
             }
-            int r = top + i*64 + warp*16, left = t.end - row - i*64;
-            size_t at = (first + row + i*64)*w + t.column + c;
-            if (STAGED && c + 64 <= 2*N) send(v, out_map, t.z, r, t.column + c, mine, pieces);
-            else if (sizeof(Out) == 2) put(v, (Number *)out + at, left, right - t.column - c, w);
-            if (SAVED && STAGED) send(kept, saved_map, t.z, r, t.column + c, mine, pieces);
-            else if (SAVED) put(kept, o.saved + at, left, w - t.column - c, w);
+            int r = top + i*64 + warp*16, rows_left = t.end - row - i*64;
+            size_t at = (first_row + row + i*64)*N + t.column + c;
+            if (STAGED && c + 64 <= 2*REGS) store_by_tma(v, out_map, t.z, r, t.column + c, buffer, pieces);
+            else if (sizeof(Out) == 2) store_rows(v, (Number *)out + at, rows_left, column_end - t.column - c, N);
+            if (SAVED && STAGED) store_by_tma(kept, saved_map, t.z, r, t.column + c, buffer, pieces);
+            else if (SAVED) store_rows(kept, o.saved + at, rows_left, N - t.column - c, N);
         }
         #pragma unroll
-        for (int b = 0; b < 2 && SUMMED; b++) {
+        for (int b = 0; b < 2 && COLUMN_SUMS; b++) {
             float all = add_rows(sum[b]);
-            int mine = t.column + c + b*32 + (lane/16*2 + lane/8%2)*8 + q*2 + lane/4%2;
-            if (mine < w) o.sums[(size_t)(top/(64*M)*4 + warp)*w + mine] = all;
+            int column = t.column + c + b*32 + (lane/16*2 + lane/8%2)*8 + q*2 + lane/4%2;
+            if (column < N) o.sums[(size_t)(top/(64*BLOCKS_M)*4 + warp)*N + column] = all;
         }
         if ((c/32 + 2)%AHEAD == 0) loaded = next;
     }
 }
 
 __global__ void __cluster_dims__(CLUSTER) __launch_bounds__(128*(WGS + 1), BLOCKS)
-multiply(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
+multiply(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMap B,
          const __grid_constant__ TensorMap out_map, const __grid_constant__ TensorMap saved_map, Out *out,
-         Number *saved, const Number *bias, const Number *other, float *sums, const int *ends, int count, int h, int w,
-         int k, float scale) {
-    static_assert(BN%64 == 0 || !(TIMES || ADDED || SAVED || SUMMED || ONTO), "these come 64 columns at a time");
+         Number *saved, const Number *bias, const Number *other, float *sums, const int *ends, int count, int M, int N,
+         int K, float scale) {
+    static_assert(BN%64 == 0 || !(MULTIPLIED || ADDED || SAVED || COLUMN_SUMS || ACCUMULATE),
+                  "the epilogue handles 64 columns at a time");
     extern __shared__ __align__(1024) char shared[];
     __shared__ u64 bars[2*STAGES];
     u32 a = address(shared), b = a + STAGES*A_BYTES, mine = b + STAGES*B_BYTES + threadIdx.x/32*4096;
     u32 full = address(bars), empty = full + 8*STAGES;
-    int me = blockIdx.x%CLUSTER, wg = __shfl_sync(~0u, threadIdx.x/128, 0), s = 0, phase = 0, steps = (k + BK-1)/BK;
+    int me = blockIdx.x%CLUSTER, wg = __shfl_sync(~0u, threadIdx.x/128, 0), s = 0, phase = 0, steps = (K + BK-1)/BK;
     if (threadIdx.x == WGS*128) {
-        prefetch(m);
-        prefetch(n);
+        prefetch(A);
+        prefetch(B);
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, WGS*CLUSTER); }
         barriers_ready();
     }
     if (CLUSTER > 1) cluster_sync(); else __syncthreads();
-    if (PDL) {                                            // from here on all that kernels ahead wrote is there
+    if (PDL) {                                            // after the wait, the writes of earlier kernels are visible
         asm volatile("griddepcontrol.launch_dependents;");
         asm volatile("griddepcontrol.wait;" ::: "memory");
     }
-    Schedule work(ends, count, h, w);
+    Schedule work(ends, count, M, N);
     Tile t;
-    if (wg == WGS) {                                        // producer: one thread
-        registers_down<DOWN>();
+    if (wg == WGS) {                                        // producer: one thread issues TMA loads
+        registers_down<PRODUCER_REGS>();
         if (threadIdx.x == WGS*128) for (bool back = false; work.next(t); back = !back)
-            for (int step = 0; step < steps; step++) {      // there, and back: what was last is still in the L2 cache
+            for (int step = 0; step < steps; step++) {      // alternate directions: the last tiles are still in L2
                 int at = (back ? steps-1 - step : step)*BK;
                 barrier_wait(empty + 8*s, phase-1);
                 barrier_expect(full + 8*s, A_BYTES + B_BYTES);
-                load_step(a + s*A_BYTES, b + s*B_BYTES, m, n, t, at, full + 8*s, me);
+                load_step(a + s*A_BYTES, b + s*B_BYTES, A, B, t, at, full + 8*s, me);
                 if (++s == STAGES) { s = 0; phase++; }
             }
     } else {                                                // consumers
-        registers_up<UP>();
+        registers_up<CONSUMER_REGS>();
         int last = -1, pieces = 0;
         bool signals = threadIdx.x%128 < CLUSTER;       // thread t signals block t
-        u64 da = descriptor(a + wg*M*64*128, 16), db = descriptor(b, N_TRANSPOSED ? 16 : BOX);
-        Others others = {bias, other, saved, sums, scale};
-        float d[M][BN/2];
+        u64 da = descriptor(a + wg*M_BLOCKS*64*128, 16), db = descriptor(b, B_TRANSPOSED ? 16 : BOX);
+        EpilogueOperands operands = {bias, other, saved, sums, scale};
+        float d[M_BLOCKS][BN/2];
         while (work.next(t)) {
             for (int step = 0; step < steps; step++) {
                 barrier_wait(full + 8*s, phase);
                 multiply_step(d, da + s*(A_BYTES/16), db + s*(B_BYTES/16), step > 0);
-                wgmma_wait<1>();                            // the step before is done, and its stage is free
+                wgmma_wait<1>();                            // the previous step has finished: its stage is empty
                 if (last >= 0 && signals) barrier_arrive_at(empty + 8*last, threadIdx.x%128);
                 last = s;
                 if (++s == STAGES) { s = 0; phase++; }
             }
-            int top = t.row + me%CM*BM + wg*M*64, row = top + threadIdx.x%128/32*16 + threadIdx.x%32/4;
-            size_t first = GROUPED ? 0 : (size_t)t.z*h;
-            Loaded loaded = load_others(others, t, row, 0, first, w);       // in flight during the last step
+            int top = t.row + me%CM*BM + wg*M_BLOCKS*64, row = top + threadIdx.x%128/32*16 + threadIdx.x%32/4;
+            size_t first = GROUPED ? 0 : (size_t)t.z*M;
+            LoadedOperand loaded = load_operand(operands, t, row, 0, first, N);       // in flight during the last step
             wgmma_wait<0>();
             fence_sums(d);
             if (signals) barrier_arrive_at(empty + 8*last, threadIdx.x%128);
             last = -1;
-            int right = BN%64 ? min(w, t.column + BN) : w;  // else TMA ends at w, and no piece is beyond the tile
-            finish(d, out_map, saved_map, out, others, t, row, top, loaded, mine, pieces, first, right, w);
+            int right = BN%64 ? min(N, t.column + BN) : N;  // otherwise TMA clips at N
+            apply_epilogue(d, out_map, saved_map, out, operands, t, row, top, loaded, mine, pieces, first, right, N);
         }
         if (threadIdx.x%32 == 0) stores_have_read();
     }
-    if (CLUSTER > 1) cluster_sync();                             // others may still arrive at this block's barriers
+    if (CLUSTER > 1) cluster_sync();                             // other blocks may still arrive at the barriers here
 }

@@ -1,5 +1,4 @@
-"""The source of the product, `product.cuh`, and what precedes it when it is compiled: instructions, an activation,
-types and constants."""
+"""Assemble the source of the product: `product.cuh` after PTX instructions, an activation, types and constants."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -8,16 +7,16 @@ from ..fused.sources import source as fused_source
 from ..ptx import PTX, wgmma
 from ..texts import IN_C, source_loader, with_types
 
-source = source_loader(__package__)  # of a file here, without its `.cuh`
+source = source_loader(__package__)  # the text of NAME.cuh in this package
 
-HALVES = dict(bfloat16='bf16', float16='f16')  # torch's 16-bit floats -> PTX's names
+F16_TYPES = dict(bfloat16='bf16', float16='f16')  # torch's 16-bit float types -> their names in PTX
 
 
 class Activation(NamedTuple):
-    "An elementwise function, as CUDA C: expressions of `float x`"
+    "An elementwise function in CUDA C: expressions of `float x`"
 
     value: str  # 'x > 0 ? x : 0'
-    grad: str = ''  # its derivative: 'x > 0 ? 1 : 0'; empty: there is none, and no gradient
+    grad: str = ''  # its derivative: 'x > 0 ? 1 : 0'; empty: no gradient is supported
 
 
 ACTIVATIONS = dict(
@@ -30,7 +29,7 @@ _SIGMOID = '__device__ float sigmoid(float x) { return inverse(1 + power_of_2(-1
 
 
 def _grad_stub(activation):
-    "CUDA C of an unused `active_grad` for an activation without one"
+    "Return CUDA C of an unused `active_grad` for an activation without a derivative, else nothing"
     has = activation and ACTIVATIONS.get(activation, activation).grad
     return '' if has else '__device__ float active_grad(float x) { return 1; }\n'
 
@@ -39,7 +38,7 @@ def _grad_stub(activation):
 def activation_text(
     activation,  # a name of `ACTIVATIONS`, an `Activation`, or None
 ) -> str:
-    "CUDA C of `active` and `active_grad`, below the types From and Sum"
+    "Return CUDA C of `active` and `active_grad`; the types From and Sum must be defined above it"
     if activation is None:
         return ''
     found = activation if isinstance(activation, Activation) else ACTIVATIONS[activation]
@@ -50,20 +49,20 @@ def activation_text(
 
 @lru_cache(1024)
 def product_source(
-    dtype,  # of m and n: 'bfloat16', 'float16'
-    out,  # of the result
+    dtype,  # of A and B: 'bfloat16', 'float16'
+    out_dtype,  # of the result
     activation,  # as for `activation_text`
-    constants,  # ((name in the text, int), ...)
+    constants,  # ((name in the source, int), ...)
 ) -> str:
-    "CUDA C of the product, ready to be compiled"
-    above = (PTX + wgmma(dict(constants)['BN'])).replace('bf16', HALVES[dtype]) + activation_text(activation)
-    types = ('Number', IN_C[dtype]), ('Out', IN_C[out]), ('From', IN_C[dtype]), ('Sum', 'float')
+    "Return CUDA C of the product, ready to be compiled"
+    above = (PTX + wgmma(dict(constants)['BN'])).replace('bf16', F16_TYPES[dtype]) + activation_text(activation)
+    types = ('Number', IN_C[dtype]), ('Out', IN_C[out_dtype]), ('From', IN_C[dtype]), ('Sum', 'float')
     stubs = '' if activation else '__device__ float active(float x) { return x; }\n'
     return with_types(source('product'), types, constants, above + stubs + _grad_stub(activation))
 
 
 @lru_cache(256)
 def pass_source(dtype, activation) -> str:
-    "CUDA C that applies an `Activation`, where another kernel has multiplied"
+    "Return CUDA C of the kernels that apply an `Activation` and its gradient after another kernel has multiplied"
     types = ('Number', IN_C[dtype]), ('From', IN_C[dtype]), ('Sum', 'float')
     return with_types(source('pass'), types, (), activation_text(activation) + _grad_stub(activation))

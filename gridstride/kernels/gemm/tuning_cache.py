@@ -1,4 +1,4 @@
-"""What `tune` has measured, kept on disk: the fastest kernel for a shape, by GPU, driver and version."""
+"""The results of `tune` on disk: the fastest kernel per shape, for a GPU, its driver and a version of the package."""
 
 import json
 from datetime import date
@@ -12,94 +12,98 @@ from ...bench.recording import key
 from ...utils import cache_dir
 
 
-class Found(NamedTuple):
-    "The fastest of those that were measured"
+class TunedKernel(NamedTuple):
+    "The fastest of the kernels that were measured for a shape"
 
     name: str  # of the kernel
-    source: str  # `identity` of it: a kernel that was changed since has to be measured again
-    of: int  # how many were measured
-    date: str  # when
+    source_hash: str  # a kernel whose source has changed since is measured again
+    candidates: int  # number of kernels that were measured
+    date: str  # of the measurement
 
 
 def path():
-    "The file in the user's cache"
+    "Return the path of the file in the user's cache"
     return cache_dir() / 'tuned.json'
 
 
 @lru_cache
-def owner(device) -> str:  # device: its number
-    "Whose measurements they are: a GPU, its driver, this version"
+def machine_key(device) -> str:  # device: index of the GPU
+    "Return the key of measurements on this machine: the GPU, its driver and this version"
     import torch
 
     return f'{torch.cuda.get_device_name(device)}, driver {driver()}, gridstride {__version__}'
 
 
-def identity(kernel) -> str:
-    "A hash of a kernel's source and constants"
+def source_hash(kernel) -> str:
+    "Return a hash of a kernel's name, source and constants"
     return key(kernel.name, kernel.src)
 
 
-def _label(h, w, k, dtype, layout):
-    return f'{h}x{k} @ {k}x{w} {dtype} {layout}'
+def _label(M, N, K, dtype, layout):
+    return f'{M}x{K} @ {K}x{N} {dtype} {layout}'
 
 
 def _read():
-    "All entries; none if the file is missing, truncated, or not ours"
+    "Return all entries, {machine: {shape: entry}}; none if the file is missing, truncated or of another format"
     try:
-        every = json.loads(path().read_text(encoding='utf-8'))
+        entries = json.loads(path().read_text(encoding='utf-8'))
     except (OSError, ValueError):
         return {}
-    return {o: dict(v) for o, v in every.items() if isinstance(v, dict)} if isinstance(every, dict) else {}
+    if not isinstance(entries, dict):
+        return {}
+    return {machine: dict(shapes) for machine, shapes in entries.items() if isinstance(shapes, dict)}
 
 
 @lru_cache
-def _known(file):
-    "What the file held when this process first asked"
+def _cached_entries(file):
+    "Return the entries as the file held them when this process first read it"
     return _read()
 
 
-def _found(entry):
-    "A `Found` of what the file has, None if that is none"
+def _parse_entry(entry):
+    "Return an entry of the file as a `TunedKernel`; None if it has other fields or types"
     try:
-        found = Found(**entry)
+        tuned = TunedKernel(**entry)
     except TypeError:
         return None
-    types = Found.__annotations__.values()
-    return found if all(isinstance(o, t) for o, t in zip(found, types)) else None
+    types = TunedKernel.__annotations__.values()
+    return tuned if all(isinstance(value, type) for value, type in zip(tuned, types)) else None
 
 
-def find(h, w, k, dtype, device, layout):  # a `Found`, or None
-    "What was measured on such a GPU for h x k @ k x w"
-    every = _known(path())
-    return _found(every.get(owner(device), {}).get(_label(h, w, k, dtype, layout))) if every else None
+def find(M, N, K, dtype, device, layout):  # a `TunedKernel`, or None
+    "Return the result of an earlier measurement on this GPU for (M x K) @ (K x N)"
+    entries = _cached_entries(path())
+    if not entries:
+        return None
+    return _parse_entry(entries.get(machine_key(device), {}).get(_label(M, N, K, dtype, layout)))
 
 
-def keep(kernel, of, h, w, k, dtype, device, layout):
-    "Note the fastest kernel; a folder that cannot be written only means to measure again in the next process"
-    found = Found(kernel.name, identity(kernel), of, str(date.today()))
-    every = _read()
-    every.setdefault(owner(device), {})[_label(h, w, k, dtype, layout)] = found._asdict()
+def store(kernel, candidates, M, N, K, dtype, device, layout):
+    "Store the fastest of the `candidates` measured kernels; in a read-only folder the next process measures again"
+    tuned = TunedKernel(kernel.name, source_hash(kernel), candidates, str(date.today()))
+    entries = _read()
+    entries.setdefault(machine_key(device), {})[_label(M, N, K, dtype, layout)] = tuned._asdict()
     try:
         path().parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path(), json.dumps(every, indent=1))
+        write_whole(path(), json.dumps(entries, indent=1))
     except OSError:
         pass
-    _known.cache_clear()
+    _cached_entries.cache_clear()
 
 
-def lines():
-    "All that is kept, a line each"
-    for who, shapes in _read().items():
+def report_lines():
+    "Yield one line per stored result"
+    for machine, shapes in _read().items():
         for shape, entry in shapes.items():
-            found = _found(entry)
-            yield f'{who}: {shape}: ' + (
-                f'{found.name}, the fastest of {found.of}, {found.date}' if found else 'is not measured'
+            tuned = _parse_entry(entry)
+            yield f'{machine}: {shape}: ' + (
+                f'{tuned.name}, the fastest of {tuned.candidates}, {tuned.date}' if tuned else 'not measured'
             )
 
 
-def forget() -> bool:  # was there anything?
-    "Throw away all that is kept on disk"
-    _known.cache_clear()
+def clear() -> bool:  # whether there was a file
+    "Delete the results on disk"
+    _cached_entries.cache_clear()
     try:
         path().unlink()
     except FileNotFoundError:
