@@ -58,7 +58,7 @@ def best_pick(m, n, out, layout, seconds=.01):
     picks = cublaslt.picks(m, n, layout, COUNT)
     calls = {i: lambda p=p: p(m, n, out) for i, p in enumerate(picks)}
     times = time_interleaved(KEPT['read'](), calls, seconds)
-    return min(picks, key=lambda p: np.median(sum(times[p.number], [])))
+    return min(picks, key=lambda p: np.median(sum(times[p.rank], [])))
 
 
 def sides_of(shape, dtype, layout, ours, measured, reading):
@@ -69,7 +69,7 @@ def sides_of(shape, dtype, layout, ours, measured, reading):
     more = dict(plan=repr(explain(a, b)) if ours is matmul else ours.name)
     try:
         pick = best_pick(m, n, out, layout)
-        calls[BEST], more['pick'] = lambda: pick(m, n, out), dict(number=pick.number, **pick.config)
+        calls[BEST], more['pick'] = lambda: pick(m, n, out), dict(number=pick.rank, **pick.config)
     except Exception as e: more['no_pick'] = f'{type(e).__name__}: {e}'.splitlines()[0]
     judge = Reference(a, b)
     more['errors'] = {k: error_of(f, judge, out, k == 'ours') for k, f in calls.items()}

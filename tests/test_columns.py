@@ -260,14 +260,14 @@ def test_picks_multiply_in_each_layout(standin, layout):
     torch.testing.assert_close(out, a @ b)
     assert (standin.made[1]["compute"], standin.made[1]["scale"]) == (68, 0)
     problem = every[0].problem
-    handles = {problem.wish.value, problem.product.value, *(o.value for o in problem.layouts)}
+    handles = {problem.preference.value, problem.product.value, *(o.value for o in problem.layouts)}
     del problem, every
     assert set(standin.gone) == handles, 'all that was made is given back'
 
 
 def test_a_refusal_is_reported(standin):
     standin.cublasLtMatmulAlgoGetHeuristic = lambda *args: 15
-    with pytest.raises(RuntimeError, match='cublasLtMatmulAlgoGetHeuristic answers 15'):
+    with pytest.raises(RuntimeError, match='cublasLtMatmulAlgoGetHeuristic returned cublasStatus_t 15'):
         cublaslt.picks(torch.randn(8, 8), torch.randn(8, 8))
 
 

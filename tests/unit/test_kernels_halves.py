@@ -7,7 +7,7 @@ from gridstride import cpp
 from gridstride.cpp import on_emulator
 from gridstride.kernels.gemm.cost_model import TileConfig as Tile
 from gridstride.kernels.gemm.hopper_f16 import (
-    _smem_plan, box, gemm_f16, mn_major, rows, stage_bytes, stored_columns, why_not)
+    _smem_plan, box_columns, gemm_f16, mn_major, rows_of_b, stage_bytes, stored_columns, why_not)
 from gridstride.kernels.ladder.ladder import right
 from found import names, saying
 
@@ -54,9 +54,9 @@ def test_a_block_has_memory_for_its_stages(config, layout):
 
 
 def test_boxes_are_wide_but_for_few_columns():
-    def loaded(config, layout='tn'): return box(config), rows(config, layout)
+    def loaded(config, layout='tn'): return box_columns(config), rows_of_b(config, layout)
     assert [loaded(Tile(64, o, swap_ab=1)) for o in (24, 32, 48, 72)] == [(32, 32), (32, 32), (64, 64), (64, 128)]
-    assert loaded(Tile(192, 192, swap_ab=1, split_n=1)) == (32, 192) and rows(Tile(64, 72, swap_ab=1), 'nn') == 72
+    assert loaded(Tile(192, 192, swap_ab=1, split_n=1)) == (32, 192) and rows_of_b(Tile(64, 72, swap_ab=1), 'nn') == 72
     assert loaded(Tile(192, 128, swap_ab=1, split_n=1)) == (64, 128)
 
 
@@ -68,9 +68,9 @@ def test_which_way_k_goes():
 
 
 @pytest.mark.parametrize('config,layout,why', [
-    (Tile(64, 64, 4, 4), 'nn', 'eight blocks'), (Tile(64, 72), 'nn', 'not multiples'),
+    (Tile(64, 64, 4, 4), 'nn', 'eight blocks'), (Tile(64, 72), 'nn', 'not a multiple'),
     (Tile(320, 96, swap_ab=1, split_n=1), 'nt', '256 rows'),
-    (Tile(192, 160, swap_ab=1, split_n=1), 'tn', 'whole boxes'), (Tile(192, 128, swap_ab=1), 'nn', 'for both'),
+    (Tile(192, 160, swap_ab=1, split_n=1), 'tn', 'whole TMA boxes'), (Tile(192, 128, swap_ab=1), 'nn', 'two warpgroups'),
     (Tile(256, 256), 'nn', 'few registers'), (Tile(128, 256, CK=2), 'nn', 'partial sums'),
     (Tile(64, 200, BLOCKS=2, swap_ab=1), 'tn', 'three stages')])
 def test_what_there_is_no_kernel_for(config, layout, why):

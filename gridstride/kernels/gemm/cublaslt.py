@@ -1,8 +1,7 @@
-"""NVIDIA's matrix products, as a baseline: the algorithms that cublasLt proposes for a shape, its first pick and
-others.
+"""NVIDIA's matrix products, as a baseline: `picks` returns the algorithms that cublasLt proposes for a shape.
 
-torch takes the first, which for some shapes is not the fastest. The library is the one that torch has loaded; its
-functions and constants are documented in NVIDIA's `cublasLt.h`.
+torch uses the first proposal, which is not the fastest for some shapes. The library is the one that torch has loaded;
+its functions and constants are documented in NVIDIA's `cublasLt.h`.
 """
 
 import ctypes
@@ -17,11 +16,11 @@ from ...bench.recording import Unavailable
 __all__ = ['picks', 'Pick']
 
 _TYPES = dict(float32=0, float16=2, bfloat16=14)  # cudaDataType
-_COMPUTE_FLOAT = 68  # CUBLAS_COMPUTE_32F: of float32 without TF32
+_COMPUTE_FLOAT = 68  # CUBLAS_COMPUTE_32F: float32 accumulation without TF32
 _TRANSPOSE_A, _TRANSPOSE_B = 3, 4  # CUBLASLT_MATMUL_DESC_TRANSA and _TRANSB
 _MAX_WORKSPACE = 1  # CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
-WORKSPACE = 32 * 2**20  # bytes of workspace for a product: as many as torch gives on Hopper
-# CUBLASLT_ALGO_CONFIG_*: name -> (number, type of the value)
+WORKSPACE = 32 * 2**20  # bytes of workspace per product: as many as torch allocates on Hopper
+# CUBLASLT_ALGO_CONFIG_*: name -> (attribute, type of the value)
 _CONFIG = dict(
     algorithm=(0, c_int32), tile=(1, ctypes.c_uint32), split=(2, c_int32), stages=(6, ctypes.c_uint32),
     cluster=(8, ctypes.c_uint16),
@@ -46,7 +45,8 @@ class Proposal(ctypes.Structure):
     ]
 
 
-_WHAT = dict(
+# functions of the library -> types of their parameters
+_SIGNATURES = dict(
     cublasLtCreate=[POINTER(c_void_p)],
     cublasLtMatmulDescCreate=[POINTER(c_void_p), c_int, c_int],
     cublasLtMatmulDescSetAttribute=[c_void_p, c_int, c_void_p, c_size_t],
@@ -63,7 +63,7 @@ _WHAT = dict(
 
 
 def file_in(maps: str) -> str:  # maps: the text of /proc/self/maps
-    "The file of cublasLt that a process has loaded; `Unavailable` if it has none"
+    "Return the path of the cublasLt that a process has loaded; raises `Unavailable` if it has loaded none"
     found = re.search(r'/\S*libcublasLt\.so\S*', maps)
     if not found:
         raise Unavailable('cublasLt is not loaded: it comes with a torch for CUDA, on Linux')
@@ -71,8 +71,8 @@ def file_in(maps: str) -> str:  # maps: the text of /proc/self/maps
 
 
 def declare(library):
-    "The library with the types of what is called in it"
-    for name, types in _WHAT.items():
+    "Declare the parameter types of the library's functions; returns the library"
+    for name, types in _SIGNATURES.items():
         f = getattr(library, name)
         f.argtypes, f.restype = types, c_int
     return library
@@ -80,7 +80,7 @@ def declare(library):
 
 @lru_cache
 def library():
-    "The cublasLt that torch has loaded"
+    "Return the cublasLt that torch has loaded"
     import torch
 
     torch.cuda.init()
@@ -88,13 +88,13 @@ def library():
 
 
 def call(lib, name, *args):
-    "Call a function of the library; `RuntimeError` if it refuses"
+    "Call a function of the library; raises `RuntimeError` if it returns an error"
     if status := getattr(lib, name)(*args):
-        raise RuntimeError(f'{name} answers {status} of cublasStatus_t')
+        raise RuntimeError(f'{name} returned cublasStatus_t {status}')
 
 
-def made(lib, name, *args):
-    "What `name` creates"
+def create(lib, name, *args):
+    "Call a function that creates an object; returns its handle"
     handle = c_void_p()
     call(lib, name, byref(handle), *args)
     return handle
@@ -102,7 +102,7 @@ def made(lib, name, *args):
 
 @lru_cache
 def _handle(device):
-    return made(library(), 'cublasLtCreate')
+    return create(library(), 'cublasLtCreate')
 
 
 @lru_cache
@@ -112,57 +112,62 @@ def _workspace(device):
     return torch.empty(WORKSPACE, dtype=torch.uint8, device=f'cuda:{device}')
 
 
-# The library is column-major. A row-major matrix is to it the transpose of a column-major one; so it computes the
-# transposed product, n' m' instead of m n, which is `out` in row-major order.
-def order_of(
-    h, w, k, layout
-):  # (transposed, rows, columns) of both operands as the library has them, (w, h) of the result
-    "h x k @ k x w in the library's order; the first operand is n, the second m"
-    ta, tb = layout[0] == 't', layout[1] == 't'
-    return (tb, k if tb else w, w if tb else k), (ta, h if ta else k, k if ta else h), (w, h)
+# The library is column-major: it reads a row-major matrix as its transpose. So it computes the transposed product,
+# B^T @ A^T instead of A @ B, whose column-major result is C in row-major order.
+def column_major(
+    M, N, K, layout
+):  # (transposed, rows, columns) of B and of A as the library reads them, and (rows, columns) of its result
+    "Convert a row-major product (M x K) @ (K x N) to the library's column-major order; B is the first operand"
+    a_transposed, b_transposed = layout[0] == 't', layout[1] == 't'
+    return (
+        (b_transposed, K if b_transposed else N, N if b_transposed else K),
+        (a_transposed, M if a_transposed else K, K if a_transposed else M),
+        (N, M),
+    )
 
 
 class Problem:
-    "A product, described for the library"
+    "The library's description of a product (M x K) @ (K x N)"
 
-    def __init__(self, h, w, k, dtype, layout, lib=None):
+    def __init__(self, M, N, K, dtype, layout, lib=None):
         self.lib, kind = lib or library(), _TYPES[dtype]
-        first, second, result = order_of(h, w, k, layout)
-        self.product = made(self.lib, 'cublasLtMatmulDescCreate', _COMPUTE_FLOAT, _TYPES['float32'])
+        first, second, result = column_major(M, N, K, layout)
+        self.product = create(self.lib, 'cublasLtMatmulDescCreate', _COMPUTE_FLOAT, _TYPES['float32'])
         for what, (transposed, _, _) in ((_TRANSPOSE_A, first), (_TRANSPOSE_B, second)):
             self._set('cublasLtMatmulDescSetAttribute', self.product, what, c_int32(transposed))
         sizes = first[1:], second[1:], result
-        self.layouts = [made(self.lib, 'cublasLtMatrixLayoutCreate', kind, *o, o[0]) for o in sizes]
-        self.wish = made(self.lib, 'cublasLtMatmulPreferenceCreate')
-        self._set('cublasLtMatmulPreferenceSetAttribute', self.wish, _MAX_WORKSPACE, c_size_t(WORKSPACE))
+        self.layouts = [create(self.lib, 'cublasLtMatrixLayoutCreate', kind, *size, size[0]) for size in sizes]
+        self.preference = create(self.lib, 'cublasLtMatmulPreferenceCreate')
+        self._set('cublasLtMatmulPreferenceSetAttribute', self.preference, _MAX_WORKSPACE, c_size_t(WORKSPACE))
 
     def _set(self, name, of, what, value):
         call(self.lib, name, of, what, byref(value), ctypes.sizeof(value))
 
     def proposals(self, handle, count):
-        "The algorithms that the library proposes, the best by its estimate first"
-        found, n, (a, b, d) = (Proposal * count)(), c_int(), self.layouts
-        call(self.lib, 'cublasLtMatmulAlgoGetHeuristic', handle, self.product, a, b, d, d, self.wish, count, found, n)
-        return [o for o in found[: n.value] if o.state == 0]
+        "Return up to `count` algorithms that the library proposes, the fastest by its estimate first"
+        found, length, (a, b, d) = (Proposal * count)(), c_int(), self.layouts
+        args = handle, self.product, a, b, d, d, self.preference, count, found, length
+        call(self.lib, 'cublasLtMatmulAlgoGetHeuristic', *args)
+        return [proposal for proposal in found[: length.value] if proposal.state == 0]
 
     def __del__(self):
-        if hasattr(self, 'wish'):
-            self.lib.cublasLtMatmulPreferenceDestroy(self.wish)
+        if hasattr(self, 'preference'):
+            self.lib.cublasLtMatmulPreferenceDestroy(self.preference)
             self.lib.cublasLtMatmulDescDestroy(self.product)
-            for o in self.layouts:
-                self.lib.cublasLtMatrixLayoutDestroy(o)
+            for layout in self.layouts:
+                self.lib.cublasLtMatrixLayoutDestroy(layout)
 
 
 class Pick:
-    "One of the library's proposals, called like a kernel: `pick(m, n, out)`; `name` says which it is"
+    "One proposal of the library, called like a kernel: `pick(stored_a, stored_b, out)`; `rank` 0 is the first proposal"
 
-    def __init__(self, problem, proposal, number):
-        self.problem, self.proposal, self.number = problem, proposal, number
+    def __init__(self, problem, proposal, rank):
+        self.problem, self.proposal, self.rank = problem, proposal, rank
         self._one, self._zero = c_float(1), c_float(0)
 
     @property
     def config(self) -> dict:
-        "The library's own configuration of this proposal"
+        "Return the library's configuration of this proposal: tile, stages, split-K, cluster"
         res = {}
         for name, (what, kind) in _CONFIG.items():
             v, size = kind(), c_size_t()
@@ -173,12 +178,12 @@ class Pick:
 
     @property
     def name(self):
-        "Which proposal it is"
-        return f'cublasLt {self.number}'
+        "The name in tables: cublasLt and the rank of the proposal"
+        return f'cublasLt {self.rank}'
 
-    def __call__(self, m, n, out):
-        device, p, (a, b, d) = m.get_device(), self.problem, self.problem.layouts
-        x, y, z = n.data_ptr(), m.data_ptr(), out.data_ptr()
+    def __call__(self, stored_a, stored_b, out):
+        device, p, (a, b, d) = stored_a.get_device(), self.problem, self.problem.layouts
+        x, y, z = stored_b.data_ptr(), stored_a.data_ptr(), out.data_ptr()
         workspace = _workspace(device).data_ptr(), self.proposal.workspace
         how = byref(self.proposal.algorithm), *workspace, current_stream(device)
         operands = byref(self._one), x, a, y, b, byref(self._zero), z, d, z, d
@@ -187,13 +192,18 @@ class Pick:
 
 
 def picks(
-    m,
-    n,  # as they are in memory, contiguous: with layout 'tn' m is k x h, with 'nt' n is w x k
+    stored_a,
+    stored_b,  # contiguous: (M, K) and (K, N); with layout 'tn' A is stored as (K, M), with 'nt' B as (N, K)
     layout='nn',
-    count=8,  # how many to ask for
-) -> list:  # of `Pick`, the library's first one first
-    "Return the algorithms that cublasLt proposes for a product"
-    h, k = m.shape[::-1] if layout[0] == 't' else m.shape
-    w = n.shape[0] if layout[1] == 't' else n.shape[1]
-    problem = Problem(h, w, k, str(m.dtype).removeprefix('torch.'), layout)
-    return [Pick(problem, o, i) for i, o in enumerate(problem.proposals(_handle(m.get_device()), count))]
+    count=8,  # the most proposals to return
+) -> list:  # of `Pick`, in the library's order
+    """Return the algorithms that cublasLt proposes for a product.
+
+        picks(A, B)[0](A, B, out)
+
+    Raises Unavailable without a cublasLt."""
+    M, K = stored_a.shape[::-1] if layout[0] == 't' else stored_a.shape
+    N = stored_b.shape[0] if layout[1] == 't' else stored_b.shape[1]
+    problem = Problem(M, N, K, str(stored_a.dtype).removeprefix('torch.'), layout)
+    proposals = problem.proposals(_handle(stored_a.get_device()), count)
+    return [Pick(problem, proposal, rank) for rank, proposal in enumerate(proposals)]

@@ -5,7 +5,7 @@
 // Defined above this source: Number (the type of A and B), Out (float, or Number), BM, BN, BK, STAGES, WGS (consumer
 // warpgroups), CM and CN (blocks of a cluster along M, which share tiles of B, or along N, which share tiles of A),
 // BLOCKS (per SM), PRODUCER_REGS and CONSUMER_REGS (registers per thread), PDL (programmatic dependent launch: the
-// kernel begins before the previous one ends), GROUPED, A_TRANSPOSED and B_TRANSPOSED (memory holds the transpose), wgmma.
+// kernel begins before the previous one ends), GROUPED, A_TRANSPOSED, B_TRANSPOSED (memory holds the transpose), wgmma.
 // For the epilogue: BIAS, ACTIVATION, MULTIPLIED (by another matrix), ADDED (another matrix is added), SAVED (the input
 // of the activation is stored, too), SAVE_GRAD (its gradient is stored instead), COLUMN_SUMS, ACCUMULATE (the result is
 // added to `out`), and the functions `active` and `active_grad`.
