@@ -331,7 +331,8 @@ def landlock(
             _allow(ruleset, path, _EXECUTE | _READ | _LIST)
         for path in _device_files():
             _allow(ruleset, path, (_READ | _LIST | _WRITE | _IOCTL) & every)
-        _allow(ruleset, f'/proc/{os.getpid()}/task', _READ | _LIST | _WRITE)  # CUDA's driver names its threads there
+        _allow(ruleset, '/dev', _LIST)
+        _allow(ruleset, f'/proc/{os.getpid()}', every)  # of this process alone: CUDA's driver writes there at its start
         for path in writable:
             _allow(ruleset, path, every)
         _call('syscall', _RESTRICT, ruleset, 0)
