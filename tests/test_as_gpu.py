@@ -541,3 +541,29 @@ def test_python_programs_that_a_program_starts_are_emulated(tmp_path):
     assert said == '[5.] 3.0 True', r
     assert idle == "['AtImport'] False"  # nothing is imported before it is used
     assert other == '[] False' and simulator == '[] False' and own == '3 False'
+
+
+RACING_CHILD = CHILD.replace('o[0] = 5', 'o[0] = cuda.threadIdx.x').replace('k[1, 1]', 'k[1, 8]')
+
+
+def printed_by(cell):
+    "The lines that a cell wrote, without empty ones"
+    lines = ''.join(o.text for o in cell.outputs if o.output_type == 'stream').splitlines()
+    return [o.strip() for o in lines if o.strip()]
+
+
+@pytest.mark.takes(12)
+@pytest.mark.parametrize('unchecked', [False, True])
+def test_programs_that_cells_start_are_emulated(run_notebook, tmp_path, monkeypatch, unchecked):
+    "By !, by ! whose output is a value, by %run; a finding in a process of its own ends that alone"
+    pytest.importorskip('numba')
+    monkeypatch.setenv('PATH', os.pathsep.join([str(Path(sys.executable).parent), os.environ['PATH']]))
+    (tmp_path / 'child.py').write_text(CHILD)
+    (tmp_path / 'racing.py').write_text(RACING_CHILD)
+    starts = [] if unchecked else ['!python child.py', 'said = !python child.py\nprint(said[-1])', '%run child.py']
+    sources = [*starts, '!python racing.py\nprint(_exit_code)']
+    status, said = run_notebook(*['--unchecked'] * unchecked, sources=sources)
+    assert status == 0, said
+    *right, racing = map(printed_by, nbformat.read(tmp_path / 'n.emulated.ipynb', as_version=4).cells)
+    assert [o[-1] for o in right] == ['[5.] 3.0 True'] * len(starts), right
+    assert racing[-1] == ('0' if unchecked else '1') and unchecked != any('RacecheckError' in o for o in racing), racing

@@ -142,6 +142,14 @@ def test_a_wrong_answer_shows_its_message_and_its_own_line():
     with pytest.raises(WrongAnswer, match=rf'in line {f.__code__.co_firstlineno} of test_exercises.py: def f'):
         exercise('01.invert')(f)
 
+@pytest.mark.parametrize('name,size', [('a_range_per_block', 'arange(0, 0)'), ('a_shape_per_block', '[1, 0]')])
+def test_the_advice_on_an_empty_block_keeps_to_the_task(name, size):
+    "In 18.two, G may be greater than BLOCK"
+    wrong = next(fn for task, fn in answers if task == '18.two' and fn.__name__ == name)
+    with pytest.raises(WrongAnswer) as e: exercise('18.two')(wrong)
+    said = str(e.value)
+    assert names(said, 'G=32', 'BLOCK=16', size, 'BLOCK//G', 'c//G') and 'next' not in said, said
+
 def test_a_finding_has_its_line_once():
     src = """# one line above it
 @exercise('12.rows')

@@ -230,6 +230,31 @@ def test_what_is_out_of_bounds_is_a_read_a_write_or_an_atomic(kernel, access):
     with finding('memcheck outside_program', index=(8,), **facts): run(kernel, (1,), torch.ones(8), 1, BLOCK=8)
     with finding('memcheck outside_before', index=(-1,), **facts): run(kernel, (1,), torch.ones(8), -1, BLOCK=8)
 
+@triton.jit
+def scaling_kernel(x_ptr, g_ptr, stride, n, BLOCK: tl.constexpr):
+    "Each program multiplies a row by its factor"
+    row, i = tl.program_id(0), tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row*n + i, mask=i < n)
+    tl.store(x_ptr + row*n + i, x*tl.load(g_ptr + row*stride), mask=i < n)
+
+def test_an_expanded_tensor_that_is_read_as_if_it_were_not_is_named():
+    "A gradient that is one element, expanded, read with the strides of its shape"
+    x, g = torch.ones(4, 3), torch.full((), 2.).expand(4)
+    run(scaling_kernel, (4,), x, g, g.stride(0), 3, BLOCK=4)
+    run(scaling_kernel, (4,), x, g.contiguous(), 1, 3, BLOCK=4)
+    assert torch.equal(x, torch.full((4, 3), 4.))
+    facts = dict(access='read', array='g_ptr')
+    with finding('memcheck outside_expanded', shape=(4,), count=1, **facts) as e:
+        run(scaling_kernel, (4,), x, g, 1, 3, BLOCK=4)
+    assert e.value.line == line_of(scaling_kernel, 'g_ptr + row*stride')
+    part = torch.ones(2, 1).expand(2, 4)  # each row is one element
+    run(scaling_kernel, (2,), x, part, 1, 3, BLOCK=4)
+    with finding('memcheck outside_expanded', shape=(2, 4), count=2, **facts):
+        run(scaling_kernel, (2,), x, part, 4, 3, BLOCK=4)
+    with finding('memcheck outside_before', **facts): run(scaling_kernel, (2,), x, g, -1, 3, BLOCK=4)
+    with finding('memcheck outside_single', shape=(1,), **facts):  # one element in all: nothing is expanded
+        run(scaling_kernel, (2,), x, torch.ones(1).expand(1), 1, 3, BLOCK=4)
+
 
 @triton.jit
 def add_kernel(x_ptr, out_ptr, n, ATOMIC: tl.constexpr, BLOCK: tl.constexpr):
@@ -488,6 +513,9 @@ REFUSED = {
     'x = tl.arange(0, 8)[..., None]': 'x[..., None]',
     'x = tl.arange(0, 8)[:, :, None]': 'a new axis 2',
     'x = tl.arange(0, 16/2)': 'its bounds are integers',
+    'x = tl.arange(8, 8)': 'tl.arange(8, 8) has no element',
+    'x = tl.arange(8, 0)': 'tl.arange(8, 0)',
+    'x = tl.arange(0, 6)': 'has 6 elements, which is not a power of 2',
     'x = 1 < 2 < 3': 'two comparisons in one',
     'f = lambda x: x': 'lambda in a kernel',
     'x = tl.program_id(0)\n    if x > 0: y = 1\n    x = x + y': 'y is assigned in one branch',

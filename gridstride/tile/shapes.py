@@ -40,6 +40,11 @@ def _is_power_of_2(n):
     return n > 0 and n & (n - 1) == 0
 
 
+_WHY_EMPTY = (
+    'A quotient such as BLOCK//G is 0 if G is greater than BLOCK. Compute an index per element instead, such as c//G.'
+)
+
+
 @functools.lru_cache(256)
 def _arange(start, end):
     a = np.arange(start, end, dtype=np.int32)
@@ -54,6 +59,10 @@ def arange(start, end):
     if not (isinstance(start, int) and isinstance(end, int)):
         raise refuse('tl.arange with a bound that is known only when the kernel runs',
                      'Its bounds are numbers or tl.constexpr arguments.')  # fmt: skip
+    if end < start:
+        raise refuse(f'tl.arange({start}, {end}): its end is less than its start')
+    if end == start:
+        raise refuse(f'tl.arange({start}, {end}) has no element', _WHY_EMPTY)
     if not _is_power_of_2(end - start):
         raise refuse(f'tl.arange({start}, {end}) has {end - start} elements, which is not a power of 2',
                      'Take the next one, triton.next_power_of_2(n), and mask what is too much.')  # fmt: skip
@@ -69,8 +78,7 @@ def _shape(shape):
         if not isinstance(size, int):
             raise refuse('the shape of a block is known only when the kernel runs', 'Sizes are tl.constexpr arguments.')
         if size < 1:
-            raise refuse(f'a block of shape {list(map(int, shape))} has no element',
-                         'If a size is a quotient such as BLOCK//G, G must not exceed BLOCK.')  # fmt: skip
+            raise refuse(f'a block of shape {list(map(int, shape))} has no element', _WHY_EMPTY)
         if not _is_power_of_2(size):
             raise refuse(f'a block of shape {list(map(int, shape))}: {size} is not a power of 2',
                          'Take the next one, and mask what is too much.')  # fmt: skip

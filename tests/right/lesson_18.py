@@ -75,3 +75,20 @@ def four_columns_of_a_byte():
             total += p*tl.load(scales + r[:,None]*(k//G) + d//(G//4), mask=m, other=0)
         tl.store(y + r, tl.sum(total, 1), mask=r < h)
     return k_
+
+@right('18.two')
+def a_scale_per_group_of_the_block():
+    @triton.jit
+    def k_(x, w, scales, y, h, k, G: tl.constexpr, HEIGHT: tl.constexpr, BLOCK: tl.constexpr):
+        N: tl.constexpr = (BLOCK + G - 1)//G  # 1 where a group is longer than a block
+        r = (tl.program_id(0)*HEIGHT + tl.arange(0, HEIGHT))[:,None]
+        s = tl.zeros((HEIGHT,), tl.float32)
+        for first in range(0, k, BLOCK):
+            c, g = first + tl.arange(0, BLOCK), first//G + tl.arange(0, N)
+            b = tl.load(w + r*(k//4) + c//4, mask=(r < h) & (c < k), other=0)
+            v = ((b >> (2*(c%4)) & 3).to(tl.float32) - 2)*tl.load(x + c, mask=c < k, other=0)
+            per_group = tl.sum(tl.reshape(v, (HEIGHT, N, BLOCK//N)), 2)
+            s += tl.sum(per_group*tl.load(scales + r*(k//G) + g, mask=(r < h) & (g < k//G), other=0), 1)
+        r = tl.program_id(0)*HEIGHT + tl.arange(0, HEIGHT)
+        tl.store(y + r, s, mask=r < h)
+    return k_

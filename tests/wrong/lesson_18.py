@@ -183,3 +183,17 @@ def one_column_after_the_other():
     def k(x, w, scales, y, h, k, G: tl.constexpr, HEIGHT: tl.constexpr, BLOCK: tl.constexpr):
         two_of(tl.program_id(0), x, w, scales, y, h, k, G, HEIGHT, 1)
     return k
+
+
+def scales_per_block(columns):
+    "The scales of a block, of which there are none where G is greater than BLOCK"
+    return changed(two_k, {'tl.load(scales + r[:,None]*(k//G) + c//G, mask=inside, other=0)': f'''tl.load(
+            scales + r[:,None]*(k//G) + first//G + {columns}, mask=(r[:,None] < h) & (first//G + {columns} < k//G),
+            other=0)
+        s = tl.reshape(tl.broadcast_to(s[:,:,None], (HEIGHT, BLOCK//G, G)), (HEIGHT, BLOCK))'''})
+
+@wrong('18.two')
+def a_range_per_block(): return scales_per_block('tl.arange(0, BLOCK//G)[None,:]')
+
+@wrong('18.two')
+def a_shape_per_block(): return scales_per_block('tl.cumsum(tl.full((1, BLOCK//G), 1, tl.int32), 1) - 1')
