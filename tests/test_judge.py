@@ -98,7 +98,7 @@ def test_nothing_is_left_of_a_submission_that_is_not_isolated(unconfined): look_
     ('os._exit(3)', 'import os', 'died', 'exit code 3'),
     ('os.kill(os.getpid(), 11)', 'import os', 'died', 'SIGSEGV'),
     ('raise SystemExit', '', 'raised', 'SystemExit'),
-    ('return undefined', '', 'raised', saying('NameError', "'undefined'", 'line 6: return undefined')),
+    ('return undefined', '', 'raised', saying('NameError', "'undefined'", 'line 6:', 'undefined')),
     ('return torch.softmax(data, -1)', 'import no_such_module', 'raised', "'no_such_module'"),
     ('return None', '', 'type', 'NoneType'),
     ('return data.cpu().numpy()', '', 'type', 'ndarray'),

@@ -791,7 +791,8 @@ say(key=attempt(lambda: open(KEY).read()), own=attempt(lambda: put(j.__file__, '
     put('/proc/sys/vm/swappiness', '1')),
     named=attempt(lambda: put(f'/proc/self/task/{os.getpid()}/comm', 'named')), devices=len(os.listdir('/dev')),
     opened=[o for o in os.listdir('/dev') if os.path.exists('/dev/' + o) and not os.path.isdir('/dev/' + o)
-        and not o.startswith(('null', 'zero', 'full', 'random', 'urandom', 'std', 'nvidia', 'kfd')) and not attempt(lambda: open('/dev/' + o, 'rb').close()).startswith('no: ')])
+        and not o.startswith(('null', 'zero', 'full', 'random', 'urandom', 'std', 'nvidia', 'kfd'))
+        and not attempt(lambda: open('/dev/' + o, 'rb').close()).startswith('no: ')])
 ''', KEY=key.name, JUDGE=os.getpid(), HOME=str(Path.home()))
     assert v.accepted and got['folder'] == '1' and got['traced'] == -1, (str(v), v.printed, got)
     assert got['named'] == '5' and got['devices'] > 3, got  # CUDA's driver names its threads
