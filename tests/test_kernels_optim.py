@@ -82,10 +82,10 @@ def test_types_and_reductions(dtype):
 @pytest.fixture
 def small(monkeypatch):
     "Parts so small that short rows need a cluster"
-    monkeypatch.setitem(losses.PARTS, 'bytes', 128)
-    losses.once_call.cache_clear()
+    monkeypatch.setitem(losses.SINGLE_PASS, 'block_bytes', 128)
+    losses.single_pass_call.cache_clear()
     yield
-    losses.once_call.cache_clear()
+    losses.single_pass_call.cache_clear()
 
 
 @pytest.mark.slow
@@ -94,7 +94,7 @@ def test_a_cluster_has_a_row(dtype, small, order):
     "The last blocks of a cluster may have few logits, or none; targets are in different blocks"
     width = 8*33 + 3 if dtype is torch.float32 else 16*33 + 3
     x, target = logits(6, width, dtype)
-    assert losses.once_call(losses._problem(x, -100, True), H100).cluster == (1, 8, 1)
+    assert losses.single_pass_call(losses._problem(x, -100, True), H100).cluster == (1, 8, 1)
     target[2:] = torch.tensor([0, width//2, width-1, width//8])
     for in_place in (False, True): is_right(x, target, in_place=in_place)
 
@@ -114,7 +114,7 @@ def test_a_slice_that_begins_between():
 
 def test_two_passes_without_a_cluster(monkeypatch):
     monkeypatch.setattr(losses, 'this_device', lambda: Device(3, False))
-    monkeypatch.setattr(losses, '_SHARE', 2**9)             # several blocks for a row of gradients
+    monkeypatch.setattr(losses, '_CHUNK_BYTES', 2**9)             # several blocks for a row of gradients
     losses.gradients_call.cache_clear()
     is_right(*logits(5, 200), 'mean', in_place=True)
     is_right(*logits(4, 600), 'sum')
@@ -233,10 +233,10 @@ def test_without_the_logits_in_memory(dtype):
     x, w = (torch.randn(*s, generator=g).mul(.5).to(dtype) for s in ((23, 16), (101, 16)))
     target = torch.randint(0, 101, (23,), generator=g)
     target[5] = -100
-    for reduction, at_once in (('mean', 8), ('sum', None)):
+    for reduction, chunk_rows in (('mean', 8), ('sum', None)):
         a, b = x.clone().requires_grad_(), w.clone().requires_grad_()
         c, d = x.double().requires_grad_(), w.double().requires_grad_()
-        got = linear_cross_entropy(a, b, target, reduction=reduction, at_once=at_once)
+        got = linear_cross_entropy(a, b, target, reduction=reduction, chunk_rows=chunk_rows)
         want = F.cross_entropy(c @ d.t(), target, reduction=reduction)
         (got*.5).backward()
         (want*.5).backward()
@@ -268,7 +268,7 @@ X, T = torch.ones(3, 4), torch.tensor([0, 1, 2])
     (lambda: linear_cross_entropy(X, X.bfloat16(), T), TypeError, 'weight is bfloat16.*float32'),
     (lambda: linear_cross_entropy(X, X[:, :3].contiguous(), T), ValueError, r'weight .*\(3, 3\)'),
     (lambda: linear_cross_entropy(X, X, T, reduction='none'), ValueError, "'mean', 'sum'; got 'none'$"),
-    (lambda: linear_cross_entropy(X, X, T, at_once=0), ValueError, 'at_once .*positive.*0')])
+    (lambda: linear_cross_entropy(X, X, T, chunk_rows=0), ValueError, 'chunk_rows .*positive.*0')])
 def test_the_rest_is_refused_in_words(call, error, words):
     with pytest.raises(error, match=words): call()
 
@@ -381,11 +381,11 @@ def test_states_of_sixteen_bits_are_loaded_as_they_are():
 
 
 def test_one_launch_for_all_tensors_of_a_kind(monkeypatch):
-    seen, real = [], optimizers._ready
+    seen, real = [], optimizers._launcher
     def count(call, *args):
         seen.append(call)
         return real(call, *args)
-    monkeypatch.setattr(optimizers, '_ready', count)
+    monkeypatch.setattr(optimizers, '_launcher', count)
     ps = [*parameters(), torch.randn(4*optimizers.THREADS*2 + 3).requires_grad_()]
     run(1, (ps, AdamW(ps)))
     chunk = 4*optimizers.THREADS
@@ -436,7 +436,7 @@ P = torch.ones(3, 4, requires_grad=True)
 @pytest.mark.parametrize('call,error,words', [
     (lambda: AdamW([P], amsgrad=True), ValueError, r'AdamW: amsgrad .*torch\.optim\.AdamW'),
     (lambda: AdamW([P], lr=torch.tensor(.1)), ValueError, saying('lr', 'tensor')),
-    (lambda: AdamW([P], lr=-1), ValueError, 'lr is -1.* 0 '),
+    (lambda: AdamW([P], lr=-1), ValueError, saying('lr is -1', 'at least 0')),
     (lambda: AdamW([P], eps=float('nan')), ValueError, 'eps .*nan'),
     (lambda: AdamW([P], betas=.9), ValueError, r'betas are 0\.9'),
     (lambda: AdamW([P], betas=(.9, 1)), ValueError, r'betas are \(0\.9, 1\)'),
@@ -449,7 +449,8 @@ P = torch.ones(3, 4, requires_grad=True)
     (sparse, ValueError, r'sparse.*torch\.optim\.SparseAdam'),
     (lambda: loaded(amsgrad=True), ValueError, 'amsgrad'),
     (lambda: loaded(capturable=True), ValueError, 'capturable'),
-    (lambda: AdamW([P]).load_state_dict(torch.optim.Adam([P]).state_dict()), ValueError, 'of Adam')])
+    (lambda: AdamW([P]).load_state_dict(torch.optim.Adam([P]).state_dict()), ValueError,
+     saying('decoupled_weight_decay', 'torch.optim.Adam'))])
 def test_what_the_optimizer_refuses(call, error, words):
     with pytest.raises(error, match=words): call()
 

@@ -61,8 +61,9 @@ def test_every_type(dtype):
 @pytest.fixture
 def small(monkeypatch):
     "Blocks that keep little, so that short rows need a cluster, and longer ones two passes"
-    few = dict(_HELD={2**8: 32}, _HELD_PARTS={2: (2**9, 2**8, 32), 4: (2**10, 2**10, 32)}, _MAX_HELD=2)
-    few |= dict.fromkeys(('_PART', '_MAX_PART', '_PLAIN_PART', '_SHARE'), 2**10)
+    few = dict(_BLOCK_ROW_BYTES={2**8: 32}, _CLUSTER_ROWS={2: (2**9, 2**8, 32), 4: (2**10, 2**10, 32)},
+               _MAX_CLUSTER_PACKS=2)
+    few |= dict.fromkeys(('_BLOCK_BYTES', '_MAX_BLOCK_BYTES', '_MAX_STATIC_BYTES', '_SPLIT_BYTES'), 2**10)
     for name, value in few.items(): monkeypatch.setattr(softmaxes, name, value)
     softmaxes.softmax_calls.cache_clear()
     yield monkeypatch
@@ -100,7 +101,7 @@ def test_long_rows_in_registers(dtype, width, blocks):
     "As they are on a GPU"
     size = torch.empty((), dtype=dtype).element_size()
     shape = softmaxes.shape_of(width*size//16, 16, softmaxes.this_device(), str(dtype)[6:])
-    assert (shape.blocks, shape.held) == (blocks, True)
+    assert (shape.blocks, shape.in_registers) == (blocks, True)
     for f in WAYS: both_ways(f, normal(2, width, dtype=dtype))
 
 

@@ -12,7 +12,8 @@ from gridstride.kernels.sparse import (TwoFourLinear, blocks, formats, multiply_
                                        unpack_24)
 from gridstride.kernels.sparse.blocks import from_blocks, multiply_blocks, prune_blocks, to_blocks
 from gridstride.kernels.sparse.csr import from_csr, multiply_csr, prune_single, to_csr
-from gridstride.kernels.sparse.formats import (Compressed, compress, decompress, from_words, kept, kept_size, prune,
+from gridstride.kernels.sparse.formats import (Compressed, compress, decompress, from_words, keep_mask,
+                                               kept_magnitude, prune,
                                                search_order, to_words)
 from one_unit import one_unit, right_and_wrong
 from found import names, saying
@@ -27,7 +28,7 @@ def at_once(request):
              *(partial(test_a_product_of_blocks, *o) for o in BLOCK_CASES),
              *(partial(test_a_product_of_unstructured_elements, *o) for o in CSR_CASES)]
     with one_unit(request, cases):
-        for o in (blocks, two_four): o._ready.cache_clear()             # of launches that were only noted
+        for o in (blocks, two_four): o._prepare.cache_clear()             # of launches that were only noted
         yield
 
 
@@ -40,9 +41,9 @@ def test_magnitude_keeps_the_best_two_of_each_four(dtype):
     w = weights(16, 96, dtype=dtype)
     fours = w.double().abs().unflatten(1, (-1, 4))
     best = torch.stack([fours[..., list(o)].sum(-1) for o in combinations(range(4), 2)]).amax(0)
-    assert (kept(w).unflatten(1, (-1, 4)).sum(-1) == 2).all()
+    assert (keep_mask(w).unflatten(1, (-1, 4)).sum(-1) == 2).all()
     assert torch.equal(prune(w).double().abs().unflatten(1, (-1, 4)).sum(-1), best)
-    assert kept_size(w) == pytest.approx(best.sum().item(), rel=1e-6)
+    assert kept_magnitude(w) == pytest.approx(best.sum().item(), rel=1e-6)
 
 
 def test_among_equals_the_first_stay():
@@ -83,11 +84,12 @@ def test_each_thread_has_the_metadata_of_two_rows_and_sixteen_columns():
             assert nibble == (metadata[r, g] if r < rows and g*4 < columns else 4)
 
 
-@pytest.mark.parametrize('tool', [kept, prune, compress, search_order])
+@pytest.mark.parametrize('tool', [keep_mask, prune, compress, search_order])
 def test_what_cannot_be_is_refused(tool):
     w = weights(4, 12)
     w[2, 5] = float('nan')
-    with pytest.raises(ValueError, match=rf'{"kept" if tool is prune else tool.__name__}: w\[2, 5\] is NaN'): tool(w)
+    name = 'keep_mask' if tool is prune else tool.__name__
+    with pytest.raises(ValueError, match=rf'{name}: w\[2, 5\] is NaN'): tool(w)
     with pytest.raises(ValueError, match=saying('10 columns', 'multiple of 4', 'pad')): tool(weights(4, 10))
     for bad in (weights(4, 12).int(), weights(12), [[1.]*4]):
         with pytest.raises(TypeError, match='floats'): tool(bad)
@@ -96,20 +98,20 @@ def test_what_cannot_be_is_refused(tool):
 def test_three_of_four_and_unordered_positions_are_refused():
     w = prune(weights(4, 12))
     w[1, 4:8] = torch.tensor([1, 0, 2, 3.])
-    with pytest.raises(ValueError, match=saying('w[1, 4:8]', 'two', '1 fours', 'prune')): compress(w)
+    with pytest.raises(ValueError, match=saying('w[1, 4:8]', 'two', '1 groups', 'prune')): compress(w)
     c = compress(prune(weights(4, 12)))
     for bad in (0, 5, 1, 11):                               # twice the same, or the larger first
         metadata = c.metadata.clone()
         metadata[3, 1] = bad
-        with pytest.raises(ValueError, match=rf'metadata\[3, 1\] is {bad}, and there are 4, 8'):
+        with pytest.raises(ValueError, match=saying('metadata[3, 1]', bad, '4, 8')):
             decompress(Compressed(c.values, metadata))
 
 
 def test_an_order_of_columns_keeps_more():
     w = weights(32, 64)
     w[:, 8:12] *= 10                                        # four large columns share a four
-    sizes = [kept_size(w[:, search_order(w, rounds)]) for rounds in (0, 1, 5, 20)]
-    assert sizes == sorted(sizes) and sizes[0] == kept_size(w) and sizes[-1] > 1.1*sizes[0]
+    sizes = [kept_magnitude(w[:, search_order(w, rounds)]) for rounds in (0, 1, 5, 20)]
+    assert sizes == sorted(sizes) and sizes[0] == kept_magnitude(w) and sizes[-1] > 1.1*sizes[0]
     order = search_order(w)
     assert sorted(order.tolist()) == list(range(64)) and torch.equal(order, search_order(w))
     assert not torch.equal(order, search_order(w, seed=1))
@@ -120,8 +122,8 @@ def test_an_order_of_columns_keeps_more():
 
 def test_two_fours_are_parted_in_the_best_way():
     w = weights(16, 8)
-    best = max(kept_size(w[:, [*o, *(i for i in range(8) if i not in o)]]) for o in combinations(range(8), 4))
-    assert kept_size(w[:, search_order(w, 1)]) == pytest.approx(best, rel=1e-6)
+    best = max(kept_magnitude(w[:, [*o, *(i for i in range(8) if i not in o)]]) for o in combinations(range(8), 4))
+    assert kept_magnitude(w[:, search_order(w, 1)]) == pytest.approx(best, rel=1e-6)
     assert len(formats._splits()) == 35
 
 
@@ -225,7 +227,7 @@ def test_blocks_refuse_in_words():
     with pytest.raises(ValueError, match=saying('zeros', 2, '0 to 1')): prune_blocks(w, 2)
     with pytest.raises(ValueError, match='prune_blocks: w has a NaN'): prune_blocks(w*float('nan'))
     with pytest.raises(TypeError, match='w is float32 of 2 axes'): to_blocks(w.float())
-    with pytest.raises(ValueError, match='w is 12x64.*eights'): to_blocks(w[:12])
+    with pytest.raises(ValueError, match=saying('12x64', 'multiples of 8')): to_blocks(w[:12])
     b = to_blocks(w)
     with pytest.raises(TypeError, match='x is float16'): multiply_blocks(x.half(), b)
     with pytest.raises(ValueError, match=r'\(any, 64\)'): multiply_blocks(x[:, :32].contiguous(), b)
@@ -281,9 +283,9 @@ def test_a_module_is_swapped_and_back(dtype, capsys):
     q = prune_24(m)
     said = capsys.readouterr().out
     assert q is m and type(q[0]) is type(q[2]) is TwoFourLinear and '2:4 sparse' in said
-    assert names(said, '3.last', '60x96', 'eights')
+    assert names(said, '3.last', '60x96', 'multiples of 8')
     name = str(dtype).removeprefix('torch.')
-    assert f'these weights are {name} on the CPU:\ntorch multiplies, with weights that are restored' in said
+    assert names(said, f'{name} on the CPU', 'torch', 'dense')
     size = x.element_size()
     assert q[0].packed.nbytes == 256*64*size + 256*128//8*1
     assert torch.equal(q[0].weight, pruned[0]) and torch.equal(q[2].weight, pruned[1])

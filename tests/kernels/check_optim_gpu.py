@@ -47,7 +47,8 @@ def cross_entropy_is_right(widths=WIDTHS, dtypes=tuple(NEAR)):
             for reduction, in_place in (('mean', True), ('sum', False), ('none', True)):
                 if why := case(*logits(5, width, dtype), reduction, in_place):
                     yield f'{width} {dtype} {reduction}: {why}'
-        call = losses.once_call(losses._problem(logits(5, width, torch.float32)[0], -100, True), losses.this_device())
+        problem = losses._problem(logits(5, width, torch.float32)[0], -100, True)
+        call = losses.single_pass_call(problem, losses.this_device())
         print(f'  {width}: {call.cluster[1] if call else "no"} blocks for a row of float32')
 
 
@@ -75,14 +76,14 @@ def it_is_right_in_a_cuda_graph(rows=64, width=4096):
 
 
 def linear_is_right(sizes=((64, 128, 1000, 24), (300, 256, 32000, None))):
-    for rows, features, classes, at_once in sizes:
+    for rows, features, classes, chunk_rows in sizes:
         torch.manual_seed(rows)
         x, w = (torch.randn(n, features, device='cuda')*.3 for n in (rows, classes))
         target = torch.randint(0, classes, (rows,), device='cuda')
         for dtype in (torch.bfloat16, torch.float16):
             a, b = (o.to(dtype).requires_grad_() for o in (x, w))
             c, d = (o.detach().double().requires_grad_() for o in (a, b))
-            linear_cross_entropy(a, b, target, at_once=at_once).backward()
+            linear_cross_entropy(a, b, target, chunk_rows=chunk_rows).backward()
             F.cross_entropy(c @ d.t(), target).backward()
             for name, p, q in (('dx', a, c), ('dw', b, d)):  # logits, their gradients and products are each rounded
                 off = float((p.grad.double() - q.grad).abs().max()/q.grad.abs().max())

@@ -12,7 +12,7 @@ from gridstride.kernels.quant.formats import decibels
 from gridstride.kernels.sparse import blocks, csr, formats, multiply_24, pack_24, two_four, unpack_24
 
 LAST = {torch.float32: 2**-24, torch.float16: 2**-11, torch.bfloat16: 2**-8}    # half an ulp
-HALVES = torch.bfloat16, torch.float16
+F16_TYPES = torch.bfloat16, torch.float16
 SIZES = (8, 1, 16), (264, 200, 144), (256, 192, 128), (1000, 777, 1040), (2056, 1500, 4112)     # rows of w, of x, k
 
 
@@ -27,7 +27,7 @@ def differs(got, a, b, dtype, plus=0):
 def normal(*shape, dtype): return torch.randn(shape, device='cuda').to(dtype)
 
 
-def a_24_product_is_right(sizes=SIZES, dtypes=HALVES):
+def a_24_product_is_right(sizes=SIZES, dtypes=F16_TYPES):
     for dtype in dtypes:
         for rows, n, k in sizes:
             w, x = formats.prune(normal(rows, k, dtype=dtype)), normal(n, k, dtype=dtype)
@@ -51,7 +51,7 @@ def any_positions_are_right():
             if why := differs(multiply_24(x, p, by_warps=by_warps), x, w.T, x.dtype): yield f'{seed} {by_warps}: {why}'
 
 
-def blocks_are_right(sizes=SIZES[1:], dtypes=HALVES):
+def blocks_are_right(sizes=SIZES[1:], dtypes=F16_TYPES):
     for dtype in dtypes:
         for block in blocks.BLOCKS:
             for rows, n, k in sizes:

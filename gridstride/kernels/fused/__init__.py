@@ -1,4 +1,4 @@
-"""Fused kernels, with their derivatives. Their modules need torch, and are imported on first use.
+"""Fused kernels with their gradients. Their modules need torch, and are imported on first use.
 
 The modules: `activations`, `norms`, `losses`, `softmaxes`, `optimizers` (the operators), `calls` (the launches for a
 type and a size), `sources` (CUDA C, `*.cuh`), `programs` (what `export` writes).

@@ -1,23 +1,23 @@
-"""`gelu`, and `bias_gelu` with dropout, as torch knows them: checked, launched, and with their derivatives."""
+"""Define `gelu` and `bias_gelu` (with dropout) as torch operators: check operands, launch, and compute gradients."""
 
 import torch
 from torch.autograd.function import once_differentiable
 
 from . import calls
 from .calls import Dropout
-from .sources import SIZES, sums_of
+from .sources import SIZES, accumulator_type
 from ..operators import operator
 from ..ladder.rung import this_device
 from ..tool import check_fits, check_tensor, launch, type_of, vector_of
 
-_FORMS = {'none': False, 'tanh': True}
+_APPROXIMATIONS = {'none': False, 'tanh': True}
 
 
 def _is_tanh(tool, approximate):
     "Return whether the tanh approximation is requested"
-    if approximate not in _FORMS:
-        raise ValueError(f"{tool}: approximate is {approximate!r}, and it may be 'none' or 'tanh'")
-    return _FORMS[approximate]
+    if approximate not in _APPROXIMATIONS:
+        raise ValueError(f"{tool}: approximate must be 'none' or 'tanh'; got {approximate!r}")
+    return _APPROXIMATIONS[approximate]
 
 
 @operator('gelu(Tensor x, bool tanh) -> Tensor', lambda x, tanh: torch.empty_like(x))
@@ -34,8 +34,8 @@ def _gelu_backward(x, dy, tanh):
     dy = dy.contiguous()
     dx, size = torch.empty_like(x), x.numel()
     if size:
-        v = min(vector_of(o, 1, size) for o in (x, dy))
-        launch(calls.gelu_backward_calls(type_of(x), size, v, tanh, this_device()), x, dy=dy, dx=dx)
+        vec = min(vector_of(o, 1, size) for o in (x, dy))
+        launch(calls.gelu_backward_calls(type_of(x), size, vec, tanh, this_device()), x, dy=dy, dx=dx)
     return dx
 
 
@@ -54,20 +54,20 @@ class _Gelu(torch.autograd.Function):
 
 def gelu(
     x,  # a contiguous tensor of float32, float16, bfloat16 or float64
-    approximate='none',  # 'none': by the error function; 'tanh': by its approximation
+    approximate='none',  # 'none': exact, by erf; 'tanh': the tanh approximation
 ):  # a tensor like `x`
     """Apply x * Phi(x) elementwise, where Phi is the normal distribution function, as `F.gelu` does; differentiable
     once. 16-bit types are computed in float32.
 
         gelu(x, approximate='tanh')
 
-    Raises TypeError and ValueError for an `x` that is not supported."""
+    Raises TypeError for an unsupported dtype, ValueError for an `x` that is not contiguous or on the wrong device."""
     return _Gelu.apply(x, _is_tanh('gelu', approximate))
 
 
 # A bias, gelu and dropout
 def _rows(x):
-    "(rows, width)"
+    "Return (rows, width)"
     width = x.shape[-1]
     return (x.numel() // width if width else 0), width
 
@@ -79,13 +79,15 @@ def _rows(x):
 def _bias_gelu(x, bias, tanh, p, seed):
     check_tensor('bias_gelu', x, SIZES)
     if not x.dim():
-        raise ValueError('bias_gelu: x is one number, and rows are needed, to which a bias is added')
+        raise ValueError(
+            'bias_gelu: x is a scalar; it must have at least one axis, to whose last one the bias is added'
+        )
     check_fits('bias_gelu', 'bias', bias, x, x.shape[-1:])
     y, (rows, width) = torch.empty_like(x), _rows(x)
     if x.numel():
-        v = min(vector_of(o, 2, width) for o in (x, bias))
-        found = calls.bias_gelu_calls(type_of(x), rows, width, v, tanh, Dropout(p, seed), this_device())
-        launch(found, x, bias=bias, y=y)
+        vec = min(vector_of(o, 2, width) for o in (x, bias))
+        launches = calls.bias_gelu_calls(type_of(x), rows, width, vec, tanh, Dropout(p, seed), this_device())
+        launch(launches, x, bias=bias, y=y)
     return y
 
 
@@ -98,10 +100,10 @@ def _bias_gelu_backward(x, bias, dy, tanh, p, seed):
     dx, dbias, (rows, width) = torch.empty_like(x), torch.empty_like(bias), _rows(x)
     if not x.numel():
         return dx, dbias.zero_()
-    v, dtype = min(vector_of(o, 2, width) for o in (x, bias, dy)), type_of(x)
-    found, count = calls.bias_gelu_backward_calls(dtype, rows, width, v, tanh, Dropout(p, seed), this_device())
-    parts = torch.empty(count * width, dtype=getattr(torch, sums_of(dtype)), device=x.device)
-    launch(found, x, bias=bias, dy=dy, dx=dx, parts=parts, dbias=dbias)
+    vec, dtype = min(vector_of(o, 2, width) for o in (x, bias, dy)), type_of(x)
+    launches, count = calls.bias_gelu_backward_calls(dtype, rows, width, vec, tanh, Dropout(p, seed), this_device())
+    parts = torch.empty(count * width, dtype=getattr(torch, accumulator_type(dtype)), device=x.device)
+    launch(launches, x, bias=bias, dy=dy, dx=dx, parts=parts, dbias=dbias)
     return dx, dbias
 
 
@@ -109,14 +111,14 @@ class _BiasGelu(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, bias, tanh, p, seed):
         ctx.save_for_backward(x, bias)
-        ctx.how = tanh, p, seed
+        ctx.options = tanh, p, seed
         return _bias_gelu(x, bias, tanh, p, seed)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
         x, bias = ctx.saved_tensors
-        return *_bias_gelu_backward(x, bias, dy, *ctx.how), None, None, None
+        return *_bias_gelu_backward(x, bias, dy, *ctx.options), None, None, None
 
 
 def bias_gelu(
@@ -124,7 +126,7 @@ def bias_gelu(
     bias,  # (width,), of the same type
     approximate='none',  # as for `gelu`
     p=0.0,  # dropout probability; elements that are kept are scaled by 1 / (1 - p)
-    seed=None,  # of the dropout, a 64-bit integer; required if p is not 0
+    seed=None,  # of the random numbers, a 64-bit integer; required if p is not 0
 ):  # a tensor like `x`
     """Apply dropout(gelu(x + bias)), in one kernel forward and one backward; differentiable once.
 
@@ -132,9 +134,9 @@ def bias_gelu(
 
     Element i of x is kept if word i % 4 of Philox 4x32-10 (key: the seed, counter: i // 4), shifted right by 8 and
     divided by 2^24, is p or more: no mask is stored for the backward pass. A CUDA graph keeps the seed that it was
-    captured with. Raises TypeError and ValueError for operands that are not supported."""
+    captured with. Raises TypeError or ValueError for unsupported operands."""
     if not 0 <= p <= 1:
-        raise ValueError(f'bias_gelu: p is {p!r}, and it may be a number from 0 to 1')
+        raise ValueError(f'bias_gelu: p must be a number from 0 to 1; got {p!r}')
     if p and seed is None:
-        raise ValueError('bias_gelu: p is not 0, so a seed is needed, a new one per step')
+        raise ValueError('bias_gelu: dropout (p > 0) needs a seed: give a new one per step')
     return _BiasGelu.apply(x, bias, _is_tanh('bias_gelu', approximate), float(p), seed or 0)

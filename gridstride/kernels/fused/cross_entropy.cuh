@@ -101,7 +101,7 @@ __device__ void store(Pack *to, const Pack &pack) {
 
 // One block per row
 __global__ void __launch_bounds__(THREADS)
-losses(const From *x, const long long *target, Sum *loss, Sum *kept, unsigned width, long long ignored) {
+losses(const From *x, const long long *target, Sum *loss, Sum *row_stats, unsigned width, long long ignored) {
     const size_t row = blockIdx.x;
     const From *elements = x + row * width;
     const Row parts(elements, width);
@@ -121,13 +121,13 @@ losses(const From *x, const long long *target, Sum *loss, Sum *kept, unsigned wi
     if (threadIdx.x != 0) return;
     const long long t = target[row];
     loss[row] = t == ignored ? Sum(0) : loss_of((Sum)elements[t], sums);
-    kept[2 * row] = sums.shift, kept[2 * row + 1] = sums.sum;
+    row_stats[2 * row] = sums.shift, row_stats[2 * row + 1] = sums.sum;
 }
 
 // `blocks` blocks per row, each with `share` packs; `gradient` may be `x`, and has the same alignment. The upstream
 // gradient is one value per row (each = 1), or one for all (each = 0); all is multiplied by `scale`.
 __global__ void __launch_bounds__(THREADS)
-gradients(const From *x, const long long *target, const Sum *kept, const Sum *upstream, const Sum *scale,
+gradients(const From *x, const long long *target, const Sum *row_stats, const Sum *upstream, const Sum *scale,
           From *gradient, unsigned width, unsigned share, int blocks, int each, long long ignored) {
     const size_t row = blockIdx.x / blocks;
     const unsigned part = blockIdx.x % blocks;
@@ -137,7 +137,7 @@ gradients(const From *x, const long long *target, const Sum *kept, const Sum *up
     const Row parts(elements, width);
     const Pack *packs = (const Pack *)(elements + parts.head);
     Pack *to = (Pack *)(made + parts.head);
-    const Sums sums = {kept[2 * row], kept[2 * row + 1]};
+    const Sums sums = {row_stats[2 * row], row_stats[2 * row + 1]};
     const Sum factor = upstream[row * each] * *scale;
     const unsigned hit = parts.pack_of(t), begin = part * share, end = min(parts.packs, begin + share);
     if (part == 0 && threadIdx.x < parts.singles) {

@@ -1,8 +1,8 @@
-// Rows, each divided by its root mean square (CENTERED: less its mean, and divided by its standard deviation), times
-// `weight` (SCALED), plus `bias` (SHIFTED). ADDED: of x + residual, which is kept in `sum`. `kept` gets of each row
-// what it was multiplied by, and with CENTERED its mean.
-// A thread keeps HELD packs of a row in registers, and of a longer row reads the others again. Above: BLOCKS, of an
-// SM, and LOAD_EARLY, whether the weights are loaded together with the row.
+// Norms of rows: each row is divided by its root mean square. With CENTERED its mean is subtracted first, and it is
+// divided by its standard deviation. Then it is multiplied by `weight` (SCALED), and `bias` (SHIFTED) is added. With
+// ADDED the input is x + residual, which is stored in `sum`. `row_stats` gets the factor of each row, and with CENTERED
+// also its mean. A thread keeps HELD packs of a row in registers, and reads the remaining packs of a longer row again.
+// Defined above: BLOCKS per SM, and LOAD_EARLY: load the weights together with the row.
 template<class F> __device__ void each_pack(const Pack (&held)[HELD], const Pack *row, int packs, F f) {
     each_held(packs, [&](int h, int i) { f(held[h], i, h); });
     each_beyond(packs, [&](int i) { f(row[i], i, -1); });
@@ -15,8 +15,8 @@ __device__ Pack operator+(Pack a, const Pack &b) {
 }
 
 __global__ void __launch_bounds__(THREADS, BLOCKS)
-norm_forward(const From *x, const From *residual, const From *weight, const From *bias, From *sum, From *y, Sum *kept,
-             long long rows, int packs, Sum eps) {
+norm_forward(const From *x, const From *residual, const From *weight, const From *bias, From *sum, From *y,
+             Sum *row_stats, long long rows, int packs, Sum eps) {
     const int width = packs * V;
     const long long row = (long long)blockIdx.x * GROUPS + threadIdx.x / GROUP;
     const int own = row < rows ? packs : 0;                 // packs of the row; none, where there is no row
@@ -64,7 +64,7 @@ norm_forward(const From *x, const From *residual, const From *weight, const From
         store(to + i, res);
     });
     if (own && threadIdx.x % GROUP == 0) {
-        kept[row] = factor;
-        if constexpr (CENTERED) kept[rows + row] = mean[0];
+        row_stats[row] = factor;
+        if constexpr (CENTERED) row_stats[rows + row] = mean[0];
     }
 }

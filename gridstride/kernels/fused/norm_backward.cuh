@@ -17,7 +17,7 @@ __device__ void each_pack(const Row &row, const Pack (&scales)[HELD], const Pack
 }
 
 __global__ void __launch_bounds__(THREADS, BLOCKS)
-norm_backward(const From *x, const From *dy, const From *weight, const From *dsum, const Sum *kept, From *dx,
+norm_backward(const From *x, const From *dy, const From *weight, const From *dsum, const Sum *row_stats, From *dx,
               Sum *parts, long long rows, int packs) {
     extern __shared__ __align__(128) char ring[];
     __shared__ u64 filled[RING ? STAGES : 1];
@@ -39,8 +39,8 @@ norm_backward(const From *x, const From *dy, const From *weight, const From *dsu
         load(to, row, arrays[0] + row * packs, arrays[1] + row * packs, arrays[2] + row * packs);
     };
     auto load_kept = [&](Row &to, long long row) {
-        to.factor = row < rows ? kept[row] : Sum(0);
-        to.mean = CENTERED && row < rows ? kept[rows + row] : Sum(0);
+        to.factor = row < rows ? row_stats[row] : Sum(0);
+        to.mean = CENTERED && row < rows ? row_stats[rows + row] : Sum(0);
     };
     const int stage_packs = GROUPS * packs;                        // packs of an array in the ring
     auto fill = [&](int iteration) {                             // by one thread

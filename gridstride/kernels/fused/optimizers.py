@@ -1,8 +1,8 @@
-"""`AdamW`, an optimizer of torch whose step is one launch for all tensors of a kind.
+"""Define `AdamW`, a torch optimizer whose step is one launch for all tensors of a type.
 
-A parameter of float32 takes 28 bytes: itself, its gradient and two states are read, all but the gradient written. So
-the step is as fast as the memory, if the launch has work for the whole GPU: a table says where the tensors are, and
-each block looks up which chunk of which tensor it has.
+A float32 parameter moves 28 bytes per step: the parameter, its gradient and two states are read, and all but the
+gradient are written. The step is memory-bound if one launch has enough work for the whole GPU. For that, a table holds
+the addresses of all tensors, and a second table holds the tensor and the chunk of each block.
 """
 
 from functools import lru_cache
@@ -10,7 +10,7 @@ from itertools import accumulate, chain
 
 import torch
 
-from .sources import SIZES, whole
+from .sources import SIZES, kernel_source
 from ..ladder.launches import Launcher
 from ..ladder.rung import KernelLaunch, compiled
 from ..tool import LOAD
@@ -19,30 +19,30 @@ from ...utils import backend, cdiv
 
 TYPES = 'float32', 'bfloat16', 'float16'
 THREADS = 512
-_STATES = 'exp_avg', 'exp_avg_sq'  # as torch's AdamW calls them
+_STATES = 'exp_avg', 'exp_avg_sq'  # their names in torch's AdamW
 
 
-# What is launched
+# Launches
 @lru_cache(1024)
-def adamw_call(dtype, v, maximize, blocks) -> KernelLaunch:
-    "The launch of one step for tensors of a type in so many chunks, `v` elements per load"
-    constants = ('V', v), ('THREADS', THREADS), ('MAXIMIZE', maximize)
+def adamw_call(dtype, vec, maximize, blocks) -> KernelLaunch:
+    "Return the launch of one step for tensors of a type in `blocks` chunks, with `vec` elements per load"
+    constants = ('V', vec), ('THREADS', THREADS), ('MAXIMIZE', maximize)
     arrays, scalars = ('memory', 'table', 'chunks'), (0.0,) * len(SCALARS)
-    return KernelLaunch(whole(('adamw',), dtype, constants), 'adamw', arrays, scalars, (blocks,), (THREADS,))
+    return KernelLaunch(kernel_source(('adamw',), dtype, constants), 'adamw', arrays, scalars, (blocks,), (THREADS,))
 
 
-SCALARS = 'decay', 'one_minus_beta1', 'one_minus_beta2', 'rate', 'root', 'eps'  # as the kernel names them
+SCALARS = 'decay', 'one_minus_beta1', 'one_minus_beta2', 'rate', 'root', 'eps'  # their names in the kernel
 
 
-def scalars_of(lr, betas, eps, weight_decay, n) -> tuple:  # n: the number of the step, from 1
-    "The scalar arguments of the kernel: the `SCALARS` of a step"
+def scalars_of(lr, betas, eps, weight_decay, step) -> tuple:  # step: its number, from 1
+    "Compute the `SCALARS` of a step"
     beta1, beta2 = betas
     factors = lr * weight_decay, 1 - beta1, 1 - beta2
-    return *factors, lr / (1 - beta1**n), (1 - beta2**n) ** 0.5, eps
+    return *factors, lr / (1 - beta1**step), (1 - beta2**step) ** 0.5, eps
 
 
 class _Step(Launcher):
-    "A launch whose scalars differ each time: they are passed after the arrays"
+    "A launch whose scalars change with each call: the caller passes them after the arrays"
 
     def __init__(self, call):
         self.arrays = len(call.arrays)
@@ -52,31 +52,31 @@ class _Step(Launcher):
     def parameters(self):
         return [*super().parameters()[: self.arrays], *((value._type_,) for value in self.values)]
 
-    def put(self, given):
-        super().put(given[: self.arrays])
-        for slot, x in zip(self.values, given[self.arrays :]):
+    def put(self, arguments):
+        super().put(arguments[: self.arrays])
+        for slot, x in zip(self.values, arguments[self.arrays :]):
             slot.value = x
 
 
 @lru_cache(1024)
-def _ready(call, device, backend):
+def _launcher(call, device, backend):
     return _Step(call)
 
 
 @lru_cache(64)
 def _chunks(sizes, chunk, device):
-    "(tensor, index of the chunk) per block"
+    "Return an int32 tensor (blocks, 2): the tensor, and the chunk within it, of each block"
     counts = torch.tensor([cdiv(n, chunk) for n in sizes])
-    tensor = torch.repeat_interleave(torch.arange(len(sizes)), counts)
-    number = torch.arange(len(tensor)) - torch.repeat_interleave(counts.cumsum(0) - counts, counts)
-    return torch.stack((tensor, number), 1).int().to(device)
+    tensor_index = torch.repeat_interleave(torch.arange(len(sizes)), counts)
+    chunk_index = torch.arange(len(tensor_index)) - torch.repeat_interleave(counts.cumsum(0) - counts, counts)
+    return torch.stack((tensor_index, chunk_index), 1).int().to(device)
 
 
 class _Table:
-    "The table of addresses of some tensors of a type, for one launch"
+    "The addresses of some tensors of one type, for one launch"
 
-    def __init__(self, rows, v, device):  # rows: (addresses of parameter, gradient and states, size) of each tensor
-        self.v, chunk = v, v * THREADS
+    def __init__(self, rows, vec, device):  # rows: per tensor its addresses (parameter, gradient, states) and size
+        self.vec, chunk = vec, vec * THREADS
         table = torch.tensor(rows)
         if device.type == 'cuda':  # the copy is queued after the reads of the old table, so no wait is needed
             table = table.pin_memory()
@@ -84,78 +84,82 @@ class _Table:
         self.chunks = _chunks(tuple(r[-1] for r in rows), chunk, device)
 
     def launch(self, memory, dtype, maximize, scalars):
-        call = adamw_call(dtype, self.v, maximize, len(self.chunks))
+        call = adamw_call(dtype, self.vec, maximize, len(self.chunks))
         arrays = memory, self.table, self.chunks
         if memory is not None:
-            return _ready(call, None, 'sim')([*arrays, *scalars])
+            return _launcher(call, None, 'sim')([*arrays, *scalars])
         device = self.table.get_device()
         with torch.cuda.device(device):
             stream = current_stream(device)
-            _ready(call, device, 'gpu')([0, self.table.data_ptr(), self.chunks.data_ptr(), *scalars], stream)
+            _launcher(call, device, 'gpu')([0, self.table.data_ptr(), self.chunks.data_ptr(), *scalars], stream)
 
 
-def _tables(rows, dtype, device):
-    "A `_Table` of the tensors whose elements can be loaded by fours, and one of the others"
-    odd = [r for r in rows if (r[0] | r[1]) % (4 * SIZES[dtype]) or (r[2] | r[3]) % LOAD]
-    even = [r for r in rows if r not in odd] if odd else rows
-    return [_Table(o, v, device) for o, v in ((even, 4), (odd, 1)) if o]
+def _tables_of(rows, dtype, device):
+    "Return a `_Table` of the tensors whose alignment allows loads of four elements, and one of the other tensors"
+    unaligned = [r for r in rows if (r[0] | r[1]) % (4 * SIZES[dtype]) or (r[2] | r[3]) % LOAD]
+    aligned = [r for r in rows if r not in unaligned] if unaligned else rows
+    return [_Table(some, vec, device) for some, vec in ((aligned, 4), (unaligned, 1)) if some]
 
 
-# The emulator knows only of what it is given, so there the tensors go to it as one.
+# The emulator checks that a kernel accesses only its arguments, so all tensors are copied into one array, and the
+# table has offsets into it instead of addresses.
 def _flat(x):
-    "All elements of a tensor that has no gaps, in memory order"
+    "View the bytes of a tensor without gaps, in memory order"
     return x.detach().as_strided((x.numel(),), (1,)).view(torch.uint8)
 
 
-class _Together:
-    "Copies of tensors in one, as the emulator's memory"
+class _EmulatorMemory:
+    "One array with copies of all tensors, for the emulator"
 
-    def __init__(self, four):  # (parameter, gradient, states) of each
-        self.four = four
-        ends = list(accumulate(cdiv(x.nbytes, LOAD) * LOAD for xs in four for x in xs))
-        begins = iter([0, *ends[:-1]])
-        self.rows = [(*(next(begins) for _ in xs), xs[0].numel()) for xs in four]
-        self.memory = torch.full((ends[-1],), 255, dtype=torch.uint8)  # NaN, where nothing is
+    def __init__(self, tensors):  # (parameter, gradient, two states) per parameter
+        self.tensors = tensors
+        ends = list(accumulate(cdiv(x.nbytes, LOAD) * LOAD for xs in tensors for x in xs))
+        starts = iter([0, *ends[:-1]])
+        self.rows = [(*(next(starts) for _ in xs), xs[0].numel()) for xs in tensors]
+        self.memory = torch.full((ends[-1],), 255, dtype=torch.uint8)  # NaN in the gaps
         for x, state in self._states_of(range(4)):
             state.copy_(_flat(x))
 
-    def _states_of(self, which):
-        for xs, row in zip(self.four, self.rows):
-            yield from ((xs[i], self.memory[row[i] : row[i] + xs[i].nbytes]) for i in which)
+    def _states_of(self, indices):
+        "Yield (tensor, its bytes in the array) for these indices of each tuple"
+        for xs, row in zip(self.tensors, self.rows):
+            yield from ((xs[i], self.memory[row[i] : row[i] + xs[i].nbytes]) for i in indices)
 
-    def back(self):
-        "Copy what was written to where it belongs"
+    def copy_back(self):
+        "Copy parameters and states back to their tensors"
         for x, state in self._states_of((0, 2, 3)):
             _flat(x).copy_(state)
 
 
-# What is given
+# Argument checks
 def _refuse(what, hint):
     raise ValueError(f'AdamW: {what}; {hint}')
 
 
-_TORCHS = 'torch.optim.AdamW(..., fused=True) has it'
+_USE_TORCH = 'torch.optim.AdamW(..., fused=True) supports it'
 
 
 def _check_group(group):
     lr, betas = group['lr'], group['betas']
     if isinstance(lr, torch.Tensor):
-        _refuse('lr is a tensor, and reading it would wait for the GPU', 'give a float, which a scheduler may change')
+        _refuse('lr is a tensor, and reading it would wait for the GPU', 'give a float; a scheduler may change it')
     for name, x in dict(lr=lr, eps=group['eps'], weight_decay=group['weight_decay']).items():
         if not 0 <= x < float('inf'):
-            _refuse(f'{name} is {x}', 'it is a number of 0 or more')
+            _refuse(f'{name} is {x}', 'it must be a number of at least 0')
     if not (isinstance(betas, (tuple, list)) and len(betas) == 2 and all(0 <= beta < 1 for beta in betas)):
         _refuse(f'betas are {betas}', 'they must be two floats from 0 to below 1')
     for name in ('amsgrad', 'capturable', 'differentiable'):
         if group.get(name):
-            _refuse(f'{name} is not covered', _TORCHS if name != 'differentiable' else 'torch.optim.AdamW has it')
+            _refuse(
+                f'{name} is not supported', _USE_TORCH if name != 'differentiable' else 'torch.optim.AdamW supports it'
+            )
     if not group.get('decoupled_weight_decay', True):
-        _refuse('these are the options of Adam, whose decay goes through the gradient', 'torch.optim.Adam has it')
+        _refuse('decoupled_weight_decay=False is Adam, whose decay is part of the gradient', 'use torch.optim.Adam')
 
 
 def _check_param(p):
     if (name := str(p.dtype).removeprefix('torch.')) not in TYPES:
-        raise TypeError(f'AdamW: a parameter is {name}, and it may be {", ".join(TYPES)}; {_TORCHS}')
+        raise TypeError(f'AdamW: a parameter is {name}; it must be {", ".join(TYPES)}; {_USE_TORCH}')
     where = 'cuda' if backend() == 'gpu' else 'cpu'
     if p.device.type != where:
         _refuse(f'a parameter is on {p.device}, and kernels run on {where} here', f'move the model with .to({where!r})')
@@ -163,51 +167,52 @@ def _check_param(p):
         _refuse(f'a parameter of shape {tuple(p.shape)} has gaps: its strides are {p.stride()}', 'use .contiguous()')
 
 
-def _check_four(four, device):
-    "Look again at what may have changed since the optimizer was made"
-    for p, *others in four:
+def _check_states(tensors, device):
+    "Raise if parameters or states have changed in a way that the kernel does not support"
+    for p, *others in tensors:
         _check_param(p)
         if any(x.device != device or x.shape != p.shape for x in others):
             _refuse(
-                f'a parameter of shape {tuple(p.shape)} on {device} has other states', 'move a model before, not after'
+                f'a parameter of shape {tuple(p.shape)} on {device} does not match its states',
+                'move a model before its optimizer is created',
             )
 
 
 def _gradient(p):
-    "The gradient of a parameter as the kernel needs it: with the strides of the parameter"
+    "Return the gradient of a parameter with the strides of the parameter, as the kernel needs it"
     g = p.grad
     if g.layout is not torch.strided:
-        _refuse('a gradient is sparse', 'torch.optim.SparseAdam takes such, or give the embedding sparse=False')
+        _refuse('a gradient is sparse', 'torch.optim.SparseAdam supports it; or give the embedding sparse=False')
     return g if g.stride() == p.stride() else torch.empty_like(p).copy_(g)
 
 
 class AdamW(torch.optim.Optimizer):
-    """Adam with decoupled weight decay, as `torch.optim.AdamW`, in one launch for all parameters of a group and type.
+    """Adam with decoupled weight decay, like `torch.optim.AdamW`, in one launch for all parameters of a group and type.
 
         AdamW(model.parameters(), lr=3e-4).step()
 
-    Computed in float32. States are float32, for parameters of bfloat16 and float16, too, and are named as torch's: a
-    `state_dict` of torch's AdamW can be loaded, and one of this by torch's. `lr` is a float, which may change between
-    steps. Raises for what is not supported: amsgrad, capture in a CUDA graph, sparse gradients, complex elements, and a
-    parameter that has gaps."""
+    All arithmetic and all states are float32, even for parameters of bfloat16 and float16. States have torch's names,
+    so a `state_dict` can be exchanged with torch's AdamW. `lr` is a float, which may change between steps. Raises
+    TypeError, ValueError or RuntimeError for what is not supported: amsgrad, capture in a CUDA graph, sparse gradients,
+    other dtypes, and a parameter that has gaps."""
 
     def __init__(
         self,
-        params,  # tensors, named ones, or dicts of groups with options of their own
+        params,  # tensors, named tensors, or dicts of parameter groups with options of their own
         lr=1e-3,
-        betas=(0.9, 0.999),  # how much of the running means of gradients, and of their squares, each step keeps
-        eps=1e-8,  # added to the root of the second
-        weight_decay=1e-2,  # times lr: what each step takes off the parameters
-        amsgrad=False,  # refused: for those who come from torch
+        betas=(0.9, 0.999),  # decay of the running means of the gradients and of their squares
+        eps=1e-8,  # added to the root of the second mean
+        weight_decay=1e-2,  # times lr: the fraction by which each step shrinks the parameters
+        amsgrad=False,  # must be False; it is here because torch has it
         *,
-        maximize=False,  # go up the gradient?
+        maximize=False,  # ascend along the gradient
     ):
         options = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad, maximize=maximize)
-        self._known = {}
+        self._tables_by_key = {}
         super().__init__(params, options)
 
     def add_param_group(self, param_group):
-        "Add parameters with options of their own, as for torch's optimizers"
+        "Add a group of parameters with options of its own, as for torch's optimizers"
         super().add_param_group(param_group)
         try:
             _check_group(self.param_groups[-1])
@@ -219,88 +224,91 @@ class AdamW(torch.optim.Optimizer):
 
     def __setstate__(self, state):
         super().__setstate__(state)
-        self._known = {}
+        self._tables_by_key = {}
 
     @torch.no_grad()
     def step(self, closure=None):
-        "One step along the gradients; `closure` computes the loss again, and is what comes back"
+        "Update the parameters once; return the loss that `closure` computes, or None without one"
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
         for i, group in enumerate(self.param_groups):
             _check_group(group)
-            for j, ((dtype, device, steps), both) in enumerate(self._alike(group).items()):
-                self._step(group, (i, j), dtype, device, steps + 1, both)
+            for j, ((dtype, device, steps), params) in enumerate(self._group_by_step(group).items()):
+                self._step(group, (i, j), dtype, device, steps + 1, params)
         return loss
 
-    def _alike(self, group):
-        "{(type, device, steps until now): (parameter, state) of those that have a gradient}"
+    def _group_by_step(self, group):
+        "Group the parameters that have a gradient: (type, device, steps so far) -> [(parameter, state)]"
         res, counts = {}, {}
         for p in group['params']:
             if p.grad is None:
                 continue
             state = self.state[p]
             if not state:
-                self._begin(p, state)
+                self._init_state(p, state)
             count = state['step']
-            if id(count) not in counts:  # most share one, and reading it takes a while
+            if id(count) not in counts:  # most parameters share one counter, and reading it is slow
                 counts[id(count)] = int(count)
             res.setdefault((p.dtype, p.device, counts[id(count)]), []).append((p, state))
         return res
 
-    def _begin(self, p, state):
+    def _init_state(self, p, state):
         state['step'] = torch.tensor(0.0)
-        state.update({o: torch.zeros_like(p, dtype=torch.float32) for o in _STATES})
+        state.update({name: torch.zeros_like(p, dtype=torch.float32) for name in _STATES})
 
-    def _step(self, group, key, dtype, device, n, both):
-        four = [(p, _gradient(p), *(state[o] for o in _STATES)) for p, state in both if p.numel()]
-        scalars = scalars_of(*(group[o] for o in ('lr', 'betas', 'eps', 'weight_decay')), n)
-        if four:
-            self._launch(four, key, str(dtype).removeprefix('torch.'), device, bool(group['maximize']), scalars)
-        count = torch.tensor(float(n))
-        for _, state in both:
+    def _step(self, group, key, dtype, device, step, params):
+        tensors = [(p, _gradient(p), *(state[name] for name in _STATES)) for p, state in params if p.numel()]
+        scalars = scalars_of(*(group[name] for name in ('lr', 'betas', 'eps', 'weight_decay')), step)
+        if tensors:
+            self._launch(tensors, key, str(dtype).removeprefix('torch.'), device, bool(group['maximize']), scalars)
+        count = torch.tensor(float(step))
+        for _, state in params:
             state['step'] = count
 
-    def _launch(self, four, key, dtype, device, maximize, scalars):
-        "Launch the step for (parameter, gradient, states) of each"
+    def _launch(self, tensors, key, dtype, device, maximize, scalars):
+        "Launch the step for a list of (parameter, gradient, two states)"
         if device.type != 'cuda':
-            _check_four(four, device)
-            together = _Together(four)
-            for o in _tables(together.rows, dtype, device):
-                o.launch(together.memory, dtype, maximize, scalars)
-            return together.back()
+            _check_states(tensors, device)
+            memory = _EmulatorMemory(tensors)
+            for table in _tables_of(memory.rows, dtype, device):
+                table.launch(memory.memory, dtype, maximize, scalars)
+            return memory.copy_back()
         if torch.cuda.is_current_stream_capturing():
-            raise RuntimeError(f'AdamW: a CUDA graph would repeat the factors of one step; {_TORCHS}: capturable=True')
-        # What may change from step to step without notice: the addresses of gradients, and all that got new memory
-        now = [*map(torch.Tensor.data_ptr, chain.from_iterable(four)), *(xs[0].numel() for xs in four)]
-        known, tables = self._known.get(key, (None, None))
-        if known != now:
-            _check_four(four, device)
-            tables = _tables([(*(x.data_ptr() for x in xs), xs[0].numel()) for xs in four], dtype, device)
-            self._known[key] = now, tables
-        for o in tables:
-            o.launch(None, dtype, maximize, scalars)
+            raise RuntimeError(
+                f'AdamW: a CUDA graph would repeat the scalars of one step; {_USE_TORCH} with capturable=True'
+            )
+        # Addresses may change between steps, for example those of new gradients: then the tables are made again.
+        current = [*map(torch.Tensor.data_ptr, chain.from_iterable(tensors)), *(xs[0].numel() for xs in tensors)]
+        cached, tables = self._tables_by_key.get(key, (None, None))
+        if cached != current:
+            _check_states(tensors, device)
+            tables = _tables_of([(*(x.data_ptr() for x in xs), xs[0].numel()) for xs in tensors], dtype, device)
+            self._tables_by_key[key] = current, tables
+        for table in tables:
+            table.launch(None, dtype, maximize, scalars)
 
     def state_dict(self):
-        "Options and states, as torch's; each parameter with a count of its own, to which torch's steps add"
+        "Return options and states like torch's; each parameter has its own step counter, as torch needs"
         res = super().state_dict()
-        res['state'] = {i: {**o, 'step': o['step'].clone()} for i, o in res['state'].items()}
+        res['state'] = {i: {**state, 'step': state['step'].clone()} for i, state in res['state'].items()}
         return res
 
     def load_state_dict(self, state_dict):
-        "Take over the options and states of another, or of torch's AdamW; they are copied"
+        "Copy options and states from a `state_dict` of this optimizer or of torch's AdamW"
         for group in state_dict['param_groups']:
             _check_group(group)
         super().load_state_dict(state_dict)
-        self._known = {}
-        given = [i for g in state_dict['param_groups'] for i in g['params']]
-        for i, p in zip(given, (p for g in self.param_groups for p in g['params'])):
+        self._tables_by_key = {}
+        saved = [i for g in state_dict['param_groups'] for i in g['params']]
+        for i, p in zip(saved, (p for g in self.param_groups for p in g['params'])):
             if i in state_dict['state']:
                 self._copy_state(p, state_dict['state'][i])
 
-    def _copy_state(self, p, given):  # what torch has made of the states is of the type of the parameter
+    def _copy_state(self, p, saved):
+        # torch has converted the states to the type of the parameter: take them from what was saved
         state = self.state[p]
-        state['step'] = torch.tensor(float(given['step']))
-        for o in _STATES:
-            state[o] = torch.zeros_like(p, dtype=torch.float32).copy_(given[o])
+        state['step'] = torch.tensor(float(saved['step']))
+        for name in _STATES:
+            state[name] = torch.zeros_like(p, dtype=torch.float32).copy_(saved[name])

@@ -2,7 +2,7 @@
 // of every result against double, the time. Above it are which it is (TOOL, BACKWARD), the types of the arrays (From)
 // and of sums (Sum), what a result may be off (ROUNDING, of its own size), EPS of the norms, and the sizes to try
 // (cases: rows, width; the last one is timed). Below it are the launches.
-struct Arrays { From *x, *dy, *weight, *bias, *y, *dx, *dweight, *dbias; Sum *kept; };
+struct Arrays { From *x, *dy, *weight, *bias, *y, *dx, *dweight, *dbias; Sum *row_stats; };
 
 void launch(int number, const Arrays &a);
 
@@ -60,18 +60,18 @@ Right expected(const Arrays &a, int rows, int width) {
     auto x = read_doubles(a.x, (size_t)rows * width), dy = read_doubles(a.dy, (size_t)rows * width);
     auto weight = read_doubles(a.weight, width), bias = read_doubles(a.bias, width);
     Right right = {{}, std::vector<double>(width), std::vector<double>(width)};
-    std::vector<Sum> kept(2 * rows);
+    std::vector<Sum> row_stats(2 * rows);
     for (int r = 0; r < rows; r++) {
         const double *row = x.data() + (size_t)r * width, *row_dy = dy.data() + (size_t)r * width;
         double mean = 0, square = 0;
         for (int i = 0; CENTERED && i < width; i++) mean += row[i] / width;
         for (int i = 0; NORM && i < width; i++) square += (row[i] - mean) * (row[i] - mean) / width;
         double factor = 1 / std::sqrt(square + EPS);
-        kept[r] = factor, kept[rows + r] = mean;
+        row_stats[r] = factor, row_stats[rows + r] = mean;
         if (NORM) add_norm(right, row, row_dy, weight, bias, mean, factor);
         else add_gelu(right, row, row_dy, bias);
     }
-    OK(cudaMemcpy(a.kept, kept.data(), kept.size() * sizeof(Sum), cudaMemcpyDefault));
+    OK(cudaMemcpy(a.row_stats, row_stats.data(), row_stats.size() * sizeof(Sum), cudaMemcpyDefault));
     return right;
 }
 

@@ -1,5 +1,8 @@
-"""`softmax` and `log_softmax` along the last axis, as torch knows them: each row is read once, as long as the registers
-or the shared memory of a cluster can keep it."""
+"""Define `softmax` and `log_softmax` along the last axis as torch operators.
+
+Each row is read once if it fits in the registers or the shared memory of a block or a cluster; a longer row is read
+twice. A **pack** is the `vec` elements that a thread loads at once.
+"""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -7,74 +10,74 @@ from typing import NamedTuple
 import torch
 from torch.autograd.function import once_differentiable
 
-from .sources import SIZES, sums_of, whole
+from .sources import SIZES, accumulator_type, kernel_source
 from ..operators import operator
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch, this_device
 from ..tool import check_tensor, launch, type_of, vector_of
 from ...utils import cdiv
 
-# Registers, forward: bytes of a row that a block keeps, at most -> of these, those of a thread
-_HELD = {2**14: 64, 2**15: 32, 2**16: 64}
-# Bytes of a number -> of the longest row that a cluster leaves to one block, of what each of its blocks keeps if there
-# may be so many, and the threads of a block
-_HELD_PARTS = {2: (2**15, 2**14, 256), 4: (2**16, 2**16, 512)}
-_MAX_HELD = 8  # packs of a thread of a cluster
-# Shared memory, of other rows and backward
-_KEPT = 64, 128, 256  # bytes that a thread keeps: of rows up to 32 KiB, up to 64 KiB, and of longer ones
-_PART = 2**16  # bytes of a row that a block keeps, and at most, of the longest rows:
-_MAX_PART, _PLAIN_PART = 200 * 1024, 2**15  # the second without a Hopper GPU's shared memory
-_MAX_BLOCKS = 8  # of a cluster
-_MIN_THREADS, _MAX_THREADS = 128, 512  # threads of a block
-_SHARE, _PARTS = 2**15, 1024  # bytes of a block, and blocks of a row, where rows are read twice
-_STREAM = 2**25  # bytes of a result that is larger than what the caches could keep until it is read
+# Forward, rows in the registers of one block: longest row in bytes -> bytes per thread
+_BLOCK_ROW_BYTES = {2**14: 64, 2**15: 32, 2**16: 64}
+# Forward, rows in the registers of a cluster: bytes per element -> (bytes of the longest row that one block computes
+# alone, bytes per block of the cluster, threads per block)
+_CLUSTER_ROWS = {2: (2**15, 2**14, 256), 4: (2**16, 2**16, 512)}
+_MAX_CLUSTER_PACKS = 8  # packs per thread in a cluster
+# Rows in shared memory: other rows, and the backward pass
+_THREAD_BYTES = 64, 128, 256  # bytes per thread for rows up to 32 KiB, up to 64 KiB, and longer
+_BLOCK_BYTES = 2**16  # bytes of a row per block
+_MAX_BLOCK_BYTES, _MAX_STATIC_BYTES = 200 * 1024, 2**15  # the most per block, on a Hopper GPU and on others
+_MAX_BLOCKS = 8  # per cluster
+_MIN_THREADS, _MAX_THREADS = 128, 512  # per block
+_SPLIT_BYTES, _MAX_SPLITS = 2**15, 1024  # rows that are read twice: bytes per block, blocks per row
+_STREAM = 2**25  # larger results in bytes are stored with a streaming hint: the caches could not keep them
 
 
-class Shape(NamedTuple):
-    "The layout of rows in registers or shared memory"
+class RowLayout(NamedTuple):
+    "How rows are distributed over threads and blocks, and where they are stored"
 
-    packs: int  # of a thread
+    packs: int  # per thread
     group: int  # threads of a block that share a row
-    threads: int  # of a block
-    blocks: int  # of a cluster, which share a row
-    held: bool = False  # in registers, or in shared memory?
+    threads: int  # per block
+    blocks: int  # of a cluster that shares a row; 1: no cluster
+    in_registers: bool = False  # else in shared memory
 
 
-def _power_above(n):
+def _next_pow2(n):
     return 1 << max(0, n - 1).bit_length()
 
 
-def _held_by_block(
+def _block_registers(
     packs,  # of a row
     size,  # bytes of a pack
-) -> Shape:  # None where the row is too long
-    "Return the `Shape` of rows in registers of a block"
-    row = _power_above(packs) * size
-    of_thread = next((o for most, o in _HELD.items() if row <= most), None)
-    if of_thread is None:
+) -> RowLayout:  # None if the row is too long
+    "Return the `RowLayout` of rows in the registers of a block"
+    row = _next_pow2(packs) * size
+    thread_bytes = next((o for most, o in _BLOCK_ROW_BYTES.items() if row <= most), None)
+    if thread_bytes is None:
         return None
-    group = max(row // of_thread, 1)
-    return Shape(row // size // group, group, group if group > 32 else _MIN_THREADS, 1, True)
+    group = max(row // thread_bytes, 1)
+    return RowLayout(row // size // group, group, group if group > 32 else _MIN_THREADS, 1, True)
 
 
-def _held_by_cluster(
+def _cluster_registers(
     packs,  # of a row
     size,  # bytes of a pack
     dtype,
-) -> Shape:  # None where the row is too long, too short, or does not give all threads as much
-    "Return the `Shape` of rows in registers of a cluster"
-    if SIZES[dtype] not in _HELD_PARTS:
+) -> RowLayout:  # None if the row is too long, too short, or not divisible by all threads
+    "Return the `RowLayout` of rows in the registers of a cluster"
+    if SIZES[dtype] not in _CLUSTER_ROWS:
         return None
-    left, part, threads = _HELD_PARTS[SIZES[dtype]]
-    blocks = min(_MAX_BLOCKS, _power_above(cdiv(packs * size, part)))
-    of_thread, remainder = divmod(packs, blocks * threads)
-    if packs * size <= left or remainder or of_thread > _MAX_HELD:
+    max_block_row, block_bytes, threads = _CLUSTER_ROWS[SIZES[dtype]]
+    blocks = min(_MAX_BLOCKS, _next_pow2(cdiv(packs * size, block_bytes)))
+    thread_packs, remainder = divmod(packs, blocks * threads)
+    if packs * size <= max_block_row or remainder or thread_packs > _MAX_CLUSTER_PACKS:
         return None
-    return Shape(of_thread, threads, threads, blocks, True)
+    return RowLayout(thread_packs, threads, threads, blocks, True)
 
 
 def _registers(elements, dtype, blocks):
-    "Registers of a thread that keeps so many elements: as few as suffice"
+    "Return how many registers a thread needs that keeps so many elements"
     if dtype == 'float64':
         return 64
     return 32 if elements <= 16 else 80 if elements > 32 else 56 if blocks == 1 else 48
@@ -82,83 +85,85 @@ def _registers(elements, dtype, blocks):
 
 def shape_of(
     packs,  # of a row
-    size,  # bytes of a pack, or of one of each input where two are kept
-    on,  # a `Device`
-    dtype=None,  # of one input; None where registers keep nothing
-) -> Shape:  # None where nothing keeps a row
-    "Return the `Shape` of rows in registers or in shared memory"
-    if dtype and on.hopper and (shape := _held_by_cluster(packs, size, dtype)):
+    size,  # bytes of a pack; with two inputs, of a pack of each
+    gpu,  # a `Device`
+    dtype=None,  # None: not in registers
+) -> RowLayout:  # None if a row fits nowhere
+    "Choose the `RowLayout` of rows: in registers if possible, else in shared memory"
+    if dtype and gpu.hopper and (shape := _cluster_registers(packs, size, dtype)):
         return shape
-    if dtype and (shape := _held_by_block(packs, size)):
+    if dtype and (shape := _block_registers(packs, size)):
         return shape
     row = packs * size
-    blocks = min(_MAX_BLOCKS, _power_above(cdiv(row, _PART))) if on.hopper else 1
-    if row > blocks * (_MAX_PART if on.hopper else _PLAIN_PART):
+    blocks = min(_MAX_BLOCKS, _next_pow2(cdiv(row, _BLOCK_BYTES))) if gpu.hopper else 1
+    if row > blocks * (_MAX_BLOCK_BYTES if gpu.hopper else _MAX_STATIC_BYTES):
         return None
-    part = cdiv(packs, blocks)
-    group = _power_above(cdiv(part * size, _KEPT[(row > _PART // 2) + (row > _PART)]))
-    group = min(group, _power_above(part), _MAX_THREADS)
+    block_packs = cdiv(packs, blocks)
+    group = _next_pow2(cdiv(block_packs * size, _THREAD_BYTES[(row > _BLOCK_BYTES // 2) + (row > _BLOCK_BYTES)]))
+    group = min(group, _next_pow2(block_packs), _MAX_THREADS)
     threads = max(group, _MIN_THREADS)
     group = threads if group > 32 or blocks > 1 else group
-    return Shape(cdiv(part, group), group, threads, blocks)
+    return RowLayout(cdiv(block_packs, group), group, threads, blocks)
 
 
-def _text(of, how, dtype, v, threads, blocks, **constants):
-    "The source of softmax (`of` 'softmax' or 'softmax_backward') whose rows are read in one of three ways (`how`)"
-    cluster = 'join_by_mbarrier' if how == 'softmax_registers' else 'join_in_cluster'
-    names = 'pack', 'softmax_part', cluster if blocks > 1 else 'join_in_block', of, how
-    constants = dict(V=v, THREADS=threads, **constants)
-    needs = ['address', 'copy_async', 'copies_wait_all'] if how == 'softmax_shared' else []
+def _source(kernel, method, dtype, vec, threads, blocks, **constants):
+    "Return the source of a kernel ('softmax' or 'softmax_backward'); `method` is the file that reads the rows"
+    cluster = 'join_by_mbarrier' if method == 'softmax_registers' else 'join_in_cluster'
+    names = 'pack', 'softmax_part', cluster if blocks > 1 else 'join_in_block', kernel, method
+    constants = dict(V=vec, THREADS=threads, **constants)
+    needs = ['address', 'copy_async', 'copies_wait_all'] if method == 'softmax_shared' else []
     if blocks > 1:
         constants['CLUSTER'] = blocks
         needs += ['rank', 'cluster_arrive_relaxed', 'cluster_wait']
         mbarrier = ['address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'store_async']
-        needs += mbarrier if how == 'softmax_registers' else ['cluster_sync', 'into_block']
-    return whole(names, dtype, tuple(constants.items()), tuple(needs))
+        needs += mbarrier if method == 'softmax_registers' else ['cluster_sync', 'into_block']
+    return kernel_source(names, dtype, tuple(constants.items()), tuple(needs))
 
 
 @lru_cache(1024)
 def softmax_calls(
-    of,  # 'softmax', or 'softmax_backward': its gradient
+    kernel,  # 'softmax', or 'softmax_backward': its gradient
     dtype,
     rows,
-    width,  # a multiple of `v`
-    v,
-    log,  # is it of the logarithm?
-    on,
-) -> tuple:  # ([`KernelLaunch`], elements of the workspace between two of them)
-    "The launches of softmax of rows of `width` elements on the `Device` `on`, `v` per load"
-    size, arrays = v * SIZES[dtype] * (1 + (of == 'softmax_backward')), ('x', 'dy', 'out')
+    width,  # a multiple of `vec`
+    vec,
+    log,  # compute log softmax
+    gpu,
+) -> tuple:  # ([`KernelLaunch`], elements of the workspace between the two launches)
+    "Return the launches for rows of `width` elements on the `Device` `gpu`, with `vec` elements per load"
+    size, arrays = vec * SIZES[dtype] * (1 + (kernel == 'softmax_backward')), ('x', 'dy', 'out')
     kind = dict(LOG=log, STREAM=rows * width * SIZES[dtype] > _STREAM)
-    if shape := shape_of(width // v, size, on, dtype if of == 'softmax' else None):
-        packs, group, threads, blocks, held = shape
+    if shape := shape_of(width // vec, size, gpu, dtype if kernel == 'softmax' else None):
+        packs, group, threads, blocks, in_registers = shape
         scalars, shared, kind['GROUP'] = (Long(rows), width), 0, group
-        if held:
-            kind |= dict(HELD=packs, BLOCKS=2**16 // (threads * _registers(packs * v, dtype, blocks)), STREAM=False)
+        if in_registers:
+            kind |= dict(HELD=packs, BLOCKS=2**16 // (threads * _registers(packs * vec, dtype, blocks)), STREAM=False)
         else:
-            kind['ASYNC'], scalars, shared = on.hopper, (*scalars, packs), threads * packs * size
-        src = _text(of, 'softmax_registers' if held else 'softmax_shared', dtype, v, threads, blocks, **kind)
+            kind['ASYNC'], scalars, shared = gpu.hopper, (*scalars, packs), threads * packs * size
+        src = _source(
+            kernel, 'softmax_registers' if in_registers else 'softmax_shared', dtype, vec, threads, blocks, **kind
+        )
         grid = (blocks * cdiv(rows, threads // group),)
         return [KernelLaunch(src, 'keep_rows', arrays, scalars, grid, (threads,), shared, cluster=(blocks, 1, 1))], 0
-    parts = min(_PARTS, cdiv(width // v * size, _SHARE))
-    src = _text(of, 'softmax_split', dtype, v, _MAX_THREADS, 1, **kind)
-    scalars, grid = (Long(width), Long(cdiv(width // v, parts)), parts), (rows * parts,)
-    first = KernelLaunch(src, 'find_parts', ('x', 'dy', 'parts'), scalars, grid, (_MAX_THREADS,))
+    parts = min(_MAX_SPLITS, cdiv(width // vec * size, _SPLIT_BYTES))
+    src = _source(kernel, 'softmax_split', dtype, vec, _MAX_THREADS, 1, **kind)
+    scalars, grid = (Long(width), Long(cdiv(width // vec, parts)), parts), (rows * parts,)
+    find = KernelLaunch(src, 'find_parts', ('x', 'dy', 'parts'), scalars, grid, (_MAX_THREADS,))
     return [
-        first,
+        find,
         KernelLaunch(src, 'finish_rows', ('x', 'dy', 'parts', 'out'), scalars, grid, (_MAX_THREADS,)),
     ], 2 * rows * parts
 
 
-def _run(of, x, dy, log):
+def _run(kernel, x, dy, log):
     out, dtype = torch.empty_like(x), type_of(x)
     if not x.numel():
         return out
     width = x.shape[-1]
-    v = min(vector_of(o, 2, width) for o in (x, dy, out))
-    found, parts = softmax_calls(of, dtype, x.numel() // width, width, v, log, this_device())
-    parts = torch.empty(parts, dtype=getattr(torch, sums_of(dtype)), device=x.device)
-    launch(found, x, dy=dy, parts=parts, out=out)
+    vec = min(vector_of(o, 2, width) for o in (x, dy, out))
+    launches, workspace = softmax_calls(kernel, dtype, x.numel() // width, width, vec, log, this_device())
+    workspace = torch.empty(workspace, dtype=getattr(torch, accumulator_type(dtype)), device=x.device)
+    launch(launches, x, dy=dy, parts=workspace, out=out)
     return out
 
 
@@ -167,9 +172,9 @@ def _softmax(x, log):
     tool = 'log_softmax' if log else 'softmax'
     check_tensor(tool, x, SIZES)
     if not x.dim():
-        raise ValueError(f'{tool}: x is one number, and it goes along the last axis')
+        raise ValueError(f'{tool}: x is a scalar; it must have at least one axis')
     if x.shape[-1] >= 2**31:
-        raise ValueError(f'{tool}: a row has {x.shape[-1]:,} scalars, and the kernel counts up to 2^31 - 1')
+        raise ValueError(f'{tool}: a row has {x.shape[-1]:,} elements; the kernel supports at most 2^31 - 1')
     return _run('softmax', x, x, log)
 
 
@@ -199,13 +204,17 @@ def softmax(
 
         softmax(scores)
 
-    Raises TypeError and ValueError for an `x` that is not supported."""
+    Raises TypeError or ValueError for an unsupported `x`."""
     return _Softmax.apply(x, False)
 
 
 def log_softmax(
     x,  # as for `softmax`
 ):  # a tensor like `x`
-    """Compute x - logsumexp(x) along the last axis, as `x.log_softmax(-1)` does: exact even if softmax(x) underflows to
-    0"""
+    """Compute x - logsumexp(x) along the last axis, as `x.log_softmax(-1)` does: accurate even if softmax(x) underflows
+    to 0.
+
+        log_softmax(scores)
+
+    Raises TypeError or ValueError for an unsupported `x`."""
     return _Softmax.apply(x, True)

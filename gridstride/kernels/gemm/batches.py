@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 from .launches import stored_layout, stored_operands, run, why_not_device
 from . import plan, bf16x6
 from ..ladder.rung import PreparedLaunches, this_device
-from ..sparse.launches import launch_on
+from ..sparse.launches import launch_prepared
 from ..tool import enter_thread, type_of
 
 
@@ -57,7 +57,7 @@ def _forward(a, b):
     if not kernel:
         return run(stored_a, stored_b, None, layout)
     out = a.new_empty(a.shape[0], a.shape[1], b.shape[2])
-    launch_on(_ready, (*kernel, *out.shape, a.shape[2]), a, (stored_a, stored_b, out))
+    launch_prepared(_ready, (*kernel, *out.shape, a.shape[2]), a, (stored_a, stored_b, out))
     return out
 
 

@@ -11,7 +11,7 @@ import torch
 from .calls import GemmProblem, choose, is_staged, product_call, column_sum_rows
 from .sources import F16_TYPES
 from ..ladder.rung import this_device, on_hopper
-from ..sparse.launches import launch_on, ready
+from ..sparse.launches import launch_prepared, prepare_launch
 from ..tool import type_of
 
 
@@ -58,7 +58,7 @@ def stored_operands(a, b):  # matrices, or batches of matrices
 @lru_cache(1024)
 def _prepared(problem, scale, tile, device, backend):
     "Return the prepared launch of a problem on a device"
-    return ready(*product_call(problem, scale, this_device(), tile), device)
+    return prepare_launch(*product_call(problem, scale, this_device(), tile), device)
 
 
 def _with_batch_axis(x):
@@ -117,5 +117,6 @@ def run(
     other = addend if multiplier is None else multiplier
     optional = [stored_a if x is None else x for x in (for_backward, bias, other)]
     group_ends = out.view(torch.int32) if group_ends is None else group_ends
-    launch_on(_prepared, (problem, float(scale), tile), stored_a, (a3, b3, *mapped, out, *optional, sums, group_ends))
+    arrays = a3, b3, *mapped, out, *optional, sums, group_ends
+    launch_prepared(_prepared, (problem, float(scale), tile), stored_a, arrays)
     return (out, sums) if column_sums else out

@@ -6,7 +6,7 @@ import torch
 
 from . import calls
 from .calls import DecodeProblem
-from .sources import DIM, HALVES, PAGE, VALUES
+from .sources import DIM, F16_TYPES, PAGE, VALUES
 from ..flash.attentions import Backend, has_ampere
 from ..flash.launches import launch_mapped
 from ..operators import constant, operator
@@ -23,7 +23,7 @@ def _has_hopper():
 
 def _backend(dtype):
     "The `Backend` for a type of elements"
-    if dtype not in HALVES:
+    if dtype not in F16_TYPES:
         return Backend('torch', f'our kernels multiply bfloat16 and float16, and this is {dtype}')
     if _has_hopper():
         return Backend('hopper')
@@ -35,7 +35,7 @@ def _backend(dtype):
 def _check(q, cache, table, lens):
     "Raise unless the types and shapes fit, and all tensors are on a device where kernels run"
     for name, x in dict(q=q, cache=cache).items():
-        check_tensor(_NAME, x, (*HALVES, 'float32', 'float64'), name)
+        check_tensor(_NAME, x, (*F16_TYPES, 'float32', 'float64'), name)
         if x.requires_grad and torch.is_grad_enabled():
             raise ValueError(
                 f'{_NAME}: {name} needs a gradient, and there is none: this decodes; use {name}.detach(), or '
@@ -144,7 +144,7 @@ def latent_attention_way(
     q,  # as for `latent_attention`
 ) -> Backend:
     "Return what computes attention of these: 'hopper' or 'mma.sync', our kernels, or 'torch', and why"
-    check_tensor(_NAME, q, (*HALVES, 'float32', 'float64'), 'q')
+    check_tensor(_NAME, q, (*F16_TYPES, 'float32', 'float64'), 'q')
     return _backend(type_of(q))
 
 

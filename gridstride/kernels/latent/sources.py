@@ -9,13 +9,13 @@ from ..texts import IN_C, source_loader, with_types
 source = source_loader(__package__)  # of a file here, without its `.cuh`
 
 DIM, VALUES, PAGE = 576, 512, 64  # elements of a key, of which the value has the first 512; keys of a page
-HALVES = dict(bfloat16='bf16', float16='f16')  # torch's 16-bit floats -> PTX's names
+F16_TYPES = dict(bfloat16='bf16', float16='f16')  # torch's 16-bit floats -> PTX's names
 
 
 def _text(dtype, name, constants, above, shared=''):
     values = (('VALUES', VALUES), ('PAGE', PAGE), *constants)
     text = shared + '\n'.join(map(source, ('schedule', 'results', name)))
-    return with_types(text, (('Number', IN_C[dtype]),), values, above.replace('bf16', HALVES[dtype]))
+    return with_types(text, (('Number', IN_C[dtype]),), values, above.replace('bf16', F16_TYPES[dtype]))
 
 
 _WORDS = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n'

@@ -1,8 +1,8 @@
-"""Matrices in few bits: their formats, how kernels read them, products with them, and linear layers that have them. Its
-modules need torch, and are imported on first use.
+"""Quantized matrices: formats, packing, products, and linear layers. The modules need torch, and are imported on first
+use.
 
-The modules: `formats` (in plain torch), `fragments` (the order in which tensor cores read), `packed` (matrices as
-kernels read them, and products), `eight_bits` (products of 8-bit types), `linear` (`QuantLinear`), `tool`
+The modules: `formats` (in plain torch), `fragments` (the order in which tensor cores read), `packed` (packing, and
+products), `eight_bits` (products of 8-bit types), `linear` (`QuantLinear`), `tool`
 (`quantize` and back), `calls` (the launches), `sources` (CUDA C, `*.cuh`), `programs` (what `export` writes).
 """
 

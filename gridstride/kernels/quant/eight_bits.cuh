@@ -1,17 +1,17 @@
-// out = (m @ n.T) * scales of m's rows * scales of n's rows: m (h x k) and n (w x k) are 8-bit, e4m3 or integers; out
-// is bfloat16. A cluster of two blocks computes 2*BM x BN at a time; the part of n that both need is loaded once, by
-// multicast.
-// Above: BM, BN, BK (of a step; 128 bytes), STAGES, GROUP (rows of tiles that are visited together), wgmma, and Sum,
-// the type in which it sums.
-constexpr int A_BYTES = BM*BK, B_BYTES = BN*BK;                     // of a step's tile of m, of n
+// out = (A @ B.T) * a_scales * b_scales, with one scale per row of A (M x K) and of B (N x K). A and B are 8-bit, e4m3
+// or integers; out is bfloat16. A cluster of two blocks computes a tile of 2*BM x BN; both blocks need the same tile of
+// B, which is loaded once, by multicast.
+// Defined above: BM, BN, BK (128 bytes), STAGES, GROUP (rows of tiles that are visited together), wgmma, and Sum, the
+// type of the accumulators.
+constexpr int A_BYTES = BM*BK, B_BYTES = BN*BK;                     // of the tiles of one stage
 
-// as `fence_sums` of floats
+// The compiler may not move accesses of the accumulators across this line; like `fence_sums` for floats.
 template<int M, int N> __device__ void fence_sums(int (&d)[M][N]) {
     #pragma unroll
     for (int i = 0; i < M*N; i++) asm volatile("" : "+r"(d[i/N][i%N]) :: "memory");
 }
 
-// starts d (+)= a step's product of 64 rows
+// Issues d (+)= the product of one stage for 64 rows.
 __device__ void multiply(Sum (&d)[1][BN/2], u32 a, u32 b, bool more) {
     fence_sums(d);
     wgmma_fence();
@@ -20,28 +20,29 @@ __device__ void multiply(Sum (&d)[1][BN/2], u32 a, u32 b, bool more) {
     wgmma_commit();
 }
 
-// The row and column of a tile: bands of GROUP rows of tiles, column by column within a band
-__device__ void tile_position(int tile, int tall, int wide, int &tr, int &tc) {
-    int band = tile/(GROUP*wide), inside = tile%(GROUP*wide), rows = min(GROUP, tall - band*GROUP);
+// Computes the row and column of a tile: tiles are visited in bands of GROUP rows, column by column within a band, so
+// that the L2 cache serves both operands.
+__device__ void tile_position(int tile, int tile_rows, int tile_columns, int &tr, int &tc) {
+    int band = tile/(GROUP*tile_columns), inside = tile%(GROUP*tile_columns), rows = min(GROUP, tile_rows - band*GROUP);
     tr = band*GROUP + inside%rows; tc = inside/rows;
 }
 
-// Waits until at most one piece is still in flight
+// Waits until at most one TMA store still reads shared memory.
 __device__ void stores_but_one_have_read() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
 
-// Stores a warp's 16 x BN results with their scales, from row r and column c on, 64 columns at a time, through two
-// buffers of 2048 bytes (double buffering), the first at s
-__device__ void store_scaled(Sum (&d)[BN/2], const TensorMap &out, const float *m_scales, const float *n_scales,
-                             int h, int w, int r, int c, u32 s) {
+// Scales a warp's 16 x BN accumulators and stores them at row r and column c, 64 columns at a time, through two buffers
+// of 2048 bytes (double buffering), the first of them at s.
+__device__ void store_scaled(Sum (&d)[BN/2], const TensorMap &out, const float *a_scales, const float *b_scales,
+                             int M, int N, int r, int c, u32 s) {
     int lane = threadIdx.x%32, tr = lane%16, row = r + lane/4, column = c + lane%4*2;
-    float upper = row < h ? m_scales[row] : 0, lower = row + 8 < h ? m_scales[row + 8] : 0;
-    float2 by[BN/8];                                                // all at once, before anything waits
+    float upper = row < M ? a_scales[row] : 0, lower = row + 8 < M ? a_scales[row + 8] : 0;
+    float2 by[BN/8];                                                // load all scales before the first wait
     #pragma unroll
-    for (int i = 0; i < BN/8; i++) by[i] = column + i*8 < w ? *(const float2 *)(n_scales + column + i*8) : float2{0, 0};
+    for (int i = 0; i < BN/8; i++) by[i] = column + i*8 < N ? *(const float2 *)(b_scales + column + i*8) : float2{0, 0};
     #pragma unroll
     for (int x = 0; x < BN; x += 64) {
         u32 piece = s + x/64%2*2048;
-        if (lane == 0) stores_but_one_have_read();                  // the last but one has left
+        if (lane == 0) stores_but_one_have_read();                  // the store before the last one has read its buffer
         __syncwarp();
         #pragma unroll
         for (int y = 0; y < 64; y += 16) {
@@ -62,14 +63,14 @@ __device__ void store_scaled(Sum (&d)[BN/2], const TensorMap &out, const float *
 }
 
 __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
-multiply_rows(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
-              const __grid_constant__ TensorMap out, const float *m_scales, const float *n_scales, int h, int w,
-              int k) {
+multiply_rows(const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map,
+              const __grid_constant__ TensorMap out, const float *a_scales, const float *b_scales, int M, int N,
+              int K) {
     extern __shared__ __align__(1024) char shared[];
     __shared__ u64 bars[2*STAGES];
     u32 a = address(shared), b = a + STAGES*A_BYTES, o = b + STAGES*B_BYTES;
     u32 full = address(bars), empty = full + 8*STAGES;
-    int tall = (h + 2*BM-1)/(2*BM), wide = (w + BN-1)/BN, tr, tc, s = 0, phase = 0;
+    int tile_rows = (M + 2*BM-1)/(2*BM), tile_columns = (N + BN-1)/BN, tr, tc, s = 0, phase = 0;
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, 2*2); }
         barriers_ready();
@@ -79,12 +80,12 @@ multiply_rows(const __grid_constant__ TensorMap m, const __grid_constant__ Tenso
     if (wg < 2) {                                                   // consumers
         registers_up<232>();
         Sum d[1][BN/2];
-        for (int tile = blockIdx.x/2; tile < tall*wide; tile += gridDim.x/2) {
-            tile_position(tile, tall, wide, tr, tc);
-            for (int idx = 0; idx < k; idx += BK) {
+        for (int tile = blockIdx.x/2; tile < tile_rows*tile_columns; tile += gridDim.x/2) {
+            tile_position(tile, tile_rows, tile_columns, tr, tc);
+            for (int idx = 0; idx < K; idx += BK) {
                 barrier_wait(full + 8*s, phase);
                 multiply(d, a + s*A_BYTES + wg*64*BK, b + s*B_BYTES, idx > 0);
-                wgmma_wait<1>();                                    // the step before is done, and its stage is free
+                wgmma_wait<1>();                                    // the last product is complete: its stage is free
                 if (last >= 0 && t < 2) barrier_arrive_at(empty + 8*last, t);
                 last = s;
                 if (++s == STAGES) { s = 0; phase++; }
@@ -93,19 +94,19 @@ multiply_rows(const __grid_constant__ TensorMap m, const __grid_constant__ Tenso
             fence_sums(d);
             if (t < 2) barrier_arrive_at(empty + 8*last, t);
             last = -1;
-            store_scaled(d[0], out, m_scales, n_scales, h, w, (2*tr + rank())*BM + warp*16, tc*BN, o + warp*4096);
+            store_scaled(d[0], out, a_scales, b_scales, M, N, (2*tr + rank())*BM + warp*16, tc*BN, o + warp*4096);
         }
         if (threadIdx.x%32 == 0) stores_have_read();
     } else {                                                        // producer
         registers_down<40>();
-        if (threadIdx.x == 256) for (int tile = blockIdx.x/2; tile < tall*wide; tile += gridDim.x/2) {
-            tile_position(tile, tall, wide, tr, tc);
-            for (int idx = 0; idx < k; idx += BK) {
+        if (threadIdx.x == 256) for (int tile = blockIdx.x/2; tile < tile_rows*tile_columns; tile += gridDim.x/2) {
+            tile_position(tile, tile_rows, tile_columns, tr, tc);
+            for (int idx = 0; idx < K; idx += BK) {
                 u32 bar = full + 8*s, half = rank()*BN/2;
                 barrier_wait(empty + 8*s, phase-1);
                 barrier_expect(bar, A_BYTES + B_BYTES);
-                tma_load(a + s*A_BYTES, m, (2*tr + rank())*BM, idx, bar);
-                tma_load_for(b + s*B_BYTES + half*BK, n, tc*BN + half, idx, bar, 3);
+                tma_load(a + s*A_BYTES, a_map, (2*tr + rank())*BM, idx, bar);
+                tma_load_for(b + s*B_BYTES + half*BK, b_map, tc*BN + half, idx, bar, 3);
                 if (++s == STAGES) { s = 0; phase++; }
             }
         }

@@ -1,8 +1,8 @@
-"""8-bit products (e4m3 or int8) with one scale per row of each operand, on Hopper tensor cores; int8 products with few
-rows use dp4a.
+"""8-bit products A @ B.T (e4m3 or int8) with one scale per row of A and of B, on the tensor cores of a Hopper GPU.
 
-Both operands are K-major, the only layout that 8-bit `wgmma` takes, so n is stored like a linear layer's weight. e4m3
-accumulation keeps about 14 bits; int8 accumulation is exact.
+A is M x K and B is N x K: both are K-major, the only layout that 8-bit `wgmma` supports, so B is stored like the weight
+of a linear layer. int8 products with few rows of A use dp4a instead. The tensor cores accumulate e4m3 products with
+about 14 bits, and int8 products exactly.
 """
 
 from functools import lru_cache
@@ -20,162 +20,171 @@ from ...cpp.driver import current_stream
 from ...utils import cdiv
 
 TILE = dict(BM=128, BN=256, BK=128, STAGES=4, GROUP=8)
-# Rows and columns of the boxes of m, n and out. Each block of the pair loads half of the tile of n and multicasts it.
+# Rows and columns of the TMA boxes of a, b and out. Each block of the cluster loads half of the tile of b and
+# multicasts it to both.
 BOXES = (TILE['BM'], TILE['BK']), (TILE['BN'] // 2, TILE['BK']), (16, 64)
-# 8 * 4096: epilogue staging of 8 consumer warps
+# The tiles of all stages, and 4096 bytes per consumer warp for the epilogue
 SHARED = TILE['STAGES'] * (TILE['BM'] + TILE['BN']) * TILE['BK'] + 8 * 4096
 
 
-class Kind(NamedTuple):
-    "An 8-bit type"
+class EightBitType(NamedTuple):
+    "An 8-bit type: its names in torch, PTX and C"
 
-    torch: str  # torch's type
-    ptx: str  # operand type in the wgmma mnemonic
-    sums: str  # accumulator type in the wgmma mnemonic
-    sum: str  # C's type of the accumulators
-    letter: str  # asm constraint of the accumulators
-
-
-KINDS = dict(fp8=Kind('float8_e4m3fn', 'e4m3', 'f32', 'float', 'f'), int8=Kind('int8', 's8', 's32', 'int', 'r'))
+    torch_dtype: str
+    ptx_type: str  # of the operands, in the wgmma mnemonic
+    ptx_accumulator: str  # of the accumulators, in the wgmma mnemonic
+    c_accumulator: str  # of the accumulators, in C
+    constraint: str  # of the accumulators, in inline assembly
 
 
-def wgmma_of(
+KINDS = dict(
+    fp8=EightBitType('float8_e4m3fn', 'e4m3', 'f32', 'float', 'f'), int8=EightBitType('int8', 's8', 's32', 'int', 'r')
+)
+
+
+def wgmma_function(
     kind,  # of `KINDS`
     n,  # columns of the result, a multiple of 8 up to 256
 ) -> str:
-    "CUDA C of a function that issues d (+)= m @ n (64x32 by 32x`n`, both K-major)"
-    o, signs = KINDS[kind], ', 1, 1' * (kind == 'fp8')
+    "Return CUDA C of a function that issues d (+)= A @ B.T, for A of 64 x 32 and B of `n` x 32"
+    t = KINDS[kind]
+    signs = ', 1, 1' * (kind == 'fp8')  # no operand is negated; integers have no such flags
     registers = ','.join(f'%{i}' for i in range(n // 2))
-    operands = ', '.join(f'"+{o.letter}"(d[{i}])' for i in range(n // 2))
+    operands = ', '.join(f'"+{t.constraint}"(d[{i}])' for i in range(n // 2))
     return f'''
-// starts d (+)= m @ n of 32 k
-__device__ void wgmma({o.sum} (&d)[{n // 2}], u64 m, u64 n, int more) {{
+// issues d (+)= A @ B.T for 32 elements along K
+__device__ void wgmma({t.c_accumulator} (&d)[{n // 2}], u64 a, u64 b, int more) {{
     asm volatile("{{ .reg .pred more; setp.ne.b32 more, %{n // 2 + 2}, 0;\\n"
-                 "wgmma.mma_async.sync.aligned.m64n{n}k32.{o.sums}.{o.ptx}.{o.ptx} "
+                 "wgmma.mma_async.sync.aligned.m64n{n}k32.{t.ptx_accumulator}.{t.ptx_type}.{t.ptx_type} "
                  "{{{registers}}}, "
                  "%{n // 2}, %{n // 2 + 1}, more{signs}; }}"
                  : {operands}
-                 : "l"(m), "l"(n), "r"(more) : "memory");
+                 : "l"(a), "l"(b), "r"(more) : "memory");
 }}
 '''
 
 
 @lru_cache(1024)
-def row_calls(
+def wgmma_calls(
     kind,  # 'fp8', 'int8'
-    h,
-    w,
-    k,
-    on,  # a `Device`
+    M,
+    N,
+    K,
+    gpu,  # a `Device`
 ) -> list:  # of `KernelLaunch`
-    "Launches for (h x k) @ (w x k).T"
-    types = (('Sum', KINDS[kind].sum),)
-    src = with_types(source('eight_bits'), types, tuple(TILE.items()), PTX + wgmma_of(kind, TILE['BN']))
-    # A persistent kernel: clusters of 2 blocks iterate over tiles of 2*BM rows. 384 threads: a producer warpgroup and 2
-    # consumer warpgroups
-    tiles = cdiv(h, 2 * TILE['BM']) * cdiv(w, TILE['BN'])
-    arrays, grid = ('m', 'n', 'out', 'm_scales', 'n_scales'), (2 * min(on.sms // 2, tiles),)
-    return [KernelLaunch(src, 'multiply_rows', arrays, (h, w, k), grid, (384,), SHARED)]
+    "Return the launch of (M x K) @ (N x K).T by `wgmma`"
+    types = (('Sum', KINDS[kind].c_accumulator),)
+    src = with_types(source('eight_bits'), types, tuple(TILE.items()), PTX + wgmma_function(kind, TILE['BN']))
+    # A persistent kernel: clusters of 2 blocks iterate over tiles of 2*BM rows. A block of 384 threads has a producer
+    # warpgroup and two consumer warpgroups.
+    tiles = cdiv(M, 2 * TILE['BM']) * cdiv(N, TILE['BN'])
+    arrays, grid = ('a', 'b', 'out', 'a_scales', 'b_scales'), (2 * min(gpu.sms // 2, tiles),)
+    return [KernelLaunch(src, 'multiply_rows', arrays, (M, N, K), grid, (384,), SHARED)]
 
 
-FEW = 8  # dp4a is used up to this many rows of m
-_WARPS, _EACH = 4, 2  # warps per block; rows of n per warp
+MAX_DP4A_ROWS = 8  # int8 products with at most so many rows of A use dp4a
+_DP4A_WARPS, _DP4A_COLUMNS = 4, 2  # warps per block; columns of the result (rows of B) per warp
 
 
 @lru_cache(1024)
-def few_calls(
-    h,  # at most `FEW`
-    w,
-    k,
+def dp4a_calls(
+    M,  # at most `MAX_DP4A_ROWS`
+    N,
+    K,
 ) -> list:  # of `KernelLaunch`
-    "Launch for int8 (h x k) @ (w x k).T with small h"
-    constants = dict(ROWS=next(o for o in (1, 2, 4, 8) if h <= o), EACH=_EACH, WARPS=_WARPS)
+    "Return the launch of the int8 product (M x K) @ (N x K).T by dp4a"
+    constants = dict(ROWS=next(rows for rows in (1, 2, 4, 8) if M <= rows), EACH=_DP4A_COLUMNS, WARPS=_DP4A_WARPS)
     src = with_types(source('few_rows'), (('To', IN_C['bfloat16']),), tuple(constants.items()))
-    arrays, grid = ('x', 'n', 'out', 'm_scales', 'n_scales'), (cdiv(w, _WARPS * _EACH),)
-    return [KernelLaunch(src, 'multiply_few', arrays, (h, w, k), grid, (32 * _WARPS,))]
+    arrays, grid = ('x', 'b', 'out', 'a_scales', 'b_scales'), (cdiv(N, _DP4A_WARPS * _DP4A_COLUMNS),)
+    return [KernelLaunch(src, 'multiply_few', arrays, (M, N, K), grid, (32 * _DP4A_WARPS,))]
 
 
 @lru_cache(1024)
-def _launcher(call, device, backend):  # `device` only keys the cache
+def _launcher(call, device, backend):  # `device` is part of the key of the cache only
     mapped = [(i, box, 128) for i, box in enumerate(BOXES)]
     # call[3:7]: scalars, grid, block, shared
     return Mapped(compiled(call.src, call.name, backend), mapped, len(call.arrays), *call[3:7])
 
 
-def _has_few(kind, h):
-    "Is this an int8 product with few enough rows for dp4a?"
-    return kind == 'int8' and h <= FEW
+def _uses_dp4a(kind, M):
+    "Return whether the product runs on dp4a: int8, and few rows of A"
+    return kind == 'int8' and M <= MAX_DP4A_ROWS
 
 
-def why_not_rows(kind, h, w, k):  # None if it can
-    "Why no kernel can multiply h x k by the transpose of w x k, in a few words"
-    if _has_few(kind, h):
-        return f'k is {k}, and loads of 16 bytes need a multiple of 16' if k % 16 else None
-    if k % 16 or w % 8:
-        return f'k is {k} and n has {w} rows; TMA needs multiples of 16 and of 8'
+def why_unsupported(kind, M, N, K):  # None if it is supported
+    "Return the reason why no kernel can compute (M x K) @ (N x K).T, in a few words"
+    if _uses_dp4a(kind, M):
+        return f'K is {K}; loads of 16 bytes need a multiple of 16' if K % 16 else None
+    if K % 16 or N % 8:
+        return f'K is {K} and b has {N} rows; TMA needs multiples of 16 and of 8'
 
 
-def _check(tool, kind, m, n, m_scales, n_scales):
-    "Raise unless the kernel can multiply these operands"
-    for name, x in (('m', m), ('n', n)):
-        check_tensor(tool, x, [KINDS[kind].torch], name)
-    if m.dim() != 2 or n.dim() != 2 or m.shape[1] != n.shape[1]:
-        raise ValueError(f'{tool}: m is {tuple(m.shape)} and n {tuple(n.shape)}; the column counts must match')
-    for name, x, rows in (('m_scales', m_scales, m.shape[0]), ('n_scales', n_scales, n.shape[0])):
+def _check(tool, kind, a, b, a_scales, b_scales):
+    "Raise unless a kernel can multiply these operands"
+    for name, x in (('a', a), ('b', b)):
+        check_tensor(tool, x, [KINDS[kind].torch_dtype], name)
+    if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[1]:
+        raise ValueError(f'{tool}: a is {tuple(a.shape)} and b is {tuple(b.shape)}; the column counts must match')
+    for name, x, rows in (('a_scales', a_scales, a.shape[0]), ('b_scales', b_scales, b.shape[0])):
         check_tensor(tool, x, ['float32'], name)
         if x.shape != (rows, 1):
             raise ValueError(f'{tool}: {name} must have shape {(rows, 1)}; got {tuple(x.shape)}')
-    if why := why_not_rows(kind, m.shape[0], n.shape[0], m.shape[1]):
+    if why := why_unsupported(kind, a.shape[0], b.shape[0], a.shape[1]):
         raise ValueError(f'{tool}: {why}')
-    if bad := [name for name, x in (('m', m), ('n', n)) if x.data_ptr() % 16]:
+    if bad := [name for name, x in (('a', a), ('b', b)) if x.data_ptr() % 16]:
         raise ValueError(f'{tool}: {bad[0]} begins at an address that is not a multiple of 16; use .clone()')
-    need_bfloat16(tool) if _has_few(kind, m.shape[0]) else need_hopper(tool, emulated=True)
+    need_bfloat16(tool) if _uses_dp4a(kind, a.shape[0]) else need_hopper(tool, emulated=True)
 
 
 def multiply_fp8(
-    m,  # (h, k) of float8_e4m3fn
-    n,  # (w, k) of float8_e4m3fn
-    m_scales,  # (h, 1) of float32
-    n_scales,  # (w, 1) of float32
-):  # (h, w) of bfloat16
-    """Compute (m * m_scales) @ (n * n_scales).T; `formats.fp8` returns values and scales per operand.
+    a,  # (M, K) of float8_e4m3fn
+    b,  # (N, K) of float8_e4m3fn
+    a_scales,  # (M, 1) of float32
+    b_scales,  # (N, 1) of float32
+):  # (M, N) of bfloat16
+    """Compute (a * a_scales) @ (b * b_scales).T; `formats.fp8` returns the values and the scales of an operand.
+
+        (a, a_scales), (b, b_scales) = formats.fp8(x), formats.fp8(w)
+        multiply_fp8(a, b, a_scales, b_scales)
 
     Raises TypeError or ValueError for invalid operands, Unavailable on a GPU other than Hopper."""
-    _check('multiply_fp8', 'fp8', m, n, m_scales, n_scales)
-    return _run('fp8', m, n, m_scales, n_scales)
+    _check('multiply_fp8', 'fp8', a, b, a_scales, b_scales)
+    return _run('fp8', a, b, a_scales, b_scales)
 
 
 def multiply_int8(
-    m,  # (h, k) of int8
-    n,  # (w, k) of int8
-    m_scales,  # (h, 1) of float32
-    n_scales,  # (w, 1) of float32
-):  # (h, w) of bfloat16
-    """Compute (m * m_scales) @ (n * n_scales).T, with sums along k that are exact up to 2^31; `formats.symmetric`
-    returns values and scales per operand. dp4a multiplies up to `FEW` rows of m.
+    a,  # (M, K) of int8
+    b,  # (N, K) of int8
+    a_scales,  # (M, 1) of float32
+    b_scales,  # (N, 1) of float32
+):  # (M, N) of bfloat16
+    """Compute (a * a_scales) @ (b * b_scales).T; sums along K are exact below 2^31. `formats.symmetric` returns the
+    values and the scales of an operand. dp4a computes products with up to `MAX_DP4A_ROWS` rows of a.
+
+        multiply_int8(a, b, a_scales, b_scales)
 
     Raises TypeError or ValueError for invalid operands. Raises Unavailable below compute capability 8.0, and for more
-    than `FEW` rows on a GPU other than Hopper."""
-    _check('multiply_int8', 'int8', m, n, m_scales, n_scales)
-    return _run('int8', m, n, m_scales, n_scales)
+    than `MAX_DP4A_ROWS` rows on a GPU other than Hopper."""
+    _check('multiply_int8', 'int8', a, b, a_scales, b_scales)
+    return _run('int8', a, b, a_scales, b_scales)
 
 
-def _run(kind, m, n, m_scales, n_scales):
-    "The product of operands that have been checked"
-    (h, k), w = m.shape, n.shape[0]
-    out = torch.empty(h, w, dtype=torch.bfloat16, device=m.device)
+def _run(kind, a, b, a_scales, b_scales):
+    "Multiply operands that have been checked"
+    (M, K), N = a.shape, b.shape[0]
+    out = torch.empty(M, N, dtype=torch.bfloat16, device=a.device)
     if not out.numel():
         return out
-    if _has_few(kind, h):
-        m, n = (x if x.is_cuda else x.view(torch.int32) for x in (m, n))  # the emulator checks types
-        launch(few_calls(h, w, k), m, n=n, out=out, m_scales=m_scales, n_scales=n_scales)
+    if _uses_dp4a(kind, M):
+        a, b = (x if x.is_cuda else x.view(torch.int32) for x in (a, b))  # the emulator checks types
+        launch(dp4a_calls(M, N, K), a, b=b, out=out, a_scales=a_scales, b_scales=b_scales)
         return out
-    arrays = [m.view(torch.uint8), n.view(torch.uint8), out, m_scales, n_scales]
-    for call in row_calls(kind, h, w, k, this_device()):
-        if not m.is_cuda:
+    arrays = [a.view(torch.uint8), b.view(torch.uint8), out, a_scales, b_scales]
+    for call in wgmma_calls(kind, M, N, K, this_device()):
+        if not a.is_cuda:
             _launcher(call, None, 'sim')(arrays)
             continue
-        with torch.cuda.device(m.device):
+        with torch.cuda.device(a.device):
             enter_thread()
-            _launcher(call, m.get_device(), 'gpu')(arrays, current_stream(m.get_device()))
+            _launcher(call, a.get_device(), 'gpu')(arrays, current_stream(a.get_device()))
     return out

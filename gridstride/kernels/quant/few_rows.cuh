@@ -1,9 +1,9 @@
-// out = (m @ n.T) * scales of m's rows * scales of n's rows, as in eight_bits.cuh, for int8 and few rows of m:
-// memory-bound, as n is read once. A warp has EACH rows of n. Its lanes take 16 bytes of each at a time, and dp4a
-// multiplies four elements by four of m and accumulates.
-// Above: To (of out), ROWS (of m, at most), EACH, WARPS (of a block).
-__device__ int dot(const int4 &a, const int4 &b, int sum) {
-    return __dp4a(a.w, b.w, __dp4a(a.z, b.z, __dp4a(a.y, b.y, __dp4a(a.x, b.x, sum))));
+// The int8 product out = (a @ b.T) * a_scales * b_scales for few rows of a, as in eight_bits.cuh. It is memory-bound,
+// because b is read once. A warp computes EACH columns of out (rows of b). Each lane loads 16 bytes of each row at a
+// time, and dp4a multiplies four elements of b by four of a and accumulates.
+// Defined above: To (type of out), ROWS (of a, at most), EACH, WARPS per block.
+__device__ int dot(const int4 &left, const int4 &right, int sum) {
+    return __dp4a(left.w, right.w, __dp4a(left.z, right.z, __dp4a(left.y, right.y, __dp4a(left.x, right.x, sum))));
 }
 
 __device__ int sum_of_warp(int x) {
@@ -13,19 +13,19 @@ __device__ int sum_of_warp(int x) {
 }
 
 __global__ void __launch_bounds__(32 * WARPS)
-multiply_few(const int4 *m, const int4 *n, To *out, const float *m_scales, const float *n_scales, int h, int w, int k) {
-    const int lane = threadIdx.x % 32, loads = k / 16, first = (blockIdx.x * WARPS + threadIdx.x / 32) * EACH;
+multiply_few(const int4 *a, const int4 *b, To *out, const float *a_scales, const float *b_scales, int M, int N, int K) {
+    const int lane = threadIdx.x % 32, loads = K / 16, first = (blockIdx.x * WARPS + threadIdx.x / 32) * EACH;
     int sums[EACH][ROWS] = {};
     #pragma unroll 2
     for (int idx = lane; idx < loads; idx += 32) {
-        int4 b[EACH];
+        int4 right[EACH];
         #pragma unroll
-        for (int c = 0; c < EACH; c++) b[c] = __ldcs(n + (size_t)min(first + c, w - 1) * loads + idx);
+        for (int c = 0; c < EACH; c++) right[c] = __ldcs(b + (size_t)min(first + c, N - 1) * loads + idx);
         #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            const int4 a = m[(size_t)min(r, h - 1) * loads + idx];
+            const int4 left = a[(size_t)min(r, M - 1) * loads + idx];
             #pragma unroll
-            for (int c = 0; c < EACH; c++) sums[c][r] = dot(a, b[c], sums[c][r]);
+            for (int c = 0; c < EACH; c++) sums[c][r] = dot(left, right[c], sums[c][r]);
         }
     }
     #pragma unroll
@@ -33,7 +33,7 @@ multiply_few(const int4 *m, const int4 *n, To *out, const float *m_scales, const
         #pragma unroll
         for (int r = 0; r < ROWS; r++) {
             const int sum = sum_of_warp(sums[c][r]), column = first + c;
-            if (lane == (c * ROWS + r) % 32 && column < w && r < h)
-                out[(size_t)r * w + column] = To(sum * m_scales[r] * n_scales[column]);
+            if (lane == (c * ROWS + r) % 32 && column < N && r < M)
+                out[(size_t)r * N + column] = To(sum * a_scales[r] * b_scales[column]);
         }
 }

@@ -1,8 +1,7 @@
-"""Matrices in few bits, in plain torch: integers with scales, the codebook NF4, e4m3, and how elements of 2, 3 or 4
-bits are packed into bytes.
+"""Quantize matrices in plain torch: to integers with scales, to the codebook NF4, and to e4m3; pack bits into bytes.
 
-A matrix is divided into groups of elements that share a scale: all of it, a row, or some consecutive ones of a row.
-The larger the group, the fewer scales, and the more an outlier costs those that share one with it.
+A group of elements shares a scale: the whole matrix, a row, or some consecutive elements of a row. Larger groups need
+fewer scales, but an outlier then makes the quantization steps of more elements large.
 """
 
 from functools import lru_cache
@@ -11,43 +10,48 @@ from typing import NamedTuple
 import torch
 
 
-class Whole(NamedTuple):
-    "A matrix as integers: its values are (numbers - zeros) * scales"
+class QuantizedInts(NamedTuple):
+    "A matrix quantized to integers: its values are (integers - zeros) * scales"
 
-    numbers: object  # (rows, columns): int8 from -2^(bits-1) on, or uint8 from 0 on where there are zeros
+    integers: object  # (rows, columns): int8 from -2^(bits-1) on, or uint8 from 0 on where there are zeros
     scales: object  # (rows, groups)
-    zeros: object = None  # (rows, groups) of uint8: which number stands for 0; None: 0 itself
+    zeros: object = None  # (rows, groups) of uint8: the zero point, which stands for 0; None: 0 itself
 
 
 def group_size(
     shape,  # of a matrix
     group,  # 'tensor', 'row', or columns that share a scale
 ) -> tuple:  # (rows, columns) of a group
-    "What shares a scale; `ValueError` for a group that is none of these or does not divide the columns"
+    """Return the size of the groups that share a scale.
+
+    >>> group_size((4, 128), 32)
+    (1, 32)
+
+    Raises ValueError for an unknown group, or one that does not divide the columns."""
     rows, columns = shape
     if group in ('tensor', 'row'):
         return (rows if group == 'tensor' else 1), columns
     if isinstance(group, bool) or not isinstance(group, int) or group < 1:
-        raise ValueError(f"group is {group!r}, and it may be 'tensor', 'row', or how many columns share a scale")
+        raise ValueError(f"group must be 'tensor', 'row', or the number of columns that share a scale; got {group!r}")
     if columns % group:
         raise ValueError(f'{columns} columns are not a multiple of the group of {group}')
     return 1, group
 
 
 def _in_groups(w, group):
-    "(rows of groups, groups, elements of a group)"
+    "Reshape a matrix to (rows of groups, groups per row, elements of a group)"
     h, k = group_size(w.shape, group)
     return w.reshape(w.shape[0] // h, -1, h * k) if h > 1 else w.reshape(w.shape[0], -1, k)
 
 
-def _spread(scales, shape):
-    "Scales, or zeros, of groups, expanded to each element of a matrix"
+def _expand(scales, shape):
+    "Expand scales or zero points of groups to the shape of the matrix"
     (h, k), (rows, groups) = shape, scales.shape
     return scales.repeat_interleave(h // rows, 0).repeat_interleave(k // groups, 1)
 
 
-def _kept(scale, dtype):
-    "A scale as it is stored: one that would be 0, or not a number, is the smallest or the largest there is"
+def _stored_scale(scale, dtype):
+    "Round scales to the type in which they are stored, clamped to its normal numbers: neither 0 nor infinite"
     info = torch.finfo(dtype)
     return scale.clamp(info.tiny, info.max).to(dtype)
 
@@ -57,13 +61,13 @@ def symmetric(
     bits,  # 2 to 8
     group='row',  # as for `group_size`
     scale_dtype=torch.float32,
-    shrink=1.0,  # of the scale: below 1 the largest elements are clipped, and the others get finer steps
-) -> Whole:
-    "The largest of a group becomes 2^(bits-1) - 1, 0 stays 0; what is nearest to each number, halves to the even one"
+    shrink=1.0,  # factor of the scale: below 1 it clips the largest elements, and gives the others finer steps
+) -> QuantizedInts:
+    "Quantize so that the largest element of a group becomes 2^(bits-1) - 1, and 0 stays 0; ties round to even"
     g, top = _in_groups(w.float(), group), 2 ** (bits - 1) - 1
-    scales = _kept(g.abs().amax(-1) * shrink / top, scale_dtype)
-    q = (w.float() / _spread(scales.float(), w.shape)).round().clamp(-top - 1, top)
-    return Whole(q.to(torch.int8), scales)
+    scales = _stored_scale(g.abs().amax(-1) * shrink / top, scale_dtype)
+    q = (w.float() / _expand(scales.float(), w.shape)).round().clamp(-top - 1, top)
+    return QuantizedInts(q.to(torch.int8), scales)
 
 
 def affine(
@@ -72,60 +76,65 @@ def affine(
     group='row',
     scale_dtype=torch.float32,
     shrink=1.0,  # of the scale, as for `symmetric`
-) -> Whole:
-    "From the smallest of a group, or 0, to its largest, or 0, in 2^bits - 1 steps: 0 is one of them"
+) -> QuantizedInts:
+    "Quantize the range of a group, extended to contain 0, in 2^bits - 1 steps; 0 is represented exactly"
     g, top = _in_groups(w.float(), group), 2**bits - 1
     low, high = g.amin(-1).clamp(max=0) * shrink, g.amax(-1).clamp(min=0) * shrink
-    scales = _kept((high - low) / top, scale_dtype)
+    scales = _stored_scale((high - low) / top, scale_dtype)
     zeros = (-low / scales.float()).round().clamp(0, top)
-    q = (w.float() / _spread(scales.float(), w.shape)).round() + _spread(zeros, w.shape)
-    return Whole(q.clamp(0, top).to(torch.uint8), scales, zeros.to(torch.uint8))
+    q = (w.float() / _expand(scales.float(), w.shape)).round() + _expand(zeros, w.shape)
+    return QuantizedInts(q.clamp(0, top).to(torch.uint8), scales, zeros.to(torch.uint8))
 
 
-def restore(q: Whole):  # a matrix of float32
-    "Dequantize integers"
-    values = q.numbers.float()
+def restore(q: QuantizedInts):  # a matrix of float32
+    "Dequantize integers to their values"
+    values = q.integers.float()
     if q.zeros is not None:
-        values = values - _spread(q.zeros.float(), values.shape)
-    return values * _spread(q.scales.float(), values.shape)
+        values = values - _expand(q.zeros.float(), values.shape)
+    return values * _expand(q.scales.float(), values.shape)
 
 
-def _least(make, back, w, group, steps):
-    "Per group that of `make(shrink)` with the least squared error; `back` dequantizes"
-    best, least = None, None
+def _search(quantize, dequantize, w, group, steps):
+    "Return, per group, the `quantize(shrink)` with the least squared error after `dequantize`"
+    best, least_error = None, None
     for shrink in torch.linspace(1, 0.5, steps).tolist():
-        q = make(shrink)
-        error = _in_groups((back(q) - w.float()) ** 2, group).sum(-1)
+        q = quantize(shrink)
+        error = _in_groups((dequantize(q) - w.float()) ** 2, group).sum(-1)
         if best is None:
-            best, least = q, error
+            best, least_error = q, error
             continue
-        better, old = error < least, best
-        best = [torch.where(_spread(better, w.shape), q[0], old[0])]
+        better, old = error < least_error, best
+        best = [torch.where(_expand(better, w.shape), q[0], old[0])]
         best = type(q)(*best, *(None if a is None else torch.where(better, a, b) for a, b in zip(q[1:], old[1:])))
-        least = torch.minimum(error, least)
+        least_error = torch.minimum(error, least_error)
     return best
 
 
-def searched(
+def search_scales(
     w,  # a matrix of floats
     bits,
     group='row',
     scale_dtype=torch.float32,
-    steps=20,  # scales that are tried per group, from half of `way`'s to all of it
-    way=symmetric,  # or `affine`
-) -> Whole:
-    "`symmetric`, or `affine`, per group with the scale of the least squared error of `steps`"
-    return _least(lambda o: way(w, bits, group, scale_dtype, o), restore, w, group, steps)
+    steps=20,  # scales that are tried per group, from all to half of the one that `quantizer` chooses
+    quantizer=symmetric,  # or `affine`
+) -> QuantizedInts:
+    "Quantize with the scale per group that has the least squared error among `steps` candidates"
+    return _search(lambda shrink: quantizer(w, bits, group, scale_dtype, shrink), restore, w, group, steps)
 
 
-# NF4 of Dettmers et al., "QLoRA": 16 quantiles of the normal distribution, for weights look like samples of it. Eight
-# from 0 up and nine from 0 down share the 0; the largest is 1.
-_TAIL = (1 - 1 / 32 + 1 - 1 / 30) / 2  # where the outermost quantiles are: the mean of two ways to leave out infinity
+# NF4 of Dettmers et al., "QLoRA": 16 quantiles of the normal distribution, because weights are distributed like it.
+# Nine are at least 0 and eight at most 0, so both halves share the 0; the largest is 1.
+_TAIL = (
+    1 - 1 / 32 + 1 - 1 / 30
+) / 2  # the probability of the outermost quantile, as in QLoRA: a mean, since that of 1 is infinite
 
 
 @lru_cache
 def nf4_codebook():  # (16,) of float32, ascending from -1 to 1; a tuple
-    "The 16 values of NF4"
+    """Return the 16 values of NF4.
+
+    >>> nf4_codebook()[0], nf4_codebook()[7], nf4_codebook()[15]
+    (-1.0, 0.0, 1.0)"""
 
     def quantiles(n):
         return torch.special.ndtri(torch.linspace(_TAIL, 0.5, n, dtype=torch.float64))[:-1]
@@ -134,15 +143,15 @@ def nf4_codebook():  # (16,) of float32, ascending from -1 to 1; a tuple
     return tuple((values / values.max()).float().tolist())
 
 
-class Coded(NamedTuple):
-    "A matrix as indices of NF4's codebook, in the type of the scales: its values are codebook[indices] * scales"
+class QuantizedNF4(NamedTuple):
+    "A matrix quantized to indices of NF4's codebook: its values are codebook[indices] * scales"
 
     indices: object  # (rows, columns) of uint8
     scales: object  # (rows, groups)
 
 
-def _book(scales):
-    "The codebook as kernels have it"
+def _codebook(scales):
+    "Return the codebook rounded to the type of the scales, as the kernels use it"
     return torch.tensor(nf4_codebook(), dtype=scales.dtype, device=scales.device).float()
 
 
@@ -151,27 +160,27 @@ def nf4(
     group=64,
     scale_dtype=torch.float32,
     shrink=1.0,  # of the scale, as for `symmetric`
-) -> Coded:
-    "The largest of a group becomes 1 or -1, and each number the nearest of NF4's"
-    scales = _kept(_in_groups(w.float(), group).abs().amax(-1) * shrink, scale_dtype)
-    book = _book(scales)
-    between = (book[1:] + book[:-1]) / 2
-    return Coded(torch.bucketize(w.float() / _spread(scales.float(), w.shape), between).to(torch.uint8), scales)
+) -> QuantizedNF4:
+    "Quantize to the nearest values of NF4, after a scale that makes the largest element of a group 1 or -1"
+    scales = _stored_scale(_in_groups(w.float(), group).abs().amax(-1) * shrink, scale_dtype)
+    codebook = _codebook(scales)
+    between = (codebook[1:] + codebook[:-1]) / 2
+    return QuantizedNF4(torch.bucketize(w.float() / _expand(scales.float(), w.shape), between).to(torch.uint8), scales)
 
 
-def restore_nf4(q: Coded):  # a matrix of float32
-    "Dequantize codebook indices"
-    return _book(q.scales)[q.indices.long()] * _spread(q.scales.float(), q.indices.shape)
+def restore_nf4(q: QuantizedNF4):  # a matrix of float32
+    "Dequantize codebook indices to their values"
+    return _codebook(q.scales)[q.indices.long()] * _expand(q.scales.float(), q.indices.shape)
 
 
-def searched_nf4(
+def search_nf4(
     w,  # a matrix of floats
     group=64,
     scale_dtype=torch.float32,
     steps=20,
-) -> Coded:
-    "`nf4`, per group with the scale of the least squared error of `steps`, as `searched`"
-    return _least(lambda o: nf4(w, group, scale_dtype, o), restore_nf4, w, group, steps)
+) -> QuantizedNF4:
+    "Quantize to NF4 with the scale per group that has the least squared error among `steps` candidates"
+    return _search(lambda shrink: nf4(w, group, scale_dtype, shrink), restore_nf4, w, group, steps)
 
 
 E4M3_MAX = 448.0
@@ -182,13 +191,13 @@ def fp8(
     group='row',
     scale_dtype=torch.float32,
 ) -> tuple:  # (x's shape of float8_e4m3fn, (rows, groups))
-    "Divide by a scale per group that makes its largest element 448, the largest of e4m3, and round to 8 bits"
-    scales = _kept(_in_groups(x.float(), group).abs().amax(-1) / E4M3_MAX, scale_dtype)
-    q = (x.float() / _spread(scales.float(), x.shape)).clamp(-E4M3_MAX, E4M3_MAX)
+    "Quantize to e4m3, after a scale that makes the largest element of a group 448, the largest e4m3 value"
+    scales = _stored_scale(_in_groups(x.float(), group).abs().amax(-1) / E4M3_MAX, scale_dtype)
+    q = (x.float() / _expand(scales.float(), x.shape)).clamp(-E4M3_MAX, E4M3_MAX)
     return q.to(torch.float8_e4m3fn), scales
 
 
-# Elements of few bits in bytes: element i has the bits i * bits to i * bits + bits - 1, the first of a byte its lowest.
+# Packed bits: element i occupies the bits from i * bits to i * bits + bits - 1, and bit 0 of a byte is its lowest.
 def pack_bits(
     integers,  # (..., n) of uint8 below 2^bits
     bits,  # 1 to 8
@@ -205,16 +214,24 @@ def unpack_bits(
     bits,
     count,  # n
 ):  # (..., n) of uint8
-    "Unpack the elements"
+    """Unpack elements of `bits` bits each.
+
+    >>> unpack_bits(pack_bits(torch.tensor([5, 2, 7], dtype=torch.uint8), 3), 3, 3).tolist()
+    [5, 2, 7]"""
     each = packed.unsqueeze(-1) >> torch.arange(8, dtype=torch.uint8, device=packed.device) & 1
     each = each.flatten(-2)[..., : count * bits].unflatten(-1, (count, bits))
     return (each << torch.arange(bits, dtype=torch.uint8, device=packed.device)).sum(-1, dtype=torch.uint8)
 
 
 def decibels(
-    w,  # what it was
-    got,  # what it became
+    w,  # the matrix
+    got,  # the matrix after quantization
 ) -> float:
-    "Signal to noise, 10 log10(sum of squares / sum of squared errors): 6 dB per bit; infinite without error"
+    """Compute the signal-to-noise ratio, 10 log10(sum of squares / sum of squared errors); infinite without error.
+
+    >>> round(decibels(torch.ones(4), torch.full((4,), 1.1)))
+    20
+
+    One more bit per element adds about 6 dB."""
     w, got = w.double(), got.double()
     return 10 * (w.square().sum() / (w - got).square().sum()).log10().item()

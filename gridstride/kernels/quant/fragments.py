@@ -1,19 +1,19 @@
-"""Fragment order: the elements of a matrix stored in the order in which the threads of a warp load them.
+"""Convert matrices to fragment order: the order in which the threads of a warp load them for `mma.sync`.
 
-`mma.sync` multiplies 16 x 16 elements of w by 16 x 8 of x. Of the 16 x 16 each thread has eight, in four registers:
-lane l of a warp has elements of rows l/4 and l/4 + 8. Here a warp's step is 16 rows and 128 columns, eight such
-products, and each thread reads its part of it by loads of 16 bytes, which are contiguous for the 32 lanes:
+`mma.sync` multiplies 16 x 16 elements of w by 16 x 8 elements of x. Each thread holds eight elements of w in four
+registers: lane l of a warp has elements of rows l/4 and l/4 + 8. Here one step of a warp is 16 rows and 128 columns,
+which is eight such products. Each thread reads its part by loads of 16 bytes, contiguous across the 32 lanes:
 
     (tile of 16 rows, step of 128 columns, load, lane, 16 bytes)
 
-The order of columns along k does not matter, as long as x has the same order. So a thread takes eight contiguous
-columns of x, one load of 16 bytes, for two products: lane l has in products 2j and 2j + 1 the columns 32j + 8t to
+The order of the columns along K does not matter if x has the same order. Therefore a thread loads eight contiguous
+columns of x at once, 16 bytes, for two products: for products 2j and 2j + 1, lane l has the columns from 32j + 8t to
 32j + 8t + 7, where t = l%4.
 
-The eight elements of a product are in one word of 32 bits, or in two words for 8-bit types. `mma.sync` takes 16-bit
-floats, two per register, so a pair is extracted at once: 4-bit integers are in bits 4i and 4(i + 4) for register i, so
-that `(word >> 4*i) & 0x000f000f` is the pair; 8-bit elements in bytes 0 and 2, or 1 and 3. A pair of codebook indices
-is in one byte, by which the pair is looked up.
+The eight elements of a product are in one 32-bit word, or in two words for 8-bit types. `mma.sync` takes two 16-bit
+floats per register, so the kernel extracts a pair at once. The pair of 4-bit integers for register i is at bits 4i and
+4(i + 4), so that `(word >> 4*i) & 0x000f000f` extracts it; 8-bit pairs are in bytes 0 and 2, or 1 and 3. Two codebook
+indices share a byte, which is the index into a table of pairs.
 """
 
 import torch
@@ -24,15 +24,16 @@ STEP = 128  # columns of a step
 BITS = dict(int8=8, fp8=8, int4=4, nf4=4)
 
 
-def _as_pairs(q):
-    "(tiles, steps, lane, product, register, element of its pair) of a matrix whose sizes fit"
+def _to_pairs(q):
+    "Permute a padded matrix to (tiles, steps, lane, product, register, element of the pair)"
     tiles, steps = q.shape[0] // 16, q.shape[1] // STEP
-    # rows: tile, half, lane/4; columns: step, two products, lane%4, which of the two, half of its columns, element
+    # Axes: tile, half of its rows, lane/4 | step, pair of products, lane%4, product of the pair, half, element
     q = q.view(tiles, 2, 8, steps, 4, 4, 2, 2, 2).permute(0, 3, 2, 5, 4, 6, 7, 1, 8)
     return q.reshape(tiles, steps, 32, 8, 4, 2)
 
 
 def _from_pairs(p):
+    "Invert `_to_pairs`"
     tiles, steps = p.shape[:2]
     p = p.reshape(tiles, steps, 8, 4, 4, 2, 2, 2, 2).permute(0, 7, 2, 1, 4, 3, 5, 6, 8)
     return p.reshape(tiles * 16, steps * STEP)
@@ -42,9 +43,9 @@ def to_fragments(
     q,  # (rows, columns) of bytes: int8 (-8 to 7 for 'int4'), codebook indices of 'nf4', e4m3
     kind,  # 'int8', 'int4', 'nf4', 'fp8'
 ):  # (tiles, steps, loads, 32, 16) of uint8
-    "Elements in the order in which `matvec.cuh` loads them; the last rows and columns are padded with 0"
+    "Convert to the order in which `matvec.cuh` loads elements; rows and columns are padded with 0"
     rows, columns = q.shape
-    p = _as_pairs(torch.nn.functional.pad(q.view(torch.uint8), (0, -columns % STEP, 0, -rows % 16)))
+    p = _to_pairs(torch.nn.functional.pad(q.view(torch.uint8), (0, -columns % STEP, 0, -rows % 16)))
     if BITS[kind] == 8:
         p = p.unflatten(-2, (2, 2)).transpose(-1, -2)
     else:
@@ -55,12 +56,12 @@ def to_fragments(
 
 
 def from_fragments(
-    words,  # as of `to_fragments`
+    words,  # as `to_fragments` returns them
     kind,
     rows,
     columns,
 ):  # (rows, columns) of uint8; of int8 for integers
-    "The inverse of `to_fragments`"
+    "Convert back to row-major order: the inverse of `to_fragments`"
     p = words.transpose(2, 3).flatten(3)
     if BITS[kind] == 8:
         p = p.unflatten(-1, (8, 2, 2, 2)).transpose(-1, -2)
@@ -71,20 +72,20 @@ def from_fragments(
     return q.view(torch.int8) if kind.startswith('int') else q
 
 
-def to_lanes(
+def to_lane_order(
     scales,  # (rows, groups) of 16-bit floats
-    groups,  # that the kernel reads: those of whole steps
+    groups,  # that the kernel reads: the groups of all steps, padded
 ):  # (tiles, groups, 8, 2)
-    "Scales as a thread loads them: those of row r and r + 8 of a tile are adjacent"
-    rows, given = scales.shape
-    scales = torch.nn.functional.pad(scales, (0, groups - given, 0, -rows % 16))
+    "Convert scales to the order in which threads load them: rows r and r + 8 of a tile are adjacent"
+    rows, columns = scales.shape
+    scales = torch.nn.functional.pad(scales, (0, groups - columns, 0, -rows % 16))
     return scales.view(cdiv(rows, 16), 2, 8, groups).permute(0, 3, 2, 1).contiguous()
 
 
-def from_lanes(
-    lanes,  # as of `to_lanes`
+def from_lane_order(
+    ordered,  # as `to_lane_order` returns them
     rows,
     groups,
 ):  # (rows, groups)
-    "The scales again"
-    return lanes.permute(0, 3, 2, 1).reshape(-1, lanes.shape[1])[:rows, :groups].contiguous()
+    "Convert scales back to row-major order: the inverse of `to_lane_order`"
+    return ordered.permute(0, 3, 2, 1).reshape(-1, ordered.shape[1])[:rows, :groups].contiguous()

@@ -1,4 +1,4 @@
-"""Linear layers in few bits: `QuantLinear`, and the operator that it calls, which `torch.compile` keeps whole."""
+"""Define `QuantLinear`, a linear layer with a quantized weight, and the torch operator that it calls."""
 
 from functools import lru_cache
 
@@ -11,7 +11,7 @@ from .sources import FLOATS
 from ..operators import operator
 from ..tool import type_of
 
-_ROW = 0  # of `group` in the operator, where 'row' is not possible
+_PER_ROW = 0  # stands for group 'row' in the operator, whose argument is an integer
 
 
 @lru_cache
@@ -21,7 +21,7 @@ def _has_tensor_cores(device) -> bool:
 
 
 def has_kernel(x, scales) -> bool:
-    "Return whether there is a kernel for x on its device. Without a GPU plain torch is faster than the emulator"
+    "Return whether a kernel supports x on its device; without a GPU, plain torch is faster than the emulator"
     return x.is_cuda and x.dtype == scales.dtype and _has_tensor_cores(x.get_device())
 
 
@@ -40,28 +40,30 @@ def _linear(x, words, scales, zeros, bias, kind, group, rows):
     return y.view(*x.shape[:-1], rows)
 
 
-def _keep(ctx, inputs, output):
+def _setup_context(ctx, inputs, output):
+    "Save what the backward pass needs"
     x, words, scales, zeros, bias, kind, group, rows = inputs
     ctx.save_for_backward(words, scales, zeros)
-    ctx.how = kind, group or 'row', (rows, x.shape[-1])
+    ctx.format = kind, group or 'row', (rows, x.shape[-1])
     ctx.biased = bias is not None
 
 
 def _backward(ctx, dy):
-    dx = dy @ unpack(Packed(*ctx.how, *ctx.saved_tensors)).to(dy.dtype) if ctx.needs_input_grad[0] else None
+    "Compute the gradients of x and of the bias; the weight has none"
+    dx = dy @ unpack(Packed(*ctx.format, *ctx.saved_tensors)).to(dy.dtype) if ctx.needs_input_grad[0] else None
     dbias = dy.flatten(0, -2).sum(0) if ctx.biased and ctx.needs_input_grad[4] else None
     return dx, None, None, None, dbias, None, None, None
 
 
-torch.library.register_autograd('gridstride::quant_linear', _backward, setup_context=_keep)
+torch.library.register_autograd('gridstride::quant_linear', _backward, setup_context=_setup_context)
 
 
 class QuantLinear(torch.nn.Module):
-    """A linear layer whose weight is in few bits; made of a `torch.nn.Linear` by `QuantLinear.of`.
+    """A linear layer with a quantized weight; `QuantLinear.of` converts a `torch.nn.Linear`.
 
-    x has any shape (..., columns). Up to 64 rows of the type of the scales are multiplied by the kernel `matvec.cuh`,
-    on a GPU of compute capability 8.0 or more; for all else the weight is restored, and torch multiplies. There is a
-    gradient for x and the bias, not for the weight."""
+    x has any shape (..., columns). The kernel `matvec.cuh` multiplies up to 64 rows of the type of the scales, on a GPU
+    of compute capability 8.0 or more. In all other cases the weight is dequantized, and torch multiplies. x and the
+    bias have gradients, the weight has none."""
 
     def __init__(self, packed, bias=None, dtype=None):
         super().__init__()
@@ -74,51 +76,51 @@ class QuantLinear(torch.nn.Module):
 
     @classmethod
     def of(cls, linear, kind, group=None, zeros=False, fit='absmax'):
-        "The layer of a `torch.nn.Linear`; what follows it is as for `pack`"
+        "Convert a `torch.nn.Linear`; the other arguments are those of `pack`"
         return cls(pack(linear.weight, kind, group, zeros, fit), linear.bias, linear.weight.dtype)
 
     @property
     def packed(self) -> Packed:
-        "The weight in few bits"
+        "The quantized weight"
         return Packed(self.kind, self.group, (self.out_features, self.in_features), self.words, self.scales, self.zeros)
 
     @property
     def weight(self):
-        "The dequantized weight, (rows, columns), of the type that it had: computed again each time"
+        "The dequantized weight, (rows, columns), in the original type; computed again on each access"
         return unpack(self.packed).to(self.dtype)
 
     def forward(self, x):
-        "x @ weight.T (+ bias)"
+        "Compute x @ weight.T (+ bias)"
         if x.shape[-1] != self.in_features:
             raise ValueError(f'x has the shape {tuple(x.shape)}, and the layer takes (..., {self.in_features})')
-        group = _ROW if self.group == 'row' else self.group
-        given = x, self.words, self.scales, self.zeros, self.bias, self.kind, group, self.out_features
-        learns = x.requires_grad or self.bias is not None and self.bias.requires_grad
-        if learns and torch.is_grad_enabled():
-            return torch.ops.gridstride.quant_linear(*given)
-        return _linear(*given)
+        group = _PER_ROW if self.group == 'row' else self.group
+        operands = x, self.words, self.scales, self.zeros, self.bias, self.kind, group, self.out_features
+        needs_grad = x.requires_grad or self.bias is not None and self.bias.requires_grad
+        if needs_grad and torch.is_grad_enabled():
+            return torch.ops.gridstride.quant_linear(*operands)
+        return _linear(*operands)
 
     def extra_repr(self):
-        "For the module's repr"
+        "Return the options that the module's repr shows"
         shape = f'in_features={self.in_features}, out_features={self.out_features}'
         zeros = ', zeros=True' * (self.zeros is not None)
         return f'{shape}, bias={self.bias is not None}, kind={self.kind!r}, group={self.group!r}{zeros}'
 
     def get_extra_state(self):
-        "For `state_dict`: what the bytes mean"
+        "Return the format of the quantized weight, which `state_dict` saves with it"
         return dict(kind=self.kind, group=self.group)
 
     def set_extra_state(self, state):
-        "Refuse the bytes of another kind, which would fit"
+        "Raise if a saved weight has another format: its buffers would load, but mean other values"
         mine = self.get_extra_state()
         if state != mine:
-            raise ValueError(f'the state is of a layer with {state}, and this one has {mine}')
+            raise ValueError(f'the saved layer has the format {state}, but this layer has {mine}')
 
     def _apply(self, fn, recurse=True):
-        "A module's elements may change their type, the scales keep 16 bits"
-        kept = self.scales, self.zeros
+        "Apply `fn` to all tensors, as `module.to()` does, but keep the scales and zero points in 16 bits"
+        before = self.scales, self.zeros
         super()._apply(fn, recurse)
         self.dtype = fn(torch.empty(0, dtype=self.dtype)).dtype
         if type_of(self.scales) not in FLOATS:
-            self.scales, self.zeros = (o if o is None else o.to(self.scales.device) for o in kept)
+            self.scales, self.zeros = (x if x is None else x.to(self.scales.device) for x in before)
         return self

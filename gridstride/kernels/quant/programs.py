@@ -1,7 +1,7 @@
-"""Products with weights of few bits as programs of their own: what `export` writes of them."""
+"""Export products with quantized weights as standalone programs."""
 
 from .calls import matvec_calls
-from .eight_bits import BOXES, FEW, few_calls, row_calls
+from .eight_bits import BOXES, MAX_DP4A_ROWS, dp4a_calls, wgmma_calls
 from .formats import nf4_codebook
 from .packed import DEFAULT
 from .sources import KINDS
@@ -15,7 +15,7 @@ _ROUNDING = dict(float16=2**-11, bfloat16=2**-8)
 
 
 def cases_of(batch) -> list:  # of (rows of x, rows and columns of w)
-    "What is tried, the last one also timed"
+    "Return the sizes that are tested; the last one is also timed"
     return [*SHAPES, (batch, *LARGE)]
 
 
@@ -41,32 +41,32 @@ constexpr double ROUNDING = {_ROUNDING[dtype]};'''
     return Program(name, what, main, 'batch, rows, columns', sizes, {head: lines}, constants)
 
 
-ROWS = (40, 8, 16), (300, 520, 400), (8192, 8192, 8192)  # h, w, k, the last one is timed
-FEW_ROWS = (1, 40, 16), (3, 203, 400), (FEW, 1000, 1040), (1, *LARGE)
+ROWS = (40, 8, 16), (300, 520, 400), (8192, 8192, 8192)  # M, N, K; the last one is timed
+FEW_ROWS = (1, 40, 16), (3, 203, 400), (MAX_DP4A_ROWS, 1000, 1040), (1, *LARGE)
 _HEAD = (
-    'void launch(int number, const unsigned char *m, const unsigned char *n, __nv_bfloat16 *out, '
-    'const float *m_scales, const float *n_scales)'
+    'void launch(int number, const unsigned char *a, const unsigned char *b, __nv_bfloat16 *out, '
+    'const float *a_scales, const float *b_scales)'
 )
 
 
 def _eight_bits(name, kind, what, sizes, lines):
-    "A product of 8 bits on both sides"
+    "Return the `Program` of a product of two 8-bit operands"
     constants = f'''constexpr bool WHOLE = {str(kind == 'int8').lower()};
-// at each 32 of k the sums of e4m3 keep some 13 bits of the largest, which may be many times the mean of all
+// per 32 elements along K, e4m3 accumulators keep about 13 bits of the largest term, which may far exceed the mean
 constexpr double TERM = {1e-6 if kind == 'int8' else 2**-10};'''
-    return Program(name, what, 'quant/rows_main.cuh', 'h, w, k', sizes, {_HEAD: lines}, constants)
+    return Program(name, what, 'quant/rows_main.cuh', 'M, N, K', sizes, {_HEAD: lines}, constants)
 
 
 def _map(name, sides, box):
-    "C for the tensor map of m, n or out"
+    "Return C++ for the tensor map of a, b or out"
     sizes = ', '.join(map(str, (*sides, *box)))
     return f'static auto {name}_map = tensor_map<{SPACE}::TensorMap>({name}, {sizes}, 128);'
 
 
-def _rows(kind, h, w, k):
-    "The lines of a case"
-    (c,) = row_calls(kind, h, w, k, H100)
-    maps = [_map(o, sides, box) for o, sides, box in zip(c.arrays, ((h, k), (w, k), (h, w)), BOXES)]
+def _rows(kind, M, N, K):
+    "Return the lines of C++ for one size"
+    (c,) = wgmma_calls(kind, M, N, K, H100)
+    maps = [_map(o, sides, box) for o, sides, box in zip(c.arrays, ((M, K), (N, K), (M, N)), BOXES)]
     return [*maps, Launch(c, [*(f'{array}_map' for array in c.arrays[:3]), *c.arrays[3:]])]
 
 
@@ -77,14 +77,14 @@ def _rows_program(kind):
 
 def _few_program():
     what = '`gridstride.kernels.quant.multiply_int8` for few rows: int8, multiplied by dp4a.'
-    casts = dict(x='(const int4 *)m', n='(const int4 *)n')
+    casts = dict(x='(const int4 *)a', b='(const int4 *)b')
     lines = [
-        [Launch(c, [casts.get(array, array) for array in c.arrays]) for c in few_calls(*size)] for size in FEW_ROWS
+        [Launch(c, [casts.get(array, array) for array in c.arrays]) for c in dp4a_calls(*size)] for size in FEW_ROWS
     ]
     return _eight_bits('multiply_int8_few_rows', 'int8', what, FEW_ROWS, lines)
 
 
 def programs() -> list:  # of `Program`
-    "One per kind, one in float16, and one for many rows of x; and those of 8 bits on both sides"
+    "Return one program per kind, one in float16, one for many rows of x, and those of two 8-bit operands"
     few = [(kind, 'bfloat16', 1) for kind in KINDS] + [('int4', 'float16', 1), ('int4', 'bfloat16', 16)]
     return [*(_matvec(*o) for o in few), _rows_program('fp8'), _rows_program('int8'), _few_program()]

@@ -1,8 +1,8 @@
 // Host code of an exported 8-bit product: random inputs, a check of some elements of each part of the result
-// against double, the time. Above it are the sizes to try (cases: h, w, k; the last one is timed), WHOLE (are they
+// against double, the time. Above it are the sizes to try (cases: M, N, K; the last one is timed), WHOLE (are they
 // integers, or e4m3?), and TERM (the bound for the error of a sum). Below it are the launches.
-void launch(int number, const unsigned char *m, const unsigned char *n, __nv_bfloat16 *out, const float *m_scales,
-            const float *n_scales);
+void launch(int number, const unsigned char *a, const unsigned char *b, __nv_bfloat16 *out, const float *a_scales,
+            const float *b_scales);
 
 __device__ unsigned random_bits(unsigned long long i) { return hashed(i) >> 32; }
 
@@ -22,25 +22,25 @@ float number_of(unsigned char byte) {
     return byte & 128 ? -x : x;
 }
 
-struct Arrays { unsigned char *m, *n; float *m_scales, *n_scales; __nv_bfloat16 *out; };
+struct Arrays { unsigned char *a, *b; float *a_scales, *b_scales; __nv_bfloat16 *out; };
 
 // Exits if a result is wrong: checks all elements of small results.
-void check(int number, const Arrays &a) {
-    auto [h, w, k] = cases[number];
-    std::vector<unsigned char> m = read(a.m, (size_t)h * k), n = read(a.n, (size_t)w * k);
-    std::vector<float> by_m = read(a.m_scales, h), by_n = read(a.n_scales, w);
-    std::vector<__nv_bfloat16> out = read(a.out, (size_t)h * w);
-    int down = h > 1000 ? 211 : 1, right = w > 1000 ? 97 : 1;
-    for (int r = 0; r < h; r += down)
-        for (int c = 0; c < w; c += right) {
-            double sum = 0, size = 0, scale = (double)by_m[r] * by_n[c], got = (float)out[(size_t)r * w + c];
-            for (int i = 0; i < k; i++) {
-                double p = (double)number_of(m[(size_t)r * k + i]) * number_of(n[(size_t)c * k + i]);
+void check(int number, const Arrays &arrays) {
+    auto [M, N, K] = cases[number];
+    std::vector<unsigned char> a = read(arrays.a, (size_t)M * K), b = read(arrays.b, (size_t)N * K);
+    std::vector<float> by_a = read(arrays.a_scales, M), by_b = read(arrays.b_scales, N);
+    std::vector<__nv_bfloat16> out = read(arrays.out, (size_t)M * N);
+    int down = M > 1000 ? 211 : 1, right = N > 1000 ? 97 : 1;
+    for (int r = 0; r < M; r += down)
+        for (int c = 0; c < N; c += right) {
+            double sum = 0, size = 0, scale = (double)by_a[r] * by_b[c], got = (float)out[(size_t)r * N + c];
+            for (int i = 0; i < K; i++) {
+                double p = (double)number_of(a[(size_t)r * K + i]) * number_of(b[(size_t)c * K + i]);
                 sum += p;
                 size += std::abs(p);
             }
             if (!(std::abs(got - sum * scale) <= 0x1p-8 * std::abs(sum * scale) + TERM * size * scale)) {
-                printf("FAIL %-34s %d x %d x %d: [%d, %d] is %g, and %g is right\n", NAME, h, w, k, r, c, got,
+                printf("FAIL %-34s %d x %d x %d: [%d, %d] is %g, and %g is right\n", NAME, M, N, K, r, c, got,
                        sum * scale);
                 exit(1);
             }
@@ -53,22 +53,22 @@ int run() {
     double ms = 0;
     const int last = int(sizeof cases / sizeof *cases) - 1;
     for (int i = 0; i <= last; i++) {
-        auto [h, w, k] = cases[i];
-        size_t m = (size_t)h * k, n = (size_t)w * k;
-        Arrays a = {allocate<unsigned char>(m), allocate<unsigned char>(n), allocate<float>(h), allocate<float>(w),
-                    allocate<__nv_bfloat16>((size_t)h * w)};
-        fill<<<(m + 255) / 256, 256>>>(a.m, a.m_scales, h, k, 2 * i);
-        fill<<<(n + 255) / 256, 256>>>(a.n, a.n_scales, w, k, 2 * i + 1);
-        OK(cudaMemset(a.out, 0xff, (size_t)h * w * 2));
-        auto multiply = [&] { launch(i, a.m, a.n, a.out, a.m_scales, a.n_scales); };
+        auto [M, N, K] = cases[i];
+        size_t a = (size_t)M * K, b = (size_t)N * K;
+        Arrays arrays = {allocate<unsigned char>(a), allocate<unsigned char>(b), allocate<float>(M), allocate<float>(N),
+                    allocate<__nv_bfloat16>((size_t)M * N)};
+        fill<<<(a + 255) / 256, 256>>>(arrays.a, arrays.a_scales, M, K, 2 * i);
+        fill<<<(b + 255) / 256, 256>>>(arrays.b, arrays.b_scales, N, K, 2 * i + 1);
+        OK(cudaMemset(arrays.out, 0xff, (size_t)M * N * 2));
+        auto multiply = [&] { launch(i, arrays.a, arrays.b, arrays.out, arrays.a_scales, arrays.b_scales); };
         multiply();
         OK(cudaDeviceSynchronize());
-        check(i, a);
+        check(i, arrays);
         if (i == last) ms = median_time(multiply);
-        check(i, a);
+        check(i, arrays);
     }
-    auto [h, w, k] = cases[last];
-    printf("PASS %-34s %d x %d x %d  %9.4f ms  %7.1f TFLOP/s, %s\n", NAME, h, w, k, ms, 2. * h * w * k / ms / 1e9,
+    auto [M, N, K] = cases[last];
+    printf("PASS %-34s %d x %d x %d  %9.4f ms  %7.1f TFLOP/s, %s\n", NAME, M, N, K, ms, 2. * M * N * K / ms / 1e9,
            gpu.name);
     return 0;
 }

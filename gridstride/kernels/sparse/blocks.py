@@ -1,4 +1,4 @@
-"""Products with a matrix most of whose blocks are zeros, by the tensor cores of a Hopper GPU."""
+"""Multiply by a block-sparse matrix on the tensor cores of a Hopper GPU."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -6,86 +6,93 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 
-from .launches import launch_on, ready
-from .sources import HALVES, blocks_source
+from .launches import launch_prepared, prepare_launch
+from .sources import F16_TYPES, blocks_source
 from ..ladder.rung import KernelLaunch, this_device, need_hopper
 from ..tool import check_tensor, type_of
 from ...utils import cdiv
 
-BLOCKS = (128, 64), (64, 64)  # rows, columns of a block
-_BN, _STAGES, _OUT = 256, 4, 64  # rows of x for a block of threads; rows of y that leave at once
+BLOCKS = (128, 64), (64, 64)  # (rows, columns) of a block
+_X_ROWS, _STAGES, _OUT_ROWS = 256, 4, 64  # rows of x per thread block; pipeline stages; rows of y per TMA store
 
 
 class Blocks(NamedTuple):
-    "A matrix without those of its blocks that are zeros"
+    "A block-sparse matrix: only the blocks that are not all zeros are stored"
 
     shape: tuple  # (rows, columns)
-    block: tuple  # rows, columns of one
-    values: object  # (blocks * rows of one, columns of one), those of a row of blocks below each other
-    starts: object  # (rows of blocks + 1,) of int32: which is the first of each row
-    columns: object  # (blocks,) of int32: which along the row each is
+    block: tuple  # (rows, columns) of a block
+    values: (
+        object  # (blocks * block rows, block columns): the blocks one below the other, row of blocks by row of blocks
+    )
+    starts: object  # (rows of blocks + 1,) of int32: the index of the first block of each row
+    columns: object  # (blocks,) of int32: the position of each block in its row
 
     @property
     def nbytes(self):
-        "Bytes of all three"
+        "Bytes of values, starts and columns"
         return self.values.nbytes + self.starts.nbytes + self.columns.nbytes
 
 
 def _check_block(tool, block):
+    "Raise ValueError unless the kernels support this block"
     if tuple(block) not in BLOCKS:
-        raise ValueError(f'{tool}: block is {block!r}, and it may be {" or ".join(map(str, BLOCKS))}')
+        raise ValueError(f'{tool}: block is {block!r}; it must be {" or ".join(map(str, BLOCKS))}')
 
 
 def _in_blocks(w, block):
-    "(rows of blocks, blocks of a row, rows, columns), the last ones filled up with zeros"
-    h, k = block
-    w = F.pad(w, (0, -w.shape[1] % k, 0, -w.shape[0] % h))
-    return w.view(w.shape[0] // h, h, w.shape[1] // k, k).transpose(1, 2)
+    "Reshape to (rows of blocks, blocks per row, block rows, block columns), padded with zeros"
+    block_rows, block_columns = block
+    w = F.pad(w, (0, -w.shape[1] % block_columns, 0, -w.shape[0] % block_rows))
+    return w.view(w.shape[0] // block_rows, block_rows, w.shape[1] // block_columns, block_columns).transpose(1, 2)
 
 
 def prune_blocks(
     w,  # (rows, columns) of floats
-    zeros=0.9,  # how many of the blocks become 0
+    zeros=0.9,  # fraction of the blocks that become 0
     block=(128, 64),  # (rows, columns) of a block
 ):  # w's shape
-    "w, and 0 for those blocks whose sums of squares are the least"
+    """Set the blocks with the smallest sums of squares to 0.
+
+        w = prune_blocks(w, zeros=0.9)
+
+    Raises ValueError for an unsupported block, a fraction out of [0, 1], or NaN."""
     _check_block('prune_blocks', block)
     if not 0 <= zeros <= 1:
-        raise ValueError(f'prune_blocks: zeros is {zeros!r}, and must be a fraction from 0 to 1')
-    sizes = _in_blocks(w.detach().float(), block).square().sum((2, 3))
-    if sizes.isnan().any():
+        raise ValueError(f'prune_blocks: zeros is {zeros!r}; it must be a fraction from 0 to 1')
+    energies = _in_blocks(w.detach().float(), block).square().sum((2, 3))
+    if energies.isnan().any():
         raise ValueError('prune_blocks: w has a NaN, which is neither large nor small')
-    keeps = torch.zeros_like(sizes, dtype=torch.bool).flatten()
-    keeps[sizes.flatten().argsort(descending=True, stable=True)[: round((1 - zeros) * sizes.numel())]] = True
-    keeps = keeps.view_as(sizes).repeat_interleave(block[0], 0).repeat_interleave(block[1], 1)
-    return torch.where(keeps[: w.shape[0], : w.shape[1]], w, 0)
+    keep = torch.zeros_like(energies, dtype=torch.bool).flatten()
+    keep[energies.flatten().argsort(descending=True, stable=True)[: round((1 - zeros) * energies.numel())]] = True
+    keep = keep.view_as(energies).repeat_interleave(block[0], 0).repeat_interleave(block[1], 1)
+    return torch.where(keep[: w.shape[0], : w.shape[1]], w, 0)
 
 
 def to_blocks(
-    w,  # (rows, columns) of float16 or bfloat16; rows and columns in eights
+    w,  # (rows, columns) of float16 or bfloat16; both multiples of 8
     block=(128, 64),  # or (64, 64)
 ) -> Blocks:
-    "Convert a matrix to its blocks that are not all zeros. Raises TypeError and ValueError for one that does not fit"
+    "Convert a dense matrix to `Blocks`. Raises TypeError or ValueError for an unsupported matrix or block"
     _check_block('to_blocks', block)
-    if type_of(w) not in HALVES or w.dim() != 2:
+    if type_of(w) not in F16_TYPES or w.dim() != 2:
         raise TypeError(
-            f'to_blocks: w is {type_of(w)} of {w.dim()} axes, and it may be a matrix of {", ".join(HALVES)}'
+            f'to_blocks: w is {type_of(w)} of {w.dim()} axes; it must be a matrix of {", ".join(F16_TYPES)}'
         )
     if w.shape[0] % 8 or w.shape[1] % 8:
-        raise ValueError(f'to_blocks: w is {w.shape[0]}x{w.shape[1]}, and the kernel needs both in eights')
-    parts = _in_blocks(w.detach(), block)
-    there = (parts != 0).flatten(2).any(-1)
-    starts = F.pad(there.sum(1).cumsum(0), (1, 0)).int()
-    return Blocks(tuple(w.shape), tuple(block), parts[there].flatten(0, 1), starts, there.nonzero()[:, 1].int())
+        raise ValueError(f'to_blocks: w is {w.shape[0]}x{w.shape[1]}, and the kernel needs multiples of 8')
+    blocks = _in_blocks(w.detach(), block)
+    nonzero = (blocks != 0).flatten(2).any(-1)
+    starts = F.pad(nonzero.sum(1).cumsum(0), (1, 0)).int()
+    return Blocks(tuple(w.shape), tuple(block), blocks[nonzero].flatten(0, 1), starts, nonzero.nonzero()[:, 1].int())
 
 
 def from_blocks(b: Blocks):  # (rows, columns)
-    "The matrix with its zeros"
-    (rows, columns), (h, k) = b.shape, b.block
-    res = b.values.new_zeros(cdiv(rows, h), cdiv(columns, k), h, k)
+    "Convert to a dense matrix"
+    (rows, columns), (block_rows, block_columns) = b.shape, b.block
+    res = b.values.new_zeros(cdiv(rows, block_rows), cdiv(columns, block_columns), block_rows, block_columns)
     row = torch.arange(len(res), device=b.values.device).repeat_interleave(b.starts.diff())
-    res[row, b.columns.long()] = b.values.view(-1, h, k)
-    return res.transpose(1, 2).reshape(len(res) * h, -1)[:rows, :columns].contiguous()
+    res[row, b.columns.long()] = b.values.view(-1, block_rows, block_columns)
+    return res.transpose(1, 2).reshape(len(res) * block_rows, -1)[:rows, :columns].contiguous()
 
 
 @lru_cache(1024)
@@ -93,47 +100,47 @@ def blocks_call(
     dtype,
     rows,  # of w
     n,  # rows of x
-    tall,  # rows of a block
-    on,  # a `Device`
+    block_rows,  # rows of a block
+    gpu,  # a `Device`
 ) -> tuple:  # a `KernelLaunch`, and the (box, swizzle) of values, x and y
-    "The launch of the product by blocks"
-    wide = _BN if tall == 128 else _BN // 2
-    constants = dict(BR=tall, STAGES=_STAGES, M=1, N=wide, OUT=_OUT, BIAS=False)
-    src, deep = blocks_source(dtype, tuple(constants.items()), wide), cdiv(rows, tall)
-    shared = _STAGES * (tall + _BN) * 128 + 2 * 256 * _OUT
-    arrays, grid = ('values', 'x', 'y', 'starts', 'columns'), (min(on.sms, deep * cdiv(n, _BN)),)
-    call = KernelLaunch(src, 'multiply_blocks', arrays, (deep, n), grid, (384,), shared)
-    return call, (((tall, 64), 128), ((_BN, 64), 128), ((_OUT, 64), 128))
+    "Return the launch of the product with a block-sparse matrix"
+    products_n = _X_ROWS if block_rows == 128 else _X_ROWS // 2
+    constants = dict(BR=block_rows, STAGES=_STAGES, M=1, N=products_n, OUT=_OUT_ROWS, BIAS=False)
+    src, row_blocks = blocks_source(dtype, tuple(constants.items()), products_n), cdiv(rows, block_rows)
+    shared = _STAGES * (block_rows + _X_ROWS) * 128 + 2 * 256 * _OUT_ROWS
+    arrays, grid = ('values', 'x', 'y', 'starts', 'columns'), (min(gpu.sms, row_blocks * cdiv(n, _X_ROWS)),)
+    call = KernelLaunch(src, 'multiply_blocks', arrays, (row_blocks, n), grid, (384,), shared)
+    return call, (((block_rows, 64), 128), ((_X_ROWS, 64), 128), ((_OUT_ROWS, 64), 128))
 
 
 @lru_cache(1024)
-def _ready(sizes, device, backend):
-    "Return the prepared launch for sizes on a device, cached"
-    return ready(*blocks_call(*sizes, this_device()), device)
+def _prepare(energies, device, backend):
+    "Return the prepared launch for these sizes on a device, cached"
+    return prepare_launch(*blocks_call(*energies, this_device()), device)
 
 
 def multiply_blocks(
     x,  # (n, columns) of the type of the matrix, contiguous
     b,  # `Blocks`
 ):  # (n, rows)
-    """Compute x @ w.T for a block-sparse matrix w, summed in float32.
+    """Compute x @ w.T for a block-sparse matrix w, with float32 accumulators.
 
         multiply_blocks(x, to_blocks(w))
 
-    Raises TypeError and ValueError for operands that do not fit, Unavailable on a GPU that is not Hopper."""
+    Raises TypeError or ValueError for unsupported operands, Unavailable on a GPU other than Hopper."""
     check_tensor('multiply_blocks', x, [type_of(b.values)])
     if x.dim() != 2 or x.shape[1] != b.shape[1]:
-        raise ValueError(f'multiply_blocks: x has the shape {tuple(x.shape)}, and (any, {b.shape[1]}) is needed')
-    for name, o in zip(Blocks._fields[2:], b[2:]):
-        check_tensor('multiply_blocks', o, [type_of(o)], name)
-        if o.device != x.device:
-            raise ValueError(f'multiply_blocks: {name} is on {o.device} and x on {x.device}; move it with .to(...)')
+        raise ValueError(f'multiply_blocks: x has the shape {tuple(x.shape)}; it must be (any, {b.shape[1]})')
+    for name, array in zip(Blocks._fields[2:], b[2:]):
+        check_tensor('multiply_blocks', array, [type_of(array)], name)
+        if array.device != x.device:
+            raise ValueError(f'multiply_blocks: {name} is on {array.device} and x on {x.device}; move it with .to(...)')
     need_hopper('multiply_blocks', emulated=True)
     y = x.new_empty(x.shape[0], b.shape[0])
     if not y.numel():
         return y
     if not len(b.columns):
         return y.zero_()
-    x, sizes = x.clone() if x.data_ptr() % 16 else x, (type_of(x), b.shape[0], x.shape[0], b.block[0])
-    launch_on(_ready, (sizes,), x, (b.values, x, y, b.starts, b.columns))
+    x, energies = x.clone() if x.data_ptr() % 16 else x, (type_of(x), b.shape[0], x.shape[0], b.block[0])
+    launch_prepared(_prepare, (energies,), x, (b.values, x, y, b.starts, b.columns))
     return y

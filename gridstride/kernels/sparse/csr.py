@@ -1,4 +1,4 @@
-"""Products with a matrix with unstructured sparsity, in compressed sparse rows (CSR)."""
+"""Multiply by a matrix with unstructured sparsity, stored as compressed sparse rows (CSR)."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -14,32 +14,37 @@ TYPES = 'float32', 'bfloat16', 'float16'
 
 
 class Csr(NamedTuple):
-    "A matrix without its zeros, row by row"
+    "A sparse matrix in CSR: its nonzero elements, row by row"
 
     shape: tuple  # (rows, columns)
     starts: object  # (rows + 1,) of int32: the index of the first element of each row
-    columns: object  # (elements,) of int32: the column of each
+    columns: object  # (elements,) of int32: the column of each element
     values: object  # (elements,)
 
     @property
     def nbytes(self):
-        "Bytes of all three"
+        "Bytes of starts, columns and values"
         return self.starts.nbytes + self.columns.nbytes + self.values.nbytes
 
 
 def to_csr(
     w,  # (rows, columns) of float32, bfloat16 or float16
 ) -> Csr:
-    "Convert a matrix to CSR: its elements that are not 0"
+    """Convert a dense matrix to CSR.
+
+    >>> to_csr(torch.tensor([[0., 5.], [6., 0.]])).columns.tolist()
+    [1, 0]
+
+    Raises TypeError for an unsupported matrix."""
     if type_of(w) not in TYPES or w.dim() != 2:
-        raise TypeError(f'to_csr: w is {type_of(w)} of {w.dim()} axes, and a matrix of {", ".join(TYPES)} is needed')
-    there = w != 0
-    starts = torch.nn.functional.pad(there.sum(1).cumsum(0), (1, 0)).int()
-    return Csr(tuple(w.shape), starts, there.nonzero()[:, 1].int(), w.detach()[there])
+        raise TypeError(f'to_csr: w is {type_of(w)} of {w.dim()} axes; it must be a matrix of {", ".join(TYPES)}')
+    nonzero = w != 0
+    starts = torch.nn.functional.pad(nonzero.sum(1).cumsum(0), (1, 0)).int()
+    return Csr(tuple(w.shape), starts, nonzero.nonzero()[:, 1].int(), w.detach()[nonzero])
 
 
 def from_csr(w: Csr):  # (rows, columns)
-    "The matrix with its zeros"
+    "Convert to a dense matrix"
     row = torch.arange(w.shape[0], device=w.values.device).repeat_interleave(w.starts.diff())
     res = w.values.new_zeros(w.shape)
     res[row, w.columns.long()] = w.values
@@ -48,17 +53,22 @@ def from_csr(w: Csr):  # (rows, columns)
 
 def prune_single(
     w,  # of floats
-    zeros=0.9,  # how many become 0
+    zeros=0.9,  # fraction of the elements that become 0
 ):  # w's shape
-    "w with its smallest elements set to 0"
+    """Set the elements with the smallest magnitudes to 0.
+
+    >>> prune_single(torch.tensor([3., -1., 2., 0.5]), 0.5).tolist()
+    [3.0, 0.0, 2.0, 0.0]
+
+    Raises ValueError for a fraction out of [0, 1] or NaN."""
     if not 0 <= zeros <= 1:
-        raise ValueError(f'prune_single: zeros is {zeros!r}, and must be a fraction from 0 to 1')
+        raise ValueError(f'prune_single: zeros is {zeros!r}; it must be a fraction from 0 to 1')
     if w.isnan().any():
         raise ValueError('prune_single: w has a NaN, which is neither large nor small')
-    first = w.detach().abs().flatten().argsort(descending=True, stable=True)[: round((1 - zeros) * w.numel())]
-    keeps = torch.zeros(w.numel(), dtype=torch.bool, device=w.device)
-    keeps[first] = True
-    return torch.where(keeps.view_as(w), w, 0)
+    largest = w.detach().abs().flatten().argsort(descending=True, stable=True)[: round((1 - zeros) * w.numel())]
+    keep = torch.zeros(w.numel(), dtype=torch.bool, device=w.device)
+    keep[largest] = True
+    return torch.where(keep.view_as(w), w, 0)
 
 
 @lru_cache(1024)
@@ -68,7 +78,7 @@ def csr_call(
     n,  # columns of x
     vector,  # elements that a thread loads at once
 ) -> KernelLaunch:
-    "The launch of the product"
+    "Return the launch of the product: one kernel for a vector, another one for a matrix"
     src, arrays = csr_source(dtype, vector), ('starts', 'columns', 'values', 'x', 'out')
     if n == 1:
         return KernelLaunch(src, 'multiply_vector', arrays, (rows,), (cdiv(rows, 8),), (256,))
@@ -79,19 +89,20 @@ def multiply_csr(
     w,  # a `Csr`
     x,  # (columns, n) or (columns,), of the type of w
 ):  # (rows, n) or (rows,)
-    """Compute w @ x, summed in float32: one warp per row of w and 32 threads' columns of x.
+    """Compute w @ x with float32 accumulators. One warp multiplies a row of w by the columns that its lanes load at
+    once.
 
         multiply_csr(to_csr(w), x)
 
-    Raises TypeError and ValueError for operands that do not fit."""
+    Raises TypeError or ValueError for unsupported operands."""
     check_tensor('multiply_csr', x, [type_of(w.values)])
     if x.dim() not in (1, 2) or x.shape[0] != w.shape[1]:
         want = f'({w.shape[1]},) or ({w.shape[1]}, any)'
-        raise ValueError(f'multiply_csr: x has the shape {tuple(x.shape)}, and {want} is needed')
-    for name, o in zip(Csr._fields[1:], w[1:]):
-        check_tensor('multiply_csr', o, [type_of(o)], name)
-        if o.device != x.device:
-            raise ValueError(f'multiply_csr: {name} is on {o.device} and x on {x.device}; move it with .to(...)')
+        raise ValueError(f'multiply_csr: x has the shape {tuple(x.shape)}; it must be {want}')
+    for name, array in zip(Csr._fields[1:], w[1:]):
+        check_tensor('multiply_csr', array, [type_of(array)], name)
+        if array.device != x.device:
+            raise ValueError(f'multiply_csr: {name} is on {array.device} and x on {x.device}; move it with .to(...)')
     rows, n = w.shape[0], x.shape[1] if x.dim() == 2 else 1
     out = x.new_empty(rows, *x.shape[1:])
     if not out.numel():

@@ -1,4 +1,4 @@
-"""Launches of kernels some of whose arrays are described by tensor maps: what launches is looked up once for sizes."""
+"""Launch kernels whose first arrays are TMA tensor maps; launches are prepared once per size and device."""
 
 from functools import lru_cache
 
@@ -16,27 +16,27 @@ def _launcher(call, boxes, device, backend):
     return launches.Mapped(rung.compiled(call.src, call.name, backend), mapped, len(call.arrays), *call[3:])
 
 
-def ready(
+def prepare_launch(
     call,  # a `KernelLaunch`
     boxes,  # ((box, swizzle), ...) of its first arrays, which the kernel takes as tensor maps
-    device,  # its number; None: the emulator
+    device,  # index of the GPU; None: the emulator
 ):
-    "What launches a call: a function of its arrays, as tensors, and of the number of a stream"
+    "Return a launcher of the call: a function of a list of tensors and, on a GPU, of a stream handle"
     return _launcher(call, boxes, device, 'sim' if device is None else 'gpu')
 
 
-def launch_on(
-    look_up,  # what finds, or makes, what launches: a function of `sizes`, a device and a backend
+def launch_prepared(
+    prepare,  # a cached function of the `sizes`, a device and a backend that returns a launcher
     sizes,
-    x,  # a tensor where it is launched, on the current stream
+    x,  # a tensor on the device of the launch
     arrays,
 ):
-    "Launch what `look_up` has for these sizes"
+    "Prepare a launch, or take it from the cache, and run it on the device of `x`, on its current stream"
     if not x.is_cuda:
-        return look_up(*sizes, None, backend())(arrays)
+        return prepare(*sizes, None, backend())(arrays)
     device = x.get_device()
     if device != torch.cuda.current_device():
         with torch.cuda.device(device):
-            return launch_on(look_up, sizes, x, arrays)
+            return launch_prepared(prepare, sizes, x, arrays)
     enter_thread()
-    look_up(*sizes, device, 'gpu')(arrays, current_stream(device))
+    prepare(*sizes, device, 'gpu')(arrays, current_stream(device))

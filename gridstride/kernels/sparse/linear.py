@@ -1,5 +1,4 @@
-"""Linear layers with a 2:4 sparse weight: `TwoFourLinear`, and the operator that it calls, which `torch.compile` keeps
-whole."""
+"""Define `TwoFourLinear`, a linear layer with a 2:4 sparse weight, and the torch operator that it calls."""
 
 from functools import lru_cache
 
@@ -7,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from .formats import compress, prune, search_order, to_words
-from .sources import HALVES
+from .sources import F16_TYPES
 from .two_four import TwoFour, run_24, unpack_24
 from ..operators import operator
 from ..tool import type_of
@@ -20,8 +19,8 @@ def _has_tensor_cores(device) -> bool:
 
 
 def has_kernel(x, values) -> bool:
-    "Return whether there is a kernel for x on its device. Without a GPU plain torch is faster than the emulator"
-    return x.is_cuda and x.dtype == values.dtype and type_of(x) in HALVES and _has_tensor_cores(x.get_device())
+    "Return whether a kernel supports x on its device; without a GPU, plain torch is faster than the emulator"
+    return x.is_cuda and x.dtype == values.dtype and type_of(x) in F16_TYPES and _has_tensor_cores(x.get_device())
 
 
 @operator(
@@ -38,39 +37,41 @@ def _linear(x, values, words, bias):
     return y.view(*x.shape[:-1], values.shape[0])
 
 
-def _keep(ctx, inputs, output):
+def _setup_context(ctx, inputs, output):
+    "Save what the backward pass needs"
     x, values, words, bias = inputs
     ctx.save_for_backward(values, words)
     ctx.shape, ctx.biased = (values.shape[0], x.shape[-1]), bias is not None
 
 
 def _backward(ctx, dy):
+    "Compute the gradients of x and of the bias; the weight has none"
     dx = dy @ unpack_24(TwoFour(ctx.shape, *ctx.saved_tensors)).to(dy.dtype) if ctx.needs_input_grad[0] else None
     dbias = dy.flatten(0, -2).sum(0) if ctx.biased and ctx.needs_input_grad[3] else None
     return dx, None, None, dbias
 
 
-torch.library.register_autograd('gridstride::two_four_linear', _backward, setup_context=_keep)
+torch.library.register_autograd('gridstride::two_four_linear', _backward, setup_context=_setup_context)
 
 
 class TwoFourLinear(torch.nn.Module):
-    """A linear layer whose weight is 2:4 sparse; made of a `torch.nn.Linear` by `TwoFourLinear.of`.
+    """A linear layer whose weight is 2:4 sparse; `TwoFourLinear.of` converts a `torch.nn.Linear`.
 
-    x has any shape (..., columns). 16-bit floats are multiplied by `multiply_24` on a GPU of compute capability 8.0 or
-    more; for all else the weight is restored, and torch multiplies. There is a gradient for x and the bias, not for the
-    weight. Where columns have another order than x, x is brought into it first."""
+    x has any shape (..., columns). `multiply_24` multiplies 16-bit floats on a GPU of compute capability 8.0 or more.
+    In all other cases the weight is converted to a dense one, and torch multiplies. x and the bias have gradients, the
+    weight has none. If the columns of the weight are permuted, the layer permutes x first."""
 
     def __init__(self, packed, bias=None, order=None):
         super().__init__()
         self.out_features, self.in_features = packed.shape
         self.register_buffer('values', packed.values)
         self.register_buffer('words', packed.words)
-        self.register_buffer('order', order)  # of columns; None: as they were
+        self.register_buffer('order', order)  # permutation of the columns; None: unchanged
         self.bias = bias
 
     @classmethod
     def of(cls, linear, rounds=0):
-        "The layer of a `torch.nn.Linear`, with the two largest of each four; `rounds`: as of `search_order`"
+        "Prune a `torch.nn.Linear`; with `rounds`, search for an order of the columns first, as `search_order` does"
         w, order = linear.weight.detach(), None
         if rounds:
             order = search_order(w, rounds)
@@ -80,27 +81,27 @@ class TwoFourLinear(torch.nn.Module):
 
     @property
     def packed(self) -> TwoFour:
-        "The weight without its zeros, in its own order"
+        "The packed weight, with its columns permuted"
         return TwoFour((self.out_features, self.in_features), self.values, self.words)
 
     @property
     def weight(self):
-        "The dense weight, (rows, columns): computed again each time"
+        "The dense weight, (rows, columns), in the original order; computed again on each access"
         w = unpack_24(self.packed)
         return w if self.order is None else w.index_copy(1, self.order, w)
 
     def forward(self, x):
-        "x @ weight.T (+ bias)"
+        "Compute x @ weight.T (+ bias)"
         if x.shape[-1] != self.in_features:
             raise ValueError(f'x has the shape {tuple(x.shape)}, and the layer takes (..., {self.in_features})')
         x = x if self.order is None else x.index_select(-1, self.order)
-        given = x, self.values, self.words, self.bias
-        learns = x.requires_grad or self.bias is not None and self.bias.requires_grad
-        if learns and torch.is_grad_enabled():
-            return torch.ops.gridstride.two_four_linear(*given)
-        return _linear(*given)
+        operands = x, self.values, self.words, self.bias
+        needs_grad = x.requires_grad or self.bias is not None and self.bias.requires_grad
+        if needs_grad and torch.is_grad_enabled():
+            return torch.ops.gridstride.two_four_linear(*operands)
+        return _linear(*operands)
 
     def extra_repr(self):
-        "For the module's repr"
+        "Return the options that the module's repr shows"
         shape = f'in_features={self.in_features}, out_features={self.out_features}'
         return f'{shape}, bias={self.bias is not None}' + ', ordered=True' * (self.order is not None)

@@ -1,7 +1,7 @@
-// Host code of an exported product with a sparse matrix: random inputs, a check of results against double, the
-// time. Above it are the type of all elements (Number), which product it is (KIND; BR: rows of a block), ROUNDING, how
-// many blocks or elements of a thousand are nonzero (KEPT), and the sizes to try (cases: rows of w, of x, k; the
-// last one is timed; for CSR columns of x). Below it are the launches.
+// Host code of an exported product with a sparse matrix: it makes random inputs, checks results against double, and
+// times the last size. Defined above: the type of all elements (Number), the product (KIND; BR: rows of a block),
+// ROUNDING, how many of 1000 blocks or elements are nonzero (KEPT), and the sizes (cases: rows of w, rows of x, k; for
+// CSR columns of x). The launches are defined below.
 struct Matrix { Number *dense, *values; unsigned *words; int *starts, *columns; };
 
 void launch(int number, const Matrix &w, const Number *x, Number *y);

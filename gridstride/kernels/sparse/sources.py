@@ -1,38 +1,38 @@
-"""The sources of these kernels, `*.cuh`, and what precedes them when they are compiled: instructions, types and
-constants."""
+"""Assemble the CUDA C of the sparse products: the files `*.cuh` after PTX wrappers, types and constants."""
 
 from functools import lru_cache
 
 from ..ptx import PTX, primitives, wgmma
 from ..texts import IN_C, source_loader, with_types
 
-source = source_loader(__package__)  # of a file here, without its `.cuh`
+source = source_loader(__package__)  # source(name) -> the text of name.cuh
 
-HALVES = dict(bfloat16='bf16', float16='f16')  # torch's 16-bit floats -> PTX's names
+F16_TYPES = dict(bfloat16='bf16', float16='f16')  # dtype -> its name in PTX
 
 
 def wgmma_sp(
     n,  # columns of the result, a multiple of 8 up to 256
 ) -> str:
-    "CUDA C of a function that starts d (+)= m @ n, 64 x 32 and 32 x `n`, both bf16, m 2:4 sparse"
+    "Return CUDA C of a function that issues d (+)= A @ B, for a 2:4 sparse A of 64 x 32 and B of 32 x `n`, both bf16"
     registers = ','.join(f'%{i}' for i in range(n // 2))
     operands = ', '.join(f'"+f"(d[{i}])' for i in range(n // 2))
     return f'''
-// starts d (+)= m @ n of 32 k; m has 16 of them, whose metadata two lanes of each four have: SELECTOR 0 the first two
-template<int SELECTOR> __device__ void wgmma_sp(float (&d)[{n // 2}], u64 m, u64 n, u32 metadata, int more) {{
+// issues d (+)= A @ B for 32 elements along K, of which A stores 16; two of every four lanes have the metadata: with
+// SELECTOR 0 the first two, with 1 the last two
+template<int SELECTOR> __device__ void wgmma_sp(float (&d)[{n // 2}], u64 a, u64 b, u32 metadata, int more) {{
     asm volatile("{{ .reg .pred more; setp.ne.b32 more, %{n // 2 + 3}, 0;\\n"
                  "wgmma.mma_async.sp.sync.aligned.m64n{n}k32.f32.bf16.bf16 "
                  "{{{registers}}}, "
                  "%{n // 2}, %{n // 2 + 1}, %{n // 2 + 2}, %{n // 2 + 4}, more, 1, 1, 0, 0; }}"
                  : {operands}
-                 : "l"(m), "l"(n), "r"(metadata), "r"(more), "n"(SELECTOR) : "memory");
+                 : "l"(a), "l"(b), "r"(metadata), "r"(more), "n"(SELECTOR) : "memory");
 }}
 '''
 
 
 MMA_SP = r'''
-// a warp's product: d[16][8] += a[16][32] @ b[32][8]; a has 16 of 32 elements along k, whose metadata two lanes of each
-// four have: SELECTOR 0 the first two
+// a warp computes d[16][8] += a[16][32] @ b[32][8]; a stores 16 of 32 elements along K; two of every four lanes have
+// the metadata: with SELECTOR 0 the first two, with 1 the last two
 template<int SELECTOR>
 __device__ void mma_sp(float (&d)[4], const u32 (&a)[4], const u32 (&b)[4], u32 metadata) {
     asm("mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
@@ -46,33 +46,33 @@ __device__ void mma_sp(float (&d)[4], const u32 (&a)[4], const u32 (&b)[4], u32 
 
 @lru_cache(1024)
 def hopper_source(
-    names,  # of files, one after the other
+    names,  # of files, in order
     dtype,  # 'bfloat16', 'float16'
-    products,  # CUDA C of what starts one
-    constants,  # ((name in the text, int), ...)
+    products,  # CUDA C of the functions that issue products
+    constants,  # ((name in the source, int), ...)
 ) -> str:
-    "CUDA C of a product on a Hopper GPU, ready to be compiled"
-    above = (PTX + products).replace('bf16', HALVES[dtype])
+    "Return CUDA C of a product on a Hopper GPU, ready to be compiled"
+    preamble = (PTX + products).replace('bf16', F16_TYPES[dtype])
     types = (('Number', IN_C[dtype]),)
-    return with_types('\n'.join(map(source, ('store', *names))), types, constants, above)
+    return with_types('\n'.join(map(source, ('store', *names))), types, constants, preamble)
 
 
 @lru_cache(1024)
 def blocks_source(
     dtype,
     constants,
-    n,  # columns of a warpgroup's product
+    n,  # columns that a warpgroup computes
 ) -> str:
-    "CUDA C of the product of blocks"
+    "Return CUDA C of the product with a block-sparse matrix"
     return hopper_source(('blocks',), dtype, wgmma(n), constants)
 
 
 @lru_cache
 def warps_source(dtype, constants) -> str:
-    "CUDA C of the product by `mma.sp`, ready to be compiled"
-    needs = 'address', 'copy_async', 'copies_commit', 'copies_wait', 'ldmatrix'
-    above = 'typedef unsigned u32;\n' + primitives(*needs) + MMA_SP.replace('bf16', HALVES[dtype])
-    return with_types(source('two_four_warps'), (('Number', IN_C[dtype]),), constants, above)
+    "Return CUDA C of the product by `mma.sp`, ready to be compiled"
+    primitive_names = 'address', 'copy_async', 'copies_commit', 'copies_wait', 'ldmatrix'
+    preamble = 'typedef unsigned u32;\n' + primitives(*primitive_names) + MMA_SP.replace('bf16', F16_TYPES[dtype])
+    return with_types(source('two_four_warps'), (('Number', IN_C[dtype]),), constants, preamble)
 
 
 @lru_cache
@@ -80,5 +80,5 @@ def csr_source(
     dtype,
     vector,  # elements that a thread loads at once
 ) -> str:
-    "CUDA C of the products with CSR, ready to be compiled"
+    "Return CUDA C of the products with CSR, ready to be compiled"
     return with_types(source('csr'), (('Number', IN_C[dtype]),), (('V', vector),))
