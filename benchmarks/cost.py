@@ -93,8 +93,7 @@ def predicted(fit, r):
 
 # Cycles are printed for this clock, which is about what an H100 has in graphs; the fit does not use it
 CLOCK = 1.755e9
-CYCLES = ('tensor', 'shared', 'l2', 'memory', 'begin', 'cluster', 'end', 'store', 'split_k', 'add', 'stream_k',
-          'f16_cluster', 'pingpong')
+CYCLES = 'tensor', 'shared', 'l2', 'memory', 'begin', 'cluster', 'end', 'store', 'split_k', 'add', 'pingpong'
 
 
 def on_the_clock(rows, m):
@@ -105,9 +104,8 @@ def on_the_clock(rows, m):
 
 
 def fit_all(rows):
-    """Kernels of `hopper_f16`, which are picked most, count twice: lesson 22's were measured more often, in one layout.
-    So were those that take turns, which count once"""
-    counted = rows + [r for r in rows if r['tile'].family == 'half' and not r['tile'].pingpong]
+    "Fit a model, and a factor per kernel. Ping-pong kernels count half: they were measured more often than others"
+    counted = rows + [r for r in rows if not r['tile'].pingpong]
     return (m := on_the_clock(rows, fitted(counted))), factors(counted, m)
 
 
@@ -145,7 +143,7 @@ FEW = 4                         # cells; what was measured in fewer is not named
 def fits(layout, shape, tile):
     "Is there such a kernel, for such a product?"
     if tile.CK > cdiv(shape[2], 64): return False
-    return not hopper_f16.why_not(tile, layout) if tile.family == 'half' else layout == 'nn'
+    return not hopper_f16.why_not(tile, layout)
 
 
 def losses(rows, fit_for):
@@ -234,9 +232,14 @@ def logs_of_ratio(rows):
 
 
 def read(path):
-    "The measurements, as the fit needs them"
-    rows = json.loads(Path(path).read_text())['rows']
-    return [dict(r, shape=tuple(r['shape']), tile=TileConfig(**r['tile'])) for r in rows if 'seconds' in r]
+    "Read the measurements of the kernels of `hopper_f16`, as the fit needs them; older ones have lesson 22's kernels too"
+    rows = [r for r in json.loads(Path(path).read_text())['rows'] if 'seconds' in r]
+    return [dict(r, shape=tuple(r['shape']), tile=config) for r in rows if (config := as_config(r['tile']))]
+
+
+def as_config(tile):
+    "Return the `TileConfig` of a recorded tile; None for a kernel of lesson 22, which `matmul` does not pick"
+    if tile.get('family', 'half') == 'half': return TileConfig(**{o: tile[o] for o in TileConfig._fields if o in tile})
 
 
 def text_of(config):
@@ -264,7 +267,7 @@ SQUARES = {4096: 1.03, 8192: 1.05}      # of torch
 def compared_with_library(data, pick):
     "(shape, layout, kind of column) -> (seconds of what is picked, of the first kernel of the run, of the library)"
     runs, found = defaultdict(dict), {}
-    for r in data['rows']: runs[tuple(r['shape']), r['layout'], r['column']][TileConfig(**r['tile'])] = r
+    for r in data['rows']: runs[tuple(r['shape']), r['layout'], r['column']][as_config(r['tile']) or r['name']] = r
     for o in data['library']:
         of_run = runs[(shape := tuple(o['shape'])), o['layout'], o['column']]
         mine, first = of_run.get(pick(*shape, o['layout'])), min(of_run.values(), key=lambda r: r['rank'])
@@ -312,8 +315,7 @@ def drawn(n=SHAPES):
 def config_of(kernel):
     c = kernel.constants
     constants = {o: c[o] for o in ('BM', 'BN', 'CM', 'CN', 'CK', 'BLOCKS') if o in c}
-    return TileConfig(**constants, swap_ab=c['SWAP_AB'], split_n=c['SPLIT_N'], stream_k=c.get('STREAM_K', 0),
-                      family='half' if 'CK' in c else 'final', pingpong=c.get('PINGPONG', 0))
+    return TileConfig(**constants, swap_ab=c['SWAP_AB'], split_n=c['SPLIT_N'], pingpong=c['PINGPONG'])
 
 
 ROWS = (64, 0), (128, 0), (256, 0), (128, 1), (192, 1), (320, 1)    # of wgmma; do two warpgroups split the columns?
@@ -323,7 +325,7 @@ SHARING = (1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4)
 @lru_cache
 def halves_for(layout):
     "Configurations of `hopper_f16` in many sizes"
-    every = (TileConfig(BM, BN, CM, CN, CK, blocks, swap_ab, split_n, family='half', pingpong=pingpong)
+    every = (TileConfig(BM, BN, CM, CN, CK, blocks, swap_ab, split_n, pingpong)
              for (BM, split_n), BN, (CM, CN), CK, blocks, swap_ab, pingpong
              in product(ROWS, range(24, 257, 8), SHARING, (1, 2, 4), (1, 2), (0, 1), (0, 1)))
     return [o for o in every if not hopper_f16.why_not(o, layout)]
@@ -331,11 +333,7 @@ def halves_for(layout):
 
 def candidates(shape, layout, rng, n=8):
     "(kernel, its configuration, its rank by today's rules)"
-    from gridstride.kernels.ladder import finals
     known = cost_model.rank_kernels(*shape, SMS, 2*n, 'bfloat16', layout)
-    if layout == 'nn':
-        every = finals.ranked(*shape, SMS, len(finals.FINAL) - 1)           # without what is not made for the shape
-        known += every[:n] + rng.sample(every[n:-1], DRAWN)
     every = [o for o in halves_for(layout) if o.CK <= cdiv(shape[2], 64)]
     every.sort(key=lambda o: predict_cycles(cost_model.FITTED, shape, layout, o, SMS))
     known += [hopper_f16.gemm_f16(o, layout=layout) for o in every[:n] + rng.sample(every[n:80], DRAWN)]

@@ -21,7 +21,7 @@ from gridstride.bench.recording import machine
 from gridstride.utils import cdiv
 from matmul import random as shapes
 
-CUTS = [o for o in cost_model.available_configs() if not o.stream_k]
+CUTS = cost_model.available_configs()
 KINDS = '', '', 'relu', 'add', 'norm', 'mm', 'big', 'scale', 'sleep'
 ROUNDS, INPUTS, QUEUED = 96, 8, 3_000_000    # cycles of a kernel after which launches wait, and then follow each other
 BANDS = 0, 1e4, 15e3, 25e3, 35e3, 7e4, 1e9

@@ -22,15 +22,14 @@ def cost():
 
 
 @pytest.fixture(scope='module')
-def truth(): return CostModel(1.1, .9, 2.4, 1.5, 1.2, 1/1300, 4500, 2500, 1500, .05, 2500, .2, 15000, .9)
+def truth(): return CostModel(1.1, .9, 2.4, 1.5, 1.2, 1/1300, 4500, 2500, 1500, .05, 2500, .2)
 
 
 TILES = [TileConfig(*o) for o in ((128, 256, 2, 1), (128, 192, 2, 1), (128, 128), (64, 64), (64, 128, 1, 1, 4),
                            (64, 64, 1, 1, 1, 3), (128, 96, 1, 2), (256, 176, 1, 2, 1, 1, 1))]
 TILES += [TileConfig(192, 192, 1, 2, swap_ab=1, split_n=1), TileConfig(128, 64, BLOCKS=2),
-          TileConfig(128, 256, 2, stream_k=1), TileConfig(128, 192, 2, family='half'),
-          TileConfig(64, 72, 4, 2, swap_ab=1, family='half')]
-TILES += [TileConfig(128, 176, 2, swap_ab=1, family='half', pingpong=1)]
+          TileConfig(128, 224, 2), TileConfig(64, 72, 4, 2, swap_ab=1),
+          TileConfig(128, 176, 2, swap_ab=1, pingpong=1), TileConfig(192, 136, 2, swap_ab=1, pingpong=1)]
 COLUMNS = dict(graph=1755, written=1500)        # MHz: what all kernels have in common is not an error
 
 
@@ -53,7 +52,6 @@ def test_the_fit_recovers_the_parameters_of_the_measurements(cost, truth, rows):
     off, start = np.abs(cost.logs(exact, m)), np.abs(cost.logs(exact, CostModel()))
     assert np.median(off) < .01 and np.percentile(off, 95) < .05 < np.percentile(start, 95)
     assert m.begin/m.tensor == pytest.approx(truth.begin/truth.tensor, rel=.15)
-    assert m.f16_factor/m.tensor == pytest.approx(truth.f16_factor/truth.tensor, rel=.1)
 
 
 @pytest.mark.slow
@@ -188,7 +186,6 @@ def test_each_kernel_that_may_be_picked_is_there():
         for config in cost_model.available_configs(dtype, layout):
             kernel = cost_model.build_kernel(config, False, dtype, layout)
             assert kernel.supports(4096, 4096, 4096) and (kernel.dtype, kernel.layout) == (dtype, layout)
-            assert config.family == 'half' or config.family == 'final' and config.CK*config.BLOCKS == 1
     assert set().union(*(cost_model.available_configs(*o) for o in plan.RANKERS)) == set(cost_model.FACTORS)
 
 
@@ -202,13 +199,24 @@ def test_the_lowest_estimates_come_first():
         assert cost_model.build_kernel(first, pdl) is kernels[0]
 
 
+def test_short_kernels_begin_early(monkeypatch):
+    shapes = [(64, 64, 64), (272, 496, 72), (360, 1024, 304), (4096, 4096, 4096)]
+    monkeypatch.setattr(cost_model, 'PDL_MAX_CYCLES', 0)
+    assert not any(p.pdl for s in shapes for p in cost_model.rank_kernels(*s, count=60))
+    now = [cost_model.choose(*s) for s in shapes]
+    third = cost_model.estimate_cycles(*shapes[2], cost_model.rank_configs(*shapes[2], 132)[0])
+    monkeypatch.setattr(cost_model, 'PDL_MAX_CYCLES', third + 1)
+    then = [cost_model.choose(*s) for s in shapes]
+    assert [p.pdl for p in then] == [True, True, True, False] and then[3] is now[3]
+    assert [p.name for p in then[:3]] == [f'{p.name}, early' for p in now[:3]]
+
+
 def test_candidates_are_those_that_rules_like_and_others(cost):
     jobs = [(shape, layout, cost.candidates(shape, layout, Random(0))) for shape in cost.drawn(1)
             for layout in ('nn', 'nt')]
     for shape, layout, known in jobs:
         assert [rank for _, _, rank in known] == [*range(len(known))] and len(known) > 10
         assert all(k.layout == layout and k.supports(*shape) for k, _, _ in known)
-        assert {t.family for _, t, _ in known} == ({'final', 'half'} if layout == 'nn' else {'half'})
         assert known[0][0] is cost_model.choose(*shape, layout=layout)
         assert all(cost_model.build_kernel(t, k.pdl, layout=layout) is k for k, t, _ in known)
     assert (5240, 2256, 400) not in cost.drawn() and cost.SEED != 0, 'what tables judge is no part of the fit'

@@ -984,11 +984,8 @@ def made_on_demand():
     that it counts on an SM)"""
     large = 8192, 8192, 8192
     kinds = [finals.final(*o) for o in {o[4:]: o for o in finals.FINAL}.values()]  # n transposed or not, k split or not
-    kinds += [finals.final_early(64, 64, 1, 1, 0, 0, 0), finals.final_early(128, 256, 2, 1, 0, 0, 1)]
-    halved = {(o.swap_ab, o.split_n, o.pingpong, o.CK, o.BLOCKS): o
-              for o in reversed(cost_model.FACTORS) if o.family == 'half'}
-    halved = halved.values()
-    kinds += [cost_model.build_kernel(o, True, dtype, layout) for o in halved for dtype, layout in (
+    configs = {(o.swap_ab, o.split_n, o.pingpong, o.CK, o.BLOCKS): o for o in reversed(cost_model.FACTORS)}.values()
+    kinds += [cost_model.build_kernel(o, True, dtype, layout) for o in configs for dtype, layout in (
         ('bfloat16', 'nn'), ('float16', 'tn'), ('bfloat16', 'nt')) if o in cost_model.available_configs(dtype, layout)]
     wanted = [(p, large, {}) for p in (*kinds, skinny.SMALL)]
     wanted += [(bf16x6.Bf16x6(BM, BN, 4, layout), large, dict(multiply_planes=blocks, split_planes=8))

@@ -29,13 +29,16 @@ Exported = namedtuple('Exported', 'name what product shapes')  # file, one line 
 
 
 # What there is to export.
-def _lesson(number, module, large):
-    "The rungs of a lesson"
-    for r in dict.fromkeys(o for o in vars(module).values() if isinstance(o, Rung)):
+def _lesson(number, rungs, large):
+    for r in rungs:
         name = re.sub(r'\W+', '_', r.name)
         yield Exported(
             f'lesson_{number}_{name}', f'Lesson {number}, rung `{r.name}`', r, [*ragged_shapes(r)[:4], large]
         )
+
+
+def _rungs(module):
+    return dict.fromkeys(rung for rung in vars(module).values() if isinstance(rung, Rung))
 
 
 def _export(product, *shapes):
@@ -66,7 +69,7 @@ def _float32():
 def _bfloat16():
     "All that `matmul` picks in bfloat16; in float16 it is the same text, with the other type in its instructions"
     large = 8192, 8192, 8192
-    of_the_lesson, begins = [finals.final(*o) for o in finals.FINAL], {False, cost_model.PDL_MAX_CYCLES > 0}
+    begins = {False, cost_model.PDL_MAX_CYCLES > 0}
     forms = [('bfloat16', layout) for layout in ('nn', 'tn', 'nt')]
     picked = [
         cost_model.build_kernel(o, early, *form)
@@ -74,15 +77,20 @@ def _bfloat16():
         for o in cost_model.available_configs(*form)
         for early in begins
     ]
-    for p in dict.fromkeys([*of_the_lesson, *picked]):
+    for p in picked:
         yield _export(p, *ragged_shapes(p)[1:4], large)
 
 
 def list_exports() -> list:  # of `Exported`
     "Every rung of lessons 13, 21 and 22, and every kernel that `matmul` can pick"
-    lessons = (13, fp32, 4096), (21, tensor_cores, 8192), (22, hopper, 8192)
-    rungs = [e for number, module, n in lessons for e in _lesson(number, module, (n, n, n))]
-    return [*rungs, *_float32(), *_bfloat16()]
+    large = 8192, 8192, 8192
+    last = finals.choose(*large)
+    ladders = (
+        (13, _rungs(fp32), (4096, 4096, 4096)),
+        (21, _rungs(tensor_cores), large),
+        (22, [*_rungs(hopper), last], large),
+    )
+    return [*(e for ladder in ladders for e in _lesson(*ladder)), *_float32(), *_bfloat16()]
 
 
 # How one becomes a program.

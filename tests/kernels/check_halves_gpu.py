@@ -32,8 +32,8 @@ def one_of_each_kind():
     "As many as differ in more than a size; alternating between types, and early or not"
     found = {}
     for o, kernel in every():
-        kind = (o.family, kernel.layout, kernel.constants.get('WGS', 2), o.CM > 1, o.CN > 1, o.CK > 1, o.BLOCKS > 1,
-                o.swap_ab, o.split_n, o.pingpong, o.stream_k)
+        kind = (kernel.layout, kernel.constants.get('WGS', 2), o.CM > 1, o.CN > 1, o.CK > 1, o.BLOCKS > 1,
+                o.swap_ab, o.split_n, o.pingpong)
         found.setdefault(kind, []).append((o, kernel))
     return [kernels[7*i % len(kernels)] for i, kernels in enumerate(found.values())]
 

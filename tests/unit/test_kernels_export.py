@@ -30,6 +30,7 @@ def parts(text):
 def test_all_rungs_of_the_lessons_are_there():
     for number, module in ((13, fp32), (21, tensor_cores), (22, hopper)):
         rungs = [o for o in vars(module).values() if isinstance(o, Rung)]
+        rungs += [finals.choose(8192, 8192, 8192)]*(number == 22)
         there = [e.product for name, e in ALL.items() if name.startswith(f'lesson_{number}_')]
         assert len(rungs) > 6 and len(there) == len(rungs) and all(a is b for a, b in zip(rungs, there))
 
@@ -51,7 +52,7 @@ def test_whatever_matmul_picks_is_there():
 
 def test_every_kernel_that_is_chosen_from_is_there():
     names = {e.product.name for e in ALL.values()}
-    assert {p.name for p in bf16x6.every()} <= names and {finals.final(*o).name for o in finals.FINAL} <= names
+    assert {p.name for p in bf16x6.every()} <= names and finals.choose(8192, 8192, 8192).name in names
     for layout in ('nn', 'tn', 'nt'):
         configs = cost_model.available_configs(layout=layout)
         assert {cost_model.build_kernel(o, layout=layout).name for o in configs} <= names

@@ -1,12 +1,8 @@
-"The last kernel of lesson 22: which block computes which steps of which tile; what comes before the wait of PDL."
-import re
-
+"The last kernel of lesson 22: which block computes which steps of which tile."
 import pytest
 import torch
 from gridstride.cpp import cuda_kernel, on_emulator
-from gridstride.kernels.gemm import cost_model
-from gridstride.kernels.ladder import rung
-from gridstride.kernels.ladder.finals import FINAL, final, final_early, schedule
+from gridstride.kernels.ladder.finals import schedule
 from gridstride.kernels.ladder.hopper import order, types
 from gridstride.utils import cdiv
 
@@ -37,42 +33,3 @@ def test_each_step_of_each_tile_is_made_once_and_each_sum_added(counting, h, w, 
     counting[66, 1](times, h, w, k)
     made, owed = times.split([tiles*steps, tiles])
     assert (made == 1).all() and (owed == 0).all()
-
-
-BEFORE = """    if (threadIdx.x == WGS*128) {
-        prefetch(m); prefetch(n);
-        for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, WGS*(CM + CN - 1)); }
-        barriers_ready();
-    }
-    if (CLUSTER > 1) cluster_arrive();
-    Schedule work(h, w, k, blockIdx.x/CLUSTER, gridDim.x/CLUSTER);          // while other blocks start
-    Piece p;
-    if (CLUSTER > 1) cluster_wait(); else __syncthreads();
-"""
-CONTROL = """    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-"""
-
-
-@pytest.mark.parametrize('tile', FINAL)
-def test_one_that_begins_early_waits_before_all_global_memory(tile):
-    "What is before the wait is known word by word; matrices, sums and flags are only named after it"
-    plain, early = final(*tile), final_early(*tile)
-    before, after = early.src.split(CONTROL)
-    assert before.endswith(BEFORE) and before + after == plain.src and early.constants == plain.constants
-    begun = before[before.index('final_k('):].split('{', 1)[1].removesuffix(BEFORE)
-    assert not re.search(r'\b(m|n|out|partial|ready)\b|\basm\b|\*\w+ *=', begun), begun
-    assert not re.search(r'\b(return|break|goto)\b', BEFORE + begun), 'who leaves before the wait lets the grid end'
-    assert early.pdl and not plain.pdl and early.name == f'{plain.name}, early'
-
-
-def test_the_switch_says_which_begin_early(monkeypatch):
-    shapes = [(64, 64, 64), (272, 496, 72), (360, 1024, 304), (4096, 4096, 4096)]
-    monkeypatch.setattr(cost_model, 'PDL_MAX_CYCLES', 0)
-    assert not any(p.pdl for s in shapes for p in cost_model.rank_kernels(*s, count=60) if isinstance(p, rung.Rung))
-    now = [cost_model.choose(*s) for s in shapes]
-    third = cost_model.estimate_cycles(*shapes[2], cost_model.rank_configs(*shapes[2], 132)[0])
-    monkeypatch.setattr(cost_model, 'PDL_MAX_CYCLES', third + 1)
-    then = [cost_model.choose(*s) for s in shapes]
-    assert [p.pdl for p in then] == [True, True, True, False] and then[3] is now[3]
-    assert [p.name for p in then[:3]] == [f'{p.name}, early' for p in now[:3]]

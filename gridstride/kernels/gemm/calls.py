@@ -3,6 +3,7 @@
 from functools import lru_cache
 from typing import NamedTuple
 
+from .cost_model import CostModel, TileConfig, smooth_max, step_cycles
 from .sources import product_source
 from ..ladder.rung import KernelLaunch
 from ...utils import cdiv
@@ -51,7 +52,7 @@ TILES = {
     Tile(64, 128, 4, 1, 1, 1, 2): 1.25,
     Tile(64, 64, 3, 1, 1, 1, 3): 1.21,
 }
-# The same for batches. Their kernels begin before the previous one ends (see `finals.begin_early`). In CUDA graphs they
+# The same for batches. Their kernels begin before the previous one ends (see `hopper_f16`). In CUDA graphs they
 # reach 1.03 of the speed of `torch.bmm` over ten shapes, and the tiles above 0.95. Chains of each kernel gave the same
 # bits on a GPU.
 BATCH_TILES = {
@@ -65,25 +66,20 @@ BATCH_TILES = {
 }
 BK = 64  # elements along K per step
 
+# If a row ends within a cache line, the boxes of the next row straddle cache lines: this was measured for batches only.
+_MODEL, _BATCH_MODEL = CostModel(unaligned=1.0), CostModel(unaligned=1.5)
+
 
 def estimate_cycles(tile, problem, sms=132) -> float:
-    "Estimate the cycles of a product with a tile: about the larger of those for arithmetic and for data movement"
+    "Estimate the cycles of a product with a tile, by `cost_model` with parameters for these kernels"
     cluster_m, cluster_n, size = tile.BM * tile.CM, tile.BN * tile.CN, tile.CM * tile.CN
     if problem.grouped:  # each group ends within a tile: on average half a tile is wasted
         tiles_m = cdiv(problem.M, cluster_m) + problem.count // 2
     else:
         tiles_m = problem.count * cdiv(problem.M, cluster_m)
-    tensor, shared = tile.BM * tile.BN / 32, 0.74 * (tile.BM // 64 * 4 * (16 + tile.BN / 4) + tile.BM + tile.BN)
-    # if a row in memory ends within a cache line, the boxes of the next row straddle cache lines
-    rows = (
-        (problem.M if problem.layout[0] == 't' else problem.K),
-        (problem.K if problem.layout[1] == 't' else problem.N),
-    )
-    straddling = [
-        1 + 0.5 * (_tiles_for(problem) is BATCH_TILES and row % BK > 0) for row in rows
-    ]  # measured for batches only
-    l2 = (tile.BM / tile.CN * straddling[0] + tile.BN / tile.CM * straddling[1]) * 128 / 63
-    step = (tensor**4 + shared**4 + l2**4) ** 0.25 * tile.BLOCKS
+    model = _BATCH_MODEL if _tiles_for(problem) is BATCH_TILES else _MODEL
+    config = TileConfig(tile.BM, tile.BN, tile.CM, tile.CN)
+    step = step_cycles(model, (problem.M, problem.N, problem.K), problem.layout, config) * tile.BLOCKS
     waves = cdiv(tiles_m * cdiv(problem.N, cluster_n), sms * tile.BLOCKS // size)
     # the blocks of a cluster synchronize before their first loads, which programmatic dependent launch does not hide
     begin = 1000 + 500 * (tile.PDL and size > 1)
@@ -97,7 +93,7 @@ def estimate_cycles(tile, problem, sms=132) -> float:
         / 1500
     )
     computed = _tiles_for(problem)[tile] * waves * (cdiv(problem.K, BK) * step + begin + tile.BM * tile.BN / 16)
-    return 5000 + (computed**4 + moved**4) ** 0.25
+    return 5000 + smooth_max(computed, moved)
 
 
 def _tiles_for(problem):

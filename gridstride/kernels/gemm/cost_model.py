@@ -1,15 +1,15 @@
 """A cost model for products of 16-bit floats, fitted to measurements: it selects the kernel with the lowest estimate.
 
-The kernels are those of lesson 22 (`ladder.finals`) for row-major bfloat16, and those of `hopper_f16` for both 16-bit
-types in each layout. `benchmarks/cost.py` measures products on a GPU and fits the model; `benchmarks/cost.json` has
-the measurements. Lesson 22's `finals.cost` is the same model with parameters that were set by hand. For both models,
-`python cost.py fit` prints how much slower the selected kernels are than the fastest that were measured.
+The kernels are those of `hopper_f16`, for both 16-bit types in each layout. `benchmarks/cost.py` measures products on a
+GPU and fits the model; `benchmarks/cost.json` has the measurements, and `python cost.py fit` prints how much slower the
+selected kernels are than the fastest that were measured. `calls.estimate_cycles`, for products with an epilogue, in
+batches and in groups, uses the same model for a step; lesson 22 derives an early version of it, `finals.cost`.
 """
 
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..ladder import finals
+from ..ladder.finals import at_once
 from . import hopper_f16
 from ...utils import cdiv
 
@@ -25,8 +25,6 @@ class TileConfig(NamedTuple):
     BLOCKS: int = 1  # resident blocks per SM
     swap_ab: int = 0  # swapped operands: wgmma computes the transposed product, B^T @ A^T
     split_n: int = 0  # the two warpgroups split BN instead of BM
-    stream_k: int = 0  # stream-K: the tiles of the last wave are split along K among all clusters
-    family: str = 'final'  # 'final': lesson 22's last step, `finals.final`; 'half': `hopper_f16`
     pingpong: int = 0  # ping-pong: two warpgroups take turns at tiles, so that one multiplies while the other stores
 
 
@@ -42,30 +40,27 @@ class CostModel(NamedTuple):
     mn_major: float = 1.0  # factor: L2 traffic of an MN-major second tile
     memory: float = 1 / 1500  # DRAM traffic, with A, B and C moved once: cycles per byte
     begin: float = 6000  # per kernel
-    cluster: float = 3000  # per kernel of `finals` with clusters
+    cluster: float = 1000  # per kernel with clusters
     end: float = 1000  # per tile
     store: float = 1 / 16  # per element of a tile
     split_k: float = 2000  # per tile with split-K
-    add: float = 1 / 8  # per element of a tile with split-K, and per element and part of a tile with stream-K
-    stream_k: float = 20500  # per kernel with stream-K
-    f16_factor: float = 1.0  # factor: the time of a kernel of `hopper_f16`, relative to `finals`
-    f16_cluster: float = 1000  # per kernel of `hopper_f16` with clusters
+    add: float = 1 / 8  # per element of a tile with split-K
     pingpong: float = 500  # per tile except the last one, with ping-pong, which hides the epilogue
 
 
-def _smooth_max(*cycles):
+def smooth_max(*cycles) -> float:
     "Return an approximation of the maximum that is smooth, so that it can be fitted"
     return sum(x**4 for x in cycles) ** 0.25
 
 
-def _step_cycles(model, shape, layout, config):
+def step_cycles(model, shape, layout, config) -> float:
     "Estimate the cycles per step (64 elements along K) of a block that is alone on its SM"
     (M, N, K), (a_transposed, b_transposed) = shape, (letter == 't' for letter in layout)
     a_row, b_row = M if a_transposed else K, K if b_transposed else N  # elements per row in memory
     if config.swap_ab:
         a_row, b_row = b_row, a_row
     second_mn_major = a_transposed if config.swap_ab else not b_transposed  # such a tile is loaded in whole TMA boxes
-    box = hopper_f16.box(config) if config.family == 'half' else 64
+    box = hopper_f16.box_columns(config)
     loaded = cdiv(config.BN, box) * box if second_mn_major else config.BN
 
     def traffic(rows, length):
@@ -75,15 +70,7 @@ def _step_cycles(model, shape, layout, config):
     l2 = traffic(config.BM / config.CN, a_row) + traffic(loaded / config.CM, b_row) * (
         model.mn_major if second_mn_major else 1
     )
-    return _smooth_max(model.tensor * config.BM * config.BN / 32, model.shared * shared, model.l2 * l2)
-
-
-def _stream_k_wave(model, config, tiles, slots, steps, step):
-    "Estimate the cycles of the partial last wave with stream-K; None if its tiles are too few to be shared"
-    tail = tiles % slots
-    sharers = min(slots, tail * 8, tail * steps // 4)
-    if sharers > tail:
-        return tail * steps / sharers * step + model.stream_k + model.add * config.BM * config.BN * cdiv(sharers, tail)
+    return smooth_max(model.tensor * config.BM * config.BN / 32, model.shared * shared, model.l2 * l2)
 
 
 def predict_cycles(model, shape, layout, config, sms=132) -> float:
@@ -95,22 +82,17 @@ def predict_cycles(model, shape, layout, config, sms=132) -> float:
         if config.swap_ab
         else (config.BM * config.CM, config.BN * config.CN)
     )
-    tiles, slots = cdiv(M, tile_m) * cdiv(N, tile_n), finals.at_once(size, sms) * config.BLOCKS
+    tiles, slots = cdiv(M, tile_m) * cdiv(N, tile_n), at_once(size, sms) * config.BLOCKS
     elements, steps = config.BM * config.BN, cdiv(cdiv(K, 64), config.CK)
-    step = _step_cycles(model, shape, layout, config) * min(config.BLOCKS, cdiv(tiles * size, sms))
+    step = step_cycles(model, shape, layout, config) * min(config.BLOCKS, cdiv(tiles * size, sms))
     end = model.end + model.store * elements
     tile = steps * step + end + (config.CK > 1) * (model.split_k + model.add * elements)
     waves = cdiv(tiles, slots)
     if config.pingpong and waves == 1:
         return float('inf')  # one of the two warpgroups would have no tile
     computed = waves * tile - (waves - 1) * (end - model.pingpong) * config.pingpong
-    if config.stream_k:
-        last = _stream_k_wave(model, config, tiles, slots, steps, step)
-        computed = float('inf') if last is None else tiles // slots * tile + last
-    busy = _smooth_max(computed, model.memory * 2 * (M * K + K * N + M * N))
-    is_f16 = config.family == 'half'
-    begin = model.begin + (model.f16_cluster if is_f16 else model.cluster) * (size > 1)
-    return (begin + busy) * (model.f16_factor if is_f16 else 1)
+    busy = smooth_max(computed, model.memory * 2 * (M * K + K * N + M * N))
+    return model.begin + model.cluster * (size > 1) + busy
 
 
 # The fit for an H100, in cycles at 1,755 MHz. `FACTORS` has the configurations that may be selected, and the measured
@@ -123,67 +105,61 @@ FITTED = CostModel(
     mn_major=1.151,
     memory=0.000588,
     begin=6161,
-    cluster=3195,
+    cluster=156.7,
     end=127.4,
     store=0.07275,
     split_k=947.4,
     add=0.1437,
-    stream_k=1.538e04,
-    f16_factor=0.9969,
-    f16_cluster=156.7,
     pingpong=730.8,
 )
 FACTORS = {
-    TileConfig(64, 32, CN=4, swap_ab=1, family='half'): 0.976,
-    TileConfig(64, 48, CM=2, CN=2, swap_ab=1, family='half'): 0.984,
-    TileConfig(64, 64, CM=2, CN=2, CK=2, swap_ab=1, family='half'): 0.944,
-    TileConfig(64, 64, CM=2, CN=4, family='half'): 0.985,
-    TileConfig(64, 64, CM=4, CN=2, family='half'): 1.017,
-    TileConfig(64, 80, CN=4, swap_ab=1, family='half'): 0.952,
-    TileConfig(64, 80, CM=2, BLOCKS=2, swap_ab=1, family='half'): 1.003,
-    TileConfig(64, 80, CM=2, CN=4, swap_ab=1, family='half'): 0.964,
-    TileConfig(64, 96, CM=4, CK=2, swap_ab=1, family='half'): 0.920,
-    TileConfig(64, 136, CM=2, CN=4, swap_ab=1, family='half', pingpong=1): 0.958,
-    TileConfig(64, 144, CM=4, CK=2, family='half'): 0.942,
-    TileConfig(64, 160, CM=4, CN=2, family='half'): 0.986,
-    TileConfig(64, 168, CM=4, CN=2, swap_ab=1, family='half'): 0.988,
-    TileConfig(128, 64, CN=4, family='half'): 0.921,
-    TileConfig(128, 128, CM=4, CN=2, swap_ab=1, family='half'): 0.921,
-    TileConfig(128, 144, CM=4, CN=2, family='half'): 1.036,
-    TileConfig(128, 160, CM=4, swap_ab=1): 0.962,
-    TileConfig(128, 160, CM=4, CN=2, family='half', pingpong=1): 0.990,
-    TileConfig(128, 176, CM=2, CN=2, family='half'): 0.987,
-    TileConfig(128, 176, CM=4, CN=2, family='half'): 1.044,
-    TileConfig(128, 184, CM=4, CN=2, swap_ab=1, family='half', pingpong=1): 0.997,
-    TileConfig(128, 192, CM=2, swap_ab=1, family='half', pingpong=1): 0.995,
-    TileConfig(128, 192, CM=2, CN=2, family='half', pingpong=1): 0.958,
-    TileConfig(128, 192, CM=2, CN=4, family='half'): 0.988,
-    TileConfig(128, 208, CM=2, swap_ab=1, family='half', pingpong=1): 1.002,
-    TileConfig(128, 208, CM=4, CN=2, swap_ab=1, family='half', pingpong=1): 1.011,
-    TileConfig(128, 224, CM=2, family='half'): 1.012,
-    TileConfig(128, 224, CM=4, swap_ab=1, family='half'): 0.967,
-    TileConfig(128, 256, CM=2): 0.982,
-    TileConfig(128, 256, CM=2, family='half'): 1.018,
-    TileConfig(128, 272, CM=2, swap_ab=1, split_n=1): 0.998,
-    TileConfig(192, 136, CM=2, CN=4, swap_ab=1, family='half', pingpong=1): 1.003,
-    TileConfig(192, 160, CN=2, swap_ab=1, split_n=1, family='half'): 0.926,
-    TileConfig(192, 192, CN=2, swap_ab=1, split_n=1): 0.971,
-    TileConfig(192, 192, CN=2, swap_ab=1, split_n=1, family='half'): 0.962,
-    TileConfig(192, 224, CM=2, split_n=1, family='half'): 1.026,
-    TileConfig(256, 144, CN=2, swap_ab=1, family='half'): 0.999,
-    TileConfig(256, 152, CN=2, swap_ab=1, family='half'): 1.006,
-    TileConfig(256, 160, CN=2, family='half'): 1.013,
-    TileConfig(256, 176, CN=2, swap_ab=1, family='half'): 1.023,
-    TileConfig(256, 184, CN=2, swap_ab=1, family='half'): 0.994,
-    TileConfig(256, 192, CN=2, swap_ab=1, family='half'): 0.995,
-    TileConfig(256, 192, CM=2, CN=2, family='half'): 1.010,
-    TileConfig(256, 200, CN=2, swap_ab=1, family='half'): 1.007,
-    TileConfig(256, 200, CM=2, swap_ab=1, family='half'): 1.014,
+    TileConfig(64, 32, CN=4, swap_ab=1): 0.976,
+    TileConfig(64, 48, CM=2, CN=2, swap_ab=1): 0.984,
+    TileConfig(64, 64, CM=2, CN=2, CK=2, swap_ab=1): 0.944,
+    TileConfig(64, 64, CM=2, CN=4): 0.985,
+    TileConfig(64, 64, CM=4, CN=2): 1.017,
+    TileConfig(64, 80, CN=4, swap_ab=1): 0.952,
+    TileConfig(64, 80, CM=2, BLOCKS=2, swap_ab=1): 1.003,
+    TileConfig(64, 80, CM=2, CN=4, swap_ab=1): 0.964,
+    TileConfig(64, 96, CM=4, CK=2, swap_ab=1): 0.920,
+    TileConfig(64, 136, CM=2, CN=4, swap_ab=1, pingpong=1): 0.958,
+    TileConfig(64, 144, CM=4, CK=2): 0.942,
+    TileConfig(64, 160, CM=4, CN=2): 0.986,
+    TileConfig(64, 168, CM=4, CN=2, swap_ab=1): 0.988,
+    TileConfig(128, 64, CN=4): 0.921,
+    TileConfig(128, 128, CM=4, CN=2, swap_ab=1): 0.921,
+    TileConfig(128, 144, CM=4, CN=2): 1.036,
+    TileConfig(128, 160, CM=4, CN=2, pingpong=1): 0.990,
+    TileConfig(128, 176, CM=2, CN=2): 0.987,
+    TileConfig(128, 176, CM=4, CN=2): 1.044,
+    TileConfig(128, 184, CM=4, CN=2, swap_ab=1, pingpong=1): 0.997,
+    TileConfig(128, 192, CM=2, swap_ab=1, pingpong=1): 0.995,
+    TileConfig(128, 192, CM=2, CN=2, pingpong=1): 0.958,
+    TileConfig(128, 192, CM=2, CN=4): 0.988,
+    TileConfig(128, 208, CM=2, swap_ab=1, pingpong=1): 1.002,
+    TileConfig(128, 208, CM=4, CN=2, swap_ab=1, pingpong=1): 1.011,
+    TileConfig(128, 224, CM=2): 1.012,
+    TileConfig(128, 224, CM=4, swap_ab=1): 0.967,
+    TileConfig(128, 256, CM=2): 1.018,
+    TileConfig(128, 272, CM=2, swap_ab=1, split_n=1): 1.008,
+    TileConfig(192, 136, CM=2, CN=4, swap_ab=1, pingpong=1): 1.003,
+    TileConfig(192, 160, CN=2, swap_ab=1, split_n=1): 0.926,
+    TileConfig(192, 192, CN=2, swap_ab=1, split_n=1): 0.962,
+    TileConfig(192, 224, CM=2, split_n=1): 1.026,
+    TileConfig(256, 144, CN=2, swap_ab=1): 0.999,
+    TileConfig(256, 152, CN=2, swap_ab=1): 1.006,
+    TileConfig(256, 160, CN=2): 1.013,
+    TileConfig(256, 176, CN=2, swap_ab=1): 1.023,
+    TileConfig(256, 184, CN=2, swap_ab=1): 0.994,
+    TileConfig(256, 192, CN=2, swap_ab=1): 0.995,
+    TileConfig(256, 192, CM=2, CN=2): 1.010,
+    TileConfig(256, 200, CN=2, swap_ab=1): 1.007,
+    TileConfig(256, 200, CM=2, swap_ab=1): 1.014,
 }
 
 
 # A kernel with a lower estimate begins before the previous kernel ends, by programmatic dependent launch (see
-# `finals.begin_early`). In CUDA graphs on an H100 the mean speedup is 1.29 for eight products below 10,000 cycles, 1.16
+# `hopper_f16`). In CUDA graphs on an H100 the mean speedup is 1.29 for eight products below 10,000 cycles, 1.16
 # up to 15,000 and 1.09 up to 25,000; above, it is 1.02 or less (`benchmarks/early.txt`; before it was measured, chains
 # of such kernels were compared bit by bit).
 PDL_MAX_CYCLES = 35_000
@@ -191,21 +167,13 @@ PDL_MAX_CYCLES = 35_000
 
 def build_kernel(config, pdl=False, dtype='bfloat16', layout='nn'):
     "Build the kernel of a `TileConfig`; `pdl`: it begins before the previous kernel ends"
-    if config.family == 'half':
-        return hopper_f16.gemm_f16(config, dtype, layout, pdl)
-    make = finals.final_early if pdl else finals.final
-    return make(config.BM, config.BN, config.CM, config.CN, config.swap_ab, config.split_n, config.stream_k)
+    return hopper_f16.gemm_f16(config, dtype, layout, pdl)
 
 
 @lru_cache
 def available_configs(dtype='bfloat16', layout='nn') -> tuple:
     "Return the configurations that have a kernel for a type and a layout"
-    has_finals = (dtype, layout) == ('bfloat16', 'nn')
-    return tuple(
-        config
-        for config in FACTORS
-        if (has_finals if config.family == 'final' else not hopper_f16.why_not(config, layout))
-    )
+    return tuple(config for config in FACTORS if not hopper_f16.why_not(config, layout))
 
 
 def estimate_cycles(M, N, K, config, sms=132, layout='nn') -> float:

@@ -151,13 +151,24 @@ def _name(config, dtype, layout, pdl):
     return f'half {t.BM}x{t.BN}{kind}, ' + ', '.join(o for o in more if o)
 
 
+# With programmatic dependent launch (PDL) a kernel shares the GPU with earlier kernels of its stream: they may still
+# write what it reads, read what it writes, or use memory that was freed since and is `out` now. So every thread waits
+# (griddepcontrol.wait) before its first access to global memory, a store as well as a load; before that are only
+# barriers and shared memory of the cluster, arithmetic on sizes, and prefetches of tensor maps, which are arguments.
+# The wait lasts until the previous grid has ended and all its writes are visible. One grid is enough: in a chain A,
+# B, C of which B and C begin early, C may begin while A runs, as B allows it; but B ends only after each of its
+# threads has waited for A. There is no deadlock, either: a grid lets the next one start when all its blocks are
+# resident, so C takes no SM that a block of A or B still needs. TMA boxes and partial sums are read past the L1
+# cache, so nothing from before the wait is read after it. After a kernel that does not trigger the next one, the
+# launch is as any other.
+#
 # With CK > 1 there is one cluster per tile. Otherwise the kernel is persistent: as many clusters as fit on the GPU loop
 # over the tiles.
 def gemm_f16(
     config,  # a `cost_model.TileConfig`
     dtype='bfloat16',
     layout='nn',  # 'tn': A is passed as (K, M); 'nt': B as (N, K)
-    pdl=False,  # programmatic dependent launch: it begins before the previous kernel ends, see `finals.begin_early`
+    pdl=False,  # programmatic dependent launch: it begins before the previous kernel ends
 ) -> Rung:
     """Return the kernel of a configuration.
 

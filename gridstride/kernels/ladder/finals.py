@@ -356,33 +356,6 @@ def final(BM, BN, CM, CN, SWAP_AB, SPLIT_N, STREAM_K):
     )
 
 
-# With programmatic dependent launch (PDL) a kernel shares the GPU with kernels ahead of it: they may still write what
-# it reads, read what it writes, or use memory that was freed since and is `out` now. So every thread waits before its
-# first access to global memory, a store as well as a load; before the wait are only barriers and shared memory of the
-# cluster, arithmetic on sizes, and prefetches of tensor maps, which are arguments. The wait lasts until the grid ahead
-# has ended and all its writes are visible. One grid is enough: in a chain A, B, C of which B and C begin early, C may
-# begin while A runs, as B allows it; but B ends only after each of its threads has waited for A. There is no deadlock,
-# either: a grid lets the next one start when all its blocks are on SMs, so C takes no SM that a block of A or B still
-# needs, not even with STREAM_K, where blocks wait for each other. Boxes, partial sums and flags are read past the L1
-# cache, so nothing from before the wait is read after it. After a kernel that does not trigger the next one, the launch
-# is as any other.
-def begin_early(text):
-    "The source of a final kernel with the wait where producer and consumers part"
-    before, after = text.split(_ROLES)
-    control = ''.join(f'\n    asm volatile("griddepcontrol.{o};" ::: "memory");' for o in ('launch_dependents', 'wait'))
-    return before + control + _ROLES + after
-
-
-_ROLES = '\n    if (wg == WGS) {                                        // producer\n'
-
-
-@cache
-def final_early(*tile):
-    "As `final`, with programmatic dependent launch: it begins before the previous kernel ends"
-    rung = final(*tile)
-    return rung.tuned(f'{rung.name}, early', src=begin_early(rung.text), pdl=True)
-
-
 # BM, BN, CM, CN, SWAP_AB, SPLIT_N, STREAM_K: its measured time, in units of what `cost` says without it
 FINAL = {
     (256, 192, 1, 2, 0, 0, 0): 1.03,
