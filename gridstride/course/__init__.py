@@ -1,9 +1,9 @@
-"""The course around the package: `from gridstride.course import exercise, hint`.
+"""The course: its exercises and lessons. `from gridstride.course import exercise, hint`.
 
-`grading` (`exercise`, `hint`: a stub to fill in, hidden cases, hints, a memory of what is solved), `exercises` (a
-module per lesson), `runner` (the pure-Python runners of the first lessons), `lessons` (finds and executes them, shows
-progress) and `doctor` (what is missing, and the command that installs it). The last two run where nothing is installed
-yet, so names are imported on first use.
+`grading` (`exercise`, `hint`: stubs, hidden cases, hints, the record of solved exercises), `exercises` (the judges, one
+module per lesson), `runner` (runs kernels of the first lessons in pure Python), `lessons` (finds and executes lessons,
+shows the progress) and `doctor` (what is missing, and the command that installs it). The last two must run before
+anything is installed, so names are imported on first use.
 """
 
 from ..support.lazy_exports import front_door

@@ -1,7 +1,7 @@
-"""What is installed, what is missing, and the one command that fixes it.
+"""Reports what is installed, what is missing, and the one command that fixes it.
 
-`python3 course.py doctor` must answer on a machine where nothing works, so this page needs nothing but
-Python, and no question that it asks may end in a traceback.
+`python3 course.py doctor` must answer on a machine on which nothing works, so this module needs only Python, and no
+check may end in a traceback.
 """
 
 import csv
@@ -40,15 +40,14 @@ __all__ = [
 ]
 
 
-# Everything that a check looks at comes from one object. A test describes another machine, and the checks
-# do not see the difference.
+# All facts that checks use come from one object, so that a test can describe another machine.
 ROOT = Path(gridstride.__file__).resolve().parents[1]
 
 
 def machine(
-    **other,  # what to put in place of this machine's own
+    **other,  # attributes that replace this machine's own
 ) -> SimpleNamespace:
-    "Return this machine, as the checks see it"
+    "Describe this machine for the checks"
     own = dict(
         system=sys.platform,
         path=os.environ.get('PATH', ''),
@@ -74,8 +73,8 @@ def _which(m, *names):
     return next((p for p in (shutil.which(n, path=m.path) for n in names) if p), None)
 
 
-def _says(*cmd):
-    "Return what a command prints; an empty text when it fails or takes over ten seconds"
+def _output_of(*cmd):
+    "Return the output of a command; '' if it fails or takes over ten seconds"
     out = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace')
     try:
         return subprocess.run(cmd, timeout=10, check=True, **out).stdout.strip()
@@ -98,7 +97,7 @@ def _driver():
     return n.value, _cuda(v.value)
 
 
-# In a process of its own, as it imports torch, which may crash.
+# This runs in a process of its own, because it imports torch, which may crash.
 def _why_long_launches():
     "Return why kernels are launched by ctypes here; empty where compiled code launches them"
     ask = 'import sys; from gridstride.cpp.launcher import why_not; sys.exit(why_not())'
@@ -114,8 +113,8 @@ def _cuda(v):
     return f'{v // 1000}.{v % 1000 // 10}'
 
 
-# Which command installs a thing depends on the package manager. Where none of these is known, the advice
-# names the thing.
+# The command that installs something depends on the package manager. If no manager is known, the advice names the
+# package.
 _PACKAGES = {
     'compiler': {'apt': 'g++', 'dnf': 'gcc-c++', 'pacman': 'gcc'},
     'python': {'apt': 'python3', 'dnf': 'python3', 'pacman': 'python', 'brew': 'python'},
@@ -156,13 +155,13 @@ def _pip(m, *args):
     return ' '.join([how, *args])
 
 
-# A check returns a row: the state, what was found, and the command that fixes it. `missing` is something that
-# the lessons need, `optional` is something that they can do without here.
+# A check returns a row: the state, what was found, and the command that fixes it. `missing`: the lessons need it;
+# `optional`: on this machine they do without.
 MIN_PYTHON = (3, 10)
-MIN_FREE = 5 * 10**9  # bytes: what setting up takes
+MIN_FREE = 5 * 10**9  # bytes that the set-up takes
 
 Row = namedtuple('Row', 'state found fix', defaults=('', ''))
-_ALONE = Row('optional', 'none; the package alone does not need it')
+_COURSE_ONLY = Row('optional', 'none; the package alone does not need it')
 
 
 def _python(m):
@@ -175,14 +174,14 @@ def _python(m):
 def _venv(m):
     gone = [module for module in ('venv', 'ensurepip') if not m.has(module)]
     if gone and not m.course:
-        return _ALONE
+        return _COURSE_ONLY
     if gone:
         return Row('missing', f"no module {' and '.join(gone)}", fix('venv', m))
     return Row('ok', 'venv and ensurepip')
 
 
-# Without its pyvenv.cfg, an environment's Python is the one that it was made from, and what pip installs
-# goes there. pip writes RECORD last, so that half a pip has none.
+# Without pyvenv.cfg, the Python of an environment is the one that it was made from, and pip installs packages there.
+# pip writes RECORD last, so an interrupted installation of pip has none.
 _PROBE = """
 import os, pip, sys
 from importlib.metadata import distribution
@@ -195,8 +194,8 @@ print('%d.%d' % sys.version_info[:2])
 def environment_version(
     home,  # the folder of a virtual environment
     env=None,  # the environment variables of its Python; None: this process's
-):  # like '3.12'; None when it does not work
-    "The version of the Python in `home`, which must be a virtual environment of its own, with a pip that is whole"
+):  # such as '3.12', or None
+    "Return the Python version of the virtual environment `home`; None if its Python or its pip does not work"
     python = next((p for p in (home / 'bin' / 'python', home / 'Scripts' / 'python.exe') if p.exists()), home)
     cmd = [str(python), '-c', _PROBE, str(home)]
     try:
@@ -209,9 +208,9 @@ def environment_version(
 
 
 def _environment(m):
-    "Return the course's own .venv: made, not made yet, or broken"
+    "Return whether the course's .venv exists and works"
     if not m.course:
-        return _ALONE
+        return _COURSE_ONLY
     home = Path(m.root) / '.venv'
     if not home.exists():
         return Row('missing', 'not set up yet', 'python3 course.py setup')
@@ -223,8 +222,8 @@ def _environment(m):
 def compiler(m=None):  # the machine; None: this one
     "Return the path of a C++ compiler that works, or None"
     m = m or machine()
-    if m.system == 'darwin' and not _says(_which(m, 'xcode-select') or 'xcode-select', '-p'):
-        return  # clang++ is a stub until then
+    if m.system == 'darwin' and not _output_of(_which(m, 'xcode-select') or 'xcode-select', '-p'):
+        return  # until then clang++ is a stub
     return _which(m, *(m.env.get('CXX', '').split()[:1]), 'g++', 'clang++', 'c++')
 
 
@@ -232,7 +231,7 @@ def _compiler(m):
     found = compiler(m)
     if not found:
         return Row('missing', 'no g++, clang++ or c++', fix('compiler', m))
-    return Row('ok', (_says(found, '--version') or found).splitlines()[0])
+    return Row('ok', (_output_of(found, '--version') or found).splitlines()[0])
 
 
 def _disk(m):
@@ -243,22 +242,22 @@ def _disk(m):
     return Row('ok', found) if free >= need else Row('missing', found, f'free at least {need / 1e9:.0f} GB')
 
 
-# Importing torch takes seconds, and a broken torch may crash. Its version is known without that: the metadata
-# has the number, and one small file has the CUDA version it was built for.
+# Importing torch takes seconds, and a broken torch may crash. So its version is read from its metadata, and the CUDA
+# version that it was built for from a small file.
 def _dist(m, name):
     "Return the installed package `name`, or None"
     return next(iter(metadata.distributions(name=name, path=list(m.site))), None)
 
 
 def _absent(m, name):
-    "Return the row of a package that the lessons need: a set-up installs it, or pip after a finished set-up"
+    "Return the row of a missing package: the set-up installs it, or pip if the set-up is complete"
     if not m.course:
         return Row('missing' if name == 'numpy' else 'optional', 'not installed', _pip(m, name))
     done = environment_version(Path(m.root) / '.venv')
     return Row('missing', 'not installed', _pip(m, name) if done else 'python3 course.py setup')
 
 
-def _need(name):
+def _required(name):
     "Return a check for a Python package that the lessons need"
 
     def check(m):
@@ -293,7 +292,7 @@ def _major(version):
 
 
 def _size(dists):
-    "Return the disk space of packages, from their lists of files; nothing if these do not contain it"
+    "Return the disk space of packages, from their lists of files; 0 if these do not state it"
     rows = csv.reader('\n'.join(d.read_text('RECORD') or '' for d in dists).splitlines())
     size = sum(int(row[2]) for row in rows if len(row) == 3 and row[2].isdigit())
     return size and (f'{size / 1e9:.1f} GB' if size >= 1e8 else f'{size / 1e6:.1f} MB')
@@ -302,7 +301,7 @@ def _size(dists):
 def torch_build(
     site,  # folders in which packages are installed
 ) -> str:  # such as '2.13.0+cpu, built for the CPU only, 0.7 GB'; empty where it is not installed
-    "Return which build of PyTorch is installed, and how large it is together with the CUDA libraries"
+    "Return which build of PyTorch is installed, and its size with the CUDA libraries"
     m = machine(site=site)
     d = _dist(m, 'torch')
     cuda = _torch_cuda(m)
@@ -319,7 +318,7 @@ def torch_build(
 def has_gpu(m=None) -> bool:  # the machine; None: this one
     "Return whether this machine has an NVIDIA GPU, with or without a driver that works"
     m = m or machine()
-    return bool(m.driver()[0]) or _on_bus(m)
+    return bool(m.driver()[0]) or _is_on_pci_bus(m)
 
 
 def _torch(m):
@@ -335,9 +334,9 @@ def _torch(m):
     return Row('ok', found)
 
 
-# A GPU without its driver is found on the PCI bus. NVIDIA's vendor number is 0x10de, and display controllers
-# have a class that starts with 0x03.
-def _on_bus(m):
+# A GPU without a driver is visible on the PCI bus. NVIDIA's vendor number is 0x10de, and the class of a display
+# controller starts with 0x03.
+def _is_on_pci_bus(m):
     "Return whether the PCI bus has an NVIDIA GPU, with or without a driver"
 
     def text(p):
@@ -349,10 +348,10 @@ def _on_bus(m):
 def _gpu(m):
     gpus, newest = m.driver()
     smi = _which(m, 'nvidia-smi')
-    named = _says(smi, '--query-gpu=name,driver_version', '--format=csv,noheader') if smi else ''
+    named = _output_of(smi, '--query-gpu=name,driver_version', '--format=csv,noheader') if smi else ''
     if gpus:
         return Row('ok', f"{gpus} with CUDA up to {newest}: {'; '.join(named.splitlines()) or 'name unknown'}")
-    if _on_bus(m):
+    if _is_on_pci_bus(m):
         return Row('missing', 'an NVIDIA GPU whose driver does not work', fix('driver', m))
     return Row('optional', 'none: kernels are simulated on the CPU')
 
@@ -364,7 +363,7 @@ def _nvcc(m):
         return Row('missing', 'not found', fix('nvcc', m))
     if not found:
         return Row('optional', 'none; not needed without a GPU')
-    version = re.search(r'release (\d+\.\d+)', _says(found, '--version'))
+    version = re.search(r'release (\d+\.\d+)', _output_of(found, '--version'))
     if not version:
         return Row('missing', f'{found} does not report its version', fix('nvcc', m))
     cuda = _torch_cuda(m)
@@ -382,7 +381,9 @@ def _toolkit(cuda, m):
 
 def _ninja(m):
     found = _which(m, 'ninja', 'ninja-build')
-    return Row('ok', _says(found, '--version') or found) if found else Row('optional', 'not found', _pip(m, 'ninja'))
+    if not found:
+        return Row('optional', 'not found', _pip(m, 'ninja'))
+    return Row('ok', _output_of(found, '--version') or found)
 
 
 def _header(m):
@@ -391,7 +392,7 @@ def _header(m):
 
 
 def _launches(m):
-    "Return whether compiled code launches a GPU's kernels, `cpp/launcher.cpp`; else ctypes does, which is slower"
+    "Return whether compiled code (`cpp/launcher.cpp`) launches kernels on a GPU; else ctypes does, which is slower"
     if not m.driver()[0]:
         return Row('optional', 'none; not needed without a GPU')
     if why := m.launches():
@@ -406,7 +407,7 @@ def _fix_launches(m):
 
 
 def _assembly(m):
-    "Return what compiles a kernel to PTX and SASS without a GPU: packages, or a toolkit's tools next to nvcc"
+    "Return what compiles kernels to PTX and SASS without a GPU: packages, or the tools of a CUDA toolkit"
 
     def package(name):
         return getattr(_dist(m, name), 'version', None)
@@ -422,15 +423,15 @@ def _assembly(m):
     return Row('optional', f'{gone}: lessons show recorded results', _pip(m, wanted))
 
 
-CHECKS = [  # what, what it is for, check
+CHECKS = [  # what is checked, its purpose, the check
     ('Python', 'everything', _python),
     ('venv, pip', 'setting up', _venv),
     ('.venv', 'the packages of the lessons', _environment),
     ('disk', 'setting up, compiled kernels', _disk),
     ('C++ compiler', 'CUDA C on the CPU', _compiler),
-    ('numpy', 'everything', _need('numpy')),
+    ('numpy', 'everything', _required('numpy')),
     ('torch', 'every lesson, gridstride.kernels', _torch),
-    ('jupyterlab', 'reading the lessons', _need('jupyterlab')),
+    ('jupyterlab', 'reading the lessons', _required('jupyterlab')),
     ('numba', 'kernels in Numba', _package('numba')),
     ('triton', 'kernels in Triton', _package('triton', only='linux')),
     ('ninja', "torch's load_inline", _ninja),
@@ -447,7 +448,7 @@ def examine(
     m=None,  # the machine; None: this one
     checks=CHECKS,  # which checks
 ) -> list:  # (what, what it is for, `Row`)
-    "Return all the checks; the row of a check that fails itself has the error"
+    "Run all checks; if a check itself fails, its row has the error"
 
     def guard(check):
         try:

@@ -37,7 +37,7 @@ def problem(
     hints,  # from a nudge to nearly the answer
     returns=True,  # is the answer what the function returns? A kernel writes it
 ):
-    "Make the decorated `judge(fn, rng, **case)` the one that decides on exercise `name`"
+    "Register the decorated `judge(fn, rng, **case)` as the judge of exercise `name`"
 
     def register(judge):
         problems[name] = SimpleNamespace(name=name, cases=cases, hints=hints, returns=returns, judge=judge, shown=0)
@@ -47,14 +47,14 @@ def problem(
 
 
 def _full_name(name):
-    "`name` with two digits for its lesson: '1.invert' is '01.invert'; a bare 'invert' is the one tried last"
+    "Complete a name: '1.invert' is '01.invert', a bare 'invert' the exercise of that name that was tried last"
     name = re.sub(r'^(\d)\.', r'0\1.', str(name).strip())
     tried = [k for k in problems if k.partition('.')[2] == name]
     return tried[-1] if tried and name not in problems else name
 
 
 def _problem(name):
-    "The problem called `name`, after importing its lesson's module; `LookupError` that lists the names there are"
+    "Import the lesson's module and return the problem `name`; raises `LookupError`, which lists the lesson's names"
     name = _full_name(name)
     try:
         import_module(f"gridstride.course.exercises.lesson_{name.split('.')[0]}")
@@ -69,7 +69,7 @@ def _problem(name):
 
 # %% ../../nbs/lib/03_exercise.ipynb #4135950c
 def _index(name, i):
-    "`i`, in the brackets after `name`, as an integer; `TypeError` that names what it is instead"
+    "Return the index `i` of the array `name` as an integer; raises `TypeError` if it is not one"
     if hasattr(i, '__index__'):
         return i.__index__()
     if isinstance(i, tuple):
@@ -78,28 +78,28 @@ def _index(name, i):
     raise TypeError(f'{name}[{i!r}]: an index must be an integer{divided}')
 
 
-_ENDLESS = 200_000  # more often than any judge's case takes
+_ENDLESS = 200_000  # accesses; no case needs as many
 
 
 class Memory(np.lib.mixins.NDArrayOperatorsMixin):
-    "`values` as flat float32 memory called `name` in messages; notes the indices read and written"
+    "Flat float32 memory, called `name` in messages, that records which of its indices are read and written"
 
     def __init__(self, name, values):
         self.name, self.a = name, np.array(values, dtype=np.float32).reshape(-1)
         self.at, self.reads, self.writes = np.arange(len(self.a)), [], []
-        self.outside = []  # one `IndexError` per index that is out of bounds, which a kernel may have caught
+        self.outside = []  # an `IndexError` per out-of-bounds index: a kernel may have caught it
 
     def __len__(self):
         return len(self.a)
 
     def note(self, indices, verb):  # verb: 'read' or 'written'
-        "Remember that `indices` (one index or an array of them) were accessed"
+        "Record an access to `indices` (one index, or an array of them)"
         (touched := self.reads if verb == 'read' else self.writes).extend(np.atleast_1d(indices).tolist())
         if len(touched) > _ENDLESS:
-            raise AssertionError(f'{self.name} was {verb} {len(touched):,} times: is there a loop that never ends?')
+            raise AssertionError(f'{self.name} was {verb} {len(touched):,} times: is there an infinite loop?')
 
     def _inside(self, i, verb):
-        "`i` as an integer, which must be in bounds"
+        "Return `i` as an integer; raises `IndexError` if it is out of bounds"
         i = _index(self.name, i)
         if 0 <= i < len(self):
             return i
@@ -120,7 +120,7 @@ class Memory(np.lib.mixins.NDArrayOperatorsMixin):
         if not isinstance(i, slice):
             i = self._inside(i, 'written')
         elif isinstance(v, Memory) and v.reads is self.reads and np.array_equal(v.at, self.at[i]):
-            return  # `x[2:5] += 1` has written already
+            return  # `x[2:5] += 1` wrote the elements already
         self.note(self.at[i], 'written')
         self.a[i] = v
 
@@ -135,7 +135,7 @@ class Memory(np.lib.mixins.NDArrayOperatorsMixin):
         return self.a.astype(dtype or self.a.dtype)
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kw):
-        "Arithmetic, as in `x[2:5] * y[2:5]`, reads all of what it is given; in place it writes, too"
+        "Compute with arrays, as in `x[2:5] * y[2:5]`: this reads all operands, and writes one if it is in place"
         got = getattr(ufunc, method)(*(np.asarray(arg) if isinstance(arg, Memory) else arg for arg in inputs), **kw)
         if out is None:
             return got
@@ -143,36 +143,36 @@ class Memory(np.lib.mixins.NDArrayOperatorsMixin):
         return out[0]
 
     def __getattr__(self, k):
-        "Whatever else an array can do, `x[2:5].max()` for one, reads all of it"
+        "Return any other attribute of an array, such as `x[2:5].max`: this reads all elements"
         if k.startswith('_') or not hasattr(np.ndarray, k):
             raise AttributeError(f'kernel memory has no {k!r}')
         return getattr(np.asarray(self), k)
 
 # %% ../../nbs/lib/03_exercise.ipynb #3406d268
 def normal(rng, *shape):  # a float32 array of normal random values
-    "Inputs for a judge"
+    "Make inputs for a judge"
     return rng.normal(size=shape).astype(np.float32)
 
 
 def numbers(rng, *shape):  # a float32 array
-    "Inputs for a judge: 1 to 6 if there are six, so that one sees where each went wrong, else normal random values"
+    "Make inputs for a judge: 1 to 6 if there are six, so that a message shows which one is wrong, else normal values"
     return np.arange(1, 7, dtype=np.float32).reshape(shape) if np.prod(shape) == 6 else normal(rng, *shape)
 
 
 def output(n):  # a `Memory` of `n` NaNs
-    "An output for a judge: elements that are never written show"
+    "Make an output for a judge, in which NaN marks elements that are never written"
     return Memory('out', np.full(n, np.nan))
 
 # %% ../../nbs/lib/03_exercise.ipynb #9360bbc6
 def watch(
     fn,  # what the learner wrote
-    who,  # the thread, as messages call it: 'thread 3'
+    who,  # the name of the thread in messages: 'thread 3'
     own,  # the indices of `out` that this thread must write
     out,  # a `Memory`
     *args,  # all arguments of the call
     needs=None,  # how many elements of its inputs one output element depends on; None: any
 ):
-    "Call `fn(*args)`; `AssertionError` when it leaves its memory, or writes or reads what is not its own"
+    "Call `fn(*args)`; raises `AssertionError` if it goes out of bounds, or accesses elements of other threads"
     before, start = len(out.writes), [(m, len(m.reads), len(m.outside)) for m in args if isinstance(m, Memory)]
     try:
         fn(*args)
@@ -196,7 +196,7 @@ def watch(
 
 
 def check_unchanged(*inputs):  # each a `Memory`
-    "`AssertionError` when a kernel wrote to one of its inputs, or read out of bounds"
+    "Raise `AssertionError` if a kernel wrote to one of its inputs, or read out of bounds"
     for x in inputs:
         if x.writes:
             where = f'{x.name}[{x.writes[0]}]'
@@ -214,13 +214,13 @@ def _is_open(stmt):
 
 
 def _is_stub(body):
-    "Does a function's body have nothing but `...` or `pass`, and perhaps a docstring?"
+    "Return whether a function's body has only `...` or `pass`, and perhaps a docstring"
     own = body[1:] if ast.get_docstring(ast.Module(body, [])) is not None else body
     return bool(own) and all(map(_is_open, own))
 
 
 def untouched(fn) -> bool:
-    "Is `fn` still the stub that the lesson gave?"
+    "Return whether `fn` is still the lesson's stub"
     tree = tree_of(fn)
     if tree is None:
         return False
@@ -231,29 +231,29 @@ def untouched(fn) -> bool:
 
 
 def _own_statements(body):
-    "The statements of a function, without those of nested functions"
-    for o in body:
-        if not isinstance(o, (ast.FunctionDef, ast.ClassDef)):
-            yield o
-            yield from _own_statements(ast.iter_child_nodes(o))
+    "Yield the statements of a function, without those of nested functions"
+    for node in body:
+        if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node
+            yield from _own_statements(ast.iter_child_nodes(node))
 
 
 def forgot_return(fn) -> bool:
-    "Does `fn` end without having returned anything, whatever it is called with?"
+    "Return whether `fn` returns None for all arguments, because no `return` has a value"
     tree = tree_of(fn)
     defs = [node for node in tree.body if isinstance(node, ast.FunctionDef)] if tree else []
     gives = (ast.Return, ast.Raise, ast.Yield, ast.YieldFrom)
-    found = [o for f in defs for o in _own_statements(f.body) if isinstance(o, gives)]
+    found = [node for f in defs for node in _own_statements(f.body) if isinstance(node, gives)]
     return bool(defs) and not any(not isinstance(node, ast.Return) or node.value is not None for node in found)
 
 def _is_chained(node):
-    "Is it `r < h & c < w`, where `&` comes first?"
+    "Return whether a comparison is like `r < h & c < w`, where `&` binds tighter than `<`"
     middle = node.comparators[:-1] if isinstance(node, ast.Compare) else []
     return any(isinstance(c, ast.BinOp) and isinstance(c.op, (ast.BitAnd, ast.BitOr)) for c in middle)
 
 
 def _common_mistake(fn) -> str:
-    "The hint for the author of a wrong kernel, from its source"
+    "Return a hint on a common mistake in the source of a wrong kernel; '' if it shows none"
     tree = tree_of(fn)
     found = list(ast.walk(tree)) if tree else []
     if chained := next(filter(_is_chained, found), None):
@@ -269,7 +269,7 @@ def _common_mistake(fn) -> str:
 
 # %% ../../nbs/lib/03_exercise.ipynb #46d8a4dc
 def _remember(name):
-    "Add `name` to the progress file, whole or not at all"
+    "Add `name` to the progress file, which is replaced in one step"
     done, p = read_progress(), progress_file()
     if name in done:
         return
@@ -278,15 +278,15 @@ def _remember(name):
 
 # %% ../../nbs/lib/03_exercise.ipynb #67246a97
 class WrongAnswer(AssertionError):
-    "The function does not do what the exercise asks; the message says on which case, and how it differs"
+    "A wrong answer; the message states the case that fails, and the difference"
 
     def _render_traceback_(self):
-        "What a notebook shows: the message, and where the learner's own code stopped, not the judge's inside"
+        "Show the message, which names the learner's line, without the judge's frames"
         return [f'WrongAnswer: {self}']
 
 
 def _own_line(fn, e):
-    "Where in `fn` the error `e` came from, unless it contains that itself"
+    "Return the line of `fn` that raised `e`; '' if the error itself names it"
     code = getattr(getattr(fn, 'py_func', fn), '__code__', None)
     if not code or getattr(e, 'line', None):
         return ''
@@ -303,13 +303,13 @@ _INDEXES = ('threadIdx', 'blockIdx', 'blockDim', 'gridDim', 'syncthreads')
 
 
 def _is_refused_call(fn, e):
-    "Was `fn` called with arguments that its `def` line does not take?"
+    "Return whether `fn` was called with arguments that its `def` line does not take"
     refused = r'.*\b(takes .* positional arguments? but|missing .* argument|got an unexpected keyword argument)'
     return isinstance(e, TypeError) and bool(re.match(f'{re.escape(fn.__qualname__)}\\(\\) {refused}', str(e)))
 
 
 def _hint_for_error(fn, e) -> str:
-    "How to fix an error that Python raised, if its message gives no remedy"
+    "Return how to fix an error of Python; '' if its message is enough"
     name, said = getattr(e, 'name', None), str(e)
     if hasattr(fn, '__qualname__') and _is_refused_call(fn, e):
         own = f'{fn.__name__}{inspect.signature(fn)}'
@@ -328,16 +328,16 @@ def _hint_for_error(fn, e) -> str:
 
 
 class Interrupted(KeyboardInterrupt):
-    "The learner has stopped a judge, which may have been in an infinite loop"
+    "The learner interrupted a judge, perhaps because of an infinite loop"
 
     def _render_traceback_(self):
-        "What a notebook shows: the message, and not the judge's inside"
+        "Show the message, without the judge's frames"
         return [f'Interrupted: {self}']
 
 
 @contextmanager
 def _warned_once():
-    "Collects warnings, and shows each once when the cases are done, however many of them meet it"
+    "Collect warnings in the `with` block; at its end show each once, even if several cases caused it"
     with warnings.catch_warnings(record=True) as found:
         try:
             yield found
@@ -348,22 +348,22 @@ def _warned_once():
 
 
 def _first_cause(found) -> str:
-    "The early return that a failed case was warned of: what follows from it confuses; '' if there was none"
+    "Return the warning of an early return, the first cause of a failed case; '' if there was none"
     early = next((w for w in found if w.category.__name__ == 'EarlyReturn'), None)
     found[:] = [w for w in found if w.category.__name__ != 'EarlyReturn']
     return f'{str(early.message).partition(" To run without")[0]}\n  And then: ' if early else ''
 
 
 def _message(p, fn, e):
-    "What went wrong, and how to fix it if the error does not say"
+    "Return what went wrong, and how to fix it if the error itself does not state that"
     if isinstance(e, AssertionError):
         return str(e) + ('' if p.returns else _common_mistake(getattr(fn, 'py_func', fn)))
-    meant = _hint_for_error(fn, e.__cause__ or e)
-    return f'it raised {type(e).__name__}: {str(e).rstrip(".") + meant if meant else e}'
+    remedy = _hint_for_error(fn, e.__cause__ or e)
+    return f'it raised {type(e).__name__}: {str(e).rstrip(".") + remedy if remedy else e}'
 
 
 def _judge(p, fn, warned):
-    "Try `fn` on every case of `p`; `WrongAnswer` on the first that fails. `warned` collects the warnings of its cases"
+    "Judge `fn` on every case of `p`; raises `WrongAnswer` for the first that fails; `warned` collects warnings"
     if p.returns and forgot_return(getattr(fn, 'py_func', fn)):
         why = 'the function has no `return`, so it returns None. End it with `return` and your answer'
         if hasattr(fn, 'py_func'):
@@ -376,7 +376,7 @@ def _judge(p, fn, warned):
             p.judge(fn, np.random.default_rng(), **case)
         except KeyboardInterrupt as e:
             line = _own_line(fn, e)
-            says = f'{p.name} was interrupted, for {with_case}:{line}\n  Is there a loop that never ends?'
+            says = f'{p.name} was interrupted, for {with_case}:{line}\n  Is there an infinite loop?'
             raise Interrupted(says) from e
         except Exception as e:
             says, line = _first_cause(warned) + _message(p, fn, e), _own_line(fn, e.__cause__ or e)
@@ -385,44 +385,44 @@ def _judge(p, fn, warned):
 
 
 def _hand_in(p, fn):
-    "Judge `fn`, say that it is right, and remember it"
+    "Judge `fn`, print that it is right, and record that it is solved"
     with _warned_once() as warned:
         _judge(p, fn, warned)
     print(f'{p.name}: right, on all {len(p.cases)} cases')
     try:
         _remember(p.name)
     except (OSError, ValueError) as e:
-        print(f'(not remembered: {e})')
+        print(f'(progress was not saved: {e})')
 
 
 def exercise(name: str):  # lesson and exercise, as the lesson writes it: '01.invert'
-    "Decorator that hands the function in when its cell is run, and leaves it as it is"
+    "Decorate an answer: it is judged when its cell is run, and stays unchanged"
     if callable(name):
         raise TypeError("@exercise takes the name of the exercise, as the lesson writes it: @exercise('01.invert')")
     global _last
     p = _problem(name)
     name = _last = p.name
 
-    def look(fn):
+    def hand_in(fn):
         if not callable(fn):
             raise TypeError(f'{name} is a function, not {type(fn).__name__}: put @exercise above its def')
         f = getattr(fn, 'py_func', fn)
         if getattr(f, '__qualname__', '').isidentifier():
-            f.__globals__[f.__name__] = fn  # a wrong one, too, is there to be tried
+            f.__globals__[f.__name__] = fn  # so that a later cell can call it, even if it is wrong
         if untouched(f):
             print(f"{name}: not tried yet. Write your code where the ... is and run the cell; hint('{name}') helps")
         else:
             _hand_in(p, fn)
         return fn
 
-    return look
+    return hand_in
 
 
-_last = None  # the exercise whose cell was run last
+_last = None  # name of the exercise whose cell was run last
 
 
 def hint(name: str | None = None):  # lesson and exercise, '01.invert'; None: the exercise whose cell was run last
-    "Print the next hint, a stronger one each time"
+    "Print the next hint of an exercise; each one says more than the last"
     if not (name or _last):
         return print("Which exercise? Name it as the lesson does, hint('01.invert'), or run its cell first")
     p = _problem(name or _last)

@@ -1,8 +1,8 @@
-"""Finds the lessons, executes them without a browser, and says which exercises are solved.
+"""Finds the lessons, executes them without a browser, and lists the solved exercises.
 
-`python3 course.py run` and `python3 course.py progress` end up here. Both must answer on a machine where
-nothing is set up yet, if only to say that there is no lesson 42. So what is imported at the top comes with
-Python; nbclient and tqdm are imported where they are used, and so is asyncio, which each start would wait for.
+`python3 course.py run` and `python3 course.py progress` call this module. Both must answer on a machine on which
+nothing is set up yet, if only to report that there is no lesson 42. So the imports at the top are modules of Python;
+nbclient and tqdm are imported where they are used, as is asyncio, which would slow down every start.
 """
 
 import argparse
@@ -49,7 +49,7 @@ __all__ = [
 # A lesson is a notebook in `nbs/` whose name starts with two digits.
 ROOT = Path(gridstride.__file__).resolve().parents[1]
 NBS = ROOT / 'nbs'
-_STARTED = Path.cwd()  # a notebook is started in its own folder, and may leave it
+_STARTED = Path.cwd()  # a notebook starts in its own folder, and may change it
 
 
 def lessons(
@@ -72,7 +72,7 @@ def pick(
     nums,  # numbers as typed, '3' or '03', or paths of other notebooks
     folder=NBS,  # where to look
 ) -> list:  # paths
-    "The lessons with these numbers, or all of them for no number; `LookupError` names a number that no lesson has"
+    "Return the lessons with these numbers, or all lessons; raises `LookupError` for a number that no lesson has"
     have = {p.name[:2]: p for p in lessons(folder)}
     return list(dict.fromkeys(_lesson(n, have) for n in nums)) or list(have.values())
 
@@ -112,7 +112,7 @@ def stale(nb) -> bool:
 # that they talk over TCP without encryption. And `GRIDSTRIDE_PROGRESS` points to a file that is thrown away,
 # so that executing a lesson never counts as solving its exercises.
 class LessonError(Exception):
-    "A lesson that stopped before its end: which lesson, which cell, and the traceback"
+    "A cell of a lesson failed; the message has the lesson, the cell and the traceback"
 
     def __init__(self, lesson, cell, source, trace):
         self.cell = cell
@@ -126,7 +126,7 @@ def _strip_colors(text):
 
 
 def _client(nb, folder, start, tick):
-    "What executes `nb`: `start(cell=, cell_index=)` is called before each cell and `tick()` after each code cell"
+    "Make the client that executes `nb`; it calls `start(cell=, cell_index=)` before a cell, `tick()` after a code cell"
     from nbclient import NotebookClient
 
     return NotebookClient(
@@ -146,10 +146,10 @@ def _client(nb, folder, start, tick):
 async def execute(
     path,  # the lesson
     tick=lambda: None,  # called after each code cell
-    keeping=False,  # are the outputs for others? Then what the text claims of them must hold; see `recording.claim`
+    keeping=False,  # will the outputs be saved? Then the text's claims about them must hold: see `recording.claim`
 ):  # the notebook with its new outputs
-    """Execute a lesson in a fresh kernel; the file stays as it is; `LessonError` if a cell fails or takes over ten
-    minutes"""
+    """Execute a lesson in a fresh kernel, without changing its file; raises `LessonError` if a cell fails or takes over
+    ten minutes"""
     import nbformat
 
     nb = nbformat.v4.rwbase.rejoin_lines(nbformat.from_dict(read(path)))
@@ -162,7 +162,7 @@ async def execute(
     with tempfile.TemporaryDirectory() as tmp:
         env = {**os.environ, 'GRIDSTRIDE_PROGRESS': f'{tmp}/progress.json'}
         if keeping:
-            env.update(GRIDSTRIDE_CLAIMS='hold', GRIDSTRIDE_QUIET='1')  # how long a compile took is not an output
+            env.update(GRIDSTRIDE_CLAIMS='hold', GRIDSTRIDE_QUIET='1')  # without compile times in outputs
         try:
             await _client(nb, Path(path).parent, start, tick).async_execute(env=env)
         except Exception as e:
@@ -216,7 +216,7 @@ def _clean_output(output):
     if 'text' in output:
         output['text'] = _clean_text(output['text'])
     data = output.get('data', {})
-    # of a kernel that is gone; what it stood for is there as a picture
+    # the widget's kernel has ended; the picture in the output replaces it
     data.pop('application/vnd.jupyter.widget-view+json', None)
     for k, v in data.items():
         if k.startswith('text'):
@@ -243,8 +243,8 @@ def save(
     nb,  # an executed notebook, as `execute` returns it
     path,  # its file
 ):
-    """Clean `nb`, record the hash of its code and the backend that ran it, and write it to `path`; `ValueError` if the
-    code there is another"""
+    """Clean `nb`, record the hash of its code and the backend that ran it, and write it to `path`; raises `ValueError`
+    if the code in the file has changed"""
     import nbformat
     from gridstride.utils import backend
 
@@ -255,14 +255,14 @@ def save(
     write_whole(path, nbformat.writes(nb) + '\n')
 
 
-# Some lessons run side by side, the others wait for their turn. In a terminal a bar moves with every cell. In
-# a log file a bar is noise, so there each lesson gets a line when it ends.
+# Up to `jobs` lessons run at a time. In a terminal, a bar shows the progress cell by cell; in a log file, where a bar
+# is noise, each lesson prints a line when it ends.
 Run = namedtuple('Run', 'lesson backend cells seconds error')  # error: None, or a message
 
 
-async def _run(path, where, saving, turn, tick):
-    "Execute one lesson on the backend `where` when its `turn` comes"
-    async with turn:
+async def _run(path, where, saving, slots, tick):
+    "Execute one lesson on the backend `where` as soon as one of the `slots` is free"
+    async with slots:
         start = time.perf_counter()
         error = None
         cells = 0
@@ -282,7 +282,7 @@ async def _run(path, where, saving, turn, tick):
 
 
 def _cells(path):
-    "Return how many cells of the lesson will run; 0 if the file is not a notebook, which is reported when it is run"
+    "Count the code cells of a lesson; 0 if the file is not a notebook, which running it will report"
     try:
         return sum(bool(s.strip()) for s in code(read(path)))
     except ValueError:
@@ -294,17 +294,17 @@ async def run(
     saving=False,  # write the outputs back?
     jobs=1,  # how many at a time
 ) -> list:  # one `Run` per lesson, in the order of the lessons
-    "Execute lessons, each in a fresh kernel, and show how far it is"
+    "Execute lessons, each in a fresh kernel, and show the progress"
     import asyncio
     from tqdm import tqdm
     from gridstride.utils import backend
 
     where = backend()
     live = sys.stdout.isatty() and sys.stderr.isatty()
-    turn = asyncio.Semaphore(jobs)
+    slots = asyncio.Semaphore(jobs)
     res = []
     with tqdm(total=sum(map(_cells, paths)), unit='cell', disable=not live) as bar:
-        for ended in asyncio.as_completed([_run(p, where, saving, turn, bar.update) for p in paths]):
+        for ended in asyncio.as_completed([_run(p, where, saving, slots, bar.update) for p in paths]):
             res.append(await ended)
             bar.set_postfix_str(f'{res[-1].lesson} done')
             if not live:
@@ -313,7 +313,7 @@ async def run(
 
 
 def _result(r):
-    "One or a few words on how the lesson went"
+    "Return 'ok', or in which cell the lesson failed"
     if not r.error:
         return 'ok'
     return f'failed in cell [{r.error.cell}]' if getattr(r.error, 'cell', 0) else 'failed'
@@ -338,8 +338,8 @@ def exercises(nb) -> list:  # of str
 def progress_file(
     folder=None,  # where the lessons are; None: the folder that this notebook was started in
 ) -> Path:
-    """Where the solved exercises are remembered: `$GRIDSTRIDE_PROGRESS`, else next to the lessons; in the home folder
-    where there are none"""
+    """Return the file that lists the solved exercises: `$GRIDSTRIDE_PROGRESS`, else one next to the lessons, or in the
+    home folder if there are no lessons"""
     if named := os.environ.get('GRIDSTRIDE_PROGRESS'):
         return Path(named)
     folder = Path(folder or _STARTED)
@@ -390,19 +390,19 @@ def progress(
 
 
 # `python -m gridstride.course.lessons run 01 02 --save --jobs 2`, which is what `python3 course.py run` calls once
-# everything is set up. Status 1 says that a lesson failed, 2 that the question made no sense.
+# everything is set up. Exit status 1: a lesson failed; 2: the arguments are invalid.
 def _at_least_one(text):
-    "Return `text` as an integer above zero"
+    "Parse a positive integer; raises `ArgumentTypeError`"
     if not text.isdigit() or not int(text):
         raise argparse.ArgumentTypeError(f'{text!r} is not a positive integer')
     return int(text)
 
 
 def run_args(
-    argv,  # what follows `run`
+    argv,  # the arguments after `run`
     folder=NBS,  # where the lessons are
 ):  # the lessons' paths in `.paths`, and `.save` and `.jobs`
-    "Return the arguments of `run`, checked; `ValueError` or `LookupError` says what is wrong with them"
+    "Parse the arguments of `run`; raises `ValueError` or `LookupError` for invalid ones"
     p = argparse.ArgumentParser(
         prog='course.py run', description='Execute lessons, each in a fresh kernel.', allow_abbrev=False
     )
@@ -421,8 +421,8 @@ def run_args(
     return args
 
 
-def _apart(coro):
-    "Return the result of `coro`, computed in another thread: in this one nbclient would keep Ctrl-C for itself"
+def _run_in_thread(coro):
+    "Run `coro` in another thread and return its result: in the main thread nbclient would intercept Ctrl-C"
     import asyncio
     from concurrent.futures import ThreadPoolExecutor
 
@@ -438,7 +438,7 @@ def _apart(coro):
             return job.result()
         except KeyboardInterrupt:
             if box:
-                box['loop'].call_soon_threadsafe(box['task'].cancel)  # the `with` waits until the kernels are gone
+                box['loop'].call_soon_threadsafe(box['task'].cancel)  # the `with` waits until the kernels have ended
             raise
 
 
@@ -456,12 +456,12 @@ def main(
         if command == 'progress':
             return print(progress(folder)) or 0
         args = run_args(others, folder)
-        runs = _apart(run(args.paths, args.save, args.jobs))
+        runs = _run_in_thread(run(args.paths, args.save, args.jobs))
     except (ValueError, LookupError, RuntimeError) as e:
         return print(e, file=sys.stderr) or 2
     except ModuleNotFoundError as e:
-        what = f'{e.name} is missing, which lessons need: python3 course.py run installs all that they need,'
-        return print(f'{what} python -m pip install {e.name} installs only that', file=sys.stderr) or 2
+        what = f'{e.name} is not installed, and lessons need it: python3 course.py run installs all requirements,'
+        return print(f'{what} python -m pip install {e.name} only this one', file=sys.stderr) or 2
     except KeyboardInterrupt:
         return print('\nStopped.', file=sys.stderr) or 130
     print(table(runs))

@@ -18,13 +18,13 @@ def run_kernel(f,          # the kernel: called as f(i, *args)
 from ..utils import dim3
 
 def positions(size): # a `dim3`, or what `dim3` takes
-    "All positions inside `size`, x fastest"
+    "List all positions inside `size`; x varies fastest"
     size = dim3(size)
     return [dim3(x,y,z) for z in range(size.z) for y in range(size.y) for x in range(size.x)]
 
 # %% ../../nbs/02_blocks_and_threads.ipynb #08a63343
 def block_size(threads): # a `dim3`, or what `dim3` takes
-    "`threads` as a `dim3`; `ValueError` when no GPU takes such a block"
+    "Return `threads` as a `dim3`; raises `ValueError` for a block that no GPU accepts"
     threads = dim3(threads)
     if 1 <= threads.size <= 1024: return threads
     raise ValueError(f'a block has 1 to 1024 threads, not {threads.size}: {threads}')
@@ -42,7 +42,7 @@ def run_blocks(f,       # the kernel: called as f(blockIdx, threadIdx, blockDim,
 
 # %% ../../nbs/02_blocks_and_threads.ipynb #90c47511
 class Watch:
-    "An array that notes which indexes were read and written"
+    "An array that records which indices are read and written"
     def __init__(self, a): self.a,self.reads,self.writes = a,[],[]
     def __len__(self): return len(self.a)
     def __getitem__(self, i):
@@ -56,8 +56,8 @@ class Watch:
 import numpy as np
 
 def arrays(args): # the arguments of a kernel
-    "`args` with each tensor as a NumPy array over the same memory"
-    return [o.detach().numpy() if hasattr(o, 'detach') else o for o in args]
+    "Return `args`, each tensor as a NumPy array on the same memory"
+    return [a.detach().numpy() if hasattr(a, 'detach') else a for a in args]
 
 def run_shared(f,       # the kernel: called as f(blockIdx, blockDim, shared, *args)
                blocks,  # how many blocks: a `dim3`, or what `dim3` takes
@@ -83,7 +83,7 @@ import random
 from threading import BrokenBarrierError, Lock, Semaphore, Thread, current_thread
 
 class Barrier:
-    "Where the threads of a block wait for each other; it knows them by name, and never waits for one that is gone"
+    "A barrier for the threads of a block; it reports a thread that has ended, instead of waiting for it"
     def __init__(self, order=None, seed=0):
         if order not in (None,'forward','reverse','shuffle'):
             raise ValueError(f"order is {order!r}; it may be None, 'forward', 'reverse' or 'shuffle'")
@@ -97,14 +97,14 @@ class Barrier:
         if self.error: raise BrokenBarrierError
 
     def _stop(self, thread, where):
-        "`thread` no longer runs and is now in the list `where`; the last one to stop decides who goes on"
+        "Move `thread` to the list `where`; the last running thread to stop resumes others"
         with self.lock:
             self.running.discard(thread)
             where.append(thread)
             if not self.running: self._go_on()
 
     def _go_on(self):
-        "Let all go on who wait at an open barrier; with an `order`, one of them at a time"
+        "Resume the threads at an open barrier; with an `order`, one at a time"
         if not self.ready:
             if self.waiting and self.left and not self.error: self.error = self._missing()
             self.ready,self.waiting = self._ordered(self.waiting),[]
@@ -114,13 +114,13 @@ class Barrier:
         for t in now: t.go.release()
 
     def _ordered(self, threads):
-        "`threads` in the order in which they go on"
+        "Return `threads` in the order in which they resume"
         threads = sorted(threads, key=lambda t: t.number, reverse=self.order=='reverse')
         if self.order=='shuffle': self.random.shuffle(threads)
         return threads
 
     def _missing(self):
-        "The error that says who left and who waits"
+        "Make the error that names a thread that has ended and one that waits"
         def first(threads): return min(threads, key=lambda t: t.number).name
         more = f' and {len(self.left)-1} more have' if len(self.left)>1 else ' has'
         return RuntimeError(f'{first(self.left)}{more} left, and {len(self.waiting)} wait at a barrier for them, '
@@ -129,12 +129,12 @@ class Barrier:
 
 # %% ../../nbs/04_threads_and_barriers.ipynb #45b8c2dc
 def _report(barrier, f, args):
-    "What one thread does: wait for the start, run the kernel, say how it ended"
+    "Run the kernel in one thread, after the start signal, and record its error"
     me = current_thread()
     me.go.acquire()
     try:
         if not barrier.error: f(*args)
-    except BrokenBarrierError: pass   # somebody else's error, which is reported already
+    except BrokenBarrierError: pass   # the error of another thread, which is recorded already
     except Exception as e:
         err = RuntimeError(f'{me.name} stopped with {type(e).__name__}: {e}')
         err.__cause__ = e
@@ -142,7 +142,7 @@ def _report(barrier, f, args):
     barrier._stop(me, barrier.left)
 
 def _run_block(barrier, f, calls):
-    "Run `f(*args)` for each (name, args) of `calls` in its own thread; raise what broke the barrier, if anything"
+    "Run `f(*args)` in a thread for each (name, args) of `calls`; raise the error that broke the barrier, if any"
     threads = [Thread(target=_report, args=(barrier, f, args), name=name, daemon=True) for name,args in calls]
     for i,t in enumerate(threads): t.number,t.go = i,Semaphore(0)
     for t in threads: t.start()
@@ -165,7 +165,7 @@ def run_barrier(f,          # the kernel: called as f(blockIdx, threadIdx, block
                 threads,    # how many threads in each block, likewise
                 sh_sz,      # how many floats of shared memory a block has
                 *args,      # passed on as they are
-                order=None, # None: as the system likes; else one thread at a time, up to its next wait:
+                order=None, # None: chosen by the system; else one thread at a time, up to its next wait:
                             # 'forward', 'reverse' or 'shuffle'
                 seed=0,     # of the shuffle
                ):

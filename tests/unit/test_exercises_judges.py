@@ -32,7 +32,7 @@ def test_01_blur_is_a_mean_of_what_is_there():
 def test_03_threads_go_backwards_and_forwards_again():
     seen, names = [], dict(run_threads=run_threads, note=lambda tr, tc: seen.append((tr, tc)))
     exec('def kernel(size): run_threads(note, size)', names)
-    with lesson_03.last_first(names['kernel']): names['kernel'](dim3(2, 2))
+    with lesson_03.reversed_threads(names['kernel']): names['kernel'](dim3(2, 2))
     names['kernel'](dim3(2, 1))
     assert seen == [(1, 1), (1, 0), (0, 1), (0, 0), (0, 0), (0, 1)]
 
@@ -54,9 +54,9 @@ def test_03_a_thread_may_fetch_the_halo_that_it_alone_adds(capsys):
 
 def test_04_a_race_is_seen_whatever_the_result():
     def add_k(b, t, d, shared, syncb, out): out[0] = out[0]+1
-    out = lesson_04.Noted('out', [0.])
+    out = lesson_04.RecordingMemory('out', [0.])
     with pytest.raises(AssertionError, match=r'race on out\[0\]: .*\(\d\).*\(\d\)'):
-        lesson_04.run_noted(add_k, np.random.default_rng(), 1, 2, 0, [out], out, order='forward')
+        lesson_04.run_recorded(add_k, np.random.default_rng(), 1, 2, 0, [out], out, order='forward')
 
 
 def fill(body, n=20):
@@ -122,12 +122,12 @@ def twice_k():
 def test_07_a_kernel_runs_in_the_simulator_and_in_c(twice_k):
     x, out, again = np.arange(4, dtype=np.float32), np.zeros(4, np.float32), np.zeros(4, np.float32)
     t = lesson_07.run(twice_k, np.random.default_rng(), 1, 4, x, out)
-    lesson_07.in_c(twice_k, 1, 4, x, again)
+    lesson_07.run_as_c(twice_k, 1, 4, x, again)
     check(out, 2*x)
     check(again, 2*x)
     assert (
-        lesson_07.count_touches(t, 'global', 'read') == 4
-        and lesson_07.count_touches(t, 'shared', 'read', 'written') == 8
+        lesson_07.count_accesses(t, 'global', 'read') == 4
+        and lesson_07.count_accesses(t, 'shared', 'read', 'written') == 8
     )
 
 
@@ -160,7 +160,7 @@ def test_07_unwritten_elements_are_reported_as_such(capsys):
 def test_07_mean_abs_rounds_as_float32():
     tenth, one = np.float32(.1), np.float32
     want = (one(3)*tenth+one(4)*tenth)/one(2)+1
-    assert lesson_07.mean_abs(np.float32([[3, -4]]), np.float32([3])) == want
+    assert lesson_07.expected_float32(np.float32([[3, -4]]), np.float32([3])) == want
 
 
 def test_08_events_are_marks_in_a_queue():
@@ -184,7 +184,7 @@ def test_08_a_timed_flush_is_reported():
     for job in (start.record, g.flush, middle.record, g.kernel, end.record, g.synchronize): job()
     middle.elapsed_time(end)
     assert not g.flush_timed
-    assert '. A flush ' in lesson_08._why(start.elapsed_time(end), g, 2., 2., [])
+    assert '. A flush ' in lesson_08._likely_mistake(start.elapsed_time(end), g, 2., 2., [])
 
 
 def scaled(body): return f'__global__ void f(float *x) {{ x[threadIdx.x] = {body}; }}'
@@ -194,7 +194,7 @@ def scaled(body): return f'__global__ void f(float *x) {{ x[threadIdx.x] = {body
 def test_09_doubles_are_found_with_their_line():
     assert not lesson_09.doubles(lesson_09.sass(scaled('x[threadIdx.x]*2.f')))
     listing = lesson_09.compile_answer(lesson_09.sass, lambda: scaled('x[threadIdx.x]*.1'), 'f', 'sm_90')
-    with pytest.raises(AssertionError, match='line 1'): lesson_09.refuse(lesson_09.doubles(listing), 'doubles')
+    with pytest.raises(AssertionError, match='line 1'): lesson_09.refuse_instructions(lesson_09.doubles(listing), 'doubles')
 
 
 def test_09_a_product_that_is_added_separately_is_reported():
@@ -204,12 +204,12 @@ def test_09_a_product_that_is_added_separately_is_reported():
     src = (f'__global__ void dots_k(const float4 *x, const float4 *y, float *out, int n) {{ '
            f'{loop} out[threadIdx.x] = o; }}')
     with pytest.raises(AssertionError, match=r'FMUL.*o \+= a\.x\*b\.x; o \+= a\.y\*b\.y'):
-        lesson_09.four_at_a_time(lambda: src, 'sm_90')
+        lesson_09.check_wide_loads(lambda: src, 'sm_90')
 
 
 def test_13_wavefronts_of_layouts():
     y, x = np.mgrid[:32, :32]
-    assert [lesson_13.slowest(o) for o in (32*y+x, (32*y+x).T, (32*y+(x ^ y)).T, (33*y+x).T)] == [1, 32, 1, 1]
+    assert [lesson_13.max_wavefronts(o) for o in (32*y+x, (32*y+x).T, (32*y+(x ^ y)).T, (33*y+x).T)] == [1, 32, 1, 1]
 
 
 def test_13_wavefronts_of_loads_of_four_are_those_that_an_h100_counted():
@@ -220,9 +220,9 @@ def test_13_wavefronts_of_loads_of_four_are_those_that_an_h100_counted():
 
 
 def test_13_the_useful_part_of_waves_and_tiles():
-    assert lesson_13.useful(256, 256, 128, 128, 1, 4) == 1
-    assert lesson_13.useful(256, 256, 128, 128, 1, 3) == pytest.approx(4/6)
-    assert lesson_13.useful(129, 128, 128, 128, 1, 2) == pytest.approx(129/256)
+    assert lesson_13.useful_fraction(256, 256, 128, 128, 1, 4) == 1
+    assert lesson_13.useful_fraction(256, 256, 128, 128, 1, 3) == pytest.approx(4/6)
+    assert lesson_13.useful_fraction(129, 128, 128, 128, 1, 2) == pytest.approx(129/256)
 
 
 @pytest.mark.parametrize('src,depths', [
@@ -240,18 +240,18 @@ def test_13_loops_around_a_barrier_are_counted(src, depths):
     ('for (;;) for (;;) { float v = n[i]; o += a[i] * v; }', True),
     ('for (;;) for (;;) o = fmaf(a[i], (n[i]), o);', True),
     ('for (;;) { for (;;) o = o + m[i]*a[i]; }', True)])
-def test_13_sums_of_what_is_not_in_a_tile_are_found(src, late): assert lesson_13.read_late(src) is late
+def test_13_sums_of_what_is_not_in_a_tile_are_found(src, late): assert lesson_13.reads_operands_in_inner_loop(src) is late
 
 
 @pytest.mark.parametrize('src,unread', [
     ('__shared__ float ms[2][4][4], ns[2][4][4]; ms[p%2][a][b] = 1; ns[1][f(a)[0]][b] = 2; o = ms[0][1][2]*3;', ['ns']),
     ('__shared__ float a[2][4], b[2][4]; a[0][1] = b[0][1] = 3; x = a[0][2] == 3; float4 *p = (float4 *)b;', []),
     ('extern __shared__ float s[]; float *ms = s; ms[0] = 1;', [])])
-def test_13_tiles_that_are_only_written_are_found(src, unread): assert lesson_13.never_read(src) == unread
+def test_13_tiles_that_are_only_written_are_found(src, unread): assert lesson_13.unread_shared_arrays(src) == unread
 
 
 def test_21_positions_of_a_fragment():
-    lanes = lesson_21.lanes_of_a()
+    lanes = lesson_21.positions_in_a()
     assert len(lanes) == 256 and lanes[9, 3] == (5, 1, 1)
 
 
@@ -261,7 +261,7 @@ def test_21_positions_of_a_fragment():
     ids=['swizzled', 'plain', 'padded'],
 )
 def test_21_rounds_of_ldmatrix(place, rounds):
-    chunks = [lesson_21.fours(place, range(8), i) for i in range(4)]
+    chunks = [lesson_21.bank_groups(place, range(8), i) for i in range(4)]
     assert max(four.count(x) for four in chunks for x in four) == rounds
 
 
@@ -273,7 +273,7 @@ def test_22_a_descriptor_has_its_fields():
 
 @pytest.mark.parametrize('at_once,want', [(2, 2*10+4*100), (4, 2*10+2*100)])
 def test_22_what_an_order_of_tiles_needs(at_once, want):
-    assert lesson_22.fetches([(0, 0), (0, 1), (1, 0), (1, 1)], 10, 100, at_once) == want
+    assert lesson_22.count_loads([(0, 0), (0, 1), (1, 0), (1, 1)], 10, 100, at_once) == want
 
 
 def test_a_wrong_answer_is_there_to_be_tried():
@@ -285,13 +285,13 @@ def test_a_wrong_answer_is_there_to_be_tried():
 
 
 def test_19_words_are_those_of_the_kernels():
-    whole,values,words = lesson_19.stored(np.random.default_rng(0))
+    whole,values,words = lesson_19.random_sparse_matrix(np.random.default_rng(0))
     stored = formats.compress(torch.from_numpy(whole))
     assert np.array_equal(stored.values, values)
     assert np.array_equal(formats.to_words(stored.metadata)[0,0,0,:,0].numpy().view(np.uint32), words)
 
 def test_19_there_are_90_squares_and_35_orders():
-    assert len(lesson_19.squares())==90
+    assert len(lesson_19.valid_masks())==90
     w = np.random.default_rng(0).normal(size=(3,8))
-    assert lesson_19.best_of_eight(w)==max(lesson_19.kept_sum(w[:,o]) for o in itertools.permutations(range(8))
+    assert lesson_19.best_kept_magnitude(w)==max(lesson_19.kept_magnitude(w[:,o]) for o in itertools.permutations(range(8))
                                            if o[0] < o[1] < o[2] < o[3] and o[4] < o[5] < o[6] < o[7])

@@ -1,5 +1,5 @@
 from . import wrong
-from gridstride.course.exercises.lesson_22 import bands, fetches
+from gridstride.course.exercises.lesson_22 import band_orders, count_loads
 from .lesson_06 import changed
 
 
@@ -131,7 +131,7 @@ def edges_forgotten(tall, wide, BM, BN, at_once):
 
 def best_bands(tall, wide, BM, BN, at_once):
     return min(([(r,c) for first in range(0, tall, g) for c in range(wide) for r in range(first, min(first+g, tall))]
-                for g in range(1, tall + 1)), key=lambda o: fetches(o, BM, BN, at_once))
+                for g in range(1, tall + 1)), key=lambda o: count_loads(o, BM, BN, at_once))
 
 @wrong('22.order')
 def along_the_rows_alone(*case): return best_bands(*case)
@@ -143,18 +143,18 @@ def along_the_columns_alone(tall, wide, BM, BN, at_once):
 @wrong('22.order')
 def as_high_as_a_square(tall, wide, BM, BN, at_once):
     g,h = max(1, min(tall, round((at_once*BN/BM)**.5))),max(1, min(wide, round((at_once*BM/BN)**.5)))
-    orders = bands(tall, wide)
-    return min(orders[g-1], orders[tall+h-1], key=lambda o: fetches(o, BM, BN, at_once))
+    orders = band_orders(tall, wide)
+    return min(orders[g-1], orders[tall+h-1], key=lambda o: count_loads(o, BM, BN, at_once))
 
 @wrong('22.order')
 def up_to_sixteen(tall, wide, BM, BN, at_once):
-    orders = bands(tall, wide)
-    return min(orders[:tall][:16] + orders[tall:][:16], key=lambda o: fetches(o, BM, BN, at_once))
+    orders = band_orders(tall, wide)
+    return min(orders[:tall][:16] + orders[tall:][:16], key=lambda o: count_loads(o, BM, BN, at_once))
 
 @wrong('22.order')
 def full_lots_alone(tall, wide, BM, BN, at_once):
     full = tall*wide//at_once*at_once
-    return min(bands(tall, wide), key=lambda o: fetches(o[:full], BM, BN, at_once))
+    return min(band_orders(tall, wide), key=lambda o: count_loads(o[:full], BM, BN, at_once))
 
 @wrong('22.order')
 def the_same_again(tall, wide, BM, BN, at_once): return [(r%4,c) for r in range(tall) for c in range(wide)]

@@ -1,6 +1,6 @@
 import numpy as np
 from gridstride import triton
-from gridstride.course.exercises.lesson_23 import walk
+from gridstride.course.exercises.lesson_23 import schedule
 from gridstride.bench.variants import changed
 
 from . import wrong
@@ -145,10 +145,10 @@ def equal_pages(pages, sms, fixed):
 @wrong('23.shares')
 def the_first_budget(pages, sms, fixed):
     budget = cdiv(sum(pages) + fixed*len(pages), sms)
-    return walk(pages, sms, fixed, budget) or [[] for _ in range(sms)]
+    return schedule(pages, sms, fixed, budget) or [[] for _ in range(sms)]
 
 @wrong('23.shares')
-def a_budget_too_large(pages, sms, fixed): return walk(pages, sms, fixed, sum(pages) + fixed*len(pages))
+def a_budget_too_large(pages, sms, fixed): return schedule(pages, sms, fixed, sum(pages) + fixed*len(pages))
 
 @wrong('23.shares')
 def whole_texts_only(pages, sms, fixed):

@@ -1,4 +1,4 @@
-"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+"""Test cases for the lesson's exercises. Reading this file spoils them."""
 
 import numpy as np
 
@@ -6,11 +6,11 @@ from ..grading import Memory, numbers, output, problem, check_unchanged, watch
 from ..runner import run_kernel
 from ...utils import cdiv, check
 
-__all__ = ['SHAPES', 'one_element', 'run_watched', 'same']
+__all__ = ['SHAPES', 'one_element', 'run_watched', 'own_index']
 
 
-# Inputs are random and new at every try, outputs start as NaN, and the threads run in a shuffled order. Each
-# is watched: what it writes must be its own.
+# Each try has new random inputs, outputs start as NaN, and the threads run in a shuffled order. A thread that writes
+# an element of another thread is reported.
 def run_watched(fn, rng, n, own, out, *args, needs):
     "Run `fn(i, *args)` with at least `n` threads; thread `i` must write `own(i)` of `out`, from `needs` elements"
     times = cdiv(n, 32) * 32
@@ -21,13 +21,13 @@ def run_watched(fn, rng, n, own, out, *args, needs):
     run_kernel(one, times, order=rng.permutation(times).tolist())
 
 
-def same(i) -> list:
+def own_index(i) -> list:
     "Return the indices of thread `i`, where each thread writes the element at its own index"
     return [i]
 
 
 def one_element(fn, out):
-    "Return `fn`, with an `AssertionError` when a thread writes more than one element of `out`"
+    "Return `fn` with a check: raises `AssertionError` if a thread writes more than one element of `out`"
 
     def watched(i, *args):
         before = len(out.writes)
@@ -53,7 +53,7 @@ def one_element(fn, out):
 def _(fn, rng, n):
     x = rng.uniform(size=n).astype(np.float32)
     xs, out = Memory('x', x), output(n)
-    run_watched(fn, rng, n, same, out, xs, out, n, needs=1)
+    run_watched(fn, rng, n, own_index, out, xs, out, n, needs=1)
     check_unchanged(xs)
     check(out.a, 1 - x)
 
@@ -74,9 +74,9 @@ SHAPES = [dict(h=h, w=w) for h, w in ((2, 3), (5, 8), (13, 17), (1, 7), (7, 1), 
 def _(fn, rng, h, w):
     x = numbers(rng, h, w)
     xs, out = Memory('x', x), output(h * w)
-    # a thread may read across, or write across
-    either = one_element(fn, out)
-    run_watched(either, rng, h * w, lambda i: [i, i // w * w + w - 1 - i % w], out, xs, out, h, w, needs=1)
+    # thread i may write out[i], or mirror the index that it writes
+    checked = one_element(fn, out)
+    run_watched(checked, rng, h * w, lambda i: [i, i // w * w + w - 1 - i % w], out, xs, out, h, w, needs=1)
     check_unchanged(xs)
     check(out.a.reshape(h, w), x[:, ::-1])
 
@@ -100,7 +100,7 @@ def _(fn, rng, n):
 
 
 def _blur(x):
-    "Mean over each element and its left and right neighbours, in float64"
+    "Return the mean of each element and its left and right neighbours, computed in float64"
     total, count = x.astype(np.float64), np.ones(x.shape)
     total[:, 1:] += x[:, :-1]
     count[:, 1:] += 1
@@ -123,6 +123,6 @@ def _blur(x):
 def _(fn, rng, h, w):
     x = numbers(rng, h, w)
     xs, out = Memory('x', x), output(h * w)
-    run_watched(fn, rng, h * w, same, out, xs, out, h, w, needs=3)
+    run_watched(fn, rng, h * w, own_index, out, xs, out, h, w, needs=3)
     check_unchanged(xs)
     check(out.a.reshape(h, w), _blur(x))

@@ -1,4 +1,4 @@
-"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+"""Test cases for the lesson's exercises. Reading this file spoils them."""
 
 import numpy as np
 
@@ -30,13 +30,13 @@ SIZES = (
 def _(fn, rng, h, w, threads):
     got, want = fn(h, w, threads), dim3(cdiv(w, threads.x), cdiv(h, threads.y))
     if got is None:
-        raise AssertionError('it returned None: end the function with `return` and the grid')
+        raise AssertionError('the function returned None: end it with `return` and the grid')
     if tuple(dim3(got)) != tuple(want):
         raise AssertionError(f'got {dim3(got)}, but the smallest grid that covers all elements is {want}')
 
 
-# Shapes and blocks are not square, so that a mix-up of x and y cannot hide, and each thread is watched: what
-# it writes must be its own.
+# Shapes and blocks are not square, so that swapped x and y give a wrong result. A thread that writes an element of
+# another thread is reported.
 def run_watched(fn, blocks, threads, own, out, *args, needs):
     "Run the kernel on a grid; the thread at (row, column) must write `own(r, c)` of `out`, from `needs` elements"
 
@@ -79,7 +79,7 @@ def _(fn, rng, h, w):
     '02.row_max',
     returns=False,
     cases=[dict(h=h, w=w) for h, w in ((33, 3), (31, 2), (32, 5), (70, 4), (1, 9), (1, 1))]
-    + [dict(h=5, w=3, scale=1e30)],  # no number is low enough to start from
+    + [dict(h=5, w=3, scale=1e30)],  # below any constant that a maximum could start from
     hints=[
         'The thread index is 1-D, and it is the row: `r = blockIdx.x*blockDim.x + threadIdx.x`.',
         'All elements of a row may be negative, so do not start from 0: start from the first element of the row.',
@@ -110,7 +110,7 @@ def _(fn, rng, h, w, k):
     run_2d(fn, h, w, lambda r, c: r * w + c, out, ms, ns, out, h, w, k, needs=2 * k)
     check_unchanged(ms, ns)
     want = (m.astype(np.float64) @ n.T).astype(np.float32)
-    check(out.a.reshape(h, w), want, atol=1e-4)  # at most 20 roundings of numbers around 5
+    check(out.a.reshape(h, w), want, atol=1e-4)  # at most 20 roundings of values around 5
 
 
 @problem(
@@ -130,9 +130,13 @@ def _(fn, rng, h, w, k):
 def _(fn, rng, n, blocks, threads):
     x = normal(rng, n)
     xs, out = Memory('x', x), output(n)
-    whole = blocks * threads
-    most = cdiv(n, whole)
-    run_watched(fn, blocks, threads, lambda r, c: range(c, n, whole), out, dim3(blocks), xs, out, n, needs=most)
+    threads_in_grid = blocks * threads
+    per_thread = cdiv(n, threads_in_grid)
+
+    def own(r, c):
+        return range(c, n, threads_in_grid)
+
+    run_watched(fn, blocks, threads, own, out, dim3(blocks), xs, out, n, needs=per_thread)
     check_unchanged(xs)
     check(out.a, 2 * x)
     if len(out.writes) > n:

@@ -8,12 +8,12 @@ from ..grading import Memory, normal, output, problem, check_unchanged, watch
 from ..runner import run_shared, run_threads
 from ...utils import cdiv, check, dim3
 
-__all__ = ['run_kept', 'check_used', 'TILES', 'in_rows', 'last_first']
+__all__ = ['run_recorded', 'check_shared_is_used', 'TILES', 'check_row_major', 'reversed_threads']
 
 
-def run_kept(fn, blocks, threads, sh_sz, *args):
-    """Run `run_shared` with shared memory that rejects negative indices and records accesses; return whether every
-    block wrote and read it"""
+def run_recorded(fn, blocks, threads, sh_sz, *args):
+    """Run `run_shared` with shared memory that rejects negative indices and records accesses; return whether all
+    blocks both wrote and read theirs"""
 
     def one(b, d, shared, *args):
         shared = Memory('shared', shared)
@@ -27,7 +27,7 @@ def run_kept(fn, blocks, threads, sh_sz, *args):
     return all(used)
 
 
-def check_used(used):
+def check_shared_is_used(used):
     "Raise AssertionError unless every block used its shared memory"
     if not used:
         raise AssertionError('the result is right, but some values bypassed `shared`: use no other memory in a block')
@@ -92,9 +92,9 @@ def _(fn, rng, h, w, tw, ty, tx):
     check(ts.a.reshape(tw, tw), padded[ty * tw : (ty + 1) * tw, tx * tw : (tx + 1) * tw])
 
 
-# The transpose is about *how* memory is touched: within a tile, neighbouring threads must read neighbouring
+# A transpose is judged by its access pattern, too: within a tile, neighbouring threads must read neighbouring
 # addresses, and write neighbouring addresses.
-def in_rows(indices, cols, tw, what):
+def check_row_major(indices, cols, tw, what):
     "Raise AssertionError unless `indices` (of a matrix with `cols` columns) visit each tile in row-major order"
     # Compares only consecutive accesses, so it catches column order but not uncoalesced access as such.
     for a, b in zip(indices, indices[1:]):
@@ -117,37 +117,37 @@ def in_rows(indices, cols, tw, what):
 def _(fn, rng, h, w, tw):
     x = normal(rng, h, w)
     xs, out = Memory('x', x), output(h * w)
-    used = run_kept(fn, (cdiv(w, tw), cdiv(h, tw)), (tw, tw), tw * tw, xs, out, h, w, tw)
+    used = run_recorded(fn, (cdiv(w, tw), cdiv(h, tw)), (tw, tw), tw * tw, xs, out, h, w, tw)
     check_unchanged(xs)
     check(out.a.reshape(w, h), x.T)
-    in_rows(xs.reads, w, tw, 'x')
-    in_rows(out.writes, h, tw, 'out')
+    check_row_major(xs.reads, w, tw, 'x')
+    check_row_major(out.writes, h, tw, 'out')
     if len(xs.reads) != h * w:
         raise AssertionError(f'x was read {len(xs.reads)} times: read each of its {h * w} elements once')
-    check_used(used)
+    check_shared_is_used(used)
 
 
 # In forward order, a thread that loads an element often runs before those that read it, which hides a missing barrier.
 # Reverse order exposes it.
 @contextmanager
-def last_first(fn):
-    "While active, `run_threads` in `fn`'s module runs threads last to first"
+def reversed_threads(fn):
+    "Inside the `with` block, `run_threads` in `fn`'s module runs the threads from last to first"
 
-    def run_back(f, blockDim, *args):
+    def run_reversed(f, blockDim, *args):
         for tr in reversed(range(blockDim.y)):
             for tc in reversed(range(blockDim.x)):
                 f(tr, tc, *args)
 
     names = getattr(fn, '__globals__', {})
-    forward = names.get('run_threads')
-    if forward is None:
+    original = names.get('run_threads')
+    if original is None:
         yield
         return
-    names['run_threads'] = run_back
+    names['run_threads'] = run_reversed
     try:
         yield
     finally:
-        names['run_threads'] = forward
+        names['run_threads'] = original
 
 
 @problem(
@@ -169,11 +169,11 @@ def last_first(fn):
 def _(fn, rng, n, tpb, order):
     x = normal(rng, n)
     xs, out = Memory('x', x), output(n)
-    with last_first(fn) if order == 'reverse' else nullcontext():
-        used = run_kept(fn, cdiv(n, tpb), tpb, tpb + 2, xs, out, n)
+    with reversed_threads(fn) if order == 'reverse' else nullcontext():
+        used = run_recorded(fn, cdiv(n, tpb), tpb, tpb + 2, xs, out, n)
     check_unchanged(xs)
     ext = np.concatenate([[0], x, [0]])
     check(out.a, (ext[:-2] + ext[1:-1] + ext[2:]).astype(np.float32), atol=1e-5, tile=tpb)  # two additions
     if len(xs.reads) > n + 2 * cdiv(n, tpb):
         raise AssertionError(f'x was read {len(xs.reads)} times: with a halo, {n + 2 * cdiv(n, tpb)} reads are enough')
-    check_used(used)
+    check_shared_is_used(used)

@@ -1,4 +1,4 @@
-"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+"""Test cases for the lesson's exercises. Reading this file spoils them."""
 
 import sys
 import threading
@@ -11,7 +11,7 @@ from ..runner import run_barrier
 from ...sim import options
 from ...utils import cdiv, check
 
-__all__ = ['ORDERS', 'own_line', 'Noted', 'Counted', 'run_noted', 'most_reads']
+__all__ = ['ORDERS', 'own_line', 'RecordingMemory', 'CountingBarrier', 'run_recorded', 'most_reads']
 
 
 @problem(
@@ -29,11 +29,11 @@ def _(fn, rng, k, tw):
         raise AssertionError(f'got {got!r}, but each thread waits {want} times at the barrier')
 
 
-# Every kernel is run under each order that the runner knows, and under the system's own. But a race need not
-# show in any of them: two threads that add to the same element are right as long as neither is interrupted in
-# between. So the judge also notes, for every access, which thread made it and how many waits that thread had
-# passed before. Two threads, one element, at least one write, and the same number of waits: a race, whatever the
-# result was.
+# Every kernel runs in each order of the runner, and in the operating system's. But a data race need not change the
+# result in any of them: two threads that add to the same element are right unless one is interrupted in between. So
+# the judge also records, for every access, which thread made it and how many waits that thread had passed. Two threads
+# that access one element after the same number of waits, at least one of them to write, have a data race, even if the
+# result is right.
 def own_line(thread):
     "Return the current line of the calling `thread` in the learner's source"
     frame = sys._getframe(1)
@@ -42,22 +42,22 @@ def own_line(thread):
     return frame.f_lineno if frame else 0
 
 
-class Noted(Memory):
-    "Memory that notes who touched it when: (index, verb, block, thread, waits passed before it, line)"
+class RecordingMemory(Memory):
+    "Memory that records each access: (index, verb, block, thread, waits passed before it, line)"
 
     def __init__(self, name, values):
         super().__init__(name, values)
         self.log = []
 
     def note(self, indices, verb):
-        "Remember who touched `indices` how, and after how many waits"
+        "Record an access to `indices` with its thread, the waits that the thread has passed, and its line"
         super().note(indices, verb)
         me = threading.current_thread()
         if where := getattr(me, 'where', None):
             self.log += [(int(p), verb, *where, me.waits, own_line(me)) for p in np.atleast_1d(indices)]
 
     def check_races(self):
-        "Raise `AssertionError` that names two threads with no barrier in between"
+        "Raise `AssertionError` for a data race, which names both threads"
         seen = {}
         for index, verb, block, thread, waits, line in self.log:
             for verb2, block2, thread2, waits2, line2 in seen.setdefault(index, []):
@@ -67,15 +67,15 @@ class Noted(Memory):
                     and (block != block2 or waits == waits2)
                 ):
                     raise AssertionError(
-                        f'a data race on {self.name}[{index}]: {verb2} by thread ({thread2}) of block ({block2}) '
+                        f'data race on {self.name}[{index}]: {verb2} by thread ({thread2}) of block ({block2}) '
                         f'in line {line2} and {verb} by thread ({thread}) of block ({block}) in line {line}, '
                         'with no barrier in between'
                     )
             seen[index].append((verb, block, thread, waits, line))
 
 
-class Counted:
-    "The barrier, which counts the waits of each thread"
+class CountingBarrier:
+    "The barrier of a block, which counts the waits of each thread"
 
     def __init__(self, syncb):
         self.syncb, self.lines = syncb, {}
@@ -92,15 +92,15 @@ class Counted:
         me.waits += 1
 
 
-def run_noted(fn, rng, blocks, threads, sh_sz, memories, *args, order):
-    "Run the kernel `fn`; `AssertionError` on a race in shared memory or in `memories`; gives all that was touched"
+def run_recorded(fn, rng, blocks, threads, sh_sz, memories, *args, order):
+    "Run the kernel `fn` and return all accesses; raises `AssertionError` for a data race"
     shared_of, waiting = {}, []
 
     def one(b, t, d, shared, syncb, *args):
         me = threading.current_thread()
         me.where, me.waits, me.source = (b.x, t.x), 0, getattr(fn, '__code__', one.__code__).co_filename
-        waiting.append(Counted(syncb))
-        fn(b, t, d, shared_of.setdefault(b.x, Noted('shared', shared)), waiting[-1], *args)
+        waiting.append(CountingBarrier(syncb))
+        fn(b, t, d, shared_of.setdefault(b.x, RecordingMemory('shared', shared)), waiting[-1], *args)
 
     try:
         run_barrier(one, blocks, threads, sh_sz, *args, order=order, seed=int(rng.integers(1000)))
@@ -109,10 +109,10 @@ def run_noted(fn, rng, blocks, threads, sh_sz, memories, *args, order):
         if e.__cause__ or not lines:
             raise
         raise AssertionError(f'{e}. They wait in line {" and ".join(map(str, lines))}') from e
-    noted = [*shared_of.values(), *memories]
-    for m in noted:
+    recorders = [*shared_of.values(), *memories]
+    for m in recorders:
         m.check_races()
-    return [touch for m in noted for touch in m.log]
+    return [access for m in recorders for access in m.log]
 
 
 ORDERS = ('forward', 'reverse', 'shuffle', None)
@@ -130,13 +130,13 @@ ORDERS = ('forward', 'reverse', 'shuffle', None)
 )
 def _(fn, rng, blocks, threads, order):
     x = normal(rng, blocks, threads)
-    xs = Noted('x', x)
-    touched = run_noted(fn, rng, blocks, threads, threads, [xs], xs, order=order)
+    xs = RecordingMemory('x', x)
+    accesses = run_recorded(fn, rng, blocks, threads, threads, [xs], xs, order=order)
     check(xs.a.reshape(blocks, threads), x[:, ::-1])
-    moving = {(block, thread) for _, verb, block, thread, *_ in touched if verb == 'written'}
-    if len(moving) < blocks * (threads // 2):  # half of them can swap two numbers each
+    writers = {(block, thread) for _, verb, block, thread, *_ in accesses if verb == 'written'}
+    if len(writers) < blocks * (threads // 2):  # half of the threads could swap two elements each
         raise AssertionError(
-            f'{len(moving)} of {blocks * threads} threads moved all elements: let each thread load one and store one'
+            f'{len(writers)} of {blocks * threads} threads moved all elements: let each thread load one and store one'
         )
 
 
@@ -155,17 +155,17 @@ def _(fn, rng, blocks, threads, order):
 )
 def _(fn, rng, n, threads, order):
     x, blocks = normal(rng, n), cdiv(n, threads)
-    xs, out = Noted('x', x), Noted('out', np.full(blocks, np.nan))
-    run_noted(fn, rng, blocks, threads, threads, [xs, out], xs, out, n, order=order)
+    xs, out = RecordingMemory('x', x), RecordingMemory('out', np.full(blocks, np.nan))
+    run_recorded(fn, rng, blocks, threads, threads, [xs, out], xs, out, n, order=order)
     check_unchanged(xs)
     padded = np.concatenate([x, np.zeros(blocks * threads - n)])
     want = padded.reshape(blocks, threads).sum(1).astype(np.float32)
-    check(out.a, want, atol=1e-5)  # up to 16 numbers around 1: a few roundings
+    check(out.a, want, atol=1e-5)  # up to 16 values around 1: a few roundings
 
 
-def most_reads(touched):
+def most_reads(accesses):
     "Return the most reads of one thread, and which thread that is"
-    reads = Counter(thread for _, verb, _, thread, *_ in touched if verb == 'read')
+    reads = Counter(thread for _, verb, _, thread, *_ in accesses if verb == 'read')
     return max((n, who) for who, n in reads.items())
 
 
@@ -181,12 +181,12 @@ def most_reads(touched):
 )
 def _(fn, rng, n, order):
     x = normal(rng, n)
-    xs, out = Noted('x', x), Noted('out', np.full(n, np.nan))
-    touched = run_noted(fn, rng, 1, n, n, [xs, out], xs, out, n, order=order)
+    xs, out = RecordingMemory('x', x), RecordingMemory('out', np.full(n, np.nan))
+    accesses = run_recorded(fn, rng, 1, n, n, [xs, out], xs, out, n, order=order)
     check_unchanged(xs)
     want = x.astype(np.float64).cumsum().astype(np.float32)
-    check(out.a, want, atol=1e-5)  # up to 40 numbers around 1: a few roundings
-    steps, (reads, who) = (n - 1).bit_length(), most_reads(touched)
+    check(out.a, want, atol=1e-5)  # up to 40 values around 1: a few roundings
+    steps, (reads, who) = (n - 1).bit_length(), most_reads(accesses)
     if n > 32 and reads > 4 * steps:
         raise AssertionError(
             f'thread ({who}) reads {reads} elements: take {steps} steps with d = 1, 2, 4, ..., and read one element, '
@@ -194,13 +194,12 @@ def _(fn, rng, n, order):
         )
 
 
-# The last one is for the simulator, which finds races by itself; it runs the kernel in several orders all the
-# same.
+# The last exercise runs on the simulator, which reports data races itself; the order still varies.
 @problem(
     '04.block_max',
     returns=False,
     cases=[dict(n=n, order=order) for n in (100, 64, 63, 1, 300) for order in ORDERS[:3]]
-    + [dict(n=100, order='forward', scale=1e30)],  # no number is low enough to stand for none
+    + [dict(n=100, order='forward', scale=1e30)],  # below any constant that could stand for a missing element
     hints=[
         'First every thread writes its element, or -np.inf, to shared memory.',
         'Then halve: `half = 32`, and while it is above 0, threads `t < half` keep the larger of `s[t]` '
@@ -210,13 +209,13 @@ def _(fn, rng, n, order):
     ],
 )
 def _(fn, rng, n, order, scale=1):
-    x = (normal(rng, n) - 3 - 10 * (np.arange(n) // 64)) * scale  # what is from a block before would win
+    x = (normal(rng, n) - 3 - 10 * (np.arange(n) // 64)) * scale  # so that elements of an earlier block would win
     x, out = x.astype(np.float32), np.full(cdiv(n, 64), np.nan, np.float32)
-    given = x.copy()
+    original = x.copy()
     if not hasattr(fn, 'py_func'):
         raise AssertionError('the function is not a kernel: it needs @cuda.jit above it, between @exercise and def')
     with options(order=order, seed=int(rng.integers(1000))):
         fn[cdiv(n, 64), 64](x, out)
-    if len(changed := np.flatnonzero(x != given)):
+    if len(changed := np.flatnonzero(x != original)):
         raise AssertionError(f'x[{changed[0]}] was written: read from x, write to the output only')
-    check(out, np.array([given[i : i + 64].max() for i in range(0, n, 64)]))
+    check(out, np.array([original[i : i + 64].max() for i in range(0, n, 64)]))

@@ -1,4 +1,4 @@
-"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+"""Test cases for the lesson's exercises. Reading this file spoils them."""
 
 import re
 
@@ -11,40 +11,51 @@ from ...diagnostics.errors import WrongArgument
 from ...sim import KernelError
 from ...utils import cdiv, check
 
-__all__ = ['PAD', 'source', 'bare', 'frame', 'compiled', 'launch', 'run', 'check_elements', 'picture', 'check_refused']
+__all__ = [
+    'PAD',
+    'source',
+    'without_comments',
+    'padded',
+    'compile_for_emulator',
+    'launch',
+    'run',
+    'check_elements',
+    'picture',
+    'check_refused',
+]
 
 
-# An answer is a function that returns C. It is compiled once (the build cache sees to that) and run on every
-# case, on the emulator even on a machine with a GPU: only there is every out-of-bounds access reported. Arrays are in
-# the middle of longer pieces of memory, in case the checks are disabled.
+# An answer is a function that returns CUDA C. It is compiled once, thanks to the build cache, and run on
+# every case, on the emulator even on a machine with a GPU, because only the emulator reports every out-of-bounds
+# access. Arrays have padding on both sides, in case the checks are disabled.
 PAD = 256
 
 
 def source(fn) -> str:  # CUDA C
-    "Return what the learner's function returns, which must be a source"
+    "Return the source that the learner's function returns; raises `AssertionError` if it returns something else"
     src = fn()
     if isinstance(src, str):
         return src
-    raise AssertionError(f"it returned {type(src).__name__}: return the source as a string, with return r'''...'''")
+    raise AssertionError(f"the function returned {type(src).__name__}: return the source, as in return r'''...'''")
 
 
-def bare(src) -> str:
-    "CUDA C without its comments"
+def without_comments(src) -> str:
+    "Return CUDA C without its comments"
     return re.sub(r'//[^\n]*|/\*.*?\*/', '', src, flags=re.S)
 
 
-def frame(
+def padded(
     a,  # a NumPy array, or a tensor
-    edge,  # the value around it: one for inputs, another for outputs
+    edge,  # the value of the padding
 ):  # a 1-D tensor
-    "Return the elements of `a` between two strips of `PAD` times `edge`"
+    "Return the elements of `a` with `PAD` elements of padding on both sides"
     a = torch.as_tensor(a).reshape(-1)
     strip = torch.full((PAD,), edge, dtype=a.dtype)
     return torch.cat([strip, a, strip])
 
 
-def compiled(fn, name):  # a name, or several
-    "Return a kernel of the source that `fn` returns, or `Kernels`, for the emulator"
+def compile_for_emulator(fn, name):  # a name, or several
+    "Compile a kernel, or several, of the source that `fn` returns for the emulator"
     with on_emulator():
         return cuda_kernel(source(fn), name=name)
 
@@ -52,16 +63,17 @@ def compiled(fn, name):  # a name, or several
 def launch(
     fn, name, blocks, threads, **args
 ):  # arguments by the kernel's own names, in order; arrays are NumPy's or tensors
-    "Launch kernel `name` of the source that `fn` returns; gives `out`; `AssertionError` when it wrote anything else"
-    return run(compiled(fn, name), blocks, threads, **args)
+    "Launch kernel `name` of the source that `fn` returns; return `out`; raises `AssertionError` for other writes"
+    return run(compile_for_emulator(fn, name), blocks, threads, **args)
 
 
 def run(kernel, blocks, threads, **args):
-    "Return `launch` for what is compiled"
+    "Launch a compiled kernel as `launch` does"
     got, name = [p.name for p in kernel.params], kernel.__name__
     if sorted(got) == sorted(args) and got != list(args):
         raise AssertionError(f'{name} must take ({", ".join(args)}), in this order; yours takes ({", ".join(got)})')
-    before = {k: frame(v, 9 if k == 'out' else 7) for k, v in args.items() if isinstance(v, (np.ndarray, torch.Tensor))}
+    arrays = {k: v for k, v in args.items() if isinstance(v, (np.ndarray, torch.Tensor))}
+    before = {k: padded(v, 9 if k == 'out' else 7) for k, v in arrays.items()}
     after = {k: v.clone() for k, v in before.items()}
     try:
         kernel[blocks, threads](*[after[k][PAD:-PAD] if k in after else v for k, v in args.items()])
@@ -77,13 +89,13 @@ def run(kernel, blocks, threads, **args):
 
 
 def check_elements(fn, name, threads, own, **args):  # own: which elements of `out` are theirs
-    "`AssertionError` when the first block alone, of these `threads`, writes elements that are not its own"
-    if 'gridDim' in bare(source(fn)):
-        return  # it goes on by whole grids, and a grid of one block does all
+    "Raise `AssertionError` if a launch of the first block alone, of `threads`, writes elements of other blocks"
+    if 'gridDim' in without_comments(source(fn)):
+        return  # a grid-stride loop, in which one block computes all elements
     got, out = launch(fn, name, 1, threads, **args).numpy(), args['out']
     for i in np.flatnonzero((got != out) & ~(np.isnan(got) & np.isnan(out)) & ~own.reshape(-1)):
         raise AssertionError(
-            f'out[{i}] is written by the first block, whose threads have other elements: let each thread write its own'
+            f'out[{i}] is written by the first block, but belongs to another: let each thread write its own element'
         )
 
 
@@ -93,7 +105,7 @@ def check_elements(fn, name, threads, own, **args):  # own: which elements of `o
         dict(n=n, blocks=b, threads=t)
         for n, b, t in ((300, 3, 128), (256, 1, 256), (255, 1, 256), (257, 2, 256), (1, 3, 32), (775, 13, 64))
     ]
-    + [dict(n=40_000, blocks=313, threads=128)],  # more than 16 bits can count
+    + [dict(n=40_000, blocks=313, threads=128)],  # does not fit into 16 bits
     hints=[
         'The lesson’s `square_k` is nearly the answer: take two inputs instead of one, and a scalar.',
         'A kernel is `__global__ void`; the index is `int i = blockIdx.x*blockDim.x + threadIdx.x;`, '
@@ -116,7 +128,7 @@ def _(fn, rng, n, blocks, threads):
         for n, s in ((7, 1), (7, -1), (7, 0), (100, 30), (33, -100), (5, 23), (64, -64), (1, 5), (3, 100_000))
     ],
     hints=[
-        'Ask it the other way round: from which index of `x` is `out[i]` read?',
+        'Start from the output: which index of `x` does `out[i]` come from?',
         'From `i - shift`, wrapped around. But in C the remainder of a negative integer is negative, or 0.',
         'Take `(i - shift%n) % n`, and add `n` when it is below 0.',
     ],
@@ -129,9 +141,9 @@ def _(fn, rng, n, shift):
     check_elements(fn, 'roll', 32, np.arange(n) < 32, x=x, out=empty, n=n, shift=shift)
 
 
-# A grey exactly between two bytes may be rounded either way, so pixels of that kind are left out.
+# A grey value halfway between two bytes may be rounded up or down, so no pixel has one.
 def picture(rng, h, w):
-    "Random bytes, (h, w, 3), and their grey; a white pixel comes first, and none has a grey that ends in about .5"
+    "Return random pixels, (h, w, 3), and their grey values; the first is white, and no grey value ends in about .5"
     x = rng.integers(0, 256, (h, w, 3), dtype=np.uint8)
     x[0, 0] = 255
     grey = x @ np.array([0.2989, 0.5870, 0.1140])
@@ -174,11 +186,10 @@ def _(fn, rng, h, w):
     check_elements(fn, 'row_mean', 32, np.arange(h) < 32, x=x, out=empty, h=h, w=w)
 
 
-# The layer is called as a user would call it, also with inputs that do not fit. The last case has more than
-# 1024 blocks: an answer that mistakes blocks for threads fails there. An error of the emulator's detectors is not
-# a refusal, and names the inputs that led to it.
-def check_refused(f, why, *args, right=None):  # right: a result that is as good as a refusal
-    "Raise `AssertionError` that says `why` when `f` takes `args`"
+# The layer is called as a user would call it, also with invalid inputs. The last case has more than 1024 blocks: an
+# answer that swaps blocks and threads fails there. An error of the emulator's detectors does not count as a refusal.
+def check_refused(f, why, *args, right=None):  # right: a result that is also accepted
+    "Raise `AssertionError`, which states `why`, unless `f` refuses `args`"
     try:
         got = f(*args)
     except KernelError as e:
@@ -208,7 +219,7 @@ def check_refused(f, why, *args, right=None):  # right: a result that is as good
 )
 def _(fn, rng, h, w, k):
     src = source(fn)
-    if '__global__' not in (code := bare(src)):
+    if '__global__' not in (code := without_comments(src)):
         raise AssertionError('the source has no kernel: write a __global__ one that computes the sums, and launch it')
     if re.search(r'<<<\s*1\s*,', code):
         raise AssertionError(

@@ -1,4 +1,4 @@
-"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+"""Test cases for the lesson's exercises. Reading this file spoils them."""
 
 import re
 import warnings
@@ -9,10 +9,20 @@ import torch
 from ...cpp import load_cuda, on_emulator
 from ..grading import normal, problem
 from ...diagnostics.errors import SameValueRace
-from .lesson_05 import bare, source
+from .lesson_05 import without_comments, source
 from ...utils import cdiv, check, cuda_begin
 
-__all__ = ['HOST', 'SWAPS', 'SHAPES', 'RECTS', 'TWOS', 'check_source', 'launch', 'check_unchanged', 'product']
+__all__ = [
+    'HOST',
+    'TILE_WIDTHS',
+    'SHAPES',
+    'RECTANGLES',
+    'TWO_ROW_TILES',
+    'check_source',
+    'launch',
+    'check_unchanged',
+    'product',
+]
 
 
 @problem(
@@ -47,8 +57,8 @@ def _(fn, rng, th, tk, tw):
         raise AssertionError(f'got {got[0]} bytes in total, but {first + 8 * tw} are needed')
 
 
-# The others return templates. A host function is added that launches any of the instances, and all is
-# compiled for the emulator, on a GPU machine too: only the emulator sees a race whose result is right.
+# The other answers are templates. The judge adds a host function that launches any of the instances, and compiles all
+# for the emulator, even on a machine with a GPU: only the emulator reports a data race whose result is right.
 HOST = r'''
 void launch(int instance, int bx, int by, int tx, int ty, torch::Tensor m, torch::Tensor n, torch::Tensor out,
             int h, int w, int k) {
@@ -64,8 +74,8 @@ void launch(int instance, int bx, int by, int tx, int ty, torch::Tensor m, torch
 
 
 def check_source(src, kernel):
-    "`AssertionError` when the template `kernel` has another name, or no use for its arguments or for shared memory"
-    code = bare(src)
+    "Raise `AssertionError` if the template has another name, or does not use its parameters or shared memory"
+    code = without_comments(src)
     head = re.search(rf'template\s*<([^{{}}<>]*)>[^{{}}]*\b{kernel}\s*\(', code)
     if not head:
         raise AssertionError(
@@ -90,9 +100,9 @@ def check_source(src, kernel):
 def launch(
     fn,
     kernel,  # the name of the template that `fn` returns
-    sizes,  # every instance, as a tuple of its template's arguments
-    size,  # the one to launch
-    args,  # its arguments, in terms of m_at, n_at, out_at, h, w and k
+    sizes,  # template arguments of every instance, a tuple each
+    size,  # those of the instance to launch
+    args,  # its arguments as C, in terms of m_at, n_at, out_at, h, w and k
     blocks,
     threads,
     m,
@@ -102,7 +112,7 @@ def launch(
     w=0,
     k=0,
 ):
-    "Launch one instance of the learner's template; `AssertionError` when several threads do the same"
+    "Launch one instance of the learner's template; raises `AssertionError` if several threads write the same element"
     src = source(fn)
     check_source(src, kernel)
     cases = ' '.join(
@@ -122,13 +132,13 @@ def launch(
 
 
 def check_unchanged(*pairs):  # (name, before, after)
-    "`AssertionError` when an input was written"
+    "Raise `AssertionError` if an input was written"
     for name, old, new in pairs:
         if not np.array_equal(old, new.numpy()):
             raise AssertionError(f'{name} was changed: read from {name}, write to out only')
 
 
-SWAPS = [(2,), (4,), (8,)]
+TILE_WIDTHS = [(2,), (4,), (8,)]
 
 
 @problem(
@@ -147,17 +157,17 @@ SWAPS = [(2,), (4,), (8,)]
 def _(fn, rng, n, tw):
     x = normal(rng, n, n)
     got = torch.tensor(x)
-    launch(fn, 'transpose_k', SWAPS, (tw,), 'out_at, h', (cdiv(n, tw),) * 2, (tw, tw), got, got, got, h=n)
+    launch(fn, 'transpose_k', TILE_WIDTHS, (tw,), 'out_at, h', (cdiv(n, tw),) * 2, (tw, tw), got, got, got, h=n)
     check(got, np.ascontiguousarray(x.T), tile=tw)
-    if 'gridDim' in bare(source(fn)):
-        return  # it goes on by whole grids, and a grid of one block does all
+    if 'gridDim' in without_comments(source(fn)):
+        return  # a grid-stride loop, in which one block computes all elements
     got = torch.tensor(x)
-    launch(fn, 'transpose_k', SWAPS, (tw,), 'out_at, h', (1, 1), (tw, tw), got, got, got, h=n)
+    launch(fn, 'transpose_k', TILE_WIDTHS, (tw,), 'out_at, h', (1, 1), (tw, tw), got, got, got, h=n)
     r, c = np.nonzero(got.numpy() != x)
     if max([*r, *c], default=0) >= tw:
         raise AssertionError(
-            'the first block alone writes to tiles that are not its own: swap one pair of tiles '
-            'per block, or one tile on the diagonal'
+            'the first block writes to tiles of other blocks: swap one pair of tiles per block, or transpose one tile '
+            'on the diagonal'
         )
 
 
@@ -165,7 +175,7 @@ SHAPES = ((1, 1, 1), (5, 9, 7), (8, 3, 13), (8, 16, 8), (11, 17, 2), (3, 40, 9))
 
 
 def product(fn, kernel, sizes, size, rng, h, k, w, tw, rows):
-    "Try a kernel for matrix products, whose blocks have `rows` rows of `tw` threads, on random matrices"
+    "Judge a kernel for matrix products, whose blocks have `rows` rows of `tw` threads, on random matrices"
     m, n = normal(rng, h, k), normal(rng, k, w)
     mt, nt, out = torch.tensor(m), torch.tensor(n), torch.full((h, w), torch.nan)
     args, blocks = 'm_at, n_at, out_at, h, w, k', (cdiv(w, tw), cdiv(h, tw))
@@ -175,12 +185,12 @@ def product(fn, kernel, sizes, size, rng, h, k, w, tw, rows):
     check(out, want, atol=1e-4, tile=tw)  # at most 40 roundings of values around 6
 
 
-RECTS = [(4, 8), (8, 4), (4, 4), (4, 6), (2, 5)]  # tw, tk
+RECTANGLES = [(4, 8), (8, 4), (4, 4), (4, 6), (2, 5)]  # tw, tk
 
 
 @problem(
     '06.rect',
-    cases=[dict(h=h, k=k, w=w, tw=tw, tk=tk) for tw, tk in RECTS for h, k, w in SHAPES],
+    cases=[dict(h=h, k=k, w=w, tw=tw, tk=tk) for tw, tk in RECTANGLES for h, k, w in SHAPES],
     hints=[
         'A phase now begins at `idx = ph*tk`, and there are `cdiv(k,tk)` of them.',
         'Thread (`tr`, `tc`) fills columns `tc`, `tc + tw`, `tc + 2*tw`, ... of row `tr` of `ms`, as long as they '
@@ -190,15 +200,15 @@ RECTS = [(4, 8), (8, 4), (4, 4), (4, 6), (2, 5)]  # tw, tk
     ],
 )
 def _(fn, rng, h, k, w, tw, tk):
-    product(fn, 'matmul_rect_k', RECTS, (tw, tk), rng, h, k, w, tw, tw)
+    product(fn, 'matmul_rect_k', RECTANGLES, (tw, tk), rng, h, k, w, tw, tw)
 
 
-TWOS = [(4,), (8,), (2,), (16,)]  # the last has more than one warp in a block
+TWO_ROW_TILES = [(4,), (8,), (2,), (16,)]  # the last has more than one warp in a block
 
 
 @problem(
     '06.two',
-    cases=[dict(h=h, k=k, w=w, tw=tw) for (tw,) in TWOS for h, k, w in SHAPES],
+    cases=[dict(h=h, k=k, w=w, tw=tw) for (tw,) in TWO_ROW_TILES for h, k, w in SHAPES],
     hints=[
         'Two sums, `o` and `o2`; two rows, `r` and `r + tw/2`. In the loop, '
         'keep `ns[i][tc]` in a variable and use it for both.',
@@ -209,4 +219,4 @@ TWOS = [(4,), (8,), (2,), (16,)]  # the last has more than one warp in a block
     ],
 )
 def _(fn, rng, h, k, w, tw):
-    product(fn, 'matmul_two_k', TWOS, (tw,), rng, h, k, w, tw, tw // 2)
+    product(fn, 'matmul_two_k', TWO_ROW_TILES, (tw,), rng, h, k, w, tw, tw // 2)

@@ -1,4 +1,4 @@
-"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+"""Test cases for the lesson's exercises. Reading this file spoils them."""
 
 import re
 from contextlib import suppress
@@ -17,21 +17,21 @@ __all__ = [
     'simulated',
     'check_unchanged',
     'run',
-    'in_c',
-    'count_touches',
+    'run_as_c',
+    'count_accesses',
     'unwritten',
-    'threads_of',
-    'check_shared_out',
-    'mean_abs',
-    'first_double',
-    'in_tiles',
+    'count_threads',
+    'check_distribution',
+    'expected_float32',
+    'find_double',
+    'count_tile_loads',
 ]
 
 
-# Every answer is a kernel in the dialect, run on the simulator, even on a machine with a GPU: only the simulator sees
-# a race whose result is right. The two long ones must also become C.
+# Every answer is a kernel in Numba's dialect. It runs on the simulator, even on a machine with a GPU, because only the
+# simulator reports a data race whose result is right. `to_cuda` must also be able to translate the two long ones.
 def simulated(fn):
-    "`fn` as a kernel of the simulator, where it is one of Numba's: the same function with the simulator's `cuda`"
+    "Return `fn` as a kernel of the simulator; for one of Numba's, the same function with the simulator's `cuda`"
     if isinstance(fn, Kernel):
         return fn
     if not hasattr(fn, 'py_func'):
@@ -47,33 +47,33 @@ def simulated(fn):
 
 
 def check_unchanged(**pairs):  # name -> (before, after)
-    "`AssertionError` when an input was written"
+    "Raise `AssertionError` if an input was written"
     for name, (old, new) in pairs.items():
         if not np.array_equal(old, new):
             raise AssertionError(f'{name} was changed: read from {name}, write to out only')
 
 
 def run(fn, rng, blocks, threads, *args):
-    "Run the kernel with its threads in a random order; what it did, as a trace"
+    "Run the kernel with its threads in a random order; return its trace"
     with options(order='shuffle', seed=int(rng.integers(1000))), trace() as t:
         simulated(fn)[blocks, threads](*args)
     return t
 
 
-def in_c(fn, blocks, threads, *args):
-    "Run what `to_cuda` makes of the kernel, on the emulator"
+def run_as_c(fn, blocks, threads, *args):
+    "Translate the kernel with `to_cuda` and run it on the emulator"
     src = to_cuda(fn, *args)
     with on_emulator():
         cuda_kernel(src)[blocks, threads](*src.pack(args))
 
 
-def count_touches(t, space, *verbs):
-    "Return how many times single threads did one of `verbs` to memory of a kind: 'global' or 'shared'"
+def count_accesses(t, space, *verbs):
+    "Count the accesses of single threads, by verb, to global or shared memory"
     return sum(len(a['at']) for a in t.accesses if a['space'] == space and a['verb'] in verbs)
 
 
 def unwritten(t, shape):
-    "Return which elements of the output, an array without gaps of bytes, no thread wrote"
+    "Return which elements of the output, a contiguous array of bytes, were not written"
     res = np.ones(shape, bool)
     for a in t.accesses:
         if a['space'] == 'global' and a['verb'] == 'written':
@@ -81,22 +81,22 @@ def unwritten(t, shape):
     return res
 
 
-def threads_of(t, verb, each=1):  # verb: 'read', 'written' or 'atomic'; each: threads of a group, 32 for warps
-    "Return how many threads, or groups of them, have done this to global memory"
+def count_threads(t, verb, each=1):  # verb: 'read', 'written' or 'atomic'; each: threads of a group, 32 for warps
+    "Count the threads, or groups of threads, that made such an access to global memory"
     done = [a for a in t.accesses if (a['verb'], a['space']) == (verb, 'global')]
     return len({(b, i // each) for a in done for b, i in zip(a['block'].tolist(), a['thread'].tolist())})
 
 
-def check_shared_out(
+def check_distribution(
     t,
     verb,
     least,
-    work,  # what they do: 'wrote 35 bytes'
+    work,  # of those threads, as the message states it: 'wrote 35 bytes'
     wanted='distribute the work over all threads',
-    each=1,  # as for `threads_of`
+    each=1,  # as for `count_threads`
 ):
-    "`AssertionError` where fewer than `least` threads, or warps, did a kind of access"
-    if (n := threads_of(t, verb, each)) < least:
+    "Raise `AssertionError` if fewer than `least` threads, or warps, made such an access"
+    if (n := count_threads(t, verb, each)) < least:
         raise AssertionError(f'{n} {"thread" if each == 1 else "warp"}{"s" * (n > 1)} {work}: {wanted}')
 
 
@@ -123,9 +123,9 @@ def _(fn, rng, h, w, step):
             f'{left.sum()} of {left.size} bytes are never written, the first of them out[{r},{c}]: '
             'which thread has that row and that column? Columns are along x'
         )
-    check_shared_out(t, 'written', h * w, f'wrote {h * w} bytes')
+    check_distribution(t, 'written', h * w, f'wrote {h * w} bytes')
     want = old.astype(np.float64) @ [0.2989, 0.5870, 0.1140]
-    bad = np.abs(out - want) > 0.501  # where it is close to a half, floats may round either way
+    bad = np.abs(out - want) > 0.501  # close to a half, a float may be rounded up or down
     if bad.any():
         r, c = np.argwhere(bad)[0]
         raise AssertionError(
@@ -135,19 +135,19 @@ def _(fn, rng, h, w, step):
         )
 
 
-# An operation in float64 shows in the last bits of the result. So the values must be, bit for bit, those that
-# NumPy gets with floats of 32 bits in the same order.
-def mean_abs(x, y):
-    "Return what 07.float32 is to compute, with nothing but float32"
+# An operation in float64 changes the last bits of the result. So the values must equal, bit for bit, those that NumPy
+# computes in float32 in the same order.
+def expected_float32(x, y):
+    "Return the expected result of 07.float32, computed in float32 only"
     total = np.zeros(len(x), np.float32)
     for c in range(x.shape[1]):
         total += np.abs(x[:, c]) * np.float32(0.1)
     return total / np.float32(x.shape[1]) + y / np.float32(3)
 
 
-# The last bits do not show whether a quotient was computed in float64 and rounded at once. Its C does: it has Numba's
-# types, and float instead only where the result is the same.
-def first_double(fn, *args):
+# The last bits do not show whether a quotient was computed in float64 and rounded afterwards. The translation to C
+# does: it has Numba's types.
+def find_double(fn, *args):
     "Return the first line of the kernel, as C with Numba's types, that computes with a `double`; None if there is none"
     with suppress(Untranslatable):
         lines = str(to_cuda(fn, *args, doubles=True)).split('#ifndef')[0].splitlines()
@@ -170,22 +170,22 @@ def _(fn, rng, h, w):
     old = x.copy(), y.copy()
     t = run(fn, rng, cdiv(h, 64), 64, x, y, out)
     check_unchanged(x=(old[0], x), y=(old[1], y))
-    want = mean_abs(x, y)
-    check(out, want, atol=1e-5)  # first: is it right at all?
-    if h < 100:  # more than that is not kept in a trace
-        check_shared_out(t, 'written', h, f'wrote {h} results')
+    want = expected_float32(x, y)
+    check(out, want, atol=1e-5)  # right to within float32 at all?
+    if h < 100:  # a trace keeps no more
+        check_distribution(t, 'written', h, f'wrote {h} results')
     n = int((out != want).sum())
     if n:
         raise AssertionError(
             f'{n} of {h} results differ in their last bits from those of float32 alone: '
             'somewhere the kernel still computes in float64, or adds in another order'
         )
-    if line := first_double(fn, x, y, out):
+    if line := find_double(fn, x, y, out):
         raise AssertionError(f'the bits are right, but this line, as C, computes in float64 and then rounds: {line}')
 
 
-def in_tiles(n):
-    "Count the elements, of `n` in a row, in tiles of 18 that begin one before every 16th, tile after tile"
+def count_tile_loads(n):
+    "Count the loads of `n` elements by tiles of 16 with a halo of one element on both sides"
     return sum(min(first + 17, n) - max(first - 1, 0) for first in range(0, n, 16))
 
 
@@ -214,15 +214,15 @@ def _(fn, rng, h, w):
         atol=1e-5,
         tile=16,
     )  # nine roundings of values around 1
-    reads, most = count_touches(t, 'global', 'read'), in_tiles(h) * in_tiles(w)
+    reads, most = count_accesses(t, 'global', 'read'), count_tile_loads(h) * count_tile_loads(w)
     if reads > most:
         raise AssertionError(
             f'x is read {reads} times: with tiles of 18x18 in shared memory, read it at most {most} times'
         )
-    check_shared_out(t, 'written', h * w, f'wrote {h * w} results')
-    check_shared_out(t, 'read', h * w / 2, f'loaded {reads} elements into shared memory')
+    check_distribution(t, 'written', h * w, f'wrote {h * w} results')
+    check_distribution(t, 'read', h * w / 2, f'loaded {reads} elements into shared memory')
     c = np.full((h, w), np.nan, np.float32)
-    in_c(fn, blocks, (16, 16), x, c)
+    run_as_c(fn, blocks, (16, 16), x, c)
     check(c, out, atol=1e-6, tile=16)  # the same roundings, but for a fused multiply-add
 
 
@@ -246,19 +246,19 @@ def _(fn, rng, h, w, blocks):
         np.minimum(rng.integers(0, 256, (h, w)), rng.integers(0, 256, (h, w))).astype(np.uint8),
         np.zeros(256, np.int32),
     )
-    x[-1, -1] = 255  # hardly ever the smaller of two
+    x[-1, -1] = 255  # a value that the minimum of two random bytes hardly ever has
     old = x.copy()
     t = run(fn, rng, blocks, (16, 16), x, out)
     check_unchanged(x=(old, x))
     check(out, np.bincount(old.ravel(), minlength=256).astype(np.int32))
-    there, most = count_touches(t, 'global', 'atomic'), 256 * blocks[0] * blocks[1]
+    there, most = count_accesses(t, 'global', 'atomic'), 256 * blocks[0] * blocks[1]
     if there > most:
         raise AssertionError(
             f'{there} additions to out in global memory: count in shared memory first, then at most {most} are needed'
         )
     wide, high = min(w, 16 * blocks[0]), min(h, 16 * blocks[1])
-    check_shared_out(t, 'read', wide * high / 2, f'read {h * w} pixels')
-    check_shared_out(t, 'atomic', np.count_nonzero(out) / 2, f'added {there} counts to out')
+    check_distribution(t, 'read', wide * high / 2, f'read {h * w} pixels')
+    check_distribution(t, 'atomic', np.count_nonzero(out) / 2, f'added {there} counts to out')
     c = np.zeros(256, np.int32)
-    in_c(fn, blocks, (16, 16), x, c)
+    run_as_c(fn, blocks, (16, 16), x, c)
     check(c, out)

@@ -1,4 +1,4 @@
-"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+"""Test cases for the lesson's exercises. Reading this file spoils them."""
 
 from math import isclose
 from numbers import Integral
@@ -8,15 +8,15 @@ from ...utils import cdiv
 
 __all__ = [
     'SHAPES',
-    'FAIR',
+    'TIMINGS',
     'SM',
     'WAVES',
     'REPORTS',
-    'EXTRA',
+    'OTHER_EVENTS',
     'TRACES',
     'Gpu',
     'Event',
-    'resident',
+    'resident_blocks',
     'report',
     'event',
     'op',
@@ -63,10 +63,10 @@ def _(fn, rng, h, k, w, size, bandwidth, peak):
         )
 
 
-# The judge's GPU keeps two clocks of its own, the CPU's and the GPU's, and no real time passes. A launch puts
-# a job after all that is queued.
+# The judge's GPU is a model with two clocks, the CPU's and the GPU's, so no real time passes. A launch appends a job to
+# the queue.
 class Gpu:
-    "A GPU on paper: `ms(i, warm)` says how long the kernel's run number `i` takes; all times in milliseconds"
+    "A model of a GPU: `ms(i, warm)` is the time of run `i` of the kernel; all times in milliseconds"
 
     def __init__(self, ms, launch=0.004):
         self.ms, self.launch = ms, launch
@@ -96,12 +96,12 @@ class Gpu:
         self.cpu = max(self.cpu, self.until)
 
     def Event(self):
-        "Return a mark that is in no queue yet"
+        "Make an event that is not recorded yet"
         return Event(self)
 
 
 class Event:
-    "A mark in the queue"
+    "An event: a position in the queue of a `Gpu`, and its time"
 
     def __init__(self, gpu):
         self.gpu, self.at = gpu, None
@@ -111,7 +111,7 @@ class Event:
         self.at, self.flushed = self.gpu.queue(0.0), self.gpu.flushed
 
     def elapsed_time(self, end):
-        "Milliseconds from this mark to the mark `end`"
+        "Return the milliseconds from this event to the event `end`"
         for e, name in ((self, 'first'), (end, 'second')):
             if e.at is None:
                 raise RuntimeError(f'the {name} event was never recorded')
@@ -122,17 +122,17 @@ class Event:
         return end.at - self.at
 
 
-# The first runs are slow, some are disturbed, some are quick because the clock was up; when the data is in
-# the L2, all are fast.
+# The first runs are slow, some are disturbed, some are quick because of a higher clock; if the data is in the L2 cache,
+# all are fast.
 def _ms(cold, warm, first, i, is_warm):
-    "Return what run `i` takes"
+    "Return the milliseconds of run `i`"
     t = warm if is_warm else cold
     return (
         t + (first[i] if i < len(first) else 0) + (4 * cold + 1 if i % 7 == 3 else 0) - (0.2 * t if i % 5 == 4 else 0)
     )
 
 
-FAIR = [
+TIMINGS = [
     dict(cold=2.0, warm=2.0, first=[]),
     dict(cold=2.0, warm=0.8, first=[]),
     dict(cold=2.0, warm=2.0, first=[40.0, 9.0, 3.0]),
@@ -143,7 +143,7 @@ FAIR = [
 
 @problem(
     '08.fair',
-    cases=FAIR,
+    cases=TIMINGS,
     hints=[
         'Four parts: some warm-up runs that do not count; then, many times, `flush`, an event, the kernel, an '
         'event; one `synchronize`; the median of the differences.',
@@ -160,19 +160,20 @@ def _(fn, rng, cold, warm, first):
     if not isinstance(got, (int, float)):
         raise AssertionError(f'return the milliseconds as a float, not {got!r}')
     if isclose(got, cold, rel_tol=0.02):
-        return _enough(gpu)
+        return _check_run_count(gpu)
     raise AssertionError(
-        f'{got:.4g} ms, but an undisturbed run with a cold L2 cache takes {cold:g}{_why(got, gpu, cold, warm, first)}'
+        f'{got:.4g} ms, but an undisturbed run with a cold L2 cache takes {cold:g}'
+        + _likely_mistake(got, gpu, cold, warm, first)
     )
 
 
-def _enough(gpu):
+def _check_run_count(gpu):
     if gpu.timed < 20:
-        raise AssertionError(f'only {gpu.timed} runs were timed, so this result was luck: time at least 20')
+        raise AssertionError(f'only {gpu.timed} runs were timed, so the result is right by chance: time at least 20')
 
 
-def _why(got, gpu, cold, warm, first):
-    "Return what most likely went wrong"
+def _likely_mistake(got, gpu, cold, warm, first):
+    "Return the most likely mistake, as the end of a sentence"
     if not gpu.runs:
         return '. The kernel never ran'
     if gpu.cpu < gpu.until:
@@ -185,7 +186,7 @@ def _why(got, gpu, cold, warm, first):
         return '. The first runs are slow, and so are disturbed ones: warm up, and take the median'
     if got > 1.1 * cold:
         return (
-            '. Some runs are disturbed, which moves a mean: take the median. And an empty queue leaves a gap '
+            '. Some runs are disturbed, which changes a mean: take the median. And an empty queue leaves a gap '
             'between an event and the kernel: flush before the first event'
         )
     if got < 0.5 * warm:
@@ -199,8 +200,8 @@ def _why(got, gpu, cold, warm, first):
 SM = dict(threads=2048, blocks=32, registers=65536, shared=228 * 1024)  # what an SM of an H100 has for its blocks
 
 
-def resident(threads, registers, shared):
-    "Blocks that an SM holds at a time; CUDA takes 1 KB of shared memory per block"
+def resident_blocks(threads, registers, shared):
+    "Return how many blocks are resident on an SM; CUDA reserves 1 KB of shared memory per block"
     return min(
         SM['threads'] // threads,
         SM['blocks'],
@@ -239,7 +240,9 @@ WAVES = [
     ],
 )
 def _(fn, rng, n, threads, registers, shared, sms):
-    got, each, most = fn(n, threads, registers, shared, sms), resident(threads, registers, shared), cdiv(n, threads)
+    got = fn(n, threads, registers, shared, sms)
+    each = resident_blocks(threads, registers, shared)
+    most = cdiv(n, threads)
     wave = each * sms
     if not isinstance(got, Integral) or isinstance(got, bool):
         raise AssertionError(f'return the number of blocks as an int, not {got!r}')
@@ -260,9 +263,9 @@ def _(fn, rng, n, threads, registers, shared, sms):
         )
 
 
-# Reports of Nsight Compute 2025.3 on an NVIDIA H100, but for the last seven, which are made up for the edges.
+# Reports of Nsight Compute 2025.3 on an NVIDIA H100, except for the last seven, which are invented edge cases.
 def report(compute, memory, waves, **waits) -> dict:
-    "Percent of two peaks, waves, and cycles that a warp waits by reason, under ncu's names"
+    "Return percentages of two peaks, waves, and cycles that a warp waits per reason, under ncu's names"
     return {'Compute (SM) Throughput': compute, 'Memory Throughput': memory, 'Waves Per SM': waves, 'waits': waits}
 
 
@@ -338,18 +341,18 @@ def gpu(*a) -> dict:
     return event('kernel', *a, 7)
 
 
-EXTRA = [
+OTHER_EVENTS = [
     dict(ph='M', name='process_name', pid=0),
     dict(ph='s', cat='ac2g', name='ac2g', ts=3, id=1),
     event('cuda_runtime', 'cudaLaunchKernel', 2, 5),
 ]
 TRACES = {
     'two kernels': (
-        EXTRA + [op('aten::mm', 0, 8), op('aten::relu', 20, 9), gpu('mm', 10, 20), gpu('relu', 45, 5)],
+        OTHER_EVENTS + [op('aten::mm', 0, 8), op('aten::relu', 20, 9), gpu('mm', 10, 20), gpu('relu', 45, 5)],
         (30, 15, ''),
     ),
     'a copy counts': (
-        EXTRA
+        OTHER_EVENTS
         + [
             op('aten::randn', 0, 100),
             op('aten::to', 100, 50),
@@ -362,7 +365,7 @@ TRACES = {
         (145, 155, 'aten::square'),
     ),
     'inner operators': (
-        EXTRA
+        OTHER_EVENTS
         + [
             gpu('a', 0, 10),
             op('aten::randn', 20, 200),
@@ -373,7 +376,7 @@ TRACES = {
         (10, 205, 'aten::randn'),
     ),
     'the same length': (
-        EXTRA
+        OTHER_EVENTS
         + [
             gpu('a', 0, 10),
             op('aten::to', 5, 300),
@@ -384,7 +387,7 @@ TRACES = {
         (10, 200, 'aten::_to_copy'),
     ),
     'streams overlap': (
-        EXTRA
+        OTHER_EVENTS
         + [
             gpu('long', 0, 100),
             gpu('short', 10, 5),
@@ -396,7 +399,7 @@ TRACES = {
         (120, 30, 'aten::add'),
     ),
     'not in order': (
-        EXTRA
+        OTHER_EVENTS
         + [
             gpu('c', 90, 10),
             op('aten::mul', 61, 10),

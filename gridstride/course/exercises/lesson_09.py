@@ -1,4 +1,4 @@
-"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+"""Test cases for the lesson's exercises. Reading this file spoils them."""
 
 import re
 import numpy as np
@@ -10,23 +10,23 @@ from ...utils import cdiv, check
 
 __all__ = [
     'BLOCKS',
-    'MOST',
+    'MAX_PER_FMA',
     'compile_answer',
-    'refuse',
-    'gelu',
+    'refuse_instructions',
+    'expected_gelu',
     'doubles',
     'stores',
-    'in_registers',
+    'check_registers',
     'best_block',
     'loads_wide',
-    'four_at_a_time',
+    'check_wide_loads',
 ]
 
 
-# Three of the four are judged twice: by their results, on the emulator, and then by their machine code, which
-# takes compilers, but no GPU.
+# Three of the four answers are judged twice: by their results, on the emulator, and by their machine code, which needs
+# compilers but no GPU.
 def compile_answer(f, fn, name, arch):  # f: sass or resources
-    "Return what the compilers make of the learner's kernel; raises `AssertionError` where there are none"
+    "Compile the learner's kernel to machine code; raises `AssertionError` if a compiler is missing"
     try:
         return f(source(fn), name=name, arch=arch)
     except CompilerMissing as e:
@@ -35,7 +35,7 @@ def compile_answer(f, fn, name, arch):  # f: sass or resources
         ) from None
 
 
-def refuse(found, why):
+def refuse_instructions(found, why):
     "Raise `AssertionError` that names the instructions found, with their source lines"
     if found:
         raise AssertionError(
@@ -44,8 +44,8 @@ def refuse(found, why):
         )
 
 
-def gelu(x):
-    "Return what 09.floats is to compute"
+def expected_gelu(x):
+    "Return the expected result of 09.floats"
     x = x.astype(np.float64)
     return (0.5 * x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x**3)))).astype(np.float32)
 
@@ -74,9 +74,9 @@ def doubles(listing):
 def _(fn, rng, n=200, arch=None):
     x = 2 * normal(rng, n)
     out = launch(fn, 'gelu_k', cdiv(n, 64), 64, x=x, out=np.full(n, np.nan, np.float32), n=n)
-    check(out, gelu(x), atol=2e-6)  # some roundings of values below 10
+    check(out, expected_gelu(x), atol=2e-6)  # some roundings of values below 10
     if arch:
-        refuse(
+        refuse_instructions(
             doubles(compile_answer(sass, fn, 'gelu_k', arch)),
             'the results are right, but part of the kernel still computes with doubles',
         )
@@ -87,18 +87,18 @@ def stores(listing) -> list:
     return [i for i in listing.instructions if i.op.startswith(('STG', 'ST.', 'RED', 'ATOM'))]
 
 
-def in_registers(fn, arch):
+def check_registers(fn, arch):
     "Raise `AssertionError` unless the kernel keeps its counts in registers"
     r, listing = compile_answer(resources, fn, 'count_k', arch), compile_answer(sass, fn, 'count_k', arch)
-    refuse(
+    refuse_instructions(
         [i for i in listing.instructions if i.kind == 'local'],
         f'the results are right, but a thread has {r.local} bytes of local memory',
     )
-    refuse(
+    refuse_instructions(
         [i for i in listing.instructions if i.kind == 'shared'],
         'the results are right, but the counts are in shared memory: keep them in registers',
     )
-    refuse(
+    refuse_instructions(
         [store for loop in listing.loops for store in stores(loop)],
         'the results are right, but the kernel writes to global memory in a loop: count in registers, and write at '
         'the end',
@@ -108,7 +108,7 @@ def in_registers(fn, arch):
 @problem(
     '09.local',
     cases=[dict(h=h, w=w) for h, w in ((1, 1), (5, 40), (64, 7), (33, 100))]
-    + [dict(h=4, w=70_000, equal=True)]  # more than 16 bits can count
+    + [dict(h=4, w=70_000, equal=True)]  # does not fit into 16 bits
     + [dict(arch=a) for a in ('sm_90', 'sm_75')],
     hints=[
         'Which index does the compiler not know? Turn it into one that the compiler knows: a constant, or the '
@@ -118,16 +118,16 @@ def in_registers(fn, arch):
         'it into four comparisons.',
     ],
 )
-def _(fn, rng, h=40, w=30, equal=False, arch=None):  # equal: each row has one number throughout
+def _(fn, rng, h=40, w=30, equal=False, arch=None):  # equal: all elements of a row are equal
     x = (np.arange(h)[:, None].repeat(w, 1) % 4 if equal else rng.integers(0, 4, (h, w))).astype(np.int32)
     out = launch(fn, 'count_k', cdiv(h, 32), 32, x=x, out=np.full((h, 4), -7, np.int32), h=h, w=w)
     check(out.reshape(h, 4), np.stack([(x == j).sum(1) for j in range(4)], 1).astype(np.int32))
     if arch:
-        in_registers(fn, arch)
+        check_registers(fn, arch)
 
 
 def best_block(registers, each, arch):
-    "Return what 09.block is to return"
+    "Return the expected result of 09.block"
     shares = {b: occupancy(registers, each * b, b, arch).share for b in range(32, 1025, 32)}
     best = max(shares.values())
     return next(b for b, share in shares.items() if share == best) if best else 0
@@ -182,28 +182,28 @@ def _(fn, rng, registers, each, arch):
     )
 
 
-MOST = 3  # instructions per FMA
+MAX_PER_FMA = 3  # instructions per FMA
 
 
-def _apart(products):  # how many a loop multiplies without adding
-    "Return what to say of products that are not part of an FMA"
+def _advice_on_multiplies(products):  # how many a loop multiplies without adding
+    "Return advice on products that are not part of an FMA"
     advice = 'which needs a separate add: add each product to the sum separately, o += a.x*b.x; o += a.y*b.y;'
     return f'. {products} of the products are FMULs, {advice}' if products else ''
 
 
-_LEFT_OVER = (
+_REMAINDER_LOOP = (
     'the results are right, but the longest loop with products is the one for the remaining elements, which the '
     'compiler unrolled, and it loads less than 16 bytes at a time: let each thread take at most one remaining element'
 )
 
 
 def loads_wide(loop):
-    "Return whether the loop loads 16 bytes at a time somewhere"
+    "Return whether any instruction of the loop loads 16 bytes at a time"
     return any(op.startswith('LDG.E.128') for op in loop.ops())
 
 
-def four_at_a_time(fn, arch):
-    "Raise `AssertionError` unless the loop that multiplies loads 16 bytes at a time, and has few instructions"
+def check_wide_loads(fn, arch):
+    "Raise `AssertionError` unless the loop that multiplies loads 16 bytes at a time and has few other instructions"
     loops = compile_answer(sass, fn, 'dots_k', arch).loops
     loop = max(loops, key=lambda loop: (loop.ops()['FFMA'], loads_wide(loop)), default=None)
     if not loop or not loop.ops()['FFMA']:
@@ -212,13 +212,16 @@ def four_at_a_time(fn, arch):
         )
     narrow = [i for i in loop.instructions if i.op.startswith('LDG') and '.128' not in i.op]
     if narrow and any(map(loads_wide, loops)):
-        refuse(narrow, _LEFT_OVER)
-    refuse(narrow, 'the results are right, but the loop with the products still loads less than 16 bytes at a time')
+        refuse_instructions(narrow, _REMAINDER_LOOP)
+    why = 'the results are right, but the loop with the products still loads less than 16 bytes at a time'
+    refuse_instructions(narrow, why)
+    products = loop.ops()['FMUL']
     each = len(loop.instructions) / loop.ops()['FFMA']
-    if each > MOST:
+    if each > MAX_PER_FMA:
         raise AssertionError(
             f"the results are right, but the loop has {len(loop.instructions)} instructions for "
-            f"{loop.ops()['FFMA']} FMAs, {each:.1f} per FMA; at most {MOST} are allowed" + _apart(loop.ops()['FMUL'])
+            f"{loop.ops()['FFMA']} FMAs, {each:.1f} per FMA; at most {MAX_PER_FMA} are allowed"
+            + _advice_on_multiplies(products)
         )
 
 
@@ -259,4 +262,4 @@ def _(fn, rng, n=500, blocks=2, threads=64, arch=None):
     if n >= 4 * threads and idle > threads / 2:
         raise AssertionError(f'the sums of {idle} of {threads} threads are 0: distribute the elements over all threads')
     if arch:
-        four_at_a_time(fn, arch)
+        check_wide_loads(fn, arch)

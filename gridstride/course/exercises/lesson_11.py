@@ -1,4 +1,4 @@
-"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+"""Test cases for the lesson's exercises. Reading this file spoils them."""
 
 import math
 
@@ -10,7 +10,7 @@ import torch
 from ... import sim
 from ..grading import problem
 from ...utils import cdiv, check
-from .lesson_07 import check_shared_out
+from .lesson_07 import check_distribution
 from .returned import integer
 
 __all__ = ['CHIPS', 'LAYERS', 'traced', 'atomics_of', 'busiest']
@@ -84,7 +84,7 @@ LAYERS = (
     dict(k=100, n=1, size=4, gbs=1000, tflops=10),
     dict(k=1024, n=1024, size=2, gbs=1000, tflops=256),
     dict(k=600, n=600, size=2, gbs=3350, tflops=989),
-    dict(k=512, n=512, size=2, gbs=1000, tflops=256),  # comes nearer and nearer to the ridge
+    dict(k=512, n=512, size=2, gbs=1000, tflops=256),  # approaches the ridge and never reaches it
 )
 
 
@@ -125,7 +125,7 @@ def _(fn, rng, k, n, size, gbs, tflops):
 
 
 def traced(kernel, grid, block, *args):
-    "Return what the simulator recorded of a launch; raises `AssertionError` for what is not a kernel"
+    "Launch a kernel on the simulator and return its trace; raises `AssertionError` if it is not a kernel"
     if not isinstance(kernel, sim.cuda.Kernel):
         raise AssertionError(f'return the kernel, made with @cuda.jit; got {type(kernel).__name__}')
     with sim.trace(keep=10**7) as t:
@@ -134,19 +134,19 @@ def traced(kernel, grid, block, *args):
 
 
 def atomics_of(t):
-    "Atomic operations, of single threads"
+    "Count the atomic operations of single threads"
     return sum(len(a['at']) for a in t.accesses if a['verb'] == 'atomic')
 
 
 def busiest(t, verb, space='global'):
-    "Return the thread that has done this most often, as (block, thread), and how often"
+    "Return the thread with the most accesses of this kind, as (block, thread), and their number"
     done = [a for a in t.accesses if (a['verb'], a['space']) == (verb, space)]
     counts = Counter(at for a in done for at in zip(a['block'].tolist(), a['thread'].tolist()))
     return max(counts.items(), key=lambda item: item[1], default=((0, 0), 0))
 
 
 def runs(rng, n, longest, values):
-    "Bytes in runs of one value each"
+    "Make `n` random bytes in runs of equal values"
     lengths = rng.integers(1, longest + 1, n)
     return np.repeat(rng.integers(0, values, n), lengths)[:n].astype(np.uint8)
 
@@ -179,14 +179,14 @@ def _(fn, rng, n, per, longest, values):
     t = traced(fn(), cdiv(threads, 64), 64, given, out, per)
     check(out.numpy(), np.bincount(x, minlength=256).astype(np.int32))
     check(given.numpy(), x)
-    # a run that goes on in the piece of the next thread is counted by both
+    # a run that continues in the piece of the next thread is counted by both threads
     most = sum(1 + int((np.diff(x[i : i + per].astype(int)) != 0).sum()) for i in range(0, n, per))
     if (got := atomics_of(t)) > most:
         raise AssertionError(
             f'{got} atomic additions for {n} bytes, which are {most} runs in the pieces of the threads: add once '
             'per run (adding 0 counts, too)'
         )
-    check_shared_out(t, 'atomic', threads, f'counted {threads} pieces of {per} bytes', 'give each thread one piece')
+    check_distribution(t, 'atomic', threads, f'counted {threads} pieces of {per} bytes', 'give each thread one piece')
 
 
 @problem(
@@ -219,4 +219,4 @@ def _(fn, rng, h, w, scale, shift):
         raise AssertionError(
             f'each element is read {read / x.nbytes:.3g} times: make one pass, with `v = x[r,c]` in a variable'
         )
-    check_shared_out(t, 'written', w, f'wrote {w} columns', 'give each thread one column')
+    check_distribution(t, 'written', w, f'wrote {w} columns', 'give each thread one column')

@@ -1,4 +1,4 @@
-"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+"""Test cases for the lesson's exercises. Reading this file spoils them."""
 
 import inspect
 
@@ -8,16 +8,16 @@ import torch
 from ... import sim
 from ..grading import normal, problem
 from ...utils import cdiv, check
-from .lesson_07 import check_shared_out
+from .lesson_07 import check_distribution
 
-__all__ = ['best_of', 'folds', 'moments_of', 'is_kernel']
+__all__ = ['argmax_of', 'reduce_in_orders', 'moments_of', 'check_is_kernel']
 
 
-def folds(combine, items, rng):
-    "Yield `items` combined in three orders: from the left, as a tree of distant elements, and at random"
+def reduce_in_orders(combine, items, rng):
+    "Yield (order, result) of reducing `items` from the left, as a tree of distant elements, and at random"
     yield 'from left to right', _left_to_right(combine, items)
-    yield 'as a tree', _halves(combine, items)
-    yield 'in any order', _any(combine, items, rng)
+    yield 'as a tree', _as_tree(combine, items)
+    yield 'in any order', _random_order(combine, items, rng)
 
 
 def _left_to_right(combine, items):
@@ -27,14 +27,14 @@ def _left_to_right(combine, items):
     return total
 
 
-def _halves(combine, items):
+def _as_tree(combine, items):
     while len(items) > 1:
         half = cdiv(len(items), 2)
         items = [combine(a, b) for a, b in zip(items, items[half:])] + items[len(items) - half : half]
     return items[0]
 
 
-def _any(combine, items, rng):
+def _random_order(combine, items, rng):
     items = list(items)
     while len(items) > 1:
         i, j = rng.choice(len(items), 2, replace=False)
@@ -43,8 +43,8 @@ def _any(combine, items, rng):
     return items[0]
 
 
-def best_of(values):
-    "Return where the largest value is: of equals the first, and a NaN before all"
+def argmax_of(values):
+    "Return the index of the first largest value, or of the first NaN if there is one"
     return int(np.argmax(values))
 
 
@@ -72,8 +72,8 @@ def best_of(values):
 )
 def _(fn, rng, values):
     items = [(np.float32(v), i) for i, v in enumerate(values)]
-    want = best_of(values)
-    for order, got in folds(fn, items, rng):
+    want = argmax_of(values)
+    for order, got in reduce_in_orders(fn, items, rng):
         if not isinstance(got, tuple) or len(got) != 2:
             raise AssertionError(f'return a pair (value, index); got {got!r}')
         if got[1] != want:
@@ -112,7 +112,7 @@ def moments_of(x):
 def _(fn, rng, sizes, mean):
     groups = [rng.normal(mean, 1, n) for n in sizes]
     n, middle, squares = moments_of(np.concatenate(groups))
-    for order, got in folds(fn, [moments_of(g) for g in groups], rng):
+    for order, got in reduce_in_orders(fn, [moments_of(g) for g in groups], rng):
         if not isinstance(got, tuple) or len(got) != 3:
             raise AssertionError(f'return three values, (n, mean, m2); got {got!r}')
         for name, have, want in zip(('n', 'mean', 'm2'), got, (n, middle, squares)):
@@ -124,7 +124,7 @@ def _(fn, rng, sizes, mean):
                 )
 
 
-def is_kernel(kernel):
+def check_is_kernel(kernel):
     "Raise `AssertionError` unless a kernel of Numba's dialect was returned"
     if not isinstance(kernel, sim.cuda.Kernel):
         raise AssertionError(f'return the kernel, made with @cuda.jit; got {type(kernel).__name__}')
@@ -141,7 +141,7 @@ def is_kernel(kernel):
 )
 def _(fn, rng, h, w):
     kernel = fn()
-    is_kernel(kernel)
+    check_is_kernel(kernel)
     x, out = normal(rng, h, w), torch.full((h,), torch.nan)
     with sim.trace() as t:
         kernel[cdiv(h, 4), 128](torch.tensor(x), out)
@@ -154,7 +154,7 @@ def _(fn, rng, h, w):
         raise AssertionError(f'{found}: neighbouring lanes must read neighbouring elements')
     if w >= 64 and s.global_load_requests > 2 * h * cdiv(w, 32):
         raise AssertionError(f'{s.global_load_requests} requests for {h} rows of {w}: let all 32 lanes read')
-    check_shared_out(t, 'written', h, f'wrote {h} rows', 'give each warp one row', each=32)
+    check_distribution(t, 'written', h, f'wrote {h} rows', 'give each warp one row', each=32)
 
 
 def check_atomics(t, kernel):
@@ -169,8 +169,8 @@ def check_atomics(t, kernel):
         )
 
 
-def shared_out(t, n, parts):
-    "Raise `AssertionError` unless all blocks took a ticket and left a part, and several have read the `n` elements"
+def check_all_blocks_work(t, n, parts):
+    "Raise `AssertionError` unless all blocks took a ticket and stored a partial sum, and several read the elements"
     blocks, tickets = len(parts), t.stats.atomics
     if tickets < blocks:
         few = f'{tickets} ticket{"s" * (tickets != 1)} for {blocks} block{"s" * (blocks > 1)}'
@@ -209,7 +209,7 @@ def shared_out(t, n, parts):
 )
 def _(fn, rng, n, blocks, order):
     kernel = fn()
-    is_kernel(kernel)
+    check_is_kernel(kernel)
     parts, ticket = torch.full((blocks,), torch.nan), torch.zeros(1, dtype=torch.int32)
     for run in ('first', 'second'):
         x, out = normal(rng, n), torch.full((1,), torch.nan)
@@ -222,10 +222,10 @@ def _(fn, rng, n, blocks, order):
                 'or it was computed from an uninitialized element'
             )
         check(out, x.sum(dtype=np.float64).astype(np.float32).reshape(1), atol=1e-4)
-        if t.stats.atomics > blocks + 1:  # one more may empty the ticket
+        if t.stats.atomics > blocks + 1:  # one more may reset the ticket
             found = f'{t.stats.atomics} atomics, but one per block, its ticket, is enough ({blocks} in total)'
             raise AssertionError(f'{found}: do not add floats by atomics, which have no fixed order')
-        shared_out(t, n, parts)
+        check_all_blocks_work(t, n, parts)
     if ticket[0] != 0:
         raise AssertionError(f'ticket[0] is {int(ticket[0])} after the launch: set it to 0 for the next one')
 
@@ -250,7 +250,7 @@ def refuse_atomics(t):
 )
 def _(fn, rng, n, share):
     kernel = fn()
-    is_kernel(kernel)
+    check_is_kernel(kernel)
     x = np.where(rng.random(n) < share, 1, rng.integers(-1, 1, n)) * (np.abs(normal(rng, n)) + np.float32(0.01))
     want = x[x > 0].astype(np.float32)
     out, count = torch.full((n,), torch.nan), torch.full((1,), -1, dtype=torch.int32)
@@ -258,7 +258,7 @@ def _(fn, rng, n, share):
         try:
             kernel[1, 128](torch.tensor(x.astype(np.float32)), out, count)
         finally:
-            refuse_atomics(t)  # before whatever they led to
+            refuse_atomics(t)  # before any other error, which they may have caused
     if count[0] != len(want):
         raise AssertionError(f'count[0] is {int(count[0])}, but {len(want)} of the {n} elements are positive')
     check(out[: len(want)], want)

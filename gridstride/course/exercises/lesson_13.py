@@ -1,23 +1,23 @@
-"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+"""Test cases for the lesson's exercises. Reading this file spoils them."""
 
 import re
 import numpy as np
 
 from ..grading import normal, problem
-from .lesson_05 import bare, compiled, launch, run, source
+from .lesson_05 import without_comments, compile_for_emulator, launch, run, source
 from .returned import number
 from ...sim.counters import wavefronts
 from ...utils import cdiv, check
 
-__all__ = ['SHAPES', 'EDGES', 'quads', 'patch_cost', 'slowest', 'useful', 'product']
+__all__ = ['SHAPES', 'EDGES_KERNEL', 'quads', 'patch_cost', 'max_wavefronts', 'useful_fraction', 'product']
 
 
-# Loads of four floats a lane, as the lesson's experiment finds them: half a warp goes at once where its lanes want the
-# same in pairs, else a quarter; lanes that want different quads of the same four banks take turns.
+# A load of four floats per lane, as the lesson's experiment shows: half a warp is served at once if its lanes load the
+# same quad in pairs, else a quarter; each further quad in the same four banks takes one more wavefront.
 def quads(
     quad,  # 32 integers: lane i loads the four floats from index 4*quad[i] on
 ) -> int:
-    "Wavefronts that shared memory takes for a load of four floats a lane"
+    "Return the wavefronts of a shared memory load of four floats per lane"
     total = 0
     for half in np.asarray(quad).reshape(2, 16):
         i = np.arange(16)
@@ -28,10 +28,10 @@ def quads(
 
 
 def patch_cost(BN, BK, TM, TN) -> float:
-    "Wavefronts for a multiply-add in the inner loop of rung 5: TM single loads of ms, TN/4 loads of four of ns"
+    "Return the wavefronts per FMA in the inner loop of rung 5: TM single loads of ms, TN/4 quads of ns"
     lane = np.arange(32)
     column, row = lane % (BN // TN) * TN, lane // (BN // TN) * TM
-    single = slowest((row * BK)[None])
+    single = max_wavefronts((row * BK)[None])
     return (TM * single + TN // 4 * quads(column // 4)) / (TM * TN)
 
 
@@ -67,10 +67,10 @@ def _(fn, rng, BN, BK, TM, TN):
 
 
 # A swizzle is judged by the counters' model of the banks: each warp's request must be served in one wavefront.
-def slowest(
+def max_wavefronts(
     indices,  # (n,32), in floats: a row per request of a warp
 ) -> int:
-    "Wavefronts that shared memory takes for the worst request"
+    "Return the wavefronts of the most expensive request"
     lane = np.arange(32)
     return max(wavefronts(0 * lane, lane, 4 * row, 4)[1] for row in indices)
 
@@ -96,14 +96,13 @@ def _(fn, rng, how):
             f'the 1024 elements must get the indices 0 to 1023, each once; there are {len(np.unique(indices))} '
             f'distinct indices, from {indices.min()} to {indices.max()}'
         )
-    worst = slowest(indices if how == 'a row by a warp' else indices.T)
+    worst = max_wavefronts(indices if how == 'a row by a warp' else indices.T)
     if how != 'every index once' and worst > 1:
         raise AssertionError(f'{how} takes {worst} wavefronts: {worst} lanes have a conflict in one bank')
 
 
-# Waves: what share of the multiply-adds that the SMs could make, from the first block to the end of the last,
-# is wanted.
-def useful(h, w, bm, bn, each, sms):
+# Waves: which fraction of the FMAs that the SMs could compute, from the first block to the end of the last, is needed.
+def useful_fraction(h, w, bm, bn, each, sms):
     "Return the fraction of the SMs' time that computes results, with `each` blocks of `bm` by `bn` results per SM"
     blocks = cdiv(h, bm) * cdiv(w, bn)
     return h * w / (cdiv(blocks, each * sms) * each * sms * bm * bn)
@@ -133,7 +132,7 @@ _SIZES = (
     ],
 )
 def _(fn, rng, h, w, bm, bn, each, sms):
-    got, want = fn(h, w, bm, bn, each, sms), useful(h, w, bm, bn, each, sms)
+    got, want = fn(h, w, bm, bn, each, sms), useful_fraction(h, w, bm, bn, each, sms)
     if (share := number(got)) is None or not abs(share - want) < 1e-9:
         blocks, wave = cdiv(h, bm) * cdiv(w, bn), each * sms
         raise AssertionError(
@@ -142,16 +141,16 @@ def _(fn, rng, h, w, bm, bn, each, sms):
         )
 
 
-# The other two return sources, and are tried on the emulator, a GPU or not: what it checks, races among it, is part of
-# the exercise. Before each goes a line of constants, as `Rung` has it, and barriers that are counted: so they may be
-# in a function, or a macro.
-WAITS = (
+# The other two answers are sources, and run on the emulator even on a machine with a GPU, because its checks, such as
+# the one for data races, are part of the exercise. The judge prepends a line of constants, as `Rung` does, and a
+# __syncthreads() that counts, so that a barrier may also be in a function or in a macro.
+COUNTING_BARRIER = (
     '__device__ int waits[4096]; '
     'namespace learner { __device__ void __syncthreads(int line = __builtin_LINE()) { '
     'waits[((blockIdx.y*gridDim.x + blockIdx.x)*blockDim.y + threadIdx.y)*blockDim.x + threadIdx.x]++; '
     '::__syncthreads(line); }'
 )
-MOST = r'''
+MAX_WAITS_KERNEL = r'''
 }
 __global__ void most_waits(float *out) {
     int most = 0;
@@ -162,22 +161,23 @@ __global__ void most_waits(float *out) {
 
 
 def with_constants(fn, **constants):
-    "Return the learner's source, below its constants and a barrier that is counted"
+    "Return the learner's source, preceded by its constants and a counting barrier"
     src = source(fn)
     if 'this_thread_block' in src:
         src = re.sub(r'\b\w+(\(\))?\.sync\(\s*\)', '__syncthreads()', src)
-    return f"{WAITS} constexpr int {', '.join(f'{k} = {v}' for k, v in constants.items())};\n{src}{MOST}"
+    defined = ', '.join(f'{k} = {v}' for k, v in constants.items())
+    return f'{COUNTING_BARRIER} constexpr int {defined};\n{src}{MAX_WAITS_KERNEL}'
 
 
-def product(fn, threads, rng, h, k, w, **constants) -> int:  # how often a thread waited at barriers
-    "Try a kernel `matmul_k` for matrix products, whose block makes BM x BN results, on random matrices"
+def product(fn, threads, rng, h, k, w, **constants) -> int:  # barriers that one thread waited at
+    "Judge a kernel `matmul_k` for matrix products, whose blocks compute BM x BN results, on random matrices"
     m, n = normal(rng, h, k), normal(rng, k, w)
     src = with_constants(fn, **constants)
     if '__shared__' not in src:
         raise AssertionError('the kernel uses no shared memory: declare the tiles __shared__')
-    made = compiled(lambda: src, ['matmul_k', 'most_waits'])
+    made = compile_for_emulator(lambda: src, ['matmul_k', 'most_waits'])
     blocks = cdiv(w, constants['BN']), cdiv(h, constants['BM'])
-    run(made['most_waits'], 1, 1, out=np.zeros(1, np.float32))  # begins at 0 again
+    run(made['most_waits'], 1, 1, out=np.zeros(1, np.float32))  # resets the counts
     out = run(made['matmul_k'], blocks, threads, m=m, n=n, out=np.full((h, w), np.nan, np.float32), h=h, w=w, k=k)
     check(
         out.reshape(h, w), (m.astype(np.float64) @ n).astype(np.float32), atol=1e-4
@@ -188,10 +188,10 @@ def product(fn, threads, rng, h, k, w, **constants) -> int:  # how often a threa
 SHAPES = ((1, 1, 1), (5, 9, 7), (8, 3, 13), (16, 16, 16), (17, 33, 18), (33, 8, 2))  # h, k, w
 
 
-def loops(src, what) -> list:
-    "Return, per match of the pattern `what` in CUDA C, the numbers of the loops around it, the innermost last"
-    res, blocks, inside, begun, parens, n, head = [], [], (), (), 0, 0, False  # `begun`: their bodies are still to come
-    for token in re.finditer(rf'({what})|\b(?:for|while|do)\b|[(){{}};]', bare(src)):
+def loops(src, pattern) -> list:
+    "Return, per match of `pattern` in CUDA C, the numbers of the surrounding loops, the innermost last"
+    res, blocks, inside, begun, parens, n, head = [], [], (), (), 0, 0, False  # begun: loops whose bodies follow
+    for token in re.finditer(rf'({pattern})|\b(?:for|while|do)\b|[(){{}};]', without_comments(src)):
         if token[1]:
             res.append(inside + begun[: len(begun) - head])
             parens += token[1].count('(') - token[1].count(')')
@@ -213,19 +213,19 @@ def loops(src, what) -> list:
     return res
 
 
-# A tile may be filled by a loop, too: what is read there goes to no sum.
+# Sums of products: a loop that only fills a tile, and is inside another loop, is allowed to read m and n.
 SUMS = r'\+=[^;)]*\*|\bfmaf?\b|\b__fmaf_rn\b|\b(?P<sum>\w+)\s*=\s*(?P=sum)\s*\+'
 
 
-def read_late(src) -> bool:
-    "Return whether CUDA C adds up `m` or `n` themselves in a loop within a loop"
+def reads_operands_in_inner_loop(src) -> bool:
+    "Return whether CUDA C reads `m` or `n` in an inner loop that adds up products"
     read, added = ({loop[-1] for loop in loops(src, what) if len(loop) > 1} for what in (r'(?<![\w.>])[mn]\s*\[', SUMS))
     return bool(read & added)
 
 
-def never_read(src) -> list:
-    "Names of shared arrays that are written and never read, as far as the source shows"
-    src = bare(src)
+def unread_shared_arrays(src) -> list:
+    "Return the names of shared arrays that are never read, as far as the source shows"
+    src = without_comments(src)
     shared = re.findall(r'__shared__[^;]*;', src)
     names = [name for line in shared for name in re.findall(r'(\w+)\s*\[', line)]
     code = re.sub(r'__shared__[^;]*;', '', src)
@@ -246,13 +246,14 @@ def never_read(src) -> list:
 )
 def _(fn, rng, h, k, w, tw):
     src = source(fn)
-    if other := re.search(r'__syncwarp|__syncthreads_\w+|\bbar\.|tiled_partition|coalesced_threads', bare(src)):
+    others = r'__syncwarp|__syncthreads_\w+|\bbar\.|tiled_partition|coalesced_threads'
+    if other := re.search(others, without_comments(src)):
         raise AssertionError(f'__syncthreads() is the only barrier allowed here: remove {other[0]}')
-    if unused := never_read(src):
+    if unused := unread_shared_arrays(src):
         raise AssertionError(
             f'{unused[0]} is in shared memory, but nothing is read from it: read the elements from there'
         )
-    if read_late(src):
+    if reads_operands_in_inner_loop(src):
         raise AssertionError('m or n is read in the inner loop of the loop over the phases: read from the tiles there')
     waits, phases = product(fn, (tw, tw), rng, h, k, w, BM=tw, BN=tw, BK=tw), cdiv(k, tw)
     if waits > phases + 1:
@@ -262,9 +263,9 @@ def _(fn, rng, h, k, w, tw):
         )
 
 
-# The text above the learner's code is one line, so that theirs keep their numbers: a float4 that counts how often
-# each thread stores one as a whole in `out`, and not in a variable of its own.
-COUNTED = (
+# A float4 that counts how often each thread stores one as a whole in `out`, not in a local variable. It is one line, so
+# that messages count the learner's lines correctly.
+COUNTING_FLOAT4 = (
     '__device__ int whole[1024]; __device__ const float *begin[1024], *end[1024]; '
     '__device__ int me() { return (blockIdx.y*gridDim.x + blockIdx.x)*32 + threadIdx.y*8 + threadIdx.x; } '
     '__device__ bool inside(const void *p) { return p >= begin[me()] && p < end[me()]; } '
@@ -274,7 +275,7 @@ COUNTED = (
     '(float4 &)*this = v; return *this; } }; '
     'namespace learner { using float4 = Counted; '
 )
-EDGES = r'''
+EDGES_KERNEL = r'''
 }
 __global__ void edges_k(const float *x, float *out, int h, int w, int rows, int columns, int skip, int made) {
     int r = blockIdx.y*blockDim.y + threadIdx.y, c = 4*(blockIdx.x*blockDim.x + threadIdx.x);
@@ -287,12 +288,12 @@ __global__ void edges_k(const float *x, float *out, int h, int w, int rows, int 
 '''
 
 
-def put_all(fn, x, h, w, skip):  # `skip` floats into memory `out` begins
-    "Return an `out` of h x w after `put`, with `x.size` floats after it, and how often a thread stored four at once"
+def put_all(fn, x, h, w, skip):  # skip: floats before `out`, which make it misaligned
+    "Return `out`, h x w, after all calls of `put`, and how often each thread stored four floats at once"
     rows, columns = x.shape
     made = skip + h * w + x.size
     out = launch(
-        lambda: COUNTED + source(fn) + EDGES,
+        lambda: COUNTING_FLOAT4 + source(fn) + EDGES_KERNEL,
         'edges_k',
         (cdiv(columns, 32), cdiv(rows, 4)),
         (8, 4),

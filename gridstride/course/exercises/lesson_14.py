@@ -1,4 +1,4 @@
-"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+"""Test cases for the lesson's exercises. Reading this file spoils them."""
 
 import inspect
 import warnings
@@ -12,11 +12,11 @@ from ...diagnostics.errors import UndefinedLanes
 from ...layout import Linear
 from ...utils import cdiv, check
 
-__all__ = ['kernel_of', 'launch', 'fetched', 'owner', 'blocked_line']
+__all__ = ['kernel_of', 'launch', 'count_loaded', 'owner', 'blocked_layout']
 
 
 def kernel_of(answer):
-    "The kernel that an answer returns, or is, to be run on the CPU with every check; `AssertionError` if there is none"
+    "Return the kernel that an answer returns, or is, with all checks; raises `AssertionError` if there is none"
     if not hasattr(answer, 'fn') and inspect.signature(answer).parameters:
         raise AssertionError('the function must take no arguments: define the kernel inside it, and return the kernel')
     kernel = answer if hasattr(answer, 'fn') else answer()
@@ -25,20 +25,20 @@ def kernel_of(answer):
     return tile.checked(kernel)
 
 
-def reads_of(t, name):
+def count_reads(t, name):
     "Count the elements of an array that programs read"
     return sum(len(a['at']) for a in t.accesses if a['array'] == name and a['verb'] == 'read')
 
 
 def launch(answer, grid, *args, **constants):
-    "Run the kernel of an answer; a result of lanes without a value, which is right on the CPU alone, is an error"
+    "Run the kernel of an answer; a result that depends on undefined lanes is an error, even if it is right on the CPU"
     with warnings.catch_warnings():
         warnings.simplefilter('error', UndefinedLanes)
         kernel_of(answer)[(grid,)](*args, **constants)
 
 
 def power_of_two(n):
-    "Return the least that is not below `n`"
+    "Return the smallest power of two that is at least `n`"
     return 1 << (n - 1).bit_length()
 
 
@@ -101,8 +101,8 @@ def _(fn, rng, n, bins):
     check(out, torch.bincount(x, minlength=bins).int(), rtol=0, atol=0)
 
 
-def fetched(group, rows, cols, th, tw, programs) -> int:
-    "Count the rows and columns of elements that all waves fetch, with tiles in groups of `group` rows"
+def count_loaded(group, rows, cols, th, tw, programs) -> int:
+    "Count the rows and columns of elements that all waves load, with tiles in groups of `group` rows"
     total = 0
     tiles = [_tile_at(t, rows, cols, group) for t in range(rows * cols)]
     for first in range(0, rows * cols, programs):
@@ -142,7 +142,7 @@ def _tile_at(t, rows, cols, group):
     ],
 )
 def _(fn, rng, rows, cols, th, tw, programs):
-    counted = {2**i: fetched(2**i, rows, cols, th, tw, programs) for i in range(rows.bit_length())}
+    counted = {2**i: count_loaded(2**i, rows, cols, th, tw, programs) for i in range(rows.bit_length())}
     want, got = min(counted, key=counted.get), fn(rows, cols, th, tw, programs)
     if got not in counted:
         raise AssertionError(f'a group must be one of {", ".join(map(str, counted))}; got {got!r}')
@@ -152,14 +152,14 @@ def _(fn, rng, rows, cols, th, tw, programs):
         raise AssertionError(f'{said}, groups of {want} {counted[want]}{more}')
 
 
-def blocked_line(each, lanes, warps, order) -> str:
+def blocked_layout(each, lanes, warps, order) -> str:
     "Return a layout as TTGIR writes it"
     named = dict(sizePerThread=each, threadsPerWarp=lanes, warpsPerCTA=warps, order=order)
     return f'#blocked = #ttg.blocked<{{{", ".join(f"{k} = {list(v)}" for k, v in named.items())}}}>'
 
 
 def owner(shape, each, lanes, warps, order) -> Linear:
-    "Row and column to register, lane and warp, by products of linear layouts"
+    "Return the layout from row and column to register, lane and warp, as a product of linear layouts"
     names, found = ('row', 'column'), Linear({'register': [], 'lane': [], 'warp': []}, {'row': 1, 'column': 1})
     again = [n // (e * a * b) for n, e, a, b in zip(shape, each, lanes, warps)]
     for name, counts in (('register', each), ('lane', lanes), ('warp', warps), ('register', again)):
@@ -188,7 +188,7 @@ def owner(shape, each, lanes, warps, order) -> Linear:
     ],
 )
 def _(fn, rng, shape, each, lanes, warps, order):
-    text, layout = blocked_line(each, lanes, warps, order), owner(shape, each, lanes, warps, order)
+    text, layout = blocked_layout(each, lanes, warps, order), owner(shape, each, lanes, warps, order)
     for r, c in [(0, 0), *((int(rng.integers(shape[0])), int(rng.integers(shape[1]))) for _ in range(40))]:
         want, got = layout(row=r, column=c), fn(text, shape, r, c)
         if not isinstance(got, (tuple, list)) or len(got) != 2:
@@ -224,7 +224,7 @@ def _(fn, rng, h, w, BLOCK, scale, shift):
     check(
         out, torch.softmax(x.double(), 1).float(), rtol=1e-4, atol=1e-7
     )  # exp of 100s carries its argument's rounding
-    if (read := reads_of(t, 'x')) > 2 * h * w:
+    if (read := count_reads(t, 'x')) > 2 * h * w:
         raise AssertionError(
             f'{read} elements of x are read, but {h} rows of {w}, read twice, are {2 * h * w}: compute maximum and '
             'sum in the same pass'

@@ -1,4 +1,4 @@
-"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+"""Test cases for the lesson's exercises. Reading this file spoils them."""
 
 import re
 from contextlib import contextmanager
@@ -8,11 +8,11 @@ import torch.nn.functional as F
 from torch.autograd.gradcheck import GradcheckError, gradcheck
 
 from ... import tile
-from .lesson_14 import launch, reads_of
+from .lesson_14 import launch, count_reads
 from ..grading import normal, problem
 from ...utils import cdiv, check
 
-__all__ = ['passes_of', 'cut']
+__all__ = ['count_passes', 'chunks_of']
 
 
 def random(rng, *shape):
@@ -21,27 +21,27 @@ def random(rng, *shape):
 
 
 def unwritten(*shape):
-    "Make a tensor that shows which elements are not written"
+    "Make a tensor of NaNs, which shows the elements that are never written"
     return torch.full(shape, torch.nan)
 
 
 @contextmanager
-def falling(
-    fall,  # how much less scores are in each tile, block or page than in the one before
-    of,  # which of these
+def explain_falling_scores(
+    fall,  # how much lower the scores of each part are than those of the part before
+    of,  # what a part is: 'tile', 'block' or 'page'
 ):
-    "Add to what fails in here that the scores fall, if they do"
+    "Explain an `AssertionError` in the `with` block if the scores fall from part to part"
     try:
         yield
     except AssertionError as e:
         if not fall:
             raise
-        why = f'the scores of each {of} are {fall} less than those of the one before: keep the running maximum'
+        why = f'the scores of each {of} are {fall} lower than those of the previous {of}: keep the running maximum'
         raise AssertionError(f'{e}\n  {why}') from None
 
 
-def passes_of(ops, wanted):
-    "Return (one operator after the other, fused) passes over memory"
+def count_passes(ops, wanted):
+    "Return the number of passes over memory: (one operator after the other, fused)"
     inputs, made = set(), set()
     for reads, writes in ops:
         inputs |= set(reads) - made
@@ -49,8 +49,8 @@ def passes_of(ops, wanted):
     return sum(len(set(reads)) + 1 for reads, _ in ops), len(inputs) + len(made & set(wanted))
 
 
-def in_place(ops):
-    "Return a word about the first tensor that is read and then written, if there is one"
+def in_place_note(ops):
+    "Return a note on the first tensor that is read and then written; '' if there is none"
     seen = set()
     for reads, writes in ops:
         seen |= set(reads)
@@ -89,12 +89,12 @@ GELU = (
     ],
 )
 def _(fn, rng, ops, wanted):
-    got, want = fn(list(ops), wanted), passes_of(ops, wanted)
+    got, want = fn(list(ops), wanted), count_passes(ops, wanted)
     if not isinstance(got, (tuple, list)) or len(got) != 2:
         raise AssertionError(f'return two values, (one after the other, fused); got {got!r}')
     for name, have, right in zip(('one after the other', 'fused'), got, want):
         if have != right:
-            raise AssertionError(f'{name}: got {have}, but it is {right} passes{in_place(ops)}')
+            raise AssertionError(f'{name}: got {have}, but it is {right} passes{in_place_note(ops)}')
 
 
 @problem(
@@ -112,8 +112,8 @@ def _(fn, rng, n, scale):
     check(out, F.silu(a) * b, rtol=1e-5, atol=1e-6)
 
 
-def gated(answer):
-    "Compute `silu(a)*b`, whose gradients the kernel of `answer` computes"
+def gated_function(answer):
+    "Return `silu(a)*b` as a differentiable function whose gradients the kernel of `answer` computes"
 
     class Gated(torch.autograd.Function):
         @staticmethod
@@ -143,12 +143,12 @@ def gated(answer):
 def _(fn, rng, n):
     a, b = (torch.tensor(rng.normal(0, 2, n), requires_grad=True) for _ in range(2))
     try:
-        gradcheck(gated(fn), (a, b))
+        gradcheck(gated_function(fn), (a, b))
     except GradcheckError as e:
         found = re.search('respect to input ([01])', str(e))
         which = 'ab'[int(found[1])] if found else 'a or b'
         raise AssertionError(
-            f'n = {n}: the gradient of {which} differs from the one that gradcheck measures by moving {which} a little'
+            f'n = {n}: the gradient of {which} differs from the finite differences of gradcheck'
         ) from None
 
 
@@ -204,24 +204,24 @@ def _(fn, rng, h, w, mean, eps):
 )
 def _(fn, rng, h, w, scale, shift, fall):
     logits, loss = scale * random(rng, h, w) + shift, unwritten(h)
-    logits[0] = logits[0].sort().values  # each block brings a larger one
-    logits -= fall * (torch.arange(w) // 32)  # or, if so, one that is far below
+    logits[0] = logits[0].sort().values  # every block has a larger logit than the block before
+    logits -= fall * (torch.arange(w) // 32)  # with `fall`, every block is far below the block before
     answer = torch.tensor(rng.integers(0, w, h))
     answer[0] = 0  # not a padding index
     if h > 1:
         answer[rng.integers(1, h)] = -100
     with tile.trace() as t:
         launch(fn, h, logits, answer, loss, w, BLOCK=32)
-    with falling(fall, 'block'):
+    with explain_falling_scores(fall, 'block'):
         check(loss, F.cross_entropy(logits.double(), answer, reduction='none').float(), rtol=1e-5, atol=1e-5)
-    if (read := reads_of(t, 'logits')) > h * w + h:
+    if (read := count_reads(t, 'logits')) > h * w + h:
         raise AssertionError(
             f'{read} logits are read, but {h} rows of {w}, read once, and the answers are {h * w + h}: make one pass'
         )
 
 
-def cut(sizes, chunk):
-    "Return a row per program: its tensor, and its first element there"
+def chunks_of(sizes, chunk):
+    "Return a row per program: the index of its tensor, and its first element"
     rows = [[t, first] for t, n in enumerate(sizes) for first in range(0, n, chunk)]
     return torch.tensor(rows)
 
@@ -246,7 +246,7 @@ def cut(sizes, chunk):
     ],
 )
 def _(fn, rng, sizes, CHUNK, BLOCK):
-    chunks = cut(sizes, CHUNK)
+    chunks = chunks_of(sizes, CHUNK)
     p, g, m = ([random(rng, n) for n in sizes] for _ in range(3))
     given = [grad.clone() for grad in g]
     lr, beta = (float(value) for value in rng.uniform(0.1, 0.9, 2))

@@ -1,4 +1,4 @@
-"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+"""Test cases for the lesson's exercises. Reading this file spoils them."""
 
 import math
 from collections import defaultdict
@@ -7,14 +7,14 @@ import numpy as np
 import torch
 
 from .lesson_11 import busiest
-from .lesson_12 import is_kernel
+from .lesson_12 import check_is_kernel
 from .lesson_14 import launch, power_of_two
 from .lesson_15 import random, unwritten
 from ... import sim, tile
 from ..grading import problem
 from ...utils import cdiv, check
 
-__all__ = ['knows']
+__all__ = ['partial_softmax']
 
 INF = math.inf
 
@@ -53,15 +53,15 @@ def _(fn, rng, a, b):
         raise AssertionError(f'a = {a}, b = {b}: got {got}, but it is {want}')
 
 
-def knows(x, v):
-    "Return (m, s, o) of scores `x` and the rows of `v`"
+def partial_softmax(x, v):
+    "Return the partial softmax (m, s, o) of scores `x` over the rows of `v`"
     if not len(x):
         return -INF, 0.0, np.zeros(v.shape[1])
     e = np.exp(x - x.max())
     return float(x.max()), float(e.sum()), e @ v
 
 
-def _need_three(got):
+def _check_is_triple(got):
     if not isinstance(got, (tuple, list)) or len(got) != 3:
         raise AssertionError(f'return (m, s, o); got {got!r}')
 
@@ -89,13 +89,13 @@ def _need_three(got):
 )
 def _(fn, rng, sizes, spread, level):
     groups = [(level + spread * rng.normal(size=n), rng.normal(size=(n, 3))) for n in sizes]
-    want = knows(*(np.concatenate(parts) for parts in zip(*groups)))
-    got = knows(*groups[0])
+    want = partial_softmax(*(np.concatenate(parts) for parts in zip(*groups)))
+    got = partial_softmax(*groups[0])
     for x, v in groups[1:]:
-        parts = got, knows(x, v)
+        parts = got, partial_softmax(x, v)
         before = [o.copy() for *_, o in parts]
         got = fn(*parts)
-        _need_three(got)
+        _check_is_triple(got)
         for which, (*_, o), was in zip(('first', 'second'), parts, before):
             if not np.array_equal(o, was):
                 raise AssertionError(f'`o` of the {which} part was changed, but it is an input: make a new array')
@@ -106,8 +106,8 @@ def _(fn, rng, sizes, spread, level):
             )
 
 
-def shares_work(t, w):
-    "Raise `AssertionError` unless the threads of each block write and add up no more than their part of a row"
+def check_work_per_thread(t, w):
+    "Raise `AssertionError` if a thread writes or adds up more than its part of a row"
     (_, thread), most = busiest(t, 'written')
     if most > (share := cdiv(w, 64)):
         raise AssertionError(f'thread {thread} writes {most} of {w} elements: let each of the 64 threads write {share}')
@@ -133,9 +133,9 @@ def shares_work(t, w):
 )
 def _(fn, rng, h, w):
     kernel, x = fn(), 3 * random(rng, h, w)
-    is_kernel(kernel)
+    check_is_kernel(kernel)
     x[:, : w // 3] -= 200
-    x[1:2, -1] += 150  # a thread alone has the largest, the last one where there are 512
+    x[1:2, -1] += 150  # one thread has the largest element, alone
     x[-1] -= 300
     out = unwritten(h, w)
     with sim.trace(keep=10**6) as t:
@@ -146,11 +146,11 @@ def _(fn, rng, h, w):
         raise AssertionError(
             f'each element was read from global memory {reads:g} times: read it once, and keep it in shared memory'
         )
-    shares_work(t, w)
+    check_work_per_thread(t, w)
 
 
-def shares_rows(t):
-    "`AssertionError` unless each program has written a row of its own, and no other; in a vector a row is one number"
+def check_one_row_per_program(t):
+    "Raise `AssertionError` unless each program writes one row, its own; a row of a vector is one element"
     rows = defaultdict(set)
     for a in t.accesses:
         if a['verb'] == 'written' and len(a['at']):
@@ -190,7 +190,7 @@ def _(fn, rng, w, d):
             check(out, want, rtol=1e-5)
         except AssertionError as e:
             raise AssertionError(f'w = {w}, d = {d}, {what} hidden by the mask: {e}') from None
-        shares_rows(t)
+        check_one_row_per_program(t)
 
 
 @problem(
@@ -212,6 +212,6 @@ def _(fn, rng, h, w, block):
     with tile.trace() as t:
         launch(fn, h, y.detach(), dout, dx, w, BLOCK=block)
     check(dx, want, rtol=1e-10, atol=1e-12)
-    shares_rows(t)
+    check_one_row_per_program(t)
     if (most := max(len(a['at']) for a in t.accesses)) != min(w, block):
         raise AssertionError(f'at most {most} of {w} elements are accessed at once: load blocks of BLOCK, {block} here')

@@ -1,4 +1,4 @@
-"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+"""Test cases for the lesson's exercises. Reading this file spoils them."""
 
 import warnings
 
@@ -8,14 +8,14 @@ import torch
 from ... import tile
 from ..grading import problem
 from ...utils import cdiv, check
-from .lesson_14 import launch, reads_of
-from .lesson_15 import falling, random, unwritten
+from .lesson_14 import launch, count_reads
+from .lesson_15 import explain_falling_scores, random, unwritten
 
-__all__ = ['asked', 'weighed', 'seen_in_window', 'tiles_seen']
+__all__ = ['bytes_moved', 'expected_attention', 'window_mask', 'visible_tiles']
 
 
-def asked(n, d, heads, BM, size, causal):
-    "Bytes that a forward asks for: rows of q and out and their lse once, keys and values once per block"
+def bytes_moved(n, d, heads, BM, size, causal):
+    "Return the bytes that a forward pass moves: q, out and lse once, keys and values once per block"
     blocks = range(0, n, BM)
     keys = sum(min(first + BM, n) if causal else n for first in blocks)
     return heads * (2 * n * d * size + 4 * n + 2 * d * size * keys)
@@ -43,21 +43,21 @@ def asked(n, d, heads, BM, size, causal):
     ],
 )
 def _(fn, rng, **case):
-    got, want = fn(**case), asked(**case)
+    got, want = fn(**case), bytes_moved(**case)
     if got != want:
         raise AssertionError(f'got {got!r}, but {want:,} bytes are read and written')
 
 
-def weighed(s, v):
-    "Return (out, lse) of rows of scores over values, in float64; zeros and -inf for a row that sees nothing"
+def expected_attention(s, v):
+    "Return (out, lse) for rows of scores and values, in float64; zeros and -inf for a row that attends to no key"
     lse = np.array([np.logaddexp.reduce(row) if len(row) else -np.inf for row in s])
     p = np.where(np.isinf(lse)[:, None], 0, np.exp(s - np.where(np.isinf(lse), 0, lse)[:, None]))
     return p @ v, lse
 
 
-def _things(got):
-    "Return what was returned, in words"
-    return f'{len(got)} things' if isinstance(got, (tuple, list)) else type(got).__name__
+def _type_text(got):
+    "Describe the type of what was returned"
+    return f'{len(got)} values' if isinstance(got, (tuple, list)) else type(got).__name__
 
 
 @problem(
@@ -88,28 +88,28 @@ def _(fn, rng, n, d, keys, spread, blind, shift):
     for part in blind:
         s[0, : keys[0]] = -np.inf if part == 1 else s[0, : keys[0]]
         s[0, keys[0] :] = -np.inf if part == 2 else s[0, keys[0] :]
-    parts = weighed(s[:, : keys[0]], v[: keys[0]]), weighed(s[:, keys[0] :], v[keys[0] :])
+    parts = expected_attention(s[:, : keys[0]], v[: keys[0]]), expected_attention(s[:, keys[0] :], v[keys[0] :])
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         got = fn(*(x.copy() for part in parts for x in part))
     if not isinstance(got, (tuple, list)) or len(got) != 2:
-        raise AssertionError(f'return two arrays, out and lse; got {_things(got)}')
-    for name, have, want in zip(('out', 'lse'), got, weighed(s, v)):
+        raise AssertionError(f'return two arrays, out and lse; got {_type_text(got)}')
+    for name, have, want in zip(('out', 'lse'), got, expected_attention(s, v)):
         same = np.shape(have) == want.shape and np.allclose(have, want, rtol=1e-9, atol=1e-9)
         if not same:
             raise AssertionError(f'{name} over all keys: got {have}, want {want}')
 
 
-def seen_in_window(n, window):
-    "Return (n, n) booleans: may row r see key c?"
+def window_mask(n, window):
+    "Return the (n, n) mask: whether row r attends to key c"
     r, c = np.mgrid[:n, :n]
     return (c <= r) & (c > r - window)
 
 
-def tiles_seen(first, BM, BN, n, window):
-    "Return [(tile, masked)] by looking at every score"
+def visible_tiles(first, BM, BN, n, window):
+    "Return the visible tiles as [(tile, whether it needs a mask)], by testing every score"
     seen = np.zeros((n, cdiv(n, BN) * BN), bool)
-    seen[:, :n] = seen_in_window(n, window)
+    seen[:, :n] = window_mask(n, window)
     tiles = seen[first : first + BM].reshape(-1, cdiv(n, BN), BN)
     return [(i, bool(not tiles[:, i].all())) for i in range(cdiv(n, BN)) if tiles[:, i].any()]
 
@@ -139,7 +139,7 @@ def tiles_seen(first, BM, BN, n, window):
     ],
 )
 def _(fn, rng, **case):
-    got, want = fn(**case), tiles_seen(**case)
+    got, want = fn(**case), visible_tiles(**case)
     if not isinstance(got, list):
         raise AssertionError(f'return a list of pairs (tile, masked); got {type(got).__name__}')
     odd = next((pair for pair in got if not isinstance(pair, (tuple, list)) or len(pair) != 2), None)
@@ -181,7 +181,7 @@ def _(fn, rng, n, m, d, BM, BN):
             i, j = slice(r, r + BM), slice(c, c + BN)
             got = fn(*(array.copy() for array in (q[i], k[j], v[j], dout[i], lse[i], delta[i])), scale)
             if not isinstance(got, (tuple, list)) or len(got) != 3:
-                raise AssertionError(f'return three arrays, for dq, dk and dv; got {_things(got)}')
+                raise AssertionError(f'return three arrays, for dq, dk and dv; got {_type_text(got)}')
             for total, at, name, part in zip(sums, (i, j, j), ('dq', 'dk', 'dv'), got):
                 if np.shape(part) != total[at].shape:
                     raise AssertionError(f'{name} of this tile must have shape {total[at].shape}; got {np.shape(part)}')
@@ -217,26 +217,28 @@ def _(fn, rng, n, m, d, BM, BN):
 def _(fn, rng, n, window, BM, BN, scale, fall):
     D = 16
     q, k, v = (random(rng, n, D).bfloat16() for _ in range(3))
-    if fall:  # so much less are the scores of each tile of keys
+    if fall:  # the scores of each tile of keys are lower by this
         q[:, 0], k[:, 0] = 1 / scale, -fall * (torch.arange(n) // BN)
     out = unwritten(n, D)
     with tile.trace() as t:
         launch(fn, cdiv(n, BM), q, k, v, out, n, scale, window, D=D, BM=BM, BN=BN)
-    s = (q.double() @ k.double().T * scale).masked_fill(~torch.tensor(seen_in_window(n, window)), -torch.inf)
+    s = (q.double() @ k.double().T * scale).masked_fill(~torch.tensor(window_mask(n, window)), -torch.inf)
     # weights are rounded to the 8 bits of bf16, and values are about 1
-    with falling(fall, 'tile'):
+    with explain_falling_scores(fall, 'tile'):
         check(out, (s.softmax(-1) @ v.double()).float(), rtol=0.02, atol=0.02)
-    visited = [(i, min(n - i * BN, BN)) for first in range(0, n, BM) for i, _ in tiles_seen(first, BM, BN, n, window)]
+    visited = [
+        (i, min(n - i * BN, BN)) for first in range(0, n, BM) for i, _ in visible_tiles(first, BM, BN, n, window)
+    ]
     most = D * sum(rows for _, rows in visited)
-    if reads_of(t, 'k') > most:
+    if count_reads(t, 'k') > most:
         raise AssertionError(
-            f'{reads_of(t, "k")} elements of k are read, but the tiles in which a row sees a key have {most}: load '
+            f'{count_reads(t, "k")} elements of k are read, but the tiles in which a row sees a key have {most}: load '
             'only those'
         )
 
 
-def _quarters(rng, *shape):
-    "Random multiples of 1/4: sums of their products are exact in float32"
+def _random_quarters(rng, *shape):
+    "Make random multiples of 1/4, whose products have exact sums in float32"
     return (random(rng, *shape) * 4).round() / 4
 
 
@@ -265,11 +267,13 @@ def _(fn, rng, lens, PAGE, shift, fall):
     table = torch.full((len(lens), PAGES), -1, dtype=torch.int32)
     used = iter(rng.permutation(sum(cdiv(n, PAGE) for n in lens) + 2).tolist())
     k, v = (torch.full((len(lens) * PAGES + 2, PAGE, D), torch.nan) for _ in range(2))
-    q, out, rows = _quarters(rng, len(lens), D), unwritten(len(lens), D), []
+    q, out, rows = _random_quarters(rng, len(lens), D), unwritten(len(lens), D), []
     q[:, 0] = 2
     for i, n in enumerate(lens):
-        keys, values = _quarters(rng, n, D), random(rng, n, D)
-        keys[:, 0] = shift - fall * (torch.arange(n) // PAGE)  # which all scores have more, as `scale` is 0.5
+        keys, values = _random_quarters(rng, n, D), random(rng, n, D)
+        keys[:, 0] = shift - fall * (
+            torch.arange(n) // PAGE
+        )  # added to all scores of the page, because q[:, 0] is 2 and `scale` is 0.5
         for at in range(0, n, PAGE):
             page = table[i, at // PAGE] = next(used)
             k[page, : len(keys[at : at + PAGE])] = keys[at : at + PAGE]
@@ -277,5 +281,5 @@ def _(fn, rng, lens, PAGE, shift, fall):
         rows.append((q[i].double() @ keys.double().T / 2).softmax(-1) @ values.double())
     lengths = torch.tensor(lens, dtype=torch.int32)
     launch(fn, len(lens), q, k, v, table, lengths, out, 0.5, PAGES=PAGES, PAGE=PAGE, D=D)
-    with falling(fall, 'page'):
+    with explain_falling_scores(fall, 'page'):
         check(out, torch.stack(rows).float(), rtol=1e-4, atol=1e-5)

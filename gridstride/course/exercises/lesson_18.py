@@ -1,4 +1,4 @@
-"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+"""Test cases for the lesson's exercises. Reading this file spoils them."""
 
 import numpy as np
 import torch
@@ -13,13 +13,13 @@ from ..grading import problem
 from ...kernels.quant import formats
 from ...utils import cdiv, check
 
-__all__ = ['GROUPS', 'losses', 'same']
+__all__ = ['GROUPS', 'decibels_by_group', 'check_equal']
 
-GROUPS = 'row', 128, 64, 32  # from the cheapest on
+GROUPS = 'row', 128, 64, 32  # the cheapest first
 
 
-def same(got, want, what, of=None):
-    """`AssertionError` unless a tensor has the shape, the type and the values that are wanted; `of(row, column)` is the
+def check_equal(got, want, what, of=None):
+    """Raise `AssertionError` unless `got` has the type, the shape and the values of `want`; `of(row, column)` is the
     input of an element, as the message shows it"""
     if not isinstance(got, torch.Tensor) or got.dtype != want.dtype or got.shape != want.shape:
         said = f'{got.dtype} {tuple(got.shape)}' if isinstance(got, torch.Tensor) else repr(got)
@@ -32,8 +32,8 @@ def same(got, want, what, of=None):
         raise AssertionError('{}[{}, {}] is {}, but must be {}{}'.format(what, row, column, *both, made_of))
 
 
-def of_unchanged(fn, x):
-    "Return what `fn` makes of `x`; raises `AssertionError` if it changes `x`"
+def result_of(fn, x):
+    "Return `fn(x)`; raises `AssertionError` if it changes `x`"
     given = x.clone()
     got = fn(given)
     if not torch.equal(given, x):
@@ -67,8 +67,8 @@ def _(fn, rng, **case):
         raise AssertionError(f'got {got!r}, but it is {want:.2f} tokens per second{advice}')
 
 
-def losses(w):
-    "group -> decibels that 4 bits leave, for the groups that divide the columns"
+def decibels_by_group(w):
+    "Return {group: decibels with 4 bits} for the groups that divide the columns"
     fit = [g for g in GROUPS if g == 'row' or w.shape[1] % g == 0]
     return {g: formats.decibels(w, formats.restore(formats.symmetric(w, 4, g))) for g in fit}
 
@@ -80,8 +80,8 @@ def with_outliers(rng, columns):
     return w
 
 
-def exact_in_64s(rng, columns):
-    "Return a matrix that 4 bits keep without an error if 64 columns share a scale, and neither more nor fewer"
+def exact_in_groups_of_64(rng, columns):
+    "Return a matrix that 4 bits represent exactly with one scale per 64 columns, but with no other group"
     q = rng.integers(-7, 8, (16, columns // 64, 64))
     q[..., 0], q[..., 32:] = 7, q[..., 32:].clip(-5, 5)  # so that 32 columns, with 5 for the largest, are not exact
     sizes = 4.0 ** np.arange(columns // 64)
@@ -89,17 +89,17 @@ def exact_in_64s(rng, columns):
 
 
 def rounded(rng, at):
-    """256 columns whose values are `at` of a step, so that 4 bits round all of them to 0, or all to 1: what they keep
-    has another energy than the matrix, which decibels are defined by"""
+    """Return 256 columns whose values are `at` of a step, so that 4 bits round all of them to 0, or all to 1. A wrong
+    answer may divide by the energy of the rounded matrix, which differs from that of the matrix"""
     w = rng.uniform(at, at + 0.04, (16, 256)) * rng.choice([-1, 1], (16, 256))
     w[:, ::64] = 7
     return torch.tensor(w, dtype=torch.float32)
 
 
 def matrix(rng, columns, kind):
-    "Return a matrix of a case"
+    "Return the matrix of a case"
     if kind == 'exact':
-        return exact_in_64s(rng, columns)
+        return exact_in_groups_of_64(rng, columns)
     return rounded(rng, 0.51 if kind == 'up' else 0.45) if kind in ('up', 'down') else with_outliers(rng, columns)
 
 
@@ -130,7 +130,7 @@ def matrix(rng, columns, kind):
 )
 def _(fn, rng, columns, wanted, kind, least=None):
     w = matrix(rng, columns, kind)
-    found = losses(w)
+    found = decibels_by_group(w)
     if least is None:
         least = max(found.values()) + 1 if wanted is None else found[wanted] - 1e-3
     got = fn(w, least)
@@ -182,8 +182,8 @@ def _(fn, rng, words):
 def _(fn, rng, rows, columns):
     q = torch.tensor(rng.integers(-8, 8, (rows, columns)), dtype=torch.int8)
     n = (q + 8).to(torch.uint8).view(rows, -1, 8)[..., [0, 2, 4, 6, 1, 3, 5, 7]]
-    same(
-        of_unchanged(fn, q),
+    check_equal(
+        result_of(fn, q),
         formats.pack_bits(n.flatten(1), 4).view(torch.int32),
         'words',
         lambda r, c: f'q[{r}, {8 * c}:{8 * c + 8}] = {q[r, 8 * c : 8 * c + 8].tolist()}; lowest nibble first',
@@ -208,10 +208,10 @@ def _(fn, rng, rows, columns):
         bits = f'{b[0] | b[1] << 8 | b[2] << 16:024b}'
         return f'the bytes {b}: 24 bits {bits}, of which weight {c % 8} is bits {3 * (c % 8)} to {3 * (c % 8) + 2}'
 
-    same(of_unchanged(fn, packed), q, 'weights', three_bytes)
+    check_equal(result_of(fn, packed), q, 'weights', three_bytes)
 
 
-def in_blocks(t, k, HEIGHT, BLOCK):
+def check_blocks(t, k, HEIGHT, BLOCK):
     "Raise `AssertionError` unless each program writes its own rows, and reads `w`, of bytes, `BLOCK` columns at a time"
     for a in t.accesses:
         program = a['program'][0]
@@ -252,4 +252,4 @@ def _(fn, rng, h, k, G, HEIGHT, BLOCK):
         launch(fn, cdiv(h, HEIGHT), x, formats.pack_bits(q, 2), scales, y, h, k, G=G, HEIGHT=HEIGHT, BLOCK=BLOCK)
     w = (q.double() - 2) * scales.double().repeat_interleave(G, 1)
     check(y, (w @ x.double()).float(), rtol=1e-4, atol=1e-5)
-    in_blocks(t, k, HEIGHT, BLOCK)
+    check_blocks(t, k, HEIGHT, BLOCK)

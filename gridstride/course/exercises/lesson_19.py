@@ -1,11 +1,11 @@
-"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+"""Test cases for the lesson's exercises. Reading this file spoils them."""
 
 import itertools
 
 import numpy as np
 
-from .lesson_07 import threads_of
-from .lesson_12 import is_kernel
+from .lesson_07 import count_threads
+from .lesson_12 import check_is_kernel
 from ... import sim
 from ..grading import problem
 from ...utils import check
@@ -36,16 +36,16 @@ def _(fn, rng, h, w, n):
 PAIRS = list(itertools.combinations(range(4), 2))
 
 
-def stored(rng):
+def random_sparse_matrix(rng):
     "Make a 2:4 matrix of 16 x 64 elements; return it, its stored values and its metadata"
     pairs = np.array(PAIRS)[rng.integers(6, size=(16, 16))]
     values = rng.normal(size=(16, 32)).astype(np.float32)
-    whole, words = np.zeros((16, 64), np.float32), np.zeros(32, np.uint32)
+    dense, words = np.zeros((16, 64), np.float32), np.zeros(32, np.uint32)
     for r, g in np.ndindex(16, 16):
         first, second = map(int, pairs[r, g])
-        whole[r, [4 * g + first, 4 * g + second]] = values[r, 2 * g : 2 * g + 2]
+        dense[r, [4 * g + first, 4 * g + second]] = values[r, 2 * g : 2 * g + 2]
         words[r % 8 * 4 + g // 4] |= np.uint32((first | second << 2) << (r // 8 * 16 + g % 4 * 4))
-    return whole, values, words
+    return dense, values, words
 
 
 @problem(
@@ -59,16 +59,16 @@ def stored(rng):
     ],
 )
 def _(fn, rng, nth):
-    whole, values, words = stored(rng)
+    dense, values, words = random_sparse_matrix(rng)
     got = fn(values.copy(), words.copy())
     if np.shape(got) != (16, 64):
         raise AssertionError(f'return an array of 16 x 64; got {np.shape(got) or got!r}')
-    wrong = np.argwhere(np.asarray(got) != whole)
+    wrong = np.argwhere(np.asarray(got) != dense)
     if len(wrong):
         r, c = wrong[0].tolist()
         lane = r % 8 * 4 + c // 16
         raise AssertionError(
-            f'row {r}, column {c} is {whole[r, c]:.3g}; got {float(np.asarray(got)[r, c]):.3g}. Its group of four is '
+            f'row {r}, column {c} is {dense[r, c]:.3g}; got {float(np.asarray(got)[r, c]):.3g}. Its group of four is '
             f"in lane {lane}'s word, {int(words[lane]):#010x}"
         )
 
@@ -85,39 +85,39 @@ def _(fn, rng, nth):
 )
 def _(fn, rng, h, w):
     kernel = fn()
-    is_kernel(kernel)
-    whole = rng.normal(size=(h, w)).astype(np.float32) * (rng.random((h, w)) < 0.4)
-    whole[h // 2] = 0
-    r, cols = whole.nonzero()
+    check_is_kernel(kernel)
+    dense = rng.normal(size=(h, w)).astype(np.float32) * (rng.random((h, w)) < 0.4)
+    dense[h // 2] = 0
+    r, cols = dense.nonzero()
     starts = np.searchsorted(r, np.arange(h + 1)).astype(np.int32)
     x, before = rng.normal(size=h).astype(np.float32), rng.normal(size=w).astype(np.float32)
     out = before.copy()
     with sim.options(checks=True), sim.trace() as t:
-        kernel[h // 32 + 1, 32](starts, cols.astype(np.int32), whole[r, cols], x, out)
-    check(out, (before + whole.T.astype(np.float64) @ x).astype(np.float32), rtol=1e-5, atol=1e-5)
-    adding, rows = threads_of(t, 'atomic'), len(set(r))
+        kernel[h // 32 + 1, 32](starts, cols.astype(np.int32), dense[r, cols], x, out)
+    check(out, (before + dense.T.astype(np.float64) @ x).astype(np.float32), rtol=1e-5, atol=1e-5)
+    adding, rows = count_threads(t, 'atomic'), len(set(r))
     if adding < rows:
         who = f'{adding} thread{"s add" if adding > 1 else " adds"}' if adding else 'no thread adds'
         raise AssertionError(
-            f'right, but {who} by an atomic, for {rows} row{"s" * (rows > 1)} with nonzeros: let each thread take '
-            'one row of the matrix and add at its column indices'
+            f'the result is right, but {who} by an atomic, for {rows} row{"s" * (rows > 1)} with nonzeros: let each '
+            'thread take one row of the matrix and add at its column indices'
         )
 
 
-def kept_sum(w):
-    "Return the sizes that 2:4 keeps of `w`, in all"
+def kept_magnitude(w):
+    "Return the sum of the magnitudes that 2:4 pruning of `w` keeps"
     return np.sort(np.abs(w).reshape(-1, 4), 1)[:, 2:].sum()
 
 
-def best_of_eight(w):
-    "Return the most that an order of eight columns keeps"
+def best_kept_magnitude(w):
+    "Return the largest sum of magnitudes that an order of eight columns keeps"
     groups = ([0, *others] for others in itertools.combinations(range(1, 8), 3))
-    return max(kept_sum(w[:, group + [c for c in range(8) if c not in group]]) for group in groups)
+    return max(kept_magnitude(w[:, group + [c for c in range(8) if c not in group]]) for group in groups)
 
 
-def eights(rng, h, like):
-    "Matrices of eight columns"
-    if like == 'each way is best once':  # a row has two large values in either four
+def eight_column_matrices(rng, h, like):
+    "Yield matrices of eight columns for a case"
+    if like == 'each grouping is best once':  # a row has two large values in either four
         for others in itertools.combinations(range(1, 8), 3):
             fours = [0, *others], [c for c in range(8) if c not in (0, *others)]
             w = rng.normal(size=(h, 8)) * 0.1
@@ -142,7 +142,7 @@ def eights(rng, h, like):
     cases=[
         *(dict(h=h, like=like) for h in (1, 4, 32) for like in ('normal', 'some columns large', 'in pairs')),
         dict(h=32, like='of all sizes'),
-        dict(h=24, like='each way is best once'),
+        dict(h=24, like='each grouping is best once'),
     ],
     hints=[
         'What a group of four columns keeps does not depend on the other group. Write that sum first.',
@@ -153,16 +153,16 @@ def eights(rng, h, like):
     ],
 )
 def _(fn, rng, h, like):
-    for w in eights(rng, h, like):
+    for w in eight_column_matrices(rng, h, like):
         got = fn(w.copy())
         if sorted(map(str, got)) != list('01234567'):
             raise AssertionError(f'return the column indices 0 to 7, each once, in one list; got {got}')
-        have, best = kept_sum(w[:, list(got)]), best_of_eight(w)
+        have, best = kept_magnitude(w[:, list(got)]), best_kept_magnitude(w)
         if have < best * (1 - 1e-12):
             raise AssertionError(f'{h} rows, {like}: this order keeps {have:.6g}; the best one keeps {best:.6g}')
 
 
-def squares():
+def valid_masks():
     "Return all masks of 4 x 4 with two in each row and each column"
     rows = [[i in pair for i in range(4)] for pair in PAIRS]
     return np.array([s for s in itertools.product(rows, repeat=4) if (np.sum(s, 0) == 2).all()])
@@ -182,9 +182,9 @@ def squares():
     ],
 )
 def _(fn, rng, h, w, like='normal'):
-    m, ways = rng.normal(size=(h, w)), squares()
+    m, masks = rng.normal(size=(h, w)), valid_masks()
     if like == 'each square is best once':
-        best = ways.reshape(9, 10, 4, 4).swapaxes(1, 2).reshape(h, w)
+        best = masks.reshape(9, 10, 4, 4).swapaxes(1, 2).reshape(h, w)
         m = np.where(best, np.sign(m) * rng.uniform(1, 2, (h, w)), 0.1 * m)
     got = np.asarray(fn(m.copy()))
     if got.shape != (h, w) or got.dtype != bool:
@@ -195,6 +195,6 @@ def _(fn, rng, h, w, like='normal'):
         if (mine.sum(0) != 2).any() or (mine.sum(1) != 2).any():
             counts = f'{mine.sum(1).tolist()} in its rows, {mine.sum(0).tolist()} in its columns'
             raise AssertionError(f'{where}: keep two in each row and each column; got {counts}')
-        have, best = size[mine].sum(), (ways * size).sum((1, 2)).max()
+        have, best = size[mine].sum(), (masks * size).sum((1, 2)).max()
         if have < best * (1 - 1e-12):
             raise AssertionError(f'{where}: this mask keeps {have:.6g}; the best one keeps {best:.6g}')

@@ -1,4 +1,4 @@
-"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+"""Test cases for the lesson's exercises. Reading this file spoils them."""
 
 import inspect
 from functools import wraps
@@ -10,7 +10,7 @@ from ... import ring
 from ..grading import problem
 from ...utils import check
 
-__all__ = ['attend', 'lockstep', 'merged', 'gradients', 'time_of', 'steps_of']
+__all__ = ['attend', 'lockstep', 'merge', 'gradients', 'slowest_rank_scores', 'check_exchanges']
 
 
 @problem(
@@ -38,9 +38,9 @@ def _(fn, rng, order, ranks, length):
                 )
 
 
-def time_of(owners, ranks):
-    "Scores that the slowest rank of each step computes, added up, for a causal ring whose position i belongs to"
-    "rank owners[i]"
+def slowest_rank_scores(owners, ranks):
+    """Return the scores that the slowest rank of each step computes, added up, in a causal ring in which position i
+    belongs to rank owners[i]"""
     at = [np.flatnonzero(np.asarray(owners) == r) for r in range(ranks)]
     work = np.array([[(a[:, None] >= b).sum() for b in at] for a in at])
     return sum(max(work[r, (r - step) % ranks] for r in range(ranks)) for step in range(ranks))
@@ -76,9 +76,9 @@ def _(fn, rng, kind, ranks, each):
     for r in range(ranks):
         owners[ring.positions(kind if kind in ring.ORDERS else 'contiguous', n, ranks, r)] = r
     if kind == 'uneven':
-        owners = np.array([1, 1, 2, 0, 0, 2])  # whose busiest rank is not the slowest of each step
+        owners = np.array([1, 1, 2, 0, 0, 2])  # the rank with the most work overall is not the slowest of each step
     owners = rng.permutation(owners) if kind == 'shuffled' else owners
-    want, got = n * (n + 1) / 2 / ranks / time_of(owners, ranks), fn(owners.tolist(), ranks)
+    want, got = n * (n + 1) / 2 / ranks / slowest_rank_scores(owners, ranks), fn(owners.tolist(), ranks)
     if not (isinstance(got, (int, float, np.number)) and abs(got - want) < 1e-9):
         raise AssertionError(
             f'{ranks} ranks, {_shown_owners(owners.tolist())}: got {_shown(got)}, but it is {want:.6f}'
@@ -96,12 +96,12 @@ def _shown_owners(owners):
 
 
 def _times(each, heads, kv_heads, d, flops, latency, speed):
-    "Seconds of a zigzag step of `each` rows, and of its message"
+    "Return the seconds of a zigzag step of `each` rows, and those of its message"
     return 4 * d * heads * each * each / 2 / flops, latency + 2 * kv_heads * d * each * 2 / speed
 
 
 def _hides(each, **case):
-    "Return whether a zigzag step of `each` rows lasts as long as its message"
+    "Return whether a zigzag step of `each` rows takes at least as long as its message"
     step, message = _times(each, **case)
     return step >= message
 
@@ -143,18 +143,18 @@ def _(fn, rng, **case):
 
 
 def _first(g):
-    "Return what a rank hands over first"
+    "Return what a rank sends first"
     try:
         return next(g)
     except StopIteration:
-        raise AssertionError('a rank returns before its first `yield`: hand something over first') from None
+        raise AssertionError('a rank returns before its first `yield`: send something first') from None
 
 
 def lockstep(
-    makers,  # a generator per rank: what it yields goes to its right neighbour
-    arriving_at=None,  # called with a rank and a number of exchanges before it is given what arrives
-):  # what each of them returned, and how many exchanges there were
-    "Run the ranks of a ring side by side: each is given what its left neighbour yielded"
+    makers,  # a generator per rank: what it yields is sent to its right neighbour
+    arriving_at=None,  # called with (rank, number of exchanges) before the rank receives
+):  # (what each rank returned, number of exchanges)
+    "Run the ranks of a ring in lockstep: each receives what its left neighbour yielded"
     sent, rounds = [_first(g) if inspect.isgenerator(g) else None for g in makers], 0
     if None in sent:
         raise AssertionError('write a generator: a function with a `yield`')
@@ -178,31 +178,31 @@ def lockstep(
     return done, rounds
 
 
-def steps_of(rounds, wanted):
-    "Raise unless there were as many exchanges as are needed"
+def check_exchanges(rounds, wanted):
+    "Raise `AssertionError` unless the number of exchanges is the smallest possible"
     if rounds != wanted:
         made = f'{rounds} exchange was' if rounds == 1 else f'{rounds} exchanges were'
         raise AssertionError(f'{made} made, but {wanted} {"would be enough" if rounds > wanted else "are needed"}')
 
 
 def attend(q, k, v):
-    "As in the lesson: (out, lse) of rows (n, d)"
+    "Return (out, lse) for rows (n, d), as in the lesson"
     return ring.plain.attend(q, k, v, False, q.shape[-1] ** -0.5)
 
 
-def merged(a, b):
-    "As `merge` in the lesson: two pairs (out, lse) as one"
+def merge(a, b):
+    "Merge two pairs (out, lse), as in the lesson"
     lse = torch.logaddexp(a[1], b[1])
     return a[0] * (a[1] - lse).exp()[..., None] + b[0] * (b[1] - lse).exp()[..., None], lse
 
 
 def gradients(q, k, v, dout, out, lse):
-    "As in the lesson: what these keys add to dq, and their dk and dv"
+    "Return what these keys add to dq, and their dk and dv, as in the lesson"
     return ring.plain.gradients(dout, q, k, v, out, lse, False, q.shape[-1] ** -0.5)
 
 
-def _noting(parts, seen):
-    "Return `attend`, which notes whose keys it is given: the number of a rank among `parts`, or None"
+def _recording_attend(parts, seen):
+    "Return `attend`, which appends to `seen` the rank whose keys it gets, or None"
 
     @wraps(attend)
     def noted(q, k, v):
@@ -213,8 +213,8 @@ def _noting(parts, seen):
     return noted
 
 
-def _of_own_rows(own, r):
-    "Return `gradients` for rank `r`, whose `q` is `own[r]`"
+def _checking_gradients(own, r):
+    "Return `gradients` for rank `r`, which raises `AssertionError` for the rows of another rank"
 
     @wraps(gradients)
     def of_own(q, *others):
@@ -246,10 +246,10 @@ def _random(rng, *shape):
 def _(fn, rng, ranks, n, d):
     q, k, v = (_random(rng, ranks, n, d) for _ in range(3))
     seen = [[] for _ in range(ranks)]
-    makers = [fn(r, ranks, q[r], (k[r], v[r]), _noting(k, seen[r]), merged) for r in range(ranks)]
+    makers = [fn(r, ranks, q[r], (k[r], v[r]), _recording_attend(k, seen[r]), merge) for r in range(ranks)]
 
     def arriving_at(r, rounds):
-        later = rounds + 1 - len(seen[r])  # of its own part and those that came
+        later = rounds + 1 - len(seen[r])  # its own part and those that have arrived
         if later > 2:
             raise AssertionError(
                 f'rank {r} of {ranks} keeps {later} parts of the keys: attend to each part before the next one arrives'
@@ -259,7 +259,7 @@ def _(fn, rng, ranks, n, d):
     done, rounds = lockstep(makers, arriving_at)
     for r, got in enumerate(done):
         if isinstance(got, tuple):
-            what = f'{len(got)} things; return `out` alone' if got else 'nothing; `return` its `out` at the end'
+            what = f'{len(got)} values; return only `out`' if got else 'nothing; `return` its `out` at the end'
             raise AssertionError(f'rank {r} of {ranks} returned {what}')
         if None in seen[r]:
             raise AssertionError(
@@ -272,11 +272,11 @@ def _(fn, rng, ranks, n, d):
             check(got, want.view(ranks, n, d)[r], rtol=1e-9, atol=1e-9)
         except AssertionError as e:
             raise AssertionError(f'rank {r} of {ranks} had the right keys, but: {e}') from None
-    steps_of(rounds, ranks - 1)
+    check_exchanges(rounds, ranks - 1)
 
 
 def _alike(a, b):
-    "Return whether a tensor is another one but for rounding"
+    "Return whether two tensors differ only by rounding"
     return isinstance(a, torch.Tensor) and a.shape == b.shape and torch.allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
@@ -298,11 +298,11 @@ def _(fn, rng, ranks, n, d):
     want = ring.plain.gradients(dout.reshape(1, 1, -1, d), *whole, out, lse, False, d**-0.5)
     out, lse = out.view(ranks, n, d), lse.view(ranks, n)
     done, rounds = lockstep(
-        [fn(r, ranks, q[r], k[r], v[r], dout[r], out[r], lse[r], _of_own_rows(q, r)) for r in range(ranks)]
+        [fn(r, ranks, q[r], k[r], v[r], dout[r], out[r], lse[r], _checking_gradients(q, r)) for r in range(ranks)]
     )
     for r, got in enumerate(done):
         if not isinstance(got, (tuple, list)) or len(got) != 3:
-            what = f'{len(got)} things' if isinstance(got, (tuple, list)) else type(got).__name__
+            what = f'{len(got)} values' if isinstance(got, (tuple, list)) else type(got).__name__
             raise AssertionError(f'return (dq, dk, dv); got {what}')
         for name, have, right in zip(('dq', 'dk', 'dv'), got, want):
             right = right.view(ranks, n, d)
@@ -314,4 +314,4 @@ def _(fn, rng, ranks, n, d):
                     (f'it belongs to the keys of rank {rank}: one more exchange brings it home' for rank in far), e
                 )
                 raise AssertionError(f'{name} of rank {r} of {ranks}: {why}') from None
-    steps_of(rounds, ranks)
+    check_exchanges(rounds, ranks)

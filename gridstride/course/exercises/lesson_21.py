@@ -1,18 +1,28 @@
-"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+"""Test cases for the lesson's exercises. Reading this file spoils them."""
 
 import numpy as np
 import torch
 
 from ..grading import problem
-from .lesson_05 import bare, launch, source
+from .lesson_05 import without_comments, launch, source
 from ...kernels.ladder.ladder import Reference
 from ...kernels.ladder.tensor_cores import basics, ldmatrix, mma
 
-__all__ = ['GIVEN', 'lanes_of_a', 'fours', 'check_columns', 'product', 'fits', 'mistakes', 'matrix', 'nans']
+__all__ = [
+    'GIVEN',
+    'positions_in_a',
+    'bank_groups',
+    'check_columns',
+    'product',
+    'is_product',
+    'likely_mistakes',
+    'matrix',
+    'nans',
+]
 
 
-# Which lane holds an element of `a`: the inverse of the map from lanes and registers to elements in the PTX manual.
-def lanes_of_a():
+# The inverse of the map from lanes and registers to elements in the PTX manual.
+def positions_in_a():
     "Return {(row, column): (lane, register, half)} for the 16x16 matrix `a` of an mma"
     return {
         (lane // 4 + q % 2 * 8, lane % 4 * 2 + q // 2 * 8 + half): (lane, q, half)
@@ -39,7 +49,7 @@ def lanes_of_a():
     ],
 )
 def _(fn, rng, rows, cols):
-    want = lanes_of_a()
+    want = positions_in_a()
     for r in rows:
         for c in cols:
             got = fn(r, c)
@@ -54,13 +64,13 @@ def _(fn, rng, rows, cols):
                 )
 
 
-# A swizzle is judged by the position of the chunks: four banks per chunk, in wavefronts of 128 bytes.
-def fours(
+# A swizzle is judged by the banks of its chunks: a chunk takes four banks, a wavefront has 32.
+def bank_groups(
     index,
     rows,
     chunk,  # `index(r, c)` in elements of 2 bytes, for c = 8*chunk
 ) -> list:  # of integers from 0 to 7
-    "Return which four of the 32 banks each row of an 8x8 matrix is in"
+    "Return the group of four banks that stores each row of an 8x8 matrix"
     return [index(r, 8 * chunk) // 8 % 8 for r in rows]
 
 
@@ -92,7 +102,7 @@ def _(fn, rng, how, first=0):
             )
     if how == 'banks':
         for chunk in range(4):
-            where = fours(index, range(first, first + 8), chunk)
+            where = bank_groups(index, range(first, first + 8), chunk)
             if len(set(where)) < 8:
                 four = next(x for x in where if where.count(x) > 1)
                 met = ', '.join(str(first + r) for r, x in enumerate(where) if x == four)
@@ -103,7 +113,7 @@ def _(fn, rng, how, first=0):
 
 
 def check_columns(r, row):  # of columns 0 to 31
-    "Raise `AssertionError` that says which column of row `r` leaves it, or which two have the same index"
+    "Raise `AssertionError` if a column of row `r` is stored outside the row, or two at the same index"
     for c, p in enumerate(row):
         if not 32 * r <= p < 32 * r + 32:
             raise AssertionError(f'row {r} must keep the indices {32 * r} to {32 * r + 31}; its column {c} is at {p}')
@@ -111,15 +121,15 @@ def check_columns(r, row):  # of columns 0 to 31
             raise AssertionError(f'row {r}: columns {row.index(p)} and {c} are both at index {p}')
 
 
-# The other two return sources. The lesson's own functions go before, and they are tried on the emulator, a
-# GPU or not. A result may be off by half a unit of bfloat16's last place, and by what float32 loses.
+# The other two answers are sources. The judge prepends the lesson's functions and runs them on the emulator, even on a
+# machine with a GPU. A result may be off by the rounding to bfloat16 and that of a float32 sum.
 GIVEN = basics + mma + ldmatrix
-IDLE = '__device__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {}\n'  # leaves the sums as they are
+IDLE = '__device__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {}\n'  # leaves the accumulators unchanged
 
 
 def product(fn, name, grid, a, b, **args):  # args: the kernel's, as `launch` takes them
-    "Launch kernel `name` by single warps: `out` shall be `a` @ `b`"
-    if 'mma(' not in bare(source(fn)):
+    "Launch kernel `name` with one warp per block; raises `AssertionError` unless `out` is `a @ b`, by an mma"
+    if 'mma(' not in without_comments(source(fn)):
         raise AssertionError('the source has no mma: compute the product with the tensor core')
 
     def made(given):
@@ -129,15 +139,15 @@ def product(fn, name, grid, a, b, **args):  # args: the kernel's, as `launch` ta
     try:
         Reference(a, b)(out)
     except AssertionError as e:
-        why = next((why for why, *other in mistakes(a, b, out) if fits(*other)), None)
+        why = next((why for why, *other in likely_mistakes(a, b, out) if is_product(*other)), None)
         raise AssertionError(f'{e}\n  This is the result if {why}' if why else str(e)) from None
-    if fits(a, b, made(GIVEN.replace(mma, IDLE))):
+    if is_product(a, b, made(GIVEN.replace(mma, IDLE))):
         raise AssertionError(
             'the result is right, but does not come from an mma: compute the product with the tensor core'
         )
 
 
-def fits(a, b, out) -> bool:
+def is_product(a, b, out) -> bool:
     "Return whether `out` is the product of `a` and `b`"
     try:
         Reference(a, b)(out)
@@ -146,9 +156,9 @@ def fits(a, b, out) -> bool:
     return True
 
 
-# Each is undone in the matrix it was made with: if the product is right then, that is what was done.
-def mistakes(a, b, out):  # h x k, k x w, h x w: multiples of 16, 16 and 8
-    "(what went wrong, the `a`, `b` and `out` that would be a right product then), of all mistakes that are looked for"
+# Each mistake is undone in one matrix: if the product is right then, the answer made this mistake.
+def likely_mistakes(a, b, out):  # h x k, k x w, h x w: multiples of 16, 16 and 8
+    "Yield (mistake, and the `a`, `b` and `out` that are a right product if it was made)"
     quarters = a.reshape(a.shape[0] // 16, 2, 8, a.shape[1] // 16, 2, 8)
     halves = b.reshape(b.shape[0] // 16, 2, 8, b.shape[1] // 8, 8)
     held = out.reshape(out.shape[0] // 16, 2, 8, out.shape[1] // 8, 4, 2)
@@ -177,7 +187,7 @@ def matrix(rng, *shape):
 
 
 def nans(*shape):
-    "Make an output in bfloat16 that shows which elements are not written"
+    "Make an output of NaNs in bfloat16, which shows the elements that are never written"
     return torch.full(shape, torch.nan, dtype=torch.bfloat16)
 
 
@@ -214,7 +224,7 @@ def _(fn, rng, h, w, k):
     ],
 )
 def _(fn, rng, h, w):
-    body = bare(source(fn))
+    body = without_comments(source(fn))
     for word, why in (('__shared__', 'the kernel uses no shared memory'), ('ldmatrix', 'the kernel has no ldmatrix')):
         if word not in body:
             raise AssertionError(f'{why}: fill the registers from shared memory with ldmatrix')

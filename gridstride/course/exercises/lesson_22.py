@@ -1,4 +1,4 @@
-"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+"""Test cases for the lesson's exercises. Reading this file spoils them."""
 
 import reprlib
 import torch
@@ -6,7 +6,7 @@ import torch
 from ...cpp import cuda_kernel, on_emulator, options
 from ..grading import problem
 from ...diagnostics.errors import KernelError
-from .lesson_05 import bare, source
+from .lesson_05 import without_comments, source
 from ...kernels.ladder.hopper import boxes, hopper, store, stores_basics, tiles
 from ...kernels.ladder.ladder import right
 from ...kernels.ladder.rung import Rung, constants_line
@@ -14,7 +14,18 @@ from ...kernels.ladder.tma import swizzled
 from ...kernels.maps import tensor_map
 from ...utils import cdiv, check
 
-__all__ = ['FIELDS', 'MOST', 'GIVEN', 'broken', 'fields', 'descriptor', 'fetches', 'bands', 'both_orders', 'relu']
+__all__ = [
+    'FIELDS',
+    'MAX_SHARED',
+    'GIVEN',
+    'broken',
+    'fields',
+    'descriptor',
+    'count_loads',
+    'band_orders',
+    'judge_in_both_orders',
+    'run_relu',
+]
 
 
 @problem(
@@ -87,7 +98,7 @@ FIELDS = dict(address=(0, 14), lead=(16, 14), stride=(32, 14), swizzle=(62, 2))
 
 
 def fields(x):  # x: a descriptor
-    "Its fields by name"
+    "Return the fields of a descriptor by name"
     return {name: x >> first & (1 << bits) - 1 for name, (first, bits) in FIELDS.items()}
 
 
@@ -135,7 +146,7 @@ def _(fn, rng, at, lead, stride, swizzle):
         raise AssertionError(f'{got:#x} has bits set between the fields, but should be {want:#x}')
 
 
-MOST = 232448  # bytes of shared memory that a block may have
+MAX_SHARED = 232448  # bytes of shared memory per block
 
 
 @problem(
@@ -152,7 +163,7 @@ MOST = 232448  # bytes of shared memory that a block may have
             (256, 128, 128, 0),
             (192, 160, 64, 24576),
             (128, 256, 64, 34768),
-            (128, 256, 64, 34752),  # four fit, and nothing is left
+            (128, 256, 64, 34752),  # four fit exactly
         )
     ],
     hints=[
@@ -164,23 +175,23 @@ MOST = 232448  # bytes of shared memory that a block may have
 )
 def _(fn, rng, BM, BN, BK, out):
     got, one = fn(BM, BN, BK, out), (BM + BN) * BK * 2 + 16
-    fit = (MOST - 1024 - out) // one
+    fit = (MAX_SHARED - 1024 - out) // one
     if got != (fit if fit >= 2 else 0):
         raise AssertionError(
             f'{BM}x{BN}x{BK} with {out} bytes for stores: a stage takes {one} bytes, '
-            f'and {MOST - 1024 - out} are free, so {fit} fit'
+            f'and {MAX_SHARED - 1024 - out} are free, so {fit} fit'
             f'{"" if fit >= 2 else ", and fewer than 2 count as 0"}; got {got!r}'
         )
 
 
-def fetches(order, BM, BN, at_once):
-    "Return what the lots of an order fetch, in rows and columns"
+def count_loads(order, BM, BN, at_once):
+    "Count the rows and columns of elements that an order loads, in lots of `at_once` tiles"
     lots = [order[i : i + at_once] for i in range(0, len(order), at_once)]
     return sum(len({r for r, _ in lot}) * BM + len({c for _, c in lot}) * BN for lot in lots)
 
 
-def bands(tall, wide):
-    "Return every order of bands, along the rows and along the columns"
+def band_orders(tall, wide):
+    "Return the order of tiles for bands of every height, along the rows and along the columns"
 
     def down(tall, wide, group):
         return [
@@ -211,8 +222,8 @@ def bands(tall, wide):
             (37, 15, 128, 64, 33),
             (12, 33, 256, 256, 33),
             (15, 22, 128, 256, 90),  # the best height is far from a square's
-            (36, 25, 64, 256, 105),  # it is above 16
-            (12, 39, 64, 256, 99),  # a last lot that is not full decides
+            (36, 25, 64, 256, 105),  # the best height is above 16
+            (12, 39, 64, 256, 99),  # the last lot, which is not full, decides
         )
     ],
     hints=[
@@ -240,10 +251,13 @@ def _(fn, rng, tall, wide, BM, BN, at_once):
         raise AssertionError(
             f'{case}: compute each of the {tall * wide} tiles once; got {len(got)} tiles, {len(set(got))} distinct'
         )
-    have, best = fetches(got, BM, BN, at_once), min(fetches(band, BM, BN, at_once) for band in bands(tall, wide))
+    have, best = (
+        count_loads(got, BM, BN, at_once),
+        min(count_loads(band, BM, BN, at_once) for band in band_orders(tall, wide)),
+    )
     if have > 1.03 * best:
         raise AssertionError(
-            f'{case}: the order needs {have} rows and columns, and the best bands {best}: {have / best:.2f} times '
+            f'{case}: the order loads {have} rows and columns, and the best bands {best}: {have / best:.2f} times '
             'as many, but at most 1.03 is allowed'
         )
 
@@ -251,15 +265,15 @@ def _(fn, rng, tall, wide, BM, BN, at_once):
 GIVEN = constants_line(dict(BM=64, BN=64, BK=64, STAGES=1)) + hopper + stores_basics + '#include <cuda_bf16.h>\n'
 
 
-def both_orders(judge):
+def judge_in_both_orders(judge):
     "Call `judge` on the emulator, with threads and blocks from first to last, and from last to first"
     for order in ('forward', 'reverse'):
         with on_emulator(), options(order=order):
             judge()
 
 
-def relu(src, x, threads=128):
-    "Return what the kernel `relu_k` of `src` makes of a matrix, a block per 64 x 64 box"
+def run_relu(src, x, threads=128):
+    "Run the kernel `relu_k` of `src` on a matrix, with one block per 64 x 64 box"
     out = torch.full_like(x, torch.nan)
     grid = cdiv(x.shape[1], 64), cdiv(x.shape[0], 64)
     cuda_kernel(GIVEN + src, name='relu_k')[grid, threads](tensor_map(x, (64, 64)), tensor_map(out, (64, 64)))
@@ -267,11 +281,10 @@ def relu(src, x, threads=128):
 
 
 def one_warp_does_all(src, x, want):
-    """Return whether the result is right if the other three warps of each block, which the kernel expects, are not
-    launched"""
+    "Return whether the result is right even if three of the four warps of each block are not launched"
     try:
         with on_emulator():
-            check(relu(src.replace('blockDim.x', '128'), x, threads=32).float(), want)
+            check(run_relu(src.replace('blockDim.x', '128'), x, threads=32).float(), want)
     except (AssertionError, KernelError):
         return False
     return True
@@ -293,11 +306,11 @@ def one_warp_does_all(src, x, want):
 def _(fn, rng, h, w):
     src = source(fn)
     for word in ('tma_load', 'tma_store'):
-        if word not in bare(src):
+        if word not in without_comments(src):
             raise AssertionError(f'the source has no {word}: load and store the boxes with TMA')
     x = torch.tensor(rng.standard_normal((h, w)), dtype=torch.float32).bfloat16()
     want = x.clamp(min=0).float()
-    both_orders(lambda: check(relu(src, x).float(), want))
+    judge_in_both_orders(lambda: check(run_relu(src, x).float(), want))
     if h >= 64 and one_warp_does_all(src, x, want):
         raise AssertionError(
             'the result is right, but one warp or one thread changes all elements of a box: distribute them over '
@@ -357,7 +370,7 @@ __global__ void __launch_bounds__(256) broken_k(const __grid_constant__ TensorMa
 def _(fn, rng, h, w, k):
     src = fn(broken)
     if not isinstance(src, str):
-        raise AssertionError(f'it returned {type(src).__name__}: return the fixed source as a string')
+        raise AssertionError(f'the function returned {type(src).__name__}: return the fixed source as a string')
     rung = Rung(
         'repaired',
         hopper + store + src,
@@ -370,4 +383,4 @@ def _(fn, rng, h, w, k):
         BK=64,
         STAGES=2,
     )
-    both_orders(lambda: right(rung, [(h, w, k)]))
+    judge_in_both_orders(lambda: right(rung, [(h, w, k)]))

@@ -1,4 +1,4 @@
-"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+"""Test cases for the lesson's exercises. Reading this file spoils them."""
 
 import warnings
 from itertools import zip_longest
@@ -11,14 +11,14 @@ from ..grading import problem
 from ...utils import cdiv, check
 from .lesson_14 import launch
 from .lesson_15 import random, unwritten
-from .lesson_16 import shares_rows
+from .lesson_16 import check_one_row_per_program
 from .returned import integer, number
 
-__all__ = ['cost_of', 'dealt', 'fitting', 'joined', 'slowest', 'walk']
+__all__ = ['cost_of_share', 'best_schedule', 'count_that_fit', 'expected_merge', 'slowest', 'schedule']
 
 
-def fitting(memory, lens, layers, numbers, page):
-    "Return (number of sequences that fit, unused slots of their pages)"
+def count_that_fit(memory, lens, layers, numbers, page):
+    "Return (number of sequences that fit into memory, unused slots of their pages)"
     free, wasted = memory // (page * layers * numbers * 2), 0
     for i, n in enumerate(lens):
         free -= cdiv(n, page)
@@ -50,7 +50,7 @@ def fitting(memory, lens, layers, numbers, page):
     ],
 )
 def _(fn, rng, **case):
-    got, want = fn(**case), fitting(**case)
+    got, want = fn(**case), count_that_fit(**case)
     if tuple(np.ravel(got)) != want:
         pages = case['memory'] // (case['page'] * case['layers'] * case['numbers'] * 2)
         takes = ', '.join(str(cdiv(n, case['page'])) for n in case['lens'])
@@ -61,13 +61,13 @@ def _(fn, rng, **case):
 
 
 def _work(how, gpus, texts, n, heads, speed, flops):
-    "Seconds that the GPU with most to do reads, and multiplies"
+    "Return the seconds for which the busiest GPU loads, and those for which it computes"
     texts, heads = (cdiv(texts, gpus), heads) if how == 'texts' else (texts, cdiv(heads, gpus))
     return texts * n * 576 * 2 / speed, texts * heads * n * 2 * (576 + 512) / flops
 
 
 def slowest(**case):
-    "Seconds of the GPU that has most to do"
+    "Return the seconds of the busiest GPU"
     return max(_work(**case))
 
 
@@ -98,8 +98,8 @@ def _(fn, rng, **case):
         raise AssertionError(f'got {got!r}, but it is {want:.6g} seconds: {why}')
 
 
-def _watched(cache, heads):
-    "Return the two doors to a cache, which note who goes through: (scores, means, [(name, array), ...])"
+def _recording_cache(cache, heads):
+    "Return two functions that read a cache and record their calls: (scores, means, [(name, array), ...])"
     calls = []
 
     def through(name, x, width):
@@ -122,7 +122,7 @@ def _alike(x, y):
 
 
 def _diagnosis(calls, wide, l, p, scale):
-    "Return how far a wrong answer was right: its rows, which may be scaled, and its weights, whose sums may be any"
+    "Return which step of a wrong answer is wrong; rows may have a scale, and weights any sum"
     rows, weights = (dict(calls).get(name) for name in ('scores', 'means'))
     parts = {f'first {l}': slice(l), f'last {wide.shape[1] - l}': slice(l, None)}
     factors = 1, scale, scale * np.log2(np.e)
@@ -158,14 +158,14 @@ def _(fn, rng, n, heads, d, l, r, shift):
     wk, wv = rng.normal(size=(2, heads, l, d))
     cache = rng.normal(size=(n, l + r))
     qr[:, 0], cache[:, l] = 2 * (-1.0) ** np.arange(heads), 2 * np.arange(n) + shift  # the rotary part decides
-    scores, means, calls = _watched(cache, heads)
+    scores, means, calls = _recording_cache(cache, heads)
     k = np.concatenate([cache[:, :l] @ wk, np.broadcast_to(cache[:, l:], (heads, n, r))], -1)
     s = (k @ np.concatenate([q, qr], -1)[..., None])[..., 0] / (d + r) ** 0.5
     p = np.exp(s - s.max(-1, keepdims=True))
     p /= p.sum(-1, keepdims=True)
     want = (p[:, None] @ (cache[:, :l] @ wv))[:, 0]
     with warnings.catch_warnings():
-        warnings.simplefilter('error', RuntimeWarning)  # NumPy's, of what overflows
+        warnings.simplefilter('error', RuntimeWarning)  # NumPy warns of an overflow
         got = fn(q.copy(), qr.copy(), wk.copy(), wv.copy(), scores, means)
     names = [name for name, _ in calls]
     if sorted(names) != ['means', 'scores']:
@@ -177,30 +177,30 @@ def _(fn, rng, n, heads, d, l, r, shift):
         raise AssertionError(f'{_diagnosis(calls, wide, l, p, (d + r) ** -0.5)}: {e}') from None
 
 
-def walk(pages, sms, fixed, budget):
-    "Return what each SM takes with such a budget, in order: pieces (sequence, first, end); None if pages are left"
+def schedule(pages, sms, fixed, budget):
+    "Return the pieces (sequence, first, end) that each SM takes with a budget; None if pages are left"
     todo, shares = [(i, 0, n) for i, n in enumerate(pages)], [[] for _ in range(sms)]
     for share in shares:
         left = budget
         while todo and left > fixed:
-            text, first, end = todo.pop(0)
+            sequence, first, end = todo.pop(0)
             taken = min(end - first, left - fixed)
-            share.append((text, first, first + taken))
+            share.append((sequence, first, first + taken))
             left -= fixed + taken
             if first + taken < end:
-                todo.insert(0, (text, first + taken, end))
+                todo.insert(0, (sequence, first + taken, end))
     return None if todo else shares
 
 
-def cost_of(share, fixed):
-    "Of an SM: its pages, and what it costs to begin its pieces"
+def cost_of_share(share, fixed):
+    "Return the cost of an SM: its pages, plus a fixed cost per piece"
     return sum(end - first + fixed for _, first, end in share)
 
 
-def dealt(pages, sms, fixed):
-    "Return (shares, budget) with the smallest budget for which all pages find an SM"
+def best_schedule(pages, sms, fixed):
+    "Return (shares, budget) with the smallest budget that covers all pages"
     budget = cdiv(sum(pages) + fixed * len(pages), sms)
-    while (shares := walk(pages, sms, fixed, budget)) is None:
+    while (shares := schedule(pages, sms, fixed, budget)) is None:
         budget += 1
     return shares, budget
 
@@ -230,19 +230,19 @@ def dealt(pages, sms, fixed):
     ],
 )
 def _(fn, rng, pages, sms, fixed):
-    got, (_, budget) = fn(list(pages), sms, fixed), dealt(pages, sms, fixed)
+    got, (_, budget) = fn(list(pages), sms, fixed), best_schedule(pages, sms, fixed)
     if not isinstance(got, (tuple, list)) or len(got) != sms:
         what = len(got) if isinstance(got, (tuple, list)) else type(got).__name__
         raise AssertionError(f'return a list with one share per SM, {sms} shares; got {what}')
     for share in got:
         for piece in share if isinstance(share, (tuple, list)) else [share]:
             if not isinstance(piece, (tuple, list)) or len(piece) != 3:
-                raise AssertionError(f'a block must get a list of pieces (sequence, first, end); got {piece!r}')
+                raise AssertionError(f'an SM must get a list of pieces (sequence, first, end); got {piece!r}')
     pieces = [tuple(map(integer, piece)) for share in got for piece in share]
     if any(first >= end for _, first, end in pieces):
-        raise AssertionError('a piece must have at least one page: (text, first, end) with first < end')
-    taken = [(text, page) for text, first, end in pieces for page in range(first, end)]
-    wanted = [(text, page) for text, n in enumerate(pages) for page in range(n)]
+        raise AssertionError('a piece must have at least one page: (sequence, first, end) with first < end')
+    taken = [(sequence, page) for sequence, first, end in pieces for page in range(first, end)]
+    wanted = [(sequence, page) for sequence, n in enumerate(pages) for page in range(n)]
     if taken != wanted:
         i = next(i for i, (a, b) in enumerate(zip_longest(taken, wanted)) if a != b)
         next_, found = (
@@ -250,14 +250,14 @@ def _(fn, rng, pages, sms, fixed):
             for pages in (wanted, taken)
         )
         raise AssertionError(f'take all pages in order: after {i} of them comes {next_}; got {found}')
-    costs = [cost_of(share, fixed) for share in got]
+    costs = [cost_of_share(share, fixed) for share in got]
     sm = int(np.argmax(costs))
     if costs[sm] > budget:
         raise AssertionError(f'SM {sm} has {got[sm]}, which costs {costs[sm]}; every SM can stay within {budget}')
 
 
-def joined(outs, lses):
-    "Return (out, lse) of parts along the first axis, in float64; zeros and -inf for rows that attend to nothing"
+def expected_merge(outs, lses):
+    "Merge parts along the first axis to (out, lse), in float64; zeros and -inf for rows that attend to no key"
     lse = torch.logsumexp(lses, 0)
     weights = torch.where(lses == -torch.inf, 0, (lses - torch.where(lse == -torch.inf, 0, lse)).exp())
     return (weights[..., None] * outs.nan_to_num(0)).sum(0), lse
@@ -288,11 +288,11 @@ def joined(outs, lses):
 )
 def _(fn, rng, rows, parts, D, shift, step, blind):
     outs, lses = random(rng, parts, rows, D), random(rng, parts, rows).clamp(-1, 1)
-    lses += shift + step * torch.arange(parts)[:, None]  # each weighs more than the one before, or less
-    for p in blind:  # the first row; what it leaves is what was there before
+    lses += shift + step * torch.arange(parts)[:, None]  # each part weighs more than the part before, or less
+    for p in blind:  # in these parts the first row attends to no key, so its output is uninitialized
         outs[p, 0], lses[p, 0] = torch.nan, -torch.inf
     out, lse = unwritten(rows, D), unwritten(rows)
-    want, total = joined(outs.double(), lses.double())
+    want, total = expected_merge(outs.double(), lses.double())
     with tile.trace() as t:
         launch(fn, rows, outs, lses, out, lse, rows, PARTS=parts, D=D)
     # lse near 1000 has 2^-14 as its last bit, and so has a weight's exponent
@@ -301,4 +301,4 @@ def _(fn, rng, rows, parts, D, shift, step, blind):
             check(got, right.float(), rtol=rtol, atol=atol)
         except AssertionError as e:
             raise AssertionError(f'{name}: {e}') from None
-    shares_rows(t)
+    check_one_row_per_program(t)

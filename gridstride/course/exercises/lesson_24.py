@@ -1,11 +1,11 @@
-"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+"""Test cases for the lesson's exercises. Reading this file spoils them."""
 
 import torch
 
 from ... import sim
 from ..grading import normal, problem
 from ...utils import cdiv, check
-from .lesson_12 import is_kernel
+from .lesson_12 import check_is_kernel
 
 __all__ = ['Tiles', 'over_tiles', 'trusting']
 
@@ -33,7 +33,7 @@ __all__ = ['Tiles', 'over_tiles', 'trusting']
 )
 def _(fn, rng, warp, block, blocks, order):
     kernel = fn()
-    is_kernel(kernel)
+    check_is_kernel(kernel)
     x, parts = normal(rng, blocks * block), torch.full((blocks,), torch.nan)
     with sim.options(warp=warp, order=order), sim.trace() as t:
         kernel[blocks, block](torch.tensor(x), parts)
@@ -41,7 +41,7 @@ def _(fn, rng, warp, block, blocks, order):
     try:
         check(parts, want, atol=1e-4)  # up to 1024 values of size 1, added in another order
     except AssertionError as e:
-        raise AssertionError(f'warps of {warp}, blocks of {block}{_of_ones(kernel, warp, block)}: {e}') from None
+        raise AssertionError(f'warps of {warp}, blocks of {block}{_ones_sum_text(kernel, warp, block)}: {e}') from None
     if t.stats.atomics:
         raise AssertionError('an atomic adds here: build the sums with shuffles')
     if t.stats.barriers > 2 * blocks * block // warp:
@@ -53,8 +53,8 @@ def _(fn, rng, warp, block, blocks, order):
         raise AssertionError(f'{warps} warps read {reads} times: build the sums with shuffles, not element by element')
 
 
-def _of_ones(kernel, warp, block):
-    "Say how many times too few or too many a block adds its elements; nothing if something else is wrong"
+def _ones_sum_text(kernel, warp, block):
+    "Return how a block adds ones, if it adds too many or too few of them; else ''"
     parts = torch.full((1,), torch.nan)
     with sim.options(warp=warp):
         kernel[1, block](torch.ones(block), parts)
@@ -63,7 +63,7 @@ def _of_ones(kernel, warp, block):
 
 
 class Tiles:
-    "The functions of a program for one block, as in cuda.tile: `load` and `store` take indices of *tiles*"
+    "The functions of a block's program, as in cuda.tile: `load` and `store` take indices of *tiles*"
 
     def __init__(self, *index):
         self._index = index
@@ -150,7 +150,7 @@ def _(fn, rng, h, w, k, tile):
 
 
 class _Watched(Tiles):
-    "Keeps the first access that is out of bounds of its array, and the shapes of tiles that are loaded"
+    "Records the first access that is out of bounds of its array, and the shapes of tiles that are loaded"
 
     def __init__(self, *index):
         super().__init__(*index)
@@ -169,7 +169,7 @@ class _Watched(Tiles):
 
 
 def _outside(fn, h, w, tile, m, n):
-    "Says which block asks for a tile that is not there; nothing if none does"
+    "Return which block accesses a tile that is out of bounds; '' if none does"
     out = torch.empty(h, w)
     for r in range(cdiv(h, tile[0])):
         for c in range(cdiv(w, tile[1])):
@@ -180,14 +180,14 @@ def _outside(fn, h, w, tile, m, n):
     return ''
 
 
-def columns_used(tiles):
-    "Columns for tiles of (n, bits), each rounded up"
+def count_columns(tiles):
+    "Count the columns for tiles of (n, bits), each rounded up"
     return sum(cdiv(n * bits, 32) for n, bits in tiles)
 
 
-def columns_of(tiles):
+def expected_columns(tiles):
     "Return (columns to allocate, blocks of this kind on an SM) for tiles of (n, bits); None if they do not fit"
-    used = columns_used(tiles)
+    used = count_columns(tiles)
     whole = max(32, 1 << (used - 1).bit_length())
     return (whole, 512 // whole) if whole <= 512 else None
 
@@ -220,15 +220,15 @@ def columns_of(tiles):
     ],
 )
 def _(fn, rng, tiles):
-    got, want = fn(list(tiles)), columns_of(tiles)
+    got, want = fn(list(tiles)), expected_columns(tiles)
     if got is not None and not (isinstance(got, tuple) and len(got) == 2):
         raise AssertionError(f'return (columns, blocks) or None; got {got!r}')
     if got != want:
-        used = columns_used(tiles)
+        used = count_columns(tiles)
         raise AssertionError(f'tiles {tiles}: {used} columns are used before rounding; got {got}, want {want}')
 
 
-# Kernels for softmax that one may trust, or not, each made again per case.
+# Honest and cheating kernels for softmax; every case makes a new one.
 def _soft(x):
     return torch.softmax(x, -1)
 
@@ -342,7 +342,7 @@ def _(fn, rng, who):
 
 
 def trusting(text, task='softmax'):
-    "Return what a trusting judge says of a submission: it checks the first answer, and times 20 more on the same input"
+    "Judge a submission naively: check the first answer, then time 20 more calls on the same input"
     from ...judge import TASKS
 
     names = {}
@@ -364,8 +364,8 @@ CAUGHT += ['gave up', 'reference', 'fallback', 'wrong', 'clock']
     '24.cheat',
     cases=[dict(look=answer) for answer in ('the trusting judge', 'the judge', 'why')],
     hints=[
-        'What does the trusting judge never look at? The calls after the first, for one. Which inputs it will give, '
-        'for another.',
+        'What does the trusting judge not check? For example, it ignores the answers after the first call, and its '
+        'inputs are known beforehand.',
         'The file has `#!POPCORN leaderboard softmax`, an import of torch, and `def custom_kernel(data): ...`. '
         'Variables of the module persist between calls.',
         'For instance: count the calls, and from the second on return `torch.empty_like(data)`.',
@@ -376,30 +376,30 @@ def _(fn, rng, look):
     if not isinstance(text, str):
         raise AssertionError(f'return the contents of a file as a string; got {type(text).__name__}')
     if look == 'the trusting judge':
-        _fools(text)
+        _check_naive_judge(text)
         return
     verdict = _verdict(text)
     if verdict.accepted:
-        raise AssertionError('the judge accepts it after checking all of its answers: it is not a cheat')
+        raise AssertionError('the judge checked all answers and accepts the submission: it is not a cheat')
     if look == 'why' and verdict.code not in CAUGHT:
-        raise AssertionError(f'it is refused as {verdict.code!r}, {verdict.why}: an error is not a cheat')
+        raise AssertionError(f'the submission is refused as {verdict.code!r}, {verdict.why}: an error is not a cheat')
     if look == 'why' and verdict.code == 'replay':
-        raise AssertionError('it is refused as a replay, which the lesson has shown: find another cheat')
+        raise AssertionError('the submission is refused as a replay, which the lesson has shown: find another cheat')
 
 
-def _fools(text):
-    "Raise `AssertionError` unless the trusting judge accepts it"
+def _check_naive_judge(text):
+    "Raise `AssertionError` unless the trusting judge accepts the submission"
     try:
         accepted = trusting(text)
     except Exception as e:
         raise AssertionError(
-            f'the trusting judge could not run it: {type(e).__name__}: {e}. It takes a file for softmax, in torch: '
-            '`custom_kernel(data)`, with one tensor'
+            f'the trusting judge could not run the submission: {type(e).__name__}: {e}. It takes a file for '
+            'softmax, in torch: `custom_kernel(data)`, with one tensor'
         ) from None
     if not accepted:
         raise AssertionError(
-            'not even the trusting judge accepts it: the first answer must equal, to 1e-4, the result of the '
-            'reference on `data`, which is computed afterwards'
+            'not even the trusting judge accepts the submission: the first answer must equal, to 1e-4, the result of '
+            'the reference on `data`, which is computed afterwards'
         )
 
 

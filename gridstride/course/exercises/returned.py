@@ -1,4 +1,4 @@
-"What a learner's function returned, in one form whichever way it was written."
+"Converts the number that a learner's function returned, of Python, NumPy or torch."
 
 from numbers import Real
 
@@ -8,15 +8,15 @@ __all__ = ['number', 'integer']
 
 
 def number(got):
-    "Return a number of Python, NumPy or torch as Python's; None if it is not a number"
+    "Convert a number of Python, NumPy or torch to a Python number; None if it is not a number"
     if hasattr(got, 'item') and np.ndim(got) == 0:
         got = got.item()
     return got if isinstance(got, Real) and not isinstance(got, bool) else None
 
 
 def integer(got) -> int:
-    "Return an integer, even if it is a float, as from NumPy's `ceil`; raises `AssertionError` for anything else"
+    "Convert an integer, even a float such as 3.0, to an `int`; raises `AssertionError` for anything else"
     n = number(got)
     if n is None or n % 1 != 0:
-        raise AssertionError(f'an integer is wanted; got {got!r}')
+        raise AssertionError(f'return an integer; got {got!r}')
     return int(n)
