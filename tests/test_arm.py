@@ -70,14 +70,17 @@ int main() {
 }
 '''
 
-# An integer is divided by zero by a function of a kernel, or by host code
+# An integer is divided by zero, or the smallest by -1, by a function of a kernel, or by host code
 DIVISION = r'''
 #include <cstdio>
 template <class T> __host__ __device__ T remainder_of(T x, T by) {
-    return x % by;  // divides
+    return x % by + x / by;  // divides
 }
 template <class T> __global__ void divide(T *x) {
     x[threadIdx.x] = remainder_of(T(7), T(2 - threadIdx.x));
+}
+template <class T> __global__ void negate(T *x, T smallest) {
+    x[threadIdx.x] = remainder_of(smallest, T(threadIdx.x < 2 ? -2 : -1)) + remainder_of(T(smallest + 1), T(-1));
 }
 template <class T> void launch() {
     T *x;
@@ -88,11 +91,22 @@ template <class T> void launch() {
     divide<<<1, 3>>>(x);
     cudaDeviceSynchronize();
 }
+template <class T> void launch_smallest() {
+    T *x, smallest = T(1ull << (8 * sizeof(T) - 1));
+    cudaMalloc(&x, 4 * sizeof *x);
+    negate<<<1, 2>>>(x, smallest);
+    cudaDeviceSynchronize();
+    printf("right");
+    negate<<<1, 3>>>(x, smallest);
+    cudaDeviceSynchronize();
+}
 '''
 DIVIDES = dict(int='launch<int>();', size_t='launch<size_t>();', host='printf("right%d", remainder_of(7, argc - 1));')
+OVERFLOWS = dict(smallest_int='launch_smallest<int>();', smallest_long='launch_smallest<long>();',
+                 smallest_host='printf("right%d", remainder_of(int(1u << 31), -argc));')
 
 OWN = {'frames': FRAMES, 'endless': ENDLESS,
-       **{f'divides_{k}': f'{DIVISION}int main(int argc, char **) {{ {v} return 0; }}' for k, v in DIVIDES.items()}}
+       **{f'divides_{k}': f'{DIVISION}int main(int argc, char **) {{ {v} return 0; }}' for k, v in {**DIVIDES, **OVERFLOWS}.items()}}
 
 # Runs the program that is named, in an order, with checks or without, as Python would. What is found goes to stderr,
 # as Python reads it.
@@ -182,12 +196,12 @@ def test_an_endless_loop_in_a_stub_has_the_line_of_its_caller(program):
 
 
 @pytest.mark.parametrize('checks', [ALL, 0])
-@pytest.mark.parametrize('what', DIVIDES)
-def test_an_integer_divided_by_zero(program, what, checks):
-    "Arm gives 0 for it, and does not trap"
+@pytest.mark.parametrize('what', [*DIVIDES, *OVERFLOWS])
+def test_a_division_without_a_result(program, what, checks):
+    "Arm gives 0, or the smallest integer again, and does not trap"
     printed, found = run(program, f'program_divides_{what}', FORWARD, checks)
     line, = (n for n, line in enumerate(DIVISION.splitlines(), 1) if '// divides' in line)
-    thread = None if what == 'host' else (2, 0, 0)
-    code = 'host_division' if what == 'host' else 'division'
-    assert (found.kind, found.code, found.line, found.thread) == ('crash', code, line, thread)
-    assert printed == ('' if what == 'host' else 'right')
+    on_host = 'host' in what
+    code = ('host_' if on_host else '') + ('division_overflows' if what in OVERFLOWS else 'division')
+    assert (found.kind, found.code, found.line, found.thread) == ('crash', code, line, None if on_host else (2, 0, 0))
+    assert printed == ('' if on_host else 'right')

@@ -1,6 +1,6 @@
 // Arithmetic that is undefined behaviour in C++, so that a GPU may give another result than this machine: the
-// compiler's calls of -fsanitize=shift-exponent and -fsanitize=float-cast-overflow. Integers divided by zero, where the
-// CPU does not trap: -fsanitize=integer-divide-by-zero.
+// compiler's calls of -fsanitize=shift-exponent and -fsanitize=float-cast-overflow. Integers divided by zero, and the
+// smallest divided by -1, where the CPU does not trap: -fsanitize=integer-divide-by-zero, signed-integer-overflow.
 #include <stdio.h>
 #include <string.h>
 #include "detector.h"
@@ -10,6 +10,10 @@
 struct ShiftFault {
     SourceLocation at;
     const TypeName *number, *by;
+};
+struct DivisionFault {
+    SourceLocation at;
+    const TypeName *number;
 };
 struct CastFault {
     SourceLocation at;
@@ -59,9 +63,11 @@ GRIDSTRIDE_API void __ubsan_handle_shift_out_of_bounds(ShiftFault *f, uintptr_t,
 GRIDSTRIDE_API void __ubsan_handle_float_cast_overflow(CastFault *f, uintptr_t from) {
     gridstride::warn_of_cast(*f, from);
 }
-GRIDSTRIDE_API void __ubsan_handle_divrem_overflow(const void *, uintptr_t, uintptr_t) {
+GRIDSTRIDE_API void __ubsan_handle_divrem_overflow(DivisionFault *f, uintptr_t, uintptr_t by) {
     using namespace gridstride;
-    fail_at(on_device() ? Code::division : Code::host_division, {},
-        static_cast<char *>(__builtin_return_address(0)) - 1, 0);
+    const bool overflows = whole(*f->number, by);
+    const Code code = overflows ? Code::division_overflows : Code::division;
+    const Code host_code = overflows ? Code::host_division_overflows : Code::host_division;
+    fail_at(on_device() ? code : host_code, {}, static_cast<char *>(__builtin_return_address(0)) - 1, 0);
 }
 }

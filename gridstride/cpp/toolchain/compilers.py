@@ -135,8 +135,12 @@ def endless_flags(c):
 
 
 def division_flags(c):
-    "Return flags that make the compiler test divisors if the CPU does not: on Arm a division by zero gives 0"
-    return [] if _target(c.path) == 'x86_64' else ['-fsanitize=integer-divide-by-zero']
+    """Return flags that make the compiler test divisors if the CPU does not: on Arm a division by zero gives 0, and the
+    smallest integer divided by -1 itself. With gcc's -fwrapv divisions alone are tested for an overflow"""
+    if _target(c.path) == 'x86_64':
+        return []
+    overflow = ['-fwrapv', '-fsanitize=signed-integer-overflow'] if c.kind == 'gcc' else []
+    return ['-fsanitize=integer-divide-by-zero', *overflow]
 
 
 # arithmetic with another result on a GPU
