@@ -749,7 +749,7 @@ def test_a_given_output():
 def on_hopper(monkeypatch, tmp_path):
     "A GPU that is not there, a chooser for it, and an empty cache of what was tuned"
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path/'cache'))
-    monkeypatch.setattr(kept, 'owner', lambda device: f'GPU {device}')
+    monkeypatch.setattr(kept, 'machine_key', lambda device: f'GPU {device}')
     def choose(h, w, k, sms): return f'{sms} SMs are too many' if h == 1 else tiled(supports=lambda h, w, k: h != 2)
     monkeypatch.setattr(choice, 'CHOOSERS', {(dtype, 'nn'): choose for dtype in choice.TYPES})
     monkeypatch.setattr(choice, '_gpu', lambda device: ((9, 0), 132))
@@ -927,9 +927,9 @@ def test_the_best_estimates_come_first():
 
 
 def test_a_copy_that_does_not_pay():
-    assert choice._copy_pays(torch.empty(1, 1), 4096, 'float32')
-    assert not choice._copy_pays(torch.empty(1, 1), 1024, 'float32')
-    assert not choice._copy_pays(torch.empty(1, 1, dtype=torch.bfloat16), 8192, 'bfloat16')
+    assert choice._is_copy_cheap(torch.empty(1, 1), 4096, 'float32')
+    assert not choice._is_copy_cheap(torch.empty(1, 1), 1024, 'float32')
+    assert not choice._is_copy_cheap(torch.empty(1, 1, dtype=torch.bfloat16), 8192, 'bfloat16')
 
 
 @pytest.mark.gpu

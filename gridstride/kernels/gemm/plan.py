@@ -38,7 +38,7 @@ class Plan(namedtuple('Plan', 'kernel reason')):
     __slots__ = ()
 
     def __repr__(self):
-        return f"{self.kernel.name if self.kernel else 'torch.matmul'}: {self.why}"
+        return f"{self.kernel.name if self.kernel else 'torch.matmul'}: {self.reason}"
 
 
 _forced = []  # the kernels passed to `using`
