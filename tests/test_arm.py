@@ -106,7 +106,8 @@ OVERFLOWS = dict(smallest_int='launch_smallest<int>();', smallest_long='launch_s
                  smallest_host='printf("right%d", remainder_of(int(1u << 31), -argc));')
 
 OWN = {'frames': FRAMES, 'endless': ENDLESS,
-       **{f'divides_{k}': f'{DIVISION}int main(int argc, char **) {{ {v} return 0; }}' for k, v in {**DIVIDES, **OVERFLOWS}.items()}}
+       **{f'divides_{k}': f'{DIVISION}int main(int argc, char **) {{ {v} return 0; }}'
+          for k, v in {**DIVIDES, **OVERFLOWS}.items()}}
 
 # Runs the program that is named, in an order, with checks or without, as Python would. What is found goes to stderr,
 # as Python reads it.

@@ -12,6 +12,12 @@ RUN = [
     'std::vector<int> v;', 'namespace n { static std::string s = "x"; }', 'int f(); int x = f();', 'static int n{g()};',
     'const float big = powf(2, 3);', 'int *p; int x = *p;', 'int x = p->x;', 'int zero; int x = 3 / zero;',
     '__attribute__((constructor)) void f() { }',
+    'struct A { A(int *); }; int *p; A a(p);', 'struct A { A(int); }; static int n; static const A a(n), b(n);',
+    'int n; struct A { A(int); } a(n);', 'int n; std::vector<int> v(n);', 'char *text; std::string s(text);',
+    'struct A { A(int); }; struct B { int n; } b; A a(b.n);', 'struct A { A(int); }; int *p; A a(*p);',
+    'struct A { A(int *); }; int n; A a(&n);', 'struct A { A(int); }; int n; A a(n + n);',
+    'struct A { A(int, int); }; int n; A a(n, n);', 'class A {}; using B = A; int n; B b(n);',
+    'struct A { A(int); }; enum { some }; A a(some);', 'struct A { A(int); }; typedef A B; int n; B b(n);',
 ]
 RUN_NOTHING = [
     '__global__ void k(int *x) { x[0] = f(3); }', '__device__ int n = 3; __constant__ float c[3];',
@@ -22,6 +28,10 @@ RUN_NOTHING = [
     'extern int x; extern "C" int f(int);', 'cudaStream_t s; dim3 g;', 'template <> int f<3>(int x) { return g(x); }',
     '#include <vector>\nvoid go(torch::Tensor x) { k<<<1, 1>>>(x.data_ptr<int>()); }', 'int broken = (;',
     'static int a, b; unsigned long long n = 0xffull;', 'union U { int a; float b; };', 'float4 x; int y[N][M];',
+    'struct A {}; struct B {}; A f(B); A g(B, int), h(B &); A f(const B &b, int n);', 'struct A {}; A f(A a, A *b);',
+    'struct A {}; typedef A T; using U = A; A f(T); A g(U, T);', 'struct A {}; A f(size_t); A g(float4, dim3);',
+    'torch::Tensor f(torch::Tensor); torch::Tensor g(torch::Tensor x, int64_t n);', 'struct A {}; A f(void); A g();',
+    'struct A {}; A f(cudaStream_t, unsigned); A g(std::vector<float>); A h(int...); int n;',
 ]
 
 
@@ -47,6 +57,9 @@ CASES = dict(
     divides='static int zero;\nint divided(int by) { return 7 / by; }\nint value = divided(zero);',
     throws='struct Init {\n    Init() { throw std::runtime_error("no"); }\n} init;',
     exits='struct Init { Init() { exit(3); } } init;',
+    by_name='struct Init { Init(int *p) { *(volatile int *)p = 1; } };\nint *nowhere;\nInit init(nowhere);',
+    by_two='struct Init { int n; Init(int a, int b) { n = a / b; } };\nint zero, one = 1;\nInit init(one, zero);',
+    right_by_name='struct Init { Init(int n) { printf("%d\\n", n); fflush(stdout); } };\nint n = 3;\nInit init(n);',
     right='static std::vector<int> v(3, 1);\nstruct Init { Init() { puts("once"); fflush(stdout); } } init;',
     plain='const int n = 3;',
 )
@@ -65,6 +78,7 @@ def test_a_crash_of_a_static_constructor_is_a_finding_with_its_line(tmp_path):
     ran = run_python(tmp_path/'program.py')
     assert ran.stdout.splitlines() == [
         'null host_memory 6', 'in_library host_memory 7', 'divides host_division 7', 'throws host 7', 'exits exits 6',
+        'by_name host_memory 6', 'by_two host_division 6', '3', 'right_by_name 7 True',
         'once', 'right 7 True', 'plain 7 False'], ran.stderr
 
 

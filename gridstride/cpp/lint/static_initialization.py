@@ -2,13 +2,17 @@
 constructors, at file scope. A source that runs none may be taken for one that does: its module then loads more slowly.
 """
 
+import re
+
 from ..frontend.code import Code
 from ..frontend.declarations import BUILTIN, QUALIFIERS, STORAGE
 from ..frontend.reader import heads, parenthesis, read_compiled
 
+_OF_CUDA = re.compile(r'dim3|cuda[A-Z]\w*|__\w+|(u?(char|short|int|long|longlong)|float|double|half)[1-4]?')
 _NO_VARIABLES = {'typedef', 'using', 'template', 'namespace', 'static_assert', 'friend', 'asm', '__asm__', 'enum'}
 _NOT_ON_HOST = {'__device__', '__constant__', '__shared__', '__managed__', '__global__', 'constexpr'}
 _TYPES = {'struct', 'class', 'union'}
+_ARITHMETIC = {'.', '->', '+', '-', '/', '%', '?', '!', '~', '|'}  # what a value may have, and a parameter has not
 _PLAIN = STORAGE | QUALIFIERS | BUILTIN | {'unsigned', '*', '&', ',', '[', ']'}
 
 
@@ -21,17 +25,19 @@ def runs_when_loaded(
     except ValueError:
         return False  # it does not compile, either
     classes = {c[i + 1] for word in _TYPES for i in c.find(word)}
-    return bool(c.find('constructor')) or any(_may_run(c, head, classes) for head in heads(c))
+    aliases = {c[i + 1] for i in c.find('using')} | {c[h.end - 1] for h in heads(c) if c[h.start] == 'typedef'}
+    return bool(c.find('constructor')) or any(_may_run(c, head, classes, aliases) for head in heads(c))
 
 
-def _may_run(c: Code, head, classes):
+def _may_run(c: Code, head, classes, aliases):
     first, end = head.start, head.end
     words = c.texts[first:end]
     if not words or words[0] in _NO_VARIABLES or not _NOT_ON_HOST.isdisjoint(words) or c[first] == 'extern':
         return False
     call = parenthesis(c, head)
     if call is not None:
-        return not head.defines and _passes_values(c, call)
+        named = bool(_unknown_types(c, first, call, classes | aliases)) and _passes_names(c, call, classes | aliases)
+        return not head.defines and (_passes_values(c, call) or named)
     last = c.mate.get(end, end) if head.defines else end
     if head.defines and '=' not in words and not _TYPES.isdisjoint(words):
         return False  # the definition of a type; variables that follow it are a head of their own
@@ -50,6 +56,23 @@ def _passes_values(c, call):
     "Is what looks like the declaration of a function a variable, whose constructor gets values?"
     inside = c.texts[call + 1 : c.mate.get(call, call)]
     return any(text[0] in '"\'' or text[0].isdigit() or text in ('(', '{') for text in inside)
+
+
+def _passes_names(c, call, types):
+    "Is what looks like the declaration of a function a variable, as `A a(b);` is unless `b` is a type?"
+    inside = c.texts[call + 1 : c.mate.get(call, call)]
+    starts = [i for i, text in enumerate(inside) if not i or inside[i - 1] == ',']
+    alone = [inside[i] for i in starts if inside[i + 1 : i + 2] in ([], [','])]
+    return (
+        not _ARITHMETIC.isdisjoint(inside)
+        or any(inside[i] in ('*', '&') for i in starts)
+        or any(text.isidentifier() and not _is_type(text, types) for text in alone)
+    )
+
+
+def _is_type(name, types):
+    "Is this the name of a type, as far as a name shows it?"
+    return name in types or name in BUILTIN or name.endswith('_t') or bool(_OF_CUDA.fullmatch(name))
 
 
 def _unknown_types(c, first, end, classes):
