@@ -242,7 +242,7 @@ def test_a_cooperative_launch_of_too_many_blocks_takes_no_memory(monkeypatch):
             with pytest.raises(sim.LaunchError) as e: kernel[100_000, 1024](*args)
             assert e.value.code == 'cooperative_size'
             assert (e.value.fields['blocks'], e.value.fields['resident']) == (100_000, 264)
-    monkeypatch.setattr('gridstride.sim.intrinsics.fresh_array', no_memory)
+    monkeypatch.setattr('gridstride.sim.intrinsics.allocate_array', no_memory)
     with pytest.raises(sim.LaunchError) as e: met_with_arrays[4000, 32](x)
     assert (e.value.code, e.value.fields['blocks'], e.value.fields['resident']) == ('cooperative_size', 4000, 660)
 

@@ -156,7 +156,7 @@ def right_default_stream(s, t, e, d, o, h):
     o[3] = 1; assert o[3] == 1 and np.asarray(o)[3] == 1
 
 def right_default_stream_between(s, t, e, d, o, h):
-    sim.happens_before.operations.watches_host = False
+    sim.happens_before.stream_order.watches_host = False
     fill[2, 32, s](d)
     bump[1, 32](o)                                   # orders t after s
     twice[2, 32, t](d, o)
@@ -211,7 +211,7 @@ def right_same_value(s, t, e, d, o, h):
 
 def right_many(s, t, e, d, o, h):
     for _ in range(600): fill[1, 1, s](d)
-    assert len(sim.happens_before.operations.pending) < 300
+    assert len(sim.happens_before.stream_order.pending) < 300
 
 
 RIGHT = [f for name, f in list(globals().items()) if name.startswith('right_')]

@@ -2,21 +2,21 @@
 
 `sim.cuda` is the dialect, on any machine. The modules, in a good reading order:
 
-- threads and their values: `lanes` (threads under masks), `arithmetic` (Numba's number types), `types` (their names in
-  Numba), `memory` (arrays), `records`;
-- what may be wrong: `detectors` (what is checked), `order` (which accesses are ordered), `happens_before` (which
-  launches and copies are), `errors` (Python's own errors, explained);
-- from one thread's function to many lanes': `constants` (what is known at compile time), `spin_wait` (does the kernel
-  wait for other blocks?), `definition` (its `def`), `unassigned` (variables), `trees` (syntax trees), `templates` (code
-  as trees), `unsupported_syntax`, `rewrite`, `program` (a rewritten function), and what rewritten kernels call:
-  `operations`, `python_functions` (`print`, `range`, `len`, ...);
+- threads and their values: `lanes` (threads under masks), `arithmetic` (operators with Numba's types), `types` (Numba's
+  names of types), `memory` (arrays), `records`;
+- checks: `detectors` (memcheck, initcheck, racecheck, synccheck), `order` (happens-before of accesses),
+  `happens_before` (of launches and copies), `errors` (explains Python's own errors);
+- rewriting a thread's function for many lanes: `constants` (values known at compile time), `spin_wait` (finds kernels
+  whose blocks wait for each other), `definition` (reads the `def`), `unassigned` (finds variables that may be read
+  unassigned), `trees` (walks syntax trees), `templates` (code as trees), `unsupported_syntax`, `rewrite`, `program` (a
+  rewritten function); and what rewritten kernels call: `operations`, `python_functions` (`print`, `range`, `len`, ...);
 - CUDA's own functions: `intrinsics` (indices, shared arrays, barriers, fences), `warps` (shuffles, votes), `atomics`,
   `scalars`, `vectors` (`float32x4` and the other vector types);
-- a running kernel: `kernel` (what `jit` makes), `signatures` (declared argument types), `arguments`, `launch`,
-  `residents` (blocks that wait for others), `run` (the context of one launch);
+- a launch: `kernel` (what `jit` returns), `signatures` (declared parameter types), `arguments`, `launch`, `residents`
+  (blocks that wait for others), `run` (the context of one launch);
 - the names: `cuda` (Numba's), `host` (arrays on the device, streams, events), `host_memory` (pinned, mapped and
-  managed arrays), `args` (`In`, `Out`), `elementwise` (kernels that Numba writes itself), `inspection` (what Numba's
-  compiler makes of a kernel), `random`, `libdevice`, `below` (the modules below `numba.cuda`);
+  managed arrays), `args` (`In`, `Out`), `elementwise` (`vectorize`, `reduce`, ...), `inspection` (PTX, LLVM IR
+  and types from Numba's compiler), `random`, `libdevice`, `below` (the submodules of `numba.cuda`);
 - next to it: `counters` (what the hardware would count), `numba_reference` (the same kernel in Numba's own simulator).
 """
 

@@ -1,4 +1,4 @@
-"""`cuda.In(x)`, `cuda.Out(x)` and `cuda.InOut(x)`: which copies of an array of the host a launch makes."""
+"""`cuda.In(x)`, `cuda.Out(x)` and `cuda.InOut(x)`: hints which copies of a host array a launch makes."""
 
 from .host import DeviceArray, device_array_like, to_device
 
@@ -26,17 +26,17 @@ class InOut(ArgHint):
 
 def make_copies(
     args,  # of a launch
-):  # (the arguments without hints, what to do after the launch)
-    "Make the copies that the hints of the arguments request"
-    given, back = [], []
-    for a in args:
-        if not isinstance(a, ArgHint):
-            given.append(a)
-        elif isinstance(a, InOut) or isinstance(a.value, DeviceArray):
-            given.append(a.value)
-        elif isinstance(a, In):
-            given.append(to_device(a.value))
+):  # (the arguments without hints, a function that copies back after the launch)
+    "Copy the arguments of a launch to the device as their hints request"
+    arguments, copies = [], []
+    for argument in args:
+        if not isinstance(argument, ArgHint):
+            arguments.append(argument)
+        elif isinstance(argument, InOut) or isinstance(argument.value, DeviceArray):
+            arguments.append(argument.value)
+        elif isinstance(argument, In):
+            arguments.append(to_device(argument.value))
         else:
-            given.append(device_array_like(a.value))
-            back.append((given[-1], a.value))
-    return given, lambda: [d.copy_to_host(h) for d, h in back]
+            arguments.append(device_array_like(argument.value))
+            copies.append((arguments[-1], argument.value))
+    return arguments, lambda: [device.copy_to_host(host) for device, host in copies]

@@ -1,9 +1,9 @@
-"""Arithmetic with Numba's types, for all lanes at once: types, operators and casts.
+"""Operators and casts with Numba's types, for all lanes at once.
 
 Numba computes with 64-bit integers: unsigned ones if both operands are unsigned, so that `a[i]-b[i]` of two
-`uint8` wraps; literals are `int64`. An integer keeps its small type until something is computed with it,
-and with floats NumPy has the same rules as Numba. A variable has one type in Numba: where a branch gives it
-another kind of integer, it has the wider type afterwards. A uint64 and a signed integer are compared as float64.
+`uint8` wraps; literals are `int64`. A loaded integer keeps its small type until it is an operand. For floats, NumPy has
+the same rules as Numba. A variable has one type in Numba: if a branch assigns another type of integer to it, it has the
+wider type afterwards. A uint64 and a signed integer are compared as float64.
 """
 
 import operator
@@ -54,7 +54,7 @@ def wide(v):
 
 
 def join(new, old):
-    "Return `new`, which replaces `old` after a branch: integers of two types get the wider one"
+    "Return `new`, the value of a variable after a branch, in the wider type if it and `old` are of two integer types"
     a, b = getattr(new, 'dtype', None), getattr(old, 'dtype', None)
     if a is None or b is None or a == b or a.kind not in 'biu' or b.kind not in 'biu':
         return new
@@ -63,12 +63,15 @@ def join(new, old):
 
 
 def cast(dtype, v=0):
-    "Convert `v` to type `dtype`; integers wrap around"
+    """Convert `v` to type `dtype`; integers wrap around.
+
+    >>> int(cast(np.uint8, -1))
+    255"""
     return np.asarray(v).astype(dtype)[()]
 
 
 def kind_of(v):  # 'b', 'i', 'u', 'f' or 'c'
-    "Return the kind of number that `v` is, by NumPy's letters"
+    "Return the kind of a number as one of NumPy's letters"
     return v.dtype.kind if hasattr(v, 'dtype') else np.asarray(v).dtype.kind
 
 
@@ -84,7 +87,7 @@ def _power(a, b):
 
 
 def _integers(op, a, b):
-    "Apply `op` to integers as Numba does: 64 bits, unsigned if both are (for a shift: if the first is)"
+    "Convert two integer operands to 64 bits: unsigned if both are (for a shift, if the first one is), else signed"
     t = np.uint64 if kind_of(a) == 'u' and (kind_of(b) == 'u' or 'Shift' in op) else np.int64
     return tuple(v if getattr(v, 'dtype', None) == t else np.asarray(v).astype(t)[()] for v in (a, b))
 
@@ -140,17 +143,20 @@ def _are_bool(*values):
 
 
 def both(a, b):
-    "Compute `a and b` where evaluating `b` has no side effects: `b` where `a` is true, else `a`"
+    "Compute `a and b` if evaluating `b` has no side effects: per lane, `b` if `a` is true, else `a`"
     return np.logical_and(a, b) if _are_bool(a, b) else np.where(truth(a), b, a)[()]
 
 
 def either(a, b):
-    "Compute `a or b` where evaluating `b` has no side effects: `a` where it is true, else `b`"
+    "Compute `a or b` if evaluating `b` has no side effects: per lane, `a` if it is true, else `b`"
     return np.logical_or(a, b) if _are_bool(a, b) else np.where(truth(a), a, b)[()]
 
 
 def fold(f, items):
-    "Fold from the left: `f(f(items[0], items[1]), items[2])`, and so on"
+    """Combine items from the left: `f(f(items[0], items[1]), items[2])`, and so on.
+
+    >>> fold(operator.sub, [9, 3, 1])
+    5"""
     res = items[0]
     for item in items[1:]:
         res = f(res, item)
@@ -167,8 +173,7 @@ _UINT64 = np.dtype(np.uint64)
 
 
 def _is_mixed(a, b):
-    """Return whether one is a uint64 and the other a signed integer: Numba's CUDA target has no common integer type for
-    them"""
+    "Return whether one is a uint64 and the other a signed integer, for which Numba has no common integer type"
     if not all(isinstance(operand, (np.ndarray, np.generic)) for operand in (a, b)):
         return False
     return {(a.dtype.kind, a.dtype == _UINT64), (b.dtype.kind, b.dtype == _UINT64)} == {('u', True), ('i', False)}

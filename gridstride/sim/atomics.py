@@ -1,6 +1,6 @@
-"""Atomic operations: the lanes take turns in the order in which threads run, and each gets the old value.
+"""Atomic operations: the lanes execute one after the other, in the order in which threads run, and get the old values.
 
-Additions are done for all lanes at once, the other operations lane by lane.
+Additions are vectorized over the lanes; the other operations are done lane by lane.
 """
 
 import numpy as np
@@ -19,120 +19,127 @@ _TYPES |= dict.fromkeys(('inc', 'dec'), ('uint32', 'uint64'))
 def atomic_types(
     name,  # of an operation: 'add', 'and_'
 ) -> tuple:  # of names of dtypes
-    "Return the dtypes that `cuda.atomic.<name>` takes in numba-cuda, which does not compile it for others"
+    "Return the names of the dtypes for which numba-cuda compiles `cuda.atomic.<name>`"
     return _TYPES.get(name, (*_INTEGERS, 'float32', 'float64'))
 
 
-def _add_in_order(old, off, v):
-    "Return (the old value per lane, the final values) when the lanes add `v` at the offsets `off` one after the other"
-    order = np.argsort(off, kind='stable')
-    sorted_off, x = off[order], v[order]
-    first = np.r_[True, sorted_off[1:] != sorted_off[:-1]]
-    start = np.flatnonzero(first)
-    found = np.empty_like(x)
-    for a, b in zip(start, np.r_[start[1:], len(sorted_off)]) if len(start) < len(sorted_off) else ():
-        total = np.cumsum(np.r_[old[sorted_off[a]], x[a:b]], dtype=x.dtype)
-        found[a:b] = total[:-1]
-        old[sorted_off[a]] = total[-1]
-    if len(start) == len(sorted_off):
-        found = old[sorted_off]
-        old[sorted_off] = found + x
-    res = np.empty_like(found)
-    res[order] = found
-    return res
+def _add_in_order(data, offsets, addends):
+    """Add `addends` to the elements of `data` at `offsets`, one lane after the other; returns the old value per lane.
+
+    A stable sort by the offset brings the lanes of one element together, in the order in which they run. The running
+    sum (`cumsum`) of such a segment has the value that each lane finds, and in the end the value of the element."""
+    by_offset = np.argsort(offsets, kind='stable')
+    sorted_offsets, sorted_addends = offsets[by_offset], addends[by_offset]
+    is_first = np.r_[True, sorted_offsets[1:] != sorted_offsets[:-1]]
+    starts = np.flatnonzero(is_first)
+    lane_count = len(sorted_offsets)
+    old_values = np.empty_like(sorted_addends)
+    for begin, end in zip(starts, np.r_[starts[1:], lane_count]) if len(starts) < lane_count else ():
+        element = sorted_offsets[begin]
+        running_sum = np.cumsum(np.r_[data[element], sorted_addends[begin:end]], dtype=sorted_addends.dtype)
+        old_values[begin:end] = running_sum[:-1]
+        data[element] = running_sum[-1]
+    if len(starts) == lane_count:  # no two lanes have the same element
+        old_values = data[sorted_offsets]
+        data[sorted_offsets] = old_values + sorted_addends
+    result = np.empty_like(old_values)
+    result[by_offset] = old_values
+    return result
 
 
-def _lane_by_lane(f):
-    "Make the update that applies `f(old, value)` lane by lane"
+def _lane_by_lane(apply):
+    "Make a function that updates elements lane by lane: each becomes `apply(old, value)`; it returns the old values"
 
-    def _g(data, off, *values):
-        res = np.empty(len(off), data.dtype)
-        for i, at in enumerate(off):
-            res[i] = data[at]
-            data[at] = f(data[at], *(v[i] for v in values))
-        return res
+    def update_lanes(data, offsets, *values):
+        old_values = np.empty(len(offsets), data.dtype)
+        for lane, offset in enumerate(offsets):
+            old_values[lane] = data[offset]
+            data[offset] = apply(data[offset], *(operand[lane] for operand in values))
+        return old_values
 
-    return _g
-
-
-def _always(found, *_):
-    return np.ones(len(found), bool)
+    return update_lanes
 
 
-def _wrong_type(run, m, site, name, ary):
+def _always_writes(old_values, *_):
+    return np.ones(len(old_values), bool)
+
+
+def _wrong_type(ctx, active, site, name, ary):
     "Make the `NotCompiled` error for an element type that the operation does not take"
     what = f'cuda.atomic.{name} on {ary.name}, whose elements are {ary.dtype}, which Numba does not compile'
-    return run.refusal(site, m, what, f'It takes {", ".join(atomic_types(name))}.', NotCompiled)
+    return ctx.unsupported(site, active, what, f'It takes {", ".join(atomic_types(name))}.', NotCompiled)
 
 
 # reads: does the new value depend on the old one? writes: given the old value, does it write?
-def _atomic(name, operate, reads=True, writes=_always, takes=('val',)):
-    types = {np.dtype(t) for t in atomic_types(name)}
+def _atomic(name, update, reads=True, writes=_always_writes, parameters=('val',)):
+    dtypes = {np.dtype(t) for t in atomic_types(name)}
 
-    def change(run, m, site, ary, idx, *values):
+    def apply(ctx, active, site, ary, idx, *values):
         "Update `ary[idx]` atomically; returns the old values"
-        if len(values) != len(takes):
+        if len(values) != len(parameters):
             raise TypeError(
-                f'cuda.atomic.{name} takes (ary, idx, {", ".join(takes)}), and got {2 + len(values)} of these'
+                f'cuda.atomic.{name} takes (ary, idx, {", ".join(parameters)}), and got {2 + len(values)} of these'
             )
         if not isinstance(ary, View):
             if hasattr(ary, 'fields'):
-                raise run.refusal(site, m, f'an atomic on {ary.name}, which has records', 'Give it a field of them.')
-            raise not_an_array(run, ary, site)
-        if ary.dtype not in types:
-            raise _wrong_type(run, m, site, name, ary)
-        off = locate(run, m, ary, idx, site, 'atomic')
-        if isinstance(off, View):
-            raise run.refusal(site, m, f'an atomic on a part of {ary.name}', 'Give it one index per axis.')
-        refuse_to_write(run, m, ary, off, site)
-        lanes = run.active(m)
+                raise ctx.unsupported(
+                    site, active, f'an atomic on {ary.name}, which has records', 'Give it a field of them.'
+                )
+            raise not_an_array(ctx, ary, site)
+        if ary.dtype not in dtypes:
+            raise _wrong_type(ctx, active, site, name, ary)
+        offsets = locate(ctx, active, ary, idx, site, 'atomic')
+        if isinstance(offsets, View):
+            raise ctx.unsupported(site, active, f'an atomic on a part of {ary.name}', 'Give it one index per axis.')
+        refuse_to_write(ctx, active, ary, offsets, site)
+        lanes = ctx.active_lanes(active)
         data = ary.mem.data
-        off = run.broadcast_to_active(m, off)
-        values = [as_element(run, m, ary, v, site) for v in values]
-        if name == 'cas' and run.detectors.racecheck.on:
-            run.detectors.racecheck.swaps(run, lanes, ary, off)
-        if run.watched:
-            run.access(m, ary, off, site, 'atomic', None if reads else values[0])
+        offsets = ctx.broadcast_to_active(active, offsets)
+        values = [as_element(ctx, active, ary, value, site) for value in values]
+        if name == 'cas' and ctx.detectors.racecheck.enabled:
+            ctx.detectors.racecheck.on_compare_and_swap(ctx, lanes, ary, offsets)
+        if ctx.records_accesses:
+            ctx.access(active, ary, offsets, site, 'atomic', None if reads else values[0])
         else:
-            run.changes += 1
-        before = data[off]
-        found = operate(data, off, *values)
-        run.order.on_atomic(run.g, lanes, ary.mem, off, run.now, writes(found, *values))
-        if (data[off] == before).all():
-            run.changes -= 1
-            run.polled = data, off, before
-        res = np.zeros(run.g.size, data.dtype)
-        res[lanes] = found
-        return res
+            ctx.write_count += 1
+        values_before = data[offsets]
+        old_values = update(data, offsets, *values)
+        ctx.order.on_atomic(ctx.group, lanes, ary.mem, offsets, ctx.now, writes(old_values, *values))
+        if (data[offsets] == values_before).all():
+            ctx.write_count -= 1
+            ctx.last_poll = data, offsets, values_before
+        result = np.zeros(ctx.group.size, data.dtype)
+        result[lanes] = old_values
+        return result
 
-    return intrinsic(change, f'atomic.{name}')
+    return intrinsic(apply, f'atomic.{name}')
 
 
 _UPDATES = dict(
     add=_add_in_order,
-    sub=lambda d, offsets, v: _add_in_order(d, offsets, -v),
-    max=_lane_by_lane(lambda a, v: v if v > a else a),
-    min=_lane_by_lane(lambda a, v: v if v < a else a),
+    sub=lambda d, offsets, value: _add_in_order(d, offsets, -value),
+    max=_lane_by_lane(lambda a, value: value if value > a else a),
+    min=_lane_by_lane(lambda a, value: value if value < a else a),
     nanmax=_lane_by_lane(np.fmax),
     nanmin=_lane_by_lane(np.fmin),
-    and_=_lane_by_lane(lambda a, v: a & v),
-    or_=_lane_by_lane(lambda a, v: a | v),
-    xor=_lane_by_lane(lambda a, v: a ^ v),
-    inc=_lane_by_lane(lambda a, v: 0 if a >= v else a + 1),
-    dec=_lane_by_lane(lambda a, v: v if a == 0 or a > v else a - 1),
+    and_=_lane_by_lane(lambda a, value: a & value),
+    or_=_lane_by_lane(lambda a, value: a | value),
+    xor=_lane_by_lane(lambda a, value: a ^ value),
+    inc=_lane_by_lane(lambda a, value: 0 if a >= value else a + 1),
+    dec=_lane_by_lane(lambda a, value: value if a == 0 or a > value else a - 1),
 )
-_swap_if = _lane_by_lane(lambda a, old, v: v if a == old else a)
-_cas = _atomic('cas', _swap_if, writes=lambda found, old, v: found == old, takes=('old', 'val'))
+_swap_if = _lane_by_lane(lambda a, old, value: value if a == old else a)
+_cas = _atomic('cas', _swap_if, writes=lambda found, old, value: found == old, parameters=('old', 'val'))
 
 
-def _compare_and_swap(run, m, site, ary, old, val):
+def _compare_and_swap(ctx, active, site, ary, old, val):
     "Apply `cas` to the first element"
-    return _cas.lanes(run, m, site, ary, np.int64(0), old, val)
+    return _cas.lane_function(ctx, active, site, ary, np.int64(0), old, val)
 
 
 atomic = Namespace(
     **{name: _atomic(name, f) for name, f in _UPDATES.items()},
-    exch=_atomic('exch', _lane_by_lane(lambda a, v: v), reads=False),
+    exch=_atomic('exch', _lane_by_lane(lambda a, value: value), reads=False),
     cas=_cas,
     compare_and_swap=intrinsic(_compare_and_swap, 'atomic.compare_and_swap'),
 )

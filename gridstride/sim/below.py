@@ -1,6 +1,6 @@
-"""The modules below `numba.cuda` that programs import: `numba.cuda.random`, `numba.cuda.cudadrv.devicearray`, ...
+"""The submodules of `numba.cuda` that programs import: `numba.cuda.random`, `numba.cuda.cudadrv.devicearray`, ...
 
-A module of Numba's compiler, or of the driver, does not exist without a GPU: importing it raises an error.
+Modules of Numba's compiler or of the driver are not provided: importing one raises `ImportError`.
 """
 
 import sys
@@ -33,10 +33,10 @@ _DEVICES = dict(gpus=host.gpus, get_context=host.current_context, reset=host.clo
 _DRIVER = dict(CudaAPIError=CudaAPIError, CudaSupportError=CudaSupportError, Stream=host.Stream, Event=host.Event)
 _ARRAYS = dict(DeviceNDArray=host.DeviceArray, DeviceRecord=host.DeviceArray, is_cuda_ndarray=host.is_cuda_array)
 _ARRAYS |= dict(to_device=host.to_device)
-PROVIDED = {  # name -> what it has
-    'api': {k: getattr(host, k) for k in host.__all__},
+PROVIDED = {  # module name -> {name: value}
+    'api': {name: getattr(host, name) for name in host.__all__},
     'args': vars(args),
-    'compiler': {k: getattr(inspection, k) for k in inspection.__all__ if k.startswith('compile')},
+    'compiler': {name: getattr(inspection, name) for name in inspection.__all__ if name.startswith('compile')},
     'cudadrv': {},
     'cudadrv.devicearray': _ARRAYS,
     'cudadrv.devices': _DEVICES,
@@ -53,26 +53,29 @@ PROVIDED = {  # name -> what it has
     'random': vars(random),
     'stubs': vars(cuda),
     'types': vars(numba_types),
-    'vector_types': {k: getattr(vectors, k) for k in vectors.__all__},
+    'vector_types': {name: getattr(vectors, name) for name in vectors.__all__},
 }
-_COMPILER = '''
+_COMPILER_MODULES = '''
     bf16 cache_hints cg cgutils codegen core cudadecl cudaimpl cudamath datamodel debuginfo descriptor device_init
     deviceufunc extending fp8 initialize itanium_mangler launchconfig libdevicedecl libdevicefuncs libdeviceimpl
     lowering mathimpl models np nvvmutils printimpl serialize simulator simulator_init target testing typeconv typing
     ufuncs utils vectorizers'''.split()
-_LACKING = {*_COMPILER, *(f'cudadrv.{name}' for name in 'drvapi enums libs linkable_code nvrtc nvvm runtime'.split())}
+_NOT_PROVIDED = {
+    *_COMPILER_MODULES,
+    *(f'cudadrv.{name}' for name in 'drvapi enums libs linkable_code nvrtc nvvm runtime'.split()),
+}
 _PACKAGES = 'cudadrv', 'kernels'
 
 
 class BelowNumbaCuda:
-    "Finds the modules below the simulator's `numba.cuda`, for `sys.meta_path`"
+    "Finds the submodules of the simulator's `numba.cuda`, for `sys.meta_path`"
 
     def find_spec(self, name, path=None, target=None):
         "Return the spec of a module that programs import; raises `ImportError` for one of the compiler or the driver"
         module = name.removeprefix('numba.cuda.')
         if module == name or not getattr(sys.modules.get('numba.cuda'), 'simulated', False):
             return None
-        if module in _LACKING:
+        if module in _NOT_PROVIDED:
             what = f'{name} belongs to the compiler of numba-cuda, or to the driver of a GPU: the simulator has neither'
             raise ImportError(
                 f'{what}. It has numba.cuda.{", ".join(provided for provided in PROVIDED if "." not in provided)}',
@@ -87,8 +90,14 @@ class BelowNumbaCuda:
 
     def exec_module(self, module):
         "Fill a module with its names"
-        has = PROVIDED[module.__name__.removeprefix('numba.cuda.')]
-        vars(module).update({k: v for k, v in has.items() if not k.startswith('__') or k in ('__all__', '__getattr__')})
+        names = PROVIDED[module.__name__.removeprefix('numba.cuda.')]
+        vars(module).update(
+            {
+                name: value
+                for name, value in names.items()
+                if not name.startswith('__') or name in ('__all__', '__getattr__')
+            }
+        )
 
 
 def make_shim():
@@ -97,5 +106,5 @@ def make_shim():
     module.simulated = True
     module.__path__ = []
     module.__getattr__ = cuda.__getattr__
-    vars(module).update({k: getattr(cuda, k) for k in cuda.__all__ if k != 'warpsize'})
+    vars(module).update({name: getattr(cuda, name) for name in cuda.__all__ if name != 'warpsize'})
     return module

@@ -15,13 +15,13 @@ class Counters(counters.Counters):
 
     NAMES = (
         *(
-            f'global_{way}_{counter}'
-            for way in ('load', 'store')
+            f'global_{direction}_{counter}'
+            for direction in ('load', 'store')
             for counter in ('requests', 'sectors', 'ideal', 'bytes')
         ),
         *(
-            f'shared_{way}_{counter}'
-            for way in ('load', 'store')
+            f'shared_{direction}_{counter}'
+            for direction in ('load', 'store')
             for counter in ('requests', 'wavefronts', 'conflicts')
         ),
         *('atomics', 'branches', 'divergent_branches', 'barriers', 'requests', 'lanes'),
@@ -29,94 +29,128 @@ class Counters(counters.Counters):
 
 
 class Trace:
-    "A record of what kernels did: `stats` in total, `lines` per source line, `accesses` one by one if they are kept"
+    "The counters of the recorded launches, in total and per source line, and their accesses one by one"
 
-    def __init__(self, keep=200_000):  # keep: how many accesses of single threads are recorded
-        self.keep, self.stats, self.lines, self.accesses, self.source = keep, Counters(), defaultdict(Counters), [], {}
+    def __init__(self, keep=200_000):  # keep: the number of accesses by single threads to record
+        self.keep = keep  # how many more to record
+        self.stats = Counters()
+        self.lines = defaultdict(Counters)  # line number -> counters
+        self.accesses = []
+        self.source = {}  # line number -> source line
 
-    def begin(self, run):
+    def begin(self, ctx):
         "Begin a launch"
-        self.run = run
+        self.run = ctx
 
-    def _count(self, run, site, **counts):
-        s = run.program.sites[site]
-        self.source[s.line] = s.source
+    def _count(self, ctx, site, **counts):
+        code_site = ctx.program.sites[site]
+        self.source[code_site.line] = code_site.source
         self.stats.add(**counts)
-        self.lines[s.line].add(**counts)
+        self.lines[code_site.line].add(**counts)
 
-    def access(self, run, lanes, v, off, site, verb):
-        "Record that `lanes` access the elements at `off` of the view `v`; `verb`: 'read', 'written', 'atomic'"
-        if v.mem.space not in ('shared', 'global'):
+    def access(self, ctx, lanes, view, offsets, site, access):
+        "Record that `lanes` access the elements of `view` at `offsets`; `access` is 'read', 'written' or 'atomic'"
+        if view.mem.space not in ('shared', 'global'):
             return
-        count = self._of_shared if v.mem.space == 'shared' else self._of_global
-        requests, counts = count(run.g, lanes, v, off, 'load' if verb == 'read' else 'store')
-        if verb == 'atomic':
+        count = self._count_shared if view.mem.space == 'shared' else self._count_global
+        requests, counts = count(ctx.group, lanes, view, offsets, 'load' if access == 'read' else 'store')
+        if access == 'atomic':
             counts = dict(atomics=requests)
-        self._count(run, site, requests=requests, lanes=len(off), **counts)
-        shape = tuple(int(size) if np.ndim(size) == 0 else -1 for size in v.shape)
-        what = dict(array=v.name, space=v.mem.space, verb=verb, at=np.asarray(off), size=v.dtype.itemsize, shape=shape)
-        self._note(run, lanes, site, len(off), what)
+        self._count(ctx, site, requests=requests, lanes=len(offsets), **counts)
+        shape = tuple(int(size) if np.ndim(size) == 0 else -1 for size in view.shape)
+        record = dict(
+            array=view.name,
+            space=view.mem.space,
+            verb=access,
+            at=np.asarray(offsets),
+            size=view.dtype.itemsize,
+            shape=shape,
+        )
+        self._record_access(ctx, lanes, site, len(offsets), record)
 
-    def _of_shared(self, g, lanes, v, off, way):
-        "Count an access of shared memory; returns (requests, counters)"
-        size = v.dtype.itemsize
-        byte = off * size - (g.local[lanes] * (len(v.mem.data) // g.count) * size if g.count > 1 else 0)
-        n, waves, more = wavefronts(g.warp[lanes], g.lane[lanes], byte, size, g.width)
-        names = (f'shared_{way}_{counter}' for counter in ('requests', 'wavefronts', 'conflicts'))
-        return n, dict(zip(names, (n, waves, more)))
+    def _count_shared(self, group, lanes, view, offsets, direction):
+        "Count an access of shared memory, a 'load' or a 'store'; returns (number of requests, {counter: increment})"
+        size = view.dtype.itemsize
+        byte_offsets = offsets * size - (
+            group.block_in_group[lanes] * (len(view.mem.data) // group.block_count) * size
+            if group.block_count > 1
+            else 0
+        )
+        requests, wavefront_count, conflicts = wavefronts(
+            group.warp_in_group[lanes], group.laneid[lanes], byte_offsets, size, group.warp_size
+        )
+        names = (f'shared_{direction}_{counter}' for counter in ('requests', 'wavefronts', 'conflicts'))
+        return requests, dict(zip(names, (requests, wavefront_count, conflicts)))
 
-    def _of_global(self, g, lanes, v, off, way):
-        "Count an access of global memory; returns (requests, counters)"
-        size = v.dtype.itemsize
-        n, touched, ideal = sectors(g.warp[lanes], off * size, size)
-        names = (f'global_{way}_{counter}' for counter in ('requests', 'sectors', 'ideal', 'bytes'))
-        return n, dict(zip(names, (n, touched, ideal, len(off) * size)))
+    def _count_global(self, group, lanes, view, offsets, direction):
+        "Count an access of global memory, a 'load' or a 'store'; returns (number of requests, {counter: increment})"
+        size = view.dtype.itemsize
+        requests, sector_count, ideal = sectors(group.warp_in_group[lanes], offsets * size, size)
+        names = (f'global_{direction}_{counter}' for counter in ('requests', 'sectors', 'ideal', 'bytes'))
+        return requests, dict(zip(names, (requests, sector_count, ideal, len(offsets) * size)))
 
-    def _note(self, run, lanes, site, n, what):
-        "Record what `n` threads did, while the limit allows"
+    def _record_access(self, ctx, lanes, site, thread_count, record):
+        "Record an access or a barrier of `thread_count` threads, unless the limit is reached"
         if self.keep > 0:
-            self.keep -= n
-            line = run.program.sites[site].line
-            self.accesses.append(dict(time=run.now, line=line, block=run.g.b[lanes], thread=run.g.t[lanes], **what))
+            self.keep -= thread_count
+            line = ctx.program.sites[site].line
+            self.accesses.append(
+                dict(
+                    time=ctx.now,
+                    line=line,
+                    block=ctx.group.block_index[lanes],
+                    thread=ctx.group.thread_index[lanes],
+                    **record,
+                )
+            )
 
-    def branch(self, run, m, yes, no, site):
-        "Record a branch: the lanes of `m` diverge into `yes` and `no`"
-        w = run.g.warps * run.g.count
+    def branch(self, ctx, active, yes, no, site):
+        "Record a branch: the lanes of `yes` take it, those of `no` do not"
+        warp_count = ctx.group.warps_per_block * ctx.group.block_count
 
-        def warps(mask):
-            return np.zeros(w, bool) if mask is None else np.bincount(run.g.warp[mask], minlength=w) > 0
+        def has_lane(mask):
+            return (
+                np.zeros(warp_count, bool)
+                if mask is None
+                else np.bincount(ctx.group.warp_in_group[mask], minlength=warp_count) > 0
+            )
 
-        a, b = warps(yes), warps(no)
-        self._count(run, site, branches=(a | b).sum(), divergent_branches=(a & b).sum())
+        taken, not_taken = has_lane(yes), has_lane(no)
+        self._count(ctx, site, branches=(taken | not_taken).sum(), divergent_branches=(taken & not_taken).sum())
 
-    def barrier(self, run, m, site):
-        "Record that the lanes of `m` reach a barrier"
-        self._count(run, site, barriers=len(np.unique(run.g.warp[m])))
-        self._note(run, m, site, 0, dict(array='', space='', verb='barrier', at=np.zeros(0, int), size=0, shape=()))
+    def barrier(self, ctx, active, site):
+        "Record that the lanes of `active` reach a barrier"
+        self._count(ctx, site, barriers=len(np.unique(ctx.group.warp_in_group[active])))
+        self._record_access(
+            ctx, active, site, 0, dict(array='', space='', verb='barrier', at=np.zeros(0, int), size=0, shape=())
+        )
 
     def __repr__(self):
         titles = ('requests', 'sectors', 'ideal', 'wavefr.', 'confl.')
         head = f"{'line':>5} {' '.join(f'{title:>9}' for title in titles)} {'diverg.':>8}  source"
-        return '\n'.join([head, *(self._row(n, c) for n, c in sorted(self.lines.items()))])
-
-    def _row(self, n, c):
-        "Format a line of the kernel with its counters"
-        counts = (
-            c.requests,
-            c.global_load_sectors + c.global_store_sectors,
-            c.global_load_ideal + c.global_store_ideal,
-            c.shared_load_wavefronts + c.shared_store_wavefronts,
-            c.shared_load_conflicts + c.shared_store_conflicts,
+        return '\n'.join(
+            [head, *(self._row(line, line_counters) for line, line_counters in sorted(self.lines.items()))]
         )
-        return f"{n:>5} {' '.join(f'{count:>9,}' for count in counts)} {c.divergent_branches:>8,}  {self.source[n]}"
+
+    def _row(self, line, line_counters):
+        "Format the counters of a line of the kernel as a row of the table"
+        counts = (
+            line_counters.requests,
+            line_counters.global_load_sectors + line_counters.global_store_sectors,
+            line_counters.global_load_ideal + line_counters.global_store_ideal,
+            line_counters.shared_load_wavefronts + line_counters.shared_store_wavefronts,
+            line_counters.shared_load_conflicts + line_counters.shared_store_conflicts,
+        )
+        row = ' '.join(f'{count:>9,}' for count in counts)
+        return f'{line:>5} {row} {line_counters.divergent_branches:>8,}  {self.source[line]}'
 
 
 @contextmanager
 def trace(keep=200_000):  # how many accesses of single threads are recorded, for pictures
     "Record what the kernels launched in the `with` block do"
-    t = Trace(keep)
-    tracing.append(t)
+    recorder = Trace(keep)
+    tracing.append(recorder)
     try:
-        yield t
+        yield recorder
     finally:
-        tracing.remove(t)
+        tracing.remove(recorder)

@@ -1,4 +1,4 @@
-"""The `def` of a kernel, in fewer forms: a `lambda` becomes a `def`, and the `else` of a loop an `if` after the loop.
+"""Reads the `def` of a kernel, and simplifies it: a `lambda` becomes a `def`, the `else` of a loop an `if` after it.
 
 for i in range(n):                  broke = False
     if x[i] == 0: break             for i in range(n):
@@ -16,88 +16,92 @@ _LOOPS = ast.For, ast.While
 
 
 def definition(
-    source,  # the lines where a function is made
+    source,  # the lines that define a function
     f,  # the function
 ):
-    "Return the `def` of `f` as a syntax tree; None if its source has none"
+    "Return the `def` of `f` as a syntax tree, without `else` of loops; None if there is none"
     try:
         tree = ast.parse(source)
     except SyntaxError:
         return None
-    made = _lambda(tree, f) if f.__name__ == '<lambda>' else tree.body[0]
-    if not isinstance(made, ast.FunctionDef):
+    function = _lambda(tree, f) if f.__name__ == '<lambda>' else tree.body[0]
+    if not isinstance(function, ast.FunctionDef):
         return None
-    taken = {node.id for node in walk(made) if isinstance(node, ast.Name)}
-    return _WithoutElse(taken | {node.arg for node in walk(made) if isinstance(node, ast.arg)}).visit(made)
+    names = {node.id for node in walk(function) if isinstance(node, ast.Name)}
+    return _LoopElseRewriter(names | {node.arg for node in walk(function) if isinstance(node, ast.arg)}).visit(function)
 
 
 def _lambda(tree, f):
-    "Convert the `lambda` that is `f` to a `def`; None if these lines have none, or several with the same parameters"
+    "Convert the `lambda` that is `f` to a `def`; None unless exactly one in these lines has the parameters of `f`"
     names = f.__code__.co_varnames[: f.__code__.co_argcount]
-    found = [node for node in walk(tree) if isinstance(node, ast.Lambda)]
-    found = [fn for fn in found if tuple(a.arg for a in fn.args.args) == names]
-    if len(found) != 1:
+    lambdas = [node for node in walk(tree) if isinstance(node, ast.Lambda)]
+    lambdas = [function for function in lambdas if tuple(arg.arg for arg in function.args.args) == names]
+    if len(lambdas) != 1:
         return None
-    body = ast.copy_location(ast.Return(found[0].body), found[0].body)
-    made = ast.FunctionDef('lambda_', found[0].args, [body], [])
-    return settle(ast.copy_location(made, found[0]))
+    body = ast.copy_location(ast.Return(lambdas[0].body), lambdas[0].body)
+    function = ast.FunctionDef('lambda_', lambdas[0].args, [body], [])
+    return settle(ast.copy_location(function, lambdas[0]))
 
 
-class _WithoutElse(ast.NodeTransformer):
-    "Rewrites loops with `else`, inner loops first; `taken`: names that the tree uses"
+class _LoopElseRewriter(ast.NodeTransformer):
+    "Rewrites loops with `else`, inner loops first; `used_names` are the names that the tree contains"
 
-    def __init__(self, taken):
-        self.taken = taken
+    def __init__(self, used_names):
+        self.used_names = used_names
 
-    def fresh(self):
+    def fresh_name(self):
         "Return an unused name"
         name = next(
             candidate
-            for n in range(1, len(self.taken) + 2)
-            if (candidate := f'broke{n if n > 1 else ""}') not in self.taken
+            for n in range(1, len(self.used_names) + 2)
+            if (candidate := f'broke{n if n > 1 else ""}') not in self.used_names
         )
-        self.taken.add(name)
+        self.used_names.add(name)
         return name
 
     def visit_For(self, loop):
         self.generic_visit(loop)
         if not loop.orelse:
             return loop
-        last = loop.orelse
+        else_body = loop.orelse
         loop.orelse = []
-        found = _breaks(loop.body)
-        if not found:
-            return [loop, *last]  # no lane leaves early
-        name = self.fresh()
-        for body, at in found:
-            body.insert(at, _set(name, True, body[at]))
-        no = ast.UnaryOp(ast.Not(), ast.Name(name, ast.Load()))
-        return [_set(name, False, loop), loop, _at(last[0], ast.If(no, last, []))]
+        breaks = _breaks(loop.body)
+        if not breaks:
+            return [loop, *else_body]  # no lane leaves early
+        name = self.fresh_name()
+        for body, index in breaks:
+            body.insert(index, _assign_constant(name, True, body[index]))
+        not_broken = ast.UnaryOp(ast.Not(), ast.Name(name, ast.Load()))
+        return [
+            _assign_constant(name, False, loop),
+            loop,
+            _with_location(else_body[0], ast.If(not_broken, else_body, [])),
+        ]
 
     visit_While = visit_For
 
 
-def _at(node, new):
-    "Return `new`, with the location of `node` for the parts that have none"
-    for sub in walk(new):
+def _with_location(node, tree):
+    "Give the parts of `tree` without a location that of `node`, and return it"
+    for sub in walk(tree):
         if not hasattr(sub, 'lineno'):
             sub.lineno = sub.end_lineno = node.lineno
             sub.col_offset = sub.end_col_offset = node.col_offset
-    return new
+    return tree
 
 
-def _set(name, value, node):
-    return _at(node, ast.Assign([ast.Name(name, ast.Store())], ast.Constant(value)))
+def _assign_constant(name, value, node):
+    return _with_location(node, ast.Assign([ast.Name(name, ast.Store())], ast.Constant(value)))
 
 
 def _breaks(body):
-    "Yield (statements, index of a `break` in them) of all that leave the loop with this body, the last ones first"
-    res = []
-    for at in reversed(range(len(body))):
-        s = body[at]
-        if isinstance(s, ast.Break):
-            res.append((body, at))
-        elif not isinstance(s, _LOOPS):
+    "Return [(statements, index of a `break` in them)] of each `break` of the loop with this body, from last to first"
+    breaks = []
+    for index in reversed(range(len(body))):
+        statement = body[index]
+        if isinstance(statement, ast.Break):
+            breaks.append((body, index))
+        elif not isinstance(statement, _LOOPS):
             for part in ('orelse', 'body'):
-                res += _breaks(getattr(s, part, []))
-    return res
+                breaks += _breaks(getattr(statement, part, []))
+    return breaks

@@ -1,9 +1,10 @@
 """memcheck, initcheck, racecheck and synccheck: each with its shadow memory, its rule, and its findings.
 
 memcheck finds out-of-bounds accesses, initcheck uninitialized reads, racecheck data races, synccheck barriers that not
-all threads reach, and deadlocks. The context of the launch, `run`, reports each access and barrier to them; a detector
-reads from it the group of threads and the time, and does not keep it. "Time" counts accesses, and continues from launch
-to launch.
+all threads reach, and deadlocks. The context of the launch, `ctx`, reports each access and barrier to them; a detector
+reads the group of threads and the time from it, and keeps no reference to it. The time counts accesses, from launch to
+launch. `active` is the mask of the active lanes; `lanes` are their indices, in the order in which they run.
+
 CUDA C's detectors are in `cpp/runtime`, Triton's in `tile/shadow.py`.
 """
 
@@ -21,537 +22,611 @@ __all__ = ['Shadow', 'Memcheck', 'Initcheck', 'Racecheck', 'Synccheck', 'Detecto
 
 
 class Shadow:
-    "The shadow memory of an array: per element the last write, its thread, and the first and last reader"
+    "The shadow memory of an array: per element the last write, its thread, and the lowest and the highest reader"
 
     def __init__(
         self,
-        n,  # number of elements
-        few=False,  # will kernels use only a small part of them?
+        size,  # number of elements
+        sparse=False,  # will kernels use only a small part of them?
     ):
-        made = (_small_pages if few else _zeros)(n, np.int64, np.int64, np.int32, np.int32, np.int32, bool)
-        # lowest and highest reader since the barrier: the thread in the upper 32 bits, the time in the lower ones
-        self.lo, self.hi = made[:2]
-        self.read = made[2]
-        self.wrote, self.writer = made[3:5]  # time and thread of the last write; time 0: uninitialized
-        self.atomic = made[5]  # was the last write an atomic one?
+        arrays = (_small_pages if sparse else _zeros)(size, np.int64, np.int64, np.int32, np.int32, np.int32, bool)
+        # A reader is packed into 64 bits, the thread in the upper half and the time in the lower half, so that one
+        # integer comparison finds the lowest and the highest thread that has read since the barrier.
+        self.lowest_reader, self.highest_reader = arrays[:2]
+        self.read_time = arrays[2]
+        self.write_time, self.writer = arrays[3:5]  # of the last write; time 0 means uninitialized
+        self.written_atomically = arrays[5]  # was the last write an atomic one?
 
 
-def _zeros(n, *types):
-    "Allocate an array of `n` zeros of each type"
-    return [np.zeros(n, t) for t in types]
+def _zeros(size, *types):
+    "Allocate an array of `size` zeros of each type"
+    return [np.zeros(size, t) for t in types]
 
 
-_LARGE = 1 << 19  # elements
+_LARGE = 1 << 19  # elements: the least size for which the page size matters
 
 
-def _small_pages(n, *types):
-    """Allocate the same in small pages.
+def _small_pages(size, *types):
+    """Allocate an array of `size` zeros of each type in pages of 4 KB.
 
-    NumPy requests large arrays in pages of 2 MB, and clears a page at its first use."""
-    if n < _LARGE or sys.platform != 'linux':
-        return _zeros(n, *types)
+    NumPy requests pages of 2 MB for large arrays, and each page is cleared at its first use: a kernel that accesses a
+    few elements would pay for whole pages."""
+    if size < _LARGE or sys.platform != 'linux':
+        return _zeros(size, *types)
     import mmap
 
-    sizes = [n * np.dtype(t).itemsize for t in types]
+    sizes = [size * np.dtype(t).itemsize for t in types]
     memory = mmap.mmap(-1, sum(sizes))
     memory.madvise(mmap.MADV_NOHUGEPAGE)
-    return [np.frombuffer(memory, t, n, sum(sizes[:i])) for i, t in enumerate(types)]
+    return [np.frombuffer(memory, t, size, sum(sizes[:i])) for i, t in enumerate(types)]
 
 
-def element_at(v, off):
-    "Return the element at `off` of the memory of the view `v`, as the fields `array` and `index` of a finding"
-    v = v.mem.views.get(v.name, v)  # of a row or a slice: in the array that has this name
-    axes = [(int(s), int(np.max(n)) - 1) for s, n in zip(v.strides, v.shape)]  # (stride, last index)
-    first = np.asarray(v.off) + sum(s * last for s, last in axes if s < 0)
-    offset = int(off) - int(first[first <= off].max(initial=0))  # of a shared or local array: in this copy of it
-    index = [0] * v.ndim
-    for a in sorted(range(v.ndim), key=lambda a: -abs(axes[a][0])):
-        s, last = axes[a]
-        steps = min(offset // abs(s), last) if s else 0
-        offset -= steps * abs(s)
-        index[a] = steps if s >= 0 else last - steps
-    return dict(array=v.name, index=tuple(index))
+def element_at(view, offset):
+    """Return the element at `offset` of the memory of `view`, as the fields `array` and `index` of a finding.
+
+    It inverts `offset = start + sum(index*stride)`: it divides by the strides, from the largest to the smallest."""
+    view = view.mem.views.get(view.name, view)  # a row or a slice has the name of its array: index that array
+    axes = [(int(stride), int(np.max(size)) - 1) for stride, size in zip(view.strides, view.shape)]
+    starts = np.asarray(view.offset) + sum(stride * last_index for stride, last_index in axes if stride < 0)
+    # A shared or local array has one copy per block or thread: take the copy that contains the element.
+    remaining = int(offset) - int(starts[starts <= offset].max(initial=0))
+    index = [0] * view.ndim
+    for axis in sorted(range(view.ndim), key=lambda axis: -abs(axes[axis][0])):
+        stride, last_index = axes[axis]
+        steps = min(remaining // abs(stride), last_index) if stride else 0
+        remaining -= steps * abs(stride)
+        index[axis] = steps if stride >= 0 else last_index - steps
+    return dict(array=view.name, index=tuple(index))
 
 
 def calls_of(site, callers):
-    "Return the call stack of a site as findings have it"
+    "Return the call stack of a source location, as a tuple of `errors.Call`"
     return tuple(Call(call.function, call.file, call.line, call.source) for call in (site, *callers))
 
 
 class Memcheck:
-    "The detector of out-of-bounds accesses. If it is disabled, only accesses without any meaning are refused"
+    "Reports out-of-bounds accesses; if it is disabled, it refuses only what cannot be an index"
 
-    def __init__(self, on):
-        self.on = on
+    def __init__(self, enabled):
+        self.enabled = enabled
 
-    def count(self, run, m, v, given, site):
+    def raise_index_count(self, ctx, active, view, given, site):
         "Raise the finding that there are more indices than dimensions"
-        raise run.finding('memcheck', 'indices', site, m, array=v.name, dimensions=v.ndim, given=given)
+        raise ctx.finding('memcheck', 'indices', site, active, array=view.name, dimensions=view.ndim, given=given)
 
-    def type(self, run, m, v, i, site):
-        "Raise the finding that the index `i` is not an integer"
-        raise run.finding('memcheck', 'index_type', site, m, array=v.name, type=i.dtype)
+    def raise_index_type(self, ctx, active, view, index, site):
+        "Raise the finding that `index` is not an integer"
+        raise ctx.finding('memcheck', 'index_type', site, active, array=view.name, type=index.dtype)
 
-    def outside(self, run, m, v, idx, ax, site, access):
-        """Raise, if the detector is enabled, the finding that index number `ax` of `idx` is out of bounds in an active
-        lane"""
-        if not self.on:
+    def raise_out_of_bounds(self, ctx, active, view, idx, axis, site, access):
+        "If the detector is enabled, raise the finding that `idx[axis]` is out of bounds in an active lane"
+        if not self.enabled:
             return
-        i = run.broadcast_to_lanes(idx[ax])
-        n = run.broadcast_to_lanes(v.shape[ax])
-        lane = next(l for l in run.active(m) if not 0 <= i[l] < n[l])
-        at = tuple(int(run.broadcast_to_lanes(i)[lane]) for i in idx if not isinstance(i, slice))
-        shape = tuple(int(run.broadcast_to_lanes(size)[lane]) for size in v.shape)
-        code = 'before' if i[lane] < 0 else 'outside'
-        if v.mem.dynamic and code == 'outside':
-            code = 'outside_dynamic' if run.dynamic else 'no_dynamic'
-        if access == 'read' and len(at) < v.ndim:  # a row or a slice, which a later index reads or writes
+        axis_index = ctx.broadcast_to_lanes(idx[axis])
+        axis_size = ctx.broadcast_to_lanes(view.shape[axis])
+        lane = next(lane for lane in ctx.active_lanes(active) if not 0 <= axis_index[lane] < axis_size[lane])
+        index = tuple(int(ctx.broadcast_to_lanes(i)[lane]) for i in idx if not isinstance(i, slice))
+        shape = tuple(int(ctx.broadcast_to_lanes(size)[lane]) for size in view.shape)
+        code = 'before' if axis_index[lane] < 0 else 'outside'
+        if view.mem.is_dynamic and code == 'outside':
+            code = 'outside_dynamic' if ctx.dynamic_bytes else 'no_dynamic'
+        if access == 'read' and len(index) < view.ndim:  # of a row or a slice, which a later index reads or writes
             access = 'access'
-        raise run.finding('memcheck', code, site, by=lane, access=access, array=v.name, index=at, shape=shape)
+        raise ctx.finding(
+            'memcheck', code, site, by_lane=lane, access=access, array=view.name, index=index, shape=shape
+        )
 
 
 class UnwrittenRead(NamedTuple):
-    "A read of an uninitialized element, which no thread has written so far"
+    "A read of an element that no thread has written so far"
 
     location: object  # an `errors.Location`
-    view: object  # the array
-    off: int  # of the element
-    block: int  # number of the reader's block
+    view: object  # the array, a `View`
+    offset: int  # of the element in the view's memory
+    block: int  # index of the reader's block in the grid
     time: int
     atomic: bool
 
-    def error(self):
-        "Make its finding"
+    def exception(self):
+        "Make the exception for this read"
         code = {'shared': 'unwritten_shared', 'local': 'unwritten_local'}.get(self.view.mem.space, 'unwritten')
-        return exception_of('initcheck', code, 'python', element_at(self.view, self.off), self.location)
+        return exception_of('initcheck', code, 'python', element_at(self.view, self.offset), self.location)
 
 
 class Initcheck:
-    """The detector of uninitialized reads.
+    """Reports uninitialized reads.
 
-    Such a read is deferred. If another thread writes the element later, and nothing orders the two, it is a data race,
-    which is the better finding. So the first such read is noted, and raised when no later write can race with it."""
+    If another thread writes the element later, and nothing orders the read and the write, then the cause is a data
+    race, which is the better finding. So the first uninitialized read is deferred: it is reported once no later write
+    can race with it."""
 
-    def __init__(self, on, racecheck):  # racecheck: the detector of such a data race
-        self.on, self.racecheck = on, racecheck
-        self.noted = {}  # 'shared' or 'global' -> the first `UnwrittenRead` of such memory
-        self.warned = set()  # lines at which a variable without a value was read
+    def __init__(self, enabled, racecheck):  # racecheck: the `Racecheck` that finds such a data race
+        self.enabled, self.racecheck = enabled, racecheck
+        self.deferred = {}  # 'shared' or 'global' -> the first `UnwrittenRead` of this memory space
+        self.warned = set()  # (variable, file, line) of reads of unassigned variables
 
-    def unassigned(self, run, m, name, site):
-        "Warn, once per line, that the lanes of `m` read a variable that they have not assigned"
-        location = run.location(site, m)
-        if self.on and (name, location.file, location.line) not in self.warned:
+    def warn_unassigned(self, ctx, active, name, site):
+        "Warn, once per line, that the lanes of `active` read a variable that they have not assigned"
+        location = ctx.location(site, active)
+        if self.enabled and (name, location.file, location.line) not in self.warned:
             self.warned.add((name, location.file, location.line))
             fields = dict(
-                line=location.line, kernel=run.kernel, variable=name, in_block=location.block, thread=location.thread
+                line=location.line, kernel=ctx.kernel, variable=name, in_block=location.block, thread=location.thread
             )
             warn_of('unassigned', 'python', fields)
 
-    def read(self, run, lanes, v, off, wrote, site, atomic=False):
-        "Check the elements at `off` that `lanes` read; `wrote` are the times of their last writes, 0 for none"
-        if not self.on or not v.mem.fresh or v.mem.space in self.noted:
+    def read(self, ctx, lanes, view, offsets, write_times, site, atomic=False):
+        "Check that the elements which `lanes` read have been written: `write_times` are nonzero"
+        if not self.enabled or not view.mem.tracks_init or view.mem.space in self.deferred:
             return
-        unwritten = wrote == 0
+        unwritten = write_times == 0
         if unwritten.any():
             i = np.argmax(unwritten)
-            location = run.location(site, lane=lanes[i])
-            block = int(run.g.b[lanes[i]])
-            read = UnwrittenRead(location, v, int(off[i]), block, run.now, atomic)
-            if v.mem.space == 'local' or not self.racecheck.on:
-                raise read.error()
-            self.noted[v.mem.space] = read
+            location = ctx.location(site, lane=lanes[i])
+            block = int(ctx.group.block_index[lanes[i]])
+            read = UnwrittenRead(location, view, int(offsets[i]), block, ctx.now, atomic)
+            if view.mem.space == 'local' or not self.racecheck.enabled:
+                raise read.exception()
+            self.deferred[view.mem.space] = read
 
-    def at_barrier(self, first, met):
-        "Raise the read of shared memory, if its block is one of `met`, which are counted from number `first`"
-        if 'shared' in self.noted and self.noted['shared'].block - first in met:
-            raise self.noted['shared'].error()
+    def check_at_barrier(self, first_block, blocks):
+        "Raise the deferred read of shared memory if its block, `first_block` plus one of `blocks`, is at a barrier"
+        if 'shared' in self.deferred and self.deferred['shared'].block - first_block in blocks:
+            raise self.deferred['shared'].exception()
 
-    def at_end(self, run, space):
-        "Raise the read of this memory: a thread that could write it has ended, or does so after the grid's barrier"
-        if read := self.noted.get(space):
-            raise self.racecheck.written_later(run, read) or read.error()
+    def check_at_end(self, ctx, space):
+        "Raise the deferred read of this memory space: no thread can write the element before the read any more"
+        if read := self.deferred.get(space):
+            raise self.racecheck.race_with_later_write(ctx, read) or read.exception()
 
     def cause_of(self, error):
-        """Return the finding of a noted read that may explain `error`, by the value that it got; None if it cannot.
+        """Return the exception for a deferred read whose undefined value may have caused `error`, or None.
 
-        An index explains one of the same thread only. Threads that miss a barrier have executed all their reads."""
+        An index out of bounds may come from a read by the same thread, a missed barrier from a read of global memory,
+        a timeout or a failed assertion from any read."""
         kind = getattr(error, 'kind', None)
-        who = (getattr(error, 'block', None), getattr(error, 'thread', None))
-        for space, read in self.noted.items():
-            same = (read.location.block, read.location.thread) == who
-            if {'timeout': True, 'assert': True, 'memcheck': same, 'synccheck': space == 'global'}.get(kind):
-                return read.error()
+        reader = (getattr(error, 'block', None), getattr(error, 'thread', None))
+        for space, read in self.deferred.items():
+            same_thread = (read.location.block, read.location.thread) == reader
+            if {'timeout': True, 'assert': True, 'memcheck': same_thread, 'synccheck': space == 'global'}.get(kind):
+                return read.exception()
 
 
-_MOST_HELD = 1 << 16  # races that swaps may still check
+_DEFERRED_LIMIT = 1 << 16  # deferred races; the next one is raised at once
 
 
-def in_order(lanes, off):
-    "Sort lanes in ascending order, and with them the elements at `off`, whatever the order in which they run"
+def sort_by_lane(lanes, offsets):
+    "Sort `lanes`, and their `offsets` with them, in ascending order: lanes may run in another one (`order='shuffle'`)"
     if lanes.size < 2 or (lanes[1:] > lanes[:-1]).all():
-        return lanes, off
+        return lanes, offsets
     order = np.argsort(lanes)
-    return lanes[order], off[order]
+    return lanes[order], offsets[order]
 
 
 class Racecheck:
-    """The detector of data races: two accesses of one element, at least one a write, that nothing orders.
+    """Reports data races: two accesses of one element, at least one a write, that nothing orders.
 
-    `Order` (`order.py`) decides what happens before what. Of the readers of an element two are remembered, the lowest
-    and the highest thread since the barrier: a write ordered after one of them may still race with the other."""
+    The shadow keeps one writer per element, the last one: earlier writers were checked against it when it wrote. It
+    keeps two readers, the lowest and the highest thread since the barrier, because a write that is ordered after one
+    reader may still race with another. `Order.happens_before` (`order.py`) decides whether an access that the shadow
+    has is ordered before the current one. Most accesses need no such call: their element was last accessed before
+    `ordered_until`, a time before which everything is ordered."""
 
-    def __init__(self, on, inside):  # inside: is it sure that every index is in bounds?
-        self.on, self.inside = on, inside
-        self.history = []  # (time, site, name of the array, sites of the calls that led there) of each access
-        self.warned = set()  # locations where several threads wrote the same value
-        self.held = {}  # (memory, element, reader) -> (the function, what raises): races that a swap may still check
+    def __init__(self, enabled, in_bounds):  # in_bounds: does memcheck guarantee that every index is in bounds?
+        self.enabled, self.in_bounds = enabled, in_bounds
+        self.history = []  # per access: (time, source location, name of the array, its call stack)
+        self.warned = set()  # source locations where several threads wrote the same value
+        self.deferred = {}  # (memory, offset, reader) -> (program, function that raises the race)
 
-    def note(self, run, v, site):
-        "Record the site of the current access"
-        self.history.append((run.now, run.program.sites[site], v.name, run.callers))
+    def record_site(self, ctx, view, site):
+        "Record the source location of the current access, for later findings"
+        self.history.append((ctx.now, ctx.program.sites[site], view.name, ctx.callers))
 
-    def settled(self, order, mem):
-        "Return the time up to which every access of `mem` happens before all that its threads do now"
-        return max(order.start, order.met) if self.inside and mem.space == 'shared' else order.start
-
-    def read(self, run, lanes, v, off, wrote, site):
-        """Check a read by `lanes` of the elements at `off`: each last write must happen before it; then record the
-        readers"""
-        if run.crossing and v.mem.space == 'global':
-            run.crossing.read(run, lanes, v, off, wrote, site)
-        shadow = v.mem.shadow
-        settled = self.settled(run.order, v.mem)
-        recent = wrote > settled
-        if recent.any():
-            writer = shadow.writer[off]
-            bad = self.unordered(run, lanes, recent, wrote, writer)
-            for i in bad[np.argsort(shadow.atomic[off[bad]], kind='stable')] if bad.size else ():
-                race = partial(self.race, run, lanes, v, off, i, wrote, writer, 'written', 'read', site)
-                self.hold(run, v, off[i], run.g.id[lanes[i]], race) if shadow.atomic[off[i]] else race()
-        self.remember_readers(run, shadow, lanes, off, settled)
-
-    def hold(self, run, v, off, reader, race):
-        """Defer the race of a plain read by thread `reader` with an atomic until the reader's next access.
-
-        A compare-and-swap finds out whether the value was stale, as the loop of CUDA's programming guide does."""
-        if len(self.held) == _MOST_HELD:
-            race()
-        self.held.setdefault((id(v.mem), int(off), int(reader)), (run.program, race))
-
-    def swaps(self, run, lanes, v, off):
-        """Drop deferred races of `lanes` that compare and swap the elements at `off`: the swap checks what they have
-        read"""
-        shadow = v.mem.shadow
-        me = run.g.id[lanes]
-        for at, thread in zip(off, me) if self.held else ():
-            self.held.pop((id(v.mem), int(at), int(thread)), None)
-        synced = np.maximum(run.order.start, run.order.synced[run.g.local[lanes]])
-        first, last = (
-            off[(reader >> 32 == me) & (reader & (2**32 - 1) > synced)] for reader in (shadow.lo[off], shadow.hi[off])
+    def ordered_until(self, order, mem):
+        "Return the time up to which every access of `mem` happens before every access from now on"
+        return (
+            max(order.ordered_until, order.oldest_barrier)
+            if self.in_bounds and mem.space == 'shared'
+            else order.ordered_until
         )
-        shadow.lo[first], shadow.hi[last] = shadow.hi[first], shadow.lo[last]
-        shadow.read[np.intersect1d(first, last)] = 0
 
-    def report_held(self, run, m, v=None, off=()):
-        "Raise a held data race of a lane of `m`; if `v` is given, one with the elements at its `off`"
-        if not self.held:
+    def read(self, ctx, lanes, view, offsets, write_times, site):
+        "Check that the last write of each element at `offsets` happens before this read by `lanes`; record the readers"
+        if ctx.concurrent and view.mem.space == 'global':
+            ctx.concurrent.read(ctx, lanes, view, offsets, write_times, site)
+        shadow = view.mem.shadow
+        ordered_until = self.ordered_until(ctx.order, view.mem)
+        recent = write_times > ordered_until
+        if recent.any():
+            writer = shadow.writer[offsets]
+            racing = self.unordered_lanes(ctx, lanes, recent, write_times, writer)
+            # Races with plain writes are raised at once, so they come first; those with atomics are deferred.
+            for i in (
+                racing[np.argsort(shadow.written_atomically[offsets[racing]], kind='stable')] if racing.size else ()
+            ):
+                raise_race = partial(
+                    self.raise_race, ctx, lanes, view, offsets, i, write_times, writer, 'written', 'read', site
+                )
+                if shadow.written_atomically[offsets[i]]:
+                    self.defer(ctx, view, offsets[i], ctx.group.thread_ids[lanes[i]], raise_race)
+                else:
+                    raise_race()
+        self.record_readers(ctx, shadow, lanes, offsets, ordered_until)
+
+    def defer(self, ctx, view, offset, reader, raise_race):
+        """Defer the race of a plain read by thread `reader` with an atomic.
+
+        If the thread's next access of the element is a compare-and-swap, it detects a stale value, as in the loop
+        `old = x[0]; while True: assumed = old; old = cas(x, 0, assumed, new); if old == assumed: break` of CUDA's
+        programming guide: then the race is dropped. Otherwise it is raised."""
+        if len(self.deferred) == _DEFERRED_LIMIT:
+            raise_race()
+        self.deferred.setdefault((id(view.mem), int(offset), int(reader)), (ctx.program, raise_race))
+
+    def on_compare_and_swap(self, ctx, lanes, view, offsets):
+        "Drop the deferred races of `lanes` with the elements at `offsets`: a compare-and-swap checks what was read"
+        shadow = view.mem.shadow
+        thread_ids = ctx.group.thread_ids[lanes]
+        for element, thread in zip(offsets, thread_ids) if self.deferred else ():
+            self.deferred.pop((id(view.mem), int(element), int(thread)), None)
+        # A later write must not race with these reads either: forget a reader of this access, or keep the other reader
+        # in both fields; where both readers are of this access, nothing has been read.
+        ordered = np.maximum(ctx.order.ordered_until, ctx.order.barrier_time[ctx.group.block_in_group[lanes]])
+        own_lowest, own_highest = (
+            offsets[(reader >> 32 == thread_ids) & (reader & (2**32 - 1) > ordered)]
+            for reader in (shadow.lowest_reader[offsets], shadow.highest_reader[offsets])
+        )
+        shadow.lowest_reader[own_lowest], shadow.highest_reader[own_highest] = (
+            shadow.highest_reader[own_lowest],
+            shadow.lowest_reader[own_highest],
+        )
+        shadow.read_time[np.intersect1d(own_lowest, own_highest)] = 0
+
+    def raise_deferred(self, ctx, active, view=None, offsets=()):
+        "Raise the first deferred race of a lane of `active`; if `view` is given, one with its elements at `offsets`"
+        if not self.deferred:
             return
-        mine = set(run.g.id[m].tolist())
-        there = {(id(v.mem), int(at)) for at in off} if v is not None else None
-        for (mem, at, reader), (program, race) in self.held.items():
-            if reader in mine and (there is None or (mem, at) in there):
-                run.program = program
-                race()
+        threads = set(ctx.group.thread_ids[active].tolist())
+        elements = {(id(view.mem), int(element)) for element in offsets} if view is not None else None
+        for (memory, element, reader), (program, raise_race) in self.deferred.items():
+            if reader in threads and (elements is None or (memory, element) in elements):
+                ctx.program = program
+                raise_race()
 
-    def unordered(self, run, lanes, recent, time, thread):
+    def unordered_lanes(self, ctx, lanes, recent, time, thread):
         "Return the indices of `lanes` whose `recent` access by `thread` at `time` does not happen before theirs"
-        bad = np.flatnonzero(recent & (thread != run.g.id[lanes]))
-        return bad[~run.order.happens_before(run.g, lanes[bad], time[bad], thread[bad])] if bad.size else bad
+        candidates = np.flatnonzero(recent & (thread != ctx.group.thread_ids[lanes]))
+        if not candidates.size:
+            return candidates
+        ordered = ctx.order.happens_before(ctx.group, lanes[candidates], time[candidates], thread[candidates])
+        return candidates[~ordered]
 
-    def remember_readers(self, run, shadow, lanes, off, settled):
-        "Record the read: its time, and the lowest and the highest reader since the barrier"
-        lanes, off = in_order(lanes, off)
-        lowest = highest = me = run.g.id[lanes] << 32 | run.now
-        time = shadow.read[off]
-        if (time > settled).any():
-            lo, hi = shadow.lo[off], shadow.hi[off]
-            old = run.order.may_forget(run.g, lanes, lo >> 32, hi >> 32, time)
-            lowest, highest = np.where(old, me, np.minimum(lo, me)), np.where(old, me, np.maximum(hi, me))
-        shadow.lo[off[::-1].copy()] = lowest[::-1].copy()  # where lanes meet, the last is kept
-        shadow.hi[off] = highest
-        shadow.read[off] = run.now
+    def record_readers(self, ctx, shadow, lanes, offsets, ordered_until):
+        "Record the time of a read, and the lowest and the highest reader since the barrier"
+        lanes, offsets = sort_by_lane(lanes, offsets)
+        new_lowest = new_highest = reader = ctx.group.thread_ids[lanes] << 32 | ctx.now
+        time = shadow.read_time[offsets]
+        if (time > ordered_until).any():
+            lowest = shadow.lowest_reader[offsets]
+            highest = shadow.highest_reader[offsets]
+            may_forget = ctx.order.may_forget(ctx.group, lanes, lowest >> 32, highest >> 32, time)
+            new_lowest = np.where(may_forget, reader, np.minimum(lowest, reader))
+            new_highest = np.where(may_forget, reader, np.maximum(highest, reader))
+        # Where several lanes read one element, NumPy keeps the last assignment: the lanes are in ascending order, so
+        # the highest lane is kept, and in the reversed order the lowest.
+        shadow.lowest_reader[offsets[::-1].copy()] = new_lowest[::-1].copy()
+        shadow.highest_reader[offsets] = new_highest
+        shadow.read_time[offsets] = ctx.now
 
-    def write(self, run, lanes, v, off, wrote, value, site, atomic):
-        """Check a write by `lanes` to the elements at `off`: every earlier access must happen before it; then record
-        the writers"""
-        if run.crossing and v.mem.space == 'global':
-            run.crossing.write(run, lanes, v, off, wrote, value, site, atomic)
-        shadow = v.mem.shadow
-        me = run.g.id[lanes]
-        settled = self.settled(run.order, v.mem)
+    def write(self, ctx, lanes, view, offsets, write_times, value, site, atomic):
+        "Check that every earlier access of the elements at `offsets` happens before this write; record the writers"
+        if ctx.concurrent and view.mem.space == 'global':
+            ctx.concurrent.write(ctx, lanes, view, offsets, write_times, value, site, atomic)
+        shadow = view.mem.shadow
+        thread_ids = ctx.group.thread_ids[lanes]
+        ordered_until = self.ordered_until(ctx.order, view.mem)
         if atomic:
-            self.report_held(run, lanes, v, off)
-        self.against_readers(run, lanes, v, off, settled, site, 'changed atomically' if atomic else 'written')
-        self.against_writers(run, lanes, v, off, settled, wrote, value, site, atomic)
-        shadow.writer[off] = me
+            self.raise_deferred(ctx, lanes, view, offsets)
+        self.check_readers(
+            ctx, lanes, view, offsets, ordered_until, site, 'changed atomically' if atomic else 'written'
+        )
+        self.check_writers(ctx, lanes, view, offsets, ordered_until, write_times, value, site, atomic)
+        shadow.writer[offsets] = thread_ids
         if not atomic:
-            met = np.flatnonzero(shadow.writer[off] != me)
-            if met.size:
-                self.at_once(run, lanes, v, off, met, value, site)
-        shadow.wrote[off] = run.now
-        shadow.atomic[off] = atomic
+            overwritten = np.flatnonzero(shadow.writer[offsets] != thread_ids)
+            if overwritten.size:
+                self.check_same_access(ctx, lanes, view, offsets, overwritten, value, site)
+        shadow.write_time[offsets] = ctx.now
+        shadow.written_atomically[offsets] = atomic
         if not atomic:
-            run.order.forget(v.mem, off)
+            ctx.order.forget(view.mem, offsets)
 
-    def against_readers(self, run, lanes, v, off, settled, site, now):
+    def check_readers(self, ctx, lanes, view, offsets, ordered_until, site, now):
         "Raise a data race (write after read) if a recent read does not happen before this write"
-        shadow = v.mem.shadow
-        time = shadow.read[off]
-        recent = time > settled
+        shadow = view.mem.shadow
+        time = shadow.read_time[offsets]
+        recent = time > ordered_until
         if recent.any():
-            for reader in (shadow.lo[off], shadow.hi[off]):
-                bad = self.unordered(run, lanes, recent, time, reader >> 32)
-                for i in bad[np.unique(reader[bad], return_index=True)[1]] if bad.size else ():
-                    race = partial(
-                        self.race, run, lanes, v, off, i, reader & (2**32 - 1), reader >> 32, 'read', now, site
+            for reader in (shadow.lowest_reader[offsets], shadow.highest_reader[offsets]):
+                racing = self.unordered_lanes(ctx, lanes, recent, time, reader >> 32)
+                for i in racing[np.unique(reader[racing], return_index=True)[1]] if racing.size else ():
+                    times, threads = reader & (2**32 - 1), reader >> 32
+                    raise_race = partial(
+                        self.raise_race, ctx, lanes, view, offsets, i, times, threads, 'read', now, site
                     )
-                    lane = int(reader[i] >> 32) - run.g.id[0]
-                    may_swap = now != 'written' and 0 <= lane < run.g.size and run.g.live[lane]
-                    if not may_swap or (off[lanes == lane] == off[i]).any():
-                        race()
-                    self.hold(run, v, off[i], run.g.id[lane], race)
+                    # The reader may still compare and swap if it is a live thread of this group that does not take
+                    # part in this atomic.
+                    lane = int(threads[i]) - ctx.group.thread_ids[0]
+                    may_swap = now != 'written' and 0 <= lane < ctx.group.size and ctx.group.live[lane]
+                    if not may_swap or (offsets[lanes == lane] == offsets[i]).any():
+                        raise_race()
+                    self.defer(ctx, view, offsets[i], ctx.group.thread_ids[lane], raise_race)
 
-    def against_writers(self, run, lanes, v, off, settled, wrote, value, site, atomic):
+    def check_writers(self, ctx, lanes, view, offsets, ordered_until, write_times, value, site, atomic):
         "Raise a data race (write after write) if a recent write does not happen before this one"
-        shadow = v.mem.shadow
-        recent = wrote > settled
+        shadow = view.mem.shadow
+        recent = write_times > ordered_until
         if atomic:
-            recent = recent & ~shadow.atomic[off]  # two atomics do not race
+            recent = recent & ~shadow.written_atomically[offsets]  # two atomics do not race
         if recent.any():
-            writer = shadow.writer[off]
-            bad = self.unordered(run, lanes, recent, wrote, writer)
-            if bad.size:
-                self.two_writes(run, lanes, v, off, bad, wrote, writer, value, v.mem.data[off], site)
+            writer = shadow.writer[offsets]
+            racing = self.unordered_lanes(ctx, lanes, recent, write_times, writer)
+            if racing.size:
+                self.report_two_writes(
+                    ctx, lanes, view, offsets, racing, write_times, writer, value, view.mem.data[offsets], site
+                )
 
-    def at_once(self, run, lanes, v, off, met, value, site):
-        "Check lanes that write one element in the same access: the last of them has written it"
-        last = dict(zip(off.tolist(), value.tolist()))
-        there = np.array([last[element] for element in off.tolist()], value.dtype)
-        now = np.full(len(off), run.now)
-        self.two_writes(run, lanes, v, off, met, now, v.mem.shadow.writer[off], value, there, site)
+    def check_same_access(self, ctx, lanes, view, offsets, overwritten, value, site):
+        "Check lanes that write one element in the same access: the last of them wins"
+        final = dict(zip(offsets.tolist(), value.tolist()))
+        final_values = np.array([final[element] for element in offsets.tolist()], value.dtype)
+        times = np.full(len(offsets), ctx.now)
+        self.report_two_writes(
+            ctx, lanes, view, offsets, overwritten, times, view.mem.shadow.writer[offsets], value, final_values, site
+        )
 
-    def two_writes(self, run, lanes, v, off, bad, time, writer, value, there, site):
+    def report_two_writes(self, ctx, lanes, view, offsets, racing, time, writer, value, stored, site):
         "Report two writes of one element: different values are a data race, the same value is a warning"
         if value is not None:
-            same = (there == value) | (there != there) & (value != value)
-            differ = bad[~same[bad]]
+            same = (stored == value) | (stored != stored) & (value != value)
+            differing = racing[~same[racing]]
         else:
-            differ = bad
-        if differ.size:
-            self.race(run, lanes, v, off, differ[0], time, writer, 'written', 'written', site)
+            differing = racing
+        if differing.size:
+            self.raise_race(ctx, lanes, view, offsets, differing[0], time, writer, 'written', 'written', site)
         else:
-            self.same_value(run, v, off[bad[0]], site)
+            self.warn_same_value(ctx, view, offsets[racing[0]], site)
 
-    def race(self, run, lanes, v, off, i, times, threads, before, now, site):
-        "Raise a data race of lane number `i` with the access by its thread of `threads`"
-        block, thread = run.g.who_is(threads[i])
-        itself = run.program.sites[site], v.name, run.callers
-        there, name, callers = next((entry for t, *entry in reversed(self.history) if t == times[i]), itself)
-        other = Access(there.line, block, thread, there.source, there.file, calls_of(there, callers))
-        code = run.order.race_code(run.g, lanes[i], times[i], threads[i])
-        fields = dict(before=before, now=now, **element_at(v, off[i]))
-        if name != v.name:
-            fields['second'] = tuple(element_at(v.mem.views[name], off[i]).values())
-        elif any(not stride and np.max(n) > 1 for stride, n in zip(v.strides, v.shape)):
+    def raise_race(self, ctx, lanes, view, offsets, i, times, threads, before, now, site):
+        "Raise the data race of the lane `lanes[i]` with the access by the thread `threads[i]` at `times[i]`"
+        block, thread = ctx.group.position_of_thread(threads[i])
+        own_entry = ctx.program.sites[site], view.name, ctx.callers
+        earlier = (entry for time, *entry in reversed(self.history) if time == times[i])
+        other_site, name, callers = next(earlier, own_entry)
+        other = Access(
+            other_site.line, block, thread, other_site.source, other_site.file, calls_of(other_site, callers)
+        )
+        code = ctx.order.race_code(ctx.group, lanes[i], times[i], threads[i])
+        fields = dict(before=before, now=now, **element_at(view, offsets[i]))
+        if name != view.name:
+            fields['second'] = tuple(element_at(view.mem.views[name], offsets[i]).values())
+        elif any(not stride and np.max(n) > 1 for stride, n in zip(view.strides, view.shape)):
             fields['expanded'] = True
-        raise run.finding('racecheck', code, site, by=lanes[i], other=other, **fields)
+        raise ctx.finding('racecheck', code, site, by_lane=lanes[i], other=other, **fields)
 
-    def written_later(self, run, read):
-        "Return the race of an `UnwrittenRead` with a later, unordered write by another block; None if there is none"
+    def race_with_later_write(self, ctx, read):
+        "Return the exception for an `UnwrittenRead` that races with a later write by another block; None without one"
         shadow = read.view.mem.shadow
-        time = int(shadow.wrote[read.off])
-        thread = shadow.writer[read.off]
-        ordered = thread // run.g.threads == read.block or read.atomic and shadow.atomic[read.off] or run.order.fenced
+        time = int(shadow.write_time[read.offset])
+        thread = shadow.writer[read.offset]
+        ordered = (
+            thread // ctx.group.threads_per_block == read.block
+            or read.atomic
+            and shadow.written_atomically[read.offset]
+            or ctx.order.has_fences
+        )
         if time <= read.time or ordered:
             return None
-        there, _, callers = next(entry for t, *entry in reversed(self.history) if t == time)
-        calls = calls_of(there, callers)
-        other = Access(there.line, *run.g.who_is(thread), there.source, there.file, calls)
-        fields = dict(before='written', now='read', **element_at(read.view, read.off))
+        other_site, _, callers = next(entry for at, *entry in reversed(self.history) if at == time)
+        calls = calls_of(other_site, callers)
+        other = Access(
+            other_site.line, *ctx.group.position_of_thread(thread), other_site.source, other_site.file, calls
+        )
+        fields = dict(before='written', now='read', **element_at(read.view, read.offset))
         return exception_of('racecheck', 'race_of_blocks', 'python', fields, read.location, other)
 
-    def same_value(self, run, v, off, site):
-        "Warn, once per source location, of several threads that write the same value"
-        location = run.program.sites[site]
+    def warn_same_value(self, ctx, view, offset, site):
+        "Warn, once per source location, that several threads write the same value"
+        location = ctx.program.sites[site]
         if location in self.warned:
             return
         self.warned.add(location)
-        fields = dict(line=location.line, kernel=run.kernel, **element_at(v, off))
+        fields = dict(line=location.line, kernel=ctx.kernel, **element_at(view, offset))
         warn_of('same_value', 'python', fields)
 
 
-# The number of iterations without a change of memory after which a loop counts as spinning: in a kernel whose blocks
-# run in lockstep, and in one whose blocks wait for others
+# A loop counts as spinning after this many iterations without a write to memory: SPIN_LIMIT in a kernel whose blocks
+# run in lockstep, POLL_LIMIT in a kernel whose blocks wait for other blocks.
 SPIN_LIMIT, POLL_LIMIT = 1000, 2
 
 
 class Synccheck:
-    "The detector of barriers and warp operations that not all threads reach, and of loops that wait without end"
+    "Reports barriers and warp operations that not all threads reach, and loops that wait without end"
 
-    def __init__(self, on):
-        self.on = on
-        self.warned = set()  # barriers before which threads have returned
+    def __init__(self, enabled):
+        self.enabled = enabled
+        self.warned = set()  # source locations of barriers before which threads have returned
 
-    def barrier(self, run, m, site):
-        "Check a barrier that the lanes of `m` reach; returns the number of lanes per block"
-        g = run.g
-        here = np.bincount(g.local[m], minlength=g.count)
-        short = (here > 0) & (here < g.threads)
-        if short.any() and self.on:
-            apart = short & (here < np.bincount(g.local[g.live], minlength=g.count))
-            self.short(run, m, int(np.argmax(apart if apart.any() else short)), here, site)
-        return here
+    def check_barrier(self, ctx, active, site):
+        "Check that all threads of each block are at its barrier; returns the number of lanes that arrived, per block"
+        group = ctx.group
+        arrived = np.bincount(group.block_in_group[active], minlength=group.block_count)
+        incomplete = (arrived > 0) & (arrived < group.threads_per_block)
+        if incomplete.any() and self.enabled:
+            diverged = incomplete & (
+                arrived < np.bincount(group.block_in_group[group.live], minlength=group.block_count)
+            )
+            self.report_missing(ctx, active, int(np.argmax(diverged if diverged.any() else incomplete)), arrived, site)
+        return arrived
 
-    def short(self, run, m, b, here, site):
-        """Report that threads of block `b` of the group miss its barrier: a finding if one of them is alive, else a
-        warning"""
-        g = run.g
-        location = run.program.sites[site]
-        absent, alive = (np.flatnonzero((g.local == b) & ~m & which) for which in (g.all, g.live))
-        fields = dict(here=int(here[b]), threads=g.threads, thread=g.who((*alive, *absent)[0])[1])
+    def report_missing(self, ctx, active, block, arrived, site):
+        "Report that threads of a block miss its barrier: raise if one of them is running, warn if all have returned"
+        group = ctx.group
+        location = ctx.program.sites[site]
+        absent, alive = (
+            np.flatnonzero((group.block_in_group == block) & ~active & which) for which in (group.all_lanes, group.live)
+        )
+        fields = dict(
+            here=int(arrived[block]), threads=group.threads_per_block, thread=group.position((*alive, *absent)[0])[1]
+        )
         if len(alive):
-            raise run.finding('synccheck', 'diverged', site, by=int(np.argmax((g.local == b) & m)), **fields)
+            raise ctx.finding(
+                'synccheck',
+                'diverged',
+                site,
+                by_lane=int(np.argmax((group.block_in_group == block) & active)),
+                **fields,
+            )
         if location not in self.warned:
             self.warned.add(location)
-            warn_of('returned', 'python', dict(fields, line=location.line, kernel=run.kernel))
+            warn_of('returned', 'python', dict(fields, line=location.line, kernel=ctx.kernel))
 
-    def grid(self, run, m, site):
+    def check_grid_barrier(self, ctx, active, site):
         """Check that all threads of the grid reach its barrier, whether the detector is enabled or not.
 
         As on a GPU, a thread that has returned does not count if the first thread of its block is there."""
-        g = run.g
-        if m is g.all or m.all():
+        group = ctx.group
+        if active is group.all_lanes or active.all():
             return
-        absent = ~m & (g.live | (g.t == 0))
+        absent = ~active & (group.live | (group.thread_index == 0))
         if absent.any():
-            block, thread = g.who(int(np.argmax(absent)))
-            self.not_at_grid(run, m, site, block, thread)
+            block, thread = group.position(int(np.argmax(absent)))
+            self.raise_not_at_grid(ctx, active, site, block, thread)
 
-    def not_at_grid(self, run, m, site, block, thread):
-        "Raise the finding that a thread is not at the grid's barrier, where the lanes of `m` wait"
-        raise run.finding('synccheck', 'grid_diverged', site, m, in_block=block, thread=thread)
+    def raise_not_at_grid(self, ctx, active, site, block, thread):
+        "Raise the finding that a thread is not at the grid's barrier, where the lanes of `active` wait"
+        raise ctx.finding('synccheck', 'grid_diverged', site, active, in_block=block, thread=thread)
 
-    def meet(self, run, m, mask, site, operation):
-        "Check a warp operation: each lane is named in its own mask, and every lane that a mask names is there"
-        g = run.g
-        bits = np.broadcast_to(_mask(mask, g.width), g.size)
-        whole = 2**g.width - 1
-        if not self.on or m is g.all and (bits == whole).all():
+    def check_mask(self, ctx, active, mask, site, operation):
+        "Check a warp operation: each lane is in its own mask, and every lane that a mask names takes part"
+        group = ctx.group
+        mask_bits = np.broadcast_to(_mask_bits(mask, group.warp_size), group.size)
+        full_mask = 2**group.warp_size - 1
+        if not self.enabled or active is group.all_lanes and (mask_bits == full_mask).all():
             return
-        unnamed = m & ((bits >> g.lane.astype(np.uint64)) & 1 == 0)
+        unnamed = active & ((mask_bits >> group.laneid.astype(np.uint64)) & 1 == 0)
         if unnamed.any():
             lane = int(np.argmax(unnamed))
-            fields = dict(operation=operation, mask=int(bits[lane]), whole=whole)
-            raise run.finding('synccheck', 'unnamed_lane', site, by=lane, **fields)
-        rows = g.rows()
-        there = (rows >= 0) & g.live[rows]
-        here = there & m[rows]
-        absent = (_named_lanes(rows, here, bits) == 1) & there & ~here & here.any(1)[:, None]
+            fields = dict(operation=operation, mask=int(mask_bits[lane]), whole=full_mask)
+            raise ctx.finding('synccheck', 'unnamed_lane', site, by_lane=lane, **fields)
+        lanes_by_warp = group.lanes_by_warp()
+        alive = (lanes_by_warp >= 0) & group.live[lanes_by_warp]
+        arrived = alive & active[lanes_by_warp]
+        absent = (_named_lanes(lanes_by_warp, arrived, mask_bits) == 1) & alive & ~arrived & arrived.any(1)[:, None]
         if absent.any():
-            w, lane = (int(i) for i in np.argwhere(absent)[0])
-            by = int(rows[w][here[w]][0])
-            raise run.finding('synccheck', 'absent_lane', site, by=by, operation=operation, lane=lane)
+            warp, lane = (int(i) for i in np.argwhere(absent)[0])
+            by_lane = int(lanes_by_warp[warp][arrived[warp]][0])
+            raise ctx.finding('synccheck', 'absent_lane', site, by_lane=by_lane, operation=operation, lane=lane)
 
-    def sources(self, run, m, rows, source, site):
-        """Check that a shuffle reads only from active lanes: `rows` of the group, -1 for none; `source`: their indices
-        in the warp"""
-        missing = m & ((rows < 0) | ~m[rows])
-        if self.on and missing.any():
+    def check_sources(self, ctx, active, source_lanes, source_index, site):
+        """Check that a shuffle reads from active lanes only.
+
+        `source_lanes` are lanes of the group, -1 for none; `source_index` are their indices within the warp."""
+        missing = active & ((source_lanes < 0) | ~active[source_lanes])
+        if self.enabled and missing.any():
             lane = int(np.argmax(missing))
-            raise run.finding('synccheck', 'source_lane', site, by=lane, lane=int(source[lane]))
+            raise ctx.finding('synccheck', 'source_lane', site, by_lane=lane, lane=int(source_index[lane]))
 
-    def check_deadlock(self, run, site, m):
-        "Raise if all resident blocks are in a deadlock"
-        if run.never is not None:
-            code, fields = run.never
-            raise run.finding('synccheck', code, site, m, threads=np.count_nonzero(m), **fields)
+    def check_deadlock(self, ctx, site, active):
+        "Raise the finding if all resident blocks are in a deadlock"
+        if ctx.deadlock is not None:
+            code, fields = ctx.deadlock
+            raise ctx.finding('synccheck', code, site, active, threads=np.count_nonzero(active), **fields)
 
-    def iterate(self, run, loop, site, frame):
-        """Check a `while` loop of the kernel's `frame` that begins another iteration: it must end, whatever is enabled.
+    def check_iteration(self, ctx, loop, site, frame):
+        """Check, at the beginning of an iteration of a `while` loop of the kernel's `frame`, that the loop can end.
 
-        If neither memory nor a variable has changed from one iteration to the next, it never will: a deadlock."""
-        if time.monotonic() > run.deadline:
-            raise run.finding('timeout', 'endless', site, loop.m, seconds=f'{settings.seconds:g}')
-        if loop.changes != run.changes:
+        If neither memory nor a variable changes from one iteration to the next, none ever will: the loop is stuck. It
+        is checked even if the detector is disabled, because the launch would hang."""
+        if time.monotonic() > ctx.deadline:
+            raise ctx.finding('timeout', 'endless', site, loop.mask, seconds=f'{settings.seconds:g}')
+        if loop.write_count != ctx.write_count:
             loop.iterations = 0
-            loop.changes = run.changes
+            loop.write_count = ctx.write_count
             loop.spinning = False
             loop.stuck = False
             return
-        self.check_deadlock(run, site, loop.m)
+        self.check_deadlock(ctx, site, loop.mask)
         loop.iterations += 1
-        limit = POLL_LIMIT if run.program.may_spin else SPIN_LIMIT
+        limit = POLL_LIMIT if ctx.program.may_spin else SPIN_LIMIT
         loop.spinning = loop.iterations >= POLL_LIMIT
         if loop.iterations % limit == 0:
             loop.variables = _variables(frame)
         elif loop.iterations > limit and loop.iterations % limit == 1:
-            loop.stuck = _same(loop.variables, _variables(frame))
-            if loop.stuck and not run.program.may_spin:
-                code = 'endless_wait' if run.grid.size == 1 else 'blocks_wait'
-                raise run.finding('synccheck', code, site, loop.m, threads=np.count_nonzero(loop.m))
+            loop.stuck = _are_equal(loop.variables, _variables(frame))
+            if loop.stuck and not ctx.program.may_spin:
+                code = 'endless_wait' if ctx.grid.size == 1 else 'blocks_wait'
+                raise ctx.finding('synccheck', code, site, loop.mask, threads=np.count_nonzero(loop.mask))
 
 
 def _variables(frame):
     "Return the kernel's own variables by name"
     return {
-        k: v for k, v in frame.f_locals.items() if not k.startswith('__') and isinstance(v, (np.ndarray, np.generic))
+        name: value
+        for name, value in frame.f_locals.items()
+        if not name.startswith('__') and isinstance(value, (np.ndarray, np.generic))
     }
 
 
-def _same(a, b):
+def _are_equal(a, b):
+    "Return whether two dicts of arrays are equal, with NaN equal to NaN"
     return a.keys() == b.keys() and all(
-        v is b[k] or np.array_equal(v, b[k], equal_nan=v.dtype.kind in 'fc') for k, v in a.items()
+        value is b[k] or np.array_equal(value, b[k], equal_nan=value.dtype.kind in 'fc') for k, value in a.items()
     )
 
 
-def _mask(mask, width):
-    "Convert a mask of the kernel to 64 bits, of which those beyond the warp's `width` are 0"
-    bits = np.asarray(mask)
-    return (bits if bits.dtype == np.uint64 else bits.astype(np.int64).view(np.uint64)) & np.uint64(2**width - 1)
+def _mask_bits(mask, warp_size):
+    "Convert a mask that the kernel passes to uint64, without the bits past the warp's size"
+    mask = np.asarray(mask)
+    bits = mask if mask.dtype == np.uint64 else mask.astype(np.int64).view(np.uint64)
+    return bits & np.uint64(2**warp_size - 1)
 
 
-def _named_lanes(rows, here, bits):
-    "Return which lanes the mask of each warp names, as (warps, lanes of a warp)"
-    first = rows[np.arange(len(rows)), np.argmax(here, 1)] if (bits != bits[0]).any() else rows[:, 0]
-    return (bits[first][:, None] >> np.arange(rows.shape[1], dtype=np.uint64)) & 1
+def _named_lanes(lanes_by_warp, arrived, mask_bits):
+    "Return, as (warps, lanes of a warp), which lanes the mask of the first lane that arrived in each warp names"
+    if (mask_bits != mask_bits[0]).any():
+        first_arrived = lanes_by_warp[np.arange(len(lanes_by_warp)), np.argmax(arrived, 1)]
+    else:
+        first_arrived = lanes_by_warp[:, 0]
+    return (mask_bits[first_arrived][:, None] >> np.arange(lanes_by_warp.shape[1], dtype=np.uint64)) & 1
 
 
 class Detectors:
-    "The four detectors as the options enable them; `shadowed`: does one of them need every access?"
+    "The four detectors, enabled by the options; `shadowed` is true if one of them needs every access"
 
     def __init__(self):
         self.memcheck = Memcheck(checking('memcheck'))
-        self.racecheck = Racecheck(checking('racecheck'), inside=self.memcheck.on)
+        self.racecheck = Racecheck(checking('racecheck'), in_bounds=self.memcheck.enabled)
         self.initcheck = Initcheck(checking('initcheck'), self.racecheck)
         self.synccheck = Synccheck(checking('synccheck'))
-        self.shadowed = self.racecheck.on or self.initcheck.on
+        self.shadowed = self.racecheck.enabled or self.initcheck.enabled
 
-    def read(self, run, lanes, v, off, site):
-        "Check a read by `lanes` of the elements at `off` of the view `v`"
-        wrote = v.mem.shadow.wrote[off]
-        self.initcheck.read(run, lanes, v, off, wrote, site)
-        if self.racecheck.on:
-            self.racecheck.read(run, lanes, v, off, wrote, site)
-            self.racecheck.note(run, v, site)
+    def read(self, ctx, lanes, view, offsets, site):
+        "Check a read by `lanes` of the elements at `offsets` of the view `view`"
+        write_times = view.mem.shadow.write_time[offsets]
+        self.initcheck.read(ctx, lanes, view, offsets, write_times, site)
+        if self.racecheck.enabled:
+            self.racecheck.read(ctx, lanes, view, offsets, write_times, site)
+            self.racecheck.record_site(ctx, view, site)
 
-    def write(self, run, lanes, v, off, value, site, atomic=False):
-        "Check a write of `value` by `lanes`; None: an atomic, which reads the elements, too"
-        shadow = v.mem.shadow
-        wrote = shadow.wrote[off]
+    def write(self, ctx, lanes, view, offsets, value, site, atomic=False):
+        "Check a write of `value` by `lanes`; `value` is None for an atomic, which reads the elements, too"
+        shadow = view.mem.shadow
+        write_times = shadow.write_time[offsets]
         if atomic and value is None:
-            self.initcheck.read(run, lanes, v, off, wrote, site, atomic)
-        if self.racecheck.on:
-            self.racecheck.write(run, lanes, v, off, wrote, value, site, atomic)
-            self.racecheck.note(run, v, site)
+            self.initcheck.read(ctx, lanes, view, offsets, write_times, site, atomic)
+        if self.racecheck.enabled:
+            self.racecheck.write(ctx, lanes, view, offsets, write_times, value, site, atomic)
+            self.racecheck.record_site(ctx, view, site)
         else:
-            shadow.wrote[off] = run.now
+            shadow.write_time[offsets] = ctx.now

@@ -1,4 +1,4 @@
-"""Kernels that Numba writes for a function of one element: `cuda.reduce`, `vectorize` and `guvectorize(target='cuda')`.
+"""Makes kernels from functions of elements: `cuda.reduce`, `vectorize` and `guvectorize(target='cuda')`.
 
 @cuda.reduce                                  @vectorize(['float32(float32, float32)'], target='cuda')
 def total(a, b): return a + b                 def hypot(a, b): return math.sqrt(a*a + b*b)
@@ -21,20 +21,20 @@ from ..utils import cdiv
 
 __all__ = ['Reduce', 'reduce', 'vectorize', 'guvectorize']
 
-_THREADS = 256  # of a block
+_THREADS = 256  # per block
 
 
 def _launch_elementwise(kernel, n, *args):
-    "Launch a kernel with one thread per element, of `n` elements"
+    "Launch a kernel with one thread for each of `n` elements"
     kernel[cdiv(n, _THREADS), min(n, _THREADS)](*args)
 
 
-def _host(a):
+def _host_array(a):
     return a.data if isinstance(a, DeviceArray) else np.asarray(a)
 
 
 class Reduce:
-    "A reduction of all elements of an array to one by `f`, a commutative function of two numbers"
+    "Reduces the elements of an array to one by `f`, an associative and commutative function of two numbers"
 
     def __init__(self, f):
         if not callable(f):
@@ -42,7 +42,7 @@ class Reduce:
         self.py_func, f = f, jit(device=True)(f)
 
         def fold(x, n, half):
-            "Fold the second half of x onto the first"
+            "Combine each element of the second half of x with one of the first half"
             i = grid(1)
             if i < n - half:
                 x[i] = f(x[i], x[i + half])
@@ -53,11 +53,11 @@ class Reduce:
         self,
         arr,  # one-dimensional, on the host or the device
         size=None,  # how many of its elements to reduce; None: all
-        res=None,  # an array on the device, whose first element becomes the result; None: the result is returned
+        res=None,  # a device array, whose first element becomes the result; None: the result is returned
         init=0,  # the initial value
-        stream=0,  # not needed here
+        stream=0,  # ignored
     ):
-        "Reduce `arr`; returns a value of its type, or None with `res`; for an empty array `init`"
+        "Reduce `arr` to a value of its type; returns None if `res` is given, and `init` for an empty array"
         if not hasattr(arr, 'ndim'):
             raise TypeError(f'cuda.reduce takes an array, not a {type(arr).__name__}: use np.asarray(...)')
         if arr.ndim != 1:
@@ -66,13 +66,13 @@ class Reduce:
             )
         if res is not None and not isinstance(res, DeviceArray):
             raise TypeError('cuda.reduce(..., res=): an array on the device, such as cuda.device_array(1, arr.dtype)')
-        given = _host(arr)[:size]
-        x = to_device(np.concatenate([[given.dtype.type(init)], given]).astype(given.dtype))
-        n = len(x)
-        while n > 1:
-            half = cdiv(n, 2)
-            _launch_elementwise(self._kernel, n - half, x, n, half)
-            n = half
+        elements = _host_array(arr)[:size]
+        x = to_device(np.concatenate([[elements.dtype.type(init)], elements]).astype(elements.dtype))
+        size = len(x)
+        while size > 1:
+            half = cdiv(size, 2)
+            _launch_elementwise(self._kernel, size - half, x, size, half)
+            size = half
         if res is None:
             return x.data[0]
         res[:1] = x[:1]
@@ -84,7 +84,7 @@ def reduce(functor):
 
 
 class _Vectorized:
-    "A function of numbers that is applied elementwise to arrays, which broadcast as in NumPy"
+    "Applies a function of numbers elementwise to arrays, which broadcast as in NumPy"
 
     def __init__(self, f, signatures):
         self.py_func, self._results = f, dict(map(_signature, signatures))  # {argument dtypes: result dtype}
@@ -95,11 +95,11 @@ class _Vectorized:
         "Apply `f` elementwise: returns a device array if an argument, or `out`, is one, else a host array"
         dtypes = self._pick(args)
         on_device = any(isinstance(array, DeviceArray) for array in (*args, out))
-        arrays = np.broadcast_arrays(*(np.asarray(_host(a), t) for a, t in zip(args, dtypes)))
-        given = [to_device(a.ravel()) for a in arrays]
+        arrays = np.broadcast_arrays(*(np.asarray(_host_array(a), t) for a, t in zip(args, dtypes)))
+        inputs = [to_device(a.ravel()) for a in arrays]
         result = to_device(np.empty(arrays[0].size, self._results[dtypes]))
         if result.size:
-            _launch_elementwise(self._kernel, result.size, *given, result)
+            _launch_elementwise(self._kernel, result.size, *inputs, result)
         result = result.reshape(arrays[0].shape or (1,))  # for numbers, Numba makes arrays of one element
         if out is None:
             return result if on_device else result.copy_to_host()
@@ -107,17 +107,17 @@ class _Vectorized:
         return out
 
     def _pick(self, args):
-        "Return the declared types for `args`: exact for arrays, converted for numbers; raises `TypeError` if none fits"
-        exact = [tuple(_host(a).dtype for a in args)]
-        fitting = [t for t in self._results if len(t) == len(args) and all(map(_takes, t, args))]
-        found = [t for t in fitting if t in exact] or fitting
-        if len(found) == 1:
-            return found[0]
-        what = 'fits none' if not found else 'fits several'
-        given = ', '.join(map(str, exact[0]))
+        "Return the declared types that fit `args`, arrays exactly and numbers converted; raises `TypeError` if none do"
+        exact = [tuple(_host_array(a).dtype for a in args)]
+        candidates = [t for t in self._results if len(t) == len(args) and all(map(_takes, t, args))]
+        matches = [t for t in candidates if t in exact] or candidates
+        if len(matches) == 1:
+            return matches[0]
+        what = 'fits none' if not matches else 'fits several'
+        given_types = ', '.join(map(str, exact[0]))
         declared = '; '.join(', '.join(map(str, t)) for t in self._results)
         raise TypeError(
-            f'{self.__name__}({given}) {what} of its signatures: {declared}. Arrays have to have the very types: '
+            f'{self.__name__}({given_types}) {what} of its signatures: {declared}. Arrays have to have the very types: '
             'x.astype(np.float32)'
         )
 
@@ -130,45 +130,49 @@ class _Vectorized:
 
 def _takes(dtype, arg):
     "Return whether `arg` may be passed where `dtype` is declared"
-    return isinstance(arg, (int, float, complex, np.number)) or _host(arg).dtype == dtype
+    return isinstance(arg, (int, float, complex, np.number)) or _host_array(arg).dtype == dtype
 
 
-def _signature(s):
+def _signature(signature):
     "Return (argument dtypes, result dtype) of one signature, given as a string or as Numba's object"
-    if isinstance(s, str):
+    if isinstance(signature, str):
         try:
-            s = eval(s, dict(vars(types)))  # as Numba evaluates it
-        except (NameError, SyntaxError) as e:
-            raise TypeError(f"vectorize: {s!r} is not a signature, such as 'float32(float32, float32)': {e}") from None
-    result = getattr(s, 'result', None) or getattr(s, 'return_type', None)
+            signature = eval(signature, dict(vars(types)))  # as Numba evaluates it
+        except (NameError, SyntaxError) as error:
+            raise TypeError(
+                f"vectorize: {signature!r} is not a signature, such as 'float32(float32, float32)': {error}"
+            ) from None
+    result = getattr(signature, 'result', None) or getattr(signature, 'return_type', None)
     if result is None:
-        raise TypeError(f"vectorize(target='cuda') needs the result's type, too: 'float32(float32, float32)', not {s}")
-    as_dtype = [np.dtype(t if isinstance(t, type) else str(t)) for t in (*s.args, result)]
+        raise TypeError(
+            f"vectorize(target='cuda') needs the result's type, too: 'float32(float32, float32)', not {signature}"
+        )
+    as_dtype = [np.dtype(t if isinstance(t, type) else str(t)) for t in (*signature.args, result)]
     return tuple(as_dtype[:-1]), as_dtype[-1]
 
 
-def _kernel_on_arrays(f, n):
-    "Make a kernel that writes `f` of the elements of `n` arrays to the array after them"
-    names = [f'x{i}' for i in range(n)]
+def _kernel_on_arrays(f, count):
+    "Make a kernel of `count` input arrays and an output array, to which it writes `f` of the elements"
+    names = [f'x{i}' for i in range(count)]
     call = f'out[i] = f({", ".join(f"{operand}[i]" for operand in names)})'
     return _generate_kernel('vectorized', f, [*names, 'out'], 'out.size', call)
 
 
 def _generate_kernel(name, f, names, count, call):
-    "Make a kernel with this name in which each of `count` threads makes a `call` of `f`"
+    "Make a kernel of this name: source in which each of the first `count` threads executes `call`, a call of `f`"
     lines = [f'def {name}({", ".join(names)}):\n', '    i = grid(1)\n', f'    if i < {count}:\n', f'        {call}\n']
     file = f'<{name}, {call}>'
-    space = dict(grid=grid, f=jit(device=True)(f))
+    namespace = dict(grid=grid, f=jit(device=True)(f))
     linecache.cache[file] = sum(map(len, lines)), None, lines, file
-    exec(compile(''.join(lines), file, 'exec'), space)
-    return space[name]
+    exec(compile(''.join(lines), file, 'exec'), namespace)
+    return namespace[name]
 
 
 def vectorize(
     signatures,  # 'float32(float32, float32)', or a list of such
     target='cuda',  # no other is simulated
 ):
-    "Compile a function of numbers to one of arrays, elementwise on the GPU, as a decorator"
+    "Make an elementwise function of arrays from a function of numbers, as a decorator"
     if target != 'cuda':
         raise ValueError(f"the simulator has vectorize(target='cuda'); target={target!r} is Numba's own")
     one = isinstance(signatures, str) or hasattr(signatures, 'args')
@@ -178,7 +182,7 @@ def vectorize(
 
 
 class _Guvectorized:
-    "A function of parts of arrays that writes its results: one thread per part"
+    "Applies a function of parts of arrays, such as rows, to whole arrays: one thread per part"
 
     def __init__(self, f, types, layout):
         self.py_func, self._types = f, types
@@ -188,73 +192,86 @@ class _Guvectorized:
 
     def __call__(self, *args, out=None, stream=0):
         "Apply `f` to each part: returns device arrays if an argument or output is one, else host arrays"
-        n = len(self._in)
-        if len(args) not in (n, n + len(self._out)) or out is not None and len(args) > n:
-            raise TypeError(f'{self.__name__} takes {n} arrays, and the arrays for its results if need be')
-        outs = list(args[n:]) or [out] * len(self._out)
-        on_device = any(isinstance(array, DeviceArray) for array in (*args, *outs))
-        given = [np.asarray(_host(a)) for a in args[:n]]
-        types = self._pick(tuple(a.dtype for a in given))
-        sizes, loop = self._sizes(given)
-        made = [to_device(self._spread(a, axes, loop, sizes, t)) for a, axes, t in zip(given, self._in, types)]
-        shapes = [(*loop, *(sizes[k] for k in axes)) for axes in self._out]
-        results = [device_array(self._flat(s, axes, t), t.dtype) for s, axes, t in zip(shapes, self._out, types[n:])]
-        _launch_elementwise(self._kernel(types), math.prod(loop), *made, *results)
-        results = [r.reshape(s) for r, s in zip(results, shapes)]
-        res = [_return_result(r, result, on_device) for r, result in zip(results, outs)]
-        return res[0] if len(res) == 1 else tuple(res)
+        input_count = len(self._in)
+        if len(args) not in (input_count, input_count + len(self._out)) or out is not None and len(args) > input_count:
+            raise TypeError(f'{self.__name__} takes {input_count} arrays, and the arrays for its results if need be')
+        outputs = list(args[input_count:]) or [out] * len(self._out)
+        on_device = any(isinstance(array, DeviceArray) for array in (*args, *outputs))
+        inputs = [np.asarray(_host_array(array)) for array in args[:input_count]]
+        types = self._pick(tuple(array.dtype for array in inputs))
+        sizes, loop = self._sizes(inputs)
+        spread_inputs = [
+            to_device(self._broadcast(array, axes, loop, sizes, t)) for array, axes, t in zip(inputs, self._in, types)
+        ]
+        shapes = [(*loop, *(sizes[axis] for axis in axes)) for axes in self._out]
+        results = [
+            device_array(self._with_thread_axis(shape, axes, t), t.dtype)
+            for shape, axes, t in zip(shapes, self._out, types[input_count:])
+        ]
+        _launch_elementwise(self._kernel(types), math.prod(loop), *spread_inputs, *results)
+        results = [device_result.reshape(shape) for device_result, shape in zip(results, shapes)]
+        returned = [_return_result(device_result, output, on_device) for device_result, output in zip(results, outputs)]
+        return returned[0] if len(returned) == 1 else tuple(returned)
 
     def _pick(self, dtypes):
         "Return the declared types for these dtypes: an exact match, else the first to which they can be converted"
-        n = len(self._in)
-        wanted = {tuple(np.dtype(t.dtype) for t in types[:n]): types for types in self._types}
-        fitting = [w for w in wanted if all(map(np.can_cast, w, dtypes))]
-        if dtypes not in wanted and not fitting:
+        input_count = len(self._in)
+        declared_types = {tuple(np.dtype(t.dtype) for t in types[:input_count]): types for types in self._types}
+        convertible = [w for w in declared_types if all(map(np.can_cast, w, dtypes))]
+        if dtypes not in declared_types and not convertible:
             raise TypeError(f'{self.__name__}: no signature takes {", ".join(map(str, dtypes))}')
-        return wanted[dtypes if dtypes in wanted else fitting[0]]
+        return declared_types[dtypes if dtypes in declared_types else convertible[0]]
 
     def _sizes(self, given):
         "Return ({axis name: size}, sizes of the loop axes)"
         sizes = {}
-        outer = []
-        for n, (a, axes) in enumerate(zip(given, self._in)):
-            if a.ndim < len(axes):
-                raise ValueError(f'{self.__name__}: argument {n} has {a.ndim} axes, and ({",".join(axes)}) are needed')
-            at = a.ndim - len(axes)
-            outer.append(a.shape[:at])
-            for k, size in zip(axes, a.shape[at:]):
-                if sizes.setdefault(k, size) != size:
-                    raise ValueError(f'{self.__name__}: argument {n} has {size} along {k}, others have {sizes[k]}')
-        loop = max(outer, key=math.prod)
-        for n, shape in enumerate(outer):
-            if shape not in (loop, (), (1,)):
-                raise ValueError(f'{self.__name__}: the outer axes of argument {n} are {shape}, those of others {loop}')
-        return sizes, loop
+        outer_shapes = []
+        for position, (array, axes) in enumerate(zip(given, self._in)):
+            if array.ndim < len(axes):
+                raise ValueError(
+                    f'{self.__name__}: argument {position} has {array.ndim} axes, and ({",".join(axes)}) are needed'
+                )
+            outer_count = array.ndim - len(axes)
+            outer_shapes.append(array.shape[:outer_count])
+            for axis, size in zip(axes, array.shape[outer_count:]):
+                if sizes.setdefault(axis, size) != size:
+                    raise ValueError(
+                        f'{self.__name__}: argument {position} has {size} along {axis}, others have {sizes[axis]}'
+                    )
+        loop_shape = max(outer_shapes, key=math.prod)
+        for position, shape in enumerate(outer_shapes):
+            if shape not in (loop_shape, (), (1,)):
+                raise ValueError(
+                    f'{self.__name__}: the outer axes of argument {position} are {shape}, those of others {loop_shape}'
+                )
+        return sizes, loop_shape
 
-    def _spread(self, a, axes, loop, sizes, t):
+    def _broadcast(self, array, axes, loop_shape, sizes, type_):
         "Broadcast an argument to one part per thread"
-        inner = tuple(sizes[k] for k in axes)
-        full = np.broadcast_to(a.reshape(inner) if a.size == math.prod(inner) else a, (*loop, *inner))
-        return full.reshape(self._flat(full.shape, axes, t)).astype(t.dtype)
+        inner_shape = tuple(sizes[axis] for axis in axes)
+        broadcast = np.broadcast_to(
+            array.reshape(inner_shape) if array.size == math.prod(inner_shape) else array, (*loop_shape, *inner_shape)
+        )
+        return broadcast.reshape(self._with_thread_axis(broadcast.shape, axes, type_)).astype(type_.dtype)
 
-    def _flat(self, shape, axes, t):
-        "Return the shape with one axis for the threads; a number that the function takes as an array has one element"
-        inner = shape[len(shape) - len(axes) :]
-        return (math.prod(shape[: len(shape) - len(axes)]), *inner, *(1,) * (t.ndim is not None and not axes))
+    def _with_thread_axis(self, shape, axes, type_):
+        "Return a shape whose first axis is that of the threads; a number declared as an array has one element"
+        inner_shape = shape[len(shape) - len(axes) :]
+        return (math.prod(shape[: len(shape) - len(axes)]), *inner_shape, *(1,) * (type_.ndim is not None and not axes))
 
     def _kernel(self, types):
         if types not in self._kernels:
             names = [f'x{i}' for i in range(len(types))]
             parts = [operand + '[' + ', '.join(['i', *':' * (t.ndim or 0)]) + ']' for operand, t in zip(names, types)]
-            made = _generate_kernel(
+            generated = _generate_kernel(
                 'guvectorized', self.py_func, names, f'{names[-1]}.shape[0]', f'f({", ".join(parts)})'
             )
-            self._kernels[types] = jit(made)
+            self._kernels[types] = jit(generated)
         return self._kernels[types]
 
 
 def _return_result(result, out, on_device):
-    "Return a result in `out`, or on the side of the arguments"
+    "Return a result: in `out` if given, else on the device or the host, as the arguments are"
     if out is None:
         return result if on_device else result.copy_to_host()
     out[...] = result if isinstance(out, DeviceArray) else result.data
@@ -264,24 +281,24 @@ def _return_result(result, out, on_device):
 def _axes_of(layout):
     "Parse a layout such as '(n),()->(n)' to (axis names of each argument, of each result)"
     sides = layout.replace(' ', '').split('->')
-    if len(sides) != 2 or any(re.sub(r'\(([A-Za-z_]\w*(,[A-Za-z_]\w*)*)?\)', '', s).strip(',') for s in sides):
+    if len(sides) != 2 or any(re.sub(r'\(([A-Za-z_]\w*(,[A-Za-z_]\w*)*)?\)', '', side).strip(',') for side in sides):
         raise TypeError(f"guvectorize: {layout!r} is not a layout, such as '(n),()->(n)'")
-    given, made = (
-        [tuple(filter(None, operand.split(','))) for operand in re.findall(r'\(([^)]*)\)', s)] for s in sides
+    inputs, results = (
+        [tuple(filter(None, operand.split(','))) for operand in re.findall(r'\(([^)]*)\)', side)] for side in sides
     )
-    unknown = {k for dims in made for k in dims} - {k for dims in given for k in dims}
+    unknown = {axis for dims in results for axis in dims} - {axis for dims in inputs for axis in dims}
     if unknown:
         raise NameError(f'guvectorize: no argument has the axis {", ".join(sorted(unknown))}')
-    return given, made
+    return inputs, results
 
 
 def guvectorize(
     ftylist,  # 'void(float32[:], float32[:])', or a list of such
     signature=None,  # the layout: '(n)->(n)'
     target='cuda',  # no other is simulated
-    **how,
+    **options,
 ):
-    "Compile a function of parts of arrays, such as rows, to one of arrays, with one thread per part, as a decorator"
+    "Make a function of arrays from a function of their parts, such as rows, as a decorator; one thread runs per part"
     if target != 'cuda':
         raise ValueError(f"the simulator has guvectorize(target='cuda'); target={target!r} is Numba's own")
     types = declared(ftylist)

@@ -1,15 +1,15 @@
-"""Happens-before between the operations of a program: launches, copies, and what the host itself reads and writes.
+"""Finds data races between the operations of streams and the host: launches, copies, and accesses by the host.
 
-A launch or a copy runs in the background on a GPU. Here it runs at once, and this module remembers which earlier
-operations it is ordered after: those of its stream, those before an event that the stream has waited for, those that
-the legacy default stream orders, and all that the host has waited for. Each stream has a vector clock, {stream: how
-many of its operations happen before}, and so has the host. The shadow of an array says in which launch an element was
-used; a copy keeps which elements it has used.
+A launch or a copy runs in the background on a GPU. Here it runs at once, and this module computes which earlier
+operations happen before it: those of its stream, those before an event that the stream has waited for, those that the
+legacy default stream orders, and all that the host has waited for. Each stream has a vector clock, {stream: how many
+of its operations happen before}, and so has the host. The shadow of an array records in which launch an element was
+used; a copy records which elements it has used.
 
-Not modelled: kernels of `engine='c'`; tensors and plain NumPy arrays, which have no shadow from launch to launch, as
-elements of records; a stream of another library, and the per-thread default stream, which count as the default stream;
-what NumPy reads of a pinned array without an index, a ufunc or a method (`np.asarray`). An atomic operation on what
-another launch has changed atomically orders all of that launch. Two kernels that write the same value are left alone.
+Not modelled: kernels of `engine='c'`; tensors, plain NumPy arrays and elements of records, whose shadow ends with the
+launch; a stream of another library, and the per-thread default stream, which count as the default stream; reads of a
+pinned array by other means than an index, a ufunc or a method (`np.asarray`). An atomic operation on an element that
+another launch has changed atomically orders all of that launch. Two kernels that write the same value do not race.
 """
 
 import linecache
@@ -26,24 +26,24 @@ from ..support import array_memory
 from ..support.array_memory import address
 from .detectors import element_at
 
-__all__ = ['copying', 'host_uses', 'launching', 'operations', 'source_line']
+__all__ = ['copying', 'check_host_access', 'launching', 'stream_order', 'source_line']
 
-_MOST = 256  # operations are remembered; older ones count as ordered
-_LONG = 20_000  # accesses; of a launch that has more, messages do not name the line
+_PENDING_LIMIT = 256  # pending operations; older ones count as ordered
+_HISTORY_LIMIT = 20_000  # accesses; messages do not name the line in a launch that has more
 
 
 class Part(NamedTuple):
-    "Elements of a memory that a copy uses"
+    "The elements of a memory that a copy reads or writes"
 
     mem: ref
     first: int
     shape: tuple
-    steps: tuple  # in elements
+    strides: tuple  # in elements
     writes: bool
 
 
 def part_of(a, mem, writes):
-    "Return the `Part` of a memory that the NumPy array `a` covers; None if it has other types, or no elements"
+    "Return the `Part` of a memory that the NumPy array `a` covers; None if `a` has another type, or no elements"
     if a.dtype != mem.data.dtype or not a.size:
         return None
     step = mem.data.strides[0] or a.itemsize
@@ -51,32 +51,33 @@ def part_of(a, mem, writes):
     return Part(ref(mem), first, a.shape, tuple(s // step for s in a.strides), writes)
 
 
-def _elements(part, values):
-    "Select from `values`, one per element of the memory, those of the part"
-    return array_memory.part(values, part.first, part.shape, part.steps)
+def _select(part, values):
+    "Return the `values` of the elements of a part, of an array with one value per element of its memory"
+    return array_memory.part(values, part.first, part.shape, part.strides)
 
 
-def _mask(part):
-    "Return which elements of its memory are in the part"
+def _part_mask(part):
+    "Return a mask of the elements of its memory that are in the part"
     mask = np.zeros(len(part.mem().data), bool)
-    _elements(part, mask)[...] = True
+    _select(part, mask)[...] = True
     return mask
 
 
-def _first(hit, at):
-    "Return the index of the first element that was hit, of those at the index `at`; None if none was"
-    hit = np.asarray(hit)
-    picked = np.asarray(hit[at])
+def _first_index(used, index):
+    "Return the index of the first element of `used[index]` that is true; None if there is none"
+    used = np.asarray(used)
+    picked = np.asarray(used[index])
     if not picked.any():
         return None
-    indices = np.asarray(np.arange(hit.size).reshape(hit.shape)[at])
-    return tuple(int(i) for i in np.unravel_index(indices[picked][0], hit.shape))
+    indices = np.asarray(np.arange(used.size).reshape(used.shape)[index])
+    return tuple(int(i) for i in np.unravel_index(indices[picked][0], used.shape))
 
 
-# The clock of an operation is a dict, stream -> n: the first n operations of that stream happen before it. Operation
-# `number` of a stream happens before an event whose clock has at least `number` for this stream.
 class Operation:
-    "A launch or a copy, with the clock of what happens before it"
+    """A launch or a copy, with the vector clock of what happens before it.
+
+    The clock is a dict, stream -> n: the first n operations of this stream happen before. So operation `number` of a
+    stream happens before an event whose clock has at least `number` for this stream."""
 
     def __init__(self, name, stream, number, clock, location, launches):
         self.name = name
@@ -85,24 +86,24 @@ class Operation:
         self.clock = clock
         self.location = location  # (file, line) of the call
         self.launches = launches  # is it the launch of a kernel?
-        self.begin = self.end = 0  # of a launch: the detectors' time
-        self.parts = []
-        self.history = ()  # the accesses of a launch
-        self.who = None  # a function: the number of a thread -> (block, thread)
+        self.begin = self.end = 0  # the detectors' time at the begin and the end of a launch
+        self.parts = []  # what a copy uses, as `Part`s
+        self.history = ()  # the accesses of a launch, of `Racecheck.history`
+        self.position_of_thread = None  # of a launch: `Group.position_of_thread`
 
     def is_before(self, clock):
         "Return whether the operation happens before an event with this clock"
         return clock.get(self.stream.number, 0) >= self.number
 
-    def did(self, times):
-        "Return which of these times of accesses are its own"
+    def includes_times(self, times):
+        "Return, per access, whether it is one of this launch, by its time"
         return (times > self.begin) & (times <= self.end)
 
     def phrase(self):
         "Return the `Phrase` that names it in messages"
-        s = self.stream
-        code = 'created_stream' if s.number else 'default_stream'
-        stream = Phrase(code, dict(number=s.number, created=s.line))
+        own_stream = self.stream
+        code = 'created_stream' if own_stream.number else 'default_stream'
+        stream = Phrase(code, dict(number=own_stream.number, created=own_stream.line))
         return Phrase(
             'kernel_on' if self.launches else 'call_on', dict(name=self.name, line=self.location[1], stream=stream)
         )
@@ -115,7 +116,7 @@ class _DefaultStream:
 
 
 def _stream(given):
-    "Return the stream that a call is given; any other object counts as the default one"
+    "Return the stream that is passed to a call; any object that is not a stream counts as the default one"
     return given if hasattr(given, 'number') and hasattr(given, 'line') else _DefaultStream
 
 
@@ -125,20 +126,20 @@ def _join(clock, other):
 
 
 def source_line():
-    "Return (file, line) of the learner's code that called"
+    "Return (file, line) of the calling line in the learner's code"
     frame = sys._getframe(learner_stacklevel() - 1)
     return frame.f_code.co_filename, frame.f_lineno
 
 
-class Operations:
-    "The operations that the host has not waited for, with the clocks of the streams"
+class StreamOrder:
+    "The operations that the host has not waited for, and the vector clocks of the streams and the host"
 
     def __init__(self):
         self.pending = []
         self.host = {}
         self.counts = {}
         self.clocks = {}  # stream -> what happens before its next operation
-        self.watches_host = False  # is there an array of the host that kernels may use?
+        self.watches_host = False  # is there a host array that kernels may access?
 
     def clock_of(self, stream):
         "Return the clock of what happens before the next operation of a stream"
@@ -150,73 +151,74 @@ class Operations:
         return clock
 
     def begin(self, name, stream, location, launches=False):
-        "Begin a new operation of the stream"
+        "Begin an operation of a stream, and return it"
         stream = _stream(stream)
         clock = self.clock_of(stream)
-        n = stream.number
-        number = clock[n] = self.counts[n] = self.counts.get(n, 0) + 1
+        stream_number = stream.number
+        number = clock[stream_number] = self.counts[stream_number] = self.counts.get(stream_number, 0) + 1
         operation = Operation(name, stream, number, dict(clock), location, launches)
-        self.pending = [*self.pending[-_MOST:], operation]
+        self.pending = [*self.pending[-_PENDING_LIMIT:], operation]
         return operation
 
     def wait(self, clock):
-        "Let the host wait for all that has this clock"
+        "Order all that happens before `clock` before what the host does next"
         _join(self.host, clock)
         self.pending = [op for op in self.pending if not op.is_before(self.host)]
-        if not self.pending:  # all is ordered
+        if not self.pending:  # every operation happens before the next one
             self.host, self.clocks = {}, {}
 
     def join(self, stream, clock):
-        "Let a stream wait for all that has this clock"
+        "Order all that happens before `clock` before the next operation of a stream"
         _join(self.clock_of(stream), clock)
 
     def wait_for(self, stream):
-        "Let the host wait for a stream; for the default one it waits for all"
+        "Synchronize the host with a stream; the default stream waits for all others"
         if self.pending:
             self.wait(dict(self.clock_of(stream)))
 
     def pass_default(self, waits):
-        """Note an operation of the default stream; it is not kept, because all earlier ones happen before whatever
-        follows"""
+        "Order an operation of the default stream; it is not recorded: it happens before all that follows"
         if self.pending:
             clock = self.clock_of(None)
             if waits:
                 self.wait(dict(clock))
 
     def wait_for_all(self):
-        "Let the host wait for the device"
+        "Synchronize the host with the device"
         if self.pending:
             self.wait(dict(self.counts))
 
-    def conflict(self, part, clock, at=...):
-        """Find an operation that uses an element and is not ordered with `clock`: (operation, index, did it write?), or
-        None"""
+    def conflict(self, part, clock, index=...):
+        """Find a pending operation that accesses an element of `part` and does not happen before `clock`.
+
+        Returns (operation, index of the element, has it written it?), or None."""
         for op in self.pending:
             if op.is_before(clock):
                 continue
-            for hit, wrote in self._uses(op, part):
-                index = _first(hit, at)
-                if index is not None:
-                    return op, index, wrote
+            for used, has_written in self._uses(op, part):
+                first_index = _first_index(used, index)
+                if first_index is not None:
+                    return op, first_index, has_written
 
     def _uses(self, op, part):
-        "Yield (which elements of the part the operation has used, has it written them?); reads matter to a write only"
+        "Yield (mask of the elements of `part` that `op` has accessed, has it written them?), without pairs of reads"
         mem = part.mem()
         for other in op.parts:
             if other.mem() is mem and (other.writes or part.writes):
-                yield _elements(part, _mask(other)), other.writes
+                yield _select(part, _part_mask(other)), other.writes
         if op.end and 'shadow' in vars(mem):
-            yield op.did(_elements(part, mem.shadow.wrote)), True
+            yield op.includes_times(_select(part, mem.shadow.write_time)), True
             if part.writes:
-                yield op.did(_elements(part, mem.shadow.read)), False
+                yield op.includes_times(_select(part, mem.shadow.read_time)), False
 
     def use(self, operation, part):
-        """Record that a copy uses the elements of a part; raises if another operation does so, too, and nothing orders
-        the two"""
+        "Record that a copy accesses a part; raises `RacecheckError` if an unordered operation accesses it, too"
         if found := self.conflict(part, operation.clock):
-            op, index, wrote = found
-            fields = dict(now=_verb(part.writes), before=_verb(wrote), second=operation.phrase(), first=op.phrase())
-            raise _finding('unordered_operations', part.mem(), index, fields, operation.location)
+            op, first_index, has_written = found
+            fields = dict(
+                now=_verb(part.writes), before=_verb(has_written), second=operation.phrase(), first=op.phrase()
+            )
+            raise _finding('unordered_operations', part.mem(), first_index, fields, operation.location)
         operation.parts.append(part)
 
 
@@ -225,7 +227,7 @@ def _verb(writes):
 
 
 def _finding(code, mem, index, fields, location):
-    "Make the exception about an element of an array at a line of the learner's code"
+    "Make the exception for a race on an element of an array, at a line of the learner's code"
     file, line = location
     location = Location(None, file, line, linecache.getline(file, line).strip())
     return exception_of(
@@ -233,16 +235,16 @@ def _finding(code, mem, index, fields, location):
     )
 
 
-operations = Operations()
+stream_order = StreamOrder()
 
 
-def host_uses(a, mem, writes, at=...):
-    "Check an access of `a[at]` by the host; raises if an operation that it has not waited for may use the element"
-    part = part_of(a, mem, writes) if operations.pending and checking('racecheck') else None
-    if found := part and operations.conflict(part, operations.host, at):
-        op, index, wrote = found
-        fields = dict(now=_verb(writes), before='write' if wrote else 'read', first=op.phrase())
-        raise _finding('host_race', mem, index, fields, source_line())
+def check_host_access(a, mem, writes, index=...):
+    "Check an access of `a[index]` by the host; raises `RacecheckError` if it races with a pending operation"
+    part = part_of(a, mem, writes) if stream_order.pending and checking('racecheck') else None
+    if found := part and stream_order.conflict(part, stream_order.host, index):
+        op, first_index, has_written = found
+        fields = dict(now=_verb(writes), before='write' if has_written else 'read', first=op.phrase())
+        raise _finding('host_race', mem, first_index, fields, source_line())
 
 
 def copying(
@@ -251,112 +253,123 @@ def copying(
     *arrays,  # (NumPy array, its memory, is it written?)
     waits,  # does the host wait for the copy?
 ):
-    "Return a context in which a copy runs"
-    if not _stream(stream).number:  # after all else, and the host waits for it
-        operations.wait_for(None)
+    "Return a context manager around a copy; raises `RacecheckError` if the copy races with another operation"
+    if not _stream(stream).number:  # the default stream waits for all others, and the host for the copy
+        stream_order.wait_for(None)
         return nullcontext()
-    return _copying(name, stream, arrays, waits, source_line()) if checking('racecheck') else nullcontext()
+    return _record_copy(name, stream, arrays, waits, source_line()) if checking('racecheck') else nullcontext()
 
 
 @contextmanager
-def _copying(name, stream, arrays, waits, location):
-    operation = operations.begin(name, stream, location)
+def _record_copy(name, stream, arrays, waits, location):
+    operation = stream_order.begin(name, stream, location)
     try:
         for part in filter(None, (part_of(*a) for a in arrays)):
-            operations.use(operation, part)
+            stream_order.use(operation, part)
         yield
     except BaseException:
-        operations.pending = [op for op in operations.pending if op is not operation]
+        stream_order.pending = [op for op in stream_order.pending if op is not operation]
         raise
     if waits:
-        operations.wait(operation.clock)
+        stream_order.wait(operation.clock)
 
 
-def launching(run, stream, waits):
-    """Return a context in which a launch runs, and whose `run` knows the elements in use; `waits`: does the host wait
-    for it?"""
-    if not run.detectors.racecheck.on:
+def launching(ctx, stream, waits):
+    "Return a context manager around a launch, which checks it against pending operations; `waits`: does the host wait?"
+    if not ctx.detectors.racecheck.enabled:
         return nullcontext()
-    if not _stream(stream).number and not operations.watches_host:  # after all else: nothing is unordered with it
-        operations.pass_default(waits)
+    if not _stream(stream).number and not stream_order.watches_host:  # the default stream: everything is ordered
+        stream_order.pass_default(waits)
         return nullcontext()
-    return _launching(run, stream, waits, source_line())
+    return _record_launch(ctx, stream, waits, source_line())
 
 
 @contextmanager
-def _launching(run, stream, waits, location):
-    launch = operations.begin(run.kernel, stream, location, launches=True)
-    launch.begin = run.now
-    others = [op for op in operations.pending if not op.is_before(launch.clock)]
-    run.crossing = Crossing(launch, others) if others else None
+def _record_launch(ctx, stream, waits, location):
+    launch = stream_order.begin(ctx.kernel, stream, location, launches=True)
+    launch.begin = ctx.now
+    others = [op for op in stream_order.pending if not op.is_before(launch.clock)]
+    ctx.concurrent = ConcurrentOperations(launch, others) if others else None
     try:
         yield
     except BaseException:
-        operations.pending = [op for op in operations.pending if op is not launch]
+        stream_order.pending = [op for op in stream_order.pending if op is not launch]
         raise
-    launch.end = run.now
-    history = run.detectors.racecheck.history
-    if launch.stream.number and len(history) < _LONG:  # all comes after what the default stream has done
+    launch.end = ctx.now
+    history = ctx.detectors.racecheck.history
+    if launch.stream.number and len(history) < _HISTORY_LIMIT:  # no operation races with one of the default stream
         launch.history = history
-        launch.who = run.g.who_is
+        launch.position_of_thread = ctx.group.position_of_thread
     if waits:
-        operations.wait(launch.clock)
+        stream_order.wait(launch.clock)
 
 
-class Crossing:
-    "The elements that a launch must not use, because earlier operations use them and are not ordered before it"
+class ConcurrentOperations:
+    "The earlier operations that are not ordered before a launch: it races with them on elements that both access"
 
     def __init__(self, launch, others):
         self.launch, self.launches = launch, [op for op in others if op.launches]
-        self.masks = [(op, p.mem(), p.writes, _mask(p)) for op in others for p in op.parts if p.mem()]
+        self.masks = [
+            (op, part.mem(), part.writes, _part_mask(part)) for op in others for part in op.parts if part.mem()
+        ]
 
-    def read(self, run, lanes, v, off, wrote, site):
-        "Check a read by `lanes` of the elements at `off`, last written at the times `wrote`"
+    def read(self, ctx, lanes, view, offsets, write_times, site):
+        "Check that no unordered operation has written the elements that `lanes` read"
         for earlier in self.launches:
-            self.against(run, lanes, v, off, earlier, earlier.did(wrote), False, True, site)
-        self.against_copies(run, lanes, v, off, False, site)
+            self.raise_if_used(
+                ctx, lanes, view, offsets, earlier, earlier.includes_times(write_times), False, True, site
+            )
+        self.raise_if_copied(ctx, lanes, view, offsets, False, site)
 
-    def write(self, run, lanes, v, off, wrote, value, site, atomic):
-        "Check a write of `value` by `lanes` to the elements at `off`"
-        shadow = v.mem.shadow
+    def write(self, ctx, lanes, view, offsets, write_times, value, site, atomic):
+        "Check that no unordered operation has accessed the elements to which `lanes` write"
+        shadow = view.mem.shadow
         for earlier in list(self.launches):
-            written = earlier.did(wrote)
-            if atomic and (written & shadow.atomic[off]).any():
+            written = earlier.includes_times(write_times)
+            if atomic and (written & shadow.written_atomically[offsets]).any():
                 self.acquire(earlier)
                 continue
             if value is not None:
-                written = written & (v.mem.data[off] != value)
-            self.against(run, lanes, v, off, earlier, written, True, True, site)
-            self.against(run, lanes, v, off, earlier, earlier.did(shadow.read[off]), True, False, site)
-        self.against_copies(run, lanes, v, off, True, site)
+                written = written & (view.mem.data[offsets] != value)
+            self.raise_if_used(ctx, lanes, view, offsets, earlier, written, True, True, site)
+            self.raise_if_used(
+                ctx, lanes, view, offsets, earlier, earlier.includes_times(shadow.read_time[offsets]), True, False, site
+            )
+        self.raise_if_copied(ctx, lanes, view, offsets, True, site)
 
     def acquire(self, earlier):
-        "Acquire a flag or counter: what the launch that changed it has done is ordered from now on"
-        for clock in (self.launch.clock, operations.clock_of(self.launch.stream)):
+        "Acquire a flag or counter that the launch `earlier` has changed: all of that launch is ordered from now on"
+        for clock in (self.launch.clock, stream_order.clock_of(self.launch.stream)):
             _join(clock, earlier.clock)
-        self.launches = [p for p in self.launches if not p.is_before(self.launch.clock)]
-        self.masks = [m for m in self.masks if not m[0].is_before(self.launch.clock)]
+        self.launches = [launch for launch in self.launches if not launch.is_before(self.launch.clock)]
+        self.masks = [active for active in self.masks if not active[0].is_before(self.launch.clock)]
 
-    def against(self, run, lanes, v, off, earlier, hit, writes, wrote, site):
-        "Raise if the launch `o` has used an element that is used now"
-        if not hit.any():
+    def raise_if_used(self, ctx, lanes, view, offsets, earlier, used, writes, has_written, site):
+        "Raise a race with the launch `earlier` if it has accessed one of the elements: the mask `used`"
+        if not used.any():
             return
-        i = int(hit.argmax())
-        shadow = v.mem.shadow
-        time, thread = (shadow.wrote, shadow.writer[off[i]]) if wrote else (shadow.read, shadow.lo[off[i]] >> 32)
-        there = next((location for t, location, *_ in reversed(earlier.history) if t == time[off[i]]), None)
-        other = there and Access(there.line, *earlier.who(thread), there.source, there.file)
-        self.race(run, lanes[i], v, off[i], earlier, writes, wrote, site, other)
+        i = int(used.argmax())
+        shadow = view.mem.shadow
+        time, thread = (
+            (shadow.write_time, shadow.writer[offsets[i]])
+            if has_written
+            else (shadow.read_time, shadow.lowest_reader[offsets[i]] >> 32)
+        )
+        other_site = next((location for t, location, *_ in reversed(earlier.history) if t == time[offsets[i]]), None)
+        other = other_site and Access(
+            other_site.line, *earlier.position_of_thread(thread), other_site.source, other_site.file
+        )
+        self.race(ctx, lanes[i], view, offsets[i], earlier, writes, has_written, site, other)
 
-    def against_copies(self, run, lanes, v, off, writes, site):
-        "Raise if a copy has used an element that is used now"
-        for op, mem, wrote, mask in self.masks:
-            if mem is v.mem and (wrote or writes) and mask[off].any():
-                i = int(mask[off].argmax())
-                self.race(run, lanes[i], v, off[i], op, writes, wrote, site)
+    def raise_if_copied(self, ctx, lanes, view, offsets, writes, site):
+        "Raise a race with a copy that has accessed one of the elements"
+        for op, mem, has_written, mask in self.masks:
+            if mem is view.mem and (has_written or writes) and mask[offsets].any():
+                i = int(mask[offsets].argmax())
+                self.race(ctx, lanes[i], view, offsets[i], op, writes, has_written, site)
 
-    def race(self, run, lane, v, off, op, writes, wrote, site, other=None):
-        "Raise the race of the launch with the operation `op`"
-        fields = dict(now=_verb(writes), before=_verb(wrote), second=self.launch.phrase(), first=op.phrase())
-        fields |= element_at(v, off)
-        raise run.finding('racecheck', 'unordered_operations', site, by=lane, other=other, **fields)
+    def race(self, ctx, lane, view, offset, op, writes, has_written, site, other=None):
+        "Raise the data race of the launch with the operation `op`"
+        fields = dict(now=_verb(writes), before=_verb(has_written), second=self.launch.phrase(), first=op.phrase())
+        fields |= element_at(view, offset)
+        raise ctx.finding('racecheck', 'unordered_operations', site, by_lane=lane, other=other, **fields)

@@ -9,8 +9,8 @@ import numpy as np
 
 from ..diagnostics.settings import settings
 from ..support.array_memory import address
-from .happens_before import copying, operations, source_line
-from .memory import Mem, as_dtype, key_of, wrap
+from .happens_before import copying, stream_order, source_line
+from .memory import Mem, as_dtype, memory_key, wrap
 from .records import wrap_array
 
 __all__ = [
@@ -49,8 +49,8 @@ __all__ = [
 
 
 def _has_disjoint_fields(dtype):
-    "Return whether these are records whose fields do not overlap"
-    fields = sorted((at, at + kind.itemsize, kind.base) for kind, at, *_ in (dtype.fields or {}).values())
+    "Return whether a dtype is one of records, whose fields do not overlap"
+    fields = sorted((offset, offset + kind.itemsize, kind.base) for kind, offset, *_ in (dtype.fields or {}).values())
     inner = all(_has_disjoint_fields(base) for *_, base in fields if base.names)
     return bool(fields) and inner and all(end <= start for (_, end, _), (start, *_) in pairwise(fields))
 
@@ -69,21 +69,21 @@ class DeviceArray:
     def __len__(self):
         return len(self.data)
 
-    def device_view(self, name, known):
-        "Return this array as a kernel sees it, a `View`; `known`: memory that was wrapped already"
+    def device_view(self, name, memories):
+        "Return this array as a `View` or `Records` for a kernel; `memories` as for `memory.wrap`"
         mem = self.mem
-        own = {key_of(mem.data): mem, **mem.fields}
-        for key in own.keys() - known.keys():
-            own[key].views = {}
-        known.update(own)
-        before = set(known)
+        own_memories = {memory_key(mem.data): mem, **mem.fields}
+        for key in own_memories.keys() - memories.keys():
+            own_memories[key].views = {}
+        memories.update(own_memories)
+        seen = set(memories)
         if mem.name is None:
             mem.name = name
-        view = wrap_array(self.data, name, known)
-        if _has_disjoint_fields(mem.data.dtype):  # which fields kernels have written is known across launches
-            mem.fields |= {key: known[key] for key in known.keys() - before}
+        view = wrap_array(self.data, name, memories)
+        if _has_disjoint_fields(mem.data.dtype):  # keep the fields' shadows from launch to launch
+            mem.fields |= {key: memories[key] for key in memories.keys() - seen}
             for field in mem.fields.values():
-                field.fresh = mem.fresh
+                field.tracks_init = mem.tracks_init
         return view
 
     def copy_to_host(self, ary=None, stream=0):
@@ -97,7 +97,7 @@ class DeviceArray:
         return ary
 
     def copy_to_device(self, ary, stream=0):
-        "Copy the array `ary` to here; the host waits, unless a stream copies"
+        "Copy from the array `ary`; the host waits, unless a stream copies"
         self._copy_here(ary, stream, 'copy_to_device')
 
     def _copy_here(self, ary, stream, name):
@@ -108,28 +108,29 @@ class DeviceArray:
     def _view_of(self, data):
         return DeviceArray(data, self.mem)
 
-    def __getitem__(self, i):
-        res = self.data[i]
-        if isinstance(res, np.ndarray):
-            return self._view_of(res)
-        operations.wait_for(None)
-        return res
+    def __getitem__(self, index):
+        item = self.data[index]
+        if isinstance(item, np.ndarray):
+            return self._view_of(item)
+        stream_order.wait_for(None)
+        return item
 
-    def __setitem__(self, i, v):
-        operations.wait_for(None)
-        self._write(i, v.data if isinstance(v, DeviceArray) else v)
+    def __setitem__(self, index, value):
+        stream_order.wait_for(None)
+        self._write(index, value.data if isinstance(value, DeviceArray) else value)
 
-    def _write(self, i, v):
-        self.data[i] = v
-        if self.mem.data.dtype.names:  # records count as wholly written
-            self.mem.fresh = False
+    def _write(self, index, value):
+        self.data[index] = value
+        if self.mem.data.dtype.names:  # all records count as written
+            self.mem.tracks_init = False
             return
-        at = (address(self.data) - address(self.mem.data)) // self.data.itemsize
-        offsets = at + sum(
-            np.arange(n).reshape([-1 if k == j else 1 for j in range(self.ndim)]) * (s // self.data.itemsize)
-            for k, (n, s) in enumerate(zip(self.shape, self.data.strides))
+        first = (address(self.data) - address(self.mem.data)) // self.data.itemsize
+        offsets = first + sum(
+            np.arange(size).reshape([-1 if own_axis == axis else 1 for axis in range(self.ndim)])
+            * (stride // self.data.itemsize)
+            for own_axis, (size, stride) in enumerate(zip(self.shape, self.data.strides))
         )
-        self.mem.shadow.wrote[np.asarray(offsets)[i]] = 1
+        self.mem.shadow.write_time[np.asarray(offsets)[index]] = 1
 
     def reshape(self, *shape, order='C'):
         "Return a view with another shape"
@@ -155,7 +156,7 @@ class DeviceArray:
     def view(self, dtype):
         "Return a view with another dtype; initcheck does not track what is written through it"
         res = self._view_of(self.data.view(dtype))
-        self.mem.fresh &= res.dtype == self.dtype
+        self.mem.tracks_init &= res.dtype == self.dtype
         return res
 
     def is_c_contiguous(self):
@@ -167,7 +168,7 @@ class DeviceArray:
         return self.data.flags.f_contiguous
 
     def __array__(self, dtype=None, copy=None):
-        operations.wait_for(None)
+        stream_order.wait_for(None)
         return self.data.astype(dtype) if dtype else self.data.copy()
 
     def __repr__(self):
@@ -175,20 +176,20 @@ class DeviceArray:
 
 
 def _pinned_part(ary, writes):
-    "List what a copy uses of a host array, [(array, memory, is it written?)], if it is pinned"
+    "Return [(array, memory, is it written?)] of a host array that a copy accesses; [] if it is not pinned"
     mem = getattr(ary, 'mem', None)
     return [] if mem is None else [(ary.data if isinstance(ary, DeviceArray) else ary.view(np.ndarray), mem, writes)]
 
 
-def _new(shape, dtype, order='C', fresh=True):
+def _new(shape, dtype, order='C', tracks_init=True):
     dtype = as_dtype(dtype)
     data = np.zeros(shape, dtype, order)
-    return DeviceArray(data, Mem(data.reshape(-1, order='A'), None, 'global', fresh))
+    return DeviceArray(data, Mem(data.reshape(-1, order='A'), None, 'global', tracks_init))
 
 
-def _order(a):
+def _order(array):
     "Return the memory order of an array: 'F' for column-major, else 'C'"
-    flags = getattr(a, 'flags', None)
+    flags = getattr(array, 'flags', None)
     return 'F' if flags is not None and flags.f_contiguous and not flags.c_contiguous else 'C'
 
 
@@ -207,7 +208,7 @@ def to_device(obj, stream=0, copy=True, to=None):
     if isinstance(obj, DeviceArray):
         return obj
     a = np.asarray(obj)
-    res = _new(a.shape, a.dtype, _order(a), fresh=False) if to is None else to
+    res = _new(a.shape, a.dtype, _order(a), tracks_init=False) if to is None else to
     res._copy_here(obj if getattr(obj, 'mem', None) else a, stream, 'to_device')
     return res
 
@@ -227,7 +228,7 @@ def is_cuda_array(obj):
 
 @contextmanager
 def pinned(*arrays):
-    "Do nothing, as a context manager: here all memory is alike"
+    "Do nothing, as a context manager: pinned memory is like any other here"
     yield
 
 
@@ -244,7 +245,7 @@ def defer_cleanup():
 
 
 class Stream:
-    "A stream: operations are done at once, but count as in flight until something synchronizes with it"
+    "A stream, whose operations run at once, but count as in flight until something synchronizes with it"
 
     _ids = count(1)
 
@@ -253,7 +254,7 @@ class Stream:
 
     def synchronize(self):
         "Wait for all operations of the stream"
-        operations.wait_for(self)
+        stream_order.wait_for(self)
 
     @contextmanager
     def auto_synchronize(self):
@@ -303,12 +304,12 @@ class Event:
     "An event; the time between two is the CPU's, not a GPU's"
 
     def __init__(self, timing=True):
-        self.at = None
+        self.time = None
         self.clock = {}
 
     def record(self, stream=0):
-        "Record the time, and the operations that the stream was given before"
-        self.at, self.clock = time.perf_counter(), dict(operations.clock_of(stream))
+        "Record the time, and which operations of the stream precede the event"
+        self.time, self.clock = time.perf_counter(), dict(stream_order.clock_of(stream))
 
     def query(self):
         "Return True: all operations before it have finished, and the host is synchronized with them"
@@ -317,15 +318,15 @@ class Event:
 
     def synchronize(self):
         "Wait for all operations before it"
-        operations.wait(self.clock)
+        stream_order.wait(self.clock)
 
     def wait(self, stream=0):
         "Make the stream wait for all operations before the event"
-        operations.join(stream, self.clock)
+        stream_order.join(stream, self.clock)
 
     def elapsed_time(self, end):
         "Return the milliseconds from this event to `end`"
-        return (end.at - self.at) * 1e3
+        return (end.time - self.time) * 1e3
 
 
 def event(timing=True):
@@ -340,7 +341,7 @@ def event_elapsed_time(a, b):
 
 def synchronize():
     "Wait for all streams"
-    operations.wait_for_all()
+    stream_order.wait_for_all()
 
 
 class _DeviceInfo(SimpleNamespace):

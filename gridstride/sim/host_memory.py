@@ -1,7 +1,7 @@
 """Host memory that the device accesses, too: pinned, mapped and managed arrays.
 
 `HostArray` is a NumPy array that reports to `happens_before` when the host reads or writes its elements: by an index,
-in a ufunc, or by one of its methods. What else NumPy does with it, such as `np.asarray`, is not seen.
+in a ufunc, or by one of its methods. Other accesses by NumPy, such as `np.asarray`, are not reported.
 """
 
 from functools import partialmethod
@@ -9,7 +9,7 @@ from functools import partialmethod
 import numpy as np
 
 from ..support.array_memory import address
-from .happens_before import host_uses, operations
+from .happens_before import check_host_access, stream_order
 from .host import DeviceArray
 from .memory import Mem, as_dtype
 from .records import wrap_array
@@ -24,50 +24,52 @@ class HostArray(np.ndarray):
 
     def __array_finalize__(self, obj):
         mem = getattr(obj, 'mem', None)
-        inside = mem is not None and 0 <= address(self) - address(mem.data) < max(mem.data.nbytes, 1)
-        self.mem = mem if inside else None
+        overlaps = mem is not None and 0 <= address(self) - address(mem.data) < max(mem.data.nbytes, 1)
+        self.mem = mem if overlaps else None
 
-    def used(self, writes, at=...):
-        "Report that the host reads or writes `self[at]`"
+    def report_access(self, writes, index=...):
+        "Report that the host reads or writes `self[index]`"
         if self.mem is not None:
-            host_uses(self.view(np.ndarray), self.mem, writes, at)
+            check_host_access(self.view(np.ndarray), self.mem, writes, index)
 
-    def device_view(self, name, known):
-        "Return this array as a kernel sees it"
+    def device_view(self, name, memories):
+        "Return this array as a `View` or `Records` for a kernel"
         a = self.view(np.ndarray)
-        return wrap_array(a, name, known) if self.mem is None else DeviceArray(a, self.mem).device_view(name, known)
+        return (
+            wrap_array(a, name, memories) if self.mem is None else DeviceArray(a, self.mem).device_view(name, memories)
+        )
 
     def __getitem__(self, i):
         res = super().__getitem__(i)
         if getattr(res, 'mem', None) is None:  # a number or a copy, not a view
-            self.used(False, i)
+            self.report_access(False, i)
         return res
 
     def __setitem__(self, i, value):
-        self.used(True, i)
+        self.report_access(True, i)
         super().__setitem__(i, _plain(value))
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=(), **named):
         written = (*out, *inputs[:1]) if method == 'at' else out
         for a in written:
             if isinstance(a, HostArray):
-                a.used(True)
+                a.report_access(True)
         if out:
             named['out'] = tuple(array.view(np.ndarray) if isinstance(array, HostArray) else array for array in out)
         res = getattr(ufunc, method)(*map(_plain, inputs), **{k: _plain(v) for k, v in named.items()})
         return res if not out else out[0] if len(out) == 1 else out
 
     def _call(self, method, writes, /, *args, **named):
-        self.used(writes)
+        self.report_access(writes)
         return getattr(self.view(np.ndarray), method)(*args, **named)
 
 
-def _plain(a):
-    "Convert a NumPy function's argument, which it reads, to a plain array"
-    if not isinstance(a, HostArray):
-        return a
-    a.used(False)
-    return a.view(np.ndarray)
+def _plain(value):
+    "Convert an argument of a NumPy function to a plain array, and report that the function reads it"
+    if not isinstance(value, HostArray):
+        return value
+    value.report_access(False)
+    return value.view(np.ndarray)
 
 
 _READ = """__repr__ __str__ __iter__ __contains__ __float__ __int__ __bool__ __index__ __complex__ all any argmax argmin
@@ -79,12 +81,12 @@ for _writes, _names in ((False, _READ), (True, 'fill itemset partition put sort'
             setattr(HostArray, _name, partialmethod(HostArray._call, _name, _writes))
 
 
-def _new(shape, dtype, order, copied):
-    operations.watches_host = True
+def _new(shape, dtype, order, is_pinned):
+    stream_order.watches_host = True
     data = np.zeros(shape, as_dtype(dtype), order)
     res = data.view(HostArray)
     res.mem = Mem(data.reshape(-1, order='A'), None, 'global')
-    res.mem.copied = copied
+    res.mem.is_pinned = is_pinned
     return res
 
 
@@ -94,7 +96,7 @@ def pinned_array(shape, dtype=np.float64, strides=None, order='C'):
 
 
 def mapped_array(shape, dtype=np.float64, strides=None, order='C', stream=0, portable=False, wc=False):
-    "Allocate a host array that kernels access where it is"
+    "Allocate a host array that kernels access in host memory"
     return _new(shape, dtype, order, False)
 
 

@@ -1,4 +1,4 @@
-"""What Numba's own compiler generates for simulated kernels, without a GPU: PTX, LLVM IR, SASS and types."""
+"""Compiles simulated kernels with Numba's own compiler, without a GPU: to PTX, LLVM IR, SASS and types."""
 
 from importlib import import_module
 
@@ -12,10 +12,10 @@ _CC = 9, 0  # of the simulated device
 
 def compile_with_numba(
     kernel,  # or a device function
-    takes,  # the types of its arguments: a signature as text
+    signature,  # the types of its arguments: a signature as text
 ):
     "Compile a kernel with Numba, see `asm.python.Numba`"
-    return import_module('gridstride.asm.python').Numba(kernel, (takes,))
+    return import_module('gridstride.asm.python').Numba(kernel, (signature,))
 
 
 def compile(
@@ -32,8 +32,8 @@ def compile(
     **others,
 ):  # (PTX, the type of the result)
     "Compile a function to PTX with Numba's own compiler; raises `CompilerMissing` without it"
-    how = dict(lineinfo=lineinfo, device=device, fastmath=fastmath, opt=opt, abi=abi, output=output, debug=debug)
-    return compile_with_numba(pyfunc, sig).compiled(cc or _CC, **how, **others)
+    options = dict(lineinfo=lineinfo, device=device, fastmath=fastmath, opt=opt, abi=abi, output=output, debug=debug)
+    return compile_with_numba(pyfunc, sig).compiled(cc or _CC, **options, **others)
 
 
 def compile_ptx(pyfunc, sig, debug=None, lineinfo=False, device=False, fastmath=False, cc=None, opt=None, abi='numba'):
@@ -55,20 +55,20 @@ class Overload:
         "Return the signature as a string"
         return f'void({", ".join(map(_text, self.signature))})'
 
-    def _made(self):
+    def _compile(self):
         return compile_with_numba(self.kernel, self.text)
 
     def inspect_asm(self):
         "Return its PTX"
-        return self._made().compiled(_CC, lineinfo=True)[0]
+        return self._compile().compiled(_CC, lineinfo=True)[0]
 
     def inspect_llvm(self):
         "Return its LLVM IR"
-        return self._made().llvm(_CC)
+        return self._compile().llvm(_CC)
 
     def inspect_types(self):
         "Return its source with the types that Numba infers"
-        return self._made().annotated(_CC)
+        return self._compile().annotated(_CC)
 
     def inspect_sass(self):
         "Return its SASS, for an H100"
@@ -101,23 +101,23 @@ def _text(t):
 class Inspected:
     "Inspection methods of a kernel, for all of its signatures or for one"
 
-    def _of_each(self, what, signature):
+    def _inspect(self, method, signature):
         if signature is not None:
-            found = self.overloads.get(signature) or Overload(self, signature)
-            return getattr(found, what)()
-        return {s: getattr(overload, what)() for s, overload in self.overloads.items()}
+            overload = self.overloads.get(signature) or Overload(self, signature)
+            return getattr(overload, method)()
+        return {key: getattr(overload, method)() for key, overload in self.overloads.items()}
 
     def inspect_asm(self, signature=None):
         "Return the PTX: {signature: text}, or that of one signature"
-        return self._of_each('inspect_asm', signature)
+        return self._inspect('inspect_asm', signature)
 
     def inspect_llvm(self, signature=None):
         "Return the LLVM IR: {signature: text}, or that of one signature"
-        return self._of_each('inspect_llvm', signature)
+        return self._inspect('inspect_llvm', signature)
 
     def inspect_sass(self, signature=None):
         "Return the SASS: {signature: text}, or that of one signature"
-        return self._of_each('inspect_sass', signature)
+        return self._inspect('inspect_sass', signature)
 
     def inspect_types(self, file=None):
         "Print the source with the types that Numba infers, per signature"
@@ -126,25 +126,25 @@ class Inspected:
 
     def get_regs_per_thread(self, signature=None):
         "Return the registers per thread: {signature: count}, or that of one signature"
-        return self._number('regs_per_thread', signature)
+        return self._resource('regs_per_thread', signature)
 
     def get_shared_mem_per_block(self, signature=None):
         "Return the bytes of static shared memory per block: {signature: bytes}, or those of one signature"
-        return self._number('shared_mem_per_block', signature)
+        return self._resource('shared_mem_per_block', signature)
 
     def get_local_mem_per_thread(self, signature=None):
         "Return the bytes of local memory per thread: {signature: bytes}, or those of one signature"
-        return self._number('local_mem_per_thread', signature)
+        return self._resource('local_mem_per_thread', signature)
 
     def get_const_mem_size(self, signature=None):
         "Return the bytes of constant memory: {signature: bytes}, or those of one signature"
-        return self._number('const_mem_size', signature)
+        return self._resource('const_mem_size', signature)
 
     def get_max_threads_per_block(self, signature=None):
         "Return the maximum threads per block: {signature: count}, or that of one signature"
-        return self._number('max_threads_per_block', signature)
+        return self._resource('max_threads_per_block', signature)
 
-    def _number(self, what, signature):
+    def _resource(self, name, signature):
         if signature is not None:
-            return getattr(self.overloads.get(signature) or Overload(self, signature), what)
-        return {s: getattr(overload, what) for s, overload in self.overloads.items()}
+            return getattr(self.overloads.get(signature) or Overload(self, signature), name)
+        return {key: getattr(overload, name) for key, overload in self.overloads.items()}

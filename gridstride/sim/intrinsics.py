@@ -12,7 +12,7 @@ from ..diagnostics.launch_config import LIMITS
 from ..utils import cdiv
 from .lanes import truth
 from .memory import Mem, View, as_dtype, wrap
-from .records import fresh_array
+from .records import allocate_array
 from .run import LaunchContext
 
 __all__ = ['blockDim', 'blockIdx', 'cg', 'const', 'grid', 'gridDim', 'gridsize', 'laneid', 'local', 'nanosleep']
@@ -20,55 +20,58 @@ __all__ += ['shared', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'sy
 __all__ += ['threadfence', 'threadfence_block', 'threadfence_system']
 
 
-def intrinsic(f, name=None):  # name: as the host knows it, if not as `f`
-    "Make a function for kernels: `f(run, m, site, ...)` computes it for the lanes of the mask `m`"
+def intrinsic(f, name=None):  # name: for messages, if not that of `f`
+    """Make a function that only kernels can call, as a decorator.
+
+    `f(ctx, active, site, ...)` computes it in the lanes of `active`; it becomes the attribute `lane_function`, which
+    `operations.call` calls. The host gets a `RuntimeError`."""
 
     @functools.wraps(f)
-    def host(*args, **kw):
-        raise RuntimeError(f'cuda.{host.__name__} works inside a kernel only')
+    def host_function(*args, **kw):
+        raise RuntimeError(f'cuda.{host_function.__name__} works inside a kernel only')
 
-    host.lanes = f
-    host.__name__ = name or f.__name__
-    host.__signature__ = inspect.Signature([*inspect.signature(f).parameters.values()][3:])
-    return host
+    host_function.lane_function = f
+    host_function.__name__ = name or f.__name__
+    host_function.__signature__ = inspect.Signature([*inspect.signature(f).parameters.values()][3:])
+    return host_function
 
 
-def _run():
+def _current_launch():
     if LaunchContext.current is None:
         raise RuntimeError('threadIdx, blockIdx and the like exist inside a kernel only')
     return LaunchContext.current
 
 
-class _Parts:
-    "A value with three components, x, y and z; it is not a number itself"
+class _Dim3:
+    "A `dim3`: a value with the components x, y and z, which is not a number itself"
 
-    def __init__(self, name, of):
-        self.name, self.of = name, of
+    def __init__(self, name, attribute):
+        self.name, self.attribute = name, attribute
 
-    def _is_none(self, *_):
+    def _raise_not_a_number(self, *_):
         raise TypeError(f'cuda.{self.name} is not a number: take cuda.{self.name}.x (or .y, .z)')
 
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __rmod__ = _is_none
-    __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = __index__ = __bool__ = _is_none
-    __lt__ = __le__ = __gt__ = __ge__ = _is_none
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __rmod__ = _raise_not_a_number
+    __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = __index__ = __bool__ = _raise_not_a_number
+    __lt__ = __le__ = __gt__ = __ge__ = _raise_not_a_number
 
 
-class _Index(_Parts):
+class _Index(_Dim3):
     "threadIdx or blockIdx"
 
     def __getattr__(self, axis):
         if axis not in ('x', 'y', 'z'):
             raise AttributeError(f'cuda.{self.name} has .x, .y and .z, and no .{axis}')
-        return _run().g.idx(self.of, axis)
+        return _current_launch().group.index(self.attribute, axis)
 
 
-class _Dim(_Parts):
+class _Extent(_Dim3):
     "blockDim or gridDim"
 
     def __getattr__(self, axis):
         if axis not in ('x', 'y', 'z'):
             raise AttributeError(f'cuda.{self.name} has .x, .y and .z, and no .{axis}')
-        return np.int64(getattr(getattr(_run(), self.of), axis))
+        return np.int64(getattr(getattr(_current_launch(), self.attribute), axis))
 
 
 class Namespace(SimpleNamespace):
@@ -84,14 +87,14 @@ class Namespace(SimpleNamespace):
 
 
 threadIdx, blockIdx = _Index('threadIdx', 'thread'), _Index('blockIdx', 'block')
-blockDim, gridDim = _Dim('blockDim', 'block'), _Dim('gridDim', 'grid')
+blockDim, gridDim = _Extent('blockDim', 'block'), _Extent('gridDim', 'grid')
 
 
 class _LaneId(np.lib.mixins.NDArrayOperatorsMixin):
     "The index of the thread within its warp"
 
     def __array__(self, dtype=None, copy=None):
-        return _run().g.lane
+        return _current_launch().group.laneid
 
     def __array_ufunc__(self, ufunc, method, *args, **kw):
         return getattr(ufunc, method)(*(np.asarray(arg) if arg is self else arg for arg in args), **kw)
@@ -100,73 +103,84 @@ class _LaneId(np.lib.mixins.NDArrayOperatorsMixin):
 laneid = _LaneId()
 
 
-def _axes(n, f):
-    if np.ndim(n) or n not in (1, 2, 3):
-        raise ValueError(f'a grid has 1, 2 or 3 axes, and ndim is {n}')
-    res = tuple(f(a) for a in 'xyz'[: int(n)])
-    return res[0] if len(res) == 1 else res
+def _per_axis(ndim_, component):
+    if np.ndim(ndim_) or ndim_ not in (1, 2, 3):
+        raise ValueError(f'a grid has 1, 2 or 3 axes, and ndim is {ndim_}')
+    components = tuple(component(axis) for axis in 'xyz'[: int(ndim_)])
+    return components[0] if len(components) == 1 else components
 
 
 @intrinsic
-def grid(run, m, site, ndim):
+def grid(ctx, active, site, ndim):
     "Return the thread's index in the grid: `blockDim*blockIdx + threadIdx`, along `ndim` axes"
-    return _axes(ndim, lambda a: run.g.idx('block', a) * getattr(run.block, a) + run.g.idx('thread', a))
+    return _per_axis(
+        ndim, lambda axis: ctx.group.index('block', axis) * getattr(ctx.block, axis) + ctx.group.index('thread', axis)
+    )
 
 
 @intrinsic
-def gridsize(run, m, site, ndim):
+def gridsize(ctx, active, site, ndim):
     "Return the number of threads of the grid, along `ndim` axes"
-    return _axes(ndim, lambda a: np.int64(getattr(run.block, a) * getattr(run.grid, a)))
+    return _per_axis(ndim, lambda axis: np.int64(getattr(ctx.block, axis) * getattr(ctx.grid, axis)))
 
 
-# An array belongs to the source location that makes it: two calls on one line make two arrays.
-def _shape(run, m, site, shape):
+# A shared or local array belongs to the source location of the call that allocates it: two calls on one line allocate
+# two arrays, and a call in a loop allocates one.
+def _shape(ctx, active, site, shape):
     shape = shape if isinstance(shape, tuple) else (shape,)
     if any(np.ndim(size) for size in shape):
-        raise run.refusal(site, m, 'an array whose size differs from thread to thread')
+        raise ctx.unsupported(site, active, 'an array whose size differs from thread to thread')
     if any(int(size) < 0 for size in shape):
-        raise run.refusal(site, m, f'an array of {" x ".join(map(str, shape))} elements', 'No size is below 0.')
+        raise ctx.unsupported(
+            site, active, f'an array of {" x ".join(map(str, shape))} elements', 'No size is below 0.'
+        )
     return tuple(int(size) for size in shape)
 
 
-def _dynamic(run, dtype):
+def _dynamic_shared(ctx, dtype):
     "Return the block's dynamic shared memory as an array of `dtype`"
     if dtype.names:
         raise NotSimulated('dynamic shared memory as records', 'Give its size: cuda.shared.array(32, dtype).')
-    pad = cdiv(run.dynamic, 16) * 16
-    raw = run.shared.setdefault(('dynamic', 'bytes'), np.zeros((run.g.count, pad), np.uint8))
-    mem = Mem(raw.reshape(-1).view(dtype), None, 'shared', fresh=True)
-    mem.dynamic = True
-    off = run.g.local * (pad // dtype.itemsize) if run.g.count > 1 else 0
-    return View(mem, off, (np.int64(run.dynamic // dtype.itemsize),), (1,))
+    padded_bytes = cdiv(ctx.dynamic_bytes, 16) * 16
+    raw_bytes = ctx.block_arrays.setdefault(
+        ('dynamic', 'bytes'), np.zeros((ctx.group.block_count, padded_bytes), np.uint8)
+    )
+    memory = Mem(raw_bytes.reshape(-1).view(dtype), None, 'shared', tracks_init=True)
+    memory.is_dynamic = True
+    offset = ctx.group.block_in_group * (padded_bytes // dtype.itemsize) if ctx.group.block_count > 1 else 0
+    return View(memory, offset, (np.int64(ctx.dynamic_bytes // dtype.itemsize),), (1,))
 
 
-def _shared_array(run, m, site, shape, dtype):
+def _shared_array(ctx, active, site, shape, dtype):
     "Make a shared array; shape 0 means the dynamic shared memory of the launch"
-    shape = _shape(run, m, site, shape)
+    shape = _shape(ctx, active, site, shape)
     dtype = as_dtype(dtype)
-    key = ('dynamic', dtype) if shape == (0,) else (run.program, site)
-    if key not in run.shared:
-        g = run.g
-        run.require_resident(run.shared_bytes + math.prod(shape) * dtype.itemsize)
-        fresh = _dynamic(run, dtype) if shape == (0,) else fresh_array(shape, dtype, 'shared', g.count, g.local)
-        run.shared[key] = fresh
-        if run.shared_bytes > LIMITS.shared:
-            raise run.finding('launch', 'shared_arrays', site, bytes=run.shared_bytes, most=LIMITS.shared)
-    return run.shared[key].again()
+    key = ('dynamic', dtype) if shape == (0,) else (ctx.program, site)
+    if key not in ctx.block_arrays:
+        group = ctx.group
+        ctx.require_resident(ctx.shared_bytes + math.prod(shape) * dtype.itemsize)
+        allocated = (
+            _dynamic_shared(ctx, dtype)
+            if shape == (0,)
+            else allocate_array(shape, dtype, 'shared', group.block_count, group.block_in_group)
+        )
+        ctx.block_arrays[key] = allocated
+        if ctx.shared_bytes > LIMITS.shared:
+            raise ctx.finding('launch', 'shared_arrays', site, bytes=ctx.shared_bytes, most=LIMITS.shared)
+    return ctx.block_arrays[key].renamable_copy()
 
 
-def _local_array(run, m, site, shape, dtype):
+def _local_array(ctx, active, site, shape, dtype):
     "Make a local array of the thread"
-    key = ('local', run.program, site)
-    n = run.g.size
-    if key not in run.shared:
-        shape = _shape(run, m, site, shape)
-        run.shared[key] = fresh_array(shape, as_dtype(dtype), 'local', n, np.arange(n))
-    return run.shared[key].again()
+    key = ('local', ctx.program, site)
+    n = ctx.group.size
+    if key not in ctx.block_arrays:
+        shape = _shape(ctx, active, site, shape)
+        ctx.block_arrays[key] = allocate_array(shape, as_dtype(dtype), 'local', n, np.arange(n))
+    return ctx.block_arrays[key].renamable_copy()
 
 
-def _const_like(run, m, site, a):
+def _const_like(ctx, active, site, a):
     "Make a constant array"
     return a if isinstance(a, View) else wrap(np.asarray(a), 'const', {})
 
@@ -177,71 +191,74 @@ const = Namespace(array_like=intrinsic(_const_like, 'const.array_like'))
 
 
 @intrinsic
-def syncthreads(run, m, site):
+def syncthreads(ctx, active, site):
     "Wait at a barrier for all threads of the block"
-    run.barrier(m, site)
+    ctx.barrier(active, site)
 
 
-def _count_at_barrier(run, m, site, predicate):
-    "Wait as `syncthreads`; returns per lane how many threads of its block arrived, and how many have a true predicate"
-    run.barrier(m, site)
-    true = m & truth(np.broadcast_to(predicate, run.g.size))
-    return (np.bincount(run.g.local[mask], minlength=run.g.count)[run.g.local] for mask in (m, true))
+def _count_at_barrier(ctx, active, site, predicate):
+    "Wait at a barrier; returns, per lane, how many threads of its block arrived and how many have a true predicate"
+    ctx.barrier(active, site)
+    is_true = active & truth(np.broadcast_to(predicate, ctx.group.size))
+    return (
+        np.bincount(ctx.group.block_in_group[mask], minlength=ctx.group.block_count)[ctx.group.block_in_group]
+        for mask in (active, is_true)
+    )
 
 
 @intrinsic
-def syncthreads_count(run, m, site, predicate):
+def syncthreads_count(ctx, active, site, predicate):
     "Wait at a barrier; returns the number of threads whose predicate is true"
-    here, true = _count_at_barrier(run, m, site, predicate)
-    return true.astype(np.int64)
+    arrived, true_count = _count_at_barrier(ctx, active, site, predicate)
+    return true_count.astype(np.int64)
 
 
 @intrinsic
-def syncthreads_and(run, m, site, predicate):
+def syncthreads_and(ctx, active, site, predicate):
     "Wait at a barrier; returns 1 if the predicate is true for all threads of the block, else 0"
-    here, true = _count_at_barrier(run, m, site, predicate)
-    return (true == here).astype(np.int64)
+    arrived, true_count = _count_at_barrier(ctx, active, site, predicate)
+    return (true_count == arrived).astype(np.int64)
 
 
 @intrinsic
-def syncthreads_or(run, m, site, predicate):
+def syncthreads_or(ctx, active, site, predicate):
     "Wait at a barrier; returns 1 if the predicate is true for any thread of the block, else 0"
-    here, true = _count_at_barrier(run, m, site, predicate)
-    return (true > 0).astype(np.int64)
+    arrived, true_count = _count_at_barrier(ctx, active, site, predicate)
+    return (true_count > 0).astype(np.int64)
 
 
 @intrinsic
-def syncwarp(run, m, site, mask=-1):
+def syncwarp(ctx, active, site, mask=-1):
     "Wait at a barrier for the lanes of the warp in `mask`"
-    run.detectors.synccheck.meet(run, m, mask, site, 'syncwarp')
-    run.now += 1
-    run.order.meet_lanes(run.g, np.flatnonzero(m), run.now)
+    ctx.detectors.synccheck.check_mask(ctx, active, mask, site, 'syncwarp')
+    ctx.now += 1
+    ctx.order.warp_barrier(ctx.group, np.flatnonzero(active), ctx.now)
 
 
-def _fence(run, m, wide):
-    run.order.fence(run.g, np.flatnonzero(m), run.now, wide)
-
-
-@intrinsic
-def threadfence(run, m, site):
-    "Fence: the device sees the thread's earlier writes before its later ones"
-    _fence(run, m, True)
+def _fence(ctx, active, device_scope):
+    ctx.order.fence(ctx.group, np.flatnonzero(active), ctx.now, device_scope)
 
 
 @intrinsic
-def threadfence_block(run, m, site):
-    "Fence for the threads of the block alone"
-    _fence(run, m, False)
+def threadfence(ctx, active, site):
+    "Order the thread's earlier writes before its later ones, for all threads of the device"
+    _fence(ctx, active, True)
 
 
 @intrinsic
-def threadfence_system(run, m, site):
-    "Fence for the host and other devices, too"
-    _fence(run, m, True)
+def threadfence_block(ctx, active, site):
+    "Order the thread's earlier writes before its later ones, for the threads of its block"
+    _fence(ctx, active, False)
 
 
 @intrinsic
-def nanosleep(run, m, site, ns):
+def threadfence_system(ctx, active, site):
+    "Order the thread's earlier writes before its later ones, for the host and other devices, too"
+    _fence(ctx, active, True)
+
+
+@intrinsic
+def nanosleep(ctx, active, site, ns):
     "Sleep; does nothing here"
 
 
@@ -252,30 +269,32 @@ class _Grid:
         self.sync = intrinsic(_grid_sync, 'cg.this_grid().sync')
 
 
-def _grid_sync(run, m, site):
-    run.detectors.synccheck.grid(run, m, site)
-    run.barrier(m, site)
-    if run.program.may_spin:
-        return _meet(run, m, site)
-    run.order_all()
+def _grid_sync(ctx, active, site):
+    ctx.detectors.synccheck.check_grid_barrier(ctx, active, site)
+    ctx.barrier(active, site)
+    if ctx.program.may_spin:
+        return _wait_at_grid_barrier(ctx, active, site)
+    ctx.grid_barrier()
 
 
-def _meet(run, m, site):
-    "Wait at the grid's barrier, for blocks that run one by one; yields while others are missing"
-    here = run.at_grid
-    here.add(run.g.first)
-    if len(here) == run.grid.size:
-        run.at_grid = set()
-        run.order_all()
-        run.changes += 1
-    while run.at_grid is here:
-        if run.never is not None:
-            absent = next(b for b in range(run.grid.size) if b not in here)
-            run.detectors.synccheck.not_at_grid(run, m, site, *run.g.who_is(absent * run.block.size))
+def _wait_at_grid_barrier(ctx, active, site):
+    "Wait at the grid's barrier if blocks run one by one; yields while other blocks have not arrived"
+    arrived = ctx.at_grid_barrier
+    arrived.add(ctx.group.first_block)
+    if len(arrived) == ctx.grid.size:
+        ctx.at_grid_barrier = set()
+        ctx.grid_barrier()
+        ctx.write_count += 1
+    while ctx.at_grid_barrier is arrived:
+        if ctx.deadlock is not None:
+            absent = next(b for b in range(ctx.grid.size) if b not in arrived)
+            ctx.detectors.synccheck.raise_not_at_grid(
+                ctx, active, site, *ctx.group.position_of_thread(absent * ctx.block.size)
+            )
         yield True
 
 
-def _this_grid(run, m, site):
+def _this_grid(ctx, active, site):
     "Return the grid as a group, whose `sync` is a grid-wide barrier"
     return _Grid()
 

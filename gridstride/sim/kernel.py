@@ -26,11 +26,13 @@ def need_function(f):
         raise TypeError(f'cuda.jit makes a kernel from a Python function, not from {f!r}')
 
 
-def _waits_for_copy(a, stream):
-    "Return whether the host waits for a launch because of this argument, a host array that is copied there and back"
-    if isinstance(a, HostArray):
-        return not stream and a.mem is not None and a.mem.copied  # a stream's copy to a pinned array is in flight
-    return isinstance(a, (np.ndarray, ArgHint))
+def _waits_for_copy(argument, stream):
+    "Return whether the host waits for the launch because the argument is a host array, which is copied back"
+    if isinstance(argument, HostArray):
+        return (
+            not stream and argument.mem is not None and argument.mem.is_pinned
+        )  # a stream's copy to a pinned array is in flight
+    return isinstance(argument, (np.ndarray, ArgHint))
 
 
 tracing = []  # traces that are recording, the innermost last
@@ -42,7 +44,7 @@ class Kernel(Inspected):
     def __init__(self, f, signatures=()):
         need_function(f)
         self.py_func, self._signatures = f, signatures
-        self._launched = {}  # types of arguments, by their keys
+        self._launched = {}  # key of `signatures.note_types` -> types of the arguments of a launch
         functools.update_wrapper(self, f)
 
     @functools.cached_property
@@ -55,17 +57,19 @@ class Kernel(Inspected):
         return ConfiguredKernel(self._launch, grid, block, shared, stream)
 
     def __reduce__(self):
-        "Pickle the name, as for any function"
+        "Pickle a kernel by its name, as Python does with functions"
         return self.__qualname__
 
     def __call__(self, *args):
         raise launch_error(self.__name__, 'no_brackets')
 
-    def load(self, run, m, config, site):
+    def load(self, ctx, active, config, site):
         "Refuse a launch inside a kernel: it is not simulated"
-        raise run.refusal(site, m, f'a launch of {self.__name__} by a kernel', 'Launch it from the host, afterwards.')
+        raise ctx.unsupported(
+            site, active, f'a launch of {self.__name__} by a kernel', 'Launch it from the host, afterwards.'
+        )
 
-    def _launch(self, grid, block, dynamic, stream, /, *args, **named):
+    def _launch(self, grid, block, dynamic_bytes, stream, /, *args, **named):
         refuse_names(self.__name__, named)
         waits = any(_waits_for_copy(a, stream) for a in args)
         args, copy_back = make_copies(args) if any(isinstance(a, ArgHint) for a in args) else (args, None)
@@ -74,21 +78,21 @@ class Kernel(Inspected):
         args = convert_to_declared(self.__name__, self.py_func.__code__.co_varnames, self._signatures, args)
         for a in args:
             if isinstance(a, DeviceArray) and not checking('initcheck'):
-                a.mem.fresh = False  # later writes do not need to be tracked
+                a.mem.tracks_init = False  # later writes do not need to be tracked
         trace = tracing[-1] if tracing else None
         if other := other_engine():
-            other.launch(self, grid, block, dynamic, args, trace)
+            other.launch(self, grid, block, dynamic_bytes, args, trace)
         else:
-            launch(self.program, grid, block, dynamic, args, trace, stream, waits)
+            launch(self.program, grid, block, dynamic_bytes, args, trace, stream, waits)
         if copy_back is not None:
             copy_back()
 
     def configure(self, griddim, blockdim, stream=0, sharedmem=0):
-        "Configure a launch, as the brackets do"
+        "Configure a launch, as `kernel[...]` does"
         return self[griddim, blockdim, stream, sharedmem]
 
     def forall(self, ntasks, tpb=0, stream=0, sharedmem=0):
-        "Configure a launch with one thread per task, of `ntasks` tasks"
+        "Configure a launch with one thread for each of `ntasks` tasks"
         if ntasks < 0:
             raise ValueError(f"Can't create ForAll with negative task count: {ntasks}")
         tpb = tpb or 256
@@ -102,13 +106,13 @@ class Kernel(Inspected):
 
     @property
     def overloads(self):
-        "Return {signature: this kernel for it} of the signatures that are declared, or were launched with"
-        found = self._signatures or self._launched.values()
-        return {s: Overload(self, s) for s in found if None not in s}
+        "Return {signature: `Overload`} of the declared signatures, or else of the launches"
+        signatures = self._signatures or self._launched.values()
+        return {signature: Overload(self, signature) for signature in signatures if None not in signature}
 
     @property
     def signatures(self):
-        "Return the signatures that are declared, or were launched with"
+        "Return the declared signatures, or else those of the launches"
         return list(self.overloads)
 
     extensions = ()
@@ -131,9 +135,9 @@ class Device:
 
     __getitem__ = __call__
 
-    def lanes(self, run, m, site, *args, **kw):
-        "Call it for the lanes of the mask `m`"
-        return self.program.call(run, m, site, args, kw)
+    def lane_function(self, ctx, active, site, /, *args, **kw):
+        "Call it in the lanes of `active`"
+        return self.program.call(ctx, active, site, args, kw)
 
 
 def declare_device(name, sig, link=None):
@@ -155,8 +159,10 @@ def jit(
     max_registers=None,
     **kws,
 ):
-    """Make a kernel, or with `device=True` a device function, as a decorator; compiler options change nothing here, nor
-    do signatures of device functions. For a kernel's signatures see `signatures`"""
+    """Make a kernel, or with `device=True` a device function, as a decorator.
+
+    Compiler options and the signatures of device functions have no effect; for those of kernels see `signatures`.
+    Raises `TypeError` for what is not a Python function."""
     if isinstance(func_or_sig, FunctionType):
         return (Device if device else Kernel)(func_or_sig)
     if isinstance(func_or_sig, (int, type, BuiltinFunctionType)):

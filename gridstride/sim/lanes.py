@@ -6,6 +6,9 @@ with one element per thread, a *lane*, and a mask marks the active lanes. One ad
 addition for thousands of threads, and counting instructions, memory sectors and divergent branches is cheap.
 
 A variable that is the same in all lanes (a *uniform* one) stays a scalar.
+
+A *lane* is always an index into these arrays; the index of a thread within its warp is `laneid`, as in CUDA. The
+threads that run at once are a `Group`: those of one block, or of several consecutive ones.
 """
 
 from functools import cached_property, lru_cache
@@ -17,103 +20,110 @@ from ..diagnostics.errors import NotSimulated
 __all__ = ['UNDEF', 'Group', 'Undefined', 'truth', 'union', 'branch', 'merge', 'assign', 'Loop', 'Range', 'Items']
 
 
-def _along(axis, n, size):
-    "Return the coordinate along `axis` of the linear index `n` in a `dim3` of this size"
+def _along(axis, linear_index, size):
+    "Return the coordinate along `axis` of a linear index into a `dim3` of this size"
     if axis == 'x':
-        return n % size.x
-    return n // size.x % size.y if axis == 'y' else n // (size.x * size.y)
+        return linear_index % size.x
+    return linear_index // size.x % size.y if axis == 'y' else linear_index // (size.x * size.y)
 
 
 class _Lanes:
-    "Index arrays shared by all groups of `count` blocks of shape `block`, wherever they are in the grid"
+    "The index arrays that all groups of `block_count` blocks of shape `block_dim` share, wherever they are in the grid"
 
-    # `local` and `warp` index NumPy arrays and use its index type; kernel values are int64. Both are needed where the
-    # index type is 32-bit, as in a browser.
-    def __init__(self, block, count, width):
-        lane = np.arange(count * block.size)
-        threads = block.size
-        self.block, self.width = block, width
-        self.local, self.t = lane // threads, (lane % threads).astype(np.int64)
-        self.warp = self.local * -(-threads // width) + lane % threads // width
-        self.lane = self.t % width
-        self.all = np.ones(lane.size, bool)
-        for array in (self.local, self.t, self.warp, self.lane, self.all):
+    # `block_in_group` and `warp_in_group` index NumPy arrays, so they have NumPy's index type, which has 32 bits in a
+    # browser; `thread_index` and `laneid` are values of the kernel, so they are int64.
+    def __init__(self, block_dim, block_count, warp_size):
+        lanes = np.arange(block_count * block_dim.size)
+        threads_per_block = block_dim.size
+        warps_per_block = -(-threads_per_block // warp_size)
+        self.block_dim = block_dim
+        self.warp_size = warp_size
+        self.block_in_group = lanes // threads_per_block
+        self.thread_index = (lanes % threads_per_block).astype(np.int64)
+        self.warp_in_group = self.block_in_group * warps_per_block + lanes % threads_per_block // warp_size
+        self.laneid = self.thread_index % warp_size
+        self.all_lanes = np.ones(lanes.size, bool)
+        for array in (self.block_in_group, self.thread_index, self.warp_in_group, self.laneid, self.all_lanes):
             array.flags.writeable = False
 
     @cached_property
     def thread_idx(self):
-        return {a: _along(a, self.t, self.block) for a in 'xyz'}
+        return {axis: _along(axis, self.thread_index, self.block_dim) for axis in 'xyz'}
 
     @cached_property
-    def rows(self):
-        res = np.full((self.warp[-1] + 1, self.width), -1)
-        res[self.warp, self.lane] = np.arange(self.t.size)
-        return res
+    def lanes_by_warp(self):
+        lanes = np.full((self.warp_in_group[-1] + 1, self.warp_size), -1)
+        lanes[self.warp_in_group, self.laneid] = np.arange(self.thread_index.size)
+        return lanes
 
 
 _lanes_of = lru_cache(maxsize=8)(_Lanes)  # repeated launches usually have the same shape
 
 
 class Group:
-    "The threads of blocks `first` to `first+count-1`, one lane each, in the order in which CUDA numbers them"
+    "The threads of `block_count` blocks from `first_block` on, one lane each, in the order in which CUDA numbers them"
 
-    def __init__(self, grid, block, first, count, width=32):  # width: threads of a warp
-        self.grid = grid
-        self.block = block
-        self.first = first
-        self.count = count
-        self.threads = block.size
-        self.size = count * self.threads
-        self.width = width
-        self.warps = -(-self.threads // width)  # per block
-        self._lanes = lanes = _lanes_of(block, count, width)
-        self.local = lanes.local  # index of the lane's block within the group
-        self.t = lanes.t  # index of the thread within its block
-        self.warp, self.lane = lanes.warp, lanes.lane
-        self.b = first + self.local.astype(np.int64)  # index of the block within the grid
-        self.id = first * self.threads + np.arange(self.size, dtype=np.int64)  # of the thread within the grid
-        self.all = self.live = lanes.all  # live: lanes that have not returned
+    def __init__(self, grid_dim, block_dim, first_block, block_count, warp_size=32):
+        self.grid_dim = grid_dim
+        self.block_dim = block_dim
+        self.first_block = first_block
+        self.block_count = block_count
+        self.threads_per_block = block_dim.size
+        self.size = block_count * self.threads_per_block
+        self.warp_size = warp_size
+        self.warps_per_block = -(-self.threads_per_block // warp_size)
+        self._lanes = lanes = _lanes_of(block_dim, block_count, warp_size)
+        # Per lane:
+        self.block_in_group = lanes.block_in_group  # index of its block within the group
+        self.warp_in_group = lanes.warp_in_group  # index of its warp within the group
+        self.thread_index = lanes.thread_index  # linear index of its thread within the block
+        self.laneid = lanes.laneid  # index of its thread within the warp
+        self.block_index = first_block + self.block_in_group.astype(np.int64)  # index of its block within the grid
+        first_thread = first_block * self.threads_per_block
+        self.thread_ids = first_thread + np.arange(self.size, dtype=np.int64)  # linear index of its thread in the grid
+        self.all_lanes = lanes.all_lanes  # a mask of all lanes; functions compare masks with it by `is`
+        self.live = lanes.all_lanes  # a mask of the lanes that have not returned
         self._block_idx = {}
 
-    def idx(self, of, axis):
+    def index(self, of, axis):  # of: 'thread' or 'block'
         "Return threadIdx or blockIdx along an axis, per lane"
         if of == 'thread':
             return self._lanes.thread_idx[axis]
         if axis not in self._block_idx:
-            self._block_idx[axis] = _along(axis, self.b, self.grid)
+            self._block_idx[axis] = _along(axis, self.block_index, self.grid_dim)
         return self._block_idx[axis]
 
-    def who(self, lane):
+    def position(self, lane):
         "Return (block, thread) of a lane, each as (x, y, z)"
-        return tuple(tuple(int(self.idx(of, a)[lane]) for a in 'xyz') for of in ('block', 'thread'))
+        return tuple(tuple(int(self.index(of, axis)[lane]) for axis in 'xyz') for of in ('block', 'thread'))
 
-    def who_is(self, i):
-        "Return (block, thread) of the thread with index `i` in the grid, which may be in another group"
-        b, t = divmod(int(i), self.threads)
+    def position_of_thread(self, thread_id):
+        "Return (block, thread), each as (x, y, z), of the thread with this linear index in the grid, of any group"
+        block, thread = divmod(int(thread_id), self.threads_per_block)
 
-        def at(n, s):
-            return n % s.x, n // s.x % s.y, n // (s.x * s.y)
+        def coordinates(linear_index, size):
+            return linear_index % size.x, linear_index // size.x % size.y, linear_index // (size.x * size.y)
 
-        return at(b, self.grid), at(t, self.block)
+        return coordinates(block, self.grid_dim), coordinates(thread, self.block_dim)
 
     @cached_property
     def _starts(self):
-        "Per lane, the indices in the grid of the first thread of its block and of its warp"
-        return self.id - self.t, self.id - self.lane
+        "Per lane, the `thread_ids` of the first thread of its block and of its warp"
+        return self.thread_ids - self.thread_index, self.thread_ids - self.laneid
 
     def in_block(self, lanes, threads):
-        "Return, per lane of `lanes`, whether the corresponding thread (grid index) is in the same block"
-        first = self._starts[0][lanes]
-        return (threads >= first) & (threads < first + self.threads)
+        "Return, per lane, whether the corresponding one of `threads` (linear indices in the grid) is in its block"
+        first_thread = self._starts[0][lanes]
+        return (threads >= first_thread) & (threads < first_thread + self.threads_per_block)
 
     def in_warp(self, lanes, threads):
-        "Return, per lane of `lanes`, whether the corresponding thread (grid index) is in the same warp"
-        first = self._starts[1][lanes]
-        return self.in_block(lanes, threads) & (threads >= first) & (threads < first + self.width)
+        "Return, per lane, whether the corresponding one of `threads` (linear indices in the grid) is in its warp"
+        first_thread = self._starts[1][lanes]
+        return self.in_block(lanes, threads) & (threads >= first_thread) & (threads < first_thread + self.warp_size)
 
-    def rows(self):
-        "Return lane indices as (warps, lanes of a warp); -1 where the last warp of a block has no thread"
-        return self._lanes.rows
+    def lanes_by_warp(self):
+        "Return the lanes as an array (warps, lanes of a warp); -1 where the last warp of a block has no thread"
+        return self._lanes.lanes_by_warp
 
 
 class Undefined:
@@ -126,56 +136,58 @@ class Undefined:
 UNDEF = Undefined()
 
 
-# A mask is a boolean array, or None if no lane is active. Variables need merging only if a branch diverges, which most
-# do not.
-def truth(c):
-    """Convert `c` to booleans.
+# A mask is a boolean array with one element per lane, or None if no lane is active. `active` is the mask of the lanes
+# that execute the current statement. An `if` splits it in two (`branch`), and both sides run one after the other, each
+# under its part; afterwards the parts are united. `diverged` is true while inactive lanes will become active again:
+# only then must an assignment keep their old values (`assign`). Most branches do not diverge.
+def truth(condition):
+    """Convert `condition` to booleans.
 
     >>> truth(np.array([0, 2]))
     array([False,  True])"""
-    if np.ndim(c) == 0:
-        return bool(c)
-    return c if c.dtype == bool else c != 0
+    if np.ndim(condition) == 0:
+        return bool(condition)
+    return condition if condition.dtype == bool else condition != 0
 
 
 def union(a, b):
-    "Return the lanes of either mask"
+    "Return the union of two masks"
     return b if a is None else a if b is None else a | b
 
 
-def branch(m, c):
-    """Split the lanes of `m` by `c`: those where it is true and those where it is false; None if there are none.
+def branch(active, condition):
+    """Split a mask into the lanes where `condition` is true and those where it is false; None for an empty part.
 
     >>> branch(np.array([True, True, False]), np.array([True, False, True]))
     (array([ True, False, False]), array([False,  True, False]))"""
-    c = truth(c)
-    if isinstance(c, bool):
-        return (m, None) if c else (None, m)
-    # Where all active lanes take the same side, `m` itself is returned: a uniform branch then merges nothing.
-    yes = c & m
-    n = np.count_nonzero(yes)
-    if not n:
-        return None, m
-    if n == np.count_nonzero(m):
-        return m, None
-    return yes, m & ~c
+    condition = truth(condition)
+    if isinstance(condition, bool):
+        return (active, None) if condition else (None, active)
+    # If all active lanes take the same side, return `active` itself: a uniform branch then needs no merge.
+    yes = condition & active
+    true_count = np.count_nonzero(yes)
+    if not true_count:
+        return None, active
+    if true_count == np.count_nonzero(active):
+        return active, None
+    return yes, active & ~condition
 
 
 def _kind(value):
-    "Return what a variable is, for a message"
+    "Name the kind of a value, for a message"
     if isinstance(value, (np.ndarray, np.generic, int, float)):
         return 'a number'
     return 'an array' if hasattr(value, 'strides') else repr(value)
 
 
-def merge(m, new, old):
-    "Return `new` in the lanes of `m`, `old` in the others"
+def merge(mask, new, old):
+    "Return `new` in the lanes of `mask`, `old` in the others"
     if old is UNDEF or new is old:
         return new
     if isinstance(new, tuple) and isinstance(old, tuple) and len(new) == len(old):
-        return tuple(merge(m, a, b) for a, b in zip(new, old))
+        return tuple(merge(mask, new_item, old_item) for new_item, old_item in zip(new, old))
     if hasattr(new, 'merge'):
-        return new.merge(m, old)
+        return new.merge(mask, old)
     # `cuda.laneid` and device arrays have `__array__` but are not ndarrays.
     new, old = (
         np.asarray(value) if hasattr(value, '__array__') and not isinstance(value, (np.ndarray, np.generic)) else value
@@ -188,80 +200,92 @@ def merge(m, new, old):
         raise NotSimulated(f'a variable that is {_kind(new)} in some threads and {_kind(old)} in others', hint)
     if np.ndim(new) == np.ndim(old) == 0 and new == old and type(new) is type(old):
         return new
-    return np.where(m, new, old)
+    return np.where(mask, new, old)
 
 
-def assign(d, m, new, old):
-    "Return a variable after `new` was assigned in the lanes `m`; `d`: whether inactive lanes still need the old value"
-    return merge(m, new, old) if d else new
+def assign(diverged, active, new, old):
+    "Return the value of a variable after `new` was assigned to it in the lanes of `active`"
+    return merge(active, new, old) if diverged else new
 
 
-# A loop goes on until no lane is active. Lanes that leave early, by `break` or because their condition fails, wait at
-# its end.
 class Loop:
-    "A `while` loop: which lanes are in it, and which have left"
+    """A `while` loop, which runs until no lane is active: its active lanes, and those that wait after it.
 
-    iterations, changes = 0, None  # iterations since memory last changed, and the change count at that point
-    spinning = stuck = False  # spinning: no recent change; stuck: nothing can change unless another block does it
+    Lanes that leave early, by `break` or because their condition is false, become active again after the loop."""
 
-    def __init__(self, m, d):
-        self.m, self.d0, self.d, self.brk, self.cont, self.done = m, d, d, None, None, None
+    iterations = 0  # since a write to memory
+    write_count = None  # the context's `write_count` then
+    spinning = False  # has nothing been written for some iterations?
+    stuck = False  # will the loop never end, unless another block writes?
 
-    def split(self):
-        "Return whether some lanes left and will rejoin after the loop"
-        return self.d0 or self.brk is not None or self.cont is not None or self.done is not None
+    def __init__(self, active, diverged):
+        self.mask = active  # the lanes that execute the current iteration
+        self.diverged_outside = diverged
+        self.diverged = diverged
+        self.left_by_break = None
+        self.continued = None  # lanes that wait for the next iteration
+        self.finished = None  # lanes whose condition was false
 
-    def test(self, c):
-        "Remove the lanes where `c` is false; return whether one is still active"
-        self.m, no = branch(self.m, c)
-        self.done = union(self.done, no)
-        self.d = self.split()
-        return self.m is not None
+    def has_left_lanes(self):
+        "Return whether there are inactive lanes that become active again, in the loop or after it"
+        return (
+            self.diverged_outside
+            or self.left_by_break is not None
+            or self.continued is not None
+            or self.finished is not None
+        )
 
-    def end(self, m):
-        "End an iteration: `m` are the lanes that reached the end of the body"
-        self.m = union(m, self.cont)
-        self.cont = None
-        self.d = self.split()
+    def test(self, condition):
+        "Deactivate the lanes where `condition` is false; return whether a lane is still active"
+        self.mask, inactive = branch(self.mask, condition)
+        self.finished = union(self.finished, inactive)
+        self.diverged = self.has_left_lanes()
+        return self.mask is not None
 
-    def out(self):
-        "Return the lanes that are active after the loop"
-        return union(union(self.m, self.done), self.brk)
+    def end_iteration(self, active):
+        "End an iteration: `active` are the lanes that reached the end of the body"
+        self.mask = union(active, self.continued)
+        self.continued = None
+        self.diverged = self.has_left_lanes()
+
+    def active_after(self):
+        "Return the mask of the lanes that are active after the loop"
+        return union(union(self.mask, self.finished), self.left_by_break)
 
 
 class Range(Loop):
     "A `for` loop over `range`, with uniform or per-lane bounds"
 
-    def __init__(self, m, d, *args):
-        super().__init__(m, d)
+    def __init__(self, active, diverged, *args):
+        super().__init__(active, diverged)
         if any(np.asarray(bound).dtype.kind not in 'biu' for bound in args):
             raise NotSimulated('a range of a number that is not an integer; use //, or int(...)')
         self.start, self.stop, self.step = (0, args[0], 1) if len(args) == 1 else (*args, 1) if len(args) == 2 else args
 
     def __iter__(self):
         if all(np.ndim(bound) == 0 for bound in (self.start, self.stop, self.step)):
-            for i in range(int(self.start), int(self.stop), int(self.step)):
-                if self.m is None:
+            for value in range(int(self.start), int(self.stop), int(self.step)):
+                if self.mask is None:
                     return
-                yield np.int64(i)
+                yield np.int64(value)
         else:
-            i, step = np.asarray(self.start).astype(np.int64), np.asarray(self.step).astype(np.int64)
-            while self.m is not None and self.test(np.where(step > 0, i < self.stop, i > self.stop)):
-                yield i
-                i = i + step  # inactive lanes keep counting, harmlessly
+            value, step = np.asarray(self.start).astype(np.int64), np.asarray(self.step).astype(np.int64)
+            while self.mask is not None and self.test(np.where(step > 0, value < self.stop, value > self.stop)):
+                yield value
+                value = value + step  # inactive lanes count on, but no lane reads their values
 
 
 class Items(Loop):
     "A `for` loop over a tuple"
 
-    def __init__(self, m, d, items):
-        super().__init__(m, d)
+    def __init__(self, active, diverged, items):
+        super().__init__(active, diverged)
         if not isinstance(items, (tuple, list, range)):
             raise NotSimulated(f'a loop over {type(items).__name__}; loop over range(...)')
         self.items = items
 
     def __iter__(self):
         for item in self.items:
-            if self.m is None:
+            if self.mask is None:
                 return
             yield item

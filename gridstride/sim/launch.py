@@ -20,75 +20,76 @@ from .run import LaunchContext
 
 __all__ = ['launch', 'other_engine']
 
-_one_at_a_time = threading.RLock()  # there is one simulated device
-os.register_at_fork(after_in_child=_one_at_a_time._at_fork_reinit)  # another thread may have held it
+_device_lock = threading.RLock()  # one launch at a time: there is one simulated device
+os.register_at_fork(after_in_child=_device_lock._at_fork_reinit)  # another thread may hold it when the process forks
 
-# glibc's malloc returns free memory to the system once it is twice as large as the largest array that it has seen
-# freed: two arrays of some thousand lanes, and every access would fault their pages in again. So it sees a large one.
+# glibc's malloc returns free memory to the system when there is twice as much as the largest array that was ever freed.
+# After arrays of a few thousand lanes only, each operation would get new pages and fault them in. Freeing one large
+# array, here, raises the limit.
 np.empty(2**22, np.uint8)
 
 
 def other_engine():
-    "Return the module that runs kernels instead of this one, or None"
+    "Return the module whose `launch` runs kernels in place of this one's, by `settings.engine`; None for this one"
     return ENGINES[settings.engine] and importlib.import_module(ENGINES[settings.engine])
 
 
-def launch(prog, grid, block, dynamic, args, trace=None, stream=None, waits=False):
-    "Run the kernel's program on every thread of the grid; `waits`: does the host wait for it?"
-    grid, block, _, dynamic, _ = configure(prog.name, grid, block, shared=dynamic)
+def launch(prog, grid, block, dynamic_bytes, args, trace=None, stream=None, waits=False):
+    "Run a kernel's program in every thread of the grid; `waits`: does the host wait for the launch?"
+    grid, block, _, dynamic_bytes, _ = configure(prog.name, grid, block, shared=dynamic_bytes)
     count_arguments(prog.name, prog.params, len(args), len(prog.defaults))
-    with _one_at_a_time:
-        _launch(prog, grid, block, dynamic, args, trace, stream, waits)
+    with _device_lock:
+        _launch(prog, grid, block, dynamic_bytes, args, trace, stream, waits)
 
 
-def _launch(prog, grid, block, dynamic, args, trace, stream, waits):
-    run = LaunchContext(prog.name, grid, block, dynamic, trace)
+def _launch(prog, grid, block, dynamic_bytes, args, trace, stream, waits):
+    ctx = LaunchContext(prog.name, grid, block, dynamic_bytes, trace)
     values = arguments(prog.name, prog.params, args)
     if trace is not None:
-        trace.begin(run)
+        trace.begin(ctx)
     outer = LaunchContext.current
-    LaunchContext.current = run
+    LaunchContext.current = ctx
     try:
-        with np.errstate(all='ignore'), launching(run, stream, waits):
-            _groups(run, prog, values)
+        with np.errstate(all='ignore'), launching(ctx, stream, waits):
+            _run_groups(ctx, prog, values)
     except RecursionError:
         raise NotSimulated('recursion this deep', kernel=prog.name) from None
-    except Exception as e:
-        raise add_kernel_line(prog, values, run.detectors.initcheck.cause_of(e) or e) from None
+    except Exception as error:
+        raise add_kernel_line(prog, values, ctx.detectors.initcheck.cause_of(error) or error) from None
     finally:
         LaunchContext.current = outer
-        LaunchContext.now = run.now
+        LaunchContext.now = ctx.now
 
 
-def _groups(run, prog, values):
-    "Yield groups of blocks, so many at a time that a few thousand threads run in lockstep"
-    run.cooperative = prog.meets_grid
-    run.require_resident(run.dynamic)
-    per = max(1, settings.lanes // run.block.size)
+def _run_groups(ctx, prog, values):
+    "Run the blocks in groups of a few thousand threads, which run in lockstep"
+    ctx.cooperative = prog.meets_grid
+    ctx.require_resident(ctx.dynamic_bytes)
+    blocks_per_group = max(1, settings.lanes // ctx.block.size)
     if prog.may_spin:
-        per = 1
+        blocks_per_group = 1
     elif prog.meets_grid:
-        per = run.grid.size
-    firsts = list(range(0, run.grid.size, per))
+        blocks_per_group = ctx.grid.size
+    first_blocks = list(range(0, ctx.grid.size, blocks_per_group))
     if settings.order == 'reverse':
-        firsts.reverse()
+        first_blocks.reverse()
     if settings.order == 'shuffle':
-        run.random.shuffle(firsts)
-    show = _Progress(run.kernel, len(firsts))
-    residents = Residents(run)
-    for i, first in enumerate(firsts):
-        group = Group(run.grid, run.block, first, min(per, run.grid.size - first), run.warp)
-        run.begin(group, alone=not prog.may_spin)
-        steps = prog(run, run.g.all, *values)
+        ctx.random.shuffle(first_blocks)
+    progress = _Progress(ctx.kernel, len(first_blocks))
+    residents = Residents(ctx)
+    for i, first in enumerate(first_blocks):
+        group = Group(ctx.grid, ctx.block, first, min(blocks_per_group, ctx.grid.size - first), ctx.warp_size)
+        ctx.begin_group(group, isolated=not prog.may_spin)
+        steps = prog(ctx, ctx.group.all_lanes, *values)
         if prog.may_spin:
-            residents.begin(steps)
+            residents.start_block(steps)
         else:
-            run.detectors.racecheck.report_held(run, run.g.all)
-            run.detectors.initcheck.at_end(run, 'shared')
-        show(i + 1)
-    residents.end()
+            ctx.detectors.racecheck.raise_deferred(ctx, ctx.group.all_lanes)
+            ctx.detectors.initcheck.check_at_end(ctx, 'shared')
+        progress(i + 1)
+    residents.finish()
     for space in ('global', 'shared'):
-        run.detectors.initcheck.at_end(run, space)
+        ctx.detectors.initcheck.check_at_end(ctx, space)
 
 
 class _Progress:
@@ -97,16 +98,16 @@ class _Progress:
     def __init__(self, kernel, total):
         self.kernel, self.total, self.start, self.last = kernel, total, time.monotonic(), None
 
-    def __call__(self, done):
+    def __call__(self, finished):
         now = time.monotonic()
-        if now - self.start < 2 or self.last and now - self.last < 0.5 and done < self.total:
+        if now - self.start < 2 or self.last and now - self.last < 0.5 and finished < self.total:
             return
-        if self.last is None and done == self.total:
+        if self.last is None and finished == self.total:
             return
         self.last = now
         print(
-            f'\r{self.kernel}: {done / self.total:.0%} of the blocks, {now - self.start:.0f} s',
-            end='\n' if done == self.total else '',
+            f'\r{self.kernel}: {finished / self.total:.0%} of the blocks, {now - self.start:.0f} s',
+            end='\n' if finished == self.total else '',
             file=sys.stderr,
             flush=True,
         )

@@ -9,10 +9,10 @@ import numpy as np
 
 from .scalars import brev, clz, ffs, scalar_intrinsic, popc
 
-_ONE = 'cbrt ceil cos cosh exp exp2 expm1 fabs floor log log10 log1p log2 rint sin sinh sqrt tan tanh trunc'.split()
-_REAL = {k: getattr(np, k) for k in _ONE}
-_REAL |= {f'a{k}': getattr(np, f'arc{k}') for k in 'cos cosh sin sinh tan tanh'.split()}
-_REAL |= dict(
+_UNARY = 'cbrt ceil cos cosh exp exp2 expm1 fabs floor log log10 log1p log2 rint sin sinh sqrt tan tanh trunc'.split()
+_REAL_FUNCTIONS = {k: getattr(np, k) for k in _UNARY}
+_REAL_FUNCTIONS |= {f'a{k}': getattr(np, f'arc{k}') for k in 'cos cosh sin sinh tan tanh'.split()}
+_REAL_FUNCTIONS |= dict(
     atan2=np.arctan2,
     copysign=np.copysign,
     exp10=lambda v: v.dtype.type(10) ** v,
@@ -32,90 +32,98 @@ _REAL |= dict(
     sinpi=lambda v: np.sin(math.pi * v),
     sincos=lambda v: (np.sin(v), np.cos(v)),
 )
-_BY_MATH = dict(erf=math.erf, erfc=math.erfc, lgamma=math.lgamma, tgamma=math.gamma, remainder=math.remainder)
+_FROM_MATH = dict(erf=math.erf, erfc=math.erfc, lgamma=math.lgamma, tgamma=math.gamma, remainder=math.remainder)
 _FAST = 'cos exp10 exp log10 log2 log pow sin tan sincos'.split()
 
 
-def _of(dtype, f):
-    "Make a function of one float type from `f`"
+def _with_dtype(dtype, f):
+    "Make a function whose arguments and result are converted to the float type `dtype`"
 
     def function(*values):
-        return _rounded(dtype, f(*(np.asarray(v).astype(dtype)[()] for v in values)))
+        return _cast_result(dtype, f(*(np.asarray(v).astype(dtype)[()] for v in values)))
 
     return function
 
 
-def _rounded(dtype, v):
-    return tuple(_rounded(dtype, x) for x in v) if isinstance(v, tuple) else np.asarray(v).astype(dtype)[()]
+def _cast_result(dtype, v):
+    return tuple(_cast_result(dtype, x) for x in v) if isinstance(v, tuple) else np.asarray(v).astype(dtype)[()]
 
 
 def _wide(v):
     return np.asarray(v).astype(np.float32).astype(np.float64)
 
 
-def _test(f):
+def _predicate(f):
     return lambda v: np.asarray(f(v)).astype(np.int32)[()]
 
 
-def _each(f):
+def _lane_by_lane(f):
     return lambda *values: np.vectorize(f, otypes=[np.float64])(*values)[()]
 
 
-def _bits(of, to):
+def _reinterpret(source, target):
     "Reinterpret the bits of a number as another type"
-    return lambda v: np.asarray(v).astype(of).view(to)[()]
+    return lambda v: np.asarray(v).astype(source).view(target)[()]
 
 
-def _whole(f, dtype):
-    "Make a function of one integer type from `f`"
+def _on_integers(f, dtype):
+    "Make a function whose arguments are converted to the integer type `dtype`"
     return lambda *values: f(*(np.asarray(v).astype(dtype)[()] for v in values))
 
 
 def _functions():
     "Return {name: function of numbers}"
-    real = {**_REAL, **{k: _each(f) for k, f in _BY_MATH.items()}}
-    found = {name: _of(np.float64, f) for name, f in real.items()}
-    found |= {f'{name}f': _of(np.float32, f) for name, f in real.items()}
-    found |= {f'fast_{name}f': found[f'{name}f'] for name in _FAST}
+    on_floats = {**_REAL_FUNCTIONS, **{k: _lane_by_lane(f) for k, f in _FROM_MATH.items()}}
+    functions = {name: _with_dtype(np.float64, f) for name, f in on_floats.items()}
+    functions |= {f'{name}f': _with_dtype(np.float32, f) for name, f in on_floats.items()}
+    functions |= {f'fast_{name}f': functions[f'{name}f'] for name in _FAST}
     for letter, dtype in ('f', np.float32), ('d', np.float64):
         for name, f in dict(add=np.add, sub=np.subtract, mul=np.multiply, div=np.divide).items():
-            found[f'{letter}{name}_rn'] = _of(dtype, f)
-        found[f'{letter}rcp_rn'], found[f'{letter}sqrt_rn'] = _of(dtype, lambda v: 1 / v), _of(dtype, np.sqrt)
-    found.pop('dsub_rn')  # the library does not have it
-    found['fmaf'] = lambda a, b, c: np.float32(_wide(a) * _wide(b) + _wide(c))
+            functions[f'{letter}{name}_rn'] = _with_dtype(dtype, f)
+        functions[f'{letter}rcp_rn'], functions[f'{letter}sqrt_rn'] = (
+            _with_dtype(dtype, lambda v: 1 / v),
+            _with_dtype(dtype, np.sqrt),
+        )
+    functions.pop('dsub_rn')  # the library does not have it
+    functions['fmaf'] = lambda a, b, c: np.float32(_wide(a) * _wide(b) + _wide(c))
     for ends, f in dict(nan=np.isnan, inf=np.isinf).items():
-        found |= dict.fromkeys((f'is{ends}d', f'is{ends}f'), _test(f))
-    found |= dict.fromkeys(('isfinited', 'finitef'), _test(np.isfinite))
-    found |= dict(fma_rn=found['fma'], fmaf_rn=found['fmaf'], fast_fdividef=found['fdiv_rn'])
-    found['saturatef'] = _of(np.float32, lambda v: np.fmin(np.fmax(v, np.float32(0)), np.float32(1)))
-    found |= dict(float_as_int=_bits(np.float32, np.int32), int_as_float=_bits(np.int32, np.float32))
-    found |= dict(double_as_longlong=_bits(np.float64, np.int64), longlong_as_double=_bits(np.int64, np.float64))
-    return {**found, **_conversions(), **_of_integers()}
+        functions |= dict.fromkeys((f'is{ends}d', f'is{ends}f'), _predicate(f))
+    functions |= dict.fromkeys(('isfinited', 'finitef'), _predicate(np.isfinite))
+    functions |= dict(fma_rn=functions['fma'], fmaf_rn=functions['fmaf'], fast_fdividef=functions['fdiv_rn'])
+    functions['saturatef'] = _with_dtype(np.float32, lambda v: np.fmin(np.fmax(v, np.float32(0)), np.float32(1)))
+    functions |= dict(float_as_int=_reinterpret(np.float32, np.int32), int_as_float=_reinterpret(np.int32, np.float32))
+    functions |= dict(
+        double_as_longlong=_reinterpret(np.float64, np.int64), longlong_as_double=_reinterpret(np.int64, np.float64)
+    )
+    return {**functions, **_conversions(), **_integer_functions()}
 
 
-_TO = dict(int=np.int32, uint=np.uint32, ll=np.int64, ull=np.uint64)
-_MODES = dict(rn=np.rint, rz=np.trunc, rd=np.floor, ru=np.ceil)
+_INTEGER_TYPES = dict(int=np.int32, uint=np.uint32, ll=np.int64, ull=np.uint64)
+_ROUNDING_MODES = dict(rn=np.rint, rz=np.trunc, rd=np.floor, ru=np.ceil)
 
 
 def _conversions():
-    found = {'double2float_rn': np.float32}
-    for name, dtype in _TO.items():
-        for mode, f in _MODES.items():
-            found |= {f'{of}2{name}_{mode}': _to_integer(f, dtype) for of in ('float', 'double')}
-        found |= {
-            f'{name}2{to}_rn': _from_integer(dtype, t) for to, t in (('float', np.float32), ('double', np.float64))
+    functions = {'double2float_rn': np.float32}
+    for name, dtype in _INTEGER_TYPES.items():
+        for mode, f in _ROUNDING_MODES.items():
+            functions |= {f'{source_type}2{name}_{mode}': _to_integer(f, dtype) for source_type in ('float', 'double')}
+        functions |= {
+            f'{name}2{target_type}_rn': _from_integer(dtype, target_dtype)
+            for target_type, target_dtype in (('float', np.float32), ('double', np.float64))
         }
-    return found
+    return functions
 
 
 def _to_integer(f, dtype):
-    "Convert to an integer; saturates as on a GPU"
-    most = np.iinfo(dtype)
+    "Make a conversion from float to an integer type, which rounds by `f` and saturates, as on a GPU"
+    limits = np.iinfo(dtype)
 
-    def function(v):
-        v = f(np.asarray(v).astype(np.float64))
-        inside = np.where((v >= most.min) & (v < float(most.max)), v, 0).astype(dtype)
-        return np.where(v >= float(most.max), most.max, np.where(v < most.min, most.min, inside)).astype(dtype)[()]
+    def function(value):
+        value = f(np.asarray(value).astype(np.float64))
+        in_range = np.where((value >= limits.min) & (value < float(limits.max)), value, 0).astype(dtype)
+        return np.where(
+            value >= float(limits.max), limits.max, np.where(value < limits.min, limits.min, in_range)
+        ).astype(dtype)[()]
 
     return function
 
@@ -124,16 +132,16 @@ def _from_integer(dtype, to):
     return lambda v: np.asarray(v).astype(dtype).astype(to)[()]
 
 
-def _of_integers():
+def _integer_functions():
     names = dict(min=np.minimum, max=np.maximum)
-    found = {name: _whole(f, np.int32) for name, f in names.items()}
+    functions = {name: _on_integers(f, np.int32) for name, f in names.items()}
     for prefix, dtype in dict(u=np.uint32, ll=np.int64, ull=np.uint64).items():
-        found |= {f'{prefix}{name}': _whole(f, dtype) for name, f in names.items()}
-    found |= dict(abs=_whole(np.abs, np.int32), llabs=_whole(np.abs, np.int64))
+        functions |= {f'{prefix}{name}': _on_integers(f, dtype) for name, f in names.items()}
+    functions |= dict(abs=_on_integers(np.abs, np.int32), llabs=_on_integers(np.abs, np.int64))
     for name, f in dict(popc=popc, clz=clz, ffs=ffs, brev=brev).items():
-        found |= {name: _whole(f.scalar, np.int32), f'{name}ll': _whole(f.scalar, np.int64)}
+        functions |= {name: _on_integers(f.scalar, np.int32), f'{name}ll': _on_integers(f.scalar, np.int64)}
     high = dict(mulhi=np.int64, umulhi=np.uint64)
-    return found | {name: _high_product(t) for name, t in high.items()}
+    return functions | {name: _high_product(t) for name, t in high.items()}
 
 
 def _high_product(wide):

@@ -1,6 +1,6 @@
-"""Arrays as a kernel sees them, and the shadow memory that records who accessed each element.
+"""The arrays of a kernel: their memory, and how a kernel loads and stores elements.
 
-Everything a kernel indexes is a `View`: a flat memory, an offset, a shape and strides. The offset
+What a kernel indexes is a `View`: a flat memory (`Mem`), an offset, a shape and strides. The offset
 of a shared array differs between blocks, that of a local array between threads, so the same
 code serves global, shared and local memory.
 """
@@ -19,9 +19,9 @@ __all__ = [
     'as_dtype',
     'View',
     'strides_of',
-    'fresh_view',
+    'allocate_view',
     'wrap',
-    'freeze',
+    'freeze_array',
     'locate',
     'load',
     'not_an_array',
@@ -34,29 +34,30 @@ __all__ = [
 class Mem:
     "A flat memory with the shadow of its elements, which is created by the first access that needs it"
 
-    def __init__(self, data, name, space, fresh=False):
+    def __init__(self, data, name, space, tracks_init=False):
         self.data, self.name = data, name
-        self.space, self.fresh = space, fresh  # 'global', 'shared' or 'local'; fresh: uninitialized
-        self.dynamic = False  # its size was given by the launch
-        self.frozen = False  # a constant of the kernel: as it was at compile time
-        self.sealed = set()  # names under which it is read-only
-        self.views = {}  # name -> `View`: the arrays in this memory, by their names in this launch
-        self.fields = {}  # of records on the device: as `known` has them in `wrap`
+        self.space = space  # 'global', 'shared' or 'local'
+        self.tracks_init = tracks_init  # is it uninitialized at first, so that initcheck tracks its writes?
+        self.is_dynamic = False  # is it dynamic shared memory, whose size the launch sets?
+        self.is_constant = False  # is it an array from outside the kernel, which Numba compiles into it?
+        self.read_only_names = set()  # names of read-only arrays in this memory
+        self.views = {}  # name in this launch -> `View`: the arrays in this memory
+        self.fields = {}  # of records on the device: memory key -> `Mem` of a field
 
     @cached_property
     def shadow(self):
         "The detectors' shadow of each element"
         size = len(self.data)
-        few = self.space == 'global' and 4 * sum(int(np.max(v.size)) for v in self.views.values()) < size
-        return Shadow(size, few)
+        sparse = self.space == 'global' and 4 * sum(int(np.max(view.size)) for view in self.views.values()) < size
+        return Shadow(size, sparse)
 
 
 class View:
-    "An array in a kernel: element (i, j) is at `off + i*strides[0] + j*strides[1]` of `mem`"
+    "An array in a kernel: element (i, j) is `mem.data[offset + i*strides[0] + j*strides[1]]`"
 
-    def __init__(self, mem, off, shape, strides, name=None):
+    def __init__(self, mem, offset, shape, strides, name=None):
         self.mem = mem
-        self.off = off
+        self.offset = offset
         self.shape = shape
         self.strides = strides
         self.name = name or mem.name
@@ -79,44 +80,47 @@ class View:
     @property
     def size(self):
         "The number of elements"
-        n = np.int64(1)
+        count = np.int64(1)
         for size in self.shape:
-            n = n * size
-        return n
+            count = count * size
+        return count
 
     @property
     def T(self):
         "The same elements with the axes reversed"
-        return View(self.mem, self.off, self.shape[::-1], self.strides[::-1], self.name)
+        return View(self.mem, self.offset, self.shape[::-1], self.strides[::-1], self.name)
 
     @property
     def nbytes(self):
-        "The bytes of all of its memory"
+        "The bytes of its whole memory"
         return self.mem.data.nbytes
 
-    def element(self, run, m, at, site):
-        "Return the element at an index within bounds, for the lanes of `m`"
-        return _read(run, m, self, _off(self, at), site)
+    def element(self, ctx, active, index, site):
+        "Load the element at an index that is in bounds, in the lanes of `active`"
+        return _read(ctx, active, self, _offset_at(self, index), site)
 
     def rename(self, name):
         "Name the view"
         self.name = self.mem.name = name
         self.mem.views[name] = self
 
-    def again(self):
+    def renamable_copy(self):
         "Return a copy of the view that can be renamed"
-        return View(self.mem, self.off, self.shape, self.strides, self.name)
+        return View(self.mem, self.offset, self.shape, self.strides, self.name)
 
-    def merge(self, m, old):
-        "Return this view for the lanes of `m` and `old` for the others; possible for two views of one memory"
+    def merge(self, mask, old):
+        "Return a view that is this one in the lanes of `mask` and `old` in the others: both must be of one memory"
         if not (
             isinstance(old, View) and old.mem is self.mem and old.strides == self.strides and old.ndim == self.ndim
         ):
             raise NotSimulated('a variable that holds different arrays in different threads')
         return View(
             self.mem,
-            np.where(m, self.off, old.off),
-            tuple(s if s is size else np.where(m, s, size) for s, size in zip(self.shape, old.shape)),
+            np.where(mask, self.offset, old.offset),
+            tuple(
+                own_size if own_size is size else np.where(mask, own_size, size)
+                for own_size, size in zip(self.shape, old.shape)
+            ),
             self.strides,
             self.name,
         )
@@ -130,7 +134,10 @@ def _dtype_named(name):
 
 
 def as_dtype(d):
-    "Convert an element type to NumPy's dtype: np.float32, numba.float32, 'float32'; raises `TypeError` for other types"
+    """Convert an element type to NumPy's dtype; raises `TypeError` for types that are not numbers.
+
+    >>> as_dtype('float32')
+    dtype('float32')"""
     try:
         dtype = np.dtype(d)
     except TypeError:
@@ -141,213 +148,225 @@ def as_dtype(d):
 
 
 def strides_of(shape):
-    "Return the strides, in elements, of a contiguous array"
-    res = []
-    n = 1
+    """Return the strides, in elements, of a row-major array.
+
+    >>> strides_of((2, 3, 4))
+    (12, 4, 1)"""
+    strides = []
+    stride = 1
     for size in reversed(shape):
-        res.append(n)
-        n *= int(size)
-    return tuple(res[::-1])
+        strides.append(stride)
+        stride *= int(size)
+    return tuple(strides[::-1])
 
 
-def fresh_view(shape, dtype, name, space, copies=1, which=0):
-    "Allocate `copies` uninitialized arrays, one after the other; lane i has copy `which[i]`"
+def allocate_view(shape, dtype, name, space, copies=1, copy_index=0):
+    "Allocate `copies` uninitialized arrays, one after the other; lane i gets copy `copy_index[i]`"
     size = int(np.prod(shape, dtype=np.int64))
-    mem = Mem(np.zeros(size * copies, dtype), name, space, fresh=True)
-    return View(mem, which * size if copies > 1 else 0, tuple(np.int64(extent) for extent in shape), strides_of(shape))
+    mem = Mem(np.zeros(size * copies, dtype), name, space, tracks_init=True)
+    return View(
+        mem, copy_index * size if copies > 1 else 0, tuple(np.int64(extent) for extent in shape), strides_of(shape)
+    )
 
 
-# An argument is wrapped in place: the caller sees what the kernel writes. Two arguments that overlap
-# share one `Mem`, so a race through two names is found, too; so do all fields of records that are of one type.
+# An argument is wrapped in place: the caller sees what the kernel writes. Two arguments that overlap share one `Mem`,
+# so that a race through two names is found, too. `memories` maps the key of each memory of the launch to its `Mem`.
 def wrap(
-    a,  # a NumPy array of any layout
+    array,  # a NumPy array of any layout
     name,  # what messages call it
-    known,  # memory that was wrapped already -> its `Mem`
-    flat=None,  # flat array of all the memory that `a` is a part of, if known
+    memories,  # memory key -> `Mem`, of the arrays that were wrapped before
+    flat=None,  # flat array of all the memory that `array` is a part of, if known
 ):
-    "Make a `View` of the array `a`"
-    if a.dtype.kind not in 'biufc' or a.dtype.char in 'gG' or not a.dtype.isnative:
+    "Make a `View` of a NumPy array; raises `NotSimulated` if its elements are not numbers that kernels have"
+    if array.dtype.kind not in 'biufc' or array.dtype.char in 'gG' or not array.dtype.isnative:
         hint = f'Convert it to a numeric type of the GPU, for example with {name}.astype(np.float32).'
-        raise NotSimulated(f'{name} is an array of {a.dtype}', hint)
-    base = owner(a) if flat is None else flat
-    if flat is None and base.dtype == a.dtype and (base.flags.c_contiguous or base.flags.f_contiguous):
+        raise NotSimulated(f'{name} is an array of {array.dtype}', hint)
+    base = owner(array) if flat is None else flat
+    if flat is None and base.dtype == array.dtype and (base.flags.c_contiguous or base.flags.f_contiguous):
         flat = base.reshape(-1, order='A')
-    elif flat is None and base.flags.c_contiguous and not (base.dtype.hasobject or base.nbytes % a.itemsize):
-        flat = base.reshape(-1).view(np.uint8).view(a.dtype)
-    if flat is None or (address(a) - address(flat)) % a.itemsize:
-        flat = span(a)
-    return part_of(flat, a, name, known)
+    elif flat is None and base.flags.c_contiguous and not (base.dtype.hasobject or base.nbytes % array.itemsize):
+        flat = base.reshape(-1).view(np.uint8).view(array.dtype)
+    if flat is None or (address(array) - address(flat)) % array.itemsize:
+        flat = span(array)
+    return view_of_elements(flat, array, name, memories)
 
 
-def key_of(flat):
-    "Return the key of a memory in `known`, given as a flat array"
+def memory_key(flat):
+    "Return the key in `memories` of a memory, which is given as a flat array"
     return address(flat), flat.size, flat.dtype.str, flat.strides[0]
 
 
-def part_of(
-    flat,  # the memory: a flat array whose elements may be any distance apart
-    a,  # an array of some of these elements
+def view_of_elements(
+    flat,  # the memory: a flat array of any stride
+    array,  # an array of some of its elements
     name,
-    known,
+    memories,
 ):
-    "Make a `View` of `a`"
-    key = key_of(flat)
-    step = flat.strides[0] or a.itemsize  # the stride may be 0 for an empty array
-    if key not in known:
-        known[key] = Mem(flat, name, 'global')
-    if not a.flags.writeable:
-        known[key].sealed.add(name)
-    known[key].views[name] = view = View(
-        known[key],
-        np.int64((address(a) - address(flat)) // step),
-        tuple(np.int64(size) for size in a.shape),
-        tuple(s // step for s in a.strides),
+    "Make a `View` of `array` in the memory `flat`"
+    key = memory_key(flat)
+    step = flat.strides[0] or array.itemsize  # the stride may be 0 for an empty array
+    if key not in memories:
+        memories[key] = Mem(flat, name, 'global')
+    if not array.flags.writeable:
+        memories[key].read_only_names.add(name)
+    memories[key].views[name] = view = View(
+        memories[key],
+        np.int64((address(array) - address(flat)) // step),
+        tuple(np.int64(size) for size in array.shape),
+        tuple(s // step for s in array.strides),
         name,
     )
     return view
 
 
-def freeze(a, name):
-    "Make a `View` of a copy of `a`, an array outside the kernel: Numba makes it a constant when it compiles"
-    a = a.copy()
-    a.flags.writeable = False
-    view = wrap(a, name, {})
-    view.mem.frozen = True
+def freeze_array(array, name):
+    "Make a `View` of a copy of `array`, an array from outside the kernel: Numba compiles it into the kernel"
+    array = array.copy()
+    array.flags.writeable = False
+    view = wrap(array, name, {})
+    view.mem.is_constant = True
     return view
 
 
-def _to_int64(run, m, v, i, site):
-    "Convert the index `i` to a 64-bit integer"
-    if getattr(i, 'dtype', None) is None or i.dtype == np.int64:
-        return i
-    if i.dtype.kind not in 'iub':
-        run.detectors.memcheck.type(run, m, v, i, site)
-    return i.astype(np.int64)
+def _to_int64(ctx, active, view, index, site):
+    "Convert an index to int64; reports one that is not an integer"
+    if getattr(index, 'dtype', None) is None or index.dtype == np.int64:
+        return index
+    if index.dtype.kind not in 'iub':
+        ctx.detectors.memcheck.raise_index_type(ctx, active, view, index, site)
+    return index.astype(np.int64)
 
 
-def _slice(run, m, i, n, site):
-    "Return (first index, count, step) of a slice of an axis of length `n`"
+def _slice(ctx, active, bounds, length, site):
+    "Return (first index, number of elements, step) of a slice of an axis of this length"
     start, stop, step = (
-        bound if bound is None else np.asarray(bound).astype(np.int64)[()] for bound in (i.start, i.stop, i.step)
+        bound if bound is None else np.asarray(bound).astype(np.int64)[()]
+        for bound in (bounds.start, bounds.stop, bounds.step)
     )
     start, stop = (
-        default if bound is None else np.minimum(np.where(np.less(bound, 0), bound + n, bound), n)
-        for bound, default in ((start, 0), (stop, n))
+        default if bound is None else np.minimum(np.where(np.less(bound, 0), bound + length, bound), length)
+        for bound, default in ((start, 0), (stop, length))
     )
     step = 1 if step is None else step
     if np.ndim(step) or step < 1:
-        raise run.refusal(site, m, 'a slice whose step is not a positive number, the same for all threads')
+        raise ctx.unsupported(site, active, 'a slice whose step is not a positive number, the same for all threads')
     return start, np.maximum(-((start - stop) // step), 0), int(step)
 
 
-def _is_out_of_bounds(i, n, m):
-    "Return whether the index `i` is out of bounds for an axis of length `n`, in any lane of `m`"
-    if np.ndim(i) == np.ndim(n) == 0:
-        return not 0 <= i < n
-    bad = (i < 0) | (i >= n)
-    return bad.any() and (bad & m).any()
+def _is_out_of_bounds(index, length, active):
+    "Return whether an index is out of bounds for an axis of this length, in any lane of `active`"
+    if np.ndim(index) == np.ndim(length) == 0:
+        return not 0 <= index < length
+    is_outside = (index < 0) | (index >= length)
+    return is_outside.any() and (is_outside & active).any()
 
 
-def locate(run, m, v, idx, site, access):
-    """Resolve `v[idx]`: to a `View` if indices are missing or are slices, else to the offset of the element.
+def locate(ctx, active, view, indices, site, access):
+    """Return the offset of the element `view[indices]`; a `View` if there are fewer indices than axes, or slices.
 
-    `access`: what is done there, a 'read', a 'write' or an 'atomic'.
-    Raises `MemcheckError` for an index out of bounds, `NotSimulated` for slices that differ between threads."""
-    idx = idx if isinstance(idx, tuple) else (idx,)
-    if idx and (idx[0] is Ellipsis or idx[-1] is Ellipsis):
-        given = tuple(i for i in idx if i is not Ellipsis)
-        omitted = (slice(None),) * (v.ndim - len(given))
-        idx = (*omitted, *given) if idx[0] is Ellipsis else (*given, *omitted)
-    if len(idx) > v.ndim:
-        run.detectors.memcheck.count(run, m, v, len(idx), site)
-    off = v.off
+    `access` is 'read', 'write' or 'atomic'. Raises `MemcheckError` for an index out of bounds, `NotSimulated` for a
+    slice whose step differs between threads."""
+    indices = indices if isinstance(indices, tuple) else (indices,)
+    if indices and (indices[0] is Ellipsis or indices[-1] is Ellipsis):
+        explicit = tuple(index for index in indices if index is not Ellipsis)
+        omitted = (slice(None),) * (view.ndim - len(explicit))
+        indices = (*omitted, *explicit) if indices[0] is Ellipsis else (*explicit, *omitted)
+    if len(indices) > view.ndim:
+        ctx.detectors.memcheck.raise_index_count(ctx, active, view, len(indices), site)
+    offset = view.offset
     shape = []
     strides = []
-    for ax, (i, n, s) in enumerate(zip(idx, v.shape, v.strides)):
-        if isinstance(i, slice):
-            i, length, step = _slice(run, m, i, n, site)
-            shape.append(length)
-            strides.append(int(s) * step)
+    for axis, (index, length, stride) in enumerate(zip(indices, view.shape, view.strides)):
+        if isinstance(index, slice):
+            index, count, step = _slice(ctx, active, index, length, site)
+            shape.append(count)
+            strides.append(int(stride) * step)
         else:
-            i = _to_int64(run, m, v, i, site)
-            if _is_out_of_bounds(i, n, m):
-                run.detectors.memcheck.outside(run, m, v, idx, ax, site, access)
-        off = off + i * s
-    if len(idx) == v.ndim and not shape:
-        return off
-    return View(v.mem, off, (*shape, *v.shape[len(idx) :]), (*strides, *v.strides[len(idx) :]), v.name)
+            index = _to_int64(ctx, active, view, index, site)
+            if _is_out_of_bounds(index, length, active):
+                ctx.detectors.memcheck.raise_out_of_bounds(ctx, active, view, indices, axis, site, access)
+        offset = offset + index * stride
+    if len(indices) == view.ndim and not shape:
+        return offset
+    return View(
+        view.mem, offset, (*shape, *view.shape[len(indices) :]), (*strides, *view.strides[len(indices) :]), view.name
+    )
 
 
-def not_an_array(run, v, site):
-    "Make the `TypeError` for a value that is not an array but is indexed"
-    s = run.program.sites[site]
-    what = 'number' if isinstance(v, (np.ndarray, np.generic)) else type(v).__name__
-    return TypeError(f'{run.kernel}, line {s.line}: {s.source}: a {what} is indexed; an array or a tensor can be')
+def not_an_array(ctx, value, site):
+    "Make the `TypeError` for an index of a value that is not an array"
+    code_site = ctx.program.sites[site]
+    what = 'number' if isinstance(value, (np.ndarray, np.generic)) else type(value).__name__
+    return TypeError(
+        f'{ctx.kernel}, line {code_site.line}: {code_site.source}: a {what} is indexed; an array or a tensor can be'
+    )
 
 
-def load(run, m, v, idx, site):
-    "Load `v[idx]` in the lanes of `m`; `v` may also be a tuple, or an object with a `load` of its own"
-    if not isinstance(v, View):
-        if hasattr(v, 'load'):
-            return v.load(run, m, idx, site)
-        if isinstance(v, (np.ndarray, np.generic)):
-            raise not_an_array(run, v, site)
-        return _load_from_tuple(run, m, v, idx, site) if np.ndim(idx) else as_numba(v[idx])
-    off = locate(run, m, v, idx, site, 'read')
-    return off if isinstance(off, View) else _read(run, m, v, off, site)
+def load(ctx, active, view, idx, site):
+    "Load `view[idx]` in the lanes of `active`; `view` may also be a tuple, or an object with its own `load`"
+    if not isinstance(view, View):
+        if hasattr(view, 'load'):
+            return view.load(ctx, active, idx, site)
+        if isinstance(view, (np.ndarray, np.generic)):
+            raise not_an_array(ctx, view, site)
+        return _load_from_tuple(ctx, active, view, idx, site) if np.ndim(idx) else as_numba(view[idx])
+    offset = locate(ctx, active, view, idx, site, 'read')
+    return offset if isinstance(offset, View) else _read(ctx, active, view, offset, site)
 
 
-def _read(run, m, v, off, site):
-    "Load the elements at `off`"
-    mem = v.mem
-    if run.watched:
-        run.access(m, v, off, site, 'read')
-    if np.ndim(off) == 0:
-        return mem.data[off]
-    return mem.data[off if m is run.g.all else np.where(m, off, 0)]
+def _read(ctx, active, view, offset, site):
+    "Load the elements at `offset`"
+    memory = view.mem
+    if ctx.records_accesses:
+        ctx.access(active, view, offset, site, 'read')
+    if np.ndim(offset) == 0:
+        return memory.data[offset]
+    return memory.data[offset if active is ctx.group.all_lanes else np.where(active, offset, 0)]
 
 
-# A tuple whose index differs between threads: Numba allows it if all elements have one type.
-def _load_from_tuple(run, m, v, i, site):
-    if i.dtype.kind not in 'iu' or not isinstance(v, tuple):
-        raise run.refusal(site, m, 'a tuple with an index that is not an integer', 'Use //, or int(...).', NotCompiled)
-    n = len(v)
-    i = i.astype(np.int64)
-    outside = m & ((i < -n) | (i >= n))
-    if outside.any():
-        lane = int(np.argmax(outside))
-        fields = dict(access='read', array='tuple', index=(int(i[lane]),), shape=(n,))
-        raise run.finding('memcheck', 'outside', site, m, lane, **fields)
-    return _gather(run, m, v, np.where(m, i % n, 0), site)
+# The index into a tuple may differ between threads; Numba allows it if all elements have one type.
+def _load_from_tuple(ctx, active, items, index, site):
+    if index.dtype.kind not in 'iu' or not isinstance(items, tuple):
+        raise ctx.unsupported(
+            site, active, 'a tuple with an index that is not an integer', 'Use //, or int(...).', NotCompiled
+        )
+    length = len(items)
+    index = index.astype(np.int64)
+    is_outside = active & ((index < -length) | (index >= length))
+    if is_outside.any():
+        lane = int(np.argmax(is_outside))
+        fields = dict(access='read', array='tuple', index=(int(index[lane]),), shape=(length,))
+        raise ctx.finding('memcheck', 'outside', site, active, lane, **fields)
+    return _gather(ctx, active, items, np.where(active, index % length, 0), site)
 
 
-def _gather(run, m, v, i, site):
-    "Gather element `i` of `v`, where `i` differs between lanes"
-    kinds = {(type(x), getattr(as_numba(x), 'dtype', len(x) if isinstance(x, tuple) else None)) for x in v}
+def _gather(ctx, active, items, index, site):
+    "Return, per lane, element `index` of the tuple `items`"
+    kinds = {(type(x), getattr(as_numba(x), 'dtype', len(x) if isinstance(x, tuple) else None)) for x in items}
     if len({kind for _, kind in kinds}) > 1 or None in {kind for _, kind in kinds}:
         what = 'a tuple of several types that is indexed differently in different threads'
-        raise run.refusal(site, m, what, 'Make its elements of one type, or use an array.', NotCompiled)
-    if isinstance(v[0], tuple):
-        return tuple(_gather(run, m, part, i, site) for part in zip(*v))
-    if isinstance(v[0], View):
-        res = v[0]
-        for k, item in enumerate(v[1:], 1):
-            res = item.merge(i == k, res)
-        return res
-    if not any(np.ndim(item) for item in v):
-        return np.array([as_numba(item) for item in v])[i]
-    return np.stack([np.broadcast_to(item, i.shape) for item in v])[i, np.arange(len(i))]
+        raise ctx.unsupported(site, active, what, 'Make its elements of one type, or use an array.', NotCompiled)
+    if isinstance(items[0], tuple):
+        return tuple(_gather(ctx, active, part, index, site) for part in zip(*items))
+    if isinstance(items[0], View):
+        merged = items[0]
+        for item_index, item in enumerate(items[1:], 1):
+            merged = item.merge(index == item_index, merged)
+        return merged
+    if not any(np.ndim(item) for item in items):
+        return np.array([as_numba(item) for item in items])[index]
+    return np.stack([np.broadcast_to(item, index.shape) for item in items])[index, np.arange(len(index))]
 
 
-def refuse_to_write(run, m, v, off, site):
-    "Raise an error if the array is read-only, or was captured from outside the kernel"
-    if v.mem.frozen:
-        first = off if np.ndim(off) == 0 else off[run.active(m)[0]]
-        raise run.finding('memcheck', 'constant', site, m, **element_at(v, first))
-    if v.name in v.mem.sealed:
-        s = run.program.sites[site]
-        what = f'{run.kernel}: {v.name} is read-only, but line {s.line} writes to it: {s.source}'
-        raise WrongArgument(f'{what}\n  Pass a copy: {v.name}.copy()')
+def refuse_to_write(ctx, active, view, offset, site):
+    "Raise an error if the array is read-only, or is a constant from outside the kernel"
+    if view.mem.is_constant:
+        first = offset if np.ndim(offset) == 0 else offset[ctx.active_lanes(active)[0]]
+        raise ctx.finding('memcheck', 'constant', site, active, **element_at(view, first))
+    if view.name in view.mem.read_only_names:
+        code_site = ctx.program.sites[site]
+        what = f'{ctx.kernel}: {view.name} is read-only, but line {code_site.line} writes to it: {code_site.source}'
+        raise WrongArgument(f'{what}\n  Pass a copy: {view.name}.copy()')
 
 
 _NOT_NUMBERS = {  # type -> what it is called, and how to fix it
@@ -360,70 +379,72 @@ _NOT_NUMBERS = {  # type -> what it is called, and how to fix it
 }
 
 
-def not_a_number(run, v, value, site):
-    "Make the `TypeError` for a value that is not a number but is written to an array of numbers"
-    s = run.program.sites[site]
+def not_a_number(ctx, view, value, site):
+    "Make the `TypeError` for a store of a value that is not a number"
+    code_site = ctx.program.sites[site]
     kind = type(value).__name__
     called, hint = _NOT_NUMBERS.get(kind, (f'a {kind}', 'An element is a number.'))
-    where = f'{run.kernel}, line {s.line}: {s.source}'
-    return TypeError(f'{where}: {called} is written to {v.name}, whose elements are {v.dtype}\n  {hint}')
+    where = f'{ctx.kernel}, line {code_site.line}: {code_site.source}'
+    return TypeError(f'{where}: {called} is written to {view.name}, whose elements are {view.dtype}\n  {hint}')
 
 
-def as_element(run, m, v, value, site):
-    """Convert `value` to elements of `v`, one per lane. Raises `NotSimulated` for complex numbers that Numba has not,
-    `TypeError` for what is not a number"""
-    given = value
+def as_element(ctx, active, view, value, site):
+    """Convert `value` to the type of `view`, one element per active lane.
+
+    Raises `NotSimulated` for a complex number that is stored to an array of real ones, `TypeError` for what is not a
+    number."""
+    original = value
     value = np.asarray(value)
-    dtype = v.dtype
-    if value.dtype.kind not in 'biufc' or isinstance(given, (tuple, list)):
-        raise not_a_number(run, v, given, site)
+    dtype = view.dtype
+    if value.dtype.kind not in 'biufc' or isinstance(original, (tuple, list)):
+        raise not_a_number(ctx, view, original, site)
     if value.dtype.kind == 'c' != dtype.kind:
-        what = f'a complex number in {v.name}, whose elements are {dtype}, which Numba does not compile'
-        raise run.refusal(site, m, what, 'Write z.real, or abs(z); or let the array be of np.complex64.')
-    return run.broadcast_to_active(m, value.astype(dtype))
+        what = f'a complex number in {view.name}, whose elements are {dtype}, which Numba does not compile'
+        raise ctx.unsupported(site, active, what, 'Write z.real, or abs(z); or let the array be of np.complex64.')
+    return ctx.broadcast_to_active(active, value.astype(dtype))
 
 
-def store(run, m, v, idx, value, site):
-    "Store `value` to `v[idx]` in the lanes of `m`; where lanes write one element, the last in the chosen order wins"
-    if not isinstance(v, View):
-        if hasattr(v, 'store'):
-            return v.store(run, m, idx, value, site)
-        raise not_an_array(run, v, site)
-    off = locate(run, m, v, idx, site, 'write')
-    if isinstance(off, View):
-        _store_part(run, m, off, value, site)
+def store(ctx, active, view, idx, value, site):
+    "Store `value` to `view[idx]` in the lanes of `active`; if several lanes store to one element, the last one wins"
+    if not isinstance(view, View):
+        if hasattr(view, 'store'):
+            return view.store(ctx, active, idx, value, site)
+        raise not_an_array(ctx, view, site)
+    offset = locate(ctx, active, view, idx, site, 'write')
+    if isinstance(offset, View):
+        _store_slice(ctx, active, offset, value, site)
     else:
-        _write(run, m, v, off, value, site)
+        _write(ctx, active, view, offset, value, site)
 
 
-def _write(run, m, v, off, value, site):
-    "Store `value` at `off`"
-    mem = v.mem
-    refuse_to_write(run, m, v, off, site)
-    off = run.broadcast_to_active(m, off)
-    value = as_element(run, m, v, value, site)
-    if run.watched:
-        run.access(m, v, off, site, 'written', value)
-    mem.data[off] = value
+def _write(ctx, active, view, offset, value, site):
+    "Store `value` at `offset`"
+    memory = view.mem
+    refuse_to_write(ctx, active, view, offset, site)
+    offset = ctx.broadcast_to_active(active, offset)
+    value = as_element(ctx, active, view, value, site)
+    if ctx.records_accesses:
+        ctx.access(active, view, offset, site, 'written', value)
+    memory.data[offset] = value
 
 
-# A slice, a[:, 1] or row[:], is assigned one number or the elements of another array, which are all read before
-# the first is written. The slice may have another size in each thread.
-def _store_part(run, m, part, value, site):
+# A slice, such as a[:, 1] or row[:], is assigned one number or the elements of another array. All elements are read
+# before the first one is written. The size of the slice may differ between threads.
+def _store_slice(ctx, active, part, value, site):
     if isinstance(value, tuple):
         value = _NumberTuple(value)
     if not isinstance(value, (View, _NumberTuple)):
-        for at, here in _elements_of(m, part):
-            _write(run, here, part, _off(part, at), value, site)
+        for index, slice_active in _elements_of(active, part):
+            _write(ctx, slice_active, part, _offset_at(part, index), value, site)
         return
-    _need_shape(m, part, value)
-    skip = len(part.shape) - len(value.shape)
-    read = [
-        (at, here, value.element(run, here, _within(at[skip:], value.shape), site))
-        for at, here in _elements_of(m, part)
+    _need_shape(active, part, value)
+    extra_axes = len(part.shape) - len(value.shape)
+    elements = [
+        (index, slice_active, value.element(ctx, slice_active, _broadcast_index(index[extra_axes:], value.shape), site))
+        for index, slice_active in _elements_of(active, part)
     ]
-    for at, here, v in read:
-        _write(run, here, part, _off(part, at), v, site)
+    for index, slice_active, element in elements:
+        _write(ctx, slice_active, part, _offset_at(part, index), element, site)
 
 
 class _NumberTuple:
@@ -432,37 +453,37 @@ class _NumberTuple:
     def __init__(self, values):
         self.values, self.shape = values, (len(values),)
 
-    def element(self, run, m, at, site):
-        return self.values[at[0]]
+    def element(self, ctx, active, index, site):
+        return self.values[index[0]]
 
 
-def _elements_of(m, part):
-    "Yield (index, the lanes of `m` whose slice has it) for each element of a slice"
-    uniform = all(np.ndim(n) == 0 for n in part.shape)
-    for at in np.ndindex(*(int(np.max(np.where(m, n, 0))) for n in part.shape)):
-        here = m
-        for i, n in zip(at, () if uniform else part.shape):
-            here = here & (i < n)
-        if uniform or here.any():
-            yield at, here
+def _elements_of(active, part):
+    "Yield, per element of a slice, (index, mask of the active lanes whose slice contains it)"
+    uniform = all(np.ndim(size) == 0 for size in part.shape)
+    for index in np.ndindex(*(int(np.max(np.where(active, size, 0))) for size in part.shape)):
+        slice_active = active
+        for axis_index, size in zip(index, () if uniform else part.shape):
+            slice_active = slice_active & (axis_index < size)
+        if uniform or slice_active.any():
+            yield index, slice_active
 
 
-def _off(v, at):
-    off = v.off
-    for i, s in zip(at, v.strides):
-        off = off + i * s
-    return off
+def _offset_at(view, index):
+    offset = view.offset
+    for axis_index, stride in zip(index, view.strides):
+        offset = offset + axis_index * stride
+    return offset
 
 
-def _within(at, shape):
-    "Map the index `at` to an array whose axes of one element are broadcast"
-    return tuple(0 if np.ndim(n) == 0 and n == 1 else i for i, n in zip(at, shape))
+def _broadcast_index(index, shape):
+    "Map an index to one of an array of this shape, whose axes of one element are broadcast"
+    return tuple(0 if np.ndim(size) == 0 and size == 1 else axis_index for axis_index, size in zip(index, shape))
 
 
-def _need_shape(m, part, value):
+def _need_shape(active, part, value):
     "Raise `ValueError` unless `value` has the shape of the slice, or can be broadcast to it, as in NumPy"
-    shapes = list(zip(part.shape[::-1], value.shape[::-1]))
-    fits = all(np.all((np.equal(n, k) | np.equal(k, 1)) | ~m) for n, k in shapes)
+    size_pairs = list(zip(part.shape[::-1], value.shape[::-1]))
+    fits = all(np.all((np.equal(size, other) | np.equal(other, 1)) | ~active) for size, other in size_pairs)
     if len(value.shape) > len(part.shape) or not fits:
-        given, wanted = (tuple(int(np.max(n)) for n in view.shape) for view in (value, part))
-        raise ValueError(f'a part of {part.name} of shape {wanted} is assigned what has shape {given}')
+        value_shape, slice_shape = (tuple(int(np.max(size)) for size in view.shape) for view in (value, part))
+        raise ValueError(f'a part of {part.name} of shape {slice_shape} is assigned what has shape {value_shape}')

@@ -10,8 +10,8 @@ import numpy as np
 
 from ..support.function_source import source_of
 
-# Numba decides when it is imported whether it simulates, so a separate process is needed. It reads a pickle, and
-# writes the arrays as they are after the kernel, the seconds that the kernel took, and what it printed.
+# Numba decides at its import whether it simulates, so the kernel needs a process of its own. This process reads a
+# pickle, and writes the arrays after the kernel, the seconds that the kernel took, and its output.
 _PROCESS = """
 import io, pickle, sys, time
 from contextlib import redirect_stdout
@@ -35,26 +35,26 @@ def _source(f):
 
 
 def _names_used(f, node):
-    "Return {name: value} of the numbers and strings that a function reads from outside"
+    "Return {name: value} of the globals that a function reads, if they are numbers, strings or tuples"
     used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
     return {k: v for k, v in f.__globals__.items() if k in used and isinstance(v, (bool, int, float, str, tuple))}
 
 
 def _run(job, name):
-    "Run a job in another process and return its answer"
+    "Run a job in another process; returns (arrays, seconds, output)"
     cmd = [sys.executable, '-W', 'ignore', '-c', _PROCESS]
     env = {**environ, 'NUMBA_ENABLE_CUDASIM': '1'}
     try:
-        done = subprocess.run(cmd, input=pickle.dumps(job), capture_output=True, timeout=LIMIT, env=env)
+        process = subprocess.run(cmd, input=pickle.dumps(job), capture_output=True, timeout=LIMIT, env=env)
     except subprocess.TimeoutExpired:
         raise TimeoutError(f"{name} has not ended in Numba's simulator after {LIMIT} seconds") from None
-    if done.returncode:
-        said = done.stderr.decode().strip().splitlines() or ['it says nothing']
-        raise RuntimeError(f"{name} ended in Numba's simulator with: {said[-1]}")
-    return pickle.loads(done.stdout)
+    if process.returncode:
+        output = process.stderr.decode().strip().splitlines() or ['it says nothing']
+        raise RuntimeError(f"{name} ended in Numba's simulator with: {output[-1]}")
+    return pickle.loads(process.stdout)
 
 
-class _Bound:
+class _ConfiguredKernel:
     "A kernel with its grid and block"
 
     def __init__(self, f, grid, block):
@@ -63,25 +63,25 @@ class _Bound:
         self.block = block
 
     def __call__(self, *args):
-        given = [np.array(a) if hasattr(a, 'shape') else a for a in args]
+        copies = [np.array(a) if hasattr(a, 'shape') else a for a in args]
         text, node = _source(self.f)
-        job = text, self.f.__name__, _names_used(self.f, node), self.grid, self.block, given
-        got, seconds, said = _run(job, self.f.__name__)
-        print(said, end='')
-        for a, b in zip(args, got):
+        job = text, self.f.__name__, _names_used(self.f, node), self.grid, self.block, copies
+        results, seconds, output = _run(job, self.f.__name__)
+        print(output, end='')
+        for a, b in zip(args, results):
             if hasattr(a, 'shape'):
                 a[...] = a.new_tensor(b) if hasattr(a, 'new_tensor') else b
         return seconds
 
 
 class in_numbas:
-    """A kernel of Numba's dialect for Numba's own simulator: `in_numbas(k)[grid, block](*args)`.
+    """Runs a kernel in Numba's own simulator: `in_numbas(k)[grid, block](*args)`.
 
-    The call writes the arrays as the kernel does, and returns the seconds it took; it raises `RuntimeError` with the
-    last line of Numba's message if the kernel fails."""
+    The call writes to the arrays and returns the seconds that the kernel took. Raises `RuntimeError` with the last line
+    of Numba's message if the kernel fails, `TimeoutError` after a minute."""
 
     def __init__(self, kernel):
         self.f = getattr(kernel, 'py_func', kernel)
 
     def __getitem__(self, brackets):
-        return _Bound(self.f, *brackets)
+        return _ConfiguredKernel(self.f, *brackets)

@@ -1,4 +1,8 @@
-"""What a rewritten kernel calls: all of it, and nothing else, in one object, which kernels access as `__gs`."""
+"""The operations that a rewritten kernel calls: the class `Operations` has them all; kernels access it as `__gs`.
+
+An operation gets `ctx`, the context of the launch (`run`); `active`, the mask of the active lanes (`lanes`); and
+`site`, the index of its source location (`rewrite.Site`).
+"""
 
 import functools
 import inspect
@@ -35,185 +39,191 @@ __all__ = ['Operations']
 _SMALLEST = np.iinfo(np.int64).min
 
 
-def give_name(v, name):
-    "Name an array that has no name yet after the variable it is assigned to"
-    if isinstance(v, (View, Records)) and v.name is None:
-        v.rename(name)
-    return v
+def give_name(value, name):
+    "Name an array without a name after the variable to which it is assigned"
+    if isinstance(value, (View, Records)) and value.name is None:
+        value.rename(name)
+    return value
 
 
-def need_parts(v, n):
-    "Raise `TypeError` or `ValueError` unless `v` has `n` values, to unpack it to as many names"
-    if not isinstance(v, (tuple, list)):
-        raise TypeError(f'{n} names are given one value: cuda.grid(2) and .shape are several, cuda.grid(1) is one')
-    if len(v) != n:
-        raise ValueError(f'{n} names are given {len(v)} values')
+def check_unpack(value, count):
+    "Raise `TypeError` or `ValueError` unless `value` can be unpacked to `count` names"
+    if not isinstance(value, (tuple, list)):
+        raise TypeError(f'{count} names are given one value: cuda.grid(2) and .shape are several, cuda.grid(1) is one')
+    if len(value) != count:
+        raise ValueError(f'{count} names are given {len(value)} values')
 
 
-def assign_partly(d, m, new, old):
-    "Assign as `assign` does, to a variable that other lanes may read unassigned: a number is 0 there, as in Numba"
+def assign_partly(diverged, active, new, old):
+    "Assign to a variable that other lanes may read unassigned: a number is 0 there, as in Numba"
     if old is UNDEF and isinstance(new, (np.ndarray, np.generic)):
-        return merge(m, new, new.dtype.type(0))
-    return assign(d, m, new, old)
+        return merge(active, new, new.dtype.type(0))
+    return assign(diverged, active, new, old)
 
 
-def assigned(run, m, v, lanes, name, site):
-    "Return the value `v` of the variable `name`, which `lanes` have assigned; warns if other lanes of `m` read it"
-    if lanes is not None and lanes is not m and (without := m & ~lanes).any():
-        run.detectors.initcheck.unassigned(run, without, name, site)
-    return v
+def assigned(ctx, active, value, assigned_lanes, name, site):
+    "Return `value`, that of a variable; warns if lanes read it that are not among the `assigned_lanes`"
+    if assigned_lanes is not None and assigned_lanes is not active and (without := active & ~assigned_lanes).any():
+        ctx.detectors.initcheck.warn_unassigned(ctx, without, name, site)
+    return value
 
 
-def fork(run, m, c, site):
-    "Split `m` into the lanes where `c` is true and those where it is not, and report the branch to the trace"
-    yes, no = branch(m, c)
-    if run.trace is not None:
-        run.trace.branch(run, m, yes, no, site)
+def fork(ctx, active, condition, site):
+    "Split `active` by a condition, as `lanes.branch` does, and report the branch to the trace"
+    yes, no = branch(active, condition)
+    if ctx.trace is not None:
+        ctx.trace.branch(ctx, active, yes, no, site)
     return yes, no
 
 
-def again(run, loop, c, site):
+def continue_loop(ctx, loop, condition, site):
     "Return whether a `while` loop has another iteration; raises `SynccheckError` if it spins without progress"
-    go = loop.test(c)
-    if go:
-        run.detectors.synccheck.iterate(run, loop, site, sys._getframe(1))
-    return go
+    continues = loop.test(condition)
+    if continues:
+        ctx.detectors.synccheck.check_iteration(ctx, loop, site, sys._getframe(1))
+    return continues
 
 
-def leave(run, kernel, m, value, ret):
-    "Execute `return`: in a kernel the lanes become inactive, in a device function they have a value"
+def return_from(ctx, kernel, active, value, returned):
+    "Execute `return`: in a kernel the lanes end, in a device function `value` is merged into what others returned"
     if kernel:
-        run.g.live = run.g.live & ~m
+        ctx.group.live = ctx.group.live & ~active
         return None
-    return value if ret is UNDEF else merge(m, value, ret)
+    return value if returned is UNDEF else merge(active, value, returned)
 
 
-def return_at_end(m, ret):
-    "Return a device function's value if the lanes of `m` reach its end without `return`: None, and so 0, there"
-    if m is None or not isinstance(ret, (np.ndarray, np.generic)):
-        return ret
-    return np.where(m, ret.dtype.type(0), ret)
+def return_at_end(active, returned):
+    "Return the value of a device function at its end: 0 in lanes that reach it without `return`, where Python has None"
+    if active is None or not isinstance(returned, (np.ndarray, np.generic)):
+        return returned
+    return np.where(active, returned.dtype.type(0), returned)
 
 
-def holds(run, m, c, site, message=None):
-    "Execute `assert`; `message` makes the text after the condition, for the lanes where it is false"
-    yes, no = branch(m, c)
+def check_assert(ctx, active, condition, site, message=None):
+    "Execute `assert`, with the text after the condition as `message`; raises for the lanes where it is false"
+    yes, no = branch(active, condition)
     if no is None:
         return
     if message is None:
-        raise run.finding('assert', 'fails', site, no)
-    raise run.finding('assert', 'fails_with', site, no, message=_text(run, no, (message,)))
+        raise ctx.finding('assert', 'fails', site, no)
+    raise ctx.finding('assert', 'fails_with', site, no, message=_text(ctx, no, (message,)))
 
 
-def _text(run, m, values):
-    "Format the text of an exception with these arguments, for the first lane of `m`"
-    lane = run.active(m)[0]
-    values = [np.asarray(v)[lane if np.ndim(v) else ()].item() if _is_number(v) else v for v in values]
+def _text(ctx, active, values):
+    "Format the arguments of an exception, which are `values`, for the first lane of `active`"
+    lane = ctx.active_lanes(active)[0]
+    values = [
+        np.asarray(value)[lane if np.ndim(value) else ()].item() if _is_number(value) else value for value in values
+    ]
     return str(values[0]) if len(values) == 1 else str(tuple(values)) if values else ''
 
 
-def _is_number(v):
-    return isinstance(v, (np.ndarray, np.generic))
+def _is_number(value):
+    return isinstance(value, (np.ndarray, np.generic))
 
 
-def throw(run, m, kind, values, site):
+def raise_exception(ctx, active, kind, values, site):
     "Execute `raise`: the launch ends with the exception of the first lane"
     if not (isinstance(kind, type) and issubclass(kind, Exception)):
         raise TypeError(f'a kernel raises {kind!r}, which is not an exception')
-    text = _text(run, m, values)
+    text = _text(ctx, active, values)
     raised = f'{kind.__name__}: {text}' if text else kind.__name__
-    found = run.finding('raise', 'raised', site, m, raised=raised, exception=kind.__name__, message=text)
+    found = ctx.finding('raise', 'raised', site, active, raised=raised, exception=kind.__name__, message=text)
     raise also_instance_of(found, kind)
 
 
-def divide(run, m, op, a, b, site):
+def divide(ctx, active, op, a, b, site):
     "Compute `a op b`; raises `KernelCrash` if `//` or `%` divides an integer by zero, or the smallest one by -1"
     if op in ('FloorDiv', 'Mod') and kind_of(a) in 'biu' and kind_of(b) in 'biu':
-        if not np.all(b) and (zero := branch(m, b)[1]) is not None:
-            raise run.finding('crash', 'division', site, zero)
-        if np.any(np.equal(b, -1)) and (wrong := branch(m, (b == -1) & (a == _SMALLEST))[0]) is not None:
-            raise run.finding('crash', 'division_overflows', site, wrong)
+        if not np.all(b) and (zero := branch(active, b)[1]) is not None:
+            raise ctx.finding('crash', 'division', site, zero)
+        if np.any(np.equal(b, -1)) and (wrong := branch(active, (b == -1) & (a == _SMALLEST))[0]) is not None:
+            raise ctx.finding('crash', 'division_overflows', site, wrong)
     return binary(op, a, b)
 
 
-def call(run, m, f, args, kw, site):
+def call(ctx, active, function, args, keywords, site):
     "Call a function in a kernel: one of CUDA's, one of Python's, or a device function"
-    if hasattr(f, 'lanes'):
+    if hasattr(function, 'lane_function'):
         try:
-            return f.lanes(run, m, site, *args, **kw)
-        except TypeError as e:
-            if e.__traceback__.tb_next is None:  # it did not start
-                raise _wrong_call(f, e, args, kw) from None
+            return function.lane_function(ctx, active, site, *args, **keywords)
+        except TypeError as error:
+            if error.__traceback__.tb_next is None:  # raised by the call itself: the arguments do not fit
+                raise _argument_error(function, error, args, keywords) from None
             raise
-    if not callable(f):
-        raise _no_function(f)
-    if f is divmod:
-        return tuple(divide(run, m, op, *args, site) for op in ('FloorDiv', 'Mod'))
-    if isinstance(getattr(f, 'py_func', None), types.FunctionType):
-        return _helper(f.py_func).call(run, m, site, args, kw)
-    if f in FUNCTIONS:
-        return FUNCTIONS[f](*args, **kw)
-    if f is print:
-        return print_lanes(run, m, site, *args, **kw)
-    if f in OPERATORS:
-        return divide(run, m, OPERATORS[f], *args, site)
-    if f in COMPARING:
-        return compare(COMPARING[f], *args)
-    if isinstance(f, np.ufunc) or getattr(operator, getattr(f, '__name__', ''), None) is f:
-        return f(*map(widen, args), **kw)
-    if is_number_type(f):
-        return cast(f, *args)
-    if type(f).__module__.startswith('numba.'):
-        return cast(np.dtype(str(f)), *args)  # one of Numba's types
-    if isinstance(f, type) and issubclass(f, tuple):
-        return f(*args, **kw)
-    if getattr(f, '__name__', '') == 'conjugate' and isinstance(f.__self__, (np.ndarray, np.number, complex)):
-        return f()
-    raise refusal(run, m, f, site)
+    if not callable(function):
+        raise _not_callable(function)
+    if function is divmod:
+        return tuple(divide(ctx, active, op, *args, site) for op in ('FloorDiv', 'Mod'))
+    if isinstance(getattr(function, 'py_func', None), types.FunctionType):
+        return _njit_program(function.py_func).call(ctx, active, site, args, keywords)
+    if function in FUNCTIONS:
+        return FUNCTIONS[function](*args, **keywords)
+    if function is print:
+        return print_lanes(ctx, active, site, *args, **keywords)
+    if function in OPERATORS:
+        return divide(ctx, active, OPERATORS[function], *args, site)
+    if function in COMPARING:
+        return compare(COMPARING[function], *args)
+    if isinstance(function, np.ufunc) or getattr(operator, getattr(function, '__name__', ''), None) is function:
+        return function(*map(widen, args), **keywords)
+    if is_number_type(function):
+        return cast(function, *args)
+    if type(function).__module__.startswith('numba.'):
+        return cast(np.dtype(str(function)), *args)  # one of Numba's types
+    if isinstance(function, type) and issubclass(function, tuple):
+        return function(*args, **keywords)
+    if getattr(function, '__name__', '') == 'conjugate' and isinstance(
+        function.__self__, (np.ndarray, np.number, complex)
+    ):
+        return function()
+    raise unsupported_call(ctx, active, function, site)
 
 
-def _no_function(v):
+def _not_callable(value):
     "Make the `TypeError` for a call of an object that is not a function"
-    if isinstance(v, Namespace):
-        return TypeError(f'{v} is not a function, but has some: {", ".join(f"{v}.{k}" for k in vars(v))}')
-    what = dict(View='an array', ndarray='a number', Records='an array of records').get(type(v).__name__, f'{v!r}')
+    if isinstance(value, Namespace):
+        return TypeError(f'{value} is not a function, but has some: {", ".join(f"{value}.{k}" for k in vars(value))}')
+    what = dict(View='an array', ndarray='a number', Records='an array of records').get(
+        type(value).__name__, f'{value!r}'
+    )
     return TypeError(f'{what} is called, as if it were a function; an element is x[i], in square brackets')
 
 
-def _wrong_call(f, error, args, kw):
-    "Make the error for arguments that one of CUDA's functions does not take, in its own words"
-    signature = inspect.signature(f)
+def _argument_error(function, error, args, keywords):
+    "Make the `TypeError` for arguments that one of CUDA's functions does not take"
+    signature = inspect.signature(function)
     try:
-        signature.bind(*args, **kw)
-    except TypeError as e:
-        return TypeError(f'cuda.{f.__name__}{signature}: {e}')
+        signature.bind(*args, **keywords)
+    except TypeError as bind_error:
+        return TypeError(f'cuda.{function.__name__}{signature}: {bind_error}')
     return error
 
 
 @functools.lru_cache
-def _helper(f):
+def _njit_program(py_func):
     "Return the program of a function under Numba's `@njit`, which kernels may call"
-    return sys.modules[f'{__package__}.program'].Program(f)
+    return sys.modules[f'{__package__}.program'].Program(py_func)
 
 
-def finish(v):
-    "Return the value of a finished call; a device function that waits for other blocks yields until then"
-    return (yield from v) if isinstance(v, types.GeneratorType) else v
+def finish(value):
+    "Return the value of a call; yields while the called device function waits for other blocks"
+    return (yield from value) if isinstance(value, types.GeneratorType) else value
 
 
-def for_kernels(f):
-    "Mark a Python function as one that kernels may call, as a decorator"
-    name = f.__name__
+def device_function_hint(function):
+    "Return the hint for a call of a plain Python function: how to make it a device function"
+    name = function.__name__
     return f'Put @cuda.jit(device=True) above it; if it is not yours: {name} = cuda.jit(device=True)({name})'
 
 
-def refusal(run, m, f, site):
-    "Make the `NotSimulated` error for a call of `f`"
-    if isinstance(f, types.FunctionType):
-        what = f'{f.__name__} is a plain Python function, which Numba does not compile'
-        return run.refusal(site, m, what, for_kernels(f))
-    name = getattr(f, '__name__', f)
-    return run.refusal(site, m, f'calling {name!r} in a kernel', _HINTS.get(name, _CALLED_BY_KERNELS))
+def unsupported_call(ctx, active, function, site):
+    "Make the `NotSimulated` error for a call of `function`"
+    if isinstance(function, types.FunctionType):
+        what = f'{function.__name__} is a plain Python function, which Numba does not compile'
+        return ctx.unsupported(site, active, what, device_function_hint(function))
+    name = getattr(function, '__name__', function)
+    return ctx.unsupported(site, active, f'calling {name!r} in a kernel', _HINTS.get(name, _CALLED_BY_KERNELS))
 
 
 _OWN_ARRAYS = 'A thread has cuda.local.array(size, dtype), and a block cuda.shared.array(size, dtype).'
@@ -227,8 +237,18 @@ _HINTS = {
 }
 
 
-_CALLED = (assign, assign_partly, assigned, merge, union, branch, join, Loop, Range, Items)  # lanes and loops
-_CALLED += (binary, unary, negate, both, either, compare, contains)  # numbers
-_CALLED += (load, store, attribute, store_attribute, give_name, need_parts)  # arrays
-_CALLED += (fork, again, leave, return_at_end, holds, throw, divide, call, finish)  # what asks the run
-Operations = type('Operations', (), dict(UNDEF=UNDEF, **{f.__name__: f for f in _CALLED}))
+_OPERATIONS = (assign, assign_partly, assigned, merge, union, branch, join, Loop, Range, Items)  # lanes and loops
+_OPERATIONS += (binary, unary, negate, both, either, compare, contains)  # numbers
+_OPERATIONS += (load, store, attribute, store_attribute, give_name, check_unpack)  # arrays
+_OPERATIONS += (
+    fork,
+    continue_loop,
+    return_from,
+    return_at_end,
+    check_assert,
+    raise_exception,
+    divide,
+    call,
+    finish,
+)  # what asks the run
+Operations = type('Operations', (), dict(UNDEF=UNDEF, **{f.__name__: f for f in _OPERATIONS}))

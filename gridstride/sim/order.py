@@ -1,11 +1,11 @@
 """The memory model: which access happens before which, by barriers, and by flags between fences.
 
-A flag is an element that atomics use. A store to it releases what happens before the writer's last fence; a load
-acquires that at the reader's next fence, or at the next barrier of its block. `threadfence_block` does this within a
-block only. The emulator of CUDA C has the same model, `cpp/runtime/order.cpp`, with the same names, and its README
-says where it accepts too much; the model of `tile` is in `tile/run.py`. This one accepts more: of an element's readers
-only the first and the last thread are remembered; groups of blocks that run one after the other count as ordered until
-a thread has executed a fence or tried a lock.
+A flag is an element that atomics access. An atomic store to it releases what happens before the writer's last fence;
+an atomic load acquires that at the reader's next fence, or at the next barrier of its block. `threadfence_block` does
+this within a block only. The emulator of CUDA C has the same model, `cpp/runtime/order.cpp`, with the same names, and
+its README lists the races that it misses; the model of `tile` is in `tile/run.py`. This one misses more: it keeps only
+the lowest and the highest reader of an element, and groups of blocks that run one after the other count as ordered
+until a thread has executed a fence.
 """
 
 from dataclasses import dataclass, field
@@ -18,67 +18,72 @@ __all__ = ['Order']
 # A vector clock maps each thread to a time: its accesses up to that time happen before the event that has the clock.
 # Two accesses that no clock orders, one of them a write, are a data race. A thread's key is `block << 10 | thread`, and
 # the clock is a tree over the keys with 32 children per node: lanes, warps, blocks. A warp of 64 lanes has two nodes. A
-# node with the `floor` f stands for a tree in which every thread has at least the time f, so that a barrier of a block
-# needs one node and not one entry per thread. Nodes are immutable, and equal clocks share them. The same tree in C++:
+# node with `floor` f gives every thread below it at least the time f, so that a barrier of a block needs one node and
+# not one entry per thread. Nodes are immutable, and clocks share them. The same tree in C++ is in
 # `cpp/runtime/vector_clock.h`.
 class VectorClock:
-    "A vector clock, or a node of one: `floor` holds for all threads below it, `latest` is the latest time in it"
+    "A vector clock, or a node of one: `floor` is the least time of any thread below it, `latest` the greatest"
 
     __slots__ = 'floor', 'latest', 'below'
 
     def __init__(self, floor, below):  # below: index -> VectorClock, or a lane's time
         self.floor, self.below = floor, below
-        self.latest = max((n if isinstance(n, int) else n.latest for n in below.values()), default=0)
+        self.latest = max((child if isinstance(child, int) else child.latest for child in below.values()), default=0)
         self.latest = max(self.latest, floor)
 
 
-def includes(n, level, key, time):
-    """Return whether the access of thread `key` at `time` happens before an event with the clock `n`.
+def includes(node, level, key, time):
+    """Return whether the access of thread `key` at `time` happens before an event with the clock `node`.
 
-    >>> n = clock(2, block=0, floor=5, warps={0: 7}, lanes={3: 9})
-    >>> includes(n, 2, 3, 9), includes(n, 2, 4, 9), includes(n, 2, 40, 5)
+    >>> node = make_clock(2, block=0, floor=5, warps={0: 7}, lanes={3: 9})
+    >>> includes(node, 2, 3, 9), includes(node, 2, 4, 9), includes(node, 2, 40, 5)
     (True, False, True)"""
-    while n is not None and time <= n.latest:
-        if time <= n.floor:
+    while node is not None and time <= node.latest:
+        if time <= node.floor:
             return True
-        n = n.below.get(key >> 5 * level & 31)
+        node = node.below.get(key >> 5 * level & 31)
         level = level - 1
         if level < 0:
-            return n is not None and time <= n
+            return node is not None and time <= node
     return False
 
 
 def join(a, b):
-    "Return the pointwise maximum of two clocks; one of the two, if it includes the other"
+    "Return the elementwise maximum of two clocks: the same object if one of the two includes the other"
     if b is None or a is b or a is not None and b.latest <= a.floor:
         return a
     if a is None or a.latest <= b.floor:
         return b
     below = dict(a.below)
-    for i, n in b.below.items():
-        old = below.get(i)
-        below[i] = max(old or 0, n) if isinstance(n, int) else join(old, n)
+    for key, child in b.below.items():
+        other = below.get(key)
+        below[key] = max(other or 0, child) if isinstance(child, int) else join(other, child)
     for joined in (a, b):
-        same = len(joined.below) == len(below) and all(below[i] is n or below[i] == n for i, n in joined.below.items())
+        same = len(joined.below) == len(below) and all(
+            below[key] is child or below[key] == child for key, child in joined.below.items()
+        )
         if joined.floor == max(a.floor, b.floor) and same:
             return joined
     return VectorClock(max(a.floor, b.floor), below)
 
 
-def clock(level, block, floor, warps, lanes):
-    "Make the clock of one block: a time for all, one per 32 threads in `warps`, and one per thread in `lanes`"
-    below = {w: {} for w in warps}
-    for t, time in lanes.items():
-        below.setdefault(t // 32, {})[t % 32] = time
-    n = VectorClock(floor, {w: VectorClock(warps.get(w, 0), clock) for w, clock in below.items()})
+def make_clock(level, block, floor, warps, lanes):
+    "Make the clock of one block: a time for all threads, `floor`, per 32 threads, `warps`, and per thread, `lanes`"
+    below = {warp: {} for warp in warps}
+    for thread, time in lanes.items():
+        below.setdefault(thread // 32, {})[thread % 32] = time
+    node = VectorClock(floor, {warp: VectorClock(warps.get(warp, 0), times) for warp, times in below.items()})
     for i in range(2, level + 1):
-        n = VectorClock(0, {block >> 5 * (i - 2) & 31: n})
-    return n
+        node = VectorClock(0, {block >> 5 * (i - 2) & 31: node})
+    return node
 
 
 @dataclass(slots=True)
 class Flag:
-    "The clocks that the writers of an element have released: to the device, within any block, within each block"
+    "An element that atomics access: the clocks that its writers have released, by the scope of their fences"
+
+    # `by_block` has, per block, what its threads have released to threads of this block; `any_block` joins these
+    # clocks: it only serves to report a fence whose scope is too small.
 
     device: VectorClock = None
     any_block: VectorClock = None
@@ -86,196 +91,238 @@ class Flag:
     time: int = 0
 
 
-# The last fence of each thread: its time, and the times of the last barriers of its block and its warp before it, as
-# arrays: one set for fences of all scopes, one for those of device scope. `shared` is the latest fence of any thread
-# that a barrier of the block has ordered before the thread.
 class _Fences:
-    def __init__(self, g):
-        self.time, self.block, self.warp, self.shared = (np.zeros(g.size, np.int64) for _ in range(4))
-        self.floor = np.zeros(g.count, np.int64)  # what holds for whole blocks
-        self.acquired, self.acquired_block = {}, {}  # by lane, by block: what was acquired before the fence
+    """The last fence of each thread of a group: one object for fences of any scope, one for those of device scope.
+
+    Per lane: `time` of the fence, and the time of the last barrier of its `block` and of its `warp` before it. `shared`
+    is the time of the latest fence by another thread that a block's barrier has ordered before the lane."""
+
+    def __init__(self, group):
+        self.time, self.block, self.warp, self.shared = (np.zeros(group.size, np.int64) for _ in range(4))
+        self.floor = np.zeros(group.block_count, np.int64)  # per block: the latest barrier before a fence of it
+        self.acquired, self.acquired_block = {}, {}  # lane -> clock, block -> clock: what was acquired before the fence
 
 
 class Order:
-    "The happens-before relation: by barriers of a warp, a block or the grid, or by flags"
+    "The happens-before relation of accesses, by barriers of a warp, a block or the grid, and by flags"
 
     def __init__(self, blocks, now):  # blocks: of the grid
-        self.start = now  # every access up to this time is ordered
-        self.level = max(2, -(-(10 + int(blocks).bit_length()) // 5) - 1)
-        self.flags = {}  # memory -> element -> Flag
-        self.fenced = False
+        self.ordered_until = now  # every access up to this time is ordered
+        self.level = max(2, -(-(10 + int(blocks).bit_length()) // 5) - 1)  # of a clock's root: 5 bits of a key each
+        self.flags = {}  # memory -> offset of an element -> Flag
+        self.has_fences = False  # has a thread of the launch executed a fence?
 
-    def begin(self, g, now, alone):
-        """Begin the group `g`. `alone`: its blocks and those before cannot share flags.
+    def begin_group(self, group, now, isolated):
+        """Begin a group of blocks; `isolated` means that its blocks do not wait for those of earlier groups.
 
-        Then all earlier accesses count as ordered, which is generous and fast; so it is before the first fence."""
-        if alone and not self.fenced:
-            self.start = now
-        self.began = now
-        self.synced = np.full(g.count, now, np.int64)
-        self.met = now  # the earliest of `synced`
-        self.warp_synced = np.full(g.count * g.warps, now, np.int64)
+        Until the first fence, an isolated group counts as ordered after all earlier ones: this is fast and misses
+        races between blocks of different groups."""
+        if isolated and not self.has_fences:
+            self.ordered_until = now
+        self.group_start = now
+        self.barrier_time = np.full(group.block_count, now, np.int64)
+        self.oldest_barrier = now  # the minimum of `barrier_time`
+        self.warp_barrier_time = np.full(group.block_count * group.warps_per_block, now, np.int64)
         self.fences = None
-        # acquired: the clocks by lane, and by block; loaded: what the flags that a lane has loaded release, within the
-        # block and to the device, which its next fence acquires; any_block: by block, what flags release in any block
-        self.acquired, self.acquired_block, self.loaded, self.any_block = {}, {}, ({}, {}), {}
+        self.acquired = {}  # lane -> clock of what happens before its next access
+        self.acquired_block = {}  # block of the group -> clock of what happens before the next access of its threads
+        # lane -> clock that its loads of flags have released, within the block and to the device: its next fence
+        # acquires it
+        self.loaded = {}, {}
+        self.any_block = {}  # block of the group -> clock that the flags it has loaded release in any block
 
-    _OF_GROUP = 'began', 'synced', 'met', 'warp_synced', 'fences', 'acquired', 'acquired_block', 'loaded', 'any_block'
+    _GROUP_STATE = (
+        'group_start',
+        'barrier_time',
+        'oldest_barrier',
+        'warp_barrier_time',
+        'fences',
+        'acquired',
+        'acquired_block',
+        'loaded',
+        'any_block',
+    )
 
-    def leave(self):
-        "Return the clocks of the current group, because another one begins or continues"
-        return {k: getattr(self, k) for k in self._OF_GROUP}
+    def save_group(self):
+        "Return the state of the current group, before another one begins or continues"
+        return {name: getattr(self, name) for name in self._GROUP_STATE}
 
-    def enter(self, left):
-        "Continue the group whose clocks `leave` returned"
-        vars(self).update(left)
+    def restore_group(self, saved):
+        "Continue the group whose state `save_group` returned"
+        vars(self).update(saved)
 
     # Barriers
 
-    def meet(self, g, blocks, now):
-        "Execute a barrier of the `blocks` of the group; after it all threads have what one of them has acquired"
+    def block_barrier(self, group, blocks, now):
+        "Execute a barrier in each of `blocks`: after it, all threads of a block have acquired what any of them had"
         if self.fences is not None:
-            lanes = np.isin(g.local, blocks)
-            for f in self.fences:
-                f.shared[lanes] = np.maximum(f.shared[lanes], f.time[lanes])
-                np.maximum.at(f.floor, g.local[lanes], f.block[lanes])
-                self.share(g, blocks, f.acquired, f.acquired_block)
+            lanes = np.isin(group.block_in_group, blocks)
+            for fences in self.fences:
+                fences.shared[lanes] = np.maximum(fences.shared[lanes], fences.time[lanes])
+                np.maximum.at(fences.floor, group.block_in_group[lanes], fences.block[lanes])
+                self.join_into_blocks(group, blocks, fences.acquired, fences.acquired_block)
         for clocks in (self.acquired, *self.loaded):
             if clocks:
-                self.share(g, blocks, clocks, self.acquired_block)
-        self.synced[blocks] = now
-        self.met = int(self.synced.min())
+                self.join_into_blocks(group, blocks, clocks, self.acquired_block)
+        self.barrier_time[blocks] = now
+        self.oldest_barrier = int(self.barrier_time.min())
 
-    def share(self, g, blocks, clocks, of_block):
-        "Join the clocks of lanes of the `blocks` to the clocks of their blocks"
-        for lane in [l for l in clocks if g.local[l] in blocks]:
-            b = int(g.local[lane])
-            of_block[b] = join(of_block.get(b), clocks.pop(lane))
+    def join_into_blocks(self, group, blocks, clocks, block_clocks):
+        "Move the `clocks` of lanes of the `blocks` to the clocks of their blocks"
+        for lane in [lane for lane in clocks if group.block_in_group[lane] in blocks]:
+            block = int(group.block_in_group[lane])
+            block_clocks[block] = join(block_clocks.get(block), clocks.pop(lane))
 
-    def meet_lanes(self, g, lanes, now):
-        "Execute a barrier of `lanes`, each with those of its warp"
-        warps = np.unique(g.warp[lanes])
+    def warp_barrier(self, group, lanes, now):
+        "Execute a barrier of `lanes`, each with the others of its warp"
+        warps = np.unique(group.warp_in_group[lanes])
         for clocks in (self.acquired, *(f.acquired for f in self.fences or ())):
-            for w in warps if clocks else ():
-                mates = lanes[g.warp[lanes] == w]
+            for warp in warps if clocks else ():
+                warp_lanes = lanes[group.warp_in_group[lanes] == warp]
                 joined = None
-                for lane in mates:
+                for lane in warp_lanes:
                     joined = join(joined, clocks.get(int(lane)))
                 if joined is not None:
-                    clocks.update((int(lane), joined) for lane in mates)
-        self.warp_synced[warps] = now
+                    clocks.update((int(lane), joined) for lane in warp_lanes)
+        self.warp_barrier_time[warps] = now
 
     # Fences and flags
 
-    def fence(self, g, lanes, now, wide):
-        "Execute a fence of `lanes`, which acquires what they have loaded; `wide`: of device scope"
+    def fence(self, group, lanes, now, device_scope):
+        "Execute a fence by `lanes`, of device or block scope: it acquires what the flags that they have loaded release"
         if self.fences is None:
-            self.fences = (_Fences(g), _Fences(g))
-            self.fenced = True
-        for loaded in self.loaded[: 1 + wide]:
-            for lane in [int(l) for l in lanes if l in loaded] if loaded else ():
+            self.fences = (_Fences(group), _Fences(group))
+            self.has_fences = True
+        for loaded in self.loaded[: 1 + device_scope]:
+            for lane in [int(lane) for lane in lanes if lane in loaded] if loaded else ():
                 self.acquired[lane] = join(self.acquired.get(lane), loaded.pop(lane))
-        for f in self.fences[: 1 + wide]:
-            f.time[lanes] = now
-            f.block[lanes] = self.synced[g.local[lanes]]
-            f.warp[lanes] = self.warp_synced[g.warp[lanes]]
+        for fences in self.fences[: 1 + device_scope]:
+            fences.time[lanes] = now
+            fences.block[lanes] = self.barrier_time[group.block_in_group[lanes]]
+            fences.warp[lanes] = self.warp_barrier_time[group.warp_in_group[lanes]]
             for lane in map(int, lanes) if self.acquired or self.acquired_block else ():
-                n = join(self.acquired.get(lane), self.acquired_block.get(int(g.local[lane])))
-                if n is not None:
-                    f.acquired[lane] = n
+                clock = join(self.acquired.get(lane), self.acquired_block.get(int(group.block_in_group[lane])))
+                if clock is not None:
+                    fences.acquired[lane] = clock
 
-    def released(self, g, lane, f):
-        "Return the clock of what happens before the last fence of `lane`, of those in `f`; None without any"
-        b, w = int(g.local[lane]), int(g.warp[lane])
-        mates = slice(b * g.threads, (b + 1) * g.threads)
-        mine = np.where((g.warp[mates] == w) & (f.time[mates] <= self.warp_synced[w]), f.time[mates], 0)
-        mine = np.maximum(mine, f.shared[mates])
-        mine[lane - mates.start] = max(mine[lane - mates.start], f.time[lane])
-        if not mine.any():
+    def released(self, group, lane, fences):
+        """Return the clock of what happens before the last fence of `lane` in `fences`; None if it has executed none.
+
+        That is: its own accesses before the fence, those of its warp and its block before the last barrier that
+        preceded the fence, what it had acquired, and what the fences of other threads cover that a barrier has ordered
+        before it."""
+        block, warp = int(group.block_in_group[lane]), int(group.warp_in_group[lane])
+        block_lanes = slice(block * group.threads_per_block, (block + 1) * group.threads_per_block)
+        fence_times = np.where(
+            (group.warp_in_group[block_lanes] == warp) & (fences.time[block_lanes] <= self.warp_barrier_time[warp]),
+            fences.time[block_lanes],
+            0,
+        )
+        fence_times = np.maximum(fence_times, fences.shared[block_lanes])
+        fence_times[lane - block_lanes.start] = max(fence_times[lane - block_lanes.start], fences.time[lane])
+        if not fence_times.any():
             return None
-        floor = int(max(f.floor[b], f.block[lane]))
-        lanes = {int(t): int(mine[t]) for t in np.flatnonzero(mine > floor)}
-        halves = range(w % g.warps * g.width // 32, (w % g.warps + 1) * g.width // 32)
-        n = clock(self.level, g.first + b, floor, dict.fromkeys(halves, int(f.warp[lane])), lanes)
-        return join(join(n, f.acquired.get(lane)), f.acquired_block.get(b))
+        floor = int(max(fences.floor[block], fences.block[lane]))
+        lanes = {int(thread): int(fence_times[thread]) for thread in np.flatnonzero(fence_times > floor)}
+        halves = range(
+            warp % group.warps_per_block * group.warp_size // 32,
+            (warp % group.warps_per_block + 1) * group.warp_size // 32,
+        )
+        clock = make_clock(
+            self.level, group.first_block + block, floor, dict.fromkeys(halves, int(fences.warp[lane])), lanes
+        )
+        return join(join(clock, fences.acquired.get(lane)), fences.acquired_block.get(block))
 
-    def on_atomic(self, g, lanes, mem, off, now, wrote):
-        "Execute atomics of `lanes` on the elements at `off`; `wrote`: which of them have changed it"
-        if not self.fenced:
+    def on_atomic(self, group, lanes, mem, offsets, now, changed):
+        "Execute atomics by `lanes` on the elements at `offsets`; `changed` says which lanes have written a value"
+        if not self.has_fences:
             return
-        for lane, at, w in zip(map(int, lanes), map(int, off), wrote):
-            flag = self.flags.get(id(mem), {}).get(at)
-            if flag is not None and flag.time <= self.began and mem.space != 'global':
-                flag = None
+        for lane, offset, has_changed in zip(map(int, lanes), map(int, offsets), changed):
+            flag = self.flags.get(id(mem), {}).get(offset)
+            if flag is not None and flag.time <= self.group_start and mem.space != 'global':
+                flag = None  # of shared memory that belonged to an earlier block
             if flag is not None:
-                self.on_atomic_load(g, lane, flag)
-            if w and self.fences is not None:
-                self.on_atomic_store(g, lane, mem, at, flag, now)
+                self.on_atomic_load(group, lane, flag)
+            if has_changed and self.fences is not None:
+                self.on_atomic_store(group, lane, mem, offset, flag, now)
 
-    def on_atomic_load(self, g, lane, flag):
-        "Load a flag: the next fence of the lane acquires what the flag has released"
-        block = int(g.b[lane])
-        for loaded, n in zip(self.loaded, (flag.by_block.get(block), flag.device)):
-            if n is not None:
-                loaded[lane] = join(loaded.get(lane), n)
-        b = int(g.local[lane])
-        self.any_block[b] = join(self.any_block.get(b), flag.any_block)
+    def on_atomic_load(self, group, lane, flag):
+        "Load a flag: the next fence of the lane acquires what the flag releases"
+        block = int(group.block_index[lane])
+        for loaded, released_clock in zip(self.loaded, (flag.by_block.get(block), flag.device)):
+            if released_clock is not None:
+                loaded[lane] = join(loaded.get(lane), released_clock)
+        block_slot = int(group.block_in_group[lane])
+        self.any_block[block_slot] = join(self.any_block.get(block_slot), flag.any_block)
 
-    def on_atomic_store(self, g, lane, mem, off, flag, now):
+    def on_atomic_store(self, group, lane, mem, offset, flag, now):
         "Store a flag: it releases what happens before the lane's last fence"
-        in_block, device = (self.released(g, lane, f) for f in self.fences)
+        in_block, device = (self.released(group, lane, fences) for fences in self.fences)
         if in_block is None:
             return
         if flag is None:
-            flag = self.flags.setdefault(id(mem), {})[off] = Flag()
-        block = int(g.b[lane])
+            flag = self.flags.setdefault(id(mem), {})[offset] = Flag()
+        block = int(group.block_index[lane])
         flag.by_block[block] = join(flag.by_block.get(block), in_block)
         flag.device, flag.any_block, flag.time = join(flag.device, device), join(flag.any_block, in_block), now
 
-    def forget(self, mem, off):
-        "Forget the flags at `off`, which are written plainly"
+    def forget(self, mem, offsets):
+        "Forget the flags at `offsets`, which a plain write has overwritten"
         if flags := self.flags.get(id(mem)):
-            for at in map(int, off):
-                flags.pop(at, None)
+            for offset in map(int, offsets):
+                flags.pop(offset, None)
 
     # Happens-before
 
-    def happens_before(self, g, lanes, time, thread):
-        "Return, per lane, whether the access by `thread` at `time` happens before one by `lanes` now"
-        synced = g.in_block(lanes, thread) & (time <= self.synced[g.local[lanes]])
-        res = (time <= self.start) | (thread == g.id[lanes]) | synced
-        if res.all():
-            return res
-        res |= g.in_warp(lanes, thread) & (time <= self.warp_synced[g.warp[lanes]])
+    def happens_before(self, group, lanes, time, thread):
+        "Return, per lane, whether the access by the thread `thread` at `time` happens before an access by the lane now"
+        synced = group.in_block(lanes, thread) & (time <= self.barrier_time[group.block_in_group[lanes]])
+        ordered = (time <= self.ordered_until) | (thread == group.thread_ids[lanes]) | synced
+        if ordered.all():
+            return ordered
+        ordered |= group.in_warp(lanes, thread) & (time <= self.warp_barrier_time[group.warp_in_group[lanes]])
         if self.acquired or self.acquired_block:
-            for i in np.flatnonzero(~res):
-                clocks = self.acquired.get(int(lanes[i])), self.acquired_block.get(int(g.local[lanes[i]]))
-                res[i] = any(self.includes(g, n, thread[i], time[i]) for n in clocks)
-        return res
+            for i in np.flatnonzero(~ordered):
+                lane = int(lanes[i])
+                clocks = self.acquired.get(lane), self.acquired_block.get(int(group.block_in_group[lane]))
+                ordered[i] = any(self.includes(group, clock, thread[i], time[i]) for clock in clocks)
+        return ordered
 
-    def includes(self, g, n, thread, time):
-        "Return whether the access of `thread` at `time` happens before an event with the clock `n`"
-        block, t = divmod(int(thread), g.threads)
-        return n is not None and includes(n, self.level, block << 10 | t, int(time))
+    def includes(self, group, clock, thread, time):
+        "Return whether the access by `thread` at `time` happens before an event with this clock, or None for no clock"
+        block, thread_index = divmod(int(thread), group.threads_per_block)
+        return clock is not None and includes(clock, self.level, block << 10 | thread_index, int(time))
 
-    def race_code(self, g, lane, time, thread):
-        "Return the code of the finding for a data race of `thread` at `time` with `lane`: it names the missing order"
+    def race_code(self, group, lane, time, thread):
+        "Return the code of the finding for a data race of `thread` at `time` with `lane`: it names what is missing"
         lane = int(lane)
-        block = thread // g.threads
-        if any(self.includes(g, loaded.get(lane), thread, time) for loaded in self.loaded):
+        block = thread // group.threads_per_block
+        if any(self.includes(group, loaded.get(lane), thread, time) for loaded in self.loaded):
             return 'flag_not_acquired'
-        if self.includes(g, self.any_block.get(int(g.local[lane])), thread, time):
+        if self.includes(group, self.any_block.get(int(group.block_in_group[lane])), thread, time):
             return 'fence_of_block'
-        return 'race' if block == g.b[lane] else 'race_of_blocks'
+        return 'race' if block == group.block_index[lane] else 'race_of_blocks'
 
-    def may_forget(self, g, lanes, lo, hi, time):
-        """Return whether the readers `lo` to `hi`, which read at `time`, may be forgotten: both happen before what
-        `lanes` do"""
-        synced = g.in_block(lanes, lo) & g.in_block(lanes, hi) & (time <= self.synced[g.local[lanes]])
-        old = (time <= self.start) | synced
-        if old.all():
-            return old
-        old |= g.in_warp(lanes, lo) & g.in_warp(lanes, hi) & (time <= self.warp_synced[g.warp[lanes]])
-        if (self.acquired or self.acquired_block) and not old.all():
-            old |= self.happens_before(g, lanes, time, lo) & self.happens_before(g, lanes, time, hi)
-        return old
+    def may_forget(self, group, lanes, lowest, highest, time):
+        """Return, per lane, whether the shadow may forget the readers `lowest` and `highest`.
+
+        It may if both reads, the last of them at `time`, happen before the access of the lane: what races with them
+        races with that access, too."""
+        synced = (
+            group.in_block(lanes, lowest)
+            & group.in_block(lanes, highest)
+            & (time <= self.barrier_time[group.block_in_group[lanes]])
+        )
+        forgettable = (time <= self.ordered_until) | synced
+        if forgettable.all():
+            return forgettable
+        forgettable |= (
+            group.in_warp(lanes, lowest)
+            & group.in_warp(lanes, highest)
+            & (time <= self.warp_barrier_time[group.warp_in_group[lanes]])
+        )
+        if (self.acquired or self.acquired_block) and not forgettable.all():
+            forgettable |= self.happens_before(group, lanes, time, lowest) & self.happens_before(
+                group, lanes, time, highest
+            )
+        return forgettable

@@ -7,9 +7,9 @@ import numpy as np
 from ..diagnostics.errors import NotSimulated
 from ..support.function_source import SourceMissing, source_of
 from .arithmetic import as_numba
-from .constants import check_constants, outside, outer_names_read
+from .constants import check_constants, outer_values, outer_names_read
 from .definition import definition
-from .memory import freeze
+from .memory import freeze_array
 from .operations import Operations
 from .records import freeze_records
 from .rewrite import rewrite_function, rewriter_of
@@ -24,7 +24,7 @@ def _unreadable_source(f):
     return NotSimulated(what, kernel=f.__name__)
 
 
-def _read(f):
+def _read_source(f):
     "Return (source, file, first line number) of a function; raises `NotSimulated` if there is none"
     try:
         source = source_of(f)
@@ -33,92 +33,93 @@ def _read(f):
     return source.text, source.file, source.first
 
 
-def _definition(src, f):
-    "Return the `def` of a function"
-    if (fn := definition(src, f)) is None:
+def _definition(source, f):
+    "Return the `def` of a function as a syntax tree; raises `NotSimulated` if there is none"
+    if (tree := definition(source, f)) is None:
         if f.__code__.co_filename == '<string>':  # of `exec`: Python 3.13 takes it for the text after `python -c`
             raise _unreadable_source(f)
         what = 'a kernel is a function made with def, or by the one lambda with its parameters that a line has'
         raise NotSimulated(what, kernel=f.__name__)
-    return fn
+    return tree
 
 
 class Program:
-    """A kernel or device function, rewritten for lanes: `Program(f)(run, m, *args)`; `.text` shows the result.
+    """A kernel or device function, rewritten for lanes.
 
-    If it `may_spin`, to wait for other blocks, it is a generator."""
+    `Program(f)(ctx, active, *args)` runs it in the lanes of `active`; `.text` is the rewritten source. A function that
+    `may_spin`, because it waits for other blocks, becomes a generator."""
 
-    def __init__(self, f, kernel=False):
-        src, file, first = _read(f)
-        fn = _definition(src, f)
-        self.may_spin, self.meets_grid = may_spin(fn, f), kernel and meets_grid(fn, f)
-        rewriter = rewriter_of(f.__name__, file, src.splitlines(), first - 1, self.may_spin, kernel)
-        names = outside(f)
-        check_constants(fn, {k: names[k] for k in outer_names_read(f) & names.keys()}, kernel, rewriter.fail)
-        self.tree = settle(rewrite_function(fn, rewriter), first - 1)
+    def __init__(self, py_func, kernel=False):
+        source, file, first_line = _read_source(py_func)
+        fn = _definition(source, py_func)
+        self.may_spin, self.meets_grid = may_spin(fn, py_func), kernel and meets_grid(fn, py_func)
+        rewriter = rewriter_of(py_func.__name__, file, source.splitlines(), first_line - 1, self.may_spin, kernel)
+        names = outer_values(py_func)
+        check_constants(fn, {k: names[k] for k in outer_names_read(py_func) & names.keys()}, kernel, rewriter.fail)
+        self.tree = settle(rewrite_function(fn, rewriter), first_line - 1)
         self.file = file
-        self.f = f
-        self.name = f.__name__
+        self.py_func = py_func
+        self.name = py_func.__name__
         self.kernel = kernel
-        self.run = self._compile(file, rewriter.consts)
+        self.lane_function = self._compile(file, rewriter.constants)
         self.sites = rewriter.sites
         self.params = [arg.arg for arg in fn.args.args]
-        self.defaults = f.__defaults__ or ()
+        self.defaults = py_func.__defaults__ or ()
 
     @property
     def text(self):
         "The rewritten function as Python source"
         return ast.unparse(self.tree)
 
-    def _compile(self, file, consts):
-        "Compile the rewritten function, with the globals of `f`, its constants, and the operations"
-        space = {**_names(self.f), **consts, '__gs': Operations}
+    def _compile(self, file, constants):
+        "Compile the rewritten function in a namespace of the original's globals, its constants, and the operations"
+        namespace = {**_names(self.py_func), **constants, '__gs': Operations}
         name = self.tree.body[0].name
-        own = {k: v for k, v in space.items() if k == name}
-        exec(compile(self.tree, file, 'exec'), space)
-        made = space.pop(name)
-        space.update(own)  # a recursive call means the device function
-        return made
+        outer_value = {k: v for k, v in namespace.items() if k == name}
+        exec(compile(self.tree, file, 'exec'), namespace)
+        compiled = namespace.pop(name)
+        namespace.update(outer_value)  # a recursive call means the device function
+        return compiled
 
-    def __call__(self, run, m, *args, **kw):
-        return self.call(run, m, None, args, kw)
+    def __call__(self, ctx, active, *args, **kw):
+        return self.call(ctx, active, None, args, kw)
 
-    def call(self, run, m, site, args, kw):
-        "Call it from a site of the running function, or as a kernel if the site is None"
-        others = self.params[len(args) :]
-        given = {**dict(zip(self.params[::-1], map(as_numba, self.defaults[::-1]))), **kw}
-        if len(args) > len(self.params) or set(kw) - set(others) or set(others) - set(given):
+    def call(self, ctx, active, site, args, kw):
+        "Call it from the running function, at `site`; a kernel is called by the launch, and its site is None"
+        missing = self.params[len(args) :]
+        values = {**dict(zip(self.params[::-1], map(as_numba, self.defaults[::-1]))), **kw}
+        if len(args) > len(self.params) or set(kw) - set(missing) or set(missing) - set(values):
             raise TypeError(f'{self.name} takes ({", ".join(self.params)})')
-        args = (*args, *(given[k] for k in others))
-        callers = () if site is None else (run.program.sites[site], *run.callers)
+        args = (*args, *(values[name] for name in missing))
+        callers = () if site is None else (ctx.program.sites[site], *ctx.callers)
         if self.may_spin:
-            return self.steps(run, m, callers, *args)
-        outer = run.program, run.callers
-        run.program, run.callers = self, callers
+            return self.steps(ctx, active, callers, *args)
+        saved = ctx.program, ctx.callers
+        ctx.program, ctx.callers = self, callers
         try:
-            return self.run(run, m, self.kernel, *args)
+            return self.lane_function(ctx, active, self.kernel, *args)
         finally:
-            run.program, run.callers = outer
+            ctx.program, ctx.callers = saved
 
-    def steps(self, run, m, callers, *args):
-        "Run a call that yields where it waits for other blocks"
-        outer = run.program, run.callers
-        run.program, run.callers = self, callers
-        res = yield from self.run(run, m, self.kernel, *args)
-        run.program, run.callers = outer
-        return res
+    def steps(self, ctx, active, callers, *args):
+        "Run a call as a generator, which yields while it waits for other blocks"
+        saved = ctx.program, ctx.callers
+        ctx.program, ctx.callers = self, callers
+        result = yield from self.lane_function(ctx, active, self.kernel, *args)
+        ctx.program, ctx.callers = saved
+        return result
 
 
 def _names(f):
-    "Return {name: value} of the globals and closure of `f`; numbers are typed, and arrays frozen, as in Numba"
+    "Return {name: value} of the globals and the closure of `f`: numbers with Numba's types, arrays as constants"
     used = outer_names_read(f)
-    return {k: _as_kernel_value(k, v) if k in used else v for k, v in outside(f).items()}
+    return {name: _as_kernel_value(name, value) if name in used else value for name, value in outer_values(f).items()}
 
 
-def _as_kernel_value(name, v):
-    "Convert a value from outside the kernel to what the kernel sees"
-    if isinstance(v, np.ndarray) and v.dtype.names:
-        return freeze_records(v, name)
-    if isinstance(v, np.ndarray) and v.ndim and v.dtype.kind in 'biufc':
-        return freeze(v, name)
-    return as_numba(v)
+def _as_kernel_value(name, value):
+    "Convert a value from outside the kernel to its constant in the kernel"
+    if isinstance(value, np.ndarray) and value.dtype.names:
+        return freeze_records(value, name)
+    if isinstance(value, np.ndarray) and value.ndim and value.dtype.kind in 'biufc':
+        return freeze_array(value, name)
+    return as_numba(value)

@@ -13,12 +13,12 @@ from .lanes import truth
 __all__ = ['FUNCTIONS', 'print_lanes', 'widen']
 
 
-def print_lanes(run, m, site, *args, sep=' ', end='\n'):
+def print_lanes(ctx, active, site, *args, sep=' ', end='\n'):
     "Implement `print`: one line per active thread"
-    for l in run.active(m):
+    for lane in ctx.active_lanes(active):
         if settings.who:
-            print('block {}, thread {}:'.format(*map(position, run.g.who(l))), end=' ')
-        print(*(arg if np.ndim(arg) == 0 else arg[l] for arg in args), sep=sep, end=end)
+            print('block {}, thread {}:'.format(*map(position, ctx.group.position(lane))), end=' ')
+        print(*(value if np.ndim(value) == 0 else value[lane] for value in args), sep=sep, end=end)
 
 
 def widen(v):
@@ -26,7 +26,7 @@ def widen(v):
     return wide(v) if kind_of(v) in 'iu' else v
 
 
-def _least(f):
+def _fold_arguments(f):
     return lambda *a: fold(f, a[0] if len(a) == 1 else a)
 
 
@@ -61,14 +61,14 @@ def _round(v, n=None):
     return np.round(np.float64(v), int(n)).astype(np.asarray(v).dtype)
 
 
-def _real(f):
+def _on_floats(f):
     "Apply `f` of floats; integers are converted"
     return lambda *a: f(*(cast(np.float64, v) if kind_of(v) in 'biu' else v for v in a))
 
 
-def _each(f):
+def _lane_by_lane(f):
     "Apply `f`, a function of one number, lane by lane"
-    return _real(lambda *a: np.vectorize(f, otypes=[np.result_type(*a)])(*a)[()])
+    return _on_floats(lambda *a: np.vectorize(f, otypes=[np.result_type(*a)])(*a)[()])
 
 
 def _to_int(f):
@@ -76,8 +76,8 @@ def _to_int(f):
 
 
 FUNCTIONS = {
-    min: _least(np.minimum),
-    max: _least(np.maximum),
+    min: _fold_arguments(np.minimum),
+    max: _fold_arguments(np.maximum),
     abs: np.abs,
     len: _len,
     int: _int,
@@ -93,26 +93,26 @@ FUNCTIONS = {
     math.floor: _to_int(np.floor),
     math.ceil: _to_int(np.ceil),
     math.trunc: _to_int(np.trunc),
-    math.pow: _real(np.power),
-    math.fmod: _real(np.fmod),
-    math.atan2: _real(np.arctan2),
-    math.asin: _real(np.arcsin),
-    math.acos: _real(np.arccos),
-    math.atan: _real(np.arctan),
-    math.asinh: _real(np.arcsinh),
-    math.acosh: _real(np.arccosh),
-    math.atanh: _real(np.arctanh),
-    math.modf: _real(np.modf),
-    math.frexp: _real(np.frexp),
+    math.pow: _on_floats(np.power),
+    math.fmod: _on_floats(np.fmod),
+    math.atan2: _on_floats(np.arctan2),
+    math.asin: _on_floats(np.arcsin),
+    math.acos: _on_floats(np.arccos),
+    math.atan: _on_floats(np.arctan),
+    math.asinh: _on_floats(np.arcsinh),
+    math.acosh: _on_floats(np.arccosh),
+    math.atanh: _on_floats(np.arctanh),
+    math.modf: _on_floats(np.modf),
+    math.frexp: _on_floats(np.frexp),
     math.ldexp: lambda a, b: np.ldexp(a, np.asarray(b).astype(np.int32)),
     cmath.phase: np.angle,
 }
-_SAME = (
+_SAME_IN_NUMPY = (
     'sqrt exp expm1 log log2 log10 log1p sin cos tan sinh cosh tanh fabs copysign hypot '
     'isnan isinf isfinite degrees radians'
 ).split()
-_SAME_COMPLEX = 'sqrt exp log log10 sin cos tan sinh cosh tanh isnan isinf isfinite'.split()
-_ONE_BY_ONE = (math.remainder, math.erf, math.erfc, math.gamma, math.lgamma)
-FUNCTIONS |= {getattr(math, n): _real(getattr(np, n)) for n in _SAME}
-FUNCTIONS |= {getattr(cmath, n): getattr(np, n) for n in _SAME_COMPLEX}
-FUNCTIONS |= {f: _each(f) for f in _ONE_BY_ONE}
+_SAME_COMPLEX_IN_NUMPY = 'sqrt exp log log10 sin cos tan sinh cosh tanh isnan isinf isfinite'.split()
+_LANE_BY_LANE = (math.remainder, math.erf, math.erfc, math.gamma, math.lgamma)
+FUNCTIONS |= {getattr(math, n): _on_floats(getattr(np, n)) for n in _SAME_IN_NUMPY}
+FUNCTIONS |= {getattr(cmath, n): getattr(np, n) for n in _SAME_COMPLEX_IN_NUMPY}
+FUNCTIONS |= {f: _lane_by_lane(f) for f in _LANE_BY_LANE}

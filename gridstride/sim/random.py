@@ -64,38 +64,38 @@ def _first_state(seed):
 
 def _jump(s0, s1):
     "Advance states by 2**64 steps"
-    r0, r1 = np.zeros_like(s0), np.zeros_like(s1)
+    result0, result1 = np.zeros_like(s0), np.zeros_like(s1)
     for word in _JUMP:
-        for b in range(64):
-            if word >> b & 1:
-                r0, r1 = r0 ^ s0, r1 ^ s1
+        for bit in range(64):
+            if word >> bit & 1:
+                result0, result1 = result0 ^ s0, result1 ^ s1
             s0, s1 = _step(s0, s1)
-    return r0, r1
+    return result0, result1
 
 
-class _Jumps:
-    "A count of jumps as a matrix: `s0` and `s1` hold the images of the 128 bits of a state"
+class _JumpMatrix:
+    "A number of jumps as a 128 x 128 matrix of bits: `s0` and `s1` hold the images of the 128 unit vectors"
 
     def __init__(self, s0, s1):
         self.s0, self.s1 = s0, s1
 
     def __call__(self, s0, s1):
         "Advance states by this many jumps"
-        r0, r1 = np.zeros_like(s0), np.zeros_like(s1)
+        result0, result1 = np.zeros_like(s0), np.zeros_like(s1)
         for i in range(128):
             bit = (s0 if i < 64 else s1) >> np.uint64(i % 64) & np.uint64(1)
-            r0, r1 = r0 ^ bit * self.s0[i], r1 ^ bit * self.s1[i]
-        return r0, r1
+            result0, result1 = result0 ^ bit * self.s0[i], result1 ^ bit * self.s1[i]
+        return result0, result1
 
     def twice(self):
         "Return the matrix of twice as many jumps"
-        return _Jumps(*self(self.s0, self.s1))
+        return _JumpMatrix(*self(self.s0, self.s1))
 
 
 def _one_jump():
     bits = np.uint64(1) << np.arange(64, dtype=np.uint64)
     none = np.zeros(64, np.uint64)
-    return _Jumps(*_jump(np.r_[bits, none], np.r_[none, bits]))
+    return _JumpMatrix(*_jump(np.r_[bits, none], np.r_[none, bits]))
 
 
 def init_xoroshiro128p_states_cpu(states, seed, subsequence_start=0):
@@ -103,17 +103,17 @@ def init_xoroshiro128p_states_cpu(states, seed, subsequence_start=0):
     first = np.atleast_1d(_first_state(int(seed) % 2**64))
     s0 = s1 = first
     jumps = _one_jump()
-    start = int(subsequence_start)
-    while start:
-        if start & 1:
+    remaining_jumps = int(subsequence_start)
+    while remaining_jumps:
+        if remaining_jumps & 1:
             s0, s1 = jumps(s0, s1)
         jumps = jumps.twice()
-        start = start >> 1
+        remaining_jumps = remaining_jumps >> 1
     jumps = _one_jump()
     while len(s0) < len(states):  # the states so far, and as many that are this many jumps ahead
-        more = jumps(s0, s1)
-        s0 = np.r_[s0, more[0]]
-        s1 = np.r_[s1, more[1]]
+        next_states = jumps(s0, s1)
+        s0 = np.r_[s0, next_states[0]]
+        s1 = np.r_[s1, next_states[1]]
         jumps = jumps.twice()
     states['s0'], states['s1'] = s0[: len(states)], s1[: len(states)]
 
@@ -132,93 +132,93 @@ def create_xoroshiro128p_states(n, seed, subsequence_start=0, stream=0):
     return states
 
 
-# In kernels. States are read and written as any other memory, so that detectors see who shares one.
+# In kernels, states are read and written like any other memory, so that racecheck finds threads that share one.
 
 
-def _get(run, m, site, states, index):
-    record = load(run, m, states, np.asarray(index).astype(np.int64)[()], site)
-    return record, *(_u64(load(run, m, record, k, site)) for k in ('s0', 's1'))
+def _load_state(ctx, active, site, states, index):
+    record = load(ctx, active, states, np.asarray(index).astype(np.int64)[()], site)
+    return record, *(_u64(load(ctx, active, record, k, site)) for k in ('s0', 's1'))
 
 
-def _put(run, m, site, record, s0, s1):
-    store(run, m, record, 's0', s0, site)
-    store(run, m, record, 's1', s1, site)
+def _store_state(ctx, active, site, record, s0, s1):
+    store(ctx, active, record, 's0', s0, site)
+    store(ctx, active, record, 's1', s1, site)
 
 
 @intrinsic
-def init_xoroshiro128p_state(run, m, site, states, index, seed):
+def init_xoroshiro128p_state(ctx, active, site, states, index, seed):
     "Initialize a state by a seed"
-    record = load(run, m, states, np.asarray(index).astype(np.int64)[()], site)
-    _put(run, m, site, record, *2 * (_first_state(seed),))
+    record = load(ctx, active, states, np.asarray(index).astype(np.int64)[()], site)
+    _store_state(ctx, active, site, record, *2 * (_first_state(seed),))
 
 
 @intrinsic
-def xoroshiro128p_next(run, m, site, states, index):
+def xoroshiro128p_next(ctx, active, site, states, index):
     "Return the next uint64 of the stream"
-    record, s0, s1 = _get(run, m, site, states, index)
-    _put(run, m, site, record, *_step(s0, s1))
+    record, s0, s1 = _load_state(ctx, active, site, states, index)
+    _store_state(ctx, active, site, record, *_step(s0, s1))
     return s0 + s1
 
 
 @intrinsic
-def xoroshiro128p_jump(run, m, site, states, index):
+def xoroshiro128p_jump(ctx, active, site, states, index):
     "Advance the stream by 2**64 steps"
-    record, s0, s1 = _get(run, m, site, states, index)
-    _put(run, m, site, record, *_jump(s0, s1))
+    record, s0, s1 = _load_state(ctx, active, site, states, index)
+    _store_state(ctx, active, site, record, *_jump(s0, s1))
 
 
-def _unit(x):
+def _to_unit_interval(x):
     return (_u64(x) >> np.uint64(11)) * 2.0**-53
 
 
 @intrinsic
-def uint64_to_unit_float64(run, m, site, x):
+def uint64_to_unit_float64(ctx, active, site, x):
     "Convert a uint64 to a float64 in [0, 1)"
-    return _unit(x)
+    return _to_unit_interval(x)
 
 
 @intrinsic
-def uint64_to_unit_float32(run, m, site, x):
+def uint64_to_unit_float32(ctx, active, site, x):
     "Convert a uint64 to a float32 in [0, 1)"
-    return np.float32(_unit(x))
+    return np.float32(_to_unit_interval(x))
 
 
 def _uniform(states, dtype=np.float32):
-    return dtype(_unit(xoroshiro128p_next.lanes(*states)))
+    return dtype(_to_unit_interval(xoroshiro128p_next.lane_function(*states)))
 
 
 @intrinsic
-def xoroshiro128p_uniform_float32(run, m, site, states, index):
+def xoroshiro128p_uniform_float32(ctx, active, site, states, index):
     "Return the next float32, uniform in [0, 1)"
-    return _uniform((run, m, site, states, index))
+    return _uniform((ctx, active, site, states, index))
 
 
 @intrinsic
-def xoroshiro128p_uniform_float64(run, m, site, states, index):
+def xoroshiro128p_uniform_float64(ctx, active, site, states, index):
     "Return the next float64, uniform in [0, 1)"
-    return _uniform((run, m, site, states, index), np.float64)
+    return _uniform((ctx, active, site, states, index), np.float64)
 
 
-def _single(f, v):
-    "Apply `f` to float32, rounded once: NumPy's own for float32 is off by a bit where a math library is not"
+def _rounded_once(f, v):
+    "Compute `f` in float64 and round once: NumPy's float32 version differs from a math library's in the last bit"
     return np.float32(f(np.float64(v)))
 
 
-def _two(states):
+def _log_and_uniform(states):
     "Return (the logarithm of a uniform float32, the next uniform float32): both of Numba's normal functions use these"
     first = _uniform(states)
-    return _single(np.log, first), _uniform(states)
+    return _rounded_once(np.log, first), _uniform(states)
 
 
 @intrinsic
-def xoroshiro128p_normal_float32(run, m, site, states, index):
+def xoroshiro128p_normal_float32(ctx, active, site, states, index):
     "Return the next normally distributed float32, by the Box-Muller transform"
-    log, u = _two((run, m, site, states, index))
-    return np.sqrt(np.float32(-2) * log) * _single(np.cos, np.float32(2 * math.pi) * u)
+    log, u = _log_and_uniform((ctx, active, site, states, index))
+    return np.sqrt(np.float32(-2) * log) * _rounded_once(np.cos, np.float32(2 * math.pi) * u)
 
 
 @intrinsic
-def xoroshiro128p_normal_float64(run, m, site, states, index):
+def xoroshiro128p_normal_float64(ctx, active, site, states, index):
     "Return the next normally distributed float64, from two float32, as Numba does"
-    log, u = _two((run, m, site, states, index))
+    log, u = _log_and_uniform((ctx, active, site, states, index))
     return np.sqrt(np.float64(-2) * log) * np.cos(np.float64(2 * math.pi) * np.float64(u))

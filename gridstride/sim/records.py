@@ -1,8 +1,8 @@
 """Arrays of records in a kernel, `np.dtype([('x', 'f4'), ('n', 'i4')])`: one `View` per field.
 
 `a[i]` is a record, `a[i].x` and `a[i]['x']` its field, `a['x']` and `a.x` the array of this field of all records. A
-field may be an array, or a record. Memory is accessed per field; so each field has its own shadow, and findings name
-it, `a.x`. initcheck tracks records that a kernel makes and those of the device; others count as written.
+field may be an array, or a record. Memory is accessed per field, so each field has its own shadow, and findings name
+it: `a.x`. initcheck tracks shared, local and device arrays of records; others count as written.
 """
 
 import numpy as np
@@ -10,9 +10,9 @@ import numpy as np
 from ..diagnostics.errors import NotSimulated
 from ..support.array_memory import address, owner
 from .lanes import merge
-from .memory import Mem, View, fresh_view, load, part_of, store, strides_of, wrap
+from .memory import Mem, View, allocate_view, load, view_of_elements, store, strides_of, wrap
 
-__all__ = ['Record', 'Records', 'attribute', 'freeze_records', 'fresh_array', 'store_attribute', 'wrap_array']
+__all__ = ['Record', 'Records', 'attribute', 'freeze_records', 'allocate_array', 'store_attribute', 'wrap_array']
 
 
 class Records:
@@ -34,137 +34,147 @@ class Records:
     def __getattr__(self, k):
         raise AttributeError(f'records in a kernel have no {k!r}: their fields are {", ".join(self.fields)}')
 
-    def again(self):
+    def renamable_copy(self):
         "Return a copy of the records that can be renamed"
-        return Records(self.name, {k: v.again() for k, v in self.fields.items()}, self.ndim)
+        return Records(self.name, {k: view.renamable_copy() for k, view in self.fields.items()}, self.ndim)
 
     def rename(self, name):
         "Name the records, and their fields accordingly"
         self.name = name
-        for k, v in self.fields.items():
-            v.rename(f'{name}.{k}')
+        for field, view in self.fields.items():
+            view.rename(f'{name}.{field}')
 
-    def merge(self, m, old):
-        "Return these records for the lanes of `m` and `old` for the others"
+    def merge(self, mask, old):
+        "Return these records for the lanes of `mask` and `old` for the others"
         if not isinstance(old, Records) or old.fields.keys() != self.fields.keys():
             raise NotSimulated('a variable that holds different arrays in different threads')
-        return Records(self.name, {k: v.merge(m, old.fields[k]) for k, v in self.fields.items()}, self.ndim)
+        return Records(
+            self.name, {name: view.merge(mask, old.fields[name]) for name, view in self.fields.items()}, self.ndim
+        )
 
-    def field(self, k):
+    def field(self, name):
         "Return the field of this name"
-        if k not in self.fields:
-            raise AttributeError(f'{self.name} has no field {k!r}; it has {", ".join(self.fields)}')
-        return self.fields[k]
+        if name not in self.fields:
+            raise AttributeError(f'{self.name} has no field {name!r}; it has {", ".join(self.fields)}')
+        return self.fields[name]
 
-    def load(self, run, m, idx, site):
+    def load(self, ctx, active, idx, site):
         "Load a field of all records, a record, or a slice of the records"
         if isinstance(idx, str):
             return self.field(idx)
-        at = idx if isinstance(idx, tuple) else (idx,)
-        if len(at) == self.ndim and not any(isinstance(i, slice) for i in at):
-            return Record(self, at)
-        fields = {k: load(run, m, v, idx, site) for k, v in self.fields.items()}
-        return Records(self.name, fields, self.ndim - sum(not isinstance(i, slice) for i in at))
+        index = idx if isinstance(idx, tuple) else (idx,)
+        if len(index) == self.ndim and not any(isinstance(i, slice) for i in index):
+            return Record(self, index)
+        fields = {name: load(ctx, active, view, idx, site) for name, view in self.fields.items()}
+        return Records(self.name, fields, self.ndim - sum(not isinstance(i, slice) for i in index))
 
-    def store(self, run, m, idx, value, site):
-        "Store a whole record"
-        to = self.load(run, m, idx, site)
+    def store(self, ctx, active, idx, value, site):
+        "Store a record"
+        to = self.load(ctx, active, idx, site)
         if not isinstance(to, Record) or not isinstance(value, Record):
-            raise run.refusal(site, m, f'assigning to {self.name} what is not a record; write its fields one by one')
-        _copy(run, m, to, value, site)
+            raise ctx.unsupported(
+                site, active, f'assigning to {self.name} what is not a record; write its fields one by one'
+            )
+        _copy(ctx, active, to, value, site)
 
 
 class Record:
     "One of `records`, or one per lane"
 
-    def __init__(self, records, at):
-        self.records, self.at = records, at  # at: its index, per axis
+    def __init__(self, records, index):
+        self.records, self.index = records, index  # at: its index, per axis
 
-    def merge(self, m, old):
-        "Return this record for the lanes of `m` and `old` for the others"
+    def merge(self, mask, old):
+        "Return this record for the lanes of `mask` and `old` for the others"
         if not isinstance(old, Record) or old.records is not self.records:
             raise NotSimulated('a variable that is a record of different arrays in different threads')
-        return Record(self.records, merge(m, self.at, old.at))
+        return Record(self.records, merge(mask, self.index, old.index))
 
-    def load(self, run, m, k, site):
-        "Load the field `k`"
-        return load(run, m, self.records.field(k), self.at, site)
+    def load(self, ctx, active, name, site):
+        "Load the field `name`"
+        return load(ctx, active, self.records.field(name), self.index, site)
 
-    def store(self, run, m, k, value, site):
-        "Store the field `k`"
-        store(run, m, self.records.field(k), self.at, value, site)
+    def store(self, ctx, active, name, value, site):
+        "Store the field `name`"
+        store(ctx, active, self.records.field(name), self.index, value, site)
 
 
-def _copy(run, m, to, value, site):
-    "Store a record, or an array in one, as a whole"
-    for k in to.records.fields if isinstance(to, Record) else np.ndindex(*map(int, to.shape)):
-        new = value.load(run, m, k, site) if isinstance(value, Record) else load(run, m, value, k, site)
-        if isinstance(new, (Record, View)):
-            _copy(run, m, to.load(run, m, k, site), new, site)
+def _copy(ctx, active, target, value, site):
+    "Copy a record, or an array in one, field by field"
+    for key in target.records.fields if isinstance(target, Record) else np.ndindex(*map(int, target.shape)):
+        element = (
+            value.load(ctx, active, key, site) if isinstance(value, Record) else load(ctx, active, value, key, site)
+        )
+        if isinstance(element, (Record, View)):
+            _copy(ctx, active, target.load(ctx, active, key, site), element, site)
         else:
-            store(run, m, to, k, new, site)
+            store(ctx, active, target, key, element, site)
 
 
-def attribute(run, m, v, k, site):
-    "Load `v.k`"
-    if isinstance(v, Record) or isinstance(v, Records) and k in v.fields:
-        return v.load(run, m, k, site)
-    return getattr(v, k)
+def attribute(ctx, active, value, name, site):
+    "Load `value.k`"
+    if isinstance(value, Record) or isinstance(value, Records) and name in value.fields:
+        return value.load(ctx, active, name, site)
+    return getattr(value, name)
 
 
-def store_attribute(run, m, v, k, value, site):
-    "Store `v.k = value`"
-    if not isinstance(v, Record):
-        raise run.refusal(site, m, f'assigning to .{k} of what is not a record')
-    v.store(run, m, k, value, site)
+def store_attribute(ctx, active, record, name, value, site):
+    "Store `record.k = value`"
+    if not isinstance(record, Record):
+        raise ctx.unsupported(site, active, f'assigning to .{name} of what is not a record')
+    record.store(ctx, active, name, value, site)
 
 
 def wrap_array(
-    a,  # a NumPy array of any layout
+    array,  # a NumPy array of any layout
     name,  # what messages call it
-    known,  # memory that was wrapped already -> its `Mem`
+    memories,  # memory key -> `Mem`, of the arrays that were wrapped before
 ):
-    "Convert the array `a`, of numbers or of records, to what a kernel accesses"
-    if a.dtype.names is None:
-        return _wrap_packed_field(a, name, known) if any(s % a.itemsize for s in a.strides) else wrap(a, name, known)
-    return Records(name, {k: wrap_array(a[k], f'{name}.{k}', known) for k in a.dtype.names}, a.ndim)
+    "Make a `View` of an array of numbers, or `Records` of an array of records"
+    if array.dtype.names is None:
+        return (
+            _wrap_packed_field(array, name, memories)
+            if any(s % array.itemsize for s in array.strides)
+            else wrap(array, name, memories)
+        )
+    return Records(name, {k: wrap_array(array[k], f'{name}.{k}', memories) for k in array.dtype.names}, array.ndim)
 
 
-def freeze_records(a, name):
-    "Make `Records` of a copy of `a`, records outside the kernel: Numba makes them a constant when it compiles"
-    a = a.copy()
-    known = {}
-    a.flags.writeable = False
-    res = wrap_array(a, name, known)
-    for mem in known.values():
-        mem.frozen = True
+def freeze_records(array, name):
+    "Make `Records` of a copy of `array`, records from outside the kernel: Numba compiles them into the kernel"
+    array = array.copy()
+    memories = {}
+    array.flags.writeable = False
+    res = wrap_array(array, name, memories)
+    for mem in memories.values():
+        mem.is_constant = True
     return res
 
 
-def _wrap_packed_field(a, name, known):
-    "Wrap a field of packed records: its elements are the memory, whatever is between them"
-    base = owner(a)
+def _wrap_packed_field(array, name, memories):
+    "Make a `View` of a field of packed records, whose stride is not a multiple of its size: one `Mem` per field"
+    base = owner(array)
     step = base.itemsize
-    if base.flags.c_contiguous and base.dtype.names and not any(s % step for s in a.strides):
-        phase = (address(a) - address(base)) % step
-        flat = np.ndarray(base.size, a.dtype, base.reshape(-1).view(np.uint8), phase, (step,))
-        return part_of(flat, a, name, known)
-    flat = a.reshape(-1)
-    if not np.shares_memory(flat, a) and a.size:
+    if base.flags.c_contiguous and base.dtype.names and not any(stride % step for stride in array.strides):
+        phase = (address(array) - address(base)) % step
+        flat = np.ndarray(base.size, array.dtype, base.reshape(-1).view(np.uint8), phase, (step,))
+        return view_of_elements(flat, array, name, memories)
+    flat = array.reshape(-1)
+    if not np.shares_memory(flat, array) and array.size:
         what = f'the layout of {name}, whose elements are not on a grid'
         raise NotSimulated(what, 'Pass a copy; records of np.dtype(..., align=True) are on one.')
     mem = Mem(flat, name, 'global')
-    if not a.flags.writeable:
-        mem.sealed.add(name)
-    return View(mem, np.int64(0), tuple(np.int64(size) for size in a.shape), strides_of(a.shape), name)
+    if not array.flags.writeable:
+        mem.read_only_names.add(name)
+    return View(mem, np.int64(0), tuple(np.int64(size) for size in array.shape), strides_of(array.shape), name)
 
 
-def fresh_array(shape, dtype, space, copies, which):
-    "Allocate `copies` uninitialized arrays of numbers or of records; lane i has copy `which[i]`"
+def allocate_array(shape, dtype, space, copies, copy_index):
+    "Allocate `copies` uninitialized arrays of numbers or of records; lane i has copy `copy_index[i]`"
     if dtype.subdtype is not None:
         dtype, inner = dtype.subdtype
         shape = (*shape, *inner)
     if dtype.names is None:
-        return fresh_view(shape, dtype, None, space, copies, which)
-    fields = {k: fresh_array(shape, dtype[k], space, copies, which) for k in dtype.names}
+        return allocate_view(shape, dtype, None, space, copies, copy_index)
+    fields = {name: allocate_array(shape, dtype[name], space, copies, copy_index) for name in dtype.names}
     return Records(None, fields, len(shape))

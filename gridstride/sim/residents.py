@@ -1,6 +1,8 @@
-"""Resident blocks, which wait for others: one runs until it ends or spins, then the next one runs.
+"""Schedules the blocks of a kernel whose blocks wait for each other: one runs until it ends or spins, then the next.
 
-The emulator of CUDA C does the same in `cpp/runtime/residents.cpp`.
+As many blocks are resident as fit on the device. A block that spins is suspended, and resumed when the value that it
+polls has changed. If no resident block can proceed, they are in a deadlock. The emulator of CUDA C does the same in
+`cpp/runtime/residents.cpp`.
 """
 
 from typing import NamedTuple
@@ -8,69 +10,73 @@ from typing import NamedTuple
 __all__ = ['Residents']
 
 
-class _Waiting(NamedTuple):
-    "A block that spins"
+class _SpinningBlock(NamedTuple):
+    "A suspended block, which spins"
 
-    steps: object  # the remaining steps of it
-    left: object  # what the run has of it
-    stuck: bool  # would it be in a deadlock if it were alone?
-    polled: object  # what its last poll has found, as the run has it
+    steps: object  # the generator that runs it
+    saved: object  # its state, of `LaunchContext.save_group`
+    stuck: bool  # would it spin without end if no other block wrote to memory?
+    last_poll: object  # `LaunchContext.last_poll`: what it polls, and the values that it found
 
     def has_progress(self):
-        "Return whether the value that it polls has changed"
-        if self.polled is None:
+        "Return whether a value that it polls has changed"
+        if self.last_poll is None:
             return False
-        data, off, found = self.polled
-        return data[off[0]] != found[0] if len(off) == 1 else (data[off] != found).any()
+        data, offsets, values = self.last_poll
+        return data[offsets[0]] != values[0] if len(offsets) == 1 else (data[offsets] != values).any()
 
 
 class Residents:
-    "The resident blocks: those that are on the device at once, as many as it can hold"
+    "The resident blocks of a launch, of which `waiting` are suspended"
 
-    def __init__(self, run):
-        self.run = run
+    def __init__(self, ctx):
+        self.ctx = ctx
         self.waiting = []
 
-    def begin(self, steps):
-        "Begin a block; afterwards the device can hold another one"
-        self.go_on(steps)
-        while self.waiting and len(self.waiting) >= self.run.resident:
+    def start_block(self, steps):
+        "Run a new block until it ends or spins, then others until another block fits on the device"
+        self.run_block(steps)
+        while self.waiting and len(self.waiting) >= self.ctx.resident_limit:
             self.resume_all(False)
 
-    def end(self):
-        "Run all resident blocks until they have ended"
+    def finish(self):
+        "Run all resident blocks to their ends"
         while self.waiting:
             self.resume_all(True)
 
-    def go_on(self, steps):
-        "Run a block's next steps, until it spins"
-        self.run.polled = None
+    def run_block(self, steps):
+        "Run a block until it ends or spins"
+        self.ctx.last_poll = None
         for stuck in steps:
-            self.waiting.append(_Waiting(steps, self.run.leave(), stuck, self.run.polled))
+            self.waiting.append(_SpinningBlock(steps, self.ctx.save_group(), stuck, self.ctx.last_poll))
             return
-        self.run.detectors.racecheck.report_held(self.run, self.run.g.all)
+        self.ctx.detectors.racecheck.raise_deferred(self.ctx, self.ctx.group.all_lanes)
 
-    def resume_all(self, all_there):
-        "Resume the blocks that have progress, or else all; a deadlock if none of them ever proceeds"
-        before = self.run.changes
-        n = len(self.waiting)
-        if self.resume(_Waiting.has_progress):
+    def resume_all(self, all_started):
+        "Resume the blocks whose polled values have changed, else all; record a deadlock if none of them proceeds"
+        write_count = self.ctx.write_count
+        waiting_count = len(self.waiting)
+        if self.resume(_SpinningBlock.has_progress):
             return
         self.resume(lambda block: True)
-        if len(self.waiting) == n and self.run.changes == before and all(block.stuck for block in self.waiting):
-            fields = dict(resident=n, blocks=self.run.grid.size)
-            self.run.never = ('endless_wait', {}) if all_there else ('not_resident', fields)
+        if (
+            len(self.waiting) == waiting_count
+            and self.ctx.write_count == write_count
+            and all(block.stuck for block in self.waiting)
+        ):
+            fields = dict(resident=waiting_count, blocks=self.ctx.grid.size)
+            self.ctx.deadlock = ('endless_wait', {}) if all_started else ('not_resident', fields)
 
-    def resume(self, may):
-        "Resume the blocks that `may` continue, in one direction and then in the other; returns whether any did"
+    def resume(self, may_resume):
+        "Resume the blocks for which `may_resume` is true, in alternating order; returns whether there were any"
         blocks = self.waiting[::-1]
         self.waiting = []
-        any_did = False
+        resumed = False
         for block in blocks:
-            if may(block):
-                self.run.enter(block.left)
-                self.go_on(block.steps)
-                any_did = True
+            if may_resume(block):
+                self.ctx.restore_group(block.saved)
+                self.run_block(block.steps)
+                resumed = True
             else:
                 self.waiting.append(block)
-        return any_did
+        return resumed

@@ -6,19 +6,19 @@ mask `__m`. Line numbers stay, so tracebacks and `pdb` show the kernel's own lin
 | in the kernel | rewritten, in outline |
 |---|---|
 | `x = e` | `x = assign(__d, __m, e, x)` |
-| `x` that may be unassigned | `assigned(run, __m, x, the lanes that have assigned it, 'x', site)` |
-| `a[i] = e`, `a[i]` | `store(run, __m, a, i, e, site)`, `load(run, __m, a, i, site)` |
+| `x`, if it may be unassigned | `assigned(ctx, __m, x, the lanes that have assigned it, 'x', site)` |
+| `a[i] = e`, `a[i]` | `store(ctx, __m, a, i, e, site)`, `load(ctx, __m, a, i, site)` |
 | `if c: ... else: ...` | both branches, each under its part of the mask, if any lane takes it |
 | `for i in range(n): ...` | a loop until no lane is active |
 | `for i in range(n): ... else: ...` | a variable that records `break`, and an `if` after the loop (`definition`) |
 | `p and q` | `q` only in the lanes where `p` is true |
-| `f(x)` | `call(run, __m, f, ..., site)`: one of CUDA's, one of Python's, or a device function, rewritten |
+| `f(x)` | `call(ctx, __m, f, ..., site)`: one of CUDA's, one of Python's, or a device function, rewritten |
 
-A kernel that waits for other blocks (`spin_wait`) becomes a generator. It yields where a block spins: whether
-it would spin without end if it ran alone.
+A kernel that waits for other blocks (`spin_wait`) becomes a generator. It yields at each iteration of a loop in which
+the block spins; the yielded value is true if the loop never ends unless another block writes to memory.
 
 `__d` says whether there are inactive lanes that become active again later and need their old
-values.
+values (`lanes.assign`).
 """
 
 import ast
@@ -35,10 +35,11 @@ from .unsupported_syntax import REFUSED, RETURNS
 
 __all__ = ['Site', 'rewrite_function', 'rewriter_of']
 
-Site = namedtuple('Site', 'function file line col source')  # a location in a kernel's source
+# A location in a kernel's source. Operations get its index in `sites`, as an argument that is called `site`.
+Site = namedtuple('Site', 'function file line col source')
 
 
-def _leaves(body, kinds=(ast.Return, ast.Break, ast.Continue)):
+def _may_leave(body, kinds=(ast.Return, ast.Break, ast.Continue)):
     "Return whether a lane can leave `body` before its end, by one of `kinds`"
     return any(isinstance(node, kinds) for s in body for node in walk(s))
 
@@ -48,7 +49,7 @@ def _assigned_names(body):
     return {node.id for s in body for node in walk(s) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 
-def _number(node):
+def _is_literal(node):
     return isinstance(node, ast.Constant) or isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant)
 
 
@@ -61,8 +62,11 @@ def _has_no_effect(node):
 # Names that begin with `__` belong to the rewritten code: `__m` is the mask of the active lanes; `__d` says whether
 # lanes that are inactive now become active again and need their old values; `__gs` has the operations. A condition
 # splits the mask (`fork`); each branch runs under its part, and afterwards the parts are united.
+#
+# An expression of the kernel may need statements, as `p and q` does, which evaluates `q` under a mask. The visitor of
+# the expression appends them to `hoisted`, and `block` puts them before the statement that contains the expression.
 class _Rewriter(ast.NodeTransformer):
-    "A rewriter of one function; `sites` collects the locations of memory accesses and calls"
+    "Rewrites one function; `sites` collects the locations of memory accesses and calls, `constants` the literals"
 
     def __init__(self, name, file, lines, offset, may_spin, kernel):
         self.name = name
@@ -70,12 +74,12 @@ class _Rewriter(ast.NodeTransformer):
         self.lines = lines
         self.offset = offset
         self.may_spin = may_spin
-        self.kernel, self.own = kernel, frozenset()  # own: names of parameters and variables
-        self.partly = frozenset()  # variables that some lanes may read unassigned
+        self.kernel, self.local_names = kernel, frozenset()  # own: names of parameters and variables
+        self.maybe_unassigned = frozenset()  # variables that some lanes may read unassigned
         self.sites = []
-        self.consts = {}
-        self.n = 0
-        self.pre = None
+        self.constants = {}
+        self.name_count = 0
+        self.hoisted = None
         self.loops = []
 
     def fail(self, node, what, hint=''):
@@ -92,20 +96,20 @@ class _Rewriter(ast.NodeTransformer):
         )
         return ast.Constant(len(self.sites) - 1)
 
-    def fresh(self, what):
-        self.n += 1
-        return f'__{what}{self.n}'
+    def fresh_name(self, prefix):
+        self.name_count += 1
+        return f'__{prefix}{self.name_count}'
 
-    def make(self, node, src, **parts):
-        "Make statements from `src`, replacing its names in `parts` by expressions; they get the line of `node`"
-        parts = {name: self.at(node, value) for name, value in parts.items()}
+    def make(self, node, source, **parts):
+        "Make statements at the line of `node` from `source`, whose names in `parts` are replaced by expressions"
+        parts = {name: self.with_location(node, value) for name, value in parts.items()}
         where = {k: getattr(node, k, None) for k in ast.expr._attributes}
         if where['end_lineno'] != where['lineno']:  # a call over several lines is reported at its first line
             where |= dict(end_lineno=where['lineno'], end_col_offset=where['col_offset'])
-        return [fill(tree, parts, where) for tree in template(src)]
+        return [fill(tree, parts, where) for tree in template(source)]
 
-    def at(self, node, new):
-        "Give the parts of `new` without a line the line of `node`; parts that have one were here before"
+    def with_location(self, node, new):
+        "Give the parts of `new` that have no location that of `node`: the others are parts of the kernel"
         todo = [new]
         while todo:
             part = todo.pop()
@@ -119,19 +123,21 @@ class _Rewriter(ast.NodeTransformer):
     # blocks
 
     def block(self, body):
-        "Rewrite the statements of a body; those after one where lanes may leave run only if a lane is left"
-        res = []
-        for i, s in enumerate(body):
-            outer = self.pre
-            self.pre = []
-            new = self.visit(s)
+        "Rewrite the statements of a body; after a statement in which lanes may leave, the rest runs if one is active"
+        rewritten = []
+        for i, statement in enumerate(body):
+            outer = self.hoisted
+            self.hoisted = []
+            new = self.visit(statement)
             new = new if isinstance(new, list) else [] if new is None else [new]
-            res += self.pre + new
-            self.pre = outer
-            if i + 1 < len(body) and _leaves([s]):
+            rewritten += self.hoisted + new
+            self.hoisted = outer
+            if i + 1 < len(body) and _may_leave([statement]):
                 later = self.block(body[i + 1 :])
-                return res + [self.at(body[i + 1], ast.If(expression('__m is not None'), later or [ast.Pass()], []))]
-        return res
+                return rewritten + [
+                    self.with_location(body[i + 1], ast.If(expression('__m is not None'), later or [ast.Pass()], []))
+                ]
+        return rewritten
 
     def generic_visit(self, node):
         if type(node) in REFUSED:
@@ -153,7 +159,7 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(node.value, ast.Attribute):
             called = ast.unparse(node.value)
             self.fail(node, f'naming {called} and not calling it, which does nothing', f'Write {called}().')
-        return self.at(node, ast.Expr(self.visit(node.value)))
+        return self.with_location(node, ast.Expr(self.visit(node.value)))
 
     def visit_Pass(self, node):
         return node
@@ -163,15 +169,17 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Assign(self, node):
         value = self.visit(node.value)
         if len(node.targets) == 1:
-            return self.bind(node, node.targets[0], value)
-        v = self.fresh('v')
-        return self.make(node, f'{v} = V__', V__=value) + [
-            s for t in node.targets for s in self.bind(node, t, ast.Name(v, ast.Load()))
+            return self.assign_target(node, node.targets[0], value)
+        name = self.fresh_name('v')
+        return self.make(node, f'{name} = V__', V__=value) + [
+            statement
+            for target in node.targets
+            for statement in self.assign_target(node, target, ast.Name(name, ast.Load()))
         ]
 
-    def bind(self, node, target, value):
+    def assign_target(self, node, target, value):
         "Make the statements that assign `value` to a target: a name, an element, or a tuple of targets"
-        if isinstance(target, ast.Name) and target.id in self.partly:
+        if isinstance(target, ast.Name) and target.id in self.maybe_unassigned:
             name = target.id
             code = f'{name} = __gs.assign_partly(__d, __m, __gs.give_name(V__, {name!r}), {name})'
             return self.make(node, f'{code}\n__of_{name} = __gs.union(__of_{name}, __m)', V__=value)
@@ -189,12 +197,12 @@ class _Rewriter(ast.NodeTransformer):
                 S__=self.site(target),
             )
         if isinstance(target, (ast.Tuple, ast.List)):
-            v = self.fresh('v')
-            res = self.make(node, f'{v} = V__', V__=value)
+            values_name = self.fresh_name('v')
+            res = self.make(node, f'{values_name} = V__', V__=value)
             if not isinstance(value, ast.Tuple) or len(value.elts) != len(target.elts):
-                res += self.make(node, f'__gs.need_parts({v}, {len(target.elts)})')
-            for i, t in enumerate(target.elts):
-                res += self.bind(node, t, expression(f'{v}[{i}]'))
+                res += self.make(node, f'__gs.check_unpack({values_name}, {len(target.elts)})')
+            for i, element in enumerate(target.elts):
+                res += self.assign_target(node, element, expression(f'{values_name}[{i}]'))
             return res
         if isinstance(target, ast.Attribute):
             return self.make(
@@ -208,135 +216,146 @@ class _Rewriter(ast.NodeTransformer):
         self.fail(node, f'assigning to {what}', 'Give each value a name of its own.')
 
     def visit_AnnAssign(self, node):
-        return self.bind(node, node.target, self.visit(node.value)) if node.value else None
+        return self.assign_target(node, node.target, self.visit(node.value)) if node.value else None
 
     def visit_AugAssign(self, node):
-        t = node.target
-        if isinstance(t, ast.Name):
-            old = self.visit(ast.copy_location(ast.Name(t.id, ast.Load()), t))
-            return self.bind(node, t, self.binop(node, old, node.op, self.visit(node.value)))
-        if isinstance(t, ast.Attribute):
-            a = self.fresh('a')
-            res = self.make(node, f'{a} = A__', A__=self.visit(t.value))
-            old = self.make(node, f'__gs.attribute(__run, __m, {a}, {t.attr!r}, S__)', S__=self.site(t))[0].value
+        target = node.target
+        if isinstance(target, ast.Name):
+            old = self.visit(ast.copy_location(ast.Name(target.id, ast.Load()), target))
+            return self.assign_target(node, target, self.binop(node, old, node.op, self.visit(node.value)))
+        if isinstance(target, ast.Attribute):
+            array_name = self.fresh_name('a')
+            res = self.make(node, f'{array_name} = A__', A__=self.visit(target.value))
+            old = self.make(
+                node, f'__gs.attribute(__run, __m, {array_name}, {target.attr!r}, S__)', S__=self.site(target)
+            )[0].value
             return res + self.make(
                 node,
-                f'__gs.store_attribute(__run, __m, {a}, {t.attr!r}, V__, S__)',
+                f'__gs.store_attribute(__run, __m, {array_name}, {target.attr!r}, V__, S__)',
                 V__=self.binop(node, old, node.op, self.visit(node.value)),
-                S__=self.site(t),
+                S__=self.site(target),
             )
-        if not isinstance(t, ast.Subscript):
-            self.fail(node, f'changing {type(t).__name__.lower()} in place')
+        if not isinstance(target, ast.Subscript):
+            self.fail(node, f'changing {type(target).__name__.lower()} in place')
         if any(
-            isinstance(index, ast.Slice) for index in (t.slice.elts if isinstance(t.slice, ast.Tuple) else [t.slice])
+            isinstance(index, ast.Slice)
+            for index in (target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice])
         ):
             hint = 'Write a loop over its elements: x[i] += 1.'
             self.fail(node, 'changing a part of an array in place, which Numba does not compile', hint)
-        a, i = self.fresh('a'), self.fresh('i')
-        res = self.make(node, f'{a} = A__\n{i} = I__', A__=self.visit(t.value), I__=self.index(t.slice))
-        old = self.make(node, f'__gs.load(__run, __m, {a}, {i}, S__)', S__=self.site(t))[0].value
+        array_name, index_name = self.fresh_name('a'), self.fresh_name('i')
+        res = self.make(
+            node, f'{array_name} = A__\n{index_name} = I__', A__=self.visit(target.value), I__=self.index(target.slice)
+        )
+        old = self.make(node, f'__gs.load(__run, __m, {array_name}, {index_name}, S__)', S__=self.site(target))[0].value
         return res + self.make(
             node,
-            f'__gs.store(__run, __m, {a}, {i}, V__, S__)',
+            f'__gs.store(__run, __m, {array_name}, {index_name}, V__, S__)',
             V__=self.binop(node, old, node.op, self.visit(node.value)),
-            S__=self.site(t),
+            S__=self.site(target),
         )
 
     def visit_If(self, node):
-        c = self.visit(node.test)
-        n = self.fresh('')
-        here = sorted(_assigned_names(node.body) ^ _assigned_names(node.orelse))
-        before = self.make(node, '\n'.join(f'{n}o{nm} = {nm}' for nm in here))
-        after = self.make(node, '\n'.join(f'{nm} = __gs.join({nm}, {n}o{nm})' for nm in here))
-        back = (
-            f'{n}d or {self.loops[-1]}.split()'
-            if self.loops and _leaves([node], (ast.Break, ast.Continue))
-            else f'{n}d'
+        condition = self.visit(node.test)
+        prefix = self.fresh_name('')
+        assigned_in_one = sorted(_assigned_names(node.body) ^ _assigned_names(node.orelse))
+        save = self.make(node, '\n'.join(f'{prefix}o{name} = {name}' for name in assigned_in_one))
+        join = self.make(node, '\n'.join(f'{name} = __gs.join({name}, {prefix}o{name})' for name in assigned_in_one))
+        outer_diverged = (
+            f'{prefix}d or {self.loops[-1]}.has_left_lanes()'
+            if self.loops and _may_leave([node], (ast.Break, ast.Continue))
+            else f'{prefix}d'
         )
-        fork = f'{n}y, {n}n = __gs.fork(__run, __m, C__, S__)'
-        kept = f'{n}d = __d\n{n}e = __d or {n}y is not None and {n}n is not None'
-        res = before + self.make(node, f'{fork}\n{kept}', C__=c, S__=self.site(node.test))
+        fork = f'{prefix}y, {prefix}n = __gs.fork(__run, __m, C__, S__)'
+        saved = f'{prefix}d = __d\n{prefix}e = __d or {prefix}y is not None and {prefix}n is not None'
+        res = save + self.make(node, f'{fork}\n{saved}', C__=condition, S__=self.site(node.test))
         for part, body in (('y', node.body), ('n', node.orelse)):
             if body:
                 res.append(
-                    self.at(
+                    self.with_location(
                         node,
                         ast.If(
-                            expression(f'{n}{part} is not None'),
-                            self.make(node, f'__m = {n}{part}\n__d = {n}e')
+                            expression(f'{prefix}{part} is not None'),
+                            self.make(node, f'__m = {prefix}{part}\n__d = {prefix}e')
                             + self.block(body)
-                            + self.make(node, f'{n}{part} = __m'),
+                            + self.make(node, f'{prefix}{part} = __m'),
                             [],
                         ),
                     )
                 )
-        return res + after + self.make(node, f'__m = __gs.union({n}y, {n}n)\n__d = {back}')
+        return res + join + self.make(node, f'__m = __gs.union({prefix}y, {prefix}n)\n__d = {outer_diverged}')
 
     def visit_While(self, node):
-        L = self.fresh('L')
-        outer = self.pre
-        self.pre = []
-        c = self.visit(node.test)
-        test = self.pre
-        self.pre = outer
-        self.loops.append(L)
-        spin = f'if {L}.spinning: yield {L}.stuck\n' if self.may_spin else ''
-        inner = (
-            self.make(node, f'__m = {L}.m\n__d = {L}.d')
+        loop = self.fresh_name('L')
+        outer = self.hoisted
+        self.hoisted = []
+        condition = self.visit(node.test)
+        test = self.hoisted
+        self.hoisted = outer
+        self.loops.append(loop)
+        yield_if_spinning = f'if {loop}.spinning: yield {loop}.stuck\n' if self.may_spin else ''
+        loop_body = (
+            self.make(node, f'__m = {loop}.mask\n__d = {loop}.diverged')
             + test
             + self.make(
                 node,
-                f'if not __gs.again(__run, {L}, C__, S__): break\n{spin}__m = {L}.m\n__d = {L}.d',
-                C__=c,
+                f'if not __gs.continue_loop(__run, {loop}, C__, S__): break\n'
+                f'{yield_if_spinning}__m = {loop}.mask\n__d = {loop}.diverged',
+                C__=condition,
                 S__=self.site(node.test),
             )
         )
-        inner += self.block(node.body) + self.make(node, f'{L}.end(__m)\nif {L}.m is None: break')
+        loop_body += self.block(node.body) + self.make(
+            node, f'{loop}.end_iteration(__m)\nif {loop}.mask is None: break'
+        )
         self.loops.pop()
         return (
-            self.make(node, f'{L} = __gs.Loop(__m, __d)')
-            + [self.at(node, ast.While(ast.Constant(True), inner, []))]
-            + self.make(node, f'__m = {L}.out()\n__d = {L}.d0')
+            self.make(node, f'{loop} = __gs.Loop(__m, __d)')
+            + [self.with_location(node, ast.While(ast.Constant(True), loop_body, []))]
+            + self.make(node, f'__m = {loop}.active_after()\n__d = {loop}.diverged_outside')
         )
 
     def visit_For(self, node):
-        it = node.iter
-        L = self.fresh('L')
-        v = self.fresh('v')
-        if isinstance(it, ast.Call) and isinstance(it.func, ast.Name) and it.func.id in ('range', 'prange'):
-            make = ast.Call(
-                expression('__gs.Range'), [expression('__m'), expression('__d'), *(self.visit(a) for a in it.args)], []
-            )
+        iterable = node.iter
+        loop = self.fresh_name('L')
+        value = self.fresh_name('v')
+        called = iterable.func if isinstance(iterable, ast.Call) else None
+        if isinstance(called, ast.Name) and called.id in ('range', 'prange'):
+            kind, args = '__gs.Range', [self.visit(arg) for arg in iterable.args]
         else:
-            make = ast.Call(expression('__gs.Items'), [expression('__m'), expression('__d'), self.visit(it)], [])
-        res = self.make(node, f'{L} = V__', V__=make)
-        self.loops.append(L)
-        inner = (
-            self.make(node, f'__m = {L}.m\n__d = {L}.d')
-            + self.bind(node, node.target, ast.Name(v, ast.Load()))
+            kind, args = '__gs.Items', [self.visit(iterable)]
+        loop_call = call_of(kind, expression('__m'), expression('__d'), *args)
+        setup = self.make(node, f'{loop} = V__', V__=loop_call)
+        self.loops.append(loop)
+        loop_body = (
+            self.make(node, f'__m = {loop}.mask\n__d = {loop}.diverged')
+            + self.assign_target(node, node.target, ast.Name(value, ast.Load()))
             + self.block(node.body)
-            + self.make(node, f'{L}.end(__m)')
+            + self.make(node, f'{loop}.end_iteration(__m)')
         )
         self.loops.pop()
-        loop = self.at(node, ast.For(ast.Name(v, ast.Store()), ast.Name(L, ast.Load()), inner, []))
-        return res + [loop] + self.make(node, f'__m = {L}.out()\n__d = {L}.d0')
+        statement = ast.For(ast.Name(value, ast.Store()), ast.Name(loop, ast.Load()), loop_body, [])
+        after = self.make(node, f'__m = {loop}.active_after()\n__d = {loop}.diverged_outside')
+        return [*setup, self.with_location(node, statement), *after]
 
     def visit_Break(self, node):
-        return self.make(node, f'{self.loops[-1]}.brk = __gs.union({self.loops[-1]}.brk, __m)\n__m = None')
+        return self.make(
+            node, f'{self.loops[-1]}.left_by_break = __gs.union({self.loops[-1]}.left_by_break, __m)\n__m = None'
+        )
 
     def visit_Continue(self, node):
-        return self.make(node, f'{self.loops[-1]}.cont = __gs.union({self.loops[-1]}.cont, __m)\n__m = None')
+        return self.make(node, f'{self.loops[-1]}.continued = __gs.union({self.loops[-1]}.continued, __m)\n__m = None')
 
     def visit_Return(self, node):
         value = self.visit(node.value) if node.value else ast.Constant(None)
         if self.kernel and not (isinstance(value, ast.Constant) and value.value is None):
             self.fail(node, 'a kernel that returns something', RETURNS)
-        code = '__ret = __gs.leave(__run, __kernel, __m, V__, __ret)\n__m = None'
+        code = '__ret = __gs.return_from(__run, __kernel, __m, V__, __ret)\n__m = None'
         return self.make(node, code, V__=value)
 
     def visit_Assert(self, node):
         message = f', {node.msg.value!r}' if isinstance(node.msg, ast.Constant) else ''
-        code = f'__gs.holds(__run, __m, C__, S__{message})'
+        code = f'__gs.check_assert(__run, __m, C__, S__{message})'
         return self.make(node, code, C__=self.visit(node.test), S__=self.site(node))
 
     def visit_Raise(self, node):
@@ -345,28 +364,32 @@ class _Rewriter(ast.NodeTransformer):
         call = node.exc if isinstance(node.exc, ast.Call) else ast.Call(node.exc, [], [])
         if call.keywords:
             self.fail(node, 'an exception with arguments by name', 'Write raise ValueError("...").')
-        values = ast.Tuple(self.in_order(call.args), ast.Load())
-        code = '__gs.throw(__run, __m, F__, V__, S__)'
+        values = ast.Tuple(self.visit_in_order(call.args), ast.Load())
+        code = '__gs.raise_exception(__run, __m, F__, V__, S__)'
         return self.make(node, code, F__=self.visit(call.func), V__=values, S__=self.site(node))
 
     # expressions
 
-    def in_order(self, nodes):
-        "Visit expressions; one before another that needs statements of its own is evaluated before those"
-        res = []
+    def visit_in_order(self, nodes):
+        """Visit expressions so that they are evaluated from left to right.
+
+        If one of them hoists statements, those before it are assigned to variables ahead of these statements."""
+        values = []
         for node in nodes:
-            n = len(self.pre)
-            v = self.visit(node)
-            if len(self.pre) > n:
-                for j, part in enumerate(nodes[: len(res)]):
-                    if self.quick(part):
+            hoisted_count = len(self.hoisted)
+            value = self.visit(node)
+            if len(self.hoisted) > hoisted_count:
+                for position, earlier in enumerate(nodes[: len(values)]):
+                    if self.is_pure(earlier):
                         continue
-                    t = self.fresh('t')
-                    self.pre[n:n] = self.make(part, f'{t} = V__', V__=res[j])
-                    n = n + 1
-                    res[j] = ast.Name(t, ast.Load())
-            res.append(v)
-        return res
+                    name = self.fresh_name('t')
+                    self.hoisted[hoisted_count:hoisted_count] = self.make(
+                        earlier, f'{name} = V__', V__=values[position]
+                    )
+                    hoisted_count = hoisted_count + 1
+                    values[position] = ast.Name(name, ast.Load())
+            values.append(value)
+        return values
 
     def index(self, node):
         if isinstance(node, ast.Tuple):
@@ -380,7 +403,7 @@ class _Rewriter(ast.NodeTransformer):
         return self.visit(node)
 
     def visit_Subscript(self, node):
-        return self.at(
+        return self.with_location(
             node,
             call_of(
                 '__gs.load',
@@ -393,150 +416,154 @@ class _Rewriter(ast.NodeTransformer):
         )
 
     def visit_Attribute(self, node):
-        of = node
-        while isinstance(of, ast.Attribute):
-            of = of.value
-        if isinstance(of, ast.Name) and of.id not in self.own:  # cuda.threadIdx.x
+        base = node
+        while isinstance(base, ast.Attribute):
+            base = base.value
+        if isinstance(base, ast.Name) and base.id not in self.local_names:  # cuda.threadIdx.x
             return self.generic_visit(node)
         get = '__gs.attribute(__run, __m, V__, K__, S__)'
         value, name = self.visit(node.value), ast.Constant(node.attr)
         return self.make(node, get, V__=value, K__=name, S__=self.site(node))[0].value
 
     def visit_Name(self, node):
-        if node.id not in self.partly or not isinstance(node.ctx, ast.Load):
+        if node.id not in self.maybe_unassigned or not isinstance(node.ctx, ast.Load):
             return node
         code = f'__gs.assigned(__run, __m, {node.id}, __of_{node.id}, {node.id!r}, S__)'
         return self.make(node, code, S__=self.site(node))[0].value
 
-    def quick(self, node):
+    def is_pure(self, node):
         "Return whether evaluating `node` has no side effect in any lane, even where a variable is unassigned"
         return _has_no_effect(node) and not any(
-            isinstance(sub, ast.Name) and sub.id in self.partly for sub in walk(node)
+            isinstance(sub, ast.Name) and sub.id in self.maybe_unassigned for sub in walk(node)
         )
 
     def visit_Constant(self, node):
-        return self.const(node, node.value) if isinstance(node.value, (int, float, complex)) else node
+        return self.constant_name(node, node.value) if isinstance(node.value, (int, float, complex)) else node
 
-    def const(self, node, value):
-        "Make a name for a number, typed as in Numba"
-        nm = f'__k{len(self.consts)}'
-        self.consts[nm] = as_numba(value)
-        return self.at(node, ast.Name(nm, ast.Load()))
+    def constant_name(self, node, value):
+        "Make a name for a literal, whose value has Numba's type"
+        name = f'__k{len(self.constants)}'
+        self.constants[name] = as_numba(value)
+        return self.with_location(node, ast.Name(name, ast.Load()))
 
     def binop(self, node, a, op, b):
         name = ast.Constant(type(op).__name__)
         if isinstance(op, (ast.FloorDiv, ast.Mod)):
-            return self.at(
+            return self.with_location(
                 node, call_of('__gs.divide', expression('__run'), expression('__m'), name, a, b, self.site(node))
             )
-        return self.at(node, call_of('__gs.binary', name, a, b))
+        return self.with_location(node, call_of('__gs.binary', name, a, b))
 
     def visit_BinOp(self, node):
         if (v := fold_integer(node)) is not None:
-            return self.const(node, v)
-        a, b = self.in_order([node.left, node.right])
+            return self.constant_name(node, v)
+        a, b = self.visit_in_order([node.left, node.right])
         return self.binop(node, a, node.op, b)
 
     def visit_UnaryOp(self, node):
         if isinstance(node.op, ast.Not):
-            return self.at(node, call_of('__gs.negate', self.visit(node.operand)))
+            return self.with_location(node, call_of('__gs.negate', self.visit(node.operand)))
         if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
-            return self.const(node, -node.operand.value)
-        return self.at(node, call_of('__gs.unary', ast.Constant(type(node.op).__name__), self.visit(node.operand)))
+            return self.constant_name(node, -node.operand.value)
+        return self.with_location(
+            node, call_of('__gs.unary', ast.Constant(type(node.op).__name__), self.visit(node.operand))
+        )
 
     def visit_Compare(self, node):
         if len(node.ops) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn)):
             found = call_of('__gs.contains', self.visit(node.left), self.visit(node.comparators[0]))
-            return self.at(node, found if isinstance(node.ops[0], ast.In) else call_of('__gs.negate', found))
+            return self.with_location(node, found if isinstance(node.ops[0], ast.In) else call_of('__gs.negate', found))
         if len(node.ops) > 1 and not all(
-            map(self.quick, node.comparators)
+            map(self.is_pure, node.comparators)
         ):  # a < b < c as a < b and b < c, which short-circuits
             sides = [node.left, *node.comparators]
             pairs = [ast.copy_location(ast.Compare(a, [op], [b]), node) for a, op, b in zip(sides, node.ops, sides[1:])]
             return self.visit_BoolOp(ast.copy_location(ast.BoolOp(ast.And(), pairs), node))
         if len(node.ops) == 1:
-            a, b = self.in_order([node.left, node.comparators[0]])
-            return self.at(node, _comparison(node.left, a, node.ops[0], node.comparators[0], b))
-        names = [self.fresh('c') for _ in node.comparators]
-        res = []
+            a, b = self.visit_in_order([node.left, node.comparators[0]])
+            return self.with_location(node, _comparison(node.left, a, node.ops[0], node.comparators[0], b))
+        names = [self.fresh_name('c') for _ in node.comparators]
+        comparisons = []
         before = node.left
         left = self.visit(node.left)
-        for nm, op, right in zip(names, node.ops, node.comparators):  # a < b < c: b once, then two comparisons
-            self.pre += self.make(node, f'{nm} = V__', V__=self.visit(right))
-            res.append(_comparison(before, left, op, right, ast.Name(nm, ast.Load())))
+        for name, op, right in zip(names, node.ops, node.comparators):  # a < b < c: b once, then two comparisons
+            self.hoisted += self.make(node, f'{name} = V__', V__=self.visit(right))
+            comparisons.append(_comparison(before, left, op, right, ast.Name(name, ast.Load())))
             before = right
-            left = ast.Name(nm, ast.Load())
-        return self.at(node, functools.reduce(lambda a, b: call_of('__gs.both', a, b), res))
+            left = ast.Name(name, ast.Load())
+        return self.with_location(node, functools.reduce(lambda a, b: call_of('__gs.both', a, b), comparisons))
 
     def visit_BoolOp(self, node):
         which = 'both' if isinstance(node.op, ast.And) else 'either'
-        res = self.visit(node.values[0])
-        for v in node.values[1:]:
-            if self.quick(v):
-                res = call_of(f'__gs.{which}', res, self.visit(v))
+        result = self.visit(node.values[0])
+        for operand in node.values[1:]:
+            if self.is_pure(operand):
+                result = call_of(f'__gs.{which}', result, self.visit(operand))
             else:
-                res = self.short_circuit(node, res, v, which)
-        return self.at(node, res)
+                result = self.short_circuit(node, result, operand, which)
+        return self.with_location(node, result)
 
     def short_circuit(self, node, first, second, which):
-        "Make `first and second`, or `or`: the second is evaluated only in the lanes where it matters"
-        e = self.fresh('e')
-        n = self.fresh('')
+        "Make `first and second` or `first or second`: the second is evaluated only in the lanes that need it"
+        result = self.fresh_name('e')
+        prefix = self.fresh_name('')
         part = 'y' if which == 'both' else 'n'
-        self.pre += self.make(node, f'{e} = V__\n{n}y, {n}n = __gs.branch(__m, {e})', V__=first)
-        outer = self.pre
-        self.pre = []
+        self.hoisted += self.make(node, f'{result} = V__\n{prefix}y, {prefix}n = __gs.branch(__m, {result})', V__=first)
+        outer = self.hoisted
+        self.hoisted = []
         value = self.visit(second)
-        inner = self.pre
-        self.pre = outer
+        hoisted = self.hoisted
+        self.hoisted = outer
         body = (
-            self.make(node, f'{n}m, {n}d = __m, __d\n__m = {n}{part}\n__d = True')
-            + inner
-            + self.make(node, f'{e} = __gs.merge(__m, V__, {e})\n__m, __d = {n}m, {n}d', V__=value)
+            self.make(node, f'{prefix}m, {prefix}d = __m, __d\n__m = {prefix}{part}\n__d = True')
+            + hoisted
+            + self.make(node, f'{result} = __gs.merge(__m, V__, {result})\n__m, __d = {prefix}m, {prefix}d', V__=value)
         )
-        self.pre.append(self.at(node, ast.If(expression(f'{n}{part} is not None'), body, [])))
-        return ast.Name(e, ast.Load())
+        self.hoisted.append(self.with_location(node, ast.If(expression(f'{prefix}{part} is not None'), body, [])))
+        return ast.Name(result, ast.Load())
 
     def visit_IfExp(self, node):
-        e, n = self.fresh('e'), self.fresh('')
-        self.pre += self.make(
+        result, prefix = self.fresh_name('e'), self.fresh_name('')
+        self.hoisted += self.make(
             node,
-            f'{n}y, {n}n = __gs.branch(__m, C__)\n{n}m, {n}d, {e} = __m, __d, __gs.UNDEF',
+            f'{prefix}y, {prefix}n = __gs.branch(__m, C__)\n{prefix}m, {prefix}d, {result} = __m, __d, __gs.UNDEF',
             C__=self.visit(node.test),
         )
-        for part, v in (('y', node.body), ('n', node.orelse)):
-            outer = self.pre
-            self.pre = []
-            value = self.visit(v)
-            inner = self.pre
-            self.pre = outer
+        for part, branch in (('y', node.body), ('n', node.orelse)):
+            outer = self.hoisted
+            self.hoisted = []
+            value = self.visit(branch)
+            hoisted = self.hoisted
+            self.hoisted = outer
             body = (
-                self.make(node, f'__m = {n}{part}\n__d = True')
-                + inner
-                + self.make(node, f'{e} = __gs.merge(__m, V__, {e})', V__=value)
+                self.make(node, f'__m = {prefix}{part}\n__d = True')
+                + hoisted
+                + self.make(node, f'{result} = __gs.merge(__m, V__, {result})', V__=value)
             )
-            self.pre.append(self.at(node, ast.If(expression(f'{n}{part} is not None'), body, [])))
-        self.pre += self.make(node, f'__m, __d = {n}m, {n}d')
-        for v in (node.body, node.orelse):
-            if _number(v):
-                self.pre += self.make(node, f'{e} = __gs.join({e}, V__)', V__=self.visit(v))
-        return self.at(node, ast.Name(e, ast.Load()))
+            self.hoisted.append(self.with_location(node, ast.If(expression(f'{prefix}{part} is not None'), body, [])))
+        self.hoisted += self.make(node, f'__m, __d = {prefix}m, {prefix}d')
+        for branch in (node.body, node.orelse):
+            if _is_literal(branch):
+                self.hoisted += self.make(node, f'{result} = __gs.join({result}, V__)', V__=self.visit(branch))
+        return self.with_location(node, ast.Name(result, ast.Load()))
 
     def visit_Call(self, node):
-        values = self.in_order([*node.args, *(k.value for k in node.keywords)])
+        values = self.visit_in_order([*node.args, *(k.value for k in node.keywords)])
         args = ast.Tuple(values[: len(node.args)], ast.Load())
-        kw = ast.Dict([ast.Constant(k.arg) for k in node.keywords], values[len(node.args) :])
+        keywords = ast.Dict([ast.Constant(k.arg) for k in node.keywords], values[len(node.args) :])
         call = call_of(
-            '__gs.call', expression('__run'), expression('__m'), self.visit(node.func), args, kw, self.site(node)
+            '__gs.call', expression('__run'), expression('__m'), self.visit(node.func), args, keywords, self.site(node)
         )
-        return self.at(node, ast.YieldFrom(call_of('__gs.finish', call)) if self.may_spin else call)
+        return self.with_location(node, ast.YieldFrom(call_of('__gs.finish', call)) if self.may_spin else call)
 
     def visit_Tuple(self, node):
-        return self.at(node, ast.Tuple(self.in_order(node.elts), node.ctx))
+        return self.with_location(node, ast.Tuple(self.visit_in_order(node.elts), node.ctx))
 
 
 def _comparison(before, a, op, after, b):
-    "Make `a op b` from what was `before op after`: next to a small constant NumPy compares as Numba does"
+    """Make the comparison `a op b`; `before` and `after` are the kernel's expressions for `a` and `b`.
+
+    If one of them is a small constant, NumPy compares as Numba does, and no call is needed."""
     if any((v := fold_integer(operand)) is not None and -EXACT < v < EXACT for operand in (before, after)):
         return ast.Compare(a, [op], [b])
     return call_of('__gs.compare', ast.Constant(type(op).__name__), a, b)
@@ -555,22 +582,22 @@ def rewriter_of(
 
 
 def rewrite_function(fn, rewriter):
-    "Rewrite a `def` for lanes: its parameters follow the run and the mask, and all variables exist from the start"
+    "Rewrite a `def` for lanes: its parameters follow the context and the mask; all variables are defined at its start"
     if fn.args.vararg or fn.args.kwarg or fn.args.kwonlyargs:
         rewriter.fail(fn, 'a kernel with *args, **kwargs or keyword-only arguments', 'Name its parameters one by one.')
-    rewriter.own = _locals(fn).union(arg.arg for arg in fn.args.args)
-    rewriter.partly = maybe_unassigned(fn)
+    rewriter.local_names = _locals(fn).union(arg.arg for arg in fn.args.args)
+    rewriter.maybe_unassigned = maybe_unassigned(fn)
     body = rewriter.block(fn.body)
     params = [arg.arg for arg in fn.args.args]
-    start = [f'{local} = __gs.UNDEF' for local in sorted(_locals(fn) - set(params))]
-    start += [f'__of_{local} = None' for local in sorted(rewriter.partly)]
-    new = statements(f'def {fn.name}({", ".join(["__run", "__m", "__kernel", *params])}): pass')[0]
-    new.body = [
-        *statements('\n'.join(['__d = False', '__ret = __gs.UNDEF', *start])),
+    initialization = [f'{local} = __gs.UNDEF' for local in sorted(_locals(fn) - set(params))]
+    initialization += [f'__of_{local} = None' for local in sorted(rewriter.maybe_unassigned)]
+    rewritten = statements(f'def {fn.name}({", ".join(["__run", "__m", "__kernel", *params])}): pass')[0]
+    rewritten.body = [
+        *statements('\n'.join(['__d = False', '__ret = __gs.UNDEF', *initialization])),
         *body,
         *statements('return __gs.return_at_end(__m, __ret)'),
     ]
-    return ast.Module([rewriter.at(fn, new)], [])
+    return ast.Module([rewriter.with_location(fn, rewritten)], [])
 
 
 def _locals(fn):

@@ -16,148 +16,166 @@ __all__ = ['LaunchContext']
 
 
 class LaunchContext:
-    """The context of one launch: the current group, the time, the detectors and the trace, for the program and its
-    operations"""
+    """The context of one launch: the group that runs, the time, the detectors and the trace.
 
-    now = 0  # the time at which the last launch ended: it continues from launch to launch
-    current = None  # the running launch, or None outside kernels
+    Each operation of a rewritten kernel gets it as its first argument, `ctx`, and the mask of the active lanes as the
+    second one, `active`."""
 
-    def __init__(self, kernel, grid, block, dynamic, trace=None):  # dynamic: bytes of dynamic shared memory
+    now = 0  # the time at which the last launch ended: time counts accesses, from launch to launch
+    current = None  # the context of the running launch, or None outside kernels
+
+    def __init__(self, kernel, grid, block, dynamic_bytes, trace=None):  # dynamic_bytes: of dynamic shared memory
         self.kernel = kernel
         self.grid = grid
         self.block = block
-        self.dynamic = dynamic
+        self.dynamic_bytes = dynamic_bytes
         self.trace = trace
-        self.warp = settings.warp  # threads per warp
+        self.warp_size = settings.warp  # threads per warp
         self.now = LaunchContext.now = LaunchContext.now + 1
         self.deadline = time.monotonic() + settings.seconds
         self.detectors, self.order = Detectors(), Order(grid.size, self.now)
-        self.watched = self.detectors.shadowed or trace is not None  # must every access be reported?
-        self.crossing = None  # what operations of other streams access that are not ordered before this launch
-        self.program, self.changes = None, 0  # the running function; how often memory was changed
+        self.records_accesses = self.detectors.shadowed or trace is not None  # must every access be reported?
+        self.concurrent = None  # `ConcurrentOperations`: accesses of other streams that nothing orders with this launch
+        self.program = None  # the running function, a `Program`
+        self.write_count = 0  # writes to memory that changed a value
         self.callers = ()  # the sites of the calls that led to the running function, the innermost first
-        self.polled = None  # what an atomic operation has read and written: memory, offsets, values
+        self.last_poll = None  # (data, offsets, values) of the last atomic operation that changed nothing
         self.cooperative = False  # must all blocks be resident together?
-        self.at_grid = set()  # blocks that are at the grid's barrier, if they run one by one
-        self.never = None  # once all resident blocks are deadlocked: the code of the finding, and its fields
+        self.at_grid_barrier = set()  # blocks that wait at the grid's barrier, if blocks run one by one
+        self.deadlock = None  # (code, fields) of the finding, once all resident blocks are in a deadlock
 
     @cached_property
     def random(self):
-        "Its random generator, for `order='shuffle'` only: making one takes longer than a small kernel"
+        "The random generator for `order='shuffle'`, made on demand: making one takes longer than a small kernel"
         return np.random.default_rng(settings.seed)
 
-    def begin(self, g, alone):
-        "Start the group `g`: new shared memory, new barriers; `alone` as for `Order.begin`"
-        self.g = g
-        self.shared = {}
-        self._seq = None
-        self.order.begin(g, self.now, alone)
+    def begin_group(self, group, isolated):
+        "Begin a group, with new shared memory and barriers; `isolated` as for `Order.begin_group`"
+        self.group = group
+        self.block_arrays = {}  # source location -> shared or local array
+        self._lane_order = None  # the order in which lanes run; None for ascending
+        self.order.begin_group(group, self.now, isolated)
         if settings.order == 'reverse':
-            self._seq = np.arange(g.size)[::-1]
+            self._lane_order = np.arange(group.size)[::-1]
         if settings.order == 'shuffle':
-            self._seq = self.random.permutation(g.size)
-        self._of = None, None
+            self._lane_order = self.random.permutation(group.size)
+        self._active_cache = None, None  # the last mask, and the indices of its lanes
 
-    def leave(self):
-        "Save the state of the current group, before another one starts or continues"
-        return {k: getattr(self, k) for k in ('g', 'shared', 'program', 'callers', '_seq')}, self.order.leave()
+    _GROUP_STATE = 'group', 'block_arrays', 'program', 'callers', '_lane_order'
 
-    def enter(self, left):
-        "Restore the group whose state `leave` saved"
-        vars(self).update(left[0], _of=(None, None))
-        self.order.enter(left[1])
+    def save_group(self):
+        "Return the state of the current group, before another one begins or continues"
+        return {name: getattr(self, name) for name in self._GROUP_STATE}, self.order.save_group()
+
+    def restore_group(self, saved):
+        "Continue the group whose state `save_group` returned"
+        vars(self).update(saved[0], _active_cache=(None, None))
+        self.order.restore_group(saved[1])
 
     @property
     def shared_bytes(self):
-        "Bytes of shared memory per block: its arrays, and the dynamic shared memory of the launch"
-        arrays = (v.nbytes for k, v in self.shared.items() if k[0] not in ('local', 'dynamic'))
-        return self.dynamic + sum(arrays) // self.g.count
+        "The bytes of shared memory per block: its arrays, and the dynamic shared memory of the launch"
+        arrays = (array.nbytes for key, array in self.block_arrays.items() if key[0] not in ('local', 'dynamic'))
+        return self.dynamic_bytes + sum(arrays) // self.group.block_count
 
     @property
-    def resident(self):
-        "How many blocks of this launch are resident at once"
+    def resident_limit(self):
+        "The number of blocks of this launch that can be resident at once"
         return resident(self.block.size, self.shared_bytes)
 
     def require_resident(self, shared):
-        "Raise `LaunchError` if the launch is cooperative and its blocks, with `shared` bytes each, are too many"
+        "Raise `LaunchError` if the launch is cooperative and its blocks, with `shared` bytes each, cannot be resident"
         if self.cooperative and self.grid.size > (fit := resident(self.block.size, shared)):
             raise launch_error(self.kernel, 'cooperative_size', blocks=self.grid.size, resident=fit)
 
     # Lanes
 
-    def active(self, m):
-        "Return the indices of the active lanes, in the order in which they run"
-        if self._of[0] is not m:
-            lanes = np.flatnonzero(m) if self._seq is None else self._seq[m[self._seq]]
-            self._of = m, lanes
-        return self._of[1]
+    def active_lanes(self, active):
+        "Return the indices of the lanes of a mask, in the order in which they run"
+        if self._active_cache[0] is not active:
+            order = self._lane_order
+            self._active_cache = active, np.flatnonzero(active) if order is None else order[active[order]]
+        return self._active_cache[1]
 
-    def broadcast_to_active(self, m, v):
-        "Broadcast `v` to one value per *active* lane, in the order in which the threads run"
-        if np.ndim(v) == 0:
-            return np.full(len(self.active(m)), v)
-        return v if m is self.g.all and self._seq is None else v[self.active(m)]
+    def broadcast_to_active(self, active, value):
+        "Broadcast `value` to one value per *active* lane, in the order in which the threads run"
+        if np.ndim(value) == 0:
+            return np.full(len(self.active_lanes(active)), value)
+        in_order = active is self.group.all_lanes and self._lane_order is None
+        return value if in_order else value[self.active_lanes(active)]
 
-    def broadcast_to_lanes(self, v):
-        "Broadcast `v` to one value per lane of the group"
-        return np.broadcast_to(np.asarray(v), self.g.size)
+    def broadcast_to_lanes(self, value):
+        "Broadcast `value` to one value per lane of the group"
+        return np.broadcast_to(np.asarray(value), self.group.size)
 
     # Events
 
-    def access(self, m, v, off, site, verb, value=None):
-        "Report an access to the detectors and the trace; `off` has all lanes for a read, the active lanes for a write"
-        lanes = self.active(m)
-        off = self.broadcast_to_active(m, off) if verb == 'read' else off
+    def access(self, active, view, offsets, site, verb, value=None):
+        "Report an access to the detectors and the trace; `offsets` are those of all lanes, of a write the active ones"
+        lanes = self.active_lanes(active)
+        offsets = self.broadcast_to_active(active, offsets) if verb == 'read' else offsets
         self.now += 1
         if self.trace is not None:
-            self.trace.access(self, lanes, v, off, site, verb)
+            self.trace.access(self, lanes, view, offsets, site, verb)
         if verb == 'read':
             if self.detectors.shadowed:
-                self.detectors.read(self, lanes, v, off, site)
+                self.detectors.read(self, lanes, view, offsets, site)
             return
         if self.detectors.shadowed:
-            self.detectors.write(self, lanes, v, off, value, site, verb == 'atomic')
-        self.changes += 1
+            self.detectors.write(self, lanes, view, offsets, value, site, verb == 'atomic')
+        self.write_count += 1
 
-    def barrier(self, m, site):
-        "Execute `syncthreads`; raises a finding if a thread of the block is elsewhere"
-        self.detectors.racecheck.report_held(self, m)
+    def barrier(self, active, site):
+        "Execute `syncthreads`; raises a finding if a thread of a block is not there"
+        self.detectors.racecheck.raise_deferred(self, active)
         self.now += 1
-        if m is self.g.all:
-            met = np.arange(self.g.count)
+        if active is self.group.all_lanes:
+            block_slots = np.arange(self.group.block_count)
         else:
-            met = np.flatnonzero(self.detectors.synccheck.barrier(self, m, site) > 0)
-        self.detectors.initcheck.at_barrier(self.g.first, met)
-        self.order.meet(self.g, met, self.now)
+            block_slots = np.flatnonzero(self.detectors.synccheck.check_barrier(self, active, site) > 0)
+        self.detectors.initcheck.check_at_barrier(self.group.first_block, block_slots)
+        self.order.block_barrier(self.group, block_slots, self.now)
         if self.trace is not None:
-            self.trace.barrier(self, m, site)
+            self.trace.barrier(self, active, site)
 
-    def order_all(self):
+    def grid_barrier(self):
         "Execute the grid's barrier: it orders all earlier accesses"
-        self.detectors.initcheck.at_end(self, 'global')
-        self.order.start = self.now
+        self.detectors.initcheck.check_at_end(self, 'global')
+        self.order.ordered_until = self.now
 
     # Findings
 
-    def location(self, site, m=None, lane=None):
-        "Return the `Location` of a site; with the thread of `lane`, or of the first lane of `m`, if there is one"
-        s = self.program.sites[site]
-        lane = lane if lane is not None else self.active(m)[0] if m is not None else None
-        block, thread = self.g.who(lane) if lane is not None else (None, None)
-        first = self.program.f.__code__.co_firstlineno
-        lines = linecache.getlines(s.file)
-        around = dict(above=''.join(lines[first - 1 : s.line - 1]), onward=''.join(lines[s.line - 1 :]))
-        calls = calls_of(s, self.callers)
-        called = (calls[-1].line, calls[-1].source, calls[-1].file) if self.callers else None
-        return Location(self.kernel, s.file, s.line, s.source, block, thread, called, calls=calls, **around)
+    def location(self, site, active=None, lane=None):
+        "Return the `Location` of a site, with the thread of `lane`, or of the first lane of `active`, if one is given"
+        code_site = self.program.sites[site]
+        lane = lane if lane is not None else self.active_lanes(active)[0] if active is not None else None
+        block, thread = self.group.position(lane) if lane is not None else (None, None)
+        first = self.program.py_func.__code__.co_firstlineno
+        lines = linecache.getlines(code_site.file)
+        context_lines = dict(
+            above=''.join(lines[first - 1 : code_site.line - 1]), onward=''.join(lines[code_site.line - 1 :])
+        )
+        calls = calls_of(code_site, self.callers)
+        call_site = (calls[-1].line, calls[-1].source, calls[-1].file) if self.callers else None
+        return Location(
+            self.kernel,
+            code_site.file,
+            code_site.line,
+            code_site.source,
+            block,
+            thread,
+            call_site,
+            calls=calls,
+            **context_lines,
+        )
 
-    def finding(self, kind, code, site, m=None, by=None, other=None, **fields):
-        "Make the exception about a site, for the thread of lane `by` or of the first lane of `m`"
-        return exception_of(kind, code, 'python', fields, self.location(site, m, by), other)
+    def finding(self, kind, code, site, active=None, by_lane=None, other=None, **fields):
+        "Make the exception for a finding at a site, by the thread of `by_lane`, or of the first lane of `active`"
+        return exception_of(kind, code, 'python', fields, self.location(site, active, by_lane), other)
 
-    def refusal(self, site, m, what, hint='', kind=NotSimulated):
-        "Make the exception for what is not simulated, or one of another class"
-        location = self.location(site, m)
+    def unsupported(self, site, active, what, hint='', kind=NotSimulated):
+        "Make the exception, `NotSimulated` or of class `kind`, for what a kernel does at a site"
+        location = self.location(site, active)
         return kind(
             what,
             hint,

@@ -1,7 +1,7 @@
-"""May a kernel spin, waiting for other blocks? It may in a `while` loop that atomics decide about.
+"""Finds whether a kernel may spin: wait for other blocks, in a `while` loop that depends on atomics.
 
-Most kernels do not, and many of their blocks run in step. The blocks of one that may spin run one by one, each until
-it ends or spins: then the next one begins while it stays resident (`residents`).
+Most kernels do not spin, and their blocks run in groups, in lockstep. The blocks of a kernel that may spin run one by
+one, each until it ends or spins; then the next one begins, and the one that spins stays resident (`residents`).
 """
 
 import ast
@@ -13,32 +13,31 @@ from .trees import walk
 __all__ = ['may_spin', 'meets_grid']
 
 LOCKS = 'cas', 'compare_and_swap', 'exch'
-_HAVE_FUNCTIONS = types.ModuleType, types.SimpleNamespace, type
-_IDLE = 'nanosleep', 'threadfence', 'threadfence_block', 'threadfence_system'
+_NAMESPACES = types.ModuleType, types.SimpleNamespace, type
+_IDLE_CALLS = 'nanosleep', 'threadfence', 'threadfence_block', 'threadfence_system'
 
 
 def may_spin(tree, f):
-    """Return whether the function `f`, with the syntax tree `tree`, or one that it calls, may spin until other blocks
-    act"""
-    return _Reader(f, {f}).may_spin(tree)
+    "Return whether `f`, whose syntax tree is `tree`, or a function that it calls, may spin until another block writes"
+    return _SpinAnalysis(f, {f}).may_spin(tree)
 
 
 def meets_grid(tree, f):
-    "Return whether the function `f`, with the syntax tree `tree`, or one that it calls, takes the grid as a group"
-    return _takes_grid(_Reader(f, {f}), tree)
+    "Return whether `f`, whose syntax tree is `tree`, or a function that it calls, uses `cg.this_grid`"
+    return _takes_grid(_SpinAnalysis(f, {f}), tree)
 
 
-def _takes_grid(reader, tree):
+def _takes_grid(analysis, tree):
     if any(getattr(node, 'attr', getattr(node, 'id', '')) == 'this_grid' for node in walk(tree)):
         return True
-    return any(_takes_grid(r, t) for r, t in reader.device_functions(tree))
+    return any(_takes_grid(callee, callee_tree) for callee, callee_tree in analysis.device_functions(tree))
 
 
-# An analysis of the source, without running it. A `while` loop may wait for another block if its condition, or that of
-# an `if` that leaves it, depends on a value that an atomic returned. `found` follows such values through assignments
-# until no name is added (a fixed point).
-class _Reader:
-    "An analysis of a function and of those that it calls; `seen`: functions that are already analysed"
+# A static analysis of the source. A `while` loop may wait for another block if its condition, or that of an `if` that
+# leaves it, depends on a value that an atomic has returned. `names_from_atomics` follows such values through
+# assignments until no name is added (a fixed point).
+class _SpinAnalysis:
+    "Analyses a function and those that it calls; `seen` are the functions that are being analysed"
 
     def __init__(self, f, seen):
         closure = zip(f.__code__.co_freevars, f.__closure__ or ())
@@ -46,50 +45,52 @@ class _Reader:
 
     def may_spin(self, tree):
         loops = [node for node in walk(tree) if isinstance(node, ast.While)]
-        return any(map(self.polls, loops)) or any(r.may_spin(t) for r, t in self.device_functions(tree))
+        return any(map(self.polls, loops)) or any(
+            callee.may_spin(callee_tree) for callee, callee_tree in self.device_functions(tree)
+        )
 
     def polls(self, loop):
-        "Return whether a loop waits: for a lock, for what an atomic returns, or for an element that it only polls"
-        inside = list(walk(loop))
-        if any(isinstance(node, ast.Attribute) and node.attr in LOCKS for node in inside):
+        "Return whether a loop may wait for a lock, for the value of an atomic, or for an element that it polls"
+        nodes = list(walk(loop))
+        if any(isinstance(node, ast.Attribute) and node.attr in LOCKS for node in nodes):
             return True
-        if all(map(_idles, loop.body)) and any(isinstance(node, ast.Subscript) for node in walk(loop.test)):
+        if all(map(_is_idle, loop.body)) and any(isinstance(node, ast.Subscript) for node in walk(loop.test)):
             return True
-        ends = [loop.test, *(node.test for node in inside if isinstance(node, ast.If) and _leaves(node))]
-        found = self.names_from_atomics(inside)
-        return any(self.depends(test, found) for test in ends)
+        exit_tests = [loop.test, *(node.test for node in nodes if isinstance(node, ast.If) and _leaves_loop(node))]
+        names = self.names_from_atomics(nodes)
+        return any(self.depends(test, names) for test in exit_tests)
 
-    def names_from_atomics(self, inside):
-        "Return the names whose values come from atomics, as far as the nodes of a loop show"
+    def names_from_atomics(self, nodes):
+        "Return the variables that are assigned values from atomics in the nodes of a loop"
         names = set()
-        more = True
-        while more:
-            n = len(names)
-            for node in inside:
+        has_grown = True
+        while has_grown:
+            count = len(names)
+            for node in nodes:
                 if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and node.value is not None:
                     if self.depends(node.value, names):
                         names |= _names(node.targets if isinstance(node, ast.Assign) else [node.target])
-            more = len(names) > n
+            has_grown = len(names) > count
         return names
 
     def depends(self, node, names):
-        "Return whether the value of `node` comes from one of `names`, or from an atomic operation"
+        "Return whether the value of `node` depends on one of `names`, or on an atomic operation"
         if any(isinstance(inner, ast.Name) and inner.id in names or _is_atomic(inner) for inner in walk(node)):
             return True
-        return any(_has_atomic(r, t) for r, t in self.device_functions(node))
+        return any(_has_atomic(callee, callee_tree) for callee, callee_tree in self.device_functions(node))
 
     def device_functions(self, node):
-        "Yield a reader and the tree of each device function that is called in `node`"
+        "Yield (analysis, syntax tree) of each device function that is called in `node`"
         for sub in walk(node):
             f = getattr(self.value(sub.func), 'py_func', None) if isinstance(sub, ast.Call) else None
             if f is not None and f not in self.seen and (tree := tree_of(f)):
-                yield _Reader(f, self.seen | {f}), tree
+                yield _SpinAnalysis(f, self.seen | {f}), tree
 
     def value(self, node):
-        "Return what a name, or a name of a module or class, refers to; None for a local variable"
+        "Return the value of a name, `a` or `a.b`, outside the function; None for a local variable"
         if isinstance(node, ast.Attribute):
-            of = self.value(node.value)
-            return getattr(of, node.attr, None) if isinstance(of, _HAVE_FUNCTIONS) else None
+            namespace = self.value(node.value)
+            return getattr(namespace, node.attr, None) if isinstance(namespace, _NAMESPACES) else None
         name = node.id if isinstance(node, ast.Name) else None
         if name not in self.closure:
             return self.f.__globals__.get(name)
@@ -100,23 +101,25 @@ class _Reader:
 
 
 def _is_atomic(node):
-    "Return whether it is `atomic.add`, or `cuda.atomic.add`"
+    "Return whether a node is `atomic.add`, `cuda.atomic.add` or another atomic operation"
     return isinstance(node, ast.Attribute) and 'atomic' in (getattr(node.value, k, '') for k in ('id', 'attr'))
 
 
-def _has_atomic(reader, tree):
-    return any(map(_is_atomic, walk(tree))) or any(_has_atomic(r, t) for r, t in reader.device_functions(tree))
+def _has_atomic(analysis, tree):
+    return any(map(_is_atomic, walk(tree))) or any(
+        _has_atomic(callee, callee_tree) for callee, callee_tree in analysis.device_functions(tree)
+    )
 
 
-def _idles(s):
-    "Return whether it is a statement that only passes the time"
-    call = s.value if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) else None
-    return isinstance(s, ast.Pass) or call is not None and getattr(call.func, 'attr', '') in _IDLE
+def _is_idle(statement):
+    "Return whether a statement does nothing but wait: `pass`, a fence or `nanosleep`"
+    call = statement.value if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) else None
+    return isinstance(statement, ast.Pass) or call is not None and getattr(call.func, 'attr', '') in _IDLE_CALLS
 
 
-def _leaves(branch):
+def _leaves_loop(branch):
     return any(isinstance(node, (ast.Break, ast.Return)) for node in walk(branch))
 
 
 def _names(targets):
-    return {node.id for t in targets for node in walk(t) if isinstance(node, ast.Name)}
+    return {node.id for target in targets for node in walk(target) if isinstance(node, ast.Name)}

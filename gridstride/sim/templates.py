@@ -1,6 +1,6 @@
-"""Code templates: short pieces of Python source as syntax trees, whose names are replaced by other expressions.
+"""Code templates: short pieces of Python source as syntax trees, in which names stand for other expressions.
 
-A tree that is made here has no line numbers, or those of the node that it replaces.
+A tree that is made here has no source locations, or those of the kernel's node that it replaces.
 """
 
 import ast
@@ -12,7 +12,7 @@ from .trees import walk
 __all__ = ['call_of', 'expression', 'fill', 'statements', 'template']
 
 
-def _bare(tree):
+def _without_locations(tree):
     "Remove the line numbers of `tree`, and return it"
     for node in walk(tree):
         for k in node._attributes:
@@ -23,7 +23,7 @@ def _bare(tree):
 
 def statements(src):
     "Parse `src` to statements without line numbers"
-    return _bare(ast.parse(src)).body
+    return _without_locations(ast.parse(src)).body
 
 
 def expression(src):
@@ -32,16 +32,16 @@ def expression(src):
         return functools.reduce(
             lambda value, name: ast.Attribute(value, name, ast.Load()), names[1:], ast.Name(names[0], ast.Load())
         )
-    return fill(_bare_template(src), {}, {})
+    return fill(_expression_template(src), {}, {})
 
 
 @lru_cache(1000)
-def _bare_template(src):
-    return _bare(ast.parse(src, mode='eval')).body
+def _expression_template(src):
+    return _without_locations(ast.parse(src, mode='eval')).body
 
 
 def call_of(f, *args):
-    "Make the call of the function that the text `f` names, with these trees as arguments"
+    "Make the call of the function with the dotted name `f`, with these trees as arguments"
     return ast.Call(expression(f), list(args), [])
 
 
@@ -52,21 +52,21 @@ def template(src):
 
 
 def fill(tree, parts, where):
-    "Copy `tree` to a location, replacing the names in `parts` by their expressions"
+    "Copy `tree` to the location `where`, replacing the names in `parts` by their expressions"
     kind = type(tree)
     if kind is ast.Name and tree.id in parts:
         return parts[tree.id]
     if not tree._fields and not tree._attributes:
         return tree  # a context or an operator: it has neither location nor children
     new = kind.__new__(kind)
-    has = new.__dict__
+    attributes = new.__dict__
     if kind._attributes:
-        has.update(where)
+        attributes.update(where)
     for name, value in tree.__dict__.items():
         if isinstance(value, ast.AST):
-            has[name] = fill(value, parts, where)
+            attributes[name] = fill(value, parts, where)
         elif type(value) is list:
-            has[name] = [fill(x, parts, where) if isinstance(x, ast.AST) else x for x in value]
-        elif name not in has:
-            has[name] = value
+            attributes[name] = [fill(item, parts, where) if isinstance(item, ast.AST) else item for item in value]
+        elif name not in attributes:
+            attributes[name] = value
     return new

@@ -1,4 +1,4 @@
-"Walks Python's syntax trees in a third of the time that `ast` takes, which each kernel's first launch waits for."
+"Walks Python's syntax trees in a third of the time that `ast` takes, because each kernel's first launch waits for it."
 
 import ast
 
@@ -8,43 +8,43 @@ __all__ = ['children', 'settle', 'walk']
 def children(
     node,  # of a syntax tree
 ) -> list:  # of nodes
-    "Return what `ast.iter_child_nodes` yields"
-    found = []
-    has = node.__dict__
+    "Return the nodes that `ast.iter_child_nodes` yields"
+    nodes = []
+    attributes = node.__dict__
     for name in node._fields:
-        value = has.get(name)
+        value = attributes.get(name)
         if isinstance(value, ast.AST):
-            found.append(value)
+            nodes.append(value)
         elif type(value) is list:
-            found += [x for x in value if isinstance(x, ast.AST)]
-    return found
+            nodes += [item for item in value if isinstance(item, ast.AST)]
+    return nodes
 
 
 def walk(tree) -> list:  # of nodes
-    "Return what `ast.walk` yields"
-    found = [tree]
-    for node in found:
+    "Return the nodes that `ast.walk` yields, in the same order"
+    nodes = [tree]
+    for node in nodes:
         if node._fields:
-            found += children(node)
-    return found
+            nodes += children(node)
+    return nodes
 
 
-def settle(
-    tree,
-    more=0,  # lines
-):
-    """Give the parts of `tree` without a location that of their parent, and move all of it down by `more` lines, as
-    `ast.fix_missing_locations` and `ast.increment_lineno`"""
-    todo = [(tree, 1, 0, 1, 0)]
-    while todo:
-        node, line, column, end, end_column = todo.pop()
+def settle(tree, line_offset=0):
+    """Give the parts of `tree` without a location that of their parent, and add `line_offset` to all line numbers.
+
+    `ast.fix_missing_locations` and `ast.increment_lineno` do the same."""
+    pending = [(tree, 1, 0, 1, 0)]
+    while pending:
+        node, line, column, end, end_column = pending.pop()
         if node._attributes:
-            has = node.__dict__
-            line, column = has.get('lineno', line), has.get('col_offset', column)
-            end = has.get('end_lineno') or end
-            if has.get('end_col_offset') is not None:
-                end_column = has['end_col_offset']
-            has.update(lineno=line + more, col_offset=column, end_lineno=end + more, end_col_offset=end_column)
+            attributes = node.__dict__
+            line, column = attributes.get('lineno', line), attributes.get('col_offset', column)
+            end = attributes.get('end_lineno') or end
+            if attributes.get('end_col_offset') is not None:
+                end_column = attributes['end_col_offset']
+            attributes.update(
+                lineno=line + line_offset, col_offset=column, end_lineno=end + line_offset, end_col_offset=end_column
+            )
         if node._fields:
-            todo += [(child, line, column, end, end_column) for child in children(node)]
+            pending += [(child, line, column, end, end_column) for child in children(node)]
     return tree

@@ -1,21 +1,34 @@
-"""Numba's types: element types, where `np.float32` would do as well, and types in the signatures of kernels.
+"""Numba's types: element types such as `float32`, which can replace `np.float32`, and the types of signatures.
 
-`float32[:]` is an array of them, `void(float32[:], int32)` the signature of a kernel.
+`float32[:]` is the type of an array, `void(float32[:], int32)` the signature of a kernel.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-_WHOLE = 'int8 int16 int32 int64 uint8 uint16 uint32 uint64 i1 i2 i4 i8 u1 u2 u4 u8'.split()
-_REAL = 'float16 float32 float64 complex64 complex128 f2 f4 f8 c8 c16 double'.split()
-_OF_C = 'byte char uchar short ushort intc uintc int_ uint long_ ulong longlong ulonglong'.split()
+_INTEGERS = 'int8 int16 int32 int64 uint8 uint16 uint32 uint64 i1 i2 i4 i8 u1 u2 u4 u8'.split()
+_FLOATS = 'float16 float32 float64 complex64 complex128 f2 f4 f8 c8 c16 double'.split()
+_C_NAMES = 'byte char uchar short ushort intc uintc int_ uint long_ ulong longlong ulonglong'.split()
 _SIZES = 'intp uintp ssize_t size_t'.split()
-__all__ = ['ArrayType', 'Signature', 'b1', 'bool', 'bool_', 'boolean', 'none', 'void', *_WHOLE, *_REAL, *_OF_C, *_SIZES]
+__all__ = [
+    'ArrayType',
+    'Signature',
+    'b1',
+    'bool',
+    'bool_',
+    'boolean',
+    'none',
+    'void',
+    *_INTEGERS,
+    *_FLOATS,
+    *_C_NAMES,
+    *_SIZES,
+]
 
 
 class ArrayType(NamedTuple):
-    "An array type of a signature: `float32[:, ::1]`"
+    "The type of an array in a signature: `float32[:, ::1]`"
 
     dtype: np.dtype
     ndim: int
@@ -30,17 +43,17 @@ class Signature(NamedTuple):
 
 
 def void(*args):
-    "Make the signature of a kernel"
+    "Make the signature of a kernel with parameters of these types"
     return Signature(None, args)
 
 
 def _is_dense(axis):
-    "Return whether this is `::1`"
+    "Return whether an index is `::1`, which declares a contiguous axis"
     return isinstance(axis, slice) and axis.step == 1
 
 
-def _numbas(base):
-    "Make Numba's version of NumPy's type `base`: it can be indexed with a colon per axis, and called with types"
+def _indexable_type(base):
+    "Make a subclass of a NumPy type: indexed with a colon per axis it is an array type, called with types a signature"
 
     def array(cls, axes):
         axes = axes if isinstance(axes, tuple) else (axes,)
@@ -52,17 +65,19 @@ def _numbas(base):
         return Signature(cls, args) if is_signature else base(*args)
 
     space = dict(__class_getitem__=classmethod(array), __new__=new, __module__=__name__)
-    if base is np.bool_:  # which has no subclasses; what has a `dtype` is as good
+    if base is np.bool_:  # it cannot be subclassed; NumPy accepts a class with a `dtype` instead
         return type('boolean', (), dict(space, dtype=np.dtype(base)))
     return type(base.__name__, (base,), space)
 
 
 none = void
-boolean = bool_ = b1 = bool = _numbas(np.bool_)
-int8, int16, int32, int64 = i1, i2, i4, i8 = tuple(map(_numbas, (np.int8, np.int16, np.int32, np.int64)))
-uint8, uint16, uint32, uint64 = u1, u2, u4, u8 = tuple(map(_numbas, (np.uint8, np.uint16, np.uint32, np.uint64)))
+boolean = bool_ = b1 = bool = _indexable_type(np.bool_)
+int8, int16, int32, int64 = i1, i2, i4, i8 = tuple(map(_indexable_type, (np.int8, np.int16, np.int32, np.int64)))
+uint8, uint16, uint32, uint64 = u1, u2, u4, u8 = tuple(
+    map(_indexable_type, (np.uint8, np.uint16, np.uint32, np.uint64))
+)
 float16, float32, float64, complex64, complex128 = f2, f4, f8, c8, c16 = tuple(
-    map(_numbas, (np.float16, np.float32, np.float64, np.complex64, np.complex128))
+    map(_indexable_type, (np.float16, np.float32, np.float64, np.complex64, np.complex128))
 )
 double = float64
 byte = uchar = uint8
@@ -71,7 +86,7 @@ short = int16
 ushort = uint16
 intc = int32
 uintc = uint32
-# C's long has 64 bits wherever a simulated GPU's has, so `int_` has
+# C's long has 64 bits on a GPU's host (Linux), so `int_` and `long_` have.
 int_ = long_ = longlong = intp = ssize_t = int64
 uint = ulong = ulonglong = uintp = size_t = uint64
 

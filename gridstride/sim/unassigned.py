@@ -1,4 +1,4 @@
-"""Which variables a kernel may read before it has assigned them: a dataflow analysis over all paths of its statements.
+"""Finds the variables that a kernel may read before it has assigned them: a dataflow analysis of definite assignment.
 
 if i > 0: v = x[i]
 out[i] = v              # v may be unassigned here
@@ -12,85 +12,94 @@ __all__ = ['maybe_unassigned']
 
 
 def maybe_unassigned(fn):
-    "Return the variables of a function that are read unassigned on some path"
+    "Return the variables of a function, given as a syntax tree, that are read unassigned on some path"
     stored = {node.id for node in walk(fn) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     params = {arg.arg for arg in fn.args.args}
-    analysis = _Dataflow(stored - params)
+    analysis = _DefiniteAssignment(stored - params)
     analysis.block(fn.body, frozenset())
-    return frozenset(analysis.found)
+    return frozenset(analysis.maybe_unassigned)
 
 
-# The state at a statement is a set, `known`: the variables that every path to it has assigned. Paths that meet are
-# joined by the intersection of their sets (`_joined`). One pass over a loop's body is enough: an assignment only adds
-# variables, so the state at the loop's head, which the first iteration has, is the smallest of all iterations.
-class _Dataflow:
-    "The analysis of one function: `known` are the variables assigned on all paths to a statement; None without a path"
+# The state at a statement is a set, `assigned`: the variables that every path to it has assigned, or None if no path
+# leads to it. Each rule maps the state before a statement to the state after it. Where paths meet, the states are
+# joined by intersection (`_join_states`). One pass over a loop's body is enough: an assignment only adds variables, so
+# the state at the head of the loop is smallest in the first iteration.
+class _DefiniteAssignment:
+    "Analyses one function; `break_states` has, per enclosing loop, the states at its `break`s"
 
     def __init__(self, names):
-        self.names, self.found, self.leaving = names, set(), []
+        self.names, self.maybe_unassigned, self.break_states = names, set(), []
 
-    def read(self, node, known):
+    def read(self, node, assigned):
         if node is not None:
             read = {sub.id for sub in walk(node) if isinstance(sub, ast.Name) and isinstance(sub.ctx, ast.Load)}
-            self.found |= (read & self.names) - known
+            self.maybe_unassigned |= (read & self.names) - assigned
 
-    def block(self, body, known):
-        for s in body:
-            if known is None:
+    def block(self, body, assigned):
+        for statement in body:
+            if assigned is None:
                 return None
-            known = self.RULES.get(type(s), _Dataflow.other)(self, s, known)
-        return known
+            assigned = self.RULES.get(type(statement), _DefiniteAssignment.other)(self, statement, assigned)
+        return assigned
 
-    def other(self, s, known):
-        self.read(s, known)
-        return known | {node.id for node in walk(s) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    def other(self, statement, assigned):
+        self.read(statement, assigned)
+        return assigned | {
+            node.id for node in walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
 
-    def augassign(self, s, known):
-        if isinstance(s.target, ast.Name) and s.target.id not in known and s.target.id in self.names:
-            self.found.add(s.target.id)
-        return self.other(s, known)
+    def augassign(self, statement, assigned):
+        if (
+            isinstance(statement.target, ast.Name)
+            and statement.target.id not in assigned
+            and statement.target.id in self.names
+        ):
+            self.maybe_unassigned.add(statement.target.id)
+        return self.other(statement, assigned)
 
-    def annassign(self, s, known):
-        return known if s.value is None else self.other(s, known)
+    def annassign(self, statement, assigned):
+        return assigned if statement.value is None else self.other(statement, assigned)
 
-    def leave(self, s, known):
-        self.read(s, known)
+    def leave_function(self, statement, assigned):
+        self.read(statement, assigned)
 
-    def jump(self, s, known):
-        self.leaving[-1].append(known)
+    def break_loop(self, statement, assigned):
+        self.break_states[-1].append(assigned)
 
-    def go_on(self, s, known):
-        "Go back to the loop's head, where fewer variables are known"
+    def continue_loop(self, statement, assigned):
+        "Return None: no path continues, and the state at the head of the loop has no more variables than this one"
 
-    def branches(self, s, known):
-        self.read(s.test, known)
-        return _joined(self.block(s.body, known), self.block(s.orelse, known))
+    def branches(self, statement, assigned):
+        self.read(statement.test, assigned)
+        return _join_states(self.block(statement.body, assigned), self.block(statement.orelse, assigned))
 
-    def loop(self, s, known):
-        endless = isinstance(s, ast.While) and isinstance(s.test, ast.Constant) and bool(s.test.value)
-        self.read(s.iter if isinstance(s, ast.For) else s.test, known)
-        inside = known
-        if isinstance(s, ast.For):
-            inside = known | {node.id for node in walk(s.target) if isinstance(node, ast.Name)}
-        self.leaving.append([])
-        self.block(s.body, inside)
-        after = None if endless else known
-        for left in self.leaving.pop():
-            after = _joined(after, left)
-        return after
+    def loop(self, statement, assigned):
+        endless = (
+            isinstance(statement, ast.While) and isinstance(statement.test, ast.Constant) and bool(statement.test.value)
+        )
+        self.read(statement.iter if isinstance(statement, ast.For) else statement.test, assigned)
+        body_state = assigned
+        if isinstance(statement, ast.For):
+            body_state = assigned | {node.id for node in walk(statement.target) if isinstance(node, ast.Name)}
+        self.break_states.append([])
+        self.block(statement.body, body_state)
+        exit_state = None if endless else assigned
+        for break_state in self.break_states.pop():
+            exit_state = _join_states(exit_state, break_state)
+        return exit_state
 
     RULES = {
         ast.AugAssign: augassign,
         ast.AnnAssign: annassign,
-        ast.Return: leave,
-        ast.Raise: leave,
-        ast.Break: jump,
-        ast.Continue: go_on,
+        ast.Return: leave_function,
+        ast.Raise: leave_function,
+        ast.Break: break_loop,
+        ast.Continue: continue_loop,
         ast.If: branches,
         ast.For: loop,
         ast.While: loop,
     }
 
 
-def _joined(a, b):
+def _join_states(a, b):
     return b if a is None else a if b is None else a & b

@@ -1,4 +1,4 @@
-"""The parts of Python that kernels cannot use: what messages call them, and what to write instead."""
+"""The syntax that kernels cannot use: its name in messages, and a hint what to write instead."""
 
 import ast
 

@@ -1,7 +1,7 @@
 """CUDA's built-in vector types, as Numba has them: `cuda.float32x4`, also called `cuda.float4`.
 
-A kernel makes one from numbers or shorter vectors, and reads its x, y, z and w. That is all that Numba compiles: a
-vector has no elements by index, no arithmetic, and no arrays of vectors."""
+A kernel makes a vector from numbers or shorter vectors, and reads its x, y, z and w. Numba compiles nothing else: no
+index into a vector, no arithmetic, and no arrays of vectors."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ _OF_C = dict(
 
 
 class Vector:
-    "A value of a vector type: each component for all lanes"
+    "A value of a vector type, with one array of all lanes per component"
 
     def __init__(self, kind, parts):
         self.kind, self.parts = kind, tuple(parts)
@@ -30,20 +30,20 @@ class Vector:
             return self.parts[self.kind.attr_names.index(k)]
         raise AttributeError(f'{self.kind} has no {k}; it has {", ".join(self.kind.attr_names)}')
 
-    def merge(self, m, old):
-        "Return this vector for the lanes of `m` and `old` for the others"
+    def merge(self, mask, old):
+        "Return this vector for the lanes of `mask` and `old` for the others"
         if getattr(old, 'kind', None) is not self.kind:
             kind = getattr(old, 'kind', 'of another type')
             raise NotSimulated(f'a variable that is {self.kind} in some threads and {kind} in others', _ONE_TYPE)
-        return Vector(self.kind, (merge(m, new, was) for new, was in zip(self.parts, old.parts)))
+        return Vector(self.kind, (merge(mask, new, old_part) for new, old_part in zip(self.parts, old.parts)))
 
-    def load(self, run, m, index, site):
+    def load(self, ctx, active, index, site):
         "Refuse to load an element by index, which Numba does not compile"
-        raise run.refusal(site, m, f'an index of {self.kind}', f'Read {_attributes(self.kind)}.', NotCompiled)
+        raise ctx.unsupported(site, active, f'an index of {self.kind}', f'Read {_attributes(self.kind)}.', NotCompiled)
 
-    def store(self, run, m, index, value, site):
+    def store(self, ctx, active, index, value, site):
         "Refuse to store an element by index"
-        self.load(run, m, index, site)
+        self.load(ctx, active, index, site)
 
     def _without(self, *other):
         hint = f'Compute with {_attributes(self.kind)}, and make a new one: cuda.{self.kind}(...).'
@@ -81,22 +81,22 @@ class VectorType:
     def __call__(self, *args):
         raise RuntimeError(f'cuda.{self} is a type of kernels: make one in a kernel')
 
-    def lanes(self, run, m, site, *args):
+    def lane_function(self, ctx, active, site, *args):
         "Make a vector from components, and from shorter vectors of the same type"
-        parts = [part for a in args for part in self._parts(run, m, site, a)]
+        parts = [part for a in args for part in self._parts(ctx, active, site, a)]
         if len(parts) != self.num_elements:
             what = f'cuda.{self} of {len(parts)} numbers'
-            raise run.refusal(site, m, what, f'Give it {self.num_elements}.', NotCompiled)
+            raise ctx.unsupported(site, active, what, f'Give it {self.num_elements}.', NotCompiled)
         return Vector(self, parts)
 
-    def _parts(self, run, m, site, a):
+    def _parts(self, ctx, active, site, a):
         if isinstance(a, Vector) and a.kind.base_type is self.base_type:
             return a.parts
         if isinstance(a, (np.ndarray, np.generic, int, float)) and kind_of(a) in 'biuf':
             return [cast(self.base_type, a)]
         hint = 'It takes numbers, and vectors of the same numbers: give it their components.'
         what = a.kind if isinstance(a, Vector) else 'what is not a real number'
-        raise run.refusal(site, m, f'cuda.{self} of {what}', hint, NotCompiled)
+        raise ctx.unsupported(site, active, f'cuda.{self} of {what}', hint, NotCompiled)
 
 
 vector_types = {f'{base}x{n}': VectorType(base, n) for base in _BASES for n in (1, 2, 3, 4)}

@@ -1,6 +1,6 @@
-"""Lanes of a warp exchange values directly: shuffles, votes and matches.
+"""The functions by which the lanes of a warp exchange values: shuffles, votes and matches.
 
-The values are arranged as (warps, lanes of a warp), and a shuffle is a choice of columns.
+Values are reshaped to (warps, lanes of a warp): a vote reduces each row, and a match compares each row with itself.
 """
 
 import numpy as np
@@ -21,41 +21,41 @@ __all__ = [
 __all__ += ['shfl_down_sync', 'shfl_sync', 'shfl_up_sync', 'shfl_xor_sync']
 
 
-def _warps(run, v):
-    "Reshape `v` to (warps, lanes of a warp)"
-    return np.broadcast_to(v, run.g.size)[run.g.rows()]
+def _warps(ctx, values):
+    "Reshape `values` to (warps, lanes of a warp)"
+    return np.broadcast_to(values, ctx.group.size)[ctx.group.lanes_by_warp()]
 
 
-def _lanes(run, v):
+def _lanes(ctx, values):
     "Reshape (warps, lanes of a warp) back to lanes"
-    return v[run.g.warp, run.g.lane]
+    return values[ctx.group.warp_in_group, ctx.group.laneid]
 
 
-def _active_lanes(run, m):
-    "Reshape the mask `m` to (warps, lanes of a warp)"
-    return _warps(run, m) & (run.g.rows() >= 0)
+def _active_lanes(ctx, active):
+    "Reshape the mask `active` to (warps, lanes of a warp)"
+    return _warps(ctx, active) & (ctx.group.lanes_by_warp() >= 0)
 
 
-def _broadcast_to_lanes(run, v):
+def _broadcast_to_lanes(ctx, values):
     "Broadcast one value per warp to its lanes"
-    return v[run.g.warp]
+    return values[ctx.group.warp_in_group]
 
 
-def _shuffle(choose):
-    "Make the shuffle in which each lane reads from the lane that `choose(lane, other, width)` returns"
+def _shuffle(source_of):
+    "Make the shuffle in which each lane reads from the lane that `source_of(lane, other, width)` returns"
 
-    def shuffle(run, m, site, mask, value, other, width=None):
-        run.detectors.synccheck.meet(run, m, mask, site, 'a shuffle')
-        g = run.g
-        width = run.warp if width is None else width
-        source = choose(g.lane, np.asarray(other).astype(np.int64), np.int64(width))
-        base = g.lane // width * width
-        source = np.where((source >= base) & (source < base + width), source, g.lane)
-        row = g.rows()[g.warp, source]
-        run.detectors.synccheck.sources(run, m, row, source, site)
-        return np.broadcast_to(value, g.size)[row]
+    def shuffle(ctx, active, site, mask, value, other, width=None):
+        ctx.detectors.synccheck.check_mask(ctx, active, mask, site, 'a shuffle')
+        group = ctx.group
+        width = ctx.warp_size if width is None else width
+        source = source_of(group.laneid, np.asarray(other).astype(np.int64), np.int64(width))
+        segment_start = group.laneid // width * width
+        source = np.where((source >= segment_start) & (source < segment_start + width), source, group.laneid)
+        source_lanes = group.lanes_by_warp()[group.warp_in_group, source]
+        ctx.detectors.synccheck.check_sources(ctx, active, source_lanes, source, site)
+        return np.broadcast_to(value, group.size)[source_lanes]
 
-    shuffle.__name__, shuffle.__doc__ = choose.__name__, choose.__doc__
+    shuffle.__name__, shuffle.__doc__ = source_of.__name__, source_of.__doc__
     return intrinsic(shuffle)
 
 
@@ -83,22 +83,22 @@ def shfl_xor_sync(lane, other, width):
     return lane ^ other
 
 
-def _vote(count):
-    "Make the vote whose result per warp is `count(yes, here)`, both as (warps, lanes of a warp)"
+def _vote(combine):
+    "Make the vote whose result per warp is `combine(yes, here)`, of the predicate and the mask of the active lanes"
 
-    def vote(run, m, site, mask, predicate):
-        run.detectors.synccheck.meet(run, m, mask, site, 'a vote')
-        return _broadcast_to_lanes(run, count(_warps(run, truth(np.asarray(predicate))), _active_lanes(run, m)))
+    def vote(ctx, active, site, mask, predicate):
+        ctx.detectors.synccheck.check_mask(ctx, active, mask, site, 'a vote')
+        return _broadcast_to_lanes(ctx, combine(_warps(ctx, truth(np.asarray(predicate))), _active_lanes(ctx, active)))
 
-    vote.__name__, vote.__doc__ = count.__name__, count.__doc__
+    vote.__name__, vote.__doc__ = combine.__name__, combine.__doc__
     return intrinsic(vote)
 
 
-def _bits(b):
-    "Return one mask per row of lanes: with 64 of them an unsigned integer"
-    n = b.shape[-1]
-    bits = (b.astype(np.uint64) << np.arange(n, dtype=np.uint64)).sum(-1, dtype=np.uint64)
-    return bits if n == 64 else bits.astype(np.int64)
+def _bits(predicates):
+    "Pack each row of booleans into an integer, bit i for lane i: uint64 for 64 lanes, else int64"
+    lane_count = predicates.shape[-1]
+    bits = (predicates.astype(np.uint64) << np.arange(lane_count, dtype=np.uint64)).sum(-1, dtype=np.uint64)
+    return bits if lane_count == 64 else bits.astype(np.int64)
 
 
 @_vote
@@ -126,30 +126,30 @@ def ballot_sync(yes, here):
 
 
 @intrinsic
-def match_any_sync(run, m, site, mask, value):
+def match_any_sync(ctx, active, site, mask, value):
     "Return the mask of the lanes that have the same value as this one"
-    run.detectors.synccheck.meet(run, m, mask, site, 'a match')
-    v, here = _warps(run, value), _active_lanes(run, m)
-    return _lanes(run, _bits((v[:, :, None] == v[:, None, :]) & here[:, None, :]))
+    ctx.detectors.synccheck.check_mask(ctx, active, mask, site, 'a match')
+    values, here = _warps(ctx, value), _active_lanes(ctx, active)
+    return _lanes(ctx, _bits((values[:, :, None] == values[:, None, :]) & here[:, None, :]))
 
 
 @intrinsic
-def match_all_sync(run, m, site, mask, value):
-    "Return (mask of the lanes or 0, do all have the same value?)"
-    run.detectors.synccheck.meet(run, m, mask, site, 'a match')
-    v, here = _warps(run, value), _active_lanes(run, m)
-    first = v[np.arange(len(v)), np.argmax(here, 1)]
-    same = ((v == first[:, None]) | ~here).all(1)
-    return _broadcast_to_lanes(run, _bits(here & same[:, None])), _broadcast_to_lanes(run, same)
+def match_all_sync(ctx, active, site, mask, value):
+    "Return (mask of the active lanes if all have the same value, else 0; whether all have the same value)"
+    ctx.detectors.synccheck.check_mask(ctx, active, mask, site, 'a match')
+    values, here = _warps(ctx, value), _active_lanes(ctx, active)
+    first = values[np.arange(len(values)), np.argmax(here, 1)]
+    same = ((values == first[:, None]) | ~here).all(1)
+    return _broadcast_to_lanes(ctx, _bits(here & same[:, None])), _broadcast_to_lanes(ctx, same)
 
 
 @intrinsic
-def activemask(run, m, site):
+def activemask(ctx, active, site):
     "Return the mask of the active lanes of the warp"
-    return _broadcast_to_lanes(run, _bits(_active_lanes(run, m)))
+    return _broadcast_to_lanes(ctx, _bits(_active_lanes(ctx, active)))
 
 
 @intrinsic
-def lanemask_lt(run, m, site):
-    "Return the mask of the lanes before this one"
-    return _bits(np.arange(run.warp) < run.g.lane[:, None])
+def lanemask_lt(ctx, active, site):
+    "Return the mask of the lanes with a smaller index"
+    return _bits(np.arange(ctx.warp_size) < ctx.group.laneid[:, None])

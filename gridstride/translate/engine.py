@@ -77,7 +77,7 @@ class _Call(ctypes.Structure):
 
 def as_array(v):
     "Return a simulator's view as a NumPy array that shares its memory"
-    return part(v.mem.data, int(v.off), tuple(map(int, v.shape)), v.strides)
+    return part(v.mem.data, int(v.offset), tuple(map(int, v.shape)), v.strides)
 
 
 def _views(v):
@@ -489,7 +489,7 @@ def _run(made, views, given, grid, block, shared):
     unwritten = {
         i: _bytes(_at(views, p.path), arrays[i])
         for i, p in enumerate(t.params)
-        if p.kind == 'array' and _at(views, p.path).mem.fresh and checking('initcheck')
+        if p.kind == 'array' and _at(views, p.path).mem.tracks_init and checking('initcheck')
     }
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter('always')
@@ -510,11 +510,11 @@ def _elements_of(v, flat):
 
 def _bytes(v, flat):
     "Return which bytes of `flat` are initialized, and a buffer for which of them are after the launch"
-    known = np.repeat((v.mem.shadow.wrote[_elements_of(v, flat)] != 0).astype(np.uint8), flat.itemsize)
+    known = np.repeat((v.mem.shadow.write_time[_elements_of(v, flat)] != 0).astype(np.uint8), flat.itemsize)
     return known, known.copy()
 
 
 def _note(v, known, written, flat):
     "Note that elements that the kernel has written are initialized"
     size = flat.itemsize
-    v.mem.shadow.wrote[_elements_of(v, flat)] |= written.reshape(-1, size).all(1)
+    v.mem.shadow.write_time[_elements_of(v, flat)] |= written.reshape(-1, size).all(1)

@@ -13,12 +13,12 @@ def group(): return Group(dim3(3), dim3(4, 2), 1, 2)    # blocks 1 and 2 of thre
 
 
 def test_lanes_are_numbered_as_cuda_numbers_threads(group):
-    assert group.idx('thread', 'y').tolist() == [0, 0, 0, 0, 1, 1, 1, 1] * 2
-    assert group.who(13) == ((2, 0, 0), (1, 1, 0)) == group.who_is(group.id[13])
+    assert group.index('thread', 'y').tolist() == [0, 0, 0, 0, 1, 1, 1, 1] * 2
+    assert group.position(13) == ((2, 0, 0), (1, 1, 0)) == group.position_of_thread(group.thread_ids[13])
 
 
 def test_a_partial_warp_has_lanes_without_a_thread(group):
-    assert group.rows()[1, :9].tolist() == [8, 9, 10, 11, 12, 13, 14, 15, -1]
+    assert group.lanes_by_warp()[1, :9].tolist() == [8, 9, 10, 11, 12, 13, 14, 15, -1]
 
 
 def test_a_branch_splits_the_active_lanes():
@@ -40,7 +40,7 @@ def test_other_lanes_keep_their_values():
 def test_a_loop_continues_until_no_lane_is_active():
     loop, seen = Range(np.ones(3, bool), False, np.array([1, 0, 3])), []
     for _ in loop:
-        seen.append(loop.m.tolist())
-        loop.end(loop.m)
+        seen.append(loop.mask.tolist())
+        loop.end_iteration(loop.mask)
     assert seen == [[True, False, True], [False, False, True], [False, False, True]]
-    assert loop.out().tolist() == [True] * 3
+    assert loop.active_after().tolist() == [True] * 3

@@ -18,8 +18,8 @@ def test_a_rewritten_kernel_finds_everything_that_it_calls():
 def test_a_rewritten_kernel_knows_the_operations_as_one_object():
     def k(x): x[0] = 1 + 2
     made = program.Program(k, kernel=True)
-    assert made.run.__globals__['__gs'] is Operations
-    assert not {'load', 'store', 'merge'} & set(made.run.__globals__)
+    assert made.lane_function.__globals__['__gs'] is Operations
+    assert not {'load', 'store', 'merge'} & set(made.lane_function.__globals__)
 
 
 def test_integers_of_python_are_64_bits_wide():

@@ -1,7 +1,7 @@
 """What `cuda....` means in a kernel: indices, barriers, lanes, shared and local arrays, atomic operations."""
 
 from ...sim.atomics import atomic_types
-from ...sim.constants import SIZE, SIZE_HINT, constant, outside, shape_of
+from ...sim.constants import SIZE, SIZE_HINT, constant, outer_values, shape_of
 from ..tree import Expr, ONE, ZERO, Atomic, Memory, View, array, const, number, row_strides, tuple_of
 from ..types import BOOL, INT, value_type
 from . import convert, operators
@@ -138,7 +138,7 @@ def _dims(fn, node, shape):
     sizes = shape.args if shape.op == 'tuple' else [shape]
     if None not in map(number, sizes):
         return sizes
-    known = constant(shape_of(node), fn.source.tree, outside(fn.source.f))  # of a variable
+    known = constant(shape_of(node), fn.source.tree, outer_values(fn.source.f))  # of a variable
     if known is None:
         raise fn.error(node, SIZE, SIZE_HINT)
     return [const(n) for n in (known if isinstance(known, tuple) else (known,))]

@@ -1,6 +1,6 @@
 """What is known of a function while it is lowered: its variables and their types, the statements so far."""
 
-from ...sim.constants import check_constants, outside
+from ...sim.constants import check_constants, outer_values
 from ..flow import Variable, variables
 from ..tree import Expr, Stmt
 from ..types import describe, is_number, join_types
@@ -24,7 +24,7 @@ class Function:
         self.params = params
         self.doubles = unit.doubles
         self.is_kernel = unit.kernel is None
-        check_constants(source.tree, outside(source.f), self.is_kernel, self.refuse)
+        check_constants(source.tree, outer_values(source.f), self.is_kernel, self.refuse)
         self.reads, self.stores = variables(source.tree)
         self.variables = list(dict.fromkeys(self.stores.values()))
         self.temporaries = {}

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ...sim.operations import for_kernels
+from ...sim.operations import device_function_hint
 from ...sim.types import is_number_type
 from ..source import python_function
 from ..tree import ONE, ZERO, Expr, Literal, Memory, View, array, const, mul, number, row_strides, tuple_of
@@ -427,7 +427,7 @@ class Values(Function):
         "Return a call of a device function"
         if isinstance(f, types.FunctionType):
             what = f'{f.__name__} is a plain Python function, which Numba does not compile'
-            raise self.error(node, what, for_kernels(f))
+            raise self.error(node, what, device_function_hint(f))
         g = python_function(f)
         if not isinstance(g, types.FunctionType):
             raise self.error(node, f'calling {getattr(f, "__name__", f)!r} in a kernel')
