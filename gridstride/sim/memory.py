@@ -257,8 +257,8 @@ def _is_out_of_bounds(index, length, active):
     "Return whether an index is out of bounds for an axis of this length, in any lane of `active`"
     if np.ndim(index) == np.ndim(length) == 0:
         return not 0 <= index < length
-    is_outside = (index < 0) | (index >= length)
-    return is_outside.any() and (is_outside & active).any()
+    out_of_bounds = (index < 0) | (index >= length)
+    return out_of_bounds.any() and (out_of_bounds & active).any()
 
 
 def locate(ctx, active, view, indices, site, access):
@@ -332,9 +332,9 @@ def _load_from_tuple(ctx, active, items, index, site):
         )
     length = len(items)
     index = index.astype(np.int64)
-    is_outside = active & ((index < -length) | (index >= length))
-    if is_outside.any():
-        lane = int(np.argmax(is_outside))
+    out_of_bounds = active & ((index < -length) | (index >= length))
+    if out_of_bounds.any():
+        lane = int(np.argmax(out_of_bounds))
         fields = dict(access='read', array='tuple', index=(int(index[lane]),), shape=(length,))
         raise ctx.finding('memcheck', 'outside', site, active, lane, **fields)
     return _gather(ctx, active, items, np.where(active, index % length, 0), site)
