@@ -51,12 +51,12 @@ def kept(libraries, tmp_path, monkeypatch):
     monkeypatch.setattr(cache.tempfile, 'tempdir', str(tmp_path/'temporary'))
     (tmp_path/'temporary').mkdir()
     monkeypatch.delenv('GRIDSTRIDE_QUIET')
-    cache._once.cache_clear()
+    cache._reported.cache_clear()
     res = Cache(libraries, tmp_path/'cache')
     res.one, res.two = res.get(1), res.get(2)
     res.note = next(p for p in (res.folder/'known').iterdir() if res.one.name in p.read_text())
     yield res
-    cache._once.cache_clear()
+    cache._reported.cache_clear()
 
 
 # Faults: each function does one thing to the cache; `c.one` is the entry that is requested afterwards
@@ -75,8 +75,8 @@ def flipped(raw):
 
 def sums(change):
     def fault(c):
-        said = json.loads((c.one/integrity.SUMS).read_text())
-        (c.one/integrity.SUMS).write_text(json.dumps(change(said)))
+        said = json.loads((c.one/integrity.CHECKSUMS).read_text())
+        (c.one/integrity.CHECKSUMS).write_text(json.dumps(change(said)))
     return fault
 
 
@@ -89,7 +89,7 @@ def note(text):
 def replaced(what, by):
     "Replace a part of the cache by something else"
     def fault(c):
-        path = dict(library=c.one/'tiny.so', entry=c.one, sums=c.one/integrity.SUMS, note=c.note,
+        path = dict(library=c.one/'tiny.so', entry=c.one, sums=c.one/integrity.CHECKSUMS, note=c.note,
                     known=c.folder/'known', source=c.one/'in/tiny.c', cache=c.folder)[what]
         kept = path.with_name('kept')
         os.rename(path, kept)
@@ -101,7 +101,7 @@ def replaced(what, by):
 
 def other_file(c): shutil.copy(c.two/'tiny.so', c.one/'tiny.so')
 def other_entry(c): shutil.rmtree(c.one); shutil.copytree(c.two, c.one)
-def other_sums(c): shutil.copy(c.two/integrity.SUMS, c.one/integrity.SUMS)
+def other_sums(c): shutil.copy(c.two/integrity.CHECKSUMS, c.one/integrity.CHECKSUMS)
 def swapped(c):
     aside = c.folder/'aside'
     os.rename(c.one, aside); os.rename(c.two, c.one); os.rename(aside, c.two)
@@ -110,7 +110,7 @@ def swapped_notes(c):
     a, b = c.note.read_text(), two.read_text()
     c.note.write_text(b); two.write_text(a)
 def linked_entry(c): os.rename(c.one, c.folder/'kept'); c.one.symlink_to(c.folder/'kept')
-def half_made(c): (c.one/'tiny.so').unlink(); (c.one/integrity.SUMS).unlink()
+def half_made(c): (c.one/'tiny.so').unlink(); (c.one/integrity.CHECKSUMS).unlink()
 def emptied(c):
     for o in c.folder.iterdir(): shutil.rmtree(o)
 def empty_entry(c): shutil.rmtree(c.one); c.one.mkdir()
@@ -123,14 +123,14 @@ def lock_is_left(c): without(c); c.one.with_suffix('.lock').touch()
 
 
 def mode(what, bits):
-    def fault(c): os.chmod(dict(library=c.one/'tiny.so', entry=c.one, sums=c.one/integrity.SUMS, cache=c.folder,
+    def fault(c): os.chmod(dict(library=c.one/'tiny.so', entry=c.one, sums=c.one/integrity.CHECKSUMS, cache=c.folder,
                                 known=c.folder/'known', source=c.one/'in/tiny.c')[what], bits)
     return fault
 
 
 def owner(what):
     "As if another user had made it"
-    def fault(c): os.chown(dict(library=c.one/'tiny.so', entry=c.one, sums=c.one/integrity.SUMS, cache=c.folder,
+    def fault(c): os.chown(dict(library=c.one/'tiny.so', entry=c.one, sums=c.one/integrity.CHECKSUMS, cache=c.folder,
                                 known=c.folder/'known')[what], 12345, 12345)
     return fault
 
@@ -214,13 +214,13 @@ def test_whatever_the_umask(kept, mask):
     try: made = kept.get()
     finally: os.umask(old)
     inode = made.stat().st_ino
-    assert kept.get().stat().st_ino == inode and integrity.flaw(made) == ''
+    assert kept.get().stat().st_ino == inode and integrity.find_damage(made) == ''
 
 
 @pytest.mark.parametrize('squatted', ['', 'file', 'link', 'owner', 'writable'])
 def test_a_cache_that_cannot_be_used_has_a_substitute(kept, capfd, squatted, tmp_path):
     "Only this user's: what another user has put there is not used"
-    spare = cache._spare_path()
+    spare = cache._replacement_path()
     if squatted == 'owner' and os.geteuid(): pytest.skip('needs root')
     if squatted == 'file': spare.write_text('')
     if squatted == 'link': (tmp_path/'theirs').mkdir(); spare.symlink_to(tmp_path/'theirs')
@@ -285,7 +285,7 @@ def test_what_is_loaded_lives_on_when_it_is_removed(kept):
 
 
 def test_what_killed_processes_began_is_removed_some_day(kept):
-    cache._sweep.cache_clear()
+    cache._remove_unfinished.cache_clear()
     for name, age in dict(old=2, new=0).items():
         folder = kept.folder/f'{"0"*20}.{name}'
         folder.mkdir()

@@ -747,7 +747,7 @@ from gridstride.cpp.toolchain import runtime_library
 def copied(command, folder):
     shutil.copy({!r} + '/libgridstride.so', folder)
     return 0, ''
-runtime_library._run_here = copied'''
+runtime_library._run_in_package = copied'''
 
 def test_two_processes_fill_the_cache(own_cache):
     runtime = runtime_library.runtime().parent
@@ -769,7 +769,7 @@ def test_cache_that_cannot_be_written(tmp_path, monkeypatch, capfd):
     "Temporary files replace it; if these cannot be written either, an error reports it"
     monkeypatch.delenv('GRIDSTRIDE_QUIET')
     monkeypatch.setattr(cache.tempfile, 'tempdir', str(tmp_path))
-    cache._once.cache_clear()
+    cache._reported.cache_clear()
     (tmp_path/'file').write_text('')
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path/'file/cache'))
     done = cache.build({'a': 'b'}, [['cp', 'a', 'c']])
@@ -825,9 +825,9 @@ def test_pieces_of_an_archive_stay_inside(tmp_path, monkeypatch):
     mine.chmod(0o755)
     made = runtime_library.runtime().parent  # compiled as it is here: only the linker differs
     monkeypatch.setenv('CXX', str(mine))
-    _, (_, link), *_ = runtime_library._steps_of_runtime('-fopenmp')
+    _, (_, link), *_ = runtime_library._build_arguments('-fopenmp')
     for o in made.glob('*.o'): (tmp_path/o.name).symlink_to(o)
-    status, log = runtime_library._run_here(link, tmp_path)
+    status, log = runtime_library._run_in_package(link, tmp_path)
     assert not status, log
     lib = tmp_path/runtime_library._LIBRARY
     def names(*how): return subprocess.check_output(['nm', *how, '--defined-only', lib], text=True)

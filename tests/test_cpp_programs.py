@@ -62,7 +62,7 @@ def compiled(kind, at, checks):
     less = [] if checks or (kind, at) == ('same', 0) else ['-Og' if compiler().kind == 'gcc' else '-O1']
     asked = [p.read_text() for p in paths], Path(__file__).read_text(), less, checks, nm
     built = cached_result((*asked, compiler(), cpu(), headers_hash(here/'include')),
-                       lambda: emulate_rewritten(joined(paths), nm, checks, less, takes=('constexpr', 'lambda')))
+                       lambda: emulate_rewritten(joined(paths), nm, checks, less, extensions=('constexpr', 'lambda')))
     assert kind=='wrong' or not (built.folder/'log.txt').exists(), 'the compiler warns of a right program'
     return nm,built
 

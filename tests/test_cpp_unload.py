@@ -19,8 +19,8 @@ __global__ void k(int *x) {{ x[0] = count; count += step; }}'''
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
     "Two unused modules stay; none of other tests"
-    monkeypatch.setattr(loaded, 'KEPT', 2)
-    monkeypatch.setattr(loaded, '_most', 0)
+    monkeypatch.setattr(loaded, 'MAX_UNREFERENCED', 2)
+    monkeypatch.setattr(loaded, '_collect_above', 0)
     with cpp.on_emulator(): yield
 
 
@@ -46,14 +46,14 @@ def value(k):
 
 @pytest.mark.slow
 def test_recompiled_kernels_are_unloaded_and_those_in_use_stay():
-    kept, files, before = {}, [], len(loaded._opened)
+    kept, files, before = {}, [], len(loaded._open_libraries)
     for n in range(100, 114):
         k = counter(n)
         assert value(k) == n
         files.append(k.built.folder)
         if n in (102, 105): kept[n] = k
     assert sum(map(mappings, files)) <= 8 * 5 and mappings(files[0]) == 0
-    assert len(loaded._opened) <= before + 8
+    assert len(loaded._open_libraries) <= before + 8
     gc.collect()
     counter(114)
     for n, k in kept.items(): assert [value(k), value(k)] == [n + 1, n + 2]
@@ -73,7 +73,7 @@ def test_garbage_does_not_replace_modules_that_were_dropped(monkeypatch, no_auto
     class Cycle:
         def __init__(self, name): self.itself, opened[name] = self, self
 
-    monkeypatch.setattr(loaded, '_opened', opened := weakref.WeakValueDictionary())
+    monkeypatch.setattr(loaded, '_open_libraries', opened := weakref.WeakValueDictionary())
     held = [Cycle(n) for n in range(40)]
     loaded.collect()
     assert len(opened) == 40
@@ -82,7 +82,7 @@ def test_garbage_does_not_replace_modules_that_were_dropped(monkeypatch, no_auto
     for n in range(20):
         loaded.collect()
         Cycle(n)
-    assert len(opened) <= 2*loaded.KEPT + 1
+    assert len(opened) <= 2*loaded.MAX_UNREFERENCED + 1
 
 
 def test_a_module_that_is_soon_loaded_again_is_the_same():
@@ -151,10 +151,10 @@ def test_no_module_is_unloaded_while_one_is_at_work():
     class Compiles(torch.Tensor):
         def sum(self, *args):
             push_out(500)
-            made.append(list(loaded._idle))
+            made.append(list(loaded._unreferenced))
             return torch.ones(())
 
     m = load_cuda('float f(torch::Tensor x) { return x.sum().item<float>(); }', name='asks')
     assert m.f(torch.zeros(3).as_subclass(Compiles)) == 1 and made[0]
     counter(506)
-    assert not set(made[0]) & set(loaded._idle)
+    assert not set(made[0]) & set(loaded._unreferenced)

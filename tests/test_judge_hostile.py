@@ -180,7 +180,7 @@ def test_what_a_submission_asks_to_compile_is_found_by_that_alone():
     "Whatever it requests: a changed header of ours, other flags, other names, an invalid request"
     number = 1000 + secrets.randbelow(10**6)
     got = compiled('''
-client, evil = build.elsewhere, '#include "/proc/self/cwd/../emulator.h"'
+client, evil = build.compile_remotely, '#include "/proc/self/cwd/../emulator.h"'
 def ask(asked):
     try:
         wire.send(client.sock, {}, [json.dumps(asked).encode() if not isinstance(asked, bytes) else asked])
@@ -194,7 +194,7 @@ def plants(asked, fail):
         plugin=ask(asked._replace(flags=[*asked.flags, '-fplugin=/tmp/planted.so'])),
         above=ask(asked._replace(sources={**asked.sources, '../planted': 'x'})))
     say(after=ask(asked))
-build.elsewhere = plants
+build.compile_remotely = plants
 say(got=run(cuda_kernel(SRC)))
 '''.replace('NUMBER', str(number)), number)
     assert set(got['other']) == set(got['flag']) == {'folder'} and got['got'] == number + 1, got
@@ -220,7 +220,7 @@ def test_a_submission_that_asks_without_end_is_ended_in_time():
     begin = time.monotonic()
     v, _ = attack(COMPILES + '''
 asked = build.CompileRequest({'plus.cpp': 'int x;'}, 'plus', ['-wrapper', 'sleep,999'], (), (), (), ())
-wire.send(build.elsewhere.sock, {}, [json.dumps(asked).encode()])
+wire.send(build.compile_remotely.sock, {}, [json.dumps(asked).encode()])
 os._exit(3)
 ''', NUMBER=1)
     assert v.code == 'died' and time.monotonic() - begin < 20, str(v)

@@ -344,14 +344,14 @@ def test_a_kernel_that_must_be_alone_waits_for_the_stream_before(monkeypatch):
 
 def test_the_current_stream_comes_from_torch_in_either_way(monkeypatch):
     "By a short name of torch's own, and by the public one where a version has dropped that"
-    nvidia._stream_by.cache_clear()
+    nvidia._stream_getter.cache_clear()
     monkeypatch.setattr(torch._C, '_cuda_getCurrentRawStream', lambda device: 70 + device, raising=False)
     assert nvidia.current_stream(1) == 71
-    nvidia._stream_by.cache_clear()
+    nvidia._stream_getter.cache_clear()
     monkeypatch.delattr(torch._C, '_cuda_getCurrentRawStream')
     monkeypatch.setattr(torch.cuda, 'current_stream', lambda device: SimpleNamespace(cuda_stream=80 + device))
     assert nvidia.current_stream(1) == 81
-    nvidia._stream_by.cache_clear()
+    nvidia._stream_getter.cache_clear()
 
 
 def test_tensor_maps_are_made_once_for_an_address(fake):

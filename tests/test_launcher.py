@@ -272,7 +272,7 @@ def kernel(driver, monkeypatch):
         checked = []
         def __call__(self, *how): self.checked.append(how)
     run = Run()
-    run.handle, run.parameters, run.wishes, run.checked = 77, [('*', 2, 32), ('i',)], [], []
+    run.handle, run.parameters, run.launch_attributes, run.checked = 77, [('*', 2, 32), ('i',)], [], []
     k = kernels.Kernel('k', params, run, 'cpu', 0.)
     k.long = run.checked
     return k
@@ -315,7 +315,7 @@ def test_more_bytes_than_it_lays_out_are_left_to_python(driver, kernel):
 
 
 def test_compiled_launches_do_not_pile_up(driver, kernel, monkeypatch):
-    monkeypatch.setattr(kernels, 'KEPT', 3)
+    monkeypatch.setattr(kernels, 'MAX_CACHED_LAUNCHES', 3)
     for i in range(1, 20): kernel[i, 32](torch.ones(1), 1)
     assert len(kernel._launches) <= 3 and len(driver.launches) == 19
 
@@ -523,7 +523,7 @@ def test_why_not_is_what_kept_it_from_loading(monkeypatch):
         for o in (launcher._load_once, launcher.launcher): o.cache_clear()
 
 
-@pytest.mark.parametrize('name', launcher._ASKED)
+@pytest.mark.parametrize('name', launcher._PRIVATE_NAMES)
 def test_a_torch_that_dropped_a_name_of_its_own_has_no_short_way(monkeypatch, name):
     *path, last = name.split('.')
     monkeypatch.delattr(operator.attrgetter('.'.join(path))(torch), last)
@@ -534,7 +534,7 @@ def test_every_name_of_torchs_own_has_another_way():
     "Private names of the fast path are looked up before it exists, or `getattr` has a replacement for them"
     text = Path(dispatch.__file__).read_text()
     used = re.findall(r'\b(?:torch\._C\.|_functorch\.|forward_ad\._)[\w.]+', text)
-    known = {o.replace('_C._functorch', '_functorch').replace('autograd.', '') for o in launcher._ASKED}
+    known = {o.replace('_C._functorch', '_functorch').replace('autograd.', '') for o in launcher._PRIVATE_NAMES}
     assert used and {o.removeprefix('torch.') for o in used} == known
 
 

@@ -1,4 +1,4 @@
-"""A kernel's parameters, as its source declares them: checks whether arguments fit, and explains what is wrong."""
+"""Checks the arguments of a launch against the parameters that a kernel's source declares."""
 
 import ctypes, re
 from functools import lru_cache, partial
@@ -7,8 +7,8 @@ import numpy as np
 
 from ..diagnostics.launch_config import argument_error, count_arguments
 
-# A pointer takes a tensor of its type; `float4 *` takes a tensor of floats, and so on. A type that the
-# source defines itself takes any tensor, and by value the bytes that it consists of.
+# A pointer parameter takes a tensor of its element type; `float4 *` takes a tensor of floats. A pointer to a type that
+# the source defines takes any tensor, and a parameter of such a type takes an object with its bytes.
 _TYPES = {
     'bool': 'bool',
     'int8': 'char, signed char, int8_t',
@@ -38,23 +38,29 @@ SCALARS = {
     'float32': ctypes.c_float,
     'float64': ctypes.c_double,
 }
-_VECTOR = re.compile(r'(u?)(char|short|int|long|longlong|float|double)([1-4])$')
-_BASE = dict(char='int8', short='int16', int='int32', long='int64', longlong='int64', float='float32', double='float64')
-_NO_TYPE = re.compile(
+_VECTOR_TYPE = re.compile(r'(u?)(char|short|int|long|longlong|float|double)([1-4])$')
+_ELEMENT = dict(
+    char='int8', short='int16', int='int32', long='int64', longlong='int64', float='float32', double='float64'
+)
+_NOT_OF_TYPE = re.compile(
     r'\b(const|volatile|__restrict__|__restrict|restrict|std::|__grid_constant__)\b|[*&]|\[\w*\]|std::'
 )
-_SAME = {'uint8': 'bool', 'bool': 'uint8', 'int8': 'uint8'}  # one byte wide: each is accepted for the other
+_INTERCHANGEABLE = {
+    'uint8': 'bool',
+    'bool': 'uint8',
+    'int8': 'uint8',
+}  # dtype of a parameter -> a dtype of the same size that is accepted, too
 
 
 @lru_cache  # called by every launch
 def dtype_of(
     type: str,  # as C writes it, such as `const float *__restrict__`
 ):  # (name of the dtype or None, is it a pointer)
-    "Return the dtype of a parameter's elements; None for a type that is not built into C"
+    "Return (dtype of the elements, is it a pointer?) of a parameter; the dtype is None if the source defines the type"
     pointer = '*' in type or '[' in type
-    base = ' '.join(_NO_TYPE.sub(' ', type).split())
-    if m := _VECTOR.match(base):
-        return ('u' if m[1] else '') + _BASE[m[2]], pointer
+    base = ' '.join(_NOT_OF_TYPE.sub(' ', type).split())
+    if m := _VECTOR_TYPE.match(base):
+        return ('u' if m[1] else '') + _ELEMENT[m[2]], pointer
     return _DTYPE.get(base), pointer
 
 
@@ -72,8 +78,8 @@ def _is_struct(x):
     return isinstance(x, (bytes, ctypes.Structure, ctypes.Array)) or hasattr(type(x), '__bytes__') and not _is_array(x)
 
 
-def _fix(x, dtype, const):
-    "Suggest how to convert an array to a contiguous one of this dtype; the kernel writes to the array itself"
+def _how_to_convert(x, dtype, const):
+    "Suggest how to convert an array to this dtype, or for None to a contiguous array; if `const`, a copy will do"
     how = f'.astype(np.{dtype})' if dtype else 'np.ascontiguousarray(...)'
     if not isinstance(x, np.ndarray):
         how = f'.to(torch.{dtype})' if dtype else '.contiguous()'
@@ -84,58 +90,60 @@ def _dtype_name(x):
     return str(x.dtype).removeprefix('torch.')
 
 
-def _check_value(x, dtype, wrong):
-    "Raise an error unless `x` can be passed by value; `wrong(what)` makes the exception"
+def _check_value(x, dtype, error):
+    "Raise an error unless `x` can be passed by value; `error(message)` makes the exception"
     kind = type(x).__name__
     if _is_struct(x):
         if dtype:
-            raise wrong('must be a number, but a struct was given')
+            raise error('must be a number, but a struct was given')
         return
     if _is_array(x):
         hint = 'use .item() for a tensor with one element'
-        raise wrong(f'must be a number, but a {kind} of shape {tuple(x.shape)} was given; {hint}')
+        raise error(f'must be a number, but a {kind} of shape {tuple(x.shape)} was given; {hint}')
     if not isinstance(x, (bool, int, float, np.generic)):
-        raise wrong(f'must be a number, but a {kind} was given')
-    whole = dtype and 'int' in dtype
-    if whole and isinstance(x, (float, np.floating)):
-        raise wrong(f'must be an integer, but {x!r} was given; use int(...) or //')
-    if whole and dtype in SCALARS and SCALARS[dtype](int(x)).value != int(x):
-        raise wrong(f'cannot hold {x}')
+        raise error(f'must be a number, but a {kind} was given')
+    is_integer = dtype and 'int' in dtype
+    if is_integer and isinstance(x, (float, np.floating)):
+        raise error(f'must be an integer, but {x!r} was given; use int(...) or //')
+    if is_integer and dtype in SCALARS and SCALARS[dtype](int(x)).value != int(x):
+        raise error(f'cannot hold {x}')
 
 
-def _check_array(x, dtype, wrong, device, const):
+def _check_array(x, dtype, error, device, const):
     "Raise an error unless `x` is an array whose address can be passed"
     if getattr(x, 'is_nested', False):  # it has no shape
-        raise wrong(
+        raise error(
             'is a nested tensor, whose rows differ in length; pass its .values(), and its .offsets() as another array'
         )
     if not _is_array(x):
         hint = '; create one with torch.tensor(...) or np.array(...)' if isinstance(x, (list, tuple)) else ''
-        raise wrong(f'must be a tensor or an array, but a {type(x).__name__} was given{hint}')
-    if dtype and _dtype_name(x) != dtype and _SAME.get(dtype) != _dtype_name(x):
+        raise error(f'must be a tensor or an array, but a {type(x).__name__} was given{hint}')
+    if dtype and _dtype_name(x) != dtype and _INTERCHANGEABLE.get(dtype) != _dtype_name(x):
         what = 'array' if isinstance(x, np.ndarray) else 'tensor'
-        raise wrong(f'must be {dtype}, but the {what} is {_dtype_name(x)}; convert it {_fix(x, dtype, const)}')
+        raise error(
+            f'must be {dtype}, but the {what} is {_dtype_name(x)}; convert it {_how_to_convert(x, dtype, const)}'
+        )
     if isinstance(x, np.ma.MaskedArray):
-        raise wrong('is a masked array, which kernels do not support; pass its .filled(...), and the mask as an array')
+        raise error('is a masked array, which kernels do not support; pass its .filled(...), and the mask as an array')
     if isinstance(x, np.ndarray) and not x.flags.writeable and not const:
-        raise wrong('is read-only, but the kernel may write to it; pass a copy, np.array(...)')
+        raise error('is read-only, but the kernel may write to it; pass a copy, np.array(...)')
     where = str(getattr(x, 'device', 'cpu')).split(':')[0]
     if where != device:
-        raise wrong(f'is on {where}, but the kernel runs on {device}; move it with .to({device!r})')
+        raise error(f'is on {where}, but the kernel runs on {device}; move it with .to({device!r})')
     if not isinstance(x, np.ndarray) and (view := _lazy_view(x)):
-        raise wrong(view)
+        raise error(view)
     contiguous = x.is_contiguous() if hasattr(x, 'is_contiguous') else x.flags.c_contiguous
     if not contiguous:
         if str(getattr(x, 'layout', 'torch.strided')) != 'torch.strided':
-            raise wrong('is sparse, not strided; pass its .to_dense()')
+            raise error('is sparse, not strided; pass its .to_dense()')
         why = 'is not contiguous: the kernel would read its memory in another order'
         if _is_expanded(x):
             why = 'is expanded (stride 0), so not contiguous: in memory several of its elements are one'
-        raise wrong(f'{why}; make a copy {_fix(x, None, const)}')
+        raise error(f'{why}; make a copy {_how_to_convert(x, None, const)}')
 
 
 def _lazy_view(x):
-    "Explain why the memory of a tensor does not hold the tensor's values; None if it does"
+    "Describe a lazy view, whose memory does not hold the tensor's values; None for any other tensor"
     for name, what in (('is_neg', 'negated'), ('is_conj', 'conjugated')):
         if (ask := getattr(x, name, None)) and ask():
             return f'is a {what} view: its memory holds the values before that; give its .resolve_{name[3:]}()'
@@ -148,26 +156,26 @@ def _is_expanded(x):
 
 @lru_cache
 def is_const(type: str) -> bool:
-    "Is it a pointer to constants? `const float *`, but not `float *const`"
+    "Is it a pointer to const, as `const float *` is, but not `float *const`?"
     return bool(re.search(r'\bconst\b[^*]*\*', type))
 
 
 def check_argument(
-    x,  # what was given
-    p,  # the `Param` it was given for
-    wrong,  # makes the exception for a message
+    x,  # the argument
+    p,  # the `Param` for which it is passed
+    error,  # a function that makes the exception for a message
     device: str,  # on which the kernel runs: 'cpu' or 'cuda'
 ):
     "Raise an error if `x` cannot be passed for the parameter `p`"
     dtype, pointer = dtype_of(p.type)
     if not pointer:
-        _check_value(x, dtype, wrong)
+        _check_value(x, dtype, error)
     elif x is not None:
-        _check_array(x, dtype, wrong, device, is_const(p.type))
+        _check_array(x, dtype, error, device, is_const(p.type))
 
 
 def check_arguments(kernel: str, params: list, args, device: str):
-    "Raise `LaunchError` unless the number of arguments is right, and `TypeError` for the first that does not fit"
+    "Raise `LaunchError` for a wrong number of arguments, `TypeError` for the first argument that cannot be passed"
     count_arguments(kernel, [spell_param(p) for p in params], len(args))
     for i, (x, p) in enumerate(zip(args, params)):
         check_argument(x, p, partial(argument_error, kernel, i, spell_param(p)), device)

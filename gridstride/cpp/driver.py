@@ -11,7 +11,8 @@ from functools import lru_cache
 from ..diagnostics.errors import LaunchError
 
 COOPERATIVE = 2  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
-_INVALID_CONTEXT, _MOST_SHARED = 201, 8  # CUDA_ERROR_INVALID_CONTEXT, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
+_MAX_DYNAMIC_SMEM = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
 @lru_cache
@@ -28,7 +29,7 @@ def driver():
 
 
 def core():
-    "Import NVIDIA's `cuda.core`; raises `RuntimeError` that error_string how to install it"
+    "Import NVIDIA's `cuda.core`; raises `RuntimeError` with how to install it"
     try:
         try:
             from cuda import core
@@ -47,7 +48,7 @@ def arch() -> str:
 
 
 @lru_cache
-def _stream_by():
+def _stream_getter():
     "Return the function that gives a device's current stream: torch's internal one, else a slower public one"
     import torch
 
@@ -58,46 +59,46 @@ def _stream_by():
 
 def current_stream(device: int) -> int:
     "Return the handle of torch's current stream on that device"
-    return _stream_by()(device)
+    return _stream_getter()(device)
 
 
 def error_string(code: int) -> str:  # code: the result of a driver function
     "Return the name and the description of a driver error"
     texts = [ctypes.c_char_p(), ctypes.c_char_p()]
-    for t, f in zip(texts, ('cuGetErrorName', 'cuGetErrorString')):
-        getattr(driver(), f)(code, ctypes.byref(t))
-    return ': '.join(t.value.decode() for t in texts if t.value) or f'error {code}'
+    for text, function in zip(texts, ('cuGetErrorName', 'cuGetErrorString')):
+        getattr(driver(), function)(code, ctypes.byref(text))
+    return ': '.join(text.value.decode() for text in texts if text.value) or f'error {code}'
 
 
 def set_max_dynamic_smem(handle: int, name: str, shared: int):
-    "Set a kernel's maximum dynamic shared memory; raises `LaunchError` if it is too much for the GPU"
+    "Set the maximum of a kernel's dynamic shared memory, in bytes; raises `LaunchError` if the GPU has less"
     import torch
 
-    error = driver().cuKernelSetAttribute(_MOST_SHARED, shared, handle, torch.cuda.current_device())
-    most = torch.cuda.get_device_properties().shared_memory_per_block_optin
+    error = driver().cuKernelSetAttribute(_MAX_DYNAMIC_SMEM, shared, handle, torch.cuda.current_device())
+    limit = torch.cuda.get_device_properties().shared_memory_per_block_optin
     if error:
-        what = f'{shared} bytes of dynamic shared memory; a block on this GPU has {most} at most'
+        what = f'{shared} bytes of dynamic shared memory; a block on this GPU has {limit} at most'
         raise LaunchError(what, kernel=name)
 
 
-_ALWAYS = 40 * 1024  # bytes of dynamic shared memory that need no attribute: 48 KiB, less some static shared memory
+_SMEM_WITHOUT_ATTRIBUTE = 40 * 1024  # bytes: 48 KiB in all need none; 8 of these are for static memory
 
 
-# The last value set holds for all launches of a kernel. It is stored with the kernel itself, since the driver reuses
-# the handle of a kernel that was freed.
+# The attribute holds for all later launches of a kernel. Its value is stored with the kernel object, not by handle,
+# because the driver reuses the handle of a kernel that was freed.
 def ensure_max_dynamic_smem(
     kernel,  # with `handle` and `__name__`
-    shared,
+    shared,  # bytes
 ):
-    "Make sure that a kernel may use this much dynamic shared memory on the current GPU; it never lowers the limit"
+    "Raise the limit of a kernel's dynamic shared memory on the current GPU to `shared`, unless it is higher already"
     import torch
 
-    if shared <= _ALWAYS:
+    if shared <= _SMEM_WITHOUT_ATTRIBUTE:
         return
-    allowed, device = vars(kernel).setdefault('allowed', {}), torch.cuda.current_device()
-    if allowed.get(device, 0) < shared:
+    max_smem, device = vars(kernel).setdefault('max_smem', {}), torch.cuda.current_device()
+    if max_smem.get(device, 0) < shared:
         set_max_dynamic_smem(kernel.handle, kernel.__name__, shared)
-        allowed[device] = shared
+        max_smem[device] = shared
 
 
 def make_context_current():
@@ -110,7 +111,7 @@ def make_context_current():
 def in_context(call) -> int:
     """Return the driver's result of `call()`.
 
-    In a thread that has no context yet, because torch has not run there, it enters torch's context and calls again."""
+    A thread in which torch has not run has no context yet: then make torch's context current, and call again."""
     code = call()
     if code != _INVALID_CONTEXT:
         return code
@@ -119,27 +120,27 @@ def in_context(call) -> int:
 
 
 def call_driver(call, name: str):
-    "Call `call`, which launches the kernel `name` by the driver; raises `LaunchError` if the driver returns an error"
+    "Run `call`, a driver call that launches the kernel `name`; raises `LaunchError` if the driver returns an error"
     if code := in_context(call):
         raise LaunchError(error_string(code), kernel=name)
 
 
-def launch_by_driver(handle, name, grid, block, shared, stream, pointers, together=False):
-    """Launch a kernel by the driver; `pointers` are the addresses of its arguments.
+def launch_by_driver(handle, name, grid, block, shared, stream, pointers, cooperative=False):
+    """Launch a kernel through the driver; `pointers` are the addresses of its arguments.
 
-    `together`: a cooperative launch, with all blocks resident; raises `LaunchError` if they do not fit."""
-    how = (handle, *grid, *block, shared, stream, pointers)
-    if together:
-        call_driver(lambda: driver().cuLaunchCooperativeKernel(*how), name)
+    In a `cooperative` launch all blocks are resident. Raises `LaunchError`, also if they do not fit."""
+    launch_args = (handle, *grid, *block, shared, stream, pointers)
+    if cooperative:
+        call_driver(lambda: driver().cuLaunchCooperativeKernel(*launch_args), name)
     else:
-        call_driver(lambda: driver().cuLaunchKernel(*how, None), name)
+        call_driver(lambda: driver().cuLaunchKernel(*launch_args, None), name)
 
 
 def load_machine_code(
-    code: bytes,  # a cubin, which another program may have made
+    code: bytes,  # a cubin of any origin
     name: str,  # of the kernel in it
 ) -> int:
-    "Load a kernel and return its handle, cached; raises `OSError` without a driver, `RuntimeError` for its errors"
+    "Load a kernel and return its handle; raises `OSError` without a driver, `RuntimeError` for an error of the driver"
     lib = driver()
     library = ctypes.c_void_p()
     kernel = ctypes.c_void_p()
@@ -152,17 +153,17 @@ def load_machine_code(
 
 
 def size_of_parameter(handle: int, i: int) -> int:
-    "Return the bytes of a kernel's `i`th parameter"
+    "Return the size of a kernel's parameter `i`, in bytes"
     offset, size = ctypes.c_size_t(), ctypes.c_size_t()
     driver().cuKernelGetParamInfo(handle, i, ctypes.byref(offset), ctypes.byref(size))
     return size.value
 
 
-# What a kernel prints on a GPU stays in a buffer until the host synchronizes, and then comes out of C, where a
-# notebook may not see it. wurlitzer forwards it.
+# The output of `printf` in a kernel stays in a buffer of the GPU until the host synchronizes. The driver then writes it
+# to C's stdout, which a notebook does not show; wurlitzer forwards it to Python's.
 @contextmanager
-def show_prints(prints: bool):  # does the source print at all?
-    "Show what kernels print in the `with` block at its end, where Python prints"
+def show_prints(prints: bool):  # does the source call printf?
+    "Forward the output of kernels that run in the `with` block to Python's stdout, at the end of the block"
     if not prints:
         return (yield)
     import torch

@@ -1,10 +1,10 @@
 """CUDA C on a CPU: how kernels run, and how findings become exceptions.
 
 The emulator is a small C++ library, `runtime/`, with headers that replace CUDA's, `include/cuda/`.
-Each thread of a block is a fiber: a stack of its own, and a switch to the next one where it must wait.
-Threads that never wait run one after the other as a plain loop. In checked mode the compiler itself reports
-every access (`-fsanitize=thread`, but with our own functions in place of its library), and the runtime
-remembers, per word of memory, which threads accessed it and what happens before those accesses.
+Each thread of a block is a fiber, with a stack of its own, which switches to the next fiber where it must wait.
+Threads that never wait run one after the other in a plain loop. In a checked build the compiler instruments every
+access (`-fsanitize=thread`, with functions of the runtime in place of ThreadSanitizer's), and the runtime keeps shadow
+memory: which threads accessed each word, and which of these accesses happen before the current one.
 """
 
 import atexit
@@ -37,7 +37,7 @@ from .frontend.edits import NotEmulated
 from .finding import CFinding, COptions, Found, check_abi
 
 
-# The same options as for the simulator, and three more.
+# The emulator has the options of the simulator, and these three.
 limits = Settings(threads=0, seconds=60.0, memory=None)
 
 
@@ -72,7 +72,7 @@ def parse_bytes(size):
 
 @contextmanager
 def _environment(name, value):
-    "Set an environment variable in the `with` block"
+    "Set an environment variable in the `with` block, and restore it afterwards"
     before = os.environ.get(name)
     os.environ[name] = value
     try:
@@ -83,7 +83,7 @@ def _environment(name, value):
             os.environ[name] = before
 
 
-# A machine with a GPU has a CPU, too: there, this runs the detectors.
+# The detectors run on the emulator only, so a machine with a GPU needs this to check a kernel.
 @contextmanager
 def on_emulator():
     "Compile CUDA C in the `with` block for the emulator, even on a machine with a GPU; its tensors are on the CPU"
@@ -100,10 +100,10 @@ def _print(text, n):
     try:
         print(ctypes.string_at(text, n).decode(errors='replace'), end='', flush=True)
     except Exception as e:  # a stdout that is closed or full
-        _refused.append(e)
+        _pending_errors.append(e)
 
 
-_refused = []  # warnings that a filter turned into errors, and errors of `print`: C++ cannot propagate either
+_pending_errors = []  # warnings that a filter turned into errors, and errors of `print`: C++ cannot propagate these
 
 
 @_WARN
@@ -112,19 +112,19 @@ def _warn(f):
     try:
         warn_of(f.code, 'cuda', dict(f.fields, line=f.line, kernel=f.kernel), f.file)
     except Warning as e:
-        _refused.append(e)
+        _pending_errors.append(e)
 
 
-def raise_refused():
+def raise_pending_error():
     "Raise the first warning since `prepare` that a filter turned into an error, or the first error of `print`"
-    if _refused:
-        raise _refused[0]
+    if _pending_errors:
+        raise _pending_errors[0]
 
 
 @lru_cache
 def device():
-    "Load the runtime, so that compiled modules find it"
-    # Idle CPU threads sleep: on a shared machine, threads that spin between launches take all of its time
+    "Load the runtime, cached; modules that are loaded later are linked to it"
+    # Idle OpenMP threads must sleep: threads that spin between launches would slow down other programs
     with _environment('OMP_WAIT_POLICY', os.environ.get('OMP_WAIT_POLICY', 'passive')):
         lib = ctypes.CDLL(str(runtime()), mode=ctypes.RTLD_GLOBAL)
     check_abi(lib)
@@ -132,41 +132,42 @@ def device():
     lib.gridstride_print_to(_print)
     lib.gridstride_warn_to(_warn)
     for to_python in (lib.gridstride_print_to, lib.gridstride_warn_to):
-        atexit.register(to_python, None)  # destructors of modules run when Python has ended
+        atexit.register(to_python, None)  # destructors of modules may print after Python has ended
     return lib
 
 
 @lru_cache(64)  # called by every launch
-def _mask(compiled, looking):
-    "Return the bits of the detectors that are in both"
-    return sum(1 << 1 + i for i, check in enumerate(CHECKS) if check in compiled and check in looking)
+def _mask(compiled, enabled):
+    "Return the bit mask of the detectors that are compiled in and enabled"
+    return sum(1 << 1 + i for i, check in enumerate(CHECKS) if check in compiled and check in enabled)
 
 
 def prepare(
     checks,  # the detectors that the kernels were compiled for, as `cuda_kernel` takes them
     seconds=None,  # the time limit per kernel; None: that of `options`
 ):
-    """Set the runtime's options for the next launch: enable those of the `checks` that the options enable.
+    """Set the runtime's options for the next launch; a detector runs if it is in `checks` and `options` enable it.
 
     Raises `NotEmulated` under `sim.options(warp=64)`: the emulator has no other warp size."""
-    _refused.clear()
-    now, limit = values_of(settings), values_of(limits)
-    if now['warp'] != 32:
+    _pending_errors.clear()
+    current = values_of(settings)
+    limit = values_of(limits)
+    if current['warp'] != 32:
         raise NotEmulated(
-            f'warps of {now["warp"]} threads, on the emulator of CUDA C\n'
+            f'warps of {current["warp"]} threads, on the emulator of CUDA C\n'
             '  sim.options(warp=64) is for kernels in Python; CUDA C has warps of 32 threads.'
         )
-    mask = _mask(checks if isinstance(checks, tuple) else parse_checks(checks), tuple(now['checks']))
+    mask = _mask(checks if isinstance(checks, tuple) else parse_checks(checks), tuple(current['checks']))
     memory = limit['memory'] or parse_bytes(os.environ.get('GRIDSTRIDE_DEVICE_MEMORY') or None) or 0
-    order = ORDERS.index(now['order'])
-    how = COptions(mask, order, now['seed'], limit['threads'], seconds or limit['seconds'], memory)
-    device().gridstride_set(ctypes.byref(how))
+    order = ORDERS.index(current['order'])
+    c_options = COptions(mask, order, current['seed'], limit['threads'], seconds or limit['seconds'], memory)
+    device().gridstride_set(ctypes.byref(c_options))
 
 
 def array_at(line, column):
-    """Return the name of the array that is indexed at `column` of the line of CUDA C, or ''
+    """Return the name of the array that is indexed at `column` of the line of CUDA C; '' if none is found.
 
-    g++ counts to the bracket that closes the index, clang to the name."""
+    The column of g++ is that of the bracket that closes the index, the column of clang that of the name."""
     before = line[: max(column - 1, 0)]
     if line[len(before) : column] != ']':
         return re.match(r'(\w*)\s*\[|', line[len(before) :])[1] or ''
@@ -176,17 +177,18 @@ def array_at(line, column):
     return re.search(r'\w*$', before)[0]
 
 
-_ASSIGNED = re.compile(r'(\s*\.\w+)*\s*=(?!=)')  # after an element
-_REFERRED = re.compile(r'&\s*(\w+\s*=\s*)?$')  # before it
+_IS_ASSIGNED = re.compile(r'(\s*\.\w+)*\s*=(?!=)')  # text after an element
+_IS_REFERENCED = re.compile(r'&\s*(\w+\s*=\s*)?$')  # text before an element
 
 
 def access_at(line, column):
-    """Return what a line of CUDA C does with the element that is indexed at `column`: 'read', 'write', or 'access' if
-    it takes a reference, or cannot be read. `x[i] += 1` reads first."""
+    """Return how a line of CUDA C accesses the element that is indexed at `column`: 'read', 'write' or 'access'.
+
+    It is 'access' if the line takes a reference, or cannot be parsed. `x[i] += 1` is a read, which comes first."""
     name = array_at(line, column)
     for start, end, _ in uses(line, name) if name else ():
-        if start < column <= end and not _REFERRED.search(line[:start]):
-            return 'write' if _ASSIGNED.match(line, end) else 'read'
+        if start < column <= end and not _IS_REFERENCED.search(line[:start]):
+            return 'write' if _IS_ASSIGNED.match(line, end) else 'read'
     return 'access'
 
 
@@ -205,7 +207,7 @@ def _column(f, line):
     return f.column - ('__global__' in line and len(entry_of(f.kernel or '')))
 
 
-def _name_of(file, sources):
+def _learners_file(file, sources):
     "Return the learner's name of a file"
     file = file or next((name for name in sources if name.endswith('.cu')), '')
     path = os.path.normpath(file)
@@ -214,20 +216,20 @@ def _name_of(file, sources):
 
 
 def _is_one_of_several(file, sources):
-    "Has the program several files, so that a reader could take another one for this one?"
+    "Does the program have several files, so that a message must name the file of a line?"
     first = next((path for path in sources if path.endswith('.cu')), file)
     return file in sources and file != first or sum(path.endswith('.cu') for path in sources) > 1
 
 
-def _home(kernel, sources):
-    "Return the file that defines a kernel; None if that is ambiguous"
+def _defining_file(kernel, sources):
+    "Return the file that defines a kernel; None if no file does"
     defined = rf'__global__[^;{{}}]*\b{re.escape(kernel or "")}\s*\([^;{{}}]*\{{'
     # a `.cpp` is generated from a `.cu`
     texts = ((path, text) for path, text in sources.items() if not path.endswith('.cpp'))
     return next((name for name, text in texts if kernel and re.search(defined, text)), None)
 
 
-def _line(sources, file, n):
+def _line_text(sources, file, n):
     "Return the text of line `n` of a file; '' if it has no such line"
     return next(iter(sources.get(file, '').splitlines()[n - 1 : n]), '').strip() if n else ''
 
@@ -236,35 +238,37 @@ def try_to_load(
     path,  # of a module whose source may have static constructors
     sources,  # a function that returns {file name -> the learner's text}
 ):
-    "Have a child process load a module, and raise what that has found: here a crash would end Python"
+    "Load a module in a child process and raise the finding there, if any: a crash in this process would end Python"
     child = ctypes.c_int(-1)
     pipe = device().gridstride_try_load(os.fsencode(path), ctypes.byref(child))
     if pipe < 0:
         return
     found = b''
     try:
-        found = _read_within(pipe, _TRIAL)
+        found = _read_within(pipe, _TRIAL_SECONDS)
     finally:
         os.close(pipe)
         if child.value > 0:
-            _end_child(child.value, is_late=len(found) < ctypes.sizeof(CFinding))
+            _reap_child(child.value, is_late=len(found) < ctypes.sizeof(CFinding))
     if len(found) == ctypes.sizeof(CFinding) and (f := Found(CFinding.from_buffer_copy(found))).kind != 'nothing':
         raise _exception_for(f, sources())
 
 
-_TRIAL = 20  # seconds that a child process may take to load a module; it may wait for what it lacks
+_TRIAL_SECONDS = (
+    20  # time limit for a child process that loads a module; its constructors may wait for a thread that it lacks
+)
 
 
 def _read_within(pipe, seconds):
-    "Return what a pipe has until its end, or until then"
+    "Read a pipe to its end, or until `seconds` have passed"
     end, read = time.monotonic() + seconds, b''
     while select.select([pipe], [], [], max(0, end - time.monotonic()))[0] and (more := os.read(pipe, 1 << 16)):
         read += more
     return read
 
 
-def _end_child(process, is_late):
-    "Wait until a child process has ended; one that is late is killed"
+def _reap_child(process, is_late):
+    "Wait until a child process has ended; kill it first if it `is_late`"
     with suppress(OSError):
         if is_late:
             os.kill(process, signal.SIGKILL)
@@ -272,63 +276,65 @@ def _end_child(process, is_late):
 
 
 def last_finding() -> Found:
-    "Return what stopped the last call"
+    "Return the finding that stopped the last call"
     return Found(device().gridstride_finding().contents)
 
 
 def last_exception(
     sources: dict,  # file name -> the learner's text
 ) -> Exception:
-    "Return the exception for what stopped the last call"
+    "Return the exception for the finding that stopped the last call"
     return _exception_for(last_finding(), sources)
 
 
 def _exception_for(f, sources):
     "Return the exception for a `Found`"
-    file = _name_of(f.file, sources)
-    f.name_calls(lambda c: _shown_call(c, sources))
+    file = _learners_file(f.file, sources)
+    f.name_calls(lambda c: _call_with_source(c, sources))
     lines = dict(enumerate(sources.get(file, '').splitlines(), 1))
     if f.code == 'outside_type':
         _name_local(f, lines.get(f.line, ''))
-    f.name_array(lines.get(f.line, ''), _above(lines, f.line))
+    f.name_array(lines.get(f.line, ''), _lines_before(lines, f.line))
     f.order_race(lambda n: lines.get(n, '').strip())
     if f.is_apart():
-        there = _name_of(f.other_file, sources)
-        f.other = f.other._replace(file=there, source=_line(sources, there, f.other.line))
-    home = _home(f.kernel, sources) or file
-    text, is_elsewhere = _line(sources, home, f.called), (home, f.called) != (file, f.line)
+        there = _learners_file(f.other_file, sources)
+        f.other = f.other._replace(file=there, source=_line_text(sources, there, f.other.line))
+    home = _defining_file(f.kernel, sources) or file
+    text, is_elsewhere = _line_text(sources, home, f.called), (home, f.called) != (file, f.line)
     called = (f.called, text, home) if text and is_elsewhere else None
-    around = dict(above=_above(lines, f.line), onward=_onward(lines, f.line))
+    around = dict(above=_lines_before(lines, f.line), onward=_lines_from(lines, f.line))
     around['apart'] = _is_one_of_several(file, sources)
     return f.exception('cuda', file=file, source=lines.get(f.line, '').strip(), called=called, **around)
 
 
 def _name_local(f, line):
-    "Read off its line which array an index is out of bounds for, and what is done there"
+    "Name the array that an index is out of bounds for, and the kind of access, from the text of the line"
     column = _column(f, line)
     f.fields = dict(f.fields, access=access_at(line, column))
     if array := array_at(line, column):
         f.code, f.fields = 'outside_named', dict(f.fields, array=array)
 
 
-def _shown_call(call, sources):
+def _call_with_source(call, sources):
     "Return a `Call` with the learner's file name and the text of its line"
-    file = _name_of(call.file, sources)
-    return call._replace(file=file, source=_line(sources, file, call.line))
+    file = _learners_file(call.file, sources)
+    return call._replace(file=file, source=_line_text(sources, file, call.line))
 
 
-_HEAD = '__(global|device)__'  # the beginning of a function
+_FUNCTION_START = '__(global|device)__'  # the beginning of a function
 
 
-def _above(lines, n):
+def _lines_before(lines, n):
     "Return the lines of a function before its line `n`"
-    first = next((i for i in range(n or 0, 0, -1) if re.search(_HEAD, lines.get(i, ''))), n or 1)
+    first = next((i for i in range(n or 0, 0, -1) if re.search(_FUNCTION_START, lines.get(i, ''))), n or 1)
     return '\n'.join(lines.get(i, '') for i in range(first, n or 1))
 
 
-def _onward(lines, n):
+def _lines_from(lines, n):
     "Return line `n`, and the lines of the function after it"
     if not n:
         return ''
-    last = next((i for i in range(n + 1, max(lines, default=n) + 1) if re.search(_HEAD, lines[i])), len(lines) + 1)
+    last = next(
+        (i for i in range(n + 1, max(lines, default=n) + 1) if re.search(_FUNCTION_START, lines[i])), len(lines) + 1
+    )
     return '\n'.join(lines.get(i, '') for i in range(n, last))

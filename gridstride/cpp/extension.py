@@ -1,4 +1,4 @@
-"""Files of CUDA C and C++ that make one extension of torch, as for `torch.utils.cpp_extension.load`."""
+"""Compiles several files of CUDA C and C++ to one extension, as `torch.utils.cpp_extension.load` does."""
 
 import re
 from pathlib import Path
@@ -20,28 +20,28 @@ def load_files(
 ):  # a module with the functions that its PYBIND11_MODULE names
     "Compile the files as one source for the emulator"
     folders = [Path(path) for path in include_paths or ()]
-    plain, cuda = (
-        _join([path for path in sources if (path.suffix == '.cu') == is_cuda], folders) for is_cuda in (0, 1)
-    )
-    exported = dict(_EXPORT.findall(plain + cuda))
+    host, cuda = (_join([path for path in sources if (path.suffix == '.cu') == is_cuda], folders) for is_cuda in (0, 1))
+    exported = dict(_EXPORT.findall(host + cuda))
     if not exported:
         hint = 'write m.def("name", &function) in it'
         raise WrongSource(f'{name}: no PYBIND11_MODULE names the functions for Python: {hint}')
     names = {k: v.split('::')[-1] for k, v in exported.items()}
-    module = load_cuda(cuda, plain or None, list(dict.fromkeys(names.values())), verbose=verbose, name=name)
+    module = load_cuda(cuda, host or None, list(dict.fromkeys(names.values())), verbose=verbose, name=name)
     for k, v in names.items():
         setattr(module, k, getattr(module, v))
     return module
 
 
 def _join(files, folders):
-    "Join source files, expanding their own headers, each once"
+    "Join source files to one text, with each of their own headers expanded once"
     seen = set()
     return '\n'.join(_expand(Path(path).resolve(), folders, seen) for path in files)
 
 
 def _expand(file, folders, seen):
-    def header(match):
+    "Return the text of a file in which its own headers are expanded, except those in `seen`"
+
+    def expand_include(match):
         found = next(
             (
                 candidate
@@ -58,4 +58,4 @@ def _expand(file, folders, seen):
         return _expand(found.resolve(), folders, seen)
 
     text = re.sub(r'^[ \t]*#[ \t]*pragma[ \t]+once\b', '', file.read_text(), flags=re.M)
-    return _INCLUDE.sub(header, text)
+    return _INCLUDE.sub(expand_include, text)

@@ -1,4 +1,4 @@
-"""`cuda_kernel`: kernels without any host code, launched from Python."""
+"""`cuda_kernel`: compiles kernels without host code, and launches them from Python."""
 
 import ctypes, os, re, subprocess, time
 from collections import Counter
@@ -41,14 +41,14 @@ from ..diagnostics.launch_config import (
 from ..diagnostics.settings import checks_to_compile, parse_checks
 from ..utils import backend, dim3
 
-_ALONE = dim3(1)  # blocks per cluster, unless a launch has clusters
-KEPT = 256  # compiled launches cached per kernel
+_NO_CLUSTER = dim3(1)  # blocks per cluster of a launch without clusters
+MAX_CACHED_LAUNCHES = 256  # compiled launches cached per kernel
 
 
 class Kernel:
-    """`k[grid, block, stream, shared](*args)` launches it; stream and shared bytes are optional.
+    """A compiled kernel. `k[grid, block, stream, shared](*args)` launches it; stream and shared bytes are optional.
 
-    `k.src` is the CUDA C that it was compiled from, `k.params` a list of `Param`."""
+    `k.src` is its CUDA C, `k.params` a list of `Param`."""
 
     def __init__(self, name, params, run, device, built):
         self.__name__ = name
@@ -58,7 +58,7 @@ class Kernel:
         self.built = built
         self.handle = getattr(run, 'handle', None)  # the driver's, on a GPU
         compiled = self.handle and run.parameters is not None and launcher()
-        self._launches = Launches(self, compiled, run.parameters, run.wishes) if compiled else None
+        self._launches = Launches(self, compiled, run.parameters, run.launch_attributes) if compiled else None
         self.__doc__ = f'__global__ void {name}({", ".join(map(spell_param, params))})'
 
     def __repr__(self):
@@ -76,18 +76,18 @@ class Kernel:
     def checked(self, config):
         "Return a function that checks its arguments and launches the kernel"
         grid, block, stream, shared = read_brackets(self.__name__, config)
-        return ConfiguredKernel(self._called, grid, block, stream, shared)
+        return ConfiguredKernel(self._launch_from_brackets, grid, block, stream, shared)
 
-    def _called(self, grid, block, stream, shared, /, *args, **named):
+    def _launch_from_brackets(self, grid, block, stream, shared, /, *args, **named):
         refuse_names(self.__name__, named)
         self.launch(args, grid, block, stream, shared)
 
     def __reduce__(self):
-        "Pickle the source; the other process compiles it, or finds it in the cache"
+        "Pickle the kernel as its source: unpickling compiles it, or finds it in the cache"
         return cuda_kernel, (self.src, self.__name__, self.checks)
 
     def launch(self, args, grid, block, stream=None, shared=0, cluster=None):
-        "Launch it with `args`; `cluster`: blocks per cluster, on the emulator"
+        "Check `args` and launch the kernel with them; `cluster`: blocks per cluster, on the emulator"
         config = configure(self.__name__, grid, block, stream, shared, cluster, opts_in=True)
         check_arguments(self.__name__, self.params, args, self.device)
         args = [np.array(x) if isinstance(x, np.ndarray) and not x.flags.writeable else x for x in args]
@@ -103,16 +103,17 @@ def with_stream_handle(config):
     return config
 
 
-# Arguments that the compiled launcher does not know, such as a struct of ctypes or a wrong type, go to
-# `Kernel.checked`. So do launches that the driver refuses: they are repeated there, to get a message.
+# The compiled launcher passes arguments of types that it does not know, such as a struct of ctypes, to
+# `Kernel.checked`, which converts them or raises an error. It also repeats there a launch that the driver refuses, to
+# get its message.
 class Launches(dict):
-    "Compiled launches of a kernel on a GPU, by their configuration: integers, or tuples of integers"
+    "The compiled launches of a kernel on a GPU: {configuration, of integers or tuples of integers: launch}"
 
-    def __init__(self, kernel, module, parameters, wishes):
+    def __init__(self, kernel, module, parameters, launch_attributes):
         self.kernel = kernel
         self.module = module
         self.parameters = parameters
-        self.wishes = wishes
+        self.launch_attributes = launch_attributes
         self.are_integers = module.are_integers
 
     def __missing__(self, config):
@@ -122,17 +123,17 @@ class Launches(dict):
             c = configure(self.kernel.__name__, grid, block, None, shared, opts_in=True)
             ensure_max_dynamic_smem(self.kernel, c.shared)
             size = tuple(c.grid), tuple(c.block), c.shared
-            made = self.module.Launch(self.kernel.handle, *size, self.wishes, self.parameters, checked)
-        except (LaunchError, ValueError):  # reported at the launch; too many bytes of parameters
+            launch = self.module.Launch(self.kernel.handle, *size, self.launch_attributes, self.parameters, checked)
+        except (LaunchError, ValueError):  # `checked` reports it, or launches a kernel with many bytes of parameters
             return checked
-        if len(self) >= KEPT:
+        if len(self) >= MAX_CACHED_LAUNCHES:
             self.clear()
-        self[config] = made if stream is None else made.on(stream, checked)
+        self[config] = launch if stream is None else launch.on(stream, checked)
         return self[config]
 
 
 class Kernels(dict):
-    "Several kernels of one source, by name, and as attributes"
+    "The kernels of one source: a dict by name, whose items are attributes, too"
 
     def __getattr__(self, k):
         try:
@@ -145,25 +146,25 @@ class Kernels(dict):
         raise KeyError(f'{k!r} is not a kernel; there are {", ".join(self)}, launched as in .{first}[grid, block](...)')
 
 
-def _shown_start(src):
-    "Return how a message names a source: a single line is shown, as it may be a path"
+def _quote_source(src):
+    "Return how a message names a source: a source of one line is quoted, as it may be a path"
     return 'this source' if '\n' in src.strip() else repr(src.strip()[:60])
 
 
-def _base(name):
+def _unqualified(name):
     "Return the name of a kernel without its namespace and template arguments"
     return name.split('<')[0].split('::')[-1].strip()
 
 
 def _find_requested(src, name):
-    "Return (requested name, `Function`) of each requested kernel"
+    "Return (requested name, `Function`) per requested kernel; raises `WrongSource` if there is no such kernel"
     if not isinstance(src, str):
         hint = ': give its .read_text()' if hasattr(src, 'read_text') else ''
         raise TypeError(f'src is CUDA C as text, not {type(src).__name__}{hint}')
     found = kernels(src)
     known = {k.name: k for k in found}
     if not known:
-        raise WrongSource(f'no __global__ function is in {_shown_start(src)}: a kernel begins with `__global__ void`')
+        raise WrongSource(f'no __global__ function is in {_quote_source(src)}: a kernel begins with `__global__ void`')
     defined = Counter((function.scope, function.name) for function in functions(src) if '__global__' in function.words)
     if several := next((name for (_, name), n in defined.items() if n > 1), None):
         what = f'{several} is the name of several kernels, which cuda_kernel could not tell apart'
@@ -174,19 +175,19 @@ def _find_requested(src, name):
         what = f'{", ".join(known)}: a template becomes a kernel when its arguments are named'
         raise WrongSource(f'{what}, as in {example}')
     for word in names:
-        if _base(word) not in known:
+        if _unqualified(word) not in known:
             raise WrongSource(f'no kernel {word!r} in this source; there are {", ".join(known)}')
-        if known[_base(word)].template and '<' not in word:
+        if known[_unqualified(word)].template and '<' not in word:
             raise WrongSource(f"{word} is a template: name its arguments, as in name='{word}<float>'")
     scoped = {f'{k.scope}::{k.name}': k for k in found}
-    wanted = [(word, scoped.get(word.split('<')[0].strip(), known[_base(word)])) for word in names]
-    for _, k in wanted:
+    requested = [(word, scoped.get(word.split('<')[0].strip(), known[_unqualified(word)])) for word in names]
+    for _, k in requested:
         _refuse_parameters(k)
-    return wanted
+    return requested
 
 
 def _refuse_parameters(kernel):
-    "Raise `WrongSource` for a parameter that Python cannot pass"
+    "Raise `WrongSource` if the kernel has a parameter that Python cannot pass"
     for p in kernel.params:
         if p.type.endswith('&'):
             what = f'a reference, {p.type} {p.name}, which Python cannot give'
@@ -200,8 +201,8 @@ def _identifier(name):
     return re.sub(r'\W+', '_', name).strip('_')
 
 
-def _file(wanted):
-    return _identifier(wanted[0][1].name)
+def _module_name(requested):
+    return _identifier(requested[0][1].name)
 
 
 def cuda_kernel(
@@ -209,62 +210,62 @@ def cuda_kernel(
     name=None,  # which one, or a list; `'k<float>'` for a template; None: all
     checks=None,  # which checks: True, False, 'racecheck, memcheck', a list; None: all, if `options` enable any
 ):  # a `Kernel`; `Kernels` if there are several
-    """Compile kernels without host code; raises `CompileError` that shows the line.
+    """Compile kernels without host code; raises `CompileError` with the lines, `WrongSource` for a missing kernel.
 
     Example: `k = cuda_kernel(src); k[grid, block](x, out, n)`"""
-    wanted, checks = _find_requested(src, name), parse_checks(checks)
+    requested, checks = _find_requested(src, name), parse_checks(checks)
     src = src.removeprefix('\ufeff')  # a byte order mark
-    made = (_by_nvrtc if backend() == 'gpu' else _by_emulator)(src, wanted, checks)
-    for k in made.values():
+    compiled = (_by_nvrtc if backend() == 'gpu' else _by_emulator)(src, requested, checks)
+    for k in compiled.values():
         k.src, k.checks = src, checks
-    return made[wanted[0][0]] if len(wanted) == 1 else made
+    return compiled[requested[0][0]] if len(requested) == 1 else compiled
 
 
 def _export(name, f):
-    "Return C++ that exports the kernel that was requested as `name`"
+    "Return C++ code that exports the kernel that was requested as `name`"
     return f'GRIDSTRIDE_KERNEL_AS({_identifier(name)}, {f.scope + "::" if f.scope and "::" not in name else ""}{name})'
 
 
-def _by_emulator(src, wanted, checks):
+def _by_emulator(src, requested, checks):
     checks = checks_to_compile(checks)
-    exports, file = ' '.join(_export(instantiation, f) for instantiation, f in wanted), _file(wanted)
-    how = dict(original=src, takes=('std', 'lambda'), suffix=f'\n{exports}\n')
-    built = emulate(without_line_numbers(src), file, bool(checks), **how)
+    exports, file = ' '.join(_export(instantiation, f) for instantiation, f in requested), _module_name(requested)
+    options = dict(original=src, extensions=('std', 'lambda'), suffix=f'\n{exports}\n')
+    built = emulate(without_line_numbers(src), file, bool(checks), **options)
     emulator.device()
     module = Emulated(built, file, {}, checks, src)
 
-    def run(name, args, grid, block, stream, shared, cluster=_ALONE):
+    def run(name, args, grid, block, stream, shared, cluster=_NO_CLUSTER):
         module.launch(name, grid, block, args, shared, cluster=cluster)
 
     return Kernels(
         {
             instantiation: Kernel(instantiation, f.params, partial(run, _identifier(instantiation)), 'cpu', built)
-            for instantiation, f in wanted
+            for instantiation, f in requested
         }
     )
 
 
-# NVRTC is nvcc as a library, without host code to compile, hence fast.
-def _by_nvrtc(src, wanted, checks):
+# NVRTC, the compiler of device code as a library, is faster than nvcc, which also compiles host code.
+def _by_nvrtc(src, requested, checks):
     if checks:
         warn_unchecked()
     own, others = read_headers(src, current_folder())
     headers = (str(current_folder()), *own.items(), *others.items()) if own or others else ()
-    module, seconds = _compile(src, tuple(name for name, _ in wanted), _file(wanted), headers)
-    run = {name: _launcher(module.get_kernel(name), name, f.params, src) for name, f in wanted}
-    return Kernels({name: Kernel(name, f.params, run[name], 'cuda', seconds) for name, f in wanted})
+    module, seconds = _compile(src, tuple(name for name, _ in requested), _module_name(requested), headers)
+    run = {name: _launcher(module.get_kernel(name), name, f.params, src) for name, f in requested}
+    return Kernels({name: Kernel(name, f.params, run[name], 'cuda', seconds) for name, f in requested})
 
 
 def _native_arch():
-    "Return the architecture with the GPU's own features: wgmma and setmaxnreg are Hopper's, and the code runs here"
+    "Return the architecture with the features of this GPU alone: for Hopper sm_90a, with wgmma and setmaxnreg"
     return 'sm_90a' if arch() == 'sm_90' else arch()
 
 
 @lru_cache
 def _compile(src, names, file, headers):
-    """Compile and load the kernels `names`; returns the module and the seconds it took.
+    """Compile and load the kernels `names`; returns the module and the time, in seconds.
 
-    `headers`: the folder of the learner's own headers, then their texts; () for none."""
+    `headers`: the folder of the learner's own headers, then (name, text) of each; () for none."""
     import torch
 
     torch.cuda.current_stream()  # makes torch's context the current one
@@ -272,9 +273,9 @@ def _compile(src, names, file, headers):
     core().Device(torch.cuda.current_device()).set_current()
     folders = [*_includes(), *headers[:1]]
     folders.append(_replacements('\n'.join([src, *(text for _, text in headers[1:])]), folders))
-    how = dict(std='c++17', arch=_native_arch(), name=f'{file}.cu', lineinfo=True, include_path=folders)
+    options = dict(std='c++17', arch=_native_arch(), name=f'{file}.cu', lineinfo=True, include_path=folders)
     try:
-        program = core().Program(src, 'c++', core().ProgramOptions(**how, pre_include=FIRST))
+        program = core().Program(src, 'c++', core().ProgramOptions(**options, pre_include=FIRST))
         return program.compile('cubin', name_expressions=names), time.perf_counter() - start
     except Exception as e:
         if 'error' not in str(e):
@@ -282,16 +283,16 @@ def _compile(src, names, file, headers):
         raise CompileError(src, f'{file}.cu', str(e)) from None
 
 
-# One folder per set of texts: NVRTC caches what it has compiled, by its options, too.
+# Each set of headers has a folder of its own: NVRTC's cache has the folder in its key, but not the headers' texts.
 def _replacements(src, folders):
-    "Make a folder with stand-ins for the host's headers that `src` includes, and for what nvcc includes first"
+    "Return a folder with stand-ins for the host's headers that `src` includes, and for those that nvcc includes itself"
     texts = {k: v for k, v in replacements(src, folders).items() if k == FIRST or k in HOST}
     return str(build(texts, [], section='nvrtc', shared=True).folder)
 
 
 @lru_cache
 def _includes():
-    "List the folders of the toolkit's headers and of libcu++; without the toolkit, NVRTC uses those of the pip wheels"
+    "List the folders of the toolkit's headers and of libcu++; [] without a toolkit: NVRTC has those of the pip wheels"
     try:
         found = _toolkit(nvcc()) / 'include'
     except CompilerMissing:
@@ -299,15 +300,15 @@ def _includes():
     return [str(folder) for folder in (found, found / 'cccl') if folder.is_dir()]
 
 
-# The command on the path may be a script that calls nvcc elsewhere: nvcc itself reports its folder.
+# The nvcc on the path may be a script that calls the real one, which reports the folder of its toolkit.
 def _toolkit(compiler):
     "Return the folder of an nvcc's toolkit"
-    said = subprocess.run([compiler, '--dryrun', '-x', 'cu', '-c', os.devnull], capture_output=True, text=True).stderr
-    top = re.search(r'^#\$ TOP=(.+?)\s*$', said, re.M)
+    log = subprocess.run([compiler, '--dryrun', '-x', 'cu', '-c', os.devnull], capture_output=True, text=True).stderr
+    top = re.search(r'^#\$ TOP=(.+?)\s*$', log, re.M)
     return Path(top[1] if top else Path(compiler).resolve().parent.parent).resolve()
 
 
-# For the compiled launcher: types of scalars as in Python's `struct`, and of elements as in DLPack
+# The compiled launcher names the types of scalars as Python's `struct` does, and those of elements as DLPack does.
 _FORMATS = dict(int8='b', uint8='B', int16='h', uint16='H', int32='i', uint32='I', int64='q', uint64='Q')
 _FORMATS.update(float32='f', float64='d', bool='?')
 _KINDS = dict(int=0, uint=1, float=2, bfloat=4)  # DLDataTypeCode
@@ -315,28 +316,28 @@ _ELEMENTS = {f'{kind}{bits}': (code, bits) for kind, code in _KINDS.items() for 
 _ELEMENTS.update({'bool': (6, 8), None: (0, 0)})
 
 
-def _value(x, dtype, pointer):
+def _to_ctypes(x, dtype, pointer):
     "Convert an argument to ctypes"
     if pointer:
         return ctypes.c_void_p(0 if x is None else x.data_ptr())
     if dtype in SCALARS:
         return SCALARS[dtype](x)
     if dtype in ('float16', 'bfloat16'):
-        return ctypes.c_uint16(_bits(x, dtype))
+        return ctypes.c_uint16(_half_bits(x, dtype))
     if isinstance(x, (ctypes.Structure, ctypes.Array)):
         return x
     return ctypes.create_string_buffer(bytes(x), len(bytes(x)))
 
 
-def _bits(x, dtype):
-    "Return the 16 bits of a number"
+def _half_bits(x, dtype):
+    "Return the bits of a number as float16 or bfloat16, as an integer"
     import torch
 
     return int(torch.tensor(float(x), dtype=getattr(torch, dtype)).view(torch.int16)) & 0xFFFF
 
 
-def _open_parameters(types, structs):
-    "Describe a kernel's parameters for `launcher.cpp`; None if it does not know one of them"
+def _parameter_formats(types, structs):
+    "Describe the types of a kernel's parameters for `launcher.cpp`; None if it does not know one of them"
     known = [('*', *_ELEMENTS[dtype]) if pointer else (_FORMATS.get(dtype),) for dtype, pointer in types]
     for i, size in structs.items():
         known[i] = 'V', 0, 0, bytes(size)
@@ -346,10 +347,10 @@ def _open_parameters(types, structs):
 def _launcher(kernel, name, params, src):
     """Return a function (arguments, grid, block, stream, bytes of shared memory) that launches a kernel of `cuda.core`.
 
-    If the source uses the grid's barrier, launches are cooperative."""
+    If the source uses the barrier of the grid, launches are cooperative."""
     import torch
 
-    prints, together = 'printf' in src, 'this_grid' in src
+    prints, cooperative = 'printf' in src, 'this_grid' in src
 
     types = [dtype_of(p.type) for p in params]
     handle = int(getattr(kernel, 'handle', None) or kernel._handle)
@@ -357,7 +358,7 @@ def _launcher(kernel, name, params, src):
 
     def run(args, grid, block, stream, shared):
         stream = torch.cuda.current_stream() if stream is None else stream
-        values = [_value(x, *t) for x, t in zip(args, types)]
+        values = [_to_ctypes(x, *t) for x, t in zip(args, types)]
         for i, n in structs.items():
             if ctypes.sizeof(values[i]) != n:
                 what = f'has {n} bytes, but {ctypes.sizeof(values[i])} were given'
@@ -365,9 +366,9 @@ def _launcher(kernel, name, params, src):
         pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         with show_prints(prints):
             raw = int(getattr(stream, 'cuda_stream', stream) or 0)
-            launch_by_driver(handle, name, grid, block, shared, raw, pointers, together)
+            launch_by_driver(handle, name, grid, block, shared, raw, pointers, cooperative)
 
-    run.handle, run.kernel = handle, kernel  # the handle lives as long as its kernel does
-    run.wishes = [(COOPERATIVE, (1, 0, 0))] * together
-    run.parameters = None if prints else _open_parameters(types, structs)
+    run.handle, run.kernel = handle, kernel  # the handle is valid as long as the kernel object exists
+    run.launch_attributes = [(COOPERATIVE, (1, 0, 0))] * cooperative
+    run.parameters = None if prints else _parameter_formats(types, structs)
     return run

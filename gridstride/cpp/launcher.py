@@ -1,7 +1,7 @@
-"""The compiled part of a launch, `launcher.cpp`: a Python extension module, built once for this Python and this torch.
+"""Builds and loads `launcher.cpp`, the compiled part of a launch, once for this Python and this torch.
 
-In Python alone a launch is many times slower than in the driver. Without a compiler, Python's headers or a torch
-that exports its tensors to C (2.10), ctypes launches the kernels.
+It is a Python extension module, because a launch in pure Python is many times slower than the driver. It needs a
+compiler, Python's headers and a torch that exports its tensors to C (2.10); without these, ctypes launches kernels.
 """
 
 import ctypes, sys, sysconfig
@@ -18,9 +18,9 @@ from .driver import driver
 _CUDA = 2  # DLPack's code for CUDA
 _FUNCTIONS = 'cuLaunchKernelEx', 'cuCtxGetDevice', 'cuTensorMapReplaceAddress'
 
-# What `kernels.matmul` calls in torch at each launch, by torch's private names. If a later version has dropped one,
-# all launches take the slow path, which uses none of them.
-_ASKED = (
+# Private functions of torch that `kernels.matmul` calls at each launch. If a later version of torch lacks one, all
+# launches take the slow path, which uses none of them.
+_PRIVATE_NAMES = (
     '_C._len_torch_dispatch_stack',
     '_C._functorch.peek_interpreter_stack',
     '_C._dynamo.guards._empty_strided_cuda',
@@ -29,16 +29,16 @@ _ASKED = (
 
 
 class NoLauncher(RuntimeError):
-    "Raised where launches take the slow path, with the reason"
+    "The compiled launcher cannot be used, so that launches take the slow path; the message has the reason"
 
 
 def _missing_requirement(torch):
-    "Return what the compiled launcher needs and does not have, or None"
+    "Return the reason why the compiled launcher cannot be built here; None if it can"
     if sys.platform != 'linux':
         return 'it is made for Linux'
     if not hasattr(torch.Tensor, '__dlpack_c_exchange_api__'):
         return f'torch {torch.__version__} does not lend its tensors to C; torch 2.10 does'
-    if gone := next((name for name in _ASKED if not torch_has(name)), None):
+    if gone := next((name for name in _PRIVATE_NAMES if not torch_has(name)), None):
         return f'torch {torch.__version__} has no torch.{gone}, which each call of matmul would ask'
     if not Path(sysconfig.get_path('include'), 'Python.h').exists():
         return 'the headers of Python are not here; `python -m gridstride.course.doctor` says how to get them'
@@ -66,39 +66,39 @@ def _build():
     try:
         c = compiler()
         command = [c.path, '-std=c++17', '-O2', '-fPIC', '-shared', *headers, 'launcher.cpp', '-o', 'launcher.so']
-        decides = c, sys.version, torch.__version__
+        key = c, sys.version, torch.__version__
         run = partial(run_command, what='preparing launches for this Python, once')
-        built = build({'launcher.cpp': source}, [command], *decides, run=run, shared=True)
+        built = build({'launcher.cpp': source}, [command], *key, run=run, shared=True)
     except (RuntimeError, OSError) as e:
-        raise NoLauncher(_gist(str(e))) from None
+        raise NoLauncher(_main_error(str(e))) from None
     return built.folder / 'launcher.so'
 
 
-def _gist(log):
+def _main_error(log):
     "Return the first error of a compiler's log, else its last line"
     lines = log.strip().splitlines()
     return next((line for line in lines if 'error: ' in line), lines[-1])
 
 
 def load(
-    where=_CUDA,  # DLPack's code of the device type of tensors
+    device_type=_CUDA,  # of tensors, DLPack's code
     functions=None,  # addresses of: launch, current device, replace an address in a tensor map, current stream
 ):
-    "Load the compiled module, which calls these functions from then on; raises `NoLauncher` with the reason"
+    "Load the compiled module, which calls these functions; raises `NoLauncher`"
     import torch
 
-    functions = functions or _of_the_driver()
+    functions = functions or _driver_functions()
     path = _build()
     try:
         loader = ExtensionFileLoader('launcher', str(path))
         module = module_from_spec(spec_from_file_location('launcher', path, loader=loader))
-        module.setup(torch.Tensor, torch.nn.Parameter, where, *functions)
+        module.setup(torch.Tensor, torch.nn.Parameter, device_type, *functions)
     except (ImportError, AttributeError, ValueError) as e:
         raise NoLauncher(f'the compiled launcher does not load: {e}') from None
     return module
 
 
-def _of_the_driver():
+def _driver_functions():
     "Return the addresses of the driver's functions; the current stream comes from torch"
     try:
         return *(ctypes.cast(getattr(driver(), name), ctypes.c_void_p).value for name in _FUNCTIONS), 0
@@ -121,6 +121,6 @@ def launcher():
     return _load_once()[0]
 
 
-def why_not():  # None if it is here
-    "Return why launches take the slow path, in one line; None if they do not"
+def why_not():
+    "Return the reason why launches take the slow path, in one line; None if they do not"
     return _load_once()[1]

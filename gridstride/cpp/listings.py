@@ -1,5 +1,4 @@
-"""Source listings in a notebook: numbered as messages number them, coloured as C++ or Python, on a light page and on
-a dark one."""
+"""Source listings in a notebook, with the line numbers of messages and colours for a light and a dark page."""
 
 import inspect
 import re
@@ -11,38 +10,38 @@ from ..utils import cuda_begin
 
 __all__ = ['Shown', 'show_source', 'show_change', 'SideBySide', 'side_by_side']
 
-# The colour of a kind of token: JupyterLab's own variable for it, which its themes set, and for pages without
-# such a variable a colour that is legible on white and on black.
+# Kind of token -> CSS colour: JupyterLab's variable, which its themes set, and for other pages a colour that is legible
+# on white and on black.
 COLORS = {
     'keyword': 'var(--jp-mirror-editor-keyword-color, #2e8b57)',
     'cuda': 'var(--jp-mirror-editor-property-color, #3a7fd0)',
     'number': 'var(--jp-mirror-editor-number-color, #2e8b57)',
     'string': 'var(--jp-mirror-editor-string-color, #d9534f)',
     'comment': 'var(--jp-mirror-editor-comment-color, #5f8787)',
-    'before': 'var(--jp-mirror-editor-string-2-color, #a05cf0)',  # what follows a #
+    'preprocessor': 'var(--jp-mirror-editor-string-2-color, #a05cf0)',
 }
 _CUDA = re.compile(r'__\w+|(?:thread|block)Idx|(?:block|grid)Dim|warpSize|dim3')
-_MARK = 'background:rgba(255,176,32,.16);box-shadow:inset 3px 0 #e08a00'
-_GONE = 'background:rgba(224,64,64,.12);box-shadow:inset 3px 0 #d9534f;opacity:.7'
-_MARKS = {' ': '', '-': _GONE, '+': _MARK}
-_GAP = None, ' ', '...'
-_NUMBER = 'user-select:none;color:#808080'
+_MARKED_STYLE = 'background:rgba(255,176,32,.16);box-shadow:inset 3px 0 #e08a00'
+_REMOVED_STYLE = 'background:rgba(224,64,64,.12);box-shadow:inset 3px 0 #d9534f;opacity:.7'
+_STYLES = {' ': '', '-': _REMOVED_STYLE, '+': _MARKED_STYLE}
+_OMITTED = None, ' ', '...'
+_NUMBER_STYLE = 'user-select:none;color:#808080'
 _FONT = 'font:var(--jp-code-font-size, 13px)/1.35 var(--jp-code-font-family, monospace), monospace'
-_HANGING = 'padding-left:10ch;text-indent:-10ch'  # wrapped text is to the right of the line numbers
-_BODY = f'margin:.2em 0;padding:.2em 0;overflow-x:auto;white-space:pre;{_FONT}'
+_HANGING_INDENT = 'padding-left:10ch;text-indent:-10ch'  # wrapped text is to the right of the line numbers
+_BODY_STYLE = f'margin:.2em 0;padding:.2em 0;overflow-x:auto;white-space:pre;{_FONT}'
 
 
 def show_source(
     src,  # CUDA C as text, or an object that has it as `src`: a kernel, a module; or a Python function
-    lines=None,  # (first, last): show these alone
-    mark=(),  # line numbers, or strings: the lines that contain one of them are marked
-    old=None,  # an older source, text or kernel: lines that it does not have are marked
-    title='',  # a line above
+    lines=None,  # (first, last): show only these lines
+    mark=(),  # line numbers, or strings: mark these lines, and lines that contain one of the strings
+    old=None,  # an older source, text or kernel: mark the lines that it does not have
+    title='',  # a line above the listing
     fold=False,  # show the title alone; a click unfolds the source
 ) -> 'Shown':  # shows itself
-    """Show a numbered listing; lines are counted as messages count them, from the first below `cuda_begin`.
+    """Show a numbered listing; line 1 is the first line after `cuda_begin`, as in messages.
 
-    Raises `TypeError` for an object without source, `ValueError` for lines or texts that do not exist."""
+    Raises `TypeError` for an object without source, `ValueError` for lines or strings that it does not have."""
     text = _text(src).splitlines()
     first, last = lines or (1 + next((i for i, line in enumerate(text) if line.strip()), 0), len(text))
     if not 1 <= first <= last <= len(text):
@@ -66,14 +65,14 @@ def _marked_lines(text, marks):
     "Return the numbers of the marked lines"
     found = set()
     for m in marks:
-        here = {m} & set(range(1, len(text) + 1)) if isinstance(m, int) else _holding(text, m)
-        if not here:
+        lines = {m} & set(range(1, len(text) + 1)) if isinstance(m, int) else _lines_with(text, m)
+        if not lines:
             raise ValueError(f'there is no line {m!r} to mark' if isinstance(m, int) else f'no line holds {m!r}')
-        found |= here
+        found |= lines
     return found
 
 
-def _holding(text, part):
+def _lines_with(text, part):
     return {i for i, line in enumerate(text, 1) if part in line}
 
 
@@ -86,14 +85,14 @@ def _new_lines(old, new):
 def show_change(
     new,  # a source, as `show_source` takes it
     old,  # an older source
-    title='',  # a line above
+    title='',  # a line above the listing
     around=2,  # unchanged lines to show next to each changed one
 ) -> 'Shown':  # shows itself
-    "Show the lines that one source has instead of lines of another: `-` is gone, `+` is new and numbered"
+    "Show the difference of two sources: `-` marks a removed line, `+` a new one, which is numbered"
     a, b = _text(old).splitlines(), _text(new).splitlines()
     rows = []
     for group in SequenceMatcher(None, a, b, autojunk=False).get_grouped_opcodes(around):
-        rows += [_GAP] * bool(rows)
+        rows += [_OMITTED] * bool(rows)
         for what, i, j, k, l in group:
             if what == 'equal':
                 rows += [(n + 1, ' ', b[n]) for n in range(k, l)]
@@ -122,8 +121,8 @@ class Shown:
 
     def _repr_html_(self):
         colored = _colored('\n'.join(self.text)).split('\n')
-        rows = ''.join(_row(i, colored[i - 1], '+' if i in self.marked else ' ') for i in self._line_numbers())
-        body, title = f'<pre style="{_BODY}">{rows}</pre>', escape(self.title)
+        rows = ''.join(_format_row(i, colored[i - 1], '+' if i in self.marked else ' ') for i in self._line_numbers())
+        body, title = f'<pre style="{_BODY_STYLE}">{rows}</pre>', escape(self.title)
         if self.fold:
             return f'<details><summary style="cursor:pointer">{title or "the source"}</summary>{body}</details>'
         return f'<div style="font-weight:bold">{title}</div>{body}' if title else body
@@ -141,8 +140,8 @@ class Change(Shown):
 
     def _repr_html_(self):
         colored = _colored('\n'.join(text for _, _, text in self.rows)).split('\n')
-        rows = ''.join(_row(n or '', html, mark) for (n, mark, _), html in zip(self.rows, colored))
-        return f'<div style="font-weight:bold">{escape(self.title)}</div><pre style="{_BODY}">{rows}</pre>'
+        rows = ''.join(_format_row(n or '', html, mark) for (n, mark, _), html in zip(self.rows, colored))
+        return f'<div style="font-weight:bold">{escape(self.title)}</div><pre style="{_BODY_STYLE}">{rows}</pre>'
 
 
 class SideBySide:
@@ -157,7 +156,7 @@ class SideBySide:
     def _repr_html_(self):
         parts = ''.join(f'<div style="flex:1 1 26em;min-width:0">{item._repr_html_()}</div>' for item in self.shown)
         parts = parts.replace('white-space:pre;', 'white-space:pre-wrap;word-break:normal;')
-        parts = parts.replace('min-width:max-content', _HANGING)
+        parts = parts.replace('min-width:max-content', _HANGING_INDENT)
         return f'<div style="display:flex;flex-wrap:wrap;gap:1em;--jp-code-font-size:11px">{parts}</div>'
 
 
@@ -166,35 +165,36 @@ def side_by_side(*shown) -> SideBySide:  # each from `show_source`
     return SideBySide(shown)
 
 
-def _row(i, html, mark=' '):
-    "Format a line, with its number and its mark, if it is `-`, in a column that is not copied along"
-    style, gone = f'display:block;min-width:max-content;{_MARKS[mark]}', '-' if mark == '-' else ' '
-    return f'<span style="{style}"><span style="{_NUMBER}">{i:>4}{gone} </span>{html or " "}</span>'
+def _format_row(i, html, mark=' '):
+    "Format a line as HTML; its number, and a `-` if it was removed, are in a column that a copy of the text leaves out"
+    style = f'display:block;min-width:max-content;{_STYLES[mark]}'
+    sign = '-' if mark == '-' else ' '
+    return f'<span style="{style}"><span style="{_NUMBER_STYLE}">{i:>4}{sign} </span>{html or " "}</span>'
 
 
 def _colored(text):
-    "Format the source as HTML, without colours if Pygments is not installed"
+    "Format a source as HTML, in colours if Pygments is installed"
     try:
         from pygments.lexers import CppLexer, PythonLexer
     except ImportError:
         return escape(text)
     python = re.search(r'^ *def \w+\(.*:', text, re.MULTILINE)
     lexer = (PythonLexer if python else CppLexer)(stripnl=False, ensurenl=False)
-    return ''.join(_span(_kind(str(t), v), v) for t, v in lexer.get_tokens(text))
+    return ''.join(_format_word(_token_kind(str(t), v), v) for t, v in lexer.get_tokens(text))
 
 
-def _kind(token, word):
-    "Return the colour of a token, or None"
+def _token_kind(token, word):
+    "Return the kind of a token, a key of `COLORS`; None if it has no colour"
     if token.startswith('Token.Comment.Preproc'):
-        return 'before'
+        return 'preprocessor'
     if token.startswith('Token.Name') and _CUDA.fullmatch(word):
         return 'cuda'
     kinds = {'Comment': 'comment', 'Keyword': 'keyword', 'Literal.Number': 'number', 'Literal.String': 'string'}
     return next((v for k, v in kinds.items() if token.startswith(f'Token.{k}')), None)
 
 
-def _span(kind, word):
-    "Format a word in its colour; each line has spans of its own"
+def _format_word(kind, word):
+    "Format a token as HTML in the colour of its kind; each of its lines is a span of its own"
     if not kind:
         return escape(word)
     style = f'<span style="color:{COLORS[kind]}">'

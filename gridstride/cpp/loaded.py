@@ -1,21 +1,23 @@
 """The compiled modules that are loaded, and when they are unloaded.
 
-A notebook that compiles a kernel again and again would collect modules: each has five mappings in memory, and its
-variables on the device. One that nothing refers to any more is unloaded when the next one is loaded, unless the runtime
-knows of something that leads into it (`runtime/unload.cpp`). The last few stay: a cell that runs again finds its
-module, with what its kernels have left in `__device__` variables.
+A notebook that compiles a kernel again and again would accumulate modules, each with five memory mappings and its own
+variables on the device. A module without references is unloaded when the next module is loaded, unless the runtime
+still holds a pointer into it (`runtime/unload.cpp`). The most recent modules stay loaded: a cell that runs again finds
+its module, with the values that its kernels have written to `__device__` variables.
 """
 
 import ctypes, gc, os, weakref
 from collections import OrderedDict
 
-KEPT = 16  # unreferenced modules that stay loaded, and uncollected ones before garbage is collected
-_LATER = 2  # the result of `gridstride_unload` while a call from Python is running
+MAX_UNREFERENCED = 16  # recent modules that stay loaded without references, and new ones before garbage is collected
+_BUSY = 2  # the result of `gridstride_unload` while a call from Python is running
 
-_opened = weakref.WeakValueDictionary()  # path -> `OpenLibrary`
-_recent = OrderedDict()  # the last few, which stay loaded
-_idle = {}  # path -> handle of an unreferenced library
-_most = 0  # modules that may be loaded until garbage is collected: `KEPT` more than there were at the fewest since
+_open_libraries = weakref.WeakValueDictionary()  # path -> `OpenLibrary`
+_recent = OrderedDict()  # path -> `OpenLibrary` of the most recent modules, which stay loaded
+_unreferenced = {}  # path -> handle of an unreferenced library
+_collect_above = (
+    0  # garbage is collected if more modules are loaded: `MAX_UNREFERENCED` more than the minimum since then
+)
 
 
 class OpenLibrary:
@@ -26,41 +28,43 @@ class OpenLibrary:
         self.dll = ctypes.CDLL(path, handle=handle)
 
 
-def opened(
+def open_library(
     path: str,  # of a shared library
-    emulated,  # does it run on the emulator? Others are never unloaded
+    emulated,  # does it run on the emulator? Libraries for a GPU are never unloaded
 ) -> OpenLibrary:
-    "Load a library, unless it is loaded"
+    "Load a library, or return the one that is loaded already"
     if not emulated:
         return OpenLibrary(path)
-    if (found := _opened.get(path)) is None:
-        found = _opened[path] = OpenLibrary(path, _idle.pop(path, None))
-        weakref.finalize(found, _idle.__setitem__, path, found.dll._handle).atexit = False
-    _recent[path] = found
+    if (library := _open_libraries.get(path)) is None:
+        library = _open_libraries[path] = OpenLibrary(path, _unreferenced.pop(path, None))
+        weakref.finalize(library, _unreferenced.__setitem__, path, library.dll._handle).atexit = False
+    _recent[path] = library
     _recent.move_to_end(path)
-    return found
+    return library
 
 
 def is_open(path) -> bool:
     "Is a library loaded?"
-    return (path := os.path.abspath(path)) in _opened or path in _idle
+    return (path := os.path.abspath(path)) in _open_libraries or path in _unreferenced
 
 
 def collect():
     "Collect garbage if many modules are loaded: a module and its functions reference each other"
-    global _most
-    if len(_opened) > max(_most, 2 * KEPT) and gc.isenabled():
+    global _collect_above
+    if len(_open_libraries) > max(_collect_above, 2 * MAX_UNREFERENCED) and gc.isenabled():
         gc.collect()
-        _most = len(_opened) + KEPT
-    _most = min(_most, len(_opened) + KEPT)  # where many were dropped, garbage must not replace them
+        _collect_above = len(_open_libraries) + MAX_UNREFERENCED
+    _collect_above = min(
+        _collect_above, len(_open_libraries) + MAX_UNREFERENCED
+    )  # after many were unloaded, fewer new ones trigger a collection
 
 
 def unload(
     close,  # `gridstride_unload`
 ):
-    "Unload unreferenced modules; no other thread may load or call one meanwhile"
-    while len(_recent) > KEPT:
+    "Unload unreferenced modules; the caller must keep other threads from loading or calling one meanwhile"
+    while len(_recent) > MAX_UNREFERENCED:
         _recent.popitem(last=False)
-    for path in list(_idle):
-        if path not in _opened and close(ctypes.c_void_p(_idle[path])) != _LATER:
-            del _idle[path]
+    for path in list(_unreferenced):
+        if path not in _open_libraries and close(ctypes.c_void_p(_unreferenced[path])) != _BUSY:
+            del _unreferenced[path]

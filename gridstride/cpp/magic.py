@@ -10,10 +10,10 @@ from ..support.short_tracebacks import briefly
 from ..utils import cuda_begin
 
 
-# A cell with host functions goes to `load_cuda`, one with kernels alone to `cuda_kernel`; a cell with
-# a `main` is a program, and runs. What the cell defines gets a Python name.
+# A cell with a `main` is a program, and runs. Otherwise a cell with host functions is compiled by `load_cuda`, a cell
+# with kernels alone by `cuda_kernel`, and each function or kernel becomes a Python variable of its name.
 class _Parser(argparse.ArgumentParser):
-    "A parser that raises its errors: a wrong option must not end the notebook"
+    "A parser that raises `ValueError` where argparse would exit, so that a wrong option does not end the notebook"
 
     def error(self, message):
         raise briefly(ValueError(f'%%cuda: {message}\n{self.format_usage()}'))
@@ -22,9 +22,9 @@ class _Parser(argparse.ArgumentParser):
 def _parser():
     p = _Parser(prog='%%cuda', add_help=False)
     p.add_argument(
-        'name', nargs='?', help='what the module is called; its functions get names of their own if this is left out'
+        'name', nargs='?', help='the Python name of the module; without it, each function gets a Python name of its own'
     )
-    p.add_argument('--unchecked', action='store_true', help='do not look for races and stray accesses')
+    p.add_argument('--unchecked', action='store_true', help='disable all detectors')
     return p
 
 
@@ -41,12 +41,12 @@ def cuda(line, cell, namespace):
     if 'main' in host:
         return run(cell, args.name or 'program', checks=checks)
     if not host:
-        made = cuda_kernel(cell, checks=checks)
-        found = dict(made) if isinstance(made, Kernels) else {made.__name__: made}
+        module = cuda_kernel(cell, checks=checks)
+        functions = dict(module) if isinstance(module, Kernels) else {module.__name__: module}
     else:
-        made = load_cuda(cell, None if 'torch/extension.h' in cell else cuda_begin, checks=checks, name=args.name)
-        found = made.functions
-    namespace.update({args.name: made} if args.name else found)
+        module = load_cuda(cell, None if 'torch/extension.h' in cell else cuda_begin, checks=checks, name=args.name)
+        functions = module.functions
+    namespace.update({args.name: module} if args.name else functions)
 
 
 def load_ipython_extension(shell):

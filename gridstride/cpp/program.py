@@ -20,7 +20,7 @@ extern "C" int gs_program(int, char **) __asm__("main");
 #endif
 static int gs_run(std::vector<std::string> words) {
     std::vector<char *> argv;
-    for (auto &o : words) argv.push_back(o.data());
+    for (auto &word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
     return gs_program(int(words.size()), argv.data());
 }
@@ -29,7 +29,7 @@ GRIDSTRIDE_EXPORT(gs_run)
 
 
 def _missing(symbol):
-    "Report a function or variable that no file defines"
+    "Describe the linker error for a symbol that no file of the program defines"
     name = symbol
     if shutil.which('c++filt'):
         name = subprocess.run(['c++filt', symbol], capture_output=True, text=True).stdout.strip() or symbol
@@ -38,24 +38,26 @@ def _missing(symbol):
 
 def run(
     src: str,  # a program in CUDA C
-    name,  # its name
-    args=(),  # its arguments
+    name,  # of the program
+    args=(),  # its command line arguments
     checks=None,  # which checks, as for `cuda_kernel`
-    folder=None,  # with headers of its own; None: the current one
+    folder=None,  # the folder of its own headers; None: the current one
     include=(),  # more such folders
     defines=(),  # macros: 'NAME' or 'NAME=VALUE'
-    units=(),  # dict: file name -> text of other files that belong to it, compiled each by itself
-    host=False,  # is the first file a `.cpp`, which nvcc gives to the host's compiler?
-    takes=(),  # 'constexpr', 'lambda': as nvcc with --expt-relaxed-constexpr, --extended-lambda
-) -> int:  # what `main` returned
-    "Compile a program for the emulator and run it; raises `CompileError` or a `KernelError` for what is wrong with it"
+    units=(),  # dict: file name -> text of its other source files, each a translation unit
+    host=False,  # is the first file a `.cpp`, which nvcc passes to the host's compiler?
+    extensions=(),  # of 'constexpr' and 'lambda': those of nvcc's --expt-relaxed-constexpr and --extended-lambda
+) -> int:  # the exit status
+    "Compile a program for the emulator and run it; raises `CompileError`, or `KernelError` for a finding"
     checks = checks_to_compile(checks)
-    not_nvcc = f'#undef __CUDACC__\n#undef __NVCC__\n#line 1 "{name}.cu"\n' if host else ''
-    how = dict(folder=folder, include=include, units=units, takes=takes, defines=defines)
-    how.update(original=src, prefix=not_nvcc, suffix=_ENTRY)
-    built = emulate(without_line_numbers(src), name, bool(checks), ['-I.'], **how)
+    without_nvcc_macros = f'#undef __CUDACC__\n#undef __NVCC__\n#line 1 "{name}.cu"\n' if host else ''
+    options = dict(folder=folder, include=include, units=units, extensions=extensions, defines=defines)
+    options.update(original=src, prefix=without_nvcc_macros, suffix=_ENTRY)
+    built = emulate(without_line_numbers(src), name, bool(checks), ['-I.'], **options)
     emulator.device()
-    with tempfile.TemporaryDirectory() as folder:  # a copy, so that its variables are new in each run
+    with (
+        tempfile.TemporaryDirectory() as folder
+    ):  # a copy: another path makes the loader initialize the variables again
         shutil.copytree(built.folder, folder, dirs_exist_ok=True)
         try:
             return Emulated(built._replace(folder=Path(folder)), name, {}, checks).gs_run([name, *args])

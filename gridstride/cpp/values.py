@@ -1,9 +1,9 @@
-"""Conversion of values between Python and compiled CUDA C.
+"""Converts values between Python and compiled CUDA C.
 
-A compiled library knows nothing of Python: it is opened with ctypes, and every value is passed as
-a row of 64-bit words. The first word is its kind, the following ones its contents;
-`include/torch/gridstride/border.h` is the other side. A tensor is passed by reference: its address, sizes,
-strides, type and device, and the Python object itself, as an integer that C++ returns.
+A compiled library does not link Python: it is opened with ctypes, and each value is passed as a sequence of 64-bit
+words. The first word is the kind of the value, the following words are its contents;
+`include/torch/gridstride/border.h` is the C++ side. A tensor is passed by reference: its address, sizes,
+strides, type and device, and the address of its Python object, which C++ returns if it returns the tensor.
 """
 
 import ctypes, inspect, os, re, struct, sys, threading, warnings
@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from .loaded import opened
+from .loaded import open_library
 from ..utils import dim3
 
 
-# The first word of each kind of value. Element types have PyTorch's codes.
+# The kinds of values, and the codes of element types, which are PyTorch's.
 NONE, BOOL, INT, FLOAT, STRING, LIST, TENSOR, DTYPE, DEVICE = range(9)
 _DTYPES = dict(
     uint8=0, int8=1, int16=2, int32=3, int64=4, float16=5, float32=6, float64=7, complex64=9, complex128=10, bool=11,
@@ -26,7 +26,7 @@ _NUMPY = {np.dtype(k): v for k, v in _DTYPES.items() if not k.startswith(('bfloa
 _DEVICES = dict(cpu=0, cuda=1)
 
 
-def _code(dtype):
+def _dtype_code(dtype):
     "Return the code of a torch dtype"
     nm = str(dtype).removeprefix('torch.')
     if nm not in _DTYPES:
@@ -37,7 +37,7 @@ def _code(dtype):
 _torch_codes = {}  # torch dtype -> code; filled on demand
 
 
-def _index(device):
+def _device_words(device):
     "Return type and index of a torch device"
     if device.type not in _DEVICES:
         what = f'a tensor on {device.type!r} cannot be given to C++'
@@ -45,25 +45,25 @@ def _index(device):
     return _DEVICES[device.type], -1 if device.index is None else device.index
 
 
-# Packing makes two things: the format for `struct`, and the values to pack.
-def _tensor(x, fmt, out):
+# Each of these functions appends to the two arguments of `struct.pack`: a part of the format, and the values.
+def _pack_tensor(x, fmt, out):
     dtype, device = x.dtype, x.device
     code = _torch_codes.get(dtype)
     if code is None:
-        code = _torch_codes[dtype] = _code(dtype)
+        code = _torch_codes[dtype] = _dtype_code(dtype)
     if x.layout is not sys.modules['torch'].strided:
         raise TypeError(f'a tensor whose layout is {x.layout} has no address to give to C++')
     address = x.data_ptr()
     if not address and x.numel() and device.type != 'meta':
         raise TypeError('its storage is empty: it was freed, or never allocated, so there is no memory to give to C++')
-    kind, i = (0, -1) if device.type == 'cpu' else _index(device)
+    kind, i = (0, -1) if device.type == 'cpu' else _device_words(device)
     shape = x.shape
     n = len(shape)
     fmt.append(f'{7 + 2 * n}q')
     out += (TENSOR, id(x), address, code, kind, i, n, *shape, *x.stride())
 
 
-def _array(x, fmt, out):
+def _pack_array(x, fmt, out):
     if x.dtype not in _NUMPY:
         raise TypeError(f'an array of {x.dtype} has no counterpart in C++')
     if not x.flags.writeable:
@@ -72,48 +72,48 @@ def _array(x, fmt, out):
     if any(stride % size or stride < 0 for stride in x.strides) and x.size:
         raise TypeError('this array has negative or odd strides; np.ascontiguousarray makes a plain one')
     fmt.append(f'{7 + 2 * x.ndim}q')
-    at = x.ctypes.data if x.size else 0  # as for an empty tensor
-    out += (TENSOR, id(x), at, _NUMPY[x.dtype], 0, -1, x.ndim, *x.shape, *(stride // size for stride in x.strides))
+    address = x.ctypes.data if x.size else 0  # as for an empty tensor
+    out += (TENSOR, id(x), address, _NUMPY[x.dtype], 0, -1, x.ndim, *x.shape, *(stride // size for stride in x.strides))
 
 
-def _string(x, fmt, out):
+def _pack_string(x, fmt, out):
     b = x.encode()
     fmt.append(f'2q{(len(b) + 7) // 8 * 8}s')
     out += (STRING, len(b), b)
 
 
-def _struct(x, fmt, out):
-    "Pack the bytes of a struct; with the tensor that it is a map of, if it is one"
+def _pack_struct(x, fmt, out):
+    "Pack the bytes of a struct; for a tensor map, also the tensor that it describes"
     b = bytes(x)
-    if (of := getattr(x, 'tensor', None)) is not None:
+    if (mapped := getattr(x, 'tensor', None)) is not None:
         fmt.append('2q')
         out += (LIST, 2)
     fmt.append(f'2q{(len(b) + 7) // 8 * 8}s')
     out += (STRING, len(b), b)
-    if of is not None:
-        pack(of, fmt, out)
+    if mapped is not None:
+        pack(mapped, fmt, out)
 
 
-def _list(x, fmt, out):
+def _pack_list(x, fmt, out):
     fmt.append('2q')
     out += (LIST, len(x))
     for item in x:
         pack(item, fmt, out)
 
 
-def _number(kind, fmt):
+def _pack_scalar(kind, fmt):
     return lambda x, f, out: (f.append(fmt), out.extend((kind, x)))
 
 
 _PACK = {
     type(None): lambda x, fmt, out: (fmt.append('q'), out.append(NONE)),
-    bool: _number(BOOL, '2q'),
-    int: _number(INT, '2q'),
-    float: _number(FLOAT, 'qd'),
-    str: _string,
-    list: _list,
-    tuple: _list,
-    np.ndarray: _array,
+    bool: _pack_scalar(BOOL, '2q'),
+    int: _pack_scalar(INT, '2q'),
+    float: _pack_scalar(FLOAT, 'qd'),
+    str: _pack_string,
+    list: _pack_list,
+    tuple: _pack_list,
+    np.ndarray: _pack_array,
 }
 
 
@@ -123,27 +123,27 @@ def pack(x, fmt, out):
     Raises `TypeError` if C++ has no such type."""
     f = _PACK.get(type(x))
     if f is None:
-        f = _PACK[type(x)] = _packer(x)
+        f = _PACK[type(x)] = _choose_packer(x)
     f(x, fmt, out)
 
 
-# The dictionary learns other types on demand. Subclasses are treated as their base class;
-# whatever can be an index is an integer.
-def _packer(x):
+# `pack` adds other types to `_PACK` at their first use. A subclass is packed as its base class, an object with
+# `__index__` as an integer.
+def _choose_packer(x):
     "Return the function that packs values of the type of `x`"
     torch = sys.modules.get('torch')
     if torch:
         if isinstance(x, torch.Tensor):
-            return _tensor
+            return _pack_tensor
         if isinstance(x, torch.dtype):
-            return lambda x, fmt, out: (fmt.append('2q'), out.extend((DTYPE, _code(x))))
+            return lambda x, fmt, out: (fmt.append('2q'), out.extend((DTYPE, _dtype_code(x))))
         if isinstance(x, torch.device):
-            return lambda x, fmt, out: (fmt.append('3q'), out.extend((DEVICE, *_index(x))))
+            return lambda x, fmt, out: (fmt.append('3q'), out.extend((DEVICE, *_device_words(x))))
     for t, f in (
-        (np.ndarray, _array),
-        (str, _string),
-        ((list, tuple), _list),
-        ((ctypes.Structure, ctypes.Array, bytes), _struct),
+        (np.ndarray, _pack_array),
+        (str, _pack_string),
+        ((list, tuple), _pack_list),
+        ((ctypes.Structure, ctypes.Array, bytes), _pack_struct),
     ):
         if isinstance(x, t):
             return f
@@ -154,22 +154,21 @@ def _packer(x):
     if hasattr(type(x), '__float__'):
         return lambda x, fmt, out: _PACK[float](float(x), fmt, out)
     if hasattr(type(x), '__bytes__'):
-        return _struct
+        return _pack_struct
     raise TypeError(f'C++ has no counterpart of {type(x).__name__}')
 
 
 def to_words(xs):
-    "Pack all `xs` to words, as bytes"
+    "Pack all values of `xs`; returns the words as bytes"
     fmt, out = [], []
     for x in xs:
         pack(x, fmt, out)
     return struct.pack(''.join(fmt), *out)
 
 
-# Returned words are in C++ memory, and are read there. A tensor is returned as the Python
-# object that it is. The result of a function comes with a reference of its own, since C++ may have held the
-# last one.
-# These are not the functions of ctypes.pythonapi, which all packages share: Numba sets other argument types.
+# Returned words are read in the memory of C++. A tensor is returned as the address of its Python object. The result of
+# a function owns a reference, since C++ may have held the last one, and `unpack` takes that reference over.
+# ctypes.pythonapi is not used here, because all packages share its functions, and Numba sets other argument types.
 _api = ctypes.PyDLL(None)
 _decref = _api.Py_DecRef
 _decref.argtypes, _decref.restype = [c_void_p], None
@@ -177,9 +176,9 @@ _incref = _api.Py_IncRef
 _incref.argtypes, _incref.restype = [c_void_p], None
 
 
-def _object(address, given):
+def _python_object(address, owned):
     x = ctypes.cast(address, ctypes.py_object).value
-    if given:
+    if owned:
         _decref(address)
     return x
 
@@ -196,11 +195,11 @@ def _device(kind, i):
     return torch.device(next(k for k, v in _DEVICES.items() if v == kind), None if i < 0 else i)
 
 
-def unpack(words, i=0, given=False):
-    "Unpack the value at `words[i]`; returns it and the next index; `given`: tensors come with a reference"
+def unpack(words, i=0, owned=False):
+    "Unpack the value at `words[i]`; returns (value, next index). If `owned`, take over a reference to each tensor"
     kind = words[i]
     if kind == TENSOR:
-        return _object(words[i + 1], given), i + 2
+        return _python_object(words[i + 1], owned), i + 2
     if kind == NONE:
         return None, i + 1
     if kind == INT:
@@ -219,26 +218,26 @@ def unpack(words, i=0, given=False):
         return text.decode(errors='replace'), i + 2 + (n + 7) // 8
     res, i = [], i + 2
     for _ in range(n if n >= 0 else -n - 1):  # a tuple has -1 minus its length
-        x, i = unpack(words, i, given)
+        x, i = unpack(words, i, owned)
         res.append(x)
     return (res if n >= 0 else tuple(res)), i
 
 
 # New tensors and all operations on tensors (`x.sum()`, `torch::zeros`) are computed here, with PyTorch.
-# An exception cannot propagate through C++: it waits until the call has ended.
-_waiting = threading.local()  # .error: what an operation raised; .answer: keeps its result's words alive
-_MAKE = {'empty', 'zeros', 'ones', 'rand', 'randn', 'full', 'randint', 'arange', 'linspace', 'eye', 'tensor'}
+# An exception cannot propagate through C++: it is stored, and raised after the call.
+_pending = threading.local()  # .error: the exception of an operation; .answer: keeps the words of its result alive
+_FACTORIES = {'empty', 'zeros', 'ones', 'rand', 'randn', 'full', 'randint', 'arange', 'linspace', 'eye', 'tensor'}
 _OPERATORS = dict(zip('+ - * / < <= > >= == !='.split(), 'add sub mul truediv lt le gt ge eq ne'.split()))
 
 
-def _make(op, torch, args):
-    "Make a new tensor: `args` are torch's, then dtype, device and requires_grad"
+def _make_tensor(op, torch, args):
+    "Make a new tensor; `args` are the arguments of torch's function, then dtype, device and requires_grad"
     *args, dtype, device, grad = args
     return getattr(torch, op)(*args, dtype=dtype, device=device, requires_grad=grad)
 
 
 def _as_torch(x):
-    "Convert arrays to tensors on the same memory"
+    "Convert an array, or each array of a list, to a tensor that shares its memory"
     import torch
 
     if isinstance(x, list):
@@ -246,8 +245,8 @@ def _as_torch(x):
     return torch.from_numpy(x) if isinstance(x, np.ndarray) else x
 
 
-def _answer(op, args):
-    "Compute the operation `op` for C++"
+def _compute(op, args):
+    "Compute the operation `op` on tensors, which C++ has called"
     if op == 'warn':
         return warnings.warn(args[0], stacklevel=6)
     import operator, torch
@@ -255,8 +254,8 @@ def _answer(op, args):
     if op == 'stream':
         return torch.cuda.current_stream(args[0]).cuda_stream
     x, *others = args = [_as_torch(arg) for arg in args]
-    if op in _MAKE:
-        return _make(op, torch, args)
+    if op in _FACTORIES:
+        return _make_tensor(op, torch, args)
     if op in _OPERATORS:
         return getattr(operator, _OPERATORS[op])(x, *others)
     if op == 'to':
@@ -272,46 +271,45 @@ def _answer(op, args):
     return res
 
 
-def _give(x):
-    "Add a reference to each tensor in `x`, which C++ will release"
+def _add_references(x):
+    "Add a reference to each tensor in `x`; C++ releases it"
     if isinstance(x, (list, tuple)):
         for item in x:
-            _give(item)
+            _add_references(item)
     elif not isinstance(x, (str, int, float, type(None))):
         _incref(id(x))
 
 
 @CFUNCTYPE(c_int64, c_char_p, POINTER(c_int64), c_int64, POINTER(c_void_p))
-def _ask(op, words, n, answer):
-    "The callback that C++ calls: returns 0, or else stores the exception"
+def _callback(op, words, n, answer):
+    "Run an operation for C++; returns 0, or 1 after storing the exception"
     try:
         i, args = 0, []
         for _ in range(n):
             x, i = unpack(words, i)
             args.append(x)
-        res = _answer(op.decode(), args)
-        _waiting.answer = to_words([res])
-        _give(res)
-        answer[0] = ctypes.cast(c_char_p(_waiting.answer), c_void_p).value
+        res = _compute(op.decode(), args)
+        _pending.answer = to_words([res])
+        _add_references(res)
+        answer[0] = ctypes.cast(c_char_p(_pending.answer), c_void_p).value
         return 0
     except BaseException as e:  # including Ctrl-C
-        _waiting.error = e
+        _pending.error = e
         return 1
 
 
 class _Python(ctypes.Structure):
-    "What a library needs from Python: the callback, and reference counting under Python's lock"
+    "The functions of Python that a library calls: the callback, and reference counting under the GIL"
 
     _fields_ = [(field, c_void_p) for field in ('ask', 'initialized', 'lock', 'unlock', 'retain', 'release')]
 
 
 _LOCK = _api.PyGILState_Ensure, _api.PyGILState_Release
-_FUNCTIONS = _ask, _api.Py_IsInitialized, *_LOCK, _api.Py_IncRef, _api.Py_DecRef
+_FUNCTIONS = _callback, _api.Py_IsInitialized, *_LOCK, _api.Py_IncRef, _api.Py_DecRef
 _python = _Python(*(ctypes.cast(f, c_void_p).value for f in _FUNCTIONS))
 
 
-# The names of the parameters come from the declaration in the source; a library that is loaded
-# without it knows the types only.
+# The names of parameters come from the declaration in the source. A library alone has their types only.
 def between_commas(text: str) -> list:
     "Split `text` at commas outside brackets; parts are stripped, and empty ones dropped"
     res, depth = [''], 0
@@ -326,7 +324,7 @@ def between_commas(text: str) -> list:
 
 def parameters(
     declaration: str,  # such as `torch::Tensor blur(torch::Tensor x, int radius = 3)`
-) -> list:  # (type, name, default) of each; name and default are None where they are not given
+) -> list:  # of (type, name, default); name and default are None if the declaration has none
     "Parse the parameters of a C++ function from its declaration"
     i = declaration.index('(')
     return [_parameter(part) for part in between_commas(declaration[i + 1 : declaration.rindex(')')]) if part != 'void']
@@ -341,16 +339,15 @@ def _parameter(s):
 
 
 def _declare(name, types):
-    "Make a declaration from the compiler's spelling of a function's type"
+    "Return a declaration, given how the compiler spells the function's type"
     text = re.sub(r'std::(__cxx11|__1)::basic_string<char[^<>]*>', 'std::string', types.decode())
     ret, args = re.search(r'F = (.*?) ?\((.*)\)\]', text).groups()
     return f'{ret} {name}({args})'
 
 
-# A library exports a linked list of names, functions and types. Each of its functions takes
-# the address of a `_Call`.
+# A library exports a linked list of functions, each with its name and type. Each takes the address of a `_Call`.
 class _Call(ctypes.Structure):
-    "A call of an exported function, as in `border.h`: the words of its arguments, and where it runs"
+    "A call of an exported function, as in `border.h`: its arguments as words, and its stream or launch configuration"
 
     _fields_ = [
         ('args', c_char_p),
@@ -379,7 +376,7 @@ _Exported._fields_ = [
     ('next', POINTER(_Exported)),
 ]
 
-_OUTCOMES = {
+_EXCEPTIONS = {
     1: RuntimeError,
     3: TypeError,
     4: ValueError,
@@ -407,8 +404,7 @@ def _describe(x):
     return f'{type(x).__name__} {s if len(s) < 60 else s[:57] + "..."}'
 
 
-# `Function` is what the user calls. The fast path is packing, calling, unpacking; everything else is for
-# errors.
+# A call packs its arguments, calls C++ and unpacks the result. The other methods of `Function` describe errors.
 class Function:
     "A function of a compiled library; its docstring is its C++ declaration"
 
@@ -429,7 +425,7 @@ class Function:
             name,
             inspect.Parameter.POSITIONAL_OR_KEYWORD,
             annotation=type,
-            default=inspect.Parameter.empty if default is None else _Cpp(default),
+            default=inspect.Parameter.empty if default is None else _CppExpression(default),
         )
 
     def __repr__(self):
@@ -443,7 +439,7 @@ class Function:
         try:
             words = to_words(args)
         except (TypeError, struct.error):
-            raise self._unpackable(args) from None
+            raise self._find_unpackable(args) from None
         current, device = (0, 0) if self.library.emulated else _stream()
         call = _Call(words, len(args), current if stream is None else stream, device, grid, block, shared, cluster)
         code = self.library.call(self._call, call)
@@ -452,7 +448,7 @@ class Function:
         return unpack(call.result, 0, True)[0] if call.result else None
 
     def _positional(self, args, kwargs):
-        "Return `args` with those given by name at their positions"
+        "Return `args` and the keyword arguments `kwargs` in the order of the parameters"
         names = [parameter[1] for parameter in self.parameters]
         for k in kwargs:
             if k not in names:
@@ -467,13 +463,13 @@ class Function:
         return (*args, *(kwargs[nm] for nm in names[len(args) : last + 1]))
 
     def _argument_error(self, i, x, why=''):
-        "Make the error for argument `i`, counted from 1"
+        "Make the `TypeError` for argument `i`, counted from 1"
         t, nm, _ = self.parameters[i - 1] if i <= len(self.parameters) else ('?', None, None)
         which, because = f'{i} ({t} {nm})' if nm else f'{i} ({t})', f': {why}' if why else ''
         what = f'{self.__name__}(): argument {which} cannot take {_describe(x)}{because}'
         return TypeError(f'{what}\n  {self.__doc__}')
 
-    def _unpackable(self, args):
+    def _find_unpackable(self, args):
         for i, x in enumerate(args):
             try:
                 to_words([x])
@@ -483,21 +479,21 @@ class Function:
                 return self._argument_error(i + 1, x, 'it does not fit into 64 bits')
 
     def _error(self, code, call, args):
-        "Make the exception for the status `code`"
+        "Make the exception for the status `code` of a call"
         if code == PYTHON_ERROR:
-            return _waiting.__dict__.pop('error')
+            return _pending.__dict__.pop('error')
         if code == FINDING:
             return self.library.finding(self)
         message = (call.message or b'').decode(errors='replace')
         if code != TYPE_ERROR:
-            return _OUTCOMES[code](message)
+            return _EXCEPTIONS[code](message)
         if call.argument:
             return self._argument_error(call.argument, args[call.argument - 1], message)
         return TypeError(f'{self.__name__}(): {message}\n  {self.__doc__}')
 
 
-class _Cpp(str):
-    "A C++ expression, as a signature shows it"
+class _CppExpression(str):
+    "A C++ expression that is a default value; a signature shows it without quotes"
 
     def __repr__(self):
         return str(self)
@@ -506,8 +502,8 @@ class _Cpp(str):
 class Library:
     """A compiled library: the functions that it exports are its attributes.
 
-    Strings, scalars, None, lists, tuples, dtypes, devices, torch tensors and NumPy arrays can be passed, arrays
-    by reference. `TORCH_CHECK` raises a `RuntimeError`, a wrong argument a `TypeError` that shows the
+    Arguments are strings, scalars, None, lists, tuples, dtypes, devices, torch tensors and NumPy arrays; tensors and
+    arrays are passed by reference. A failed `TORCH_CHECK` raises `RuntimeError`, a wrong argument `TypeError` with the
     declaration."""
 
     def __init__(
@@ -515,12 +511,12 @@ class Library:
         path,  # of the shared library
         declarations=None,  # dict: name -> declaration, for docstrings and parameters by name
         emulated=False,  # does it run on the emulated device?
-        name=None,
-    ):  # what the library calls itself
+        name=None,  # of the library; None: that of its file
+    ):
         self.__file__ = os.path.abspath(path)
         self.__name__ = name or re.sub(r'\W', '_', Path(path).name.split('.')[0])
         self.emulated = emulated
-        self._opened = opened(self.__file__, emulated)
+        self._opened = open_library(self.__file__, emulated)
         self._dll = self._opened.dll
         self._dll.gs_connect(ctypes.byref(_python))
         self._dll.gs_exports.restype = POINTER(_Exported)
@@ -529,7 +525,7 @@ class Library:
             f = Function(e.contents, self, (declarations or {}).get(e.contents.name.decode()))
             (self.kernels if e.contents.kernel else self.functions)[f.__name__] = f
             e = e.contents.next
-        # the last one comes first
+        # the linked list begins with the last function of the source
         in_order = (dict(reversed(table.items())) for table in (self.functions, self.kernels))
         self.functions, self.kernels = in_order
         self.__dict__.update(self.functions)
@@ -548,9 +544,9 @@ class Library:
         return self.kernels[kernel].run(args, grid, block, shared, stream, cluster)
 
     def call(self, entry, call):
-        """Run the compiled function `entry`; it returns 0 if all went well.
+        """Run the compiled function `entry` with the `_Call` `call`; returns its status, 0 for success.
 
-        A subclass may wrap it."""
+        Subclasses extend it."""
         return entry(ctypes.addressof(call))
 
     def finding(self, function):

@@ -42,7 +42,7 @@ class Client:
     def __call__(self, asked, fail):
         "Return the module as it was compiled elsewhere; None if it is to be compiled here"
         cache = import_module('gridstride.cpp.toolchain.cache')
-        if os.getpid() != self.pid or cache.is_there(*asked.steps()):
+        if os.getpid() != self.pid or cache.is_cached(*asked.steps()):
             return None
         with self.lock, suppress(wire.ConnectionClosed, wire.ProtocolError):
             wire.send(self.sock, {}, [json.dumps(asked).encode()])
@@ -51,7 +51,7 @@ class Client:
                 raise fail(said['log'])
             folder = cache_dir() / JUDGED / str(said.get('folder'))
             if folder.is_dir():
-                return cache.Built(folder, asked.steps()[1], 0.0, True)
+                return cache.BuildResult(folder, asked.steps()[1], 0.0, True)
         return None
 
 
@@ -190,7 +190,7 @@ def _made(asked):
     "Return (header, blobs): the names and the bytes of the files of a module"
     how = dict(others=asked.others, more=asked.more, plain=asked.plain)
     folder = _build().compile_module(*asked[:4], lambda log, command: _Failed(log), **how).folder
-    sums = import_module('gridstride.cpp.toolchain.integrity').SUMS
+    sums = import_module('gridstride.cpp.toolchain.integrity').CHECKSUMS
     files = {p.relative_to(folder).as_posix(): p for p in sorted(Path(folder).rglob('*')) if p.is_file()}
     files.pop(sums, None)
     return dict(op='made', files=[*files]), [p.read_bytes() for p in files.values()]

@@ -163,7 +163,7 @@ def _run(order, report, talk, report_fd, said, ask):
         import_module('gridstride.judge.compiling').main(socket.socket(fileno=talk))
     if ask is not None:
         client = import_module('gridstride.judge.compiling').Client(socket.socket(fileno=ask))
-        import_module('gridstride.cpp.toolchain.build').elsewhere = client
+        import_module('gridstride.cpp.toolchain.build').compile_remotely = client
     if order.pop('idle'):  # nothing that is left shows it
         import_module('gridstride.judge.devices').launch_nothing()
     import_module('gridstride.judge.worker').main(socket.socket(fileno=talk), report_fd, order)

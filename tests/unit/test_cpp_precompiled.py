@@ -112,7 +112,7 @@ def test_headers_that_break_again_are_given_up(folder, commands):
 
 def test_without_disk_space_all_is_as_before(folder, commands, monkeypatch):
     shutil.rmtree(folder)
-    monkeypatch.setattr(headers, 'FREE', float('inf'))
+    monkeypatch.setattr(headers, 'MIN_FREE_SPACE', float('inf'))
     tiny()
     assert not any(map(uses, commands))
 
@@ -126,7 +126,7 @@ def test_a_file_where_the_folder_belongs_gives_way(folder, commands):
 
 def test_only_the_latest_are_kept(tmp_path, monkeypatch):
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path))
-    monkeypatch.setattr(headers, 'KEPT', 2)
+    monkeypatch.setattr(headers, 'MAX_HEADERS', 2)
     for at, name in enumerate(['oldest', 'older', 'newer']):
         (tmp_path/'headers'/name).mkdir(parents=True)
         os.utime(tmp_path/'headers'/name, (at, at))
@@ -155,9 +155,9 @@ def test_the_first_compilation_waits_for_no_headers(folder, commands, monkeypatc
     "They are made after the runtime, and until they are there, sources are compiled without them"
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path))
     threads = threading.enumerate()
-    with runtime_library._one_runtime:  # it takes long
+    with runtime_library._lock:  # it takes long
         with pytest.MonkeyPatch.context() as m:
-            m.setattr(build, 'is_runtime_there', lambda: False)
+            m.setattr(build, 'runtime_is_built', lambda: False)
             tiny()
         tiny()
         assert len(commands) == 4 and not any(map(uses, commands)) and not list(tmp_path.glob('headers/*/headers.h.*'))

@@ -1,7 +1,7 @@
-"""Tokens with their brackets: which ones match, what each opens, and where an expression ends.
+"""`Code`: tokens with their brackets, which match each other and open a namespace, a type or code.
 
-It is all the structure of C++ that this package parses: brackets, and the few rules that distinguish a
-namespace from a type from code, `a < b` from `a<b>`, and that find where a list continues.
+This is all of C++'s grammar that the package parses: brackets, and a few rules that distinguish namespaces, types and
+code, and the comparison `a < b` from the template arguments `a<b>`.
 """
 
 import gc
@@ -17,7 +17,7 @@ from .tokens import WrongSource, error_at, line_at
 CLOSES = {')': '(', ']': '[', '}': '{'}
 OPENS = set(CLOSES.values())
 
-# words that may precede a `(` and do not name what is called or declared
+# words before a `(` that name no function
 ALIGNMENTS = {
     'alignas', '__align__', '__attribute__', '__declspec', '__launch_bounds__', '__cluster_dims__', '__maxnreg__',
 }  # fmt: skip
@@ -25,18 +25,18 @@ NOT_NAMES = ALIGNMENTS | {
     'decltype', 'noexcept', 'requires', 'throw', 'explicit', 'operator', 'sizeof', 'alignof', 'if', 'while', 'for',
     'switch', 'return', 'typeof', '__typeof__', 'defined',
 }  # fmt: skip
-_STEP = 8  # every this many tokens a walk stores where it ended: another walk will pass there
-_BEFORE_HEADS, _KEYS = {';', '{', '}', '('}, {'struct', 'class', 'union', 'enum'}
+_STORE_EVERY = 8  # `until` stores its result for every eighth token that it passes
+_BEFORE_DECLARATIONS, _CLASS_KEYS = {';', '{', '}', '('}, {'struct', 'class', 'union', 'enum'}
 _UNEVALUATED = {'sizeof', 'decltype', 'noexcept', 'alignof', 'typeof', '__typeof__', 'typeid'}
-_AFTER_PARAMETERS = {'const', 'noexcept', 'override', 'final', 'try', 'requires', 'throw', '__attribute__'}
+_AFTER_PARAMETER_LIST = {'const', 'noexcept', 'override', 'final', 'try', 'requires', 'throw', '__attribute__'}
 
 
 class Code:
-    """A run of tokens: the source, or the body of a macro (`macro`: the set of its parameters).
+    """The tokens of a source, or of the body of a macro (`macro`: the set of its parameters), and their brackets.
 
-    `mate[i]` is the bracket that matches the bracket `i`, `outer[i]` the bracket around token `i`, -1 for
-    none; `c[i]` is the text of token `i`, '' out of range; `texts` has all of them. `aliases` has the
-    specifiers that a macro stands for. Raises `WrongSource` for brackets that do not close, if `strict`."""
+    `mate[i]` is the bracket that matches bracket `i`; `outer[i]` is the innermost bracket around token `i`, or -1.
+    `c[i]` is the text of token `i`, '' if `i` is out of range; `texts` is the list of all. `aliases` maps the name of a
+    macro to the specifiers that it stands for. If `strict`, raises `WrongSource` for a bracket without a match."""
 
     def __init__(self, src, tokens, aliases, name='', macro=None, strict=True, directives=None):
         self.src = src
@@ -46,22 +46,23 @@ class Code:
         self.strict = strict
         self.tokens = tokens
         self.texts = tokens.texts
-        self._n = len(tokens)
-        self.directives, self.kinds = directives or {}, {}  # directives: those before each token
-        self._indices_of = None
-        self._angles, self._angles_back = {}, {}  # cached results of `angle` and `angle_back`; None for comparisons
+        self._length = len(tokens)
+        self.directives = directives or {}  # token -> the preprocessor lines before it
+        self.kinds = {}  # `{` -> cached result of `kind`
+        self._indices_of = None  # text -> the tokens with this text
+        self._angles, self._angles_back = {}, {}  # cached results of `angle`, `angle_back`
         self._directive_positions = self._directive_starts = None
         self.parameters = {}  # text -> the parameter that `reader.parameter` reads from it
         self.declarations = {}  # token -> the declaration that `read_declaration` reads there
         self._found, self._calls = {}, {}  # cached results of `find_any_between` and `call`
-        self._ends = {}  # stops of `until` -> (token passed by a walk -> where the walk ended, what ends a walk)
+        self._ends = {}  # stops of `until` -> (token -> cached result, tokens that end the search)
         self._match_brackets()
 
     def __len__(self):
-        return self._n
+        return self._length
 
     def __getitem__(self, i):
-        return self.texts[i] if 0 <= i < self._n else ''
+        return self.texts[i] if 0 <= i < self._length else ''
 
     def find(self, *texts):
         "Return the indices of the tokens that are one of `texts`, in order"
@@ -86,8 +87,8 @@ class Code:
         indices = self._directive_positions
         return any(text in d.text for i in between(indices, start, end) for d in self.directives[i])
 
-    def is_cut(self, start, end):
-        "Does a preprocessor line begin between these two positions of the source?"
+    def contains_directive(self, start, end):
+        "Does a preprocessor line begin between the positions `start` and `end` of the source?"
         if not self.directives:
             return False
         if self._directive_starts is None:
@@ -95,7 +96,7 @@ class Code:
         return bisect(self._directive_starts, start) < bisect_left(self._directive_starts, end)
 
     def find_any(self, texts):
-        "Find the tokens of a set of texts that may be larger than this code"
+        "Return the indices of the tokens that are one of the set `texts`, in order; fast for a large set"
         indices = self._index_texts()
         return self.find(*(texts & indices.keys()))
 
@@ -108,7 +109,7 @@ class Code:
         return self._indices_of
 
     def find_specifiers(self, *words):
-        "Return the indices of the tokens that are one of these specifiers, or a macro that stands for one, in order"
+        "Return the indices of the tokens that are one of these specifiers, or an alias of one, in order"
         indices = self._index_texts()
         names = [name for name in indices if name in self.aliases] if len(indices) < len(self.aliases) else self.aliases
         names = [name for name in names if not set(words).isdisjoint(self.aliases[name])]
@@ -116,14 +117,14 @@ class Code:
 
     def is_word(self, i):
         "Is token `i` a name or a keyword?"
-        return 0 <= i < self._n and self.tokens.kinds[i] == 'word'
+        return 0 <= i < self._length and self.tokens.kinds[i] == 'word'
 
     def is_string(self, i):
         "Is token `i` a string literal?"
-        return 0 <= i < self._n and self.tokens.kinds[i] == 'string'
+        return 0 <= i < self._length and self.tokens.kinds[i] == 'string'
 
     def words(self, i):
-        "Return the specifiers that token `i` stands for if it is a macro's name, else itself"
+        "Return the specifiers that token `i` is an alias of; if it is none, a tuple of its text"
         text = self[i]
         return self.aliases.get(text) or (text,)
 
@@ -135,7 +136,7 @@ class Code:
         return {w for i in range(start, end) for w in self.words(i)}
 
     def names_in(self, start, end):
-        "Return the set of the names and keywords among the tokens `start:end`"
+        "Return the set of names and keywords among the tokens `start:end`"
         return {*compress(self.texts[start:end], map('word'.__eq__, self.tokens.kinds[start:end]))}
 
     def start(self, i):
@@ -154,11 +155,11 @@ class Code:
         "Make an exception of class `kind` with the message `what` and the line of token `i`"
         return error_at(kind, what, self.src, self.start(min(i, len(self) - 1)))
 
-    # The branches of an `#if` may each open the same bracket. Only one of them counts: the likely one, or the
-    # first, if the likely one leaves a bracket open.
+    # Each branch of an `#if` may open the same bracket, so brackets are matched along one branch: the likely one, or
+    # the first branch if the likely one leaves a bracket open.
     def _match_brackets(self):
         try:
-            self._match(_likely)
+            self._match(_likely_branch)
         except ValueError as e:
             try:
                 self._match(lambda branches: branches[0])
@@ -172,7 +173,7 @@ class Code:
         opened = [-1]
         groups = []
         at = 0
-        for i in self._turning_points():
+        for i in self._depth_changes():
             outer += [opened[-1]] * (i - at)
             at = i
             if i in directives:
@@ -188,7 +189,7 @@ class Code:
                     mate.setdefault(opening, i)
                 elif self.strict:
                     raise self._never_opened(i, opening)
-        outer.append(opened[-1])  # callers may look past the last token
+        outer.append(opened[-1])  # for callers that access the index after the last token
         if opened[-1] >= 0 and self.strict:
             raise self.error(WrongSource, f'this {self[opened[-1]]!r} is never closed', opened[-1])
 
@@ -196,13 +197,13 @@ class Code:
         "Does each bracket have a match?"
         return self.mate.keys() >= {*self.find(*CLOSES, *OPENS)}
 
-    def _turning_points(self):
-        "Return the tokens at which the enclosing bracket may change, and the end"
+    def _depth_changes(self):
+        "Return the tokens at which the innermost open bracket may change, and the end of the code"
         brackets = self.find(*CLOSES, *OPENS)
-        return sorted({*brackets, *self.directives, self._n}) if self.directives else [*brackets, self._n]
+        return sorted({*brackets, *self.directives, self._length}) if self.directives else [*brackets, self._length]
 
     def _never_opened(self, i, opening):
-        "Describe the bracket that closes at `i` without matching the one that opens at `opening`, -1 for none"
+        "Make the error for the closing bracket `i`, which does not match the open one, `opening`; -1: none is open"
         if opening < 0:
             return self.error(WrongSource, f'this {self[i]!r} closes nothing', i)
         what = f'this {self[opening]!r} is not closed before the {self[i]!r} of line {self.line(i)}'
@@ -211,8 +212,8 @@ class Code:
             what += '; `//` begins a comment, and `/` of integers truncates'
         return self.error(WrongSource, what, opening)
 
-    # `<` and `>` are brackets only sometimes. One walk finds the matches of all that it passes, and passes each token
-    # of a list of comparisons once.
+    # `<` and `>` may be brackets or comparisons. One search matches all `<` that it passes, and caches them, so that a
+    # long list of comparisons takes linear time.
     def angle(self, i):
         "Return the index of the `>` that closes the `<` at `i`; None if it is a comparison"
         if i not in self._angles:
@@ -231,7 +232,7 @@ class Code:
             text = texts[i]
             if text == '<':
                 if i in known:
-                    if known[i] is None:  # the walk from there reached an end, as this one would
+                    if known[i] is None:  # that search has found no match, so this one finds none either
                         break
                     i = known[i]
                 else:
@@ -277,17 +278,18 @@ class Code:
         known.update(dict.fromkeys(opened))
 
     def until(self, i, stops):
-        "Return the index of the first of `stops` from `i` on that is in no bracket, or of the bracket's end"
+        "Return the index of the first of `stops` from `i` on, outside inner brackets, or the end of the outer bracket"
         if stops not in self._ends:
             self._ends[stops] = {}, {*stops, *CLOSES}
-        (known, ends), texts, mate, n = self._ends[stops], self.texts, self.mate, self._n
+        known, ends = self._ends[stops]
+        texts, mate, n = self.texts, self.mate, self._length
         steps, passed = 0, []
         while i < n and (text := texts[i]) not in ends:
             if i in known:
                 i = known[i]
                 break
             steps += 1
-            if not steps % _STEP:
+            if not steps % _STORE_EVERY:
                 passed.append(i)
             if text == '<':
                 i = self.angle(i) or i
@@ -297,7 +299,7 @@ class Code:
         return i
 
     def arguments(self, p):
-        "List (start, end) of each argument of the call with its `(` at `p`"
+        "Return a list with (start, end) of each argument of the call with its `(` at `p`"
         res = []
         i = p + 1
         q = self.mate.get(p, len(self))
@@ -309,35 +311,35 @@ class Code:
 
     def call(self, a, b):
         "Return the index of the first `(` in `a:b` that follows the name of a function; None if there is none"
-        if (a, b) not in self._calls:  # several callers read the same head
+        if (a, b) not in self._calls:  # cached, because several modules read the same head
             self._calls[a, b] = self._call(a, b)
         return self._calls[a, b]
 
     def _call(self, i, b):
         texts = self.texts
         mate = self.mate
-        b = min(b, self._n)
+        b = min(b, self._length)
         while i < b and (text := texts[i]) != '=' and text != 'operator':
             named = text == '(' and self.is_word(i - 1) and texts[i - 1] not in NOT_NAMES
-            if named and not self._goes_on(mate.get(i, i) + 1, b):
+            if named and not self._name_follows(mate.get(i, i) + 1, b):
                 return i
             if text == '<':
                 i = self.angle(i) or i
             i = mate.get(i, i) + 1
 
     def is_evaluated(self, i):
-        "Is token `i` evaluated, not an operand of `sizeof` and the like?"
+        "Is token `i` evaluated, as it is not an operand of `sizeof`, `decltype` and the like?"
         while (i := self.outer[i]) >= 0:
             if self[i - 1] in _UNEVALUATED:
                 return False
         return True
 
-    def _goes_on(self, i, b):
-        "Does another name follow at `i`, so that the one before it was an attribute or a macro?"
-        return i < b and self.is_word(i) and self[i] not in _AFTER_PARAMETERS
+    def _name_follows(self, i, b):
+        "Does another name follow at `i`, so that what precedes it is an attribute or a macro?"
+        return i < b and self.is_word(i) and self[i] not in _AFTER_PARAMETER_LIST
 
     def after_template(self, i):
-        "Return the index of the token after a template's header at `i`, and after its requires clause"
+        "Return the index after the template header and requires clause at `i`; `i` if there is none"
         while self[i] == 'template' and self[i + 1] == '<':
             i = (self.angle(i + 1) or i + 1) + 1
         while self[i] in ('requires', '&&', '||'):
@@ -353,8 +355,8 @@ class Code:
                 return (self.angle(i) or i) + 1
         return i
 
-    # A brace opens a namespace, a type, or code. This decides whether a `__device__ int x;` is a variable or a
-    # member, and whether an `extern __shared__` is in a function.
+    # What a brace opens decides whether `__device__ int x;` is a variable or a member, and whether an `extern
+    # __shared__` is in a function.
     def kind(self, opening):
         "Return what the bracket `opening` opens: 'namespace', 'type' or 'code'; -1 is the source itself, a 'namespace'"
         if opening == -1:
@@ -374,14 +376,14 @@ class Code:
         a = opening
         texts = self.texts
         mate = self.mate
-        while a > 0 and texts[a - 1] not in _BEFORE_HEADS:
+        while a > 0 and texts[a - 1] not in _BEFORE_DECLARATIONS:
             a = mate.get(a - 1, a - 1)
         a = self.after_template(a)
         if 'namespace' in (self[a], self[a + 1]) or (self[opening - 2] == 'extern' and self.is_string(opening - 1)):
             return 'namespace'
-        if _KEYS.isdisjoint(texts[a:opening]):
+        if _CLASS_KEYS.isdisjoint(texts[a:opening]):
             return 'code'
-        types = any(self[i] in _KEYS for i in range(a, opening) if self.outer[i] == self.outer[opening])
+        types = any(self[i] in _CLASS_KEYS for i in range(a, opening) if self.outer[i] == self.outer[opening])
         return 'type' if types and self.call(a, opening) is None else 'code'
 
     def scope(self, i):
@@ -389,29 +391,29 @@ class Code:
         return self.kind(self.outer[i])
 
     def text(self, ids):
-        "Join the tokens `ids` to one line, without comments"
-        if isinstance(ids, range) and ids and 0 <= ids.start and ids.stop <= self._n:
+        "Join the tokens with indices `ids` to one line, without comments"
+        if isinstance(ids, range) and ids and 0 <= ids.start and ids.stop <= self._length:
             text = self.src[self.start(ids.start) : self.end(ids[-1])]
-            if not _UNEVEN.search(text):
+            if not _NEEDS_NORMALIZATION.search(text):
                 return text
         ids = list(ids)
         return ''.join((self._gap(ids[n - 1], i) if n else '') + self[i] for n, i in enumerate(ids))
 
     def _gap(self, i, j):
-        "Return the separator between tokens `i` and `j` when they are written in a row"
-        apart = self.start(j) > self.end(i) if j == i + 1 else self.is_word(i) and self.is_word(j)
-        return ' ' if apart else ''
+        "Return the separator between tokens `i` and `j`: a blank or nothing"
+        separate = self.start(j) > self.end(i) if j == i + 1 else self.is_word(i) and self.is_word(j)
+        return ' ' if separate else ''
 
 
-# what may be between tokens, other than a single space; much of it may be in a token, too
-_UNEVEN = re.compile(r'[^\S ]|  |//|/\*|\\|\ufeff')
+# what may be between tokens other than single spaces, so that `text` joins them one by one
+_NEEDS_NORMALIZATION = re.compile(r'[^\S ]|  |//|/\*|\\|\ufeff')
 
 
 @contextmanager
 def defer_collection():
-    """Disable garbage collection in the `with` block: reading a source makes many objects, none of which is garbage.
+    """Disable garbage collection until the end of the `with` block, the outermost one if blocks are nested.
 
-    If blocks are nested, the outermost decides."""
+    Reading a source makes many objects, none of which is garbage."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -427,7 +429,7 @@ def between(indices, start, end):
 
 
 def _pass_directive(d, opened, groups, choose):
-    "Return the open brackets after a preprocessor line: each branch starts from those before its `#if`"
+    "Return the open brackets after a preprocessor line; each branch begins with those that were open before its `#if`"
     word = directive_word(d.text)
     if word.startswith('if'):
         groups.append((list(opened), [], [d.likely]))
@@ -445,5 +447,5 @@ def _pass_directive(d, opened, groups, choose):
     return opened
 
 
-def _likely(branches):
+def _likely_branch(branches):
     return max(branches, key=lambda branch: (branch[0] is True, branch[0] is None))

@@ -1,7 +1,7 @@
-"""Declarations: specifiers (`const unsigned int`, `Pair<int, float>`), then declarators (`a[N][M]`, `*b = nullptr`).
+"""Parses declarations: specifiers (`const unsigned`, `Pair<int, float>`), then declarators (`a[N][M]`, `*b = nullptr`).
 
-The last word in a row of words is the name; the others are specifiers. Functions here take the `Code` and
-the indices of tokens in it.
+Of a sequence of words, the last one is the name, and the others are specifiers. The functions take a `Code` and indices
+of its tokens.
 """
 
 import re
@@ -22,46 +22,46 @@ BUILTIN = {
     'char8_t', 'char16_t', 'char32_t', '__int128',
 }  # fmt: skip
 
-# words after which a name is not called or launched
+# keywords: a word after one of them is not a declared name, and `name(` after `return` is a call
 KEYWORDS = {
     'return', 'else', 'do', 'if', 'while', 'for', 'switch', 'case', 'sizeof', 'throw', 'new', 'co_return', 'and', 'or',
     'not', 'delete',
 }  # fmt: skip
 
 TYPES = 'struct', 'class', 'union'
-_INIT = {'=', '{'}
+_INITIALIZERS = {'=', '{'}
 _SPECIFIERS = (STORAGE | QUALIFIERS | BUILTIN) - ALIGNMENTS
 
 
 class Declarator(NamedTuple):
-    "One variable of a declaration, by tokens: begin, the token after its name, begin of its initializer, and end"
+    "One variable of a declaration, as indices of tokens: its begin, name, end of the name, initializer and end"
 
     first: int
     name: int
     past: int
-    init: int  # `end` without an initializer
+    init: int  # `end` if there is no initializer
     end: int
 
 
 class Declaration(NamedTuple):
-    "A declaration, by tokens: its begin, its declarators' begin, a generator of them, and its specifiers' words"
+    "A declaration, as indices of tokens: its begin, the first declarator; then its declarators and specifiers"
 
     start: int
     first: int
-    declarators: object
-    words: set
+    declarators: object  # a generator of `Declarator`s
+    words: set  # its specifiers
 
 
 def read_declaration(c, i) -> Declaration:
-    "Return the declaration that has a specifier at `i`"
-    if i not in c.declarations:  # several rewriters read it
+    "Return the declaration that contains the specifier at `i`"
+    if i not in c.declarations:  # cached, because several rewriters read it
         c.declarations[i] = _read_declaration(c, i)
     start, first, words = c.declarations[i]
     return Declaration(start, first, _declarators(c, first), words)
 
 
 def _read_declaration(c, i):
-    "Return (begin, declarators' begin, specifiers' words) of a declaration"
+    "Return (index of the begin, index of the first declarator, specifiers) of a declaration"
     start = _statement(c, i)
     first = specifiers(c, start, len(c))
     if c.outer[start:first].count(c.outer[start]) == first - start:
@@ -72,7 +72,7 @@ def _read_declaration(c, i):
 
 
 def _statement(c, i):
-    "Return the index of the first specifier of the declaration that has a specifier at `i`"
+    "Return the index of the first specifier of the declaration that contains the specifier at `i`"
     while i > 0:
         j = i - 1
         if c[j] == ')' and is_alignment(c, c.mate.get(j, 0) - 1):
@@ -113,19 +113,19 @@ def past_attribute(c, i):
 
 
 def specifiers(c, i, end):
-    "Return the index at which the specifiers from `i` on end, and the declarators begin"
-    start, typed = i, False
+    "Return the index after the specifiers that begin at `i`, which is that of the first declarator"
+    start, has_type = i, False
     while i < end:
         if (text := c.texts[i]) in _SPECIFIERS and text not in c.aliases:
-            i, typed = i + 1, typed or text in BUILTIN
+            i, has_type = i + 1, has_type or text in BUILTIN
             continue
         j = past_attribute(c, i)
         if j == i and c.is_word(i):
-            j, typed = _past_word(c, i, typed)
-        elif c[i] == '::' and not typed:
+            j, has_type = _past_word(c, i, has_type)
+        elif c[i] == '::' and not has_type:
             j = i + 1
         elif c[i] == '{' and i in c.mate and _defines_type(c, start, i):
-            j, typed = c.mate[i] + 1, True
+            j, has_type = c.mate[i] + 1, True
         if j == i:
             return i
         i = j
@@ -137,22 +137,22 @@ def _defines_type(c, start, i):
     return any(w in ('struct', 'union', 'class') for w in words) and '{' not in words
 
 
-def _past_word(c, i, typed):
-    "Return (index after the specifier at `i`, is a type known by then); the same index for a declarator"
+def _past_word(c, i, has_type):
+    "Return (index after the specifier at `i`, has a type been read?); the index is `i` if a declarator begins there"
     if c[i] == 'operator':
-        return i, typed
+        return i, has_type
     if is_storage(c, i) or c[i] in QUALIFIERS:
-        return i + 1, typed
+        return i + 1, has_type
     if c[i] in BUILTIN:
         return i + 1, True
     if c[i] in ('decltype', 'typeof', '__typeof__'):
         return c.mate.get(i + 1, i) + 1, True
     j = _past_qualified(c, i)
-    named = c.is_word(j) and not is_alignment(c, j)
-    if typed and not named:
+    is_named = c.is_word(j) and not is_alignment(c, j)
+    if has_type and not is_named:
         return i, True
     if c[j] == '(' and c[j + 1] not in ('*', '&', '&&'):
-        return (i, True) if typed else (c.mate.get(j, j) + 1, True)  # a type made by a macro
+        return (i, True) if has_type else (c.mate.get(j, j) + 1, True)  # a type that a macro expands to
     return j, True
 
 
@@ -182,7 +182,7 @@ def _declarators(c, i):
         end = c.until(i, (',', ';'))
         if not (name := declared_name(c, i, end)):
             return
-        init = next((j for j in range(name[1], end) if c.texts[j] in _INIT and c.outer[j] == c.outer[i]), end)
+        init = next((j for j in range(name[1], end) if c.texts[j] in _INITIALIZERS and c.outer[j] == c.outer[i]), end)
         yield Declarator(i, *name, init, end)
         if c[end] != ',':
             return
@@ -190,7 +190,7 @@ def _declarators(c, i):
 
 
 def declared_name(c, i, end):
-    "Return (index of the name that a declarator in `i:end` declares, index after it); None if it has no name"
+    "Return (index of the name, index after it) of the declarator `i:end`; None if it has no name"
     while i < end:
         j = past_attribute(c, i)
         if j == i and c.is_word(i) and c[i] not in QUALIFIERS:
@@ -202,13 +202,13 @@ def declared_name(c, i, end):
         return i, _past_pasted(c, i + 1)
 
 
-_NO_TYPE = {'[', *STORAGE, *ALIGNMENTS}  # tokens at which something may begin that `of_type` drops
+_NOT_OF_TYPE = {'[', *STORAGE, *ALIGNMENTS}  # the tokens that `of_type` drops, or with which such a part begins
 
 
 def of_type(c, i, end):
-    "Return the tokens of `i:end` that belong to a type: no storage classes, alignments or attributes"
+    "Return the indices in `i:end` of the tokens of a type, without storage classes, alignments and attributes"
     texts = c.texts[i:end]
-    if _NO_TYPE.isdisjoint(texts) and c.aliases.keys().isdisjoint(texts):
+    if _NOT_OF_TYPE.isdisjoint(texts) and c.aliases.keys().isdisjoint(texts):
         return [*range(i, end)]
     skip = set()
     for j in range(i, end):
@@ -226,7 +226,7 @@ def statement_of(c, i):
 
 
 def class_of(c, opening):
-    "Return the name of the class whose members begin after the `{` at `opening`; None for an enumeration"
+    "Return the name of the class with its `{` at `opening`; None for an enumeration"
     i = statement_of(c, opening)
     key = next((j for j in range(c.after_template(i), opening) if c[j] in (*TYPES, 'enum')), None)
     if key is None or c[key] == 'enum':
@@ -249,19 +249,19 @@ _SPACING = (
     (r'\) \((?!\*)', ')('),
     (r' \.\.\.', '...'),
 )
-_PLAIN = re.compile(r'\w+(?: \w+)*(?: (?:\*|&&?))?')  # without any of these
+_NO_SPACING = re.compile(r'\w+(?: \w+)*(?: (?:\*|&&?))?')  # text that no pattern of `_SPACING` changes
 
 
 def spell(words):
-    "Join tokens to one text with single spaces: `const float *`, `std::vector<int>`, `float (*)[4]`"
+    "Join tokens as a type is usually written: `const float *`, `std::vector<int>`, `float (*)[4]`"
     return _spell(tuple(words))
 
 
 @lru_cache(4096)  # a source has few types
 def _spell(words):
     text = ' '.join(words)
-    if _PLAIN.fullmatch(text):
+    if _NO_SPACING.fullmatch(text):
         return text
-    for pattern, by in _SPACING:
-        text = re.sub(pattern, by, text)
+    for pattern, replacement in _SPACING:
+        text = re.sub(pattern, replacement, text)
     return text

@@ -1,4 +1,4 @@
-"""Edits of a source that keep every token on its line."""
+"""Records edits of a source, and applies them so that every token stays on its line."""
 
 from operator import itemgetter
 
@@ -9,13 +9,13 @@ from ...support.short_tracebacks import ShownBriefly
 
 
 class NotEmulated(ShownBriefly, NotImplementedError):
-    "A feature of GPUs that the emulator does not have; the message quotes the line"
+    "The source uses a feature of GPUs that the emulator does not have; the message quotes the line"
 
 
 class Edits:
-    """A `Code` and the edits to it; `source` is the whole source, `pointers` the pointer parameters of its kernels.
+    """A `Code` and its edits. `source` is the whole source, `pointers` the indices of its kernels' pointer parameters.
 
-    `shared`: name -> bounds of the `__device__` variables that several files share."""
+    `shared`: name -> bounds of the `__device__` variables that several files of the program access."""
 
     def __init__(self, code: Code, source: Source, pointers: dict, shared=()):
         self.code = code
@@ -24,17 +24,17 @@ class Edits:
         self.shared = dict(shared)
         self.launchers = source.launchers
         self.pointers = pointers  # kernel -> which of its parameters are pointers, by their index
-        self.made = []  # (start, end, text)
-        self.plain = False  # do the device's variables stay what they are in C++?
+        self.edits = []  # (start, end, text)
+        self.has_plain_variables = False  # are there device variables that stay ordinary C++ variables?
 
     def replace(self, start: int, end: int, text=''):
-        "Record that `src[start:end]` becomes `text`, and the line ends that were in it"
+        "Record that `src[start:end]` becomes `text`, followed by the line ends that it had"
         c = self.code
-        if c.is_cut(start, end):
+        if c.contains_directive(start, end):
             what = 'the emulator cannot read a preprocessor line in the middle of this'
             raise error_at(NotEmulated, what, c.src, start)
         line_end = '\n' if c.macro is None else '\\\n'
-        self.made.append((start, end, text + line_end * c.src.count('\n', start, end)))
+        self.edits.append((start, end, text + line_end * c.src.count('\n', start, end)))
 
     def replace_tokens(self, i: int, j: int, text: str):
         "Record that the tokens from `i` to `j`, both included, become `text`"
@@ -45,21 +45,21 @@ class Edits:
         self.replace(pos, pos, text)
 
     def paste(self, prefix: str) -> str:
-        "Return `prefix` as it is put before a name: in a macro the name may be a parameter"
+        "Return `prefix` for use before a name, with `##` in a macro, where the name may be a parameter"
         return prefix if self.code.macro is None else f'{prefix}##'
 
     def quote(self, name: str) -> str:
-        "Return C++ for the name of a variable as a string"
+        "Return C++ code for the name of a variable as a string"
         return f'"{name}"' if self.code.macro is None else f'GRIDSTRIDE_NAME({name})'
 
 
 def apply(src: str, edits: list) -> str:
-    "Apply `edits`, (start, end, text), to `src`; one inside another is dropped"
+    "Apply `edits`, (start, end, text), to `src`; an edit inside another one is dropped"
     return _apply(src, _outermost(edits))
 
 
-def apply_to_read(src: str, edits: list) -> str:
-    "Apply `edits` to a source whose tokens are known, for a result that will be read"
+def apply_to_tokenized(src: str, edits: list) -> str:
+    "Apply `edits` to `src`, and cache the tokens of the result, most of which are those of `src`"
     edits = _outermost(edits)
     res = _apply(src, edits)
     if edits:
@@ -69,17 +69,19 @@ def apply_to_read(src: str, edits: list) -> str:
 
 def _outermost(edits: list) -> list:
     "Sort `edits` and drop those inside another"
-    res, at = [], 0
-    for e in sorted(edits, key=itemgetter(0, 1)):
-        if e[0] >= at:
-            res.append(e)
-            at = e[1]
+    res = []
+    last_end = 0
+    for edit in sorted(edits, key=itemgetter(0, 1)):
+        if edit[0] >= last_end:
+            res.append(edit)
+            last_end = edit[1]
     return res
 
 
 def _apply(src, edits):
-    res, at = [], 0
+    res = []
+    copied = 0  # characters of `src` that were copied or replaced
     for start, end, text in edits:
-        res += [src[at:start], text]
-        at = end
-    return ''.join(res) + src[at:]
+        res += [src[copied:start], text]
+        copied = end
+    return ''.join(res) + src[copied:]

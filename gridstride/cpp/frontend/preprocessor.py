@@ -1,9 +1,9 @@
-"""Which branches of `#if`, `#ifdef` and `#else` are compiled, as far as the source alone determines.
+"""Finds out which branches of `#if`, `#ifdef` and `#else` are compiled, as far as the source alone determines it.
 
-Two questions are answered per branch. What is *surely* not compiled (`#if 0`, `#ifndef GRIDSTRIDE_EMULATOR`) is
-skipped. Where nothing is sure, all branches are rewritten for the emulator, and the one that is *likely*
-decides which brackets count and what functions there are: a name without a definition here is likely undefined.
-A condition has one of three values: True, False, and None for unknown.
+A branch that is *certainly* not compiled (`#if 0`, `#ifndef GRIDSTRIDE_EMULATOR`) is skipped. For an unknown condition,
+all of its branches are rewritten for the emulator, and the *likely* branch decides which brackets match and which
+functions there are: a name that the source does not define is likely undefined. So conditions have three values: True,
+False, and None for unknown.
 """
 
 import operator, re
@@ -14,15 +14,15 @@ DEFINE = re.compile(rf'\#{_GAP}*define{_GAP}+(\w+)(?:\(([^)]*)\))?', re.S)  # na
 _UNDEF = re.compile(rf'\#{_GAP}*undef{_GAP}+(\w+)', re.S)
 _INCLUDE = re.compile(rf'\#{_GAP}*include{_GAP}*([<"])([^>"\n]+)[>"]', re.S)
 
-# what `emulator.h` and the compiler define, and names that other headers may define
-_SURE = dict(GRIDSTRIDE_EMULATOR='1', true='1', false='0')
+# macros that `emulator.h` and the compiler define; names that other headers may define
+_CERTAIN = dict(GRIDSTRIDE_EMULATOR='1', true='1', false='0')
 _LIKELY = dict(CUDA_VERSION='13000', CUDART_VERSION='13000', __CUDA_ARCH__='900', __CUDACC__='1', __NVCC__='1')
 _LIKELY |= dict(__cplusplus='201703')
-_OTHERS = re.compile(r'_|CUDA|CUDNN|CUB_|TORCH|C10_|AT_|\w+_(MAX|MIN|BIT)$|M_|(NULL|EOF|assert)$')
+_RESERVED = re.compile(r'_|CUDA|CUDNN|CUB_|TORCH|C10_|AT_|\w+_(MAX|MIN|BIT)$|M_|(NULL|EOF|assert)$')
 
 
 def directive_word(text: str) -> str:
-    "Return the word of a preprocessor line: 'if', 'define', ..."
+    "Return the keyword of a preprocessor line: 'if', 'define', ..."
     return _WORD.match(text)[1]
 
 
@@ -33,31 +33,31 @@ def read_include(text: str):  # a preprocessor line
 
 
 class Macros:
-    "The known macros; `likely`: probable values count, too"
+    "The macros that are known at a line; if `likely`, those with probable values, too"
 
     def __init__(self, likely=False):
-        self.likely, self.own_headers = likely, False
-        start = {**_SURE, **_LIKELY} if likely else _SURE
-        self.known = {k: (True, v) for k, v in start.items()}  # name -> (is it defined, its body), None for unknown
+        self.likely, self.has_own_headers = likely, False
+        start = {**_CERTAIN, **_LIKELY} if likely else _CERTAIN
+        self.known = {k: (True, v) for k, v in start.items()}  # name -> (is it defined, its body); None: unknown
 
     def follow(self, text: str, live):
-        "Update by the preprocessor line `text`, which is compiled if `live`"
+        "Process the preprocessor line `text`, which is compiled if `live`"
         if m := DEFINE.match(text):
             body = text[m.end() :].strip() if m[2] is None else None
             self.known[m[1]] = (True, body) if live else (self.look_up(m[1])[0] or None, None)
         elif m := _UNDEF.match(text):
             self.known[m[1]] = (False, '0') if live else (None, None)
         elif (header := read_include(text)) and header[0]:
-            self.own_headers = True  # they may define any name
+            self.has_own_headers = True  # which may define any name
 
     def look_up(self, name: str):
         "Return (is `name` defined, its body)"
-        undefined = self.likely and not self.own_headers and not _OTHERS.match(name)
+        undefined = self.likely and not self.has_own_headers and not _RESERVED.match(name)
         return self.known.get(name, (False, '0') if undefined else (None, None))
 
 
-# A condition is evaluated by precedence climbing. An unknown operand makes unknown only what depends on
-# it; syntax that is not known here makes the whole condition unknown.
+# A condition is evaluated by precedence climbing, in three-valued logic: `0 && unknown` is 0. Unknown syntax makes the
+# whole condition unknown.
 def _truth(a):
     return None if a is None else bool(a)
 
@@ -75,7 +75,7 @@ def _or(a, b):
     return _not(_and(_not(a), _not(b)))
 
 
-def _lift(f):
+def _of_known(f):
     return lambda a, b: None if a is None or b is None else int(f(a, b))
 
 
@@ -90,14 +90,14 @@ _LEVELS = (
     {'+': operator.add, '-': operator.sub},
     {'*': operator.mul, '/': operator.floordiv, '%': operator.mod},
 )
-_BINARY = _LOGIC | {op: (n, _lift(f)) for n, level in enumerate(_LEVELS, 2) for op, f in level.items()}
+_BINARY = _LOGIC | {op: (n, _of_known(f)) for n, level in enumerate(_LEVELS, 2) for op, f in level.items()}
 _UNARY = {'!': _not, '-': lambda a: a and -a, '+': lambda a: a, '~': lambda a: None if a is None else ~a}
 _COMMENT = re.compile(r'//.*|/\*.*?\*/|\\\r?\n', re.S)
 _PIECE = re.compile(r"\d[\w']*|\w+|<<|>>|[<>=!]=|&&|\|\||\S")
 
 
 class _Condition:
-    "The words of one condition, consumed from the left while it is evaluated"
+    "The evaluation of one condition, which removes its words from the left"
 
     def __init__(self, words, macros, depth):
         self.words = words
@@ -105,14 +105,14 @@ class _Condition:
         self.depth = depth
 
     def value(self):
-        "Evaluate the condition, which must end here"
+        "Evaluate all words as one condition; raises `ValueError` if some are left"
         value = self.binary(0)
         if self.words:
             raise ValueError(self.words)
         return value
 
     def binary(self, level):
-        "Evaluate an expression with operators of this `level` or tighter ones"
+        "Evaluate an expression with operators of this precedence `level` or higher"
         a = self.unary()
         while self.words and _BINARY.get(self.words[0], (-1,))[0] >= level:
             n, f = _BINARY[self.words.pop(0)]
@@ -146,7 +146,7 @@ class _Condition:
 def evaluate(
     text,  # of a condition; None: unknown
     macros: Macros,
-    depth=0,  # the macros that are being expanded
+    depth=0,  # of nested macro expansions
 ):  # a number or a boolean; None: unknown
     "Evaluate a condition, such as `defined(A) && N > 3`"
     if text is None or depth > 9:
@@ -158,42 +158,42 @@ def evaluate(
 
 
 class _Group:
-    "An open `#if`: is its location compiled (`outer`), was a branch taken, is the current one (`own`)?"
+    "An open `#if`: is it compiled (`enclosing`), is a branch up to here (`branch_taken`), is the `current` branch?"
 
-    def __init__(self, outer, condition):
-        self.outer = outer
-        self.taken = condition
-        self.own = condition
+    def __init__(self, enclosing, condition):
+        self.enclosing = enclosing
+        self.branch_taken = condition
+        self.current = condition
 
-    def go_on(self, condition):
-        "Begin the next branch"
-        self.own = _and(_not(self.taken), condition)
-        self.taken = _or(self.taken, condition)
+    def next_branch(self, condition):
+        "Begin the next branch of the `#if`, which has this condition"
+        self.current = _and(_not(self.branch_taken), condition)
+        self.branch_taken = _or(self.branch_taken, condition)
 
 
 class Branches:
-    "The open `#if`s at a location in the source, and the macros known there; `likely` as for `Macros`"
+    "The open `#if`s at a line of the source, and the macros that are known there; `likely` as for `Macros`"
 
     def __init__(self, likely=False):
         self.groups, self.macros = [], Macros(likely)
 
     @property
-    def own(self):
-        "Is the innermost branch the one that is taken?"
-        return self.groups[-1].own if self.groups else True
+    def current(self):
+        "Is the innermost branch the one that is compiled, if its `#if` is?"
+        return self.groups[-1].current if self.groups else True
 
     @property
     def live(self):
-        "Is this location compiled?"
-        return _and(self.groups[-1].outer, self.own) if self.groups else True
+        "Is this line compiled?"
+        return _and(self.groups[-1].enclosing, self.current) if self.groups else True
 
-    def follow(self, text: str, word: str):
-        "Advance past the preprocessor line `text`, whose `directive_word` is `word`"
-        if word.startswith('if'):
+    def follow(self, text: str, keyword: str):
+        "Advance past the preprocessor line `text`, whose `directive_word` is `keyword`"
+        if keyword.startswith('if'):
             self.groups.append(_Group(self.live, self.condition(text)))
-        elif word.startswith('el') and self.groups:
-            self.groups[-1].go_on(self.condition(text))
-        elif word == 'endif' and self.groups:
+        elif keyword.startswith('el') and self.groups:
+            self.groups[-1].next_branch(self.condition(text))
+        elif keyword == 'endif' and self.groups:
             self.groups.pop()
         elif self.live is not False:
             self.macros.follow(text, self.live)
@@ -201,44 +201,43 @@ class Branches:
     def condition(self, text):
         "Return the condition of a preprocessor line; True for `else`"
         m = _WORD.match(text)
-        word, expression = m[1], text[m.end() :]
-        if word in ('ifdef', 'ifndef', 'elifdef', 'elifndef'):
+        keyword, expression = m[1], text[m.end() :]
+        if keyword in ('ifdef', 'ifndef', 'elifdef', 'elifndef'):
             defined = self.macros.look_up(re.search(r'\w*$', _COMMENT.sub(' ', expression).rstrip())[0])[0]
-            return _not(defined) if 'ndef' in word else defined
-        return True if word == 'else' else _truth(evaluate(expression, self.macros))
+            return _not(defined) if 'ndef' in keyword else defined
+        return True if keyword == 'else' else _truth(evaluate(expression, self.macros))
 
 
 def live(
     lines,  # a sequence of preprocessor lines
     likely=False,  # also drop those that are probably not compiled?
 ):
-    """Yield (line, None if it is dropped; may the code after it be compiled?) per preprocessor line.
+    """Yield (the line, or None if it is dropped; may the code after it be compiled?) per preprocessor line.
 
-    The lines of a conditional stay if nothing decides between its branches, with the probability of each."""
-    # stays: per open conditional
+    The `#if`, `#else` and `#endif` of a conditional are kept if its branches are undecided, with `likely` of each."""
     here = Branches(likely)
     probably = Branches(likely=True)
-    stays = []
-    now = here.live
+    undecided = []  # per open conditional: does nothing decide between its branches?
+    compiled = here.live
     for t in lines:
-        word, kept = directive_word(t.text), None
-        here.follow(t.text, word)
-        probably.follow(t.text, word)
-        outer, now = now, here.live
-        if word.startswith('if'):
-            stays.append(outer is not False and here.own is None)
-            if stays[-1]:
-                kept = t._replace(likely=probably.own)
-        elif word.startswith('el') and stays:
-            begins = not stays[-1] and here.own is None and here.groups[-1].outer is not False
-            if begins or stays[-1]:
-                kept = t._replace(text='#if' if begins else t.text, likely=probably.own)
-            stays[-1] |= begins
-        elif word == 'endif' and stays:
-            kept = t if stays.pop() else None
-        elif now is not False:
-            kept = t
-        yield kept, now is not False
+        keyword, result = directive_word(t.text), None
+        here.follow(t.text, keyword)
+        probably.follow(t.text, keyword)
+        enclosing, compiled = compiled, here.live
+        if keyword.startswith('if'):
+            undecided.append(enclosing is not False and here.current is None)
+            if undecided[-1]:
+                result = t._replace(likely=probably.current)
+        elif keyword.startswith('el') and undecided:
+            begins = not undecided[-1] and here.current is None and here.groups[-1].enclosing is not False
+            if begins or undecided[-1]:
+                result = t._replace(text='#if' if begins else t.text, likely=probably.current)
+            undecided[-1] |= begins
+        elif keyword == 'endif' and undecided:
+            result = t if undecided.pop() else None
+        elif compiled is not False:
+            result = t
+        yield result, compiled is not False
 
 
 def includes(

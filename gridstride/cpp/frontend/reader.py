@@ -1,7 +1,7 @@
-"""Finds the functions that a source in CUDA C defines: the reader of `load_cuda`, `cuda_kernel` and `get_signature`.
+"""Finds the functions that a source in CUDA C defines, for `load_cuda`, `cuda_kernel` and `get_signature`.
 
-It reads tokens, brackets and the heads of functions (see `code` and `declarations`), not their
-bodies. Of the branches of an `#if` it takes the one that is compiled, as far as that is known.
+It parses brackets and the heads of functions (see `code` and `declarations`), not their bodies. Of the branches of an
+`#if` it reads the one that is compiled, as far as that is known.
 """
 
 import re
@@ -16,7 +16,7 @@ from .tokens import Tokens, WrongSource, directives, literal, tokens, tokens_of
 
 
 class Param(NamedTuple):
-    "A parameter of a function, as strings; '' for no name and no default"
+    "A parameter of a function, as strings; `name` and `default` are '' if there is none"
 
     type: str
     name: str
@@ -24,17 +24,17 @@ class Param(NamedTuple):
 
 
 class Function(NamedTuple):
-    "A function as declared: `template` is its header, `scope` its namespace, both '' for none"
+    "The declaration of a function; `template` is its template header, `scope` its namespace, both '' if there is none"
 
     name: str
-    returns: str  # type
+    returns: str  # the type of its result
     params: list  # of `Param`
     line: int
     template: str
     scope: str
-    words: frozenset  # its specifiers and the other words before its name
+    words: frozenset  # its specifiers, and other words before its name
     signature: str  # the whole head on one line, without comments
-    defined: bool  # or only declared?
+    defined: bool  # does it have a body?
 
     @property
     def on_host(self):
@@ -43,11 +43,11 @@ class Function(NamedTuple):
 
 
 class Head(NamedTuple):
-    "The tokens before an outermost `{` or `;`: begin, end, and whether a `{` follows"
+    "The head of a declaration, as indices of tokens: its first one, and the `{` or `;` after it"
 
     start: int
     end: int
-    defines: bool
+    defines: bool  # is there a `{` at `end`?
 
 
 @lru_cache(4)
@@ -56,11 +56,11 @@ def heads(c: Code) -> tuple:
     return tuple(_heads_of(c))
 
 
-_STOPS = frozenset((';', '}', *OPENS))  # where `_heads_of` has something to do
+_STOPS = frozenset((';', '}', *OPENS))  # the tokens that `_heads_of` inspects
 
 
 def _heads_of(c):
-    head = past = 0
+    head = past = 0  # the tokens where a head begins, and where a bracket that is skipped ends
     for i in c.find_any(_STOPS):
         if i < past:
             continue
@@ -80,10 +80,10 @@ def parenthesis(c: Code, head: Head):
     return None if c[first] in ('template', 'using', 'typedef') else c.call(first, head.end)
 
 
-@lru_cache(4)  # several callers rewrite the same code
+@lru_cache(4)  # because several modules read the functions of one `Code`
 @defer_collection()
 def read_functions(c: Code) -> tuple:
-    "Return each `Function` outside types that `c` defines or declares"
+    "Return each `Function` that `c` defines or declares, without members of classes"
     return tuple(_functions_of(c))
 
 
@@ -101,7 +101,7 @@ def _functions_of(c):
 
 
 def _returns(c, first, p, end):
-    "Return the result type of the function with its parameters at `p`"
+    "Return the type of the result of the function with its `(` at `p`"
     arrow = c.until(c.mate[p] + 1, ('->', '{', ';'))
     if c[arrow] == '->':
         return spell([c[i] for i in range(arrow + 1, min(end, c.until(arrow, ('requires', 'try'))))])
@@ -119,28 +119,28 @@ def _params(c, p):
 def parameter(c: Code, i: int, end: int) -> Param:
     "Return the parameter that the tokens `i:end` declare"
     text = c.src[c.start(i) : c.end(end - 1)] if i < end else '\n'
-    if '\n' in text:  # or a preprocessor line, which may drop some of it
+    if '\n' in text:  # there may be a preprocessor line, which may drop a part of it
         return _parameter(c, i, end)
-    if text not in c.parameters:  # many functions share it
+    if text not in c.parameters:  # many functions have the same parameter
         c.parameters[text] = _parameter(c, i, end)
     return c.parameters[text]
 
 
 def _parameter(c, i, end):
     init = min(c.until(i, ('=',)), end)
-    d = specifiers(c, i, init)
-    bracket = next((j for j in range(d, init) if c[j] == '['), init)
-    name, past = declared_name(c, d, init) or (bracket, bracket)
-    own = _as_pointer([c[j] for j in of_type(c, past, init)])
-    words = [w for w in [c[j] for j in of_type(c, i, name)] + own if w not in ('__restrict__', '__restrict')]
+    declarator = specifiers(c, i, init)
+    bracket = next((j for j in range(declarator, init) if c[j] == '['), init)
+    name, past = declared_name(c, declarator, init) or (bracket, bracket)
+    array_part = _as_pointer([c[j] for j in of_type(c, past, init)])
+    words = [w for w in [c[j] for j in of_type(c, i, name)] + array_part if w not in ('__restrict__', '__restrict')]
     return Param(spell(words), c.text(range(name, past)), c.text(range(init + 1, end)))
 
 
-def _as_pointer(own):
-    "Convert the array part of a parameter's type to a pointer: `[3]` is `*`, `[][4]` is `(*)[4]`"
-    if own[:1] != ['[']:
-        return own
-    bounds = own[own.index(']') + 1 :]
+def _as_pointer(array_part):
+    "Convert the array part of a parameter's type to a pointer: `[3]` to `*`, `[][4]` to `(*)[4]`"
+    if array_part[:1] != ['[']:
+        return array_part
+    bounds = array_part[array_part.index(']') + 1 :]
     return ['(', '*', ')', *bounds] if ']' in bounds else ['*', *bounds]
 
 
@@ -156,32 +156,34 @@ def namespace_of(c: Code, i: int) -> str:
     return '::'.join(name for name in names if name)
 
 
-# Macros have bodies, which are code as well. One whose body consists of specifiers alone, such as `#define HD
-# __host__ __device__`, counts as them wherever it is used.
+# The body of a macro is code, too. A macro whose body consists of specifiers alone, such as `#define HD __host__
+# __device__`, is an alias of these specifiers.
 class Source(NamedTuple):
-    "A source that was read: its own `Code`, those of its macros' bodies, and the macros that are string literals"
+    "A source that was read: its own `Code`, and what is known of its macros"
 
     main: Code
-    macros: list
-    literals: dict  # name -> text
-    launchers: frozenset  # the names of macros that launch
+    macros: list  # the `Code` of each macro's body
+    literals: dict  # name -> value of each macro that is a string literal
+    launchers: frozenset  # the names of macros whose body has a `<<<`
 
 
 @lru_cache(4)  # callers do not modify it
 @defer_collection()
 def read(
     src: str,  # CUDA C
-    likely=False,  # drop the branches that are probably not compiled
+    likely=False,  # drop branches that are probably not compiled, too?
 ) -> Source:
-    "Read a source; raises `WrongSource` with the line of a bracket that does not close"
-    found, lines = compiled(src, likely)
+    "Read a source; raises `WrongSource` with the line of a bracket without a match"
+    tokens_read, lines = compiled(src, likely)
     aliases, macros = {}, []
     for t in chain(*lines.values()):
         if m := DEFINE.match(t.text):
             macros.append(_macro(src, t, m, aliases))
     balanced = all(map(Code.is_balanced, macros))
     launchers = frozenset(c.name for c in macros if '<<<' in c.texts)
-    return Source(Code(src, found, aliases, directives=lines, strict=balanced), macros, _literals(macros), launchers)
+    return Source(
+        Code(src, tokens_read, aliases, directives=lines, strict=balanced), macros, _literals(macros), launchers
+    )
 
 
 def compiled(
@@ -189,20 +191,20 @@ def compiled(
     likely: bool,  # drop the branches that are probably not compiled?
 ) -> tuple:  # (`Tokens`, dict: index of a token -> the preprocessor lines before it)
     "Return the tokens that may be compiled, and the preprocessor lines among them"
-    found = tokens_of(src)
+    all_tokens = tokens_of(src)
     res = Tokens()
     lines = {}
     start = 0
-    now = True
-    positions = found.directives()
-    for i, (line, goes_on) in zip(positions, live(map(found.__getitem__, positions), likely)):
-        if now:
-            res.extend(found, start, i)
+    is_compiled = True
+    positions = all_tokens.directives()
+    for i, (line, compiled_after) in zip(positions, live(map(all_tokens.__getitem__, positions), likely)):
+        if is_compiled:
+            res.extend(all_tokens, start, i)
         if line:
             lines.setdefault(len(res), []).append(line)
-        start, now = i + 1, goes_on
-    if now:
-        res.extend(found, start, len(found))
+        start, is_compiled = i + 1, compiled_after
+    if is_compiled:
+        res.extend(all_tokens, start, len(all_tokens))
     return res, lines
 
 
@@ -216,16 +218,16 @@ def _macro(src, t, m, aliases):
 
 
 def _specifiers_of(c):
-    "Return the words of a macro's body that consists of specifiers alone, such as `__host__ __device__`"
+    "Return the words of a macro's body if all are specifiers, as in `__host__ __device__`; None otherwise"
     words = tuple(w for i in range(len(c)) for w in c.words(i) if c.outer[i] == -1 and c.is_word(i))
-    only = all(c.is_word(i) or c.is_string(i) or c.outer[i] >= 0 or c[i] in '()' for i in range(len(c)))
+    only_words = all(c.is_word(i) or c.is_string(i) or c.outer[i] >= 0 or c[i] in '()' for i in range(len(c)))
     known = STORAGE | QUALIFIERS | BUILTIN | ALIGNMENTS
-    if only and set(words) & (STORAGE | ALIGNMENTS) and set(words) <= known:
+    if only_words and set(words) & (STORAGE | ALIGNMENTS) and set(words) <= known:
         return words
 
 
 def _literals(macros):
-    "Return {name: text} of the macros that consist of string literals alone, whatever the condition"
+    "Return {name: value} of the macros that are string literals, the same one in all branches of an `#if`"
     res = {}
     for c in macros:
         strings = {*c.tokens.kinds} == {'string'}
@@ -234,20 +236,21 @@ def _literals(macros):
 
 
 def read_compiled(src: str) -> Code:
-    "Return the `Code` of what is probably compiled, or of everything if that does not parse"
+    "Return the `Code` of what is probably compiled; of all branches if that does not parse"
     try:
-        return (read(src, likely=True) if _has_conditions(src) else read(src)).main  # the same key of the cache
+        # without `likely`, so that all callers share a cached result
+        return (read(src, likely=True) if _has_conditions(src) else read(src)).main
     except ValueError:
         return read(src).main
 
 
 def _has_conditions(src):
-    "Is there an `#if`? Otherwise everything is compiled"
+    "Does the source have an `#if`?"
     return any(directive_word(t.text).startswith('if') for t in directives(src))
 
 
 def kernels_in(c: Code) -> list:
-    "List a `Function` per `__global__` function of `c`, by its definition if there is one"
+    "Return a list with a `Function` per kernel of `c`: its definition if there is one, otherwise its declaration"
     found = {}
     for f in read_functions(c):
         if '__global__' in f.words and (f.defined or (f.scope, f.name, len(f.params)) not in found):
@@ -282,28 +285,28 @@ def signature(
 ) -> str:  # its declaration, ending in `;` (one line per overload)
     "Return the declaration of a function, from its definition; raises `WrongSource` with the names in `src`"
     found = functions(src)
-    if own := [f.signature for f in found if f.name == name and f.on_host]:
-        return '\n'.join(f'{line};' for line in own)
+    if signatures := [f.signature for f in found if f.name == name and f.on_host]:
+        return '\n'.join(f'{line};' for line in signatures)
     raise not_on_host(name, found)
 
 
 def not_on_host(name: str, found: list) -> WrongSource:
-    "Make the error for requesting the function `name`, given all functions that were `found`"
+    "Make the error for a request of the function `name`, which is not among the host functions of `found`"
     is_there = any(f.name == name for f in found)
     what = 'is a kernel or device function, which the host cannot call' if is_there else 'is not defined in this source'
     host = ', '.join(dict.fromkeys(f.name for f in found if f.on_host)) or 'none'
     return WrongSource(f'{name!r} {what}. Host functions it defines: {host}')
 
 
-# NVRTC compiles for the GPU only: host code is not part of its language. So the host's functions
-# become empty lines, and all others keep their line numbers.
+# NVRTC compiles device code only. So host functions become blank lines, and the other functions keep their line
+# numbers.
 _FOR_GPU, _TORCH = {'__global__', '__device__', 'constexpr'}, {'torch', 'at', 'c10', 'pybind11'}
 
 
 def device_only(
     src: str,  # CUDA C, as load_cuda takes it
 ) -> str:
-    "Drop from `src` what only the host uses; each line keeps its number"
+    "Replace by blanks what only the host uses in `src`; each line keeps its number"
     c = read(src).main
     for head in heads(c):
         words = {w for i in range(head.start, head.end) for w in c.words(i)}

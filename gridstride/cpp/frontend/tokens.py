@@ -1,7 +1,6 @@
-"""The tokens of CUDA C: words, numbers, strings, operators and preprocessor lines, each with its position.
+"""The tokenizer of CUDA C: splits a source into words, numbers, strings, operators and preprocessor lines.
 
-Any search for `<<<`, `__shared__` or a `{` has to skip comments, strings and preprocessor lines.
-This module knows no other grammar.
+A search among tokens for `<<<`, `__shared__` or `{` finds none in comments and strings. No other grammar is known here.
 """
 
 import math
@@ -21,7 +20,7 @@ class Token(NamedTuple):
     text: str
     start: int
     end: int
-    likely: bool = None  # of a line that begins a branch: is it probably compiled? None: unknown
+    likely: bool = None  # for an `#if` and the like: is its branch probably compiled? None: unknown
 
 
 # `>` is always a token by itself: whether `>>>` closes a launch, three templates, or one template and a
@@ -36,8 +35,9 @@ _OPERATORS = r"""<<<(?!<) | <<=? | <=>? | >= | -> | :: | \#\# | \.\.\. | && | \|
 # a preprocessor line, with its continuation lines
 _DIRECTIVE = r"""\# (?: [^\n"/\\]+ | \\\r?\n | "(?:\\.|[^"\\\n])*" | /\*.*?\*/ | //(?:\\\r?\n|[^\n])* | [^\n] )*"""
 
-# The branches begin with different characters, so that `re` skips most of them at once. A raw string needs a
-# group, with which `findall` does not return whole pieces: it has a pattern of its own.
+# The alternatives begin with different characters, so that `re` rejects most of them by one character. A raw string
+# needs a group, and with groups `findall` does not return whole matches: sources with raw strings have a pattern of
+# their own.
 _RAW = r'(?: [uUL](?:(?<=u)8)? )? R"(?P<fence>[^()\s\\]*)\(.*?\)(?P=fence)"\w* |'
 
 
@@ -64,7 +64,7 @@ _LINE = re.compile(r'^[ \t]*#[ \t]*(?:line[ \t]+)?(\d+).*\n', re.M)
 
 
 class Tokens:
-    "A run of tokens in columns, which take less time and memory than objects: `texts`, `kinds` and `starts`"
+    "A sequence of tokens, stored as the columns `texts`, `kinds` and `starts`, which is faster than a list of `Token`s"
 
     __slots__ = 'texts', 'kinds', 'starts'
 
@@ -81,7 +81,7 @@ class Tokens:
         return Token(self.kinds[i], text, start, start + len(text))
 
     def extend(self, others, start, end):
-        "Add the tokens `others[start:end]`"
+        "Append the tokens `others[start:end]`"
         for column in self.__slots__:
             getattr(self, column).extend(getattr(others, column)[start:end])
 
@@ -108,7 +108,7 @@ def _tokens_of_pieces(src, start, pieces, macro=False):
     kinds = [*map(known.__getitem__, pieces)]  # '' for blanks
     if pieces and not start and not macro and pieces[0][0] == '#':
         kinds[0] = 'directive'
-    res = Tokens(*(compress(piece, kinds) for piece in (pieces, kinds, begins)))  # C code does the work per token
+    res = Tokens(*(compress(piece, kinds) for piece in (pieces, kinds, begins)))  # `compress` and `map` run in C
     for i in res.directives():
         n = _length_of_blanks(res.texts[i])
         res.texts[i], res.starts[i] = res.texts[i][n:], res.starts[i] + n
@@ -122,32 +122,32 @@ def _pieces(src, start, end, macro=False):
         return [line, *_pieces(src, len(line), end)]
     pattern = _pattern(src.find('R"', start, end) >= 0, macro)
     found = [m[0] for m in pattern.finditer(src, start, end)] if pattern.groups else pattern.findall(src, start, end)
-    if macro or '#' not in src or not any('#' in piece and _middle_hash(piece) for piece in {*found[not start :]}):
+    if macro or '#' not in src or not any('#' in piece and _inner_hash(piece) for piece in {*found[not start :]}):
         return found
     return [*_pieces_one_by_one(pattern, src, start, end)]
 
 
 def _length_of_blanks(piece):
-    "Return how many characters before a preprocessor line are blanks"
+    "Return the length of the blanks and comments with which a piece begins"
     blanks = _BLANKS.match(piece)
     return blanks.end() if blanks else 0
 
 
-def _middle_hash(piece):
-    "Return the index in a piece of a `#` that follows blanks and does not begin a line; 0 for none"
+def _inner_hash(piece):
+    "Return the index of a `#` that follows blanks in a piece but does not begin a line; 0 if there is none"
     n = _length_of_blanks(piece)
     return n if n < len(piece) and '\n' not in piece[:n] else 0
 
 
 def _pieces_one_by_one(pattern, src, at, end):
-    "Split a source as `_pieces` does if it has a `#` in the middle of a line, which is an ordinary operator"
-    more = True
-    while more:
-        more = False
+    "Split a source as `_pieces` does, where a `#` in the middle of a line is an ordinary operator"
+    again = True
+    while again:
+        again = False
         for m in pattern.finditer(src, at, end):
-            if '#' in m[0] and m.start() and (n := _middle_hash(m[0])):
+            if '#' in m[0] and m.start() and (n := _inner_hash(m[0])):
                 yield m[0][:n]
-                at, more = m.start() + n, True
+                at, again = m.start() + n, True
                 break
             yield m[0]
 
@@ -164,7 +164,7 @@ def _kind(piece):
     return 'directive' if '#' in piece and _length_of_blanks(piece) < len(piece) else ''
 
 
-# A source is tokenized more than once: for its headers, its kernels, and to be rewritten.
+# A source is tokenized several times: to find its headers, to find its kernels, and to rewrite it. So this is cached.
 @lru_cache(4)
 def tokens_of(
     src: str,  # CUDA C
@@ -175,34 +175,35 @@ def tokens_of(
 
 @lru_cache(4)
 def _pieces_of(src):
-    return _spliced.pop(src, None) or _pieces(src, 0, len(src))
+    return _pieces_of_results.pop(src, None) or _pieces(src, 0, len(src))
 
 
-# A rewritten source is read again. Most of its pieces are those of the source, and many edits are alike.
-_spliced = {}  # text -> its pieces, for the last few texts that were rewritten and not yet read
+# A rewritten source is tokenized again later. Most of its pieces are those of the source, and many edits have one text,
+# so that tokenizing only what the edits have changed saves time.
+_pieces_of_results = {}  # rewritten text -> its pieces, until `tokens_of` is called with it; the last few alone
 
 
 def splice(
-    src: str,  # CUDA C that was read
+    src: str,  # CUDA C that was tokenized
     edits: list,  # sorted (start, end, text), not nested
     text: str,  # the result of the edits
 ):
     "Split `text` into pieces without tokenizing again what no edit has changed"
     pieces = _pieces_of(src)
     res = []
-    at = 0
-    index = dict(zip(accumulate(map(len, pieces), initial=0), range(len(pieces) + 1)))
-    for start, end, by in edits:
+    copied = 0  # pieces of `src` that were copied or replaced
+    index = dict(zip(accumulate(map(len, pieces), initial=0), range(len(pieces) + 1)))  # position -> piece
+    for start, end, replacement in edits:
         i, past = index.get(start), index.get(end)
         if i is None or past is None:
-            return  # an edit of a macro's body, which is in one piece with its line
-        _append(res, pieces[at:i])
-        _append(res, _pieces_of_edit(by))
-        at = past
-    _append(res, pieces[at:])
-    while len(_spliced) > 3:
-        del _spliced[next(iter(_spliced))]
-    _spliced[text] = res
+            return  # an edit inside a macro's body, whose whole line is one piece
+        _append(res, pieces[copied:i])
+        _append(res, _pieces_of_edit(replacement))
+        copied = past
+    _append(res, pieces[copied:])
+    while len(_pieces_of_results) > 3:
+        del _pieces_of_results[next(iter(_pieces_of_results))]
+    _pieces_of_results[text] = res
 
 
 @lru_cache(1024)
@@ -210,25 +211,25 @@ def _pieces_of_edit(text):
     return _pieces(text, 0, len(text))
 
 
-def _append(res, more):
-    "Append the pieces `more` to `res`; the first of them may merge with the piece before it"
-    n, apart = 0, not (res and more) or _are_apart(res[-1][-1], more[0][0])
-    while n < len(more) and not apart:
-        before, piece = res[-1], more[n]
+def _append(res, added):
+    "Append the pieces `added` to `res`; the first of them may merge with the piece before it"
+    n, separate = 0, not (res and added) or _are_separate(res[-1][-1], added[0][0])
+    while n < len(added) and not separate:
+        before, piece = res[-1], added[n]
         whole, words = before + piece, before.isidentifier() and piece.isidentifier()
         res[-1:] = joined = [whole] if words and whole.isascii() else _pieces(whole, 0, len(whole))
-        n, apart = n + 1, joined == [before, piece]
-    res += more[n:] if n else more
+        n, separate = n + 1, joined == [before, piece]
+    res += added[n:] if n else added
 
 
-_ALONE, _SPACES = frozenset('()[]{};,'), frozenset(' \t\r\n')
+_SINGLE, _SPACES = frozenset('()[]{};,'), frozenset(' \t\r\n')
 _NO_BLANK = re.compile(r'[^\s/\\\ufeff#]')
 
 
 @lru_cache(4096)
-def _are_apart(a, b):
-    "Are two pieces certainly separate if one ends with character `a` and the next begins with `b`?"
-    if a in _ALONE or b in _ALONE:
+def _are_separate(a, b):
+    "Do a piece that ends with character `a` and one that begins with `b` certainly stay two pieces when joined?"
+    if a in _SINGLE or b in _SINGLE:
         return True
     return bool(a in _SPACES and _NO_BLANK.match(b) or b in _SPACES and _NO_BLANK.match(a))
 
@@ -243,21 +244,21 @@ def directives(
 
 
 @lru_cache(4)
-def _lines(src):
-    "Return where the lines of `src` begin, except the first, and (position, number) of those with a `#line`"
-    said = [(m.end(), int(m[1])) for m in _LINE.finditer(src)]
-    return [m.end() for m in re.finditer('\n', src)], [(0, 1), *said]
+def _line_starts(src):
+    "Return where the lines of `src` begin, except the first, and (position, line number) after each `#line`"
+    line_directives = [(m.end(), int(m[1])) for m in _LINE.finditer(src)]
+    return [m.end() for m in re.finditer('\n', src)], [(0, 1), *line_directives]
 
 
 def line_at(src: str, pos: int) -> int:
-    "Return the line number of `src` at `pos`, counted from 1, or from a `#line` of the source"
-    begins, said = _lines(src)
-    start, first = said[bisect_right(said, (pos, math.inf)) - 1]
+    "Return the line number of `src` at `pos`, from 1 or from the last `#line` before it"
+    begins, line_directives = _line_starts(src)
+    start, first = line_directives[bisect_right(line_directives, (pos, math.inf)) - 1]
     return first + bisect_right(begins, pos) - bisect_right(begins, start)
 
 
 class WrongSource(ShownBriefly, ValueError):
-    "A source that is not valid CUDA C, or not what is expected here; the message quotes the line if it has one"
+    "The source is not valid CUDA C, or not what a function expects; the message quotes the line if there is one"
 
 
 def error_at(kind, what: str, src: str, pos: int) -> Exception:
@@ -267,7 +268,7 @@ def error_at(kind, what: str, src: str, pos: int) -> Exception:
 
 
 def literal(token: str) -> str:
-    "Return the text that a string literal stands for"
+    "Return the value of a string literal"
     if m := re.fullmatch(r'R"([^(]*)\((.*)\)\1"', token, re.S):
         return m[2]
     return re.sub(r'\\(\r?\n|.)', lambda m: {'n': '\n', 't': '\t', '"': '"', '\\': '\\'}.get(m[1], ' '), token[1:-1])

@@ -1,7 +1,8 @@
-"""Who calls what, as a compiler finds it: methods, constructors, operators, overloads, function templates.
+"""Refuses calls of host functions in device code, with the compiler's help.
 
-Tokens do not determine which of two overloads is called, nor where a destructor is. A compiler knows. So functions of
-the host alone are marked as deprecated: the compiler reports each use, and a use in device code is refused, as by nvcc.
+Tokens alone do not determine which overload, constructor, operator or destructor is called, but a compiler does. So
+`mark` marks host functions as deprecated, the compiler warns of each use, and `find_wrong_calls` refuses those in
+device code, as nvcc does.
 """
 
 import os, re
@@ -24,29 +25,29 @@ _ACCESS = {'public', 'private', 'protected'}
 
 
 class _Declared(NamedTuple):
-    "A function that a source declares, by tokens: the first after the template's header, its `(`, and its class"
+    "A declaration of a function, as indices of tokens"
 
-    first: int
-    p: int
-    owner: str
-    words: set
-    defined: bool
+    first: int  # after the template header
+    p: int  # the `(` of its parameters
+    owner: str  # its class, '' for none
+    words: set  # its specifiers
+    defined: bool  # does it have a body?
 
     @property
     def for_gpu(self):
         return '__global__' in self.words or '__device__' in self.words and '__host__' not in self.words
 
 
-@lru_cache(16)  # a few files each
+@lru_cache(16)  # for the files of a few programs
 @defer_collection()
 def mark(
     text: str,  # C++ for the emulator
-    own='',  # specifiers for this source's own functions, if only our headers are compiled with it
-    inline='',  # specifiers for functions to inline, if findings name the calls
+    own='',  # specifiers for functions that no other file uses; '': others may
+    inline='',  # specifiers for functions to inline, so that findings name the calls; '': none
 ) -> str:
-    """Mark functions and variables of the host alone in `text`, so that the compiler reports their uses.
+    """Mark host functions and host variables in `text`, so that the compiler reports their uses.
 
-    PTX expands to long code: a function with PTX that is private to the source is compiled only if it is called."""
+    A function with PTX, which expands to long code, gets the specifiers `own`, so that it is compiled only if used."""
     try:
         c = read(text).main
     except ValueError:
@@ -54,7 +55,7 @@ def mark(
     found = _declared_functions(c)
     defined = {c[f.p - 1] for f in found if f.defined}
     hosts = [f for f in found if _is_host(c, f) and (f.owner or c[f.p - 1] in defined)]
-    hosts = _without_others(c, hosts, [f for f in found if _is_unclear(f) or f.words & _FOR_GPU])
+    hosts = _without_overloads(c, hosts, [f for f in found if _may_have_macro(f) or f.words & _FOR_GPU])
     marks = [(f.first, 'constexpr' if 'constexpr' in f.words else 'host') for f in hosts if c[f.p - 2] != '::']
     marks += host_variables(c, _all_heads(c))
     texts = [(i, _mark(kind)) for i, kind in sorted(marks)] + [
@@ -67,19 +68,19 @@ def mark(
 
 
 def entry_of(kernel: str) -> str:
-    "Return C++ with which a kernel begins: it may only run by a launch"
+    "Return C++ code for the begin of a kernel, which checks that the kernel was launched"
     return f' GRIDSTRIDE_ENTRY("{kernel}");'
 
 
 def _entries(c, found):
-    "Make edits by which each kernel of `found` begins with `entry_of` its name"
+    "Yield edits that insert `entry_of` at the begin of each kernel of `found`"
     for f in found:
         body = c.until(c.mate[f.p] + 1, ('{', ';'))
         if f.defined and '__global__' in f.words and c[body] == '{':
             yield (at := c.end(body)), at, entry_of(c[f.p - 1])
 
 
-def _without_others(c, hosts, others):
+def _without_overloads(c, hosts, others):
     "Drop from `hosts` the functions that overload one of `others`"
     names = {c[f.p - 1] for f in hosts} & {c[f.p - 1] for f in others}
     keys = {_key(c, f) for f in others if c[f.p - 1] in names}
@@ -90,16 +91,16 @@ def _mark(kind):
     return f'__attribute__((deprecated("gridstride, {kind}"))) '
 
 
-_SAYS_WHOSE = {'extern', 'static', 'inline', '__inline__', '__forceinline__', 'constexpr', 'operator', '__global__'}
+_LINKAGE = {'extern', 'static', 'inline', '__inline__', '__forceinline__', 'constexpr', 'operator', '__global__'}
 
 
 def _private_ptx_functions(c, found):
-    "Return the first tokens of plain device functions, of `found`, that contain PTX and are declared only once"
+    "Yield the first token of each plain device function of `found` that contains PTX and is declared only once"
     in_ptx = [i for i in c.find('ptx') if (c[i - 2], c[i - 1]) == ('gridstride', '::')]
     defined = {f.p - 1 for f in found if f.defined}
     for f in found:
         plainly = '__device__' in map(c.__getitem__, range(f.first, f.p))  # not as a macro
-        if not (f.defined and plainly) or f.owner or f.words & _SAYS_WHOSE or _is_unclear(f):
+        if not (f.defined and plainly) or f.owner or f.words & _LINKAGE or _may_have_macro(f):
             continue
         first = bisect(in_ptx, f.p)
         if c[f.first - 1] not in ('', ';', '{', '}') or first == len(in_ptx) or in_ptx[first] >= _end(c, f.p):
@@ -150,7 +151,7 @@ def _all_heads_of(c):
 
 
 def _is_local_class(c, opening):
-    "Does the brace at `opening`, in a function, open a class with a name?"
+    "Does the brace at `opening` open a named class in a function?"
     return c.scope(opening) == 'code' and c.is_word(opening - 1) and c[opening - 2] in TYPES
 
 
@@ -176,7 +177,7 @@ def _parameters(c, first, end):
 
 
 def _owner(c, p):
-    "Return the class in front of `::f(`, '' for none"
+    "Return the class in front of the `::` before the name of the function with its `(` at `p`; '' for none"
     i = p - 2
     if c[i] != '::':
         return ''
@@ -185,7 +186,7 @@ def _owner(c, p):
 
 
 def _key(c, f):
-    "Return a key that is equal for all declarations of one function"
+    "Return a key that all declarations of one function share, and no overload has"
     return (
         namespace_of(c, f.p),
         f.owner,
@@ -195,61 +196,62 @@ def _key(c, f):
     )
 
 
-def _is_unclear(f):
-    "May a token before it be a macro?"
+def _may_have_macro(f):
+    "May a word before the function be a macro that decides where it runs?"
     return any(len(w) > 1 and w.isupper() and w != f.owner for w in f.words)
 
 
 def _is_host(c, f):
-    "Is it a function of the host alone? False if a macro or the compiler decides"
+    "Is it certainly a host function? False if a macro or the compiler decides"
     name, after = c[f.p - 1], c.mate[f.p] + 1
     stated = {*c.texts[f.first : f.p - 1]}
-    if _is_unclear(f) or f.words & _NO_MARK or name in KNOWN | BUILTIN and not f.owner:
+    if _may_have_macro(f) or f.words & _NO_MARK or name in KNOWN | BUILTIN and not f.owner:
         return False
     if 'friend' in f.words and not f.defined or c[c.until(after, ('=', ';', '{'))] == '=':
         return False
     return bool(stated - {'~', 'inline', 'static'}) or name == f.owner
 
 
-# From here on: what the compiler reports of marked functions, and of those of the standard library
+# From here on: the compiler's reports of marked functions
 
 
 class Unit(NamedTuple):
-    "A text that is compiled: marked C++, the file of its first line, and that file as the learner wrote it"
+    "A translation unit: its marked C++, the file of its first line, and the learner's text of that file"
 
     text: str
     file: str
     original: str
 
 
-_SAID = re.compile(
+_REPORT = re.compile(
     r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?P<column>\d+): warning: (?:'(?P<what>.*)' is deprecated: "
     r"gridstride, (?P<kind>host|constexpr)|'(?P<variable>.*)' is deprecated: gridstride, (?P<is>variable|array)|"
     r"variable length array '(?P<vla>.*)' is used|variable length arrays (?P<clang>are a C99|in C\+\+ are)) ",
     re.M,
 )
-_FIRST = re.compile(r'^([^\s:][^:\n]*):(\d+):(\d+): note: .*first required here', re.M)  # of implicit functions
-_DECLARED = re.compile(r'^([^\s:][^:\n]*):(\d+):(\d+): note: .*(?:declared|marked deprecated) here', re.M)
+# where an implicit function, such as a destructor, is used
+_FIRST_USED_HERE = re.compile(r'^([^\s:][^:\n]*):(\d+):(\d+): note: .*first required here', re.M)
+_DECLARED_HERE = re.compile(r'^([^\s:][^:\n]*):(\d+):(\d+): note: .*(?:declared|marked deprecated) here', re.M)
 _DEFINES_DEVICE = re.compile(r'^[ \t]*#[ \t]*define[ \t]+(\w+)\b[^\n]*__(?:device|global)__', re.M)
 
 
 def find_wrong_calls(
     log: str,  # of the compiler
     units: list,  # of `Unit`
-    takes: tuple,  # features beyond nvcc without options: 'constexpr', as with --expt-relaxed-constexpr
+    extensions: tuple,  # features beyond nvcc without options: 'constexpr', as with --expt-relaxed-constexpr
     tab: int,  # the tab width of the log's columns
 ):
     "Yield a `WrongSource` per use of a marked function in device code"
-    found = list(_SAID.finditer(log))
-    if not found:
+    reports = list(_REPORT.finditer(log))
+    if not reports:
         return
     known = [(unit, _lines_of(unit)) for unit in units]
     macros = {m for unit in units for m in _DEFINES_DEVICE.findall(unit.text)}
-    for m, after in zip(found, [*found[1:], None]):
+    for m, after in zip(reports, [*reports[1:], None]):
         context = log[m.end() : after.start() if after else len(log)]
-        if m['kind'] in takes or _names_one(macros, _DECLARED.search(context), known):
+        if m['kind'] in extensions or _is_declared_by_macro(macros, _DECLARED_HERE.search(context), known):
             continue
-        for at in filter(None, (_FIRST.search(context), m)):
+        for at in filter(None, (_FIRST_USED_HERE.search(context), m)):
             where = _locate(known, at, tab)
             if where and _is_in_device_code(where[0].text, where[1], m):
                 yield _wrong_call(m, at, where[0])
@@ -260,28 +262,28 @@ _CONTEXT = re.compile(r': (?:In|At) |:\s+(?:recursively )?required |^In file inc
 _DIAGNOSTIC = re.compile(r': (?:warning|(?:fatal )?error): ')
 
 
-_OF_MARKED = '[-Wdeprecated-declarations]', '[-Wvla', 'might not be inlinable [-Wattributes]'
+_WARNINGS_OF_MARKS = '[-Wdeprecated-declarations]', '[-Wvla', 'might not be inlinable [-Wattributes]'
 
 
 def without_marked(
     log: str,  # of a compiler
 ) -> str:
-    """Remove from the log the reports of marked functions and their locations.
+    """Remove the reports of marked functions, with their locations, from the log.
 
-    Other deprecations are removed, too: clang reports libstdc++'s own code, which sorts with it."""
-    kept, skipping = [], False
+    Other warnings of deprecated functions are removed, too: libstdc++ itself causes some with clang, in its sort."""
+    lines_kept, skipping = [], False
     for line in log.splitlines(keepends=True):
         if _DIAGNOSTIC.search(line):
-            skipping = any(mark in line for mark in _OF_MARKED)
-            while skipping and kept and _CONTEXT.search(kept[-1]):
-                kept.pop()
+            skipping = any(mark in line for mark in _WARNINGS_OF_MARKS)
+            while skipping and lines_kept and _CONTEXT.search(lines_kept[-1]):
+                lines_kept.pop()
         if not skipping or _CONTEXT.search(line):
-            kept.append(line)
-    return ''.join(kept)
+            lines_kept.append(line)
+    return ''.join(lines_kept)
 
 
 def _lines_of(unit):
-    "Index a text's lines by its `#line`s: {(file, line): (position in the text, line)}"
+    "Return {(file, line number): (position in the text, text of the line)} by the `#line`s of a unit"
     res = {}
     file = unit.file
     line = 1
@@ -297,7 +299,7 @@ def _lines_of(unit):
 
 
 def _locate(known, m, tab):
-    "Return (the `Unit`, the position in it, its line there) of a report; None if it is in no unit"
+    "Return (`Unit`, position in its text, text of the line) of a report; None if it is in no unit"
     where, column = (os.path.normpath(m[1]), int(m[2])), int(m[3])
     for unit, lines in known:
         if where in lines:
@@ -306,8 +308,8 @@ def _locate(known, m, tab):
             return unit, at + n, text
 
 
-def _names_one(macros, m, known):
-    "Does the line of a function's declaration contain one of these macros? `m`: the match with the location"
+def _is_declared_by_macro(macros, m, known):
+    "Does the line of the declaration at the location `m` contain one of these macros?"
     where = m and _locate(known, m, 1)
     return bool(where) and any(re.search(rf'\b{name}\b', where[2]) for name in macros)
 
@@ -316,9 +318,9 @@ def _names_one(macros, m, known):
 def device_code(
     text: str,  # C++ for the emulator
 ):
-    """Return the `Code` of a text and, per function definition that only a GPU runs, (its parameters' `)`, its end)
+    """Return the `Code` of a text, and ((`)` of its parameters, end of its body) per kernel and `__device__` function.
 
-    Default arguments are not part of it: the caller evaluates them, if at all."""
+    Default arguments are left out, because the caller evaluates them."""
     c = read(text).main
     return c, _bodies(c, lambda f: f.for_gpu)
 
@@ -327,7 +329,7 @@ def device_code(
 def host_device_code(
     text: str,  # C++ for the emulator
 ):
-    "Return `device_code` for functions that are `__host__ __device__`"
+    "Return the same as `device_code`, for `__host__ __device__` functions"
     c = read(text).main
     return c, _bodies(c, lambda f: {'__host__', '__device__'} <= f.words)
 
@@ -337,21 +339,21 @@ def _bodies(c, wanted):
     return [(p, b) for a, p, b in found if not _is_conditional(c, a, b)]
 
 
-def _is_in_device_code(text, at, said):
-    "Is the token at this position in a function that only a GPU runs, where what was `said` is an error?"
+def _is_in_device_code(text, at, report):
+    "Is the use at position `at` in device code, and an error there? `report` is the match of the compiler's report"
     c, found = device_code(text)
     i = min(bisect(range(len(c)), at, key=c.end), len(c) - 1)
     within = next(((a, b) for a, b in found if a <= i < b), None)
-    if within is None or not c.is_evaluated(i) or said['is'] and is_idle_template(c, c.mate[within[0]]):
+    if within is None or not c.is_evaluated(i) or report['is'] and is_unused_template(c, c.mate[within[0]]):
         return False
-    return said['is'] != 'array' or not _is_constant(c, i)
+    return report['is'] != 'array' or not _is_constant(c, i)
 
 
-def is_idle_template(
+def is_unused_template(
     c,  # `Code`
     p: int,  # index of a function's `(`
 ) -> bool:
-    "Is the function a template that nothing names?"
+    "Is the function a template that is never used?"
     first = p
     while first > 0 and c[first - 1] not in (';', '}', '{'):
         first = c.mate.get(first - 1, first - 1) if c[first - 1] in (')', ']') else first - 1
@@ -359,7 +361,7 @@ def is_idle_template(
 
 
 def _is_constant(c, i):
-    "May the compiler know the array's element as a constant? Then it may not check who runs this"
+    "May the element of the array be a compile-time constant, so that device code may use it?"
     if not any(c.is_word(j) for j in range(i + 1, c.mate.get(i + 1, i + 1))):
         return True
     around = i
@@ -376,7 +378,7 @@ def _is_constant(c, i):
 
 
 def _end(c, p):
-    "Return the index after the body of the function with its parameters at `p`, and after its member initializers"
+    "Return the index after the body of the function with its `(` at `p`, which member initializers may precede"
     i = c.until(c.mate[p] + 1, (':', '{', ';'))
     while c[i] in (':', ','):
         i = next(j for j in range(i + 1, len(c)) if c[j] in ('(', '{'))
@@ -385,7 +387,7 @@ def _end(c, p):
 
 
 def _is_conditional(c, a, b):
-    "Does the preprocessor decide in `a:b` what is compiled for the host or the device?"
+    "Does the preprocessor decide in `a:b` which code is for the host and which for the device?"
     return c.has_directive(a + 1, b + 1, 'CUDA')
 
 
@@ -406,7 +408,7 @@ _LENGTH = (
 
 
 def _wrong_call(m, at, unit):
-    "Make the `WrongSource` for a report; `at`: the match with the location"
+    "Make the `WrongSource` for the report `m`; `at` is the match with the location of the use"
     words = (
         _LENGTH
         if m['vla'] or m['clang']

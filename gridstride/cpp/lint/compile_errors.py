@@ -1,7 +1,7 @@
-"""Compiler errors as a learner needs them: the learner's line, the message, and which line led there.
+"""Formats compiler errors for a learner: the learner's line, the message, and the line that used a template or macro.
 
-A compiler says `name.cu:3:5: error: ...`, then much more. An error in a header or in a template belongs to the
-line of the learner's source that used it. Each line is reported once, whatever else the compiler reports for it.
+A compiler prints `name.cu:3:5: error: ...`, and many more lines. An error in a header or a template is attributed to
+the line of the learner's source that used it. Of several errors at one location, the first is reported.
 """
 
 import os, re
@@ -15,19 +15,19 @@ from ..frontend.reader import read_compiled
 
 
 class Diagnostic(NamedTuple):
-    "An error or a warning: line and column (0: unknown) in the learner's source, the message, and its cause"
+    "An error or a warning of a compiler: line and column (0: unknown) in the learner's source, and the message"
 
     line: int
     column: int
-    what: str
-    used: int = None  # line that used the template or the macro with the error
-    file: str = ''  # another of the learner's files that the line is in, such as a header
+    what: str  # the message
+    used: int = None  # the line that used the template or macro with the error
+    file: str = ''  # the file of the line, if it is not the source but another file of the learner
 
 
 class CompileError(ShownBriefly, RuntimeError):
-    """The source does not compile: shows the learner's lines with the compiler's messages.
+    """The source does not compile; the message has the learner's lines with the compiler's messages.
 
-    `errors` is a list of `Diagnostic`, `file` and `line` those of the first, `log` the whole log of the compiler."""
+    `errors` is a list of `Diagnostic`, `file` and `line` are those of the first, `log` is the compiler's whole log."""
 
     def __init__(
         self,
@@ -46,15 +46,15 @@ class CompileError(ShownBriefly, RuntimeError):
 
 
 class CompileWarning(UserWarning):
-    "The source compiles, but a line of it probably does something else than intended"
+    "The source compiles, but one of its lines probably does not do what is intended"
 
 
 _NVCC = r'^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?:catastrophic )?{kind}(?: #[\w-]+)?: (?P<what>.*)'
 _GCC = r'^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:(?P<column>\d+):)? (?:fatal )?{kind}: (?P<what>.*)'
 
-# which line used what the error is in: before the error by g++, after it by clang and nvcc
-_BEFORE = r'^{name}:(\d+):(?:\d+:)?\s+required from here'
-_AFTER = (
+# the line that used the template or macro with the error: g++ prints it before the error, clang and nvcc after it
+_USE_BEFORE = r'^{name}:(\d+):(?:\d+:)?\s+required from here'
+_USE_AFTER = (
     r'^{name}:(\d+):(?:\d+:)? note: in expansion of macro',
     r'^{name}:(\d+):(?:\d+:)? note: in instantiation of .* requested here',
     r'detected during .*?at line (\d+)',
@@ -67,7 +67,7 @@ def read_log(
     kind='error',  # or 'warning'
     others=(),  # names of the learner's other files
 ) -> list:  # of `Diagnostic`, at most one per location
-    "Parse the errors in the source, or caused by it, from a log"
+    "Parse the errors, or warnings, in the learner's files or caused by them, from a log"
     found = [m for pattern in (_GCC, _NVCC) for m in re.finditer(pattern.format(kind=kind), log, re.M)]
     found.sort(key=re.Match.start)
     ends = [0, *(m.end() for m in found)]
@@ -81,23 +81,23 @@ def read_log(
 
 
 def _diagnose(m, name, others, before, after, all_before):
-    "Make the `Diagnostic` for a match, given the log before and after it; None if it belongs to none of the files"
+    "Make the `Diagnostic` for a match, given the log around it; None if no line of the learner's files is known for it"
     used = _line_of_use(name, before, after)
     column = int(m.groupdict().get('column') or 0)
     if Path(m['file']).name == name:
         line = int(m['line'])
-        return Diagnostic(line, column, _own_words(m['what'], after), used if used != line else None)
+        return Diagnostic(line, column, _translate_message(m['what'], after), used if used != line else None)
     if (file := os.path.normpath(m['file'])) in others:
-        return Diagnostic(int(m['line']), column, _own_words(m['what'], after), used, file)
+        return Diagnostic(int(m['line']), column, _translate_message(m['what'], after), used, file)
     line = used or _find_line(name, before, -1) or _find_line(name, all_before, -1) or _find_line(name, after, 0)
     return Diagnostic(line, 0, m['what']) if line else None
 
 
 def _line_of_use(name, before, after):
     "Return the line that used the template or the macro with the error; None if there is none"
-    if found := re.findall(_BEFORE.format(name=re.escape(name)), before, re.M):
+    if found := re.findall(_USE_BEFORE.format(name=re.escape(name)), before, re.M):
         return int(found[-1])
-    for pattern in _AFTER:
+    for pattern in _USE_AFTER:
         if found := re.findall(pattern.format(name=re.escape(name)), after, re.M | re.S * ('during' in pattern)):
             return int(found[-1])
 
@@ -107,20 +107,21 @@ def _find_line(name, text, which):
     return int(found[which]) if found else None
 
 
-# `extern __shared__` of one name and two types: the emulator declares the name with this before it
-_EXTERN = re.compile(r"['\"‘][^'\"’]*\bgs_extern_(\w+)[^'\"’]*['\"’]")
+# If an `extern __shared__` array is declared with two types, the error names the emulator's variable for it.
+_EXTERN_SHARED = re.compile(r"['\"‘][^'\"’]*\bgs_extern_(\w+)[^'\"’]*['\"’]")
 _PREVIOUS = re.compile(r':(\d+):(?:\d+:)? note: previous (?:declaration|definition)')
 
 
-def _own_words(what, after):
-    "Translate a message about a name that the emulator made to nvcc's words. `after`: the log from there"
-    if not (m := _EXTERN.search(what)):
+def _translate_message(what, after):
+    "Translate a message about a name of the emulator to nvcc's message; `after` is the log after the message"
+    if not (m := _EXTERN_SHARED.search(what)):
         return what
     line = _PREVIOUS.search(after)
     return f'declaration is incompatible with previous "{m[1]}"' + (f' (declared at line {line[1]})' if line else '')
 
 
-_REWRITTEN = re.compile(r'<<<|__(shared|device|constant|managed)__')  # rewritten, so the column differs
+# a rewritten line, whose columns differ from the learner's
+_REWRITTEN = re.compile(r'<<<|__(shared|device|constant|managed)__')
 
 
 def describe(
@@ -128,21 +129,21 @@ def describe(
     src: str,  # the learner's source
     name: str,
     others=(),  # dict: name -> text of the learner's other files
-    most=3,  # shown at most
+    most=3,  # the maximum number that is shown
 ) -> str:
     "Format the lines of the source with the compiler's messages"
     lines = {file: text.splitlines() for file, text in {**dict(others), '': src}.items()}
-    # what follows it is ours, and a consequence of these
+    # lines after the learner's last one are ours, and their errors follow from the others
     found = [d for d in found if d.line <= len(lines[d.file])] or found
-    res = [line for d in found[:most] for line in _describe(d, lines, name)]
+    res = [line for d in found[:most] for line in _describe_one(d, lines, name)]
     more = len(found) - most
     if more > 0:
         res.append(f"and {more} more error{'s' * (more > 1)}; fix these first")
     return '\n'.join(res)
 
 
-# Python's habits lead to errors that compilers explain badly: (the learner's line, the message, a hint).
-# The second pattern may match beyond the message's end, in the quoted line.
+# Hints for errors that users of Python make and compilers explain badly: (pattern of the line, pattern of the message,
+# hint). The second pattern is matched against the message and the line after it.
 _UNKNOWN = r'^(?=.*(?:not declared|undeclared|undefined))'
 _HINTS = (
     (
@@ -272,7 +273,7 @@ _HINTS = (
 )
 
 
-def _describe(d, lines, name):
+def _describe_one(d, lines, name):
     text = _line(lines[d.file], d.line)
     yield f'{d.file or name}, line {d.line}: {d.what}'
     yield f'  {text}'
@@ -281,8 +282,10 @@ def _describe(d, lines, name):
     if d.used:
         where = f' of {name}' if d.file else ''
         yield f'used in line {d.used}{where}: {_line(lines[""], d.used).strip()}'
-    said = f'{d.what}\n{text}'
-    yield from (f'  {hint}' for line, what, hint in _HINTS if re.search(line, text) and re.search(what, said))
+    message_and_line = f'{d.what}\n{text}'
+    yield from (
+        f'  {hint}' for line, what, hint in _HINTS if re.search(line, text) and re.search(what, message_and_line)
+    )
 
 
 def _line(lines, n):
@@ -294,37 +297,37 @@ def _last_lines(log, name, most=12):
     return '\n'.join([f'{name} does not compile:', *lines[-most:]])
 
 
-# Of a compiler's many warnings these are nearly always right.
+# the warnings of a compiler that are nearly always right
 WARNINGS = ('format', 'uninitialized', 'parentheses', 'return-type', 'unused-value')
 _ALIASES = ('format-extra-args', 'dangling-else', 'logical-op-parentheses', 'bitwise-op-parentheses')
 _ALIASES += ('maybe-uninitialized', 'sometimes-uninitialized', 'return-local-addr', 'return-stack-address')
-_WANTED = re.compile(rf"(.*) \[-W(?:{'|'.join(WARNINGS + _ALIASES)})=?\]$")
-_LONG = re.compile(r'(unsigned )?long( long)?( unsigned)?( int)?')
+_RELIABLE_WARNING = re.compile(rf"(.*) \[-W(?:{'|'.join(WARNINGS + _ALIASES)})=?\]$")
+_INTEGER_64 = re.compile(r'(unsigned )?long( long)?( unsigned)?( int)?')
 
 
 def _same_size(what):
-    "Is this a format for a 64-bit integer with an argument of another 64-bit integer type?"
+    "Is this a warning of a format and an argument that are different 64-bit integer types?"
     types = [quoted for quoted in re.findall(r"'([^']*)'", what) if not quoted.startswith('%')]
-    return what.startswith('format') and len(types) > 1 and all(map(_LONG.fullmatch, (types[0], types[-1])))
+    return what.startswith('format') and len(types) > 1 and all(map(_INTEGER_64.fullmatch, (types[0], types[-1])))
 
 
-_WITHOUT_VALUE = re.compile(r"'(\w+)[^']*' (may be|is) used uninitialized")
+_UNINITIALIZED_WARNING = re.compile(r"'(\w+)[^']*' (may be|is) used uninitialized")
 
 
 def _correct_uninitialized(found, src):
-    "Drop variables whose uses are guarded from what was found, and add those that the compiler has missed"
+    "Return the warnings `found` without those of guarded uses, and with those that the compiler misses"
     if not found and not may_use_uninitialized(src):
         return []
-    code, matches = read_compiled(src), {d: _WITHOUT_VALUE.search(d.what) for d in found}
+    code, matches = read_compiled(src), {d: _UNINITIALIZED_WARNING.search(d.what) for d in found}
     macros = macros_that_set(src)
     names = {m[1] for m in matches.values() if m}
-    kept = [d for d, m in matches.items() if not m or not _is_set(code, m, d.line, macros)]
+    reported = [d for d, m in matches.items() if not m or not _is_initialized(code, m, d.line, macros)]
     overlooked = [use for use in find_uninitialized_uses(code) if use[0] not in names]
-    return kept + [Diagnostic(line, 0, f"'{name}' may be used uninitialized") for name, line in overlooked]
+    return reported + [Diagnostic(line, 0, f"'{name}' may be used uninitialized") for name, line in overlooked]
 
 
-def _is_set(code, m, line, macros):
-    "Is the variable of a compiler's warning initialized there, as far as the source shows?"
+def _is_initialized(code, m, line, macros):
+    "Does the source show that the variable of a compiler's warning is initialized on this line?"
     return m[2] == 'may be' and is_guarded(code, m[1], line) or is_set_by_call(code, m[1], line, macros)
 
 
@@ -334,17 +337,17 @@ def warn_of(
     name: str,
     others=(),  # dict: name -> text of the learner's other files
 ):
-    "Warn of the learner's lines that probably do something else than intended, with the compiler's messages"
+    "Warn of lines that probably do not do what is intended, with the compiler's messages"
     warned = read_log(log, name, 'warning', others)
-    found = [d._replace(what=m[1]) for d in warned if (m := _WANTED.match(d.what))]
-    kept = _correct_uninitialized(_of_file(found, ''), src)
+    found = [d._replace(what=m[1]) for d in warned if (m := _RELIABLE_WARNING.match(d.what))]
+    reported = _correct_uninitialized(_of_file(found, ''), src)
     for file in {d.file for d in found if d.file}:
         here = _of_file(found, file)
-        kept += [d for d in _correct_uninitialized(here, others[file]) if d in here]
-    kept.sort(key=lambda d: (d.file, d.line))  # compilers have their own order
-    if kept:
-        where = kept[0].file or name, kept[0].line
-        warn_learner(CompileWarning(describe(kept, src, name, others, most=9)), *where)
+        reported += [d for d in _correct_uninitialized(here, others[file]) if d in here]
+    reported.sort(key=lambda d: (d.file, d.line))  # because the order of a compiler's log differs
+    if reported:
+        where = reported[0].file or name, reported[0].line
+        warn_learner(CompileWarning(describe(reported, src, name, others, most=9)), *where)
 
 
 def _of_file(found, file):

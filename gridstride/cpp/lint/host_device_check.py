@@ -1,7 +1,8 @@
-"""What the host may launch and call: nvcc refuses the rest, but to g++ all of these are ordinary functions.
+"""Refuses launches of functions that are not kernels, and calls of device functions by the host.
 
-`callers` checks what a GPU may call. Here only unambiguous names are checked: a function outside types,
-called with its namespaces, that has no host overload, and whose name means nothing else in the caller.
+nvcc refuses these, but to g++ kernels and device functions are ordinary functions. `callers` checks the calls in device
+code. Here only unambiguous names are checked: functions outside types, called with their namespaces, that have no host
+overload, and whose name means nothing else in the caller.
 """
 
 import math
@@ -11,37 +12,38 @@ from ..frontend.declarations import BUILTIN, KEYWORDS
 from ..frontend.tokens import WrongSource
 from ..frontend.reader import heads, namespace_of, parenthesis
 
-KNOWN = {*dir(math), *(f'{name}f' for name in dir(math)), 'min', 'max', 'abs'}  # a GPU has such functions, too
+# device code has functions of these names, too
+KNOWN = {*dir(math), *(f'{name}f' for name in dir(math)), 'min', 'max', 'abs'}
 
 
 def refuse_wrong_side_calls(
     c: Code,
     functions: list,  # of `Function`: those of the source
 ):
-    """Raise `WrongSource` for a launch of what is not a kernel, for a call of a function of the other side, also if a
-    device template gets it as an argument and calls it, and for exceptions"""
+    """Raise `WrongSource` for a launch of a function that is not a kernel, for a host function that calls a device
+    function, for a template of device code that calls a host function passed as its argument, and for exceptions."""
     sides = {}
     for f in functions:
         sides.setdefault(_join_scope(f.scope, f.name), set()).add(_side(f))
     names = {k: v.pop() for k, v in sides.items() if len(v) == 1 and k not in KNOWN | BUILTIN}
     _refuse_launches(c, names)
     if '__CUDACC__' in c.src or '__CUDA_ARCH__' in c.src:
-        return  # the preprocessor decides what is compiled for the host or the device
+        return  # the preprocessor decides which code is for the host and which for the device
     devices, uses_std = {k for k, v in names.items() if v == 'device'}, 'using namespace std' in c.src
-    of_devices = frozenset(name.rpartition('::')[2] for name in devices)
+    unqualified = frozenset(name.rpartition('::')[2] for name in devices)
     for head in heads(c):
         p = parenthesis(c, head)
         if p is None or not head.defines or c[p - 2] == '::':
-            continue  # in a member of a class, a name may be another member's
+            continue  # in a member of a class, a name may be that of another member
         words = c.words_of(head.start, p)
         body = range(head.end + 1, c.mate.get(head.end, head.end))
         if words & {'__global__', '__device__'} and 'template' not in words:
             _refuse_exceptions(c, body)
             if '__host__' not in words:
                 _refuse_host_library(c, body, uses_std)
-        unclear = {'__global__', '__device__', 'template', 'constexpr'}
-        if not words & unclear and not c.find_between('__device__', body.start, body.stop):
-            _refuse_calls(c, body, devices, of_devices)
+        decided_by_preprocessor = {'__global__', '__device__', 'template', 'constexpr'}
+        if not words & decided_by_preprocessor and not c.find_between('__device__', body.start, body.stop):
+            _refuse_calls(c, body, devices, unqualified)
     _refuse_arguments(c, functions, {k for k, v in names.items() if v == 'host'})
 
 
@@ -62,22 +64,22 @@ def _qualified_name(c, i):
     return f'::{name}' if c[i - 1] == '::' else name
 
 
-_NO_GPU_HAS = {
+_NOT_IN_DEVICE_CODE = {
     'dynamic_cast': 'the class of an object is not known there at run time; keep it in a member',
     'typeid': 'the class of an object is not known there at run time; keep it in a member',
     'thread_local': "a kernel's variables are each thread's own",
 }
 
 
-_EXCEPTIONS = frozenset(('throw', 'try', *_NO_GPU_HAS))
+_EXCEPTIONS = frozenset(('throw', 'try', *_NOT_IN_DEVICE_CODE))
 
 
 def _refuse_exceptions(c, body):
     for i in c.find_any_between(_EXCEPTIONS, body.start, body.stop):
         if c[i] in ('throw', 'try') and c.is_word(i) and (c[i + 1], c[i + 2]) != ('(', ')'):
             raise c.error(WrongSource, f'device code has no exceptions, so no `{c[i]}`: return an error value', i)
-        if c[i] in _NO_GPU_HAS and c.is_word(i):
-            raise c.error(WrongSource, f'device code has no `{c[i]}`: {_NO_GPU_HAS[c[i]]}', i)
+        if c[i] in _NOT_IN_DEVICE_CODE and c.is_word(i):
+            raise c.error(WrongSource, f'device code has no `{c[i]}`: {_NOT_IN_DEVICE_CODE[c[i]]}', i)
 
 
 _ARRAYS = 'use an array whose size is a compile-time constant, or one that is passed to it'
@@ -92,7 +94,7 @@ _NAMES_OF_LIBRARY = frozenset(_LIBRARY)
 
 
 def _refuse_host_library(c, body, used):
-    "Raise `WrongSource` for `std::cout << x`, `std::vector<int> v`, ...; `used`: is there a `using namespace std`?"
+    "Raise `WrongSource` for `std::cout << x`, `std::vector<int> v`, ...; `used`: does the source use namespace std?"
     for i in c.find_any_between(_NAMES_OF_LIBRARY, body.start, body.stop):
         named = (c[i - 2], c[i - 1]) == ('std', '::') or used and c[i - 1] not in ('::', '.', '->')
         if c.is_word(i) and named:
@@ -102,7 +104,7 @@ def _refuse_host_library(c, body, used):
 
 
 def _side(f):
-    "Return the side that runs a function: 'kernel', 'host', 'device', or None for both and for unknown"
+    "Return 'kernel', 'host' or 'device', where a function runs; None if on both, or if that is unknown"
     if 'constexpr' in f.words or any(len(w) > 1 and w.isupper() for w in f.words):
         return None
     if '__global__' in f.words:
@@ -119,23 +121,28 @@ def _refuse_launches(c, names):
             raise c.error(WrongSource, what, i - 1)
 
 
-def _refuse_calls(c, body, names, last):
-    "Raise `WrongSource` for a call of one of `names`; `last`: these without their namespaces"
-    found = c.find_any_between(last, body.start, body.stop)
-    own = found and {c[i] for i in body if c.is_word(i) and c.is_word(i - 1) and c[i - 1] not in KEYWORDS}
+def _refuse_calls(c, body, names, unqualified):
+    "Raise `WrongSource` for a call of one of `names`; `unqualified`: these names without namespaces"
+    found = c.find_any_between(unqualified, body.start, body.stop)
+    local_names = found and {c[i] for i in body if c.is_word(i) and c.is_word(i - 1) and c[i - 1] not in KEYWORDS}
     for i in found:
         end = c.angle(i + 1) if c[i + 1] == '<' else None
         name = _qualified_name(c, i)
-        if c[end + 1 if end else i + 1] == '(' and c[i - 1] not in ('.', '->') and name in names and name not in own:
+        if (
+            c[end + 1 if end else i + 1] == '('
+            and c[i - 1] not in ('.', '->')
+            and name in names
+            and name not in local_names
+        ):
             raise c.error(WrongSource, _DEVICE.format(name=name), i)
 
 
 def _refuse_arguments(c, functions, hosts):
-    "Refuse host functions as template arguments, where g++ 13, unlike g++ 12 and clang, does not warn of marked ones"
+    "Refuse host functions as template arguments: g++ 13, unlike g++ 12 and clang, does not warn of these, if marked"
     if not hosts:
         return
     if any((c[i + 1], c[i + 2]) == ('<', '>') for i in c.find('template')):
-        return  # a specialization may not call it
+        return  # a specialization may not call its argument
     template = {}
     for f in functions:
         for_gpu = f.words & {'__global__', '__device__'} and '__host__' not in f.words
@@ -146,11 +153,11 @@ def _refuse_arguments(c, functions, hosts):
         name = p and _join_scope(namespace_of(c, p), c[p - 1])
         if name and all(template.get(name, [False])):
             body = range(head.end + 1, c.mate.get(head.end, head.end))
-            declared = (_declared_parameter(c, *span) for span in _of_angle(c, head.start + 1))
+            declared = (_declared_parameter(c, *span) for span in _template_arguments(c, head.start + 1))
             called[name] = {n for n, parameter in enumerate(declared) if parameter and _is_called(c, parameter, body)}
     for i in c.find('<'):
         indices = called.get(_qualified_name(c, i - 1)) if c[i - 2] != 'template' and c.angle(i) else ()
-        for n, (a, b) in enumerate(_of_angle(c, i)) if indices else ():
+        for n, (a, b) in enumerate(_template_arguments(c, i)) if indices else ():
             name = ''.join(c[j] for j in range(a + (c[a] == '&'), b))
             if n in indices and name in hosts:
                 raise c.error(WrongSource, HOST.format(what=name), a)
@@ -161,8 +168,8 @@ def _is_called(c, name, body):
     return any(c[i + 1] == '(' and c[i - 1] not in ('.', '->', '::') and c.is_evaluated(i) for i in found)
 
 
-def _of_angle(c, i):
-    "List (start, end) of the parts between commas after the `<` at `i`"
+def _template_arguments(c, i):
+    "Return a list with (start, end) of each template argument after the `<` at `i`"
     res, end = [], c.angle(i) or i
     while i < end:
         a, i = i + 1, min(c.until(i + 1, (',', '>')), end)
@@ -171,7 +178,7 @@ def _of_angle(c, i):
 
 
 def _declared_parameter(c, a, b):
-    "Return the name of the template parameter that the tokens `a:b` declare, if its arguments are values"
+    "Return the name of the template parameter that the tokens `a:b` declare; None for a type parameter"
     if c[a] in ('class', 'typename', 'template'):
         return None
     b = min(c.until(a, ('=',)), b)

@@ -1,4 +1,4 @@
-"""Finds the variables that are the host's alone: device code may use the value of a constant, and nothing else."""
+"""Finds host variables, which device code must not use, except for the values of constants."""
 
 from ..frontend.code import Code
 from ..frontend.declarations import read_declaration
@@ -13,7 +13,7 @@ def host_variables(
     c: Code,  # C++ for the emulator
     all_heads,  # (the class or '', a `Head`) of each declaration outside functions
 ):
-    "Yield (first token, 'variable' or 'array'; the latter if its elements are compile-time constants)"
+    "Yield (first token, 'variable' or 'array') per host variable; 'array' if its elements are compile-time constants"
     constant = _names_of_constants(c)
     for owner, head in all_heads:
         kinds = {_kind(c, d, declarator, constant) for d, declarator in _declarators(c, owner, head)}
@@ -22,7 +22,7 @@ def host_variables(
 
 
 def _declarators(c, owner, head):
-    "Yield (`Declaration`, a declarator of it) per variable that is declared here; nothing if that is unclear"
+    "Yield (`Declaration`, `Declarator`) per variable that is declared here; nothing if a macro may change that"
     first = head.start
     if c[first] in _SKIPPED or not c.is_word(first) or not c.is_word(first + 1) and c[first + 1] in (';', ',', '='):
         return
@@ -37,22 +37,22 @@ def _declarators(c, owner, head):
 
 
 def _names_of_constants(c):
-    "Return the names that `typedef` and `using` give to constant types: a pointer must be constant itself"
+    "Return the names of const types that `typedef` and `using` define; of a pointer, the pointer itself must be const"
     found = set()
     for i in sorted([*c.find('typedef'), *c.find('using')]):
         end = next((j for j in range(i, len(c)) if c[j] == ';'), i)
         words = [c[j] for j in range(i, end)]
         if words[:1] == ['using'] and words[2:3] != ['='] or len(words) < 3 or {'(', '[', '{', '&'} & {*words}:
             continue
-        name, of = (words[1], words[3:]) if words[0] == 'using' else (words[-1], words[1:-1])
-        qualifiers = of[len(of) - of[::-1].index('*') :] if '*' in of else of
-        if 'const' in qualifiers or '*' not in of and found & {*of}:
+        name, type_ = (words[1], words[3:]) if words[0] == 'using' else (words[-1], words[1:-1])
+        qualifiers = type_[len(type_) - type_[::-1].index('*') :] if '*' in type_ else type_
+        if 'const' in qualifiers or '*' not in type_ and found & {*type_}:
             found.add(name)
     return found
 
 
 def _kind(c, d, declarator, constant):
-    "Return 'variable' or 'array', or None for what device code may use or both sides may have; `constant`: such types"
+    "Return 'variable' or 'array'; None if device code may use it, or has one, too. `constant`: names of const types"
     before = [c[i] for i in range(declarator.first, declarator.name)]
     emulated = any(
         'gridstride' in c[i] or c[i].startswith('gs_') for i in (*range(d.start, declarator.past), declarator.init + 2)

@@ -1,7 +1,7 @@
-"""Device functions that a checked build inlines into their callers.
+"""Chooses the device functions that a checked build inlines into their callers.
 
-A detector records the code address of an access. In a function with two calls that does not determine
-the call; functions_to_inline code exists once per call, and addr2line reports all calls that led there.
+A detector records the code address of an access. If a function has two calls, its address does not determine
+the call; inlined code exists once per call, and addr2line reports the call stack.
 """
 
 from collections import Counter
@@ -13,40 +13,44 @@ _BARRIERS = {
     '__barrier_sync_count', 'sync',
 }  # fmt: skip
 _REFUSED = {'__noinline__', 'noinline', 'GRIDSTRIDE_NOINLINE', 'operator', 'virtual', 'override', 'friend', 'extern'}
-_MOST, _MOST_WITHOUT = 600, 120  # tokens of a function with a barrier, and of one that uses an array
-_DEEP = 4  # nested calls
+_MAX_TOKENS = 600  # of a function with a barrier
+_MAX_TOKENS_WITHOUT_BARRIER = 120  # of a function that uses an array
+_MAX_DEPTH = 4  # of nested calls
 
 
 def functions_to_inline(
     c,  # `Code`
     found,  # its functions, `callers._Declared`
-    end,  # function: index after the body of the function with its parameters at a token
-):  # list of indices: the first tokens of functions
-    "Return device functions that are called here, access memory and are not recursive"
-    # name -> how often it precedes one of these
+    end,  # function of `c` and the index of a function's `(`, which returns the index after its body
+):  # list of indices
+    "Return the first token of each device function that is called here, accesses memory and is not recursive"
+    # name -> how often it is called or has template arguments
     used = Counter(c[i - 1] for bracket in ('(', '<') for i in c.find(bracket))
     bodies = [(f, range(f.p, end(c, f.p))) for f in found if f.defined]
-    calls, fit = _calls(c, bodies), {}
-    fits = [(f, body) for f, body in bodies if _may_be(c, f, used) and not _calls_itself(calls, c[f.p - 1])]
-    for _ in range(_DEEP):  # a caller of one of them is one, too
-        fit = {f.first: c[f.p - 1] for f, body in fits if _uses_memory(c, body, set(fit.values()))}
-    return [*fit]
+    calls = _calls(c, bodies)
+    candidates = [(f, body) for f, body in bodies if _may_inline(c, f, used) and not _is_recursive(calls, c[f.p - 1])]
+    chosen = {}
+    for _ in range(_MAX_DEPTH):  # a function that calls one of them accesses memory, too
+        names = set(chosen.values())
+        chosen = {f.first: c[f.p - 1] for f, body in candidates if _uses_memory(c, body, names)}
+    return [*chosen]
 
 
-def _may_be(c, f, used):
+def _may_inline(c, f, used):
     name, stated = c[f.p - 1], {*c.texts[f.first : f.p]}
     if '__device__' not in f.words or '__global__' in f.words or (f.words | stated) & _REFUSED:
         return False
     if name == f.owner or c[f.p - 2] == '~' or '...' in c.text(range(f.p, c.mate[f.p])):
         return False
-    return used[name] > 1  # one of them is its definition
+    return used[name] > 1  # one use is its definition
 
 
 def _uses_memory(c, body, names):
-    if len(body) > _MOST:
+    if len(body) > _MAX_TOKENS:
         return False
     words = {*c.texts[body.start : body.stop]}
-    return len(body) <= (_MOST if words & (_BARRIERS | names) else _MOST_WITHOUT if '[' in words else 0)
+    limit = _MAX_TOKENS if words & (_BARRIERS | names) else _MAX_TOKENS_WITHOUT_BARRIER if '[' in words else 0
+    return len(body) <= limit
 
 
 def _calls(c, bodies):
@@ -57,7 +61,7 @@ def _calls(c, bodies):
     return calls
 
 
-def _calls_itself(calls, name):
+def _is_recursive(calls, name):
     seen, todo = set(), [name]
     while todo:
         for callee in calls.get(todo.pop(), set()) - seen:

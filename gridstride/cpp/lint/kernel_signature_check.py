@@ -1,4 +1,4 @@
-"""Checks the heads of kernels: nvcc refuses some that g++, for which a kernel is a function, accepts."""
+"""Checks the declarations of kernels: nvcc refuses some that g++ accepts, because to g++ a kernel is a function."""
 
 from ..frontend.code import Code
 from ..frontend.tokens import WrongSource
@@ -17,9 +17,9 @@ def refuse_wrong_heads(
 ):
     "Raise `WrongSource` for an invalid declaration of a kernel, and for a `__constant__` variable in a function"
     for f in functions:
-        if '__global__' in f.words and (words := _wrong(f)):
+        if '__global__' in f.words and (message := _describe_flaw(f)):
             i = next(i for i in c.find(f.name) if c.line(i) == f.line)
-            raise c.error(WrongSource, words, i)
+            raise c.error(WrongSource, message, i)
     for i in c.find_specifiers('__global__'):
         if c.scope(i) == 'type' and c[i - 1] != 'friend' and c[c.until(i, ('{', ';'))] == '{':
             raise c.error(WrongSource, _MEMBER.format(owner='the class'), i)
@@ -28,8 +28,8 @@ def refuse_wrong_heads(
             raise c.error(WrongSource, _CONSTANT.format(name=c[c.until(i, ('=', ';', '[', '{')) - 1]), i)
 
 
-def _wrong(f):
-    "Describe what is wrong with a kernel's head; None if nothing is"
+def _describe_flaw(f):
+    "Describe what is wrong with the declaration of a kernel; None if nothing is"
     if word := next((qualifier for qualifier in ('__device__', '__host__', 'constexpr') if qualifier in f.words), None):
         return _ALONE.format(name=f.name, word=word)
     for p in f.params:

@@ -1,6 +1,7 @@
-"""The functions of C's library, which only the host can call: the library itself lists its functions.
+"""Finds out which functions belong to C's library, so that only the host can call them.
 
-A list of names would be incomplete. A function that the library exports and a GPU does not have is a host function.
+A list of names would be incomplete, so the symbols of the library are looked up: a function that it exports is a
+host function, unless device code has it, too.
 """
 
 import ctypes
@@ -9,18 +10,18 @@ from functools import lru_cache
 
 _LIBRARIES = 'libc.so.6', 'libpthread.so.0', 'librt.so.1', 'libdl.so.2', 'libSystem.dylib'
 
-# The ones that device code has as well: CUDA's own, and `sync` and `wait` of cooperative groups
+# names that device code has as well: functions of CUDA, and `sync` and `wait` of cooperative groups
 _DEVICE_TOO = set(
     'abs clock copysign copysignf finite finitef free frexp frexpf isinf isinff isnan isnanf labs ldexp ldexpf llabs '
     'malloc memcpy memset modf modff printf scalbn scalbnf signbit sync wait'.split()
 )
-_PUBLIC = re.compile(r'[a-zA-Z]\w*|_[eE]xit')
-_ANYWHERE = re.compile(r'pthread_\w+|sem_\w+|fe(?:clear|get|hold|raise|set|test|update)(?:except(?:flag)?|env|round)')
+_PUBLIC = re.compile(r'[a-zA-Z]\w*|_[eE]xit')  # other names with _ are internal
+_POSIX = re.compile(r'pthread_\w+|sem_\w+|fe(?:clear|get|hold|raise|set|test|update)(?:except(?:flag)?|env|round)')
 
 
 @lru_cache
 def _opened():
-    "Open the libraries of this machine"
+    "Open those of the libraries that this machine has"
     found = []
     for name in _LIBRARIES:
         try:
@@ -31,13 +32,13 @@ def _opened():
 
 
 @lru_cache(4096)
-def is_of_host(
+def is_host_function(
     name: str,  # of a function
 ) -> bool:
     "Is it a function of C's library that device code does not have?"
     if name in _DEVICE_TOO or not _PUBLIC.fullmatch(name):
         return False
-    return bool(_ANYWHERE.fullmatch(name)) or any(hasattr(library, name) for library in _opened())
+    return bool(_POSIX.fullmatch(name)) or any(hasattr(library, name) for library in _opened())
 
 
 _ENDS = 'write `return`, or `__trap()` to end the launch'
@@ -47,7 +48,7 @@ _CLOCK = 'write `clock64()`'
 _PRINTS = 'write `printf`'
 _LOOP = 'write a loop'
 _ELSEWHERE = 'call it in host code, and pass what the kernel needs as an argument'
-_INSTEAD = [  # these functions -> what to write instead
+_ALTERNATIVES = [  # pattern of functions -> what to write instead
     (r'_?exit|_Exit|quick_exit|at_quick_exit|atexit', _ENDS),
     (r'abort|raise|kill|pthread_(?:exit|kill|cancel)', 'write `__trap()` to end the launch'),
     (r's?rand(?:om|_r)?|[delmnj]rand48', _RANDOM),
@@ -62,5 +63,5 @@ _INSTEAD = [  # these functions -> what to write instead
 def instead(
     name: str,  # of a host function
 ) -> str:
-    "Return what device code uses instead of calling it, as an imperative"
-    return next((text for names, text in _INSTEAD if re.fullmatch(names, name)), _ELSEWHERE)
+    "Return what to write in device code instead of a call of this function, as an imperative"
+    return next((text for names, text in _ALTERNATIVES if re.fullmatch(names, name)), _ELSEWHERE)

@@ -1,13 +1,13 @@
-"""What of the standard libraries a GPU has, by nvcc 13: it refuses the rest in device code, but g++ does not."""
+"""Refuses functions and types of the standard libraries in device code that nvcc 13 refuses there, but g++ accepts."""
 
-from .callers import Unit, host_device_code, device_code, is_idle_template, wrong
+from .callers import Unit, host_device_code, device_code, is_unused_template, wrong
 from ..frontend.code import between
 from ..frontend.declarations import KEYWORDS
 from ..frontend.edits import apply
-from .libc import instead, is_of_host
+from .libc import instead, is_host_function
 from ..frontend.reader import read
 
-# of C, called with `std::` or without, also if C's library implements them as macros
+# functions of C's library, with or without `std::`; some libraries implement them as macros
 _C = set(
     'abort aligned_alloc atexit atof atoi atol bsearch calloc div drand48 exit fclose fflush fgets fopen fprintf fputs '
     'fread fscanf fwrite getchar getenv gettimeofday isalnum isalpha isdigit islower isspace isupper ldiv lrand48 '
@@ -15,14 +15,14 @@ _C = set(
     'srand48 sscanf strcat strchr strcmp strcpy strdup strlen strncat strncmp strncpy strstr strtod strtof strtok '
     'strtol strtoul system time tolower toupper'.split()
 )
-# of CUDA's runtime, which has the other functions for device code, too
+# host-only functions of CUDA's runtime
 _C |= set(
     'cudaDeviceReset cudaEventElapsedTime cudaEventQuery cudaEventSynchronize cudaFreeHost '
     'cudaFuncSetAttribute cudaGetDeviceProperties cudaHostAlloc cudaLaunchKernel cudaMallocHost cudaMallocManaged '
     'cudaMemcpy cudaMemcpy2D cudaMemGetInfo cudaMemPrefetchAsync cudaMemset cudaSetDevice cudaStreamCreate '
     'cudaStreamSynchronize'.split()
 )
-# of C++17, with `std::`
+# functions and types of C++17's library, with `std::`
 _FUNCTIONS = set(
     'accumulate adjacent_find all_of any_of async atomic_signal_fence atomic_thread_fence binary_search copy copy_if '
     'copy_n count count_if current_exception equal equal_range exchange fill fill_n find find_if find_if_not for_each '
@@ -41,7 +41,7 @@ _TYPES = set(
     'unique_lock unique_ptr unordered_map unordered_set valarray vector weak_ptr wstring'.split()
 )
 _STREAMS = {'cin', 'cout', 'cerr', 'clog', 'endl'}
-# of these functions, those that NVRTC does not have in any version
+# functions that NVRTC's own std does not have in any version
 _NEVER = set(
     'accumulate async current_exception inner_product inplace_merge iota make_shared make_unique nth_element '
     'partial_sum reduce rethrow_exception set_new_handler set_terminate shuffle sort stable_partition stable_sort stod '
@@ -52,9 +52,9 @@ _CONSTEXPR = set(
     'min min_element minmax next numeric_limits prev size tie'.split()
 )
 _CONSTEXPR_TYPES = {'bitset', 'complex', 'optional', 'pair', 'reverse_iterator', 'string_view', 'tuple', 'variant'}
-_NONE = 'std::{name} is host-only, but this code runs on the GPU{instead}'
-_NONE_OF_C = '{name} is a __host__ function, which device code cannot call{instead}'
-_BY_BOTH = (
+_HOST_ONLY = 'std::{name} is host-only, but this code runs on the GPU{instead}'
+_HOST_FUNCTION = '{name} is a __host__ function, which device code cannot call{instead}'
+_HOST_FUNCTION_WARNING = (
     '{name} is a __host__ function, and a GPU that runs this __host__ __device__ function cannot call it{instead}'
 )
 _ONLY_CONSTEXPR = (
@@ -84,29 +84,30 @@ _INSTEAD = {
 
 def find_host_uses(
     unit: Unit,
-    own: set,  # names that the program declares itself
-    takes: tuple,  # features beyond nvcc without options: 'constexpr', 'lambda'; 'std', as NVRTC has one of its own
+    own: 'OwnNames',  # names that the program declares itself
+    # features beyond nvcc without options: 'constexpr', 'lambda'; 'std' for NVRTC, which has its own
+    extensions: tuple,
 ):
-    "Yield a `WrongSource` per use in device code of what only the host's standard libraries have"
+    "Yield a `WrongSource` per use of a host-only function or type of the standard libraries in device code"
     c, bodies = device_code(unit.text)
-    spans = [*bodies, *([] if 'lambda' not in takes else _lambdas(c, bodies))]
-    suspects = _suspects(c, own) if spans else []
+    spans = [*bodies, *([] if 'lambda' not in extensions else _lambdas(c, bodies))]
+    candidates = _candidates(c, own) if spans else []
     for a, b in spans:
-        for i in between(suspects, a, b):
-            if c.is_word(i) and (said := _describe_use(c, i, own, takes)) and c.is_evaluated(i):
-                if not (is_of_host(c[i]) and is_idle_template(c, c.mate[a])):
-                    yield wrong(said, unit.file, c.line(i), unit)
+        for i in between(candidates, a, b):
+            if c.is_word(i) and (message := _describe_use(c, i, own, extensions)) and c.is_evaluated(i):
+                if not (is_host_function(c[i]) and is_unused_template(c, c.mate[a])):
+                    yield wrong(message, unit.file, c.line(i), unit)
         for i in _parameters_used(c, a, b):
-            yield wrong(_words(_NONE, c[i]), unit.file, c.line(i), unit)
-        for i in [] if {'std', 'constexpr'} & {*takes} else _arrays_used(c, a, b):
-            yield wrong(_words(_ONLY_CONSTEXPR, 'array'), unit.file, c.line(i), unit)
-    for i in [] if 'lambda' in takes else c.find_specifiers('__device__'):
+            yield wrong(_format(_HOST_ONLY, c[i]), unit.file, c.line(i), unit)
+        for i in [] if {'std', 'constexpr'} & {*extensions} else _arrays_used(c, a, b):
+            yield wrong(_format(_ONLY_CONSTEXPR, 'array'), unit.file, c.line(i), unit)
+    for i in [] if 'lambda' in extensions else c.find_specifiers('__device__'):
         if c[i - 1] == ']' and c.scope(i) == 'code' and not any(a <= i < b for a, b in bodies):
             yield wrong(_LAMBDA, unit.file, c.line(i), unit)
 
 
 def _lambdas(c, bodies):
-    "Yield (its parameters' `)`, its end) of each host lambda that only a GPU runs"
+    "Yield (`)` of its parameters, its end) of each `__device__` lambda that host code defines"
     for i in c.find_specifiers('__device__'):
         p = c.mate.get(i + 1)
         if c[i - 1] == ']' and c[i + 1] == '(' and '__host__' not in c.words(i) and c.scope(i) == 'code':
@@ -119,61 +120,71 @@ def find_host_device_uses(
     unit: Unit,
     own,  # as for `find_host_uses`
 ):
-    """Yield (message, file, line) per call of a host function in a `__host__ __device__` one.
+    """Yield (message, file, line) per call of a host function in a `__host__ __device__` function.
 
-    nvcc warns of these."""
+    These are warnings, as with nvcc."""
     c, bodies = host_device_code(unit.text)
-    suspects = _suspects(c, own) if bodies else []
+    candidates = _candidates(c, own) if bodies else []
     for a, b in bodies:
-        for i in between(suspects, a, b):
-            if c.is_word(i) and _is_of_c(c, i, own) and c.is_evaluated(i):
-                said = wrong(_words(_BY_BOTH, c[i]), unit.file, c.line(i), unit)
-                yield str(said), unit.file, c.line(i)
+        for i in between(candidates, a, b):
+            if c.is_word(i) and _is_host_call(c, i, own) and c.is_evaluated(i):
+                warning = wrong(_format(_HOST_FUNCTION_WARNING, c[i]), unit.file, c.line(i), unit)
+                yield str(warning), unit.file, c.line(i)
 
 
-_FOUND = {'errno', 'exit', 'abort'}  # the last two are findings of their own
+_CHECKED_ELSEWHERE = {'errno', 'exit', 'abort'}  # `exit` and `abort` are checked by other means
 
 
 def guard_host_calls(
     text: str,  # C++ for the emulator
     own,  # as for `find_host_uses`
 ) -> str:
-    "Make calls of host functions in `__host__ __device__` functions of `text` findings if device code reaches them"
+    "Rewrite calls of host functions in `__host__ __device__` functions, so that they are findings in device code"
     c, bodies = host_device_code(text)
-    suspects, edits = _suspects(c, own) if bodies else [], []
-    for i in (i for a, b in bodies for i in between(suspects, a, b)):
-        if c.is_word(i) and c[i] not in _FOUND and c[i + 1] == '(' and _is_of_c(c, i, own) and c.is_evaluated(i):
+    candidates, edits = _candidates(c, own) if bodies else [], []
+    for i in (i for a, b in bodies for i in between(candidates, a, b)):
+        if (
+            c.is_word(i)
+            and c[i] not in _CHECKED_ELSEWHERE
+            and c[i + 1] == '('
+            and _is_host_call(c, i, own)
+            and c.is_evaluated(i)
+        ):
             first = i - 2 if c[i - 2] == 'std' else i - (c[i - 1] == '::')
             edits.append((at := c.tokens[first].start, at, f'(::gridstride::only_on_host("{c[i]}"), '))
             edits.append((at := c.tokens[c.mate[i + 1]].end, at, ')'))
     return apply(text, edits)
 
 
-def _suspects(c, own):
-    "Return the tokens that may be names of the host's libraries: called, pointed to, after `std::`, or macros"
+def _candidates(c, own):
+    "Return the tokens that may name a function or type of the libraries: called, assigned, after `std::`, or macros"
     found = {*c.find_any(_C | own.macros.keys() | {'errno'}), *(i - 1 for i in c.find('('))}
     found.update(i + n for i in c.find('=') for n in (1, 2))
     return sorted(found.union(i + 2 for i in c.find('std')))
 
 
-def _words(words, name):
-    "Describe what is wrong with a name, and what to write instead"
-    text = _INSTEAD.get(name, '') if words is not _NONE_OF_C and words is not _BY_BOTH else f': {instead(name)}'
+def _format(words, name):
+    "Format the message `words` about a name, with what to write instead"
+    text = (
+        _INSTEAD.get(name, '')
+        if words is not _HOST_FUNCTION and words is not _HOST_FUNCTION_WARNING
+        else f': {instead(name)}'
+    )
     return words.format(name=name, instead=text)
 
 
-def _describe_use(c, i, own, takes):
-    "Describe what is wrong with the name at token `i`, or with its expansion as a macro; None if nothing is"
-    if words := _describe_refusal(c, i, own, takes):
-        return _words(words, c[i])
+def _describe_use(c, i, own, extensions):
+    "Describe why device code may not use the name at token `i`, or its expansion as a macro; None if it may"
+    if words := _describe_refusal(c, i, own, extensions):
+        return _format(words, c[i])
     for m in own.macros.get(c[i], ()):
-        found = (k for k in range(len(m)) if m.is_word(k) and m[k] != c[i] and _is_of_c(m, k, own))
+        found = (k for k in range(len(m)) if m.is_word(k) and m[k] != c[i] and _is_host_call(m, k, own))
         if (k := next(found, None)) is not None:
-            return _words(_NONE_OF_C, m[k])
+            return _format(_HOST_FUNCTION, m[k])
 
 
 def _parameters_used(c, a, b):
-    "Find parameters before the `)` at `a` whose type only the host has, if the body uses them"
+    "Yield the host-only types of parameters before the `)` at `a` that the body, up to `b`, uses"
     if not c.find_between('std', c.mate[a], a):
         return
     body = {*c.texts[a:b]}
@@ -183,7 +194,7 @@ def _parameters_used(c, a, b):
 
 
 def _arrays_used(c, a, b):
-    "Find uses of elements or methods of what a function, with its parameters' `)` at `a`, declares as a std::array"
+    "Return the uses of elements and members of the std::arrays that the function with the `)` at `a` declares"
     names = set()
     for i in c.find_between('array', c.mate[a], b):
         if (c[i - 2], c[i - 1], c[i]) == ('std', '::', 'array') and (past := c.angle(i + 1)):
@@ -195,33 +206,35 @@ def _arrays_used(c, a, b):
 _LAMBDA = 'a lambda of the host that says `__device__` is taken by nvcc with --extended-lambda alone'
 
 
-def _describe_refusal(c, i, own, takes):
-    "Describe what is wrong with the name at token `i`; None if nothing is"
-    name, std = c[i], c[i - 1] == '::' and c[i - 2] == 'std' and c[i - 3] != '::'
-    if _is_of_c(c, i, own):
-        return _NONE_OF_C
+def _describe_refusal(c, i, own, extensions):
+    "Return the message about a use of the name at token `i` in device code; None if it is allowed"
+    name = c[i]
+    std = c[i - 1] == '::' and c[i - 2] == 'std' and c[i - 3] != '::'
+    if _is_host_call(c, i, own):
+        return _HOST_FUNCTION
     if not std:
         return
     past = (c.angle(i + 1) or i) + 1 if c[i + 1] == '<' else i + 1
-    if name in _TYPES | _STREAMS or name in (_NEVER if 'std' in takes else _FUNCTIONS) and c[past] == '(':
-        return _NONE
-    if 'std' in takes:
+    if name in _TYPES | _STREAMS or name in (_NEVER if 'std' in extensions else _FUNCTIONS) and c[past] == '(':
+        return _HOST_ONLY
+    if 'std' in extensions:
         return
-    made = c[past] in ('(', '{') or c.is_word(past) and c[past + 1] in ('(', '{', ';')
-    if name in _CONSTEXPR_TYPES and made and 'constexpr' not in takes:
+    constructs = c[past] in ('(', '{') or c.is_word(past) and c[past + 1] in ('(', '{', ';')
+    if name in _CONSTEXPR_TYPES and constructs and 'constexpr' not in extensions:
         return _ONLY_CONSTEXPR
-    if name in _CONSTEXPR and 'constexpr' not in takes and c[past + 2 * (name == 'numeric_limits')] == '(':
+    if name in _CONSTEXPR and 'constexpr' not in extensions and c[past + 2 * (name == 'numeric_limits')] == '(':
         return _ONLY_CONSTEXPR
 
 
-def _is_of_c(c, i, own):
-    "Does device code call or point to a function of C's library, or of CUDA's, by the name at token `i`?"
-    name, std = c[i], c[i - 1] == '::' and c[i - 2] == 'std' and c[i - 3] != '::'
-    plain = std or c[i - 1] not in ('.', '->', '::')
-    plain = plain or c[i - 1] == '::' and (not c.is_word(i - 2) and c[i - 2] != '>' or c[i - 2] in KEYWORDS)
+def _is_host_call(c, i, own):
+    "Is the name at token `i` a call of a host function of C's or CUDA's library, or its address?"
+    name = c[i]
+    std = c[i - 1] == '::' and c[i - 2] == 'std' and c[i - 3] != '::'
+    unqualified = std or c[i - 1] not in ('.', '->', '::')
+    unqualified = unqualified or c[i - 1] == '::' and (not c.is_word(i - 2) and c[i - 2] != '>' or c[i - 2] in KEYWORDS)
     if name == 'errno':
-        return plain and name not in own
-    if not plain or c[i + 1] not in ('(', ';', ',') or not (name in _C or is_of_host(name)):
+        return unqualified and name not in own
+    if not unqualified or c[i + 1] not in ('(', ';', ',') or not (name in _C or is_host_function(name)):
         return False
     if c[i + 1] == '(':
         counted = name == 'strlen' and c.is_string(i + 2)  # by the compiler
@@ -236,9 +249,9 @@ def _is_pointed_to(c, i):
 
 
 class OwnNames:
-    """The names that a program declares itself, of those that the standard libraries have.
+    """A set of the names that a program declares itself, and that hide functions of the standard libraries.
 
-    `macros`: name -> the macros' bodies."""
+    `macros`: name -> the bodies of the macros of this name."""
 
     def __init__(
         self,
@@ -259,7 +272,7 @@ class OwnNames:
 
 
 def _is_own(c, name):
-    "Is the name declared, or used other than as a function?"
+    "Does the source declare the name, or use it other than as a function?"
     return any(_declares(c, i) or not (c[i + 1] == '(' or _may_be_of_c(c, i)) for i in c.find(name) if c.is_word(i))
 
 

@@ -1,5 +1,6 @@
-"""Finds out whether a source may run code of its own while its module is loaded: initializers of variables, and
-constructors, at file scope. A source that runs none may be taken for one that does: its module then loads more slowly.
+"""Finds out whether a source may run code when its module is loaded: initializers and constructors at file scope.
+
+The answer may be a false positive, which only makes the module load more slowly.
 """
 
 import re
@@ -19,7 +20,7 @@ _PLAIN = STORAGE | QUALIFIERS | BUILTIN | {'unsigned', '*', '&', ',', '[', ']'}
 def runs_when_loaded(
     src: str,  # CUDA C, as it was written
 ) -> bool:
-    "May code of this source run when its module is loaded?"
+    "May this source have an initializer or constructor that runs when its module is loaded?"
     try:
         c = read_compiled(src)
     except ValueError:
@@ -53,7 +54,7 @@ def _may_trap(initializer, words):
 
 
 def _passes_values(c, call):
-    "Is what looks like the declaration of a function a variable, whose constructor gets values?"
+    "Is what looks like the declaration of a function a variable with values for its constructor?"
     inside = c.texts[call + 1 : c.mate.get(call, call)]
     return any(text[0] in '"\'' or text[0].isdigit() or text in ('(', '{') for text in inside)
 
@@ -76,8 +77,8 @@ def _is_type(name, types):
 
 
 def _unknown_types(c, first, end, classes):
-    "Return the words of a declaration that name classes: those of the source, and of a namespace"
+    "Return the words of a declaration that name a class of the source, or a namespace"
     texts = c.texts[first:end]
     before = texts[: texts.index('=')] if '=' in texts else texts
     alone = len(before) == 1 and c[first - 1] == '}'  # a variable after the definition of its type
-    return [o for o in before if o not in _PLAIN and (o in classes or o == '::' or alone)]
+    return [word for word in before if word not in _PLAIN and (word in classes or word == '::' or alone)]

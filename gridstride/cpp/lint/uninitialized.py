@@ -1,7 +1,7 @@
-"""Variables that are assigned on one path only but used on all: corrects a compiler's false and missing warnings.
+"""Corrects a compiler's warnings of uninitialized variables, which has false positives and false negatives.
 
-A compiler that does not see that `threadIdx.x < n` is the same before a barrier and after it warns of correct code.
-And one that finds the value 3 on one path, and no value on the other, assumes 3, without a warning.
+A compiler does not know that `threadIdx.x < n` has the same value before and after a barrier, so it warns of correct
+code. And if a variable is set to 3 on one path only, a compiler may assume 3 on all paths, without a warning.
 """
 
 import re
@@ -12,30 +12,30 @@ from ..frontend.reader import read
 
 __all__ = ['is_guarded', 'is_set_by_call', 'macros_that_set', 'may_use_uninitialized', 'find_uninitialized_uses']
 
-_CHOICES = ('?', '&&', '||', 'and', 'or')
+_SHORT_CIRCUIT = ('?', '&&', '||', 'and', 'or')
 _HEADS = ('if', 'for', 'while', 'switch')
 _LEAVING = ('return', 'break', 'continue', 'goto', 'throw', 'asm', '__asm__', 'exit', '__trap')
 
 
 def is_guarded(c: Code, name: str, line: int):
-    "Is the variable used on this line under conditions only, or only passed on by reference?"
-    here = [i for i in c.find(name) if _means(c, i, name) and c.line(i) == line]
-    return bool(here) and all(_more_conditions(c, i, _declaration(c, i, name)) for i in here)
+    "Are all uses of the variable on this line conditional?"
+    here = [i for i in c.find(name) if _refers_to(c, i, name) and c.line(i) == line]
+    return bool(here) and all(_is_conditional_use(c, i, _declaration(c, i, name)) for i in here)
 
 
-_OF_CUDA = re.compile(r'cu(?:da|rand|blas)?[A-Z]\w*')  # functions of CUDA's libraries
+_CUDA_FUNCTION = re.compile(r'cu(?:da|rand|blas)?[A-Z]\w*')  # functions of CUDA's libraries
 
 
 def is_set_by_call(c: Code, name: str, line: int, macros=()):
     """Is the variable's address passed to a CUDA function before this line, as in `cudaMalloc(&p, n)`?
 
-    It is the emulator's code that sets no value when it returns an error: a compiler sees that, but nvcc cannot."""
-    uses = [i for i in c.find(name) if _means(c, i, name) and c.line(i) <= line]
+    The emulator's function sets no value if it returns an error, as a compiler sees; nvcc does not see CUDA's code."""
+    uses = [i for i in c.find(name) if _refers_to(c, i, name) and c.line(i) <= line]
     start = _declaration(c, uses[-1], name) if uses else 0
-    return any(i > start and _is_given_to_cuda(c, i, macros) for i in uses)
+    return any(i > start and _is_passed_to_cuda(c, i, macros) for i in uses)
 
 
-def _is_given_to_cuda(c, i, macros):
+def _is_passed_to_cuda(c, i, macros):
     "Is the variable at token `i` passed by address to a CUDA function, or to one of `macros`?"
     opening, before = c.outer[i], i - 1
     while c[before] == '(':
@@ -43,7 +43,7 @@ def _is_given_to_cuda(c, i, macros):
     while opening >= 0 and c[opening] == '(':
         if c[opening - 1] in macros:
             return True
-        if _OF_CUDA.fullmatch(c[opening - 1]):
+        if _CUDA_FUNCTION.fullmatch(c[opening - 1]):
             return c[before] == '&'
         opening = c.outer[opening]
     return False
@@ -52,26 +52,28 @@ def _is_given_to_cuda(c, i, macros):
 def macros_that_set(src: str):
     "Return the names of macros that pass an address to a CUDA function"
     found = read(src).macros
-    return {m.name for m in found if m.find('&') and any(_OF_CUDA.fullmatch(m[paren - 1]) for paren in m.find('('))}
+    return {
+        m.name for m in found if m.find('&') and any(_CUDA_FUNCTION.fullmatch(m[paren - 1]) for paren in m.find('('))
+    }
 
 
-_UNSET = re.compile(rf"[;{{}}]\s*(?:(?:{'|'.join(sorted(BUILTIN))})\s+)+\w+\s*[,;]")
+_NO_INITIALIZER = re.compile(rf"[;{{}}]\s*(?:(?:{'|'.join(sorted(BUILTIN))})\s+)+\w+\s*[,;]")
 
 
 def may_use_uninitialized(src: str):
-    "Can `conditional_uses` find anything? A quick check"
-    return bool(_UNSET.search(src))
+    "Can `find_uninitialized_uses` find anything? This check is quick"
+    return bool(_NO_INITIALIZER.search(src))
 
 
 def find_uninitialized_uses(c: Code):
-    "Yield (name, line) of each unconditional use after the only `if` that assigns the variable"
+    "Yield (name, line) per variable that is assigned only in an `if`, and then used unconditionally"
     for i in range(len(c)):
         for name in _declared_without_value(c, i):
             if (use := _uninitialized_use(c, name)) is not None:
                 yield c[name], c.line(use)
 
 
-def _means(c, i, name):
+def _refers_to(c, i, name):
     return c[i] == name and c.is_word(i) and c[i - 1] not in ('.', '->', '::')
 
 
@@ -80,21 +82,21 @@ def _declaration(c, i, name):
     opening = i
     while c.outer[opening] != -1 and c.kind(c.outer[opening]) == 'code':
         opening = c.outer[opening]
-    return next(k for k in c.find_between(name, opening, i + 1) if _means(c, k, name))
+    return next(k for k in c.find_between(name, opening, i + 1) if _refers_to(c, k, name))
 
 
-def _more_conditions(c, use, declared):
-    "Is a use under conditions that its declaration is not under, or is it the declaration?"
+def _is_conditional_use(c, use, declared):
+    "Is a use conditional within the scope of its declaration? True for the declaration itself"
     more = _conditions(c, use) - _conditions(c, declared)
     return use == declared or any(c[keyword] not in ('for', 'while') for keyword in more)
 
 
 def _conditions(c, i):
-    "Return the tokens of the `if`, `else`, loops, `?` and the like that decide whether token `i` is reached"
+    "Return the tokens of the `if`, `else`, loops, `?`, `&&` and `||` that decide whether token `i` is evaluated"
     found = set()
     while i != -1:
         start = _statement(c, i)
-        found |= {k for k in range(start, i) if c[k] in _CHOICES and c.outer[k] == c.outer[i]}
+        found |= {k for k in range(start, i) if c[k] in _SHORT_CIRCUIT and c.outer[k] == c.outer[i]}
         while start < i and c[start] in (*_HEADS, 'else', 'do'):
             end = start
             if c[start] in _HEADS:
@@ -115,7 +117,7 @@ def _statement(c, i):
 
 
 def _declared_without_value(c, i):
-    "Return the names that the statement at token `i` declares without a value: `float v, w;`"
+    "Yield the tokens of the names that the statement at token `i` declares without an initializer: `float v, w;`"
     if c[i] not in BUILTIN or c[i - 1] not in (';', '{', '}') or c.scope(i) != 'code' or c[c.outer[i]] != '{':
         return
     while c[i] in BUILTIN:
@@ -128,9 +130,9 @@ def _declared_without_value(c, i):
 
 
 def _uninitialized_use(c, name):
-    "Return the use of the variable declared at token `name` that may precede any value; None if there is none"
+    "Return the first use of the variable declared at token `name` that may be uninitialized; None if there is none"
     body = c.outer[name]
-    uses = [k for k in c.find_between(c[name], name + 1, c.mate.get(body, len(c))) if _means(c, k, c[name])]
+    uses = [k for k in c.find_between(c[name], name + 1, c.mate.get(body, len(c))) if _refers_to(c, k, c[name])]
     if not uses or c[uses[0] + 1] != '=' or _statement(c, uses[0]) == uses[0] and c.outer[uses[0]] == body:
         return None
     ifs = sorted(_conditions(c, uses[0]) - _conditions(c, name))
@@ -139,7 +141,7 @@ def _uninitialized_use(c, name):
     end = c.mate[ifs[0] + 1] + 1
     end = c.mate[end] if c[end] == '{' else c.until(end, (';',))
     later = [k for k in uses if k > end]
-    if not later or c[end + 1] == 'else' or not _reads(c, later[0], body):
+    if not later or c[end + 1] == 'else' or not _is_certainly_read(c, later[0], body):
         return None
     between = range(end + 1, later[0])
     first = _statement(c, later[0])
@@ -149,8 +151,8 @@ def _uninitialized_use(c, name):
     return later[0]
 
 
-def _reads(c, i, body):
-    "Is token `i` certainly read: not assigned, not passed to a function, in no braces but the `body`?"
+def _is_certainly_read(c, i, body):
+    "Is token `i` certainly read, as it is not assigned, not passed to a function, and in no braces inside the `body`?"
     if c[i + 1] == '=' or c[i - 1] in ('&', '>>'):
         return False
     while (opening := c.outer[i]) != body:

@@ -1,10 +1,10 @@
-"""Functions of CUDA that the emulator does not have, found in a compiler's log, and what to use instead."""
+"""Finds in a compiler's log which functions of CUDA the emulator lacks, and suggests what to use instead."""
 
 import re
 
 from .compile_errors import read_log
 
-# A name of CUDA, and what to use instead
+# pattern of CUDA names -> what to use instead
 _FAMILIES = (
     (r'cudaIpc\w*|cudaMemPool(?:Export|Import|Ptr)\w*|cudaEventInterprocess', 'each process has a GPU of its own'),
     (r'cuda\w*Mipmap\w*|tex\w+Grad|tex2Dgather', 'textures have one level here'),
@@ -26,11 +26,11 @@ _NO_MEMBER = re.compile(
 _STATIC = re.compile(r'static assertion failed.*?(?:: |")(the emulator (?:supports|has) [^"\n]*)')
 
 
-def _instead(name, meant):
-    "Return what to use instead of `name`, a name of CUDA's; None for any other, and for what looks like a typo"
+def _alternative(name, is_typo):
+    "Return what to use instead of the CUDA name `name`; None for other names, and for what looks like a typo"
     for pattern, instead in _FAMILIES:
         if re.fullmatch(pattern, name):
-            return instead if instead or not meant else None
+            return instead if instead or not is_typo else None
 
 
 def describe_unsupported(
@@ -38,21 +38,21 @@ def describe_unsupported(
     src: str,  # the learner's source
     name: str,  # of the source, as in the log
     others=(),  # dict: name -> text of the learner's other files
-) -> str:  # None: nothing that CUDA has is missing
+) -> str:  # None: the log is about something else
     "Describe the CUDA feature that `src` uses and the emulator does not have, with the line"
     for d in read_log(log, name, others=others):
-        if said := _say(d.what):
+        if message := _message(d.what):
             file, n = (d.file, d.line) if d.file or not d.used else ('', d.used)
             lines = (others[file] if file else src).splitlines()
             text = lines[n - 1].strip() if n <= len(lines) else ''
-            return f'{said}\n  {file}{", " * bool(file)}line {n}: {text}'
+            return f'{message}\n  {file}{", " * bool(file)}line {n}: {text}'
 
 
-def _say(what):
-    "Translate a compiler's message to our words; None if it is about something else"
+def _message(what):
+    "Describe the missing feature that a compiler's message is about; None for any other message"
     if m := _STATIC.search(what):
         return m[1]
     if (m := _NO_MEMBER.search(what)) and 'did you mean' not in what:
         return f'the emulator does not support {m[2]}::{m[1]}: run on a GPU'
-    if (m := _UNDECLARED.search(what)) and (instead := _instead(m[1], 'did you mean' in what)) is not None:
+    if (m := _UNDECLARED.search(what)) and (instead := _alternative(m[1], 'did you mean' in what)) is not None:
         return f'the emulator does not support {m[1]}: {instead}{", or " if instead else ""}run on a GPU'

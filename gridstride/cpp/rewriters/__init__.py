@@ -1,5 +1,5 @@
 """Rewrites CUDA C to C++, line by line.
 
-`rewrite` (`to_cpp`: all of it) calls the others: `launches` (`<<<grid, block>>>`), `variables` (in shared memory and on
-the device), `captures` (lambdas that use these), `statements`, `inline_asm` and `ptx` (PTX as C++).
+`rewrite` (`to_cpp`) calls the others: `launches` (`<<<grid, block>>>`), `variables` (shared and device variables),
+`captures` (lambdas that use these), `statements`, `inline_asm` and `ptx` (PTX as C++).
 """

@@ -1,6 +1,7 @@
-"""Lambdas that use variables in shared memory: on a GPU these are static, so that no lambda captures them.
+"""Rewrites lambdas that use variables in shared memory.
 
-On the emulator they are references, which each lambda that names one captures by reference.
+On a GPU these variables are static, so that a lambda uses them without capturing. On the emulator they are local
+references, so each lambda that uses one gets a capture by reference.
 """
 
 from bisect import bisect
@@ -13,7 +14,7 @@ _QUALIFIERS = '*', '&', '&&', 'const', 'volatile', '__restrict__', '__restrict'
 
 
 def rewrite_captures(e: Edits):
-    "Rewrite `[=] { s[i] = 0; }` to `[=, &s] { s[i] = 0; }`; raises `WrongSource` for a lambda that captures `s` itself"
+    "Rewrite `[=] { s[i] = 0; }` to `[=, &s] { s[i] = 0; }`; raises `WrongSource` if the source captures `s` itself"
     c = e.code
     declared = {token for i in c.find_specifiers('__shared__') if c.scope(i) == 'code' for token in _names(c, i)}
     if not declared or not c.find('['):
@@ -24,10 +25,11 @@ def rewrite_captures(e: Edits):
     for i in c.find('['):
         if (body := _body(c, i)) is None:
             continue
-        own, used = _parameters(c, c.mate[i] + 1), _used(c, body, by_macros)
-        meant = dict.fromkeys([*used, *map(c.__getitem__, range(i, c.mate[i]))])
+        own = _parameters(c, c.mate[i] + 1)
+        used = _used(c, body, by_macros)
+        mentioned = dict.fromkeys([*used, *map(c.__getitem__, range(i, c.mate[i]))])
         shared = [
-            name for name in known if name in meant and name not in own and _is_shared(known[name], declared, body)
+            name for name in known if name in mentioned and name not in own and _is_shared(known[name], declared, body)
         ]
         _refuse_captured(c, i, shared)
         end, by_reference = c.mate[i], c[i + 1] == '&' and c[i + 2] in (',', ']')
@@ -36,12 +38,12 @@ def rewrite_captures(e: Edits):
 
 
 def _in_macros(e, names):
-    "Return {macro name: those of `names` that are in its body}"
+    "Return {name of a macro: those of `names` that its body uses}"
     return {m.name: [c for c in {*map(m.__getitem__, range(len(m)))} if c in names] for m in e.macros}
 
 
 def _used(c, body, by_macros):
-    "Return the names that a lambda's `body` uses, itself or by a macro"
+    "Return the names that a lambda's `body` uses, directly or by a macro"
     used = {c[k] for k in range(body + 1, c.mate[body]) if c[k - 1] not in ('.', '->', '::')}
     return used.union(*(by_macros[name] for name in used if name in by_macros))
 
@@ -54,12 +56,12 @@ def _refuse_captured(c, i, shared):
 
 
 def _names(c, i):
-    "Return the tokens that name what the declaration with `__shared__` at `i` declares"
+    "Return the tokens of the names that the declaration with `__shared__` at `i` declares"
     return [declarator.name for declarator in read_declaration(c, i).declarators]
 
 
 def _body(c, i):
-    "Return the index of the `{` of the lambda that begins at `i`; None if none does"
+    "Return the index of the `{` of the lambda that begins at `i`; None if no lambda begins there"
     before = c[i - 1] in (')', ']', '[') or c.is_word(i - 1) and c[i - 1] not in KEYWORDS or c.is_string(i - 1)
     after = c.mate.get(i, i) + 1
     if before or c[i + 1] == '[' or c[after] == '=':
@@ -80,14 +82,14 @@ def _declarations(c, name, declared):
 
 
 def _is_shared(known, declared, body):
-    "Does a name mean one of its declarations `declared` in shared memory, at the start of a lambda's `body`?"
+    "Does a name refer to a variable in shared memory, one of `declared`, at the start of a lambda's `body`?"
     before = range(bisect(known, (body,)) - 1, -1, -1)
     last = next((known[n][0] for n in before if known[n][1] > body), None)
     return last in declared
 
 
 def _end_of_scope(c, k):
-    "Return the end of the scope of what is declared at `k`: after parameters the body, after `for (` the loop"
+    "Return the end of the scope of the declaration at `k`: for a parameter the function's body, for `for (` the loop"
     opening = c.outer[k]
     if c[opening] != '(':
         return c.mate.get(opening, k)
@@ -96,7 +98,7 @@ def _end_of_scope(c, k):
 
 
 def _is_declared(c, k):
-    "Is the name at `k` declared there, after a type?"
+    "Is the name at `k` declared there, that is, after a type?"
     j = k - 1
     while c[j] in _QUALIFIERS:
         j -= 1

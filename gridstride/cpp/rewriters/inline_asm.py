@@ -1,8 +1,8 @@
-"""Statements of inline PTX: `asm volatile("text" : outputs : inputs : clobbers)`.
+"""Rewrites statements of inline PTX, `asm volatile("text" : outputs : inputs : clobbers)`, to blocks of C++.
 
-Each becomes a block in which each operand is a variable, `gs_0` for `%0`, and `cpp.ptx` turns the text into
-calls. An output is written back after the last instruction. `"n"` is a constant expression, which may appear
-where only a number may. A macro may paste its parameter into the text, `"cp.async.wait_group " #n ";"`.
+In the block each operand is a variable, `gs_0` for `%0`, and `ptx` translates the text to calls. An output is written
+back after the last instruction. An operand `"n"` is a constant expression, which PTX also allows in place of a literal.
+The body of a macro may insert its parameter into the text, as in `"cp.async.wait_group " #n ";"`.
 """
 
 from ..frontend.edits import Edits, NotEmulated
@@ -26,16 +26,22 @@ def _rewrite_statement(e, i):
     operands = [(*operand, n == 0) for n, ids in enumerate(more[:2]) for operand in _operands(c, ids)]
     try:
         calls = statements(_text(e, text), len(operands))
-        bound = [_bind(n, *operand) for n, operand in enumerate(operands)]
+        bindings = [_bind(n, *operand) for n, operand in enumerate(operands)]
     except UnknownPTX as error:
         what = f'{error}; keep it from the emulator with `#ifndef GRIDSTRIDE_EMULATOR`'
         raise c.error(NotEmulated, what, i) from None
-    block = ['do {', *(before for before, _ in bound), calls, *(after for _, after in bound if after), '} while (0)']
+    block = [
+        'do {',
+        *(before for before, _ in bindings),
+        calls,
+        *(after for _, after in bindings if after),
+        '} while (0)',
+    ]
     e.replace_tokens(i, c.mate[p], ' '.join(block))
 
 
 def _sections(c, p):
-    "Split the tokens of the asm statement with its `(` at `p` at its colons"
+    "Split the tokens of the asm statement with its `(` at `p` at the colons; returns lists of indices"
     res, j = [[]], p + 1
     while j < c.mate[p]:
         if c[j] in (':', '::'):
@@ -49,7 +55,7 @@ def _sections(c, p):
 def _text(e, ids):
     """Return the text of an asm statement.
 
-    It consists of string literals, macros that stand for them, and, in marks, stringified macro parameters."""
+    It consists of string literals, macros that expand to them, and stringified macro parameters, marked by \\x01."""
     c, parts = e.code, []
     for j in ids:
         if c.is_string(j):
@@ -67,7 +73,7 @@ def _text(e, ids):
 
 
 def _operands(c, ids):
-    "Return (constraint, expression) of each operand"
+    "Return a list of (constraint, expression), one per operand"
     res, j = [], 0
     while j < len(ids):
         i = ids[j]
@@ -79,7 +85,7 @@ def _operands(c, ids):
 
 
 def _bind(n, constraint, expression, output):
-    "Return C++ that makes the variable `gs_n` of an operand, and C++ that writes it back, '' for none"
+    "Return C++ code that defines the variable `gs_n` of an operand, and code that writes it back, '' for an input"
     kind = constraint.strip('=+&')
     constant, marked = kind in ('n', 'i'), constraint[:1] in ('=', '+')
     if kind not in ('r', 'l', 'f', 'd', 'h', 'n', 'i') or output != marked or (output and constant):

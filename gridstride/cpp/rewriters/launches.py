@@ -1,8 +1,8 @@
-"""Launches: rewrites `k<<<grid, block>>>(args)` to a call of a function.
+"""Rewrites a launch, `k<<<grid, block>>>(args)`, to a call of a function.
 
-The name of the kernel is the expression that ends before `<<<`: `k`, `ns::k<float, 16>`, `table[i]`,
-`(fast ? a : b)`. It is found by walking back. Since `>` may end a `>>>` of its own, the end of the launch's
-configuration is the last three of a run of `>` that has a `(` after it.
+The kernel is the expression that ends before `<<<`: `k`, `ns::k<float, 16>`, `table[i]`, `(fast ? a : b)`. Its begin is
+found by going backwards. Template arguments in the configuration may end in a `>>>` of their own, so the end of the
+configuration is the last three of a sequence of `>` with a `(` after it.
 """
 
 from functools import lru_cache
@@ -18,7 +18,7 @@ _LAUNCH = frozenset(('<<<', 'cudaLaunchKernel', 'cudaLaunchCooperativeKernel', '
 
 
 def rewrite_launches(e: Edits):
-    "Rewrite `k<<<grid, block>>>(args)` to a call, whose lambda makes the kernel one object whatever it is"
+    "Rewrite each launch to a call of `gridstride::launch`, whose last argument is a lambda that calls the kernel"
     c = e.code
     for i in c.find_any(_LAUNCH | e.launchers if e.launchers else _LAUNCH):
         if c[i] == '<<<' and c[i - 1] != 'operator':
@@ -32,7 +32,7 @@ def rewrite_launches(e: Edits):
 
 
 def _keep_type(e, i):
-    "Rewrite `(void *)kernel`, the first argument at token `i`, to `kernel`: its type has the parameters for the launch"
+    "Drop the cast of the argument `(void *)kernel` at token `i`: the type of `kernel` has the parameters' types"
     c = e.code
     if _is_cast(c, i):
         e.replace_tokens(i, c.mate[i], '')
@@ -46,7 +46,7 @@ def _is_cast(c, i):
 
 
 def _keep_kernel(e, i):
-    "Rewrite `params.func = (void *)kernel`, of a graph node: the node keeps the kernel with its type"
+    "Rewrite the value of `params.func = (void *)kernel`, for a graph node, so that it has the kernel's type"
     c = e.code
     end = c.until(i, (',', ';'))
     name = c.text(range(c.mate[i] + 1 if c[i] == '(' else i, end))
@@ -60,31 +60,34 @@ def _rewrite_launch(e, i):
     first, close = _kernel(c, i), _config_end(c, i)
     p, kernel = close + 3, c.text(range(first, i))
     _check_configuration(c, i, close)
-    # a macro's argument may be empty, or hold the parentheses too: then the compiler decides on the comma before it
+    # In a macro, the text after `>>>` may be a parameter that contains the parentheses, or is empty. Then the arguments
+    # are taken by a variadic lambda, so that no comma is written here.
     if c[p] != '(' and c.macro is None and not c.is_word(p):
         raise c.error(WrongSource, 'this launch has no arguments: `()` after `>>>` if the kernel takes none', i)
-    late = c[p] != '(' or (c.mate.get(p) == p + 2 and c[p + 1] in (c.macro or ()))
-    args = [] if late else c.arguments(p)
+    args_from_macro = c[p] != '(' or (c.mate.get(p) == p + 2 and c[p + 1] in (c.macro or ()))
+    args = [] if args_from_macro else c.arguments(p)
     _refuse_host_lambdas(c, i, args)
-    takes, gives = _pass_arguments(e, args)
+    params, passed = _pass_arguments(e, args)
     head = '::gridstride::launch(::gridstride::Config('
-    call = f'), GRIDSTRIDE_NAME({kernel}), __LINE__, [=]({takes}) GRIDSTRIDE_UNSEEN {{ {kernel}({gives}); }}'
-    if late:
+    call = f'), GRIDSTRIDE_NAME({kernel}), __LINE__, [=]({params}) GRIDSTRIDE_UNSEEN {{ {kernel}({passed}); }}'
+    if args_from_macro:
         head, call = '[&](auto... gs_b) { ' + head, call + ', gs_b...); }'
     e.replace_tokens(first, i, head)
     e.replace_tokens(close, close + 2, call)
-    if not late:
+    if not args_from_macro:
         e.replace_tokens(p, p, ', ' if args else '')
     _write_null_pointers(e, args, _name(c, i))
 
 
 def _check_configuration(c, i, close):
-    "Raise `WrongSource` unless the configuration between `<<<` and `>>>` has as many values as a launch takes"
+    "Raise `WrongSource` unless the configuration between `<<<` and `>>>` has two to four values"
     if c.macro is not None or close == i + 1:
         return
-    n, j = 0, i + 1
+    n = 0
+    j = i + 1
     while j < close:
-        n, j = n + 1, min(c.until(j, (',',)), close) + 1
+        n += 1
+        j = min(c.until(j, (',',)), close) + 1
     if n == 1 and not (c[i + 1].isupper() and close == i + 2):  # a macro may expand to several
         what = 'this launch gives the number of blocks, but not of threads: `<<<blocks, threads>>>`'
         raise c.error(WrongSource, what, i)
@@ -95,12 +98,12 @@ def _check_configuration(c, i, close):
 
 @lru_cache(4)
 def _templates(c):
-    "Return the names of kernels that are templates"
+    "Return the names of the kernels that are templates"
     return frozenset(f.name for f in read_functions(c) if f.template and '__global__' in f.words)
 
 
 def _refuse_host_lambdas(c, i, args):
-    "Raise `WrongSource` for a lambda of the host among the arguments of a kernel that is a template"
+    "Raise `WrongSource` for a host lambda among the arguments of a kernel template"
     if c.macro is not None or not any(c[a] == '[' or b == a + 1 and c.is_word(a) for a, b in args):
         return
     if _name(c, i) in _templates(c):
@@ -112,12 +115,14 @@ def _refuse_host_lambdas(c, i, args):
 
 
 def _lambda_called(c, name, i):
-    "Return the index of the `[` of the lambda that the variable at token `name` holds, as a launch at `i` sees it"
-    around, opening = set(), i
+    "Return the `[` of the lambda that the variable at token `name` holds, for a launch at `i`; None if it holds none"
+    enclosing = set()
+    opening = i
     while (opening := c.outer[opening]) >= 0:
-        around.add(opening)
-    made = next((k for k in reversed(_auto_variables(c).get(c[name], ())) if k < i and c.outer[k] in around), None)
-    return made + 2 if made is not None and c[made + 2] == '[' else None
+        enclosing.add(opening)
+    variables = reversed(_auto_variables(c).get(c[name], ()))
+    variable = next((k for k in variables if k < i and c.outer[k] in enclosing), None)
+    return variable + 2 if variable is not None and c[variable + 2] == '[' else None
 
 
 @lru_cache(4)
@@ -148,7 +153,7 @@ def _names(c, i):
 
 
 def _piece(c, end):
-    "Return the index of the first token of the name, subscript, call or parentheses that end at `end`"
+    "Return the index of the first token of the name, subscript, call or parenthesized expression that ends at `end`"
     if _names(c, end):
         return end
     opening = c.angle_back(end) if c[end] == '>' else c.mate.get(end) if c[end] in (')', ']') else None
@@ -159,7 +164,7 @@ def _piece(c, end):
 
 
 def _is_called(c, opening):
-    "Does the `(` at `opening` call what precedes it? `if (x)`, `return` and `(void)` are not called"
+    "Does the `(` at `opening` begin a call of what precedes it, unlike `if (x)`, `return (x)` and `(void)(x)`?"
     if c[opening - 1] in (')', ']'):
         return c[c.mate.get(opening - 1, 0) - 1] not in KEYWORDS and c[opening - 2] != 'void'
     if c[opening - 1] == '>':
@@ -193,9 +198,9 @@ def _name(c, i):
 
 
 def _pass_arguments(e, args):
-    """Return what the lambda takes, and what it passes to the kernel.
+    """Return the parameters of the lambda, and the arguments that it passes to the kernel.
 
-    `{1, 2}` has no type before it meets the kernel's parameter, so it is passed there directly."""
+    `{1, 2}` has no type of its own, so the lambda passes it to the kernel directly."""
     c = e.code
     if not any(c[a] == '{' for a, _ in args):
         return 'auto... gs_a', 'gs_a...'
@@ -203,14 +208,14 @@ def _pass_arguments(e, args):
     for a, b in args:
         if c[a] == '{':
             e.replace_tokens(a, b - 1, 'nullptr')
-    takes = ['auto... ' + name[:-3] if name.endswith('...') else f'auto {name}'.strip() for name in names]
-    return ', '.join(takes), ', '.join(name or c.text(range(a, b)) for name, (a, b) in zip(names, args))
+    params = ['auto... ' + name[:-3] if name.endswith('...') else f'auto {name}'.strip() for name in names]
+    return ', '.join(params), ', '.join(name or c.text(range(a, b)) for name, (a, b) in zip(names, args))
 
 
 def _write_null_pointers(e, args, kernel=None):
     """Rewrite `NULL`, and `0` for a pointer parameter of the kernel, to `nullptr`.
 
-    In a template they would be integers."""
+    The template `gridstride::launch` would pass them as integers."""
     c = e.code
     for n, (a, b) in enumerate(args):
         if b == a + 1 and (c[a] == 'NULL' or (c[a] == '0' and n in e.pointers.get(kernel, ()))):

@@ -1,18 +1,16 @@
-"""Translates inline PTX to calls of the emulator's `ptx.h`: the few instructions that CUDA C has no other words for.
+"""Translates inline PTX to calls of functions in the emulator's `ptx.h`.
 
-`asm volatile("ldmatrix... {%0, %1}, [%2];" : "=r"(a), "=r"(b) : "r"(address))` is a text and the variables
-for `%0`, `%1`, ... in it. Each instruction becomes a call, each register that the text declares
-a variable. A label becomes a label, a branch a `goto`. An unknown instruction is refused by name.
+`asm volatile("ldmatrix... {%0, %1}, [%2];" : "=r"(a), "=r"(b) : "r"(address))` consists of PTX and of the expressions
+for its operands `%0`, `%1`, ... Each instruction becomes a call, each register that the PTX declares a variable, a
+label a label, and a branch a `goto`. `UnknownPTX` names an instruction that has no translation.
 """
 
 import re
 from functools import lru_cache
 
 
-# For every instruction: its name, and the C++ it becomes, given the groups that matched in the name and the
-# operands. A vector `{a, b}` counts as two operands; an address `[a+4]` is the sum.
 class UnknownPTX(ValueError):
-    "An instruction or an operand of PTX that has no C++ here"
+    "The emulator has no translation of an instruction or operand of PTX"
 
 
 def _ptx(name, *args):
@@ -43,10 +41,11 @@ def _order(what, order, scope, *operands):
     return _ptx(what, f'::gridstride::Order::{order}', _scope(scope), *operands)
 
 
-def _tensor(name, rank, operands, before):
-    "Copy a box by TMA, whose map and coordinates are the operands from `before` on"
+def _tensor(name, rank, operands, map_index):
+    "Translate a TMA load or store of a box, whose map and coordinates are the operands from `map_index` on"
     rank = int(rank)
-    at, others = operands[before + 1 : before + 1 + rank], [*operands[: before + 1], *operands[before + 1 + rank :]]
+    first = map_index + 1
+    at, others = operands[first : first + rank], [*operands[:first], *operands[first + rank :]]
     if len(at) < rank:
         raise TypeError
     coordinates = ', '.join(f'int32_t({x})' for x in at)
@@ -54,14 +53,14 @@ def _tensor(name, rank, operands, before):
 
 
 def _sparse_wgmma(n, type, *operands):
-    "Translate a sparse wgmma: metadata and a selector after b"
+    "Translate a sparse wgmma, which has metadata and a selector after b"
     at = int(n) // 2 + (2 if len(operands) == int(n) // 2 + 9 else 5)
     meta, selector = operands[at : at + 2]
     return _wgmma(n, type, *operands[:at], *operands[at + 2 :], sparse=(meta, selector))
 
 
 def _wgmma(n, type, *operands, sparse=()):
-    "Translate a wgmma: d, then a (a descriptor, or four registers) and b, scale-d, the signs, the transpose flags"
+    "Translate a wgmma with operands d, a (a descriptor or four registers), b, scale-d, the signs, the transpose flags"
     d, others = operands[: int(n) // 2], operands[int(n) // 2 :]
     if not all(re.fullmatch(r'gs_\d+', x) for x in d):
         _refuse('wgmma whose d is not made of operands %0, %1, ...', 'they are "+f"(d[0]), "+f"(d[1]), ...')
@@ -72,11 +71,11 @@ def _wgmma(n, type, *operands, sparse=()):
     a, others = (others[:4], others[4:]) if registers else ((), others)
     if registers:
         others = ('0', *others[:4], *(('0', *others[4:]) if transposes else ()))
-    pointer = 'reinterpret_cast<float *>({})' if type == 's8' else '{}'  # integers
-    to, now = (
+    pointer = 'reinterpret_cast<float *>({})' if type == 's8' else '{}'  # the accumulators of s8 are integers
+    results, accumulators = (
         ', '.join(pointer.format(f'&{x}') for x in group) for group in ([x.replace('gs_', 'gs_out_') for x in d], d)
     )
-    arrays = f'float *const gs_to[] = {{{to}}}, *const gs_now[] = {{{now}}};'
+    arrays = f'float *const gs_to[] = {{{results}}}, *const gs_now[] = {{{accumulators}}};'
     arrays += f" const uint32_t gs_a[] = {{{', '.join(a) or '0'}}};"
     if sparse:
         arrays, others = f'{arrays} const uint32_t gs_meta = {sparse[0]};', (*others, '&gs_meta')
@@ -104,6 +103,8 @@ def _i(kind, bits, operand):
     return f'{"int" if kind == "s" else "uint"}{bits}_t({operand})'
 
 
+# (pattern of instructions, function that returns C++ for one). The arguments of the function are the groups of the
+# pattern, then the operands. A vector `{a, b}` counts as two operands; an address `[a+4]` is the sum.
 _CALLS = [
     (re.compile(a), b)
     for a, b in (
@@ -281,24 +282,24 @@ def _refuse(what, why):
     raise UnknownPTX(f'the emulator does not support {what} in inline PTX: {why}')
 
 
-# Which shared memory is meant, and cache hints, make no difference here; nor does an early start of the next
-# launch, since here one launch ends before the next begins.
+# `.shared::cta` and cache hints change nothing on the emulator; nor do `griddepcontrol` and its early start of the next
+# launch, because a launch ends here before the next one begins.
 def _call(name, operands):
-    "Return C++ for the instruction `name`"
+    "Return C++ code for the instruction `name`"
     plain = re.sub(r'::cta\b|\.L[12]::\w+', '', name)
     if 'L2::cache_hint' in name:
         operands = operands[:-1]  # the policy
-    for pattern, made in _CALLS:
+    for pattern, write in _CALLS:
         if not (m := pattern.fullmatch(plain)):
             continue
         try:
-            return made(*m.groups(), *operands)
+            return write(*m.groups(), *operands)
         except TypeError:
             _refuse(f'{name} with {len(operands)} operands', f'it supports {KNOWN}')
     _refuse(f'instruction {name}', f'it supports {KNOWN}')
 
 
-# Special registers are written with two `%`, since one `%` begins the index of an operand.
+# Special registers are written with `%%` in inline PTX, since `%` begins the index of an operand.
 _SPECIAL = dict(
     laneid='uint32_t(::gridstride::lane())',
     lanemask_eq='(1u << ::gridstride::lane())',
@@ -338,7 +339,7 @@ def _label(name):
 
 
 def _operand(text, registers, count):
-    "Return C++ for one operand, of `count`, given the declared `registers`; `{a, b}` becomes several"
+    "Return C++ code for one of `count` operands of PTX, which may be one of `registers`; `{a, b}` becomes several"
     text = text.strip()
     for pattern in (_VECTOR, _TENSOR, _PAIR):
         if m := pattern.fullmatch(text):
@@ -366,7 +367,7 @@ def _parts(first, second=None):
 
 
 def _constant(text):
-    "Return C++ for an operand that is a number, a special register, a macro's parameter, or nothing: `_`"
+    "Return C++ code for an operand that is a number, a special register, a macro's parameter, or `_` for none"
     if text == '_':
         return '::gridstride::ptx::Sink()'
     if text[:1] == '%' and text.lstrip('%') in _SPECIAL:
@@ -405,11 +406,11 @@ _LABEL = re.compile(r'(?:(?<=[;{}\n])|\A)\s*([A-Za-z_$%][\w$]*)\s*:(?!:)')
 def statements(
     text: str,  # PTX, with `%0`, `%1`, ... for its operands
     count: int,  # how many operands there are
-) -> str:  # C++, in which operand i is the variable `gs_i`
-    "Translate PTX to C++ statements; raises `UnknownPTX` for what has no C++ here"
+) -> str:  # C++ code, in which operand i is the variable `gs_i`
+    "Translate PTX to C++ statements; raises `UnknownPTX` for an instruction without a translation"
     text = re.sub(r'//[^\n]*|/\*.*?\*/', ' ', text, flags=re.S).rstrip()
     res = []
-    registers = set()
+    registers = set()  # that the PTX declares
     i = 0
     labels = ''.join(f'__label__ {_label(label)}; ' for label in dict.fromkeys(_LABEL.findall(text)))
     while i < len(text):
@@ -425,7 +426,7 @@ def statements(
 
 
 def _write_statement(m, registers, count):
-    "Return C++ for one statement of PTX; a declaration adds to `registers`"
+    "Return C++ code for one statement of PTX; a declaration adds to `registers`"
     if m['name'].startswith('.'):
         return _declare(m['name'], m['after'], registers)
     guard = f"if ({m['not']}{_operand(m['guard'], registers, count)}) " if m['guard'] else ''
@@ -436,7 +437,7 @@ def _write_statement(m, registers, count):
 
 
 def _declare(name, types, registers):
-    "Return C++ that declares registers, and add them to `registers`"
+    "Add declared registers to `registers`, and return C++ code that declares them"
     m = re.fullmatch(r'\s*\.(\w+)\s+([\w$%]+(?:\s*,\s*[\w$%]+)*)\s*', types)
     if name != '.reg' or not m or m[1] not in _TYPES:
         _refuse(f'declaration {(name + types).strip()!r}', f".reg of {', '.join(_TYPES)} only")

@@ -1,11 +1,11 @@
-"""Rewrites CUDA C to C++ that a CPU's compiler accepts, line by line.
+"""Rewrites CUDA C to C++ that a compiler for the CPU accepts, line by line.
 
 Most of CUDA C is C++: `__global__`, `threadIdx` or `__syncthreads` can be macros, objects and functions of
-a header. Five things cannot, since they are grammar: a launch `k<<<grid, block>>>(x)`, variables in shared
+a header. Five things cannot, because they are grammar: a launch `k<<<grid, block>>>(x)`, variables in shared
 memory, which no lambda captures, variables that live on the device, inline PTX, and a keyword that collides
-with the standard library. `to_cpp` rewrites these and nothing else, and keeps every token on its line (but
-the name of a kernel whose launch is spread over several: it goes to the one with the `>>>`), so that the
-compiler's messages fit the source as it was written.
+with the standard library. `to_cpp` rewrites these and nothing else, and keeps every token on its line,
+so that the compiler's messages fit the learner's source. One exception: if a launch is spread over several lines, the
+name of the kernel moves to the line with the `>>>`.
 """
 
 import re
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..frontend.code import defer_collection
 from .captures import rewrite_captures
-from ..frontend.edits import Edits, NotEmulated, apply, apply_to_read
+from ..frontend.edits import Edits, NotEmulated, apply, apply_to_tokenized
 from .inline_asm import rewrite_asm
 from .launches import rewrite_launches
 from ..frontend.preprocessor import includes
@@ -25,8 +25,8 @@ from .variables import rewrite_shared, rewrite_symbols
 
 _HERE = Path(__file__).parents[1] / 'include/cuda'
 
-# Some headers have no stand-in. Including one raises an error that says what to do instead.
-_ABSENT = {
+# Headers of CUDA that the emulator does not have -> what to do instead, for the error message
+_UNSUPPORTED_HEADERS = {
     'thrust/': 'the common parts of Thrust are there, not this one',
     'cub/': 'cub/cub.cuh has reductions and scans of warps, blocks and the device, and sorts',
     'cublas': 'include cublas_v2.h, or call torch.matmul from Python',
@@ -52,9 +52,9 @@ _ABSENT = {
 }
 
 
-def hint_for_missing(header: str) -> str:  # what to do instead; '' if it is none of CUDA's, or is there
-    "Return what to do instead of including a header of CUDA's that the emulator does not have"
-    found = next((hint for start, hint in _ABSENT.items() if header.startswith(start)), '')
+def hint_for_missing(header: str) -> str:
+    "Return what to do instead of including a header of CUDA that the emulator does not have; '' for other headers"
+    found = next((hint for start, hint in _UNSUPPORTED_HEADERS.items() if header.startswith(start)), '')
     return '' if (_HERE / header).is_file() else found
 
 
@@ -67,8 +67,10 @@ def _refuse_headers(src):
 
 
 def _rewrite_inlining(e):
-    """Rewrite `__noinline__`, which cannot be a macro as the standard library has an attribute of that name, and drop
-    `always_inline`: nvcc ignores it without `inline`, but g++ refuses it"""
+    """Rewrite `__noinline__`, and drop `always_inline`.
+
+    The former cannot be a macro, as libstdc++ has an attribute of that name; nvcc ignores the latter without `inline`,
+    but g++ refuses it."""
     c = e.code
     for i in c.find('__noinline__', 'always_inline', '__always_inline__'):
         if c[i] == '__noinline__':
@@ -79,30 +81,30 @@ def _rewrite_inlining(e):
 
 
 def _rewrite_builtins(e):
-    "Rewrite copies of a constant length by a builtin, which g++ does not report to detectors, to calls"
+    "Rewrite builtin copies to calls of functions: g++ does not report a builtin of constant length to the detectors"
     for i in e.code.find('__builtin_memcpy', '__builtin_memmove', '__builtin_memset'):
         e.replace_tokens(i, i, e.code[i].replace('__builtin', 'gridstride'))
 
 
 def _rewrite_heads(e):
-    "Make a kernel begin by registering its launch bounds: a template's may depend on its arguments"
+    "Insert code that registers launch bounds at the begin of a kernel, where those of a template are known"
     c = e.code
     for i in c.find('__cluster_dims__', '__launch_bounds__'):
         if c[i + 1] != '(':
             continue
         in_clusters = c[i] == '__cluster_dims__'
-        if in_clusters and any('static thread_local' in text for *_, text in e.made):
+        if in_clusters and any('static thread_local' in text for *_, text in e.edits):
             what = 'the emulator does not support __shared__ variables of file scope next to a kernel in clusters'
             raise c.error(NotEmulated, f'{what}: declare them in the function that uses them', i)
         body = next((j for j in range(c.mate[i + 1], len(c)) if c[j] in ('{', ';')), None)
         if body and c[body] == '{':
-            says = c.text(range(i + 2, c.mate[i + 1] if in_clusters else c.until(i + 2, (',',))))
-            call = f'in_clusters_of(dim3({says}))' if in_clusters else f'bounded_to({says})'
+            argument = c.text(range(i + 2, c.mate[i + 1] if in_clusters else c.until(i + 2, (',',))))
+            call = f'in_clusters_of(dim3({argument}))' if in_clusters else f'bounded_to({argument})'
             e.insert(c.end(body), f' ::gridstride::{call};')
 
 
 def _refuse_surrogates(src):
-    "Raise `WrongSource` for half of a surrogate pair, which no file can hold"
+    "Raise `WrongSource` for half of a surrogate pair, which cannot be encoded in a file"
     try:
         src.encode()
     except UnicodeEncodeError as e:
@@ -111,7 +113,7 @@ def _refuse_surrogates(src):
 
 
 def without_line_numbers(src: str) -> str:
-    "Drop `#line` and the byte order mark from `src`: lines are counted from the first that was given"
+    "Drop `#line` and the byte order mark from `src`, so that line 1 is its first line"
     src = src.removeprefix('\ufeff')
     _refuse_surrogates(src)
     found = [t for t in directives(src) if re.match(r'#\s*(line\b|\d)', t.text)]
@@ -120,7 +122,7 @@ def without_line_numbers(src: str) -> str:
 
 _REWRITES = (rewrite_asm, _rewrite_inlining, rewrite_launches, rewrite_shared, rewrite_symbols, _rewrite_heads)
 _REWRITES += (rewrite_captures, rewrite_statements, _rewrite_builtins)
-# A macro without any of these words is not rewritten, nor one that consists of such specifiers.
+# A macro is rewritten only if its body has one of `_WORDS`, and is more than a list of `_SPECIFIERS`.
 _SPECIFIERS = frozenset('__device__ __global__ __host__ __forceinline__ __inline__ inline static'.split())
 _WORDS = frozenset(
     'asm __asm__ __asm __noinline__ always_inline __always_inline__ '
@@ -131,12 +133,12 @@ _WORDS = frozenset(
 
 
 def _names(i, kernel):
-    "Return C++ that registers the names of a kernel's parameters"
+    "Return C++ code that registers the names of a kernel's parameters"
     names = ','.join(p.name for p in kernel.params)
     return f'static const ::gridstride::Names gs_names_{i}("{kernel.name}", "{names}");'
 
 
-@lru_cache(16)  # a cell is run again, a kernel is compiled with and without checks
+@lru_cache(16)  # because cells are run repeatedly, and kernels compiled with and without checks
 @defer_collection()
 def to_cpp(
     src: str,  # CUDA C
@@ -145,24 +147,23 @@ def to_cpp(
 ) -> str:  # C++17 that needs `emulator.h`; the same lines, and one more if there are kernels
     """Rewrite `src` for the emulator.
 
-    Raises `NotEmulated` for PTX that it does not know and headers without a stand-in, `ValueError` for brackets that
-    do not close, `WrongSource` for an invalid launch. All branches of an `#if` are rewritten that may be
-    compiled."""
+    All branches of an `#if` that may be compiled are rewritten. Raises `NotEmulated` for PTX and headers that the
+    emulator does not have, `WrongSource` for brackets without a match and for an invalid launch."""
     _refuse_headers(src)
     source = read(src)
     found = kernels_in(source.main)
     pointers = {k.name: [n for n, p in enumerate(k.params) if p.type.endswith('*')] for k in found}
     words = _WORDS | source.launchers | source.main.aliases.keys()
     macros = [c for c in source.macros if not (words.isdisjoint(c.texts) or _SPECIFIERS.issuperset(c.texts))]
-    edits = [Edits(c, source, pointers, shared) for c in (source.main, *macros)]
-    for e in edits:
+    all_edits = [Edits(c, source, pointers, shared) for c in (source.main, *macros)]
+    for e in all_edits:
         for rewrite in _REWRITES:
             rewrite(e)
-    made = [text for e in edits for text in e.made]
+    edits = [edit for e in all_edits for edit in e.edits]
     if names and found:
         registered = ' '.join(_names(i, k) for i, k in enumerate(found))
-        if any(e.plain for e in edits):
+        if any(e.has_plain_variables for e in all_edits):
             registered += ' static const ::gridstride::PlainVariables gs_plain;'
         line_end = '' if src.endswith('\n') else '\n'
-        made.append((len(src), len(src), f'{line_end}{registered}\n'))
-    return apply_to_read(src, made)
+        edits.append((len(src), len(src), f'{line_end}{registered}\n'))
+    return apply_to_tokenized(src, edits)

@@ -1,5 +1,7 @@
-"""Statements that mean something else in CUDA C than in C++: a kernel's `return`, an exchange whose result is
-unused, `malloc`, `free`, `new` and `delete`, a kernel that is called like a function, and one that returns a value."""
+"""Rewrites statements that mean something else in CUDA C than in C++, and refuses wrong uses of kernels.
+
+The statements are `return` in a kernel, `atomicExch` with an unused result, `malloc`, `free`, `new` and `delete`.
+Refused are a kernel that is called like a function, and one that returns a value."""
 
 from bisect import bisect_left
 
@@ -15,7 +17,7 @@ _EXCHANGES = {'atomicExch', 'atomicExch_block', 'atomicExch_system'}
 _BEFORE_STATEMENTS = {';', '{', '}', 'else', 'do'}
 _HEAP = {'malloc': 'heap_alloc', 'free': 'heap_free'}
 _HEADS = {'if', 'for', 'while', 'switch'}
-# functions of C with the name of a kernel: a call without `<<<>>>` means the function
+# functions of C that a kernel may have the name of: a call without `<<<>>>` calls the function
 _OF_C = {*_HEAP, *'abort close exit index memcpy memset open pow printf puts read select signal time write'.split()}
 _RESULTS = {
     'const',
@@ -37,7 +39,7 @@ _RESULTS = {
 
 
 def rewrite_statements(e: Edits):
-    "Rewrite all of them; raises `WrongSource` for a kernel that is called like a function or returns a value"
+    "Rewrite these statements; raises `WrongSource` for a kernel that is called like a function or returns a value"
     c = e.code
     own = list(read_functions(c)) if c.macro is None else []
     if c.macro is None:
@@ -58,28 +60,28 @@ def _rewrite_exchanges(e):
     "Rewrite `atomicExch(p, v);`, whose result is unused, to a store"
     c = e.code
     for i in c.find(*_EXCHANGES):
-        if c[i + 1] == '(' and c[c.mate.get(i + 1, i) + 1] == ';' and _begins(c, i):
+        if c[i + 1] == '(' and c[c.mate.get(i + 1, i) + 1] == ';' and _begins_statement(c, i):
             e.replace_tokens(i, i, f'::gridstride::unread::{c[i]}')
 
 
 def _rewrite_heap(e, own):
-    """Rewrite `malloc` and `free`: in a kernel they are the device's, on the host its own, as the running code decides.
+    """Rewrite `malloc` and `free` to functions that allocate on the device in a kernel, and on the host otherwise.
 
-    Names that the source itself declares, as a member, a variable or a function, are not rewritten."""
+    A `malloc` that the source declares itself, as a member, variable or function, is not rewritten."""
     c = e.code
     found = [i for i in c.find(*_HEAP) if c[i + 1] == '(']
-    declared = [i for i in found if _declares(c, i)]
-    kept = _OwnNames(c, declared + [i for i in c.find(*_HEAP) if c[i + 1] != '('], own) if found else None
+    declared = [i for i in found if _is_declared(c, i)]
+    own_names = _OwnNames(c, declared + [i for i in c.find(*_HEAP) if c[i + 1] != '('], own) if found else None
     for i in found:
         first = i - 2 if (c[i - 2], c[i - 1]) == ('std', '::') else i - 1 if c[i - 1] == '::' else i
         qualified = c[i - 1] == '::' and (first < i - 1 and c[first - 1] != '::' or not c.is_word(i - 2))
         plain = c[i - 1] not in ('.', '->', '::', '*', '&', '~', 'operator')
-        if i not in declared and (qualified or plain and not kept.means(i)):
+        if i not in declared and (qualified or plain and not own_names.means(i)):
             e.replace_tokens(first, i, f'::gridstride::{_HEAP[c[i]]}')
 
 
-def _declares(c, i):
-    "Is the token before the name at `i` the type of a declaration?"
+def _is_declared(c, i):
+    "Is the name at `i` declared there, as a type precedes it?"
     j = i - 1
     while c[j] in ('*', '&', '&&', 'const'):
         j -= 1
@@ -104,7 +106,7 @@ class _OwnNames:
                 self.bodies.append((c[i], *_function_around(c, i)))
 
     def means(self, i):
-        "May the name at token `i` mean one of them?"
+        "May the name at token `i` refer to one of them?"
         c, name = self.c, self.c[i]
         if any(known == name and a <= i < b for known, a, b in self.bodies):
             return True
@@ -115,7 +117,7 @@ class _OwnNames:
 
 
 def _function_around(c, i):
-    "Return (begin, end) of the function around token `i`, or whose parameters contain it"
+    "Return (begin, end) of the function whose body or parameters contain token `i`"
     opening = i
     while c.outer[opening] >= 0 and c.kind(c.outer[opening]) == 'code':
         opening = c.outer[opening]
@@ -126,7 +128,7 @@ def _function_around(c, i):
 
 
 def _classes_around(c, i):
-    "Return the classes whose members a name at token `i` may mean: around it, that of its function, and their bases"
+    "Return the classes with members that token `i` may name: enclosing ones, that of its function, and their bases"
     waiting, opening = [], i
     while (opening := c.outer[opening]) >= 0:
         if c.kind(opening) == 'type' and (name := class_of(c, opening)):
@@ -144,7 +146,7 @@ def _classes_around(c, i):
 
 
 def _bases(c, name):
-    "Return the words after the `:` of the classes with this name"
+    "Yield the names after the `:` of the definitions of a class, which include its bases"
     for i in c.find(name):
         end = c.until(i, (':', ';', '{', ',')) if c[i - 1] in ('struct', 'class') else i
         if c[end] == ':':
@@ -152,7 +154,7 @@ def _bases(c, name):
 
 
 def _rewrite_new(e):
-    "Rewrite `new` and `delete` of device functions: of the device or of the host, as the running code decides"
+    "Rewrite `new` and `delete` in device functions, for the heap of the device or host, depending on what runs them"
     c = e.code
     found = c.find('new', 'delete')
     if not found or 'operator new' in c.src:
@@ -168,7 +170,7 @@ def _rewrite_new(e):
 
 
 def _device_functions(c):
-    "Return (begin, end) of the body of each function that a GPU runs"
+    "Return a list with (begin, end) of the body of each device function and kernel"
     res, last = [], -1
     for i in c.find('__global__', '__device__'):
         if i > last:
@@ -178,17 +180,17 @@ def _device_functions(c):
     return res
 
 
-def _begins(c, i):
-    "Does a statement begin at token `i`, or at a cast before it?"
+def _begins_statement(c, i):
+    "Does a statement begin at token `i`, or with a cast before it?"
     if c[i - 1] == '::':
         i -= 1
     if c[i - 1] != ')':
-        return c[i - 1] in _BEFORE_STATEMENTS or c[i - 1] == ':' and not _chooses(c, i - 1)
+        return c[i - 1] in _BEFORE_STATEMENTS or c[i - 1] == ':' and not _is_conditional_operator(c, i - 1)
     opening = c.mate.get(i - 1, i - 1)
-    return c[opening - 1] in _HEADS or c[opening - 1] == 'constexpr' or _begins(c, opening)
+    return c[opening - 1] in _HEADS or c[opening - 1] == 'constexpr' or _begins_statement(c, opening)
 
 
-def _chooses(c, i):
+def _is_conditional_operator(c, i):
     "Does the `:` at `i` belong to a `?`, and not to a label?"
     while i > 0 and c[i - 1] not in (';', '{', '}'):
         i -= 1
@@ -198,7 +200,7 @@ def _chooses(c, i):
 
 
 def _rewrite_returns(e):
-    "Record the line of a `return` before a barrier, so that the thread does not count as one that passed the barrier"
+    "Rewrite `return` in a kernel to record its line, so that synccheck can report a thread that exits before a barrier"
     c = e.code
     for i in c.find_specifiers('__global__'):
         if c.scope(i) != 'namespace':
@@ -211,7 +213,7 @@ def _rewrite_returns(e):
 
 
 def _is_after_barrier(c, i):
-    "Is there a barrier before token `i` on its line?"
+    "Is there a barrier before token `i` on the same line?"
     line, i = c.line(i), i - 1
     while i > 0 and c.line(i) == line:
         if c[i].startswith('__syncthreads') or c[i] in ('sync', 'barrier_sync'):
@@ -221,7 +223,7 @@ def _is_after_barrier(c, i):
 
 
 def _in_lambda(c, i, body):
-    "Is token `i` in a lambda, or in a function of a local type, of the function with this body?"
+    "Is token `i` in a lambda, or in a member of a local class, within the function with this body?"
     opening = c.outer[i]
     while opening != body:
         before = c[opening - 1]

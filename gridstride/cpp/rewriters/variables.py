@@ -1,6 +1,6 @@
-"""Variables in shared memory and on the device: become references to memory that the emulator has.
+"""Rewrites shared and device variables to references to memory of the emulator.
 
-The type of such a reference is that of the declaration without the name.
+The type of such a reference is that of the declaration, without the variable's name.
 """
 
 import re
@@ -12,22 +12,23 @@ from ..frontend.tokens import WrongSource
 
 
 def rewrite_shared(e: Edits):
-    "Rewrite `__shared__ T a[N], b;` to references to memory of the block"
-    c, end = e.code, -1
+    "Rewrite `__shared__ T a[N], b;` to references to the shared memory of the block"
+    c = e.code
+    end = -1  # of the last declaration
     for i in c.find_specifiers('__shared__'):
         if i <= end:
             continue
         d = read_declaration(c, i)
         if declarators := list(d.declarators):
             _rewrite_shared(e, d, declarators)
-        elif not _only_specifies(c):
+        elif not _is_alias(c):
             what = 'the emulator cannot read this declaration of a __shared__ variable: write its type and its name'
             raise c.error(NotEmulated, what, i)
         end = declarators[-1].end if declarators else i
 
 
-def _only_specifies(c):
-    "Does this body of a macro consist of specifiers alone?"
+def _is_alias(c):
+    "Is this the body of a macro, and does it consist of specifiers alone?"
     words = [j for j in range(len(c)) if c.is_word(j)]
     return c.macro is not None and all(is_storage(c, j) or is_alignment(c, j) for j in words)
 
@@ -48,48 +49,49 @@ def _rewrite_shared(e, d, declarators):
 
 
 def _shared_reference(e, d, declarator, common):
-    "Return C++ for the reference that `declarator` becomes; `common` is the type of all declarators"
-    c, dynamic = e.code, 'extern' in d.words
+    "Return C++ code for the reference that replaces `declarator`; `common` is the type of all declarators"
+    c = e.code
+    dynamic = 'extern' in d.words
     outside = c.macro is None and c.scope(d.start) == 'namespace'
     make = 'dynamic_shared' if dynamic else 'file_shared' if outside else 'shared'
-    own = _guard_bounds(
+    suffix = _parenthesize_bounds(
         c.text([j for j in of_type(c, declarator.first, declarator.end) if not declarator.name <= j < declarator.past])
     )
     name, type_ = (
         c.text(range(declarator.name, declarator.past)),
-        f'{common} {own}'.strip() + ('' if dynamic else ', __COUNTER__'),
+        f'{common} {suffix}'.strip() + ('' if dynamic else ', __COUNTER__'),
     )
     before = 'static thread_local ' if outside else ''
     if dynamic:
         before = f'extern {_declared_as(e, declarator, common)}; {before}'
-    by = _alignment(c, d.start, declarator.end) if make == 'shared' and c.macro is None else None
-    if by:
-        before = f'struct gs_align_{name} {{ alignas({by}) char c; }}; '
+    alignment = _alignment(c, d.start, declarator.end) if make == 'shared' and c.macro is None else None
+    if alignment:
+        before = f'struct gs_align_{name} {{ alignas({alignment}) char c; }}; '
         type_ += f', alignof(gs_align_{name})'
     return f'{before}auto &{name} = ::gridstride::{make}<{type_}>({e.quote(name)})'
 
 
 def _declared_as(e, declarator, common):
-    "Return C++ that declares a dynamic array under another name: the compiler refuses two types, as nvcc does"
+    "Return C++ code that declares a dynamic array under another name, so that the compiler refuses two types of it"
     c = e.code
     own = of_type(c, declarator.first, declarator.end)
     before, after = (
         c.text([j for j in own if side(j)]) for side in (lambda j: j < declarator.name, lambda j: j >= declarator.past)
     )
     name = e.paste('gs_extern_') + c.text(range(declarator.name, declarator.past))
-    return f'__attribute__((unused)) {common} {before}{name}{after}'  # its only purpose is to be refused
+    return f'__attribute__((unused)) {common} {before}{name}{after}'  # it is never used otherwise
 
 
-def _guard_bounds(own):
-    "Put bounds that contain a `>` in parentheses, so that it does not end a template's arguments"
+def _parenthesize_bounds(own):
+    "Put array bounds that contain a `>` in parentheses, so that it does not end the template arguments"
     return re.sub(r'\[([^\[\]]*>[^\[\]]*)\]', r'[(\1)]', own)
 
 
 def _alignment(c, i, end):
     "Return the alignment in the declaration `i:end`; None if it has none"
     for j in range(i, end):
-        says = c[j] in ('alignas', '__align__') or c[j] == 'aligned' and c[j - 1] == '('
-        if says and c[j + 1] == '(':
+        is_align = c[j] in ('alignas', '__align__') or c[j] == 'aligned' and c[j - 1] == '('
+        if is_align and c[j + 1] == '(':
             return c.text(range(j + 2, c.mate[j + 1]))
 
 
@@ -98,11 +100,11 @@ def _defines_type(c, d):
 
 
 def _type_of_all(e, d):
-    "Return the type that all declarators of `d` share; one that is defined there becomes a declaration of its own"
-    return _take_type_out(e, d) if _defines_type(e.code, d) else e.code.text(of_type(e.code, d.start, d.first))
+    "Return the type that all declarators of `d` share; a type that `d` defines is moved to a declaration of its own"
+    return _extract_type(e, d) if _defines_type(e.code, d) else e.code.text(of_type(e.code, d.start, d.first))
 
 
-def _take_type_out(e, d):
+def _extract_type(e, d):
     c = e.code
     brace = next(j for j in range(d.start, d.first) if c[j] == '{')
     key = next(j for j in range(d.start, brace) if c[j] in ('struct', 'union', 'class'))
@@ -115,28 +117,28 @@ def _take_type_out(e, d):
     if j == brace:
         e.insert(c.end(key), f' {name}')
     e.replace(c.end(c.mate[brace]), c.start(d.first), '; ')
-    around = (*range(d.start, key), *range(c.mate[brace] + 1, d.first))
-    return ' '.join([c[i] for i in around if c[i] in ('const', 'volatile')] + [name])
+    outer_tokens = (*range(d.start, key), *range(c.mate[brace] + 1, d.first))
+    return ' '.join([c[i] for i in outer_tokens if c[i] in ('const', 'volatile')] + [name])
 
 
-# `__device__ int n = 3;` outside functions becomes the initial value, and a reference to the device memory
-# that starts with it. Functions are not rewritten; nor are constants that the compiler needs to know.
+# `__device__ int n = 3;` outside functions becomes a variable with the initial value, and a reference to device memory
+# that is initialized from it. Constants that the compiler may need at compile time are not rewritten.
 _SPACES = {'__managed__': 'm', '__constant__': 'c', '__device__': 'd'}
 _NO_SYMBOL = {'constexpr', '__shared__', '__global__', 'typedef', 'using', 'friend', 'template'}
 
 
 def rewrite_symbols(e: Edits):
-    "Rewrite `__device__ T a = 3;` outside functions to a reference to memory of the device"
+    "Rewrite `__device__ T a = 3;` outside functions to a reference to device memory"
     c = e.code
     found = list(_device_variables(c, e.shared))
-    e.plain = any(_is_kept(c, i) for i in c.find_specifiers(*_SPACES))
+    e.has_plain_variables = any(_stays_variable(c, i) for i in c.find_specifiers(*_SPACES))
     names = (
         (c.text(range(declarator.name, declarator.past)), declarator, d)
         for d, declarators in found
         for declarator in declarators
     )
-    defined = {name for name, declarator, d in names if not _declares(declarator, d)}
-    seen = {}  # name that was declared -> is its size known by now?
+    defined = {name for name, declarator, d in names if not _is_declaration(declarator, d)}
+    seen = {}  # name of a variable that was declared -> is its size known already?
     for d, declarators in found:
         _rewrite_symbol(e, d, declarators, defined, seen)
 
@@ -158,13 +160,13 @@ def _device_variables(c, shared=()):
             yield d, declarators
 
 
-# A variable of several files has external linkage, as with nvcc -rdc=true: the file that defines it makes the
-# reference, each other file declares the same reference.
+# A variable that several files access has external linkage, as with nvcc -rdc=true: one file defines the variable and
+# the reference, and the other files declare the reference.
 def _qualified(c, d, declarator):
     "Return the variable's name with its namespaces; None in an unnamed namespace, which other files cannot access"
-    around = d.start
-    while (around := c.outer[around]) >= 0:
-        if c[around - 1] == 'namespace':
+    opening = d.start
+    while (opening := c.outer[opening]) >= 0:
+        if c[opening - 1] == 'namespace':
             return None
     space, name = namespace_of(c, d.start), c.text(range(declarator.name, declarator.past))
     return f'{space}::{name}' if space else name
@@ -172,13 +174,13 @@ def _qualified(c, d, declarator):
 
 def shared_variables(
     texts: dict,  # file name -> CUDA C: all files of a program, with its own headers
-) -> tuple:  # of (name with its namespaces, bounds such as '[4]')
+) -> tuple:  # of (qualified name, array bounds such as '[4]')
     "Return the `__device__` variables that one file declares `extern` and another one defines"
     declared = {}
     defined = {}
     bounds = {}
     for file, text in texts.items():
-        for name, declares, size in _linked(text):
+        for name, declares, size in _external_variables(text):
             (declared if declares else defined).setdefault(name, set()).add(file)
             if not declares:
                 bounds[name] = size
@@ -186,27 +188,29 @@ def shared_variables(
     return tuple(sorted((name, bounds[name]) for name in found))
 
 
-def _linked(text):
-    "Yield (name, is it only declared, its bounds) of each device variable that other files may access"
+def _external_variables(text):
+    "Yield (name, is it only declared?, its bounds) per device variable that other files may access"
     if not any(space in text for space in _SPACES):
         return
     try:
         c = read(text).main
     except ValueError:
         return  # rewriting this file reports the error
-    for d, declarators in _device_variables(c, _Any()):
+    for d, declarators in _device_variables(c, _AnyName()):
         for declarator in declarators:
             if 'static' not in d.words and (name := _qualified(c, d, declarator)):
-                yield name, _declares(declarator, d), _bounds(c, declarator)
+                yield name, _is_declaration(declarator, d), _bounds(c, declarator)
 
 
-class _Any:
+class _AnyName:
+    "A set that contains every name"
+
     def __contains__(self, name):
         return True
 
 
 def _bounds(c, declarator):
-    "Return the first brackets of a declarator, with the number of its initial values if they are empty; '' for none"
+    "Return the first array bound of a declarator, in brackets, computed from its initializer if empty; '' for no array"
     if c[declarator.past] != '[':
         return ''
     if c[declarator.past + 1] != ']':
@@ -215,8 +219,8 @@ def _bounds(c, declarator):
     return f'[{len(c.arguments(brace))}]' if declarator.init < declarator.end and c[brace] == '{' else ''
 
 
-def _is_kept(c, i):
-    "Is what is declared at token `i` not replaced by a reference? A constant, a member, one of a macro"
+def _stays_variable(c, i):
+    "Does the variable declared at token `i` stay a C++ variable, as a constant, a member, or a macro's does?"
     if c.scope(i) not in ('namespace', 'type'):
         return False
     d = read_declaration(c, i)
@@ -229,13 +233,13 @@ def _is_kept(c, i):
     return whole and c.macro is not None and not d.words & _NO_SYMBOL
 
 
-def _declares(declarator, d):
-    "Is it only a declaration, if the same source has a definition? Otherwise it is the definition, as for nvcc"
+def _is_declaration(declarator, d):
+    "Is it a mere declaration, with `extern` and no initializer? nvcc takes it as the definition if there is no other"
     return 'extern' in d.words and declarator.init == declarator.end
 
 
 def _is_symbol(c, d, declarator):
-    "Does the declaration with this first declarator make a variable?"
+    "Does the declaration with this first declarator declare a device variable?"
     if d.words & _NO_SYMBOL or c[d.start - 1] == 'template':
         return False
     if c[declarator.past] == '(':
@@ -263,7 +267,7 @@ def _rewrite_symbol(e, d, declarators, defined, seen):
     for n, declarator in enumerate(declarators):
         name = c.text(range(declarator.name, declarator.past))
         shared = _shared_name(e, d, declarator)
-        declares = _declares(declarator, d) and (shared is not None or name in defined)
+        declares = _is_declaration(declarator, d) and (shared is not None or name in defined)
         linkage = '' if name in seen else 'static '
         if shared is not None:
             linkage = 'extern ' if 'const' in d.words else ''
@@ -276,21 +280,21 @@ def _rewrite_symbol(e, d, declarators, defined, seen):
             e.replace(c.start(_past_directives(c, d)), c.start(d.first), f'{prefix} ')
         e.insert(c.start(declarator.name), e.paste('gs_init_'))
         if shared is None:
-            _refer(e, d, declarator, name, declares, seen)
+            _insert_reference(e, d, declarator, name, declares, seen)
         else:
-            _refer_shared(e, d, declarator, shared, declares)
+            _insert_shared_reference(e, d, declarator, shared, declares)
 
 
 def _shared_name(e, d, declarator):
-    "Return the name, with its namespaces, of a variable that other files access, too; None for any other"
+    "Return the qualified name of a variable that other files access, too; None for any other variable"
     if e.code.macro is not None or 'static' in d.words or not e.shared:
         return None
     name = _qualified(e.code, d, declarator)
     return name if name in e.shared else None
 
 
-def _refer_shared(e, d, declarator, name, declares):
-    "Declare the reference that all files share, or define it in the file that defines the variable"
+def _insert_shared_reference(e, d, declarator, name, declares):
+    "Insert the declaration of the reference that all files share; its definition in the file with the variable's"
     c = e.code
     own, at = c[declarator.name], c.end(declarator.end - 1)
     if c[declarator.past] == '[' and c[declarator.past + 1] == ']' and declares and e.shared[name]:
@@ -304,21 +308,21 @@ def _refer_shared(e, d, declarator, name, declares):
 
 
 def _past_directives(c, d):
-    "Return the first token of `d` to replace: `__constant__` may be alone between preprocessor lines"
+    "Return the first token of `d` to replace: after a preprocessor line, if only `__constant__` and the like precede"
     first = max((k for k in range(d.start + 1, d.first + 1) if k in c.directives), default=d.start)
     return first if all(c[k] in _SPACES for k in range(d.start, first)) else d.start
 
 
 def _alignments(c, d):
-    "Return the alignments among the specifiers of `d`, as they are written"
+    "Return the text of the alignments among the specifiers of `d`"
     found = [j for j in range(d.start, d.first) if c.is_word(j) and not is_storage(c, j) and past_attribute(c, j) > j]
     return ''.join(c.text(range(j, past_attribute(c, j))) + ' ' for j in found)
 
 
-def _refer(e, d, declarator, name, declares, seen):
-    """Write the reference with the variable's own name, once.
+def _insert_reference(e, d, declarator, name, declares, seen):
+    """Insert the reference, which has the variable's own name, once.
 
-    One that is declared before it is defined gets its reference where its size is first known."""
+    For a variable that is declared before its definition, this is where its size is first known."""
     c = e.code
     if seen.get(name):
         return
@@ -326,7 +330,7 @@ def _refer(e, d, declarator, name, declares, seen):
     if known:
         value = e.paste('gs_init_') + name
         space = next(v for k, v in _SPACES.items() if k in d.words)
-        made = f"GRIDSTRIDE_SYMBOL({name}, {value}, {e.quote(name)}, '{space}')"
-        e.insert(c.end(declarator.end - 1), f'; {made}')
+        reference = f"GRIDSTRIDE_SYMBOL({name}, {value}, {e.quote(name)}, '{space}')"
+        e.insert(c.end(declarator.end - 1), f'; {reference}')
     if declares:
         seen[name] = known

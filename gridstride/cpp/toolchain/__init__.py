@@ -1,7 +1,7 @@
-"""Compilers, their inputs, and the cache of their outputs.
+"""Runs compilers, and caches their outputs.
 
-`compilers` (which there are, and their flags), `runtime_library` (the emulator's runtime), `build` (a learner's
-source), `headers` (the precompiled ones), `cache` and `integrity` (an entry is complete, and this user's own),
-`includes` (headers of a learner's own), `host_only_files` (files of a program that nvcc passes to the host's compiler
-unchanged), `nvrtc` (what its compiler needs to be given).
+`compilers` (finds them, and chooses flags), `runtime_library` (builds the emulator's runtime), `build` (compiles a
+learner's source), `headers` (precompiles ours), `cache`, `integrity` (checks the entries of the cache),
+`includes` (reads the learner's own headers), `host_only_files` (files of a program that nvcc passes to the host's
+compiler unchanged), `nvrtc` (stand-ins for headers that NVRTC does not have).
 """

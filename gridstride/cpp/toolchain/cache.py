@@ -1,10 +1,10 @@
-"""The outputs of compilers, kept in the user's cache.
+"""The user's cache of what compilers have produced.
 
-Everything that is compiled has a folder of its own, whose name is a hash of all that decides the
-result: the sources, the compiler and its flags, our headers, the kind of CPU. So an entry
-cannot be stale, and is never overwritten. Deleting the cache costs only the time to compile again.
+Each result of a build is an entry: a folder whose name is a hash of all inputs, which are the sources, the compiler and
+its flags, our headers and the kind of CPU. So an entry cannot be stale, and is never overwritten. Deleting the cache
+costs only the time to compile again.
 
-An entry that is damaged, or that another user could have written, is made again (`integrity`); if the cache
+An entry that is damaged, or that another user could have written, is built again (`integrity`). If the cache
 cannot be used at all, a temporary folder of this user replaces it.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ...support.atomic_write import is_foreign, write_whole
 from ...utils import cache_dir
-from .integrity import flaw, seal
+from .integrity import find_damage, write_checksums
 
 
 def _hash(*parts):
@@ -29,15 +29,14 @@ def _hash(*parts):
 
 @lru_cache
 def headers_hash(folder):
-    "Hash all files in `folder`: what includes them depends on it"
+    "Return a hash of all files in `folder`, which is part of the key of entries that include them"
     files = sorted(p for p in Path(folder).rglob('*') if p.is_file())
     return _hash(*((str(p.relative_to(folder)), p.read_bytes()) for p in files))
 
 
 @lru_cache
 def cpu():
-    """Identify this CPU and C library: code compiled for one may not run with another that shares the
-    home folder"""
+    "Identify this CPU and C library: machines that share a home folder may not run each other's code"
     try:
         info = Path('/proc/cpuinfo').read_text()
     except OSError:
@@ -47,24 +46,25 @@ def cpu():
 
 
 def _libc():
-    "Return the version of glibc, '' of another C library"
+    "Return the version of glibc; '' for another C library"
     try:
         return os.confstr('CS_GNU_LIBC_VERSION') or ''
     except (AttributeError, ValueError, OSError):
         return ''
 
 
-# A waiting learner sees what is being compiled. One line at a time: nested compilations are part of it.
-SLOW = 2.0  # seconds, after which a compilation is reported
+# A learner who waits sees what is being compiled. A build inside another one is not reported, so that there is one
+# line.
+SLOW = 2.0  # seconds after which a compilation is reported
 _reporting = threading.Lock()
 
 
 @contextmanager
 def report_slow(
-    what,  # the slow operation
-    after=SLOW,  # seconds; nothing is printed if it ends before; None: never
+    what,  # describes the operation
+    after=SLOW,  # seconds; nothing is printed if the block ends before; None: never
 ):
-    "Report on stderr what goes on in the `with` block, with a dot per second; not with `GRIDSTRIDE_QUIET`"
+    "Print to stderr, with a dot per second, that a slow operation runs in the `with` block; not with GRIDSTRIDE_QUIET"
     if after is None or os.environ.get('GRIDSTRIDE_QUIET') or not _reporting.acquire(blocking=False):
         return (yield)
     ended = threading.Event()
@@ -92,92 +92,94 @@ def _report(what, after, ended):
     write(f' {time.perf_counter() - start:.0f} s\n')
 
 
-# `build` runs commands in a folder next to the final one, and renames it after they succeed. If two processes
-# build the same entry at once, both do the work, and the second finds that the first was faster:
-# no process ever sees half a folder.
-Built = namedtuple('Built', 'folder commands seconds cached')  # seconds: 0 if it was in the cache
+# `build` runs commands in a temporary folder next to the entry, and renames it after they succeed, so that no process
+# ever sees an incomplete entry. If two processes build the same entry at the same time, the second discards its result.
+BuildResult = namedtuple('BuildResult', 'folder commands seconds cached')  # seconds: 0 if it was in the cache
 
 
-def folder_of(sources, commands, *decides, section='') -> Path:
+def entry_folder(sources, commands, *key, section='') -> Path:
     "Return the folder in which `build` puts the result for these arguments"
-    return cache_dir() / section / _hash(_SEALED, sources, commands, *decides)
+    return cache_dir() / section / _hash(_SEALED, sources, commands, *key)
 
 
-_SEALED = 'with sums'  # part of the name: entries of older versions have none
+_SEALED = 'with sums'  # a part of the key that entries of older versions, without checksums, do not have
 
 
-class Unusable(RuntimeError):
+class CacheUnusable(RuntimeError):
     "The cache cannot be written, or other users can write it"
 
 
 def build(
     sources: dict,  # file name -> text
     commands: list,  # each a list of strings, or several of them to run at once; in the folder that holds the sources
-    *decides,  # whatever else decides the result
+    *key,  # whatever else decides the result
     fail=None,  # called with the log if a command fails; returns an exception
     run=None,  # runs a command in a folder and returns its status and its log; None: `run_command`
-    section='',  # a folder inside the cache
-    shared=False,  # do several processes need it? Then the others wait
-    contents=True,  # compare the hashes of an existing entry? Otherwise its user notices damage
-) -> Built:
-    "Return the folder in which `commands` have made their outputs from `sources`, from the cache if it is there"
-    usual, start = folder_of(sources, commands, *decides, section=section), time.perf_counter()
-    for final in (usual, _spare_path() / section / usual.name):
-        if _is_whole(final, contents):
-            return Built(final, commands, 0.0, True)
-    how = dict(sources=sources, commands=commands, run=run or run_command, fail=fail)
+    section='',  # the folder of the entry inside the cache
+    shared=False,  # do several processes need the entry? Then one builds it, and the others wait
+    contents=True,  # compare the checksums of an existing entry? Otherwise its user must detect damage
+) -> BuildResult:
+    "Return the entry with the outputs of `commands`, run on `sources`, from the cache if it has the entry"
+    usual = entry_folder(sources, commands, *key, section=section)
+    start = time.perf_counter()
+    for final in (usual, _replacement_path() / section / usual.name):
+        if _is_usable(final, contents):
+            return BuildResult(final, commands, 0.0, True)
+    steps = dict(sources=sources, commands=commands, run=run or run_command, fail=fail)
     try:
-        final = _make_once(usual, shared, contents, how)
-    except Unusable as e:
-        final = _make_in_spare(e, usual, section, shared, contents, how)
-    return Built(final, commands, time.perf_counter() - start, False)
+        final = _make_if_missing(usual, shared, contents, steps)
+    except CacheUnusable as e:
+        final = _make_in_replacement(e, usual, section, shared, contents, steps)
+    return BuildResult(final, commands, time.perf_counter() - start, False)
 
 
-def is_there(sources, commands, *decides) -> bool:
-    "Has `build` put a result for these arguments there?"
-    return _is_whole(folder_of(sources, commands, *decides), True)
+def is_cached(sources, commands, *key) -> bool:
+    "Is the entry for these arguments of `build` in the cache?"
+    return _is_usable(entry_folder(sources, commands, *key), True)
 
 
-def _make_once(final, shared, contents, how):
-    "Make an entry that is not there; returns its folder"
+def _make_if_missing(final, shared, contents, steps):
+    "Build an entry if it is missing; returns its folder"
     _prepare_folder(final)
     with one_at_a_time(final) if shared else nullcontext():
         for _ in range(3):
-            if _is_whole(final, contents):
+            if _is_usable(final, contents):
                 return final
             with suppress(_Removed):
-                _make(final, **how)
+                _make(final, **steps)
                 return final
-    raise Unusable(f'{final.parent} is removed again and again')
+    raise CacheUnusable(f'{final.parent} is removed again and again')
 
 
-def _make_in_spare(why, usual, section, shared, contents, how):
-    "Make an entry in a temporary folder; if that fails, too, raises the first reason"
-    spare = _spare_for(why)
+def _make_in_replacement(why, usual, section, shared, contents, steps):
+    "Build an entry in the replacement of the cache; if that fails, too, raises `why`, the error of the cache"
+    replacement = _replacement_for(why)
     try:
-        return _make_once(spare / section / usual.name, shared, contents, how)
-    except Unusable:
+        return _make_if_missing(replacement / section / usual.name, shared, contents, steps)
+    except CacheUnusable:
         raise why from None
 
 
-def _spare_for(why):
-    "Return the temporary folder that replaces the cache; `why` is reported once, or raised if there is none"
+def _replacement_for(why):
+    "Return the temporary folder that replaces the cache, and report `why` once; raises `why` if there is no folder"
     try:
-        spare = _spare()
+        replacement = _replacement()
     except OSError:
         raise why from None
-    _report_once(f'{why}; {spare} is used instead. Set GRIDSTRIDE_CACHE to a folder of yours to keep what is compiled')
-    return spare
+    _report_once(
+        f'{why}; {replacement} is used instead. Set GRIDSTRIDE_CACHE to a folder of yours to keep what is compiled'
+    )
+    return replacement
 
 
 # Ownership and integrity
-def _is_whole(final, contents):
-    "Is an entry there, and usable? An unusable one is removed, as far as possible"
-    if _why_foreign(final.parent) or (why := flaw(final, contents)) is None:
+def _is_usable(final, contents):
+    "Does an entry exist, and is it usable? An unusable entry is reported and removed"
+    if _why_foreign(final.parent) or (why := find_damage(final, contents)) is None:
         return False
     if why:
         with one_at_a_time(final.with_name(f'{final.name}-broken')):
-            if flaw(final, contents):  # no other process has made it again
+            if find_damage(final, contents):  # otherwise another process has replaced it
                 _report_once(f'the cache is damaged ({final} {why}); what cannot be used is made again')
                 discard(final)
         return False
@@ -185,22 +187,22 @@ def _is_whole(final, contents):
 
 
 def _why_foreign(folder):
-    "Explain why other users could put entries into a folder of the cache; '' if they cannot, or if it is not there yet"
-    for ancestor in _chain(folder):
+    "Return why other users could write to a folder of the cache; '' if they cannot, or if it does not exist"
+    for ancestor in _folders_of_cache(folder):
         with suppress(OSError):
-            found = os.lstat(ancestor) if ancestor == _spare_path() else os.stat(ancestor)
+            found = os.lstat(ancestor) if ancestor == _replacement_path() else os.stat(ancestor)
             if why := is_foreign(found) or ('is a link' if stat.S_ISLNK(found.st_mode) else ''):
                 return f'{ancestor} {why}'
     return ''
 
 
-def _chain(folder):
-    "Return a folder of the cache, and the cache"
-    return [root for root in dict.fromkeys((cache_dir(), _spare_path(), folder)) if folder.is_relative_to(root)]
+def _folders_of_cache(folder):
+    "Return those of the cache, its replacement and `folder` that contain `folder`"
+    return [root for root in dict.fromkeys((cache_dir(), _replacement_path(), folder)) if folder.is_relative_to(root)]
 
 
 def discard(path):
-    "Remove a folder, file or link, atomically for others"
+    "Remove a folder, file or link; for other processes it disappears at once"
     path = Path(path)
     aside = path.with_name(f'{path.name}.{os.getpid()}.{threading.get_ident()}.old')
     with suppress(OSError):
@@ -211,37 +213,37 @@ def discard(path):
             aside.unlink()
 
 
-def usable() -> Path:
-    "Return the cache, made if needed; if it cannot be written, its replacement, which is reported once"
+def usable_cache() -> Path:
+    "Return the folder of the cache, made if needed; if it cannot be written, its replacement"
     try:
         _prepare_folder(cache_dir() / 'entry')
-    except Unusable as e:
-        return _spare_for(e)
+    except CacheUnusable as e:
+        return _replacement_for(e)
     return cache_dir()
 
 
 def make_section(name):
-    "Make a folder of the cache that is not there, if possible"
-    with suppress(Unusable):
+    "Make a folder of the cache, if possible"
+    with suppress(CacheUnusable):
         _prepare_folder(cache_dir() / name / 'entry')
 
 
 def _prepare_folder(final):
-    "Make the folder that will contain an entry; raises `Unusable` if that fails, or others can write it"
+    "Make the folder that will contain an entry; raises `CacheUnusable` if that fails, or other users can write to it"
     section = final.parent
     try:
-        for ancestor in _chain(section):
+        for ancestor in _folders_of_cache(section):
             _make_private(ancestor)
     except OSError as e:
-        raise Unusable(
+        raise CacheUnusable(
             f'{section} cannot be written ({e.strerror}); set GRIDSTRIDE_CACHE to a folder that can'
         ) from None
     if why := _why_foreign(section):
-        raise Unusable(why)
+        raise CacheUnusable(why)
 
 
 def _make_private(folder):
-    "Make a folder that others can neither read nor write; an existing one loses the permissions of others to write"
+    "Make a folder that other users can neither read nor write; of an existing folder, remove their write permission"
     if not folder.is_dir():
         if folder.parent == cache_dir() and os.path.lexists(folder):
             discard(folder)  # a file where a part of the cache belongs
@@ -252,95 +254,95 @@ def _make_private(folder):
         os.chmod(folder, found.st_mode & 0o7755)
 
 
-def _spare_path():
+def _replacement_path():
     name = f'gridstride-{os.geteuid() if hasattr(os, "geteuid") else os.environ.get("USERNAME", "")}'
     return Path(tempfile.gettempdir()) / name
 
 
-def _spare():
-    "Return this user's temporary folder, for what the cache cannot take"
+def _replacement():
+    "Return the temporary folder of this user that replaces the cache"
     with suppress(OSError):
-        _spare_path().mkdir(mode=0o700, exist_ok=True)
-    if _spare_path().is_dir() and not _why_foreign(_spare_path()):
-        return _spare_path()
-    return _own_spare()
+        _replacement_path().mkdir(mode=0o700, exist_ok=True)
+    if _replacement_path().is_dir() and not _why_foreign(_replacement_path()):
+        return _replacement_path()
+    return _process_replacement()
 
 
 @lru_cache
-def _own_spare():
-    "Return one for this process alone, if another user's files have that name"
+def _process_replacement():
+    "Return a temporary folder of this process alone, for when another user has taken the name of the usual one"
     folder = Path(tempfile.mkdtemp(prefix='gridstride-'))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
 @lru_cache
-def _once():
+def _reported():
     return []
 
 
 def _report_once(text):
     "Report on stderr what is wrong with the cache, in one line, once; not with `GRIDSTRIDE_QUIET`"
-    if not _once():
-        _once().append(text)
+    if not _reported():
+        _reported().append(text)
         if not os.environ.get('GRIDSTRIDE_QUIET'):
             print(f'gridstride: {text}', file=sys.stderr, flush=True)
 
 
-# What a source is rewritten to depends on it and on the modules here. To look up the result
-# takes a fifth of the time of reading the source again.
-LOG = 'log.txt'  # in a folder of `build`: the compiler's log, which is printed each time
+# The key of an entry contains the rewritten source. To rewrite it again for a cached module would take five times as
+# long as to look up the entry by the original source, so an index maps the hash of the latter to the entry.
+LOG = 'log.txt'  # a file of an entry: the compiler's log, whose warnings are printed at each use
 
 
 @lru_cache
 def _modules_hash():
-    "Hash the modules here: they read and rewrite sources"
+    "Return a hash of the modules of this package, which rewrite sources"
     return _hash(*((p.name, p.read_bytes()) for p in sorted(Path(__file__).parents[1].rglob('*.py'))))
 
 
 def cached_result(
-    asked,  # all that decides the result of `make`, except the modules here
-    make,  # a function without arguments that returns a `Built`
-) -> Built:
-    "Return the cached result of `make`; it is called if that is gone, or if there is a log to print"
-    key = _hash(asked, _modules_hash())
-    note = cache_dir() / 'known' / key
+    inputs,  # all inputs of `make`, except the modules of this package
+    make,  # a function without arguments that returns a `BuildResult`
+) -> BuildResult:
+    "Return the result of `make`, from the cache if the index has it; not if there is a log to print"
+    key = _hash(inputs, _modules_hash())
+    index_entry = cache_dir() / 'known' / key
     with suppress(OSError, ValueError, TypeError, RecursionError):
-        of, name, commands = json.loads(note.read_text(encoding='utf-8'))
+        indexed_key, name, commands = json.loads(index_entry.read_text(encoding='utf-8'))
         folder = cache_dir() / name
         if (
-            of == key
+            indexed_key == key
             and re.fullmatch(r'[0-9a-f]{20}', name)
-            and not _why_foreign(note.parent)
-            and _is_whole(folder, True)
+            and not _why_foreign(index_entry.parent)
+            and _is_usable(folder, True)
         ):
-            return Built(folder, commands, 0.0, True)
+            return BuildResult(folder, commands, 0.0, True)
     built = make()
     if not (built.folder / LOG).exists() and built.folder.parent == cache_dir():
         with suppress(OSError):
-            _make_private(note.parent)
-            if note.is_symlink() or note.is_dir():
-                discard(note)
-            write_whole(note, json.dumps([key, built.folder.name, built.commands]))
+            _make_private(index_entry.parent)
+            if index_entry.is_symlink() or index_entry.is_dir():
+                discard(index_entry)
+            write_whole(index_entry, json.dumps([key, built.folder.name, built.commands]))
     return built
 
 
 class _Removed(Exception):
-    "The folder in which an entry is being made was removed"
+    "The temporary folder of an entry was removed during the build"
 
 
 def _make(final, sources, commands, run, fail):
     work = _unfinished_folder(final)
     try:
         _fill(work, sources, commands, run, fail)
-        seal(work, final.name)
+        write_checksums(work, final.name)
         os.chmod(work, 0o755)
-        _put(work, final)
+        _rename_to_final(work, final)
     except OSError as e:
         if e.errno in (errno.ENOSPC, errno.EDQUOT):
             what = f'no space is left in {final.parent}, or in {tempfile.gettempdir()}, which compilers use'
             how = 'free some, or set GRIDSTRIDE_CACHE and TMPDIR to folders with free space'
-            raise Unusable(f'{what}: {how}') from None
+            raise CacheUnusable(f'{what}: {how}') from None
         if not work.exists():
             raise _Removed from None
         raise
@@ -366,7 +368,7 @@ def _fill(work, sources, commands, run, fail):
 
 
 def _run(command, folder, run):
-    "Run each command, alone or several at once; yields them with their status and log"
+    "Run a command, or several in parallel; returns a list of (command, (status, log))"
     if isinstance(command[0], str):
         return [(command, run(command, folder))]
     if len(command) == 1:  # in this thread, where Ctrl-C ends the compiler
@@ -378,47 +380,50 @@ def _run(command, folder, run):
 def _unfinished_folder(final):
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(final.parent)
+        _remove_unfinished(final.parent)
         return Path(tempfile.mkdtemp(dir=final.parent, prefix=f'{final.name}.'))
     except OSError as e:
         why = f'{final.parent} cannot be written ({e.strerror}); set GRIDSTRIDE_CACHE to a folder that can'
-        raise Unusable(why) from None
+        raise CacheUnusable(why) from None
 
 
-_UNFINISHED = re.compile(r'[0-9a-f]{20}\.')
-_LONG_AGO = 24 * 3600  # seconds: no compiler runs as long
+_UNFINISHED_NAME = re.compile(r'[0-9a-f]{20}\.')
+_MAX_AGE = 24 * 3600  # seconds, longer than any compiler runs
 
 
 @lru_cache
-def _sweep(folder):
-    "Remove what killed processes had begun, once per process"
+def _remove_unfinished(folder):
+    "Remove the temporary folders of processes that were killed; runs once per process"
     for entry in os.scandir(folder):
         with suppress(OSError):
-            if _UNFINISHED.match(entry.name) and time.time() - entry.stat(follow_symlinks=False).st_mtime > _LONG_AGO:
+            if (
+                _UNFINISHED_NAME.match(entry.name)
+                and time.time() - entry.stat(follow_symlinks=False).st_mtime > _MAX_AGE
+            ):
                 discard(entry.path)
 
 
-def _put(work, final):
-    "Give the folder its final name, unless another process was faster; an unusable one is replaced"
+def _rename_to_final(work, final):
+    "Rename the folder to its final name; an entry that another process has built stays, an unusable one is replaced"
     try:
         os.rename(work, final)
     except OSError:
-        if flaw(final) == '':
+        if find_damage(final) == '':
             return
         discard(final)
         try:
             os.rename(work, final)
         except OSError:
-            if flaw(final) != '':
-                raise Unusable(f'{final} cannot be replaced') from None
+            if find_damage(final) != '':
+                raise CacheUnusable(f'{final} cannot be replaced') from None
 
 
 def run_command(
     command: list,  # of strings
     folder,  # to run it in
-    what='compiling',  # reported if it takes long
-    after=SLOW,  # seconds; None: it is not reported
-) -> tuple:  # its status and its output
+    what='compiling',  # describes the command if it is slow
+    after=SLOW,  # seconds after which it is reported; None: never
+) -> tuple:  # (exit status, output)
     "Run a compiler, with messages in English"
     how = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace')
     with (
@@ -433,20 +438,19 @@ def run_command(
 
 
 def _wait_interruptibly(process):
-    """Return the status and the output of a process.
+    """Wait for a process, and return its exit status and output.
 
-    Python answers Ctrl-C when it executes bytecode. A system call that the signal does not interrupt (it came just
-    before the call, or to another thread, or the call is restarted) lasts a second at most here, not until the end."""
+    Python handles Ctrl-C only when it executes bytecode. The signal may not interrupt a system call, for example if it
+    arrives in another thread, or if the call is restarted. So each call here waits for at most a second."""
     while True:
         with suppress(subprocess.TimeoutExpired):
             output, _ = process.communicate(timeout=1)
             return process.returncode, output
 
 
-# What is slow to make and needed by all is made by one process, while the others wait.
 @contextmanager
 def one_at_a_time(final):
-    "Lock the folder `final` for this process in the `with` block, if the system has such locks"
+    "Hold the lock of the entry `final` in the `with` block, so that one process builds it; no-op without file locks"
     path = final.with_suffix('.lock')
     try:
         import fcntl
@@ -464,8 +468,8 @@ def one_at_a_time(final):
                 path.unlink()
 
 
-def first_use(command, folder, after=0.0):
-    "Run a compiler, and report, at once or after `after` seconds, that this is done only once; linking takes a moment"
+def run_first_time(command, folder, after=0.0):
+    "Run a compiler, and report after `after` seconds that this is done only once; linking is fast, and not reported"
     if '-shared' in command:
         return run_command(command, folder)
     return run_command(command, folder, 'preparing the emulator for this compiler, once', after)

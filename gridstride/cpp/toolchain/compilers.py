@@ -1,4 +1,4 @@
-"""Compilers: which there are, and the flags with which they compile for the emulator."""
+"""Finds the installed compilers, and chooses the flags with which they compile for the emulator."""
 
 import os, platform, re, shutil, subprocess, sys
 from collections import namedtuple
@@ -9,16 +9,15 @@ from pathlib import Path
 here = Path(__file__).parents[1]
 
 
-# `CXX` names one; otherwise it is the first that is installed.
 class CompilerMissing(RuntimeError):
     "There is no C++ compiler, or no nvcc where one is needed"
 
 
 class Compiler(namedtuple('Compiler', 'path kind version text')):
-    "A C++ compiler: its path, 'gcc' or 'clang', its major version, and the text that it prints for its version"
+    "A C++ compiler: `path`, `kind` ('gcc' or 'clang'), major `version`, and the `text` that it prints for --version"
 
 
-_OLDEST = dict(gcc=8, clang=5)  # the first with -std=c++17
+_OLDEST = dict(gcc=8, clang=5)  # the first major version with -std=c++17
 
 
 @lru_cache
@@ -38,7 +37,7 @@ _C_TO_CPP = dict(gcc='g++', clang='clang++', cc='c++')
 
 
 def _for_cpp(name):
-    "Return the C++ compiler that belongs to a C compiler, whose modules would lack C++'s library; else `name` itself"
+    "Return the C++ compiler that belongs to the C compiler `name`, which would not link C++'s library; or `name`"
     m = re.fullmatch(r'((?:.*[/-])?)(gcc|clang|cc)((?:-[\d.]+)?)', name)
     if not m or not shutil.which(name):
         return name
@@ -50,18 +49,18 @@ def _for_cpp(name):
 
 
 def compiler() -> Compiler:
-    "Return the C++ compiler; raises `CompilerMissing` that says how to install one"
-    own = os.environ.get('CXX')
-    found = _compiler((_for_cpp(own),) if own else ('g++', 'clang++', 'c++'))
-    if found and found.version < (least := _OLDEST[found.kind]):
-        what = f'{found.path} is of version {found.version}, and C++17 needs {least} or newer'
+    "Return the C++ compiler: the one that CXX names, or the first that is installed; raises `CompilerMissing`"
+    cxx = os.environ.get('CXX')
+    found = _compiler((_for_cpp(cxx),) if cxx else ('g++', 'clang++', 'c++'))
+    if found and found.version < (oldest := _OLDEST[found.kind]):
+        what = f'{found.path} is of version {found.version}, and C++17 needs {oldest} or newer'
         raise CompilerMissing(f'{what}. CXX may hold the path of another compiler')
     if found:
         return found
-    get = {'darwin': 'xcode-select --install'}.get(sys.platform, 'sudo apt install g++')
-    if own:
-        raise CompilerMissing(f'{own} (from the variable CXX) is not a compiler')
-    raise CompilerMissing(f'CUDA C needs a C++ compiler, and neither g++ nor clang++ is here. Get one: {get}')
+    install = {'darwin': 'xcode-select --install'}.get(sys.platform, 'sudo apt install g++')
+    if cxx:
+        raise CompilerMissing(f'{cxx} (from the variable CXX) is not a compiler')
+    raise CompilerMissing(f'CUDA C needs a C++ compiler, and neither g++ nor clang++ is here. Get one: {install}')
 
 
 def nvcc() -> str:  # its path
@@ -74,36 +73,36 @@ def nvcc() -> str:  # its path
     raise CompilerMissing(f'{what}. GRIDSTRIDE_BACKEND=sim runs without')
 
 
-# Two steps, because the second must not link the library of `-fsanitize=thread`: the
-# emulator's own runtime replaces it. `-O2` is what nvcc's host side uses as well; loops over floats
-# are not reordered, products and sums may be fused as a GPU fuses them.
-def _kind_of_machine(name):
+# A module is compiled and linked by two commands, because linking with `-fsanitize=thread` would add ThreadSanitizer's
+# runtime, which the emulator's replaces. `-O2` does not reorder loops over floats; products and sums may be fused to
+# FMAs, as on a GPU.
+def _architecture(name):
     return {'arm64': 'aarch64', 'amd64': 'x86_64'}.get(name.lower(), name.lower())
 
 
 @lru_cache
-def _target(path):
-    "Return the kind of machine that this compiler compiles for"
-    said = subprocess.run([path, '-dumpmachine'], capture_output=True, text=True).stdout
-    return _kind_of_machine(said.split('-')[0])
+def _target_architecture(path):
+    "Return the architecture that this compiler compiles for"
+    triple = subprocess.run([path, '-dumpmachine'], capture_output=True, text=True).stdout
+    return _architecture(triple.split('-')[0])
 
 
 def _cpu_flags(path):
-    "Return flags for this CPU, unless the compiler is for another kind; `char` is signed everywhere, as on x86"
-    target = _target(path)
-    is_x86, is_here = target == 'x86_64', target == _kind_of_machine(platform.machine())
+    "Return flags for this CPU, if the compiler compiles for its architecture, and for a signed `char`, as on x86"
+    target = _target_architecture(path)
+    is_x86, is_here = target == 'x86_64', target == _architecture(platform.machine())
     native = '-march=native' if is_x86 else '-mcpu=native'
     return [*([native] if is_here else []), *([] if is_x86 else ['-fsigned-char'])]
 
 
-def _large_frames(c):
-    "Return flags by which a function with larger local variables than the stack touches the unmapped page below it"
+def _stack_clash_flags(c):
+    "Return flags that make a stack overflow by large local variables hit the unmapped guard page"
     known = sys.platform != 'darwin' and c.version >= dict(gcc=8, clang=11)[c.kind]
     return ['-fstack-clash-protection'] if known else []
 
 
 def common_flags(c):
-    "Return flags for all that is compiled for the emulator"
+    "Return the flags for all code of the emulator"
     unique = ['-fno-gnu-unique'] if c.kind == 'gcc' else []
     return [
         '-std=c++17',
@@ -114,91 +113,94 @@ def common_flags(c):
         '-ffp-contract=fast',
         '-fno-strict-aliasing',
         '-fno-delete-null-pointer-checks',
-        *_large_frames(c),
+        *_stack_clash_flags(c),
         '-U_FORTIFY_SOURCE',
         f"-I{here / 'include/cuda'}",
         f"-I{here / 'include/torch'}",
     ]
 
 
-# Where each access is a call, -O1 makes nothing faster than -Og, but takes a quarter longer to compile, and -O2 more.
-# A function that is called once is inlined, as with -O1, so that a `std::copy` is reported with the learner's line.
-# -Og aligns nothing, so that the alignment of a loop may cost a tenth.
-_ALIGNED = '-falign-functions=64', '-falign-loops=32'
-_LEVEL = {'gcc': ['-Og', '-finline-functions-called-once', *_ALIGNED], 'clang': ['-O1']}
+# In a checked build each access is a call, so -O1 is not faster than -Og, but takes 25% more time to compile. Functions
+# that are called once are inlined, as with -O1, so that a `std::copy` is reported at the learner's line. -Og does not
+# align loops, which can make one 10% slower.
+_ALIGNMENT = '-falign-functions=64', '-falign-loops=32'
+_OPTIMIZATION = {'gcc': ['-Og', '-finline-functions-called-once', *_ALIGNMENT], 'clang': ['-O1']}
 _VECTORS = re.compile(r'\b(?:u?(?:char|short|int|long|longlong)|float|double)[234]\b|\breinterpret_cast\b')
 
 
 def endless_flags(c):
-    "Return flags for loops that may never end: C++ allows a compiler to remove one without side effects"
+    "Return flags that keep endless loops: C++ allows a compiler to remove a loop without side effects"
     return ['-fno-finite-loops'] if c.version >= dict(gcc=10, clang=13)[c.kind] else []
 
 
 def division_flags(c):
-    """Return flags that make the compiler test divisors if the CPU does not: on Arm a division by zero gives 0, and the
-    smallest integer divided by -1 itself. With gcc's -fwrapv divisions alone are tested for an overflow"""
-    if _target(c.path) == 'x86_64':
+    """Return flags that make the compiler check divisions whose errors the CPU does not trap.
+
+    On Arm a division by zero gives 0, and the smallest integer divided by -1 gives itself. With -fwrapv, gcc checks
+    only divisions for an overflow."""
+    if _target_architecture(c.path) == 'x86_64':
         return []
     overflow = ['-fwrapv', '-fsanitize=signed-integer-overflow'] if c.kind == 'gcc' else []
     return ['-fsanitize=integer-divide-by-zero', *overflow]
 
 
-# arithmetic with another result on a GPU
+# undefined behaviour in C++ that has another result on a GPU
 _UNDEFINED_RESULTS = '-fsanitize=shift-exponent', '-fsanitize=float-cast-overflow'
 
 
 def checked_flags(c, src):
-    """Return flags that make the compiler report every access to the runtime.
+    """Return flags that instrument every access, so that the runtime checks it.
 
-    Also indices that violate an array's type, and misaligned addresses of vectors. A finding names the calls."""
+    They also instrument indices of arrays with a known size, and addresses of vector types for their alignment."""
     bounds = '-fsanitize=array-bounds' if c.kind == 'clang' else '-fsanitize=bounds'
     alignment = ['-fsanitize=alignment'] if _VECTORS.search(src) else []
-    look = [*_LEVEL[c.kind], '-DGRIDSTRIDE_CHECKED', '-fno-optimize-sibling-calls', bounds, *alignment]
-    look += ['-fstack-protector-strong', *_UNDEFINED_RESULTS]  # a pointer has no bounds
-    # clang's instrumentation comes after its vectorizer and misses accesses of 32 bytes
+    flags = [*_OPTIMIZATION[c.kind], '-DGRIDSTRIDE_CHECKED', '-fno-optimize-sibling-calls', bounds, *alignment]
+    flags += ['-fstack-protector-strong', *_UNDEFINED_RESULTS]  # for writes through pointers, which have no bounds
+    # clang instruments after its vectorizer has run, and does not instrument accesses of 32 bytes
     if c.kind == 'clang':
         tsan = 'instrument-func-entry-exit=0', 'distinguish-volatile=1', 'instrument-read-before-write=1'
         passes = [flag for p in tsan for flag in ('-mllvm', f'-tsan-{p}')]
-        return [*look, *endless_flags(c), '-fsanitize=thread', '-fno-vectorize', '-fno-slp-vectorize', *passes]
+        return [*flags, *endless_flags(c), '-fsanitize=thread', '-fno-vectorize', '-fno-slp-vectorize', *passes]
     volatile = ['--param=tsan-distinguish-volatile=1'] if c.version >= 11 else []
     calls = [
         f'-fno-builtin-{function}' for function in ('memcpy', 'memmove', 'memset')
-    ]  # they are reported to the detectors
-    # gcc does not report a result that a function returns directly into a struct; it reports a copy
+    ]  # so that they are calls of our functions, which report to the detectors
+    # gcc does not instrument the write of a result that is constructed in place; it instruments a copy
     calls.append('-fno-elide-constructors')
-    calls.append('-fno-semantic-interposition')  # otherwise gcc inlines no function that another library could replace
-    return [*look, *calls, '-fsanitize=thread', '--param=tsan-instrument-func-entry-exit=0', *volatile]
+    calls.append('-fno-semantic-interposition')  # so that gcc inlines functions that another library could replace
+    return [*flags, *calls, '-fsanitize=thread', '--param=tsan-instrument-func-entry-exit=0', *volatile]
 
 
 def link_flags() -> list:
-    """Return flags for linking a module whose runtime is found when it is loaded.
+    """Return flags for linking a module, whose symbols in the runtime are resolved when it is loaded.
 
-    So are C++'s own libraries, which the runtime links: a linker takes longest for searching their symbols. Not
-    libm: without a symbol version, `expf`, `powf` and the like resolve to the oldest, which sets `errno` and takes
-    twice as long."""
+    Symbols in C++'s library are resolved then, too, because the runtime links it, and searching them takes most of a
+    linker's time. But libm is linked: without a symbol version, `expf`, `powf` and the like resolve to the oldest
+    version, which sets `errno` and takes twice as long."""
     if sys.platform == 'darwin':
         return ['-Wl,-undefined,dynamic_lookup']
     shared = _shares_libraries(compiler().path)
-    # what a kernel throws: include/cuda/emulator.h; what would end Python, too: runtime/findings.cpp
-    seen = [f'-Wl,--wrap={function}' for function in ('__cxa_allocate_exception', '_exit', '_Exit', 'quick_exit')]
-    return ['-Wl,-Bsymbolic', *seen, *(['-nodefaultlibs', '-lm', '-lgcc'] if shared else ARCHIVES_INSIDE)]
+    # exceptions of kernels are handled in include/cuda/emulator.h, functions that end the process in
+    # runtime/findings.cpp
+    wrapped = [f'-Wl,--wrap={function}' for function in ('__cxa_allocate_exception', '_exit', '_Exit', 'quick_exit')]
+    return ['-Wl,-Bsymbolic', *wrapped, *(['-nodefaultlibs', '-lm', '-lgcc'] if shared else ARCHIVES_INSIDE)]
 
 
-# Symbols of an archive stay private: exceptions of Matplotlib failed where they met C++'s library in ours.
+# Symbols of static libraries stay private. Otherwise exceptions of other packages, such as Matplotlib, would be handled
+# by the C++ library in our module, and fail.
 ARCHIVES_INSIDE = ['-Wl,--exclude-libs,ALL'] if sys.platform == 'linux' else []
 
 
 @lru_cache
 def _shares_libraries(path):
-    "Does this compiler link C++'s library as a shared one? The runtime would hold only parts of an archive"
-    asked = subprocess.run([path, '-print-file-name=libstdc++.so'], capture_output=True, text=True)
-    return os.path.isabs(asked.stdout.strip())
+    "Does this compiler link C++'s library dynamically? Modules need their own copy if the runtime links it statically"
+    result = subprocess.run([path, '-print-file-name=libstdc++.so'], capture_output=True, text=True)
+    return os.path.isabs(result.stdout.strip())
 
 
 def line_flags(c):
-    """Return flags for line numbers, and for the functions that are inlined there.
+    """Return flags for debug information about lines and inlined functions, which addr2line reads.
 
-    With DWARF 5, addr2line 2.40 confuses the first function with one of the compiled file, and misses
-    what clang has inlined in several pieces. Without linkage names it gives the innermost function the name of the
-    outermost."""
+    With DWARF 5, addr2line 2.40 names a wrong file for the first function, and misses functions that clang has inlined
+    in several pieces. Without linkage names it gives the innermost function the name of the outermost."""
     return ['-gdwarf-4', *(['-fdebug-info-for-profiling'] if c.kind == 'clang' else []), '-g1']

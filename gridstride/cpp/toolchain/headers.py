@@ -1,9 +1,8 @@
-"""The emulator's headers, precompiled.
+"""Precompiles the emulator's headers, and runs the compiler with the result.
 
-Half of the time that a small kernel takes to compile would be spent on reading the same headers again. A precompiled
-header is 47 MB with g++ and 8 MB with clang, one per set of flags. It only saves time: the sources include
-the headers themselves, so that if it cannot be made, or is found broken, the compiler runs without it with
-the same result.
+Without it, a compiler would spend half of its time for a small kernel on these headers. There is one precompiled
+header per set of flags, of 47 MB with g++ and 8 MB with clang. The sources include the headers,
+too, so that the compiler has the same result without the precompiled header, if that cannot be made or is broken.
 """
 
 import hashlib, os, shutil
@@ -11,53 +10,52 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-from .cache import SLOW, build, cpu, first_use, headers_hash, run_command, report_slow
+from .cache import SLOW, build, cpu, run_first_time, headers_hash, run_command, report_slow
 
 
 here = Path(__file__).parents[1]
-FREE = 500e6  # bytes that must be free on the disk: for one such header, and for a compiler to work
-KEPT = 16  # as many are kept: older ones are of other versions or compilers
-_broken = Counter()  # folder -> how often this process found its headers broken; the second time is the last
+MIN_FREE_SPACE = 500e6  # bytes on the disk, for a precompiled header and temporary files of the compiler
+MAX_HEADERS = 16  # the most recently used ones that stay; older ones are of other versions or compilers
+_broken = Counter()  # folder -> how often its header was found broken; after the second time it is not used
 
 
 def runner(
     c,  # a `Compiler`
     flags: list,  # all of its arguments except for the files
-    names: tuple,  # the headers that each source begins with; (): none are there yet, and their builder reports it
-    what: str,  # reported if it takes long
+    names: tuple,  # the headers with which each source begins; (): their precompiled header does not exist yet
+    what: str,  # describes the command if it is slow
 ):  # (command, folder) -> (status, log)
-    "Return a function that runs the compiler, with precompiled headers if it compiles and they are available"
+    "Return a function that runs the compiler, with precompiled headers if there are any and the command compiles"
 
     def run(command, folder):
         if not names:
             return run_command(command, folder, after=None)
-        made = get_precompiled(c, flags, names) if '-c' in command else None
+        precompiled = get_precompiled(c, flags, names) if '-c' in command else None
         with report_slow(what):
-            return _run_with(made, command, folder) if made else run_command(command, folder)
+            return _run_with(precompiled, command, folder) if precompiled else run_command(command, folder)
 
     return run
 
 
-# A program's own headers, which are in its folder, are not precompiled; g++ uses the addresses of what it compiles,
-# precompiled or not, so that the first kernel with a float4 finds headers as all others do.
-_CHANGE_NOTHING = {'clang': ['-I.'], 'gcc': ['-I.', '-fsanitize=alignment']}
+# Flags that differ between sources but do not change a precompiled header: sources with and without them share one.
+_IRRELEVANT_FLAGS = {'clang': ['-I.'], 'gcc': ['-I.', '-fsanitize=alignment']}
 
 
 def get_precompiled(
     c,  # a `Compiler`
     flags: list,  # as for `runner`
     names: tuple,  # of the headers
-    announce=True,  # report at once that they are made?
+    announce=True,  # report at once that they are precompiled?
 ) -> Path:
-    "Return the file with the precompiled headers `names`, made if it is not there; None if that is not possible"
+    "Return the precompiled header of `names`, compiled if it does not exist; None if that is not possible"
     file = 'headers.h.pch' if c.kind == 'clang' else 'headers.h.gch'
     include = [flag for name in names for flag in ('-include', name)]
-    ours = [flag for flag in flags if flag not in _CHANGE_NOTHING[c.kind]]
-    command = [c.path, *ours, '-x', 'c++-header', os.devnull, *include, '-o', file]
-    decides = c, cpu(), headers_hash(here / 'include')
+    header_flags = [flag for flag in flags if flag not in _IRRELEVANT_FLAGS[c.kind]]
+    command = [c.path, *header_flags, '-x', 'c++-header', os.devnull, *include, '-o', file]
+    key = c, cpu(), headers_hash(here / 'include')
     try:
         run = partial(_precompile, after=0.0 if announce else SLOW)
-        built = build({}, [command], *decides, run=run, section='headers', shared=True, contents=False)
+        built = build({}, [command], *key, run=run, section='headers', shared=True, contents=False)
         if _broken[built.folder] > 1:
             return None
         os.utime(built.folder)
@@ -69,9 +67,9 @@ def get_precompiled(
 
 
 def _precompile(command, folder, after):
-    if shutil.disk_usage(folder).free < FREE:
+    if shutil.disk_usage(folder).free < MIN_FREE_SPACE:
         return 1, 'the disk is full'
-    status, log = first_use(command, folder, after)
+    status, log = run_first_time(command, folder, after)
     if not status:
         (folder / 'sum').write_text(_checksum(folder / command[-1]))
     return status, log
@@ -82,7 +80,7 @@ def _checksum(path):
 
 
 def _prune(folder):
-    for p in sorted(folder.iterdir(), key=_age)[:-KEPT]:
+    for p in sorted(folder.iterdir(), key=_age)[:-MAX_HEADERS]:
         shutil.rmtree(p, ignore_errors=True)
 
 
@@ -93,22 +91,22 @@ def _age(path):
         return 0.0
 
 
-# Both compilers take `headers.h.gch` or `headers.h.pch` for an included `headers.h`, which does not exist.
-def _run_with(made, command, folder):
-    "Run the compiler with the precompiled headers `made`; once more without, if it fails because of them"
-    status, log = run_command([command[0], '-include', str(made.with_suffix('')), *command[1:]], folder)
-    if not (status and _is_caused_by_headers(made, log)):
+# For `-include headers.h`, a file that does not exist, both compilers read `headers.h.gch` or `headers.h.pch`.
+def _run_with(precompiled, command, folder):
+    "Run the compiler with the precompiled header; if that header makes it fail, run it again without"
+    status, log = run_command([command[0], '-include', str(precompiled.with_suffix('')), *command[1:]], folder)
+    if not (status and _is_caused_by_headers(precompiled, log)):
         return status, log
-    _broken[made.parent] += 1
-    shutil.rmtree(made.parent, ignore_errors=True)
+    _broken[precompiled.parent] += 1
+    shutil.rmtree(precompiled.parent, ignore_errors=True)
     return run_command(command, folder)
 
 
-def _is_caused_by_headers(made, log):
-    "Did the headers rather than the source cause the compiler's `log`?"
-    if made.parent.name in log or 'PCH file' in log or 'internal compiler error' in log:
+def _is_caused_by_headers(precompiled, log):
+    "Did the precompiled header, not the source, cause the errors of the compiler's `log`?"
+    if precompiled.parent.name in log or 'PCH file' in log or 'internal compiler error' in log:
         return True
     try:
-        return (made.parent / 'sum').read_text() != _checksum(made)
+        return (precompiled.parent / 'sum').read_text() != _checksum(precompiled)
     except OSError:
         return True

@@ -1,18 +1,19 @@
-"""Files that nvcc passes to the host's compiler unchanged: a `.cpp` that includes nothing of CUDA's.
+"""Finds files that nvcc passes to the host's compiler unchanged: a `.cpp` that includes no header of CUDA.
 
-Such a file may define a `float4`, a `dim3` or a `min`, so that it must see none of the emulator's."""
+Such a file may define its own `float4`, `dim3` or `min`, so it is compiled without the emulator's headers."""
 
 from pathlib import Path
 
 from .includes import names_in
 from ..rewriters.rewrite import hint_for_missing
 
-_OURS = [Path(__file__).parents[1] / 'include' / name for name in ('cuda', 'torch')]
-_OF_C = {'assert.h', 'cassert'}  # C's own, which kernels need otherwise
+_EMULATOR_HEADERS = [Path(__file__).parents[1] / 'include' / name for name in ('cuda', 'torch')]
+_C_HEADERS = {'assert.h', 'cassert'}  # the emulator has headers of these names, too, for kernels
 
-FIRST = 'gridstride_output.h'  # the first header of such a file, with what `emulator.h` does for others:
-# `exit` must not end the notebook, and printed text must reach it
-OUTPUT = r"""#include <cstdio>
+# The first header of such a file redirects `exit`, which must not end the notebook, and printed text, which must reach
+# the notebook. In other files `emulator.h` does this.
+OUTPUT_HEADER = 'gridstride_output.h'
+OUTPUT_HEADER_TEXT = r"""#include <cstdio>
 #include <cstdlib>
 int gridstride_printf(const char *format, ...);
 namespace gridstride {
@@ -36,14 +37,13 @@ using ::gridstride_puts;
 """
 
 
-def is_plain(
+def is_host_only(
     file: str,  # its name
     src: str,  # its text
     folder,  # as for `read_headers`
     include=(),
 ) -> bool:
     "Does nvcc pass this file to the host's compiler, because neither it nor its headers include anything of CUDA's?"
-    names = names_in(src, folder, include) - _OF_C
-    return not file.endswith('.cu') and not any(
-        hint_for_missing(name) or (p / name).is_file() for name in names for p in _OURS
-    )
+    names = names_in(src, folder, include) - _C_HEADERS
+    uses_cuda = any(hint_for_missing(name) or (p / name).is_file() for name in names for p in _EMULATOR_HEADERS)
+    return not file.endswith('.cu') and not uses_cuda

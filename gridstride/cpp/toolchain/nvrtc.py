@@ -1,6 +1,6 @@
-"""Stand-ins for headers of the host, which NVRTC does not have, and for what nvcc includes before the first line.
+"""Makes stand-ins for the host's headers, which NVRTC does not have, and for those that nvcc includes itself.
 
-A CUDA source begins with headers of the host's C++ library, which kernels hardly use."""
+Sources include headers of the host's libraries, of which kernels use little."""
 
 import re
 from pathlib import Path
@@ -36,8 +36,8 @@ _LIMITS = """#pragma once
 #define FLT_EPSILON 1.192092896e-07f
 #define DBL_MAX 1.7976931348623157e+308
 """
-_OWN = {name: _LIMITS for name in ('limits.h', 'climits', 'float.h', 'cfloat')}
-# CUDA has these as well, in a namespace of its own.
+_LIMIT_HEADERS = {name: _LIMITS for name in ('limits.h', 'climits', 'float.h', 'cfloat')}
+# headers of C++ that libcu++ has, too, in the namespace cuda::std
 _STD = 'type_traits utility limits array tuple functional algorithm cmath complex optional'.split()
 _OF_C = 'assert ctype errno float inttypes limits math stdarg stdbool stddef stdint stdio stdlib string time'.split()
 _OF_CPP = 'bit chrono iomanip initializer_list iostream iterator map memory new numeric random string vector'.split()
@@ -53,13 +53,13 @@ CUDA = re.compile(r'cuda|cooperative_groups|mma\.h|nv/|crt/')
 def replacements(src: str, folders: list) -> dict:  # name -> text
     "Return {name: text} of stand-ins for headers that `src` includes and `folders` do not have, except CUDA's"
 
-    def there(path):
+    def exists(path):
         return any((Path(f) / path).is_file() for f in folders)
 
     res = {FIRST: _START}
     for header in re.findall(r'^[ \t]*#[ \t]*include[ \t]*<([^>\n]+)>', src, re.M):
-        if there(header) or CUDA.match(header):
+        if exists(header) or CUDA.match(header):
             continue
-        own = f'#pragma once\n#include <cuda/std/{header}>\nnamespace std {{ using namespace cuda::std; }}\n'
-        res[header] = own if header in _STD and there(f'cuda/std/{header}') else _OWN.get(header, '')
+        from_libcu = f'#pragma once\n#include <cuda/std/{header}>\nnamespace std {{ using namespace cuda::std; }}\n'
+        res[header] = from_libcu if header in _STD and exists(f'cuda/std/{header}') else _LIMIT_HEADERS.get(header, '')
     return res

@@ -1,21 +1,21 @@
-"""The emulator's runtime: a shared library, compiled once per compiler."""
+"""Builds the emulator's runtime, a shared library, once per compiler."""
 
 import os, threading
 from functools import lru_cache
 from pathlib import Path
 
-from .cache import build, cpu, first_use, folder_of, headers_hash
+from .cache import build, cpu, run_first_time, entry_folder, headers_hash
 from .compilers import ARCHIVES_INSIDE, common_flags, compiler, here
 
 
-_one_runtime = threading.Lock()
-os.register_at_fork(after_in_child=_one_runtime._at_fork_reinit)
+_lock = threading.Lock()
+os.register_at_fork(after_in_child=_lock._at_fork_reinit)
 
 
 def runtime() -> Path:  # a shared library
-    "Return the emulator's runtime, compiled once; with OpenMP if the compiler has it"
-    with _one_runtime:
-        if not _runtime().exists():  # the cache was emptied meanwhile
+    "Return the path of the emulator's runtime, built if needed; with OpenMP if the compiler supports it"
+    with _lock:
+        if not _runtime().exists():  # the cache was emptied since the last call
             _runtime.cache_clear()
         return _runtime()
 
@@ -32,20 +32,20 @@ _LIBRARY = 'libgridstride.so'
 
 
 def _runtime_with(*more):
-    return build(*_steps_of_runtime(*more), run=_run_here, shared=True).folder / _LIBRARY
+    return build(*_build_arguments(*more), run=_run_in_package, shared=True).folder / _LIBRARY
 
 
-def is_runtime_there():
-    "Is the runtime compiled already?"
+def runtime_is_built():
+    "Is the runtime built already?"
     return _runtime.cache_info().currsize or any(
-        folder_of(*_steps_of_runtime(*options)).exists() for options in (['-fopenmp'], [])
+        entry_folder(*_build_arguments(*options)).exists() for options in (['-fopenmp'], [])
     )
 
 
-def _steps_of_runtime(*more):
-    "Return the arguments of `build`: no sources, the commands, and what else decides the result"
+def _build_arguments(*more):
+    "Return the positional arguments of `build`: no sources, the commands, and the other parts of the key"
     c = compiler()
-    # a hook that crosses a line of the instruction cache costs up to a tenth more, and every access calls one
+    # Every access calls a hook, which takes up to 10% more time if it crosses a line of the instruction cache.
     flags = [*common_flags(c), *more, '-fvisibility=hidden', '-falign-functions=64']
     units = 'inside', 'around', 'border'
     compile_all = [[c.path, *flags, '-c', str(here / f'runtime/{unit}.cpp'), '-o', f'{unit}.o'] for unit in units]
@@ -60,24 +60,24 @@ def _steps_of_runtime(*more):
         '-pthread',
         *ARCHIVES_INSIDE,
     ]
-    decides = c, cpu(), headers_hash(here / 'runtime'), headers_hash(here / 'include')
-    return {}, [[_relocatable(command) for command in compile_all], _relocatable(link)], *decides
+    key = c, cpu(), headers_hash(here / 'runtime'), headers_hash(here / 'include')
+    return {}, [[_relocatable(command) for command in compile_all], _relocatable(link)], *key
 
 
-# The runtime is the same wherever the package is installed: another environment finds it in the cache.
-_HERE = '{gridstride.cpp}'
+# The commands in the key do not contain the path of the package, so that all environments share one runtime.
+_PACKAGE_FOLDER = '{gridstride.cpp}'
 
 
 def _relocatable(command):
-    return [word.replace(str(here), _HERE) for word in command]
+    return [word.replace(str(here), _PACKAGE_FOLDER) for word in command]
 
 
-def _run_here(command, folder):
-    return first_use([word.replace(_HERE, str(here)) for word in command], folder)
+def _run_in_package(command, folder):
+    return run_first_time([word.replace(_PACKAGE_FOLDER, str(here)) for word in command], folder)
 
 
 def prepare_runtime():
-    "Build the runtime ahead of its first use; an error is raised where it is used"
+    "Build the runtime ahead of its first use; an error is not raised here, but at the first use"
     try:
         runtime()
     except RuntimeError:
