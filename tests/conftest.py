@@ -5,7 +5,8 @@ Kernels run on the emulator and the simulator, even if a GPU is here, except in 
 `slow` nor `browser`.
 """
 
-import gc, os, shutil
+import gc, importlib, os, shutil, sys
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -38,6 +39,24 @@ def pytest_runtestloop():
     gc.freeze()
     gc.set_threshold(50_000)
     gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session):
+    """Pytest rewrites the assertions of a module that was edited, or is new. Each of the processes that share the tests
+    would do so for all modules: it imports a part of them first, and finds the others rewritten by then"""
+    mine = getattr(session.config, 'workerinput', None)
+    if not mine or ROOT/'tests' not in map(Path.absolute, map(Path, session.config.args)): return
+    modules = sorted((ROOT/'tests').rglob('test_*.py'), key=lambda o: o.stat().st_size)
+    for path in modules[int(mine['workerid'][2:])::mine['workercount']]:
+        # what fails is imported again where the module is collected, which reports it
+        with suppress(Exception, pytest.skip.Exception): import_path(path)
+
+
+def import_path(path):
+    "Import a test's module as pytest does"
+    if (folder := str(path.parent)) not in sys.path: sys.path.insert(0, folder)
+    importlib.import_module(path.stem)
 
 
 @pytest.hookimpl(trylast=True)
