@@ -239,6 +239,57 @@ def test_warnings_of_unset_variables_have_file_and_line(tmp_path):
     assert all("'y'" in what or "'z'" in what for file, _, what in said if file == 'main.cu')
 
 
+WARNED = r'''
+#include "same.cuh"
+__global__ void absent(int *out) {
+    if (threadIdx.x < 16) {
+        int v = __shfl_down_sync(0xffff, (int)threadIdx.x, 16);   // UndefinedLanes
+        out[threadIdx.x] = v;
+    }
+}
+__global__ void shifts(int *out, int by) {
+    out[1] = 1 << by;                                             // UndefinedBehaviour
+}
+__global__ void sums(int *x) {
+    int i = threadIdx.x;
+    if (i >= 32) return;
+    x[i] += 1;
+    __syncthreads();                                              // EarlyReturn
+    x[i] += 1;
+}
+int main() {
+    int *p, *q;
+    cudaMalloc(&p, 400);
+    cudaMemset(p, 0, 400);
+    cudaMalloc(&q, size_t(1) << 42);                              // OutOfMemory
+    cudaGetLastError();
+    same<<<1, 2>>>(p);
+    absent<<<1, 32>>>(p);
+    shifts<<<1, 1>>>(p, 40);
+    sums<<<1, 64>>>(p);
+    cudaDeviceSynchronize();
+}
+'''
+SAME = r'''#pragma once
+__global__ void same(int *out) {
+    out[0] = 1;                                                   // SameValueRace
+}
+'''
+
+
+@pytest.mark.takes(10)
+@pytest.mark.parametrize('outside', [False, True])
+def test_warnings_of_a_program_name_its_file_and_line(tmp_path, outside):
+    "Wherever it is run"
+    write(tmp_path, warned__cu=WARNED, same__cuh=SAME)
+    want = {('same.cuh' if 'SameValueRace' in text else 'warned.cu', n, text.split()[-1])
+            for source in (WARNED, SAME) for n, text in enumerate(source.splitlines(), 1) if ' // ' in text}
+    command = [sys.executable, '-m', 'gridstride.cpp', str(tmp_path/'warned.cu')]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=None if outside else tmp_path)
+    said = re.findall(r'^(.*):(\d+): (\w+): ', ran.stderr, re.M)
+    assert {(file, int(n), name) for file, n, name in said} == want and len(want) == 5, ran.stderr
+
+
 MARKED = '\ufeff__global__ void put(int *x) {\r\n    x[0] = 1; \\\r\n}\r\n'
 HOST = 'void go(torch::Tensor x) {\r\n    put<<<1, 1>>>(x.data_ptr<int>());\r\n}\r\n'
 

@@ -17,6 +17,7 @@ import time
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
+from types import SimpleNamespace
 
 from ..diagnostics.errors import warn_of
 from ..diagnostics.source_lines import uses
@@ -103,6 +104,18 @@ def _print(text, n):
         _pending_errors.append(e)
 
 
+def _file_of_warning(f, sources):
+    "Return the learner's file that a warning is about; the runtime may know its line alone"
+    if f.file:
+        return _learners_file(f.file, sources)
+    if f.code == 'out_of_memory':
+        names = (name for name in sources if not name.endswith('.cpp'))
+        allocates = [name for name in names if 'lloc' in _line_text(sources, name, f.line)]
+        return (allocates or [_learners_file('', sources)])[0]
+    return _defining_file(f.kernel, sources) or _learners_file('', sources)
+
+
+_called = SimpleNamespace(sources=dict)  # what is called now: one thread at a time has the device
 _pending_errors = []  # warnings that a filter turned into errors, and errors of `print`: C++ cannot propagate these
 
 
@@ -110,7 +123,7 @@ _pending_errors = []  # warnings that a filter turned into errors, and errors of
 def _warn(f):
     f = Found(f.contents)
     try:
-        warn_of(f.code, 'cuda', dict(f.fields, line=f.line, kernel=f.kernel), f.file)
+        warn_of(f.code, 'cuda', dict(f.fields, line=f.line, kernel=f.kernel), _file_of_warning(f, _called.sources()))
     except Warning as e:
         _pending_errors.append(e)
 
@@ -145,11 +158,13 @@ def _mask(compiled, enabled):
 def prepare(
     checks,  # the detectors that the kernels were compiled for, as `cuda_kernel` takes them
     seconds=None,  # the time limit per kernel; None: that of `options`
+    sources=dict,  # a function that returns {file name -> the learner's text}, for the files of warnings
 ):
     """Set the runtime's options for the next launch; a detector runs if it is in `checks` and `options` enable it.
 
     Raises `NotEmulated` under `sim.options(warp=64)`: the emulator has no other warp size."""
     _pending_errors.clear()
+    _called.sources = sources
     current = values_of(settings)
     limit = values_of(limits)
     if current['warp'] != 32:

@@ -84,7 +84,7 @@ class Emulated(Module):
 
     def call(self, entry, call):
         with one_at_a_time:
-            emulator.prepare(self.checks)
+            emulator.prepare(self.checks, sources=self.sources)
             code = super().call(entry, call)
             if code == FINDING:
                 self._found.error = emulator.last_exception(self.sources())

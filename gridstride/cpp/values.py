@@ -6,13 +6,14 @@ words. The first word is the kind of the value, the following words are its cont
 strides, type and device, and the address of its Python object, which C++ returns if it returns the tensor.
 """
 
-import ctypes, inspect, os, re, struct, sys, threading, warnings
+import ctypes, inspect, os, re, struct, sys, threading
 from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int64, c_void_p
 from pathlib import Path
 
 import numpy as np
 
 from .loaded import open_library
+from ..diagnostics.errors import warn_outside
 from ..utils import dim3
 
 
@@ -248,7 +249,8 @@ def _as_torch(x):
 def _compute(op, args):
     "Compute the operation `op` on tensors, which C++ has called"
     if op == 'warn':
-        return warnings.warn(args[0], stacklevel=6)
+        text, file, line = args
+        return warn_outside(UserWarning(text), Path(file).name, line)
     import operator, torch
 
     if op == 'stream':

@@ -209,7 +209,9 @@ void refuse_answer(const char *operation) {
 }
 }
 #endif
-#define TORCH_WARN(...) ((void)::gridstride::border::ask("warn", {::torch::str(__VA_ARGS__)}))
+#define TORCH_WARN(...) \
+    ((void)::gridstride::border::ask( \
+        "warn", {::torch::str(__VA_ARGS__), ::torch::str(__FILE__), int64_t(__LINE__)}))
 #define TORCH_WARN_ONCE(...) \
     do { \
         static bool gs_warned; \
