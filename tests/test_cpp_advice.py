@@ -301,6 +301,109 @@ def test_an_index_far_out_of_bounds_is_reported_with_its_array(name):
     assert (e.value.code, e.value.array, e.value.index) == ('outside', 'x', (40_000**2,))
 
 
+FAR = r'''
+__global__ void axpy(float *x, float *y, int w, int h) {
+    int i = w*h;
+    y[i] = 2*x[i] + y[i];
+}
+__global__ void rotate(float *x, float *y, int w, int h) {
+    int i = w*h;
+    x[threadIdx.x] = x[i];
+}
+__global__ void element(float *x, float *y, int w, int h) {
+    int row = h-1, column = threadIdx.x;
+    y[column] = x[row*w + column];
+}
+__global__ void clear(float *x, float *y, int w, int h) {
+    for (int i = (h-1)*w; i < h*w; i++) x[i] = y[threadIdx.x];
+}
+__global__ void clear_rows(float *x, float *y, int w, int h) {
+    for (int r = h-1; r < h; r++) for (int c = 0; c < w; c++) x[r*w + c] = 0;
+}
+__global__ void copy(float *x, float *y, int w, int h) { int i = w*h; y[i] = x[i]; }
+__global__ void scale(float *x, float *y, int w, int h) {
+    int i = w*h;
+    x[i] *= y[threadIdx.x];
+}
+__global__ void in_steps(float *x, float *y, int w, int h) {
+    const int base = w*h;
+    const int i = base + threadIdx.x;
+    y[threadIdx.x] = x[i];
+}
+__global__ void by_pointer(float *x, float *y, int w, int h) {
+    const float *p = x + w*h;
+    y[threadIdx.x] = *p;
+}
+__global__ void by_address(float *x, float *y, int w, int h) { y[threadIdx.x] = *(x + w*h); }
+__global__ void by_load(float *x, float *y, int w, int h) { y[threadIdx.x] = __ldg(x + w*h) + __ldg(&y[0]); }
+__device__ float at(const float *a, int row, int column, int w) {
+    return a[row*w + column];
+}
+__global__ void by_function(float *x, float *y, int w, int h) {
+    y[threadIdx.x] = at(y, 0, 1, w);
+    y[threadIdx.x] = at(x, h-1, 7, w);
+}
+__global__ void add(float *x, float *y, int w, int h) { atomicAdd(&x[w*h], y[threadIdx.x]); }
+__global__ void chosen(float *x, float *y, int w, int h) {
+    int i = w*h;
+    float v = i < 100 ? x[i] : y[0];
+    y[0] = v;
+}
+__global__ void unsigned_sum(float *x, float *y, unsigned w, unsigned h) {
+    unsigned i = w*h;
+    y[threadIdx.x] = x[i];
+}
+__global__ void of_an_array(float x[], float y[], int w, int h) {
+    __shared__ float s[32];
+    s[threadIdx.x] = x[w*h];
+    y[threadIdx.x] = s[threadIdx.x];
+}
+__global__ void from_memory(const int *x, float *y, int w, int h) { y[threadIdx.x] += y[x[threadIdx.x]*w*h]; }
+template <class T> __global__ void any(T *x, T *y, int w, int h) {
+    int i = w*h;
+    y[threadIdx.x] = x[i];
+}
+'''
+WRAPPED = 50_000**2 - 2**32
+INDICES = {name: WRAPPED for name in 'rotate copy scale in_steps by_pointer by_address by_load add chosen'.split()}
+INDICES |= dict(element=WRAPPED - 50_000, clear=WRAPPED - 50_000, clear_rows=WRAPPED - 50_000)
+INDICES |= dict(by_function=WRAPPED - 50_000 + 7, unsigned_sum=50_000**2, of_an_array=WRAPPED)
+INDICES |= {f'any<{t}>': WRAPPED for t in ('double', 'char', 'short')}
+
+
+@lru_cache
+def far(): return cuda_kernel(FAR, [*INDICES, 'axpy', 'from_memory'])
+
+
+@pytest.mark.parametrize('name', INDICES)
+def test_an_index_that_overflows_is_reported_with_its_array_wherever_it_is_computed(name):
+    "On the line of the access or before it, next to other elements, through pointers and calls"
+    dtype = {'any<double>': torch.float64, 'any<char>': torch.int8, 'any<short>': torch.int16}.get(name, torch.float32)
+    x, y = (torch.ones(100, dtype=dtype) for _ in range(2))
+    with pytest.raises(MemcheckError) as e: far()[name][1, 1](x, y, 50_000, 50_000)
+    code = 'outside' if INDICES[name] > 0 else 'overflowed'
+    assert (e.value.code, e.value.array, e.value.index) == (code, 'x', (INDICES[name],))
+    assert e.value.fields['shape'] == (100,)
+    far()[name][1, 1](x, y, 3, 3)
+
+
+def test_arrays_that_fit_equally_are_all_named():
+    x, y = torch.ones(100), torch.ones(50)
+    with pytest.raises(MemcheckError) as e: far()['axpy'][1, 1](x, y, 50_000, 50_000)
+    candidates = {array: (index, size) for array, index, size in e.value.fields['candidates']}
+    assert (e.value.code, e.value.array) == ('overflowed_among', None)
+    assert {array: size for array, (_, size) in candidates.items()} == dict(x=100, y=50)
+    assert WRAPPED in (candidates['x'][0], candidates['y'][0])
+    far()['axpy'][1, 1](x, y, 3, 3)
+
+
+def test_an_index_from_memory_may_be_of_any_size():
+    x, y = torch.full((2,), -1, dtype=torch.int32), torch.ones(100)
+    with pytest.raises(MemcheckError) as e: far()['from_memory'][1, 2](x, y, 30_000, 30_000)
+    assert (e.value.array, e.value.index) == ('y', (-30_000**2,))
+    far()['from_memory'][1, 2](-x, y, 3, 3)
+
+
 NEAR = r'''
 #include <algorithm>
 const int N = (64 << 20)/4 - 28;   // elements; what comes after an array is not adjacent
@@ -327,7 +430,7 @@ __global__ void by_table(const float *x, float *out, int w, int h, float **rows)
     out[threadIdx.x] = x[w*h] + row[N];
 }
 __global__ void keep(float **rows, Rows given) { rows[0] = given.of; }
-/* `left`: 'u', an array that no launch was given; 'n', one that an earlier launch calls x, too; 'f', a freed one */
+/* `left`: 'u' and 'i', an array that no launch was given; 'n', one that an earlier launch calls x, too; 'f', a freed one */
 static float *early, *arrays[6], *x, *out, **rows;
 void go(int kernel, int left) {
     for (float *&a : arrays) cudaMalloc(&a, 4*N);
@@ -339,7 +442,7 @@ void go(int kernel, int left) {
     keep<<<1, 1>>>(rows, Rows{early});
     const int first = int(early - x);
     if (left == 'f') cudaFree(early), arrays[0] = early = nullptr;
-    const int at = first + N + 5;                     // 5 elements past the end of the early one
+    const int at = first + 5 + (left == 'i' ? 0 : N);     // 5 elements past the end of the early one, or inside it
     if (kernel == 0) pick<<<1, 1>>>(x, out, at, 1);
     if (kernel == 1) stage<<<1, 1>>>(x, out, at, 1);
     if (kernel == 2) by_member<<<1, 1>>>(x, out, 1, 1, Rows{early});
@@ -366,9 +469,10 @@ def found_near(kernel, left):
     return e.value
 
 
-@pytest.mark.parametrize('left', 'unf')
+@pytest.mark.parametrize('left', 'unfi')
 @pytest.mark.parametrize('kernel', [0, 1])
-def test_an_index_that_overflows_to_near_another_array_is_reported_with_its_own(kernel, left):
+def test_an_index_that_overflows_to_another_array_is_reported_with_its_own(kernel, left):
+    "Near that array, or inside it, where the address is valid, and no argument leads there"
     e = found_near(kernel, left)
     assert (e.code, e.array) == ('overflowed', 'x') and e.index[0] < -2**26
 
@@ -378,6 +482,77 @@ def test_an_array_that_a_struct_or_a_table_leads_to_is_named_itself(kernel):
     "Whatever product is an index in the same line"
     e = found_near(kernel, 'u')
     assert (e.code, e.array, e.index) == ('outside', 'memory', ((64 << 20)//4 - 28,))
+
+
+LED = r'''
+#include <vector>
+#include <cstring>
+struct View { float *of; int n; };
+struct Node { float value; Node *next; };
+__device__ float *kept, *taken;
+__constant__ float *table[2];
+__managed__ float *shared_by_both;
+__global__ void by_struct(View v, float *out) { out[0] += v.of[3]; }
+__global__ void by_table(float **rows, float *out) { out[0] += rows[1][3]; }
+__global__ void by_variable(float *out) { out[0] += kept[3]; }
+__global__ void by_exchange(float *out) {
+    float *mine = (float *)atomicExch((unsigned long long *)&taken, 0ull);
+    out[0] += mine[3];
+}
+__global__ void by_constant(float *out) { out[0] += table[1][3]; }
+__global__ void by_managed(float *out) { out[0] += shared_by_both[3]; }
+__global__ void by_integer(long long address, float *out) { out[0] += ((float *)address)[3]; }
+__global__ void by_bytes(const char *bytes, float *out) { out[0] += (*(float **)bytes)[3]; }
+__global__ void by_ints(const int *words, float *out) { out[0] += (*(float **)words)[3]; }
+__global__ void by_list(const Node *first, float *out) { out[0] += first->next->next->value; }
+__global__ void make() {
+    kept = (float *)malloc(16);
+    kept[3] = 1;
+}
+__global__ void drop() { free(kept); }
+template <class F> __global__ void each(F f, float *out) { out[0] += f(3); }
+float go() {
+    std::vector<float *> a;
+    const auto array = [&a](size_t n) {
+        float *p, ones[64];
+        for (float &one : ones) one = 1;
+        cudaMalloc(&p, n), cudaMemcpy(p, ones, n, cudaMemcpyHostToDevice);
+        a.push_back(p);
+        return p;
+    };
+    const auto holding = [&](const void *bytes, size_t n) {
+        float *const p = array(n);
+        cudaMemcpy(p, bytes, n, cudaMemcpyHostToDevice);
+        return p;
+    };
+    float *const out = array(4), *target = array(64), *rows[2] = {array(64), array(64)};
+    const View view = {array(64), 16};
+    by_struct<<<1, 1>>>(view, out);
+    by_table<<<1, 1>>>((float **)holding(rows, sizeof rows), out);
+    cudaMemcpyToSymbol(kept, &target, 8), by_variable<<<1, 1>>>(out);
+    target = array(64), cudaMemcpyToSymbol(taken, &target, 8), by_exchange<<<1, 1>>>(out);
+    rows[1] = array(64), cudaMemcpyToSymbol(table, rows, 16), by_constant<<<1, 1>>>(out);
+    shared_by_both = array(64), by_managed<<<1, 1>>>(out), cudaDeviceSynchronize();
+    by_integer<<<1, 1>>>((long long)array(64), out);
+    target = array(64), by_bytes<<<1, 1>>>((const char *)holding(&target, 8), out);
+    target = array(64), by_ints<<<1, 1>>>((const int *)holding(&target, 8), out);
+    Node last = {1, nullptr}, middle = {0, (Node *)holding(&last, sizeof last)};
+    Node first = {0, (Node *)holding(&middle, sizeof middle)};
+    by_list<<<1, 1>>>((Node *)holding(&first, sizeof first), out);
+    make<<<1, 1>>>(), by_variable<<<1, 1>>>(out), drop<<<1, 1>>>();
+    target = array(64), each<<<1, 1>>>([=] __device__(int i) { return target[i]; }, out);
+    float sum;
+    cudaMemcpy(&sum, out, 4, cudaMemcpyDeviceToHost);
+    for (float *p : a) cudaFree(p);
+    return sum;
+}
+'''
+
+
+@pytest.mark.takes(10)
+def test_arrays_that_a_launch_has_the_address_of_are_its_own():
+    "By a struct, tables, variables of the device, an exchange, constants, integers, bytes, a list, `malloc`, a lambda"
+    with cpp.on_emulator(): assert load_cuda(LED, name='led').go() == 13
 
 
 @pytest.mark.skipif(platform.machine() not in ('x86_64', 'AMD64'), reason='elsewhere no such quotient traps')

@@ -19,6 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
 
+from ..diagnostics.accessed_arrays import Lines
 from ..diagnostics.errors import warn_of
 from ..diagnostics.source_lines import uses
 from ..diagnostics.settings import (
@@ -309,7 +310,7 @@ def _exception_for(f, sources):
     lines = dict(enumerate(sources.get(file, '').splitlines(), 1))
     if f.code == 'outside_type':
         _name_local(f, lines.get(f.line, ''))
-    f.name_array(lines.get(f.line, ''), _lines_before(lines, f.line))
+    f.name_array(_lines_of_calls(f, file, sources))
     f.order_race(lambda n: lines.get(n, '').strip())
     if f.is_apart():
         there = _learners_file(f.other_file, sources)
@@ -320,6 +321,15 @@ def _exception_for(f, sources):
     around = dict(above=_lines_before(lines, f.line), onward=_lines_from(lines, f.line))
     around['apart'] = _is_one_of_several(file, sources)
     return f.exception('cuda', file=file, source=lines.get(f.line, '').strip(), called=called, **around)
+
+
+def _lines_of_calls(f, file, sources):
+    "Return the `Lines` of a finding, and of the calls that led to it"
+    calls = [(f.calls[0].function if f.calls else f.kernel, file, f.line)]
+    calls += [call[:3] for call in f.calls[1:]]
+    texts = {name: dict(enumerate(text.splitlines(), 1)) for name, text in sources.items()}
+    rows = [(function, texts.get(name, {}), n) for function, name, n in calls]
+    return [Lines(function, lines.get(n, ''), _lines_before(lines, n)) for function, lines, n in rows]
 
 
 def _name_local(f, line):

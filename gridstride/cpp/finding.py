@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from .frontend.edits import NotEmulated
-from ..diagnostics.index_hints import indexes_only, product_in
+from ..diagnostics.accessed_arrays import accessed_arrays
 from ..diagnostics.race_hints import update_of
 from ..diagnostics.source_lines import uses
 from ..diagnostics.errors import Access, Call, KernelCrash, Location, Phrase, exception_of, text_of
@@ -159,28 +159,36 @@ class Found:
         where = f'\n  {file}, line {self.line}: {source}' if self.line and source else ''
         return f'{what} was interrupted{where}'
 
-    def name_array(self, line, above):
-        """Name the array of an address that is in no array, if only one array there is indexed by an expression.
+    def name_array(self, calls):
+        """Name the arrays that an access to no array may be to: one, or those that fit equally.
 
-        `line`: the text of the access, `above`: the lines of the function before it"""
-        rows = [row.split() for row in self.fields.pop('arrays', '').split(', ')]
-        rows = [row for row in rows if len(row) == 3]  # unnamed memory has two
-        found = [(name, int(at), int(size)) for name, at, size in rows if product_in(line, above, name)]
-        if len(found) != 1:
+        `calls`: an `accessed_arrays.Lines` per function from the access to the kernel"""
+        rows = [row.split() for row in self.fields.pop('arrays', '').split(', ') if row]
+        rows = {name: (name, int(at), int(size)) for name, at, size in rows}
+        if not rows or not calls[0].line:
             return
-        name, at, size = found[0]
-        by_chance = self._may_be_near_by_chance(at) and indexes_only(line, above, [row[0] for row in rows])
-        if by_chance or self._is_in_no_array(line):
+        names, only = accessed_arrays(self.fields['access'], calls, rows)
+        found = [rows[name] for name in names]
+        by_chance = only and self._may_be_near_by_chance(found)
+        if by_chance or self._is_in_no_array(calls[0].line):
+            self._name_among(found)
+
+    def _name_among(self, found):
+        access = self.fields['access']
+        if len(found) == 1:
+            name, at, size = found[0]
             self.code = 'overflowed' if at < 0 else 'outside'
-            self.fields = dict(access=self.fields['access'], array=name, index=(at,), shape=(size,))
+            self.fields = dict(access=access, array=name, index=(at,), shape=(size,))
+        elif found:
+            self.code, self.fields = 'overflowed_among', dict(access=access, candidates=tuple(found))
 
     def _is_in_no_array(self, line):
         "Is the address in no array that is known to be the one of this line?"
         return self.code == 'no_array' or self.code == 'overflowed' and not uses(line, self.fields.get('array', ''))
 
-    def _may_be_near_by_chance(self, at):
+    def _may_be_near_by_chance(self, found):
         "May an index that has overflowed have led near an array that the launch was not given?"
-        return self.code in ('outside', 'before', 'freed') and abs(at) >= _FAR
+        return self.code in ('outside', 'before', 'freed') and all(abs(at) >= _FAR for _, at, _ in found)
 
     def order_race(self, line_of):
         """Order two accesses between the same barriers: the finding names the one last that is later in the program.

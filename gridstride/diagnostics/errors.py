@@ -32,6 +32,7 @@ A template names its fields as `str.format` does. Some of them mean the same in 
   is not an array, `space` names the memory instead: 'shared memory'.
 - `access` is 'read', 'write', 'atomic', or 'access' where the three cannot be told apart; `access_to` adds its
   preposition, as in 'write to'. `extent` is made of `shape`: '100 elements', or 'shape (4, 25)'.
+- `candidates` are the elements that an access may be to, (array, index, size); `either` lists them.
 - `before` and `now` are the two accesses of a race, as in 'read' and 'written'; `hazard` is made of them,
   'read after write'.
 - `threads` is a number of threads; `waiting` is made of it, '1 thread waits'.
@@ -424,6 +425,7 @@ _MADE_OF = dict(  # derived field -> the fields that it is made of
     subscript={'index'},
     access_to={'access'},
     extent={'shape'},
+    either={'candidates'},
     waiting={'threads'},
     hazard={'before', 'now'},
 )
@@ -449,6 +451,7 @@ def _derived(shown):
         subscript=index[0] if index and len(index) == 1 else index,
         **({'access_to': _with_preposition(shown['access'])} if 'access' in shown else {}),
         **({'extent': _extent(shown['shape'])} if 'shape' in shown else {}),
+        **({'either': _either(shown['candidates'])} if 'candidates' in shown else {}),
         **({'hazard': f'{_access(now)} after {_access(before)}'} if now and before else {}),
     )
 
@@ -462,6 +465,11 @@ def _extent(shape):
     if len(shape) > 1:
         return f'shape {shape}'
     return '1 element' if tuple(shape) in ((), (1,)) else f'{shape[0]} elements'
+
+
+def _either(candidates):
+    "The elements that an access may be to: `x[-5] (100 elements) or y[7] (50 elements)`"
+    return ' or '.join(f'{array}[{index}] ({_extent((size,))})' for array, index, size in candidates)
 
 
 def _access(verb):

@@ -4,16 +4,7 @@ import re
 
 from .source_lines import COMPARED, code_of, end_of_bracket, guards_of, names_in, parts_of, share_loop, uses
 
-__all__ = [
-    'axes_hint',
-    'fixed_size_hint',
-    'index_hint',
-    'indexes_only',
-    'moved_hint',
-    'moves_of',
-    'product_in',
-    'wrong_word_hint',
-]
+__all__ = ['axes_hint', 'fixed_size_hint', 'index_hint', 'moved_hint', 'moves_of', 'wrong_word_hint']
 
 _GRID = re.compile(r'(block|grid)(Idx|Dim)\.\w\s*\*\s*(block|grid)(Idx|Dim)\.\w')
 
@@ -54,40 +45,6 @@ def index_hint(fields, line, above):
 def _too_many_hint(guard):
     right = guard.fixed if guard.wrote.startswith(guard.name) else guard.bound  # of a `range`
     return 'row_too_many', dict(guard=guard.text, bound=guard.bound, wrote=guard.wrote, right=right)
-
-
-_WIDE = 'size_t', 'long', 'int64_t', 'uint64_t', 'ptrdiff_t'
-
-
-def product_in(
-    line,
-    above,  # the lines of the function before it
-    array,  # its name
-):
-    "Return whether the index of the array in this line is a product of 32 bits, or a variable set to one"
-    found = {indices for *_, indices in uses(code_of(line), array) if len(indices) == 1}
-    if len(found) != 1:
-        return False
-    expr = found.pop()[0]
-    if re.fullmatch(r'\w+', expr):
-        code = ' '.join(map(code_of, above.split('\n')))
-        sets = re.findall(rf'(?:(\w+)\s+)?\b{expr}\s*=(?!=)\s*([^;,]*)', code)
-        expr = next((text for type, text in reversed(sets) if type not in _WIDE), '')
-    return bool(re.search(r'\*|<<', expr)) and not any(wide in expr for wide in _WIDE)
-
-
-def indexes_only(
-    line,
-    above,  # the lines of the function before it
-    arrays,  # their names
-):
-    "Return whether a line accesses elements of the given arrays only, or of arrays that the function declares"
-    code = re.sub(r'/\*.*?\*/', '', code_of(line))
-    before = ' '.join(map(code_of, above.split('\n')))
-    if re.search(r'->|[\w\])]\s*\.\s*\w+\s*\[|(?:^|[-=(,+/%<>&|!?:;{}\[*])\s*\*', code):
-        return False  # an access by a pointer that may point to any array
-    names = set(re.findall(r'(\w+)\s*\[', code)) - set(arrays)
-    return all(re.search(rf'\w[\w>]*\s+{name}\s*\[', before) for name in names)
 
 
 # One wrong word: `&&` for `||`, or two swapped variables

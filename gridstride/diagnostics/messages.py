@@ -90,6 +90,11 @@ WORDS = {
         'An index so far below 0 usually comes from integer overflow: 2147483647 + 1 wraps to -2147483648. '
         'Compute it in 64 bits: `(size_t)row*w + column`.',
     ),
+    ('memcheck', 'overflowed_among'): Words(
+        'out-of-bounds {access_to} {either}',
+        'An index this far out of bounds usually comes from integer overflow: 2147483647 + 1 wraps to -2147483648. '
+        'Compute it in 64 bits: `(size_t)row*w + column`.',
+    ),
     ('memcheck', 'indices'): Words(
         'wrong number of indices for {array}: {given} instead of {dimensions}', 'Use one index per dimension.'
     ),

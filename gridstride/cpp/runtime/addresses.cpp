@@ -131,6 +131,11 @@ bool is_plain_variable(const void *p) {
     const Module *m = module_at(a);
     return m && m->plain && !m->code.has(a);
 }
+bool has_plain_variables(const void *code) {
+    std::lock_guard<std::mutex> one(modules_lock);
+    const Module *m = module_at(reinterpret_cast<uintptr_t>(code));
+    return !m || m->plain;
+}
 static const Module *module_away(uintptr_t a) {
     for (auto &m : modules)
         if (a - m.away < m.all.bytes) return &m;

@@ -16,6 +16,7 @@ void note_module(const void *inside, bool plain = false);
 void forget_module(const Image &);     // it is unloaded
 bool is_in_module(const void *code);    // false, too, while this is unknown: a signal's handler asks
 bool is_plain_variable(const void *p);  // may it be such a one?
+bool has_plain_variables(const void *code);                // has that library any?
 void from_device(void *p, size_t bytes);   // what was copied from the device, and is the host's now
 bool is_registered(uintptr_t address); // is it of the host's memory that kernels may use?
 }

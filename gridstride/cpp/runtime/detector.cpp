@@ -68,6 +68,7 @@ Detector::Scope::Scope(const Launch &l) {
     detector.forget_arrays();
     detector.image = image_of(reinterpret_cast<void *>(l.thread));
     detector.launch = &l;
+    detector.begin_arguments();
     detector.unordered_since = detector.launch_start;
     detector.crosses = operations.begin_launch(&l, detector.image.base, detector.unordered_since);
     const uintptr_t builtins[] = {reinterpret_cast<uintptr_t>(&threadIdx), reinterpret_cast<uintptr_t>(&blockIdx),

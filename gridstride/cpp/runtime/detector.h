@@ -4,6 +4,7 @@
 #pragma once
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <string.h>
 #include <unordered_map>
 #include <vector>
@@ -93,7 +94,7 @@ struct BlockClock {
 };
 
 struct Detector : BlockClock {
-    uint32_t now = 1, launch_start = 1, me = 0;
+    uint32_t now = 1, launch_start = 1, me = 0, launch_number = 0;
     bool on = false, after_fence = false; // is there a fence right before the atomic access at work?
     bool holds = false;                    // a race in `held`
     // Is an earlier operation of another stream not ordered before this launch? Since when there are such launches
@@ -126,6 +127,7 @@ struct Detector : BlockClock {
     } pending = {};
     std::vector<HeldRace> held;            // by the thread that has read
     const Launch *launch = nullptr;
+    bool has_all_addresses = false;        // are its arguments the only memory that the launch can have addresses of?
     std::unordered_map<uintptr_t, Flag> flags;             // by the word's index
     std::vector<uint32_t> warned_at;
     std::unique_ptr<UnwrittenRead> unwritten_in_launch;    // the first one of memory that other blocks write, too
@@ -287,7 +289,7 @@ struct Detector : BlockClock {
     }
     inline __attribute__((always_inline)) bool plain_global(uintptr_t a, unsigned n, bool write, uint32_t where) {
         const Piece *p = memory.at(a);
-        if (!p || !p->live || a < p->lo || a + n > p->hi || (write && p->held)) return false;
+        if (!p || p->usable_in != launch_number || a < p->lo || a + n > p->hi || (write && p->held)) return false;
         Cell *c = cells.words + (a - reinterpret_cast<uintptr_t>(memory.base)) / 4;
         for (const Cell *end = c + n / 4; c < end; c++) {
             if (c->split | !is_own(c->write)) return false;
@@ -308,7 +310,8 @@ struct Detector : BlockClock {
         if (off < shared_cap) return words(shared_cells, off, n, write, where, a, nullptr);
         if (memory.holds(a)) {
             Piece *p = memory.at(a);
-            if (!p || !p->live || a < p->lo || a + n > p->hi) return outside(a, write, where);
+            if (!p || (p->usable_in != launch_number && !is_usable(*p)) || a < p->lo || a + n > p->hi)
+                return outside(a, write, where);
             if (write && p->constant) return constant(*p, a, where);
             if (write && p->held) save(*p);
             if (__builtin_expect(crosses, 0)) cross_operation(a, n, write, where);
@@ -477,6 +480,12 @@ struct Detector : BlockClock {
         const bool atomic = where & modify_bit || (write && changes(where));
         return atomic ? "atomic" : write ? "write" : "read";
     }
+    void begin_arguments();
+    bool is_usable(Piece &);
+    bool is_address_known(Piece &) const;
+    bool is_argument(const Piece &) const;
+    bool may_be_meant(Piece &);              // by an access that is out of bounds near it
+    std::string arguments_at(uintptr_t a) const;
     void outside(uintptr_t a, bool write, uint32_t where);
     void outside_shared(uintptr_t off, bool write, uint32_t where);
     void elsewhere(uintptr_t a, bool write, uint32_t where);

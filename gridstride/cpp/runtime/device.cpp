@@ -72,7 +72,9 @@ void fork_device(Fork now) {
 void *heap_alloc(size_t bytes) {
     if (!on_device()) return malloc(bytes);
     std::lock_guard<std::mutex> one(heap);
-    return bytes && fits_in_memory(bytes) ? memory.alloc(bytes, 1, true, false, false, "", true) : nullptr;
+    char *const p = bytes && fits_in_memory(bytes) ? memory.alloc(bytes, 1, true, false, false, "", true) : nullptr;
+    if (p) memory.pieces.back().of_kernel = true;
+    return p;
 }
 void heap_free(void *p, int line) {
     if (!on_device()) return free(p);

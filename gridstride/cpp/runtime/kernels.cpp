@@ -47,6 +47,13 @@ static bool read_given(Reader &r, const Parameter &p, Given &x) {
         default: return read_struct(r, x.at, p.bytes, x.tensor);
     }
 }
+// Can the value of an argument contain no address? A texture object is an unsigned integer.
+static bool is_without_address(const Parameter &p, const char *at) {
+    if (p.bytes < sizeof(void *) || p.takes == Takes::real) return true;
+    int64_t x = 0;
+    if (p.takes == Takes::whole) __builtin_memcpy(&x, at, sizeof x);
+    return p.takes == Takes::whole && p.is_signed && x >= 0 && x < int64_t(1) << 32;
+}
 // Addresses are known when all arrays are: those that overlap have one piece of device memory.
 static Arg pass(const Parameter &p, Given &x) {
     TensorMap map;
@@ -58,10 +65,11 @@ static Arg pass(const Parameter &p, Given &x) {
         }
         return is_tensor_map(map) ? Arg{map.base, size_t(map.itemsize)} : Arg{};
     }
-    if (p.takes != Takes::array && p.takes != Takes::text) return {};
+    if (p.takes != Takes::array && p.takes != Takes::text) return {nullptr, 0, is_without_address(p, x.at)};
     const void *address = p.takes == Takes::text ? Argument<const char *>::pass(x.text) : pointer(x.tensor);
     __builtin_memcpy(x.at, &address, sizeof address);
-    return {address, p.itemsize};
+    const bool real = p.type == torch::kDouble || p.type == torch::kFloat;
+    return {address, p.itemsize, real || (p.itemsize > 1 && p.itemsize < sizeof address)};
 }
 
 static Config asked_config(size_t &allowed) {

@@ -63,13 +63,16 @@ size_t &max_dynamic_of(const char *kernel) {
 }
 size_t max_dynamic_of(const Launch &l) { return max_dynamic(l.kernel, reinterpret_cast<const void *>(l.thread)); }
 
-// The names of a launch's arrays: those of the kernel's parameters.
-static void name_arguments(const Launch &l, const std::string &kernel) {
+std::string parameters_of(const Launch &l) {
+    const std::string kernel = base_name(l.kernel);
     const auto known = std::find_if(
         all_names.rbegin(), all_names.rend(), [&](const Names *candidate) { return kernel == candidate->kernel; });
-    if (known == all_names.rend()) return;
-    Piece::launches++;
-    std::string names = (*known)->parameters;
+    return known == all_names.rend() ? "" : (*known)->parameters;
+}
+// The names of a launch's arrays: those of the kernel's parameters.
+static void name_arguments(const Launch &l) {
+    std::string names = parameters_of(l);
+    if (names.empty()) return;
     for (int i = 0; i < l.nargs; i++)
         if (Piece *p = memory.at(reinterpret_cast<uintptr_t>(l.args[i].pointer)); p && !p->symbol) p->begin = 0;
     for (int i = 0; i < l.nargs && !names.empty(); i++) {
@@ -237,7 +240,7 @@ static bool launched(const Launch &l) {
     if (is_over()) return false;
     if (!possible(l)) return true;
     Detector::Scope scope(l);
-    name_arguments(l, base_name(l.kernel));
+    name_arguments(l);
     if (was_refused()) found.kind = nothing;
     stop = false;
     const uint64_t blocks = blocks_of(l);

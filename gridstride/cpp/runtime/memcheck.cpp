@@ -4,26 +4,81 @@
 #include "addresses.h"
 #include "detector.h"
 #include "findings.h"
+#include "launch.h"
 #include "operations.h"
 
 namespace gridstride {
 
-// The address as an index of each array of this launch, if an int can be that: `x 5 100, ` for x[5] of 100. Arrays that
-// earlier launches left allocated are excluded
-static std::string indices_of(uintptr_t a) {
-    std::string found;
-    for (const Piece &p : memory.pieces) {
-        const long long index = p.index_of(a);
-        if (p.live && p.named_at == Piece::launches && index == int(index))
-            found += std::string(p.name) + ' ' + std::to_string(index) + ' ' + std::to_string(p.index_of(p.hi)) + ", ";
+// What a launch may use: an index that has overflowed may lead into an array of another one, wherever that is. Where no
+// argument can contain another address, only what the arguments and variables of the device point to is accessible.
+void Detector::begin_arguments() {
+    launch_number++, has_all_addresses = launch->nargs > 0;
+    for (int i = 0; i < launch->nargs; i++) {
+        const Arg &x = launch->args[i];
+        has_all_addresses = has_all_addresses && x.without_address;
+        if (Piece *p = memory.at(reinterpret_cast<uintptr_t>(x.pointer)); p && p->live) p->usable_in = launch_number;
+    }
+}
+bool Detector::is_usable(Piece &p) {
+    if (!p.live) return false;
+    const bool known = !has_all_addresses || p.symbol || p.of_kernel || !checks(memcheck) || is_address_known(p);
+    if (known) p.usable_in = launch_number;
+    return known;
+}
+// Is an address of the piece stored in a variable of the device, now or before the launch, or in an array that the
+// launch was given? Where one was found last is looked up first: a search of all that takes long.
+bool Detector::is_address_known(Piece &p) const {
+    const auto leads_there = [&p](uintptr_t from, uintptr_t to) {
+        for (uintptr_t a; from + sizeof a <= to; from += sizeof a) {
+            memcpy(&a, reinterpret_cast<const void *>(from), sizeof a);
+            if (a >= p.lo && a <= p.hi) return p.known_from = from, true;
+        }
+        return false;
+    };
+    const auto counts = [this](const Piece &x) { return x.live && (x.symbol || x.usable_in == launch_number); };
+    const Piece *const last = memory.at(p.known_from);
+    if (last && counts(*last) && leads_there(p.known_from, p.known_from + sizeof p.lo)) return true;
+    for (const Saved &s : saved) {
+        const uintptr_t from = reinterpret_cast<uintptr_t>(s.bytes.data());
+        if (leads_there(from, from + s.bytes.size())) return true;
+    }
+    for (const bool symbol : {true, false})
+        for (const Piece &in : memory.pieces)
+            if (in.symbol == symbol && counts(in) && leads_there((in.lo + 7) / 8 * 8, in.hi)) return true;
+    return has_plain_variables(reinterpret_cast<const void *>(launch->thread));
+}
+
+bool Detector::is_argument(const Piece &p) const {
+    return std::any_of(launch->args, launch->args + launch->nargs, [&p](const Arg &x) {
+        return memory.at(reinterpret_cast<uintptr_t>(x.pointer)) == &p;
+    });
+}
+bool Detector::may_be_meant(Piece &p) {
+    return p.live ? is_usable(p) : !has_all_addresses || p.of_kernel || is_argument(p) || is_address_known(p);
+}
+
+// The address as an index of each array that the launch was given, if an index of 32 bits can be that: `x 5 100, ` for
+// x[5] of 100
+std::string Detector::arguments_at(uintptr_t a) const {
+    std::string found, names = parameters_of(*launch);
+    for (int i = 0; i < launch->nargs && !names.empty(); i++) {
+        const size_t comma = std::min(names.find(','), names.size());
+        const uintptr_t begin = reinterpret_cast<uintptr_t>(launch->args[i].pointer);
+        if (Piece *p = memory.at(begin); p && p->live) {
+            Piece seen = *p;
+            seen.begin = begin;
+            const long long index = seen.index_of(a);
+            const std::string row = names.substr(0, comma) + ' ' + std::to_string(index) + ' ' +
+                                    std::to_string(seen.index_of(seen.hi)) + ", ";
+            if (std::abs(index) <= (1ll << 32) && found.size() + row.size() < sizeof Field::string) found += row;
+        }
+        names.erase(0, comma + 1);
     }
     return found;
 }
 
-// An index that has wrapped around, or overflowed, may lead near an array that the launch was not given.
-static bool is_given(const Piece *p) { return p && p->named_at == Piece::launches; }
-static const Piece *likelier(const Piece *indexed, const Piece *near) {
-    return !near || (is_given(indexed) && !is_given(near)) ? indexed : nullptr;
+static const Piece *likelier(const Piece *indexed, const Piece *near, uint32_t launch) {
+    return !near || (indexed && indexed->usable_in == launch && near->usable_in != launch) ? indexed : nullptr;
 }
 
 void Detector::outside(uintptr_t a, bool write, uint32_t where) {
@@ -32,10 +87,14 @@ void Detector::outside(uintptr_t a, bool write, uint32_t where) {
     const Field access = {"access", access_of(write, where)};
     if (const Piece *p = memory.at(a); p && p->host_name)
         return find(Code::host_symbol, {{"array", p->shown_name()}}, at);
-    const Piece *const p = memory.nearest(a);
-    const std::string arrays = is_given(p) ? "" : indices_of(a);
-    const Piece *const wrapped = likelier(memory.wrapped(a), p && p->is_near(a) ? p : nullptr);
-    const Piece *const overflowed = wrapped ? nullptr : likelier(memory.overflowed(a), p);
+    const auto given = [this](const Piece &x) {
+        return !has_all_addresses || x.symbol || x.usable_in == launch_number;
+    };
+    Piece *p = memory.nearest(a);
+    if (p && !may_be_meant(*p)) p = memory.nearest(a, given);
+    const std::string arrays = p && p->usable_in == launch_number ? "" : arguments_at(a);
+    const Piece *const wrapped = likelier(memory.wrapped(a, given), p && p->is_near(a) ? p : nullptr, launch_number);
+    const Piece *const overflowed = wrapped ? nullptr : likelier(memory.overflowed(a, given), p, launch_number);
     const Piece *const array = wrapped ? wrapped : overflowed ? overflowed : p;
     if (!array) return find(Code::no_array, {access, {"address", a}, {"arrays", arrays.c_str()}}, at);
     const bool nearest = !wrapped && !overflowed;

@@ -25,8 +25,9 @@ struct Piece {
     int line = 0; // of the call that allocated it; 0: not known
     bool of_graph = false; // stays when it is freed
     bool fetched = false;  // the host uses it by Thrust's pointers, which copy in the order of the default stream
-    unsigned named_at = 0;  // the launch that named it last, as `launches` counts
-    static inline unsigned launches = 0; // that named their arrays
+    bool of_kernel = false; // a kernel has allocated it
+    uint32_t usable_in = 0; // the number of the launch that may use it: it was given it, or has its address
+    uintptr_t known_from = 0;  // where its address was found last
     bool host_name = false; // no memory: what the name of a variable of the device means in host code
     bool is_near(uintptr_t a) const { return a - lo + (1 << 20) < hi - lo + (2 << 20); }
     const char *shown_name() const { return name[0] ? name : "memory"; }
@@ -36,7 +37,6 @@ struct Piece {
         return d < 0 ? -((-d + item - 1) / item) : d / item;
     }
     void called(const char *parameter, uintptr_t at) {
-        named_at = launches;
         if (!begin) inner[0] = 0;
         if (begin && at > begin) {
             strncpy(inner, parameter, sizeof inner - 1);
@@ -183,10 +183,13 @@ struct Memory {
         return i ? &pieces[i - 1] : nullptr;
     }
     Piece *nearest(uintptr_t a) {
+        return nearest(a, [](const Piece &) { return true; });
+    }
+    template <class F> Piece *nearest(uintptr_t a, F counts) {
         Piece *best = nullptr;
         uintptr_t least = ~uintptr_t(0);
         for (auto &p : pieces) {
-            if (p.host_name) continue;
+            if (p.host_name || !counts(p)) continue;
             const uintptr_t d = a < p.lo ? p.lo - a : a >= p.hi ? a - p.hi : 0;
             if (d < least) least = d, best = &p;
         }
@@ -198,19 +201,20 @@ struct Memory {
             if (a < std::min(std::max(f->first, size_t(4096)), size_t(1) << 40)) return &*f;
         return nullptr;
     }
-    Piece *wrapped(uintptr_t a) {      // the piece in which `a` would be if an index had not begun again at 2^32 - 1
+    // the piece in which `a` would be if an index had not begun again at 2^32 - 1
+    template <class F> Piece *wrapped(uintptr_t a, F counts) {
         for (auto &p : pieces)
-            if (p.live && a - (uint64_t(p.itemsize) << 32) - p.lo + page < p.hi - p.lo + page) return &p;
+            if (p.live && counts(p) && a - (uint64_t(p.itemsize) << 32) - p.lo + page < p.hi - p.lo + page) return &p;
         return nullptr;
     }
-    Piece *overflowed(uintptr_t a) {   // the same of an int, after 2^31 - 1
+    template <class F> Piece *overflowed(uintptr_t a, F counts) {   // the same of an int, after 2^31 - 1
         for (auto &p : pieces)
-            if (p.live && a + (uint64_t(p.itemsize) << 32) - p.lo < p.hi - p.lo) return &p;
+            if (p.live && counts(p) && a + (uint64_t(p.itemsize) << 32) - p.lo < p.hi - p.lo) return &p;
         return nullptr;
     }
     void free(Piece &p) {
         const auto [from, to] = span(p);
-        p.live = false;
+        p.live = false, p.usable_in = 0;
         bytes -= p.hi - p.lo;
         madvise(base + from, to - from, MADV_DONTNEED);
         mprotect(base + from, to - from, PROT_NONE);

@@ -52,6 +52,16 @@
 
 namespace gridstride {
 
+// Half an address is of no use, and an array of bytes may be a workspace of anything.
+template <class T> constexpr bool element_without_address() {
+    return std::is_floating_point_v<T> || std::is_same_v<T, bool> || (sizeof(T) > 1 && sizeof(T) < sizeof(void *));
+}
+// A texture object is an `unsigned long long`.
+template <class T> bool without_address(const T &x) {
+    if constexpr (std::is_integral_v<T> && sizeof(T) == 8 && !std::is_same_v<T, unsigned long long>)
+        return uint64_t(x) < uint64_t(1) << 32;
+    else return std::is_floating_point_v<T> || sizeof(T) < sizeof(void *);
+}
 template <class T> Arg arg(const T &x) {
     // a tensor map names its array
     if constexpr (std::is_class_v<T> && sizeof(T) == sizeof(TensorMap) && std::is_trivially_copyable_v<T>) {
@@ -59,12 +69,13 @@ template <class T> Arg arg(const T &x) {
         __builtin_memcpy(&map, &x, sizeof map);
         if (is_tensor_map(map)) return {map.base, size_t(map.itemsize)};
     }
-    return {nullptr, 0};
+    return {nullptr, 0, without_address(x)};
 }
 template <class T> Arg arg(T *const &p) {
-    return {const_cast<const void *>(static_cast<const volatile void *>(p)), sizeof(T)};
+    return {const_cast<const void *>(static_cast<const volatile void *>(p)), sizeof(T),
+        element_without_address<std::remove_cv_t<T>>()};
 }
-template <class R, class... A> Arg arg(R (*const &)(A...)) { return {nullptr, 0}; }
+template <class R, class... A> Arg arg(R (*const &)(A...)) { return {nullptr, 0, true}; }
 inline Arg arg(void *const &p) { return {p, 1}; }
 inline Arg arg(const void *const &p) { return {p, 1}; }
 

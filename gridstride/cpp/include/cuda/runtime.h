@@ -307,7 +307,11 @@ struct PlainVariables {              // of the device, in this library, are vari
     GRIDSTRIDE_API PlainVariables();
 };
 
-struct Arg { const void *pointer; size_t itemsize; };    // an argument of a launch; null if it is not a pointer
+struct Arg {                         // an argument of a launch
+    const void *pointer;             // null if it is not one
+    size_t itemsize;
+    bool without_address = false;    // can neither it nor an element that it points to contain an address?
+};
 
 struct Config {                      // what is between <<< and >>>, and other attributes of a launch
     dim3 grid, block;

@@ -1,0 +1,210 @@
+"""Finds the arrays that an access may be to, in the learner's lines: its address is in none of them.
+
+An index of 32 bits that has overflowed leads gigabytes away from its array, so the address says nothing. The line says
+which pointers it uses; the lines before it say where those come from; a call says which array a parameter is. Left
+out are elements that the line only writes, for a read, and those whose index is small whatever happens. What remains
+is one array, or several that fit equally, or none: another pointer may have led there.
+"""
+
+import re
+from typing import NamedTuple
+
+from .source_lines import code_of, end_of_bracket, parts_of
+
+__all__ = ['Lines', 'accessed_arrays']
+
+
+class Lines(NamedTuple):
+    "A line that is executed, and what its function has before it"
+
+    function: str
+    line: str
+    above: str = ''
+
+    @property
+    def code(self):
+        "All of it without comments"
+        return '\n'.join(map(_code_of, [*self.above.split('\n'), self.line]))
+
+
+class _Use(NamedTuple):
+    "An element that a line uses, or an address that it passes"
+
+    pointer: str  # '' for one that is not a name: `a.b`, `f(x)`
+    index: str  # what is added to it
+    how: str  # 'read', 'write', 'update', 'address' or 'atomic'
+
+
+_FITTING = dict(read=('read', 'update', 'address'), write=('write', 'update', 'address'), atomic=('atomic', 'address'))
+
+
+def accessed_arrays(
+    access,  # 'read', 'write' or 'atomic'
+    calls,  # `Lines` from the access to the kernel, the innermost first
+    arrays,  # the names of the kernel's arrays
+):  # (names, whether the line uses no other pointer)
+    "Return the arrays that an access may be to, in the order of the line"
+    here = calls[0]
+    uses = [use for use in _uses(_code_of(here.line), here.code, arrays) if not _is_declared(use.pointer, here.code)]
+    uses = [use for use in uses if use.how in _FITTING[access]] or uses
+    found = [(use, _arrays_of(use.pointer, calls, arrays)) for use in uses]
+    if any(not names and use.how != 'address' for use, names in found):
+        return _names(found, lambda use: _is_product(use, here.code)), False
+    return _names(found, lambda use: _may_be_far(use, here.code)) or _names(found), True
+
+
+def _names(found, fits=lambda use: True):
+    return list(dict.fromkeys(name for use, names in found if fits(use) for name in names))
+
+
+# What a line uses
+
+_KEYWORDS = 'return|else|case|in|and|or|not|do|goto|throw'
+_ELEMENT = re.compile(r'(->|\.)?\s*([A-Za-z_]\w*|\))\s*(?=\[)')
+_STAR = re.compile(r'(?:^|[-=(,+/%<>&|!?:;{}\[]|\breturn\b)\s*\*\s*(?=[A-Za-z_(])')
+_BARE = re.compile(r'(?<![\w.>])([A-Za-z_]\w*)\b(?!\s*(?:\[|\(|->|\.|\w|=(?!=)))([^,;)]*)')
+_SET = re.compile(r'\s*(?:\.\s*\w+\s*)*(\+\+|--|[-+*/%&|^]=|<<=|>>=|=(?!=))')
+_TYPES = 'float|double|int|char|short|long|unsigned|bool|void|auto|half|__half|T|const|\\w+_t|(?:int|float|double)[1-4]'
+
+
+def _code_of(line):
+    return re.sub(r'/\*.*?\*/', '', code_of(line))
+
+
+def _uses(line, code, arrays):
+    "Yield the uses of pointers in a line"
+    for m in _ELEMENT.finditer(line):
+        end = _end_of_indices(line, m.end())
+        indices = line[m.end() : end]
+        loaded = len(re.findall(r'\]\s*\[', indices)) and re.search(rf'\*\s*\*[^,;)=]*\b{m[2]}\b', code)
+        name = '' if m[1] or m[2] == ')' or loaded else m[2]
+        yield _Use(name, indices, _how(line, m.start(2), end))
+    for m in _STAR.finditer(line):
+        yield _dereferenced(line, m.end())
+    for m in re.finditer(r'(?<![\w.>])(\w+)\s*->', line):
+        yield _Use(m[1], '0', 'read')
+    for m in _BARE.finditer(line):
+        if (call := _call_around(line, m.start())) and (m[1] in arrays or _is_pointer(m[1], code)):
+            yield _Use(m[1], m[2], 'atomic' if call.startswith('atomic') else 'address')
+
+
+def _end_of_indices(line, end):
+    while m := re.compile(r'\s*\[').match(line, end):
+        end = end_of_bracket(line, m.end() - 1)
+    return end
+
+
+def _how(line, start, end):
+    "Return what is done with the element at that part of the line"
+    if re.search(r'(?:^|[^\w)\]&\s])\s*&\s*$', line[:start]):
+        return 'atomic' if _call_around(line, start).startswith('atomic') else 'address'
+    if re.search(r'(\+\+|--)\s*$', line[:start]):
+        return 'update'
+    m = _SET.match(line, end)
+    return 'read' if not m else 'write' if m[1] == '=' else 'update'
+
+
+def _dereferenced(line, at):
+    "Return the use for what follows a `*`"
+    if line[at] != '(':
+        name = re.match(r'\w+', line[at:])[0]
+        return _Use(name, '0', _how(line, at - 1, at + len(name)))
+    end = end_of_bracket(line, at)
+    m = re.fullmatch(r'\(\s*(\w+)\s*([-+].*)?\)', line[at:end])
+    return _Use(m[1] if m else '', (m and m[2]) or '', _how(line, at - 1, end))
+
+
+def _call_around(line, at):
+    "Return the name of the function whose brackets contain that part of the line, or ''"
+    depth = 0
+    for i in reversed(range(at)):
+        depth += (line[i] == ')') - (line[i] == '(')
+        if depth < 0:
+            m = re.search(r'\b(?!(?:if|for|while|switch|sizeof)\b)(\w+)\s*(?:<[\w\s,*]*>)?\s*$', line[:i])
+            return m[1] if m else ''
+    return ''
+
+
+def _is_pointer(name, code):
+    return bool(re.search(rf'\b(?:{_TYPES})\s*\*\s*(?:(?:const|__restrict__|__restrict)\s+)*{name}\b', code))
+
+
+def _is_declared(name, code):
+    "Is it an array of the function's own, or in shared memory, and not a parameter `float x[]`?"
+    declared = rf'\b(?!(?:{_KEYWORDS})\b)\w[\w>]*\s+{name}\s*\[(?!\s*\]\s*[,)])'
+    return bool(name and re.search(declared, code))
+
+
+# Where a pointer comes from
+
+
+def _arrays_of(pointer, calls, arrays, seen=()):
+    "Return the kernel's arrays that a pointer of the innermost function may lead into"
+    if not pointer or (pointer, len(calls)) in seen:
+        return []
+    if len(calls) == 1 and pointer in arrays:
+        return [pointer]
+    values = _values_of(pointer, calls[0].code)
+    if not values and len(calls) > 1:
+        values, calls = _given(pointer, *calls[:2]), calls[1:]
+    seen = {*seen, (pointer, len(calls))}
+    names = dict.fromkeys(name for value in values for name in _pointers_in(value))
+    return list(dict.fromkeys(array for name in names for array in _arrays_of(name, calls, arrays, seen)))
+
+
+def _values_of(name, code):
+    "Return what a function sets a variable to, or adds to it"
+    return re.findall(rf'(?<![\w.>]){name}\s*(?:[-+*]|<<)?=(?!=)\s*([^;]*)', code)
+
+
+def _pointers_in(value):
+    "Return the pointers that a value is computed from: `x` of `x + 3`, of `&x[3]`, of `(float4 *)x`"
+    if m := re.match(r'\s*&\s*(\w+)\s*\[', value):
+        return [m[1]]
+    value = re.sub(r'\[[^\]]*\]', '[]', value)
+    return [m[1] for m in re.finditer(r'(?<![\w.>])([A-Za-z_]\w*)\b(?!\s*(?:\[|\(|->|\.))', value)]
+
+
+def _given(parameter, callee, caller):
+    "Return what a call passes for a parameter"
+    head = re.search(rf'\b{callee.function}\s*\(', callee.code)
+    call = re.search(rf'\b{callee.function}\s*(?:<[^;()]*>)?\s*\(', _code_of(caller.line))
+    if not head or not call:
+        return []
+    names = [re.search(r'(\w*)\s*(?:\[\s*\])?\s*$', text)[1] for text in _in_brackets(callee.code, head.end() - 1)]
+    values = _in_brackets(_code_of(caller.line), call.end() - 1)
+    return [value for name, value in zip(names, values) if name == parameter]
+
+
+def _in_brackets(text, at):
+    return parts_of(text[at + 1 : end_of_bracket(text, at) - 1])
+
+
+# How far an index may lead
+
+_GRID = re.compile(r'(block|grid)(Idx|Dim)\.\w\s*\*\s*(block|grid)(Idx|Dim)\.\w')
+_SMALL = re.compile(r'\b(?:thread|block|grid)(?:Idx|Dim)\.\w\b|\b(?:int|unsigned|const|size_t|long)\b')
+_WIDE = 'size_t', 'long', 'int64_t', 'uint64_t', 'ptrdiff_t'
+
+
+def _computed(use, code):
+    "Return all that the index of a use is computed from: it, and the values of its variables"
+    moves = [value for value in _values_of(use.pointer, code) if use.pointer]
+    text, names = ' '.join([use.index, *moves]), set()
+    while more := {*re.findall(r'(?<![\w.])[A-Za-z_]\w*', text)} - names:
+        names |= more
+        text = ' '.join([text, *(value for name in sorted(more) for value in _values_of(name, code))])
+    return _GRID.sub('', text)
+
+
+def _may_be_far(use, code):
+    "May the index be any number? Thread and block indices and constants are small."
+    text = _SMALL.sub('', _computed(use, code))
+    unset = [name for name in re.findall(r'(?<![\w.])[A-Za-z_]\w*', text) if not _values_of(name, code)]
+    return bool(unset or re.search(r'[\w)]\s*\*|<<|\w\s*\[', text))
+
+
+def _is_product(use, code):
+    "Is it a product of 32 bits?"
+    text = _computed(use, code)
+    return bool(re.search(r'\*|<<', text)) and not any(wide in text for wide in _WIDE)
