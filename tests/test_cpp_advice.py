@@ -365,9 +365,9 @@ template <class T> __global__ void any(T *x, T *y, int w, int h) {
 }
 '''
 WRAPPED = 50_000**2 - 2**32
-INDICES = {name: WRAPPED for name in 'rotate copy scale in_steps by_pointer by_address by_load add chosen'.split()}
-INDICES |= dict(element=WRAPPED - 50_000, clear=WRAPPED - 50_000, clear_rows=WRAPPED - 50_000)
-INDICES |= dict(by_function=WRAPPED - 50_000 + 7, unsigned_sum=50_000**2, of_an_array=WRAPPED)
+INDICES = dict.fromkeys(('rotate', 'copy', 'scale', 'in_steps', 'by_pointer', 'by_address', 'by_load', 'add'), WRAPPED)
+INDICES |= dict.fromkeys(('element', 'clear', 'clear_rows'), WRAPPED - 50_000)
+INDICES |= dict(by_function=WRAPPED - 50_000 + 7, unsigned_sum=50_000**2, of_an_array=WRAPPED, chosen=WRAPPED)
 INDICES |= {f'any<{t}>': WRAPPED for t in ('double', 'char', 'short')}
 
 
@@ -430,7 +430,8 @@ __global__ void by_table(const float *x, float *out, int w, int h, float **rows)
     out[threadIdx.x] = x[w*h] + row[N];
 }
 __global__ void keep(float **rows, Rows given) { rows[0] = given.of; }
-/* `left`: 'u' and 'i', an array that no launch was given; 'n', one that an earlier launch calls x, too; 'f', a freed one */
+/* `left`: 'u' and 'i', an array that no launch was given;
+   'n', one that an earlier launch calls x, too; 'f', a freed one */
 static float *early, *arrays[6], *x, *out, **rows;
 void go(int kernel, int left) {
     for (float *&a : arrays) cudaMalloc(&a, 4*N);
@@ -551,7 +552,7 @@ float go() {
 
 @pytest.mark.takes(10)
 def test_arrays_that_a_launch_has_the_address_of_are_its_own():
-    "By a struct, tables, variables of the device, an exchange, constants, integers, bytes, a list, `malloc`, a lambda"
+    "By a struct, tables, variables of the device, an exchange, integers, bytes, a list, `malloc`, a lambda"
     with cpp.on_emulator(): assert load_cuda(LED, name='led').go() == 13
 
 

@@ -8,7 +8,7 @@ import ctypes, sys, warnings
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 
-from ..diagnostics.errors import LaunchError, outside_level
+from ..diagnostics.errors import LaunchError, learner_stacklevel
 
 COOPERATIVE = 2  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
 _INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
@@ -181,4 +181,4 @@ def show_prints(prints: bool):  # does the source call printf?
 def warn_unchecked():
     "Warn, once, that nothing is checked on a GPU"
     what = "checks=True: the detectors are the emulator's; on this GPU the code runs unchecked"
-    warnings.warn(f'{what}. GRIDSTRIDE_BACKEND=sim runs it emulated', stacklevel=outside_level())
+    warnings.warn(f'{what}. GRIDSTRIDE_BACKEND=sim runs it emulated', stacklevel=learner_stacklevel())

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from .loaded import open_library
-from ..diagnostics.errors import warn_outside
+from ..diagnostics.errors import warn_learner
 from ..utils import dim3
 
 
@@ -250,7 +250,7 @@ def _compute(op, args):
     "Compute the operation `op` on tensors, which C++ has called"
     if op == 'warn':
         text, file, line = args
-        return warn_outside(UserWarning(text), Path(file).name, line)
+        return warn_learner(UserWarning(text), Path(file).name, line)
     import operator, torch
 
     if op == 'stream':

@@ -29,13 +29,13 @@ def write_checksums(
     folder,  # of the files
     name,  # of the entry that the folder becomes
 ):
-    "Write the sizes and checksums of all files in `folder`, and remove write permissions of other users"
+    "Write the sizes and checksums of all files in `folder`, and remove write permissions of other users from all of it"
     files = sorted(p for p in Path(folder).rglob('*') if p.is_file() and p.name != CHECKSUMS)
-    for p in files:
-        if not p.is_symlink() and (mode := p.stat().st_mode) & _WRITABLE:
-            os.chmod(p, stat.S_IMODE(mode) & ~_WRITABLE)
     sums = {str(p.relative_to(folder)): [p.stat().st_size, _hash_of(p)] for p in files}
     (Path(folder) / CHECKSUMS).write_text(json.dumps(dict(name=name, files=sums)), encoding='utf-8')
+    for p in Path(folder).rglob('*'):
+        if not p.is_symlink() and (mode := p.stat().st_mode) & _WRITABLE:
+            os.chmod(p, stat.S_IMODE(mode) & ~_WRITABLE)
 
 
 def find_damage(
