@@ -22,7 +22,7 @@ from gridstride.cpp.toolchain import compilers
 from gridstride.judge import TASKS, Verdict, compiling, honest, processes, read_submission, wire
 from gridstride.judge.__main__ import main
 from gridstride.judge.bench import Bench, Call, Refused, _facts_of
-from gridstride.judge.isolation import descendants, hidden, is_stopped, needed_of, possible
+from gridstride.judge.isolation import descendants, hidden, is_stopped, needed_paths, possible
 from gridstride.judge.verdicts import ISOLATION
 from gridstride.utils import cache_dir
 from found import names
@@ -392,7 +392,7 @@ def test_a_sandbox_does_not_depend_on_where_the_home_folder_is(home, monkeypatch
     "It may not exist, or hold the package: what is needed of it is shown"
     monkeypatch.setenv('HOME', home)
     package = str(Path(processes.__file__).parents[1])
-    shown = any(Path(package).is_relative_to(o) for o in needed_of(hidden()))
+    shown = any(Path(package).is_relative_to(o) for o in needed_paths(hidden()))
     assert possible(str(cache_dir())) and shown == any(Path(package).is_relative_to(o) for o in hidden())
 
 

@@ -4,18 +4,17 @@ A submission is a file in the form of the public leaderboards: `custom_kernel(da
 `#!POPCORN leaderboard NAME` and `#!POPCORN gpu NAME`) or `ModelNew` (KernelBench's). It runs in a process of its own,
 forked from a warm one that has never seen a task:
 
-- inputs go there as bytes, new random ones per call, seeds from the operating system; answers come back as
-  bytes. The reference, in float64, and all comparisons are in the judge's process, which runs nothing of the
-  submission and unpickles nothing from it. So there is no answer to be found there, whatever memory, objects or
-  frames are read;
-- the judge's clock runs from the first byte of the inputs to the last one of the answer, in the judge's process. What
-  is computed later comes too late, and what was computed before had not seen the inputs. There is no warm-up and no
-  call that is not looked at: what was not right was not timed. While the reference is timed, all processes of the
-  submission are stopped;
-- memory that the submission gets is full of NaN, inputs are at the addresses of the last ones, some are earlier ones in
-  which one value differs, or the values are shuffled, sizes that are not public are among them, in a random order;
-- a warden kills what a submission has started, on Linux also what has left its session; each answer has a limit of
-  time. What a verdict shows of a submission's text has no control characters.
+- inputs are sent as bytes, new random ones per call, with seeds from the operating system; answers come back as bytes.
+  The reference, in float64, and all comparisons run in the judge's process, which runs no code of the submission and
+  unpickles nothing from it. So a submission cannot find an answer in memory, objects or frames of its process;
+- the judge's clock runs from the first byte of the inputs to the last byte of the answer, in the judge's process. Work
+  after that is too late, and work before it cannot depend on the inputs. There is no warm-up and no unchecked call, so
+  only right answers are timed. While the reference is timed, all processes of the submission are stopped;
+- memory that the submission allocates is full of NaN, inputs reuse the addresses of the last call, some inputs are
+  earlier ones with one value changed or with all values shuffled, and hidden sizes are mixed with public ones, in a
+  random order;
+- a warden kills all processes that a submission started, on Linux also those that left its session; each answer has a
+  time limit. Text of a submission in a verdict has no control characters.
 
 On Linux the submission's process is a sandbox, which `Verdict.isolation` lists (`verdicts.ISOLATION`):
 
@@ -38,36 +37,34 @@ verdict says "not isolated on this system". Files outside the hidden folders tha
 are readable in a sandbox, too. A flaw of the kernel or of a GPU's driver is out of its reach: for submissions of
 attackers use a virtual machine.
 
-A submission shares its interpreter with the code that calls it, so no word of its process is trusted. That code
-notices patched functions, threads that continue, streams that nothing waits for, looks into frames and objects, and
-inputs that were written to. A submission can prevent this: it only gives a refusal its reason, as do the launch counts
-of a verdict. On a CPU a file whose answer is right in a second process, in which no launch does anything, is refused;
+A submission shares its interpreter with the code that calls it, so no report from its process is trusted. That code
+notices patched functions, threads that continue, streams that nothing waits for, inspected frames and objects, and
+changed inputs. A submission can prevent this: such reports only give a refusal its reason, like the launch counts of a
+verdict. On a CPU a file whose answer is right in a second process, in which no launch does anything, is refused;
 a submission that finds out which of the two it is in (a kernel of its own that does nothing shows it), and then answers
 wrongly in the second one, is not detected. On a GPU the time between two events is measured in the submission's
 process, so a submission that replaces the driver below torch can make it shorter: it must be positive and within the
 call, and the judge's own clock sees what the events hide if it is more than half of what the transfers of a call take
 (`clock`).
 
-What the judge does not see, and no such judge does:
+What this judge, like any such judge, cannot see:
 
-- a right answer that was got in another way than was meant, by a library where a kernel was asked for: `Verdict.counts`
-  says what ran. A file whose kernels never run is refused, and one whose answer is right when its launches do nothing
-  (on a GPU, launches from Python: those of a module that `load_inline` made are out of reach); a file that has no
-  kernels is not;
-- an answer that is known, to within the tolerance, from what is typical of random normal inputs;
+- a right answer from a library where a kernel was required: `Verdict.counts` lists what ran. A file is refused if its
+  kernels never run, or if its answer is right when its launches do nothing (on a GPU, launches from Python: those of a
+  module from `load_inline` are not seen); a file without kernels is not refused;
+- an answer that is typical of random normal inputs, within the tolerance;
 - a kernel that is wrong for inputs that were not tried: special values, sizes beyond those that a task draws, races
   that did not happen. On a CPU kernels run checked, which finds many of these;
-- a cache that is keyed by the whole of an input: it never hits here, and costs what it costs.
+- a cache that is keyed by a whole input: it never hits, so it only costs time.
 
-Without a GPU kernels run emulated: counts mean something, times of theirs nothing, and no claim is made of them.
+Without a GPU, kernels are emulated: the counts are meaningful, the times are not, and no claim is made about them.
 
-The modules, in the order in which they are read best: `referee` (`judge`: calls, times, a verdict), `verdicts`, `forms`
-(a submission's file), `tasks` (what a submission computes), `closeness` (how near to float64 an answer must be),
-`bench` (the calls, one by one, and what is refused); between the processes `processes` and `server` (started, timed,
-ended), `isolation` (the sandbox) with `seccomp` (system calls that it denies), `compiling` (modules that are compiled
-in a sandbox of their own), `wire` (messages), `worker` (what runs around a submission) with `devices` (a GPU, or the
-CPU) and `audit` (what it does that it should not); `samples` (known cheats, honest kernels), `writing` (a submission
-from a kernel of yours).
+The modules, in reading order: `referee` (`judge`: calls, times, the verdict), `verdicts`, `forms` (parses a file),
+`tasks` (inputs and references), `closeness` (the allowed error), `bench` (the calls and their checks); between the
+processes `processes` and `server` (start, time and end them), `isolation` (the sandbox) with `seccomp` (denied system
+calls), `compiling` (compiles modules in a sandbox of their own), `wire` (messages), `worker` (calls the submission)
+with `devices` (GPU or CPU) and `audit` (notices cheats); `samples` (known cheats, honest kernels), `writing` (writes a
+submission from your kernel).
 """
 
 from ..support.lazy_exports import front_door

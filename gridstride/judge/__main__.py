@@ -18,43 +18,43 @@ _EPILOG = """The exit status is 0 if it is accepted, 1 if it is refused, 2 if no
 On Linux a submission runs in a sandbox, without the network, other processes or your home folder. Where the system
 offers none (macOS, some containers) it runs as your own programs do, and the verdict says "not isolated on this
 system": use a virtual machine there."""
-_TASK = 'what it should compute, where its first line #!POPCORN leaderboard NAME names none of these'
+_TASK = 'what it should compute, if its line #!POPCORN leaderboard NAME does not name one of these'
 
 
 def _seconds(text):
-    "Return a number of seconds above 0"
+    "Parse a positive number of seconds"
     if not 0 < (seconds := float(text)) < 1e6:
-        raise argparse.ArgumentTypeError(f'{text} is not a number of seconds above 0')
+        raise argparse.ArgumentTypeError(f'{text} is not a positive number of seconds')
     return seconds
 
 
 def _judge(argv):
-    "Print the verdict on a file; whether it is refused"
+    "Judge a file and print the verdict; return whether it is refused"
     p = argparse.ArgumentParser(prog='python -m gridstride.judge', description=_DESCRIPTION, epilog=_EPILOG)
     p.add_argument('file', help='a Python file with custom_kernel(data), or ModelNew')
     p.add_argument('--task', choices=TASKS, help=_TASK)
     p.add_argument('--timing', action='store_true', default=None, help='time it next to the reference, even on a CPU')
-    p.add_argument('--limit', type=_seconds, default=20.0, metavar='SECONDS', help='that a call may take; default 20')
+    p.add_argument('--limit', type=_seconds, default=20.0, metavar='SECONDS', help='limit of a call; default 20')
     a = p.parse_args(argv)
     try:
         verdict = judge(Path(a.file), a.task, limit=a.limit, timing=a.timing)
     except ValueError as e:
-        p.error(f'{e}; --task NAME says which')
+        p.error(f'{e}; choose one with --task NAME')
     printed = [f'  | {line}' for line in verdict.printed.splitlines()]
     print(verdict, *(['  it printed:', *printed] if printed else []), sep='\n')
     return not verdict
 
 
 def _submit(argv):
-    "Write a submission and judge it here; whether it is refused"
+    "Write a submission and judge it here; return whether it is refused"
     p = argparse.ArgumentParser(
         prog='python -m gridstride.judge submit',
         description="Write a submission in the leaderboards' form from a kernel of the lessons, and judge it here. "
         'Nothing is sent anywhere.',
     )
     p.add_argument('kernel', help=f'a file with custom_kernel(data) or ModelNew, or one of {", ".join(honest())}')
-    p.add_argument('--leaderboard', metavar='NAME', help='what it is called there; else as the task here')
-    p.add_argument('--gpu', nargs='+', default=['H100'], metavar='NAME', help='its GPUs there')
+    p.add_argument('--leaderboard', metavar='NAME', help='name of the leaderboard; default: the task')
+    p.add_argument('--gpu', nargs='+', default=['H100'], metavar='NAME', help='GPUs of the leaderboard')
     p.add_argument('--task', choices=TASKS, help=_TASK)
     p.add_argument('--out', default='submission.py', metavar='FILE', help='where to write it')
     a = p.parse_args(argv)

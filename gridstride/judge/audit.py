@@ -1,5 +1,5 @@
-"""What is noticed in a submission's process: looks for what is not its own, functions that it replaces, threads that go
-on. It only gives a refusal its reason, as a submission could defeat it."""
+"""Watches a submission in its process: access to its callers' objects, functions that it replaces, threads that
+continue after a call. This only gives a refusal its reason, because a submission could defeat it."""
 
 import gc
 import json
@@ -14,9 +14,9 @@ from collections.abc import Mapping
 import torch
 
 
-# What is reported at once, through a pipe that is never read here, cannot be taken back.
+# A report goes through a pipe at once, so that the submission cannot withdraw it.
 class Reporter:
-    "Reports to the judge what the submission does, as it does it"
+    "Reports to the judge what the submission does, each kind once"
 
     def __init__(self, fd):
         self.fd, self.reported = fd, set()
@@ -28,11 +28,11 @@ class Reporter:
 
 
 _SPYING = {
-    'gc.get_objects': 'looks through all objects of the process (gc.get_objects)',
-    'gc.get_referrers': 'looks for who holds an object (gc.get_referrers)',
-    'gc.get_referents': 'looks for what an object holds (gc.get_referents)',
-    'sys._getframe': "looks into its callers' frames",
-    'sys._current_frames': 'looks into the frames of all threads',
+    'gc.get_objects': 'searches all objects of the process (gc.get_objects)',
+    'gc.get_referrers': 'searches for the holders of an object (gc.get_referrers)',
+    'gc.get_referents': 'searches for what an object refers to (gc.get_referents)',
+    'sys._getframe': "inspects its callers' frames",
+    'sys._current_frames': 'inspects the frames of all threads',
     'sys.settrace': 'traces what its callers do',
     'sys.setprofile': 'traces what its callers do',
 }
@@ -40,7 +40,7 @@ _TORCH = os.path.dirname(torch.__file__)
 
 
 def _libraries():
-    "Prefixes of files whose code is not the submission's: Python, torch, those on the path, what torch.compile writes"
+    "Return prefixes of files that are not the submission's: Python, torch, the path, files that torch.compile writes"
     temporary = tempfile.gettempdir()  # submissions are there, too
     on_path = (
         os.path.join(folder, '')
@@ -56,7 +56,7 @@ _LIBRARIES = _libraries()
 
 
 def _is_asked_by_submission():
-    "Return whether the nearest caller is the submission, `inspect` in between or not"
+    "Return whether the nearest caller is the submission, directly or through `inspect`"
     f = sys._getframe(2)
     while f and (f.f_code.co_filename.endswith(('inspect.py', '/gc.py')) or f.f_globals is globals()):
         f = f.f_back
@@ -64,23 +64,23 @@ def _is_asked_by_submission():
 
 
 def own_threads(before):
-    """Return where new threads are at work in the submission, as text; libraries keep some of their own
+    """Return where new threads execute code of the submission, as text; threads of libraries do not count
 
-    A thread that waits for an order, such as a worker at its queue, is not at work."""
+    A thread that waits for work, such as a worker at its queue, does not count either."""
     new = {ident: f for ident, f in sys._current_frames().items() if ident not in before}
     own = [_own_frame(f) for ident, f in new.items() if not _waits(ident, f)]
     return '; '.join(f'{os.path.basename(f.f_code.co_filename)}, line {f.f_lineno}' for f in own if f)
 
 
 def own_threads_soon(before):
-    "Return `own_threads`, when those that are about to wait have had a moment to do so"
+    "Return `own_threads` after a moment, in which workers that are finished return to their queues"
     end = time.monotonic() + _MOMENT
     while (text := own_threads(before)) and time.monotonic() < end:
         time.sleep(_MOMENT / 20)
     return text
 
 
-_MOMENT = 0.02  # seconds in which a worker that has given its answer comes back to its queue
+_MOMENT = 0.02  # seconds in which a finished worker returns to its queue
 _WAITING = 'threading.py', 'queue.py', 'selectors.py'
 # Linux's calls that only another thread ends: (number on x86_64 or ARM, the argument that is its limit of time)
 _ENDLESS = {('202', 4), ('98', 4), ('0', None), ('63', None)}  # futex, which locks and queues wait in; read, of a pipe
@@ -92,14 +92,14 @@ def _own_frame(frame):
 
 
 def _waits(ident, frame):
-    "Return whether a thread waits for another one: in a module of Python, or in a system call that only others end"
+    "Return whether a thread waits for another one, in a module of Python or in a system call"
     if os.path.basename(frame.f_code.co_filename) in _WAITING and frame.f_code.co_filename.startswith(_LIBRARIES):
         return True
     return any(t.ident == ident and _is_blocked(t.native_id) for t in threading.enumerate())
 
 
 def _is_blocked(thread):
-    "Return whether a thread is in a system call that has no end of its own; False where the system does not say"
+    "Return whether a thread is in a system call that only another thread ends; False if the system does not report it"
     try:
         with open(f'/proc/self/task/{thread}/syscall') as f:
             words = f.read().split()
@@ -116,7 +116,7 @@ def _stack(frame):
 
 
 def watch(report):
-    "From now on the judge gets a report when the submission looks for what is not its own"
+    "From now on report to the judge when the submission inspects its callers or imports the judge"
     busy = []
 
     def hook(event, args):
@@ -135,14 +135,14 @@ def watch(report):
 
 
 def _imported(name, report):
-    "The judge and its references are not for submissions"
+    "Report and refuse the import of a module of the judge"
     if name == 'reference' or name.startswith('gridstride.judge.'):
         report('reference', f'it imports {name}, where the reference is')
-        raise ImportError(f'{name} is not there for a submission')
+        raise ImportError(f'{name} is not available to a submission')
 
 
-# Functions that a clock or a comparison in this process would need. The judge needs none of them, but a
-# submission that replaces one tries to deceive.
+# Functions that a clock or a comparison in this process would use. The judge uses none of them, but a submission that
+# replaces one tries to cheat.
 def _watched():
     "Return {name: namespace} that a submission must not change, except the judge's own"
     res = {'time': time, 'torch': torch, 'torch.Tensor': torch.Tensor, 'torch.cuda': torch.cuda, 'json': json, 'os': os}
@@ -165,7 +165,7 @@ def _is_wrapped(new, old):
 
 
 class Guard:
-    "Remembers functions, and says which were replaced"
+    "Remembers functions, and reports which of them were replaced"
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ class Guard:
         self.were = {name: (thing, _callables(thing)) for name, thing in {**_watched(), **own}.items()}
 
     def changed(self):
-        "Return the names that are not what they were"
+        "Return the names of functions that were replaced"
         res = []
         for name, (thing, were) in self.were.items():
             now = _names(thing)

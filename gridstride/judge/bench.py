@@ -1,4 +1,4 @@
-"A submission's calls: what is sent, what is looked at, and what is refused for which reason."
+"The calls of a submission: their inputs, the checks of each answer, and the reasons to refuse one."
 
 import math
 import random
@@ -16,18 +16,19 @@ from . import wire
 from .closeness import Miss, miss
 from .processes import Ended, Process
 
-# Seconds for which a GPU may be busy after the answer was copied. With nothing left to do, an H100 was waited for 15 to
-# 140 us in 139 calls of 141 and 260 us at most, on a busy host; with work left that is not waited for, as long as that
-# takes: 8 to 10 ms in `tests/kernels/check_judge_gpu.py`. Shorter work is found by the wrong answer that it gives.
+# Seconds for which a GPU may be busy after the answer was copied. With no work left, synchronizing with an H100 took 15
+# to 140 us in 139 of 141 calls, and 260 us at most, on a busy host; with work that the submission does not wait for, it
+# took as long as that work: 8 to 10 ms in `tests/kernels/check_judge_gpu.py`. Shorter work is detected by the wrong
+# answer that it leaves.
 _AFTER = 2e-3
-_TEXT = 200  # characters of what a submission's process says that are repeated
-_KERNELS = 100  # that it says were launched, at most
+_TEXT = 200  # characters of a text from a submission's process that are repeated
+_KERNELS = 100  # reported kernels that are read, at most
 
-Call = namedtuple('Call', 'sizes data got facts seconds')  # got: the answer's tensors, while they are looked at
+Call = namedtuple('Call', 'sizes data got facts seconds')  # got: the answer's tensors, until they are checked
 
 
 class Refused(Exception):
-    "Why a submission is not accepted"
+    "The reason to refuse a submission"
 
     def __init__(self, code, why):
         self.code, self.why = code, why
@@ -40,14 +41,14 @@ def _items(data):
 
 
 def _wide(data, device):
-    "Return the data on memory of its own, with float64 in place of each other float"
+    "Return a copy of the data in which all floats are float64"
     items = [x.to(device, copy=True) if isinstance(x, torch.Tensor) else x for x in _items(data)]
     items = [x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in items]
     return tuple(items) if isinstance(data, tuple) else items[0]
 
 
 def _changed(task, data, change):
-    "Return the data, the floats of its inputs changed"
+    "Return the data with `change` applied to its float inputs"
     items = [
         change(x) if isinstance(x, torch.Tensor) and x.is_floating_point() and i not in task.writes else x
         for i, x in enumerate(_items(data))
@@ -56,7 +57,7 @@ def _changed(task, data, change):
 
 
 def _touched(x, rng):
-    "One element is changed: a submission that recognizes inputs by their ends or a sample does not see it"
+    "Change one element: a cache keyed by the ends, or by a sample, does not notice"
     x = x.clone()
     if x.numel():
         x.view(-1)[rng.randrange(x.numel())] += 3 * (1 + x.abs().mean().item())
@@ -64,7 +65,7 @@ def _touched(x, rng):
 
 
 def _shuffled(x, rng):
-    "The same values, shuffled but the first and the last: a submission that compares sums of inputs does not see it"
+    "Shuffle all values except the first and the last: a cache keyed by the sum does not notice"
     flat = x.flatten()
     inner = list(range(1, flat.numel() - 1))
     rng.shuffle(inner)
@@ -72,7 +73,7 @@ def _shuffled(x, rng):
 
 
 def _answer_bytes(expected):
-    "Bytes that an answer may have"
+    "Return the bytes that an answer may have"
     return 8 * sum(w.numel() for w in expected) + 4096
 
 
@@ -86,12 +87,12 @@ def _plan(task, rng):
     return [('new', first), ('new', first), ('touched', first), ('shuffled', first), *others]
 
 
-# What a submission's process says of a call. It is that process that says it, so each is of its type, or was not said
+# Facts about a call that the submission's process reports. It is not trusted: a fact of another type is ignored
 _FACTS = dict(launches=dict, threads=str, streams=int, alias=int, event=float, after=float, returned=str, odd=str)
 
 
 def _facts_of(answer):
-    "Return the facts in an answer, as far as they are of their types"
+    "Return the facts in an answer that have the right type"
     facts = answer.get('facts')
     facts = {k: v for k, v in facts.items() if type(v) is _FACTS.get(k)} if isinstance(facts, dict) else {}
     facts = {k: v[:_TEXT] if isinstance(v, str) else v for k, v in facts.items()}
@@ -99,7 +100,7 @@ def _facts_of(answer):
 
 
 def launch_counts(found) -> dict:
-    "Return {kernel: launches}, as far as it is that"
+    "Return {kernel: launches}, without entries of another type"
     if not isinstance(found, dict):
         return {}
     right = ((k, v) for k, v in found.items() if type(v) is int and 0 <= v < 1 << 32)
@@ -107,13 +108,13 @@ def launch_counts(found) -> dict:
 
 
 def _prepare():
-    "Compile what the emulator needs, here, as it takes longer than a call may; the import reports a missing compiler"
+    "Compile the emulator's headers here, which takes longer than a call may; the import reports a missing compiler"
     with suppress(RuntimeError, OSError):
         import_module('gridstride.cpp.toolchain.build').prepare()
 
 
 class Bench:
-    "A submission on the judge's bench: its calls, and what is looked at"
+    "Runs and checks the calls of one submission"
 
     def __init__(self, submission, task, device, limit):
         self.submission = submission
@@ -130,7 +131,7 @@ class Bench:
 
     # A call
     def data(self, what, sizes):
-        "New inputs: by a new seed, or the last ones of these sizes, changed"
+        "Make new inputs, or change the last ones of these sizes"
         new = self.task.generate_input(seed=secrets.randbits(62), **sizes)
         old = next((c.data for c in reversed(self.calls) if c.sizes == sizes), new)
         if what == 'new':
@@ -139,12 +140,12 @@ class Bench:
         return _changed(self.task, old, lambda x: change(x, self.rng))
 
     def expected(self, data):
-        "The right answer, in float64, and its scale, on the device: they are computed again when they are needed again"
+        "Compute the right answer in float64, and its error scale, on the device; nothing is cached"
         data = _wide(data, self.device)
-        expected = _items(self.task.ref_kernel(_wide(data, self.device)))  # which may write to what it gets
+        expected = _items(self.task.ref_kernel(_wide(data, self.device)))  # the reference may write to its inputs
         scales = [self.task.scale(data, expected[0])] if len(expected) == 1 else [w.abs() for w in expected]
         if self.device == 'cuda':
-            torch.cuda.synchronize()  # the GPU is the submission's now
+            torch.cuda.synchronize()  # from here on the submission alone uses the GPU
         return expected, scales
 
     def send(self, data):
@@ -193,14 +194,14 @@ class Bench:
         "Return which call this is, in words"
         return f'call {len(self.calls) + 1}:' if self.imported else 'in the import:'
 
-    # What is looked at, in this order: the first that is found is the reason
+    # The checks, in this order: the first that fails is the reason
     def look_around(self):
-        "Look for what was noticed in its process"
+        "Raise `Refused` for what was noticed in its process"
         for code, text in self.process.hints():
             raise Refused(code if code in ('patched', 'spied', 'reference') else 'patched', text)
 
     def look_at(self, call, sent, now, expected, scale):
-        "Everything about a call that may be a reason to refuse"
+        "Check a call; raises `Refused`"
         self.look_at_kind(call.facts)
         self.look_at_times(call)
         self.look_at_ends(call.facts)
@@ -220,16 +221,16 @@ class Bench:
             raise Refused('alias', f'{self.at()} the answer shares the memory of input {facts["alias"]}')
 
     def look_at_ends(self, facts):
-        "Check that the submission was done when it returned"
+        "Check that the submission had finished when it returned"
         if threads := facts.get('threads'):
-            raise Refused('late', f'{self.at()} a thread of it still ran when it returned: {threads}')
+            raise Refused('late', f'{self.at()} one of its threads still ran when it returned: {threads}')
         if facts.get('streams'):
-            raise Refused('stream', f'{self.at()} {facts["streams"]} streams of its own, which nothing waited for')
+            raise Refused('stream', f'{self.at()} {facts["streams"]} of its streams were not waited for')
         if not (after := facts.get('after', 0)) <= _AFTER:
             raise Refused('stream', f'{self.at()} the GPU worked for {after * 1e3:.3g} ms more after the answer')
 
     def look_at_times(self, call):
-        "On a GPU: can the time between its events be one of this call? The events are measured in its process"
+        "Check on a GPU that the time between its events is possible: its own process measures them"
         if self.device == 'cuda' and not 0 < (event := call.facts.get('event', math.nan)) <= call.seconds:
             said = f'its events show {event * 1e3:.3g} ms of a call that took {call.seconds * 1e3:.3g} ms'
             raise Refused('clock', f'{self.at()} {said}')
@@ -242,7 +243,7 @@ class Bench:
         for (i, x), before, after in zip(tensors, sent, now, strict=True):
             if i not in self.task.writes and not np.array_equal(np.frombuffer(before, 'B'), np.frombuffer(after, 'B')):
                 n = int((x != wire.tensor_of(after, **wire.describe(x))).sum())
-                raise Refused('inputs', f'{self.at()} {n} elements of input {i} are not what they were')
+                raise Refused('inputs', f'{self.at()} {n} elements of input {i} were changed')
 
     def look_at_values(self, call, expected, scale):
         "Check that the answer is right, and if not, classify the mistake"
@@ -257,36 +258,36 @@ class Bench:
     def miss_of(self, got, expected, scale, sizes):
         "Return what is wrong with the tensors of an answer"
         if len(got) != len(expected):
-            return Miss('type', f'{len(got)} tensors; {len(expected)} were asked for')
+            return Miss('type', f'{len(got)} tensors; the task requires {len(expected)}')
         terms = self.task.terms(**sizes)
         got = [g.to(self.device) for g in got]
         found = (miss(g, w, s, self.task.dtype, terms) for g, w, s in zip(got, expected, scale, strict=True))
         return next(filter(None, found), None)
 
-    # Which kind of wrong
+    # The kind of a wrong answer
     def diagnose(self, call, found, expected, scale):
-        "Raise `Refused` for a wrong answer, for what made it wrong"
+        "Raise `Refused` for a wrong answer, with its most likely cause"
         said = f'{self.at()} {found.text}'
         if found.kind == 'type':
             raise Refused('type', said)
         if self.is_right_later(call.sizes, expected, scale):
             raise Refused('late', f'{self.at()} wrong when it returned, right a moment later')
         if i := self.older(call):
-            raise Refused('replay', f'{self.at()} the answer is that of call {i}, whose inputs were others')
+            raise Refused('replay', f'{self.at()} the answer is that of call {i}, which had other inputs')
         if seed := self.of_known_seed(call):
-            raise Refused('seed', f'{self.at()} the answer to the inputs of {seed}, which were not sent')
+            raise Refused('seed', f'{self.at()} the answer belongs to the inputs of {seed}, which were not sent')
         if self.was_right(call.sizes):
-            raise Refused('gave up', f'{said}; with the same sizes it had been right')
+            raise Refused('gave up', f'{said}; an earlier answer with the same sizes was right')
         if self.calls and self.fails_now():
-            raise Refused('gave up', f'{said}; now it is wrong with the sizes of call 1, too, where it had been right')
+            raise Refused('gave up', f'{said}; it is now wrong with the sizes of call 1, too, for which it was right')
         if self.calls:
-            raise Refused('shapes', f'{said}; right before, but never at these sizes: {sizes_text(call.sizes)}')
+            raise Refused('shapes', f'{said}; right for other sizes, but never for these: {sizes_text(call.sizes)}')
         if found.kind not in ('unwritten', 'nan') and self.is_constant(call):
-            raise Refused('constant', f'{self.at()} other inputs, the same answer')
+            raise Refused('constant', f'{self.at()} the answer is the same for other inputs')
         raise Refused(found.kind, said)
 
     def is_right_later(self, sizes, expected, scale):
-        "Return whether the answer becomes right when all that still runs has ended"
+        "Return whether the answer becomes right after all remaining work has ended"
         answer, parts = self.process.ask(dict(op='again'), most=_answer_bytes(expected))
         try:
             got = self.tensors(answer, parts)
@@ -295,13 +296,13 @@ class Bench:
         return self.miss_of(got, expected, scale, sizes) is None
 
     def older(self, call):
-        "Return the number of an earlier call to which this is the answer"
+        "Return the number of the earlier call whose answer this is, if any"
         for i, old in enumerate(self.calls, 1):
             if old.sizes == call.sizes and self.miss_of(call.got, *self.expected(old.data), old.sizes) is None:
                 return i
 
     def of_known_seed(self, call):
-        "Return the sizes and seed of one of the public tests to which this is the answer, in words"
+        "Return the sizes and seed of the public test whose answer this is, as text"
         for test in self.task.tests:
             sizes = {k: v for k, v in test.items() if k != 'seed'}
             if (
@@ -311,14 +312,14 @@ class Bench:
                 return sizes_text(test)
 
     def fails_now(self, process=None, **how):
-        "Return whether it is wrong now for the sizes of the first call"
+        "Return whether the submission is now wrong for the sizes of the first call"
         first = self.calls[0].sizes
         data = self.data('new', first)
         got = self.answer_again(data, process, **how)
         return self.miss_of(got, *self.expected(data), first) is not None
 
     def answer_again(self, data, process=None, **how):
-        "Return the tensors of one more answer, of this or another process, which is not looked at further"
+        "Return the tensors of one more answer, of this or another process, without checking them"
         header, blobs = self.send(data)
         process = process or self.process
         answer, parts = process.ask({**header, **how}, blobs, _answer_bytes(self.expected(data)[0]))
@@ -331,13 +332,13 @@ class Bench:
         return any(c.sizes == sizes for c in self.calls)
 
     def is_constant(self, call):
-        "Return whether other inputs of these sizes get the very same answer"
+        "Return whether other inputs of these sizes give an identical answer"
         again = self.answer_again(self.data('new', call.sizes))
         return [bytes(wire.bytes_of(x)) for x in call.got] == [bytes(wire.bytes_of(x)) for x in again]
 
-    # All of it
+    # The whole run
     def start(self, stack):
-        "Start the process and import the submission there; no compiler is waited for that all submissions need"
+        "Start the process and import the submission there; what all submissions need is compiled before"
         if self.device == 'cpu' and self.submission.compiles:
             _prepare()
         load = dict(op='load', form=self.submission.form, init=list(self.task.init))
@@ -352,12 +353,12 @@ class Bench:
             self.look_around()
 
     def calls_of_plan(self):
-        "The calls that look for wrong answers"
+        "Make the calls that look for wrong answers"
         for what, sizes in _plan(self.task, self.rng):
             self.call(self.data(what, sizes), sizes)
 
     def look_at_idle(self):
-        "Check that the answer comes from its kernels: one more call, in which launches do nothing"
+        "Check that the answer comes from its kernels, by one more call in which launches do nothing"
         if not self.submission.kernels:
             return
         try:
@@ -369,15 +370,15 @@ class Bench:
             raise Refused('fallback', f'its kernels ({names}) run for show: the answer is right without them, too')
 
     def fails_idle(self):
-        """Return whether the answer is wrong if launches do nothing: on a CPU in a process in which none ever did
-        anything"""
+        """Return whether the answer is wrong if launches do nothing; on a CPU, in a second process in which none ever
+        did"""
         if self.idle:
             self.idle.receive(patience=self.idle.patience_for('load'))
             return self.fails_now(self.idle)
         return self.fails_now(idle=True) or not self.launched
 
     def stopped(self):
-        "Within, its processes are stopped"
+        "Stop its processes inside the `with` block"
         stack = ExitStack()
         for process in filter(None, (self.process, self.idle)):
             stack.enter_context(process.stopped())
@@ -394,9 +395,9 @@ class Bench:
     def end(self):
         "End what is left of its process; raises `Refused` if it had started others"
         if left := self.process.end():
-            raise Refused('late', f'{left} processes that it had started still ran when it was done')
+            raise Refused('late', f'{left} processes that it had started still ran at the end')
 
 
 def sizes_text(sizes) -> str:
-    "Sizes in words"
+    "Format sizes: `h=3, w=5`"
     return ', '.join(f'{k}={v}' for k, v in sizes.items())

@@ -1,10 +1,10 @@
-"""CUDA C of a submission is compiled in a sandbox of its own, where nothing of the submission runs, so that the result
-can be kept: what a submission writes itself is gone with its process.
+"""Compiles CUDA C of a submission in a sandbox of its own, in which nothing of the submission runs, so that the result
+can be cached: what a submission writes itself is deleted with its process.
 
-A submission's process requests a module by the text of its sources and the flags. The judge looks for it in a section
-of the cache that submissions can only read, by the hash of all that was asked for, and else starts a process that
-compiles it. So an entry holds what a compiler made of the very sources that its name is the hash of. A process that
-requests other flags or headers gets an entry of another name, and none but the judge's sandboxes look there."""
+A submission's process requests a module by its sources and flags. The judge looks up the hash of the request in a
+section of the cache that submissions can only read; if the entry is missing, it starts a process that compiles it. So
+an entry always holds the compiled form of the sources whose hash is its name. A request with other flags or headers
+has an entry of another name, and only the judge's sandboxes read this section."""
 
 import json
 import os
@@ -20,8 +20,8 @@ from . import wire
 from ..utils import cache_dir
 
 JUDGED = 'judged'  # in the cache
-_MOST = 64  # modules that a process may ask for
-_SOURCES, _MADE = 16 << 20, 64 << 20  # bytes of a request, and of a module
+_MOST = 64  # modules that a process may request
+_SOURCES, _MADE = 16 << 20, 64 << 20  # largest request and largest module, in bytes
 # Limits of the cache, in entries and in bytes: a submission may compile large ones
 _KEPT = 200
 _BYTES = 512 << 20
@@ -34,13 +34,13 @@ def _build():
 
 # In a submission's process
 class Client:
-    "Asks the judge for modules; one process, and one of its threads at a time, can"
+    "Requests modules from the judge; only one process can, and one of its threads at a time"
 
     def __init__(self, sock):
         self.sock, self.pid, self.lock = sock, os.getpid(), threading.Lock()
 
     def __call__(self, asked, fail):
-        "Return the module as it was compiled elsewhere; None if it is to be compiled here"
+        "Return the module that the judge compiled; None if it must be compiled in this process"
         cache = import_module('gridstride.cpp.toolchain.cache')
         if os.getpid() != self.pid or cache.is_cached(*asked.steps()):
             return None
@@ -57,16 +57,16 @@ class Client:
 
 # In the judge's process
 def _asked_for(blob):
-    "Return what a submission's process asks for; raises `ProtocolError` if that is nothing to compile"
+    "Parse the request of a submission's process; raises `ProtocolError` for an invalid one"
     try:
         asked = _build().CompileRequest(*json.loads(blob))
         names = [*asked.sources, asked.name, *asked.more, *asked.plain]
-        well = all(map(_FILE.fullmatch, names)) and all(isinstance(text, str) for text in asked.sources.values())
-        if well and all(isinstance(flag, str) for flag in asked.flags):
+        is_valid = all(map(_FILE.fullmatch, names)) and all(isinstance(text, str) for text in asked.sources.values())
+        if is_valid and all(isinstance(flag, str) for flag in asked.flags):
             return asked
     except (ValueError, TypeError, AttributeError, RecursionError):
         pass
-    raise wire.ProtocolError('what cannot be compiled')
+    raise wire.ProtocolError('an invalid request to compile')
 
 
 class Service(threading.Thread):
@@ -75,12 +75,12 @@ class Service(threading.Thread):
     def __init__(
         self,
         sock,
-        start,  # a function without arguments: a process that compiles
+        start,  # a function without arguments that starts a process to compile in
     ):
         super().__init__(daemon=True)
         self.sock = sock
-        self.begin = start
-        self.at_work = None
+        self.start_process = start
+        self.process = None
         self.stopped = False
         self.start()
 
@@ -104,7 +104,7 @@ class Service(threading.Thread):
                 wire.send(self.sock, self._answer(_asked_for(blobs[0] if blobs else b'')))
 
     def _answer(self, asked):
-        "Return the folder of the module, or what the compiler says"
+        "Return the folder of the module, or the compiler's messages"
         cache = import_module('gridstride.cpp.toolchain.cache')
         logs = []
 
@@ -128,11 +128,11 @@ class Service(threading.Thread):
         return dict(folder=built.folder.name)
 
     def _compile(self, asked, folder):
-        "Fill a folder with what a process makes of it: (status, log)"
-        with self.begin() as self.at_work:
+        "Compile in a new process and fill `folder` with the files: (status, log)"
+        with self.start_process() as self.process:
             if self.stopped:
                 raise wire.ConnectionClosed
-            said, blobs = self.at_work.ask(dict(op='compile'), [json.dumps(asked).encode()], _MADE)
+            said, blobs = self.process.ask(dict(op='compile'), [json.dumps(asked).encode()], _MADE)
         names = said.get('files')
         if isinstance(said.get('log'), str):
             return 1, said['log']
@@ -144,11 +144,11 @@ class Service(threading.Thread):
         return 0, ''
 
     def stop(self):
-        "End it, and the process that it waits for"
+        "End the service, and the process that it waits for"
         self.stopped = True
         with suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
-        if process := self.at_work:
+        if process := self.process:
             process.hang_up()
         self.join()
 
@@ -158,7 +158,7 @@ def _is_name(name):
 
 
 def _prune(section):
-    "Remove the oldest entries, until the others are few and small enough"
+    "Remove the oldest entries until the others are within the limits"
     with suppress(OSError):
         entries = sorted((p for p in section.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime, reverse=True)
         total = 0
@@ -172,7 +172,7 @@ def _prune(section):
 def main(
     sock,  # to the judge
 ):
-    "Compile what the judge asks for, send the files, and end"
+    "Compile what the judge requests, send the files, and exit"
     with suppress(wire.ConnectionClosed):
         _, blobs = wire.receive(sock)
         try:

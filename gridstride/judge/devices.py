@@ -1,4 +1,4 @@
-"""The machine below a submission: a GPU, where a call is between events, or the CPU, where kernels run emulated."""
+"""The device that runs a submission: a GPU, with events around a call, or the CPU, which emulates kernels."""
 
 import ctypes
 import functools
@@ -11,15 +11,15 @@ import torch
 
 from . import wire
 
-_SETTLE = 0.3  # seconds in which what is still being computed may end, when the judge asks why an answer is wrong
-_PAUSE = 4_000_000  # cycles, some 2 ms, in which a GPU waits until all of a call is queued
+_SETTLE = 0.3  # seconds for remaining work to end, before the judge diagnoses a wrong answer
+_PAUSE = 4_000_000  # cycles, about 2 ms, for which a GPU sleeps until all of a call is queued
 _NAN_BYTE = 0xFF  # a float of these bytes is a NaN that no processor computes: `closeness` recognizes it
 _PERTURB = -6  # glibc's M_PERTURB: memory is handed out full of the complement of this byte
 
 
-# Streams where there is no GPU: work is done at once, so all that can be seen is whether anything waited for it.
+# Streams without a GPU: work is done at once, so the judge can only see whether the submission waited for a stream.
 class _Stream:
-    "A stream on the CPU: remembers whether the submission waited for what was done in it"
+    "A stream on the CPU, which records whether the submission waited for it"
 
     current = []
     pending = set()
@@ -36,11 +36,11 @@ class _Stream:
         self.current.remove(self)
 
     def wait_stream(self, other):
-        "Let what comes next on this stream wait for the other one"
+        "Let the next work on this stream wait for the other stream"
         self.pending.discard(other)
 
     def synchronize(self):
-        "Wait for what was done in it"
+        "Wait for the work of this stream"
         self.pending.discard(self)
 
     def record_event(self, event=None):
@@ -50,7 +50,7 @@ class _Stream:
         return event
 
     def wait_event(self, event):
-        "Wait for what was done before an event"
+        "Wait for the work before an event"
         self.pending.discard(getattr(event, 'stream', None))
 
     def query(self):
@@ -65,11 +65,11 @@ class _Event:
         self.stream = self.time = None
 
     def record(self, stream=None):
-        "Now, on this stream"
+        "Record the event on a stream"
         self.stream, self.time = stream or _current_stream(), time.perf_counter()
 
     def wait(self, stream=None):
-        "To wait for it is to wait for its stream"
+        "Wait for the stream of the event"
         _Stream.pending.discard(self.stream)
 
     synchronize = wait
@@ -79,7 +79,7 @@ class _Event:
         return True
 
     def elapsed_time(self, end):
-        "Milliseconds"
+        "Return the milliseconds until the event `end`"
         return (end.time - self.time) * 1e3
 
 
@@ -90,9 +90,9 @@ def _current_stream(device=None):
     return _Stream.current[-1] if _Stream.current else _MAIN
 
 
-# Where submissions run without a GPU: by the emulator, the simulator, and Triton's kernels checked
+# Engines without a GPU: the emulator, the simulator, and `tile` for Triton's kernels
 def _count(owner, name, counts, instead=None):
-    "From now on calls of a method are counted, if they return; `instead` is called instead of it"
+    "From now on count the calls of a method that return; `instead`, if given, replaces the method"
     method = getattr(owner, name)
     original = getattr(method, '__wrapped__', method)
     called = instead or original
@@ -107,7 +107,7 @@ def _count(owner, name, counts, instead=None):
 
 
 def _triton_here():
-    "`import triton` makes kernels that are checked on the CPU"
+    "Let `import triton` give kernels that are checked on the CPU"
     standin = importlib.import_module('gridstride.tile.triton_shim')
     shim = standin.module()
     real = sys.modules.get('triton')
@@ -128,11 +128,11 @@ def _triton_here():
 
 
 def _uncompiled(f=None, **options):
-    "torch.compile for the emulated GPU, for which it has no code to make: the function itself"
+    "Return the function itself, in place of torch.compile, which cannot compile for the emulated GPU"
     return f or functools.partial(_uncompiled, **options)
 
 
-_COUNTS = {}  # kernel -> launches that came to their end
+_COUNTS = {}  # kernel -> launches that have finished
 _LAUNCHES = (
     ('gridstride.tile.kernel', 'Checked', 'run'),
     ('gridstride.sim.cuda', 'Kernel', '_launch'),
@@ -141,7 +141,7 @@ _LAUNCHES = (
 
 
 def emulate():
-    "This process finds a GPU: the emulator, the simulator, checked Triton; launches are counted"
+    "Let this process find a GPU: the emulator, the simulator and checked Triton; launches are counted"
     importlib.import_module('gridstride.as_gpu').enable()
     _triton_here()
     torch.cuda.Stream = _Stream
@@ -156,37 +156,37 @@ def emulate():
 
 
 def launch_nothing():
-    "From now on the launches of this process, in which no submission was imported yet, do nothing"
+    "Let all launches of this process do nothing; called before a submission is imported"
     for module, owner, method in _LAUNCHES:
         _count(getattr(importlib.import_module(module), owner), method, _COUNTS, lambda self, *args, **kwargs: None)
 
 
-# The machine below a call
+# A device: inputs are put into buffers, a call runs, its answer is taken
 class Cpu:
     "Calls on the CPU"
 
-    blob = bytearray  # blob(n): where n bytes of a message are put
+    blob = bytearray  # blob(n): a buffer for n bytes of a message
 
     def __init__(self):
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).mallopt(_PERTURB, 0x100 | ~_NAN_BYTE & 0xFF)
 
     def buffer(self, x):
-        "Memory for an input"
+        "Allocate memory for an input"
         return torch.empty_like(x)
 
     def fill(self, buffer, x):
-        "Put an input there"
+        "Copy an input to its buffer"
         buffer.copy_(x)
 
     def call(self, f, data):
-        "Call it, with nothing counted yet"
+        "Call `f`, with all counts at 0"
         _COUNTS.clear()
         _Stream.pending.clear()
         return f(data)
 
     def take(self, items):
-        "Return the answer as it is when the call returns, and what was counted"
+        "Return the answer as it is when the call returns, and the counts"
         return items, dict(launches=dict(_COUNTS), streams=len(_Stream.pending))
 
     def here(self, x):
@@ -194,14 +194,14 @@ class Cpu:
         return x.cpu()
 
     def settle(self):
-        "Until all is done"
+        "Wait until remaining work has ended"
         time.sleep(_SETTLE)
 
 
-IDLE = []  # not empty: on a GPU, launches from Python do nothing
+IDLE = []  # if not empty, launches from Python on a GPU do nothing
 
 
-# What launches kernels on a GPU, if Python does: kernels of a compiled module are launched there, unseen
+# Functions that launch kernels on a GPU from Python; launches by a compiled module are not seen
 _LAUNCHERS = (
     ('triton.runtime.jit', 'JITFunction', 'run'),
     ('numba.cuda.dispatcher', 'CUDADispatcher', 'call'),
@@ -211,7 +211,7 @@ _LAUNCHERS = (
 
 @contextmanager
 def _launching_nothing(skipped):
-    "Within, launches do nothing, and are counted"
+    "Let launches do nothing inside the `with` block, and append them to `skipped`"
     owners = [(getattr(sys.modules.get(module), owner, None), method) for module, owner, method in _LAUNCHERS]
     were = [(owner, method, getattr(owner, method)) for owner, method in owners if hasattr(owner, method)]
     for owner, method, _ in were:
@@ -223,12 +223,12 @@ def _launching_nothing(skipped):
             setattr(owner, method, launch)
 
 
-# The stream that is timed sleeps at first, until all is queued: then inputs are copied to their addresses, the L2 is
-# overwritten, and between two events comes what the submission does. A copy of the answer is queued after the second
-# one. Work on another stream that does not wait for this one finds the inputs of the call before; work that this one
-# does not wait for is not in the copy.
+# The timed stream first sleeps until all work is queued. Then inputs are copied to their addresses, the L2 cache is
+# overwritten, and the submission's work runs between two events. A copy of the answer is queued after the second event.
+# Work on another stream that does not wait for this one finds the inputs of the call before; work that this stream does
+# not wait for is missing from the copy.
 class Gpu:
-    "Calls on a GPU, between events that were made, by functions that were looked up, before the submission came"
+    "Calls on a GPU, with events and functions that were looked up before the submission was imported"
 
     def __init__(self):
         cuda = torch.cuda
@@ -249,28 +249,28 @@ class Gpu:
         self.skipped = []
 
     def blob(self, n):
-        "Where n bytes of a message are put: memory that torch keeps, and that the GPU reads and writes by itself"
+        "Allocate n bytes for a message, in pinned memory, which the GPU can copy asynchronously"
         return self.empty(n, dtype=torch.uint8, pin_memory=True).numpy()
 
     def here(self, x):
-        "Return a tensor in the CPU's memory, of the same kind"
+        "Return a tensor in pinned memory of the CPU"
         return self.copy(self.empty(x.shape, dtype=x.dtype, pin_memory=True), x)
 
     def buffer(self, x):
-        "Memory for an input"
+        "Allocate memory for an input"
         return torch.empty_like(x, device='cuda')
 
     def fill(self, buffer, x):
-        "Put an input there when the call comes"
+        "Copy an input to its buffer when the call begins"
         self.waiting.append((buffer, x.cuda()))
 
     def poison(self, sizes):
-        "Freed memory, which the allocator hands out next, is full of a NaN that no arithmetic makes, in each type"
+        "Fill freed memory, which the allocator returns next, with a NaN of every type that arithmetic never gives"
         buffers = [torch.full((n + 8,), _NAN_BYTE, dtype=torch.uint8, device='cuda') for n in sizes for _ in range(2)]
         del buffers
 
     def call(self, f, data):
-        "Call it between the events"
+        "Call `f` between the events"
         self.poison([x.nbytes for x in leaves(data)])
         self.synchronize()
         self.sleep(_PAUSE)
@@ -285,7 +285,7 @@ class Gpu:
         return answer
 
     def take(self, items):
-        "The answer as it is in the order of the stream, the seconds between the events, and how long others went on"
+        "Return the answer in stream order, the seconds between the events, and how long other streams continued"
         copies = [self.clone(x) for x in items]
         self.record(self.copied)
         self.wait(self.copied)
@@ -297,7 +297,7 @@ class Gpu:
         return copies, {**facts, 'launches': {'skipped': len(self.skipped)}} if self.skipped else facts
 
     def settle(self):
-        "Until all is done"
+        "Wait until remaining work has ended"
         time.sleep(_SETTLE)
         self.synchronize()
 
@@ -318,7 +318,7 @@ def leaves(data):
 
 
 class Pool:
-    "Inputs have the addresses of the inputs of the call before: an answer that is cached by its address is detected"
+    "Puts inputs at the addresses of those of the call before, which detects answers that are cached by address"
 
     def __init__(self, device):
         self.device = device

@@ -1,4 +1,4 @@
-"""A submission's file: what its head says, whose form it has, which kernels it defines."""
+"""Reads the file of a submission: its head, its form, and the kernels that it defines."""
 
 import ast
 import os
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class FormError(ValueError):
-    "A file that is not a submission: what is missing, and how to fix it"
+    "The file is not a submission; the message states what is missing, and how to fix it"
 
 
 class Submission(NamedTuple):
@@ -17,8 +17,8 @@ class Submission(NamedTuple):
 
     text: str
     name: str  # of the file
-    leaderboard: str  # what its head names; None if it does not
-    gpus: tuple  # likewise
+    leaderboard: str  # named in its head, or None
+    gpus: tuple  # named in its head
     form: str  # 'custom_kernel' or 'ModelNew'
     kernels: tuple  # names of the kernels that it defines
 
@@ -28,12 +28,12 @@ class Submission(NamedTuple):
         return bool(_COMPILES.search(self.text))
 
 
-_MOST = 1 << 20  # bytes of a file: this process reads it, before any limit of time holds
+_MOST = 1 << 20  # characters of a file, which this process parses without a time limit
 _COMPILES = re.compile(r'__global__|\b(?:cpp_extension|load_inline|RawKernel|RawModule|gridstride)\b')
 
 
 def read_head(text: str) -> tuple:  # (leaderboard or None, names of GPUs)
-    "Return what the lines `#!POPCORN leaderboard NAME` and `#!POPCORN gpu NAME ...` of the first comment say"
+    "Parse the lines `#!POPCORN leaderboard NAME` and `#!POPCORN gpu NAME ...` at the top of a file"
     leaderboard = None
     gpus = ()
     for line in text.splitlines():
@@ -58,7 +58,7 @@ def _modules(tree):
 
 
 def _is_kernel(decorator, modules):
-    "Return whether it makes a kernel of Triton or Numba: @triton.jit, @cuda.jit(...), by whatever name it was imported"
+    "Return whether a decorator makes a kernel of Triton or Numba: @triton.jit, @cuda.jit(...), under any imported name"
     f = decorator.func if isinstance(decorator, ast.Call) else decorator
     said = ast.unparse(f)
     first, *attributes = said.split('.')
@@ -68,11 +68,11 @@ def _is_kernel(decorator, modules):
 
 _BOUNDS = r'(?:__launch_bounds__\s*\([^)]{0,200}\)\s*)?'
 _CUDA = re.compile(rf'__global__\s+{_BOUNDS}void\s+{_BOUNDS}(\w+)\b(?!\s*##)')
-_COMMENT = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)', re.S)  # one that does not end is looked through once
+_COMMENT = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)', re.S)  # a comment that does not end is scanned only once
 
 
 def _strings(tree):
-    "Return the strings of a program, without those that are statements: docstrings, and what was commented out"
+    "Return the strings of a program, without those that are statements, such as docstrings"
     unused = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
     found = (n for n in ast.walk(tree) if isinstance(n, ast.Constant) and id(n) not in unused)
     return [n.value for n in found if isinstance(n.value, str)]
@@ -115,7 +115,7 @@ def _is_main(node):
 
 
 def _is_declared(node):
-    "Return whether it is an annotation without a value, which binds nothing"
+    "Return whether a node is an annotation without a value, which binds nothing"
     return isinstance(node, ast.AnnAssign) and node.value is None
 
 
@@ -140,7 +140,7 @@ def _global_names(tree):
 
 
 def _form(tree, name):
-    "Return which of the two forms a program has"
+    "Return the form of a program: 'custom_kernel' or 'ModelNew'"
     there = {name for n in _in_module(tree) for name in _bound(n)}
     found = [name for name in ('custom_kernel', 'ModelNew') if name in there | _global_names(tree)]
     if not found:
@@ -173,12 +173,12 @@ def _takes_one(f):
 def read_submission(
     source,  # a path, or the text itself: a str of more than one line
 ) -> Submission:
-    "Read a submission without running it; raises `FormError`, which says what is wrong with the file"
+    "Parse a submission without running it; raises `FormError`, which states what is wrong with the file"
     if isinstance(source, Submission):
         return source
     if not isinstance(source, (str, Path)):
-        ask = 'the path of a file, or its text; `write_submission` makes one of a function'
-        raise TypeError(f'a submission is {ask}. This is of type {type(source).__name__}')
+        ask = 'the path of a file, or its text; `write_submission` makes one from a function'
+        raise TypeError(f'a submission is {ask}; got {type(source).__name__}')
     if isinstance(source, str) and '\n' in source:
         text = source.removeprefix('\ufeff')
         name = 'submission.py'
@@ -203,7 +203,7 @@ def _text_of(path):
         what = 'a folder' if os.path.isdir(path) else 'not a file'
         raise FormError(f'{str(path)[:80]} is {what}; give the path of a submission, or its text (some lines)')
     try:
-        with tokenize.open(path) as f:  # knows byte order marks, and lines such as `# coding: latin-1`
+        with tokenize.open(path) as f:  # handles byte order marks, and lines such as `# coding: latin-1`
             return f.read(_MOST + 1)
     except UnicodeDecodeError as e:
         raise FormError(f'{path.name} is not text in UTF-8: {e.reason} at byte {e.start}') from None

@@ -1,7 +1,7 @@
-"""What separates a submission's process from the rest of the machine, on Linux: namespaces, Landlock, limits.
+"""Separates a submission's process from the rest of the machine, on Linux: namespaces, Landlock, limits.
 
-`bwrap` builds the same walls, but only around a program that it starts. Submissions are forked from a process that has
-imported torch already, which saves seconds per verdict, so the walls are built after the fork, by system calls."""
+`bwrap` builds the same sandbox, but only around a program that it starts. Submissions are forked from a process that
+has imported torch already, which saves seconds per verdict, so system calls build the sandbox after the fork."""
 
 import ctypes
 import glob
@@ -20,14 +20,14 @@ from pathlib import Path
 from . import seccomp
 from .compiling import JUDGED
 
-_DISK = '1g'  # of all folders in memory together that a submission may write to
-_FILE = 1 << 30  # bytes of a file
-_OPEN = 1024  # files open at once
-_PROCESSES, _TASKS = 256, 1024  # and with their threads
-# A program of the system's that takes core dumps is started even where the limit of a core is 0, but not where it is 1
+_DISK = '1g'  # limit of all folders in memory together that a submission may write to
+_FILE = 1 << 30  # limit of a file, in bytes
+_OPEN = 1024  # limit of open files
+_PROCESSES, _TASKS = 256, 1024  # limits of processes, and of processes and threads together
+# The system starts its handler of core dumps even if the limit of a core is 0, but not if it is 1
 _LIMITS = {'RLIMIT_CORE': 1, 'RLIMIT_FSIZE': _FILE, 'RLIMIT_NOFILE': _OPEN}
 _SETTINGS = {'kernel/pid_max': _TASKS, 'user/max_user_namespaces': 0}  # the first per namespace since Linux 6.14
-_OF_THE_SYSTEM = 'acpi asound bus driver fs irq scsi sys sysrq-trigger'.split()  # in /proc, next to the processes
+_SYSTEM_ENTRIES = 'acpi asound bus driver fs irq scsi sys sysrq-trigger'.split()  # in /proc, next to the processes
 _HIDDEN = '/root /home /mnt /media /srv /run /tmp /var/tmp /var/mail /var/spool /etc/ssh'
 _DEVICES = 'null zero full random urandom nvidia* dri kfd'.split()
 
@@ -52,7 +52,7 @@ _WRITE = 1 << 1
 _READ = 1 << 2
 _LIST = 1 << 3
 _IOCTL = 1 << 15
-_OF_FILES = _EXECUTE | _WRITE | _READ | 1 << 14 | _IOCTL  # rights that a file, and not only a folder, can have
+_FILE_RIGHTS = _EXECUTE | _WRITE | _READ | 1 << 14 | _IOCTL  # rights that a file, and not only a folder, can have
 
 
 def _call(name, *args):
@@ -65,7 +65,7 @@ def _call(name, *args):
 
 
 def prctl(option, value=0):
-    "Linux's prctl; does nothing elsewhere"
+    "Call Linux's prctl; on other systems do nothing"
     if sys.platform == 'linux':
         with suppress(OSError):
             _call('prctl', option, value, 0, 0, 0)
@@ -78,29 +78,29 @@ def _is_below(path, folders):
 
 
 def hidden() -> list:  # of paths
-    "Folders that a submission finds empty: homes, other disks, mail, temporary files, sockets of the system's services"
+    "List folders that a submission finds empty: homes, other disks, mail, temporary files, sockets of services"
     found = {os.path.expanduser('~'), tempfile.gettempdir(), *_HIDDEN.split()}
     real = sorted({os.path.realpath(path) for path in found} - {'/'})
     return [path for i, path in enumerate(real) if os.path.isdir(path) and not _is_below(path, real[:i])]
 
 
 def _secrets():
-    "Files of the settings of the system without read permission for all users, such as keys; root can read them"
+    "List files in /etc without read permission for all users, such as keys, which root could read"
     folders = filter(os.path.isdir, ('/etc', '/etc/ssl'))
     found = [entry for folder in folders for entry in os.scandir(folder) if not entry.is_symlink()]
     return [entry.path for entry in found if not entry.stat().st_mode & stat.S_IROTH]
 
 
 def named_sockets() -> list:  # of paths
-    "Sockets of this network namespace that have a name in the file system: a read-only mount does not close them"
+    "List sockets with a name in the file system, which a read-only mount does not close"
     with suppress(OSError):
         fields = (line.split(maxsplit=7) for line in Path('/proc/net/unix').read_text(errors='replace').splitlines())
         return sorted({field[7] for field in fields if len(field) > 7 and field[7].startswith('/')})
     return []
 
 
-def needed_of(folders) -> list:  # of paths
-    "Return what a submission needs of hidden folders, to read: Python, its packages, compilers, drivers"
+def needed_paths(folders) -> list:  # of paths
+    "List what a submission must read in hidden folders: Python, its packages, compilers, drivers"
     paths = [sys.prefix, sys.base_prefix, *sys.path, str(Path(__file__).parents[1]), '/run/opengl-driver']
     for name in ('PATH', 'LD_LIBRARY_PATH', 'CUDA_HOME', 'CUDA_PATH', 'CXX', 'CC'):
         paths += os.environ.get(name, '').split(os.pathsep)
@@ -119,30 +119,30 @@ def _mount(source, target, kind=None, flags=0, options=None):
 
 
 def _read_only(path, recursive=True):
-    "Nothing below `path` can be written any more"
+    "Make everything below `path` read-only"
     attributes = struct.pack('QQQQ', _ATTR_READ_ONLY, 0, 0, 0)
     flags = _AT_RECURSIVE if recursive else 0
     _call('syscall', _MOUNT_SETATTR, _AT_FDCWD, path.encode(), flags, attributes, len(attributes))
 
 
 def _in_memory(path, size=_DISK):
-    "An empty folder in memory over `path`, of at most so many bytes and some thousand files"
+    "Mount an empty folder in memory over `path`, with a limit on bytes and files"
     os.path.isdir(path) or os.makedirs(path)
     _mount('tmpfs', path, 'tmpfs', _NOSUID | _NODEV, f'size={size},nr_inodes=64k,mode=755')
 
 
 def _share_memory(paths):
-    "An empty folder in memory over each of `paths`, all of them together of at most so many bytes and files"
+    "Mount an empty folder in memory over each of `paths`, with a common limit on bytes and files"
     first = paths[0]
     _in_memory(first)
-    for i, path in reversed([*enumerate(paths)]):  # the first one last, as it covers what all of them are parts of
+    for i, path in reversed([*enumerate(paths)]):  # the first path last, because its mount contains all of them
         os.path.isdir(path) or os.makedirs(path)
         os.mkdir(f'{first}/{i}')
         _mount(f'{first}/{i}', path, flags=_BIND)
 
 
 def _show(path, fd):
-    "Show again, at `path`, what `fd` was opened for, where something else covers it by now"
+    "Make what `fd` was opened for visible at `path` again, after another mount has covered it"
     if os.path.isdir(f'/proc/self/fd/{fd}'):
         os.makedirs(path, exist_ok=True)
     else:
@@ -157,7 +157,7 @@ def _handles(paths):
 
 
 def _caches(cache):
-    "Folders of what was compiled: ours, and those of Triton, torch and the driver"
+    "List the compile caches: ours, and those of Triton, torch and the driver"
     home = os.path.expanduser('~')
     found = [cache, f'{home}/.triton', f'{home}/.nv', f'{home}/.cache/torch_extensions']
     found += [
@@ -166,8 +166,8 @@ def _caches(cache):
     return [path for path in dict.fromkeys(map(os.path.abspath, filter(None, found))) if os.path.isdir(path)]
 
 
-def _forgetful(path, below, above):
-    "Mount the folder `below` at `path`; what is written there is stored in the folder `above`"
+def _mount_overlay(path, below, above):
+    "Mount the folder `below` at `path`; writes go to the folder `above`"
     for part in ('upper', 'work'):
         os.mkdir(f'{above}/{part}')
     os.makedirs(path, exist_ok=True)
@@ -177,24 +177,24 @@ def _forgetful(path, below, above):
 
 
 def _cover(path):
-    "Nothing of a file or a folder is left to see"
+    "Hide the contents of a file or folder"
     with suppress(OSError):
         _in_memory(path, '4k') if os.path.isdir(path) else _mount('/dev/null', path, flags=_BIND)
 
 
 def _hide(folders, writable, cache):
-    "Cover folders, show again what is needed of some; caches can be written to, and forget it"
-    again, below = _handles(needed_of(folders)), _handles(_caches(cache))
+    "Hide folders, except for what is needed in them; writes to caches are discarded at the end"
+    again, below = _handles(needed_paths(folders)), _handles(_caches(cache))
     judged = _handles(filter(os.path.isdir, [os.path.join(cache, JUDGED)]))
     _share_memory([*folders, *writable])
     for path, fd in again.items():
         _show(path, fd)
     for path in (os.path.expanduser('~'), tempfile.gettempdir()):
-        with suppress(OSError):  # some users have a home that does not exist
+        with suppress(OSError):  # the home of some users does not exist
             os.makedirs(path, exist_ok=True)
     for path, fd in below.items():
-        _forgetful(path, fd, tempfile.mkdtemp(prefix='.written-', dir='/tmp'))
-    for path, fd in judged.items():  # what is compiled meanwhile is seen there, too
+        _mount_overlay(path, fd, tempfile.mkdtemp(prefix='.written-', dir='/tmp'))
+    for path, fd in judged.items():  # modules that are compiled later appear there, too
         _show(path, fd)
         _read_only(path)
 
@@ -204,7 +204,7 @@ def _device_files():
 
 
 def _devices():
-    "A folder of devices that has the GPUs and what no program can do without: no terminals, no disks"
+    "Mount a /dev with only the GPUs and the devices that every program needs: no terminals, no disks"
     fds = _handles(_device_files())
     _in_memory('/dev', '1m')
     for path, fd in fds.items():
@@ -214,16 +214,16 @@ def _devices():
 
 
 def _processes():
-    """/proc shows the processes of this namespace; settings of the system can be read alone. What concerns a process
-    itself can be written: CUDA's driver names its threads there, and does not start without"""
+    """Mount a /proc that shows the processes of this namespace and the system's settings, read-only. The entries of a
+    process itself are writable: CUDA's driver names its threads there, and does not start otherwise"""
     try:
         _mount('proc', '/proc', 'proc', _NOSUID | _NODEV | _NOEXEC)
-    except OSError:  # containers that hide parts of /proc allow no new one: then the old one stays, read only
+    except OSError:  # a container that hides parts of /proc allows no new one; the old one stays, read-only
         return
     for name, most in _SETTINGS.items():
         with suppress(OSError):
             Path('/proc/sys', name).write_text(str(most))
-    for path in filter(os.path.exists, (f'/proc/{name}' for name in _OF_THE_SYSTEM)):
+    for path in filter(os.path.exists, (f'/proc/{name}' for name in _SYSTEM_ENTRIES)):
         _mount(path, path, flags=_BIND | _REC)
         _read_only(path)
     for path in filter(os.path.exists, ('/proc/keys', '/proc/key-users')):
@@ -231,11 +231,11 @@ def _processes():
 
 
 def furnish(
-    folder,  # that holds the submission, and can be written to
-    cache,  # of what was compiled
-    sockets=(),  # paths of those that are not for a submission
+    folder,  # of the submission, which stays writable
+    cache,  # the compile cache
+    sockets=(),  # paths of named sockets to hide
 ):
-    "In new namespaces, as their first process: show the submission no more of the machine than it needs"
+    "As the first process of new namespaces: mount a file system with only what a submission needs"
     _mount('none', '/', flags=_REC | _PRIVATE)
     texts = {p.name: p.read_bytes() for p in Path(folder).iterdir()}
     _read_only('/')
@@ -251,7 +251,7 @@ def furnish(
 
 
 def leave():
-    "Leave this process's namespaces, but for that of process ids: its children are in a new one. `OSError`"
+    "Move to new namespaces, except that of process ids, which only children enter; raises `OSError`"
     uid, gid = os.getuid(), os.getgid()
     _call('unshare', _USER | _MOUNT | _PID | _NET | _IPC | _UTS)
     Path('/proc/self/setgroups').write_text('deny')
@@ -262,7 +262,7 @@ def leave():
 def possible(
     cache,  # a folder
 ) -> bool:
-    "Return whether this system lets its users build all of that: tried in a process of its own"
+    "Return whether this system allows all of that, tried in a process of its own"
     if sys.platform != 'linux' or not hasattr(os, 'pidfd_open'):
         return False
     with tempfile.TemporaryDirectory(prefix='gridstride-judge-') as folder:
@@ -270,7 +270,7 @@ def possible(
 
 
 def _ends_well(f):
-    "Return whether a function returns something true, in a fork"
+    "Return whether a function returns a true value in a fork"
     if pid := os.fork():
         return os.waitpid(pid, 0)[1] == 0
     with suppress(OSError):
@@ -278,9 +278,9 @@ def _ends_well(f):
     os._exit(1)
 
 
-# What the process that runs the submission gives up before it does
+# Privileges that a process drops before it runs a submission
 def drop_privileges():
-    "No capability is left, and no program that is started brings one back"
+    "Drop all capabilities, for this process and all programs that it starts"
     if sys.platform != 'linux':
         return
     for capability in range(64):
@@ -292,13 +292,13 @@ def drop_privileges():
 
 
 def forget_keys():
-    "A keyring of its own in place of the session's, in which programs of this user keep keys and tickets"
+    "Replace the session's keyring, in which programs of this user keep keys and tickets, by an empty one"
     with suppress(OSError, KeyError):
         _call('syscall', _KEYCTL[os.uname().machine], _JOIN_SESSION_KEYRING, None, 0, 0, 0)
 
 
 def _around(folders, path='/'):
-    "Yield the largest folders, and files, that hold none of `folders`"
+    "Yield the largest folders and files that contain none of `folders`"
     if not _is_below(path, folders):
         if not any(_is_below(folder, [path]) for folder in folders):
             yield path
@@ -309,10 +309,10 @@ def _around(folders, path='/'):
 
 
 def _allow(ruleset, path, rights):
-    "Add a rule: so much is allowed below `path`"
+    "Add a rule that allows `rights` below `path`"
     with suppress(OSError):
         fd = os.open(path, os.O_PATH)
-        rights &= -1 if os.path.isdir(path) else _OF_FILES
+        rights &= -1 if os.path.isdir(path) else _FILE_RIGHTS
         _call('syscall', _ADD_RULE, ruleset, 1, struct.pack('=Qi', rights, fd), 0)
         os.close(fd)
 
@@ -321,7 +321,7 @@ def landlock(
     readable,  # paths
     writable,
 ) -> int:  # the version of Landlock that holds; 0 where there is none
-    "From now on no file elsewhere can be opened, no other process signalled or traced, no connection be made"
+    "Deny from now on other files, signals to and traces of other processes, and network connections"
     with suppress(OSError):
         version = _call('syscall', _CREATE_RULESET, None, 0, 1)
         every = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)) - 1
@@ -342,20 +342,20 @@ def landlock(
 
 
 def confine(
-    folder,  # the submission's
-    cache,  # of what was compiled
+    folder,  # of the submission
+    cache,  # the compile cache
     furnished: bool,  # is this process in namespaces of its own?
     without=(),  # words of `verdicts.ISOLATION` that are left out
-) -> list:  # words of `verdicts.ISOLATION`: what holds from now on
-    "Give up privileges and keys, and whatever Landlock and a filter of system calls can take"
+) -> list:  # words of `verdicts.ISOLATION`: the protections that hold from now on
+    "Drop privileges and keys, and apply Landlock and a filter of system calls"
     held = ['processes', 'files', 'network'] if furnished else []
-    if furnished and os.readlink('/proc/self') != str(os.getpid()):  # a container that allows no /proc of its own
+    if furnished and os.readlink('/proc/self') != str(os.getpid()):  # a container that allows no new /proc
         held.remove('processes')
     if sys.platform == 'linux':
         drop_privileges()
         covered = hidden()
         forget_keys()
-        readable = ['/'] if furnished else [*_around([*covered, '/dev', *_secrets()]), *needed_of(covered)]
+        readable = ['/'] if furnished else [*_around([*covered, '/dev', *_secrets()]), *needed_paths(covered)]
         writable = [folder, '/dev/shm', *_caches(cache), *([*covered, '/proc'] if furnished else [])]
         held += ['landlock'] * ('landlock' not in without and landlock(readable, writable) > 0)
         held += ['seccomp'] * ('seccomp' not in without and seccomp.deny())
@@ -369,19 +369,19 @@ def limit(seconds):
         most = most if hard < 0 else min(most, hard)
         resource.setrlimit(limit, (most, most))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    with suppress(OSError):  # where memory runs short, this process goes first
+    with suppress(OSError):  # if memory runs short, the system kills this process first
         Path('/proc/self/oom_score_adj').write_text('1000')
 
 
 def limit_processes():
-    "Limit the processes and threads of a submission, counted in its namespace: the user's others do not count"
+    "Limit the processes and threads in a submission's namespace"
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NPROC, (_TASKS, _TASKS))
 
 
-# What a warden sees of the processes below it
+# The warden's view of the processes below it
 def children(pid='self') -> list:
-    "Return the processes whose parent is this one"
+    "List the child processes of a process"
     with suppress(OSError):
         return [
             int(child) for t in Path(f'/proc/{pid}/task').iterdir() for child in (t / 'children').read_text().split()
@@ -390,7 +390,7 @@ def children(pid='self') -> list:
 
 
 def _is_alive(pid):
-    "Return whether it still runs; a process that has ended and was not waited for does not"
+    "Return whether a process still runs; a zombie does not"
     with suppress(OSError, IndexError):
         return Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0] not in 'ZX'
     return False
@@ -404,13 +404,13 @@ def is_stopped(pid):
 
 
 def descendants(pid='self') -> list:
-    "Return all that run below a process"
+    "List all processes that run below a process"
     below = children(pid)
     return [pid for pid in below if _is_alive(pid)] + [child for b in below for child in descendants(b)]
 
 
 def memory() -> int:
-    "Bytes of memory that this machine, or container, has"
+    "Return the bytes of memory of this machine or container"
     total = 1 << 62
     with suppress(OSError, ValueError):
         total = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
@@ -419,7 +419,7 @@ def memory() -> int:
 
 
 def _resident(pid, name):
-    "Bytes of a process that are in memory: what `name` in smaps_rollup counts"
+    "Return the resident bytes of a process, as the counter `name` of smaps_rollup has them"
     with suppress(OSError, ValueError, IndexError):
         text = Path(f'/proc/{pid}/smaps_rollup').read_text()
         return 1024 * int(text.partition(f'\n{name}:')[2].split()[0])
@@ -427,14 +427,14 @@ def _resident(pid, name):
 
 
 def _at_most(pid):
-    "Bytes of a process that are in memory, those that others have, too, included"
+    "Return the resident bytes of a process, including shared ones"
     with suppress(OSError, ValueError, IndexError):
         return int(Path(f'/proc/{pid}/statm').read_text().split()[1]) * os.sysconf('SC_PAGE_SIZE')
     return 0
 
 
 def files_in_memory() -> int:
-    "Bytes that files in memory take, those that no process has mapped included, on this machine or in this container"
+    "Return the bytes of files in memory, mapped or not, on this machine or in this container"
     for path, name in ('/sys/fs/cgroup/memory.stat', r'shmem (\d+)$'), ('/proc/meminfo', r'Shmem: +(\d+) kB'):
         with suppress(OSError):
             if found := re.search(f'^{name}', Path(path).read_text(), re.M):
@@ -444,7 +444,7 @@ def files_in_memory() -> int:
 
 def too_much(
     most,  # bytes of memory
-    before,  # what `files_in_memory` was when they began
+    before,  # `files_in_memory()` before the submission started
 ) -> str:  # '' if it is within the limits
     "Return which limit the processes below this one exceed together"
     pids = descendants()
@@ -483,5 +483,5 @@ def _ended():
 
 
 def hide():
-    "This process can be traced, and its memory read, by none without privileges"
+    "Deny processes without privileges to trace this process or to read its memory"
     prctl(_DUMPABLE, 0)

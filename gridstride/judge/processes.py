@@ -1,4 +1,4 @@
-"""The judge's side of a submission's process: started, spoken to, timed and ended from here."""
+"""Starts, times and ends the process of a submission, and exchanges messages with it, from the judge's process."""
 
 import atexit
 import json
@@ -17,24 +17,26 @@ from pathlib import Path
 from . import wire
 from .compiling import JUDGED, Service
 
-_START = 120.0  # seconds in which torch is imported, on a busy machine
-_COMPILE = 180.0  # seconds in which a submission is imported that may call nvcc: torch's load_inline takes a minute
-_FORK = 30.0  # seconds in which the warm process forks, on a busy machine
-_GRACE = 5.0  # seconds in which a warden ends all that is below it
-_SAID = 2000  # characters of what a submission printed that are kept
-_TEXT = 400  # characters of what it says that are repeated
-_MAX_REPORTED = 1 << 16  # bytes of what was noticed that are read at once
+# Limits in seconds, for a busy machine
+_START = 120.0  # to import torch
+_COMPILE = 180.0  # to import a submission that may call nvcc: torch's load_inline takes a minute
+_FORK = 30.0  # for the warm process to fork
+_GRACE = 5.0  # for a warden to end all processes below it
+# Limits in characters and bytes
+_SAID = 2000  # characters of a submission's output that are kept
+_TEXT = 400  # characters of its error message that are repeated
+_MAX_REPORTED = 1 << 16  # bytes of reports that are read at once
 
 
 class Ended(Exception):
-    "A submission's process is of no more use: what became of it"
+    "A submission's process has ended or must be ended; the message says why"
 
     def __init__(self, code, text):
         self.code, self.text = code, text
         super().__init__(text)
 
 
-# What a submission may know of this process's environment: no passwords, no tokens
+# Environment variables that a submission gets: none of them has passwords or tokens
 _PASSED = (
     'PATH HOME USER LOGNAME LANG LANGUAGE TZ TMPDIR TERM SHELL VIRTUAL_ENV LD_LIBRARY_PATH DYLD_LIBRARY_PATH CC CXX '
     'CUDA_HOME CUDA_PATH CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER CUDA_MODULE_LOADING MKL_THREADING_LAYER SDKROOT '
@@ -43,18 +45,18 @@ _PASSED = (
     'XDG_CACHE_HOME TRITON_CACHE_DIR TRITON_INTERPRET TRITON_LIBCUDA_PATH TRITON_PTXAS_PATH TORCH_CUDA_ARCH_LIST '
     'TORCH_EXTENSIONS_DIR TORCHINDUCTOR_CACHE_DIR NUMBA_CUDA_DRIVER MAX_JOBS CONDA_PREFIX PYTHONDONTWRITEBYTECODE'
 ).split()
-_PASSED_ALL = 'LC_', 'GRIDSTRIDE_'  # how names begin; those that begin with NVIDIA_ may be keys of its services
+_PASSED_ALL = 'LC_', 'GRIDSTRIDE_'  # prefixes; not NVIDIA_, since such variables may be keys of its services
 _ROOT = str(Path(__file__).parents[2])
-_MEMORY = 0.5  # of this machine's memory: what the processes of a submission may have together
-_WITHOUT = ()  # words of `verdicts.ISOLATION`: what is left out though the system has it
+_MEMORY = 0.5  # fraction of this machine's memory for all processes of a submission
+_WITHOUT = ()  # words of `verdicts.ISOLATION`: protections to leave out although the system has them
 
 
 def _environment(device):
-    "Return the variables of a submission's process"
+    "Return the environment variables of a submission's process"
     res = {k: v for k, v in os.environ.items() if k in _PASSED or k.startswith(_PASSED_ALL)}
     res |= dict(OMP_NUM_THREADS='1', OPENBLAS_NUM_THREADS='1', MKL_NUM_THREADS='1', GRIDSTRIDE_QUIET='1')
-    res['TORCHINDUCTOR_COMPILE_THREADS'] = '1'  # torch.compile's own processes would stay when all is done
-    res['PYTHONUNBUFFERED'] = '1'  # what is printed is there when the process is killed
+    res['TORCHINDUCTOR_COMPILE_THREADS'] = '1'  # otherwise processes of torch.compile remain after the end
+    res['PYTHONUNBUFFERED'] = '1'  # so that output is kept if the process is killed
     res['GRIDSTRIDE_BACKEND'] = 'gpu' if device == 'cuda' else 'sim'
     cache = import_module('gridstride.cpp.toolchain.cache')
     cache.make_section(JUDGED)
@@ -64,7 +66,7 @@ def _environment(device):
 
 
 class _Server:
-    "A warm process that forks others"
+    "A warm process, which forks the processes of submissions"
 
     def __init__(self, device):
         self.users = set()  # `Process`es that it has started
@@ -78,21 +80,21 @@ class _Server:
             raise RuntimeError(f'the process that starts submissions does not start: {" ".join(command)}')
 
     def answers(self, seconds):
-        "Return whether the server reports that it is ready, or that it got an order"
+        "Return whether the server confirms, in time, that it is ready or got an order"
         self.control.settimeout(seconds)
         with suppress(OSError):
             return self.control.recv(1) == b'!'
         return False
 
     def start(self, order, fds):
-        "Return whether the server starts a process"
+        "Let the server start a process; return whether it did"
         with suppress(OSError):
             socket.send_fds(self.control, [json.dumps(order).encode()], fds)
             return self.answers(_FORK)
         return False
 
     def leave(self, process=None, last=False):
-        "A process has ended; `last`: no other shall start. It is closed when none is left: its end would kill them"
+        "Forget a process that has ended; close the server after the last one, because its end kills all others"
         with _one_at_a_time:
             self.users.discard(process)
             if last and self in _servers.values():
@@ -101,7 +103,7 @@ class _Server:
                 self.close()
 
     def close(self):
-        "End the server; what it has started has ended before"
+        "End the server, after all processes that it started"
         self.control.close()
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(_GRACE)
@@ -111,14 +113,14 @@ class _Server:
 
 _servers = {}  # device -> server
 _one_at_a_time = threading.RLock()  # submissions may be judged by several threads
-if hasattr(os, 'register_at_fork'):  # a process that is forked from this one starts a server of its own
+if hasattr(os, 'register_at_fork'):  # a fork of this process starts its own server
     os.register_at_fork(after_in_child=lambda: (_servers.clear(), globals().update(_one_at_a_time=threading.RLock())))
 
 
 def _start(device, order, fds, process):
-    "Return the server that has started a process for a device; one that is gone, or does not answer, is replaced"
+    "Start a process on the device's server and return the server; one that does not answer is replaced"
     if not hasattr(socket, 'send_fds'):
-        raise RuntimeError('judge: submissions run in processes that are forked, which needs Linux or macOS')
+        raise RuntimeError('judge: submissions run in forked processes, which need Linux or macOS')
     with _one_at_a_time:
         for _ in range(2):
             server = _servers[device] = _servers.get(device) or _Server(device)
@@ -142,15 +144,15 @@ def _signal_name(code):
 
 
 class Process:
-    "A process with a submission in it; use it in a `with` block, after which nothing of it is left"
+    "The process of a submission, for a `with` block, after which none of its processes is left"
 
     def __init__(
         self,
         submission,  # a `Submission`
         device: str,  # 'cpu' or 'cuda'
         patience: float,  # seconds that each answer may take
-        idle: bool = False,  # do launches do nothing? On a CPU
-        compiles: bool = False,  # does it compile for others, and runs nothing?
+        idle: bool = False,  # on a CPU: let launches do nothing?
+        compiles: bool = False,  # only compile, instead of running the submission?
     ):
         self.device = device
         self.patience = patience
@@ -190,24 +192,24 @@ class Process:
         self.end()
 
     def ask(self, header, blobs=(), most=0):
-        "Send a message and get the answer's header and blobs; `Ended` if there is none"
+        "Send a message and return the header and blobs of the answer; raises `Ended` if there is none"
         patience = self.patience_for(header['op'])
         self.send(header, blobs)
         return self.receive(most, patience)
 
     def patience_for(self, op):
-        "Seconds that the answer to a message may take: more where compilers run"
+        "Return the seconds that an answer may take: more if a compiler runs"
         compiles = op == 'load' and self.device == 'cuda' or self.compiles
-        self.compiles = self.compiles and op == 'load'  # else at the first call
+        self.compiles = self.compiles and op == 'load'  # a compiler may run once more, in the first call
         return max(self.patience, _COMPILE) if compiles else self.patience
 
     def send(self, header, blobs=()):
-        "Send a message; `Ended` if it is not taken"
+        "Send a message; raises `Ended` if the process does not read it"
         with self._ending(self.patience):
             wire.send(self.talk, header, blobs)
 
     def receive(self, most=0, patience=None, buffer=bytearray):
-        "Return the next message, within so many seconds; its blobs are in the buffers that buffer(n) returns"
+        "Return the next message within `patience` seconds; `buffer(n)` makes the buffers of its blobs"
         patience = patience or self.patience
         with self._ending(patience):
             header, blobs = wire.receive(self.talk, most, time.monotonic() + patience, buffer)
@@ -217,7 +219,7 @@ class Process:
 
     @contextmanager
     def _ending(self, patience):
-        "`Ended` for what goes wrong between the two processes"
+        "Raise `Ended` for errors of the connection"
         try:
             yield
         except wire.ConnectionClosed:
@@ -228,7 +230,7 @@ class Process:
             raise Ended('type', f'it sent {e}') from None
 
     def _gone(self):
-        "The `Ended` of a process that left without a word"
+        "Make the `Ended` of a process that closed the connection"
         ended = self._how_it_ended() or {}
         if ended.get('excess'):
             return Ended('died', f'it was ended, as it used {ended["excess"]}')
@@ -240,13 +242,13 @@ class Process:
         return Ended('died', f'{how} before it gave an answer{more}')
 
     def _how_it_ended(self):
-        "Return what the warden says at the end: how the process ended, how many it left; None if it does not"
+        "Return the warden's last report: how the process ended, how many processes it left; None if there is none"
         self._read_lines(2)
         with suppress(ValueError, IndexError):
             return json.loads(self.received.split(b'\n')[1])
 
     def _read_lines(self, lines):
-        "Read so many of the warden's two lines; the first: its processes, and what holds"
+        "Read lines of the warden: first its processes and the isolation, then how the process ended"
         self.life.settimeout(_GRACE)
         with suppress(OSError):
             while self.received.count(b'\n') < lines and (text := self.life.recv(1 << 12)):
@@ -257,7 +259,7 @@ class Process:
 
     @contextmanager
     def stopped(self):
-        "Within, it is stopped with all that it started: others are timed meanwhile"
+        "Stop it and all processes that it started inside the `with` block, in which others are timed"
         self._ask_warden(b's')
         try:
             yield
@@ -265,7 +267,7 @@ class Process:
             self._ask_warden(b'c')
 
     def _ask_warden(self, what):
-        "Let the warden do something, and wait until it has; one that is gone reports how it ended"
+        "Send the warden an order, and wait until it is done; the answer may be its last report"
         self._read_lines(1)
         with suppress(OSError):
             self.life.sendall(what)
@@ -273,21 +275,21 @@ class Process:
                 self.received += said
 
     def _kill(self):
-        "Kill what the warden should have killed, were it not stopped or dead itself"
+        "Kill the processes in place of a warden that is stopped or dead"
         for pid in self.pids:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         self.server.leave(self, last=True)
 
     def hints(self) -> list:  # of (code, text)
-        "Return what was noticed within the process until now"
-        with suppress(OSError):  # nothing there, or closed
+        "Return the reports from within the process so far"
+        with suppress(OSError):  # no report, or closed
             for line in os.read(self.report, _MAX_REPORTED).decode(errors='replace').splitlines():
                 self._note(line)
         return self.reported
 
     def _note(self, line):
-        "Remember what was noticed"
+        "Parse and keep one report"
         with suppress(ValueError, TypeError, RecursionError):
             code, text = json.loads(line)
             self.reported.append((str(code), str(text)[:_TEXT]))
@@ -299,12 +301,12 @@ class Process:
         return self.said.read().decode(errors='replace').strip()
 
     def hang_up(self):
-        "Let the warden end what is below it"
+        "Let the warden end all processes below it"
         with suppress(OSError):
             self.life.shutdown(socket.SHUT_WR)
 
-    def end(self) -> int:  # how many processes it had left
-        "Kill what is there, all that it started included; nothing is left after this"
+    def end(self) -> int:  # number of processes that were still running
+        "Kill the process and all that it started"
         if self.life.fileno() < 0:
             return 0
         if self.service:

@@ -1,4 +1,4 @@
-"The judge: a submission's calls, its times, a verdict."
+"Judges a submission: makes its calls, times them, returns a verdict."
 
 from contextlib import ExitStack
 
@@ -12,27 +12,27 @@ from .verdicts import Verdict
 from ..utils import backend
 
 _ROUNDS = 10  # timed calls
-# What the judge's clock may see in a call: so many times what it sees in one of the reference's, and seconds more.
-# 25 honest ones on an H100, whose transfers took 14 to 101 ms, were at 0.96 to 1.12; the margin is for busy hosts.
+# The time per call outside of a submission's events may be this multiple of the reference's, plus some seconds. 25
+# honest submissions on an H100, with transfers of 14 to 101 ms, had 0.96 to 1.12; the margin is for busy hosts.
 _VARIES, _NOISE = 1.5, 1e-3
 
 
 # Times
 def _timed_sizes(task, device):
-    "Return the sizes that are timed: large ones on a GPU, the first public ones on an emulator"
+    "Return the sizes that are timed: large ones on a GPU, the first public ones on a CPU"
     if device == 'cuda' and task.benchmark:
         return task.benchmark
     return {k: v for k, v in task.tests[0].items() if k != 'seed'}
 
 
 def _clock(device):
-    "Return what a call took: by its events on a GPU, else by the judge's clock"
+    "Return a function that gives a call's seconds: by its events on a GPU, else by the judge's clock"
     return lambda call: call.facts['event'] if device == 'cuda' else call.seconds
 
 
 def _compare(bench, base, sizes):
-    """Times of both, interleaved, with the same new inputs, in checked calls; the first is not timed. The submission is
-    stopped while the reference runs, so that it cannot make it slow"""
+    """Time submission and reference, interleaved, with the same new inputs, in checked calls; the first call of each is
+    not timed. The submission is stopped while the reference runs, so that it cannot slow it down"""
     for _ in range(1 + _ROUNDS):
         data = bench.data('new', sizes)
         right = bench.expected(data)
@@ -46,23 +46,23 @@ def _last(bench):
     return bench.calls[-_ROUNDS:]
 
 
-def _unseen(bench):
-    """Seconds of a call that the judge's clock sees and the events do not: transfers, and all that was hidden.
+def _seconds_outside_events(bench):
+    """Return the seconds per call outside of its events: transfers, and any hidden work.
 
-    The lower quartile of the calls: a busy machine makes some of them longer, in which nothing was hidden."""
+    It is the lower quartile of the calls, because a busy machine makes some calls longer."""
     return sorted(c.seconds - c.facts['event'] for c in _last(bench))[_ROUNDS // 4]
 
 
 def _look_at_clocks(bench, base):
     "Check that the events of a submission agree with the judge's clock"
-    ours, theirs = _unseen(bench), _unseen(base)
+    ours, theirs = _seconds_outside_events(bench), _seconds_outside_events(base)
     if ours > _VARIES * theirs + _NOISE:
-        said = f'{ours * 1e3:.3g} ms a call that its events do not show, {theirs * 1e3:.3g} ms of the reference'
-        raise Refused('clock', f"the judge's clock saw {said}")
+        said = f'{ours * 1e3:.3g} ms per call outside of its events, but {theirs * 1e3:.3g} ms for the reference'
+        raise Refused('clock', f"the judge's clock measured {said}")
 
 
 def _look_at_kernels(bench, sizes):
-    "Return the kernels of one call on a GPU, by the profiler; raises `Refused` if the file has some and none runs"
+    "Profile one call on a GPU and return its kernels; raises `Refused` if the file has kernels and none of them runs"
     names = bench.submission.kernels
     header, blobs = bench.send(bench.data('new', sizes))
     answer, _ = bench.process.ask({**header, 'op': 'kernels'}, blobs)
@@ -73,7 +73,7 @@ def _look_at_kernels(bench, sizes):
 
 
 def _measure(stack, bench, limit):
-    "Time a submission against the reference, on the bench of its own: (times, the reference's times)"
+    "Time a submission and the reference: (times, times of the reference)"
     task = bench.task
     sizes = _timed_sizes(bench.task, bench.device)
     text = bench.task.baseline()
@@ -93,7 +93,7 @@ def _device_name(device):
 
 
 def _decide(bench, timing, limit):
-    "Return what there is to say of an accepted submission; raises `Refused` or `Ended`"
+    "Judge a submission and return the fields of its verdict; raises `Refused` or `Ended`"
     with ExitStack() as stack:
         bench.start(stack)
         bench.calls_of_plan()
@@ -111,7 +111,7 @@ def _decide(bench, timing, limit):
 
 
 def _refusal_for_end(bench, e):
-    "Return why a process that ended is refused: for what was noticed before, if anything was"
+    "Return why a submission is refused whose process ended: for what was noticed before, if anything"
     try:
         bench.look_around()
     except Refused as found:
@@ -120,28 +120,28 @@ def _refusal_for_end(bench, e):
 
 
 def _look_at_options(limit, device):
-    "Raise `ValueError` for what is not a limit, or not a device here"
+    "Raise `ValueError` for an invalid limit or device"
     if not (isinstance(limit, (int, float)) and 0 < limit < 1e6):
-        raise ValueError(f'limit is {limit!r}; it is a number of seconds above 0')
+        raise ValueError(f'limit is {limit!r}; it must be a positive number of seconds')
     if device not in ('cpu', 'cuda'):
-        raise ValueError(f"device is {device!r}; it is 'cpu' or 'cuda'")
+        raise ValueError(f"device is {device!r}; it must be 'cpu' or 'cuda'")
     if device == 'cuda' and not torch.cuda.is_available():
-        raise ValueError("device is 'cuda', and torch finds no NVIDIA GPU here; 'cpu' runs kernels emulated")
+        raise ValueError("device is 'cuda', but torch finds no NVIDIA GPU; 'cpu' runs kernels on the emulator")
 
 
 def judge(
     submission,  # the path of a file, its text (of more than one line), or a `Submission`
     task=None,  # a `Task`, or the name of one in `TASKS`; None: what `#!POPCORN leaderboard NAME` says
     *,
-    limit=20.0,  # seconds that the import, and each call, may take; where compilers run, these are 180: in an import on
-    # a GPU, and on a CPU, for CUDA C, in the import and the first call
+    limit=20.0,  # seconds for the import and for each call; 180 if a compiler runs: in the import on a GPU, and on a
+    # CPU, for CUDA C, in the import and the first call
     timing=None,  # time it against the reference? None: on a machine with a GPU
     device=None,  # 'cpu' or 'cuda'; None: a GPU if there is one
 ) -> Verdict:
-    """Run a submission in a process of its own and decide: right or not, and why.
+    """Run a submission in a process of its own and decide whether it is right.
 
-    A file that is not a submission, or is wrong in any way, gets a refused `Verdict`, not an exception; `ValueError` if
-    the task is not known, or limit or device are none."""
+    A file that is not a submission, or is wrong in any way, gets a refused `Verdict`, not an exception; raises
+    `ValueError` for an unknown task, or an invalid limit or device."""
     device = device or ('cuda' if backend() == 'gpu' else 'cpu')
     _look_at_options(limit, device)
     name = str(getattr(submission, 'name', 'submission.py'))

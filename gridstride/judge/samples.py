@@ -1,4 +1,4 @@
-"Submissions that come with the judge: known cheats, and honest kernels of the lessons' kinds."
+"The submissions in the package: known cheats, and honest kernels like those of the lessons."
 
 from pathlib import Path
 

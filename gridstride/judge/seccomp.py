@@ -1,8 +1,8 @@
-"""System calls that a submission has no use for, denied by a filter of Linux (seccomp): one fails with an error.
+"""Denies system calls that a submission does not need, with a filter of Linux (seccomp): they fail with an error.
 
-It denies sockets of other families than Unix's own: a network namespace does not hold those of a virtual machine
-(AF_VSOCK) back. It denies keyrings, which no namespace separates from the user's. The rest are calls in which flaws of
-the kernel were found again and again, and of which PyTorch, Triton, compilers and CUDA's driver have no need."""
+It denies all sockets but Unix sockets, because a network namespace does not block those of a virtual machine
+(AF_VSOCK). It denies keyrings, which no namespace separates from the user's. The other calls have had many flaws in the
+kernel, and PyTorch, Triton, compilers and CUDA's driver do not need them."""
 
 import ctypes
 import errno
@@ -17,7 +17,7 @@ _DENIED = (  # name, its number on x86_64, on 64-bit ARM
 )  # fmt: skip
 _SOCKETS = (41, 198), (53, 199)  # socket, socketpair
 _ARCHITECTURES = {'x86_64': 0xC000003E, 'aarch64': 0xC00000B7}
-_AF_UNIX, _X32 = 1, 0x40000000  # system calls of x86_64 from this number on are those of its 32-bit pointers
+_AF_UNIX, _X32 = 1, 0x40000000  # from this number on, x86_64 has the system calls of its x32 ABI
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16  # in struct seccomp_data; both processors are little-endian
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06  # of linux/bpf_common.h
 _ALLOW, _FAIL = 0x7FFF0000, 0x00050000  # of linux/seccomp.h; the second with an error number
@@ -29,7 +29,7 @@ def _fail(number):
 
 
 def _program(machine):
-    "Return the filter: (code, instructions to skip if true, if false, value), one after the other"
+    "Return the filter, a list of (code, instructions to skip if true, if false, value)"
     at = list(_ARCHITECTURES).index(machine)
     res = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, _ARCHITECTURES[machine]), _fail(errno.ENOSYS)]
     res += [(_LOAD, 0, 0, _NUMBER), (_AT_LEAST, 0, 1, _X32), _fail(errno.ENOSYS)]
@@ -41,7 +41,7 @@ def _program(machine):
 
 
 def deny() -> bool:  # whether the filter holds
-    "From now on these calls fail in this process, and in all that it starts; it can gain no privileges any more"
+    "Deny these calls from now on in this process and all that it starts, which can gain no privileges any more"
     machine = os.uname().machine
     if sys.platform != 'linux' or machine not in _ARCHITECTURES or sys.maxsize < 1 << 32:
         return False

@@ -1,7 +1,7 @@
 """The process that starts submissions: it has imported what they need, and forks one process per submission, with a
-warden that ends all that a submission started. It has never seen a task.
+warden that ends all processes of the submission. It never gets a task.
 
-    python -m gridstride.judge.server FD cpu|cuda [WHAT IS LEFT OUT ...]      # as `processes` starts it"""
+    python -m gridstride.judge.server FD cpu|cuda [PROTECTION TO LEAVE OUT ...]      # as `processes` starts it"""
 
 import gc
 import json
@@ -19,13 +19,13 @@ from . import isolation
 from ..utils import cache_dir
 
 _SUBREAPER, _DEATH = 36, 1  # of Linux's prctl
-_LOOK = 0.1  # seconds between two looks at what a submission uses
-_ASKED = {b's': signal.SIGSTOP, b'c': signal.SIGCONT}  # by the judge, of the warden; all else is the end
-_PRINTED = 64 << 20  # bytes that it may print
+_INTERVAL = 0.1  # seconds between two checks of the resources of a submission
+_ORDERS = {b's': signal.SIGSTOP, b'c': signal.SIGCONT}  # from the judge to a warden; any other ends the submission
+_PRINTED = 64 << 20  # limit of its output, in bytes
 
 
 def _sweep():
-    "Kill all that descends from this process"
+    "Kill all descendants of this process"
     while alive := isolation.children():
         for pid in alive:
             with suppress(ProcessLookupError):
@@ -35,7 +35,7 @@ def _sweep():
 
 
 def _signal_all(pid, number):
-    "Send a signal to the process and to all that it started; stopped ones start no others meanwhile"
+    "Send a signal to a process and its descendants; repeat SIGSTOP until no new one has been started"
     for _ in range(20):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, number)
@@ -52,24 +52,24 @@ def _signal_all(pid, number):
 
 def _excess(said, most, before):
     "Return which limit the submission exceeds; '' if none"
-    if os.fstat(said).st_blocks * 512 > _PRINTED:  # of a file that is not in its memory
+    if os.fstat(said).st_blocks * 512 > _PRINTED:  # the output is a file on disk
         return f'more than {_PRINTED >> 20} MiB of output'
     return isolation.too_much(most, before)
 
 
 def _wait(pid, life, said, most):
-    "Until the process ends, uses too much, or the judge orders it: its status, None if it still runs, and the excess"
+    "Wait until the process ends, exceeds a limit, or the judge ends it: (status or None, limit or '')"
     watch = [life]
     before = isolation.files_in_memory()
     if hasattr(os, 'pidfd_open'):
         watch.append(os.pidfd_open(pid))
     while True:
-        ready = select.select(watch, [], [], _LOOK if len(watch) > 1 else 0.02)[0]
+        ready = select.select(watch, [], [], _INTERVAL if len(watch) > 1 else 0.02)[0]
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
             return os.waitstatus_to_exitcode(status), ''
         if life in ready:
-            number = _ASKED.get(life.recv(1))
+            number = _ORDERS.get(life.recv(1))
             if number is None:
                 return None, ''
             _signal_all(pid, number)
@@ -79,21 +79,21 @@ def _wait(pid, life, said, most):
 
 
 def _guard(pid, life, own, ended, said, most):
-    "The warden's work: what became of the process, and how many it left running, all of them killed"
+    "Wait for the process, kill what it left, and report both to the judge"
     status, excess = _wait(pid, life, said, most)
     left = len(isolation.descendants()) - (own if status is None else 0)
     for kill in (os.killpg, os.kill):
         with suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)
     _sweep()
-    if own > 1 and status is not None:  # it was the first process of a namespace, and has said how the other one ended
+    if own > 1 and status is not None:  # the first process of a namespace, which reports how the submission's ended
         status = json.loads(os.read(ended, 64) or b'null')
     with suppress(OSError):
         life.sendall(json.dumps(dict(status=status, left=max(0, left), excess=excess)).encode() + b'\n')
 
 
 def _warden(pid, report, ended, life, said, most):
-    "Report to the judge what there is, then watch over it"
+    "Report the processes and the isolation to the judge, then guard them"
     with open(report) as f:
         *first, held = f.read().splitlines() or ['[]']
     watched = int(first[0]) if first else pid
@@ -105,8 +105,8 @@ def _warden(pid, report, ended, life, said, most):
         _guard(watched, s, 1 + (watched != pid), ended, said, most)
 
 
-def _apart(order, report, line, ended):
-    "Fork twice more, into namespaces: their first process, and the one that returns, which will run the submission"
+def _enter_namespaces(order, report, line, ended):
+    "Fork twice, into new namespaces: their first process, and the process that returns to run the submission"
     sockets = isolation.named_sockets()
     isolation.leave()
     if pid := os.fork():
@@ -123,7 +123,7 @@ def _apart(order, report, line, ended):
 
 
 def _start(order, life, talk, report_fd, said, ask=None):
-    "In a fork of the server: the warden, and below it the submission's process"
+    "In a fork of the server: become the warden, and fork the submission's process"
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     isolation.prctl(_SUBREAPER, 1)
     (report, to_report), (line, lifeline), (ended, to_ended) = os.pipe(), os.pipe(), os.pipe()
@@ -134,8 +134,8 @@ def _start(order, life, talk, report_fd, said, ask=None):
     for fd in (life, report, lifeline, ended):
         os.close(fd)
     if order['able']:
-        _apart(order, to_report, line, to_ended)
-    elif ask is not None:  # here it could write to the cache itself
+        _enter_namespaces(order, to_report, line, to_ended)
+    elif ask is not None:  # without a sandbox it compiles itself, since it could write to the cache anyway
         os.close(ask)
         ask = None
     for fd in (line, to_ended):
@@ -144,7 +144,7 @@ def _start(order, life, talk, report_fd, said, ask=None):
 
 
 def _run(order, report, talk, report_fd, said, ask):
-    "In the submission's process: give up what it does not need, say what holds, begin"
+    "In the submission's process: confine it, report the isolation, and start the worker"
     os.setsid()
     isolation.prctl(_DEATH, signal.SIGKILL)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -164,25 +164,25 @@ def _run(order, report, talk, report_fd, said, ask):
     if ask is not None:
         client = import_module('gridstride.judge.compiling').Client(socket.socket(fileno=ask))
         import_module('gridstride.cpp.toolchain.build').compile_remotely = client
-    if order.pop('idle'):  # nothing that is left shows it
+    if order.pop('idle'):  # removed from the order, so that the submission cannot see it
         import_module('gridstride.judge.devices').launch_nothing()
     import_module('gridstride.judge.worker').main(socket.socket(fileno=talk), report_fd, order)
 
 
 def serve(
     control,  # a socket: an order in JSON and four or five file descriptors per process
-    without=(),  # words of `verdicts.ISOLATION` that are left out
+    without=(),  # words of `verdicts.ISOLATION`: protections to leave out
 ):
     "Fork a process per order, until the judge closes the connection"
     cache = str(cache_dir())
     able = 'processes' not in without and isolation.possible(cache)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the judge's
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the judge handles interrupts
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # wardens are not waited for
     isolation.prctl(_SUBREAPER, 1)
     while True:
         text, fds, _, _ = socket.recv_fds(control, 1 << 16, 5)
         if not text:
-            _sweep()  # what has outlived its warden
+            _sweep()  # processes that outlived their warden
             return
         control.sendall(b'!')
         if os.fork() == 0:
@@ -198,10 +198,10 @@ def serve(
 
 
 def _prepare(device):
-    """Import what submissions would import, and start nothing that a fork cannot take along: no thread, no CUDA
+    """Import what submissions import, without starting what a fork cannot inherit: no thread, no CUDA
 
-    All of it stays, so it is not searched for garbage: neither meanwhile, which is a fifth of the time, nor in
-    each fork, which would copy the memory for it."""
+    The imported objects live until the end, so garbage collection skips them: this saves a fifth of the time here,
+    and copies of their memory in each fork."""
     gc.disable()
     import_module('gridstride.judge.worker')
     if device == 'cpu':

@@ -1,4 +1,4 @@
-"""The tasks for submissions: inputs, a reference, and how near a right answer is. In the leaderboards' words."""
+"""The tasks for submissions: inputs, a reference and the allowed error, with the leaderboards' names."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ class Task:
     ref_kernel: Callable
     tests: tuple  # of dicts, sizes and seed, that are public
     hidden: Callable  # hidden(rng) -> sizes that are not public; rng is a `random.Random`
-    terms: Callable = lambda **sizes: 1  # how many products an element of the answer sums up
-    scale: Callable = default_scale  # scale(data, answer), in float64: the size of what is summed up, per element
+    terms: Callable = lambda **sizes: 1  # number of products in the sum of one element
+    scale: Callable = default_scale  # scale(data, answer), in float64: the sum of magnitudes, per element
     dtype: str = 'float32'  # of the answer, and of the sums if it is float32
     writes: tuple = ()  # indices in `data` that a submission may write to and return
-    check_implementation: Callable = None  # check_implementation(data, output) -> (right?, why not), on top
+    check_implementation: Callable = None  # check_implementation(data, output) -> (right?, why not), in addition
     benchmark: dict = None  # sizes that are timed on a GPU; None: the last of `tests`
     init: tuple = ()  # what a KernelBench `ModelNew` is made with
 
-    def baseline(self) -> str:  # None if its source is not to be had
+    def baseline(self) -> str:  # None if its source is not available
         "Return the reference as a submission, to time it in the same way"
         try:
             text = source_of(self.ref_kernel).text
@@ -39,11 +39,11 @@ class Task:
 
 
 def _normal(seed, *shape):
-    "Normal values"
+    "Make normal random values"
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-# A picture to grey, lesson 01
+# Grey values of a picture, lesson 01
 def _grey_input(h, w, seed):
     return _normal(seed, 3, h, w).abs()
 
@@ -54,7 +54,7 @@ def grey(data):
     return 0.2989 * r + 0.5870 * g + 0.1140 * b
 
 
-# Vectors: two to add; the second one in the leaderboards' other form, with given memory for the answer
+# Sums of two vectors; `add_into` is the leaderboards' other form, in which the input has memory for the answer
 def _add_input(n, seed):
     return _normal(seed, n), _normal(seed + 1, n)
 
@@ -82,7 +82,7 @@ def _matmul_input(h, w, k, seed):
 
 
 def matmul(data):
-    "m (h, k) times n (k, w)"
+    "Return the product of m (h, k) and n (k, w)"
     m, n = data
     return m @ n
 
@@ -110,12 +110,12 @@ def _softmax_input(rows, n, seed):
 
 
 def softmax(data):
-    "softmax of each row of (rows, n)"
+    "Return the softmax of each row of (rows, n)"
     return torch.softmax(data, -1)
 
 
 def _softmax_scale(data, answer):
-    "Return the error scale: a rounded difference x - max is off by as many roundings of 1 as it is large"
+    "Return the error scale: the rounding error of x - max grows with its magnitude"
     return answer * (1 + (data.amax(-1, keepdim=True) - data))
 
 
@@ -159,8 +159,9 @@ TASKS = {
 
 
 def task_named(name: str) -> Task:
-    "Return a task of `TASKS`; raises `ValueError`, which names those that there are"
+    "Return a task of `TASKS`; raises `ValueError`, which lists their names"
     if name not in TASKS:
-        what = f'there is no task {name!r}' if name else 'which task? The file has no line #!POPCORN leaderboard NAME'
-        raise ValueError(f'{what}; there are {", ".join(TASKS)}')
+        missing = 'no task is named: the file has no line #!POPCORN leaderboard NAME'
+        what = f'there is no task {name!r}' if name else missing
+        raise ValueError(f'{what}; the tasks are {", ".join(TASKS)}')
     return TASKS[name]

@@ -1,34 +1,34 @@
-"""What the judge says of a submission: accepted, or refused for one reason."""
+"""The verdict on a submission: accepted, or refused for one reason."""
 
 import unicodedata
 from dataclasses import dataclass, field
 from statistics import median
 
-# Why a submission is refused: one word each, and what it means
+# Reasons for which a submission is refused: a code, and its meaning
 REASONS = {
     'form': 'the file is not a submission',
     'raised': 'it raised an error',
     'died': 'its process died',
     'time': 'it took too long',
-    'type': 'it returned something of another kind',
+    'type': 'it returned a value of another type or shape',
     'subclass': 'what it returned is not a plain tensor: it could compute later, when it is compared',
     'alias': 'what it returned shares the memory of an input',
     'inputs': 'it wrote to its inputs',
-    'late': 'it was not done when it returned',
-    'stream': 'work on a side stream, for which nothing waits',
-    'clock': 'time went by that its events do not show',
+    'late': 'it was still computing when it returned',
+    'stream': 'work on a side stream for which nothing waits',
+    'clock': 'the call took longer than its events show',
     'patched': 'it replaced functions of others',
-    'spied': 'it looked for what is not its own',
-    'reference': 'it reached for the reference',
+    'spied': 'it inspected objects or frames of its callers',
+    'reference': 'it tried to import the reference',
     'fallback': 'the answer comes from elsewhere, not from its kernels',
     'unwritten': 'parts of the answer were never written, or were computed from memory that was not',
     'nan': 'parts of the answer are NaN, where a number is right',
-    'replay': 'the answer is an older one',
+    'replay': 'the answer is that of an earlier call',
     'constant': 'the answer does not depend on the inputs',
     'seed': 'the answer belongs to inputs that are known beforehand',
     'gave up': 'right at first, wrong later',
-    'shapes': 'right only for the sizes that were announced',
-    'precision': 'summed up with fewer digits than were asked for',
+    'shapes': 'right only for the public sizes',
+    'precision': 'accumulated with less precision than the task requires',
     'wrong': 'the answer is wrong',
 }
 
@@ -45,7 +45,7 @@ def plain(text, lines=False) -> str:
     )
 
 
-# What `Verdict.isolation` may list, and what may happen where it is missing
+# Words that `Verdict.isolation` may list, and what the verdict states if one is missing
 ISOLATION = {
     'processes': 'it saw other processes',
     'files': 'it saw the files of this user',
@@ -68,14 +68,14 @@ class Verdict:
     task: str
     code: str  # 'accepted', or a word of `REASONS`
     why: str = ''  # what happened, in which call
-    calls: int = 0  # that were made, each with values of its own, and each checked
-    sizes: int = 0  # different ones among them
-    counts: dict = field(default_factory=dict)  # kernel -> launches, of one call
+    calls: int = 0  # calls that were made, each with new values, and each checked
+    sizes: int = 0  # distinct sizes among them
+    counts: dict = field(default_factory=dict)  # kernel -> launches in one call
     device: str = 'CPU'
     times: tuple = ()  # seconds of each call of the timed sizes: by events on a GPU, by the judge's clock on a CPU
-    reference: tuple = ()  # the reference's, taken in the same way, interleaved with these; empty if it was not timed
+    reference: tuple = ()  # those of the reference, timed in the same way and interleaved; empty if not timed
     printed: str = ''  # the end of what the submission printed
-    isolation: tuple = ()  # words of `ISOLATION`: what separated it from this machine, while it ran; () if it did not
+    isolation: tuple = ()  # words of `ISOLATION`: what separated it from this machine; () if it did not run
 
     def __post_init__(self):
         for name in ('name', 'task', 'why'):
@@ -85,7 +85,7 @@ class Verdict:
 
     @property
     def accepted(self) -> bool:
-        "Whether nothing was found against it"
+        "Whether it is accepted"
         return self.code == 'accepted'
 
     def __bool__(self):
@@ -102,19 +102,19 @@ class Verdict:
         return median(self.reference) / self.seconds if self.times and self.reference else None
 
     def _timing(self):
-        "Return what is said of times: a CPU runs an emulator, whose time means nothing to a GPU"
+        "Return a line on the times: those of a CPU are an emulator's, which say nothing about a GPU"
         if not self.times:
             return []
-        by = "by CUDA events, held against the judge's clock" if self.device != 'CPU' else "by the judge's clock"
-        text = f'{_time_text(self.seconds)} a call, {by}'
+        by = "by CUDA events, checked against the judge's clock" if self.device != 'CPU' else "by the judge's clock"
+        text = f'{_time_text(self.seconds)} per call, {by}'
         if self.ratio:
-            text += f'; {self.ratio:.3g} times as fast as the reference'
+            text += f'; speedup over the reference: {self.ratio:.3g}'
         if self.device == 'CPU':
             text += '; on a CPU, where kernels are emulated: no claim about a GPU'
         return [text]
 
     def _exposed(self):
-        "Return what did not separate it from this machine"
+        "Return a line on the protections that are missing on this system"
         missing = [text for word, text in ISOLATION.items() if word not in self.isolation]
         return [f'not isolated on this system: {", ".join(missing)}'] if missing and self.code != 'form' else []
 
@@ -123,7 +123,7 @@ class Verdict:
         if not self.accepted:
             return '\n  '.join([f'{head}refused ({self.code}): {REASONS[self.code]}', self.why, *self._exposed()])
         launches = ', '.join(f'{k} x{n}' for k, n in self.counts.items()) or 'none of its own'
-        lines = [f'{head}accepted', f'{self.calls} calls right, {self.sizes} sizes, new numbers in each']
-        return '\n  '.join([*lines, f'kernels in a call: {launches}', *self._timing(), *self._exposed()])
+        lines = [f'{head}accepted', f'{self.calls} calls right, {self.sizes} sizes, new values in each']
+        return '\n  '.join([*lines, f'kernels per call: {launches}', *self._timing(), *self._exposed()])
 
     __repr__ = __str__

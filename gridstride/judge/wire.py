@@ -1,5 +1,5 @@
-"""Messages between the judge and a submission's process: a line of JSON and raw bytes. Nothing that comes from there is
-unpickled or evaluated, and nothing longer than was agreed is read."""
+"""Messages between the judge and a submission's process: a JSON header and raw bytes. Nothing from that process is
+unpickled or evaluated, and nothing beyond the agreed length is read."""
 
 import json
 import math
@@ -10,27 +10,27 @@ import time
 import torch
 
 _LENGTH = struct.Struct('<Q')
-_HEADER = 1 << 20  # bytes of a header at most
-TEXT = 1 << 18  # characters that a text in a header may have
+_HEADER = 1 << 20  # limit of a header, in bytes
+TEXT = 1 << 18  # limit of a text in a header, in characters
 # Limits of a tensor
 _DIMENSIONS = 16
 _LARGEST = 1 << 48  # elements
 
 
 class ConnectionClosed(Exception):
-    "The other end is closed"
+    "The other process has closed the connection"
 
 
 class Timeout(Exception):
-    "Nothing, or not all, came in time"
+    "A message did not arrive in time, or only a part of it"
 
 
 class ProtocolError(Exception):
-    "The received bytes are not a message, or are longer than was agreed"
+    "The received bytes are not a message, or exceed the agreed length"
 
 
 def _take(sock, n, end, buffer=bytearray):
-    "Return the next `n` bytes"
+    "Receive the next `n` bytes"
     buffer = memoryview(buffer(n))
     done = 0
     while done < n:
@@ -52,7 +52,7 @@ def send(
     header: dict,  # what JSON can hold
     blobs=(),  # of bytes
 ):
-    "Send a message; `ConnectionClosed`, and `Timeout` if the socket has a time-out"
+    "Send a message; raises `ConnectionClosed`, or `Timeout` if the socket has a time limit"
     blobs = [memoryview(b).cast('B') for b in blobs]
     text = json.dumps({**header, 'blobs': [len(b) for b in blobs]}).encode()
     try:
@@ -67,11 +67,11 @@ def send(
 
 def receive(
     sock,
-    most=None,  # bytes that the blobs may have together; None: any number
+    most=None,  # limit of all blobs together, in bytes; None: no limit
     end=None,  # when to give up, by `time.monotonic()`
     buffer=bytearray,  # buffer(n): the buffer for n bytes of a blob
 ) -> tuple:  # (dict, list of what `buffer` gave)
-    "Return the next message; `ConnectionClosed`, `Timeout`, `ProtocolError`"
+    "Receive a message; raises `ConnectionClosed`, `Timeout` or `ProtocolError`"
     n = _LENGTH.unpack(_take(sock, 8, end))[0]
     if n > _HEADER:
         raise ProtocolError(f'a header of {n} bytes')
@@ -81,7 +81,7 @@ def receive(
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         raise ProtocolError('no header of a message') from None
     if min(sizes, default=0) < 0 or most is not None and sum(sizes) > most:
-        raise ProtocolError(f'{sum(sizes)} bytes where at most {most} belong')
+        raise ProtocolError(f'{sum(sizes)} bytes, but at most {most} are allowed')
     return header, [_take(sock, size, end, buffer) for size in sizes]
 
 
@@ -91,26 +91,26 @@ DTYPES = {name: getattr(torch, name) for name in _TYPES}
 
 
 def name_of(dtype) -> str:
-    "'float32' of torch.float32"
+    "Return the name of a dtype: 'float32' for torch.float32"
     return str(dtype).removeprefix('torch.')
 
 
 def bytes_of(x) -> memoryview:
-    "Return the bytes of a tensor in the CPU's memory"
+    "Return the bytes of a tensor on the CPU"
     return memoryview(x.detach().contiguous().reshape(-1).view(torch.uint8).numpy())
 
 
 def tensor_of(blob, dtype: str, shape):
-    "Return a tensor over these bytes; raises `ProtocolError` if they are too many or too few"
+    "Make a tensor from bytes, without a copy; raises `ProtocolError` if they do not fit its type and shape"
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise ProtocolError(f'a tensor of {str(dtype)[:40]!r}')
     if not isinstance(shape, (list, tuple)) or not all(type(n) is int and n >= 0 for n in shape):
-        raise ProtocolError('a tensor without sizes')
+        raise ProtocolError('a tensor without a valid shape')
     if len(shape) > _DIMENSIONS or max(shape, default=0) > _LARGEST:  # before any product of theirs
-        raise ProtocolError('a tensor of sizes that torch does not know')
+        raise ProtocolError('a tensor that is too large for torch')
     numel = math.prod(shape)
-    if math.prod(n or 1 for n in shape) > _LARGEST:  # with a 0 any other size fits
-        raise ProtocolError('a tensor of sizes that torch does not know')
+    if math.prod(n or 1 for n in shape) > _LARGEST:  # also if one of the sizes is 0
+        raise ProtocolError('a tensor that is too large for torch')
     if numel * DTYPES[dtype].itemsize != len(blob):
         raise ProtocolError(f'{len(blob)} bytes for {dtype} {tuple(shape)}')
     if not numel:
@@ -119,5 +119,5 @@ def tensor_of(blob, dtype: str, shape):
 
 
 def describe(x) -> dict:
-    "Type and shape of a tensor, as a header has them"
+    "Return the type and shape of a tensor for a header"
     return dict(dtype=name_of(x.dtype), shape=list(x.shape))

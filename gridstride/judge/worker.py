@@ -1,7 +1,7 @@
-"""What runs around a submission, in its process: gets inputs, calls, gives the answer's bytes, and reports what it saw.
+"""Calls a submission in its process: receives inputs, sends the bytes of the answer, and reports what it noticed.
 
-A submission shares this interpreter, so nothing here is trusted. What counts is decided by the judge from bytes: the
-clock stops there when the answer's last one has come. What is noticed here only gives a refusal its reason."""
+A submission shares this interpreter, so nothing here is trusted. The judge decides from bytes, and its clock stops when
+the last byte of the answer has arrived. What is noticed here only gives a refusal its reason."""
 
 import os
 import sys
@@ -19,19 +19,19 @@ _FILE = 'submission.py'
 
 
 def _types():
-    "The module `task` that submissions take their annotations from"
+    "Make the module `task`, from which submissions import their annotations"
     module = types.ModuleType('task', 'Types of the data and the answer')
     module.input_t = module.output_t = typing.Any
     sys.modules['task'] = module
 
 
-# An answer, and what is to be said of it
+# Facts about an answer
 def _plain(x):
-    "Return why this is not a plain tensor; None if it is one"
+    "Return what is not plain about a tensor; None if it is plain"
     if type(x) is not torch.Tensor:
         return f'{type(x).__module__}.{type(x).__qualname__}'
     for name, v in vars(x).items():
-        if type(v) is not set or not name.startswith('_dynamo_'):  # by these torch.compile notes sizes that vary
+        if type(v) is not set or not name.startswith('_dynamo_'):  # torch.compile marks sizes that vary in this way
             return f'a tensor with a {name} of its own'
     return None if x.layout is torch.strided else f'a tensor with the layout {x.layout}'
 
@@ -68,8 +68,8 @@ def _inspect(answer, data, writes):
     return items, dict(alias=shared)
 
 
-def _in_words(e):
-    "Return an exception in words, and the last line of the submission in it"
+def _error_text(e):
+    "Format an exception, with the last line of the submission in its traceback"
     own = [f for f in traceback.extract_tb(e.__traceback__) if f.filename.endswith(_FILE)]
     at = f' (line {own[-1].lineno}: {own[-1].line})' if own else ''
     said = (str(e).strip().splitlines() or [''])[0]
@@ -77,7 +77,7 @@ def _in_words(e):
 
 
 class _Worker:
-    "A submission at work"
+    "Executes the judge's orders for a submission"
 
     def __init__(self, sock, reporter, order):
         self.sock = sock
@@ -116,12 +116,12 @@ class _Worker:
         return lambda data: model(*(data if isinstance(data, tuple) else (data,)))
 
     def report(self):
-        "Report what was replaced"
+        "Report the functions that the submission replaced"
         for name in self.guard.changed():
             self.reporter('patched', f'it replaced {name}')
 
     def call(self, header, blobs):
-        "One call: the answer at once, then what was seen, and the inputs as they are now"
+        "Make a call: send the answer at once, then what was noticed, and the inputs as they are now"
         data = self.pool.data(header, blobs)
         before = set(sys._current_frames())
         IDLE[:] = [True] * header.get('idle', False)
@@ -131,7 +131,7 @@ class _Worker:
         with torch._C.DisableTorchFunction():
             self.last, odd = _inspect(answer, data, header['writes'])
             copies, facts = self.device.take(self.last)
-            if threads:  # the answer is what it was at the call's return
+            if threads:  # keep the answer as it was when the call returned
                 copies = [x.clone() for x in copies]
                 threads = own_threads_soon(before)
             self.give('answer', copies, {**facts, **odd, 'threads': threads})
@@ -145,7 +145,7 @@ class _Worker:
         wire.send(self.sock, header, [wire.bytes_of(x) for x in items])
 
     def again(self, header, blobs):
-        "Return what the last answer has become when all is done"
+        "Send the last answer as it is after all remaining work has ended"
         self.device.settle()
         with torch._C.DisableTorchFunction():
             self.give('again', self.last, {})
@@ -164,20 +164,20 @@ class _Worker:
             except BaseException as e:
                 if isinstance(e, wire.ConnectionClosed):
                     raise
-                wire.send(self.sock, dict(op='error', text=_in_words(e)))
+                wire.send(self.sock, dict(op='error', text=_error_text(e)))
 
 
 def main(
     sock,  # to the judge
-    report_fd,  # a file descriptor: what was seen, a line of JSON each
-    order: dict,  # device
+    report_fd,  # a file descriptor for reports, one line of JSON each
+    order: dict,  # with the key 'device'
 ):
     "Run a submission for the judge; never returns"
     try:
         _Worker(sock, Reporter(report_fd), order).run()
     except wire.ConnectionClosed:
         status = 0
-    except BaseException:  # what surrounds a submission failed: the judge prints what is said here
+    except BaseException:  # an error of this module: the judge shows the traceback
         traceback.print_exc()
         status = 1
     sys.stdout.flush()

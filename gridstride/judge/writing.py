@@ -1,8 +1,8 @@
-"""A submission's file from kernels that were written elsewhere: in a notebook, in a lesson, in this package.
+"""Writes the file of a submission from kernels in a notebook, in a lesson or in this package.
 
-What a function uses is written above it, as far as that is user code: constants, functions, kernels of
-Triton and Numba as they are, CUDA C by torch's `load_inline`. The file needs torch, and Triton or Numba if it has
-kernels of theirs; not this package."""
+The file has the user code that the function uses: constants, functions, kernels of Triton and Numba as they are, and
+CUDA C through torch's `load_inline`. It needs torch, and Triton or Numba if it has kernels of theirs, but not this
+package."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ from .forms import FormError, read_submission
 from ..utils import cdiv
 
 _PACKAGE = __package__.split('.')[0]
-_ELSEWHERE = {  # modules of this package, and of it alone, and what a leaderboard has instead
+_ELSEWHERE = {  # modules that only this package has -> what a leaderboard has instead
     'triton_checked': 'import triton',
     f'{_PACKAGE}.tile.language': 'import triton.language',
     f'{_PACKAGE}.sim.cuda': 'from numba import cuda',
@@ -26,7 +26,7 @@ _CONSTANTS = int, float, str, bool, tuple, type(None)
 
 
 def _free_names(text):
-    "Return the names that a piece of Python uses and does not make itself"
+    "Return the names that Python code uses but does not define"
     nodes = list(ast.walk(ast.parse(text)))
     names = [n for n in nodes if isinstance(n, ast.Name)]
     own = {n.id for n in names if not isinstance(n.ctx, ast.Load)} | {n.arg for n in nodes if isinstance(n, ast.arg)}
@@ -35,7 +35,7 @@ def _free_names(text):
 
 
 def _python_of(f):
-    "Return the Python function below a kernel of Triton or Numba; None if it is none"
+    "Return the Python function of a kernel of Triton or Numba; None for anything else"
     if hasattr(f, 'python') or hasattr(f, 'py_func'):
         return getattr(f, 'python', None) or f.py_func
     while type(f).__module__.startswith('triton') and hasattr(f, 'fn'):
@@ -45,7 +45,7 @@ def _python_of(f):
 
 
 def _import_line(name, module):
-    "Return the import that gives a module this name"
+    "Return the statement that imports a module under this name"
     line = _ELSEWHERE.get(module.__name__, f'import {module.__name__}')
     if module.__name__.split('.')[0] == _PACKAGE and module.__name__ not in _ELSEWHERE:
         raise FormError(f'it uses {module.__name__} as {name}, which a leaderboard does not have: use torch instead')
@@ -74,19 +74,19 @@ class {name}:
 
 
 def _loaded(name, kind, src, declarations, functions):
-    "Python that compiles CUDA C"
+    "Return Python code that compiles CUDA C"
     if "'''" in src:
-        raise FormError(f"{name}: its CUDA C has ''' in it, which ends a text of Python")
+        raise FormError(f"{name}: its CUDA C contains ''', which would end the string in the file")
     return _LOAD.format(name=name, kind=kind, src=src.strip('\n'), declarations=declarations, functions=functions)
 
 
 def _by_value(type):
-    "Return what stands for a kernel's number in a function that Python calls"
+    "Return the type of a scalar argument in a function that Python calls"
     return 'double' if re.search(r'\b(float|double)\b', type) else 'bool' if type == 'bool' else 'int64_t'
 
 
 def _launcher(name, kernel):
-    "CUDA C: a function that launches a kernel, and its declaration"
+    "Return the CUDA C of a function that launches a kernel, and its declaration"
     sizes = 'gx gy gz bx by bz shared'.split()
     takes, gives = [], []
     for i, p in enumerate(kernel.params):
@@ -100,14 +100,14 @@ def _launcher(name, kernel):
 
 
 def _of_cuda_kernel(name, kernel):
-    "Python for something that was made by `cuda_kernel`"
+    "Return Python code for a kernel that `cuda_kernel` made"
     text, declaration = _launcher(name, kernel)
     src = f'{kernel.src}\n{text}'
     return _loaded(name, 'module', src, declaration, [f'launch_{name}']) + _CALLABLE.format(name=name)
 
 
 def _of_rung(name, rung):
-    "Python for a rung of lesson 13: a product in float32, one block per tile"
+    "Return Python code for a rung of lesson 13: a product in float32, one block per tile"
     from ..cpp.frontend.reader import kernels
     from ..kernels.ladder.rung import H100
 
@@ -135,13 +135,13 @@ def _of_rung(name, rung):
 
 
 class _Collector:
-    "A collector of what a function needs, in an order in which it can be defined"
+    "Collects what a function uses, in an order in which it can be defined"
 
     def __init__(self):
         self.imports, self.texts = {}, {}
 
     def own(self, thing):
-        "Return the source of a function or class, and all that it uses"
+        "Return the source of a function or class, after adding all that it uses"
         text = source_of(thing).text.strip('\n') + '\n'
         space = thing.__globals__ if hasattr(thing, '__globals__') else vars(sys.modules[thing.__module__])
         for name in _free_names(text):
@@ -150,17 +150,17 @@ class _Collector:
         return text
 
     def add(self, name, thing):
-        "Something that is used under this name"
+        "Add a thing that is used under this name"
         if name in self.texts or name in self.imports:
             return
-        self.texts[name] = ''  # it may use itself
+        self.texts[name] = ''  # so that recursion ends
         text = self.text_of(name, thing)
         del self.texts[name]
         if text:
             self.texts[name] = text
 
     def text_of(self, name, thing):
-        "Python that makes it; empty if an import does"
+        "Return the Python code that defines a thing; '' if an import does"
         if isinstance(thing, ModuleType):
             self.imports[name] = _import_line(name, thing)
         elif python := _python_of(thing):
@@ -179,17 +179,17 @@ class _Collector:
             )
         else:
             raise FormError(
-                f'it uses {name}, a {type(thing).__name__}, which cannot be written into a file: make it inside'
+                f'it uses {name}, a {type(thing).__name__}, which cannot be written to a file: create it inside'
             )
 
     def compiled(self, text):
-        "CUDA C needs torch's compiler"
+        "Return code that compiles CUDA C, after adding the import of `load_inline`"
         self.imports['load_inline'] = 'from torch.utils.cpp_extension import load_inline'
         return text
 
     @staticmethod
     def is_own(thing):
-        "Return whether it is of a notebook, a file that is not in an installed package, or this package"
+        "Return whether a thing is user code: defined in a notebook, outside of installed packages, or in this package"
         module = sys.modules.get(thing.__module__)
         file = getattr(module, '__file__', None)
         return (
@@ -201,9 +201,11 @@ class _Collector:
 
 
 def _head(leaderboard, gpus):
-    "Return the lines for the leaderboard; raises `FormError` if they would be read as something else"
+    "Return the lines for the leaderboard; raises `FormError` if a name is not one word"
     if odd := [line for line in (leaderboard, *gpus) if not re.fullmatch(r'[^\s#]+', line)] or not gpus and ['']:
-        raise FormError(f'{odd[0]!r} names no leaderboard and no GPU: one word each, such as softmax_v2 and H100')
+        raise FormError(
+            f'{odd[0]!r} is not the name of a leaderboard or GPU: write one word'
+        )
     return f'#!POPCORN leaderboard {leaderboard}\n#!POPCORN gpu {" ".join(gpus)}\n'
 
 
@@ -212,7 +214,7 @@ def _without_head(text):
 
 
 def _module_of(path):
-    "Return a file of Python, imported"
+    "Import a Python file"
     spec = util.spec_from_file_location(Path(path).stem, path)
     module = sys.modules[spec.name] = util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -220,15 +222,15 @@ def _module_of(path):
 
 
 def _look_at_source(thing):
-    "Raise `FormError` for what has no text to be collected"
+    "Raise `FormError` for a thing without a source"
     try:
         source_of(thing)
     except SourceMissing:
         raise FormError(
-            f'{thing!r} has no source here: give a function, a class `ModelNew`, or the path of a file'
+            f'{thing!r} has no source: pass a function, a class `ModelNew`, or the path of a file'
         ) from None
     if getattr(thing, '__name__', '') == '<lambda>':
-        raise FormError('a lambda has no text of its own: write `def custom_kernel(data): ...`')
+        raise FormError('a lambda has no name: write `def custom_kernel(data): ...`')
 
 
 def _collected(thing):
@@ -244,14 +246,14 @@ def _collected(thing):
 
 def write_submission(
     kernel,  # `custom_kernel(data)`, a module `ModelNew`, or the path of a file that has one of them
-    leaderboard: str,  # its name there
-    gpus=('H100',),  # names of the leaderboard's GPUs
-    path=None,  # where to write it; None: nowhere
+    leaderboard: str,  # its name
+    gpus=('H100',),  # their names on the leaderboard
+    path=None,  # the file to write; None: write none
 ) -> str:  # the text
-    """Return a submission's file, for a leaderboard where this package is not installed. Nothing is sent anywhere.
+    """Write a submission for a leaderboard on which this package is not installed. Nothing is sent anywhere.
 
-    `FormError` says what cannot be taken along. GPU MODE's leaderboards refuse a file that has the word "stream" in it,
-    comments included: so does this."""
+    Raises `FormError` for what cannot be included. GPU MODE's leaderboards refuse a file that contains the word
+    "stream", even in a comment; so does this function."""
     head = _head(leaderboard, gpus)
     if isinstance(kernel, (str, Path)):
         found = read_submission(kernel)
@@ -263,7 +265,7 @@ def write_submission(
     text = f'{head}{text}'
     if line := next((i for i, code in enumerate(text.splitlines(), 1) if 'stream' in code.lower()), None):
         raise FormError(
-            f"line {line} of the submission has the word stream: leaderboards refuse that; say it otherwise"
+            f'line {line} of the submission contains the word stream, which leaderboards refuse: use another word'
         )
     read_submission(text)
     if path:

@@ -19,7 +19,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 from cheat_reasons import reasons_for
 
 after, unseen = [], []
-look_at_ends, unseen_of = bench.Bench.look_at_ends, referee._unseen
+look_at_ends, unseen_of = bench.Bench.look_at_ends, referee._seconds_outside_events
 
 
 def noted_ends(self, facts):
@@ -32,7 +32,7 @@ def noted_unseen(bench):
     return unseen[-1]
 
 
-bench.Bench.look_at_ends, referee._unseen = noted_ends, noted_unseen
+bench.Bench.look_at_ends, referee._seconds_outside_events = noted_ends, noted_unseen
 
 
 def verdict_of(*args):

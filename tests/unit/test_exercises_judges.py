@@ -194,7 +194,8 @@ def scaled(body): return f'__global__ void f(float *x) {{ x[threadIdx.x] = {body
 def test_09_doubles_are_found_with_their_line():
     assert not lesson_09.doubles(lesson_09.sass(scaled('x[threadIdx.x]*2.f')))
     listing = lesson_09.compile_answer(lesson_09.sass, lambda: scaled('x[threadIdx.x]*.1'), 'f', 'sm_90')
-    with pytest.raises(AssertionError, match='line 1'): lesson_09.refuse_instructions(lesson_09.doubles(listing), 'doubles')
+    with pytest.raises(AssertionError, match='line 1'):
+        lesson_09.refuse_instructions(lesson_09.doubles(listing), 'doubles')
 
 
 def test_09_a_product_that_is_added_separately_is_reported():
@@ -240,7 +241,8 @@ def test_13_loops_around_a_barrier_are_counted(src, depths):
     ('for (;;) for (;;) { float v = n[i]; o += a[i] * v; }', True),
     ('for (;;) for (;;) o = fmaf(a[i], (n[i]), o);', True),
     ('for (;;) { for (;;) o = o + m[i]*a[i]; }', True)])
-def test_13_sums_of_what_is_not_in_a_tile_are_found(src, late): assert lesson_13.reads_operands_in_inner_loop(src) is late
+def test_13_sums_of_what_is_not_in_a_tile_are_found(src, late):
+    assert lesson_13.reads_operands_in_inner_loop(src) is late
 
 
 @pytest.mark.parametrize('src,unread', [
@@ -293,5 +295,6 @@ def test_19_words_are_those_of_the_kernels():
 def test_19_there_are_90_squares_and_35_orders():
     assert len(lesson_19.valid_masks())==90
     w = np.random.default_rng(0).normal(size=(3,8))
-    assert lesson_19.best_kept_magnitude(w)==max(lesson_19.kept_magnitude(w[:,o]) for o in itertools.permutations(range(8))
+    orders = itertools.permutations(range(8))
+    assert lesson_19.best_kept_magnitude(w)==max(lesson_19.kept_magnitude(w[:,o]) for o in orders
                                            if o[0] < o[1] < o[2] < o[3] and o[4] < o[5] < o[6] < o[7])
