@@ -396,10 +396,10 @@ def bare(monkeypatch):
         monkeypatch.setattr(tools, 'program',
                             lambda name, why: (_ for _ in ()).throw(tools.missing_tool(name, why, name)))
         for o in (tools._nvrtc, tools._jitlink): o.cache_clear()
-        report._made.clear()
+        report._compiled.clear()
     yield hide
     for o in (tools._nvrtc, tools._jitlink): o.cache_clear()
-    report._made.clear()
+    report._compiled.clear()
     asm.recordings(None)
 
 
@@ -413,14 +413,14 @@ def test_a_missing_compiler_is_named_with_the_command_that_brings_it(bare):
 def test_recordings_replace_only_their_own_source(bare, tmp_path, monkeypatch, capsys):
     asm.recordings(tmp_path/'recorded')
     monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
-    report._made.clear()
+    report._compiled.clear()
     here = {make: make(MATMULS, name='naive_k') for make in (sass, ptx, resources)}
     files = list((tmp_path/'recorded').iterdir())
     assert len(files) == 1 and files[0].name.startswith('naive_k.')
     assert not re.search(r'/(tmp|home|work|root)/', files[0].read_text()), 'no folder of this machine'
     monkeypatch.delenv('GRIDSTRIDE_RECORD')
     capsys.readouterr()
-    report._explain.cache_clear()
+    report._note_recording.cache_clear()
     bare()
     for make, want in here.items():
         got = make(MATMULS, name='naive_k')
@@ -436,7 +436,7 @@ def test_recordings_replace_only_their_own_source(bare, tmp_path, monkeypatch, c
 
 
 def test_machine_code_is_read_once_and_only_when_requested(bare, monkeypatch):
-    report._made.clear()
+    report._compiled.clear()
     read = []
     monkeypatch.setattr(report, 'disassemble', lambda cubin: read.append(cubin) or tools.disassemble(cubin))
     assert ptx(MATMULS, name='naive_k').instructions and resources(MATMULS, name='naive_k').registers and not read

@@ -10,7 +10,7 @@ from gridstride.cpp import emulator
 from gridstride.cpp.toolchain.compilers import CompilerMissing
 from gridstride.diagnostics.errors import KernelError
 from found import finding, names
-from gridstride.kernels import latent_attention, latent_attention_way, standalone
+from gridstride.kernels import latent_attention, latent_attention_backend, standalone
 from gridstride.kernels.latent import calls, decoding, programs, sources
 from gridstride.kernels.latent.calls import DecodeProblem
 from gridstride.kernels.ladder.rung import H100, Device
@@ -58,7 +58,7 @@ def both(given, **how):
 
 @pytest.mark.slow
 def test_hopper_around_pages():
-    assert latent_attention_way(made((1,), 16)[0]).name == 'hopper'
+    assert latent_attention_backend(made((1,), 16)[0]).name == 'hopper'
     for heads, splits in ((48, None), (16, 1), (16, 40)): both(made(LENS, heads), splits=splits)
     both(made((2200,), 16), splits=40)                                 # more parts than lanes that merge them
     with emulator.options(order='reverse'): both(made(LENS, 48), splits=5)
@@ -68,7 +68,7 @@ def test_hopper_around_pages():
 def test_hopper_by_pairs_of_blocks():
     "128 heads: two blocks of a cluster copy pages for each other, as they do where there are many"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calls, '_ALONE', 0)
+        patch.setattr(calls, '_MULTICAST_PAGES', 0)
         calls.decode_hopper.cache_clear()
         both(made((200, 1, 0, 70), 128), splits=3)
     calls.decode_hopper.cache_clear()
@@ -92,7 +92,7 @@ def by_mma_sync(monkeypatch): monkeypatch.setattr(decoding, 'this_device', lambd
 def test_mma_sync_around_pages():
     with pytest.MonkeyPatch.context() as patch:
         by_mma_sync(patch)
-        assert latent_attention_way(made((1,), 16)[0]).name == 'mma.sync'
+        assert latent_attention_backend(made((1,), 16)[0]).name == 'mma.sync'
         for heads, splits in ((48, None), (48, 5), (16, 1), (16, 40)): both(made(LENS, heads), splits=splits)
 
 
@@ -121,7 +121,7 @@ def test_large_scores_do_not_overflow(monkeypatch):
 
 def test_what_is_left_to_torch():
     given = made((2, 70, 0, 129), 16, torch.float32, length=3)
-    assert names(latent_attention_way(given[0]).why, 'bfloat16 and float16', 'float32')
+    assert names(latent_attention_backend(given[0]).why, 'bfloat16 and float16', 'float32')
     for got, want in zip(latent_attention(*given), exact(*given)):
         torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-5)   # float32 sums of some hundred elements
 

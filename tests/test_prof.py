@@ -103,7 +103,7 @@ def test_the_table_of_lines_points_at_the_bank_conflicts(kernels):
 def test_lines_find_their_kernel_although_types_are_spelt_in_another_way():
     ks = [ncu_report.Kernel('__main__::nb[abi:v1](Array<float, 1, C>)'), ncu_report.Kernel('tri'),
           ncu_report.Kernel('__main__::nb[abi:v1](Array<float, 1, C>)')]
-    counters._match(ks, [('__main__::nb[abi:v1](Array<float, (int)1, C>)', ['first']),
+    counters._assign_lines(ks, [('__main__::nb[abi:v1](Array<float, (int)1, C>)', ['first']),
                          ('__main__::nb[abi:v1](Array<float, (int)1, C>)', ['second'])])
     assert [k.lines for k in ks] == [['first'], [], ['second']]
 
@@ -629,7 +629,7 @@ print(prof.proton(part, 7)['matmul'].count)
 def test_where_another_profiler_was_first_the_function_moves(fake_proton, monkeypatch):
     def start(name, **how): raise RuntimeError('Failed to execute cuptiSubscribe with error 39')
     monkeypatch.setattr(fake_proton, 'start', start)
-    with pytest.raises(tree.Occupied, match='restart'):
+    with pytest.raises(tree.ProfilerBusy, match='restart'):
         with prof.proton(): pass
     moved = []
     monkeypatch.setattr(tree.subprocess, 'run', lambda cmd, **kw: moved.append(Path(cmd[1]).read_text())

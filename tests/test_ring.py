@@ -97,8 +97,8 @@ def test_float32_is_as_near_as_its_digits():
 
 class Watched(ring.Messages):
     "Messages that have come, for a kernel that would wait for them by itself"
-    def open(self, *tensors, needs=None, parts=1):
-        super().open(*tensors, needs=needs)
+    def open(self, *tensors, needed_keys=None, parts=1):
+        super().open(*tensors, needed_keys=needed_keys)
         self.parts = parts
 
     def fetch(self, step):
@@ -151,7 +151,7 @@ def test_copy_engines_get_the_addresses_of_keys(monkeypatch):
         o, name = given[0]._obj, name.removesuffix('_v2')
         assert name == 'cuMemcpy2DAsync' and o.width <= min(o.from_pitch, o.to_pitch)
         for i in range(o.height): ctypes.memmove(o.to_device + i*o.to_pitch, o.from_device + i*o.from_pitch, o.width)
-    monkeypatch.setattr(transport, '_call', copy)
+    monkeypatch.setattr(transport, '_call_driver', copy)
     for batch, heads in ((1, 1), (2, 1), (2, 3)):
         x = torch.randn(batch, 8, heads, 4).transpose(1, 2)
         x = x.contiguous()                             # with one head, as it is
@@ -179,7 +179,7 @@ def test_what_a_ring_cannot_take_is_refused(monkeypatch):
     assert names(said[0], 'TypeError: ring: k', 'ndarray', 'torch tensor')
     assert all(o.startswith(alike + f'{size} torch.float32 on cpu, ')
                for o, size in zip(said[1:4], ('(1, 1, 8, 16)', '(1, 1, 8, 16)', '(1, 8, 16)')))
-    assert said[4:] == [f'TypeError: ring: carrier is {o}, and one that was made is needed: carrier=ring.Copies()'
+    assert said[4:] == [f'TypeError: ring: carrier is {o}, and it must be an instance: carrier=ring.Copies()'
                         for o in ("<class 'gridstride.ring.transport.Messages'>", "'copies'")]
     monkeypatch.setattr('gridstride.ring.ulysses_and_tree.rank_and_ranks', lambda: (0, 4))
     q, k = torch.zeros(1, 4, 8, 16), torch.zeros(1, 2, 8, 16)
@@ -337,9 +337,9 @@ class World:
         monkeypatch.setattr(transport, 'rank_and_ranks', lambda: (self.me, ranks))
         monkeypatch.setattr(transport, '_copy_keys', lambda stream, to, x, keys, heads: self.put(
             lambda: True, lambda: to.take(heads, x.value), stream))
-        monkeypatch.setattr(transport, '_Shared', self.shared)
+        monkeypatch.setattr(transport, '_SymmetricMemory', self.shared)
         monkeypatch.setattr(transport, '_stream', lambda: None)
-        monkeypatch.setattr(transport, '_call', lambda name, stream, at, value, how: self.put(
+        monkeypatch.setattr(transport, '_call_driver', lambda name, stream, at, value, how: self.put(
             lambda: True, lambda me=self.me: self.wanted.update({me: value}), stream))
         monkeypatch.setattr(transport.Copies, '_set_flag', lambda c, rank, what, value, stream=None: self.put(
             lambda: True, lambda me=c.me: self.flags.update({(rank, what, me): value}), stream))
@@ -429,7 +429,7 @@ def forward_and_backward(world, carrier, call, urgent, parts, watched):
         step, post = going
         post.wait()
         uses(world, post.arriving, [(o, (me + step) % ranks, me, call) for o in ('dk', 'dv')])
-        carrier.taken(step)
+        carrier.release_grads(step)
     with world.on(urgent):
         for step in range(1, ranks):
             coming.wait()
@@ -437,7 +437,7 @@ def forward_and_backward(world, carrier, call, urgent, parts, watched):
             uses(world, now.arriving, came(step, 'backward'))
             if going: home()
             found = [Cell((o, me, (me - step) % ranks, call)) for o in ('dk', 'dv')]
-            going = step, carrier.give(step, found, (2, (1,)))
+            going = step, carrier.send_grads(step, found, (2, (1,)))
     world.current[me].wait_stream(urgent)
     home()
     carrier.close()

@@ -1,9 +1,9 @@
-"""PTX, SASS, registers and occupancy of a kernel, with no GPU.
+"""Show PTX, SASS, registers and occupancy of a kernel, without a GPU.
 
-The modules, in the order in which they are read best: `report` (`ptx`, `sass`, `ttgir`, `resources`: what a learner
-calls), `kernels` (which kernel is meant, and how it is compiled), `tools` (NVIDIA's compilers, where they are found),
-`python` (kernels of Numba, the simulator and Triton), `read` (instructions out of what the tools print), `listing`
-(what is shown of them), `limits` (occupancy), `elsewhere` and `languages` (AMD's compiler, and tile languages).
+The modules, in the best order to read them: `report` (`ptx`, `sass`, `ttgir`, `resources`: the functions that users
+call), `kernels` (kernels in CUDA C), `tools` (finds and calls NVIDIA's compilers), `python` (kernels of Numba, the
+simulator and Triton), `read` (parses the output of the tools), `listing` (shows instructions), `limits` (occupancy),
+`elsewhere` and `languages` (AMD's compiler, and tile languages).
 """
 
 from .limits import Occupancy, occupancy

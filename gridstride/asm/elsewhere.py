@@ -1,4 +1,4 @@
-"""What compilers other than NVIDIA's make of a kernel, without a GPU: hipcc for AMD's, and tile languages' own."""
+"""Compile kernels with other compilers than NVIDIA's, without a GPU: hipcc for AMD, and those of tile languages."""
 
 import base64
 import ctypes
@@ -24,8 +24,8 @@ from ..bench.recording import Unavailable, recorded
 __all__ = ['AMD', 'Compiled', 'amd', 'compiled', 'hip', 'kittens', 'run_program']
 
 
-# A listing of AMD's instructions is read by their first letters: `s_` are those of the scalar unit, done once for the
-# whole wavefront, `v_` those of the vector unit, done per lane.
+# The prefix of an AMD instruction tells its kind: `s_` runs on the scalar unit, once per wavefront, `v_` on the vector
+# unit, once per lane.
 KINDS = {
     's_waitcnt': 'wait',
     's_barrier': 'barrier',
@@ -41,7 +41,7 @@ KINDS = {
 
 
 class AMD(str):
-    "A listing of AMD's instructions: `instructions`, `count()`; `takes`: registers of a lane and of a wavefront, LDS"
+    "A listing of AMD instructions; `takes`: registers per lane (vgprs) and per wavefront (sgprs), and bytes of LDS"
 
     def __new__(cls, text, takes, by):
         self = super().__new__(cls, text)
@@ -50,11 +50,11 @@ class AMD(str):
 
     @property
     def instructions(self) -> list:
-        "Each instruction's text, in order"
+        "The text of each instruction, in order"
         return [line.strip() for line in self.splitlines() if line.startswith('\t')]
 
     def count(self, *text):
-        "Return how many instructions of each kind there are; with a text, how often it occurs"
+        "Count the instructions of each kind; with an argument, count a substring like `str.count`"
         if text:
             return super().count(*text)
         return Counter(
@@ -66,66 +66,66 @@ class AMD(str):
         return str(self)
 
 
-_TAKES = dict(
+_RESOURCE_PATTERNS = dict(
     vgprs=r'\.vgpr_count:\s+(\d+)', sgprs=r'\.sgpr_count:\s+(\d+)', lds=r'\.group_segment_fixed_size:\s*(\d+)'
 )
 
 
 def hip(
-    src: str,  # CUDA C with one kernel; that of HIP has the same words
-    arch='gfx90a',  # which of AMD's GPUs: gfx90a is an MI200
+    src: str,  # CUDA C with one kernel, which is also valid HIP
+    arch='gfx90a',  # the GPU: gfx90a is an MI200
 ) -> AMD:
-    "AMD's instructions for a kernel, by hipcc; `Unavailable` where it is not installed, `RuntimeError` if it refuses"
+    "Compile a kernel for an AMD GPU with hipcc. Raises Unavailable without hipcc, RuntimeError for compile errors"
     tool = shutil.which('hipcc')
     if tool is None:
         raise Unavailable('This needs hipcc, which is not here (Debian has it: apt install hipcc)')
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / 'k.hip').write_text(f'#include <hip/hip_runtime.h>\n{src}')
         flags = [f'--offload-arch={arch}', '--offload-device-only', '-x', 'hip', '-S', '-O3', 'k.hip', '-o', 'k.s']
-        done = subprocess.run([tool, *flags], cwd=folder, capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError('\n'.join(line for line in done.stderr.splitlines() if ' error: ' in line))
+        process = subprocess.run([tool, *flags], cwd=folder, capture_output=True, text=True)
+        if process.returncode:
+            raise RuntimeError('\n'.join(line for line in process.stderr.splitlines() if ' error: ' in line))
         return read_amd((Path(folder) / 'k.s').read_text(), _version_of(tool))
 
 
 def _version_of(tool):
-    said = subprocess.run([tool, '--version'], capture_output=True, text=True).stdout
-    return f'hipcc {m[1]}' if (m := re.search(r'HIP version: (\S+)', said)) else 'hipcc'
+    output = subprocess.run([tool, '--version'], capture_output=True, text=True).stdout
+    return f'hipcc {m[1]}' if (m := re.search(r'HIP version: (\S+)', output)) else 'hipcc'
 
 
 def read_amd(
     text: str,  # as clang writes it, with one kernel
-    by='',  # who wrote it
+    by='',  # the compiler and its version
 ) -> AMD:
-    "Return the instructions and labels of the kernel, without what is for the assembler alone"
+    "Return the instructions and labels of the kernel, without assembler directives"
     body = text[text.index('; @') : text.index('s_endpgm') + len('s_endpgm')]
     kept = [re.sub(r'\s*;.*', '', line) for line in body.splitlines()[1:]]
     kept = [line for line in kept if re.match(r'\t[a-z]\w*|\.LBB', line)]
-    takes = {k: int(m[1]) for k, p in _TAKES.items() if (m := re.search(p, text))}
+    takes = {k: int(m[1]) for k, p in _RESOURCE_PATTERNS.items() if (m := re.search(p, text))}
     return AMD('\n'.join(kept), takes, by)
 
 
 class Compiled(NamedTuple):
-    "The output of a tile language's compiler for a program"
+    "The output of the compiler of a tile language"
 
     by: str  # package and version
-    written: str  # CUDA C or PTX that it wrote; nothing if it wrote machine code at once
+    written: str  # the CUDA C or PTX that it generated; empty if it generated machine code only
     sass: list  # instructions of the kernel, for `arch`
-    registers: int  # of a thread
+    registers: int  # per thread
     arch: str
-    cubin: bytes = b''  # the machine code itself
+    cubin: bytes = b''  # the machine code
 
     def ops(self) -> Counter:
-        "Return how many instructions there are of each first word"
+        "Count the instructions by opcode"
         return Counter(re.sub(r'^@!?\w+ ', '', instruction).split()[0] for instruction in self.sass)
 
     def count(self, pattern) -> int:
-        "Return how many instructions begin with what a regular expression says"
+        "Count the instructions whose opcode matches a regular expression"
         return sum(n for op, n in self.ops().items() if re.match(pattern, op))
 
     def kernel(
         self,
-        threads: int,  # of a block
+        threads: int,  # per block
         shared=0,  # bytes of dynamic shared memory
     ):  # k(blocks, *arguments): tensors, integers of 32 bits, structs as bytes
         """Return a launcher on torch's GPU, without its compiler; raises `Unavailable` if the machine code is for
@@ -154,20 +154,20 @@ class Compiled(NamedTuple):
         return f'{self.by}: {len(self.sass)} instructions for {self.arch}, {self.registers} registers a thread'
 
 
-_CONSTANTS = '.nv.constant0.'  # the section in which a kernel finds its arguments; functions that it calls have none
+_CONSTANTS = '.nv.constant0.'  # the section with the arguments of a kernel; device functions have none
 
 
 def _argument(x):
-    "Return an argument as the driver takes it"
+    "Convert an argument to the ctypes value that the driver takes"
     if isinstance(x, bytes):
         return ctypes.create_string_buffer(x, len(x))
     return ctypes.c_int(x) if isinstance(x, int) else ctypes.c_void_p(x.data_ptr())
 
 
-# Some of these packages need other versions of the same libraries, so each may have an environment of its own, in the
-# folder that GRIDSTRIDE_LANGUAGES names: cuda-tile/bin/python, tilelang/bin/python, ...
+# Some of these packages need different versions of the same libraries, so each may have its own environment in the
+# folder GRIDSTRIDE_LANGUAGES: cuda-tile/bin/python, tilelang/bin/python, ...
 def _python_of(package):
-    "Return the Python that has a package, and the package's version there; raises `Unavailable` if none has"
+    "Return (the Python that has a package, the package's version). Raises Unavailable if none has it"
     try:
         return sys.executable, metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -180,44 +180,44 @@ def _python_of(package):
 
 
 def run_program(
-    package: str,  # what compiles
-    program: str,  # in Python, or in the package's own language; it leaves kernel.cu, kernel.ptx or kernel.cubin
-    suffix='.py',  # of the file that it is kept in
-    command=('{python}',),  # what runs it: the file is its last argument
-    arch='sm_90a',  # whose machine code is made of PTX
+    package: str,  # the compiler
+    program: str,  # in Python or in the package's own language; it writes kernel.cu, kernel.ptx or kernel.cubin
+    suffix='.py',  # of the program's file
+    command=('{python}',),  # the command that runs it; the file is its last argument
+    arch='sm_90a',  # the GPU for which PTX is assembled
 ) -> Compiled:
-    "Run a program that compiles a kernel, in a folder of its own; raises `Unavailable` without the package"
+    "Run a program that compiles a kernel, in a temporary folder. Raises Unavailable without the package"
     python, version = _python_of(package)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f'program{suffix}'
         file.write_text(program)
-        words = [word.format(python=python, bin=Path(python).parent) for word in command]
-        env = {k: v for k, v in os.environ.items() if k != 'GRIDSTRIDE_AS_GPU'}  # it compiles, and launches nothing
-        done = subprocess.run([*words, file.name], cwd=folder, capture_output=True, text=True, env=env)
-        made = {p.suffix: p.read_bytes() for p in Path(folder).glob('kernel.*')}
-    if not made:
-        raise RuntimeError(f'{package} {version} made nothing:\n{done.stdout[-2000:]}{done.stderr[-2000:]}')
-    return read_made(f'{package} {version}', made, arch)
+        arguments = [word.format(python=python, bin=Path(python).parent) for word in command]
+        env = {k: v for k, v in os.environ.items() if k != 'GRIDSTRIDE_AS_GPU'}  # the program only compiles
+        process = subprocess.run([*arguments, file.name], cwd=folder, capture_output=True, text=True, env=env)
+        outputs = {p.suffix: p.read_bytes() for p in Path(folder).glob('kernel.*')}
+    if not outputs:
+        raise RuntimeError(f'{package} {version} wrote no kernel:\n{process.stdout[-2000:]}{process.stderr[-2000:]}')
+    return read_made(f'{package} {version}', outputs, arch)
 
 
 def read_made(
     by: str,  # package and version
-    made: dict,  # suffix -> bytes
-    arch: str,  # whose machine code is made of PTX
+    outputs: dict,  # suffix -> bytes
+    arch: str,  # the GPU for which PTX is assembled
 ) -> Compiled:
-    "The machine code of what it made, as instructions; `CompilerMissing` without nvJitLink, NVRTC and nvdisasm"
-    written = made.get('.cu', made.get('.ptx', b'')).decode()
-    if '.cubin' in made:
-        cubin = made['.cubin']
-    elif '.ptx' in made:
-        cubin, _ = link(made['.ptx'].decode(), arch)
+    "Disassemble what a compiler wrote. Raises CompilerMissing without nvJitLink, NVRTC or nvdisasm"
+    written = outputs.get('.cu', outputs.get('.ptx', b'')).decode()
+    if '.cubin' in outputs:
+        cubin = outputs['.cubin']
+    elif '.ptx' in outputs:
+        cubin, _ = link(outputs['.ptx'].decode(), arch)
     else:
         _, cubin, _, _ = nvrtc(written, kernels(written)[0].name, arch)
     return Compiled(by, written, kernel_sass(cubin), registers_used(cubin), arch, cubin)
 
 
 def kernel_sass(cubin: bytes) -> list:
-    "Return the instructions of the entry in machine code that has one, and of what it calls"
+    "Return the instructions of the kernel in machine code with one kernel, and of the functions that it calls"
     text = disassemble(cubin)
     parts = re.split(r'^//-+ +(?=\.)', text, flags=re.M)
     entry = next(
@@ -230,9 +230,9 @@ def kernel_sass(cubin: bytes) -> list:
 
 def kittens(
     src: str,  # CUDA C++ that includes kittens.cuh
-    arch='sm_90a',  # for which GPU
+    arch='sm_90a',
 ) -> Compiled:
-    "Compile a kernel with ThunderKittens' headers by nvcc; raises `Unavailable` without THUNDERKITTENS_ROOT"
+    "Compile a kernel that uses ThunderKittens with nvcc. Raises Unavailable without nvcc or THUNDERKITTENS_ROOT"
     root = os.environ.get('THUNDERKITTENS_ROOT')
     nvcc = shutil.which('nvcc')
     if not root or not nvcc:
@@ -245,32 +245,32 @@ def kittens(
         return read_made('ThunderKittens', {'.ptx': (Path(folder) / 'kernel.ptx').read_bytes()}, arch)
 
 
-# What these compilers made is recorded: few readers have them all.
+# The output of these compilers is recorded, because few readers have installed all of them.
 def compiled(
     name: str,  # of the recording
-    make,  # called with nothing; gives what `run_program` or `kittens` does
-    *parts,  # what decides the result: the program
+    make,  # a function without arguments that returns a `Compiled`
+    *parts,  # all that the result depends on: the program
 ) -> Compiled:
     "Return `make()` if its compiler is installed, else the recording"
     return recorded(name, make, *parts, save=plain, load=lambda data, mark: from_plain(data))
 
 
 def plain(made: Compiled) -> dict:
-    "Return what JSON can hold of it: the machine code compressed, as text"
+    "Return the fields as data for JSON; the machine code is compressed and encoded as text"
     return made._asdict() | dict(cubin=base64.b64encode(zlib.compress(made.cubin, 9)).decode())
 
 
 def from_plain(data: dict) -> Compiled:
-    "The `Compiled` that `plain` was given"
+    "Return the `Compiled` from the data of `plain`"
     return Compiled(**data | dict(cubin=zlib.decompress(base64.b64decode(data['cubin']))))
 
 
 def amd(
     name: str,  # of the recording
     src: str,  # CUDA C with one kernel
-    arch='gfx90a',  # which of AMD's GPUs
+    arch='gfx90a',
 ) -> AMD:
-    "Return `hip(src, arch)` where hipcc is; elsewhere the recording"
+    "Return `hip(src, arch)` if hipcc is installed, else the recording"
 
     def save(listing):
         return [str(listing), listing.takes, listing.by]

@@ -1,4 +1,4 @@
-"""Which kernel is meant, of whatever kind it is, and how it is compiled."""
+"""Resolve which kernel a user means, and compile kernels in CUDA C."""
 
 import re
 from collections import namedtuple
@@ -8,16 +8,15 @@ from .tools import nvrtc, usage
 from ..cpp.frontend.reader import device_only, kernels
 
 
-# A **unit** is a kernel that can be compiled: it has a `name`, a `file` and the numbered lines of its
-# `source`, a `key` that is another one whenever the result could be, and `make`, which compiles.
-#
-# What it made: PTX, the kernel's name in it and in the machine code, that, what the kernel takes, and who made it; for
-# a kernel of Triton also what its compiler writes before PTX.
+# The result of compiling a unit: PTX, the (mangled) name of the kernel, machine code, resources, the compiler with its
+# version, and for Triton the TTGIR.
 Made = namedtuple('Made', 'ptx entry cubin takes by ttgir', defaults=('',))
 
 
 class Unit:
-    "A kernel that can be compiled: by `make`, which those below have, each in its own way"
+    """A kernel that can be compiled. Subclasses define `make`, which compiles it.
+
+    `source` has the lines of the source by number. `key` differs whenever the result may differ."""
 
     def __init__(self, name, file, source, key):
         self.name = name
@@ -27,14 +26,15 @@ class Unit:
 
 
 def _number_lines(text, first=1):
+    "Return {line number: line}"
     return dict(enumerate(text.splitlines(), first))
 
 
-def _which(src, name):
-    "Return the kernel of this source that is meant, and its name without template arguments"
+def _resolve_kernel(src, name):
+    "Return (name expression of the kernel, name without template arguments). Raises ValueError for an ambiguous name"
     known = {k.name: k for k in kernels(src)}
     if not known:
-        what = 'this source' if '\n' in src.strip() else f'{src!r}, taken for CUDA C,'
+        what = 'this source' if '\n' in src.strip() else f'{src!r}, read as CUDA C,'
         raise ValueError(f'{what} has no __global__ function')
     if name is None and len(known) > 1:
         raise ValueError(
@@ -54,24 +54,23 @@ class CudaC(Unit):
     "A kernel in CUDA C"
 
     def __init__(self, src, name=None):
-        self.src, (self.expression, base) = src, _which(src, name)
+        self.src, (self.expression, base) = src, _resolve_kernel(src, name)
         super().__init__(self.expression, f'{base}.cu', _number_lines(src), ('cuda', src, self.expression))
 
     def make(self, arch, opt, flags) -> Made:
-        "Compile it with NVRTC; `CompileError` shows the line, `CompilerMissing` says what brings the compiler"
+        "Compile with NVRTC. Raises CompileError for errors in the source, CompilerMissing without NVRTC"
         ptx, cubin, said, entry = nvrtc(device_only(self.src), self.expression, arch, opt, flags, self.file, self.src)
         version = re.search(r'release [\d.]+, V([\d.]+)', ptx)
         by = f"NVRTC {version[1] if version else ''}".strip()
         return Made(ptx, entry, cubin, usage(said, cubin, entry, arch), by)
 
 
-# A `cuda_kernel` and a `load_cuda` module have both the source and what was compiled from it.
 def source_of(k):
-    "Return the CUDA C from which a `cuda_kernel` or a `load_cuda` module was made"
+    "Return the CUDA C source of a `cuda_kernel` or of a `load_cuda` module"
     folder = getattr(k, 'build_directory', None) or getattr(k.built, 'folder', None)
     src = getattr(k, 'src', None)
     if src is None and folder:
         src = next((p.read_text() for p in Path(folder).glob('*.cu') if not p.name.endswith('.gpu.cu')), None)
     if src is None:
-        raise ValueError(f'{k!r} has not kept its source; give that, as in ptx(src, name=...)')
+        raise ValueError(f'{k!r} has no source; pass the source itself, as in ptx(src, name=...)')
     return src

@@ -1,4 +1,4 @@
-"""Tile languages: the code around a kernel that each compiler needs to make machine code without a GPU."""
+"""Define tile languages: the code around a kernel that each compiler needs to compile it without a GPU."""
 
 from typing import NamedTuple
 
@@ -11,18 +11,18 @@ class Language(NamedTuple):
     "A tile language, with its kernel `softmax` for rows of 1024 elements"
 
     package: str  # on PyPI
-    before: str  # what is imported
-    after: str  # what leaves kernel.cu, kernel.ptx or kernel.cubin
+    before: str  # the imports
+    after: str  # code that writes kernel.cu, kernel.ptx or kernel.cubin
     suffix: str = '.py'
     command: tuple = ('{python}',)
     arch: str = 'sm_90a'
 
     def program(self, kernel: str) -> str:
-        "Return a kernel as a whole program"
+        "Return a program that compiles a kernel"
         return f'{self.before}{kernel}{self.after}'
 
     def compile(self, kernel: str) -> Compiled:
-        "Return what the compiler makes of a kernel; raises `Unavailable` where it is not"
+        "Compile a kernel. Raises Unavailable without the compiler"
         return run_program(self.package, self.program(kernel), self.suffix, self.command, self.arch)
 
 
@@ -114,7 +114,7 @@ tvm.compile(mod, target=tvm.target.Target(target, host='llvm'))
 
 
 class _Kittens(Language):
-    "C++ with headers: nvcc compiles it as it is"
+    "C++ with headers, which nvcc compiles without a program around it"
 
     def compile(self, kernel):
         return kittens(self.program(kernel))
@@ -131,10 +131,10 @@ LANGUAGES = {
 
 
 def made_by(
-    language: str,  # of `LANGUAGES`
-    kernel: str,  # called `softmax` (`softmax_k` in CuTe DSL; `mod`, and the `target`, in TVM)
-    recording: str,  # its name
+    language: str,  # a key of `LANGUAGES`
+    kernel: str,  # source that defines `softmax` (`softmax_k` in CuTe DSL; `mod` and `target` in TVM)
+    recording: str,  # name of the recording
 ) -> Compiled:
-    "Return what a language's compiler makes of a kernel; where it is not installed, the recording"
-    how = LANGUAGES[language]
-    return compiled(recording, lambda: how.compile(kernel), how.program(kernel))
+    "Compile a kernel if the language's compiler is installed, else return the recording"
+    compiler = LANGUAGES[language]
+    return compiled(recording, lambda: compiler.compile(kernel), compiler.program(kernel))

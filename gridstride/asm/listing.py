@@ -1,6 +1,4 @@
-"""PTX or SASS as text that knows its instructions: source lines, kinds, loops.
-
-In a notebook it shows itself in colours."""
+"""Represent PTX or SASS as text with its instructions, source lines, kinds and loops; in a notebook it is coloured."""
 
 from collections import Counter
 from html import escape
@@ -8,8 +6,8 @@ from html import escape
 from .read import Instruction
 
 
-# Each kind of instruction has a colour and a few words for the legend. They are pale, and dark letters are written
-# on them on a pale card, so that one reads them on a dark page too.
+# Each kind of instruction has a colour and a text for the legend. The colours are pale with dark text on a pale card,
+# so that they are legible on a dark page, too.
 INK, CARD, LINE = '#1f2933', '#fbfaf7', '#9aa5b1'
 KINDS = {
     'global': ('#f7b79c', 'global memory'),
@@ -26,10 +24,10 @@ KINDS = {
     'control': ('#b9e4df', 'jumps'),
     'other': ('#ffffff', 'the rest'),
 }
-_MONO = 'font-family:DejaVu Sans Mono,Menlo,Consolas,monospace;font-size:12px;line-height:1.5;white-space:pre'
+_MONOSPACE = 'font-family:DejaVu Sans Mono,Menlo,Consolas,monospace;font-size:12px;line-height:1.5;white-space:pre'
 
 
-def _chip(text, kind):
+def _kind_badge(text, kind):
     color, words = KINDS[kind]
     style = f'background-color:{color};color:{INK};border-radius:3px;padding:0 4px'
     return f'<span style="{style}" title="{words}">{escape(text)}</span>'
@@ -39,18 +37,18 @@ def _counts(instructions):
     return {k: n for k in KINDS if (n := sum(i.kind == k for i in instructions))}
 
 
-def _chips(instructions, words=False):
-    return ' '.join(_chip(f'{n} {KINDS[k][1]}' if words else str(n), k) for k, n in _counts(instructions).items())
+def _kind_badges(instructions, words=False):
+    return ' '.join(_kind_badge(f'{n} {KINDS[k][1]}' if words else str(n), k) for k, n in _counts(instructions).items())
 
 
 def _instruction_html(instruction):
-    "Return an instruction in HTML, its first word in its kind's colour"
+    "Return an instruction as HTML, with its opcode in the colour of its kind"
     before, _, after = instruction.text.partition(instruction.op)
-    return f'{escape(before):<5}' + _chip(instruction.op, instruction.kind) + escape(after)
+    return f'{escape(before):<5}' + _kind_badge(instruction.op, instruction.kind) + escape(after)
 
 
 class Listing(str):
-    "PTX or SASS of a kernel: the bare text, with `instructions`, `lines`, `count`, `loops` and `loop`"
+    "The PTX or SASS of a kernel: a string, with `instructions`, `lines`, `count`, `loops` and `loop`"
 
     def __new__(cls, text, items, source, what, name, arch, by):
         self = super().__new__(cls, text)
@@ -75,40 +73,40 @@ class Listing(str):
 
     @property
     def lines(self) -> list:
-        """(number of the source line, its text, its `Instruction`s) of each line that has some; line 0 is for those
-        that came from none"""
+        """[(line number, its text, its `Instruction`s)] of all source lines with instructions; line 0 has the
+        instructions that belong to no line"""
         found = {}
         for instruction in self.instructions:
             found.setdefault(instruction.line, []).append(instruction)
         return [(n, self.source.get(n, ''), found[n]) for n in sorted(found)]
 
     def count(self, *text):
-        "Return how many instructions of each kind there are; with a text, how often it occurs"
+        "Count the instructions of each kind; with an argument, count a substring like `str.count`"
         return super().count(*text) if text else Counter(_counts(self.instructions))
 
     def ops(self) -> Counter:
-        "Return how many instructions there are of each first word, such as `LDG.E`"
+        "Count the instructions by opcode, such as `LDG.E`"
         return Counter(i.op for i in self.instructions)
 
     @property
     def loops(self) -> list:
-        "The innermost loops, the longest first, each a `Listing`"
+        "The innermost loops, the longest first, each as a `Listing`"
         spans = {(a, b) for a, b in _spans(self.items) if b > a + 1}
         inner = [s for s in spans if not any(other != s and s[0] <= other[0] and other[1] <= s[1] for other in spans)]
         return [self._part(self.items[a : b + 1]) for a, b in sorted(inner, key=lambda s: (s[0] - s[1], s))]
 
     def loop(self, n=0):
-        "Return the longest innermost loop; the next ones by their number"
+        "Return the nth longest innermost loop. Raises ValueError if there are not so many"
         if n < len(loops := self.loops):
             return loops[n]
         raise ValueError(
             f'{self.name} has {len(loops)} loops in its {self.what.upper()}'
-            + ('' if loops else ': it has none, or the compiler wrote all rounds down one after the other')
+            + ('' if loops else ': it has none, or the compiler unrolled them completely')
         )
 
     def stretch(self, kind):  # one of `KINDS`
-        """The stretch with the most instructions of a kind, among those that run from top to bottom: from a label, jump
-        or barrier to the next"""
+        """Return the straight-line part with the most instructions of a kind, between two labels, jumps or barriers.
+        Raises ValueError if no instruction is of that kind"""
         stretches = [[]]
         for item in self.items:
             if isinstance(item, str) or item.kind in ('barrier', 'control'):
@@ -128,7 +126,7 @@ class Listing(str):
 
 
 def _spans(items):
-    "Return (first, last) position of each loop: from a label to the last jump back to it"
+    "Return (first, last) index of each loop: from a label to the last jump back to it"
     at = {item: i for i, item in enumerate(items) if isinstance(item, str)}
     res = {}
     for i, item in enumerate(items):
@@ -138,71 +136,71 @@ def _spans(items):
 
 
 def text_lines(items) -> list:  # of lines
-    "Instructions and labels as plain text"
+    "Return instructions and labels as lines of plain text"
     return [f'{item}:' if isinstance(item, str) else f'    {item.text}' for item in items]
 
 
-# As HTML, each source line has its instructions beneath it, folded; what is on a line that has none is there
-# too, so that one can read. Two listings of one source are shown side by side.
-_GAP = 6  # so many lines without instructions are another kernel's, most likely
+# In HTML, each source line is followed by its instructions, folded. Lines without instructions are shown, too. Listings
+# of one source are shown side by side.
+_MAX_GAP = 6  # more lines without instructions most likely belong to another kernel: they are omitted
 
 
 def _column(instructions):
     body = '\n'.join(map(_instruction_html, instructions))
-    return f'<div style="{_MONO};border-left:2px solid {LINE};padding-left:8px;margin-right:24px">{body}</div>'
+    return f'<div style="{_MONOSPACE};border-left:2px solid {LINE};padding-left:8px;margin-right:24px">{body}</div>'
 
 
 def _line_html(n, text, columns, wide):
-    "Return a line of the source; `columns`: its instructions in each listing"
+    "Return a source line as HTML; `columns`: its instructions in each listing"
     if text is None:
-        return f'<div style="{_MONO};padding-left:1.1em">     ⋮</div>'
+        return f'<div style="{_MONOSPACE};padding-left:1.1em">     ⋮</div>'
     head = f'<span style="color:{LINE}">{n or "":>4}</span>  {escape(text)}'
     if not any(columns):
-        return f'<div style="{_MONO};padding-left:1.1em">{head}</div>'
-    chips = '  |  '.join(_chips(column) for column in columns)
+        return f'<div style="{_MONOSPACE};padding-left:1.1em">{head}</div>'
+    chips = '  |  '.join(_kind_badges(column) for column in columns)
     return (
-        f'<details><summary style="{_MONO};cursor:pointer">{head}{" " * (wide - len(text))}  {chips}</summary>'
+        f'<details><summary style="{_MONOSPACE};cursor:pointer">{head}{" " * (wide - len(text))}  {chips}</summary>'
         f'<div style="display:flex;margin:2px 0 6px 5.5em">{"".join(map(_column, columns))}</div></details>'
     )
 
 
 def _rows(listings):
-    """(number, text, instructions in each listing) of the source lines from the first to the last that has any; None is
-    the text of a gap"""
+    """Return [(line number, text, instructions per listing)] from the first source line with instructions to the last;
+    a gap has the text None"""
     source = listings[0].source
     have = [{n: found for n, _, found in l.lines} for l in listings]
     res = []
     known = sorted({n for h in have for n in h} & set(source))
     for before, n in zip([None] + known, known):
-        if before and n - before > _GAP:
+        if before and n - before > _MAX_GAP:
             res.append((0, None, []))
         elif before:
             res += [(i, source.get(i, ''), []) for i in range(before + 1, n)]
         res.append((n, source[n], [h.get(n, []) for h in have]))
-    lost = [[i for n, instructions in h.items() if n not in source for i in instructions] for h in have]
-    return res + ([(0, 'from no line of this source', lost)] if any(lost) else [])
+    unattributed = [[i for n, instructions in h.items() if n not in source for i in instructions] for h in have]
+    return res + ([(0, 'from no line of this source', unattributed)] if any(unattributed) else [])
 
 
 def card(*parts) -> str:
-    "HTML on a pale card, on which dark letters are read on a light page and on a dark one"
+    "Return HTML on a pale card, which is legible on light and dark pages"
     frame = f'border:1px solid {LINE};border-radius:8px;padding:10px 14px;overflow-x:auto'
     return f'<div style="background-color:{CARD};color:{INK};{frame}">{"".join(parts)}</div>'
 
 
 def heading(text) -> str:
-    "Return the first line of a card, as HTML"
+    "Return the title of a card as HTML"
     return f'<div style="font-weight:bold">{escape(text)}</div>'
 
 
 def _head(l):
-    "Return a listing's name and how many instructions of each kind it has"
+    "Return the title of a listing as HTML, with its instructions by kind"
     count = f'{len(l.instructions)} instructions of {l.what.upper()}'
-    chips = f'<div style="margin:4px 0 8px 0;line-height:1.8;font-size:12px">{_chips(l.instructions, True)}</div>'
+    chips = f'<div style="margin:4px 0 8px 0;line-height:1.8;font-size:12px">{_kind_badges(l.instructions, True)}</div>'
     return heading(f'{l.name}: {count} for {l.arch}, by {l.by}') + chips
 
 
 def html(*listings) -> str:  # of one source
-    "Return a card with a legend, and the source with its instructions"
+    "Return a card with a legend and the source with its instructions, as HTML"
     rows = _rows(listings)
     wide = min(100, max((len(t) for _, t, shown in rows if any(shown)), default=0))
     return card(*map(_head, listings), *(_line_html(*r, wide) for r in rows))
@@ -222,7 +220,7 @@ class SideBySide:
 
 
 def side_by_side(*listings) -> SideBySide:  # of one source
-    "Listings, line by line of their source, side by side"
+    "Show listings of one source side by side. Raises ValueError for different sources"
     if len({tuple(l.source.items()) for l in listings}) != 1:
         raise ValueError('these listings are of different sources, so they have no lines in common')
     return SideBySide(*listings)

@@ -1,13 +1,12 @@
-"""Instructions out of what NVIDIA's tools print: what kind each is, and which source line it came from."""
+"""Parse PTX and SASS into instructions, with their kinds and source lines."""
 
 import re
 from collections import namedtuple
 
 
-# The first word of an instruction, with its parts after dots, says what it does; in SASS a leading `U` often
-# means that it does so once for the whole warp. The kinds are those that one asks about first: which memory
-# is read, how much of the rest is arithmetic on floats, and how much is only there to find addresses and to
-# go round in loops.
+# The opcode with its modifiers after dots determines the kind of an instruction; in SASS a leading `U` often means that
+# it runs once for the whole warp. The kinds answer the first questions about a kernel: which memory does it access, how
+# many instructions are floating-point arithmetic, and how many only compute addresses and control loops?
 _SASS = {
     'move': '''
         IMAD.MOV MOV UMOV S2R S2UR CS2R CS2UR R2UR SEL USEL FSEL UFSEL P2R UP2UR R2P UR2UP PRMT UPRMT MOVM''',
@@ -48,13 +47,13 @@ _PTX = {
         and or xor not cnot lop3 shl shr shf bfe bfi bfind bmsk clz popc brev sad dp4a dp2a mul24 mad24 addc subc
         madc rem szext fns v*''',
 }
-_MOVES = ('ld', 'st', 'atom', 'red')
+_MEMORY_OPS = ('ld', 'st', 'atom', 'red')
 _ARITHMETIC = re.compile(r'(add|sub|mul|mad|fma|div|neg|abs|min|max|setp?|slct)\b')
 _FLOATS = {'f16', 'f16x2', 'bf16', 'bf16x2', 'f32', 'f32x2', 'f64'}
 
 
 def _rules(kinds):
-    "Return (kind, pattern) of words that an instruction begins with; `*` stands for letters"
+    "Return [(kind, pattern of its opcodes)]; `*` stands for any letters"
     return [
         (k, re.compile('(?:' + '|'.join(re.escape(w).replace(r'\*', r'\w*') for w in words.split()) + r')(?![\w])'))
         for k, words in kinds.items()
@@ -65,12 +64,15 @@ _SASS, _PTX = _rules(_SASS), _rules(_PTX)
 
 
 def kind_of(
-    op: str,  # an instruction's first word, with its parts
+    op: str,  # the opcode with its modifiers
     what='sass',  # or 'ptx'
-) -> str:  # one of those that `listing.KINDS` names
-    "Return what kind of instruction this is"
+) -> str:  # a key of `listing.KINDS`
+    """Return the kind of an instruction.
+
+    >>> kind_of('LDG.E.128'), kind_of('fma.rn.f32', 'ptx')
+    ('global', 'float')"""
     parts = re.split(r'[.:]+', op)
-    if what == 'ptx' and (parts[0] in _MOVES or parts[0] == 'wmma' and parts[1] in ('load', 'store')):
+    if what == 'ptx' and (parts[0] in _MEMORY_OPS or parts[0] == 'wmma' and parts[1] in ('load', 'store')):
         space = next((part for part in parts if part in ('shared', 'local', 'param', 'const')), 'global')
         return 'constant' if space in ('param', 'const') else space
     found = next((k for k, r in (_SASS if what == 'sass' else _PTX) if r.match(op)), None)
@@ -81,21 +83,21 @@ def kind_of(
     return 'integer' if _ARITHMETIC.match(op) else 'other'
 
 
-# Each instruction gets the line of the source that it came from. A function that was put into its caller
-# (inlined) has a line in both; its own counts if it is in the source that is shown, else the caller's.
+# Each instruction has the source line that it came from. Code of an inlined function has a line in the function and one
+# in the caller; the line of the function counts if it is in the source that is shown, else the one of the caller.
 #
-# at: its address, or its number in PTX; op: its first word; line: of the source, 0 if unknown; target: the
-# label that it jumps to, or nothing.
+# at: its address, in PTX its index; op: the opcode; line: of the source, 0 if unknown; target: the label that it jumps
+# to, or ''.
 Instruction = namedtuple('Instruction', 'at op kind text line target')
 
 _JUMP = re.compile(r'(?:bra|BRA|UBRA)\S*\s.*?(?:`\()?(\.L\w+|\$L\w+)\)?\s*;?$')
 
-# 0*0 plus a constant: so a register is set where the units for moves are busy
+# 0*0 plus a constant: the compiler sets a register this way when the units for moves are busy
 _ZERO = re.compile(r'^HFMA2\S* \w+, -RZ, RZ, ')
 
 
 def instruction(at, text, line, what):
-    "An `Instruction` out of its text"
+    "Parse the text of an instruction"
     text = re.sub(r'\s+', ' ', text.replace(';', '')).strip()
     bare = re.sub(r'^(?:@!?U?%?\w+ )', '', text)
     op = bare.split()[0].rstrip(',')
@@ -104,28 +106,28 @@ def instruction(at, text, line, what):
     return Instruction(at, op, kind, text, line, jump[1] if jump else '')
 
 
-def _line(chain, file, known):
-    "Return the first line of (file, line) pairs, innermost first, that is in the source; 0 for none"
-    return next((n for f, n in chain if f.split('/')[-1] == file and (known is None or n in known)), 0)
+def _line(chain, file, own_lines):
+    "Return the first line of the (file, line) pairs, innermost first, that is in the source; 0 for none"
+    return next((n for f, n in chain if f.split('/')[-1] == file and (own_lines is None or n in own_lines)), 0)
 
 
 def read_sass(
     text: str,  # what `nvdisasm -c -gi` prints
     entry: str,  # the kernel's name in it
     file: str,  # the source's file name, without folders
-    known=None,  # the numbers of the lines that are the kernel's; None: all
+    own_lines=None,  # line numbers of the kernel; None: all
 ) -> list:  # of `Instruction`s and labels
-    "Return the kernel's instructions, and those of functions that it calls"
+    "Return the instructions of a kernel and of the functions that it calls"
     res = []
     for part in re.split(r'^//-+ +(?=\.)', text, flags=re.M)[1:]:
         name = re.match(r'\.text\.(\S+)', part)
         if name and (name[1] == entry or 'STO_CUDA_ENTRY' not in part):
-            res += _strip_filling(_sass_section(part, file, known))
+            res += _strip_padding(_sass_section(part, file, own_lines))
     return res
 
 
-def _strip_filling(items):
-    "`items` without the end that nothing runs: a jump to itself, then NOPs until the length is a multiple of 128 bytes"
+def _strip_padding(items):
+    "Remove the padding, which never runs: a jump to itself, then NOPs up to a multiple of 128 bytes"
     while items and (isinstance(items[-1], str) or items[-1].op == 'NOP'):
         items.pop()
     if len(items) > 1 and items[-1].target == items[-2]:
@@ -133,23 +135,23 @@ def _strip_filling(items):
     return items
 
 
-def _sass_section(part, file, known):
-    "Instructions and labels of one function as nvdisasm prints it"
+def _sass_section(part, file, own_lines):
+    "Return the instructions and labels of one function in the output of nvdisasm"
     res = []
     chain = []
-    fresh = True
+    new_chain = True
     for l in part.splitlines():
         if m := re.match(r'\s*//## File "([^"]*)", line (\d+)(?: inlined at "([^"]*)", line (\d+))?', l):
-            if fresh:
+            if new_chain:
                 chain = []
-                fresh = False
+                new_chain = False
             chain += [(m[1], int(m[2]))] + ([(m[3], int(m[4]))] if m[3] else [])
         elif m := re.match(r'\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;', l):
-            res.append(instruction(int(m[1], 16), m[2], _line(chain, file, known), 'sass'))
+            res.append(instruction(int(m[1], 16), m[2], _line(chain, file, own_lines), 'sass'))
         elif m := re.match(r'(\.L_x_\w+|\$\S+):', l):
             res.append(m[1])
         if not l.strip().startswith('//## '):
-            fresh = True
+            new_chain = True
     return res
 
 
@@ -157,18 +159,18 @@ def read_ptx(
     text: str,  # a module
     entry: str,  # the kernel's name in it
     file: str,  # the source's file name, without folders
-    known=None,  # the numbers of the lines that are the kernel's; None: all
+    own_lines=None,  # line numbers of the kernel; None: all
 ) -> list:  # of `Instruction`s and labels
-    "Return the kernel's instructions"
+    "Return the instructions of a kernel"
     files = {m[1]: m[2] for m in re.finditer(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', text, re.M)}
     res = []
     line = 0
     n = 0
-    for m in _PIECE.finditer(re.sub(r'//.*', '', _body(text, entry)[0])):
+    for m in _BODY_PART.finditer(re.sub(r'//.*', '', _body(text, entry)[0])):
         if m['loc']:
             l = re.match(r'(\d+)\s+(\d+)\s+\d+(?:.*inlined_at\s+(\d+)\s+(\d+))?', m['loc'])
             chain = [(files.get(l[i], ''), int(l[i + 1])) for i in (1, 3) if l[i]]
-            line = _line(chain, file, known)
+            line = _line(chain, file, own_lines)
         elif m['label'] and not re.match(r'\$L__(?!BB)', m['label']):
             res.append(m['label'])
         elif m['text']:
@@ -177,12 +179,12 @@ def read_ptx(
     return res
 
 
-# a body consists of these; a brace opens a block unless it is in an instruction, among the operands
-_PIECE = re.compile(r'\s*(?:[{}]|\.loc\s+(?P<loc>[^\n]*)|(?P<label>[$%\w]+)\s*:|\.[^;]*;|(?P<text>[^\s;{}][^;]*);)')
+# The parts of a body. A brace opens a block unless it is inside an instruction, among the operands.
+_BODY_PART = re.compile(r'\s*(?:[{}]|\.loc\s+(?P<loc>[^\n]*)|(?P<label>[$%\w]+)\s*:|\.[^;]*;|(?P<text>[^\s;{}][^;]*);)')
 
 
 def _body(text, entry):
-    "Return the text between the braces of a kernel, and its position in `text`"
+    "Return (the text between the braces of a kernel, its start in `text`, its end)"
     start = re.search(rf'^.*\.entry\s+{re.escape(entry)}\s*\(', text, re.M)
     if not start:
         raise ValueError(f'no kernel {entry} in this PTX')
@@ -198,7 +200,7 @@ def clean_ptx(
     text: str,  # a module
     entry: str,  # the kernel's name in it
 ) -> str:
-    "Return the kernel's PTX without what is there for a debugger"
+    "Return the PTX of a kernel without debugging information"
     _, start, end = _body(text, entry)
     head = re.findall(r'^\.(?:version|target|address_size)\b.*', text, re.M)
     lines = re.sub(r'//.*', '', text[start:end]).splitlines()

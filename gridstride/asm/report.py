@@ -1,4 +1,4 @@
-"""`ptx`, `sass`, `ttgir`, `resources`: what the compilers made of a kernel, with no GPU."""
+"""Define `ptx`, `sass`, `ttgir` and `resources`, which show the output of compilers for a kernel, without a GPU."""
 
 import hashlib
 import json
@@ -22,8 +22,8 @@ from ..bench.recording import is_recording
 from ..support.tables import Table
 
 
-def _ask_which(kernels):
-    "Raise `ValueError` that asks which of several kernels is meant"
+def _raise_ambiguous(kernels):
+    "Raise ValueError, which asks for the name of one of several kernels"
     raise ValueError(
         f"these are {len(kernels)} kernels: say which one, as in name='{next(iter(kernels))}'. "
         f"There are {', '.join(kernels)}"
@@ -36,14 +36,14 @@ def find(
     name=None,  # which kernel of several
     options=None,  # Triton's
 ):
-    "The `Unit` that is meant by what a user gives"
-    k = getattr(k, 'jitted', k)  # a kernel of Triton that runs checked holds the one that compiles
+    "Return the `Unit` for a kernel of any kind. Raises TypeError for other objects, ValueError for an ambiguous kernel"
+    k = getattr(k, 'jitted', k)  # a checked kernel of Triton contains the one that compiles
     if isinstance(k, str):
         return CudaC(k, name)
     if isinstance(k, Kernel):
         return CudaC(source_of(k), k.__name__)
     if isinstance(k, Kernels):
-        return find(k[name if name in k else _ask_which(k)])
+        return find(k[name if name in k else _raise_ambiguous(k)])
     if isinstance(k, Module):
         return CudaC(source_of(k), name)
     if hasattr(k, 'py_func'):
@@ -56,11 +56,10 @@ def find(
     )
 
 
-# What a kernel was compiled to is kept as plain text, one string per instruction: its address, its
-# source line, and itself. That is also how it is recorded, for machines that have no compiler. A recording is
-# found by a hash of all that decides it, the kernel's source above all, so that one of another source is
-# never shown; recordings of sources that are no more can be deleted, all of them too, before a lesson is
-# recorded again.
+# Compiled code is stored as plain text, one string per instruction: its address, its source line, and its text. It is
+# recorded in this form for machines without a compiler. The file name of a recording contains a hash of everything that
+# the result depends on, such as the kernel's source, so a recording of another source is never shown. Recordings of old
+# sources can be deleted.
 def _pack(items):
     return [item if isinstance(item, str) else f'{item.at:x} {item.line} {item.text}' for item in items]
 
@@ -71,25 +70,25 @@ def _unpack(packed, what):
 
 
 def _demangle(text, entry, name):
-    "Return `text` with the kernel's own name in place of the linker's"
+    "Return `text` with the kernel's name in place of its mangled name"
     return text.replace(entry, re.sub(r'\W+', '_', name).strip('_'))
 
 
 class _Code(dict):
-    "The compilers' output for a unit, in a form for JSON; SASS is added on first use"
+    "The output of the compilers for a unit, as data for JSON; SASS is added on first use"
 
     def __init__(self, read, **facts):
         super().__init__(facts)
-        self._read = read  # what makes it
+        self._read = read  # returns the SASS
 
     def add_sass(self):
-        "Read the machine code, unless it has been read; raises `CompilerMissing` without nvdisasm"
+        "Disassemble the machine code, once. Raises CompilerMissing without nvdisasm"
         if 'sass' not in self:
             self['sass'] = self._read()
 
 
 def _compile(unit, arch, opt, flags):
-    "The `_Code` of a unit"
+    "Compile a unit, and return its `_Code`"
     m = unit.make(arch, opt, flags)
 
     def pack(items):
@@ -107,60 +106,61 @@ def _compile(unit, arch, opt, flags):
     )
 
 
-_made = {}
+_compiled = {}
 _folders = []
 
 
-def recordings(folder):  # None: no more
-    """Where compilers are missing, look into `folder` for what they made elsewhere; with GRIDSTRIDE_RECORD=1, write
-    there what they make here"""
+def recordings(folder):  # None: use no recordings
+    """Set the folder of recordings, which are shown where a compiler is missing; with GRIDSTRIDE_RECORD=1, they are
+    written there"""
     _folders[:] = [Path(folder)] if folder is not None else []
 
 
 def _file(unit, arch, opt, flags):
+    "Return the file name of a recording"
     key = hashlib.sha256(json.dumps([unit.key, arch, bool(opt), list(flags)]).encode()).hexdigest()[:16]
     return f"{re.sub(r'[^0-9A-Za-z]+', '_', unit.name).strip('_')}.{key}.json"
 
 
 def _code(unit, arch, opt, flags, sass=False):
-    "Return the compilers' output for a unit: cached, compiled, or recorded; with SASS on request"
+    "Return the `_Code` of a unit, from the cache, a compiler, or a recording; `sass`: include SASS"
     sm_of(arch)
     name = _file(unit, arch, opt, flags)
     try:
-        if name not in _made:
-            _made[name] = _compile(unit, arch, opt, flags)
+        if name not in _compiled:
+            _compiled[name] = _compile(unit, arch, opt, flags)
         if sass or is_recording():
-            _made[name].add_sass()
+            _compiled[name].add_sass()
     except CompilerMissing as e:
-        return _replay(name, e)
+        return _load_recording(name, e)
     if is_recording():
         _record(name)
-    return _made[name]
+    return _compiled[name]
 
 
 def _record(name):
     for f in _folders:
         f.mkdir(parents=True, exist_ok=True)
-        write_whole(f / name, json.dumps(_made[name], indent=0, ensure_ascii=False) + '\n')
+        write_whole(f / name, json.dumps(_compiled[name], indent=0, ensure_ascii=False) + '\n')
 
 
 @lru_cache
-def _explain(by, arch):
+def _note_recording(by, arch):
     print(f'A compiler is missing here, so what follows for {arch} was recorded, made by {by}')
 
 
-def _replay(name, error):
-    "Return what was recorded under this name; raises `CompilerMissing` if nothing was"
+def _load_recording(name, error):
+    "Return the recording of this name. Raises CompilerMissing if there is none"
     for f in _folders:
         if (f / name).is_file():
             code = json.loads((f / name).read_text(encoding='utf-8'))
-            _explain(code['by'], code['arch'])
+            _note_recording(code['by'], code['arch'])
             return code
     if not _folders:
         raise error from None
     others = (
         f'Nor is it among the recordings in {_folders[0]}: those are of other sources, or for another architecture. '
-        'If you changed the kernel, its comments or numbers that it uses, undo that to see what was recorded.'
+        'If you changed the kernel, its comments or constants that it uses, undo the change to see the recording.'
     )
     raise CompilerMissing(f'{error}\n{others}') from None
 
@@ -176,26 +176,29 @@ def _listing(what, k, args, arch, opt, name, flags, options):
 def ptx(
     k,  # CUDA C, a cuda_kernel, a load_cuda module, or a kernel of Numba, of the simulator or of Triton
     *example_args,  # examples of its arguments, or one Numba signature; CUDA C needs none
-    arch='sm_90',  # for which GPU
-    opt=True,  # optimise?
-    name=None,  # which kernel, if a source has several; 'k<float>' for a template
-    flags=(),  # more options for the compiler, such as '-maxrregcount=32' for NVRTC
-    **options,  # for Triton: its constants by name, num_warps, num_stages
+    arch='sm_90',  # the architecture of the GPU
+    opt=True,  # optimize
+    name=None,  # the kernel, if a source has several; 'k<float>' for a template
+    flags=(),  # more options of the compiler, such as '-maxrregcount=32' for NVRTC
+    **options,  # of Triton: constants by name, num_warps, num_stages
 ) -> Listing:
-    """The PTX of a kernel, NVIDIA's assembly for all its GPUs; `CompilerMissing` if it cannot be made here and is not
-    recorded"""
+    """Return the PTX of a kernel, NVIDIA's assembly for all GPUs.
+
+        ptx(kernel, x, out)
+
+    Raises CompilerMissing if a compiler is missing and there is no recording."""
     return _listing('ptx', k, example_args, arch, opt, name, flags, options)
 
 
 def sass(k, *example_args, arch='sm_90', opt=True, name=None, flags=(), **options) -> Listing:
-    "Return the SASS of a kernel, the machine code of one kind of GPU; arguments as for `ptx`"
+    "Return the SASS of a kernel, the machine code of one GPU architecture; arguments and errors are those of `ptx`"
     return _listing('sass', k, example_args, arch, opt, name, flags, options)
 
 
 def ttgir(k, *example_args, arch='sm_90', **options) -> str:
-    """Triton's own language between Python and PTX, in which each block has a layout; arguments as for `ptx`.
+    """Return the TTGIR of a Triton kernel: the language between Python and PTX in which each block has a layout.
 
-    `TypeError` for a kernel that is not Triton's"""
+    Arguments are those of `ptx`. Raises TypeError for a kernel that is not Triton's."""
     unit = find(k, example_args, None, options)
     code = _code(unit, arch, True, ())
     if 'ttgir' in code:
@@ -207,11 +210,11 @@ _FIELDS = 'name arch by registers shared dynamic local spill_stores spill_loads 
 
 
 class Resources(namedtuple('Resources', _FIELDS)):
-    """What a kernel takes: registers of a thread; bytes of shared memory of a block, static and dynamic; of a thread's
-    local memory; that its spill instructions store and load; of constants; and its occupancy"""
+    """The resources of a kernel: registers per thread; bytes of static and dynamic shared memory per block, of local
+    memory per thread, of register spills that are stored and loaded, and of constants; and the occupancy"""
 
     def rows(self):
-        "Return (what, how much, of what) of each resource"
+        "Return [(resource, amount, unit)] for a table"
         fit = self.occupancy
         most = sm_of(self.arch).threads // 32
         limits = ', '.join(f'{v} by {k}' for k, v in fit.limits.items())
@@ -243,15 +246,19 @@ class Resources(namedtuple('Resources', _FIELDS)):
 def resources(
     k,  # as for `ptx`
     *example_args,  # likewise
-    block=256,  # threads of a block
-    shared_bytes=0,  # bytes of dynamic shared memory of a block
-    arch='sm_90',  # this and what follows, as for `ptx`
+    block=256,  # threads per block
+    shared_bytes=0,  # bytes of dynamic shared memory per block
+    arch='sm_90',  # this and the following arguments are those of `ptx`
     opt=True,
     name=None,
     flags=(),
     **options,
 ) -> Resources:
-    "Return what a kernel takes, and how many of its blocks are on an SM at once; `CompilerMissing` as for `ptx`"
+    """Return the resources of a kernel and its occupancy.
+
+        resources(kernel, x, out, block=128)
+
+    Raises CompilerMissing if a compiler is missing and there is no recording."""
     unit = find(k, example_args, name, options)
     code = _code(unit, arch, opt, tuple(flags))
     t = code['takes']

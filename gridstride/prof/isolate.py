@@ -1,11 +1,11 @@
-"""A function of a notebook, taken into a program of its own.
+"""Slice a function out of a notebook into a standalone program.
 
-Nsight Compute profiles a process from its start, so a kernel that lives in a notebook has to move. What
-moves is source: the statements of the notebook, or of the file, that the function depends on, in their
-order, and nothing else. Arguments travel as they are.
+Nsight Compute profiles a process from its start, so a function of a notebook must run in another process. The program
+consists of the statements of the notebook, or of the file, that the function depends on, in their order. Arguments are
+pickled.
 
-What this does not see: a value changed by a method (`x.fill_(1)`), and names that a magic made. Pass a
-`setup` where that matters.
+The slice misses values that a method changes (`x.fill_(1)`), and names that a magic defines. Pass a `setup` where that
+matters.
 """
 
 import ast
@@ -22,21 +22,21 @@ from pathlib import Path
 from types import ModuleType
 
 
-# The compiler's own symbol table knows which names a statement reads at once (`now`), which its functions
-# read when they are called (`later`), and which it makes.
+# A statement with the names that it defines (`makes`), reads when it runs (`now`), and reads in functions that are
+# called later (`later`), according to the compiler's symbol table.
 Statement = namedtuple('Statement', 'text makes now later node')
 
-# Scopes of their own that run where they are written; newer Pythons have none.
-_AT_ONCE = {'listcomp', 'setcomp', 'dictcomp', 'genexpr'}
+# Comprehensions are scopes that run immediately; newer Pythons inline them.
+_IMMEDIATE_SCOPES = {'listcomp', 'setcomp', 'dictcomp', 'genexpr'}
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def _reads(scope):
-    "Return (global names read at once, those read later) by a scope within a statement, and what is in it"
+    "Return (global names read now, global names read later) by a scope within a statement and by its inner scopes"
     own = {s.get_name() for s in scope.get_symbols() if s.is_global() and s.is_referenced()}
     parts = [_reads(c) for c in scope.get_children()]
     now, later = set().union(*(n for n, _ in parts)), set().union(*(l for _, l in parts))
-    at_once = scope.get_type() == 'class' or scope.get_name() in _AT_ONCE
+    at_once = scope.get_type() == 'class' or scope.get_name() in _IMMEDIATE_SCOPES
     return (own | now, later) if at_once else (set(), own | now | later)
 
 
@@ -47,7 +47,7 @@ def _targets(node):
 
 
 def _free(node, bound=frozenset()):
-    "Names in a statement, without the variables of comprehensions"
+    "Return the names in a statement, without the variables of comprehensions"
     if isinstance(node, ast.Name):
         return set() if node.id in bound else {node.id}
     if isinstance(node, _COMPREHENSIONS):
@@ -56,6 +56,7 @@ def _free(node, bound=frozenset()):
 
 
 def _statement(node, text):
+    "Return the `Statement` of a node of the syntax tree"
     table = symtable.symtable(text, 'statement', 'exec')
     inner = _targets(node) - _free(node)
     makes = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()} - inner
@@ -67,7 +68,7 @@ def _statement(node, text):
 
 
 def statements(*sources) -> list:  # of `Statement`, in order
-    "Return the outermost statements of one source after the other; what does not parse is left out"
+    "Return the top-level statements of all sources; a source that does not parse is skipped"
     res = []
     for source in sources:
         try:
@@ -78,14 +79,14 @@ def statements(*sources) -> list:  # of `Statement`, in order
         for node in tree.body:
             first = min([node.lineno, *(d.lineno for d in getattr(node, 'decorator_list', []))])
             decorated = ''.join(lines[first - 1 : node.end_lineno])
-            alone = ast.get_source_segment(source, node)
-            res.append(_statement(node, alone if first == node.lineno else decorated))
+            undecorated = ast.get_source_segment(source, node)
+            res.append(_statement(node, undecorated if first == node.lineno else decorated))
     return res
 
 
-# A name read at once needs the last statement before it that made the name. A name that a function reads
-# needs the last one before the function may be called. Settings made on the way to what is kept
-# (`torch.backends.cuda.matmul.allow_tf32 = False`, `torch.manual_seed(0)`) are kept.
+# A name that is read now needs the last statement before it that defines the name. A name that is read later needs the
+# last definition before the function may be called. Settings on kept names
+# (`torch.backends.cuda.matmul.allow_tf32 = False`, `torch.manual_seed(0)`) are kept, too.
 _SETTING = re.compile(r'^(set_|enable_|disable_)|seed$')
 
 
@@ -97,8 +98,8 @@ def _root(node):
     return getattr(node, 'id', None), last
 
 
-def _sets(s, made):
-    "Return whether the statement only sets something on one of the names in `made`"
+def _is_setting_on(s, made):
+    "Return whether the statement only changes a setting of one of the names in `made`"
     if isinstance(s.node, ast.Expr) and isinstance(s.node.value, ast.Call):
         root, last = _root(s.node.value.func)
         return root in made and bool(_SETTING.search(last))
@@ -108,68 +109,72 @@ def _sets(s, made):
     return all(isinstance(t, (ast.Attribute, ast.Subscript)) and _root(t)[0] in made for t in targets)
 
 
-def _star(s, name):
-    "Return whether `from ... import *` brings the name"
+def _star_import_provides(s, name):
+    "Return whether a statement is `from ... import *` of a module with this name"
     if not (isinstance(s.node, ast.ImportFrom) and s.node.names[0].name == '*'):
         return False
     module = sys.modules.get('.' * s.node.level + (s.node.module or ''))
     return hasattr(module, name) and (name in module.__all__ if hasattr(module, '__all__') else name[0] != '_')
 
 
-def _maker(program, name, before):
-    return next((i for i in reversed(range(before)) if name in program[i].makes or _star(program[i], name)), None)
+def _last_maker(program, name, before):
+    "Return the index of the last statement before `before` that defines a name, or None"
+    return next(
+        (i for i in reversed(range(before)) if name in program[i].makes or _star_import_provides(program[i], name)),
+        None,
+    )
 
 
-def _follow(program, name, before, later, keep, missing):
-    """Keep what makes `name` before a position in the program, with settings on it; returns (name, before where,
-    only when called?)"""
+def _dependencies(program, name, before, later, kept, missing):
+    """Keep the definition of `name` before an index of the program, and settings on it; return what these need, as
+    [(name, before which index, is it read later?)]"""
     end = len(program)
-    i = _maker(program, name, before)
+    i = _last_maker(program, name, before)
     if i is None and later and before < end:
         return [(name, end, True)]
     if i is None:
         return missing.add(name) or []
-    keep.add(i)
-    made = {n for k in keep for n in program[k].makes}
-    settings = [k for k, s in enumerate(program) if k not in keep and _sets(s, made)]
-    keep.update(settings)
+    kept.add(i)
+    made = {n for k in kept for n in program[k].makes}
+    settings = [k for k, s in enumerate(program) if k not in kept and _is_setting_on(s, made)]
+    kept.update(settings)
     now = [(n, k, False) for k in (i, *settings) for n in program[k].now]
     return now + [(n, b, True) for k in (i, *settings) for n in program[k].later for b in {before, end}]
 
 
 def part(
     program: list,  # of `Statement`
-    names,  # that are needed after the last of them
-) -> tuple:  # (statements, names that none of them makes)
+    names,  # that are needed after the last statement
+) -> tuple:  # (statements, names that no statement defines)
     "Return the statements that `names` depend on, in order"
-    keep = set()
+    kept = set()
     missing = set()
-    todo = [(n, len(program), False) for n in names]
+    worklist = [(n, len(program), False) for n in names]
     seen = set()
-    while todo:
-        need = todo.pop()
+    while worklist:
+        need = worklist.pop()
         if need[:2] in seen:
             continue
         seen.add(need[:2])
-        todo += _follow(program, *need, keep, missing)
-    return _last([program[i] for i in sorted(keep)]), {n for n in missing if not hasattr(builtins, n)}
+        worklist += _dependencies(program, *need, kept, missing)
+    return _drop_repeated_settings([program[i] for i in sorted(kept)]), {n for n in missing if not hasattr(builtins, n)}
 
 
-def _last(kept):
-    "Return the statements without settings that are made again later"
+def _drop_repeated_settings(kept):
+    "Return the statements without settings that are repeated later"
     return [s for i, s in enumerate(kept) if s.makes or s.text not in [later.text for later in kept[i + 1 :]]]
 
 
-# In a notebook the program is what the cells have run, in the order in which they ran. In a script it is the
-# file. A function of an imported module needs no more than the import.
+# The program of a notebook is its cells in the order in which they ran; that of a script is the file. A function of an
+# imported module needs only the import.
 def _cells():
-    "Return the cells that this notebook has run; None outside a notebook"
+    "Return the sources of the cells that this notebook has run; None outside a notebook"
     shell = sys.modules['IPython'].get_ipython() if 'IPython' in sys.modules else None
     return list(shell.user_ns.get('In', [])) if shell else None
 
 
 def _unwrap(fn):
-    "Return the Python function that a Numba or Triton kernel, or a wrapper, was made from"
+    "Return the Python function inside a kernel of Numba or Triton, or inside a wrapper"
     while not inspect.isfunction(fn) and not inspect.isclass(fn):
         inside = [
             inner for inner in (getattr(fn, k, None) for k in ('py_func', 'fn', '__wrapped__')) if inner is not None
@@ -181,27 +186,27 @@ def _unwrap(fn):
 
 
 def _lambda(fn):
-    "Return the text of a lambda, found by its line and its code"
+    "Return the source of a lambda, found by its line and its bytecode"
     lines, _ = inspect.findsource(fn)
     source = ''.join(lines)
     code = fn.__code__
     nodes = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Lambda) and n.lineno == code.co_firstlineno]
     texts = {t for n in nodes if (t := ast.get_source_segment(source, n))}
-    alike = [t for t in texts if _alike(compile(t, 'lambda', 'eval'), code)]
+    alike = [t for t in texts if _is_same_lambda(compile(t, 'lambda', 'eval'), code)]
     if len(alike) != 1:
         line = f'line {code.co_firstlineno} has {len(nodes)} lambdas that look alike'
         raise ValueError(f'{line}. Give the function a name with def')
     return alike[0]
 
 
-def _alike(made, code):
+def _is_same_lambda(made, code):
     "Return whether the lambda in the compiled text `made` is the one with this code"
     inner = next(c for c in made.co_consts if hasattr(c, 'co_code'))
     return (inner.co_code, inner.co_names, inner.co_varnames) == (code.co_code, code.co_names, code.co_varnames)
 
 
-def _where(fn):
-    "Return (program text as a list, module) of a function: the cells, the script, or None for what can be imported"
+def _program_of(fn):
+    "Return (sources of the program, module) of a function; the sources are None if it can be imported"
     if fn.__module__ != '__main__':
         return None, fn.__module__
     if (cells := _cells()) is not None:
@@ -214,11 +219,11 @@ def _where(fn):
     return [Path(file).read_text(encoding='utf-8')], None
 
 
-_ROUTE = 'Give setup=, a text that makes it: imports, sources, tensors'
+_USE_SETUP = 'Give setup=, source that defines it: imports, sources, tensors'
 
 
 def _function(fn):
-    "Return the Python function, and the expression that is it; raises `ValueError` if it depends on what is around it"
+    "Return (the Python function, the expression that names it); raises ValueError for a closure or an inner function"
     plain = _unwrap(fn)
     if not inspect.isfunction(plain):
         raise ValueError(f'{fn!r} is not a function whose source can be found. Wrap the call: lambda: ...')
@@ -234,7 +239,7 @@ def _function(fn):
 
 
 def _with_setup(setup, own, texts):
-    "Return (statements of `setup` and of the function, names that none makes)"
+    "Return (statements of `setup` and of the function's file, names that no statement defines)"
     found, _ = part(statements(*texts), own.now | own.later)
     kept = statements(setup) + [s for s in found if s.makes & own.now and isinstance(s.node, ast.FunctionDef)]
     made = {n for s in kept for n in s.makes}
@@ -243,11 +248,11 @@ def _with_setup(setup, own, texts):
 
 def program(
     fn,  # a function, or a kernel made from one
-    setup=None,  # source that makes what `fn` uses; by default that is looked for
+    setup=None,  # source that defines what `fn` uses; None: find it
 ) -> tuple:  # (source, the expression in it that is the function)
-    "The source of a program in which `fn` can be called; `ValueError` names what cannot be carried there"
+    "Return the source of a program in which `fn` can be called; raises ValueError for names that it cannot define"
     plain, name = _function(fn)
-    texts, module = _where(plain)
+    texts, module = _program_of(plain)
     if module and name == plain.__name__:
         return f'from {module} import {name}', name
     if module:
@@ -260,19 +265,19 @@ def program(
 
 
 def _imports(missing, fn, name):
-    "Return imports for those of the names that are modules; raises `ValueError` for the rest"
+    "Return imports of the names that are modules; raises ValueError for other names"
     values = {n: fn.__globals__.get(n) for n in missing}
     lost = sorted(n for n, v in values.items() if not isinstance(v, ModuleType))
     if lost:
         no = f"no plain statement of the notebook or file makes {'them' if lost[1:] else 'it'}"
-        raise ValueError(f'{name} uses {", ".join(lost)}, and {no}. {_ROUTE}')
+        raise ValueError(f'{name} uses {", ".join(lost)}, and {no}. {_USE_SETUP}')
     return statements('\n'.join(f'import {v.__name__} as {n}' for n, v in sorted(values.items())))
 
 
-# What cannot be carried is named:
+# Arguments travel by pickle; an error names the argument that cannot be pickled.
 class _Pickler(pickle.Pickler):
     def reducer_override(self, thing):
-        "Refuse a function or class of this notebook, which another process does not know"
+        "Refuse a function or class of this notebook, which another process cannot import"
         if getattr(thing, '__module__', None) == '__main__' and (inspect.isfunction(thing) or inspect.isclass(thing)):
             raise pickle.PicklingError(f'{thing.__name__} is known here only')
         return NotImplemented
@@ -285,13 +290,13 @@ def _bytes(thing):
 
 
 def search_path() -> str:  # for PYTHONPATH
-    """Where this process finds modules. A notebook's own folder is an empty string there, which would mean another
-    folder in another process"""
+    """Return the absolute search path of this process. It contains an empty string for the folder of the notebook,
+    which would mean another folder in another process"""
     return os.pathsep.join(map(os.path.abspath, sys.path))
 
 
 def pack(args, kwargs) -> bytes:
-    "Pickle arguments to bytes; raises `ValueError`, which names the one that cannot travel"
+    "Pickle arguments; raises ValueError, which names the argument that cannot be pickled"
     for k, a in [*enumerate(args, 1), *kwargs.items()]:
         try:
             _bytes(a)
@@ -299,5 +304,5 @@ def pack(args, kwargs) -> bytes:
             what = f'argument {k}, a {type(a).__name__},'
             why = f'({type(e).__name__}: {e})'
             way = 'Make it inside a function without arguments'
-            raise ValueError(f'{what} cannot be carried into another process {why}. {way}') from None
+            raise ValueError(f'{what} cannot be pickled for another process {why}. {way}') from None
     return _bytes((args, kwargs))

@@ -1,7 +1,7 @@
-"""Nsight Compute's report: its pages of comma-separated text as `Kernel`s, and these as tables.
+"""Parse Nsight Compute's report, pages of comma-separated text, into `Kernel`s, and show them as tables.
 
 A report has a page of sections and rules (`details`), one of raw metrics (`raw`), and one of source lines with their
-counters (`lines`). `Ncu` is a report in a notebook: first the advice, then the sections.
+counters (`lines`). `Ncu` shows a report in a notebook: the advice first, then the sections.
 """
 
 import csv
@@ -15,10 +15,10 @@ from ..support.tables import Named, Share, Table
 
 __all__ = ['ROOFLINE', 'Kernel', 'Line', 'Metric', 'Ncu', 'Rule', 'advice', 'details', 'from_plain', 'lines', 'raw']
 
-# Each row is a metric of a section, or a rule's advice. Sections come under their full name in the rows of
-# metrics, and under a short one in those of rules; a rule belongs to the section above it. What the program
-# printed may be around the table, and newer versions have columns that older ones lack.
-Metric = namedtuple('Metric', 'name value unit')  # value: a number, or a text where there is none
+# Each row is a metric or the advice of a rule. Rows of metrics have the full name of their section, rows of rules a
+# short one; a rule belongs to the section above it. Output of the program may surround the table, and newer versions
+# have more columns.
+Metric = namedtuple('Metric', 'name value unit')  # value: a number, or text
 
 # kind: 'OPT', 'INF' or 'WRN'; speedup: a fraction of the time, or None; scope: 'global' or 'local'.
 Rule = namedtuple('Rule', 'section name kind text speedup scope')
@@ -26,7 +26,7 @@ Line = namedtuple('Line', 'number text samples counters', defaults=({},))
 
 
 def value(text):
-    "Return a number, without its commas; the text itself if it is none"
+    "Convert a number with commas; return other text as it is"
     try:
         x = float(text.replace(',', ''))
     except ValueError:
@@ -35,8 +35,8 @@ def value(text):
 
 
 class Kernel:
-    """One launch that ncu measured: `sections[title]` is a list of `Metric`, `rules` are advice, `lines` the source
-    with its counters"""
+    """One launch that ncu measured: `sections[title]` is a list of `Metric`, `rules` the advice, `lines` the source
+    lines with their counters, `raw` the metrics by their names in ncu"""
 
     def __init__(self, name, grid='', block='', device=''):
         self.name = name
@@ -49,7 +49,7 @@ class Kernel:
         self.raw = {}
 
     def __getitem__(self, name):
-        "Return the value of a metric by its name in a section, by `section: name`, or by ncu's own name"
+        "Return the value of a metric by its name, by `section: name`, or by its name in ncu"
         if name in self.raw:
             return self.raw[name].value
         section, _, metric = name.rpartition(': ')
@@ -63,19 +63,19 @@ class Kernel:
 
     @property
     def seconds(self):
-        "Duration, or None if it was not read"
+        "The duration in seconds, or None if it was not measured"
         every = [*self.raw.values(), *(m for ms in self.sections.values() for m in ms)]
         found = (m for m in every if m.name in ('gpu__time_duration.sum', 'Duration') and m.unit in _SECONDS)
         return next((m.value * _SECONDS[m.unit] for m in found), None)
 
     @property
     def bytes(self):
-        "Bytes between the GPU and its memory, if `metrics=ROOFLINE` asked for them, or None"
+        "Bytes of DRAM traffic, or None; needs `metrics=ROOFLINE`"
         return self._sum({'dram__bytes.sum': 1})
 
     @property
     def flops(self):
-        "Floating-point operations, on the ordinary and the tensor cores, likewise"
+        "Floating-point operations of CUDA cores and tensor cores, or None; needs `metrics=ROOFLINE`"
         return self._sum(_FLOPS)
 
     def _sum(self, weights):
@@ -90,20 +90,20 @@ _FLOPS = {
     **{f'smsp__sass_thread_inst_executed_op_{op}_pred_on.sum': w for op, w in _SCALAR.items()},
     **{f'sm__ops_path_tensor_src_{op}.sum': 1 for op in _TENSOR},
 }
-ROOFLINE = ('dram__bytes.sum', *_FLOPS)  # what arithmetic intensity is made of; a GPU has those of its own generation
+ROOFLINE = ('dram__bytes.sum', *_FLOPS)  # the metrics of arithmetic intensity; a GPU has only those of its generation
 _SECONDS = {'ns': 1e-9, 'us': 1e-6, 'ms': 1e-3, 's': 1.0}
 _SECONDS.update(nsecond=1e-9, usecond=1e-6, msecond=1e-3, second=1.0)
 
 
 def _csv(text, first):
-    "Rows of the table whose head begins with `first`, from among what else was printed"
+    "Return the rows of the table whose header begins with `first`; other output may surround it"
     lines = text.splitlines()
     start = next((i for i, l in enumerate(lines) if l.startswith(f'"{first}"')), None)
     return [] if start is None else list(_cells(lines[start:]))
 
 
 def _cells(lines):
-    "Return the rows of a table, of which each line begins with a quote"
+    "Return the rows of a table, whose lines all begin with a quote"
     return csv.reader(io.StringIO('\n'.join(l for l in lines if l.startswith('"'))))
 
 
@@ -114,22 +114,22 @@ def _dicts(rows):
 def details(
     text: str,  # what `ncu --csv --page details` printed
 ) -> dict:  # launch number -> `Kernel`
-    "Sections, metrics and rules of each launch"
+    "Return the sections, metrics and rules of each launch"
     res = {}
-    above = ''
+    section = ''
     for r in _dicts(_csv(text, 'ID')):
         k = res.setdefault(int(r['ID']), Kernel(r['Kernel Name'], r.get('Grid Size', ''), r.get('Block Size', '')))
         if r.get('Metric Name'):
-            above = r['Section Name']
+            section = r['Section Name']
             metric = Metric(r['Metric Name'], value(r['Metric Value']), r['Metric Unit'])
-            k.sections.setdefault(above, []).append(metric)
+            k.sections.setdefault(section, []).append(metric)
         if r.get('Rule Name'):
-            k.rules.append(_rule(r, above))
+            k.rules.append(_rule(r, section))
     return res
 
 
 def _rule(r, section):
-    "Return the advice in a row; before version 2023 the text contained the speedup"
+    "Return the `Rule` of a row; before version 2023 its text contained the speedup"
     text = r['Rule Description']
     gain = r.get('Estimated Speedup') or ''
     scope = r.get('Estimated Speedup Type') or ''
@@ -139,12 +139,12 @@ def _rule(r, section):
     return Rule(section, r['Rule Name'], r['Rule Type'], text, float(gain) / 100 if gain else None, scope)
 
 
-# Raw metrics are one row per launch under a row of units. The source page has, per line, a row that
-# sums up its instructions, and then those instructions; the former is what is kept.
+# The raw page has one row per launch, below a row of units. The source page has, per source line, a row with the sums
+# over its instructions, followed by the instructions; only the sums are used.
 def raw(
     text: str,  # what `ncu --csv --page raw` printed
 ) -> dict:  # launch number -> {ncu's name: `Metric`}
-    "Return every metric of each launch under ncu's own name"
+    "Return all metrics of each launch by their names in ncu"
     rows = _csv(text, 'ID')
     if len(rows) < 3:
         return {}
@@ -159,7 +159,7 @@ def raw(
 def lines(
     text: str,  # what `ncu --csv --page source --print-source cuda,sass` printed
 ) -> list:  # (function, list of `Line`), in the order of the launches
-    "Return the source of each launch with the counters of its lines, where the program has line information"
+    "Return the source lines of each launch with their counters; needs line information in the program"
     res = []
     head = None
     for r in _cells(text.splitlines()):
@@ -176,44 +176,45 @@ _SAMPLES = ('# Samples', 'Warp Stall Sampling (All Samples)', 'Sampling Data (Al
 
 
 def _line(head, r):
+    "Return the `Line` of a row"
     counters = {n: v for n, v in zip(head[4:], map(value, r[4:])) if v not in ('-', '')}
     samples = next((counters[n] for n in _SAMPLES if n in counters), 0)
     return Line(int(r[0]), r[1], samples, counters)
 
 
-# First the advice, the most promising first; then each section as a table that folds. With `lines=True`, the
-# source, each line with its fraction of the samples: the sampler looks at a warp every so many cycles, and where
-# it finds most of them is where the time goes.
-_EXCESS = {
+# A report shows the advice first, sorted by estimated speedup, then each section as a folded table. With `lines=True`
+# it shows the source with the fraction of samples per line: the sampler records the current instruction of a warp every
+# few thousand cycles, so lines with many samples take most of the time.
+_EXCESS_NAMES = {
     'L2 Theoretical Sectors Global Excessive': 'sectors too many',
     'L1 Wavefronts Shared Excessive': 'bank conflicts',
 }
 
 
-def _gain(r):
+def _speedup_text(r):
     return '' if r.speedup is None else f"{Share(r.speedup)}{' locally' if r.scope == 'local' else ''}"
 
 
-def _unmark(text):
-    "Return a rule's text without links and references"
+def _strip_links(text):
+    "Return the text of a rule without its links"
     return re.sub(r'@(?:url|section):([^:@]*)(?::[^@]*)?@', r'\1', text)
 
 
-# Notes of a rule about itself: nothing that a change of the kernel could fix.
-_UNASKED = re.compile('optional metric .* could not be found')
+# Rules about their own metrics, which no change of the kernel can fix
+_IGNORED_RULES = re.compile('optional metric .* could not be found')
 
 
 def advice(
     k,  # a `Kernel`
 ) -> Table:
-    "Return the rules that ask for a change, by the speed-up that they promise"
-    asks = [r for r in k.rules if r.kind != 'INF' and not _UNASKED.search(r.text)]
+    "Return the rules that recommend a change, sorted by estimated speedup"
+    asks = [r for r in k.rules if r.kind != 'INF' and not _IGNORED_RULES.search(r.text)]
     asks.sort(key=lambda r: (r.scope == 'local', -(r.speedup or 0)))
-    rows = [[_gain(r), r.section, _unmark(r.text)] for r in asks]
+    rows = [[_speedup_text(r), r.section, _strip_links(r.text)] for r in asks]
     return Table(['est. speed-up', '<section', '<advice'], rows, title='Advice')
 
 
-_WAITS = {
+_STALL_NAMES = {
     'barrier': 'the barrier',
     'branch_resolving': 'a branch',
     'dispatch': 'dispatch',
@@ -235,29 +236,29 @@ _WAITS = {
 }
 
 
-def _stall(l):
-    "What warps waited for most on a line (the profiler's names in plain words), and how many of its samples that is"
+def _main_stall(l):
+    "Return the main stall reason of a line in plain words, and its fraction of the line's samples"
     names = [n for n in l.counters if n.startswith('stall_') and '(' not in n and n != 'stall_selected']
     stalls = {n[6:]: l.counters[n] for n in names if not isinstance(l.counters[n], str)}
     most = max(stalls, key=stalls.get, default=None)
     if not (most and stalls[most] and l.samples):
         return ''
-    return f'{_WAITS.get(most, most)} ({Share(stalls[most] / l.samples)})'
+    return f'{_STALL_NAMES.get(most, most)} ({Share(stalls[most] / l.samples)})'
 
 
 def source_table(
     k,  # a `Kernel`
-    least=0.005,  # the fraction of the samples below which a line is left out
+    least=0.005,  # lines with a smaller fraction of the samples are left out
 ) -> Table:
-    "Lines of the source with their fraction of the samples, what they waited for, and what they wasted"
+    "Return the source lines with their fraction of the samples, main stall reason, and excess memory transactions"
     total = sum(l.samples for l in k.lines) or 1
-    extra = {n: metric for n, metric in _EXCESS.items() if any(_number(l, n) for l in k.lines)}
+    extra = {n: metric for n, metric in _EXCESS_NAMES.items() if any(_number(l, n) for l in k.lines)}
 
     def row(l):
         line = [l.number or '', Named(l.text.strip(), l.text)]
         share = Share(l.samples / total)
         count, *counts = [f'{l.counters.get(n, 0):,}' for n in ('Instructions Executed', *extra)]
-        return [*line, share, count, _stall(l), *counts]
+        return [*line, share, count, _main_stall(l), *counts]
 
     rows = [row(l) for l in k.lines if l.samples / total >= least or any(l.counters.get(n) for n in extra)]
     head = ['line', '<source', 'samples', 'instructions', '<waits for', *extra.values()]
@@ -265,23 +266,23 @@ def source_table(
 
 
 def _number(l, name):
-    "Return a counter of a line, or 0 if it has no number there"
+    "Return a counter of a line, or 0 if it has no value"
     v = l.counters.get(name)
     return v if isinstance(v, (int, float)) else 0
 
 
-def _amount(m):
+def _metric_row(m):
     return [m.name, f'{m.value:,}' if isinstance(m.value, (int, float)) else m.value, m.unit]
 
 
 class Ncu:
-    "A report of Nsight Compute: `kernels`, in the order of their launches; shows itself as tables"
+    "A report of Nsight Compute: `kernels` in the order of their launches, shown as tables"
 
     def __init__(self, kernels, version='', warnings=(), mark=''):
         self.kernels, self.version, self.warnings, self.mark = list(kernels), version, list(warnings), mark
 
     def __getitem__(self, what):
-        "Return a kernel by its number or (short) name; with one kernel, a metric by its name"
+        "Return a kernel by index or (short) name; if there is only one kernel, also a metric by name"
         if isinstance(what, int):
             return self.kernels[what]
         for k in self.kernels:
@@ -304,7 +305,7 @@ class Ncu:
         first = [advice(k)] if any(r.kind != 'INF' for r in k.rules) else []
         if k.lines:
             first.append(source_table(k))
-        rows = {s: [_amount(m) for m in ms if m.value != 'n/a'] for s, ms in k.sections.items()}
+        rows = {s: [_metric_row(m) for m in ms if m.value != 'n/a'] for s, ms in k.sections.items()}
         return first, [Table(['<metric', 'value', '<unit'], rows_of, title=s) for s, rows_of in rows.items()]
 
     def _foot(self):
@@ -321,7 +322,7 @@ class Ncu:
         return f'{"".join(map(self._kernel_html, self.kernels))}<p>{escape(self._foot())}</p>'
 
     def _kernel_html(self, k):
-        "Return the tables of a kernel, those of its sections folded but for the first"
+        "Return the tables of a kernel as HTML; all sections but the first are folded"
         first, sections = self._tables(k)
         parts = [f'<h4 title="{escape(k.name)}">{escape(self._head(k))}</h4>', *(t._repr_html_() for t in first)]
         for i, t in enumerate(sections):
@@ -331,7 +332,7 @@ class Ncu:
         return ''.join(parts)
 
     def plain(self):
-        "It all, as JSON can hold it, in lists where the order counts"
+        "Return the report as data for JSON, in lists where the order matters"
 
         def one(k):
             sections = [[s, [list(m) for m in ms]] for s, ms in k.sections.items()]
@@ -344,12 +345,12 @@ class Ncu:
 
 
 def from_plain(d, mark='') -> Ncu:
-    "Return the report that `plain` gave"
+    "Return the report from the data that `plain` returned"
     return Ncu([_kernel(kernel) for kernel in d['kernels']], d['version'], d['warnings'], mark)
 
 
 def _kernel(kept):
-    "A `Kernel` from what JSON held of it"
+    "Return the `Kernel` from its data in JSON"
     k = Kernel(kept['name'], kept['grid'], kept['block'])
     k.sections = {s: [Metric(*m) for m in ms] for s, ms in kept['sections']}
     k.rules, k.lines = [Rule(*r) for r in kept['rules']], [Line(*l) for l in kept['lines']]

@@ -1,4 +1,4 @@
-"""What every profile is shown with: tables, rates in fitting units, and kernel names that a person can read."""
+"""Format profiles: tables, rates with fitting units, and short names of kernels."""
 
 import re
 
@@ -14,9 +14,9 @@ _PREFIXES = list(zip(_SCALES, ('P', 'T', 'G', 'M', 'k', '', 'm', 'µ', 'n', 'p')
 def si(
     x,  # a number
     unit,  # 's', 'B/s', 'FLOP/s', ...
-    digits=3,  # that count
+    digits=3,  # significant digits
 ) -> str:
-    """Return `x` with a thousandfold prefix that leaves one to three digits before the point.
+    """Format `x` with the SI prefix that leaves one to three digits before the decimal point.
 
     >>> si(3.12e-5, 's')
     '31.2 µs'"""
@@ -29,14 +29,14 @@ def si(
     return f'{v:.{max(0, digits - whole)}f} {prefix}{unit}'
 
 
-# The name of a C++ kernel may take a line of its own for the types of its arguments. What is kept is the
-# function's name; `Kernel2<cutlass_80_...>` says nothing before its bracket, so there the first thing in it
-# is kept. Proton gives the linker's name, in which each part follows its length.
+# A C++ kernel's full name contains the types of its arguments; only the name of the function is kept. Of a wrapper such
+# as `Kernel2<cutlass_80_...>` the first template argument is kept. Proton reports mangled names, in which each part
+# follows its length.
 _WRAPPERS = {'Kernel', 'Kernel2', 'device_kernel'}
 
 
 def _parts(mangled):
-    "Return the parts of a nested name such as `_ZN2at6native4copyE`"
+    "Return the parts of a mangled name such as `_ZN2at6native4copyE`"
     parts = []
     after = re.sub(r'^_ZN?K?', '', mangled)
     while m := re.match(r'(\d+)', after):
@@ -64,7 +64,7 @@ def short(name: str) -> str:  # as a profiler gives it
     return last or name
 
 
-# A name that is still long, as those of matrix products are, loses its middle in a table.
+# Short names of matrix products are still long: tables omit their middle.
 def brief(name, most=56):  # most: characters
     "Return `name`, with its middle left out if it is too long"
     return name if len(name) <= most else f'{name[: most - most // 3 - 1]}…{name[-(most // 3) :]}'

@@ -1,4 +1,4 @@
-"""Time from left to right, as a strip that fits the notebook: one row per thread, stream or warp."""
+"""Draw a timeline as a strip that fits the notebook: one row per thread, stream or warp."""
 
 import math
 from collections import namedtuple
@@ -8,12 +8,14 @@ from ..draw import INK, LINE, PALETTE, Panel, svg_rect, svg_text
 from .show import si
 
 
-# Marks are at 1, 2 or 5 times a power of ten, and there are at most `most` of them.
 def ticks(
     span: float,  # length of the axis
-    most=8,
+    most=8,  # ticks
 ) -> list:  # from 0 on
-    "Round values along an axis"
+    """Return round values along an axis: multiples of 1, 2 or 5 times a power of ten.
+
+    >>> ticks(1.0, 4)
+    [0.0, 0.5, 1.0]"""
     if span <= 0:
         return [0.0]
     base = 10 ** math.floor(math.log10(span / most))
@@ -21,11 +23,10 @@ def ticks(
     return [round(i * step, 15) for i in range(int(span / step + 1e-9) + 1)]
 
 
-# A box that would be thinner than half a pixel is left out where its neighbour on the left already shows ink;
-# so a trace of a hundred thousand kernels is still a small picture. A name is written if it fits,
-# and shows when the pointer is on a box.
+# A box that would be less than half a pixel wide is omitted if the box on its left covers that pixel, so that a trace
+# of 100,000 kernels is still a small picture. A name is written if it fits; a tooltip always shows it.
 OTHER = '#e4e7eb'
-# `start` and `end` are in seconds, or another unit; `full` is what shows under the pointer.
+# `start` and `end` are in seconds or another unit; `full` is the text of the tooltip.
 Box = namedtuple('Box', 'start end name color full', defaults=(OTHER, ''))
 Row = namedtuple('Row', 'label boxes')
 
@@ -60,22 +61,22 @@ _DASHED = f'stroke="{INK}" stroke-width=".8" stroke-dasharray="3 2" marker-end="
 
 
 def _tick(x, top, foot, label):
-    "Return a line across all rows, and what it stands for"
+    "Return the line of a tick across all rows, and its label"
     return _line(x, top, x, foot, f'stroke="{LINE}" stroke-width=".4"'), svg_text(x, foot + 12, label, 9.5)
 
 
 def strip(
     rows: list,  # of `Row`
-    arrows=(),  # (row, time, row, time): from the foot of one to the head of another
-    width=610,  # pixels for the time: with labels and card a page of 800
+    arrows=(),  # (row, time, row, time): from the bottom of one row to the top of another
+    width=610,  # pixels of the time axis: with labels and card it fits a page of 800
     title='',
     most=120,  # pixels for the labels, at most
-    high=18,  # pixels a row
+    high=18,  # pixels per row
     start=None,
-    end=None,  # of the time; by default the first and the last box
+    end=None,  # of the time axis; by default those of the boxes
     unit='s',  # of the time
 ) -> Panel:
-    "Return who did what when, to scale"
+    "Draw the rows to one time scale. Raises ValueError if no row has a box"
     every = [b for r in rows for b in r.boxes]
     if not every:
         raise ValueError('there is nothing to draw: no row has a box')
@@ -101,5 +102,5 @@ def strip(
 
 
 def colors(names) -> dict:  # name -> '#rrggbb'
-    "One colour per name for the first eight; the others are grey"
+    "Return one colour per name for the first eight names, grey for the others"
     return {n: (PALETTE[i] if i < len(PALETTE) else OTHER) for i, n in enumerate(names)}

@@ -1,8 +1,7 @@
-"""PyTorch's profiler: which operator took how long on the CPU, which kernel on the GPU, and when.
+"""Show the profile of PyTorch's profiler: the time of each operator on the CPU and of each kernel on the GPU.
 
-`torch.profiler` writes a trace, in the format of Chrome's tracing page. Here such a trace is read into a
-table and a picture, and stays at hand for a viewer: [Perfetto](https://ui.perfetto.dev) opens it in any
-browser.
+`torch.profiler` writes a trace in the format of Chrome's tracing page. This module converts it into a table and a
+picture, and keeps it for a viewer: [Perfetto](https://ui.perfetto.dev) opens it in any browser.
 """
 
 import contextlib
@@ -23,9 +22,9 @@ from ..bench.recording import Unavailable, no_gpu, recorded
 from ..support.tables import Named, Share, Table
 
 
-# Events on the CPU nest: an operator calls operators, and the innermost calls the driver. A kernel carries
-# the number of the call that launched it, and so it belongs to the operator around that call. The operator's
-# own time is what its inner operators leave.
+# Events on the CPU nest: an operator calls operators, and the innermost one calls the driver. A kernel has the
+# correlation number of the driver call that launched it, so it belongs to the operator around that call. An operator's
+# own time is its time without that of its inner operators.
 _KINDS = {
     'cpu_op': 'op',
     'user_annotation': 'op',
@@ -38,8 +37,8 @@ _KINDS = {
 
 
 class Span:
-    """Something that took time, in seconds: an operator (`op`), a call of the driver (`call`), or a kernel or copy on
-    the GPU (`gpu`)"""
+    """An interval of a trace, in seconds: an operator (`op`), a call of the driver (`call`), or a kernel or copy on the
+    GPU (`gpu`)"""
 
     def __init__(self, event, zero):
         self.kind = _KINDS[event['cat']]
@@ -56,17 +55,17 @@ class Span:
 
     @property
     def seconds(self) -> float:
-        "How long it took"
+        "The duration in seconds"
         return self.end - self.start
 
     @property
     def own(self) -> float:
-        "Seconds that its inner operators leave"
+        "Seconds without those of inner operators"
         return max(0, self.seconds - self.inner)
 
     @property
     def op(self):
-        "The innermost operator around it, or None"
+        "The innermost operator around this span, or None"
         above = self.call.parent if self.kind == 'gpu' and self.call else self.parent
         return above if above is None or above.kind == 'op' else above.op
 
@@ -88,7 +87,7 @@ def _nest(spans):
 def spans(
     trace: dict,  # a Chrome trace, as `torch.profiler` writes it
 ) -> list:  # of `Span`, by their start
-    "Return what a trace says took time, with who called whom"
+    "Convert a trace to spans, with their parents and the launches of kernels. Raises ValueError for an empty trace"
     events = [e for e in trace['traceEvents'] if e.get('ph') == 'X' and e.get('cat') in _KINDS]
     if not events:
         raise ValueError('the trace holds no operators and no kernels')
@@ -107,8 +106,8 @@ def spans(
     return res
 
 
-# One row per operator, and under it the kernels that it launched. What was launched by none, as a Triton
-# or Numba kernel is, has a row of its own.
+# The table has one row per operator, followed by the kernels that it launched. A kernel that no operator launched, such
+# as one of Triton or Numba, has its own row.
 _STEP = re.compile(r'ProfilerStep#\d+')
 _WAITS = re.compile(r'Synchronize|cudaMemcpy$')
 
@@ -118,7 +117,7 @@ def _is_step(s):
 
 
 class _Group:
-    "All spans of one name: how many, CPU seconds, and the GPU seconds of their kernels by name"
+    "All spans of one name: their count, CPU seconds, and the GPU seconds of their kernels by name"
 
     def __init__(self, name):
         self.name = name
@@ -138,8 +137,8 @@ class _Group:
 
 def groups(
     every: list,  # of `Span`
-) -> list:  # of groups, by GPU time and then CPU time
-    "Return the spans by the operator they belong to"
+) -> list:  # of groups, sorted by GPU time, then by CPU time
+    "Group spans by the operator that they belong to"
     res = {}
 
     def group(name):
@@ -166,8 +165,8 @@ def groups(
     return sorted(res.values(), key=lambda g: (-g.gpu, -g.cpu))
 
 
-def _rows(found, gpu, most, color):
-    "Rows of the table for the first `most` groups, and one for the others"
+def _rows(found, gpu, max_rows, color):
+    "Return table rows for the first `max_rows` groups, and one row for the others"
     total = sum(g.gpu if gpu else g.cpu for g in found) or 1
 
     def row(name, count, cpu, busy):
@@ -176,20 +175,20 @@ def _rows(found, gpu, most, color):
         return [name, count, *times, part]
 
     rows = []
-    for g in found[:most]:
+    for g in found[:max_rows]:
         rows.append(row(Named(brief(g.name), g.full, color.get(g.name, OTHER)), g.count, g.cpu, g.gpu))
         inner = sorted(g.kernels.items(), key=lambda item: -item[1][1]) if list(g.kernels) != [g.name] else []
         rows += [row(Named(brief(k), full, deep=1), n, None, t) for k, (n, t, full) in inner]
-    if others := found[most:]:
+    if others := found[max_rows:]:
         sums = (sum(getattr(g, column) for g in others) for column in ('count', 'cpu', 'gpu'))
         rows.append(row(f'{len(others)} more', *sums))
     return rows
 
 
-# Next to the table is how busy the GPU was in the steps, which is the first thing to look at: kernels need
-# not be made faster while the GPU waits for the CPU to launch them.
+# The note below the table says for which fraction of the steps the GPU was busy. It comes first in an analysis: faster
+# kernels do not help while the GPU waits for the CPU to launch them.
 def _busy(every, start, end):
-    "Seconds between `start` and `end` in which something ran on a GPU"
+    "Return the seconds between `start` and `end` in which a GPU was busy"
     total = 0.0
     at = start
     for s in sorted((s for s in every if s.kind == 'gpu'), key=lambda s: s.start):
@@ -202,7 +201,7 @@ def _busy(every, start, end):
 class Profile:
     "A report of PyTorch's profiler: a table, a picture of the last step, and the trace itself"
 
-    def __init__(self, trace, mark=''):  # mark: where and when it was recorded, if it was
+    def __init__(self, trace, mark=''):  # mark: where and when it was recorded
         self.data, self.mark, self.spans = trace, mark, spans(trace)
         self.groups = groups(self.spans)
         self.gpu = any(s.kind == 'gpu' for s in self.spans)
@@ -211,7 +210,7 @@ class Profile:
 
     @property
     def steps(self):
-        "(start, end) of each step, until the last kernel launched in it"
+        "(start, end) of each step; a step ends with the last kernel that was launched in it"
         steps = [s for s in self.spans if _is_step(s) and s.kind == 'op'] or [None]
         return [self._window(s) for s in steps]
 
@@ -221,16 +220,16 @@ class Profile:
 
     @property
     def seconds(self) -> float:
-        "From the start of the first step to the end of the last"
+        "Seconds from the start of the first step to the end of the last one"
         return self.steps[-1][1] - self.steps[0][0]
 
     @property
     def busy(self) -> float:
-        "Seconds of the steps in which something ran on a GPU"
+        "Seconds of the steps in which a GPU was busy"
         return _busy(self.spans, self.steps[0][0], self.steps[-1][1])
 
-    def table(self, most=12) -> Table:  # most: operators to name
-        "Operators and kernels: count, time on the CPU (their own), on the GPU, and share"
+    def table(self, most=12) -> Table:  # most: operators to list
+        "Return a table of operators and kernels: count, own CPU time, GPU time, and percentage"
         what, times = ('<operator, and its kernels', ['GPU', 'of GPU']) if self.gpu else ('<operator', ['of CPU'])
         head = [what, 'count', 'CPU', *times]
         return Table(head, _rows(self.groups, self.gpu, most, self._colors()), title=self._title(), note=self._note())
@@ -266,7 +265,7 @@ class Profile:
 
 
 class Link:
-    "A file, and what to do with it"
+    "A link to a file, with a hint"
 
     def __init__(self, path, hint):
         self.path = Path(path)
@@ -282,14 +281,14 @@ class Link:
         return f'<a href="{escape(str(self.path))}" download>{escape(self.path.name)}</a> ({escape(self.hint)})'
 
 
-# CPU threads are above, with operators in the first rows and what they call below; streams of the GPU follow.
-# Arrows lead from the launch to the kernel, while those are few.
+# The picture has rows per CPU thread, with outer operators above inner ones, followed by the streams of the GPU. Arrows
+# lead from launches to kernels if there are few of them.
 def _overlaps(s, start, end):
     return s.end > start and s.start < end
 
 
 def _thread_rows(every, start, end, color, deepest=3):
-    "The rows of each CPU thread, an operator's inner ones a row lower; (rows, index of the lowest row by thread)"
+    "Return (rows of all CPU threads, the index of the lowest row by thread); inner operators are one row lower"
     rows = []
     lowest = {}
 
@@ -310,14 +309,14 @@ def _thread_rows(every, start, end, color, deepest=3):
 
 
 def _stream_rows(gpu, color):
-    "One row per stream that has work"
-    many = len({s.device for s in gpu}) > 1
+    "Return one row per stream that has work"
+    several_gpus = len({s.device for s in gpu}) > 1
 
     def name(s):
         return short(s.name) if s.op is None or _is_step(s.op) else s.op.name
 
     streams = sorted({(s.device, s.where) for s in gpu})
-    label = {p: f'GPU {p[0]}, stream {p[1]}' if many else f'stream {p[1]}' for p in streams}
+    label = {p: f'GPU {p[0]}, stream {p[1]}' if several_gpus else f'stream {p[1]}' for p in streams}
 
     def box(s):
         return Box(s.start, s.end, short(s.name), color.get(name(s), OTHER), s.name)
@@ -327,11 +326,11 @@ def _stream_rows(gpu, color):
 
 def picture(
     profile,  # a `Profile`
-    step=-1,  # which of its steps
-    arrows=16,  # how many launches to show, at most
+    step=-1,  # index of the step
+    arrows=16,  # draw arrows for at most so many launches
     width=610,
 ) -> Picture:
-    "One step of a profile as a strip"
+    "Draw one step of a profile as a strip"
     start, end = profile.steps[step]
     color = profile._colors()
     rows, lowest = _thread_rows(profile.spans, start, end, color)
@@ -349,7 +348,7 @@ def picture(
 
 
 def _caption(seconds, on_gpu, with_arrows, mark):
-    "Return what the colours and arrows of a strip mean"
+    "Return the caption of a strip, which explains its colours and arrows"
     what = (
         'a kernel has the colour of the operator that launched it' if on_gpu else 'an operator is above those it calls'
     )
@@ -361,10 +360,10 @@ def _caption(seconds, on_gpu, with_arrows, mark):
 Profile.timeline = picture
 
 
-# The profiler's own first call is slow, so by default one call goes before those that count. A trace keeps
-# the machine's name out.
+# The first call under the profiler is slow, so by default one call is a warm-up. The machine's name is removed from a
+# trace.
 def _plan(steps, schedule):
-    "Return (wait, warm-up, active) calls"
+    "Return the numbers of (wait, warm-up, active) calls"
     if schedule is None:
         return 0, 1, steps
     if len(schedule) != 3 or min(schedule) < 0 or schedule[2] < 1:
@@ -374,7 +373,7 @@ def _plan(steps, schedule):
 
 @contextlib.contextmanager
 def _silence():
-    "PyTorch's profiler writes to the terminal when it starts and stops"
+    "Suppress what PyTorch's profiler writes to the terminal when it starts and stops"
     os.environ.setdefault('KINETO_LOG_LEVEL', '99')
     with warnings.catch_warnings():
         for said in ('.*Profiler clears events', ".*Profiler won't be using warmup"):
@@ -405,7 +404,7 @@ def _trace(fn, args, kwargs, plan, shapes):
 
 
 def slim(trace: dict) -> dict:
-    "Only what the table and the picture need, which is what a recording keeps"
+    "Return only the parts of a trace that the table and the picture need; a recording stores these"
 
     def only(d, keys):
         return {k: d[k] for k in keys if k in d}
@@ -423,15 +422,17 @@ def slim(trace: dict) -> dict:
 
 
 def profile(
-    fn,  # what is profiled
-    *args,  # of `fn`, as `kwargs` are
-    steps=1,  # calls that count, after one that does not
+    fn,  # the function to profile
+    *args,  # for `fn`, like `kwargs`
+    steps=1,  # calls to profile, after a warm-up call
     schedule=None,  # (wait, warm-up, active) calls, instead of `steps`
     shapes=False,  # keep the shapes of the operators' inputs in the trace
-    record=None,  # the name of a recording, NN_what: shown where there is no GPU
+    record=None,  # the name of a recording, which is shown where there is no GPU
     **kwargs,
 ) -> Profile:
-    "PyTorch's profile of `fn(*args)`, on the CPU and, where there is one, the GPU"
+    """Profile `fn(*args)` with PyTorch's profiler, on the CPU and, if there is one, on the GPU.
+
+    profile(torch.nn.functional.gelu, x, steps=3)"""
     plan = _plan(steps, schedule)
     if record is None:
         return Profile(_trace(fn, args, kwargs, plan, shapes))

@@ -1,7 +1,8 @@
-"""Proton, Triton's profiler: scopes with the time and the rates of their kernels, and a timeline inside a kernel.
+"""Profile with Proton, Triton's profiler: scopes with the time and rates of their kernels, and timelines inside
+kernels.
 
-A scope is a part of a program that you give a name, and, if you know them, the bytes that it must move and
-the operations that it must do.
+A scope is a named part of a program. You can also give it the bytes that it must move and the operations that it must
+execute.
 """
 
 import contextlib
@@ -22,16 +23,16 @@ from ..bench.recording import Unavailable, no_gpu, recorded
 from ..support.tables import Named, Share, Table
 
 
-# Proton writes a tree as JSON: a frame with its metrics and its children, and then what the GPUs are. Times
-# are stored at the kernels; the bytes and operations of a scope are those that it was given, per entry of the scope,
-# or else those of what is in it. Giving them to a scope and to the kernels inside does not count
-# them twice. The first versions wrote `Time (ns)` and `Count`, later ones `time (ns)` and `count`.
+# Proton writes a tree as JSON: a frame has metrics and children; a list of GPUs follows. Kernels have times. Bytes and
+# operations are those that a scope was given, per entry of the scope, or else the sums over its children, so values
+# that are given both to a scope and to its kernels do not count twice. Early versions wrote `Time (ns)` and `Count`,
+# later ones `time (ns)` and `count`.
 _UNITS = {'ns': 1e-9, 'us': 1e-6, 'ms': 1e-3, 's': 1.0}
-_HIDDEN = '__proton_launch_metadata'  # what computing the metrics of a launch itself launched
+_HIDDEN = '__proton_launch_metadata'  # kernels that were launched only to compute the metrics of a launch
 
 
 class Node:
-    "A scope or kernel: `seconds`, `count`, `flops`, `bytes` with all that is in it, and `children`"
+    "A scope or kernel: `seconds`, `count`, `flops` and `bytes`, including its `children`"
 
     def __init__(self, data):
         self.name = data['frame']['name']
@@ -46,7 +47,7 @@ class Node:
 
     @staticmethod
     def _metrics(found):
-        "Metrics by their names in lower case, times in seconds"
+        "Return the metrics by their names in lower case, with times in seconds"
         res = {}
         for k, v in found.items():
             m = re.match(r'([\w]+)(?: \((\w+)\))?', k.lower())
@@ -58,7 +59,7 @@ class Node:
         return sum(v for k, v in self.own.items() if re.fullmatch(rf'{what}(8|16|32|64)?', k))
 
     def __getitem__(self, name):
-        "Return a scope or kernel below this one, by its (short) name"
+        "Return a scope or kernel inside this one, by its (short) name"
         for c in self.children:
             if name in (c.name, short(c.name)):
                 return c
@@ -71,7 +72,7 @@ class Node:
 class Tree:
     "A report of Proton: a tree of scopes and kernels, shown with time, percentage, and rates"
 
-    def __init__(self, data, mark=''):  # data: what Proton wrote; mark: where and when it was recorded, if it was
+    def __init__(self, data, mark=''):  # data: what Proton wrote; mark: where and when it was recorded
         self.data, self.mark = data, mark
         self.root = Node(data[0])
 
@@ -79,18 +80,18 @@ class Tree:
         return self.root[name]
 
     def plain(self) -> list:
-        "It all, as JSON can hold it"
+        "Return the tree as data for JSON"
         return self.data
 
     def table(self) -> Table:
-        "One row per scope and kernel, deeper ones further to the right"
+        "Return a table with one row per scope and kernel, indented by depth"
         head = ['<scope or kernel', 'kernels', 'GPU time', 'share', 'memory', 'arithmetic']
         title = f"{si(self.root.seconds, 's')} on the GPU"
         note = f'[{self.mark}]' if self.mark else ''
         return Table(head, self._rows(self.root, 0), title=title, note=note)
 
     def _rows(self, node, deep):
-        "Return what is in a node, the longest first, each followed by what is in it"
+        "Return the rows of a node's children, the longest first, each followed by its own children"
         rows = []
         for n in sorted(node.children, key=lambda c: -c.seconds):
             if n.seconds or n.children:
@@ -111,18 +112,17 @@ class Tree:
         return self.table()._repr_html_()
 
 
-# Where Triton has `triton.profiler.language`, scopes may be in the kernel itself, and each warp notes its
-# clock on entering and leaving. Proton's file calls a cycle a nanosecond (a clock of 1000 MHz); here they are
-# cycles again. Each block is drawn from its own start, for only within an SM do clocks agree.
+# With `triton.profiler.language`, scopes can be inside a kernel: each warp records its clock when it enters and leaves
+# a scope. Proton writes one cycle as one nanosecond (a clock of 1000 MHz); this module converts back to cycles. Each
+# block is drawn from its own start, because the clocks of different SMs differ.
 #
-# What this does not show: the notes themselves cost some tens of cycles each, and the compiler may move
-# instructions across the borders of a scope.
+# Limits: each record costs some tens of cycles, and the compiler may move instructions into or out of a scope.
 _CORE = re.compile(r'(?P<kernel>.*) Core(?P<sm>\d+) CTA(?P<block>\d+)$')
 _WARP = re.compile(r'warp (?P<warp>\d+) \(line (?P<line>\d+)\)')
 
 
 class Timeline:
-    "The scopes inside a kernel: a strip of the first block, and cycles of each scope over all warps"
+    "The scopes inside a kernel: a strip of the first block, and the cycles of each scope over all warps"
 
     def __init__(self, data, mark=''):  # data: the Chrome trace that Proton wrote
         self.data, self.mark, self.marks = data, mark, []
@@ -139,7 +139,7 @@ class Timeline:
             raise ValueError(f'the kernel left no marks: {need}')
 
     def plain(self):
-        "Return the marks, in the same form with less around them"
+        "Return the marks as data for JSON, in the same format as `data`"
 
         def slim(e):
             return {
@@ -156,11 +156,11 @@ class Timeline:
 
     @property
     def names(self) -> list:
-        "The scopes, in the order of their lines"
+        "The names of the scopes, in the order of their lines"
         return list(dict.fromkeys(m['name'] for m in sorted(self.marks, key=lambda m: (m['line'], m['start']))))
 
     def table(self) -> Table:
-        "Cycles of each scope: how often a warp is in it, for how long, and which share of the block's time"
+        "Return a table of scopes: how often a warp enters, for how many cycles, and the percentage of the warp's time"
         warps = defaultdict(list)
         for m in self.marks:
             warps[m['block'], m['warp']].append(m)
@@ -175,20 +175,20 @@ class Timeline:
         head = ['<scope', 'times a warp', 'cycles', 'least', 'most', 'of the warp']
         return Table(head, rows, title=title, note=f'[{self.mark}]' if self.mark else '')
 
-    def picture(self, block=None, most=8) -> Picture:  # block: by default the first; most: warps to draw
-        "Return the warps of one block"
+    def picture(self, block=None, max_warps=8) -> Picture:  # block: by default the first; most: warps to draw
+        "Draw the warps of one block. Raises ValueError for a block without marks"
         block = self.blocks[0] if block is None else block
         here = [m for m in self.marks if m['block'] == block]
         if not here:
             raise ValueError(f'block {block} left no marks; those that did: {self.blocks}')
-        warps = sorted({m['warp'] for m in here})[:most]
+        warps = sorted({m['warp'] for m in here})[:max_warps]
         rows = [r for w in warps for r in self._warp_rows([m for m in here if m['warp'] == w], here)]
         drawn = strip(rows, title=f"{here[0]['kernel']}, block {block}", unit='cycles')
         mark = f' [{self.mark}]' if self.mark else ''
         return Picture(drawn, caption=f'Clock cycles from the first mark of the block on.{mark}')
 
     def _warp_rows(self, marks, block):
-        "One row per line of the source that has a scope; the first names the warp"
+        "Return one row per source line with a scope; the first row has the name of the warp"
         color = colors(self.names)
         zero = min(m['start'] for m in block)
 
@@ -207,9 +207,8 @@ class Timeline:
         return {'text/plain': repr(self), 'text/html': f'{self.picture().svg}{self.table()._repr_html_()}'}
 
 
-# `scope` names a part of a program. Outside a session, and without Triton, it does nothing, so it may stay
-# in the program.
-_session = None  # the one that is running
+# `scope` does nothing outside a session or without Triton, so it may stay in a program.
+_session = None  # the session that is running
 
 
 def _profiler():
@@ -225,32 +224,32 @@ def _profiler():
 
 @contextlib.contextmanager
 def scope(
-    name,  # of this part
-    flops=None,  # floating-point operations that it does
-    bytes=None,  # bytes that it must move to and from the GPU's memory
+    name,  # of the scope
+    flops=None,  # floating-point operations per entry
+    bytes=None,  # bytes of DRAM traffic per entry
     **metrics,  # more values to add up
 ):
-    "A part of what `proton` profiles"
+    "Name a part of a program for `proton`, as a `with` block"
     given = {k: v for k, v in dict(flops=flops, bytes=bytes, **metrics).items() if v is not None}
     with _session.scope(name, given) if _session else contextlib.nullcontext():
         yield
 
 
-class Occupied(RuntimeError):
-    "Another profiler holds the GPU's tracing interface in this process"
+class ProfilerBusy(RuntimeError):
+    "Another profiler of this process uses the GPU's tracing interface"
 
 
 @contextlib.contextmanager
-def _explain_occupied():
-    "Say in words when only one profiler may trace: PyTorch's keeps the interface once it has run"
+def _explain_busy():
+    "Raise `ProfilerBusy` if another profiler traces: PyTorch's keeps the interface after its first use"
     try:
         yield
     except RuntimeError as e:
         if 'cupti' not in str(e):
             raise
-        who = f"another profiler traces the GPU in this process ({e}); PyTorch's goes on doing so once it has run"
-        way = 'proton(fn) then takes a process of its own; for a session, restart the kernel'
-        raise Occupied(f'{who}. {way}') from None
+        who = f"another profiler traces the GPU in this process ({e}); PyTorch's continues to do so after its first use"
+        way = 'proton(fn) then runs in a process of its own; for a session, restart the kernel'
+        raise ProfilerBusy(f'{who}. {way}') from None
 
 
 class Session:
@@ -269,13 +268,13 @@ class Session:
         if _session:
             raise RuntimeError('a Proton session is running already; sessions do not nest')
         self.profiler, self.folder = _profiler(), tempfile.TemporaryDirectory()
-        with _explain_occupied():
+        with _explain_busy():
             self.id = self.profiler.start(f'{self.folder.name}/profile', **self._how())
         _session = self.profiler
         return self
 
     def _how(self):
-        "Arguments for Proton's start"
+        "Return the arguments of Proton's `start`"
         if not self.inside:
             return dict(hook='triton' if self.hook else None)
         try:
@@ -289,7 +288,7 @@ class Session:
     def __exit__(self, kind, error, trace):
         global _session
         _session = None
-        with self.folder, _explain_occupied():
+        with self.folder, _explain_busy():
             if error is None:
                 self._wait()
             self.profiler.finalize(self.id)
@@ -317,9 +316,9 @@ class Session:
         return {'text/plain': repr(self.result), 'text/html': self.result._repr_html_()}
 
 
-# Only one profiler at a time may trace a process. Where PyTorch's was there first, the function moves to a
-# process of its own, as it does for Nsight Compute.
-_MOVED = '''
+# Only one profiler can trace a process. If PyTorch's was first, the function runs in another process, as for Nsight
+# Compute.
+_PROCESS_SCRIPT = '''
 import json as _j, pickle as _p
 from gridstride.prof.tree import proton as _proton
 with open({args!r}, 'rb') as _f: _args,_kwargs = _p.load(_f)
@@ -329,14 +328,14 @@ with open({out!r}, 'w', encoding='utf-8') as _f: _j.dump(_made.data, _f)
 '''
 
 
-def _profile_elsewhere(fn, args, kwargs, inside, hook):
-    "Return the result of `proton` from a process of its own"
+def _profile_in_process(fn, args, kwargs, inside, hook):
+    "Run `proton` in a process of its own, and return its result"
     with tempfile.TemporaryDirectory() as folder:
         source, name = program(fn)
         files = {name: f'{folder}/{name}' for name in ('args', 'out')}
         script = Path(folder, 'profiled.py')
         Path(files['args']).write_bytes(pack(args, kwargs))
-        moved = _MOVED.format(**files, name=name, inside=inside, hook=hook)
+        moved = _PROCESS_SCRIPT.format(**files, name=name, inside=inside, hook=hook)
         script.write_text(f'{source}\n{moved}', encoding='utf-8')
         env = {k: v for k, v in os.environ.items() if k != 'GRIDSTRIDE_RECORD'} | dict(PYTHONPATH=search_path())
         done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=env)
@@ -347,15 +346,19 @@ def _profile_elsewhere(fn, args, kwargs, inside, hook):
 
 
 def proton(
-    fn=None,  # what to profile, after one call that compiles; without it: a session, for `with`
-    *args,  # for `fn`, as `kwargs` are
-    inside=False,  # look inside the kernels, at their own scopes
+    fn=None,  # the function to profile, after a first call that compiles; None: return a session for `with`
+    *args,  # for `fn`, like `kwargs`
+    inside=False,  # profile the scopes inside kernels
     hook=True,  # take flops and bytes from a kernel's `launch_metadata`
-    record=None,  # the name of a recording, NN_what: shown where Proton cannot run
+    record=None,  # the name of a recording, which is shown where Proton cannot run
     **kwargs,
 ):
-    """Proton's `Tree` of `fn(*args)` (or its `Timeline` if `inside`), or a `Session`; `Unavailable` without a GPU or
-    Triton"""
+    """Profile `fn(*args)` with Proton; return a `Tree` or, with `inside`, a `Timeline`. Without `fn`, return a
+    `Session`.
+
+        proton(f, x).table()
+
+    Raises Unavailable without a GPU or Triton."""
     if fn is None:
         return Session(inside, hook)
 
@@ -366,8 +369,8 @@ def proton(
         try:
             with Session(inside, hook) as s:
                 fn(*args, **kwargs)
-        except Occupied:
-            return _profile_elsewhere(fn, args, kwargs, inside, hook)
+        except ProfilerBusy:
+            return _profile_in_process(fn, args, kwargs, inside, hook)
         return s.result
 
     if record is None:

@@ -1,4 +1,4 @@
-"""Attention of a part of the keys, its gradients, and the merge of two parts."""
+"""Compute attention to a part of the keys and its gradients, and merge the results of two parts."""
 
 import math
 import time
@@ -12,44 +12,46 @@ from ..cpp import cuda_kernel
 from ..kernels.flash import attentions
 from ..utils import cdiv
 
-_NATURAL = torch.float64, torch.float32
+_SCORE_DTYPES = torch.float64, torch.float32
 
 
 class Kernels(NamedTuple):
-    "Who computes a part"
+    "The functions that compute attention to a part of the keys"
 
     attend: Callable  # (q, k, v, causal, scale) -> out, lse
-    gradients: Callable  # (dout, q, k, v, out, lse, causal, scale, into=None) -> dq, dk, dv; into: where they go
-    onto: Callable = None  # (out, lse, first, q, k, v, causal, scale, fresh): as `merge`, of what it computes itself
+    gradients: Callable  # (dout, q, k, v, out, lse, causal, scale, into=None) -> dq, dk, dv; into: tensors for them
+    onto: Callable = None  # (out, lse, first, q, k, v, causal, scale, fresh): computes a part and merges it
     pair: Callable = None  # as `attentions.attention_pair` -> out, lse
-    part_gradients: Callable = None  # (dout, q, out, lse, scale) -> what adds dq up, as `attentions.PartGradients`
+    part_gradients: Callable = None  # (dout, q, out, lse, scale) -> an accumulator like `attentions.PartGradients`
 
 
 def _scores(q, k, causal, scale):
-    "All of them, in float32 at least"
-    q, k = (x if x.dtype in _NATURAL else x.float() for x in (q, k))
+    "Return the matrix of scores S = scale * q @ k^T, in float32 or float64"
+    q, k = (x if x.dtype in _SCORE_DTYPES else x.float() for x in (q, k))
     s = q @ k.mT * scale
     return s.masked_fill(torch.ones_like(s, dtype=torch.bool).triu(1), -math.inf) if causal else s
 
 
 def _attend(q, k, v, causal, scale):
+    "Compute out and lse with all scores in memory"
     s = _scores(q, k, causal, scale)
     lse = s.logsumexp(-1)
     return ((s - lse[..., None]).exp() @ v.to(s.dtype)).to(q.dtype), lse
 
 
-def _put(grads, into):
-    "The gradients where they are wanted"
+def _write_grads(grads, into):
+    "Copy the gradients to `into`, if it is given, and return them"
     return grads if into is None else tuple(to.copy_(x) for to, x in zip(into, grads))
 
 
 def _gradients(dout, q, k, v, out, lse, causal, scale, into=None):
+    "Compute dq, dk and dv with all scores in memory"
     s = _scores(q, k, causal, scale)
     p, g = (s - lse[..., None]).exp(), dout.to(s.dtype)
     delta = (g * out.to(s.dtype)).sum(-1, keepdim=True)
     ds = p * (g @ v.mT.to(s.dtype) - delta) * scale
     grads = ds @ k.to(s.dtype), ds.mT @ q.to(s.dtype), p.mT @ g
-    return _put([x.to(q.dtype) for x in grads], into)
+    return _write_grads([x.to(q.dtype) for x in grads], into)
 
 
 plain = Kernels(_attend, _gradients)  # all scores in memory; any type, anywhere
@@ -76,73 +78,81 @@ def _attend_cudnn(q, k, v, causal, scale):
 
 
 def _gradients_cudnn(dout, q, k, v, out, lse, causal, scale, into=None):
-    none = torch.zeros((), dtype=torch.int64, device=q.device)  # state of a dropout that is not there
+    none = torch.zeros(
+        (), dtype=torch.int64, device=q.device
+    )  # the state of the random generator of dropout, which is not used
     lse = lse[..., None].contiguous()
     grads = torch.ops.aten._scaled_dot_product_cudnn_attention_backward(
         dout, q, k, v, out, lse, none, none, None, None, None, q.shape[2], k.shape[2], 0.0, causal, scale=scale
     )
-    return _put(grads, into)
+    return _write_grads(grads, into)
 
 
-cudnn = Kernels(_attend_cudnn, _gradients_cudnn)  # torch's, of cuDNN
+cudnn = Kernels(_attend_cudnn, _gradients_cudnn)  # torch's operators of cuDNN
 
 
 def kernels_for(
-    q,  # [batch, heads, rows, dim], like the next
+    q,  # [batch, heads, rows, dim], like k and v
     k,
     v,
 ) -> Kernels:
-    "`ours` for bfloat16 with head dimension 64 or 128 on a Hopper GPU, else `plain`"
-    if q.is_cuda and q.numel() and attentions.attention_way(q, k, v).name == 'hopper' and q.shape[-1] <= 128:
+    "Choose `ours` for bfloat16 with head dimension 64 or 128 on a Hopper GPU, else `plain`"
+    if q.is_cuda and q.numel() and attentions.attention_backend(q, k, v).name == 'hopper' and q.shape[-1] <= 128:
         return ours
     return plain
 
 
 def slowed(
-    kernels: Kernels,  # to be slowed
-    seconds: float,  # for a million scores of a head
+    kernels: Kernels,
+    seconds: float,  # per million scores
 ) -> Kernels:
-    """The same, but each call lasts as long as a GPU in slow motion would take, asleep for the rest of it: so processes
-    that share the cores of a laptop wait for each other as if each had a GPU of its own"""
+    """Return `kernels` whose calls take a given time: each computes, then sleeps. So processes that share the cores of
+    a laptop wait for each other as if each had its own, slower GPU"""
 
-    def slow(f, q_at, times):
-        def call(*args, **how):
+    def slow(function, q_at, cost_factor):
+        def call(*args, **kwargs):
             end = time.perf_counter()
             q, k, causal = args[q_at], args[q_at + 1], args[-2]
             scores = q.shape[2] * (q.shape[2] + 1) / 2 if causal else q.shape[2] * k.shape[2]
-            end += times * seconds * scores * q.shape[0] * q.shape[1] / 1e6
-            res = f(*args, **how)
+            end += cost_factor * seconds * scores * q.shape[0] * q.shape[1] / 1e6
+            res = function(*args, **kwargs)
             time.sleep(max(0, end - time.perf_counter()))
             return res
 
         return call
 
-    return Kernels(slow(kernels.attend, 0, 1), slow(kernels.gradients, 1, 2.5))  # five products after two
+    return Kernels(
+        slow(kernels.attend, 0, 1), slow(kernels.gradients, 1, 2.5)
+    )  # the backward pass has five products, the forward pass two
 
 
-# Two parts of the keys of the same rows
+# Merging the results of the same rows for two parts of the keys
 def _merge_plain(out, lse, part, part_lse):
-    both = torch.logaddexp(lse, part_lse)
-    mine, theirs = (lse - both).exp()[..., None], (part_lse - both).exp()[..., None]
-    out.copy_(out * mine.to(out.dtype) + part.to(out.dtype) * theirs.to(out.dtype))
-    lse.copy_(both)
+    "Merge with torch, in place"
+    merged_lse = torch.logaddexp(lse, part_lse)
+    weight, part_weight = (lse - merged_lse).exp()[..., None], (part_lse - merged_lse).exp()[..., None]
+    out.copy_(out * weight.to(out.dtype) + part.to(out.dtype) * part_weight.to(out.dtype))
+    lse.copy_(merged_lse)
 
 
 @lru_cache
-def _merge_kernel(wide):
+def _merge_kernel(out_type):
     text = files(__package__).joinpath('merge.cuh').read_text(encoding='utf-8')
-    return cuda_kernel(f'#include <cuda_bf16.h>\ntypedef {wide} sum_t;\n{text}', 'merge_parts')
+    return cuda_kernel(f'#include <cuda_bf16.h>\ntypedef {out_type} sum_t;\n{text}', 'merge_parts')
 
 
 def merge(
-    out,  # [batch, heads, rows, dim], contiguous; is changed
-    lse,  # float32 [batch, heads, rows], or as wide as `out`; is changed
-    part,  # what the rows from `first` on make of other keys
-    part_lse,  # likewise
-    first=0,  # row
+    out,  # [batch, heads, rows, dim], contiguous; updated in place
+    lse,  # [batch, heads, rows], float32 or the dtype of `out`; updated in place
+    part,  # out of the rows from `first` on, for other keys
+    part_lse,  # their lse
+    first=0,  # rows before this one do not change
 ):
-    """Make `out` and `lse` those of both parts of the keys. A row that sees nothing has an `lse` of -inf; one of the
-    two parts has to see something"""
+    """Merge the results for two parts of the keys, weighted by their sums of exponentials.
+
+        merge(out, lse, *attend(q, more_k, more_v))
+
+    A row that attends to no key of a part has an `lse` of -inf there; it must attend to a key of the other part."""
     if not out.is_cuda or part.dtype != torch.bfloat16 or out.shape[-1] not in (64, 128, 256):
         return _merge_plain(out[:, :, first:], lse[:, :, first:], part, part_lse)
     _launch_merge(out, lse, part.contiguous(), part_lse.contiguous(), first)

@@ -1,4 +1,5 @@
-"""Attention of a sequence that is split over ranks: by all-gather, and by a ring that sends while it computes."""
+"""Compute attention of a sequence that is split over ranks: in a ring that sends while it computes, or by
+all-gather."""
 
 from contextlib import nullcontext
 from functools import lru_cache
@@ -12,16 +13,19 @@ from .sharding import check_order, piece
 from .parts import kernels_for, merge
 from .processes import rank_and_ranks
 
-_WIDE = torch.float32, torch.float64
-_PARTS = 4  # of the heads: a kernel that waits for keys by itself begins with the first of them
+_SUM_DTYPES = torch.float32, torch.float64
+_HEAD_GROUPS = (
+    4  # groups of heads that are sent one after the other: a kernel that waits for keys can begin with the first group
+)
 
 
-def _unmarked(what, step):
-    "No stamps"
+def _no_stamp(what, step):
+    "Note nothing"
     return nullcontext()
 
 
 def _check(q, k, v, order, ranks):
+    "Raise TypeError or ValueError unless q, k and v match, and the order fits the length"
     for name, x in dict(q=q, k=k, v=v).items():
         if not isinstance(x, torch.Tensor):
             raise TypeError(f'ring: {name} is a {type(x).__name__}, and a torch tensor is needed')
@@ -33,13 +37,13 @@ def _check(q, k, v, order, ranks):
     check_order(order, q.shape[2] * ranks, ranks)
 
 
-def _kept_type(x, ranks):
-    "The type of sums over parts: the sum of two rounded parts gains nothing by more digits"
-    return x.dtype if x.dtype in _WIDE or ranks <= 2 else torch.float32
+def _sum_dtype(x, ranks):
+    "Return the dtype in which partial results are summed: the sum of two rounded parts gains nothing from float32"
+    return x.dtype if x.dtype in _SUM_DTYPES or ranks <= 2 else torch.float32
 
 
-class _Job:
-    "The state that all steps of a call share"
+class _RingCall:
+    "The options of one call of `attention`, which all of its steps share"
 
     def __init__(self, order, causal, scale, kernels, carrier, stamp):
         self.order, self.causal, self.scale, self.kernels = order, causal, scale, kernels
@@ -47,144 +51,148 @@ class _Job:
         self.me, self.ranks = rank_and_ranks()
 
     def piece(self, step, x):
-        "Return what this rank computes in a step"
+        "Return the `Piece` that this rank computes in a step, or None"
         return piece(self.order, self.me, (self.me - step) % self.ranks, x.shape[2], self.causal)
 
     def needed(self, step, x):
-        "Those of this rank's keys at which rank `me + step` looks, a slice; None for none"
+        "Return the slice of this rank's keys that rank `me + step` attends to, or None"
         p = piece(self.order, (self.me + step) % self.ranks, self.me, x.shape[2], self.causal)
         return p and p.keys
 
     def open(self, k, v, parts=1):
-        "Begin to send: others read what they look at, some heads after the others"
-        self.carrier.open(k, v, needs=lambda step: self.needed(step, k) or slice(0), parts=parts)
+        "Give the carrier this rank's keys and values, and which of them each other rank needs"
+        self.carrier.open(k, v, needed_keys=lambda step: self.needed(step, k) or slice(0), parts=parts)
 
     def last(self, step):
-        "Whether nothing is to be fetched any more"
+        "Return whether this is the last step, after which nothing is fetched"
         return step + 1 >= self.ranks
 
 
-def _attend_own(job, q, k, v):
-    "out and lse by this rank's own keys, in the type in which they are kept"
-    kept, how = _kept_type(q, job.ranks), (job.causal, job.scale)
-    with job.stamp('attend', 0):
-        if not job.kernels.onto:
-            out, lse = job.kernels.attend(q, k, v, *how)
-            return out.to(kept).contiguous(), lse
-        out = torch.empty(q.shape, dtype=kept, device=q.device)
+def _attend_own(call, q, k, v):
+    "Return out and lse for this rank's own keys, in the dtype of partial results"
+    sum_dtype, options = _sum_dtype(q, call.ranks), (call.causal, call.scale)
+    with call.stamp('attend', 0):
+        if not call.kernels.onto:
+            out, lse = call.kernels.attend(q, k, v, *options)
+            return out.to(sum_dtype).contiguous(), lse
+        out = torch.empty(q.shape, dtype=sum_dtype, device=q.device)
         lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
-        job.kernels.onto(out, lse, 0, q, k, v, *how, True)
+        call.kernels.onto(out, lse, 0, q, k, v, *options, True)
         return out, lse
 
 
-def _attend_more(job, step, out, lse, q, k, v):
-    "Make out and lse those of a step's keys, too"
-    p = job.piece(step, q)
+def _attend_more(call, step, out, lse, q, k, v):
+    "Merge attention to the keys of a step into out and lse"
+    p = call.piece(step, q)
     if p is None:
         return
-    first, given = p.rows.start or 0, (q[:, :, p.rows], k[:, :, p.keys], v[:, :, p.keys], p.causal, job.scale)
-    with job.stamp('attend', step):
-        if job.kernels.onto:
-            return job.kernels.onto(out, lse, first, *given, False)
-        part = job.kernels.attend(*given)
-    with job.stamp('merge', step):
-        merge(out, lse, *part, first)
+    first_row, operands = p.rows.start or 0, (q[:, :, p.rows], k[:, :, p.keys], v[:, :, p.keys], p.causal, call.scale)
+    with call.stamp('attend', step):
+        if call.kernels.onto:
+            return call.kernels.onto(out, lse, first_row, *operands, False)
+        part = call.kernels.attend(*operands)
+    with call.stamp('merge', step):
+        merge(out, lse, *part, first_row)
 
 
-def _attend_first(job, coming, q, k, v):
-    """(out, lse, how many steps that is): this rank's own keys and, where a kernel can wait for them by itself, those
-    that are coming"""
-    p = job.piece(1, q) if job.kernels.pair and hasattr(coming, 'watch') else None
+def _attend_first(call, incoming, q, k, v):
+    """Compute attention to this rank's own keys and, if the kernel can wait for them itself, to the incoming keys;
+    return (out, lse, number of steps computed)"""
+    p = call.piece(1, q) if call.kernels.pair and hasattr(incoming, 'watch') else None
     if p is None or p.causal:
-        return *_attend_own(job, q, k, v), 1
-    others, wide = [x[:, :, p.keys] for x in coming.arriving], _kept_type(q, job.ranks) != q.dtype
-    with job.stamp('attend', 0):
-        how = p.rows.start or 0, *coming.watch(), job.causal, job.scale, wide, coming.parts
-        return *job.kernels.pair(q, k, v, *others, *how), 2
+        return *_attend_own(call, q, k, v), 1
+    other_keys, wide = [x[:, :, p.keys] for x in incoming.arriving], _sum_dtype(q, call.ranks) != q.dtype
+    with call.stamp('attend', 0):
+        options = p.rows.start or 0, *incoming.watch(), call.causal, call.scale, wide, incoming.parts
+        return *call.kernels.pair(q, k, v, *other_keys, *options), 2
 
 
-def _forward(job, q, k, v):
-    "out and lse of this rank's rows: all ranks call it"
-    job.open(k, v, _PARTS if job.kernels.pair else 1)
-    coming = job.carrier.fetch(1) if job.ranks > 1 else None
-    out, lse, steps = _attend_first(job, coming, q, k, v)
-    for step in range(1, job.ranks):
-        if step >= steps:  # else a kernel has waited
-            with job.stamp('wait', step - 1):
-                k, v = coming.wait()
-        coming = None if job.last(step) else job.carrier.fetch(step + 1)
+def _forward(call, q, k, v):
+    "Compute out and lse of this rank's rows; all ranks call it"
+    call.open(k, v, _HEAD_GROUPS if call.kernels.pair else 1)
+    incoming = call.carrier.fetch(1) if call.ranks > 1 else None
+    out, lse, steps = _attend_first(call, incoming, q, k, v)
+    for step in range(1, call.ranks):
+        if step >= steps:  # otherwise the kernel has waited for these keys
+            with call.stamp('wait', step - 1):
+                k, v = incoming.wait()
+        incoming = None if call.last(step) else call.carrier.fetch(step + 1)
         if step >= steps:
-            _attend_more(job, step, out, lse, q, k, v)
-    job.carrier.close()
+            _attend_more(call, step, out, lse, q, k, v)
+    call.carrier.close()
     return out.to(q.dtype), lse
 
 
 def _add_keys(sums, keys, grads):
-    "Add to some keys of [batch, heads, keys, dim]. Each head is contiguous: heads of one type are added in one launch"
+    "Add gradients to some keys of tensors [batch, heads, keys, dim]; heads are contiguous, so one launch adds them all"
     sums, grads = [x[:, :, keys] for x in sums], list(grads)
-    if keys != slice(None) and sums[0].dtype == grads[0].dtype:  # for two types each tensor needs a launch of its own
+    if keys != slice(None) and sums[0].dtype == grads[0].dtype:  # with two dtypes each tensor needs its own launch
         sums, grads = ([head for x in some for each in x for head in each] for some in (sums, grads))
     torch._foreach_add_(sums, grads)
 
 
 class _Grads:
-    """Sums of the gradients of this rank's q, k and v. With two ranks there is little to add up: its own gradients are
-    written directly, and the contribution of other keys is added last. Half of the heads of its own keys come first,
-    while others' keys arrive, and half last, while the last gradients are sent"""
+    """Accumulates the gradients of this rank's q, k and v.
 
-    def __init__(self, job, dout, q, k, v, out, lse):
-        self.job, self.rows, self.own, kept = job, (dout, q, out, lse), (k, v), _kept_type(q, job.ranks)
-        self.direct, self.later = job.ranks <= 2 and kept == q.dtype, []
+    With two ranks, the gradients for its own keys are written directly, and the contribution of the other keys is added
+    last. The rank computes half of the heads of its own keys first, while other keys arrive, and the other half last,
+    while the last gradients are sent."""
+
+    def __init__(self, call, dout, q, k, v, out, lse):
+        self.job, self.rows, self.own, sum_dtype = call, (dout, q, out, lse), (k, v), _sum_dtype(q, call.ranks)
+        self.direct, self.later = call.ranks <= 2 and sum_dtype == q.dtype, []
         make = torch.empty_like if self.direct else torch.zeros_like
-        self.sums = [make(x, dtype=kept, memory_format=torch.contiguous_format) for x in (q, k, v)]
+        self.sums = [make(x, dtype=sum_dtype, memory_format=torch.contiguous_format) for x in (q, k, v)]
 
-    def _of(self, step, p, k, v, heads, into=None):
+    def _part_grads(self, step, p, k, v, heads, into=None):
         dout, q, out, lse = (x[:, heads, p.rows] for x in self.rows)
         k, v = (x[:, heads, p.keys] for x in (k, v))
         with self.job.stamp('gradients', step):
-            how = p.causal, self.job.scale
-            return self.job.kernels.gradients(dout, q, k, v, out, lse.contiguous(), *how, into=into)
+            options = p.causal, self.job.scale
+            return self.job.kernels.gradients(dout, q, k, v, out, lse.contiguous(), *options, into=into)
 
-    def others(self, step, k, v):
-        "Adds the contribution of a step's keys to dq; returns dk and dv of the keys that are attended to, or nothing"
+    def other_keys(self, step, k, v):
+        "Add the contribution of a step's keys to dq; return (dk, dv) of the keys that these rows attend to, or ()"
         p = self.job.piece(step, k)
         if p is None:
             return ()
-        dq, dk, dv = self._of(step, p, k, v, slice(None))
+        dq, dk, dv = self._part_grads(step, p, k, v, slice(None))
         if self.direct:
             self.later.append((p.rows, dq))
         else:
             self.sums[0][:, :, p.rows] += dq
         return dk, dv
 
-    def begin(self):
-        "The first work that overlaps with messages"
+    def start(self):
+        "Compute the gradients for the first half of the heads, while keys arrive"
         self._own(slice(0, self.rows[1].shape[1] // 2))
 
-    def between(self):
-        "Where others' keys are worked on"
+    def overlap(self):
+        "Return a context for the work on the keys of other ranks"
         return nullcontext()
 
-    def end(self):
-        "The last work that overlaps with messages"
+    def finish(self):
+        "Compute the gradients for the second half of the heads, while the last gradients are sent"
         heads = self.rows[1].shape[1]
         self._own(slice(heads // 2, heads))
 
     def _own(self, heads):
-        "The gradients by this rank's own keys, of some heads"
+        "Compute the gradients for this rank's own keys, for some heads"
         if heads.stop:
             views = [x[:, heads] for x in self.sums]
-            found = self._of(0, self.job.piece(0, self.own[0]), *self.own, heads, views if self.direct else None)
+            found = self._part_grads(
+                0, self.job.piece(0, self.own[0]), *self.own, heads, views if self.direct else None
+            )
             if not self.direct:
                 for to, x in zip(views, found):
                     to += x
 
     def add(self, keys, grads):
-        "Add to the gradients of some of this rank's keys and values"
+        "Add gradients that another rank has computed for some of this rank's keys and values"
         _add_keys(self.sums[1:], keys, grads)
 
-    def all(self):
-        "dq, dk and dv, once everything has been added"
+    def result(self):
+        "Return dq, dk and dv after all contributions have been added"
         for rows, dq in self.later:
             self.sums[0][:, :, rows] += dq
         return self.sums
@@ -192,40 +200,40 @@ class _Grads:
 
 @lru_cache
 def _urgent(device):
-    "A stream whose blocks are let in before those of others"
+    "Return a stream of high priority: its blocks are scheduled first"
     return torch.cuda.Stream(device, priority=-1)
 
 
 class _ReducedGrads:
-    """The same by kernels that add up dq themselves. On a GPU two of them run at the same time: that of this rank's
-    own keys fills every gap, and blocks that work on others' are let in first"""
+    """Like `_Grads`, with kernels that accumulate dq themselves. On a GPU two of them run concurrently: the kernel for
+    this rank's own keys fills the gaps that the kernels for other keys leave, which have a higher priority."""
 
-    def __init__(self, job, dout, q, k, v, out, lse):
-        self.job, self.own, self.home = job, (k, v), None
-        self.parts = job.kernels.part_gradients(dout, q, out, lse, job.scale)
+    def __init__(self, call, dout, q, k, v, out, lse):
+        self.job, self.own, self.home = call, (k, v), None
+        self.parts = call.kernels.part_gradients(dout, q, out, lse, call.scale)
         self.stream = _urgent(q.device) if q.is_cuda else None
 
     @staticmethod
-    def fit(job, q):
-        "Can these kernels do what this rank has to?"
-        kind = job.kernels.part_gradients
-        pieces = [job.piece(step, q) for step in range(job.ranks)]
-        return kind is not None and all(kind.fits(p.rows.start or 0) for p in pieces if p)
+    def fit(call, q):
+        "Return whether these kernels support all pieces of this rank"
+        accumulator = call.kernels.part_gradients
+        pieces = [call.piece(step, q) for step in range(call.ranks)]
+        return accumulator is not None and all(accumulator.fits(p.rows.start or 0) for p in pieces if p)
 
-    def begin(self):
+    def start(self):
         if self.stream:
             self.stream.wait_stream(torch.cuda.current_stream())
         with self.job.stamp('gradients', 0):
             self.sums = self.parts.add(*self.own, 0, self.job.causal)
 
-    def between(self):
+    def overlap(self):
         return torch.cuda.stream(self.stream) if self.stream else nullcontext()
 
-    def end(self):
+    def finish(self):
         if self.stream:
             torch.cuda.current_stream().wait_stream(self.stream)
 
-    def others(self, step, k, v):
+    def other_keys(self, step, k, v):
         p = self.job.piece(step, k)
         if p is None:
             return ()
@@ -237,58 +245,58 @@ class _ReducedGrads:
             self.home = [torch.zeros(x.shape, dtype=torch.float32, device=x.device) for x in self.own]
         _add_keys(self.home or self.sums, keys, grads)
 
-    def all(self):
+    def result(self):
         if self.home:
             for x, to in zip(self.home, self.sums):
                 torch.add(x, to, out=to)
         return self.parts.dq(), *self.sums
 
 
-def _backward(job, dout, q, k, v, out, lse):
-    "The gradients of this rank's q, k and v"
-    kind = _ReducedGrads if _ReducedGrads.fit(job, q) else _Grads
-    job.open(k, v)
-    coming, going = (job.carrier.fetch(1) if job.ranks > 1 else None), None
-    grads = kind(job, dout, q, k, v, out, lse)
-    grads.begin()
-    with grads.between():
-        for step in range(1, job.ranks):
-            with job.stamp('wait', step):
-                k, v = coming.wait()
-            coming = None if job.last(step) else job.carrier.fetch(step + 1)
-            found = grads.others(step, k, v)
-            _recv_grads(job, grads, going)
-            going = _send_grads(job, step, k, found)
-    grads.end()
-    _recv_grads(job, grads, going)
-    job.carrier.close()
-    return [x.to(q.dtype) for x in grads.all()]
+def _backward(call, dout, q, k, v, out, lse):
+    "Compute the gradients of this rank's q, k and v"
+    accumulator = _ReducedGrads if _ReducedGrads.fit(call, q) else _Grads
+    call.open(k, v)
+    incoming, going = (call.carrier.fetch(1) if call.ranks > 1 else None), None
+    grads = accumulator(call, dout, q, k, v, out, lse)
+    grads.start()
+    with grads.overlap():
+        for step in range(1, call.ranks):
+            with call.stamp('wait', step):
+                k, v = incoming.wait()
+            incoming = None if call.last(step) else call.carrier.fetch(step + 1)
+            found = grads.other_keys(step, k, v)
+            _recv_grads(call, grads, going)
+            going = _send_grads(call, step, k, found)
+    grads.finish()
+    _recv_grads(call, grads, going)
+    call.carrier.close()
+    return [x.to(q.dtype) for x in grads.result()]
 
 
-def _send_grads(job, step, k, found):
-    "Start to send the gradients found, and to receive: (step, messages in flight, the slice of keys they are for)"
-    keys = job.needed(step, k)
+def _send_grads(call, step, k, found):
+    "Start to send gradients and to receive others; return (step, messages in flight, the slice of keys they are for)"
+    keys = call.needed(step, k)
     shape = k[:, :, keys or slice(0)].shape
-    return step, job.carrier.give(step, found, (2 if keys else 0, shape)), keys
+    return step, call.carrier.send_grads(step, found, (2 if keys else 0, shape)), keys
 
 
-def _recv_grads(job, grads, going):
-    "Receive the gradients that another rank has found for this one's keys, and add them"
+def _recv_grads(call, grads, going):
+    "Wait for the gradients that another rank has computed for this rank's keys, and add them"
     if going:
         step, post, keys = going
-        with job.stamp('wait', step):
+        with call.stamp('wait', step):
             arrived = post.wait()
         if keys:
             grads.add(keys, arrived)
-        job.carrier.taken(step)
+        call.carrier.release_grads(step)
 
 
 class _Ring(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, k, v, job):
-        out, lse = _forward(job, q, k, v)
+    def forward(ctx, q, k, v, call):
+        out, lse = _forward(call, q, k, v)
         ctx.save_for_backward(q, k, v, out, lse)
-        ctx.job = job
+        ctx.job = call
         ctx.mark_non_differentiable(lse)
         return out, lse
 
@@ -299,33 +307,37 @@ class _Ring(torch.autograd.Function):
 
 
 def attention(
-    q,  # [batch, heads, rows, dim]: what this rank has, as `split` gives it; all ranks the same shape
+    q,  # [batch, heads, rows, dim]: this rank's part, as `split` returns it, of the same shape on all ranks
     k,  # like q
     v,  # like q
     order='zigzag',  # 'contiguous', 'striped' or 'zigzag': which positions of the sequence a rank has
-    causal=True,  # does each position attend only to itself and earlier positions?
+    causal=True,  # each position attends only to itself and earlier positions
     scale=None,  # of q @ k^T; None: 1/sqrt(dim)
-    kernels=None,  # `Kernels` that compute a part; None: the right ones for these tensors
-    carrier=None,  # `Messages`, `Copies`: brings keys and values; None: messages
-    stamp=None,  # `Stamps` that note what this rank does when
-    lse=False,  # the logarithm of each row's sum of exponentials, too? It has no gradient
-):  # like q; with `lse`, a pair of it and [batch, heads, rows]
-    """Attention of a sequence that is split over the ranks of `torch.distributed`: all of them call it, each with
-    its part. Keys and values go round while the ranks compute; differentiable once, and the backward pass sends, too.
+    kernels=None,  # `Kernels` that compute a part; None: those of `kernels_for`
+    carrier=None,  # `Messages()` or `Copies()`, which transports keys, values and gradients; None: `Messages()`
+    stamp=None,  # `Stamps` that record what this rank does when
+    lse=False,  # also return the logarithm of each row's sum of exponentials, which has no gradient
+):  # like q; with `lse`, a pair (out, [batch, heads, rows])
+    """Compute attention of a sequence that is split over the ranks of `torch.distributed`; differentiable once.
+
+        out = ring.attention(q, k, v, order='zigzag')
+
+    All ranks call it, each with its part. Keys and values travel around the ring while the ranks compute; in the
+    backward pass gradients are sent to their owners, too. Raises TypeError or ValueError for unsupported operands.
 
     After Liu, Zaharia and Abbeel, Ring Attention (2023), and Brandon and others, Striped Attention (2023)."""
     carrier = carrier or Messages()
     if isinstance(carrier, type) or not hasattr(carrier, 'fetch'):
-        raise TypeError(f'ring: carrier is {carrier!r}, and one that was made is needed: carrier=ring.Copies()')
+        raise TypeError(f'ring: carrier is {carrier!r}, and it must be an instance: carrier=ring.Copies()')
     _check(q, k, v, order, rank_and_ranks()[1])
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
-    job = _Job(order, causal, scale, kernels or kernels_for(q, k, v), carrier, stamp or _unmarked)
-    both = _Ring.apply(q, k, v, job)
-    return both if lse else both[0]
+    call = _RingCall(order, causal, scale, kernels or kernels_for(q, k, v), carrier, stamp or _no_stamp)
+    out_and_lse = _Ring.apply(q, k, v, call)
+    return out_and_lse if lse else out_and_lse[0]
 
 
 def gathered_attention(
-    q,  # this and what follows, as for `attention`
+    q,  # this and the following arguments are those of `attention`
     k,
     v,
     order='zigzag',
@@ -334,18 +346,18 @@ def gathered_attention(
     kernels=None,
     stamp=None,
 ):  # like q
-    "The same, forward: an all-gather brings all keys and values to each rank first"
+    "Compute the forward pass of `attention` after an all-gather of all keys and values"
     _check(q, k, v, order, rank_and_ranks()[1])
-    stamp, scale = stamp or _unmarked, q.shape[-1] ** -0.5 if scale is None else float(scale)
-    job = _Job(order, causal, scale, kernels or kernels_for(q, k, v), None, stamp)
+    stamp, scale = stamp or _no_stamp, q.shape[-1] ** -0.5 if scale is None else float(scale)
+    call = _RingCall(order, causal, scale, kernels or kernels_for(q, k, v), None, stamp)
     with stamp('wait', 0):
-        every = []
+        gathered = []
         for x in (k, v):
             x = x.contiguous()
-            every.append([torch.empty_like(x) for _ in range(job.ranks)])
-            dist.all_gather(every[-1], x)
-    out, lse = _attend_own(job, q, every[0][job.me], every[1][job.me])
-    for step in range(1, job.ranks):
-        source = (job.me - step) % job.ranks
-        _attend_more(job, step, out, lse, q, every[0][source], every[1][source])
+            gathered.append([torch.empty_like(x) for _ in range(call.ranks)])
+            dist.all_gather(gathered[-1], x)
+    out, lse = _attend_own(call, q, gathered[0][call.me], gathered[1][call.me])
+    for step in range(1, call.ranks):
+        source = (call.me - step) % call.ranks
+        _attend_more(call, step, out, lse, q, gathered[0][source], gathered[1][source])
     return out.to(q.dtype)

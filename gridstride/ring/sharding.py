@@ -1,4 +1,4 @@
-"""Which rank has which positions of a sequence, and what a rank computes with another one's keys: one product each."""
+"""Split the positions of a sequence among ranks, and find which rows of a rank attend to which keys of another rank."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ ORDERS = 'contiguous', 'striped', 'zigzag'
 
 
 class Piece(NamedTuple):
-    "Rows of a rank, up to its last, and the keys of another one that they look at: all, or row i of these keys 0 to i"
+    "Some rows of a rank, and the keys of a rank that they attend to: all of them, or with `causal` row i keys 0 to i"
 
     rows: slice
     keys: slice
@@ -19,7 +19,7 @@ _ALL = slice(None)
 
 
 def check_order(order, length, ranks):
-    "Raise unless the sequence can be split so"
+    "Raise ValueError unless the sequence can be split in this order"
     if not isinstance(ranks, int) or ranks < 1:
         raise ValueError(f'ring: ranks is {ranks!r}, and it must be an integer from 1 on')
     if order not in ORDERS:
@@ -37,17 +37,22 @@ def positions(
     ranks: int,  # that share it
     rank: int,  # which of them
 ) -> torch.Tensor:  # int64 [length/ranks], in the order in which the rank has them
-    """The positions of the sequence that a rank has. Contiguous: one part after the other; striped: every `ranks`-th
-    position; zigzag: two of 2*ranks parts, one from the front and one from the end"""
+    """Return the positions of the sequence that a rank has.
+
+    >>> positions('zigzag', 8, 2, 0).tolist()
+    [0, 1, 6, 7]
+
+    Contiguous: one of `ranks` parts; striped: every `ranks`-th position; zigzag: two of 2*ranks parts, one from the
+    front and one from the end. Raises ValueError for an unknown order or a length that cannot be split."""
     check_order(order, length, ranks)
     if not 0 <= rank < ranks:
         raise ValueError(f'ring: rank is {rank}, and {ranks} ranks are 0 to {ranks - 1}')
-    every = torch.arange(length)
+    all_positions = torch.arange(length)
     if order == 'striped':
-        return every[rank::ranks]
+        return all_positions[rank::ranks]
     if order == 'contiguous':
-        return every.chunk(ranks)[rank]
-    parts = every.chunk(2 * ranks)
+        return all_positions.chunk(ranks)[rank]
+    parts = all_positions.chunk(2 * ranks)
     return torch.cat([parts[rank], parts[-1 - rank]])
 
 
@@ -55,18 +60,21 @@ def split(
     x,  # a tensor with the whole sequence
     order: str,  # this and `ranks`, as for `positions`
     ranks: int,
-    dim=-2,  # of the sequence
+    dim=-2,  # axis of the sequence
 ) -> list:  # of tensors, rank by rank
-    "Split a sequence among ranks"
+    """Split a sequence among ranks.
+
+    >>> [x.tolist() for x in split(torch.arange(4), 'striped', 2, 0)]
+    [[0, 2], [1, 3]]"""
     return [x.index_select(dim, positions(order, x.shape[dim], ranks, r).to(x.device)) for r in range(ranks)]
 
 
 def join(
-    parts,  # of all ranks, as `split` gives them
-    order: str,  # that they were split in
-    dim=-2,  # of the sequence
+    parts,  # of all ranks, as `split` returns them
+    order: str,  # as for `split`
+    dim=-2,  # axis of the sequence
 ):  # a tensor with the whole sequence
-    "The sequence, of what its ranks have of it"
+    "Join the parts of all ranks to the sequence: the inverse of `split`"
     x, n = torch.cat(list(parts), dim), len(parts)
     at = torch.cat([positions(order, x.shape[dim], n, r) for r in range(n)]).to(x.device)
     return torch.empty_like(x).index_copy_(dim, at, x)
@@ -76,10 +84,13 @@ def piece(
     order: str,  # as for `positions`
     mine: int,  # rank with the rows
     other: int,  # rank with the keys
-    length: int,  # of what each of them has
-    causal: bool,  # does each position attend only to itself and earlier positions?
-):  # a `Piece`, or None if these rows see none of these keys
-    "Return what rows of one rank attend to of the keys of another one"
+    length: int,  # positions per rank
+    causal: bool,  # each position attends only to itself and earlier positions
+):  # a `Piece`, or None if no row attends to any of the keys
+    """Return which rows of one rank attend to which keys of another rank.
+
+    >>> piece('contiguous', 0, 1, 4, causal=True) is None
+    True"""
     if not causal or mine == other:
         return Piece(_ALL, _ALL, causal)
     if order == 'contiguous':
@@ -94,10 +105,13 @@ def piece(
 
 def scores_of(
     part,  # a `Piece`, or None
-    length,  # of what each of the two ranks has
+    length,  # positions per rank
 ) -> int:
-    "Count the scores that a piece of `length` rows and keys has; 0 for None"
+    """Count the scores of a piece; 0 for None.
+
+    >>> scores_of(piece('contiguous', 0, 0, 4, causal=True), 4)
+    10"""
     if part is None:
         return 0
-    rows, keys = (len(range(*o.indices(length))) for o in (part.rows, part.keys))
+    rows, keys = (len(range(*some.indices(length))) for some in (part.rows, part.keys))
     return rows * (rows + 1) // 2 if part.causal else rows * keys

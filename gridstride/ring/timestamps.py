@@ -1,4 +1,4 @@
-"""What each rank did when: stamps, and their picture."""
+"""Record when each rank does what, and draw it as a timeline."""
 
 import time
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ _SENDS = PALETTE[1]
 
 
 class Stamp(NamedTuple):
-    "From when to when a rank did what, in seconds since all of them began"
+    "One activity of a rank, from start to end, in seconds since all ranks began"
 
     what: str  # 'attend', 'gradients', 'merge', 'wait', 'send'
     step: int
@@ -24,8 +24,9 @@ class Stamp(NamedTuple):
 
 
 class Stamps:
-    """Notes when something begins and ends, on the CPU by its clock, on a GPU by events of the current stream. All
-    ranks make one at the same time: their clocks begin together"""
+    """Records when activities begin and end: on the CPU by its clock, on a GPU by events of the current stream.
+
+    All ranks must create theirs together, because a barrier makes their clocks start at the same time."""
 
     def __init__(self):
         self.on_gpu, self.noted = dist.get_backend() == 'nccl', []
@@ -43,7 +44,7 @@ class Stamps:
 
     @contextmanager
     def __call__(self, what, step):
-        "Note what is done below this"
+        "Record the activity of a `with` block"
         start = self._now()
         yield
         self.noted.append((what, step, start, self._now()))
@@ -58,7 +59,7 @@ class Stamps:
         return [Stamp(what, step, *map(self._seconds, ends)) for what, step, *ends in self.noted]
 
 
-def _boxes(stamps, what):
+def _boxes(stamps, is_send):
     return [
         Box(
             stamp.start,
@@ -68,17 +69,17 @@ def _boxes(stamps, what):
             f'{stamp.what} {stamp.step}',
         )
         for stamp in stamps
-        if (stamp.what == 'send') == what
+        if (stamp.what == 'send') == is_send
     ]
 
 
 def draw_timeline(
     stamps: list,  # rank by rank: a list of `Stamp`
     title='',
-    end=None,  # of the time; None: the last stamp
+    end=None,  # of the time axis; None: the end of the last stamp
 ):  # an SVG picture
-    """One row per rank: what it computes is coloured, with the number of the step; grey is where it waits. Below it,
-    where there are any, what it sends"""
+    """Draw one row per rank: computation is coloured and has the number of its step, waiting is grey. A second row
+    shows what the rank sends, if anything"""
     rows = []
     for r, noted in enumerate(map(list, stamps)):
         rows.append(Row(f'rank {r}', _boxes(noted, False)))
@@ -88,10 +89,10 @@ def draw_timeline(
 
 
 def timeline(
-    stamps,  # rank by rank, or {title: that}, each a strip below the other, to one scale
-    caption='',  # below it
+    stamps,  # rank by rank, a list of `Stamp`; or {title: these}, drawn one below the other with the same scale
+    caption='',
 ) -> Picture:
-    "A picture of one run, or of some to be compared"
+    "Draw the timeline of one run, or of several runs to compare"
     runs = stamps if isinstance(stamps, dict) else {'': stamps}
     end = max(o.end for ranks in runs.values() for noted in ranks for o in noted)
     return Picture(*[draw_timeline(ranks, title, end) for title, ranks in runs.items()], caption=caption)
@@ -100,6 +101,6 @@ def timeline(
 def busy(
     stamps,  # rank by rank
 ) -> list:  # of fractions, rank by rank
-    "Compute the fraction of the time that each rank computes"
+    "Return the fraction of the time in which each rank computes"
     end = max(o.end for noted in stamps for o in noted)
     return [sum(o.end - o.start for o in noted if o.what in ('attend', 'gradients', 'merge')) / end for noted in stamps]

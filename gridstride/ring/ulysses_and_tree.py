@@ -1,4 +1,4 @@
-"""Other ways to split a long sequence: by heads instead of positions (Ulysses), and a tree for one row (decoding)."""
+"""Split a long sequence in other ways: by heads instead of positions (Ulysses), and a tree for decoding."""
 
 import torch
 import torch.distributed as dist
@@ -9,46 +9,50 @@ from .processes import rank_and_ranks
 
 
 def _to_heads(x, order):
-    "[batch, heads, rows, dim] of this rank -> its heads of the whole sequence"
+    "Exchange [batch, heads, rows, dim] of this rank's positions for this rank's heads of the whole sequence"
     ranks = dist.get_world_size()
     sent = [o.contiguous() for o in x.chunk(ranks, 1)]
-    got = [torch.empty_like(sent[0]) for _ in range(ranks)]
-    dist.all_to_all(got, sent) if x.is_cuda else _all_to_all(got, sent)
-    return join(got, order)
+    received = [torch.empty_like(sent[0]) for _ in range(ranks)]
+    dist.all_to_all(received, sent) if x.is_cuda else _all_to_all(received, sent)
+    return join(received, order)
 
 
 def _to_positions(x, order):
-    "Some heads of the whole sequence -> all heads of this rank's positions"
+    "Exchange some heads of the whole sequence for all heads of this rank's positions"
     ranks = dist.get_world_size()
     sent = [o.contiguous() for o in split(x, order, ranks)]
-    got = [torch.empty_like(sent[0]) for _ in range(ranks)]
-    dist.all_to_all(got, sent) if x.is_cuda else _all_to_all(got, sent)
-    return torch.cat(got, 1)
+    received = [torch.empty_like(sent[0]) for _ in range(ranks)]
+    dist.all_to_all(received, sent) if x.is_cuda else _all_to_all(received, sent)
+    return torch.cat(received, 1)
 
 
-def _all_to_all(got, sent):
-    "Of gloo, which has none: a message to each other rank, and one from it"
+def _all_to_all(received, sent):
+    "Exchange tensors with all ranks by messages: gloo has no all-to-all"
     me = dist.get_rank()
-    got[me].copy_(sent[me])
+    received[me].copy_(sent[me])
     others = [r for r in range(len(sent)) if r != me]
-    ops = [dist.P2POp(dist.isend, sent[r], r) for r in others] + [dist.P2POp(dist.irecv, got[r], r) for r in others]
+    ops = [dist.P2POp(dist.isend, sent[r], r) for r in others] + [
+        dist.P2POp(dist.irecv, received[r], r) for r in others
+    ]
     for o in dist.batch_isend_irecv(ops) if ops else ():
         o.wait()
 
 
 def ulysses_attention(
-    q,  # [batch, heads, rows, dim]: what this rank has; heads must be a multiple of the ranks
+    q,  # [batch, heads, rows, dim]: this rank's part; heads must be a multiple of the number of ranks
     k,  # like q
     v,  # like q
-    order='contiguous',  # this and what follows, as for `attention`
+    order='contiguous',  # this and the following arguments are those of `attention`
     causal=True,
     scale=None,
     kernels=None,
 ):  # like q
-    """Attention by exchanging heads for positions and back: each rank computes some heads of the whole sequence,
-    forward; `ValueError` for heads that the ranks cannot share evenly.
+    """Compute the forward pass of attention with an all-to-all: each rank computes some heads of the whole sequence.
 
-    After Jacobs and others, DeepSpeed Ulysses (2023)"""
+        out = ring.ulysses_attention(q, k, v)
+
+    Raises ValueError for heads that are not a multiple of the ranks. After Jacobs and others, DeepSpeed Ulysses
+    (2023)."""
     _, ranks = rank_and_ranks()
     for name, x in dict(q=q, k=k, v=v).items():
         if x.shape[1] % ranks:
@@ -62,32 +66,35 @@ def ulysses_attention(
 
 
 def tree_decode(
-    q,  # [batch, heads, rows, dim]: the same on all ranks, a row or a few
-    k,  # [batch, heads, keys, dim]: what this rank has of the keys
+    q,  # [batch, heads, rows, dim]: the same few rows on all ranks
+    k,  # [batch, heads, keys, dim]: this rank's part of the keys
     v,  # like k
     scale=None,  # this and `kernels`, as for `attention`
     kernels=None,
 ):  # like q, on all ranks
-    """Attention of few rows to keys that are split over ranks: each attends to its own keys, then pairs of ranks
-    swap their partial results, over distances 1, 2, 4, ...; ranks must be a power of two. After Shyam and others, Tree
-    Attention (2024)"""
+    """Compute attention of a few rows to keys that are split over ranks. Each rank attends to its own keys, then pairs
+    of ranks at distances 1, 2, 4, ... exchange and merge their partial results.
+
+        out = ring.tree_decode(q, k, v)
+
+    Raises ValueError unless the number of ranks is a power of two. After Shyam and others, Tree Attention (2024)."""
     me, ranks = rank_and_ranks()
     if ranks & ranks - 1:
         raise ValueError(f'tree_decode: {ranks} ranks are not a power of two')
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
     out, lse = (kernels or kernels_for(q, k, v)).attend(q, k, v, False, scale)
     wide = torch.promote_types(out.dtype, torch.float32)
-    known = torch.cat([out.to(wide), lse[..., None].to(wide)], -1)
-    far = 1
-    while far < ranks:
-        theirs = torch.empty_like(known)
-        swap = [dist.P2POp(dist.isend, known, me ^ far), dist.P2POp(dist.irecv, theirs, me ^ far)]
+    packed = torch.cat([out.to(wide), lse[..., None].to(wide)], -1)
+    distance = 1
+    while distance < ranks:
+        other = torch.empty_like(packed)
+        swap = [dist.P2POp(dist.isend, packed, me ^ distance), dist.P2POp(dist.irecv, other, me ^ distance)]
         for o in dist.batch_isend_irecv(swap):
             o.wait()
-        out, lse = known[..., :-1].contiguous(), known[..., -1].contiguous()
-        merge(out, lse, theirs[..., :-1].contiguous(), theirs[..., -1].contiguous())
-        known, far = torch.cat([out, lse[..., None]], -1), 2 * far
-    return known[..., :-1].to(q.dtype)
+        out, lse = packed[..., :-1].contiguous(), packed[..., -1].contiguous()
+        merge(out, lse, other[..., :-1].contiguous(), other[..., -1].contiguous())
+        packed, distance = torch.cat([out, lse[..., None]], -1), 2 * distance
+    return packed[..., :-1].to(q.dtype)
 
 
 def bytes_sent(
@@ -95,22 +102,27 @@ def bytes_sent(
     length: int,  # of the sequence
     ranks: int,
     heads=16,
-    kv_heads=None,  # heads of keys and values; None: as many as of q
+    kv_heads=None,  # heads of keys and values; None: as many as q has
     dim=128,
     size=2,  # bytes of an element
     rows=1,  # of q when decoding
 ) -> float:  # bytes that each rank sends per layer and sequence
-    "Compute the bytes that each method sends, forward unless it says otherwise"
-    kv_heads, each = kv_heads or heads, length / ranks * dim * size
-    keys_and_values = 2 * kv_heads * each * (ranks - 1)
-    ways = {
+    """Compute the bytes that each rank sends, for the forward pass unless the method says otherwise.
+
+    >>> bytes_sent('ring', 8, 2, heads=1, dim=1)
+    16.0
+
+    Raises ValueError for an unknown method."""
+    kv_heads, part_bytes = kv_heads or heads, length / ranks * dim * size
+    keys_and_values = 2 * kv_heads * part_bytes * (ranks - 1)
+    formulas = {
         'all-gather': keys_and_values,
         'ring': keys_and_values,
-        'ring with backward': 3 * keys_and_values,  # keys and values again, and their gradients home
-        'ulysses': (2 * heads + 2 * kv_heads) * each * (ranks - 1) / ranks,
+        'ring with backward': 3 * keys_and_values,  # keys and values again, and their gradients to the owners
+        'ulysses': (2 * heads + 2 * kv_heads) * part_bytes * (ranks - 1) / ranks,
         'tree': (ranks - 1).bit_length() * rows * heads * (dim + 1) * 4,  # float32
         'ring decoding': keys_and_values,
     }
-    if way not in ways:
-        raise ValueError(f'bytes_sent: way is {way!r}, and it may be {", ".join(map(repr, ways))}')
-    return ways[way]
+    if way not in formulas:
+        raise ValueError(f'bytes_sent: way is {way!r}, and it may be {", ".join(map(repr, formulas))}')
+    return formulas[way]

@@ -98,11 +98,11 @@ def long_ones_are_right():
 @contextmanager
 def by_pairs():
     "Two blocks share copies, however few pages there are"
-    alone, calls._ALONE = calls._ALONE, 0
+    alone, calls._MULTICAST_PAGES = calls._MULTICAST_PAGES, 0
     calls.decode_hopper.cache_clear()
     try: yield
     finally:
-        calls._ALONE = alone
+        calls._MULTICAST_PAGES = alone
         calls.decode_hopper.cache_clear()
 
 

@@ -127,7 +127,7 @@ def test_lines_of_a_kernel_in_a_text_of_the_program_get_their_text():
     k = Kernel('thrice(const float *)')
     k.lines = [Line(3, '<Unable to open source file>', 5), Line(9, '<Unable to open source file>', 1)]
     source = "k = cuda_kernel('__global__ void thrice(const float* x) {\\n  int i = 0;\\n  use(i);\\n}')"
-    counters._complete_lines(k, counters._literals(source), False)
+    counters._complete_source(k, counters._kernel_sources(source), False)
     assert [(l.number, l.text) for l in k.lines] == [
         (None, '  use(i);'),
         (None, '(line 9 of a source that is not at hand)'),

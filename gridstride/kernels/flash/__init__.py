@@ -8,5 +8,5 @@ The modules: `attentions` (`attention` itself), `calls` (which kernel for which 
 from .sources import source
 from ...support.lazy_exports import front_door
 
-TOOLS, __getattr__, __dir__ = front_door(__name__, {'attentions': ('attention', 'attention_way')})
+TOOLS, __getattr__, __dir__ = front_door(__name__, {'attentions': ('attention', 'attention_backend')})
 __all__ = ['source', *TOOLS]

@@ -1,4 +1,4 @@
-"""`attention` as torch knows it: checked, launched by the kernel that is right for the GPU, differentiable."""
+"""Define `attention` as a torch operator: check operands, choose a kernel for the GPU, and compute gradients."""
 
 import math
 from functools import lru_cache
@@ -22,13 +22,14 @@ _TYPES = 'bfloat16', 'float16', 'float32', 'float64'
 class Backend(NamedTuple):
     "The implementation that computes attention, and why it is not one of our kernels"
 
-    name: str  # 'hopper', 'mma.sync', or what torch has: 'sdpa', 'torch'
+    name: str  # our kernels: 'hopper', 'mma.sync'; torch: 'sdpa', 'torch'
     why: str = ''
 
 
-# They query the driver, which cannot be traced: for `torch.compile` the results are constants.
+# `torch.compile` cannot trace queries of the driver, so their results are constants for it.
 @constant
 def _has_hopper():
+    "Return whether kernels for Hopper run here"
     return this_device().hopper
 
 
@@ -39,13 +40,11 @@ def has_ampere():
 
 
 def _backend(q):
-    "The `Backend` for rows like q"
+    "Choose the `Backend` for q"
     if q.dtype != torch.bfloat16:
-        return Backend('sdpa', f'our kernels multiply bfloat16, and this is {str(q.dtype)[6:]}')
+        return Backend('sdpa', f'our kernels support bfloat16; q is {str(q.dtype)[6:]}')
     if q.shape[-1] not in DIMS:
-        return Backend(
-            'sdpa', f'our kernels have head dimension {", ".join(map(str, DIMS))}, and this has {q.shape[-1]}'
-        )
+        return Backend('sdpa', f'our kernels support head dimension {", ".join(map(str, DIMS))}; q has {q.shape[-1]}')
     if _has_hopper():
         return Backend('hopper')
     if q.shape[-1] > 128:
@@ -74,17 +73,18 @@ def _check(q, k, v):
 
 
 def _scale(q, scale):
-    "The factor of the scores"
+    "Return the scale of the scores, by default 1/sqrt(dim)"
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     if isinstance(scale, str) or not 0 < float(scale) < math.inf:
         raise ValueError(
-            f'attention: scale is {scale!r}, and it must be a number above 0: the highest score is sought unscaled'
+            f'attention: scale is {scale!r}, and it must be a positive number: the kernels compare '
+            'unscaled scores to find the row maximum'
         )
     return float(scale)
 
 
 def _lens(q, k, lens):
-    "Lengths as the kernels take them, int32 [2, batch]: of rows, then of keys"
+    "Convert lengths to the int32 tensor [2, batch] that the kernels take: of rows, then of keys"
     if lens is None:
         return None
     if not isinstance(lens, (tuple, list)):
@@ -100,21 +100,22 @@ def _lens(q, k, lens):
 
 
 def _window(window):
+    "Return the window as an integer, 0 for none"
     if window is None:
         return 0
     if not isinstance(window, int) or window is True or window < 1:
-        raise ValueError(f'attention: window is {window!r}, and it must be an integer from 1 on: keys nearer than that')
+        raise ValueError(f'attention: window is {window!r}, and it must be an integer from 1 on: |row - key| < window')
     return window
 
 
 def _aligned(x):
-    "x, if its rows are contiguous and aligned to 16 bytes; else a copy"
+    "Return x if its rows are contiguous and aligned to 16 bytes, else a contiguous copy"
     well = x.stride(3) == 1 and x.data_ptr() % 16 == 0 and all(s * x.element_size() % 16 == 0 for s in x.stride()[:3])
     return x if well else x.contiguous()
 
 
 def _empty_out(q):
-    "An empty tensor for the result, in the memory order of q; the emulator takes contiguous arrays only"
+    "Return an uninitialized result in the memory order of q; for the emulator it must be contiguous"
     out = torch.empty_like(q)
     ordered = out.stride(3) == 1 and q.is_cuda
     return out if ordered else torch.empty_like(q, memory_format=torch.contiguous_format)
@@ -141,42 +142,42 @@ def _attention(q, k, v, causal, scale, window, lens, bias):
     out, lse = _fake(q, k, v)
     if not q.numel() or not k.numel():
         return out.zero_(), lse.fill_(-math.inf)
-    c, on = _problem(q, k, causal, window, lens, bias), this_device()
+    problem, gpu = _problem(q, k, causal, window, lens, bias), this_device()
     arrays = dict(q=q, k=k, v=v, out=out, lse=lse, lens=lse.view(torch.int32) if lens is None else lens)
-    if on.hopper:
-        call, boxes = calls.forward_hopper(c, scale, out.stride()[:3], on)
+    if gpu.hopper:
+        call, boxes = calls.forward_hopper(problem, scale, out.stride()[:3], gpu)
         launch_mapped(call, boxes, q, **arrays)
     else:
         if not q.is_cuda:
             q, k, v = (x.contiguous() for x in (q, k, v))
         strides = tuple(x.stride()[:3] for x in (q, k, v, out))
-        launch([calls.forward_ampere(c, scale, strides)], **dict(arrays, q=q, k=k, v=v), x=q)
+        launch([calls.forward_ampere(problem, scale, strides)], **dict(arrays, q=q, k=k, v=v), x=q)
     return out, lse
 
 
-def _attends(q, k, causal, window, lens):
-    "Return the mask of attended keys per row for SDPA; None: all"
+def _attention_mask(q, k, causal, window, lens):
+    "Return the boolean mask for SDPA: which keys each row attends to; None for all"
     if not (causal or window or lens is not None):
         return None
-    i, j = (torch.arange(x.shape[2], device=q.device) for x in (q, k))
-    i = i[:, None]
+    row, key = (torch.arange(x.shape[2], device=q.device) for x in (q, k))
+    row = row[:, None]
     mask = torch.ones(1, 1, q.shape[2], k.shape[2], dtype=torch.bool, device=q.device)
     if causal:
-        mask = mask & (j <= i)
+        mask = mask & (key <= row)
     if window:
-        mask = mask & (j > i - window) & (j < i + window)
+        mask = mask & (key > row - window) & (key < row + window)
     if lens is not None:
         rows, keys = (x[:, None, None, None] for x in lens)
-        mask = mask & (i < rows) & (j < keys)
+        mask = mask & (row < rows) & (key < keys)
     return mask
 
 
 def _sdpa(q, k, v, causal, scale, window, lens):
-    "The same by torch's SDPA; a row that attends to no key gives 0"
+    "Compute attention with torch's SDPA; a row that attends to no key gives 0"
     grouped = dict(enable_gqa=True) if q.shape[1] != k.shape[1] else {}
     if not window and lens is None:
         return scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale, **grouped)
-    mask = _attends(q, k, causal, window, lens)
+    mask = _attention_mask(q, k, causal, window, lens)
     out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, **grouped)
     return torch.where(mask.any(-1, keepdim=True), out, 0)
 
@@ -186,123 +187,127 @@ def _sdpa(q, k, v, causal, scale, window, lens):
     'int window, Tensor? lens, str bias, str by) -> (Tensor, Tensor, Tensor)',
     lambda dout, q, k, v, *how: tuple(map(_empty_out, (q, k, v))),
 )
-def _attention_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bias, by):
+def _attention_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bias, method):
     heads = q.shape[0] * q.shape[1]
-    fits = this_device().hopper and q.shape[3] < 256 and q.numel() and k.numel() and heads < 2**16  # of a grid's y
-    if by == 'sdpa' or not fits:
-        if bias or by == 'ordered':
+    fits = (
+        this_device().hopper and q.shape[3] < 256 and q.numel() and k.numel() and heads < 2**16
+    )  # the limit of gridDim.y
+    if method == 'sdpa' or not fits:
+        if bias or method == 'ordered':
             what = 'with a bias' if bias else 'deterministic'
             raise ValueError(f'attention: {what}, there are gradients for head dimension 64 or 128, on a Hopper GPU')
         return _sdpa_backward(dout, q, k, v, causal, scale, window, lens)
     grads = tuple(map(_empty_out, (q, k, v)))
-    return _kernel_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bias, by, grads)
+    return _kernel_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bias, method, grads)
 
 
-def _kernel_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bias, by, grads):
-    "Compute the gradients by our kernel, into `grads`"
+def _kernel_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bias, method, grads):
+    "Compute dq, dk and dv with our kernel, and write them to `grads`"
     dq, dk, dv = grads
-    rows = _Backward(dout, q, out, lse, scale, dq, by == 'ordered')
+    rows = _BackwardPass(dout, q, out, lse, scale, dq, method == 'ordered')
     rows.add(k, v, _problem(q, k, causal, window, lens, bias), (dk, dv), lens)
     return rows.finish(), dk, dv
 
 
-class _Backward:
-    "The backward pass of some rows: delta per row, computed first, and dq as a sum in float32"
+class _BackwardPass:
+    "The backward pass for some rows: compute delta = rowsum(dO * O) first, then accumulate dq in float32"
 
     def __init__(self, dout, q, out, lse, scale, dq, ordered=False):
         (self.q, self.dout, out), self.dq, self.scale, self.ordered = map(_aligned, (q, dout, out)), dq, scale, ordered
         if not q.is_cuda:
             self.dout, out = self.dout.contiguous(), out.contiguous()
         heads, rows = q.shape[0] * q.shape[1], calls.padded(q.shape[2])
-        lse_log2, delta, sums = (q.new_empty(heads * rows * n, dtype=torch.float32) for n in (1, 1, q.shape[3]))
+        lse_log2, delta, dq_sums = (q.new_empty(heads * rows * n, dtype=torch.float32) for n in (1, 1, q.shape[3]))
         size = calls.dq_semaphores(heads, q.shape[2]) if ordered else 1
         semaphores = q.new_empty(size, dtype=torch.int32)
-        self.prepared = dict(lse_log2=lse_log2, delta=delta, dq_sums=sums, semaphores=semaphores)
+        self.prepared = dict(lse_log2=lse_log2, delta=delta, dq_sums=dq_sums, semaphores=semaphores)
         strides = tuple(x.stride()[:3] for x in (out, self.dout, dq))
-        first, self.last = calls.backward_ends(_problem(q, q, False, 0, None, ''), scale, strides, ordered)
-        launch([first], q, **self.prepared, out=out, dout=self.dout, lse=lse)
+        prepare, self.last = calls.backward_ends(_problem(q, q, False, 0, None, ''), scale, strides, ordered)
+        launch([prepare], q, **self.prepared, out=out, dout=self.dout, lse=lse)
 
-    def add(self, k, v, case, into, lens=None, rows=slice(None)):
-        "Compute dk and dv of these keys from some of the rows, into tensors, and add to dq"
+    def add(self, k, v, problem, into, lens=None, rows=slice(None)):
+        "Compute dk and dv of these keys from some of the rows, write them to `into`, and add to dq"
         q, k, v, dout = (_aligned(x) for x in (self.q[:, :, rows], k, v, self.dout[:, :, rows]))
         if not q.is_cuda:
             q, dout = q.contiguous(), dout.contiguous()
         strides, output_rows = tuple(x.stride()[:3] for x in into), calls.OutputRows(rows.start or 0, self.q.shape[2])
-        main = calls.backward_products(case, self.scale, strides, self.ordered, output_rows)
+        main = calls.backward_products(problem, self.scale, strides, self.ordered, output_rows)
         arrays = dict(self.prepared, q=q, k=k, v=v, dout=dout, dk=into[0], dv=into[1])
         launch_mapped(*main, q, **arrays, lens=self.prepared['semaphores'] if lens is None else lens)
 
     def finish(self):
-        "Write dq"
+        "Convert the accumulated dq to the type of q, and return it"
         launch([self.last], self.q, **self.prepared, dq=self.dq)
         return self.dq
 
 
-def _sdpa_backward(dout, q, k, v, *how):
-    "Compute the gradients by torch's SDPA, which computes the result again"
+def _sdpa_backward(dout, q, k, v, *options):
+    "Compute the gradients with torch's SDPA, which computes the forward pass again"
     with torch.enable_grad():
-        given = [x.detach().requires_grad_() for x in (q, k, v)]
-        return torch.autograd.grad(_sdpa(*given, *how), given, dout)
+        operands = [x.detach().requires_grad_() for x in (q, k, v)]
+        return torch.autograd.grad(_sdpa(*operands, *options), operands, dout)
 
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, k, v, causal, scale, window, lens, bias, by):
+    def forward(ctx, q, k, v, causal, scale, window, lens, bias, method):
         out, lse = _attention(q, k, v, causal, scale, window, lens, bias)
         ctx.save_for_backward(q, k, v, out, lse, lens)
-        ctx.how, ctx.options = (causal, scale, window), (bias, by)
+        ctx.how, ctx.options = (causal, scale, window), (bias, method)
         ctx.mark_non_differentiable(lse)
         return out, lse
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dout, _):
-        *given, lens = ctx.saved_tensors
-        return *_attention_backward(dout, *given, *ctx.how, lens, *ctx.options), *[None] * 6
+        *qkv, lens = ctx.saved_tensors
+        return *_attention_backward(dout, *qkv, *ctx.how, lens, *ctx.options), *[None] * 6
 
 
-def _check_part(tool, q, k, v, most=256):
-    "Raise unless our kernels for a Hopper GPU, with head dimension up to `most`, can take these"
+def _check_hopper(tool, q, k, v, max_dim=256):
+    "Raise ValueError unless our kernels for a Hopper GPU support these operands, with head dimension up to `max_dim`"
     _check(q, k, v)
-    if _backend(q).name != 'hopper' or q.shape[3] > most:
-        dims = ', '.join(str(o) for o in DIMS if o <= most)
+    if _backend(q).name != 'hopper' or q.shape[3] > max_dim:
+        dims = ', '.join(str(dim) for dim in DIMS if dim <= max_dim)
         raise ValueError(f'{tool}: {_backend(q).why or f"this needs a Hopper GPU, and head dimension {dims}"}')
     if not q.numel() or not k.numel():
         raise ValueError(f'{tool}: q is {tuple(q.shape)} and k {tuple(k.shape)}; there have to be rows and keys')
 
 
-def _check_like(tool, name, x, like, shape, dtypes):
-    "Raise unless x has this shape, one of these types, and is on the device of `like`"
+def _check_array(tool, name, x, like, shape, dtypes):
+    "Raise ValueError unless x has this shape, one of these dtypes, and is on the device of `like`"
     if x.shape != shape or x.dtype not in dtypes or x.device != like.device:
         want = f'{" or ".join(map(str, dtypes))} {tuple(shape)} on {like.device}'
         raise ValueError(f'{tool}: {name} is {x.dtype} {tuple(x.shape)} on {x.device}, and it has to be {want}')
 
 
 def _check_lse(tool, lse, like, shape):
-    _check_like(tool, 'lse', lse, like, shape, (torch.float32,))
+    "Raise ValueError unless lse is a contiguous float32 tensor of this shape"
+    _check_array(tool, 'lse', lse, like, shape, (torch.float32,))
     if not lse.is_contiguous():
         raise ValueError(f'{tool}: lse has to be contiguous; use lse.contiguous()')
 
 
 def _check_first(tool, first, rows=math.inf):
+    "Raise ValueError unless `first` is the index of a row"
     if not isinstance(first, int) or not 0 <= first < rows:
         raise ValueError(f'{tool}: first is {first!r}, and it has to be the index of a row, from 0 on')
 
 
 def _check_saved(tool, dout, q, out, lse):
-    "Raise unless dout, out and lse fit q"
+    "Raise ValueError unless dout, out and lse match q"
     for name, x in dict(dout=dout, out=out).items():
-        _check_like(tool, name, x, q, q.shape, (q.dtype,))
+        _check_array(tool, name, x, q, q.shape, (q.dtype,))
     _check_lse(tool, lse, q, q.shape[:3])
 
 
 def _writable(x):
-    "x, if kernels can write to it; else an empty tensor of its size"
+    "Return x if kernels can write to it, else an uninitialized tensor of its size"
     return x if _aligned(x) is x and (x.is_cuda or x.is_contiguous()) else _empty_out(x)
 
 
-def _put(into, grads):
-    "Copy the gradients to their destination, unless they are there"
+def _copy_grads(into, grads):
+    "Copy the gradients to `into`, unless the kernel has written them there"
     for to, x in zip(into, grads):
         if to is not x:
             to.copy_(x)
@@ -314,29 +319,28 @@ def attention_gradients(
     q,
     k,
     v,
-    out,  # the result, and its lse: of these keys, or of more keys, for the gradients through these alone
+    out,  # the result and its lse, computed from these keys or from more keys
     lse,
     causal=False,
     scale=None,
-    into=None,  # three tensors like q, k and v, with any strides, to write to; None: new ones
+    into=None,  # three tensors like q, k and v, with any strides, for the results; None: new ones
 ):  # dq, dk, dv
-    """Compute the gradients of `attention` by our kernel: bfloat16, head dimension 64 or 128, on a Hopper GPU.
+    """Compute the gradients of `attention` with our kernel: bfloat16, head dimension 64 or 128, on a Hopper GPU.
 
     With P = exp(scale * q @ k^T - lse): dV = P^T @ dout, dP = dout @ v^T, dS = P * (dP - rowsum(dout * out)), dQ =
-    scale * dS @ k, dK = scale * dS^T @ q. If `out` and `lse` are of more keys than are given, gradients of parts of the
-    keys add up. Raises ValueError if the kernel cannot run."""
-    _check_part('attention_gradients', q, k, v, 128)
+    scale * dS @ k, dK = scale * dS^T @ q. If `out` and `lse` were computed from more keys than are given here, these
+    are the contributions of the given keys. Raises ValueError if the kernel does not support the operands."""
+    _check_hopper('attention_gradients', q, k, v, 128)
     _check_saved('attention_gradients', dout, q, out, lse)
     into = into or tuple(map(_empty_out, (q, k, v)))
     grads = tuple(map(_writable, into))
     how = bool(causal), _scale(q, scale), 0, None, '', 'kernel'
-    return _put(into, _kernel_backward(dout, q, k, v, out, lse, *how, grads))
+    return _copy_grads(into, _kernel_backward(dout, q, k, v, out, lse, *how, grads))
 
 
 class PartGradients:
-    """The gradients of rows of attention for parts of their keys that come one after the other: dk and dv of each, and
-    dq, which is summed over all of them in float32. Raises ValueError if the kernel cannot run, as
-    `attention_gradients` does."""
+    """Gradients of attention, part by part of the keys: each part gets its dk and dv, and dq is accumulated in float32
+    over all parts. Raises ValueError if the kernel does not support the operands."""
 
     def __init__(
         self,
@@ -346,9 +350,9 @@ class PartGradients:
         lse,
         scale=None,
     ):
-        _check_part('PartGradients', q, q, q, 128)
+        _check_hopper('PartGradients', q, q, q, 128)
         _check_saved('PartGradients', dout, q, out, lse)
-        self.rows = _Backward(dout, q, out, lse, _scale(q, scale), _empty_out(q))
+        self.rows = _BackwardPass(dout, q, out, lse, _scale(q, scale), _empty_out(q))
 
     @staticmethod
     def fits(first) -> bool:
@@ -359,85 +363,85 @@ class PartGradients:
         self,
         k,  # [batch, heads, keys, dim], with the heads of q, or fewer
         v,  # like k
-        first=0,  # row: earlier rows attend to none of these keys; `fits` reports which may be the first
-        causal=False,  # does row first + i attend only to keys 0 to i?
-        into=None,  # two tensors like k and v, with any strides; None: new ones
+        first=0,  # earlier rows attend to none of these keys; see `fits`
+        causal=False,  # row first + i attends only to keys 0 to i
+        into=None,  # two tensors like k and v, with any strides, for the results; None: new ones
     ):  # dk, dv
-        "Add the part of these keys. Parts may run concurrently, on two streams"
+        "Compute dk and dv of these keys, and add their contribution to dq; two streams may add parts concurrently"
         _check_first('PartGradients', first, self.rows.q.shape[2])
         if not self.fits(first):
-            raise ValueError(f'PartGradients: first is {first}, and it has to be the first of a tile of 64 rows')
+            raise ValueError(f'PartGradients: first is {first}, and it must be a multiple of 64, the rows of a tile')
         q = self.rows.q[:, :, first:]
-        _check_part('PartGradients', q, k, v, 128)
+        _check_hopper('PartGradients', q, k, v, 128)
         into = into or tuple(map(_empty_out, (k, v)))
         grads = tuple(map(_writable, into))
         self.rows.add(k, v, _problem(q, k, bool(causal), 0, None, ''), grads, rows=slice(first, None))
-        return _put(into, grads)
+        return _copy_grads(into, grads)
 
     def dq(self):  # like q
-        "dq of all keys that have been added; all of that must be earlier on the stream"
+        "Return dq from all parts that have been added; their kernels must be earlier on the current stream"
         return self.rows.finish()
 
 
 def attention_onto(
-    out,  # [batch, heads, rows, dim], contiguous, bfloat16 or float32: these rows' result of other keys; is changed
-    lse,  # float32 [batch, heads, rows], contiguous: likewise
-    first,  # row: those before stay as they are
-    q,  # [batch, heads, rows - first, dim]: this and what follows, as for `attention`
+    out,  # [batch, heads, rows, dim], contiguous, bfloat16 or float32: the result for other keys; updated in place
+    lse,  # float32 [batch, heads, rows], contiguous; updated in place
+    first,  # rows before this one do not change
+    q,  # [batch, heads, rows - first, dim]; the following arguments are those of `attention`
     k,
     v,
     causal=False,
     scale=None,
-    fresh=False,  # are `out` and `lse` uninitialized?
+    fresh=False,  # `out` and `lse` are uninitialized: overwrite them
 ):
     """Merge `attention` of more keys into `out` and `lse`, in the kernel that computes it. For bfloat16 and head
     dimension 64, 128 or 256 on a Hopper GPU; raises ValueError elsewhere."""
-    _check_part('attention_onto', q, k, v)
+    _check_hopper('attention_onto', q, k, v)
     _check_first('attention_onto', first)
     shape = *q.shape[:2], first + q.shape[2], q.shape[3]
-    _check_like('attention_onto', 'out', out, q, shape, (q.dtype, torch.float32))
+    _check_array('attention_onto', 'out', out, q, shape, (q.dtype, torch.float32))
     if not out.is_contiguous() or out.data_ptr() % 16:
         raise ValueError('attention_onto: out has to be contiguous, and aligned to 16 bytes')
     _check_lse('attention_onto', lse, q, shape[:3])
     q, k, v = map(_aligned, (q, k, v))
     output_rows = calls.OutputRows(first, out.shape[2], not fresh, out.dtype == torch.float32)
-    case = _problem(q, k, bool(causal), 0, None, '')
-    call, boxes = calls.forward_hopper(case, _scale(q, scale), out.stride()[:3], this_device(), output_rows)
+    problem = _problem(q, k, bool(causal), 0, None, '')
+    call, boxes = calls.forward_hopper(problem, _scale(q, scale), out.stride()[:3], this_device(), output_rows)
     launch_mapped(call, boxes, q, q=q, k=k, v=v, out=out, lse=lse, lens=lse.view(torch.int32))
 
 
 @lru_cache(256)
 def _pair_order(device, *how):
-    "`calls.pair_order` there"
+    "Return `calls.pair_order` as a tensor on a device"
     return torch.tensor(calls.pair_order(*how), dtype=torch.int32, device=device)
 
 
 def attention_pair(
-    q,  # [batch, heads, rows, dim]: this and what follows, as for `attention`
+    q,  # [batch, heads, rows, dim]; k, v, causal and scale as for `attention`
     k,
     v,
-    other_k,  # more keys, of another array
+    other_k,  # a second array of keys, and its values
     other_v,
-    first,  # of the rows that attend to these, to all of them, even if `causal`
+    first,  # rows from here on attend to all keys of the second array, even if `causal`
     arrived,  # int32 [1], a counter that reaches `wanted` when other_k and other_v have been written
     wanted,  # int32 [1]
     causal=False,
     scale=None,
-    wide=False,  # out in float32?
-    parts=1,  # of the heads of keys of the batch, in which these come one after the other; each increments `arrived`
+    wide=False,  # return out in float32
+    parts=1,  # groups of heads in which the second array arrives, one after the other; each increments `arrived`
 ):  # like q, contiguous, and lse, float32 [batch, heads, rows]
-    """Compute `attention` of two arrays of keys, the second of which may still be in flight: the kernel waits for it
-    when it has nothing else to do. For bfloat16 and head dimension 64, 128 or 256 on a Hopper GPU; raises ValueError
+    """Compute `attention` to two arrays of keys, the second of which may still be in flight: the kernel waits for it
+    only when it has no other work. For bfloat16 and head dimension 64, 128 or 256 on a Hopper GPU; raises ValueError
     elsewhere."""
-    _check_part('attention_pair', q, k, v)
-    _check_part('attention_pair', q, other_k, other_v)
+    _check_hopper('attention_pair', q, k, v)
+    _check_hopper('attention_pair', q, other_k, other_v)
     if other_k.shape[1] != k.shape[1]:
         raise ValueError(f'attention_pair: k has {k.shape[1]} heads and other_k {other_k.shape[1]}; give both as many')
     _check_first('attention_pair', first, q.shape[2])
     if not isinstance(parts, int) or parts < 1:
         raise ValueError(f'attention_pair: parts is {parts!r}, and it must be an integer from 1 on')
     for name, x in dict(arrived=arrived, wanted=wanted).items():
-        _check_like('attention_pair', name, x, q, (1,), (torch.int32,))
+        _check_array('attention_pair', name, x, q, (1,), (torch.int32,))
     for name, x in dict(other_k=other_k, other_v=other_v).items():
         if _aligned(x) is not x:
             raise ValueError(
@@ -447,48 +451,50 @@ def attention_pair(
     q, k, v = map(_aligned, (q, k, v))
     out = torch.empty(q.shape, dtype=torch.float32 if wide else q.dtype, device=q.device)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
-    case = _problem(q, k, bool(causal), 0, None, '')
+    problem = _problem(q, k, bool(causal), 0, None, '')
     pair = this_device(), first, other_k.shape[2]
-    call, boxes = calls.forward_pair(case, _scale(q, scale), *pair, bool(wide), parts)
+    call, boxes = calls.forward_pair(problem, _scale(q, scale), *pair, bool(wide), parts)
     arrays = dict(q=q, k=k, v=v, other_k=other_k, other_v=other_v, out=out, lse=lse, arrived=arrived, wanted=wanted)
-    launch_mapped(call, boxes, q, **arrays, order=_pair_order(q.device, case, *pair, parts))
+    launch_mapped(call, boxes, q, **arrays, order=_pair_order(q.device, problem, *pair, parts))
     return out, lse
 
 
-def attention_way(
-    q,  # as for `attention`, like the next
+def attention_backend(
+    q,  # q, k and v as for `attention`
     k,
     v,
 ) -> Backend:
-    "Return what computes attention of these: 'hopper' or 'mma.sync', our kernels, or 'sdpa', and why"
+    """Return what computes `attention` of these operands: our kernels 'hopper' or 'mma.sync', or 'sdpa', and why.
+
+    attention_backend(q, k, v).name"""
     _check(q, k, v)
     return _backend(q)
 
 
 def attention(
-    q,  # [batch, heads, rows, dim], with any strides, where kernels run
-    k,  # [batch, heads, keys, dim]; with fewer heads each is shared by as many consecutive heads of q (GQA)
+    q,  # [batch, heads, rows, dim], with any strides, on a device where kernels run
+    k,  # [batch, heads, keys, dim]; with fewer heads than q, consecutive heads of q share a head of k and v (GQA)
     v,  # like k
-    causal=False,  # does row i attend only to keys 0 to i?
+    causal=False,  # row i attends only to keys 0 to i
     scale=None,  # of q @ k^T; None: 1/sqrt(dim)
     window=None,  # a row attends only to keys with |row - key| < window
-    lens=None,  # integers [batch]: how many rows and keys of each sequence are not padding; or a pair of such
-    bias='',  # CUDA C of what is added to a scaled score, of the ints batch, head, row and key; it has no gradient
-    lse=False,  # the logarithm of each row's sum of exponentials, too? It has no gradient
-    gradients='kernel',  # computed by ours for head dimension 64 or 128 on a Hopper GPU, else by SDPA; or 'sdpa'
-    deterministic=False,  # are our gradients the same in each run, to the bit? Then blocks wait for each other
-):  # like q; with `lse`, a pair of it and float32 [batch, heads, rows]
+    lens=None,  # integers [batch]: rows and keys of each sequence that are not padding; or a pair (rows, keys)
+    bias='',  # CUDA C expression of batch, head, row and key (ints), added to the scaled scores; it has no gradient
+    lse=False,  # also return the logarithm of each row's sum of exponentials, which has no gradient
+    gradients='kernel',  # by our kernel for head dimension 64 or 128 on a Hopper GPU, else by SDPA; 'sdpa': always SDPA
+    deterministic=False,  # our gradients are the same in each run, bit for bit; then blocks wait for each other
+):  # like q; with `lse`, a pair (out, float32 [batch, heads, rows])
     """Compute softmax(q @ k^T * scale) @ v per head, as `F.scaled_dot_product_attention` does, without a matrix of
     scores in memory; differentiable once. A row that attends to no key gives 0.
 
         attention(q, k, v, causal=True)
         attention(q, k, v, bias='-exp2f(-head - 1)*(row - key)')  # ALiBi of 8 heads
 
-    Our kernels compute bfloat16 with head dimension 64, 128 or 256; SDPA computes all else: `attention_way` returns
-    which, and why. SDPA's backward pass computes the result again, ours does not. `lens` above the sizes counts as all,
-    below 0 as none.
+    Our kernels support bfloat16 with head dimension 64, 128 or 256; SDPA computes everything else. `attention_backend`
+    returns which one, and why. SDPA's backward pass computes the forward pass again, ours does not. Values of `lens`
+    are clamped to the sizes.
 
-    Raises TypeError and ValueError for operands or options that do not fit. After Dao, FlashAttention-2 (2023), and
+    Raises TypeError or ValueError for unsupported operands or options. After Dao, FlashAttention-2 (2023), and
     Shah and others, FlashAttention-3 (2024)."""
     _check(q, k, v)
     if not isinstance(bias, str):
@@ -498,16 +504,16 @@ def attention(
     scale, window, lens = _scale(q, scale), _window(window), _lens(q, k, lens)
     if deterministic and gradients == 'sdpa':
         raise ValueError(
-            "attention: only our gradients come in a fixed order; with deterministic=True leave out 'sdpa'"
+            "attention: SDPA's gradients are not deterministic; with deterministic=True use gradients='kernel'"
         )
     if _backend(q).name != 'sdpa':
         if bias and gradients == 'sdpa' and torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
-            raise ValueError("attention: SDPA knows no bias in C; with one, gradients='kernel' computes them")
-        by = 'ordered' if deterministic else gradients
-        both = _Attention.apply(q, k, v, bool(causal), scale, window, lens, bias, by)
-        return both if lse else both[0]
+            raise ValueError("attention: SDPA does not support a bias in C; use gradients='kernel'")
+        method = 'ordered' if deterministic else gradients
+        out_and_lse = _Attention.apply(q, k, v, bool(causal), scale, window, lens, bias, method)
+        return out_and_lse if lse else out_and_lse[0]
     if bias:
-        raise ValueError(f'attention: no bias here, as SDPA computes this: {_backend(q).why}')
+        raise ValueError(f'attention: bias is not supported here, because SDPA computes this: {_backend(q).why}')
     if lse:
-        raise ValueError(f'attention: no lse here, as SDPA computes this: {_backend(q).why}')
+        raise ValueError(f'attention: lse is not supported here, because SDPA computes this: {_backend(q).why}')
     return _sdpa(q, k, v, bool(causal), scale, window, lens)

@@ -1,4 +1,4 @@
-"""Launches of kernels whose first arrays are described by tensor maps, and the counters by which blocks share work."""
+"""Launch kernels whose first arrays are TMA tensor maps, with the counter by which persistent blocks take tiles."""
 
 from functools import lru_cache
 
@@ -11,24 +11,25 @@ from ...cpp.driver import current_stream
 
 @lru_cache(1024)
 def _launcher(call, boxes, device, backend):
+    "Return the launcher of a call, compiled once per device"
     mapped = [(i, box, 128) for i, box in enumerate(boxes)]
     return launches.Mapped(rung.compiled(call.src, call.name, backend), mapped, len(call.arrays), *call[3:])
 
 
 @lru_cache(256)
-def _kept_counter(device, stream):
+def _cached_counter(device, stream):
     return torch.zeros(1, dtype=torch.uint32, device=device)
 
 
 def _counter(x, stream):
-    "A counter that is 0 between two launches on a stream; a graph has one of its own, since it may run concurrently"
+    "Return a counter that is 0 between launches on a stream; a CUDA graph gets its own, since it may run concurrently"
     if not x.is_cuda or torch.cuda.is_current_stream_capturing():
         return torch.zeros(1, dtype=torch.int32, device=x.device).view(torch.uint32)
-    return _kept_counter(x.device, stream)
+    return _cached_counter(x.device, stream)
 
 
 def launch_mapped(call, boxes, x, **arrays):
-    "Launch where `x` is, on the current stream; `arrays`: tensors, by the names that the call has"
+    "Launch on the device of `x`, on its current stream; `arrays`: name in the call -> tensor"
     if not x.is_cuda:
         if 'taken' in call.arrays:
             arrays |= dict(taken=_counter(x, None))

@@ -1,4 +1,4 @@
-"""`attention`, forward and backward, as programs of their own: what `export` writes of it."""
+"""Export `attention`, forward and backward, as standalone programs."""
 
 from typing import NamedTuple
 
@@ -24,51 +24,53 @@ class Variant(NamedTuple):
         return f'attention_{self.what}_{self.dim}{"_causal" * self.causal}'
 
 
-VARIANTS = [Variant('forward', d, c) for d, c in ((64, True), (128, False), (128, True), (256, False))]
-VARIANTS += [Variant('backward', d, c) for d, c in ((64, True), (128, False), (128, True))]
-VARIANTS += [Variant('mma_sync', d, c) for d, c in ((64, False), (128, True))]
+VARIANTS = [Variant('forward', d, problem) for d, problem in ((64, True), (128, False), (128, True), (256, False))]
+VARIANTS += [Variant('backward', d, problem) for d, problem in ((64, True), (128, False), (128, True))]
+VARIANTS += [Variant('mma_sync', d, problem) for d, problem in ((64, False), (128, True))]
 
 
 def cases_of(variant) -> list:  # of (batch, heads, group, rows, keys)
-    "The sizes that are tested; the last one is also timed"
+    "Return the sizes that are tested; the last one is also timed"
     return [*SIZES, LARGE[variant.dim]]
 
 
 def _strides(heads, rows, dim):
-    "Strides of batch, heads and rows of a contiguous array, in elements"
+    "Return the strides of batch, heads and rows of a contiguous array, in elements"
     return heads * rows * dim, rows * dim, dim
 
 
 def launches(variant, batch, heads, group, rows, keys) -> list:  # of (`KernelLaunch`, boxes of its first arrays)
-    "The launches of a `Variant` for a size on an H100: forward, and perhaps backward"
-    c = AttentionProblem(batch, heads, group, rows, keys, variant.dim, variant.causal, 0, False)
-    scale, of_q, of_k = (
+    "Return the launches of a `Variant` for one size on an H100: forward and, for 'backward', the backward pass"
+    problem = AttentionProblem(batch, heads, group, rows, keys, variant.dim, variant.causal, 0, False)
+    scale, q_strides, k_strides = (
         variant.dim**-0.5,
         _strides(heads, rows, variant.dim),
         _strides(heads // group, keys, variant.dim),
     )
     if variant.what == 'mma_sync':
-        return [(calls.forward_ampere(c, scale, (of_q, of_k, of_k, of_q)), ())]
-    res = [calls.forward_hopper(c, scale, of_q, H100)]
+        return [(calls.forward_ampere(problem, scale, (q_strides, k_strides, k_strides, q_strides)), ())]
+    res = [calls.forward_hopper(problem, scale, q_strides, H100)]
     if variant.what == 'backward':
-        first, main, last = calls.backward_hopper(c, scale, Strides(of_q, of_q, of_q, of_k, of_k))
+        first, main, last = calls.backward_hopper(
+            problem, scale, Strides(q_strides, q_strides, q_strides, k_strides, k_strides)
+        )
         res += [(first, ()), main, (last, ())]
     return res
 
 
 def _map(name, sizes, dim, box):
-    "C for a tensor map"
+    "Return C++ for a tensor map"
     batch, heads, group, rows, keys = sizes
     sides = (batch, heads // group, keys, dim) if name in 'kv' else (batch, heads, rows, dim)
-    four, boxes = (', '.join(map(str, o)) for o in (sides, box))
-    return f'tensor_map<{SPACE}::TensorMap>(a.{name}, {{{four}}}, {{{boxes}}}, 128)'
+    size_list, boxes = (', '.join(map(str, values)) for values in (sides, box))
+    return f'tensor_map<{SPACE}::TensorMap>(a.{name}, {{{size_list}}}, {{{boxes}}}, 128)'
 
 
 _IN_C = dict(
     lens='(const int *)nullptr',
     semaphores='(int *)nullptr',
     dq_sums='(float4 *)dq_sums',
-    **{o: o for o in ('lse_log2', 'delta')},
+    **{name: name for name in ('lse_log2', 'delta')},
 )
 
 
@@ -78,17 +80,20 @@ def _launch(call, boxes, sizes, dim):
 
 
 def _workspaces(variant, batch, heads, group, rows, keys):
-    "C for the workspaces of the backward pass"
-    each = dict(lse_log2=1, delta=1, dq_sums=variant.dim)
-    return [f'static float *{o} = allocate<float>({batch * heads * padded(rows) * n});' for o, n in each.items()]
+    "Return C++ that allocates the workspaces of the backward pass"
+    row_elements = dict(lse_log2=1, delta=1, dq_sums=variant.dim)
+    return [
+        f'static float *{name} = allocate<float>({batch * heads * padded(rows) * n});'
+        for name, n in row_elements.items()
+    ]
 
 
 def _lines(variant, backward, sizes):
-    "The lines of a case, of one of the two passes"
-    found = launches(variant, *sizes)
-    now = found[1:] if backward else found[:1]
-    workspaces = _workspaces(variant, *sizes) if backward and now else []
-    return [*workspaces, *(_launch(*o, sizes, variant.dim) for o in now)]
+    "Return the lines of C++ of one pass for one size"
+    launched = launches(variant, *sizes)
+    selected = launched[1:] if backward else launched[:1]
+    workspaces = _workspaces(variant, *sizes) if backward and selected else []
+    return [*workspaces, *(_launch(*o, sizes, variant.dim) for o in selected)]
 
 
 def _program(variant):
@@ -105,5 +110,5 @@ typedef __nv_bfloat16 bf16;'''
 
 
 def programs() -> list:  # of `Program`
-    "One per `Variant`"
+    "Return one program per `Variant`"
     return [*map(_program, VARIANTS)]

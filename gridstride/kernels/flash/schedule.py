@@ -1,33 +1,33 @@
-"""In which order blocks take the tiles of attention of two arrays of keys: the best of some, by a model of an H100."""
+"""Choose the order in which blocks take the tiles of attention to two arrays of keys, with a model of an H100."""
 
 import heapq
 
 from ...utils import cdiv
 
-# In steps of keys, each of which takes a block 1.5 microseconds: the overhead of a tile; when a neighbour's keys begin
-# to arrive; the time in which those of one step of a head arrive.
-_TILE, _LATE, _COMES = 2.5, 12, 1 / 15
-_UNEVEN, _GOLDEN = 0.05, 0.618034  # no two tiles take as long, however alike: up to so much more or less, as if by lot
-_NEARLY = 1.005
+# All times are in steps of keys; a step takes a block 1.5 microseconds on an H100. The overhead of a tile, the time at
+# which a neighbour's keys begin to arrive, and the time in which the keys of one step of one head arrive:
+_TILE_OVERHEAD, _FIRST_ARRIVAL, _ARRIVAL_PER_STEP = 2.5, 12, 1 / 15
+_JITTER, _GOLDEN = 0.05, 0.618034  # equal tiles take different times: up to 5% more or less, in a quasi-random sequence
+_TOLERANCE = 1.005
 
 
 def model_end(
     order,  # (head, row of tiles)
-    own,  # steps of the rank's own keys, per row of tiles
-    other,  # and of a neighbour's
-    blocks,  # that take the next tile each, when they are through with one
-    there,  # per head: when its other keys have arrived
+    own_steps,  # steps of the rank's own keys, per row of tiles
+    other_steps,  # likewise for the keys of a neighbour
+    blocks,  # each takes the next tile when it has finished one
+    arrival_times,  # per head: when its keys of the second array have arrived
 ) -> float:
-    "When all is done, in steps of keys"
-    free, lot = [0] * blocks, 0
+    "Simulate the blocks, and return the time at which the last one ends, in steps of keys"
+    free_at, random = [0] * blocks, 0
     for head, row in order:
-        lot = (lot + _GOLDEN) % 1
-        each = 1 + _UNEVEN * (2 * lot - 1)
-        at = free[0] + each * (_TILE + own[row])
-        if other[row]:
-            at = max(at, there[head]) + each * other[row]
-        heapq.heapreplace(free, at)
-    return max(free)
+        random = (random + _GOLDEN) % 1
+        duration = 1 + _JITTER * (2 * random - 1)
+        at = free_at[0] + duration * (_TILE_OVERHEAD + own_steps[row])
+        if other_steps[row]:
+            at = max(at, arrival_times[head]) + duration * other_steps[row]
+        heapq.heapreplace(free_at, at)
+    return max(free_at)
 
 
 def by_sections(
@@ -37,32 +37,38 @@ def by_sections(
     last=0,  # heads
     late=0,  # rows
 ) -> list:  # (head, row)
-    """Some heads after the others, of each the last rows first; but the `last` heads together, which may be more, and
-    the first `late` rows of all heads in the end"""
+    """Return an order that visits `section` heads at a time, and in them the last rows first. The `last` heads form one
+    section of their own, and the first `late` rows of all heads come at the end."""
     starts = [*range(0, heads - last, section), heads - last, heads]
     res = [(h, r) for a, b in zip(starts, starts[1:]) for r in range(rows - 1, late - 1, -1) for h in range(a, b)]
     return res + [(h, r) for r in range(late - 1, -1, -1) for h in range(heads)]
 
 
-def order_of(
-    heads,  # of all of the batch
-    own,  # steps of the rank's own keys, per tile of a head's rows
-    other,  # and of a neighbour's
+def choose_order(
+    heads,  # of the whole batch
+    own_steps,  # steps of the rank's own keys, per row of tiles
+    other_steps,  # likewise for the keys of a neighbour
     blocks,
-    group,  # heads that share one of keys
-    section,  # heads whose keys the L2 cache holds
-    parts,  # of the heads of keys, one after the other, in which a neighbour's keys come
+    group,  # heads of q that share a head of keys
+    section,  # heads whose keys fit into the L2 cache together
+    parts,  # groups of heads in which a neighbour's keys arrive, one after the other
 ) -> list:  # (head, row of tiles), in the order in which they should be taken
-    """As few heads at a time as the L2 cache holds the keys of; in the end two more, or so many rows of all heads, the
-    shortest ones, that all blocks end together, by the model: as little of that as makes nearly no difference, since
-    blocks that are not at the same heads read keys from memory again and again"""
-    kept, rows, more = heads // group, len(own), min(heads, section + 2 * group)
-    there = [_LATE + _COMES * max(other) * cdiv((h // group * parts // kept + 1) * kept, parts) for h in range(heads)]
-    least = heads * sum(_TILE + a + b for a, b in zip(own, other)) / blocks
+    """Choose an order in which all blocks end at nearly the same time, by the model.
+
+    Blocks visit only as many heads at a time as have keys in the L2 cache: blocks at different heads would read keys
+    from DRAM again and again. To balance the load, the last section may be larger, or the shortest rows of all heads
+    may come last. The first candidate that is within 0.5% of the best one wins."""
+    kv_heads, rows, tail_heads = heads // group, len(own_steps), min(heads, section + 2 * group)
+    arrival_times = [
+        _FIRST_ARRIVAL
+        + _ARRIVAL_PER_STEP * max(other_steps) * cdiv((h // group * parts // kv_heads + 1) * kv_heads, parts)
+        for h in range(heads)
+    ]
+    lower_bound = heads * sum(_TILE_OVERHEAD + a + b for a, b in zip(own_steps, other_steps)) / blocks
     orders, ends = [], []
-    for late, last in [(rows * eighths // 8, last) for eighths in (0, 1, 2, 3, 4, 8) for last in (0, more)]:
+    for late, last in [(rows * eighths // 8, last) for eighths in (0, 1, 2, 3, 4, 8) for last in (0, tail_heads)]:
         orders.append(by_sections(heads, rows, section, last, late))
-        ends.append(model_end(orders[-1], own, other, blocks, there))
-        if ends[-1] <= _NEARLY * least:  # hardly any other could end before
+        ends.append(model_end(orders[-1], own_steps, other_steps, blocks, arrival_times))
+        if ends[-1] <= _TOLERANCE * lower_bound:  # close to the lower bound: no candidate can be much better
             break
-    return next(o for o, end in zip(orders, ends) if end <= _NEARLY * min(ends))
+    return next(o for o, end in zip(orders, ends) if end <= _TOLERANCE * min(ends))

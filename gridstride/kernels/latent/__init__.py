@@ -8,5 +8,5 @@ The modules: `decoding` (`latent_attention` itself), `calls` (which kernels for 
 from .sources import source
 from ...support.lazy_exports import front_door
 
-TOOLS, __getattr__, __dir__ = front_door(__name__, {'decoding': ('latent_attention', 'latent_attention_way')})
+TOOLS, __getattr__, __dir__ = front_door(__name__, {'decoding': ('latent_attention', 'latent_attention_backend')})
 __all__ = ['source', *TOOLS]

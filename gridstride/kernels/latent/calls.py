@@ -1,4 +1,4 @@
-"""The launches of decoding with a latent cache for given sizes: kernels with their constants and grids."""
+"""Choose the launches of a decode step with a latent KV cache: sources with their constants and grids."""
 
 import math
 from functools import lru_cache
@@ -14,83 +14,103 @@ class DecodeProblem(NamedTuple):
 
     dtype: str  # 'bfloat16' or 'float16'
     batch: int
-    rows: int  # of q per sequence: heads times new tokens
+    rows: int  # rows of q per sequence: heads * new tokens
     heads: int
     pages: int  # of the cache
-    wide: int  # columns of the table
+    table_columns: int
 
 
 SCALE = 192**-0.5  # of head dimension 128 + 64 (RoPE), before absorption
-_TALL, _STEP = 32, 32  # of `mma.sync`: rows of q in a block, keys of a step
+_BLOCK_ROWS, _STEP_KEYS = 32, 32  # `mma.sync`: rows of q per block, keys per step
 _STAGES = 2  # pages in shared memory, on a Hopper GPU
-_PAGES, _PARTS = 4, 32  # a part has so many pages, if there are more than so many parts: measured on an H100
-_WHOLE = 256  # pages of a part that is not cut, at most: faster for batch 128, context 8,192, slower for 32,768
-_ALONE = 1024  # pages in all, at most, that each block copies for itself: 1 to 8% faster, and none from 2,048 on
+_MIN_PAGES, _MIN_PARTS = (
+    4,
+    32,
+)  # with more than _MIN_PARTS parts, each has at least _MIN_PAGES pages: measured on an H100
+_MAX_UNSPLIT_PAGES = (
+    256  # pages per part up to which sequences are not split: faster for context 8,192, slower for 32,768
+)
+_MULTICAST_PAGES = (
+    1024  # with more pages in all, blocks share copies by multicast; with fewer, separate copies are 1 to 8% faster
+)
 _ARRAYS = 'q', 'cache', 'table', 'lens', 'out', 'lse', 'part_out', 'part_lse'
 
 
-def _scalars(c, parts):
-    return *c[1:], parts
+def _scalars(problem, parts):
+    return *problem[1:], parts
 
 
 def parts_of(
-    c,  # a `DecodeProblem`
-    splits,  # as `latent_attention` has it
-    tall,  # rows of q in a block
-    at_once,  # blocks that run at the same time
+    problem,  # a `DecodeProblem`
+    splits,  # as for `latent_attention`; 0: choose
+    block_rows,  # rows of q per block
+    resident_blocks,  # blocks that run at the same time
 ) -> int:
-    """Choose into how many parts all pages are cut (split-K): as many as blocks run at once per tile of rows, but not
-    so many that a part has less than a few pages, unless there are few parts. If hardly fewer parts have one or more
-    whole sequences each, those: then, if all have one length, nothing is cut, and nothing merged. With many pages the
-    merge costs less than idle SMs"""
-    fit, pages = max(1, at_once // cdiv(c.rows, tall)), max(1, c.batch * c.wide)
-    whole = c.batch / cdiv(c.batch, fit)
-    if not splits and whole.is_integer() and whole >= 0.95 * fit and pages <= _WHOLE * whole:
-        return int(whole)
-    return splits or min(fit, pages, max(_PARTS, cdiv(pages, _PAGES)))
+    """Choose into how many parts all pages are split (split-K).
+
+    There are as many parts as blocks run at once per tile of rows, but a part has at least `_MIN_PAGES` pages, unless
+    there are few parts. If nearly as many parts can hold whole sequences, no sequence is split, so that sequences of
+    equal length need no merge. With many pages the merge costs less than idle SMs, so then sequences are split."""
+    max_parts, pages = (
+        max(1, resident_blocks // cdiv(problem.rows, block_rows)),
+        max(1, problem.batch * problem.table_columns),
+    )
+    part_count = problem.batch / cdiv(problem.batch, max_parts)
+    if (
+        not splits
+        and part_count.is_integer()
+        and part_count >= 0.95 * max_parts
+        and pages <= _MAX_UNSPLIT_PAGES * part_count
+    ):
+        return int(part_count)
+    return splits or min(max_parts, pages, max(_MIN_PARTS, cdiv(pages, _MIN_PAGES)))
 
 
-def _factor(scale):
-    "The factor of scores in base 2: exp2 takes less time than exp"
+def _log2_scale(scale):
+    "Return scale * log2(e): the kernels compute exp2 of scores times this factor, which is faster than exp"
     return scale / math.log(2)
 
 
 @lru_cache(1024)
 def decode_ampere(
-    c,
+    problem,
     scale,  # of scores
     splits,
-    on,  # a `Device`
-) -> tuple:  # `KernelLaunch`, parts
-    "The decode launch by `mma.sync`, two blocks per SM"
-    parts = parts_of(c, splits, _TALL, 2 * on.sms)
-    src = ampere_source(c.dtype, (('BM', _TALL), ('BN', _STEP)))
-    shared = 2 * DIM * (_TALL + _STEP) + _TALL * (4 * (_STEP + 4) + 2 * (_STEP + 8) + 4)
-    given = _factor(scale), *_scalars(c, parts)
-    return KernelLaunch(src, 'decode', _ARRAYS, given, (cdiv(c.rows, _TALL), parts), (128,), shared), parts
+    gpu,  # a `Device`
+) -> tuple:  # `KernelLaunch`, number of parts
+    "Return the launch of the decode kernel by `mma.sync`, with two blocks per SM"
+    parts = parts_of(problem, splits, _BLOCK_ROWS, 2 * gpu.sms)
+    src = ampere_source(problem.dtype, (('BM', _BLOCK_ROWS), ('BN', _STEP_KEYS)))
+    shared = 2 * DIM * (_BLOCK_ROWS + _STEP_KEYS) + _BLOCK_ROWS * (4 * (_STEP_KEYS + 4) + 2 * (_STEP_KEYS + 8) + 4)
+    scalars = _log2_scale(scale), *_scalars(problem, parts)
+    return KernelLaunch(
+        src, 'decode', _ARRAYS, scalars, (cdiv(problem.rows, _BLOCK_ROWS), parts), (128,), shared
+    ), parts
 
 
 @lru_cache(1024)
-def decode_hopper(c, scale, splits, on) -> tuple:  # `KernelLaunch`, boxes of q and of the cache, parts
-    """The decode launch on a Hopper GPU, one block per SM. Two blocks whose rows of q attend to the same pages share
-    the copies by multicast, unless pages are few: then waiting for each other costs more"""
-    tiles, parts = cdiv(c.rows, 64), parts_of(c, splits, 64, on.sms)
-    cluster = 1 if tiles % 2 or c.batch * c.wide <= _ALONE else 2
-    src = hopper_source(c.dtype, (('STAGES', _STAGES), ('CLUSTER', cluster)))
+def decode_hopper(problem, scale, splits, gpu) -> tuple:  # `KernelLaunch`, boxes of q and of the cache, parts
+    """Return the launch of the decode kernel on a Hopper GPU, with one block per SM.
+
+    Two blocks whose rows of q attend to the same pages share the copies by multicast, unless there are few pages: then
+    waiting for each other costs more."""
+    tiles, parts = cdiv(problem.rows, 64), parts_of(problem, splits, 64, gpu.sms)
+    cluster = 1 if tiles % 2 or problem.batch * problem.table_columns <= _MULTICAST_PAGES else 2
+    src = hopper_source(problem.dtype, (('STAGES', _STAGES), ('CLUSTER', cluster)))
     shared = (1 + _STAGES) * (2 * DIM * PAGE + 4 * 64) + 8 * (4 + 7 * _STAGES)
-    given = _factor(scale), *_scalars(c, parts)
-    call = KernelLaunch(src, 'decode', _ARRAYS, given, (tiles, parts), (512,), shared, cluster=(cluster, 1, 1))
+    scalars = _log2_scale(scale), *_scalars(problem, parts)
+    call = KernelLaunch(src, 'decode', _ARRAYS, scalars, (tiles, parts), (512,), shared, cluster=(cluster, 1, 1))
     return call, ((64, 64), (PAGE // cluster, 64)), parts
 
 
-def merge(c, parts, on) -> KernelLaunch:
-    "The launch that merges the parts into results"
+def merge(problem, parts, gpu) -> KernelLaunch:
+    "Return the launch that merges the partial results of the parts"
     arrays = 'out', 'lse', 'part_out', 'part_lse', 'lens'
-    split = 4 if c.batch * c.rows // 8 <= on.sms else 1
-    src, grid = merge_source(c.dtype, on.hopper, split), (c.batch, c.rows // 8, split)
-    return KernelLaunch(src, 'merge_parts', arrays, _scalars(c, parts), grid, (256,), pdl=on.hopper)
+    split = 4 if problem.batch * problem.rows // 8 <= gpu.sms else 1
+    src, grid = merge_source(problem.dtype, gpu.hopper, split), (problem.batch, problem.rows // 8, split)
+    return KernelLaunch(src, 'merge_parts', arrays, _scalars(problem, parts), grid, (256,), pdl=gpu.hopper)
 
 
-def workspaces(c, parts) -> dict:  # name -> float32 elements
-    "Workspaces for partial results: of the first sequence of each part, and of its last"
-    return dict(part_out=2 * parts * c.rows * VALUES, part_lse=2 * parts * c.rows)
+def workspaces(problem, parts) -> dict:  # name -> float32 elements
+    "Return the sizes of the workspaces: each part writes partial results for its first and for its last sequence"
+    return dict(part_out=2 * parts * problem.rows * VALUES, part_lse=2 * parts * problem.rows)

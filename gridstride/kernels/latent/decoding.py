@@ -1,4 +1,4 @@
-"""`latent_attention`: checked, launched by the kernel that is right for the GPU."""
+"""Define `latent_attention` as a torch operator: check operands, and choose a kernel for the GPU."""
 
 import math
 
@@ -18,11 +18,12 @@ _NAME = 'latent_attention'
 
 @constant
 def _has_hopper():
+    "Return whether kernels for Hopper run here"
     return this_device().hopper
 
 
 def _backend(dtype):
-    "The `Backend` for a type of elements"
+    "Choose the `Backend` for a dtype"
     if dtype not in F16_TYPES:
         return Backend('torch', f'our kernels multiply bfloat16 and float16, and this is {dtype}')
     if _has_hopper():
@@ -33,7 +34,7 @@ def _backend(dtype):
 
 
 def _check(q, cache, table, lens):
-    "Raise unless the types and shapes fit, and all tensors are on a device where kernels run"
+    "Raise unless dtypes and shapes match, and all tensors are on a device where kernels run"
     for name, x in dict(q=q, cache=cache).items():
         check_tensor(_NAME, x, (*F16_TYPES, 'float32', 'float64'), name)
         if x.requires_grad and torch.is_grad_enabled():
@@ -62,11 +63,14 @@ def _check(q, cache, table, lens):
 
 
 def _check_pages(cache, table, lens):
-    "Raise unless `lens` and `table` refer to pages of the cache"
-    wide, pages = table.shape[1], cache.shape[0]
+    "Raise ValueError unless `lens` and `table` refer to pages of the cache"
+    table_columns, pages = table.shape[1], cache.shape[0]
     for b, n in enumerate(lens.tolist()):
-        if not 0 <= n <= wide * PAGE:
-            raise ValueError(f'{_NAME}: lens[{b}] is {n}, and the {wide} pages of its row of table have {wide * PAGE}')
+        if not 0 <= n <= table_columns * PAGE:
+            raise ValueError(
+                f'{_NAME}: lens[{b}] is {n}, and the {table_columns} pages of its row of table have '
+                f'{table_columns * PAGE}'
+            )
         used = table[b, : -(-n // PAGE)]
         if (bad := ((used < 0) | (used >= pages)).nonzero().flatten()).numel():
             i = int(bad[0])
@@ -74,7 +78,7 @@ def _check_pages(cache, table, lens):
 
 
 def _scale(scale):
-    "The factor of the scores"
+    "Return the scale of the scores"
     scale = calls.SCALE if scale is None else float(scale)
     if not 0 < scale < math.inf:
         raise ValueError(f'{_NAME}: scale is {scale}, and it must be above 0')
@@ -82,7 +86,7 @@ def _scale(scale):
 
 
 def _splits(splits):
-    "0 for `None`"
+    "Return the number of splits, 0 for None"
     if splits is not None and (not isinstance(splits, int) or not 1 <= splits < 2**16):
         raise ValueError(f'{_NAME}: splits is {splits!r}, and it must be an integer from 1 to 65535, or None')
     return splits or 0
@@ -103,70 +107,72 @@ def _problem(q, cache, table):
 )
 def _latent_attention(q, cache, table, lens, scale, splits):
     if _backend(type_of(q)).name == 'torch':
-        return _by_torch(q, cache, table, lens, scale)
+        return _torch_attention(q, cache, table, lens, scale)
     out, lse = _fake(q)
     if not q.numel() or not table.numel():
         return out.zero_(), lse.fill_(-math.inf)
-    c = _problem(q, cache, table)
-    on, boxes = this_device(), ()
-    if on.hopper:
-        call, boxes, parts = calls.decode_hopper(c, scale, splits, on)
+    problem = _problem(q, cache, table)
+    gpu, boxes = this_device(), ()
+    if gpu.hopper:
+        call, boxes, parts = calls.decode_hopper(problem, scale, splits, gpu)
     else:
-        call, parts = calls.decode_ampere(c, scale, splits, on)
-    workspaces = {name: q.new_empty(n, dtype=torch.float32) for name, n in calls.workspaces(c, parts).items()}
+        call, parts = calls.decode_ampere(problem, scale, splits, gpu)
+    workspaces = {name: q.new_empty(n, dtype=torch.float32) for name, n in calls.workspaces(problem, parts).items()}
     arrays = dict(q=q.view(-1, DIM), cache=cache.view(-1, DIM), table=table, lens=lens, out=out, lse=lse, **workspaces)
     if boxes:
         launch_mapped(call, boxes, q, **arrays)
     else:
         launch([call], q, **arrays)
-    launch([calls.merge(c, parts, on)], q, **arrays)
+    launch([calls.merge(problem, parts, gpu)], q, **arrays)
     return out, lse
 
 
-def _by_torch(q, cache, table, lens, scale):
-    "The same by torch, on all keys of a sequence gathered; what is past the end of a sequence is not read"
-    wide = torch.promote_types(q.dtype, torch.float32)
+def _torch_attention(q, cache, table, lens, scale):
+    "Compute the result with torch, after gathering all keys of a sequence; pages past its end are not read"
+    accumulator = torch.promote_types(q.dtype, torch.float32)
     keys, length = table.shape[1] * PAGE, q.shape[1] if q.dim() == 4 else 1
-    at = torch.arange(keys, device=q.device)
-    there = at < lens[:, None]
-    pages = torch.where(there[:, ::PAGE], table, 0).long()
-    k = torch.where(there[:, :, None], cache[pages].flatten(1, 2).to(wide), 0)
-    rows = q.flatten(1, -2).to(wide)
-    ends = lens[:, None] - torch.arange(length - 1, -1, -1, device=q.device).repeat_interleave(q.shape[-2])
-    s = (rows @ k.mT * scale).masked_fill(at >= ends[:, :, None], -math.inf)
-    lse = s.logsumexp(-1)
-    p = (s - torch.where(lse.isneginf(), 0, lse)[:, :, None]).exp()
-    out = (p @ k[:, :, :VALUES]).to(q.dtype)
+    positions = torch.arange(keys, device=q.device)
+    valid = positions < lens[:, None]
+    pages = torch.where(valid[:, ::PAGE], table, 0).long()
+    k = torch.where(valid[:, :, None], cache[pages].flatten(1, 2).to(accumulator), 0)
+    rows = q.flatten(1, -2).to(accumulator)
+    row_ends = lens[:, None] - torch.arange(length - 1, -1, -1, device=q.device).repeat_interleave(q.shape[-2])
+    scores = (rows @ k.mT * scale).masked_fill(positions >= row_ends[:, :, None], -math.inf)
+    lse = scores.logsumexp(-1)
+    probs = (scores - torch.where(lse.isneginf(), 0, lse)[:, :, None]).exp()
+    out = (probs @ k[:, :, :VALUES]).to(q.dtype)
     return out.view(*q.shape[:-1], VALUES), lse.float().view(q.shape[:-1])
 
 
-def latent_attention_way(
+def latent_attention_backend(
     q,  # as for `latent_attention`
 ) -> Backend:
-    "Return what computes attention of these: 'hopper' or 'mma.sync', our kernels, or 'torch', and why"
+    """Return what computes `latent_attention` of q: our kernels 'hopper' or 'mma.sync', or 'torch', and why.
+
+    latent_attention_backend(q).name"""
     check_tensor(_NAME, q, (*F16_TYPES, 'float32', 'float64'), 'q')
     return _backend(type_of(q))
 
 
 def latent_attention(
     q,  # [batch, heads, 576], or [batch, length, heads, 576] for several new tokens; a multiple of 16 heads up to 128
-    cache,  # KV cache, [pages, 64, 576]: per key 512 elements of its latent, the value, and 64 of its RoPE part
-    table,  # int32 [batch, columns]: the pages of a sequence, in order; those past its end may be anything
-    lens,  # int32 [batch]: context lengths, new tokens included; 0 gives zeros, and an lse of minus infinity
+    cache,  # KV cache, [pages, 64, 576]: per key 512 elements of the latent, which is also the value, and 64 of RoPE
+    table,  # int32 [batch, columns]: the pages of each sequence, in order; entries past its end are not read
+    lens,  # int32 [batch]: context lengths, including the new tokens; 0 gives zeros, and an lse of minus infinity
     scale=None,  # of q @ k^T; None: 1/sqrt(192), of head dimension 128 + 64, before absorption
-    splits=None,  # split-K: parts into which all pages are cut, end to end; None: about as many as run at once
-) -> tuple:  # like q with 512 columns, and float32 without the last axis: the logarithm of the sum of exponentials
-    """Compute softmax(q @ k^T * scale) @ k[:, :512] per sequence, all of whose heads read one latent KV cache: a decode
-    step of multi-head latent attention (MLA), absorbed. Of `length` new tokens the last one attends to `lens` keys, the
-    one before to one less.
+    splits=None,  # split-K: parts into which the pages of all sequences are split; None: about as many as run at once
+) -> tuple:  # out, like q with 512 columns; lse, float32: the logarithm of the sum of exponentials
+    """Compute a decode step of multi-head latent attention (MLA) with absorbed projections: per sequence,
+    softmax(q @ k^T * scale) @ k[:, :512], where all heads share one latent KV cache. With several new tokens, the last
+    one attends to `lens` keys, the one before it to one key less.
 
         out, lse = latent_attention(q, cache, table, lens)
 
-    Our kernels compute bfloat16 and float16; torch, which gathers all keys, computes float32, float64 and all types on
-    GPUs older than Ampere: `latent_attention_way` returns which, and why. There is no gradient.
+    Our kernels support bfloat16 and float16. torch, which gathers all keys, computes float32, float64, and all types on
+    GPUs older than Ampere. `latent_attention_backend` returns which one, and why. There is no gradient.
 
-    Raises TypeError and ValueError for operands that do not fit. The contents of lens and table are checked on the CPU
-    alone, since a check would wait for the GPU; there, a page that is not in the cache stops the kernel. After
+    Raises TypeError or ValueError for unsupported operands. The values in lens and table are checked only on the CPU,
+    because a check would wait for the GPU; on a GPU, a page that is out of range stops the kernel. After
     DeepSeek-AI, DeepSeek-V2 (2024), and Dao and others, Flash-Decoding (2023)."""
     if not torch.compiler.is_compiling():
         _check(q, cache, table, lens)

@@ -1,4 +1,4 @@
-"""`latent_attention` as programs of their own: what `export` writes of it."""
+"""Export `latent_attention` as standalone programs."""
 
 from typing import NamedTuple
 
@@ -29,24 +29,27 @@ VARIANTS = [Variant('hopper', 128), Variant('hopper', 64), Variant('hopper', 16)
 
 
 def cases_of(variant) -> list:  # of (batch, keys)
-    "The sizes that are tested; the last one is also timed"
+    "Return the sizes that are tested; the last one is also timed"
     return [*SIZES, LARGE]
 
 
 def launches(variant, batch, keys) -> tuple:  # of (`KernelLaunch`, boxes of its first arrays), and the workspaces
-    "The launches of a `Variant` for a size on an H100"
-    wide = cdiv(keys, PAGE)
-    c, boxes = DecodeProblem('bfloat16', batch, variant.heads, variant.heads, batch * wide, wide), ()
-    on = H100._replace(hopper=variant.what == 'hopper')
-    if on.hopper:
-        call, boxes, parts = calls.decode_hopper(c, calls.SCALE, 0, on)
+    "Return the launches of a `Variant` for one size on an H100"
+    table_columns = cdiv(keys, PAGE)
+    problem, boxes = (
+        DecodeProblem('bfloat16', batch, variant.heads, variant.heads, batch * table_columns, table_columns),
+        (),
+    )
+    gpu = H100._replace(hopper=variant.what == 'hopper')
+    if gpu.hopper:
+        call, boxes, parts = calls.decode_hopper(problem, calls.SCALE, 0, gpu)
     else:
-        call, parts = calls.decode_ampere(c, calls.SCALE, 0, on)
-    return [(call, boxes), (calls.merge(c, parts, on), ())], calls.workspaces(c, parts)
+        call, parts = calls.decode_ampere(problem, calls.SCALE, 0, gpu)
+    return [(call, boxes), (calls.merge(problem, parts, gpu), ())], calls.workspaces(problem, parts)
 
 
 def _launch(call, boxes, rows):
-    "A launch; `rows` of an array that is given as a tensor map"
+    "Return a `Launch`; `rows` are those of the arrays that are tensor maps"
     names = [f'a.{array}' if array not in ('part_out', 'part_lse') else array for array in call.arrays]
     for i, (box, n) in enumerate(zip(boxes, rows)):
         names[i] = f'tensor_map<{SPACE}::TensorMap>({names[i]}, {n}, {DIM}, {box[0]}, {box[1]}, 128)'
@@ -54,11 +57,11 @@ def _launch(call, boxes, rows):
 
 
 def _lines(variant, batch, keys):
-    "The lines of a case"
-    found, workspaces = launches(variant, batch, keys)
+    "Return the lines of C++ for one size"
+    launched, workspaces = launches(variant, batch, keys)
     rows = batch * variant.heads, batch * cdiv(keys, PAGE) * PAGE
-    mine = [f'static float *{o} = allocate<float>({n});' for o, n in workspaces.items()]
-    return [*mine, *(_launch(*o, rows) for o in found)]
+    allocations = [f'static float *{name} = allocate<float>({n});' for name, n in workspaces.items()]
+    return [*allocations, *(_launch(*launch, rows) for launch in launched)]
 
 
 def _program(variant):
@@ -72,5 +75,5 @@ typedef __nv_bfloat16 bf16;'''
 
 
 def programs() -> list:  # of `Program`
-    "One per `Variant`"
+    "Return one program per `Variant`"
     return [*map(_program, VARIANTS)]
