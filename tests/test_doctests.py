@@ -1,5 +1,5 @@
 "The examples in the docstrings of the package"
-import doctest
+import doctest, re
 from importlib import import_module
 from pathlib import Path
 
@@ -12,7 +12,7 @@ def with_examples():
     "The modules with an example in a docstring, by their names"
     files = (p for p in sorted(PACKAGE.rglob('*.py')) if not {'cheats', 'honest'} & set(p.parts))
     found = [p.relative_to(PACKAGE.parent).with_suffix('') for p in files
-             if '\n    >>> ' in p.read_text(encoding='utf-8')]
+             if re.search(r'\n +>>> ', p.read_text(encoding='utf-8'))]
     return ['.'.join(p.parts).removesuffix('.__init__') for p in found]
 
 

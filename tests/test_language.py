@@ -141,7 +141,7 @@ WORDS = [
      dict(python=6, lessons=10)),
     (r'numbers',
      'elements, values; indices',
-     dict(python=131, cpp=3, texts=2, benchmarks=2, tests=100, lessons=137)),
+     dict(python=128, cpp=3, texts=2, benchmarks=2, tests=100, lessons=137)),
     (r'for each(?! other)',
      'per, if it is a rate',
      dict(python=13, cpp=5, benchmarks=2, tests=17, lessons=105)),

@@ -59,7 +59,7 @@ def test_coordinates_may_nest_and_may_be_arrays():
     (lambda: Layout(4, -1), 'at least 0'), (lambda: Layout((4, 8))(1, 2, 3), '3 were given'),
     (lambda: Layout((4, 8))((1, 2), 3), 'one number'), (lambda: Layout('4:1', 2), 'not both'),
     (lambda: Layout(2.0), 'an integer'), (lambda: Layout.row_major(6, 4).compose(Layout(4, 4)), 'divide'),
-    (lambda: Layout('(2,2):(0,1)').compose(Layout('(2,2):(1,1)')), 'meet inside'),
+    (lambda: Layout('(2,2):(0,1)').compose(Layout('(2,2):(1,1)')), 'share a mode'),
     (lambda: Layout((4, 4), (1, 8)).compose(6), 'multiple'),
     (lambda: Layout((2, 2), (1, 3)).complement(12), 'no complement'),
     (lambda: Layout((4, 8)).compose((2,)), 'per mode'), (lambda: Swizzle(3, 0, 2), 'bits')])

@@ -14,9 +14,9 @@ class Cost(NamedTuple):
     "The cost of a warp's requests"
 
     requests: int  # instructions of a warp
-    wavefronts: int  # passes of shared memory that they need
-    ideal: int  # passes that they would need without a bank conflict
-    sectors: int  # pieces of 32 bytes that they touch, if the layout is one of global memory
+    wavefronts: int  # that they need in shared memory
+    ideal: int  # wavefronts without bank conflicts
+    sectors: int  # 32-byte sectors that they touch, if the layout is one of global memory
 
     @property
     def conflicts(self) -> int:
@@ -25,14 +25,14 @@ class Cost(NamedTuple):
 
 
 def _offset(layout, coordinate):
-    "Return the offset by a layout of any kind: one with names returns an integer, or a dict of one"
+    "Return the offset that any kind of layout computes: an integer, or a dict with one value"
     found = layout(*coordinate)
     return np.asarray(next(iter(found.values())) if isinstance(found, dict) else found)
 
 
 def cost(
     layout,  # a `Layout`, a `Swizzled`, or any function of coordinates that gives an offset in elements
-    *coordinate,  # per mode, the coordinate of each lane: arrays whose last axis is the lanes, the others are requests
+    *coordinate,  # per mode the coordinates of the lanes: arrays whose last axis is the lanes, the others are requests
     size=4,  # bytes of an element
     vector=1,  # elements that a lane reads at once, starting at the offset
 ) -> Cost:
@@ -55,17 +55,21 @@ def cost(
         )
     addresses = addresses.reshape(-1, addresses.shape[-1])
     warp, lane = (index.ravel() for index in np.indices(addresses.shape))
-    n, passes, beyond = memory_transactions.wavefronts(warp, lane, addresses.ravel(), size * vector)
-    return Cost(n, passes, passes - beyond, memory_transactions.sectors(warp, addresses.ravel(), size * vector)[1])
+    n, passes, conflicts = memory_transactions.wavefronts(warp, lane, addresses.ravel(), size * vector)
+    return Cost(n, passes, passes - conflicts, memory_transactions.sectors(warp, addresses.ravel(), size * vector)[1])
 
 
 def walk(
     layout,  # two modes: rows and columns
-    along,  # 'row': neighbouring lanes read neighbours of a row; 'column': of a column
+    along,  # 'row': consecutive lanes read consecutive elements of a row; 'column': of a column
     size=4,  # bytes of an element
     vector=1,  # elements that a lane reads at once
 ) -> Cost:
-    "Compute the cost of reading a whole tile, row by row or column by column, 32 lanes at a time"
+    """Compute the cost of reading a tile row by row or column by column, 32 lanes at a time.
+
+    >>> from gridstride.layout import Layout
+    >>> walk(Layout.row_major(32, 32), 'column').conflicts
+    992"""
     if along not in ('row', 'column'):
         raise ValueError(f"along is 'row' or 'column', not {along!r}")
     shape = np.shape(layout.offsets())
@@ -85,9 +89,9 @@ def walk(
 def picture(
     layout,  # two modes: rows and columns
     size=4,  # bytes of an element
-    show='bank',  # what a cell shows: 'bank' or 'offset'; the colour is the bank's, four banks share one
-    mark=None,  # (rows, columns) of a request: a red frame around what its lanes read
-    title=None,  # above it
+    show='bank',  # the number in a cell: 'bank' or 'offset'; the colour is that of the bank, four banks share one
+    mark=None,  # (rows, columns) of a request, whose elements get a red frame
+    title=None,
     cell=26,  # pixels
 ) -> draw.Panel:
     "Draw a tile in shared memory: which of the 32 banks each element is in"

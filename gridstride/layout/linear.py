@@ -1,9 +1,9 @@
-"""Triton's linear layouts: functions on the bits of an index, linear over GF(2): 0 and 1 with xor as their sum.
+"""Triton's linear layouts: functions of the bits of an index that are linear over GF(2), where xor is the addition.
 
-Every size is a power of two. A layout maps each single bit of its inputs to a position; for several set bits the
-positions are xor-ed. `{'lane': [(0, 1), (0, 2), (1, 0)]}` maps lane 1 to column 1, lane 2 to column 2, lane 4 to row
-1, and so lane 6 = 4 + 2 to row 1, column 2. Tiles of registers, swizzled shared memory and the fragments of a tensor
-core are all of this form, so that one little algebra (products, composition, inverse) serves them all.
+Every size is a power of two. A layout maps each single bit of its inputs to a position; the positions of several set
+bits are combined by xor. `{'lane': [(0, 1), (0, 2), (1, 0)]}` maps lane 1 to column 1, lane 2 to column 2 and lane 4 to
+row 1, so it maps lane 6 = 4 + 2 to row 1, column 2. Register tiles, swizzled shared memory and the fragments of tensor
+cores are linear layouts, so one algebra (product, composition, inverse) applies to all of them.
 """
 
 from math import prod
@@ -14,8 +14,9 @@ __all__ = ['Linear']
 
 
 def _bits(size, what):
+    "Return log2 of a size. Raises ValueError unless it is a power of two"
     if size < 1 or size & (size - 1):
-        raise ValueError(f'{what} is {size}: linear layouts know powers of two only')
+        raise ValueError(f'{what} is {size}; linear layouts need powers of two')
     return size.bit_length() - 1
 
 
@@ -43,19 +44,22 @@ class Linear:
 
     @classmethod
     def identity(cls, size, name, out):
-        "Make the layout of index `name` of `size` to coordinate `out`, unchanged"
+        "Make the layout that maps index `name` below `size` to coordinate `out`, unchanged"
         return cls({name: [(1 << i,) for i in range(_bits(size, f'the size of {name!r}'))]}, {out: size})
 
     @classmethod
     def broadcast(cls, size, name, out):
-        "Make the layout of index `name` of `size` that is 0 of coordinate `out`, which has size 1, for every index"
+        "Make the layout that maps every index `name` below `size` to 0 of coordinate `out`, which has size 1"
         return cls({name: [(0,)] * _bits(size, f'the size of {name!r}')}, {out: 1})
 
     @classmethod
     def of(cls, f, sizes, out):
-        """Make the layout that computes `f(*indices)`; raises `ValueError` if that is not linear.
+        """Make the layout that computes `f(*indices)`; `sizes` and `out` have the sizes of inputs and outputs by name.
 
-        `sizes` has the size of each input by name, `out` those of the outputs."""
+        >>> Linear.of(lambda i: i ^ i >> 1, {'i': 4}, {'o': 4})(i=2)
+        {'o': 3}
+
+        Raises ValueError if `f` is not linear."""
 
         def position(*i):
             res = f(*i)
@@ -77,7 +81,7 @@ class Linear:
                 )
         return res
 
-    # What it is
+    # Properties
 
     @property
     def sizes(self) -> dict:
@@ -99,7 +103,7 @@ class Linear:
 
     @property
     def matrix(self) -> np.ndarray:
-        "A matrix of zeros and ones: one column per bit of the inputs, one row per bit of the outputs, lowest first"
+        "The matrix over GF(2): one column per input bit, one row per output bit, the lowest bit first"
         positions = [p for v in self.bases.values() for p in v]
         widths = [_bits(n, 'a size') for n in self.out.values()]
         rows = [[index[i] >> b & 1 for index in positions] for i, w in enumerate(widths) for b in range(w)]
@@ -108,11 +112,11 @@ class Linear:
     @property
     def rank(self) -> int:
         "The rank of the matrix: the layout reaches 2**rank positions"
-        return _reduced(self.matrix)[1]
+        return _row_reduce(self.matrix)[1]
 
     @property
     def is_injective(self) -> bool:
-        "Whether every index has a position of its own"
+        "Whether different indices have different positions"
         return self.rank == self.matrix.shape[1]
 
     @property
@@ -120,7 +124,7 @@ class Linear:
         "Whether the layout reaches every position"
         return self.rank == self.matrix.shape[0]
 
-    # What it does
+    # Evaluation
 
     def __call__(self, **index) -> dict:
         "Return the coordinates by name; each index is an integer or an array of integers"
@@ -136,20 +140,20 @@ class Linear:
                     res[k] = res[k] ^ on * i
         return {k: int(v) if np.ndim(v) == 0 else v for k, v in res.items()}
 
-    # The algebra
+    # Algebra
 
     def __mul__(self, other):
-        "Return the product: the bits of `other` come above those of `self`, in inputs and outputs of the same name"
+        "Return the product: for each name, the bits of `other` are above those of `self`, in inputs and outputs"
         out = {k: self.out.get(k, 1) * other.out.get(k, 1) for k in [*self.out, *other.out]}
         bases = {}
-        for who, scale in (self, dict.fromkeys(out, 1)), (other, {k: self.out.get(k, 1) for k in out}):
-            for name, positions in who.bases.items():
-                put = [dict(zip(who.out, p)) for p in positions]
-                bases.setdefault(name, []).extend(tuple(p.get(k, 0) * scale[k] for k in out) for p in put)
+        for layout, scale in (self, dict.fromkeys(out, 1)), (other, {k: self.out.get(k, 1) for k in out}):
+            for name, positions in layout.bases.items():
+                named = [dict(zip(layout.out, p)) for p in positions]
+                bases.setdefault(name, []).extend(tuple(p.get(k, 0) * scale[k] for k in out) for p in named)
         return Linear(bases, out)
 
     def compose(self, other):
-        "Return `other` after `self`: the outputs of `self` are the inputs of `other`, by name"
+        "Return the composition `other(self(...))`: the outputs of `self` are the inputs of `other`, by name"
         if set(self.out) != set(other.bases) or any(self.out[k] > other.sizes[k] for k in self.out):
             raise ValueError(f'the outputs {self.out} do not fit the inputs {other.sizes}')
         return Linear(
@@ -157,25 +161,24 @@ class Linear:
         )
 
     def invert(self):
-        """Return the inverse, from outputs to inputs; raises `ValueError` unless the layout reaches each position
-        exactly once"""
+        "Return the inverse, from outputs to inputs. Raises ValueError unless the layout is a bijection"
         if not (self.is_injective and self.is_surjective):
             indices, positions = prod(self.sizes.values()), prod(self.out.values())
             raise ValueError(f'no inverse: {indices} indices reach {1 << self.rank} of {positions} positions')
         m = self.matrix
-        back = _reduced(np.hstack([m, np.eye(len(m), dtype=np.uint8)]))[0][:, len(m) :]
+        inverse = _row_reduce(np.hstack([m, np.eye(len(m), dtype=np.uint8)]))[0][:, len(m) :]
         bases = {}
         column = 0
         for name, n in self.out.items():
             bases[name] = []
             for _ in range(_bits(n, 'a size')):
-                bases[name].append(_numbers(back[:, column], self.sizes))
+                bases[name].append(_bits_to_integers(inverse[:, column], self.sizes))
                 column += 1
         return Linear(bases, self.sizes)
 
 
-def _reduced(m):
-    "Return (the matrix in reduced echelon form over GF(2), its rank)"
+def _row_reduce(m):
+    "Return (the matrix in reduced row echelon form over GF(2), its rank)"
     m = m.copy()
     row = 0
     for column in range(m.shape[1]):
@@ -191,8 +194,8 @@ def _reduced(m):
     return m, row
 
 
-def _numbers(bits, sizes):
-    "Convert a column of bits to one integer per name"
+def _bits_to_integers(bits, sizes):
+    "Convert a column of the matrix to one integer per name"
     res = []
     at = 0
     for n in sizes.values():

@@ -1,12 +1,12 @@
 """CuTe's layouts: a shape and a stride per mode, and the algebra on them.
 
 A layout is a function from coordinates to an offset: `Layout((4, 8), (1, 4))` puts (i, j) at `i + 4*j`. Shapes nest:
-`Layout(((2, 2), 8), ((1, 16), 2))` has two modes, of which the first is itself walked in two steps. A plain number is a
-coordinate, too: it counts through the shape, leftmost mode first. All sizes and offsets are counts of elements.
-Written as text a layout is `shape:stride`, which `Layout` reads: `Layout('((2,2),8):((1,16),2)')`.
+`Layout(((2, 2), 8), ((1, 16), 2))` has two modes, of which the first one has two modes itself. An integer is a
+coordinate, too: it counts through the shape, leftmost mode first. All sizes and offsets are in elements. The text form
+of a layout is `shape:stride`, which `Layout` parses: `Layout('((2,2),8):((1,16),2)')`.
 
-The algebra is that of NVIDIA's CUTLASS (its documents call it CuTe): `compose`, `coalesce`, `complement`, `divide` and
-`product` return layouts, and raise an error that names the sizes that do not divide if no layout is the answer.
+The algebra is that of CuTe in NVIDIA's CUTLASS: `compose`, `coalesce`, `complement`, `divide` and `product` return
+layouts. If the result is not a layout, they raise an error that names the sizes that do not divide.
 """
 
 import ast
@@ -33,25 +33,28 @@ def _tree(x):
 
 
 def _leaves(x):
+    "Return the integers of a tree, from left to right"
     return [leaf for part in x for leaf in _leaves(part)] if isinstance(x, tuple) else [x]
 
 
-def _like(shape, leaves):
+def _tree_like(shape, leaves):
     "Return the tree of `shape` with the next of `leaves` at each leaf; `leaves` is an iterator"
-    return tuple(_like(part, leaves) for part in shape) if isinstance(shape, tuple) else next(leaves)
+    return tuple(_tree_like(part, leaves) for part in shape) if isinstance(shape, tuple) else next(leaves)
 
 
 def _is_congruent(a, b):
+    "Return whether two trees have the same structure"
     if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(map(_is_congruent, a, b))
     return not isinstance(a, tuple) and not isinstance(b, tuple)
 
 
-def _written(x):
-    return f'({",".join(map(_written, x))})' if isinstance(x, tuple) else str(x)
+def _format(x):
+    "Return a tree in CuTe's notation"
+    return f'({",".join(map(_format, x))})' if isinstance(x, tuple) else str(x)
 
 
-def _parsed(text):
+def _parse(text):
     "Parse 'shape:stride' to (shape, stride); the stride is None if the text has only a shape"
     shape, colon, stride = text.partition(':')
     try:
@@ -69,22 +72,22 @@ class Layout:
 
     def __init__(
         self,
-        shape,  # sizes: a number, a tuple that may nest, or the whole layout as text
+        shape,  # sizes: an integer, a tuple that may nest, or the whole layout as text
         stride=None,  # a tree like `shape`'s; by default the leftmost mode is contiguous
     ):
         if isinstance(shape, str):
             if stride is not None:
                 raise TypeError('give a layout as text, or shape and stride, not both')
-            shape, stride = _parsed(shape)
+            shape, stride = _parse(shape)
         shape, stride = _tree(shape), _tree(stride)
         if not _is_tree(shape, 1):
             raise ValueError(f'a shape must be an integer of at least 1, or a tuple of shapes; this is {shape!r}')
         if stride is None:
-            stride = _like(shape, accumulate([1, *_leaves(shape)], mul))
+            stride = _tree_like(shape, accumulate([1, *_leaves(shape)], mul))
         if not _is_tree(stride, 0):
             raise ValueError(f'a stride must be an integer of at least 0, or a tuple of strides; this is {stride!r}')
         if not _is_congruent(shape, stride):
-            raise ValueError(f'{_written(shape)}:{_written(stride)}: each size needs its stride, so both nest alike')
+            raise ValueError(f'{_format(shape)}:{_format(stride)}: each size needs its stride, so both nest alike')
         object.__setattr__(self, 'shape', shape)
         object.__setattr__(self, 'stride', stride)
 
@@ -93,20 +96,20 @@ class Layout:
         """Make a layout whose rightmost mode is contiguous, as in C and NumPy.
 
         >>> Layout.row_major(4, 8)
-        (4,8):(8,1)"""
+        Layout('(4,8):(8,1)')"""
         sizes = _leaves(_tree(shape))
         strides = list(accumulate([1, *reversed(sizes)], mul))[: len(sizes)][::-1]
-        return cls(shape, _like(_tree(shape), iter(strides)))
+        return cls(shape, _tree_like(_tree(shape), iter(strides)))
 
     @classmethod
     def of(cls, *modes):
-        "Make the layout whose modes are these layouts"
+        "Make a layout whose modes are these layouts"
         return cls(tuple(mode.shape for mode in modes), tuple(m.stride for m in modes))
 
-    # What it is
+    # Properties
 
     def __str__(self):
-        return f'{_written(self.shape)}:{_written(self.stride)}'
+        return f'{_format(self.shape)}:{_format(self.stride)}'
 
     def __repr__(self):
         return f"Layout('{self}')"
@@ -125,7 +128,7 @@ class Layout:
 
     @property
     def flat(self) -> list:
-        "(size, stride) of each leaf, the fastest first"
+        "(size, stride) of each leaf, the leftmost first"
         return list(zip(_leaves(self.shape), _leaves(self.stride)))
 
     @property
@@ -135,10 +138,10 @@ class Layout:
 
     @property
     def cosize(self) -> int:
-        "The number of elements of memory that the layout needs: one more than the largest offset"
+        "The number of elements that the layout spans: one more than the largest offset"
         return 1 + sum((n - 1) * d for n, d in self.flat)
 
-    # What it does
+    # Evaluation
 
     def __call__(self, *coordinate) -> int:
         """Return the offset of a coordinate: one integer, or one integer or tuple per mode, or arrays.
@@ -156,13 +159,16 @@ class Layout:
 
     @property
     def is_injective(self) -> bool:
-        "Return whether every coordinate has an offset of its own"
+        "Whether different coordinates have different offsets"
         return len(np.unique(self.offsets())) == self.size
 
-    # The algebra
+    # Algebra
 
     def coalesce(self):
-        "Return the same function of an index, in as few modes as possible"
+        """Return a layout with as few modes as possible that is the same function of an integer index.
+
+        >>> Layout((2, 4), (1, 2)).coalesce()
+        Layout('8:1')"""
         modes = []
         for n, d in self.flat:
             if n == 1:
@@ -178,23 +184,26 @@ class Layout:
         if isinstance(other, int):
             other = Layout(other)
         if isinstance(other, (tuple, list)):
-            return self._each('compose', other)
+            return self._per_mode('compose', other)
         if not isinstance(other.shape, tuple):
-            return _of_flat(_every(self, other.shape, other.stride))
+            return _of_flat(_take_every(self, other.shape, other.stride))
         res = Layout.of(*map(self.compose, other))
         i = np.arange(other.size)
         if not np.array_equal(res(i), self(other(i))):
-            raise ValueError(f'{self} after {other} is not a layout: modes of the second meet inside one of the first')
+            raise ValueError(
+                f'{self} after {other} is not a layout: two modes of the second layout share a mode of the first'
+            )
         return res
 
     def complement(self, size):
-        "Return the layout of what `self` leaves out of `size` elements: both together reach each offset once"
+        "Return the layout of the offsets below `size` that `self` does not reach: both together reach each offset once"
         modes = []
         reached = 1
         for d, n in sorted((d, n) for n, d in self.flat if n > 1 and d > 0):
             if d % reached:
                 raise ValueError(
-                    f'{self} has no complement: stride {d} is not a multiple of {reached}, where it has come to'
+                    f'{self} has no complement: stride {d} is not a multiple of {reached}, the end of what smaller '
+                    'strides reach'
                 )
             modes.append((d // reached, reached))
             reached = n * d
@@ -202,15 +211,15 @@ class Layout:
         return _of_flat(modes).coalesce()
 
     def divide(self, tile):
-        "Return two modes: inside a tile, and which tile; `tile` is a layout or a size, or one of these per mode"
+        "Return two modes: the position in a tile, and the tile; `tile` is a layout or a size, or one of these per mode"
         if isinstance(tile, int):
             tile = Layout(tile)
         if isinstance(tile, (tuple, list)):
-            return self._each('divide', tile)
+            return self._per_mode('divide', tile)
         return self.compose(Layout.of(tile, tile.complement(self.size)))
 
     def tiles(self, tile):
-        "Return `divide` by mode, gathered: the first mode is inside a tile, the second from tile to tile"
+        "Divide each mode, and group the results: the first mode is the position inside a tile, the second the tile"
         inside, which = zip(*self.divide(tuple(tile)))
         return Layout.of(Layout.of(*inside), Layout.of(*which))
 
@@ -220,20 +229,22 @@ class Layout:
             tile = Layout(tile)
         return Layout.of(self, self.complement(self.size * tile.cosize).compose(tile))
 
-    def _each(self, how, others):
+    def _per_mode(self, how, others):
+        "Apply the method `how` to each mode, with one argument per mode"
         if len(others) != len(self):
             raise ValueError(f'{self} has {len(self)} modes, but {len(others)} were given; give one per mode')
         return Layout.of(*(getattr(mode, how)(other) for mode, other in zip(self, others)))
 
 
 def _offset(c, shape, stride):
+    "Return the offset of coordinate `c`"
     if not isinstance(shape, tuple):
         if isinstance(c, (tuple, list)):
             raise ValueError(f'a mode of {shape} takes one number, not {c!r}')
         return c * stride
     if isinstance(c, (tuple, list)):
         if len(c) != len(shape):
-            raise ValueError(f'{_written(shape)} takes {len(shape)} coordinates, but {len(c)} were given')
+            raise ValueError(f'{_format(shape)} takes {len(shape)} coordinates, but {len(c)} were given')
         return sum(map(_offset, c, shape, stride))
     res = 0
     for i, (n, d) in enumerate(zip(shape, stride)):
@@ -244,28 +255,28 @@ def _offset(c, shape, stride):
 
 
 def _of_flat(modes):
-    "Make the layout of these (size, stride); a plain number if there is one only"
+    "Make a layout of [(size, stride)]; with a single one, shape and stride are integers"
     if len(modes) == 1:
         return Layout(*modes[0])
     return Layout(*map(tuple, zip(*modes))) if modes else Layout(1, 0)
 
 
-def _every(layout, n, d):
-    "Return (size, stride) of the elements 0, d, 2d, ... of `layout`, `n` of them"
+def _take_every(layout, n, d):
+    "Return [(size, stride)] of the `n` elements 0, d, 2d, ... of `layout`"
     if d == 0 or n == 1:
         return [(n, 0)]
     res = []
-    whole = f'every {d}th of {layout}, {n} times, is not a layout'
+    failure = f'every {d}th of {layout}, {n} times, is not a layout'
     *modes, last = layout.coalesce().flat
     for size, stride in modes:
         if d % size == 0:
             d //= size
             continue
         if size % d:
-            raise ValueError(f'{whole}: {d} and {size} do not divide each other')
+            raise ValueError(f'{failure}: {d} and {size} do not divide each other')
         take = min(size // d, n)
         if n % take:
-            raise ValueError(f'{whole}: {n} is not a multiple of {take}')
+            raise ValueError(f'{failure}: {n} is not a multiple of {take}')
         res.append((take, d * stride))
         n = n // take
         d = 1
@@ -276,15 +287,15 @@ def _every(layout, n, d):
 
 @dataclass(frozen=True)
 class Swizzle:
-    "A swizzle: it xors the `bits` of an offset above `base + shift` onto those above `base`"
+    "A swizzle: it xors `bits` bits of an offset from bit `base + shift` on into the bits from `base` on"
 
-    bits: int  # how many
-    base: int  # the lowest bits that stay: 2**base elements stay together
-    shift: int  # how far apart the two groups of bits are, at least `bits`
+    bits: int  # the number of bits
+    base: int  # the lowest bits that do not change: 2**base elements stay contiguous
+    shift: int  # the distance between the two groups of bits, at least `bits`
 
     def __post_init__(self):
         if min(self.bits, self.base) < 0 or self.shift < self.bits:
-            raise ValueError(f'{self}: bits and base are at least 0, and shift at least bits')
+            raise ValueError(f'{self}: bits and base must be at least 0, and shift at least bits')
 
     def __str__(self):
         return f'Swizzle<{self.bits},{self.base},{self.shift}>'
@@ -304,7 +315,7 @@ class Swizzle:
 
 @dataclass(frozen=True)
 class Swizzled:
-    "A layout whose offsets are passed through a swizzle, or any function of an offset"
+    "A layout whose offsets a swizzle, or any function of an offset, is applied to"
 
     swizzle: Swizzle
     layout: Layout
