@@ -74,9 +74,9 @@ def look(job, ways):
 
 def without_hopper(run):
     "Runs as on an Ampere GPU"
-    here, attentions.here = attentions.here, lambda: Device(132, False)
+    real_device, attentions.this_device = attentions.this_device, lambda: Device(132, False)
     try: return run()
-    finally: attentions.here = here
+    finally: attentions.this_device = real_device
 
 
 def timed(job, seconds):

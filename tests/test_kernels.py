@@ -1057,5 +1057,5 @@ def test_no_name_is_both_a_module_and_something_else():
 
 def test_planes_are_stored_sixteen_bytes_at_a_time():
     "In pieces of four bytes, splitting the operands takes half as long again"
-    stores = re.findall(r'\bst\.\S+', compiled(ptx, bf16x6.Bf16x6(64, 128).pass_src))
+    stores = re.findall(r'\bst\.\S+', compiled(ptx, bf16x6.Bf16x6(64, 128).split_src))
     assert len(stores) == 6 and set(stores) == {'st.global.v4.u32'}

@@ -207,7 +207,7 @@ def test_an_mlp(where):
 @pytest.mark.parametrize('where', ['torch', 'kernel'])
 def test_batches(where, dtype, monkeypatch):
     a, b = leaf(3, 40, 64, dtype=dtype), leaf(3, 64, 72, dtype=dtype)
-    monkeypatch.setattr(bf16x6, 'LIBRARY', 1)                         # as if torch took long
+    monkeypatch.setattr(bf16x6, 'LIBRARY_RATE', 1)                         # as if torch took long
     x, y = doubles = doubled(a, b)
     with using(Marker()) if where == 'kernel' else nullcontext():
         assert isinstance(batches._plan(a, b), str) == (where == 'torch')

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 from gridstride.kernels import dequantize, quantize
-from gridstride.kernels.layers import micros
+from gridstride.kernels.layers import format_us
 from gridstride.kernels.quant import (QuantLinear, calls, formats, fragments, matvec, multiply_fp8, multiply_int8,
                                       pack, unpack)
 from gridstride.kernels.quant.formats import affine, fp8, nf4, nf4_codebook, restore, restore_nf4, symmetric
@@ -297,7 +297,7 @@ def test_a_module_is_swapped_and_back(kind, least, capsys):
 
 @pytest.mark.parametrize('seconds,said', [(3.14e-8, '0.0314'), (4.19e-6, '4.19'), (5.4e-5, '54.0'), (9.997e-5, '100'),
                                           (1.2345e-3, '1,234')])
-def test_microseconds_have_three_digits(seconds, said): assert micros(seconds) == said
+def test_microseconds_have_three_digits(seconds, said): assert format_us(seconds) == said
 
 
 @pytest.mark.parametrize('later', [torch.float32, torch.bfloat16, torch.float16])

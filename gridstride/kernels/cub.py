@@ -1,7 +1,7 @@
-"""CUB, NVIDIA's library of such kernels, to be held against: sum, running sum and histogram of a tensor.
+"""CUB, NVIDIA's library of memory-bound kernels, as a baseline: sum, inclusive scan and histogram of a tensor.
 
-It is a library of templates, so nvcc compiles what is used here, once, in some 20 seconds. What CUB keeps for itself
-while it works is made before, not in the call.
+CUB is a library of templates, so nvcc compiles the functions used here, once, in about 20 seconds. The workspace that
+CUB needs is allocated before the call and cached.
 """
 
 import ctypes
@@ -34,7 +34,7 @@ extern "C" int call(int what, int real, void *workspace, size_t *bytes, const vo
 
 @lru_cache
 def _library(arch):
-    "The compiled library for a GPU such as `sm_90`"
+    "Return the function of the compiled library for a GPU such as `sm_90`"
     command = [nvcc(), '-O3', f'-arch={arch}', '-Xcompiler', '-fPIC', '-shared', '-o', 'cub.so', 'cub.cu']
     found = build({'cub.cu': _SOURCE}, [command], section='cub', shared=True).folder
     call = ctypes.CDLL(str(found / 'cub.so')).call
@@ -43,44 +43,44 @@ def _library(arch):
     return call
 
 
-def _run(what, n, like, workspace, bytes, x=None, out=None):
+def _run(operation, n, like, workspace, bytes, x=None, out=None):
     "One call of CUB for `n` elements of the type and device of `like`; returns the bytes of workspace that it needs"
     import torch
 
     major, minor = torch.cuda.get_device_capability(like.device)
-    need, stream = ctypes.c_size_t(bytes), torch.cuda.current_stream(like.device).cuda_stream
+    bytes_needed, stream = ctypes.c_size_t(bytes), torch.cuda.current_stream(like.device).cuda_stream
     call = _library(f'sm_{major}{minor}')
-    if status := call(what, like.dtype == torch.float32, workspace, ctypes.byref(need), x, out, n, stream):
+    if status := call(operation, like.dtype == torch.float32, workspace, ctypes.byref(bytes_needed), x, out, n, stream):
         raise RuntimeError(f'CUB failed with error {status} of CUDA')
-    return need.value
+    return bytes_needed.value
 
 
 @lru_cache(maxsize=8)
-def _workspace(what, n, dtype, device):
-    "The workspace that CUB needs"
+def _workspace(operation, n, dtype, device):
+    "Return the workspace that CUB needs for `n` elements"
     import torch
 
     like = torch.empty(0, dtype=dtype, device=device)
-    return torch.empty(max(1, _run(what, n, like, None, 0)), dtype=torch.uint8, device=device)
+    return torch.empty(max(1, _run(operation, n, like, None, 0)), dtype=torch.uint8, device=device)
 
 
-def _call(what, x, out, types):
-    "Look at the tensors, and let CUB run; gives `out`"
+def _call(operation, x, out, types):
+    "Check the tensor, run an operation of CUB, and return `out`"
     if not x.is_cuda:
         raise Unavailable('CUB runs on an NVIDIA GPU, and this tensor is not on one')
     if str(x.dtype).removeprefix('torch.') not in types or not x.is_contiguous() or not x.numel():
-        given = f'{x.dtype}, {tuple(x.shape)}'
-        raise ValueError(f'CUB is called here for contiguous tensors of {" or ".join(types)}, not for {given}')
-    workspace = _workspace(what, x.numel(), x.dtype, x.device)
-    _run(what, x.numel(), x, workspace.data_ptr(), workspace.numel(), x.data_ptr(), out.data_ptr())
+        found = f'{x.dtype}, {tuple(x.shape)}'
+        raise ValueError(f'CUB is called here for contiguous tensors of {" or ".join(types)}, not for {found}')
+    workspace = _workspace(operation, x.numel(), x.dtype, x.device)
+    _run(operation, x.numel(), x, workspace.data_ptr(), workspace.numel(), x.data_ptr(), out.data_ptr())
     return out
 
 
 def total(
     x,  # contiguous tensor on the GPU, float32 or int32
-    out,  # one number of the same type
+    out,  # one element of the same type
 ):
-    "The sum by `cub::DeviceReduce`; `ValueError` for other tensors, `Unavailable` without a GPU"
+    "Compute the sum by `cub::DeviceReduce`. Raises ValueError for other tensors, Unavailable without a GPU"
     return _call(0, x, out, ('float32', 'int32'))
 
 
@@ -88,7 +88,7 @@ def running(
     x,  # contiguous tensor on the GPU, float32 or int32
     out,  # of the same shape and type
 ):
-    "The inclusive running sum by `cub::DeviceScan`; errors as `total`"
+    "Compute the inclusive scan by `cub::DeviceScan`; raises as `total` does"
     return _call(1, x, out, ('float32', 'int32'))
 
 
@@ -96,5 +96,5 @@ def histogram(
     x,  # contiguous tensor of bytes on the GPU
     out,  # 256 counters, int32
 ):
-    "Count how often each byte occurs, by `cub::DeviceHistogram`; errors as `total`"
+    "Count how often each byte occurs, by `cub::DeviceHistogram`; raises as `total` does"
     return _call(2, x, out, ('uint8',))

@@ -1,4 +1,4 @@
-"""What tools for the linear layers of a module share: they swap them, say what became of them, and swap back."""
+"""Replace the linear layers of a module, report the replacements in a table, and restore the layers."""
 
 from fnmatch import fnmatch
 from typing import NamedTuple
@@ -11,105 +11,117 @@ _MAX_LINES = 16  # layers that are reported one by one
 
 
 class Swapped(NamedTuple):
-    "A layer that was swapped"
+    "A layer that was replaced"
 
     name: str
-    shape: tuple
-    before: int  # bytes of the weight
-    after: int
-    decibels: float  # signal to noise
-    dtype: str
+    shape: tuple  # of the weight
+    before: int  # bytes of the weight before
+    after: int  # and after
+    decibels: float  # signal-to-noise ratio of the new weight
+    dtype: str  # of the weight before
 
 
 def _linears(module):
-    """(name, its parent, what it is called there, the layer) per `Linear` itself: classes derived from it have a use
-    of their own for the weight"""
-    for name, m in module.named_modules():
-        for child, layer in m.named_children():
+    """Yield (full name, parent, name in the parent, layer) of each layer of type `Linear`, without derived classes,
+    which may use the weight in other ways"""
+    for name, parent in module.named_modules():
+        for child, layer in parent.named_children():
             if type(layer) is torch.nn.Linear:
-                yield f'{name}.{child}'.lstrip('.'), m, child, layer
+                yield f'{name}.{child}'.lstrip('.'), parent, child, layer
 
 
 def _shared(module):
-    "Addresses of weights that belong to several layers: swapped, they would be there twice"
+    "Return the ids of parameters that several layers share: replacing one layer would duplicate them"
     owners = {}
-    for m in module.modules():
-        for p in m.parameters(recurse=False):
-            owners.setdefault(id(p), set()).add(id(m))
-    return {p for p, ms in owners.items() if len(ms) > 1}
+    for layer in module.modules():
+        for parameter in layer.parameters(recurse=False):
+            owners.setdefault(id(parameter), set()).add(id(layer))
+    return {parameter for parameter, layers in owners.items() if len(layers) > 1}
 
 
-def swap(
-    tool,  # its name, and what becomes of layers, for messages: 'quantize', 'quantized'
-    done,
-    module,  # a `Linear` itself is not changed
-    skip,  # names of layers that stay, with wildcards; or one name
-    make,  # (name, layer) -> (its new layer, `Swapped`), or why it stays
-) -> tuple:  # the module, or the new layer; `Swapped`s; (name, why) of those that stay
-    "Replace each linear layer by a new one; raise `TypeError` or `ValueError` if there are none"
+def swap_linears(
+    tool,  # name of the caller in messages: 'quantize'
+    participle,  # in messages: 'quantized'
+    module,  # it is changed in place, unless it is a `Linear` itself
+    skip,  # names of layers that stay unchanged, with wildcards; or one name
+    make,  # (name, layer) -> (its new layer, `Swapped`), or the reason why it stays unchanged
+) -> tuple:  # the module, or the new layer; the `Swapped`s; (name, reason) of the unchanged layers
+    """Replace each linear layer by a new one.
+
+    Raises TypeError if `module` is not a module, ValueError if no layer could be replaced."""
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f'{tool}: module is a {type(module).__name__}, and a torch.nn.Module is needed')
     skip, shared = (skip,) if isinstance(skip, str) else skip, _shared(module)
     holder = torch.nn.ModuleDict(dict(itself=module)) if type(module) is torch.nn.Linear else module
-    swapped, left = [], []
+    swapped, unchanged = [], []
     for name, parent, child, layer in list(_linears(holder)):
-        if any(fnmatch(name, o) for o in skip):
-            made = 'as asked'
+        if any(fnmatch(name, pattern) for pattern in skip):
+            result = 'as asked'
         else:
-            made = "its weight is also another layer's" if id(layer.weight) in shared else make(name, layer)
-        if isinstance(made, str):
-            left.append((name, made))
+            result = "its weight is also another layer's" if id(layer.weight) in shared else make(name, layer)
+        if isinstance(result, str):
+            unchanged.append((name, result))
             continue
-        parent._modules[child], reported = made
+        parent._modules[child], reported = result
         parent._modules[child].train(layer.training)
         swapped.append(reported)
     if not swapped:
-        said = ''.join(f'\n{name} stays: {why}' for name, why in left) or ': it has no torch.nn.Linear'
-        raise ValueError(f'{tool}: no layer of the module could be {done}{said}')
-    return holder['itself'] if holder is not module else module, swapped, left
+        reasons = ''.join(f'\n{name} stays: {why}' for name, why in unchanged) or ': it has no torch.nn.Linear'
+        raise ValueError(f'{tool}: no layer of the module could be {participle}{reasons}')
+    return holder['itself'] if holder is not module else module, swapped, unchanged
 
 
 def _mb(n):
     return f'{n / 1e6:,.2f}'
 
 
-def micros(seconds) -> str:
-    "Microseconds, with three digits, or all digits before the point"
+def format_us(seconds) -> str:
+    "Format seconds as microseconds, with three significant digits or all integer digits"
     us = seconds * 1e6
     return f'{us:,.0f}' if us >= 99.95 else f'{us:#.3g}'
 
 
-def report(
+def report_table(
     title,
     swapped,  # `Swapped`s
-    left,  # (name, why) of those that stay
+    unchanged,  # (name, reason) of the unchanged layers
     notes,  # lines below the table
 ) -> Table:
-    "Return a table of what was done"
-    rows = [[o.name, 'x'.join(map(str, o.shape)), _mb(o.before), _mb(o.after), f'{o.decibels:.1f}'] for o in swapped]
+    "Return a table of the replaced layers"
+    rows = [
+        [layer.name, 'x'.join(map(str, layer.shape)), _mb(layer.before), _mb(layer.after), f'{layer.decibels:.1f}']
+        for layer in swapped
+    ]
     if len(rows) > _MAX_LINES:
         rows = [*rows[: _MAX_LINES - 2], [f'... and {len(rows) - _MAX_LINES + 2} more', '', '', '', '']]
-    rows.append(['all', '', *(_mb(sum(o[i] for o in swapped)) for i in (2, 3)), ''])
-    reported = '\n'.join([*notes, *(f'{name} stays: {why}' for name, why in left)])
+    total_before = sum(layer.before for layer in swapped)
+    total_after = sum(layer.after for layer in swapped)
+    rows.append(['all', '', _mb(total_before), _mb(total_after), ''])
+    reported = '\n'.join([*notes, *(f'{name} stays: {why}' for name, why in unchanged)])
     return Table(['<layer', 'rows x columns', 'MB', 'MB now', 'dB'], rows, title, reported)
 
 
 def _as_linear(layer):
-    "The dense layer"
-    w = layer.weight
+    "Return the `torch.nn.Linear` with the dense weight of a layer"
+    weight = layer.weight
     res = torch.nn.Linear(layer.in_features, layer.out_features, bias=False, device='meta')
-    res.weight, res.bias = torch.nn.Parameter(w, requires_grad=False), layer.bias
+    res.weight, res.bias = torch.nn.Parameter(weight, requires_grad=False), layer.bias
     return res.train(layer.training)
 
 
-def swap_back(
+def restore_linears(
     module,  # or a layer itself
-    kind,  # class of the layers, which have a `weight` and a `bias`
-):  # the module, or None if it has none of them
+    layer_type,  # class of the layers to restore, which have a `weight` and a `bias`
+):  # the module, or None if it has no such layer
     "Replace each layer of a class by a `torch.nn.Linear`"
-    if isinstance(module, kind):
+    if isinstance(module, layer_type):
         return _as_linear(module)
-    found = [(m, child, o) for m in module.modules() for child, o in m.named_children() if isinstance(o, kind)]
-    for m, child, layer in found:
-        m._modules[child] = _as_linear(layer)
-    return module if found else None
+    matches = [
+        (parent, child, layer)
+        for parent in module.modules()
+        for child, layer in parent.named_children()
+        if isinstance(layer, layer_type)
+    ]
+    for parent, child, layer in matches:
+        parent._modules[child] = _as_linear(layer)
+    return module if matches else None

@@ -1,8 +1,7 @@
-"""Tensor maps: descriptors of arrays for the copy engine of a Hopper GPU (TMA).
+"""Tensor maps: descriptors of arrays for the copy engine of a Hopper GPU, the Tensor Memory Accelerator (TMA).
 
-The engine takes a box out of an array with one instruction. The layout of the array is described by a **tensor
-map**, 128 bytes that the driver fills in and the kernel gets by value. The emulator has no driver, and fills
-in a map of its own.
+One instruction copies a box of an array. The layout of the array is described by a **tensor map**: 128 bytes that the
+driver fills in, and that the kernel takes by value. The emulator has no driver and fills in a map of its own format.
 """
 
 import ctypes
@@ -11,9 +10,9 @@ import struct
 from ..cpp.driver import driver, in_context, error_string
 
 
-# The engine has its rules: rows of whole 16 bytes, at most 256 elements of a box along each axis, and with a
-# swizzle no more bytes along a row than the swizzle spans. What is out of bounds is read as zeros
-# and never written, which is why a ragged edge costs a kernel nothing.
+# The requirements of TMA: rows are multiples of 16 bytes, a box has at most 256 elements along each axis, and with a
+# swizzle a row of the box has at most as many bytes as the swizzle spans. Elements out of bounds are read as zeros and
+# never written, so that a kernel needs no guard for partial tiles.
 _KINDS = {
     'uint8': (0, 1),
     'uint16': (1, 2),
@@ -33,17 +32,21 @@ _PROMOTION = 2
 
 
 class TensorMap:
-    """128 bytes for the copy engine, at an `address` that is a multiple of 64; give it to a kernel for a
+    """A tensor map of 128 bytes, at an `address` that is a multiple of 64; pass it to a kernel as its
     `const __grid_constant__ TensorMap`"""
 
     def __init__(self, x, box, swizzle):
-        self.of, self.box, self.swizzle = f"{str(x.dtype).removeprefix('torch.')}{tuple(x.shape)}", tuple(box), swizzle
-        self.tensor = None if _on_gpu(x) else x  # on the emulator the map goes with its tensor
+        self.description, self.box, self.swizzle = (
+            f"{str(x.dtype).removeprefix('torch.')}{tuple(x.shape)}",
+            tuple(box),
+            swizzle,
+        )
+        self.tensor = None if _on_gpu(x) else x  # the emulator checks accesses against the tensor
         self._buffer = ctypes.create_string_buffer(128 + 64)
         self.address = -(-ctypes.addressof(self._buffer) // 64) * 64
 
     def __repr__(self):
-        return f'<TensorMap of {self.of}, boxes of {"x".join(map(str, self.box))}, swizzle {self.swizzle}>'
+        return f'<TensorMap of {self.description}, boxes of {"x".join(map(str, self.box))}, swizzle {self.swizzle}>'
 
     def __bytes__(self):
         return ctypes.string_at(self.address, 128)
@@ -85,10 +88,10 @@ def _on_gpu(x):
     return x.is_cuda
 
 
-def _for_the_emulator(res, shape, strides, box, size, swizzle):
-    "Fill the map as `TensorMap` of the emulator's `runtime.h` has it"
+def _fill_for_emulator(res, shape, strides, box, size, swizzle):
+    "Fill in a map in the format of the emulator's `TensorMap` in `runtime.h`"
 
-    def five(xs):
+    def pad_to_five(xs):
         return [*reversed(xs), *[1] * (5 - len(xs))]
 
     words = struct.pack(
@@ -99,36 +102,55 @@ def _for_the_emulator(res, shape, strides, box, size, swizzle):
         size,
         swizzle,
         0,
-        *five(shape),
-        *five(box),
-        *(s * size for s in five(strides)),
+        *pad_to_five(shape),
+        *pad_to_five(box),
+        *(s * size for s in pad_to_five(strides)),
     )
     ctypes.memmove(res.address, words, len(words))
     return res
 
 
 def tensor_map(
-    x,  # a torch tensor, where kernels run
-    box,  # its sizes, the rows' length last: (rows, columns)
-    swizzle=128,  # of shared memory: 0, 32, 64, 128 bytes
+    x,  # a torch tensor on the device where kernels run
+    box,  # sizes of a box, like a shape: (rows, columns)
+    swizzle=128,  # of the box in shared memory: 0, 32, 64 or 128 bytes
 ) -> TensorMap:
-    "The map by which TMA copies boxes of `x`"
+    """Return the tensor map by which TMA copies boxes of `x`.
+
+        tensor_map(x, (128, 64))
+
+    Raises ValueError if TMA does not support the array or the box."""
     strides, dtype = x.stride(), str(x.dtype).removeprefix('torch.')
     if why := why_no_map(x.shape, strides, x.data_ptr(), dtype, box, swizzle):
         raise ValueError(f'no tensor map of {dtype}{tuple(x.shape)}: {why}')
-    res, n = TensorMap(x, box, swizzle), len(box)
+    res, axes = TensorMap(x, box, swizzle), len(box)
     kind, size = _KINDS[dtype]
     if not _on_gpu(x):
-        return _for_the_emulator(res, x.shape, strides, box, size, swizzle)
-    dims, steps, sides = (
-        (ctypes.c_uint64 * n)(*x.shape[::-1]),
-        (ctypes.c_uint64 * n)(*(s * size for s in strides[-2::-1])),
-        (ctypes.c_uint32 * n)(*box[::-1]),
+        return _fill_for_emulator(res, x.shape, strides, box, size, swizzle)
+    dims, byte_strides, box_sizes = (
+        (ctypes.c_uint64 * axes)(*x.shape[::-1]),
+        (ctypes.c_uint64 * axes)(*(s * size for s in strides[-2::-1])),
+        (ctypes.c_uint32 * axes)(*box[::-1]),
     )  # the driver names the innermost axis first
-    at, offsets, ones = ctypes.c_void_p(res.address), ctypes.c_void_p(x.data_ptr()), (ctypes.c_uint32 * n)(*[1] * n)
+    map_address, offsets, element_strides = (
+        ctypes.c_void_p(res.address),
+        ctypes.c_void_p(x.data_ptr()),
+        (ctypes.c_uint32 * axes)(*[1] * axes),
+    )
     code = in_context(
         lambda: driver().cuTensorMapEncodeTiled(
-            at, kind, n, offsets, dims, steps, sides, ones, 0, SWIZZLES[swizzle], _PROMOTION, 0
+            map_address,
+            kind,
+            axes,
+            offsets,
+            dims,
+            byte_strides,
+            box_sizes,
+            element_strides,
+            0,
+            SWIZZLES[swizzle],
+            _PROMOTION,
+            0,
         )
     )
     if code:

@@ -1,4 +1,4 @@
-"""What launches kernels, as torch's own operators: so `torch.compile` keeps it whole in the graph that it makes."""
+"""Register functions that launch kernels as custom operators of torch: `torch.compile` then traces each as one node."""
 
 import functools, sys
 
@@ -8,11 +8,14 @@ _LIBRARY = torch.library.Library('gridstride', 'FRAGMENT')
 
 
 def operator(
-    schema,  # as torch writes it: 'gelu(Tensor x, bool tanh) -> Tensor'
-    fake,  # the same function of tensors without data (meta): it returns the shapes and types of the results
+    schema,  # in torch's syntax: 'gelu(Tensor x, bool tanh) -> Tensor'
+    fake,  # the same function for tensors without data: it returns empty results of the right shapes and types
 ):  # a decorator
-    """The function below it is also the operator `torch.ops.gridstride.NAME`, which traced code calls; other
-    code calls the function itself, which costs a third of the time of an operator"""
+    """Register the decorated function as the operator `torch.ops.gridstride.NAME`. Traced code calls the operator;
+    other code calls the function itself, which takes a third of the operator's time.
+
+        @operator('gelu(Tensor x, bool tanh) -> Tensor', lambda x, tanh: torch.empty_like(x))
+        def gelu(x, tanh): ..."""
 
     def register(run):
         name = schema.partition('(')[0]
@@ -30,24 +33,24 @@ def operator(
 
 
 def constant(function):
-    """Mark a function without arguments whose result never changes, as `torch.compiler.assume_constant_result` does:
-    that one imports the whole compiler first, which takes each rank of a ring longer than its attention"""
+    """Mark a function without arguments whose result never changes, as `torch.compiler.assume_constant_result` does,
+    but without importing the compiler, which would take each rank of a ring longer than its attention"""
     function._dynamo_marked_constant = True
     return function
 
 
 def untraced(function):
-    """Like `torch.compiler.disable`, without an import of the compiler: until other code has imported it, nothing is
-    traced"""
+    """Exclude a function from tracing, as `torch.compiler.disable` does, but without importing the compiler: until
+    other code has imported it, nothing is traced"""
     disabled = []
 
     @functools.wraps(function)
-    def call(*args, **how):
+    def call(*args, **kwargs):
         if 'torch._dynamo' not in sys.modules:
-            return function(*args, **how)
+            return function(*args, **kwargs)
         if not disabled:
             disabled.append(torch.compiler.disable(function))
-        return disabled[0](*args, **how)
+        return disabled[0](*args, **kwargs)
 
     call._torchdynamo_disable = True
     return call

@@ -1,30 +1,30 @@
-"""Instructions that C has no words for, as C functions: `PTX`, the text of `ptx.cuh`, `primitives`, some of them and of
-`clusters.cuh`, and `wgmma`, which is written by a function."""
+"""PTX instructions as C functions: `PTX` is the text of `ptx.cuh`; `primitives` returns single functions of `ptx.cuh`
+and `clusters.cuh`; `wgmma` generates the function for that instruction."""
 
 import re
 from importlib.resources import files
 
-PTX, _CLUSTERS = (files(__package__).joinpath(o).read_text(encoding='utf-8') for o in ('ptx.cuh', 'clusters.cuh'))
+PTX, _CLUSTERS = (files(__package__).joinpath(name).read_text(encoding='utf-8') for name in ('ptx.cuh', 'clusters.cuh'))
 
 
-# A function begins at a line of its own, and ends there or with a brace that stands alone. A lesson shows few of them
-# at a time, and a kernel that has no others is compiled for GPUs that lack what those need.
+# A function begins on a new line, and ends on this line or with a brace on a line of its own. Lessons include only the
+# functions that they show, so that a kernel also compiles for GPUs that lack the instructions of the others.
 _FUNCTION = re.compile(r'^(?:template<.*> )?__device__ \w+ (\w+)\((?:.*\} *(?://.*)?|.*\n(?: .*\n)*\})$', re.M)
 
 
 def primitives(*names) -> str:  # CUDA C, below `typedef unsigned u32;`
-    "The functions of the headers that have these names, in their order; `KeyError` for a name that they have not"
-    found = [(m[1], m[0]) for m in _FUNCTION.finditer(PTX + _CLUSTERS)]
-    if lacks := set(names) - {name for name, _ in found}:
+    "Return the functions with these names, in the order of the headers; raises `KeyError` for an unknown name"
+    found = [(match[1], match[0]) for match in _FUNCTION.finditer(PTX + _CLUSTERS)]
+    if unknown := set(names) - {name for name, _ in found}:
         has = ', '.join(dict.fromkeys(name for name, _ in found))
-        raise KeyError(f'ptx.cuh has no {", ".join(sorted(lacks))}; it has {has}')
+        raise KeyError(f'ptx.cuh has no {", ".join(sorted(unknown))}; it has {has}')
     return ''.join(f'{text}\n' for name, text in found if name in names)
 
 
-# wgmma names each of its registers, which makes a long line.
+# wgmma names each of its registers, so its line is generated.
 def wgmma(n: int) -> str:  # n: columns of the result, a multiple of 8 up to 256
-    "CUDA C of a function that starts d (+)= m @ n, 64x16 and 16 x `n`, both bf16, by descriptors of shared memory"
-    d = n // 2
+    "Return CUDA C of a function that starts d (+)= m @ n for 64x16 and 16 x `n` bf16 tiles, given by descriptors"
+    d = n // 2  # accumulators per thread
     registers = ','.join(f'%{i}' for i in range(d))
     operands = ', '.join(f'"+f"(d[{i}])' for i in range(d))
     return f'''

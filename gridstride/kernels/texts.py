@@ -1,11 +1,11 @@
-"""What precedes the source of a kernel when it is compiled: its headers, its types and its constants."""
+"""Assemble the source of a kernel: headers, type definitions and constants above its text."""
 
 from functools import lru_cache
 from importlib.resources import files
 
 from .ladder.rung import constants_line
 
-# torch's types -> C's
+# torch's dtypes -> types of CUDA C
 IN_C = {
     'float64': 'double',
     'float32': 'float',
@@ -21,20 +21,20 @@ _HEADERS = {'__half': 'cuda_fp16.h', '__nv_bfloat16': 'cuda_bf16.h'}
 @lru_cache(1024)
 def with_types(
     text,
-    types,  # ((name in the text, C), ...)
+    types,  # ((name in the text, C type), ...)
     constants,  # ((name in the text, int), ...)
-    between='',  # C that needs the types, and that the text needs
+    between='',  # C that is placed between the types and the text
 ) -> str:
-    "CUDA C of a source after its types and constants, ready to be compiled"
+    "Return CUDA C of a text below its headers, types and constants, ready to be compiled"
     headers = sorted({f'#include <{_HEADERS[c]}>\n' for _, c in types if c in _HEADERS})
-    typedefs = ''.join(f'typedef {c} {o};\n' for o, c in types)
+    typedefs = ''.join(f'typedef {c} {name};\n' for name, c in types)
     return f'{"".join(headers)}{typedefs}{constants_line(dict(constants))}\n{between}{text}'
 
 
 def source_loader(
     package,  # the `__package__` of the caller
 ):
-    "A function that returns the text of NAME.cuh in a package"
+    "Return a function that returns the text of NAME.cuh in a package"
 
     @lru_cache
     def source(name) -> str:

@@ -1,4 +1,4 @@
-"""What all operators share: checks of their operands, and the launch of their `KernelLaunch`s."""
+"""Shared by all operators: check their operands, compute vector widths, and launch kernels."""
 
 import math
 import threading
@@ -8,30 +8,30 @@ from .ladder.rung import make_launcher
 from ..cpp.driver import current_stream, make_context_current
 from ..utils import backend
 
-LOAD = 16  # bytes, the most that a thread loads at once
+LOAD = 16  # the most bytes that a thread loads by one instruction
 
 
 @lru_cache
 def the_torch():
-    "torch, imported when it is first needed"
+    "Return torch, which is imported at the first call"
     import torch
 
     return torch
 
 
-# What is given
+# Checks of operands
 def type_of(x) -> str:
-    "The name of a tensor's dtype: 'float32'"
+    "Return the name of a tensor's dtype, such as 'float32'"
     return str(x.dtype).removeprefix('torch.')
 
 
 def check_tensor(
-    tool,
+    tool,  # name of the operator in messages
     x,
-    types,  # that it may have
+    types,  # the dtypes that the operator supports
     name='x',  # of `x` in messages
 ):
-    "Raise unless `x` is a tensor that a kernel can read: of these types, on a device where kernels run, contiguous"
+    "Raise `TypeError` or `ValueError` unless `x` is a contiguous tensor of one of these types on the right device"
     if not hasattr(x, 'data_ptr'):
         raise TypeError(
             f'{tool}: {name} is a {type(x).__name__}, and a torch tensor is needed; torch.tensor(...) makes one'
@@ -51,13 +51,13 @@ def check_tensor(
 
 
 def check_fits(
-    tool,
-    name,
+    tool,  # name of the operator in messages
+    name,  # of `y` in messages
     y,
-    x,  # a tensor that was checked
-    shape,  # that `y` has to have
+    x,  # a tensor that was already checked
+    shape,  # the shape that `y` must have
 ):
-    "Raise unless `y` is a tensor of that shape, and of the type and on the device of `x`"
+    "Raise `TypeError` or `ValueError` unless `y` is a tensor of that shape, of the type and on the device of `x`"
     check_tensor(tool, y, [type_of(x)], name)
     if y.shape != shape:
         raise ValueError(f'{tool}: {name} has the shape {tuple(y.shape)}, and {tuple(shape)} is needed')
@@ -66,17 +66,17 @@ def check_fits(
 
 
 def refuse_gradient(tool, x):
-    "Raise if the result would need a gradient, for an operator without one"
+    "Raise `ValueError` if `x` needs a gradient, for an operator without a backward pass"
     if x.requires_grad and the_torch().is_grad_enabled():
         raise ValueError(f'{tool}: x needs a gradient, and there is none for this kernel; use x.detach()')
 
 
 def vector(address, size, rows, width) -> int:
-    "Compute how many elements of `size` bytes a thread may load at once, by the alignment of the address and of rows"
-    v = LOAD // size
-    while v > 1 and (address % (v * size) or rows > 1 and width % v):
-        v //= 2
-    return v
+    "Compute how many elements of `size` bytes a thread may load at once, from the alignment of address and rows"
+    elements = LOAD // size
+    while elements > 1 and (address % (elements * size) or rows > 1 and width % elements):
+        elements //= 2
+    return elements
 
 
 def vector_of(x, rows, width) -> int:
@@ -84,17 +84,17 @@ def vector_of(x, rows, width) -> int:
     return vector(x.data_ptr(), x.element_size(), rows, width)
 
 
-def pow2_clamp(n, least, most) -> int:
-    "The largest power of two up to `n`, clamped to [least, most]"
-    return min(most, max(least, 2 ** int(math.log2(max(1, n)))))
+def pow2_clamp(n, low, high) -> int:
+    "Return the largest power of two up to `n`, clamped to [low, high]"
+    return min(high, max(low, 2 ** int(math.log2(max(1, n)))))
 
 
 _thread = threading.local()
 
 
 def enter_thread():
-    """Make the GPU's context current in a thread where nothing may have run on it yet, as in autograd's own: a launch
-    would first fail there"""
+    """Make the GPU's context current in a thread that may not have used the GPU yet, such as autograd's: there a launch
+    would fail otherwise"""
     if not hasattr(_thread, 'entered'):
         make_context_current()
         _thread.entered = True
@@ -102,21 +102,21 @@ def enter_thread():
 
 @lru_cache(4096)
 def _launcher(call, device, backend):
-    "The `Launcher` of a call on a device"
+    "Return the `Launcher` of a kernel launch on a device"
     return make_launcher(call, backend)
 
 
 def launch(calls, x, **arrays):
-    "Launch the calls on the device of `x`, on the current stream; `arrays`: name in the calls -> tensor or None"
+    "Launch kernels on the device and current stream of `x`; `arrays`: name in the launches -> tensor or None"
     torch = the_torch()
     if not x.is_cuda:
         for c in calls:
             _launcher(c, None, 'sim')([dict(arrays, x=x)[array] for array in c.arrays])
         return
-    at = {name: t.data_ptr() for name, t in dict(arrays, x=x).items() if t is not None}
+    addresses = {name: t.data_ptr() for name, t in dict(arrays, x=x).items() if t is not None}
     device = x.get_device()
     with torch.cuda.device(device):
         enter_thread()
         stream = current_stream(device)
         for c in calls:
-            _launcher(c, device, 'gpu')([at[array] for array in c.arrays], stream)
+            _launcher(c, device, 'gpu')([addresses[array] for array in c.arrays], stream)

@@ -31,13 +31,13 @@ def test_all_rungs_of_the_lessons_are_there():
     for number, module in ((13, fp32), (21, tensor_cores), (22, hopper)):
         rungs = [o for o in vars(module).values() if isinstance(o, Rung)]
         rungs += [finals.choose(8192, 8192, 8192)]*(number == 22)
-        there = [e.product for name, e in ALL.items() if name.startswith(f'lesson_{number}_')]
+        there = [e.kernel for name, e in ALL.items() if name.startswith(f'lesson_{number}_')]
         assert len(rungs) > 6 and len(there) == len(rungs) and all(a is b for a, b in zip(rungs, there))
 
 
 def test_whatever_matmul_picks_is_there():
     "A thin kernel has the width in its constants: one of each form"
-    products = [e.product for e in ALL.values()]
+    products = [e.kernel for e in ALL.values()]
     rng, picked = np.random.default_rng(0), set()
     for h, w, k in np.exp2(rng.uniform(0, 13, (300, 3))).astype(int).tolist():
         for (dtype, _), choose in plan.CHOOSERS.items():
@@ -51,8 +51,8 @@ def test_whatever_matmul_picks_is_there():
 
 
 def test_every_kernel_that_is_chosen_from_is_there():
-    names = {e.product.name for e in ALL.values()}
-    assert {p.name for p in bf16x6.every()} <= names and finals.choose(8192, 8192, 8192).name in names
+    names = {e.kernel.name for e in ALL.values()}
+    assert {p.name for p in bf16x6.all_kernels()} <= names and finals.choose(8192, 8192, 8192).name in names
     for layout in ('nn', 'tn', 'nt'):
         configs = cost_model.available_configs(layout=layout)
         assert {cost_model.build_kernel(o, layout=layout).name for o in configs} <= names
@@ -63,7 +63,7 @@ def test_kernels_that_begin_early_are_there_when_they_are_picked(monkeypatch):
              for o in cost_model.available_configs(layout=layout)}
     for cycles, there in ((0, set()), (1, early)):
         monkeypatch.setattr(cost_model, 'PDL_MAX_CYCLES', cycles)
-        assert {e.product.name for e in export.list_exports()} & early == there
+        assert {e.kernel.name for e in export.list_exports()} & early == there
 
 
 def test_the_forms_of_thin_products():
@@ -89,15 +89,15 @@ def launched(monkeypatch):
 @pytest.mark.parametrize('name', ALL)
 def test_what_is_exported_is_what_is_launched(name, launched, monkeypatch):
     e = ALL[name]
-    dtype = getattr(torch, e.product.dtype)
-    if isinstance(e.product, Rung): monkeypatch.setattr(e.product, '_built', {})
+    dtype = getattr(torch, e.kernel.dtype)
+    if isinstance(e.kernel, Rung): monkeypatch.setattr(e.kernel, '_built', {})
     for h, w, k in e.shapes[:-1]:
-        launch = e.product.prepare(h, w, k, -1)
+        launch = e.kernel.prepare(h, w, k, -1)
         launch(torch.empty(h, k, dtype=dtype), torch.empty(k, w, dtype=dtype), torch.empty(h, w, dtype=dtype), None)
     assert list(dict.fromkeys(launched)) == parts(export.program(e))
 
 
-@pytest.mark.parametrize('tool', programs.TOOLS, ids=lambda o: f'{o.kind}_{o.dtype}')
+@pytest.mark.parametrize('tool', programs.OPERATORS, ids=lambda o: f'{o.kind}_{o.dtype}')
 def test_the_tools_that_are_exported_are_those_that_are_launched(tool, monkeypatch):
     "Case by case, as on an H100; nothing is run"
     seen = []
@@ -171,7 +171,7 @@ def test_a_program_says_how_it_is_compiled():
     for name, e in ALL.items():
         head = export.program(e).split('\n')[:8]
         assert f'//     nvcc -O3 -std=c++17 -arch=sm_90a -o {name} {name}.cu && ./{name}' in head
-        assert e.product.name in head[0]
+        assert e.kernel.name in head[0]
 
 
 def test_a_product_with_two_sources_of_a_kernel_is_refused():

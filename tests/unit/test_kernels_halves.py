@@ -70,7 +70,8 @@ def test_which_way_k_goes():
 @pytest.mark.parametrize('config,layout,why', [
     (Tile(64, 64, 4, 4), 'nn', 'eight blocks'), (Tile(64, 72), 'nn', 'not a multiple'),
     (Tile(320, 96, swap_ab=1, split_n=1), 'nt', '256 rows'),
-    (Tile(192, 160, swap_ab=1, split_n=1), 'tn', 'whole TMA boxes'), (Tile(192, 128, swap_ab=1), 'nn', 'two warpgroups'),
+    (Tile(192, 160, swap_ab=1, split_n=1), 'tn', 'whole TMA boxes'),
+    (Tile(192, 128, swap_ab=1), 'nn', 'two warpgroups'),
     (Tile(256, 256), 'nn', 'few registers'), (Tile(128, 256, CK=2), 'nn', 'partial sums'),
     (Tile(64, 200, BLOCKS=2, swap_ab=1), 'tn', 'three stages')])
 def test_what_there_is_no_kernel_for(config, layout, why):

@@ -147,7 +147,7 @@ def test_products_are_right_and_the_same_each_time(args):
 
 def test_the_texts_for_batches_have_their_lines():
     "Per tile and layout; one product's sources have none of them"
-    for o in bf16x6.every():
+    for o in bf16x6.all_kernels():
         one, many = (o.launch_plan(64, 64, 64, H100, count).calls for count in (1, 2))
         assert ['blockIdx.z' in c.src for c in (*one, *many)] == [False, False, True, True]
 
@@ -209,7 +209,7 @@ def errors():
 
 
 def test_errors_on_an_h100_are_below_the_librarys():
-    rows = recorded('05_errors', errors, KINDS, SHAPES, Bf16x6().pass_src, Bf16x6().src, load=lambda data, mark: data,
+    rows = recorded('05_errors', errors, KINDS, SHAPES, Bf16x6().split_src, Bf16x6().src, load=lambda data, mark: data,
                     folder=RECORDED)
     assert len(rows) == 2*len(KINDS)*len(SHAPES)
     for ours, theirs in zip(rows[::2], rows[1::2]):

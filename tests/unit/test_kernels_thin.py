@@ -71,13 +71,13 @@ def test_long_rows_and_many_columns_go_through_the_ring():
 
 
 def test_rows_that_bulk_copies_do_not_take():
-    assert [SKINNY.by_rows(10, k) for k in (785, 8000)] + [SKINNY.by_rows(21, 784)] == [None]*3
+    assert [SKINNY.rows_config(10, k) for k in (785, 8000)] + [SKINNY.rows_config(21, 784)] == [None]*3
 
 
 @pytest.fixture
 def planes_anywhere(monkeypatch):
-    monkeypatch.setattr(skinny, 'LARGE_M', 0)
-    monkeypatch.setattr(skinny, 'SOME', {few: (k, 0) for few, (k, _) in skinny.SOME.items()})
+    monkeypatch.setattr(skinny, 'PLANES_FROM', 0)
+    monkeypatch.setattr(skinny, 'STAGES_FROM', {few: (k, 0) for few, (k, _) in skinny.STAGES_FROM.items()})
 
 
 @pytest.mark.slow
@@ -121,7 +121,7 @@ def test_planes_need_memory_and_rows():
     assert [name(70000, 32, 252), name(66576, 32, 252), name(50000, 17, 1248), name(50000, 17, 1252),
             name(70000, 32, 250), name(50000, 12, 784)] == (
         ['thin_planes', 'thin', 'thin_planes', 'thin_rows', 'thin', 'thin_rows'])
-    assert SKINNY_TN.by_planes(50000, 32, 784, H100) is SKINNY_TN.by_stages(50000, 16, 784, H100) is None
+    assert SKINNY_TN.planes_config(50000, 32, 784, H100) is SKINNY_TN.stages_config(50000, 16, 784, H100) is None
 
 
 def test_rows_whose_k_warps_share_are_neither_short_nor_few():

@@ -4,9 +4,9 @@
 // Defined above this source: BM, BN, BK, STAGES, WGS (consumer warpgroups), CM, CN and CK (blocks of a cluster along
 // wgmma's rows, along its columns, and for split-K), BLOCKS (per SM), DOWN and UP (registers per thread of the
 // producer, and of a consumer), SWAP_AB (swapped operands: the transpose of out is computed, so that wgmma's first tile
-// is one of n, and its second one of m), SPLIT_N (the two warpgroups split BN instead of BM), PINGPONG (they take turns at whole
-// tiles, so that one multiplies while the other stores), PDL (programmatic dependent launch: the kernel begins before
-// the previous one ends), M_TRANSPOSED, N_TRANSPOSED (memory holds the transpose), M and COLUMNS (a consumer has
+// is one of n, and its second one of m), SPLIT_N (the two warpgroups split BN instead of BM), PINGPONG (they take turns
+// at whole tiles, so that one multiplies while the other stores), PDL (programmatic dependent launch: the kernel begins
+// before the previous one ends), M_TRANSPOSED, N_TRANSPOSED (memory holds the transpose), M and COLUMNS (a consumer has
 // 64*M x COLUMNS accumulators), N (columns of these that it stores), OUT_COLS (columns that are stored at once), BUFFER
 // (bytes per warpgroup to stage these, and to receive partial sums from other blocks), GROUP (rows of tiles in a band);
 // wgmma, and from lesson 22 `place`, `load_part` and `store_results`.
@@ -68,9 +68,9 @@ __device__ void send_four(u32 to, const float *v, u32 bar) {        // to anothe
 }
 
 // Split-K in a cluster: each of the CK blocks has multiplied its part of k (this block part q) and now reduces N
-// columns, always in the same order. The other blocks send their partial sums of these columns by st.async into `buffer`
-// of this warp, EACH float4 per block, in the order in which a thread holds its accumulators. This needs no cluster barrier and
-// no fence, which take thousands of cycles. `like`: the index of this block among the SHARERS.
+// columns, always in the same order. The other blocks send their partial sums of these columns by st.async into
+// `buffer` of this warp, EACH float4 per block, in the order in which a thread holds its accumulators. This needs no
+// cluster barrier and no fence, which take thousands of cycles. `like`: the index of this block among the SHARERS.
 constexpr int EACH = M*N/8*32;
 __device__ void reduce_cluster(float (&all)[M][N/2], const float (&d)[M][COLUMNS/2], float4 *buffer, u32 bar, int q,
                                int like) {

@@ -59,7 +59,7 @@ def using(
     """Force `matmul` to use these kernels inside the `with` block: the first one that supports the shape, else torch.
     They run on the emulator, too.
 
-        with using(my_rung):
+        with using(my_kernel):
             matmul(a, b)"""
     before = list(_forced)
     _forced[:] = kernels

@@ -1,8 +1,9 @@
-"""Skinny GEMMs: `SKINNY` multiplies a long matrix by a few columns, as in the last layer of a classifier; `SKINNY_TN`
-computes the gradient that belongs to it; `SMALL` multiplies matrices too small for large tiles.
+"""Skinny GEMMs: `SKINNY` multiplies a long A by a B of a few columns, as in the last layer of a classifier; `SKINNY_TN`
+computes its gradient; `SMALL` multiplies matrices that are too small for large tiles.
 
-A product of 50000x784 by 784x10, one layer for all digits of MNIST at once, does 0.78 GFLOP on 157 MB: 5 FLOP/byte,
-less than the 17 of the GPU. So it is memory-bound, and the kernel has one aim: to read `m` once, without a pause.
+A product of 50000x784 by 784x10, one layer for all digits of MNIST at once, computes 0.78 GFLOP on 157 MB: 5 FLOP/byte,
+where the GPU's ratio of peak rate to bandwidth is 17. So the product is memory-bound, and the kernel must read A once
+and keep loads in flight all the time.
 """
 
 from importlib.resources import files
@@ -12,70 +13,70 @@ from ..ladder.rung import KernelLaunch, LaunchPlan, Product, Rung, with_constant
 from ...utils import cdiv
 
 
-# LANES lanes share a row of `m`; each has `R*W` accumulators over its part of the columns. Shuffles reduce them, each
-# time with two lanes sharing the work: for 20 values on 32 lanes that takes 21 shuffles, where a reduction of each
-# value to all lanes would take 100.
+# LANES lanes share a row of A; each lane has R*COLUMNS accumulators over its part of the row. Shuffles reduce them, and
+# in each step two lanes share the work: for 20 accumulators on 32 lanes this takes 21 shuffles, where a separate
+# reduction of each accumulator to all lanes would take 100.
 piece_src = r'''
 struct alignas(4*VEC) Piece { float v[VEC]; };
 '''
-sums_src = r'''
-constexpr int ACROSS = 32/LANES, ROWS = ACROSS*R;                       // a warp's rows of m at a time
-constexpr int LEFT = (R*W+LANES-1)/LANES;                               // sums that end on a lane
+reduce_src = r'''
+constexpr int ACROSS = 32/LANES, ROWS = ACROSS*R;                       // rows of A per warp and step
+constexpr int LEFT = (R*COLUMNS+LANES-1)/LANES;                               // sums that a lane stores
 
-// Reduces the N values of the lanes that share a row. Two lanes at a time halve the work: each sends the half that the
-// other continues with
-template <int N, int D> __device__ void share(float *o, int &first, int &count) {
-    constexpr int HALF = (N+1)/2;
+// Reduces the COUNT values of the lanes that share a row. In each step a pair of lanes halves the work: each lane sends
+// the half that the other one continues with. This lane then holds values `first` to `first + count - 1`
+template <int COUNT, int D> __device__ void reduce_lanes(float *o, int &first, int &count) {
+    constexpr int HALF = (COUNT+1)/2;
     bool upper = threadIdx.x & D;
     #pragma unroll
     for (int i = 0; i < HALF; i++) {
-        float late = i+HALF < N ? o[i+HALF < N ? i+HALF : 0] : 0;
-        o[i] = (upper ? late : o[i]) + __shfl_xor_sync(~0u, upper ? o[i] : late, D);
+        float upper_half = i+HALF < COUNT ? o[i+HALF < COUNT ? i+HALF : 0] : 0;
+        o[i] = (upper ? upper_half : o[i]) + __shfl_xor_sync(~0u, upper ? o[i] : upper_half, D);
     }
     if (upper) first += HALF, count -= HALF;
     else count = min(count, HALF);
-    if constexpr (D > ACROSS) share<HALF, D/2>(o, first, count);
+    if constexpr (D > ACROSS) reduce_lanes<HALF, D/2>(o, first, count);
 }
 '''
 
 
-# A warp takes a few rows of `m`, and walks along them. LANES lanes share a row, each keeps its accumulators for `R`
-# rows and all `W` columns in registers. `n` is stored transposed in shared memory.
+# A warp multiplies a few rows of A at a time. LANES lanes share a row; each lane keeps accumulators for R rows and all
+# columns in registers. B is stored transposed in shared memory.
 #
-# - A multistage pipeline of STAGES steps per warp keeps copies in flight, past the end of a row, too. No other warp is
-#   concerned, so `__syncwarp` is enough.
-# - Copies are coalesced. The lanes read so that neighbours read the same piece of `n`: such a load of 16 bytes per lane
-#   takes two wavefronts instead of four, which matters where many columns make these loads the most frequent ones.
-# - Split-K: where `k` is too long for shared memory, or rows are too few to keep all SMs busy, different blocks compute
-#   slabs of `k`, and their partial sums are added in order afterwards: the result is the same in every run.
-skinny_src = r'''
-constexpr int CHUNK = LANES*VEC;                                        // columns of m a step
-// pieces from one row to the next in shared memory: lanes that read together find all banks
+# - A multistage pipeline of STAGES steps per warp keeps copies in flight, also across the end of a row. Only lanes of
+# the   same warp read what a warp copies, so `__syncwarp` is enough.
+# - Copies are coalesced. Neighbouring lanes read the same piece of B: such a load of 16 bytes per lane takes two
+#   wavefronts instead of four, which matters if there are many columns, because these loads are then the most frequent.
+# - Split-K: if K is too long for shared memory, or rows are too few to keep all SMs busy, different blocks compute
+# slabs   of K, and a second kernel adds their partial sums in order: the result is the same in every run.
+pipeline_src = r'''
+constexpr int CHUNK = LANES*VEC;                                        // elements of a row per step
+// pieces from one row to the next in shared memory; padded so that lanes access different banks
 constexpr int LINE = LANES + (VEC == 4 && ACROSS > 1 ? 8/ACROSS : 0);
 
 __global__ void __launch_bounds__(32*WARPS)
-thin(const float *m, const float *n, float *out, int h, int w, int k, int slab) {
+thin(const float *A, const float *B, float *C, int M, int N, int K, int slab) {
     extern __shared__ __align__(16) float shared[];
     int lane = threadIdx.x%32, warp = threadIdx.x/32;
-    int part = lane/ACROSS, row = lane%ACROSS;                      // neighbours share a piece of n: fewer wavefronts
-    int k0 = blockIdx.y*slab, k1 = min(k, k0+slab);                 // the columns of m for this block
-    int chunks = (k1-k0+CHUNK-1)/CHUNK, kp = chunks*CHUNK, groups = (h+ROWS-1)/ROWS;
+    int part = lane/ACROSS, row = lane%ACROSS;                      // neighbours read the same piece of B
+    int k0 = blockIdx.y*slab, k1 = min(K, k0+slab);                 // this block's slab of K
+    int chunks = (k1-k0+CHUNK-1)/CHUNK, kp = chunks*CHUNK, groups = (M+ROWS-1)/ROWS;
     int all = gridDim.x*WARPS, first = blockIdx.x + gridDim.x*warp;
-    Piece *ring = (Piece *)shared + warp*STAGES*ROWS*LINE;          // of this warp
-    float *nt = shared + WARPS*STAGES*ROWS*LINE*VEC;                // n transposed, zeros up to kp
-    for (int i = threadIdx.x; i < kp*W; i += 32*WARPS) {
-        bool there = k0+i/W < k1;
-        copy_async<4>(nt + i%W*kp + i/W, there ? n + (size_t)k0*W + i : n, there);
+    Piece *ring = (Piece *)shared + warp*STAGES*ROWS*LINE;          // this warp's pipeline
+    float *bt = shared + WARPS*STAGES*ROWS*LINE*VEC;                // B transposed, with zeros up to kp
+    for (int i = threadIdx.x; i < kp*COLUMNS; i += 32*WARPS) {
+        bool there = k0+i/COLUMNS < k1;
+        copy_async<4>(bt + i%COLUMNS*kp + i/COLUMNS, there ? B + (size_t)k0*COLUMNS + i : B, there);
     }
     copies_commit();
     int ahead = first, step = 0, into = 0, from = 0;
-    auto fetch = [&] {                                              // STAGES-1 steps ahead, past the end of a row too
+    auto fetch = [&] {                                              // prefetches STAGES-1 steps, also of the next rows
         if (ahead < groups)
             #pragma unroll
             for (int y = 0; y < R; y++) {
                 int q = y*ACROSS + lane/LANES, r = ahead*ROWS+q, c = k0+step*CHUNK + lane%LANES*VEC;
-                bool there = r < h && c < k1;
-                copy_async<4*VEC>(ring + (into*ROWS+q)*LINE + lane%LANES, there ? m + (size_t)r*k + c : m, there);
+                bool there = r < M && c < k1;
+                copy_async<4*VEC>(ring + (into*ROWS+q)*LINE + lane%LANES, there ? A + (size_t)r*K + c : A, there);
             }
         copies_commit();
         if (++step == chunks) step = 0, ahead += all;
@@ -83,78 +84,78 @@ thin(const float *m, const float *n, float *out, int h, int w, int k, int slab) 
     };
     for (int s = 0; s < STAGES-1; s++) fetch();
     copies_wait<STAGES-1>();
-    __syncthreads();                                                // n is there
+    __syncthreads();                                                // B is complete
     for (int g = first; g < groups; g += all) {
-        float o[R][W] = {};
+        float o[R][COLUMNS] = {};
         for (int c = 0; c < chunks; c++) {
             copies_wait<STAGES-2>();
-            __syncwarp();                                           // what the other lanes copied is there, too
+            __syncwarp();                                           // the copies of the other lanes are visible
             Piece a[R];
             #pragma unroll
             for (int y = 0; y < R; y++) a[y] = ring[(from*ROWS + y*ACROSS+row)*LINE + part];
             if (++from == STAGES) from = 0;
             fetch();
             #pragma unroll
-            for (int x = 0; x < W; x++) {
-                Piece b = *(Piece *)(nt + x*kp + c*CHUNK + part*VEC);
+            for (int x = 0; x < COLUMNS; x++) {
+                Piece b = *(Piece *)(bt + x*kp + c*CHUNK + part*VEC);
                 #pragma unroll
                 for (int y = 0; y < R; y++)
                     #pragma unroll
                     for (int v = 0; v < VEC; v++) o[y][x] += a[y].v[v]*b.v[v];
             }
         }
-        int first = 0, count = R*W;
-        share<R*W, 16>(o[0], first, count);
+        int first = 0, count = R*COLUMNS;
+        reduce_lanes<R*COLUMNS, 16>(o[0], first, count);
         #pragma unroll
         for (int i = 0; i < LEFT; i++) {
-            int y = (first+i)/W, x = (first+i)%W, r = g*ROWS + y*ACROSS+row;
-            if (i < count && r < h) out[((size_t)blockIdx.y*h + r)*W + x] = o[0][i];
+            int y = (first+i)/COLUMNS, x = (first+i)%COLUMNS, r = g*ROWS + y*ACROSS+row;
+            if (i < count && r < M) C[((size_t)blockIdx.y*M + r)*COLUMNS + x] = o[0][i];
         }
     }
 }
 '''
 
 
-# Where rows of `m` are multiples of 16 bytes, a few consecutive rows are contiguous, and one instruction of one thread,
-# Hopper's bulk copy, fetches them. An mbarrier counts the bytes that have arrived. So a warp needs no pipeline: it
-# waits for its rows, multiplies them, issues the next copy, and meanwhile reduces its accumulators; the copies of the
-# other warps are in flight all the time.
+# If rows of A are multiples of 16 bytes, one instruction of one thread, Hopper's bulk copy, loads several consecutive
+# rows. An mbarrier counts the bytes that have arrived. A warp then needs no pipeline: it waits for its rows, multiplies
+# them, issues the next copy, and reduces its accumulators meanwhile; the copies of the other warps are in flight all
+# the time.
 #
-# The copies have the L2 policy evict_first: what L2 holds is written back when `m` evicts it, and that costs time. (The
-# copies of the pipeline cannot have it: ptxas 13.0 encodes them wrongly in some variants, and the GPU stops at an
-# illegal instruction.) Some 100 KB in flight per SM are enough; more makes the memory slower. `n` is loaded before `m`:
-# after so much of `m` it would arrive late. What all this gains on an H100, and what a kernel takes that only fetches
-# `m`, is in the table of `benchmarks/`.
+# The copies use the L2 policy evict_first. Otherwise A would evict modified lines from L2, whose write-back costs time.
+# (The copies of the pipeline cannot use it: ptxas 13.0 encodes some variants wrongly, and the GPU stops at an illegal
+# instruction.) About 100 KB in flight per SM are enough; with more, DRAM becomes slower. B is loaded before A: after
+# so many loads of A it would arrive late. `benchmarks/` has a table of what each step gains on an H100, and of the time
+# of a kernel that only loads A.
 rows_src = r'''
 __global__ void __launch_bounds__(32*WARPS)
-thin_rows(const float *m, const float *n, float *out, int h, int w, int k) {
+thin_rows(const float *A, const float *B, float *C, int M, int N, int K) {
     extern __shared__ __align__(16) float shared[];
-    __shared__ u64 full[WARPS];                                     // per warp: its rows have arrived
+    __shared__ u64 full[WARPS];                                     // one mbarrier per warp: its rows have arrived
     int lane = threadIdx.x%32, warp = threadIdx.x/32, phase = 0;
-    int groups = (h+R-1)/R, all = gridDim.x*WARPS, begin = blockIdx.x + gridDim.x*warp;
-    float *rows = shared + warp*R*k, *nt = shared + WARPS*R*k; // of this warp; n transposed
+    int groups = (M+R-1)/R, all = gridDim.x*WARPS, begin = blockIdx.x + gridDim.x*warp;
+    float *rows = shared + warp*R*K, *bt = shared + WARPS*R*K;     // this warp's rows; B transposed
     auto fetch = [&](int g) {
         if (lane > 0 || g >= groups) return;
-        int bytes = min(R, h-g*R)*k*4;
+        int bytes = min(R, M-g*R)*K*4;
         barrier_expect(address(full+warp), bytes);
-        bulk_copy_once(address(rows), m + (size_t)g*R*k, bytes, address(full+warp));
+        bulk_copy_once(address(rows), A + (size_t)g*R*K, bytes, address(full+warp));
     };
-    for (int i = threadIdx.x; i < k*W; i += 32*WARPS) copy_async<4>(nt + i%W*k + i/W, n+i, true);
+    for (int i = threadIdx.x; i < K*COLUMNS; i += 32*WARPS) copy_async<4>(bt + i%COLUMNS*K + i/COLUMNS, B+i, true);
     if (lane == 0) { barrier_init(address(full+warp), 1); barriers_ready(); }
     fetch(begin);
     copies_wait_all();
-    __syncthreads();                                                // n is there
+    __syncthreads();                                                // B is complete
     for (int g = begin; g < groups; g += all, phase ^= 1) {
-        float o[R][W] = {};
+        float o[R][COLUMNS] = {};
         while (!barrier_over(address(full+warp), phase));
         #pragma unroll 1
-        for (int c = lane*4; c < k; c += 128) {
+        for (int c = lane*4; c < K; c += 128) {
             Piece a[R];
             #pragma unroll
-            for (int y = 0; y < R; y++) a[y] = *(Piece *)(rows + y*k + c);
+            for (int y = 0; y < R; y++) a[y] = *(Piece *)(rows + y*K + c);
             #pragma unroll
-            for (int x = 0; x < W; x++) {
-                Piece b = *(Piece *)(nt + x*k + c);
+            for (int x = 0; x < COLUMNS; x++) {
+                Piece b = *(Piece *)(bt + x*K + c);
                 #pragma unroll
                 for (int y = 0; y < R; y++)
                     #pragma unroll
@@ -162,111 +163,112 @@ thin_rows(const float *m, const float *n, float *out, int h, int w, int k) {
             }
         }
         __syncwarp();
-        fetch(g+all);                   // all lanes have read: the next rows may come, while these are added up
-        int first = 0, count = R*W;
-        share<R*W, 16>(o[0], first, count);
+        fetch(g+all);                   // all lanes have read: load the next rows during the reduction
+        int first = 0, count = R*COLUMNS;
+        reduce_lanes<R*COLUMNS, 16>(o[0], first, count);
         #pragma unroll
         for (int i = 0; i < LEFT; i++) {
-            int r = g*R + (first+i)/W, x = (first+i)%W;
-            if (i < count && r < h) out[(size_t)r*W + x] = o[0][i];
+            int r = g*R + (first+i)/COLUMNS, x = (first+i)%COLUMNS;
+            if (i < count && r < M) C[(size_t)r*COLUMNS + x] = o[0][i];
         }
     }
 }
 '''
 
 
-# Where columns are more, arithmetic takes long: with 32 of them the FMAs of 50000x784 alone take 74,000 cycles, and
-# loads of `n` and `m` from shared memory 57,000. So tensor cores multiply three bf16 terms of both, as `bf16x6` does:
-# six products, small ones first, of 32 k at a time, whose sums are then added by float32 additions, which round; and
-# results that may be unsound are computed again. On an H100 that takes 71 µs after other memory was read, where torch
-# takes 76, and reading `m` alone 53.
+# With more columns the product becomes compute-bound: for 50000x784 and 32 columns the FMAs alone take 74,000 cycles,
+# and the loads of A and B from shared memory 57,000. So tensor cores multiply three bf16 terms of both operands, as in
+# `bf16x6`: six products, small ones first, of 32 elements along K at a time. Float32 additions, which round, accumulate
+# the sums, and elements that may be wrong are computed again. On an H100 this takes 71 µs with other data in L2, where
+# torch takes 76, and reading A alone 53.
 #
-# A warp takes 16 rows of `m`, and a pipeline of its own, as above. Its lanes split what they have read: lane 4g+q the k
-# from 8q to 8q+7 of a step in rows g and g+8, without bank conflicts. The terms of `n` are computed once per block, and
-# stored as the lanes read them. They are loaded before `m`, and computed while that is in flight.
+# A warp multiplies 16 rows of A and has its own pipeline, as above. Its lanes split the elements that they have read
+# into terms: lane 4g+q elements 8q to 8q+7 of a step in rows g and g+8, without bank conflicts. The terms of B are
+# computed once per block, and stored in the order in which the lanes read them. B is loaded before A, and its terms are
+# computed while A is in flight.
 #
-# That rows come in pieces of 128 bytes costs more than all else: with 10 columns it takes 66 µs.
-apart_src = r'''
-constexpr float SOUND = 0x1p127f;                                   // sums of terms are sound below
+# The remaining cost is mostly that rows are loaded in pieces of 128 bytes: with 10 columns the kernel takes 66 µs.
+terms_src = r'''
+constexpr float SOUND = 0x1p127f;                                   // the sums of terms are right below this value
 
-// Two values as three bf16 terms each: every term rounds what those before have left
-__device__ void take_apart(float x, float y, u32 &hi, u32 &mid, u32 &lo) {
+// Splits two values into three bf16 terms each: every term is the rounded remainder after the previous terms
+__device__ void split_terms(float x, float y, u32 &hi, u32 &mid, u32 &lo) {
     hi = pack(x, y);
     x -= __uint_as_float(hi << 16); y -= __uint_as_float(hi & 0xffff0000u);
     mid = pack(x, y);
     lo = pack(x - __uint_as_float(mid << 16), y - __uint_as_float(mid & 0xffff0000u));
 }
 
-// a row of m times a column of n, by a chain of multiply-adds, which a NaN ends
-__device__ float chain(const float *row, const float *column, int k) {
+// A row of A times a column of B by a chain of float32 multiply-adds, until the sum is NaN
+__device__ float chain(const float *row, const float *column, int K) {
     float o = 0;
-    for (size_t i = 0; i < k && !isnan(o); i++) o = fmaf(row[i], column[i*W], o);
+    for (size_t i = 0; i < K && !isnan(o); i++) o = fmaf(row[i], column[i*COLUMNS], o);
     return o;
 }
 '''
 planes_src = r'''
-constexpr int TILES = (W+7)/8, PIECE = 16*32, BATCH = 7;  // of columns; a step's elements; pieces of n at once
+constexpr int TILES = (COLUMNS+7)/8, PIECE = 16*32, BATCH = 7;  // of 8 columns; elements of a step; pieces of B at once
 
 __global__ void __launch_bounds__(32*WARPS, 1)
-thin_planes(const float *m, const float *n, float *out, int h, int w, int k) {
+thin_planes(const float *A, const float *B, float *C, int M, int N, int K) {
     extern __shared__ __align__(16) float shared[];
     int lane = threadIdx.x%32, warp = threadIdx.x/32, g = lane/4, q = lane%4;
-    int steps = (k+31)/32, groups = (h+15)/16, all = gridDim.x*WARPS, first = blockIdx.x + gridDim.x*warp;
+    int steps = (K+31)/32, groups = (M+15)/16, all = gridDim.x*WARPS, first = blockIdx.x + gridDim.x*warp;
     float *ring = shared + warp*STAGES*PIECE;                       // of this warp
-    uint4 *planes = (uint4 *)(shared + WARPS*STAGES*PIECE);         // of n: eight k of a column per lane
+    uint4 *planes = (uint4 *)(shared + WARPS*STAGES*PIECE);         // terms of B: eight elements of a column per lane
     int ahead = first, step = 0, into = 0, from = 0;
-    auto fetch = [&] {                                              // STAGES-1 steps ahead, past the end of a row too
+    auto fetch = [&] {                                              // prefetches STAGES-1 steps, also of the next rows
         if (ahead < groups)
             #pragma unroll
             for (int i = lane; i < PIECE/4; i += 32) {
                 int y = i/8, x = i%8, r = ahead*16+y, c = step*32 + x*4;
-                bool there = r < h && c < k;
-                copy_async<16>(ring + into*PIECE + y*32 + (x ^ y%8)*4, there ? m + (size_t)r*k + c : m, there);
+                bool there = r < M && c < K;
+                copy_async<16>(ring + into*PIECE + y*32 + (x ^ y%8)*4, there ? A + (size_t)r*K + c : A, there);
             }
         copies_commit();
         if (++step == steps) step = 0, ahead += all;
         if (++into == STAGES) into = 0;
     };
     float x[BATCH][8];
-    auto ask = [&](int begin) {
+    auto load_b = [&](int begin) {
         #pragma unroll
         for (int b = 0; b < BATCH; b++)
             #pragma unroll
             for (int v = 0; v < 8; v++) {
                 int i = begin + b*WARPS, r = i/TILES*32 + q*8+v, c = i%TILES*8 + g;
-                x[b][v] = r < k && c < W ? __ldg(n + (size_t)r*W + c) : 0;
+                x[b][v] = r < K && c < COLUMNS ? __ldg(B + (size_t)r*COLUMNS + c) : 0;
             }
     };
-    ask(warp);
+    load_b(warp);
     for (int s = 0; s < STAGES-1; s++) fetch();
     for (int i = warp; i < steps*TILES; i += BATCH*WARPS) {
         #pragma unroll
         for (int b = 0; b < BATCH; b++) {
             int at = i + b*WARPS;
             uint4 p[3];
-            take_apart(x[b][0], x[b][1], p[0].x, p[1].x, p[2].x);
-            take_apart(x[b][2], x[b][3], p[0].y, p[1].y, p[2].y);
-            take_apart(x[b][4], x[b][5], p[0].z, p[1].z, p[2].z);
-            take_apart(x[b][6], x[b][7], p[0].w, p[1].w, p[2].w);
+            split_terms(x[b][0], x[b][1], p[0].x, p[1].x, p[2].x);
+            split_terms(x[b][2], x[b][3], p[0].y, p[1].y, p[2].y);
+            split_terms(x[b][4], x[b][5], p[0].z, p[1].z, p[2].z);
+            split_terms(x[b][6], x[b][7], p[0].w, p[1].w, p[2].w);
             #pragma unroll
             for (int y = 0; y < 3; y++)
                 if (at < steps*TILES) planes[((at/TILES*3 + y)*TILES + at%TILES)*32 + lane] = p[y];
         }
-        if (i + BATCH*WARPS < steps*TILES) ask(i + BATCH*WARPS);
+        if (i + BATCH*WARPS < steps*TILES) load_b(i + BATCH*WARPS);
     }
-    __syncthreads();                                                // n is there
+    __syncthreads();                                                // B is complete
     for (int u = first; u < groups; u += all) {
         float sum[TILES][4] = {};
         for (int c = 0; c < steps; c++) {
             copies_wait<STAGES-2>();
-            __syncwarp();                                           // what the other lanes copied is there, too
+            __syncwarp();                                           // the copies of the other lanes are visible
             u32 a[3][2][4];
             #pragma unroll
-            for (int i = 0; i < 4; i++) {                           // 16 k, a row
+            for (int i = 0; i < 4; i++) {                           // 16 elements along K of one row
                 int j = i/2, y = i%2;
                 float4 v = *(float4 *)(ring + from*PIECE + (g + y*8)*32 + ((2*q+j) ^ g)*4);
-                take_apart(v.x, v.y, a[0][j][y], a[1][j][y], a[2][j][y]);
-                take_apart(v.z, v.w, a[0][j][2+y], a[1][j][2+y], a[2][j][2+y]);
+                split_terms(v.x, v.y, a[0][j][y], a[1][j][y], a[2][j][y]);
+                split_terms(v.z, v.w, a[0][j][2+y], a[1][j][2+y], a[2][j][2+y]);
             }
             if (++from == STAGES) from = 0;
             fetch();
@@ -283,7 +285,7 @@ thin_planes(const float *m, const float *n, float *out, int h, int w, int k) {
                 #pragma unroll
                 for (int t = 0; t < TILES; t++) mma(part[t], a[P[i]][1], b[Q[i]][t].z, b[Q[i]][t].w);
             }
-            // the tensor core cuts its sums off, an ordinary addition rounds them
+            // the tensor core truncates its sums, but these additions round
             #pragma unroll
             for (int i = 0; i < TILES*4; i++) sum[i/4][i%4] += part[i/4][i%4];
         }
@@ -291,64 +293,64 @@ thin_planes(const float *m, const float *n, float *out, int h, int w, int k) {
         for (int i = 0; i < TILES*4; i++) {
             int r = u*16 + g + i%4/2*8, c = i/4*8 + q*2 + i%2;
             float o = sum[i/4][i%4];
-            if (r >= h || c >= W) continue;
-            if (!(fabsf(o) < SOUND)) o = chain(m + (size_t)r*k, n + c, k);     // NaN is here, too
-            out[(size_t)r*W + c] = o;
+            if (r >= M || c >= COLUMNS) continue;
+            if (!(fabsf(o) < SOUND)) o = chain(A + (size_t)r*K, B + c, K);     // also if NaN
+            C[(size_t)r*COLUMNS + c] = o;
         }
     }
 }
 '''
 
 
-# Whole rows by bulk copies again, eight at a time, which one warp issues. Up to 14 warps share k, each with two of the
-# three terms of its part of `n` in registers, and two more warps add the partial sums. A lane stores its sums over
-# elements that it alone has read, so that they take no extra shared memory, and a stage is released once, when all
-# parts are added. Where k is short, teams of warps take turns at stages.
+# Here bulk copies load whole rows again, eight at a time; one warp issues them. Up to 14 warps share K. Each keeps two
+# of the three terms of its part of B in registers, and two more warps add the partial sums. A lane overwrites elements
+# that it alone has read with its partial sums, so that these need no extra shared memory, and a stage is released once,
+# when all parts are added. If K is short, teams of warps take turns at stages.
 #
-# With 16 columns that takes 60 µs, where FMAs take 66, and with 32 61. Terms that are all in registers take 96 of 128
-# there, and then most of the products are serialized, each waiting for the sums of the last: 76 µs. So the third is in
-# shared memory, and small products and large ones have separate accumulators.
+# With 16 columns this takes 60 µs, where FMAs take 66, and with 32 columns 61. All three terms in registers would take
+# 96 of 128 registers; then the compiler serializes most of the products, because each waits for the accumulators of the
+# previous one: 76 µs. So the third term is in shared memory, and small and large products have separate accumulators.
 stages_src = files(__package__).joinpath('skinny_stages.cuh').read_text(encoding='utf-8')
 
 
 add_src = r'''
-__global__ void add_slabs(const float *parts, float *out, int size, int slabs) {
+__global__ void add_slabs(const float *parts, float *C, int size, int slabs) {
     int i = blockIdx.x*blockDim.x + threadIdx.x;
     if (i >= size) return;
     float o = 0;
     for (int s = 0; s < slabs; s++) o += parts[(size_t)s*size + i];
-    out[i] = o;
+    C[i] = o;
 }
 '''
 
 
-# The gradient of `n` is the transpose of `m` times a narrow matrix. `m` is read as it is stored: a lane has VEC columns
-# of it, each row of `m` brings one element per column, and a row of `n` is the same for all lanes. The warps' partial
-# sums are added at the end.
+# The gradient of the weights is the transpose of a long matrix times a narrow one (layout 'tn'). A is read as it is
+# stored, (K, M): a lane has VEC columns of it, each row contributes one element per column, and all lanes use the same
+# row of B. The partial sums of the warps are added at the end.
 transposed_src = r'''
-constexpr int CHUNK = 32*VEC, WP = (W+3)/4*4;                       // columns of m per block, padded columns of n
+constexpr int CHUNK = 32*VEC, WP = (COLUMNS+3)/4*4;                 // columns of A per block, padded columns of B
 
 struct alignas(16) Row { float v[WP]; };
 
 __global__ void __launch_bounds__(32*WARPS)
-thin_transposed(const float *m, const float *n, float *out, int h, int w, int k, int slab) {
+thin_transposed(const float *A, const float *B, float *C, int M, int N, int K, int slab) {
     extern __shared__ __align__(16) float shared[];
     int lane = threadIdx.x%32, warp = threadIdx.x/32;
-    int c = blockIdx.x*CHUNK + lane*VEC, k0 = blockIdx.y*slab, k1 = min(k, k0+slab);
-    Row *ns = (Row *)shared;                                        // this block's rows of n
-    Piece *mine = (Piece *)(ns+slab) + warp*STAGES*R*32 + lane;
+    int c = blockIdx.x*CHUNK + lane*VEC, k0 = blockIdx.y*slab, k1 = min(K, k0+slab);
+    Row *Bs = (Row *)shared;                                        // this block's rows of B
+    Piece *mine = (Piece *)(Bs+slab) + warp*STAGES*R*32 + lane;
     for (int i = threadIdx.x; i < slab*WP; i += 32*WARPS) {
         int y = i/WP, x = i%WP;
-        bool there = k0+y < k1 && x < W;
-        copy_async<4>(ns[y].v+x, there ? n + (size_t)(k0+y)*W + x : n, there);
+        bool there = k0+y < k1 && x < COLUMNS;
+        copy_async<4>(Bs[y].v+x, there ? B + (size_t)(k0+y)*COLUMNS + x : B, there);
     }
     copies_commit();
     int ahead = k0+warp*R, into = 0, from = 0;
-    auto fetch = [&] {                                              // the lane's columns of the next R rows of the warp
+    auto fetch = [&] {                                              // the lane's columns of the warp's next R rows
         #pragma unroll
         for (int y = 0; y < R; y++) {
-            bool there = ahead+y < k1 && c < h;
-            copy_async<4*VEC>(mine + (into*R+y)*32, there ? m + (size_t)(ahead+y)*h + c : m, there);
+            bool there = ahead+y < k1 && c < M;
+            copy_async<4*VEC>(mine + (into*R+y)*32, there ? A + (size_t)(ahead+y)*M + c : A, there);
         }
         copies_commit();
         ahead += WARPS*R;
@@ -356,8 +358,8 @@ thin_transposed(const float *m, const float *n, float *out, int h, int w, int k,
     };
     for (int s = 0; s < STAGES-1; s++) fetch();
     copies_wait<STAGES-1>();
-    __syncthreads();                                                // n is there
-    float o[VEC][W] = {};
+    __syncthreads();                                                // B is complete
+    float o[VEC][COLUMNS] = {};
     for (int i = warp*R; i < k1-k0; i += WARPS*R) {
         copies_wait<STAGES-2>();
         Piece a[R];
@@ -367,50 +369,50 @@ thin_transposed(const float *m, const float *n, float *out, int h, int w, int k,
         fetch();
         #pragma unroll
         for (int y = 0; y < R; y++) {
-            Row b = ns[min(i+y, k1-k0-1)];                          // past the end a[y] is zero
+            Row b = Bs[min(i+y, k1-k0-1)];                          // a[y] is zero past the end
             #pragma unroll
             for (int v = 0; v < VEC; v++)
                 #pragma unroll
-                for (int x = 0; x < W; x++) o[v][x] += a[y].v[v]*b.v[x];
+                for (int x = 0; x < COLUMNS; x++) o[v][x] += a[y].v[v]*b.v[x];
         }
     }
     copies_wait<0>();
-    __syncthreads();                    // the ring is free: the sums of the warps side by side, then added in order
+    __syncthreads();                    // the ring is free: it now holds the sums of each warp
     #pragma unroll
     for (int v = 0; v < VEC; v++)
         #pragma unroll
-        for (int x = 0; x < W; x++) shared[(warp*CHUNK + lane*VEC+v)*W + x] = o[v][x];
+        for (int x = 0; x < COLUMNS; x++) shared[(warp*CHUNK + lane*VEC+v)*COLUMNS + x] = o[v][x];
     __syncthreads();
-    for (int i = threadIdx.x; i < CHUNK*W && blockIdx.x*CHUNK + i/W < h; i += 32*WARPS) {
+    for (int i = threadIdx.x; i < CHUNK*COLUMNS && blockIdx.x*CHUNK + i/COLUMNS < M; i += 32*WARPS) {
         float total = 0;
-        for (int s = 0; s < WARPS; s++) total += shared[s*CHUNK*W + i];
-        out[((size_t)blockIdx.y*h + blockIdx.x*CHUNK)*W + i] = total;
+        for (int s = 0; s < WARPS; s++) total += shared[s*CHUNK*COLUMNS + i];
+        C[((size_t)blockIdx.y*M + blockIdx.x*CHUNK)*COLUMNS + i] = total;
     }
 }
 '''
 
 
-# A product of 64x64 matrices has finished before a large tile has been filled. Here small tiles make many blocks, and
-# all copies are of 4 bytes, which suit every shape.
+# For 64x64 matrices one large tile would leave all SMs but one idle. Here small tiles make many blocks, and all copies
+# are of 4 bytes, so that every shape is supported.
 small_src = r'''
 constexpr int THREADS = BM/TM*(BN/TN), COLS = BN/TN;
 
-// Copies x[r][c]; zero if it is out of bounds
-__device__ void copy_one(float *to, const float *x, int r, int c, int h, int w) {
-    bool there = r < h && c < w;
-    copy_async<4>(address(to), there ? x + (size_t)r*w + c : x, there);
+// Copies x[r][c] of a matrix of M x N elements; zero if it is out of bounds
+__device__ void copy_one(float *to, const float *x, int r, int c, int M, int N) {
+    bool there = r < M && c < N;
+    copy_async<4>(address(to), there ? x + (size_t)r*N + c : x, there);
 }
 
-__global__ void __launch_bounds__(THREADS) small(const float *m, const float *n, float *out, int h, int w, int k) {
-    __shared__ __align__(16) float ms[STAGES][BK][BM+4], ns[STAGES][BK][BN];
+__global__ void __launch_bounds__(THREADS) small(const float *A, const float *B, float *C, int M, int N, int K) {
+    __shared__ __align__(16) float As[STAGES][BK][BM+4], Bs[STAGES][BK][BN];
     int t = threadIdx.x, tr = t/COLS*TM, tc = t%COLS*4, r = blockIdx.y*BM, c = blockIdx.x*BN;
     int idx = 0, into = 0, from = 0;
     auto fetch = [&] {
-        if (idx < k) {
+        if (idx < K) {
             #pragma unroll
-            for (int i = t; i < BM*BK; i += THREADS) copy_one(&ms[into][i%BK][i/BK], m, r+i/BK, idx+i%BK, h, k);
+            for (int i = t; i < BM*BK; i += THREADS) copy_one(&As[into][i%BK][i/BK], A, r+i/BK, idx+i%BK, M, K);
             #pragma unroll
-            for (int i = t; i < BK*BN; i += THREADS) copy_one(&ns[into][i/BN][i%BN], n, idx+i/BN, c+i%BN, k, w);
+            for (int i = t; i < BK*BN; i += THREADS) copy_one(&Bs[into][i/BN][i%BN], B, idx+i/BN, c+i%BN, K, N);
         }
         copies_commit();
         idx += BK;
@@ -418,17 +420,17 @@ __global__ void __launch_bounds__(THREADS) small(const float *m, const float *n,
     };
     for (int s = 0; s < STAGES-1; s++) fetch();
     float o[TM][TN] = {};
-    for (int p = 0; p < k; p += BK) {
+    for (int p = 0; p < K; p += BK) {
         copies_wait<STAGES-2>();
-        __syncthreads();                    // all copies of this phase have arrived; the next stage is free
+        __syncthreads();                    // the copies of this phase have arrived; the next stage is free
         fetch();
         #pragma unroll
         for (int i = 0; i < BK; i++) {
             float a[TM], b[TN];
             #pragma unroll
-            for (int y = 0; y < TM; y += 4) *(float4 *)(a+y) = *(float4 *)&ms[from][i][tr+y];
+            for (int y = 0; y < TM; y += 4) *(float4 *)(a+y) = *(float4 *)&As[from][i][tr+y];
             #pragma unroll
-            for (int x = 0; x < TN; x += 4) *(float4 *)(b+x) = *(float4 *)&ns[from][i][tc+x*COLS];
+            for (int x = 0; x < TN; x += 4) *(float4 *)(b+x) = *(float4 *)&Bs[from][i][tc+x*COLS];
             #pragma unroll
             for (int y = 0; y < TM; y++)
                 #pragma unroll
@@ -441,28 +443,30 @@ __global__ void __launch_bounds__(THREADS) small(const float *m, const float *n,
         #pragma unroll
         for (int x = 0; x < TN; x++) {
             int ry = r+tr+y, cx = c+tc + x/4*4*COLS + x%4;
-            if (ry < h && cx < w) out[(size_t)ry*w + cx] = o[y][x];
+            if (ry < M && cx < N) C[(size_t)ry*N + cx] = o[y][x];
         }
 }
 '''
 
 
-# The constants follow from the width: the registers hold `R*W` accumulators. The slabs follow from the shared memory
-# and from the number of SMs.
-MAX_SHARED = 200 * 1024  # bytes of shared memory that a block may take
-TERM_BYTES = 226 * 1024  # bytes for the terms of `n` and the pipelines
-FEW_COLUMNS = 16  # columns up to which multiply-adds are as fast as the pipeline with terms
-LARGE_M = 2**24  # elements of `m` from which on it was measured
-SOME = {True: (768, 2**22), False: (256, 1_600_000)}  # few columns? -> k, and elements of `m`, from which on whole rows
-# with terms were measured
-BYTES_IN_FLIGHT = 50_000  # bytes of these that are in flight per SM
-MAX_WARPS = 14  # warps that may share their k
-LONG_ROW = 1792  # elements in a row of `m` from which on rows of few warps fit next to 13 columns or more
-_ARRAYS = 'm', 'n', 'out'
+# The constants follow from the number of columns, because the registers hold R*COLUMNS accumulators; the slabs of K
+# follow from the shared memory and the number of SMs.
+MAX_SHARED = 200 * 1024  # bytes of shared memory per block
+TERM_BYTES = 226 * 1024  # bytes of shared memory for the terms of B and the pipelines
+FEW_COLUMNS = 16  # up to so many, FMAs are as fast as the pipeline with terms
+PLANES_FROM = 2**24  # elements of A; with fewer the pipeline with terms was not measured
+# at most FEW_COLUMNS columns? -> (K, elements of A) from which on whole rows with terms are used
+STAGES_FROM = {True: (768, 2**22), False: (256, 1_600_000)}
+BYTES_IN_FLIGHT = 50_000  # bytes of whole rows that are in flight per SM
+MAX_WARPS = 14  # warps that may share K
+LONG_ROW = 1792  # elements; from this K on, few rows fit into shared memory next to 13 columns or more
+_ARRAYS = 'm', 'n', 'out'  # A, B and C, by the names of the ladder's `LaunchPlan`
 
 
 class Skinny(Product):
-    "`m @ n` for an `n` of at most `WIDEST` columns; `layout='tn'`: `m` is given as its transpose, row-major (k, h)"
+    """A product A @ B for a B of at most `WIDEST` columns; with the layout 'tn' A is passed as its transpose, (K, M).
+
+    SKINNY(A, B)"""
 
     WIDEST = 32
 
@@ -472,114 +476,133 @@ class Skinny(Product):
     def __repr__(self):
         return f'<Skinny {self.name!r}>'
 
-    def why_not(self, h, w, k):
-        if not (min(h, w, k) > 0 and w <= self.WIDEST):
-            return f'n may have 1 to {self.WIDEST} columns'
+    def why_not(self, M, N, K):
+        if not (min(M, N, K) > 0 and N <= self.WIDEST):
+            return f'B may have 1 to {self.WIDEST} columns'
 
-    def config(self, w, row):
-        "The constants for a width, and rows of so many elements"
+    def config(self, N, row):
+        "Return the constants of the pipeline for N columns and stored rows of `row` elements"
         vec = next(v for v in (4, 2, 1) if row % v == 0)
-        few = dict(LANES=32, R=2, WARPS=16, STAGES=3) if vec == 4 else dict(LANES=32, R=4, WARPS=16, STAGES=6)
-        many = dict(LANES=8 if w > 16 or vec < 4 or row < LONG_ROW else 32, R=4, WARPS=8, STAGES=4)
-        return {'W': w, 'VEC': vec, **(few if w <= 12 else many), **self.constants}
+        few_columns = dict(LANES=32, R=2, WARPS=16, STAGES=3) if vec == 4 else dict(LANES=32, R=4, WARPS=16, STAGES=6)
+        many_columns = dict(LANES=8 if N > 16 or vec < 4 or row < LONG_ROW else 32, R=4, WARPS=8, STAGES=4)
+        return {'COLUMNS': N, 'VEC': vec, **(few_columns if N <= 12 else many_columns), **self.constants}
 
-    def by_rows(self, w, k):
-        """The constants for whole rows by bulk copies; None if these are not rows of whole 16 bytes, or too long for
-        4 warps, or if `n` is too wide; 13 columns and more are faster by the ring where rows are long"""
-        R = 4 if k * w <= 2048 and w <= 10 else 2  # rows of a warp: more where they are short, or `n` narrow
-        WARPS = min(16, (MAX_SHARED - k * w * 4) // (R * k * 4))
-        if k % 4 == 0 and WARPS >= 4 and w <= 20 and not (12 < w <= 16 and k >= LONG_ROW):
-            return dict(W=w, VEC=4, LANES=32, R=R, WARPS=WARPS)
+    def _is_special(self, K, device):
+        "Return whether the kernels with bulk copies or tensor cores may be used at all"
+        return self.layout == 'nn' and not self.constants and device.hopper and K % 4 == 0
 
-    def rows(self, h, w, k, on):
-        "The launch with bulk copies; None where that cannot be, or where there is not enough for all warps to do"
-        c = self.layout == 'nn' and not self.constants and on.hopper and self.by_rows(w, k)
-        if not c or h < on.sms * c['WARPS'] * c['R']:
+    def rows_config(self, N, K):
+        """Return the constants for whole rows by bulk copies; None if rows are not multiples of 16 bytes or too long
+        for 4 warps, if B has too many columns, or if the pipeline is faster, as for long rows and 13 columns or more"""
+        R = 4 if K * N <= 2048 and N <= 10 else 2  # rows per warp: more if rows are short and columns few
+        WARPS = min(16, (MAX_SHARED - K * N * 4) // (R * K * 4))
+        if K % 4 == 0 and WARPS >= 4 and N <= 20 and not (12 < N <= 16 and K >= LONG_ROW):
+            return dict(COLUMNS=N, VEC=4, LANES=32, R=R, WARPS=WARPS)
+
+    def rows_launch(self, M, N, K, device):
+        "Return the launch with bulk copies of whole rows; None if it is impossible, or rows are too few for all warps"
+        config = self._is_special(K, device) and self.rows_config(N, K)
+        if not config or M < device.sms * config['WARPS'] * config['R']:
             return
-        src, shared = with_constants(PTX + piece_src + sums_src + rows_src, c), (c['WARPS'] * c['R'] + w) * k * 4
-        return KernelLaunch(src, 'thin_rows', _ARRAYS, (h, w, k), (on.sms,), (32 * c['WARPS'],), shared)
+        src = with_constants(PTX + piece_src + reduce_src + rows_src, config)
+        shared = (config['WARPS'] * config['R'] + N) * K * 4
+        return KernelLaunch(src, 'thin_rows', _ARRAYS, (M, N, K), (device.sms,), (32 * config['WARPS'],), shared)
 
-    def by_planes(self, h, w, k, on):
-        """The constants for tensor cores, where a block keeps the terms of `n`; None where that cannot be, or where it
-        is not known to be faster"""
+    def planes_config(self, M, N, K, device):
+        """Return the constants for tensor cores with all terms of B in shared memory; None if that is impossible, or
+        not known to be faster"""
         WARPS = 8
-        STAGES = (TERM_BYTES - self._plane_bytes(w, k)) // (WARPS * 2048)
-        can = self.layout == 'nn' and not self.constants and on.hopper and k % 4 == 0 and STAGES >= 3
-        if can and FEW_COLUMNS < w <= self.WIDEST and h >= on.sms * WARPS * 16 and h * k >= LARGE_M:
-            return dict(W=w, WARPS=WARPS, STAGES=min(STAGES, 7))
+        STAGES = (TERM_BYTES - self._plane_bytes(N, K)) // (WARPS * 2048)
+        if not (self._is_special(K, device) and STAGES >= 3):
+            return
+        if FEW_COLUMNS < N <= self.WIDEST and M >= device.sms * WARPS * 16 and M * K >= PLANES_FROM:
+            return dict(COLUMNS=N, WARPS=WARPS, STAGES=min(STAGES, 7))
 
-    def _plane_bytes(self, w, k):
-        return cdiv(k, 32) * cdiv(w, 8) * 1536
+    def _plane_bytes(self, N, K):
+        return cdiv(K, 32) * cdiv(N, 8) * 1536
 
-    def planes(self, h, w, k, on):
-        "The launch by tensor cores, if there is one"
-        if c := self.by_planes(h, w, k, on):
-            shared = c['WARPS'] * c['STAGES'] * 2048 + self._plane_bytes(w, k)
-            src = with_constants(PTX + apart_src + planes_src, c)
-            return KernelLaunch(src, 'thin_planes', _ARRAYS, (h, w, k), (on.sms,), (32 * c['WARPS'],), shared)
+    def planes_launch(self, M, N, K, device):
+        "Return the launch of `planes_config`, or None"
+        if config := self.planes_config(M, N, K, device):
+            shared = config['WARPS'] * config['STAGES'] * 2048 + self._plane_bytes(N, K)
+            src = with_constants(PTX + terms_src + planes_src, config)
+            return KernelLaunch(src, 'thin_planes', _ARRAYS, (M, N, K), (device.sms,), (32 * config['WARPS'],), shared)
 
-    def by_stages(self, h, w, k, on):
-        """The constants for tensor cores and whole rows whose k warps share; None where shared memory does not hold the
-        terms of `n`, or where it is not known to be faster"""
-        chunks, (long, some) = cdiv(k, 16), SOME[w <= FEW_COLUMNS]
-        PARTS = cdiv(chunks, 4 if chunks <= 4 * MAX_WARPS else 8 if w <= FEW_COLUMNS else 5)
-        TEAMS, CHUNKS = max(1, 13 // PARTS), cdiv(chunks, PARTS)
+    def stages_config(self, M, N, K, device):
+        """Return the constants for tensor cores on whole rows, with warps that share K; None if the terms of B do not
+        fit into shared memory, or if it is not known to be faster"""
+        chunks = cdiv(K, 16)
+        PARTS = cdiv(chunks, 4 if chunks <= 4 * MAX_WARPS else 8 if N <= FEW_COLUMNS else 5)
+        TEAMS = max(1, 13 // PARTS)
+        CHUNKS = cdiv(chunks, PARTS)
         WORKERS = PARTS * TEAMS
-        STAGES = min(24, (TERM_BYTES - self._lo_bytes(w, WORKERS, CHUNKS)) // (32 * k))
-        c = dict(W=w, PARTS=PARTS, CHUNKS=CHUNKS, TEAMS=TEAMS, ADDERS=min(2, 15 - WORKERS), STAGES=STAGES)
-        can = self.layout == 'nn' and not self.constants and on.hopper and k % 4 == 0 and PARTS <= MAX_WARPS
-        if can and 12 < w <= self.WIDEST and k >= long and h * k >= some:
-            return dict(c, AHEAD=min(STAGES, max(2, cdiv(BYTES_IN_FLIGHT, 32 * k))))
+        STAGES = min(24, (TERM_BYTES - self._lo_bytes(N, WORKERS, CHUNKS)) // (32 * K))
+        config = dict(COLUMNS=N, PARTS=PARTS, CHUNKS=CHUNKS, TEAMS=TEAMS, ADDERS=min(2, 15 - WORKERS), STAGES=STAGES)
+        min_k, min_elements = STAGES_FROM[N <= FEW_COLUMNS]
+        if not self._is_special(K, device) or PARTS > MAX_WARPS:
+            return
+        if 12 < N <= self.WIDEST and K >= min_k and M * K >= min_elements:
+            return dict(config, AHEAD=min(STAGES, max(2, cdiv(BYTES_IN_FLIGHT, 32 * K))))
 
-    def _lo_bytes(self, w, workers, chunks):
-        return workers * chunks * cdiv(w, 16) * 512
+    def _lo_bytes(self, N, workers, chunks):
+        return workers * chunks * cdiv(N, 16) * 512
 
-    def stages(self, h, w, k, on):
-        "The launch of these, if there is one"
-        if c := self.by_stages(h, w, k, on):
-            src, workers = with_constants(PTX + apart_src + stages_src, c), c['PARTS'] * c['TEAMS']
-            shared = c['STAGES'] * 32 * k + self._lo_bytes(w, workers, c['CHUNKS'])
-            block = (32 * (workers + 1 + c['ADDERS']),)
-            return KernelLaunch(src, 'thin_stages', _ARRAYS, (h, w, k), (on.sms,), block, shared)
+    def stages_launch(self, M, N, K, device):
+        "Return the launch of `stages_config`, or None"
+        if config := self.stages_config(M, N, K, device):
+            src = with_constants(PTX + terms_src + stages_src, config)
+            workers = config['PARTS'] * config['TEAMS']
+            shared = config['STAGES'] * 32 * K + self._lo_bytes(N, workers, config['CHUNKS'])
+            block = (32 * (workers + 1 + config['ADDERS']),)
+            return KernelLaunch(src, 'thin_stages', _ARRAYS, (M, N, K), (device.sms,), block, shared)
 
-    def slabs(self, h, w, k, on):
-        "(the launch by slabs of k, how many of these there are)"
+    def slabs_launch(self, M, N, K, device):
+        "Return (the launch of the pipeline by slabs of K, the number of slabs)"
         transposed = self.layout == 'tn'
-        c = self.config(w, h if transposed else k)
+        config = self.config(N, M if transposed else K)
         if transposed:
-            del c['LANES']
-        across, slab, shared = (self.blocks_transposed if transposed else self.blocks)(h, w, k, on.sms, **c)
-        src = with_constants(PTX + piece_src + (transposed_src if transposed else sums_src + skinny_src), c)
-        name, grid = 'thin_transposed' if transposed else 'thin', (across, cdiv(k, slab))
-        return KernelLaunch(src, name, _ARRAYS, (h, w, k, slab), grid, (32 * c['WARPS'],), shared), cdiv(k, slab)
+            del config['LANES']
+            name, body, partition = 'thin_transposed', transposed_src, self.blocks_transposed
+        else:
+            name, body, partition = 'thin', reduce_src + pipeline_src, self.blocks
+        blocks_m, slab, shared = partition(M, N, K, device.sms, **config)
+        src = with_constants(PTX + piece_src + body, config)
+        grid, block = (blocks_m, cdiv(K, slab)), (32 * config['WARPS'],)
+        return KernelLaunch(src, name, _ARRAYS, (M, N, K, slab), grid, block, shared), cdiv(K, slab)
 
-    def launch_plan(self, h, w, k, on):
-        "One call, or one by slabs of k and one that adds these up"
-        if at_once := self.stages(h, w, k, on) or self.planes(h, w, k, on) or self.rows(h, w, k, on):
-            return LaunchPlan([at_once])
-        call, slabs = self.slabs(h, w, k, on)
+    def launch_plan(self, M, N, K, device):
+        "Return one launch, or one that multiplies slabs of K and one that adds the partial sums"
+        for special in (self.stages_launch, self.planes_launch, self.rows_launch):
+            if launch := special(M, N, K, device):
+                return LaunchPlan([launch])
+        launch, slabs = self.slabs_launch(M, N, K, device)
         if slabs == 1:
-            return LaunchPlan([call])
-        add = KernelLaunch(add_src, 'add_slabs', ('parts', 'out'), (h * w, slabs), (cdiv(h * w, 256),), (256,))
-        return LaunchPlan([call._replace(arrays=('m', 'n', 'parts')), add], dict(parts=(slabs * h * w, 'float32')))
+            return LaunchPlan([launch])
+        add = KernelLaunch(add_src, 'add_slabs', ('parts', 'out'), (M * N, slabs), (cdiv(M * N, 256),), (256,))
+        launch = launch._replace(arrays=('m', 'n', 'parts'))
+        return LaunchPlan([launch, add], dict(parts=(slabs * M * N, 'float32')))
 
-    def blocks(self, h, w, k, sms, W, VEC, LANES, R, WARPS, STAGES):
-        """(blocks across, columns of m a slab, bytes of shared memory): slabs where n is too long to be kept, or rows
-        are too few for the SMs"""
-        across = 32 // LANES
-        line = LANES + (8 // across if VEC == 4 and across > 1 else 0)
-        chunk, groups, ring = LANES * VEC, cdiv(h, across * R), WARPS * STAGES * across * R * line * VEC * 4
-        most = cdiv(groups, WARPS)
-        slabs = max(cdiv(k, (MAX_SHARED - ring) // (4 * W) - chunk), min(sms // most, k // (4 * chunk)), 1)
-        slab = cdiv(cdiv(k, slabs), chunk) * chunk
-        return min(most, cdiv(sms, cdiv(k, slab))), slab, ring + slab * W * 4
+    def blocks(self, M, N, K, sms, COLUMNS, VEC, LANES, R, WARPS, STAGES):
+        """Return (blocks along M, elements of K per slab, bytes of shared memory); there are several slabs if B does
+        not fit into shared memory, or if rows are too few for the SMs"""
+        rows_at_once = 32 // LANES
+        line = LANES + (8 // rows_at_once if VEC == 4 and rows_at_once > 1 else 0)
+        chunk, groups = LANES * VEC, cdiv(M, rows_at_once * R)
+        ring = WARPS * STAGES * rows_at_once * R * line * VEC * 4
+        max_blocks = cdiv(groups, WARPS)
+        slabs_that_fit = cdiv(K, (MAX_SHARED - ring) // (4 * COLUMNS) - chunk)
+        slabs = max(slabs_that_fit, min(sms // max_blocks, K // (4 * chunk)), 1)
+        slab = cdiv(cdiv(K, slabs), chunk) * chunk
+        return min(max_blocks, cdiv(sms, cdiv(K, slab))), slab, ring + slab * COLUMNS * 4
 
-    def blocks_transposed(self, h, w, k, sms, W, VEC, R, WARPS, STAGES):
-        "The same for the transposed m: blocks across its columns, slabs of its rows"
-        across, row, ring = cdiv(h, 32 * VEC), cdiv(W, 4) * 16, WARPS * STAGES * R * 32 * VEC * 4
-        slabs = max(cdiv(k, (MAX_SHARED - ring) // row - 1), min(cdiv(2 * sms, across), k // (4 * WARPS * R)), 1)
-        slab = cdiv(k, slabs)
-        return across, slab, max(slab * row + ring, WARPS * 32 * VEC * W * 4)
+    def blocks_transposed(self, M, N, K, sms, COLUMNS, VEC, R, WARPS, STAGES):
+        "Return the same for a transposed A, whose blocks split its columns and whose slabs split its rows"
+        blocks_m, row = cdiv(M, 32 * VEC), cdiv(COLUMNS, 4) * 16
+        ring = WARPS * STAGES * R * 32 * VEC * 4
+        slabs_that_fit = cdiv(K, (MAX_SHARED - ring) // row - 1)
+        slabs = max(slabs_that_fit, min(cdiv(2 * sms, blocks_m), K // (4 * WARPS * R)), 1)
+        slab = cdiv(K, slabs)
+        return blocks_m, slab, max(slab * row + ring, WARPS * 32 * VEC * COLUMNS * 4)
 
 
 SKINNY, SKINNY_TN = Skinny('thin'), Skinny('thin, turned', 'tn', R=2, WARPS=8, STAGES=4)

@@ -1,6 +1,7 @@
-"""Kernels whose speed is that of the memory, as tools: `sum`, `argmax`, `scan`, `histogram`, `transpose`.
+"""Memory-bound operators: `sum`, `argmax`, `scan`, `histogram`, `transpose`.
 
-The modules: `tools` (all five), `sources` (the texts, `*.cuh`), `programs` (what `export` writes)."""
+The modules: `tools` (the operators), `sources` (their CUDA C, `*.cuh`), `programs` (the programs that `export` writes).
+"""
 
 from .sources import source
 from .tools import argmax, histogram, ring_sum, scan, sum, transpose

@@ -8,7 +8,7 @@ import math
 from functools import lru_cache
 from typing import NamedTuple
 
-from .sources import TYPES, whole
+from .sources import TYPES, kernel_source
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch, this_device
 from ..tool import LOAD, check_tensor, launch, pow2_clamp, refuse_gradient, the_torch, type_of, vector, vector_of
@@ -19,15 +19,15 @@ SIZES = dict(float32=4, float16=2, bfloat16=2, int32=4, int16=2, uint8=1)  # byt
 MAX_BINS = 8192
 
 
-# What is given
+# Checks of operands
 def _check(tool, x, types):
-    "Raise unless `x` is a tensor that the operator can read"
+    "Raise `TypeError` or `ValueError` unless `x` is a tensor that the operator supports"
     check_tensor(tool, x, types)
     refuse_gradient(tool, x)
 
 
 def _rows(tool, x, axis):
-    "(rows, width): what `axis` makes of the shape"
+    "Return (rows, width) of `x` for an axis; raises `ValueError` for other axes than the last and None"
     if axis is None or x.dim() == 0 and axis == -1:
         return 1, x.numel()
     if axis not in (-1, x.dim() - 1) or isinstance(axis, bool):
@@ -36,103 +36,109 @@ def _rows(tool, x, axis):
     return math.prod(x.shape[:-1]), x.shape[-1]
 
 
-# The memory is read fastest by many blocks that come and go, each with some KiB that follow each other: an SM that is
-# ahead gets the next one. A long row is read by several blocks, whose results a second launch combines, or they
-# themselves, if they are a cluster. The constants were measured. For little memory blocks are small, so that each SM
-# gets some.
+# DRAM is read fastest by many short-lived blocks, each of which reads some consecutive KiB: an SM that finishes early
+# gets the next block. Several blocks read a long row; a second launch combines their results, or, if they form a
+# cluster, one of them does. The constants were measured. For small inputs blocks are small, so that each SM gets some.
 class Plan(NamedTuple):
-    "The loads of a kernel that reads memory once"
+    "How a kernel that reads its input once partitions the loads"
 
-    share: int  # bytes of a block, if there are several for a row
-    threads: int  # of a block, at most
-    ahead: int  # loads in flight per thread
+    share: int  # bytes per block, if several blocks share a row
+    threads: int  # per block, at most
+    in_flight: int  # loads in flight per thread
 
 
-_MUCH = 2**27  # bytes
-_FOR_MUCH, _SMALL_PLAN = Plan(2**16, 1024, 2), Plan(2**14, 256, 4)
-_FOR_PARTS = Plan(2**17, 512, 16)  # one block for what many have left: more loads in flight
-_IN_CLUSTERS = Plan(2**16, 512, 4)
-_MAX_PARTS = 2**16  # blocks of a row
-_CLUSTER = 8  # blocks of a cluster, at most
+_LARGE = 2**27  # bytes of an input for `_LARGE_PLAN`
+_LARGE_PLAN = Plan(2**16, 1024, 2)
+_SMALL_PLAN = Plan(2**14, 256, 4)
+_PARTS_PLAN = Plan(2**17, 512, 16)  # one block reads the partial results: more loads in flight
+_CLUSTER_PLAN = Plan(2**16, 512, 4)
+_MAX_PARTS = 2**16  # blocks per row
+_MAX_CLUSTER = 8  # blocks per cluster
 
 
 class Shape(NamedTuple):
-    "The partition of a row among blocks and threads"
+    "The partition of a row among blocks and threads; a pack is what one load reads"
 
-    threads: int  # of a block
-    ahead: int  # loads in flight per thread
-    blocks: int  # of a row
-    share: int  # packs of a block
+    threads: int  # per block
+    in_flight: int  # loads in flight per thread
+    blocks: int  # per row
+    share: int  # packs per block
 
 
 def _plan(rows, width, size):
-    return _FOR_MUCH if rows * width * size >= _MUCH else _SMALL_PLAN
+    return _LARGE_PLAN if rows * width * size >= _LARGE else _SMALL_PLAN
 
 
 def _shape(
-    width,  # elements of a row
-    v,  # of a load
-    size,  # bytes of a number
-    plan,
-    blocks=None,  # of a row, at most; None: as the plan says
+    width,  # elements per row
+    per_load,  # elements per load
+    size,  # bytes per element
+    plan,  # a `Plan`
+    blocks=None,  # per row, at most; None: as in the plan
 ) -> Shape:
-    "Return the `Shape` of rows by a plan"
-    packs = cdiv(width, v)
-    threads = pow2_clamp(min(packs, plan.share // (v * size)) // plan.ahead, 32, plan.threads)
-    ahead = pow2_clamp(packs // threads, 1, plan.ahead)
+    "Return the `Shape` for rows by a plan"
+    packs = cdiv(width, per_load)
+    threads = pow2_clamp(min(packs, plan.share // (per_load * size)) // plan.in_flight, 32, plan.threads)
+    in_flight = pow2_clamp(packs // threads, 1, plan.in_flight)
     if blocks is None:
         blocks = 1 if width * size < 4 * plan.share else min(_MAX_PARTS, cdiv(width * size, plan.share))
-    share = cdiv(cdiv(packs, blocks), threads * ahead) * threads * ahead
-    return Shape(threads, ahead, cdiv(packs, share), share)
+    share = cdiv(cdiv(packs, blocks), threads * in_flight) * threads * in_flight
+    return Shape(threads, in_flight, cdiv(packs, share), share)
 
 
 # Sum
 def _sums(dtype):
-    "C's type of the sums, and torch's: of their parts and of the result"
+    "Return the C type of accumulators, and torch's dtypes of partial sums and of the result"
     return ('float', 'float32', dtype) if dtype in FLOATS else ('long long', 'int64', 'int64')
 
 
-def _sum_rows(From, Sum, To, arrays, rows, width, v, shape, first=False, second=False):
+def _sum_rows(From, Sum, To, arrays, rows, width, per_load, shape, is_first=False, is_second=False):
     types = ('From', From), ('Sum', Sum), ('To', To)
-    constants = dict(V=v, THREADS=shape.threads, AHEAD=shape.ahead, FIRST=first, SECOND=second)
-    src, grid = whole('sum', types, tuple(constants.items())), (rows * shape.blocks,)
+    constants = dict(V=per_load, THREADS=shape.threads, AHEAD=shape.in_flight, FIRST=is_first, SECOND=is_second)
+    src, grid = kernel_source('sum', types, tuple(constants.items())), (rows * shape.blocks,)
     scalars = Long(width), Long(shape.share), shape.blocks
-    return KernelLaunch(src, 'sum_rows', arrays, scalars, grid, (shape.threads,), pdl=second)
+    return KernelLaunch(src, 'sum_rows', arrays, scalars, grid, (shape.threads,), pdl=is_second)
 
 
-def _add_parts(dtype, rows, parts, on):
-    Sum, kept, to = _sums(dtype)
-    size = 8 if kept == 'int64' else 4
-    v = vector(0, size, rows, parts)
-    shape = _shape(parts, v, size, _FOR_PARTS, blocks=1)
+def _add_parts(dtype, rows, parts, device):
+    Sum, partial_dtype, out_dtype = _sums(dtype)
+    size = 8 if partial_dtype == 'int64' else 4
+    per_load = vector(0, size, rows, parts)
+    shape = _shape(parts, per_load, size, _PARTS_PLAN, blocks=1)
     return _sum_rows(
-        Sum, Sum, TYPES[to][0] if to in TYPES else Sum, ('parts', 'out'), rows, parts, v, shape, second=on.hopper
+        Sum,
+        Sum,
+        TYPES[out_dtype][0] if out_dtype in TYPES else Sum,
+        ('parts', 'out'),
+        rows,
+        parts,
+        per_load,
+        shape,
+        is_second=device.hopper,
     )
 
 
 @lru_cache(1024)
-def sum_calls(
-    dtype, rows, width, v, on
-) -> tuple:  # ([`KernelLaunch`], partial sums per row that one call leaves for the next)
-    "The launches that sum rows of `width` elements on the `Device` `on`, `v` per load"
-    From, (Sum, _, to), size = TYPES[dtype][0], _sums(dtype), SIZES[dtype]
-    shape = _shape(width, v, size, _plan(rows, width, size))
+def sum_calls(dtype, rows, width, per_load, device) -> tuple:  # (launches, partial sums per row between two launches)
+    "Return the launches that sum rows of `width` elements on a `Device`, with `per_load` elements per load"
+    From, (Sum, _, out_dtype), size = TYPES[dtype][0], _sums(dtype), SIZES[dtype]
+    shape = _shape(width, per_load, size, _plan(rows, width, size))
     if shape.blocks == 1:
-        To = TYPES[to][0] if to in TYPES else Sum
-        return [_sum_rows(From, Sum, To, ('x', 'out'), rows, width, v, shape)], 0
-    first = _sum_rows(From, Sum, Sum, ('x', 'parts'), rows, width, v, shape, first=on.hopper)
-    return [first, _add_parts(dtype, rows, shape.blocks, on)], shape.blocks
+        To = TYPES[out_dtype][0] if out_dtype in TYPES else Sum
+        return [_sum_rows(From, Sum, To, ('x', 'out'), rows, width, per_load, shape)], 0
+    first = _sum_rows(From, Sum, Sum, ('x', 'parts'), rows, width, per_load, shape, is_first=device.hopper)
+    return [first, _add_parts(dtype, rows, shape.blocks, device)], shape.blocks
 
 
 def _sum(x, axis, calls_for):
     _check('sum', x, SIZES)
-    torch, (rows, width), (_, kept, to) = the_torch(), _rows('sum', x, axis), _sums(type_of(x))
-    shape, kind = () if axis is None else x.shape[:-1], dict(dtype=getattr(torch, to), device=x.device)
+    torch, (rows, width), (_, partial_dtype, out_dtype) = the_torch(), _rows('sum', x, axis), _sums(type_of(x))
+    shape, options = () if axis is None else x.shape[:-1], dict(dtype=getattr(torch, out_dtype), device=x.device)
     if not x.numel():
-        return torch.zeros(shape, **kind)
-    out = torch.empty(shape, **kind)
+        return torch.zeros(shape, **options)
+    out = torch.empty(shape, **options)
     calls, parts = calls_for(type_of(x), rows, width, vector_of(x, rows, width), this_device())
-    parts = torch.empty(rows * parts, dtype=getattr(torch, kept), device=x.device)
+    parts = torch.empty(rows * parts, dtype=getattr(torch, partial_dtype), device=x.device)
     launch(calls, x, parts=parts, out=out)
     return out
 
@@ -140,64 +146,71 @@ def _sum(x, axis, calls_for):
 def sum(
     x,  # a contiguous tensor of float32, float16, bfloat16, int32, int16 or uint8
     axis=None,  # -1: along the last axis; None: of all elements
-):  # a tensor: of the type of `x` for floats, which are added in float32; int64 for integers, as of torch
-    """The sum, as `x.sum()` or `x.sum(-1)`; the order of additions, and so each bit, is the same in each run.
+):  # a tensor of the type of `x` for floats, accumulated in float32; of int64 for integers, as in torch
+    """Compute the sum, as `x.sum()` or `x.sum(-1)` does; the order of additions, and so every bit, is the same in each
+    run.
 
-    `TypeError` and `ValueError` say what of `x` or `axis` is not covered."""
+        sum(x, axis=-1)
+
+    Raises TypeError and ValueError for an `x` or `axis` that is not supported."""
     return _sum(x, axis, sum_calls)
 
 
-# A ring that the copy engine fills, for a Hopper GPU: faster than threads that load in a loop, and not as fast as
-# blocks that come and go. Lesson 12 shows it.
+# On a Hopper GPU bulk copies can fill a ring of stages in shared memory. This is faster than threads that load in a
+# loop, but slower than many short-lived blocks. Lesson 12 shows it.
 BULK = dict(THREADS=512, PACKS=4, STAGES=6)
 
 
 @lru_cache(1024)
-def ring_calls(dtype, rows, width, v, on) -> tuple:  # as for `sum_calls`
-    "The launch that sums `width` elements through a pipeline in shared memory; other cases are as for `sum_calls`"
-    if rows > 1 or not on.hopper or v * SIZES[dtype] < LOAD:
-        return sum_calls(dtype, rows, width, v, on)
-    src = whole('sum_bulk', (('From', TYPES[dtype][0]), ('Sum', _sums(dtype)[0])), tuple(BULK.items()))
+def ring_calls(dtype, rows, width, per_load, device) -> tuple:  # as for `sum_calls`
+    "Return the launches that sum `width` elements by bulk copies; for unsupported cases those of `sum_calls`"
+    if rows > 1 or not device.hopper or per_load * SIZES[dtype] < LOAD:
+        return sum_calls(dtype, rows, width, per_load, device)
+    src = kernel_source('sum_bulk', (('From', TYPES[dtype][0]), ('Sum', _sums(dtype)[0])), tuple(BULK.items()))
     shared = LOAD * BULK['THREADS'] * BULK['PACKS'] * BULK['STAGES']
-    first = KernelLaunch(src, 'sum_bulk', ('x', 'parts'), (Long(width),), (on.sms,), (BULK['THREADS'],), shared)
-    return [first, _add_parts(dtype, 1, on.sms, on)], on.sms
+    first = KernelLaunch(src, 'sum_bulk', ('x', 'parts'), (Long(width),), (device.sms,), (BULK['THREADS'],), shared)
+    return [first, _add_parts(dtype, 1, device.sms, device)], device.sms
 
 
 def ring_sum(
     x,  # as for `sum`
-):  # as of `sum`
-    "The sum of all elements as `sum` gives it, by a ring that the copy engine of a Hopper GPU fills"
+):  # as for `sum`
+    "Compute the sum of all elements as `sum` does, by bulk copies into a ring in shared memory on a Hopper GPU"
     return _sum(x, None, ring_calls)
 
 
 # Argmax
-def _argmax_shape(rows, width, v, size, on):
-    "(`Shape`, are the blocks of a row a cluster?)"
+def _argmax_shape(rows, width, per_load, size, device):
+    "Return (`Shape`, whether the blocks of a row form a cluster)"
     plan = _plan(rows, width, size)
-    shape = _shape(width, v, size, plan)
-    if not on.hopper or not 1 < shape.blocks <= _CLUSTER:
+    shape = _shape(width, per_load, size, plan)
+    if not device.hopper or not 1 < shape.blocks <= _MAX_CLUSTER:
         return shape, False
-    plan = _IN_CLUSTERS if plan == _FOR_MUCH else plan
-    return _shape(width, v, size, plan, shape.blocks), True
+    plan = _CLUSTER_PLAN if plan == _LARGE_PLAN else plan
+    return _shape(width, per_load, size, plan, shape.blocks), True
 
 
-def _argmax_text(dtype, v, threads, ahead, early, cluster=False):
+def _argmax_text(dtype, per_load, threads, in_flight, pdl, cluster=False):
     types = ('From', TYPES[dtype][0]), ('Value', TYPES[dtype][1])
-    return whole('argmax', types, (('V', v), ('THREADS', threads), ('AHEAD', ahead), ('PDL', early)), cluster)
+    return kernel_source(
+        'argmax', types, (('V', per_load), ('THREADS', threads), ('AHEAD', in_flight), ('PDL', pdl)), cluster
+    )
 
 
 @lru_cache(1024)
-def argmax_calls(dtype, rows, width, v, on) -> tuple:  # ([`KernelLaunch`], partial results per row between two calls)
-    "The launches that find the largest of rows of `width` elements on the `Device` `on`, `v` per load"
-    (threads, ahead, blocks, share), cluster = _argmax_shape(rows, width, v, SIZES[dtype], on)
-    several = blocks > 1 and not cluster
-    early, few = on.hopper and several, pow2_clamp(blocks, 32, 1024)
-    src, arrays = _argmax_text(dtype, v, threads, ahead, early, cluster), ('x', 'out', 'values', 'indices')
+def argmax_calls(
+    dtype, rows, width, per_load, device
+) -> tuple:  # (launches, partial results per row between two launches)
+    "Return the launches that find the largest element of rows on a `Device`, with `per_load` elements per load"
+    (threads, in_flight, blocks, share), cluster = _argmax_shape(rows, width, per_load, SIZES[dtype], device)
+    two_launches = blocks > 1 and not cluster
+    pdl, threads_of_parts = device.hopper and two_launches, pow2_clamp(blocks, 32, 1024)
+    src, arrays = _argmax_text(dtype, per_load, threads, in_flight, pdl, cluster), ('x', 'out', 'values', 'indices')
     first = KernelLaunch(src, 'argmax_rows', arrays, (width, share, blocks), (rows * blocks,), (threads,))
-    if not several:
+    if not two_launches:
         return [first._replace(cluster=(blocks, 1, 1)) if cluster else first], 1
-    src, arrays = _argmax_text(dtype, 1, few, 1, early), ('values', 'indices', 'out')
-    return [first, KernelLaunch(src, 'argmax_parts', arrays, (blocks,), (rows,), (few,), pdl=early)], blocks
+    src, arrays = _argmax_text(dtype, 1, threads_of_parts, 1, pdl), ('values', 'indices', 'out')
+    return [first, KernelLaunch(src, 'argmax_parts', arrays, (blocks,), (rows,), (threads_of_parts,), pdl=pdl)], blocks
 
 
 def argmax(
@@ -227,31 +240,33 @@ def argmax(
 
 
 # Scan
-_MIN_BULK = 2**22  # bytes below which there are too few tiles for all SMs
+_MIN_BULK = 2**22  # bytes; smaller inputs have too few tiles for all SMs
 SCAN = dict(THREADS=256, LINES=6, MIN_BLOCKS=5)
 SCAN_BULK = dict(THREADS=1024, STAGES=3)  # one block per SM
 
 
-def _scan_bulk(dtype, types, width, on):
+def _scan_bulk(dtype, types, width, device):
     lines = 4 if SIZES[dtype] > 1 else 2
     tile = SCAN_BULK['THREADS'] * lines * LOAD // SIZES[dtype]
     tiles, shared = cdiv(width, tile), SCAN_BULK['STAGES'] * tile * SIZES[dtype]
-    src = whole('scan_bulk', types, (*SCAN_BULK.items(), ('LINES', lines), ('BLOCKS', on.sms)))
+    src = kernel_source('scan_bulk', types, (*SCAN_BULK.items(), ('LINES', lines), ('BLOCKS', device.sms)))
     arrays, scalars, block = ('x', 'out', 'status'), (Long(width), tiles), (SCAN_BULK['THREADS'],)
-    return [KernelLaunch(src, 'scan_bulk', arrays, scalars, (on.sms,), block, shared, cooperative=True)], tiles
+    return [KernelLaunch(src, 'scan_bulk', arrays, scalars, (device.sms,), block, shared, cooperative=True)], tiles
 
 
 @lru_cache(1024)
-def scan_calls(dtype, rows, width, v, on) -> tuple:  # ([`KernelLaunch`], tiles of a row)
-    "The launches that scan rows of `width` elements on the `Device` `on`, `v` per load"
+def scan_calls(dtype, rows, width, per_load, device) -> tuple:  # (launches, tiles per row)
+    "Return the launches that scan rows of `width` elements on a `Device`, with `per_load` elements per load"
     types = ('From', TYPES[dtype][0]), ('Sum', TYPES[dtype][1])
-    if on.hopper and rows == 1 and width * SIZES[dtype] >= _MIN_BULK and v * SIZES[dtype] == LOAD:
-        return _scan_bulk(dtype, types, width, on)
-    lines = max(1, SCAN['LINES'] * 4 // max(v, 4))
-    threads = min(SCAN['THREADS'], 32 * cdiv(width, 32 * lines * v))
-    tiles = cdiv(width, threads * lines * v)
-    least = SCAN['MIN_BLOCKS'] if threads == SCAN['THREADS'] else 1
-    src = whole('scan', types, (('V', v), ('THREADS', threads), ('LINES', lines), ('MIN_BLOCKS', least)))
+    if device.hopper and rows == 1 and width * SIZES[dtype] >= _MIN_BULK and per_load * SIZES[dtype] == LOAD:
+        return _scan_bulk(dtype, types, width, device)
+    lines = max(1, SCAN['LINES'] * 4 // max(per_load, 4))
+    threads = min(SCAN['THREADS'], 32 * cdiv(width, 32 * lines * per_load))
+    tiles = cdiv(width, threads * lines * per_load)
+    min_blocks = SCAN['MIN_BLOCKS'] if threads == SCAN['THREADS'] else 1
+    src = kernel_source(
+        'scan', types, (('V', per_load), ('THREADS', threads), ('LINES', lines), ('MIN_BLOCKS', min_blocks))
+    )
     arrays, scalars = ('x', 'out', 'status', 'ticket'), (Long(width), tiles)
     return [KernelLaunch(src, 'scan_rows', arrays, scalars, (rows * tiles,), (threads,))], tiles
 
@@ -278,16 +293,16 @@ def scan(
 
 
 # Histogram
-_COUNTERS = 8192  # of a block: 32 KiB
+_COUNTERS = 8192  # per block: 32 KiB of shared memory
 
 
 @lru_cache(1024)
-def histogram_calls(dtype, size, bins, low, high, v, on) -> list:  # of `KernelLaunch`
-    "The launch that counts `size` elements on the `Device` `on`, `v` per load"
+def histogram_calls(dtype, size, bins, low, high, per_load, device) -> list:  # of `KernelLaunch`
+    "Return the launch that counts `size` elements on a `Device`, with `per_load` elements per load"
     threads = 1024 if size >= 2**16 else 128
-    constants = dict(V=v, THREADS=threads, BINS=bins, COPIES=max(1, min(threads // 32, _COUNTERS // bins)))
-    src = whole('histogram', (('From', TYPES[dtype][0]),), (*constants.items(), ('FLOATS', dtype in FLOATS)))
-    blocks = max(1, min(2 * on.sms, cdiv(size, threads * v)))
+    constants = dict(V=per_load, THREADS=threads, BINS=bins, COPIES=max(1, min(threads // 32, _COUNTERS // bins)))
+    src = kernel_source('histogram', (('From', TYPES[dtype][0]),), (*constants.items(), ('FLOATS', dtype in FLOATS)))
+    blocks = max(1, min(2 * device.sms, cdiv(size, threads * per_load)))
     scalars = Long(size), low, high, bins / (high - low)
     return [KernelLaunch(src, 'histogram', ('x', 'out'), scalars, (blocks,), (threads,))]
 
@@ -295,11 +310,11 @@ def histogram_calls(dtype, size, bins, low, high, v, on) -> list:  # of `KernelL
 def histogram(
     x,  # as for `sum`
     bins=256,  # at most 8192
-    low=None,  # floats: where the first bin begins; integers have none
-    high=None,  # and where the last one ends, which belongs to it
+    low=None,  # for floats: lower bound of the first bin
+    high=None,  # for floats: upper bound of the last bin, which includes it
 ):  # int64 (bins,)
-    """Count the elements per bin: integers from 0 to bins - 1, floats in equal intervals from `low` to `high`. What is
-    in no bin, NaN for instance, is not counted.
+    """Count the elements per bin: integers from 0 to bins - 1, floats in equal intervals from `low` to `high`. Elements
+    outside all bins, and NaN, are not counted.
 
         histogram(bytes_, 256)
 
@@ -324,18 +339,18 @@ def histogram(
 
 
 # Transpose
-_WORDS = {1: 'uint8', 2: 'int16', 4: 'int32', 8: 'int64'}  # elements of so many bytes, of any type
+_WORDS = {1: 'uint8', 2: 'int16', 4: 'int32', 8: 'int64'}  # bytes per element -> dtype as which they are moved
 _IN_C = dict(uint8='unsigned char', int16='short', int32='int', int64='long long')
 TILE = 64
 
 
 @lru_cache(1024)
-def transpose_calls(size, matrices, h, w, on) -> list:  # of `KernelLaunch`
-    "The launch that transposes h x w matrices of elements of `size` bytes on the `Device` `on`"
+def transpose_calls(size, matrices, rows, columns, device) -> list:  # of `KernelLaunch`
+    "Return the launch that transposes matrices of elements of `size` bytes on a `Device`"
     constants = dict(TILE=TILE, THREADS=512, PAD=max(1, 4 // size))
-    src = whole('transpose', (('Number', _IN_C[_WORDS[size]]),), tuple(constants.items()))
-    grid = matrices * cdiv(h, TILE) * cdiv(w, TILE)
-    return [KernelLaunch(src, 'transpose', ('x', 'out'), (h, w), (grid,), (constants['THREADS'],))]
+    src = kernel_source('transpose', (('Number', _IN_C[_WORDS[size]]),), tuple(constants.items()))
+    grid = matrices * cdiv(rows, TILE) * cdiv(columns, TILE)
+    return [KernelLaunch(src, 'transpose', ('x', 'out'), (rows, columns), (grid,), (constants['THREADS'],))]
 
 
 def transpose(
@@ -343,24 +358,22 @@ def transpose(
 ):  # a tensor of the type of `x`
     """Transpose the last two axes into a new contiguous tensor, as `x.mT.contiguous()` does.
 
-        transpose(x)  # (..., h, w) -> (..., w, h)
+        transpose(x)  # (..., rows, columns) -> (..., columns, rows)
 
     Raises TypeError and ValueError for an `x` that is not supported."""
     torch = the_torch()
-    covered = hasattr(x, 'data_ptr') and x.element_size() in _WORDS
-    _check('transpose', x, [type_of(x)] if covered else SIZES)
+    supported = hasattr(x, 'data_ptr') and x.element_size() in _WORDS
+    _check('transpose', x, [type_of(x)] if supported else SIZES)
     if x.dim() < 2:
         raise ValueError(f'transpose: x has the shape {tuple(x.shape)}, and a matrix has rows and columns')
-    (h, w), matrices = x.shape[-2:], math.prod(x.shape[:-2])
-    if max(h, w) >= 2**31:
+    (rows, columns), matrices = x.shape[-2:], math.prod(x.shape[:-2])
+    if max(rows, columns) >= 2**31:
         raise ValueError(
             f'transpose: x has the shape {tuple(x.shape)}, and the kernel counts rows and columns with int'
         )
-    out = torch.empty(*x.shape[:-2], w, h, dtype=x.dtype, device=x.device)
+    out = torch.empty(*x.shape[:-2], columns, rows, dtype=x.dtype, device=x.device)
     if x.numel():
-        word, calls = (
-            getattr(torch, _WORDS[x.element_size()]),
-            transpose_calls(x.element_size(), matrices, h, w, this_device()),
-        )
-        launch(calls, x.view(word), out=out.view(word))
+        word_dtype = getattr(torch, _WORDS[x.element_size()])
+        calls = transpose_calls(x.element_size(), matrices, rows, columns, this_device())
+        launch(calls, x.view(word_dtype), out=out.view(word_dtype))
     return out

@@ -6,7 +6,7 @@ from .formats import decibels
 from .linear import QuantLinear
 from .packed import DEFAULT, unpack, why_unsupported, why_invalid
 from .sources import FLOATS
-from ..layers import Swapped, micros, report, swap, swap_back
+from ..layers import Swapped, format_us, report_table, swap_linears, restore_linears
 from ..tool import type_of
 from ...bench import ceilings
 
@@ -28,7 +28,7 @@ def _notes(swapped):
     old, new = (size / limits['read'] / 1e9 for size in (before, after))
     yield (
         f'dB: signal to noise of the weights. An {limits["gpu"]} reads {limits["read"]:,.0f} GB/s: these weights in '
-        f'{micros(new)} µs instead of {micros(old)}.\nThe speedup for one row of x is at most {old / new:.2f}.'
+        f'{format_us(new)} µs instead of {format_us(old)}.\nThe speedup for one row of x is at most {old / new:.2f}.'
     )
     if any(layer.dtype == 'float32' for layer in swapped):
         yield 'The kernels support 16-bit floats only: torch multiplies x of float32, with dequantized weights.'
@@ -58,9 +58,9 @@ def quantize(
     if why := why_invalid(kind, zeros, fit):
         raise ValueError(f'quantize: {why}')
     make = partial(_quantize_layer, kind, group, zeros, fit)
-    module, swapped, left = swap('quantize', 'quantized', module, skip, make)
+    module, swapped, left = swap_linears('quantize', 'quantized', module, skip, make)
     scale_scope = dict(row='each row', tensor='each matrix').get(group, f'{group} elements of a row')
-    print(report(f'Linear layers in {kind}, a scale for {scale_scope}', swapped, left, _notes(swapped)))
+    print(report_table(f'Linear layers in {kind}, a scale for {scale_scope}', swapped, left, _notes(swapped)))
     return module
 
 
@@ -72,6 +72,6 @@ def dequantize(
         model = dequantize(model)
 
     Raises ValueError if the module has no quantized layers."""
-    if (dense := swap_back(module, QuantLinear)) is None:
+    if (dense := restore_linears(module, QuantLinear)) is None:
         raise ValueError('dequantize: the module has no layers in few bits')
     return dense

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from .linear import TwoFourLinear, has_kernel
 from .sources import F16_TYPES
 from .two_four import why_unsupported_24
-from ..layers import Swapped, micros, report, swap, swap_back
+from ..layers import Swapped, format_us, report_table, swap_linears, restore_linears
 from ..quant.formats import decibels
 from ..tool import type_of
 from ...bench import bench
@@ -51,7 +51,7 @@ def _speed(layer):
         sparse, dense = (bench(capture(f, 1)).median for f in layers)
     return (
         f'{_ROWS:,} rows of x through {layer.out_features}x{layer.in_features} elements, the largest of these layers: '
-        f'{micros(sparse)} µs instead of {micros(dense)}, a speedup of {dense / sparse:.2f}, just measured on '
+        f'{format_us(sparse)} µs instead of {format_us(dense)}, a speedup of {dense / sparse:.2f}, just measured on '
         f'{torch.cuda.get_device_name(x.device)}.'
     )
 
@@ -69,12 +69,12 @@ def prune_24(
     `state_dict` and `torch.compile` work as before; a saved state loads into a module that was pruned, too. Layers with
     shared weights, or of sizes that the kernels do not support, are not pruned; the table says why. Raises TypeError or
     ValueError for unsupported options."""
-    module, swapped, skipped = swap('prune_24', 'pruned', module, skip, partial(_prune_layer, rounds))
+    module, swapped, skipped = swap_linears('prune_24', 'pruned', module, skip, partial(_prune_layer, rounds))
     notes = [
         'dB: signal to noise of the weights, of which the two largest of each four are kept.',
         _speed(_largest(module)),
     ]
-    print(report('Linear layers, 2:4 sparse', swapped, skipped, notes))
+    print(report_table('Linear layers, 2:4 sparse', swapped, skipped, notes))
     return module
 
 
@@ -86,6 +86,6 @@ def densify(
         model = densify(model)
 
     Raises ValueError if the module has no 2:4 sparse layers."""
-    if (dense := swap_back(module, TwoFourLinear)) is None:
+    if (dense := restore_linears(module, TwoFourLinear)) is None:
         raise ValueError('densify: the module has no 2:4 sparse layers')
     return dense
