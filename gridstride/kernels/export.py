@@ -32,11 +32,11 @@ Exported = namedtuple('Exported', 'name description kernel shapes')
 
 # The kernels to export
 def _lesson(number, rungs, large):
-    for r in rungs:
-        name = re.sub(r'\W+', '_', r.name)
-        yield Exported(
-            f'lesson_{number}_{name}', f'Lesson {number}, rung `{rung.name}`', rung, [*ragged_shapes(rung)[:4], large]
-        )
+    "Yield the `Exported`s of the rungs of a lesson"
+    for kernel in rungs:
+        name = re.sub(r'\W+', '_', kernel.name)
+        description = f'Lesson {number}, rung `{kernel.name}`'
+        yield Exported(f'lesson_{number}_{name}', description, kernel, [*ragged_shapes(kernel)[:4], large])
 
 
 def _rungs(module):
@@ -139,7 +139,8 @@ def _program(exported) -> Program:
     transposed = [str(letter == 't').lower() for letter in exported.kernel.layout]
     constants = f'''typedef {_TYPES[exported.kernel.dtype]} Number;
 constexpr bool m_transposed = {transposed[0]}, n_transposed = {transposed[1]};'''
-    description = f'{exported.description}:\nout (h x w) = m @ n in {exported.kernel.dtype}, row-major; {_LAYOUTS[exported.kernel.layout]}.'
+    operands = _LAYOUTS[exported.kernel.layout]
+    description = f'{exported.description}:\nout (h x w) = m @ n in {exported.kernel.dtype}, row-major; {operands}.'
     functions = {
         'void multiply(int number, const Number *m, const Number *n, Number *out)': [
             _lines(exported, shape) for shape in exported.shapes
