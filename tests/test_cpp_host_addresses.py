@@ -320,13 +320,20 @@ __global__ void middling(float *x, int n) {
     x[threadIdx.x] = own[n / 2];
 }
 void right_frame(torch::Tensor x) { middling<<<1, 4>>>(x.data_ptr<float>(), 40000); }
+template <int N> __global__ void big(float *x) {
+    float own[N];
+    for (int i = 0; i < N; i++) own[i] = i + x[0];
+    x[threadIdx.x + 1] = own[N / 2];
+}
+void largest_frame(torch::Tensor x) { big<128 * 1024 - 256><<<1, 1>>>(x.data_ptr<float>()); }  // 511 KB
+void too_large_frame(torch::Tensor x) { big<200 * 1024><<<1, 1>>>(x.data_ptr<float>()); }  // 800 KB
 '''
 HOST = ('errors right_symbols right_symbol_in_thrust symbol_as_argument symbol_by_pointer symbol_read symbol_written '
         'right_functions function_as_argument function_in_a_struct function_copied function_in_a_table '
         'right_round_trip right_objects right_integers object_of_the_host variable_of_the_host right_not_followed '
         'call_template call_pointer right_pointer right_policies sort_host_memory copy_to_host_memory '
         'transform_host_vector sort_device_memory lt_handle lt_product allocate use_lost use_null_after_a_look '
-        'large_frame right_frame').split()
+        'large_frame right_frame largest_frame too_large_frame').split()
 
 
 @pytest.fixture(scope='module')
@@ -484,8 +491,12 @@ def test_local_arrays(which, request):
     m, t = request.getfixturevalue(which), x()
     m.right_frame(t)
     assert t.tolist() == [20000]*4
-    e = finding(m.large_frame, x())
-    assert (e.kind, e.code) == ('crash', 'stack') and e.fields['kilobytes'] == 256
+    t = torch.zeros(2)
+    m.largest_frame(t)
+    assert t.tolist() == [0, 64*1024 - 128]
+    for f in m.large_frame, m.too_large_frame:
+        e = finding(f, x())
+        assert (e.kind, e.code) == ('crash', 'stack') and e.fields['kilobytes'] == 640
 
 
 TWO = '''__global__ void a(float *x) { extern __shared__ float s[]; s[0] = x[0]; }

@@ -24,7 +24,7 @@
 
 namespace gridstride {
 
-constexpr size_t stack_bytes = 256 << 10;
+constexpr size_t stack_bytes = 640 << 10; // a thread of a GPU has at most 512 KB of local variables
 // Stacks that all began at the same offset of a page would compete for the same lines of the cache.
 // So many have an unmapped page below: more would be more pieces than a process may have.
 constexpr size_t most_guarded = 16384;
