@@ -50,7 +50,7 @@ def hopper(newest='13.0'): return lambda: (1, newest)
 def test_versions_of_cuda_are_read_off_a_number(): assert doctor._cuda(12080) == '12.8'
 
 
-def test_a_program_that_is_not_there_says_nothing(): assert doctor._says('no-such-program') == ''
+def test_a_program_that_is_not_there_says_nothing(): assert doctor._output_of('no-such-program') == ''
 
 
 def test_the_fix_depends_on_the_package_manager(debian, programs):
