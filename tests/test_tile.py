@@ -616,7 +616,7 @@ def test_autotune_and_heuristics_take_the_first(capsys):
     assert said.count('\n') == 1 and '2 configs, BLOCK=16' in said
     with pytest.raises(LaunchError, match='autotune'): k[(4,)](x, unwritten(50), 50, BLOCK=16)
     with pytest.raises(LaunchError, match='missing arguments'): tuned(tile.checked)[(1,)](x, x, 50, BLOCK=64)
-    assert not hasattr(k.fn, 'configs') and k.jitted.fn is k.python
+    assert not hasattr(k.fn, 'configs') and k.jitted.fn is k.py_func
 
 
 def test_descriptors_and_block_pointers():
@@ -1085,6 +1085,23 @@ def test_autotune_of_a_kernel_that_changes_its_arguments(kernel, argument, decor
     assert x[0].item() == once and x.max() == once  # of one run
     if kernel is double_kernel: assert len(caught(times=2)[0]) == 1  # tuned once for one key
     assert not caught(configs[:1])[0] and (not argument or not caught(**{argument: ['x_ptr']})[0])
+
+
+@triton.jit
+def two_arrays_kernel(x_ptr, y_ptr, n, B: tl.constexpr):
+    i = tl.program_id(0)*B + tl.arange(0, B)
+    for_x = tl.load(x_ptr + i, mask=i < n, other=0.)*2
+    tl.store(x_ptr + i, for_x, mask=i < n)
+    tl.store(y_ptr + i, tl.load(y_ptr + i, mask=i < n, other=0.) + for_x, mask=i < n)
+
+def test_autotune_that_restores_one_of_two_changed_arrays():
+    from gridstride.tile import triton_shim
+    configs = [triton.Config(dict(B=b)) for b in (32, 64)]
+    tuned = tile.checked(triton_shim.autotune(configs, key=['n'], restore_value=['x_ptr'])(two_arrays_kernel))
+    x, y = torch.ones(64), torch.ones(64)
+    with pytest.warns(TunedInPlace) as found: tuned[(2,)](x, y, 64)
+    assert [o.message.fields['array'] for o in found] == ['y_ptr']
+    assert (x == 2).all() and (y == 3).all()
 
 
 def test_an_argument_that_autotune_resets_is_zero_at_first():

@@ -9,7 +9,7 @@ from gridstride.diagnostics.settings import settings
 from gridstride.tile import language, libdevice
 from gridstride.tile.block import tensor
 from gridstride.tile.memory import wrap
-from gridstride.tile.run import Names, Run, enter
+from gridstride.tile.run import LaunchContext, Names, set_current
 from gridstride.tile.types import DTYPES
 
 N = 8
@@ -64,8 +64,8 @@ libdevice.float_as_int(f); libdevice.int_as_float(i)
 NO_VALUES = set('''arange constexpr debug_barrier device_print dtype block_type pointer_type
 next_power_of_2 num_programs program_id static_assert static_print static_range zeros'''.split())
 # of modules that the language is made of, and no names of Triton
-NO_OPERATIONS = set('''BlockPointer Constant Descriptor PropagateNan block_of const current frame_of get_close_matches
-keep_types no_name_of_triton no_such_name refuse slice tensor tensor_descriptor tuple types_of
+NO_OPERATIONS = set('''BlockPointer Constant Descriptor PropagateNan block_of const current learner_frame get_close_matches
+keep_types compile_error unknown_name unsupported_name slice tensor tensor_descriptor tuple types_of
 warn_of_undefined'''.split())
 
 
@@ -99,8 +99,8 @@ def is_undefined(found):
 
 def handed_on(text, own):
     "Are undefined lanes known after an operation, or was there a warning?"
-    run = Run(types.SimpleNamespace(__name__='kernel'), (1, 1, 1), settings)
-    run.positions, before = [(0, 0, 0)], enter(run)
+    run = LaunchContext(types.SimpleNamespace(__name__='kernel'), (1, 1, 1), settings)
+    run.positions, before = [(0, 0, 0)], set_current(run)
     try:
         scope = Names(values(run))
         if own: scope |= {k: getattr(language, k) for k in dir(language) if k not in scope and not k.startswith('_')}
@@ -111,7 +111,7 @@ def handed_on(text, own):
             warnings.simplefilter('always')
             found = types.FunctionType(code, scope)()
         return is_undefined(found) or any(issubclass(o.category, UndefinedLanes) for o in caught)
-    finally: enter(before)
+    finally: set_current(before)
 
 
 def listed(text): return [o.strip() for o in text.replace('\n', ' ').split(';')]

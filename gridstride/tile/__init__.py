@@ -1,35 +1,36 @@
 """Triton kernels on a CPU, checked: `tile.checked(kernel)[grid](...)` runs any function under `@triton.jit`.
 
-The kernel's own Python code runs, program by program, with NumPy below it and Triton's types and rules on top. The
-modules, in a good reading order: `types` (types and promotion), `rounding` (arithmetic of arrays), `block` (values and
-their arithmetic), `memory` (pointers, load, store, atomics), `descriptors` (block pointers and tensor descriptors),
-`shadow` (what the detectors remember), `language` (the names of `triton.language`; those of `shapes`, `elements`,
+The kernel's own Python code runs, program by program, on NumPy arrays, with Triton's types and rules. The modules, in a
+good reading order: `types` (types and promotion), `rounding` (arithmetic of arrays), `block` (values and their
+operators), `memory` (pointers, load, store, atomics), `descriptors` (block pointers and tensor descriptors), `shadow`
+(the shadow memory of racecheck and initcheck), `language` (the names of `triton.language`; `shapes`, `elements`,
 `reductions`, `randoms`, `hints_and_debug`, `products` and `libdevice` are parts of it), `rewrite`, `hints` and `rebind`
-(a function as Triton's compiler reads it, with these names), `run` and `kernel` (a launch at work), `tuning` (what
-autotune does to arguments), `trace` (what it did), `triton_shim` (what `from gridstride import triton` gives), `plain`
-and `profiler` (what `import triton` and `import triton.profiler` give under `gridstride.as_gpu`).
+(rewrite a function as Triton's compiler reads it, and give it these names), `run` (the context of a launch), `kernel`
+(launches), `tuning` (checks what autotune does to arguments), `trace` (records accesses), `triton_shim` (the module
+`from gridstride import triton`), `plain` and `profiler` (`import triton` and `import triton.profiler` under
+`gridstride.as_gpu`).
 
-Why not on Triton's interpreter: that needs Triton, which is for Linux alone; it is silent about out-of-bounds stores,
-about data races and masked lanes, does not round bf16, and knows no autotune. It is also slower: 0.57, 1.13 and 17 ms
-per program for a vector add, a softmax and a matmul, where this takes 0.10, 0.08 and 1.0 with every check
-(benchmarks/tile.txt).
+Triton's own interpreter is not used because it needs Triton, which is for Linux only; it does not report out-of-bounds
+stores, data races and masked lanes, does not round bf16, and does not support autotune. It is also slower: it takes
+0.57, 1.13 and 17 ms per program for a vector add, a softmax and a matmul, and this package 0.10, 0.08 and 1.0 ms with
+every check (benchmarks/tile.txt).
 
-What is found: out-of-bounds accesses, and pointers that point nowhere; data races between programs, whatever the order
-in which they run (atomics order what `sem` says); reads of uninitialized elements and lanes; impossible launches; what
-does not compile. An array that holds nothing but NaN when the launch
-begins counts as unwritten. Lanes that a masked load leaves without `other` are 0, as NVIDIA's GPUs have it, and a
-warning reports it if the value of such a lane reaches a result, as Triton promises nothing.
+The checks find out-of-bounds accesses and invalid pointers; data races between programs, whatever the order in which
+they run (atomics order accesses as their `sem` says); reads of uninitialized elements and lanes; invalid launches; and
+what Triton does not compile. An array whose elements are all NaN when the launch begins counts as uninitialized. Lanes
+that are masked out of a load without `other` are 0, as on NVIDIA's GPUs; a warning reports a result that depends on
+such a lane, because Triton leaves its value undefined.
 
 What is not modelled:
 
-- how a program is spread over threads: layouts, warps, shared memory, pipelines. A warning reports a lane that reads
-  or overwrites what another lane of its program has stored, and an atomic that releases what other lanes did, unless a
-  `tl.debug_barrier` is in between, or a scalar atomic whose result is used; the two lanes may be one thread, which is
-  not known here. A block that is loaded, and then stored by other lanes, is not reported;
-- the last bits of what a GPU approximates (`tl.exp` and similar functions, division of fp32), of sums in another order,
-  and of a product and a sum that the compiler fuses;
-- the elements between the rows of a slice: they count as the slice's own;
-- inline PTX, `tl.dot_scaled`, fp8e4b15, kernels of Gluon. Using a name that is missing raises an error.
+- the distribution of a program over threads: layouts, warps, shared memory, pipelines. A warning reports a lane that
+  reads or overwrites what another lane of its program has stored, and an atomic that releases accesses of other lanes,
+  unless a `tl.debug_barrier` is in between, or a scalar atomic whose result is used; it may be a false alarm, because
+  both lanes may belong to one thread. A block that is loaded, and then stored by other lanes, is not reported;
+- the last bits of functions that a GPU approximates (`tl.exp` and similar functions, division of fp32), of sums in
+  another order, and of a product and a sum that the compiler fuses;
+- the elements between the rows of a slice: they count as elements of the slice;
+- inline PTX, `tl.dot_scaled`, fp8e4b15, kernels of Gluon. The use of a name that is missing raises an error.
 """
 
 from ..diagnostics.settings import options

@@ -1,12 +1,12 @@
-"""Values of a kernel: blocks and scalars, their arithmetic and conversions, as compiled Triton has them.
+"""The values of a kernel, blocks and scalars: their operators and conversions, with the results of compiled Triton.
 
-A value is NumPy's array (or NumPy's scalar) with a type of Triton. Pointers are integers: of elements from the
-beginning of the array that they point into (`region`), or addresses in bytes where that is not known."""
+A value is a NumPy array or scalar with a type of Triton. A pointer is an integer: the offset in elements from the
+beginning of the memory that it points into (`region`), or the address in bytes if the region is unknown."""
 
 import numpy as np
 
 from .rounding import float_to_fp8, float_to_int, fmod, fp8e5_to_bf16, int_quotient, round_towards_zero
-from .run import finding, refuse, warn_of_undefined
+from .run import finding, compile_error, warn_of_undefined
 from .types import DTYPES, block_type, computation_type, const, to_dtype, dtype_of_number
 
 __all__ = [
@@ -32,9 +32,10 @@ _F32 = DTYPES['float32']
 
 
 class tensor:
-    """A block of a kernel, or a scalar: `data`, its `dtype`, and for pointers the `region` that they point into.
+    """A block or a scalar of a kernel: `data`, its `dtype`, and for pointers the `region` that they point into.
 
-    `undef_mask` marks the lanes whose value is undefined, as a masked load left them so; None for no lane."""
+    `undef_mask` marks the lanes whose value is undefined because it depends on a lane that was masked out of a load;
+    None if there is no such lane."""
 
     __slots__ = ('data', 'dtype', 'region', 'undef_mask')
     __array_ufunc__ = None  # a NumPy scalar on the left leaves the operation to us
@@ -152,24 +153,26 @@ class tensor:
 
     def __neg__(self):
         if self.dtype.is_ptr() or self.dtype is _I1:
-            raise refuse(f'- of {self.type}', 'A mask is inverted with ~.')
-        return with_undef(np.subtract(self.dtype.number(0), self.data), self.dtype, self)  # of 0 it is 0, not -0
+            raise compile_error(f'- of {self.type}', 'A mask is inverted with ~.')
+        return with_undef(
+            np.subtract(self.dtype.number(0), self.data), self.dtype, self
+        )  # the result for 0 is 0, not -0
 
     def __pos__(self):
         return self
 
     def __invert__(self):
         if not self.dtype.is_int():
-            raise refuse(f'~ of {self.type}: it inverts the bits of integers')
+            raise compile_error(f'~ of {self.type}: it inverts the bits of integers')
         return with_undef(np.invert(self.data), self.dtype, self)
 
     def __pow__(self, other):
-        raise refuse('Triton has no ** for blocks', 'Multiply: x * x, or use tl.exp2 and tl.log2.')
+        raise compile_error('Triton has no ** for blocks', 'Multiply: x * x, or use tl.exp2 and tl.log2.')
 
     __rpow__ = __pow__
 
     def __matmul__(self, other):
-        raise refuse('Triton has no @ for blocks', 'The product of two blocks is tl.dot(a, b).')
+        raise compile_error('Triton has no @ for blocks', 'The product of two blocks is tl.dot(a, b).')
 
     def logical_and(self, other):
         "Compute `and` elementwise"
@@ -182,28 +185,30 @@ class tensor:
     def __bool__(self):
         if self.data.ndim:
             hint = 'Write & for and, | for or, ~ for not; choose elements with tl.where(condition, a, b).'
-            raise refuse(f'a decision by a block of shape {list(map(int, self.shape))}, which has many answers', hint)
+            raise compile_error(
+                f'a decision by a block of shape {list(map(int, self.shape))}, which has many answers', hint
+            )
         if self.undef_mask is not None:
             warn_of_undefined('undefined_decision')
         return bool(self.data)
 
     def __index__(self):
-        raise refuse(
+        raise compile_error(
             'a value that is known only at run time is used where the compiler needs a constant',
             'Sizes of blocks and the like are tl.constexpr arguments.',
         )
 
     def __iter__(self):
-        raise refuse('a loop over a block', 'Loops go over range(...) or tl.static_range(...).')
+        raise compile_error('a loop over a block', 'Loops go over range(...) or tl.static_range(...).')
 
     def __len__(self):
-        raise refuse('len() of a block', 'Its sizes are in .shape.')
+        raise compile_error('len() of a block', 'Its sizes are in .shape.')
 
     def __float__(self):
-        raise refuse('float() of a value of the kernel', 'Convert with .to(tl.float32).')
+        raise compile_error('float() of a value of the kernel', 'Convert with .to(tl.float32).')
 
     def __int__(self):
-        raise refuse('int() of a value of the kernel', 'Convert with .to(tl.int32).')
+        raise compile_error('int() of a value of the kernel', 'Convert with .to(tl.int32).')
 
     def __getitem__(self, index):
         index = index if isinstance(index, tuple) else (index,)
@@ -211,15 +216,15 @@ class tensor:
             shown = ', '.join(map(_index, index))
             if self.dtype.is_ptr():
                 hint = 'An argument that is an array is the address of its first element: tl.load(x + i).'
-                raise refuse(f'x[{shown}] of an address', hint)
+                raise compile_error(f'x[{shown}] of an address', hint)
             hint = (
                 'Only x[:, None] and x[None, :] add an axis; elements are in memory, or chosen by tl.where and tl.sum.'
             )
-            raise refuse(f'x[{shown}]: the elements of a block cannot be indexed', hint)
-        if sum(i is not None for i in index) == self.data.ndim:  # the commonest, by one view
+            raise compile_error(f'x[{shown}]: the elements of a block cannot be indexed', hint)
+        if sum(i is not None for i in index) == self.data.ndim:  # the most common case needs one view only
             return map_elements(self, lambda a: np.asarray(a)[index])
         out = self
-        for axis, i in enumerate(index):  # as Triton does it: fewer indices than axes, or more, may be given
+        for axis, i in enumerate(index):  # as Triton does; there may be fewer indices than axes, or more
             out = out if i is not None else _with_axis(out, axis)
         return out
 
@@ -229,16 +234,18 @@ class tensor:
 
 
 def _index(i):
-    "Return an index as the source has it: a `Constant` as its value"
+    "Format an index for a message"
     return ':' if isinstance(i, slice) else '...' if i is Ellipsis else str(getattr(i, 'type', i))
 
 
 def _with_axis(x, axis):
-    "Insert an axis of size 1 at `axis`; at any axis for a scalar"
+    "Insert an axis of size 1 at `axis`; a scalar becomes a block of one element"
     axis = axis if x.data.ndim else 0
     if axis > x.data.ndim:
         shape = list(map(int, x.shape))
-        raise refuse(f'a new axis {axis} for a block of shape {shape}', f'There can be one at 0 to {x.data.ndim}.')
+        raise compile_error(
+            f'a new axis {axis} for a block of shape {shape}', f'There can be one at 0 to {x.data.ndim}.'
+        )
     return map_elements(x, lambda a: np.expand_dims(np.asarray(a), axis))
 
 
@@ -261,7 +268,7 @@ def map_elements(x, f):
 
 
 def propagate_undef(out, x, f=None):
-    "Give `out` the undefined lanes of `x`, moved by `f` if it is given"
+    "Return `out` with the undefined lanes of `x`, whose mask `f` maps to the shape of `out`"
     if x.undef_mask is not None:
         out.undef_mask = f(x.undef_mask) if f else x.undef_mask
     return out
@@ -281,17 +288,17 @@ def combine_elements(a, b, f):
 
 
 def addresses(p):
-    "Return the byte addresses that pointers hold"
-    return p.data if p.region is None else p.data * p.region.item + p.region.address
+    "Return the byte addresses of pointers"
+    return p.data if p.region is None else p.data * p.region.itemsize + p.region.address
 
 
 def is_number(x):
-    "Return whether `x` is a number in the source, or one known at compile time"
+    "Return whether `x` is a number that is known at compile time"
     return isinstance(x, (int, float)) and not isinstance(x, tensor)
 
 
 def scalar(x, t=None):
-    "Convert a number to a scalar of the kernel, of its own type or of type `t`"
+    "Convert a number to a scalar of the kernel, of type `t` or of the type that Triton gives it"
     t = t or dtype_of_number(x)
     return tensor(t.number(x), t)
 
@@ -304,14 +311,14 @@ class Unbound:
 
 
 def block_of(x):
-    "Return `x` as a value of the kernel; raises `TypeError` for what is neither a value nor a number"
+    "Return `x` as a value of the kernel; raises `NotCompiled` for what is neither a value nor a number"
     if type(x) is tensor:
         return x
     if isinstance(x, (int, float, np.bool_)):
         return scalar(x)
     if type(x) is Unbound:
-        raise refuse(f'{x.name} is assigned {x.where}', 'Assign it in front of that, too.')
-    raise refuse(f'{_describe(x)} is used where a value is expected')
+        raise compile_error(f'{x.name} is assigned {x.where}', 'Assign it in front of that, too.')
+    raise compile_error(f'{_describe(x)} is used where a value is expected')
 
 
 def _describe(x):
@@ -321,15 +328,15 @@ def _describe(x):
 
 
 def pair(a, b, division=False):
-    "Convert two operands to the type in which Triton computes; returns (data, data, type)"
+    "Convert two operands to their common type; returns (data, data, type)"
     x, y = is_number(a), is_number(b)
     s, t = (dtype_of_number(a) if x else block_of(a).dtype), (dtype_of_number(b) if y else block_of(b).dtype)
     if s.is_ptr() or t.is_ptr():
-        raise refuse(f'an operation of {s} and {t}', 'Pointers are moved with + and -, and compared.')
+        raise compile_error(f'an operation of {s} and {t}', 'Pointers are moved with + and -, and compared.')
     try:
         to = computation_type(s, t, x, y, division)
     except TypeError as e:
-        raise refuse(str(e)) from None
+        raise compile_error(str(e)) from None
     return _operand(a, x, to), _operand(b, y, to), to
 
 
@@ -340,13 +347,13 @@ def _operand(a, number, to):
 
 
 def _convert_number(a, to):
-    "Convert a number of the source to a type; raises an error if it does not fit"
+    "Convert a compile-time number to a type; raises `NotCompiled` if it is out of range"
     if to.rank == 1:
         info = np.iinfo(to.np)
         if a < 0 and info.min == 0:
-            raise refuse(f'{a} with a block of {to}, which has no sign', 'Convert one of them.')
+            raise compile_error(f'{a} with a block of {to}, which has no sign', 'Convert one of them.')
         if not info.min <= a <= info.max:
-            raise refuse(f'{a} does not fit into {to}', 'Convert the block to a wider type.')
+            raise compile_error(f'{a} does not fit into {to}', 'Convert the block to a wider type.')
     return to.number(a)
 
 
@@ -355,7 +362,7 @@ def _broadcasts(f, a, b):
         return f(a, b)
     except ValueError:
         shapes = ' and '.join(str(list(block.shape)) for block in (a, b))
-        raise refuse(
+        raise compile_error(
             f'blocks of shapes {shapes} do not go together',
             'Along each axis the sizes are equal, or one of them is 1: x[:, None], x[None, :] add an axis.',
         ) from None
@@ -385,7 +392,7 @@ def _arithmetic(a, b, f):
 def _special(x, y, t, f, a, b):
     "Compute with int1, which has one bit; raises an error for fp8"
     if t.is_fp8():
-        raise refuse(f'arithmetic with {t}', 'Convert first: x.to(tl.float32).')
+        raise compile_error(f'arithmetic with {t}', 'Convert first: x.to(tl.float32).')
     return with_undef((_broadcasts(f, np.uint8(x), np.uint8(y)) & 1).astype(bool), t, a, b)
 
 
@@ -395,7 +402,7 @@ def _move_pointer(a, b):
         a, b = b, a
     b = block_of(b)
     if not b.dtype.is_int():
-        raise refuse(f'a pointer is moved by {b.dtype}', 'Offsets are integers.')
+        raise compile_error(f'a pointer is moved by {b.dtype}', 'Offsets are integers.')
     offset = b.data if b.dtype is _I64 else b.data.astype(np.int64)
     if a.region is None:
         offset = offset * a.dtype.element_ty.size
@@ -407,11 +414,11 @@ def _compare(a, b, f):
         return f is np.not_equal
     if type(b) is tensor and a.dtype.is_ptr() != b.dtype.is_ptr():
         hint = 'An argument that is an array is an address here: pass a number, as n.item(), or load it.'
-        raise refuse(f'a comparison of {a.dtype} and {b.dtype}', hint)
+        raise compile_error(f'a comparison of {a.dtype} and {b.dtype}', hint)
     if type(b) is tensor and a.dtype.is_ptr():
         return with_undef(_broadcasts(f, addresses(a), addresses(b)), _I1, a, b)
     if not (type(b) is tensor or is_number(b)):
-        raise refuse(f'a comparison of a value of the kernel with {_describe(b)}')
+        raise compile_error(f'a comparison of a value of the kernel with {_describe(b)}')
     if type(b) is tensor and a.dtype is b.dtype:
         return with_undef(_broadcasts(f, a.data, b.data), _I1, a, b)
     x, y, _ = pair(a, b)
@@ -430,7 +437,7 @@ def _divide(a, b):
 
 
 def _check_divisible(x, y):
-    "Raise a finding if an integer cannot be divided by another; blocks are not checked, as a mask may discard lanes"
+    "Raise a finding for a division of scalars by 0, or one that overflows; a mask may discard the lanes of a block"
     if y.ndim == 0 and y == 0:
         raise finding('crash', 'division')
     if x.ndim == 0 == y.ndim and x.dtype.kind == 'i' and y == -1 and x == np.iinfo(x.dtype).min:
@@ -440,7 +447,7 @@ def _check_divisible(x, y):
 def _floor_divide(a, b):
     x, y, t = pair(a, b, division=True)
     if t.rank == 2:
-        raise refuse('// is for integers', 'Divide with /, then tl.floor(...).')
+        raise compile_error('// is for integers', 'Divide with /, then tl.floor(...).')
     _check_divisible(x, y)
     return with_undef(_broadcasts(int_quotient, x, y), t, a, b)
 
@@ -460,14 +467,14 @@ def _bitwise(a, b, f):
         x, y, t = pair(a, b)
     if not t.is_int():
         name = {np.bitwise_and: '&', np.bitwise_or: '|'}.get(f, '^')
-        raise refuse(f'{name} of {t}', 'It combines masks, or the bits of integers.')
+        raise compile_error(f'{name} of {t}', 'It combines masks, or the bits of integers.')
     return with_undef(_broadcasts(f, x, y), t, a, b)
 
 
 def _shift(a, b, f):
     x, y, t = pair(a, b)
     if not t.is_int():
-        raise refuse(f'a shift of {t}', 'Only integers have bits to shift.')
+        raise compile_error(f'a shift of {t}', 'Only integers have bits to shift.')
     bits = t.int_bitwidth
     if y.dtype.kind == 'i' and np.any(y < 0) or np.any(y >= bits):
         far = (y < 0) | (y >= bits)
@@ -485,14 +492,14 @@ def broadcast(*values):
         return np.broadcast_arrays(*(block.data for block in values))
     except ValueError:
         shown = ', '.join(str(list(shape)) for shape in shapes)
-        raise refuse(
+        raise compile_error(
             f'blocks of shapes {shown} do not go together',
             'Along each axis the sizes are equal, or one of them is 1: x[:, None], x[None, :] add an axis.',
         ) from None
 
 
 def where(condition, x, y):
-    "Select elements of `x` where the condition holds, else of `y`"
+    "Select elements of `x` where the condition is true, else of `y`"
     c = convert(block_of(condition), _I1)
     if any(type(value) is tensor and value.dtype.is_ptr() for value in (x, y)):
         a, b, t, region = _pointers(block_of(x), block_of(y))
@@ -511,9 +518,9 @@ def where(condition, x, y):
 
 
 def _pointers(x, y):
-    "Return (data, data, type, region) of two pointers to select from"
+    "Return (data, data, type, region) of two pointers between which `where` selects"
     if x.dtype is not y.dtype:
-        raise refuse(f'a choice between {x.dtype} and {y.dtype}')
+        raise compile_error(f'a choice between {x.dtype} and {y.dtype}')
     if x.region is y.region:
         return x.data, y.data, x.dtype, x.region
     return addresses(x), addresses(y), x.dtype, None
@@ -526,7 +533,7 @@ def _to(x, dtype_, rounding=None, keep_bits=False):
     try:
         t = to_dtype(dtype_)
     except TypeError as e:
-        raise refuse(str(e)) from None
+        raise compile_error(str(e)) from None
     t = t.scalar
     if keep_bits:
         return bitcast(x, t)
@@ -534,18 +541,18 @@ def _to(x, dtype_, rounding=None, keep_bits=False):
     if x.dtype is t:
         return x
     if rounding is not None and not narrows:
-        raise refuse('fp_downcast_rounding is for conversions to a narrower floating type')
+        raise compile_error('fp_downcast_rounding is for conversions to a narrower floating type')
     if rounding == 'rtz':
         return with_undef(round_towards_zero(x.data, t), t, x)
     if rounding not in (None, 'rtne'):
-        raise refuse(f"fp_downcast_rounding is {rounding!r}; it must be 'rtne' or 'rtz'")
+        raise compile_error(f"fp_downcast_rounding is {rounding!r}; it must be 'rtne' or 'rtz'")
     if x.dtype.is_fp8() and t.is_int() or x.dtype.is_int() and t.is_fp8():
-        raise refuse(f'{x.dtype} as {t}', 'By way of fp32: x.to(tl.float32).')
+        raise compile_error(f'{x.dtype} as {t}', 'By way of fp32: x.to(tl.float32).')
     return convert(x, t)
 
 
 def convert(x, t):
-    "Convert a value to another type, rounded and truncated as the hardware does it"
+    "Convert a value to another type, with the rounding of the hardware"
     return x if x.dtype is t else propagate_undef(_convert(x, t), x)
 
 
@@ -556,7 +563,7 @@ def _convert(x, t):
     if t is _I1:
         return tensor(x.data != 0, t)
     if (s.is_fp8() or t.is_fp8()) and 'float64' in (s.name, t.name):
-        raise refuse(f'{s} as {t}', 'By way of fp32: x.to(tl.float32).')
+        raise compile_error(f'{s} as {t}', 'By way of fp32: x.to(tl.float32).')
     if s.rank == 2 and t.rank == 1:
         return tensor(float_to_int(x.data, t), t)
     if t.is_fp8():
@@ -581,7 +588,7 @@ def _convert_pointer(x, t):
         return tensor(addresses(x).astype(t.np), t)
     if t is _I1:
         return tensor(addresses(x) != 0, t)
-    raise refuse(f'{s} as {t}', 'A pointer fits into tl.int64.')
+    raise compile_error(f'{s} as {t}', 'A pointer fits into tl.int64.')
 
 
 def bitcast(x, t):
@@ -590,5 +597,5 @@ def bitcast(x, t):
     if s.is_ptr() or t.is_ptr():
         return convert(x, t)
     if s.primitive_bitwidth != t.primitive_bitwidth:
-        raise refuse(f'bitcast from {s} to {t}: their sizes differ')
+        raise compile_error(f'bitcast from {s} to {t}: their sizes differ')
     return with_undef(np.ascontiguousarray(x.data).reshape(x.data.shape).view(t.np)[()], t, x)

@@ -1,4 +1,4 @@
-"""Block pointers and tensor descriptors: blocks of arrays that are accessed without a pointer per element."""
+"""Block pointers and tensor descriptors, which access a block of an array by its offsets."""
 
 from math import prod
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from . import memory
 from .block import block_of, convert, map_elements, tensor
-from .run import finding, refuse, warn_of_undefined
+from .run import finding, compile_error, warn_of_undefined
 from .types import DTYPES, block_type, const
 
 __all__ = ['BlockPointer', 'Descriptor', 'from_host']
@@ -15,14 +15,14 @@ _I1, _I64 = DTYPES['int1'], DTYPES['int64']
 
 
 def _to_ints(values, what):
-    "Convert offsets or sizes, known at compile time or not, to Python's integers"
+    "Convert offsets or sizes, constants or scalars of the kernel, to Python integers"
     values = values if isinstance(values, (list, tuple)) else [values]
-    found = [block_of(value) for value in values]
-    if any(block.data.ndim or not block.dtype.is_int() for block in found):
-        raise refuse(f'{what} are integers, one per axis')
-    if any(block.undef_mask is not None for block in found):
+    blocks = [block_of(value) for value in values]
+    if any(block.data.ndim or not block.dtype.is_int() for block in blocks):
+        raise compile_error(f'{what} are integers, one per axis')
+    if any(block.undef_mask is not None for block in blocks):
         warn_of_undefined('undefined_address')
-    return [int(block.data) for block in found]
+    return [int(block.data) for block in blocks]
 
 
 class _Tile:
@@ -31,39 +31,41 @@ class _Tile:
     def __init__(self, base, shape, strides, block_shape):
         base = block_of(base)
         if not base.dtype.is_ptr() or base.data.ndim:
-            raise refuse(f'a base of {base.type}: it must be a pointer to the array, an argument')
+            raise compile_error(f'a base of {base.type}: it must be a pointer to the array, an argument')
         self.base = base
         self.element = base.dtype.element_ty
         self.shape, self.strides = _to_ints(shape, 'shape'), _to_ints(strides, 'strides')
         block_shape = block_shape if isinstance(block_shape, (list, tuple)) else [block_shape]
         if not all(isinstance(size, int) for size in block_shape):
-            raise refuse('block_shape is known only when the kernel runs', 'Its sizes are tl.constexpr arguments.')
+            raise compile_error(
+                'block_shape is known only when the kernel runs', 'Its sizes are tl.constexpr arguments.'
+            )
         self.block_shape = [const(int(size)) for size in block_shape]
         if bad := [size for size in self.block_shape if size <= 0 or size & (size - 1)]:
-            raise refuse(f'block_shape {list(map(int, block_shape))}: {bad[0]} is not a power of 2')
+            raise compile_error(f'block_shape {list(map(int, block_shape))}: {bad[0]} is not a power of 2')
         if not len(self.shape) == len(self.strides) == len(self.block_shape):
-            raise refuse('shape, strides and block_shape have different lengths')
+            raise compile_error('shape, strides and block_shape have different lengths')
 
     dtype = property(lambda self: self.element)
 
     def offsets_and_masks(self, offsets):
         "Return (offsets of all elements of the block, one in-bounds mask per axis)"
         offset = np.int64(0)
-        inside = []
-        for axis, (at, n, stride, size) in enumerate(zip(offsets, self.shape, self.strides, self.block_shape)):
-            where = at + np.arange(size, dtype=np.int64)
+        in_bounds = []
+        for axis, (start, extent, stride, size) in enumerate(zip(offsets, self.shape, self.strides, self.block_shape)):
+            indices = start + np.arange(size, dtype=np.int64)
             shape = [1] * len(offsets)
             shape[axis] = size
-            offset = offset + (where * stride).reshape(shape)
-            inside.append(((where >= 0) & (where < n)).reshape(shape))
-        return offset, inside
+            offset = offset + (indices * stride).reshape(shape)
+            in_bounds.append(((indices >= 0) & (indices < extent)).reshape(shape))
+        return offset, in_bounds
 
     def pointers(self, offsets, checked):
         "Return (pointers, mask) of the block at `offsets`; along the axes `checked` the mask is false out of bounds"
-        offset, inside = self.offsets_and_masks(offsets)
+        offset, in_bounds = self.offsets_and_masks(offsets)
         mask = np.ones([int(size) for size in self.block_shape], bool)
         for axis in checked:
-            mask &= inside[axis]
+            mask &= in_bounds[axis]
         return self.base + tensor(offset, _I64), None if mask.all() else tensor(mask, _I1)
 
     def load_at(self, offsets, checked, padding):
@@ -79,9 +81,9 @@ class _Tile:
 
 def _paddings(t, option):
     if option not in ('', None, 'zero', 'nan'):
-        raise refuse(f"padding_option is {option!r}; it must be '', 'zero' or 'nan'")
+        raise compile_error(f"padding_option is {option!r}; it must be '', 'zero' or 'nan'")
     if option == 'nan' and not t.is_floating():
-        raise refuse(f"padding_option='nan' for {t}, which has no NaN")
+        raise compile_error(f"padding_option='nan' for {t}, which has no NaN")
     return None if not option else 0 if option == 'zero' else float('nan')
 
 
@@ -92,7 +94,7 @@ class BlockPointer(_Tile):
         super().__init__(base, shape, strides, block_shape)
         self.offsets, self.order = _to_ints(offsets, 'offsets'), order if isinstance(order, (list, tuple)) else [order]
         if len(self.offsets) != len(self.shape) or sorted(self.order) != list(range(len(self.shape))):
-            raise refuse('offsets and order have one number per axis; order is (1, 0) for row-major')
+            raise compile_error('offsets and order have one number per axis; order is (1, 0) for row-major')
 
     type = property(lambda self: f'a pointer to {block_type(self.element, self.block_shape)}')
 
@@ -104,24 +106,26 @@ class BlockPointer(_Tile):
     def _checked(self, axes):
         axes = (axes,) if isinstance(axes, int) else tuple(axes or ())
         if any(not 0 <= axis < len(self.shape) for axis in axes):
-            raise refuse(f'boundary_check={axes} of a block with {len(self.shape)} axes')
+            raise compile_error(f'boundary_check={axes} of a block with {len(self.shape)} axes')
         return axes
 
     def load_block(self, mask, other, boundary_check, padding_option):
         "Implement `tl.load` of a block pointer"
         if mask is not None or other is not None:
-            raise refuse('tl.load of a block pointer with mask or other', 'Name the axes: boundary_check=(0, 1).')
+            raise compile_error(
+                'tl.load of a block pointer with mask or other', 'Name the axes: boundary_check=(0, 1).'
+            )
         padding = _paddings(self.element, padding_option)
         return self.load_at(self.offsets, self._checked(boundary_check), padding)
 
     def store_block(self, value, mask, boundary_check):
         "Implement `tl.store` to a block pointer"
         if mask is not None:
-            raise refuse('tl.store to a block pointer with a mask', 'Name the axes: boundary_check=(0, 1).')
+            raise compile_error('tl.store to a block pointer with a mask', 'Name the axes: boundary_check=(0, 1).')
         value = block_of(value)
         if value.data.ndim and (list(value.shape) != self.block_shape or value.dtype is not self.element):
             want = block_type(self.element, self.block_shape)
-            raise refuse(f'{value.type} is stored to a block pointer to {want}', 'Convert with .to(...).')
+            raise compile_error(f'{value.type} is stored to a block pointer to {want}', 'Convert with .to(...).')
         self.store_at(self.offsets, value, self._checked(boundary_check))
 
 
@@ -132,19 +136,19 @@ class Descriptor(_Tile):
         super().__init__(base, shape, strides, block_shape)
         self.padding = _paddings(self.element, padding or 'zero')
         if not 1 <= len(self.shape) <= 5:
-            raise refuse(f'a descriptor with {len(self.shape)} axes; it has 1 to 5')
+            raise compile_error(f'a descriptor with {len(self.shape)} axes; it has 1 to 5')
         if self.strides[-1] != 1:
-            raise refuse(f'a descriptor whose last stride is {self.strides[-1]}; it is 1')
+            raise compile_error(f'a descriptor whose last stride is {self.strides[-1]}; it is 1')
         if (n := self.block_shape[-1] * self.element.size) < 16:
-            raise refuse(f'a descriptor whose rows have {n} bytes; the copy engine needs at least 16')
+            raise compile_error(f'a descriptor whose rows have {n} bytes; the copy engine needs at least 16')
         if bad := [stride for stride in self.strides[:-1] if stride * self.element.size % 16]:
-            raise refuse(f'a descriptor with a stride of {bad[0]} elements; strides are multiples of 16 bytes')
+            raise compile_error(f'a descriptor with a stride of {bad[0]} elements; strides are multiples of 16 bytes')
 
-    def _at(self, offsets, writes=True):
+    def _checked_offsets(self, offsets, writes=True):
         "Return (offsets, checked axes); raises a finding if the copy engine cannot start at these offsets"
         offsets = _to_ints(offsets, 'offsets')
         if len(offsets) != len(self.shape):
-            raise refuse(f'{len(offsets)} offsets for a descriptor with {len(self.shape)} axes')
+            raise compile_error(f'{len(offsets)} offsets for a descriptor with {len(self.shape)} axes')
         step = 16 // self.element.size
         if offsets[-1] % step:
             what = f'a {"store to" if writes else "load from"} a descriptor'
@@ -156,23 +160,25 @@ class Descriptor(_Tile):
 
     def load(self, offsets):
         "Load the block at `offsets`; elements out of bounds are 0"
-        return self.load_at(*self._at(offsets, writes=False), self.padding)
+        return self.load_at(*self._checked_offsets(offsets, writes=False), self.padding)
 
     def store(self, offsets, value):
         "Store `value` to the block at `offsets`, where it is in bounds"
         value = self._check_value(value)
-        offsets, checked = self._at(offsets)
+        offsets, checked = self._checked_offsets(offsets)
         self.store_at(offsets, value, checked)
 
     def _check_value(self, value):
         value = block_of(value)
         if list(value.shape) != self.block_shape and prod(value.shape) != prod(self.block_shape):
-            raise refuse(f'a block of shape {list(map(int, value.shape))} for a descriptor of {self.block_shape}')
+            raise compile_error(
+                f'a block of shape {list(map(int, value.shape))} for a descriptor of {self.block_shape}'
+            )
         return convert(map_elements(value, lambda a: np.reshape(a, self.block_shape)), self.element)
 
     def _update(self, name, offsets, value):
         value = self._check_value(value)
-        p, mask = self.pointers(*self._at(offsets))
+        p, mask = self.pointers(*self._checked_offsets(offsets))
         memory.atomic(name, p, value, mask, sem='relaxed')
 
     def gather(self, x_offsets, y_offset):

@@ -8,7 +8,7 @@ import numpy as np
 
 from .block import block_of, broadcast, compute, convert, is_number, with_undef, map_elements, tensor
 from .rounding import fma_data
-from .run import no_such_name, refuse
+from .run import unsupported_name, compile_error
 from .types import const
 
 __all__ = [
@@ -63,17 +63,17 @@ def cdiv(x, div):
 
 def swizzle2d(i, j, size_i, size_j, size_g):
     "Map the position (i, j) of a row-major walk over a grid to a walk in groups of `size_g` rows"
-    at = i * size_j + j
-    group = at // (size_g * size_j) * size_g
+    linear_index = i * size_j + j
+    group = linear_index // (size_g * size_j) * size_g
     rows = minimum(size_i - group, size_g)
-    at = at % (size_g * size_j)
-    return group + at % rows, at // rows
+    linear_index = linear_index % (size_g * size_j)
+    return group + linear_index % rows, linear_index // rows
 
 
 def item(input):
     "Return the only element of a block as a scalar"
     if input.data.size != 1:
-        raise refuse(f'.item() of a block of shape {list(input.data.shape)}')
+        raise compile_error(f'.item() of a block of shape {list(input.data.shape)}')
     return map_elements(input, lambda a: np.reshape(a, ())[()])
 
 
@@ -85,19 +85,21 @@ def condition(arg1, disable_licm=False):
 def map_elementwise(scalar_fn, *args, pack=1):
     "Apply a function of scalars to each element"
     if pack != 1:
-        raise no_such_name(f'tl.map_elementwise with pack={pack}')
+        raise unsupported_name(f'tl.map_elementwise with pack={pack}')
     blocks = [block_of(arg) for arg in args]
     columns = [np.ravel(column) for column in broadcast(*blocks)]
     rows = [
-        scalar_fn(*(tensor(c[i], block.dtype) for c, block in zip(columns, blocks))) for i in range(columns[0].size)
+        scalar_fn(*(tensor(column[i], block.dtype) for column, block in zip(columns, blocks)))
+        for i in range(columns[0].size)
     ]
     shape = broadcast(*blocks)[0].shape
     several = type(rows[0]) is tuple
-    found = [r if several else (r,) for r in rows]
-    out = tuple(
-        with_undef(np.array([element.data for element in c]).reshape(shape), c[0].dtype, *blocks) for c in zip(*found)
+    result_rows = [row if several else (row,) for row in rows]
+    results = tuple(
+        with_undef(np.array([element.data for element in column]).reshape(shape), column[0].dtype, *blocks)
+        for column in zip(*result_rows)
     )
-    return out if several else out[0]
+    return results if several else results[0]
 
 
 def next_power_of_2(n):
@@ -148,7 +150,7 @@ def maximum(x, y, propagate_nan=PropagateNan.NONE):
 def clamp(x, min, max, propagate_nan=PropagateNan.NONE):
     "Limit floating x to [min, max]"
     if not block_of(x).dtype.is_floating():
-        raise refuse(f'tl.clamp of {x.dtype}', 'Integers: tl.minimum(tl.maximum(x, low), high).')
+        raise compile_error(f'tl.clamp of {x.dtype}', 'Integers: tl.minimum(tl.maximum(x, low), high).')
     return minimum(maximum(x, min, propagate_nan), max, propagate_nan)
 
 
@@ -176,15 +178,15 @@ def abs(x):
 def _float_function(f, name, narrow=True):
     "Make a function of fp32 and fp64 from one of NumPy, with Triton's types"
 
-    def g(x):
+    def elementwise(x):
         x = block_of(x)
         if x.dtype.name not in ('float32', 'float64'):
-            raise refuse(f'tl.{name} of {x.dtype}', 'It takes fp32 and fp64: convert with .to(tl.float32).')
+            raise compile_error(f'tl.{name} of {x.dtype}', 'It takes fp32 and fp64: convert with .to(tl.float32).')
         return with_undef(f(x.data), x.dtype, x)
 
-    g.__name__ = name
-    g.__doc__ = f'{name}(x) of each element'
-    return g
+    elementwise.__name__ = name
+    elementwise.__doc__ = f'{name}(x) of each element'
+    return elementwise
 
 
 def _erf(x):
@@ -233,8 +235,8 @@ def umulhi(x, y):
     "Return the upper half of the product of two integers"
     x, y = block_of(x), block_of(y)
     a, b = broadcast(x, y)
-    n = x.dtype.int_bitwidth
-    if n == 32:
+    width = x.dtype.int_bitwidth
+    if width == 32:
         upper = (a.astype(np.uint32).astype(np.uint64) * b.astype(np.uint32)) >> np.uint64(32)
         return with_undef(upper.astype(x.dtype.np), x.dtype, x, y)
     product = a.astype(np.uint64).astype(object) * b.astype(np.uint64).astype(object)

@@ -1,7 +1,7 @@
-"""Types of expressions that do not run: Triton compiles both branches of an `if`, but only one of them runs here.
+"""Finds the types of expressions that do not run: Triton compiles both branches of an `if`, but only one runs here.
 
-An expression without side effects becomes a string, its hint, and is evaluated where its type is needed. The value of a
-`tl.load` is replaced by ones of its type and shape. An expression with side effects, or unknown names, has no hint."""
+An expression without side effects becomes a string, its hint, which is evaluated when its type is needed; a `tl.load`
+evaluates to ones of its type and shape. An expression with side effects, or with unknown names, has no hint."""
 
 import ast
 import copy
@@ -12,7 +12,7 @@ import numpy as np
 from .block import broadcast, is_number, tensor
 from .types import dtype_of_number
 
-__all__ = ['HINTED', 'hint', 'hints', 'returned_hint', 'type_by', 'type_of']
+__all__ = ['HINT_HOOKS', 'hint', 'hints', 'returned_hint', 'type_by', 'type_of']
 
 # Functions of `triton.language`, and methods of its values, that have no side effects
 _PURE = set(
@@ -35,8 +35,8 @@ class _Unknown(Exception):
 class _Pure(ast.NodeTransformer):
     "Transform an expression into one that can be evaluated without side effects"
 
-    def __init__(self, known):
-        self.known = known  # {name: the expression that was assigned to it before; None: unknown}
+    def __init__(self, definitions):
+        self.definitions = definitions  # {name: the expression that was last assigned to it, or None if unknown}
 
     def visit(self, node):
         if not isinstance(node, _NODES) or isinstance(node, (ast.Not, ast.In, ast.NotIn)):
@@ -44,7 +44,7 @@ class _Pure(ast.NodeTransformer):
         return super().visit(node)
 
     def visit_Name(self, node):
-        value = self.known.get(node.id, node)
+        value = self.definitions.get(node.id, node)
         if value is None:
             raise _Unknown
         return value
@@ -73,17 +73,17 @@ def _mask_of(pure, call):
     return [ast.keyword('mask', pure.visit(keyword.value)) for keyword in call.keywords if keyword.arg == 'mask']
 
 
-def _pure(node, known):
-    "Return the expression without side effects; None if there is none"
+def _pure(node, definitions):
+    "Transform an expression to one without side effects; None if that is not possible"
     try:
-        pure = _Pure(known).visit(copy.deepcopy(node))
+        pure = _Pure(definitions).visit(copy.deepcopy(node))
     except _Unknown:
-        return _elements(node)
+        return _pointer_element_hint(node)
     return pure if len(ast.unparse(pure)) < _LONGEST else None
 
 
-def _elements(node):
-    "Find the names in the pointer of a load whose pointer is unknown: one of them is the pointer"
+def _pointer_element_hint(node):
+    "Make an expression for the element type of a load whose address is unknown: one of its names is the pointer"
     if not (isinstance(node, ast.Call) and getattr(node.func, 'attr', '') == 'load' and node.args):
         return None
     names = {sub.id for sub in ast.walk(node.args[0]) if isinstance(sub, ast.Name)}
@@ -94,9 +94,9 @@ def _names(node):
     return {sub.id for sub in ast.walk(node) if isinstance(sub, ast.Name)}
 
 
-def hint(node, known=None, unstable=()):
+def hint(node, definitions=None, unstable=()):
     "Return the hint of an expression, without names of `unstable`; None if it has side effects or is unknown"
-    pure = None if node is None else _pure(node, known or {})
+    pure = None if node is None else _pure(node, definitions or {})
     return None if pure is None or _names(pure) & set(unstable) else ast.unparse(pure)
 
 
@@ -123,35 +123,41 @@ def _assignments(statement):
     return None
 
 
-def _follow(statement, known):
-    "Update `known` by a statement"
+def _update_definitions(statement, definitions):
+    "Return `definitions` after a statement"
     pairs = _assignments(statement)
     if pairs is None:
-        return known | dict.fromkeys(_assigned_names([statement]))
-    exprs = {k: _pure(v, known) for k, v in pairs}
-    return known | {k: v and ast.Call(_hook('value'), [v], []) for k, v in exprs.items()}
+        return definitions | dict.fromkeys(_assigned_names([statement]))
+    exprs = {name: _pure(expression, definitions) for name, expression in pairs}
+    return definitions | {
+        name: expression and ast.Call(_hook('value'), [expression], []) for name, expression in exprs.items()
+    }
 
 
 def hints(statements, unstable):
     "Return {name: hint} of the variables that statements assign"
-    known = {}
+    definitions = {}
     for statement in statements:
-        known = _follow(statement, known)
-    return {k: ast.unparse(v) for k, v in known.items() if v is not None and not _names(v) & set(unstable)}
+        definitions = _update_definitions(statement, definitions)
+    return {
+        name: ast.unparse(expression)
+        for name, expression in definitions.items()
+        if expression is not None and not _names(expression) & set(unstable)
+    }
 
 
 def returned_hint(statements, unstable):
     "Return the hint of what statements return, as a tuple; empty if there is none"
-    known = {}
+    definitions = {}
     for statement in statements:
         if isinstance(statement, ast.Return):
-            found = hint(statement.value or ast.Constant(None), known, unstable)
-            return () if found is None else (found,)
-        known = _follow(statement, known)
+            returned = hint(statement.value or ast.Constant(None), definitions, unstable)
+            return () if returned is None else (returned,)
+        definitions = _update_definitions(statement, definitions)
     return ()
 
 
-# What hints evaluate to
+# Evaluating hints
 
 
 class Elements:
@@ -174,15 +180,17 @@ class _Names(dict):
         super().__init__(__tile_elements=lambda *names: _elements_of(f, names))
         self.local, self.outer = f.f_locals, f.f_globals
 
-    def __missing__(self, k):
-        v = self.local[k] if k in self.local else self.outer[k]
-        return tensor(v.data, v.dtype, v.region) if type(v) is tensor else v
+    def __missing__(self, name):
+        value = self.local[name] if name in self.local else self.outer[name]
+        return tensor(value.data, value.dtype, value.region) if type(value) is tensor else value
 
 
-def _elements_of(f, names):
-    found = (f.f_locals.get(value) for value in names)
-    found = {value.dtype.element_ty for value in found if type(value) is tensor and value.dtype.is_ptr()}
-    return Elements(*found) if len(found) == 1 else Ellipsis
+def _elements_of(frame, names):
+    element_types = (frame.f_locals.get(value) for value in names)
+    element_types = {
+        value.dtype.element_ty for value in element_types if type(value) is tensor and value.dtype.is_ptr()
+    }
+    return Elements(*element_types) if len(element_types) == 1 else Ellipsis
 
 
 def _load_ones(p, mask=None):
@@ -199,34 +207,34 @@ def _call(f, *args, **named):
     return f(*args, **named)
 
 
-HINTED = dict(loaded=_load_ones, pure=_call)
+HINT_HOOKS = dict(loaded=_load_ones, pure=_call)
 
 
 @lru_cache(4096)
-def _code(text):
+def _compiled_hint(text):
     return compile(text, '<hint>', 'eval')
 
 
-def type_by(text, f):
+def type_by(text, frame):
     "Evaluate a hint in a frame and return its type; None if that is unknown"
     try:
-        return type_of(eval(_code(text), f.f_globals, _Names(f)))
+        return type_of(eval(_compiled_hint(text), frame.f_globals, _Names(frame)))
     except Exception:  # the expression cannot be evaluated here: its type is unknown
         return None
 
 
-def type_of(v):
+def type_of(value):
     "Return the type of a value: a tuple of types for a tuple, `_Nothing` for None; None if it is not a kernel's value"
-    if type(v) is tensor:
-        return v.type
-    if isinstance(v, Elements):
-        return v
-    if is_number(v):
-        return dtype_of_number(v)
-    if type(v) is tuple:
-        found = tuple(map(type_of, v))
-        return None if None in found else found
-    return _NOTHING if v is None else None
+    if type(value) is tensor:
+        return value.type
+    if isinstance(value, Elements):
+        return value
+    if is_number(value):
+        return dtype_of_number(value)
+    if type(value) is tuple:
+        types = tuple(map(type_of, value))
+        return None if None in types else types
+    return _NOTHING if value is None else None
 
 
 class _Nothing:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from .block import block_of, convert, tensor
-from .run import current, finding, refuse, warn_of_undefined
+from .run import current, finding, compile_error, warn_of_undefined
 from .types import DTYPES
 
 __all__ = [
@@ -22,27 +22,27 @@ _I1 = DTYPES['int1']
 
 
 def multiple_of(input, values):
-    "Declare that values, or the first values of contiguous runs, are multiples of `values`; checked here"
+    "Declare that the first value of each contiguous run is a multiple of `values`; checked here"
     x = block_of(input)
     values = (values,) if isinstance(values, int) else values
     if x.dtype.is_int() and x.data.ndim < 2 and len(values) == 1:
         ints = np.atleast_1d(x.data).astype(np.int64)
-        first = np.append(True, np.diff(ints) != 1)
-        bad = ints[first & (ints % values[0] != 0)]
-        if bad.size:
-            raise finding('assert', 'multiple', dict(value=int(bad[0]), of=int(values[0])))
+        is_run_start = np.append(True, np.diff(ints) != 1)
+        violations = ints[is_run_start & (ints % values[0] != 0)]
+        if violations.size:
+            raise finding('assert', 'multiple', dict(value=int(violations[0]), of=int(values[0])))
     return x
 
 
 def max_contiguous(input, values):
-    "Declare that so many values are contiguous; not checked here"
+    "Declare that runs of `values` elements are contiguous; not checked here"
     return input
 
 
 max_constancy = max_contiguous
 
 
-def _decided(cond):
+def _check_defined(cond):
     if cond.undef_mask is not None and cond.undef_mask.any():
         warn_of_undefined('undefined_decision')
     return cond
@@ -50,7 +50,7 @@ def _decided(cond):
 
 def assume(cond):
     "Declare that a condition holds; checked here"
-    if not np.all(_decided(block_of(cond)).data):
+    if not np.all(_check_defined(block_of(cond)).data):
         raise finding('assert', 'device', dict(message='tl.assume: the condition is false'))
 
 
@@ -61,14 +61,16 @@ def debug_barrier():
 
 def static_print(*values, sep=' ', end='\n', file=None, flush=False):
     "Print at compile time; here, in the first program"
-    if current().number == current().first:
+    if current().number == current().first_program:
         print(*values, sep=sep, end=end)
 
 
 def static_assert(cond, msg=''):
     "Assert a condition that is known at compile time"
     if type(cond) is tensor:
-        raise refuse('tl.static_assert of what is known only when the kernel runs', 'tl.device_assert checks it then.')
+        raise compile_error(
+            'tl.static_assert of what is known only when the kernel runs', 'tl.device_assert checks it then.'
+        )
     if not cond:
         raise finding('assert', 'static', dict(message=msg or 'the condition is false'))
 
@@ -82,9 +84,9 @@ def device_print(prefix, *args, hex=False):
 
 def device_assert(cond, msg='', mask=None):
     "Assert that a condition holds in every lane"
-    c = convert(block_of(cond), _I1)
+    holds = convert(block_of(cond), _I1)
     if mask is not None:
-        c = c | ~convert(block_of(mask), _I1)
-    if not np.all(_decided(c).data):
-        lane = tuple(map(int, np.unravel_index(np.argmin(c.data), c.data.shape))) if c.data.ndim else ()
+        holds = holds | ~convert(block_of(mask), _I1)
+    if not np.all(_check_defined(holds).data):
+        lane = tuple(map(int, np.unravel_index(np.argmin(holds.data), holds.data.shape))) if holds.data.ndim else ()
         raise finding('assert', 'device', dict(message=msg or 'the condition is false'), lane)

@@ -1,4 +1,4 @@
-"""`checked(kernel)[grid](...)`: launches of kernels under `@triton.jit`, on the CPU, with every check."""
+"""Launches kernels under `@triton.jit` on the CPU, with every check: `checked(kernel)[grid](...)`."""
 
 import inspect
 import random
@@ -11,8 +11,8 @@ from ..diagnostics.settings import settings
 from .block import scalar
 from .descriptors import from_host
 from .memory import is_array, wrap
-from .rebind import Bound, function_of, unwrap
-from .run import Run, enter, not_begun
+from .rebind import BoundFunctions, function_of, unwrap
+from .run import LaunchContext, set_current, located_type_error
 from .trace import recorder
 from .tuning import run_tuned, tuner_of
 from .types import const, to_dtype
@@ -33,19 +33,21 @@ class Checked:
 
     def __init__(self, kernel):
         self.kernel = kernel  # perhaps wrapped by autotune or heuristics
-        self.python = function_of(kernel)
-        self.__name__ = self.python.__name__
-        self.__doc__ = self.python.__doc__
-        self.__module__ = self.python.__module__
-        self.signature = inspect.signature(self.python)
+        self.py_func = function_of(kernel)
+        self.__name__ = self.py_func.__name__
+        self.__doc__ = self.py_func.__doc__
+        self.__module__ = self.py_func.__module__
+        self.signature = inspect.signature(self.py_func)
         self.names = list(self.signature.parameters)
-        self.constants = {k for k, p in self.signature.parameters.items() if _is_constexpr(p.annotation)}
+        self.constants = {
+            name for name, parameter in self.signature.parameters.items() if _is_constexpr(parameter.annotation)
+        }
         self.unspecialized = _unspecialized(self.jitted)
         self._printed, self._tuned = False, set()
 
     arg_names = property(lambda self: self.names, doc='the names of its arguments')
     fn = property(
-        lambda self: self.python if unwrap(self.kernel) is self.kernel else checked(self.kernel.fn),
+        lambda self: self.py_func if unwrap(self.kernel) is self.kernel else checked(self.kernel.fn),
         doc='the Python function; of one under autotune or heuristics the kernel, as on a GPU',
     )
     jitted = property(lambda self: unwrap(self.kernel), doc='the function under `@triton.jit`, for other tools')
@@ -67,10 +69,10 @@ class Checked:
         return _Compiled(self)
 
     def __call__(self, *args, **meta):
-        raise self._wrong(f'{self.__name__} is called without a grid: {self.__name__}[grid](...)')
+        raise self._argument_error(f'{self.__name__} is called without a grid: {self.__name__}[grid](...)')
 
     def run(self, *args, grid, warmup=False, **meta):
-        "Launch the kernel: one program per position of the grid"
+        "Launch the kernel: run one program per position in the grid"
         values = self._arguments(args, meta)
         sizes = self._grid(grid, values)
         if warmup:
@@ -82,65 +84,65 @@ class Checked:
         else:
             launch.run()
 
-    def _wrong(self, problem):
-        return _launch('program_arguments', self.__name__, problem=problem, signature=', '.join(self.names))
+    def _argument_error(self, problem):
+        return _launch_error('program_arguments', self.__name__, problem=problem, signature=', '.join(self.names))
 
     def _arguments(self, args, meta):
-        "Return {name: value} of all arguments, with those that the first config and heuristics choose"
-        given = {k: v for k, v in meta.items() if k in self.names or k not in OPTIONS}
+        "Return {name: value} of all arguments, including those that the first config and heuristics choose"
+        own_arguments = {name: value for name, value in meta.items() if name in self.names or name not in OPTIONS}
         try:
-            values = self.signature.bind_partial(*args, **given).arguments
-        except TypeError as e:
-            raise self._wrong(f'{self.__name__}: {e}') from None
+            values = self.signature.bind_partial(*args, **own_arguments).arguments
+        except TypeError as error:
+            raise self._argument_error(f'{self.__name__}: {error}') from None
         warps = meta.get('num_warps', 4)
         if 'num_warps' not in self.names and warps not in (1, 2, 4, 8, 16, 32):
-            raise self._wrong(f'{self.__name__}: num_warps is {warps!r}, but must be a power of 2, at most 32')
-        values = {**values, **self._choose(values)}
-        for k, p in self.signature.parameters.items():
-            if k not in values and p.default is not p.empty:
-                values[k] = p.default
-        if missing := [k for k in self.names if k not in values]:
-            raise self._wrong(f'{self.__name__}: missing arguments {", ".join(missing)}')
-        return {k: values[k] for k in self.names}
+            raise self._argument_error(f'{self.__name__}: num_warps is {warps!r}, but must be a power of 2, at most 32')
+        values = {**values, **self._chosen_constants(values)}
+        for name, parameter in self.signature.parameters.items():
+            if name not in values and parameter.default is not parameter.empty:
+                values[name] = parameter.default
+        if missing := [name for name in self.names if name not in values]:
+            raise self._argument_error(f'{self.__name__}: missing arguments {", ".join(missing)}')
+        return {name: values[name] for name in self.names}
 
-    def _choose(self, values):
+    def _chosen_constants(self, values):
         "Return the constants that autotune and heuristics choose: autotune takes the first config"
-        k = self.kernel
-        found = {}
-        while unwrap(k) is not k:
-            if getattr(k, 'configs', None):
-                self._configure(k.configs, values, found)
-            if isinstance(getattr(k, 'values', None), dict):
-                for name, f in k.values.items():
-                    found[name] = f({**values, **found})
-            k = k.fn
-        return found
+        kernel = self.kernel
+        constants = {}
+        while unwrap(kernel) is not kernel:
+            if getattr(kernel, 'configs', None):
+                self._apply_first_config(kernel.configs, values, constants)
+            if isinstance(getattr(kernel, 'values', None), dict):
+                for name, f in kernel.values.items():
+                    constants[name] = f({**values, **constants})
+            kernel = kernel.fn
+        return constants
 
-    def _configure(self, configs, values, found):
-        "Take the first config, and print that once"
+    def _apply_first_config(self, configs, values, constants):
+        "Add the constants of the first config, and print its name once"
         config = configs[0]
-        if clash := [name for name in config.kwargs if name in values]:
-            raise self._wrong(f'{self.__name__}: {", ".join(clash)} is passed, but autotune chooses it')
-        found.update(config.kwargs)
+        if conflicts := [name for name in config.kwargs if name in values]:
+            raise self._argument_error(f'{self.__name__}: {", ".join(conflicts)} is passed, but autotune chooses it')
+        constants.update(config.kwargs)
         if getattr(config, 'pre_hook', None):
-            config.pre_hook({**values, **found})
+            config.pre_hook({**values, **constants})
         if not self._printed and len(configs) > 1:
             self._printed = True
-            shown = ', '.join(f'{k}={v}' for k, v in config.kwargs.items())
+            shown = ', '.join(f'{name}={value}' for name, value in config.kwargs.items())
             which = f'the first of {len(configs)} configs, {shown}'
             print(f'gridstride: {self.__name__} runs with {which}: nothing is timed here')
 
     def _grid(self, grid, values):
-        given = grid(values) if callable(grid) else grid
-        given = tuple(given) if isinstance(given, (tuple, list)) else (given,)
-        integers = [size for size in given if isinstance(size, (int, np.integer)) and not isinstance(size, bool)]
-        if len(integers) != len(given) or not 1 <= len(given) <= 3 or any(size < 0 for size in integers):
-            raise _launch('program_grid', self.__name__, given=repr(given))
-        sizes = tuple(int(size) for size in given) + (1,) * (3 - len(given))
-        for axis, most in enumerate((2**31 - 1, 65535, 65535)):
-            if sizes[axis] > most:
-                shown = f'{sizes}, and axis {axis} has {most} programs at most'
-                raise _launch('program_grid', self.__name__, given=shown)
+        sizes_given = grid(values) if callable(grid) else grid
+        sizes_given = tuple(sizes_given) if isinstance(sizes_given, (tuple, list)) else (sizes_given,)
+        integers = [size for size in sizes_given if isinstance(size, (int, np.integer)) and not isinstance(size, bool)]
+        if len(integers) != len(sizes_given) or not 1 <= len(sizes_given) <= 3 or any(size < 0 for size in integers):
+            raise _launch_error('program_grid', self.__name__, given=repr(sizes_given))
+        sizes = tuple(int(size) for size in sizes_given) + (1,) * (3 - len(sizes_given))
+        for axis, limit in enumerate((2**31 - 1, 65535, 65535)):
+            if sizes[axis] > limit:
+                shown = f'{sizes}, and axis {axis} has {limit} programs at most'
+                raise _launch_error('program_grid', self.__name__, given=shown)
         return sizes
 
 
@@ -162,7 +164,7 @@ class _Compiled:
         pass
 
 
-def _launch(code, kernel, **fields):
+def _launch_error(code, kernel, **fields):
     return exception_of('launch', code, 'triton', fields, Location(kernel=kernel))
 
 
@@ -172,8 +174,10 @@ def _is_constexpr(annotation):
 
 
 def _unspecialized(jitted):
-    "Return the names of the arguments for which Triton does not specialize the kernel on their value"
-    return {p.name for p in getattr(jitted, 'params', ()) if getattr(p, 'do_not_specialize', False)}
+    "Return the names of the arguments by whose values Triton does not specialize the kernel"
+    return {
+        parameter.name for parameter in getattr(jitted, 'params', ()) if getattr(parameter, 'do_not_specialize', False)
+    }
 
 
 def checked(
@@ -194,87 +198,95 @@ class _Launch:
 
     def __init__(self, kernel, sizes, values):
         self.kernel, self.sizes = kernel, sizes
-        self.run_ = Run(kernel, sizes, settings)
-        self.bound = Bound()
-        self.f = self.bound.function(kernel.python)
-        self.args = [self._convert_argument(k, v) for k, v in values.items()]
+        self.ctx = LaunchContext(kernel, sizes, settings)
+        self.bindings = BoundFunctions()
+        self.function = self.bindings.function(kernel.py_func)
+        self.args = [self._convert_argument(name, value) for name, value in values.items()]
 
-    def _convert_argument(self, k, v):
-        if is_array(v):
-            if k in self.kernel.constants:
-                raise WrongArgument(f'{k} is a tl.constexpr, but an array is passed for it')
-            return wrap(v, k, self.run_.regions)
-        if k in self.kernel.constants or v is None or isinstance(v, str):
-            return self.bound.value(v)
-        if isinstance(v, (np.integer, np.floating, np.bool_)):
-            v = v.item()
-        if isinstance(v, (bool, int, float)):
-            return self._convert_number(k, v)
-        if isinstance(v, tuple):
-            found = [self._convert_argument(k, element) for element in v]
-            return type(v)(*found) if hasattr(v, '_fields') else tuple(found)
-        return self._convert_other(k, v)
+    def _convert_argument(self, name, value):
+        if is_array(value):
+            if name in self.kernel.constants:
+                raise WrongArgument(f'{name} is a tl.constexpr, but an array is passed for it')
+            return wrap(value, name, self.ctx.regions)
+        if name in self.kernel.constants or value is None or isinstance(value, str):
+            return self.bindings.value(value)
+        if isinstance(value, (np.integer, np.floating, np.bool_)):
+            value = value.item()
+        if isinstance(value, (bool, int, float)):
+            return self._convert_number(name, value)
+        if isinstance(value, tuple):
+            converted = [self._convert_argument(name, element) for element in value]
+            return type(value)(*converted) if hasattr(value, '_fields') else tuple(converted)
+        return self._convert_other(name, value)
 
-    def _convert_number(self, k, v):
+    def _convert_number(self, name, value):
         "Convert a number argument to fp32, int32 or int64; Triton specializes a kernel on the number 1"
-        if type(v) is int and v == 1 and k not in self.kernel.unspecialized:
+        if type(value) is int and value == 1 and name not in self.kernel.unspecialized:
             return const(1)
-        narrow = type(v) is bool or type(v) is int and -(2**31) <= v < 2**31 or type(v) is int and v >= 2**63
-        return scalar(v, to_dtype('float32' if isinstance(v, float) else 'int64') if not narrow else None)
+        narrow = (
+            type(value) is bool
+            or type(value) is int
+            and -(2**31) <= value < 2**31
+            or type(value) is int
+            and value >= 2**63
+        )
+        return scalar(value, to_dtype('float32' if isinstance(value, float) else 'int64') if not narrow else None)
 
-    def _convert_other(self, k, v):
-        if hasattr(v, 'block_shape') and hasattr(v, 'base'):
-            return from_host(v, k, self.run_.regions)
+    def _convert_other(self, name, value):
+        if hasattr(value, 'block_shape') and hasattr(value, 'base'):
+            return from_host(value, name, self.ctx.regions)
         try:
-            return to_dtype(v)
+            return to_dtype(value)
         except TypeError:
             pass
-        if callable(v):
-            return self.bound.value(v)
-        raise WrongArgument(f'{k} is {type(v).__name__}; a kernel takes arrays of NumPy or torch, numbers and types')
+        if callable(value):
+            return self.bindings.value(value)
+        raise WrongArgument(
+            f'{name} is {type(value).__name__}; a kernel takes arrays of NumPy or torch, numbers and types'
+        )
 
     def positions(self):
         "Return the program ids, in the order in which programs run"
         x, y, z = self.sizes
-        found = [(i, j, k) for k in range(z) for j in range(y) for i in range(x)]
+        positions_ = [(i, j, name) for name in range(z) for j in range(y) for i in range(x)]
         if settings.order == 'reverse':
-            found.reverse()
+            positions_.reverse()
         elif settings.order == 'shuffle':
-            random.Random(settings.seed).shuffle(found)
-        return found
+            random.Random(settings.seed).shuffle(positions_)
+        return positions_
 
     def run(self):
         "Run all programs"
-        run = self.run_
-        run.positions = self.positions()
-        run.first = 0
-        run.pending = iter(enumerate(run.positions))
-        run.begin_program = self.begin_program
-        run.trace = recorder()
-        if run.trace:
-            run.trace.begin(run)
-        before = enter(run)
+        ctx = self.ctx
+        ctx.positions = self.positions()
+        ctx.first_program = 0
+        ctx.pending_programs = iter(enumerate(ctx.positions))
+        ctx.begin_program = self.begin_program
+        ctx.trace = recorder()
+        if ctx.trace:
+            ctx.trace.begin(ctx)
+        before = set_current(ctx)
         try:
             with np.errstate(all='ignore'):
                 while self.begin_program():
                     pass
         finally:
-            enter(before)
+            set_current(before)
 
     def begin_program(self):
         "Start the next program; returns False if there is none left"
-        run = self.run_
-        number, position = next(run.pending, (None, None))
+        ctx = self.ctx
+        number, position = next(ctx.pending_programs, (None, None))
         if number is None:
             return False
-        run.number, run.program, run.start, run.acquired = number, position, len(run.stamps), ()
-        run.undef_line, run.before = 0, None
-        run.fence()
-        run.in_time()
-        if run.trace:
-            run.trace.program()
+        ctx.number, ctx.program, ctx.first_stamp, ctx.acquired = number, position, len(ctx.accesses), ()
+        ctx.masked_load_line, ctx.clock = 0, None
+        ctx.fence()
+        ctx.check_deadline()
+        if ctx.trace:
+            ctx.trace.program()
         try:
-            self.f(*self.args)
+            self.function(*self.args)
         except TypeError as e:
-            raise not_begun(e) from e.__cause__
+            raise located_type_error(e) from e.__cause__
         return True

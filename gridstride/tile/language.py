@@ -1,6 +1,6 @@
 """The names of `triton.language`, for kernels that run checked on the CPU.
 
-A name that Triton has and this module has not raises an error when a kernel uses it."""
+A name of Triton that is missing here raises an error when a kernel uses it."""
 
 import builtins
 import sys
@@ -14,7 +14,7 @@ from . import elements, libdevice, memory, products, randoms, reductions, shapes
 from .block import block_of, tensor
 from .descriptors import BlockPointer, Descriptor
 from .rewrite import keep_types, types_of
-from .run import current, frame_of, no_name_of_triton, no_such_name, refuse, warn_of_undefined
+from .run import current, learner_frame, unknown_name, unsupported_name, compile_error, warn_of_undefined
 from .types import DTYPES, const
 
 globals().update(DTYPES)
@@ -34,12 +34,14 @@ TRITON_MAX_TENSOR_NUMEL = 1 << 20
 def __getattr__(k):
     if k.startswith('__'):
         raise AttributeError(k)
-    theirs = sys.modules.get('triton.language')
-    if theirs and theirs is not sys.modules[__name__] and not hasattr(theirs, k):
-        near = get_close_matches(k, dir(theirs), 1, 0.7)
-        hint = 'A mean is tl.sum(x) / n.' if k == 'mean' else f'There is tl.{near[0]}.' if near else ''
-        raise no_name_of_triton(f'tl.{k}', hint)
-    raise no_such_name(f'tl.{k}')
+    real_module = sys.modules.get('triton.language')
+    if real_module and real_module is not sys.modules[__name__] and not hasattr(real_module, k):
+        close_matches = get_close_matches(k, dir(real_module), 1, 0.7)
+        hint = (
+            'A mean is tl.sum(x) / n.' if k == 'mean' else f'There is tl.{close_matches[0]}.' if close_matches else ''
+        )
+        raise unknown_name(f'tl.{k}', hint)
+    raise unsupported_name(f'tl.{k}')
 
 
 class Constant:
@@ -54,7 +56,7 @@ class Constant:
 
 def constexpr(x):
     "Mark a compile-time constant; outside a kernel it makes a global variable usable in kernels"
-    if frame_of() is not None:
+    if learner_frame() is not None:
         return const(x)
     return x if isinstance(x, Constant) else Constant(x)
 
@@ -74,23 +76,23 @@ def num_programs(axis):
 
 def _program(sizes, axis):
     if axis not in (0, 1, 2):
-        raise refuse(f'axis {axis} of the grid: there are 0, 1 and 2')
+        raise compile_error(f'axis {axis} of the grid: there are 0, 1 and 2')
     return tensor(np.int32(sizes[axis]), _I32)
 
 
-def _loop(frame, values, t):
+def _loop(frame, values, value_type):
     "Yield the values of a loop's variable; checks that loop-carried variables keep their type"
-    before = None
-    for n, i in enumerate(values):
-        if n == 0:
-            before = types_of(frame)
-        elif n < 3:
-            keep_types(before, types_of(frame))
-        elif n % 1024 == 0:
-            current().in_time()
-        yield tensor(t.number(i), t)
-    if before:
-        keep_types(before, types_of(frame))
+    types_before = None
+    for iteration, value in enumerate(values):
+        if iteration == 0:
+            types_before = types_of(frame)
+        elif iteration < 3:
+            keep_types(types_before, types_of(frame))
+        elif iteration % 1024 == 0:
+            current().check_deadline()
+        yield tensor(value_type.number(value), value_type)
+    if types_before:
+        keep_types(types_before, types_of(frame))
 
 
 class range:
@@ -103,14 +105,14 @@ class range:
         bounds = [block_of(bound) for bound in (start, stop, 1 if step is None else step)]
         for bound in bounds:
             if bound.data.ndim or not bound.dtype.is_int():
-                raise refuse(f'range() of {bound.type}', 'Its bounds must be integers, not blocks.')
+                raise compile_error(f'range() of {bound.type}', 'Its bounds must be integers, not blocks.')
             if bound.undef_mask is not None:
                 warn_of_undefined('undefined_decision')
         self.type = next((bound.dtype for bound in bounds if bound.dtype.size == 8), _I32)
         self.values = builtins.range(*(int(bound.data) for bound in bounds))
 
     def __iter__(self):
-        return _loop(frame_of(), self.values, self.type)
+        return _loop(learner_frame(), self.values, self.type)
 
 
 class static_range:
@@ -119,7 +121,9 @@ class static_range:
     def __init__(self, start, stop=None, step=1):
         start, stop = (0, start) if stop is None else (start, stop)
         if not all(isinstance(bound, int) for bound in (start, stop, step)):
-            raise refuse('tl.static_range of numbers that are known only when the kernel runs', 'Use range(...).')
+            raise compile_error(
+                'tl.static_range of numbers that are known only when the kernel runs', 'Use range(...).'
+            )
         self.values = builtins.range(start, stop, step)
 
     def __iter__(self):
@@ -131,10 +135,10 @@ class static_range:
 
 def load(pointer, mask=None, other=None, boundary_check=(), padding_option='', cache_modifier='', eviction_policy='',
          volatile=False):  # fmt: skip
-    "Load the elements that pointers point to; where `mask` is false, `other`"
+    "Load elements through pointers; lanes whose `mask` is false get `other`"
     if hasattr(pointer, 'load_block'):
         return pointer.load_block(mask, other, boundary_check, padding_option)
-    _no_boundary('tl.load', boundary_check, padding_option)
+    _refuse_boundary_check('tl.load', boundary_check, padding_option)
     return memory.load(pointer, mask, other, volatile)
 
 
@@ -142,29 +146,31 @@ def store(pointer, value, mask=None, boundary_check=(), cache_modifier='', evict
     "Store `value` through pointers, where `mask` is true"
     if hasattr(pointer, 'store_block'):
         return pointer.store_block(value, mask, boundary_check)
-    _no_boundary('tl.store', boundary_check)
+    _refuse_boundary_check('tl.store', boundary_check)
     return memory.store(pointer, value, mask)
 
 
-def _no_boundary(what, *given):
-    if any(given):
-        raise refuse(f'{what} with boundary_check or padding_option, which belong to block pointers', 'Use a mask.')
+def _refuse_boundary_check(what, *options):
+    if any(options):
+        raise compile_error(
+            f'{what} with boundary_check or padding_option, which belong to block pointers', 'Use a mask.'
+        )
 
 
 def _atomic(name):
-    def f(pointer, val, mask=None, sem=None, scope=None):
-        _ordering(sem, scope)
+    def atomic_function(pointer, val, mask=None, sem=None, scope=None):
+        _check_ordering(sem, scope)
         return memory.atomic(name, pointer, val, mask, sem=sem)
 
-    f.__name__ = f'atomic_{name}'
-    f.__doc__ = f'Atomic {name} through pointers; gives what was there before'
-    return f
+    atomic_function.__name__ = f'atomic_{name}'
+    atomic_function.__doc__ = f'Atomic {name} through pointers; gives what was there before'
+    return atomic_function
 
 
-def _ordering(sem, scope):
-    for name, given, may in (('sem', sem, 'acquire release acq_rel relaxed'), ('scope', scope, 'gpu cta sys')):
-        if given is not None and given not in may.split():
-            raise refuse(f"{name} is {given!r}; it must be {', '.join(may.split())}")
+def _check_ordering(sem, scope):
+    for name, option, allowed in (('sem', sem, 'acquire release acq_rel relaxed'), ('scope', scope, 'gpu cta sys')):
+        if option is not None and option not in allowed.split():
+            raise compile_error(f"{name} is {option!r}; it must be {', '.join(allowed.split())}")
 
 
 atomic_add, atomic_max, atomic_min, atomic_and, atomic_or, atomic_xor, atomic_xchg = map(
@@ -174,7 +180,7 @@ atomic_add, atomic_max, atomic_min, atomic_and, atomic_or, atomic_xor, atomic_xc
 
 def atomic_cas(pointer, cmp, val, sem=None, scope=None):
     "Compare and swap: write `val` where the element equals `cmp`; returns the old value"
-    _ordering(sem, scope)
+    _check_ordering(sem, scope)
     return memory.atomic('cas', pointer, val, expected=cmp, sem=sem)
 
 

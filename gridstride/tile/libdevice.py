@@ -7,10 +7,10 @@ import numpy as np
 
 from . import elements
 from .block import bitcast, block_of, convert, with_undef
-from .run import no_such_name, refuse
+from .run import unsupported_name, compile_error
 from .types import DTYPES
 
-_ONE = dict(
+_UNARY = dict(
     abs=np.abs, acos=np.arccos, acosh=np.arccosh, asin=np.arcsin, asinh=np.arcsinh, atan=np.arctan, atanh=np.arctanh,
     cbrt=np.cbrt, ceil=np.ceil, cos=np.cos, cosh=np.cosh, exp=np.exp, exp2=np.exp2, expm1=np.expm1, fabs=np.abs,
     floor=np.floor, log=np.log, log10=np.log10, log1p=np.log1p, log2=np.log2, rint=np.rint, nearbyint=np.rint,
@@ -25,30 +25,30 @@ _ONE = dict(
     normcdf=lambda x: 0.5 * np.vectorize(math.erfc, otypes=[float])(-x / np.sqrt(2)),
     fast_exp10f=lambda x: 10.0**x, fast_log10f=np.log10,
 )  # fmt: skip
-_TWO = dict(
+_BINARY = dict(
     pow=np.power, fmod=np.fmod, atan2=np.arctan2, hypot=np.hypot, copysign=np.copysign, fmax=np.fmax, fmin=np.fmin,
     div_rn=np.divide, fast_powf=np.power, fast_dividef=np.divide, nextafter=np.nextafter, remainder=np.remainder,
     fdim=lambda x, y: np.maximum(x - y, 0),
 )  # fmt: skip
-_ASKS = dict(isnan=np.isnan, isinf=np.isinf, finitef=np.isfinite, isfinited=np.isfinite, signbit=np.signbit)
-_ROUNDED = dict(rn=np.rint, rz=np.trunc, rd=np.floor, ru=np.ceil)
-_WHOLE = dict(int='int32', uint='uint32', ll='int64', ull='uint64')
+_PREDICATES = dict(isnan=np.isnan, isinf=np.isinf, finitef=np.isfinite, isfinited=np.isfinite, signbit=np.signbit)
+_ROUNDING_MODES = dict(rn=np.rint, rz=np.trunc, rd=np.floor, ru=np.ceil)
+_INTEGER_TYPES = dict(int='int32', uint='uint32', ll='int64', ull='uint64')
 
 
 def _bits_of(x):
     "Convert integers to Python's, without sign"
-    return [int(v) & ((1 << x.dtype.int_bitwidth) - 1) for v in np.ravel(x.data)]
+    return [int(value) & ((1 << x.dtype.int_bitwidth) - 1) for value in np.ravel(x.data)]
 
 
 def _bit_function(f):
     "Make a function of integers from a function of their bits"
 
-    def g(x):
+    def bit_function(x):
         x = block_of(x)
-        found = np.array([f(v, x.dtype.int_bitwidth) for v in _bits_of(x)], np.int32)
-        return with_undef(found.reshape(x.data.shape)[()], DTYPES['int32'], x)
+        results = np.array([f(bits, x.dtype.int_bitwidth) for bits in _bits_of(x)], np.int32)
+        return with_undef(results.reshape(x.data.shape)[()], DTYPES['int32'], x)
 
-    return g
+    return bit_function
 
 
 popc = _bit_function(lambda v, n: bin(v).count('1'))
@@ -59,9 +59,9 @@ ffs = _bit_function(lambda v, n: (v & -v).bit_length())
 def brev(x):
     "Reverse the order of the bits"
     x = block_of(x)
-    n = x.dtype.int_bitwidth
-    found = np.array([int(f'{v:0{n}b}'[::-1], 2) for v in _bits_of(x)], f'u{n // 8}')
-    return with_undef(found.view(x.dtype.np).reshape(x.data.shape)[()], x.dtype, x)
+    width = x.dtype.int_bitwidth
+    reversed_bits = np.array([int(f'{bits:0{width}b}'[::-1], 2) for bits in _bits_of(x)], f'u{width // 8}')
+    return with_undef(reversed_bits.view(x.dtype.np).reshape(x.data.shape)[()], x.dtype, x)
 
 
 def fma(x, y, z):
@@ -86,50 +86,50 @@ def int_as_float(x):
 
 def _conversion(name):
     "Return the conversion of this name, such as float2int_rn; None if the name is not a conversion"
-    m = re.fullmatch(r'(?:float|double)2(int|uint|ll|ull)_(rn|rz|rd|ru)', name)
-    if not m:
+    match = re.fullmatch(r'(?:float|double)2(int|uint|ll|ull)_(rn|rz|rd|ru)', name)
+    if not match:
         return None
 
-    def g(x):
+    def conversion(x):
         x = _require_float(x, name)
-        return convert(with_undef(_ROUNDED[m[2]](x.data), x.dtype, x), DTYPES[_WHOLE[m[1]]])
+        return convert(with_undef(_ROUNDING_MODES[match[2]](x.data), x.dtype, x), DTYPES[_INTEGER_TYPES[match[1]]])
 
-    return g
+    return conversion
 
 
 def _require_float(x, name):
     x = block_of(x)
     if x.dtype.name not in ('float32', 'float64'):
-        raise refuse(f'libdevice.{name} of {x.dtype}', 'It takes fp32 and fp64: convert with .to(tl.float32).')
+        raise compile_error(f'libdevice.{name} of {x.dtype}', 'It takes fp32 and fp64: convert with .to(tl.float32).')
     return x
 
 
 def _function(name):
     "Return libdevice's function of this name, for blocks"
 
-    def one(x):
+    def unary(x):
         x = _require_float(x, name)
-        return with_undef(np.asarray(_ONE[name](x.data), x.dtype.np)[()], x.dtype, x)
+        return with_undef(np.asarray(_UNARY[name](x.data), x.dtype.np)[()], x.dtype, x)
 
-    def two(x, y):
+    def binary(x, y):
         x, y = (
             convert(block, DTYPES['float32']) if block.dtype.is_int() else _require_float(block, name)
             for block in map(block_of, (x, y))
         )
-        return with_undef(np.asarray(_TWO[name](x.data, y.data), x.dtype.np)[()], x.dtype, x, y)
+        return with_undef(np.asarray(_BINARY[name](x.data, y.data), x.dtype.np)[()], x.dtype, x, y)
 
-    def asks(x):
+    def predicate(x):
         x = _require_float(x, name)
-        return with_undef(_ASKS[name](x.data).astype(np.int32), DTYPES['int32'], x)
+        return with_undef(_PREDICATES[name](x.data).astype(np.int32), DTYPES['int32'], x)
 
-    return one if name in _ONE else two if name in _TWO else asks
+    return unary if name in _UNARY else binary if name in _BINARY else predicate
 
 
 def __getattr__(k):
     if k.startswith('__'):
         raise AttributeError(k)
-    if k in _ONE or k in _TWO or k in _ASKS:
+    if k in _UNARY or k in _BINARY or k in _PREDICATES:
         return _function(k)
-    if found := _conversion(k):
-        return found
-    raise no_such_name(f'libdevice.{k}')
+    if conversion := _conversion(k):
+        return conversion
+    raise unsupported_name(f'libdevice.{k}')

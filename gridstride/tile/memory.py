@@ -1,4 +1,4 @@
-"""Arrays as a kernel accesses them: by pointers, through load, store and atomics."""
+"""The memory of a kernel's arrays, and its loads, stores and atomics through pointers, with their checks."""
 
 import gc
 import sys
@@ -10,7 +10,7 @@ import numpy as np
 from ..diagnostics.errors import WrongArgument
 from ..support.array_memory import address, owner, part, reach, span, whole_storage
 from .block import addresses, block_of, broadcast, convert, with_undef, tensor
-from .run import current, finding, frame_of, refuse, warn_of_undefined
+from .run import current, finding, learner_frame, compile_error, warn_of_undefined
 from .shadow import Shadow
 from .types import DTYPES, dtype_of_numpy, pointer_type
 
@@ -26,42 +26,42 @@ _TORCH_BITS = dict(
 
 
 class Region:
-    """The memory of an argument's array, flat, with the detectors' shadow of it.
+    """The memory of an array that is an argument, as a flat array, with its shadow.
 
-    Offsets count from the beginning of that memory; the array's own part is `count` elements from `low` on, those
-    between its rows among them."""
+    Offsets count elements from the beginning of the memory. Element 0 of the array is at `origin`; the array extends
+    over `element_count` elements from `first_offset` on, including those between its rows."""
 
-    def __init__(self, flat, name, shape, strides, begin=0):
+    def __init__(self, flat, name, shape, strides, origin=0):
         self.flat = flat
         self.name = name
         self.shape = shape
         self.strides = strides
-        self.begin = begin
-        self.size, self.item = flat.size, flat.itemsize
+        self.origin = origin
+        self.size, self.itemsize = flat.size, flat.itemsize
         self.address = address(flat)
         self.shadow = None
         self.writable = flat.flags.writeable
-        self.low = begin + sum((n - 1) * s for n, s in zip(shape, strides) if s < 0)
-        self.count = reach(shape, strides)
+        self.first_offset = origin + sum((n - 1) * stride for n, stride in zip(shape, strides) if stride < 0)
+        self.element_count = reach(shape, strides)
         self.dtype = dtype_of_numpy(flat.dtype)
 
     def flat_index(self, offsets):
-        "Convert offsets to row-major indices of the array, whatever its strides"
-        offsets, flat = offsets - self.begin, np.zeros(offsets.shape, np.int64)
+        "Convert offsets to row-major linear indices of the array, whatever its strides"
+        offsets, flat = offsets - self.origin, np.zeros(offsets.shape, np.int64)
         for axis in sorted(range(len(self.shape)), key=lambda a: -abs(self.strides[a])):
             stride = self.strides[axis]
             if stride and self.shape[axis] > 1:
-                i, offsets = np.divmod(offsets, stride)
-                flat += i * int(np.prod(self.shape[axis + 1 :]))
+                axis_index, offsets = np.divmod(offsets, stride)
+                flat += axis_index * int(np.prod(self.shape[axis + 1 :]))
         return flat
 
     def view(self, flat):
         "Return the array's part of `flat`, which has one element per element of the memory"
-        return part(flat, self.begin, self.shape, self.strides)
+        return part(flat, self.origin, self.shape, self.strides)
 
     def index_of(self, offset):
         "Convert an offset to an index of the array; out of bounds it extends along the longest stride"
-        offset = int(offset) - self.begin
+        offset = int(offset) - self.origin
         index = [0] * len(self.shape)
         for axis in sorted(range(len(self.shape)), key=lambda a: -abs(self.strides[a])):
             stride = self.strides[axis]
@@ -72,315 +72,372 @@ class Region:
         return tuple(index)
 
 
-def _memory(a, name):
-    "Return (all the memory of an array, flat; the offset at which the array begins; its strides in elements)"
-    if not isinstance(a, np.ndarray):
-        return _memory_of_tensor(a, name)
-    if any(s % a.itemsize for s in a.strides):
+def _flat_memory(array, name):
+    "Return (the flat memory of an array, the offset of its first element, its strides in elements)"
+    if not isinstance(array, np.ndarray):
+        return _flat_tensor_memory(array, name)
+    if any(stride % array.itemsize for stride in array.strides):
         raise WrongArgument(f'{name}: its elements are not on a grid; pass a copy')
-    base = owner(a)
-    strides = tuple(s // a.itemsize for s in a.strides)
-    if base.dtype == a.dtype and (base.flags.c_contiguous or base.flags.f_contiguous):
+    base = owner(array)
+    strides = tuple(stride // array.itemsize for stride in array.strides)
+    if base.dtype == array.dtype and (base.flags.c_contiguous or base.flags.f_contiguous):
         flat = base.reshape(-1, order='A')
     else:
-        flat = span(a)
-    return flat, (address(a) - address(flat)) // a.itemsize, strides
+        flat = span(array)
+    return flat, (address(array) - address(flat)) // array.itemsize, strides
 
 
-def _memory_of_tensor(a, name):
-    if a.device.type != 'cpu':
-        raise WrongArgument(f'{name} is on {a.device}: kernels run checked on the CPU; pass {name}.cpu()')
-    a = a.detach()
-    if a.layout is not sys.modules['torch'].strided:
+def _flat_tensor_memory(array, name):
+    if array.device.type != 'cpu':
+        raise WrongArgument(f'{name} is on {array.device}: kernels run checked on the CPU; pass {name}.cpu()')
+    array = array.detach()
+    if array.layout is not sys.modules['torch'].strided:
         raise WrongArgument(f'{name} is sparse, not strided; pass {name}.to_dense()')
-    if a.is_conj() or a.is_neg():
+    if array.is_conj() or array.is_neg():
         raise WrongArgument(f'{name} is a tensor that is not plain memory; pass a copy')
-    bits, dt = _TORCH_BITS.get(str(a.dtype).split('.')[-1], (None, None))
-    flat = whole_storage(a)
+    torch_bits, numpy_type = _TORCH_BITS.get(str(array.dtype).split('.')[-1], (None, None))
+    flat = whole_storage(array)
     try:
-        flat = flat.view(getattr(sys.modules['torch'], bits)).numpy().view(dt) if bits else flat.numpy()
+        flat = (
+            flat.view(getattr(sys.modules['torch'], torch_bits)).numpy().view(numpy_type)
+            if torch_bits
+            else flat.numpy()
+        )
     except TypeError:
-        raise WrongArgument(f'{name} has elements of {a.dtype}, for which Triton has no type') from None
-    return flat, a.storage_offset(), tuple(a.stride())
+        raise WrongArgument(f'{name} has elements of {array.dtype}, for which Triton has no type') from None
+    return flat, array.storage_offset(), tuple(array.stride())
 
 
-def is_array(a):
-    "Return whether `a` is an array of NumPy or torch"
-    return isinstance(a, np.ndarray) or type(a).__module__.split('.')[0] == 'torch' and hasattr(a, 'as_strided')
+def is_array(value):
+    "Return whether `value` is an array of NumPy or torch"
+    return (
+        isinstance(value, np.ndarray)
+        or type(value).__module__.split('.')[0] == 'torch'
+        and hasattr(value, 'as_strided')
+    )
 
 
-def wrap(a, name, regions):
+def wrap(array, name, regions):
     "Make a pointer to the first element of an array; arrays that overlap in memory share one shadow"
-    flat, begin, strides = _memory(a, name)
+    flat, origin, strides = _flat_memory(array, name)
     try:
-        t = dtype_of_numpy(flat.dtype)
+        element_type = dtype_of_numpy(flat.dtype)
     except KeyError:
         raise WrongArgument(f'{name} has elements of {flat.dtype}, for which Triton has no type') from None
-    region = Region(flat, name, tuple(a.shape), strides, begin)
-    region.writable = flat.flags.writeable and (not isinstance(a, np.ndarray) or a.flags.writeable)
+    region = Region(flat, name, tuple(array.shape), strides, origin)
+    region.writable = flat.flags.writeable and (not isinstance(array, np.ndarray) or array.flags.writeable)
     region.shadow = next((other.shadow for other in regions if other.address == region.address), None) or Shadow(region)
-    region.shadow.begin(region)
+    region.shadow.mark_unwritten(region)
     regions.append(region)
-    return tensor(np.int64(begin), pointer_type(t), region)
+    return tensor(np.int64(origin), pointer_type(element_type), region)
 
 
-def _resolve_region(p, mask, access):
-    "Find the array of this launch that all active lanes of untyped pointers point into; returns pointers into it"
-    run = current()
-    item = p.dtype.element_ty.size
-    active = p.data[mask] if mask is not None and p.data.ndim else p.data
-    flat = np.atleast_1d(active).reshape(-1)
-    if not flat.size:
+def _resolve_region(pointers, mask, access):
+    """Find the array that contains the addresses of pointers whose region is unknown, such as loaded ones.
+
+    Returns (region, byte offsets of all lanes, bytes per element), or None if no lane is active. Raises a finding if
+    the first address is in no array."""
+    ctx = current()
+    itemsize = pointers.dtype.element_ty.size
+    active_offsets = pointers.data[mask] if mask is not None and pointers.data.ndim else pointers.data
+    active_addresses = np.atleast_1d(active_offsets).reshape(-1)
+    if not active_addresses.size:
         return None
-    for region in chain(run.regions, _find_other_tensors(run, int(flat[0]))):
-        first = region.address + region.low * region.item
-        if first <= flat[0] < first + region.count * region.item:
-            return _reinterpret(region, p.dtype.element_ty), p.data - region.address, item
-    code = 'null_pointer' if flat[0] < 4096 else 'foreign_pointer'
-    raise finding('memcheck', code, dict(access=access, address=int(flat[0])), _lane(p, mask, 0))
+    for region in chain(ctx.regions, _find_unpassed_tensors(ctx, int(active_addresses[0]))):
+        first_address = region.address + region.first_offset * region.itemsize
+        if first_address <= active_addresses[0] < first_address + region.element_count * region.itemsize:
+            return _reinterpret(region, pointers.dtype.element_ty), pointers.data - region.address, itemsize
+    code = 'null_pointer' if active_addresses[0] < 4096 else 'foreign_pointer'
+    raise finding(
+        'memcheck', code, dict(access=access, address=int(active_addresses[0])), _lane_index(pointers, mask, 0)
+    )
 
 
-def _find_other_tensors(run, address):
-    "Find torch tensors that are not arguments of this launch, but whose memory contains an address that it loaded"
-    for age in _AGES:
-        if age not in run.others:
-            run.others[age] = list(_live_tensors(age))
-        for low, high, t in run.others[age]:
-            if low <= address < high:
-                wrap(t, 'a tensor known by its address', run.regions)
-                yield run.regions[-1]
+def _find_unpassed_tensors(ctx, address):
+    "Yield the regions of torch tensors that contain an address, but are not arguments of the launch"
+    for generation in _GENERATIONS:
+        if generation not in ctx.unpassed_tensors:
+            ctx.unpassed_tensors[generation] = list(_live_tensors(generation))
+        for first_byte, end_byte, candidate in ctx.unpassed_tensors[generation]:
+            if first_byte <= address < end_byte:
+                wrap(candidate, 'a tensor known by its address', ctx.regions)
+                yield ctx.regions[-1]
 
 
-_AGES = 0, 1, None  # of Python's objects, None: any; what is young is found in a moment, and to look at all takes .1 s
+_GENERATIONS = (
+    0,
+    1,
+    None,
+)  # of Python's objects, None: any; what is young is found in a moment, and to look at all takes .1 s
 
 
-def _live_tensors(age):
-    "List (first byte, end byte, tensor) of the memory of each live CPU tensor of this generation"
+def _live_tensors(generation):
+    "Yield (first byte, end byte, tensor) of each live CPU tensor in a generation of the garbage collector"
     torch = sys.modules.get('torch')
-    plain = (torch.Tensor, torch.nn.Parameter) if torch else ()
-    for t in gc.get_objects(age) if torch else ():
-        if type(t) in plain and t.device.type == 'cpu' and t.layout is torch.strided and t.numel():
-            storage = t.untyped_storage()
-            yield storage.data_ptr(), storage.data_ptr() + storage.nbytes(), t
+    tensor_types = (torch.Tensor, torch.nn.Parameter) if torch else ()
+    for candidate in gc.get_objects(generation) if torch else ():
+        if (
+            type(candidate) in tensor_types
+            and candidate.device.type == 'cpu'
+            and candidate.layout is torch.strided
+            and candidate.numel()
+        ):
+            storage = candidate.untyped_storage()
+            yield storage.data_ptr(), storage.data_ptr() + storage.nbytes(), candidate
 
 
-def _reinterpret(region, t):
+def _reinterpret(region, element_type):
     "Reinterpret the elements of a region as another type"
-    if region.dtype is t:
+    if region.dtype is element_type:
         return region
-    bytes_ = region.flat.view(np.uint8)
-    n = bytes_.size // t.size * t.size
-    other = Region(bytes_[:n].view(t.np), region.name, (n // t.size,), (1,))
+    raw_bytes = region.flat.view(np.uint8)
+    byte_count = raw_bytes.size // element_type.size * element_type.size
+    other = Region(raw_bytes[:byte_count].view(element_type.np), region.name, (byte_count // element_type.size,), (1,))
     other.shadow, other.writable = region.shadow, region.writable
-    other.low, other.count = (n * region.item // t.size for n in (region.low, region.count))
+    other.first_offset, other.element_count = (
+        byte_count * region.itemsize // element_type.size for byte_count in (region.first_offset, region.element_count)
+    )
     return other
 
 
-def _lane(p, mask, which):
-    "Return the index in the block of the active lane number `which`"
-    if not p.data.ndim:
+def _lane_index(pointers, mask, active_number):
+    "Return the index in the block of the active lane number `active_number`"
+    if not pointers.data.ndim:
         return ()
-    lanes = np.flatnonzero(mask) if mask is not None else np.arange(p.data.size)
-    return tuple(map(int, np.unravel_index(lanes[which], p.data.shape)))
+    lanes = np.flatnonzero(mask) if mask is not None else np.arange(pointers.data.size)
+    return tuple(map(int, np.unravel_index(lanes[active_number], pointers.data.shape)))
 
 
 def _warn_if_undefined(undef_mask, mask, code):
-    "Warn if an active lane is undefined"
+    "Warn, with this code, if an active lane is undefined"
     if undef_mask is not None and (undef_mask if mask is None else undef_mask & mask).any():
         warn_of_undefined(code)
 
 
-def _locate(p, mask, given, access):
-    """Return (region, offsets of the active lanes); raises a finding if one is out of bounds, by the `given` mask.
+def _locate(pointers, mask, user_mask, access):
+    """Return (region, offsets of the active lanes); raises a finding if one is out of bounds, by the `user_mask` mask.
 
     `access`: what is done there, a 'read', a 'write' or an 'atomic'."""
-    region, offsets = p.region, p.data
-    _warn_if_undefined(p.undef_mask, mask, 'undefined_address')
-    if region is not None and region.dtype is not p.dtype.element_ty:
-        p = tensor(addresses(p), p.dtype)
+    region, offsets = pointers.region, pointers.data
+    _warn_if_undefined(pointers.undef_mask, mask, 'undefined_address')
+    if region is not None and region.dtype is not pointers.dtype.element_ty:
+        pointers = tensor(addresses(pointers), pointers.dtype)
         region = None
     if region is None:
-        found = _resolve_region(p, mask, access)
-        if found is None:
+        resolved = _resolve_region(pointers, mask, access)
+        if resolved is None:
             return None, np.empty(0, np.int64)
-        region, offsets, item = found
-        if np.any((offsets if mask is None else offsets[mask] if offsets.ndim else offsets) % item):
-            fields = dict(access=access, array=region.name, size=item)
-            raise finding('memcheck', 'misaligned_pointer', fields, _lane(p, mask, 0))
-        offsets = offsets // item
+        region, offsets, itemsize = resolved
+        if np.any((offsets if mask is None else offsets[mask] if offsets.ndim else offsets) % itemsize):
+            fields = dict(access=access, array=region.name, size=itemsize)
+            raise finding('memcheck', 'misaligned_pointer', fields, _lane_index(pointers, mask, 0))
+        offsets = offsets // itemsize
     if offsets.ndim == 0:
-        active = offsets.reshape(1)
+        active_offsets = offsets.reshape(1)
     else:
-        active = offsets.reshape(-1) if mask is None else offsets[mask]
-    counted = active - region.low if region.low else active
-    if active.size and counted.view(np.uint64).max() >= region.count:
-        _report_out_of_bounds(region, active, p, mask, given is not None, access)
-    return region, active
+        active_offsets = offsets.reshape(-1) if mask is None else offsets[mask]
+    from_first = active_offsets - region.first_offset if region.first_offset else active_offsets
+    if active_offsets.size and from_first.view(np.uint64).max() >= region.element_count:
+        _report_out_of_bounds(region, active_offsets, pointers, mask, user_mask is not None, access)
+    return region, active_offsets
 
 
-def _report_out_of_bounds(region, active, p, mask, masked, access):
-    if not current().memcheck and active.min() >= 0 and active.max() < region.size:
+def _report_out_of_bounds(region, active_offsets, pointers, mask, has_mask, access):
+    if not current().memcheck and active_offsets.min() >= 0 and active_offsets.max() < region.size:
         return  # of another array in one memory
     if not current().memcheck:
-        raise refuse(
+        raise compile_error(
             f'an out-of-bounds {access} of {region.name}, where there is no memory', 'memcheck is switched off.'
         )
-    out = np.flatnonzero((active < region.low) | (active >= region.low + region.count))
-    lane = _lane(p, mask, out[0])
-    others = out.size - 1
-    more = f'; {others} more lane{"s are" if others > 1 else " is"} out of bounds, too' if others else ''
-    at = int(active[out[0]])
-    past = 'outside_masked' if masked else 'outside_program' if p.data.ndim else 'outside_single'
-    expanded = any(not s and n > 1 for s, n in zip(region.strides, region.shape)) and 'outside_expanded'
-    code = 'outside_before' if at < region.low else expanded or past
-    fields = dict(access=access, array=region.name, index=region.index_of(at), shape=region.shape, more=more)
+    bad_lanes = np.flatnonzero(
+        (active_offsets < region.first_offset) | (active_offsets >= region.first_offset + region.element_count)
+    )
+    lane = _lane_index(pointers, mask, bad_lanes[0])
+    other_count = bad_lanes.size - 1
+    more = f'; {other_count} more lane{"s are" if other_count > 1 else " is"} out of bounds, too' if other_count else ''
+    offset = int(active_offsets[bad_lanes[0]])
+    past_end = 'outside_masked' if has_mask else 'outside_program' if pointers.data.ndim else 'outside_single'
+    expanded = any(not stride and n > 1 for stride, n in zip(region.strides, region.shape)) and 'outside_expanded'
+    code = 'outside_before' if offset < region.first_offset else expanded or past_end
+    fields = dict(access=access, array=region.name, index=region.index_of(offset), shape=region.shape, more=more)
     if expanded and code == expanded:
-        fields.update(count=region.count)
+        fields.update(count=region.element_count)
     raise finding('memcheck', code, fields, lane)
 
 
-def _pointer(p, what):
-    p = p if type(p) is tensor else block_of(p)
-    if not p.dtype.is_ptr():
-        raise refuse(f'{what} of {p.type}: its first argument is a pointer', 'An array argument, and offsets added.')
-    return p
+def _pointer(value, what):
+    value = value if type(value) is tensor else block_of(value)
+    if not value.dtype.is_ptr():
+        raise compile_error(
+            f'{what} of {value.type}: its first argument is a pointer', 'An array argument, and offsets added.'
+        )
+    return value
 
 
-def _broadcast_mask(p, mask):
+def _broadcast_mask(pointers, mask):
     "Broadcast a pointer and its mask; the mask is None if all lanes are active"
     if mask is None:
-        return p, None
-    m = mask if type(mask) is tensor else block_of(mask)
-    if m.dtype is not _I1:
-        m = convert(m, _I1)
-    if p.data.ndim == 0:
-        if m.data.ndim:
-            shown = list(m.data.shape)
-            raise refuse(f'a mask of shape {shown} for a single pointer', 'Add offsets: x + tl.arange(...).')
-        _warn_if_undefined(m.undef_mask, None, 'undefined_decision')
-        return p, None if m.data else np.False_
-    if m.data.shape != p.data.shape:
-        _warn_if_undefined(m.undef_mask, None, 'undefined_decision')
-        data, m = broadcast(p, m)
-        p = with_undef(data, p.dtype, p, region=p.region)
+        return pointers, None
+    mask_block = mask if type(mask) is tensor else block_of(mask)
+    if mask_block.dtype is not _I1:
+        mask_block = convert(mask_block, _I1)
+    if pointers.data.ndim == 0:
+        if mask_block.data.ndim:
+            shown = list(mask_block.data.shape)
+            raise compile_error(f'a mask of shape {shown} for a single pointer', 'Add offsets: x + tl.arange(...).')
+        _warn_if_undefined(mask_block.undef_mask, None, 'undefined_decision')
+        return pointers, None if mask_block.data else np.False_
+    if mask_block.data.shape != pointers.data.shape:
+        _warn_if_undefined(mask_block.undef_mask, None, 'undefined_decision')
+        data, mask_block = broadcast(pointers, mask_block)
+        pointers = with_undef(data, pointers.dtype, pointers, region=pointers.region)
     else:
-        _warn_if_undefined(m.undef_mask, None, 'undefined_decision')
-        m = m.data
-    return p, None if m.all() else m
+        _warn_if_undefined(mask_block.undef_mask, None, 'undefined_decision')
+        mask_block = mask_block.data
+    return pointers, None if mask_block.all() else mask_block
 
 
-def load(p, mask=None, other=None, volatile=False):
-    "Load elements through pointers; where the mask is false, `other` or an undefined value"
-    p = _pointer(p, 'tl.load')
-    t = p.dtype.element_ty
+def load(pointers, mask=None, other=None, volatile=False):
+    "Load elements through pointers; lanes whose mask is false get `other`, or an undefined value without it"
+    pointers = _pointer(pointers, 'tl.load')
+    element_type = pointers.dtype.element_ty
     if other is not None and mask is None:
-        raise refuse('tl.load with `other` and without `mask`', '`other` is what lanes get whose mask is false.')
-    p, m = _broadcast_mask(p, mask)
-    run = current()
-    region, active = _locate(p, m, mask, 'read') if m is None or m.ndim else (None, None)
+        raise compile_error('tl.load with `other` and without `mask`', '`other` is what lanes get whose mask is false.')
+    pointers, active = _broadcast_mask(pointers, mask)
+    ctx = current()
+    region, active_offsets = _locate(pointers, active, mask, 'read') if active is None or active.ndim else (None, None)
     if region is not None:
-        _report_access(run, region, active, 'read', p, m)
-    if m is None:
-        got = region.flat[active]
+        _report_access(ctx, region, active_offsets, 'read', pointers, active)
+    if active is None:
+        values = region.flat[active_offsets]
         if volatile:
-            run.on_poll(got)
-        return tensor(got.reshape(p.data.shape) if p.data.ndim else got[0], t)
-    out = _masked_out_values(other, t, p.data.shape)
+            ctx.on_poll(values)
+        return tensor(values.reshape(pointers.data.shape) if pointers.data.ndim else values[0], element_type)
+    result = _masked_out_values(other, element_type, pointers.data.shape)
     if region is not None:
-        out[m] = region.flat[active]
-    got = tensor(out[()], t)
-    if other is None and run.initcheck:
-        got.undef_mask = np.broadcast_to(~m, p.data.shape)
-        run.undef_line = run.undef_line or frame_of().f_lineno
+        result[active] = region.flat[active_offsets]
+    values = tensor(result[()], element_type)
+    if other is None and ctx.initcheck:
+        values.undef_mask = np.broadcast_to(~active, pointers.data.shape)
+        ctx.masked_load_line = ctx.masked_load_line or learner_frame().f_lineno
     elif type(other) is tensor and other.undef_mask is not None:
-        got.undef_mask = np.broadcast_to(other.undef_mask, p.data.shape) & ~m
-    return got
+        values.undef_mask = np.broadcast_to(other.undef_mask, pointers.data.shape) & ~active
+    return values
 
 
-def _masked_out_values(other, t, shape):
+def _masked_out_values(other, element_type, shape):
     "Return the values of masked-out lanes; without `other` they are undefined, and 0 as on NVIDIA's GPUs"
     if other is None:
-        return np.zeros(shape, t.np)
+        return np.zeros(shape, element_type.np)
     other = block_of(other)
-    if t.is_fp8() and other.dtype.is_int():
-        raise refuse(f'`other` of {other.dtype} for pointers to {t}', 'A float: other=0.')
-    other = convert(other, t).data
+    if element_type.is_fp8() and other.dtype.is_int():
+        raise compile_error(f'`other` of {other.dtype} for pointers to {element_type}', 'A float: other=0.')
+    other = convert(other, element_type).data
     try:
         return np.array(np.broadcast_to(other, shape))
     except ValueError:
-        raise refuse(f'`other` of shape {list(other.shape)} for pointers of shape {list(shape)}') from None
+        raise compile_error(f'`other` of shape {list(other.shape)} for pointers of shape {list(shape)}') from None
 
 
-def store(p, value, mask=None):
-    "Store elements through pointers, where the mask is true"
-    p = _pointer(p, 'tl.store')
-    value = convert(block_of(value), p.dtype.element_ty)
+def store(pointers, value, mask=None):
+    "Store elements through pointers, in the lanes whose mask is true"
+    pointers = _pointer(pointers, 'tl.store')
+    value = convert(block_of(value), pointers.dtype.element_ty)
     value, undef_mask = value.data, value.undef_mask
-    if value.ndim and not p.data.ndim:
-        raise refuse('a block is stored through one pointer', 'Add offsets to it: out + tl.arange(...).')
-    shape = p.data.shape
-    p, m = _broadcast_mask(p, mask)
+    if value.ndim and not pointers.data.ndim:
+        raise compile_error('a block is stored through one pointer', 'Add offsets to it: out + tl.arange(...).')
+    shape = pointers.data.shape
+    pointers, active = _broadcast_mask(pointers, mask)
     if value.ndim and value.shape != shape:
-        _fits_pointer(value, shape)
-    if p.data.shape != shape:
-        raise refuse(f'pointers of shape {list(shape)}, and a mask of {list(p.data.shape)}')
-    if m is not None and not m.ndim:
+        _check_value_shape(value, shape)
+    if pointers.data.shape != shape:
+        raise compile_error(f'pointers of shape {list(shape)}, and a mask of {list(pointers.data.shape)}')
+    if active is not None and not active.ndim:
         return
-    region, active = _locate(p, m, mask, 'write')  # first: lanes past the end may be the whole reason
-    _warn_if_undefined(undef_mask if undef_mask is None else np.broadcast_to(undef_mask, shape), m, 'undefined_stored')
+    region, active_offsets = _locate(
+        pointers, active, mask, 'write'
+    )  # first: lanes past the end may be the whole reason
+    _warn_if_undefined(
+        undef_mask if undef_mask is None else np.broadcast_to(undef_mask, shape), active, 'undefined_stored'
+    )
     if region is None:
         return
     if not region.writable:
-        raise refuse(f'{region.name} is written, and the host made it read-only')
+        raise compile_error(f'{region.name} is written, and the host made it read-only')
     if value.ndim:
         value = value if value.shape == shape else np.broadcast_to(value, shape)
-        value = value.reshape(-1) if m is None else value[m]
-    run = current()
-    _report_access(run, region, active, 'written', p, m, value)
-    region.flat[active] = value
-    if run.racecheck and active.size > 1 and value.ndim:
-        _lanes_agree(region, active, value, p, m)
+        value = value.reshape(-1) if active is None else value[active]
+    ctx = current()
+    _report_access(ctx, region, active_offsets, 'written', pointers, active, value)
+    region.flat[active_offsets] = value
+    if ctx.racecheck and active_offsets.size > 1 and value.ndim:
+        _check_lanes_agree(region, active_offsets, value, pointers, active)
 
 
-def _fits_pointer(value, shape):
+def _check_value_shape(value, shape):
     try:
         np.broadcast_to(value, shape)
     except ValueError:
-        raise refuse(
+        raise compile_error(
             f'a block of shape {list(value.shape)} is stored through pointers of shape {list(shape)}',
             'Both have the same shape.',
         ) from None
 
 
-def _lanes_agree(region, active, value, p, m):
-    "Raise a finding if two lanes of a store wrote different values to one element"
-    size = f'u{region.item}'
-    lost = np.flatnonzero(region.flat[active].view(size) != np.ascontiguousarray(value).view(size))
+def _check_lanes_agree(region, active_offsets, value, pointers, active):
+    "Raise a finding if two lanes of a store have written different values to one element"
+    size = f'u{region.itemsize}'
+    lost = np.flatnonzero(region.flat[active_offsets].view(size) != np.ascontiguousarray(value).view(size))
     if lost.size:
-        at = active[lost[0]]
-        last = np.flatnonzero(active == at)[-1]
-        fields = dict(array=region.name, index=region.index_of(at), shape=region.shape, lane=_lane(p, m, last))
-        raise finding('racecheck', 'lanes', fields, _lane(p, m, lost[0]))
+        offset = active_offsets[lost[0]]
+        last = np.flatnonzero(active_offsets == offset)[-1]
+        fields = dict(
+            array=region.name,
+            index=region.index_of(offset),
+            shape=region.shape,
+            lane=_lane_index(pointers, active, last),
+        )
+        raise finding('racecheck', 'lanes', fields, _lane_index(pointers, active, lost[0]))
 
 
-def _report_access(run, region, active, verb, p, m, value=None, sem=None):
+def _report_access(ctx, region, active_offsets, verb, pointers, active, value=None, sem=None):
     "Report an access to the detectors and to the trace"
-    if not (run.racecheck or run.initcheck or run.trace):
+    if not (ctx.racecheck or ctx.initcheck or ctx.trace):
         return
-    f = frame_of()
+    frame = learner_frame()
     shadow = region.shadow
-    at = active if shadow.region.dtype is region.dtype else shadow.offsets_of(region, active)
-    if run.initcheck and shadow.unwritten is not None:
-        shadow.initcheck(region, active, at, verb, lambda i: _lane(p, m, i))
-    if run.racecheck:
-        run.stamps.append((run.number, f.f_lineno, f.f_code.co_filename, verb, at.size if p.data.ndim else 1))
-        shadow.racecheck(run, region, active, at, verb, lambda i: _lane(p, m, i), value)
-        lanes = np.arange(at.size) if m is None or not m.ndim else np.flatnonzero(m)
-        run.read_back(shadow, region, active, at, verb, lanes, value)
+    shadow_offsets = (
+        active_offsets if shadow.region.dtype is region.dtype else shadow.offsets_of(region, active_offsets)
+    )
+    if ctx.initcheck and shadow.unwritten is not None:
+        shadow.initcheck(
+            region, active_offsets, shadow_offsets, verb, lambda position: _lane_index(pointers, active, position)
+        )
+    if ctx.racecheck:
+        ctx.accesses.append(
+            (
+                ctx.number,
+                frame.f_lineno,
+                frame.f_code.co_filename,
+                verb,
+                shadow_offsets.size if pointers.data.ndim else 1,
+            )
+        )
+        shadow.racecheck(
+            ctx,
+            region,
+            active_offsets,
+            shadow_offsets,
+            verb,
+            lambda position: _lane_index(pointers, active, position),
+            value,
+        )
+        lanes = np.arange(shadow_offsets.size) if active is None or not active.ndim else np.flatnonzero(active)
+        ctx.check_lanes_of_program(shadow, region, active_offsets, shadow_offsets, verb, lanes, value)
         if verb == 'atomic':  # after it: what this atomic releases does not order its own access
-            run.on_atomic(shadow, at, sem, not p.data.ndim)
-    if run.trace:
-        run.trace.access(run, region, active, verb, f, p, m)
+            ctx.on_atomic(shadow, shadow_offsets, sem, not pointers.data.ndim)
+    if ctx.trace:
+        ctx.trace.access(ctx, region, active_offsets, verb, frame, pointers, active)
 
 
 _ATOMICS = dict(
@@ -389,81 +446,88 @@ _ATOMICS = dict(
 )  # fmt: skip
 
 
-def atomic(name, p, value, mask=None, expected=None, sem=None):
+def atomic(name, pointers, value, mask=None, expected=None, sem=None):
     "Update elements atomically through pointers; returns the old values"
-    run = current()
-    run.kept = run.recent, run.barrier
-    found = _atomic(name, p, value, mask, expected, sem)
-    if not found.data.ndim:  # a scalar's result: all threads wait for it
-        run.fence()
-    return found
+    ctx = current()
+    ctx.before_atomic = ctx.unsynced_stores, ctx.barrier_stamp
+    old_values = _atomic(name, pointers, value, mask, expected, sem)
+    if not old_values.data.ndim:  # a scalar's result: all threads wait for it
+        ctx.fence()
+    return old_values
 
 
-def _atomic(name, p, value, mask, expected, sem):
-    p = _pointer(p, f'tl.atomic_{name}')
-    t = p.dtype.element_ty
-    _takes_atomic(name, t)
-    value = convert(block_of(value), t)
+def _atomic(name, pointers, value, mask, expected, sem):
+    pointers = _pointer(pointers, f'tl.atomic_{name}')
+    element_type = pointers.dtype.element_ty
+    _check_atomic_type(name, element_type)
+    value = convert(block_of(value), element_type)
     value, undef_mask = value.data, value.undef_mask
-    p, m = _broadcast_mask(p, mask)
-    if value.ndim and value.shape != p.data.shape:
-        _fits_pointer(value, p.data.shape)
-    old = np.zeros(p.data.shape, t.np)
-    if m is not None and not m.ndim:
-        return tensor(old[()], t)
-    region, active = _locate(p, m, mask, 'atomic')
+    pointers, active = _broadcast_mask(pointers, mask)
+    if value.ndim and value.shape != pointers.data.shape:
+        _check_value_shape(value, pointers.data.shape)
+    result = np.zeros(pointers.data.shape, element_type.np)
+    if active is not None and not active.ndim:
+        return tensor(result[()], element_type)
+    region, active_offsets = _locate(pointers, active, mask, 'atomic')
     _warn_if_undefined(
-        undef_mask if undef_mask is None else np.broadcast_to(undef_mask, p.data.shape), m, 'undefined_stored'
+        undef_mask if undef_mask is None else np.broadcast_to(undef_mask, pointers.data.shape),
+        active,
+        'undefined_stored',
     )
     if region is None:
-        return tensor(old[()], t)
-    run = current()
-    _report_access(run, region, active, 'atomic', p, m, sem=sem)
+        return tensor(result[()], element_type)
+    ctx = current()
+    _report_access(ctx, region, active_offsets, 'atomic', pointers, active, sem=sem)
 
-    def lanes(v):
-        v = np.broadcast_to(v, p.data.shape)
-        return v.reshape(-1) if m is None else v[m]
+    def per_lane(block_value):
+        block_value = np.broadcast_to(block_value, pointers.data.shape)
+        return block_value.reshape(-1) if active is None else block_value[active]
 
     if expected is not None:
-        expected = convert(block_of(expected), t)
+        expected = convert(block_of(expected), element_type)
         _warn_if_undefined(expected.undef_mask, None, 'undefined_decision')
-        expected = lanes(expected.data)
-    got = _update(region.flat, active, lanes(value), name, expected)
-    run.on_poll(got)
-    if m is None:
-        return tensor(got.reshape(p.data.shape)[()], t)
-    old[m] = got
-    return tensor(old, t)
+        expected = per_lane(expected.data)
+    old_values = _update(region.flat, active_offsets, per_lane(value), name, expected)
+    ctx.on_poll(old_values)
+    if active is None:
+        return tensor(old_values.reshape(pointers.data.shape)[()], element_type)
+    result[active] = old_values
+    return tensor(result, element_type)
 
 
-def _takes_atomic(name, t):
-    narrow = t.name in ('float16', 'bfloat16') and name not in ('add', 'cas', 'xchg')
-    if narrow or t.size < 2 or t.name in ('int16', 'uint16') and name != 'cas':
-        raise refuse(f'tl.atomic_{name} of {t}', 'Atomics work on 32 and 64 bits; atomic_add on fp16 and bf16, too.')
-    if t.rank == 2 and name in ('and', 'or', 'xor'):
-        raise refuse(f'tl.atomic_{name} of {t}', 'It combines the bits of integers.')
+def _check_atomic_type(name, element_type):
+    narrow = element_type.name in ('float16', 'bfloat16') and name not in ('add', 'cas', 'xchg')
+    if narrow or element_type.size < 2 or element_type.name in ('int16', 'uint16') and name != 'cas':
+        raise compile_error(
+            f'tl.atomic_{name} of {element_type}', 'Atomics work on 32 and 64 bits; atomic_add on fp16 and bf16, too.'
+        )
+    if element_type.rank == 2 and name in ('and', 'or', 'xor'):
+        raise compile_error(f'tl.atomic_{name} of {element_type}', 'It combines the bits of integers.')
 
 
-def _update(flat, at, value, name, expected):
+def _update(flat, offsets, value, name, expected):
     "Apply the update in lane order where lanes share an element; returns the old values"
-    old = np.empty(at.size, flat.dtype)
-    for lanes in _lanes_without_conflicts(at):
-        before = old[lanes] = flat[at[lanes]]
+    old_values = np.empty(offsets.size, flat.dtype)
+    for lanes in _lanes_without_conflicts(offsets):
+        current_values = old_values[lanes] = flat[offsets[lanes]]
         if name == 'cas':
-            new = np.where(before == expected[lanes], value[lanes], before)
+            new_values = np.where(current_values == expected[lanes], value[lanes], current_values)
         else:
-            new = _ATOMICS[name](before, value[lanes])
-        flat[at[lanes]] = new.astype(flat.dtype)
-    return old
+            new_values = _ATOMICS[name](current_values, value[lanes])
+        flat[offsets[lanes]] = new_values.astype(flat.dtype)
+    return old_values
 
 
-def _lanes_without_conflicts(at):
-    "Split lanes into groups in which no two access the same element"
-    if at.size == 1 or np.unique(at).size == at.size:
+def _lanes_without_conflicts(offsets):
+    """Split the lanes of an atomic into groups, in which no two lanes access the same element.
+
+    A lane is in group k if k lanes before it access the same element: its rank among the lanes of one offset, which a
+    stable sort by the offset brings together."""
+    if offsets.size == 1 or np.unique(offsets).size == offsets.size:
         return [slice(None)]
-    order = np.argsort(at, kind='stable')
-    first = np.flatnonzero(np.append(True, np.diff(at[order]) != 0))
-    rank = np.empty(at.size, np.int64)
-    rank[order] = np.arange(at.size) - np.repeat(first, np.diff(np.append(first, at.size)))
+    by_offset = np.argsort(offsets, kind='stable')
+    starts = np.flatnonzero(np.append(True, np.diff(offsets[by_offset]) != 0))
+    rank = np.empty(offsets.size, np.int64)
+    rank[by_offset] = np.arange(offsets.size) - np.repeat(starts, np.diff(np.append(starts, offsets.size)))
     lanes = np.argsort(rank, kind='stable')
     return np.split(lanes, np.cumsum(np.bincount(rank))[:-1])

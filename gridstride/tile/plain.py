@@ -1,5 +1,7 @@
-"""What a plain `import triton` gives a program that runs under `gridstride.as_gpu`: kernels that are checked here, a
-driver that names an H100, and benchmarks that call each function once. Kernels of torch's own stay Triton's."""
+"""Replaces parts of `import triton` for a program that runs under `gridstride.as_gpu`.
+
+Its kernels are checked here, its driver reports an H100, and its benchmarks call each function once. Kernels of torch
+and of Triton itself are left alone."""
 
 import sys
 import types

@@ -3,7 +3,7 @@
 import numpy as np
 
 from .block import block_of, tensor
-from .run import refuse
+from .run import compile_error
 from .types import DTYPES, to_dtype
 
 __all__ = ['dot']
@@ -16,24 +16,24 @@ def dot(a, b, acc, precision, allow_tf32, out_dtype):
     "Compute a @ b + acc of blocks (M, K) and (K, N), or batches of them with three axes"
     a, b, out = block_of(a), block_of(b), to_dtype(out_dtype)
     if precision is not None and allow_tf32 is not None:
-        raise refuse('tl.dot with both input_precision and allow_tf32', 'Give the first alone.')
+        raise compile_error('tl.dot with both input_precision and allow_tf32', 'Give the first alone.')
     if precision is None:
         precision = 'tf32' if allow_tf32 in (None, True) else 'ieee'
     if precision.lower() not in _PRECISIONS:
-        raise refuse(f"input_precision is {precision!r}; it must be {', '.join(_PRECISIONS)}")
+        raise compile_error(f"input_precision is {precision!r}; it must be {', '.join(_PRECISIONS)}")
     result = _result_type(a.dtype, b.dtype, out)
     _check_shapes(a, b)
-    got = _product(a, b, precision.lower(), result)
+    product = _multiply(a, b, precision.lower(), result)
     if acc is not None:
         acc = block_of(acc)
-        if acc.data.shape != got.shape or acc.dtype is not result:
-            raise refuse(
-                f'acc is {acc.type}, and the product {tensor(got, result).type}', 'Both have one type and shape.'
+        if acc.data.shape != product.shape or acc.dtype is not result:
+            raise compile_error(
+                f'acc is {acc.type}, and the product {tensor(product, result).type}', 'Both have one type and shape.'
             )
         if acc.dtype is not out:
-            raise refuse(f'acc is {acc.type}, and out_dtype is {out}', f'Say out_dtype=tl.{acc.dtype.name}.')
-        got = got + acc.data
-    out = tensor(got.astype(result.np, copy=False), result)
+            raise compile_error(f'acc is {acc.type}, and out_dtype is {out}', f'Say out_dtype=tl.{acc.dtype.name}.')
+        product = product + acc.data
+    out = tensor(product.astype(result.np, copy=False), result)
     return _propagate_undef(out, a, b, acc)
 
 
@@ -52,13 +52,13 @@ def _result_type(s, t, out):
     "Return the type of the product, by Triton's rules"
     if not (s.is_fp8() and t.is_fp8()):
         if s is not t:
-            raise refuse(f'tl.dot of {s} and {t}', 'Both have one type: convert with .to(...).')
+            raise compile_error(f'tl.dot of {s} and {t}', 'Both have one type: convert with .to(...).')
         if s.name not in 'int8 float16 bfloat16 float32 float64'.split():
-            raise refuse(f'tl.dot of {s}', 'It takes int8, fp8, fp16, bf16, fp32 and fp64.')
+            raise compile_error(f'tl.dot of {s}', 'It takes int8, fp8, fp16, bf16, fp32 and fp64.')
     if s.is_int():
         return _I32
     if out.name == 'bfloat16':
-        raise refuse('tl.dot with out_dtype=tl.bfloat16', 'Take fp32, and convert with .to(tl.bfloat16).')
+        raise compile_error('tl.dot with out_dtype=tl.bfloat16', 'Take fp32, and convert with .to(tl.bfloat16).')
     if s.name in ('float32', 'bfloat16'):
         return _F32
     return _F64 if s is _F64 else out
@@ -67,12 +67,14 @@ def _result_type(s, t, out):
 def _check_shapes(a, b):
     x, y = a.data.shape, b.data.shape
     if len(x) != len(y) or len(x) not in (2, 3):
-        raise refuse(f'tl.dot of blocks of shapes {list(x)} and {list(y)}', 'Both have two axes, or three.')
+        raise compile_error(f'tl.dot of blocks of shapes {list(x)} and {list(y)}', 'Both have two axes, or three.')
     if x[-1] != y[-2]:
-        raise refuse(f'tl.dot of blocks of shapes {list(x)} and {list(y)}: {x[-1]} columns meet {y[-2]} rows')
+        raise compile_error(f'tl.dot of blocks of shapes {list(x)} and {list(y)}: {x[-1]} columns meet {y[-2]} rows')
     least = 32 if a.dtype.size == 1 else 16
     if x[-1] < least:
-        raise refuse(f'tl.dot over K = {x[-1]}, and tensor cores take {least} at least', 'Larger blocks, or tl.sum.')
+        raise compile_error(
+            f'tl.dot over K = {x[-1]}, and tensor cores take {least} at least', 'Larger blocks, or tl.sum.'
+        )
 
 
 def _tf32(a):
@@ -80,7 +82,7 @@ def _tf32(a):
     return (np.ascontiguousarray(a).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
-def _product(a, b, precision, result):
+def _multiply(a, b, precision, result):
     x, y = a.data, b.data
     if a.dtype.is_int():
         return np.matmul(x.astype(np.float64), y.astype(np.float64)).astype(np.int64).astype(np.int32)
@@ -88,5 +90,5 @@ def _product(a, b, precision, result):
         return np.matmul(x, y)
     if a.dtype is _F32 and precision == 'tf32':
         x, y = _tf32(x), _tf32(y)
-    got = np.matmul(x.astype(np.float32, copy=False), y.astype(np.float32, copy=False))
-    return got.astype(result.np, copy=False)
+    product = np.matmul(x.astype(np.float32, copy=False), y.astype(np.float32, copy=False))
+    return product.astype(result.np, copy=False)

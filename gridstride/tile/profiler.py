@@ -1,5 +1,4 @@
-"""What `import triton.profiler` provides to a program that runs under `gridstride.as_gpu`: the program runs, and the
-profiler records nothing, as there is no GPU whose kernels it could time.
+"""A substitute for `triton.profiler` in a program that runs under `gridstride.as_gpu`: it records nothing.
 
 The functions have the names and the arguments of Triton's profiler, Proton. Its modules that need no GPU, such as
 `triton.profiler.specs`, stay Triton's where Triton is installed."""

@@ -20,7 +20,7 @@ __all__ = [
 
 _I32, _U32, _I64 = (DTYPES[name] for name in ('int32', 'uint32', 'int64'))
 # (multipliers, what the keys are raised by), by the counter's bits
-_WORDS = {
+_CONSTANTS = {
     32: ((0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)),
     64: ((0xD2E7470EE14C6C93, 0xCA5A826395121157), (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)),
 }
@@ -29,23 +29,30 @@ _WORDS = {
 def _philox(
     seed,  # NumPy's uint64
     counter,  # four arrays of one shape
-    t,  # their type, of 32 or 64 bits
+    counter_type,  # their type, of 32 or 64 bits
     rounds=10,
 ):  # four blocks of random bits, unsigned
     "Run the rounds of Philox 4x32 or 4x64"
-    bits = t.primitive_bitwidth
-    u = np.dtype(f'u{bits // 8}').type
-    (a, b), raised = (tuple(map(u, words)) for words in _WORDS[bits])
-    c = [np.asarray(word).astype(u) for word in counter]
-    keys = [u(seed & np.uint64(0xFFFFFFFF)), u(seed >> np.uint64(32))] if bits == 32 else [seed, u(0)]
+    bits = counter_type.primitive_bitwidth
+    unsigned = np.dtype(f'u{bits // 8}').type
+    (multiplier_a, multiplier_b), key_increments = (tuple(map(unsigned, words)) for words in _CONSTANTS[bits])
+    counters = [np.asarray(word).astype(unsigned) for word in counter]
+    keys = (
+        [unsigned(seed & np.uint64(0xFFFFFFFF)), unsigned(seed >> np.uint64(32))] if bits == 32 else [seed, unsigned(0)]
+    )
     for _ in range(rounds):
-        high_b, high_a = _high(b, c[2]), _high(a, c[0])
-        c = [high_b ^ c[1] ^ keys[0], b * c[2], high_a ^ c[3] ^ keys[1], a * c[0]]
-        keys = [k + r for k, r in zip(keys, raised)]
-    return tuple(tensor(word[()], DTYPES[f'uint{bits}']) for word in c)
+        high_b, high_a = _upper_half(multiplier_b, counters[2]), _upper_half(multiplier_a, counters[0])
+        counters = [
+            high_b ^ counters[1] ^ keys[0],
+            multiplier_b * counters[2],
+            high_a ^ counters[3] ^ keys[1],
+            multiplier_a * counters[0],
+        ]
+        keys = [key + increment for key, increment in zip(keys, key_increments)]
+    return tuple(tensor(word[()], DTYPES[f'uint{bits}']) for word in counters)
 
 
-def _high(x, y):
+def _upper_half(x, y):
     "Return the upper half of products"
     if x.dtype.itemsize == 4:
         return ((np.uint64(x) * y.astype(np.uint64)) >> np.uint64(32)).astype(np.uint32)
@@ -55,16 +62,16 @@ def _high(x, y):
     y0 = y & low
     y1 = y >> shift
     middle = x1 * y0 + ((x0 * y0) >> shift)
-    other = x0 * y1 + (middle & low)
-    return x1 * y1 + (middle >> shift) + (other >> shift)
+    carry = x0 * y1 + (middle & low)
+    return x1 * y1 + (middle >> shift) + (carry >> shift)
 
 
 def philox(seed, c0, c1, c2, c3, n_rounds=10):
     "Return four blocks of random bits for a seed and a counter of four blocks"
     seed = block_of(seed)
-    c = [block_of(word) for word in (c0, c1, c2, c3)]
-    found = _philox(seed.data.astype(np.uint64), broadcast(*c), c[0].dtype, n_rounds)
-    return tuple(with_undef(word.data, word.dtype, seed, *c) for word in found)
+    counters = [block_of(word) for word in (c0, c1, c2, c3)]
+    words = _philox(seed.data.astype(np.uint64), broadcast(*counters), counters[0].dtype, n_rounds)
+    return tuple(with_undef(word.data, word.dtype, seed, *counters) for word in words)
 
 
 def randint4x(seed, offset, n_rounds=10):

@@ -4,7 +4,7 @@ import numpy as np
 
 from .block import block_of, convert, propagate_undef, with_undef, map_elements, combine_elements, tensor
 from .elements import exp
-from .run import refuse
+from .run import compile_error
 from .shapes import axis_of, flip, ravel
 from .types import DTYPES, to_dtype
 
@@ -36,12 +36,14 @@ def _any(undef_mask, axis, keep_dims):
 def _reduce(x, f, axis, keep_dims, what):
     x = block_of(x)
     if not x.data.ndim:
-        raise refuse(f'{what} of a scalar')
+        raise compile_error(f'{what} of a scalar')
     axis = axis_of(x, axis, what)
-    got = f(x.data, axis=axis)
+    result = f(x.data, axis=axis)
     if keep_dims:
-        got = np.reshape(got, [1 if axis in (None, i) else n for i, n in enumerate(x.data.shape)])
-    return propagate_undef(tensor(np.asarray(got, x.dtype.np)[()], x.dtype), x, lambda a: _any(a, axis, keep_dims))
+        result = np.reshape(
+            result, [1 if axis in (None, axis_number) else size for axis_number, size in enumerate(x.data.shape)]
+        )
+    return propagate_undef(tensor(np.asarray(result, x.dtype.np)[()], x.dtype), x, lambda a: _any(a, axis, keep_dims))
 
 
 def sum(input, axis=None, keep_dims=False, dtype=None):
@@ -55,12 +57,12 @@ def sum(input, axis=None, keep_dims=False, dtype=None):
     return _reduce(x, f, axis, keep_dims, 'tl.sum')
 
 
-def _sum_of_pairs(a, axis):
+def _sum_of_pairs(elements, axis):
     "Sum pairwise, in the order of a tree as on a GPU, each step rounded: sequentially, bf16 soon adds nothing"
-    a = a.reshape(-1) if axis is None else np.moveaxis(a, axis, 0)
-    while len(a) > 1:
-        a = a[: len(a) // 2] + a[len(a) // 2 :]
-    return a[0]
+    elements = elements.reshape(-1) if axis is None else np.moveaxis(elements, axis, 0)
+    while len(elements) > 1:
+        elements = elements[: len(elements) // 2] + elements[len(elements) // 2 :]
+    return elements[0]
 
 
 def xor_sum(input, axis=None, keep_dims=False):
@@ -80,37 +82,41 @@ def _at_least_32(x):
     return convert(x, _F32 if x.dtype.is_floating() else _I32)
 
 
-def _extremes(input, axis, return_indices, left, keep_dims, f, first, what):
+def _extreme(input, axis, return_indices, tie_break_left, keep_dims, f, arg_function, what):
     x = _at_least_32(block_of(input))
-    best = _reduce(x, f, axis, keep_dims, what)
+    extreme = _reduce(x, f, axis, keep_dims, what)
     if not return_indices:
-        return best
-    return best, _argument(x, axis, left, keep_dims, first, what)
+        return extreme
+    return extreme, _argument(x, axis, tie_break_left, keep_dims, arg_function, what)
 
 
-def _argument(x, axis, left, keep_dims, first, what):
+def _argument(x, axis, tie_break_left, keep_dims, arg_function, what):
     axis = axis_of(x, axis, what)
-    filled = (
-        np.where(np.isnan(x.data), -np.inf if first is np.argmax else np.inf, x.data) if x.dtype.rank == 2 else x.data
+    without_nan = (
+        np.where(np.isnan(x.data), -np.inf if arg_function is np.argmax else np.inf, x.data)
+        if x.dtype.rank == 2
+        else x.data
     )
-    if left or axis is None:
-        at = first(filled, axis=axis)
+    if tie_break_left or axis is None:
+        indices = arg_function(without_nan, axis=axis)
     else:
-        at = filled.shape[axis] - 1 - first(np.flip(filled, axis), axis=axis)
+        indices = without_nan.shape[axis] - 1 - arg_function(np.flip(without_nan, axis), axis=axis)
     if keep_dims:
-        at = np.reshape(at, [1 if axis in (None, i) else n for i, n in enumerate(x.data.shape)])
-    return propagate_undef(tensor(np.asarray(at, np.int32)[()], _I32), x, lambda a: _any(a, axis, keep_dims))
+        indices = np.reshape(
+            indices, [1 if axis in (None, axis_number) else size for axis_number, size in enumerate(x.data.shape)]
+        )
+    return propagate_undef(tensor(np.asarray(indices, np.int32)[()], _I32), x, lambda a: _any(a, axis, keep_dims))
 
 
 def max(input, axis=None, return_indices=False, return_indices_tie_break_left=True, keep_dims=False):
     "Return the largest element along an axis, or of all; with `return_indices` also its index"
-    return _extremes(input, axis, return_indices, return_indices_tie_break_left, keep_dims, np.fmax.reduce, np.argmax,
+    return _extreme(input, axis, return_indices, return_indices_tie_break_left, keep_dims, np.fmax.reduce, np.argmax,
                      'tl.max')  # fmt: skip
 
 
 def min(input, axis=None, return_indices=False, return_indices_tie_break_left=True, keep_dims=False):
     "Return the smallest element along an axis, or of all; with `return_indices` also its index"
-    return _extremes(input, axis, return_indices, return_indices_tie_break_left, keep_dims, np.fmin.reduce, np.argmin,
+    return _extreme(input, axis, return_indices, return_indices_tie_break_left, keep_dims, np.fmin.reduce, np.argmin,
                      'tl.min')  # fmt: skip
 
 
@@ -124,13 +130,13 @@ def argmin(input, axis, tie_break_left=True, keep_dims=False):
     return min(input, axis, True, tie_break_left, keep_dims)[1]
 
 
-def _parts(input):
+def _as_tuple(input):
     return (input,) if type(input) is tensor else tuple(input)
 
 
 def _combine(f, a, b):
-    got = f(*a, *b)
-    return (got,) if type(got) is tensor else tuple(got)
+    combined = f(*a, *b)
+    return (combined,) if type(combined) is tensor else tuple(combined)
 
 
 def _slice(values, axis, s):
@@ -140,15 +146,15 @@ def _slice(values, axis, s):
 
 def reduce(input, axis, combine_fn, keep_dims=False):
     "Reduce along an axis by a function of two elements (or of two tuples)"
-    values = _parts(input)
+    values = _as_tuple(input)
     if axis is None:
         values = tuple(ravel(value) for value in values)
         axis = 0
     axis = axis_of(values[0], axis, 'tl.reduce')
-    n = values[0].data.shape[axis]
-    while n > 1:
-        n //= 2
-        values = _combine(combine_fn, _slice(values, axis, slice(0, n)), _slice(values, axis, slice(n, 2 * n)))
+    size = values[0].data.shape[axis]
+    while size > 1:
+        size //= 2
+        values = _combine(combine_fn, _slice(values, axis, slice(0, size)), _slice(values, axis, slice(size, 2 * size)))
     if not keep_dims:
         values = tuple(map_elements(value, lambda a: a[(slice(None),) * axis + (0,)][()]) for value in values)
     return values[0] if type(input) is tensor else values
@@ -156,16 +162,21 @@ def reduce(input, axis, combine_fn, keep_dims=False):
 
 def associative_scan(input, axis, combine_fn, reverse=False):
     "Compute an inclusive scan along an axis by an associative function"
-    values = _parts(input)
+    values = _as_tuple(input)
     axis = axis_of(values[0], axis, 'tl.associative_scan')
     if reverse:
         values = tuple(flip(value, axis) for value in values)
-    n = values[0].data.shape[axis]
+    size = values[0].data.shape[axis]
     step = 1
-    while step < n:
-        new = _combine(combine_fn, _slice(values, axis, slice(0, n - step)), _slice(values, axis, slice(step, n)))
-        kept = _slice(values, axis, slice(0, step))
-        values = tuple(combine_elements(a, b, lambda x, y: np.concatenate([x, y], axis)) for a, b in zip(kept, new))
+    while step < size:
+        combined = _combine(
+            combine_fn, _slice(values, axis, slice(0, size - step)), _slice(values, axis, slice(step, size))
+        )
+        unchanged = _slice(values, axis, slice(0, step))
+        values = tuple(
+            combine_elements(first_part, second_part, lambda x, y: np.concatenate([x, y], axis))
+            for first_part, second_part in zip(unchanged, combined)
+        )
         step *= 2
     if reverse:
         values = tuple(flip(value, axis) for value in values)
@@ -200,7 +211,7 @@ def cumprod(input, axis=0, reverse=False):
 def sort(x, dim=None, descending=False):
     "Sort along the last axis"
     if dim not in (None, -1, x.data.ndim - 1):
-        raise refuse(f'tl.sort along axis {dim}', 'It sorts along the last one.')
+        raise compile_error(f'tl.sort along axis {dim}', 'It sorts along the last one.')
     a = np.sort(x.data, -1)
     out = tensor(np.flip(a, -1) if descending else a, x.dtype)
     return propagate_undef(out, x, lambda undef: _any(undef, x.data.ndim - 1, True) & np.ones_like(undef))
@@ -214,10 +225,10 @@ def topk(x, k, dim=None):
 def histogram(input, num_bins, mask=None):
     "Count how often each of 0, 1, ..., num_bins-1 occurs in a block"
     if input.data.ndim != 1 or not input.dtype.is_int():
-        raise refuse(f'tl.histogram of {input.type}', 'It counts the integers of a block with one axis.')
+        raise compile_error(f'tl.histogram of {input.type}', 'It counts the integers of a block with one axis.')
     counted = np.ones(input.data.shape, bool) if mask is None else np.broadcast_to(mask.data, input.data.shape)
-    a = input.data[counted].astype(np.int64)
-    bins = np.bincount(a[(a >= 0) & (a < num_bins)], minlength=num_bins).astype(np.int32)
+    elements = input.data[counted].astype(np.int64)
+    bins = np.bincount(elements[(elements >= 0) & (elements < num_bins)], minlength=num_bins).astype(np.int32)
     out = propagate_undef(tensor(bins, _I32), input, lambda undef: np.full(bins.shape, (undef & counted).any()))
     return out if mask is None or mask.undef_mask is None else with_undef(bins, _I32, out, _any_undefined(mask))
 

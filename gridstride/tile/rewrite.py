@@ -1,11 +1,15 @@
-"""Rewrites a kernel as Triton's compiler reads it, into Python that keeps the learner's names, lines and file.
+"""Rewrites a kernel's function to Python that does what Triton's compiler reads in it, with the same names and lines.
 
-Triton gives some of Python another meaning, and refuses the rest:
+Some of Python has another meaning in Triton:
 
 - an assignment makes a value of the kernel: after `half = 0.5` the name is an fp32 scalar;
 - `and`, `or` and `not` work elementwise on values of the kernel;
 - an `assert` is a `tl.device_assert`;
-- a loop-carried variable keeps its type.
+- a loop-carried variable keeps its type;
+- both branches of an `if` on a run-time value are compiled, so they must agree in the types of their variables.
+
+The rest of Python is refused, as the compiler does. Rewritten code calls the functions of `HOOKS`, whose names begin
+with `__tile_`.
 """
 
 import ast
@@ -14,8 +18,8 @@ from functools import lru_cache
 
 from ..support.function_source import SourceMissing, source_of
 from .block import Unbound, block_of, convert, is_number, tensor
-from .hints import HINTED, hint, hints, returned_hint, type_by, type_of
-from .run import Names, current, frame_of, refuse
+from .hints import HINT_HOOKS, hint, hints, returned_hint, type_by, type_of
+from .run import Names, current, learner_frame, compile_error
 from .hints_and_debug import device_assert
 from .types import DTYPES, const
 
@@ -23,7 +27,7 @@ __all__ = ['code_of', 'HOOKS']
 
 _I1 = DTYPES['int1']
 
-# What Triton's compiler cannot compile: the node's name -> what it is called
+# The syntax that Triton's compiler cannot compile: class of the node -> its name in messages
 _REFUSED = dict(
     Try='try', Raise='raise', Delete='del', Lambda='lambda', ClassDef='a class', Global='global', Nonlocal='nonlocal',
     Yield='yield', YieldFrom='yield', Await='await', Dict='a dict', Set='a set', DictComp='a dict', SetComp='a set',
@@ -39,19 +43,24 @@ _HINTS = {
 
 
 class _Refusal(Exception):
-    "Raised for a construct that cannot be compiled, with its line"
+    "Raised for a construct that cannot be compiled: (what it is, hint, line)"
 
 
 class _Rewriter(ast.NodeTransformer):
+    "Rewrites one function; `loops` says, per enclosing loop, whether it is one at run time"
+
     def __init__(self):
         self.loops = []
-        self.inner = False
+        self.in_function = False
         self.count = 0
-        self.known = set()  # names that are assigned above
-        self.read = set()  # names that are read anywhere
-        self.around, self.passed = [], []  # of each `if` with a return, around this and above: (its name, hints)
-        self.often = set()  # names that are assigned more than once: their type may differ elsewhere
-        self.last = None  # the hint of what the function's last statement returns
+        self.assigned = set()  # names that are assigned on all paths to the current statement
+        self.names_read = set()  # names that the function reads
+        # Each `if` with a `return`, as (name of its condition, hints of what it returns): those around the current
+        # statement, and those before it.
+        self.enclosing_ifs = []
+        self.earlier_ifs = []
+        self.reassigned = set()  # names that are assigned more than once, so that their type may vary
+        self.final_return_hint = None  # the hint of what the function's last statement returns
 
     def visit(self, node):
         what = _REFUSED.get(type(node).__name__)
@@ -60,20 +69,22 @@ class _Rewriter(ast.NodeTransformer):
         return super().visit(node)
 
     def visit_FunctionDef(self, node):
-        if self.inner:
+        if self.in_function:
             raise _Refusal('a function inside a kernel', _HINTS['lambda'], node.lineno)
-        self.inner = True
-        self.known = {arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg)}
-        self.read = {sub.id for sub in ast.walk(node) if isinstance(sub, ast.Name) and isinstance(sub.ctx, ast.Load)}
+        self.in_function = True
+        self.assigned = {arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg)}
+        self.names_read = {
+            sub.id for sub in ast.walk(node) if isinstance(sub, ast.Name) and isinstance(sub.ctx, ast.Load)
+        }
         node.decorator_list = []
         node.returns = None
-        for a in (*node.args.args, *node.args.kwonlyargs, *node.args.posonlyargs):
-            a.annotation = None
+        for parameter in (*node.args.args, *node.args.kwonlyargs, *node.args.posonlyargs):
+            parameter.annotation = None
         stored = [name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)]
-        self.often = {name for name in stored if stored.count(name) > 1 or name in self.known}
-        self.last = next(iter(returned_hint(node.body, self.often)), None)
-        node.args.defaults = [_named('None', default) for default in node.args.defaults]
-        node.args.kw_defaults = [default and _named('None', default) for default in node.args.kw_defaults]
+        self.reassigned = {name for name in stored if stored.count(name) > 1 or name in self.assigned}
+        self.final_return_hint = next(iter(returned_hint(node.body, self.reassigned)), None)
+        node.args.defaults = [_name_at('None', default) for default in node.args.defaults]
+        node.args.kw_defaults = [default and _name_at('None', default) for default in node.args.kw_defaults]
         self.generic_visit(node)
         return node
 
@@ -81,15 +92,15 @@ class _Rewriter(ast.NodeTransformer):
         if len(node.targets) > 1:
             raise _Refusal('a = b = ...: two names for one value', 'Assign one after the other.', node.lineno)
         _check_target(node.targets[0])
-        self.known |= _assigned_names([node])
-        ignored = _is_atomic(node.value) and not _assigned_names([node]) & self.read
+        self.assigned |= _assigned_names([node])
+        ignored = _is_atomic(node.value) and not _assigned_names([node]) & self.names_read
         node.value = _call('value', self.visit(node.value))
         return [node, _ignored_statement(node)] if ignored else node
 
     def visit_AugAssign(self, node):
         _check_target(node.target)
-        self.known.add(node.target.id)
-        value = ast.copy_location(ast.BinOp(_named(node.target.id, node), node.op, self.visit(node.value)), node)
+        self.assigned.add(node.target.id)
+        value = ast.copy_location(ast.BinOp(_name_at(node.target.id, node), node.op, self.visit(node.value)), node)
         return ast.copy_location(ast.Assign([node.target], _call('value', value)), node)
 
     def visit_AnnAssign(self, node):
@@ -97,11 +108,11 @@ class _Rewriter(ast.NodeTransformer):
             return ast.copy_location(ast.Pass(), node)
         if not ast.unparse(node.annotation).endswith('constexpr'):
             value = _call('value', self.visit(node.value))
-        elif any(self.loops) and not _assigned_names([node]) <= self.known:  # the compiler reads a loop's body once
+        elif any(self.loops) and not _assigned_names([node]) <= self.assigned:  # the compiler reads a loop's body once
             value = _call('known', self.visit(node.value))
         else:
             value = _call('defined', self.visit(node.value), ast.Constant(ast.unparse(node.target)))
-        self.known |= _assigned_names([node])
+        self.assigned |= _assigned_names([node])
         return ast.copy_location(ast.Assign([node.target], value), node)
 
     def visit_Expr(self, node):
@@ -116,8 +127,8 @@ class _Rewriter(ast.NodeTransformer):
             self.count += 1
             name = f'__tile_{self.count}'
             first = ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), values.pop()), node)
-            both = _call(kind, _named(name, node), result)
-            result = ast.IfExp(_call(f'{kind}_goes_on', first), both, _named(name, node))
+            both = _call(kind, _name_at(name, node), result)
+            result = ast.IfExp(_call(f'{kind}_goes_on', first), both, _name_at(name, node))
             result = ast.copy_location(result, node)
         return result
 
@@ -138,56 +149,56 @@ class _Rewriter(ast.NodeTransformer):
         name = self._new_name()
         test = ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), _call('decides', node.test)), node)
         arms = [
-            _call('arm', value, _named(name, node), ast.Constant(other))
+            _call('arm', value, _name_at(name, node), ast.Constant(other))
             for value, other in zip((node.body, node.orelse), reversed(arms))
         ]
         return ast.copy_location(ast.IfExp(test, *arms), node)
 
     def visit_If(self, node):
-        mine, other = _assigned_names(node.body), _assigned_names(node.orelse)
-        other_types = (
-            tuple(hints(node.body, other - self.known).items()),
-            tuple(hints(node.orelse, mine - self.known).items()),
+        body_names, else_names = _assigned_names(node.body), _assigned_names(node.orelse)
+        hints_of_other = (
+            tuple(hints(node.body, else_names - self.assigned).items()),
+            tuple(hints(node.orelse, body_names - self.assigned).items()),
         )
-        returned = [returned_hint(branch, self.often) for branch in (node.body, node.orelse)]
+        returned = [returned_hint(branch, self.reassigned) for branch in (node.body, node.orelse)]
         returns = any(isinstance(sub, ast.Return) for sub in ast.walk(node))
         name = self._new_name()
         node.test = self.visit(node.test)
-        known = set(self.known)
-        node.body, kept = self._branch(node.body, known, (name, returned[1]))
-        node.orelse, also = self._branch(node.orelse, known, (name, returned[0]))
-        lost = sorted(kept ^ also)
-        self.known = known | kept | also
-        if returns or not mine | other:
+        assigned_before = set(self.assigned)
+        node.body, body_assigned = self._branch(node.body, assigned_before, (name, returned[1]))
+        node.orelse, else_assigned = self._branch(node.orelse, assigned_before, (name, returned[0]))
+        assigned_in_one = sorted(body_assigned ^ else_assigned)
+        self.assigned = assigned_before | body_assigned | else_assigned
+        if returns or not body_names | else_names:
             decided = _call('decides', node.test)
-            self.passed.append((name, returned[0] + returned[1]))
+            self.earlier_ifs.append((name, returned[0] + returned[1]))
             node.test = ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), decided), node)
             return node
-        both = ast.Constant(tuple(sorted(mine & other)))
-        where = ast.Constant(name)
-        begun = _call('if', node.test, where, both, ast.Constant(other_types))
-        begin = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], begun), node)
-        node.test = ast.copy_location(ast.Attribute(_named(name, node), 'condition', ast.Load()), node)
-        after = [ast.copy_location(ast.Expr(ast.Call(_named(name, node), [], [])), node)]
-        for lost_name in lost:
-            gone = _call('only', _named(name, node), ast.Constant(lost_name), _lambda_of(lost_name))
-            after.append(ast.copy_location(ast.Assign([ast.Name(lost_name, ast.Store())], gone), node))
+        in_both = ast.Constant(tuple(sorted(body_names & else_names)))
+        key = ast.Constant(name)
+        if_call = _call('if', node.test, key, in_both, ast.Constant(hints_of_other))
+        begin = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], if_call), node)
+        node.test = ast.copy_location(ast.Attribute(_name_at(name, node), 'condition', ast.Load()), node)
+        after = [ast.copy_location(ast.Expr(ast.Call(_name_at(name, node), [], [])), node)]
+        for lost_name in assigned_in_one:
+            after_call = _call('only', _name_at(name, node), ast.Constant(lost_name), _getter_of(lost_name))
+            after.append(ast.copy_location(ast.Assign([ast.Name(lost_name, ast.Store())], after_call), node))
         return [ast.fix_missing_locations(statement) for statement in (begin, node, *after)]
 
     def _new_name(self):
         self.count += 1
         return f'__tile_{self.count}'
 
-    def _branch(self, statements, known, around):
-        "Rewrite a branch of an `if`; returns it and the names it adds to `known`, without those that loops unbind"
-        self.known, found, passed = set(known), [], len(self.passed)
-        self.around.append(around)
+    def _branch(self, statements, assigned_before, enclosing):
+        "Rewrite a branch of an `if`; returns (statements, names that it assigns and that were not assigned before)"
+        self.assigned, rewritten, earlier_count = set(assigned_before), [], len(self.earlier_ifs)
+        self.enclosing_ifs.append(enclosing)
         for statement in statements:
-            made = self.visit(statement)
-            found += made if isinstance(made, list) else [made]
-        self.around.pop()
-        del self.passed[passed:]
-        return found, self.known - known
+            new_statements = self.visit(statement)
+            rewritten += new_statements if isinstance(new_statements, list) else [new_statements]
+        self.enclosing_ifs.pop()
+        del self.earlier_ifs[earlier_count:]
+        return rewritten, self.assigned - assigned_before
 
     def visit_ListComp(self, node):
         if any(isinstance(generator.iter, ast.Call) for generator in node.generators):
@@ -203,10 +214,14 @@ class _Rewriter(ast.NodeTransformer):
         if any(self.loops):
             raise _Refusal('return inside a loop', 'Keep the result in a variable, and return after it.', node.lineno)
         self.generic_visit(node)
-        late = [ast.Tuple([_named(k, node), ast.Constant(v)], ast.Load()) for k, v in self.around + self.passed if v]
-        if node.value and (late or self.last is not None):
-            others = ast.copy_location(ast.Tuple(late, ast.Load()), node)
-            node.value = _call('returned', node.value, ast.Constant(self.last), others)
+        runtime_ifs = [
+            ast.Tuple([_name_at(name, node), ast.Constant(type_hint)], ast.Load())
+            for name, type_hint in self.enclosing_ifs + self.earlier_ifs
+            if type_hint
+        ]
+        if node.value and (runtime_ifs or self.final_return_hint is not None):
+            others = ast.copy_location(ast.Tuple(runtime_ifs, ast.Load()), node)
+            node.value = _call('returned', node.value, ast.Constant(self.final_return_hint), others)
         return node
 
     def visit_For(self, node):
@@ -215,7 +230,7 @@ class _Rewriter(ast.NodeTransformer):
         if not isinstance(node.iter, ast.Call):
             hint = 'range(...) or tl.static_range(...).'
             raise _Refusal('a loop over something else than a range', hint, node.lineno)
-        self.known |= _assigned_names([node.target])
+        self.assigned |= _assigned_names([node.target])
         if not ast.unparse(node.iter.func).endswith('static_range'):
             return self._loop(node)
         self.loops.append(False)
@@ -228,27 +243,28 @@ class _Rewriter(ast.NodeTransformer):
             raise _Refusal('else after a loop', '', node.lineno)
         self.count += 1
         name = f'__tile_{self.count}'
-        found = self._loop(node)
+        loop = self._loop(node)
         begin = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], _call('while', at=node)), node)
-        node.test = ast.copy_location(ast.Call(_named(name, node), [node.test], []), node)
-        return [ast.fix_missing_locations(begin), *found]
+        node.test = ast.copy_location(ast.Call(_name_at(name, node), [node.test], []), node)
+        return [ast.fix_missing_locations(begin), *loop]
 
     def _loop(self, node):
-        "Rewrite a loop; afterwards the compiler does not know what was first assigned in it"
-        known = set(self.known)
+        "Rewrite a loop; variables that are first assigned in its body are unbound after it"
+        assigned_before = set(self.assigned)
         self.loops.append(True)
         self.generic_visit(node)
         self.loops.pop()
-        lost = sorted(_assigned_names(node.body) - known)
-        self.known = known
+        first_assigned_in_loop = sorted(_assigned_names(node.body) - assigned_before)
+        self.assigned = assigned_before
         after = [
-            ast.Assign([ast.Name(name, ast.Store())], _call('in_loop', ast.Constant(name), at=node)) for name in lost
+            ast.Assign([ast.Name(name, ast.Store())], _call('in_loop', ast.Constant(name), at=node))
+            for name in first_assigned_in_loop
         ]
         return [node, *(ast.fix_missing_locations(ast.copy_location(statement, node)) for statement in after)]
 
 
 def _is_atomic(node):
-    "Return whether it is a call such as tl.atomic_add(...)"
+    "Return whether a node is a call such as tl.atomic_add(...)"
     return isinstance(node, ast.Call) and getattr(node.func, 'attr', '').startswith('atomic_')
 
 
@@ -275,18 +291,18 @@ def _assigned_names(nodes):
     }
 
 
-def _lambda_of(name):
-    "Make a function that returns the variable's value, if it has one"
+def _getter_of(name):
+    "Make a `lambda` that returns the value of a variable"
     return ast.parse(f'lambda: {name}', mode='eval').body
 
 
-def _named(name, at):
+def _name_at(name, at):
     return ast.copy_location(ast.Constant(None) if name == 'None' else ast.Name(name, ast.Load()), at)
 
 
 def _call(hook, *args, at=None):
     at = at or args[0]
-    return ast.copy_location(ast.Call(_named(f'__tile_{hook}', at), list(args), []), at)
+    return ast.copy_location(ast.Call(_name_at(f'__tile_{hook}', at), list(args), []), at)
 
 
 @lru_cache(1024)
@@ -334,30 +350,30 @@ def code_of(f):
     compiled = _rewrite(f.__code__, f.__code__.co_filename)  # codes of two files may compare equal
     if isinstance(compiled, _Refusal):
         what, hint, line = compiled.args
-        raise refuse(what, hint, line, f)
+        raise compile_error(what, hint, line, f)
     return compiled
 
 
 # Called by rewritten code
 
 
-def _value(v):
-    if isinstance(v, (int, float)):
-        return block_of(v)
-    if type(v) is tuple:
-        return tuple(map(_value, v))
-    return v
+def _as_kernel_value(value):
+    if isinstance(value, (int, float)):
+        return block_of(value)
+    if type(value) is tuple:
+        return tuple(map(_as_kernel_value, value))
+    return value
 
 
-def _goes_on_and(v):
-    return type(v) is tensor or bool(v)
+def _and_evaluates_second(value):
+    return type(value) is tensor or bool(value)
 
 
-def _goes_on_or(v):
-    return type(v) is tensor or not v
+def _or_evaluates_second(value):
+    return type(value) is tensor or not value
 
 
-def _both(a, b):
+def _logical_and(a, b):
     if type(a) is not tensor:
         return b
     if type(b) is not tensor:
@@ -365,7 +381,7 @@ def _both(a, b):
     return a.logical_and(b)
 
 
-def _either(a, b):
+def _logical_or(a, b):
     if type(a) is not tensor:
         return b
     if type(b) is not tensor:
@@ -373,107 +389,118 @@ def _either(a, b):
     return a.logical_or(b)
 
 
-def _not(v):
-    return ~convert(v, _I1) if type(v) is tensor else not v
+def _logical_not(value):
+    return ~convert(value, _I1) if type(value) is tensor else not value
 
 
-def _decides(v):
-    if type(v) is tensor or v is None or isinstance(v, int):
-        return v
-    raise refuse(f'a decision by {type(v).__name__} {v!r}', 'A condition is a comparison, a bool, or an integer.')
+def _check_condition(value):
+    if type(value) is tensor or value is None or isinstance(value, int):
+        return value
+    raise compile_error(
+        f'a decision by {type(value).__name__} {value!r}', 'A condition is a comparison, a bool, or an integer.'
+    )
 
 
 class If:
-    """An `if` that assigns variables and whose condition the compiler does not know.
+    """An `if` that assigns variables, and whose condition may be a run-time value.
 
-    The compiler compiles both branches, one of which runs here. `hints` has the types that the other one
-    assigns; another program, or call, may run it."""
+    The compiler then compiles both branches, of which only one runs here. The types that the other one assigns come
+    from `hints`, and from programs or calls that have run it."""
 
-    def __init__(self, test, where, both, hints):
-        self.condition = _decides(test)
-        self.late = type(test) is tensor
-        self.where = where
-        self.both = both
+    def __init__(self, test, if_key, assigned_in_both, hints):
+        self.condition = _check_condition(test)
+        self.is_runtime = type(test) is tensor
+        self.if_key = if_key
+        self.assigned_in_both = assigned_in_both
         self.hints = hints
-        self.before = types_of(frame_of()) if self.late else {}
+        self.types_before = types_of(learner_frame()) if self.is_runtime else {}
 
     def __call__(self):
-        if not self.late:
+        if not self.is_runtime:
             return
-        f = frame_of()
-        now = types_of(f)
+        frame = learner_frame()
+        types_now = types_of(frame)
         taken = bool(self.condition.data)
-        keep_types(self.before, now, 'the if', 'in it')
-        if _ran_often(f.f_code, self.where, taken):
+        keep_types(self.types_before, types_now, 'the if', 'in it')
+        if _ran_often(frame.f_code, self.if_key, taken):
             return
-        for k, v in self.hints[taken]:  # those of the `else` if the first branch ran
-            _one_type(k, now[k] if k in now else type_of(f.f_locals.get(k, ...)), type_by(v, f))
-        seen = current().branches.setdefault(_where(f, self.where), {})
-        for k, t in seen.setdefault(not taken, {}).items():
-            _one_type(k, now.get(k), t)
-        seen.setdefault(taken, {k: now.get(k) for k in self.both})
+        for name, type_hint in self.hints[taken]:  # those of the `else` if the first branch ran
+            _check_same_type(
+                name,
+                types_now[name] if name in types_now else type_of(frame.f_locals.get(name, ...)),
+                type_by(type_hint, frame),
+            )
+        types_by_branch = current().branch_types.setdefault(_compilation_key(frame, self.if_key), {})
+        for name, other_type in types_by_branch.setdefault(not taken, {}).items():
+            _check_same_type(name, types_now.get(name), other_type)
+        types_by_branch.setdefault(taken, {name: types_now.get(name) for name in self.assigned_in_both})
 
 
 def _ran_often(*branch):
-    "Return whether these branches ran often enough for their types to be known"
-    branched = current().branched
-    branched[branch] = n = branched.get(branch, 0) + 1
-    return n > 16
+    "Count an execution of a branch; return whether it has run so often that its types need no more checks"
+    branched = current().branch_counts
+    branched[branch] = count = branched.get(branch, 0) + 1
+    return count > 16
 
 
-def _where(f, name):
-    "Return a key for a position in a function that is compiled once: its constants, and the calls that led there"
-    calls = [f.f_code, name]
-    known = tuple((k, v) for k, v in f.f_locals.items() if is_number(v))
-    while f is not None and isinstance(f.f_globals, Names):
-        calls.append(f.f_lasti)
-        f = f.f_back
-    return *calls[:2], *calls[3:], known
+def _compilation_key(frame, name):
+    "Return a key of one compilation of an `if`: its function, the compile-time constants, and the calls that led to it"
+    calls = [frame.f_code, name]
+    constants = tuple((name, value) for name, value in frame.f_locals.items() if is_number(value))
+    while frame is not None and isinstance(frame.f_globals, Names):
+        calls.append(frame.f_lasti)
+        frame = frame.f_back
+    return *calls[:2], *calls[3:], constants
 
 
-def _one_type(name, a, b):
+def _check_same_type(name, a, b):
     "Refuse a variable that has different types in the branches of an `if`, both of which are compiled"
     if a is not None and b is not None and not b == a:
-        raise refuse(f'{name} is {a} in one branch of the if and {b} in the other', _ONE_TYPE)
+        raise compile_error(f'{name} is {a} in one branch of the if and {b} in the other', _ONE_TYPE)
 
 
 _ONE_TYPE = 'The compiler compiles both: give them one type and shape, as in 0.0 for fp32, or convert with .to(...).'
 
 
-def _arm(v, test, other):
-    "Check that both arms of a conditional expression have one type; `other` is the hint of the other arm"
+def _check_arm_type(value, test, other):
+    "Return the value of an arm of `a if c else b`; raises unless the other arm, whose hint is `other`, has its type"
     if type(test) is not tensor:
-        return v
-    f = frame_of()
-    v = block_of(v) if is_number(v) else v
-    t = None if other is None or _ran_often(f.f_code, f.f_lasti) else type_by(other, f)
-    if t is not None and (mine := type_of(v)) is not None and not t == mine:
-        raise refuse(f'`a if condition else b` of {mine} and {t}', _ONE_TYPE)
-    return v
+        return value
+    frame = learner_frame()
+    value = block_of(value) if is_number(value) else value
+    other_type = None if other is None or _ran_often(frame.f_code, frame.f_lasti) else type_by(other, frame)
+    if other_type is not None and (own_type := type_of(value)) is not None and not other_type == own_type:
+        raise compile_error(f'`a if condition else b` of {own_type} and {other_type}', _ONE_TYPE)
+    return value
 
 
-def _check_return(v, last, others):
-    "Check that all returns have one type: after an `if` on the kernel's values the compiler compiles each of them"
-    f = frame_of()
-    mine = type_of(v)
-    if mine is not None and not _ran_often(f.f_code, f.f_lasti):
-        known = [last, *(value for test, given in others if type(test) is tensor for value in given)]
-        for t in (type_by(value, f) for value in known if value is not None):
-            if t is not None and not t == mine:
-                raise refuse(f'a function returns {mine} here and {t} elsewhere', _ONE_TYPE)
-    return v
+def _check_return(value, final_return_hint, others):
+    "Return the returned value; raises unless it has the type of the other returns, all of which are compiled"
+    frame = learner_frame()
+    own_type = type_of(value)
+    if own_type is not None and not _ran_often(frame.f_code, frame.f_lasti):
+        type_hints = [
+            final_return_hint,
+            *(value for test, if_hints in others if type(test) is tensor for value in if_hints),
+        ]
+        for other_type in (type_by(value, frame) for value in type_hints if value is not None):
+            if other_type is not None and not other_type == own_type:
+                raise compile_error(f'a function returns {own_type} here and {other_type} elsewhere', _ONE_TYPE)
+    return value
 
 
-def _define_constexpr(v, name):
-    "Define a named constexpr once: the compiler does not assign it again"
-    if not isinstance(frame_of().f_locals.get(name, Unbound(name)), Unbound):
-        raise refuse(f'{name} is defined already, and a constexpr is not assigned again', 'Give it another name.')
-    return const(v)
+def _define_constexpr(value, name):
+    "Return the value of a named constexpr; raises if the name has a value: the compiler does not assign it again"
+    if not isinstance(learner_frame().f_locals.get(name, Unbound(name)), Unbound):
+        raise compile_error(
+            f'{name} is defined already, and a constexpr is not assigned again', 'Give it another name.'
+        )
+    return const(value)
 
 
-def _only(decision, name, value):
-    "Return a variable that only one branch assigns: unbound after the `if`, unless the compiler knows the condition"
-    if decision.late:
+def _after_one_branch(decision, name, value):
+    "Return a variable that only one branch assigns: unbound after an `if` on a run-time value"
+    if decision.is_runtime:
         return Unbound(name)
     try:
         return value()
@@ -482,9 +509,9 @@ def _only(decision, name, value):
 
 
 def _ignore_result():
-    "Note that the last atomic's result is unused: no thread waits for it, so it is not a barrier"
-    run = current()
-    run.recent, run.barrier = run.kept
+    "Undo the barrier of the last atomic: its result is unused, so no thread waits for it"
+    ctx = current()
+    ctx.unsynced_stores, ctx.barrier_stamp = ctx.before_atomic
 
 
 def _assert(condition, message=''):
@@ -494,21 +521,24 @@ def _assert(condition, message=''):
 def types_of(frame):
     "Return the types of a frame's variables; None for a compile-time constant"
     return {
-        k: v.type if type(v) is tensor else None for k, v in frame.f_locals.items() if type(v) is tensor or is_number(v)
+        name: value.type if type(value) is tensor else None
+        for name, value in frame.f_locals.items()
+        if type(value) is tensor or is_number(value)
     }
 
 
-def keep_types(before, now, what='the loop', where='after a round of it'):
-    "Refuse a variable whose type changes in an iteration of a loop, or in a branch"
-    for k, t in before.items():
-        if k not in now or now[k] == t:
+def keep_types(types_before, types_now, what='the loop', where='after an iteration of it'):
+    "Raise if the type of a variable changes in an iteration of a loop, or in a branch"
+    for name, type_before in types_before.items():
+        if name not in types_now or types_now[name] == type_before:
             continue
-        if t is None:
-            raise refuse(
-                f'{k} is known when the kernel is compiled, and a loop changes it', f'Begin with a copy: {k}_ = {k}.'
+        if type_before is None:
+            raise compile_error(
+                f'{name} is known when the kernel is compiled, and a loop changes it',
+                f'Begin with a copy: {name}_ = {name}.',
             )
-        raise refuse(
-            f'{k} is {t} before {what} and {now[k]} {where}',
+        raise compile_error(
+            f'{name} is {type_before} before {what} and {types_now[name]} {where}',
             f'What {what} changes keeps its type and shape: convert it with .to(...) there, or begin with the type '
             'that it has afterwards: tl.zeros(shape, tl.float32) for fp32, tl.float64 for fp64.',
         )
@@ -518,27 +548,30 @@ class While:
     "A `while` loop: decides whether another iteration begins"
 
     def __init__(self):
-        self.before, self.rounds = None, 0
+        self.types_before, self.iterations = None, 0
 
     def __call__(self, condition):
         if type(condition) is not tensor:
-            raise refuse('a `while` loop whose condition is known when the kernel is compiled', 'It would never end.')
-        self.rounds += 1
-        if self.rounds == 1:
-            self.before = types_of(frame_of())
-        elif self.rounds < 4:
-            keep_types(self.before, types_of(frame_of()))
-        elif self.rounds % 1024 == 0:
-            current().in_time()
+            raise compile_error(
+                'a `while` loop whose condition is known when the kernel is compiled', 'It would never end.'
+            )
+        self.iterations += 1
+        if self.iterations == 1:
+            self.types_before = types_of(learner_frame())
+        elif self.iterations < 4:
+            keep_types(self.types_before, types_of(learner_frame()))
+        elif self.iterations % 1024 == 0:
+            current().check_deadline()
         return bool(condition)
 
 
 HOOKS = {
     f'__tile_{k}': v
     for k, v in {
-        'value': _value, 'known': const, 'and': _both, 'or': _either, 'and_goes_on': _goes_on_and,
-        'or_goes_on': _goes_on_or, 'not': _not, 'decides': _decides, 'assert': _assert, 'while': While, 'if': If,
-        'ignored': _ignore_result, 'arm': _arm, 'returned': _check_return, 'defined': _define_constexpr, 'only': _only,
-        'in_loop': lambda name: Unbound(name, 'in a loop alone'), **HINTED,
+        'value': _as_kernel_value, 'known': const, 'and': _logical_and, 'or': _logical_or,
+        'and_goes_on': _and_evaluates_second, 'or_goes_on': _or_evaluates_second, 'not': _logical_not,
+        'decides': _check_condition, 'assert': _assert, 'while': While, 'if': If, 'ignored': _ignore_result,
+        'arm': _check_arm_type, 'returned': _check_return, 'defined': _define_constexpr, 'only': _after_one_branch,
+        'in_loop': lambda name: Unbound(name, 'in a loop alone'), **HINT_HOOKS,
     }.items()
 }  # fmt: skip

@@ -43,44 +43,48 @@ def _fma_exact(x, y, z):
         return x * y + z
 
 
-def float_to_int(a, t):
+def float_to_int(values, target):
     """Convert floats to integers as an H100 does: truncate, and saturate at the limits of the type.
 
     8-bit results are the low 8 bits of 16-bit ones. NaN becomes 0, with fp64 or 64-bit results the sign bit."""
-    if t.size == 1:
-        return float_to_int(a, DTYPES[t.name.replace('8', '16')]).astype(t.np)
-    info = np.iinfo(t.np)
-    nan = t.number(0)
-    if 8 in (t.size, a.dtype.itemsize):
-        nan = np.array(1 << (8 * t.size - 1), f'u{t.size}').view(t.np)[()]
-    cut = np.trunc(a.astype(np.float64))
-    inside = np.where((cut > info.min) & (cut < info.max), cut, 0).astype(t.np)
-    ended = np.where(cut >= info.max, t.number(info.max), np.where(cut <= info.min, t.number(info.min), inside))
-    return np.where(np.isnan(cut), nan, ended)[()]
+    if target.size == 1:
+        return float_to_int(values, DTYPES[target.name.replace('8', '16')]).astype(target.np)
+    info = np.iinfo(target.np)
+    nan_result = target.number(0)
+    if 8 in (target.size, values.dtype.itemsize):
+        nan_result = np.array(1 << (8 * target.size - 1), f'u{target.size}').view(target.np)[()]
+    truncated = np.trunc(values.astype(np.float64))
+    in_range = np.where((truncated > info.min) & (truncated < info.max), truncated, 0).astype(target.np)
+    saturated = np.where(
+        truncated >= info.max,
+        target.number(info.max),
+        np.where(truncated <= info.min, target.number(info.min), in_range),
+    )
+    return np.where(np.isnan(truncated), nan_result, saturated)[()]
 
 
 _LARGEST = dict(float8e4nv=448.0, float8e5=57344.0, float8e4b8=240.0, float8e5b16=57344.0)
 
 
-def float_to_fp8(a, t):
+def float_to_fp8(values, target):
     "Convert to an fp8 type; values that are too large become the largest finite one"
-    a = a.astype(np.float32)
-    most = np.float32(_LARGEST[t.name])
-    return np.clip(a, -most, most).astype(t.np)
+    values = values.astype(np.float32)
+    limit = np.float32(_LARGEST[target.name])
+    return np.clip(values, -limit, limit).astype(target.np)
 
 
-def fp8e5_to_bf16(a):
+def fp8e5_to_bf16(values):
     "Convert fp8e5 to bf16: Triton shifts the bits, so infinity and NaN become 65536 and more"
-    bits = np.asarray(a).view(np.uint8)
-    size = np.ldexp(1 + (bits & 3) / np.float32(4), (bits >> 2 & 31).astype(np.int32) - 15)
-    ended = np.where(bits & 128, -size, size).astype(np.float32)
-    return np.where((bits & 124) == 124, ended, np.asarray(a).astype(np.float32))[()]
+    bits = np.asarray(values).view(np.uint8)
+    magnitude = np.ldexp(1 + (bits & 3) / np.float32(4), (bits >> 2 & 31).astype(np.int32) - 15)
+    signed = np.where(bits & 128, -magnitude, magnitude).astype(np.float32)
+    return np.where((bits & 124) == 124, signed, np.asarray(values).astype(np.float32))[()]
 
 
-def round_towards_zero(a, t):
+def round_towards_zero(values, target):
     "Convert to a narrower floating type, rounded towards 0"
-    near = a.astype(t.np)
-    wide = near.astype(a.dtype)
-    past = np.abs(wide) > np.abs(a)
-    bits = near.view(f'u{t.size}') if near.ndim else np.asarray(near).view(f'u{t.size}')[()]
-    return np.where(past, bits - bits.dtype.type(1), bits).astype(bits.dtype).view(t.np)[()]
+    nearest = values.astype(target.np)
+    widened = nearest.astype(values.dtype)
+    is_past = np.abs(widened) > np.abs(values)
+    bits = nearest.view(f'u{target.size}') if nearest.ndim else np.asarray(nearest).view(f'u{target.size}')[()]
+    return np.where(is_past, bits - bits.dtype.type(1), bits).astype(bits.dtype).view(target.np)[()]

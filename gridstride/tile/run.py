@@ -1,4 +1,4 @@
-"""A launch at work: which program runs, which of the learner's lines, and how a finding gets its location."""
+"""The context of one launch: the running program, the order of programs by atomics, and the locations of findings."""
 
 import linecache
 import sys
@@ -10,150 +10,165 @@ from ..diagnostics.errors import Access, KernelError, NotCompiled, NotSimulated,
 
 __all__ = [
     'Names',
-    'Run',
+    'LaunchContext',
     'current',
-    'frame_of',
+    'learner_frame',
     'location',
     'finding',
-    'refuse',
-    'no_such_name',
-    'access_of',
+    'compile_error',
+    'unsupported_name',
+    'other_access',
     'differ',
-    'enter',
+    'set_current',
 ]
 
 
 class Names(dict):
-    "The globals of a kernel's function: frames with them belong to the learner's code"
+    "The globals of a kernel's function: a frame that has them belongs to the learner's code"
 
 
-class Run:
-    "The context of one launch: its kernel, its grid, the checks that are enabled, and the current program"
+class LaunchContext:
+    """The context of one launch: its kernel, its grid, the enabled checks, and the running program.
+
+    Each access gets a stamp, its index in `accesses`: the logical time of the detectors. A program is known by its
+    `number`, the index of its position in the order in which programs run."""
 
     def __init__(self, kernel, grid, settings):
         self.kernel, self.grid = kernel, grid
         self.memcheck, self.racecheck, self.initcheck = (
             check in settings.checks for check in ('memcheck', 'racecheck', 'initcheck')
         )
-        self.until = time.monotonic() + settings.seconds
+        self.deadline = time.monotonic() + settings.seconds
         self.seconds = settings.seconds
-        self.program = (0, 0, 0)  # its position in the grid
-        self.number = 0  # and its number
-        self.stamps = [None]  # of each access so far: (number of its program, line, file, what it did)
-        self.start = 1  # the running program's accesses have this stamp or a later one
-        # the release events that the running program has acquired, and what happens before it by these
-        self.acquired = ()
-        self.before = None
-        self.synced = {}  # of what happens before: up to where a barrier came before the release
-        self.barrier = 0  # the running program's last access before its last barrier
-        self.tuned = False  # does an autotuner run it again, on what it leaves?
-        self.kept = [], 0  # `recent` and `barrier` before its last atomic
-        self.regions = []
-        self.others = {}  # age -> tensors that it was not given, once an address asks for them
+        self.program = (0, 0, 0)  # position of the running program in the grid
+        self.number = 0  # its number
+        self.accesses = [None]  # stamp -> (number of the program, line, file, verb, number of lanes)
+        self.first_stamp = 1  # the stamp of the running program's first access
+        self.acquired = ()  # the `ReleaseEvent`s that the running program has acquired
+        self.clock = None  # its vector clock by these events, computed on demand: program number -> stamp
+        # program number -> (stamp, -line): accesses up to the stamp precede a barrier before the release at the line
+        self.synced_clock = {}
+        self.barrier_stamp = 0  # stamp of the running program's last access before its last barrier
+        self.is_tuning = False  # is it the first of the runs that an autotuner would make?
+        self.before_atomic = [], 0  # `unsynced_stores` and `barrier_stamp` before the last atomic
+        self.regions = []  # the arrays of the launch
+        self.unpassed_tensors = {}  # generation of the garbage collector -> tensors that are not arguments
         self.trace = None
-        self.undef_line = 0  # the line of the running program that left lanes without a value
-        self.recent = []  # what the running program has stored since its last barrier
-        self.branches = {}  # location of an `if` -> {which branch: {name: type}} so far
-        self.branched = {}  # (function, `if`, branch) -> how often it ran
-        self.warned = set()  # (what, where) of the warnings so far
-        self.polled = None, 0  # what the program polled last, and how often it got the same value
+        self.masked_load_line = 0  # line of the first masked load without `other` in the running program
+        self.unsynced_stores = []  # the running program's stores since its last barrier
+        self.branch_types = {}  # `_compilation_key` of an `if` -> {was the condition true?: {name: type}}
+        self.branch_counts = {}  # (function, `if`, branch) -> number of executions
+        self.warned = set()  # (code, line) of the warnings
+        self.last_poll = None, 0  # (frame, instruction, value) of the last poll, and the number of repetitions
 
     def happens_before(self, stamp):
-        """Return whether the access with this stamp happens before what the current program does now.
+        """Return whether the access with this stamp happens before the next access of the running program.
 
-        If not, another order of the programs may swap the two, and if one of them writes, it is a data race."""
-        if self.before is None:
-            self.before, self.synced = _happened_before(self.acquired)
-        return self.before.get(self.stamps[stamp][0], 0) >= stamp
+        If not, the two may be swapped in another order of the programs: if one of them writes, it is a data race."""
+        if self.clock is None:
+            self.clock, self.synced_clock = _clocks_of(self.acquired)
+        return self.clock.get(self.accesses[stamp][0], 0) >= stamp
 
     def fence(self):
-        "Synchronize all threads of the current program: what they did before happens before what they do after"
-        self.recent, self.barrier = [], len(self.stamps) - 1
+        "Synchronize all threads of the running program, as a barrier does"
+        self.unsynced_stores, self.barrier_stamp = [], len(self.accesses) - 1
 
-    def check_release(self, stamp, array, now):
-        """Warn of an access by a block, if the atomic that ordered it with this one had no barrier before it.
+    def check_release(self, stamp, array, verb_now):
+        """Warn if an access that happens before this one was by a block, with no barrier before the atomic that
+        released it.
 
-        A scalar's atomic is one thread's, and releases what this thread did; a scalar's store is the same thread's."""
-        number, line, _, before, lanes = self.stamps[stamp]
-        synced, atomic = self.synced[number]
-        if synced >= stamp or lanes == 1:
+        A scalar atomic is executed by one thread, and releases only the accesses of this thread. A scalar store is
+        executed by the same thread; a block is accessed by all threads."""
+        program_number, line, _, verb_before, lane_count = self.accesses[stamp]
+        last_synced, negated_atomic_line = self.synced_clock[program_number]
+        if last_synced >= stamp or lane_count == 1:
             return
-        fields = dict(array, before=_DID[before], now=now, stored=line, released=-atomic)
-        fields.update(line=frame_of().f_lineno, kernel=self.kernel.__name__)
-        self.warn('released', fields, -atomic)
+        fields = dict(array, before=_PAST_TENSE[verb_before], now=verb_now, stored=line, released=-negated_atomic_line)
+        fields.update(line=learner_frame().f_lineno, kernel=self.kernel.__name__)
+        self.warn('released', fields, -negated_atomic_line)
 
-    def on_atomic(self, shadow, at, sem, alone):
-        "Acquire what earlier atomics at these elements have released, and release all that the program did"
-        if shadow.clocks is None:
-            shadow.clocks = np.full(shadow.region.size, None)
-        before = tuple({id(released): released for released in shadow.clocks[at] if released}.values())
+    def on_atomic(self, shadow, offsets, sem, is_scalar):
+        "Acquire what earlier atomics on these elements have released; release the program's accesses (as `sem` says)"
+        if shadow.release_events is None:
+            shadow.release_events = np.full(shadow.region.size, None)
+        released_before = tuple(
+            {id(released): released for released in shadow.release_events[offsets] if released}.values()
+        )
         if sem not in ('relaxed', 'release'):
-            self.acquired = (*self.acquired, *before)
-            self.before = None
+            self.acquired = (*self.acquired, *released_before)
+            self.clock = None
         if sem in ('relaxed', 'acquire'):
             return
-        stamp = len(self.stamps) - 1
-        acquired = (*self.acquired, *before) if sem == 'release' else self.acquired
-        event = ReleaseEvent(self.number, stamp, acquired, self.barrier if alone else stamp, frame_of().f_lineno)
+        stamp = len(self.accesses) - 1
+        acquired = (*self.acquired, *released_before) if sem == 'release' else self.acquired
+        event = ReleaseEvent(
+            self.number, stamp, acquired, self.barrier_stamp if is_scalar else stamp, learner_frame().f_lineno
+        )
         self.acquired = (event,)
-        shadow.clocks[at] = event
+        shadow.release_events[offsets] = event
 
-    def read_back(self, shadow, region, active, at, verb, lanes, value):
+    def check_lanes_of_program(self, shadow, region, element_offsets, offsets, verb, lanes, value):
         "Warn of a lane that reads or overwrites what another lane of its program has stored since the last barrier"
-        if verb == 'atomic' or not at.size or verb == 'read' and not self.recent:
+        if verb == 'atomic' or not offsets.size or verb == 'read' and not self.unsynced_stores:
             return
-        first, last = at.min(), at.max()
-        for stored, offsets, theirs, low, high, line in self.recent:
-            if stored is not shadow or first > high or last < low:
+        lowest, highest = offsets.min(), offsets.max()
+        for stored_shadow, stored_offsets, stored_lanes, stored_lowest, stored_highest, line in self.unsynced_stores:
+            if stored_shadow is not shadow or lowest > stored_highest or highest < stored_lowest:
                 continue
-            _, mine, other = np.intersect1d(at, offsets, return_indices=True)
-            apart = lanes[mine] != theirs[other]
-            if verb == 'written':  # one value twice is one value
-                apart &= differ(region.flat[active[mine]], value[mine] if np.ndim(value) else value)
-            if apart.any():
-                where = dict(array=region.name, index=region.index_of(active[mine[np.argmax(apart)]]), stored=line)
+            _, own_positions, stored_positions = np.intersect1d(offsets, stored_offsets, return_indices=True)
+            other_lane = lanes[own_positions] != stored_lanes[stored_positions]
+            if verb == 'written':  # storing the same value again is harmless
+                other_lane &= differ(
+                    region.flat[element_offsets[own_positions]], value[own_positions] if np.ndim(value) else value
+                )
+            if other_lane.any():
+                where = dict(
+                    array=region.name,
+                    index=region.index_of(element_offsets[own_positions[np.argmax(other_lane)]]),
+                    stored=line,
+                )
                 code = 'read_back' if verb == 'read' else 'stored_again'
-                self.warn(code, dict(where, line=frame_of().f_lineno, kernel=self.kernel.__name__))
+                self.warn(code, dict(where, line=learner_frame().f_lineno, kernel=self.kernel.__name__))
         if verb == 'written':
-            self.recent.append((shadow, at, lanes, first, last, frame_of().f_lineno))
+            self.unsynced_stores.append((shadow, offsets, lanes, lowest, highest, learner_frame().f_lineno))
 
-    def same_value(self, fields):
-        "Warn of programs that write one value to one element"
-        self.warn('same_value_programs', dict(fields, line=frame_of().f_lineno, kernel=self.kernel.__name__))
+    def warn_same_value(self, fields):
+        "Warn that several programs write the same value to an element"
+        self.warn('same_value_programs', dict(fields, line=learner_frame().f_lineno, kernel=self.kernel.__name__))
 
     def warn(self, code, fields, line=None):
-        "Warn of a finding, once per launch and line: the running one, or that of the root cause"
-        key = code, line or frame_of().f_lineno
+        "Warn of a finding, once per launch and line; `line` is that of the root cause, by default the running one"
+        key = code, line or learner_frame().f_lineno
         if key not in self.warned:
             self.warned.add(key)
             warn_of(code, 'triton', fields)
 
     def on_poll(self, value):
-        "Let the next program run if this one polls again and again and gets the same value: it waits for another"
-        f = frame_of()
-        poll = id(f), f.f_lasti, value.tobytes()
-        self.polled = poll, self.polled[1] + 1 if self.polled[0] == poll else 0
-        if self.polled[1] < 100:
+        "If the running program polls the same value again and again, suspend it and run the next program"
+        frame = learner_frame()
+        poll = id(frame), frame.f_lasti, value.tobytes()
+        self.last_poll = poll, self.last_poll[1] + 1 if self.last_poll[0] == poll else 0
+        if self.last_poll[1] < 100:
             return
-        mine = self.number, self.program, self.acquired, self.recent, self.barrier, self.kept
+        saved = self.number, self.program, self.acquired, self.unsynced_stores, self.barrier_stamp, self.before_atomic
         if not self.begin_program():
             raise finding('synccheck', 'programs_wait')
-        self.number, self.program, self.acquired, self.recent, self.barrier, self.kept = mine
-        self.before = None
-        self.start = len(self.stamps)
-        self.polled = (None, 0)
+        self.number, self.program, self.acquired, self.unsynced_stores, self.barrier_stamp, self.before_atomic = saved
+        self.clock = None
+        self.first_stamp = len(self.accesses)
+        self.last_poll = (None, 0)
 
-    def in_time(self):
-        "Raise a finding if the launch runs too long"
-        if time.monotonic() > self.until:
+    def check_deadline(self):
+        "Raise the finding that the launch takes too long, after `settings.seconds`"
+        if time.monotonic() > self.deadline:
             raise finding('timeout', 'endless', dict(seconds=self.seconds))
 
 
-_DID = dict(read='read', written='wrote', atomic='updated')
+_PAST_TENSE = dict(read='read', written='wrote', atomic='updated')
 
 
 def differ(a, b):
-    """Return which elements of two arrays of one type differ, bit by bit.
+    """Return, per element, whether two arrays of one type differ in a bit.
 
     >>> differ(np.float32([0, 1]), np.float32([-0.0, 1]))
     array([ True, False])"""
@@ -161,13 +176,16 @@ def differ(a, b):
     return a.view(size) != np.ascontiguousarray(np.broadcast_to(b, a.shape)).view(size)
 
 
-# The memory model of programs. There is no barrier between them, so only atomics order their accesses: a release
-# event is what `SyncState` is in the emulator (`cpp/runtime/vector_clock.h`), and `_happened_before` computes the
-# vector clock of a program, {number of a program: its last stamp}, when it is first needed.
+# The memory model of programs. There is no barrier between programs, so only atomics order their accesses. An atomic
+# creates a release event, and a later atomic on the same element acquires it: the accesses that the event covers
+# happen before those of the acquiring program from then on. Events refer to the events that were acquired before them,
+# so they form a graph; `_clocks_of` walks it to compute a vector clock, program number -> last stamp, when a race is
+# suspected. `SyncState` is the same in the emulator (`cpp/runtime/vector_clock.h`).
 class ReleaseEvent:
-    """What an atomic releases: all accesses of a program up to a stamp, and the events that it had acquired.
+    """What an atomic releases: the accesses of its program up to `stamp`, and the events that it had acquired.
 
-    Accesses up to `synced` were before a barrier, and so of all its threads; `line` is that of the atomic."""
+    Accesses up to `synced` precede a barrier of the program, so all of its threads' accesses are covered; later ones
+    are covered only for the thread that executed the atomic, at `line`."""
 
     __slots__ = ('number', 'stamp', 'acquired', 'synced', 'line')
 
@@ -179,134 +197,140 @@ class ReleaseEvent:
         self.line = line
 
 
-def _happened_before(acquired):
-    "Compute what happened before: number of a program -> its last stamp, and -> (its last synced one, -line)"
-    before = {}
-    synced = {}
+def _clocks_of(acquired):
+    "Return the vector clocks of the events: program number -> last stamp, and -> (last synced stamp, -line)"
+    clock = {}
+    synced_clock = {}
     seen = set()
-    todo = list(acquired)
-    while todo:
-        e = todo.pop()
-        if id(e) in seen:
+    pending = list(acquired)
+    while pending:
+        event = pending.pop()
+        if id(event) in seen:
             continue
-        seen.add(id(e))
-        before[e.number] = max(before.get(e.number, 0), e.stamp)
-        synced[e.number] = max(synced.get(e.number, (-1, 0)), (e.synced, -e.line))  # the first of several atomics
-        todo += e.acquired
-    return before, synced
+        seen.add(id(event))
+        clock[event.number] = max(clock.get(event.number, 0), event.stamp)
+        synced_clock[event.number] = max(
+            synced_clock.get(event.number, (-1, 0)), (event.synced, -event.line)
+        )  # the first of several atomics
+        pending += event.acquired
+    return clock, synced_clock
 
 
-_state = [None]
+_current = [None]
 
 
 def current():
-    "Return the current launch; raises `RuntimeError` if there is none"
-    if _state[0] is None:
+    "Return the context of the running launch; raises `RuntimeError` if there is none"
+    if _current[0] is None:
         raise RuntimeError('the functions of triton.language work inside a kernel: launch it, kernel[grid](...)')
-    return _state[0]
+    return _current[0]
 
 
-def enter(run):
-    "Make `run` the launch at work; gives the one before"
-    before = _state[0]
-    _state[0] = run
-    return before
+def set_current(ctx):
+    "Make `ctx` the context of the running launch; returns the previous one"
+    previous = _current[0]
+    _current[0] = ctx
+    return previous
 
 
-def frame_of():
+def learner_frame():
     "Return the innermost frame of the learner's functions; None if there is none"
-    f = sys._getframe(1)
-    while f is not None and not isinstance(f.f_globals, Names):
-        f = f.f_back
-    return f
+    frame = sys._getframe(1)
+    while frame is not None and not isinstance(frame.f_globals, Names):
+        frame = frame.f_back
+    return frame
 
 
-def _line(f):
-    return f.f_lineno, linecache.getline(f.f_code.co_filename, f.f_lineno).strip(), f.f_code.co_filename
+def _line(frame):
+    return frame.f_lineno, linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip(), frame.f_code.co_filename
 
 
 def location(thread=None):
-    "Return the `Location` of the current program; `thread`: which lane of the block, as an index"
-    run = _state[0]
-    f = frame_of()
-    if f is None:
-        return Location(kernel=run and run.kernel.__name__)
-    line, source, file = _line(f)
-    top = f
-    g = f.f_back
+    "Return the `Location` of the running program; `thread` is the index of a lane in its block"
+    ctx = _current[0]
+    frame = learner_frame()
+    if frame is None:
+        return Location(kernel=ctx and ctx.kernel.__name__)
+    line, source, file = _line(frame)
+    kernel_frame = frame
+    caller = frame.f_back
     while (
-        g is not None and g.f_code.co_name != 'begin_program'
+        caller is not None and caller.f_code.co_name != 'begin_program'
     ):  # perhaps a function that the kernel called is at fault
-        if isinstance(g.f_globals, Names):
-            top = g
-        g = g.f_back
-    called = _line(top) if top is not f else None
-    block = tuple(map(int, run.program)) if run else None
-    return Location(run and run.kernel.__name__, file, line, source, block, thread, called)
+        if isinstance(caller.f_globals, Names):
+            kernel_frame = caller
+        caller = caller.f_back
+    call_site = _line(kernel_frame) if kernel_frame is not frame else None
+    block = tuple(map(int, ctx.program)) if ctx else None
+    return Location(ctx and ctx.kernel.__name__, file, line, source, block, thread, call_site)
 
 
 def finding(kind, code, fields=None, thread=None, other=None):
-    "Make the exception of a finding at the current line of the current program"
+    "Make the exception for a finding at the running line of the running program"
     return exception_of(kind, code, 'triton', fields, location(thread), other)
 
 
-def access_of(run, stamp, thread=None):
-    "Return an earlier access as the other side of a race"
-    number, line, file = run.stamps[stamp][:3]
-    text = linecache.getline(file, line).strip()
-    return Access(line, run.positions[number], thread, text, file)
+def other_access(ctx, stamp, thread=None):
+    "Return an earlier access as an `errors.Access`, for the finding of a race with it"
+    program_number, line, file = ctx.accesses[stamp][:3]
+    source = linecache.getline(file, line).strip()
+    return Access(line, ctx.positions[program_number], thread, source, file)
 
 
 def warn_of_undefined(code):
-    "Warn of lanes that a masked load left without a value"
-    run = _state[0]
-    if run.initcheck:
-        run.warn(code, dict(line=frame_of().f_lineno, masked=run.undef_line, kernel=run.kernel.__name__))
+    "Warn that the value of an undefined lane, which a masked load left without a value, is used"
+    ctx = _current[0]
+    if ctx.initcheck:
+        ctx.warn(code, dict(line=learner_frame().f_lineno, masked=ctx.masked_load_line, kernel=ctx.kernel.__name__))
 
 
-def refuse(what, hint='', line=None, function=None):
-    "Make the exception for what Triton's compiler refuses; before there is a frame, at a line of `function`"
-    at = _line_only()
+def compile_error(what, hint='', line=None, function=None):
+    "Make the `NotCompiled` error for what Triton's compiler refuses, at the running line or at a line of `function`"
+    fields = _line_only()
     if function is not None:
         file = function.__code__.co_filename
-        at.update(
+        fields.update(
             kernel=function.__name__, file=file, line=line, source=linecache.getline(file, line).strip(), called=None
         )
-    return NotCompiled(what, hint, dialect='triton', **at)
+    return NotCompiled(what, hint, dialect='triton', **fields)
 
 
-def not_begun(error):
-    "Return the exception for a `TypeError`: at the learner's line, if a call there did not even begin"
-    at = error.__traceback__
-    while at.tb_next:
-        at = at.tb_next
-    f = at.tb_frame
-    if isinstance(error, KernelError) or not isinstance(f.f_globals, Names):
+def located_type_error(error):
+    "Return the exception for a `TypeError`: with the learner's line if the arguments of a call there do not fit"
+    traceback = error.__traceback__
+    while traceback.tb_next:
+        traceback = traceback.tb_next
+    frame = traceback.tb_frame
+    if isinstance(error, KernelError) or not isinstance(frame.f_globals, Names):
         return error
-    file = f.f_code.co_filename
-    line = at.tb_lineno
+    file = frame.f_code.co_filename
+    line = traceback.tb_lineno
     where = dict(file=file, line=line, source=linecache.getline(file, line).strip())
-    return NotCompiled(str(error), kernel=_state[0].kernel.__name__, dialect='triton', **where)
+    return NotCompiled(str(error), kernel=_current[0].kernel.__name__, dialect='triton', **where)
 
 
-class NoSuchName(NotSimulated, AttributeError):
+class UnsupportedName(NotSimulated, AttributeError):
     "A name of Triton's language that the checked interpreter does not support"
 
 
-class NoNameOfTriton(NotCompiled, AttributeError):
+class UnknownName(NotCompiled, AttributeError):
     "A name that Triton's language does not have"
 
 
-def no_such_name(name):
+def unsupported_name(name):
     "Make the exception for a name that is not supported"
-    return NoSuchName(f'the checked interpreter does not support {name}', dialect='triton', **_line_only())
+    return UnsupportedName(f'the checked interpreter does not support {name}', dialect='triton', **_line_only())
 
 
-def no_name_of_triton(name, hint=''):
+def unknown_name(name, hint=''):
     "Make the exception for a name that Triton does not have; `hasattr` needs an `AttributeError`"
-    return NoNameOfTriton(f'Triton has no {name}', hint, dialect='triton', **_line_only())
+    return UnknownName(f'Triton has no {name}', hint, dialect='triton', **_line_only())
 
 
 def _line_only():
-    "Return the location without block and thread, as the compiler would report it"
-    return {k: v for k, v in location()._asdict().items() if k not in ('above', 'onward', 'block', 'thread')}
+    "Return the fields of the location that a compiler knows: not those of a program or a lane"
+    return {
+        name: value
+        for name, value in location()._asdict().items()
+        if name not in ('above', 'onward', 'block', 'thread')
+    }

@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from .block import block_of, broadcast as _broadcast, convert, with_undef, map_elements, combine_elements, tensor
-from .run import refuse
+from .run import compile_error
 from .types import DTYPES, to_dtype
 
 __all__ = [
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 _I32 = DTYPES['int32']
-_MOST = 1 << 20  # TRITON_MAX_TENSOR_NUMEL
+_MAX_NUMEL = 1 << 20  # TRITON_MAX_TENSOR_NUMEL
 
 
 def _is_power_of_2(n):
@@ -47,43 +47,45 @@ _WHY_EMPTY = (
 
 @functools.lru_cache(256)
 def _arange(start, end):
-    a = np.arange(start, end, dtype=np.int32)
-    a.flags.writeable = False
-    return a
+    values = np.arange(start, end, dtype=np.int32)
+    values.flags.writeable = False
+    return values
 
 
 def arange(start, end):
     "Return the block start, start+1, ..., end-1; its size must be a power of 2"
     if isinstance(start, float) or isinstance(end, float):
-        raise refuse(f'tl.arange({start}, {end}): its bounds are integers', 'Divide with //.')
+        raise compile_error(f'tl.arange({start}, {end}): its bounds are integers', 'Divide with //.')
     if not (isinstance(start, int) and isinstance(end, int)):
-        raise refuse('tl.arange with a bound that is known only when the kernel runs',
+        raise compile_error('tl.arange with a bound that is known only when the kernel runs',
                      'Its bounds are numbers or tl.constexpr arguments.')  # fmt: skip
     if end < start:
-        raise refuse(f'tl.arange({start}, {end}): its end is less than its start')
+        raise compile_error(f'tl.arange({start}, {end}): its end is less than its start')
     if end == start:
-        raise refuse(f'tl.arange({start}, {end}) has no element', _WHY_EMPTY)
+        raise compile_error(f'tl.arange({start}, {end}) has no element', _WHY_EMPTY)
     if not _is_power_of_2(end - start):
-        raise refuse(f'tl.arange({start}, {end}) has {end - start} elements, which is not a power of 2',
+        raise compile_error(f'tl.arange({start}, {end}) has {end - start} elements, which is not a power of 2',
                      'Take the next one, triton.next_power_of_2(n), and mask what is too much.')  # fmt: skip
     return tensor(_arange(int(start), int(end)), _I32)
 
 
-def _shape(shape):
+def _check_shape(shape):
     "Check the sizes of a block: powers of 2, known at compile time"
     if len(shape) == 1 and not isinstance(shape[0], (int, tensor)):
         shape = shape[0]
     shape = (shape,) if isinstance(shape, (int, tensor)) else tuple(shape)
     for size in shape:
         if not isinstance(size, int):
-            raise refuse('the shape of a block is known only when the kernel runs', 'Sizes are tl.constexpr arguments.')
+            raise compile_error(
+                'the shape of a block is known only when the kernel runs', 'Sizes are tl.constexpr arguments.'
+            )
         if size < 1:
-            raise refuse(f'a block of shape {list(map(int, shape))} has no element', _WHY_EMPTY)
+            raise compile_error(f'a block of shape {list(map(int, shape))} has no element', _WHY_EMPTY)
         if not _is_power_of_2(size):
-            raise refuse(f'a block of shape {list(map(int, shape))}: {size} is not a power of 2',
+            raise compile_error(f'a block of shape {list(map(int, shape))}: {size} is not a power of 2',
                          'Take the next one, and mask what is too much.')  # fmt: skip
-    if math.prod(shape) > _MOST:
-        raise refuse(f'a block of {math.prod(shape)} elements; a block has at most {_MOST}')
+    if math.prod(shape) > _MAX_NUMEL:
+        raise compile_error(f'a block of {math.prod(shape)} elements; a block has at most {_MAX_NUMEL}')
     return shape
 
 
@@ -91,7 +93,7 @@ def full(shape, value, dtype):
     "Return a block filled with one value"
     t = to_dtype(dtype)
     value = convert(block_of(value), t)
-    return with_undef(np.full(_shape((shape,)), value.data, t.np), t, value)
+    return with_undef(np.full(_check_shape((shape,)), value.data, t.np), t, value)
 
 
 def zeros(shape, dtype):
@@ -109,11 +111,11 @@ def zeros_like(input):
 
 def broadcast_to(input, *shape):
     "Broadcast a block to a shape"
-    shape, x = _shape(shape), block_of(input)
+    shape, x = _check_shape(shape), block_of(input)
     try:
         return map_elements(x, lambda a: np.broadcast_to(a, shape))
     except ValueError:
-        raise refuse(f'a block of shape {list(x.data.shape)} as {list(map(int, shape))}') from None
+        raise compile_error(f'a block of shape {list(x.data.shape)} as {list(map(int, shape))}') from None
 
 
 def broadcast(input, other):
@@ -142,9 +144,9 @@ def squeeze(x, dim):
 
 def reshape(input, *shape, can_reorder=False):
     "Reshape a block"
-    shape, x = _shape(shape), block_of(input)
+    shape, x = _check_shape(shape), block_of(input)
     if math.prod(shape) != x.data.size:
-        raise refuse(f'reshape of {x.data.size} elements to {list(map(int, shape))}')
+        raise compile_error(f'reshape of {x.data.size} elements to {list(map(int, shape))}')
     return map_elements(x, lambda a: np.reshape(a, shape))
 
 
@@ -163,7 +165,7 @@ def trans(input, *dims):
     dims = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
     if not dims:
         if input.data.ndim < 2:
-            raise refuse(f'tl.trans of a block of shape {list(input.data.shape)}: it has no two axes')
+            raise compile_error(f'tl.trans of a block of shape {list(input.data.shape)}: it has no two axes')
         return map_elements(input, lambda a: np.swapaxes(a, -1, -2))
     return permute(input, *dims)
 
@@ -172,7 +174,7 @@ def permute(input, *dims):
     "Permute the axes"
     dims = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
     if sorted(dims) != list(range(input.data.ndim)):
-        raise refuse(f'the order {list(dims)} of the axes of a block of shape {list(input.data.shape)}')
+        raise compile_error(f'the order {list(dims)} of the axes of a block of shape {list(input.data.shape)}')
     return map_elements(input, lambda a: np.transpose(a, tuple(map(int, dims))))
 
 
@@ -185,14 +187,14 @@ def join(a, b):
     "Stack two blocks along a new last axis"
     x, y = broadcast(block_of(a), block_of(b))
     if x.dtype is not y.dtype:
-        raise refuse(f'tl.join of {x.dtype} and {y.dtype}')
+        raise compile_error(f'tl.join of {x.dtype} and {y.dtype}')
     return combine_elements(x, y, lambda a, b: np.stack([a, b], -1))
 
 
 def split(a):
     "Split a block along its last axis, of size 2, into two"
     if not a.data.ndim or a.data.shape[-1] != 2:
-        raise refuse(f'tl.split of a block of shape {list(a.data.shape)}', 'Its last axis has size 2.')
+        raise compile_error(f'tl.split of a block of shape {list(a.data.shape)}', 'Its last axis has size 2.')
     return map_elements(a, lambda a: a[..., 0][()]), map_elements(a, lambda pairs: pairs[..., 1][()])
 
 
@@ -210,9 +212,9 @@ def flip(x, dim=None):
 
 def gather(src, index, axis):
     "Gather elements of a block by their indices along an axis"
-    at = index.data.astype(np.int64)
-    got = map_elements(src, lambda a: np.take_along_axis(a, at, axis))
-    return with_undef(got.data, got.dtype, got, index)
+    indices = index.data.astype(np.int64)
+    gathered = map_elements(src, lambda a: np.take_along_axis(a, indices, axis))
+    return with_undef(gathered.data, gathered.dtype, gathered, index)
 
 
 def axis_of(x, axis, what):
@@ -220,5 +222,5 @@ def axis_of(x, axis, what):
     if axis is None:
         return None
     if not -x.data.ndim <= axis < x.data.ndim:
-        raise refuse(f'{what} along axis {axis} of a block of shape {list(x.data.shape)}')
+        raise compile_error(f'{what} along axis {axis} of a block of shape {list(x.data.shape)}')
     return int(axis) % x.data.ndim

@@ -1,4 +1,4 @@
-"""What kernels did while they were traced: accesses, bytes and sectors per line, who accessed what."""
+"""Records what checked kernels do: accesses, bytes and sectors per line, and each access with its program and lanes."""
 
 import linecache
 from collections import defaultdict
@@ -32,37 +32,41 @@ class Counters(counters.Counters):
 
 
 class Trace:
-    "A record of what kernels did: `stats` in total, `lines` per source line, `accesses` one by one if they are kept"
+    "The counters of the recorded launches, in total and per source line, and their accesses one by one"
 
     def __init__(self, keep=1_000_000):  # keep: how many lanes' accesses are recorded
         self.keep, self.stats, self.lines, self.accesses, self.source = keep, Counters(), defaultdict(Counters), [], {}
         self.grid = None  # of the launch that was recorded last
 
-    def begin(self, run):
+    def begin(self, ctx):
         "Begin a launch"
-        self.grid = run.grid
+        self.grid = ctx.grid
 
     def program(self):
         "Begin a program"
         self.stats.add(programs=1)
 
-    def access(self, run, region, active, verb, frame, p, mask):
-        "Record that the running program accesses the elements `active`; `verb`: 'read', 'written', 'atomic'"
+    def access(self, ctx, region, element_offsets, verb, frame, pointers, mask):
+        "Record that the running program accesses elements of a region; `verb` is 'read', 'written' or 'atomic'"
         line = frame.f_lineno
         file = frame.f_code.co_filename
         self.source.setdefault(line, linecache.getline(file, line).strip())
-        sectors = np.unique((active * region.item + region.address) // _SECTOR).size
-        counts = dict(lanes=active.size, masked_lanes=p.data.size - active.size)
+        sectors = np.unique((element_offsets * region.itemsize + region.address) // _SECTOR).size
+        counts = dict(lanes=element_offsets.size, masked_lanes=pointers.data.size - element_offsets.size)
         if verb == 'atomic':
             counts.update(atomics=1)
         else:
-            way = 'load' if verb == 'read' else 'store'
-            counts |= {f'{way}s': 1, f'{way}_bytes': active.size * region.item, f'{way}_sectors': sectors}
+            direction = 'load' if verb == 'read' else 'store'
+            counts |= {
+                f'{direction}s': 1,
+                f'{direction}_bytes': element_offsets.size * region.itemsize,
+                f'{direction}_sectors': sectors,
+            }
         self.stats.add(**counts)
         self.lines[line].add(**counts)
         if self.keep > 0:
-            self.keep -= active.size
-            self.accesses.append(self._keep(run, region, active, verb, line, p, mask))
+            self.keep -= element_offsets.size
+            self.accesses.append(self._access_record(ctx, region, element_offsets, verb, line, pointers, mask))
 
     def walk(
         self,
@@ -70,35 +74,41 @@ class Trace:
         verb='written',  # 'read', 'written' or 'atomic'
     ) -> np.ndarray:  # one value per tile; -1 where no program accessed it
         "Return the order in which programs reach an array's tiles, for `draw.cells`; the largest access is the tile"
-        found = [a for a in self.accesses if a['array'] == array and a['verb'] == verb and len(a['shape']) == 2]
-        if not found:
+        tile_accesses = [
+            access
+            for access in self.accesses
+            if access['array'] == array and access['verb'] == verb and len(access['shape']) == 2
+        ]
+        if not tile_accesses:
             raise ValueError(f'nothing with two axes called {array!r} was {verb} in this trace')
-        w = found[0]['shape'][1]
-        boxes = [(a['at'] // w, a['at'] % w) for a in found if len(a['at'])]
-        size = [max(int(np.ptp(b[axis])) + 1 for b in boxes) for axis in (0, 1)]
-        order = np.full([-(-n // s) for n, s in zip(found[0]['shape'], size)], -1)
-        for r, c in boxes:
-            tile = r.min() // size[0], c.min() // size[1]
+        columns = tile_accesses[0]['shape'][1]
+        boxes = [(access['at'] // columns, access['at'] % columns) for access in tile_accesses if len(access['at'])]
+        tile_size = [max(int(np.ptp(box[axis])) + 1 for box in boxes) for axis in (0, 1)]
+        order = np.full(
+            [-(-extent // tile_extent) for extent, tile_extent in zip(tile_accesses[0]['shape'], tile_size)], -1
+        )
+        for box_rows, box_columns in boxes:
+            tile = box_rows.min() // tile_size[0], box_columns.min() // tile_size[1]
             if order[tile] < 0:
                 order[tile] = order.max() + 1
         return order
 
-    def _keep(self, run, region, active, verb, line, p, mask):
-        "Keep an access for the pictures of `draw`; `block` is the program's index in the grid, `thread` the lane"
-        x, y, z = run.program
-        number = x + run.grid[0] * (y + run.grid[1] * z)
-        lanes = np.flatnonzero(mask) if mask is not None and p.data.ndim else np.arange(active.size)
+    def _access_record(self, ctx, region, element_offsets, verb, line, pointers, mask):
+        "Return an access as `draw` needs it: `block` is the program's linear index in the grid, `thread` the lane"
+        x, y, z = ctx.program
+        number = x + ctx.grid[0] * (y + ctx.grid[1] * z)
+        lanes = np.flatnonzero(mask) if mask is not None and pointers.data.ndim else np.arange(element_offsets.size)
         return dict(
             time=len(self.accesses),
             line=line,
             array=region.name,
             space='global',
             verb=verb,
-            block=np.full(active.size, number),
-            program=run.program,
+            block=np.full(element_offsets.size, number),
+            program=ctx.program,
             thread=lanes,
-            at=region.flat_index(active),
-            size=region.item,
+            at=region.flat_index(element_offsets),
+            size=region.itemsize,
             shape=tuple(map(int, region.shape)),
         )
 
@@ -114,12 +124,12 @@ def recorder():
 @contextmanager
 def paused():
     "Pause recording in the `with` block"
-    before = _recorder[0]
+    previous = _recorder[0]
     _recorder[0] = None
     try:
         yield
     finally:
-        _recorder[0] = before
+        _recorder[0] = previous
 
 
 @contextmanager
@@ -127,9 +137,9 @@ def trace(
     keep=1_000_000,  # how many lanes' accesses are recorded one by one
 ):
     "Record a `Trace` of all kernels that run checked in the `with` block"
-    before = _recorder[0]
+    previous = _recorder[0]
     _recorder[0] = Trace(keep)
     try:
         yield _recorder[0]
     finally:
-        _recorder[0] = before
+        _recorder[0] = previous

@@ -1,4 +1,4 @@
-"""What `from gridstride import triton` gives without a GPU: Triton, whose kernels `gridstride.tile` runs."""
+"""The module that `from gridstride import triton` imports without a GPU: Triton's names, with kernels checked here."""
 
 import functools
 import sys
@@ -67,7 +67,7 @@ class Config:
 
 
 class Tuned:
-    "A kernel under `autotune`; the first config is taken, as nothing is timed on a CPU"
+    "A kernel under `autotune`, which takes the first config: nothing is timed on a CPU"
 
     def __init__(self, fn, configs, key, reset_to_zero=None, restore_value=None, pre_hook=None, **options):
         self.fn, self.configs, self.keys = fn, list(configs), key
@@ -116,7 +116,7 @@ def set_allocator(allocate):
 
 
 class TensorDescriptor:
-    "An array and the shape of the blocks that are copied at once, as Triton's class of this name"
+    "An array and the shape of the blocks that are copied at once, like Triton's class of this name"
 
     def __init__(self, base, shape, strides, block_shape, padding='zero'):
         self.base, self.shape, self.strides = base, list(shape), list(strides)
@@ -145,7 +145,7 @@ class _Shim(types.ModuleType):
 
 @functools.lru_cache(None)
 def module():
-    "Return the stand-in for Triton, always the same module"
+    "Return the substitute for Triton: the same module at each call"
     found = _Shim('triton_checked', __doc__)
     found.is_shim = True
     real = _triton()

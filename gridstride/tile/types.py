@@ -42,7 +42,7 @@ class dtype:
     nbytes = property(lambda self: self.size)
 
     def __repr__(self):
-        return _SHOWN.get(self.name, self.name)
+        return _SHORT_NAMES.get(self.name, self.name)
 
     __str__ = __repr__
 
@@ -95,18 +95,20 @@ class dtype:
     is_block = is_const = is_void = is_ptr
 
     def __getattr__(self, k):  # is_fp16, is_bf16, is_int32, ...
-        if k.startswith('is_') and k[3:] in _ASKED:
-            return lambda: self.name == _ASKED[k[3:]]
+        if k.startswith('is_') and k[3:] in _FULL_NAMES:
+            return lambda: self.name == _FULL_NAMES[k[3:]]
         if k == 'element_ty':
             raise AttributeError(f'{self} is not a pointer: it has no element_ty')
         raise AttributeError(f'the type {self} has no {k!r}')
 
 
-_SHOWN = dict(
+_SHORT_NAMES = dict(
     float16='fp16', bfloat16='bf16', float32='fp32', float64='fp64', float8e4nv='fp8e4nv', float8e5='fp8e5',
     float8e4b8='fp8e4b8', float8e5b16='fp8e5b16',
 )  # fmt: skip
-_ASKED = {v: k for k, v in _SHOWN.items()} | {f'{u}int{n}': f'{u}int{n}' for u in ('', 'u') for n in (1, 8, 16, 32, 64)}
+_FULL_NAMES = {v: k for k, v in _SHORT_NAMES.items()} | {
+    f'{u}int{n}': f'{u}int{n}' for u in ('', 'u') for n in (1, 8, 16, 32, 64)
+}
 
 DTYPES = {
     t.name: t
@@ -123,7 +125,7 @@ DTYPES = {
         dtype('float8e5b16', ml_dtypes.float8_e5m2fnuz, 2, 2),
     )
 }
-_OF_NUMPY = {t.np: t for t in DTYPES.values()}
+_BY_NUMPY_TYPE = {t.np: t for t in DTYPES.values()}
 _I1, _I32, _U32, _I64, _U64 = (DTYPES[name] for name in ('int1', 'int32', 'uint32', 'int64', 'uint64'))
 _F16, _BF16, _F32, _F64 = (DTYPES[name] for name in ('float16', 'bfloat16', 'float32', 'float64'))
 
@@ -205,21 +207,21 @@ class _Str(str):
 
 
 def const(x):
-    "Wrap a compile-time constant: itself, with the `.value` that kernels may read"
-    for t, known in ((int, _Int), (float, _Float), (str, _Str)):
-        if type(x) is t:
-            return known(x)
+    "Return a compile-time constant with a `.value`, which kernels may read"
+    for base_type, constant_type in ((int, _Int), (float, _Float), (str, _Str)):
+        if type(x) is base_type:
+            return constant_type(x)
     return x
 
 
 def to_dtype(x):
-    "Return our type for a type of Triton, ours or Triton's own, or for a name; raises `TypeError` otherwise"
+    "Convert a type of this package or of Triton, or a name, to a type of this package; raises `TypeError` otherwise"
     if isinstance(x, (dtype, block_type)):
         return x
     if hasattr(x, 'element_ty') and not hasattr(x, 'numel'):
         return pointer_type(to_dtype(x.element_ty))
     name = getattr(x, 'name', x)
-    name = _ASKED.get(name, name) if isinstance(name, str) else None  # Triton calls float32 fp32
+    name = _FULL_NAMES.get(name, name) if isinstance(name, str) else None  # Triton calls float32 fp32
     if name in DTYPES:
         return DTYPES[name]
     raise TypeError(f'{x!r} is not a type of Triton: tl.float32, tl.int32, ...')
@@ -227,7 +229,7 @@ def to_dtype(x):
 
 def dtype_of_numpy(dt):
     "Return Triton's type for a type of NumPy or `ml_dtypes`; raises `KeyError` if there is none"
-    return _OF_NUMPY[np.dtype(dt)]
+    return _BY_NUMPY_TYPE[np.dtype(dt)]
 
 
 def dtype_of_number(x):
@@ -235,13 +237,18 @@ def dtype_of_number(x):
     if isinstance(x, (bool, np.bool_)):
         return _I1
     if isinstance(x, int):
-        for t, low, high in ((_I32, -(2**31), 2**31), (_U32, 0, 2**32), (_I64, -(2**63), 2**63), (_U64, 0, 2**64)):
+        for integer_type, low, high in (
+            (_I32, -(2**31), 2**31),
+            (_U32, 0, 2**32),
+            (_I64, -(2**63), 2**63),
+            (_U64, 0, 2**64),
+        ):
             if low <= x < high:
-                return t
+                return integer_type
         raise ValueError(f'{x} does not fit into 64 bits')
     if isinstance(x, float):
-        size = abs(x)
-        fits = x != x or size in (0.0, float('inf')) or 2.0**-126 <= size <= (2 - 2.0**-23) * 2.0**127
+        magnitude = abs(x)
+        fits = x != x or magnitude in (0.0, float('inf')) or 2.0**-126 <= magnitude <= (2 - 2.0**-23) * 2.0**127
         return _F32 if fits else _F64
     raise TypeError(f'a kernel computes with numbers and blocks, not with {type(x).__name__}')
 
@@ -259,9 +266,9 @@ def computation_type(
         number, block = (a, b) if a_is_number else (b, a)
         if number.rank <= block.rank:
             return _F32 if division and block in (_F16, _BF16) else block
-    for t in (_F64, _F32):
-        if t in (a, b):
-            return t
+    for float_type in (_F64, _F32):
+        if float_type in (a, b):
+            return float_type
     if _F16 in (a, b):
         return _F32 if division else _F16
     if _BF16 in (a, b):
@@ -276,7 +283,7 @@ def computation_type(
 
 
 def promote(a, b):
-    "Return the promoted integer type of two"
+    "Return the common type of two integer types: the wider one, or the unsigned one of two of the same width"
     wide = a if a.int_bitwidth > b.int_bitwidth else b
     if a.is_int_signed() == b.is_int_signed():
         return wide
