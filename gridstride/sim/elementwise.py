@@ -25,7 +25,7 @@ _THREADS = 256  # per block
 
 
 def _launch_elementwise(kernel, n, *args):
-    "Launch a kernel with one thread for each of `n` elements"
+    "Launch a kernel on `n` elements, with one thread per element"
     kernel[cdiv(n, _THREADS), min(n, _THREADS)](*args)
 
 

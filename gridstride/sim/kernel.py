@@ -92,7 +92,7 @@ class Kernel(Inspected):
         return self[griddim, blockdim, stream, sharedmem]
 
     def forall(self, ntasks, tpb=0, stream=0, sharedmem=0):
-        "Configure a launch with one thread for each of `ntasks` tasks"
+        "Configure a launch for `ntasks` tasks, with one thread per task"
         if ntasks < 0:
             raise ValueError(f"Can't create ForAll with negative task count: {ntasks}")
         tpb = tpb or 256
