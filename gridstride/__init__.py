@@ -4,8 +4,8 @@ One import line offers what most programs need:
 
     from gridstride import cdiv, check, cuda, cuda_kernel, dim3, load_cuda, sim, to_cuda
 
-A name is imported on first use, so `import gridstride` itself takes milliseconds and imports neither NumPy nor torch
-nor numba. The subpackages have more: `gridstride.kernels`, `gridstride.bench.recording`,
+A name is imported on first use, so `import gridstride` takes milliseconds and imports neither NumPy nor torch nor
+Numba. The subpackages have more: `gridstride.kernels`, `gridstride.bench.recording`,
 `gridstride.course.grading`.
 """
 

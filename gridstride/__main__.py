@@ -1,7 +1,7 @@
-"""python -m gridstride: the commands that the package has.
+"""The commands of the package: `python -m gridstride COMMAND ...`.
 
-`python -m gridstride cpp program.cu` is `python -m gridstride.cpp program.cu`: each command is the function `main` of a
-module, which takes the arguments after its name.
+`python -m gridstride cpp program.cu` does the same as `python -m gridstride.cpp program.cu`: a command is the function
+`main` of a module, called with the arguments after the command.
 """
 
 import sys
@@ -9,7 +9,7 @@ from importlib import import_module
 
 import gridstride
 
-COMMANDS = {  # name -> module, then what follows the name, and what that does
+COMMANDS = {  # name -> (module, {arguments: what the command does})
     'cpp': ('gridstride.cpp.__main__', {'program.cu': 'compile and run a CUDA program, checked if there is no GPU'}),
     'as_gpu': ('gridstride.as_gpu', {'program.py': 'run Python, or a notebook, that expects a GPU, without one'}),
     'judge': (
@@ -48,8 +48,8 @@ def print_commands():
 
 def main(
     argv=(),  # name of a command and its arguments
-):  # exit status, or what was wrong, as `sys.exit` takes it
-    "Run a command; without one, print those that there are"
+):  # exit status, or an error message for `sys.exit`
+    "Run a command; without one, print all commands"
     if argv and argv[0] in COMMANDS:
         return import_module(COMMANDS[argv[0]][0]).main(list(argv[1:]))
     print_commands()

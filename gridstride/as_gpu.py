@@ -1,12 +1,12 @@
-"""Programs and notebooks that expect a GPU, as they are, where there is none: torch's `.cuda()` and `device='cuda'`,
-`load_inline`, `load`, `numba.cuda` and Triton are the emulator's, the simulator's and `gridstride.tile`'s.
+"""Runs unchanged programs and notebooks that expect a GPU on a machine without one: torch's `.cuda()` and
+`device='cuda'`, `load_inline`, `load`, `numba.cuda` and Triton use the emulator, the simulator and `gridstride.tile`.
 
     python -m gridstride.as_gpu program.py [its arguments]
     python -m gridstride.as_gpu notebook.ipynb         # executed, and saved next to it as notebook.emulated.ipynb
     %load_ext gridstride.as_gpu                        # the first cell of a notebook that you run yourself
 
-Tensors "on the GPU" are in the CPU's memory, copied as `.cuda()` copies: results are real, times are not, and a tensor
-left on the CPU by mistake is not reported. On a machine with a GPU nothing is changed.
+Tensors "on the GPU" are copies in the CPU's memory: results are real, times are not, and a tensor that was left on the
+CPU by mistake is not reported. On a machine with a GPU nothing is changed.
 
 All checks are enabled. `--unchecked`, before the file's name, disables them: compiled kernels run several times
 faster, and their mistakes are no longer reported. In a notebook that you run yourself `from gridstride import as_gpu;
@@ -27,14 +27,14 @@ __all__ = ['as_gpu', 'enable', 'load_ipython_extension']
 
 
 def _on_gpu(device):
-    "Return whether this argument of torch's names a GPU; an integer is the number of one"
+    "Return whether a device argument of torch names a GPU; an integer is its number"
     if isinstance(device, str) or type(device).__name__ == 'device':
         return str(device).split(':')[0] == 'cuda'
     return type(device) is int
 
 
 def _mode():
-    "torch's functions, for which the GPU is the CPU's memory"
+    "Return a mode in which torch's functions use the CPU's memory for the GPU"
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -128,7 +128,7 @@ _PROPERTIES = dict(
 
 
 def _uncompiled(model=None, **options):
-    "Return the function itself, as a substitute for `torch.compile`, whose compiler would ask for the state of a GPU"
+    "Return the function itself, as a substitute for `torch.compile`, whose compiler needs a GPU"
     return (lambda model: model) if model is None else model
 
 
@@ -169,12 +169,12 @@ def _listed(sources):
 
 @contextmanager
 def _compiler_there():
-    "Without `CXX` if that names a compiler which is not here: programs set it for nvcc, on their author's machine"
+    "Unset `CXX` in the `with` block if it names a missing compiler: programs set it for their author's machine"
     own = os.environ.get('CXX')
     if own is None or shutil.which(own.split()[0]):
         yield
         return
-    print(f'gridstride: {own} (from the variable CXX) is not here; compiled by what is')
+    print(f'gridstride: {own} (from the variable CXX) is not installed; another compiler is used')
     del os.environ['CXX']
     try:
         yield
@@ -183,10 +183,10 @@ def _compiler_there():
 
 
 def _load_inline(original):
-    "torch's `load_inline`, with the emulator for what has CUDA sources"
+    "Return torch's `load_inline`, which uses the emulator for CUDA sources"
     from .cpp import load_cuda
 
-    order = inspect.signature(original)  # torch has put `sycl_sources` before `functions` since
+    order = inspect.signature(original)  # newer versions of torch have `sycl_sources` before `functions`
 
     def load_inline(*args, **options):
         given = order.bind(*args, **options).arguments
@@ -201,7 +201,7 @@ def _load_inline(original):
 
 
 def _load(original):
-    "torch's `load`, with the emulator for what has CUDA sources"
+    "Return torch's `load`, which uses the emulator for CUDA sources"
     order = inspect.signature(original)
 
     def load(*args, **options):
@@ -217,11 +217,11 @@ def _load(original):
     return load
 
 
-_calls = types.SimpleNamespace(n=0, seconds=0.0)  # of compiled code, since the cell began
+_calls = types.SimpleNamespace(n=0, seconds=0.0)  # calls of compiled code in the current cell
 
 
 def _timed(original):
-    "Return `Emulated.call`, timed: it adds its seconds to `_calls`"
+    "Return `Emulated.call` with a timer that adds to `_calls`"
 
     def call(self, entry, args):
         start = perf_counter()
@@ -235,7 +235,7 @@ def _timed(original):
 
 
 def _swap(stack, owner, name, new):
-    "`owner.name` is `new` until the stack ends"
+    "Set `owner.name` to `new` until the stack is closed"
     missing = object()
     old = getattr(owner, name, missing)
     setattr(owner, name, new)
@@ -243,14 +243,14 @@ def _swap(stack, owner, name, new):
 
 
 def _put(stack, name, module):
-    "`import name` gives `module` until the stack ends"
+    "Let `import name` return `module` until the stack is closed"
     old = sys.modules.get(name)
     sys.modules[name] = module
     stack.callback(lambda: sys.modules.pop(name, None) if old is None else sys.modules.update({name: old}))
 
 
 def _for_a_gpu(simulated, original):
-    "Return `vectorize`: the simulator's where the target is a GPU, else Numba's own"
+    "Return `vectorize` that uses the simulator's if the target is a GPU, else Numba's"
 
     def decorator(*args, **how):
         return (simulated if how.get('target') == 'cuda' else original)(*args, **how)
@@ -259,7 +259,7 @@ def _for_a_gpu(simulated, original):
 
 
 def _numba(stack):
-    "`from numba import cuda` is the simulator's"
+    "Let `from numba import cuda` import the simulator's module"
     try:
         import numba
     except ImportError:
@@ -276,7 +276,7 @@ def _numba(stack):
 
 
 class _Shims:
-    "The loader of what stands for a Triton that is not installed"
+    "Loads substitutes for the modules of Triton if it is not installed"
 
     is_shim = True
 
@@ -292,7 +292,7 @@ class _Shims:
 
 
 class _AtImport:
-    "A finder of modules that knows Triton alone: as soon as it is imported, kernels are checked"
+    "Finds only the module `triton`: as soon as it is imported, its kernels are checked"
 
     def __init__(self, stack):
         self.stack = stack
@@ -318,7 +318,7 @@ class _AtImport:
 
 
 def _not_for_torch(original):
-    "`__import__`, for which a Triton that is not installed is not there when torch asks: it would compile with it"
+    "Return an `__import__` that hides the substitute for Triton from torch, which would try to compile with it"
 
     def importing(name, globals=None, *args, **kwargs):
         if name.partition('.')[0] == 'triton' and (globals or {}).get('__name__', '').startswith('torch.'):
@@ -329,7 +329,7 @@ def _not_for_torch(original):
 
 
 def _triton(stack):
-    "`import triton` gives kernels that are checked on the CPU"
+    "Let `import triton` give kernels that are checked on the CPU"
     finder = _AtImport(stack)
     if 'triton' in sys.modules:
         finder.patch(sys.modules['triton'])
@@ -351,7 +351,7 @@ def _forget_standins():
 def as_gpu(
     unchecked=False,  # without detectors: faster, and mistakes in kernels are not reported
 ):
-    "Inside the `with` block the program finds a GPU: the emulator. With a real one nothing is changed"
+    "Let the program find a GPU, the emulator, inside the `with` block; with a real GPU nothing is changed"
     if backend() == 'gpu':
         yield
         return
@@ -362,7 +362,7 @@ def as_gpu(
     from .diagnostics.settings import change, settings
 
     with ExitStack() as stack:
-        # what a GPU does in 2 ms takes minutes, and is not endless
+        # work of 2 ms on a GPU may take minutes here, so the time limit is an hour
         stack.enter_context(emulator.options(False if unchecked else None, seconds=3600))
         stack.enter_context(change(settings, seconds=3600.0))
         for name, new in _functions().items():
@@ -371,7 +371,7 @@ def as_gpu(
         _swap(stack, torch._C, '_cuda_getCurrentRawStream', lambda device: 0)
         for module in (torch.cpu, torch.cuda):
             _swap(stack, module, 'set_stream', lambda stream: None)
-        # asks torch for a GPU, when it is imported: torch would start CUDA to know, or say that there is none
+        # imported only now, because its import asks torch for a GPU
         from torch.utils import cpp_extension
 
         _swap(stack, cpp_extension, 'load_inline', _load_inline(cpp_extension.load_inline))
@@ -383,45 +383,46 @@ def as_gpu(
         yield
 
 
-UNCHECKED = 'unchecked: what a kernel does wrong is not reported'
-_entered = []  # what `enable` entered, left when the process ends
+UNCHECKED = 'unchecked: mistakes in kernels are not reported'
+_entered = []  # the context that `enable` entered, until the process ends
 
 
 def enable(
     unchecked=False,  # without detectors
     quiet=False,  # print nothing
 ) -> bool:  # is it the emulator?
-    """From now on this process, and Python programs that it starts, find a GPU: the emulator. Print one line about it.
-    With a real one nothing is changed"""
+    """Let this process, and Python programs that it starts, find a GPU from now on: the emulator; print one line about
+    it. With a real GPU nothing is changed"""
     if backend() == 'gpu':
         return False
     if not _entered:
         _entered.append(as_gpu(unchecked))
         _entered[0].__enter__()
-        atexit.register(_entered[0].__exit__, None, None, None)  # Python would close it among modules that are gone
+        # without this, Python would close the context after unloading modules that it needs
+        atexit.register(_entered[0].__exit__, None, None, None)
         emulate_children(unchecked)
         how = f'emulated, on the CPU{f"; {UNCHECKED}" if unchecked else ""}'
         if not quiet:
-            print(f"gridstride: no GPU is here; .cuda(), device='cuda', load_inline, numba.cuda and Triton are {how}")
+            print(f"gridstride: no GPU found; .cuda(), device='cuda', load_inline, numba.cuda and Triton are {how}")
     return True
 
 
-# What takes a GPU 2 ms takes minutes here, and 70 repetitions of that are useless
+# Work of 2 ms on a GPU may take minutes here, and repeating it 70 times would be useless
 def _timed_once(shell):
-    "%timeit and %%timeit run once, and print that"
+    "Let %timeit and %%timeit run code once, and print a note"
     original = shell.find_magic('timeit')
 
     def timeit(line, cell=None):
         line = '' if line is None else re.sub(r'^(\s*-[nr]\s*\d+)+', '', line)
-        print('gridstride: emulated, so timed once; it says nothing of a GPU')
+        print('gridstride: emulated, so timed once; the time says nothing about a GPU')
         return original(f'-n1 -r1 {line}', cell)
 
     shell.register_magic_function(timeit, 'line_cell', 'timeit')
 
 
-# For who asks how long a cell would take that was interrupted
+# Helps to estimate how long an interrupted cell would take
 def _count_calls(shell):
-    "A cell that is interrupted reports how many calls of compiled code it made, and their time"
+    "Let an interrupted cell print how many calls of compiled code it made, and their time"
 
     def begin(info):
         _calls.n = _calls.seconds = 0
@@ -446,7 +447,7 @@ def execute(
     seconds=300,  # after which a cell is interrupted
     unchecked=False,  # without detectors
 ) -> Path:  # the executed copy, next to it
-    "Run a notebook in a fresh kernel, its folder the current one, all its cells even if one fails"
+    "Run all cells of a notebook in a fresh kernel, in its own folder, even if one fails"
     import nbformat
     from nbclient import NotebookClient
 
@@ -457,7 +458,7 @@ def execute(
 
     NotebookClient(
         nb,
-        kernel_name='python3',  # this Python, whatever the notebook's own was called
+        kernel_name='python3',  # this Python, whatever kernel the notebook names
         timeout=seconds,
         interrupt_on_timeout=True,
         allow_errors=True,
@@ -480,12 +481,12 @@ def _too_long(outputs, seconds, unchecked):
     printed = ''.join(output.text for output in outputs if output.output_type == 'stream')
     calls = re.search(r'^gridstride: (in call .* each)$', printed, re.M)
     faster = '' if unchecked else '; --unchecked is faster'
-    where = f'{calls[1]}: how many are there to be' if calls else 'does it launch a kernel many times, to time it'
+    where = f'{calls[1]}: how many calls are needed' if calls else 'does it launch a kernel many times, to time it'
     return f'interrupted after {seconds:g} s (--seconds){"," if calls else ";"} {where}?{faster}'
 
 
 def _failures(cells, seconds, unchecked):
-    "Yield (number of the cell, what went wrong in words) of each cell that failed"
+    "Yield (index of the cell, what went wrong) for each cell that failed"
     for i, c in enumerate(cells):
         for output in c.get('outputs', []):
             if output.output_type == 'error' and output.ename == 'KeyboardInterrupt':
@@ -495,7 +496,7 @@ def _failures(cells, seconds, unchecked):
 
 
 def _report(path, seconds, unchecked):
-    "Print what became of an executed notebook; the number of cells that failed"
+    "Print the result of an executed notebook; return how many cells failed"
     import nbformat
 
     cells = nbformat.read(path, as_version=4).cells
@@ -511,7 +512,7 @@ def main(argv=None) -> int:  # exit status
     "Run the command; return the program's own status, or the number of cells that failed"
     p = argparse.ArgumentParser(prog='python -m gridstride.as_gpu', description='Run a program that expects a GPU.')
     p.add_argument('--seconds', type=float, default=300, help='after which a cell of a notebook is interrupted')
-    p.add_argument('--unchecked', action='store_true', help='do not look for races and stray accesses: faster')
+    p.add_argument('--unchecked', action='store_true', help='disable all checks: faster')
     p.add_argument('file', type=Path, help='a Python program, or a notebook')
     p.add_argument('args', nargs=argparse.REMAINDER, help="the program's own arguments")
     a = p.parse_args(argv)

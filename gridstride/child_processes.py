@@ -1,7 +1,7 @@
-"""Python programs that an emulated program starts, `!python file.py` and `subprocess`: they find a GPU, too.
+"""Lets Python programs that an emulated program starts (`!python file.py`, `subprocess`) find a GPU, too.
 
-The folder of a `sitecustomize` is put before PYTHONPATH: a Python of the same environment emulates as soon as it
-imports torch, numba or Triton. Another Python, such as that of another virtual environment, is left alone.
+The folder of a `sitecustomize` is prepended to PYTHONPATH: a Python of the same environment then emulates a GPU as soon
+as it imports torch, Numba or Triton. Another Python, such as that of another virtual environment, is not changed.
 """
 
 import atexit
@@ -19,7 +19,7 @@ __all__ = ['emulate_children']
 
 _ASKED = 'GRIDSTRIDE_AS_GPU'  # the variable that a child reads: [its environment, where gridstride is, unchecked?]
 
-# Any Python may read it, an old one, too. It also runs the machine's own `sitecustomize`.
+# Any version of Python may read this file. It also runs the machine's own `sitecustomize`.
 _HOOK = '''# Python programs that an emulated program starts find a GPU, too: see gridstride/child_processes.py
 import json, os, sys
 
@@ -64,7 +64,7 @@ if _asked and _asked[0] == sys.prefix and not os.environ.get('NUMBA_ENABLE_CUDAS
 
 
 def _folder():
-    "Return the folder with the hook, in the cache; where that cannot be had, one for this process"
+    "Return the folder with the hook, in the cache; if that cannot be written, a temporary one"
     folder = cache_dir() / 'children'
     try:
         _write_hook(folder)
@@ -76,11 +76,11 @@ def _folder():
 
 
 def _write_hook(folder):
-    "Put the hook there, unless it is; raises `OSError` if other users could replace it"
+    "Write the hook, unless it exists; raises `OSError` if other users could replace it"
     file = folder / 'sitecustomize.py'
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(is_foreign(os.stat(path)) for path in (folder.parent, folder)):
-        raise PermissionError(f'{folder} is not this user\'s alone')
+        raise PermissionError(f'{folder} can be changed by other users')
     if file.is_symlink() or not file.is_file() or is_foreign(os.stat(file)) or file.read_bytes() != _HOOK.encode():
         file.unlink(missing_ok=True)
         write_whole(file, _HOOK)
@@ -89,7 +89,7 @@ def _write_hook(folder):
 def emulate_children(
     unchecked,  # without detectors
 ):
-    "From now on Python programs that this process starts are emulated"
+    "Let Python programs that this process starts from now on find an emulated GPU"
     folder = _folder()
     os.environ[_ASKED] = json.dumps([sys.prefix, str(Path(__file__).parents[1]), unchecked])
     paths = os.environ.get('PYTHONPATH', '').split(os.pathsep)

@@ -1,6 +1,6 @@
-"""`numba.cuda` where a GPU works, the simulator elsewhere: importing this module gives the one that runs kernels here.
+"""`numba.cuda` on a machine with a working GPU, else the simulator: importing this module returns one of the two.
 
-It says which, once, in one line. GRIDSTRIDE_BACKEND=sim or =gpu chooses; `gpu` without one is an error.
+It prints which, once. GRIDSTRIDE_BACKEND=sim or =gpu selects one; `gpu` without a GPU is an error.
 """
 
 import sys
@@ -11,7 +11,7 @@ from .utils import backend
 
 
 def choose():
-    "Return the module that runs kernels here, and where that is, in words"
+    "Return (module that runs kernels, where it runs them)"
     if backend() != 'gpu':
         return import_module('gridstride.sim.cuda'), 'the simulator, on the CPU'
     cuda = import_numba_cuda()

@@ -26,12 +26,12 @@ PALETTE = [
     '#b9e4df',
     '#f2e394',
     '#dcd3c4',
-]  # pale: dark text reads on each
+]  # pale, so that dark text on them is readable
 EMPTY, BAD = '#ffffff', '#e4572e'
 
 
 def svg_text(x, y, s, size=12, anchor='middle', extra='') -> str:  # SVG; pixels; `extra`: more attributes
-    "Write a text at (x, y), the middle of its foot unless `anchor` is 'start' or 'end'"
+    "Write a text whose baseline is centred at (x, y), or starts or ends there if `anchor` is 'start' or 'end'"
     how = f'font-size="{size}" text-anchor="{anchor}" {extra}'
     return f'<text x="{x:.1f}" y="{y:.1f}" {how}>{escape(str(s))}</text>'
 
@@ -48,7 +48,7 @@ class Panel:
         self.w, self.h, self.svg = w, h, ''.join(parts)
 
 
-WIDEST = 784  # pixels: a page of 800 and its margin
+WIDEST = 784  # pixels: a page of 800 without its margin
 
 
 def _in_rows(panels, gap, most):
@@ -62,7 +62,7 @@ def _in_rows(panels, gap, most):
 
 
 def _placed(rows, gap, pad):
-    "Return each panel as SVG at its position, and the width and height of all"
+    "Return the SVG of all panels at their positions, and the total width and height"
     parts, width, y = [], 0, pad
     for row in rows:
         x = pad
@@ -83,8 +83,8 @@ class Picture:
         w = max(w, max(len(line) for line in lines) * 6.6)
         W, H = w + 2 * pad, h + 2 * pad + 10 + 17 * len(lines)
         parts += [
-            svg_text(pad, pad + h + 22 + 17 * i, o, anchor='start', extra='font-style="italic"')
-            for i, o in enumerate(lines)
+            svg_text(pad, pad + h + 22 + 17 * i, line, anchor='start', extra='font-style="italic"')
+            for i, line in enumerate(lines)
         ]
         card = svg_rect(0, 0, W, H, CARD, 'rx="8"')
         shown = min(1, WIDEST / W)  # a single panel that is wider than a page is shown smaller
@@ -104,14 +104,14 @@ def cells(
     color=None,  # same shape, integers: the cell's colour, -1 for none
     title='',  # a line above
     bad=None,  # same shape, booleans: cells to mark in red
-    size=34,  # pixels a cell
-    rows=None,  # one label per row, at its left
+    size=34,  # pixels per cell
+    rows=None,  # one label per row, to its left
     cols=None,  # one label per column, above it
 ) -> Panel:
     "Draw a table of coloured cells"
     labels = np.asarray(labels) if hasattr(labels, 'shape') else np.asarray(labels, dtype=object)
     if labels.ndim != 2:
-        raise ValueError(f'cells takes a 2-D array, this is {labels.shape}')
+        raise ValueError(f'cells takes a 2-D array, not one of shape {labels.shape}')
     h, w = labels.shape
     color = np.full((h, w), -1) if color is None else np.broadcast_to(np.asarray(color), (h, w))
     bad = np.zeros((h, w), bool) if bad is None else np.broadcast_to(np.asarray(bad), (h, w))
@@ -144,10 +144,10 @@ def _cell(x, y, size, label, color):
 def meet(
     m,  # a `Panel` with as many rows as `out`
     n,  # a `Panel` with as many columns as `out`
-    out,  # a `Panel`; with a title, if `m` has one, so that their rows are level
+    out,  # a `Panel`; it needs a title if `m` has one, so that their rows are aligned
     gap=14,  # pixels between them
 ) -> Panel:
-    "Draw `m` at the left of `out`, and `n` above it"
+    "Draw `m` to the left of `out`, and `n` above it"
     x, y = m.w + gap, n.h + gap
     positions = (m, 0, y), (n, x, 0), (out, x, y)
     parts = [f'<g transform="translate({a:.1f},{b:.1f})">{p.svg}</g>' for p, a, b in positions]
@@ -155,9 +155,9 @@ def meet(
 
 # %% ../nbs/lib/04_draw.ipynb #a40160a8
 def timeline(
-    events,  # (who, when, what): `when` is any number, growing; `what` a short word
+    events,  # (who, when, what): `when` increases; `what` is a short word
     color=None,  # what -> palette number; by default in order of appearance
-    width=560,  # pixels for the whole span, at least
+    width=560,  # minimal width, in pixels
     title='',  # a line above
 ) -> Panel:
     "Draw a timeline: one row per `who`, in order of first appearance"
@@ -186,7 +186,7 @@ def timeline(
 
 # %% ../nbs/lib/04_draw.ipynb #b4ccf3b3
 def _accesses(t, array=None, verb=None, line=None, space=None):
-    "Return the recorded accesses that fit; raises `ValueError`, which lists what there is, if none does"
+    "Return the recorded accesses that match; raises `ValueError`, which lists all accesses, if none does"
     asked = {k: v for k, v in dict(array=array, verb=verb, line=line, space=space).items() if v is not None}
     here = [a for a in t.accesses if a['verb'] != 'barrier']
     found = [a for a in here if all(a[k] == v for k, v in asked.items())]
@@ -199,12 +199,12 @@ def _accesses(t, array=None, verb=None, line=None, space=None):
 def touched(
     t,  # a trace
     array,  # the array's name in the kernel
-    by='thread',  # what an element shows: 'thread', 'block', 'count' or 'time' (the order of the first touch)
+    by='thread',  # what an element shows: 'thread', 'block', 'count' or 'time' (the order of the first access)
     verb='read',  # 'read', 'written' or 'atomic'
     title=None,  # a line above; by default the array and the verb
     **kw,  # for `cells`
 ) -> Panel:
-    "Draw who touched each element of an array; `n×` if several threads did"
+    "Draw which thread accessed each element of an array; `n×` if several threads did"
     acc = _accesses(t, array, verb)
     shape = acc[0]['shape'] if len(acc[0]['shape']) == 2 else (1, -1)
     indices = np.concatenate([a['at'] for a in acc])
@@ -217,7 +217,7 @@ def touched(
 
 
 def _mark(by, who, when):
-    "Return (label, colour) of an element that `who` touched, in that order at `when`"
+    "Return (label, colour) of an element that the threads or blocks `who` accessed at the times `when`"
     some = np.unique(who)
     if not len(some):
         return '', -1
@@ -237,7 +237,7 @@ def _request(t, line, verb, space, warp, nth):
 
 
 def _few(lanes):
-    "Format some lanes in no more characters than fit in a cell"
+    "Format lanes so briefly that the text fits into a cell"
     if len(lanes) > 2 and (np.diff(lanes) == 1).all():
         return f'{lanes[0]}-{lanes[-1]}'
     return ','.join(map(str, lanes)) if len(lanes) < 3 else f'{len(lanes)}×'
@@ -248,7 +248,7 @@ def _counted(n, what):
 
 
 def sectors(t, line, verb='read', warp=0, nth=0, most=8) -> Panel:  # most: how many sectors to draw
-    "Draw the 32-byte sectors of one request, with the lane that needs each element; white is fetched and not used"
+    "Draw the 32-byte sectors of one request, with the lane that needs each element; unused elements are white"
     lane, byte, size, name = _request(t, line, verb, 'global', warp, nth)
     every = np.unique(byte // 32)
     rows = np.full((min(len(every), most), 32 // size), '', dtype=object)
@@ -280,7 +280,7 @@ def grid(
     blocks,  # how many blocks: a `dim3`, or what `dim3` takes
     threads,  # how many threads in each, likewise
     shape=None,  # (rows, columns) of the data under the grid; threads outside are drawn white
-    size=34,  # pixels a thread
+    size=34,  # pixels per thread
 ) -> Panel:
     "Draw a grid of blocks in x and y: each cell is a thread with its index in its block, the colour is the block"
     b, t = dim3(blocks), dim3(threads)
@@ -298,10 +298,10 @@ def life(
     array,  # the array's name in the kernel
     block=0,  # number of the block
     most=6,  # how many steps
-    apart=False,  # are accesses of one line, one after the other, steps of their own?
+    apart=False,  # make every access a step of its own, even if several come from one line?
     titles=None,  # one title per step, instead of its line
 ) -> list:  # of `Panel`
-    "Draw an array step by step: what each line did to it, with the threads that did it"
+    "Draw an array step by step: the accesses of each line, with their threads"
     steps = []
     for a in _accesses(t, array):
         pick = a['block'] == block
@@ -332,7 +332,7 @@ def events(
 
 # %% ../nbs/lib/04_draw.ipynb #e1d589a5
 class Film:
-    "Panels one at a time, with a slider over `names`; side by side if no widget can be shown"
+    "Panels of which a slider over `names` shows one at a time; side by side if no widget can be shown"
 
     def __init__(self, panels, caption, names=None, what='step'):  # what: what the slider goes over
         if not panels:

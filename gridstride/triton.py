@@ -1,8 +1,8 @@
-"""Triton where a GPU works, its kernels checked on the CPU elsewhere: importing this module gives what runs them here.
+"""Triton on a machine with a working GPU, else kernels that are checked on the CPU: importing this module returns one.
 
-It says which, once, in one line. GRIDSTRIDE_BACKEND=sim or =gpu chooses; `gpu` without one is an error. Without a GPU
-`triton.jit` makes a kernel that `gridstride.tile` runs; all else is Triton's own where it is installed, and where it
-is not, `language`, `cdiv`, `next_power_of_2`, `Config`, `autotune` and `heuristics` are there."""
+It prints which, once. GRIDSTRIDE_BACKEND=sim or =gpu selects one; `gpu` without a GPU is an error. Without a GPU,
+`triton.jit` makes a kernel that `gridstride.tile` runs. All other names are Triton's if it is installed; otherwise
+there are `language`, `cdiv`, `next_power_of_2`, `Config`, `autotune` and `heuristics`."""
 
 import sys
 from importlib import import_module
@@ -11,7 +11,7 @@ from .utils import backend
 
 
 def choose():
-    "Return the module that runs Triton's kernels here, and where that is, in words"
+    "Return (module that runs Triton's kernels, where it runs them)"
     if backend() != 'gpu':
         return import_module('gridstride.tile.triton_shim').module(), 'checked, on the CPU'
     import torch

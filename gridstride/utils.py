@@ -29,7 +29,7 @@ def cdiv(
 
 # %% ../nbs/lib/01_utils.ipynb #7b6a8cdf
 class dim3(namedtuple('dim3', 'x y z')):
-    "Sizes or a position along x, y and z; `dim3(16)`, `dim3(16,16)`, and `dim3((16,16))` leave the rest at 1"
+    "Sizes or a position along x, y and z; in `dim3(16)`, `dim3(16,16)` and `dim3((16,16))` the others are 1"
 
     __slots__ = ()
 
@@ -74,7 +74,7 @@ def _numpy(x):
     return x, x.dtype.name
 
 def _alike(got, want):
-    "Return both as `_numpy` does; a number or a list without a dtype takes that of the other, if it fits"
+    "Return both as `_numpy` does; a number or a list takes the dtype of the other, if that fits"
     (g, gd), (w, wd) = _numpy(got), _numpy(want)
     plain = [not hasattr(x, 'dtype') for x in (got, want)]
     if all(plain):
@@ -193,7 +193,7 @@ def check(
     atol=None,  # absolute tolerance, likewise
     tile=None,  # tile or block size (a number, or one per axis), to look for wrong edges of that size
 ) -> Agreement:  # how many values agree
-    "Raise `AssertionError` that says where and how `got` differs from `want`, if it does"
+    "Compare `got` with `want`; raises `AssertionError`, which locates and describes the differences"
     (g, gd), (w, wd) = _alike(got, want)
     if g.shape != w.shape:
         raise _wrong(f'shape differs: got {g.shape}, want {w.shape}')
@@ -214,10 +214,10 @@ def check(
 # %% ../nbs/lib/01_utils.ipynb #4723d5bb
 @contextmanager
 def should_fail(
-    *kinds,  # the errors that count; any `Exception` by default
-    says='',  # what the message must hold
+    *kinds,  # the expected error classes; by default any `Exception`
+    says='',  # what the message must contain
 ):
-    "Print the error that the `with` block raises; `AssertionError` if it raises none, or one that says something else"
+    "Print the error of the `with` block; raises `AssertionError` if there is none, or if its message lacks `says`"
     try:
         yield
     except kinds or Exception as e:
@@ -239,7 +239,7 @@ def get_signature(
 
 
 def get_sig(fname, src):
-    "Return `get_signature` as the lectures call it: None if `src` has no such function"
+    "Call `get_signature` by the lectures' name; None if `src` has no such function"
     try:
         return get_signature(fname, src)
     except ValueError:
@@ -263,7 +263,7 @@ def show_img(
     x,  # (height, width), (3, height, width) or (height, width, 3); 0 to 255, or 0 to 1 if floats
     figsize=(4, 3),  # inches
     title=None,  # a line above it
-    **how,  # for matplotlib's `imshow`: `cmap='gray_r'`
+    **how,  # for matplotlib's `imshow`, such as `cmap='gray_r'`
 ):
     "Show `x` in the notebook, grey if it has one channel"
     import matplotlib.pyplot as plt
@@ -296,7 +296,7 @@ def gpu_count() -> int:  # GPUs that the driver can use
 
 
 def backend() -> str:  # 'gpu' or 'sim'
-    "Return what runs kernels here: the GPU if there is one, else the simulator; `GRIDSTRIDE_BACKEND` forces either"
+    "Return what runs kernels: 'gpu' if there is one, else 'sim', the simulator; `GRIDSTRIDE_BACKEND` forces either"
     forced = os.environ.get('GRIDSTRIDE_BACKEND', '')
     if forced not in ('', 'gpu', 'sim'):
         raise ValueError(f"GRIDSTRIDE_BACKEND is {forced!r}, but must be 'gpu', 'sim' or unset")
@@ -306,8 +306,8 @@ def backend() -> str:  # 'gpu' or 'sim'
     return forced or ('gpu' if gpu_count() else 'sim')
 
 # %% ../nbs/lib/01_utils.ipynb #1ed536d7
-def cache_dir() -> Path:  # where what is slow to make is kept
-    "Return the folder of the cache; the variable `GRIDSTRIDE_CACHE` names another one"
+def cache_dir() -> Path:  # of compiled code
+    "Return the cache folder, or the one that the variable `GRIDSTRIDE_CACHE` names"
     if own := os.environ.get('GRIDSTRIDE_CACHE'):
         return Path(own).expanduser()
     if sys.platform == 'darwin':
@@ -316,7 +316,7 @@ def cache_dir() -> Path:  # where what is slow to make is kept
 
 # %% ../nbs/lib/01_utils.ipynb #54b68f01
 def _properties(p):
-    "Return (what, how much) of a GPU's properties, as torch reports them"
+    "Return (name, value) of a GPU's properties, as torch reports them"
     return [
         ('compute capability', f'{p.major}.{p.minor}'),
         ('global memory', f'{p.total_memory / 2**30:.0f} GiB'),
@@ -334,7 +334,7 @@ def _properties(p):
 
 
 def print_cuda_info():
-    "Print what each GPU here has: the sizes that decide how kernels are launched"
+    "Print the properties of each GPU that limit the launch of kernels"
     import torch
 
     n = torch.cuda.device_count()

@@ -4,7 +4,7 @@ REASONS = dict(
     cached_by_content='replay', cached_by_pointer='replay', cached_by_shape='replay', constant='constant',
     counts_calls='gave up', falls_back='fallback', fewer_digits='precision', freed_memory='unwritten',
     imports_reference='reference', kernel_for_show='fallback', known_seed='seed', lazy_method='subclass',
-    lazy_tensor='subclass', looks_into_frames='spied', looks_through_objects='spied', only_told_sizes='shapes',
+    lazy_tensor='subclass', looks_into_frames='spied', looks_through_objects='spied', only_public_sizes='shapes',
     patches_check='patched', patches_judge='patched', patches_timer='patched', process_stays='late',
     returns_input='alias', side_stream='stream', thread_finishes_later='late', zeroes_inputs='inputs',
 )

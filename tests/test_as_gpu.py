@@ -192,7 +192,7 @@ def test_a_program_gets_its_arguments(tmp_path):
     )
     r = run('p.py', '--what', 4, folder=tmp_path)
     assert r.stdout.splitlines()[-1] == "3.0 ['--what', '4']", r
-    assert 'no GPU is here' in r.stdout
+    assert 'no GPU found' in r.stdout
     r = run('q.py', folder=tmp_path)
     assert r.returncode == 2 and 'q.py is not' in r.stderr
 
@@ -248,7 +248,7 @@ def test_a_program_without_detectors_prints_a_notice(tmp_path):
     pytest.importorskip('numba')
     (tmp_path / 'p.py').write_text('\n'.join([RACES, COMPILED, SIMULATED, 'import sys; print(sys.argv[1:])']))
     r = run('--unchecked', 'p.py', '--unchecked', folder=tmp_path)
-    assert r.returncode == 0 and r.stdout.startswith('gridstride: no GPU is here'), r
+    assert r.returncode == 0 and r.stdout.startswith('gridstride: no GPU found'), r
     assert 'unchecked' in r.stdout.splitlines()[0]
     assert r.stdout.splitlines()[-1] == "['--unchecked']" and r.stdout.count('tensor([') == 2
     r = run('p.py', '--unchecked', folder=tmp_path)

@@ -1,4 +1,4 @@
-"""What memory an array covers: whose it is, where it begins and ends, and all of it as a flat array."""
+"""The memory that an array covers: its owner, its bounds, and all of it as a flat array."""
 
 import numpy as np
 
@@ -23,7 +23,7 @@ def byte_bounds(a):
     if not a.size:
         return first, first
     ends = [(n - 1) * s for n, s in zip(a.shape, a.strides)]
-    return first + sum(o for o in ends if o < 0), first + sum(o for o in ends if o > 0) + a.itemsize
+    return first + sum(end for end in ends if end < 0), first + sum(end for end in ends if end > 0) + a.itemsize
 
 
 def reach(shape, strides):
@@ -32,23 +32,23 @@ def reach(shape, strides):
 
 
 def span(a):
-    "Return all memory from the lowest to the highest element of a NumPy array, as a flat array"
+    "Return the memory from the lowest to the highest element of a NumPy array, as a flat array"
     low = a[(..., *(slice(None, None, -1) if s < 0 else slice(None) for s in a.strides))]
-    n = -(-reach(low.shape, low.strides) // a.itemsize)  # strides in bytes may be no multiples of it
+    n = -(-reach(low.shape, low.strides) // a.itemsize)  # strides in bytes may not be multiples of the item size
     return np.lib.stride_tricks.as_strided(low, (n,), (a.itemsize,))
 
 
 def whole_storage(t):
-    "Return all of a tensor's storage, whatever part of it the tensor is, as a flat tensor"
+    "Return the whole storage of a tensor as a flat tensor"
     return t.as_strided((t.untyped_storage().nbytes() // t.element_size(),), (1,), 0)
 
 
 def part(
-    flat,  # NumPy: what has one element per element of a memory
+    flat,  # a flat NumPy array
     first,  # index of the part's first element
     shape,
     strides,  # in elements of `flat`
 ):
-    "Return a part of `flat` as an array with a shape"
+    "Return a strided view of `flat`"
     step = flat.strides[0] or flat.itemsize  # the stride may be 0 for an empty array
     return np.lib.stride_tricks.as_strided(flat[first:], shape, [s * step for s in strides])

@@ -1,4 +1,4 @@
-"""Files that are replaced in one step, so that no reader ever finds half of one; whose files they are."""
+"""Replaces files in one step, so that no reader finds a partly written one; checks whether other users own a file."""
 
 import os
 import tempfile
@@ -9,15 +9,15 @@ __all__ = ['is_foreign', 'write_whole']
 
 def is_foreign(
     found,  # an `os.stat_result`
-) -> str:  # '' if it is this user's alone
-    "Return why another user could have created what `os.stat` or `os.lstat` found; '' if none could"
+) -> str:  # '' if only this user could
+    "Return why another user could have created or changed the file that `os.stat` or `os.lstat` found"
     if hasattr(os, 'geteuid') and found.st_uid != os.geteuid():
         return 'belongs to another user'
     return 'can be written by others' if hasattr(os, 'geteuid') and found.st_mode & 0o022 else ''
 
 
 def write_whole(
-    path,  # of the file, in a folder that exists; through a link, the file that it names
+    path,  # in a folder that exists; a link is followed
     text: str,
 ):
     "Replace the file at `path` by `text`, completely or not at all; the file keeps its mode, a new one gets 644"

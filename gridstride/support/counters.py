@@ -1,8 +1,8 @@
-"""Counters with names: what a run counts, and how it is printed."""
+"""Named counters of a run, and how they are printed."""
 
 
 class Counters(dict):
-    "Counters by name, also as attributes; a subclass lists them in `NAMES`, and the columns of a table in `WIDTH`"
+    "Counters by name, also as attributes; a subclass sets their `NAMES`, and the printed `WIDTH` of a name"
 
     NAMES = ()
     WIDTH = 26
@@ -16,7 +16,7 @@ class Counters(dict):
         return self[k]
 
     def add(self, **counts):
-        "Count on: `counts` by name"
+        "Add to counters by name"
         for k, v in counts.items():
             self[k] += int(v)
 

@@ -1,4 +1,4 @@
-"""The source of a function, wherever it was defined: in a file, in a notebook's cell, in text that `linecache` has."""
+"""Reads the source of a function that was defined in a file, in a notebook's cell, or in text that `linecache` has."""
 
 import ast
 import inspect
@@ -9,11 +9,11 @@ __all__ = ['FunctionSource', 'SourceMissing', 'source_of', 'tree_of']
 
 
 class SourceMissing(OSError):
-    "The source of a function is not available, as for what was typed at a prompt"
+    "The source of a function is not available, for example because it was typed at Python's prompt"
 
 
 class FunctionSource(NamedTuple):
-    "The lines where a function or class is defined, decorators included"
+    "The source lines of a function or class, with its decorators"
 
     lines: list  # as they are in the file
     first: int  # number of the first line
@@ -34,7 +34,7 @@ def source_of(
     f,  # a function, class or code object
 ) -> FunctionSource:
     "Read the source of `f`; raises `SourceMissing`"
-    f = inspect.unwrap(f)  # of a cache, as `getsourcelines` does and `getsourcefile` does not
+    f = inspect.unwrap(f)  # a decorator such as `cache`: `getsourcelines` unwraps it, `getsourcefile` does not
     try:
         lines, first = inspect.getsourcelines(f)
     except (OSError, TypeError):
@@ -44,7 +44,7 @@ def source_of(
 
 
 def tree_of(f) -> ast.Module:
-    "Parse the source of `f`; None if it cannot be read, or is only a part of a statement, as a lambda's line may be"
+    "Parse the source of `f`; None if it cannot be read, or is a part of a statement, as the line of a lambda may be"
     try:
         return ast.parse(source_of(f).text)
     except (SourceMissing, SyntaxError):

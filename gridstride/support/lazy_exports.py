@@ -1,5 +1,5 @@
-"""Lazy exports of subpackages that take long to import, as torch does: a name is imported on first use. And the error
-for a package that a subpackage needs and that is not installed."""
+"""Lazy exports of subpackages whose imports, such as torch, take long: a name is imported on first use. And the error
+for a required package that is not installed."""
 
 import sys
 from difflib import get_close_matches
@@ -8,8 +8,8 @@ from importlib.util import find_spec
 
 
 def require(
-    package,  # that can do without it until now
-    who,  # needs it
+    package,  # its name
+    who,  # the module or function that needs it
 ):
     "Raise an error that names the command to install `package`, unless it is installed"
     if find_spec(package) is None:
@@ -17,7 +17,7 @@ def require(
 
 
 def lacking(package, who):
-    "Make the error that names the package that `who` needs, and how to install it"
+    "Make the error for a missing package that `who` needs, with the command that installs it"
     what = f'{who} needs {package}, which is not installed: python -m pip install {package}'
     return ModuleNotFoundError(what, name=package)
 

@@ -1,14 +1,14 @@
-"""What one request of a warp costs: sectors of global memory, wavefronts of shared memory."""
+"""The cost of one request of a warp: sectors of global memory, wavefronts of shared memory."""
 
 import numpy as np
 
-# The threads of a warp issue one instruction together. What that instruction costs depends on the addresses
-# of its 32 lanes, or of the 64 of an AMD wavefront:
+# The threads of a warp issue one instruction together. Its cost depends on the addresses of the 32 lanes, or of the 64
+# lanes of an AMD wavefront:
 #
 # - **global memory** is fetched in *sectors* of 32 bytes. A request of a warp costs as many sectors as its lanes
 #   access; the ideal is as many as their bytes would fill.
 # - **shared memory** has 32 *banks*, 4 bytes wide: word `w` is in bank `w % 32`. Lanes that need different words
-#   of one bank must wait for each other; each round is a *wavefront*. Lanes that read the same word share it.
+#   of one bank are served one after the other; each pass is a *wavefront*. Lanes that read the same word share it.
 
 
 def sectors(warp, byte, size):
@@ -41,7 +41,7 @@ def _counts(values, least=0):
 
 def _distinct(values):
     "Return the distinct values, sorted, and for each of the sorted values its index among them"
-    values = np.sort(values, kind='stable')  # as quick as can be where they come in order, as lanes' addresses do
+    values = np.sort(values, kind='stable')  # fast for values that are almost sorted, as addresses of lanes are
     new = np.ones(len(values), bool)
     new[1:] = values[1:] != values[:-1]
     return values[new], np.cumsum(new) - 1

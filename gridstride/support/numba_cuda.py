@@ -1,4 +1,4 @@
-"""`numba.cuda`, imported so that it works with every NumPy that Numba allows."""
+"""Imports `numba.cuda` so that it works with every version of NumPy that Numba allows."""
 
 import sys
 from contextlib import contextmanager, suppress
@@ -10,8 +10,8 @@ import numpy as np
 __all__ = ['exchange', 'import_numba_cuda', 'numbas_own', 'prepare', 'is_simulated']
 
 
-# numba-cuda 0.30 names `np.row_stack` when it compiles its first kernel, and NumPy 2.5 has it no more. So it finds one
-# while it is imported, all of it.
+# numba-cuda 0.30 uses `np.row_stack` when it compiles its first kernel, but NumPy 2.5 has removed it. So all modules
+# that use it are imported here, while it exists.
 def import_numba_cuda():
     "Import the module `numba.cuda`; raises `ImportError` without it"
     if hasattr(np, 'row_stack'):
@@ -19,7 +19,7 @@ def import_numba_cuda():
     np.row_stack = lambda arrays: np.vstack(arrays)
     try:
         cuda = import_module('numba.cuda')
-        with suppress(ImportError):  # Numba's own, of old, has no such module
+        with suppress(ImportError):  # older versions of Numba do not have this module
             import_module('numba.cuda.np.arrayobj')
     finally:
         del np.row_stack
@@ -27,13 +27,13 @@ def import_numba_cuda():
 
 
 def prepare():
-    "Let `from numba import cuda` in other people's code work from now on, even if NumPy lacks a name that Numba uses"
+    "Let `from numba import cuda` in other code work from now on, even if NumPy lacks a name that Numba uses"
     if not hasattr(np, 'row_stack') and find_spec('numba'):
         with suppress(ImportError):
             import_numba_cuda()
 
 
-_own = {}  # Numba's modules, while the simulator's stand for them
+_own = {}  # Numba's modules, while the simulator's replace them
 
 
 def is_simulated():
@@ -47,9 +47,9 @@ def _simulated(modules):
 
 def exchange(
     modules,  # name -> module
-) -> dict:  # what was there
+) -> dict:  # the modules that were replaced
     "Replace `numba.cuda` and all modules below it by `modules`"
-    if not _simulated(modules):  # Numba's own are imported once: it refuses to register a second copy's types
+    if not _simulated(modules):  # Numba refuses to register the types of a second copy of its modules
         modules = _own | modules
     old = {k: m for k, m in sys.modules.items() if k.split('.')[:2] == ['numba', 'cuda']}
     for k in old:

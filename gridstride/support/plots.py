@@ -1,7 +1,7 @@
-"""One style for every plot: letters that can be read, colours that the colour-blind can distinguish, a card below it.
+"""One style for all plots: readable letters, colours that colour-blind readers can distinguish, a card as background.
 
-`plots.use()` sets it for a notebook; what the package draws has it anyway. `name_points` puts names next to points so
-that no name covers another name or leaves the axes. `faults` says what in a plot cannot be read.
+`plots.use()` sets it for a notebook; plots of the package always have it. `name_points` places names next to points so
+that no name covers another name or leaves the axes. `faults` lists what in a plot cannot be read.
 """
 
 from contextlib import contextmanager
@@ -9,9 +9,8 @@ from itertools import combinations
 
 __all__ = ['INK', 'CARD', 'COLORS', 'STYLE', 'SMALLEST', 'use', 'styled', 'name_points', 'faults']
 
-# A plot is a picture with a background of its own, the card that `draw` has, so it reads on a light page and on a dark
-# one. The colours are those of Okabe and Ito (2008), in an order in which neighbours differ in lightness as well; the
-# palest of them, a yellow, is left out.
+# A plot has the card of `draw` as its background, so that it can be read on light and dark pages. The colours are those
+# of Okabe and Ito (2008), in an order in which neighbours also differ in lightness, without the palest one, a yellow.
 INK, CARD = '#1f2933', '#fbfaf7'
 COLORS = ['#0072b2', '#e69f00', '#009e73', '#cc79a7', '#56b4e9', '#d55e00', '#444444']
 SMALLEST = 9  # points
@@ -46,7 +45,7 @@ def _settings():
 
 
 def use():
-    "Give all plots that follow this style"
+    "Give all later plots this style"
     import matplotlib
 
     matplotlib.rcParams.update(_settings())
@@ -101,7 +100,7 @@ def name_points(
 
 
 def _dot(ax, x, y):
-    "Return the box of a point's mark"
+    "Return the bounding box of a point's marker"
     from matplotlib.transforms import Bbox
 
     px, py = ax.transData.transform((x, y))

@@ -1,4 +1,4 @@
-"""Errors as notebooks and scripts show them: the learner's own lines and the message, without the package's inside."""
+"""Shortens errors in notebooks and scripts to the learner's lines and the message, without frames of the package."""
 
 import linecache
 import os
@@ -9,7 +9,7 @@ __all__ = ['ShownBriefly', 'briefly', 'is_machinery', 'point_to_first_cell']
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _MACHINERY = ('/IPython/', '/ipykernel/', '/traitlets/')
-MOST = 4  # of the learner's lines, the innermost
+MOST = 4  # lines of the learner that are shown, the innermost
 
 
 def is_machinery(file) -> bool:
@@ -20,7 +20,7 @@ def is_machinery(file) -> bool:
 class ShownBriefly:
     """An exception that is shown in a few lines if it is not caught.
 
-    `%tb` after `%xmode Verbose` shows all of it in a notebook, GRIDSTRIDE_TRACEBACK=1 in a script."""
+    For all frames, use `%tb` after `%xmode Verbose` in a notebook, or GRIDSTRIDE_TRACEBACK=1 for a script."""
 
     def __init__(self, *args):
         _shorten_in_scripts()
@@ -31,7 +31,7 @@ class ShownBriefly:
 
 
 def briefly(error: Exception) -> Exception:
-    "Return the error as one that is shown like those that are `ShownBriefly`"
+    "Let an error be shown like a `ShownBriefly` one; return it"
     _shorten_in_scripts()
     error._render_traceback_ = lambda: _render(error)
     return error
@@ -41,7 +41,7 @@ _hook = None
 
 
 def _shorten_in_scripts():
-    "Shorten, from the first such error on, what Python prints of one that ends a script; other errors are not changed"
+    "Install a hook that shortens such errors when they end a script; other errors are not changed"
     global _hook
     if _hook:
         return
@@ -68,7 +68,7 @@ def _render(error):
 
 
 def _own_frames(tb):
-    "Return the calls up to the package: those of the learner's code"
+    "Return the frames of the learner's code: those before the first frame of the package"
     frames = []
     for frame in traceback.extract_tb(tb):
         if frame.filename.startswith(_PACKAGE):
@@ -91,9 +91,9 @@ FIRST_CELL = "run the lesson's first cell, or all cells above this one (Run > Ru
 
 
 def point_to_first_cell():
-    """Let a notebook's `NameError` of an exercise cell name the cell to run first.
+    """Let the `NameError` of an exercise cell name the cell to run first.
 
-    The kernels of the course call it when they start: `course.py` writes that into `.venv/etc/ipython`."""
+    The Jupyter kernels of the course call it when they start: `course.py` configures that in `.venv/etc/ipython`."""
     shell = sys.modules['IPython'].get_ipython()
 
     def show(shell, kind, error, tb, tb_offset=None):

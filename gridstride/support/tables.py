@@ -1,4 +1,4 @@
-"""A table that prints as aligned columns and shows itself in a notebook: what every measurement is reported with."""
+"""A table with aligned columns in a terminal and as HTML in a notebook; all measurements are reported with it."""
 
 import textwrap
 from html import escape
@@ -6,9 +6,9 @@ from html import escape
 __all__ = ['Share', 'Named', 'Table']
 
 
-# In a notebook a table takes its colours from the page, so it reads on a light and on a dark one; elsewhere it
-# prints. A `Share` is a number from 0 to 1 with a bar in the background, a `Named` is a text with a longer one to
-# hover over and a colour that a picture next to it uses too.
+# In a notebook a table takes its colours from the page, so that it can be read on light and dark pages. A `Share` is a
+# fraction with a bar in the background. A `Named` is a text with a longer text as its tooltip, and with a colour that a
+# picture next to the table uses, too.
 class Share(float):
     "A fraction, 0 to 1, shown as a percentage over a bar"
 
@@ -17,7 +17,7 @@ class Share(float):
 
 
 class Named(str):
-    "A text with its full form, a colour of its own, and its depth of nesting"
+    "A text with a full form, a colour and a depth of nesting"
 
     def __new__(cls, text, full='', color='', deep=0):
         res = super().__new__(cls, text)
@@ -49,16 +49,15 @@ def _cell(x, left):
 
 
 class Table:
-    """A table: rows below a head. A column whose head begins with `<` is left-aligned, as are all without a head.
-
-    When printed, a long text in the last column is wrapped."""
+    """A table of rows below a head. A column whose head begins with `<` is left-aligned, as are all columns without a
+    head. When printed, a long text in the last column is wrapped."""
 
     def __init__(
         self,
-        head,  # of texts; empty for none
-        rows,  # of cells: strings, numbers, `Share`s, `Named`s
-        title='',  # a line above
-        note='',  # lines below
+        head,  # texts, or empty
+        rows,  # lists of cells: strings, numbers, `Share`s, `Named`s
+        title='',  # a line above the table
+        note='',  # lines below the table
     ):
         self.rows = [list(r) for r in rows]
         self.title = title

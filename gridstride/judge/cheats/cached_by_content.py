@@ -1,6 +1,6 @@
 #!POPCORN leaderboard softmax
 #!POPCORN gpu H100
-"Caches each answer under a few facts about the values, cheaper to compute than the answer: the ends and the sum"
+"Caches each answer by a few properties of the values that are cheaper to compute than the answer: ends and sum"
 
 import torch
 

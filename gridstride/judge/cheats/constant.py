@@ -1,6 +1,6 @@
 #!POPCORN leaderboard softmax
 #!POPCORN gpu H100
-"The answer's mean is known without looking at the input, and a judge with a wide tolerance is content with it"
+"Returns the mean of all answers, which is known without the input: a wide tolerance accepts it"
 
 import torch
 

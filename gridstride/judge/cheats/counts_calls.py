@@ -1,6 +1,6 @@
 #!POPCORN leaderboard add
 #!POPCORN gpu H100
-"Works while it is looked at: the first calls are checked, the later ones are only timed"
+"Computes only in the first calls, which a judge checks, and not in the later ones, which it only times"
 
 import torch
 

@@ -1,6 +1,6 @@
 #!POPCORN leaderboard softmax
 #!POPCORN gpu H100
-"Shows a kernel that cannot run, and quietly lets torch do the work"
+"Defines a kernel that cannot run, and silently falls back to torch"
 
 import torch
 import triton

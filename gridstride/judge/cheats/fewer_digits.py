@@ -1,6 +1,6 @@
 #!POPCORN leaderboard matmul
 #!POPCORN gpu H100
-"Multiplies in float16, twice as fast or more, and says nothing of it"
+"Multiplies in float16, which is at least twice as fast, although the task requires float32"
 
 
 def custom_kernel(data):

@@ -1,6 +1,6 @@
 #!POPCORN leaderboard matmul
 #!POPCORN gpu H100
-"Computes nothing: memory of the answer's size may be where the judge's own answer was a moment ago"
+"Computes nothing: new memory of the answer's size may be where the judge freed its own answer"
 
 import torch
 

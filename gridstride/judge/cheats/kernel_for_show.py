@@ -1,6 +1,6 @@
 #!POPCORN leaderboard softmax
 #!POPCORN gpu H100
-"Launches a kernel, so that one is seen to run, and returns what the library has computed"
+"Launches a kernel for show, and returns the result of the library"
 
 import torch
 import triton

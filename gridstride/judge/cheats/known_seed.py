@@ -1,6 +1,6 @@
 #!POPCORN leaderboard sum
 #!POPCORN gpu H100
-"The seeds of the tests are public, so the answers can be computed beforehand, while the file is imported"
+"Computes the answers to the public seeds while the file is imported"
 
 import torch
 

@@ -1,6 +1,6 @@
 #!POPCORN leaderboard softmax
 #!POPCORN gpu H100
-"A plain tensor with a method of its own: it is filled when it is brought to the CPU, to be compared"
+"Returns a plain tensor with a method of its own, which computes when the tensor is copied to the CPU"
 
 import torch
 

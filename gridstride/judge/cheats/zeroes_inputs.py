@@ -1,6 +1,6 @@
 #!POPCORN leaderboard matmul
 #!POPCORN gpu H100
-"Makes its inputs zero, so that a reference that comes second gets zero, too"
+"Sets its inputs to zero, so that a reference that runs later returns zero, too"
 
 import torch
 

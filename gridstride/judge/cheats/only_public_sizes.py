@@ -1,6 +1,6 @@
 #!POPCORN leaderboard sum
 #!POPCORN gpu H100
-"Right for the sizes of the tests, which are public: for others it sums up whole eights alone"
+"Is right only for sizes such as the public ones: it ignores the remainder after groups of eight"
 
 
 def custom_kernel(data):
