@@ -60,7 +60,7 @@ def _environment(device):
     res['GRIDSTRIDE_BACKEND'] = 'gpu' if device == 'cuda' else 'sim'
     cache = import_module('gridstride.cpp.toolchain.cache')
     cache.make_section(JUDGED)
-    res['GRIDSTRIDE_CACHE'] = str(cache.usable().absolute())
+    res['GRIDSTRIDE_CACHE'] = str(cache.usable_cache().absolute())
     paths = filter(None, os.environ.get('PYTHONPATH', '').split(os.pathsep))
     return res | dict(PYTHONPATH=os.pathsep.join([_ROOT, *map(os.path.abspath, paths)]))
 
