@@ -1,4 +1,5 @@
 "What a newcomer to the simulator writes by mistake, and what it says: which line, and what to write instead"
+import inspect
 import linecache
 import math
 import re
@@ -318,6 +319,65 @@ def test_a_variable_that_only_some_threads_assign_is_zero_and_a_warning(kernel, 
         kernel[1, 4](np.zeros(4), 3)
 
 
+@cuda.jit(device=True)
+def large(v):
+    if v > 1: return 2*v
+
+
+@cuda.jit
+def stores_none(o): o[cuda.threadIdx.x] = large(cuda.threadIdx.x)
+
+
+@cuda.jit
+def adds_none(o):
+    i = cuda.threadIdx.x
+    o[i] = 1 + large(i)
+
+
+@cuda.jit
+def passes_none(o):
+    i = cuda.threadIdx.x
+    o[i] = max(large(i), 0)
+
+
+@cuda.jit
+def negates_none(o): o[cuda.threadIdx.x] = - -large(cuda.threadIdx.x)
+
+
+@pytest.mark.parametrize('kernel', [stores_none, adds_none, passes_none, negates_none])
+def test_the_value_of_a_call_that_reaches_no_return_is_a_warning(kernel):
+    with pytest.warns(sim.UnassignedVariable) as caught: kernel[1, 4](o := np.zeros(4))
+    w, = (o.message for o in caught)
+    source = inspect.getsource(kernel.py_func)
+    line = kernel.py_func.__code__.co_firstlineno + source[: source.index('large(')].count('\n')
+    assert (w.kind, w.code, w.fields['function'], w.line) == ('initcheck', 'no_value', 'large', line)
+    assert w.fields['thread'] == (0, 0, 0) and (o[2:] > 3).all()
+    with sim.options(checks='no initcheck'), warnings.catch_warnings():
+        warnings.simplefilter('error')
+        kernel[1, 4](np.zeros(4))
+
+
+@cuda.jit(device=True)
+def writes_first(o, i):
+    if i > 2: return 0
+    o[i] = 1
+
+
+@cuda.jit
+def uses_values_that_exist(o):
+    i = cuda.threadIdx.x
+    v = large(i)
+    writes_first(o, i)
+    if i > 1 and not large(i) is None: o[i] = v + large(i)
+
+
+def test_a_call_whose_value_is_used_only_where_it_exists_is_silent():
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        uses_values_that_exist[1, 4](o := np.zeros(4))
+    assert o.tolist() == [1, 1, 8, 12]
+
+
 def first_line(kernel): return (picked if kernel is in_a_function else kernel).py_func.__code__.co_firstlineno
 
 
@@ -375,5 +435,7 @@ def without_a_return(o):
 
 def test_a_function_that_returns_nothing_in_some_threads_is_false_there():
     o = np.full(4, -1.)
-    without_a_return[1, 4](o)
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        without_a_return[1, 4](o)
     assert o.tolist() == [-1, -1, 4, 6]

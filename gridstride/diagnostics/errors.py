@@ -304,7 +304,7 @@ class EarlyReturn(RuntimeWarning):
 
 
 class UnassignedVariable(RuntimeWarning):
-    "Threads read a variable that only other threads have assigned: 0 in Numba, an error in Python"
+    "Threads read a variable, or use the value of a call, that only other threads have set"
 
 
 class OutOfMemory(RuntimeWarning):
@@ -369,6 +369,7 @@ WARNINGS = {
     'undefined_decision': ('initcheck', UndefinedLanes),
     'returned': ('synccheck', EarlyReturn),
     'unassigned': ('initcheck', UnassignedVariable),
+    'no_value': ('initcheck', UnassignedVariable),
     'undefined_lane': ('synccheck', UndefinedLanes),
     'undefined_result': ('synccheck', UndefinedLanes),
     'out_of_memory': ('launch', OutOfMemory),

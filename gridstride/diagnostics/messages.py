@@ -508,6 +508,11 @@ WORDS = {
         'thread executed no assignment to it. Numba reads it as 0; Python raises UnboundLocalError. Assign it before '
         'the branch or loop'
     ),
+    ('initcheck', 'no_value'): Words(
+        'line {line} of {kernel}: {function} returns no value in block {in_block}, thread {thread}: this thread '
+        'reaches its end without `return`. On a GPU, Numba ends the thread here, without an error; Python returns None',
+        'Return a value on every path.',
+    ),
     # A barrier of the block or the grid that not all threads reach, and loops that wait
     ('synccheck', 'returned'): Words(
         'line {line} of {kernel}: ' + _DIVERGENT + 'has returned. GPUs since Volta continue without it, but CUDA '

@@ -143,7 +143,7 @@ class Initcheck:
     def __init__(self, enabled, racecheck):  # racecheck: the `Racecheck` that finds such a data race
         self.enabled, self.racecheck = enabled, racecheck
         self.deferred = {}  # 'shared' or 'global' -> the first `UnwrittenRead` of this memory space
-        self.warned = set()  # (variable, file, line) of reads of unassigned variables
+        self.warned = set()  # (variable or function, file, line) of reads of unassigned variables, and of such calls
 
     def warn_unassigned(self, ctx, active, name, site):
         "Warn, once per line, that the lanes of `active` read a variable that they have not assigned"
@@ -154,6 +154,15 @@ class Initcheck:
                 line=location.line, kernel=ctx.kernel, variable=name, in_block=location.block, thread=location.thread
             )
             warn_of('unassigned', 'python', fields)
+
+    def warn_no_value(self, ctx, active):
+        "Warn, once per line, that the lanes of `active` use the value of a call in which they reach no `return`"
+        site = ctx.callers[0]
+        if self.enabled and site.uses_value and (ctx.program.name, site.file, site.line) not in self.warned:
+            self.warned.add((ctx.program.name, site.file, site.line))
+            block, thread = ctx.group.position(ctx.active_lanes(active)[0])
+            called = dict(line=site.line, kernel=ctx.kernel, function=ctx.program.name)
+            warn_of('no_value', 'python', dict(called, in_block=block, thread=thread))
 
     def read(self, ctx, lanes, view, offsets, write_times, site, atomic=False):
         "Check that the elements which `lanes` read have been written: `write_times` are nonzero"

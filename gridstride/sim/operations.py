@@ -92,10 +92,11 @@ def return_from(ctx, kernel, active, value, returned):
     return value if returned is UNDEF else merge(active, value, returned)
 
 
-def return_at_end(active, returned):
+def return_at_end(ctx, active, returned):
     "Return the value of a device function at its end: 0 in lanes that reach it without `return`, where Python has None"
     if active is None or not isinstance(returned, (np.ndarray, np.generic)):
         return returned
+    ctx.detectors.initcheck.warn_no_value(ctx, active)
     return np.where(active, returned.dtype.type(0), returned)
 
 

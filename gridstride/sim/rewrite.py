@@ -36,7 +36,8 @@ from .unsupported_syntax import REFUSED, RETURNS
 __all__ = ['Site', 'rewrite_function', 'rewriter_of']
 
 # A location in a kernel's source. Operations get its index in `sites`, as an argument that is called `site`.
-Site = namedtuple('Site', 'function file line col source')
+# `uses_value`: does a call use its value at once? It is not known whether a variable that is set to it is ever read.
+Site = namedtuple('Site', 'function file line col source uses_value')
 
 
 def _may_leave(body, kinds=(ast.Return, ast.Break, ast.Continue)):
@@ -77,6 +78,7 @@ class _Rewriter(ast.NodeTransformer):
         self.kernel, self.local_names = kernel, frozenset()  # own: names of parameters and variables
         self.maybe_unassigned = frozenset()  # variables that some lanes may read unassigned
         self.sites = []
+        self.unused_calls = set()
         self.constants = {}
         self.name_count = 0
         self.hoisted = None
@@ -92,7 +94,10 @@ class _Rewriter(ast.NodeTransformer):
 
     def site(self, node):
         self.sites.append(
-            Site(self.name, self.file, node.lineno + self.offset, node.col_offset, self._source(node.lineno))
+            Site(
+                *(self.name, self.file, node.lineno + self.offset, node.col_offset, self._source(node.lineno)),
+                uses_value=node not in self.unused_calls,
+            )
         )
         return ast.Constant(len(self.sites) - 1)
 
@@ -581,12 +586,35 @@ def rewriter_of(
     return _Rewriter(name, file, lines, offset, may_spin, kernel)
 
 
+def _unused_calls(fn):
+    """Return the calls in a function whose value is ignored, returned, set to a variable or compared with None.
+
+    A condition counts as a comparison: None is false."""
+    values = [value for node in walk(fn) for value in _unused_values(node)]
+    return {value for value in values if isinstance(value, ast.Call)}
+
+
+def _unused_values(node):
+    if isinstance(node, (ast.Expr, ast.Return, ast.AnnAssign)):
+        return [node.value]
+    if isinstance(node, ast.Assign) and all(isinstance(target, ast.Name) for target in node.targets):
+        return [node.value]
+    if isinstance(node, (ast.If, ast.While, ast.IfExp)):
+        return [node.test]
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot)):
+        return [node.left]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return [node.operand]
+    return node.values if isinstance(node, ast.BoolOp) else []
+
+
 def rewrite_function(fn, rewriter):
     "Rewrite a `def` for lanes: its parameters follow the context and the mask; all variables are defined at its start"
     if fn.args.vararg or fn.args.kwarg or fn.args.kwonlyargs:
         rewriter.fail(fn, 'a kernel with *args, **kwargs or keyword-only arguments', 'Name its parameters one by one.')
     rewriter.local_names = _locals(fn).union(arg.arg for arg in fn.args.args)
     rewriter.maybe_unassigned = maybe_unassigned(fn)
+    rewriter.unused_calls = _unused_calls(fn)
     body = rewriter.block(fn.body)
     params = [arg.arg for arg in fn.args.args]
     initialization = [f'{local} = __gs.UNDEF' for local in sorted(_locals(fn) - set(params))]
@@ -595,7 +623,7 @@ def rewrite_function(fn, rewriter):
     rewritten.body = [
         *statements('\n'.join(['__d = False', '__ret = __gs.UNDEF', *initialization])),
         *body,
-        *statements('return __gs.return_at_end(__m, __ret)'),
+        *statements('return __gs.return_at_end(__run, __m, __ret)'),
     ]
     return ast.Module([rewriter.with_location(fn, rewritten)], [])
 
