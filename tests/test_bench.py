@@ -408,21 +408,21 @@ def measures(*rates):
 
 def test_ceilings_are_measured_once_per_gpu(cache):
     m = measures(1., 2., 3.)
-    assert [ceilings(who=w, measure=m)['copy'] for w in 'aab'] == [1., 1., 2.]
-    assert ceilings(fresh=True, who='a', measure=m)['copy'] == 3. == ceilings(who='a', measure=m)['copy']
+    assert [ceilings(owner=w, measure=m)['copy'] for w in 'aab'] == [1., 1., 2.]
+    assert ceilings(fresh=True, owner='a', measure=m)['copy'] == 3. == ceilings(owner='a', measure=m)['copy']
     assert set(json.loads((cache/'ceilings.json').read_text())) == {'a', 'b'} and len(list(cache.iterdir())) == 1
 
 
 @pytest.mark.parametrize('text', ['', '[]', '{"a": 3}', '{"a": {}}', '{"a": {"copy": 1', '{"a": {"copy": 1.0}}'])
 def test_a_broken_file_is_measured_again(cache, text):
     (cache/'ceilings.json').write_text(text)
-    assert ceilings(who='a', measure=measures(5.))['copy'] == 5. == ceilings(who='a', measure=measures())['copy']
+    assert ceilings(owner='a', measure=measures(5.))['copy'] == 5. == ceilings(owner='a', measure=measures())['copy']
 
 
 def test_a_cache_that_cannot_be_written_only_costs_time(cache, monkeypatch):
     (cache/'file').write_text('')
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(cache/'file'/'no'))
-    assert [ceilings(who='a', measure=measures(v))['copy'] for v in (1., 2.)] == [1., 2.]
+    assert [ceilings(owner='a', measure=measures(v))['copy'] for v in (1., 2.)] == [1., 2.]
 
 
 @pytest.mark.real_backend

@@ -1,12 +1,13 @@
-"""Timing: results are checked first, candidates interleaved, compared with measured ceilings, with warnings.
+"""Timing of kernels: check the result, interleave candidates, compare with measured ceilings, and warn about doubtful
+times.
 
-The modules, in the order in which they are read best: `timing` (`bench`: one kernel), `clocks` (what a run is timed
-with), `reading` (what does nothing but read), `stats` (what many measurements say), `versus` (`compare`: several
+The modules, in the order in which they are read best: `timing` (`bench`: one kernel), `clocks` (the clocks that time a
+run), `reading` (a kernel that only reads), `stats` (statistics of repeated measurements), `versus` (`compare`: several
 candidates, interleaved), `limits` (`ceilings`, measured on this machine), `roof` (`roofline`), `columns` (one call
-timed in five ways, by counted cycles).
+timed in five ways, with the measured clock rate).
 
-Next to it: `recording` (what only a GPU can show, kept for readers without one; claims about it) and `variants` (a
-kernel with some words changed, and contests among variants).
+Next to it: `recording` (results that need a GPU, stored for readers without one, and claims about them) and `variants`
+(a kernel with small changes, and contests among variants).
 """
 
 from .limits import Ceilings, H100, ceilings

@@ -1,11 +1,11 @@
-"""A kernel that does nothing but read: the ceiling of those that read, and a way to fill a cache and leave it clean."""
+"""A kernel that only reads: its bandwidth is the ceiling of kernels that read, and it fills a cache with clean data."""
 
 from ..utils import cdiv
 
-# A memory that never switches from reading to writing is faster, so what only reads is compared with pure reads. A load
-# whose value is not used is left out by the compiler: each thread folds its 16 bytes into one word, and would store if
-# that were a certain one. One load per thread and small blocks are what reads fastest on an H100, of some hundred
-# shapes with up to 256 KiB per block.
+# DRAM is faster if it never switches from reads to writes, so kernels that mostly read are compared with a kernel that
+# only reads. The compiler removes loads whose value is not used; therefore each thread folds its 16 bytes into one
+# word, and stores a flag if that is a certain value. Of some hundred launch shapes with up to 256 KiB per block, one
+# load per thread and small blocks are the fastest on an H100.
 _READ = r'''
 __global__ void __launch_bounds__(512) read_k(const int4 *x, int *found, long long packs) {
     long long i = blockIdx.x * 512ll + threadIdx.x;
@@ -17,10 +17,11 @@ __global__ void __launch_bounds__(512) read_k(const int4 *x, int *found, long lo
 
 
 def reads(
-    x,  # a contiguous tensor of whole 16-byte packs, where kernels run
-):  # a function, called with nothing; its result is whether a pack folds to a certain word, as a tensor
-    """Return a kernel that reads all of `x` and does nothing else: the ceiling of kernels that read,
-    `ceilings()['read']`"""
+    x,  # a contiguous tensor on the device where kernels run, a multiple of 16 bytes
+):  # a function without arguments; it returns an int32 tensor, 1 if a pack of 16 bytes folds to a certain word
+    """Return a function that reads all of `x` by a kernel and does nothing else: the ceiling `ceilings()['read']`.
+
+    bench(reads(x), bytes=x.nbytes)"""
     import torch
     from ..cpp.kernel import cuda_kernel
 

@@ -313,7 +313,7 @@ def bench(
     def call():
         return fn(*args)
 
-    times = limits.sample(clock, call, seconds)
+    times = limits.sample_times(clock, call, seconds)
     name = name or getattr(fn, '__name__', type(fn).__name__)
     states = list(clock.states)
     more = unseen_warnings(clock, check is not None) + more

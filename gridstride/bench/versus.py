@@ -1,9 +1,9 @@
-"""`compare`: several candidates for one job, timed interleaved in one run, with ratios to a baseline, also over sizes.
+"""`compare`: time several candidates for one task, interleaved in one run, with speedups over a baseline.
 
-Two timings from two moments compare two moments as well: a warmer GPU, another program that runs too. So the
-candidates are interleaved, one batch each, and the batches of one round are compared. The ratio of a round
-does not know how warm it was; the median over the rounds is the ratio that is reported, with the interval
-that contains it with 95% confidence.
+Timings at two different times also compare the state of the machine at these times: a warmer GPU, another program. So
+the candidates are interleaved, one batch each per round, and the batches of one round are compared. The ratio within a
+round hardly depends on the state of the machine. The reported speedup is the median over the rounds, with its 95%
+confidence interval. With `sizes` all this is repeated for each size.
 """
 
 import io
@@ -29,46 +29,45 @@ from .timing import (
 from ..support.tables import Table
 
 
-ROUNDS = 11  # at least: fewer give no interval worth the name
+MIN_ROUNDS = 11  # fewer rounds give no useful confidence interval
 
 
 def time_interleaved(
-    clock,  # what to time with
-    calls,  # name -> function, called with nothing
-    seconds=2.0,  # to measure for at most, per candidate
-    least=limits.LEAST,  # to measure for even if all is steady, per candidate
-) -> dict:  # name -> list of one list of seconds per round
-    "Time functions interleaved; each round begins with the next of them"
-    # short batches: a round should know one state of the machine, and there should be some rounds
-    batch = min(limits.BATCH / 5, seconds / ROUNDS)
-    n = {k: limits.warm_up(clock, f, seconds, batch) for k, f in calls.items()}
-    res = {k: [] for k in calls}
+    clock,  # a `clocks.Clock`
+    calls,  # name -> function without arguments
+    seconds=2.0,  # time limit per candidate
+    min_seconds=limits.MIN_SECONDS,  # to measure per candidate, even if all medians are steady
+) -> dict:  # name -> per round a list of seconds
+    "Time functions interleaved; each round begins with another function"
+    # short batches: the state of the machine should not change within a round, and there should be many rounds
+    batch = min(limits.BATCH_SECONDS / 5, seconds / MIN_ROUNDS)
+    runs = {name: limits.warm_up(clock, function, seconds, batch) for name, function in calls.items()}
+    res = {name: [] for name in calls}
     names = list(calls)
     start = clock.now()
     for i in count():
-        for k in names[i % len(names) :] + names[: i % len(names)]:
-            res[k].append(clock.times(calls[k], n[k]))
+        for name in names[i % len(names) :] + names[: i % len(names)]:
+            res[name].append(clock.times(calls[name], runs[name]))
         spent = clock.now() - start
-        if spent < min(least, seconds) * len(calls):
+        if spent < min(min_seconds, seconds) * len(calls):
             continue
         if spent >= seconds * len(calls) or (
-            i + 1 >= ROUNDS and all(steady(sum(rounds, [])) for rounds in res.values())
+            i + 1 >= MIN_ROUNDS and all(steady(sum(rounds, [])) for rounds in res.values())
         ):
             return res
 
 
 def ratio(base, other) -> tuple:  # (median, low, high): above 1, `other` is faster
-    "Return how many times faster than `base` the candidate `other` is, from the rounds of both"
-    s = summary([np.median(b) / np.median(mine) for b, mine in zip(base, other)])
+    "Return the speedup of the candidate `other` over `base`, from the rounds of both"
+    s = summary([np.median(b) / np.median(own_times) for b, own_times in zip(base, other)])
     return s.median, s.low, s.high
 
 
-# A machine that becomes slower all the time shows why timings are interleaved: the times drift, the ratio stays.
 _HEAD = ('<', '<median', '<in a graph', '<rate', '<share', '<speed')
 
 
 class Comparison:
-    "Timings of one job: `timings` by name, `ratios` (how many times faster than the baseline: median, low, high)"
+    "Timings of candidates: `timings` by name, and `ratios`, the speedups over the baseline (median, low, high)"
 
     def __init__(self, timings, ratios, baseline, size=None):
         self.timings = timings
@@ -82,26 +81,26 @@ class Comparison:
             return 'the baseline'
         return f"{r:.3g}x ({low:.3g} to {high:.3g}){'' if high < 1 or low > 1 else ', no difference shown'}"
 
-    def rows(self) -> list:  # of texts: name, median, median in a CUDA graph, rate, share of a ceiling, ratio
-        "Return the table, fastest first"
-        return [self._row(k, t) for k, t in sorted(self.timings.items(), key=lambda item: item[1].median)]
+    def rows(self) -> list:  # of strings: name, median, median in a CUDA graph, rate, fraction of a ceiling, speedup
+        "Return the rows of the table, the fastest first"
+        return [self._row(name, t) for name, t in sorted(self.timings.items(), key=lambda item: item[1].median)]
 
     def _row(self, name, t):
-        share = max(t.shares.items(), key=lambda item: item[1], default=None)
-        part = f'{share[1]:.0%} of {share[0]}' if share else ''
+        largest = max(t.shares.items(), key=lambda item: item[1], default=None)
+        fraction = f'{largest[1]:.0%} of {largest[0]}' if largest else ''
         graph = time_text(t.graph) if t.graph else ''
-        return name, time_text(t.median), graph, rate_text(t.gbs, t.tflops), part, self._versus(name)
+        return name, time_text(t.median), graph, rate_text(t.gbs, t.tflops), fraction, self._versus(name)
 
     def _columns(self):
-        "Return (head, rows) without the columns that are empty"
-        every = [c for c in zip(_HEAD, *self.rows()) if any(c[1:])]
-        head, *rows = zip(*every)
+        "Return (head, rows) without empty columns"
+        columns = [column for column in zip(_HEAD, *self.rows()) if any(column[1:])]
+        head, *rows = zip(*columns)
         return head, rows
 
     @property
     def warnings(self):  # (name, sentence)
         "The warnings about each candidate"
-        return [(k, d) for k, t in self.timings.items() for d in t.warnings]
+        return [(name, d) for name, t in self.timings.items() for d in t.warnings]
 
     def _where(self):
         t = next(iter(self.timings.values()))
@@ -109,38 +108,41 @@ class Comparison:
         return f"{size}{t.device}{'' if t.gpu else ': no GPU time'}; times faster than {self.baseline}"
 
     def __repr__(self):
-        return repr(Table(*self._columns(), self._where(), '\n'.join(f'in doubt, {k}: {d}' for k, d in self.warnings)))
+        return repr(
+            Table(*self._columns(), self._where(), '\n'.join(f'in doubt, {name}: {d}' for name, d in self.warnings))
+        )
 
     def _repr_html_(self):
         head, rows = self._columns()
-        more = [(f'in doubt, {k}', d) for k, d in self.warnings]
+        more = [(f'in doubt, {name}', d) for name, d in self.warnings]
         return Table(head, [*rows, *more], self._where())._repr_html_()
 
 
 def _one(fns, args, baseline, clock, check, out, flops, bytes, seconds, peak, roof, size):
-    "Return the comparison for one set of arguments"
-    got = None
-    for k, f in fns.items():
+    "Check and time the candidates for one set of arguments"
+    result = None
+    for name, function in fns.items():
         try:
-            got = call_checked(f, args, check, out)
+            result = call_checked(function, args, check, out)
         except AssertionError as e:
-            raise AssertionError(f'{k} is wrong, so nothing was timed. {e}') from None
+            raise AssertionError(f'{name} is wrong, so nothing was timed. {e}') from None
     more = input_warnings(args, out)
     roof = roof or roof_for(clock, flops, bytes)
-    peak = peak or peak_of([*args, got])
-    del got
-    noted = len(clock.states)
-    calls = {k: (lambda f=f: f(*args)) for k, f in fns.items()}
-    got = time_interleaved(clock, calls, seconds)
-    states = list(clock.states)[noted:]
+    peak = peak or peak_of([*args, result])
+    del result
+    first_state = len(clock.states)
+    calls = {name: (lambda function=function: function(*args)) for name, function in fns.items()}
+    result = time_interleaved(clock, calls, seconds)
+    states = list(clock.states)[first_state:]
     more = unseen_warnings(clock, check is not None) + more
     timings = {
-        k: Timing(k, sum(rounds, []), clock.device, clock.gpu, flops, bytes, peak, roof, states=states, more=more)
-        for k, rounds in got.items()
+        name: Timing(name, sum(rounds, []), clock.device, clock.gpu, flops, bytes, peak, roof, states=states, more=more)
+        for name, rounds in result.items()
     }
-    for k, t in timings.items():
-        time_short(t, clock, calls[k])
-    return Comparison(timings, {k: ratio(got[baseline], rounds) for k, rounds in got.items()}, baseline, size)
+    for name, t in timings.items():
+        time_short(t, clock, calls[name])
+    ratios = {name: ratio(result[baseline], rounds) for name, rounds in result.items()}
+    return Comparison(timings, ratios, baseline, size)
 
 
 def _at(x, size):
@@ -149,20 +151,24 @@ def _at(x, size):
 
 def compare(
     fns,  # name -> function
-    *args,  # what to call each with; with `sizes`, one function of the size that returns them as a tuple
-    baseline=None,  # the name that the others are held against; by default the first
-    sizes=None,  # compare at each of these
-    check=None,  # what the result of each should be, as for `bench`
-    out=None,  # the array that each writes, if they return none
-    flops=None,  # operations of a call; with `sizes`, may be a function of the size
-    bytes=None,  # bytes that a call must move, likewise
-    flush=True,  # overwrite the GPU's L2 before each run? 'read': fill it by reading, and so leave it clean
-    seconds=2.0,  # to measure for at most, per candidate
-    peak=None,  # the ceiling for `flops`
-    clock=None,  # what to time with
+    *args,  # arguments of each function; with `sizes`, one function of the size that returns them as a tuple
+    baseline=None,  # name of the candidate that the others are compared with; None: the first
+    sizes=None,  # compare at each of these sizes
+    check=None,  # the expected result, as for `bench`
+    out=None,  # the array that each function writes, if it does not return one
+    flops=None,  # floating-point operations per call; with `sizes`, may be a function of the size
+    bytes=None,  # bytes that a call must move; likewise
+    flush=True,  # overwrite the GPU's L2 before each run; 'read': fill it with clean lines by reading instead
+    seconds=2.0,  # time limit per candidate
+    peak=None,  # name of the ceiling for `flops`
+    clock=None,  # a `clocks.Clock`
     roof=None,  # the ceilings
 ):  # a `Comparison`; with `sizes`, a `Sweep`
-    "Check every candidate, then time them interleaved"
+    """Check every candidate, then time them interleaved.
+
+        compare({'mine': f, 'torch': g}, x, check=g)
+
+    Raises AssertionError for a candidate with a wrong result, TypeError and ValueError for invalid arguments."""
     if not isinstance(fns, dict) or not fns:
         raise TypeError("compare takes the candidates by name: compare({'mine': f, 'torch': g}, x)")
     for name, fn in fns.items():
@@ -172,8 +178,9 @@ def compare(
         raise ValueError(f'{baseline!r} is not one of the candidates: {", ".join(fns)}')
 
     def at(args, size=None):
-        own = clock or clocks.clock_for(args, flush)
-        return _one(fns, args, baseline, own, check, out, _at(flops, size), _at(bytes, size), seconds, peak, roof, size)
+        size_clock = clock or clocks.clock_for(args, flush)
+        work = _at(flops, size), _at(bytes, size)
+        return _one(fns, args, baseline, size_clock, check, out, *work, seconds, peak, roof, size)
 
     if sizes is None:
         return at(args)
@@ -185,13 +192,13 @@ def compare(
     return Sweep([at(tuple(args[0](n)), n) for n in sizes])
 
 
-# A kernel has no speed, only a speed at a size. The picture shows all, on an axis of doubling sizes, with the
-# interval of each median as a bar and the ceiling as a line.
+# The speed of a kernel depends on the size. The plot shows all sizes on a logarithmic axis, the interval of each median
+# as an error bar, and the ceiling as a line.
 class Sweep(list):
-    "The `Comparison`s of the same candidates at growing sizes; shows itself as a picture"
+    "The `Comparison`s of the same candidates at several sizes; a notebook shows it as a plot"
 
     def _series(self):
-        "Return (unit, value of a `Timing`, ceiling or None): what the picture shows"
+        "Return (unit, function (seconds, `Timing`) -> value, ceiling or None) of the plot"
         t = next(iter(self[0].timings.values()))
         roof = t.roof or {}
         if t.flops:
@@ -201,7 +208,7 @@ class Sweep(list):
         return 'seconds', lambda s, t: s, None
 
     def plot(self, ax=None):
-        "One line per candidate over the sizes; returns the axes"
+        "Plot one line per candidate over the sizes; returns the axes"
         with plots.styled():
             return self._draw(ax)
 
@@ -210,14 +217,14 @@ class Sweep(list):
 
         ax = ax or plt.subplots(figsize=(7, 3.6))[1]
         unit, value, roof = self._series()
-        sizes = [c.size for c in self]
-        for k in self[0].timings:
-            ts = [c.timings[k] for c in self]
+        sizes = [comparison.size for comparison in self]
+        for name in self[0].timings:
+            ts = [comparison.timings[name] for comparison in self]
             mid, a, b = (
                 np.array([value(getattr(t.stats, which), t) for t in ts]) for which in ('median', 'low', 'high')
             )
             bars = [mid - np.minimum(a, b), np.maximum(a, b) - mid]
-            ax.errorbar(sizes, mid, bars, marker='o', ms=3, capsize=2, label=k)
+            ax.errorbar(sizes, mid, bars, marker='o', ms=3, capsize=2, label=name)
         if roof:
             ax.axhline(roof, color='grey', ls='--', lw=1, label=f'ceiling, {roof:,.0f} {unit}')
         t = next(iter(self[0].timings.values()))
@@ -236,7 +243,7 @@ class Sweep(list):
     def _repr_png_(self):
         import matplotlib.pyplot as plt
 
-        ax, f = self.plot(), io.BytesIO()
-        ax.figure.savefig(f, format='png', bbox_inches='tight', dpi=90)
+        ax, buffer = self.plot(), io.BytesIO()
+        ax.figure.savefig(buffer, format='png', bbox_inches='tight', dpi=90)
         plt.close(ax.figure)
-        return f.getvalue()
+        return buffer.getvalue()

@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 from gridstride.bench.clocks import Clock
-from gridstride.bench.limits import H100, sample
+from gridstride.bench.limits import H100, sample_times
 from found import names
 
 
@@ -17,17 +17,17 @@ class Fake(Clock):
         return res
 
 
-def test_calm_times_take_a_tenth_of_a_second(): assert .1 <= sum(sample(Fake(lambda i: .001), None)) < .2
+def test_calm_times_take_a_tenth_of_a_second(): assert .1 <= sum(sample_times(Fake(lambda i: .001), None)) < .2
 
 
 def test_noisy_times_take_all_that_is_allowed():
     rng = np.random.default_rng(0)
-    assert sum(sample(Fake(lambda i: .001*rng.choice([1, 2])), None)) >= 2
+    assert sum(sample_times(Fake(lambda i: .001*rng.choice([1, 2])), None)) >= 2
 
 
 @pytest.mark.parametrize('seconds,runs', [(1., 2), (1e-6, 1e5)])
 def test_long_runs_are_few_and_short_ones_many(seconds, runs):
-    n = len(sample(Fake(lambda i: seconds), None))
+    n = len(sample_times(Fake(lambda i: seconds), None))
     assert n == runs if seconds == 1 else n >= runs
 
 

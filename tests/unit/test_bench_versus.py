@@ -4,7 +4,7 @@ import pytest
 from gridstride.bench import clocks, limits
 from gridstride.bench.stats import summary
 from gridstride.bench.timing import Timing
-from gridstride.bench.versus import ROUNDS, Comparison, Sweep, compare, ratio, time_interleaved
+from gridstride.bench.versus import MIN_ROUNDS, Comparison, Sweep, compare, ratio, time_interleaved
 
 
 class Slowing(clocks.Clock):
@@ -26,7 +26,7 @@ def test_the_times_drift_and_the_ratio_stays():
 
 
 def test_there_are_enough_rounds_for_an_interval():
-    assert len(time_interleaved(Slowing(0), {'a': lambda: .002})['a']) >= ROUNDS
+    assert len(time_interleaved(Slowing(0), {'a': lambda: .002})['a']) >= MIN_ROUNDS
 
 
 def test_a_wrong_candidate_is_named():
