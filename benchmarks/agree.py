@@ -81,7 +81,7 @@ def warm(call, sensors):
         for _ in range(10): call()
     now = sensors.read()             # the last calls still run
     torch.cuda.synchronize()
-    return 1-now.mhz/now.most
+    return 1-now.mhz/now.max_mhz
 
 
 def agreement(rounds):

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import torch
 from gridstride.bench import reads
-from gridstride.bench.columns import COLUMNS, Read, Written, by_column
+from gridstride.bench.columns import COLUMNS, FlushedByReads, FlushedByWrites, by_column
 from gridstride.bench.versus import time_interleaved
 from gridstride.kernels.gemm import cublaslt
 from gridstride.kernels import explain, matmul, tune
@@ -16,7 +16,7 @@ from gridstride.prof import profile
 from gridstride.prof.show import short
 
 TORCH, BEST, READS, COUNT = 'torch.matmul', 'cublasLt', 'reading m', 8
-KEPT = {'written': cache(Written), 'read': cache(Read)}             # their buffers are large
+KEPT = {'written': cache(FlushedByWrites), 'read': cache(FlushedByReads)}             # their buffers are large
 # From Python each of cublasLt's picks would be called by ctypes, which costs more than the product
 APART = {('row', BEST)}
 

@@ -205,7 +205,7 @@ def verdicts(part, rows):
 def begun():
     "What is known before anything is measured"
     here = Sensors(torch.cuda.get_device_properties().uuid).read()
-    return dict(made=dict(machine(), most_mhz=here.most if here else None, seed=SEED))
+    return dict(made=dict(machine(), most_mhz=here.max_mhz if here else None, seed=SEED))
 
 
 def head(made):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gridstride.bench import clocks, columns, timing
-from gridstride.bench.columns import InARow, InGraph, Stamps, Written, by_column, clock_between
+from gridstride.bench.columns import InARow, InGraph, Stamps, FlushedByWrites, by_column, clock_between
 from gridstride.cpp import cuda_kernel
 from gridstride.kernels.gemm import cublaslt
 from gridstride.bench.recording import Unavailable
@@ -43,7 +43,7 @@ def test_clock_readings_enclose_a_batch(monkeypatch):
         c.sensors = SimpleNamespace(read=lambda: None)
         c.stamps = SimpleNamespace(note=lambda i: said.append(f'note {i}'), mhz=lambda: 1700.)
         return c
-    c = clock(Written)
+    c = clock(FlushedByWrites)
     assert c.times(lambda: said.append('run'), 2) == [.003, .003] and c.mhz == [1700.]
     assert said == ['pause', 'note 0', *['event', 'run', 'event']*2, 'note 1', 'all']
     said.clear()
@@ -99,7 +99,7 @@ def test_a_batch_that_was_queued_too_late_is_measured_again():
 
 def test_times_of_the_cpu_are_refused_in_tables_and_warned_of_elsewhere():
     "As of a function that waits for the GPU: no pause is long enough"
-    c, kernel = queued(Written, repeat(.05))
+    c, kernel = queued(FlushedByWrites, repeat(.05))
     with pytest.raises(RuntimeError, match='3 tries .*2 runs'): c.times(kernel, 2)
     c, kernel = queued(clocks.Events, repeat(.05))
     assert min(c.times(kernel, 2)) > .02 and c.late == 1
@@ -164,7 +164,7 @@ def test_all_of_the_time_is_used_in_some_rounds():
 def test_what_cannot_be_timed_is_reported():
     def refuses(): raise RuntimeError('operation not permitted\nwhen stream is capturing')
     found = by_column(times(torch=20, ours=10, slow=9), .02, columns=dict(graph=refuses, row=Fake),
-                      apart={('row', 'slow')})
+                      skipped={('row', 'slow')})
     assert found['graph'] == dict(failed='RuntimeError: operation not permitted')
     assert list(found['row']['sides']) == ['torch', 'ours']
 

@@ -1,6 +1,4 @@
-"""What a run is timed with: CUDA events on a GPU, with the L2 flushed, else the wall clock.
-
-And what the GPU's own clock did meanwhile."""
+"""Clocks that time a run: CUDA events on a GPU, with the L2 flushed, else the wall clock; and the GPU's clock rate."""
 
 import ctypes
 import sys
@@ -13,11 +11,11 @@ from .reading import reads
 from ..utils import backend
 
 
-# A clock has `times(fn, n)`, the seconds of each of `n` calls, and `now()`, for how long the measuring lasts.
-# A test replaces this clock by one of its own.
+# A clock has two methods: `times(fn, n)` returns the seconds of each of `n` calls, and `now()` returns the time of
+# measuring. Tests replace this clock.
 class Clock:
-    """The wall clock: a call has ended when it returns. What runs on the CPU is timed with it: the simulator, the
-    emulator, NumPy, torch"""
+    """The wall clock: a call ends when it returns. It times work on the CPU, such as the simulator, the emulator, NumPy
+    and torch without a GPU"""
 
     gpu = False
     device = 'CPU'
@@ -26,11 +24,11 @@ class Clock:
     most = 100_000  # runs in a batch
 
     def now(self) -> float:  # seconds
-        "Return the time since some moment"
+        "Return the time since an arbitrary start"
         return time.perf_counter()
 
     def times(self, fn, n) -> list:  # of seconds
-        "Return how long each of `n` calls takes"
+        "Time each of `n` calls"
         res = []
         for _ in range(n):
             start = time.perf_counter()
@@ -39,10 +37,9 @@ class Clock:
         return res
 
 
-# A GPU lowers its clock when it is too hot or draws too much, and then a kernel is slower for no fault of its
-# own. NVML, the library below `nvidia-smi`, reports it; a query takes well under a millisecond, so it is queried
-# while the kernels run.
-State = namedtuple('State', 'mhz most watt celsius reasons')  # SM clock and its highest; None if unknown
+# A GPU lowers its clock when it is too hot or draws too much power; then kernels are slower. NVML, the library that
+# `nvidia-smi` uses, reports this. A query takes well under a millisecond, so it is made while the kernels run.
+State = namedtuple('State', 'mhz max_mhz watt celsius reasons')  # SM clock, highest SM clock; None if unknown
 REASONS = {
     2: 'clocks were set by hand',
     4: 'the power limit',
@@ -57,7 +54,7 @@ _SM = 1  # NVML_CLOCK_SM; sensor 0 is the GPU's own temperature
 
 @lru_cache
 def _nvml():
-    "Return the NVML library, started; raises `OSError` where it is missing or does not start"
+    "Load and initialize NVML; raises `OSError` if it is missing or does not start"
     lib = ctypes.CDLL('nvml.dll' if sys.platform == 'win32' else 'libnvidia-ml.so.1')
     if status := lib.nvmlInit_v2():
         raise OSError(f'NVML does not start (status {status})')
@@ -75,7 +72,7 @@ def driver():  # None without NVML
 
 
 class Sensors:
-    "The clock, power, temperature of the GPU with this UUID; `why` is the reason if NVML cannot report them"
+    "The clock, power and temperature of the GPU with this UUID; `why` is the reason if NVML cannot report them"
 
     def __init__(self, uuid, nvml=_nvml):
         self.why, self.handle = None, ctypes.c_void_p()
@@ -92,7 +89,7 @@ class Sensors:
         return None if ask is None or ask(self.handle, *which, ctypes.byref(v)) else v.value
 
     def read(self):  # None if NVML cannot report it
-        "Return how the GPU is now, as a `State`"
+        "Return the current `State` of the GPU"
         if self.why:
             return None
         watt = self._ask('PowerUsage')
@@ -106,8 +103,7 @@ class Sensors:
         )
 
 
-# What happened during a measurement, in sentences:
-UNEVEN = 0.03  # how far the SM clock may move during a measurement
+UNEVEN = 0.03  # relative change of the SM clock during a measurement above which there is a warning
 
 
 def clock_warnings(states) -> list:  # states: of `State`
@@ -115,34 +111,33 @@ def clock_warnings(states) -> list:  # states: of `State`
     states = [s for s in states if s]
     mhz = [s.mhz for s in states if s.mhz]
     reasons = list(dict.fromkeys(r for s in states for r in s.reasons))
-    # a step or two below the top is the usual
-    slow = not mhz or not states[0].most or min(mhz) * (1 + UNEVEN) < states[0].most
+    # one or two steps below the maximum are normal
+    slow = not mhz or not states[0].max_mhz or min(mhz) * (1 + UNEVEN) < states[0].max_mhz
     res = []
     if reasons and slow:
-        at = f'{min(mhz, default=0)} of {states[0].most} MHz'
+        at = f'{min(mhz, default=0)} of {states[0].max_mhz} MHz'
         res.append(f"held back: {' and '.join(reasons)} kept the SM clock at {at}")
     if mhz and max(mhz) > min(mhz) * (1 + UNEVEN):
         res.append(f'the SM clock moved from {mhz[0]} to {mhz[-1]} MHz, between {min(mhz)} and {max(mhz)}')
     return res
 
 
-# An event is an entry in the GPU's queue; the GPU records the time when it reaches it. Two of them around a kernel
-# give its duration, the launch on the CPU's side not included, if the queue never runs dry. So a whole
-# batch is queued after a pause that is longer than the queueing, and waited for once. If the CPU is delayed meanwhile,
-# by other programs or by a slow launch, it is too late all the same: the GPU has recorded the first event before the
-# second one is queued, and the time in between is the CPU's. Such a run is left out; if all of a batch are such, it
-# is measured again.
+# An event is an entry in the GPU's queue; the GPU records the time when it reaches the entry. Two events around a
+# kernel give its duration without the launch overhead, as long as the queue does not run empty. So a whole batch is
+# queued behind a pause that is longer than the queueing takes, and the CPU waits once for the batch. If the CPU is
+# delayed, by other programs or by a slow launch, the GPU may still record the first event before the second one is
+# queued, and the time between them is CPU time. Such a run is discarded; if all runs of a batch are like this, the
+# batch is repeated.
 #
-# Before each run a buffer larger than the L2 cache is overwritten, so that the kernel finds nothing of its
-# inputs there (as `triton.testing.do_bench` does). Its lines have to be written back while the kernel begins, which
-# may cost one kernel more than another: with `flush='read'` such a buffer is read instead, and the cache is as full,
-# but clean. Without either (`flush=False`), small inputs stay in the L2, which is right for a kernel that reads what
-# the one before it has just written.
-TRIES = 3  # batches, until one has a run that was queued before the GPU came to it
+# Before each run a buffer larger than the L2 cache is overwritten, so that the kernel's inputs are not in L2 (as in
+# `triton.testing.do_bench`). The modified lines are written back while the kernel begins, which may cost one kernel
+# more than another. With `flush='read'` the buffer is read instead, so that L2 is full of clean lines. With
+# `flush=False` small inputs stay in L2, which is right for a kernel that reads what the previous kernel wrote.
+TRIES = 3  # batches, until a run of one was queued before the GPU reached it
 
 
 class Events(Clock):
-    "CUDA events on the current device; `late` counts batches in which the GPU came to each run before it was queued"
+    "CUDA events on the current device; `late` counts batches in which the GPU reached every run before it was queued"
 
     gpu = True
     most = 100  # more would not fit into the queue
@@ -151,7 +146,7 @@ class Events(Clock):
     def __init__(self, flush=True):
         if flush not in (True, False, 'read'):
             raise ValueError(
-                f"flush={flush!r}: True overwrites the L2 before each run, 'read' reads, False does neither"
+                f"flush={flush!r}: True overwrites the L2 before each run, 'read' reads a buffer, False does neither"
             )
         import torch
 
@@ -163,17 +158,17 @@ class Events(Clock):
             self.forget = reads(self.buffer)
 
     def forget(self):
-        "Overwrite the L2"
+        "Overwrite the L2 cache"
         self.buffer.zero_()
 
     def begin_batch(self):
-        "For subclasses that queue something before the first run of a batch"
+        "Queue work before the first run of a batch; for subclasses"
 
     def end_batch(self):
-        "And after the last run"
+        "Queue work after the last run of a batch; for subclasses"
 
     def times(self, fn, n) -> list:  # of seconds
-        "Return the GPU's time per call of `n` calls, without those that the CPU queued too late, unless all are such"
+        "Time `n` calls on the GPU; calls that the CPU queued too late are discarded, unless all were"
         for _ in range(TRIES):
             runs = self._batch(fn, n)
             if found := [seconds for seconds, late in runs if not late]:
@@ -181,14 +176,14 @@ class Events(Clock):
         return self.all_late([seconds for seconds, _ in runs])
 
     def all_late(self, times):
-        "Handle times that include the CPU's; a function that waits for the GPU itself has no others"
+        "Return times that include CPU time; a function that itself waits for the GPU has no others"
         self.late += 1
         return times
 
     def _batch(self, fn, n):
-        "Return (seconds, whether the GPU came to it before it was queued) of each of `n` calls"
+        "Return (seconds, whether the GPU reached the call before it was queued) of each of `n` calls"
         pairs = [[self.torch.Event(enable_timing=True) for _ in range(2)] for _ in range(n)]
-        # in cycles, at some 2 GHz; bounded, since a full queue makes the CPU wait, which is not queueing
+        # in cycles at about 2 GHz; limited, because the CPU waits if the queue is full
         self.torch._sleep(int(min(0.02, 2e-4 + 1.5 * n * self.each) * 2e9))
         start = self.now()
         late = []
@@ -201,24 +196,24 @@ class Events(Clock):
             after.record()
             late.append(before.query())
         self.end_batch()
-        self.each = (self.now() - start) / n  # what it took to queue a run
+        self.each = (self.now() - start) / n  # seconds to queue a run
         self.states.append(self.sensors.read())  # while the GPU is busy
         self.torch.synchronize()
         return [(before.elapsed_time(after) / 1000, host) for (before, after), host in zip(pairs, late)]
 
 
-# A kernel of a few microseconds costs more to launch than to run, and events around it cost about as much
-# again. A CUDA graph holds many launches and is launched once: what is left is the GPU's own work. (Inputs
-# that fit stay in the L2, since nothing is flushed between its launches.)
+# The launch of a kernel of a few microseconds takes longer than the kernel, and so do the events around it. A CUDA
+# graph contains many launches and is itself launched once, so that almost only the GPU's work remains. (Small inputs
+# stay in L2, because nothing is flushed between the launches of a graph.)
 def capture(fn, n):
-    "A function that runs `n` calls of `fn` as one CUDA graph; raises what PyTorch raises if they cannot be captured"
+    "Capture `n` calls of `fn` as a CUDA graph; returns the function that replays it, raises PyTorch's errors"
     import torch
 
     graph = torch.cuda.CUDAGraph()
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        fn()  # what it sets up at its first call must not be captured
+        fn()  # initialization at the first call must not be captured
     torch.cuda.current_stream().wait_stream(side)
     torch.cuda.synchronize()
     with warnings.catch_warnings():
@@ -230,15 +225,15 @@ def capture(fn, n):
 
 
 def in_a_row(fn) -> float:  # seconds
-    """Time of one of many calls in a row on the wall clock, by `torch.utils.benchmark`: the launch's cost if that is
-    longer than the work"""
+    """Return the time per call of many calls in a row on the wall clock, by `torch.utils.benchmark`: the launch
+    overhead if that takes longer than the work"""
     from torch.utils.benchmark import Timer
 
     return Timer('fn()', globals={'fn': fn}).blocked_autorange(min_run_time=0.2).median
 
 
-# Events time the GPU. Arguments that all live in the CPU's memory are worked on by the CPU, or copied there
-# and back: only the wall clock measures that.
+# Events time the GPU. If all arguments are in the CPU's memory, the CPU does the work, or the arguments are copied to
+# the GPU and back: only the wall clock measures that.
 def is_array(x) -> bool:
     "Return whether `x` is a NumPy array, a tensor, or an object that behaves like one"
     return hasattr(x, 'shape') and hasattr(x, 'dtype')
@@ -250,9 +245,9 @@ def _on_gpu(x):
 
 def clock_for(
     args=(),  # of the function that will be timed
-    flush=True,  # overwrite the L2 before each run? 'read': read other memory instead
+    flush=True,  # overwrite the L2 before each run; 'read': read other memory instead
 ) -> Clock:
-    "Return the clock for a function of these arguments"
+    "Return the clock for a function with these arguments"
     arrays = [a for a in args if is_array(a)]
     if not any(map(_on_gpu, arrays)) and (arrays or backend() == 'sim'):
         return Clock()

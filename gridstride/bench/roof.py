@@ -1,8 +1,8 @@
-"""`roofline`: the FLOP that a kernel computes per byte of traffic, and the speed that this allows.
+"""`roofline`: plot the speed of kernels and its bounds over their arithmetic intensity.
 
-A kernel with few operations per byte is memory-bound, one with many is compute-bound.
-The roofline (Williams, Waterman, Patterson 2009) draws both limits over the **arithmetic intensity**,
-FLOP/byte: a slope, which is the copy bandwidth, up to a flat roof, which is the peak rate of arithmetic.
+A kernel with few operations per byte is memory-bound, one with many is compute-bound. The roofline model (Williams,
+Waterman, Patterson 2009) plots both bounds over the **arithmetic intensity**, FLOP/byte: a line through the origin,
+which rises with the copy bandwidth, up to a horizontal line at the peak rate of arithmetic.
 """
 
 import io
@@ -19,21 +19,20 @@ def attainable(
     copy,  # GB/s
     peak,  # TFLOP/s
 ) -> float:  # TFLOP/s
-    "Return what the roof allows a kernel of that intensity"
+    "Return the roofline bound for a kernel of this intensity"
     return min(peak, intensity * copy / 1000)
 
 
-# The work is given as values, or counted. A `Timing` has both. The simulator's trace has the bytes: 32 per
-# sector that the kernel requests. It has no caches, so that is the traffic between the SMs and the L2;
-# the traffic of DRAM is less if blocks share data. Nsight Compute reports all, the DRAM
-# bytes included: an addition and a multiplication count as one operation, a fused multiply-add as two, and
-# the tensor cores count their own.
-Work = namedtuple('Work', 'flops bytes seconds')  # of one call; seconds: None if it was not timed
+# The work of a kernel, its operations and bytes, is passed as values, or counted. A `Timing` has both. The simulator's
+# trace has the bytes: 32 per sector that the kernel requests. The simulator has no caches, so this is the traffic
+# between the SMs and L2; DRAM traffic is less if blocks share data. Nsight Compute counts operations and DRAM bytes: an
+# addition or multiplication is one operation, a fused multiply-add is two, and tensor cores have their own counters.
+Work = namedtuple('Work', 'flops bytes seconds')  # per call; seconds is None if it was not timed
 _OPS = {'add': 1, 'mul': 1, 'fma': 2}
 
 
-def from_trace(flops, trace) -> Work:  # flops: of a call, which a trace does not count
-    "Return the work of what a simulator's trace recorded"
+def from_trace(flops, trace) -> Work:  # flops: per call; a trace does not count them
+    "Return the work of a kernel from a simulator's trace"
     s = trace.stats
     return Work(flops, 32 * (s.global_load_sectors + s.global_store_sectors), None)
 
@@ -42,9 +41,9 @@ _EXECUTED = 'smsp__sass_thread_inst_executed_op_{}_pred_on.sum'
 
 
 def from_ncu(
-    metrics,  # name -> number in base units (bytes, ns), as `ncu --print-units base` gives it
+    metrics,  # name -> value in base units (bytes, ns), as `ncu --print-units base` prints it
 ) -> Work:
-    "Return the work of a kernel from Nsight Compute's metrics; raises `ValueError`, which names what is missing"
+    "Return the work of a kernel from Nsight Compute's metrics; raises `ValueError` for missing metrics"
     tensor = sum(v for k, v in metrics.items() if k.startswith('sm__ops_path_tensor') and k.endswith('.sum'))
     scalar = sum(n * metrics.get(_EXECUTED.format(k + op), 0) for k in 'fdh' for op, n in _OPS.items())
     both = metrics.get('dram__bytes_read.sum', 0) + metrics.get('dram__bytes_write.sum', 0)
@@ -56,12 +55,12 @@ def from_ncu(
     return Work(tensor + scalar, moved, ns and ns * 1e-9)
 
 
-# What `from_ncu` asks for.
+# The metrics that `from_ncu` needs
 NCU = ['dram__bytes.sum', 'gpu__time_duration.sum', *(_EXECUTED.format(k + op) for k in 'fdh' for op in _OPS)]
 
 
 def _work(x):
-    "Return `x` as `Work`"
+    "Convert a `Timing`, Nsight Compute's metrics, or a tuple to `Work`"
     if hasattr(x, 'median'):
         return Work(x.flops, x.bytes, x.median)  # a Timing
     if isinstance(x, dict):
@@ -72,12 +71,12 @@ def _work(x):
     return Work(*x, *[None] * (3 - len(x)))
 
 
-# `tflops` and `share` are None if the kernel was not timed; `limit` is TFLOP/s under the roof.
+# limit: the roofline bound in TFLOP/s; share: tflops / limit; tflops and share are None if the kernel was not timed
 Point = namedtuple('Point', 'name intensity tflops limit share bound')
 
 
 def point(name, work, copy, peak) -> Point:
-    "Return the position of a kernel under the roof; raises `ValueError`, which names a kernel whose work is not known"
+    "Return the `Point` of a kernel; raises `ValueError` if its flops or bytes are unknown"
     if not work.flops or not work.bytes:
         lacks = 'flops' if not work.flops else 'bytes'
         raise ValueError(
@@ -91,7 +90,7 @@ def point(name, work, copy, peak) -> Point:
 
 
 class Roofline:
-    "Kernels under the measured roof: shows itself as a picture; `points` are its values"
+    "Kernels and the measured roofline bounds; a notebook shows it as a plot, and `points` has the values"
 
     def __init__(self, points, roof, peak):
         self.points = points
@@ -99,23 +98,23 @@ class Roofline:
         self.peak = peak
 
     def plain(self) -> dict:
-        "Return the values in a form for JSON, for a recording"
+        "Return the values as JSON can store them, for a recording"
         return dict(points=[list(p) for p in self.points], roof=dict(self.roof), peak=self.peak)
 
     @classmethod
     def load(cls, data, mark=''):
-        "What `plain` made of it, as a picture again; `mark` is for `recorded`, which gives one: the roof has its own"
+        "Restore what `plain` returned; `mark` is ignored, because the ceilings have their own"
         roof = limits.Ceilings(data['roof'], recorded=True)
         return cls([Point(*p) for p in data['points']], roof, data['peak'])
 
     @property
     def sheet(self) -> dict:
-        "GB/s under `copy` and TFLOP/s under `peak` of the GPU's data sheet; empty where none is known"
+        "`copy` in GB/s and `peak` in TFLOP/s from the GPU's data sheet; empty for an unknown GPU"
         found = limits.data_sheet(self.roof.get('gpu'))
         return dict(copy=found['copy'], peak=found[self.peak]) if self.peak in found else {}
 
     def promised(self, p) -> float:  # p: a `Point`
-        "The fraction that a kernel reached of what the data sheet allows at its intensity; None if that is not known"
+        "Return the fraction of the data sheet's roofline bound that a kernel reached; None if it is unknown"
         return p.tflops / attainable(p.intensity, **self.sheet) if p.tflops and self.sheet else None
 
     @property
@@ -124,7 +123,7 @@ class Roofline:
         sheet = ['of the data sheet'] if self.sheet else []
         return ['kernel', 'FLOP a byte', 'reached', 'the roof there', 'of the roof', *sheet, 'bound by']
 
-    def rows(self) -> list:  # of texts, as `head` names them
+    def rows(self) -> list:  # of strings, with the columns of `head`
         "Return the values, one row per kernel"
         return [self._row(p) for p in self.points]
 
@@ -139,14 +138,14 @@ class Roofline:
 
     @property
     def table(self) -> str:
-        "The values as a small HTML table"
+        "The values as an HTML table"
         return self._table(title=self.roof.mark)._repr_html_()
 
     def __repr__(self):
         return repr(self._table(note=f'roof: {self.roof.mark}'))
 
     def plot(self, ax=None):
-        "Draw the roof and the kernels; returns the axes"
+        "Plot the roofline and the kernels; returns the axes"
         with plots.styled():
             return self._draw(ax)
 
@@ -175,12 +174,12 @@ class Roofline:
 
     @staticmethod
     def _roof(ax, at, copy, peak, **how):
-        "A slope and a flat roof"
+        "Draw the bandwidth bound and the compute bound"
         ax.plot(at, [attainable(i, copy, peak) for i in at], color=plots.INK, lw=1.2, **how)
 
     @staticmethod
     def _mark(ax, p):
-        "One kernel under the roof; a kernel without a time is a dash on the roof"
+        "Draw a kernel; without a time it is a dash on the roofline"
         at = (p.intensity, p.tflops or p.limit)
         how = dict(marker='o', ms=7) if p.tflops else dict(marker='|', ms=12)
         if p.tflops:
@@ -198,10 +197,14 @@ class Roofline:
 
 def roofline(
     kernels,  # name -> `Timing`, (flops, bytes), (flops, bytes, seconds), (flops, trace) or ncu's metrics; or `Timing`s
-    peak=None,  # which roof: 'fp32', 'tf32', 'bf16', ...; by default that of the first `Timing`, else fp32
-    roof=None,  # the ceilings; by default this machine's, or a recorded H100's where no GPU is
+    peak=None,  # 'fp32', 'tf32', 'bf16', ...: the compute bound; None: that of the first `Timing`, else fp32
+    roof=None,  # the ceilings; None: those of this machine, or those recorded on an H100 without a GPU
 ) -> Roofline:
-    "Kernels under the measured ceilings"
+    """Compare kernels with the measured ceilings.
+
+        roofline({'mine': (flops, bytes, seconds)})
+
+    Raises ValueError for an unknown ceiling, or for a kernel whose flops or bytes are unknown."""
     kernels = kernels if isinstance(kernels, dict) else {t.name: t for t in kernels}
     peak = peak or next((t.peak for t in kernels.values() if hasattr(t, 'peak')), 'fp32')
     roof = roof or limits.ceilings()

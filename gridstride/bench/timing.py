@@ -1,6 +1,4 @@
-"""`bench`: is the result right, how long does the call take, what fraction of this machine's ceilings does it reach.
-
-And warnings about the measurement."""
+"""`bench`: check the result of a call, time it, compare it with this machine's ceilings, and warn if it is doubtful."""
 
 import inspect
 from dataclasses import dataclass, field
@@ -16,7 +14,6 @@ from ..utils import Agreement
 from ..utils import check as same
 
 
-# Four digits are more than any timing holds; the unit is the one that makes the number readable.
 def time_text(seconds) -> str:
     """Return `seconds` in the unit that fits.
 
@@ -40,15 +37,14 @@ def rate_text(gbs=None, tflops=None) -> str:
     return ', '.join(f'{number(v)} {unit}' for v, unit in ((gbs, 'GB/s'), (tflops, 'TFLOP/s')) if v is not None)
 
 
-# The speed of a wrong kernel means nothing, so the result is checked first. `check` is what it should be (then
-# `utils.check` judges), a function that is given the result and raises, or a reference that is called with
-# the same arguments.
+# The speed of a wrong kernel means nothing, so the result is checked first. `check` is the expected result (compared by
+# `utils.check`), a function of the result that raises, or a reference function that is called with the same arguments.
 #
-# What a kernel forgets to write may still hold the right values, from the run before. So the memory that a
-# result will be put into is filled with NaN first: the array that `out` names, or, since the allocator hands
-# out again what was just freed, a block of the result's size.
+# Elements that a kernel does not write may still have the right values from an earlier run. So the memory of the result
+# is filled with NaN first: the array `out`, or a block of the same size, because the allocator returns memory that was
+# just freed.
 def _poison(x):
-    "Fill an array with NaN, or with its type's highest number"
+    "Fill an array with NaN, or with the highest integer of its type"
     kind = str(x.dtype).removeprefix('torch.')
     if 'float' in kind or 'complex' in kind:
         x[...] = float('nan')
@@ -57,7 +53,7 @@ def _poison(x):
 
 
 def _maker(x):
-    "Return a function that makes an array of the type and shape of `x`, without keeping `x`"
+    "Return a function that allocates an array like `x`, without a reference to `x`"
     if not hasattr(x, 'detach'):
         return partial(np.empty, x.shape, x.dtype)
     import torch
@@ -66,7 +62,7 @@ def _maker(x):
 
 
 def _takes(f, n):
-    "Return whether `f` can be called with `n` arguments; None if it is not Python and has no signature"
+    "Return whether `f` can be called with `n` arguments; None if it has no signature"
     try:
         inspect.signature(f).bind(*[None] * n)
     except TypeError:
@@ -77,7 +73,7 @@ def _takes(f, n):
 
 
 def _ask(check, got, args):
-    "Return what the function `check` says the result should be; None if it has judged the result itself"
+    "Call the function `check`; returns the expected result, or None if `check` compared the result itself"
     error = None
     if _takes(check, 1):
         try:
@@ -86,7 +82,7 @@ def _ask(check, got, args):
         except AssertionError:
             raise
         except Exception as e:
-            error = e  # a judge with another kind of error, or a reference that cannot work on a result
+            error = e  # a check with another kind of error, or a reference that cannot be called with a result
         if error and _takes(check, len(args)) is False:
             raise error
     want = check(*args)
@@ -96,17 +92,17 @@ def _ask(check, got, args):
 
 
 def _judge(got, check, args):
-    "Raise unless `got` is what `check` asks for"
+    "Raise unless `got` is the result that `check` expects"
     want = _ask(check, got, args) if callable(check) else check
     if want is None:
         return
     if got is None:
-        raise TypeError('the function returns nothing to compare: name its output with out=')
+        raise TypeError('the function returns nothing to compare: pass its output as out=')
     same(got, want)
 
 
 def call_checked(fn, args, check, out=None):
-    "Return the result of `fn(*args)`, after `check` has seen it"
+    "Call `fn(*args)`, check its result and return it"
     if check is None:
         return fn(*args)
     if out is not None:
@@ -115,15 +111,15 @@ def call_checked(fn, args, check, out=None):
         make = _maker(first) if clocks.is_array(first := fn(*args)) else None
         del first
         if make:
-            _poison(make())  # gets, and gives back, the block that the next result most likely gets
+            _poison(make())  # allocates and frees the block that the next result most likely gets
     got = fn(*args)
     got = got if out is None else out
     _judge(got, check, args)
     return got
 
 
-# Zeros and constants are easy on a GPU: multipliers draw less power on them, so the clock stays higher than
-# it would, and a wrong index finds the right value.
+# Zeros and constants flatter a GPU: multipliers draw less power with them, so that the clock stays higher, and an
+# access at a wrong index still reads the right value.
 def _constant(a):
     "Return whether an array of more than one element has the same value everywhere"
     if not (hasattr(a, 'detach') or isinstance(a, np.ndarray)) or not np.prod(a.shape) > 1:
@@ -132,30 +128,30 @@ def _constant(a):
 
 
 def input_warnings(args, out=None):
-    "One sentence per argument whose values are not like real data"
+    "Return a warning per argument that is constant"
     flat = [(i, a.reshape(-1)[0].item()) for i, a in enumerate(args, 1) if a is not out and _constant(a)]
-    why = 'constants flatter a kernel (and if it is an output, name it with out=)'
+    why = 'constants flatter a kernel (if it is an output, pass it as out=)'
     return [f'argument {i} is {v:g} everywhere: {why}' for i, v in flat]
 
 
 NAMES = {'float32': 'fp32', 'float16': 'fp16', 'bfloat16': 'bf16', 'float64': 'fp64'}
-BEYOND = 1.1  # a fraction of a ceiling above this can only be a mistake in counting
+BEYOND = 1.1  # a larger fraction of a ceiling means that flops or bytes were counted wrongly
 
 
 @dataclass(repr=False)
 class Timing:
-    "Times of a function and what they mean; prints as one line, and one line per warning"
+    "Times of a function, with rates and warnings; prints as one line, and one line per warning"
 
     name: str
     times: list  # seconds, in the order in which they were taken
     device: str = 'CPU'
-    gpu: bool = False  # is it GPU time?
-    flops: float = None  # floating-point operations of a call
+    gpu: bool = False  # whether the times are GPU time
+    flops: float = None  # floating-point operations per call
     bytes: float = None  # bytes that a call must read and write
-    peak: str = 'fp32'  # which ceiling `flops` is held against
+    peak: str = 'fp32'  # name of the ceiling for `flops`
     roof: dict = None  # the ceilings, as `limits.ceilings` gives them
-    row: float = None  # seconds a call on the wall clock, many in a row: for short kernels
-    graph: float = None  # seconds a call within a CUDA graph: likewise
+    row: float = None  # for short kernels: seconds per call on the wall clock, of many calls in a row
+    graph: float = None  # for short kernels: seconds per call in a CUDA graph
     states: list = field(default_factory=list)  # of `clocks.State`: the GPU while it was timed
     more: list = field(default_factory=list)  # warnings that do not come from the times
 
@@ -166,7 +162,7 @@ class Timing:
 
     @property
     def median(self) -> float:
-        "Seconds a call"
+        "Seconds per call"
         return self.stats.median
 
     @property
@@ -180,31 +176,31 @@ class Timing:
         return self.flops / self.median / 1e12 if self.flops else None
 
     @property
-    def shares(self) -> dict:  # ceiling -> share of it
-        "The fraction of each measured ceiling that this reaches"
+    def shares(self) -> dict:  # ceiling -> fraction of it
+        "The fraction of each measured ceiling that the call reaches"
         rates = {'copy': self.gbs, self.peak: self.tflops}
         roof = self.roof or {}
         return {k: v / roof[k] for k, v in rates.items() if v and k in roof}
 
     @property
     def warnings(self) -> list:  # of sentences
-        "Why this may not be the truth"
+        "The reasons why the times may not be right"
         beyond = [
-            f'{v:.0%} of the {k} ceiling is more than there is: count flops= and bytes= again; '
-            'the data may fit into the L2 cache, or TF32 be on'
+            f'{v:.0%} of the {k} ceiling is impossible: count flops= and bytes= again; '
+            'the data may fit into the L2 cache, or TF32 may be enabled'
             for k, v in self.shares.items()
             if v > BEYOND
         ]
         return time_warnings(self.times) + clocks.clock_warnings(self.states) + beyond + self.more
 
     def parts(self) -> list:
-        "Return (what, text) of everything except the warnings"
+        "Return (name, text) of each part except the warnings"
         s = self.stats
         res = [('median', time_text(s.median)), ('quartiles', f'{time_text(s.q1)} to {time_text(s.q3)}')]
         if self.bytes or self.flops:
             res.append(('rate', rate_text(self.gbs, self.tflops)))
         if self.shares:
-            k = max(self.shares, key=self.shares.get)  # the ceiling that is nearest is what bounds it
+            k = max(self.shares, key=self.shares.get)  # the nearest ceiling is the limiter
             how = 'recorded' if self.roof.get('recorded') else 'measured'
             res.append(('share', f'{self.shares[k]:.0%} of the {how} {k} ceiling'))
         if self.row:
@@ -214,7 +210,7 @@ class Timing:
         return [*res, ('runs', f"{s.n}, {self.device}{'' if self.gpu else ': no GPU time'}")]
 
     def line(self) -> str:
-        "Everything except the warnings, in one line"
+        "Return everything except the warnings, in one line"
         p = dict(self.parts())
         what = ''.join(f', {p[k]}' for k in ('rate', 'share') if k in p)
         more = ''.join(f', {p[k]} {k}' for k in ('in a row', 'in a CUDA graph') if k in p)
@@ -227,9 +223,10 @@ class Timing:
         return Table((), [*self.parts(), *(('in doubt', d) for d in self.warnings)], self.name)._repr_html_()
 
 
-# A kernel shorter than 50 µs is timed in two more ways: many calls in a row on the wall clock, which is what
-# a loop in Python pays, and within a CUDA graph, which is what the GPU works.
-SHORT, LONGER = 50e-6, 15e-6
+# A kernel of less than 50 µs is timed in two further ways: many calls in a row on the wall clock, which includes the
+# launch overhead of Python, and in a CUDA graph, which has almost none.
+SHORT = 50e-6  # seconds
+EVENT_OVERHEAD_MATTERS = 15e-6  # seconds, up to which the events around a run take a large part of its time
 
 
 def _time_graph(clock, fn, median):
@@ -239,45 +236,48 @@ def _time_graph(clock, fn, median):
         replay = clocks.capture(fn, n)
     except Exception as e:
         why = shorten(str(e), 100)
-        return None, [f'no CUDA graph could be made of it ({why}), so its launches are not left out of any figure']
+        return None, [f'no CUDA graph could be captured ({why}), so every time includes the launch overhead']
     graph = summary(clock.times(replay, 20)).median / n
-    # the events around a single run take some microseconds themselves, so a graph of very short work may well be faster
-    if graph >= median / 2 or median <= LONGER:
+    # the events around a single run take some microseconds, so a graph of very short kernels may be faster
+    if graph >= median / 2 or median <= EVENT_OVERHEAD_MATTERS:
         return graph, []
-    doubt = 'does it hold all of the work, or is something launched on a stream of its own?'
+    doubt = 'does it contain all the work, or is something launched on another stream?'
     return graph, [f'its CUDA graph takes less than half of the time: {doubt}']
 
 
 def time_short(t, clock, fn) -> Timing:  # `t`
-    "Add to the timing of a short kernel what it takes in a row and in a graph"
+    "Add the times in a row and in a CUDA graph to the timing of a short kernel; returns the timing"
     if not isinstance(clock, clocks.Events) or t.median >= SHORT:
         return t
     t.row, (t.graph, more) = clocks.in_a_row(fn), _time_graph(clock, fn, t.median)
     if t.row > 20 * t.median:
         whole = f'the {time_text(t.row)} that a call takes'
-        more = [f"the GPU worked {time_text(t.median)} of {whole}: most of it is the CPU's work", *more]
+        more = [
+            f"the GPU was busy for {time_text(t.median)} of {whole}: most of it is launch overhead of the CPU",
+            *more,
+        ]
     t.more = t.more + more
     return t
 
 
 def peak_of(arrays) -> str:
-    "Return the name of the ceiling for the first floating-point array"
+    "Return the name of the ceiling for the type of the first floating-point array"
     kinds = [str(a.dtype).removeprefix('torch.') for a in arrays if clocks.is_array(a)]
     return next((NAMES[k] for k in kinds if k in NAMES), 'fp32')
 
 
 def roof_for(clock, flops, bytes):
-    "Return the ceilings, or None where they do not matter: without a GPU, or without work to hold against them"
+    "Return the ceilings, or None if they are not needed: without a GPU, flops and bytes"
     return limits.ceilings() if isinstance(clock, clocks.Events) and (flops or bytes) else None
 
 
 def unseen_warnings(clock, checks) -> list:  # of sentences
-    "Warnings about what was not checked"
+    "Return warnings about what was not checked or measured"
     why = getattr(getattr(clock, 'sensors', None), 'why', None)
     unchecked = [] if checks else ['the result was not checked: give check=']
-    late = 'the GPU came to each run before it was queued, so times may hold what the CPU takes: does it wait for it?'
+    late = 'the GPU reached each run before it was queued, so times may include CPU time: does it wait for the GPU?'
     waited = [late] if getattr(clock, 'late', 0) else []
-    return unchecked + waited + ([f"the GPU's clock was not noted: {why}"] if why else [])
+    return unchecked + waited + ([f"the GPU's clock could not be read: {why}"] if why else [])
 
 
 def need_function(fn, tool, name=''):
@@ -288,20 +288,24 @@ def need_function(fn, tool, name=''):
 
 
 def bench(
-    fn,  # what to time
-    *args,  # its arguments: what it works on, so that their types and devices are known
-    check=None,  # what it should be: an array, a function of the result that raises, or a reference that takes `args`
+    fn,  # the function to time
+    *args,  # its arguments; their types and devices select the clock
+    check=None,  # the expected result: an array, a function of the result that raises, or a reference that takes `args`
     out=None,  # the array that `fn` writes, if it does not return one
-    flops=None,  # floating-point operations of a call
+    flops=None,  # floating-point operations per call
     bytes=None,  # bytes that a call must read and write
-    flush=True,  # overwrite the GPU's L2 before each run? 'read': fill it by reading, and so leave it clean
-    seconds=2.0,  # to measure for at most
-    name=None,  # by default the function's own
+    flush=True,  # overwrite the GPU's L2 before each run; 'read': fill it with clean data by reading instead
+    seconds=2.0,  # time limit
+    name=None,  # None: the name of the function
     peak=None,  # the ceiling for `flops`: 'fp32', 'tf32', 'bf16', ...; None: that of the first floating-point array
-    clock=None,  # what to time with, as `clocks.clock_for` gives it
-    roof=None,  # the ceilings, as `limits.ceilings` gives them
+    clock=None,  # a `clocks.Clock`; None: that of `clocks.clock_for`
+    roof=None,  # the ceilings; None: those of `limits.ceilings`
 ) -> Timing:
-    "Check `fn(*args)`, then time it until the median is steady, and say what that is worth"
+    """Check `fn(*args)`, then time it until the median is steady.
+
+        bench(f, x, check=expected, bytes=2 * x.nbytes)
+
+    Raises AssertionError for a wrong result, TypeError if `fn` is not a function."""
     need_function(fn, 'bench')
     clock = clock or clocks.clock_for(args, flush)
     got = call_checked(fn, args, check, out)
