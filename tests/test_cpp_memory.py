@@ -74,6 +74,18 @@ __global__ void warp_synchronous(HEAD) {
     __syncthreads();
     if (threadIdx.x < 32) { s[threadIdx.x] += s[threadIdx.x + 32]; s[threadIdx.x] += s[threadIdx.x + 1]; }
 }
+// write after read: lanes that exchange values by volatile shared memory, whatever else comes in between but a barrier
+#define LANES __shared__ volatile int s[64]; const int t = threadIdx.x; s[t] = t; __syncthreads(); if (t >= 32) return
+__global__ void warp_shifts(HEAD) { LANES; int v = s[(t + 1) % 32]; s[t] = v; }
+__global__ void warp_shifts_back(HEAD) { LANES; int v = s[(t + 31) % 32]; s[t] = v; }
+__global__ void warp_swaps(HEAD) { LANES; int v = s[t ^ 1]; s[t] = v; __syncwarp(); out[t] = s[t]; }
+__global__ void warp_pushes(HEAD) { LANES; int v = s[t]; s[(t + 1) % 32] = v; }
+__global__ void warp_adds_in_place(HEAD) { LANES; s[t] += s[t + 16]; __syncwarp(); s[t] += s[t + 8]; __syncwarp(); }
+__global__ void warp_votes_in_between(HEAD) { LANES; int v = s[t ^ 1]; v = __ballot_sync(~0u, v); s[t] = v; }
+__global__ void warp_shuffles_in_between(HEAD) { LANES; int v = __shfl_sync(~0u, s[t ^ 1], 0); s[t] = v; }
+__global__ void leader_goes_on(HEAD) {
+    LANES; for (int i = 0; i < 3; i++) { if (t == 7) s[0] = i; __syncwarp(); out[t] += s[0]; }
+}
 #define SLOTS volatile int *s = data + 64*blockIdx.x; const int t = threadIdx.x
 __global__ void warp_synchronous_global(HEAD) {
     SLOTS;
@@ -214,6 +226,19 @@ __global__ void right_in_block_atomic(HEAD) {
     if (threadIdx.x == 0) { s = 1; f.store(1, cuda::memory_order_release); }
     if (threadIdx.x == 32) { while (!f.load(cuda::memory_order_acquire)) { } out[blockIdx.x] = s; }
 }
+__global__ void right_warp_shifts(HEAD) {
+    LANES; int v = s[(t + 1) % 32]; __syncwarp(); s[t] = v; __syncwarp(); out[32*blockIdx.x + t] = s[t ^ 1];
+}
+__global__ void right_leader_goes_on(HEAD) {
+    LANES; for (int i = 0; i < 3; i++) {
+        if (t == 7) s[0] = i; __syncwarp(); out[32*blockIdx.x + t] += s[0]; __syncwarp();
+    }
+}
+__global__ void right_flag_in_a_shared_array(HEAD) {
+    LANES;
+    if (t == 3) { s[40] = 1; F; s[41] = 1; }
+    if (t == 0) { while (s[41] != 1) { } F; out[32*blockIdx.x] = s[40]; }
+}
 __global__ void right_volatile_after_barriers(HEAD) {
     __shared__ volatile int s[64];
     s[threadIdx.x] = threadIdx.x;
@@ -228,9 +253,8 @@ __global__ void right_volatile_after_barriers(HEAD) {
 CODES = dict(in_block_no_acquire='flag_not_acquired', ticket_of_the_block='fence_of_block',
     volatile_sum='race_of_volatiles',
     volatile_sum_between_fences='race_of_volatiles', volatile_sum_of_blocks='race_of_volatiles',
-    warp_synchronous='race_of_volatiles', warp_synchronous_global='race_of_volatiles',
-    neighbour_global='race_of_volatiles', leader_global='race_of_volatiles', in_block_volatile='race_of_volatiles',
-    in_block_no_release='race',
+    neighbour_global='race_of_volatiles', in_block_volatile='race_of_volatiles',
+    in_block_no_release='race', **dict.fromkeys(re.findall(r'void (warp_\w+|leader_\w+)', SRC), 'race_of_volatiles'),
     released_by_another='race_of_blocks')
 
 KERNELS = re.findall(r'__global__ void (\w+)\(', SRC)
