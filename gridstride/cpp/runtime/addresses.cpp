@@ -1,7 +1,7 @@
-// Addresses of the host's functions, tables of virtual functions and variables, of which the emulator's device has no
-// others. So what host code gives to the device, by a launch or a copy, becomes an address where nothing is: a kernel
-// that uses it faults, as on a GPU. What comes back is the host's again. A copy's bytes may be integers that only look
-// like an address of the program; therefore a word counts as an address only where a function or a table begins.
+// Addresses of host functions, vtables and variables. In the emulator they would be valid in kernels, too, but not on a
+// GPU. So a host address that a launch or a copy passes to the device is translated to an unmapped address, where a
+// kernel that uses it faults, and translated back when it is copied to the host. Copied bytes may be integers that look
+// like an address of the module, so a word is translated only if it is the start of a function or a vtable.
 #include <dlfcn.h>
 #include <algorithm>
 #include <mutex>
@@ -22,7 +22,7 @@ struct Range {
     uintptr_t from, bytes;
     bool has(uintptr_t a) const { return a - from < bytes; }
 };
-// What .eh_frame_hdr has of a function, and what begins that section (Linux Standard Base, "DWARF Extensions")
+// An entry of .eh_frame_hdr, and its header (Linux Standard Base, "DWARF Extensions")
 struct FunctionStart {
     int32_t at, unwinding;
 };
@@ -33,21 +33,22 @@ struct FunctionIndex {
 };
 struct Module {                          // a library with kernels
     Range all, code, tables;
-    uintptr_t away = 0;                  // where its addresses are on the device
-    bool plain = false, given = false;   // given: the device has any of them
+    uintptr_t device_base = 0;                  // the base of its unmapped addresses on the device
+    bool plain = false, given = false;   // given: was any of them passed to the device?
     const FunctionStart *functions = nullptr;
     size_t function_count = 0;
-    uintptr_t index = 0;                 // what `functions` count from
+    uintptr_t index = 0;                 // the address to which `functions` are relative
 };
 }
-static std::vector<Module> modules;      // by address
-static std::unordered_set<uintptr_t> of_device;    // addresses that host code has from the device
+static std::vector<Module> modules;      // sorted by address
+// addresses that the host has got from the device, which are not translated
+static std::unordered_set<uintptr_t> of_device;
 static std::mutex modules_lock;
 void fork_addresses(Fork now) { pass_fork(now, modules_lock); }
 static uintptr_t lowest = ~uintptr_t(0), highest = 0;
 
 #ifndef __APPLE__
-// Linkers sort the functions by address, and count them from the beginning of the section.
+// Stores the index of functions, which linkers sort by address, with addresses relative to the section.
 static void note_functions(Module &m, uintptr_t at) {
     const auto *index = reinterpret_cast<const FunctionIndex *>(at);
     const bool sorted = index->version == 1 && index->frame_encoding == 0x1b && index->count_encoding == 0x03 &&
@@ -79,11 +80,11 @@ void note_module(const void *inside, bool plain) {
         &m);
     void *p = mmap(nullptr, m.all.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) return;
-    m.away = reinterpret_cast<uintptr_t>(p);
+    m.device_base = reinterpret_cast<uintptr_t>(p);
     modules.insert(std::upper_bound(modules.begin(), modules.end(), m,
         [](const Module &a, const Module &b) { return a.all.from < b.all.from; }), m);
-    lowest = std::min({lowest, m.all.from, m.away});
-    highest = std::max({highest, m.all.from + m.all.bytes, m.away + m.all.bytes});
+    lowest = std::min({lowest, m.all.from, m.device_base});
+    highest = std::max({highest, m.all.from + m.all.bytes, m.device_base + m.all.bytes});
 #else
     (void)inside, (void)plain;
 #endif
@@ -94,7 +95,7 @@ void forget_module(const Image &module) {
         modules.begin(), modules.end(), [&](const Module &known) { return known.all.has(module.base); });
     if (m == modules.end()) return;
     for (auto a = of_device.begin(); a != of_device.end();) a = m->all.has(*a) ? of_device.erase(a) : std::next(a);
-    munmap(reinterpret_cast<void *>(m->away), m->all.bytes);
+    munmap(reinterpret_cast<void *>(m->device_base), m->all.bytes);
     modules.erase(m);
 }
 static Module *module_at(uintptr_t a) {
@@ -110,8 +111,8 @@ static bool begins_function(const Module &m, uintptr_t a) {
         m.functions, end, at, [](const FunctionStart &f, int64_t at) { return f.at < at; });
     return f != end && f->at == at;
 }
-// A table of virtual functions follows the offset to the top of its object and the address of its type, which has its
-// name's (Itanium C++ ABI, 2.5.2 and 2.9.5).
+// Is it the start of a vtable? Before it are the offset to the top of the object and the address of the type_info,
+// whose second word is the address of its name (Itanium C++ ABI, 2.5.2 and 2.9.5).
 static bool begins_table(const Module &m, uintptr_t a) {
     if (a % sizeof a || !m.tables.has(a) || a - m.tables.from < 2 * sizeof a) return false;
     const auto *table = reinterpret_cast<const uintptr_t *>(a);
@@ -136,9 +137,9 @@ bool has_plain_variables(const void *code) {
     const Module *m = module_at(reinterpret_cast<uintptr_t>(code));
     return !m || m->plain;
 }
-static const Module *module_away(uintptr_t a) {
+static const Module *module_of_device_address(uintptr_t a) {
     for (auto &m : modules)
-        if (a - m.away < m.all.bytes) return &m;
+        if (a - m.device_base < m.all.bytes) return &m;
     return nullptr;
 }
 template <class F> static void each_word(void *p, size_t bytes, F f) {
@@ -146,7 +147,7 @@ template <class F> static void each_word(void *p, size_t bytes, F f) {
     for (uintptr_t at = first; at + 8 <= end; at += 8)
         if (uintptr_t &w = *reinterpret_cast<uintptr_t *>(at); __builtin_expect(w - lowest < highest - lowest, 0)) f(w);
 }
-// Is this address stored in memory that both sides use? Then a kernel may have put it there.
+// Is this address stored in managed memory? Then a kernel may have written it.
 static bool is_in_shared_memory(uintptr_t address) {
     for (const Piece &p : memory.pieces) {
         bool found = false;
@@ -163,13 +164,13 @@ void to_device(void *p, size_t bytes, bool is_pointer) {
         Module *m = module_at(w);
         const bool is_address = m && ((is_pointer && !m->plain) || begins_function(*m, w) || begins_table(*m, w));
         if (is_address && !of_device.count(w) && !is_registered(w) && !is_in_shared_memory(w))
-            w += m->away - m->all.from, m->given = true;
+            w += m->device_base - m->all.from, m->given = true;
     });
 }
 void from_device(void *p, size_t bytes) {
     std::lock_guard<std::mutex> one(modules_lock);
     each_word(p, bytes, [&](uintptr_t &w) {
-        if (const Module *m = module_away(w); m && m->given) w += m->all.from - m->away;
+        if (const Module *m = module_of_device_address(w); m && m->given) w += m->all.from - m->device_base;
         else if (module_at(w)) of_device.insert(w);
     });
 }
@@ -185,11 +186,11 @@ static std::string function_at(uintptr_t a) {
     }
     return std::string(text, strcspn(text, "(\n"));
 }
-Away what_is_away(uintptr_t a) {
-    const Module *m = module_away(a);
-    if (!m) return {Away::nothing, ""};
-    const uintptr_t there = a + m->all.from - m->away;
-    if (m->code.has(there)) return {Away::function, function_at(there)};
-    return {m->tables.has(there) ? Away::table : Away::variable, ""};
+DeviceAddress what_is_at(uintptr_t a) {
+    const Module *m = module_of_device_address(a);
+    if (!m) return {DeviceAddress::nothing, ""};
+    const uintptr_t there = a + m->all.from - m->device_base;
+    if (m->code.has(there)) return {DeviceAddress::function, function_at(there)};
+    return {m->tables.has(there) ? DeviceAddress::table : DeviceAddress::variable, ""};
 }
 }

@@ -21,20 +21,20 @@ struct CastFault {
 };
 
 static bool is_checked() { return gridstride::detector.on && gridstride::checks_enabled && gridstride::on_device(); }
-// An integer that a handler is given, by its type; of more than 64 bits its address is given
-static long long whole(const TypeName &t, uintptr_t given) {
-    if (t.bits() > 64) memcpy(&given, reinterpret_cast<const void *>(given), sizeof given);
-    return t.has_sign() && t.bits() < 64 ? static_cast<long long>(given << (64 - t.bits())) >> (64 - t.bits())
-                                         : static_cast<long long>(given);
+// Returns the value of a handler's integer argument, which is an address for types of more than 64 bits.
+static long long integer_value(const TypeName &t, uintptr_t argument) {
+    if (t.bits() > 64) memcpy(&argument, reinterpret_cast<const void *>(argument), sizeof argument);
+    return t.has_sign() && t.bits() < 64 ? static_cast<long long>(argument << (64 - t.bits())) >> (64 - t.bits())
+                                         : static_cast<long long>(argument);
 }
-static double floating(const TypeName &t, uintptr_t given) {
+static double float_value(const TypeName &t, uintptr_t argument) {
     float single;
     double number;
-    if (t.info == 32) return memcpy(&single, &given, sizeof single), single;
-    if (t.info == 64) return memcpy(&number, &given, sizeof number), number;
+    if (t.info == 32) return memcpy(&single, &argument, sizeof single), single;
+    if (t.info == 64) return memcpy(&number, &argument, sizeof number), number;
     return 0;
 }
-// A char or a short is the lower bits of an int, here and on a GPU.
+// Does the value fit into an int? A conversion to char or short takes the lower bits of it, here and on a GPU.
 static bool fits_int(const TypeName &to, double x) {
     return to.bits() < 32 && x > (to.has_sign() ? -0x1p31 - 1 : -1) && x < 0x1p31;
 }
@@ -44,10 +44,11 @@ static void warn_of_shift(const ShiftFault &f, uintptr_t by) {
     const int bits = f.number->bits();
     if (is_checked() && is_own(f.at.file))
         begin_warning(
-            Code::shifted_too_far, int(f.at.line), {{"bits", bits}, {"by", whole(*f.by, by)}, {"most", bits - 1}});
+            Code::shifted_too_far, int(f.at.line),
+            {{"bits", bits}, {"by", integer_value(*f.by, by)}, {"most", bits - 1}});
 }
 static void warn_of_cast(const CastFault &f, uintptr_t from) {
-    const double x = floating(*f.from, from);
+    const double x = float_value(*f.from, from);
     if (!is_checked() || !is_own(f.at.file) || fits_int(*f.to, x)) return;
     char value[32];
     snprintf(value, sizeof value, "%g", x);
@@ -65,7 +66,7 @@ GRIDSTRIDE_API void __ubsan_handle_float_cast_overflow(CastFault *f, uintptr_t f
 }
 GRIDSTRIDE_API void __ubsan_handle_divrem_overflow(DivisionFault *f, uintptr_t, uintptr_t by) {
     using namespace gridstride;
-    const bool overflows = whole(*f->number, by);
+    const bool overflows = integer_value(*f->number, by);
     const Code code = overflows ? Code::division_overflows : Code::division;
     const Code host_code = overflows ? Code::host_division_overflows : Code::host_division;
     fail_at(on_device() ? code : host_code, {}, static_cast<char *>(__builtin_return_address(0)) - 1, 0);

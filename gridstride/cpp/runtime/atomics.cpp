@@ -16,7 +16,8 @@ void forget_locks() {
 void atomic_begin(const void *address, int bytes, Use use, Scope scope, Order order, int line) {
     Worker *w = worker;
     if (!w || !w->running) return;
-    if (use == Use::swap && detector.on && scope != Scope::thread) detector.swaps(address, unsigned(bytes));
+    if (use == Use::swap && detector.on && scope != Scope::thread)
+        detector.on_compare_and_swap(address, unsigned(bytes));
     if (use == Use::swap) use = Use::modify;
     const bool spinning = use != Use::store && w->is_spinning(address, unsigned(bytes), line_bit | uint32_t(line));
     if (spinning || ++w->spins % 64 == 0) yield();          // a thread that spins must let the others run

@@ -1,4 +1,4 @@
-// Bulk copies (TMA), of rows and of boxes of a tensor map.
+// Bulk copies (TMA): cp.async.bulk of contiguous bytes, and of boxes of a tensor map
 #include <algorithm>
 #include <string.h>
 #include "clusters.h"
@@ -12,13 +12,13 @@ static char *shared_in(Worker &there, uint32_t at, uint32_t bytes, const char *w
     if (offset > shared_cap - bytes) shared_at(at, 1, what, line);
     return there.shared + offset;
 }
-static void check_bulk(const void *p, uint32_t bytes, const char *what, int line) {
+static void check_bulk_size(const void *p, uint32_t bytes, const char *what, int line) {
     must_be_aligned(p, 16, what, line);
     if (bytes % 16 == 0 && bytes) return;
     fail(Code::bulk_bytes, {{"operation", what}, {"bytes", bytes}}, line);
 }
-// The blocks of the cluster that get a copy.
-template <class F> static void to_each(uint32_t blocks, int line, F f) {
+// Calls f for each block of the cluster in the multicast mask; for the current block if that is 0.
+template <class F> static void for_each_target(uint32_t blocks, int line, F f) {
     if (!blocks) return f(*worker);
     const auto &c = worker->leader->cluster;
     for (uint32_t i = 0; i < 16; i++) {
@@ -27,9 +27,9 @@ template <class F> static void to_each(uint32_t blocks, int line, F f) {
         f(c.empty() ? *worker : *c[i]);
     }
 }
-// `bytes` of a bulk copy to shared memory arrive at `to`, in the block `there`, which has an mbarrier at the same
-// offset as this one.
-static void comes(Worker &there, uint32_t to, uint32_t bytes, uint32_t bar, int line) {
+// Checks and notes a bulk copy to `to` in the shared memory of the block `there`. It completes on the mbarrier of that
+// block at the offset of `bar`.
+static void start_bulk_copy(Worker &there, uint32_t to, uint32_t bytes, uint32_t bar, int line) {
     auto &all = engines_of(there).barriers;
     auto b = all.find(offset_of(bar));
     if (b == all.end()) barrier_at(bar, "a bulk copy ends", line);
@@ -38,19 +38,19 @@ static void comes(Worker &there, uint32_t to, uint32_t bytes, uint32_t bar, int 
         const uintptr_t a = reinterpret_cast<uintptr_t>(there.shared) + offset_of(to) - shared_window;
         detector.access(reinterpret_cast<uintptr_t>(b->second.at), 8, true, atomic_bit | line_bit | uint32_t(line));
         detector.access(a, bytes, true, engine_line(line));
-        b->second.coming.push_back({a, bytes, detector.me, engine_line(line), 0});
+        b->second.in_flight.push_back({a, bytes, detector.me, engine_line(line), 0});
     }
     b->second.bytes -= bytes;
-    maybe_over(b->second);
+    complete_phase_if_done(b->second);
 }
 void bulk_load(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, uint32_t blocks, int line) {
-    check_bulk(from, bytes, "cp.async.bulk", line);
+    check_bulk_size(from, bytes, "cp.async.bulk", line);
     accessed(from, bytes, false, line);
-    to_each(blocks, line, [&](Worker &w) {
+    for_each_target(blocks, line, [&](Worker &w) {
         Worker &b = blocks ? w : block_at(to, line);
         char *p = shared_in(b, to, bytes, "cp.async.bulk", line);
         must_be_aligned(p, 16, "cp.async.bulk", line);
-        comes(b, to, bytes, bar, line);
+        start_bulk_copy(b, to, bytes, bar, line);
         memcpy(p, from, bytes);
     });
 }
@@ -59,27 +59,27 @@ void store_async(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, in
     char *p = shared_at(to, bytes, "st.async", line);
     if (&block_at(bar, line) != &b)
         fail(Code::no_mbarrier, {{"operation", "st.async, whose values go to another block,"}}, line);
-    // a use for which the block stays: it waits for the bytes, or its end is a finding of its own
+    // not a use after which the block must stay: it waits for the bytes, or that is another finding
     const Access used = detector.on ? b.clock->used_by_others : Access{};
-    comes(b, to, bytes, bar, line);
+    start_bulk_copy(b, to, bytes, bar, line);
     if (detector.on) b.clock->used_by_others = used;
     memcpy(p, from, bytes);
 }
-// The block's own shared memory from which a copy to global memory reads, until it has been waited for.
-static char *stored_from(uint32_t from, uint32_t bytes, unsigned alignment, const char *what, int line) {
+// Notes that a copy to global memory reads the block's shared memory until the thread waits; returns the address.
+static char *source_of_store(uint32_t from, uint32_t bytes, unsigned alignment, const char *what, int line) {
     must_be_own(from, what, line);
     char *p = shared_in(*worker, from, bytes, what, line);
     must_be_aligned(p, alignment, what, line);
     if (detector.on) {
         detector.access(reinterpret_cast<uintptr_t>(p), bytes, false, engine_line(line));
-        asked().stores.push_back(
-            {reinterpret_cast<uintptr_t>(p), bytes, detector.me, engine_line(line), asked().store_groups});
+        my_requests().stores.push_back(
+            {reinterpret_cast<uintptr_t>(p), bytes, detector.me, engine_line(line), my_requests().store_groups});
     }
     return p;
 }
 void bulk_store(void *to, uint32_t from, uint32_t bytes, int line) {
-    check_bulk(to, bytes, "cp.async.bulk", line);
-    const char *p = stored_from(from, bytes, 16, "cp.async.bulk", line);
+    check_bulk_size(to, bytes, "cp.async.bulk", line);
+    const char *p = source_of_store(from, bytes, 16, "cp.async.bulk", line);
     accessed(to, bytes, true, line);
     memcpy(to, p, bytes);
 }
@@ -92,8 +92,8 @@ static const TensorMap &map_at(const void *map, const int32_t *at, int rank, con
         fail(Code::box_misaligned, {{"operation", what}, {"at", at[0]}, {"elements", 16 / m.itemsize}}, line);
     return m;
 }
-// Calls f(offset in the box, address in global memory or null, bytes) per row of the box that begins at `at`,
-// innermost axis first; for its parts inside the array and outside.
+// Calls f(offset in the box, address in global memory, bytes) per row of the box that begins at `at`, along the
+// innermost axis. A row is split at the bounds of the array; the address is null for parts that are out of bounds.
 template <class F> static void rows_of(const TensorMap &m, const int32_t *at, F f) {
     int32_t i[5] = {};
     const int inner = m.box[0] * m.itemsize;
@@ -134,12 +134,12 @@ void tensor_load(uint32_t to, const void *map, const int32_t *at, int rank, uint
         rows_of(m, at, [&](uint32_t, const char *from, uint32_t n) {
             if (from) accessed(from, n, false, line);
         });
-    to_each(blocks, line, [&](Worker &w) {
+    for_each_target(blocks, line, [&](Worker &w) {
         Worker &b = blocks ? w : block_at(to, line);
         const uint32_t first = offset_of(to);
         must_be_aligned(
             shared_in(b, to, box_bytes(m), "cp.async.bulk.tensor", line), 128, "cp.async.bulk.tensor", line);
-        comes(b, to, box_bytes(m), bar, line);
+        start_bulk_copy(b, to, box_bytes(m), bar, line);
         rows_of(m, at, [&](uint32_t offset, const char *from, uint32_t bytes) {
             pieces(first + offset, bytes, m.swizzle, [&](uint32_t offset_there, uint32_t i, uint32_t n) {
                 char *p = b.shared + offset_there - shared_window;
@@ -152,7 +152,7 @@ void tensor_store(const void *map, const int32_t *at, int rank, uint32_t from, i
     const TensorMap &m = map_at(map, at, rank, "cp.async.bulk.tensor", line);
     for (int d = 0; d < rank; d++)
         if (at[d] < 0) fail(Code::box_before, {{"at", at[d]}, {"axis", d}}, line);
-    stored_from(from, box_bytes(m), 128, "cp.async.bulk.tensor", line);
+    source_of_store(from, box_bytes(m), 128, "cp.async.bulk.tensor", line);
     rows_of(m, at, [&](uint32_t offset, const char *to, uint32_t n) {
         if (!to) return;
         accessed(to, n, true, line);
@@ -161,17 +161,17 @@ void tensor_store(const void *map, const int32_t *at, int rank, uint32_t from, i
         });
     });
 }
-void bulk_commit() { asked().store_groups++; }
-// The reads of an engine in groups that are complete have ended.
+void bulk_commit() { my_requests().store_groups++; }
+// Completes the reads of all but the newest `groups` groups.
 static void finish_reads(std::vector<Copy> &reads, uint32_t committed, uint32_t groups) {
     const auto over = [&](const Copy &c) { return c.group + groups < committed; };
-    ++detector.now;                                          // later than all that threads have released
+    ++detector.now;                                          // so that the time is later than all releases
     for (const Copy &c : reads)
-        if (over(c)) detector.has_read(c);
+        if (over(c)) detector.complete_reads(c);
     reads.erase(std::remove_if(reads.begin(), reads.end(), over), reads.end());
     detector.wait_for_engine(detector.me, ++detector.now);
 }
 void bulk_wait(uint32_t groups) {
-    if (detector.on) finish_reads(asked().stores, asked().store_groups, groups);
+    if (detector.on) finish_reads(my_requests().stores, my_requests().store_groups, groups);
 }
 }

@@ -1,4 +1,4 @@
-// Clusters: their shared memory and their barrier; a block's barriers with a number.
+// Distributed shared memory and the barrier of clusters; named barriers of a block
 #include <algorithm>
 #include "clusters.h"
 #include "detector.h"

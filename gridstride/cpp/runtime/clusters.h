@@ -1,12 +1,12 @@
-// Clusters: blocks that run at the same time and reach each other's shared memory.
+// Clusters: blocks that run at the same time and can access each other's shared memory.
 #pragma once
 #include "worker.h"
 
 namespace gridstride {
 
-// the block whose shared memory has the address, which must still be there
+// Returns the block whose shared memory has the address; reports a block that has not begun or has ended.
 Worker &block_at(uint32_t address, int line);
-// 1 + the phase of the cluster's barrier that the thread at work arrived in, until it has waited
+// 1 + the phase of the cluster's barrier in which the current thread has arrived; 0 after it has waited
 uint32_t &arrived_in();
 DescribeWait describe_cluster_wait;
 }

@@ -1,4 +1,4 @@
-// Asynchronous copies. They are done at once; only the detectors treat them as in flight until a thread has waited.
+// cp.async. The emulator copies at once, but the detectors treat the copy as in flight until its thread has waited.
 #include <algorithm>
 #include <string.h>
 #include "detector.h"
@@ -35,24 +35,25 @@ void Detector::copy(uintptr_t to, uintptr_t from, unsigned bytes, unsigned read,
     mine.open.push_back({to, bytes, me, where | async_bit, mine.group});
 }
 
-// All but the newest `groups` are complete now.
+// All groups of the current thread but the newest `groups` are complete now.
 void Detector::wait_for_copies(unsigned groups) {
     auto &mine = copies[me % max_threads];
     size_t n = 0;
-    while (n < mine.open.size() && mine.open[n].group + groups < mine.group) landed(mine.open[n++]);
+    while (n < mine.open.size() && mine.open[n].group + groups < mine.group) complete_copy(mine.open[n++]);
     mine.open.erase(mine.open.begin(), mine.open.begin() + std::ptrdiff_t(n));
 }
-void Detector::landed(const Copy &c) {
-    each_cell(c, [&](Cell &cell) { settled(cell.write, c); });
+void Detector::complete_copy(const Copy &c) {
+    each_cell(c, [&](Cell &cell) { complete_access(cell.write, c); });
 }
-void Detector::has_read(const Copy &c) {
-    each_cell(c, [&](Cell &cell) { settled(cell.read, c), settled(cell.read2, c); });
+void Detector::complete_reads(const Copy &c) {
+    each_cell(c, [&](Cell &cell) { complete_access(cell.read, c), complete_access(cell.read2, c); });
 }
 
-// Products of several warpgroups read the same shared memory at once, more than a cell can hold.
-// `fine`: a write that happens before what this product reads; most often it is the write of all it reads.
+// Checks and notes a read of 16 bytes by wgmma. Several warpgroups may read the same bytes, more than a cell can hold,
+// so these reads have a table of their own. `fine` caches the last write that was checked: most cells have the same
+// one.
 void Detector::read_by_product(uintptr_t a, uint32_t where, uint32_t group, Access &fine) {
-    settle();
+    finish_pending_writes();
     const Access mine = {me, not_completed, where};
     const size_t off = a - shared_base;
     for (size_t i = off; i < off + 16; i += 4) {
@@ -69,23 +70,24 @@ void Detector::read_by_product(uintptr_t a, uint32_t where, uint32_t group, Acce
     if (product_reads.empty()) product_reads.resize(max_threads / 128 * shared_cap / 16);
     product_reads[me % max_threads / 128 * shared_cap / 16 + off / 16] = {now, where, group};
 }
-// A thread has waited for its warpgroup's first `groups` groups of products, and for no others that are complete.
-void Detector::products_waited_for(uint32_t groups) {
+// The current thread has waited for the first `groups` groups of products of its warpgroup.
+void Detector::complete_products(uint32_t groups) {
     const uint32_t warpgroup = me % max_threads / 128;
-    auto &over = products_over[warpgroup];
+    auto &over = products_completed[warpgroup];
     while (over.size() < groups) over.push_back(++now);
-    ++now;                                 // later than all that threads have released
+    ++now;                                 // so that the time is later than all releases
     wait_for_engine(thread_number(*w, int(warpgroup * 128)), over[groups - 1] + 1);
 }
-// What products have read since `before` is written: has each warpgroup waited for its own, and released that?
-void Detector::after_products(const Access &before, const Access &mine, uintptr_t a, unsigned owner) {
+// Checks a write to bytes that wgmma has read since the write `before`: each warpgroup must have waited for its
+// products, and the current thread must have synchronized with it since.
+void Detector::check_product_reads(const Access &before, const Access &mine, uintptr_t a, unsigned owner) {
     const Worker &home = home_of(a);
     const BlockClock &there = &home == w ? *this : *home.clock;
     const size_t index = (a - reinterpret_cast<uintptr_t>(home.shared)) / 16;
     for (int i = 0; i * 128 < home.n; i++) {
         const ProductRead &r = there.product_reads[size_t(i) * shared_cap / 16 + index];
         if (r.when < std::max(before.when, there.block_start)) continue;
-        const auto &over = there.products_over[i];
+        const auto &over = there.products_completed[i];
         const uint32_t time = r.group < over.size() ? over[r.group] : not_completed;
         const Access read = {thread_number(home, i * 128), time, r.where};
         if (!happens_before(read, block_start))

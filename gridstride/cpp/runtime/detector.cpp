@@ -1,4 +1,4 @@
-// The detectors, from the start of a launch to its end, and what the host does to the memory that they watch.
+// The detectors at the start and the end of a launch, and at accesses of the host to checked memory
 #include <dlfcn.h>
 #include "detector.h"
 #include "findings.h"
@@ -12,12 +12,12 @@
 
 namespace gridstride {
 
-// False: it is not known, or not all of it.
+// Looks up the image of the module with this code; returns false if it is unknown, or only partly known.
 static bool ask_loader(void *code, Image &image) {
     Dl_info info;
     if (!dladdr(code, &info)) return false;
     image.base = image.end = reinterpret_cast<uintptr_t>(info.dli_fbase);
-#ifndef __APPLE__                          // there dladdr() answers for any address
+#ifndef __APPLE__                          // because dladdr() accepts any address there
     dl_iterate_phdr(
         [](dl_phdr_info *library, size_t, void *p) {
             auto &r = *static_cast<Image *>(p);
@@ -36,8 +36,9 @@ static bool ask_loader(void *code, Image &image) {
 #endif
     return image.own || !image.own_end;
 }
-// A call of the loader takes longer than all else of a small launch, so there is one per function. A thread gets a
-// module's thread-local variables when it first uses one; another module may be where one was unloaded.
+// Returns the image of a module, cached per function, because the loader takes most of the time of a small launch.
+// Incomplete images are not cached: an OS thread gets the thread-local variables of a module at their first use. The
+// cache is cleared after an unload, as another module may have the addresses now.
 Image image_of(void *code) {
     static thread_local struct {
         void *code;
@@ -61,8 +62,8 @@ Detector::Scope::Scope(const Launch &l) {
     detector.launch_start = ++detector.now;
     detector.pending.active = false, detector.pending.words.clear();
     detector.pending.stored = {};
-    detector.held.clear();
-    detector.holds = false;
+    detector.deferred_races.clear();
+    detector.has_deferred_races = false;
     detector.unwritten.reset(), detector.unwritten_in_launch.reset();
     detector.flags.clear();
     detector.forget_arrays();
@@ -70,21 +71,21 @@ Detector::Scope::Scope(const Launch &l) {
     detector.launch = &l;
     detector.begin_arguments();
     detector.unordered_since = detector.launch_start;
-    detector.crosses = operations.begin_launch(&l, detector.image.base, detector.unordered_since);
+    detector.has_unordered = operations.begin_launch(&l, detector.image.base, detector.unordered_since);
     const uintptr_t builtins[] = {reinterpret_cast<uintptr_t>(&threadIdx), reinterpret_cast<uintptr_t>(&blockIdx),
         reinterpret_cast<uintptr_t>(&blockDim), reinterpret_cast<uintptr_t>(&gridDim)};
     detector.builtins = *std::min_element(builtins, builtins + 4);
     detector.builtin_bytes = *std::max_element(builtins, builtins + 4) + sizeof(dim3) - detector.builtins;
 }
 Detector::Scope::~Scope() {
-    detector.on = checks_enabled = detector.crosses = false, detector.shared_base = nowhere;
-    detector.put_back(stop);
+    detector.on = checks_enabled = detector.has_unordered = false, detector.shared_base = nowhere;
+    detector.restore_variables(stop);
 }
 
-// Puts away what a launch has left here, in the child of a fork.
+// Discards the state of a launch, in a forked child.
 void Detector::abandon() {
-    on = checks_enabled = crosses = false, shared_base = nowhere;
-    saved.clear();
+    on = checks_enabled = has_unordered = false, shared_base = nowhere;
+    saved_variables.clear();
 }
 
 void Detector::enter(Worker &to) {
@@ -99,9 +100,9 @@ void Detector::enter(Worker &to) {
     std::swap(*to.clock, static_cast<BlockClock &>(*this));
 }
 
-// Shared memory of another block of the cluster.
+// Checks an access of the shared memory of another block of the cluster.
 void Detector::in_another_block(Worker &there, uintptr_t a, unsigned n, bool write, uint32_t where) {
-    // What is declared at file scope is bound once, to the first block's memory.
+    // Variables at file scope are bound once, to the memory of the first block.
     const FileScope &scope = there.root->file_scopes[image.base];
     const uintptr_t off = a - reinterpret_cast<uintptr_t>(there.shared);
     if (&there == w->leader &&
@@ -111,14 +112,14 @@ void Detector::in_another_block(Worker &there, uintptr_t a, unsigned n, bool wri
     words(there.clock->shared_cells, a - reinterpret_cast<uintptr_t>(there.shared), n, write, where, a, nullptr);
     if (checks(racecheck) && !is_begin_acquired(there)) find(Code::block_not_begun, {}, {me, now, where});
 }
-// Has the thread at work acquired, by the cluster's barrier or in another way, anything that the block has done?
+// Has the current thread acquired anything from that block, by the barrier of the cluster or otherwise?
 bool Detector::is_begin_acquired(const Worker &there) const {
     for (int rank = 0; rank < there.n; rank++)
         if (is_acquired({thread_number(there, rank), there.clock->block_start, 0})) return true;
     return false;
 }
 
-// Forgets the cells of earlier arrays: of another worker's launch, of another library's file scope.
+// Clears the cells of arrays of an earlier launch.
 void BlockClock::forget_arrays() {
     for (size_t i = 0; i < low_cells; i++) shared_cells.words[i] = {};
     for (size_t i = high_cells; i < shared_cap / 4; i++) shared_cells.words[i] = {};
@@ -133,29 +134,30 @@ void Detector::new_array(Worker &worker, const char *name, size_t at, const Shap
     for (size_t i = at / 4; i < (at + s.bytes + 3) / 4; i++)
         shared_cells.words[i].owner = uint16_t(worker.arrays.size());
 }
-// The pages of a piece are its own, and so are those of their cells: they go back to the system.
+// Clears the shadow memory of a freed allocation. It shares no page with others, so that the pages of its cells are
+// freed.
 void Detector::forget(const Piece &p) {
     const auto [from, to] = memory.span(p);
     if (cells.words) cells.forget(from, to - from);
     operations.forget(p.lo, p.hi);
 }
-// What a launch has written to variables of the device before it was ended is taken back: no code sees it, and the next
-// launch would find a count that is half done. A large one is not saved, because a copy could take longer than the
+// If a launch is ended, its writes to device variables are undone: otherwise the next launch would find, for example, a
+// counter of a barrier that is half done. Large variables are not saved, because that could take longer than the
 // launch.
-constexpr size_t most_saved = size_t(128) << 10;
-void Detector::save(Piece &p) {
+constexpr size_t max_saved_bytes = size_t(128) << 10;
+void Detector::save_variable(Piece &p) {
     const char *lo = reinterpret_cast<const char *>(p.lo);
     const size_t n = p.hi - p.lo;
     p.held = false;
-    saved.push_back({p.lo, {lo, lo + (n > most_saved ? 0 : n)}});
+    saved_variables.push_back({p.lo, {lo, lo + (n > max_saved_bytes ? 0 : n)}});
 }
-void Detector::put_back(bool ended) {
-    for (const Saved &s : saved) {
+void Detector::restore_variables(bool ended) {
+    for (const SavedVariable &s : saved_variables) {
         Piece *p = memory.at(s.lo);
         if (ended) memcpy(reinterpret_cast<void *>(s.lo), s.bytes.data(), s.bytes.size());
         p->held = true;
     }
-    saved.clear();
+    saved_variables.clear();
 }
 void Detector::host_wrote(uintptr_t a, size_t n) {
     Piece *p = memory.at(a);

@@ -1,6 +1,5 @@
-// memcheck, racecheck and initcheck: what they remember, and what happens at an access. The compiler calls
-// `__tsan_read4` and the like at every access of the learner's code (hooks.cpp); those calls end in
-// Detector::access.
+// The state of memcheck, racecheck and initcheck, and what they do at an access. The compiler instruments every access
+// of the learner's code with a call of `__tsan_read4` or the like (hooks.cpp), which calls Detector::access.
 #pragma once
 #include <algorithm>
 #include <memory>
@@ -16,19 +15,19 @@
 
 namespace gridstride {
 
-// The part of the program that is the learner's: its image, and its thread-local variables of this OS thread.
+// The address ranges of the learner's module: all of it, its thread-local variables in this OS thread, its code
 struct Image {
     uintptr_t base, end, own, own_end, code, code_bytes;
 };
 Image image_of(void *code);
 
-struct Copy {
+struct Copy {                              // an asynchronous copy, not completed
     uintptr_t to;
     uint32_t bytes, who, where, group;
 };
 
-// The name and the index of an element; without an array no name.
-struct Named {
+// The name of an array and the index of one of its elements; the name is empty if there is no array.
+struct ElementName {
     char name[64];
     int rank;
     long long at[4];
@@ -36,69 +35,71 @@ struct Named {
     Field index() const { return {"index", at, rank}; }
 };
 
-// A plain read and another thread's atomic change of the same word, not ordered. If the next that the reader does with
-// the word is a compare-and-swap, that finds out whether the value was stale: no race. Else this is one.
-struct HeldRace {
+// A possible data race between a plain read and another thread's atomic read-modify-write. If the reader's next access
+// of the word is a compare-and-swap, which validates the value, it is not reported. Otherwise it is.
+struct DeferredRace {
     Code code;
-    Named element;
+    ElementName element;
     const char *before, *then;
     int barrier;
     Access earlier, later;
     uint32_t reader;
     uintptr_t a;
-    void *frames[24];                      // of the later access
+    void *frames[24];                      // the call stack of the later access
     int depth;
 };
-constexpr size_t most_held = 16;           // of a thread
+constexpr size_t max_deferred_races = 16;  // per thread
 
-// A read of an element that no thread has written so far, and its finding.
+// A read of an element that no thread has written before, and its finding
 struct UnwrittenRead {
     uint32_t who;
     Finding finding;
 };
 
-// What the detectors know of one block.
+// The state of the detectors for one block
 struct BlockClock {
     static constexpr uintptr_t nowhere = ~uintptr_t(0) >> 1;
     uint32_t warp_synced[max_warps];
-    // up to when the engines see what a thread, a warp, the block has written, and others: fence.proxy.async
-    uint32_t engines_see[max_threads], engines_see_warp[max_warps], engines_see_block = 0;
-    VectorClock engines_see_others;
-    Access used_by_others = {};            // the last use of the shared memory by another block of the cluster
-    // what products of the tensor cores read, by warpgroup and offset, empty before the first; and by warpgroup, when
-    // each group was known to be complete, by the first thread that waited
+    // Times of the last fence.proxy.async: the engines see earlier writes of a thread, of a warp, of the block, of
+    // others.
+    uint32_t proxy_fenced[max_threads], proxy_fenced_warp[max_warps], proxy_fenced_block = 0;
+    VectorClock proxy_fenced_others;
+    Access used_by_others = {};            // the last access of the shared memory by another block of the cluster
+    // The reads of shared memory by wgmma, by warpgroup and offset (empty before the first wgmma). Per warpgroup, the
+    // times at which a thread first waited for each group of products.
     std::vector<ProductRead> product_reads;
-    std::vector<uint32_t> products_over[max_threads / 128];
-    // [thread][lane]: up to when a lane's accesses are ordered before the thread's, by barriers of some lanes
-    std::vector<uint32_t> partial;
-    // what its threads have acquired: each on its own, by a flag, an mbarrier or the like; all by a barrier of the
-    // block
+    std::vector<uint32_t> products_completed[max_threads / 128];
+    // [thread][lane]: the accesses of a lane before this time happen before those of the thread, by barriers of some
+    // lanes
+    std::vector<uint32_t> lanes_synced;
+    // The state that threads have acquired: `views` each thread by itself, by a flag, an mbarrier or the like;
+    // `block_view` all threads, by a barrier of the block
     std::vector<ThreadView> views;
-    SyncState all;
-    bool any_acquired = false;             // has any of them?
-    bool acquired_since_barrier = false;   // the block's last barrier
-    int barrier_line = 0;                  // of the block's last barrier
-    std::unique_ptr<UnwrittenRead> unwritten;              // the first one of shared memory since its last barrier
-    // by thread: its asynchronous copies, and how many groups of them it has committed
+    SyncState block_view;
+    bool any_acquired = false;             // has any thread, in this block?
+    bool acquired_since_barrier = false;   // the last barrier of the block
+    int barrier_line = 0;                  // of the last barrier of the block
+    std::unique_ptr<UnwrittenRead> unwritten;              // the first one in shared memory since the last barrier
+    // by thread: its asynchronous copies in flight, and the number of groups that it has committed
     struct {
         std::vector<Copy> open;
         uint32_t group;
     } copies[max_threads] = {};
-    // what every access needs is close together, here and where a Detector begins
+    // The fields that every access needs are adjacent, here and at the begin of Detector, to share cache lines.
     alignas(64) Worker *w = nullptr;
     uint32_t block_start = 1, block_synced = 1;
     uintptr_t shared_base = nowhere;
     Cells shared_cells;
-    size_t low_cells = 0, high_cells = shared_cap / 4;     // which of them belong to arrays: from both ends
+    size_t low_cells = 0, high_cells = shared_cap / 4;     // the cells of arrays are those below and above
     void forget_arrays();
 };
 
 struct Detector : BlockClock {
     uint32_t now = 1, launch_start = 1, me = 0, launch_number = 0;
-    bool on = false, after_fence = false; // is there a fence right before the atomic access at work?
-    bool holds = false;                    // a race in `held`
-    // Is an earlier operation of another stream not ordered before this launch? Since when there are such launches
-    bool crosses = false;
+    bool on = false, after_fence = false; // is there a fence right before the current atomic access?
+    bool has_deferred_races = false;                    // is `deferred_races` not empty?
+    // Is an earlier operation of another stream not ordered before this launch? The time of the first such launch
+    bool has_unordered = false;
     uint32_t unordered_since = 1;
     Image image = {};
     Cells cells;
@@ -109,8 +110,8 @@ struct Detector : BlockClock {
         char old[4];
         Access other;
     };
-    // Words that the access at work writes, and that others have written without an order: whether it is the same value
-    // shows at the next step of the thread, when the store is done.
+    // The words that the current access writes and that another thread has written, unordered. The hook runs before the
+    // store, so whether both write the same value is known at the next step of the thread.
     struct {
         bool active;
         Access mine;
@@ -119,25 +120,26 @@ struct Detector : BlockClock {
             uintptr_t a;
             unsigned n;
             uint32_t where;
-        } stored;                          // by a thread with an undefined value
+        } stored;                          // a store by a thread with an undefined value
         struct {
             uintptr_t a;
             size_t n;
-        } range;                           // that the write's hook announced, of a struct
+        } range;                           // of a struct, as the hook of its write announced it
     } pending = {};
-    std::vector<HeldRace> held;            // by the thread that has read
+    std::vector<DeferredRace> deferred_races;
     const Launch *launch = nullptr;
     bool has_all_addresses = false;        // are its arguments the only memory that the launch can have addresses of?
-    std::unordered_map<uintptr_t, Flag> flags;             // by the word's index
+    std::unordered_map<uintptr_t, Flag> flags;             // by index of the word
     std::vector<uint32_t> warned_at;
-    std::unique_ptr<UnwrittenRead> unwritten_in_launch;    // the first one of memory that other blocks write, too
-    struct Saved {
+    std::unique_ptr<UnwrittenRead> unwritten_in_launch;    // the first one in memory that other blocks may write
+    struct SavedVariable {
         uintptr_t lo;
         std::vector<char> bytes;
     };
-    std::vector<Saved> saved;                              // variables, as they were before the launch wrote them
+    // device variables, before the launch wrote them
+    std::vector<SavedVariable> saved_variables;
 
-    struct Scope {                         // the detectors are on from the start of a launch to its end
+    struct Scope {                         // enables the detectors for a launch
         explicit Scope(const Launch &);
         ~Scope();
     };
@@ -145,7 +147,7 @@ struct Detector : BlockClock {
     // The clock (clock.cpp)
 
     void begin_block(Worker &);
-    void enter(Worker &);                  // another block of the cluster goes on
+    void enter(Worker &);                  // switches to the state of another block
     static uint32_t thread_number(const Worker &worker, int rank) {
         return (uint32_t(worker.block) + 1) * max_threads + uint32_t(rank);
     }
@@ -158,13 +160,13 @@ struct Detector : BlockClock {
     void block_barrier(Worker &);
     void warp_barrier(Worker &, int warp, uint32_t lanes);
     void fence(gridstride::Scope, Order);
-    // What happens before the next step of the thread at work: to be released; and what it acquires of another thread
+    // `release` returns the state that the current thread releases; `acquire` joins a released state to its own.
     VectorClock current_clock();
     SyncState release();
     void acquire(const SyncState &);
     SyncState join_views(int from, int to, uint32_t lanes = ~0u);
-    // What engines did for `who` before `time` happens before what comes next in a thread that has waited for it, and
-    // in one that has synchronized with such a thread since.
+    // The current thread has waited for requests of thread `who`: what the engines did for these before `time` happens
+    // before its next accesses, and before those of threads that synchronize with it later.
     void wait_for_engine(uint32_t who, uint32_t time) {
         view().waited.add(who, {time, 0, 0});
     }
@@ -180,51 +182,52 @@ struct Detector : BlockClock {
     }
     bool is_acquired(const Access &a) const { return any_acquired && clocks_include(a); }
     __attribute__((noinline)) bool clocks_include(const Access &a) const {
-        return all.acquired.includes(a.who, a.when) || views[me % max_threads].acquired.includes(a.who, a.when);
+        return block_view.acquired.includes(a.who, a.when) || views[me % max_threads].acquired.includes(a.who, a.when);
     }
 
     static bool is_engine(const Access &a) { return a.where & engine_bit; }
-    // Does an earlier access happen before what the thread at work does now? It does if a barrier of the block or the
-    // warp came in between, or if the thread has acquired it. `since`: all before is ordered: the launch, or for shared
-    // memory the block.
+    // Does an earlier access happen before the next access of the current thread? It does if a barrier of the block or
+    // the warp came in between, or if the thread has acquired it. All accesses before time `since` do: it is the start
+    // of the launch, or for shared memory of the block.
     bool happens_before(const Access &a, uint32_t since) const {
         if (a.when < since) return true;
-        if (a.when < launch_start) return !crosses_launches(a);
+        if (a.when < launch_start) return !from_unordered_launch(a);
         const uint32_t mine = me % max_threads;
         if (is_engine(a))
-            return any_acquired && (all.waited.includes(a.who, a.when) || views[mine].waited.includes(a.who, a.when));
+            return any_acquired &&
+                   (block_view.waited.includes(a.who, a.when) || views[mine].waited.includes(a.who, a.when));
         if (a.who == me) return true;
         if (a.who / max_threads == me / max_threads) {
             if (a.when < block_synced) return true;
             const uint32_t rank = a.who % max_threads;
             if (rank / 32 == mine / 32 &&
                 (a.when < warp_synced[rank / 32] ||
-                    (!partial.empty() && a.when < partial[size_t(mine) * 32 + rank % 32])))
+                    (!lanes_synced.empty() && a.when < lanes_synced[size_t(mine) * 32 + rank % 32])))
                 return true;
         }
         return is_acquired(a);
     }
-    // Is it a data race? Two accesses of one address, at least one of them a write, neither of which happens before the
-    // other. The caller has compared the addresses; two atomics race only if their scopes do not reach each other.
+    // Are two accesses of one address, at least one of them a write, a data race, so that neither happens before the
+    // other? The caller has compared the addresses. Two atomics race only if their scopes do not include each other.
     bool conflicts(
         const Cell &c, const Access &earlier, const Access &later, uint32_t since, uintptr_t a, bool writes) {
         if (earlier.when < since) return false;
         if (earlier.when < launch_start)
-            return !(earlier.where & later.where & atomic_bit) && crosses_launches(earlier);
+            return !(earlier.where & later.where & atomic_bit) && from_unordered_launch(earlier);
         if (earlier.who == me && !is_engine(earlier)) return false;
         if (earlier.where & later.where & atomic_bit)
             return (earlier.where | later.where) & (narrow_bit | volatile_bit) && !happens_before(earlier, since) &&
                    strong_conflict(earlier, later, a, &earlier == &c.write, writes);
         return !happens_before(earlier, since) && !(earlier.where & atomic_bit && observed(c, earlier, since));
     }
-    // Two operations of a program (operations.cpp)
+    // Races of launches and copies (operations.cpp)
 
-    uint32_t ordered_until() const { return crosses ? unordered_since : launch_start; }
-    bool crosses_launches(const Access &earlier) const { return crosses && is_unordered(earlier); }
+    uint32_t ordered_until() const { return has_unordered ? unordered_since : launch_start; }
+    bool from_unordered_launch(const Access &earlier) const { return has_unordered && is_unordered(earlier); }
     bool is_unordered(const Access &earlier) const;
     void acquire_operation(uintptr_t a);
-    void cross_operation(uintptr_t a, unsigned n, bool write, uint32_t where);
-    void note_crossing_read(Cell &c, const Access &mine);
+    void check_operations(uintptr_t a, unsigned n, bool write, uint32_t where);
+    void note_read_across_launches(Cell &c, const Access &mine);
 
     bool strong_conflict(const Access &earlier, const Access &later, uintptr_t a, bool wrote, bool writes);
     bool observed(const Cell &, const Access &earlier, uint32_t since);
@@ -243,21 +246,21 @@ struct Detector : BlockClock {
     void copy(uintptr_t to, uintptr_t from, unsigned bytes, unsigned read, uint32_t where);
     void commit() { copies[me % max_threads].group++; }
     void wait_for_copies(unsigned groups);
-    void landed(const Copy &);
-    void has_read(const Copy &);
+    void complete_copy(const Copy &);
+    void complete_reads(const Copy &);
     void read_by_product(uintptr_t a, uint32_t where, uint32_t group, Access &fine);
-    void products_waited_for(uint32_t groups);
-    void after_products(const Access &before, const Access &mine, uintptr_t a, unsigned owner);
-    void fence_engines();
-    bool engines_saw(const Access &) const;
+    void complete_products(uint32_t groups);
+    void check_product_reads(const Access &before, const Access &mine, uintptr_t a, unsigned owner);
+    void fence_proxy();
+    bool is_proxy_fenced(const Access &) const;
     static bool changes(uint32_t where) { return (where & (atomic_bit | volatile_bit)) == atomic_bit; }
     static bool in_flight(const Access &a) { return a.when == not_completed; }
 
     // An access
 
-    // The fast path of most accesses of a correct kernel: a word of shared memory, written before the last barrier,
-    // read after it, or the other way round. False: `access` decides.
-    inline __attribute__((always_inline)) bool plain_shared(uintptr_t off, bool write, uint32_t where) {
+    // The fast path of most accesses of correct kernels: a word of shared memory is written before the last barrier and
+    // read after it, or read before and written after. Returns false if the full check of `access` is needed.
+    inline __attribute__((always_inline)) bool fast_shared_access(uintptr_t off, bool write, uint32_t where) {
         Cell &c = shared_cells.words[off / 4];
         if (c.split | !c.owner | (c.write.when >= block_synced)) return false;
         const bool read = c.read.when >= block_synced, read2 = c.read2.when >= block_synced;
@@ -272,22 +275,22 @@ struct Detector : BlockClock {
         else if (w->warps_used) return false;
         else if (!read2) c.read2 = {me, now, where};
         else if (is_of_other_warp(c)) {
-            if (any_acquired) return false; // a release may have ordered one of the two before this one
+            if (any_acquired) return false; // one of the two reads may happen before this one
             c.read2 = {me, now, where};
         }
         return true;
     }
-    // A cell has two readers, of different warps where possible: a barrier of the writer's own warp orders the write
-    // after one of them, and the race with the other one is still found. So: are both readers of one warp, and this
-    // one of another?
+    // Are both reads of a cell by one warp, and is the current thread of another? Then its read replaces one of them: a
+    // barrier of one warp may order a later write after the reads of that warp, but the race with the other warp is
+    // found.
     bool is_of_other_warp(const Cell &c) const {
         return c.read.who / 32 == c.read2.who / 32 && c.read.who / 32 != me / 32;
     }
-    // The fast path of global memory: no other thread has used it in this launch, or all that others did was to read.
+    // The fast path of global memory: no other thread has accessed it in this launch, or others have only read it.
     bool is_own(const Access &a) const {
         return a.when < launch_start || (a.who == me && !(a.where & (engine_bit | async_bit)));
     }
-    inline __attribute__((always_inline)) bool plain_global(uintptr_t a, unsigned n, bool write, uint32_t where) {
+    inline __attribute__((always_inline)) bool fast_global_access(uintptr_t a, unsigned n, bool write, uint32_t where) {
         const Piece *p = memory.at(a);
         if (!p || p->usable_in != launch_number || a < p->lo || a + n > p->hi || (write && p->held)) return false;
         Cell *c = cells.words + (a - reinterpret_cast<uintptr_t>(memory.base)) / 4;
@@ -304,8 +307,8 @@ struct Detector : BlockClock {
         return true;
     }
     inline void access(uintptr_t a, unsigned n, bool write, uint32_t where) {
-        // a struct is copied in this order: the hook of its write, the hook of its read, the store
-        if (__builtin_expect(write && pending.active, 0)) attend(a, n, where);
+        // For the copy of a struct, the order is: the hook of its write, the hook of its read, the store.
+        if (__builtin_expect(write && pending.active, 0)) note_store(a, n, where);
         const uintptr_t off = a - shared_base;
         if (off < shared_cap) return words(shared_cells, off, n, write, where, a, nullptr);
         if (memory.holds(a)) {
@@ -313,8 +316,8 @@ struct Detector : BlockClock {
             if (!p || (p->usable_in != launch_number && !is_usable(*p)) || a < p->lo || a + n > p->hi)
                 return outside(a, write, where);
             if (write && p->constant) return constant(*p, a, where);
-            if (write && p->held) save(*p);
-            if (__builtin_expect(crosses, 0)) cross_operation(a, n, write, where);
+            if (write && p->held) save_variable(*p);
+            if (__builtin_expect(has_unordered, 0)) check_operations(a, n, write, where);
             return words(cells, a - reinterpret_cast<uintptr_t>(memory.base), n, write, where, a, p);
         }
         if (a - own_stack < stack_bytes || a - builtins < builtin_bytes) return;
@@ -358,38 +361,41 @@ struct Detector : BlockClock {
         const uint32_t since = p ? ordered_until() : block_start;
         if (!write) {
             check_read(c, owner, host_wrote, a, mine, p);
-            if (__builtin_expect(crosses && p, 0)) note_crossing_read(c, mine);
+            if (__builtin_expect(has_unordered && p, 0)) note_read_across_launches(c, mine);
             else note_read(c, mine, since);
             return;
         }
-        if (__builtin_expect(in_flight(c.write), 0)) too_early(c.write, mine, "written", a, owner, p);
-        if (conflicts(c, c.write, mine, since, a, true)) two_writes(c.write, mine, a, n, owner, p);
+        if (__builtin_expect(in_flight(c.write), 0)) report_copy_in_flight(c.write, mine, "written", a, owner, p);
+        if (conflicts(c, c.write, mine, since, a, true)) note_conflicting_writes(c.write, mine, a, n, owner, p);
         for (const Access *r : {&c.read, &c.read2})
             if (conflicts(c, *r, mine, since, a, true))
                 race(*r, mine, "read", changes(where) ? "changed atomically" : "written", a, owner, p);
-        if (__builtin_expect(c.in_product, 0) && !p) after_products(c.write, mine, a, owner), c.in_product = 0;
-        // An atomic change after the thread's own plain write: for other threads the plain write is still a data race.
+        if (__builtin_expect(c.in_product, 0) && !p) check_product_reads(c.write, mine, a, owner), c.in_product = 0;
+        // An atomic operation after the thread's own plain write is not stored: other threads race with the plain
+        // write.
         if (!(where & atomic_bit && c.write.who == me && c.write.when >= (p ? launch_start : block_synced) &&
                 !(c.write.where & atomic_bit)))
             c.write = mine;
     }
     inline void check_read(
         Cell &c, unsigned owner, bool host_wrote, uintptr_t a, const Access &mine, const Piece *p) {
-        if (__builtin_expect(in_flight(c.write), 0)) too_early(c.write, mine, "read", a, owner, p);
+        if (__builtin_expect(in_flight(c.write), 0)) report_copy_in_flight(c.write, mine, "read", a, owner, p);
         if (conflicts(c, c.write, mine, p ? ordered_until() : block_start, a, false))
             race(c.write, mine, "written", "read", a, owner, p);
         if (p ? p->fresh && !c.write.when && !host_wrote && !c.written : c.write.when < block_start)
             read_unwritten(a, owner, mine, p);
-        if (__builtin_expect(is_engine(mine), 0) && !p && !engines_saw(c.write)) not_yet_seen(c, mine, a, owner);
+        if (__builtin_expect(is_engine(mine), 0) && !p && !is_proxy_fenced(c.write))
+            report_no_proxy_fence(c, mine, a, owner);
     }
-    // The read of a change is one with its write. An atomic read after one's own plain one: as above.
+    // Need an atomic read not be stored, as the cell has a plain read of the same thread, or as it is part of a
+    // read-modify-write, whose write is stored?
     bool is_noted(const Cell &c, const Access &mine) const {
         for (const Access *r : {&c.read, &c.read2})
             if (r->who == me && !(r->where & atomic_bit) && r->when >= block_synced) return true;
         return mine.where & modify_bit;
     }
-    // The same of a plain read of global memory in an ordinary block, without a call: only the block's barriers order
-    // what its threads have read.
+    // Is a read not ordered by a barrier of the block before the next access? `note_plain_read` is `note_read` for
+    // plain reads of global memory in blocks whose threads synchronize by barriers of the block only; it makes no call.
     bool is_apart(const Access &a) const { return a.when >= block_synced || a.who / max_threads != me / max_threads; }
     inline __attribute__((always_inline)) void note_plain_read(Cell &c, uint32_t where) {
         const Access mine = {me, now, where};
@@ -420,62 +426,64 @@ struct Detector : BlockClock {
     static int line_of(uint32_t where) {
         return where & line_bit ? int(where & location_mask) : 0;
     }
-    void find(Code, Fields, const Access &at, const Access *other = nullptr, const HeldRace *held = nullptr);
-    void describe(Finding &, const Access &at, const Access *other, const HeldRace *held) const;
+    void find(Code, Fields, const Access &at, const Access *other = nullptr, const DeferredRace *held = nullptr);
+    void describe(Finding &, const Access &at, const Access *other, const DeferredRace *held) const;
     void put_line(const Access &, Location &, uintptr_t image) const;
     void put_line(const Access &a, Location &p) const { put_line(a, p, image.base); }
-    Named named(uintptr_t a, unsigned owner, const Piece *p) const;
+    ElementName element_name(uintptr_t a, unsigned owner, const Piece *p) const;
 
     // racecheck (racecheck.cpp)
 
     void race(const Access &earlier, const Access &later, const char *before, const char *then, uintptr_t a,
         unsigned owner, const Piece *p);
-    bool may_be_checked(const Access &earlier, const Access &later, const char *then) const;
-    void hold(HeldRace);
-    void swaps(const void *, unsigned bytes);
+    bool may_be_validated(const Access &earlier, const Access &later, const char *then) const;
+    void defer_race(DeferredRace);
+    void on_compare_and_swap(const void *, unsigned bytes);
     void forget_read(Cell &);
-    void report_held() {
-        if (__builtin_expect(holds, 0)) report_held(0, ~uintptr_t(0));
+    void report_deferred_races() {
+        if (__builtin_expect(has_deferred_races, 0)) report_deferred_races(0, ~uintptr_t(0));
     }
-    __attribute__((noinline, cold)) void report_held(uintptr_t from, uintptr_t to);  // part of no barrier's fast path
-    void report_race(const HeldRace &);
+    // out of line, so that barriers stay fast
+    __attribute__((noinline, cold)) void report_deferred_races(uintptr_t from, uintptr_t to);
+    void report_race(const DeferredRace &);
     void race_of_operations(
-        const Access &earlier, const Access &later, const char *before, const char *then, const Named &x);
-    void engine_race(const Access &earlier, const Access &later, const Named &x, const char *before, const char *then);
-    void two_writes(
+        const Access &earlier, const Access &later, const char *before, const char *then, const ElementName &x);
+    void engine_race(
+        const Access &earlier, const Access &later, const ElementName &x, const char *before, const char *then);
+    void note_conflicting_writes(
         const Access &earlier, const Access &later, uintptr_t a, unsigned n, unsigned owner, const Piece *p);
-    void settle() {
-        if (pending.active) settle_pending();
+    void finish_pending_writes() {
+        if (pending.active) compare_pending_writes();
     }
-    void settle_pending();
-    // Has the thread at work something open, which is to be settled before another goes on?
-    bool is_open() const { return __builtin_expect(int(pending.active) | int(holds), 0); }
-    __attribute__((noinline, cold)) void close(bool reports);
-    // A thread with an undefined value stores something: what it is shows when the store is done.
-    void attend(uintptr_t a, unsigned n, uint32_t where) {
-        settle_pending();
+    void compare_pending_writes();
+    // Must `finish_step` run before another thread does?
+    bool has_open_step() const { return __builtin_expect(int(pending.active) | int(has_deferred_races), 0); }
+    __attribute__((noinline, cold)) void finish_step(bool reports);
+    // Notes a store by a thread that has an undefined value: the stored value is checked after the store.
+    void note_store(uintptr_t a, unsigned n, uint32_t where) {
+        compare_pending_writes();
         if (pending.active) pending.stored = {a, n, where};
     }
-    void judge_stored();
+    void check_stored_value();
     bool has_undefined(const Worker &worker) const {
         return worker.is_undefined(int(me % max_threads));
     }
-    void too_early(
+    void report_copy_in_flight(
         const Access &copy, const Access &mine, const char *then, uintptr_t a, unsigned owner, const Piece *p);
-    void too_early_for_engine(
+    void report_bulk_in_flight(
         const Access &copy, const Access &mine, const char *then, uintptr_t a, unsigned owner, const Piece *p);
-    void not_yet_seen(const Cell &c, const Access &mine, uintptr_t a, unsigned owner);
+    void report_no_proxy_fence(const Cell &c, const Access &mine, uintptr_t a, unsigned owner);
 
     // initcheck (initcheck.cpp)
 
     void read_unwritten(uintptr_t a, unsigned owner, const Access &at, const Piece *p);
-    void judge(std::unique_ptr<UnwrittenRead> &);
-    void judge_launch();
+    void report_unwritten(std::unique_ptr<UnwrittenRead> &);
+    void report_unwritten_of_launch();
     const Finding *cause_of(Kind) const;
 
     // memcheck (memcheck.cpp)
 
-    // What an access does, as findings name it; what an atomic does first is to read
+    // The name of an access in findings: 'read', 'write' or 'atomic'
     static const char *access_of(bool write, uint32_t where) {
         const bool atomic = where & modify_bit || (write && changes(where));
         return atomic ? "atomic" : write ? "write" : "read";
@@ -499,8 +507,8 @@ struct Detector : BlockClock {
 
     void new_array(Worker &worker, const char *name, size_t at, const Shape &s);
     void forget(const Piece &p);
-    void save(Piece &);
-    void put_back(bool ended);
+    void save_variable(Piece &);
+    void restore_variables(bool ended);
     void abandon();
     void host_wrote(uintptr_t a, size_t n);
     void end_host() {
@@ -509,7 +517,7 @@ struct Detector : BlockClock {
     }
 
 private:
-    void settled(Access &a, const Copy &c) const {
+    void complete_access(Access &a, const Copy &c) const {
         if (in_flight(a) && a.who == c.who && a.where == c.where) a.when = now;
     }
     template <class F> void each_cell(const Copy &c, F f) {

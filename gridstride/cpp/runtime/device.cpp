@@ -1,4 +1,4 @@
-// Device memory as the headers and Python see it; CUDA's last error.
+// Device memory: the functions that the headers and Python call; and CUDA's last error
 #include <stdlib.h>
 #include <string.h>
 #include <algorithm>
@@ -22,7 +22,7 @@ static char *limited_alloc(size_t bytes, size_t itemsize, bool fresh, bool host,
     if (p) memory.pieces.back().line = line, memory.pieces.back().of_graph = of_graph;
     return p;
 }
-// Reported at once, not at the end of the call: programs go on without a check, and then something else is found.
+// Warns immediately, not at the end of the call: a program that ignores the error soon causes another finding.
 static void report_out_of_memory(size_t bytes, int line) {
     {
         DeviceLock device_lock;
@@ -31,7 +31,7 @@ static void report_out_of_memory(size_t bytes, int line) {
     Finding f;
     fill(f, Code::out_of_memory, {{"bytes", bytes}, {"limit", device_limit()}, {"used", memory.bytes}});
     f.kind = warning, f.at.line = line;
-    const NotNow here;
+    const SignalDeferral here;
     if (warn) warn(&f);
 }
 void *device_alloc(size_t bytes, size_t itemsize, bool cleared, bool host, int line) {
@@ -62,7 +62,7 @@ bool free_in_order(void *p) {
     if (m && m->live) operations.touch(p, m->hi - m->lo, "frees");
     return free_piece(p);
 }
-// In a kernel, whose launch has the device; its blocks may run on several of the host's threads.
+// For malloc and free in kernels: the launch holds the device, but its blocks may run on several OS threads.
 static std::mutex heap;
 static std::mutex symbols_lock;
 void fork_device(Fork now) {
@@ -78,7 +78,7 @@ void *heap_alloc(size_t bytes) {
 }
 void heap_free(void *p, int line) {
     if (!on_device()) return free(p);
-    detector.settle();                     // compares what is there
+    detector.finish_pending_writes();                     // because it compares the memory that is freed
     std::unique_lock<std::mutex> one(heap);
     const bool freed = !p || free_piece(p);
     one.unlock();
@@ -116,7 +116,7 @@ void device_written(void *p, size_t bytes) {
     DeviceLock device_lock;
     detector.host_wrote(reinterpret_cast<uintptr_t>(p), bytes);
 }
-// Registered memory of the host: what a launch has changed in its copy is copied back.
+// Page-locked memory of the host, which is copied to a device copy before each launch and back after it
 struct Registered {
     char *host;
     size_t bytes;
@@ -144,16 +144,16 @@ static std::vector<Registered>::iterator registered_at(const void *p) {
 bool is_registered(uintptr_t address) {
     return registered_at(reinterpret_cast<void *>(address)) != registered.end();
 }
-static bool is_host_s(const void *p) { return !is_device(p) || is_shared_with_host(p); }
+static bool is_host_memory(const void *p) { return !is_device(p) || is_shared_with_host(p); }
 void device_copy(void *to, const void *from, size_t bytes) {
     device_used(from, bytes, "reads");
     device_used(to, bytes, "writes");
     const bool any = is_mapped(to) || is_mapped(from);
     if (any) carry_registered(true);
     memmove(to, from, bytes);
-    const bool to_host = is_host_s(to);
-    if (is_host_s(from) && !to_host) gridstride::to_device(to, bytes, false);
-    if (!is_host_s(from) && to_host) from_device(to, bytes);
+    const bool to_host = is_host_memory(to);
+    if (is_host_memory(from) && !to_host) gridstride::to_device(to, bytes, false);
+    if (!is_host_memory(from) && to_host) from_device(to, bytes);
     if (any) carry_registered(false);
 }
 void device_fill(void *p, int value, size_t bytes) {
@@ -214,10 +214,9 @@ void *mapped(const void *host) {
     if (!r->device) r->device = memory.alloc(r->bytes, 1, false, false, false, "");
     return r->device ? r->device + (static_cast<const char *>(host) - r->host) : nullptr;
 }
-// Variables of the device. In host code the name of one leads to an address that is not memory, unless the host may use
-// the variable.
+// Device variables. In host code, the address of one is not mapped, unless the host may access the variable (managed).
 static std::vector<Symbol> symbols;
-static int device_code = 0;             // launches, and algorithms that the host runs for the device
+static int device_code = 0;             // the number of running launches and device algorithms of the host
 static void point_symbols(bool to_device) {
     for (auto &s : symbols) *s.slot = to_device ? s.device : s.host;
 }
@@ -229,7 +228,8 @@ void end_device_code() {
     std::lock_guard<std::mutex> one(symbols_lock);
     if (device_code && !--device_code) point_symbols(false);
 }
-// The first call from Python: what a jump has left has ended, and modules that came since have host code, too.
+// The outermost call from Python resets the state that a jump may have left, and points the variables of new modules to
+// their addresses in host code.
 void begin_call() {
     std::lock_guard<std::mutex> one(symbols_lock);
     if (calls++) return;
@@ -243,7 +243,7 @@ void *symbol_alloc(const void *init, size_t bytes, size_t itemsize, const char *
     };
     char *p = make(false), *host = p;
     const bool close = !p;
-    if (!p) p = make(true);                                // in a gap, so that no kernel gets null
+    if (!p) p = make(true);                                // with a small gap, if a large one does not fit
     if (!p) return p;
     memcpy(p, init, bytes);
     if (kind != 'm') host = memory.alloc_name(bytes, itemsize, name, close);
@@ -256,7 +256,7 @@ char *symbol_at(const void *named, size_t &bytes) {
     for (auto &s : symbols)
         if (named == s.device || named == s.host) return bytes = s.bytes, s.device;
     if (!is_plain_variable(named)) return nullptr;
-    bytes = size_t(1) << 40;                               // no one has noted how many
+    bytes = size_t(1) << 40;                               // its size is unknown
     return const_cast<char *>(static_cast<const char *>(named));
 }
 char *symbol_address(const void *named) {
@@ -290,19 +290,20 @@ void drop_symbols(const std::vector<Symbol> &dropped) {
     }
 }
 
-// Ranges that overlap are one piece: what is written through one argument is read through the other.
+// Copies an array of the host to the device. Overlapping ranges share one allocation, so that a write through one
+// argument is read through another; returns null if the range overlaps one that does not contain it.
 void *adopt(void *host, size_t bytes, size_t itemsize, bool fresh) {
     DeviceLock device_lock;
     if (!bytes) return host;
     char *h = static_cast<char *>(host);
     for (auto &a : memory.adopted)
         if (h >= a.host && h + bytes <= a.host + a.bytes) return a.device + (h - a.host);
-    for (auto &a : memory.adopted)                          // a larger range around one that is known
+    for (auto &a : memory.adopted)                          // it overlaps, and is not contained
         if (a.host < h + bytes && h < a.host + a.bytes) return nullptr;
-    // A view that begins inside an array is as misaligned here as it is there.
+    // Keeps the misalignment of a view that begins inside an array.
     const size_t skew = reinterpret_cast<uintptr_t>(h) % 16;
     char *d = memory.alloc(bytes, itemsize, fresh, false, false, "", false, skew);
-    if (!d) fail(Code::no_addresses, {});                  // else a kernel that got null would be reported
+    if (!d) fail(Code::no_addresses, {});                  // not null, for which the kernel would be reported
     memcpy(d, h, bytes);
     memory.adopted.push_back({h, d, bytes});
     return d;
@@ -331,7 +332,7 @@ int last_error(bool clear) {
     if (clear && e) {
         error_code = 0;
         memory.failed.clear();
-        if (was_refused()) found.kind = nothing;   // the host has seen it
+        if (was_refused()) found.kind = nothing;   // because the host has read the error
     }
     return e;
 }
@@ -348,7 +349,7 @@ bool gridstride_left(int n, gridstride_leak *leak) {
         }
     return false;
 }
-void gridstride_set(const gridstride_options *given) { gridstride::options = *given; }
+void gridstride_set(const gridstride_options *new_options) { gridstride::options = *new_options; }
 void gridstride_written(const void *p, size_t n, unsigned char *out) {
     const size_t at = size_t(static_cast<const char *>(p) - gridstride::memory.base);
     const gridstride::Cells &c = gridstride::detector.cells;

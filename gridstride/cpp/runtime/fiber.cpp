@@ -1,4 +1,5 @@
-// The switch from one fiber to another: saves the callee-saved registers, and changes to the other's stack.
+// The switch from one fiber to another: pushes the callee-saved registers, exchanges the stack pointer, and pops those
+// of the other fiber.
 #include "fiber.h"
 
 #if defined(__APPLE__)
@@ -27,8 +28,8 @@ asm(".text\n.globl " SYMBOL "\n" SYMBOL ":\n"
     "  ldp x27, x28, [sp, #64]\n  ldp x29, x30, [sp, #80]\n"
     "  ldp d8, d9, [sp, #96]\n  ldp d10, d11, [sp, #112]\n  ldp d12, d13, [sp, #128]\n  ldp d14, d15, [sp, #144]\n"
     "  add sp, sp, #160\n  ret\n"
-    // A fiber's first function has no caller. `ret` came here with its target in x30: a search for callers would take
-    // that for one, and read past the end of the stack.
+    // The first function of a fiber has no caller, so the link register is cleared: it holds the target of `ret`, which
+    // an unwinder would take for a caller, and read past the end of the stack.
     ".globl " BEGIN "\n" BEGIN ":\n"
     "  mov x16, x19\n  mov x30, xzr\n  br x16\n");
 #endif

@@ -25,9 +25,8 @@
 namespace gridstride {
 
 constexpr size_t stack_bytes = 640 << 10; // a thread of a GPU has at most 512 KB of local variables
-// Stacks that all began at the same offset of a page would compete for the same lines of the cache.
-// So many have an unmapped page below: more would be more pieces than a process may have.
-constexpr size_t most_guarded = 16384;
+constexpr size_t max_guarded_stacks = 16384;   // with a guard page; the system limits the mappings of a process
+// Stack pointers start at different offsets in a page (cache coloring): otherwise stacks would compete for cache sets.
 constexpr size_t stack_colors = 61, color_bytes = 320;
 
 #ifdef GRIDSTRIDE_UCONTEXT
@@ -65,19 +64,19 @@ inline void prepare(Fiber &f, void (*entry)()) {
 }
 #endif
 
-inline void take_stack(Fiber &f) {
+inline void free_stack(Fiber &f) {
     if (f.stack) munmap(f.stack, stack_bytes);
     f.stack = nullptr;
 }
-// The lowest page of most stays unmapped: recursion without end becomes a fault that can be reported.
-inline bool give_stack(Fiber &f) {
+// Most stacks have a guard page below them, so that a stack overflow is a fault, which is reported.
+inline bool allocate_stack(Fiber &f) {
     if (f.stack) return true;
     void *p = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) return false;
     static std::atomic<size_t> made{0};
     f.stack = static_cast<char *>(p);
     f.color = made++ % stack_colors;
-    if (made < most_guarded) mprotect(p, size_t(sysconf(_SC_PAGESIZE)), PROT_NONE);
+    if (made < max_guarded_stacks) mprotect(p, size_t(sysconf(_SC_PAGESIZE)), PROT_NONE);
     return true;
 }
 }

@@ -1,4 +1,4 @@
-// Findings: what went wrong, where, in which thread; and how a finding ends the launch.
+// Findings: locating one by addr2line, storing it, and ending the launch or the host code
 #include <algorithm>
 #include <cxxabi.h>
 #include <dlfcn.h>
@@ -35,7 +35,7 @@ void Finding::add(Fields more) {
         if (count < int(sizeof fields / sizeof *fields)) fields[count++] = f;
 }
 
-// Keeps the end of a file name that is too long: files differ in it.
+// Copies the end of a path that is too long, in which files differ.
 template <size_t n> static void copy_path(char (&to)[n], const char *path) {
     const size_t length = strlen(path);
     Field::copy(to, length < n ? path : path + length - (n - 1));
@@ -49,7 +49,7 @@ void Location::add_call(const char *function, const char *in, int at) {
     copy_path(c.file, in);
 }
 
-// Returns what a program prints. It is started without a shell, so names of folders need no quotes.
+// Runs a program and reads its output line by line. No shell is involved, so that paths need no quotes.
 class Output {
     FILE *lines = nullptr;
     pid_t child = -1;
@@ -79,7 +79,7 @@ public:
         while (child > 0 && waitpid(child, nullptr, 0) < 0 && errno == EINTR) {}
         free(line);
     }
-    // The next line without its end; null after the last one.
+    // Returns the next line, without its newline; null after the last one.
     char *next() {
         if (!lines || getline(&line, &size, lines) < 0) return nullptr;
         line[strcspn(line, "\n")] = 0;
@@ -104,7 +104,7 @@ bool is_own(const char *file) {
     return !strstr(file, "cpp/include/") && !strstr(file, "cpp/runtime/") && !strstr(file, "/include/c++/") &&
            strncmp(file, "/usr/", 5);
 }
-// Is a function, `A::operator=(A const&)` or `A::A(A&&)`, a copy of a whole struct? Its line is that of the struct.
+// Is it a copy or move of a struct, such as `A::operator=(A const&)` or `A::A(A&&)`? Its line is that of the struct.
 static bool is_copy(const std::string &function) {
     const size_t open = function.rfind('('), name = function.rfind("::", open);
     if (open == std::string::npos || name == std::string::npos) return false;
@@ -113,14 +113,13 @@ static bool is_copy(const std::string &function) {
     if (takes != type + " const&)" && takes != type + "&&)") return false;
     return called == "operator=" || called == base_name(type.c_str());
 }
-// Is a function not the learner's, whatever line the compiler gives it? The rewriter writes such functions after
-// theirs.
+// Is it a function of ours? The compiler may give it a line of the learner's source, where the rewriter has put it.
 static bool is_ours(const std::string &function) {
     const auto begins = [&](const char *with) { return !function.compare(0, strlen(with), with); };
     return begins("gs_exports") || begins("gs_connect") || begins("_GLOBAL__") || begins("__static_init") ||
            function.substr(0, function.find_first_of("<(")).find("gridstride::") != std::string::npos;
 }
-// The name of a function as addr2line prints it: of `void a::k<4>(float*)` k, of a lambda there `const`
+// Returns the unqualified name of a function that addr2line prints: k of `void a::k<4>(float*)`, `const` of a lambda.
 static std::string name_in(const char *function) {
     std::string name;
     int depth = 0;
@@ -133,7 +132,7 @@ static std::string name_in(const char *function) {
     return name;
 }
 
-// The name that a learner gives that function: `lambda` for a lambda, `operator()` for a function object
+// Returns the name of a function for messages: `lambda` for a lambda, `operator()` for a function object.
 static std::string shown_name(std::string function) {
     function.resize(std::min({function.find('\n'), function.find(" [clone"), function.size()}));
     if (const size_t end = function.rfind(" const"); end != std::string::npos && end + 6 == function.size())
@@ -144,8 +143,8 @@ static std::string shown_name(std::string function) {
     return call != std::string::npos && call && function[call - 1] == '}' ? "lambda" : "operator()";
 }
 
-// Where a piece of code is in the source: the innermost line that is the learner's own,
-// and the calls of what is inlined there.
+// Finds the source location of a code address: the innermost line of the learner's files, and the calls that are
+// inlined there.
 void locate(const void *pc, Location &at) {
     Dl_info info;
     if (!pc || !dladdr(pc, &info) || !strncmp(info.dli_fname, "/lib", 4) || !is_own(info.dli_fname)) return;
@@ -154,8 +153,8 @@ void locate(const void *pc, Location &at) {
     const std::vector<std::string> command = {"atos", "-i", "-fullPath", "-o", info.dli_fname, "-l",
         hexadecimal(reinterpret_cast<size_t>(info.dli_fbase)), hexadecimal(reinterpret_cast<size_t>(pc))};
 #else
-    // An access that clang has moved has no line, nor has the jump of an empty loop: what is near shows it, but for the
-    // next function, which begins after a call that never returns.
+    // An access that clang has moved has no line, nor has the jump of an empty loop. Then nearby addresses of the same
+    // function are tried.
     const char *code = static_cast<const char *>(pc);
     std::vector<std::string> command = {"addr2line", "-a", "-f", "-C", "-i", "-e", info.dli_fname};
     for (int by : {0, 8, 16, 24, -4, -8, -16, -32}) {
@@ -164,20 +163,20 @@ void locate(const void *pc, Location &at) {
             command.push_back(hexadecimal(size_t(code + by - static_cast<char *>(info.dli_fbase))));
     }
 #endif
-    Output said(command);
+    Output output(command);
     bool ours = false;
     at.depth = 0;
-    while (char *text = said.next()) {
+    while (char *text = output.next()) {
 #ifndef __APPLE__
-        // what is near one of our functions is another function
+        // the addresses after one of our functions, or after a result, are not needed
         if ((ours || at.depth) && !strncmp(text, "0x", 2)) break;
         if (!strncmp(text, "0x", 2)) continue;
 #endif
-        function = text;                                    // which addr2line prints on a line of its own
+        function = text;                                    // addr2line prints it on a line of its own
 #ifdef __APPLE__
         if (char *open = strrchr(text, '(')) memmove(text, open + 1, strlen(open));
 #else
-        if (!(text = said.next())) break;
+        if (!(text = output.next())) break;
 #endif
         char *colon = strrchr(text, ':');
         ours = ours || is_ours(function);
@@ -194,9 +193,8 @@ bool on_stack_of(const Fiber &f) {
     return size_t(&here - f.stack) < stack_bytes;
 }
 
-// The line of the kernel itself from which the code at work was called, through however many functions; 0 if that
-// is unknown, or if the finding is about another thread than the running one. On the way it meets the file of `at`, of
-// which perhaps only the line is known, and it notes the calls there.
+// Returns the line of the kernel from which the current code was called, directly or not; 0 if that is unknown, or if
+// the finding is not of the running thread. Adds to `at` its file, if only its line is known, and the call stack.
 int find_call_in_kernel(const Worker &w, Location &at, void *const *given, int depth) {
 #ifdef __APPLE__
     return (void)w, (void)at, (void)given, (void)depth, 0;
@@ -212,14 +210,14 @@ int find_call_in_kernel(const Worker &w, Location &at, void *const *given, int d
         if (dladdr(frames[i], &info) && info.dli_fbase == kernel.dli_fbase)
             command.push_back(hexadecimal(
                 size_t(static_cast<char *>(frames[i]) - static_cast<char *>(info.dli_fbase)) - (frames[i] != w.pc)));
-    Output said(command);
+    Output output(command);
     const std::string name = base_name(w.launch->kernel);
     Location met = {};
     int outermost = 0, line = 0;
-    // What is inlined comes first, so the last one of the kernel's name is it
-    while (const char *named = said.next()) {
+    // Inlined functions come first, so the last function with the kernel's name is the kernel.
+    while (const char *named = output.next()) {
         const std::string function = named;
-        char *text = said.next();                           // file:line
+        char *text = output.next();                           // file:line
         if (!text) break;
         char *colon = strrchr(text, ':');
         if (!colon) continue;
@@ -243,8 +241,10 @@ int frames_here(void *(&frames)[24]) {
 #endif
 }
 
-void who(Worker &w, int rank, uint64_t block, Location &p) { who(w.launch->grid, w.launch->block, rank, block, p); }
-void who(dim3 grid, dim3 threads, int rank, uint64_t block, Location &p) {
+void set_thread(Worker &w, int rank, uint64_t block, Location &p) {
+    set_thread(w.launch->grid, w.launch->block, rank, block, p);
+}
+void set_thread(dim3 grid, dim3 threads, int rank, uint64_t block, Location &p) {
     const uint64_t gx = grid.x, gy = grid.y;
     const unsigned bx = threads.x, by = threads.y, r = unsigned(rank);
     const int b[3] = {int(block % gx), int(block / gx % gy), int(block / (gx * gy))},
@@ -253,24 +253,24 @@ void who(dim3 grid, dim3 threads, int rank, uint64_t block, Location &p) {
     memcpy(p.thread, t, sizeof t);
 }
 
-void say_who(Worker &w) {
+void set_thread_of_finding(Worker &w) {
     Field::copy(found.kernel, base_name(w.launch->kernel).c_str());
     found.has_who = 1;
-    who(w, w.rank[w.current], w.block, found.at);
+    set_thread(w, w.rank[w.current], w.block, found.at);
 }
 
 // Ends the launch: back to `work`, whatever fiber this is.
 [[noreturn]] void end_launch() { siglongjmp(worker->root->escape, 1); }
 
-static std::atomic_flag taking = {};
+static std::atomic_flag finding_lock = {};
 void fork_findings(Fork now) {
-    if (now == Fork::child) taking.clear();
+    if (now == Fork::child) finding_lock.clear();
 }
 template <class F> static bool take(F fill_in) {
-    while (taking.test_and_set()) {}
+    while (finding_lock.test_and_set()) {}
     const bool first = !stop.exchange(true);
     if (first) fill_in();
-    taking.clear();
+    finding_lock.clear();
     return first;
 }
 bool take_finding(Code code, Fields fields) {
@@ -295,7 +295,7 @@ Location *begin_warning(Code code, int line, Fields fields) {
 }
 
 void note(const void *pc, int line) {
-    say_who(*worker);
+    set_thread_of_finding(*worker);
     locate(pc, found.at);
     if (line) found.at.line = line;
     found.called = find_call_in_kernel(*worker, found.at);
@@ -304,7 +304,7 @@ void report(Code code, Fields fields, const void *pc, int line) {
     if (take_finding(code, fields)) note(pc, line);
 }
 
-// Prints the code and the fields as they are, where Python does not run.
+// Prints a finding's code and fields, for programs without Python.
 static void print_finding(FILE *to) {
     fprintf(to, "%s", found.code);
     for (int i = 0; i < found.count; i++) {
@@ -317,7 +317,7 @@ static void print_finding(FILE *to) {
 
 [[noreturn]] static void end_host_code() {
     if (guard) siglongjmp(*guard, 1);
-    if (calls) pthread_exit(nullptr);                       // a thread that the host code made: the call reports it
+    if (calls) pthread_exit(nullptr);                       // in a thread of host code: the call from Python reports it
     print_finding(stderr);
     abort();
 }
@@ -335,7 +335,7 @@ static void print_finding(FILE *to) {
 }
 [[noreturn]] void fail(Code code, Fields fields, int line) { fail_at(code, fields, nullptr, line); }
 
-// An index that its array's type forbids. Which array that is shows in the source, at the column.
+// Reports an index that the type of an array forbids. The column determines the array in the source.
 [[noreturn]] void fail_index(long long index, const char *type, const void *pc, int column) {
     if (take_finding(Code::outside_type, {{"index", &index, 1}, {"type", type}})) {
         note(pc, 0);
@@ -347,7 +347,7 @@ static void print_finding(FILE *to) {
 void assert_failed(const char *expression, const char *, int line) {
     fail(Code::fails, {{"expression", expression}}, line);
 }
-// The address before the one to return to still belongs to the call.
+// The return address minus one belongs to the call instruction.
 #define CALLER (static_cast<char *>(__builtin_return_address(0)) - 1)
 [[noreturn]] static void trap_at(const void *pc, Code operation) {
     fail_at(Code::trap, {{"operation", operation}}, pc, 0);
@@ -359,8 +359,8 @@ void *exception_alloc(size_t bytes, void *pc) {
     return abi::__cxa_allocate_exception(bytes);
 }
 #ifndef __APPLE__
-// addr2line, asked for those of these addresses that are in the library of the first one that is not the runtime's
-static std::string ask_for_lines(void *const *frames, int depth) {
+// Returns an addr2line command for the addresses in the library of the first one that is not in the runtime
+static std::string addr2line_command(void *const *frames, int depth) {
     Dl_info own, info;
     dladdr(reinterpret_cast<void *>(&end_launch), &own);
     const void *base = nullptr;
@@ -377,15 +377,14 @@ static std::string ask_for_lines(void *const *frames, int depth) {
     return command + " 2>/dev/null";
 }
 #endif
-// The newest line of the host's code that led here, outside the function `but`, which the compiler may have made a
-// part of its caller.
+// Finds the innermost line of host code on the call stack, outside the function `but`, which may be inlined.
 static void locate_caller(const char *but, Location &at) {
 #ifdef __APPLE__
     (void)but, (void)at;
 #else
     void *frames[24];
     char function[1024], text[1024];
-    FILE *pipe = popen(ask_for_lines(frames, backtrace(frames, 24)).c_str(), "r");
+    FILE *pipe = popen(addr2line_command(frames, backtrace(frames, 24)).c_str(), "r");
     if (!pipe) return;
     while (!at.line && fgets(function, sizeof function, pipe) && fgets(text, sizeof text, pipe)) {
         char *colon = strrchr(text, ':');
@@ -420,7 +419,7 @@ void wrong_policy(const char *algorithm, bool device) {
 void wait_for_device() {
     if (on_device()) fail_at(Code::waits_in_kernel, {}, CALLER, 0);
 }
-// A launch that was refused, and whose error the host has not read, is more specific than the end.
+// If a launch was refused and the host has not read its error, that is reported, as it is more specific than the exit.
 [[noreturn]] static void leave_from(int code, const void *caller) {
     if (is_child()) end_child(code);
     if (!on_device() && guard && was_refused()) siglongjmp(*guard, 1);
@@ -439,7 +438,8 @@ void index_outside(
 }
 
 extern "C" {
-// What a module calls as _exit, _Exit and quick_exit (../build.py). A thread that the host code made ends the process.
+// The linker redirects calls of _exit, _Exit and quick_exit in modules to these (../toolchain/compilers.py). In a
+// thread that host code has created, they end the process.
 #define GRIDSTRIDE_WRAP(name) \
     [[noreturn]] GRIDSTRIDE_API void __wrap_##name(int code) { \
         if (!gridstride::guard && !gridstride::on_device()) _exit(code); \
@@ -458,7 +458,7 @@ const char *gridstride_codes() {
     return GRIDSTRIDE_CODES(X);
 #undef X
 }
-// of modules that are not checked; those that are have their own (../include/cuda/emulator.h)
+// for modules without checks; checked ones have their own (../include/cuda/emulator.h)
 GRIDSTRIDE_API void *__wrap___cxa_allocate_exception(size_t bytes) noexcept {
     return abi::__cxa_allocate_exception(bytes);
 }

@@ -1,4 +1,4 @@
-// Findings: what went wrong, where, in which thread; and how a finding ends the launch.
+// Findings: storing one (error, location, thread), and ending the launch.
 #pragma once
 #include "state.h"
 #include "worker.h"
@@ -7,24 +7,25 @@ namespace gridstride {
 
 void fill(Finding &, Code, Fields);
 void begin_finding(Code, Fields);
-bool take_finding(Code, Fields);       // false: there is one already, which came first or is the cause of this one
+bool take_finding(Code, Fields);       // returns false if an earlier finding, or the cause of this one, is reported
 void take_finding(const Finding &);
-// where its line goes, if that is 0; null: there is one about that line, or there are enough
+// Adds a warning; returns where its line is to be stored if `line` is 0; null if there is one for the line, or too
+// many.
 Location *begin_warning(Code, int line, Fields);
-constexpr size_t most_warnings = 8;    // of a call
+constexpr size_t most_warnings = 8;    // per call from Python
 void locate(const void *pc, Location &);
-bool is_own(const char *file);         // the learner's, and none of these headers or the compiler's?
+bool is_own(const char *file);         // is it the learner's file, not one of ours or the compiler's?
 bool on_stack_of(const Fiber &);
-// of the frames that are given, or of those of the thread at work
+// searches `frames`, or the call stack of the current thread
 int find_call_in_kernel(const Worker &, Location &, void *const *frames = nullptr, int depth = 0);
 int frames_here(void *(&frames)[24]);
-void who(Worker &, int rank, uint64_t block, Location &);
-void who(dim3 grid, dim3 threads, int rank, uint64_t block, Location &);
-void say_who(Worker &);
-[[noreturn]] void end_launch();        // back to `work`, whatever fiber this is
+void set_thread(Worker &, int rank, uint64_t block, Location &);
+void set_thread(dim3 grid, dim3 threads, int rank, uint64_t block, Location &);
+void set_thread_of_finding(Worker &);
+[[noreturn]] void end_launch();        // jumps back to `work`, from any fiber
 
-// A finding of the thread at work: noted; and the end of what runs, on the device or on the host.
-void note(const void *pc, int line);   // fills in where, and in which thread, of the finding that was taken
+// A finding of the current thread: `report` stores it; `fail` stores it and ends the launch, or the host code.
+void note(const void *pc, int line);   // stores location and thread of the current finding
 void report(Code, Fields, const void *pc, int line);
 [[noreturn]] void fail_at(Code, Fields, const void *pc, int line);
 [[noreturn]] void fail(Code, Fields, int line = 0);

@@ -1,4 +1,4 @@
-// Streams that are captured, and graphs.
+// Stream capture, and graphs
 #include <deque>
 #include <memory>
 #include <algorithm>
@@ -12,21 +12,21 @@ namespace gridstride {
 
 struct GraphNode {
     NodeKind kind;
-    std::shared_ptr<void> work;     // also that of copies
+    std::shared_ptr<void> work;     // shared with copies of the graph
     int (*run)(void *work);
     std::vector<GraphNode *> before;
-    const GraphNode *original;      // of a copy
+    const GraphNode *original;      // in a copied graph: the node it was copied from
     bool placed;
 };
 struct Graph {
-    std::deque<GraphNode> nodes;    // in the order in which they came
+    std::deque<GraphNode> nodes;    // in the order in which they were added
 };
 
 struct Capture {
     const void *stream;
     Graph *graph;
-    bool origin;                    // the others joined it by an event
-    std::vector<GraphNode *> last;  // what the stream's next node comes after
+    bool origin;                    // did the capture begin here? Other streams join by an event
+    std::vector<GraphNode *> last;  // the dependencies of the next node of the stream
 };
 static std::vector<Capture> captures;
 static std::unordered_map<const void *, std::vector<GraphNode *>> recorded;       // by event
@@ -91,18 +91,18 @@ void set_work(GraphNode *node, const GraphWork &w) {
     node->work = std::shared_ptr<void>(w.work, w.drop);
     node->run = w.run;
 }
-bool set_edge(GraphNode *from, GraphNode *to, bool there) {
+bool set_edge(GraphNode *from, GraphNode *to, bool add) {
     auto &before = to->before;
     const auto at = std::find(before.begin(), before.end(), from);
-    if ((at != before.end()) == there) return false;
-    if (there) before.push_back(from);
+    if ((at != before.end()) == add) return false;
+    if (add) before.push_back(from);
     else before.erase(at);
     return true;
 }
 GraphNode *graph_node(Graph *graph, size_t n) { return n < graph->nodes.size() ? &graph->nodes[n] : nullptr; }
 NodeKind node_kind(const GraphNode *node) { return node->kind; }
 
-// The nodes that can run next, in the order in which they were added
+// Returns the first node whose dependencies are placed; null if there is none.
 static GraphNode *next_node(Graph *graph) {
     for (auto &node : graph->nodes)
         if (!node.placed && std::all_of(node.before.begin(), node.before.end(), [](GraphNode *b) { return b->placed; }))
@@ -138,7 +138,7 @@ bool update_graph(Graph *copy, Graph *graph) {
     return true;
 }
 int run_graph(Graph *graph) {
-    InnerOrder order;
+    GraphOrder order;
     for (auto &node : graph->nodes) {
         order.begin(&node, {node.before.begin(), node.before.end()});
         if (const int e = node.run(node.work.get())) return e;

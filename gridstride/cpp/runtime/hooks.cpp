@@ -1,66 +1,67 @@
-// The hooks that the compiler calls: one at every access (-fsanitize=thread, without its library), and where a type
-// forbids an index or an address (-fsanitize=bounds, -fsanitize=alignment).
+// The hooks that instrumented code calls: before every access (-fsanitize=thread, without ThreadSanitizer's runtime),
+// and at an index or an address that a type forbids (-fsanitize=bounds, -fsanitize=alignment).
 #include "detector.h"
 #include "findings.h"
 #include "ubsan.h"
 
 using gridstride::detector;
 static inline uint32_t location_of(void *pc) { return uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base); }
-static inline void seen(const volatile void *p, unsigned n, bool write, void *pc, bool strong = false) {
+static inline void check_access(const volatile void *p, unsigned n, bool write, void *pc, bool strong = false) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
     if (__builtin_expect(gridstride::checks_enabled, 1)) detector.access(a, n, write, location_of(pc));
     else if (gridstride::memory.holds(a) && gridstride::options.checks) detector.host_access(a, n, write, strong, pc);
     else if (__builtin_expect(gridstride::any_registered, 0)) gridstride::registered_access(a, n, write, strong, pc);
 }
-// A struct of 16 bytes may be at any multiple of 8; what a vector needs, -fsanitize=alignment knows.
-static inline void aligned(const volatile void *p, unsigned n, bool write, void *pc) {
+// Checks the natural alignment up to 8 bytes; that of vector types is checked by -fsanitize=alignment.
+static inline void check_alignment(const volatile void *p, unsigned n, bool write, void *pc) {
     n = std::min(n, 8u);
     if (reinterpret_cast<uintptr_t>(p) % n && gridstride::checks_enabled)
         detector.misaligned(reinterpret_cast<uintptr_t>(p), n, write ? "write" : "read", location_of(pc));
 }
 // PTX counts a volatile access as a relaxed atomic one; it orders nothing (Detector::strong_conflict).
-static inline void seen_volatile(const volatile void *p, unsigned n, bool write, void *pc) {
-    if (!gridstride::checks_enabled) return seen(p, n, write, pc, true);
+static inline void check_volatile_access(const volatile void *p, unsigned n, bool write, void *pc) {
+    if (!gridstride::checks_enabled) return check_access(p, n, write, pc, true);
     detector.volatile_access(const_cast<void *>(p), n, write, location_of(pc));
 }
-// Fast path of the most frequent accesses, to shared memory, without a call. `shared_base` is not an address while the
-// detectors are off.
-template <unsigned n, bool write> static __attribute__((noinline)) void seen_elsewhere(void *p, void *pc) {
+// The fast path of the most frequent accesses, those of shared memory, has no call. While the detectors are off,
+// `shared_base` matches no address.
+template <unsigned n, bool write> static __attribute__((noinline)) void check_outside_shared(void *p, void *pc) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
     const bool fits = a % std::min(n, 8u) == 0;
-    if (fits && a - detector.own_stack < gridstride::stack_bytes) return;      // the thread's own
-    if (a - detector.builtins < detector.builtin_bytes) return;                // its threadIdx, or the like
-    if (n % 4 == 0 && fits && gridstride::checks_enabled && !(write && detector.pending.active) && !detector.crosses &&
-        detector.plain_global(a, n, write, location_of(pc)))
+    if (fits && a - detector.own_stack < gridstride::stack_bytes) return;      // the thread's own stack
+    if (a - detector.builtins < detector.builtin_bytes) return;                // threadIdx and the like
+    if (n % 4 == 0 && fits && gridstride::checks_enabled && !(write && detector.pending.active) &&
+        !detector.has_unordered &&
+        detector.fast_global_access(a, n, write, location_of(pc)))
         return;
-    aligned(p, n, write, pc);
-    seen(p, n, write, pc);
+    check_alignment(p, n, write, pc);
+    check_access(p, n, write, pc);
 }
-template <unsigned n, bool write> static inline __attribute__((always_inline)) void quick(void *p, void *pc) {
+template <unsigned n, bool write> static inline __attribute__((always_inline)) void check_fast(void *p, void *pc) {
     const uintptr_t off = reinterpret_cast<uintptr_t>(p) - detector.shared_base;
     if (n == 4 && off < gridstride::shared_cap && off % 4 == 0 && !(write && detector.pending.active) &&
-        detector.plain_shared(off, write, location_of(pc)))
+        detector.fast_shared_access(off, write, location_of(pc)))
         return;
-    seen_elsewhere<n, write>(p, pc);
+    check_outside_shared<n, write>(p, pc);
 }
 namespace gridstride {
-// A large struct is copied by a call, after the hooks: its values are compared after that call.
+// Was this write announced by a hook? A large struct is copied by a call after its hooks, and compared after that.
 static bool is_announced(const void *to, size_t n) {
     const auto &range = detector.pending.range;
     return range.a == reinterpret_cast<uintptr_t>(to) && range.n == n;
 }
 void *copy_memory(void *to, const void *from, size_t n, void *pc) {
-    if (n) seen(from, unsigned(n), false, pc);
-    if (n && !is_announced(to, n)) seen(to, unsigned(n), true, pc);
+    if (n) check_access(from, unsigned(n), false, pc);
+    if (n && !is_announced(to, n)) check_access(to, unsigned(n), true, pc);
     return memmove(to, from, n);
 }
 void copy_unseen(void *to, const void *from, size_t n) { memcpy(to, from, n); }
 void *fill_memory(void *to, int value, size_t n, void *pc) {
-    if (n) seen(to, unsigned(n), true, pc);
+    if (n) check_access(to, unsigned(n), true, pc);
     return memset(to, value, n);
 }
 }
-// -fsanitize=bounds and -fsanitize=alignment: what the types say of an index or an address.
+// the data that the compiler passes to the handlers of -fsanitize=bounds and -fsanitize=alignment
 struct IndexFault {
     SourceLocation at;
     const TypeName *array, *index;
@@ -74,14 +75,14 @@ static void wrong_index(const IndexFault *f, uintptr_t index, void *pc) {
     if (!gridstride::on_device() || !gridstride::checks(gridstride::memcheck)) return;
     gridstride::fail_index(static_cast<int>(index), f->array->text, static_cast<char *>(pc) - 1, int(f->at.column));
 }
-// What a kernel is given by value is where the host's rules of calls put it: on Arm at a multiple of 16, whatever its
-// type asks for.
-static bool is_given(uintptr_t a, unsigned alignment) {
+// Is it a kernel's argument by value? The calling convention of Arm aligns it to 16 bytes only, even if its type needs
+// more.
+static bool is_argument(uintptr_t a, unsigned alignment) {
     return alignment > 16 && !gridstride::memory.holds(a) && !detector.is_shared(reinterpret_cast<void *>(a));
 }
 static void wrong_address(const PointerFault *f, uintptr_t a, void *pc) {
     const unsigned alignment = 1u << f->log_alignment;
-    if (!gridstride::on_device() || a % alignment == 0 || is_given(a, alignment)) return;
+    if (!gridstride::on_device() || a % alignment == 0 || is_argument(a, alignment)) return;
     detector.misaligned(a, alignment, f->check == 0 ? "read" : f->check == 1 ? "write" : "access", location_of(pc));
 }
 extern "C" {
@@ -102,31 +103,31 @@ GRIDSTRIDE_API void __ubsan_handle_type_mismatch_v1_abort(PointerFault *f, uintp
 }
 #define PC __builtin_return_address(0)
 #define GRIDSTRIDE_HOOKS(n) \
-    GRIDSTRIDE_API void __tsan_read##n(void *p) { quick<n, false>(p, PC); } \
-    GRIDSTRIDE_API void __tsan_write##n(void *p) { quick<n, true>(p, PC); } \
-    GRIDSTRIDE_API void __tsan_unaligned_read##n(void *p) { seen(p, n, false, PC); } \
-    GRIDSTRIDE_API void __tsan_unaligned_write##n(void *p) { seen(p, n, true, PC); } \
-    GRIDSTRIDE_API void __tsan_volatile_read##n(void *p) { seen_volatile(p, n, false, PC); } \
-    GRIDSTRIDE_API void __tsan_volatile_write##n(void *p) { seen_volatile(p, n, true, PC); } \
-    GRIDSTRIDE_API void __tsan_unaligned_volatile_read##n(void *p) { seen_volatile(p, n, false, PC); } \
-    GRIDSTRIDE_API void __tsan_unaligned_volatile_write##n(void *p) { seen_volatile(p, n, true, PC); } \
-    GRIDSTRIDE_API void __tsan_read##n##_pc(void *p, void *pc) { seen(p, n, false, pc); } \
-    GRIDSTRIDE_API void __tsan_write##n##_pc(void *p, void *pc) { seen(p, n, true, pc); } \
+    GRIDSTRIDE_API void __tsan_read##n(void *p) { check_fast<n, false>(p, PC); } \
+    GRIDSTRIDE_API void __tsan_write##n(void *p) { check_fast<n, true>(p, PC); } \
+    GRIDSTRIDE_API void __tsan_unaligned_read##n(void *p) { check_access(p, n, false, PC); } \
+    GRIDSTRIDE_API void __tsan_unaligned_write##n(void *p) { check_access(p, n, true, PC); } \
+    GRIDSTRIDE_API void __tsan_volatile_read##n(void *p) { check_volatile_access(p, n, false, PC); } \
+    GRIDSTRIDE_API void __tsan_volatile_write##n(void *p) { check_volatile_access(p, n, true, PC); } \
+    GRIDSTRIDE_API void __tsan_unaligned_volatile_read##n(void *p) { check_volatile_access(p, n, false, PC); } \
+    GRIDSTRIDE_API void __tsan_unaligned_volatile_write##n(void *p) { check_volatile_access(p, n, true, PC); } \
+    GRIDSTRIDE_API void __tsan_read##n##_pc(void *p, void *pc) { check_access(p, n, false, pc); } \
+    GRIDSTRIDE_API void __tsan_write##n##_pc(void *p, void *pc) { check_access(p, n, true, pc); } \
     GRIDSTRIDE_API void __tsan_read_write##n(void *p) { \
-        seen(p, n, false, PC); \
-        seen(p, n, true, PC); \
+        check_access(p, n, false, PC); \
+        check_access(p, n, true, PC); \
     } \
     GRIDSTRIDE_API void __tsan_unaligned_read_write##n(void *p) { \
-        seen(p, n, false, PC); \
-        seen(p, n, true, PC); \
+        check_access(p, n, false, PC); \
+        check_access(p, n, true, PC); \
     }
 GRIDSTRIDE_HOOKS(1)
 GRIDSTRIDE_HOOKS(2)
 GRIDSTRIDE_HOOKS(4) GRIDSTRIDE_HOOKS(8) GRIDSTRIDE_HOOKS(16) GRIDSTRIDE_API void __tsan_read_range(void *p, size_t n) {
-    seen(p, unsigned(n), false, PC);
+    check_access(p, unsigned(n), false, PC);
 }
 GRIDSTRIDE_API void __tsan_write_range(void *p, size_t n) {
-    seen(p, unsigned(n), true, PC);
+    check_access(p, unsigned(n), true, PC);
     if (detector.pending.active) detector.pending.range = {reinterpret_cast<uintptr_t>(p), n};
 }
 GRIDSTRIDE_API void *__tsan_memcpy(void *a, const void *b, size_t n) { return gridstride::copy_memory(a, b, n, PC); }
@@ -135,8 +136,8 @@ GRIDSTRIDE_API void *__tsan_memset(void *a, int v, size_t n) { return gridstride
 GRIDSTRIDE_API void __tsan_init() {}
 GRIDSTRIDE_API void __tsan_func_entry(void *) {}
 GRIDSTRIDE_API void __tsan_func_exit() {}
-GRIDSTRIDE_API void __tsan_vptr_read(void **p) { seen(p, sizeof *p, false, PC); }
-GRIDSTRIDE_API void __tsan_vptr_update(void **p, void *) { seen(p, sizeof *p, true, PC); }
+GRIDSTRIDE_API void __tsan_vptr_read(void **p) { check_access(p, sizeof *p, false, PC); }
+GRIDSTRIDE_API void __tsan_vptr_update(void **p, void *) { check_access(p, sizeof *p, true, PC); }
 GRIDSTRIDE_API void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 GRIDSTRIDE_API void __tsan_atomic_signal_fence(int) {}
 #define GRIDSTRIDE_FETCH(bits, T, op) \

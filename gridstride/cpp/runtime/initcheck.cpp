@@ -1,7 +1,7 @@
-// initcheck: a read of an uninitialized element, which no thread has written. It is deferred: if another thread writes
-// the element later, and nothing orders the two, it is a data race, which Detector::conflicts finds at that write. So
-// the first such read is noted with its whole finding, and reported as soon as it happens before every later write: at
-// the block's barrier for shared memory, at the end of the launch for memory that other blocks write, too.
+// initcheck: reads of uninitialized elements, which no thread has written. A finding is deferred: if another thread
+// writes the element later, unordered, it is a data race instead, which Detector::conflicts finds at that write. So the
+// first such read is stored with its finding, and reported when no later write can race with it: at the next barrier of
+// the block for shared memory, at the end of the launch for memory that other blocks may write.
 #include "detector.h"
 #include "findings.h"
 
@@ -10,7 +10,7 @@ namespace gridstride {
 void Detector::read_unwritten(uintptr_t a, unsigned owner, const Access &at, const Piece *p) {
     auto &noted = p || !w->leader->cluster.empty() ? unwritten_in_launch : unwritten;
     if (noted || !checks(initcheck)) return;
-    const Named x = named(a, owner, p);
+    const ElementName x = element_name(a, owner, p);
     noted.reset(new UnwrittenRead{at.who, {}});
     fill(noted->finding,
         is_engine(at) ? Code::unwritten_for_engine
@@ -18,21 +18,22 @@ void Detector::read_unwritten(uintptr_t a, unsigned owner, const Access &at, con
                       : Code::unwritten_shared,
         {x.array(), x.index()});
     describe(noted->finding, at, nullptr, nullptr);
-    if (!checks(racecheck) || (is_engine(at) && !p)) judge(noted);
+    if (!checks(racecheck) || (is_engine(at) && !p)) report_unwritten(noted);
 }
 
-// No write can be a data race with it any more.
-void Detector::judge(std::unique_ptr<UnwrittenRead> &noted) {
+// Reports the stored read, because no later write can race with it.
+void Detector::report_unwritten(std::unique_ptr<UnwrittenRead> &noted) {
     if (!noted) return;
     take_finding(noted->finding);
     end_launch();
 }
-void Detector::judge_launch() {
+void Detector::report_unwritten_of_launch() {
     if (unwritten_in_launch && !stop) take_finding(unwritten_in_launch->finding);
 }
 
-// What goes wrong after such a read may be caused by the value that it got: then the read is reported. For an address
-// this holds in the same thread only. In a block that is in a deadlock, no thread can write the shared memory any more.
+// Returns the stored read that may have caused a finding of this kind, to be reported in its place; null if there is
+// none. A wrong address may be caused by a read of the same thread only. In a deadlock, no thread of the block can
+// write shared memory any more, so the read in shared memory is not a data race.
 const Finding *Detector::cause_of(Kind kind) const {
     if (!on || kind == racecheck || kind == initcheck || kind == interrupted || kind == launch_failed) return nullptr;
     const auto fits = [&](const UnwrittenRead *read) { return read && (kind != memcheck || read->who == me); };

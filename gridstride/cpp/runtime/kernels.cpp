@@ -1,4 +1,4 @@
-// A kernel that Python launches: its arguments, as ../include/torch/gridstride/kernel.h describes them, and the launch.
+// Launches of kernels from Python: reads the arguments, by the parameters of ../include/torch/gridstride/kernel.h.
 #include "gridstride/kernel.h"
 #include <memory>
 #include <vector>
@@ -7,7 +7,7 @@ namespace gridstride {
 namespace border {
 
 namespace {
-struct Given {                        // an argument, as Python passed it
+struct PassedArgument {                        // an argument, as Python passed it
     Text text;
     torch::Tensor tensor;
     char *at;                         // where the kernel's threads find it
@@ -37,7 +37,7 @@ static bool read_real(Reader &r, const Parameter &p, char *at) {
         default: return read_as<long double>(r, at);
     }
 }
-static bool read_given(Reader &r, const Parameter &p, Given &x) {
+static bool read_passed(Reader &r, const Parameter &p, PassedArgument &x) {
     switch (p.takes) {
         case Takes::array: return read_pointer(r, x.tensor, p.type);
         case Takes::text: return Argument<const char *>::read(r, x.text);
@@ -54,8 +54,8 @@ static bool is_without_address(const Parameter &p, const char *at) {
     if (p.takes == Takes::whole) __builtin_memcpy(&x, at, sizeof x);
     return p.takes == Takes::whole && p.is_signed && x >= 0 && x < int64_t(1) << 32;
 }
-// Addresses are known when all arrays are: those that overlap have one piece of device memory.
-static Arg pass(const Parameter &p, Given &x) {
+// Stores the address of an array, after all arguments are read: overlapping arrays share one allocation.
+static Arg pass(const Parameter &p, PassedArgument &x) {
     TensorMap map;
     if (p.takes == Takes::bytes && p.bytes == sizeof map) {
         __builtin_memcpy(&map, x.at, sizeof map);
@@ -72,10 +72,11 @@ static Arg pass(const Parameter &p, Given &x) {
     return {address, p.itemsize, real || (p.itemsize > 1 && p.itemsize < sizeof address)};
 }
 
-static Config asked_config(size_t &allowed) {
+static Config requested_config(size_t &allowed) {
     const gs_call &c = *current();
     const auto xyz = [](const int64_t *n) { return dim3(unsigned(n[0]), unsigned(n[1]), unsigned(n[2])); };
-    // who asks for more from Python need not say it twice; with static memory 40 KiB may be more than needs no leave
+    // A launch from Python also sets the limit of dynamic shared memory. Static memory may use the rest of 48 KiB, so
+    // that is done from 40 KiB on.
     if (c.shared > 40 << 10 && c.shared <= 227 << 10) {
         const size_t least = (size_t(48) << 10) + 1;
         allowed = std::max({allowed, least, size_t(c.shared)});
@@ -85,7 +86,7 @@ static Config asked_config(size_t &allowed) {
 }
 
 static size_t aligned(size_t at, size_t alignment) { return (at + alignment - 1) / alignment * alignment; }
-// Where each argument is in memory that is aligned for all; returns how many bytes that is.
+// Computes the offset of each argument in one buffer; returns the size of the buffer.
 static size_t lay_out(const Asked &k, std::vector<size_t> &at) {
     size_t end = 0;
     for (int i = 0; i < k.n; i++) {
@@ -99,24 +100,24 @@ static void launch_with(gs_call *call, const void *asked) {
     const Asked &k = *static_cast<const Asked *>(asked);
     for (int i = 0; i < k.n; i++) if (k.parameters[i].takes == Takes::nothing) refuse_function();
     if (call->n != k.n) refuse_count(k.n, k.n, call->n);
-    constexpr size_t most = 4096;     // no type is aligned to more
+    constexpr size_t most = 4096;     // the maximum alignment of a type
     std::vector<size_t> at;
     const size_t bytes = lay_out(k, at);
     const std::unique_ptr<char[]> memory(new char[bytes + most]());
-    char *const memory_of_all = reinterpret_cast<char *>(aligned(reinterpret_cast<uintptr_t>(memory.get()), most));
-    std::vector<Given> given(static_cast<size_t>(k.n));
+    char *const aligned_buffer = reinterpret_cast<char *>(aligned(reinterpret_cast<uintptr_t>(memory.get()), most));
+    std::vector<PassedArgument> given(static_cast<size_t>(k.n));
     Reader r{call->args, false};
     for (size_t i = 0; i < given.size(); i++) {
-        given[i].at = memory_of_all + at[i];
-        if (!read_given(r, k.parameters[i], given[i])) refuse_argument(int64_t(i) + 1, r.problem);
+        given[i].at = aligned_buffer + at[i];
+        if (!read_passed(r, k.parameters[i], given[i])) refuse_argument(int64_t(i) + 1, r.problem);
     }
     std::vector<Arg> args(given.size());
-    std::vector<void *> where(given.size());
-    for (size_t i = 0; i < given.size(); i++) args[i] = pass(k.parameters[i], given[i]), where[i] = given[i].at;
-    const Config c = asked_config(k.allowed);
+    std::vector<void *> addresses(given.size());
+    for (size_t i = 0; i < given.size(); i++) args[i] = pass(k.parameters[i], given[i]), addresses[i] = given[i].at;
+    const Config c = requested_config(k.allowed);
     if (!k.begin()) return;
-    const uintptr_t from = reinterpret_cast<uintptr_t>(memory_of_all);
-    run({c.grid, c.block, c.shared, c.stream, c.cluster, k.name, 0, k.thread, where.data(), args.data(), k.n,
+    const uintptr_t from = reinterpret_cast<uintptr_t>(aligned_buffer);
+    run({c.grid, c.block, c.shared, c.stream, c.cluster, k.name, 0, k.thread, addresses.data(), args.data(), k.n,
         c.cooperative, from, from + bytes});
 }
 int64_t launch_asked(gs_call *call, const Asked &asked) { return run_call(launch_with, call, &asked); }

@@ -1,4 +1,4 @@
-// A launch: whether it is possible, what it needs, and what remains after it.
+// Launches: validates the configuration, prepares Workers and blocks, runs the grid, and cleans up.
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
@@ -42,19 +42,19 @@ int refuse(const Launch &l, Code code, Fields fields, int error) {
     return set_error(error);
 }
 
-static std::unordered_map<std::string, size_t> &most_dynamic() { // by library and name
+static std::unordered_map<std::string, size_t> &max_dynamic_by_kernel() { // by module and kernel
     static std::unordered_map<std::string, size_t> known;
     return known;
 }
 void forget_dynamic(const std::string &library) {
-    auto &known = most_dynamic();
+    auto &known = max_dynamic_by_kernel();
     for (auto entry = known.begin(); entry != known.end();)
         entry = entry->first.compare(0, library.size() + 1, library + ':') ? std::next(entry) : known.erase(entry);
 }
 static size_t &max_dynamic(const char *kernel, const void *code) {
     Dl_info info;
     const std::string library = dladdr(code, &info) ? info.dli_fname : "";
-    return most_dynamic().emplace(library + ':' + base_name(kernel), size_t(48) << 10).first->second;
+    return max_dynamic_by_kernel().emplace(library + ':' + base_name(kernel), size_t(48) << 10).first->second;
 }
 
 size_t &max_dynamic_of(const char *kernel) {
@@ -69,7 +69,7 @@ std::string parameters_of(const Launch &l) {
         all_names.rbegin(), all_names.rend(), [&](const Names *candidate) { return kernel == candidate->kernel; });
     return known == all_names.rend() ? "" : (*known)->parameters;
 }
-// The names of a launch's arrays: those of the kernel's parameters.
+// Names the arrays that a launch gets as arguments after the parameters of the kernel.
 static void name_arguments(const Launch &l) {
     std::string names = parameters_of(l);
     if (names.empty()) return;
@@ -89,7 +89,7 @@ static void name_arguments(const Launch &l) {
 void refuse_cooperative(const Launch &l, size_t static_bytes) {
     refuse(l, Code::cooperative_size, {{"blocks", blocks_of(l)}, {"resident", capacity(l, static_bytes)}}, 720);
 }
-static bool possible(const Launch &l) {
+static bool is_valid_launch(const Launch &l) {
     const uint64_t threads = uint64_t(l.block.x) * l.block.y * l.block.z;
     const dim3 c = l.cluster;
     const unsigned together = c.x * c.y * c.z;
@@ -121,13 +121,13 @@ void Worker::begin_block(uint64_t b) {
 void Worker::begin_single(uint64_t b) {
     begin_block(b);
     blockIdx = block_index;
-    Fiber *first = a_fiber();
+    Fiber *first = take_fiber();
     prepare(*first, fiber_main);
     fiber[current = 0] = first;
     running = true;
 }
 
-// Begins the cluster with this index, along x first; block r of it has rank r.
+// Begins the cluster with this index (x varies fastest); its block r has rank r.
 void Worker::begin_cluster(uint64_t number) {
     const dim3 &g = launch->grid, clusters(g.x / cluster_dims.x, g.y / cluster_dims.y, g.z / cluster_dims.z);
     const uint64_t x = number % clusters.x, y = number / clusters.x % clusters.y, z = number / clusters.x / clusters.y;
@@ -139,29 +139,29 @@ void Worker::begin_cluster(uint64_t number) {
         cluster[r]->begin_block((bz * g.y + by) * g.x + bx);
         cluster[r]->running = true;
     }
-    at_work = cluster[options.order == 1 ? cluster.size() - 1 : 0];
-    detector.enter(*at_work);
-    worker = at_work;
-    blockIdx = at_work->block_index;
-    Fiber *first = at_work->a_fiber();
+    running_block = cluster[options.order == 1 ? cluster.size() - 1 : 0];
+    detector.enter(*running_block);
+    worker = running_block;
+    blockIdx = running_block->block_index;
+    Fiber *first = running_block->take_fiber();
     prepare(*first, fiber_main);
-    at_work->fiber[at_work->current = 0] = first;
+    running_block->fiber[running_block->current = 0] = first;
 }
 
-// Has the block ended, or does it wait for other blocks?
+// Has the block, or its cluster, ended? If so, finishes it; otherwise it waits for other blocks.
 bool Worker::end_block() {
     for (size_t i = 0; i < blocks(); i++)
         if (block_at(i)->live) return false;
     for (size_t i = 0; i < blocks(); i++) {
         worker = block_at(i);
         detector.enter(*worker);
-        detector.judge(detector.unwritten);
+        detector.report_unwritten(detector.unwritten);
         worker->running = false;
     }
     return true;
 }
 
-// Most of it is needed by few, and costs nothing until it is touched.
+// A Worker is large, but the system allocates its pages only at the first access.
 Worker *new_worker() { return new (Cells::map(sizeof(Worker))) Worker; }
 static void discard(Worker *w) {
     if (!w) return;
@@ -169,32 +169,32 @@ static void discard(Worker *w) {
     munmap(static_cast<void *>(w), sizeof *w);
 }
 Worker::~Worker() {
-    for (int i = 0; i < made; i++) take_stack(fibers[i]);
+    for (int i = 0; i < fiber_count; i++) free_stack(fibers[i]);
     for (Worker *p : peers) discard(p);
-    if (kept) munmap(kept, shared_cap);
+    if (saved_shared) munmap(saved_shared, shared_cap);
     if (shared && (root == this || shared != root->shared)) munmap(shared, shared_cap);
-    if (alternate && root == this) {
+    if (signal_stack && root == this) {
         stack_t none{};
         none.ss_flags = SS_DISABLE;
         sigaltstack(&none, nullptr);
-        munmap(alternate, alternate_bytes);
+        munmap(signal_stack, signal_stack_bytes);
     }
     if (clock) clock->shared_cells.release();
     delete clock;
     delete engines;
 }
-// An OS thread's worker ends with it.
-struct OwnWorker {
+// The Workers of an OS thread, which are destroyed with it
+struct ThreadWorkers {
     Worker *w = nullptr;
     std::vector<Worker *> teams;
-    ~OwnWorker() {
+    ~ThreadWorkers() {
         worker = nullptr;
         for (Worker *t : teams)
             if (t != w) discard(t);
         discard(w);
     }
 };
-static thread_local OwnWorker own;
+static thread_local ThreadWorkers own;
 std::vector<Worker *> &teams_of_thread() { return own.teams; }
 void release_teams() {
     for (; own.teams.size() > 32; own.teams.pop_back()) discard(own.teams.back());
@@ -203,27 +203,27 @@ Worker &this_worker() {
     if (!worker) own.w = worker = new_worker(), own.teams.push_back(own.w);
     Worker &mine = *worker;
     forget_unloaded(mine.root->file_scopes, mine.root->unloaded);
-    if (!mine.alternate) {
+    if (!mine.signal_stack) {
         mine.shared = static_cast<char *>(Cells::map(shared_cap));
-        mine.alternate = Cells::map(alternate_bytes);
+        mine.signal_stack = Cells::map(signal_stack_bytes);
         stack_t s{};
-        s.ss_sp = mine.alternate, s.ss_size = alternate_bytes;
+        s.ss_sp = mine.signal_stack, s.ss_size = signal_stack_bytes;
         sigaltstack(&s, nullptr);
     }
     return mine;
 }
-bool make_worker() { return this_worker().alternate; }
+bool make_worker() { return this_worker().signal_stack; }
 
 void bounded_to(unsigned threads) {
     if (unsigned(worker->n) <= threads) return;
-    // many workers may meet it at once, and one reports it
+    // Of several OS threads, one reports it.
     if (!stop.exchange(true))
         refuse(*worker->launch, Code::launch_bounds, {{"threads", worker->n}, {"most", threads}});
     end_launch();
 }
 
-// A kernel with __cluster_dims__ reports in its first line which clusters it needs. If the launch has others, it begins
-// again.
+// A kernel with __cluster_dims__ calls this first. If the launch has clusters of another shape, it is ended and
+// repeated with this shape.
 static dim3 cluster_shape_needed;
 static std::atomic<bool> needs_clusters{false};
 void in_clusters_of(dim3 blocks) {
@@ -234,11 +234,11 @@ void in_clusters_of(dim3 blocks) {
     end_launch();
 }
 
-// False: something ended it.
-static bool launched(const Launch &l) {
+// Runs a launch; returns false if a finding or a signal ended it.
+static bool run_launch(const Launch &l) {
     DeviceLock device_lock;
     if (is_over()) return false;
-    if (!possible(l)) return true;
+    if (!is_valid_launch(l)) return true;
     Detector::Scope scope(l);
     name_arguments(l);
     if (was_refused()) found.kind = nothing;
@@ -249,30 +249,31 @@ static bool launched(const Launch &l) {
     catch_signals(true);
     begin_time(l);
 #ifdef _OPENMP
-    // the threads of OpenMP's that a parent had are not in its child, which would never stop waiting for them
+    // A forked child has none of its parent's OpenMP threads, and would wait for them without end.
     int threads = detector.on || forked ? 1 : options.threads ? options.threads : omp_get_max_threads();
     if (uint64_t(threads) > blocks) threads = int(blocks);
     if ((several_os_threads = threads > 1)) forget_locks();
     if (several_os_threads) {
 #pragma omp parallel num_threads(threads)
         work(l, threads);
-    } else work(l, 1);                                      // a parallel region of one thread asks the system, too
+    // without OpenMP, because a parallel region of one thread takes system calls, too
+    } else work(l, 1);
     several_os_threads = false;
 #else
     work(l, 1);
 #endif
-    detector.judge_launch();
+    detector.report_unwritten_of_launch();
     end_time();
     catch_signals(false);
     end_device_code();
     gridDim.x = 0;
-    if (was_refused() && !error_code) set_error(1);          // which another OS thread may have said
+    if (was_refused() && !error_code) set_error(1);          // which may come from another OS thread
     if (!needs_clusters.exchange(false)) return !stop || was_refused();
     Launch in_clusters = l;
     in_clusters.cluster = cluster_shape_needed;
-    return launched(in_clusters);
+    return run_launch(in_clusters);
 }
-// What the kernel at work has launched; its blocks may run on several OS threads.
+// Launches by the running kernel (dynamic parallelism), whose blocks may run on several OS threads
 static std::mutex children_lock;
 static thread_local int calls_here = 0;
 void fork_launches(Fork now) {
@@ -288,7 +289,7 @@ static void drop(std::vector<GraphWork> &works) {
     for (auto &child : works) child.drop(child.work);
     works.clear();
 }
-// A grid has ended when all that it has launched has, one after the other.
+// Runs the launches that a kernel has made, in order; a grid has not ended before all of them have.
 static void run_children() {
     std::vector<GraphWork> first, last;
     first.swap(children), last.swap(last_children);
@@ -298,15 +299,15 @@ static void run_children() {
     }
 }
 
-static bool launched_in_order(const Launch &l) {
+static bool run_launch_in_order(const Launch &l) {
     const DeviceLock device_lock;                                        // no other launch begins in between
     const Enqueued operation(l.kernel, l.stream, l.line);
-    return launched(l);
+    return run_launch(l);
 }
 void run(const Launch &l) {
     end_if_interrupted(__builtin_return_address(0));
     carry_registered(true);
-    const bool well = launched_in_order(l);
+    const bool well = run_launch_in_order(l);
     carry_registered(false);
     flush_printed();
     if (well && children.empty() && last_children.empty()) return;
@@ -324,23 +325,23 @@ static void launch_now(const Config &c, const Call &call) {
 }
 
 namespace {
-struct Later {                       // a launch that has its own copies of what it was given
+struct CapturedLaunch {                       // a launch that is run later, with copies of its arguments
     Config config;
     Call call;
     std::vector<Arg> args;
     std::align_val_t alignment;
-    Later(const Config &given, const Call &now)
+    CapturedLaunch(const Config &given, const Call &now)
         : config(given), call(now), args(now.args, now.args + now.nargs), alignment{now.type->alignment} {
-        config.stream = nullptr;                           // it may be gone when the graph is launched
+        config.stream = nullptr;                           // it may be destroyed before the graph is launched
         call.args = args.data();
         call.object = ::operator new(call.type->bytes, alignment);
-        const bool enabled = enable_checks(false);   // a copy that the host keeps is not an access of the kernel
+        const bool enabled = enable_checks(false);   // because the host's copy is not an access of the kernel
         if (call.type->copy) call.type->copy(call.object, now.object);
         else memcpy(call.object, now.object, call.type->bytes);
         enable_checks(enabled);
     }
-    Later(const Later &) = delete;
-    ~Later() {
+    CapturedLaunch(const CapturedLaunch &) = delete;
+    ~CapturedLaunch() {
         if (call.type->drop) call.type->drop(call.object);
         ::operator delete(call.object, alignment);
     }
@@ -349,8 +350,8 @@ struct Later {                       // a launch that has its own copies of what
 
 void launch(const Config &config, const Call &call) {
     if (!capturing() && !on_device()) return launch_now(config, call);
-    const auto later = std::make_shared<Later>(config, call);
-    if (!kept(config.stream, NodeKind::kernel, [later] { return launch(later->config, later->call), 0; }))
+    const auto captured = std::make_shared<CapturedLaunch>(config, call);
+    if (!kept(config.stream, NodeKind::kernel, [captured] { return launch(captured->config, captured->call), 0; }))
         launch_now(config, call);
     else if (!on_device()) pin(reinterpret_cast<const void *>(call.type->thread));
 }
@@ -359,12 +360,13 @@ static void report_interrupted(const void *at) {
     begin_finding(Code::stopped, {});
     locate(at, found.at);
 }
-// What Python calls runs guarded: a crash of the host code is a finding, too. `code`: a function of the host's.
+// Calls from Python run guarded, so that a crash of host code is a finding, too.
 static std::atomic<uintptr_t> newest_host_code{0}, newest_host_bytes{0};
 bool is_newest_host_code(const void *pc) {
     return reinterpret_cast<uintptr_t>(pc) - newest_host_code < newest_host_bytes;
 }
-static thread_local pid_t guarded_in = 0;                   // the process in which Python called this OS thread
+// the process in which Python has called; a forked child differs
+static thread_local pid_t guarded_in = 0;
 bool is_child() { return guarded_in && guarded_in != getpid(); }
 void end_child(int status) {
     flush_printed();
@@ -376,8 +378,8 @@ bool guarded(void (*f)(void *), void *arg, const void *code) {
     const pid_t outer_process = guarded_in;
     guarded_in = getpid();
     const int depth = DeviceLock::depth();
-    const int nested = not_now;                             // in a call of Python's that this one was made in
-    not_now = 0;
+    const int nested = signals_deferred;                             // the outer call from Python, if any
+    signals_deferred = 0;
     const Image image = code ? image_of(const_cast<void *>(code)) : Image{};
     if (code) newest_host_code = image.base, newest_host_bytes = image.end - image.base;
     HostCode mine{image, depth, 0, nullptr}, *const outer_code = host_code;
@@ -399,7 +401,7 @@ bool guarded(void (*f)(void *), void *arg, const void *code) {
     if (is_child()) end_child(ok ? 0 : 1);
     guarded_in = outer_process;
     guard = outer;
-    not_now = nested;
+    signals_deferred = nested;
     if (code) watch(false), host_code = outer_code;
     DeviceLock::unlock_to(depth);
     if (const void *at = mine.interrupted_at) report_interrupted(at);
@@ -411,10 +413,10 @@ bool guarded(void (*f)(void *), void *arg, const void *code) {
         operations.end_call();
     }
     flush_printed();
-    if (was_refused()) error_code = 0;        // it is reported now
+    if (was_refused()) error_code = 0;        // because it is reported now
     ok = ok && found.kind == nothing;
     if (!ok) memory.failed.clear();           // the same
-    const NotNow until_end;
+    const SignalDeferral until_end;
     for (size_t i = 0; ok && warn && i < warned.size(); i++) warn(&warned[i]);
     return ok;
 }

@@ -1,5 +1,5 @@
-// The size of the emulated device: what the machine has free, so that a program that allocates too much gets an error
-// from cudaMalloc and is not killed.
+// The memory size of the emulated device: the free memory of the machine, so that cudaMalloc returns an error before
+// the system kills the process.
 #include "machine.h"
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 
 namespace gridstride {
 
-constexpr size_t always = size_t(256) << 20;     // assumed of any machine
-constexpr size_t large = size_t(64) << 20;       // above this, the free memory is read again
+constexpr size_t min_free = size_t(256) << 20;     // always assumed to be free
+constexpr size_t large = size_t(64) << 20;       // for larger allocations, the free memory is read again
 
 static size_t number_in(const char *file, size_t other) {
     FILE *f = fopen(file, "r");
@@ -21,7 +21,7 @@ static size_t number_in(const char *file, size_t other) {
     if (f) fclose(f);
     return read ? size_t(n) : other;
 }
-// Linux reports what can be had; elsewhere half of all memory is assumed to be free.
+// Returns the available memory that Linux reports; half of all memory on other systems.
 static size_t available() {
     const size_t all = size_t(sysconf(_SC_PHYS_PAGES)) * size_t(sysconf(_SC_PAGESIZE));
     FILE *f = fopen("/proc/meminfo", "r");
@@ -34,27 +34,28 @@ static size_t available() {
     return kib ? size_t(kib) << 10 : all / 2;
 }
 size_t free_memory() {
-    const size_t most = number_in("/sys/fs/cgroup/memory.max", ~size_t(0)),      // of a container
-                 taken = number_in("/sys/fs/cgroup/memory.current", 0);
-    return std::min(available(), most > taken ? most - taken : 0);
+    const size_t limit = number_in("/sys/fs/cgroup/memory.max", ~size_t(0)),      // the limit of a container
+                 used = number_in("/sys/fs/cgroup/memory.current", 0);
+    return std::min(available(), limit > used ? limit - used : 0);
 }
 
-// The detectors keep a cell per word that is used.
-static size_t cost(size_t bytes) { return options.checks ? bytes + bytes / 4 * sizeof(Cell) : bytes; }
+// With checks, shadow memory has a cell per word.
+static size_t bytes_with_shadow(size_t bytes) { return options.checks ? bytes + bytes / 4 * sizeof(Cell) : bytes; }
 
 static size_t free_at_first() {
-    static size_t found = 0;
-    if (!found || !memory.bytes) found = free_memory();
-    return found;
+    static size_t free_bytes = 0;
+    if (!free_bytes || !memory.bytes) free_bytes = free_memory();
+    return free_bytes;
 }
 size_t device_limit() {
     if (options.memory) return size_t(options.memory);
-    const size_t each = cost(1024) / 1024;
-    return std::max(always, std::min(size_t(16) << 30, free_at_first() / each));
+    const size_t each = bytes_with_shadow(1024) / 1024;
+    return std::max(min_free, std::min(size_t(16) << 30, free_at_first() / each));
 }
 bool fits_in_memory(size_t bytes) {
     const size_t limit = device_limit();
     if (bytes > limit || memory.bytes + bytes > limit) return false;
-    return options.memory || bytes < large || memory.bytes + bytes <= always || cost(bytes) <= free_memory();
+    if (options.memory || bytes < large || memory.bytes + bytes <= min_free) return true;
+    return bytes_with_shadow(bytes) <= free_memory();
 }
 }

@@ -1,4 +1,4 @@
-// mbarriers, in shared memory.
+// mbarrier instructions
 #include <string.h>
 #include <utility>
 #include "clusters.h"
@@ -17,20 +17,20 @@ Barrier &barrier_at(uint32_t at, const char *what, int line) {
     char *p = shared_at(at, 8, what, line);
     if (detector.on) detector.access(reinterpret_cast<uintptr_t>(p), 8, true, atomic_bit | line_bit | uint32_t(line));
     auto &all = engines_of(there).barriers;
-    auto found_one = all.find(offset_of(at));
-    if (found_one != all.end() && !found_one->second.gone) return found_one->second;
+    auto entry = all.find(offset_of(at));
+    if (entry != all.end() && !entry->second.invalidated) return entry->second;
     fail(Code::no_mbarrier, {{"operation", what}}, line);
 }
-void maybe_over(Barrier &b) {
+void complete_phase_if_done(Barrier &b) {
     if (b.left || b.bytes) return;
     b.left = b.count, b.phase++;
-    b.there.insert(b.there.end(), b.coming.begin(), b.coming.end());
-    b.coming.clear();
+    b.completed.insert(b.completed.end(), b.in_flight.begin(), b.in_flight.end());
+    b.in_flight.clear();
     b.released.join(std::exchange(b.releasing, {}));
 }
 
-// The phrase has five fields or fewer: the mbarrier, itself a phrase, the phase, and what is missing.
-static void says_what_lacks(const Barrier &b, Finding &f, const char *name) {
+// Adds to a finding the phrase for a wait: the mbarrier, which is a phrase itself, the phase, and what is missing.
+static void describe_missing(const Barrier &b, Finding &f, const char *name) {
     const long long bytes = static_cast<long long>(b.bytes);
     const uintptr_t a = reinterpret_cast<uintptr_t>(b.at);
     const Code code = bytes < 0         ? Code::gets_more
@@ -40,7 +40,7 @@ static void says_what_lacks(const Barrier &b, Finding &f, const char *name) {
     const bool counts_arrivals = code == Code::lacks_both || code == Code::lacks_arrivals;
     f.add({{name, code, 1 + (detector.on ? 3 : 2) + 1 + (counts_arrivals ? 2 : 0)}});
     if (detector.on) {
-        const auto x = detector.named(a, detector.shared_cell(a).owner, nullptr);
+        const auto x = detector.element_name(a, detector.shared_cell(a).owner, nullptr);
         f.add({{"mbarrier", Code::element, 2}, x.array(), x.index()});
     } else f.add({{"mbarrier", Code::of_line, 1}, {"line", b.line}});
     f.add({{"phase", b.phase}, {"bytes", bytes < 0 ? -bytes : bytes}});
@@ -49,7 +49,7 @@ static void says_what_lacks(const Barrier &b, Finding &f, const char *name) {
 void mbarrier_init(uint32_t at, uint32_t count, int line) {
     must_be_own(at, "mbarrier.init", line);
     char *p = shared_at(at, 8, "mbarrier.init", line);
-    // a plain write: a thread that uses the mbarrier must have waited for it
+    // a plain write, so that a use that is not ordered after it is a data race
     accessed(p, 4, true, line);
     memcpy(p, &count, 4);
     if (!count || count >= 1u << 20) fail(Code::mbarrier_count, {}, line);
@@ -60,14 +60,14 @@ void mbarrier_invalidate(uint32_t at, int line) {
     char *p = shared_at(at, 8, "mbarrier.inval", line);
     accessed(p, 4, true, line);
     memset(p, 0xff, 4);
-    barrier_at(at, "mbarrier.inval", line).gone = true;
+    barrier_at(at, "mbarrier.inval", line).invalidated = true;
 }
 void fence_mbarrier_init() {
     for (auto &b : engines_of(*worker).barriers) b.second.fenced = true;
 }
 void fence_proxy_async() {
     fence_mbarrier_init();
-    if (detector.on) detector.fence_engines();
+    if (detector.on) detector.fence_proxy();
 }
 void mbarrier_expect(uint32_t at, uint32_t bytes, int line) {
     barrier_at(at, "mbarrier.expect_tx", line).bytes += bytes;
@@ -78,7 +78,7 @@ uint64_t mbarrier_arrive(uint32_t at, uint32_t count, int line) {
     if (count > b.left) fail(Code::too_many_arrive, {{"count", b.count}, {"made_on", b.line}}, line);
     b.left -= count;
     if (detector.on) b.releasing.join(detector.release());
-    maybe_over(b);
+    complete_phase_if_done(b);
     return phase;
 }
 void mbarrier_drop(uint32_t at, int line) {
@@ -99,34 +99,34 @@ bool mbarrier_over(uint32_t at, uint32_t parity, bool waits, int line) {
     };
     if (!waits && !over(&wait)) {
         yield_thread();
-        if (!over(&wait) && ++b.polls < 100000) return false;    // else all threads only poll: as if it waited
+        if (!over(&wait) && ++b.polls < 100000) return false;    // after many polls, waits, so that a deadlock is found
     }
     wait_until(over, &wait, line,
-        [](void *p, Finding &f, const char *name) { says_what_lacks(*static_cast<Wait *>(p)->b, f, name); });
+        [](void *p, Finding &f, const char *name) { describe_missing(*static_cast<Wait *>(p)->b, f, name); });
     b.polls = 0;
     if (!detector.on) {
-        b.there.clear();
+        b.completed.clear();
         return true;
     }
-    if (!b.there.empty()) {
-        for (const Copy &c : b.there) detector.landed(c);
+    if (!b.completed.empty()) {
+        for (const Copy &c : b.completed) detector.complete_copy(c);
         const uint32_t time = ++detector.now;
         uint32_t who = 0;
-        for (const Copy &c : b.there)
+        for (const Copy &c : b.completed)
             if (c.who != std::exchange(who, c.who)) b.released.waited.add(who, {time, 0, 0});
-        b.there.clear();
+        b.completed.clear();
     }
     detector.acquire(b.released);
     return true;
 }
-// mbarrier.try_wait may fail. Here it does the first time, so that a thread may poll and then do something
-// else; the second time it waits.
+// mbarrier.try_wait may fail at any time. Here it fails at the first try, so that a thread that polls can do something
+// else in between, and waits at the second.
 bool mbarrier_try(uint32_t at, uint32_t parity, int line) {
     if (mbarrier_over(at, parity, false, line)) return true;
     const Barrier &b = barrier_at(at, "a wait", line);
-    Asked &mine = asked();
-    if (mine.tried == &b && mine.tried_phase == b.phase) return mbarrier_over(at, parity, true, line);
-    mine.tried = &b, mine.tried_phase = b.phase;
+    Requests &mine = my_requests();
+    if (mine.trial_module == &b && mine.tried_phase == b.phase) return mbarrier_over(at, parity, true, line);
+    mine.trial_module = &b, mine.tried_phase = b.phase;
     return false;
 }
 }

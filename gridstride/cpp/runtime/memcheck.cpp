@@ -38,7 +38,7 @@ bool Detector::is_address_known(Piece &p) const {
     const auto counts = [this](const Piece &x) { return x.live && (x.symbol || x.usable_in == launch_number); };
     const Piece *const last = memory.at(p.known_from);
     if (last && counts(*last) && leads_there(p.known_from, p.known_from + sizeof p.lo)) return true;
-    for (const Saved &s : saved) {
+    for (const SavedVariable &s : saved_variables) {
         const uintptr_t from = reinterpret_cast<uintptr_t>(s.bytes.data());
         if (leads_there(from, from + s.bytes.size())) return true;
     }
@@ -153,11 +153,11 @@ void Detector::elsewhere(uintptr_t a, bool write, uint32_t where) {
     if (dladdr(reinterpret_cast<void *>(a), &info) && reinterpret_cast<uintptr_t>(info.dli_fbase) == image.base) return;
     if (w->is_past_stack(a))
         return find(Code::local_array, {access}, {me, now, where});
-    for (int i = 0; i < w->made; i++)
+    for (int i = 0; i < w->fiber_count; i++)
         if (a - reinterpret_cast<uintptr_t>(w->fibers[i].stack) < stack_bytes)
             return find(Code::local_of_other, {access}, {me, now, where});
-    const Away given = what_is_away(a);
-    if (given.kind == Away::table) return find(Code::host_virtual, {}, {me, now, where});
+    const DeviceAddress given = what_is_at(a);
+    if (given.kind == DeviceAddress::table) return find(Code::host_virtual, {}, {me, now, where});
     if (!mapped(a)) return find(Code::no_array, {access, {"address", a}}, {me, now, where});
     find(write ? Code::kernel_writes_host : Code::kernel_reads_host, {}, {me, now, where});
 }
@@ -165,13 +165,13 @@ void Detector::null(bool write, uint32_t where) {
     if (checks(memcheck)) find(write ? Code::null_written : Code::null_read, {}, {me, now, where});
 }
 void Detector::constant(const Piece &p, uintptr_t a, uint32_t where) {
-    const Named x = named(a, 0, &p);
+    const ElementName x = element_name(a, 0, &p);
     if (checks(memcheck)) find(Code::constant, {x.array(), x.index()}, {me, now, where});
 }
 void Detector::misaligned(uintptr_t a, unsigned n, const char *access, uint32_t where) {
     if (!checks(memcheck)) return;
     const Access at = {me, now, where};
-    const Named x = named(a, 0, memory.at(a));
+    const ElementName x = element_name(a, 0, memory.at(a));
     if (x.name[0]) find(Code::misaligned, {{"access", access}, x.array(), x.index(), {"bytes", n}}, at);
     find(Code::misaligned, {{"access", access}, {"space", "shared memory"}, {"bytes", n}}, at);
 }
@@ -180,7 +180,7 @@ void Detector::misaligned(uintptr_t a, unsigned n, const char *access, uint32_t 
 [[noreturn]] void Detector::misplaced(const void *p, unsigned n, const char *instruction, int line) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(p), off = a - shared_base;
     const Piece *piece = memory.at(a);
-    const Named x = on ? named(a, off < shared_cap ? shared_cell(a).owner : 0, piece) : Named{};
+    const ElementName x = on ? element_name(a, off < shared_cap ? shared_cell(a).owner : 0, piece) : ElementName{};
     if (x.name[0])
         find(Code::misplaced, {x.array(), x.index(), {"operation", instruction}, {"bytes", n}},
             {me, now, line_bit | uint32_t(line)});

@@ -5,23 +5,23 @@
 namespace gridstride {
 
 Operations operations;
-constexpr size_t most_operations = 4096;   // are remembered; older ones count as ordered
-static thread_local Operation *at_work = nullptr;
-static thread_local int64_t redirected = -1;                // the stream of what a graph or a kernel launches
-const Operation *operation_at_work() { return at_work; }
+constexpr size_t most_operations = 4096;   // that are stored; older ones count as ordered
+static thread_local Operation *running = nullptr;
+static thread_local int64_t redirected = -1;                // the stream for operations of a graph or kernel; -1: none
+const Operation *current_operation() { return running; }
 static bool watches_order() { return checks(racecheck) && !on_device(); }
 
 // Regions
 
-bool Region::meets(uintptr_t a, size_t bytes) const {
+bool Region::overlaps(uintptr_t a, size_t bytes) const {
     if (a + bytes <= lo || a >= end()) return false;
-    const size_t row = a < lo + width ? 0 : (a - lo - width) / pitch + 1;      // the first that ends after `a`
+    const size_t row = a < lo + width ? 0 : (a - lo - width) / pitch + 1;      // the first row that ends after `a`
     return row < height && lo + row * pitch < a + bytes;
 }
-bool Region::meets(const Region &other) const {
-    if (other.height > height) return other.meets(*this);
+bool Region::overlaps(const Region &other) const {
+    if (other.height > height) return other.overlaps(*this);
     for (size_t row = 0; row < other.height; row++)
-        if (meets(other.lo + row * other.pitch, other.width)) return true;
+        if (overlaps(other.lo + row * other.pitch, other.width)) return true;
     return false;
 }
 bool Region::extend(const Region &next) {
@@ -30,7 +30,8 @@ bool Region::extend(const Region &next) {
     return next.lo == lo + height * pitch && ++height;
 }
 
-void Operation::add(const Region &r) {         // to one of the last two: copies of rows alternate reads and writes
+// extends one of the last two regions if possible: row by row copies alternate reads and writes
+void Operation::add(const Region &r) {
     for (size_t i = regions.size(); i-- && i + 2 >= regions.size();)
         if (regions[i].extend(r)) return;
     regions.push_back(r);
@@ -69,8 +70,8 @@ void Operations::destroy_stream(const void *stream) {
     unused.push_back(known->second);
     stream_indices.erase(known);
 }
-Clock &Operations::before_next(uint32_t stream) {
-    Clock &clock = streams[stream].clock;
+StreamClock &Operations::before_next(uint32_t stream) {
+    StreamClock &clock = streams[stream].clock;
     clock.join(host);
     if (!stream) {
         for (const Stream &other : streams)
@@ -105,17 +106,17 @@ void Operations::host_waits() {
     for (uint32_t s = 0; s < streams.size(); s++) host.raise(s, streams[s].count);
     drop_ordered();
 }
-// A call from Python has ended, perhaps by a finding during an operation.
+// Called at the end of a call from Python, which a finding may have ended during an operation.
 void Operations::end_call() {
-    if (at_work) at_work->end = ++detector.now;
-    at_work = nullptr, redirected = -1, created = 0;
+    if (running) running->end = ++detector.now;
+    running = nullptr, redirected = -1, created = 0;
     host_waits();
 }
 
 // Operations
 
 Operation &Operations::begin(const char *name, uint32_t s, int line) {
-    Clock &clock = before_next(s);
+    StreamClock &clock = before_next(s);
     clock.raise(s, ++streams[s].count);
     if (list.size() >= most_operations && list.front().end) list.pop_front();
     list.push_back({s, streams[s].count, ++detector.now, 0, name, line, clock, false, {}, {}, 0, {}});
@@ -139,56 +140,58 @@ const Operation *Operations::at(uint32_t when) const {
 }
 const Operation *Operations::unordered(uint32_t when) const {
     const Operation *match = at(when);
-    return match && at_work && !at_work->after(*match) ? match : nullptr;
+    return match && running && !running->after(*match) ? match : nullptr;
 }
 
 // A launch
 
-void Operations::add_foreign(const Operation &op) {
-    for (const Region &r : op.regions) foreign.push_back({r.lo, r.end(), &r, &op});
+void Operations::add_unordered_regions(const Operation &op) {
+    for (const Region &r : op.regions) unordered_regions.push_back({r.lo, r.end(), &r, &op});
 }
 bool Operations::begin_launch(const Launch *l, uintptr_t image, uint32_t &floor) {
-    foreign.clear();
-    if (!at_work) return false;
-    if (l) at_work->launches = true, at_work->grid = l->grid, at_work->block = l->block, at_work->image = image;
+    unordered_regions.clear();
+    if (!running) return false;
+    if (l) running->launches = true, running->grid = l->grid, running->block = l->block, running->image = image;
     bool any = false;
-    for (uint32_t s = 0; s < streams.size(); s++) any |= at_work->clock.of(s) < streams[s].count;
+    for (uint32_t s = 0; s < streams.size(); s++) any |= running->clock.of(s) < streams[s].count;
     if (!any) return false;
     any = false;
     for (const Operation &op : list)
-        if (!at_work->after(op)) {
-            any = true, add_foreign(op);
+        if (!running->after(op)) {
+            any = true, add_unordered_regions(op);
             if (op.launches) floor = std::min(floor, op.begin);
         }
-    std::sort(foreign.begin(), foreign.end(), [](const Foreign &a, const Foreign &b) { return a.lo < b.lo; });
-    for (size_t i = 1; i < foreign.size(); i++) foreign[i].most = std::max(foreign[i].most, foreign[i - 1].most);
+    auto &regions = unordered_regions;
+    std::sort(regions.begin(), regions.end(),
+        [](const UnorderedRegion &a, const UnorderedRegion &b) { return a.lo < b.lo; });
+    for (size_t i = 1; i < regions.size(); i++) regions[i].most = std::max(regions[i].most, regions[i - 1].most);
     return any;
 }
 bool Operations::acquire(uint32_t when, uint32_t &floor) {
     const Operation *match = unordered(when);
-    if (match) at_work->clock.join(match->clock), streams[at_work->stream].clock.join(match->clock);
+    if (match) running->clock.join(match->clock), streams[running->stream].clock.join(match->clock);
     return begin_launch(nullptr, 0, floor);
 }
 Conflict Operations::conflict_of_kernel(uintptr_t a, size_t bytes, bool writes) const {
-    auto match = std::upper_bound(foreign.begin(), foreign.end(), a + bytes - 1,
-        [](uintptr_t last, const Foreign &f) { return last < f.lo; });
-    while (match != foreign.begin() && (--match)->most > a)
-        if (const Region &r = *match->region; (writes || r.writes) && r.meets(a, bytes))
+    auto match = std::upper_bound(unordered_regions.begin(), unordered_regions.end(), a + bytes - 1,
+        [](uintptr_t last, const UnorderedRegion &f) { return last < f.lo; });
+    while (match != unordered_regions.begin() && (--match)->most > a)
+        if (const Region &r = *match->region; (writes || r.writes) && r.overlaps(a, bytes))
             return {match->operation, a, r.writes};
     return {};
 }
 
 // Copies, and the host
 
-Conflict Operations::conflict_in_regions(const Region &mine, const Clock &known) const {
+Conflict Operations::conflict_in_regions(const Region &mine, const StreamClock &known) const {
     for (const Operation &op : list)
         if (known.of(op.stream) < op.number)
             for (const Region &r : op.regions)
-                if ((mine.writes || r.writes) && r.meets(mine)) return {&op, std::max(r.lo, mine.lo), r.writes};
+                if ((mine.writes || r.writes) && r.overlaps(mine)) return {&op, std::max(r.lo, mine.lo), r.writes};
     return {};
 }
-// What launches have used is noted in the cells.
-Conflict Operations::conflict_in_cells(const Region &mine, const Clock &known) const {
+// The accesses of launches are in shadow memory.
+Conflict Operations::conflict_in_cells(const Region &mine, const StreamClock &known) const {
     if (list.empty() || !detector.cells.words || !memory.holds(mine.lo)) return {};
     const auto unordered = [&](const Operation &op) { return op.launches && known.of(op.stream) < op.number; };
     const bool worth_it = mine.width * mine.height < 256 || std::any_of(list.begin(), list.end(), unordered);
@@ -211,41 +214,42 @@ Conflict Operations::conflict_in_cells(const Region &mine, const Clock &known) c
         }
     return {};
 }
-static Named element_at(uintptr_t a) {
-    Named x = detector.named(a, 0, memory.at(a));
+static ElementName element_at(uintptr_t a) {
+    ElementName x = detector.element_name(a, 0, memory.at(a));
     if (!x.name[0]) Field::copy(x.name, "registered memory");
     return x;
 }
-Conflict Operations::conflict(const Region &mine, const Clock &known) const {
+Conflict Operations::conflict(const Region &mine, const StreamClock &known) const {
     const Conflict c = conflict_in_regions(mine, known);
     return c.operation ? c : conflict_in_cells(mine, known);
 }
 void Operations::touch(const void *p, size_t bytes, const char *now) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
-    if (!at_work || !bytes || (!memory.holds(a) && is_pageable(p))) return;
+    if (!running || !bytes || (!memory.holds(a) && is_pageable(p))) return;
     const Region mine = {a, bytes, bytes, 1, now[0] != 'r'};
-    if (const Conflict c = conflict(mine, at_work->clock); c.operation) {
-        const Named x = element_at(c.a);
+    if (const Conflict c = conflict(mine, running->clock); c.operation) {
+        const ElementName x = element_at(c.a);
         fail_at(Code::unordered_operations,
             {x.array(), x.index(), {"now", now}, {"before", c.wrote ? "writes" : "reads"},
-                GRIDSTRIDE_OPERATION("second", *at_work), GRIDSTRIDE_OPERATION("first", *c.operation)},
-            nullptr, at_work->line);
+                GRIDSTRIDE_OPERATION("second", *running), GRIDSTRIDE_OPERATION("first", *c.operation)},
+            nullptr, running->line);
     }
-    at_work->add(mine);
+    running->add(mine);
 }
 void Operations::host_access(uintptr_t a, size_t bytes, bool writes, bool strong, void *pc) {
     if (list.empty() || !watches_order()) return;
     const Region mine = {a, bytes, bytes, 1, writes};
-    if (const Conflict c = conflict(mine, at_work ? at_work->clock : host); c.operation && strong)
-        host.join(c.operation->clock);                      // a flag: what was before it is ordered now
+    if (const Conflict c = conflict(mine, running ? running->clock : host); c.operation && strong)
+        // an acquire of a flag: operations before it are ordered now
+        host.join(c.operation->clock);
     else if (c.operation) {
-        const Named x = element_at(c.a);
+        const ElementName x = element_at(c.a);
         fail_at(Code::host_race,
             {x.array(), x.index(), {"now", writes ? "writes" : "reads"}, {"before", c.wrote ? "write" : "read"},
                 GRIDSTRIDE_OPERATION("first", *c.operation)},
             static_cast<char *>(pc) - 1, 0);
     }
-    if (at_work) at_work->add(mine);
+    if (running) running->add(mine);
 }
 Code Operations::phrase_of(const Operation &op) const {
     if (op.launches) return op.line ? Code::kernel_on : Code::kernel_in;
@@ -265,24 +269,24 @@ Code Operations::stream_code(const Operation &op) const {
 
 // A graph
 
-InnerOrder::InnerOrder() : outer(watches_order() ? redirected : -1) {
+GraphOrder::GraphOrder() : outer(watches_order() ? redirected : -1) {
     if (outer < 0) return;
     DeviceLock device_lock;
     start = operations.before_next(uint32_t(outer));
 }
-InnerOrder::~InnerOrder() {
+GraphOrder::~GraphOrder() {
     if (outer < 0) return;
     DeviceLock device_lock;
     for (auto &node : nodes) operations.streams[size_t(outer)].clock.join(node.second.clock);
     redirected = outer;
 }
-void InnerOrder::begin(const void *node, const std::vector<const void *> &before) {
+void GraphOrder::begin(const void *node, const std::vector<const void *> &before) {
     if (outer < 0) return;
     DeviceLock device_lock;
-    Clock clock = start;
+    StreamClock clock = start;
     int64_t s = -1;
     for (const void *b : before) {
-        Done &done = nodes[b];
+        FinishedNode &done = nodes[b];
         clock.join(done.clock);
         if (s < 0 && !done.continued) s = done.stream, done.continued = true;
     }
@@ -291,10 +295,10 @@ void InnerOrder::begin(const void *node, const std::vector<const void *> &before
     nodes[node] = {uint32_t(s), {}, false};
     redirected = s;
 }
-void InnerOrder::end(const void *node) {
+void GraphOrder::end(const void *node) {
     if (outer < 0) return;
     DeviceLock device_lock;
-    Done &done = nodes[node];
+    FinishedNode &done = nodes[node];
     done.clock = operations.streams[done.stream].clock;
 }
 
@@ -304,16 +308,16 @@ static uint32_t stream_now(const void *stream) {
     return redirected < 0 ? operations.number_of(stream) : uint32_t(redirected);
 }
 Enqueued::Enqueued(const char *name, const void *stream, int line, bool waits) : mine(false), waits(waits) {
-    if (!watches_order() || at_work) return;
+    if (!watches_order() || running) return;
     DeviceLock device_lock;
-    at_work = &operations.begin(name, stream_now(stream), line);
+    running = &operations.begin(name, stream_now(stream), line);
     mine = true;
 }
 Enqueued::~Enqueued() {
-    if (!mine || !at_work) return;
+    if (!mine || !running) return;
     DeviceLock device_lock;
-    operations.end(*at_work, waits && redirected < 0);
-    at_work = nullptr;
+    operations.end(*running, waits && redirected < 0);
+    running = nullptr;
 }
 OnStream::OnStream(const void *stream) : mine(redirected < 0 && watches_order()) {
     if (!mine) return;
@@ -328,9 +332,9 @@ template <class F> static void if_ordered(F f) {
     DeviceLock device_lock;
     f();
 }
-// The host waits for nothing that a graph or a kernel launches.
+// The host does not wait for operations of a graph or a kernel.
 template <class F> static void if_host(F f) {
-    if (redirected < 0 && !at_work) if_ordered(f);
+    if (redirected < 0 && !running) if_ordered(f);
 }
 void stream_created(const void *stream, bool blocking, int line) {
     if_ordered([=] { operations.create_stream(stream, blocking, line); });

@@ -1,5 +1,6 @@
-// Happens-before between the operations of a program. A launch or a copy runs in the background; the emulator runs it
-// at once and remembers here which earlier operations it is ordered after, and which of them the host has waited for.
+// Happens-before between operations of a program: launches and copies in streams. On a GPU these are asynchronous. The
+// emulator runs each at once, and stores which earlier operations it is ordered after, and which the host has waited
+// for.
 #pragma once
 #include <algorithm>
 #include <deque>
@@ -10,34 +11,35 @@
 
 namespace gridstride {
 
-struct Clock {                         // per stream: how many of its operations happen before
+// a vector clock: per stream, the number of its operations that happen before
+struct StreamClock {
     std::vector<uint32_t> counts;
     uint32_t of(uint32_t stream) const { return stream < counts.size() ? counts[stream] : 0; }
     void raise(uint32_t stream, uint32_t count) {
         if (counts.size() <= stream) counts.resize(stream + 1);
         counts[stream] = std::max(counts[stream], count);
     }
-    void join(const Clock &o) {
+    void join(const StreamClock &o) {
         for (uint32_t s = 0; s < o.counts.size(); s++) raise(s, o.counts[s]);
     }
 };
 
-struct Region {                        // rows of a copy: `width` bytes each, `pitch` bytes apart
+struct Region {                        // the bytes of an access: rows of `width` bytes, `pitch` bytes apart
     uintptr_t lo;
     size_t width, pitch, height;
     bool writes;
     uintptr_t end() const { return lo + (height - 1) * pitch + width; }
-    bool meets(uintptr_t a, size_t bytes) const;
-    bool meets(const Region &) const;
+    bool overlaps(uintptr_t a, size_t bytes) const;
+    bool overlaps(const Region &) const;
     bool extend(const Region &next);
 };
 
 struct Operation {
     uint32_t stream, number;           // the number-th operation of its stream, from 1
-    uint32_t begin, end;               // the detectors' time; an end of 0: it is at work
+    uint32_t begin, end;               // times of the detectors; `end` is 0 while it runs
     const char *name;                  // a kernel, or a function of CUDA's
     int line;
-    Clock clock;                       // what happens before, itself included
+    StreamClock clock;                       // the operations that happen before it, including itself
     bool launches;
     dim3 grid, block;
     uintptr_t image;
@@ -46,7 +48,8 @@ struct Operation {
     bool after(const Operation &o) const { return clock.of(o.stream) >= o.number; }
 };
 
-struct Conflict {                      // of an operation that is not ordered before the access, and where
+// an operation that is not ordered before an access, and the address of the conflict
+struct Conflict {
     const Operation *operation;
     uintptr_t a;
     bool wrote;
@@ -54,37 +57,37 @@ struct Conflict {                      // of an operation that is not ordered be
 
 class Operations {
     struct Stream {
-        Clock clock;                   // what happens before its next operation
+        StreamClock clock;                   // the operations that happen before its next one
         uint32_t count = 0;            // of its operations so far
         bool blocking = true;          // ordered with the legacy default stream
         int line = 0;                  // of the call that created it
-        uint32_t label = 0;            // its number in messages
-        std::vector<uint32_t> chains;  // streams of their own, for nodes of a graph that run at the same time
+        uint32_t label = 0;            // its index in messages
+        std::vector<uint32_t> chains;  // internal streams, for graph nodes that run concurrently
     };
-    struct Foreign {                   // rows of an operation that is not ordered before the launch at work
-        uintptr_t lo, most;            // most: the greatest end of these and of those before, sorted by `lo`
+    struct UnorderedRegion {                   // a region of an operation that is not ordered before the current launch
+        uintptr_t lo, most;            // most: the maximum end of this region and those before it, sorted by `lo`
         const Region *region;
         const Operation *operation;
     };
     std::vector<Stream> streams = std::vector<Stream>(1);  // the first is the legacy default stream
-    std::vector<uint32_t> unused;      // of destroyed streams
+    std::vector<uint32_t> unused;      // indices of destroyed streams
     std::unordered_map<const void *, uint32_t> stream_indices;
-    std::unordered_map<const void *, Clock> events;
-    friend class InnerOrder;
-    std::deque<Operation> list;        // those that the host has not waited for
-    std::vector<Foreign> foreign;
+    std::unordered_map<const void *, StreamClock> events;
+    friend class GraphOrder;
+    std::deque<Operation> list;        // operations that the host has not waited for
+    std::vector<UnorderedRegion> unordered_regions;
     uint32_t created = 0;
-    Clock host;
+    StreamClock host;
 
     uint32_t add_stream();
-    Clock &before_next(uint32_t stream);
+    StreamClock &before_next(uint32_t stream);
     uint32_t chain(uint32_t stream, size_t i);
     const Operation *at(uint32_t when) const;
-    Conflict conflict_in_regions(const Region &, const Clock &known) const;
-    Conflict conflict_in_cells(const Region &, const Clock &known) const;
-    Conflict conflict(const Region &, const Clock &known) const;
+    Conflict conflict_in_regions(const Region &, const StreamClock &known) const;
+    Conflict conflict_in_cells(const Region &, const StreamClock &known) const;
+    Conflict conflict(const Region &, const StreamClock &known) const;
     void drop_ordered();
-    void add_foreign(const Operation &);
+    void add_unordered_regions(const Operation &);
 
 public:
     uint32_t number_of(const void *stream);
@@ -99,10 +102,12 @@ public:
     void host_waits_for(const void *stream);
     void host_waits();
     void end_call();
-    // Is any earlier operation not ordered before the launch at work? `floor`: since when there are such launches
+    // Is any earlier operation not ordered before this launch? `floor` receives the time of the first such launch.
     bool begin_launch(const Launch *, uintptr_t image, uint32_t &floor);
-    bool acquire(uint32_t when, uint32_t &floor);          // a flag that a launch has set then: it is ordered now
-    const Operation *unordered(uint32_t when) const;       // null: the launch of that time is ordered before this one
+    // orders the launch that has set a flag at `when` before this one
+    bool acquire(uint32_t when, uint32_t &floor);
+    // null: the operation of that time is ordered before this one
+    const Operation *unordered(uint32_t when) const;
     Conflict conflict_of_kernel(uintptr_t a, size_t bytes, bool writes) const;
     void touch(const void *p, size_t bytes, const char *now);
     void host_access(uintptr_t a, size_t bytes, bool writes, bool strong, void *pc);
@@ -113,24 +118,24 @@ public:
     int created_at(const Operation &o) const { return streams[o.stream].line; }
 };
 extern Operations operations;
-const Operation *operation_at_work();      // of this OS thread
+const Operation *current_operation();      // in this OS thread
 
-// The nodes of a graph that a stream launches: each comes after those that its edges name, and the stream goes on after
-// all. The first chain of nodes belongs to the stream itself, others to streams next to it.
-class InnerOrder {
-    struct Done {
+// The order of the nodes of a graph launch: each after its dependencies, and the stream's next operation after all. A
+// first chain of nodes uses the stream itself, concurrent chains use internal streams.
+class GraphOrder {
+    struct FinishedNode {
         uint32_t stream;
-        Clock clock;
-        bool continued;                // by a node of the same stream
+        StreamClock clock;
+        bool continued;                // does a later node use its stream?
     };
-    int64_t outer;                     // the stream, or less than 0: no order is kept
+    int64_t outer;                     // the index of the stream; < 0: order is not checked
     size_t chains = 0;
-    Clock start;
-    std::unordered_map<const void *, Done> nodes;
+    StreamClock start;
+    std::unordered_map<const void *, FinishedNode> nodes;
 
 public:
-    InnerOrder();
-    ~InnerOrder();
+    GraphOrder();
+    ~GraphOrder();
     void begin(const void *node, const std::vector<const void *> &before);
     void end(const void *node);
 };

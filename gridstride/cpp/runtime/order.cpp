@@ -1,7 +1,7 @@
-// The memory model between threads that share no barrier: fences, and flags, which are addresses that atomics use. A
-// store to a flag releases what happens before the writer's last fence, or, if it is a release itself, all that happens
-// before it. A load acquires that at once if it is an acquire, else at the reader's next fence. What has block scope
-// holds within the block. `sim/order.py` and `tile/run.py` are the same model of the other two engines.
+// Synchronization without a barrier: fences, and flags, which are addresses that atomic operations access. A store to a
+// flag releases all accesses before the writer's last fence; a release store, all accesses before itself. An acquire
+// load acquires these at once, any other load at the reader's next fence. Block scope limits both to the block.
+// `sim/order.py` and `tile/run.py` implement the same memory model for the other two engines.
 #include "detector.h"
 #include "threads.h"
 
@@ -10,15 +10,15 @@ namespace gridstride {
 VectorClock Detector::current_clock() {
     const uint32_t mine = me % max_threads;
     ++now;
-    VectorClock k = all.acquired;
+    VectorClock k = block_view.acquired;
     if (any_acquired) k.join(views[mine].acquired);
     k.add(me, {now, warp_synced[mine / 32], block_synced});
-    for (uint32_t l = 0; l < 32 && !partial.empty(); l++)
-        if (const uint32_t time = partial[size_t(mine) * 32 + l]) k.add(me - mine % 32 + l, {time, 0, 0});
+    for (uint32_t l = 0; l < 32 && !lanes_synced.empty(); l++)
+        if (const uint32_t time = lanes_synced[size_t(mine) * 32 + l]) k.add(me - mine % 32 + l, {time, 0, 0});
     return k;
 }
 SyncState Detector::release() {
-    SyncState t = all;
+    SyncState t = block_view;
     if (any_acquired) t.join(current_view());
     t.acquired = current_clock();
     return t;
@@ -36,49 +36,53 @@ void Detector::fence(gridstride::Scope scope, Order order) {
         if (s.loaded[wide]) s.acquired.join(std::exchange(s.loaded[wide], {}));
     if (order == Order::acquire) return;
     const uint32_t mine = me % max_threads;
-    if (s.last.device_scope && !widest) s.apply_fence(me);
-    s.last.open = true, s.last.device_scope = widest;
-    if (partial.empty()) {
-        s.last.acquired = all.acquired, s.last.acquired.join(s.acquired);
+    if (s.last_fence.device_scope && !widest) s.apply_fence(me);
+    s.last_fence.open = true, s.last_fence.device_scope = widest;
+    if (lanes_synced.empty()) {
+        s.last_fence.acquired = block_view.acquired, s.last_fence.acquired.join(s.acquired);
         ++now;
-    } else s.last.acquired = current_clock();
-    s.last.times[0] = s.fence = now, s.last.times[1] = warp_synced[mine / 32], s.last.times[2] = block_synced;
+    } else s.last_fence.acquired = current_clock();
+    uint32_t(&times)[3] = s.last_fence.times;
+    times[0] = s.fence = now, times[1] = warp_synced[mine / 32], times[2] = block_synced;
 }
 
-// What happens before the last fences of threads `from` to `to` of the block, as far as they count: of all at once,
-// because one by one takes long.
+// Returns what happens before the last fences of those of threads `from` to `to` of the block for which `counts` is
+// true. One clock is built for all, because joining one clock per thread takes long.
 template <class F> static VectorClock before_fences(
     std::vector<ThreadView> &views, uint32_t first, int from, int to, F counts) {
-    const auto last = [&](int i) { return &views[size_t(i)].last; };
+    const auto last = [&](int i) { return &views[size_t(i)].last_fence; };
     VectorClock k = VectorClock::of_block(
         first, from, to, [&](int i) { return counts(*last(i), i) ? last(i)->times : nullptr; });
     const VectorClock *before = nullptr;
     for (int i = from; i < to; i++)
-        if (counts(*last(i), i) && !(before && before->is(last(i)->acquired))) k.join(*(before = &last(i)->acquired));
+        if (counts(*last(i), i) && !(before && before->is_same(last(i)->acquired)))
+            k.join(*(before = &last(i)->acquired));
     return k;
 }
-// What threads `from` to `to` have after a barrier that they share: the join of their views; of each warp these lanes.
+// Returns the state of threads `from` to `to` after a common barrier, of these lanes per warp: the join of their views.
 SyncState Detector::join_views(int from, int to, uint32_t lanes) {
     SyncState joined;
     bool open[2] = {};                     // fences of block scope, of device scope
     for (int i = from; i < to; i++)
         if (const ThreadView &s = views[size_t(i)]; lanes >> i % 32 & 1) {
             joined.join(s);
-            if (s.last.open) open[s.last.device_scope] = true;
+            if (s.last_fence.open) open[s.last_fence.device_scope] = true;
         }
     const auto gather = [&](bool wide) {
         return before_fences(views, thread_number(*w, 0), from, to,
-            [=](const auto &last, int i) { return lanes >> i % 32 & 1 && last.open && last.device_scope >= wide; });
+            [=](const auto &last_fence, int i) {
+                return lanes >> i % 32 & 1 && last_fence.open && last_fence.device_scope >= wide;
+            });
     };
     if (open[1]) joined.fenced[1].join(gather(true));
     if (open[0]) joined.fenced[0].join(gather(false));
     else joined.fenced[0].join(joined.fenced[1]);
     for (int i = from; i < to; i++)
-        if (lanes >> i % 32 & 1) views[size_t(i)].last.open = false;
+        if (lanes >> i % 32 & 1) views[size_t(i)].last_fence.open = false;
     return joined;
 }
 
-// The flag at this address, unless a plain write came later; for shared memory, in the block at work
+// Returns the flag at this address; null if there is none, or if a plain write came later
 Flag *Detector::flag_at(uintptr_t a) {
     const auto f = flags.find(a / 4);
     if (f == flags.end()) return nullptr;
@@ -103,11 +107,11 @@ void Detector::on_atomic_load(uintptr_t a, gridstride::Scope scope, bool acquire
     s.waited.join(f->waited);
 }
 void Detector::on_atomic_store(uintptr_t a, Use use, gridstride::Scope scope, bool releases) {
-    const VectorClock *fenced = any_acquired ? current_view().fenced : all.fenced;
+    const VectorClock *fenced = any_acquired ? current_view().fenced : block_view.fenced;
     Flag *f = flag_at(a);
     const bool goes_on = f && (use == Use::modify || f->who == me);
     if (f && !goes_on) *f = {};
-    if (!releases && !all.fenced[0] && !fenced[0]) {
+    if (!releases && !block_view.fenced[0] && !fenced[0]) {
         if (f) f->who = me, f->when = now, f->fenced = false;
         return;
     }
@@ -126,7 +130,7 @@ void Detector::on_atomic_store(uintptr_t a, Use use, gridstride::Scope scope, bo
 
 void Detector::atomic(
     const void *address, unsigned bytes, Use use, gridstride::Scope scope, Order order, uint32_t at) {
-    settle();
+    finish_pending_writes();
     const uintptr_t a = reinterpret_cast<uintptr_t>(address), end = a + bytes;
     const bool reads = use != Use::store, writes = use != Use::load, alone = scope == gridstride::Scope::thread,
                global = memory.at(a), shared = !global && is_shared(address), orders = !alone && (shared || global);
@@ -134,9 +138,9 @@ void Detector::atomic(
                releases = order != Order::relaxed && order != Order::acquire;
     if (reads && orders && !flags.empty())
         for (uintptr_t i = a / 4 * 4; i < end; i += 4) on_atomic_load(i, scope, acquires);
-    if (__builtin_expect(crosses, 0) && reads && orders && global) acquire_operation(a);
+    if (__builtin_expect(has_unordered, 0) && reads && orders && global) acquire_operation(a);
     after_fence = any_acquired && views[me % max_threads].fence > views[me % max_threads].stored;
-    if (writes && holds) report_held(a, end);
+    if (writes && has_deferred_races) report_deferred_races(a, end);
     const uint32_t where = alone ? at : atomic_bit | (scope == gridstride::Scope::block ? narrow_bit : 0) | at;
     if (reads) access(a, bytes, false, where | (writes ? modify_bit : 0));
     if (writes) access(a, bytes, true, where);
@@ -146,7 +150,7 @@ void Detector::atomic(
     ++now;
 }
 
-// A thread that spins must let the others go on.
+// A thread that spins must yield to the others.
 void Detector::volatile_access(const void *p, unsigned n, bool write, uint32_t at) {
     const bool global = memory.at(reinterpret_cast<uintptr_t>(p));
     if (!global && !is_shared(p)) return access(reinterpret_cast<uintptr_t>(p), n, write, at);
@@ -155,9 +159,10 @@ void Detector::volatile_access(const void *p, unsigned n, bool write, uint32_t a
     atomic(p, n, write ? Use::store : Use::load, gridstride::Scope::system, Order::relaxed, volatile_bit | at);
 }
 
-// Has an earlier atomic read seen what an atomic wrote there? Then that write happens before this access.
+// Has an earlier atomic read, which happens before this access, seen the value of the atomic write `earlier`? Then that
+// write happens before this access.
 bool Detector::observed(const Cell &c, const Access &earlier, uint32_t since) {
-    if (any_acquired && (all.strong.includes(earlier.who, earlier.when) ||
+    if (any_acquired && (block_view.strong.includes(earlier.who, earlier.when) ||
                             views[me % max_threads].strong.includes(earlier.who, earlier.when)))
         return true;
     if (&earlier != &c.write) return false;

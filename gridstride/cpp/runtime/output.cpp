@@ -19,7 +19,7 @@ static void (*sink)(const char *, size_t) = nullptr;
 void (*warn)(const Finding *) = nullptr;
 
 static int print_all(const char *format, va_list args) {
-    NotNow here;
+    SignalDeferral here;
     va_list again;
     va_copy(again, args);
     char text[1024];
@@ -55,13 +55,14 @@ static int count_arguments(const char *format) {
     return n;
 }
 void flush_printed() {
-    fflush(stdout);                                         // what host code wrote there by other means came first
+    // host code may have written to stdout by other means before
+    fflush(stdout);
     std::string text;
     while (printing.test_and_set()) {}
     text.swap(printed);
     printing.clear();
     if (text.empty()) return;
-    const NotNow here;
+    const SignalDeferral here;
     if (sink && !is_child()) sink(text.data(), text.size());
     else fwrite(text.data(), 1, text.size(), stdout), fflush(stdout);
 }

@@ -10,81 +10,82 @@
 
 namespace gridstride {
 
-void Detector::too_early(
+void Detector::report_copy_in_flight(
     const Access &copy, const Access &mine, const char *then, uintptr_t a, unsigned owner, const Piece *p) {
     if (!checks(racecheck)) return;
-    if (is_engine(copy)) return too_early_for_engine(copy, mine, then, a, owner, p);
+    if (is_engine(copy)) return report_bulk_in_flight(copy, mine, then, a, owner, p);
     const auto &theirs = copies[copy.who % max_threads];
     const uint32_t now_open = theirs.group;
     const bool committed = std::any_of(theirs.open.begin(), theirs.open.end(),
         [&](const Copy &c) { return a - c.to < c.bytes && c.where == copy.where && c.group < now_open; });
-    const Named x = named(a, owner, p);
+    const ElementName x = element_name(a, owner, p);
     const Code whose = copy.who == me ? Code::own_copy : Code::other_copy;
     find(committed ? Code::copy_not_waited_for : Code::copy_not_committed,
         {x.array(), x.index(), {"now", then}, {"whose", whose}}, mine, &copy);
 }
-void Detector::too_early_for_engine(
+void Detector::report_bulk_in_flight(
     const Access &copy, const Access &mine, const char *then, uintptr_t a, unsigned owner, const Piece *p) {
-    const Named x = named(a, owner, p);
+    const ElementName x = element_name(a, owner, p);
     find(Code::bulk_in_flight, {x.array(), x.index(), {"now", then}}, mine, &copy);
 }
 // The engines see what threads have written to shared memory only after a fence of the writer or of the thread that
 // starts them.
-void Detector::not_yet_seen(const Cell &c, const Access &mine, uintptr_t a, unsigned owner) {
+void Detector::report_no_proxy_fence(const Cell &c, const Access &mine, uintptr_t a, unsigned owner) {
     if (!checks(racecheck)) return;
-    const Named x = named(a, owner, nullptr);
+    const ElementName x = element_name(a, owner, nullptr);
     find(Code::no_proxy_fence, {x.array(), x.index()}, mine, &c.write);
 }
 
 void Detector::race(const Access &earlier, const Access &later, const char *before, const char *then, uintptr_t a,
     unsigned owner, const Piece *p) {
     if (!checks(racecheck)) return;
-    const Named x = named(a, owner, p);
-    if (earlier.when < launch_start && p && crosses) return race_of_operations(earlier, later, before, then, x);
+    const ElementName x = element_name(a, owner, p);
+    if (earlier.when < launch_start && p && has_unordered) return race_of_operations(earlier, later, before, then, x);
     if (is_engine(earlier) || is_engine(later)) return engine_race(earlier, later, x, before, then);
     const uint32_t both = earlier.where & later.where;
     const bool strong = both & atomic_bit, within = earlier.who / max_threads == later.who / max_threads;
     const auto includes = [&](const VectorClock &clock) { return clock.includes(earlier.who, earlier.when); };
     const ThreadView *mine = any_acquired ? &views[me % max_threads] : nullptr;
     const auto report = [&](Code code, Fields fields) {
-        if (!may_be_checked(earlier, later, then)) return find(code, fields, later, &earlier);
+        if (!may_be_validated(earlier, later, then)) return find(code, fields, later, &earlier);
         const uint32_t reader = then[0] == 'r' ? later.who : earlier.who;
-        hold({code, x, before, then, barrier_line, earlier, later, reader, a, {}, 0});
+        defer_race({code, x, before, then, barrier_line, earlier, later, reader, a, {}, 0});
     };
     report(strong && both & volatile_bit                                     ? Code::race_of_volatiles
            : strong                                                          ? Code::atomic_of_block
            : mine && (includes(mine->loaded[0]) || includes(mine->loaded[1])) ? Code::flag_not_acquired
-           : mine && (includes(mine->any_block) || includes(all.any_block))   ? Code::fence_of_block
+           : mine && (includes(mine->any_block) || includes(block_view.any_block))   ? Code::fence_of_block
            : within                                                          ? Code::race
            : p                                                               ? Code::race_of_blocks
                                                                              : Code::race_of_cluster,
         {x.array(), x.index(), {"before", before}, {"now", then}, {"barrier", barrier_line}});
 }
 // Is one of the two a plain read, the other an atomic change, and may the reader's next step be a compare-and-swap?
-bool Detector::may_be_checked(const Access &earlier, const Access &later, const char *then) const {
+bool Detector::may_be_validated(const Access &earlier, const Access &later, const char *then) const {
     if (then[0] == 'r') return changes(earlier.where) && !(later.where & (atomic_bit | async_bit));
     if (!changes(later.where) || earlier.where & (atomic_bit | async_bit)) return false;
     if (earlier.who / max_threads != me / max_threads) return false;
     const uint8_t state = w->state[w->slot[earlier.who % max_threads]];
     return state == ready || state == in_warp;
 }
-void Detector::hold(HeldRace race) {
+void Detector::defer_race(DeferredRace race) {
     size_t of_reader = 0;
-    for (const HeldRace &h : held) {
+    for (const DeferredRace &h : deferred_races) {
         if (h.reader == race.reader && h.a == race.a) return;
         of_reader += h.reader == race.reader;
     }
-    if (of_reader == most_held) return report_race(race);
+    if (of_reader == max_deferred_races) return report_race(race);
     race.depth = frames_here(race.frames);
-    held.push_back(race);
-    holds = true;
+    deferred_races.push_back(race);
+    has_deferred_races = true;
 }
 // The thread at work compares and swaps: what it has read there since the last barrier was checked by this.
-void Detector::swaps(const void *address, unsigned bytes) {
+void Detector::on_compare_and_swap(const void *address, unsigned bytes) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(address);
-    const auto is_checked = [&](const HeldRace &h) { return h.reader == me && h.a - a < bytes; };
-    if (holds) held.erase(std::remove_if(held.begin(), held.end(), is_checked), held.end());
-    holds = !held.empty();
+    const auto is_checked = [&](const DeferredRace &h) { return h.reader == me && h.a - a < bytes; };
+    auto &races = deferred_races;
+    if (has_deferred_races) races.erase(std::remove_if(races.begin(), races.end(), is_checked), races.end());
+    has_deferred_races = !deferred_races.empty();
     const bool global = memory.holds(a);
     const Worker &home = global ? *w : home_of(a);
     const uintptr_t off = a - reinterpret_cast<uintptr_t>(global ? memory.base : home.shared);
@@ -100,19 +101,19 @@ void Detector::forget_read(Cell &c) {
         if (r->who == me && r->when >= block_synced && !(r->where & (atomic_bit | async_bit))) *r = {};
 }
 // What the thread at work has read of these addresses was not checked.
-void Detector::report_held(uintptr_t from, uintptr_t to) {
-    for (const HeldRace &h : held)
+void Detector::report_deferred_races(uintptr_t from, uintptr_t to) {
+    for (const DeferredRace &h : deferred_races)
         if (h.reader == me && h.a - from < to - from) report_race(h);
 }
-void Detector::report_race(const HeldRace &h) {
-    const Named &x = h.element;
+void Detector::report_race(const DeferredRace &h) {
+    const ElementName &x = h.element;
     find(h.code, {x.array(), x.index(), {"before", h.before}, {"now", h.then}, {"barrier", h.barrier}}, h.later,
         &h.earlier, &h);
 }
 static const char *verb(const char *did) { return did[0] == 'r' ? "reads" : "writes"; }
 void Detector::race_of_operations(
-    const Access &earlier, const Access &later, const char *before, const char *then, const Named &x) {
-    const Operation *first = operations.unordered(earlier.when), *second = operation_at_work();
+    const Access &earlier, const Access &later, const char *before, const char *then, const ElementName &x) {
+    const Operation *first = operations.unordered(earlier.when), *second = current_operation();
     if (!first || !second) return;
     find(Code::unordered_operations,
         {x.array(), x.index(), {"now", verb(then)}, {"before", verb(before)}, GRIDSTRIDE_OPERATION("second", *second),
@@ -121,11 +122,11 @@ void Detector::race_of_operations(
 }
 bool Detector::is_unordered(const Access &earlier) const { return operations.unordered(earlier.when); }
 // An operation such as a copy: no cell records its reads and writes.
-void Detector::cross_operation(uintptr_t a, unsigned n, bool write, uint32_t where) {
+void Detector::check_operations(uintptr_t a, unsigned n, bool write, uint32_t where) {
     const Conflict c = operations.conflict_of_kernel(a, n, write);
-    const Operation *second = operation_at_work();
+    const Operation *second = current_operation();
     if (!c.operation || !second || !checks(racecheck)) return;
-    const Named x = named(a, 0, memory.at(a));
+    const ElementName x = element_name(a, 0, memory.at(a));
     find(Code::unordered_operations,
         {x.array(), x.index(), {"now", write ? "writes" : "reads"}, {"before", c.wrote ? "writes" : "reads"},
             GRIDSTRIDE_OPERATION("second", *second), GRIDSTRIDE_OPERATION("first", *c.operation)},
@@ -134,11 +135,11 @@ void Detector::cross_operation(uintptr_t a, unsigned n, bool write, uint32_t whe
 // A flag is read that another stream's launch has set: that launch counts as ordered.
 void Detector::acquire_operation(uintptr_t a) {
     const Access &last = cells.words[(a - reinterpret_cast<uintptr_t>(memory.base)) / 4].write;
-    if (!(last.where & atomic_bit) || last.when >= launch_start || !crosses_launches(last)) return;
+    if (!(last.where & atomic_bit) || last.when >= launch_start || !from_unordered_launch(last)) return;
     unordered_since = launch_start;
-    crosses = operations.acquire(last.when, unordered_since);
+    has_unordered = operations.acquire(last.when, unordered_since);
 }
-void Detector::note_crossing_read(Cell &c, const Access &mine) {
+void Detector::note_read_across_launches(Cell &c, const Access &mine) {
     for (Access *r : {&c.read, &c.read2})
         if (r->when >= launch_start ? r->who == me : happens_before(*r, ordered_until())) {
             *r = mine;
@@ -146,7 +147,7 @@ void Detector::note_crossing_read(Cell &c, const Access &mine) {
         }
 }
 void Detector::engine_race(
-    const Access &earlier, const Access &later, const Named &x, const char *before, const char *then) {
+    const Access &earlier, const Access &later, const ElementName &x, const char *before, const char *then) {
     const bool read_before = before[0] == 'r', reads_now = then[0] == 'r';
     if (is_engine(earlier) && read_before)
         return find(in_flight(earlier) ? Code::engine_reads : Code::engine_has_read,
@@ -161,7 +162,7 @@ void Detector::engine_race(
 }
 
 // Two threads write one address. Whether they write the same value shows when the second store is done.
-void Detector::two_writes(
+void Detector::note_conflicting_writes(
     const Access &earlier, const Access &later, uintptr_t a, unsigned n, unsigned owner, const Piece *p) {
     if (is_engine(later)) return race(earlier, later, "written", "written", a, owner, p);
     if (changes(later.where)) return race(earlier, later, "written", "changed atomically", a, owner, p);
@@ -170,13 +171,13 @@ void Detector::two_writes(
     pending.active = true, pending.mine = later;
     pending.words.push_back(write);
 }
-void Detector::close(bool reports) {
-    settle();
-    if (reports) report_held();
+void Detector::finish_step(bool reports) {
+    finish_pending_writes();
+    if (reports) report_deferred_races();
 }
-void Detector::settle_pending() {
+void Detector::compare_pending_writes() {
     pending.range = {};
-    if (pending.stored.n) judge_stored();
+    if (pending.stored.n) check_stored_value();
     pending.active = has_undefined(*w);
     if (pending.words.empty()) return;
     const auto owner = [&](const PendingWrite &d) { return memory.at(d.a) ? 0u : shared_cell(d.a).owner; };
@@ -191,7 +192,7 @@ void Detector::settle_pending() {
     for (uint32_t where : warned_at)
         if (where == pending.mine.where) return;
     warned_at.push_back(pending.mine.where);
-    const Named x = named(first.a, owner(first), memory.at(first.a));
+    const ElementName x = element_name(first.a, owner(first), memory.at(first.a));
     if (Location *at = begin_warning(Code::same_value, 0, {x.array(), x.index()})) put_line(pending.mine, *at);
 }
 }

@@ -1,27 +1,27 @@
-// A detector's finding: the threads, the lines, and the element's name.
+// Stores the finding of a detector, with its threads, lines and the name of the element.
 #include "detector.h"
 #include "findings.h"
 #include "operations.h"
 
 namespace gridstride {
 
-void Detector::find(Code code, Fields fields, const Access &at, const Access *other, const HeldRace *held) {
-    settle();                              // what this thread wrote before comes first
+void Detector::find(Code code, Fields fields, const Access &at, const Access *other, const DeferredRace *held) {
+    finish_pending_writes();                              // an earlier race of this thread is reported first
     if (take_finding(code, fields)) describe(found, at, other, held);
     end_launch();
 }
-void Detector::describe(Finding &f, const Access &at, const Access *other, const HeldRace *held) const {
+void Detector::describe(Finding &f, const Access &at, const Access *other, const DeferredRace *held) const {
     Field::copy(f.kernel, base_name(w->launch->kernel).c_str());
     f.has_who = 1;
-    who(*w, int(at.who % max_threads), at.who / max_threads - 1, f.at);
+    set_thread(*w, int(at.who % max_threads), at.who / max_threads - 1, f.at);
     put_line(at, f.at);
     if (held) f.called = find_call_in_kernel(*w, f.at, held->frames, held->depth);
     else if (at.when >= now || at.when == not_completed) f.called = find_call_in_kernel(*w, f.at);
     if (!other) return;
     f.has_other = 1;
-    const Operation *first = crosses && other->when < launch_start ? operations.unordered(other->when) : nullptr;
+    const Operation *first = has_unordered && other->when < launch_start ? operations.unordered(other->when) : nullptr;
     const Launch &l = *w->launch;
-    who(first ? first->grid : l.grid, first ? first->block : l.block, int(other->who % max_threads),
+    set_thread(first ? first->grid : l.grid, first ? first->block : l.block, int(other->who % max_threads),
         other->who / max_threads - 1, f.other);
     put_line(*other, f.other, first ? first->image : image.base);
 }
@@ -31,8 +31,8 @@ void Detector::put_line(const Access &a, Location &p, uintptr_t base) const {
     else locate(pc_of(a.where, base), p);
 }
 
-Named Detector::named(uintptr_t a, unsigned owner, const Piece *p) const {
-    Named r = {};
+ElementName Detector::element_name(uintptr_t a, unsigned owner, const Piece *p) const {
+    ElementName r = {};
     if (p) {
         Field::copy(r.name, p->shown_name());
         r.rank = 1;

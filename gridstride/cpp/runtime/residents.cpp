@@ -1,13 +1,13 @@
-// The blocks of a grid. One runs until it ends; then the next one begins. A block that waits for others, at the grid's
-// barrier or by polling what does not change, stays resident, and the next one begins, as long as the device can hold
-// more. Those that wait go on when what they poll has changed. `sim/residents.py` does the same for Python's kernels.
+// The scheduler of the blocks of a grid. A block runs until it ends; then the next one begins. A block that waits for
+// others, at the barrier of the grid or by polling, is suspended and stays resident, and the next one begins, as long
+// as the device can hold more. A suspended block is resumed when the values that it polls have changed.
+// `sim/residents.py` does the same for kernels in Python.
 //
-// Progress. A thread that polls an address and finds the same value again and again makes no progress (`is_spinning`):
-// its switches are idle. When every thread of the block has had idle switches only (`patience`), the block leaves the
-// OS thread. `moves` counts what is progress for the grid: a block began, ended, or read something new. If all resident
-// blocks wait and `moves` stays, no schedule can help: either blocks that have not begun would have to be resident
-// (`report_not_resident`), or it is a deadlock (`resolve`). A kernel that does go on, but too long, ends by the time
-// limit (signals.cpp).
+// Progress: a thread that polls an address and finds the same value again and again makes none (`is_spinning`); its
+// switches are idle. When each thread of a block has had only idle switches (`idle_limit`), the block is suspended.
+// `progress` counts the blocks that began or ended. If all resident blocks wait and `progress` does not change, no
+// schedule helps: either blocks that have not begun would have to be resident (`report_not_resident`), or it is a
+// deadlock (`resolve`). A kernel that makes progress for too long is ended by the time limit (signals.cpp).
 #include <algorithm>
 #include <dlfcn.h>
 #include <sched.h>
@@ -24,8 +24,8 @@
 namespace gridstride {
 
 constexpr uint64_t multiprocessors = 132;      // an H100's
-static std::atomic<uint64_t> taken{0};         // blocks, or clusters, that have begun
-static std::atomic<uint64_t> moves{0};         // how often a block began, ended, or read something new
+static std::atomic<uint64_t> blocks_begun{0};   // blocks, or clusters, that have begun so far
+static std::atomic<uint64_t> progress{0};       // counts blocks that began or ended
 static struct {
     std::atomic<uint64_t> arrived{0};          // threads
     std::atomic<uint32_t> phase{0};
@@ -42,10 +42,10 @@ uint64_t capacity(const Launch &l, size_t static_bytes) {
     return multiprocessors * uint64_t(std::max(1, blocks_of_sm(threads, l.shared + static_bytes)));
 }
 void begin_grid() {
-    taken = 0, at_grid.arrived = 0;
+    blocks_begun = 0, at_grid.arrived = 0;
 }
 
-// A thread polls an address: has it found the same value several times, so that it should let others go on?
+// The current thread polls an address: has it found the same value several times in a row, so that others should run?
 bool Worker::is_spinning(const void *at, unsigned bytes, uint32_t where) {
     if (!has_polled) memset(static_cast<void *>(polls), 0, sizeof *polls * size_t(n)), has_polled = true;
     Poll &poll = polls[rank[current]];
@@ -70,13 +70,13 @@ bool Worker::is_spinning(const void *at, unsigned bytes, uint32_t where) {
     leader->idle_switches++;
     return true;
 }
-// So many idle switches in a row mean that each thread of the block has run, and has read nothing new.
-uint32_t Worker::patience() const {
+// After so many idle switches in a row, each thread of the block has run without progress.
+uint32_t Worker::idle_limit() const {
     return uint32_t(size_t(n) * leader->blocks() + 16);
 }
-// Lets other blocks run; `Residents` decides which one is next.
-void Worker::leave(Fiber &self) {
-    leader->at_work = this, leader->idle_switches = 0;
+// Suspends the block; `Residents` decides which one runs next.
+void Worker::suspend_block(Fiber &self) {
+    leader->running_block = this, leader->idle_switches = 0;
     switch_fiber(self, root->main);
 }
 
@@ -91,8 +91,8 @@ bool Worker::waits_for_grid() const {
         if (state[i] == on_condition && condition[rank[i]].describe == describe_grid_wait) return true;
     return false;
 }
-// Can it do something that it could not do when it left?
-bool Worker::may_go_on() const {
+// Can the suspended block make progress: does a condition hold, or has a polled value changed?
+bool Worker::can_progress() const {
     for (int i = 0; i < next; i++) {
         const Poll &poll = polls[rank[i]];
         if (state[i] == on_condition && condition[rank[i]].ready(condition[rank[i]].arg)) return true;
@@ -101,7 +101,7 @@ bool Worker::may_go_on() const {
     return false;
 }
 
-// The grid's barrier: all accesses before it happen before all that follow.
+// The barrier of the grid orders all accesses before it before all accesses after it.
 static void order_all(Worker &mine) {
     for (Worker *t : teams_of_thread())
         for (size_t i = 0; i < t->blocks(); i++)
@@ -110,7 +110,7 @@ static void order_all(Worker &mine) {
                 detector.block_barrier(b);
             }
     detector.enter(mine);
-    detector.judge(detector.unwritten_in_launch);
+    detector.report_unwritten(detector.unwritten_in_launch);
     detector.launch_start = ++detector.now;
 }
 static void all_have_met(Worker &last) {
@@ -118,8 +118,8 @@ static void all_have_met(Worker &last) {
     if (detector.on) order_all(last);
     at_grid.phase++;
 }
-// Threads that have returned are excused if all others of the block are there, its first thread among them: on a GPU
-// that one arrives for the block.
+// Counts exited threads as arrived at the grid's barrier, if all others of the block are there, including its first
+// thread: on a GPU that thread arrives for the whole block.
 bool Worker::excuse_from_grid() {
     if (!live || live == n || state[slot[0]] == done || excused == at_grid.phase + 1) return false;
     int gone = -1;
@@ -144,7 +144,7 @@ void grid_sync(int line) {
         end_launch();
     }
     uint32_t phase = at_grid.phase;
-    detector.settle();
+    detector.finish_pending_writes();
     if (++at_grid.arrived == blocks_of(l) * uint64_t(w.n)) return all_have_met(*worker);
     wait_until(waits_at_grid, &phase, line, describe_grid_wait);
 }
@@ -154,11 +154,12 @@ bool is_cooperative() {
 }
 
 namespace {
-// The blocks, or clusters, on this OS thread.
+// The scheduler of the blocks, or clusters, on one OS thread. A team is a block or a cluster, represented by its
+// leader.
 class Residents {
     const Launch &l;
     Worker &root;
-    std::vector<Worker *> &free, &waiting;     // waiting: the newest last
+    std::vector<Worker *> &free, &waiting;     // leaders of teams; `waiting`: suspended ones, the newest last
     size_t prepared = 0, scope;                // bytes of shared memory declared at file scope
     uint64_t number_of = 0;                    // blocks, or clusters, of the grid
     int os_threads;
@@ -174,21 +175,21 @@ public:
     }
 
     void run() {
-        uint64_t seen = moves, quiet = 0;
+        uint64_t seen = progress, quiet = 0;
         while (!stop) {
             if (may_begin_another() && begin()) {
-                while (!stop && go_on(false)) {}
+                while (!stop && resume_waiting(false)) {}
                 continue;
             }
             if (waiting.empty()) break;
-            go_on(true);
-            if (moves != seen) seen = moves, quiet = 0;
-            else if (++quiet > patience() || !any_ready()) give_up(quiet);
+            resume_waiting(true);
+            if (progress != seen) seen = progress, quiet = 0;
+            else if (++quiet > idle_limit() || !any_ready()) handle_no_progress(quiet);
         }
     }
 
 private:
-    // of shared memory; the loader takes long to find the library
+    // Bytes of shared memory at file scope. It avoids dladdr if possible, which is slow.
     size_t bytes_at_file_scope() const {
         Dl_info info;
         if (root.file_scopes.empty()) return 0;
@@ -200,31 +201,30 @@ private:
     size_t resident_limit() const {
         return std::max(size_t(1), size_t(capacity(l, root.shared_static)) / root.blocks() / size_t(os_threads));
     }
-    // How often each block polls again before it counts as one that waits; hundreds of thousands of threads take
-    // seconds to poll so often.
-    uint64_t patience() const {
+    // How many rounds of polling without progress count as none; fewer with many threads, whose rounds take seconds.
+    uint64_t idle_limit() const {
         const uint64_t threads = uint64_t(l.block.x) * l.block.y * l.block.z * root.blocks() * waiting.size();
         return threads > 1 << 16 ? 3 : 16;
     }
     bool may_begin_another() const { return waiting.empty() || waiting.size() < resident_limit(); }
 
-    // A worker, with others for the blocks of its cluster, ready for this launch.
+    // Returns a team that is prepared for this launch.
     Worker *team() {
         std::vector<Worker *> &all = teams_of_thread();
         if (prepared == all.size()) {
             all.push_back(new_worker());
-            all.back()->root = &root, all.back()->alternate = root.alternate;
-            all.back()->kept = static_cast<char *>(Cells::map(shared_cap));
+            all.back()->root = &root, all.back()->signal_stack = root.signal_stack;
+            all.back()->saved_shared = static_cast<char *>(Cells::map(shared_cap));
             all.back()->shared = root.shared;
         }
         Worker &w = *all[prepared++];
         const size_t n = size_t(l.cluster.x) * l.cluster.y * l.cluster.z;
         w.cluster.clear();
-        w.cluster_dims = l.cluster, w.at_work = &w, w.idle_switches = 0;
+        w.cluster_dims = l.cluster, w.running_block = &w, w.idle_switches = 0;
         while (n > 1 && w.peers.size() + 1 < n) {
             w.peers.push_back(new_worker());
             w.peers.back()->shared = static_cast<char *>(Cells::map(shared_cap));
-            w.peers.back()->root = &root, w.peers.back()->leader = &w, w.peers.back()->alternate = root.alternate;
+            w.peers.back()->root = &root, w.peers.back()->leader = &w, w.peers.back()->signal_stack = root.signal_stack;
         }
         if (n > 1) {
             w.cluster.push_back(&w);
@@ -240,50 +240,51 @@ private:
     }
 
     bool begin() {
-        const uint64_t taken_now = taken++;
-        if (taken_now >= number_of) return false;
-        const uint64_t number = options.order == 1 ? number_of - 1 - taken_now : taken_now;
+        const uint64_t begun_before = blocks_begun++;
+        if (begun_before >= number_of) return false;
+        const uint64_t number = options.order == 1 ? number_of - 1 - begun_before : begun_before;
         if (free.empty()) free.push_back(team());
         Worker *w = free.back();
         free.pop_back();
         w->idle_switches = 0;
-        moves++;
+        progress++;
         worker = w;
         detector.enter(*w);
         w->cluster.empty() ? w->begin_single(number) : w->begin_cluster(number);
         if (!run_team(*w)) waiting.push_back(w);
         return true;
     }
-    // Has it ended now?
+    // Runs a team until it ends or is suspended; returns whether it has ended.
     bool run_team(Worker &w) {
-        switch_fiber(root.main, *w.at_work->fiber[w.at_work->current]);
+        switch_fiber(root.main, *w.running_block->fiber[w.running_block->current]);
         const bool ended = w.end_block();
-        if (ended) free.push_back(&w), moves++;
+        if (ended) free.push_back(&w), progress++;
         else exchange_shared(w, false);
         return ended;
     }
-    // Blocks find their shared memory at one address, whichever of them is at work.
+    // The shared memory of all blocks has the same address, so it is copied in when a block is resumed, and out after
+    // it.
     void exchange_shared(Worker &w, bool in) const {
-        if (!w.kept) w.kept = static_cast<char *>(Cells::map(shared_cap));
-        char *to = in ? w.shared : w.kept, *from = in ? w.kept : w.shared;
+        if (!w.saved_shared) w.saved_shared = static_cast<char *>(Cells::map(shared_cap));
+        char *to = in ? w.shared : w.saved_shared, *from = in ? w.saved_shared : w.shared;
         memcpy(to, from, w.shared_used);
         memcpy(to + shared_cap - scope, from + shared_cap - scope, scope);
     }
     bool any_ready() const {
-        return std::any_of(waiting.begin(), waiting.end(), [](Worker *w) { return may(*w, true); });
+        return std::any_of(waiting.begin(), waiting.end(), [](Worker *w) { return can_resume(*w, true); });
     }
-    static bool may(Worker &w, bool all) {
+    static bool can_resume(Worker &w, bool all) {
         for (size_t i = 0; i < w.blocks(); i++) {
             const Worker &b = *w.block_at(i);
-            if (b.may_go_on() || (all && memchr(b.state, ready, size_t(b.n)))) return true;
+            if (b.can_progress() || (all && memchr(b.state, ready, size_t(b.n)))) return true;
         }
         return false;
     }
-    // Resumes the blocks for which something has changed, or all; the newest first. Has one of them ended?
-    bool go_on(bool all) {
+    // Resumes suspended teams that can make progress, or `all`, the newest first; returns whether one has ended.
+    bool resume_waiting(bool all) {
         bool any = false;
         for (size_t i = waiting.size(); i-- > 0 && !stop;) {
-            if (may(*waiting[i], all) && resume(*waiting[i]))
+            if (can_resume(*waiting[i], all) && resume(*waiting[i]))
                 waiting.erase(waiting.begin() + std::ptrdiff_t(i)), any = true;
         }
         return any;
@@ -295,10 +296,10 @@ private:
             const void *p = memchr(b->state, ready, size_t(b->n));
             if (!p) continue;
             if (b->state[b->current] != ready) b->current = int(static_cast<const uint8_t *>(p) - b->state);
-            w.at_work = b;
+            w.running_block = b;
             break;
         }
-        Worker &b = *w.at_work;
+        Worker &b = *w.running_block;
         exchange_shared(w, true);
         detector.enter(b);
         worker = &b;
@@ -307,25 +308,25 @@ private:
         detector.begin_thread(b);
         return run_team(w);
     }
-    // There was no progress for long: a deadlock, unless blocks that have not begun could end it.
-    void give_up(uint64_t quiet) {
+    // Reports a deadlock, or that blocks which have not begun would have to be resident.
+    void handle_no_progress(uint64_t quiet) {
         if (os_threads > 1) return void(sched_yield());
         Worker &w = *waiting.back();
         if (any_ready()) {
-            if (taken < number_of && quiet > patience()) report_not_resident(w);
+            if (blocks_begun < number_of && quiet > idle_limit()) report_not_resident(w);
             return;
         }
-        worker = w.at_work;
+        worker = w.running_block;
         detector.enter(*worker);
         worker->resolve();
     }
     void report_not_resident(Worker &w) {
-        Worker &b = *w.at_work;
+        Worker &b = *w.running_block;
         worker = &b;
         detector.enter(b);
         if (take_finding(Code::not_resident, {{"resident", waiting.size() * w.blocks()},
                                                  {"blocks", blocks_of(l)}})) {
-            say_who(b);
+            set_thread_of_finding(b);
             detector.put_line({0, 0, b.polls[b.rank[b.current]].where}, found.at);
         }
         end_launch();
@@ -333,24 +334,25 @@ private:
 };
 }
 
-// The launch was ended: its blocks are no more.
+// Discards the blocks of a launch that was ended.
 static void forget_blocks() {
     for (Worker *t : teams_of_thread()) {
         std::vector<Worker *> all = t->peers;
         all.push_back(t);
         for (Worker *b : all) {
             b->running = false;
-            b->signal = b->missed = 0;
-            b->idle.clear();
-            for (int i = 0; i < b->made; i++) b->idle.push_back(&b->fibers[i]);
+            b->signal = b->deferred_signals = 0;
+            b->idle_fibers.clear();
+            for (int i = 0; i < b->fiber_count; i++) b->idle_fibers.push_back(&b->fibers[i]);
         }
     }
 }
 void work(const Launch &l, int os_threads) {
-    static thread_local std::vector<Worker *> lists[2];    // a jump out of the launch would lose them
+    // static, because siglongjmp out of the launch skips destructors
+    static thread_local std::vector<Worker *> lists[2];
     Worker &root = this_worker();
     watch(true);
-    // the handler blocks no signal (SA_NODEFER), so there is no mask to keep, which would take a system call
+    // No signal mask is saved, which would take a system call: the handler blocks no signal (SA_NODEFER).
     if (sigsetjmp(root.escape, 0) == 0) Residents(l, root, os_threads, lists).run();
     else {
         report_signal(*worker);
@@ -360,7 +362,7 @@ void work(const Launch &l, int os_threads) {
     detector.enter(root);
     worker = &root;
     watch(false);
-    root.signal = root.missed = 0;
+    root.signal = root.deferred_signals = 0;
     release_teams();
 }
 }

@@ -1,10 +1,11 @@
-// The detectors' shadow memory: for every 4-byte word which thread wrote it last, which read it, and when.
+// Shadow memory: per 4-byte word, a cell with the last write and two reads, each with its thread and time.
 //
-// Time counts what can order two accesses: barriers, warp barriers, fences, launches (clock.cpp). Of two accesses of
-// one address one happens before the other if one thread made both, or if something in between made the second wait for
-// the first. That does not depend on which thread happened to run first, so a data race is found whatever the schedule
-// was. One writer per cell is enough: an earlier write either happens before it, or was reported as a race with it.
-// Readers do not race with each other, so a cell has two of them (`is_of_other_warp`, detector.h, says which are kept).
+// Times count the events that can order two accesses: barriers, warp barriers, fences, launches (clock.cpp). Of two
+// accesses of one address, one happens before the other if one thread made both, or if an event in between made the
+// second thread wait for the first. That does not depend on the order in which the emulator runs threads, so a data
+// race is found with any schedule. One write per cell is enough: an earlier write either happens before it, or was
+// reported as a race with it. Reads do not race with each other, so a cell keeps two of them (`is_of_other_warp` in
+// detector.h chooses).
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -14,31 +15,32 @@
 namespace gridstride {
 
 struct Access {
-    uint32_t who, when, where;     // 1024 * (1 + block) + thread; the time; an offset in the code, or a line
+    uint32_t who, when, where;     // 1024 * (1 + block) + thread; the time; a code offset or a line, and bits
 };
-// in `where`: an atomic access, or a volatile one; the rest is a line, not an offset in the code; atomic for one block
-// only; with line_bit, an asynchronous access; one by the copy engine or the tensor cores, which see shared memory by a
-// path of their own (PTX: the asynchronous proxy); with atomic_bit, a volatile one; the read of a change.
-// No library is so long that an offset has one of them.
+// The bits of `where`, in the order of the constants: an atomic or volatile access; the other bits are a line, not a
+// code offset; atomic in block scope only; with line_bit, an asynchronous access; an access by the copy engine or the
+// tensor cores, through the asynchronous proxy of PTX; with atomic_bit, a volatile access; the read of an atomic
+// read-modify-write. No library is large enough for an offset to reach these bits.
 constexpr uint32_t atomic_bit = 1u << 31, line_bit = 1u << 30, narrow_bit = 1u << 29, async_bit = 1u << 28,
                    engine_bit = 1u << 27, volatile_bit = 1u << 26, modify_bit = 1u << 25;
 constexpr uint32_t location_mask = modify_bit - 1;
-constexpr uint32_t not_completed = ~0u;   // the time of an asynchronous access, until a thread has waited for it
+constexpr uint32_t not_completed = ~0u;   // the time of an asynchronous access that no thread has waited for
 
 struct Cell {
-    Access write, read, read2;     // two readers, of different warps where there are such
+    Access write, read, read2;     // two reads, by different warps if possible
     uint16_t owner;                // shared memory: 1 + the index of the array
-    uint8_t split;                 // its bytes have cells of their own
+    uint8_t split;                 // do its bytes have cells of their own?
     union {
-        uint8_t written, in_product;       // global memory: by the host; shared: the tensor cores read it since
+        // global memory: the host wrote it; shared memory: the tensor cores read it after that
+        uint8_t written, in_product;
     };
 };
-// Sixteen bytes of shared memory that a product of a warpgroup reads: when it was requested, where, and in which group
+// A read of 16 bytes of shared memory by wgmma: the time of the request, its line, and its group of products
 struct ProductRead {
     uint32_t when, where, group;
 };
 
-// Cells for a range of addresses; pages that are not used cost nothing.
+// The cells of a range of addresses; the system allocates their pages at the first access.
 struct Cells {
     Cell *words = nullptr, *bytes = nullptr;
     size_t count = 0;
@@ -57,7 +59,7 @@ struct Cells {
         void *p = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         return p == MAP_FAILED ? nullptr : p;
     }
-    void forget(size_t from, size_t n) {   // a range of addresses, from the start of this one's
+    void forget(size_t from, size_t n) {   // clears the cells of `n` bytes from offset `from`
         const size_t page = size_t(sysconf(_SC_PAGESIZE));
         clear(reinterpret_cast<char *>(words + from / 4), (n + 3) / 4 * sizeof(Cell), page);
         clear(reinterpret_cast<char *>(bytes + from / 4 * 4), (n + 3) / 4 * 4 * sizeof(Cell), page);

@@ -1,6 +1,6 @@
-// Signals: a crash of a kernel or of host code becomes a finding, and so do the time limit and Ctrl-C. A handler runs
-// on a stack of its own, notes the signal and the program counter, and jumps back to where the launch began (`work`,
-// residents.cpp); what was found is worked out there. A watching thread sends SIGUSR2 when the time limit has passed.
+// Signals: crashes of kernels and host code become findings, and so do the time limit and Ctrl-C. The handler runs on a
+// stack of its own, stores the signal and the program counter, and jumps back to the start of the launch (`work`,
+// residents.cpp), where the finding is made. A background thread sends SIGUSR2 when the time limit has passed.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -56,10 +56,10 @@ static void **stack_pointer(void *context) {
 #endif
 }
 
-// What a memory fault was doing, where the processor reports it.
+// Returns 'read' or 'write' for a memory fault, 'access' if the processor does not report it.
 static const char *access_of_fault([[maybe_unused]] void *context) {
 #if defined(__x86_64__) && !defined(__APPLE__)
-    constexpr int page_fault = 14, write_bit = 2;          // of an address that no page can have, the kind is unknown
+    constexpr int page_fault = 14, write_bit = 2;          // for a non-canonical address, the kind is unknown
     const greg_t *regs = static_cast<ucontext_t *>(context)->uc_mcontext.gregs;
     return regs[REG_TRAPNO] != page_fault ? "access" : regs[REG_ERR] & write_bit ? "write" : "read";
 #elif defined(__aarch64__) && defined(__APPLE__)
@@ -69,7 +69,7 @@ static const char *access_of_fault([[maybe_unused]] void *context) {
 #endif
 }
 
-// Where Arm keeps the return address; a function that calls no other leaves it there.
+// The return address on Arm, which a leaf function keeps in a register.
 static void *link_register(void *context) {
     [[maybe_unused]] ucontext_t *u = static_cast<ucontext_t *>(context);
 #if defined(__aarch64__) && !defined(__APPLE__)
@@ -78,7 +78,7 @@ static void *link_register(void *context) {
     return nullptr;
 #endif
 }
-// An address of code, without the signature that Arm's compilers may put into the upper bits of one that is kept.
+// A code address without the pointer authentication code that Arm may store in its upper bits.
 static char *unsigned_address(void *kept) {
 #if defined(__aarch64__)
     return reinterpret_cast<char *>(reinterpret_cast<uintptr_t>(kept) << 16 >> 16);
@@ -87,8 +87,8 @@ static char *unsigned_address(void *kept) {
 #endif
 }
 
-// Has a division trapped because its quotient fits into no register, not because of a divisor of 0? x86 has one signal
-// for both: INT_MIN / -1, and INT_MIN % -1.
+// Has a division trapped because of an overflow (INT_MIN / -1, INT_MIN % -1), not by a divisor of 0? x86 raises SIGFPE
+// for both, so the instruction is decoded to read its divisor.
 #if defined(__x86_64__) && !defined(__APPLE__)
 static uintptr_t operand_address(const unsigned char *code, int rex, const greg_t *regs, const int *number) {
     const int mode = code[0] >> 6, rm = code[0] & 7;
@@ -100,7 +100,7 @@ static uintptr_t operand_address(const unsigned char *code, int rex, const greg_
         return uintptr_t(intptr_t(wide));
     };
     if (rm != 4) {
-        if (!mode && rm == 5) return reinterpret_cast<uintptr_t>(code + 5) + moved(code + 1);   // next to the code
+        if (!mode && rm == 5) return reinterpret_cast<uintptr_t>(code + 5) + moved(code + 1);   // relative to rip
         return reg(rm | (rex & 1) << 3) + (mode ? moved(code + 1) : 0);
     }
     const int base = code[1] & 7, index = (code[1] >> 3 & 7) | (rex & 2) << 2;
@@ -125,11 +125,11 @@ static bool quotient_overflows(void *context) {
 static bool quotient_overflows(void *) { return false; }
 #endif
 
-// The OS threads that work on the launch, for the watch and for Ctrl-C.
+// The OS threads to which the time limit and Ctrl-C are signalled
 static std::mutex watched_lock;
 static std::vector<pthread_t> watched;
-static Image program;                       // the kernel's
-static double deadline = 0;                 // of the launch, in seconds_now(); 0: none
+static Image program;                       // the image of the kernel's module
+static double deadline = 0;                 // of the current launch, in seconds_now(); 0: none
 static bool watch_runs = false;
 
 double seconds_now() {
@@ -145,7 +145,8 @@ static void *watch_loop(void *) {
         if (ended_by)
             for (pthread_t t : watched) pthread_kill(t, SIGUSR2);
         watched_lock.unlock();
-        usleep(ended_by ? 1000 : 50000);                    // until the signal meets it where it may be ended
+        // repeats the signal until the thread is where it can be ended
+        usleep(ended_by ? 1000 : 50000);
     }
     return nullptr;
 }
@@ -173,12 +174,13 @@ void watch(bool on) {
             }
     watched_lock.unlock();
     sigset_t sent;
-    if (!on) sigpending(&sent);             // what was sent comes at the end of a system call, while it is caught
+    // pending signals are delivered at a system call, while the handler is installed
+    if (!on) sigpending(&sent);
 }
 
-// A launch is ended from outside only in the learner's own code: elsewhere a lock may be held. A thread that never
-// comes back from elsewhere is ended there. The range of that code is looked up beforehand: dladdr() takes the loader's
-// lock, and deadlocks in a handler that interrupts this OS thread while it takes or leaves it.
+// SIGUSR2 ends a launch only in the learner's own code, because other code may hold a lock. After many signals it ends
+// the launch anywhere. The range of the learner's code is looked up before the launch: in the handler, dladdr() could
+// deadlock on the loader's lock.
 static bool is_own(const void *pc) {
 #ifdef __APPLE__
     Dl_info here;
@@ -187,28 +189,27 @@ static bool is_own(const void *pc) {
     return reinterpret_cast<uintptr_t>(pc) - program.base < program.end - program.base;
 #endif
 }
-static bool may_end(Worker &w, const void *pc) { return is_own(pc) || ++w.missed > 5000; }
-// The caller of the library function, such as abort() or strlen(), in which the signal came: the function itself is not
-// the cause.
+static bool may_end(Worker &w, const void *pc) { return is_own(pc) || ++w.deferred_signals > 5000; }
+// Returns the learner's call of the library function, such as abort() or strlen(), in which the signal came.
 static void *caller_in_kernel(const Worker &w) {
     for (int i = 0; i < w.depth; i++)
         if (is_own(w.frames[i])) return static_cast<char *>(w.frames[i]) - 1;
     return nullptr;
 }
-// Has a function returned to an address without code? A callee that writes below a local array may overwrite the
-// return address.
-static bool returned_astray([[maybe_unused]] const Worker &w, [[maybe_unused]] void *fault) {
+// Has a function returned to an address without code, because a write past a local array has overwritten the return
+// address?
+static bool has_bad_return([[maybe_unused]] const Worker &w, [[maybe_unused]] void *fault) {
 #if defined(__x86_64__) && !defined(__APPLE__)
     const unsigned char *pc = static_cast<const unsigned char *>(w.pc);
     const size_t at = size_t(reinterpret_cast<char *>(w.sp) - w.fiber[w.current]->stack);
     if (at > stack_bytes - sizeof *w.sp) return false;
-    if (pc && pc == fault) return !is_own(*w.sp);          // it was not a call, which leaves its return address there
+    if (pc && pc == fault) return !is_own(*w.sp);          // after a call, the return address would be there
     return !fault && is_own(pc) && (*pc == 0xc3 || (*pc == 0xf3 && pc[1] == 0xc3));     // ret
 #else
     return false;
 #endif
 }
-// The caller of an address without code; a search for its callers would read there.
+// Returns the caller of an address without code; backtrace() would read at that address.
 static void *caller_of_nothing([[maybe_unused]] const Worker &w, [[maybe_unused]] void *fault) {
 #if defined(__APPLE__)
     return nullptr;
@@ -226,7 +227,7 @@ static void note_signal(Worker &w, int sig, void *fault, void *context) {
     w.link = link_register(context);
     w.access = access_of_fault(context);
     w.overflows = sig == SIGFPE && quotient_overflows(context);
-    w.astray = (sig == SIGSEGV || sig == SIGBUS) && returned_astray(w, fault);
+    w.bad_return = (sig == SIGSEGV || sig == SIGBUS) && has_bad_return(w, fault);
     w.depth = 0;
     if (void *caller = caller_of_nothing(w, fault)) {
         w.pc = caller;
@@ -237,8 +238,8 @@ static void note_signal(Worker &w, int sig, void *fault, void *context) {
 #endif
     if (sig != SIGUSR2 && !is_own(w.pc)) w.pc = caller_in_kernel(w);
 }
-// Host code is ended in the learner's own code, too. A thread that stays elsewhere, in a system call or another
-// library, is ended there after a second; not in Python, nor where this OS thread has a lock of the emulator's.
+// Ctrl-C ends host code in the learner's own code. A thread that stays in a system call or another library for a second
+// is ended there, except in Python, or while it holds a lock of the emulator.
 thread_local HostCode *volatile host_code = nullptr;
 // Return `pc` if it is in the learner's code, else the return address of the innermost call from there.
 template<class IsOwn> static const void *own_code(const void *pc, const IsOwn &is_own) {
@@ -255,17 +256,17 @@ static const void *own_code(const HostCode &h, const void *pc) {
         return reinterpret_cast<uintptr_t>(p) - h.image.base < h.image.end - h.image.base;
     });
 }
-const char *tried = nullptr;
-// A module that is being loaded is known by its file alone.
-static const void *code_of_tried(const void *pc) {
+const char *trial_module = nullptr;
+// While a module is loaded, only its file name is known.
+static const void *code_in_trial_module(const void *pc) {
     Dl_info info;
-    return own_code(pc, [&](const void *p) { return dladdr(p, &info) && !strcmp(info.dli_fname, tried); });
+    return own_code(pc, [&](const void *p) { return dladdr(p, &info) && !strcmp(info.dli_fname, trial_module); });
 }
 static void interrupt_host(const void *pc, bool at_once) {
     HostCode *h = host_code;
-    if (ended_by != SIGINT || !guard || !h || not_now || DeviceLock::depth() > h->lock_depth) return;
+    if (ended_by != SIGINT || !guard || !h || signals_deferred || DeviceLock::depth() > h->lock_depth) return;
     const uintptr_t a = reinterpret_cast<uintptr_t>(pc);
-    if (!at_once && a - h->image.base >= h->image.end - h->image.base && ++h->missed < 1000) return;
+    if (!at_once && a - h->image.base >= h->image.end - h->image.base && ++h->deferred_signals < 1000) return;
     h->interrupted_at = own_code(*h, pc);
     siglongjmp(*guard, 1);
 }
@@ -273,7 +274,7 @@ void end_if_interrupted(const void *caller) {
     if (ended_by == SIGINT && !on_device()) interrupt_host(static_cast<const char *>(caller) - 1, true);
 }
 static void report_host_crash(int sig, siginfo_t *info, void *context, const void *at) {
-    // a host that has caught what ended a kernel, and aborts, has no more to say
+    // If the host aborts after a kernel's finding, that finding is the cause.
     if (found.kind != nothing && !was_refused()) return;
     const bool memory_fault = sig == SIGSEGV || sig == SIGBUS;
     const Piece *p = memory_fault ? memory.at(reinterpret_cast<uintptr_t>(info->si_addr)) : nullptr;
@@ -286,7 +287,8 @@ static void report_host_crash(int sig, siginfo_t *info, void *context, const voi
             {});
     locate(at, found.at);
 }
-// A thread that host code has made crashed in a module, or in what a module called: where. Null: it is another thread.
+// Returns where a thread that host code has created crashed in a module, or in a function that a module called; null
+// for any other thread.
 static const void *address_in_module(const void *pc) {
     const auto is_own = [](const void *at) { return is_newest_host_code(at) || is_in_module(at); };
     if (is_own(pc)) return pc;
@@ -298,8 +300,8 @@ static const void *address_in_module(const void *pc) {
 #endif
     return nullptr;
 }
-// A thread that waits for this one goes on, and the call from Python reports the crash. The stack cannot be unwound:
-// any frame may be broken.
+// Ends only the crashed thread, so that a thread that joins it continues, and the call from Python reports the crash.
+// The stack is not unwound, because any frame may be corrupt.
 static void end_thread(int sig, siginfo_t *info, void *context) {
 #ifdef __linux__
     const void *const at = calls ? address_in_module(program_counter(context)) : nullptr;
@@ -315,18 +317,18 @@ static void on_signal(int sig, siginfo_t *info, void *context) {
     if (sig == SIGINT) {
         ended_by = SIGINT;
         return;
-    }       // the watch sees it
+    }       // the background thread handles it
     Worker *w = worker;
     if (w && w->running) {
         if (sig == SIGUSR2 && !may_end(*w, program_counter(context))) return;
-        // a stack that the kernel has overwritten may end the search for who called
+        // reading a corrupt stack may raise another signal here; the first one is kept
         if (!w->signal) note_signal(*w, sig, info->si_addr, context);
         siglongjmp(w->root->escape, 1);
     }
     if (sig == SIGUSR2) return interrupt_host(program_counter(context), false);
     if (guard) {
         const void *const pc = program_counter(context);
-        const void *const at = host_code ? own_code(*host_code, pc) : tried ? code_of_tried(pc) : pc;
+        const void *const at = host_code ? own_code(*host_code, pc) : trial_module ? code_in_trial_module(pc) : pc;
         report_host_crash(sig, info, context, at);
         siglongjmp(*guard, 1);
     }
@@ -361,7 +363,7 @@ void catch_signals(bool on) {
     std::lock_guard<std::mutex> one(catching_lock);
     change_handlers(on);
 }
-// The child has this OS thread alone, and not the watch.
+// A forked child has this OS thread only, and no background thread.
 void fork_signals(Fork now) {
     pass_fork(now, catching_lock);
     pass_fork(now, watched_lock);
@@ -374,8 +376,8 @@ void fork_signals(Fork now) {
 }
 
 static void report_memory_fault(Worker &w);
-// Where the learner's code is at work: here, or the newest return address to there. On Arm the caller of a stub is
-// not on the stack.
+// Returns the current address in the learner's code: the program counter, or the innermost return address on a stack.
+// On Arm the caller of a stub may be in the link register only.
 static const void *own_pc(const Worker &w, bool here = true) {
     const auto is_code = [](const void *p) {
         return reinterpret_cast<uintptr_t>(p) - program.code < program.code_bytes;
@@ -383,14 +385,14 @@ static const void *own_pc(const Worker &w, bool here = true) {
     const bool in_code = is_code(w.pc);
     if (here && in_code) return w.pc;
     if ((here || in_code) && is_code(unsigned_address(w.link))) return unsigned_address(w.link) - 1;
-    for (int i = 0; i < w.made; i++)
+    for (int i = 0; i < w.fiber_count; i++)
         for (void **p = w.sp, *stack = w.fibers[i].stack;
             stack && size_t(reinterpret_cast<char *>(p) - static_cast<char *>(stack)) < stack_bytes; p++)
             if (char *at = unsigned_address(*p); is_code(at)) return at - 1;
     return nullptr;
 }
-// The kernel's time is up. Between two switches of its threads, and where one spins: the address where it waits, or
-// polls. A stack that is searched may hold frames of calls that have ended.
+// Reports the time limit, with the line where the current thread runs, waits or polls. The search on a stack may find
+// the frame of a call that has returned, so the known line of a wait or poll is preferred.
 static void report_endless(Worker &w) {
     char seconds[32];
     snprintf(seconds, sizeof seconds, "%g", options.seconds);
@@ -398,14 +400,14 @@ static void report_endless(Worker &w) {
     const int r = w.rank[w.current];
     const bool polled = w.has_polled && w.polls[r].at, waits = polled && w.polls[r].repeats >= 4 && !is_own(w.pc);
     note(waits ? nullptr : own_pc(w), 0);
-    // a stub that calls the runtime has no line, and who called it has
+    // a stub has no line; use its caller
     if (!waits && !found.at.line) locate(own_pc(w, false), found.at);
     if (found.at.line) return;
     if (w.state[w.current] != ready) found.at.line = w.line[r];
     else if (polled) detector.put_line({0, 0, w.polls[r].where}, found.at);
 }
 
-// After a signal ended a kernel: what it means.
+// Converts the signal that has ended a kernel to a finding.
 void report_signal(Worker &w) {
     switch (w.signal) {
         case 0: return;
@@ -426,15 +428,16 @@ void report_signal(Worker &w) {
 static void report_memory_fault(Worker &w) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(w.fault);
     const Field access = {"access", w.access};
-    if (w.astray) return report(Code::local_array, {{"access", "write"}}, w.pc, 0);
+    if (w.bad_return) return report(Code::local_array, {{"access", "write"}}, w.pc, 0);
     if (w.is_past_stack(a)) return report(Code::local_array, {access}, w.pc, 0);
-    for (int i = 0; i < w.made; i++)
+    for (int i = 0; i < w.fiber_count; i++)
         if (const uintptr_t stack = reinterpret_cast<uintptr_t>(w.fibers[i].stack); stack && a - stack < 65536)
             return report(Code::stack, {{"kilobytes", stack_bytes >> 10}}, w.pc, 0);
-    const Away given = what_is_away(a);
-    if (given.kind == Away::function) return report(Code::host_function, {{"function", given.name.c_str()}}, w.pc, 0);
-    if (given.kind == Away::table) return report(Code::host_virtual, {}, w.pc, 0);
-    if (given.kind == Away::variable) return report(Code::kernel_reads_host, {}, w.pc, 0);
+    const DeviceAddress given = what_is_at(a);
+    if (given.kind == DeviceAddress::function)
+        return report(Code::host_function, {{"function", given.name.c_str()}}, w.pc, 0);
+    if (given.kind == DeviceAddress::table) return report(Code::host_virtual, {}, w.pc, 0);
+    if (given.kind == DeviceAddress::variable) return report(Code::kernel_reads_host, {}, w.pc, 0);
     if (const auto *f = memory.failed_at(a))
         return report(Code::failed_alloc, {access, {"bytes", f->first}, {"allocated", f->second}}, w.pc, 0);
     if (!memory.holds(a))

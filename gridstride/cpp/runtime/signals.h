@@ -1,4 +1,4 @@
-// Signals: a crash in a kernel, the end of its time, Ctrl-C.
+// Signals: crashes, the time limit, Ctrl-C
 #pragma once
 #include <atomic>
 #include "detector.h"
@@ -8,18 +8,18 @@ namespace gridstride {
 extern std::atomic<int> ended_by;      // the signal that ends all launches, or 0
 
 double seconds_now();
-void begin_time(const Launch &);       // of which it has `options.seconds`
+void begin_time(const Launch &);       // starts the time limit of `options.seconds`
 void end_time();
-void watch(bool on);                   // this OS thread works on a launch, or for Python
-void end_if_interrupted(const void *caller);   // host code that Python has called, after Ctrl-C
-// The host code that Python has called on this OS thread: where Ctrl-C may end it, and where it was then.
+void watch(bool on);                   // registers this OS thread, which runs a launch or host code, for SIGUSR2
+void end_if_interrupted(const void *caller);   // ends host code after Ctrl-C
+// The host code that Python has called in this OS thread, and where Ctrl-C has interrupted it
 struct HostCode {
     Image image;
-    int lock_depth, missed;
+    int lock_depth, deferred_signals;
     const void *volatile interrupted_at;
 };
 extern thread_local HostCode *volatile host_code;
-extern const char *tried;           // in a child process: the module that it loads for a trial, see trial.cpp
+extern const char *trial_module;           // in a child process: the module that it loads, see trial.cpp
 void catch_signals(bool on);
-void report_signal(Worker &);            // after a signal ended a kernel: what it means
+void report_signal(Worker &);            // converts the signal that has ended a kernel to a finding
 }

@@ -8,7 +8,7 @@
 #include "worker.h"
 
 __thread uint3 threadIdx, blockIdx;
-__thread dim3 blockDim, gridDim = dim3(0, 1, 1);           // empty unless a launch is at work
+__thread dim3 blockDim, gridDim = dim3(0, 1, 1);           // empty unless a launch runs
 
 namespace gridstride {
 
@@ -29,9 +29,9 @@ thread_local bool host_accesses_device = false;
 bool several_os_threads = false;
 
 bool forked = false;
-thread_local volatile int not_now = 0;
+thread_local volatile int signals_deferred = 0;
 void in_python(bool on) {
-    not_now = not_now + (on ? 1 : -1);
+    signals_deferred = signals_deferred + (on ? 1 : -1);
     if (!on) end_if_interrupted(__builtin_return_address(0));
 }
 
@@ -49,8 +49,7 @@ void DeviceLock::unlock_to(int to) {
     lock_depth = to;
 }
 
-// A launch of another thread may take long: it is waited for a moment only, and what it leaves in the child is put
-// away.
+// A launch of another thread may take long, so its lock is waited for only briefly; the child discards its state.
 void fork_state(Fork now) {
     static bool waited;
     if (now == Fork::before) waited = !lock_depth && device.try_lock_for(std::chrono::milliseconds(200));

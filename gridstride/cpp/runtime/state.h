@@ -1,5 +1,4 @@
-// What the whole runtime shares: how kernels shall run, what was found, whether a launch has ended. Defined in
-// state.cpp.
+// Global state of the runtime: options, the finding, the end of a launch, locks. Defined in state.cpp.
 #pragma once
 #include <atomic>
 #include <new>
@@ -11,28 +10,30 @@
 
 namespace gridstride {
 
-constexpr int abi_version = 4;        // of what Python shares: finding.h, and the functions at the end of runtime.h
+// of the interface to Python: finding.h, and the functions at the end of runtime.h
+constexpr int abi_version = 4;
 extern gridstride_options options;
 extern Finding found;
 extern std::vector<Finding> warned;    // reported at the end of the call
-extern std::atomic<bool> stop;         // the launch ends: something was found
-extern thread_local sigjmp_buf *guard; // where a crash of host code leads
-extern std::atomic<int> calls;         // from Python that are at work
+extern std::atomic<bool> stop;         // ends the launch, because of a finding or signal
+extern thread_local sigjmp_buf *guard; // the jump target for a crash of host code
+extern std::atomic<int> calls;         // from Python that are running
 extern std::vector<const Names *> all_names; // of the kernels' parameters
 extern thread_local int error_code;    // cudaGetLastError's
-extern thread_local bool host_accesses_device; // it works for the device: it may use all of its memory
-extern bool several_os_threads;        // are at work on a launch
-extern bool forked;                    // this process is another's child, which has none of its other threads
-extern thread_local volatile int not_now; // the host is in Python, or holds a lock of ours: no signal ends it here
+extern thread_local bool host_accesses_device; // a library function of the host may access device memory
+extern bool several_os_threads;        // do several OS threads run a launch?
+extern bool forked;                    // is this process a forked child, which has one thread only?
+// > 0: in Python, or with a lock of ours: no signal may end host code
+extern thread_local volatile int signals_deferred;
 
-class NotNow {
+class SignalDeferral {
 public:
-    NotNow() { not_now = not_now + 1; }
-    ~NotNow() { not_now = not_now - 1; }
-    NotNow(const NotNow &) = delete;
+    SignalDeferral() { signals_deferred = signals_deferred + 1; }
+    ~SignalDeferral() { signals_deferred = signals_deferred - 1; }
+    SignalDeferral(const SignalDeferral &) = delete;
 };
 
-// What happens to a lock where the process is forked: no other thread has it meanwhile, and in the child it is new.
+// At a fork, locks are held, so that no other thread has them in the child, where they are initialized again.
 enum class Fork { before, parent, child };
 template <class Lock> void pass_fork(Fork now, Lock &lock) {
     if (now == Fork::before) lock.lock();
@@ -48,13 +49,13 @@ void fork_addresses(Fork);
 void fork_launches(Fork);
 void fork_unload(Fork);
 
-// What the names of the device's variables mean: in host code, and from here to there in device code
-void begin_call();                     // from Python: counted in `calls`
+// Switch device variables between their addresses in host code and those in device code.
+void begin_call();                     // a call from Python, counted in `calls`
 void begin_device_code();
 void end_device_code();
 
-// One OS thread of the host at a time uses the emulated device: for a launch, or for a call about its memory. Device
-// code passes: its launch has the device. A thread that has it must not call Python.
+// The lock of the emulated device, for launches and for functions that access device memory. In device code it does
+// nothing, because the launch holds it. A thread that holds it must not call Python, which could deadlock.
 class DeviceLock {
     bool mine;
 
@@ -62,16 +63,16 @@ public:
     DeviceLock();
     ~DeviceLock();
     DeviceLock(const DeviceLock &) = delete;
-    static int depth();                // how many this OS thread has, nested
-    static void unlock_to(int to);     // after a jump out of their scopes: until so many are left
+    static int depth();                // the nesting depth in this OS thread
+    static void unlock_to(int to);     // sets the depth after a jump out of scopes
 };
-// Was the last launch refused? The host may look at that, and go on.
+// Was the last launch refused? The host may read the error and continue.
 inline bool was_refused() { return found.kind == launch_failed && strcmp(found.code, "waits_in_kernel"); }
-// Was a kernel stopped in this call from Python? Then the others of its OS threads launch no more.
+// Was a kernel stopped in this call from Python? Then no OS thread launches another one.
 inline bool is_over() { return found.kind != nothing && !was_refused(); }
 
-// Host code that forks has two of itself, and Python below each. The child ends where it would come back to Python.
-bool is_child();                       // of such a fork, which this OS thread has made in this call from Python
+// If host code forks, the child must not return to Python, whose state is a copy: it ends instead.
+bool is_child();                       // is this process a child that this call from Python has forked?
 [[noreturn]] void end_child(int status);
 inline bool checks(Kind k) { return options.checks >> k & 1; }
 std::string base_name(const char *text); // of `(const void *)ns::k<16>`: k

@@ -1,4 +1,4 @@
-// synccheck: barriers that not all threads reach, and deadlocks: threads that wait for what never happens.
+// synccheck: barriers that not all threads reach, and deadlocks
 #include "detector.h"
 #include "findings.h"
 #include "threads.h"
@@ -8,13 +8,13 @@ namespace gridstride {
 
 Field thread_field(Worker &w, int rank) {
     Location p = {};
-    who(w, rank, w.block, p);
+    set_thread(w, rank, w.block, p);
     const long long xyz[] = {p.thread[0], p.thread[1], p.thread[2]};
     return {"thread", xyz, 3};
 }
 
-// A barrier does not wait for a thread that has returned, before it or after it. A thread that has passed by the
-// barrier is different, whether it has returned or not.
+// Did the thread exit by a `return` before the barrier in the source, or at the barrier's line? The barrier does not
+// wait for it. A thread that has passed the barrier without executing it is an error, even if it has exited later.
 static bool has_returned(const Worker &w, int rank, int barrier) {
     const int line = w.returned[rank];
     return w.state[w.slot[rank]] == done && line && (line <= barrier || w.line[rank] == barrier);
@@ -44,7 +44,7 @@ void check_barrier(Worker &w) {
     end_launch();
 }
 
-// Of the lanes of a warp that wait for all others, one at the line where most of them wait.
+// Returns a lane that waits for all lanes of its warp, at the line where most of them wait; -1 if none does.
 static int most_lanes_at_one_line(const Worker &w, int warp) {
     int best = -1, most = 0;
     for (int i = 32 * warp; i < 32 * warp + 32; i++) {
@@ -55,7 +55,7 @@ static int most_lanes_at_one_line(const Worker &w, int warp) {
     }
     return best;
 }
-// The finding is of a thread that waits. It reports itself where, so that the line in the kernel is found.
+// Switches to a waiting thread, which reports the finding, so that its call stack has the line in the kernel.
 [[noreturn]] void Worker::report_from(int r) {
     worker = this;
     current = slot[r], reports_itself = true;
@@ -66,7 +66,7 @@ void Worker::report_where_it_waits() {
     note(nullptr, line[rank[current]]);
     end_launch();
 }
-void Worker::stuck_on_condition(int r) {
+void Worker::deadlock_on_condition(int r) {
     if (!take_finding(Code::stuck, {})) end_launch();
     static Finding mine, other;                             // too large for a fiber's stack; no other thread is here
     mine.count = 0;
@@ -86,29 +86,30 @@ void Worker::stuck_on_condition(int r) {
 }
 // A deadlock: no thread can go on, and not all of them wait for the same. One that waits for other blocks is reported
 // last.
-void Worker::stuck() {
+void Worker::report_deadlock() {
     for (int i = 0; i < n; i++)
-        if (state[slot[i]] == in_warp) stuck_in_warp(slot[i]);
+        if (state[slot[i]] == in_warp) deadlock_in_warp(slot[i]);
     int r = -1;
     for (int i = 0; i < n; i++)
         if (state[slot[i]] == on_condition &&
             (r < 0 || (condition[r].describe == describe_cluster_wait &&
                           condition[i].describe != describe_cluster_wait)))
             r = i;
-    stuck_on_condition(r);
+    deadlock_on_condition(r);
 }
-void Worker::stuck_in_warp(int s) {
+void Worker::deadlock_in_warp(int s) {
     current = s;
-    if (warps[rank[s] / 32].op[rank[s] % 32] != 2) stuck_at_mask(rank[s]);
+    if (warps[rank[s] / 32].op[rank[s] % 32] != 2) deadlock_at_active_mask(rank[s]);
     current = slot[most_lanes_at_one_line(*this, rank[s] / 32)];
-    stuck_together(rank[current]);
+    deadlock_in_collective(rank[current]);
 }
 // An operation of all lanes of a warp, which not all of them reach.
-void Worker::stuck_together(int r) {
+void Worker::deadlock_in_collective(int r) {
     const Warp &p = warps[r / 32];
     int other = 0;
     while (
-        p.arrived >> other & 1 && p.op[other] == 2 && line[r / 32 * 32 + other] == line[r] && p.f[other] == p.f[r % 32])
+        p.arrived >> other & 1 && p.op[other] == 2 && line[r / 32 * 32 + other] == line[r] &&
+            p.collective[other] == p.collective[r % 32])
         other++;
     const int other_rank = r / 32 * 32 + other;
     const bool exists = p.exists >> other & 1;
@@ -117,7 +118,8 @@ void Worker::stuck_together(int r) {
                                 : !exists                 ? Code::apart_absent
                                 : p.finished >> other & 1 ? Code::apart_returned
                                                           : Code::apart_elsewhere;
-    if (take_finding(Code::warp_apart, {{"operation", p.what[r % 32]}, {"lane", r % 32}, {"other_lane", other}})) {
+    if (take_finding(Code::warp_apart,
+            {{"operation", p.instruction[r % 32]}, {"lane", r % 32}, {"other_lane", other}})) {
         Finding why = {};
         if (waits) condition[other_rank].describe(condition[other_rank].arg, why, "why");
         found.add({{"state", state_of_other, why.count}});
@@ -127,12 +129,12 @@ void Worker::stuck_together(int r) {
     end_launch();
 }
 // An operation with a mask, which not all lanes of the mask reach.
-void Worker::stuck_at_mask(int r) {
+void Worker::deadlock_at_active_mask(int r) {
     const Warp &p = warps[r / 32];
     const uint32_t missing = p.mask[r % 32] & p.exists & ~p.finished & ~p.arrived;
     for (uint32_t left = missing; left; left &= left - 1)   // it waits for a lane that waits for something else
         if (const int i = r / 32 * 32 + __builtin_ctz(left); state[slot[i]] == on_condition && condition[i].describe)
-            stuck_on_condition(i);
+            deadlock_on_condition(i);
     const uint32_t mask = p.mask[r % 32];
     if (missing ? take_finding(Code::lane_elsewhere,
                       {{"lane", r % 32}, {"mask", mask}, {"other_lane", __builtin_ctz(missing)}})

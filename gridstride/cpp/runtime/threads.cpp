@@ -1,10 +1,11 @@
-// The scheduler of a block: its threads take turns on fibers (fiber.h), and one runs until it must wait, or ends.
+// The cooperative scheduler of a block. Each thread is a fiber (fiber.h), which runs until it waits or exits.
 //
-// `wait` notes what the thread waits for in `state` (a barrier, lanes of its warp, a condition) and `choose` switches
-// to the next thread that is `ready`, or starts one that has not begun. If there is none, `resolve` looks for what can
-// be released: a warp operation whose lanes are all there, a condition that holds by now, last the block's barrier,
-// which opens if all threads that have not returned are at it. If nothing can be released, it is a deadlock (`stuck`,
-// synccheck.cpp). The order of the threads is `rank`: forward, reverse or shuffled, as the options say.
+// `wait` stores in `state` what the thread waits for (a barrier, lanes of its warp, a condition), and `choose` switches
+// to the next thread that is `ready`, or starts one that has not begun. If there is none, `resolve` releases waiting
+// threads: a warp operation at which all lanes have arrived, a condition that holds now, and last the barrier of the
+// block, if all threads that have not exited are at it. If it can release none, that is a deadlock (`report_deadlock`,
+// synccheck.cpp). Slots number the threads in the order in which they run: forward, reverse or shuffled
+// (options.order).
 #include <algorithm>
 #include <string.h>
 #include "clusters.h"
@@ -38,22 +39,23 @@ void Worker::prepare_threads(const Launch &l, uint32_t seed, int order) {
         for (auto &a : f.dynamic) dynamic(a.name, a.shape);
     }
     shared_static = 0;
-    // dynamic memory that the launch did not allocate is not part of another array
+    // The gap keeps accesses past the dynamic memory of the launch from hitting a static array.
     shared_used = (l.shared + (l.shared || checks(memcheck) ? shared_gap : 0) + 127) / 128 * 128;
     blockDim = l.block, gridDim = l.grid;
 }
 
-Fiber *Worker::a_fiber() {
-    if (idle.empty()) {
-        if (!give_stack(fibers[made])) fail(Code::no_stack, {});
-        idle.push_back(&fibers[made++]);
+Fiber *Worker::take_fiber() {
+    if (idle_fibers.empty()) {
+        if (!allocate_stack(fibers[fiber_count])) fail(Code::no_stack, {});
+        idle_fibers.push_back(&fibers[fiber_count++]);
     }
-    Fiber *f = idle.back();
-    idle.pop_back();
+    Fiber *f = idle_fibers.back();
+    idle_fibers.pop_back();
     return f;
 }
 
-// A fiber starts threads until none is left: threads that never wait all run on the first one, as a plain loop.
+// A fiber runs threads one after the other until none is left. Threads that never wait all run on the first fiber, in
+// this loop.
 void fiber_main() {
     Worker &w = *worker;
     while (w.next < w.n) {
@@ -61,7 +63,7 @@ void fiber_main() {
         w.launch->thread(w.launch->call);
         w.finish();
     }
-    w.idle.push_back(w.fiber[w.current]);
+    w.idle_fibers.push_back(w.fiber[w.current]);
     w.choose();
     __builtin_unreachable();
 }
@@ -75,7 +77,7 @@ inline void Worker::start(int s) {
 }
 
 inline void Worker::finish() {
-    if (detector.is_open()) detector.close(true);
+    if (detector.has_open_step()) detector.finish_step(true);
     if (leader->engines) thread_ends(*this);
     state[current] = done;
     live--;
@@ -91,12 +93,12 @@ inline bool Worker::find_ready(int &s) const {
     return p;
 }
 
-// Switches to a thread that can go on; returns when this one goes on.
+// Switches to a thread that can run; returns when the current one is resumed.
 inline void Worker::choose() {
     Fiber &self = *fiber[current];
     int s = current;
     if (next < n) {
-        Fiber *fresh = a_fiber();
+        Fiber *fresh = take_fiber();
         prepare(*fresh, fiber_main);
         fiber[current = next] = fresh;
         switch_fiber(self, *fresh);
@@ -108,14 +110,14 @@ inline void Worker::choose() {
             switch_fiber(self, root->main);
             return;
         }
-        if (!resolve(!waits_for_grid())) return leave(self);
+        if (!resolve(!waits_for_grid())) return suspend_block(self);
         find_ready(s);
     }
     if (s != current || fiber[s] != &self) {
         current = s;
         threadIdx = index[rank[s]];
         detector.begin_thread(*this);
-        if (s + 2 < n && s + 2 < next) {                    // two lines of its stack, while there is other work
+        if (s + 2 < n && s + 2 < next) {                    // two cache lines of the stack of the thread after it
             const char *sp = static_cast<const char *>(fiber[s + 2]->sp_hint());
             __builtin_prefetch(sp), __builtin_prefetch(sp + 64);
         }
@@ -129,12 +131,12 @@ inline void Worker::switch_threads() {
 }
 
 inline void Worker::wait(State s) {
-    if (detector.is_open()) detector.close(s != at_active_mask);
+    if (detector.has_open_step()) detector.finish_step(s != at_active_mask);
     state[current] = s;
     switch_threads();
 }
 
-// No thread of this block can go on: switches to one of another block of the cluster, or to one that can go on now.
+// No thread of this block can run: switches to a thread of another block of the cluster.
 void Worker::choose_in_cluster(Fiber &self) {
     const auto &all = leader->cluster;
     const size_t n = all.size(), mine = size_t(std::find(all.begin(), all.end(), this) - all.begin());
@@ -146,7 +148,7 @@ void Worker::choose_in_cluster(Fiber &self) {
         worker = &b;
         blockIdx = b.block_index;
         if (b.next < b.n) {
-            Fiber *fresh = b.a_fiber();
+            Fiber *fresh = b.take_fiber();
             prepare(*fresh, fiber_main);
             b.fiber[b.current = b.next] = fresh;
             return switch_fiber(self, *fresh);
@@ -158,8 +160,8 @@ void Worker::choose_in_cluster(Fiber &self) {
         return;
     }
     for (size_t i = 0; i < n; i++)
-        if (all[i]->live && all[i]->waits_for_grid()) return leave(self);
-    for (bool any : {false, true})                          // first a block that waits for more than the other blocks
+        if (all[i]->live && all[i]->waits_for_grid()) return suspend_block(self);
+    for (bool any : {false, true})                          // first a block that waits not only for other blocks
         for (Worker *b : all)
             if (b->live && (any || b->is_root_cause())) {
                 detector.enter(*b);
@@ -171,7 +173,7 @@ void Worker::choose_in_cluster(Fiber &self) {
     switch_fiber(self, root->main);
 }
 
-// Does one of its threads wait for something other than another block?
+// Does one of its threads wait for something other than the barrier of the cluster?
 bool Worker::is_root_cause() const {
     for (int i = 0; i < n; i++)
         if (state[i] != done && (state[i] != on_condition || condition[rank[i]].describe != describe_cluster_wait))
@@ -179,7 +181,7 @@ bool Worker::is_root_cause() const {
     return false;
 }
 
-// Makes those threads ready whose condition holds; returns whether there is one.
+// Makes threads ready whose condition holds; returns whether there is any.
 bool Worker::wake() {
     bool freed = false;
     for (uint8_t *p = state; (p = static_cast<uint8_t *>(memchr(p, on_condition, size_t(state + n - p)))); p++)
@@ -187,17 +189,18 @@ bool Worker::wake() {
     return freed;
 }
 
-// No thread is ready: releases those that can go on. If there is none and there `must` be one, it reports a deadlock.
+// No thread is ready: releases threads that can run, and returns whether there is any. If there is none, and there
+// `must` be one, reports a deadlock.
 bool Worker::resolve(bool must) {
     bool freed = false;
     if (warps_used)
-        for (int i = 0; i < (n + 31) / 32; i++) {            // lanes that waited for one that has returned since
+        for (int i = 0; i < (n + 31) / 32; i++) {            // lanes that waited for a lane that has exited since
             Warp &p = warps[i];
             for (uint32_t left = p.arrived; left; left &= left - 1)
                 freed |= (p.arrived >> __builtin_ctz(left) & 1) && try_warp(p, __builtin_ctz(left));
         }
     if (freed) return true;
-    // all lanes of a warp that wait at one line are active together
+    // __activemask(): all lanes of a warp that wait at the same line are active
     for (int i = 0; i < n; i++)
         if (state[slot[i]] == at_active_mask) {
             uint32_t mask = 0;
@@ -215,7 +218,7 @@ bool Worker::resolve(bool must) {
     int waiting = 0;
     for (int i = 0; i < n; i++) waiting += state[i] == at_barrier;
     if (waiting < live && !must) return false;
-    if (waiting < live) stuck();
+    if (waiting < live) report_deadlock();
     check_barrier(*this);
     count = 0;
     for (int i = 0; i < n; i++)
@@ -246,9 +249,9 @@ void wait_until(bool (*is_ready)(void *), void *arg, int line, DescribeWait *des
 }
 void yield() {
     Worker &w = *worker;
-    detector.settle();
+    detector.finish_pending_writes();
     w.wake();
-    if (w.leader->idle_switches > w.patience() && w.next == w.n) return w.leave(*w.fiber[w.current]);
+    if (w.leader->idle_switches > w.idle_limit() && w.next == w.n) return w.suspend_block(*w.fiber[w.current]);
     w.leader->cluster.empty() || ++w.yields % 16 ? w.choose() : w.choose_in_cluster(*w.fiber[w.current]);
 }
 void returns(int line) {
@@ -256,7 +259,7 @@ void returns(int line) {
 }
 void yield_thread() {
     if (!on_device()) return;
-    worker->leader->idle_switches++;                        // a sleep counts as a poll without news
+    worker->leader->idle_switches++;                        // a sleep counts as a poll without progress
     yield();
 }
 int lane() { return current_rank() % 32; }

@@ -1,4 +1,4 @@
-// The threads of a block, as fibers that take turns.
+// The threads of a block, as cooperative fibers.
 #pragma once
 #include "worker.h"
 
@@ -6,5 +6,5 @@ namespace gridstride {
 
 inline int current_rank() { return worker->rank[worker->current]; }
 void fiber_main();
-void yield();                          // the others may run
+void yield();                          // lets other threads run
 }

@@ -9,11 +9,12 @@
 
 namespace gridstride {
 
-static void load_tried(void *) { dlopen(tried, RTLD_NOW | RTLD_LOCAL); }        // why it cannot, Python says later
+// why it cannot, Python says later
+static void load_tried(void *) { dlopen(trial_module, RTLD_NOW | RTLD_LOCAL); }
 [[noreturn]] static void load_in_child(const char *path, int result) {
     for (int stream : {1, 2}) dup2(open("/dev/null", O_WRONLY), stream);        // what is printed would be there twice
     gridstride_print_to(nullptr), gridstride_warn_to(nullptr);                  // Python's: it is not at work here
-    tried = path;
+    trial_module = path;
     guarded(load_tried, nullptr);
     const ssize_t written = write(result, &found, sizeof found);
     _exit(written == ssize_t(sizeof found) ? 0 : 1);

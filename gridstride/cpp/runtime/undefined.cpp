@@ -1,4 +1,4 @@
-// Values that are undefined on a GPU, and what is stored of them.
+// Bit patterns for undefined values, and warnings for stores of values that are computed from them
 #include "undefined.h"
 #include <string.h>
 #include <utility>
@@ -9,8 +9,9 @@
 
 namespace gridstride {
 
-// Was it computed from the bytes 0x76 or 0xf6? As a float these are about 1e33, and so are sums, products and maxima of
-// them; as an integer a multiple of 0x01010101, and so are sums, but for what was added. Few floats look like one.
+// Was it computed from the byte pattern 0x76 or 0xf6? As floats these have magnitude 1e33, and so have sums, products
+// and maxima of them. As integers they are multiples of 0x01010101, and so are sums of them, up to what was added.
+// Other floats are rarely in this range.
 template <class T> static bool has_such_bytes(T value) {
     const int top = int(value >> (8 * sizeof(T) - 8)), exponent = top & 0x7f;
     if (exponent >= 0x74 && exponent < 0x7c) return true;
@@ -18,7 +19,7 @@ template <class T> static bool has_such_bytes(T value) {
     const T equal_bytes = T(~T(0) / 0xff), most = exponent > 0x20 && exponent < 0x60 ? 1 << 12 : 1 << 15;
     return T(value - T(top) * equal_bytes + most) < 2 * most || T(value - T(top + 1) * equal_bytes + most) < 2 * most;
 }
-// Or is it that NaN? Arithmetic hands its lower bits on; a float that was a double, too.
+// Is it the NaN of an undefined float? Arithmetic preserves its lower bits, and so does a conversion from double.
 static bool is_such_nan(uint32_t bits) { return (bits & 0x7fffffff) == undefined_nan; }
 static bool is_such_nan(uint64_t bits) { return (bits & ~uint64_t(0) >> 1) == undefined_nan_of_double; }
 static bool is_such_nan(uint16_t) { return false; }
@@ -29,7 +30,7 @@ template <class T> static bool has_one(const char *value, int bytes) {
     }
     return false;
 }
-// A byte shows nothing.
+// One byte is too short to recognize a pattern.
 bool shows_undefined(const void *value, int bytes) {
     const auto *v = static_cast<const char *>(value);
     return bytes % 8 == 0   ? has_one<uint64_t>(v, bytes)
@@ -43,7 +44,7 @@ void Worker::set_undefined(int r, const UndefinedValue &value) {
     undefined[r / 32] |= 1u << r % 32;
     values_undefined = detector.pending.active = true;
 }
-// After a barrier of the block, threads go on with other values.
+// After a barrier of the block, undefined values are no longer tracked.
 void forget_undefined(Worker &w) { w.values_undefined = false; }
 
 static Code why_absent(const Warp &p, int from, int reader) {
@@ -52,7 +53,8 @@ static Code why_absent(const Warp &p, int from, int reader) {
            : p.finished >> from & 1        ? Code::apart_returned
                                            : Code::apart_elsewhere;
 }
-// The sign alternates, so that neither a maximum nor a minimum hides them all.
+// Returns the byte of the pattern for a read of lane `from`, -1 if the value is defined. The sign alternates, so that
+// neither a maximum nor a minimum hides all undefined values.
 int undefined_byte(int from, int line) {
     Worker &w = *worker;
     if (!detector.on || !checks(synccheck)) return -1;
@@ -70,7 +72,7 @@ void undefined_result(Code who_gets_it, int line) {
     worker->set_undefined(r, {line, r, -1, who_gets_it});
 }
 
-void Detector::judge_stored() {
+void Detector::check_stored_value() {
     const auto at = std::exchange(pending.stored, {});
     const int r = int(me % max_threads);
     if (!has_undefined(*w) || !shows_undefined(reinterpret_cast<const void *>(at.a), int(at.n))) return;

@@ -1,11 +1,12 @@
-// Values that are undefined on a GPU: what a shuffle reads of an absent lane, a collective's result in other threads
-// than those that get it. They get values that are easy to recognize, and a result of them that is stored is a warning.
+// Values that are undefined on a GPU: a shuffle's result from an absent lane, a collective's result in threads that do
+// not get it. The emulator returns recognizable bit patterns for them, and warns if a value computed from one is
+// stored.
 #pragma once
 #include "worker.h"
 
 namespace gridstride {
 
-__attribute__((noinline, cold)) // part of no shuffle's fast path
-bool shows_undefined(const void *value, int bytes);    // does it come from such a number?
+__attribute__((noinline, cold)) // out of line, so that shuffles stay fast
+bool shows_undefined(const void *value, int bytes);    // was it computed from such a pattern?
 void forget_undefined(Worker &);
 }

@@ -1,7 +1,7 @@
-// A module that Python no longer refers to is unloaded, unless something else may lead into it: a graph that holds its
-// launches, memory of its own that is page-locked, the address of a variable, or whatever it could give to the C and
-// C++ libraries, of which it may use no more than `of_libc` and `gives_away` allow. So a module that starts threads,
-// has static destructors or sets handlers stays.
+// Unloads modules that Python no longer references, unless something else may hold a pointer into them: a graph that
+// holds its launches, memory of its own that is page-locked, the address of a variable, or an argument that the C and
+// C++ libraries may have stored, which `is_safe_libc_function` and `may_store_argument` decide. So a module that starts
+// threads, has static destructors or sets handlers stays.
 #include <dlfcn.h>
 #include <string.h>
 #include <algorithm>
@@ -22,14 +22,14 @@ static uintptr_t base_of(const void *inside) {
     Dl_info info;
     return inside && dladdr(inside, &info) ? reinterpret_cast<uintptr_t>(info.dli_fbase) : 0;
 }
-static std::unordered_set<uintptr_t> pinned;               // where the modules that stay begin
+static std::unordered_set<uintptr_t> pinned;               // the base addresses of modules that stay loaded
 void pin(const void *inside) {
     DeviceLock device_lock;
     if (const uintptr_t base = base_of(inside)) pinned.insert(base);
 }
 
-static std::mutex gone_lock;                               // a launch has several OS threads, one has the device
-static std::vector<uintptr_t> gone;                        // where modules began
+static std::mutex gone_lock;                               // because a launch may run on several OS threads
+static std::vector<uintptr_t> gone;                        // the base addresses of unloaded modules
 static std::atomic<size_t> count_gone{0};
 void fork_unload(Fork now) { pass_fork(now, gone_lock); }
 size_t modules_unloaded() { return count_gone; }
@@ -45,8 +45,8 @@ static int unload(void *) { return 1; }
 static bool begins_with(std::string_view text, std::string_view with) { return text.substr(0, with.size()) == with; }
 static bool has(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
-// Functions of C's library that store none of their arguments
-static bool of_libc(std::string_view name) {
+// Is it a function of C's library that stores none of its arguments?
+static bool is_safe_libc_function(std::string_view name) {
     static const std::unordered_set<std::string_view> known = {"abort", "abs", "aligned_alloc", "atof", "atoi", "atol",
         "atoll", "bsearch", "calloc", "clock", "clock_gettime", "close", "div", "exit", "_exit", "fclose", "feof",
         "ferror", "fflush", "fgetc", "fgets", "fopen", "fprintf", "fputc", "fputs", "fread", "free", "fscanf", "fseek",
@@ -61,8 +61,8 @@ static bool of_libc(std::string_view name) {
         "__stack_chk_fail"};
     return known.count(name) || begins_with(name, "mem") || begins_with(name, "str") || begins_with(name, "wcs");
 }
-// Does a function of C++'s library, or a base class, store its arguments?
-static bool gives_away(std::string_view name) {
+// May a function, or a class, of C++'s library store its arguments?
+static bool may_store_argument(std::string_view name) {
     for (const char *part : {"thread", "atexit", "set_", "locale6global", "5facet", "callback", "resource", "5rdbuf",
              "_ZTISt15basic_streambuf", "_ZTISt14error_category"})
         if (has(name, part)) return true;
@@ -71,23 +71,23 @@ static bool gives_away(std::string_view name) {
 static bool is_harmless(const ElfW(Sym) &symbol, const char *name) {
     Dl_info info;
     const void *const there = ELF64_ST_TYPE(symbol.st_info) == STT_TLS ? nullptr : dlsym(RTLD_DEFAULT, name);
-    if (!there || !dladdr(there, &info)) return true;       // one that is missing, or of each thread's own
+    if (!there || !dladdr(there, &info)) return true;       // a symbol that is missing or thread-local
     static const uintptr_t mine = base_of(reinterpret_cast<const void *>(&base_of));
     if (reinterpret_cast<uintptr_t>(info.dli_fbase) == mine) return true;
     const char *const slash = strrchr(info.dli_fname, '/');
     const std::string_view file = slash ? slash + 1 : info.dli_fname;
     for (const char *library : {"libm.", "libm-", "libgcc_s", "ld-"})
         if (begins_with(file, library)) return true;
-    if (begins_with(file, "libstdc++") || begins_with(file, "libc++")) return !gives_away(name);
-    return (begins_with(file, "libc.") || begins_with(file, "libc-")) && of_libc(name);
+    if (begins_with(file, "libstdc++") || begins_with(file, "libc++")) return !may_store_argument(name);
+    return (begins_with(file, "libc.") || begins_with(file, "libc-")) && is_safe_libc_function(name);
 }
 
 namespace {
-struct Symbols {                       // of a library, as its dynamic section leads to them
+struct Symbols {                       // the symbols of a library, from its dynamic section
     const ElfW(Sym) *all = nullptr;
     const char *names = nullptr;
     const uint32_t *hashes = nullptr;
-    bool stays = false;                // by a flag, or for what it does at its end
+    bool stays = false;                // must it stay, because of a flag or static destructors?
     explicit Symbols(const link_map *m);
     size_t count() const;
 };
@@ -100,12 +100,13 @@ Symbols::Symbols(const link_map *m) {
             case DT_STRTAB: names = reinterpret_cast<const char *>(at); break;
             case DT_GNU_HASH: hashes = reinterpret_cast<const uint32_t *>(at); break;
             case DT_FLAGS_1: stays = stays || d->d_un.d_val & DF_1_NODELETE; break;
-            case DT_FINI_ARRAYSZ: stays = stays || d->d_un.d_val > sizeof(void *); break;    // one is the compiler's
+            // one destructor is the compiler's
+            case DT_FINI_ARRAYSZ: stays = stays || d->d_un.d_val > sizeof(void *); break;
         }
     }
     stays = stays || !all || !names || !hashes;
 }
-// The table of hashes ends with the last symbol.
+// Returns the number of symbols, which is known only from the hash table.
 size_t Symbols::count() const {
     const uint32_t buckets = hashes[0], first = hashes[1], words = hashes[2];
     const uint32_t *const bucket = hashes + 4 + words * (sizeof(ElfW(Addr)) / 4), *const chain = bucket + buckets;

@@ -1,4 +1,4 @@
-// Compiled modules that are unloaded.
+// Unloading of compiled modules
 #pragma once
 #include <string>
 #include <unordered_map>
@@ -7,9 +7,9 @@
 
 namespace gridstride {
 
-void pin(const void *inside);          // the module with this code or variable stays loaded
+void pin(const void *inside);          // prevents the unload of the module with this code or variable
 size_t modules_unloaded();             // so far
-// Forget those of a worker's that were of modules which are gone; `seen` counts as `modules_unloaded`
+// Removes file scopes of unloaded modules; `seen` is the `modules_unloaded` of the last call.
 void forget_unloaded(std::unordered_map<uintptr_t, FileScope> &scopes, size_t &seen);
 
 struct Symbol {                        // a variable of the device
@@ -19,6 +19,6 @@ struct Symbol {                        // a variable of the device
 };
 std::vector<Symbol> take_symbols(const Image &module);
 void put_symbols_back(const std::vector<Symbol> &);
-void drop_symbols(const std::vector<Symbol> &);            // and their memory
-void forget_dynamic(const std::string &library);           // what its kernels may have of dynamic shared memory
+void drop_symbols(const std::vector<Symbol> &);            // and free their memory
+void forget_dynamic(const std::string &library);           // the limits that were set for its kernels
 }

@@ -1,10 +1,10 @@
-// Vector clocks, by which racecheck decides whether one access happens before another; if not, and one of the two is a
-// write, it is a data race. A thread's clock has, per other thread, the time up to which that one's accesses happen
-// before its own. It is a tree over the threads' indices, 32 children per node: lanes, warps of a block, blocks. A
-// node's `floor` holds for all threads below it: after a barrier of the block, one time at the block's node replaces
-// those of 1024 threads. `includes` goes down from the root and stops at the first `floor` that is late enough; `join`
-// is the maximum of two trees. Nodes never change, so that clocks with the same content share them. The simulator has
-// the same clock in `sim/order.py`.
+// Vector clocks, with which racecheck decides whether one access happens before another. If neither does, and one of
+// them is a write, they are a data race. The clock of a thread holds, per other thread, the time up to which the
+// accesses of that thread happen before its own. It is a tree over thread indices with 32 children per node: lanes,
+// warps of a block, blocks. The `floor` of a node is a lower bound for all threads below it, so that after a barrier of
+// the block one time at the block's node replaces 1024 times. `includes` descends from the root and stops at the first
+// `floor` that is late enough; `join` is the maximum of two trees. Nodes are immutable, so that clocks share equal
+// subtrees. The simulator has the same clock in `sim/order.py`.
 #pragma once
 #include <algorithm>
 #include <stdint.h>
@@ -17,16 +17,16 @@ namespace gridstride {
 class VectorClock {
 public:
     VectorClock() = default;
-    VectorClock(const VectorClock &o) : root(share(o.root)) {}
-    VectorClock(VectorClock &&o) noexcept : root(std::exchange(o.root, nullptr)) {}
-    VectorClock &operator=(VectorClock o) noexcept {
-        std::swap(root, o.root);
+    VectorClock(const VectorClock &other) : root(share(other.root)) {}
+    VectorClock(VectorClock &&other) noexcept : root(std::exchange(other.root, nullptr)) {}
+    VectorClock &operator=(VectorClock other) noexcept {
+        std::swap(root, other.root);
         return *this;
     }
     ~VectorClock() { drop(root); }
     explicit operator bool() const { return root; }
 
-    // Does thread `who`'s access at `when` happen before what has this clock?
+    // Does the access of thread `who` at time `when` happen before an access with this clock?
     bool includes(uint32_t who, uint32_t when) const {
         const Node *n = root;
         if (!n || when >= n->latest || uint64_t(who) >> 5 * (n->level + 1)) return false;
@@ -37,19 +37,21 @@ public:
         }
         return n;
     }
-    // All that `who` did before times[0], its warp before times[1], its block before times[2]
+    // Adds the accesses of thread `who` before times[0], those of its warp before times[1], of its block before
+    // times[2].
     void add(uint32_t who, const uint32_t (&times)[3]) {
         uint32_t level = 2;
         while (uint64_t(who) >> 5 * (level + 1)) level++;
         lift(std::max(level, root ? root->level : 0));
-        Node *with_it = with(root, root ? root->level : level, who, times);
+        Node *updated = insert(root, root ? root->level : level, who, times);
         drop(root);
-        root = with_it;
+        root = updated;
     }
-    // The clock of threads of one block, whose first is `first`: times(i) of the i-th thread, or null
+    // Returns a clock of threads `from` to `to` of the block whose first thread is `first`; times(i) are the times of
+    // thread i, as for `add`, or null if it is left out.
     template <class F> static VectorClock of_block(uint32_t first, int from, int to, F times) {
         Slot warps[32];
-        uint32_t some = 0, block_floor = 0;
+        uint32_t warp_mask = 0, block_floor = 0;
         for (int w = from / 32, count = 0; w * 32 < to; w++) {
             Slot lanes[32];
             uint32_t mask = 0, floor = 0, filled = 0;
@@ -58,33 +60,33 @@ public:
                     lanes[filled++].time = t[0], mask |= 1u << i % 32;
                     floor = std::max(floor, t[1]), block_floor = std::max(block_floor, t[2]);
                 }
-            if (mask) warps[count++].child = make(0, floor, mask, lanes), some |= 1u << w;
+            if (mask) warps[count++].child = make(0, floor, mask, lanes), warp_mask |= 1u << w;
         }
-        VectorClock k;
-        if (some) k.root = make(1, block_floor, some, warps);
-        for (uint32_t level = 2; some && (level == 2 || first >> 5 * level); level++) {
-            const Slot below = {k.root};
-            k.root = make(level, 0, 1u << (first >> 5 * level & 31), &below);
+        VectorClock clock;
+        if (warp_mask) clock.root = make(1, block_floor, warp_mask, warps);
+        for (uint32_t level = 2; warp_mask && (level == 2 || first >> 5 * level); level++) {
+            const Slot below = {clock.root};
+            clock.root = make(level, 0, 1u << (first >> 5 * level & 31), &below);
         }
-        return k;
+        return clock;
     }
-    // The pointwise maximum of both clocks: all that happens before either
-    void join(const VectorClock &o) {
-        if (root == o.root || !o.root) return;
+    // Makes this clock the pointwise maximum of both: it includes what either of them includes.
+    void join(const VectorClock &other) {
+        if (root == other.root || !other.root) return;
         if (!root) {
-            *this = o;
+            *this = other;
             return;
         }
-        VectorClock other = o;
-        lift(other.root->level), other.lift(root->level);
-        Node *both = joined(root, other.root);
+        VectorClock lifted = other;
+        lift(lifted.root->level), lifted.lift(root->level);
+        Node *both = join_nodes(root, lifted.root);
         drop(root);
         root = both;
     }
-    bool is(const VectorClock &o) const { return root == o.root; }
-    bool includes(const VectorClock &o) const {
+    bool is_same(const VectorClock &other) const { return root == other.root; }
+    bool includes(const VectorClock &other) const {
         VectorClock both = *this;
-        both.join(o);
+        both.join(other);
         return both.root == root;
     }
 
@@ -92,10 +94,10 @@ private:
     struct Node;
     union Slot {
         Node *child;
-        uint64_t time;                 // of a lane, at level 0
+        uint64_t time;                 // at level 0: of a lane
     };
     struct Node {
-        uint32_t users, level, floor, latest, mask;     // latest: of the times in here; mask: of the children
+        uint32_t references, level, floor, latest, mask;     // latest: the maximum of its times; mask: its children
         Slot slots[1];
         int slot_index(uint32_t i) const { return __builtin_popcount(mask & ((1u << i) - 1)); }
         const Slot *at(uint32_t i) const { return mask >> i & 1 ? slots + slot_index(i) : nullptr; }
@@ -103,11 +105,11 @@ private:
     Node *root = nullptr;
 
     static Node *share(Node *n) {
-        if (n) n->users++;
+        if (n) n->references++;
         return n;
     }
     static void drop(Node *n) {
-        if (!n || --n->users) return;
+        if (!n || --n->references) return;
         for (int i = 0, count = __builtin_popcount(n->mask); n->level && i < count; i++) drop(n->slots[i].child);
         free(n);
     }
@@ -115,33 +117,34 @@ private:
         const int count = __builtin_popcount(mask);
         auto *n = static_cast<Node *>(malloc(sizeof(Node) + sizeof(Slot) * size_t(std::max(count, 1) - 1)));
         if (!n) abort();
-        n->users = 1, n->level = level, n->floor = n->latest = floor, n->mask = mask;
+        n->references = 1, n->level = level, n->floor = n->latest = floor, n->mask = mask;
         for (int i = 0; i < count; i++) {
             n->slots[i] = slots[i];
             n->latest = std::max(n->latest, level ? slots[i].child->latest : uint32_t(slots[i].time));
         }
         return n;
     }
-    void lift(uint32_t level) {        // a taller tree of the same clock
+    void lift(uint32_t level) {        // makes the tree taller; the clock stays the same
         while (root && root->level < level) {
             const Slot below = {root};
             root = make(root->level + 1, 0, 1, &below);
         }
     }
-    static Node *with(const Node *n, uint32_t level, uint32_t who, const uint32_t (&times)[3]) {
+    static Node *insert(const Node *n, uint32_t level, uint32_t who, const uint32_t (&times)[3]) {
         const uint32_t i = who >> 5 * level & 31, old = n ? n->mask : 0, mask = old | 1u << i;
         const uint32_t least = level == 0 ? times[1] : level == 1 ? times[2] : 0;
         Slot slots[32];
         for (uint32_t left = mask, k = 0; left; left &= left - 1, k++) {
             const uint32_t j = uint32_t(__builtin_ctz(left));
             const Slot *s = n ? n->at(j) : nullptr;
-            if (level) slots[k].child = j == i ? with(s ? s->child : nullptr, level - 1, who, times) : share(s->child);
+            if (level && j == i) slots[k].child = insert(s ? s->child : nullptr, level - 1, who, times);
+            else if (level) slots[k].child = share(s->child);
             else slots[k].time = std::max(s ? s->time : 0, j == i ? uint64_t(times[0]) : 0);
         }
         return make(level, std::max(n ? n->floor : 0, least), mask, slots);
     }
-    // The join of two nodes: one of the two itself, if it includes the other
-    static Node *joined(Node *a, Node *b) {
+    // Returns the join of two nodes; that is one of the two itself if it includes the other.
+    static Node *join_nodes(Node *a, Node *b) {
         if (!b || a == b || (a && b->latest <= a->floor)) return share(a);
         if (!a || a->latest <= b->floor) return share(b);
         const uint32_t mask = a->mask | b->mask, floor = std::max(a->floor, b->floor);
@@ -151,7 +154,7 @@ private:
         for (uint32_t left = mask; left; left &= left - 1, count++) {
             const uint32_t i = uint32_t(__builtin_ctz(left));
             const Slot *x = a->at(i), *y = b->at(i);
-            if (a->level) slots[count].child = joined(x ? x->child : nullptr, y ? y->child : nullptr);
+            if (a->level) slots[count].child = join_nodes(x ? x->child : nullptr, y ? y->child : nullptr);
             else slots[count].time = std::max(x ? x->time : 0, y ? y->time : 0);
             is_a &= x && (a->level ? slots[count].child == x->child : slots[count].time == x->time);
             is_b &= y && (a->level ? slots[count].child == y->child : slots[count].time == y->time);
@@ -162,52 +165,54 @@ private:
     }
 };
 
-// What one release of the memory model publishes, and what a barrier hands on: all that happens before it
-// (`acquired`); which atomic accesses besides (`strong`); what happened before a fence (of whatever scope; of the
-// device's scope); what flags release within some block (`any_block`); and up to when engines are known to have
-// completed what each thread, or warpgroup, has requested (`waited`). An acquire joins it to the thread's own. In the
-// simulator these clocks are fields of `Order` (`sim/order.py`), in the checked Triton executor there is `ReleaseEvent`
-// (`tile/run.py`).
+// The state that a release or a barrier publishes, as vector clocks: all accesses that happen before it (`acquired`);
+// atomic accesses that do so in addition (`strong`); accesses before the last fence (`fenced`: of any scope, of device
+// scope); accesses that flags release within some block (`any_block`); and, per thread or warpgroup, the time up to
+// which the engines have completed its requests (`waited`). An acquire joins the published state to that of the thread.
+// In the simulator these clocks are fields of `Order` (`sim/order.py`), in the checked Triton executor of
+// `ReleaseEvent` (`tile/run.py`).
 struct SyncState {
     VectorClock acquired, strong, fenced[2], any_block, waited;
     bool any() const { return waited || acquired || strong || any_block || fenced[0] || fenced[1]; }
-    void join(const SyncState &o) {
-        if (!o.any()) return;
-        const bool same = fenced[0].is(fenced[1]) && o.fenced[0].is(o.fenced[1]);
-        acquired.join(o.acquired), strong.join(o.strong), any_block.join(o.any_block), waited.join(o.waited);
-        fenced[0].join(o.fenced[0]);
-        same ? void(fenced[1] = fenced[0]) : fenced[1].join(o.fenced[1]);
+    void join(const SyncState &other) {
+        if (!other.any()) return;
+        const bool same = fenced[0].is_same(fenced[1]) && other.fenced[0].is_same(other.fenced[1]);
+        acquired.join(other.acquired), strong.join(other.strong);
+        any_block.join(other.any_block), waited.join(other.waited);
+        fenced[0].join(other.fenced[0]);
+        same ? void(fenced[1] = fenced[0]) : fenced[1].join(other.fenced[1]);
     }
 };
-// What one thread has acquired on its own, without a barrier of its block. loaded: what the flags that it has loaded
-// publish within its block, and to all of the device; its next fence acquires it.
+// The state that one thread has acquired by itself, not by a barrier of its block. `loaded`: what the flags that it has
+// loaded release within its block, and to the device; the next fence of the thread acquires it.
 struct ThreadView : SyncState {
     VectorClock loaded[2];
-    uint32_t fence = 0, stored = 0;    // when its last fence was, and its last volatile write of shared memory
-    // its last fence, which `fenced` includes once it is needed: what the thread had acquired, and its own times
+    uint32_t fence = 0, stored = 0;    // the times of its last fence, and of its last volatile write to shared memory
+    // The last fence: the thread's times at it, and what the thread had acquired. `apply_fence` adds it to `fenced`
+    // when that is needed.
     struct {
         bool open, device_scope;
         uint32_t times[3];
         VectorClock acquired;
-    } last = {};
-    // Most threads have executed fences at most, so most have little to clear.
+    } last_fence = {};
+    // Most threads have acquired nothing, and then there is little to clear.
     void clear() {
         if (any() || loaded[0] || loaded[1]) *this = {};
-        else last.acquired = {}, last.open = false, fence = stored = 0;
+        else last_fence.acquired = {}, last_fence.open = false, fence = stored = 0;
     }
     void apply_fence(uint32_t me) {
-        if (!last.open) return;
-        last.open = false;
-        last.acquired.add(me, last.times);
-        if (last.device_scope) fenced[1] = last.acquired;
-        fenced[0] = std::move(last.acquired);
+        if (!last_fence.open) return;
+        last_fence.open = false;
+        last_fence.acquired.add(me, last_fence.times);
+        if (last_fence.device_scope) fenced[1] = last_fence.acquired;
+        fenced[0] = std::move(last_fence.acquired);
     }
 };
-// An address that atomics use: what its writers have released since the last plain write.
+// An address that atomic operations access, and what its writers have released since the last plain write.
 struct Flag {
-    VectorClock device, any_block, waited;              // to all of the device; within some block; as in SyncState
-    std::unordered_map<uint32_t, VectorClock> by_block; // within each block
+    VectorClock device, any_block, waited;              // released to the device; within some block; as in SyncState
+    std::unordered_map<uint32_t, VectorClock> by_block; // released within one block
     uint32_t who = 0, when = 0;
-    bool fenced = false;               // the last write has a fence before it
+    bool fenced = false;               // was there a fence before the last write?
 };
 }

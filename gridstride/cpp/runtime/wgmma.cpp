@@ -1,4 +1,4 @@
-// wgmma: the tensor cores' products, a warpgroup at a time.
+// wgmma: products of the tensor cores, by a warpgroup
 #include <math.h>
 #include <string.h>
 #include "engines.h"
@@ -6,15 +6,15 @@
 
 namespace gridstride {
 
-// A NaN that no computation gives: number `i` of d, until it has been waited for.
-static float promise(size_t i) {
+// The placeholder of accumulator `i` until the thread waits: a NaN that no computation gives.
+static float placeholder(size_t i) {
     const uint32_t bits = 0x7fbad000u | uint32_t(i);
     float x;
     memcpy(&x, &bits, 4);
     return x;
 }
-static bool is_promise(const float *p, size_t i) {
-    const float x = promise(i);
+static bool is_placeholder(const float *p, size_t i) {
+    const float x = placeholder(i);
     return !memcmp(p, &x, 4);
 }
 
@@ -56,7 +56,8 @@ static float as_number(Number type, const char *p) {
     return x;
 }
 
-// Where an operand of wgmma is: PTX's matrix descriptor. `row` counts along h or w, `i` along k.
+// The layout of an operand in shared memory, from PTX's matrix descriptor. `row` is the index along M or N, `i` along
+// K.
 struct Operand {
     uint32_t start, lead, stride;
     int swizzle, size;
@@ -91,8 +92,8 @@ static const char *operand_at(const Operand &operand, int row, int i, int line) 
     return worker->shared + offset;
 }
 static void note_operand(const Operand &operand, int first, int rows, int k, uint32_t group, int line) {
-    const int step = 16 / operand.size;                        // of 16 contiguous bytes
-    Access fine = {0, not_completed, 0};                 // no write
+    const int step = 16 / operand.size;                        // in elements: 16 contiguous bytes
+    Access fine = {0, not_completed, 0};                 // matches no write
     for (int r = 0; r < rows; r += operand.transposed ? step : 1)
         for (int i = 0; i < k; i += operand.transposed ? 1 : step)
             detector.read_by_product(
@@ -112,7 +113,7 @@ void check_metadata(const char *operation, uint32_t word, bool halves, bool orde
     }
 }
 
-// One warp's 16 rows of the 64.
+// Multiplies 16 rows of the 64, those of one warp.
 static void multiply_rows(void *const *all) {
     const Wgmma &w = *static_cast<Lane *>(all[0])->call;
     const int line = static_cast<Lane *>(all[0])->line, size = size_of(w.type), k = 32 / size,
@@ -124,18 +125,19 @@ static void multiply_rows(void *const *all) {
     const Operand a(w.a, size, w.a_transposed), b(w.b, size, w.b_transposed);
     const int b_k = w.meta ? 2 * k : k;
     if (detector.on) {
-        // A warpgroup's first thread represents it, with what this thread has waited for.
+        // The reads are noted for the first thread of the warpgroup, with the state that the current thread has
+        // acquired.
         const uint32_t me = detector.me, first_thread = uint32_t(warp / 4 * 128),
-                       sees = detector.engines_see[first_thread];
+                       sees = detector.proxy_fenced[first_thread];
         const ThreadView mine = detector.view();
         detector.me = (uint32_t(worker->block) + 1) * max_threads + first_thread;
         const ThreadView before = detector.view();
         detector.acquire(mine);
-        detector.engines_see[first_thread] = std::max(sees, detector.engines_see[me % max_threads]);
-        const uint32_t group = uint32_t(engines_of(*worker).asked[size_t(warp * 32)].groups.size());
+        detector.proxy_fenced[first_thread] = std::max(sees, detector.proxy_fenced[me % max_threads]);
+        const uint32_t group = uint32_t(engines_of(*worker).requests[size_t(warp * 32)].groups.size());
         if (!w.a_registers) note_operand(a, first, 16, k, group, line);
         if (warp % 4 == 0) note_operand(b, 0, w.n, b_k, group, line);
-        detector.view() = before, detector.engines_see[first_thread] = sees, detector.me = me;
+        detector.view() = before, detector.proxy_fenced[first_thread] = sees, detector.me = me;
     }
     float as[16][32], bs[32][256];
     for (int i = 0; i < k; i++) {
@@ -153,7 +155,7 @@ static void multiply_rows(void *const *all) {
     }
     for (int i = 0; i < b_k; i++)
         for (int c = 0; c < w.n; c++) bs[i][c] = float(w.b_sign) * as_number(w.type, operand_at(b, c, i, line));
-    // Of a sparse row, number `i` is multiplied by this row of b.
+    // Returns the row of b by which element `i` of row r is multiplied; for sparse a, the metadata selects it.
     const auto along = [&](int r, int i) {
         if (!w.meta) return i;
         const int group = i / 2;
@@ -173,41 +175,42 @@ static void multiply_rows(void *const *all) {
         for (int c = 0; c < w.n; c++) put_sum(w.type, mine(c), sum[c]);
     }
 }
-static Held *held_at(Asked &mine, const float *at) {
-    for (auto &h : mine.held)
+static PendingResult *pending_result_at(Requests &mine, const float *at) {
+    for (auto &h : mine.pending_results)
         if (h.targets[0] == at) return &h;
     return nullptr;
 }
-void wgmma_fence() { asked().fenced = true; }
+void wgmma_fence() { my_requests().fenced = true; }
 void wgmma(const Wgmma &w, int line) {
-    Asked &mine = asked();
+    Requests &mine = my_requests();
     const size_t n = size_t(w.n / 2);
-    Held *h = held_at(mine, w.to[0]);
+    PendingResult *h = pending_result_at(mine, w.to[0]);
     Lane lane{&w, current_rank() / 32, line, {}};
-    bool changed = !h;                                   // has the thread written it since?
+    // has the thread written the accumulators since the last wgmma?
+    bool changed = !h;
     for (size_t i = 0; i < n; i++) {
-        const bool promised = h && !h->given;
-        lane.mine[i] = promised ? h->values[i] : *w.now[i];
-        changed |= h && (promised ? !is_promise(w.now[i], i) : memcmp(w.now[i], &h->values[i], 4) != 0);
+        const bool is_pending = h && !h->awaited;
+        lane.mine[i] = is_pending ? h->values[i] : *w.now[i];
+        changed |= h && (is_pending ? !is_placeholder(w.now[i], i) : memcmp(w.now[i], &h->values[i], 4) != 0);
     }
     if (w.meta && current_rank() % 4 / 2 == w.selector) check_metadata("wgmma.mma_async.sp", *w.meta, true, true, line);
     if (changed && !mine.fenced && detector.on && checks(racecheck)) fail(Code::registers_written, {}, line);
     warp_together("wgmma.mma_async", &lane, multiply_rows, line);
-    if (!h) mine.held.emplace_back(), h = &mine.held.back();
+    if (!h) mine.pending_results.emplace_back(), h = &mine.pending_results.back();
     h->targets.assign(w.to, w.to + n), h->values.assign(lane.mine, lane.mine + n);
-    h->group = uint32_t(mine.groups.size()), h->line = line, h->given = false;
+    h->group = uint32_t(mine.groups.size()), h->line = line, h->awaited = false;
     mine.products++;
-    for (size_t i = 0; i < n; i++) *w.now[i] = promise(i);
+    for (size_t i = 0; i < n; i++) *w.now[i] = placeholder(i);
 }
-void wgmma_commit() { asked().groups.push_back(asked().products); }
-// The four warps of a warpgroup multiply together: it is complete when all of them have requested it.
+void wgmma_commit() { my_requests().groups.push_back(my_requests().products); }
+// The product of a warpgroup is complete when all of its four warps have issued it.
 void wgmma_wait(uint32_t groups, int line) {
-    Asked &mine = asked();
+    Requests &mine = my_requests();
     const uint32_t all = uint32_t(mine.groups.size()), due = all > groups ? all - groups : 0;
     struct Wait {
-        Asked *first;
+        Requests *first;
         uint32_t due, products;
-    } wait{&engines_of(*worker).asked[size_t(current_rank() / 128 * 128)], due, due ? mine.groups[due - 1] : 0};
+    } wait{&engines_of(*worker).requests[size_t(current_rank() / 128 * 128)], due, due ? mine.groups[due - 1] : 0};
     wait_until(
         [](void *p) {
             const auto &x = *static_cast<Wait *>(p);
@@ -216,12 +219,12 @@ void wgmma_wait(uint32_t groups, int line) {
             return true;
         },
         &wait, line, [](void *, Finding &f, const char *name) { f.add({{name, Code::for_wgmma}}); });
-    for (auto &h : mine.held) {
-        if (h.given || h.group >= due) continue;
-        h.given = true, mine.fenced = false;
+    for (auto &h : mine.pending_results) {
+        if (h.awaited || h.group >= due) continue;
+        h.awaited = true, mine.fenced = false;
         for (size_t i = 0; i < h.targets.size(); i++)
-            if (is_promise(h.targets[i], i)) *h.targets[i] = h.values[i];
+            if (is_placeholder(h.targets[i], i)) *h.targets[i] = h.values[i];
     }
-    if (detector.on && due) detector.products_waited_for(due);
+    if (detector.on && due) detector.complete_products(due);
 }
 }

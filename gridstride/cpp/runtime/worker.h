@@ -1,4 +1,5 @@
-// An OS thread at work on one block: the block's threads as fibers, its shared memory, its clock.
+// The state of one resident block: its threads as fibers, its shared memory, its clock. An OS thread works on one block
+// at a time.
 #pragma once
 #include <setjmp.h>
 #include <stddef.h>
@@ -12,16 +13,16 @@
 
 namespace gridstride {
 
-constexpr size_t alternate_bytes = 64 << 10;           // for signal handlers
+constexpr size_t signal_stack_bytes = 64 << 10;           // for signal handlers
 constexpr int max_threads = 1024, max_warps = 32;
-// arrays with a gap after each, within the 18 bits of an address in wgmma's descriptors; `shared_limit` is what a
-// block may use
+// bytes for shared arrays, with a gap after each; must fit into the 18 bits of an address in wgmma's descriptors
 constexpr size_t shared_cap = 255 << 10;
-constexpr size_t shared_limit = 227 << 10, shared_gap = 256;
+constexpr size_t shared_limit = 227 << 10, shared_gap = 256;   // bytes that a block may use; bytes of a gap
 
 enum State : uint8_t { ready, at_barrier, in_warp, at_active_mask, on_condition, done };
 
-// What the lanes of a warp give each other; whose value comes from a shuffle that read an absent lane
+// The values of all lanes for a shuffle or vote; `undefined`: lanes whose value was read from an absent lane;
+// `readers`: lanes that have not read yet
 struct WarpExchange {
     alignas(16) char slot[32][16];
     uint32_t undefined;
@@ -29,7 +30,7 @@ struct WarpExchange {
 };
 static_assert(offsetof(WarpExchange, undefined) == undefined_lanes);
 
-// Where a value is undefined: a shuffle that reads an absent lane and why, or a result that only some threads get
+// Why a value is undefined: a shuffle has read an absent lane, or only some threads get a collective's result
 struct UndefinedValue {
     int line, rank, lane;                          // lane: -1 for a result
     Code why;
@@ -39,10 +40,10 @@ struct Warp {
     uint32_t exists, finished, arrived;            // by lane
     uint32_t mask[32], group[32];
     uint8_t op[32];                                // 0: a barrier, 1: an exchange, 2: all lanes together
-    const char *what[32];                          // the instruction, where all lanes must come together
-    void (*f[32])(void *const *);
-    WarpExchange *got[32], exchange[65];
-    alignas(16) char given[32][16];
+    const char *instruction[32];                          // the instruction that all lanes must execute together
+    void (*collective[32])(void *const *);
+    WarpExchange *exchange_of[32], exchange[65];
+    alignas(16) char operand[32][16];
 };
 
 struct SharedArray {
@@ -52,7 +53,7 @@ struct SharedArray {
     SharedArray(const char *called, size_t offset, const Shape &shape) : offset(offset), shape(shape) {
         strncpy(name, called, sizeof name - 1);
     }
-    // The index of the element at an offset in shared memory; what is past the end is so along the first axis
+    // The index of the element at an offset in shared memory; past the end, the first axis exceeds the shape
     void index_of(size_t at, long long *index) const {
         index[0] = static_cast<long long>(at) - static_cast<long long>(offset);
         index[0] /= static_cast<long long>(shape.itemsize);
@@ -62,18 +63,19 @@ struct SharedArray {
         }
     }
 };
-// What a library declares at file scope: a thread meets it only once, in whatever launch comes first.
+// Shared memory that a module declares at file scope. An OS thread executes each declaration only once, in its first
+// launch.
 struct FileScope {
     size_t used = 0;
     std::vector<SharedArray> arrays;
     std::vector<SharedArray> dynamic;              // one at most
 };
 
-// The address that a thread polled last, the value that it found, and how often in a row.
+// The address that a thread polled last, the value that it found, and how often it has found that in a row
 struct Poll {
     const void *at;
     uint64_t value;
-    uint32_t bytes, repeats, where;                       // where: in the code, as an Access has it
+    uint32_t bytes, repeats, where;                       // where: as in Access
 };
 
 struct BlockClock;
@@ -85,24 +87,24 @@ struct Worker {
     int n = 0;                                     // threads in a block
     uint64_t block = 0;                            // its number in the grid
     uint3 block_index;
-    // threads; a slot is a position in the order in which they run
+    // Threads. A slot is a position in the order in which they run; `rank` maps slots to ranks, `slot` ranks to slots.
     uint8_t state[max_threads];
     int rank[max_threads], slot[max_threads], line[max_threads];
-    int returned[max_threads];                     // the first line whose barriers its `return` has not passed by
+    int returned[max_threads];                     // by rank: the line of its `return`, 0 for none
     uint3 index[max_threads];
     Fiber *fiber[max_threads];
     int current = 0, next = 0, live = 0;
     bool running = false, shuffled = false;
-    bool values_undefined = false;                 // of some thread of the block
-    Fiber fibers[max_threads];                     // close together: the next one's stack is fetched ahead
-    int made = 0;
-    std::vector<Fiber *> idle;
+    bool values_undefined = false;                 // has any thread an undefined value?
+    Fiber fibers[max_threads];                     // adjacent, so that the next fiber can be prefetched
+    int fiber_count = 0;
+    std::vector<Fiber *> idle_fibers;
     Fiber main;
     // barriers
     int predicate[max_threads], count = 0;
     Warp warps[max_warps];
     bool warps_used = false;
-    // threads with an undefined value, by warp, if there are any in the block; whence they have it
+    // masks of threads with an undefined value, by warp, valid if `values_undefined`; and by rank where it comes from
     uint32_t undefined[max_warps], undefined_reads = 0;
     UndefinedValue origin[max_threads];
     struct {
@@ -113,49 +115,50 @@ struct Worker {
     // shared memory
     char *shared = nullptr;
     size_t shared_used = 0, shared_static = 0;
-    std::vector<size_t> offset;                    // by declaration; 0: not met in this launch
+    std::vector<size_t> offset;                    // by declaration: 1 + offset; 0: not executed in this launch
     std::vector<SharedArray> arrays;
     std::unordered_map<uintptr_t, FileScope> file_scopes;      // by the library's address
-    size_t unloaded = 0;               // libraries that were unloaded until these were looked through last
+    size_t unloaded = 0;               // the `modules_unloaded` of the last check of `file_scopes`
     size_t dynamic_array = 0;                      // 1 + its index in `arrays`
     bool dynamic_met = false;                      // in this launch
     // what went wrong
     sigjmp_buf escape;
     volatile int signal = 0;
-    int missed = 0;                                // signals that came at a bad time
+    int deferred_signals = 0;                                // signals that came where the kernel cannot be ended
     void *fault = nullptr, *pc = nullptr, *link = nullptr, **sp = nullptr;
-    void *frames[64];                              // where the signal came, and who had called that
-    int depth = 0;                                 // how many of them there are
-    bool astray = false;                           // a function has returned to an address that is not code
+    void *frames[64];                              // the call stack at the signal
+    int depth = 0;                                 // the size of `frames`
+    bool bad_return = false;                           // has a function returned to an address that is not code?
     const char *access = "access";                 // of a memory fault: a read, a write, or unknown
-    bool overflows = false;                        // a division's quotient is too large
-    void *alternate = nullptr;
+    bool overflows = false;                        // is it an overflow of a division?
+    void *signal_stack = nullptr;
     uint32_t spins = 0, yields = 0;
     Poll polls[max_threads];                       // by rank
-    // blocks that are at work on this OS thread; each but the first, or each cluster's, has a worker of its own
-    Worker *root = this;                           // the OS thread's own: all return to it
-    Worker *at_work = this;                        // of the leader: the block that goes on next
-    bool has_polled = false;                       // has any?
-    uint32_t excused = 0;                          // the grid's barrier, from 1, that some are not awaited at
-    uint32_t idle_switches = 0;                    // of the leader: switches in a row without anything new
-    char *kept = nullptr;                          // its shared memory, while another block is at work
-    // the blocks of its cluster, itself among them; each has a worker of its own, all on one OS thread
+    // Other resident blocks of this OS thread: each block has a Worker; the first one reuses that of the OS thread.
+    Worker *root = this;                           // the Worker of the OS thread, to whose main fiber all return
+    Worker *running_block = this;                        // of the leader: the block of its cluster that runs next
+    bool has_polled = false;                       // has any thread polled?
+    // 1 + the phase of the grid's barrier for which exited threads were counted
+    uint32_t excused = 0;
+    uint32_t idle_switches = 0;                    // of the leader: switches in a row without progress
+    char *saved_shared = nullptr;                          // a copy of its shared memory while another block runs
+    // The blocks of its cluster, including itself: one Worker each, all on one OS thread.
     Worker *leader = this;
     std::vector<Worker *> cluster;                 // of the leader; empty if a block is alone
     dim3 cluster_dims = dim3(1, 1, 1);
-    std::vector<Worker *> peers;                   // workers that the leader made for other blocks
-    BlockClock *clock = nullptr;                   // while another block of the cluster is at work
-    // what its threads have requested from the copy engine and the tensor cores, if anything
+    std::vector<Worker *> peers;                   // of the leader: the Workers for the other blocks
+    BlockClock *clock = nullptr;                   // while another block runs
+    // the requests of its threads to the copy engine and the tensor cores; null: none
     Engines *engines = nullptr;
 
     void prepare_threads(const Launch &, uint32_t seed, int order);
     Worker *block_of(const char *shared) const;
     void choose_in_cluster(Fiber &self);
-    void leave(Fiber &self);
+    void suspend_block(Fiber &self);
     bool is_spinning(const void *at, unsigned bytes, uint32_t where);
-    bool may_go_on() const;
+    bool can_progress() const;
     bool waits_for_grid() const;
-    // Is this just past the stack of the thread at work? What runs past the end of its local array comes there.
+    // Is the address just past the stack of the current thread, as after an index past the end of a local array?
     bool is_past_stack(uintptr_t a) const {
         return a - reinterpret_cast<uintptr_t>(fiber[current]->stack) - stack_bytes < 65536;
     }
@@ -163,7 +166,7 @@ struct Worker {
     void note_progress() { leader->idle_switches = 0; }
     size_t blocks() const { return cluster.empty() ? 1 : cluster.size(); }
     Worker *block_at(size_t i) { return cluster.empty() ? this : cluster[i]; }
-    uint32_t patience() const;
+    uint32_t idle_limit() const;
     void begin_block(uint64_t block);
     void begin_single(uint64_t block);
     void begin_cluster(uint64_t number);
@@ -181,19 +184,19 @@ struct Worker {
     uint32_t undefined_in(int warp) const { return values_undefined ? undefined[warp] : 0; }
     bool is_undefined(int r) const { return undefined_in(r / 32) >> r % 32 & 1; }
     void set_undefined(int r, const UndefinedValue &);
-    [[noreturn]] void stuck();
-    [[noreturn]] void stuck_in_warp(int slot);
-    [[noreturn]] void stuck_together(int rank);
-    [[noreturn]] void stuck_at_mask(int rank);
-    bool reports_itself = false;                   // the thread at work reports where it waits
+    [[noreturn]] void report_deadlock();
+    [[noreturn]] void deadlock_in_warp(int slot);
+    [[noreturn]] void deadlock_in_collective(int rank);
+    [[noreturn]] void deadlock_at_active_mask(int rank);
+    bool reports_itself = false;                   // the current thread was resumed to report where it waits
     [[noreturn]] void report_from(int rank);
     [[noreturn]] void report_where_it_waits();
-    [[noreturn]] void stuck_on_condition(int rank);
-    Fiber *a_fiber();
+    [[noreturn]] void deadlock_on_condition(int rank);
+    Fiber *take_fiber();
     void dynamic(const char *name, const Shape &);
     ~Worker();
 };
 extern __attribute__((tls_model("initial-exec"))) thread_local Worker *worker;
-// A launch of this OS thread is at work, with checks: what other threads of the host do is not the kernel's.
+// Does this OS thread run a checked launch? Accesses of the host's other threads are not checked.
 extern __attribute__((tls_model("initial-exec"))) thread_local bool checks_enabled;
 }
