@@ -62,7 +62,7 @@ def fail(message):
 
 
 def parser(command, about):
-    "A parser for the arguments of one command, whose errors are one line"
+    "Make a parser for the arguments of one command, which reports errors in one line"
     p = argparse.ArgumentParser(prog=f'course.py {command}'.strip(), description=about)
     p.error = lambda message: fail(f'{message}. See: python3 course.py --help')
     return p
@@ -96,7 +96,7 @@ CAUSES = [  # (pattern in the log, what is wrong and how to fix it)
 
 
 def cause(lines):
-    "The cause of a failed step, from its output, in one line"
+    "Return the cause of a failed step, from its output, in one line"
     text = ''.join(lines)
     for pattern, advice in CAUSES:
         if re.search(pattern, text): return advice
@@ -107,7 +107,7 @@ def cause(lines):
 # One step of the set-up: a child process whose output goes to the log, and a line that shows the progress.
 
 def doing(line):
-    "What pip does, in a few words, if this line of its output shows it"
+    "Describe what pip does, if this line of its output shows it; else None"
     if line.startswith('Installing collected packages'): return f"installing {line.count(',')+1} packages"
     m = re.match(r'\s*(Collecting|Downloading|Building|Preparing|Obtaining) (\S+)', line)
     return f"{m[1].lower()} {m[2].rsplit('/', 1)[-1]}" if m else None
@@ -137,14 +137,14 @@ def follow(child, log, lines):
 
 
 def launch(cmd, lock):
-    "Start `cmd` in a new session. It holds the lock, too: if it outlives this process, others wait for it"
+    "Start `cmd` in a new session; it inherits the lock, so that others wait for it even if this process ends"
     return subprocess.Popen(list(map(str, cmd)), cwd=ROOT, env=environment(), pass_fds=[lock.fileno()] if fcntl else [],
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                             encoding='utf-8', errors='replace', start_new_session=True)
 
 
 def follow_to_end(cmd, lock, lines, title):
-    "Run `cmd`, and in a terminal show what it does after `title()`; its exit status"
+    "Run `cmd` and return its exit status; a terminal shows `title()` and what it does"
     with open(LOG, 'a', encoding='utf-8') as log:
         child = launch(cmd, lock)
         try:
@@ -159,7 +159,7 @@ def follow_to_end(cmd, lock, lines, title):
 
 
 def attempt(lock, which, what, *cmd):
-    "Run `cmd` and show its progress; its exit status and output"
+    "Run `cmd` and show its progress; return its exit status and output"
     live, start, lines = sys.stdout.isatty(), time.monotonic(), []
     if not live: print(f'{which} {what} ...', flush=True)
     status = follow_to_end(cmd, lock, lines, lambda: f'{which} {what}, {time.monotonic()-start:.0f} s')
@@ -177,7 +177,7 @@ def step(lock, which, what, *cmd):
 # One set-up at a time. The operating system's lock ends with the last process that holds it, even if that is killed.
 
 def acquire(lock):
-    "Lock the file `lock`; if another process holds it, print which, and wait"
+    "Lock the file `lock`; if another process holds the lock, print which, and wait"
     try: fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         lock.seek(0)
@@ -201,28 +201,28 @@ def locked(what):
 # The set-up: .venv, and a stamp in it that records what it was made for. Without a stamp the set-up is incomplete.
 
 def fingerprint():
-    "A hash of what a set-up depends on: the requirements, and the folder of the course"
+    "Return a hash of what a set-up depends on: the requirements, and the folder of the course"
     files = b'\0'.join((ROOT/f).read_bytes() for f in INPUTS)
     return hashlib.sha256(files + os.fsencode(ROOT)).hexdigest()
 
 
 def stamp():
-    "What the complete set-up in .venv was made for; an empty dict if it is incomplete or the stamp is damaged"
+    "Read the stamp of .venv, what it was made for; an empty dict if the set-up is incomplete or the stamp damaged"
     try:
         made = json.loads(STAMP.read_bytes())
         extras = made['extras']
-        whole = {'inputs', 'python'} < set(made) and extras == sorted(extras) and all(map(str.isidentifier, extras))
+        is_whole = {'inputs', 'python'} < set(made) and extras == sorted(extras) and all(map(str.isidentifier, extras))
     except (OSError, ValueError, TypeError, LookupError, RecursionError): return {}
-    return made if whole else {}
+    return made if is_whole else {}
 
 
 def version():
-    "The version of .venv's Python; None if that is not a working environment with pip"
+    "Return the version of .venv's Python; None if .venv is not a working environment with pip"
     return doctor.environment_version(VENV, environment())
 
 
 def remove(path):
-    "Remove a file, link or folder; whether it existed"
+    "Remove a file, link or folder; return whether it existed"
     if path.is_symlink() or path.is_file(): path.unlink()
     elif path.is_dir(): shutil.rmtree(path)
     else: return False
@@ -230,7 +230,7 @@ def remove(path):
 
 
 def remove_environment():
-    """Remove .venv, and what interrupted removals left; the list of what was removed
+    """Remove .venv, and what interrupted removals left; return the list of removed paths
 
     .venv is renamed first, which is atomic, so that a partly removed one is never used.
     """
@@ -269,17 +269,17 @@ BROKEN = (f'{VENV} is broken: its Python or its pip does not work, or its Python
 
 
 def working_version():
-    "`version()`; fails if it is None"
+    "Return `version()`; fail if it is None"
     return version() or fail(BROKEN)
 
 
 def wanted(made, extras):
-    "What .venv must be made for: the requirements, this folder, and all extras that were ever requested"
+    "Return what .venv must be made for: the requirements, this folder, and all extras that were ever requested"
     return dict(inputs=fingerprint(), extras=sorted({'course', *extras, *made.get('extras', [])}))
 
 
 def finished(made, extras):
-    "Whether the set-up with the stamp `made` is complete and includes `extras`"
+    "Return whether the set-up with the stamp `made` is complete and includes `extras`"
     return bool(made) and {**made, **wanted(made, extras)} == made and version() == made['python']
 
 
@@ -314,15 +314,15 @@ TORCH_INDEX = 'GRIDSTRIDE_TORCH_INDEX'  # the variable with the address of anoth
 
 
 def has_pip_an_index():
-    "Whether variables or files configure an index for pip: then no other index is queried"
-    if any(os.environ.get(f'PIP_{o}'.upper().replace('-', '_')) for o in INDEX_SETTINGS): return True
+    "Return whether variables or files configure an index for pip: then no other index is queried"
+    if any(os.environ.get(f'PIP_{name}'.upper().replace('-', '_')) for name in INDEX_SETTINGS): return True
     how = dict(env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     said = subprocess.run([str(PYTHON), '-m', 'pip', 'config', 'list'], **how).stdout
     return bool(re.search(rf"\.({'|'.join(INDEX_SETTINGS)})=", said))
 
 
 def torch_index():
-    "The address of the index with PyTorch's builds for the CPU; None: no index is queried"
+    "Return the address of the index with PyTorch's builds for the CPU; None if no index is to be queried"
     own = os.environ.get(TORCH_INDEX)
     if not sys.platform.startswith('linux') or doctor.has_gpu() or is_torch_there(): return None
     if own is not None: return own or None
@@ -333,18 +333,18 @@ def torch_index():
 
 
 def site_packages():
-    "The folders of .venv's packages"
+    "List the folders of .venv's packages"
     return [str(p) for p in VENV.glob('lib/*/site-packages')]
 
 
 def is_torch_there():
-    "Whether .venv has the PyTorch that constraints.txt names, in any build"
+    "Return whether .venv has the version of PyTorch in constraints.txt, in any build"
     pin = re.search(r'^torch==([^\s;]+)', (ROOT/'constraints.txt').read_text(encoding='utf-8'), re.M)
     return bool(pin) and any(list(Path(p).glob(f'torch-{pin[1]}[+.]*dist-info')) for p in site_packages())
 
 
 def answers(address, seconds=2):
-    "Whether the package index at `address` returns its page on PyTorch within so many seconds"
+    "Return whether the package index at `address` answers within a number of seconds"
     from http.client import HTTPException  # takes a third of the start-up time, and only needed here
     from urllib.request import urlopen
     def ask():
@@ -389,7 +389,7 @@ LEAD_ELSEWHERE = {'PYTHONHOME', 'PIP_PREFIX', 'PIP_ROOT', 'PIP_TARGET'}
 
 
 def environment():
-    "The environment variables for .venv: its programs come first, and no variable points Python or pip elsewhere"
+    "Return the environment variables for .venv: its programs come first, and Python and pip use only .venv"
     path = os.pathsep.join([str(PYTHON.parent), os.environ.get('PATH', '')])
     kept = {k: v for k, v in os.environ.items() if k not in LEAD_ELSEWHERE}
     return dict(kept, PATH=path, PIP_USER='0', JUPYTER_PREFER_ENV_PATH='1')
@@ -405,7 +405,7 @@ def become(*cmd, **env):
 
 
 def taken(port):
-    "Whether a process listens on `port` of localhost, which has two addresses"
+    "Return whether a process listens on `port` of localhost, which has two addresses"
     for family, host in ((socket.AF_INET, '127.0.0.1'), (socket.AF_INET6, '::1')):
         try:
             with socket.socket(family) as s:
@@ -417,14 +417,14 @@ def taken(port):
 
 
 def free_port(first):
-    "The first free port from `first` up"
+    "Return the first free port from `first` up"
     for port in range(first, min(first+PORTS, 65536)):
         if not taken(port): return port
     fail(f'No port from {first} up is free. Choose another with --port N.')
 
 
 def has_browser():
-    "Whether a browser can open a window here"
+    "Return whether a browser can open a window on this machine"
     display = os.environ.get('DISPLAY') or os.environ.get('WAYLAND_DISPLAY')
     if sys.platform.startswith('linux') and not display: return False
     try: return bool(webbrowser.get())
@@ -432,7 +432,7 @@ def has_browser():
 
 
 def lesson_page(number):
-    "The path of a lesson in JupyterLab; fails if there is no such lesson"
+    "Return the path of a lesson in JupyterLab; fail if there is no such lesson"
     try: return f"/lab/tree/nbs/{lessons.pick([number], ROOT/'nbs')[0].name}"
     except LookupError as e: fail(e)
 
@@ -459,7 +459,7 @@ def run_in_background(*module):
 
 
 def lab_command(page, port, browser):
-    "The command that starts JupyterLab"
+    "Return the command that starts JupyterLab"
     cmd = [PYTHON, '-m', 'jupyterlab', '--Application.log_level=ERROR', f'--ServerApp.root_dir={ROOT}',
            f'--ServerApp.port={port}', '--ServerApp.port_retries=0', f'--LabApp.default_url={page}',
            f'--ServerApp.open_browser={browser}']
@@ -503,7 +503,7 @@ def run(argv):
 
 
 def written():
-    "{file: time of its last change} of nbs/recorded"
+    "Return {file: time of its last change} of nbs/recorded"
     return {p.name: p.stat().st_mtime_ns for p in (ROOT/'nbs/recorded').glob('*') if not p.name.startswith('.')}
 
 
@@ -516,12 +516,12 @@ def record(argv):
     before = written()
     status, missed = run_recording(argv)
     new = sorted(k for k, t in written().items() if before.get(k) != t)
-    print(f"\nWritten: {', '.join(new) or 'nothing'}", *(f'Not written: {o}' for o in missed), sep='\n')
+    print(f"\nWritten: {', '.join(new) or 'nothing'}", *(f'Not written: {line}' for line in missed), sep='\n')
     sys.exit(status or int(bool(missed or not new)))
 
 
 def run_recording(argv):
-    "Execute lessons in recording mode; their exit status, and one line per recording that failed"
+    "Execute lessons in recording mode; return their exit status, and one line per recording that failed"
     with tempfile.TemporaryDirectory() as folder:
         missed = Path(folder)/'missed'
         missed.touch()
@@ -576,14 +576,14 @@ COMMANDS = dict(open=open_lab, setup=setup_only, test=test, run=run, record=reco
 
 
 def command_of(argv):
-    "The command that `argv` names, and its arguments"
+    "Return the command that `argv` names, and its arguments"
     if not argv or argv[0].isdigit() or argv[0].startswith('-'): return open_lab, argv
     if argv[0] in COMMANDS: return COMMANDS[argv[0]], argv[1:]
     fail(f"There is no command {argv[0]!r}. The commands are: {', '.join(COMMANDS)}. See: python3 course.py --help")
 
 
 def interrupt_at(*names):
-    "Let the signals `names` interrupt, so that no child keeps running; except ignored ones, as under nohup"
+    "Let signals raise KeyboardInterrupt, so that no child keeps running; ignored signals, as under nohup, stay ignored"
     for number in (getattr(signal, name) for name in names if hasattr(signal, name)):
         if signal.getsignal(number) != signal.SIG_IGN: signal.signal(number, signal.default_int_handler)
 

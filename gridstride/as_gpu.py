@@ -486,7 +486,7 @@ def _too_long(outputs, seconds, unchecked):
 
 
 def _failures(cells, seconds, unchecked):
-    "Yield (index of the cell, what went wrong) for each cell that failed"
+    "Yield (index, what went wrong) of failed cells"
     for i, c in enumerate(cells):
         for output in c.get('outputs', []):
             if output.output_type == 'error' and output.ename == 'KeyboardInterrupt':

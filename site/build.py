@@ -13,7 +13,7 @@ UNAVAILABLE = 3  # its exit status when it cannot download what they need
 
 
 def sphinx(out, cache, jobs):
-    "Build the pages in `out` from the sources in `cache`; the exit status, which is not 0 if anything must be fixed"
+    "Build the pages in `out` from the sources in `cache`; return an exit status, which is not 0 if there are warnings"
     from sphinx.cmd.build import main
 
     status = main(
@@ -38,8 +38,8 @@ def sphinx(out, cache, jobs):
 
 def build(
     folder,  # gets `_build`, the site, and `_cache`, which the next build reuses
-    lite,  # whether to build what runs in the browser, too
-    jobs,  # processes that build pages; they exchange what they know, so one process takes 25% less CPU time
+    lite,  # build what runs in the browser, too?
+    jobs,  # processes that build pages; they exchange data, so one process takes 25% less CPU time
 ) -> int:  # exit status
     "Write the sources and build the pages from them and, at the same time, what runs in the browser"
     start, out = time.monotonic(), folder / '_build'
@@ -59,7 +59,7 @@ def build(
 
 
 def make_pages(folder, run_here, jobs):
-    "Build the pages, with or without links to what runs in the browser; the exit status"
+    "Build the pages, with or without links to what runs in the browser; return the exit status"
     cache = folder / '_cache'
     pages.write(cache / 'source', cache / 'reference.json', run_here)
     return sphinx(folder / '_build', cache, jobs)

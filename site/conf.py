@@ -1,4 +1,4 @@
-"How Sphinx renders the pages that `pages.py` writes."
+"Configures how Sphinx renders the pages that `pages.py` writes."
 
 import functools, sys
 from configparser import ConfigParser
@@ -78,7 +78,7 @@ _menus = {}  # (page or folder, how it is drawn) -> HTML
 
 
 def share_menus(app, page, template, context, doctree):
-    "Let pages that are in no menu share that of their folder: rendering one per page took 20% of the build"
+    "Let pages that are in no menu share the menu of their folder: rendering one per page took 20% of the build"
     draw, listed = context['toctree'], any(page in pages for pages in app.env.toctree_includes.values())
     of = page if listed or '/' not in page else page.rpartition('/')[0] + '/'
 
@@ -92,7 +92,7 @@ def share_menus(app, page, template, context, doctree):
 
 
 class English(SearchEnglish):
-    "Sphinx's English, which computes the stem of each word once, not once per page"
+    "Sphinx's English, with a cache for the stems of words, which pages share"
 
     stem = functools.cache(SearchEnglish.stem)
 

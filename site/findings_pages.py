@@ -1,4 +1,4 @@
-"""One page per finding, from the table of `gridstride/diagnostics/messages.py`, with kernels of `site/messages`."""
+"""Makes a page per finding, from the table of `diagnostics/messages.py` and the kernels in `site/messages`."""
 
 import re, sys
 from pathlib import Path
@@ -29,7 +29,7 @@ IMPORTS = {  # what a block uses -> the line that it begins with
 
 
 def named(**codes):
-    "{(kind, code), ...} of codes by their kind"
+    "Return {(kind, code), ...} for codes by their kind"
     return {(kind, code) for kind, some in codes.items() for code in some.split()}
 
 
@@ -46,13 +46,13 @@ WITHOUT = {  # why a page has no kernels -> the findings
 
 
 def with_imports(code):
-    "A code block that runs as it is"
+    "Prepend imports, so that a code block runs as it is"
     lines = [line for used, line in IMPORTS.items() if re.search(used, code)]
     return '\n'.join(lines) + '\n\n' + code if lines else code
 
 
 def examples():
-    "{(kind, code): (prose, wrong, right)} of `site/messages`: one section of the kind's file per finding"
+    "Read {(kind, code): (prose, wrong, right)} from `site/messages`: a file per kind, a section per finding"
     out = {}
     for path in sorted((ROOT / 'site/messages').glob('*.md')):
         _, *sections = re.split(r'^## (\w+)\n', path.read_text(encoding='utf-8'), flags=re.M)
@@ -63,25 +63,25 @@ def examples():
 
 
 def in_dialects(text):
-    "{dialect: words} of a text of the table, where they differ; under '' if they are the same in all"
+    "Return {dialect: text} for a text of the table; the key is '' if all dialects have the same"
     return {'': text} if isinstance(text, str) else text
 
 
 def wording(words):
-    "The message and its hint, with the names of the fields, once per dialect in which they differ"
+    "Format the message and its hint, with the names of the fields, once per dialect in which they differ"
     whats, hints = in_dialects(words.what), in_dialects(words.hint)
     out = []
     for dialect in sorted({*whats, *hints} - {''}) or ['']:
-        said = [o.get(dialect, o.get('', '')) for o in (whats, hints)]
+        said = [texts.get(dialect, texts.get('', '')) for texts in (whats, hints)]
         if any(said):
             if dialect:
                 out.append(f'{LANGUAGES[dialect]}:\n')
-            out += ['\n>\n'.join(f'> {escaped(o)}' for o in said if o) + '\n']
+            out += ['\n>\n'.join(f'> {escaped(text)}' for text in said if text) + '\n']
     return '\n'.join(out)
 
 
 def how_it_is_reported(kind, code):
-    "The name of its error or warning, and how to run without the check"
+    "Return a sentence with the name of its error or warning, and how to run without the check"
     if code in WARNINGS:
         reported = f'It is a warning, `{WARNINGS[code][1].__name__}`: the kernel continues.'
     else:
@@ -97,7 +97,7 @@ def shown(
     example,  # its prose and its kernels
     key,  # kind and code, which give the reason if there is none
 ):
-    "The kernels of a finding, wrong and right"
+    "Format the kernels of a finding, wrong and right"
     if not example:
         return next((f'{why}\n' for why, keys in WITHOUT.items() if key in keys), '')
     prose, wrong, right = example
@@ -105,7 +105,7 @@ def shown(
 
 
 def page(kind, code, words, example):
-    "The page of a finding"
+    "Make the page of a finding"
     quoted = [] if is_bare(words) else [f'> {escaped(first_wording(words))}\n']
     return '\n'.join(
         [
@@ -127,12 +127,12 @@ def escaped(text):
 
 
 def first_wording(words):
-    "What a finding says, in the first of the dialects that have it"
+    "Return the message of a finding, in the first dialect that has one"
     return next(iter(in_dialects(words.what).values()))
 
 
 def is_bare(words):
-    "Whether a message has no words besides its fields"
+    "Return whether a message consists of fields only"
     return not re.search(r'\w', re.sub(r'\{.*?\}', '', first_wording(words)))
 
 
@@ -143,8 +143,8 @@ What the detectors of the simulator, the emulator and `tile` report, each with a
 """
 
 
-def index(known):  # what `examples` gives
-    "The page that lists all findings by kind"
+def index(known):  # the result of `examples`
+    "Make the page that lists all findings by kind"
     out = [HEAD]
     for kind, error in CLASSES.items():
         meaning = error.__doc__.strip().splitlines()[0].rstrip('.')
@@ -158,7 +158,7 @@ def index(known):  # what `examples` gives
 
 
 def pages():
-    "{file: text} of all messages"
+    "Make {file: text} for all messages"
     known = examples()
     out = {
         f'messages/{kind}-{code}.md': page(kind, code, words, known.get((kind, code)))

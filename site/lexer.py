@@ -1,4 +1,4 @@
-"Highlighting of Python cells: CUDA C in a string, or below `%%cuda`, is highlighted as C++."
+"Highlights Python cells: CUDA C in a string, or below `%%cuda`, is highlighted as C++."
 
 import re
 
@@ -16,7 +16,7 @@ class CudaInPython(PythonLexer):
     name = 'Python with CUDA C'
 
     def get_tokens_unprocessed(self, text):
-        "The tokens; those of a long string of CUDA C are C++"
+        "Yield the tokens; those of a long string of CUDA C are C++"
         if text.startswith('%%cuda'):
             first = text.find('\n') + 1 or len(text)
             yield 0, String.Affix, text[:first]
@@ -38,12 +38,12 @@ class CudaInPython(PythonLexer):
 
 
 def moved(start, source):
-    "C++ tokens of a source that begins at `start`"
+    "Yield the C++ tokens of a source that begins at `start`"
     return ((start + at, kind, value) for at, kind, value in CudaLexer().get_tokens_unprocessed(source))
 
 
 def coloured(start, string):
-    "The tokens of a string of Python, with its quotes"
+    "Yield the tokens of a Python string, with its quotes"
     parts = BODY.match(string)
     if not (parts and CUDA.search(parts[2]) and not OTHER.search(parts[2])):
         yield start, String, string

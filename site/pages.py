@@ -62,8 +62,8 @@ def title(nb):
 
 def minutes(
     text,  # the Markdown of a lesson
-) -> tuple:  # (minutes to read, minutes for the exercises), each a text; '' where the lesson does not say
-    "What the line of a lesson that begins with **Time** says, its parts added up"
+) -> tuple:  # (minutes to read, minutes for the exercises), as text; '' if the lesson does not state them
+    "Read the **Time** line of a lesson, and add up its parts"
     said = re.search(r'^\*\*Time\*\*(.*)', text, re.M)
     if not said:
         return '', ''
@@ -72,26 +72,26 @@ def minutes(
     exercises = re.findall(rf'{span}(?: minutes)?(?: more)? for (?:the|its) ', line)
     exercises += re.findall(rf'exercises take {span}', line)
     reading = [int(n) for n in re.findall(r'(?<!to )(?<!take )\b(\d+) minutes(?! more)(?! for)', line)]
-    low, high = (sum(int(o[i] or o[0]) for o in exercises) for i in (0, 1))
+    low, high = (sum(int(span[i] or span[0]) for span in exercises) for i in (0, 1))
     return str(sum(reading) or ''), (f'{low} to {high}' if high > low else str(low or ''))
 
 
 def without_directives(code):
-    "A cell's source for readers, without nbdev's directives"
+    "Return a cell's source without nbdev's directives"
     return re.sub(r'^#\|.*\n+', '', code, flags=re.M)
 
 
 def for_the_site(
     text,  # Markdown of the repository
     where,  # its file, relative to the root
-) -> str:  # the same, for the site
+) -> str:  # Markdown of the site
     "Move play links out of headings, where the table of contents would list them; point links to pages"
     text = re.sub(r'^(#+ .*?) +\(\[(▶[^\]]*)\]\((\S+)\)\)$', r'\1\n\n[\2](\3){.play}', text, flags=re.M)
     return LINK.sub(lambda m: to_page(m, (ROOT / where).parent), text)
 
 
 def to_page(link, folder):
-    "A Markdown link to a file of the repository, as a link to its page; a link to a folder becomes its text"
+    "Turn a Markdown link to a file of the repository into a link to its page, and a link to a folder into its text"
     text, target = link.groups()
     path, _, anchor = target.partition('#')
     file = (folder / path).resolve()
@@ -107,7 +107,7 @@ def to_page(link, folder):
 def hints_of(
     number,  # of a lesson: '03'
 ) -> dict:  # exercise -> its hints
-    "What `hint` prints, read from the source of the lesson's exercises"
+    "Read the hints from the source of the lesson's exercises"
     path = ROOT / f'gridstride/course/exercises/lesson_{number}.py'
     if not path.exists():
         return {}
@@ -124,7 +124,7 @@ def folded(summary, text):
 
 
 def with_hints(text, hints):
-    "A folded solution, preceded by its folded hints"
+    "Insert folded hints before a folded solution"
     name = re.match(r'<details>\s*<summary>Solution of (\d\d\.\w+)', text)
     if not name or name[1] not in hints:
         return text
@@ -136,7 +136,7 @@ def how_to_open(
     path,  # of the notebook
     lite,  # the content of `lite.json`
 ) -> str:  # HTML
-    "The box below a notebook's title: a link that runs it here, and the command that opens it locally"
+    "Make the box below a notebook's title: a link that runs it in the browser, and the command that opens it locally"
     number = path.stem[:2] if path.parent.name == 'nbs' else ''
     command = f'python3 course.py {number}' if number else f'python3 course.py, then open {path.relative_to(ROOT)}'
     up = '../' * len(path.relative_to(ROOT).parts[:-1])
@@ -150,8 +150,8 @@ def how_to_open(
 
 
 def described(cell):
-    "The alternative text of a cell's pictures, for screen readers"
-    for data in (o.get('data', {}) for o in cell.get('outputs', [])):
+    "Return metadata with the alternative text of a cell's pictures, for screen readers"
+    for data in (output.get('data', {}) for output in cell.get('outputs', [])):
         if {'image/png', 'image/svg+xml'} & set(data):
             text = ' '.join(''.join(data.get('text/plain', '')).split())
             return {'mystnb': {'image': {'alt': 'A plot that this cell draws' if text.startswith('<') else text}}}
@@ -159,7 +159,7 @@ def described(cell):
 
 
 def page_of(path, lite):
-    "A notebook as the site shows it"
+    "Return the JSON of a notebook as the site shows it"
     nb = read(path)
     hints = hints_of(path.stem[:2]) if path.parent.name == 'nbs' else {}
     cells = []
@@ -182,23 +182,23 @@ def picture(
     path,  # a notebook
     code,  # a line of the cell that draws it
 ) -> bytes:  # PNG
-    "A picture in the outputs of a committed notebook; raises `LookupError` if there is none"
+    "Return a picture from the outputs of a notebook; raises `LookupError` if there is none"
     for c in read(path)['cells']:
         if c['cell_type'] == 'code' and code in source(c):
-            for o in c['outputs']:
-                if 'image/png' in o.get('data', {}):
-                    return base64.b64decode(''.join(o['data']['image/png']))
+            for output in c['outputs']:
+                if 'image/png' in output.get('data', {}):
+                    return base64.b64decode(''.join(output['data']['image/png']))
     raise LookupError(f'{path.name}: no cell with {code!r} has a picture')
 
 
 def rows():
-    "(number, title, file, what it does, GPU) of the table of lessons in the README"
+    "Return (number, title, file, what it does, GPU) of each lesson in the README's table"
     text = (ROOT / 'README.md').read_text(encoding='utf-8')
     return re.findall(r'^\| \[(\d\d) ([^\]]*)\]\((nbs/\S+\.ipynb)\) \| (.*) \| (.*) \|$', text, re.M)
 
 
 def lesson_table():
-    "The table of lessons by parts, with their reading and exercise times"
+    "Make the table of lessons by parts, with times for reading and exercises"
     out = []
     for number, name, file, does, gpu in rows():
         if part := PARTS.get(int(number)):
@@ -209,13 +209,13 @@ def lesson_table():
 
 
 def toctree(caption, docs, **options):
-    "A part of the table of contents in the left sidebar"
+    "Make a part of the table of contents in the left sidebar"
     said = ''.join(f':{k}: {v}\n' for k, v in options.items())
     return f'```{{toctree}}\n:caption: {caption}\n:hidden:\n{said}\n' + '\n'.join(docs) + '\n```\n'
 
 
 def lesson_toctrees():
-    "One table of contents per part"
+    "Make a table of contents per part"
     parts = {}
     for path in sorted((ROOT / 'nbs').glob('[0-9][0-9]_*.ipynb')):
         first = max(n for n in PARTS if n <= int(path.stem[:2]))
@@ -224,7 +224,7 @@ def lesson_toctrees():
 
 
 def table_page(path):
-    "A table that a benchmark printed, as a page"
+    "Make a page with a table that a benchmark printed"
     name = path.stem.replace('_', ' ')
     return (
         f'---\norphan: true\n---\n# {name}\n\nThe output of a run, unedited. [How it was measured](README.md).\n\n'
@@ -234,8 +234,8 @@ def table_page(path):
 
 def code_pages(
     made,  # {path: text} of the pages
-) -> dict:  # likewise
-    "Files of the repository that pages link to, as pages"
+) -> dict:  # {path: text}
+    "Make pages of the source files that other pages link to"
     linked = {
         (Path(at).parent / target).as_posix()
         for at, text in made.items()
@@ -243,7 +243,7 @@ def code_pages(
         for _, target in LINK.findall(text)
         if target.endswith('.md')
     }
-    files = {k: (ROOT / k).resolve() for k in (os.path.normpath(o[:-3]) for o in linked)}
+    files = {k: (ROOT / k).resolve() for k in (os.path.normpath(link[:-3]) for link in linked)}
     return {
         f'{k}.md': f'---\norphan: true\n---\n# {k}\n\n````{LANGUAGES.get(p.suffix, "text")}\n'
         f'{p.read_text(encoding="utf-8").rstrip()}\n````\n'
@@ -252,14 +252,14 @@ def code_pages(
     }
 
 
-# All of it
+# The whole site
 
 
 def sources(
     kept,  # the file that keeps the reference between builds
     run_here,  # whether pages link to what runs in the browser
 ) -> dict:  # {path: text or bytes}
-    "Everything that Sphinx reads"
+    "Make all sources that Sphinx reads"
     lite = read(LITE) if run_here else {'lessons': []}
     made = {
         str(p.relative_to(ROOT)): page_of(p, lite)

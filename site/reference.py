@@ -1,6 +1,6 @@
-"""The reference of the package: one page per module or subpackage, with its public names.
+"""Makes the reference of the package: a page per module or subpackage, with its public names.
 
-A page shows docstrings, signatures and the comment after each parameter, which is where gridstride documents it.
+A page shows docstrings, signatures and the comment after each parameter, where gridstride documents parameters.
 The script imports each module to find its public names; the pages are kept until a file of the package changes.
 """
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def parts_of_package():
-    "(name, what it contains) of each module and subpackage in ARCHITECTURE.md"
+    "Return (name, what it contains) of each module and subpackage in ARCHITECTURE.md"
     rows = re.findall(r'^\| (`[^|]*) \| ([^|]*) \|', (ROOT / 'ARCHITECTURE.md').read_text(encoding='utf-8'), re.M)
     return [(name, does) for names, does in rows for name in re.findall(r'`(\w+)`', names)]
 
@@ -22,18 +22,18 @@ def parts_of_package():
 
 
 def comments(source):
-    "{line: the comment at its end} of Python source; a line with only a comment continues the one above"
+    "Return {line: the comment at its end} of Python source; a line with only a comment continues the one above"
     out, above = {}, None  # the line to whose comment the next one may belong
     for t in tokenize.generate_tokens(io.StringIO(source).readline):
         if t.type != tokenize.COMMENT:
             continue
         (line, column), text = t.start, t.string.lstrip('# ')
-        goes_on = not t.line[:column].strip() and above and above[1] == line - 1
-        if goes_on:
+        continues = not t.line[:column].strip() and above and above[1] == line - 1
+        if continues:
             out[above[0]] += f' {text}'
         else:
             out[line] = text
-        above = (above[0] if goes_on else line, line)
+        above = (above[0] if continues else line, line)
     return out
 
 
@@ -41,22 +41,22 @@ def parameters(
     definition,  # ast.FunctionDef
     said,  # {line: comment}, of the same source
 ) -> list:  # [(names, default, comment)], the last is ('returns', annotation, comment), if there is one
-    "Parameters with their trailing comments; those that share a line share its comment"
+    "List parameters with their trailing comments; parameters on one line share its comment"
     a = definition.args
     every = [*a.posonlyargs, *a.args, *filter(None, [a.vararg]), *a.kwonlyargs, *filter(None, [a.kwarg])]
     positional = [*a.posonlyargs, *a.args]
-    defaults = dict(zip(reversed([o.arg for o in positional]), reversed(a.defaults)))
-    defaults |= {o.arg: d for o, d in zip(a.kwonlyargs, a.kw_defaults) if d}
-    stars = {o.arg: s for o, s in ((a.vararg, '*'), (a.kwarg, '**')) if o}
-    lines = {o.arg: (defaults.get(o.arg) or o).end_lineno for o in every}
+    defaults = dict(zip(reversed([p.arg for p in positional]), reversed(a.defaults)))
+    defaults |= {p.arg: d for p, d in zip(a.kwonlyargs, a.kw_defaults) if d}
+    stars = {p.arg: s for p, s in ((a.vararg, '*'), (a.kwarg, '**')) if p}
+    lines = {p.arg: (defaults.get(p.arg) or p).end_lineno for p in every}
     shown = [
-        (lines[o.arg], stars.get(o.arg, '') + o.arg, ast.unparse(defaults[o.arg]) if o.arg in defaults else '')
-        for o in every
-        if o.arg not in ('self', 'cls')
+        (lines[p.arg], stars.get(p.arg, '') + p.arg, ast.unparse(defaults[p.arg]) if p.arg in defaults else '')
+        for p in every
+        if p.arg not in ('self', 'cls')
     ]
     returns = definition.returns.end_lineno if definition.returns else 0
     out = []
-    for line, group in groupby(shown, key=lambda o: o[0]):
+    for line, group in groupby(shown, key=lambda row: row[0]):
         _, names, values = zip(*group)
         text = said.get(line, '') if line != returns else ''
         out.append((', '.join(names), ', '.join(filter(None, values)), text))
@@ -69,20 +69,18 @@ def parameters(
 
 
 def signature(definition, name):
-    "The head of a function, on several lines if it is long, without annotations, which the table shows"
+    "Format the head of a function, on several lines if it is long, without annotations, which the table shows"
     args = ast.unparse(definition.args)
     one_line = f'{name}({args})'
     return (
         one_line
         if len(one_line) < 90
-        else f'{name}(\n'
-        + ''.join(f'    {ast.unparse(o) if isinstance(o, ast.AST) else o},\n' for o in pieces(definition.args))
-        + ')'
+        else f'{name}(\n' + ''.join(f'    {piece},\n' for piece in pieces(definition.args)) + ')'
     )
 
 
 def pieces(args):
-    "The parameters of a head, one per line"
+    "Split the parameters of a head"
     text, depth, piece, out = ast.unparse(args), 0, '', []
     for char in text:
         depth += (char in '([{') - (char in ')]}')
@@ -98,24 +96,24 @@ def cell(text):
 
 
 def table(rows):
-    "Parameters as a table, if any of them has a comment"
+    "Format parameters as a table, if any of them has a comment"
     if not any(text for _, _, text in rows):
         return ''
     out = ['| parameter | default | what it is |', '|---|---|---|']
     for names, default, text in rows:
-        name = ', '.join(f'`{o}`' for o in names.split(', ')) if names != 'returns' else '*returns*'
+        name = ', '.join(f'`{name}`' for name in names.split(', ')) if names != 'returns' else '*returns*'
         out.append(f'| {name} | {f"`{cell(default)}`" if default else ""} | {cell(text)} |')
     return '\n'.join(out) + '\n'
 
 
 def said_by(node):
-    "A docstring as Markdown, with bold lines for headings, which would not fit into the page's"
+    "Return a docstring as Markdown, with bold lines in place of headings, which would disturb those of the page"
     text = ast.get_docstring(node) or ''
     return re.sub(r'^#+ (.*)', r'**\1**', text, flags=re.M)
 
 
 def function(definition, name, said, level):
-    "A function's part of the page"
+    "Make a function's part of the page"
     return '\n'.join(
         [
             f'{"#" * level} `{name}`\n',
@@ -127,7 +125,7 @@ def function(definition, name, said, level):
 
 
 def one_class(definition, name, said, level):
-    "A class's part of the page: its constructor, then its public methods"
+    "Make a class's part of the page: its constructor, then its public methods"
     methods = [n for n in definition.body if isinstance(n, ast.FunctionDef)]
     init = next((m for m in methods if m.name == '__init__'), None)
     out = [f'{"#" * level} `{name}`\n', said_by(definition) + '\n']
@@ -145,15 +143,15 @@ def one_class(definition, name, said, level):
 
 
 def is_property(definition):
-    "Whether a method is a property"
+    "Return whether a method is a property"
     names = (getattr(d, 'id', getattr(d, 'attr', '')) for d in definition.decorator_list)
     return bool({'property', 'cached_property'} & set(names))
 
 
 def without_self(definition):
-    "A method's definition as its caller sees it"
+    "Return a method's definition without `self`"
     head = ast.parse(ast.unparse(definition)).body[0]
-    head.args.args = [o for o in head.args.args if o.arg not in ('self', 'cls')]
+    head.args.args = [p for p in head.args.args if p.arg not in ('self', 'cls')]
     return head
 
 
@@ -161,7 +159,7 @@ def without_self(definition):
 
 
 def definition_of(thing):
-    "(ast node, comments) of a function or class that the package defines, else None"
+    "Return (ast node, comments) of a function or class that the package defines, else None"
     thing = inspect.unwrap(thing)
     try:
         source = textwrap.dedent(inspect.getsource(thing))
@@ -173,7 +171,7 @@ def definition_of(thing):
 
 @cache
 def by_name():
-    "{module: what it contains} of the modules with an `__all__` in packages whose modules are imported by name"
+    "Return {module: what it contains} for modules with an `__all__` in packages whose modules are imported by name"
     out = {}
     for package in ('support', 'diagnostics', 'course', 'bench', 'cpp'):
         for path in sorted((ROOT / 'gridstride' / package).glob('[a-z]*.py')):
@@ -184,7 +182,7 @@ def by_name():
 
 
 def home_of(thing, part):
-    "The module or subpackage that defines a thing; `part` if it is not the package's"
+    "Return the module or subpackage that defines a thing; `part` if it is not in the package"
     home = getattr(inspect.unwrap(thing), '__module__', '') or ''
     if not home.startswith('gridstride.'):
         return part
@@ -193,7 +191,7 @@ def home_of(thing, part):
 
 
 def entry(name, thing, part):
-    "The section on a function or class that is defined in `part`, else None"
+    "Make the section on a function or class that is defined in `part`, else None"
     defined = inspect.isroutine(inspect.unwrap(thing)) or inspect.isclass(thing)
     found = definition_of(thing) if defined and home_of(thing, part) == part else None
     if not found:
@@ -203,7 +201,7 @@ def entry(name, thing, part):
 
 
 def other(name, thing, part):
-    "A line about a name that is not a function or class of `part`"
+    "Make a line about a name that is not a function or class of `part`"
     if inspect.ismodule(thing):
         return f'- `{name}`: a module'
     home = home_of(thing, part)
@@ -211,23 +209,23 @@ def other(name, thing, part):
 
 
 def page(part, does, module):
-    "The page of a module or subpackage"
+    "Make the page of a module or subpackage"
     doc = re.sub(r'^#+ (.*)', r'**\1**', inspect.getdoc(module) or does, flags=re.M)
     things = {name: getattr(module, name) for name in module.__all__}
-    entries = {name: entry(name, o, part) for name, o in things.items()}
+    entries = {name: entry(name, thing, part) for name, thing in things.items()}
     others = [other(name, things[name], part) for name, text in entries.items() if not text]
     also = '## Other names\n\n' + '\n'.join(others) + '\n' if others else ''
     return f'# `{part}`\n\n{doc}\n\n## Names\n\n' + '\n'.join(filter(None, entries.values())) + also
 
 
 def digest():
-    "What the pages depend on"
+    "Return a hash of all files that the pages depend on"
     files = [Path(__file__), ROOT / 'ARCHITECTURE.md', *sorted((ROOT / 'gridstride').rglob('*.py'))]
     return hashlib.sha256(b'\0'.join(p.read_bytes() for p in files)).hexdigest()
 
 
 def made():
-    "{file: text} of the reference, from the package as it is imported"
+    "Make {file: text} of the reference, by importing the package"
     os.environ.update(GRIDSTRIDE_BACKEND='sim', GRIDSTRIDE_QUIET='1')
     sys.path.insert(0, str(ROOT))
     out, listed = {}, []
@@ -253,7 +251,7 @@ The modules and subpackages of the package, and the names that each exports.
 def index(
     listed,  # [(module or subpackage, what it contains)]
 ):
-    "The page that links all others"
+    "Make the page that links all others"
     rows = ''.join(f'| [`{part}`]({part}.md) | {does} |\n' for part, does in listed)
     docs = '\n'.join(part for part, _ in listed)
     return f'{HEAD}{rows}\n```{{toctree}}\n:hidden:\n\n{docs}\n```\n'
@@ -262,7 +260,7 @@ def index(
 def pages(
     kept,  # the file that keeps them
 ) -> dict:  # {file: text}
-    "The reference, from the last build if no file of the package has changed"
+    "Return the reference, from the last build if no file of the package has changed"
     try:
         last = json.loads(kept.read_text(encoding='utf-8'))
     except (OSError, ValueError):

@@ -12,7 +12,7 @@ from .verdicts import Verdict
 from ..utils import backend
 
 _ROUNDS = 10  # timed calls
-# The time per call outside of a submission's events may be this multiple of the reference's, plus some seconds. 25
+# The time per call outside a submission's events may be this multiple of the reference's, plus some seconds. 25
 # honest submissions on an H100, with transfers of 14 to 101 ms, had 0.96 to 1.12; the margin is for busy hosts.
 _VARIES, _NOISE = 1.5, 1e-3
 
@@ -47,7 +47,7 @@ def _last(bench):
 
 
 def _seconds_outside_events(bench):
-    """Return the seconds per call outside of its events: transfers, and any hidden work.
+    """Return the seconds per call outside its events: transfers, and any hidden work.
 
     It is the lower quartile of the calls, because a busy machine makes some calls longer."""
     return sorted(c.seconds - c.facts['event'] for c in _last(bench))[_ROUNDS // 4]
@@ -57,7 +57,7 @@ def _look_at_clocks(bench, base):
     "Check that the events of a submission agree with the judge's clock"
     ours, theirs = _seconds_outside_events(bench), _seconds_outside_events(base)
     if ours > _VARIES * theirs + _NOISE:
-        said = f'{ours * 1e3:.3g} ms per call outside of its events, but {theirs * 1e3:.3g} ms for the reference'
+        said = f'{ours * 1e3:.3g} ms per call outside its events, but {theirs * 1e3:.3g} ms for the reference'
         raise Refused('clock', f"the judge's clock measured {said}")
 
 
@@ -133,7 +133,7 @@ def judge(
     submission,  # the path of a file, its text (of more than one line), or a `Submission`
     task=None,  # a `Task`, or the name of one in `TASKS`; None: what `#!POPCORN leaderboard NAME` says
     *,
-    limit=20.0,  # seconds for the import and for each call; 180 if a compiler runs: in the import on a GPU, and on a
+    limit=20.0,  # seconds for the import and per call; 180 if a compiler runs: in the import on a GPU, and on a
     # CPU, for CUDA C, in the import and the first call
     timing=None,  # time it against the reference? None: on a machine with a GPU
     device=None,  # 'cpu' or 'cuda'; None: a GPU if there is one

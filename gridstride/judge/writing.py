@@ -189,7 +189,7 @@ class _Collector:
 
     @staticmethod
     def is_own(thing):
-        "Return whether a thing is user code: defined in a notebook, outside of installed packages, or in this package"
+        "Return whether a thing is user code: defined in a notebook, outside installed packages, or in this package"
         module = sys.modules.get(thing.__module__)
         file = getattr(module, '__file__', None)
         return (

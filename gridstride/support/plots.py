@@ -1,6 +1,6 @@
 """One style for all plots: readable letters, colours that colour-blind readers can distinguish, a card as background.
 
-`plots.use()` sets it for a notebook; plots of the package always have it. `name_points` places names next to points so
+`plots.use()` sets it for a notebook; plots of the package always have it. `name_points` puts names next to points so
 that no name covers another name or leaves the axes. `faults` lists what in a plot cannot be read.
 """
 

@@ -14,7 +14,7 @@ from .lesson_15 import random, unwritten
 from .lesson_16 import check_one_row_per_program
 from .returned import integer, number
 
-__all__ = ['cost_of_share', 'best_schedule', 'count_that_fit', 'expected_merge', 'slowest', 'schedule']
+__all__ = ['cost_of_pieces', 'best_schedule', 'count_that_fit', 'expected_merge', 'slowest', 'schedule']
 
 
 def count_that_fit(memory, lens, layers, numbers, page):
@@ -192,7 +192,7 @@ def schedule(pages, sms, fixed, budget):
     return None if todo else shares
 
 
-def cost_of_share(share, fixed):
+def cost_of_pieces(share, fixed):
     "Return the cost of an SM: its pages, plus a fixed cost per piece"
     return sum(end - first + fixed for _, first, end in share)
 
@@ -250,7 +250,7 @@ def _(fn, rng, pages, sms, fixed):
             for pages in (wanted, taken)
         )
         raise AssertionError(f'take all pages in order: after {i} of them comes {next_}; got {found}')
-    costs = [cost_of_share(share, fixed) for share in got]
+    costs = [cost_of_pieces(share, fixed) for share in got]
     sm = int(np.argmax(costs))
     if costs[sm] > budget:
         raise AssertionError(f'SM {sm} has {got[sm]}, which costs {costs[sm]}; every SM can stay within {budget}')

@@ -233,7 +233,7 @@ def _soft(x):
     return torch.softmax(x, -1)
 
 
-def _out_of_place(make):
+def _torch_softmax(make):
     return _soft
 
 
@@ -301,7 +301,7 @@ def _one_row(make):
     return lambda x: torch.cat([_soft(x[:1]), torch.full_like(x[1:], 1 / x.shape[-1])])
 
 
-HONEST = dict(plain=_out_of_place, by_hand=_by_hand, in_float64=_in_float64)
+HONEST = dict(plain=_torch_softmax, by_hand=_by_hand, in_float64=_in_float64)
 CHEATS = dict(
     keeps_answers=_cached,
     works_once=_tired,
