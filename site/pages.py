@@ -91,7 +91,7 @@ def for_the_site(
 
 
 def to_page(link, folder):
-    "Turn a Markdown link to a file of the repository into a link to its page, and a link to a folder into its text"
+    "Convert a Markdown link to a file of the repository to a link to its page; a link to a folder becomes its text"
     text, target = link.groups()
     path, _, anchor = target.partition('#')
     file = (folder / path).resolve()

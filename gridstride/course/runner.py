@@ -142,7 +142,7 @@ def _report(barrier, f, args):
     barrier._stop(me, barrier.left)
 
 def _run_block(barrier, f, calls):
-    "Run `f(*args)` in a thread for each (name, args) of `calls`; raise the error that broke the barrier, if any"
+    "Run `f(*args)` in one thread per (name, args) of `calls`; raise the error that broke the barrier, if any"
     threads = [Thread(target=_report, args=(barrier, f, args), name=name, daemon=True) for name,args in calls]
     for i,t in enumerate(threads): t.number,t.go = i,Semaphore(0)
     for t in threads: t.start()
