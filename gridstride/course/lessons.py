@@ -331,7 +331,10 @@ def table(
 # `.progress.json` in the folder of the lessons, so that two people with copies of the notebooks share no progress,
 # whatever installation they use; or in the file that `GRIDSTRIDE_PROGRESS` names. `course.grading` writes it.
 def exercises(nb) -> list:  # of str
-    "Return the ids of a lesson's exercises, in order"
+    """Return the ids of a lesson's exercises, in order.
+
+    >>> exercises({'cells': [{'cell_type': 'code', 'source': "@exercise('01.invert')\\ndef invert(): ..."}]})
+    ['01.invert']"""
     return list(dict.fromkeys(re.findall(r'''^@exercise\(\s*['"]([\w.]+)['"]''', '\n'.join(code(nb)), re.M)))
 
 

@@ -178,7 +178,10 @@ def _call_in(kernel, access):
 
 
 def position(p):  # (x, y, z)
-    "Format a position without the dimensions that are not used: '(4)', '(4,1)'"
+    """Format a position without the dimensions that are not used: '(4)', '(4,1)'.
+
+    >>> position((4, 1, 0))
+    '(4,1)'"""
     x, y, z = (int(i) for i in p)
     return f'({x},{y},{z})' if z else f'({x},{y})' if y else f'({x})'
 

@@ -64,7 +64,10 @@ def read_brackets(
     kernel,  # its name
     brackets,  # grid and block, optionally followed by stream and bytes of shared memory
 ):  # (grid, block, stream or None, bytes of shared memory)
-    "Parse a launch's brackets; raises `LaunchError` for too few or too many values, or an invalid stream or size"
+    """Parse a launch's brackets; raises `LaunchError` for too few or too many values, or an invalid stream or size.
+
+    >>> read_brackets('square', (4, 256))
+    (4, 256, None, 0)"""
     parts = brackets if isinstance(brackets, tuple) else (brackets,)
     if not 2 <= len(parts) <= 4:
         raise launch_error(kernel, 'brackets', given=len(parts))
@@ -113,7 +116,10 @@ def configure(
     cluster=None,  # blocks per cluster, as `grid`; None: 1
     opts_in=False,  # does the kernel opt in to more than 48 KB of shared memory?
 ) -> Config:
-    "Validate the sizes of a launch; raises `LaunchError` for sizes that no GPU accepts"
+    """Validate the sizes of a launch; raises `LaunchError` for sizes that no GPU accepts.
+
+    >>> configure('square', 4, 256).block
+    dim3(x=256, y=1, z=1)"""
     grid, block, cluster = _sizes(kernel, grid, block, _NO_CLUSTER if cluster is None else cluster)
     stream, shared = _stream(kernel, stream), _shared_bytes(kernel, shared)
     shown = dict(grid=tuple(grid), block=tuple(block))

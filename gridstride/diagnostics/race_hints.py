@@ -13,7 +13,10 @@ def update_of(
     line,
     array,  # its name
 ):  # (operation, element, value): ('add', 'n[i]', '1'); operation '' for one without an atomic; or None
-    "Parse a line that updates one element: `n[i] += 1`, `n[i]++`, `m[0] = max(m[0], v)`"
+    """Parse a line that updates one element: `n[i] += 1`, `n[i]++`, `m[0] = max(m[0], v)`.
+
+    >>> update_of('n[i] += 2', 'n')
+    ('add', 'n[i]', '2')"""
     found = uses(line, array)
     if not found or len({indices for *_, indices in found}) > 1:
         return None

@@ -24,12 +24,18 @@ COMPARED = r'len\([\w.]+\)|[\w.]+(?:\(\)|\[\d+\])?'
 
 
 def code_of(line):
-    "Return a line without the comment at its end"
+    """Return a line without the comment at its end.
+
+    >>> code_of('x[i] = 1;  // clear it')
+    'x[i] = 1;'"""
     return re.sub(r'\s*(//|#(?!define)).*', '', line or '')
 
 
 def end_of_bracket(text, i):
-    "Return the index after the bracket that closes the one at `i`, or the length of the text"
+    """Return the index after the bracket that closes the one at `i`, or the length of the text.
+
+    >>> end_of_bracket('s[a[0]] = 1', 1)
+    7"""
     depth = 0
     for j in range(i, len(text)):
         depth += (text[j] in '([') - (text[j] in ')]')
@@ -56,7 +62,10 @@ def uses(
 
 
 def statement_of(text):
-    "Return the text up to the end of the statement"
+    """Return the text up to the end of the statement.
+
+    >>> statement_of('f(a, b); g()')
+    'f(a, b)'"""
     depth = 0
     for i, c in enumerate(text):
         depth += (c in '([{') - (c in ')]}')
@@ -66,7 +75,10 @@ def statement_of(text):
 
 
 def parts_of(index):
-    "Split the indices in one pair of brackets: `r, c`"
+    """Split the indices in one pair of brackets: `r, c`.
+
+    >>> parts_of('r, f(c, 1)')
+    ['r', 'f(c, 1)']"""
     parts = []
     depth = 0
     start = 0
@@ -79,7 +91,10 @@ def parts_of(index):
 
 
 def names_in(expr):
-    "Return the variables in an index"
+    """Return the variables in an index.
+
+    >>> sorted(names_in('blockIdx.x*w + c'))
+    ['c', 'w']"""
     own = {'blockIdx', 'blockDim', 'threadIdx', 'gridDim', 'cuda', 'grid', 'gridsize', 'int'}
     return {name for name in re.findall(r'(?<![\w.])[A-Za-z_]\w*', expr) if name not in own}
 

@@ -399,5 +399,8 @@ class Bench:
 
 
 def sizes_text(sizes) -> str:
-    "Format sizes: `h=3, w=5`"
+    """Format sizes: `h=3, w=5`.
+
+    >>> sizes_text(dict(h=3, w=5))
+    'h=3, w=5'"""
     return ', '.join(f'{k}={v}' for k, v in sizes.items())

@@ -33,7 +33,10 @@ _COMPILES = re.compile(r'__global__|\b(?:cpp_extension|load_inline|RawKernel|Raw
 
 
 def read_head(text: str) -> tuple:  # (leaderboard or None, names of GPUs)
-    "Parse the lines `#!POPCORN leaderboard NAME` and `#!POPCORN gpu NAME ...` at the top of a file"
+    """Parse the lines `#!POPCORN leaderboard NAME` and `#!POPCORN gpu NAME ...` at the top of a file.
+
+    >>> read_head('#!POPCORN leaderboard add\\n#!POPCORN gpu H100 B200\\n')
+    ('add', ('H100', 'B200'))"""
     leaderboard = None
     gpus = ()
     for line in text.splitlines():

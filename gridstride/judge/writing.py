@@ -203,9 +203,7 @@ class _Collector:
 def _head(leaderboard, gpus):
     "Return the lines for the leaderboard; raises `FormError` if a name is not one word"
     if odd := [line for line in (leaderboard, *gpus) if not re.fullmatch(r'[^\s#]+', line)] or not gpus and ['']:
-        raise FormError(
-            f'{odd[0]!r} is not the name of a leaderboard or GPU: write one word'
-        )
+        raise FormError(f'{odd[0]!r} is not the name of a leaderboard or GPU: write one word')
     return f'#!POPCORN leaderboard {leaderboard}\n#!POPCORN gpu {" ".join(gpus)}\n'
 
 

@@ -27,7 +27,10 @@ def byte_bounds(a):
 
 
 def reach(shape, strides):
-    "Count the elements from the lowest address of an array to the highest, gaps included; `strides` in elements"
+    """Count the elements from the lowest address of an array to the highest, gaps included; `strides` in elements.
+
+    >>> reach((2, 3), (8, 1))
+    11"""
     return 1 + sum((n - 1) * abs(s) for n, s in zip(shape, strides)) if all(shape) else 0
 
 

@@ -12,7 +12,11 @@ import numpy as np
 
 
 def sectors(warp, byte, size):
-    "Count (requests, sectors, ideal sectors) of lanes of `warp` that access `size` bytes at `byte`, one value per lane"
+    """Count (requests, sectors, ideal sectors) of lanes of `warp` that access `size` bytes at `byte`, a value per lane.
+
+    >>> lane = np.arange(32)
+    >>> sectors(0 * lane, 4 * lane, 4), sectors(0 * lane, 8 * lane, 4)  # neighbouring floats, every second float
+    ((1, 4, 4), (1, 8, 4))"""
     warp, byte = np.asarray(warp, np.int64), np.asarray(byte, np.int64)
     first = byte // 32
     last = (byte + size - 1) // 32
@@ -22,7 +26,11 @@ def sectors(warp, byte, size):
 
 
 def wavefronts(warp, lane, byte, size, width=32):  # width: lanes of a warp
-    "Count (requests, wavefronts, those beyond the ideal) of lanes that access `size` bytes of shared memory at `byte`"
+    """Count (requests, wavefronts, extra wavefronts) of lanes that access `size` bytes of shared memory at `byte`.
+
+    >>> lane = np.arange(32)
+    >>> wavefronts(0 * lane, lane, 4 * lane, 4), wavefronts(0 * lane, lane, 8 * lane, 4)  # a stride of two floats
+    ((1, 1, 0), (1, 2, 1))"""
     warp, byte = np.asarray(warp, np.int64), np.asarray(byte, np.int64)
     parts = max(1, size // 4)  # 8 bytes: half a warp at a time, 16 bytes: a quarter
     together = 32 // parts  # lanes that 32 banks serve at once: 64 lanes of 4 bytes come in two halves

@@ -10,7 +10,10 @@ __all__ = ['Share', 'Named', 'Table']
 # fraction with a bar in the background. A `Named` is a text with a longer text as its tooltip, and with a colour that a
 # picture next to the table uses, too.
 class Share(float):
-    "A fraction, 0 to 1, shown as a percentage over a bar"
+    """A fraction, 0 to 1, shown as a percentage over a bar.
+
+    >>> str(Share(0.25))
+    '25%'"""
 
     def __str__(self):
         return '<0.1%' if 0 < self < 0.0005 else f'{100 * self:.1f}%' if self < 0.0995 else f'{100 * self:.0f}%'

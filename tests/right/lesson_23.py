@@ -10,15 +10,15 @@ tl = triton.language
 
 
 @right('23.pages')
-def by_searchsorted(memory, lens, layers, numbers, page):
+def by_searchsorted(memory, lens, layers, elements, page):
     need = -(-np.array(lens)//page)
-    room = memory//(page*numbers*2*layers)
+    room = memory//(page*elements*2*layers)
     n = np.searchsorted(need.cumsum(), room, side='right')
     return n, need[:n].sum()*page - np.sum(lens[:n])
 
 @right('23.pages')
-def by_bytes(memory, lens, layers, numbers, page):
-    lens, each, n, empty = list(lens), page*numbers*2*layers, 0, 0
+def by_bytes(memory, lens, layers, elements, page):
+    lens, each, n, empty = list(lens), page*elements*2*layers, 0, 0
     while lens:
         l = lens.pop(0); need = (l + page - 1)//page
         memory -= need*each
@@ -27,8 +27,8 @@ def by_bytes(memory, lens, layers, numbers, page):
     return n, empty
 
 @right('23.gpus')
-def of_a_largest_share(how, gpus, texts, n, heads, speed, flops):
-    h,t = (np.ceil(heads/gpus), texts) if how=='heads' else (heads, np.ceil(texts/gpus))
+def of_a_largest_share(how, gpus, sequences, n, heads, speed, flops):
+    h,t = (np.ceil(heads/gpus), sequences) if how=='heads' else (heads, np.ceil(sequences/gpus))
     return np.maximum(t*n*576*2/speed, t*h*n*2*(576 + 512)/flops)
 
 @right('23.latent')

@@ -12,8 +12,8 @@ def cdiv(a, b): return -(-a//b)
 
 
 @wrong('23.pages')
-def as_if_contiguous(memory, lens, layers, numbers, page):
-    free,i = memory//(layers*numbers*2),0
+def as_if_contiguous(memory, lens, layers, elements, page):
+    free,i = memory//(layers*elements*2),0
     for n in lens:
         free -= n
         if free < 0: break
@@ -21,24 +21,24 @@ def as_if_contiguous(memory, lens, layers, numbers, page):
     return i, sum(-n % page for n in lens[:i])
 
 @wrong('23.pages')
-def skips_what_does_not_fit(memory, lens, layers, numbers, page):
-    free,i,wasted = memory//(page*layers*numbers*2),0,0
+def skips_what_does_not_fit(memory, lens, layers, elements, page):
+    free,i,wasted = memory//(page*layers*elements*2),0,0
     for n in lens:
         if cdiv(n, page) <= free:
             free,i,wasted = free - cdiv(n, page),i + 1,wasted + -n % page
     return i, wasted
 
 @wrong('23.pages')
-def one_page_more(memory, lens, layers, numbers, page):
-    free,i,wasted = memory//(page*layers*numbers*2),0,0
+def one_page_more(memory, lens, layers, elements, page):
+    free,i,wasted = memory//(page*layers*elements*2),0,0
     for n in lens:
         if n//page + 1 > free: break
         free,i,wasted = free - n//page - 1,i + 1,wasted + page - n % page
     return i, wasted
 
 @wrong('23.pages')
-def keys_and_values(memory, lens, layers, numbers, page):
-    free,i,wasted = memory//(2*page*layers*numbers*2),0,0
+def keys_and_values(memory, lens, layers, elements, page):
+    free,i,wasted = memory//(2*page*layers*elements*2),0,0
     for n in lens:
         if cdiv(n, page) > free: break
         free,i,wasted = free - cdiv(n, page),i + 1,wasted + -n % page
@@ -46,8 +46,8 @@ def keys_and_values(memory, lens, layers, numbers, page):
 
 
 def step(bytes_of, ops_of, together=max):
-    def seconds(how, gpus, texts, n, heads, speed, flops):
-        t,h = (cdiv(texts, gpus),heads) if how=='texts' else (texts,cdiv(heads, gpus))
+    def seconds(how, gpus, sequences, n, heads, speed, flops):
+        t,h = (cdiv(sequences, gpus),heads) if how=='sequences' else (sequences,cdiv(heads, gpus))
         return together(bytes_of(t, n, h, heads)/speed, ops_of(t, n, h)/flops)
     return seconds
 
@@ -62,18 +62,18 @@ for name in ('heads_share_the_bytes', 'one_after_the_other', 'values_of_their_ow
     wrong('23.gpus')(globals()[name])
 
 @wrong('23.gpus')
-def heads_in_fractions(how, gpus, texts, n, heads, speed, flops):
-    t,h = (cdiv(texts, gpus),heads) if how=='texts' else (texts,heads/gpus)
+def heads_in_fractions(how, gpus, sequences, n, heads, speed, flops):
+    t,h = (cdiv(sequences, gpus),heads) if how=='sequences' else (sequences,heads/gpus)
     return max(t*n*576*2/speed, operations(t, n, h)/flops)
 
 @wrong('23.gpus')
-def texts_in_fractions(how, gpus, texts, n, heads, speed, flops):
-    t,h = (texts/gpus,heads) if how=='texts' else (texts,heads/gpus)
+def texts_in_fractions(how, gpus, sequences, n, heads, speed, flops):
+    t,h = (sequences/gpus,heads) if how=='sequences' else (sequences,heads/gpus)
     return max(t*n*576*2/speed, operations(t, n, h)/flops)
 
 @wrong('23.gpus')
-def heads_rounded(how, gpus, texts, n, heads, speed, flops):
-    t,h = (cdiv(texts, gpus),heads) if how=='texts' else (texts,round(heads/gpus))
+def heads_rounded(how, gpus, sequences, n, heads, speed, flops):
+    t,h = (cdiv(sequences, gpus),heads) if how=='sequences' else (sequences,round(heads/gpus))
     return max(t*n*576*2/speed, operations(t, n, h)/flops)
 
 

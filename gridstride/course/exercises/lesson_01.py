@@ -22,7 +22,10 @@ def run_watched(fn, rng, n, own, out, *args, needs):
 
 
 def own_index(i) -> list:
-    "Return the indices of thread `i`, where each thread writes the element at its own index"
+    """Return the indices of thread `i`, where each thread writes the element at its own index.
+
+    >>> own_index(3)
+    [3]"""
     return [i]
 
 

@@ -17,9 +17,9 @@ from .returned import integer, number
 __all__ = ['cost_of_pieces', 'best_schedule', 'count_that_fit', 'expected_merge', 'slowest', 'schedule']
 
 
-def count_that_fit(memory, lens, layers, numbers, page):
+def count_that_fit(memory, lens, layers, elements, page):
     "Return (number of sequences that fit into memory, unused slots of their pages)"
-    free, wasted = memory // (page * layers * numbers * 2), 0
+    free, wasted = memory // (page * layers * elements * 2), 0
     for i, n in enumerate(lens):
         free -= cdiv(n, page)
         if free < 0:
@@ -31,8 +31,8 @@ def count_that_fit(memory, lens, layers, numbers, page):
 @problem(
     '23.pages',
     cases=[
-        dict(memory=memory, lens=list(lens), layers=layers, numbers=numbers, page=page)
-        for memory, lens, layers, numbers, page in (
+        dict(memory=memory, lens=list(lens), layers=layers, elements=elements, page=page)
+        for memory, lens, layers, elements, page in (
             (4 * 64, (4, 4, 4), 2, 4, 4),
             (5 * 64, (5, 5, 5), 2, 4, 4),
             (5 * 64 + 63, (8, 9, 1), 2, 4, 4),
@@ -44,7 +44,7 @@ def count_that_fit(memory, lens, layers, numbers, page):
         )
     ],
     hints=[
-        'A page of all layers has `page*layers*numbers*2` bytes. How many whole pages fit?',
+        'A page of all layers has `page*layers*elements*2` bytes. How many whole pages fit?',
         'A sequence of `n` tokens takes `cdiv(n, page)` pages, and leaves `-n % page` slots of the last page empty.',
         'Go through the sequences in order, and stop at the first that does not fit, even if a later one would.',
     ],
@@ -52,7 +52,7 @@ def count_that_fit(memory, lens, layers, numbers, page):
 def _(fn, rng, **case):
     got, want = fn(**case), count_that_fit(**case)
     if tuple(np.ravel(got)) != want:
-        pages = case['memory'] // (case['page'] * case['layers'] * case['numbers'] * 2)
+        pages = case['memory'] // (case['page'] * case['layers'] * case['elements'] * 2)
         takes = ', '.join(str(cdiv(n, case['page'])) for n in case['lens'])
         raise AssertionError(
             f'got {got!r}, but it is {want}: sequences, and empty slots; {pages} pages are free, and the sequences '
@@ -60,10 +60,10 @@ def _(fn, rng, **case):
         )
 
 
-def _work(how, gpus, texts, n, heads, speed, flops):
+def _work(how, gpus, sequences, n, heads, speed, flops):
     "Return the seconds for which the busiest GPU loads, and those for which it computes"
-    texts, heads = (cdiv(texts, gpus), heads) if how == 'texts' else (texts, cdiv(heads, gpus))
-    return texts * n * 576 * 2 / speed, texts * heads * n * 2 * (576 + 512) / flops
+    sequences, heads = (cdiv(sequences, gpus), heads) if how == 'sequences' else (sequences, cdiv(heads, gpus))
+    return sequences * n * 576 * 2 / speed, sequences * heads * n * 2 * (576 + 512) / flops
 
 
 def slowest(**case):
@@ -74,19 +74,19 @@ def slowest(**case):
 @problem(
     '23.gpus',
     cases=[
-        dict(how=how, gpus=gpus, texts=texts, n=n, heads=heads, speed=3.1e12, flops=795e12)
-        for gpus, texts, n, heads in ((1, 3, 1000, 128), (8, 128, 8192, 128), (2, 7, 500, 16), (3, 10, 4096, 128))
-        for how in ('heads', 'texts')
+        dict(how=how, gpus=gpus, sequences=sequences, n=n, heads=heads, speed=3.1e12, flops=795e12)
+        for gpus, sequences, n, heads in ((1, 3, 1000, 128), (8, 128, 8192, 128), (2, 7, 500, 16), (3, 10, 4096, 128))
+        for how in ('heads', 'sequences')
     ]
     + [
-        dict(how=how, gpus=gpus, texts=7, n=100, heads=128, speed=3.1e12, flops=100e12)  # operations decide
+        dict(how=how, gpus=gpus, sequences=7, n=100, heads=128, speed=3.1e12, flops=100e12)  # operations decide
         for gpus in (2, 3, 6)
-        for how in ('heads', 'texts')
+        for how in ('heads', 'sequences')
     ],
     hints=[
         'Which bytes must a GPU with 16 of 128 heads read? All heads share each row of the cache.',
         'Bytes: its sequences times `n*576*2`. FLOPs: its sequences times its heads times `n*2*(576 + 512)`.',
-        'The slowest GPU has `cdiv(texts, gpus)` sequences, or `cdiv(heads, gpus)` heads. Its time is the longer '
+        'The slowest GPU has `cdiv(sequences, gpus)` sequences, or `cdiv(heads, gpus)` heads. Its time is the longer '
         'of the two.',
     ],
 )

@@ -15,7 +15,10 @@ def number(got):
 
 
 def integer(got) -> int:
-    "Convert an integer, even a float such as 3.0, to an `int`; raises `AssertionError` for anything else"
+    """Convert an integer, even a float such as 3.0, to an `int`; raises `AssertionError` for anything else.
+
+    >>> integer(3.0)
+    3"""
     n = number(got)
     if n is None or n % 1 != 0:
         raise AssertionError(f'return an integer; got {got!r}')
