@@ -14,9 +14,11 @@ namespace gridstride {
 void Detector::begin_arguments() {
     launch_number++, has_all_addresses = launch->nargs > 0;
     for (int i = 0; i < launch->nargs; i++) {
-        const Arg &x = launch->args[i];
-        has_all_addresses = has_all_addresses && x.without_address;
-        if (Piece *p = memory.at(reinterpret_cast<uintptr_t>(x.pointer)); p && p->live) p->usable_in = launch_number;
+        const uintptr_t a = reinterpret_cast<uintptr_t>(launch->args[i].pointer);
+        Piece *const p = memory.at(a);
+        const bool alive = p && p->live, away = !alive && memory.surrounds(a);    // away: `x + n`, `x - 1`
+        has_all_addresses = has_all_addresses && launch->args[i].without_address && !away;
+        if (alive) p->usable_in = launch_number;
     }
 }
 bool Detector::is_usable(Piece &p) {
