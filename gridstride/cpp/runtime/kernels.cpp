@@ -87,7 +87,7 @@ static Config requested_config(size_t &allowed) {
 
 static size_t aligned(size_t at, size_t alignment) { return (at + alignment - 1) / alignment * alignment; }
 // Computes the offset of each argument in one buffer; returns the size of the buffer.
-static size_t lay_out(const Asked &k, std::vector<size_t> &at) {
+static size_t lay_out(const KernelDescription &k, std::vector<size_t> &at) {
     size_t end = 0;
     for (int i = 0; i < k.n; i++) {
         at.push_back(aligned(end, k.parameters[i].alignment));
@@ -96,8 +96,8 @@ static size_t lay_out(const Asked &k, std::vector<size_t> &at) {
     return end;
 }
 
-static void launch_with(gs_call *call, const void *asked) {
-    const Asked &k = *static_cast<const Asked *>(asked);
+static void launch_with(gs_call *call, const void *kernel) {
+    const KernelDescription &k = *static_cast<const KernelDescription *>(kernel);
     for (int i = 0; i < k.n; i++) if (k.parameters[i].takes == Takes::nothing) refuse_function();
     if (call->n != k.n) refuse_count(k.n, k.n, call->n);
     constexpr size_t most = 4096;     // the maximum alignment of a type
@@ -120,6 +120,6 @@ static void launch_with(gs_call *call, const void *asked) {
     run({c.grid, c.block, c.shared, c.stream, c.cluster, k.name, 0, k.thread, addresses.data(), args.data(), k.n,
         c.cooperative, from, from + bytes});
 }
-int64_t launch_asked(gs_call *call, const Asked &asked) { return run_call(launch_with, call, &asked); }
+int64_t launch_exported(gs_call *call, const KernelDescription &kernel) { return run_call(launch_with, call, &kernel); }
 }
 }

@@ -351,7 +351,7 @@ struct CapturedLaunch {                       // a launch that is run later, wit
 void launch(const Config &config, const Call &call) {
     if (!capturing() && !on_device()) return launch_now(config, call);
     const auto captured = std::make_shared<CapturedLaunch>(config, call);
-    if (!kept(config.stream, NodeKind::kernel, [captured] { return launch(captured->config, captured->call), 0; }))
+    if (!defer(config.stream, NodeKind::kernel, [captured] { return launch(captured->config, captured->call), 0; }))
         launch_now(config, call);
     else if (!on_device()) pin(reinterpret_cast<const void *>(call.type->thread));
 }

@@ -1,11 +1,11 @@
-// CUDA's atomic functions: relaxed, of the device's scope; `_block` and `_system` name another one.
+// CUDA's atomic functions: relaxed, in device scope; `_block` and `_system` have other scopes.
 #pragma once
 #include <type_traits>
 #include "runtime.h"
 #include "vector_types.h"
 
 namespace gridstride {
-struct Store { template <class T> static auto of(T, T v) { return v; } };   // an exchange whose result is not used
+struct Store { template <class T> static auto of(T, T v) { return v; } };   // an exchange with an unused result
 
 template <class Op, class T> GRIDSTRIDE_UNSEEN auto atomically(T *p, T value, Scope scope, int line) {
     atomic_begin(p, sizeof(T), std::is_same_v<Op, Store> ? Use::store : Use::modify, scope, Order::relaxed, line);

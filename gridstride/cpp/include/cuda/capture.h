@@ -1,10 +1,10 @@
-// Streams that are captured: what they are given is kept in a graph instead of done.
+// Stream capture: operations are added to a graph instead of being run.
 #pragma once
 #include <new>
 #include <type_traits>
 #include "runtime.h"
 
-// Streams that only kernels have
+// streams for launches by kernels
 #define cudaStreamTailLaunch ((cudaStream_t)3)
 #define cudaStreamFireAndForget ((cudaStream_t)4)
 
@@ -17,10 +17,11 @@ template <class F> GRIDSTRIDE_UNSEEN auto work_of(F f) {
     return GraphWork{own, [](void *work) -> int { return (*static_cast<F *>(work))(); },
         [](void *work) { delete static_cast<F *>(work); }};
 }
-// true: `f` was kept for later. What a kernel gives to a stream runs when its grid has ended.
-template <class F> GRIDSTRIDE_UNSEEN auto kept(const void *stream, NodeKind kind, F f) {
+// Defers `f` if the stream is captured, or if a kernel calls this: then it runs after the grid. Returns false if `f` is
+// to be run now.
+template <class F> GRIDSTRIDE_UNSEEN auto defer(const void *stream, NodeKind kind, F f) {
     if (on_device()) {
-        const bool enabled = enable_checks(false);   // a copy that the host keeps is not an access of the kernel
+        const bool enabled = enable_checks(false);   // because the host's copy is not an access of the kernel
         launch_after(work_of(f), stream == after_children);
         return enable_checks(enabled), true;
     }

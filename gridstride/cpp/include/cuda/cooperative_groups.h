@@ -29,7 +29,7 @@ public:
 };
 inline thread_block this_thread_block() { return {}; }
 
-// What groups within a warp do; ranks, not lanes, everywhere
+// Collectives of groups within a warp; arguments and results are ranks, not lanes
 class warp_group : public thread_group {
 public:
     unsigned meta_group_rank() const { return meta_rank; }
@@ -60,7 +60,7 @@ protected:
         : thread_group(mask), meta_rank(meta_rank), meta_size(meta_size) {}
     int lane_of(int rank) const { return int(__fns(mask, 0, rank + 1)); }
     template <class T> GRIDSTRIDE_INLINE T from(int rank, T value, int line) const {
-        return gridstride::shuffled(
+        return gridstride::shuffle(
             mask, value, rank >= 0 && rank < int(size()) ? lane_of(rank) : gridstride::lane(), line);
     }
     unsigned ranks(unsigned lanes) const {
@@ -119,7 +119,7 @@ thread_block_tile<n, thread_block_tile<m, P>> tiled_partition(const thread_block
     return tiled_partition<n, thread_block_tile<m, P>>(parent);
 }
 
-// The lanes of a warp whose ranks in `mask` are within the same `n` as the caller's
+// Returns the lanes of `mask` that are in the same tile of `n` ranks as the caller.
 inline unsigned lanes_of_tile(unsigned mask, unsigned rank, unsigned n) {
     unsigned lanes = 0;
     for (unsigned i = 0, r = 0; i < 32; i++) if (mask >> i & 1 && r++ / n == rank / n) lanes |= 1u << i;
@@ -136,7 +136,7 @@ inline coalesced_group tiled_partition(const coalesced_group &parent, unsigned n
         lanes_of_tile(parent.mask, parent.thread_rank(), n), parent.thread_rank() / n, (parent.size() + n - 1) / n);
 }
 
-// The threads of a group that gave the same label, or the same answer
+// The threads of a group with the same label, or the same predicate
 template <class T>
 GRIDSTRIDE_INLINE coalesced_group labeled_partition(const warp_group &group, T label, int line = __builtin_LINE()) {
     const unsigned part = __match_any_sync(group.mask, label, line), first = part & (0 - part);
@@ -172,7 +172,7 @@ public:
 };
 inline grid_group this_grid() { return {}; }
 
-// The blocks of a cluster run at the same time, and reach each other's shared memory.
+// The blocks of a cluster run at the same time, and can access each other's shared memory.
 class cluster_group {
 public:
     static dim3 dim_blocks() { return gridstride::cluster_shape(); }
@@ -202,7 +202,7 @@ template <class G> GRIDSTRIDE_INLINE void sync(const G &group, int line = __buil
 template <class G> auto thread_rank(const G &group) { return group.thread_rank(); }
 template <class G> auto group_size(const G &group) { return group.size(); }
 
-// `f(args...)` by one thread of the group; its result to all of them
+// Calls `f(args...)` in one thread of the group, and returns its result in all of them.
 template <class G, class F, class... A> GRIDSTRIDE_INLINE void invoke_one(const G &group, F &&f, A &&...args) {
     if (group.thread_rank() == 0) f(static_cast<A &&>(args)...);
 }

@@ -1,5 +1,5 @@
-// cublasLt: its types and handles, so that a program that includes it compiles. What would compute is not emulated:
-// a call of it is a finding.
+// cublasLt: types and handles, so that a program that includes it compiles. Its computations are not emulated: a call
+// is a finding.
 #pragma once
 #include "cublas_v2.h"
 

@@ -1,10 +1,10 @@
-// cuBLAS's calls for vectors and matrices of float and double, on the host, in the order of a loop. Matrices are
-// column-major, as there.
+// cuBLAS for vectors and matrices of float and double, computed on the host, in the order of a loop. Matrices are
+// column-major.
 #pragma once
 #include <cmath>
 #include "cuda_bf16.h"
 
-// Other headers ask by it whether this one has been included.
+// Other headers test this macro.
 #define CUBLAS_API_H_
 
 enum cublasStatus_t {
@@ -75,7 +75,7 @@ inline const char *cublasGetStatusString(cublasStatus_t s) {
 
 namespace gridstride {
 namespace blas {
-// The library works for the device, in whose memory its arrays are.
+// As long as it exists, the host may access device memory, in which the arrays are.
 struct Touch {
     const bool before = touch_device(true);
     Touch() = default;

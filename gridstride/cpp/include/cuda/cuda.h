@@ -1,4 +1,4 @@
-// Of the driver's interface: tensor maps.
+// A part of the driver's interface: tensor maps
 #pragma once
 #include "emulator.h"
 
@@ -65,7 +65,7 @@ inline CUresult cuTensorMapEncodeTiled(CUtensorMap *to, CUtensorMapDataType type
     memcpy(to, &map, sizeof map);
     return CUDA_SUCCESS;
 }
-// Where a function of the driver is, by its name
+// Returns the address of a driver function by its name.
 enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess, cudaDriverEntryPointSymbolNotFound };
 constexpr unsigned long long cudaEnableDefault = 0;
 inline cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned, unsigned long long,

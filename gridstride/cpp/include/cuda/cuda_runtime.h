@@ -2,7 +2,7 @@
 #pragma once
 #include "emulator.h"
 
-// Other headers test by these macros whether the runtime's have been included.
+// Other headers test these macros.
 #define __DRIVER_TYPES_H__
 #define __CUDA_RUNTIME_H__
 

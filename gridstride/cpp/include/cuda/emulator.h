@@ -1,18 +1,18 @@
-// CUDA C for an ordinary C++ compiler: what nvcc predefines. Always included first.
-// The launches and the declarations of shared memory were rewritten by rewriters/rewrite.py to the functions below.
+// The predefined names of CUDA C, for a C++ compiler; always included first. rewriters/rewrite.py rewrites launches and
+// declarations of shared memory to calls of the functions below.
 #pragma once
 #define GRIDSTRIDE_EMULATOR 1
 
-// g++ instantiates the templates that precompiled headers use again in each source. So <cmath> is without its special
-// functions here (special_functions.h has them), and our own templates that plain functions call return `auto`: to know
-// what that is, g++ instantiates them at once, where the headers are precompiled.
+// To compile sources faster, templates should be instantiated while the headers are precompiled; g++ otherwise does so
+// in each source. So <cmath> is included without its special functions (special_functions.h has them), and our
+// templates that ordinary functions call return `auto`: g++ must instantiate them immediately to deduce it.
 #include <cstddef>
 #undef _GLIBCXX_USE_STD_SPEC_FUNCS
 
 #include <assert.h>
 #include <limits.h>
 #include <math.h>
-#include <cstdio>    // these three, because they would take the macros below away
+#include <cstdio>    // these three, because they would undefine macros below
 #include <cstdlib>
 #include <ctime>
 #include <limits>
@@ -43,7 +43,8 @@
 #define GRIDSTRIDE_TEXT(...) #__VA_ARGS__
 #define GRIDSTRIDE_NAME(...) GRIDSTRIDE_TEXT(__VA_ARGS__)
 
-// Where a kernel begins: host code may launch it, and not call it. No launch is at work where the grid is empty.
+// The first statement of a kernel: reports a call by host code, which may only launch it. Outside a launch, the grid is
+// empty.
 #ifdef GRIDSTRIDE_CHECKED
 #define GRIDSTRIDE_ENTRY(kernel) ::gridstride::enter_kernel(kernel)
 #else
@@ -79,19 +80,19 @@ template <class R, class... A> Arg arg(R (*const &)(A...)) { return {nullptr, 0,
 inline Arg arg(void *const &p) { return {p, 1}; }
 inline Arg arg(const void *const &p) { return {p, 1}; }
 
-template <class T> GRIDSTRIDE_UNSEEN void give([[maybe_unused]] T &x) {
+template <class T> GRIDSTRIDE_UNSEEN void pass_to_device([[maybe_unused]] T &x) {
     if constexpr (sizeof(T) >= sizeof(void *) && (std::is_pointer_v<T> || std::is_class_v<T>) &&
                   std::is_trivially_copyable_v<T>)
         to_device(const_cast<void *>(static_cast<const volatile void *>(&x)), sizeof x, std::is_pointer_v<T>);
 }
 
-// What a source declares in shared memory at file scope begins to live with the first thread-local variable that is
-// used: this one, before the kernel runs.
+// Shared variables at file scope are thread-local references. The use of this variable initializes all thread-local
+// variables of the source in this OS thread before the kernel runs.
 static thread_local const bool has_worker = make_worker();
 
 static inline bool begin_worker() { return has_worker; }
 
-template <class F> struct Called {
+template <class F> struct CallOf {
     GRIDSTRIDE_UNSEEN static void thread(void *f) { (*static_cast<F *>(f))(); }
     static void copy(void *to, const void *f) { new (to) F(*static_cast<const F *>(f)); }
     static void drop(void *f) { static_cast<F *>(f)->~F(); }
@@ -101,11 +102,11 @@ template <class F> struct Called {
 };
 template <class F, class... A>
 GRIDSTRIDE_UNSEEN void launch(const Config &config, const char *kernel, int line, F kernel_call, A... args) {
-    (give(args), ...);
+    (pass_to_device(args), ...);
     const Arg list[sizeof...(A) + 1] = {arg(args)..., {nullptr, 0}};
-    // copying the arguments of a thread is not an access of the kernel
+    // not instrumented, because copying the arguments for a thread is not an access of the kernel
     auto call = [=]() GRIDSTRIDE_UNSEEN { kernel_call(const_cast<A &>(args)...); };
-    launch(config, {&Called<decltype(call)>::type, &call, kernel, line, list, int(sizeof...(A))});
+    launch(config, {&CallOf<decltype(call)>::type, &call, kernel, line, list, int(sizeof...(A))});
 }
 
 template <class T> Shape shape() {
@@ -136,9 +137,10 @@ template <class T> T &symbol(T &init, const char *name, char kind, void **slot) 
 }
 }
 
-// A variable of the device is a reference. In host code its name is another address than in a kernel, as nvcc makes it:
-// so the runtime must change where the reference leads, and the assembler's name for it is the way to its pointer. It
-// stays where no code uses the variable, or that name would lead nowhere.
+// A device variable is a reference. As with nvcc, its address in host code differs from that in a kernel, so the
+// runtime changes the pointer that implements the reference. The pointer is accessed as `slot`, a variable with the
+// same assembler name. It is marked as used, because otherwise the compiler removes the reference of an unused
+// variable.
 #define GRIDSTRIDE_SYMBOL(x, init, name, kind) GRIDSTRIDE_SYMBOL_(x, init, name, kind, __COUNTER__)
 #define GRIDSTRIDE_SYMBOL_(x, init, name, kind, n) GRIDSTRIDE_NTH_SYMBOL(x, init, name, kind, n)
 #define GRIDSTRIDE_NTH_SYMBOL(x, init, name, kind, n) GRIDSTRIDE_SYMBOL_IN(static, gs_slot_##n, x, init, name, kind)
@@ -146,14 +148,13 @@ template <class T> T &symbol(T &init, const char *name, char kind, void **slot) 
     extern __attribute__((visibility("hidden"))) void *slot __asm__(GRIDSTRIDE_NAME(__USER_LABEL_PREFIX__) #slot); \
     linkage __attribute__((used)) decltype(init) &x __asm__(GRIDSTRIDE_NAME(__USER_LABEL_PREFIX__) #slot) = \
         ::gridstride::symbol(init, name, kind, &slot)
-// One that several files have in common: one defines the reference, the others declare it. `slot` is a name that no
-// other variable has.
+// A variable of several files: one file defines the reference, the others declare it. `slot` must be a unique name.
 #define GRIDSTRIDE_DECLARE_SYMBOL(slot, x, init) \
     extern __attribute__((visibility("hidden"))) decltype(init) &x __asm__( \
         GRIDSTRIDE_NAME(__USER_LABEL_PREFIX__) #slot)
 #define GRIDSTRIDE_SHARED_SYMBOL(slot, x, init, name, kind) GRIDSTRIDE_SYMBOL_IN(, slot, x, init, name, kind)
 
-// What ends a program must not end the notebook; what is printed must reach it.
+// `exit` and `abort` must not end the notebook, and printed text must reach it.
 inline int gridstride_puts(const char *text) { return ::gridstride::print("%s\n", text); }
 inline int gridstride_putchar(int c) { return ::gridstride::print("%c", c), c; }
 [[noreturn]] __attribute__((always_inline)) inline void gridstride_exit(int code) { ::gridstride::leave(code); }
@@ -174,8 +175,8 @@ using ::gridstride_puts;
 #define exit gridstride_exit
 #define abort gridstride_abort
 
-// An exception in a kernel is not caught on a GPU. Linkers except Apple's are given the other name
-// (toolchain/compilers.py): where C++'s library is an archive, its own function would win.
+// A GPU has no exceptions, so a `throw` in a kernel is a finding. Linkers other than Apple's replace the function by
+// the name with __wrap_ (toolchain/compilers.py): in a static C++ library, its own function would take precedence.
 #ifdef __APPLE__
 #define GRIDSTRIDE_ALLOCATE_THROWN __cxa_allocate_exception
 #else
@@ -191,8 +192,8 @@ GRIDSTRIDE_CALLED __attribute__((noreturn)) void __stack_chk_fail() {
 }
 #endif
 
-// Calls that copy or clear memory: they report their accesses to the detectors, with the address of the call. gcc has a
-// flag against builtins of them (toolchain/compilers.py); clang calls __tsan_memcpy from its version 16 on.
+// memcpy, memmove and memset report their accesses to the detectors, with the address of the call. With gcc, a flag
+// turns their builtins off (toolchain/compilers.py); clang 16 and later call __tsan_memcpy instead.
 #if defined(GRIDSTRIDE_CHECKED) && (!defined(__clang__) || (!defined(__apple_build_version__) && __clang_major__ < 16))
 GRIDSTRIDE_CALLED void *memcpy(void *to, const void *from, size_t n) noexcept {
     return gridstride::copy_memory(to, from, n, __builtin_return_address(0));
@@ -203,8 +204,8 @@ GRIDSTRIDE_CALLED void *memmove(void *to, const void *from, size_t n) noexcept {
 GRIDSTRIDE_CALLED void *memset(void *to, int value, size_t n) noexcept {
     return gridstride::fill_memory(to, value, n, __builtin_return_address(0));
 }
-// gcc emits no hook for a builtin with a constant length, so the learner's builtins are renamed (rewriters/rewrite.py).
-// A constexpr function may call a builtin: hence the branch that is a constant.
+// gcc does not instrument a builtin with a constant length, so builtins in the learner's source are renamed
+// (rewriters/rewrite.py). The branch for `n == 0` allows a call in a constexpr function.
 #define GRIDSTRIDE_COPIES(name, T) \
     __attribute__((always_inline)) constexpr void *gridstride_##name(void *to, T from, size_t n) { \
         return n ? name(to, from, n) : to; \

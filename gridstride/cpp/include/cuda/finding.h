@@ -1,5 +1,5 @@
-// What stopped a kernel: a code, fields, where and by whom, and no text. diagnostics/messages.py has the text of each
-// code and says what a field may be; tests/test_cpp_findings.py holds the list below against it.
+// A finding: its code, fields, location and thread, without text. diagnostics/messages.py has the text of each code and
+// the values that its fields may have; tests/test_cpp_findings.py compares its codes with the list below.
 #pragma once
 #include <initializer_list>
 #include <stdint.h>
@@ -10,7 +10,7 @@ namespace gridstride {
 // clang-format off
 enum Kind {
     nothing, memcheck, racecheck, initcheck, synccheck, launch_failed, assertion, crash, timeout, interrupted, warning,
-    phrase                             // of a code: no finding, a part of one
+    phrase                             // the kind of codes that are a part of a finding
 };
 
 #define GRIDSTRIDE_CODES(X) \
@@ -84,9 +84,9 @@ struct Field {
     enum Type { number, text, list, phrase };
     static constexpr int most = 8;
     char name[16];
-    int type, count;                   // how many integers; how many of the next fields belong to the phrase
+    int type, count;                   // number of integers; for a phrase, of its fields, which follow
     long long number_at[most];
-    char string[384];                  // a text; the code of a phrase
+    char string[384];                  // the text, or the code of the phrase
 
     Field() = default;
     template <class I> Field(const char *name, I x) : Field(name, number, 1) {
@@ -115,7 +115,7 @@ private:
 };
 using Fields = std::initializer_list<Field>;
 
-// A frame of a call stack: a line of the learner's, and the function that it is in.
+// A frame of a call stack: a line of the learner's source, and its function
 struct Frame {
     int line;
     char function[64], file[192];
@@ -124,17 +124,17 @@ struct Frame {
 struct Location {
     int line, block[3], thread[3];
     char file[256];
-    int depth;                         // how many of the calls are known; the innermost comes first
+    int depth;                         // the number of `calls`; the innermost comes first
     Frame calls[8];
 
     void add_call(const char *function, const char *file, int line);
 };
 
-// As Python reads it: gridstride/cpp/emulator.py has a mirror, whose sizes gridstride_abi() is there to check.
+// Python reads it by a mirror in gridstride/cpp/finding.py; gridstride_abi() returns the sizes to compare.
 struct Finding {
     int kind, has_who, has_other;
-    int column;                        // where in the line, if the array is not known otherwise
-    int called;                        // the kernel's own line, if it is another one
+    int column;                        // the column, if Python must read the array's name there
+    int called;                        // the line of the kernel that led to the call; 0 if none
     int count;                         // of fields
     char code[32], kernel[128];
     Location at, other;
@@ -142,9 +142,9 @@ struct Finding {
 
     void add(Fields);
 };
-// What sizes and versions the two sides must agree on.
+// The version and the sizes on which C++ and Python must agree
 struct Abi { int version, options, location, field, finding; };
 
-// Describes what a thread in a deadlock waits for: adds a phrase of that name to the finding.
+// Adds a phrase to a finding, as the field `name`: what a thread in a deadlock waits for.
 typedef void DescribeWait(void *arg, Finding &, const char *name);
 }

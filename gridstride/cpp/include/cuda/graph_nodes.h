@@ -4,7 +4,7 @@
 #include "textures.h"
 
 namespace gridstride {
-// A kernel that is kept with the types of its parameters: the rewriter puts it where a source says `func = (void *)k`.
+// A kernel with the types of its parameters, by which the rewriter replaces the value of `func = (void *)k`.
 class Kernel {
     const void *at = nullptr;
     const char *name = "";
@@ -98,7 +98,7 @@ struct cudaGraphNodeParams {
     cudaConditionalNodeParams conditional;
 };
 
-// The work of each; its parameters are copied
+// The work of each kind of node, with copies of its parameters
 
 namespace gridstride {
 inline bool may_run(const cudaKernelNodeParams *p) { return p->func && !p->extra; }
@@ -250,7 +250,7 @@ inline cudaError_t cudaGraphRemoveDependencies(
     return cudaSuccess;
 }
 
-// Changes: of a node, and of what was instantiated
+// Changes of a node, and of an instantiated graph
 
 namespace gridstride {
 inline cudaError_t change(GraphNode *node, NodeKind kind, const GraphWork &work) {
@@ -351,7 +351,7 @@ inline cudaError_t cudaStreamUpdateCaptureDependencies(
     return cudaSuccess;
 }
 
-// Memory of graphs stays theirs here, so that no more than it is reserved.
+// The memory of a graph stays allocated, so no other memory is reserved.
 enum cudaGraphMemAttributeType {
     cudaGraphMemAttrUsedMemCurrent = 0,
     cudaGraphMemAttrUsedMemHigh = 1,

@@ -80,7 +80,7 @@ inline cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
         const gridstride::OnStream same(s);
         return gridstride::run_graph(exec->graph);
     };
-    return gridstride::kept(s, gridstride::NodeKind::graph, run) ? cudaSuccess : cudaError_t(run());
+    return gridstride::defer(s, gridstride::NodeKind::graph, run) ? cudaSuccess : cudaError_t(run());
 }
 inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
     gridstride::release_graph(exec->graph);

@@ -1,5 +1,5 @@
-// `new` and `delete` of device code: in a kernel memory of the device, elsewhere the host's. The rewriter spells them
-// `new (gridstride::heap)` and `gridstride::Discard{...}->*`.
+// `new` and `delete` in device functions: from the device's heap in a kernel, from the host's otherwise. The rewriter
+// replaces them by `new (gridstride::heap)` and `gridstride::Discard{...}->*`.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -13,7 +13,7 @@ struct Discard {
     int line;
     bool array;
 };
-// An array whose elements have something to do at their end keeps their number before the first of them.
+// Destroys the elements of an array; an array of elements with destructors stores their number before the first one.
 template<class T> void end_elements(T *p, char *&first) {
     if constexpr (!std::is_trivially_destructible_v<T>) {
         for (size_t n = reinterpret_cast<const size_t *>(p)[-1]; n;) p[--n].~T();

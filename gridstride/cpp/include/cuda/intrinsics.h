@@ -8,7 +8,7 @@
 #include "vector_types.h"
 
 namespace gridstride {
-template <class...> constexpr bool never = false;           // false, but only once a template is used
+template <class...> constexpr bool never = false;           // false, but only when the template is instantiated
 template <class T> struct same { using type = T; };         // a parameter that takes no part in deduction
 
 // The bits of `from` as a `To`
@@ -22,7 +22,7 @@ template <class To, class From> inline auto as(From from) {
 template <class I> constexpr I largest = I(-1) < I(0) ? I((1ull << (8 * sizeof(I) - 1)) - 1) : I(-1);
 template <class I> constexpr I smallest = I(-1) - largest<I>;
 
-// An integral float as an integer, as a GPU converts it: what does not fit becomes the nearest that does
+// Converts an integral float to an integer, as a GPU does: out of range, to the nearest value
 template <class I, class T> auto saturated(T x) {
     constexpr T end = T(largest<I> / 2 + 1) * 2;
     if (x != x) return sizeof(I) <= 4 && sizeof(T) == 4 ? I(0) : I(1ull << (8 * sizeof(I) - 1));
@@ -250,7 +250,7 @@ GRIDSTRIDE_TO_FLOAT(float, __double2float, double)
 inline double __int2double_rn(int x) { return x; }
 inline double __uint2double_rn(unsigned x) { return x; }
 
-// Loads and stores that name a cache: plain ones here, and the caller's own for the detectors
+// Loads and stores with cache hints: plain accesses here, which the detectors attribute to the caller
 namespace gridstride {
 template <class T> constexpr bool cached = false;   // can a cached load move it?
 #define GRIDSTRIDE_CACHED(T) template <> inline constexpr bool cached<T> = true;
@@ -287,7 +287,7 @@ GRIDSTRIDE_STORE(__stwt)
 #undef GRIDSTRIDE_LOAD
 #undef GRIDSTRIDE_STORE
 
-// Time passes in nanoseconds, not in cycles.
+// Clocks count nanoseconds, not cycles.
 inline long long clock64() {
     timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);

@@ -1,6 +1,6 @@
-// nvcuda::wmma: matrices in pieces, the lanes of a warp holding some elements each. Who holds which is a GPU's own
-// affair, and another here: element i of a lane is number lane*num_elements + i of the piece, rows one after another
-// (columns, if it was declared col_major).
+// nvcuda::wmma: fragments, of which each lane holds some elements. Which ones is unspecified, and differs from a GPU
+// here: element i of a lane is element lane*num_elements + i of the tile, in row-major order (column-major, if it is
+// declared col_major).
 #pragma once
 #include "cuda_bf16.h"
 #include "ptx.h"

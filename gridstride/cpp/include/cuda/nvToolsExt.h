@@ -1,4 +1,4 @@
-// NVTX: marks for a profiler. None is there, so they answer as the library does without one.
+// NVTX: annotations for a profiler, which return what they do without a profiler
 #pragma once
 #include <stdint.h>
 #include <wchar.h>

@@ -1,6 +1,6 @@
-// Inline PTX: what rewriters/ptx.py makes of an asm statement calls these, an instruction each, with the line first,
-// then the destinations, then the sources. Registers are what their constraints say: "r" uint32_t, "f" float, "l"
-// uint64_t, "h" uint16_t.
+// Inline PTX: rewriters/ptx.py translates each instruction of an asm statement to a call of a function here, with the
+// line first, then the destinations, then the sources. The types of registers follow from their constraints: "r"
+// uint32_t, "f" float, "l" uint64_t, "h" uint16_t.
 #pragma once
 #include "sixteen_bits.h"
 #include "warp.h"
@@ -43,7 +43,7 @@ template <class T, class R> GRIDSTRIDE_INLINE void out(T &to, R value) {
     if constexpr (std::is_pointer_v<T>) to = reinterpret_cast<T>(value);
     else to = T(value);
 }
-// The bits of a register of either kind, for instructions that do not care
+// The bits of a register, for instructions of any type
 inline uint32_t word(uint32_t x) { return x; }
 inline uint32_t word(float x) { return as<uint32_t>(x); }
 inline void put(uint32_t &to, uint32_t x) { to = x; }
@@ -110,13 +110,13 @@ template <bool only_16, unsigned bytes, class A> void copy(int line, A to, uint6
         read < bytes ? read : bytes, "cp.async", line);
 }
 
-// What a Hopper GPU has besides threads: see runtime.h. A destination that is not used is `_`.
+// The asynchronous engines of Hopper: see runtime.h. An unused destination is `_`.
 
 struct Sink { template <class T> Sink &operator=(const T &) { return *this; } };
 template <class D, class A> void mapa(int line, D &d, A at, uint32_t rank) {
     d = D(map_shared(window(at), rank, line));
 }
-// n: bytes if it expects some, else arrivals
+// n: bytes for expect_tx, otherwise arrivals
 template <class S, class A> void arrive(int line, bool expects, S &&state, A at, uint32_t n = 1) {
     if (expects) mbarrier_expect(window(at), n, line);
     state = mbarrier_arrive(window(at), expects ? 1 : n, line);
@@ -291,8 +291,8 @@ GRIDSTRIDE_UNSEEN void mma(int line, D &d0, D &d1, D &d2, D &d3, R... r) {
     put(d0, sums[0]), put(d1, sums[1]), put(d2, sums[2]), put(d3, sums[3]);
 }
 
-// The same with a 2:4 sparse `a`, of which there are k/2 elements in each row: of four that are neighbours two, and the
-// metadata says which. Each of four lanes knows it for two rows of 16 elements; the selector says whose words count.
+// mma with a 2:4 sparse `a`, which stores k/2 elements per row: two of every four, whose indices are in the metadata.
+// Each of four lanes has it for two rows of 16 elements; the selector chooses the lanes whose words are used.
 template <int k, class T, int selector> struct SparseMma {
     uint32_t a[k / 8], b[k / 8], c[4], meta;
 

@@ -185,7 +185,7 @@ enum cudaLimit {
     cudaLimitPersistingL2CacheSize = 6
 };
 namespace gridstride {
-// What a GPU has at first; none of it binds here.
+// The default limits of a GPU, which are not enforced here
 inline size_t limits[] = {1024, 1 << 20, 8 << 20, 2, 2048, 64, 0};
 }
 inline cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return cudaSuccess; }

@@ -1,4 +1,4 @@
-// Attributes of one kernel, which is known by its name, its occupancy, and launches by a function.
+// Attributes and occupancy of a kernel, and launches by functions
 #pragma once
 #include "emulator.h"
 #include "runtime_errors.h"
@@ -24,8 +24,7 @@ inline cudaError_t get_attributes(cudaFuncAttributes *p, const char *kernel) {
     *p = {0, 0, 0, 1024, 0, 90, 90, int(max_dynamic_of(kernel))};
     return cudaSuccess;
 }
-// Blocks that fit on one multiprocessor, as far as threads and shared memory say; how many registers nvcc would use is
-// not known here.
+// The number of blocks that fit on one SM, by threads and shared memory; the registers that nvcc would use are unknown.
 inline cudaError_t max_blocks(int *n, int threads, size_t dynamic) {
     if (threads < 1 || threads > 1024) return record_error(cudaErrorInvalidValue);
     *n = blocks_of_sm(threads, dynamic);
@@ -54,7 +53,7 @@ cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int *grid, int *block
     const int most = limit && limit < 1024 ? limit : 1024;
     return cudaOccupancyMaxPotentialBlockSize(grid, block, kernel, size_t(bytes(most)), most);
 }
-// Launches by a function. The rewriter takes the cast to `void *` away, so the kernel's type is known.
+// Launches by functions. The rewriter removes the cast to `void *`, so that the type of the kernel is known.
 namespace gridstride {
 template <class... P, size_t... i>
 void launch_packed(const Config &config, const char *name, int line, void (*kernel)(P...), [[maybe_unused]] void **args,
@@ -101,7 +100,7 @@ typedef cudaLaunchAttributeID cudaStreamAttrID;
 typedef cudaLaunchAttributeValue cudaStreamAttrValue;
 #define cudaStreamAttributeAccessPolicyWindow cudaLaunchAttributeAccessPolicyWindow
 #define cudaStreamAttributePriority cudaLaunchAttributePriority
-// Caches are not emulated, nor is what is said of them.
+// Caches are not emulated, so cache hints have no effect.
 inline cudaError_t cudaStreamSetAttribute(cudaStream_t, cudaStreamAttrID, const cudaStreamAttrValue *) {
     return cudaSuccess;
 }

@@ -40,7 +40,7 @@ template <class T> cudaError_t cudaMalloc(T **p, size_t bytes, int line = __buil
 }
 template <class T> cudaError_t cudaMallocAsync(T **p, size_t bytes, cudaStream_t s, int line = __builtin_LINE()) {
     using namespace gridstride;
-    if (!kept(s, NodeKind::alloc, [] { return 0; })) {
+    if (!defer(s, NodeKind::alloc, [] { return 0; })) {
         const Enqueued operation("cudaMallocAsync", s, line);
         const cudaError_t e = cudaMalloc(p, bytes, line);
         if (!e) device_used(*p, bytes, "allocates");
@@ -62,10 +62,10 @@ inline cudaError_t cudaFreeAsync(void *p, cudaStream_t s, int line = __builtin_L
         const gridstride::Enqueued operation("cudaFreeAsync", s, line);
         return int(gridstride::failed_unless(!p || gridstride::free_in_order(p), cudaErrorInvalidValue));
     };
-    return gridstride::kept(s, gridstride::NodeKind::free, free) ? cudaSuccess : cudaError_t(free());
+    return gridstride::defer(s, gridstride::NodeKind::free, free) ? cudaSuccess : cudaError_t(free());
 }
 
-// Pools keep nothing here: what is freed is given back at once.
+// Pools cache nothing: freed memory is released immediately.
 struct GridstridePool { unsigned long long threshold; };
 typedef GridstridePool *cudaMemPool_t;
 enum cudaMemAllocationType { cudaMemAllocationTypeInvalid = 0, cudaMemAllocationTypePinned = 1 };
@@ -138,7 +138,7 @@ template <class T> cudaError_t cudaMallocPitch(
     *pitch = (width + 511) / 512 * 512;
     return cudaMalloc(p, *pitch * height, line);
 }
-// Pinned memory can be read by kernels as well: it is device memory that the host may touch.
+// Pinned memory is device memory that the host may access, too.
 template <class T> cudaError_t cudaMallocHost(T **p, size_t bytes, int line = __builtin_LINE()) {
     return gridstride::host_too(p, bytes, true, line);
 }
@@ -147,7 +147,7 @@ template <class T> cudaError_t cudaHostAlloc(T **p, size_t bytes, unsigned, int 
 }
 inline cudaError_t cudaFreeHost(void *p) { return cudaFree(p); }
 
-// Memory of the host's own that is registered has a copy for kernels, which comes and goes with each launch.
+// Registered host memory has a device copy, which is copied in before and out after each launch.
 enum {
     cudaHostRegisterDefault = 0,
     cudaHostRegisterPortable = 1,
@@ -168,7 +168,7 @@ template <class T> cudaError_t cudaHostGetDevicePointer(T **p, void *host, unsig
     return gridstride::failed_unless(*p, cudaErrorInvalidValue);
 }
 
-// Does the host wait for such a copy? Within the device's memory not; cudaMemcpyAsync only to memory that is pageable.
+// Does the host wait for a copy? Not within device memory; for cudaMemcpyAsync only with pageable memory.
 namespace gridstride {
 inline bool waits_for_copy(const void *to, const void *from) { return !of_device_alone(to) || !of_device_alone(from); }
 }
@@ -197,7 +197,7 @@ inline cudaError_t cudaMemcpyAsync(
         const Enqueued operation("cudaMemcpyAsync", s, line, is_pageable(to));
         return int(cudaMemcpy(to, from, bytes, kind));
     };
-    return kept(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
+    return defer(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
 }
 inline cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
     size_t height, cudaMemcpyKind kind, int line = __builtin_LINE()) {
@@ -217,7 +217,7 @@ inline cudaError_t cudaMemcpy2DAsync(
         const Enqueued operation("cudaMemcpy2DAsync", s, line, is_pageable(to));
         return int(cudaMemcpy2D(to, tp, from, fp, w, h, k));
     };
-    return kept(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
+    return defer(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
 }
 inline cudaError_t cudaMemset(void *p, int value, size_t bytes, int line = __builtin_LINE()) {
     if (!gridstride::is_device(p) || !gridstride::device_range(p, bytes))
@@ -234,7 +234,7 @@ inline cudaError_t cudaMemsetAsync(
         const Enqueued operation("cudaMemsetAsync", s, line);
         return int(cudaMemset(p, value, bytes));
     };
-    return kept(s, NodeKind::memset, fill) ? cudaSuccess : cudaError_t(fill());
+    return defer(s, NodeKind::memset, fill) ? cudaSuccess : cudaError_t(fill());
 }
 inline cudaError_t cudaMemset2D(
     void *p, size_t pitch, int value, size_t width, size_t height, int line = __builtin_LINE()) {
@@ -250,7 +250,7 @@ inline cudaError_t cudaMemset2DAsync(void *p, size_t pitch, int value, size_t w,
         const Enqueued operation("cudaMemset2DAsync", s, line);
         return int(cudaMemset2D(p, pitch, value, w, h));
     };
-    return kept(s, NodeKind::memset, fill) ? cudaSuccess : cudaError_t(fill());
+    return defer(s, NodeKind::memset, fill) ? cudaSuccess : cudaError_t(fill());
 }
 inline cudaError_t cudaMemcpyPeer(
     void *to, int to_device, const void *from, int from_device, size_t bytes, int line = __builtin_LINE()) {
@@ -264,7 +264,7 @@ inline cudaError_t cudaMemcpyPeerAsync(
     return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, s, line);
 }
 inline cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
-    const size_t used = gridstride::device_total();      // more than all of it, if it was larger then
+    const size_t used = gridstride::device_total();      // more than the total, if that was larger before
     *total = gridstride::device_size();
     *free = *total > used ? *total - used : 0;
     return cudaSuccess;
@@ -291,7 +291,7 @@ cudaError_t cudaStreamAttachMemAsync(cudaStream_t, T *, size_t = 0, unsigned = c
     return cudaSuccess;
 }
 
-// A variable of the device by its name, which is an address in host code, too: given as itself, or as that address.
+// Device variables by name: the symbol itself, or its address in host code
 namespace gridstride {
 template <class T> const void *named(const T &symbol) {
     return const_cast<const char *>(&reinterpret_cast<const volatile char &>(symbol));
@@ -303,7 +303,7 @@ inline cudaError_t find_symbol(
     at = symbol_at(symbol, all);
     if (!at) return record_error(cudaErrorInvalidSymbol);
     if (kind == back || kind == cudaMemcpyHostToHost) return record_error(cudaErrorInvalidMemcpyDirection);
-    if (!is_device(at)) kind = cudaMemcpyDefault;          // one of those that are C++'s, too
+    if (!is_device(at)) kind = cudaMemcpyDefault;          // a device variable that is an ordinary C++ variable
     at += offset;
     return failed_unless(offset <= all && bytes <= all - offset, cudaErrorInvalidValue);
 }
@@ -313,7 +313,7 @@ inline cudaError_t copy_symbol(
         const Enqueued operation(name, s, line, is_pageable(to));
         return int(cudaMemcpy(to, from, bytes, kind));
     };
-    return kept(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
+    return defer(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
 }
 }
 inline cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size_t bytes, size_t offset = 0,

@@ -1,5 +1,5 @@
-// Streams and events. Every piece of work has ended when the call returns, and the clock is the CPU's; what would be in
-// order on a GPU is reported to the runtime, which checks that the host waits for it.
+// Streams and events. Each operation is complete when its call returns, and times are those of the CPU. The order of
+// operations is reported to the runtime, which checks that the host waits for them.
 #pragma once
 #include <time.h>
 #include "capture.h"
@@ -76,7 +76,7 @@ inline cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t f, void *data
         f(data);
         return 0;
     };
-    if (!gridstride::kept(s, gridstride::NodeKind::host, call)) call();
+    if (!gridstride::defer(s, gridstride::NodeKind::host, call)) call();
     return cudaSuccess;
 }
 GRIDSTRIDE_UNSEEN inline cudaError_t cudaEventCreate(cudaEvent_t *e) {

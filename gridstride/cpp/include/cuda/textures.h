@@ -1,5 +1,5 @@
-// Arrays, texture objects and surface objects, as the CUDA programming guide defines what they give; for sources that
-// name them. A texel is read by an access that the detectors see.
+// Arrays, texture objects and surface objects, by the definitions of the CUDA programming guide. Reads of texels are
+// checked by the detectors.
 #pragma once
 #include <algorithm>
 #include "emulator.h"
@@ -45,7 +45,7 @@ inline cudaExtent make_cudaExtent(size_t w, size_t h, size_t d) { return {w, h, 
 inline cudaPos make_cudaPos(size_t x, size_t y, size_t z) { return {x, y, z}; }
 inline cudaPitchedPtr make_cudaPitchedPtr(void *p, size_t pitch, size_t x, size_t y) { return {p, pitch, x, y}; }
 
-// Arrays: rows close together, layers and faces as depth
+// Arrays: rows are contiguous; layers and faces are the depth
 
 enum {
     cudaArrayDefault = 0,
@@ -154,7 +154,7 @@ inline cudaError_t cudaMemcpyToArrayAsync(
         const Enqueued operation("cudaMemcpyToArrayAsync", s, line);
         return int(cudaMemcpyToArray(to, x, y, from, bytes, kind));
     };
-    return kept(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
+    return defer(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
 }
 inline cudaError_t cudaMemcpy2DToArrayAsync(cudaArray_t to, size_t x, size_t y, const void *from, size_t pitch,
     size_t bytes, size_t height, cudaMemcpyKind kind, cudaStream_t s = nullptr, int line = __builtin_LINE()) {
@@ -163,7 +163,7 @@ inline cudaError_t cudaMemcpy2DToArrayAsync(cudaArray_t to, size_t x, size_t y, 
         const Enqueued operation("cudaMemcpy2DToArrayAsync", s, line);
         return int(cudaMemcpy2DToArray(to, x, y, from, pitch, bytes, height, kind));
     };
-    return kept(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
+    return defer(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
 }
 
 // Boxes; `extent.width` and positions along x count elements where an array takes part, and bytes otherwise.
@@ -207,7 +207,7 @@ inline cudaError_t cudaMemcpy3DAsync(
         const gridstride::Enqueued operation("cudaMemcpy3DAsync", s, line, to && gridstride::is_pageable(to));
         return int(cudaMemcpy3D(&copied));
     };
-    return gridstride::kept(s, gridstride::NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
+    return gridstride::defer(s, gridstride::NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
 }
 inline cudaError_t cudaMalloc3D(cudaPitchedPtr *p, cudaExtent e, int line = __builtin_LINE()) {
     *p = {nullptr, (e.width + 511) / 512 * 512, e.width, e.height};
@@ -345,7 +345,7 @@ template <class T> GRIDSTRIDE_UNSEEN T texel(const Texture &t, long long x, long
     return res;
 }
 
-// A coordinate along an axis of n texels: in texels, where the address mode leaves it
+// Converts a coordinate along an axis of n texels to texels, by the address mode.
 GRIDSTRIDE_UNSEEN inline float texel_position(const Texture &t, float x, size_t n, int axis) {
     x = x == x ? x : 0;
     if (!t.how.normalizedCoords) return std::min(std::max(x, -1e9f), 1e9f);
@@ -356,7 +356,7 @@ GRIDSTRIDE_UNSEEN inline float texel_position(const Texture &t, float x, size_t 
         default: return std::min(std::max(x, -1e4f), 1e4f) * float(n);
     }
 }
-// The texel with that number; -1 for the border. Only normalized coordinates wrap.
+// Returns the index of a texel; -1 for the border. Only normalized coordinates wrap.
 GRIDSTRIDE_UNSEEN inline long long address(const Texture &t, long long i, size_t n, int axis) {
     const auto mode = t.how.addressMode[axis];
     const long long size = (long long)n;

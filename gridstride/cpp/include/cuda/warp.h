@@ -1,4 +1,4 @@
-// Barriers, fences and what the lanes of a warp do together.
+// Barriers, fences and warp operations
 #pragma once
 #include <type_traits>
 #include "intrinsics.h"
@@ -20,12 +20,12 @@ inline void __threadfence() { gridstride::fence(gridstride::Scope::device); }
 inline void __threadfence_system() { gridstride::fence(gridstride::Scope::system); }
 
 namespace gridstride {
-// What the lanes in `mask` brought: `[i]` is lane i's, `took` the lanes that came.
-template <class T> struct Brought {
+// The values that the lanes in `mask` exchange: `[i]` is that of lane i; `present`: the lanes that take part
+template <class T> struct LaneValues {
     const void *all;
-    unsigned took;
-    GRIDSTRIDE_UNSEEN Brought(unsigned mask, const T &mine, int line) {
-        took = warp_exchange(mask, &mine, sizeof(T), all, line);
+    unsigned present;
+    GRIDSTRIDE_UNSEEN LaneValues(unsigned mask, const T &mine, int line) {
+        present = warp_exchange(mask, &mine, sizeof(T), all, line);
     }
     GRIDSTRIDE_UNSEEN auto operator[](int i) const {
         T value;
@@ -34,27 +34,27 @@ template <class T> struct Brought {
     }
 };
 
-// The value of lane `from`. It goes in parts of a size that the compiler knows, or the copy would be a call of memcpy,
-// which the detectors look at.
-template <size_t at = 0, class T> GRIDSTRIDE_UNSEEN auto shuffled(unsigned mask, T mine, int from, int line) {
+// Returns the value of lane `from`. It is copied in parts of constant size, because the detectors check calls of
+// memcpy.
+template <size_t at = 0, class T> GRIDSTRIDE_UNSEEN auto shuffle(unsigned mask, T mine, int from, int line) {
     constexpr int bytes = sizeof(T) - at < 16 ? sizeof(T) - at : 16;
     char *part = reinterpret_cast<char *>(&mine) + at;
     const void *all;
-    const unsigned took = warp_exchange(mask, part, bytes, all, line);
+    const unsigned present = warp_exchange(mask, part, bytes, all, line);
 #ifdef GRIDSTRIDE_CHECKED
     unsigned undefined;
     __builtin_memcpy(&undefined, static_cast<const char *>(all) + undefined_lanes, sizeof undefined);
-    const int byte = (undefined | ~took) >> from & 1 ? undefined_byte(from, line) : -1;
+    const int byte = (undefined | ~present) >> from & 1 ? undefined_byte(from, line) : -1;
 #else
     constexpr int byte = -1;
 #endif
-    if (took >> from & 1) __builtin_memcpy(part, static_cast<const char *>(all) + 16 * from, bytes);
+    if (present >> from & 1) __builtin_memcpy(part, static_cast<const char *>(all) + 16 * from, bytes);
     else if (byte >= 0) __builtin_memset(part, byte, bytes);
-    if constexpr (at + bytes < sizeof(T)) return shuffled<at + bytes>(mask, mine, from, line);
+    if constexpr (at + bytes < sizeof(T)) return shuffle<at + bytes>(mask, mine, from, line);
     else return mine;
 }
 
-// The segment of `width` lanes that the caller is in, and whom the four shuffles read in it
+// The segment of `width` lanes with the current one, and the lanes that the four shuffles read
 struct Segment {
     int me, first, last;
     explicit Segment(int width) : me(lane()), first(me & (32 - width)), last(first | (31 & ~(32 - width))) {}
@@ -64,34 +64,34 @@ struct Segment {
     int across(int n) const { const int i = me ^ (n & 31); return i > last ? me : i; }
 };
 
-// The lanes for which `f(what they brought)` holds
-template <class T, class F> GRIDSTRIDE_UNSEEN auto lanes_where(const Brought<T> &brought, F f) {
+// Returns the mask of the lanes for whose value `f` holds.
+template <class T, class F> GRIDSTRIDE_UNSEEN auto lanes_where(const LaneValues<T> &values, F f) {
     unsigned r = 0;
-    for (int i = 0; i < 32; i++) if (brought.took >> i & 1 && f(brought[i])) r |= 1u << i;
+    for (int i = 0; i < 32; i++) if (values.present >> i & 1 && f(values[i])) r |= 1u << i;
     return r;
 }
-GRIDSTRIDE_UNSEEN inline unsigned ballot(unsigned mask, bool predicate, unsigned &took, int line) {
-    const Brought<bool> brought(mask, predicate, line);
-    took = brought.took;
-    return lanes_where(brought, [](bool p) { return p; });
+GRIDSTRIDE_UNSEEN inline unsigned ballot(unsigned mask, bool predicate, unsigned &present, int line) {
+    const LaneValues<bool> values(mask, predicate, line);
+    present = values.present;
+    return lanes_where(values, [](bool p) { return p; });
 }
-template <class T> GRIDSTRIDE_UNSEEN unsigned matching(unsigned mask, T mine, unsigned &took, int line) {
-    const Brought<T> brought(mask, mine, line);
-    took = brought.took;
-    return lanes_where(brought, [=](T other) { return __builtin_memcmp(&other, &mine, sizeof mine) == 0; });
+template <class T> GRIDSTRIDE_UNSEEN unsigned lanes_equal_to(unsigned mask, T mine, unsigned &present, int line) {
+    const LaneValues<T> values(mask, mine, line);
+    present = values.present;
+    return lanes_where(values, [=](T other) { return __builtin_memcmp(&other, &mine, sizeof mine) == 0; });
 }
-// `op` over what the lanes brought, in their order
-template <class T, class F> GRIDSTRIDE_UNSEEN auto reduced(unsigned mask, T mine, F op, int line) {
-    const Brought<T> brought(mask, mine, line);
-    unsigned left = brought.took;
+// Reduces the values of the lanes by `op`, in order of the lanes.
+template <class T, class F> GRIDSTRIDE_UNSEEN auto reduce_lanes(unsigned mask, T mine, F op, int line) {
+    const LaneValues<T> values(mask, mine, line);
+    unsigned left = values.present;
     if (!left) return mine;
-    T r = brought[__builtin_ctz(left)];
-    while (left &= left - 1) r = op(r, brought[__builtin_ctz(left)]);
+    T r = values[__builtin_ctz(left)];
+    while (left &= left - 1) r = op(r, values[__builtin_ctz(left)]);
     return r;
 }
 }
 
-// The address of a shared variable, as PTX has it
+// the address of a shared variable in PTX
 inline size_t __cvta_generic_to_shared(const void *p) { return gridstride::shared_address(p); }
 inline size_t __cvta_generic_to_global(const void *p) { return size_t(p); }
 
@@ -104,19 +104,19 @@ GRIDSTRIDE_INLINE unsigned __activemask(int line = __builtin_LINE()) { return gr
 #define GRIDSTRIDE_SHUFFLES(T) \
     GRIDSTRIDE_INLINE T __shfl_sync( \
         unsigned mask, T value, int from, int width = warpSize, int line = __builtin_LINE()) { \
-        return gridstride::shuffled(mask, value, gridstride::Segment(width).at(from), line); \
+        return gridstride::shuffle(mask, value, gridstride::Segment(width).at(from), line); \
     } \
     GRIDSTRIDE_INLINE T __shfl_up_sync( \
         unsigned mask, T value, unsigned delta, int width = warpSize, int line = __builtin_LINE()) { \
-        return gridstride::shuffled(mask, value, gridstride::Segment(width).up(delta), line); \
+        return gridstride::shuffle(mask, value, gridstride::Segment(width).up(delta), line); \
     } \
     GRIDSTRIDE_INLINE T __shfl_down_sync( \
         unsigned mask, T value, unsigned delta, int width = warpSize, int line = __builtin_LINE()) { \
-        return gridstride::shuffled(mask, value, gridstride::Segment(width).down(delta), line); \
+        return gridstride::shuffle(mask, value, gridstride::Segment(width).down(delta), line); \
     } \
     GRIDSTRIDE_INLINE T __shfl_xor_sync( \
         unsigned mask, T value, int lanes, int width = warpSize, int line = __builtin_LINE()) { \
-        return gridstride::shuffled(mask, value, gridstride::Segment(width).across(lanes), line); \
+        return gridstride::shuffle(mask, value, gridstride::Segment(width).across(lanes), line); \
     }
 GRIDSTRIDE_SHUFFLES(int)
 GRIDSTRIDE_SHUFFLES(unsigned)
@@ -128,8 +128,8 @@ GRIDSTRIDE_SHUFFLES(float)
 GRIDSTRIDE_SHUFFLES(double)
 
 GRIDSTRIDE_INLINE unsigned __ballot_sync(unsigned mask, int predicate, int line = __builtin_LINE()) {
-    unsigned took;
-    return gridstride::ballot(mask, predicate, took, line);
+    unsigned present;
+    return gridstride::ballot(mask, predicate, present, line);
 }
 GRIDSTRIDE_INLINE int __any_sync(unsigned mask, int predicate, int line = __builtin_LINE()) {
     return __ballot_sync(mask, predicate, line) != 0;
@@ -138,28 +138,28 @@ GRIDSTRIDE_INLINE int __all_sync(unsigned mask, int predicate, int line = __buil
     return __ballot_sync(mask, !predicate, line) == 0;
 }
 GRIDSTRIDE_INLINE int __uni_sync(unsigned mask, int predicate, int line = __builtin_LINE()) {
-    unsigned took;
-    const unsigned yes = gridstride::ballot(mask, predicate, took, line);
-    return yes == 0 || yes == took;
+    unsigned present;
+    const unsigned yes = gridstride::ballot(mask, predicate, present, line);
+    return yes == 0 || yes == present;
 }
 
 template <class T> GRIDSTRIDE_INLINE unsigned __match_any_sync(unsigned mask, T value, int line = __builtin_LINE()) {
     static_assert(std::is_arithmetic_v<T> && sizeof(T) >= 4, "__match_any_sync compares integers, float and double");
-    unsigned took;
-    return gridstride::matching(mask, value, took, line);
+    unsigned present;
+    return gridstride::lanes_equal_to(mask, value, present, line);
 }
 template <class T>
 GRIDSTRIDE_INLINE unsigned __match_all_sync(unsigned mask, T value, int *all, int line = __builtin_LINE()) {
     static_assert(std::is_arithmetic_v<T> && sizeof(T) >= 4, "__match_all_sync compares integers, float and double");
-    unsigned took;
-    const bool same = gridstride::matching(mask, value, took, line) == took;
+    unsigned present;
+    const bool same = gridstride::lanes_equal_to(mask, value, present, line) == present;
     *all = same;
-    return same ? took : 0;
+    return same ? present : 0;
 }
 
 #define GRIDSTRIDE_REDUCTION(name, T, expression) \
     GRIDSTRIDE_INLINE T __reduce_##name##_sync(unsigned mask, T value, int line = __builtin_LINE()) { \
-        return gridstride::reduced<T>(mask, value, [](T a, T b) { return T(expression); }, line); \
+        return gridstride::reduce_lanes<T>(mask, value, [](T a, T b) { return T(expression); }, line); \
     }
 GRIDSTRIDE_REDUCTION(add, unsigned, a + b)
 GRIDSTRIDE_REDUCTION(add, int, unsigned(a) + unsigned(b))
@@ -172,18 +172,18 @@ GRIDSTRIDE_REDUCTION(or, unsigned, a | b)
 GRIDSTRIDE_REDUCTION(xor, unsigned, a ^ b)
 #undef GRIDSTRIDE_REDUCTION
 
-// Those of before 2017, which no GPU of today has
-#define GRIDSTRIDE_GONE(name) \
+// warp operations without a mask, which CUDA has removed
+#define GRIDSTRIDE_REMOVED(name) \
     template <class... A> int name(A...) { \
         static_assert(gridstride::never<A...>, \
             #name " was removed from CUDA: name the lanes that take part, " #name "_sync(mask, ...)"); \
         return 0; \
     }
-GRIDSTRIDE_GONE(__shfl)
-GRIDSTRIDE_GONE(__shfl_up)
-GRIDSTRIDE_GONE(__shfl_down)
-GRIDSTRIDE_GONE(__shfl_xor)
-GRIDSTRIDE_GONE(__ballot)
-GRIDSTRIDE_GONE(__any)
-GRIDSTRIDE_GONE(__all)
-#undef GRIDSTRIDE_GONE
+GRIDSTRIDE_REMOVED(__shfl)
+GRIDSTRIDE_REMOVED(__shfl_up)
+GRIDSTRIDE_REMOVED(__shfl_down)
+GRIDSTRIDE_REMOVED(__shfl_xor)
+GRIDSTRIDE_REMOVED(__ballot)
+GRIDSTRIDE_REMOVED(__any)
+GRIDSTRIDE_REMOVED(__all)
+#undef GRIDSTRIDE_REMOVED

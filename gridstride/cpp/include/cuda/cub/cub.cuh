@@ -1,5 +1,5 @@
-// CUB's reductions and scans of a warp, a block and a device. What its threads do is what CUB says they may rely on,
-// not how it does it; sums are added in CUB's order.
+// CUB's reductions and scans of a warp, a block and a device. They have the documented behaviour of CUB, not its
+// implementation; sums are added in CUB's order.
 #pragma once
 #include <algorithm>
 #include <limits>
@@ -50,7 +50,7 @@ template <class T> struct Slot {
 };
 inline int rank_in_block() { return int(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)); }
 
-// What CUB leaves undefined is never a right value by luck: a NaN, or a large integer.
+// The value for results that CUB leaves undefined, which is never a right value by chance: a NaN, or a large integer
 template <class T> GRIDSTRIDE_UNSEEN T undefined(T x, gridstride::Code who_gets_it, Line line) {
     if constexpr (std::is_same_v<T, double>)
         __builtin_memcpy(&x, &gridstride::undefined_nan_of_double, sizeof(T));
@@ -110,7 +110,7 @@ template <class T, int lanes = 32> class WarpReduce : emulated::LogicalWarp<lane
 public:
     using typename Warp::TempStorage;
     WarpReduce(TempStorage &temp) : Warp(temp) {}
-    // The first lane gets it; what the others get is undefined.
+    // Returns the result in the first lane; it is undefined in the others.
     template <class Op> T Reduce(T x, Op op, int valid = lanes, GRIDSTRIDE_CALL) {
         const int lane = this->lane;
         this->enter(line);
@@ -171,7 +171,7 @@ class BlockReduce {
 public:
     struct TempStorage { emulated::Slot<T> of[threads]; };
     BlockReduce(TempStorage &given) : temp(given) {}
-    // The first thread gets it; what the others get is undefined.
+    // Returns the result in the first thread; it is undefined in the others.
     template <class Op> T Reduce(T x, Op op, int valid = threads, GRIDSTRIDE_CALL) {
         const int rank = emulated::rank_in_block();
         temp.of[rank].put(x, line);
@@ -218,7 +218,7 @@ public:
     template <int n, class Op> void InclusiveScan(T (&x)[n], T (&out)[n], Op op, T &all, GRIDSTRIDE_CALL) {
         scan<true>(x, out, op, nullptr, none, &all, line);
     }
-    // `prefix`, asked by the first warp with the block's total, says what comes before the block
+    // `prefix` is called by the first warp with the total of the block, and returns the prefix of the block.
     template <int n, class Op, class Prefix>
     auto InclusiveScan(T (&x)[n], T (&out)[n], Op op, Prefix &prefix, GRIDSTRIDE_CALL)
         -> std::void_t<decltype(prefix(x[0]))> {
@@ -262,7 +262,7 @@ private:
         scan<inclusive>(in, res, op, initial, prefix, all, line);
         out = res[0];
     }
-    // The first thread adds up what each has, so that each finds what comes before its own.
+    // The first thread scans the values of all threads, so that each thread finds its prefix.
     template <class Op> void add_up(Op op, emulated::Line line) {
         T sum = temp.of[0].take(line);
         for (int i = 1; i < threads; i++) {
@@ -298,12 +298,13 @@ private:
             out[i] = inclusive ? sum : before;
             before = sum, any = true;
         }
-        // Each thread may use the storage to the end of the call: a use by another one without a barrier is a race.
+        // Each thread accesses the storage until the end of the call, so that a later use without a barrier is a data
+        // race.
         temp.of[(rank + 1) % threads].touch(false, line);
     }
 };
 
-// Functions of the device: they run on the host, as a loop.
+// Device-wide functions, which run on the host, as a loop
 namespace emulated {
 template <class T> std::vector<T> fetched(const T *p, size_t n) {
     std::vector<T> res(n);
@@ -313,7 +314,7 @@ template <class T> std::vector<T> fetched(const T *p, size_t n) {
 template <class T> cudaError_t stored(T *p, const std::vector<T> &x) {
     return cudaMemcpy(p, x.data(), x.size() * sizeof(T), cudaMemcpyHostToDevice, 0);
 }
-// The first call of two asks how many bytes to bring
+// The first of two calls returns the size of the temporary storage.
 inline bool asked(void *temp, size_t &bytes) { return !temp && (bytes = 256); }
 // A run of bits of a key, in the order of the keys
 template <class K> unsigned long long digits(K key, int begin, int end) {

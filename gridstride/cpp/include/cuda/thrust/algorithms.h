@@ -52,7 +52,7 @@ template <class I> void reorder(I first, const std::vector<size_t> &order) {
 }
 }
 
-// Each element for itself
+// Elementwise algorithms
 template <class I, class F> I for_each(I first, I last, F f) {
     emulated::Touch touch;
     for (; first != last; ++first) f(*first);
@@ -121,7 +121,7 @@ template <class I, class J> J swap_ranges(I first, I last, J second) {
     return second;
 }
 
-// Some of the elements
+// Selections
 template <class I, class O> O copy(I first, I last, O out) {
     emulated::Touch touch;
     for (; first != last; ++first, ++out) *out = *first;
@@ -170,7 +170,7 @@ template <class I, class M, class S, class O> void scatter_if(I first, I last, M
     for (; first != last; ++first, ++map, ++stencil) if (*stencil) out[*map] = *first;
 }
 
-// Found, counted, compared
+// Searches, counts, comparisons
 template <class I, class F> I find_if(I first, I last, F f) {
     emulated::Touch touch;
     while (first != last && !f(*first)) ++first;
@@ -343,7 +343,7 @@ template <class I, class Same = std::equal_to<>> I unique(I first, I last, Same 
     return thrust::unique_copy(first, last, first, same);
 }
 
-// In order
+// Sorted ranges
 template <class I, class Less = std::less<>> void stable_sort(I first, I last, Less less = {}) {
     emulated::Touch touch;
     if (gridstride::on_device()) return emulated::sort_in_place(first, last - first, less);

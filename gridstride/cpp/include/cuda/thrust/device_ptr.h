@@ -1,4 +1,4 @@
-// Pointers to memory of the device, which the host may follow.
+// Pointers to device memory, which the host may dereference
 #pragma once
 #include <cstddef>
 #include <iterator>

@@ -1,4 +1,4 @@
-// Where an algorithm runs: here always on the host, in the order of a loop.
+// Execution policies; algorithms always run on the host, in the order of a loop.
 #pragma once
 #include <iterator>
 #include <type_traits>
@@ -22,7 +22,7 @@ template <class P> struct PolicyOf : std::false_type {};
 template <Side s> struct PolicyOf<execution_policy<s>> : std::true_type { static constexpr Side side = s; };
 template <class P> using if_policy = std::enable_if_t<PolicyOf<std::decay_t<P>>::value, int>;
 
-// The address that an iterator over plain memory leads to; null for all others
+// Returns the address of an iterator over plain memory; null for any other iterator.
 template <class T, std::enable_if_t<std::is_object_v<T>, int> = 0> const void *address_of(T *p, int) {
     return const_cast<const std::remove_cv_t<T> *>(p);
 }
@@ -41,7 +41,7 @@ template <class A, class B> bool is_empty(const A &first, const B &last) {
     else if constexpr (std::is_integral_v<B>) return !last;
     else return false;
 }
-// A finding, if an algorithm for one side's memory is given an address of the other's.
+// Reports an algorithm for device memory with a host address, and vice versa.
 template <Side side, class First, class Last, class... A>
 void check_side(const char *algorithm, const First &first, const Last &last, const A &...more) {
     typedef typename std::iterator_traits<std::decay_t<First>>::value_type Value;

@@ -1,4 +1,4 @@
-// Iterators that count, repeat, change what others give, take them in another order, or several together.
+// Counting, constant, transform, permutation, zip and other iterators
 #pragma once
 #include <cstddef>
 #include <iterator>
@@ -6,7 +6,7 @@
 
 namespace thrust {
 namespace emulated {
-// While it lives, the host may touch memory of the device: an algorithm is at work, which belongs to the device.
+// As long as it exists, the host may access device memory, on behalf of a device algorithm.
 struct Touch {
     const bool before = gridstride::touch_device(true);
     Touch() = default;
@@ -14,7 +14,7 @@ struct Touch {
     ~Touch() { gridstride::touch_device(before); }
 };
 
-// What any of them can do, given `at(n)`: the element `n` elements further
+// The operations of all iterators, in terms of `at(n)`, the element `n` elements further
 template <class Self, class V, class R> class Iterator {
     Self &self() { return static_cast<Self &>(*this); }
     const Self &self() const { return static_cast<const Self &>(*this); }

@@ -1,5 +1,5 @@
-// Vectors of the host and of the device. The host may use the elements of both: what a device's vector has is memory
-// that both reach. As the library does, it brings most algorithms.
+// host_vector and device_vector. The host may access the elements of both: a device_vector has managed memory. Like
+// Thrust's header, this one includes most algorithms.
 #pragma once
 #include <iostream>
 #include <memory>

@@ -1,4 +1,4 @@
-// x.packed_accessor32<float, 2>(): a tensor that a kernel can take as a parameter and index, a[i][j].
+// x.packed_accessor32<float, 2>(): a tensor as a kernel's parameter, indexed by a[i][j]
 #pragma once
 #include "tensor_class.h"
 

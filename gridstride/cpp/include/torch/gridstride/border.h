@@ -1,4 +1,4 @@
-// The border to Python. Values cross it as 64-bit words: what it is, then what it holds.
+// The interface to Python. A value is passed as 64-bit words: its kind, then its contents.
 //   none | bool x | int x | float bits | string n bytes... | list n items... | dtype code | device type index
 //   from Python: tensor object data dtype device_type device_index dim sizes... strides...
 //   to Python: tensor object
@@ -22,8 +22,8 @@ enum Kind { none, boolean, integer, floating, string, list, tensor, dtype, devic
 
 struct Reader {
     const int64_t *at;
-    bool owned;                       // do the tensors come with a reference that is ours?
-    const char *problem = nullptr;    // why the last value was refused, where its type alone is not the reason
+    bool owned;                       // does each tensor come with a reference that C++ must release?
+    const char *problem = nullptr;    // why the last value was refused, if not because of its type
     int64_t next() { return *at++; }
     bool is(Kind kind) { return *at == kind && (at++, true); }
     bool refuse(const char *why) { problem = why; return false; }
@@ -31,12 +31,12 @@ struct Reader {
 
 struct Writer {
     std::vector<int64_t> words;
-    bool giving = false;              // does each tensor go with a reference, for Python to keep?
+    bool giving = false;              // does each tensor get a reference that Python must release?
     GRIDSTRIDE_BORDER void put(int64_t x);
     GRIDSTRIDE_BORDER void text(const char *s, size_t n);
 };
 
-// How values of a C++ type are read and written. `held` lives during the call; pass() makes the argument of it.
+// How values of a C++ type are read and written. `held` exists during the call; pass() converts it to the argument.
 template <class T, class = void> struct Type { static constexpr bool known = false; };
 template <class T> struct Plain {
     static constexpr bool known = true;
@@ -116,7 +116,7 @@ template <class T> struct Type<std::optional<T>, std::enable_if_t<is_plain<T>>> 
     }
     static void write(Writer &w, const std::optional<T> &x) { if (x) Type<T>::write(w, *x); else w.put(none); }
 };
-// A tuple is written as a list with its length below zero.
+// A tuple is written as a list of length -1 - n.
 template <class... T> struct Type<std::tuple<T...>, std::enable_if_t<(is_plain<T> && ...)>> : Plain<std::tuple<T...>> {
     static bool read(Reader &r, std::tuple<T...> &x) {
         if (!r.is(list)) return false;
@@ -145,7 +145,7 @@ struct Type<std::pair<A, B>, std::enable_if_t<is_plain<A> && is_plain<B>>> : Pla
     }
 };
 
-struct Item {                         // an argument of a question
+struct Item {                         // an argument of an operation
     const void *value;
     void (*write)(Writer &, const void *);
     Item(const char *x)
@@ -155,7 +155,7 @@ struct Item {                         // an argument of a question
     Item(const T &x)
         : value(&x), write([](Writer &w, const void *p) { Type<T>::write(w, *static_cast<const T *>(p)); }) {}
 };
-// Asks Python for an operation, e.g. ask("sum", {x}); PythonError if that raised.
+// Runs an operation in Python, e.g. ask("sum", {x}); throws PythonError if it raises an exception.
 GRIDSTRIDE_BORDER Reader ask(const char *operation, std::initializer_list<Item> args);
 [[noreturn]] GRIDSTRIDE_BORDER void refuse_answer(const char *operation);
 template <class R> R ask_for(const char *operation, std::initializer_list<Item> args) {
@@ -186,7 +186,7 @@ bool Type<std::string>::read(Reader &r, std::string &x) {
     return true;
 }
 
-struct PythonError : torch::Error {   // the exception itself waits in Python
+struct PythonError : torch::Error {   // Python stores the exception itself
     PythonError() : torch::Error("an exception of Python", python_error) {}
 };
 Reader ask(const char *operation, std::initializer_list<Item> args) {

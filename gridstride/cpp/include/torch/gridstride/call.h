@@ -1,12 +1,13 @@
-// A call from Python, and the list of what a library exports.
+// Calls from Python, and the list of functions that a library exports
 #pragma once
 #include <stdint.h>
 
-// What is the same for all sources is declared so, and its body is within GRIDSTRIDE_BODIES. The emulator has the
-// bodies compiled once, in its runtime (runtime/border.cpp); elsewhere each library has its own.
+// Functions that do not depend on the source are declared with this macro, and defined within GRIDSTRIDE_BODIES. On the
+// emulator the runtime has the definitions (runtime/border.cpp); for a GPU each library has its own.
 #ifdef GRIDSTRIDE_EMULATOR
 #define GRIDSTRIDE_BORDER __attribute__((visibility("default")))
-#define GRIDSTRIDE_THROWN __attribute__((visibility("default")))   // a class that leaves its library
+// an exception class that propagates out of its library
+#define GRIDSTRIDE_THROWN __attribute__((visibility("default")))
 #else
 #define GRIDSTRIDE_BORDER __attribute__((cold)) inline
 #define GRIDSTRIDE_THROWN
@@ -14,8 +15,9 @@
 #endif
 
 extern "C" {
-struct gs_python {   // what Python gives to a library when it loads it
-    int64_t (*ask)(const char *operation, const int64_t *args, int64_t n, const int64_t **answer);   // not 0: it raised
+struct gs_python {   // the functions of Python, which it passes to a library after loading it
+    // nonzero: it has raised an exception
+    int64_t (*ask)(const char *operation, const int64_t *args, int64_t n, const int64_t **answer);
     int (*initialized)();
     int (*lock)();
     void (*unlock)(int);
@@ -28,7 +30,7 @@ struct gs_call {     // one call from Python; args: n values
     void *stream;
     int64_t device;
     int64_t grid[3], block[3], shared, cluster[3];   // of a kernel
-    // What comes back. After an error: its message and the argument that it is about, if any, counted from 1.
+    // The result. After an error: its message, and the argument that it is about, from 1; 0 for none.
     const int64_t *result;
     const char *message;
     int64_t argument;
@@ -43,7 +45,7 @@ GRIDSTRIDE_BORDER gs_call *&current();            // this thread's call; null ou
 struct Exported {
     const char *name;
     int64_t (*call)(gs_call *);
-    const char *(*types)();           // as the compiler writes them
+    const char *(*types)();           // the type, as the compiler spells it
     int64_t kernel;
     const Exported *next;
 };

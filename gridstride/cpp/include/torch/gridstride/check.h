@@ -1,4 +1,4 @@
-// TORCH_CHECK and its family: a condition that does not hold becomes an exception, in Python too.
+// TORCH_CHECK and the like: a false condition raises an exception, also in Python.
 #pragma once
 #include <exception>
 #include <initializer_list>
@@ -11,7 +11,7 @@
 namespace gridstride {
 namespace border {
 
-// Which exception Python raises.
+// the exception that Python raises
 enum Outcome {
     done,
     runtime_error,
@@ -25,7 +25,7 @@ enum Outcome {
     finding
 };
 
-// small rather than fast: most of what the compiler sees here runs once a call
+// optimized for size, because most of this code runs once per call
 #define GRIDSTRIDE_RARE __attribute__((noinline, cold))
 
 GRIDSTRIDE_BORDER void say(std::string &s, const std::string &x);

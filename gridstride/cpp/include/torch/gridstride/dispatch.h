@@ -1,4 +1,4 @@
-// AT_DISPATCH_...: compiles a piece of code once per type, as `scalar_t`, and runs that of a tensor.
+// AT_DISPATCH_...: compiles code once per type, as `scalar_t`, and runs the instance for the type of a tensor.
 #pragma once
 #include "tensor_class.h"
 

@@ -1,4 +1,4 @@
-// torch::ScalarType: the types of elements, by PyTorch's names and codes, and which one a type of C++ has.
+// torch::ScalarType: the types of elements, with PyTorch's names and codes, and the one of each C++ type
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
-// Where tensors are when a GPU is emulated. What Python gives counts as being on the GPU: the first data_ptr() of a
-// call makes device memory of it, by the stretches of memory that the arguments cover together, so that views stay
-// views. Only the bodies in the emulator's runtime need it.
+// Tensors on the emulated GPU. Tensors from Python count as being on the GPU: the first data_ptr() of a call copies
+// them to device memory. Overlapping arguments are copied as one range, so that views stay views. Only the runtime
+// includes this.
 #pragma once
 #include <emulator.h>
 #include "object.h"
@@ -8,7 +8,7 @@
 namespace gridstride {
 namespace border {
 
-struct Stretch { char *begin, *end; char *copy; Handle of; };   // copy: its device memory, once there is one
+struct Stretch { char *begin, *end; char *copy; Handle of; };   // copy: its device memory; null before it is needed
 static std::vector<Stretch> stretches;
 
 inline Stretch *stretch_of(const char *begin, const char *end) {
@@ -40,7 +40,7 @@ inline Stretch *adopted(const Handle &h) {
     return s && s->copy ? s : nullptr;
 }
 static thread_local struct Question *asked;
-struct Question {                     // while Python computes
+struct Question {                     // as long as Python computes
     std::vector<Handle> handles;
     bool in_place;
     explicit Question(const char *operation) : in_place(operation[__builtin_strlen(operation) - 1] == '_') {
@@ -48,7 +48,7 @@ struct Question {                     // while Python computes
     }
     Question(const Question &) = delete;
     static void about(const Handle &h) {
-        h->fresh = false;             // from here on Python may have written it
+        h->fresh = false;             // because Python may write it
         Stretch *s = adopted(h);
         if (!s || !asked) return;
         __builtin_memcpy(s->begin, s->copy, size_t(s->end - s->begin));

@@ -1,5 +1,5 @@
-// GRIDSTRIDE_EXPORT(f) makes the host function f callable from Python; kernel.h has GRIDSTRIDE_KERNEL(k).
-// Argument types are deduced; what cannot cross the border is reported when the function is called, not before.
+// GRIDSTRIDE_EXPORT(f) exports the host function f to Python; kernel.h has GRIDSTRIDE_KERNEL(k). Argument types are
+// deduced; a type that cannot be passed is reported at the call.
 #pragma once
 #include <new>
 #include <stdexcept>
@@ -14,8 +14,8 @@ namespace border {
 
 template <class T, class = void> struct Argument : Type<T> {};
 
-// A pointer takes a tensor's data, or None. One to an integer type takes integers of its size, whatever their sign;
-// void and structs that are not vectors take all.
+// A pointer parameter takes a tensor, or None. A pointer to integers takes integers of this size, signed or not; a
+// pointer to void, or to a struct that is not a vector type, takes any tensor.
 GRIDSTRIDE_BORDER bool read_pointer(Reader &r, torch::Tensor &x, torch::ScalarType want);
 GRIDSTRIDE_BORDER void *pointer(const torch::Tensor &x);
 template <class T>
@@ -39,7 +39,7 @@ template <> struct Argument<const char *> {   // a string, or a tensor of bytes
     }
 };
 
-// A struct by value: its bytes. A tensor map comes with the tensor that it is of, whose address it gets here.
+// A struct by value, passed as bytes. A tensor map is passed with its tensor, whose address is stored in it here.
 template <class T> struct Struct { T value; torch::Tensor of; };
 GRIDSTRIDE_BORDER bool read_struct(Reader &r, void *value, size_t bytes, torch::Tensor &of);
 template <class T>
@@ -65,7 +65,7 @@ GRIDSTRIDE_BORDER int64_t run_call(void (*f)(gs_call *, const void *), gs_call *
 [[noreturn]] GRIDSTRIDE_BORDER void refuse_argument(int64_t number, const char *why);
 [[noreturn]] GRIDSTRIDE_BORDER void refuse_count(int64_t least, int64_t most, int64_t given);
 [[noreturn]] GRIDSTRIDE_BORDER void refuse_function();
-GRIDSTRIDE_BORDER Writer &answer();               // an empty one, for what the call gives
+GRIDSTRIDE_BORDER Writer &answer();               // an empty Writer for the result of the call
 
 template <class T> using Of = Argument<std::decay_t<T>>;
 template <class T> void read_argument(Reader &r, typename Of<T>::held &x, int64_t number) {
@@ -86,7 +86,7 @@ template <class R> void write_result(gs_call *call, const R &result) {
     Type<std::decay_t<R>>::write(w, result);
     call->result = w.words.data();
 }
-// Calls F with the first of the arguments All, as Python gave them.
+// Calls F with the first arguments, as Python has passed them.
 template <class F, class R, class All, size_t... i> void apply(gs_call *call, std::index_sequence<i...>) {
     [[maybe_unused]] std::tuple<typename Of<Nth<All, i>>::held...> held;
     [[maybe_unused]] Reader r{call->args, false};
@@ -94,7 +94,7 @@ template <class F, class R, class All, size_t... i> void apply(gs_call *call, st
     if constexpr (std::is_void_v<R>) F()(static_cast<Nth<All, i> &&>(Of<Nth<All, i>>::pass(std::get<i>(held)))...);
     else write_result<R>(call, F()(static_cast<Nth<All, i> &&>(Of<Nth<All, i>>::pass(std::get<i>(held)))...));
 }
-// As many arguments as there are, if F's defaults allow that.
+// Calls F with the given number of arguments, if the others have defaults.
 template <class F, class R, class All, size_t n> void apply_some(gs_call *call) {
     constexpr size_t all = std::tuple_size_v<All>;
     if (call->n == int64_t(n)) return apply<F, R, All>(call, std::make_index_sequence<n>());
@@ -109,7 +109,7 @@ template <class F, class R, class... A> int64_t call_function(gs_call *call) {
     }, call);
 }
 
-// A function F that Python may call, of the type of `f`.
+// An exported function F; `f` has its type.
 struct Export : Exported {
     template <class F, class R, class... A>
     Export(const char *name, R (*)(A...), F)
@@ -154,7 +154,7 @@ bool read_struct(Reader &r, void *value, size_t bytes, torch::Tensor &of) {
 
 struct Refused { int64_t argument; const char *why; };
 
-// Ends a call: the tensors that C++ keeps become its own, the emulated device's memory goes back.
+// Ends a call: tensors that C++ still references get a reference of their own; device memory is copied back and freed.
 struct Frame {
     gs_call *outer = current();
     explicit Frame(gs_call *call) {
@@ -204,7 +204,7 @@ inline int caught(const Run &run) {
     catch (...) { return outcome(runtime_error, "something was thrown that is not a std::exception"); }
 }
 #ifdef GRIDSTRIDE_EMULATOR
-// a crash of host code must not end the notebook, either
+// guarded, because a crash of host code must not end the notebook
 inline int protected_from_crashes(Run run) {
     if (!guarded(
             [](void *p) {
@@ -242,7 +242,7 @@ Writer &answer() {
 }
 #endif
 
-// The struct calls by name, so that default arguments count. `id` is what Python calls it.
+// The struct calls F by name, so that default arguments apply. `id` is its name in Python.
 #define GRIDSTRIDE_EXPORT_AS(id, ...) \
     namespace { \
     struct gs_function_##id { \
@@ -254,7 +254,7 @@ Writer &answer() {
     } \
     static const ::gridstride::border::Export gs_export_##id(#id, __VA_ARGS__, gs_function_##id());
 #define GRIDSTRIDE_EXPORT(name) GRIDSTRIDE_EXPORT_AS(name, name)
-// A pybind11 module is accepted, and not needed: GRIDSTRIDE_EXPORT knows the functions.
+// PYBIND11_MODULE is accepted and ignored, because GRIDSTRIDE_EXPORT exports the functions.
 namespace pybind11 {
 struct arg {
     explicit arg(const char *) {}

@@ -78,7 +78,7 @@ using BFloat16 = Short<BFloat16Bits>;
 template <class T> constexpr bool is_short = false;
 template <class Bits> constexpr bool is_short<Short<Bits>> = true;
 
-// Of two short floats, or of one and an integer, the result is short; with float or double it is that.
+// The result of two 16-bit floats, or of one and an integer, has 16 bits; with float or double it is a float or double.
 template <class S, class B>
 using Wider = std::enable_if_t<is_short<S> && (std::is_same_v<S, B> || std::is_integral_v<B>), S>;
 #define GRIDSTRIDE_SHORT(op) \

@@ -1,11 +1,11 @@
-// GRIDSTRIDE_KERNEL(k) makes the kernel k callable from Python, on the emulator. What may be given for its parameters
-// is data, which the runtime reads (../../../runtime/kernels.cpp): little is compiled again per kernel, and
-// a source that needs no class of torch or of the standard library includes none.
+// GRIDSTRIDE_KERNEL(k) exports the kernel k to Python, on the emulator. Its parameters are described by data, which the
+// runtime interprets (../../../runtime/kernels.cpp), so that little is compiled per kernel, and a source without torch
+// or the standard library needs no headers of them.
 #pragma once
 #include <emulator.h>
 #include "call.h"
 #include "dtypes.h"
-#pragma GCC visibility push(hidden)   // two libraries in one process do not share what is here
+#pragma GCC visibility push(hidden)   // because two libraries in one process must not share these functions
 
 namespace gridstride {
 namespace border {
@@ -16,9 +16,9 @@ enum class Takes : uint8_t { nothing, array, text, truth, whole, real, bytes };
 struct Parameter {
     Takes takes;
     bool is_signed;
-    torch::ScalarType type;           // its own, or that of the elements
+    torch::ScalarType type;           // the type of the scalar, or of the array's elements
     size_t bytes, alignment;
-    size_t itemsize;                  // of what a pointer points to
+    size_t itemsize;                  // the size of an element
 };
 
 template <class T> constexpr Takes takes() {
@@ -42,15 +42,15 @@ template <class T> constexpr Parameter parameter() {
         alignof(T), itemsize<T>()};
 }
 
-struct Asked {                        // a kernel that Python launches
+struct KernelDescription {             // an exported kernel
     const char *name;
-    size_t &allowed;                  // bytes of dynamic shared memory that it may have
+    size_t &allowed;                  // the limit of its dynamic shared memory, in bytes
     const Parameter *parameters;
     int n;
-    void (*thread)(void *addresses);     // runs it in one thread; addresses: those of the arguments
-    bool (*begin)();                  // before that, in the thread of Python's
+    void (*thread)(void *addresses);     // runs one thread of it; addresses: of the arguments
+    bool (*begin)();                  // called before the launch, in the thread of Python
 };
-GRIDSTRIDE_BORDER int64_t launch_asked(gs_call *call, const Asked &asked);
+GRIDSTRIDE_BORDER int64_t launch_exported(gs_call *call, const KernelDescription &kernel);
 
 // K has the kernel and its name.
 template <class K, class... A, size_t... i>
@@ -64,7 +64,7 @@ template <class K, class... A> struct Launcher {
     static int64_t call(gs_call *c) {
         static constexpr Parameter parameters[] = {parameter<A>()..., {}};
         size_t &allowed = max_dynamic_of(K::name());
-        return launch_asked(c, {K::name(), allowed, parameters, int(sizeof...(A)), thread, begin_worker});
+        return launch_exported(c, {K::name(), allowed, parameters, int(sizeof...(A)), thread, begin_worker});
     }
 };
 struct ExportedKernel : Exported {

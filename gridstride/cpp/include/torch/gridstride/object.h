@@ -1,4 +1,4 @@
-// A tensor of Python's as C++ holds it: what is known of it, and who uses it.
+// A tensor of Python in C++: its properties, with a reference count
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -8,9 +8,9 @@
 namespace gridstride {
 namespace border {
 
-struct Object {                       // a tensor of Python's, as C++ sees it
+struct Object {                       // the properties of a tensor of Python
     int references = 1;
-    void *python = nullptr;           // the Python object; a reference to it is ours if `owned`
+    void *python = nullptr;           // the Python object; C++ owns a reference to it if `owned`
     bool owned = false, fresh = false;// fresh: the memory is uninitialized
     char *data = nullptr;
     torch::ScalarType type = torch::ScalarType::Undefined;
@@ -30,7 +30,7 @@ struct Object {                       // a tensor of Python's, as C++ sees it
 #else
 #define GRIDSTRIDE_UNCHECKED
 #endif
-class Handle {                        // counts what uses an Object
+class Handle {                        // a counted reference to an Object
     Object *object = nullptr;
     GRIDSTRIDE_BORDER static void drop(Object *o);
 
@@ -64,7 +64,7 @@ bool Object::is_contiguous() const {
         if (sizes[i] != 1 && strides[i] != expected) return numel == 0;
     return true;
 }
-// Python objects are counted by Python, under its lock; when it has shut down there is nothing to give back.
+// Python counts references to its objects, under the GIL; after its shutdown, none is released.
 inline void count(void *object, void (*change)(void *)) {
     if (!python.initialized()) return;
 #ifdef GRIDSTRIDE_EMULATOR

@@ -1,4 +1,4 @@
-// Streams, devices and the checks of CUDA's calls.
+// Streams, devices, and checks of the results of CUDA functions
 #pragma once
 #include <cuda_runtime.h>
 #include "tensor_class.h"

@@ -1,5 +1,5 @@
-// torch::Tensor for CUDA C that is called from Python: data pointer, sizes, strides, type and device of a tensor that
-// lives in Python. What computes is done there, by PyTorch itself; so this header compiles in a fraction of a second.
+// torch::Tensor for host code that Python calls: data pointer, sizes, strides, type and device of a tensor of Python.
+// Operations on tensors are computed in Python, by PyTorch itself, so this header compiles in a fraction of a second.
 #pragma once
 #ifdef GRIDSTRIDE_EMULATOR
 #include <emulator.h>
@@ -17,12 +17,12 @@
 #include <tuple>
 #include <type_traits>
 #include <vector>
-#pragma GCC visibility push(hidden)   // two libraries in one process do not share what is here
+#pragma GCC visibility push(hidden)   // because two libraries in one process must not share these functions
 #include "tensor_class.h"
 #include "accessor.h"
 #include "dispatch.h"
 
-#ifndef GRIDSTRIDE_WITHOUT_AT    // a source that does not say at:: may call a function of its own so
+#ifndef GRIDSTRIDE_WITHOUT_AT    // because a source without at:: may have a function of that name
 namespace at = torch;
 #endif
 namespace c10 = torch;

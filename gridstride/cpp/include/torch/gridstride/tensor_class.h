@@ -1,4 +1,4 @@
-// torch::Tensor, the functions that make tensors, and how they cross the border to Python.
+// torch::Tensor, its factory functions, and how tensors are passed from and to Python
 #pragma once
 #include "object.h"
 #if defined(GRIDSTRIDE_EMULATOR) && defined(GRIDSTRIDE_BODIES)
@@ -20,7 +20,7 @@ class Tensor {
     GRIDSTRIDE_BORDER const ::gridstride::border::Object &get() const;
     GRIDSTRIDE_BORDER int64_t wrapped(int64_t d) const;
     GRIDSTRIDE_BORDER void *address() const;
-    GRIDSTRIDE_BORDER void *address_of(ScalarType want) const;   // of elements of that type, Undefined for any
+    GRIDSTRIDE_BORDER void *address_of(ScalarType want) const;   // want: the type of elements, Undefined for any
     GRIDSTRIDE_BORDER Tensor ask(const char *operation, std::initializer_list<::gridstride::border::Item> args) const;
 
 public:
@@ -51,7 +51,7 @@ public:
     Layout layout() const { return kStrided; }
     GRIDSTRIDE_BORDER TensorOptions options() const;
 
-    struct Properties {               // what the old x.type() gives
+    struct Properties {               // the result of the deprecated x.type()
         const Tensor &t;
         operator ScalarType() const { return t.scalar_type(); }
         ScalarType scalarType() const { return t.scalar_type(); }
@@ -81,7 +81,7 @@ public:
         return packed_accessor<T, N, Traits, int64_t>();
     }
 
-    // What computes.
+    // Operations, which Python computes
     GRIDSTRIDE_BORDER Tensor to(Device d, ScalarType t, bool = false, bool copy = false) const;
     Tensor to(ScalarType t, bool = false, bool copy = false) const { return to(device(), t, false, copy); }
     Tensor to(TypeMeta t) const { return to(t.type); }
@@ -146,7 +146,7 @@ template <> struct Type<torch::Tensor> : Plain<torch::Tensor> {
     GRIDSTRIDE_BORDER static void write(Writer &w, const torch::Tensor &x);
 };
 
-// Has Python do it, for a result that is a tensor at `where`.
+// Runs an operation in Python whose result is a tensor on device `where`.
 GRIDSTRIDE_BORDER torch::Tensor compute(
     torch::Device where, const char *operation, std::initializer_list<Item> args);
 template <class... A> torch::Tensor made(const torch::TensorOptions &o, const char *operation, const A &...a) {
@@ -263,7 +263,7 @@ void Type<torch::Tensor>::write(Writer &w, const torch::Tensor &x) {
     w.put(reinterpret_cast<int64_t>(x.handle()->python));
 }
 
-// In an emulated build the host's memory is brought up to date before Python computes, and the device's after.
+// On the emulator, device memory is copied to the host before Python computes, and back after it.
 template <class R> R computed(const char *operation, std::initializer_list<Item> args) {
 #ifdef GRIDSTRIDE_EMULATOR
     const Question question(operation);

@@ -1,4 +1,4 @@
-// torch::ScalarType, Device, TensorOptions, Scalar, IntArrayRef: what tensors are made of and described by.
+// torch::ScalarType, Device, TensorOptions, Scalar, IntArrayRef
 #pragma once
 #include "border.h"
 #include "dtypes.h"
@@ -13,7 +13,7 @@ GRIDSTRIDE_DTYPES(X)
 #undef X
 template <ScalarType t> using ScalarTypeToCPPTypeT = typename ScalarTypeToCPPType<t>::type;
 
-struct TypeMeta {    // what x.dtype() gives
+struct TypeMeta {    // the result of x.dtype()
     ScalarType type;
     operator ScalarType() const { return type; }
     ScalarType toScalarType() const { return type; }
@@ -74,7 +74,7 @@ public:
     ArrayRef(const T *begin, const T *end) : items(begin), count(size_t(end - begin)) {}
     ArrayRef(const std::vector<T> &v) : items(v.data()), count(v.size()) {}
     template <size_t n> ArrayRef(const T (&v)[n]) : items(v), count(n) {}
-    // lives as long as the call it is written in
+    // valid until the end of the full expression
     ArrayRef(const std::initializer_list<T> &v) { items = v.begin(); count = v.size(); }
     const T *begin() const { return items; }
     const T *end() const { return items + count; }
@@ -130,7 +130,7 @@ using std::optional;
 using std::nullopt;
 
 class TensorOptions {
-    ScalarType type = ScalarType::Undefined;    // until one is given: torch's default
+    ScalarType type = ScalarType::Undefined;    // Undefined: torch's default
     Device where;
     bool placed = false, grad = false;
     template <class F> TensorOptions with(F set) const { TensorOptions o = *this; set(o); return o; }
@@ -172,8 +172,7 @@ template <> struct Type<torch::ScalarType> : Plain<torch::ScalarType> {
     GRIDSTRIDE_BORDER static void write(Writer &w, torch::ScalarType x);
 };
 template <> struct Type<torch::TypeMeta> : Type<torch::ScalarType> {};
-// In an emulated build every tensor of Python's is on the CPU; which of them are "on the GPU" is known on this side
-// only.
+// On the emulator every tensor of Python is on the CPU; which of them count as being on the GPU is known in C++ only.
 template <> struct Type<torch::Device> : Plain<torch::Device> {
     GRIDSTRIDE_BORDER static bool read(Reader &r, torch::Device &x);
     GRIDSTRIDE_BORDER static void write(Writer &w, torch::Device x);
