@@ -226,7 +226,7 @@ def test_a_file_with_another_sum_is_refused(listed):
 def test_the_reason_of_a_failed_download_is_reported(said, why, tmp_path, monkeypatch):
     failed = subprocess.CompletedProcess([], 1, '', said)
     monkeypatch.setattr(fetch.subprocess, 'run', lambda *a, **kw: failed)
-    with pytest.raises(fetch.Gone, match='it said: ERROR: No matching') as e: fetch.download(tmp_path)
+    with pytest.raises(fetch.Gone, match='error: ERROR: No matching') as e: fetch.download(tmp_path)
     assert e.type is why
 
 

@@ -1,9 +1,9 @@
-"""Finds the arrays that an access may be to, in the learner's lines: its address is in none of them.
+"""Finds the arrays that an access may be to in the learner's lines, if its address is in none of them.
 
-An index of 32 bits that has overflowed leads gigabytes away from its array, so the address says nothing. The line says
-which pointers it uses; the lines before it say where those come from; a call says which array a parameter is. Left
-out are elements that the line only writes, for a read, and those whose index is small whatever happens. What remains
-is one array, or several that fit equally, or none: another pointer may have led there.
+A 32-bit index that has overflowed leads gigabytes away from its array, so the address does not identify the array. But
+the line names the pointers that it uses, the lines before it show where these come from, and a call shows which array
+a parameter is. For a read, elements that the line only writes are excluded; so are elements whose index is always
+small. The result is one array, several that fit equally well, or none if another pointer may be the cause.
 """
 
 import re
@@ -15,7 +15,7 @@ __all__ = ['Lines', 'accessed_arrays']
 
 
 class Lines(NamedTuple):
-    "A line that is executed, and what its function has before it"
+    "An executed line, and the lines of its function before it"
 
     function: str
     line: str
@@ -23,15 +23,15 @@ class Lines(NamedTuple):
 
     @property
     def code(self):
-        "All of it without comments"
+        "All these lines, without comments"
         return '\n'.join(map(_code_of, [*self.above.split('\n'), self.line]))
 
 
 class _Use(NamedTuple):
     "An element that a line uses, or an address that it passes"
 
-    pointer: str  # '' for one that is not a name: `a.b`, `f(x)`
-    index: str  # what is added to it
+    pointer: str  # its name; '' for an expression: `a.b`, `f(x)`
+    index: str  # added to the pointer
     how: str  # 'read', 'write', 'update', 'address' or 'atomic'
 
 
@@ -57,7 +57,7 @@ def _names(found, fits=lambda use: True):
     return list(dict.fromkeys(name for use, names in found if fits(use) for name in names))
 
 
-# What a line uses
+# The pointers that a line uses
 
 _KEYWORDS = 'return|else|case|in|and|or|not|do|goto|throw'
 _ELEMENT = re.compile(r'(->|\.)?\s*([A-Za-z_]\w*|\))\s*(?=\[)')
@@ -95,7 +95,7 @@ def _end_of_indices(line, end):
 
 
 def _how(line, start, end):
-    "Return what is done with the element at that part of the line"
+    "Return how the line uses the element at that position: 'read', 'write', ..."
     if re.search(r'(?:^|[^\w)\]&\s])\s*&\s*$', line[:start]):
         return 'atomic' if _call_around(line, start).startswith('atomic') else 'address'
     if re.search(r'(\+\+|--)\s*$', line[:start]):
@@ -105,7 +105,7 @@ def _how(line, start, end):
 
 
 def _dereferenced(line, at):
-    "Return the use for what follows a `*`"
+    "Return the use that a `*` dereferences"
     if line[at] != '(':
         name = re.match(r'\w+', line[at:])[0]
         return _Use(name, '0', _how(line, at - 1, at + len(name)))
@@ -115,7 +115,7 @@ def _dereferenced(line, at):
 
 
 def _call_around(line, at):
-    "Return the name of the function whose brackets contain that part of the line, or ''"
+    "Return the name of the function whose call contains that position, or ''"
     depth = 0
     for i in reversed(range(at)):
         depth += (line[i] == ')') - (line[i] == '(')
@@ -130,7 +130,7 @@ def _is_pointer(name, code):
 
 
 def _is_declared(name, code):
-    "Is it an array of the function's own, or in shared memory, and not a parameter `float x[]`?"
+    "Return whether it is a local or shared array of the function, not a parameter `float x[]`"
     declared = rf'\b(?!(?:{_KEYWORDS})\b)\w[\w>]*\s+{name}\s*\[(?!\s*\]\s*[,)])'
     return bool(name and re.search(declared, code))
 
@@ -139,7 +139,7 @@ def _is_declared(name, code):
 
 
 def _arrays_of(pointer, calls, arrays, seen=()):
-    "Return the kernel's arrays that a pointer of the innermost function may lead into"
+    "Return the kernel's arrays that a pointer of the innermost function may point into"
     if not pointer or (pointer, len(calls)) in seen:
         return []
     if len(calls) == 1 and pointer in arrays:
@@ -153,12 +153,12 @@ def _arrays_of(pointer, calls, arrays, seen=()):
 
 
 def _values_of(name, code):
-    "Return what a function sets a variable to, or adds to it"
+    "Return the expressions that a function assigns or adds to a variable"
     return re.findall(rf'(?<![\w.>]){name}\s*(?:[-+*]|<<)?=(?!=)\s*([^;]*)', code)
 
 
 def _pointers_in(value):
-    "Return the pointers that a value is computed from: `x` of `x + 3`, of `&x[3]`, of `(float4 *)x`"
+    "Return the pointers in an expression: `x` in `x + 3`, `&x[3]` and `(float4 *)x`"
     if m := re.match(r'\s*&\s*(\w+)\s*\[', value):
         return [m[1]]
     value = re.sub(r'\[[^\]]*\]', '[]', value)
@@ -166,7 +166,7 @@ def _pointers_in(value):
 
 
 def _given(parameter, callee, caller):
-    "Return what a call passes for a parameter"
+    "Return the argument that a call passes for a parameter"
     head = re.search(rf'\b{callee.function}\s*\(', callee.code)
     call = re.search(rf'\b{callee.function}\s*(?:<[^;()]*>)?\s*\(', _code_of(caller.line))
     if not head or not call:
@@ -180,7 +180,7 @@ def _in_brackets(text, at):
     return parts_of(text[at + 1 : end_of_bracket(text, at) - 1])
 
 
-# How far an index may lead
+# How large an index may be
 
 _GRID = re.compile(r'(block|grid)(Idx|Dim)\.\w\s*\*\s*(block|grid)(Idx|Dim)\.\w')
 _SMALL = re.compile(r'\b(?:thread|block|grid)(?:Idx|Dim)\.\w\b|\b(?:int|unsigned|const|size_t|long)\b')
@@ -188,7 +188,7 @@ _WIDE = 'size_t', 'long', 'int64_t', 'uint64_t', 'ptrdiff_t'
 
 
 def _computed(use, code):
-    "Return all that the index of a use is computed from: it, and the values of its variables"
+    "Return the index of a use, followed by the expressions of all variables in it"
     moves = [value for value in _values_of(use.pointer, code) if use.pointer]
     text, names = ' '.join([use.index, *moves]), set()
     while more := {*re.findall(r'(?<![\w.])[A-Za-z_]\w*', text)} - names:
@@ -198,13 +198,13 @@ def _computed(use, code):
 
 
 def _may_be_far(use, code):
-    "May the index be any number? Thread and block indices and constants are small."
+    "Return whether the index may be large; thread and block indices and constants are small"
     text = _SMALL.sub('', _computed(use, code))
     unset = [name for name in re.findall(r'(?<![\w.])[A-Za-z_]\w*', text) if not _values_of(name, code)]
     return bool(unset or re.search(r'[\w)]\s*\*|<<|\w\s*\[', text))
 
 
 def _is_product(use, code):
-    "Is it a product of 32 bits?"
+    "Return whether the index is a 32-bit product"
     text = _computed(use, code)
     return bool(re.search(r'\*|<<', text)) and not any(wide in text for wide in _WIDE)

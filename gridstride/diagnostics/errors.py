@@ -472,7 +472,7 @@ def _extent(shape):
 
 
 def _either(candidates):
-    "The elements that an access may be to: `x[-5] (100 elements) or y[7] (50 elements)`"
+    "Format the elements that an access may be to: `x[-5] (100 elements) or y[7] (50 elements)`"
     return ' or '.join(f'{array}[{index}] ({_extent((size,))})' for array, index, size in candidates)
 
 

@@ -116,7 +116,7 @@ def _stack(frame):
 
 
 def watch(report):
-    "From now on report to the judge when the submission inspects its callers or imports the judge"
+    "Report to the judge, from now on, when the submission inspects its callers or imports the judge"
     busy = []
 
     def hook(event, args):

@@ -155,8 +155,8 @@ class Bench:
         header = dict(op='call', data=described, tuple=isinstance(data, tuple), writes=list(self.task.writes))
         return header, [wire.bytes_of(x) for x in items if isinstance(x, torch.Tensor)]
 
-    def call(self, data, sizes, right=None):
-        "One call, timed from here: from the inputs' first byte to the answer's last one; right: its `expected`"
+    def call(self, data, sizes, right=None):  # right: the result of `expected(data)`, if it is known
+        "Make and check a call, timed from the first byte of the inputs to the last byte of the answer"
         expected, scale = right or self.expected(data)
         header, blobs = self.send(data)
         begin = time.perf_counter()
@@ -170,7 +170,7 @@ class Bench:
         self.calls.append(call._replace(got=()))
 
     def reused_buffers(self):
-        "buffer(n), buffers for what is only checked: memory of the call before, as new pages take longer than copies"
+        "Return a function that reuses the buffers of the call before, because new memory pages take longer than copies"
         i = count()
 
         def buffer(n):

@@ -92,7 +92,7 @@ def _current_stream(device=None):
 
 # Engines without a GPU: the emulator, the simulator, and `tile` for Triton's kernels
 def _count(owner, name, counts, instead=None):
-    "From now on count the calls of a method that return; `instead`, if given, replaces the method"
+    "Count, from now on, the calls of a method that return; `instead`, if given, replaces the method"
     method = getattr(owner, name)
     original = getattr(method, '__wrapped__', method)
     called = instead or original

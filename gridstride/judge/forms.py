@@ -94,7 +94,7 @@ def kernels_of(
 def cuda_kernels(
     tree,  # of `ast`
 ) -> list:  # of names
-    "The `__global__` functions in the strings of a program, comments left out"
+    "Return the `__global__` functions in the strings of a program, without comments"
     return [name for text in _strings(tree) for name in _CUDA.findall(_COMMENT.sub(' ', text))]
 
 

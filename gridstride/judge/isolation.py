@@ -235,7 +235,7 @@ def furnish(
     cache,  # the compile cache
     sockets=(),  # paths of named sockets to hide
 ):
-    "As the first process of new namespaces: mount a file system with only what a submission needs"
+    "Mount a file system with only what a submission needs; called by the first process of new namespaces"
     _mount('none', '/', flags=_REC | _PRIVATE)
     texts = {p.name: p.read_bytes() for p in Path(folder).iterdir()}
     _read_only('/')

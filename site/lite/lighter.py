@@ -1,7 +1,7 @@
-"""Makes Pyodide load faster: removes files that lessons never read, and replaces the sources of what is imported at
-each start by bytecode, so that the browser need not compile them each time.
+"""Makes Pyodide load faster: removes files that lessons never read, and replaces sources that every start imports by
+bytecode, so that the browser does not compile them each time.
 
-The same Pyodide makes the bytecode once, in Node.js; it is kept in the user's cache. Without Node.js the sources stay.
+Pyodide itself makes the bytecode once, in Node.js, for the user's cache. Without Node.js the sources stay.
 """
 
 import hashlib, json, re, shutil, subprocess, sys, tempfile, zipfile
@@ -19,7 +19,7 @@ PACKAGES, STDLIB = '/lib/python3.12/site-packages/', '/lib/python312.zip/'  # wh
 
 
 def fingerprint(folder):
-    "A hash of what the bytecode is made of, without our own package, which keeps its sources"
+    "Return a hash of all that is compiled to bytecode; our own package keeps its sources"
     res = hashlib.sha256()
     for p in sorted([*folder.iterdir(), *START.iterdir()]):
         if not p.name.startswith((OURS, 'pyodide-lock')):
@@ -28,7 +28,7 @@ def fingerprint(folder):
 
 
 def bytecode(folder) -> dict:  # name of the source, as Pyodide has it -> bytecode
-    "The bytecode of what is imported at each start; empty, with a message, if it cannot be made"
+    "Return the bytecode of modules that every start imports; empty, after a message, if it cannot be made"
     archive = fetch.kept() / f'compiled-{fingerprint(folder)}.zip'
     if not archive.is_file() and (why := compile_imports(folder, archive)):
         print(f'Each start in the browser takes seconds longer, without bytecode: {why}', file=sys.stderr)
@@ -37,10 +37,10 @@ def bytecode(folder) -> dict:  # name of the source, as Pyodide has it -> byteco
         return {n: z.read(n) for n in z.namelist()}
 
 
-def compile_imports(folder, archive) -> str:  # why it cannot; '' if it can
-    "Let Pyodide in Node.js write `archive`, completely or not at all"
+def compile_imports(folder, archive) -> str:  # why this failed, or ''
+    "Let Pyodide in Node.js write `archive`, in one step"
     if not (node := shutil.which('node')):
-        return 'there is no Node.js here'
+        return 'no Node.js is installed'
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent) as tmp:
         cmd = [node, START / 'compile.js', folder, Path(tmp) / archive.name]
@@ -52,9 +52,10 @@ def compile_imports(folder, archive) -> str:  # why it cannot; '' if it can
 
 
 def rewrite(path, where, made):
-    "Rewrite the zip file `path`, whose files go to `where`, without unread files and with the bytecode `made`"
+    "Rewrite the zip file `path`, which is unpacked at `where`, without unread files and with the bytecode `made`"
     with zipfile.ZipFile(path) as z:
-        files = {o.filename: z.read(o) for o in z.infolist() if not o.is_dir() and not UNREAD.search('/' + o.filename)}
+        infos = [info for info in z.infolist() if not info.is_dir() and not UNREAD.search('/' + info.filename)]
+        files = {info.filename: z.read(info) for info in infos}
     with zipfile.ZipFile(path, 'w', zipfile.ZIP_DEFLATED) as z:
         for name, data in files.items():
             code = made.get(where + name)
@@ -63,7 +64,7 @@ def rewrite(path, where, made):
 
 
 def lighten(folder):
-    "Rewrite the packages in `folder`, and their hashes in its list"
+    "Rewrite the packages in `folder`, and their hashes in Pyodide's list"
     for p in START.iterdir():
         if p.name != 'compile.js':
             shutil.copy(p, folder)

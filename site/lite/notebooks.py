@@ -1,4 +1,4 @@
-"The notebooks for the browser: without outputs, and with cells that need a C++ compiler shown instead of run."
+"Makes the notebooks for the browser: without outputs; cells that need a C++ compiler are shown instead of run."
 
 import ast, copy, re
 
@@ -13,7 +13,7 @@ def source(cell):
 
 
 def parse(code):
-    "The syntax tree of a cell, without IPython's magics"
+    "Parse a cell, without IPython's magics"
     return ast.parse(re.sub(r'^%\w+ ', '', code, flags=re.M))
 
 
@@ -22,7 +22,7 @@ def names(tree, kind):
 
 
 def compiled(cells):
-    "The cells that call `cuda_kernel`, or use a kernel that it made"
+    "List the cells that call `cuda_kernel`, or use a kernel that it made"
     made, res = {'cuda_kernel'}, []
     for c in cells:
         if c['cell_type'] != 'code':
@@ -36,13 +36,13 @@ def compiled(cells):
 
 
 def printed(outputs):
-    "What a cell printed, as text"
-    texts = [o.get('text') or o.get('data', {}).get('text/plain') or [] for o in outputs]
+    "Return what a cell printed, as text"
+    texts = [output.get('text') or output.get('data', {}).get('text/plain') or [] for output in outputs]
     return '\n'.join(''.join(t).rstrip() for t in texts if t)
 
 
 def as_markdown(cell):
-    "A code cell as Markdown, with its recorded output"
+    "Convert a code cell to Markdown, with its recorded output"
     text = f'{COMPILED}\n\n```python\n{source(cell)}\n```'
     if said := printed(cell['outputs']):
         text += f'\n\n```\n{said}\n```'
@@ -50,7 +50,7 @@ def as_markdown(cell):
 
 
 def without_links_to_others(text, here):
-    "`text` without links to notebooks that are not among `here`; their names stay"
+    "Remove links to notebooks that are not among `here`; their names stay"
     return re.sub(r'\[([^\]]+)\]\((\w+)\.ipynb\)', lambda m: m[0] if m[2] in here else m[1], text)
 
 
@@ -58,7 +58,7 @@ def page(
     nb: dict,  # a notebook, as its file has it
     here,  # the names of the notebooks that are in the browser
 ) -> dict:
-    "The notebook for the browser"
+    "Make the notebook for the browser"
     nb = copy.deepcopy(nb)
     shown = {c['id'] for c in compiled(nb['cells'])}
     nb['cells'] = [as_markdown(c) if c['id'] in shown else c for c in nb['cells']]

@@ -30,7 +30,7 @@ current = 1  # the thread of the cells
 
 
 def go(resume):
-    "Make `resume`, which continues or starts a thread, one of those that may run next"
+    "Add `resume`, which continues or starts a thread, to those that may run next"
     ready.append(resume)
     soon(chosen)
 
@@ -44,7 +44,7 @@ chosen = create_proxy(choose)
 
 
 def start(f, args, kwargs={}):
-    "`_thread.start_new_thread`"
+    "Start a thread, as `_thread.start_new_thread` does"
     ident = next(idents)
 
     def body():
@@ -67,7 +67,7 @@ def ident():
 
 
 def end():
-    "`_thread._set_sentinel`: a lock that is released when this thread ends"
+    "Return a lock that is released when this thread ends, as `_thread._set_sentinel` does"
     ends[current] = lock = Lock()
     return lock
 
@@ -101,13 +101,13 @@ class Wait:
 
 
 class Lock:
-    "`_thread.allocate_lock`"
+    "A lock, as `_thread.allocate_lock` makes it"
 
     def __init__(self):
         self.taken, self.waiting = False, []
 
     def acquire(self, blocking=True, timeout=-1):
-        "Take this lock, if necessary after another thread releases it; False if that takes too long"
+        "Acquire this lock, if necessary after another thread releases it; return False if that takes too long"
         if not self.taken:
             self.taken = True
         elif not blocking or timeout == 0:
@@ -136,7 +136,7 @@ class Lock:
         return got
 
     def release(self):
-        "Hand this lock to a waiting thread, if there is one"
+        "Release this lock, or pass it to a waiting thread"
         if not self.taken:
             raise RuntimeError('release unlocked lock')
         if self.waiting:

@@ -1,4 +1,4 @@
-"""As much of torch as lessons 01 to 04 use, made of NumPy arrays, for browsers, where torch is not available.
+"""The part of torch that lessons 01 to 04 use, made of NumPy arrays, for browsers, where torch is not available.
 
 A tensor is an array whose arithmetic keeps torch's types: integers have 64 bits, and their quotients are float32. One
 element of a tensor is a NumPy scalar. A missing name raises AttributeError.
@@ -17,7 +17,7 @@ def __getattr__(name):
 
 
 def _memory(a):
-    "The array that owns the memory of `a`"
+    "Return the array that owns the memory of `a`"
     while isinstance(a.base, np.ndarray):
         a = a.base
     return a
