@@ -52,8 +52,8 @@ class _Step(Launcher):
     def parameters(self):
         return [*super().parameters()[: self.arrays], *((value._type_,) for value in self.values)]
 
-    def put(self, arguments):
-        super().put(arguments[: self.arrays])
+    def bind_arrays(self, arguments):
+        super().bind_arrays(arguments[: self.arrays])
         for slot, x in zip(self.values, arguments[self.arrays :]):
             slot.value = x
 

@@ -1,9 +1,14 @@
 """The lessons' ladders: matrix products that get faster step by step, checked, timed and explained.
 
-The modules, in the order in which they are read best: `rung` (one product, called like a function; `operands`: what it
-cannot take; `launches`: its prepared launch), `ladder` (each checked, and timed next to the library; `counters`: what
-explains the time), `climb` (with a guess first), `lecture` and `fp32`
-(lessons 06 and 13), `tensor_cores` (21), `hopper` and `finals` (22), `listing` (a step as a lesson shows it), `trials`
-(with what kernels for Hopper are tried), `tma` (models of who holds what), `pictures`, `instruction_throughput` (of a
-tensor core's instruction alone).
+The names are those of the lecture: out (h x w) = m (h x k) @ n (k x w). Elsewhere this is C (M x N) = A (M x K) @ B (K
+x N).
+
+The modules, in the order in which they are read best:
+
+- `rung` (a kernel of a product, called like a function; `operands`: errors for invalid operands; `launches`: prepared
+  launches), `ladder` (checks rungs and times them next to the library; `counters`: explains the time), `climb` (a
+  ladder in a lesson, with the reader's guesses);
+- the kernels of lessons 06 (`lecture`), 13 (`fp32`), 21 (`tensor_cores`) and 22 (`hopper`, `finals`);
+- `listing` (shows a rung in a lesson), `trials` (tests and measurements of kernels for Hopper), `tma` (models of
+  swizzles, fragments and accumulators), `pictures`, `instruction_throughput` (of a tensor core instruction).
 """

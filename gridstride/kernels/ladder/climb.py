@@ -1,4 +1,4 @@
-"""`Climb`: a ladder climbed rung by rung in a lesson: a guess first, then what paper, compiler and hardware count."""
+"""`Climb`: a ladder in a lesson: it compares the reader's guesses with counts on paper, by compiler and by hardware."""
 
 from functools import lru_cache
 
@@ -17,9 +17,9 @@ from .rung import H100
 __all__ = ['Climb', 'Kinds', 'kinds', 'race', 'count_quads', 'count_library']
 
 
-# The pipe for loads and stores counts what it does in wavefronts, the schedulers what they issue in instructions of a
-# warp. Both are counted per instruction that multiplies: a multiply-add of a warp, which is 32 of them, or one of a
-# tensor core, which is more.
+# The hardware counts the work of the load/store pipe in wavefronts, and that of the schedulers in issued instructions
+# of a warp. Both are reported per multiplying instruction: an FFMA of a warp, which is 32 multiply-adds, or an
+# instruction of a tensor core, which is more.
 _PIPE, _ISSUED = 'l1tex__data_pipe_lsu_wavefronts.sum', 'smsp__inst_executed.sum'
 _REASONS = dict(
     long_scoreboard='data from global memory',
@@ -33,35 +33,35 @@ _REASONS = dict(
 
 
 def _instructions(shape, multiply_adds=32):
-    "Instructions of so many multiply-adds in a product"
+    "Return how many instructions of so many multiply-adds a product needs"
     return float(np.prod(shape, dtype=float)) / multiply_adds
 
 
 def _loop(rung, op='FFMA'):
-    "(instructions for one that multiplies in the rung's longest loop, by kind; who compiled it)"
+    "Return ({kind: instructions per multiplying instruction in the rung's longest loop}, name of the compiler)"
     listing = sass(rung.src)
     loop = listing.loop()
-    multiply = sum(n for o, n in loop.ops().items() if o.startswith(op))
+    multiply = sum(n for value, n in loop.ops().items() if value.startswith(op))
     if not multiply:
         raise ValueError(f'{rung.name}: there is no multiply-add ({op}) in its longest loop')
-    return {kind: n / multiply for kind, n in loop.count().items()}, listing.by
+    return {kind: n / multiply for kind, n in loop.count().items()}, listing.compiler_name
 
 
 class Climb:
-    "A ladder on which each rung is checked, measured, and held against a guess and a count on paper"
+    "A ladder on which each rung is checked, measured, and compared with a guess and a count on paper"
 
     def __init__(
         self,
-        shape,  # h, w, k of the product on which rungs are measured
+        shape,  # h, w, k of the product with which rungs are measured
         record,  # NN_what: the first part of the names of the recordings
-        bound,  # (wavefronts, instructions) for a multiply-add -> the TFLOP/s that they allow
-        seconds=0.3,  # of timing, for a rung and for the library
+        bound,  # (wavefronts, instructions) per multiplying instruction -> the TFLOP/s that they allow
+        seconds=0.3,  # time limit for a rung, and for the library
         folder='recorded',
-        unit='a multiply-add',  # the instruction that multiplies, as a text calls it
-        multiply_adds=32,  # in one of these
-        op='FFMA',  # its name in machine code begins so
-        also=(),  # shapes h, w, k on which a rung is tested besides those around its tile
-        reasons={},  # more that warps may wait for: {Nsight Compute's word: the text's}
+        unit='a multiply-add',  # the multiplying instruction, as the output calls it
+        multiply_adds=32,  # per multiplying instruction
+        op='FFMA',  # the prefix of its name in machine code
+        also=(),  # further shapes h, w, k with which a rung is checked
+        reasons={},  # further stall reasons: {Nsight Compute's name: the text for it}
     ):
         self.bound, self.units, self.unit, self.op = bound, _instructions(shape, multiply_adds), unit, op
         self.also, self.reasons = list(also), {**_REASONS, **reasons}
@@ -71,15 +71,14 @@ class Climb:
     def __call__(
         self,
         rung,
-        wavefronts,  # for a multiply-add, as counted on paper
-        guess=None,  # the reader's: the speedup over the first in `times`; without these, TFLOP/s
-        times=None,  # the text's claims: {another rung: (lowest, highest) speedup}
-        within=0.05,  # how far what is counted may be from the paper
+        wavefronts,  # per multiplying instruction, as counted on paper
+        guess=None,  # the reader's guess: the speedup over the first rung in `times`; without `times`, TFLOP/s
+        times=None,  # the claims of the text: {another rung: (lowest, highest) speedup}
+        within=0.05,  # the relative error of the count on paper that the text claims
     ):
-        """Check a rung, measure it or read what was recorded of it, and print how far guess, paper and text hold.
+        """Check a rung, measure it or read its recording, and compare guess, paper and claims with the result.
 
-        What was neither measured nor recorded, such as a rung of one's own without a GPU, is counted without a clock.
-        """
+        A rung that is neither measured nor recorded, such as an edited one without a GPU, is counted statically."""
         tried = right(rung)
         if tried and self.also:
             right(rung, self.also)
@@ -95,19 +94,19 @@ class Climb:
         _print_guess(guess, next(iter(times), None) if times else None)
         for name, (low, high) in (times or {}).items():
             claim(f'{rung.name}, speedup over {name}', low, self._times(step, name), high, mark=step.mark)
-        self._hold_paper(step, wavefronts, within)
+        self._compare_with_paper(step, wavefronts, within)
 
     def _times(self, step, name):
-        """The speedup over another rung, from their ratios to the library, with which each was timed interleaved: a hot
-        GPU lowers its clock for both. None if the other was not measured"""
+        """Return the speedup over another rung; None if that was not measured. It is computed from their ratios to the
+        library, with which each was timed interleaved, because a hot GPU lowers its clock for both"""
         other = next((s for s in self.ladder.steps if s.name == name), None)
         return other and step.ratio / other.ratio
 
-    def _hold_paper(self, step, wavefronts, within):
-        "The counts, compared with those of the paper model"
+    def _compare_with_paper(self, step, wavefronts, within):
+        "Compare the counts of the hardware with those on paper"
         counted, instructions = self.counts(step.name)
         if counted is None:
-            print(f'{wavefronts:.3f} wavefronts for {self.unit} on paper; the hardware was not asked')
+            print(f'{wavefronts:.3f} wavefronts for {self.unit} on paper; the hardware did not count')
             return
         print(
             f'for {self.unit}: {wavefronts:.3f} wavefronts on paper, {counted:.3f} counted; '
@@ -117,43 +116,43 @@ class Climb:
         claim(f'wavefronts for {self.unit}', low, counted, high, mark=step.mark)
 
     def __getitem__(self, name):
-        "The measurements of a rung: a `Step`"
+        "Return the `Step` of a rung"
         return self.ladder[name]
 
     def counts(self, name) -> tuple:  # both None where nothing was counted
-        "Wavefronts and instructions for a multiply-add, as the hardware counted them"
-        found = (self.ladder[name].counters.get(o) for o in ('pipe', 'instructions'))
+        "Return wavefronts and instructions per multiplying instruction, as the hardware counted them"
+        found = (self.ladder[name].counters.get(value) for value in ('pipe', 'instructions'))
         return tuple(None if v is None else v / self.units for v in found)
 
     def count(self, rung, wavefronts) -> Table:
-        "What can be said of a rung without a clock: registers, occupancy, instructions, and what they allow at most"
+        "Tabulate registers, occupancy and instructions of a rung, and the speed that they allow, without running it"
         title = f'{rung.name}, without a clock'
         try:
-            takes = resources(rung.src, block=int(np.prod(rung.threads)), shared_bytes=rung.shared)
-            found, by = _loop(rung, self.op)
+            resources_ = resources(rung.src, block=int(np.prod(rung.threads)), shared_bytes=rung.shared)
+            found, compiler_name = _loop(rung, self.op)
         except CompilerMissing as e:
             return Table((), [[f'wavefronts for {self.unit}, on paper', f'{wavefronts:.3f}']], title, str(e))
         instructions = sum(found.values())
         rows = [
-            ['registers of a thread', takes.registers],
-            ['occupancy', f'{takes.occupancy.share:.0%}, limited by {", ".join(takes.occupancy.limiter)}'],
-            ['spilled', f'{takes.spill_stores + takes.spill_loads} bytes of a thread'],
+            ['registers of a thread', resources_.registers],
+            ['occupancy', f'{resources_.occupancy.share:.0%}, limited by {", ".join(resources_.occupancy.limiter)}'],
+            ['spilled', f'{resources_.spill_stores + resources_.spill_loads} bytes of a thread'],
             [f'wavefronts for {self.unit}, on paper', f'{wavefronts:.3f}'],
             [f'instructions for {self.unit}, in its loop', f'{instructions:.3f}'],
             ['these allow, at most', f'{self.bound(wavefronts, instructions):.1f} TFLOP/s'],
         ]
-        return Table((), rows, title, f'[compiled for {takes.arch} by {by}]')
+        return Table((), rows, title, f'[compiled for {resources_.arch} by {compiler_name}]')
 
     def waits(self, *names) -> Table:
         "Tabulate the stall reasons of some rungs, each as a fraction of all waiting"
-        stalls = {o: self.ladder[o].counters.get('stalls') or {} for o in names}
+        stalls = {value: self.ladder[value].counters.get('stalls') or {} for value in names}
         rows = {words: [_share(s, reason) for s in stalls.values()] for reason, words in self.reasons.items()}
         shown = [[k, *(f'{v:.0%}' for v in row)] for k, row in rows.items() if max(row) >= 0.01]
-        made = ', '.join(dict.fromkeys(self.ladder[o].made_on for o in names))
+        made = ', '.join(dict.fromkeys(self.ladder[value].made_on for value in names))
         return Table(['<waiting for', *names], shown, f'What warps wait for ({made})', 'what is below 1% is left out')
 
     def table(self) -> Table:
-        "All rungs: speed, counts, and the bounds from the counts"
+        "Tabulate the speed and the counts of all rungs, and the bounds from the counts"
         head = ['<rung', 'TFLOP/s', 'of torch', 'wavefronts', 'instructions', 'these allow', 'registers', 'occupancy']
         rows = [self._row(s) for s in self.ladder.steps]
         if any(busy := [self._busy(s, '{:.0f}%') for s in self.ladder.steps]):
@@ -167,22 +166,22 @@ class Climb:
         return [s.name, f'{s.tflops:.2f}', f'{s.ratio:.1%}', *counted, s.registers, f'{s.occupancy:.0%}']
 
     def _busy(self, step, text):
-        "The fraction of cycles in which tensor cores are busy, as text; empty for FFMA, or if it was not counted"
+        "Format the fraction of cycles in which tensor cores are busy; empty for FFMA, or if it was not counted"
         busy = step.counters.get('tensor')
         return text.format(busy) if busy and self.op != 'FFMA' else ''
 
     def plot(self):
-        "The ladder as bars; returns the axes"
+        "Plot the ladder as bars; returns the axes"
         return self.ladder.plot()
 
 
 def _share(stalls, reason):
-    "One reason among all waiting, 0 to 1"
+    "Return one stall reason as a fraction of all stalls"
     return stalls.get(reason, 0) / (sum(stalls.values()) or 1)
 
 
 def _print_guess(guess, than):
-    "The reader's guess, above the line that has what was measured"
+    "Print the reader's guess; raises `TypeError` unless it is a number or ..."
     if guess is None:
         return
     unit = f'times as fast as {than}' if than else 'TFLOP/s'
@@ -194,19 +193,19 @@ def _print_guess(guess, than):
         raise TypeError(f'my_guess is {guess!r}; it is a number: how many {unit}')
 
 
-# A race is a contest on one product, with the library in it and the error of each result in the table.
+# A race is a contest on one product that includes the library, with the error of each result in the table.
 def race(
     record,  # NN_what: the name of the recording that is shown without a GPU
     h,
     w,
     k,  # of h x k @ k x w
-    *kernels,  # rungs, or other products by hand
-    seconds=0.3,  # to measure each for at most
-) -> Contest:  # with a column `error`: the length of the error in units of the result's length
-    "Hand-written products and `torch.matmul`, each checked, then timed interleaved"
+    *kernels,  # rungs, or other hand-written products
+    seconds=0.3,  # time limit per candidate
+) -> Contest:  # with a column `error`: the norm of the error, relative to the norm of the result
+    "Check hand-written products and `torch.matmul`, then time them interleaved"
 
     @lru_cache
-    def case():
+    def inputs_and_reference():
         m, n = inputs(h, w, k, 'float32', 'cuda')
         return m, n, m.new_empty((h, w)), Reference(m, n)
 
@@ -214,22 +213,22 @@ def race(
         with exact():
             return library(m, n, out)
 
-    ways = {'torch.matmul': multiply, **{kernel.name: kernel for kernel in kernels}}
+    functions = {'torch.matmul': multiply, **{kernel.name: kernel for kernel in kernels}}
 
     def error(name):
-        m, n, out, judge = case()
-        return f'{judge.error(ways[name](m, n, out)):.1e}'
+        m, n, out, judge = inputs_and_reference()
+        return f'{judge.error(functions[name](m, n, out)):.1e}'
 
     return contest(
         record,
-        ways,
-        lambda: case()[:3],
+        functions,
+        lambda: inputs_and_reference()[:3],
         title=f'{h}x{k} @ {k}x{w}',
         sources={
             'torch.matmul': 'torch.matmul',
             **{kernel.name: kernel.launch_plan(h, w, k, H100) for kernel in kernels},
         },
-        check=lambda got: case()[3](got),
+        check=lambda got: inputs_and_reference()[3](got),
         writes=True,
         baseline='torch.matmul',
         flops=2 * h * w * k,
@@ -239,22 +238,22 @@ def race(
     )
 
 
-# Where compilers are, instructions are counted without a GPU.
+# Where compilers are installed, instructions are counted without a GPU.
 class Kinds(dict):
-    "name -> {kind of instruction: how many for a multiply-add}; shows itself as a table"
+    "Instruction counts, name -> {kind: instructions per multiply-add}; a notebook shows them as a table"
 
     def __init__(self, found, made):
         super().__init__(found)
         self.made = made
 
     def all(self, name) -> float:
-        "All instructions of a rung for one multiply-add"
+        "Return all instructions of a rung per multiply-add"
         return sum(self[name].values())
 
     def table(self) -> Table:
-        "One row per rung, one column per kind"
-        every = [kind for kind in KINDS if any(kind in o for o in self.values())]
-        rows = [[k, *(f'{o.get(e, 0):.3f}' for e in every), f'{self.all(k):.3f}'] for k, o in self.items()]
+        "Return a table of one row per rung and one column per kind"
+        every = [kind for kind in KINDS if any(kind in value for value in self.values())]
+        rows = [[k, *(f'{value.get(e, 0):.3f}' for e in every), f'{self.all(k):.3f}'] for k, value in self.items()]
         title = f'Instructions in the longest loop, for one multiply-add ({self.made})'
         return Table(['<', *every, 'all'], rows, title)
 
@@ -267,22 +266,22 @@ class Kinds(dict):
 
 def kinds(
     *rungs,
-    record,  # NN_what: the name of the recording that is shown where compilers are missing
+    record,  # NN_what: the name of the recording that is shown without compilers
 ) -> Kinds:
-    "The instructions in the longest loop of each rung, by kind, per multiply-add"
+    "Count the instructions in the longest loop of each rung, by kind, per multiply-add"
 
     def make():
         try:
             loops = {r.name: _loop(r) for r in rungs}
         except CompilerMissing as e:
             raise Unavailable(str(e)) from None
-        return {k: o for k, (o, _) in loops.items()}, next(iter(loops.values()))[1]
+        return {k: value for k, (value, _) in loops.items()}, next(iter(loops.values()))[1]
 
     def load(data, mark):
         return data, f'{mark.partition(" (")[0]}'
 
-    found, by = recorded(record, make, *[r.src for r in rungs], save=lambda o: o[0], load=load)
-    return Kinds(found, by)
+    found, compiler_name = recorded(record, make, *[r.src for r in rungs], save=lambda value: value[0], load=load)
+    return Kinds(found, compiler_name)
 
 
 _QUADS = '''
@@ -302,10 +301,10 @@ torch.cuda.synchronize()
 
 
 def count_quads(
-    patterns,  # name -> 32 indices, from 0 to 63: which four floats each lane of a warp loads
+    patterns,  # name -> 32 indices from 0 to 63: the group of four floats that each lane loads
     record,  # NN_what: the name of the recording that is shown without a GPU
 ) -> dict:  # name -> wavefronts
-    "Count the wavefronts that the hardware takes when each lane loads four floats of shared memory by one instruction"
+    "Count the wavefronts of a warp whose lanes load four floats each from shared memory by one instruction"
     metric = 'l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum'
     script = _QUADS.format(patterns=[list(map(int, p)) for p in patterns.values()])
     asked = ncu(script, sections=[], metrics=[metric], kernel='lanes_k', record=record)
@@ -326,7 +325,7 @@ def count_library(
     w,
     k,  # of h x k @ k x w
     record,  # NN_what: the name of the recording that is shown without a GPU
-) -> dict:  # issue: share of the issue slots that are used; instructions: for one multiply-add; name: of the kernel
+) -> dict:  # issue: fraction of issue slots used; instructions: per multiply-add; name: of the kernel
     "Count events while torch.matmul multiplies two matrices of floats"
     issue = 'smsp__issue_active.avg.pct_of_peak_sustained_active'
     asked = ncu(_LIBRARY.format(h=h, w=w, k=k), sections=[], metrics=[issue, _ISSUED], kernel='gemm', record=record)

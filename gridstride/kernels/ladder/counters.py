@@ -1,4 +1,4 @@
-"""What explains a rung's time: its registers and occupancy, and what Nsight Compute counts while it runs."""
+"""Counters that explain the time of a rung: registers and occupancy, and what Nsight Compute counts during a launch."""
 
 import ctypes
 
@@ -9,27 +9,26 @@ from ...cpp.driver import driver
 from ...prof.counters import ncu
 
 
-# Registers and occupancy come from the driver, the rest from Nsight Compute: how many sectors a request of a
-# warp touches, how many rounds the banks of shared memory need for a load, how often a scheduler issues, and
-# what warps wait for most.
+# The driver reports registers and shared memory, from which the occupancy follows. Nsight Compute counts the rest:
+# sectors per request of a warp, wavefronts per load of shared memory, issue slots used, and the stall reasons of warps.
 _REGISTERS, _LOCAL, _STATIC = 4, 3, 1  # CU_FUNC_ATTRIBUTE_NUM_REGS, _LOCAL_SIZE_BYTES, _SHARED_SIZE_BYTES
 
 
 def resources(rung) -> dict:
-    "Registers of a thread, bytes of local memory, shared memory of a block, occupancy, on this GPU"
+    "Return registers and bytes of local memory per thread, shared memory per block, and occupancy, on this GPU"
     import torch
 
     device, v = torch.cuda.current_device(), ctypes.c_int()
 
-    def ask(what):
+    def attribute(what):
         driver().cuKernelGetAttribute(ctypes.byref(v), what, ctypes.c_void_p(rung.kernel.handle), device)
         return v.value
 
-    shared = ask(_STATIC) + rung.shared
+    shared = attribute(_STATIC) + rung.shared
     fits = occupancy(
-        ask(_REGISTERS), shared, int(np.prod(rung.threads)), 'sm_{}{}'.format(*torch.cuda.get_device_capability())
+        attribute(_REGISTERS), shared, int(np.prod(rung.threads)), 'sm_{}{}'.format(*torch.cuda.get_device_capability())
     )
-    return dict(registers=ask(_REGISTERS), local=ask(_LOCAL), shared=shared, occupancy=fits.share)
+    return dict(registers=attribute(_REGISTERS), local=attribute(_LOCAL), shared=shared, occupancy=fits.share)
 
 
 _STALLS = dict(
@@ -81,8 +80,8 @@ torch.cuda.synchronize()
 '''
 
 
-def count_events(rung, h, w, k, metrics={}) -> dict:  # metrics: more of them, {short name: ncu's}
-    "Count events while the rung multiplies h x k by k x w; returned under short names"
+def count_events(rung, h, w, k, metrics={}) -> dict:  # metrics: further ones, {short name: ncu's name}
+    "Count events with Nsight Compute while the rung multiplies h x k by k x w; returns {short name: value}"
     script = _SCRIPT.format(
         shape=(h, w, k),
         dtype=rung.dtype,
@@ -94,22 +93,22 @@ def count_events(rung, h, w, k, metrics={}) -> dict:  # metrics: more of them, {
     )
     stalls = {stall: f'smsp__average_warps_issue_stalled_{stall}_per_issue_active.ratio' for stall in _STALLS}
     names = {**_METRICS, **metrics}
-    k = ncu(
+    profiled = ncu(
         script, metrics=[*names.values(), *stalls.values()], sections=(), kernel=f'^{rung.kernel.__name__}$'
     ).kernels[-1]
 
     def value(name):
-        return v if name in k.raw and isinstance(v := k.raw[name].value, (int, float)) else None
+        return v if name in profiled.raw and isinstance(v := profiled.raw[name].value, (int, float)) else None
 
-    res = {o: v for o, name in names.items() if (v := value(name)) is not None}
+    res = {short: v for short, name in names.items() if (v := value(name)) is not None}
     if res.get('loads'):
         res['wavefronts per load'] = res['wavefronts'] / res['loads']
-    res['stalls'] = {o: v for o, name in stalls.items() if (v := value(name)) is not None}
+    res['stalls'] = {stall: v for stall, name in stalls.items() if (v := value(name)) is not None}
     return res
 
 
 def longest_wait(counters) -> str:  # counters: as `count_events` gives them
-    "Return the most frequent stall reason in plain words, with its fraction of the waiting"
+    "Return the most frequent stall reason in plain words, with its fraction of all stalls"
     stalls = counters.get('stalls') or {}
     most = max(stalls, key=stalls.get, default=None)
     return f'{_STALLS[most]} ({stalls[most] / sum(stalls.values()):.0%})' if most and stalls[most] else ''

@@ -1,4 +1,4 @@
-"""`time_alone`: how fast a tensor core's instruction is where it has nothing to wait for."""
+"""`time_alone`: the throughput of a tensor core instruction that waits for nothing else."""
 
 import numpy as np
 
@@ -9,18 +9,21 @@ from ...bench.recording import on_gpu
 from .ladder import Gpu, inputs, library
 from .rung import need_bfloat16, sms
 
-WARPS, EACH = 8, 32  # of a block, one per SM; instructions of a warp in a step
+WARPS = 8  # per block, one block per SM
+EACH = 32  # instructions per warp and step
 
 
 def time_alone(
-    src,  # CUDA C of a kernel (const int *x, float *out, long long *cycles, int steps), launched with 8 warps an SM
-    size,  # of the square bfloat16 product that it is compared with, with as many multiply-adds
-    multiply_adds,  # of one instruction; a warp does 32 of them in a step
-    record,  # NN_what: the name of the recording that is shown where this cannot be measured
+    src,  # CUDA C of a kernel (const int *x, float *out, long long *cycles, int steps), launched with 8 warps per SM
+    size,  # of the square bfloat16 product with equally many multiply-adds, for comparison
+    multiply_adds,  # per instruction; a warp executes 32 instructions per step
+    record,  # NN_what: the name of the recording that is shown without a GPU
     folder='recorded',
-) -> dict:  # 'random', 'zeros' -> dict(cycles=, tflops=, ghz=, watts=); 'ratio' -> to the library, interleaved with it
-    """Cycles for an instruction of one of the four tensor cores of an SM, TFLOP/s, the clock that follows, in GHz, and
-    what the GPU draws: on random values and on zeros, each for seconds by itself, as power and clock take a while"""
+) -> dict:  # 'random', 'zeros' -> dict(cycles=, tflops=, ghz=, watts=); 'ratio' -> speedup over the library
+    """Measure the cycles per instruction of one of the four tensor cores of an SM, TFLOP/s, the clock rate and the
+    power.
+
+    This is done on random values and on zeros, each for some seconds, because power and clock need time to settle."""
 
     def make():
         need_bfloat16('The instruction alone')
@@ -43,7 +46,7 @@ def _measure(src, size, multiply_adds):
         kernel[blocks, WARPS * 32](x, sums, cycles, steps)
         return sums
 
-    done, found = 2 * multiply_adds * EACH * WARPS * blocks * steps, {}  # operations, a multiply-add being two
+    done, found = 2 * multiply_adds * EACH * WARPS * blocks * steps, {}  # operations; a multiply-add counts as two
     for name, x in operands.items():
         seconds, watts = _by_itself(lambda: alone(x))
         found[name] = _figures(done, steps, seconds, float(cycles.double().median()), watts)
@@ -53,7 +56,7 @@ def _measure(src, size, multiply_adds):
 
 
 def _by_itself(run, lasts=2.0):
-    "(seconds, watts) of a kernel that has the GPU for itself so long that power and clock have settled"
+    "Run a kernel until power and clock have settled; returns (seconds, watts)"
     clock, times = Events(flush=False), []
     start = clock.now()
     while clock.now() - start < lasts:
@@ -63,6 +66,6 @@ def _by_itself(run, lasts=2.0):
 
 
 def _figures(done, steps, seconds, took, watts):
-    "Compute cycles, TFLOP/s and clock from a thread's cycles and the time"
+    "Compute cycles per instruction, TFLOP/s and the clock rate from a thread's cycles and the time"
     each = took / (steps * EACH * WARPS / 4)
     return dict(cycles=each, tflops=done / seconds / 1e12, ghz=took / seconds / 1e9, watts=watts)

@@ -1,5 +1,4 @@
-"""`Ladder`: rung after rung of a matrix product, checked, timed next to the library, with the counters that explain
-the time."""
+"""`Ladder`: steps of a matrix product, each checked and timed next to the library, with counters that explain it."""
 
 import re
 from contextlib import contextmanager
@@ -16,43 +15,42 @@ from ...bench.recording import Unavailable, is_recording, key, machine, measured
 from ...utils import backend, check
 
 
-# The reference is computed in float64. How far a right result may be from it follows from how it is made: a
-# sum of $k$ products $m_i n_i$ in float32, whatever its order, is off by a few $2^{-24} \sum |m_i n_i|$ at
-# most for values of random sign, and rounding the result to bfloat16 adds up to $2^{-8}$ of it. One product
-# too few, or one too many, is far outside that bound.
+# The reference is computed in float64. The error bound follows from the arithmetic: for values of random sign, the sum
+# of $k$ products $m_i n_i$ in float32, in any order, has an error of at most a few $2^{-24} \sum |m_i n_i|$, and
+# rounding the result to bfloat16 adds up to $2^{-8}$ of it. A missing or an additional product exceeds this bound by
+# far.
 #
-# How many roundings of the sum of absolute values a sum may be off by: the worst of 16 million sums of 4096 to 8192
-# terms uses 3 of them.
+# The bound in units of $2^{-24} \sum |m_i n_i|$; the worst of 16 million sums of 4096 to 8192 terms needs 3
 TERMS = 16
 _ROUNDING = dict(float32=2.0**-24, float16=2.0**-11, bfloat16=2.0**-8)
 
 
 class Reference:
-    "The product in float64, and how far from it a result may be"
+    "The product in float64, and the error bound of a result"
 
     def __init__(self, m, n):
         self.shape, m, n = (m.shape[0], n.shape[1], m.shape[1]), m.double(), n.double()
         self.want = m @ n
-        # Without a float32 copy the sum of absolute values would cost as much again.
+        # In float32, because in float64 the sum of absolute values would take as long as the product.
         self.size = (m.abs().float() @ n.abs().float()).double()
 
     def bound(self, dtype):
-        "Bound the error of each element: a tensor like `want`, for results of type `dtype`"
+        "Return the error bound of each element for results of type `dtype`, as a tensor like `want`"
         return _ROUNDING[dtype] * self.want.abs() + TERMS * 2.0**-24 * self.size
 
-    def error(self, got) -> float:  # 0 is perfect
-        "The length of the error in units of the result's length"
+    def error(self, got) -> float:  # 0 is exact
+        "Return the norm of the error, relative to the norm of the product"
         return float((got.double() - self.want).norm() / self.want.norm())
 
     def __call__(self, got):
-        "Raise `AssertionError` that says where `got` is wrong"
+        "Raise `AssertionError` with the first wrong elements of `got`"
         far = (got.double() - self.want).abs() > self.bound(str(got.dtype)[6:])
         if bool(far.any()) or bool(got.isnan().any()):
             check(got.double().where(far | got.isnan(), self.want), self.want)
 
 
 def inputs(h, w, k, dtype='float32', device=None, seed=0):
-    "Two matrices of normal random values: h x k and k x w"
+    "Return two matrices of normal random values: h x k and k x w"
     import torch
 
     g = torch.Generator(device or 'cpu').manual_seed(seed)
@@ -62,15 +60,14 @@ def inputs(h, w, k, dtype='float32', device=None, seed=0):
     ]
 
 
-# Sizes are around the tile: one element, a tile, one more and one less, and a few tiles with a remainder.
-# `right` tries them all, each into memory filled with NaN; on the emulator with as few multiplications as
-# that takes.
-def _takes(rung, shape):
+# The sizes are around the tile: one element, a tile, one more and one less, and a few tiles with a remainder. `right`
+# checks all of them, each with an output that is filled with NaN; on the emulator only small ones.
+def _supports(rung, shape):
     return min(shape) > 0 and getattr(rung, 'supports', lambda *_: True)(*shape)
 
 
-def _wider(h, w, k):
-    "The shape itself, and larger ones with rows of 16 bytes, which some kernels want"
+def _padded_shapes(h, w, k):
+    "Return the shape itself, and larger ones with rows of multiples of 16 bytes, which some kernels need"
 
     def up(x):
         return -(-x // 8) * 8
@@ -79,31 +76,34 @@ def _wider(h, w, k):
 
 
 def ragged_shapes(product) -> list:  # of (h, w, k)
-    "Shapes around the product's tile that it supports"
-    bm, bn, bk = (getattr(product, 'constants', {}).get(o, 16) for o in ('BM', 'BN', 'BK'))
-    tries = [
+    "Return supported shapes around the tile of a product"
+    tile_m, tile_n, tile_k = (getattr(product, 'constants', {}).get(name, 16) for name in ('BM', 'BN', 'BK'))
+    candidates = [
         (1, 1, 1),
-        (bm, bn, bk),
-        (bm + 1, bn - 1, bk + 1),
-        (bm - 1, bn + 3, 2 * bk + 3),
-        (2 * bm + 7, bn + 5, 3 * bk - 1),
-        (3, 2 * bn + 1, 5),
+        (tile_m, tile_n, tile_k),
+        (tile_m + 1, tile_n - 1, tile_k + 1),
+        (tile_m - 1, tile_n + 3, 2 * tile_k + 3),
+        (2 * tile_m + 7, tile_n + 5, 3 * tile_k - 1),
+        (3, 2 * tile_n + 1, 5),
     ]
-    found = dict.fromkeys(next((s for s in _wider(*o) if _takes(product, s)), None) for o in tries)
+    found = dict.fromkeys(next((s for s in _padded_shapes(*o) if _supports(product, s)), None) for o in candidates)
     return [s for s in found if s]
 
 
 def shapes_for(rung) -> list:
-    "`ragged_shapes`, as far as they are small enough for the emulator where that runs it"
+    "Return `ragged_shapes`; on the emulator only those that are small enough"
     return [s for s in ragged_shapes(rung) if backend() == 'gpu' or np.prod(s) <= 2**22]
 
 
 def right(
-    rung,  # a `Rung`, or what else multiplies: called as `rung(m, n, out)`
-    shapes=None,  # of (rows, columns, inner size); None: around its tile
-) -> int:  # how many shapes were checked
-    """Check a rung against float64; `AssertionError` for what is wrong. None is checked, after a line that says why, on
-    a GPU that cannot run it"""
+    rung,  # a `Rung`, or another function, called as `rung(m, n, out)`
+    shapes=None,  # (h, w, k) of each product; None: around the tile
+) -> int:  # number of shapes that were checked
+    """Check a rung against float64. On a GPU that cannot run it, print the reason and check nothing.
+
+        right(rung)
+
+    Raises AssertionError for a wrong result, ValueError if there is no shape to check."""
     import torch
 
     if isinstance(rung, Product):
@@ -114,7 +114,7 @@ def right(
             return 0
     shapes = shapes_for(rung) if shapes is None else shapes
     if not shapes:
-        raise ValueError(f'{rung.name}: no shape to try it with')
+        raise ValueError(f'{rung.name}: there is no shape to check')
     for i, (h, w, k) in enumerate(shapes):
         m, n = inputs(h, w, k, getattr(rung, 'dtype', 'float32'), 'cuda' if backend() == 'gpu' else 'cpu', i)
         out = torch.full((h, w), float('nan'), dtype=m.dtype, device=m.device)
@@ -175,7 +175,7 @@ class Step:
 
     @property
     def made_on(self) -> str:
-        "The GPU that it was measured on: this one, or that of the recording, with its date"
+        "The GPU of the measurement: this one, or that of the recording, with its date"
         return self.mark.partition(' (')[0] or (machine()['gpu'] or '')
 
     def __repr__(self):
@@ -185,7 +185,7 @@ class Step:
 
 @contextmanager
 def exact():
-    "No TF32 in torch inside the `with` block"
+    "Disable TF32 in torch inside the `with` block"
     import torch
 
     settings = torch.backends.cuda.matmul
@@ -199,34 +199,32 @@ def exact():
 
 
 def library(m, n, out):
-    "`m @ n` by torch, into `out`"
+    "Compute m @ n by torch, into `out`"
     import torch
 
     return torch.matmul(m, n, out=out)
 
 
 class Gpu(clocks.Clock):
-    """CUDA events with the L2 flushed, as `bench` has them, but without the CUDA graphs and the ceilings that `bench`
-    adds: a ladder has the library for that"""
+    """CUDA events with the L2 flushed, as in `bench`, but without the CUDA graphs and ceilings that `bench` adds: a
+    ladder compares with the library instead"""
 
     gpu = True
 
     def __init__(
         self,
-        events=None,  # the `clocks.Events` to time with; None: those that overwrite the L2
+        events=None,  # the `clocks.Events` that time; None: those that overwrite the L2
     ):
         events = events or clocks.Events()
-        self.device, self.sensors, self.states, self.most, self.times = (
-            events.device,
-            events.sensors,
-            events.states,
-            events.most,
-            events.times,
-        )
+        self.device = events.device
+        self.sensors = events.sensors
+        self.states = events.states
+        self.most = events.most
+        self.times = events.times
 
 
 def time_rung(rung, m, n, judge, seconds=0.5, baseline='torch.matmul'):
-    "Times and errors of a rung and of the library, as fields of a `Step`; `AssertionError` if it is wrong"
+    "Time a rung and the library; returns the fields of a `Step`, raises `AssertionError` for a wrong result"
     import torch
 
     h, w, k = judge.shape
@@ -260,9 +258,9 @@ def time_rung(rung, m, n, judge, seconds=0.5, baseline='torch.matmul'):
     )
 
 
-# Each rung is climbed in a cell of its own, and what is shown is the ladder so far. Where there is no GPU,
-# the row is the one that a GPU made of exactly that source with exactly those constants; an edited kernel has
-# none, and its row reports that while the others stay.
+# In a lesson each rung has its own cell, which shows the ladder so far. Without a GPU, the row of a rung is recorded,
+# for exactly this source with exactly these constants. An edited kernel has no recording; its row says so, and the
+# others stay.
 def _name(o):
     return re.sub(r'\W+', '_', o).strip('_')
 
@@ -280,34 +278,32 @@ def _dtype(rung):
 
 
 class Ladder:
-    "Rungs compared with the library: a table of the speed of each, and its limiter"
+    "Rungs compared with the library: a table with the speed and the limiter of each"
 
     def __init__(
         self,
         *rungs,
         shape=(4096, 4096, 4096),  # h, w, k
-        baseline='torch.matmul',  # what the library is called in the table
-        record=None,  # NN_what: recordings of that name, one per rung, are shown where there is no GPU
-        seconds=0.5,  # of timing, for a rung and for the library
-        counters=True,  # ask Nsight Compute as well?
-        metrics={},  # more that it shall count: {head of the column: ncu's name}
+        baseline='torch.matmul',  # name of the library in the table
+        record=None,  # NN_what: the recordings NN_what_RUNG are shown without a GPU
+        seconds=0.5,  # time limit for a rung, and for the library
+        counters=True,  # also count events by Nsight Compute
+        metrics={},  # further metrics: {head of the column: ncu's name}
         folder='recorded',
     ):
-        self.shape, self.baseline, self.record, self.seconds, self.counters, self.metrics, self.folder = (
-            tuple(shape),
-            baseline,
-            record,
-            seconds,
-            counters,
-            dict(metrics),
-            folder,
-        )
+        self.shape = tuple(shape)
+        self.baseline = baseline
+        self.record = record
+        self.seconds = seconds
+        self.counters = counters
+        self.metrics = dict(metrics)
+        self.folder = folder
         self.steps, self._judge, self._made = [], {}, None
         for r in rungs:
             self.climb(r)
 
     def climb(self, rung):
-        "Check and time a rung, or read what was recorded of it; the ladder itself, so that a cell shows it"
+        "Check and time a rung, or read its recording; returns the ladder, so that a cell shows it"
 
         def make():
             return Step(self.shape, **self._with_counters(rung, self._measure(rung)))
@@ -317,7 +313,7 @@ class Ladder:
 
         step = (
             recorded(
-                self._record(rung), make, *self._whose(rung), save=lambda s: s.fields, load=load, folder=self.folder
+                self._record(rung), make, *self._key_parts(rung), save=lambda s: s.fields, load=load, folder=self.folder
             )
             if self.record
             else make()
@@ -328,24 +324,24 @@ class Ladder:
     def _record(self, rung):
         return f'{self.record}_{_name(rung.name)}'
 
-    def _whose(self, rung):
+    def _key_parts(self, rung):
         return _identity(rung), list(self.shape), _dtype(rung)
 
     def _with_counters(self, rung, fields):
-        "The fields, with what was recorded for the counters that cannot be read here; then their warnings report that"
+        "Add recorded counters that cannot be read on this machine, and a warning about them"
         if not (self.record and self.counters) or is_recording():
             return fields
         try:
-            rec = read(self._record(rung), key(*self._whose(rung)), self.folder)
+            rec = read(self._record(rung), key(*self._key_parts(rung)), self.folder)
         except Unavailable:
             return fields
-        lacks = {o: v for o, v in rec.data.get('counters', {}).items() if o not in fields.get('counters', {})}
-        if not lacks:
+        missing = {o: v for o, v in rec.data.get('counters', {}).items() if o not in fields.get('counters', {})}
+        if not missing:
             return fields
         measured_in_part()
-        which = ', '.join(lacks) if fields.get('counters') else 'its counters'
+        which = ', '.join(missing) if fields.get('counters') else 'its counters'
         warnings = [*fields.get('warnings', ()), f'{which}: {rec.mark}']
-        return {**fields, 'counters': {**lacks, **fields.get('counters', {})}, 'warnings': warnings}
+        return {**fields, 'counters': {**missing, **fields.get('counters', {})}, 'warnings': warnings}
 
     def _measure(self, rung):
         if backend() != 'gpu':
@@ -354,15 +350,15 @@ class Ladder:
             raise ValueError(f'{rung.name} cannot multiply {self.shape}: {why}')
         if isinstance(rung, Product):
             rung.need_gpu()
-        m, n, judge = self._case(_dtype(rung))
+        m, n, judge = self._inputs_and_reference(_dtype(rung))
         fields = time_rung(rung, m, n, judge, self.seconds, self.baseline)
         if isinstance(rung, Rung):
             fields.update(resources(rung), counters=self._count_events(rung))
         self._made = machine()
         return fields
 
-    def _case(self, dtype):
-        "Inputs and reference, made once for a type"
+    def _inputs_and_reference(self, dtype):
+        "Return the inputs and the reference, made once per type"
         if dtype not in self._judge:
             m, n = inputs(*self.shape, dtype, 'cuda')
             self._judge = {dtype: (m, n, Reference(m, n))}
@@ -378,7 +374,7 @@ class Ladder:
             return {}
 
     def __getitem__(self, name):
-        "The step of a rung, by name or number"
+        "Return the `Step` of a rung, by name or index"
         if isinstance(name, int):
             return self.steps[name]
         found = [s for s in self.steps if s.name == name]
@@ -394,7 +390,7 @@ class Ladder:
         return f'{h}x{k} @ {k}x{w}, compared with {self.baseline}'
 
     def _row(self, s, before):
-        "The cells of a step; `before` is the one below it, or None"
+        "Return the cells of a step; `before` is the step below it, or None"
 
         def number(v, form='{:.3g}'):
             return '' if v is None else form.format(v)
@@ -424,13 +420,13 @@ class Ladder:
         return '\n'.join([*warnings, *local, *(f'[{m}]' for m in dict.fromkeys(s.mark for s in self.steps if s.mark))])
 
     def _before(self, step, aside):
-        "The step below one that is not `aside`"
+        "Return the step below this one, without those in `aside`"
         below = [s for s in self.steps[: self.steps.index(step)] if s.name not in aside]
         return below[-1] if below else None
 
-    def table(self, aside=()) -> Table:  # names of rungs that no other was built upon
-        """One row per rung, and one for the library; the one before is compared by its ratio to the library, with
-        which each was timed interleaved"""
+    def table(self, aside=()) -> Table:  # aside: names of rungs that no other rung is built upon
+        """Return a table of one row per rung, and one for the library. Each rung was timed interleaved with the
+        library, so the speedup over the rung before it is computed from the ratios to the library"""
         head = [
             '<rung',
             'TFLOP/s',
@@ -467,7 +463,7 @@ class Ladder:
         return self.table()._repr_html_()
 
     def plot(self, ax=None):
-        "TFLOP/s of each rung as a bar with its ratio to the library, whose own speed is a line; returns the axes"
+        "Plot TFLOP/s of each rung as a bar, and the library as a line; returns the axes"
         with plots.styled():
             return self._draw(ax)
 
@@ -502,7 +498,7 @@ class Ladder:
         return ax
 
     def json(self) -> dict:
-        "It all as JSON can hold it, with the machine"
+        "Return the measurements and the machine as JSON can store them"
         steps = [
             {**s.fields, 'tflops': s.tflops, 'library_tflops': s.library_tflops, **({'mark': s.mark} if s.mark else {})}
             for s in self.steps

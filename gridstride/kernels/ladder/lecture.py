@@ -1,7 +1,7 @@
-"""Lesson 06's kernels as rungs, where lesson 13 begins: `NAIVE`, `DYNAMIC`, `STATIC`, `STATIC32`.
+"""Lesson 06's kernels as rungs, with which lesson 13 begins: `NAIVE`, `DYNAMIC`, `STATIC`, `STATIC32`.
 
-Their inner loops are compiled to the same instructions as those of lesson 06: in `DYNAMIC` the width of a tile is
-known only when the kernel runs, in the other two it is a constant.
+Their inner loops compile to the same instructions as those of lesson 06: in `DYNAMIC` the width of a tile is known only
+at run time, in `STATIC` and `STATIC32` it is a constant.
 """
 
 from .rung import Rung

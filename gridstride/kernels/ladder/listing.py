@@ -1,4 +1,4 @@
-"""A step of a ladder as a lesson shows it: its kernel, what it changes in another one, a copy in a new cell to edit."""
+"""Show a step of a ladder in a lesson: its kernel, its changes from another step, or a copy in a new cell to edit."""
 
 from ...cpp.listings import Shown, show_change, show_source
 
@@ -6,7 +6,7 @@ __all__ = ['listing', 'change', 'edit']
 
 
 def _title(step):
-    "Name, threads, dynamic shared memory and constants of a step"
+    "Return the name, threads, dynamic shared memory and constants of a step"
     memory = f', {step.shared:,} bytes of dynamic shared memory' if step.shared else ''
     constants = ''.join(f', {k}={v}' for k, v in step.constants.items())
     return f'{step.name}: {"x".join(map(str, step.threads))} threads{memory}{constants}'
@@ -14,23 +14,23 @@ def _title(step):
 
 def listing(
     step,  # a `Rung`
-    old=None,  # another one: lines that it does not have are marked
-    fold=False,  # show the title alone; a click unfolds the listing
+    old=None,  # another step: lines that it does not have are marked
+    fold=False,  # show only the title; a click unfolds the listing
 ) -> Shown:
-    "Show the kernel of a step, without the functions above it; lines are counted as messages count them"
+    "Show the kernel of a step, without the functions above it; line numbers are those of messages"
     text = step.src.splitlines()
-    first = 1 + next(i for i, o in enumerate(text) if '__global__' in o)
+    first = 1 + next(i for i, line in enumerate(text) if '__global__' in line)
     title = _title(step) + (f'; marked: lines that {old.name} does not have' if old else '')
     return show_source(step, (first, len(text)), old=old, title=title, fold=fold)
 
 
 def change(step, old) -> Shown:
-    "Show which lines a step has instead of which lines of the step `old`"
+    "Show the lines in which a step differs from the step `old`"
     return show_change(step, old, f'{_title(step)}; compared with {old.name}')
 
 
 def edit(step):
-    "Put the whole source of a step into a new cell below this one; running that cell replaces the step"
+    "Insert a cell with the source of a step below this one; running that cell replaces the step"
     from IPython import get_ipython
 
     shell = get_ipython()

@@ -1,17 +1,17 @@
-"""Errors for operands that a kernel cannot multiply.
+"""Raise the error for operands that a kernel cannot multiply.
 
-The hot path only checks whether all requirements are met. Which one is not is found here, afterwards, off the hot path.
+The hot path only checks whether all requirements are met. If not, this module finds the violated one, off the hot path.
 """
 
 from ...utils import backend
 
 
-def _at(x):
+def _device_of(x):
     return str(x.device)
 
 
-def _one(what, x, dtype, shape=None):
-    "Raise if `x` is not a matrix that a kernel could read or write; `what` is its name"
+def _check_matrix(what, x, dtype, shape=None):
+    "Raise `TypeError` or `ValueError` unless `x` is a matrix of this type and shape; `what` is its name in messages"
     if not hasattr(x, 'data_ptr'):
         raise TypeError(f'{what} is a {type(x).__name__}, and a torch tensor is needed; torch.tensor(...) makes one')
     if x.ndim != 2:
@@ -23,7 +23,7 @@ def _one(what, x, dtype, shape=None):
 
 
 def _check_memory(what, x):
-    "Raise unless `x` is row-major and contiguous, at an address that is a multiple of 16 bytes"
+    "Raise `ValueError` unless `x` is row-major and contiguous, at an address that is a multiple of 16 bytes"
     if not x.is_contiguous():
         raise ValueError(
             f'{what} is not contiguous (its strides are {x.stride()}), and the kernel needs row-major memory; '
@@ -36,13 +36,13 @@ def _check_memory(what, x):
         )
 
 
-def sizes(m, n, layout='nn') -> tuple:  # (h, k), (k, w), as the shapes have them
-    "The sizes of both operands; 'tn': `m` is given as k x h, 'nt': `n` as w x k"
+def sizes(m, n, layout='nn') -> tuple:  # (h, k), (k, w)
+    "Return the sizes of both operands; 'tn': `m` is passed as k x h, 'nt': `n` as w x k"
     return m.shape if layout[0] == 'n' else m.shape[::-1], n.shape if layout[1] == 'n' else n.shape[::-1]
 
 
 def _shape_of_product(name, m, n, layout):
-    "(rows, columns) of the product; raise for shapes that have none"
+    "Return (rows, columns) of the product; raise `ValueError` for shapes that do not match"
     (h, k), (k2, w) = sizes(m, n, layout)
     if k == k2:
         return h, w
@@ -57,17 +57,21 @@ def _shape_of_product(name, m, n, layout):
 
 
 def _check_devices(name, m, n, out):
-    "Raise unless all are on one device where kernels run, and `out` shares no memory with an input"
+    "Raise `ValueError` unless all are on the device where kernels run, and `out` shares no memory with an input"
     where = 'cuda' if backend() == 'gpu' else 'cpu'
     if m.device.type != where:
-        raise ValueError(f'{name}: m is on {_at(m)}, and kernels run on {where} here; move m and n with .to({where!r})')
-    for o, x in (('n', n), ('out', out)):
-        if x is not None and _at(x) != _at(m):
-            raise ValueError(f'{name}: {o} is on {_at(x)} and m on {_at(m)}; move it with .to({_at(m)!r})')
+        raise ValueError(
+            f'{name}: m is on {_device_of(m)}, and kernels run on {where} here; move m and n with .to({where!r})'
+        )
+    for operand, x in (('n', n), ('out', out)):
+        if x is not None and _device_of(x) != _device_of(m):
+            raise ValueError(
+                f'{name}: {operand} is on {_device_of(x)} and m on {_device_of(m)}; move it with .to({_device_of(m)!r})'
+            )
     if out is not None and out.numel() and out.data_ptr() in (m.data_ptr(), n.data_ptr()):
         raise ValueError(
             f'{name}: out shares memory with an input, which would be overwritten while it is read; '
-            'give it memory of its own'
+            'pass a separate tensor'
         )
 
 
@@ -75,17 +79,17 @@ def raise_invalid_operands(
     name,  # of the kernel
     m,
     n,
-    out,  # None: it makes a tensor itself
-    dtype,  # that all of them need
-    layout='nn',  # 'tn': `m` is given as its transpose, 'nt': `n` is
+    out,  # None: the kernel allocates it
+    dtype,  # the dtype that all of them must have
+    layout='nn',  # 'tn': `m` is passed as its transpose, 'nt': `n` is
 ):
-    "Raise `TypeError` or `ValueError` for the requirement of a kernel that `m`, `n` or `out` does not meet"
-    for o, x in (('m', m), ('n', n)):
-        _one(f'{name}: {o}', x, dtype)
+    "Raise `TypeError` or `ValueError` for the first requirement that `m`, `n` or `out` does not meet"
+    for operand, x in (('m', m), ('n', n)):
+        _check_matrix(f'{name}: {operand}', x, dtype)
     product = _shape_of_product(name, m, n, layout)
     if out is not None:
-        _one(f'{name}: out', out, dtype, product)
-    for o, x in (('m', m), ('n', n), ('out', out)):
+        _check_matrix(f'{name}: out', out, dtype, product)
+    for operand, x in (('m', m), ('n', n), ('out', out)):
         if x is not None:
-            _check_memory(f'{name}: {o}', x)
+            _check_memory(f'{name}: {operand}', x)
     _check_devices(name, m, n, out)

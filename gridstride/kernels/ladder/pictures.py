@@ -1,4 +1,4 @@
-"""Pictures of a tiled product: what its block, warps and threads touch in one phase, and how banks serve them."""
+"""Pictures of a tiled product: elements that a block, a warp and a thread access in one phase, and bank wavefronts."""
 
 import numpy as np
 
@@ -11,13 +11,13 @@ _LEGEND = ((_BLOCK, 'the block'), (_WARP, 'one of its warps'), (_THREAD, 'one th
 
 
 def _runs(indices):
-    "(first, count) of each run of consecutive indices"
+    "Return (first, count) of each run of consecutive indices"
     indices = np.unique(indices)
-    return [(int(o[0]), len(o)) for o in np.split(indices, np.flatnonzero(np.diff(indices) > 1) + 1)]
+    return [(int(run[0]), len(run)) for run in np.split(indices, np.flatnonzero(np.diff(indices) > 1) + 1)]
 
 
 def _filled(rows, cols, color, size):
-    "Rectangles over some rows and columns"
+    "Return rectangles over some rows and columns"
     return [
         svg_rect(size * c, size * r, size * w, size * h, color, f'stroke="{LINE}" stroke-width="0.5"')
         for r, h in _runs(rows)
@@ -26,7 +26,7 @@ def _filled(rows, cols, color, size):
 
 
 def _matrix(name, rows, cols, parts, size):
-    "A matrix with coloured parts, each (rows, columns, colour), and its name above"
+    "Return a matrix with coloured parts, each (rows, columns, colour), and its name above"
     frame = svg_rect(0, 0, size * cols, size * rows, 'none', f'stroke="{LINE}" stroke-width="1.5"')
     body = [svg_rect(0, 0, size * cols, size * rows, '#ffffff')]
     for r, c, color in parts:
@@ -36,29 +36,32 @@ def _matrix(name, rows, cols, parts, size):
 
 
 def phase(
-    who,  # BM x BN: the number of the thread that makes each result of a tile
+    thread_of_result,  # BM x BN: the index of the thread that computes each element of a tile
     h,
     w,
     k,  # of h x k @ k x w
-    idx,  # where along k the phase begins
-    bk,  # and how far it goes
+    idx,  # first index along k of the phase
+    bk,  # number of indices along k
     block=(0, 0),  # row and column of the block's tile
-    warp=0,  # of the block, which is coloured
-    lane=0,  # of the warp
-    size=7,  # pixels of a number
+    warp=0,  # the warp of the block that is coloured
+    lane=0,  # the lane of this warp that is coloured
+    size=7,  # pixels per element
 ) -> Panel:
-    "`m` at the left of `out`, `n` above it: what one phase takes from them, and for which results"
-    bm, bn = who.shape
-    top, left = block[0] * bm, block[1] * bn
+    "Draw `m` to the left of `out` and `n` above it, with the elements that one phase reads and the results it updates"
+    tile_rows, tile_columns = thread_of_result.shape
+    top, left = block[0] * tile_rows, block[1] * tile_columns
     steps = np.arange(idx, min(idx + bk, k))
-    sets = [np.nonzero(o) for o in (who >= 0, who // 32 == warp, who == 32 * warp + lane)]
+    sets = [
+        np.nonzero(owned)
+        for owned in (thread_of_result >= 0, thread_of_result // 32 == warp, thread_of_result == 32 * warp + lane)
+    ]
     rows, cols = ([top + r for r, _ in sets], [left + c for _, c in sets])
     colors = [_BLOCK, _WARP, _THREAD]
     gap, label = 16, 20
     x, y = size * k + gap, label + size * k + gap + label
     panels = (
         (0, y, _matrix('m', h, k, [(r, steps, c) for r, c in zip(rows, colors)], size)),
-        (x, label, _matrix('n', k, w, [(steps, o, c) for o, c in zip(cols, colors)], size)),
+        (x, label, _matrix('n', k, w, [(steps, run, c) for run, c in zip(cols, colors)], size)),
         (x, y, _matrix('out', h, w, list(zip(rows, cols, colors)), size)),
     )
     parts = [f'<g transform="translate({a:.1f},{b:.1f})">{svg}</g>' for a, b, svg in panels]
@@ -68,10 +71,10 @@ def phase(
 
 
 def served(
-    wavefronts,  # per wavefront {quad: lanes}: which four floats of shared memory it serves, and to which lanes
+    wavefronts,  # per wavefront {quad: lanes}: the groups of four floats that it reads, and the lanes that need them
     title,
 ) -> Panel:
-    "One row per wavefront, one column per four banks, with the lanes that are served"
+    "Draw one row per wavefront and one column per four banks, with the lanes whose loads are served"
     labels = np.full((len(wavefronts), 8), '', dtype=object)
     for r, one in enumerate(wavefronts):
         for q, lanes in one.items():

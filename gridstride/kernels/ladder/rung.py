@@ -1,4 +1,4 @@
-"""`Rung`: one hand-written matrix product, its source and its constants in one object, called like a function."""
+"""`Rung`: a hand-written matrix product, with its source and constants in one object, called like a function."""
 
 import inspect
 import re
@@ -9,22 +9,22 @@ from ...cpp.driver import current_stream
 from ...cpp.kernel import cuda_kernel
 from ...cpp.frontend.reader import kernels
 from ...bench.recording import Unavailable
-from .launches import KEPT, Launcher, Mapped
+from .launches import MAX_CACHED, Launcher, Mapped
 from .operands import raise_invalid_operands, sizes
 from ...utils import backend, cdiv
 
 
-# A kernel is tuned by constants such as tile size and stage count. They are defined in a line prepended to the source
-# shown in the lesson, so one text makes many kernels. Derived values, such as shared memory bytes, may be functions of
-# the constants.
+# A kernel is tuned by constants such as tile size and stage count. A line that defines them is prepended to the source
+# that the lesson shows, so that one text gives many kernels. Derived values, such as bytes of shared memory, may be
+# functions of the constants.
 def constants_line(constants: dict) -> str:
-    "The line of C that defines the constants; empty if there are none"
+    "Return the line of C that defines the constants; empty if there are none"
     return f"constexpr int {', '.join(f'{k} = {int(v)}' for k, v in constants.items())};" if constants else ''
 
 
 def with_constants(src, constants) -> str:
-    """Prepend the constants line to the source. If the source begins with an empty line, the constants replace it, so
-    line numbers stay the same"""
+    """Prepend the constants line to the source. If the source begins with an empty line, the constants line replaces
+    it, so that every line keeps its number"""
     line = constants_line(constants)
     return src if not line else line + src if src.startswith('\n') else f'{line}\n{src}'
 
@@ -42,13 +42,13 @@ def on_hopper() -> bool:
 
 
 def runs_hopper() -> bool:
-    "Return whether kernels with TMA, bulk copies and wgmma run here: on a Hopper GPU, or on the emulator"
+    "Return whether kernels with TMA, bulk copies and wgmma can run: on a Hopper GPU, or on the emulator"
     return on_hopper() or backend() != 'gpu'
 
 
 def need_hopper(name, emulated=False):
-    """Raise `Unavailable` where `name`, which uses TMA, bulk copies or wgmma, cannot run: on another GPU and, unless it
-    may be `emulated`, without one"""
+    """Raise `Unavailable` unless the current device is a Hopper GPU, which `name` needs for TMA, bulk copies or wgmma,
+    or, if it may be `emulated`, the emulator"""
     if on_hopper() or emulated and runs_hopper():
         return
     needs = 'a Hopper GPU (compute capability 9.0), for TMA, bulk copies, mbarriers and wgmma'
@@ -56,7 +56,7 @@ def need_hopper(name, emulated=False):
 
 
 def need_bfloat16(name):
-    "Raise `Unavailable` where the current GPU cannot run `name`, which multiplies bfloat16; the emulator can"
+    "Raise `Unavailable` if the current GPU cannot run `name`, which multiplies bfloat16; the emulator can"
     if backend() != 'gpu' or (p := _torch().cuda.get_device_properties()).major >= 8:
         return
     what = 'compute capability 8.0 or more, for bfloat16, mma.sync and cp.async'
@@ -64,23 +64,23 @@ def need_bfloat16(name):
 
 
 def sms() -> int:
-    "SMs of the current GPU; the emulator reports 8: more would only be slower"
+    "Return the number of SMs of the current GPU; 8 on the emulator, where more would only be slower"
     return _torch().cuda.get_device_properties().multi_processor_count if backend() == 'gpu' else 8
 
 
-def _of(x, constants):
-    "Return `x`, or call it with the constants that its parameters name"
+def _resolve(x, constants):
+    "Return `x`; if it is a function, call it with the constants that its parameters name"
     return x(**{k: constants[k] for k in inspect.signature(x).parameters}) if callable(x) else x
 
 
 class _Launch(Mapped):
-    "The launch of a rung for one shape"
+    "The prepared launch of a rung for one shape"
 
     def __init__(self, rung, h, w, k):
         # (index of the argument, box, swizzle) per tensor map
         mapped = [(i, *rung.maps[o]) for i, o in enumerate(('m', 'n', 'out')) if o in rung.maps]
-        how = rung.grid_for(h, w, k), rung.threads, rung.shared, rung.pdl
-        super().__init__(rung.kernel, mapped, 3, (h, w, k), *how)  # 3 arrays: m, n and out
+        launch_options = rung.grid_for(h, w, k), rung.threads, rung.shared, rung.pdl
+        super().__init__(rung.kernel, mapped, 3, (h, w, k), *launch_options)  # 3 arrays: m, n and out
 
     def __call__(self, m, n, out, stream):
         super().__call__([m, n, out], stream)
@@ -88,22 +88,22 @@ class _Launch(Mapped):
     def key(self, i, x):  # shapes and strides are fixed per launch
         return i, x.data_ptr()
 
-    def form(self, arrays):
+    def form_of(self, arrays):
         return None
 
     def steps(self, m, n, out):
-        "Return this launch as entries of the compiled launcher's table, and the workspace size in bytes"
+        "Return (the entries of the compiled launcher's table, bytes of workspace)"
         return ((self.compiled_for([m, n, out]), ((0, 0), (1, 0), (2, 0))),), 0
 
 
-# A plan is plain data, so it can be launched here or exported as a standalone program (`export`).
+# A plan is plain data, so that it can be launched, or exported as a standalone program (`export`).
 class KernelLaunch(NamedTuple):
     "One launch of a kernel"
 
-    src: str  # CUDA C, with its line of constants
-    name: str  # of the kernel in it
-    arrays: tuple  # names: 'm', 'n', 'out' or a workspace of the plan
-    scalars: tuple  # ints, `Long`s, floats or `Double`s, which follow the arrays
+    src: str  # CUDA C, with the constants line
+    name: str  # of the kernel in the source
+    arrays: tuple  # names of the array arguments: 'm', 'n', 'out' or a workspace of the plan
+    scalars: tuple  # the scalar arguments, after the arrays: ints, `Long`s, floats or `Double`s
     grid: tuple
     block: tuple
     shared: int = 0  # bytes of dynamic shared memory
@@ -130,31 +130,31 @@ H100 = Device(132, True)
 
 
 def this_device() -> Device:
-    "The current GPU, or the emulator"
+    "Return the properties of the current GPU, or of the emulator"
     return Device(sms(), runs_hopper())
 
 
 @lru_cache
 def compiled(src, name, backend):
-    "A kernel of a source, compiled once per backend; the emulator build always enables all checks"
+    "Return a kernel of a source, compiled once per backend; on the emulator with all checks enabled"
     return cuda_kernel(src, name, checks=None if backend == 'gpu' else True)
 
 
 def make_launcher(call, backend) -> Launcher:
-    "The `Launcher` of a call, compiled for 'gpu' or 'sim'"
+    "Return the `Launcher` of a kernel launch, compiled for 'gpu' or 'sim'"
     kernel = compiled(call.src, call.name, backend)
     return Launcher(kernel, len(call.arrays), *call[3:])
 
 
 class PreparedLaunches:
-    "The prepared launches of a plan; call with m, n, out and a stream handle"
+    "The prepared launches of a plan; call it with m, n, out and a stream handle"
 
     def __init__(self, plan):
         self.launches = [(make_launcher(c, backend()), c.arrays) for c in plan.calls]
         self.workspaces, self.bytes = {}, 0
         for name, (n, dtype) in plan.workspaces.items():
             self.workspaces[name] = self.bytes, n, dtype
-            self.bytes += cdiv(n * _SIZES[dtype], 256) * 256  # each begins at a multiple of 256 bytes
+            self.bytes += cdiv(n * _DTYPE_BYTES[dtype], 256) * 256  # each begins at a multiple of 256 bytes
 
     def __call__(self, m, n, out, stream):
         arrays = dict(m=m, n=n, out=out)
@@ -168,13 +168,13 @@ class PreparedLaunches:
         del workspace
 
     def steps(self, m, n, out):
-        "Return these launches as entries of the compiled launcher's table, and the workspace size in bytes"
+        "Return (the entries of the compiled launcher's table, bytes of workspace)"
         # name -> (array index, byte offset): the workspaces share the fourth array
         at = dict(m=(0, 0), n=(1, 0), out=(2, 0), **{o: (3, begin) for o, (begin, *_) in self.workspaces.items()})
         return tuple((o.compiled, tuple(at[name] for name in names)) for o, names in self.launches), self.bytes
 
     def _allocate(self, m, arrays):
-        "Add the workspaces to `arrays`: one allocation on a GPU; one each on the emulator, which checks their bounds"
+        "Add the workspaces to `arrays`: one allocation on a GPU, and one each on the emulator, which checks bounds"
         torch, spaces = _torch(), self.workspaces.items()
         if not m.is_cuda:
             arrays.update({o: torch.empty(n, dtype=getattr(torch, dtype)) for o, (_, n, dtype) in spaces})
@@ -184,23 +184,23 @@ class PreparedLaunches:
         return workspace
 
 
-_SIZES = dict(float32=4, bfloat16=2)  # bytes
+_DTYPE_BYTES = dict(float32=4, bfloat16=2)  # bytes
 
 
-# What all hand-written products share, of one kernel or several: they are prepared once per shape and device, then
-# launched on the current stream.
+# The base class of all hand-written products, of one kernel or several: they are prepared once per shape and device,
+# and then launched on the current stream.
 class Product:
     "`product(m, n)` multiplies with hand-written kernels; a subclass defines `launch_plan(h, w, k, on)`"
 
     name, dtype, layout = 'product', 'float32', 'nn'  # layout: 'tn': m is passed transposed; 'nt': n is
-    # Does it use a static buffer in global memory? Then launches on different streams are serialized.
+    # whether it uses a static buffer in global memory; then launches on different streams are serialized
     uses_workspace = False
     hopper = False  # uses TMA, bulk copies or wgmma
-    # TMA: {'m': ((rows, columns) of a box, swizzle)}, for those of m, n and out that are given as tensor maps
+    # {'m': ((rows, columns) of a TMA box, swizzle)}, for those of m, n and out that are passed as tensor maps
     maps = {}
 
     def why_not(self, h, w, k):  # None if it can
-        "The reason why this product cannot multiply h x k by k x w, in a few words"
+        "Return the reason why this product cannot multiply h x k by k x w"
         if min(h, w, k) < 1:
             return 'a size is 0'
 
@@ -208,23 +208,23 @@ class Product:
         "Return whether it can multiply h x k by k x w"
         return self.why_not(h, w, k) is None
 
-    def launch_plan(self, h, w, k, on) -> LaunchPlan:
-        "The `LaunchPlan` for h x k @ k x w on the `Device` `on`"
+    def launch_plan(self, h, w, k, device_properties) -> LaunchPlan:
+        "Return the `LaunchPlan` for h x k @ k x w on a `Device`"
         raise NotImplementedError
 
     def prepare(self, h, w, k, device):
-        "Prepare the launches for one shape on the current device: a function of (m, n, out, stream)"
+        "Prepare the launches for one shape on the current device; returns a function of (m, n, out, stream)"
         self.need(h, w, k)
         return PreparedLaunches(self.launch_plan(h, w, k, this_device()))
 
     def need(self, h, w, k):
-        "Raise `ValueError` for a shape that it does not multiply, `Unavailable` on a GPU that cannot run it"
+        "Raise `ValueError` for an unsupported shape, `Unavailable` on a GPU that cannot run it"
         if why := self.why_not(h, w, k):
             raise ValueError(f'{self.name} does not multiply {h}x{k} by {k}x{w}: {why}')
         self.need_gpu()
 
     def need_gpu(self):
-        "Raise `Unavailable` with the reason if the current GPU cannot run it; the emulator runs all"
+        "Raise `Unavailable` if the current GPU cannot run it; the emulator can"
         if self.hopper:
             need_hopper(self.name, emulated=True)
 
@@ -237,8 +237,8 @@ class Product:
         return {}
 
     def __call__(self, m, n, out=None):
-        "Multiply: `m @ n`, into `out` if it is given"
-        if not self._fits(m, n, out):
+        "Compute m @ n, into `out` if it is passed; returns the result"
+        if not self._accepts(m, n, out):
             raise_invalid_operands(self.name, m, n, out, self._dtype, self.layout)
         if out is None:
             (h, _), (_, w) = sizes(m, n, self.layout)
@@ -254,7 +254,7 @@ class Product:
         return out
 
     def ready(self, m, n):
-        "The prepared launches for such operands on their device: a function of (m, n, out, stream)"
+        "Return the prepared launches for these operands on their device: a function of (m, n, out, stream)"
         (h, k), (_, w) = (m.shape, n.shape) if self.layout == 'nn' else sizes(m, n, self.layout)
         key = (h, w, k, m.get_device())
         return self._ready.get(key) or self._keep_ready(m, *key)
@@ -263,38 +263,42 @@ class Product:
         """Return the handle of the current stream. A kernel with a static buffer first waits for the previous stream,
         except during graph capture, which cannot order itself against streams outside the graph"""
         device = m.get_device()
-        raw, last = current_stream(device), self._last.get(device)
-        if self.uses_workspace and (last is None or last[0] != raw) and not _torch().cuda.is_current_stream_capturing():
-            now = _torch().cuda.current_stream()
+        stream, last = current_stream(device), self._last.get(device)
+        if (
+            self.uses_workspace
+            and (last is None or last[0] != stream)
+            and not _torch().cuda.is_current_stream_capturing()
+        ):
+            current = _torch().cuda.current_stream()
             if last:
-                now.wait_stream(last[1])
-            self._last[device] = raw, now
-        return raw
+                current.wait_stream(last[1])
+            self._last[device] = stream, current
+        return stream
 
-    def _fits(self, m, n, out):
+    def _accepts(self, m, n, out):
         "Return whether the operands are valid; `raise_invalid_operands` reports what is not"
         try:
-            d, where, (ta, tb) = self._dtype, m.get_device(), self._transposed
+            d, where, (m_transposed, n_transposed) = self._dtype, m.get_device(), self._transposed
             return (
                 m.dtype is d
                 and n.dtype is d
                 and m.dim() == 2 == n.dim()
-                and m.shape[1 - ta] == n.shape[tb]
+                and m.shape[1 - m_transposed] == n.shape[n_transposed]
                 and where == n.get_device()
                 and m.is_contiguous()
                 and n.is_contiguous()
                 and not (m.data_ptr() | n.data_ptr()) & 15
                 and (m.is_cuda or backend() == 'sim' and m.device == n.device)
-                and (out is None or self._takes(out, m, n))
+                and (out is None or self._accepts_out(out, m, n))
             )
         except AttributeError:
             return False
 
-    def _takes(self, out, m, n):
-        (ta, tb), at = self._transposed, out.data_ptr()
+    def _accepts_out(self, out, m, n):
+        (m_transposed, n_transposed), at = self._transposed, out.data_ptr()
         return (
             out.dtype is self._dtype
-            and out.shape == (m.shape[ta], n.shape[1 - tb])
+            and out.shape == (m.shape[m_transposed], n.shape[1 - n_transposed])
             and out.get_device() == m.get_device()
             and out.is_contiguous()
             and not at & 15
@@ -311,14 +315,14 @@ class Product:
 
     def _keep_ready(self, m, h, w, k, device):
         "Prepare and cache the launches for one shape on one device, that of `m`"
-        if len(self._ready) >= KEPT:
+        if len(self._ready) >= MAX_CACHED:
             self._ready.clear()
         with _torch().cuda.device(m.device if m.is_cuda else -1):
             launch = self._ready[h, w, k, device] = self.prepare(h, w, k, device)
         return launch
 
 
-# What a kernel needs of a GPU is read from its source, since a lesson may change that or pass its own.
+# The requirements of a kernel are read from its source, because a lesson may change the source or pass its own.
 _HOPPER = re.compile(r"\bTensorMap\b|\bwgmma\b|\bmbarrier\b|cp\.async\.bulk")
 _AMPERE = re.compile(r"\bcp\.async\b|\bmma\.sync\b|\b__nv_bfloat16\b")
 
@@ -329,42 +333,41 @@ def _threads(x):
 
 @lru_cache(256)
 def _last_kernel(src):
-    "The name of the last kernel of `src`, the one that multiplies"
+    "Return the name of the last kernel of `src`, which multiplies"
     return kernels(src)[-1].name
 
 
 class Rung(Product):
-    """`rung(m, n)` multiplies with a hand-written kernel; `src` is its source without the constants line.
+    """A hand-written kernel of a product, called like a function: `rung(m, n)`.
 
-    The kernel computes out[h,w] = m[h,k] @ n[k,w], all row-major. `maps` gives the TMA boxes of the arguments
-    passed as tensor maps: {'m': (rows, columns), 'n': (rows, columns, swizzle)}; the default swizzle is 128. Without a
-    `grid` there is one block per BM x BN tile of out, along w first.
+    The kernel computes out (h x w) = m (h x k) @ n (k x w), all row-major; elsewhere this is C (M x N) = A (M x K) @
+    B (K x N). `maps` has the TMA boxes of the arguments that are passed as tensor maps: {'m': (rows, columns), 'n':
+    (rows, columns, swizzle)}; the default swizzle is 128. Without a `grid` there is one block per BM x BN tile of out,
+    along w first.
     """
 
     def __init__(
         self,
         name,  # in tables and messages
-        src,  # CUDA C with one `__global__` function (m, n, out, int h, int w, int k)
+        src,  # CUDA C whose last `__global__` function has the parameters (m, n, out, int h, int w, int k)
         *,
         threads,  # per block: an int, (x, y), or a function of the constants, as `shared` and `maps` may be
         shared=0,  # bytes of dynamic shared memory
         dtype='float32',  # of m, n and out
-        maps=None,  # TMA: the boxes of the arguments that are tensor maps
+        maps=None,  # the TMA boxes of the arguments that are tensor maps
         grid=None,  # a function of any of h, w, k, sms and the constants; None: one block per tile
         supports=None,  # (h, w, k) -> True, False, or a reason; None: all shapes
-        uses_workspace=False,  # a static buffer in global memory? Then launches on different streams are serialized
-        pdl=False,  # programmatic dependent launch: its source waits for the previous kernel by griddepcontrol.wait
+        uses_workspace=False,  # a static buffer in global memory; launches on different streams are serialized
+        pdl=False,  # programmatic dependent launch; the source waits by griddepcontrol.wait
         layout='nn',  # 'tn': m is passed as k x h, row-major; 'nt': n as w x k
         **constants,
     ):  # BM, BN, BK, ...: the constants in the source
-        self.name, self.dtype, self.layout, self.uses_workspace, self.constants = (
-            name,
-            dtype,
-            layout,
-            uses_workspace,
-            constants,
-        )
+        self.name = name
+        self.dtype = dtype
+        self.layout = layout
+        self.uses_workspace = uses_workspace
         self.pdl = pdl
+        self.constants = constants
         self._given = dict(
             src=src,
             threads=threads,
@@ -377,15 +380,13 @@ class Rung(Product):
             pdl=pdl,
             layout=layout,
         )
-        self.src, self.threads, self.shared = (
-            with_constants(src, constants),
-            _threads(_of(threads, constants)),
-            int(_of(shared, constants)),
-        )
-        self.maps = {
-            o: (tuple(box[:2]), box[2] if len(box) == 3 else 128) for o, box in (_of(maps, constants) or {}).items()
-        }
-        self.hopper, self._built = bool(_HOPPER.search(src)), {}
+        self.src = with_constants(src, constants)
+        self.threads = _threads(_resolve(threads, constants))
+        self.shared = int(_resolve(shared, constants))
+        boxes = _resolve(maps, constants) or {}
+        self.maps = {array: (tuple(box[:2]), box[2] if len(box) == 3 else 128) for array, box in boxes.items()}
+        self.hopper = bool(_HOPPER.search(src))
+        self._built = {}
 
     @property
     def text(self) -> str:
@@ -399,40 +400,43 @@ class Rung(Product):
         return f'<Rung {self.name!r}: {self.dtype}, {threads} threads, {memory}{constants}>'
 
     def tuned(self, name=None, **changes):
-        "A copy with other constants or arguments; ValueError for an unknown constant"
+        "Return a copy with other constants or arguments; raises `ValueError` for an unknown constant"
         for k in () if 'src' in changes else changes:
             if k not in self._given and k not in self.constants:
                 raise ValueError(f'{self.name} has no {k}; its constants are {", ".join(self.constants)}')
         return Rung(name or self.name, **{**self._given, **self.constants, **changes})
 
     def why_not(self, h, w, k):  # None if it can
-        "The reason why this kernel cannot multiply h x k by k x w, in a few words"
+        "Return the reason why this kernel cannot multiply h x k by k x w"
         if min(h, w, k) < 1:
             return 'a size is 0'
         if max(h * k, k * w, h * w) >= 2**31:
             return 'a matrix has 2^31 elements or more; the kernel indexes with int'
-        said = self._given['supports'](h, w, k) if self._given['supports'] else True
-        if said is not True:
-            return said if isinstance(said, str) else 'unsupported shape'
+        supported = self._given['supports'](h, w, k) if self._given['supports'] else True
+        if supported is not True:
+            return supported if isinstance(supported, str) else 'unsupported shape'
         size = 4 if self.dtype == 'float32' else 2
         columns = dict(m=h if self.layout[0] == 't' else k, n=k if self.layout[1] == 't' else w, out=w)
         if bad := [f'{columns[o]} columns of {o}' for o in self.maps if columns[o] * size % 16]:
             return f'TMA needs rows that are multiples of 16 bytes, {16 // size} {self.dtype} elements; got {bad[0]}'
 
-    def grid_for(self, h, w, k=1, on=None):
-        "Blocks for h x k @ k x w on a `Device`, by default the one that is here"
+    def grid_for(self, h, w, k=1, device_properties=None):
+        "Return the grid for h x k @ k x w on a `Device`; None: the current one"
         if not self._given['grid']:
             return cdiv(w, self.constants['BN']), cdiv(h, self.constants['BM'])
-        return _of(self._given['grid'], dict(self.constants, h=h, w=w, k=k, sms=on.sms if on else sms()))
+        return _resolve(
+            self._given['grid'],
+            dict(self.constants, h=h, w=w, k=k, sms=device_properties.sms if device_properties else sms()),
+        )
 
-    def launch_plan(self, h, w, k, on):
+    def launch_plan(self, h, w, k, device_properties):
         name, arrays = _last_kernel(self.text), ('m', 'n', 'out')  # constants never change the kernel's name
-        grid = self.grid_for(h, w, k, on)
+        grid = self.grid_for(h, w, k, device_properties)
         return LaunchPlan([KernelLaunch(self.src, name, arrays, (h, w, k), grid, self.threads, self.shared, self.pdl)])
 
     @property
     def kernel(self):
-        "The `cuda_kernel`, compiled at its first use, for the GPU, the emulator or both"
+        "The `cuda_kernel`, compiled at its first use for the current backend"
         where = backend()
         if where not in self._built:
             self._built[where] = self._compile()

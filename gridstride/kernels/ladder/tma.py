@@ -1,5 +1,5 @@
-"""Small models of who holds what: the swizzled box in shared memory, the fragments of `mma.sync`, the accumulator of
-`wgmma`, each compared with what an H100 did.
+"""Models of layouts: a swizzled box in shared memory, the fragments of `mma.sync`, and the accumulator of `wgmma`, each
+compared with an H100.
 
 The descriptors of arrays for the copy engine (TMA) are in `maps`.
 """
@@ -18,34 +18,33 @@ __all__ += ['swizzle_panel', 'mma_a', 'mma_b', 'mma_c', 'wgmma_d', 'holders', 'l
 __all__ += ['DUMPS', 'dumps', 'save', 'load']
 
 
-# A box is row-major in shared memory. Were that all, a column of a box with rows of 128 bytes would be
-# in one bank group: the tensor cores, which need eight rows of 16 bytes at once, would wait eight times. So
-# the engine permutes the 16-byte pieces: the number of a piece within its 128 bytes is XORed with the number
-# of the 128-byte line. A swizzle of 128 bytes takes three bits of the line for that, 64 two, 32 one.
+# Without a swizzle a box is row-major in shared memory. Then a column of a box with rows of 128 bytes is in one bank
+# group, and the tensor cores, which read eight rows of 16 bytes at once, have 8-way bank conflicts. So TMA permutes the
+# 16-byte pieces: the index of a piece within its 128 bytes is XORed with the index of the 128-byte line. A swizzle of
+# 128 bytes uses three bits of the line, 64 two, 32 one.
 def swizzled(
-    byte,  # offsets from the start of a box, which begins at a multiple of 1024
+    byte,  # offsets in a row-major box, which begins at a multiple of 1024
     swizzle=128,  # 0, 32, 64 or 128 bytes
-):  # the offsets at which the engine puts these bytes
+):  # the offsets at which TMA stores these bytes
     "Compute where TMA stores a byte of a box in shared memory"
     byte = np.asarray(byte)
     return byte ^ (byte >> 7 & max(swizzle // 16 - 1, 0)) * 16
 
 
 def box_offsets(rows, cols, size=2, swizzle=128):
-    "Offset in bytes of each element of a box in shared memory; `size`: bytes of an element"
+    "Return the offset in bytes of each element of a box in shared memory; `size`: bytes per element"
     r, c = np.mgrid[:rows, :cols]
     return swizzled((r * cols + c) * size, swizzle)
 
 
 def bank_group(byte):
-    "The group of four banks, of eight, of an offset"
+    "Return which of the eight groups of four banks an offset belongs to"
     return np.asarray(byte) // 16 % 8
 
 
-# A layout is a table: the value of each cell, and a colour for its group. Here each cell is one 16-byte
-# piece of a box of 8 rows, and its number and colour are its bank group.
+# In this picture each cell is a 16-byte piece of a box of 8 rows; its label and colour are its bank group.
 def swizzle_panel(rows=8, swizzle=128, title=None, size=30):
-    "The 16-byte pieces of a box: row and piece of the array, labelled and coloured by their bank group"
+    "Draw the 16-byte pieces of a box, labelled and coloured by their bank group"
     at = box_offsets(rows, (swizzle or 128) // 16, 16, swizzle)
     return cells(
         bank_group(at),
@@ -57,11 +56,10 @@ def swizzle_panel(rows=8, swizzle=128, title=None, size=30):
     )
 
 
-# The tensor cores take their operands from registers spread over a warp. For `mma.sync.m16n8k16` a lane holds
-# eight elements of the 16x16 matrix a, four of the 16x8 matrix b, four of the 16x8 accumulator; which ones
-# follows from two values, the lane's group of four (`lane//4`) and its position in the group (`lane%4`).
-# `wgmma` has four warps, each with sixteen of the 64 rows, and its accumulator is that of `mma.sync` again
-# and again along the columns.
+# Tensor cores read their operands from registers of all lanes of a warp. For `mma.sync.m16n8k16` a lane holds eight
+# elements of the 16x16 matrix a, four of the 16x8 matrix b, and four of the 16x8 accumulator. Which ones follows from
+# the lane's group of four (`lane//4`) and its index in the group (`lane%4`). `wgmma` uses four warps, each with sixteen
+# of the 64 rows, and its accumulator repeats that of `mma.sync` along the columns.
 def _lanes(n):
     return np.arange(32)[:, None], np.arange(n)[None, :]
 
@@ -91,26 +89,25 @@ def wgmma_d(n):
 
 
 def holders(positions, shape):
-    "Two arrays of `shape`: the thread that holds each element, and as its how manyth"
-    who, nth = np.full(shape, -1), np.full(shape, -1)
+    "Return two arrays of `shape`: the thread that holds each element, and the index of the element in that thread"
+    thread_index, element_index = np.full(shape, -1), np.full(shape, -1)
     t, i = np.indices(positions[0].shape)
-    who[positions], nth[positions] = t, i
-    return who, nth
+    thread_index[positions], element_index[positions] = t, i
+    return thread_index, element_index
 
 
 def lane_panel(positions, shape, title='', size=22, first=None):
-    """Which thread holds each element of a matrix; coloured by the group of four lanes. `first`: only so many rows and
-    columns of it"""
-    who, _ = holders(positions, shape)
+    """Draw which thread holds each element of a matrix, coloured by groups of four lanes. `first`: only so many rows
+    and columns"""
+    thread_index, _ = holders(positions, shape)
     r, c = first or shape
-    return cells(who[:r, :c], who[:r, :c] // 4, title, rows=range(r), cols=range(c), size=size)
+    return cells(thread_index[:r, :c], thread_index[:r, :c] // 4, title, rows=range(r), cols=range(c), size=size)
 
 
-# A model is worth what it was compared with. A box of consecutive integers is loaded through TMA, and shared
-# memory is written out as it is; a matrix of values that encode their position is loaded by `ldmatrix`, and
-# each lane writes out what it got; a product whose elements encode their position comes out of `mma.sync` and of
-# `wgmma`, and each thread writes out its registers. The same kernels run on the emulator, and must write the
-# same there.
+# These kernels test the models. One loads a box of consecutive integers by TMA and copies shared memory to the output.
+# One loads a matrix of values that encode their position by `ldmatrix`, and each lane stores its registers. The others
+# multiply matrices whose product encodes the positions by `mma.sync` and `wgmma`, and each thread stores its registers.
+# The emulator must give the same results.
 DUMPS = dict(
     box=PTX
     + r"""
@@ -174,26 +171,26 @@ __global__ void accumulator(const __grid_constant__ TensorMap m, const __grid_co
 )
 
 
-def _where():
+def _device():
     return 'cuda' if backend() == 'gpu' else 'cpu'
 
 
 def _make_numbered(h, w, k):
-    "m and n whose product has w*row + column in each element, exactly, also in bf16"
+    "Return m and n whose product is w*row + column in each element, exactly, also in bf16"
     import torch
 
-    m, n = torch.zeros(h, k, device=_where()), torch.zeros(k, w, device=_where())
+    m, n = torch.zeros(h, k, device=_device()), torch.zeros(k, w, device=_device())
     m[:, 0], m[:, 1], n[0], n[1] = torch.arange(h), 1, w, torch.arange(w)
     return m.bfloat16(), n.bfloat16()
 
 
 def _box(swizzle, row=0, col=0):
-    "What TMA makes of a box of 32 rows of an array whose elements are numbered from 1"
+    "Return the shared memory after a TMA load of 32 rows of an array with the elements 1, 2, 3, ..."
     import torch
 
     cols = (swizzle or 128) // 2
-    x = torch.arange(1, 64 * 64 + 1, dtype=torch.int32, device=_where()).to(torch.uint16).view(64, 64)
-    out = torch.empty(32 * cols, dtype=torch.uint16, device=_where())
+    x = torch.arange(1, 64 * 64 + 1, dtype=torch.int32, device=_device()).to(torch.uint16).view(64, 64)
+    out = torch.empty(32 * cols, dtype=torch.uint16, device=_device())
     cuda_kernel(DUMPS['box'])[1, 128](tensor_map(x, (32, cols), swizzle), out, row, col, 64 * cols)
     return out.cpu().numpy().astype(int)
 
@@ -202,33 +199,33 @@ def _fragments():
     import torch
 
     m, n = (
-        torch.arange(256.0, device=_where()).bfloat16().view(16, 16),
-        torch.arange(128.0, device=_where()).bfloat16().view(16, 8),
+        torch.arange(256.0, device=_device()).bfloat16().view(16, 16),
+        torch.arange(128.0, device=_device()).bfloat16().view(16, 8),
     )
     res = [
-        torch.empty(32, i, dtype=d, device=_where())
+        torch.empty(32, i, dtype=d, device=_device())
         for i, d in ((8, torch.bfloat16), (4, torch.bfloat16), (4, torch.float32))
     ]
     k = cuda_kernel(DUMPS['fragments'])
     k[1, 32](m, n, *res)
     c = torch.empty_like(res[2])
-    k[1, 32](*_make_numbered(16, 8, 16), *(torch.empty_like(o) for o in res[:2]), c)
+    k[1, 32](*_make_numbered(16, 8, 16), *(torch.empty_like(output) for output in res[:2]), c)
     return dict(a=res[0], b=res[1], product=res[2], c=c)
 
 
 def _accumulator():
     import torch
 
-    m, n = (o.contiguous() for o in _make_numbered(64, 64, 64))
-    out = torch.empty(128, 32, device=_where())
+    m, n = (x.contiguous() for x in _make_numbered(64, 64, 64))
+    out = torch.empty(128, 32, device=_device())
     cuda_kernel(DUMPS['accumulator'])[1, 128](tensor_map(m, (64, 64)), tensor_map(n, (16, 64)), out)
     return out
 
 
 def dumps(
-    emulated=False,  # by the emulator, where no GPU is?
+    emulated=False,  # allow the emulator if there is no GPU
 ) -> dict:  # name -> array of integers
-    "Run TMA, ldmatrix, mma.sync and wgmma here, and return the layouts"
+    "Run TMA, ldmatrix, mma.sync and wgmma, and return the layouts"
     need_hopper('What shows the layouts', emulated)
     res = {f'box {s}': _box(s) for s in SWIZZLES}
     res['box over the edge'] = _box(128, 50, -8)
@@ -242,4 +239,4 @@ def save(dumped) -> dict:  # name -> rows of 32 integers, each as one string
 
 def load(rows, mark='') -> dict:  # name -> array of integers, with one axis
     "Convert what `save` returned to arrays; `mark` is for `recorded`, which gives one"
-    return {k: np.array([int(o) for r in v for o in r.split()]) for k, v in rows.items()}
+    return {k: np.array([int(value) for r in v for value in r.split()]) for k, v in rows.items()}

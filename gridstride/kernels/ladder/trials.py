@@ -1,5 +1,5 @@
-"""The tests and measurements of lesson 22's kernels: on the GPU or on the emulator, on a ladder with the expected L2
-traffic, with timestamps, without one of the waits, and compared with the library on many shapes."""
+"""Tests and measurements of lesson 22's kernels: correctness on the GPU or the emulator, a ladder with expected L2
+traffic, timestamps, the effect of a missing wait, and a comparison with the library on many shapes."""
 
 import json
 from contextlib import nullcontext
@@ -37,7 +37,7 @@ __all__ += ['stamped', 'read_stamps', 'draw_stamps', 'count_wrong', 'draw_speeds
 
 
 def shapes_around(rung) -> list:  # of (h, w, k)
-    "A single row; one more than a warpgroup has, and more phases than stages; more tiles than the emulator has SMs"
+    "Return shapes with a single row, with one row more than a warpgroup and phases than stages, and with many tiles"
     BM, BN, STAGES = (rung.constants[o] for o in ('BM', 'BN', 'STAGES'))
     return [(1, 8, 8), (65, BN + 8, 64 * STAGES + 72), (2 * BM + 1, 3 * BN - 8, 72)]
 
@@ -45,11 +45,14 @@ def shapes_around(rung) -> list:  # of (h, w, k)
 def check_kernel(
     rung,
     shapes=None,  # (h, w, k) of each; None: `shapes_around`
-    orders=('forward', 'reverse'),  # in which the emulator runs threads and blocks
+    orders=('forward', 'reverse'),  # orders in which the emulator runs threads and blocks
 ):
     """Check a rung against float64, on a Hopper GPU or else on the emulator with all its checks, and print where.
 
-    The last of three shapes, with its many tiles, is check_kernel in the first order only."""
+        check_kernel(rung)
+
+    The last of three shapes, which has many tiles, is checked in the first order only. Raises AssertionError for a
+    wrong result, and the findings of the emulator."""
     shapes = shapes or shapes_around(rung)
     with nullcontext() if on_hopper() else cpp.on_emulator():
         for order in orders:
@@ -60,7 +63,7 @@ def check_kernel(
 
 
 def diagnose(rung, shape=(200, 136, 392)) -> tuple:  # (what is wrong and its hint, the line of the kernel)
-    "Return what the emulator reports of a rung, in both orders; ('right', '') if nothing"
+    "Return the first finding of the emulator for a rung, in both orders; ('right', '') if there is none"
     for order in ('forward', 'reverse'):
         with cpp.on_emulator(), cpp.options(order=order):
             try:
@@ -72,7 +75,7 @@ def diagnose(rung, shape=(200, 136, 392)) -> tuple:  # (what is wrong and its hi
 
 
 def compiled(rung) -> Resources:
-    "Registers, spills and occupancy of a rung on Hopper, from the compiler"
+    "Return registers, spills and occupancy of a rung on Hopper, from the compiler"
     return _resources(rung.src, block=rung.threads[0], shared_bytes=rung.shared, arch='sm_90a')
 
 
@@ -86,7 +89,7 @@ def engines(rung) -> dict:
 
 
 class HopperLadder(Ladder):
-    "A ladder for bf16 that holds what the L2 cache gave against what tiles of this size take from it"
+    "A ladder for bf16 that compares the measured L2 traffic with the traffic expected for the tile size"
 
     def __init__(self, shape, record, **options):
         super().__init__(
@@ -99,7 +102,7 @@ class HopperLadder(Ladder):
         return int(cdiv(h, BM) * cdiv(w, BN) * (BM + BN / blocks) * 2 * k)
 
     def measure(self, rung, blocks=1, counters=True):
-        "Measure a rung, or read what was recorded of it, and print it next to the paper model; returns its `Step`"
+        "Measure a rung, or read its recording, and print it next to the expected traffic; returns its `Step`"
         before, self.counters = self.counters, self.counters and counters
         try:
             step = self.climb(rung)[rung.name]
@@ -115,17 +118,19 @@ class HopperLadder(Ladder):
         print(
             f'memory: {memory / 1e9:.1f} GB, {rates[1]}; tensor cores busy in {step.counters["tensor"]:.0f}% of cycles'
         )
-        claim('L2 gave, of what is on paper', 0.7, got / want, 1.1, mark=step.mark)  # fewer: see the coalescer
+        claim(
+            'L2 gave, of what is on paper', 0.7, got / want, 1.1, mark=step.mark
+        )  # less if the L2 coalescer merges requests
         return step
 
     def table(self, aside=(), but='SM clock') -> Table:
-        "One row per rung; warnings that hold for all of them, and have `but` in them, are left out"
+        "Return a table of one row per rung, without warnings that contain `but`"
         table = super().table(aside)
         table.note = ';\n'.join(line for line in table.note.splitlines() if but not in line)
         return table
 
 
-def _case(shape, device='cuda'):
+def _operands(shape, device='cuda'):
     m, n = inputs(*shape, 'bfloat16', device)
     return m, n, m.new_empty(shape[:2])
 
@@ -133,26 +138,26 @@ def _case(shape, device='cuda'):
 def race_with_torch(
     record,  # NN_what: the name of the recording that is shown without a GPU
     shape,  # h, w, k
-    *rungs,  # of different names
-    seconds=0.15,  # to measure each for at most
+    *rungs,  # with different names
+    seconds=0.15,  # time limit per candidate
     title='',
 ) -> Contest:
-    "Rungs in bf16 and `torch.matmul`, each checked, then timed interleaved, with the L2 flushed in between"
-    ways = {'torch.matmul': library, **{r.name: r for r in rungs}}
-    kept = {}
+    "Check bf16 rungs and `torch.matmul`, then time them interleaved, with the L2 flushed between runs"
+    functions = {'torch.matmul': library, **{r.name: r for r in rungs}}
+    cached = {}
 
-    def case():
+    def make_inputs():
         need_hopper('What is timed here')
-        kept['judge'] = Reference(*(args := _case(shape))[:2])
+        cached['judge'] = Reference(*(args := _operands(shape))[:2])
         return args
 
     return contest(
         record,
-        ways,
-        case,
+        functions,
+        make_inputs,
         title=title or '{}x{} @ {}x{}'.format(shape[0], shape[2], shape[2], shape[1]),
         sources={'torch.matmul': 'torch.matmul', **{r.name: (r.launch_plan(*shape, H100), seconds) for r in rungs}},
-        check=lambda got: kept['judge'](got),
+        check=lambda got: cached['judge'](got),
         writes=True,
         baseline='torch.matmul',
         flops=2 * shape[0] * shape[1] * shape[2],
@@ -161,51 +166,51 @@ def race_with_torch(
     )
 
 
-def on_random(shape, *rungs, seconds=0.4) -> dict:  # name -> speed in units of torch's
-    "Time rungs that compute nonsense, or the same for other inputs: timed interleaved with torch, not checked"
+def on_random(shape, *rungs, seconds=0.4) -> dict:  # name -> speedup over torch
+    "Time rungs interleaved with torch on random inputs, without a check, for example rungs that lack a step"
     need_hopper('What is timed here')
-    m, n, out = _case(shape)
-    ways = {'torch.matmul': lambda m, n: library(m, n, out)}
+    m, n, out = _operands(shape)
+    functions = {'torch.matmul': lambda m, n: library(m, n, out)}
     for r in rungs:
-        ways[r.name] = lambda m, n, r=r: r(m, n, out)
-    return {k: v[0] for k, v in compare(ways, m, n, out=out, seconds=seconds, clock=Gpu()).ratios.items()}
+        functions[r.name] = lambda m, n, r=r: r(m, n, out)
+    return {k: v[0] for k, v in compare(functions, m, n, out=out, seconds=seconds, clock=Gpu()).ratios.items()}
 
 
-# A kernel writes down the cycle counter of its SM after some of its lines, in one block in the middle of the product.
+# A kernel stores the cycle counter of its SM after some of its lines, in one block in the middle of the product.
 def stamped(rung, *lines) -> str:
-    "The source of `rung` with a stamp after each of three lines of its loop over `ph`, in block (33, 33)"
-    src = _put(rung.src, 'int h, int w, int k) {', 'int h, int w, int k, long long *stamps) {')
+    "Return the source of `rung` with a timestamp after each of three lines of its loop over `ph`, in block (33, 33)"
+    src = _replace_once(rung.src, 'int h, int w, int k) {', 'int h, int w, int k, long long *stamps) {')
     for i, line in enumerate(lines):
         here = 'blockIdx.x == 33 && blockIdx.y == 33 && threadIdx.x%128 == 0'
-        src = _put(src, line, f'{line} if ({here}) stamps[3*ph + {i}] = clock64();')
+        src = _replace_once(src, line, f'{line} if ({here}) stamps[3*ph + {i}] = clock64();')
     return src
 
 
-def _put(src, old, new):
+def _replace_once(src, old, new):
     if src.count(old) != 1:
-        raise ValueError(f'{old!r} is there {src.count(old)} times, and must be there once')
+        raise ValueError(f'{old!r} occurs {src.count(old)} times, and must occur once')
     return src.replace(old, new)
 
 
 def read_stamps(sources, shape) -> dict:  # name -> cycles of [phase, stamp]
-    "Run each rung of `sources`, {rung: its stamped source}, once; `Unavailable` without a Hopper GPU"
+    "Run each rung of `sources`, {rung: its source with stamps}, once; raises `Unavailable` without a Hopper GPU"
     import torch
 
     need_hopper('What stamps the time')
-    m, n, out = _case(shape)
+    m, n, out = _operands(shape)
     res = {}
     for rung, src in sources.items():
-        at = torch.zeros(cdiv(shape[2], 64), 3, dtype=torch.int64, device=m.device)
+        stamps = torch.zeros(cdiv(shape[2], 64), 3, dtype=torch.int64, device=m.device)
         args = [tensor_map(x, *rung.maps[o]) for o, x in dict(m=m, n=n).items()]
         grid = rung.grid_for(*shape)
-        cuda_kernel(src)[grid, rung.threads, None, rung.shared](*args, out, *shape, at)
-        res[rung.name] = at.tolist()
+        cuda_kernel(src)[grid, rung.threads, None, rung.shared](*args, out, *shape, stamps)
+        res[rung.name] = stamps.tolist()
     return res
 
 
 def draw_stamps(cycles, stages, title, phases=(20, 48), span=9000):
-    """A row per stage of shared memory: when its tiles were ordered, used, and done with; returns the figure.
-    `cycles`: name -> [phase, stamp]; `stages`: name -> how many"""
+    """Plot one row per pipeline stage: when its TMA loads were issued, and when its tiles were used and released;
+    returns the figure. `cycles`: name -> [phase, stamp]; `stages`: name -> number of stages"""
     import matplotlib.pyplot as plt
 
     with plots.styled():
@@ -217,10 +222,10 @@ def draw_stamps(cycles, stages, title, phases=(20, 48), span=9000):
             sharex=True,
             squeeze=False,
         )
-        for ax, (name, at) in zip(axes[:, 0], cycles.items()):
-            at = np.array(at) - at[phases[0] + 4][0]
+        for ax, (name, stamps) in zip(axes[:, 0], cycles.items()):
+            stamps = np.array(stamps) - stamps[phases[0] + 4][0]
             for ph in range(*phases):
-                ordered, used, done = at[ph]
+                ordered, used, done = stamps[ph]
                 y, first = ph % stages[name], ph == phases[0]
                 ax.barh(y, used - ordered, left=ordered, color=plots.COLORS[0], label='ordered' if first else None)
                 ax.barh(y, done - used, left=used, color=plots.COLORS[5], label='multiplied' if first else None)
@@ -234,11 +239,11 @@ def draw_stamps(cycles, stages, title, phases=(20, 48), span=9000):
 
 
 def count_wrong(rungs, shape=(2048, 2048, 2048), times=10) -> dict:  # name -> [wrong results, wrong elements in them]
-    "How often each rung of `rungs`, {name: rung}, is wrong on this GPU; `Unavailable` where none is a Hopper GPU"
+    "Count how often each rung of {name: rung} is wrong on this GPU; raises `Unavailable` without a Hopper GPU"
     import torch
 
     need_hopper('What counts wrong results')
-    m, n, _ = _case(shape)
+    m, n, _ = _operands(shape)
     judge, res = Reference(m, n), {}
     for name, rung in rungs.items():
         bad = []
@@ -252,7 +257,7 @@ def count_wrong(rungs, shape=(2048, 2048, 2048), times=10) -> dict:  # name -> [
 
 
 def draw_speeds(panels):
-    "One bar per speed in TFLOP/s, one panel per title; returns the figure. `panels`: title -> name -> speed"
+    "Plot one bar per speed in TFLOP/s, one panel per title; returns the figure. `panels`: title -> name -> speed"
     import matplotlib.pyplot as plt
 
     with plots.styled():
@@ -269,18 +274,18 @@ def draw_speeds(panels):
 
 
 class Comparison(NamedTuple):
-    "Our speed compared with the library's, on many shapes"
+    "The speeds of our kernels compared with the library's, on many shapes"
 
     made: str  # GPU and date
-    against: str  # what ours was held against, and how
-    ratios: dict  # (h, w, k) -> our speed in units of the library's
+    against: str  # the baseline, and how it was timed
+    ratios: dict  # (h, w, k) -> speedup of our kernel over the library
 
 
 def load_comparison(path) -> Comparison:
-    "The random shapes in bfloat16 of a committed run of benchmarks/matmul.py"
-    kept = json.loads(Path(path).read_text())
-    made = f'{kept["made"]["gpu"]}, {kept["made"]["date"]}'
-    rows = [r for r in kept['bfloat16'] if r['layout'] == 'nn' and 'failed' not in r]
+    "Read the bfloat16 shapes of a committed run of benchmarks/matmul.py"
+    cached = json.loads(Path(path).read_text())
+    made = f'{cached["made"]["gpu"]}, {cached["made"]["date"]}'
+    rows = [r for r in cached['bfloat16'] if r['layout'] == 'nn' and 'failed' not in r]
     sides = {tuple(r['shape']): r['columns']['read'].get('sides', {}) for r in rows}
     ratios = {k: o['ours']['ratio'] / o['cublasLt']['ratio'] for k, o in sides.items() if {'ours', 'cublasLt'} <= {*o}}
     against = "the fastest of cublasLt's first eight proposals, other memory read before each run"
@@ -288,11 +293,11 @@ def load_comparison(path) -> Comparison:
 
 
 def draw_comparison(comparison):
-    "One bar per shape, from the library's speed to ours; shapes on which the library is faster are named"
+    "Plot one bar per shape, from the library's speed to ours; shapes on which the library is faster are named"
     import matplotlib.pyplot as plt
 
     with plots.styled():
-        ranked = sorted(comparison.ratios.items(), key=lambda o: o[1])
+        ranked = sorted(comparison.ratios.items(), key=lambda item: item[1])
         ratios = [ratio for _, ratio in ranked]
         fig, ax = plt.subplots(figsize=(7.5, 1.2 + 0.17 * len(ranked)))
         colours = [plots.COLORS[5 if ratio < 1 else 0] for ratio in ratios]
