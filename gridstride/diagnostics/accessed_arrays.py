@@ -46,11 +46,12 @@ def accessed_arrays(
     "Return the arrays that an access may be to, in the order of the line"
     here = calls[0]
     uses = [use for use in _uses(_code_of(here.line), here.code, arrays) if not _is_declared(use.pointer, here.code)]
-    uses = [use for use in uses if use.how in _FITTING[access]] or uses
+    fitting = [use for use in uses if use.how in _FITTING[access]]
+    uses = fitting or (uses if access != 'read' else [])  # a function may write through a reference that it is given
     found = [(use, _arrays_of(use.pointer, calls, arrays)) for use in uses]
     if any(not names and use.how != 'address' for use, names in found):
         return _names(found, lambda use: _is_product(use, here.code)), False
-    return _names(found, lambda use: _may_be_far(use, here.code)) or _names(found), True
+    return _names(found, lambda use: _may_be_far(use, here.code, arrays)) or _names(found), True
 
 
 def _names(found, fits=lambda use: True):
@@ -76,9 +77,9 @@ def _uses(line, code, arrays):
     for m in _ELEMENT.finditer(line):
         end = _end_of_indices(line, m.end())
         indices = line[m.end() : end]
-        loaded = len(re.findall(r'\]\s*\[', indices)) and re.search(rf'\*\s*\*[^,;)=]*\b{m[2]}\b', code)
-        name = '' if m[1] or m[2] == ')' or loaded else m[2]
-        yield _Use(name, indices, _how(line, m.start(2), end))
+        name = _cast_pointer(line, m.start(2)) if m[2] == ')' else m[2]
+        loaded = re.search(r'\]\s*\[', indices) and re.search(rf'\*\s*\*[^,;)=]*\b{name}\b', code)
+        yield _Use('' if m[1] or loaded else name, indices, _how(line, m.start(2), end))
     for m in _STAR.finditer(line):
         yield _dereferenced(line, m.end())
     for m in re.finditer(r'(?<![\w.>])(\w+)\s*->', line):
@@ -86,6 +87,12 @@ def _uses(line, code, arrays):
     for m in _BARE.finditer(line):
         if (call := _call_around(line, m.start())) and (m[1] in arrays or _is_pointer(m[1], code)):
             yield _Use(m[1], m[2], 'atomic' if call.startswith('atomic') else 'address')
+
+
+def _cast_pointer(line, end):
+    "Return `x` of `((float4 *)x)[i]` and `reinterpret_cast<float4 *>(x)[i]`, whose last bracket is at `end`; else ''"
+    m = re.search(r'(?:(?:^|[^\w>\s])\s*\(\s*\([^()]*\*\s*\)|_cast\s*<[^<>]*>\s*\()\s*(\w+)\s*$', line[:end])
+    return m[1] if m else ''
 
 
 def _end_of_indices(line, end):
@@ -197,11 +204,11 @@ def _computed(use, code):
     return _GRID.sub('', text)
 
 
-def _may_be_far(use, code):
+def _may_be_far(use, code, arrays):
     "Return whether the index may be large; thread and block indices and constants are small"
     text = _SMALL.sub('', _computed(use, code))
-    unset = [name for name in re.findall(r'(?<![\w.])[A-Za-z_]\w*', text) if not _values_of(name, code)]
-    return bool(unset or re.search(r'[\w)]\s*\*|<<|\w\s*\[', text))
+    unset = {name for name in re.findall(r'(?<![\w.])[A-Za-z_]\w*', text) if not _values_of(name, code)}
+    return bool(unset - {*arrays} or re.search(r'[\w)]\s*\*|<<|\w\s*\[', text))
 
 
 def _is_product(use, code):
