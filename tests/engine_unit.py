@@ -39,7 +39,7 @@ def noted(tests):
     "{(text, checks): translation} of what the tests launch first"
     found = {}
     def note(translations, checks, files):
-        found[engine.together(translations, list(files)), checks] = translations[0]
+        found[engine.combine_translations(translations, list(files)), checks] = translations[0]
         raise Reached
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(), sim.options(seed=3, engine='c'):
         warnings.simplefilter('ignore')
@@ -55,7 +55,7 @@ def in_a_space(text, n):
     return re.sub(r'\bt0\b(?=::| \{)', f't{n}', INCLUDE.sub('', text)).replace('void enter_0(', f'void enter_{n}(')
 
 
-def together(found):
+def combine_translations(found):
     "{(text, checks): Part} of checked translations, which one compilation makes"
     keys = [k for k in found if k[1] and not _VECTORS.search(k[0])]
     heads = dict.fromkeys(o for text, _ in keys for o in INCLUDE.findall(text))
@@ -69,9 +69,9 @@ def together(found):
 @contextlib.contextmanager
 def compiled(tests):
     "What `tests` launch is found compiled"
-    there, alone = together(noted(tests)), engine.Compiled
+    there, alone = combine_translations(noted(tests)), engine.Compiled
     def ready(translations, checks, files):
-        return there.get((engine.together(translations, list(files)), checks)) or alone(translations, checks, files)
+        return there.get((engine.combine_translations(translations, list(files)), checks)) or alone(translations, checks, files)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, 'Compiled', ready)
         yield

@@ -1,9 +1,9 @@
-"""The type in C of each variable: which integers are an `int`, and the precision of Python floats."""
+"""Chooses the type in C of each variable: which integers are an `int`, and the precision of Python floats."""
 
 from .intervals import ALL, INT32, UINT32, comparison_rounds, of_dtype, within
 from .ranges import Ranges
-from .tree import Expr, every, expressions, functions, statements, walk
-from .types import C_NAMES, DOUBLE, FLOAT, HALF, INT, UINT, WEAK, INTEGERS, Array, is_int, is_number, unsigned
+from .tree import Expr, function_expressions, expressions, functions, statements, walk
+from .types import C_NAMES, DOUBLE, FLOAT, HALF, INT, UINT, WEAK, INTEGERS, Array, is_int, is_number, is_unsigned
 
 
 # A variable whose interval does not fit may be an `int` all the same where that changes nothing. +, - and * of 32 bits
@@ -23,14 +23,16 @@ class _Uses:
         self.bad = set()  # variables that need more than their low 32 bits
         self.flows = []  # (variable, the variable that gets it)
         self.compared = []  # pairs of expressions
-        for f in ranges.reached:
+        for f in ranges.visited_functions:
             for s in statements(f.body):
                 self.statement(s, f)
 
     def fits(self, e):
-        "Does the interval of `e` fit an `int`?"
+        "Return whether the interval of `e` fits an `int`"
         return within(
-            self.ranges.of(e) if id(e) in self.ranges.nodes or e.op != 'var' else self.ranges.var.get(e.value, ALL),
+            self.ranges.of(e)
+            if id(e) in self.ranges.expr_intervals or e.op != 'var'
+            else self.ranges.var.get(e.value, ALL),
             INT32,
         )
 
@@ -58,7 +60,7 @@ class _Uses:
         if e.op == 'var':
             self.use_variable(e, sink)
         elif e.op == 'device':
-            for a, p in zip(e.args, e.value.given):
+            for a, p in zip(e.args, e.value.parameter_exprs):
                 self.pass_on(a, p)
         else:
             if self.compares(e):
@@ -67,7 +69,7 @@ class _Uses:
                 self.use(a, where)
 
     def compares(self, e):
-        "Does `e` compare integers as such? As float64 it needs all of their bits"
+        "Return whether `e` compares integers as integers; a comparison as float64 needs all of their bits"
         return e.op == 'cmp' and all(is_int(a.type) for a in e.args) and not comparison_rounds(*e.args, self.ranges.of)
 
     def use_variable(self, e, sink):
@@ -108,7 +110,7 @@ class _Uses:
                 self.use(part, 'low')
 
     def narrow(self, e, chosen):
-        "Is `e` right in 32 bits if the variables `chosen` are?"
+        "Return whether the low 32 bits of `e` are correct if those of the variables `chosen` are"
         return (
             self.fits(e)
             or e.op == 'var'
@@ -119,7 +121,7 @@ class _Uses:
 
 
 def is_narrow_int(dtype):
-    "Are elements of `dtype` integers of at most 32 bits?"
+    "Return whether elements of `dtype` are integers of at most 32 bits"
     return dtype in ('bool', 'int8', 'uint8', 'int16', 'uint16', 'int32', 'uint32')
 
 
@@ -147,7 +149,7 @@ def index_like(unit, ranges):
         chosen -= out
 
 
-def settle(unit):
+def choose_c_types(unit):
     """Give the Python floats that have met nothing else their precision, and every variable its type in C.
 
     Returns the `Ranges` that hold then.
@@ -159,17 +161,17 @@ def settle(unit):
             v.type = _settle(v.type, weak)
         for v in f.temporaries.values():
             v.type = _settle(v.type, weak)
-        for e in every(f):
+        for e in function_expressions(f):
             e.type = _settle(e.type, weak)
     for m in unit.constants.values():
         if m.dtype == WEAK:
             m.dtype = weak
     unit.weak = weak
-    unit.least = _least(unit)
+    unit.minimums = _least(unit)
     ranges = Ranges(unit)
     if not unit.wide:
         ranges = Ranges(unit, index_like(unit, ranges))
-    for f in ranges.reached:
+    for f in ranges.visited_functions:
         for v in {*f.variables, *f.temporaries.values()}:
             v.c_type = _c_type(unit, v, ranges)
     return ranges
@@ -182,7 +184,7 @@ def _least(unit):
     """
     res = {}
     for f in functions(unit):
-        for e in every(f):
+        for e in function_expressions(f):
             if e.op not in ('floordiv', 'mod') or e.type not in INTEGERS:
                 continue
             for least, a in enumerate(e.args):
@@ -213,7 +215,7 @@ def _c_type(unit, v, ranges):
 def c_int_type(t, r, wide):
     "Return C's type for integers of type `t` in the interval `r`: `c_int_type('int64', (0, 9), False)` is 'int'"
     small = within(of_dtype(t), INT32) or within(r, INT32) and not wide
-    masked = within(r, UINT32) and (unsigned(t) or r[1] == UINT32[1]) and not wide
+    masked = within(r, UINT32) and (is_unsigned(t) or r[1] == UINT32[1]) and not wide
     return (
         'int'
         if small
@@ -226,11 +228,11 @@ def c_int_type(t, r, wide):
 
 
 def _computes_in_float32(unit):
-    "Does the kernel compute with float32 and not with float64?"
+    "Return whether the kernel computes with float32 and not with float64"
     met = set()
     for f in functions(unit):
         met |= {s.memory.dtype for s in statements(f.body) if s.kind in ('store', 'alloc')}
-        for e in every(f):
+        for e in function_expressions(f):
             if e.op in ('load', 'atomic'):
                 met.add((e.value if e.op == 'load' else e.value.memory).dtype)
             elif e.op == 'cast':

@@ -1,10 +1,10 @@
-"""`sim.options(engine='c')`: simulated kernels run as compiled CUDA C, on the emulator, and mean what they mean.
+"""`sim.options(engine='c')`: runs simulated kernels as compiled CUDA C, on the emulator, with the same results.
 
 The kernel is translated with Numba's types (`doubles=True`), compiled once per combination of argument types, and
-run on the arrays in place. The emulator's detectors are enabled as the option `checks` says; the
-index of every access is checked against the shape of its array, since the address alone does not show that
-`x[t,0]` is in another row than it should be. What is found names the line of Python. A kernel that cannot
-be translated raises; nothing falls back to another engine unseen.
+run on the arrays in place. The option `checks` enables the emulator's detectors. In addition, each index is checked
+against the shape of its array, because `x[t,0]` may be in bounds of the memory and yet in the wrong row. Findings
+name the line of Python. A kernel that cannot be translated raises an error: there is no silent fallback to the other
+engine.
 """
 
 import ast
@@ -42,12 +42,12 @@ from .tree import View as Part
 from .types import INT
 
 
-# The emulator's memory is apart from the host's. What the arguments cover together is one piece of it, so
-# that arrays that share memory still do.
-class _Piece(ctypes.Structure):
-    """Memory of arguments: where it is, and how many bytes.
+# The emulator's memory is separate from the host's. Arguments that overlap are copied to one piece of it, so that
+# they still share memory there.
+class _MemoryPiece(ctypes.Structure):
+    """A contiguous piece of the arguments' memory: its address and its bytes.
 
-    For uninitialized memory also which bytes are known and, after the launch, written.
+    For uninitialized memory also masks of the bytes that are initialized before and after the launch.
     """
 
     _fields_ = [
@@ -60,14 +60,14 @@ class _Piece(ctypes.Structure):
     ]
 
 
-class _Call(ctypes.Structure):
-    "A launch, as `gs_launch` in the prelude has it: the entry, its arguments, and the memory that they point to"
+class _LaunchArguments(ctypes.Structure):
+    "The arguments of a launch, `gs_launch` in the prelude: the entry function, its arguments, and their memory"
 
     _fields_ = [
         ('enter', ctypes.c_void_p),
         ('args', ctypes.POINTER(ctypes.c_void_p)),
         ('config', ctypes.POINTER(ctypes.c_uint)),
-        ('pieces', ctypes.POINTER(_Piece)),
+        ('pieces', ctypes.POINTER(_MemoryPiece)),
         ('npieces', ctypes.c_int),
         ('piece_of', ctypes.POINTER(ctypes.c_int)),
         ('offsets', ctypes.POINTER(ctypes.c_longlong)),
@@ -75,9 +75,9 @@ class _Call(ctypes.Structure):
     ]
 
 
-def as_array(v):
+def as_array(view):
     "Return a simulator's view as a NumPy array that shares its memory"
-    return part(v.mem.data, int(v.offset), tuple(map(int, v.shape)), v.strides)
+    return part(view.mem.data, int(view.offset), tuple(map(int, view.shape)), view.strides)
 
 
 def _views(v):
@@ -88,26 +88,26 @@ def _to_arrays(v):
     return tuple(map(_to_arrays, v)) if isinstance(v, tuple) else as_array(v) if isinstance(v, View) else v
 
 
-def _join(spans):
-    "Join spans that overlap"
-    res = []
-    for lo, hi in sorted(spans):
-        if res and lo < res[-1][1]:
-            res[-1] = res[-1][0], max(hi, res[-1][1])
+def _merge_overlapping(spans):
+    "Merge intervals (low, high) that overlap"
+    merged = []
+    for low, high in sorted(spans):
+        if merged and low < merged[-1][1]:
+            merged[-1] = merged[-1][0], max(high, merged[-1][1])
         else:
-            res.append((lo, hi))
-    return res
+            merged.append((low, high))
+    return merged
 
 
-# Each translation is in a namespace of its own, with a function that takes the addresses of the kernel's
-# arguments; the same text is CUDA C for nvcc, and several kernels make one compilation. For messages, lines
-# that come from Python have a `#line`, with a number as the name of the file: a notebook's cells have other
-# names each time, and the cache must find what was compiled.
+# Each translation is in its own namespace, with a function that takes the addresses of the kernel's arguments. So
+# several kernels can be compiled at once; nvcc compiles the same text. For messages, `#line` directives give the
+# lines of Python. Their file names contain a number, because the name of a notebook's cell differs in each session,
+# and the compilation cache must find the same text.
 _HOST = '#ifndef __CUDACC_RTC__  // what follows is for the host'
 
 
-def entry(t, n, name):
-    """A C function that launches the kernel `name` of the translation `t`.
+def entry_function(t, n, name):
+    """Return a C function that launches the kernel `name` of the translation `t`.
 
     `enter_n` takes the addresses of the arguments, then six sizes and the bytes of shared memory.
     """
@@ -116,22 +116,22 @@ def entry(t, n, name):
     return f'extern "C" void enter_{n}(void **a, const unsigned *c) {{ t{n}::{name}<<<{sizes}>>>({args}); }}'
 
 
-def together(
+def combine_translations(
     translations,  # what `to_cuda` made
     marked=None,  # files: lines of Python instead of those of C
 ) -> str:  # CUDA C without the launchers, and `enter_0`, `enter_1`, ...
     "Return one source of several translations"
     heads, parts = {}, []
-    for n, t in enumerate(translations):
-        lines = t.split(_HOST)[0].split('\n')
-        heads.update((l, None) for l in lines if l.startswith('#include'))
-        name = f'{t.kernel}_{n}_{_digest(t)}'  # the runtime knows kernels by name
-        body = _mark(lines, t.lines, marked) if marked is not None else lines
-        text = '\n'.join('' if l.startswith('#include') else l for l in body)
+    for number, translation in enumerate(translations):
+        lines = translation.split(_HOST)[0].split('\n')
+        heads.update((line, None) for line in lines if line.startswith('#include'))
+        name = f'{translation.kernel}_{number}_{_digest(translation)}'  # the runtime knows kernels by name
+        body = _add_line_directives(lines, translation.lines, marked) if marked is not None else lines
+        text = '\n'.join('' if line.startswith('#include') else line for line in body)
         parts.append(
-            f'namespace t{n} {{\n'
-            + text.replace(f'__global__ void {t.kernel}(', f'__global__ void {name}(')
-            + f'\n}}\n{entry(t, n, name)}\n'
+            f'namespace t{number} {{\n'
+            + text.replace(f'__global__ void {translation.kernel}(', f'__global__ void {name}(')
+            + f'\n}}\n{entry_function(translation, number, name)}\n'
         )
     return '\n'.join([*heads, *parts])
 
@@ -141,26 +141,26 @@ def _digest(text):
 
 
 _FILE = 'kernel_{}.py'
-_UNSEEN = '#line 1 "gridstride/cpp/include/made.h"'  # a location that is not the learner's
+_NOT_FROM_PYTHON = '#line 1 "gridstride/cpp/include/made.h"'  # a location that is not the learner's
 
 
-def _mark(lines, where, files):
-    "`lines` with directives that say where each comes from"
-    res = []
-    for n, l in enumerate(lines, 1):
-        if (w := where.get(n)) is None:
-            res += [_UNSEEN, l]
+def _add_line_directives(lines, where, files):
+    "Return `lines` with `#line` directives for the lines of Python that they come from"
+    result = []
+    for number, line in enumerate(lines, 1):
+        if (location := where.get(number)) is None:
+            result += [_NOT_FROM_PYTHON, line]
         else:
-            file, line = w if isinstance(w, tuple) else (files[0], w)
+            file, line_of_python = location if isinstance(location, tuple) else (files[0], location)
             if file not in files:
                 files.append(file)
-            res += [f'#line {line} "{_FILE.format(files.index(file))}"', l]
-    return res
+            result += [f'#line {line_of_python} "{_FILE.format(files.index(file))}"', line]
+    return result
 
 
 _HEADERS = ('emulator.h',)
 _PRELUDE = (
-    f'#include "emulator.h"\n{_UNSEEN}'
+    f'#include "emulator.h"\n{_NOT_FROM_PYTHON}'
     + r'''
 struct gs_piece {
     char *host; size_t bytes, itemsize; const unsigned char *known; unsigned char *written; char *device;
@@ -209,15 +209,15 @@ static inline long long gs_at(const char *access, const char *array, int line, A
 
 
 class Compiled:
-    "Translations, compiled for the emulator; `checks`: report every access to the detectors?"
+    "Translations that are compiled for the emulator; with `checks`, they report every access to the detectors"
 
     def __init__(self, translations, checks, files=None, flags=()):
         c, self.translations = compiler(), translations
-        text = together(translations, files)
+        text = combine_translations(translations, files)
         source = f'{_PRELUDE}#line 1 "kernel.cu"\n{to_cpp(text)}'
         # -O1 makes what a kernel calls for an index a part of it: code elsewhere would have no line of its own
-        look = [*checked_flags(c, text), '-O1'] if checks else []
-        flags = [*common_flags(c), *line_flags(c), *endless_flags(c), '-w', *look, *flags]
+        check_flags = [*checked_flags(c, text), '-O1'] if checks else []
+        flags = [*common_flags(c), *line_flags(c), *endless_flags(c), '-w', *check_flags, *flags]
         sources = {'kernel.cpp': source, 'kernel.cu': text}
         self.built = compile_module(
             sources, 'kernel', flags, _HEADERS, lambda log, command: CompileError(text, 'kernel.cu', log, command)
@@ -227,23 +227,23 @@ class Compiled:
         self._opened = open_emulated(str(self.built.folder / 'kernel.so'))
         self.dll = self._opened.dll
 
-    def call(self, n, values, arrays, fresh, grid, block, shared):
-        """Run translation `n`; return whether the detectors found nothing.
+    def call(self, number, values, arrays, uninitialized, grid, block, shared):
+        """Run translation `number`; returns whether the detectors found nothing.
 
-        `values`: the C kernel's arguments in order; `arrays`: for those that are arrays, by their number, the array
-        whose first element is meant; `fresh`: for uninitialized arrays, by their number, (which bytes are known, where
-        to note those that are after the launch). `grid`, `block`: three sizes each; `shared`: bytes.
+        `values` are the arguments of the C kernel; `arrays` maps the positions of those that are pointers to NumPy
+        arrays, and `uninitialized` those of uninitialized arrays to (mask of initialized bytes, buffer for this mask
+        after the launch). `grid` and `block` have three sizes; `shared` is in bytes.
         """
-        params = self.translations[n].params
-        holders = [
-            ctypes.c_void_p(address(arrays[i])) if i in arrays else _hold(p.type, v)
-            for i, (p, v) in enumerate(zip(params, values))
+        params = self.translations[number].params
+        values_in_c = [
+            ctypes.c_void_p(address(arrays[i])) if i in arrays else _as_ctypes(parameter.type, value)
+            for i, (parameter, value) in enumerate(zip(params, values))
         ]
-        call = _Call(
-            ctypes.cast(getattr(self.dll, f'enter_{n}'), ctypes.c_void_p),
-            (ctypes.c_void_p * max(1, len(values)))(*map(ctypes.addressof, holders)),
+        call = _LaunchArguments(
+            ctypes.cast(getattr(self.dll, f'enter_{number}'), ctypes.c_void_p),
+            (ctypes.c_void_p * max(1, len(values)))(*map(ctypes.addressof, values_in_c)),
             (ctypes.c_uint * 7)(*grid, *block, shared),
-            *_memory(arrays, fresh, len(values)),
+            *_memory(arrays, uninitialized, len(values)),
             len(values),
         )
         with one_at_a_time:
@@ -251,24 +251,24 @@ class Compiled:
             return self.dll.gs_call(ctypes.byref(call)) == 0
 
 
-def _memory(arrays, fresh, n):
-    "Return (pieces of memory, how many; the piece of each of `n` arguments, -1 for none, and the offset there)"
-    spans = {i: byte_bounds(a) for i, a in arrays.items()}
-    areas = _join([s for s in spans.values() if s[0] < s[1]])
-    pieces = (_Piece * len(areas))(*((lo, hi - lo, 1) for lo, hi in areas))
-    piece_of, offsets = (ctypes.c_int * n)(*[-1] * n), (ctypes.c_longlong * n)()
-    for i, a in arrays.items():
-        k = next((k for k, (lo, hi) in enumerate(areas) if lo <= spans[i][0] < hi), -1)
-        if k < 0:
+def _memory(arrays, uninitialized, argument_count):
+    "Return (pieces of memory, their number, the piece of each argument or -1, the offset of each argument in it)"
+    spans = {i: byte_bounds(array) for i, array in arrays.items()}
+    areas = _merge_overlapping([s for s in spans.values() if s[0] < s[1]])
+    pieces = (_MemoryPiece * len(areas))(*((low, high - low, 1) for low, high in areas))
+    piece_of, offsets = (ctypes.c_int * argument_count)(*[-1] * argument_count), (ctypes.c_longlong * argument_count)()
+    for i, array in arrays.items():
+        piece = next((piece for piece, (low, high) in enumerate(areas) if low <= spans[i][0] < high), -1)
+        if piece < 0:
             continue
-        piece_of[i], offsets[i] = k, address(a) - areas[k][0]
-        pieces[k].itemsize = a.itemsize
-        if i in fresh:
-            pieces[k].known, pieces[k].written = (mask.ctypes.data for mask in fresh[i])
+        piece_of[i], offsets[i] = piece, address(array) - areas[piece][0]
+        pieces[piece].itemsize = array.itemsize
+        if i in uninitialized:
+            pieces[piece].known, pieces[piece].written = (mask.ctypes.data for mask in uninitialized[i])
     return pieces, len(areas), piece_of, offsets
 
 
-_HOLD = {
+_CTYPES = {
     'bool': ctypes.c_bool,
     'signed char': ctypes.c_int8,
     'unsigned char': ctypes.c_uint8,
@@ -283,17 +283,17 @@ _HOLD = {
 }
 
 
-def _hold(type, v):
+def _as_ctypes(type, v):
     "Return a scalar as a `ctypes` object, whose address C gets"
     if type == '__half':
         return ctypes.c_uint16(int(np.float16(v).view(np.uint16)))
-    return _HOLD[type](v)
+    return _CTYPES[type](v)
 
 
-# In the translation for the engine the address of an element is a call that checks every index. All
-# integers have 64 bits there, as they have in Python.
+# In a translation for the checked engine, the offset of an element is the result of a call that checks every index.
+# All integers have 64 bits there, as they have in Python.
 class CheckedArrays(Arrays):
-    "Compute the address of an element by the operation `inside`, which stops at an index that is out of bounds"
+    "Lower indices with a check: the operation `inside` reports an index that is out of bounds"
 
     def inside(self, access, view, idx, sizes, strides):
         "Return the address of the element `idx`, checked against the sizes; `access`: what is done there"
@@ -306,7 +306,7 @@ class CheckedArrays(Arrays):
         if None in view.sizes or not view.ndim:
             return at
         address = self.inside(_access_of(node), view, idx, view.sizes, view.strides)
-        return [add(view.offset, add(_lead(view), address))]
+        return [add(view.offset, add(_leading_offset(view), address))]
 
     def subview(self, node, view, idx):
         "Return the part of `view` at indices that are checked one by one"
@@ -318,13 +318,13 @@ class CheckedArrays(Arrays):
 
 
 def _access_of(node):
-    "What a syntax node does with an element; `x[i] += 1` reads first"
+    "Return 'read', 'write' or 'atomic', the first access that a syntax node makes; `x[i] += 1` reads first"
     if isinstance(node, ast.Call):
         return 'atomic'
     return 'read' if isinstance(node, (ast.Subscript, ast.AugAssign)) else 'write'
 
 
-def _lead(view):
+def _leading_offset(view):
     "Return the address of the part of a C array that a view's first indices select"
     if not view.lead:
         return ZERO
@@ -351,12 +351,12 @@ class CheckedExpressions(Expressions):
 
 
 class CheckedUnit(Unit):
-    "Unit of translation whose indices are checked"
+    "A unit of translation whose indices are checked"
 
     arrays = CheckedArrays
 
 
-def _unravel(a, at):
+def _index_of_offset(a, at):
     "Return the index of the element that is `at` elements after the first byte of the memory of the array `a`"
     steps = [abs(s) // a.itemsize for s in a.strides]
     res = {}
@@ -365,60 +365,72 @@ def _unravel(a, at):
     return tuple(a.shape[d] - 1 - res[d] if a.strides[d] < 0 else res[d] for d in range(a.ndim))
 
 
-def _exception(made, arrays):
-    "Return the exception for what the emulator found; `arrays`: the NumPy arrays by their names in C"
-    f = emulator.last_finding()
-    name, at = (f.fields.get(key) for key in ('array', 'index'))
-    if name in arrays and len(at or ()) == 1 and f.code not in ('outside', 'before'):  # which `gs_at` reports itself
-        f.fields['index'] = _unravel(arrays[name], at[0])
-    numbered = [_FILE.format(i) for i in range(len(made.files))]
-    file = made.files[numbered.index(file_among(f.file, numbered))] if f.line else None
-    f.fields.pop('arrays', None)
-    in_c, f.kernel = f.kernel, made.kernel
-    f.name_calls(lambda c: _shown_call(c._replace(function=c.function.replace(in_c, f.kernel)), made.files, numbered))
-    if f.is_apart():
-        there = made.files[numbered.index(file_among(f.other_file, numbered))]
-        f.other = f.other._replace(file=there, source=linecache.getline(there, f.other.line).strip())
-    f.order_race(lambda n: linecache.getline(file, n).strip())
-    source = linecache.getline(file, f.line).strip() if f.line else ''
-    above = ''.join(linecache.getlines(file)[made.first - 1 : f.line - 1]) if f.line else ''
-    onward = ''.join(linecache.getlines(file)[f.line - 1 :]) if f.line else ''
-    around = dict(above=above, onward=onward, called=_called(f))
-    return f.exception('python', kernel=made.kernel, file=file, source=source, **around)
+def _exception(compiled_kernel, arrays):
+    "Return the exception for the emulator's finding; `arrays`: the NumPy arrays by their names in C"
+    found = emulator.last_finding()
+    name, index = (found.fields.get(key) for key in ('array', 'index'))
+    if (
+        name in arrays and len(index or ()) == 1 and found.code not in ('outside', 'before')
+    ):  # which `gs_at` reports itself
+        found.fields['index'] = _index_of_offset(arrays[name], index[0])
+    numbered = [_FILE.format(i) for i in range(len(compiled_kernel.files))]
+    file = compiled_kernel.files[numbered.index(file_among(found.file, numbered))] if found.line else None
+    found.fields.pop('arrays', None)
+    in_c, found.kernel = found.kernel, compiled_kernel.kernel
+    found.name_calls(
+        lambda c: _call_in_python(
+            c._replace(function=c.function.replace(in_c, found.kernel)), compiled_kernel.files, numbered
+        )
+    )
+    if found.is_apart():
+        other_file = compiled_kernel.files[numbered.index(file_among(found.other_file, numbered))]
+        found.other = found.other._replace(
+            file=other_file, source=linecache.getline(other_file, found.other.line).strip()
+        )
+    found.order_race(lambda n: linecache.getline(file, n).strip())
+    source = linecache.getline(file, found.line).strip() if found.line else ''
+    above = ''.join(linecache.getlines(file)[compiled_kernel.first - 1 : found.line - 1]) if found.line else ''
+    onward = ''.join(linecache.getlines(file)[found.line - 1 :]) if found.line else ''
+    around = dict(above=above, onward=onward, called=_call_site(found))
+    return found.exception('python', kernel=compiled_kernel.kernel, file=file, source=source, **around)
 
 
-def _called(found):
-    "(line, its text, its file) of the kernel's own line that led to what was found in another function"
+def _call_site(found):
+    "Return (line, its text, its file) of the kernel's line that called the function of the finding, or None"
     calls = found.calls
     return (calls[-1].line, calls[-1].source, calls[-1].file) if len(calls) > 1 else None
 
 
-def _shown_call(call, files, numbered):
-    "A `Call` in the Python file that it is in, with the text of its line"
+def _call_in_python(call, files, numbered):
+    "Return a `Call` with its Python file, and the text of its line"
     file = files[numbered.index(file_among(call.file, numbered))]
     return call._replace(file=file, source=linecache.getline(file, call.line).strip())
 
 
-def _kind(a):
-    "Return what a translation depends on: types and layouts, and whether an integer is a large one"
-    if isinstance(a, tuple):
-        return tuple(map(_kind, a))
-    if isinstance(a, View):
-        return a.dtype.str, a.ndim, tuple(map(int, a.strides)) if not _contiguous(a) else None
-    return type(a)
+def _specialization_key(argument):
+    "Return a key of an argument for which kernels are specialized: its type and layout"
+    if isinstance(argument, tuple):
+        return tuple(map(_specialization_key, argument))
+    if isinstance(argument, View):
+        return (
+            argument.dtype.str,
+            argument.ndim,
+            tuple(map(int, argument.strides)) if not _contiguous(argument) else None,
+        )
+    return type(argument)
 
 
-def _contiguous(v):
+def _contiguous(view):
     n = 1
-    for size, s in zip(reversed(v.shape), reversed(v.strides)):
-        if size != 1 and s != n:
+    for size, stride in zip(reversed(view.shape), reversed(view.strides)):
+        if size != 1 and stride != n:
             return False
         n *= int(size)
     return True
 
 
-class _Made:
-    "Kernel, compiled for arguments of some kinds"
+class _CompiledKernel:
+    "A kernel that is compiled for arguments of certain types and layouts"
 
     def __init__(self, kernel, args, memcheck, checked):
         self.kernel = kernel.__name__
@@ -437,84 +449,93 @@ class _Made:
     def renamed(self, warning):
         "Return a warning of the emulator with the name that the kernel has in Python"
         text = re.sub(r'^(line \d+ of) \w+', rf'\1 {self.kernel}', str(warning)).replace('cpp.options', 'sim.options')
-        new = type(warning)(text)
-        vars(new).update(vars(warning))
-        if 'kernel' in getattr(new, 'fields', {}):
-            new.fields = {**new.fields, 'kernel': self.kernel}
-        return new
+        renamed_warning = type(warning)(text)
+        vars(renamed_warning).update(vars(warning))
+        if 'kernel' in getattr(renamed_warning, 'fields', {}):
+            renamed_warning.fields = {**renamed_warning.fields, 'kernel': self.kernel}
+        return renamed_warning
 
 
 _lock = threading.Lock()
 
 
-def _get_made(kernel, views, args):
+def _compiled_kernel(kernel, views, args):
     memcheck, checked = checking('memcheck'), bool(settings.checks)
-    known, key = kernel.__dict__.setdefault('_compiled', {}), (tuple(map(_kind, views)), memcheck, checked)
+    known, key = (
+        kernel.__dict__.setdefault('_compiled', {}),
+        (tuple(map(_specialization_key, views)), memcheck, checked),
+    )
     with _lock:
         if key not in known:
-            known[key] = _Made(kernel, args, memcheck, checked)
+            known[key] = _CompiledKernel(kernel, args, memcheck, checked)
     return known[key]
 
 
 def launch(kernel, grid, block, shared, args, trace=None):
-    "Run a simulated kernel as compiled CUDA C; raise what the detectors find, with the line of Python"
-    asked = {'a trace': trace is not None, 'who=True': settings.who, f'warps of {settings.warp}': settings.warp != 32}
-    if what := next((operand for operand, is_so in asked.items() if is_so), None):
+    "Run a simulated kernel as compiled CUDA C; raises the findings of the detectors, with the line of Python"
+    options_used = {
+        'a trace': trace is not None,
+        'who=True': settings.who,
+        f'warps of {settings.warp}': settings.warp != 32,
+    }
+    if unsupported := next((operand for operand, is_so in options_used.items() if is_so), None):
         hint = "It needs the simulator's own engine: sim.options(engine='lanes')."
-        raise NotSimulated(f"{what} with engine='c'", hint, kernel=kernel.__name__)
+        raise NotSimulated(f"{unsupported} with engine='c'", hint, kernel=kernel.__name__)
     grid, block, _, shared, _ = configure(kernel.__name__, grid, block, shared=shared)
-    f = kernel.py_func
-    params, defaults = list(inspect.signature(f).parameters), f.__defaults__ or ()
+    py_func = kernel.py_func
+    params, defaults = list(inspect.signature(py_func).parameters), py_func.__defaults__ or ()
     count_arguments(kernel.__name__, params, len(args), len(defaults))
     missing = defaults[len(defaults) - len(params) + len(args) :]
     views = arguments(kernel.__name__, params, (*args, *missing))
     if any(isinstance(v, Records) for v in views):
         hint = "They need the simulator's own engine: sim.options(engine='lanes')."
         raise NotSimulated("arrays of records with engine='c'", hint, kernel=kernel.__name__)
-    given = [_to_arrays(v) for v in views]
-    made = _get_made(kernel, views, given)
-    _run(made, views, given, grid, block, shared)
+    arrays_given = [_to_arrays(v) for v in views]
+    compiled_kernel = _compiled_kernel(kernel, views, arrays_given)
+    _run(compiled_kernel, views, arrays_given, grid, block, shared)
 
 
-def _at(values, path):
+def _item_at(values, path):
     for i in path:
         values = values[i]
     return values
 
 
-def _run(made, views, given, grid, block, shared):
-    t = made.translation
-    values = t.pack(given)
+def _run(compiled_kernel, views, arrays_given, grid, block, shared):
+    t = compiled_kernel.translation
+    values = t.pack(arrays_given)
     arrays = {i: v for i, (p, v) in enumerate(zip(t.params, values)) if p.kind == 'array'}
     unwritten = {
-        i: _bytes(_at(views, p.path), arrays[i])
+        i: _initialized_bytes(_item_at(views, p.path), arrays[i])
         for i, p in enumerate(t.params)
-        if p.kind == 'array' and _at(views, p.path).mem.tracks_init and checking('initcheck')
+        if p.kind == 'array' and _item_at(views, p.path).mem.tracks_init and checking('initcheck')
     }
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter('always')
-        ok = made.compiled.call(0, values, arrays, unwritten, grid, block, shared)
+        ok = compiled_kernel.compiled.call(0, values, arrays, unwritten, grid, block, shared)
     for w in caught if ok else ():
-        warnings.warn(made.renamed(w.message), stacklevel=learner_stacklevel())
+        warnings.warn(compiled_kernel.renamed(w.message), stacklevel=learner_stacklevel())
     for i in unwritten:
-        _note(_at(views, t.params[i].path), *unwritten[i], arrays[i])
+        _mark_initialized(_item_at(views, t.params[i].path), *unwritten[i], arrays[i])
     if not ok:
-        raise _exception(made, {p.name: _at(given, p.path) for p in t.params if p.kind == 'array'}) from None
+        raise _exception(
+            compiled_kernel, {p.name: _item_at(arrays_given, p.path) for p in t.params if p.kind == 'array'}
+        ) from None
 
 
-def _elements_of(v, flat):
+def _elements_of(view, flat):
     "Return the slice of elements of the view's memory that the array `flat` covers"
-    first = (address(flat) - address(v.mem.data)) // flat.itemsize
+    first = (address(flat) - address(view.mem.data)) // flat.itemsize
     return slice(first, first + flat.size)
 
 
-def _bytes(v, flat):
-    "Return which bytes of `flat` are initialized, and a buffer for which of them are after the launch"
-    known = np.repeat((v.mem.shadow.write_time[_elements_of(v, flat)] != 0).astype(np.uint8), flat.itemsize)
-    return known, known.copy()
+def _initialized_bytes(view, flat):
+    "Return (mask of the initialized bytes of `flat`, buffer for this mask after the launch)"
+    initialized = np.repeat((view.mem.shadow.write_time[_elements_of(view, flat)] != 0).astype(np.uint8), flat.itemsize)
+    return initialized, initialized.copy()
 
 
-def _note(v, known, written, flat):
-    "Note that elements that the kernel has written are initialized"
+def _mark_initialized(view, initialized, written, flat):
+    "Mark the elements that the kernel has written as initialized"
     size = flat.itemsize
-    v.mem.shadow.write_time[_elements_of(v, flat)] |= written.reshape(-1, size).all(1)
+    view.mem.shadow.write_time[_elements_of(view, flat)] |= written.reshape(-1, size).all(1)

@@ -1,10 +1,10 @@
-"""Intervals of integers: their arithmetic, and how a loop widens them."""
+"""Intervals of integers, (lowest, highest): their arithmetic, and their widening in loops."""
 
 from functools import lru_cache
 
 import numpy as np
 
-from .types import MOST, UINT, is_int, unsigned
+from .types import INT_LIMIT, UINT, is_int, is_unsigned
 
 
 LOW, HIGH = -(2**63), 2**63 - 1
@@ -20,29 +20,35 @@ INT32, UINT32 = (-(2**31), 2**31 - 1), (0, 2**32 - 1)
 
 
 def within(a, b):
-    "Is the interval `a` a part of `b`? `within((0, 9), (0, 99))`"
+    """Return whether the interval `a` is a part of `b`.
+
+    >>> within((0, 9), (0, 99))
+    True"""
     return b[0] <= a[0] and a[1] <= b[1]
 
 
 def hull(a, b):
-    "Return the least interval that holds both; None is the empty one"
+    """Return the least interval that contains both; None is the empty interval.
+
+    >>> hull((0, 3), (7, 9))
+    (0, 9)"""
     return b if a is None else a if b is None else (min(a[0], b[0]), max(a[1], b[1]))
 
 
-def clip(lo, hi):
-    "Return the interval, or all of 64 bits if it does not fit into them"
-    return (lo, hi) if LOW <= lo and hi <= HIGH else ALL
+def clip(low, high):
+    "Return the interval (low, high), or that of all 64-bit integers if it does not fit"
+    return (low, high) if LOW <= low and high <= HIGH else ALL
 
 
-_EXACT = -(2**53) + 1, 2**53 - 1  # which float64 has exactly
+_EXACT_IN_FLOAT64 = -(2**53) + 1, 2**53 - 1  # integers that float64 represents exactly
 
 
 def comparison_rounds(a, b, interval):
-    "Does comparing `a` and `b` as float64, as Numba does with a uint64 and a signed integer, round them?"
+    "Return whether `a` and `b`, a uint64 and a signed integer, may be rounded when Numba compares them as float64"
     if not (is_int(a.type) and is_int(b.type) and UINT in (a.type, b.type)):
         return False
-    return not all(unsigned(operand.type) for operand in (a, b)) and not any(
-        within(interval(operand), _EXACT) for operand in (a, b)
+    return not all(is_unsigned(operand.type) for operand in (a, b)) and not any(
+        within(interval(operand), _EXACT_IN_FLOAT64) for operand in (a, b)
     )
 
 
@@ -57,8 +63,8 @@ def of_dtype(dtype):
 
 def _corners(f, a, b):
     "Return the interval of a function that is monotonic in each operand: its extremes are at the bounds"
-    v = [f(x, y) for x in a for y in b]
-    return clip(min(v), max(v))
+    values = [f(x, y) for x in a for y in b]
+    return clip(min(values), max(values))
 
 
 def _floordiv(a, b):
@@ -131,16 +137,16 @@ INTERVAL_ARITHMETIC = dict(
 )
 
 
-_STEPS = sorted(
-    {0, 1, 2, 31, 32, 63, 127, 255, 511, 1023, 2047, 65535, MOST, 2**31 - 1, 2**32 - 1, HIGH}
-    | {-1, -2, -32, -1024, -65536, -MOST, -(2**31), LOW}
+_WIDENING_BOUNDS = sorted(
+    {0, 1, 2, 31, 32, 63, 127, 255, 511, 1023, 2047, 65535, INT_LIMIT, 2**31 - 1, 2**32 - 1, HIGH}
+    | {-1, -2, -32, -1024, -65536, -INT_LIMIT, -(2**31), LOW}
 )
 
 
-def widen(a, b):
-    "Return an interval that holds `a` and `b`, with bounds from a short list, so that loops reach a fixed point"
-    if a is None:
-        return b
-    low = a[0] if b[0] >= a[0] else max(step for step in _STEPS if step <= b[0])
-    high = a[1] if b[1] <= a[1] else min(step for step in _STEPS if step >= b[1])
+def widen(old, new):
+    "Return an interval that holds `old` and `new`, with bounds from a short list, so that loops reach a fixed point"
+    if old is None:
+        return new
+    low = old[0] if new[0] >= old[0] else max(step for step in _WIDENING_BOUNDS if step <= new[0])
+    high = old[1] if new[1] <= old[1] else min(step for step in _WIDENING_BOUNDS if step >= new[1])
     return low, high

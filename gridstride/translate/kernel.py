@@ -1,9 +1,9 @@
-"""`to_cuda`: a kernel in Numba's dialect becomes CUDA C that a person would have written."""
+"""`to_cuda`: translates a kernel in Numba's dialect to CUDA C that a person could have written."""
 
 import ast
 import os
 
-from .c_types import c_int_type, settle
+from .c_types import c_int_type, choose_c_types
 from .codegen.body import Body
 from .codegen.expressions import Expressions
 from .codegen.lines import Line
@@ -14,124 +14,131 @@ from .launcher import launcher, wrap
 from .lowering import Unit
 from .source import Source, Untranslatable, python_function
 from .translation import Parameter, Translation
-from .tree import every, statements
+from .tree import function_expressions, statements
 from .types import C_NAMES, HALF, example, is_int, signature, write_type
 from .verify import verify
 
 
-def _order(unit):
+def _callers_last(unit):
     "Return the functions, each before those that call it"
-    res = []
+    ordered = []
 
-    def visit(f):
-        if f in res:
+    def visit(function):
+        if function in ordered:
             return
-        for e in every(f):
-            if e.op == 'device':
-                visit(e.value)
-        res.append(f)
+        for expr in function_expressions(function):
+            if expr.op == 'device':
+                visit(expr.value)
+        ordered.append(function)
 
     visit(unit.main)
-    return res
+    return ordered
 
 
-def _result(f, ranges, unit):
+def _choose_result_type(function, ranges, unit):
     "Give a device function the C type of what it returns"
-    f.is_struct = isinstance(f.result, tuple)
-    returns = [s.args for s in statements(f.body) if s.kind == 'return' and s.args]
-    f.c_results = [
-        _result_type(t, [r[n] for r in returns], ranges, unit)
-        for n, t in enumerate(f.result if f.is_struct else [f.result] if f.result else [])
+    function.is_struct = isinstance(function.result, tuple)
+    returns = [stmt.args for stmt in statements(function.body) if stmt.kind == 'return' and stmt.args]
+    function.c_results = [
+        _result_type(item_type, [r[position] for r in returns], ranges, unit)
+        for position, item_type in enumerate(
+            function.result if function.is_struct else [function.result] if function.result else []
+        )
     ]
-    names = getattr(f, 'fields', None) or []
-    f.field_names = (
+    names = getattr(function, 'fields', None) or []
+    function.field_names = (
         names
-        if len(set(names)) == len(f.c_results) and None not in names
-        else [f'item{n}' for n in range(len(f.c_results))]
+        if len(set(names)) == len(function.c_results) and None not in names
+        else [f'item{position}' for position in range(len(function.c_results))]
     )
-    f.c_result = f.struct_name if f.is_struct else f.c_results[0] if f.c_results else 'void'
+    function.c_result = (
+        function.struct_name if function.is_struct else function.c_results[0] if function.c_results else 'void'
+    )
 
 
-def _result_type(t, items, ranges, unit):
-    if not is_int(t):
-        return C_NAMES[t]
-    r = None
-    for e in items:
-        r = hull(r, ranges.of(e))
-    return c_int_type(t, r, unit.wide)
+def _result_type(item_type, items, ranges, unit):
+    if not is_int(item_type):
+        return C_NAMES[item_type]
+    interval = None
+    for expr in items:
+        interval = hull(interval, ranges.of(expr))
+    return c_int_type(item_type, interval, unit.wide)
 
 
-def _declare(e, ex):
+def _declare(parameter, writer):
     "Return (type, name) of a parameter as C declares it"
-    if e.op == 'var':
-        return e.value.c_type, e.value.c_name
-    m = e.value.memory
-    const = 'const ' if not m.written else ''
-    if m.dims is not None:
-        return const + ex.element(m.dtype), m.c_name + ''.join(f'[{ex.text(d)}]' for d in m.dims)
-    return f'{const}{ex.element(m.dtype)} *', m.c_name
+    if parameter.op == 'var':
+        return parameter.value.c_type, parameter.value.c_name
+    memory = parameter.value.memory
+    const = 'const ' if not memory.written else ''
+    if memory.dims is not None:
+        return const + writer.element(memory.dtype), memory.c_name + ''.join(f'[{writer.text(d)}]' for d in memory.dims)
+    return f'{const}{writer.element(memory.dtype)} *', memory.c_name
 
 
-def _head(f, body, ex, unit):
+def _function_head(f, body, writer, unit):
     "Return the line that begins a function, and its parameters"
-    params = [_declare(e, ex) for e in body.parameters]
+    params = [_declare(e, writer) for e in body.parameters]
     if f is unit.main:
         unused = [e for e in body.parameters if not body.is_used(e)]
         params = [('[[maybe_unused]] ' + t if e in unused else t, n) for e, (t, n) in zip(body.parameters, params)]
     params += [
-        (ex.index_type, (m.size_names if w == 'size' else m.stride_names)[d] if w != 'start' else m.start_name)
-        for m, w, d in f.extra
+        (
+            writer.index_type,
+            (memory.size_names if w == 'size' else memory.stride_names)[d] if w != 'start' else memory.start_name,
+        )
+        for memory, w, d in f.extra
     ]
     start = f'__global__ void {f.c_name}(' if f is unit.main else f'__device__ inline {f.c_result} {f.c_name}('
     return start + wrap([t + n if t.endswith('*') else f'{t} {n}' for t, n in params], start) + ') {', params
 
 
-def _constants(unit, ex):
+def _constants(unit, writer):
     "Return the lines that define what the kernel captures from outside"
     res = []
-    for name, e in ex.globals.items():
+    for name, e in writer.globals.items():
         v = e.value[1]
-        type = 'float' if e.type == HALF else ex.write(e).type
-        res.append(f'constexpr {type} {unit.names.constant(name)} = {_literal(v, type, ex)};')
-    for m in unit.constants.values():
-        if m.used:
-            sizes = ''.join(f'[{n}]' for n in m.values.shape)
-            values = _braces(m.values, m.dtype, ex)
-            res.append(f'__constant__ {ex.element(m.dtype)} {m.c_name}{sizes} = {values};')
+        type = 'float' if e.type == HALF else writer.write(e).type
+        res.append(f'constexpr {type} {unit.names.constant(name)} = {_literal(v, type, writer)};')
+    for memory in unit.constants.values():
+        if memory.used:
+            sizes = ''.join(f'[{n}]' for n in memory.values.shape)
+            values = _initializer(memory.values, memory.dtype, writer)
+            res.append(f'__constant__ {writer.element(memory.dtype)} {memory.c_name}{sizes} = {values};')
     return res
 
 
-def _literal(v, type, ex):
-    "Write the value `v` as a literal for a variable of C's type `type`"
+def _literal(value, type, writer):
+    "Write the value `value` as a literal for a variable of C's type `type`"
     if type == 'bool':
-        return 'true' if v else 'false'
+        return 'true' if value else 'false'
     if type in ('float', 'double', '__half'):
-        return ex.real(float(v), type).text
-    return str(v) if -(2**31) < v < 2**31 else ex.integer(v, type=type if 'long' in type else None).text
+        return writer.real(float(value), type).text
+    return str(value) if -(2**31) < value < 2**31 else writer.integer(value, type=type if 'long' in type else None).text
 
 
-def _braces(a, dtype, ex):
+def _initializer(array, dtype, writer):
     "Write the values of an array as C does: `{1, 2}`"
-    if a.ndim == 0:
-        return _literal(a.item(), C_NAMES[dtype], ex)
-    return '{' + ', '.join(_braces(item, dtype, ex) for item in a) + '}'
+    if array.ndim == 0:
+        return _literal(array.item(), C_NAMES[dtype], writer)
+    return '{' + ', '.join(_initializer(item, dtype, writer) for item in array) + '}'
 
 
 def _describe_arguments(source, args):
     "Return what is known of each argument"
-    a = source.tree.args
-    if a.vararg or a.kwarg or a.kwonlyargs:
+    parameters = source.tree.args
+    if parameters.vararg or parameters.kwarg or parameters.kwonlyargs:
         what = 'a kernel with *args, **kwargs or keyword-only arguments'
         raise source.error(source.tree, what, 'Give it plain arguments.')
-    names, defaults = [arg.arg for arg in a.args], source.f.__defaults__ or ()
-    given = signature(args[0]) if len(args) == 1 and isinstance(args[0], str) else None
-    n = len(args if given is None else given)
-    if not len(names) - len(defaults) <= n <= len(names):
-        raise _wrong_number(source.name, names, n, given is None)
-    left = defaults[len(defaults) - (len(names) - n) :] if n < len(names) else ()
-    if given is not None:
-        return given + [example(d) for d in left]
-    return [_describe_argument(source, k, x) for k, x in zip(names, (*args, *left))]
+    names, defaults = [arg.arg for arg in parameters.args], source.f.__defaults__ or ()
+    signature_types = signature(args[0]) if len(args) == 1 and isinstance(args[0], str) else None
+    count = len(args if signature_types is None else signature_types)
+    if not len(names) - len(defaults) <= count <= len(names):
+        raise _wrong_number(source.name, names, count, signature_types is None)
+    defaults_used = defaults[len(defaults) - (len(names) - count) :] if count < len(names) else ()
+    if signature_types is not None:
+        return signature_types + [example(d) for d in defaults_used]
+    return [_describe_argument(source, k, x) for k, x in zip(names, (*args, *defaults_used))]
 
 
 def _describe_argument(source, name, x):
@@ -141,15 +148,15 @@ def _describe_argument(source, name, x):
         raise Untranslatable(f'{name} is {e.what}', e.hint, kernel=source.name) from None
 
 
-def _wrong_number(kernel, names, n, are_examples):
+def _wrong_number(kernel, names, count, are_examples):
     "Return the error for a number of examples, or of types in a signature, that is not the kernel's"
     takes = f"{kernel} takes {len(names)} argument{'s' * (len(names) != 1)} ({', '.join(names)})"
-    one = n == 1
-    examples = f"{n or 'no'} example{'' if one else 's'} of them {'was' if one else 'were'} given"
-    how = examples if are_examples else f'the signature has {n}'
+    is_one = count == 1
+    examples = f"{count or 'no'} example{'' if is_one else 's'} of them {'was' if is_one else 'were'} given"
+    what_was_given = examples if are_examples else f'the signature has {count}'
     call = f"to_cuda({kernel}, {', '.join(names)}) with arguments as the kernel gets them"
     hint = f"{call}, or with a signature such as 'void(float32[:], int64)'."
-    return Untranslatable(f'{takes}, and {how}: the types of C come from them', hint, kernel=kernel)
+    return Untranslatable(f'{takes}, and {what_was_given}: the types of C come from them', hint, kernel=kernel)
 
 
 def to_cuda(
@@ -188,28 +195,30 @@ def translate(kernel, example_args, unit, writer=Expressions):
         what = f'{kernel!r} is of type {type(kernel).__name__} and not a kernel'
         raise Untranslatable(what, 'Give the function, not its name or its result.')
     source = Source(python_function(kernel))
-    known = _describe_arguments(source, example_args)
-    unit.lower(source, known)
+    argument_types = _describe_arguments(source, example_args)
+    unit.lower(source, argument_types)
     if os.environ.get('GRIDSTRIDE_VERIFY'):
         verify(unit)
-    ranges = settle(unit)
+    ranges = choose_c_types(unit)
     if os.environ.get('GRIDSTRIDE_VERIFY'):
         verify(unit, settled=True)
-    return _write(unit, writer(unit, ranges), source, known)
+    return _write(unit, writer(unit, ranges), source, argument_types)
 
 
-def _write(unit, ex, source, known):
-    "Return the `Translation` of a unit whose types are settled; `ex` writes its expressions"
-    order = _order(unit)
+def _write(unit, writer, source, argument_types):
+    "Return the `Translation` of a unit whose types are settled; `writer` writes its expressions"
+    order = _callers_last(unit)
     names = _name_all(unit, order)
-    for f in order:
-        f.struct_name = names.at_file_scope(f'{f.c_name}_result') if isinstance(f.result, tuple) else None
-        _result(f, ex.ranges, unit)
-    bodies = {f: Body(f, names, ex) for f in order}
+    for function in order:
+        function.struct_name = (
+            names.at_file_scope(f'{function.c_name}_result') if isinstance(function.result, tuple) else None
+        )
+        _choose_result_type(function, writer.ranges, unit)
+    bodies = {function: Body(function, names, writer) for function in order}
     for body in bodies.values():
         body.prepare()
-    parts = [_function(f, body, ex, unit) for f, body in bodies.items()]
-    return _assemble(unit, ex, source, known, bodies[unit.main], parts)
+    parts = [_function(function, body, writer, unit) for function, body in bodies.items()]
+    return _assemble(unit, writer, source, argument_types, bodies[unit.main], parts)
 
 
 def _name_all(unit, order):
@@ -217,39 +226,39 @@ def _name_all(unit, order):
     names = unit.names = Names()
     unit.main.c_name = names.at_file_scope(unit.main.name)
     names.taken, names.kernel = set(), {unit.main.c_name}
-    for f in unit.functions.values():
-        if f in order:
-            f.c_name = names.at_file_scope(f.name)
-    for f in order:
-        for e in every(f):
-            if e.op == 'global':
-                names.constant(e.value[0])
-    for m in unit.constants.values():
-        m.c_name = names.constant(m.name or 'table')
+    for function in unit.functions.values():
+        if function in order:
+            function.c_name = names.at_file_scope(function.name)
+    for function in order:
+        for expr in function_expressions(function):
+            if expr.op == 'global':
+                names.constant(expr.value[0])
+    for memory in unit.constants.values():
+        memory.c_name = names.constant(memory.name or 'table')
     return names
 
 
-def _function(f, body, ex, unit):
+def _function(function, body, writer, unit):
     "Return the lines of one function"
-    tree, line = f.source.tree, f.source.tree.lineno
+    tree, line = function.source.tree, function.source.tree.lineno
     body.cursor = tree.body[0].lineno - 1
     body.pending = False
     body.depth = 1
-    head, params = _head(f, body, ex, unit)
-    if f is unit.main:
+    head, params = _function_head(function, body, writer, unit)
+    if function is unit.main:
         unit.head = params
     lines = _docstring(tree, body)
-    if f.is_struct:
-        fields = ' '.join(f'{t} {n};' for t, n in zip(f.c_results, f.field_names))
-        lines.insert(0, Line(f'struct {f.struct_name} {{ {fields} }};', 0, line))
-    _write_body(f, body)
-    short = f is not unit.main and not f.is_struct and _on_one_line(head, body.lines)
+    if function.is_struct:
+        fields = ' '.join(f'{t} {n};' for t, n in zip(function.c_results, function.field_names))
+        lines.insert(0, Line(f'struct {function.struct_name} {{ {fields} }};', 0, line))
+    _write_body(function, body)
+    short = function is not unit.main and not function.is_struct and _on_one_line(head, body.lines)
     if short:
         lines.append(Line(short, 0, body.lines[0].line))
     else:
         lines += [*(Line(l, 0, line) for l in head.split('\n')), *body.lines, Line('}', 0, None)]
     for l in lines:
-        l.file_line = (f.source.file, f.source.first - 1 + l.line) if l.line else None
+        l.file_line = (function.source.file, function.source.first - 1 + l.line) if l.line else None
     return lines
 
 
@@ -262,7 +271,7 @@ def _docstring(tree, body):
         body.cursor = tree.args.args[-1].end_lineno if tree.args.args else tree.lineno
         return []
     body.cursor = first.end_lineno
-    return [Line(f'// {l.strip()}'.rstrip(), 0, first.lineno) for l in first.value.value.strip().split('\n')]
+    return [Line(f'// {line.strip()}'.rstrip(), 0, first.lineno) for line in first.value.value.strip().split('\n')]
 
 
 def _write_body(f, body):
@@ -295,45 +304,51 @@ def _on_one_line(head, lines):
 _LOCAL_HEADERS = ('assert.h', 'stdio.h')
 
 
-def _assemble(unit, ex, source, known, body, parts):
+def _assemble(unit, writer, source, argument_types, body, parts):
     "Return the `Translation`: the text and what belongs to it"
     names = [a.arg for a in source.tree.args.args]
-    constants = _constants(unit, ex)
-    top = _title(source.name, names, known, unit)
-    for h in sorted(ex.headers - {*_LOCAL_HEADERS}):
-        top.append(f'#include <{h}>')
-    local = [f'#include <{h}>' for h in _LOCAL_HEADERS if h in ex.headers]
+    constants = _constants(unit, writer)
+    top = _title(source.name, names, argument_types, unit)
+    for header in sorted(writer.headers - {*_LOCAL_HEADERS}):
+        top.append(f'#include <{header}>')
+    local = [f'#include <{header}>' for header in _LOCAL_HEADERS if header in writer.headers]
     if local:
         top += ['#ifndef __CUDACC_RTC__', *local, '#endif']
-    for m in sorted(ex.macros):
+    for memory in sorted(writer.macros):
         top += [
-            f'#ifndef {m}',
-            f"#define {m} __int_as_float(0x{'7f800000' if m == 'INFINITY' else '7fffffff'})",
+            f'#ifndef {memory}',
+            f"#define {memory} __int_as_float(0x{'7f800000' if memory == 'INFINITY' else '7fffffff'})",
             '#endif',
         ]
-    sections = [top, constants] + [t.split('\n') for t in ex.helpers.values()]
+    sections = [top, constants] + [helper_text.split('\n') for helper_text in writer.helpers.values()]
     lines = []
-    for s in sections:
-        if s:
-            lines += ([''] if lines else []) + s
-    where = {}
-    for p in parts:
+    for section in sections:
+        if section:
+            lines += ([''] if lines else []) + section
+    line_of_python = {}
+    for function_lines in parts:
         lines.append('')
-        for l in p:
-            if l.file_line:
-                where[len(lines) + 1] = l.file_line
-            lines.append(str(l))
+        for line in function_lines:
+            if line.file_line:
+                line_of_python[len(lines) + 1] = line.file_line
+            lines.append(str(line))
     params = _parameters(unit, body)
     text = '\n'.join([*lines, '', *launcher(unit, params)]) + '\n'
-    least = {v.c_name: n for v, n in unit.least.items()}
-    return Translation(text, unit.main.c_name, params, where, known, names, source.f.__defaults__ or (), least)
+    least = {v.c_name: n for v, n in unit.minimums.items()}
+    return Translation(
+        text, unit.main.c_name, params, line_of_python, argument_types, names, source.f.__defaults__ or (), least
+    )
 
 
-def _title(name, names, known, unit):
+def _title(name, names, argument_types, unit):
     "Return the comment that says for which arguments the text is"
     start = f'// {name}('
-    args = wrap([f'{n}: {write_type(k)}' for n, k in zip(names, known)], start).replace('\n       ', '\n//     ')
-    more = ', '.join(name for name, k in (("Numba's doubles", unit.doubles), ('64-bit integers', unit.wide)) if k)
+    args = wrap([f'{name}: {write_type(described)}' for name, described in zip(names, argument_types)], start).replace(
+        '\n       ', '\n//     '
+    )
+    more = ', '.join(
+        name for name, described in (("Numba's doubles", unit.doubles), ('64-bit integers', unit.wide)) if described
+    )
     return (f'{start}{args})' + (f'  with {more}' if more else '')).split('\n')
 
 
@@ -341,19 +356,30 @@ def _parameters(unit, body):
     "Return one `Parameter` per parameter of the C kernel"
     paths = {}
 
-    def find(e, path):
-        if e.op == 'tuple':
-            for n, part in enumerate(e.args):
-                find(part, (*path, n))
+    def find(parameter, path):
+        if parameter.op == 'tuple':
+            for name, part in enumerate(parameter.args):
+                find(part, (*path, name))
         else:
-            paths[id(e.value.memory if e.op == 'view' else e.value)] = path
+            paths[id(parameter.value.memory if parameter.op == 'view' else parameter.value)] = path
 
-    for n, e in enumerate(unit.main.given):
-        find(e, (n,))
-    res = []
-    for e, (t, n) in zip(body.parameters, unit.head):
-        t, m = t.replace('[[maybe_unused]] ', ''), e.value.memory if e.op == 'view' else None
-        res.append(Parameter(t, n, 'array' if m else 'number', paths[id(m or e.value)], m and m.example))
-    for (m, w, d), (t, n) in zip(unit.main.extra, unit.head[len(res) :]):
-        res.append(Parameter(t, n, w, paths[id(m)], d))
-    return res
+    for name, parameter in enumerate(unit.main.parameter_exprs):
+        find(parameter, (name,))
+    parameters = []
+    for parameter, (c_type, name) in zip(body.parameters, unit.head):
+        c_type, memory = (
+            c_type.replace('[[maybe_unused]] ', ''),
+            parameter.value.memory if parameter.op == 'view' else None,
+        )
+        parameters.append(
+            Parameter(
+                c_type,
+                name,
+                'array' if memory else 'number',
+                paths[id(memory or parameter.value)],
+                memory and memory.example,
+            )
+        )
+    for (memory, kind, axis), (c_type, name) in zip(unit.main.extra, unit.head[len(parameters) :]):
+        parameters.append(Parameter(c_type, name, kind, paths[id(memory)], axis))
+    return parameters

@@ -1,4 +1,4 @@
-"""The host's part of a translation: a function that takes tensors, checks them, and launches the kernel."""
+"""Writes the host's part of a translation: a function that takes tensors, checks them, and launches the kernel."""
 
 from .tree import functions, statements
 from .types import C_NAMES
@@ -95,7 +95,7 @@ def _checks(unit, params):
     for p in params:
         if p.kind == 'array':
             res += _array_checks(p.name, p.dim)
-    for v, least in unit.least.items():
+    for v, least in unit.minimums.items():
         res.append(f'    TORCH_CHECK({v.c_name} >= {least}, "{v.c_name} must be at least {least}");')
     return res
 

@@ -1,6 +1,6 @@
-"""The tree's vocabulary: every operation of an expression and every kind of statement, in one table each.
+"""The tables of the intermediate representation: all operations of expressions, and all kinds of statements.
 
-Whatever goes over the tree has one rule per row: `codegen` writes an operation by the method `_expr_<name>` and
+Each pass over the tree has one rule per row: `codegen` writes an operation by the method `_expr_<name>` and
 a statement by `_stmt_<kind>`; `ranges` computes intervals by `_range_<name>` and `_run_<kind>`.
 Tests hold them against these tables, and `verify` holds a lowered kernel against them.
 """
@@ -16,7 +16,7 @@ COMPARISONS = ('<', '<=', '>', '>=', '==', '!=')
 
 
 class Operation(NamedTuple):
-    """One operation of expressions.
+    """An operation of expressions.
 
     `takes`: one kind per operand; one with `*` stands for any number of them, one with `?` may be missing.
     `gives`: the kinds of type that the result may have. The kinds: integer (bool and integers), real, bool,
@@ -95,7 +95,7 @@ OPERATIONS = {
     'test_real': Operation('real', 'bool', str, lambda e: e.value in ('isnan', 'isinf', 'isfinite')),
     'call': Operation('number*', 'number void', Call),
     'shuffle': Operation('number integer integer integer?', 'number', str),
-    'device': Operation('any*', 'number tuple void', object, lambda e: len(e.args) == len(e.value.given)),
+    'device': Operation('any*', 'number tuple void', object, lambda e: len(e.args) == len(e.value.parameter_exprs)),
     'field': Operation('tuple', 'number', int, lambda e: e.args[0].value.struct is not None),
     # What is not a scalar: it is taken apart before anything is written, except for the arguments of device functions
     'view': Operation('', 'array', View),

@@ -1,14 +1,14 @@
-"""The interval of values that each integer of a kernel can have, by abstract interpretation.
+"""Computes the interval of values that each integer of a kernel can have, by abstract interpretation.
 
 Python's integers in a kernel have 64 bits, and most need far fewer: `c_types` makes an `int` of those that fit one. The
 kernel is run once on intervals instead of values: `threadIdx.x` is in [0, 1023], the size of an array in [0, 2**31 -
-2**16], a sum is between the sums of the bounds. A condition narrows the intervals in its branches, branches that meet
-join theirs, and a loop runs until nothing grows any more.
+2**16], and a sum is between the sums of the bounds. A condition narrows the intervals in its branches; where branches
+meet, their intervals are joined; a loop is iterated until its intervals stop growing (a fixed point).
 """
 
 from .intervals import ALL, HIGH, INTERVAL_ARITHMETIC, LOW, clip, comparison_rounds, hull, of_dtype, widen, within
 from .tree import Expr, ZERO, blocks, expressions, number, statements, walk
-from .types import BOOL, INT, MOST, INTEGERS, is_int
+from .types import BOOL, INT, INT_LIMIT, INTEGERS, is_int
 
 
 _BUILTIN = {
@@ -27,25 +27,24 @@ _BUILTIN = {
 }
 
 
-_FLIP = {'<': '>', '<=': '>=', '>': '<', '>=': '<=', '==': '==', '!=': '!='}
+_SWAPPED_COMPARISON = {'<': '>', '<=': '>=', '>': '<', '>=': '<=', '==': '==', '!=': '!='}
 
 
-_NOT = {'<': '>=', '<=': '>', '>': '<=', '>=': '<', '==': '!=', '!=': '=='}
+_NEGATED_COMPARISON = {'<': '>=', '<=': '>', '>': '<=', '>=': '<', '==': '!=', '!=': '=='}
 
 
-# The interval of an expression, noted as the widest that it ever has.
 class _Values:
-    "The intervals of expressions: one method `_range_...` per operation"
+    "Evaluate expressions on intervals: one method `_range_...` per operation"
 
     def eval(self, e):
-        "Return the interval of `e`; None for what is not an integer"
+        "Return the interval of `e`, or None if it is not an integer; records the widest interval that it ever has"
         r = getattr(self, '_range_' + e.op)(e)
         if e.type == BOOL:
             r = hull(r, None) if r is not None and within(r, (0, 1)) else (0, 1)
         if is_int(e.type) and (r is None or not within(r, of_dtype(e.type))):
             r = of_dtype(e.type)
         if self.recording and e.type in INTEGERS:
-            self.nodes[id(e)] = hull(self.nodes.get(id(e)), r)
+            self.expr_intervals[id(e)] = hull(self.expr_intervals.get(id(e)), r)
         return r
 
     def operation(self, e):
@@ -63,7 +62,7 @@ class _Values:
     _range_shl = _range_shr = _range_and = _range_or = _range_xor = operation
 
     def unknown(self, e):
-        "Evaluate the operands of what is not an integer, or may be any"
+        "Evaluate the operands of an operation whose result has no interval of its own"
         for a in e.args:
             self.eval(a)
 
@@ -78,12 +77,12 @@ class _Values:
             return r
         names = {a.value for a in e.args if a.op == 'builtin'}
         small = all(
-            a.op == 'builtin' and a.value.startswith(('gridDim', 'blockIdx')) or within(self.known(a), (0, 2**16))
+            a.op == 'builtin' and a.value.startswith(('gridDim', 'blockIdx')) or within(self.interval_of(a), (0, 2**16))
             for a in e.args
         )
         for k, low in (('blockIdx', 0), ('gridDim', 1)):
             if small and any(n.startswith(k) for n in names):
-                return max(r[0], low), min(r[1], MOST - 2048)
+                return max(r[0], low), min(r[1], INT_LIMIT - 2048)
         return r
 
     def _range_const(self, e):
@@ -128,7 +127,7 @@ class _Values:
         return of_dtype(m.dtype)
 
     def hull_of(self, items):
-        "Return the interval that holds all of the `items`"
+        "Return the interval that contains all of the `items`"
         r = None
         for operand in items:
             r = hull(r, self.eval(operand))
@@ -153,7 +152,7 @@ class _Values:
 
     def _range_let(self, e):
         r = self.eval(e.args[0])
-        self.put(e.value, r)
+        self.set_interval(e.value, r)
         return r
 
     def _range_neg(self, e):
@@ -165,8 +164,8 @@ class _Values:
         return (~r[1], ~r[0]) if e.type == INT else (2**64 - 1 - r[1], 2**64 - 1 - r[0])
 
     def _range_abs(self, e):
-        lo, hi = self.eval(e.args[0])
-        return clip(0 if lo <= 0 <= hi else min(abs(lo), abs(hi)), max(abs(lo), abs(hi)))
+        low, high = self.eval(e.args[0])
+        return clip(0 if low <= 0 <= high else min(abs(low), abs(high)), max(abs(low), abs(high)))
 
     def _range_cast(self, e):
         a = e.args[0]
@@ -178,10 +177,10 @@ class _Values:
             and a.args[0].op == 'truediv'
             and all(operand.type in INTEGERS for operand in a.args[0].args)
         ):
-            lo, hi = self.known(a.args[0].args[0])  # a quotient of integers is not larger than the dividend
-            if self.known(a.args[0].args[1])[0] < 0:
-                return min(lo, 0, -hi), max(hi, 0, -lo)
-            return min(lo, 0), max(hi, 0)
+            low, high = self.interval_of(a.args[0].args[0])  # a quotient of integers is not larger than the dividend
+            if self.interval_of(a.args[0].args[1])[0] < 0:
+                return min(low, 0, -high), max(high, 0, -low)
+            return min(low, 0), max(high, 0)
         if e.type not in INTEGERS:
             return None
         full = of_dtype(e.value)
@@ -193,13 +192,13 @@ class _Values:
 
     def _range_select(self, e):
         self.eval(e.args[0])
-        before = dict(self.state)
+        state_before = dict(self.state)
         self.refine(e.args[0], True)
         a = self.eval(e.args[1])
-        self.state = dict(before)
+        self.state = dict(state_before)
         self.refine(e.args[0], False)
         b = self.eval(e.args[2])
-        self.state = before
+        self.state = state_before
         return hull(a, b) if a is not None and b is not None else None
 
     def _range_land(self, e):
@@ -208,13 +207,13 @@ class _Values:
     def _range_lor(self, e):
         return self.short_circuit(e, False)
 
-    def short_circuit(self, e, yes):
-        "Evaluate `a and b`, `a or b`: the second operand where the first one is true (`yes`) or false"
+    def short_circuit(self, e, is_true):
+        "Evaluate `a and b`, `a or b`: the second operand where the first one is true (`is_true`) or false"
         a = self.eval(e.args[0])
-        before = dict(self.state)
-        self.refine(e.args[0], yes)
+        state_before = dict(self.state)
+        self.refine(e.args[0], is_true)
         b = self.eval(e.args[1])
-        self.state = {**before, **{k: v for k, v in self.state.items() if k not in before}}
+        self.state = {**state_before, **{k: v for k, v in self.state.items() if k not in state_before}}
         return hull(a, b) if None not in (a, b) else None
 
     _range_value_land, _range_value_lor = _range_land, _range_lor
@@ -246,57 +245,61 @@ class _Values:
 class _Conditions:
     "Narrow the intervals of variables by a condition that holds"
 
-    def refine(self, c, yes):
-        "Narrow the intervals to where the condition `c` is true, or where it is not"
+    def refine(self, c, is_true):
+        "Narrow the intervals to those where the condition `c` is true, or false"
         if c.op == 'not':
-            self.refine(c.args[0], not yes)
-        elif c.op == ('land' if yes else 'lor'):
+            self.refine(c.args[0], not is_true)
+        elif c.op == ('land' if is_true else 'lor'):
             for a in c.args:
-                self.refine(a, yes)
+                self.refine(a, is_true)
         elif c.op == 'truth' and c.args[0].type in INTEGERS:
-            self.order(c.args[0], '!=' if yes else '==', ZERO)
-        elif c.op == 'cmp' and all(a.type in INTEGERS for a in c.args) and not comparison_rounds(*c.args, self.known):
+            self.narrow_by_comparison(c.args[0], '!=' if is_true else '==', ZERO)
+        elif (
+            c.op == 'cmp'
+            and all(a.type in INTEGERS for a in c.args)
+            and not comparison_rounds(*c.args, self.interval_of)
+        ):
             a, b = c.args
-            op = c.value if yes else _NOT[c.value]
-            self.order(a, op, b)
-            self.order(b, _FLIP[op], a)
+            op = c.value if is_true else _NEGATED_COMPARISON[c.value]
+            self.narrow_by_comparison(a, op, b)
+            self.narrow_by_comparison(b, _SWAPPED_COMPARISON[op], a)
 
-    def known(self, e):
-        "Return the interval of `e` in the present state; nothing is recorded"
+    def interval_of(self, e):
+        "Return the interval of `e` in the current state, without recording it"
         recording, self.recording = self.recording, False
         r = self.eval(e)
         self.recording = recording
         return r
 
-    def order(self, a, op, b):
+    def narrow_by_comparison(self, a, op, b):
         "Narrow `a`, given that `a op b`"
-        (lo, hi), (blo, bhi) = self.known(a), self.known(b)
+        (low, high), (b_low, b_high) = self.interval_of(a), self.interval_of(b)
         if op == '<':
-            hi = min(hi, bhi - 1)
+            high = min(high, b_high - 1)
         if op == '<=':
-            hi = min(hi, bhi)
+            high = min(high, b_high)
         if op == '>':
-            lo = max(lo, blo + 1)
+            low = max(low, b_low + 1)
         if op == '>=':
-            lo = max(lo, blo)
+            low = max(low, b_low)
         if op == '==':
-            lo, hi = max(lo, blo), min(hi, bhi)
-        if op == '!=' and blo == bhi:
-            lo, hi = lo + (lo == blo), hi - (hi == blo)
-        if lo <= hi:
-            self.narrow(a, lo, hi)
+            low, high = max(low, b_low), min(high, b_high)
+        if op == '!=' and b_low == b_high:
+            low, high = low + (low == b_low), high - (high == b_low)
+        if low <= high:
+            self.narrow(a, low, high)
 
-    def narrow(self, e, lo, hi):
-        "Narrow a variable, or the variable in `i + 1`, to `lo` to `hi`"
+    def narrow(self, e, low, high):
+        "Narrow a variable, or the variable in `i + 1`, to `low` to `high`"
         if e.op == 'let':
             e = Expr('var', e.type, value=e.value)
         if e.op == 'var' and e.value in self.state:
             old = self.state[e.value]
-            if max(lo, old[0]) <= min(hi, old[1]):
-                self.state[e.value] = max(lo, old[0]), min(hi, old[1])
+            if max(low, old[0]) <= min(high, old[1]):
+                self.state[e.value] = max(low, old[0]), min(high, old[1])
         elif e.op in ('add', 'sub') and number(e.args[1]) is not None:
             k = number(e.args[1]) * (1 if e.op == 'add' else -1)
-            self.narrow(e.args[0], lo - k, hi - k)
+            self.narrow(e.args[0], low - k, high - k)
 
 
 # A loop is a fixed point: its body is run from the state at its head, the state after the body is joined with that at
@@ -324,7 +327,7 @@ class _Blocks:
     def _run_assign(self, s):
         r = self.eval(s.expr)
         if s.var.type in INTEGERS:
-            self.put(s.var, r if r is not None else ALL)
+            self.set_interval(s.var, r if r is not None else ALL)
         elif r is not None:
             self.state[s.var] = r
 
@@ -345,29 +348,29 @@ class _Blocks:
         self.leave(1)
 
     def leave(self, n):
-        "Leave the loop (0) or the iteration (1): the state here is joined with that after it"
-        self.loops[-1][n], self.state = _meet(self.loops[-1][n], self.state), None
+        "Leave the loop (0) or the iteration (1): join the current state with that at its end"
+        self.loops[-1][n], self.state = _join_states(self.loops[-1][n], self.state), None
 
     def _run_if(self, s):
         self.eval(s.test)
-        before = self.state
-        self.state = dict(before)
+        state_before = self.state
+        self.state = dict(state_before)
         self.refine(s.test, True)
         self.block(s.body)
-        yes, self.state = self.state, dict(before)
+        is_true, self.state = self.state, dict(state_before)
         self.refine(s.test, False)
         self.block(s.orelse)
-        self.state = _meet(yes, self.state)
+        self.state = _join_states(is_true, self.state)
 
     def _run_while(self, s):
         def head():
             self.eval(s.test)
-            self.after = dict(self.state)
-            before, self.state = self.state, self.after
+            self.exit_state = dict(self.state)
+            before, self.state = self.state, self.exit_state
             self.refine(s.test, False)
-            self.after, self.state = self.state, before
+            self.exit_state, self.state = self.state, before
             if s.test.op == 'const' and s.test.value:
-                self.after = None
+                self.exit_state = None
             self.refine(s.test, True)
 
         self.loop(s, head, None)
@@ -382,58 +385,65 @@ class _Blocks:
             r, trips = (stop[0] + 1, start[1]), -((stop[0] - start[1]) // -step[1])
         else:
             r, trips = (min(start[0], stop[0] + 1), max(start[1], stop[1] - 1)), None
-        self.trips[id(s)] = trips if trips is None else max(trips, 0)
+        self.trip_counts[id(s)] = trips if trips is None else max(trips, 0)
         if r[0] > r[1]:
             r = start
 
         def head():
-            self.after = dict(self.state)
-            self.put(s.var, r)
+            self.exit_state = dict(self.state)
+            self.set_interval(s.var, r)
 
-        self.loop(s, head, self.trips[id(s)])
+        self.loop(s, head, self.trip_counts[id(s)])
 
     def _run_each(self, s):
-        self.trips[id(s)] = s.count
+        self.trip_counts[id(s)] = s.count
         values = [(c.var, self.hull_of(c.items)) for c in s.columns]
 
         def head():
-            self.after = dict(self.state)
+            self.exit_state = dict(self.state)
             for v, r in values:
                 if r is not None:
-                    self.put(v, r)
+                    self.set_interval(v, r)
 
         self.loop(s, head, s.count)
 
-    def loop(self, s, head, trips):
-        "Run the body until the state at its head is a fixed point, then once more to record what is found"
+    def loop(self, loop, run_head, trips):
+        "Run the body until the state at its head is a fixed point, then once more to record the intervals"
         entry, recording = self.state, self.recording
-        self.recording, at = False, dict(entry)
-        for n in range(60):
-            back = self.iteration(s, head, at)
-            new = at if back is None else _meet(at, back)
-            if new == at:
+        self.recording, head_state = False, dict(entry)
+        for iteration in range(60):
+            back_state = self.iteration(loop, run_head, head_state)
+            new_state = head_state if back_state is None else _join_states(head_state, back_state)
+            if new_state == head_state:
                 break
-            if n >= 2:
-                new = {k: self.widen_at_head(s, k, entry.get(k), at.get(k), new[k], trips) for k in new}
-            at = new
+            if iteration >= 2:
+                new_state = {
+                    k: self.widen_at_head(loop, k, entry.get(k), head_state.get(k), new_state[k], trips)
+                    for k in new_state
+                }
+            head_state = new_state
         for _ in range(2):
-            back = self.iteration(s, head, at)
-            if back is not None:
-                at |= {k: hull(entry[k], back[k]) for k in at if _is_pair(entry.get(k)) and _is_pair(back.get(k))}
+            back_state = self.iteration(loop, run_head, head_state)
+            if back_state is not None:
+                head_state |= {
+                    k: hull(entry[k], back_state[k])
+                    for k in head_state
+                    if _is_pair(entry.get(k)) and _is_pair(back_state.get(k))
+                }
         self.recording = recording
-        self.iteration(s, head, at)
-        self.state = _meet(self.after, self.broken)
+        self.iteration(loop, run_head, head_state)
+        self.state = _join_states(self.exit_state, self.break_state)
 
-    def iteration(self, s, head, at):
-        "Run one iteration from the state `at`; return the state that comes back to the head"
+    def iteration(self, loop, run_head, head_state):
+        "Run one iteration from the state `head_state`; return the state that comes back to the head"
         self.loops.append([None, None])
-        self.state = dict(at)
-        head()
-        after = self.after
-        self.block(s.body)
-        self.broken, again = self.loops.pop()
-        back, self.after = _meet(self.state, again), after
-        return back
+        self.state = dict(head_state)
+        run_head()
+        exit_state = self.exit_state
+        self.block(loop.body)
+        self.break_state, continue_state = self.loops.pop()
+        back_state, self.exit_state = _join_states(self.state, continue_state), exit_state
+        return back_state
 
     def widen_at_head(self, s, v, entry, old, new, trips):
         "Return the interval of `v` at the head of a loop in which it grows from `old` to `new`, widened"
@@ -445,28 +455,28 @@ class _Blocks:
         return widen(old, new)
 
     def growth(self, v, body, times):
-        "Return (least, most) that an iteration adds to `v`, if all it does is to add; else None"
-        lo = hi = 0
+        "Return the interval of what an iteration adds to `v`; None if it does anything else to `v`"
+        low = high = 0
         assigned = {stmt.var for stmt in statements(body) if hasattr(stmt, 'var')}
         for stmt in body:
             if stmt.kind == 'assign' and stmt.var is v:
-                d = self.addend(v, stmt.expr, assigned)
-                if d is None:
+                added = self.addend(v, stmt.expr, assigned)
+                if added is None:
                     return
-                lo, hi = lo + times * min(d[0], 0), hi + times * max(d[1], 0)
+                low, high = low + times * min(added[0], 0), high + times * max(added[1], 0)
             elif getattr(stmt, 'var', None) is v or stmt.kind == 'each' and any(c.var is v for c in stmt.columns):
                 return
             elif blocks(stmt):
                 if v not in {p.var for p in statements([stmt]) if hasattr(p, 'var')}:
                     continue
-                if stmt.kind == 'while' or stmt.kind in ('for', 'each') and self.trips.get(id(stmt)) is None:
+                if stmt.kind == 'while' or stmt.kind in ('for', 'each') and self.trip_counts.get(id(stmt)) is None:
                     return
                 for b in blocks(stmt):
-                    d = self.growth(v, b, times * (self.trips[id(stmt)] if stmt.kind != 'if' else 1))
-                    if d is None:
+                    added = self.growth(v, b, times * (self.trip_counts[id(stmt)] if stmt.kind != 'if' else 1))
+                    if added is None:
                         return
-                    lo, hi = lo + d[0], hi + d[1]
-        return lo, hi
+                    low, high = low + added[0], high + added[1]
+        return low, high
 
     def addend(self, v, e, assigned):
         "Return the interval of what `e` adds to `v`: that of `k` in `v + k`; None if it does something else"
@@ -483,66 +493,70 @@ class _Blocks:
         ):
             return
         state, self.state = self.state, dict(self.state or {})
-        d = self.eval(b)
+        added = self.eval(b)
         self.state = state
-        return d if e.op == 'add' else (-d[1], -d[0])
+        return added if e.op == 'add' else (-added[1], -added[0])
 
 
 # `state` maps each variable to its interval here, and is None in unreachable code: after `return`, `break`, `continue`.
-# `nodes` has the widest interval that each expression ever has, `var` that of each variable; both are written while
-# `recording`. `run` goes into device functions with the intervals of the arguments; recursion is refused earlier.
+# `expr_intervals` has the widest interval that each expression ever has, `var` that of each variable; both are written
+# while `recording`. `run` goes into device functions with the intervals of the arguments; recursion is refused earlier.
 class Ranges(_Values, _Conditions, _Blocks):
-    "The intervals of a unit's expressions (`of(e)`) and variables (`var[v]`)"
+    "Computes the intervals of a unit's expressions (`of(e)`) and variables (`var[v]`)"
 
     def __init__(self, unit, clamped=()):
         self.unit = unit
-        self.clamped = clamped  # variables that are known to fit an `int` (`c_types.index_like`)
-        self.nodes, self.var = {}, {}
+        self.clamped = clamped  # variables that fit an `int` by `c_types.index_like`
+        self.expr_intervals, self.var = {}, {}
         self.recording = True
-        self.most = HIGH if unit.wide else MOST
-        self.trips = {}  # by the identity of a loop: the most iterations that it has
-        self.reached = []  # the functions, callers first
+        self.most = HIGH if unit.wide else INT_LIMIT
+        self.trip_counts = {}  # id of a loop -> its maximum number of iterations
+        self.visited_functions = []  # the functions, callers first
         self.run(unit.main, None)
 
     def of(self, e):
         "Return the interval of an expression: `ranges.of(e)` is (0, 1023)"
-        return self.nodes.get(id(e), ALL)
+        return self.expr_intervals.get(id(e), ALL)
 
     def run(self, f, args):
         "Run the function `f` on the intervals `args`; return the interval of what it returns"
-        if f not in self.reached:
-            self.reached.append(f)
+        if f not in self.visited_functions:
+            self.visited_functions.append(f)
         outer = getattr(self, 'state', None), getattr(self, 'loops', None), getattr(self, 'returned', None)
         self.state = {}
         self.loops = []
         self.returned = None
-        for n, e in enumerate(f.given):
-            self.give(e, args[n] if args else None)
+        for n, e in enumerate(f.parameter_exprs):
+            self.set_parameter(e, args[n] if args else None)
         self.block(f.body)
-        res = self.returned
+        returned = self.returned
         self.state, self.loops, self.returned = outer
-        return res
+        return returned
 
-    def give(self, e, r):
+    def set_parameter(self, e, r):
         "Give a parameter the interval `r`"
         if e.op == 'tuple':
             for n, part in enumerate(e.args):
-                self.give(part, r[n] if r else None)
+                self.set_parameter(part, r[n] if r else None)
         if e.op == 'var' and e.type in INTEGERS:
             k = e.value.parameter
-            self.put(e.value, r if r is not None else self.of_parameter(e.value, k))
+            self.set_interval(e.value, r if r is not None else self.of_parameter(e.value, k))
 
-    def of_parameter(self, v, k):
+    def of_parameter(self, v, described):
         "Return the interval of a parameter of the kernel"
-        if k is None or k.dtype != 'int':
-            return of_dtype('int64' if k is None else k.dtype)
-        low, high = (LOW, HIGH) if self.unit.wide else (-MOST, MOST)
-        return self.unit.least.get(v, low), high
+        if described is None or described.dtype != 'int':
+            return of_dtype('int64' if described is None else described.dtype)
+        low, high = (LOW, HIGH) if self.unit.wide else (-INT_LIMIT, INT_LIMIT)
+        return self.unit.minimums.get(v, low), high
 
-    def put(self, v, r):
+    def set_interval(self, v, r):
         "Assign a value in the interval `r` to the variable `v`"
         if v in self.clamped and r is not None:
-            r = (max(r[0], -MOST), min(r[1], MOST)) if max(r[0], -MOST) <= min(r[1], MOST) else (-MOST, MOST)
+            r = (
+                (max(r[0], -INT_LIMIT), min(r[1], INT_LIMIT))
+                if max(r[0], -INT_LIMIT) <= min(r[1], INT_LIMIT)
+                else (-INT_LIMIT, INT_LIMIT)
+            )
         self.state[v] = r
         if self.recording and isinstance(r, tuple) and r and not isinstance(r[0], (tuple, type(None))):
             self.var[v] = hull(self.var.get(v), r)
@@ -552,8 +566,8 @@ def _is_pair(r):
     return isinstance(r, tuple) and len(r) == 2 and isinstance(r[0], int)
 
 
-def _meet(a, b):
-    "Join the states of two paths that meet"
+def _join_states(a, b):
+    "Join the states of two paths that meet: None is that of an unreachable path"
     if a is None or b is None:
         return b if a is None else a
     return {

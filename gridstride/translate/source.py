@@ -1,4 +1,4 @@
-"""A kernel's source: its tree, its comments, what its names mean, and the error that points into it."""
+"""A kernel's source: its syntax tree, its comments, the values of its names, and errors at its lines."""
 
 import builtins
 import inspect
@@ -12,10 +12,10 @@ from ..support.function_source import SourceMissing, source_of
 
 
 class Untranslatable(KernelError, NotImplementedError):
-    """Something that `to_cuda` cannot say in CUDA C.
+    """Raised for a part of a kernel that `to_cuda` cannot write in CUDA C.
 
-    The message has what it is, the line, the reason, and the way out; `what` is the first of these, and `kernel`,
-    `file`, `line` and `source`, the line's text, say where.
+    The message has the part, the line, the reason and a hint; `what` is the part, and `kernel`, `file`, `line` and
+    `source` (the text of the line) are the location.
     """
 
     kind = 'not translated'
@@ -31,7 +31,7 @@ def python_function(f):
 
 
 class Source:
-    "Python function: `tree`, `lines`, `comments`, `blank` lines, and the names that it sees"
+    "The source of a Python function: `tree`, `lines`, `comments`, `blank` lines, and the names outside it"
 
     def __init__(self, f):
         self.f, self.name = f, getattr(f, '__name__', '?')

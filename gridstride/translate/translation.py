@@ -1,4 +1,4 @@
-"""What `to_cuda` gives: a text, and the arguments that belong to those of the Python kernel."""
+"""The result of `to_cuda`: CUDA C, and the mapping of the Python kernel's arguments to those of C."""
 
 from collections import namedtuple
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from ..support.array_memory import reach, span
 from .intervals import of_dtype
-from .types import MOST, INTEGERS, ArrayOf, Number, example, steps_of, write_type
+from .types import INT_LIMIT, INTEGERS, ArrayOf, Number, example, steps_of, write_type
 
 # A parameter of the C kernel. type, name: in C; kind: array, number, size, stride or start; path: which argument, and
 # which part of a tuple; dim: the dimension of a size or stride, for an array its `ArrayOf`
@@ -14,7 +14,7 @@ Parameter = namedtuple('Parameter', 'type name kind path dim')
 
 
 class Translation(str):
-    """The CUDA C that `to_cuda` made: a string, to which these belong:
+    """The CUDA C of a kernel, a string with these attributes:
 
     - `kernel`, the kernel's name, and `params`, one `Parameter` per parameter that it has in C;
     - `lines`, from the number of a line to (file, line) of the Python source;
@@ -93,7 +93,7 @@ def _need_number_like(name, known, a):
     if isinstance(a, (float, np.floating)):
         hint = 'translate with such an argument'
         raise TypeError(f'{name} is an integer in this translation, but {a!r} was given; {hint}')
-    low, high = (-MOST, MOST) if known.dtype == 'int' else of_dtype(known.dtype)
+    low, high = (-INT_LIMIT, INT_LIMIT) if known.dtype == 'int' else of_dtype(known.dtype)
     if not low <= int(a) <= high:
         takes = f'this translation takes {known.dtype}s from {low} to {high}'
         raise TypeError(f'{name} is {a}, and {takes}; give such a number as the example')
@@ -114,7 +114,7 @@ def _pack(p, a):
 
 def _need_small(p, v):
     "Return the integer `v`, which must fit into the parameter's type"
-    if p.type == 'int' and abs(v) > MOST:
+    if p.type == 'int' and abs(v) > INT_LIMIT:
         raise TypeError(f'{p.name} is {v}: this kernel has 32-bit indices; translate it with wide=True')
     return v
 
@@ -123,7 +123,7 @@ def _flat(a, const):
     "Return the memory of an array, as an array without gaps"
     steps = steps_of(a)
     n = reach(a.shape, steps)
-    if n > MOST:
+    if n > INT_LIMIT:
         _need_small(Parameter('int', 'the span of an array', '', (), 0), n)
     if hasattr(a, 'data_ptr'):
         return a if a.is_contiguous() and a.dim() else a.as_strided((n,), (1,))

@@ -3,14 +3,14 @@
 from collections import namedtuple
 from types import SimpleNamespace
 
-from .types import INT, INTEGERS, Array, unsigned
+from .types import INT, INTEGERS, Array, is_unsigned
 
 
-# An expression is an operation on others. The operations are named after what they do: `add`, `floordiv`,
-# `load`; `const`, `global` (a number with a name) and `var` have no operands. The `value` is what else they
-# need: the number, the variable, the memory.
+# An expression is an operation on other expressions. The operations (`operations.OPERATIONS`) have names such as `add`,
+# `floordiv` and `load`; `const`, `global` (a number with a name) and `var` have no operands. The `value` is the part
+# that is not an expression: the number, the variable, the memory.
 class Expr:
-    "Expression: the operation `op` on the expressions `args`, of the type `type`"
+    "An expression: the operation `op` on the expressions `args`, of the type `type`"
 
     __slots__ = 'op', 'type', 'args', 'value'
 
@@ -28,7 +28,7 @@ def walk_used(e):
     "Yield `e` and all expressions in it, without the arguments that a device function does not use"
     yield e
     for n, a in enumerate(e.args):
-        p = e.value.given[n] if e.op == 'device' else None
+        p = e.value.parameter_exprs[n] if e.op == 'device' else None
         if (
             p is None
             or p.op == 'tuple'
@@ -69,7 +69,7 @@ def number(e):
         v = None if None in values else f(*values)
     except (ZeroDivisionError, ValueError, OverflowError):
         return None
-    return v if v is not None and (-(2**63) <= v < 2**63) and not (unsigned(e.type) and v < 0) else None
+    return v if v is not None and (-(2**63) <= v < 2**63) and not (is_unsigned(e.type) and v < 0) else None
 
 
 _FOLD = dict(
@@ -88,8 +88,8 @@ _FOLD = dict(
 )
 
 
-def same(a, b):
-    "Are two expressions equal, whatever the variables hold?"
+def structurally_equal(a, b):
+    "Return whether two expressions are structurally equal, so that they have equal values"
     return (
         a is b
         or a is not None
@@ -98,7 +98,7 @@ def same(a, b):
         and a.type == b.type
         and a.value == b.value
         and len(a.args) == len(b.args)
-        and all(map(same, a.args, b.args))
+        and all(map(structurally_equal, a.args, b.args))
     )
 
 
@@ -129,7 +129,7 @@ def array(view):
 
 
 class Literal(Expr):
-    "Number as it is written in the source"
+    "A number with its spelling in the source"
 
     __slots__ = ('text',)
 
@@ -138,8 +138,8 @@ class Literal(Expr):
         self.text = text
 
 
-# What the operations `call` and `atomic` have as their value. takes, gives: types of C; effect: does it do more
-# than give a value; low, high: bounds of an integer; count: how many of the operands are indices
+# The values of the operations `call` and `atomic`. takes, gives: types of C; effect: has it side effects?; low, high:
+# bounds of an integer result; count: the number of operands that are indices
 Call = namedtuple('Call', 'name takes gives effect low high', defaults=((), 'void', False, None, None))
 Atomic = namedtuple('Atomic', 'op memory count')
 
@@ -147,7 +147,7 @@ Atomic = namedtuple('Atomic', 'op memory count')
 # `Memory` is what C declares: a parameter, a shared or local array, a pointer. A `View` is an array as Python
 # sees it: a memory, an offset, sizes and strides; slices and rows make new ones.
 class Memory:
-    """Array of C: a parameter, a shared, local or constant array, a pointer.
+    """An array or pointer of C: a parameter, a shared, local or constant array, a variable that points into one.
 
     `space`: param, argument (of a device function), shared, dynamic, local, const or pointer; `dims`: the sizes of a C
     array, None for a pointer; `roots`: the memories that a pointer may point into.
@@ -164,7 +164,7 @@ class Memory:
         self.variable = self.example = self.values = self.view = None  # values: of a constant array; view: all of it
 
     def write(self):
-        "Note that it is written, and with it what it points into"
+        "Mark it, and the memories that it points into, as written"
         self.written = True
         for root in self.roots:
             if not root.written:
@@ -178,7 +178,7 @@ class Memory:
 
     @property
     def readonly(self):
-        "Is it never written?"
+        "Return whether it is never written"
         return any(
             root.space in ('param', 'argument') and not root.written or root.space == 'const' for root in self.origins()
         )
@@ -188,7 +188,7 @@ class Memory:
 
 
 class View:
-    """Array as Python sees it: `memory` from `offset` on, with sizes and strides in elements.
+    """An array of the Python kernel: `memory` from `offset` on, with sizes and strides in elements.
 
     `lead`: the first indices, where the memory is a C array of more dimensions; `plain`: it is contiguous.
     """
@@ -210,7 +210,7 @@ class View:
 
     @property
     def is_full_array(self):
-        "Is it all of a C array?"
+        "Return whether it is a whole C array"
         return (
             self.memory.dims is not None
             and not self.lead
@@ -244,7 +244,7 @@ def index(view, idx):
 
 
 class Stmt(SimpleNamespace):
-    "Statement: its `kind`, the line that it comes from, and what its kind needs"
+    "A statement: its `kind`, its line in the Python source, and the fields of its kind (`operations.STATEMENTS`)"
 
     def __init__(self, kind, line, **parts):
         super().__init__(kind=kind, line=line, **parts)
@@ -274,7 +274,7 @@ def statements(block):
             yield from statements(b)
 
 
-def every(f):
+def function_expressions(f):
     "Yield all expressions of a function"
     seen = set()
 
@@ -292,7 +292,7 @@ def every(f):
             for item in e.value.items:
                 yield from down(item)
 
-    for e in f.given:
+    for e in f.parameter_exprs:
         yield from down(e)
     for s in statements(f.body):
         for e in expressions(s):
@@ -303,7 +303,7 @@ def functions(unit):
     "Return the kernel and the device functions that it calls, callers first"
     res = [unit.main]
     for f in res:
-        for e in every(f):
+        for e in function_expressions(f):
             if e.op == 'device' and e.value not in res:
                 res.append(e.value)
     return res

@@ -1,4 +1,4 @@
-"""The types of a kernel's values: what NumPy and Numba say, what the examples are, and what C calls them."""
+"""The types of a kernel's values: the promotion rules of NumPy and Numba, the types of arguments, and their C names."""
 
 import re
 from collections import namedtuple
@@ -36,30 +36,30 @@ def value_type(dtype: str) -> str:  # of what is loaded from an array of `dtype`
     return FLOAT if dtype == 'bfloat16' else dtype
 
 
-def unsigned(t):
-    "Is `t` an unsigned integer type?"
+def is_unsigned(t):
+    "Return whether `t` is an unsigned integer type"
     return t[:4] == 'uint'
 
 
 def is_int(t):
-    "Is `t` an integer type, other than bool?"
+    "Return whether `t` is an integer type other than bool"
     return t in INTEGERS and t != BOOL
 
 
 def wide_type(t):
     "Return the type in which integers of type `t` are computed"
-    return UINT if unsigned(t) else INT
+    return UINT if is_unsigned(t) else INT
 
 
 class Array(namedtuple('Array', 'dtype ndim')):
-    "Type of an array"
+    "The type of an array"
 
     def __str__(self):
         return f'{self.dtype} array of {self.ndim} dimension{"s" * (self.ndim != 1)}'
 
 
 def is_number(t):
-    "Is `t` the type of a number, rather than of an array or a tuple?"
+    "Return whether `t` is the type of a number, not of an array or a tuple"
     return isinstance(t, str)
 
 
@@ -79,7 +79,7 @@ _RANK = {WEAK: 2, HALF: 3, FLOAT: 4, DOUBLE: 5}  # integers come before
 
 
 def join_types(a, b, doubles):
-    "Return the type that holds values of both types; None if there is none"
+    "Return the common type of a variable that has values of both types; None if there is none"
     if a is None or b is None or a == b:
         return b if a is None else a
     if not (is_number(a) and is_number(b)):
@@ -96,7 +96,7 @@ def join_types(a, b, doubles):
 def arithmetic_type(a, b, doubles):
     "Return the type of `a+b` and the like"
     if a in INTEGERS and b in INTEGERS:
-        return UINT if unsigned(a) and unsigned(b) else INT
+        return UINT if is_unsigned(a) and is_unsigned(b) else INT
     return join_types(a, b, doubles)
 
 
@@ -110,11 +110,11 @@ Number = namedtuple('Number', 'type dtype least', defaults=(None,))
 ArrayOf = namedtuple('ArrayOf', 'dtype ndim strides backwards')
 
 _PYTHON_SCALARS = {bool: Number(BOOL, 'bool'), float: Number(WEAK, 'weak')}
-MOST = 2**31 - 2**16  # what an `int` holds, less a margin for the sizes of blocks and tiles
+INT_LIMIT = 2**31 - 2**16  # what an `int` holds, less a margin for the sizes of blocks and tiles
 
 
 def _array(a):
-    "Return what is known of an array-like example"
+    "Return the `ArrayOf` of an array or tensor"
     a = getattr(a, 'data', a) if type(a).__name__ == 'DeviceArray' and hasattr(a, 'mem') else a
     dtype = str(a.dtype).removeprefix('torch.')
     if getattr(a.dtype, 'names', None):
@@ -153,7 +153,7 @@ def _contiguous(size, steps):
 
 
 def example(x):
-    "Return what is known of the example `x` of an argument: an `ArrayOf`, a `Number`, or a tuple of these"
+    "Return the type of an example argument: an `ArrayOf`, a `Number`, or a tuple of these"
     if isinstance(x, (tuple, list)):
         return tuple(map(example, x))
     if isinstance(x, np.generic):
@@ -165,7 +165,7 @@ def example(x):
     if isinstance(x, int):
         return (
             Number(INT, 'int', min(x, 1) if x >= 0 else None)
-            if abs(x) <= MOST
+            if abs(x) <= INT_LIMIT
             else Number(INT, 'int64')
             if x < 2**63
             else Number(UINT, 'uint64')
@@ -204,7 +204,7 @@ _SHORT = {
 
 
 def signature(text: str) -> list:  # as `example` gives it, per argument
-    "Return what a Numba signature says of the arguments: `signature('void(float32[:], int64)')`"
+    "Return the types of the arguments in a Numba signature: `signature('void(float32[:], int64)')`"
     m = re.fullmatch(r'\s*(?:(?:void|none)\s*)?\((.*)\)\s*', text, re.S)
     if not m:
         raise Untranslatable(f'{text!r} is not a signature', "Write it as in 'void(float32[:,::1], int64)'.")
@@ -236,7 +236,7 @@ def _layout(dtype, dims):
 
 
 def write_type(a):
-    "Return what is known of an argument, as a signature writes it: 'float32[:,::1]'"
+    "Write the type of an argument as in a signature: 'float32[:,::1]'"
     if isinstance(a, ArrayOf):
         return (
             f"{a.dtype}[{','.join([':'] * (a.ndim - 1) + ['::1' if not any(a.strides) else ':'])}]"

@@ -1,4 +1,4 @@
-"""Is a lowered kernel well formed? Every operation known, with as many operands as it takes and of their types,
+"""Verifies that a lowered kernel is well formed: every operation is known, with its number and types of operands,
 statements of the shape of their kind, and variables that have a value before they are read.
 
 Nothing of this can be wrong in a kernel; it is a check of what lowers it, for tests, and for every translation
@@ -12,7 +12,7 @@ from .types import BOOL, REAL, WEAK, INTEGERS, Array, is_number, join_types
 
 
 class Malformed(AssertionError):
-    "Raised for a tree that is not well formed: what is wrong, in which function, on which line of its source"
+    "Raised for a tree that is not well formed: what is wrong, in which function, on which line"
 
 
 def verify(unit, settled=False):
@@ -76,7 +76,7 @@ def _verify_statement(s, unit, settled):
 
 # Expressions
 def _is_of(kind, t):
-    "Is the type `t` of the kind?"
+    "Return whether the type `t` is of the kind"
     if kind == 'number':
         return is_number(t)
     if kind == 'array':
@@ -116,7 +116,7 @@ def _expect(kinds, n):
 
 
 class _Order:
-    """Follows a function's statements, and raises `Malformed` for what is read before it is there.
+    """Follows a function's statements, and raises `Malformed` for a variable that is read before it is assigned.
 
     `there`: the variables and memories that have a value on every path to the current statement; None in
     unreachable code. A variable that Python, too, may read before it has a value (`undefined`) is not looked at.
@@ -126,7 +126,7 @@ class _Order:
         self.f = f
         self.there = set()
         self.broken = []
-        for e in f.given:
+        for e in f.parameter_exprs:
             self.there |= {part.value for part in walk(e) if part.op == 'var'}
         self.block(f.body)
 

@@ -62,8 +62,8 @@ extern "C" void drop(void *p) { cudaFree(p); }
 
 def library(translations, folder, name):
     "The translations, compiled by nvcc"
-    from gridstride.translate.engine import together
-    (folder/f'{name}.cu').write_text(together(translations)+_HELPERS)
+    from gridstride.translate.engine import combine_translations
+    (folder/f'{name}.cu').write_text(combine_translations(translations)+_HELPERS)
     done = subprocess.run(['nvcc','-std=c++17','-arch=sm_90','-shared','-Xcompiler','-fPIC','-o',
                            f'{name}.so',f'{name}.cu'], cwd=folder, capture_output=True, text=True)
     if done.returncode: raise RuntimeError(done.stdout+done.stderr)
@@ -85,7 +85,7 @@ def compiled(part, folder, name):
 
 def on_gpu(case, dll, n, t):
     "What the memory holds after the compiled kernel ran"
-    from gridstride.translate.engine import _hold
+    from gridstride.translate.engine import _as_ctypes
     from gridstride.utils import dim3
     args,made = arguments(case)
     values,there = t.pack(args),[dll.make(a.nbytes) for a in made]
@@ -94,7 +94,7 @@ def on_gpu(case, dll, n, t):
         at = v.__array_interface__['data'][0]
         return ctypes.c_void_p(
             next((p+at-a.ctypes.data for p,a in zip(there, made) if a.ctypes.data <= at <= a.ctypes.data+a.nbytes), 0))
-    holders = [pointer(v) if p.kind=='array' else _hold(p.type, v) for p,v in zip(t.params, values)]
+    holders = [pointer(v) if p.kind=='array' else _as_ctypes(p.type, v) for p,v in zip(t.params, values)]
     grid,block = dim3(tuple(case.grid)),dim3(tuple(case.block))
     getattr(dll, f'enter_{n}')((ctypes.c_void_p*max(1,len(holders)))(*map(ctypes.addressof, holders)),
                                (ctypes.c_uint*7)(*grid, *block, case.shared))

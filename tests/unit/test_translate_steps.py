@@ -10,7 +10,7 @@ import pytest
 
 from gridstride.sim import cuda
 from gridstride.translate import Untranslatable, to_cuda
-from gridstride.translate.c_types import settle
+from gridstride.translate.c_types import choose_c_types
 from gridstride.translate.codegen.expressions import Expressions
 from gridstride.translate.codegen.names import Names
 from gridstride.translate.codegen.variables import innermost_block
@@ -193,7 +193,7 @@ def stride(x, out, n):
 def test_variables_get_the_narrowest_type_that_holds_them(wide, want):
     unit = Unit(wide=wide)
     f = unit.lower(Source(stride), [example(a) for a in (np.zeros(4, np.int32), np.zeros(4, int), 5)])
-    settle(unit)
+    choose_c_types(unit)
     assert {v.name: v.c_type for v in f.variables if v.c_type} == want
 
 
@@ -212,20 +212,20 @@ LESS = Expr('cmp', BOOL, (ONE, TWO), '<')
     (Expr('land', BOOL, (Expr('lor', BOOL, (LESS, LESS)), Expr('not', BOOL, (LESS,)))), '(1 < 2 || 1 < 2) && 1 >= 2'),
 ], ids=lambda o: o if isinstance(o, str) else '')
 def test_texts_have_the_parentheses_that_c_needs(e, want):
-    ex = Expressions(SimpleNamespace(wide=False, doubles=False), SimpleNamespace(nodes={}, of=lambda e: (0, 100)))
-    assert ex.text(e) == want
+    writer = Expressions(SimpleNamespace(wide=False, doubles=False), SimpleNamespace(nodes={}, of=lambda e: (0, 100)))
+    assert writer.text(e) == want
 
 
 # Names
 
 @pytest.mark.parametrize('name,want', [('x', 'x'), ('float', 'float_'), ('_', '_'), ('größe', 'gruf6udfe')])
 def test_names_keep_their_spelling_where_c_allows_it(name, want):
-    assert Names().fresh(name) == want
+    assert Names().unused_name(name) == want
 
 
 def test_names_that_are_taken():
     assert Names().at_file_scope('y0') == 'y0_'
-    assert [Names().fresh('x', {'x'}), Names().fresh('x2', {'x2'})] == ['x2', 'x2_2']
+    assert [Names().unused_name('x', {'x'}), Names().unused_name('x2', {'x2'})] == ['x2', 'x2_2']
 
 
 def test_the_innermost_block_of_several_positions():

@@ -17,7 +17,7 @@ from gridstride.translate import engine
 from gridstride.translate.flow import Variable
 from gridstride.translate.kernel import translate
 from gridstride.translate.lowering import Unit
-from gridstride.translate.c_types import settle
+from gridstride.translate.c_types import choose_c_types
 from gridstride.translate.source import Source
 from gridstride.translate.tree import ONE, ZERO, Expr, Memory, const, statements, tuple_of
 from gridstride.translate.types import BOOL, DOUBLE, FLOAT, INT, example
@@ -130,7 +130,7 @@ def test_a_float_without_a_precision_is_not_settled():
 
 def test_a_lowered_kernel_is_well_formed(unit):
     verify(unit)
-    settle(unit)
+    choose_c_types(unit)
     verify(unit, settled=True)
 
 

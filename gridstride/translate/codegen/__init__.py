@@ -1,4 +1,4 @@
-"""The typed tree as CUDA C: code generation.
+"""Code generation: writes the typed tree as CUDA C.
 
 `Expressions` writes expressions and `Body` the statements of one function; each is a class of several parts, one module
 per part.

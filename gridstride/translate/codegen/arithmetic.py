@@ -1,4 +1,4 @@
-"""Arithmetic in a type of C that holds the result."""
+"""Writes arithmetic, in a type of C that can represent the result."""
 
 from ..c_types import c_int_type
 from ..intervals import ALL, INT32, UINT32, hull, of_dtype, within
@@ -36,9 +36,9 @@ _OPERATORS = dict(
 )
 
 
-# C computes in the wider type of its operands. So one of them is cast, where the result may not fit: `(long
-# long)a*b`. An unsigned operand makes the other unsigned, too; that is left where nothing is negative, and
-# cast away elsewhere.
+# C computes in the wider type of the operands. If the result may not fit that type, one operand is cast: `(long
+# long)a*b`. An unsigned operand converts the other one to unsigned: this is right where nothing is negative;
+# elsewhere a cast to a signed type prevents it.
 class Arithmetic:
     "Write operators, in a type of C that holds the result"
 
@@ -87,7 +87,7 @@ class Arithmetic:
         if e.op == 'cmod':
             return Text(f"fmod{'f' * (type == 'float')}({a.text}, {b.text})", PRIMARY, type)
         return Text(
-            f"{self.help('real_floor_div' if e.op == 'floordiv' else 'real_mod', type)}({a.text}, {b.text})",
+            f"{self.helper_name('real_floor_div' if e.op == 'floordiv' else 'real_mod', type)}({a.text}, {b.text})",
             PRIMARY,
             type,
         )
@@ -146,7 +146,7 @@ class Arithmetic:
         return self.as_type(e.args[0], wide), b, wide
 
     def positive(self, e):
-        "Are both operands, as values of the result's type, 0 or more? Then C's `/` and `%` are Python's"
+        "Return whether both operands are at least 0 in the result's type, so that C's `/` and `%` equal Python's"
         return e.op == 'cmod' or all(
             self.interval(a)[0] >= 0 and (e.type == UINT or within(self.interval(a), ALL)) for a in e.args
         )
@@ -158,7 +158,9 @@ class Arithmetic:
         type = 'int' if within(hull(ra, rb), INT32) and not overflows and not self.unit.wide else 'long long'
         a, b = (t if t.type == type else self.as_type(operand, type) for t, operand in zip((a, b), e.args))
         return Text(
-            f"{self.help('floor_div' if e.op == 'floordiv' else 'floor_mod', type)}({a.text}, {b.text})", PRIMARY, type
+            f"{self.helper_name('floor_div' if e.op == 'floordiv' else 'floor_mod', type)}({a.text}, {b.text})",
+            PRIMARY,
+            type,
         )
 
     def _expr_neg(self, e, low):
@@ -195,12 +197,12 @@ class Arithmetic:
         if k == 0:
             return self.integer(1)
         type = 'unsigned long long' if e.type == UINT else 'long long'
-        return Text(f"{self.help('int_pow', type)}({self.text(a)}, {self.text(e.args[1])})", PRIMARY, type)
+        return Text(f"{self.helper_name('int_pow', type)}({self.text(a)}, {self.text(e.args[1])})", PRIMARY, type)
 
     def note(self, e, r):
         "Note the interval `r` of `e`, an expression that is made here, and return `e`"
-        self.ranges.nodes[id(e)] = r
-        self.made.append(e)
+        self.ranges.expr_intervals[id(e)] = r
+        self.generated_exprs.append(e)
         return e
 
     def small_power(self, t, k, type):
@@ -208,7 +210,7 @@ class Arithmetic:
         if k == 1:
             return t
         if len(t.text) > 12:
-            half = f"{self.help('square', t.type)}({t.text})"
+            half = f"{self.helper_name('square', t.type)}({t.text})"
             return (
                 Text(half, PRIMARY, t.type)
                 if k == 2
@@ -244,7 +246,7 @@ class Arithmetic:
         "Write a minimum or maximum: `of_integers(a, b)` or `of_floats(a, b)`"
         if e.type in REAL:
             type = C_NAMES[e.type]
-            f = of_floats + 'f' * (type == 'float') if of_floats[0] == 'f' else self.help(of_floats, type)
+            f = of_floats + 'f' * (type == 'float') if of_floats[0] == 'f' else self.helper_name(of_floats, type)
             a, b = (self.as_type(operand, type) for operand in e.args)
         else:
             f = of_integers

@@ -1,4 +1,4 @@
-"""`Body`: the body of one function as lines of C."""
+"""`Body`: writes the body of one function as lines of C."""
 
 from .control_flow import ControlFlow
 from .lines import SourceLines
@@ -11,9 +11,9 @@ from .variables import Declarations, NameSharing
 class Body(Parameters, NameSharing, Declarations, SourceLines, SimpleStatements, ControlFlow):
     "Write the body of one function: `prepare()`, then `block(body, column)`; `lines` has the result"
 
-    def __init__(self, f, names, ex):
+    def __init__(self, f, names, writer):
         self.f = f
         self.names = names
-        self.ex = ex
+        self.writer = writer
         self.source = f.source
         self.lines = []

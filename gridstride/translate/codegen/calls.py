@@ -1,4 +1,4 @@
-"""Calls: of CUDA, of its libraries, of device functions, and atomic operations."""
+"""Writes calls: of CUDA and its libraries, of device functions, and atomic operations."""
 
 from ..intervals import INT32, UINT32, within
 from ..tree import number
@@ -112,7 +112,7 @@ class Calls:
     def _expr_device(self, e):
         f = e.value
         args = []
-        for a, p in zip(e.args, f.given):
+        for a, p in zip(e.args, f.parameter_exprs):
             args += self.arguments(a, p)
         for m, what, d in f.extra:
             args.append(self.extra(e, f, m, what, d))
@@ -130,7 +130,7 @@ class Calls:
 
     def extra(self, e, f, m, what, d):
         "Write a size or a stride that the device function needs of an array"
-        view = next(v for a, p in zip(e.args, f.given) for v in views_of(a, p, m))
+        view = next(v for a, p in zip(e.args, f.parameter_exprs) for v in views_of(a, p, m))
         return self.text(view.sizes[d] if what == 'size' else view.strides[d])
 
     def _expr_atomic(self, e):
@@ -183,7 +183,7 @@ class Calls:
         )
 
     def as_unsigned(self, name, at, args):
-        "Write an atomic operation on a `long long` as one on an `unsigned long long`: the bits are the same"
+        "Write an atomic operation on a `long long` as one on an `is_unsigned long long`: the bits are the same"
         texts = [
             a.text if a.type == 'unsigned long long' or a.text.isdigit() else f'(unsigned long long){parenthesize(a)}'
             for a in args

@@ -1,4 +1,4 @@
-"""Conditions, comparisons and choices."""
+"""Writes conditions, comparisons and the conditional operator."""
 
 from ..intervals import INT32, comparison_rounds, within
 from ..tree import Expr
@@ -6,7 +6,7 @@ from ..types import BOOL, C_NAMES, DOUBLE, FLOAT, INT, REAL, UINT, INTEGERS, ari
 from .text import AND, CHOICE, CONVERSION_RANK, EQUAL, LESS, OR, PRIMARY, PROMOTED, UNARY, Text, join_text, parenthesize
 
 
-# Python asks of every number whether it is true; `and` and `or` give one of their operands.
+# In Python, every number has a truth value, and `and` and `or` return one of their operands.
 class Truth:
     "Write conditions, comparisons and choices"
 

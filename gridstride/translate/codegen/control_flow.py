@@ -1,4 +1,4 @@
-"""Branches and loops."""
+"""Writes branches and loops."""
 
 import re
 
@@ -10,10 +10,10 @@ from .lines import WIDTH, Line
 from .text import LESS
 
 
-# What Python has on one line stays on one line. A loop over `range` evaluates its bounds once, counts by
-# itself if the body changes the loop variable, or if that is read after the loop.
+# A statement that is on one line in Python stays on one line. As in Python, a loop over `range` evaluates its bounds
+# once; it has a counter of its own if the body assigns to the loop variable, or if that is read after the loop.
 def _fit_one_line(head, text, depth):
-    "May a statement be on the line of its `head`? A branch or a loop may not, except for an `if` in a loop"
+    "Return whether a statement may follow its `head` on one line: no branch or loop, except an `if` in a loop"
     if len(head) + len(text) + 4 * depth >= WIDTH:
         return False
     if re.match(r'for\b', head) and re.match(r'if\b', text):
@@ -46,7 +46,7 @@ class ControlFlow:
 
     def _stmt_if(self, s, prefix=''):
         column = s.node.body[0].col_offset
-        shut = self.inner(s, f'{prefix}if ({self.ex.condition(s.test).text})', s.body, column)
+        shut = self.inner(s, f'{prefix}if ({self.writer.condition(s.test).text})', s.body, column)
         if not s.orelse or all(stmt.kind == 'nothing' for stmt in s.orelse):
             return
         word = 'else'
@@ -74,7 +74,7 @@ class ControlFlow:
                 l.line = s.orelse[0].line
 
     def _stmt_while(self, s):
-        self.inner(s, f'while ({self.ex.condition(s.test).text})', s.body, s.node.body[0].col_offset)
+        self.inner(s, f'while ({self.writer.condition(s.test).text})', s.body, s.node.body[0].col_offset)
 
     def _stmt_for(self, s):
         v = s.var.slot
@@ -83,12 +83,14 @@ class ControlFlow:
         }
         counted = v in assigned or self.read_after(s)
         type = (
-            self.loop_type(v) if not counted else c_int_type(INT, self.ex.ranges.var.get(s.var, ALL), self.ex.unit.wide)
+            self.loop_type(v)
+            if not counted
+            else c_int_type(INT, self.writer.ranges.var.get(s.var, ALL), self.writer.unit.wide)
         )
         stop = self.hoist(s, s.stop, 'end', assigned | {v}, type)
         step = self.hoist(s, s.step, 'step', assigned | {v}, type)
-        start = self.ex.fit(s.start, type, low=type == 'int').text
-        k = self.take(f'next_{v.c_name}') if counted else v.c_name
+        start = self.writer.fit(s.start, type, low=type == 'int').text
+        k = self.take_name(f'next_{v.c_name}') if counted else v.c_name
         new = counted or not s.declared_before
         init = f'{type} {k} = {start}' if new else '' if start == k else f'{k} = {start}'
         if k == v.c_name and v.c_name == '_':
@@ -108,17 +110,17 @@ class ControlFlow:
 
     def loop_test(self, k, stop, step, s):
         "Write the condition of a `for`: `i < n`, `i > n`, or both for a step of either sign"
-        lo, hi = self.ex.interval(s.step)
-        self.ex.ranges.nodes[id(self.k)] = self.ex.ranges.var.get(s.var, ALL)
+        lo, hi = self.writer.interval(s.step)
+        self.writer.ranges.expr_intervals[id(self.k)] = self.writer.ranges.var.get(s.var, ALL)
 
         def compare(op):
-            return self.ex.compare(op, LESS, self.k, stop).text
+            return self.writer.compare(op, LESS, self.k, stop).text
 
         if lo > 0:
             return compare('<')
         if hi < 0:
             return compare('>')
-        return f"{self.ex.text(step)} > 0 ? {compare('<')} : {compare('>')}"
+        return f"{self.writer.text(step)} > 0 ? {compare('<')} : {compare('>')}"
 
     def loop_step(self, k, step):
         "Write the step of a `for`: `i++`, `i -= 2`"
@@ -127,7 +129,7 @@ class ControlFlow:
             return f'{k}++'
         if n == -1:
             return f'{k}--'
-        return f'{k} -= {-n}' if n is not None and n < 0 else f'{k} += {self.ex.text(step, low=True)}'
+        return f'{k} -= {-n}' if n is not None and n < 0 else f'{k} += {self.writer.text(step, low=True)}'
 
     def hoist(self, s, e, name, changing, type):
         "Return `e` if it is invariant in the loop, else a variable that has its value before the loop"
@@ -138,16 +140,16 @@ class ControlFlow:
             return e
         t = (
             'long long'
-            if type == 'long long' or not within(self.ex.interval(e), INT32) and self.ex.write(e).type != 'int'
+            if type == 'long long' or not within(self.writer.interval(e), INT32) and self.writer.write(e).type != 'int'
             else 'int'
         )
-        n = self.take(name if name not in self.local else f'{s.var.name}_{name}')
-        self.put(f'{t} {n} = {self.ex.fit(e, t, low=t == "int").text};', s.line)
+        n = self.take_name(name if name not in self.local else f'{s.var.name}_{name}')
+        self.put(f'{t} {n} = {self.writer.fit(e, t, low=t == "int").text};', s.line)
         v = Expr('var', INT, value=_GeneratedVariable(n, t))
-        return self.ex.note(v, self.ex.interval(e))
+        return self.writer.note(v, self.writer.interval(e))
 
     def read_after(self, s):
-        "Is the loop's variable read after the loop?"
+        "Return whether the loop's variable is read after the loop"
         inside = {id(stmt) for stmt in statements([s])}
         return any(s.var is v for stmt in statements(self.f.body) if id(stmt) not in inside for v in self.read(stmt))
 
@@ -161,7 +163,7 @@ class ControlFlow:
             for c in s.columns
             if all(number(i) == n for n, i in enumerate(c.items)) and not c.declared_before and c.var.c_type == 'int'
         ]
-        k = counts[0].var.c_name if counts else self.take('k')
+        k = counts[0].var.c_name if counts else self.take_name('k')
         first = []
         for c in s.columns:
             if counts and c is counts[0]:
@@ -175,13 +177,13 @@ class ControlFlow:
         table, v = self.table(s, c), c.var
         if not c.declared_before:
             return self.inner(s, f'for ({v.slot.c_type} {v.c_name} : {table})', s.body, s.node.body[0].col_offset)
-        k = self.take(f'next_{v.c_name}')
+        k = self.take_name(f'next_{v.c_name}')
         self.inner(s, f'for ({v.slot.c_type} {k} : {table})', s.body, s.node.body[0].col_offset, [f'{v.c_name} = {k};'])
 
     def table(self, s, c):
         "Declare the array that holds the items of a loop over a tuple, and return its name"
         name = getattr(c.name, 'name', None)
-        n = self.take(f'{name.lower()}' if name else f'{c.var.name}_values')
+        n = self.take_name(f'{name.lower()}' if name else f'{c.var.name}_values')
         type = c.var.slot.c_type
         self.put(f"const {type} {n}[] = {{{', '.join(self.coerce(i, type) for i in c.items)}}};", s.line)
         return n
@@ -210,7 +212,7 @@ INVARIANT = {
 
 
 class _GeneratedVariable:
-    "A variable that C has and Python has not"
+    "A variable of C that is not in the Python source"
 
     undefined, defs = False, 1
 

@@ -1,4 +1,4 @@
-"""Casts where C does not convert by itself, and what may be computed in float."""
+"""Writes conversions: casts where C has no implicit conversion, and float in place of double where that is exact."""
 
 import math
 
@@ -10,9 +10,9 @@ from ..types import BOOL, C_NAMES, DOUBLE, FLOAT, HALF, INT, REAL, UINT, INTEGER
 from .text import PRIMARY, PROMOTED, UNARY, Text, parenthesize
 
 
-# A conversion that loses something is written out; one that C does by itself is not.
+# A conversion that may lose information is written as a cast; an implicit conversion of C is left implicit.
 class Conversions:
-    "Write casts where C does not convert by itself, or loses something"
+    "Write casts where C has no implicit conversion, or where one would lose information"
 
     def cast(self, t, type):
         "Write the text `t` with a cast to `type`, unless it is of that type: `(int)x`"
@@ -148,7 +148,7 @@ class SinglePrecision:
 
 
 def _wrap(v, type):
-    "The integer `v` as an element of C's type `type` holds it"
+    "Return the integer `v` wrapped to the range of C's type `type`"
     bits = {'signed char': 8, 'unsigned char': 8, 'short': 16, 'unsigned short': 16, 'int': 32, 'unsigned int': 32}.get(
         type
     )

@@ -1,4 +1,4 @@
-"""Elements of arrays, and pointers to them."""
+"""Writes the elements of arrays, and pointers to them."""
 
 from ..tree import Expr, number
 from .text import PLUS, PRIMARY, PROMOTED, UNARY, Text, join_text

@@ -1,4 +1,4 @@
-"""`Expressions`: writes an expression, and notes what it needs: helpers, headers, constants."""
+"""`Expressions`: writes an expression, and records the helpers, headers and constants that it needs."""
 
 import re
 
@@ -25,9 +25,9 @@ class Expressions(Literals, Conversions, SinglePrecision, Arithmetic, Truth, Ele
         self.globals = {}
         self.macros = set()
         self.quiet = False  # is the result of an atomic operation unused?
-        self.made = []  # expressions that are made here: what is known of one is known by its identity
+        self.generated_exprs = []  # expressions that are made here: what is known of one is known by its identity
 
-    def help(self, name, type=''):
+    def helper_name(self, name, type=''):
         "Note that the helper `name` is needed for values of C's type `type`, and return its name"
         text = re.sub(r'\bT\b', type, HELPERS[name])
         if type == 'float':

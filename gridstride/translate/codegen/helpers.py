@@ -1,10 +1,9 @@
-"""Small functions of the generated C, where C's meaning is not Python's, or CUDA has no such atomic operation."""
+"""Helper functions of the generated C: Python's operators that C lacks, and atomic operations that CUDA lacks."""
 
 from ..types import C_NAMES
 
 
-# What C does differently from Python, and what CUDA has no function for. They are written above the kernel, if
-# it needs them.
+# The helpers that a kernel uses are written above it.
 HELPERS = {
     'floor_div': '''__device__ inline T floor_div(T a, T b) {  // as Python's //
     T q = a/b;

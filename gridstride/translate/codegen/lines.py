@@ -1,10 +1,10 @@
-"""Lines of C, with the comments and blank lines of the Python source."""
+"""Writes lines of C, with the comments and blank lines of the Python source."""
 
 from ..types import BOOL, HALF, Array
 
 
 class Line:
-    "Line of C: its text without indentation, its depth, and the line of Python that it comes from"
+    "A line of C: its text without indentation, its depth, and the line of Python that it comes from"
 
     def __init__(self, text, depth, line):
         self.text = text
@@ -76,7 +76,7 @@ class SourceLines:
         self.comments_until(end, column)
 
     def belongs_to_block(self, n, column):
-        "Is the source's line `n` empty, or a comment that belongs to a block at `column`?"
+        "Return whether line `n` of the source is empty, or a comment that belongs to a block at `column`"
         at, _, alone = self.source.comments.get(n, (0, '', False))
         return n in self.source.blank or alone and at >= column
 
@@ -141,4 +141,4 @@ class SourceLines:
 
     def pointer_type(self, v):
         "Return C's type of the elements that the pointer `v` leads to"
-        return ('const ' if v.memory.readonly else '') + self.ex.element(v.memory.dtype)
+        return ('const ' if v.memory.readonly else '') + self.writer.element(v.memory.dtype)

@@ -1,4 +1,4 @@
-"""Literals, and what has a name: constants, variables, sizes."""
+"""Writes literals, and names: of constants, variables and sizes."""
 
 import math
 import re
@@ -10,10 +10,10 @@ from ..types import BOOL, C_NAMES, HALF, REAL, UINT, INTEGERS
 from .text import PRIMARY, PROMOTED, UNARY, Text, Unsupported
 
 
-# Literals keep the spelling of the source where C can read it. `2147483648` is not an `int`, and `0.1` with a
-# float is `0.1f`.
+# A literal keeps the spelling of the source if C can read it. `2147483648` gets the suffix LL, because it is not an
+# `int`, and next to a float `0.1` becomes `0.1f`.
 class Literals:
-    "Write literals, and what has a name: constants, variables, sizes"
+    "Write literals, and names: of constants, variables and sizes"
 
     def _expr_const(self, e):
         v = e.value
@@ -85,7 +85,7 @@ class Literals:
         return Text(e.value, PRIMARY, 'unsigned int')
 
     def _expr_lane(self, e):
-        return Text(f"{self.help('lane_id')}()", PRIMARY, 'int')
+        return Text(f"{self.helper_name('lane_id')}()", PRIMARY, 'int')
 
     def _expr_size(self, e):
         return Text(e.value[0].size_names[e.value[1]], PRIMARY, self.index_type)

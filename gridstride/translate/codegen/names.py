@@ -1,4 +1,4 @@
-"""The names of the generated C: a name keeps its spelling unless C or CUDA has another use for it."""
+"""Chooses the names of the generated C: a name keeps its spelling unless it means something else in C or CUDA."""
 
 import re
 
@@ -26,7 +26,7 @@ close link select dup pipe wait sleep abort exit atexit free malloc rand'''.spli
 
 
 class Names:
-    "Names of the generated C that are taken"
+    "The names of the generated C that are taken"
 
     def __init__(self):
         # kernel: its name, which a variable may have, too
@@ -34,7 +34,7 @@ class Names:
         self.constants = {}
         self.kernel = set()
 
-    def fresh(self, name, taken=(), at_file_scope=False):
+    def unused_name(self, name, taken=(), at_file_scope=False):
         "Return a name like `name` that C allows and that is not used; `at_file_scope`: for file scope"
         name = base = re.sub(r'[^\w]|[^\x00-\x7f]', lambda m: f'u{ord(m[0]):x}', name) or 'x'
         if name in _RESERVED or at_file_scope and name in _GLOBAL or re.match(r'__', name):
@@ -46,7 +46,7 @@ class Names:
 
     def at_file_scope(self, name):
         "Take a name at file scope"
-        res = self.fresh(name, at_file_scope=True)
+        res = self.unused_name(name, at_file_scope=True)
         self.taken.add(res)
         return res
 

@@ -1,29 +1,29 @@
-"""What is settled before a function is written: what is left out, and the names of parameters and sizes."""
+"""Prepares a function for writing: removes unread variables, and names the parameters and sizes."""
 
 from ..tree import expressions, statements, walk, walk_used
 from .calls import views_of
 
 
-# What is never read is left out: C warns of it. A size that the kernel itself gives a name becomes a parameter
-# of that name.
+# A variable that is never read is removed, because C's compiler warns of it. A size that the kernel assigns to a
+# variable becomes a parameter of that name.
 class Parameters:
-    "Settle what is left out of a function, and the names of its parameters and sizes"
+    "Remove the unread variables of a function, and name its parameters and sizes"
 
     def prepare(self):
-        "Leave out what is never read, name the sizes, and give every variable its name"
+        "Remove unread variables, name the sizes, and give every variable its name and the place of its declaration"
         self.remove_unread()
         self.local = set()
         self.name_parameters()
         self.join_names()
         self.where = {}
         self.choose_declarations(self.f.body, set(), 0)
-        if self.f is not self.ex.unit.main:
+        if self.f is not self.writer.unit.main:
             for e in self.parameters:
                 (e.value if e.op == 'var' else e.value.memory).dropped = not self.is_used(e)
             self.parameters = [e for e in self.parameters if not (e.value if e.op == 'var' else e.value.memory).dropped]
 
     def is_used(self, e):
-        "Does the body mention the parameter `e`?"
+        "Return whether the body uses the parameter `e`"
         if e.op == 'var':
             return any(
                 e.value is v.slot
@@ -99,7 +99,7 @@ class Parameters:
     def name_parameters(self):
         "Name the parameters and the sizes that the function needs"
         self.parameters, self.arrays = [], []
-        for (name, _), e in zip(self.f.params, self.f.given):
+        for (name, _), e in zip(self.f.params, self.f.parameter_exprs):
             self.parameter(e, name)
         sizes = self.list_sizes()
         for m in self.arrays:
@@ -110,11 +110,11 @@ class Parameters:
         for m in self.arrays:
             for d in sorted(d for w, a, d in sizes if a is m and w == 'size'):
                 if d not in m.size_names:
-                    m.size_names[d] = self.take(self.size_name(m, d, sizes))
+                    m.size_names[d] = self.take_name(self.size_name(m, d, sizes))
             for d in sorted(d for w, a, d in sizes if a is m and w == 'stride'):
-                m.stride_names[d] = self.take(f'{m.c_name}_stride{d if m.ndim > 1 else ""}')
+                m.stride_names[d] = self.take_name(f'{m.c_name}_stride{d if m.ndim > 1 else ""}')
             if any(w == 'start' and a is m for w, a, d in sizes):
-                m.start_name = self.take(f'{m.c_name}_start')
+                m.start_name = self.take_name(f'{m.c_name}_start')
         self.f.extra = [
             (m, w, d)
             for m in self.arrays
@@ -123,9 +123,9 @@ class Parameters:
         ]
         self.f.extra += [(m, 'start', 0) for m in self.arrays if m.start_name]
 
-    def take(self, name, more=()):
-        "Take a name in the function: `name`, or one like it"
-        res = self.names.fresh(name, self.local.union(more))
+    def take_name(self, name, more=()):
+        "Return a name that is unused in the function, `name` or one like it, and mark it as used"
+        res = self.names.unused_name(name, self.local.union(more))
         self.local.add(res)
         return res
 
@@ -136,11 +136,11 @@ class Parameters:
                 self.parameter(part, f'{name}_{n}')
         elif e.op == 'view':
             m = e.value.memory
-            m.c_name = self.take(m.name, self.names.kernel)
+            m.c_name = self.take_name(m.name, self.names.kernel)
             self.arrays.append(m)
             self.parameters.append(e)
         elif e.op == 'var':
-            e.value.c_name = self.take(e.value.name, self.names.kernel)
+            e.value.c_name = self.take_name(e.value.name, self.names.kernel)
             e.value.slot = e.value
             e.value.dropped = False
             self.parameters.append(e)
@@ -163,7 +163,7 @@ class Parameters:
         for part in walk(e):
             if part.op == 'device':
                 for m, what, d in part.value.extra:
-                    for a, p in zip(part.args, part.value.given):
+                    for a, p in zip(part.args, part.value.parameter_exprs):
                         for view in views_of(a, p, m):
                             yield from walk(view.sizes[d] if what == 'size' else view.strides[d])
                 for a in part.args:
@@ -175,7 +175,7 @@ class Parameters:
                     yield from self.deep(i)
 
     def adopt(self, sizes):
-        "Let a size that the kernel itself gives a name become a parameter of that name"
+        "Make a parameter of each size that the kernel assigns to a variable, with the variable's name"
         names = [v.name for v in self.f.variables if v.type is not None]
         for s in statements(self.f.body):
             v, size = getattr(s, 'stands_for', (None, None))
@@ -187,11 +187,11 @@ class Parameters:
                 or size[1] in size[0].size_names
                 or v.defs != 1
                 or names.count(v.name) != 1
-                or v.temporary
+                or v.is_temporary
             ):
                 continue
-            size[0].size_names[size[1]] = v.c_name = self.take(v.name)
-            v.slot, v.adopted = v, True
+            size[0].size_names[size[1]] = v.c_name = self.take_name(v.name)
+            v.slot, v.names_a_size = v, True
             s.kind = 'nothing'
             s.var = None
             s.expr = None

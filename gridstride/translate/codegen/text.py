@@ -1,4 +1,4 @@
-"""The text of an expression in C: how tightly it binds, and its type."""
+"""The text of an expression in C, with its precedence and its type."""
 
 from collections import namedtuple
 
@@ -56,4 +56,4 @@ def parenthesize(t, prec=UNARY):
 
 
 class Unsupported(Exception):
-    "Raised for what CUDA C has no way to say: what, and the way out"
+    "Raised for what cannot be written in CUDA C: (what it is, hint)"

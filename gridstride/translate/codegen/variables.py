@@ -1,11 +1,11 @@
-"""The variables of C: which share a name, and where each is declared."""
+"""Chooses the variables of C: which Python variables share one, and where each is declared."""
 
 from ..tree import blocks, expressions, statements
 from ..types import Array, is_int
 
 
-# `i` in two loops is two variables, each in its own loop, and they do not conflict. But where one of them is seen by
-# the other, they become one, if their types agree, or get different names.
+# `i` in two loops is two variables; each is declared in its own loop, so they do not conflict. If the scope of one
+# contains the other, they become one variable of C if their types agree, or else get different names.
 _NAME_OF = {'shared': 'tile', 'dynamic': 'shared', 'local': 'values'}  # of an array that has none
 
 
@@ -31,13 +31,13 @@ class NameSharing:
             return
         sees = (k for k, path in kept if not path or _meet(scopes[k.slot], scopes[v]) or v.undefined or k.undefined)
         mate = next(sees, None)
-        if mate is not None and not v.alone and self.agree(mate, v):
+        if mate is not None and not v.has_unique_name and self.agree(mate, v):
             v.slot, v.c_name = mate.slot, mate.slot.c_name
             scopes.setdefault(v.slot, []).extend(scopes[v])
         else:
             free = {k.c_name for k, path in kept if path} if mate is None else ()
             v.slot = v
-            v.c_name = self.names.fresh(name, self.local - free) if mate is None else self.take(name)
+            v.c_name = self.names.unused_name(name, self.local - free) if mate is None else self.take_name(name)
         self.local.add(v.c_name)
         kept.append((v, innermost_block(scopes[v])))
 
@@ -45,25 +45,25 @@ class NameSharing:
         "Name each array that the kernel makes after its variable, or its kind"
         for m in (s.memory for s in statements(self.f.body) if s.kind == 'alloc'):
             named = m.variable is not None and m.variable.slot is not None
-            m.c_name = m.variable.c_name if named else self.take(m.name or _NAME_OF[m.space])
+            m.c_name = m.variable.c_name if named else self.take_name(m.name or _NAME_OF[m.space])
         for v in scopes:
             if v.memory is not None and v.memory.variable is v:
                 v.memory.c_name = v.c_name
 
     def agree(self, a, b):
-        "Can two variables of Python be one of C?"
+        "Return whether two variables of Python can be one of C"
         if isinstance(a.type, Array) or isinstance(b.type, Array):
             return False
         if a.type != b.type and not (is_int(a.type) and is_int(b.type)) or a.struct is not b.struct:
             return False
         if a.c_type != b.c_type:
-            if a.c_name in self.local and a.is_parameter or a.adopted:
+            if a.c_name in self.local and a.is_parameter or a.names_a_size:
                 return False
             if not {a.c_type, b.c_type} <= {'int', 'unsigned int', 'long long'}:
                 return False
             for variable in [variable for variable in self.f.variables if variable.slot is a.slot] + [b]:
                 variable.c_type = 'long long'
-        return not a.slot.adopted
+        return not a.slot.names_a_size
 
     def paths(self, block, path, found):
         """Note where each variable occurs: ((block, number), ...) from the outside in.
@@ -85,8 +85,8 @@ class NameSharing:
                 self.paths(b, at, found)
 
 
-# In the innermost block that holds all of its occurrences, and there with its first value, if that is where the
-# block first mentions it.
+# A variable is declared in the innermost block that contains all of its occurrences: at its first assignment, if that
+# is the first statement of the block in which it occurs.
 _LOOPS = 'for', 'while', 'each'
 
 
@@ -126,7 +126,7 @@ class Declarations:
                 c.declared_before = c.var.slot in declared
 
     def declared_here(self, block, declared, loops):
-        "Yield (number of the first statement, variable) of those that this block is the innermost to hold"
+        "Yield (index of the first statement, variable) of each variable whose innermost block is this one"
         own, deep = [self.slots(s) for s in block], [self.all_slots(s) for s in block]
         for v in sorted(set().union(*deep), key=lambda v: v.c_name):
             if v in declared or self.is_declared_elsewhere(v):
@@ -139,7 +139,7 @@ class Declarations:
                 yield at[0], v
 
     def is_first_value(self, s, v):
-        "Does the statement give `v` a value that does not need `v`?"
+        "Return whether the statement assigns to `v` a value that does not depend on `v`"
         if s.kind not in ('assign', 'pointer') or s.var.slot is not v or s.aug:
             return False
         return v not in {variable.slot for e in expressions(s) for variable in self.variables_in(e)}
@@ -149,16 +149,16 @@ class Declarations:
         return [s] if s.kind == 'for' else s.columns if s.kind == 'each' else []
 
     def is_declared_elsewhere(self, v):
-        "Is `v` declared elsewhere: as a parameter, or with its memory?"
+        "Return whether `v` is declared elsewhere: as a parameter, or with its memory"
         parameter = v.c_name in {e.value.c_name for e in self.parameters if e.op == 'var'}
-        return parameter or v.adopted or isinstance(v.type, Array) and v.memory.space != 'pointer'
+        return parameter or v.names_a_size or isinstance(v.type, Array) and v.memory.space != 'pointer'
 
     def is_undefined(self, v):
-        "May the variable be read before it has a value?"
+        "Return whether the variable may be read before it has a value"
         return any(variable.undefined for variable in self.f.variables if variable.slot is v)
 
     def in_header(self, s, v):
-        "Does `v` occur in the loop `s` only as its variable?"
+        "Return whether `v` occurs in the loop `s` only as the loop variable"
         return v not in {variable.slot for e in expressions(s) for variable in self.variables_in(e)}
 
 
@@ -171,7 +171,7 @@ def innermost_block(paths):
 
 
 def _meet(a, b):
-    "Would two variables, with their occurrences, conflict if they had one name?"
+    "Return whether two variables with these occurrences would conflict if they had one name"
     if len(innermost_block(a)) > len(innermost_block(b)):
         a, b = b, a
     outer, inner = innermost_block(a), innermost_block(b)

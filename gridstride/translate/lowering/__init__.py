@@ -1,4 +1,4 @@
-"""A kernel's Python becomes the expressions and statements of `translate.tree`, with types.
+"""Lowers a kernel's Python to the typed expressions and statements of `translate.tree`.
 
 Python's syntax tree is lowered one function at a time. There is one module per part of the language; each class
 builds on the one before it:

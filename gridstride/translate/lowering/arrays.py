@@ -1,4 +1,4 @@
-"""Arrays: an index becomes what C needs, one integer per dimension of a C array, one integer for a pointer.
+"""Lowers indices of arrays: to one integer per dimension for a C array, to one integer for a pointer.
 
 A slice or a row is a pointer with sizes and strides of its own.
 """
@@ -6,12 +6,27 @@ A slice or a row is a pointer with sizes and strides of its own.
 import ast
 
 from ..flow import Variable
-from ..tree import ONE, ZERO, Expr, Memory, View, add, array, const, index, mul, number, row_strides, same, walk
+from ..tree import (
+    ONE,
+    ZERO,
+    Expr,
+    Memory,
+    View,
+    add,
+    array,
+    const,
+    index,
+    mul,
+    number,
+    row_strides,
+    structurally_equal,
+    walk,
+)
 from ..types import INT, REAL, describe, value_type
 from . import convert
 
 DEFAULT_NAMES = {'shared': 'tile', 'dynamic': 'shared', 'local': 'values'}  # of memory that has none, by its space
-# gives the same whenever it is computed, if its operands do
+# operations whose value stays the same if that of their operands does
 _FIXED = set('const global size stride builtin add sub mul floordiv min max neg mod select cmp'.split())
 
 
@@ -196,10 +211,10 @@ class Arrays:
         "Let `v`, a pointer already, also point to where `view` begins"
         if view.memory not in v.memory.roots:
             v.memory.roots.append(view.memory)
-        if not all(map(same, v.view.strides, view.strides)):
+        if not all(map(structurally_equal, v.view.strides, view.strides)):
             there = f'line {v.typed_at + self.fn.source.first - 1}'
             raise self.fn.error(s, f'{v.name} is an array of another layout here than in {there}', 'Use two names.')
-        v.view.sizes = tuple(a if same(a, b) else None for a, b in zip(v.view.sizes, view.sizes))
+        v.view.sizes = tuple(a if structurally_equal(a, b) else None for a, b in zip(v.view.sizes, view.sizes))
 
     def fixed(self, s, name, e):
         "Return `e` itself where it keeps its value, else a variable that has it"
@@ -208,7 +223,7 @@ class Arrays:
         return self.fn.temporary(s, name, INT, e)
 
     def is_fixed(self, v):
-        "Is `v`, and its name, assigned to once only?"
+        "Return whether `v` is assigned once, and no other variable has its name"
         return v.defs == 1 and sum(variable.name == v.name for variable in self.fn.variables) == 1
 
 
@@ -220,7 +235,13 @@ def address(view):
 
 def _smaller(e, n):
     "Return the end `e` of a slice, at most that of the array"
-    if n is None or same(e, n) or number(e) is not None and number(n) is not None and number(e) <= number(n):
+    if (
+        n is None
+        or structurally_equal(e, n)
+        or number(e) is not None
+        and number(n) is not None
+        and number(e) <= number(n)
+    ):
         return e
     return Expr('min', INT, (e, n))
 

@@ -14,7 +14,7 @@ from .values import Values
 
 
 def _is_same(a, b):
-    "Are two objects outside the function, or two names in the table of calls, the same?"
+    "Return whether two objects outside the function, or two names in the table of calls, are the same"
     return a is b or isinstance(a, str) and a == b
 
 
@@ -73,7 +73,7 @@ class Assignments(Values):
             self.bind(s, t, e)
 
     def is_pointer_to(self, target, memory):
-        "Does the target name a variable that is a pointer to `memory`?"
+        "Return whether the target is a variable that points to `memory`"
         return isinstance(target, ast.Name) and self.stores[target].memory is memory
 
     def keep_old(self, s, targets, values):
@@ -85,7 +85,7 @@ class Assignments(Values):
         return new
 
     def is_disturbed(self, targets, e):
-        "Does assigning to `targets` change what `e` gives?"
+        "Return whether assigning to `targets` changes the value of `e`"
         inside = [node for t in targets for node in ast.walk(t)]
         names = {node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
         memory = any(isinstance(node, ast.Subscript) for node in inside)

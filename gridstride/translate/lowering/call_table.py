@@ -1,4 +1,4 @@
-"""The table of what a kernel may call, and how an object is found in it."""
+"""The table of the functions that a kernel may call, and the look-up of an object in it."""
 
 import functools
 import inspect
@@ -38,7 +38,7 @@ _CUDA_MODULES = ('gridstride.sim.cuda', 'numba.cuda')
 
 
 def is_cuda(module):
-    "Is the object `module` Numba's `cuda`, or the simulator's?"
+    "Return whether the object `module` is Numba's `cuda`, or the simulator's"
     return inspect.ismodule(module) and (
         module.__name__ in _CUDA_MODULES
         or module.__name__.startswith('numba.cuda.simulator')
@@ -73,10 +73,10 @@ def _own(modules):
         )
     ]
     return {
-        id(thing): n
+        id(outer_value): n
         for m in modules
         for n in names
-        if (thing := _under(sys.modules[m], n)) is not None and not isinstance(thing, int)
+        if (outer_value := _under(sys.modules[m], n)) is not None and not isinstance(outer_value, int)
     }
 
 

@@ -1,4 +1,4 @@
-"""What is a float, what is an integer, and what is true: expressions as values of another type."""
+"""Converts expressions to another type: to a float, an integer or a truth value."""
 
 import numpy as np
 
@@ -18,12 +18,12 @@ class Misused(TypeError):
 
 
 def is_nothing(e):
-    "Is `e` a call of what gives no value, such as a barrier?"
+    "Return whether `e` is a call that returns no value, such as a barrier"
     return e.type is None and e.op in ('call', 'device')
 
 
 def is_number_like(e):
-    "Is `e` a number, or what may turn out to be one when its type is known?"
+    "Return whether `e` is a number, or may be one when its type is known"
     return e.op not in ('view', 'tuple', 'object') and not is_nothing(e) and (e.type is None or is_number(e.type))
 
 

@@ -1,4 +1,4 @@
-"""What `cuda....` means in a kernel: indices, barriers, lanes, shared and local arrays, atomic operations."""
+"""Lowers the names of `cuda`: indices, barriers, lanes, shared and local arrays, atomic operations."""
 
 from ...sim.atomics import atomic_types
 from ...sim.constants import SIZE, SIZE_HINT, constant, outer_values, shape_of

@@ -1,4 +1,4 @@
-"""What is known of a function while it is lowered: its variables and their types, the statements so far."""
+"""The state of lowering one function: its variables and their types, and the statements so far."""
 
 from ...sim.constants import check_constants, outer_values
 from ..flow import Variable, variables
@@ -7,11 +7,10 @@ from ..types import describe, is_number, join_types
 
 
 class Function:
-    """One function, for one set of types of its arguments: the state that all parts of lowering share.
+    """The state of lowering one function for one set of argument types, which all parts of lowering share.
 
-    It is gone over several times, until no variable changes its type any more; what the last time made counts.
-    Expressions that need a statement of their own, such as the two results of a function, put it before the
-    statement at hand.
+    The function is lowered again and again until no type changes (a fixed point); the last iteration is the result.
+    An expression that needs a statement, such as a call with two results, emits it before the current statement.
 
     `out` is the list of statements of the block at hand; after lowering `body` has those of the function,
     `given` the expressions of its parameters, `result` the type of what it returns (None for nothing).
@@ -31,15 +30,15 @@ class Function:
         self.result = None
         self.fields = None
         self.out = None
-        self.given = []
+        self.parameter_exprs = []
         self.body = []
         self.arrays = unit.arrays(self)
         self.begin()
 
     def begin(self):
-        "Forget what one iteration over the function has found, except for the types"
+        "Begin an iteration over the function: forget all but the types"
         self.changed = False
-        self.made = 0
+        self.temporary_count = 0
         self.nesting = 0
         self.dynamic = {}  # dynamic shared memory, by dtype, once it is declared for the whole function
         for v in self.variables:
@@ -63,59 +62,62 @@ class Function:
     def emit(self, kind, node, **parts):
         "Add a statement to the current block"
         last = getattr(node, 'end_lineno', node.lineno)
-        s = Stmt(kind, node.lineno, **{'last': last, 'node': node, 'aug': None, **parts})
-        self.out.append(s)
-        return s
+        stmt = Stmt(kind, node.lineno, **{'last': last, 'node': node, 'aug': None, **parts})
+        self.out.append(stmt)
+        return stmt
 
-    def alone(self, node, f):
-        "Return what `f()` gives, which must not need statements of its own"
-        n = len(self.out)
-        res = f()
-        if len(self.out) > n:
+    def without_statements(self, node, lower):
+        "Return what `lower()` gives, which must not need statements of its own"
+        statement_count = len(self.out)
+        result = lower()
+        if len(self.out) > statement_count:
             what = 'a call here needs a statement of its own, and would run though this part is skipped'
             raise self.error(node, what, 'Assign it to a variable before.')
-        return res
+        return result
 
-    def note_type(self, s, v, t):
-        "Note that `v` holds a value of type `t`, too"
-        new = join_types(v.type, t, self.doubles)
-        if new is None and t is not None:
-            raise self.clash(s, v, t)
-        self.changed |= new != v.type
-        v.type = new
-        if t is not None and v.typed_at is None:
-            v.typed_at = s.lineno
+    def note_type(self, node, variable, new_type):
+        "Note that `variable` holds a value of type `new_type`, too"
+        joined = join_types(variable.type, new_type, self.doubles)
+        if joined is None and new_type is not None:
+            raise self.clash(node, variable, new_type)
+        self.changed |= joined != variable.type
+        variable.type = joined
+        if new_type is not None and variable.typed_at is None:
+            variable.typed_at = node.lineno
 
-    def clash(self, s, v, t):
-        "Return the error for a variable that would have two types"
-        at = s.lineno if v.typed_at is None else v.typed_at
-        there = f'line {at + self.source.first - 1} ({self.source.text(at)})'
-        what = f'{v.name} is {describe(t)} here and {describe(v.type)} in {there}: one variable of C has one type'
-        return self.error(s, what, 'Use two names.')
+    def clash(self, node, variable, new_type):
+        "Make the error for a variable that would have two types"
+        first_line = node.lineno if variable.typed_at is None else variable.typed_at
+        other_place = f'line {first_line + self.source.first - 1} ({self.source.text(first_line)})'
+        types = f'{describe(new_type)} here and {describe(variable.type)} in {other_place}'
+        what = f'{variable.name} is {types}: one variable of C has one type'
+        return self.error(node, what, 'Use two names.')
 
-    # Variables that Python has not
-    def new_variable(self, node, name, type, alone=False):
-        "Make a variable that Python has not; `alone`: it shares its name with no other"
-        key = node.lineno, node.col_offset, name, self.made
-        self.made += 1
+    # Variables that are not in the Python source
+    def new_variable(self, node, name, type, unique_name=False):
+        "Make a variable that is not in the Python source; `unique_name`: no other variable gets its name in C"
+        key = node.lineno, node.col_offset, name, self.temporary_count
+        self.temporary_count += 1
         if key not in self.temporaries:
-            v = self.temporaries[key] = Variable(name, node)
-            v.defs = 1
-            self.variables.append(v)
-        v = self.temporaries[key]
-        v.temporary = True
-        v.bounds = None
-        v.alone = alone
-        v.type = join_types(v.type, type, self.doubles) if v.type is None or is_number(type or '') else type
-        return v
+            variable = self.temporaries[key] = Variable(name, node)
+            variable.defs = 1
+            self.variables.append(variable)
+        variable = self.temporaries[key]
+        variable.is_temporary = True
+        variable.bounds = None
+        variable.has_unique_name = unique_name
+        variable.type = (
+            join_types(variable.type, type, self.doubles) if variable.type is None or is_number(type or '') else type
+        )
+        return variable
 
-    def temporary(self, node, name, type, e, low=None, high=None):
-        """A variable that has the value of `e`, assigned before the statement at hand.
+    def temporary(self, node, name, type, expr, low=None, high=None):
+        """Return a new variable, to which `expr` is assigned before the current statement.
 
         `low`, `high`: the least and the largest of its values, where they are known to be integers.
         """
-        v = self.new_variable(node, name, type)
+        variable = self.new_variable(node, name, type)
         if low is not None:
-            v.bounds = low, high
-        self.emit('assign', node, var=v, expr=e)
-        return Expr('var', v.type, value=v)
+            variable.bounds = low, high
+        self.emit('assign', node, var=variable, expr=expr)
+        return Expr('var', variable.type, value=variable)

@@ -1,10 +1,10 @@
-"""What Python's own functions and those of `math`, `numpy`, `operator` and `cuda.fp16` mean in a kernel."""
+"""Lowers calls of Python's builtins and of `math`, `numpy`, `operator` and `cuda.fp16`."""
 
 import functools
 import math
 
 from ..tree import Expr, ZERO, const, number, tuple_of
-from ..types import BOOL, DOUBLE, FLOAT, HALF, INT, REAL, WEAK, INTEGERS, is_int, join_types, unsigned
+from ..types import BOOL, DOUBLE, FLOAT, HALF, INT, REAL, WEAK, INTEGERS, is_int, join_types, is_unsigned
 from . import convert, operators
 from .call_table import CALLS, call, native
 
@@ -229,7 +229,7 @@ def _abs(fn, node, a):
         return native('__habs', HALF, (a,), (), '__half')
     return (
         a
-        if a.type is not None and unsigned(a.type)
+        if a.type is not None and is_unsigned(a.type)
         else Expr('abs', a.type, (a,))
         if a.type in INTEGERS
         else function(fn, 'fabs', a)

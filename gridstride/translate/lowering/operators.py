@@ -1,4 +1,4 @@
-"""Python's operators between expressions, with the types of results that NumPy and Numba have.
+"""Lowers Python's operators, with the result types of NumPy and Numba.
 
 Each function gets the `Function` that is lowered first (`fn`), which makes temporaries and errors, then the
 node of Python's syntax tree, for the location of an error.
@@ -53,7 +53,7 @@ _COSTS = {'load', 'device', 'atomic', 'call', 'math', 'shuffle', 'let', 'floordi
 
 
 def is_cheap(e):
-    "May `e` be computed twice rather than kept?"
+    "Return whether it is cheap to compute `e` twice"
     return not any(part.op in _COSTS for part in walk(e))
 
 
@@ -196,7 +196,7 @@ def connect(fn, node, op, a, b):
     a, b = convert.need_number(a), convert.need_number(b)
     if a.type == b.type == BOOL or None in (a.type, b.type):
         return Expr(op, BOOL if a.type == BOOL else None, (a, b))
-    first = None if is_cheap(a) else fn.new_variable(node, 'first', a.type, alone=True)
+    first = None if is_cheap(a) else fn.new_variable(node, 'first', a.type, unique_name=True)
     return Expr('value_' + op, join_types(a.type, b.type, fn.doubles), (a, b), first)
 
 

@@ -1,4 +1,4 @@
-"""Statements: blocks, branches, loops, and the iterations over a function until its types stay."""
+"""Lowers statements: blocks, branches and loops; iterates over a function until its types stay the same."""
 
 import ast
 from types import SimpleNamespace
@@ -20,10 +20,10 @@ def _is_constant(node, value):
 
 
 class Lowering(Assignments):
-    """A function of Python becomes statements and expressions with types: `run()`, then `body`.
+    """Lowers a Python function to typed statements: `run()`, then `body`.
 
-    One method `lower_...` per kind of statement of Python; what has none is refused. Each notes what it becomes
-    in `out`, the list of the block at hand.
+    There is one method `lower_...` per kind of Python statement, which appends the lowered statements to `out`; a
+    statement without a method is refused.
     """
 
     def run(self):
@@ -39,11 +39,11 @@ class Lowering(Assignments):
 
     def take_parameters(self):
         "Make the parameters again, in each iteration"
-        self.given = []
+        self.parameter_exprs = []
         for (_, make), arg in zip(self.params, self.source.tree.args.args):
             v = self.stores[arg]
             e = make(self, v)
-            self.given.append(e)
+            self.parameter_exprs.append(e)
             self.assign(arg, v, e, parameter=True)
 
     def finish(self):
@@ -114,7 +114,7 @@ class Lowering(Assignments):
 
     def lower_Assert(self, s):
         "Lower `assert ...`"
-        self.emit('assert', s, test=convert.truth(self.alone(s, lambda: self.lower(s.test))))
+        self.emit('assert', s, test=convert.truth(self.without_statements(s, lambda: self.lower(s.test))))
 
     def lower_Return(self, s):
         "Lower `return`, with values in a device function"
@@ -159,7 +159,7 @@ class Lowering(Assignments):
 
     def lower_While(self, s):
         "Lower `while ...`"
-        test = convert.truth(self.alone(s, lambda: self.lower(s.test)))
+        test = convert.truth(self.without_statements(s, lambda: self.lower(s.test)))
         self.emit('while', s, test=test, body=self.block(s.body))
 
     def lower_For(self, s):
@@ -213,12 +213,12 @@ class Lowering(Assignments):
 
 
 def _falls_through(body):
-    "May control come to the end of `body`?"
+    "Return whether control can reach the end of `body`"
     return not any(map(_ends, body))
 
 
 def _ends(s):
-    "Does control never come past the statement `s`?"
+    "Return whether control never continues after the statement `s`"
     if isinstance(s, ast.If):
         return bool(s.orelse) and not _falls_through(s.body) and not _falls_through(s.orelse)
     if isinstance(s, ast.While):

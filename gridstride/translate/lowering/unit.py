@@ -24,153 +24,186 @@ class Unit:
         self.kernel = None
         self.functions = {}
         self.constants = {}
-        self.active = []  # the device functions that are being lowered
+        self.being_lowered = []  # the device functions that are being lowered
         self.cooperative = False  # does the kernel wait for its whole grid?
 
-    def lower(self, source, known):
-        "Return the kernel's `Lowering`, for arguments of which `known` is known"
-        params = [(a.arg, lambda fn, v, k=k: self.parameter(fn, v, k)) for a, k in zip(source.tree.args.args, known)]
+    def lower(self, source, argument_types):
+        "Return the kernel's `Lowering`, for arguments of which `argument_types` is known"
+        params = [
+            (arg.arg, lambda fn, v, described=described: self.parameter(fn, v, described))
+            for arg, described in zip(source.tree.args.args, argument_types)
+        ]
         self.main = Lowering(self, source, source.name, params).run()
         self.kernel = self.main
         return self.main
 
-    def parameter(self, fn, v, k, name=None):
+    def parameter(self, fn, v, described, name=None):
         "Return the expression of a parameter of the kernel"
         name = name or v.name
-        if isinstance(k, Number):
-            return self.number_parameter(fn, v, k, name)
-        if isinstance(k, ArrayOf):
-            return self.array_parameter(k, name)
-        return tuple_of([self.parameter(fn, v, part, f'{name}_{n}') for n, part in enumerate(k)])
+        if isinstance(described, Number):
+            return self.number_parameter(fn, v, described, name)
+        if isinstance(described, ArrayOf):
+            return self.array_parameter(described, name)
+        return tuple_of([self.parameter(fn, v, part, f'{name}_{n}') for n, part in enumerate(described)])
 
-    def number_parameter(self, fn, v, k, name):
+    def number_parameter(self, fn, v, described, name):
         "Return the variable of a parameter that is a scalar"
-        p = v
+        variable = v
         if name != v.name:  # a part of a tuple
-            p = fn.temporaries.setdefault(('parameter', name), Variable(name, v.node))
-            p.defs = 1
-        p.is_parameter, p.parameter = True, k
-        p.type = join_types(p.type, DOUBLE if k.type == WEAK and self.doubles else k.type, self.doubles)
-        return Expr('var', p.type, value=p)
+            variable = fn.temporaries.setdefault(('parameter', name), Variable(name, v.node))
+            variable.defs = 1
+        variable.is_parameter, variable.parameter = True, described
+        variable.type = join_types(
+            variable.type, DOUBLE if described.type == WEAK and self.doubles else described.type, self.doubles
+        )
+        return Expr('var', variable.type, value=variable)
 
-    def array_parameter(self, k, name):
-        "Return the array of a parameter of which `k`, an `ArrayOf`, is known"
-        m = Memory(name, k.dtype, 'param', k.ndim)
-        m.example = k
-        sizes = [Expr('size', INT, value=(m, d)) for d in range(k.ndim)]
-        start, strides = Expr('start', INT, value=m) if k.backwards else ZERO, row_strides(sizes)
-        if any(k.strides):
-            strides = [Expr('stride', INT, value=(m, d)) if k.strides[d] else ONE for d in range(k.ndim)]
-        m.view = View(m, sizes, strides, start, plain=not any(k.strides))
-        return array(m.view)
+    def array_parameter(self, described, name):
+        "Return the array of a parameter of which `described`, an `ArrayOf`, is known"
+        memory = Memory(name, described.dtype, 'param', described.ndim)
+        memory.example = described
+        sizes = [Expr('size', INT, value=(memory, d)) for d in range(described.ndim)]
+        start, strides = Expr('start', INT, value=memory) if described.backwards else ZERO, row_strides(sizes)
+        if any(described.strides):
+            strides = [
+                Expr('stride', INT, value=(memory, d)) if described.strides[d] else ONE for d in range(described.ndim)
+            ]
+        memory.view = View(memory, sizes, strides, start, plain=not any(described.strides))
+        return array(memory.view)
 
-    def constant(self, what, values, fn):
+    def constant(self, captured, values, fn):
         "Return the constant memory that holds `values`"
-        key = what.name, id(what.value)
+        key = captured.name, id(captured.value)
         if key not in self.constants:
-            is_typed = values.dtype != np.float64 or fn.doubles or isinstance(what.value, np.ndarray)
-            m = Memory(what.name, str(values.dtype) if is_typed else WEAK, 'const', values.ndim)
-            m.dims = [const(n) for n in values.shape]
-            m.values, m.keep = values, what.value
-            self.constants[key] = m
+            is_typed = values.dtype != np.float64 or fn.doubles or isinstance(captured.value, np.ndarray)
+            memory = Memory(captured.name, str(values.dtype) if is_typed else WEAK, 'const', values.ndim)
+            memory.dims = [const(n) for n in values.shape]
+            memory.values, memory.keep = values, captured.value
+            self.constants[key] = memory
         return self.constants[key]
 
-    def call(self, fn, node, g, args, kw):
-        "Return a call of the device function `g`"
-        if g in self.active:
-            what = f'{g.__name__} calls itself, directly or not: recursion is not translated'
+    def call(self, fn, node, py_func, args, kw):
+        "Return a call of the device function `py_func`"
+        if py_func in self.being_lowered:
+            what = f'{py_func.__name__} calls itself, directly or not: recursion is not translated'
             raise fn.error(node, what, 'Write a loop.')
-        source = Source(g)
-        args = self.arguments(fn, node, g, source, args, kw)
-        f = self.function(g, source, args)
-        for a, p in zip(args, f.given):
-            _note_writes(a, p)
-        e = Expr('device', f.result, args, f)
-        is_tuple = isinstance(f.result, tuple) and not isinstance(f.result, Array)
-        return self.take_apart(fn, node, e, f) if is_tuple else e
+        source = Source(py_func)
+        args = self.arguments(fn, node, py_func, source, args, kw)
+        callee = self.function(py_func, source, args)
+        for argument, parameter in zip(args, callee.parameter_exprs):
+            _note_writes(argument, parameter)
+        call_expr = Expr('device', callee.result, args, callee)
+        is_tuple = isinstance(callee.result, tuple) and not isinstance(callee.result, Array)
+        return self.unpack_result(fn, node, call_expr, callee) if is_tuple else call_expr
 
-    def function(self, g, source, args):
-        "Return the `Lowering` of the device function `g` for such arguments"
-        key = g, tuple(map(_key, args))
+    def function(self, py_func, source, args):
+        "Return the `Lowering` of the device function `py_func` for such arguments"
+        key = py_func, tuple(map(_key, args))
         if key not in self.functions:
-            self.active.append(g)
+            self.being_lowered.append(py_func)
             names = [p.arg for p in source.tree.args.args]
-            params = [(n, lambda f, v, a=a: self.inner(f, v, a, v.name)) for n, a in zip(names, args)]
-            f = Lowering(self, source, g.__name__, params)
-            f.is_kernel = False
-            f.run()
-            self.active.pop()
-            self.functions[key] = f
+            params = [
+                (n, lambda callee, v, argument=argument: self.device_parameter(callee, v, argument, v.name))
+                for n, argument in zip(names, args)
+            ]
+            callee = Lowering(self, source, py_func.__name__, params)
+            callee.is_kernel = False
+            callee.run()
+            self.being_lowered.pop()
+            self.functions[key] = callee
         return self.functions[key]
 
-    def arguments(self, fn, node, g, source, args, kw):
-        "Return the arguments of a call of `g` in the order of its parameters, with the defaults"
-        a = source.tree.args
-        if a.vararg or a.kwarg or a.kwonlyargs:
-            raise fn.error(node, f'{g.__name__} takes *args, **kwargs or keyword-only arguments, which CUDA C has not')
-        names = [arg.arg for arg in a.args]
-        defaults = dict(zip(names[::-1], (g.__defaults__ or ())[::-1]))
-        given = {**dict(zip(names, args)), **kw}
-        if len(args) > len(names) or set(kw) - set(names[len(args) :]) or set(names) - set(given) - set(defaults):
-            raise fn.error(node, f'{g.__name__} takes ({", ".join(names)})')
-        return [given[n] if n in given else fn.thing(node, defaults[n], None) for n in names]
+    def arguments(self, fn, node, py_func, source, args, kw):
+        "Return the arguments of a call of `py_func` in the order of its parameters, with the defaults"
+        signature = source.tree.args
+        if signature.vararg or signature.kwarg or signature.kwonlyargs:
+            raise fn.error(
+                node, f'{py_func.__name__} takes *args, **kwargs or keyword-only arguments, which CUDA C has not'
+            )
+        names = [arg.arg for arg in signature.args]
+        defaults = dict(zip(names[::-1], (py_func.__defaults__ or ())[::-1]))
+        values = {**dict(zip(names, args)), **kw}
+        if len(args) > len(names) or set(kw) - set(names[len(args) :]) or set(names) - set(values) - set(defaults):
+            raise fn.error(node, f'{py_func.__name__} takes ({", ".join(names)})')
+        return [values[n] if n in values else fn.outer_value(node, defaults[n], None) for n in names]
 
-    def inner(self, f, v, a, name):
-        "Return the expression of a parameter of a device function, for an argument `a`"
-        if a.op == 'object':
-            return a
-        if a.op == 'tuple':
-            return tuple_of([self.inner(f, v, operand, f'{name}_{n}') for n, operand in enumerate(a.args)])
-        if a.op == 'view':
-            return array(_inner_view(a.value, name))
-        p = v if name == v.name else f.temporaries.setdefault(('parameter', name), Variable(name, v.node))
-        p.is_parameter, p.defs = True, max(p.defs, 1)
-        p.type = join_types(p.type, a.type, self.doubles)
-        return Expr('var', p.type, value=p)
+    def device_parameter(self, callee, variable, argument, name):
+        "Return the expression of a parameter of a device function, for an argument `argument`"
+        if argument.op == 'object':
+            return argument
+        if argument.op == 'tuple':
+            return tuple_of(
+                [
+                    self.device_parameter(callee, variable, operand, f'{name}_{n}')
+                    for n, operand in enumerate(argument.args)
+                ]
+            )
+        if argument.op == 'view':
+            return array(_inner_view(argument.value, name))
+        parameter = (
+            variable
+            if name == variable.name
+            else callee.temporaries.setdefault(('parameter', name), Variable(name, variable.node))
+        )
+        parameter.is_parameter, parameter.defs = True, max(parameter.defs, 1)
+        parameter.type = join_types(parameter.type, argument.type, self.doubles)
+        return Expr('var', parameter.type, value=parameter)
 
-    def take_apart(self, fn, node, e, f):
+    def unpack_result(self, fn, node, call_expr, callee):
         "Return the parts of the tuple that a device function returns"
-        v = fn.new_variable(node, 'result', f.result)
-        v.struct = f
-        fn.emit('assign', node, var=v, expr=e)
-        return tuple_of([Expr('field', t, (Expr('var', f.result, value=v),), n) for n, t in enumerate(f.result)])
+        result = fn.new_variable(node, 'result', callee.result)
+        result.struct = callee
+        fn.emit('assign', node, var=result, expr=call_expr)
+        return tuple_of(
+            [
+                Expr('field', item_type, (Expr('var', callee.result, value=result),), n)
+                for n, item_type in enumerate(callee.result)
+            ]
+        )
 
 
 def _inner_view(view, name):
     "Return the view that a device function has of an array that is its argument"
     if view.is_full_array:
-        m = Memory(name, view.memory.dtype, 'argument', view.ndim, view.memory.dims if view.ndim > 1 else None)
-        return View(m, view.sizes, view.strides, plain=True)
-    m = Memory(name, view.memory.dtype, 'argument', view.ndim)
+        memory = Memory(name, view.memory.dtype, 'argument', view.ndim, view.memory.dims if view.ndim > 1 else None)
+        return View(memory, view.sizes, view.strides, plain=True)
+    memory = Memory(name, view.memory.dtype, 'argument', view.ndim)
 
-    def own(what, d, s):
-        return s if s is None or number(s) is not None else Expr(what, INT, value=(m, d))
+    def own_size(what, axis, size):
+        return size if size is None or number(size) is not None else Expr(what, INT, value=(memory, axis))
 
-    sizes = [own('size', d, s) for d, s in enumerate(view.sizes)]
+    sizes = [own_size('size', axis, size) for axis, size in enumerate(view.sizes)]
     if view.plain and None not in sizes[1:]:
-        return View(m, sizes, row_strides(sizes), plain=True)
-    return View(m, sizes, [own('stride', d, s) for d, s in enumerate(view.strides)])
+        return View(memory, sizes, row_strides(sizes), plain=True)
+    return View(memory, sizes, [own_size('stride', axis, size) for axis, size in enumerate(view.strides)])
 
 
-def _key(a):
-    "Return what a device function is specialized for"
-    if a.op == 'tuple':
-        return tuple(map(_key, a.args))
-    if a.op != 'view':
-        return ('object', id(a.value)) if a.op == 'object' else a.type
-    v = a.value
-    sizes = tuple(s is None or number(s) for s in v.sizes)
-    strides = None if v.plain else tuple(map(number, v.strides))
-    return 'view', v.type, v.is_full_array and v.ndim > 1 and tuple(map(number, v.sizes)), v.plain, strides, sizes
+def _key(argument):
+    "Return a key of an argument for which device functions are specialized"
+    if argument.op == 'tuple':
+        return tuple(map(_key, argument.args))
+    if argument.op != 'view':
+        return ('object', id(argument.value)) if argument.op == 'object' else argument.type
+    view = argument.value
+    sizes = tuple(size is None or number(size) for size in view.sizes)
+    strides = None if view.plain else tuple(map(number, view.strides))
+    return (
+        'view',
+        view.type,
+        view.is_full_array and view.ndim > 1 and tuple(map(number, view.sizes)),
+        view.plain,
+        strides,
+        sizes,
+    )
 
 
-def _note_writes(a, p):
-    "Note that what the device function writes to its parameter `p` is written to the argument `a`"
-    if a.op == 'tuple':
-        for x, y in zip(a.args, p.args):
+def _note_writes(argument, parameter):
+    "Note that what the device function writes to its parameter `parameter` is written to the argument `argument`"
+    if argument.op == 'tuple':
+        for x, y in zip(argument.args, parameter.args):
             _note_writes(x, y)
-    if a.op == 'view':
-        m = a.value.memory
-        m.used = True
-        if p.value.memory.written:
-            m.write()
+    if argument.op == 'view':
+        memory = argument.value.memory
+        memory.used = True
+        if parameter.value.memory.written:
+            memory.write()

@@ -1,7 +1,7 @@
-"""Expressions: names, literals, operators and calls of Python become expressions with types.
+"""Lowers expressions: names, literals, operators and calls.
 
-A name of the function is a variable; any other name is looked up now, and what it holds is frozen, as Numba
-does it.
+A name that the function assigns is a variable; any other name is looked up at translation, and its value becomes a
+constant, as in Numba.
 """
 
 import ast
@@ -95,7 +95,7 @@ def _is_array(v):
 
 
 def _is_number_type(f):
-    "Does calling the object `f` convert a number, as np.float32 and numba.float32 do?"
+    "Return whether calling the object `f` converts a number, like np.float32 and numba.float32"
     if is_number_type(f):
         return True
     return type(f).__module__.startswith('numba') and not hasattr(f, 'py_func')
@@ -138,7 +138,7 @@ class Values(Function):
         return Literal(e, text) if text else e
 
     def lower_Name(self, node):
-        "Lower a variable of the function, or what a name means outside it"
+        "Lower a variable of the function, or the value of a name outside it"
         if node in self.reads:
             v = self.reads[node]
             if v is None:
@@ -148,10 +148,10 @@ class Values(Function):
         if not known:
             hint = 'Define it before the kernel, or pass it as an argument.'
             raise self.error(node, f'nothing is called {node.id} here', hint)
-        return self.thing(node, value, node.id)
+        return self.outer_value(node, value, node.id)
 
     def variable(self, node, v):
-        "Return what the variable `v` stands for"
+        "Return the expression of the variable `v`"
         if v.bound is not None:
             return v.bound
         if v.constant is not None:
@@ -166,8 +166,8 @@ class Values(Function):
             return array(v.view)
         return Expr('var', v.type, value=v)
 
-    def thing(self, node, v, name):
-        "Return what an object outside the function means"
+    def outer_value(self, node, v, name):
+        "Return the expression of an object outside the function"
         if isinstance(v, (bool, np.bool_)):
             return self.name_number(BOOL, name, bool(v))
         if isinstance(v, np.generic) and v.dtype.kind in 'iuf':
@@ -178,7 +178,7 @@ class Values(Function):
             return self.name_number(DOUBLE if self.doubles else WEAK, name, v) if _is_finite(v) else self.float(v)
         if isinstance(v, tuple):
             return Expr(
-                'tuple', None, [self.thing(node, item, None) for item in v], SimpleNamespace(name=name, value=v)
+                'tuple', None, [self.outer_value(node, item, None) for item in v], SimpleNamespace(name=name, value=v)
             )
         if _is_array(v):
             return self.freeze(node, v, name)
@@ -213,7 +213,7 @@ class Values(Function):
         if e.op == 'view':
             return self.attribute(node, e, k)
         if e.op == 'tuple' and hasattr(getattr(e.value, 'value', None), k):
-            return self.thing(node, getattr(e.value.value, k), k)
+            return self.outer_value(node, getattr(e.value.value, k), k)
         if e.op != 'object':
             raise self.error(node, f'{describe(e.type)} has no {k!r} in a kernel')
         if isinstance(e.value, str) and e.value.startswith('cuda'):
@@ -224,8 +224,8 @@ class Values(Function):
             what = f'{ast.unparse(node)} is nothing that exists when the kernel is translated'
             raise self.error(node, what) from None
         if not inspect.ismodule(e.value):
-            return self.thing(node, v, k)
-        return self.float(v) if isinstance(v, float) else self.thing(node, v, None)
+            return self.outer_value(node, v, k)
+        return self.float(v) if isinstance(v, float) else self.outer_value(node, v, None)
 
     def cuda_name(self, node, path):
         "Return what the dotted name `path`, which begins with `cuda.`, means"
@@ -338,7 +338,7 @@ class Values(Function):
                 parts.append(operators.compare(self, node, sign, left, b))
                 left = b
                 continue
-            v = self.new_variable(node, 'middle', b.type, alone=True)  # the middle of a < b < c is computed once
+            v = self.new_variable(node, 'middle', b.type, unique_name=True)  # the middle of a < b < c is computed once
             parts.append(operators.compare(self, node, sign, left, Expr('let', b.type, (b,), v)))
             left = Expr('var', b.type, value=v)
         return operators.all_of(parts)
@@ -348,13 +348,13 @@ class Values(Function):
         res = self.lower(node.values[0])
         op = 'land' if isinstance(node.op, ast.And) else 'lor'
         for n in node.values[1:]:
-            res = operators.connect(self, node, op, res, self.alone(node, lambda: self.lower(n)))
+            res = operators.connect(self, node, op, res, self.without_statements(node, lambda: self.lower(n)))
         return res
 
     def lower_IfExp(self, node):
         "Lower `a if test else b`"
         test = self.lower(node.test)
-        a, b = (self.alone(node, lambda: self.lower(branch)) for branch in (node.body, node.orelse))
+        a, b = (self.without_statements(node, lambda: self.lower(branch)) for branch in (node.body, node.orelse))
         return operators.choose(self, node, test, a, b)
 
     # Calls: the table of `calls` has what CUDA and Python offer; a device function is lowered once per set of
