@@ -77,8 +77,8 @@ def calls(width, of='softmax', on=None):
 @pytest.mark.slow
 def test_rows_in_registers():
     "Of lanes, of a warp, of a block; the longest, and the first that shared memory keeps"
-    for width in (20, 200, 1000, 5000, 2**14): assert 'Sum kept[HELD][V]' in calls(width)[0].src
-    assert 'kept[HELD]' not in calls(2**14 + 4)[0].src and 'kept[HELD]' not in calls(200, 'softmax_backward')[0].src
+    for width in (20, 200, 1000, 5000, 2**14): assert 'Sum terms[HELD][V]' in calls(width)[0].src
+    assert 'terms[HELD]' not in calls(2**14 + 4)[0].src and 'terms[HELD]' not in calls(200, 'softmax_backward')[0].src
     assert all(calls(width)[0].cluster == (1, 1, 1) for width in (20, 2**14))
     for width in (1, 20, 203, 1000, 5000): both_ways(softmax, normal(3, width))
     for width in (5000, 2**14): both_ways(log_softmax, normal(2, width))
@@ -88,7 +88,7 @@ def test_rows_in_registers():
 @pytest.mark.slow
 def test_rows_in_registers_of_a_cluster(small):
     "Each thread has two packs; with three, or where some had fewer, rows are in shared memory"
-    def blocks(width): return calls(width)[0].cluster[0] if 'kept[HELD]' in calls(width)[0].src else None
+    def blocks(width): return calls(width)[0].cluster[0] if 'terms[HELD]' in calls(width)[0].src else None
     assert [blocks(o) for o in (512, 1024, 2048, 3072, 2044)] == [2, 4, 8, None, None]
     for width in (512, 2048):
         for f in WAYS: both_ways(f, normal(3, width))

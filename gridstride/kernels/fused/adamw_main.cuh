@@ -1,13 +1,13 @@
-// Host code of an exported AdamW: random tensors, one step, a check against double, the time. Above it are the
-// sizes of the tensors (cases, the last one is timed), what a block has of one (CHUNK), and the hyperparameters.
-// Below it are the launches.
+// Host code of an exported AdamW: it makes random tensors, runs one step, checks it against double, and times it.
+// Defined above: the sizes of the tensors (cases; the last one is timed), elements per block (CHUNK), and the
+// hyperparameters. The launches are defined below.
 void launch(int number, char *memory, const long long *table, const int2 *chunks);
 
-constexpr long long CHECKED = 1 << 20;      // elements of a tensor that are recomputed, the last ones
+constexpr long long CHECKED = 1 << 20;      // so many elements at the end of a tensor are checked
 
 struct Four { float *at[4]; };              // parameters, gradients, means, means of squares
 
-// Values from -2 to 2, in the last array from 0 to 4; the same in each run
+// Fills arrays with values from -2 to 2, the last one from 0 to 4; they are the same in each run.
 __global__ void fill(float *x, long long size, int which) {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= size) return;
@@ -30,7 +30,7 @@ void compare(const std::vector<std::vector<float>> &given, const std::vector<std
         s += one_minus_beta2 * (g * g - s);
         p += -decay * p - rate * m / (std::sqrt(s) / root + eps);
         double want[4] = {p, g, m, s};
-        for (int k = 0; k < 4; k++)                         // some roundings, each of 2^-24 of what is at most 4
+        for (int k = 0; k < 4; k++)                         // some rounding errors, each 2^-24 of a value of at most 4
             if (!(std::abs(got[k][i] - want[k]) <= 2e-6)) {
                 printf("FAIL %-34s array %d of %lld elements: %g, and %g is right\n", NAME, k, size, got[k][i],
                        want[k]);
@@ -45,7 +45,7 @@ template <class T> T *copied(const std::vector<T> &from) {
     return to;
 }
 
-// The time of a step if it is `timed`, else 0
+// Runs a step; returns its time if it is `timed`, else 0.
 double run_case(int number, bool timed) {
     std::vector<Four> tensors;
     std::vector<long long> table;

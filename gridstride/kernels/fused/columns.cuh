@@ -1,6 +1,6 @@
-// Sums of the columns of `parts` (count x all columns). The first `width` columns are those of `out`, others of `more`.
-// Above: the types From and Sum, SLICES (warps, each for some of the rows), and on a Hopper GPU SECOND: may the launch
-// ahead still be at work?
+// Sums the columns of `parts` (count x all). The first `width` sums are written to `out`, the others to `more`. Defined
+// above: the types From and Sum, SLICES (warps, each for some of the rows), and SECOND: this is the second of two
+// launches with programmatic dependent launch, so it waits for the first one.
 __global__ void __launch_bounds__(32 * SLICES)
 add_columns(const Sum *parts, From *out, From *more, int count, int width, int all) {
     __shared__ Sum of_warp[SLICES][32];

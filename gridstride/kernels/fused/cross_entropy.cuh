@@ -1,10 +1,10 @@
-// The cross entropy of rows of `width` logits in two passes: `losses` reads a row and keeps two values of it, from
-// which `gradients` computes the gradient. Neither softmax nor probabilities are stored.
-// Above: the types From (of logits) and Sum (of all arithmetic), V (elements per load), THREADS, at least 2 V, and
-// AHEAD (loads in flight).
+// The cross entropy of rows of `width` logits in two passes: `losses` reads a row and saves two values, from which
+// `gradients` computes the gradient. The probabilities are not stored.
+// Defined above: the types From (of logits) and Sum (of all arithmetic), V (elements per load), THREADS (at least 2 V),
+// and AHEAD (loads in flight).
 struct alignas(V * sizeof(From)) Pack { From at[V]; };
 
-// A row may begin at any address: before the first aligned pack, and after the last one, are single elements.
+// A row may begin at any address, so there are single elements before the first aligned pack and after the last one.
 struct Row {
     unsigned width, head, packs, singles;                   // head: single elements before the packs
     __device__ Row(const From *elements, unsigned width) : width(width) {
@@ -12,31 +12,31 @@ struct Row {
         head = min(width, (V - past) % V), packs = (width - head) / V, singles = width - packs * V;
     }
     __device__ unsigned index_of(unsigned single) const { return single < head ? single : width - singles + single; }
-    __device__ unsigned pack_of(long long i) const {        // the pack of element i; none if it is a single one
+    __device__ unsigned pack_of(long long i) const {        // the pack of element i, or ~0u for a single element
         return i >= head && i < head + packs * V ? (unsigned)(i - head) / V : ~0u;
     }
 };
 
 constexpr Sum LOG2E = 1.44269504088896340736, LN2 = 0.69314718055994530942;
-constexpr Sum LOWEST = sizeof(Sum) == 4 ? -3e38 : -1e308;   // finite: minus infinity less itself would be NaN
+constexpr Sum LOWEST = sizeof(Sum) == 4 ? -3e38 : -1e308;   // finite, because infinity - infinity is NaN
 
-__device__ float two_to(float x) {                          // 2^x; 0 where it is below the smallest normal number
+__device__ float pow2(float x) {                          // 2^x; 0 where it is below the smallest normal number
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
-__device__ double two_to(double x) { return exp2(x); }
+__device__ double pow2(double x) { return exp2(x); }
 
-// e^x is 2^(x LOG2E). Of some logits: the largest one times LOG2E, and the sum of all 2^(x LOG2E - shift), so that
-// none is above 1. The shift is rounded once, and the same wherever it is used: its rounding falls out of the result.
+// e^x is 2^(x LOG2E). `shift` is the largest logit times LOG2E, `sum` the sum of all 2^(x LOG2E - shift), none of which
+// exceeds 1. The shift is rounded once and used consistently, so its rounding error cancels in the result.
 struct Sums { Sum shift, sum; };
 __device__ float shift_of(float x) { return __fmul_rn(x, LOG2E); }
 __device__ double shift_of(double x) { return __dmul_rn(x, LOG2E); }
-__device__ Sum above(Sum x, Sum shift) { return two_to(fma(x, LOG2E, -shift)); }
+__device__ Sum exp_minus(Sum x, Sum shift) { return pow2(fma(x, LOG2E, -shift)); }
 
 __device__ Sums join(Sums a, Sums b) {
     Sum shift = a.shift > b.shift ? a.shift : b.shift;
-    return {shift, a.sum * two_to(a.shift - shift) + b.sum * two_to(b.shift - shift)};
+    return {shift, a.sum * pow2(a.shift - shift) + b.sum * pow2(b.shift - shift)};
 }
 
 template<int N> __device__ void add(Sums &sums, const From (&given)[N]) {
@@ -47,22 +47,22 @@ template<int N> __device__ void add(Sums &sums, const From (&given)[N]) {
         most = x[n] > most ? x[n] : most;
     }
     Sum shift = shift_of(most);
-    if (shift > sums.shift) sums = {shift, sums.sum * two_to(sums.shift - shift)};
+    if (shift > sums.shift) sums = {shift, sums.sum * pow2(sums.shift - shift)};
     #pragma unroll
-    for (int n = 0; n < N; n++) sums.sum += above(x[n], sums.shift);
+    for (int n = 0; n < N; n++) sums.sum += exp_minus(x[n], sums.shift);
 }
 __device__ void add(Sums &sums, From x) {
     const From one[1] = {x};
     add(sums, one);
 }
 
-__device__ Sums warp_join(Sums sums, int lanes) {           // each lane gets those of its `lanes` neighbours
+__device__ Sums warp_join(Sums sums, int lanes) {  // each lane gets the joined Sums of its group of `lanes` lanes
     for (int d = lanes / 2; d > 0; d /= 2)
         sums = join(sums, {__shfl_xor_sync(~0u, sums.shift, d), __shfl_xor_sync(~0u, sums.sum, d)});
     return sums;
 }
 
-__device__ Sums block_join(Sums sums) {                     // each thread gets those of its block
+__device__ Sums block_join(Sums sums) {                     // each thread gets the joined Sums of its block
     __shared__ Sums of_warp[THREADS / 32];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     sums = warp_join(sums, 32);
@@ -71,18 +71,18 @@ __device__ Sums block_join(Sums sums) {                     // each thread gets 
     return warp_join(lane < THREADS / 32 ? of_warp[lane] : Sums{LOWEST, 0}, 32);
 }
 
-__device__ Sum loss_of(Sum x, Sums sums) {                  // log(sum of e^x) less the target's x
+__device__ Sum loss_of(Sum x, Sums sums) {                  // log(sum of e^x) - x of the target
     return (log2(sums.sum) + fma(x, -LOG2E, sums.shift)) * LN2;
 }
 
-__device__ From gradient_of(From x, Sums sums, Sum factor, bool target) {    // (softmax, less 1 for it) * factor
-    return From((above((Sum)x, sums.shift) / sums.sum - target) * factor);
+__device__ From gradient_of(From x, Sums sums, Sum factor, bool target) {    // (softmax - 1 for the target) * factor
+    return From((exp_minus((Sum)x, sums.shift) / sums.sum - target) * factor);
 }
 
 __device__ Pack gradient_of(Pack pack, Sums sums, Sum factor) {              // where the target is not among them
     factor /= sums.sum;
     #pragma unroll
-    for (int v = 0; v < V; v++) pack.at[v] = From(above((Sum)pack.at[v], sums.shift) * factor);
+    for (int v = 0; v < V; v++) pack.at[v] = From(exp_minus((Sum)pack.at[v], sums.shift) * factor);
     return pack;
 }
 

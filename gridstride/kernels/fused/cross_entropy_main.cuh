@@ -1,12 +1,12 @@
-// Host code of an exported cross entropy: random logits, a check against double, the time. Above it are the
-// type of the logits (Number), how far a gradient may be off (ROUNDING), and the sizes to try (cases: rows, width; the
-// last one is timed). Below it are the launches: the mean of the losses, and its gradient over the logits.
+// Host code of an exported cross entropy: it makes random logits, checks results against double, and times the last
+// size. Defined above: the type of the logits (Number), the tolerance of gradients (ROUNDING), and the sizes (cases:
+// rows, width). The launches are defined below: the mean loss, and its gradient, which overwrites the logits.
 void launch(int number, Number *x, const long long *target, float *scale, float *loss, float *out);
 
 constexpr long long IGNORED = -100;
-constexpr int CHECKED = 16;                 // rows that are recomputed
+constexpr int CHECKED = 16;                 // rows that are checked
 
-// Logits from -8 to 8, and one class per row, ignored in every seventh; the same in each run
+// Makes logits from -8 to 8 and one target per row; every seventh row is ignored. They are the same in each run.
 __global__ void fill(Number *x, long long *target, int rows, int width) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x, size = (size_t)rows * width;
     if (i < size) x[i] = Number((float)(hashed(i) >> 40) / (1 << 20) - 8);
@@ -23,7 +23,7 @@ bool near(double got, double want, double rounding, double least) {
     return std::abs(got - want) <= rounding * std::abs(want) + least;
 }
 
-// The loss of a row, and its gradient, by one thread of the CPU
+// Computes the loss of a row and its gradient on the CPU.
 double expected(const std::vector<Number> &x, long long target, double factor, std::vector<double> &gradient) {
     double most = -1e300, sum = 0;
     for (Number o : x) most = std::max(most, (double)(float)o);
@@ -73,7 +73,7 @@ int run() {
         if (i == last) ms = median_time([&] { launch(i, x, target, scale, loss, out); });
     }
     auto [rows, width] = cases[last];
-    double bytes = 2. * rows * width * sizeof(Number);      // each is read, and its gradient written
+    double bytes = 2. * rows * width * sizeof(Number);      // logits are read, gradients are written
     printf("PASS %-34s %6d x %-10d %9.4f ms  %7.1f GB/s, %s\n", NAME, rows, width, ms, bytes / ms / 1e6, gpu.name);
     return 0;
 }

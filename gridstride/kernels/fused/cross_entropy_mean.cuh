@@ -1,5 +1,5 @@
-// The kernels before and after the rows of a cross entropy: the number of targets, and the mean loss. Above: the type
-// Sum, and THREADS.
+// Kernels that run before and after the losses of the rows: count the targets, and compute the mean loss. Defined
+// above: the type Sum, and THREADS.
 template<class T> __device__ T block_sum(T sum) {           // thread 0 gets the sum over its block
     __shared__ T of_warp[THREADS / 32];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -11,7 +11,7 @@ template<class T> __device__ T block_sum(T sum) {           // thread 0 gets the
     return sum;
 }
 
-// One block: what the sum of all losses is multiplied by, 1 or (for the mean) 1 / how many rows count
+// Runs as one block. Computes the factor of the sum of all losses: 1, or for the mean 1 / (rows that are not ignored).
 __global__ void __launch_bounds__(THREADS)
 count_targets(const long long *target, Sum *scale, int rows, unsigned width, int mean, long long ignored) {
     int counted = 0;
@@ -24,7 +24,7 @@ count_targets(const long long *target, Sum *scale, int rows, unsigned width, int
     if (threadIdx.x == 0) *scale = mean ? Sum(1) / counted : Sum(1);
 }
 
-// One block; the order of additions is the same in each run.
+// Runs as one block, so that the order of additions is the same in each run.
 __global__ void __launch_bounds__(THREADS) add_losses(const Sum *loss, const Sum *scale, Sum *out, int rows) {
     Sum sum = 0;
     for (int row = threadIdx.x; row < rows; row += THREADS) sum += loss[row];

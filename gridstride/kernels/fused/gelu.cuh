@@ -1,5 +1,5 @@
-// GELU: x * Phi(x), Phi being the normal distribution's CDF. Above: the types From and Sum, and TANH: is Phi
-// approximated by tanh? If the arrays have 16 bits, it is computed to within 2^-22, which is faster.
+// GELU: x * Phi(x), where Phi is the CDF of the normal distribution. Defined above: the types From and Sum, and TANH:
+// approximate Phi by tanh. For 16-bit arrays, Phi is computed with an error of at most 2^-22, which is faster.
 constexpr bool SHORT = sizeof(From) == 2;
 
 __device__ float fast_inverse(float x) { asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(x) : "f"(x)); return x; }
@@ -13,7 +13,7 @@ __device__ Sum gaussian(Sum x) { return power_of_2(Sum(-.7213475204444817) * x *
 __device__ Sum normal_cdf(Sum x) {
     if constexpr (TANH) {                                   // (1 + tanh(u)) / 2 is 1 / (1 + e^-2u)
         return inverse(1 + power_of_2(x * (Sum(-2.302208198144325) + Sum(-.1029432395800235) * x * x)));
-    } else if constexpr (SHORT) {                           // Abramowitz and Stegun 7.1.26, for x normal_cdf 0 first
+    } else if constexpr (SHORT) {                           // Abramowitz and Stegun 7.1.26, first for -|x|
         Sum t = inverse(1 + Sum(.23164189) * fabsf(x));
         Sum phi = ((((Sum(.530702715) * t - Sum(.726576014)) * t + Sum(.710706871)) * t - Sum(.142248368)) * t
                      + Sum(.127414796)) * t * gaussian(x);

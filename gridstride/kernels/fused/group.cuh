@@ -1,10 +1,10 @@
-// GROUP threads have a row; THREADS / GROUP such groups are a block. A thread has HELD packs of the row in registers.
-// Above: the type Sum, these three constants, and BEYOND: may a row be longer than what its threads hold?
-constexpr int GROUPS = THREADS / GROUP, WARPS = GROUP / 32; // of a block; of a group
+// A group of GROUP threads processes a row; a block has THREADS / GROUP groups. A thread holds HELD packs in registers.
+// Defined above: the type Sum, these three constants, and BEYOND: a row may be longer than what its threads hold.
+constexpr int GROUPS = THREADS / GROUP, WARPS = GROUP / 32; // groups per block; warps per group
 
 // Every thread gets the N sums over its group. All threads of the block call it; `buffer` alternates between 0 and 1.
 template<int N> __device__ void group_sum(Sum (&x)[N], int buffer) {
-    // two (double buffering), so that no warp overwrites what others still read
+    // Two buffers (double buffering), so that no warp overwrites values that others still read.
     __shared__ Sum of_warp[2][N][THREADS / 32];
     #pragma unroll
     for (int d = 16; d > 0; d /= 2)
@@ -21,13 +21,13 @@ template<int N> __device__ void group_sum(Sum (&x)[N], int buffer) {
     }
 }
 
-template<class F> __device__ void each_held(int packs, F f) {                // f(which of the thread, which of the row)
+template<class F> __device__ void each_held(int packs, F f) {                // f(index in the thread, index in the row)
     #pragma unroll
     for (int h = 0; h < HELD; h++)
         if (threadIdx.x % GROUP + h * GROUP < packs) f(h, threadIdx.x % GROUP + h * GROUP);
 }
 
-template<class F> __device__ void each_beyond(int packs, F f) {              // f(which of the row): those not held
+template<class F> __device__ void each_beyond(int packs, F f) {  // f(index in the row) for packs that are not held
     if constexpr (BEYOND)
         for (int i = threadIdx.x % GROUP + HELD * GROUP; i < packs; i += GROUP) f(i);
 }

@@ -1,5 +1,6 @@
-// As join_in_cluster.cuh, for rows in registers: blocks send their Parts by st.async, and each block's mbarrier counts
-// the bytes, so that no fence is needed. That is faster there, and slower if rows are in shared memory.
+// Like join_in_cluster.cuh, for rows in registers: blocks send their Parts with st.async, and the mbarrier of each
+// block counts the bytes, so no fence is needed. This is faster for rows in registers, and slower for rows in shared
+// memory.
 __device__ int part_of_row() { return rank(); }
 
 struct Mailbox { Part parts[THREADS / 32 * CLUSTER]; u64 all; };
@@ -24,7 +25,7 @@ __device__ Part join_block(Part part) {                     // all threads of al
     Part *parts = mailbox().parts;
     const u32 all = address(&mailbox().all);
     part = join_lanes<32>(part);
-    cluster_wait();                                         // until the others are there
+    cluster_wait();                                         // the mbarriers of the other blocks are initialized
     if (lane < CLUSTER) store_async(parts + rank() * WARPS + threadIdx.x / 32, lane, part.most, part.sum, all);
     barrier_wait(all, 0);
     part = {LOWEST, 0};

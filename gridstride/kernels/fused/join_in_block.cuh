@@ -1,4 +1,4 @@
-// A row belongs to a block, or to GROUP of its threads
+// A row is processed by one block, or by GROUP of its threads.
 constexpr int CLUSTER = 1;
 __device__ int part_of_row() { return 0; }
 __device__ void begin() {}

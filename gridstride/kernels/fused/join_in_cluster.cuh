@@ -1,4 +1,4 @@
-// A row belongs to the CLUSTER blocks of a cluster, which reach each other's shared memory
+// A row is processed by the CLUSTER blocks of a cluster, which join their Parts through distributed shared memory.
 __device__ int part_of_row() { return rank(); }
 __device__ void begin() { cluster_arrive_relaxed(); }  // signals the other blocks that this one has started
 
@@ -8,7 +8,7 @@ __device__ Part join_block(Part part) {                     // all threads of al
     const int lane = threadIdx.x % 32;
     Part *mine = &parts[rank() * WARPS + threadIdx.x / 32];
     part = join_lanes<32>(part);
-    cluster_wait();                                         // until the others are there
+    cluster_wait();                                         // the other blocks have started
     if (lane < CLUSTER) into_block(&mine->most, lane, part.most), into_block(&mine->sum, lane, part.sum);
     cluster_sync();
     part = {LOWEST, 0};

@@ -1,5 +1,5 @@
-// x *= factor unless that is 1, so that gradients that were computed in advance need not be read again.
-// Above: the types From and Sum (in which is multiplied), V (elements per load), and THREADS.
+// x *= factor; nothing is read or written if the factor is 1. It scales gradients that the forward pass has computed.
+// Defined above: the types From and Sum (of the multiplication), V (elements per load), and THREADS.
 struct alignas(V * sizeof(From)) Pack { From at[V]; };
 
 __global__ void __launch_bounds__(THREADS) multiply(From *x, const Sum *factor, long long size) {
@@ -13,6 +13,6 @@ __global__ void __launch_bounds__(THREADS) multiply(From *x, const Sum *factor, 
         for (int v = 0; v < V; v++) pack.at[v] = From((Sum)pack.at[v] * by);
         packs[i] = pack;
     }
-    const long long last = size / V * V + first;            // the elements after the last whole pack
+    const long long last = size / V * V + first;            // the elements after the last complete pack
     if (last < size) x[last] = From((Sum)x[last] * by);
 }

@@ -1,5 +1,5 @@
-// V elements that are loaded and stored at once. Above: the types From (of the arrays) and Sum (in which is computed),
-// V, and STREAM: is what is stored too much for the caches to keep it until it is read?
+// A pack is V elements that are loaded and stored at once. Defined above: the types From (of the arrays) and Sum (of
+// all arithmetic), V, and STREAM: the result exceeds the caches, so stores use a streaming hint.
 struct alignas(V * sizeof(From)) Pack { From at[V]; };
 
 __device__ void store(Pack *to, const Pack &pack) {

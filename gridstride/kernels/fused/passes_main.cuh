@@ -1,7 +1,7 @@
-// Host code of an exported gelu, bias_gelu, rms_norm or layer_norm, forward or backward: random inputs, a check
-// of every result against double, the time. Above it are which it is (TOOL, BACKWARD), the types of the arrays (From)
-// and of sums (Sum), what a result may be off (ROUNDING, of its own size), EPS of the norms, and the sizes to try
-// (cases: rows, width; the last one is timed). Below it are the launches.
+// Host code of an exported gelu, bias_gelu, rms_norm or layer_norm, forward or backward: it makes random inputs, checks
+// all results against double, and times the last size. Defined above: the operator (TOOL, BACKWARD), the types of the
+// arrays (From) and accumulators (Sum), the relative tolerance (ROUNDING), EPS of the norms, and the sizes (cases:
+// rows, width). The launches are defined below.
 struct Arrays { From *x, *dy, *weight, *bias, *y, *dx, *dweight, *dbias; Sum *row_stats; };
 
 void launch(int number, const Arrays &a);
@@ -14,7 +14,7 @@ From *filled(size_t size, int which) {
     return x;
 }
 
-// Exits if a result is wrong; `sums`: how many rows were added for it
+// Exits if a result is wrong; `sums`: how many rows were added up for it.
 void compare(const char *what, const std::vector<double> &got, const std::vector<double> &want, int width,
              double sums) {
     for (size_t i = 0; i < want.size(); i++)
@@ -28,7 +28,7 @@ void compare(const char *what, const std::vector<double> &got, const std::vector
 double normal_cdf(double x) { return std::erfc(-x * std::sqrt(.5)) / 2; }                     // Phi, the normal CDF
 double gelu_grad(double x) { return normal_cdf(x) + x * std::exp(-x * x / 2) * .39894228040143268; }
 
-// What is right for a row, forward (y) or backward (dx), and what the row adds to the columns' gradients
+// Computes the expected row, forward (y) or backward (dx), and what the row adds to the gradients of the columns.
 struct Right { std::vector<double> rows, dweight, dbias; };
 
 void add_norm(Right &right, const double *x, const double *dy, const std::vector<double> &weight,
@@ -55,7 +55,7 @@ void add_gelu(Right &right, const double *x, const double *dy, const std::vector
     }
 }
 
-// The expected results; for a norm's backward pass, also writes what its forward pass keeps of the rows
+// Computes the expected results; for the backward pass of a norm, also writes the statistics of the forward pass.
 Right expected(const Arrays &a, int rows, int width) {
     auto x = read_doubles(a.x, (size_t)rows * width), dy = read_doubles(a.dy, (size_t)rows * width);
     auto weight = read_doubles(a.weight, width), bias = read_doubles(a.bias, width);
@@ -101,7 +101,7 @@ int run() {
         Right right = expected(a, rows, width);
         check(i, a, right);
         if (i == last) ms = median_time([&] { launch(i, a); });
-        check(i, a, right);                                 // what it keeps must be clean after a run
+        check(i, a, right);                                 // a second run must give the same results
     }
     auto [rows, width] = cases[last];
     double bytes = (double)rows * width * sizeof(From) * (BACKWARD ? 3 : 2);

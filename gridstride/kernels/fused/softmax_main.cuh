@@ -1,12 +1,13 @@
-// Host code of an exported softmax or log_softmax, forward or backward: random inputs, a check against double,
-// the time. Above it are which it is (LOG, BACKWARD), the type of the arrays (From), how far a result may be off
-// (ROUNDING, of its own size), and the sizes to try (cases: rows, width; the last one is timed). Below it are the
-// launches; backward, x is what softmax gave.
+// Host code of an exported softmax or log_softmax, forward or backward: it makes random inputs, checks results against
+// double, and times the last size. Defined above: the operator (LOG, BACKWARD), the type of the arrays (From), the
+// relative tolerance (ROUNDING), and the sizes (cases: rows, width). The launches are defined below; in the backward
+// pass, x is the result of the forward pass.
 void launch(int number, const From *x, const From *dy, From *out);
 
-constexpr int CHECKED = 16;                 // rows that are recomputed
+constexpr int CHECKED = 16;                 // rows that are checked
 
-// Scores forward; backward shares that add up to about one, or their logarithms, and a gradient
+// Makes scores for the forward pass; for the backward pass probabilities that add up to about one, or their logarithms,
+// and a gradient.
 __global__ void fill(From *x, From *dy, size_t size, int width) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= size) return;
@@ -15,7 +16,7 @@ __global__ void fill(From *x, From *dy, size_t size, int width) {
     dy[i] = From(normal(i * 2 + 1));
 }
 
-// What is right for a row, and the size of what was added up for it, of which a float32 has its roundings
+// Computes the expected row, and the magnitude of its sums, on which the rounding error of float32 depends.
 struct Right { std::vector<double> value, terms; };
 
 Right forward(const std::vector<double> &x) {

@@ -1,11 +1,12 @@
-// Joins the Parts of a row (online softmax) of several threads: all of them get the result.
-// Above: the types From (of the elements) and Sum (of all arithmetic), THREADS (per block), CLUSTER (blocks).
+// Joins the Parts of a row that several threads have computed (online softmax): all of them get the result.
+// Defined above: the types From (of the elements) and Sum (of all arithmetic), THREADS (per block), CLUSTER (blocks).
 struct Part { Sum most, sum; };                             // the maximum, and the sum of exp(x - most)
 
 #define LOWEST Sum(__int_as_float(0xff800000))               // minus infinity
-__device__ Sum base_of(Sum most) { return most == LOWEST ? Sum(0) : most; }  // to be subtracted: no inf - inf
+// Subtracted from x; never infinite, because inf - inf is NaN
+__device__ Sum base_of(Sum most) { return most == LOWEST ? Sum(0) : most; }
 
-// for 16-bit results an approximate power suffices, which is 0 below 2^-126
+// For 16-bit results an approximate exponential suffices, which is 0 below 2^-126.
 __device__ float power(float x) {
     if (sizeof(From) > 2) return expf(x);
     float y;
@@ -14,7 +15,7 @@ __device__ float power(float x) {
 }
 __device__ double power(double x) { return exp(x); }
 
-template<int LANES> __device__ Part join_lanes(Part part) { // LANES neighbours of a warp; the order is always one
+template<int LANES> __device__ Part join_lanes(Part part) { // joins LANES lanes of a warp, in a fixed order
     Sum most = part.most;
     for (int d = LANES / 2; d > 0; d /= 2) most = max(most, __shfl_xor_sync(~0u, most, d));
     Sum sum = part.sum * power(part.most - base_of(most));

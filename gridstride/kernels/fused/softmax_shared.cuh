@@ -1,7 +1,7 @@
-// Softmax of rows that are read once, and are too long for registers (or two inputs): GROUP threads of each of CLUSTER
-// blocks keep a row in shared memory, `packs` packs per thread, until its maximum and sum are known. A thread reads
-// only what it has copied itself, so it needs no barrier.
-// Above: GROUP, and ASYNC: are copies asynchronous (cp.async), so that all of them are in flight at once?
+// Softmax of rows that are read once, but are too long for registers or have two inputs: GROUP threads of each of
+// CLUSTER blocks hold a row in shared memory, `packs` packs per thread, until its maximum and sum are known. A thread
+// reads only what it has copied itself, so no barrier is needed. Defined above: GROUP, and ASYNC: use asynchronous
+// copies (cp.async), so that all of them are in flight at once.
 __device__ void copy(Pack *to, const Pack *from) {
     if constexpr (ASYNC && sizeof(Pack) >= 4) copy_async<sizeof(Pack)>(to, from, true);
     else *to = *from;
@@ -38,9 +38,9 @@ keep_rows(const From *x, const From *dy, From *out, long long rows, int width, i
     all = finish(GROUP <= 32 ? join_lanes<GROUP < 32 ? GROUP : 32>(all) : join_block(all));
     #pragma unroll 4
     for (int p = 0; p < own; p++) {
-        Pack pack = xs[p * THREADS], other = dys[p * THREADS], made;
+        Pack pack = xs[p * THREADS], other = dys[p * THREADS], outputs;
         #pragma unroll
-        for (int v = 0; v < V; v++) made.at[v] = From(result(Sum(pack.at[v]), Sum(other.at[v]), all));
-        store((Pack *)out + row * count + first + p * GROUP, made);
+        for (int v = 0; v < V; v++) outputs.at[v] = From(result(Sum(pack.at[v]), Sum(other.at[v]), all));
+        store((Pack *)out + row * count + first + p * GROUP, outputs);
     }
 }

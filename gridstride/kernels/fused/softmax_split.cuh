@@ -1,5 +1,5 @@
-// Rows that no cluster can keep: `blocks` blocks read each, `share` packs apiece, and leave a Part; a second launch
-// joins these and reads the row once more.
+// Softmax of rows that are too long for a cluster: `blocks` blocks per row read `share` packs each and write a Part. A
+// second launch joins the Parts and reads the row again.
 
 __global__ void __launch_bounds__(THREADS)
 find_parts(const From *x, const From *dy, Part *parts, long long width, long long share, int blocks) {

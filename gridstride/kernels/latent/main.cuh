@@ -1,25 +1,25 @@
-// Host code of exported decoding: random inputs on shuffled pages, a check of some rows against double, times.
-// The constants above it: HEADS, SCALE (the factor of scores), and the sizes to test (cases; the last one is timed).
-// The launches are below it.
+// Host code of an exported decode step: it makes random inputs on shuffled pages, checks some rows against double, and
+// times the last size. Defined above: HEADS, SCALE (of the scores), and the sizes (cases). The launches are defined
+// below.
 struct Arrays { bf16 *q, *cache, *out; float *lse; int *table, *lens; };
 
 void decode(int number, const Arrays &a);
 
-constexpr int DIM = 576, VALUES = 512, PAGE = 64, CHECKED = 5;      // CHECKED: heads, and of the batch
+constexpr int DIM = 576, VALUES = 512, PAGE = 64, CHECKED = 5;      // CHECKED: heads and sequences that are checked
 
 int wide_of(int number) { return (cases[number].keys + PAGE - 1) / PAGE; }
-// the last case has all keys, as it is timed
+// the last case, which is timed, has full sequences
 int len_of(int number, int b) {
     bool last = number == int(sizeof cases / sizeof *cases) - 1;
     return last ? cases[number].keys : (b * 7919 + cases[number].keys) % (cases[number].keys + 1);
 }
-// 1000003 is prime, and more than all pages: a shuffle
+// a permutation, because 1000003 is a prime above the number of pages
 int page_of(int number, int b, int i) {
     int wide = wide_of(number), pages = cases[number].batch * wide;
     return ((long long)b * wide + i) * 1000003 % pages;
 }
 
-// `off`: how far it may be
+// `off`: the tolerance
 void compare(const char *what, int number, int b, int head, int column, double got, double right, double off) {
     if (got == right || std::abs(got - right) <= off) return;
     printf("FAIL %-34s batch %d, %d keys: %s[%d, %d, %d] is %g, and %g is right\n", NAME, cases[number].batch,

@@ -1,29 +1,30 @@
-// Merges the parts of sequences whose pages were split: one warp per row, or per 1/SPLIT of its columns.
-constexpr int COLUMNS = VALUES/SPLIT, EACH = COLUMNS/32;       // of a warp; of a lane, four at a time
+// Merges the partial results of sequences whose pages were split: one warp per row, or per 1/SPLIT of its columns.
+constexpr int COLUMNS = VALUES/SPLIT, EACH = COLUMNS/32;       // per warp; per lane, four at a time
 
 __device__ float warp_max(float x) {
-    for (int far = 16; far; far /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, far));
+    for (int distance = 16; distance; distance /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, distance));
     return x;
 }
 
-// Its first column of those from c*32 on
+// Returns the first of four columns of this lane, in the group of 128 columns that contains c*32.
 __device__ int column(int c) { return blockIdx.z*COLUMNS + c*32 + threadIdx.x%32*4; }
 
-// The merged parts of a row so far, relative to its highest lse
+// The parts of a row that have been merged, relative to the highest lse.
 struct Merged { float o[EACH], row_max, sum; };
 
-// Adds `count` parts, one per lane: the part's lse, and the slot of its partial result
+// Adds up to 32 parts: each lane has the lse of one part, and the slot of its partial result.
 __device__ void add_parts(Merged &m, float lse, int slot, int count, const float *part_out, int i, const Sizes &z) {
     float row_max = fmaxf(m.row_max, warp_max(lse));
-    float base = row_max == MINUS_INFINITY ? 0 : row_max;      // of a row that attends to nothing: no NaN
-    float rescale = exp2_fast(m.row_max - base), mine = exp2_fast(lse - base);
-    m.sum = m.sum*rescale + warp_sum(mine);
+    // Finite for a row that attends to nothing, so that there is no NaN
+    float base = row_max == MINUS_INFINITY ? 0 : row_max;
+    float rescale = exp2_fast(m.row_max - base), own_weight = exp2_fast(lse - base);
+    m.sum = m.sum*rescale + warp_sum(own_weight);
     m.row_max = row_max;
     #pragma unroll
     for (int c = 0; c < EACH; c++) m.o[c] *= rescale;
     #pragma unroll (4*SPLIT)
     for (int k = 0; k < count; k++) {
-        float weight = __shfl_sync(~0u, mine, k);
+        float weight = __shfl_sync(~0u, own_weight, k);
         long long at = (long long)__shfl_sync(~0u, slot, k)*z.rows + i;
         #pragma unroll
         for (int c = 0; c < EACH; c += 4) {
@@ -38,30 +39,33 @@ __device__ void add_parts(Merged &m, float lse, int slot, int count, const float
 }
 
 __device__ void store_merged(const Merged &m, Number *out, float *lse, long long at) {
-    float each = m.sum > 0 ? 1/m.sum : 0;
+    float inverse_sum = m.sum > 0 ? 1/m.sum : 0;
     if (threadIdx.x%32 == 0 && blockIdx.z == 0) lse[at] = (m.row_max + log2f(m.sum))*LN2;
     #pragma unroll
     for (int c = 0; c < EACH; c += 4)
         *(uint2 *)(out + at*VALUES + column(c)) =
-            make_uint2(pack(m.o[c]*each, m.o[c + 1]*each), pack(m.o[c + 2]*each, m.o[c + 3]*each));
+            make_uint2(pack(m.o[c]*inverse_sum, m.o[c + 1]*inverse_sum),
+                       pack(m.o[c + 2]*inverse_sum, m.o[c + 3]*inverse_sum));
 }
 
 __global__ void __launch_bounds__(256, 2)                       // registers for the loads of four parts
 merge_parts(Number *out, float *lse, const float *part_out, const float *part_lse, const int *lens,
             int batch, int rows, int heads, int pages, int wide, int parts) {
     Sizes z = {batch, rows, heads, pages, wide, parts};
-    int i = blockIdx.y*8 + threadIdx.x/32, b = blockIdx.x;     // there are a multiple of 16 rows
+    int i = blockIdx.y*8 + threadIdx.x/32, b = blockIdx.x;     // the number of rows is a multiple of 16
     int total = count_pages(lens, batch, z), begin = count_pages(lens, b, z), all = pages_of(lens[b], z);
     int first = all ? part_of(begin, total, z) : 0, end = all ? part_of(begin + all - 1, total, z) + 1 : 0;
-    // Waits until the parts are written; all blocks wait, as a later launch must not begin before decoding has ended
+    // Waits until the partial results are written. All blocks wait, because a later launch must not begin before
+    // decoding has ended.
     if (PDL) asm volatile("griddepcontrol.wait;" ::: "memory");
-    if (end - first == 1) return;                              // one block had them all
+    if (end - first == 1) return;  // one block computed the whole sequence, and has stored the result
     Merged m = {{}, MINUS_INFINITY, 0};
     for (int from = first; from < end; from += 32) {
         int part = from + threadIdx.x%32, slot = 2*part + (cut(part, total, z) < begin);
-        bool there = part < end && cut(part, total, z) < cut(part + 1, total, z);    // more parts than pages?
-        float mine = there ? part_lse[(long long)slot*rows + i] : MINUS_INFINITY;
-        add_parts(m, mine, slot, min(32, end - from), part_out, i, z);
+        // A part is empty if there are more parts than pages
+        bool there = part < end && cut(part, total, z) < cut(part + 1, total, z);
+        float own_lse = there ? part_lse[(long long)slot*rows + i] : MINUS_INFINITY;
+        add_parts(m, own_lse, slot, min(32, end - from), part_out, i, z);
     }
     store_merged(m, out, lse, (long long)b*rows + i);
 }

@@ -1,4 +1,4 @@
-// Stores accumulators: into the result, or into a slot of partial results that `merge_parts` merges.
+// Stores accumulators to the result, or to a slot of partial results that `merge_parts` merges.
 #define MINUS_INFINITY __int_as_float(0xff800000)                      // minus infinity
 constexpr float LN2 = 0.6931471805599453f;
 
@@ -17,7 +17,7 @@ __device__ float of_quad_sum(float x) {
     return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-// lse of a part is a power of 2, that of the result one of e
+// The lse of partial results is a logarithm to base 2, that of the result a natural logarithm.
 struct Results { Number *out; float *lse, *part_out, *part_lse; };
 
 __device__ long long row_in(const Piece &p, int i, const Sizes &z) {
@@ -27,7 +27,7 @@ __device__ void store_lse(const Results &to, const Piece &p, int i, float lse, c
     (p.slot < 0 ? to.lse : to.part_lse)[row_in(p, i, z)] = p.slot < 0 ? lse*LN2 : lse;
 }
 
-// Stores a thread's row y (0 or 1) of an accumulator tile, two of every eight columns, from `column` on
+// Stores a thread's row y (0 or 1) of an accumulator tile, two of every eight columns, from `column` on.
 template<int N> __device__ void store_sums(const float (&o)[N], int y, float each, const Results &to, const Piece &p,
                                            int i, int column, const Sizes &z) {
     long long at = row_in(p, i, z)*VALUES + column + threadIdx.x%4*2;

@@ -1,11 +1,12 @@
-// How the work is split (split-K): the pages of all sequences, end to end, are cut into equal parts, one per block that
-// has the same rows of q. A block walks through its part in pieces: consecutive pages of one sequence.
-struct Sizes { int batch, rows, heads, pages, wide, parts; };  // rows of q per sequence; wide: columns of the table
+// How the work is split (split-K): the pages of all sequences, one sequence after the other, are split into equal
+// parts, one per block that has the same rows of q. A block processes its part in pieces: consecutive pages of one
+// sequence.
+struct Sizes { int batch, rows, heads, pages, wide, parts; };  // rows: of q per sequence; wide: columns of the table
 struct Piece { int b, first, last, all, slot; };               // pages `first` to `last` of `all`; slot of the result
 
 __device__ int pages_of(int len, const Sizes &z) {
     int pages = len/PAGE + (len%PAGE > 0);
-    if (len < 0 || pages > z.wide) __trap();                   // the table has no such pages
+    if (len < 0 || pages > z.wide) __trap();                   // the table does not have so many pages
     return pages;
 }
 __device__ int page_at(const int *table, int b, int i, const Sizes &z) {
@@ -17,24 +18,24 @@ __device__ int cut(int part, int total, const Sizes &z) { return (long long)part
 __device__ int part_of(int page, int total, const Sizes &z) { return (((long long)page + 1)*z.parts - 1)/total; }
 
 template<class T> __device__ T warp_sum(T x) {
-    for (int far = 16; far; far /= 2) x += __shfl_xor_sync(~0u, x, far);
+    for (int distance = 16; distance; distance /= 2) x += __shfl_xor_sync(~0u, x, distance);
     return x;
 }
-__device__ int warp_sum_up_to_me(int x) {
-    for (int far = 1; far < 32; far *= 2) {
-        int before = __shfl_up_sync(~0u, x, far);
-        if (threadIdx.x%32 >= far) x += before;
+__device__ int warp_prefix_sum(int x) {
+    for (int distance = 1; distance < 32; distance *= 2) {
+        int before = __shfl_up_sync(~0u, x, distance);
+        if (threadIdx.x%32 >= distance) x += before;
     }
     return x;
 }
-// Pages of the first `count` sequences, by a warp
+// Counts the pages of the first `count` sequences; called by a whole warp.
 __device__ int count_pages(const int *lens, int count, const Sizes &z) {
     int sum = 0;
     for (int i = threadIdx.x%32; i < count; i += 32) sum += pages_of(lens[i], z);
     return warp_sum(sum);
 }
 
-// `before`: pages of the sequences ahead of b
+// An iterator over the pieces of a part. `before`: pages of the sequences before b.
 struct Walk {
     int b, before, page, end, part, start;
     __device__ bool more() const { return page < end; }
@@ -43,20 +44,22 @@ struct Walk {
         while ((all = pages_of(lens[b], z)) == 0) b++;
         bool begun = page == before, is_first = page == start;
         Piece p = {b, page - before, min(end - before, all), all, 0};
-        p.slot = begun && p.last == all ? -1 : 2*part + !is_first;    // -1: not cut, so this is the whole result
+        // -1: the sequence is not split, so this is the final result
+        p.slot = begun && p.last == all ? -1 : 2*part + !is_first;
         page = before += all;
         b++;
         return p;
     }
 };
 
-// The walk through a part, by a warp: a prefix sum of pages finds the sequence in which the part begins
+// Makes the iterator of a part; called by a whole warp. A prefix sum of pages finds the sequence in which the part
+// begins.
 __device__ Walk walk_of(int part, const int *lens, const Sizes &z) {
     int total = count_pages(lens, z.batch, z), from = cut(part, total, z), before = 0, lane = threadIdx.x%32;
     Walk w = {0, 0, from, cut(part + 1, total, z), part, from};
     if (!w.more()) return w;
     for (;; w.b += 32) {
-        int mine = w.b + lane < z.batch ? pages_of(lens[w.b + lane], z) : 0, sum = warp_sum_up_to_me(mine);
+        int mine = w.b + lane < z.batch ? pages_of(lens[w.b + lane], z) : 0, sum = warp_prefix_sum(mine);
         unsigned beyond = __ballot_sync(~0u, before + sum > from);
         if (beyond) {
             int it = __ffs(beyond) - 1;
@@ -77,5 +80,6 @@ __device__ Walk walk_of_block(const int *lens, const Sizes &z) {
     return shared;
 }
 
-// Row i of q attends to keys before that: rows of the last new token to all, those of the one before to one less
+// Row i of q attends to the keys before this index: rows of the last new token to all keys, rows of the token before it
+// to one key less.
 __device__ int end_of(int i, int len, const Sizes &z) { return len - (z.rows - 1 - i)/z.heads; }

@@ -1,51 +1,54 @@
-// A matrix w of 4 or 8 bits per element, with scales: how a thread dequantizes it to 16-bit floats. A warp's step is a
-// block of 16 rows and 128 columns of w, stored in the order in which the threads need it (fragments.py).
-// Above: From (of scales and zeros), KIND, GROUP (columns that share a scale; 0: the whole row), ZEROS (are there zero
-// points?); MAGIC (the bits of 128 or 1024 in From, twice) and FRACTION (the bits of its fraction).
+// Dequantizes a matrix w of 4 or 8 bits per element to 16-bit floats. A step of a warp is a block of 16 rows and 128
+// columns of w, stored in the order in which the threads need it (fragments.py). Defined above: From (type of scales
+// and zero points), KIND, GROUP (columns that share a scale; 0: the whole row), ZEROS (there are zero points), MAGIC
+// (the bits of 128 or 1024 in From, twice) and FRACTION (bits of the fraction of From).
 constexpr int BITS = KIND == INT4 || KIND == NF4 ? 4 : 8, STEP = 128, LOADS = BITS / 2;
-constexpr int SHARE = GROUP ? GROUP : STEP, SCALES = STEP / SHARE;       // columns of a step that share; how many do
+// Columns of a step that share a scale; scales per step and row
+constexpr int GROUP_COLUMNS = GROUP ? GROUP : STEP, SCALES = STEP / GROUP_COLUMNS;
 
-__device__ u32 minus(u32 a, u32 b) {                        // of both halves
+__device__ u32 sub2(u32 a, u32 b) {                        // of both halves of the register
     Pair d = __hsub2(*(const Pair *)&a, *(const Pair *)&b);
     return *(const u32 *)&d;
 }
-__device__ u32 plus(u32 a, u32 b) {
+__device__ u32 add2(u32 a, u32 b) {
     Pair s = __hadd2(*(const Pair *)&a, *(const Pair *)&b);
     return *(const u32 *)&s;
 }
-__device__ u32 times(u32 a, u32 b) {
+__device__ u32 mul2(u32 a, u32 b) {
     Pair p = __hmul2(*(const Pair *)&a, *(const Pair *)&b);
     return *(const u32 *)&p;
 }
 
-// The two values per 16 rows, twice each: `pair` has that of row r and that of row r + 8
+// `pair` has the values of rows r and r + 8: duplicates one of them in both halves of a register.
 __device__ u32 upper(u32 pair) { return __byte_perm(pair, 0, 0x1010); }
 __device__ u32 lower(u32 pair) { return __byte_perm(pair, 0, 0x3232); }
 
-// The bits of an integer, put into the lowest of the fraction of 128 (bfloat16) or 1024 (float16), make 128 + it, or
-// 1024 + it, from which the offset is subtracted: for 4 bits, which have 8 added, together with the zero point.
-constexpr u32 NONE = KIND == INT4 ? MAGIC + 0x00080008 : 0;
-__device__ u32 from_int4(u32 w, u32 offset) { return minus((w & 0x000f000f) | MAGIC, offset); }
+// Integers are converted by bit operations: written to the lowest bits of the fraction of 128 (bfloat16) or 1024
+// (float16), an integer i becomes 128 + i or 1024 + i, from which the offset is subtracted. For 4 bits, the offset also
+// contains 8, which was added to make them unsigned, and the zero point.
+constexpr u32 NO_ZERO_POINT = KIND == INT4 ? MAGIC + 0x00080008 : 0;
+__device__ u32 from_int4(u32 w, u32 offset) { return sub2((w & 0x000f000f) | MAGIC, offset); }
 __device__ u32 from_int8(u32 w) {
-    // The fraction of a bfloat16 has 7 bits, and the sign goes into what is taken away: 128, or 256.
-    if constexpr (FRACTION == 7) return minus((w & 0x007f007f) | MAGIC, (w & 0x00800080) | MAGIC);
-    else return minus((w & 0x00ff00ff) ^ (MAGIC | 0x00800080), MAGIC + 0x00800080);
+    // The fraction of a bfloat16 has only 7 bits, so the sign bit selects the offset: 128 or 256.
+    if constexpr (FRACTION == 7) return sub2((w & 0x007f007f) | MAGIC, (w & 0x00800080) | MAGIC);
+    else return sub2((w & 0x00ff00ff) ^ (MAGIC | 0x00800080), MAGIC + 0x00800080);
 }
-// Exponent and fraction of an e4m3 value, put where the wider ones end, make it smaller by a power of two.
+// Exponent and fraction of an e4m3 value, aligned to the lower end of those of From, give the value divided by a power
+// of two.
 __device__ u32 from_e4m3(u32 w) {
     constexpr u32 POWER = FRACTION == 7 ? 0x7b807b80 : 0x5c005c00;            // 2^120, 2^8
-    return times((w & 0x00800080) << 8 | (w & 0x007f007f) << (FRACTION - 3), POWER);
+    return mul2((w & 0x00800080) << 8 | (w & 0x007f007f) << (FRACTION - 3), POWER);
 }
 
-// The eight elements of a product, as 16-bit floats; registers 0 and 2 are of the upper row. `codebook`: of NF4 the
-// pair per byte, once per lane, so that no two lanes access the same bank. `offset`: what is subtracted from either
+// Dequantizes the eight elements of a product; registers 0 and 2 belong to the upper row. `codebook` has the pair of
+// NF4 values of each byte, one copy per lane, so that there are no bank conflicts. `offset` is subtracted from each
 // row.
 __device__ void unpack(const u32 *words, const u32 *codebook, const u32 (&offset)[2], u32 (&a)[4]) {
     #pragma unroll
     for (int i = 0; i < 4; i++)
         if constexpr (KIND == INT4) a[i] = from_int4(words[0] >> 4 * i, offset[i % 2]);
         else if constexpr (KIND == NF4) a[i] = codebook[(words[0] >> 8 * i & 255) * 32];
-        else if constexpr (KIND == INT8 && ZEROS) a[i] = minus(from_int8(words[i / 2] >> i % 2 * 8), offset[i % 2]);
+        else if constexpr (KIND == INT8 && ZEROS) a[i] = sub2(from_int8(words[i / 2] >> i % 2 * 8), offset[i % 2]);
         else if constexpr (KIND == INT8) a[i] = from_int8(words[i / 2] >> i % 2 * 8);
         else a[i] = from_e4m3(words[i / 2] >> i % 2 * 8);
 }
@@ -58,7 +61,7 @@ __device__ void fill_codebook(u32 *codebook) {
     __syncthreads();
 }
 
-// total += sums of a group, which are complete, with its scales
+// total += the accumulators of a group, which are complete, times its scales.
 template<class Sums> __device__ void scale_up(Sums &total, const float (&d)[4], u32 pair) {
     Pair both = *(const Pair *)&pair;
     float upper = (float)both.x, lower = (float)both.y;

@@ -1,18 +1,18 @@
-// y = x @ w.T + bias for a few rows of x, and a matrix w of few bits (dequantize.cuh): memory-bound, as w is read once;
-// multiplied by tensor cores.
-// Above: COLUMNS (eights of rows of x), TILES (sixteens of rows of w per warp), ACROSS (warps of a block below each
-// other), DEEP (warps that share the columns), AHEAD (steps in flight per warp), BLOCKS (per SM), BIAS (is there one?).
-constexpr int ROWS = 16 * TILES * ACROSS;                   // of w, for a block
-// The accumulators of a group are scaled when they are complete. For many rows of x they would take too many registers,
-// so the elements of w are scaled instead, which rounds them once more.
-constexpr bool SCALED = GROUP && COLUMNS > 2, APART = GROUP && !SCALED;
+// y = x @ w.T + bias for a few rows of x and a quantized matrix w (dequantize.cuh), on tensor cores. It is
+// memory-bound, because w is read once. Defined above: COLUMNS (groups of 8 rows of x), TILES (tiles of 16 rows of w
+// per warp), ACROSS (warps along the rows of w), DEEP (warps that share the columns: split-K), AHEAD (steps in flight
+// per warp), BLOCKS (per SM), BIAS.
+constexpr int ROWS = 16 * TILES * ACROSS;                   // of w per block
+// With few rows of x, the accumulators of a group are scaled when they are complete. With many rows they would need too
+// many registers, so the elements of w are scaled instead, which rounds them once more.
+constexpr bool SCALE_WEIGHTS = GROUP && COLUMNS > 2, SCALE_SUMS = GROUP && !SCALE_WEIGHTS;
 
-struct Held { uint4 words[LOADS]; u32 scales[SCALES], zeros[SCALES]; };     // what a thread has of a step
+struct StepData { uint4 words[LOADS]; u32 scales[SCALES], zeros[SCALES]; };     // a thread's part of a step
 
 __device__ void scale_up(u32 (&a)[4], u32 pair) {
     const u32 by[2] = {upper(pair), lower(pair)};
     #pragma unroll
-    for (int i = 0; i < 4; i++) a[i] = times(a[i], by[i % 2]);
+    for (int i = 0; i < 4; i++) a[i] = mul2(a[i], by[i % 2]);
 }
 
 __global__ void __launch_bounds__(32 * ACROSS * DEEP, BLOCKS)
@@ -23,10 +23,10 @@ multiply_packed(const From *x, const uint4 *w, const u32 *scales, const u32 *zer
     u32 *codebook = (u32 *)(sums + DEEP);                       // for NF4
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, r = lane / 4, t = lane % 4, deep = warp / ACROSS;
     const int steps = (k + STEP - 1) / STEP, tiles = (rows + 15) / 16, bands = (rows + ROWS - 1) / ROWS;
-    const int iterations = ((steps + DEEP - 1) / DEEP + AHEAD - 1) / AHEAD;       // of AHEAD steps each, along a row
-    Held held[AHEAD][TILES];
+    const int iterations = ((steps + DEEP - 1) / DEEP + AHEAD - 1) / AHEAD;       // of AHEAD steps each
+    StepData in_flight[AHEAD][TILES];
 
-    auto load = [&](Held (&to)[TILES], int band, int step) {
+    auto load = [&](StepData (&to)[TILES], int band, int step) {
         if (band >= bands || step >= steps) return;
         #pragma unroll
         for (int i = 0; i < TILES; i++) {
@@ -45,22 +45,22 @@ multiply_packed(const From *x, const uint4 *w, const u32 *scales, const u32 *zer
         }
     };
     float total[TILES][COLUMNS][4];
-    auto multiply = [&](const Held (&now)[TILES], int step) {
+    auto multiply = [&](const StepData (&current)[TILES], int step) {
         #pragma unroll
-        for (int p = 0; p < SCALES; p++) {                    // of a step: what shares its scales
-            constexpr int MORE = SHARE / 32;                 // loads of x, each for 32 columns
+        for (int p = 0; p < SCALES; p++) {                    // groups of a step
+            constexpr int X_LOADS = GROUP_COLUMNS / 32;                 // loads of x per group, each for 32 columns
             float d[TILES][COLUMNS][4] = {};
             u32 offset[TILES][2];
             #pragma unroll
             for (int i = 0; i < TILES; i++) {
-                offset[i][0] = offset[i][1] = NONE;
+                offset[i][0] = offset[i][1] = NO_ZERO_POINT;
                 if constexpr (ZEROS) {
-                    offset[i][0] = plus(NONE, upper(now[i].zeros[p]));
-                    offset[i][1] = plus(NONE, lower(now[i].zeros[p]));
+                    offset[i][0] = add2(NO_ZERO_POINT, upper(current[i].zeros[p]));
+                    offset[i][1] = add2(NO_ZERO_POINT, lower(current[i].zeros[p]));
                 }
             }
             #pragma unroll
-            for (int j = p * MORE; j < (p + 1) * MORE; j++) {
+            for (int j = p * X_LOADS; j < (p + 1) * X_LOADS; j++) {
                 u32 b[COLUMNS][4];
                 #pragma unroll
                 for (int c = 0; c < COLUMNS; c++) {
@@ -74,21 +74,21 @@ multiply_packed(const From *x, const uint4 *w, const u32 *scales, const u32 *zer
                     #pragma unroll
                     for (int s = 0; s < 2; s++) {            // 16 columns
                         u32 a[4];
-                        unpack((const u32 *)now[i].words + (2 * j + s) * (BITS / 4), codebook + lane, offset[i], a);
-                        if constexpr (SCALED) scale_up(a, now[i].scales[p]);
+                        unpack((const u32 *)current[i].words + (2 * j + s) * (BITS / 4), codebook + lane, offset[i], a);
+                        if constexpr (SCALE_WEIGHTS) scale_up(a, current[i].scales[p]);
                         #pragma unroll
                         for (int c = 0; c < COLUMNS; c++)
-                            mma(APART ? d[i][c] : total[i][c], a, b[c][s * 2], b[c][s * 2 + 1]);
+                            mma(SCALE_SUMS ? d[i][c] : total[i][c], a, b[c][s * 2], b[c][s * 2 + 1]);
                     }
             }
-            if constexpr (APART)
+            if constexpr (SCALE_SUMS)
                 #pragma unroll
                 for (int i = 0; i < TILES; i++)
                     #pragma unroll
-                    for (int c = 0; c < COLUMNS; c++) scale_up(total[i][c], d[i][c], now[i].scales[p]);
+                    for (int c = 0; c < COLUMNS; c++) scale_up(total[i][c], d[i][c], current[i].scales[p]);
         }
     };
-    auto finish = [&](int band) {                            // sums of all warps that share the columns
+    auto finish = [&](int band) {  // adds the partial sums of the warps that share the columns
         #pragma unroll
         for (int i = 0; i < TILES; i++)
             #pragma unroll
@@ -112,19 +112,19 @@ multiply_packed(const From *x, const uint4 *w, const u32 *scales, const u32 *zer
     };
 
     #pragma unroll
-    for (int a = 0; a < AHEAD; a++) load(held[a], blockIdx.x, deep + a * DEEP);
+    for (int a = 0; a < AHEAD; a++) load(in_flight[a], blockIdx.x, deep + a * DEEP);
     if constexpr (KIND == NF4) fill_codebook(codebook);             // while the first steps are loaded
     for (int band = blockIdx.x; band < bands; band += gridDim.x) {
         #pragma unroll
         for (int i = 0; i < TILES * COLUMNS * 4; i++) total[i / 4 / COLUMNS][i / 4 % COLUMNS][i % 4] = 0;
         #pragma unroll 1
         for (int iteration = 0; iteration < iterations; iteration++) {
-            const bool last = iteration == iterations - 1;             // then the first of the next band are loaded
+            const bool last = iteration == iterations - 1;  // then the first steps of the next band are loaded
             const int step = deep + iteration * AHEAD * DEEP, next = last ? deep : step + AHEAD * DEEP;
             #pragma unroll
             for (int a = 0; a < AHEAD; a++) {
-                if (step + a * DEEP < steps) multiply(held[a], step + a * DEEP);
-                load(held[a], last ? band + gridDim.x : band, next + a * DEEP);
+                if (step + a * DEEP < steps) multiply(in_flight[a], step + a * DEEP);
+                load(in_flight[a], last ? band + gridDim.x : band, next + a * DEEP);
             }
         }
         finish(band);

@@ -1,20 +1,20 @@
-// Host code of an exported product with weights of few bits: random inputs, a check of every row against double,
-// the time. Above it are the sizes to try (cases: rows of x, rows and columns of w; the last one is timed), the types
-// From (of x, y and the scales), KIND, GROUP (columns that share a scale; 0: the whole row), CODEBOOK (of NF4) and the
-// bound for the error (ROUNDING). Below it are the launches.
+// Host code of an exported product with quantized weights: it makes random inputs, checks results against double, and
+// times the last size. Defined above: the sizes (cases: rows of x, rows and columns of w), the type From (of x, y and
+// the scales), KIND, GROUP (columns that share a scale; 0: the whole row), BOOK (the values of NF4) and the tolerance
+// (ROUNDING). The launches are defined below.
 void launch(int number, const From *x, const unsigned char *words, const From *scales, From *y);
 
 constexpr int BITS = KIND == INT4 || KIND == NF4 ? 4 : 8, STEP = 128, SHARE = GROUP ? GROUP : STEP;
 
 __device__ unsigned random_bits(unsigned long long i) { return hashed(i) >> 32; }
 
-// Values from -1 to 1, or scales from 1/2 to 1
+// Makes values from -1 to 1, or scales from 1/2 to 1.
 __global__ void fill(From *x, size_t size, bool scales) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < size) x[i] = From((random_bits(i) >> 8) * (scales ? 0x1p-25f : 0x1p-23f) + (scales ? .5f : -1.f));
 }
 
-// Any bytes are weights, but for the NaN of e4m3.
+// Makes random bytes: all of them are weights, except the NaN of e4m3.
 __global__ void fill(unsigned char *words, size_t size) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= size) return;
@@ -28,13 +28,13 @@ float from_e4m3(unsigned byte) {
     return byte & 128 ? -x : x;
 }
 
-// The number in a row and a column of w, without its scale: see fragments.py
+// Returns an element of w without its scale; fragments.py describes the layout.
 float number_at(const std::vector<unsigned char> &words, int steps, int row, int column) {
     int at = column % STEP, product = at / 32 * 2 + at % 8 / 4, lane = row % 8 * 4 + at % 32 / 8;
     int reg = at % 4 / 2 * 2 + row % 16 / 8, element = at % 2;
     int bit = KIND == INT4 ? 4 * (reg + 4 * element) : KIND == NF4 ? 8 * reg + 4 * element
                                                                   : reg / 2 * 32 + (reg % 2 + 2 * element) * 8;
-    int byte = product * BITS + bit / 8;                    // of the thread's; a product has BITS bytes
+    int byte = product * BITS + bit / 8;                    // index among the thread's bytes; a product has BITS bytes
     size_t load = ((size_t)(row / 16) * steps + column / STEP) * (BITS / 2) + byte / 16;
     unsigned found = words[(load * 32 + lane) * 16 + byte % 16] >> bit % 8;
     if (KIND == INT4) return int(found & 15) - 8;
@@ -42,7 +42,7 @@ float number_at(const std::vector<unsigned char> &words, int steps, int row, int
     return KIND == INT8 ? (float)(signed char)found : from_e4m3(found);
 }
 
-// Ends the program if one of some rows of y is wrong: all of small ones, and some of each part of a large one.
+// Exits if a result is wrong: checks all rows of small results, and some rows in each part of large ones.
 void check(int number, const std::vector<From> &x, const std::vector<unsigned char> &words,
            const std::vector<From> &scales, const std::vector<From> &y) {
     auto [batch, rows, columns] = cases[number];
@@ -70,7 +70,7 @@ void check(int number, const std::vector<From> &x, const std::vector<unsigned ch
     }
 }
 
-// The time of a product if it is `timed`, else 0
+// Runs a product; returns its time if it is `timed`, else 0.
 double run_case(int number, bool timed) {
     auto [batch, rows, columns] = cases[number];
     size_t tiles = (rows + 15) / 16, steps = (columns + STEP - 1) / STEP, groups = GROUP ? steps * (STEP / SHARE) : 1;

@@ -1,12 +1,12 @@
-// Host code of an exported 8-bit product: random inputs, a check of some elements of each part of the result
-// against double, the time. Above it are the sizes to try (cases: M, N, K; the last one is timed), WHOLE (are they
-// integers, or e4m3?), and TERM (the bound for the error of a sum). Below it are the launches.
+// Host code of an exported 8-bit product: it makes random inputs, checks elements in all parts of the result against
+// double, and times the last size. Defined above: the sizes (cases: M, N, K), WHOLE (the operands are integers, not
+// e4m3), and TERM (the tolerance of a sum). The launches are defined below.
 void launch(int number, const unsigned char *a, const unsigned char *b, __nv_bfloat16 *out, const float *a_scales,
             const float *b_scales);
 
 __device__ unsigned random_bits(unsigned long long i) { return hashed(i) >> 32; }
 
-// Bytes, but no NaN of e4m3, and scales from 1/2 to 1
+// Makes random bytes, without the NaN of e4m3, and scales from 1/2 to 1.
 __global__ void fill(unsigned char *x, float *scales, int rows, int columns, unsigned long long seed) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < rows) scales[i] = (random_bits(seed << 40 | 1ull << 39 | i) >> 8) * 0x1p-25f + .5f;

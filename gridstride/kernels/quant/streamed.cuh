@@ -1,8 +1,7 @@
-// y = x @ w.T + bias for a row of x, or some, and a matrix w of few bits (dequantize.cuh), on a Hopper GPU. Bulk copies
-// fill shared memory: each warp has a pipeline of its own, of STAGES chunks of CHUNK steps. A block has 16 rows of w at
-// a time, and its warps take turns at their chunks.
-// Above: WARPS, CHUNK, STAGES, BIAS (is there one?). At most eight rows of x.
-constexpr int WORDS = 512 * LOADS, PAIRS = GROUP ? 32 * SCALES : 0;      // bytes of a step: its elements, its scales
+// y = x @ w.T + bias for up to eight rows of x and a quantized matrix w (dequantize.cuh), on a Hopper GPU. Each warp
+// has its own pipeline of bulk copies to shared memory: STAGES chunks of CHUNK steps. A block processes 16 rows of w at
+// a time, and deals the chunks of these rows out to its warps in order. Defined above: WARPS, CHUNK, STAGES, BIAS.
+constexpr int WORDS = 512 * LOADS, PAIRS = GROUP ? 32 * SCALES : 0;      // bytes per step: elements, scales
 constexpr int STAGE = CHUNK * (WORDS + PAIRS * (1 + ZEROS));
 
 __global__ void __launch_bounds__(32 * WARPS, 1)
@@ -12,12 +11,12 @@ multiply_streamed(const From *x, const uint4 *w, const u32 *scales, const u32 *z
     __shared__ u64 bars[WARPS * STAGES + 1];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, r = lane / 4, t = lane % 4;
     const int steps = (k + STEP - 1) / STEP, chunks = (steps + CHUNK - 1) / CHUNK, bands = (rows + 15) / 16;
-    const int wide = steps * STEP * 2 + 64;                 // bytes of a row of x; rows begin at different banks
+    const int x_row_bytes = steps * STEP * 2 + 64;                 // padded, so that rows begin at different banks
     char *ring = shared + warp * STAGES * STAGE, *xs = shared + WARPS * STAGES * STAGE;
-    u32 *codebook = (u32 *)(xs + batch * wide);                 // for NF4
+    u32 *codebook = (u32 *)(xs + batch * x_row_bytes);                 // for NF4
     float *sums = (float *)(codebook + (KIND == NF4) * 256 * 32);             // [2][WARPS][batch][16]
-    const u32 full = address(bars + warp * STAGES), there = address(bars + WARPS * STAGES);
-    int next = warp, next_band = blockIdx.x;                // what is copied next: a chunk of a band
+    const u32 full = address(bars + warp * STAGES), x_ready = address(bars + WARPS * STAGES);
+    int next = warp, next_band = blockIdx.x;                // the next chunk to copy, and its band
 
     auto copy = [&](int s) {
         while (next >= chunks) { next -= chunks; next_band += gridDim.x; }
@@ -35,22 +34,23 @@ multiply_streamed(const From *x, const uint4 *w, const u32 *scales, const u32 *z
     };
     if (lane == 0) {
         for (int s = 0; s < STAGES; s++) barrier_init(full + 8 * s, 1);
-        if (warp == 0) barrier_init(there, 1);
+        if (warp == 0) barrier_init(x_ready, 1);
         barriers_ready();
-        if (warp == 0) {                                    // x first: all wait for it
-            barrier_expect(there, batch * k * 2);
+        if (warp == 0) {                                    // x comes first: all warps wait for it
+            barrier_expect(x_ready, batch * k * 2);
             for (int row = 0; row < batch; row++)
-                bulk_copy(address(xs + row * wide), x + (size_t)row * k, k * 2, there);
+                bulk_copy(address(xs + row * x_row_bytes), x + (size_t)row * k, k * 2, x_ready);
         }
         for (int s = 0; s < STAGES; s++) copy(s);
     }
-    for (int row = 0; row < batch; row++)                   // zeros past the end, in the last step
-        for (int c = k + threadIdx.x; c < steps * STEP; c += blockDim.x) ((From *)(xs + row * wide))[c] = From(0.f);
+    for (int row = 0; row < batch; row++)                   // fill the last step with zeros
+        for (int c = k + threadIdx.x; c < steps * STEP; c += blockDim.x)
+            ((From *)(xs + row * x_row_bytes))[c] = From(0.f);
     if constexpr (KIND == NF4) fill_codebook(codebook);
     __syncthreads();
-    barrier_wait(there, 0);
+    barrier_wait(x_ready, 0);
 
-    const char *mine = xs + min(r, batch - 1) * wide + t * 16;
+    const char *own_x = xs + min(r, batch - 1) * x_row_bytes + t * 16;
     int s = 0, phase = 0, chunk = warp;
     for (int band = blockIdx.x, j = 0; band < bands; band += gridDim.x, j++, chunk -= chunks) {
         float total[4] = {};
@@ -65,19 +65,19 @@ multiply_streamed(const From *x, const uint4 *w, const u32 *scales, const u32 *z
                 #pragma unroll
                 for (int l = 0; l < LOADS; l++) words[l] = *(const uint4 *)(stage + i * WORDS + l * 512 + lane * 16);
                 #pragma unroll
-                for (int p = 0; p < SCALES; p++) {          // what shares its scales
-                    constexpr int MORE = SHARE / 32;
+                for (int p = 0; p < SCALES; p++) {          // groups of a step
+                    constexpr int X_LOADS = GROUP_COLUMNS / 32;
                     const char *pairs = stage + CHUNK * WORDS + i * PAIRS + p * 32 + r * 4;
                     float d[4] = {};
-                    u32 offset[2] = {NONE, NONE};
+                    u32 offset[2] = {NO_ZERO_POINT, NO_ZERO_POINT};
                     if constexpr (ZEROS) {
                         const u32 pair = *(GROUP ? (const u32 *)(pairs + CHUNK * PAIRS) : zeros + band * 8 + r);
-                        offset[0] = plus(NONE, upper(pair));
-                        offset[1] = plus(NONE, lower(pair));
+                        offset[0] = add2(NO_ZERO_POINT, upper(pair));
+                        offset[1] = add2(NO_ZERO_POINT, lower(pair));
                     }
                     #pragma unroll
-                    for (int j = p * MORE; j < (p + 1) * MORE; j++) {
-                        const uint4 b = *(const uint4 *)(mine + step * 256 + j * 64);
+                    for (int j = p * X_LOADS; j < (p + 1) * X_LOADS; j++) {
+                        const uint4 b = *(const uint4 *)(own_x + step * 256 + j * 64);
                         #pragma unroll
                         for (int h = 0; h < 2; h++) {       // 16 columns
                             u32 a[4];
@@ -92,12 +92,12 @@ multiply_streamed(const From *x, const uint4 *w, const u32 *scales, const u32 *z
             if (lane == 0) copy(s);
             if (++s == STAGES) { s = 0; phase++; }
         }
-        float *mine_of_sums = sums + (j % 2 * WARPS + warp) * batch * 16;
+        float *warp_sums = sums + (j % 2 * WARPS + warp) * batch * 16;
         #pragma unroll
         for (int e = 0; e < 4; e++)
-            if (t * 2 + e % 2 < batch) mine_of_sums[(t * 2 + e % 2) * 16 + r + e / 2 * 8] = total[e];
+            if (t * 2 + e % 2 < batch) warp_sums[(t * 2 + e % 2) * 16 + r + e / 2 * 8] = total[e];
         __syncthreads();
-        // interleaved
+        // Different warps add the partial sums of consecutive bands, so that no warp falls behind the others.
         const int i = (threadIdx.x + (WARPS - j % WARPS) * 32) % (32 * WARPS), row = band * 16 + i % 16;
         if (i < batch * 16 && row < rows) {
             float sum = 0;

@@ -1,9 +1,9 @@
-// out = w @ x for a sparse w in CSR: `values` and `columns` hold its elements and their columns, from starts[r] on
-// those of row r. x is k x n, out rows x n, both row-major. Sums are float.
-// Above: Number, and V (elements that a thread loads at once).
+// out = w @ x for a sparse w in CSR: `values` and `columns` have its elements and their columns; those of row r begin
+// at starts[r]. x is k x n, out is rows x n, both row-major. Accumulators are float. Defined above: Number (the type of
+// all elements), and V (elements per load).
 struct alignas(V*sizeof(Number)) Vector { Number v[V]; };
 
-// a warp has a row of w and 32*V columns of x
+// A warp multiplies a row of w by 32*V columns of x.
 __global__ void __launch_bounds__(256) multiply_rows(const int *starts, const int *columns, const Number *values,
                                                      const Number *x, Number *out, int rows, int n) {
     int lane = threadIdx.x%32, row = blockIdx.x*8 + threadIdx.x/32, c = (blockIdx.y*32 + lane)*V;
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(256) multiply_rows(const int *starts, const in
     *(Vector *)(out + (size_t)row*n + c) = res;
 }
 
-// n is 1: a warp has a row of w, each lane some of its elements
+// The product with one column: a warp multiplies a row of w, and each lane some of its elements.
 __global__ void __launch_bounds__(256) multiply_vector(const int *starts, const int *columns, const Number *values,
                                                        const Number *x, Number *out, int rows) {
     int lane = threadIdx.x%32, row = blockIdx.x*8 + threadIdx.x/32;

@@ -22,8 +22,8 @@ __global__ void fill(Number *x, size_t size) {
     if (i < size) x[i] = Number(random_number(i << 1));
 }
 
-// A thread has four elements of a row, two of them nonzero: their indices go into one word of the metadata, all of
-// which hold indices 0 and 1 at first
+// Each thread makes four elements of a row, two of them nonzero, and writes their indices to a word of the metadata;
+// all words hold indices 0 and 1 before.
 __global__ void fill_24(Matrix w, int rows, int k) {
     const int pairs[] = {4, 8, 9, 12, 13, 14};
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -40,7 +40,7 @@ __global__ void fill_24(Matrix w, int rows, int k) {
     atomicXor(&w.words[word], (nibble ^ 4) << (r % 16 / 8 * 16 + c % 16 / 4 * 4));
 }
 
-// One block of threads per block of elements, or per row
+// Runs with one thread block per block of elements, or per row.
 __global__ void fill_kept(Matrix w, int rows, int k) {
     int high = KIND == BLOCKS ? BR : 1, wide = KIND == BLOCKS ? 64 : 1, r = blockIdx.x;
     for (int at = w.starts[r]; at < w.starts[r + 1]; at++)
@@ -74,7 +74,8 @@ Matrix make(int rows, int k) {
     int high = KIND == BLOCKS ? BR : 1, wide = KIND == BLOCKS ? 64 : 1, tall = (rows + high - 1) / high;
     std::vector<int> starts = {0}, columns;
     for (int r = 0; r < tall; r++) {
-        for (int c = 0; c < (k + wide - 1) / wide; c++) {           // the first one stays, the second row has none
+        // The first block is nonzero, the second row of blocks has none
+        for (int c = 0; c < (k + wide - 1) / wide; c++) {
             bool kept = random_bits((unsigned long long)r << 32 | c) % 1000 < KEPT;
             if (r + c == 0 || (r != 1 && kept)) columns.push_back(c);
         }
@@ -87,8 +88,8 @@ Matrix make(int rows, int k) {
     return w;
 }
 
-// Each `down`th row of w, each `right`th of x: a right result is off by no more than ROUNDING of it, and 16 of 2^-24 of
-// the sum of its terms' sizes
+// Checks every `down`th row of w and every `right`th row of x: the error of a result may be ROUNDING times the result
+// plus 16 * 2^-24 times the sum of the magnitudes of its terms.
 __global__ void compare(Matrix w, const Number *x, const Number *y, int rows, int n, int k, int down, int right,
                         int *wrong) {
     int r = (blockIdx.x * blockDim.x + threadIdx.x) * down, c = blockIdx.y * right;
@@ -104,7 +105,7 @@ __global__ void compare(Matrix w, const Number *x, const Number *y, int rows, in
     if (!(fabs(got - sum) <= ROUNDING * fabs(sum) + 16 * 0x1p-24 * size)) atomicAdd(wrong, 1);
 }
 
-// Exits if a result is wrong: all of small results are looked at
+// Exits if a result is wrong; checks all elements of small results.
 void check(int number, const Matrix &w, const Number *x, const Number *y) {
     auto [rows, n, k] = cases[number];
     static int *wrong = allocate<int>(1);

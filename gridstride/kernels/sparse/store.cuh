@@ -1,5 +1,5 @@
-// Stores the results of a Hopper GPU's products: transposed, with a bias, while the next tile begins.
-// Above: Number, BIAS (is there one?), M (sixty-fours of rows of a warpgroup), N (its columns), OUT (of a piece).
+// Stores the accumulators of the Hopper kernels: transposed, with a bias, while the next tile begins.
+// Defined above: Number, BIAS, M (tiles of 64 rows per warpgroup), N (columns per warpgroup), OUT (rows per TMA store).
 
 __device__ void stmatrix_trans(u32 to, u32 a, u32 b, u32 c, u32 d) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
@@ -7,11 +7,11 @@ __device__ void stmatrix_trans(u32 to, u32 a, u32 b, u32 c, u32 d) {
 }
 __device__ void warpgroup_sync(int wg) { asm volatile("bar.sync %0, 128;" :: "r"(wg + 1) : "memory"); }
 
-// Waits until at most one piece is still in flight
+// Waits until at most one TMA store still reads shared memory.
 __device__ void stores_but_one_have_read() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
 
-// Transposes 64*M x N results of a warpgroup into y, from its column c and row r on, with the bias of those columns,
-// OUT rows at a time, through one of two buffers of OUT*128 bytes (double buffering), the first at `mine`
+// Transposes the 64*M x N accumulators of a warpgroup into y at row r and column c, and adds the bias of the columns:
+// OUT rows at a time, through two buffers of OUT*128 bytes (double buffering), the first of them at `mine`.
 __device__ void store_transposed(float (&d)[M][N/2], const TensorMap &y, const Number *bias, int columns, int r, int c,
                              u32 mine, int wg) {
     static_assert(N%OUT == 0 && OUT%16 == 0 && M*(N/OUT)%2 == 0, "the first piece of the next tile is the other one");
@@ -26,7 +26,7 @@ __device__ void store_transposed(float (&d)[M][N/2], const TensorMap &y, const N
         #pragma unroll
         for (int from = 0; from < N; from += OUT) {
             u32 piece = (x*(N/OUT) + from/OUT)%2*OUT*128;
-            if (sends) stores_but_one_have_read();                  // the last but one has left
+            if (sends) stores_but_one_have_read();                  // the store before the last one has read its buffer
             warpgroup_sync(wg);
             #pragma unroll
             for (int i = 0; i < OUT; i += 16) {

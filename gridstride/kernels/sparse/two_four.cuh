@@ -1,30 +1,30 @@
-// y = x @ w.T (+ bias) for a w with 2:4 sparsity along k: `values` (rows x k/2) has the nonzero elements, and
-// `metadata` their indices, one word per thread and 64 k. x is n x k, y n x rows, all of 16-bit floats. A cluster of CM
-// x CN blocks computes CM*BM rows of w by CN*BN rows of x at a time; tiles that several blocks need are loaded once, by
-// multicast.
-// Above: BM, BN, BK (of a step, along k: w has half as many elements), STAGES, WGS (warpgroups that multiply), CM, CN,
-// GROUP (rows of tiles that are visited together), what `store.cuh` needs, and wgmma_sp.
+// y = x @ w.T (+ bias) for a w with 2:4 sparsity along k: `values` (rows x k/2) has the nonzero elements, `metadata`
+// their positions, one word per thread and 64 elements along k. x is n x k, y is n x rows, all of 16-bit floats. A
+// cluster of CM x CN blocks computes CM*BM rows of w by CN*BN rows of x at a time; tiles that several blocks need are
+// loaded once, by multicast. Defined above: BM, BN, BK (of a stage, along k: w stores half as many elements), STAGES,
+// WGS (consumer warpgroups), CM, CN, GROUP (rows of tiles that are visited together), the constants of `store.cuh`, and
+// wgmma_sp.
 constexpr int A_BYTES = BM*BK, B_BYTES = BN*BK*2, CLUSTER = CM*CN;
 
-// the descriptor of a tile of w, whose rows of 64 bytes TMA has swizzled
+// Returns the descriptor of a tile of w, whose rows of 64 bytes TMA has swizzled.
 __device__ u64 narrow_descriptor(u32 at) {
     return (at & 0x3ffff) >> 4 | 1ull << 16 | (u64)(512 >> 4) << 32 | 2ull << 62;
 }
 
-// The row and column of a tile: bands of GROUP rows of tiles, column by column within a band
+// Computes the row and column of a tile: tiles are visited in bands of GROUP rows, column by column within a band.
 __device__ void tile_position(int tile, int tall, int wide, int &tr, int &tc) {
     int band = tile/(GROUP*wide), inside = tile%(GROUP*wide), rows = min(GROUP, tall - band*GROUP);
     tr = band*GROUP + inside%rows; tc = inside/rows;
 }
 
-// my part of a box of ROWS rows of WIDE bytes, for all `blocks`
+// Loads this block's part of a box of ROWS rows of WIDE bytes, and multicasts it to all `blocks`.
 template<int PARTS, int ROWS, int WIDE>
 __device__ void load_part(u32 to, const TensorMap &x, int r, int c, u32 bar, int part, short blocks) {
     if (PARTS == 1) tma_load(to, x, r, c, bar);
     else tma_load_for(to + part*(ROWS/PARTS)*WIDE, x, r + part*(ROWS/PARTS), c, bar, blocks);
 }
 
-// Starts d (+)= a step's product, with the first or the second of two words of metadata
+// Issues d (+)= the product of one stage, with the first or the second of two words of metadata.
 __device__ void multiply(float (&d)[M][N/2], u64 a, u64 b, uint2 (&metadata)[M], bool second, bool more) {
     fence_sums(d);
     wgmma_fence();
@@ -36,8 +36,9 @@ __device__ void multiply(float (&d)[M][N/2], u64 a, u64 b, uint2 (&metadata)[M],
     wgmma_commit();
 }
 
-// Tensor cores read the registers of the metadata until a product is done, which the compiler does not know: a word
-// that is used again afterwards keeps its register. None is 0, which would hold an index twice, so no thread sleeps.
+// The tensor cores read the registers of the metadata until a product is complete, which the compiler does not know. A
+// word that is used again afterwards keeps its register. No word is 0, which would contain a position twice, so the
+// condition never holds, and no thread sleeps.
 __device__ void keep(const uint2 (&metadata)[M], bool second) {
     #pragma unroll
     for (int x = 0; x < M; x++)
@@ -54,7 +55,7 @@ multiply_24(const __grid_constant__ TensorMap values, const __grid_constant__ Te
     u32 full = address(bars), empty = full + 8*STAGES;
     int me = blockIdx.x%CLUSTER, i = me%CM, j = me/CM, wg = __shfl_sync(~0u, threadIdx.x/128, 0), s = 0, phase = 0;
     int tall = (rows + BM*CM-1)/(BM*CM), wide = (n + BN*CN-1)/(BN*CN), tr, tc;
-    int steps = (k + 4*BK-1)/(4*BK)*4;                              // in fours: beyond k are zeros
+    int steps = (k + 4*BK-1)/(4*BK)*4;                              // a multiple of 4; elements beyond k are zeros
     if (threadIdx.x == WGS*128) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, WGS*(CM + CN - 1)); }
         barriers_ready();
@@ -85,7 +86,7 @@ multiply_24(const __grid_constant__ TensorMap values, const __grid_constant__ Te
             tile_position(tile, tall, wide, tr, tc);
             int row = (tr*CM + i)*BM + wg*M*64;
             const uint2 *from[M];
-            uint2 e[2][M];                                          // metadata of two steps, and of two more
+            uint2 e[2][M];                                          // metadata of two stages, and of the next two
             #pragma unroll
             for (int x = 0; x < M; x++) {
                 from[x] = metadata + (size_t)min(row/64 + x, tiles-1)*pairs*128 + t;
@@ -96,12 +97,12 @@ multiply_24(const __grid_constant__ TensorMap values, const __grid_constant__ Te
                 for (int i = 0; i < 4; i++) {
                     barrier_wait(full + 8*s, phase);
                     multiply(d, da + s*(A_BYTES/16), db + s*(B_BYTES/16), e[i/2], i%2, step + i > 0);
-                    wgmma_wait<1>();                                // the step before is done, and its stage is free
+                    wgmma_wait<1>();                                // the last product is complete: its stage is free
                     keep(e[(i + 3)%4/2], (i + 1)%2);
                     if (last >= 0 && signals) barrier_arrive_at(empty + 8*last, t);
                     last = s;
                     if (++s == STAGES) { s = 0; phase++; }
-                    if (i%2 == 0)                                   // those of the steps before are free, too
+                    if (i%2 == 0)                                   // the registers of its metadata are free, too
                         #pragma unroll
                         for (int x = 0; x < M; x++) e[1 - i/2][x] = from[x][min((step + i)/2 + 1, pairs-1)*128];
                 }
@@ -115,5 +116,5 @@ multiply_24(const __grid_constant__ TensorMap values, const __grid_constant__ Te
         }
         if (t == 0) stores_have_read();
     }
-    cluster_sync();                                                 // others may still arrive at this block's barriers
+    cluster_sync();  // other blocks may still arrive at this block's barriers
 }
