@@ -24,7 +24,7 @@ from ..bench.recording import Unavailable, recorded
 __all__ = ['AMD', 'Compiled', 'amd', 'compiled', 'hip', 'kittens', 'run_program']
 
 
-# The prefix of an AMD instruction tells its kind: `s_` runs on the scalar unit, once per wavefront, `v_` on the vector
+# The prefix of an AMD instruction shows its kind: `s_` runs on the scalar unit, once per wavefront, `v_` on the vector
 # unit, once per lane.
 KINDS = {
     's_waitcnt': 'wait',

@@ -143,7 +143,7 @@ class Linear:
     # Algebra
 
     def __mul__(self, other):
-        "Return the product: for each name, the bits of `other` are above those of `self`, in inputs and outputs"
+        "Return the product: the bits of `other` are above those of `self`, per name of an input or output"
         out = {k: self.out.get(k, 1) * other.out.get(k, 1) for k in [*self.out, *other.out]}
         bases = {}
         for layout, scale in (self, dict.fromkeys(out, 1)), (other, {k: self.out.get(k, 1) for k in out}):

@@ -262,14 +262,14 @@ def _profile_once(what, args, kwargs, setup, source, selection, seconds):
     if why := no_gpu():
         raise Unavailable(f'{why} for Nsight Compute to profile')
     tool = find_ncu()
-    (sections, metrics, lines, *rest) = selection
+    (sections, metrics, lines, *launches) = selection
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         target, marked = _target(what, args, kwargs, setup, folder)
         # an empty cache, so that every source found there is one that ran
         fresh = dict(GRIDSTRIDE_CACHE=str(folder / 'cache')) if lines else {}
         output, status = _run(
-            command(tool, folder / 'report', target, sections, metrics, lines, marked, *rest), seconds, **fresh
+            command(tool, folder / 'report', target, sections, metrics, lines, marked, *launches), seconds, **fresh
         )
         if e := trouble(output, status):
             raise e

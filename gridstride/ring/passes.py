@@ -127,7 +127,7 @@ def _add_keys(sums, keys, grads):
     "Add gradients to some keys of tensors [batch, heads, keys, dim]; heads are contiguous, so one launch adds them all"
     sums, grads = [x[:, :, keys] for x in sums], list(grads)
     if keys != slice(None) and sums[0].dtype == grads[0].dtype:  # with two dtypes each tensor needs its own launch
-        sums, grads = ([head for x in some for each in x for head in each] for some in (sums, grads))
+        sums, grads = ([head for x in some for batch in x for head in batch] for some in (sums, grads))
     torch._foreach_add_(sums, grads)
 
 
